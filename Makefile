@@ -1,0 +1,48 @@
+# Everything a developer or CI runs; `make help` lists it. Nothing here sets an environment variable that a command needs:
+# each line can be typed by hand in the checkout.
+SHELL := /bin/bash
+.SHELLFLAGS := -euo pipefail -c
+.DEFAULT_GOAL := help
+MAKEFLAGS += --no-print-directory
+
+PYTHON ?= python3
+# A cluster to test or measure: the demo's lab, unless told otherwise.
+INVENTORY ?= inventories/lab
+PYTEST_ARGS ?=
+
+bin := .venv/bin
+installed := .venv/.installed
+
+.PHONY: help setup requirements lint unit collection molecule integration test demo demo-down bench clean
+
+help: ## Show this list
+	@grep -hE '^[a-z-]+:.*## ' Makefile | sed -E 's/:.*## /\t/' | expand -t 14
+
+setup: $(installed) ## Make .venv with the pinned tools (installs python3-venv first where it is missing)
+
+$(installed): requirements-dev.txt
+	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11) and "Python 3.11 or newer is needed, for example: make PYTHON=python3.12")'
+	@if ! $(PYTHON) -c 'import ensurepip, venv' 2>/dev/null; then \
+	  [ "$$(id -u)" = 0 ] || { echo "As root, once: apt-get install python3-venv"; exit 1; }; \
+	  apt-get update -q && apt-get install -qy --no-install-recommends python3-venv; \
+	fi
+	$(PYTHON) -m venv .venv
+	$(bin)/pip install --quiet --disable-pip-version-check -r requirements-dev.txt
+	@touch $@
+
+requirements: ## Resolve requirements-dev.in into requirements-dev.txt anew
+	rm -rf build/requirements
+	$(PYTHON) -m venv build/requirements
+	build/requirements/bin/pip install --quiet --disable-pip-version-check -r requirements-dev.in
+	{ echo '# Made by `make requirements` from requirements-dev.in: every package, exactly.'; build/requirements/bin/pip freeze; } > requirements-dev.txt
+
+lint: setup ## ansible-lint, yamllint, ruff, mypy, changelog
+	$(bin)/yamllint --strict .
+	$(bin)/ruff check
+	$(bin)/mypy
+	$(bin)/antsibull-changelog lint
+	$(bin)/ansible-lint --offline
+
+unit: setup ## Unit tests: the pure core, argument specs, conventions
+	$(bin)/pytest tests/unit --junit-xml=build/junit/unit.xml $(PYTEST_ARGS)
+
