@@ -1,0 +1,60 @@
+# Copyright (c) 2026, gb10.cluster maintainers
+# GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+
+from __future__ import annotations
+
+DOCUMENTATION = r"""
+---
+name: public_variables
+short_description: The public variables of roles, from their argument_specs
+version_added: 0.1.0
+description:
+  - Reads C(meta/argument_specs.yml) of the named roles of this collection and returns one mapping of role to variable names.
+options:
+  _terms:
+    description: Names of roles.
+    type: list
+    elements: str
+    required: true
+author:
+  - gb10.cluster maintainers (@gb10-cluster)
+"""
+
+EXAMPLES = r"""
+- name: Show what can be set
+  ansible.builtin.debug:
+    msg: "{{ lookup('gb10.cluster.public_variables', 'ray_cluster', 'vllm_serve') }}"
+"""
+
+RETURN = r"""
+_raw:
+  description: One mapping of role to the names of its public variables.
+  type: list
+  elements: dict
+"""
+
+from pathlib import Path
+from typing import Any
+
+import yaml
+from ansible.errors import AnsibleError
+from ansible.plugins.lookup import LookupBase
+
+_ROLES = Path(__file__).parents[2] / "roles"
+
+
+class LookupModule(LookupBase):
+    """Reads the roles beside this plugin, whatever path the collection is installed in."""
+
+    def run(self, terms: list[str], variables: Any = None, **kwargs: Any) -> list[dict[str, list[str]]]:
+        """Return [{role: [names]}]."""
+        return [{str(role): _names(_ROLES / role / "meta" / "argument_specs.yml") for role in terms}]
+
+
+def _names(path: Path) -> list[str]:
+    try:
+        specs = yaml.safe_load(path.read_text(encoding="utf-8"))["argument_specs"]
+    except OSError as error:
+        raise AnsibleError(f"no argument specification: {error}") from error
+    return sorted({name for entry in specs.values() for name in entry.get("options", {})})

@@ -1,0 +1,66 @@
+# Copyright (c) 2026, gb10.cluster maintainers
+# GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+
+"""CUDA compute capabilities: what a GPU is called by the compilers and which binaries it runs."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+
+from ansible_collections.gb10.cluster.plugins.module_utils.problems import Problem, ProblemsError
+
+#: What a capability lacks against the data-centre part of its generation, for messages and rules.
+#: Source: NVIDIA CUDA programming guide, feature tables; DGX Spark porting guide (GPUDirect RDMA).
+_LACKS = {
+    (12, 1): ("TMEM", "WGMMA", "DSMEM", "NVLink", "GPUDirect RDMA"),
+    (12, 0): ("TMEM", "WGMMA", "DSMEM"),
+}
+
+
+@dataclass(frozen=True, order=True)
+class ComputeCapability:
+    """A compute capability such as 12.1 (GB10, DGX Spark) or 11.0 (Jetson Thor)."""
+
+    major: int
+    minor: int
+
+    @classmethod
+    def parse(cls, text: str, path: str = "capability") -> ComputeCapability:
+        """Read "12.1". Raises ProblemsError, with ``path`` as the place, for anything else ("12.1a", "sm_121", "[N/A]")."""
+        match = re.fullmatch(r"\s*(\d{1,2})\.(\d)\s*", text)
+        if match is None:
+            raise ProblemsError([Problem(path, f"{text!r} is not a compute capability", 'MAJOR.MINOR, such as "12.1"', f"correct {path}")])
+        return cls(int(match[1]), int(match[2]))
+
+    def __str__(self) -> str:
+        return f"{self.major}.{self.minor}"
+
+    @property
+    def sm(self) -> str:
+        """The real architecture's name for nvcc and ptxas: ``sm_121``."""
+        return f"sm_{self.major}{self.minor}"
+
+    @property
+    def gencode(self) -> str:
+        """The nvcc option that emits code for this GPU alone."""
+        number = f"{self.major}{self.minor}"
+        return f"-gencode=arch=compute_{number},code=sm_{number}"
+
+    @property
+    def torch_arch(self) -> str:
+        """The entry for TORCH_CUDA_ARCH_LIST; from 9.0 on the architecture-specific form, which the FP4 and FP8 kernels need."""
+        return f"{self}a" if self >= ComputeCapability(9, 0) else str(self)
+
+    @property
+    def lacks(self) -> tuple[str, ...]:
+        """Features that code for the same generation's data-centre GPU takes for granted and this one has not."""
+        return _LACKS.get((self.major, self.minor), ())
+
+    def runs(self, built_for: ComputeCapability) -> bool:
+        """Whether a cubin built for ``built_for`` loads here: same major, and not newer. PTX and arch-specific code are other questions.
+
+        Source: CUDA C++ programming guide, "Binary Compatibility".
+        """
+        return self.major == built_for.major and self.minor >= built_for.minor

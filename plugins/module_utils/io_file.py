@@ -1,0 +1,45 @@
+# Copyright (c) 2026, gb10.cluster maintainers
+# GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+
+"""Reading and writing whole small files."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import tempfile
+
+
+def read_file(path: str) -> tuple[str | None, int | None]:
+    """Return (text, permission bits) of a file, (None, None) if there is none. Raises OSError for anything else."""
+    try:
+        with open(path, encoding="utf-8") as file:
+            return file.read(), os.fstat(file.fileno()).st_mode & 0o7777
+    except FileNotFoundError:
+        return None, None
+
+
+def write_file(path: str, content: str, mode: int) -> None:
+    """Write a file so that at any moment either the old or the new one is there, whole, and survives a power cut.
+
+    Raises OSError; then the old file is untouched.
+    """
+    folder = os.path.dirname(path)
+    descriptor, temporary = tempfile.mkstemp(dir=folder, prefix=f".{os.path.basename(path)}.")
+    try:
+        with os.fdopen(descriptor, "w", encoding="utf-8") as file:
+            file.write(content)
+            file.flush()
+            os.fchmod(file.fileno(), mode)
+            os.fsync(file.fileno())
+        os.replace(temporary, path)
+    except BaseException:
+        with contextlib.suppress(FileNotFoundError):
+            os.unlink(temporary)
+        raise
+    directory = os.open(folder, os.O_RDONLY)
+    try:
+        os.fsync(directory)
+    finally:
+        os.close(directory)

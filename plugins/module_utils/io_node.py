@@ -1,0 +1,89 @@
+# Copyright (c) 2026, gb10.cluster maintainers
+# GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+
+"""Reading a node: its GPU, interfaces, listeners and services. Nothing here changes anything."""
+
+from __future__ import annotations
+
+import glob
+import json
+import os
+from collections.abc import Callable, Iterable
+from typing import Any
+
+from ansible_collections.gb10.cluster.plugins.module_utils import node_text
+
+#: Runs an argv and returns (exit status, stdout, stderr), as AnsibleModule.run_command does. 127 stands for a missing command.
+Run = Callable[[list[str]], tuple[int, str, str]]
+
+
+def _read(path: str) -> str:
+    """Return a small file of /proc or /sys, or "" if it is gone or closed to us: processes end while they are read."""
+    try:
+        with open(path, encoding="utf-8", errors="replace") as file:
+            return file.read()
+    except OSError:
+        return ""
+
+
+def gpu(run: Run) -> dict[str, Any]:
+    """Ask nvidia-smi and /proc/meminfo; see node_text.gpu_facts for the shape."""
+    query = run(["nvidia-smi", f"--query-gpu={','.join(node_text.GPU_FIELDS)}", "--format=csv,noheader,nounits"])
+    summary = run(["nvidia-smi"]) if query[0] == 0 else (query[0], "", "")
+    return node_text.gpu_facts(query, summary[1], _read("/proc/meminfo"))
+
+
+def interfaces(run: Run) -> dict[str, dict[str, Any]]:
+    """Return name -> {mtu, mac, up, carrier, addresses} for every network device. Raises ValueError if `ip` fails."""
+    status, stdout, stderr = run(["ip", "-json", "address", "show"])
+    if status != 0:
+        raise ValueError(f"ip -json address show failed: {stderr.strip()}")
+    return node_text.interface_facts(json.loads(stdout))
+
+
+def listeners() -> list[dict[str, Any]]:
+    """Return every listening TCP socket as {address, port, pid, process, unit}; pid is None for sockets of other namespaces."""
+    sockets = [entry for name in ("tcp", "tcp6") for entry in node_text.listening_sockets(_read(f"/proc/net/{name}"))]
+    owners = _socket_owners({entry["inode"] for entry in sockets})
+    return [
+        {"address": entry["address"], "port": entry["port"], **_process(owners.get(entry["inode"]))}
+        for entry in sorted(sockets, key=lambda entry: (entry["port"], entry["address"]))
+    ]
+
+
+def _socket_owners(inodes: set[int]) -> dict[int, int]:
+    wanted = {f"socket:[{inode}]": inode for inode in inodes}
+    owners = {}
+    for link in glob.iglob("/proc/[0-9]*/fd/*"):
+        try:
+            inode = wanted.get(os.readlink(link))
+        except OSError:  # the process or the descriptor is gone
+            continue
+        if inode is not None:
+            owners[inode] = int(link.split("/")[2])
+    return owners
+
+
+def _process(pid: int | None) -> dict[str, Any]:
+    if pid is None:
+        return {"pid": None, "process": "", "unit": ""}
+    return {"pid": pid, "process": _read(f"/proc/{pid}/comm").strip(), "unit": node_text.unit_of_cgroup(_read(f"/proc/{pid}/cgroup"))}
+
+
+def paths(names: Iterable[str]) -> dict[str, bool]:
+    """Return whether each path exists."""
+    return {name: os.path.exists(name) for name in names}
+
+
+def service(run: Run, unit: str) -> dict[str, Any]:
+    """Return {unit, load, active, sub, result, pid, since, restarts, invocation, inputs} of a systemd unit.
+
+    `inputs` is the digest in the environment of the running main process, "" if it does not run or has none.
+    """
+    status, stdout, stderr = run(["systemctl", "show", unit, f"--property={','.join(node_text.SERVICE_PROPERTIES)}"])
+    if status != 0:
+        raise ValueError(f"systemctl show {unit} failed: {stderr.strip()}")
+    facts = node_text.service_facts(unit, stdout)
+    environment = _read(f"/proc/{facts['pid']}/environ") if facts["pid"] else ""
+    return {**facts, "inputs": node_text.inputs_of_environment(environment)}

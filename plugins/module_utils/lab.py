@@ -1,0 +1,251 @@
+# Copyright: gb10.cluster maintainers
+# GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""The plan of a lab: N simulated DGX Sparks on one Linux machine, from names to every link, address and file.
+
+Pure: no input or output here. ``io_lab`` builds what this module answers.
+Interface names and the cabling rules are those of a DGX Spark: one management port (``enP7s7``) and two QSFP ports,
+each of which the operating system sees twice, as ``enp1s0fXnpX`` and as its twin ``enP2p1s0fXnpX``.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import ipaddress
+import json
+import re
+from dataclasses import asdict, dataclass
+from typing import Any, Iterable, Mapping
+
+MANAGEMENT = "enP7s7"
+#: Fabric interfaces in port order, with the short name used for the switch's end (IFNAMSIZ leaves 15 characters).
+FABRIC = {"enp1s0f0np0": "f0", "enP2p1s0f0np0": "P2f0", "enp1s0f1np1": "f1", "enP2p1s0f1np1": "P2f1"}
+TOPOLOGIES = ("auto", "direct", "switch")
+#: What a QSFP switch is told to carry, so that hosts may use 9000.
+SWITCH_MTU = 9216
+#: Last octet of the first node's management address; the machine that runs the lab has .1.
+FIRST_ADDRESS = 11
+MAX_NODES = 200
+
+
+class LabError(Exception):
+    """The lab cannot be planned or built; the message says what, where and how to fix it."""
+
+
+@dataclass(frozen=True)
+class End:
+    """One end of a virtual cable. ``netns`` is empty for the machine that runs the lab."""
+
+    netns: str
+    name: str
+    mac: str
+    #: Bridge of ``netns`` that this end is plugged into, or empty for a host's own interface.
+    bridge: str = ""
+    mtu: int = 1500
+
+
+@dataclass(frozen=True)
+class Link:
+    """A virtual cable: when one end goes down, the other loses its carrier, as with a DAC."""
+
+    a: End
+    b: End
+
+
+@dataclass(frozen=True)
+class Node:
+    """One simulated Spark."""
+
+    name: str
+    #: systemd-nspawn machine name and network namespace; unique on the machine because it contains the lab's name.
+    machine: str
+    netns: str
+    #: Management address, without prefix length.
+    address: str
+
+
+@dataclass(frozen=True)
+class Lab:
+    """Everything that has to exist for one lab."""
+
+    name: str
+    prefix: str
+    topology: str
+    #: Network namespace that holds the switches (bridges ``mgmt`` and, unless cabled directly, ``qsfp``).
+    switch: str
+    bridges: tuple[str, ...]
+    nodes: tuple[Node, ...]
+    links: tuple[Link, ...]
+
+    @property
+    def gateway(self) -> str:
+        """Management address of the machine that runs the lab."""
+        return f"{self.prefix}.1"
+
+    @property
+    def uplink(self) -> str:
+        """The only interface that the lab adds to the machine itself."""
+        return f"{self.name}-mgmt"
+
+
+@dataclass(frozen=True)
+class Observed:
+    """What was found of one node: the stamp it was built from ('' if unfinished), its links and whether it is powered."""
+
+    stamp: str
+    links: frozenset[str]
+    running: bool
+
+
+def _problems(name: str, prefix: str, nodes: list[str], topology: str) -> Iterable[str]:
+    if not re.fullmatch(r"[a-z][a-z0-9]{0,9}", name):
+        yield f"lab_name: {name!r}: expected 1 to 10 lower-case letters and digits, because interface names hold 15"
+    if not re.fullmatch(r"\d+\.\d+\.\d+", prefix) or not _is_address(f"{prefix}.1"):
+        yield f"lab_prefix: {prefix!r}: expected the first three octets of a private /24, such as 10.88.0"
+    if not 1 <= len(nodes) <= MAX_NODES:
+        yield f"lab_nodes: {len(nodes)} names: expected 1 to {MAX_NODES}"
+    for i, node in enumerate(nodes):
+        if not re.fullmatch(r"[a-z0-9]([a-z0-9-]{0,40}[a-z0-9])?", node):
+            yield f"lab_nodes[{i}]: {node!r}: expected a host name of lower-case letters, digits and hyphens"
+        if node == "switch":
+            yield f"lab_nodes[{i}]: 'switch' is the name of the lab's switch: choose another"
+        if node in nodes[:i]:
+            yield f"lab_nodes[{i}]: {node!r} appears twice: host names must differ"
+    if topology not in TOPOLOGIES:
+        yield f"lab_topology: {topology!r}: expected one of {', '.join(TOPOLOGIES)}"
+    if topology == "direct" and len(nodes) != 2:
+        yield f"lab_topology: direct cables join exactly 2 nodes, not {len(nodes)}: use switch (or auto)"
+
+
+def _is_address(text: str) -> bool:
+    try:
+        return ipaddress.IPv4Address(text).is_private
+    except ValueError:
+        return False
+
+
+def plan(name: str, prefix: str, nodes: Iterable[str], topology: str = "auto") -> Lab:
+    """Plan the lab ``name`` with one simulated Spark per entry of ``nodes``.
+
+    ``prefix`` is the management /24 as three octets; node *i* gets ``prefix.(11+i)``. ``topology`` is ``direct`` (2 nodes,
+    four cables back to back), ``switch`` (every fabric interface on one layer-2 switch) or ``auto`` (direct for 2 nodes).
+    Raises LabError that lists every problem at once.
+    """
+    names = [str(n) for n in nodes]
+    problems = list(_problems(name, prefix, names, topology))
+    if problems:
+        raise LabError("; ".join(problems))
+    if topology == "auto":
+        topology = "direct" if len(names) == 2 else "switch"
+    switch = f"{name}-switch"
+    planned = tuple(
+        Node(name=n, machine=f"{name}-{n}", netns=f"{name}-{n}", address=f"{prefix}.{FIRST_ADDRESS + i}")
+        for i, n in enumerate(names)
+    )
+    return Lab(
+        name=name,
+        prefix=prefix,
+        topology=topology,
+        switch=switch,
+        bridges=("mgmt",) if topology == "direct" else ("mgmt", "qsfp"),
+        nodes=planned,
+        links=tuple(_links(name, switch, planned, topology)),
+    )
+
+
+def _mac(lab: str, node: int, port: int, side: int = 0) -> str:
+    """A locally administered address that is stable across rebuilds.
+
+    Without one, udev gives a veth another address at the first boot, and whoever had asked for it waits for ARP to expire.
+    """
+    tag = hashlib.sha256(lab.encode()).digest()
+    return f"02:{tag[0]:02x}:{tag[1]:02x}:{tag[2]:02x}:{node:02x}:{side * 16 + port:02x}"
+
+
+def _links(lab: str, switch: str, nodes: tuple[Node, ...], topology: str) -> Iterable[Link]:
+    # Node numbers start at 1, as in spark1; 0 is the machine that runs the lab.
+    yield Link(End("", f"{lab}-mgmt", _mac(lab, 0, 0)), End(switch, "uplink", _mac(lab, 0, 0, side=1), bridge="mgmt"))
+    for i, node in enumerate(nodes, start=1):
+        yield Link(End(node.netns, MANAGEMENT, _mac(lab, i, 0)), End(switch, f"n{i}-m", _mac(lab, i, 0, side=1), bridge="mgmt"))
+    for port, (interface, short) in enumerate(FABRIC.items(), start=1):
+        if topology == "direct":
+            yield Link(*(End(node.netns, interface, _mac(lab, i, port)) for i, node in enumerate(nodes, start=1)))
+            continue
+        for i, node in enumerate(nodes, start=1):
+            yield Link(
+                End(node.netns, interface, _mac(lab, i, port)),
+                End(switch, f"n{i}-{short}", _mac(lab, i, port, side=1), bridge="qsfp", mtu=SWITCH_MTU),
+            )
+
+
+def links_of(lab: Lab, netns: str) -> tuple[Link, ...]:
+    """The links that have an end in ``netns``."""
+    return tuple(link for link in lab.links if netns in (link.a.netns, link.b.netns))
+
+
+def interfaces_of(lab: Lab, netns: str) -> frozenset[str]:
+    """Names of the interfaces that the plan puts into ``netns``."""
+    return frozenset(end.name for link in lab.links for end in (link.a, link.b) if end.netns == netns)
+
+
+def node_files(lab: Lab, node: Node) -> dict[str, tuple[str, int]]:
+    """What makes one node differ from its siblings: path in its root -> (content, mode).
+
+    The management address is the node's own netplan document, so that ``netplan apply`` inside keeps it. An empty
+    machine-id makes systemd draw a fresh one at the first boot.
+    """
+    netplan = {
+        "network": {
+            "version": 2,
+            "renderer": "networkd",
+            "ethernets": {MANAGEMENT: {"dhcp4": False, "dhcp6": False, "addresses": [f"{node.address}/24"]}},
+        }
+    }
+    return {
+        "etc/hostname": (f"{node.name}\n", 0o644),
+        "etc/hosts": (f"127.0.0.1 localhost\n127.0.1.1 {node.name}\n", 0o644),
+        "etc/machine-id": ("", 0o444),
+        # JSON is YAML, and needs no YAML library here.
+        "etc/netplan/00-management.yaml": (json.dumps(netplan, indent=2) + "\n", 0o600),
+    }
+
+
+def stamp(lab: Lab, node: Node, inputs: Mapping[str, Any]) -> str:
+    """Hash of all that ``node`` is built from: equal stamp means that the node on disk may be kept as it is.
+
+    ``inputs`` are the content hashes of what does not come from the plan (base image, extra files, keys, firmware).
+    """
+    document = {
+        "node": asdict(node),
+        "links": [asdict(link) for link in links_of(lab, node.netns)],
+        "files": node_files(lab, node),
+        "inputs": dict(inputs),
+    }
+    return hashlib.sha256(json.dumps(document, sort_keys=True).encode()).hexdigest()
+
+
+def actions(lab: Lab, stamps: Mapping[str, str], observed: Mapping[str, Observed]) -> dict[str, str]:
+    """What to do with each node, planned or found: ``keep``, ``cable``, ``boot``, ``create``, ``recreate`` or ``remove``.
+
+    ``stamps`` maps planned nodes to the stamp they should have. ``cable`` means that the node is up but lacks a link
+    (its neighbour was rebuilt), ``boot`` that it is complete but switched off.
+    """
+    result = {name: "remove" for name in observed}
+    for node in lab.nodes:
+        found = observed.get(node.name)
+        if found is None:
+            result[node.name] = "create"
+        elif found.stamp != stamps[node.name]:
+            result[node.name] = "recreate"
+        elif not found.running:
+            result[node.name] = "boot"
+        elif not interfaces_of(lab, node.netns) <= found.links:
+            result[node.name] = "cable"
+        else:
+            result[node.name] = "keep"
+    return result
+
+
+def known_hosts(lab: Lab, keys: Mapping[str, str]) -> str:
+    """A known_hosts file for the nodes' management addresses; ``keys`` maps node names to public host keys."""
+    return "".join(f"{node.address} {' '.join(keys[node.name].split()[:2])}\n" for node in lab.nodes)

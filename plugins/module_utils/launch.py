@@ -1,0 +1,147 @@
+# Copyright (c) 2026, gb10.cluster maintainers
+# GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+
+"""What runs on each node: the argv and environment of Ray and vLLM, and the digest by which a running service is recognised."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import re
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+#: A Spark has one GPU.
+GPUS_PER_NODE = 1
+
+#: Ray's fixed listeners, as distances from gb10_ray_port. Left alone, Ray picks them at random and no firewall can know them.
+#: Source: Ray documentation, "Configuring Ray: ports".
+RAY_PORTS: Mapping[str, int] = {
+    "port": 0,
+    "node-manager-port": 1,
+    "object-manager-port": 2,
+    "runtime-env-agent-port": 3,
+    "dashboard-agent-grpc-port": 4,
+    "dashboard-agent-listen-port": 5,
+    "metrics-export-port": 6,
+    "ray-client-server-port": 7,
+}
+_HEAD_ONLY = ("port", "ray-client-server-port")
+RAY_DASHBOARD_PORT = 8265
+RAY_WORKER_PORTS = (20000, 20999)
+RAY_TOKEN_PATH = "/etc/gb10/ray.token"  # noqa: S105 - the path of a secret, not a secret
+
+#: The variable in a unit's environment that carries the digest of everything the service was started from.
+INPUTS_VARIABLE = "GB10_INPUTS"
+
+
+def rank_environment(fabric: Mapping[str, str], model: str, extra: Mapping[str, str]) -> dict[str, str]:
+    """Return the environment of every process of one node; the user's own variables come last and win.
+
+    Ray's memory monitor is off because it counts the weights in unified memory as leaked host memory and kills the worker.
+    """
+    offline = {"HF_HUB_OFFLINE": "1"} if model.startswith("/") else {}
+    return {
+        **fabric,
+        **offline,
+        "RAY_AUTH_MODE": "token",
+        "RAY_AUTH_TOKEN_PATH": RAY_TOKEN_PATH,
+        "RAY_USAGE_STATS_ENABLED": "0",
+        "RAY_memory_monitor_refresh_ms": "0",
+        "VLLM_NO_USAGE_STATS": "1",
+        **extra,
+    }
+
+
+def ray_ports(base: int, head: bool) -> dict[str, int]:
+    """Return option name -> port of each fixed listener of Ray on the head or on a worker."""
+    return {name: base + offset for name, offset in RAY_PORTS.items() if head or name not in _HEAD_ONLY}
+
+
+def ray_argv(plan: Mapping[str, Any], object_store_memory: int, args: Sequence[str] = ()) -> list[str]:
+    """Return the argv of ``ray start`` on the plan's node. ``object_store_memory`` in bytes."""
+    node, port = plan["node"], plan["ray_port"]
+    role = (
+        ["--head", "--include-dashboard=true", "--dashboard-host=127.0.0.1", f"--dashboard-port={RAY_DASHBOARD_PORT}"]
+        if node["head"]
+        else [f"--address={plan['head']['address']}:{port}"]
+    )
+    return [
+        f"{plan['runtime']['path']}/bin/ray",
+        "start",
+        "--block",
+        *role,
+        f"--node-ip-address={node['address']}",
+        *(f"--{name}={number}" for name, number in ray_ports(port, node["head"]).items()),
+        f"--min-worker-port={RAY_WORKER_PORTS[0]}",
+        f"--max-worker-port={RAY_WORKER_PORTS[1]}",
+        f"--num-gpus={GPUS_PER_NODE}",
+        f"--object-store-memory={object_store_memory}",
+        *args,
+    ]
+
+
+def vllm_argv(plan: Mapping[str, Any], args: Sequence[str] = ()) -> list[str]:
+    """Return the argv of ``vllm serve`` on the head; ``args`` come last, so they win where an option is given twice."""
+    return [
+        f"{plan['runtime']['path']}/bin/vllm",
+        "serve",
+        plan["model"],
+        f"--served-model-name={plan['served_model_name']}",
+        f"--host={plan['api_host']}",
+        f"--port={plan['api_port']}",
+        f"--tensor-parallel-size={plan['tensor_parallel_size']}",
+        f"--pipeline-parallel-size={plan['pipeline_parallel_size']}",
+        f"--distributed-executor-backend={plan['executor']}",
+        *args,
+    ]
+
+
+def service(argv: Sequence[str], environment: Mapping[str, str], *inputs: Any) -> dict[str, Any]:
+    """Return what a unit template needs: ``exec_start``, the unit's own ``environment`` lines, and ``inputs``.
+
+    ``inputs`` is a digest of argv, environment and whatever else (the rank environments of the nodes) the service depends on.
+    """
+    return {
+        "exec_start": " ".join(systemd_quote(word) for word in argv),
+        "environment": [systemd_quote(f"{name}={value}", exec_line=False) for name, value in sorted(environment.items())],
+        "inputs": digest([list(argv), dict(environment), *inputs]),
+    }
+
+
+def digest(data: Any) -> str:
+    """Return a SHA-256 over plain data that does not depend on the order of keys."""
+    return hashlib.sha256(json.dumps(data, sort_keys=True, separators=(",", ":")).encode()).hexdigest()
+
+
+def systemd_quote(word: str, exec_line: bool = True) -> str:
+    """Quote one word for ExecStart= or Environment=. Source: systemd.service(5), "COMMAND LINES"; systemd.exec(5).
+
+    Raises ValueError for a line break, which neither can carry.
+    """
+    if "\n" in word:
+        raise ValueError(f"{word!r} contains a line break")
+    word = word.replace("%", "%%")
+    if exec_line:
+        word = word.replace("$", "$$")
+    if re.fullmatch(r"[A-Za-z0-9_@%+=:,./$-]+", word):
+        return word
+    return '"' + word.replace("\\", "\\\\").replace('"', '\\"') + '"'
+
+
+def environment_file(variables: Mapping[str, str]) -> str:
+    """Return the variables as a file that both systemd's EnvironmentFile= and a POSIX shell read alike, sorted.
+
+    Raises ValueError for a name that is no variable name or a value with a line break.
+    """
+    lines = []
+    for name, value in sorted(variables.items()):
+        if not re.fullmatch(r"[A-Za-z_][A-Za-z0-9_]*", name):
+            raise ValueError(f"{name!r} is not the name of an environment variable")
+        if "\n" in value:
+            raise ValueError(f"the value of {name} contains a line break")
+        if not re.fullmatch(r"[A-Za-z0-9_@%+=:,./-]*", value):
+            value = '"' + re.sub(r'(["\\$`])', r"\\\1", value) + '"'
+        lines.append(f"{name}={value}\n")
+    return "".join(lines)

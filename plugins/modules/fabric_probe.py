@@ -1,0 +1,125 @@
+#!/usr/bin/python
+# Copyright (c) 2026, gb10.cluster maintainers
+# GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+
+from __future__ import annotations
+
+DOCUMENTATION = r"""
+---
+module: fabric_probe
+short_description: Prove that every rail of the fabric carries packets of the full MTU
+version_added: 0.1.0
+description:
+  - Pings each peer of each rail, bound to the rail's interface, with a packet of exactly the MTU and fragmentation forbidden.
+  - Run on every node it proves both directions.
+options:
+  rails:
+    description: The node's rails.
+    type: list
+    elements: dict
+    required: true
+    suboptions:
+      interface:
+        description: The network device.
+        type: str
+        required: true
+      hca:
+        description: The RDMA device behind it; not used here.
+        type: str
+      address:
+        description: The node's own address with prefix length; not used here.
+        type: str
+      peers:
+        description: Name of each peer and its address on this rail.
+        type: dict
+        required: true
+  mtu:
+    description: MTU of the fabric in bytes.
+    type: int
+    required: true
+  timeout:
+    description: For how many seconds a rail that does not answer is tried again, because links and peers come up late.
+    type: int
+    default: 20
+author:
+  - gb10.cluster maintainers (@gb10-cluster)
+extends_documentation_fragment:
+  - gb10.cluster.attributes.info
+"""
+
+EXAMPLES = r"""
+- name: Prove the fabric
+  gb10.cluster.fabric_probe:
+    rails: "{{ gb10_plan.node.rails }}"
+    mtu: "{{ gb10_plan.mtu }}"
+  become: true
+"""
+
+RETURN = r"""
+proven:
+  description: What was proven, a line for each rail and peer.
+  returned: success
+  type: list
+  elements: str
+  sample: ["enp1s0f1np1 -> spark2 (10.110.0.2): 9000 bytes"]
+"""
+
+import time
+
+from ansible.module_utils.basic import AnsibleModule
+
+from ansible_collections.gb10.cluster.plugins.module_utils.io_command import runner
+from ansible_collections.gb10.cluster.plugins.module_utils.io_node import Run
+
+#: IPv4 and ICMP headers, which the ping payload leaves room for.
+_HEADERS = 28
+
+
+def ping(run: Run, interface: str, address: str, mtu: int) -> str:
+    """Send one packet of exactly `mtu` bytes. Returns "" or what went wrong."""
+    status, stdout, stderr = run(["ping", "-n", "-c", "1", "-W", "1", "-M", "do", "-s", str(mtu - _HEADERS), "-I", interface, address])
+    if status == 0:
+        return ""
+    said = [line for line in (stderr or stdout).splitlines() if line.strip() and "statistics" not in line]
+    return said[-1].strip() if said else f"ping ended with status {status}"
+
+
+def main() -> None:
+    """Ping every rail until all answer or the time is over."""
+    rail = {
+        "interface": {"type": "str", "required": True},
+        "hca": {"type": "str"},
+        "address": {"type": "str"},
+        "peers": {"type": "dict", "required": True},
+    }
+    module = AnsibleModule(
+        argument_spec={
+            "rails": {"type": "list", "elements": "dict", "required": True, "options": rail},
+            "mtu": {"type": "int", "required": True},
+            "timeout": {"type": "int", "default": 20},
+        },
+        supports_check_mode=True,
+    )
+    run, mtu = runner(module), module.params["mtu"]
+    targets = [(rail["interface"], name, address) for rail in module.params["rails"] for name, address in rail["peers"].items()]
+    deadline = time.monotonic() + module.params["timeout"]
+    pending = dict.fromkeys(targets, "")
+    while pending:
+        pending = {target: said for target in pending if (said := ping(run, target[0], target[2], mtu))}
+        if time.monotonic() > deadline:
+            break
+        if pending:
+            time.sleep(0.5)
+    if pending:
+        lines = [f"{interface} -> {name} ({address}): {said}" for (interface, name, address), said in pending.items()]
+        module.fail_json(
+            msg=f"{len(pending)} of {len(targets)} paths do not carry {mtu} bytes unfragmented after {module.params['timeout']} s:\n  "
+            + "\n  ".join(lines)
+            + "\nCheck the cable, the port (gb10_fabric_ports), and the MTU of both ends."
+        )
+    module.exit_json(changed=False, proven=[f"{interface} -> {name} ({address}): {mtu} bytes" for interface, name, address in targets])
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,93 @@
+#!/usr/bin/python
+# Copyright (c) 2026, gb10.cluster maintainers
+# GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+
+from __future__ import annotations
+
+DOCUMENTATION = r"""
+---
+module: gpu_info
+short_description: Read what GPUs a host has
+version_added: 0.1.0
+description:
+  - Reads name, compute capability, driver and CUDA version from C(nvidia-smi) and the host's memory from C(/proc/meminfo).
+  - A value that cannot be read is null and the reason is beside it. Nothing is guessed.
+author:
+  - gb10.cluster maintainers (@gb10-cluster)
+extends_documentation_fragment:
+  - gb10.cluster.attributes.info
+"""
+
+EXAMPLES = r"""
+- name: Read the GPU
+  gb10.cluster.gpu_info:
+  register: gpu
+"""
+
+RETURN = r"""
+gpus:
+  description: One entry a GPU, in the order of nvidia-smi.
+  returned: always
+  type: list
+  elements: dict
+  contains:
+    name:
+      description: What the driver calls the GPU.
+      type: str
+      sample: NVIDIA GB10
+    uuid:
+      description: The driver's identifier of the GPU.
+      type: str
+    capability:
+      description: Compute capability, null if unknown.
+      type: str
+      sample: "12.1"
+    sm:
+      description: The architecture's name for compilers, null if unknown.
+      type: str
+      sample: sm_121
+    memory_bytes:
+      description: The GPU's own memory in bytes, null where it shares the host's.
+      type: int
+    reasons:
+      description: For each value that is null, why.
+      type: dict
+driver_version:
+  description: Version of the driver, null if unknown.
+  returned: always
+  type: str
+  sample: "580.142"
+cuda_version:
+  description: Newest CUDA version that the driver supports, null if unknown.
+  returned: always
+  type: str
+  sample: "13.0"
+memory_bytes:
+  description: The host's MemTotal in bytes.
+  returned: always
+  type: int
+unified_memory:
+  description: Whether the GPUs share the host's memory, null if there is no GPU.
+  returned: always
+  type: bool
+reason:
+  description: Why something is missing, empty if nothing is.
+  returned: always
+  type: str
+"""
+
+from ansible.module_utils.basic import AnsibleModule
+
+from ansible_collections.gb10.cluster.plugins.module_utils import io_node
+from ansible_collections.gb10.cluster.plugins.module_utils.io_command import runner
+
+
+def main() -> None:
+    """Read and return."""
+    module = AnsibleModule(argument_spec={}, supports_check_mode=True)
+    module.exit_json(changed=False, **io_node.gpu(runner(module)))
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,193 @@
+#!/usr/bin/python
+
+# Copyright: gb10.cluster maintainers
+# GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+
+from __future__ import annotations
+
+DOCUMENTATION = r"""
+module: lab_hosts
+short_description: Simulated DGX Sparks on one Linux machine
+version_added: 0.1.0
+description:
+  - Creates or destroys a lab of Debian hosts that are booted by systemd-nspawn in network namespaces of their own and are
+    cabled as DGX Sparks are.
+  - Nodes that are up and were built from the same inputs are left alone; others are booted, rebuilt or removed.
+  - Needs root, and systemd-nspawn, iproute2 and OpenSSH's client on the machine.
+author:
+  - gb10.cluster maintainers (@gb10-cluster)
+options:
+  state:
+    description: Whether the lab should be up or gone without a trace.
+    type: str
+    choices: [present, absent]
+    default: present
+  name:
+    description: Name of the lab, 1 to 10 lower-case letters and digits; two labs with different names do not meet.
+    type: str
+    required: true
+  directory:
+    description: Folder that belongs to the lab alone. O(state=absent) deletes it.
+    type: path
+    required: true
+  prefix:
+    description: First three octets of the management network. Node I(i) gets C(prefix.(11+i)), the machine C(prefix.1).
+    type: str
+  nodes:
+    description: Host names of the nodes.
+    type: list
+    elements: str
+  topology:
+    description: Fabric cabling. V(auto) is V(direct) for two nodes and V(switch) for any other number.
+    type: str
+    choices: [auto, direct, switch]
+    default: auto
+  base:
+    description: Tar file of the root file system that the nodes share. Its name must change with its content.
+    type: path
+  firmware:
+    description: The script that boots a node and cuts its power.
+    type: path
+  files:
+    description: Files and folders that are added to every node.
+    type: list
+    elements: dict
+    default: []
+    suboptions:
+      src:
+        description: File or folder on this machine.
+        type: path
+        required: true
+      dest:
+        description: Absolute path inside the nodes.
+        type: str
+        required: true
+  owner:
+    description: Numeric user who may use the lab's login key; the user who runs Ansible against the nodes.
+    type: int
+    default: 0
+  timeout:
+    description: Seconds to wait for the nodes' sshd.
+    type: int
+    default: 120
+attributes:
+  check_mode:
+    support: full
+    description: Says what would be created, booted or removed, without touching anything.
+  diff_mode:
+    support: full
+    description: Shows the nodes before and after, and what is done with each.
+"""
+
+EXAMPLES = r"""
+- name: Two Sparks joined by DAC cables
+  gb10.cluster.lab_hosts:
+    name: demo
+    directory: /var/lib/gb10-lab/demo
+    prefix: 10.88.0
+    nodes: [spark1, spark2]
+    base: /var/cache/gb10-lab/base-bookworm-0123456789ab.tar
+    firmware: /var/cache/gb10-lab/power.sh
+
+- name: No trace of them
+  gb10.cluster.lab_hosts:
+    name: demo
+    directory: /var/lib/gb10-lab/demo
+    state: absent
+"""
+
+RETURN = r"""
+actions:
+  description: What was (in check mode, would be) done with each node - keep, cable, boot, create, recreate or remove.
+  type: dict
+  returned: success
+  sample: {"spark1": "keep", "spark2": "boot"}
+nodes:
+  description: Address, network namespace and machine name of each node.
+  type: dict
+  returned: when O(state=present)
+  sample: {"spark1": {"address": "10.88.0.11", "netns": "demo-spark1", "machine": "demo-spark1"}}
+"""
+
+from ansible.module_utils.basic import AnsibleModule  # noqa: E402
+
+from ansible_collections.gb10.cluster.plugins.module_utils.io_lab import LabBuilder  # noqa: E402
+from ansible_collections.gb10.cluster.plugins.module_utils.lab import LabError, actions, plan  # noqa: E402
+
+
+def present(module: AnsibleModule, builder: LabBuilder) -> dict:
+    params = module.params
+    lab = plan(params["name"], params["prefix"], params["nodes"], params["topology"])
+    builder.check(lab)
+    if not module.check_mode:
+        builder.mark(lab)
+        builder.make_keys(lab, params["owner"])
+    wanted = builder.stamps(lab, params["base"], params["firmware"], params["files"])
+    todo = actions(lab, wanted, builder.observe())
+    if not module.check_mode:
+        for name, action in todo.items():
+            if action in ("recreate", "remove"):
+                builder.remove_node(name)
+        base = builder.unpack_base(params["base"])
+        builder.install_firmware(params["firmware"])
+        for node in lab.nodes:
+            if todo[node.name] in ("create", "recreate"):
+                builder.create(lab, node, base, params["files"], wanted[node.name])
+        builder.cable(lab)
+        for node in lab.nodes:
+            if todo[node.name] in ("create", "recreate", "boot"):
+                builder.power_on(node)
+        builder.wait(lab.nodes, params["timeout"])
+    nodes = {n.name: {"address": n.address, "netns": n.netns, "machine": n.machine} for n in lab.nodes}
+    return {"actions": todo, "nodes": nodes}
+
+
+def absent(module: AnsibleModule, builder: LabBuilder) -> dict:
+    todo = {name: "remove" for name in builder.observe()}
+    there = builder.exists()
+    if there and not module.check_mode:
+        builder.destroy()
+    return {"actions": todo, "changed": there}
+
+
+def main() -> None:
+    module = AnsibleModule(
+        argument_spec={
+            "state": {"type": "str", "choices": ["present", "absent"], "default": "present"},
+            "name": {"type": "str", "required": True},
+            "directory": {"type": "path", "required": True},
+            "prefix": {"type": "str"},
+            "nodes": {"type": "list", "elements": "str"},
+            "topology": {"type": "str", "choices": ["auto", "direct", "switch"], "default": "auto"},
+            "base": {"type": "path"},
+            "firmware": {"type": "path"},
+            "files": {
+                "type": "list",
+                "elements": "dict",
+                "default": [],
+                "options": {"src": {"type": "path", "required": True}, "dest": {"type": "str", "required": True}},
+            },
+            "owner": {"type": "int", "default": 0},
+            "timeout": {"type": "int", "default": 120},
+        },
+        required_if=[("state", "present", ["prefix", "nodes", "base", "firmware"])],
+        supports_check_mode=True,
+    )
+    try:
+        builder = LabBuilder(module.params["name"], module.params["directory"], module.run_command)
+        result = present(module, builder) if module.params["state"] == "present" else absent(module, builder)
+    except LabError as error:
+        module.fail_json(msg=str(error))
+    todo = result["actions"]
+    result.setdefault("changed", any(action != "keep" for action in todo.values()))
+    before = "".join(f"{name}\n" for name, action in sorted(todo.items()) if action != "create")
+    after = "".join(f"{name}\n" for name, action in sorted(todo.items()) if action != "remove")
+    for name, action in sorted(todo.items()):
+        if action in ("boot", "cable", "recreate"):
+            after = after.replace(f"{name}\n", f"{name}: {action}\n")
+    module.exit_json(diff={"before": before, "after": after}, **result)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,95 @@
+#!/usr/bin/python
+# Copyright (c) 2026, gb10.cluster maintainers
+# GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+
+from __future__ import annotations
+
+DOCUMENTATION = r"""
+---
+module: node_info
+short_description: Read what preflight must know of a node, in one call
+version_added: 0.1.0
+description:
+  - Reads GPU, network interfaces, listening ports with the systemd unit that owns them, and whether paths exist.
+options:
+  paths:
+    description: Paths whose existence is asked.
+    type: list
+    elements: path
+    default: []
+author:
+  - gb10.cluster maintainers (@gb10-cluster)
+extends_documentation_fragment:
+  - gb10.cluster.attributes.info
+"""
+
+EXAMPLES = r"""
+- name: Read the node
+  gb10.cluster.node_info:
+    paths:
+      - /srv/models/tiny/config.json
+  become: true
+  register: node
+"""
+
+RETURN = r"""
+gpu:
+  description: What M(gb10.cluster.gpu_info) returns.
+  returned: always
+  type: dict
+interfaces:
+  description: For each network interface its mtu, mac, up, carrier and IPv4 addresses with prefix length.
+  returned: always
+  type: dict
+listeners:
+  description: Listening TCP sockets.
+  returned: always
+  type: list
+  elements: dict
+  contains:
+    address:
+      description: The address that is bound.
+      type: str
+    port:
+      description: The port.
+      type: int
+    pid:
+      description: The process, null if it cannot be seen.
+      type: int
+    process:
+      description: The process's name.
+      type: str
+    unit:
+      description: The systemd service it belongs to, empty if none.
+      type: str
+paths:
+  description: For each path asked whether it exists.
+  returned: always
+  type: dict
+"""
+
+from ansible.module_utils.basic import AnsibleModule
+
+from ansible_collections.gb10.cluster.plugins.module_utils import io_node
+from ansible_collections.gb10.cluster.plugins.module_utils.io_command import runner
+
+
+def main() -> None:
+    """Read and return."""
+    module = AnsibleModule(argument_spec={"paths": {"type": "list", "elements": "path", "default": []}}, supports_check_mode=True)
+    run = runner(module)
+    try:
+        module.exit_json(
+            changed=False,
+            gpu=io_node.gpu(run),
+            interfaces=io_node.interfaces(run),
+            listeners=io_node.listeners(),
+            paths=io_node.paths(module.params["paths"]),
+        )
+    except ValueError as error:
+        module.fail_json(msg=str(error))
+
+
+if __name__ == "__main__":
+    main()

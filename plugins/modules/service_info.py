@@ -1,0 +1,92 @@
+#!/usr/bin/python
+# Copyright (c) 2026, gb10.cluster maintainers
+# GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+
+from __future__ import annotations
+
+DOCUMENTATION = r"""
+---
+module: service_info
+short_description: Read a systemd service and from which inputs its running process was started
+version_added: 0.1.0
+description:
+  - The units of this collection carry a digest of everything they are started from. Compared with the digest in the running
+    process's environment it tells whether a restart is due, also after a run that was killed between writing and restarting.
+options:
+  name:
+    description: The unit, with its suffix.
+    type: str
+    required: true
+author:
+  - gb10.cluster maintainers (@gb10-cluster)
+extends_documentation_fragment:
+  - gb10.cluster.attributes.info
+"""
+
+EXAMPLES = r"""
+- name: Read the service
+  gb10.cluster.service_info:
+    name: gb10-ray.service
+  become: true
+  register: ray
+"""
+
+RETURN = r"""
+service:
+  description: The service.
+  returned: always
+  type: dict
+  contains:
+    unit:
+      description: The unit's name.
+      type: str
+    load:
+      description: C(loaded), or C(not-found) where there is no such unit.
+      type: str
+    active:
+      description: systemd's ActiveState.
+      type: str
+    sub:
+      description: systemd's SubState.
+      type: str
+    result:
+      description: How the last run ended.
+      type: str
+    pid:
+      description: The main process, null if there is none.
+      type: int
+    status:
+      description: Exit status of the last main process.
+      type: int
+    restarts:
+      description: How often systemd restarted it.
+      type: int
+    invocation:
+      description: Identifier of the present start, as in the journal.
+      type: str
+    started:
+      description: When the main process started, in seconds since boot.
+      type: float
+    inputs:
+      description: The digest of inputs in the running main process's environment, empty if there is none.
+      type: str
+"""
+
+from ansible.module_utils.basic import AnsibleModule
+
+from ansible_collections.gb10.cluster.plugins.module_utils import io_node
+from ansible_collections.gb10.cluster.plugins.module_utils.io_command import runner
+
+
+def main() -> None:
+    """Read and return."""
+    module = AnsibleModule(argument_spec={"name": {"type": "str", "required": True}}, supports_check_mode=True)
+    try:
+        module.exit_json(changed=False, service=io_node.service(runner(module), module.params["name"]))
+    except ValueError as error:
+        module.fail_json(msg=str(error))
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,129 @@
+#!/usr/bin/python
+# Copyright (c) 2026, gb10.cluster maintainers
+# GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+
+from __future__ import annotations
+
+DOCUMENTATION = r"""
+---
+module: vllm_host_ip
+short_description: Pin a node's fabric address into the environment of every rank
+version_added: 0.1.0
+description:
+  - Writes the environment file that Ray and vLLM are started with, with C(VLLM_HOST_IP) as the node's fabric address.
+  - Refuses an address that another node has too, that the interface does not carry now, or that differs from the address Ray
+    is told. Those end in C(Every node should have a unique IP address) or in a placement group that waits for half an hour.
+options:
+  node:
+    description: The node's name in the inventory.
+    type: str
+    required: true
+  address:
+    description: The node's fabric address.
+    type: str
+    required: true
+  interface:
+    description: The interface that must carry it.
+    type: str
+    required: true
+  ray_node_ip_address:
+    description: What C(ray start --node-ip-address) is given on this node.
+    type: str
+    required: true
+  nodes:
+    description: Every node of the cluster and its fabric address.
+    type: dict
+    required: true
+  environment:
+    description: The other variables of the file.
+    type: dict
+    default: {}
+  path:
+    description: The file.
+    type: path
+    default: /etc/gb10/cluster.env
+author:
+  - gb10.cluster maintainers (@gb10-cluster)
+extends_documentation_fragment:
+  - gb10.cluster.attributes.change
+"""
+
+EXAMPLES = r"""
+- name: Pin the fabric address
+  gb10.cluster.vllm_host_ip:
+    node: spark1
+    address: 10.110.0.1
+    interface: enp1s0f1np1
+    ray_node_ip_address: 10.110.0.1
+    nodes:
+      spark1: 10.110.0.1
+      spark2: 10.110.0.2
+  become: true
+"""
+
+RETURN = r"""
+path:
+  description: The file.
+  returned: always
+  type: str
+"""
+
+from ansible.module_utils.basic import AnsibleModule
+
+from ansible_collections.gb10.cluster.plugins.module_utils import io_node
+from ansible_collections.gb10.cluster.plugins.module_utils.host_ip import check
+from ansible_collections.gb10.cluster.plugins.module_utils.io_command import runner
+from ansible_collections.gb10.cluster.plugins.module_utils.io_file import read_file, write_file
+from ansible_collections.gb10.cluster.plugins.module_utils.launch import environment_file
+from ansible_collections.gb10.cluster.plugins.module_utils.problems import ProblemsError
+
+#: Readable by all: it holds no secret, and people source it.
+MODE = 0o644
+
+
+def main() -> None:
+    """Check the address, then write the file."""
+    module = AnsibleModule(
+        argument_spec={
+            "node": {"type": "str", "required": True},
+            "address": {"type": "str", "required": True},
+            "interface": {"type": "str", "required": True},
+            "ray_node_ip_address": {"type": "str", "required": True},
+            "nodes": {"type": "dict", "required": True},
+            "environment": {"type": "dict", "default": {}},
+            "path": {"type": "path", "default": "/etc/gb10/cluster.env"},
+        },
+        supports_check_mode=True,
+    )
+    params = module.params
+    path = params["path"]
+    try:
+        problems = check(
+            params["node"],
+            params["address"],
+            params["interface"],
+            params["ray_node_ip_address"],
+            params["nodes"],
+            io_node.interfaces(runner(module)),
+        )
+        # On a fresh host in check mode the interface has no address yet, and that is no mistake.
+        if problems and not module.check_mode:
+            raise ProblemsError(problems)
+        content = environment_file({**params["environment"], "VLLM_HOST_IP": params["address"]})
+        before, mode = read_file(path)
+        changed = (before, mode) != (content, MODE)
+        if changed and not module.check_mode:
+            write_file(path, content, MODE)
+    except (ProblemsError, ValueError, OSError) as error:
+        module.fail_json(msg=str(error))
+    module.exit_json(
+        changed=changed,
+        path=path,
+        warnings=[str(problem) for problem in problems],
+        diff={"before": before or "", "after": content, "before_header": path, "after_header": path},
+    )
+
+
+if __name__ == "__main__":
+    main()
