@@ -1,0 +1,139 @@
+"""The collection as a user gets it: built, installed into an empty folder, and used from there, away from the checkout."""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import subprocess
+import sys
+import sysconfig
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import ansible_test
+import pytest
+from repository import ROLES, ROOT, files, load_yaml, read
+
+BIN = Path(sys.executable).parent
+VERSION = str(load_yaml(read("galaxy.yml"))["version"])
+INVENTORIES = sorted(str(path) for path in (ROOT / "inventories").iterdir() if any(path.glob("*.y*ml")))
+#: Plugin folders that ansible-doc knows, with the name of the type. Actions are documented by the module of their name.
+DOCUMENTED = {"modules": "module", "lookup": "lookup"}
+
+
+def stems(pattern: str) -> list[str]:
+    return [Path(path).stem for path in files(pattern) if not path.endswith("/__init__.py")]
+
+
+#: By type, the name of everything that ansible-doc can show: plugins by their file, filters and tests by their sidecar of documentation.
+PLUGINS = {kind: stems(f"plugins/{folder}/*.py") for folder, kind in DOCUMENTED.items()}
+SIDECARS = {kind: stems(f"plugins/{kind}/*.yml") for kind in ("filter", "test")}
+
+
+@dataclass(frozen=True)
+class Installed:
+    """A collections path that holds nothing but gb10.cluster."""
+
+    path: Path
+
+    @property
+    def root(self) -> Path:
+        return self.path / "ansible_collections" / "gb10" / "cluster"
+
+    def run(self, *argv: str | Path, cwd: Path | None = None, env: Mapping[str, str] | None = None) -> subprocess.CompletedProcess[str]:
+        """Run a tool of this Python environment with no setting of the caller's in reach."""
+        settings = {
+            "PATH": f"{BIN}{os.pathsep}{os.defpath}",
+            "HOME": str(self.path),
+            "LC_ALL": "C.UTF-8",
+            "ANSIBLE_COLLECTIONS_PATH": str(self.path),
+        }
+        command = [str(BIN / argv[0]), *(str(word) for word in argv[1:])]
+        return subprocess.run(command, cwd=cwd or self.path, env=settings | dict(env or {}), capture_output=True, text=True, check=False)
+
+
+@pytest.fixture(scope="session")
+def installed(tmp_path_factory: pytest.TempPathFactory) -> Installed:
+    collections = Installed(tmp_path_factory.mktemp("collections"))
+    build = collections.run("ansible-galaxy", "collection", "build", "--force", "--output-path", ROOT / "build", ROOT)
+    assert build.returncode == 0, build.stderr
+    tarball = ROOT / "build" / f"gb10-cluster-{VERSION}.tar.gz"
+    install = collections.run("ansible-galaxy", "collection", "install", "--offline", "-p", collections.path, tarball)
+    assert install.returncode == 0, install.stderr
+    assert (collections.root / "MANIFEST.json").is_file(), install.stdout
+    return collections
+
+
+def test_only_what_a_user_runs_is_packaged(installed: Installed) -> None:
+    checkout_only = {"tests", "molecule", "Makefile", "pyproject.toml", "ansible.cfg", "site.yml", "build"}
+    names = {path.name for path in installed.root.iterdir()}
+    assert {name for name in names if name.startswith(".") or name in checkout_only} == set()
+    assert {"COPYING", "README.md", "meta", "playbooks", "plugins", "roles"} <= names
+    assert [path for path in installed.root.rglob("*") if path.suffix == ".pyc" or path.name == "__pycache__"] == []
+
+
+def documentation(installed: Installed, kind: str, names: list[str]) -> dict[str, Any]:
+    result = installed.run("ansible-doc", "--json", "-t", kind, *(f"gb10.cluster.{name}" for name in names))
+    assert result.returncode == 0, result.stderr
+    assert "[WARNING]" not in result.stderr
+    shown: dict[str, Any] = json.loads(result.stdout)
+    assert set(shown) == {f"gb10.cluster.{name}" for name in names}
+    return shown
+
+
+@pytest.mark.parametrize(("kind", "names"), [(kind, names) for kind, names in (PLUGINS | SIDECARS).items() if names])
+def test_plugins_are_documented(installed: Installed, kind: str, names: list[str]) -> None:
+    shown = documentation(installed, kind, names)
+    assert [name for name, plugin in shown.items() if not (plugin["doc"]["short_description"] and plugin["examples"])] == []
+
+
+def test_roles_are_documented(installed: Installed) -> None:
+    shown = documentation(installed, "role", ROLES)
+    assert [name for name, role in shown.items() if not role["entry_points"]["main"]["short_description"]] == []
+
+
+def test_missing_documentation_is_noticed(installed: Installed) -> None:
+    with pytest.raises(AssertionError, match="no_such_module"):
+        documentation(installed, "module", ["no_such_module"])
+
+
+@pytest.mark.parametrize("inventory", INVENTORIES)
+@pytest.mark.parametrize("playbook", stems("playbooks/*.yml"))
+def test_playbook_syntax(installed: Installed, playbook: str, inventory: str) -> None:
+    result = installed.run("ansible-playbook", f"gb10.cluster.{playbook}", "--syntax-check", "-i", inventory)
+    assert result.returncode == 0, result.stdout + result.stderr
+
+
+def validate_modules(collections: Installed, kind: str, folder: str) -> list[str]:
+    """What ansible-test's validate-modules finds, called as `ansible-test sanity` calls it, which would first download a pip."""
+    program = Path(ansible_test.__path__[0]) / "_util" / "controller" / "sanity" / "validate-modules" / "validate.py"
+    search = [program.parent, sysconfig.get_path("purelib"), collections.path]
+    # "--collection" is a word of its own: the program looks for it in sys.argv before it parses that.
+    result = collections.run(
+        "python",
+        program,
+        *("--format", "json", "--arg-spec", "--collection", "ansible_collections/gb10/cluster", "--collection-version", VERSION),
+        *("--plugin-type", kind, f"plugins/{folder}"),
+        cwd=collections.root,
+        env={"PYTHONPATH": os.pathsep.join(str(path) for path in search)},
+    )
+    assert result.stdout, result.stderr
+    return [f"{path}: {error['code']}: {error['msg']}" for path, found in json.loads(result.stdout).items() for error in found["errors"]]
+
+
+@pytest.mark.parametrize(("folder", "kind"), DOCUMENTED.items())
+def test_validate_modules(installed: Installed, folder: str, kind: str) -> None:
+    if not (installed.root / "plugins" / folder).is_dir():
+        pytest.skip(f"the collection has no {folder}")
+    assert validate_modules(installed, kind, folder) == []
+
+
+def test_validate_modules_can_fail(installed: Installed, tmp_path: Path) -> None:
+    spoilt = Installed(tmp_path / "collections")
+    shutil.copytree(installed.path / "ansible_collections", spoilt.path / "ansible_collections")
+    module = spoilt.root / "plugins" / "modules" / "gpu_info.py"
+    module.write_text(module.read_text(encoding="utf-8").replace("short_description:", "summary:", 1), encoding="utf-8")
+    assert [problem for problem in validate_modules(spoilt, "module", "modules") if "gpu_info.py: invalid-documentation" in problem]
