@@ -24,9 +24,9 @@ from ansible_collections.gb10.cluster.plugins.module_utils.lab import (
     Link,
     Node,
     Observed,
+    checked_name,
     interfaces_of,
     known_hosts,
-    links_of,
     node_files,
     stamp,
 )
@@ -57,7 +57,9 @@ def cgroup_root() -> Path:
 
 
 def file_hash(path: Path) -> str:
-    """SHA-256 of a file's content and permissions, or of a folder's tree of them."""
+    """SHA-256 of a file's content and permissions, or of a folder's tree of them; '' for what is not there yet."""
+    if not path.exists():
+        return ""
     digest = hashlib.sha256()
     for item in sorted([path, *path.rglob("*")] if path.is_dir() else [path]):
         digest.update(f"{item.relative_to(path)}\0{item.stat().st_mode:o}\0".encode())
@@ -70,7 +72,7 @@ class LabBuilder:
     """One lab on this machine. ``directory`` is the lab's own folder and holds all that is not kernel state."""
 
     def __init__(self, name: str, directory: str, run: Run) -> None:
-        self.name = name
+        self.name = checked_name(name)
         self.dir = Path(directory)
         self.nodes_dir = self.dir / "nodes"
         self.ssh_dir = self.dir / "ssh"
@@ -85,7 +87,7 @@ class LabBuilder:
 
     def observe(self) -> dict[str, Observed]:
         """All nodes of which anything is found: a folder, a control group or a network namespace."""
-        names = {p.name for p in _children(self.nodes_dir)} | {p.name for p in _children(self.cgroup)}
+        names = {p.name for p in (*_folders(self.nodes_dir), *_folders(self.cgroup))}
         names |= {n.removeprefix(f"{self.name}-") for n in self._namespaces()} - {"switch"}
         return {
             name: Observed(
@@ -110,9 +112,15 @@ class LabBuilder:
                     f"lab_prefix: {lab.prefix}: {link['ifname']} has {taken[0]} already: choose another prefix, or destroy that lab"
                 )
 
+    def check_sources(self, paths: Iterable[str]) -> None:
+        """Refuse to start with files missing."""
+        missing = [path for path in paths if not Path(path).exists()]
+        if missing:
+            raise LabError(f"no such file or folder on this machine: {', '.join(missing)}")
+
     def _namespaces(self) -> list[str]:
         # Lab names hold no hyphen, so the prefix cannot match another lab's namespace.
-        return sorted(p.name for p in _children(NETNS_DIR) if p.name.startswith(f"{self.name}-"))
+        return sorted(p.name for p in NETNS_DIR.glob(f"{self.name}-*"))
 
     def _interfaces(self, netns: str) -> frozenset[str]:
         where = ["-n", netns] if netns else []
@@ -164,7 +172,7 @@ class LabBuilder:
             # nspawn brings its own /dev, and making device nodes is not allowed everywhere.
             self._must(["tar", "--extract", "--numeric-owner", "--exclude=./dev/*", f"--file={tarball}", f"--directory={part}"])
             part.rename(target)
-        for other in _children(self.dir):
+        for other in _folders(self.dir):
             if other.name.startswith("base-") and other != target:
                 _remove(other)
         return target
@@ -184,12 +192,11 @@ class LabBuilder:
             source = self._host_key(node).with_name(node.name + suffix)
             _write(_inside(upper, f"etc/ssh/ssh_host_ed25519_key{suffix}"), _read(source), mode)
         # A folder in the upper layer decides the owner and mode of the merged one.
-        for path, content, mode in (("home/nvidia/.ssh/authorized_keys", _read(self.ssh_dir / "id_ed25519.pub"), 0o600),):
-            target = _inside(upper, path)
-            _write(target, content, mode)
-            os.chmod(target.parent, 0o700)
-            for owned in (target, target.parent, target.parent.parent):
-                os.chown(owned, USER_ID, USER_ID)
+        authorized = _inside(upper, "home/nvidia/.ssh/authorized_keys")
+        _write(authorized, _read(self.ssh_dir / "id_ed25519.pub"), 0o600)
+        os.chmod(authorized.parent, 0o700)
+        for owned in (authorized, authorized.parent, authorized.parent.parent):
+            os.chown(owned, USER_ID, USER_ID)
         environment = {
             "MACHINE": node.machine,
             "NETNS": node.netns,
@@ -268,11 +275,17 @@ class LabBuilder:
         """Cut the node's power and remove its namespace and folder."""
         _kill(self.cgroup / name)
         netns = f"{self.name}-{name}"
-        if (NETNS_DIR / netns).exists():
-            self._must(["ip", "netns", "delete", netns])
+        self._remove_namespace(netns)
         for leftover in NSPAWN_DIR.glob(f"*/{netns}"):
             _remove(leftover)
         _remove(self.nodes_dir / name)
+
+    def _remove_namespace(self, netns: str) -> None:
+        # One by one, because the kernel clears a deleted namespace later, when a new one may already have its names.
+        for name in sorted(self._interfaces(netns) - {"lo"}):
+            self._must(["ip", "-n", netns, "link", "delete", name])
+        if (NETNS_DIR / netns).exists():
+            self._must(["ip", "netns", "delete", netns])
 
     def destroy(self) -> None:
         """Remove everything that bears the lab's name, also what a killed run left half made."""
@@ -284,9 +297,9 @@ class LabBuilder:
         for name in self.observe():
             self.remove_node(name)
         for netns in self._namespaces():
-            self._must(["ip", "netns", "delete", netns])
-        if f"{self.name}-mgmt" in self._interfaces(""):  # else it went with the switch it was plugged into
-            self._run(["ip", "link", "delete", f"{self.name}-mgmt"])
+            self._remove_namespace(netns)
+        if f"{self.name}-mgmt" in self._interfaces(""):  # only if the switch was never made, else it went with its peer
+            self._must(["ip", "link", "delete", f"{self.name}-mgmt"])
         _kill(self.cgroup)
         _rmdir_if_empty(self.cgroup.parent)
         _remove(self.dir)
@@ -312,14 +325,8 @@ class LabBuilder:
         return out
 
 
-def neighbours(lab: Lab, names: Iterable[str]) -> set[str]:
-    """The planned nodes that lose a cable when the namespaces of ``names`` go."""
-    gone = {f"{lab.name}-{name}" for name in names}
-    return {n.name for n in lab.nodes for link in links_of(lab, n.netns) if {link.a.netns, link.b.netns} & gone}
-
-
-def _children(path: Path) -> list[Path]:
-    return sorted(p for p in path.iterdir() if p.is_dir() or path == NETNS_DIR) if path.is_dir() else []
+def _folders(path: Path) -> list[Path]:
+    return sorted(p for p in path.iterdir() if p.is_dir()) if path.is_dir() else []
 
 
 def _read(path: Path) -> str:

@@ -97,9 +97,20 @@ class Observed:
     running: bool
 
 
-def _problems(name: str, prefix: str, nodes: list[str], topology: str) -> Iterable[str]:
+def _name_problems(name: str) -> Iterable[str]:
     if not re.fullmatch(r"[a-z][a-z0-9]{0,9}", name):
         yield f"lab_name: {name!r}: expected 1 to 10 lower-case letters and digits, because interface names hold 15"
+
+
+def checked_name(name: str) -> str:
+    """``name`` if it can name a lab, else LabError."""
+    for problem in _name_problems(name):
+        raise LabError(problem)
+    return name
+
+
+def _problems(name: str, prefix: str, nodes: list[str], topology: str) -> Iterable[str]:
+    yield from _name_problems(name)
     if not re.fullmatch(r"\d+\.\d+\.\d+", prefix) or not _is_address(f"{prefix}.1"):
         yield f"lab_prefix: {prefix!r}: expected the first three octets of a private /24, such as 10.88.0"
     if not 1 <= len(nodes) <= MAX_NODES:

@@ -110,6 +110,8 @@ nodes:
   sample: {"spark1": {"address": "10.88.0.11", "netns": "demo-spark1", "machine": "demo-spark1"}}
 """
 
+import os  # noqa: E402
+
 from ansible.module_utils.basic import AnsibleModule  # noqa: E402
 
 from ansible_collections.gb10.cluster.plugins.module_utils.io_lab import LabBuilder  # noqa: E402
@@ -121,6 +123,7 @@ def present(module: AnsibleModule, builder: LabBuilder) -> dict:
     lab = plan(params["name"], params["prefix"], params["nodes"], params["topology"])
     builder.check(lab)
     if not module.check_mode:
+        builder.check_sources([params["base"], params["firmware"], *(f["src"] for f in params["files"])])
         builder.mark(lab)
         builder.make_keys(lab, params["owner"])
     wanted = builder.stamps(lab, params["base"], params["firmware"], params["files"])
@@ -174,6 +177,8 @@ def main() -> None:
         required_if=[("state", "present", ["prefix", "nodes", "base", "firmware"])],
         supports_check_mode=True,
     )
+    # The nodes' folders become parts of their root file systems, so the caller's umask must not count.
+    os.umask(0o022)
     try:
         builder = LabBuilder(module.params["name"], module.params["directory"], module.run_command)
         result = present(module, builder) if module.params["state"] == "present" else absent(module, builder)

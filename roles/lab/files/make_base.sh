@@ -1,0 +1,28 @@
+#!/bin/bash
+# Make the root file system that every node of a lab shares: make_base.sh OUTPUT.tar SUITE PACKAGES [MIRROR]
+# PACKAGES are separated by commas. Without MIRROR, mmdebstrap knows the suite's own.
+set -eu
+
+output=$1 suite=$2 packages=$3
+mirror=("${@:4}")
+
+# shellcheck disable=SC2016 # $1 is the new root, expanded by mmdebstrap's shell
+hooks=(
+  # The first user of DGX OS administers the machine without a password; root does not log in.
+  --customize-hook='chroot "$1" useradd --create-home --uid 1000 --shell /bin/bash --password "*" nvidia'
+  --customize-hook='install -d -m 755 "$1/etc/sudoers.d" "$1/etc/ssh/sshd_config.d"'
+  --customize-hook='install -d -m 700 -o 1000 -g 1000 "$1/home/nvidia/.ssh"'
+  --customize-hook='printf "nvidia ALL=(ALL) NOPASSWD: ALL\n" >"$1/etc/sudoers.d/nvidia"; chmod 440 "$1/etc/sudoers.d/nvidia"'
+  --customize-hook='printf "PermitRootLogin no\nPasswordAuthentication no\n" >"$1/etc/ssh/sshd_config.d/10-lab.conf"'
+  # Each node brings its own key, which the lab pins.
+  --customize-hook='rm -f "$1"/etc/ssh/ssh_host_*'
+  --customize-hook='chroot "$1" systemctl --quiet enable systemd-networkd'
+  --customize-hook='printf "LANG=C.UTF-8\n" >"$1/etc/default/locale"'
+)
+trap 'rm -f "$output.part"' EXIT
+mmdebstrap --variant=apt --format=tar --include="$packages" \
+  --dpkgopt='path-exclude=/usr/share/doc/*' --dpkgopt='path-exclude=/usr/share/man/*' \
+  --dpkgopt='path-exclude=/usr/share/locale/*' \
+  "${hooks[@]}" "$suite" "$output.part" "${mirror[@]}"
+# Only a complete image has its name: a killed run leaves nothing that a later one would take for an image.
+mv "$output.part" "$output"

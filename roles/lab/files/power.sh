@@ -1,0 +1,69 @@
+#!/bin/bash
+# The power switch and firmware of the lab's nodes; lives in the lab's folder, next to nodes/.
+#
+#   power.sh on NODE     switch the node on, in the background
+#   power.sh off NODE    cut its power: nothing inside is asked, nothing is sent to its peers
+#   power.sh boot NODE   what `on` runs: boot, and boot again after every reboot, until the node powers off
+set -eu
+
+lab=$(cd "$(dirname "$0")" && pwd)
+node=${2:?usage: power.sh on|off|boot NODE}
+# Sets MACHINE, NETNS, CGROUP, BASE, INTERFACES.
+. "$lab/nodes/$node/node.env"
+cd "$lab/nodes/$node"
+
+links() { # links up|down: a machine without power has no carrier, and loses addresses and MTU that nothing on disk asks for
+  local interface
+  for interface in $INTERFACES; do
+    ip -n "$NETNS" link set "$interface" down 2>/dev/null || continue # its cable may be gone with the neighbour
+    ip -n "$NETNS" addr flush dev "$interface"
+    ip -n "$NETNS" link set "$interface" mtu 1500
+    if [ "$1" = up ]; then ip -n "$NETNS" link set "$interface" up; fi
+  done
+}
+
+boot_once() { # returns 133 after a reboot inside, 0 after a power-off, 137 after `off`
+  echo "$BASHPID" >"$CGROUP/machine/cgroup.procs"
+  # Entering the network namespace first, instead of nspawn's --network-namespace-path, gives udev and networkd a /sys of
+  # that namespace. nspawn wants cgroup2 at /sys/fs/cgroup, wherever the machine has it; it keeps its payload below the
+  # cgroup it is started in (--keep-unit), which is why each node has one of its own. Writable API file systems are for
+  # `netplan apply`, which triggers udev.
+  exec ip netns exec "$NETNS" unshare --mount --propagation private bash -euc '
+    mount -t overlay overlay -o "lowerdir=$1,upperdir=$PWD/upper,workdir=$PWD/work" "$PWD/root"
+    mountpoint -q /sys/fs/cgroup && umount -l /sys/fs/cgroup
+    mount -t cgroup2 none /sys/fs/cgroup
+    export SYSTEMD_NSPAWN_API_VFS_WRITABLE=yes
+    exec systemd-nspawn --quiet --register=no --keep-unit --link-journal=no --console=pipe --resolv-conf=off --timezone=off \
+      --capability=CAP_NET_ADMIN,CAP_NET_RAW --directory="$PWD/root" --machine="$2" --hostname="$3" --boot
+  ' boot "$BASE" "$MACHINE" "$node"
+}
+
+boot() {
+  mkdir -p "$CGROUP/firmware" "$CGROUP/machine" root
+  echo "$BASHPID" >"$CGROUP/firmware/cgroup.procs"
+  local rc=133
+  while [ "$rc" = 133 ]; do
+    links up
+    echo "== $(date +%T) $node: power on"
+    rc=0
+    (boot_once) || rc=$?
+    echo "== $(date +%T) $node: machine ended with status $rc"
+    # What the last systemd left behind; the next one refuses to start in it.
+    find "$CGROUP/machine" -mindepth 1 -depth -type d -exec rmdir {} +
+  done
+  links down
+}
+
+case $1 in
+on) setsid --fork "$lab/power.sh" boot "$node" </dev/null >>console.log 2>&1 ;;
+off)
+  links down # first, or the kernel would still close the node's TCP connections politely
+  echo 1 >"$CGROUP/cgroup.kill"
+  timeout 10 bash -c 'until grep -q "^populated 0" "$1/cgroup.events"; do sleep 0.05; done' off "$CGROUP"
+  ;;
+boot) boot ;;
+*)
+  echo "usage: power.sh on|off|boot NODE" >&2
+  exit 2
+  ;;
+esac
