@@ -13,7 +13,7 @@ PYTEST_ARGS ?=
 bin := .venv/bin
 installed := .venv/.installed
 
-.PHONY: help setup requirements lint unit collection molecule integration test demo demo-down bench clean
+.PHONY: help setup requirements lint unit collection molecule integration test demo demo-down bench clean root
 
 help: ## Show this list
 	@grep -hE '^[a-z-]+:.*## ' Makefile | sed -E 's/:.*## /\t/' | expand -t 14
@@ -43,6 +43,37 @@ lint: setup ## ansible-lint, yamllint, ruff, mypy, changelog
 	$(bin)/antsibull-changelog lint
 	$(bin)/ansible-lint --offline
 
-unit: setup ## Unit tests: the pure core, argument specs, conventions
+unit: setup ## Unit tests: the pure core, argument specifications, conventions
 	$(bin)/pytest tests/unit --junit-xml=build/junit/unit.xml $(PYTEST_ARGS)
 
+collection: setup ## Build the package, install it into an empty folder, test its documentation and playbooks from there
+	$(bin)/pytest tests/sanity --junit-xml=build/junit/collection.xml $(PYTEST_ARGS)
+
+# Molecule looks for Ansible's commands in PATH; an activated .venv would do as well.
+molecule: root setup ## A lab of its own: create, check mode, converge, idempotence, integration tests, destroy
+	PATH="$(CURDIR)/$(bin):$$PATH" molecule test --all
+
+integration: setup ## The integration tests on a cluster that is up (INVENTORY, by default the demo's lab)
+	$(bin)/pytest tests/integration --inventory=$(INVENTORY) --junit-xml=build/junit/integration.xml $(PYTEST_ARGS)
+
+test: ## All of the above; molecule's scenarios run the integration tests
+	rm -rf build/junit
+	$(MAKE) lint unit collection molecule
+	@$(bin)/python tests/summary.py build/junit
+
+demo: root setup ## Two simulated Sparks on this machine that serve a model; they stay up
+	$(bin)/ansible-playbook playbooks/lab_up.yml -i inventories/lab
+	$(bin)/ansible-playbook site.yml -i inventories/lab
+
+demo-down: root setup ## Remove the demo without a trace
+	$(bin)/ansible-playbook playbooks/lab_down.yml -i inventories/lab
+
+bench: setup ## Measure a cluster that is up (INVENTORY, by default the demo's lab)
+	$(bin)/python tests/benchmark/bench.py --inventory $(INVENTORY)
+
+clean: ## Remove what the other targets made in this folder (the demo is removed by demo-down)
+	rm -rf .venv .ansible .mypy_cache .pytest_cache .ruff_cache build tests/output
+	find . -name __pycache__ -prune -exec rm -rf {} +
+
+root:
+	@[ "$$(id -u)" = 0 ] || { echo "The lab makes network namespaces and boots hosts in them: run this as root."; exit 1; }

@@ -1,0 +1,13 @@
+"""The fixtures reach the hosts that the inventory means."""
+
+from __future__ import annotations
+
+from testinfra.host import Host
+
+
+def test_each_node_answers_as_itself(nodes: dict[str, Host]) -> None:
+    assert {name: host.check_output("hostname") for name, host in nodes.items()} == {name: name for name in nodes}
+
+
+def test_commands_run_as_root(nodes: dict[str, Host]) -> None:
+    assert {host.check_output("id -un") for host in nodes.values()} == {"root"}
