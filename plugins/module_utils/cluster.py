@@ -26,6 +26,8 @@ from ansible_collections.gb10.cluster.plugins.module_utils.problems import Probl
 
 #: Settings that may differ between nodes; all others describe the cluster and must not.
 PER_NODE = ("gb10_fabric_addresses", "gb10_fabric_ports")
+INTEGERS = ("gb10_api_port", "gb10_fabric_mtu", "gb10_pipeline_parallel_size", "gb10_ray_port", "gb10_tensor_parallel_size")
+BOOLEANS = ("gb10_allow_restart",)
 EXECUTORS = ("ray",)
 #: The fact that the role gb10 leaves on every node.
 PLAN_FACT = "gb10_plan"
@@ -42,9 +44,10 @@ def plan(
     ``lock_digest`` is the SHA-256 of the runtime's lock file, "" if there is none; ``known_variables`` maps each
     role to its public variables. Returns the plan and every problem; the plan is empty if there is any.
     """
-    nodes = sorted(nodes, key=lambda node: node["group"] != "head")
     if not nodes:
         return {}, [Problem("nodes", "no host in the group gb10_cluster", "a head and its workers", "add hosts to the groups head and worker")]
+    # The head comes first: it is rank 0, nodes[0] in messages, and host 1 of every subnet.
+    nodes = sorted(({**node, "settings": _typed(node["settings"])} for node in nodes), key=lambda node: node["group"] != "head")
     settings = nodes[0]["settings"]
     fabrics, problems = fabric.plan(
         [
@@ -82,6 +85,18 @@ def plan(
     return _plan(nodes, fabrics, settings, lock_digest), []
 
 
+def _typed(settings: Mapping[str, Any]) -> dict[str, Any]:
+    """Convert what the argument specification accepted as a number or a boolean, but Ansible leaves as text (-e name=value)."""
+    typed = dict(settings)
+    for name in INTEGERS:
+        typed[name] = int(settings[name])
+    for name in BOOLEANS:
+        typed[name] = settings[name] if isinstance(settings[name], bool) else str(settings[name]).lower() in ("true", "yes", "on", "1")
+    typed["gb10_fabric_ports"] = [int(port) for port in settings["gb10_fabric_ports"]]
+    typed["gb10_environment"] = {str(name): str(value) for name, value in settings["gb10_environment"].items()}
+    return typed
+
+
 def _plan(
     nodes: Sequence[Mapping[str, Any]], fabrics: Sequence[fabric.NodeFabric], settings: Mapping[str, Any], lock_digest: str
 ) -> dict[str, Any]:
@@ -91,6 +106,7 @@ def _plan(
         {
             "name": node["name"],
             "address": share.address,
+            "interface": share.rails[0].interface if share.rails else _LOOPBACK,
             "head": node["group"] == "head",
             "rails": [
                 {"interface": rail.interface, "hca": rail.hca, "address": str(rail.address), "peers": dict(rail.peers)}

@@ -44,6 +44,8 @@ TOOLS = {
 }
 #: The login user of the nodes, as made by the base image.
 USER_ID = 1000
+#: tar drops file capabilities otherwise, and with them ping for users.
+XATTRS = ("--xattrs", "--xattrs-include=*")
 NETNS_DIR = Path("/run/netns")
 NSPAWN_DIR = Path("/run/systemd/nspawn")
 
@@ -170,7 +172,8 @@ class LabBuilder:
             _remove(part)
             part.mkdir(parents=True)
             # nspawn brings its own /dev, and making device nodes is not allowed everywhere.
-            self._must(["tar", "--extract", "--numeric-owner", "--exclude=./dev/*", f"--file={tarball}", f"--directory={part}"])
+            how = ["--extract", "--numeric-owner", *XATTRS, "--exclude=./dev/*"]
+            self._must(["tar", *how, f"--file={tarball}", f"--directory={part}"])
             part.rename(target)
         for other in _folders(self.dir):
             if other.name.startswith("base-") and other != target:

@@ -79,11 +79,14 @@ def paths(names: Iterable[str]) -> dict[str, bool]:
 def service(run: Run, unit: str) -> dict[str, Any]:
     """Return {unit, load, active, sub, result, pid, since, restarts, invocation, inputs} of a systemd unit.
 
-    `inputs` is the digest in the environment of the running main process, "" if it does not run or has none.
+    `inputs` is the digest in the environment of the running main process, or of the unit as loaded while systemd is about to
+    start it; "" if it does not run or has none.
     """
     status, stdout, stderr = run(["systemctl", "show", unit, f"--property={','.join(node_text.SERVICE_PROPERTIES)}"])
     if status != 0:
         raise ValueError(f"systemctl show {unit} failed: {stderr.strip()}")
     facts = node_text.service_facts(unit, stdout)
-    environment = _read(f"/proc/{facts['pid']}/environ") if facts["pid"] else ""
-    return {**facts, "inputs": node_text.inputs_of_environment(environment)}
+    loaded = facts.pop("loaded_inputs")
+    if facts["pid"]:
+        return {**facts, "inputs": node_text.inputs_of_environment(_read(f"/proc/{facts['pid']}/environ"))}
+    return {**facts, "inputs": loaded if facts["active"] == "activating" else ""}

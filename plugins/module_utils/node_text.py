@@ -26,7 +26,7 @@ SERVICE_PROPERTIES = (
     "NRestarts",
     "InvocationID",
     "ExecMainStatus",
-    "ActiveEnterTimestampMonotonic",
+    "Environment",
     "ExecMainStartTimestampMonotonic",
 )
 _LISTEN = "0A"
@@ -134,6 +134,7 @@ def service_facts(unit: str, shown: str) -> dict[str, Any]:
         "status": int(shown_properties["ExecMainStatus"]),
         "invocation": shown_properties["InvocationID"],
         "started": int(shown_properties["ExecMainStartTimestampMonotonic"]) / 1e6,
+        "loaded_inputs": inputs_of_environment(shown_properties["Environment"].replace(" ", "\0")),
     }
 
 

@@ -1,0 +1,72 @@
+# Copyright (c) 2026, gb10.cluster maintainers
+# GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+
+"""The action behind the module vllm_wait: its documentation is there."""
+
+from __future__ import annotations
+
+import time
+from typing import Any
+
+from ansible.plugins.action import ActionBase
+from ansible.utils.display import Display
+
+_PAUSE_SECONDS = 2
+#: A word now and then in a long silent step, so that nobody takes a quiet start for a hang.
+_SILENCE_SECONDS = 30
+
+
+class ActionModule(ActionBase):
+    """Polls the service from the controller, because a module cannot speak before it ends."""
+
+    def run(self, tmp: Any = None, task_vars: dict[str, Any] | None = None) -> dict[str, Any]:
+        """Return vllm_info's last answer; failed if the service failed or the time is over."""
+        super().run(tmp, task_vars)
+        _result, arguments = self.validate_argument_spec(
+            argument_spec={
+                "name": {"type": "str", "default": "gb10-vllm.service"},
+                "url": {"type": "str", "required": True},
+                "timeout": {"type": "int", "required": True},
+                "restarts": {"type": "int", "default": 0},
+            }
+        )
+        begin = time.monotonic()
+        first: dict[str, Any] = {}
+        shown, shown_at = "", begin
+        while True:
+            info = self._info(arguments, "", task_vars)
+            if info.get("failed") or info["healthy"]:
+                return {**info, "changed": False}
+            elapsed = time.monotonic() - begin
+            service = info["service"]
+            first = first or service
+            if service["restarts"] - first["restarts"] > arguments["restarts"] or service["active"] in ("failed", "inactive"):
+                return self._failure(arguments, info, first["invocation"], task_vars)
+            if elapsed > arguments["timeout"]:
+                return {"failed": True, "msg": f"not healthy after {elapsed:.0f} s; last step: {info['progress'] or 'none'}. {_hint(arguments)}"}
+            step = info["progress"] or service["sub"]
+            if step != shown or time.monotonic() - shown_at > _SILENCE_SECONDS:
+                Display().display(f"  {(task_vars or {}).get('inventory_hostname')}: {elapsed:4.0f} s  {step}")
+                shown, shown_at = step, time.monotonic()
+            time.sleep(_PAUSE_SECONDS)
+
+    def _info(self, arguments: dict[str, Any], invocation: str, task_vars: dict[str, Any] | None) -> dict[str, Any]:
+        answer: dict[str, Any] = self._execute_module(
+            module_name="gb10.cluster.vllm_info",
+            module_args={"name": arguments["name"], "url": arguments["url"], "invocation": invocation},
+            task_vars=task_vars,
+        )
+        return answer
+
+    def _failure(
+        self, arguments: dict[str, Any], info: dict[str, Any], invocation: str, task_vars: dict[str, Any] | None
+    ) -> dict[str, Any]:
+        """Tell the cause from the log of the start that failed; the present one has only begun."""
+        failed = self._info(arguments, invocation, task_vars) if invocation != info["service"]["invocation"] else info
+        cause = failed.get("cause") or info["cause"] or f"its log tells no error; it ended with status {info['service']['status']}"
+        return {"failed": True, "msg": f"{arguments['name']} failed to start: {cause}. {_hint(arguments)}", "cause": cause}
+
+
+def _hint(arguments: dict[str, Any]) -> str:
+    return f"The whole log: journalctl -u {arguments['name']}"

@@ -1,0 +1,125 @@
+#!/usr/bin/python
+# Copyright (c) 2026, gb10.cluster maintainers
+# GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+
+from __future__ import annotations
+
+DOCUMENTATION = r"""
+---
+module: ray_info
+short_description: Read, and wait for, the nodes that Ray counts
+version_added: 0.1.0
+description:
+  - Runs on the head and asks Ray's State API for its nodes and actors.
+options:
+  expect:
+    description: Name and address of every node. With it, waits until Ray counts exactly these, each with its GPUs.
+    type: dict
+    default: {}
+  gpus:
+    description: GPUs that each node must offer.
+    type: int
+    default: 1
+  timeout:
+    description: For how many seconds to wait.
+    type: int
+    default: 0
+  dashboard_port:
+    description: Port of Ray's dashboard on loopback.
+    type: int
+    default: 8265
+  token_path:
+    description: File on the head with the cluster's token.
+    type: path
+    default: /etc/gb10/ray.token
+author:
+  - gb10.cluster maintainers (@gb10-cluster)
+extends_documentation_fragment:
+  - gb10.cluster.attributes.info
+"""
+
+EXAMPLES = r"""
+- name: Wait for both nodes
+  gb10.cluster.ray_info:
+    expect:
+      spark1: 10.110.0.1
+      spark2: 10.110.0.2
+    timeout: 180
+  become: true
+"""
+
+RETURN = r"""
+nodes:
+  description: Every node that Ray knows, also dead ones.
+  returned: success
+  type: list
+  elements: dict
+  contains:
+    address:
+      description: The node's address.
+      type: str
+    state:
+      description: C(ALIVE) or C(DEAD).
+      type: str
+    resources:
+      description: What the node offers.
+      type: dict
+actors:
+  description: Every living actor, with the node it runs on.
+  returned: success
+  type: list
+  elements: dict
+  contains:
+    address:
+      description: The node's address.
+      type: str
+    name:
+      description: The actor's class.
+      type: str
+    pid:
+      description: The actor's process.
+      type: int
+"""
+
+from ansible.module_utils.basic import AnsibleModule
+
+from ansible_collections.gb10.cluster.plugins.module_utils import io_ray
+
+
+def main() -> None:
+    """Wait if asked, then read."""
+    module = AnsibleModule(
+        argument_spec={
+            "expect": {"type": "dict", "default": {}},
+            "gpus": {"type": "int", "default": 1},
+            "timeout": {"type": "int", "default": 0},
+            "dashboard_port": {"type": "int", "default": 8265},
+            "token_path": {"type": "path", "default": "/etc/gb10/ray.token", "no_log": False},
+        },
+        supports_check_mode=True,
+    )
+    params = module.params
+    port, token_path = params["dashboard_port"], params["token_path"]
+    try:
+        if params["expect"]:
+            rows = io_ray.wait(params["expect"], params["gpus"], port, token_path, params["timeout"])
+        else:
+            rows = io_ray.listing("nodes", port, token_path)
+        actors = io_ray.listing("actors", port, token_path)
+    except io_ray.RayError as error:
+        module.fail_json(msg=f"Ray is not complete: {error}")
+    addresses = {row["node_id"]: row["node_ip"] for row in rows}
+    module.exit_json(
+        changed=False,
+        nodes=[{"address": row["node_ip"], "state": row["state"], "resources": row["resources_total"]} for row in rows],
+        actors=[
+            {"address": addresses.get(row["node_id"], ""), "name": row["class_name"], "pid": row["pid"]}
+            for row in actors
+            if row["state"] == "ALIVE"
+        ],
+    )
+
+
+if __name__ == "__main__":
+    main()

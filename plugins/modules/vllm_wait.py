@@ -1,0 +1,58 @@
+#!/usr/bin/python
+# Copyright (c) 2026, gb10.cluster maintainers
+# GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+
+from __future__ import annotations
+
+DOCUMENTATION = r"""
+---
+module: vllm_wait
+short_description: Wait for a vLLM service with progress, and stop early with the root cause
+version_added: 0.1.0
+description:
+  - Polls M(gb10.cluster.vllm_info) on the host and shows each new step of the start while it waits.
+  - Stops as soon as the start has failed, with the first error of the log that is not an echo of another.
+  - It is an action that runs on the controller; the module itself only holds this documentation.
+options:
+  name:
+    description: The unit.
+    type: str
+    default: gb10-vllm.service
+  url:
+    description: The API's address, without path.
+    type: str
+    required: true
+  timeout:
+    description: Seconds until the API must be healthy.
+    type: int
+    required: true
+  restarts:
+    description: How many failed starts to forgive. 1 suits a service that may be on its way down from an earlier fault.
+    type: int
+    default: 0
+author:
+  - gb10.cluster maintainers (@gb10-cluster)
+attributes:
+  check_mode:
+    support: full
+    description: Reads only, so it does the same in check mode.
+  diff_mode:
+    support: none
+    description: Changes nothing.
+"""
+
+EXAMPLES = r"""
+- name: Wait for the model
+  gb10.cluster.vllm_wait:
+    url: http://127.0.0.1:8000
+    timeout: 2400
+  become: true
+"""
+
+RETURN = r"""
+ready_after:
+  description: Seconds from the start of the process until the API was up, null if the log does not tell.
+  returned: success
+  type: float
+"""
