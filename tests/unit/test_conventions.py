@@ -73,35 +73,44 @@ def task_problems(text: str) -> Iterator[str]:
     """Commands are explained and know what they change; nothing goes through a shell; no error is hidden."""
     if (count := len(text.splitlines())) > 150:
         yield f"{count} lines: split it, 150 is the most"
+    explained = False
     for task in tasks_of(text):
         where = f"line {task.line} ({task.data.get('name')})"
         actions = {key.removeprefix("ansible.builtin.").removeprefix("ansible.legacy.") for key in task.data}
         if actions & {"shell", "raw", "script"}:
             yield f"{where}: no shell, raw or script; use a module, or command with argv"
         if "command" in actions:
-            if "changed_when" not in task.data:
-                yield f"{where}: command without changed_when"
-            if not re.search(r"(^|\s)#", task.text, re.MULTILINE):
+            if "changed_when" not in task.data and not re.search(r"\b(creates|removes):", task.text):
+                yield f"{where}: command without changed_when, creates or removes"
+            # One comment serves commands that follow each other.
+            explained = explained or bool(re.search(r"(^|\s)#", task.text, re.MULTILINE))
+            if not explained:
                 yield f"{where}: command without a comment that says why no module does it"
+        else:
+            explained = False
         if "ignore_errors" in task.data:
             yield f"{where}: ignore_errors"
         if task.data.get("failed_when") is False:
             yield f"{where}: failed_when: false"
 
 
-#: Variables named ansible_* that are not facts: Ansible's own, and those that say how to connect.
+def uncommented(line: str) -> str:
+    return re.sub(r"(^|\s)#.*", "", line)
+
+
+#: Variables named ansible_* that are not facts: Ansible's own, those that say how to connect, and a key of molecule.yml.
 NOT_FACTS = re.compile(
-    r"ansible_(facts|managed|collections|check_mode|diff_mode|host|port|user|password|connection|become\w*|ssh_\w+|shell_\w+|pipelining"
+    r"ansible_(facts|managed|collections|check_mode|diff_mode|host|port|user|password|connection|become\w*|ssh_\w+|shell_\w+|control_path\w*|pipelining"
     r"|timeout|remote_tmp|async_dir|python_interpreter|play_\w+|playbook_python|config_file|loop|loop_var|index_var|search_path|verbosity"
     r"|version|forks|limit|run_tags|skip_tags|role_names?|parent_role_\w+|dependent_role_names|collection_name|inventory_sources"
-    r"|failed_task|failed_result)"
+    r"|failed_task|failed_result|playbook)"
 )
 
 
 def fact_problems(text: str) -> Iterator[str]:
     """Facts are read as ansible_facts['x']; injected ansible_x variables do not exist here (see ansible.cfg)."""
     for number, line in enumerate(text.splitlines(), 1):
-        for found in re.finditer(r"\bansible_[a-z]\w*", re.sub(r"(^|\s)#.*", "", line)):
+        for found in re.finditer(r"\bansible_[a-z]\w*", uncommented(line)):
             if not NOT_FACTS.fullmatch(found[0]):
                 yield f"line {number}: {found[0]} is an injected fact; write ansible_facts['{found[0].removeprefix('ansible_')}']"
 
@@ -109,7 +118,7 @@ def fact_problems(text: str) -> Iterator[str]:
 def group_problems(text: str) -> Iterator[str]:
     """A role is told its hosts; only playbooks and inventories know groups."""
     for number, line in enumerate(text.splitlines(), 1):
-        if re.search(r"\bgroups\s*[\[.]|\bgroup_names\b", line):
+        if re.search(r"\bgroups\s*(\[|\.\w)|\bgroup_names\b", uncommented(line)):
             yield f"line {number}: a role names no group; take the hosts as a variable"
 
 
@@ -118,7 +127,7 @@ def machine_problems(text: str) -> Iterator[str]:
     for number, line in enumerate(text.splitlines(), 1):
         if found := re.search(r"(?<![\w}>.~$/-])/(work|root)/\S*", line):
             yield f"line {number}: {found[0]} is a path of one machine"
-        for url in re.finditer(r"(?:index-url|find-links|index_url|find_links)\W+((?:https?|file)://[^\s/\"']*)", line):
+        for url in re.finditer(r"(?:index-url|find-links|index_url|find_links)\W+((?:https?|file)://[^\s/\"']*)", line, re.IGNORECASE):
             if url[1] != "https://download.pytorch.org":
                 yield f"line {number}: {url[1]} is one machine's package source; leave it to the user's own pip configuration"
 
@@ -186,7 +195,9 @@ def test_tracked_files_name_no_machine() -> None:
 
 
 COMMAND = "- name: Ask\n  ansible.builtin.command: {argv: [x]}\n"
-FOLDER = "/" + "work/main"  # in two parts, so that this file passes its own check
+# In two parts each, so that this file passes its own check.
+FOLDER = "/" + "work/main"
+INDEX = "https" + "://mirror.example/simple"
 
 
 @pytest.mark.parametrize(
@@ -220,7 +231,7 @@ FOLDER = "/" + "work/main"  # in two parts, so that this file passes its own che
         (group_problems, "when: \"'head' in group_names\"", "names no group"),
         (machine_problems, f"cd {FOLDER}", "a path of one machine"),
         (machine_problems, f"home='{FOLDER}'", "a path of one machine"),
-        (machine_problems, "extra-" + "index-url = https://mirror.example/simple", "https://mirror.example is one machine's"),
+        (machine_problems, f"extra-index-url = {INDEX}", "https://mirror.example is one machine's"),
         (playbook_name_problems, "playbooks/switch-model.yml", "cannot be run by its full name"),
         (lambda text: header_problems("plugins/filter/x.py", text), "# SPDX-License-Identifier: GPL-3.0-or-later", "lack: GNU General"),
         (lambda text: header_problems("plugins/filter/x.py", text), "# GNU General Public License v3.0+", "lack: SPDX"),
