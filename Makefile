@@ -13,7 +13,7 @@ PYTEST_ARGS ?=
 bin := .venv/bin
 installed := .venv/.installed
 
-.PHONY: help setup requirements lint unit collection molecule integration test demo demo-down bench clean root
+.PHONY: help setup requirements lint yamllint ruff mypy changelog ansible-lint unit collection molecule integration test demo demo-down bench clean root
 
 help: ## Show this list
 	@grep -hE '^[a-z-]+:.*## ' Makefile | sed -E 's/:.*## /\t/' | expand -t 14
@@ -36,11 +36,16 @@ requirements: ## Resolve requirements-dev.in into requirements-dev.txt anew
 	build/requirements/bin/pip install --quiet --disable-pip-version-check -r requirements-dev.in
 	{ echo '# Made by `make requirements` from requirements-dev.in: every package, exactly.'; build/requirements/bin/pip freeze; } > requirements-dev.txt
 
-lint: setup ## ansible-lint, yamllint, ruff, mypy, changelog
+lint: yamllint ruff mypy changelog ansible-lint ## All linters, each of which is a target too (make -k lint: all findings at once)
+yamllint: setup
 	$(bin)/yamllint --strict .
+ruff: setup
 	$(bin)/ruff check
+mypy: setup
 	$(bin)/mypy
+changelog: setup
 	$(bin)/antsibull-changelog lint
+ansible-lint: setup
 	$(bin)/ansible-lint --offline
 
 unit: setup ## Unit tests: the pure core, argument specifications, conventions
