@@ -81,7 +81,9 @@ def files(*patterns: str) -> list[str]:
 
 def tracked_files() -> list[str]:
     """What git tracks, or every file outside hidden folders where this is not a clone (an unpacked archive)."""
-    listing = subprocess.run(["git", "ls-files", "-z"], cwd=ROOT, capture_output=True, text=True, check=False)
+    # Root may run the tests of somebody else's clone, as CI does.
+    command = ["git", "-c", "safe.directory=*", "ls-files", "-z"]
+    listing = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=False)
     names = listing.stdout.split("\0") if listing.returncode == 0 else files("*", "[!.]*/**/*")
     return [name for name in names if name and (ROOT / name).is_file()]
 
