@@ -1,4 +1,4 @@
-"""A running cluster, from its inventory: the lab of the demo unless --inventory and --extra-vars name another.
+"""A running cluster, from its inventory: the lab of the demo unless --inventory and --extra-vars-file name another.
 
 Tests take ``cluster``, ``head``, ``workers`` or ``nodes``; the last three are testinfra hosts that run commands as root.
 """
@@ -25,7 +25,7 @@ from testinfra.host import Host
 
 def pytest_addoption(parser: pytest.Parser) -> None:
     parser.addoption("--inventory", action="append", help="inventory of the cluster to test, repeatable (default: inventories/lab)")
-    parser.addoption("--extra-vars", action="append", default=[], help="as for ansible-playbook, repeatable")
+    parser.addoption("--extra-vars-file", action="append", default=[], help="as ansible-playbook's --extra-vars @FILE, repeatable")
 
 
 @dataclass(frozen=True)
@@ -64,7 +64,7 @@ class Cluster:
 def cluster(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Cluster:
     inventories = request.config.getoption("--inventory") or [ROOT / "inventories" / "lab"]
     arguments = [word for path in inventories for word in ("--inventory", str(Path(path).resolve()))]
-    arguments += [word for variables in request.config.getoption("--extra-vars") for word in ("--extra-vars", variables)]
+    arguments += [word for path in request.config.getoption("--extra-vars-file") for word in ("--extra-vars", f"@{Path(path).resolve()}")]
     answer = tmp_path_factory.mktemp("cluster") / "cluster.json"
     command = [Path(sys.executable).with_name("ansible-playbook"), *arguments, "--extra-vars", f"describe_file={answer}"]
     command.append(Path(__file__).with_name("describe.yml"))
