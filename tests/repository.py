@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shutil
 import subprocess
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
@@ -80,11 +81,14 @@ def files(*patterns: str) -> list[str]:
 
 
 def tracked_files() -> list[str]:
-    """What git tracks, or every file outside hidden folders where this is not a clone (an unpacked archive)."""
+    """What git tracks, or every file outside hidden folders and build where there is no git or no clone."""
     # Root may run the tests of somebody else's clone, as CI does.
     command = ["git", "-c", "safe.directory=*", "ls-files", "-z"]
-    listing = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=False)
-    names = listing.stdout.split("\0") if listing.returncode == 0 else files("*", "[!.]*/**/*")
+    listing = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=False) if shutil.which("git") else None
+    if listing and listing.returncode == 0:
+        names = listing.stdout.split("\0")
+    else:
+        names = [name for name in files("*", "[!.]*/**/*") if not name.startswith("build/")]
     return [name for name in names if name and (ROOT / name).is_file()]
 
 
