@@ -110,6 +110,8 @@ def main() -> None:
         # On a fresh host in check mode the interface has no address yet, and that is no mistake.
         if problems and not module.check_mode:
             raise ProblemsError(problems)
+        for problem in problems:
+            module.warn(str(problem))
         content = environment_file({**params["environment"], "VLLM_HOST_IP": params["address"]})
         before, mode = read_file(path)
         changed = (before, mode) != (content, MODE)
@@ -120,7 +122,6 @@ def main() -> None:
     module.exit_json(
         changed=changed,
         path=path,
-        warnings=[str(problem) for problem in problems],
         diff={"before": before or "", "after": content, "before_header": path, "after_header": path},
     )
 
