@@ -47,7 +47,6 @@ USER_ID = 1000
 #: tar drops file capabilities otherwise, and with them ping for users.
 XATTRS = ("--xattrs", "--xattrs-include=*")
 NETNS_DIR = Path("/run/netns")
-NSPAWN_DIR = Path("/run/systemd/nspawn")
 
 
 def cgroup_root() -> Path:
@@ -277,10 +276,7 @@ class LabBuilder:
     def remove_node(self, name: str) -> None:
         """Cut the node's power and remove its namespace and folder."""
         _kill(self.cgroup / name)
-        netns = f"{self.name}-{name}"
-        self._remove_namespace(netns)
-        for leftover in NSPAWN_DIR.glob(f"*/{netns}"):
-            _remove(leftover)
+        self._remove_namespace(f"{self.name}-{name}")
         _remove(self.nodes_dir / name)
 
     def _remove_namespace(self, netns: str) -> None:

@@ -6,6 +6,11 @@ set -eu
 output=$1 suite=$2 packages=$3
 mirror=("${@:4}")
 
+# Several labs may be created at once; the cache folder itself is the lock.
+exec 9<"$(dirname "$output")"
+flock 9
+if [ -e "$output" ]; then exit; fi
+
 # shellcheck disable=SC2016 # $1 is the new root, expanded by mmdebstrap's shell
 hooks=(
   # The first user of DGX OS administers the machine without a password; root does not log in.
@@ -17,6 +22,8 @@ hooks=(
   # Each node brings its own key, which the lab pins.
   --customize-hook='rm -f "$1"/etc/ssh/ssh_host_*'
   --customize-hook='chroot "$1" systemctl --quiet enable systemd-networkd'
+  # As on Ubuntu: users find the administrator's tools.
+  --customize-hook='printf "PATH=\"/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin\"\n" >"$1/etc/environment"'
   --customize-hook='printf "LANG=C.UTF-8\n" >"$1/etc/default/locale"'
 )
 trap 'rm -f "$output.part"' EXIT

@@ -9,7 +9,9 @@ vLLM's replication of key/value heads) 4 works, and pipeline parallelism up to t
 """
 
 import array
+import fcntl
 import json
+import os
 import random
 import shutil
 import struct
@@ -167,6 +169,11 @@ def documents(tokens, merges):
 
 def main(folder):
     target = Path(folder)
+    target.parent.mkdir(parents=True, exist_ok=True)
+    # Several labs may be created at once; the cache folder itself is the lock, held until this process ends.
+    fcntl.flock(os.open(target.parent, os.O_RDONLY), fcntl.LOCK_EX)
+    if target.exists():
+        return
     part = target.with_name(f"{target.name}.part")
     shutil.rmtree(part, ignore_errors=True)
     part.mkdir(parents=True)

@@ -9,7 +9,9 @@ Their versions are those that the lock file names: a changed plugin needs a new 
 """
 
 import base64
+import fcntl
 import hashlib
+import os
 import re
 import shutil
 import subprocess
@@ -53,6 +55,11 @@ def write_wheel(folder, name, version, files, entry_points=""):
 
 def main(lock, output, pip_arguments):
     lock, output = Path(lock), Path(output)
+    output.parent.mkdir(parents=True, exist_ok=True)
+    # Several labs may be created at once; the cache folder itself is the mutex, held until this process ends.
+    fcntl.flock(os.open(output.parent, os.O_RDONLY), fcntl.LOCK_EX)
+    if output.exists():
+        return
     lines, pins = requirements(lock)
     # Kept when a download fails, so that the next run goes on where this one stopped.
     folder = output.with_name(f"{output.name}.d")

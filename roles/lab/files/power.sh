@@ -26,13 +26,16 @@ boot_once() { # returns 133 after a reboot inside, 0 after a power-off, 137 afte
   echo "$BASHPID" >"$CGROUP/machine/cgroup.procs"
   # Entering the network namespace first, instead of nspawn's --network-namespace-path, gives udev and networkd a /sys of
   # that namespace. nspawn wants cgroup2 at /sys/fs/cgroup, wherever the machine has it; it keeps its payload below the
-  # cgroup it is started in (--keep-unit), which is why each node has one of its own. Writable API file systems are for
-  # `netplan apply`, which triggers udev.
+  # cgroup it is started in (--keep-unit), which is why each node has one of its own. Its locks go where they vanish with
+  # the node, power cut or not. Writable API file systems are for `netplan apply`, which triggers udev; /tmp is on disk, as
+  # on DGX OS.
   exec ip netns exec "$NETNS" unshare --mount --propagation private bash -euc '
     mount -t overlay overlay -o "lowerdir=$1,upperdir=$PWD/upper,workdir=$PWD/work" "$PWD/root"
-    mountpoint -q /sys/fs/cgroup && umount -l /sys/fs/cgroup
+    if mountpoint -q /sys/fs/cgroup; then umount -l /sys/fs/cgroup; fi
     mount -t cgroup2 none /sys/fs/cgroup
-    export SYSTEMD_NSPAWN_API_VFS_WRITABLE=yes
+    mkdir -p /run/systemd/nspawn
+    mount -t tmpfs -o mode=700 tmpfs /run/systemd/nspawn
+    export SYSTEMD_NSPAWN_API_VFS_WRITABLE=yes SYSTEMD_NSPAWN_TMPFS_TMP=no
     exec systemd-nspawn --quiet --register=no --keep-unit --link-journal=no --console=pipe --resolv-conf=off --timezone=off \
       --capability=CAP_NET_ADMIN,CAP_NET_RAW --directory="$PWD/root" --machine="$2" --hostname="$3" --boot
   ' boot "$BASE" "$MACHINE" "$node"
