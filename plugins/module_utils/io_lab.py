@@ -15,8 +15,9 @@ import os
 import shutil
 import socket
 import time
+from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
-from typing import Any, Callable, Iterable, Sequence
+from typing import Any
 
 from ansible_collections.gb10.cluster.plugins.module_utils.lab import (
     Lab,
@@ -109,9 +110,7 @@ class LabBuilder:
         for link in json.loads(self._must(["ip", "-j", "-4", "address", "show"])):
             taken = [a["local"] for a in link["addr_info"] if str(a.get("local", "")).startswith(f"{lab.prefix}.")]
             if taken and link["ifname"] != lab.uplink:
-                raise LabError(
-                    f"lab_prefix: {lab.prefix}: {link['ifname']} has {taken[0]} already: choose another prefix, or destroy that lab"
-                )
+                raise LabError(f"lab_prefix: {lab.prefix}: {link['ifname']} has {taken[0]} already: choose another prefix, or destroy that lab")
 
     def check_sources(self, paths: Iterable[str]) -> None:
         """Refuse to start with files missing."""
@@ -188,7 +187,7 @@ class LabBuilder:
             folder.mkdir(parents=True)
         for item in files:
             _copy(Path(item["src"]), _inside(upper, item["dest"]))
-        for path, (content, mode) in node_files(lab, node).items():
+        for path, (content, mode) in node_files(node).items():
             _write(_inside(upper, path), content, mode)
         for suffix, mode in (("", 0o600), (".pub", 0o644)):
             source = self._host_key(node).with_name(node.name + suffix)

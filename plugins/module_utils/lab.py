@@ -14,8 +14,9 @@ import hashlib
 import ipaddress
 import json
 import re
+from collections.abc import Iterable, Mapping
 from dataclasses import asdict, dataclass
-from typing import Any, Iterable, Mapping
+from typing import Any
 
 MANAGEMENT = "enP7s7"
 #: Fabric interfaces in port order, with the short name used for the switch's end (IFNAMSIZ leaves 15 characters).
@@ -149,10 +150,7 @@ def plan(name: str, prefix: str, nodes: Iterable[str], topology: str = "auto") -
     if topology == "auto":
         topology = "direct" if len(names) == 2 else "switch"
     switch = f"{name}-switch"
-    planned = tuple(
-        Node(name=n, machine=f"{name}-{n}", netns=f"{name}-{n}", address=f"{prefix}.{FIRST_ADDRESS + i}")
-        for i, n in enumerate(names)
-    )
+    planned = tuple(Node(name=n, machine=f"{name}-{n}", netns=f"{name}-{n}", address=f"{prefix}.{FIRST_ADDRESS + i}") for i, n in enumerate(names))
     return Lab(
         name=name,
         prefix=prefix,
@@ -199,7 +197,7 @@ def interfaces_of(lab: Lab, netns: str) -> frozenset[str]:
     return frozenset(end.name for link in lab.links for end in (link.a, link.b) if end.netns == netns)
 
 
-def node_files(lab: Lab, node: Node) -> dict[str, tuple[str, int]]:
+def node_files(node: Node) -> dict[str, tuple[str, int]]:
     """What makes one node differ from its siblings: path in its root -> (content, mode).
 
     The management address is the node's own netplan document, so that ``netplan apply`` inside keeps it. An empty
@@ -229,7 +227,7 @@ def stamp(lab: Lab, node: Node, inputs: Mapping[str, Any]) -> str:
     document = {
         "node": asdict(node),
         "links": [asdict(link) for link in links_of(lab, node.netns)],
-        "files": node_files(lab, node),
+        "files": node_files(node),
         "inputs": dict(inputs),
     }
     return hashlib.sha256(json.dumps(document, sort_keys=True).encode()).hexdigest()
@@ -241,7 +239,7 @@ def actions(lab: Lab, stamps: Mapping[str, str], observed: Mapping[str, Observed
     ``stamps`` maps planned nodes to the stamp they should have. ``cable`` means that the node is up but lacks a link
     (its neighbour was rebuilt), ``boot`` that it is complete but switched off.
     """
-    result = {name: "remove" for name in observed}
+    result = dict.fromkeys(observed, "remove")
     for node in lab.nodes:
         found = observed.get(node.name)
         if found is None:

@@ -110,12 +110,12 @@ nodes:
   sample: {"spark1": {"address": "10.88.0.11", "netns": "demo-spark1", "machine": "demo-spark1"}}
 """
 
-import os  # noqa: E402
+import os
 
-from ansible.module_utils.basic import AnsibleModule  # noqa: E402
+from ansible.module_utils.basic import AnsibleModule
 
-from ansible_collections.gb10.cluster.plugins.module_utils.io_lab import LabBuilder  # noqa: E402
-from ansible_collections.gb10.cluster.plugins.module_utils.lab import LabError, actions, plan  # noqa: E402
+from ansible_collections.gb10.cluster.plugins.module_utils.io_lab import LabBuilder
+from ansible_collections.gb10.cluster.plugins.module_utils.lab import LabError, actions, plan
 
 
 def present(module: AnsibleModule, builder: LabBuilder) -> dict:
@@ -147,7 +147,7 @@ def present(module: AnsibleModule, builder: LabBuilder) -> dict:
 
 
 def absent(module: AnsibleModule, builder: LabBuilder) -> dict:
-    todo = {name: "remove" for name in builder.observe()}
+    todo = dict.fromkeys(builder.observe(), "remove")
     there = builder.exists()
     if there and not module.check_mode:
         builder.destroy()

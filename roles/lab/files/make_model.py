@@ -38,7 +38,7 @@ def vocabulary():
     """(token -> id, merges): the special tokens, all bytes, and pairs of letters, so that any text has tokens."""
     alphabet = byte_alphabet()
     letters = "etaoinshrdlucmfw"
-    merges = [(a, b) for a in letters for b in letters if a != b][: 512 - len(SPECIAL) - len(alphabet)]
+    merges = [(a, b) for a in letters for b in letters if a != b]
     tokens = [*SPECIAL, *alphabet, *(a + b for a, b in merges)]
     return {token: number for number, token in enumerate(tokens)}, merges
 

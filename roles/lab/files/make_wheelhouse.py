@@ -36,7 +36,7 @@ def write_wheel(folder, name, version, files, entry_points=""):
     """A pure-Python wheel: a zip file with metadata and a list of hashes. The same input gives the same bytes."""
     stem = f"{name.replace('-', '_')}-{version}"
     info = f"{stem}.dist-info"
-    content = {path: data for path, data in files.items()}
+    content = dict(files)
     content[f"{info}/METADATA"] = f"Metadata-Version: 2.1\nName: {name}\nVersion: {version}\n".encode()
     content[f"{info}/WHEEL"] = b"Wheel-Version: 1.0\nGenerator: gb10.cluster\nRoot-Is-Purelib: true\nTag: py3-none-any\n"
     if entry_points:

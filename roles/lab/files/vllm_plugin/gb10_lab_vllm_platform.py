@@ -3,6 +3,8 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 """The platform itself; apart from the entry point, because importing vllm.platforms there would go round in circles."""
 
+from typing import ClassVar
+
 from vllm.platforms.cpu import CpuPlatform
 
 
@@ -12,7 +14,7 @@ class LabPlatform(CpuPlatform):
     # Without one, vLLM refuses: "current platform cpu does not support ray".
     ray_device_key = "GPU"
     # The variables that would stop Ray from hiding GPUs from a worker; a CPU needs none.
-    ray_noset_device_env_vars = []
+    ray_noset_device_env_vars: ClassVar[list[str]] = []
 
     @classmethod
     def get_device_communicator_cls(cls):

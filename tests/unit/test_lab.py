@@ -1,0 +1,151 @@
+# GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""The lab's plan: names that fit, cables that join what a Spark's would, and decisions that keep what is right."""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+from itertools import chain
+
+import pytest
+
+from ansible_collections.gb10.cluster.plugins.module_utils import lab as module
+from ansible_collections.gb10.cluster.plugins.module_utils.lab import FABRIC, Lab, LabError, Observed, actions, plan, stamp
+
+
+def nodes(count: int) -> list[str]:
+    return [f"spark{i + 1}" for i in range(count)]
+
+
+def ends(lab: Lab) -> list[module.End]:
+    return list(chain.from_iterable((link.a, link.b) for link in lab.links))
+
+
+def up(lab: Lab, node: module.Node, stamped: str, running: bool = True) -> Observed:
+    return Observed(stamp=stamped, links=module.interfaces_of(lab, node.netns) | {"lo"}, running=running)
+
+
+def stamps(lab: Lab, **inputs: str) -> dict[str, str]:
+    return {node.name: stamp(lab, node, inputs) for node in lab.nodes}
+
+
+@pytest.mark.parametrize("topology", ["direct", "switch"])
+def test_every_node_has_the_interfaces_of_a_spark(topology: str) -> None:
+    lab = plan("demo", "10.88.0", nodes(2), topology)
+    for node in lab.nodes:
+        assert module.interfaces_of(lab, node.netns) == {"enP7s7", *FABRIC}
+
+
+@pytest.mark.parametrize(
+    ("count", "asked", "topology"),
+    [(1, "auto", "switch"), (2, "auto", "direct"), (3, "auto", "switch"), (2, "switch", "switch"), (2, "direct", "direct")],
+)
+def test_topology(count: int, asked: str, topology: str) -> None:
+    lab = plan("demo", "10.88.0", nodes(count), asked)
+    fabric = [link for link in lab.links if link.a.name in FABRIC]
+    assert lab.topology == topology
+    if topology == "direct":
+        assert {(link.a.netns, link.b.netns, link.a.name == link.b.name) for link in fabric} == {("demo-spark1", "demo-spark2", True)}
+        assert "qsfp" not in lab.bridges
+    else:
+        assert {(link.b.netns, link.b.bridge, link.b.mtu) for link in fabric} == {("demo-switch", "qsfp", 9216)}
+        assert len(fabric) == 4 * count
+
+
+@pytest.mark.parametrize("count", [1, 2, 8, 200])
+def test_names_fit_and_do_not_collide(count: int) -> None:
+    lab = plan("abcdefghij", "10.88.0", nodes(count), "switch")
+    assert max(len(end.name) for end in ends(lab)) <= 15
+    assert len({(end.netns, end.name) for end in ends(lab)}) == len(ends(lab))
+    assert len({end.mac for end in ends(lab)}) == len(ends(lab))
+    # Locally administered, and no multicast address.
+    assert all(int(end.mac[:2], 16) & 3 == 2 for end in ends(lab))
+    assert len({node.address for node in lab.nodes} | {lab.gateway}) == count + 1
+
+
+def test_two_labs_share_no_name_and_no_mac() -> None:
+    one, two = plan("one", "10.88.0", nodes(2)), plan("two", "10.88.1", nodes(2))
+    assert {e.netns for e in ends(one)} & {e.netns for e in ends(two)} == {""}
+    assert one.uplink != two.uplink
+    assert not {e.mac for e in ends(one)} & {e.mac for e in ends(two)}
+    assert not {n.machine for n in one.nodes} & {n.machine for n in two.nodes}
+
+
+@pytest.mark.parametrize(
+    ("arguments", "told"),
+    [
+        (("Demo", "10.88.0", ["a"]), "lab_name: 'Demo'"),
+        (("elevenchars", "10.88.0", ["a"]), "lab_name"),
+        (("de-mo", "10.88.0", ["a"]), "lab_name"),
+        (("", "10.88.0", ["a"]), "lab_name"),
+        (("demo", "10.88", ["a"]), "lab_prefix"),
+        (("demo", "10.88.0.1", ["a"]), "lab_prefix"),
+        (("demo", "10.888.0", ["a"]), "lab_prefix"),
+        (("demo", "8.8.8", ["a"]), "private /24"),
+        (("demo", "10.88.0", []), "lab_nodes: 0 names"),
+        (("demo", "10.88.0", nodes(201)), "lab_nodes: 201 names"),
+        (("demo", "10.88.0", ["a", "a"]), "lab_nodes[1]: 'a' appears twice"),
+        (("demo", "10.88.0", ["spark_1"]), "lab_nodes[0]"),
+        (("demo", "10.88.0", ["switch"]), "lab_nodes[0]: 'switch'"),
+        (("demo", "10.88.0", nodes(3), "direct"), "exactly 2 nodes, not 3"),
+        (("demo", "10.88.0", nodes(3), "ring"), "lab_topology: 'ring'"),
+    ],
+)
+def test_refuses(arguments: tuple, told: str) -> None:
+    with pytest.raises(LabError) as error:
+        plan(*arguments)
+    assert told in str(error.value)
+
+
+def test_all_problems_are_told_at_once() -> None:
+    with pytest.raises(LabError) as error:
+        plan("Demo", "10.88", ["a", "a"], "ring")
+    assert all(word in str(error.value) for word in ("lab_name", "lab_prefix", "lab_nodes[1]", "lab_topology"))
+
+
+def test_the_management_address_is_the_nodes_own_netplan() -> None:
+    lab = plan("demo", "10.88.0", nodes(2))
+    content, mode = module.node_files(lab.nodes[1])["etc/netplan/00-management.yaml"]
+    assert mode == 0o600
+    assert json.loads(content)["network"]["ethernets"] == {"enP7s7": {"dhcp4": False, "dhcp6": False, "addresses": ["10.88.0.12/24"]}}
+
+
+@pytest.mark.parametrize("change", [{"base": "new"}, {"prefix": "10.89.0"}, {"topology": "switch"}])
+def test_a_stamp_changes_with_each_input(change: dict[str, str]) -> None:
+    def stamped(base: str = "old", prefix: str = "10.88.0", topology: str = "direct") -> dict[str, str]:
+        return stamps(plan("demo", prefix, nodes(2), topology), base=base)
+
+    assert stamped() == stamped()
+    assert not set(stamped().values()) & set(stamped(**change).values())
+
+
+def test_a_third_node_on_the_switch_leaves_the_others_alone() -> None:
+    two, three = (stamps(plan("demo", "10.88.0", nodes(count), "switch")) for count in (2, 3))
+    assert {name: three[name] for name in two} == two
+
+
+def test_actions() -> None:
+    lab = plan("demo", "10.88.0", [*nodes(5), "new"], "switch")
+    wanted = stamps(lab)
+    found = {node.name: up(lab, node, wanted[node.name]) for node in lab.nodes[:5]}
+    found["spark2"] = dataclasses.replace(found["spark2"], running=False)
+    found["spark3"] = dataclasses.replace(found["spark3"], stamp="of another plan")
+    found["spark4"] = dataclasses.replace(found["spark4"], links=found["spark4"].links - {"enp1s0f0np0"})
+    found["spark5"] = dataclasses.replace(found["spark5"], stamp="")
+    found["old"] = found["spark1"]
+    assert actions(lab, wanted, found) == {
+        "spark1": "keep",
+        "spark2": "boot",
+        "spark3": "recreate",
+        "spark4": "cable",
+        "spark5": "recreate",
+        "new": "create",
+        "old": "remove",
+    }
+
+
+def test_known_hosts() -> None:
+    lab = plan("demo", "10.88.0", nodes(2))
+    keys = {"spark1": "ssh-ed25519 AAAA1 lab demo\n", "spark2": "ssh-ed25519 AAAA2 lab demo\n"}
+    assert module.known_hosts(lab, keys) == "10.88.0.11 ssh-ed25519 AAAA1\n10.88.0.12 ssh-ed25519 AAAA2\n"
