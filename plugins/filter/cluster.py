@@ -43,20 +43,19 @@ def fabric_drift(plan: Mapping[str, Any], interfaces: Mapping[str, Any]) -> list
     return fabric.drift(_plain(plan["node"]["rails"]), plan["mtu"], _plain(interfaces))
 
 
-def ray_service(plan: Mapping[str, Any], object_store_memory: int, args: Sequence[str] = (), token: str = "") -> dict[str, Any]:
-    """Return what the unit of Ray is written from, for the plan's node."""
-    plain = _plain(plan)
-    argv = launch.ray_argv(plain, object_store_memory, _plain(args))
-    return launch.service(argv, {}, plain["node"]["environment"], plain["user"], plain["runtime"]["digest"], launch.digest(str(token)))
+def ray_exec(plan: Mapping[str, Any], object_store_memory: int, args: Sequence[str] = ()) -> str:
+    """Return the ExecStart= of Ray on the plan's node."""
+    return launch.exec_line(launch.ray_argv(_plain(plan), object_store_memory, _plain(args)))
 
 
-def vllm_service(plan: Mapping[str, Any], args: Sequence[str] = (), token: str = "") -> dict[str, Any]:
-    """Return what the unit of vLLM is written from. Its digest covers every node's environment: each rank inherits its own."""
-    plain = _plain(plan)
-    argv = launch.vllm_argv(plain, _plain(args))
-    environment = {"RAY_ADDRESS": f"{plain['head']['address']}:{plain['ray_port']}"}
-    ranks = {node["name"]: node["environment"] for node in plain["nodes"]}
-    return launch.service(argv, environment, ranks, plain["user"], plain["runtime"]["digest"], launch.digest(str(token)))
+def vllm_exec(plan: Mapping[str, Any], args: Sequence[str] = ()) -> str:
+    """Return the ExecStart= of vLLM on the head."""
+    return launch.exec_line(launch.vllm_argv(_plain(plan), _plain(args)))
+
+
+def stamped_unit(text: str, inputs: Sequence[Any]) -> dict[str, str]:
+    """Return {text, inputs}: the unit with its placeholder replaced by the digest of everything the service is started from."""
+    return launch.stamped_unit(str(text), _plain(inputs))
 
 
 class FilterModule:
@@ -68,6 +67,7 @@ class FilterModule:
             "cluster_plan": cluster_plan,
             "fabric_drift": fabric_drift,
             "node_plan": node_plan,
-            "ray_service": ray_service,
-            "vllm_service": vllm_service,
+            "ray_exec": ray_exec,
+            "stamped_unit": stamped_unit,
+            "vllm_exec": vllm_exec,
         }

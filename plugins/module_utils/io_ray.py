@@ -4,7 +4,7 @@
 
 """Asking Ray which nodes it counts, through its State API.
 
-The role ray_cluster also installs this file on the head as a command, so that a start without Ansible waits for the same nodes;
+The role ray_cluster also installs this file on the head as a script, so that a start without Ansible waits for the same nodes;
 therefore it needs nothing but the standard library. Source: Ray documentation, "State API", and ray/util/state/common.py.
 """
 
@@ -37,8 +37,8 @@ def listing(resource: str, port: int, token_path: str) -> list[dict[str, Any]]:
     try:
         with open(token_path, encoding="ascii") as file:
             token = file.read().strip()
-        request = urllib.request.Request(url, headers={"Authorization": f"Bearer {token}"})  # noqa: S310 - http on loopback
-        with urllib.request.urlopen(request, timeout=_REQUEST_SECONDS) as answer:  # noqa: S310
+        request = urllib.request.Request(url, headers={"Authorization": f"Bearer {token}"})
+        with urllib.request.urlopen(request, timeout=_REQUEST_SECONDS) as answer:
             rows: list[dict[str, Any]] = json.load(answer)["data"]["result"]["result"]
             return rows
     except (OSError, ValueError, KeyError, TypeError) as error:

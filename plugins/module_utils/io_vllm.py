@@ -22,9 +22,9 @@ _TOKENS = re.compile(r"^vllm:(?:generation|prompt)_tokens_total\{[^}]*\}\s+([\d.
 def _get(url: str, timeout: float, body: dict[str, Any] | None = None) -> tuple[int, str]:
     """Return (HTTP status, body); status 0 and the reason if there is no answer."""
     data = None if body is None else json.dumps(body).encode()
-    request = urllib.request.Request(url, data=data, headers={"Content-Type": "application/json"})  # noqa: S310 - http by design
+    request = urllib.request.Request(url, data=data, headers={"Content-Type": "application/json"})
     try:
-        with urllib.request.urlopen(request, timeout=timeout) as answer:  # noqa: S310
+        with urllib.request.urlopen(request, timeout=timeout) as answer:
             return answer.status, answer.read().decode("utf-8", "replace")
     except urllib.error.HTTPError as error:
         return error.code, error.read().decode("utf-8", "replace")
@@ -67,7 +67,10 @@ def journal(run: Run, unit: str, invocation: str, lines: int) -> list[tuple[floa
             "--output=json",
             "--output-fields=MESSAGE",
             f"--lines={lines}",
+            # What the service says, and what systemd says of it.
             f"_SYSTEMD_INVOCATION_ID={invocation}",
+            "+",
+            f"INVOCATION_ID={invocation}",
         ]
     )
     if status != 0:

@@ -30,10 +30,10 @@ RAY_PORTS: Mapping[str, int] = {
 _HEAD_ONLY = ("port", "ray-client-server-port")
 RAY_DASHBOARD_PORT = 8265
 RAY_WORKER_PORTS = (20000, 20999)
-RAY_TOKEN_PATH = "/etc/gb10/ray.token"  # noqa: S105 - the path of a secret, not a secret
 
 #: The variable in a unit's environment that carries the digest of everything the service was started from.
 INPUTS_VARIABLE = "GB10_INPUTS"
+PLACEHOLDER = "@inputs@"
 
 
 def rank_environment(fabric: Mapping[str, str], model: str, extra: Mapping[str, str]) -> dict[str, str]:
@@ -46,7 +46,6 @@ def rank_environment(fabric: Mapping[str, str], model: str, extra: Mapping[str, 
         **fabric,
         **offline,
         "RAY_AUTH_MODE": "token",
-        "RAY_AUTH_TOKEN_PATH": RAY_TOKEN_PATH,
         "RAY_USAGE_STATS_ENABLED": "0",
         "RAY_memory_monitor_refresh_ms": "0",
         "VLLM_NO_USAGE_STATS": "1",
@@ -98,16 +97,20 @@ def vllm_argv(plan: Mapping[str, Any], args: Sequence[str] = ()) -> list[str]:
     ]
 
 
-def service(argv: Sequence[str], environment: Mapping[str, str], *inputs: Any) -> dict[str, Any]:
-    """Return what a unit template needs: ``exec_start``, the unit's own ``environment`` lines, and ``inputs``.
+def stamped_unit(text: str, inputs: Sequence[Any]) -> dict[str, str]:
+    """Return {text, inputs}: a unit with its placeholder `@inputs@` replaced by a digest of the unit itself and of `inputs`.
 
-    ``inputs`` is a digest of argv, environment and whatever else (the rank environments of the nodes) the service depends on.
+    `inputs` is whatever else the service is started from, such as the environment of its ranks. Raises ValueError without placeholder.
     """
-    return {
-        "exec_start": " ".join(systemd_quote(word) for word in argv),
-        "environment": [systemd_quote(f"{name}={value}", exec_line=False) for name, value in sorted(environment.items())],
-        "inputs": digest([list(argv), dict(environment), *inputs]),
-    }
+    if PLACEHOLDER not in text:
+        raise ValueError(f"the unit has no placeholder {PLACEHOLDER}")
+    value = digest([text, list(inputs)])
+    return {"text": text.replace(PLACEHOLDER, value), "inputs": value}
+
+
+def exec_line(argv: Sequence[str]) -> str:
+    """Return an argv as the value of ExecStart=."""
+    return " ".join(systemd_quote(word) for word in argv)
 
 
 def digest(data: Any) -> str:
@@ -141,7 +144,7 @@ def environment_file(variables: Mapping[str, str]) -> str:
             raise ValueError(f"{name!r} is not the name of an environment variable")
         if "\n" in value:
             raise ValueError(f"the value of {name} contains a line break")
-        if not re.fullmatch(r"[A-Za-z0-9_@%+=:,./-]*", value):
-            value = '"' + re.sub(r'(["\\$`])', r"\\\1", value) + '"'
-        lines.append(f"{name}={value}\n")
+        plain = re.fullmatch(r"[A-Za-z0-9_@%+=:,./-]*", value)
+        quoted = value if plain else '"' + re.sub(r'(["\\$`])', r"\\\1", value) + '"'
+        lines.append(f"{name}={quoted}\n")
     return "".join(lines)

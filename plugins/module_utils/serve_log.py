@@ -12,16 +12,19 @@ from collections.abc import Sequence
 #: What a line says of the progress -> how to say it, the furthest step last seen wins. `{}` takes the match's first group.
 _STEPS = (
     (r"Ray counts all (\d+ nodes)", "Ray counts all {}"),
-    (r"Starting vLLM|vLLM API server version (\S+)", "API server starts"),
-    (r"Initializing a V1 LLM engine|Waiting for \d+ core engine|Started (?:a )?local Ray", "engine starts"),
+    (r"version (\d+\.\d+\S*)", "vLLM {} starts"),
+    (r"Resolved architecture: (\S+)", "architecture {}"),
+    (r"Initializing a V1 LLM engine", "engine starts"),
+    (r"Creating a new placement group", "Ray places the ranks"),
     (r"rank \d+ in world size (\d+)", "ranks meet, world size {}"),
     (r"Starting to load model", "model is being loaded"),
     (r"Loading safetensors checkpoint shards:\s+(\d+% Completed \| \d+/\d+)", "weights: {}"),
     (r"Model loading took (.+? seconds)", "model loaded: {}"),
     (r"[Cc]ompiling|torch\.compile|Dynamo bytecode", "graph is being compiled"),
     (r"Capturing CUDA graphs?[^:]*:\s+(\d+%)", "CUDA graphs: {}"),
-    (r"GPU KV cache size: ([\d,]+ tokens)", "KV cache: {}"),
-    (r"[Ww]arming up|warm-?up", "warm-up"),
+    (r"[GC]PU KV cache size: ([\d,]+ tokens)", "KV cache: {}"),
+    (r"[Ww]arming up", "warm-up"),
+    (r"Starting vLLM server on", "API server starts"),
     (r"Application startup complete", "API server is up"),
 )
 #: The process name and pid, level, time and place that vLLM and Ray put before a message.
@@ -42,6 +45,7 @@ _ECHO_TEXTS = (
     "Executor failed",
 )
 _USAGE = re.compile(r"^(?:vllm|vllm serve|api_server\.py)[\w ]*: error: (.+)$")
+_SYSTEMD = re.compile(r"^\S+\.service: (?:Failed to \w+ .*|Failed at step .*)$")
 _RAY_INCOMPLETE = re.compile(r"^Ray is not complete (.+)$")
 
 
@@ -66,7 +70,7 @@ def root_cause(lines: Sequence[str]) -> str:
     """
     echo = ""
     for line in map(strip_prefix, lines):
-        if match := _USAGE.match(line) or _RAY_INCOMPLETE.match(line):
+        if match := _USAGE.match(line) or _RAY_INCOMPLETE.match(line) or _SYSTEMD.match(line):
             return match[0]
         if match := _EXCEPTION.match(line):
             if match[1] in _ECHO_CLASSES or any(text in (match[2] or "") for text in _ECHO_TEXTS):
