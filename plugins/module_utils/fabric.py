@@ -12,6 +12,7 @@ Sources: NVIDIA dgx-spark-playbooks, connect-two-sparks and multi-sparks-through
 from __future__ import annotations
 
 import ipaddress
+import itertools
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
@@ -88,22 +89,20 @@ def plan(nodes: Sequence[FabricNode], fabric: Fabric) -> tuple[list[NodeFabric],
 
     Returns one NodeFabric a node, in order, and every problem of the input; with problems the plan is empty.
     """
-    problems = _check_fabric(nodes, fabric)
+    problems, pool = _check_fabric(nodes, fabric)
     if resolve_topology(fabric.topology, len(nodes)) == "none":
         return ([] if problems else [NodeFabric(node.name, "127.0.0.1") for node in nodes]), problems
     twins = [_twins(node, index, problems) for index, node in enumerate(nodes)]
-    if problems:
-        return [], problems
-    addresses = [_addresses(node, index, len(twins[index]), fabric, problems) for index, node in enumerate(nodes)]
-    if not problems:
-        _check_addresses(nodes, addresses, ipaddress.IPv4Network(fabric.pool), problems)
+    addresses = [_addresses(node, index, len(twins[index]), pool, problems) for index, node in enumerate(nodes)]
+    _check_addresses(nodes, addresses, pool, problems)
     if problems:
         return [], problems
     return [_node(index, nodes, twins, addresses, fabric) for index in range(len(nodes))], []
 
 
-def _check_fabric(nodes: Sequence[FabricNode], fabric: Fabric) -> list[Problem]:
+def _check_fabric(nodes: Sequence[FabricNode], fabric: Fabric) -> tuple[list[Problem], ipaddress.IPv4Network | None]:
     problems = []
+    pool = None
     if fabric.topology not in TOPOLOGIES:
         problems.append(
             Problem("gb10_fabric_topology", repr(fabric.topology), " or ".join(TOPOLOGIES), "set gb10_fabric_topology to one of them")
@@ -130,7 +129,8 @@ def _check_fabric(nodes: Sequence[FabricNode], fabric: Fabric) -> list[Problem]:
             problems.append(
                 Problem("gb10_fabric_pool", f"{pool} has no room for {needed} subnets", f"room for {needed} /24 networks", "use a /16")
             )
-    return problems
+            pool = None
+    return problems, pool
 
 
 def _twins(node: FabricNode, index: int, problems: list[Problem]) -> list[Twin]:
@@ -151,14 +151,14 @@ def _twins(node: FabricNode, index: int, problems: list[Problem]) -> list[Twin]:
 
 
 def _addresses(
-    node: FabricNode, index: int, rails: int, fabric: Fabric, problems: list[Problem]
+    node: FabricNode, index: int, rails: int, pool: ipaddress.IPv4Network | None, problems: list[Problem]
 ) -> list[ipaddress.IPv4Interface]:
     """Return the node's address on each rail: the user's if given, else host number index + 1 of the pool's rail-th /24."""
     if not node.addresses:
-        subnets = list(zip(range(rails), ipaddress.IPv4Network(fabric.pool).subnets(new_prefix=24), strict=False))
-        return [ipaddress.IPv4Interface(f"{subnet[index + 1]}/24") for _rail, subnet in subnets]
+        subnets = itertools.islice(pool.subnets(new_prefix=24), rails) if pool else ()
+        return [ipaddress.IPv4Interface(f"{subnet[index + 1]}/24") for subnet in subnets]
     path = f"nodes[{index}].fabric_addresses"
-    if len(node.addresses) != rails:
+    if rails and len(node.addresses) != rails:
         problems.append(
             Problem(
                 path,
@@ -184,7 +184,7 @@ def _addresses(
 def _check_addresses(
     nodes: Sequence[FabricNode],
     addresses: Sequence[Sequence[ipaddress.IPv4Interface]],
-    pool: ipaddress.IPv4Network,
+    pool: ipaddress.IPv4Network | None,
     problems: list[Problem],
 ) -> None:
     owners: dict[ipaddress.IPv4Address, str] = {}
@@ -197,7 +197,7 @@ def _check_addresses(
                     Problem(path, f"{address.ip} of {node.name} is also {owners[address.ip]}", "an address of its own", "change one of the two")
                 )
             owners.setdefault(address.ip, f"{path} of {node.name}")
-            if address.ip not in pool:
+            if pool and address.ip not in pool:
                 problems.append(
                     Problem(path, f"{address} of {node.name} is outside gb10_fabric_pool {pool}", f"an address in {pool}", "change one of the two")
                 )
