@@ -9,13 +9,15 @@ killed anywhere is continued by the next one. Needs root.
 
 from __future__ import annotations
 
+import contextlib
+import errno
 import hashlib
 import json
 import os
 import shutil
 import socket
 import time
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -80,6 +82,27 @@ class LabBuilder:
         self.ssh_dir = self.dir / "ssh"
         self.cgroup = cgroup_root() / "gb10-lab" / name
         self._run = run
+
+    @contextlib.contextmanager
+    def exclusive(self, timeout: float) -> Iterator[None]:
+        """Be the only one who changes this lab; LabError if another run does so for longer than ``timeout`` seconds.
+
+        A killed ansible-playbook leaves its module running, and the next run must not meet it half-way.
+        """
+        # A socket without a file: nothing to clean up, and the kernel lets go of it when the process ends, however it ends.
+        with socket.socket(socket.AF_UNIX) as lock:
+            deadline = time.monotonic() + timeout
+            while True:
+                try:
+                    lock.bind(f"\0gb10-lab/{self.name}")
+                    break
+                except OSError as error:
+                    if error.errno != errno.EADDRINUSE:
+                        raise
+                    if time.monotonic() > deadline:
+                        raise LabError(f"another run has been changing lab {self.name} for {timeout:.0f} s: wait for it to end") from error
+                    time.sleep(0.1)
+            yield
 
     # -- what is there ---------------------------------------------------------------------------------------------
 
@@ -300,6 +323,10 @@ class LabBuilder:
             self._must(["ip", "link", "delete", f"{self.name}-mgmt"])
         _kill(self.cgroup)
         _rmdir_if_empty(self.cgroup.parent)
+        # The file that proves this a lab goes last, so that a killed run can be repeated.
+        for item in self.dir.iterdir() if self.dir.exists() else []:
+            if item.name != "lab.json":
+                _remove(item)
         _remove(self.dir)
         if self.dir.parent.name == "gb10-lab":
             _rmdir_if_empty(self.dir.parent)

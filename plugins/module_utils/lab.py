@@ -72,7 +72,7 @@ class Lab:
     name: str
     prefix: str
     topology: str
-    #: Network namespace that holds the switches (bridges ``mgmt`` and, unless cabled directly, ``qsfp``).
+    #: Network namespace that holds the switches (bridges ``mgmt`` and, unless cabled directly, ``qsfp0`` and ``qsfp1``).
     switch: str
     bridges: tuple[str, ...]
     nodes: tuple[Node, ...]
@@ -140,7 +140,7 @@ def plan(name: str, prefix: str, nodes: Iterable[str], topology: str = "auto") -
     """Plan the lab ``name`` with one simulated Spark per entry of ``nodes``.
 
     ``prefix`` is the management /24 as three octets; node *i* gets ``prefix.(11+i)``. ``topology`` is ``direct`` (2 nodes,
-    four cables back to back), ``switch`` (every fabric interface on one layer-2 switch) or ``auto`` (direct for 2 nodes).
+    four cables back to back), ``switch`` (one layer-2 switch per QSFP port) or ``auto`` (direct for 2 nodes).
     Raises LabError that lists every problem at once.
     """
     names = [str(n) for n in nodes]
@@ -156,7 +156,7 @@ def plan(name: str, prefix: str, nodes: Iterable[str], topology: str = "auto") -
         prefix=prefix,
         topology=topology,
         switch=switch,
-        bridges=("mgmt",) if topology == "direct" else ("mgmt", "qsfp"),
+        bridges=("mgmt",) if topology == "direct" else ("mgmt", "qsfp0", "qsfp1"),
         nodes=planned,
         links=tuple(_links(name, switch, planned, topology)),
     )
@@ -177,13 +177,15 @@ def _links(lab: str, switch: str, nodes: tuple[Node, ...], topology: str) -> Ite
     for i, node in enumerate(nodes, start=1):
         yield Link(End(node.netns, MANAGEMENT, _mac(lab, i, 0)), End(switch, f"n{i}-m", _mac(lab, i, 0, side=1), bridge="mgmt"))
     for port, (interface, short) in enumerate(FABRIC.items(), start=1):
+        # The twins of a port share its cable, so they share a switch: each answers ARP for the other, as on a Spark.
+        bridge = f"qsfp{interface[-1]}"
         if topology == "direct":
             yield Link(*(End(node.netns, interface, _mac(lab, i, port)) for i, node in enumerate(nodes, start=1)))
             continue
         for i, node in enumerate(nodes, start=1):
             yield Link(
                 End(node.netns, interface, _mac(lab, i, port)),
-                End(switch, f"n{i}-{short}", _mac(lab, i, port, side=1), bridge="qsfp", mtu=SWITCH_MTU),
+                End(switch, f"n{i}-{short}", _mac(lab, i, port, side=1), bridge=bridge, mtu=SWITCH_MTU),
             )
 
 

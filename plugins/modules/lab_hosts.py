@@ -68,7 +68,7 @@ options:
     type: int
     default: 0
   timeout:
-    description: Seconds to wait for the nodes' sshd.
+    description: Seconds to wait for the nodes' sshd, and for another run that is changing the same lab.
     type: int
     default: 120
 attributes:
@@ -181,7 +181,8 @@ def main() -> None:
     os.umask(0o022)
     try:
         builder = LabBuilder(module.params["name"], module.params["directory"], module.run_command)
-        result = present(module, builder) if module.params["state"] == "present" else absent(module, builder)
+        with builder.exclusive(module.params["timeout"]):
+            result = present(module, builder) if module.params["state"] == "present" else absent(module, builder)
     except LabError as error:
         module.fail_json(msg=str(error))
     todo = result["actions"]

@@ -47,9 +47,12 @@ def test_topology(count: int, asked: str, topology: str) -> None:
     assert lab.topology == topology
     if topology == "direct":
         assert {(link.a.netns, link.b.netns, link.a.name == link.b.name) for link in fabric} == {("demo-spark1", "demo-spark2", True)}
-        assert "qsfp" not in lab.bridges
+        assert lab.bridges == ("mgmt",)
     else:
-        assert {(link.b.netns, link.b.bridge, link.b.mtu) for link in fabric} == {("demo-switch", "qsfp", 9216)}
+        assert {(link.a.name[-3:], link.b.netns, link.b.bridge, link.b.mtu) for link in fabric} == {
+            ("np0", "demo-switch", "qsfp0", 9216),
+            ("np1", "demo-switch", "qsfp1", 9216),
+        }
         assert len(fabric) == 4 * count
 
 
