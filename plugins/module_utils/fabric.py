@@ -93,11 +93,14 @@ def plan(nodes: Sequence[FabricNode], fabric: Fabric) -> tuple[list[NodeFabric],
     if resolve_topology(fabric.topology, len(nodes)) == "none":
         return ([] if problems else [NodeFabric(node.name, "127.0.0.1") for node in nodes]), problems
     twins = [_twins(node, index, problems) for index, node in enumerate(nodes)]
+    # Every check goes as far as the others' mistakes let it: the user is to see all of them at once.
     addresses = [_addresses(node, index, len(twins[index]), pool, problems) for index, node in enumerate(nodes)]
     _check_addresses(nodes, addresses, pool, problems)
     if problems:
         return [], problems
-    return [_node(index, nodes, twins, addresses, fabric) for index in range(len(nodes))], []
+    # Without problems there is an address for every twin.
+    complete = [[address for address in rails if address is not None] for rails in addresses]
+    return [_node(index, nodes, twins, complete, fabric) for index in range(len(nodes))], []
 
 
 def _check_fabric(nodes: Sequence[FabricNode], fabric: Fabric) -> tuple[list[Problem], ipaddress.IPv4Network | None]:
@@ -115,6 +118,17 @@ def _check_fabric(nodes: Sequence[FabricNode], fabric: Fabric) -> tuple[list[Pro
         problems.append(
             Problem("gb10_fabric_topology", f"none with {len(nodes)} nodes", "a topology that connects them", "set gb10_fabric_topology: direct")
         )
+    elif resolve_topology(fabric.topology, len(nodes)) == "direct":
+        problems += [
+            Problem(
+                f"nodes[{index}].ports",
+                f"{len(node.ports)} of {node.name}, {len(nodes[0].ports)} of {nodes[0].name}",
+                "as many as on the other end: a cable has a port at each",
+                "correct gb10_fabric_ports",
+            )
+            for index, node in enumerate(nodes)
+            if node.ports and nodes[0].ports and len(node.ports) != len(nodes[0].ports)
+        ]
     if not MTU_MIN <= fabric.mtu <= MTU_MAX:
         problems.append(Problem("gb10_fabric_mtu", str(fabric.mtu), f"{MTU_MIN} to {MTU_MAX} bytes", "use 9000 on a direct cable"))
     if fabric.transport not in TRANSPORTS:
@@ -134,7 +148,9 @@ def _check_fabric(nodes: Sequence[FabricNode], fabric: Fabric) -> tuple[list[Pro
 
 
 def _twins(node: FabricNode, index: int, problems: list[Problem]) -> list[Twin]:
+    """Return the node's twins, port by port; none if any of its ports is wrong, so that nothing is concluded from them."""
     twins: list[Twin] = []
+    before = len(problems)
     if not node.ports:
         problems.append(Problem(f"nodes[{index}].ports", f"{node.name} has no cabled port", "port 0, 1 or both", "set gb10_fabric_ports"))
     for position, port in enumerate(node.ports):
@@ -147,13 +163,16 @@ def _twins(node: FabricNode, index: int, problems: list[Problem]) -> list[Twin]:
             problems.append(Problem(path, f"port {port} of {node.name} is listed twice", "each port once", "correct gb10_fabric_ports"))
         else:
             twins += SPARK_PORTS[port]
-    return twins
+    return twins if len(problems) == before else []
 
 
 def _addresses(
     node: FabricNode, index: int, rails: int, pool: ipaddress.IPv4Network | None, problems: list[Problem]
-) -> list[ipaddress.IPv4Interface]:
-    """Return the node's address on each rail: the user's if given, else host number index + 1 of the pool's rail-th /24."""
+) -> list[ipaddress.IPv4Interface | None]:
+    """Return the node's address on each rail: the user's if given, else host number index + 1 of the pool's rail-th /24.
+
+    None where the user's is no address; ``rails`` is 0 where it cannot be told.
+    """
     if not node.addresses:
         subnets = itertools.islice(pool.subnets(new_prefix=24), rails) if pool else ()
         return [ipaddress.IPv4Interface(f"{subnet[index + 1]}/24") for subnet in subnets]
@@ -167,14 +186,14 @@ def _addresses(
                 "list them all in gb10_fabric_addresses, or none to have them chosen from gb10_fabric_pool",
             )
         )
-        return []
-    result = []
+    result: list[ipaddress.IPv4Interface | None] = []
     for rail, text in enumerate(node.addresses):
         try:
             if "/" not in text:
                 raise ValueError(f"{text!r} has no prefix length")
             result.append(ipaddress.IPv4Interface(text))
         except ValueError as error:
+            result.append(None)
             problems.append(
                 Problem(f"{path}[{rail}]", str(error), "an IPv4 address with prefix length, such as 10.110.0.1/24", "correct gb10_fabric_addresses")
             )
@@ -183,43 +202,48 @@ def _addresses(
 
 def _check_addresses(
     nodes: Sequence[FabricNode],
-    addresses: Sequence[Sequence[ipaddress.IPv4Interface]],
+    addresses: Sequence[Sequence[ipaddress.IPv4Interface | None]],
     pool: ipaddress.IPv4Network | None,
     problems: list[Problem],
 ) -> None:
     owners: dict[ipaddress.IPv4Address, str] = {}
     for index, (node, rails) in enumerate(zip(nodes, addresses, strict=True)):
-        seen: dict[ipaddress.IPv4Network, int] = {}
+        seen: dict[int, ipaddress.IPv4Network] = {}
         for rail, address in enumerate(rails):
+            if address is None:
+                continue
             path = f"nodes[{index}].fabric_addresses[{rail}]"
             if address.ip in owners:
                 problems.append(
                     Problem(path, f"{address.ip} of {node.name} is also {owners[address.ip]}", "an address of its own", "change one of the two")
                 )
             owners.setdefault(address.ip, f"{path} of {node.name}")
-            if pool and address.ip not in pool:
+            # The whole subnet, because all of it is routed to the fabric.
+            if pool and not address.network.subnet_of(pool):
                 problems.append(
-                    Problem(path, f"{address} of {node.name} is outside gb10_fabric_pool {pool}", f"an address in {pool}", "change one of the two")
+                    Problem(path, f"{address} of {node.name} is outside gb10_fabric_pool {pool}", f"a subnet of {pool}", "change one of the two")
                 )
-            if address.ip in (address.network.network_address, address.network.broadcast_address):
+            # Both addresses of a /31 are hosts (RFC 3021).
+            if address.network.prefixlen != 31 and address.ip in (address.network.network_address, address.network.broadcast_address):
                 problems.append(Problem(path, f"{address} of {node.name} is no host address", "a host address", "change its last octet"))
-            if address.network in seen:
+            twin = next((other for other, network in seen.items() if network.overlaps(address.network)), None)
+            if twin is not None:
                 problems.append(
                     Problem(
                         path,
-                        f"{address} of {node.name} is in the same subnet as its fabric_addresses[{seen[address.network]}]",
+                        f"{address} of {node.name} is in the same subnet as its fabric_addresses[{twin}]",
                         "each twin in a subnet of its own",
                         "give the twins different subnets",
                     )
                 )
-            seen.setdefault(address.network, rail)
-            first = addresses[0]
-            if rail < len(first) and address.network != first[rail].network:
+            seen[rail] = address.network
+            first = addresses[0][rail] if rail < len(addresses[0]) else None
+            if first is not None and address.network != first.network:
                 problems.append(
                     Problem(
                         path,
-                        f"{address} of {node.name} cannot reach {first[rail]} of {nodes[0].name} on the same cable",
-                        f"an address in {first[rail].network}",
+                        f"{address} of {node.name} cannot reach {first} of {nodes[0].name} on the same cable",
+                        f"an address in {first.network}",
                         "use one subnet a rail",
                     )
                 )
