@@ -11,17 +11,21 @@ therefore it needs nothing but the standard library. Source: Ray documentation, 
 from __future__ import annotations
 
 import argparse
+import http.client
 import json
 import os
 import sys
 import time
 import urllib.error
 import urllib.request
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from typing import Any
 
 _REQUEST_SECONDS = 10
 _PAUSE_SECONDS = 1
+#: The dashboard is on loopback: a proxy of the environment cannot reach it, and must not see the token.
+_DIRECT = urllib.request.build_opener(urllib.request.ProxyHandler({}))
 
 
 class RayError(Exception):
@@ -37,21 +41,27 @@ def listing(resource: str, port: int, token_path: str) -> list[dict[str, Any]]:
     try:
         with open(token_path, encoding="ascii") as file:
             token = file.read().strip()
+        # The refusal of such a header by http.client would quote it.
+        if token.split() != [token]:
+            raise RayError(f"{token_path} does not hold a token: one word is expected")
         request = urllib.request.Request(url, headers={"Authorization": f"Bearer {token}"})
-        with urllib.request.urlopen(request, timeout=_REQUEST_SECONDS) as answer:
+        with _DIRECT.open(request, timeout=_REQUEST_SECONDS) as answer:
             rows: list[dict[str, Any]] = json.load(answer)["data"]["result"]["result"]
             return rows
-    except (OSError, ValueError, KeyError, TypeError) as error:
+    except (OSError, http.client.HTTPException, ValueError, KeyError, TypeError) as error:
         raise RayError(f"Ray's State API at {url} does not answer: {error}") from error
 
 
 def missing(rows: Sequence[Mapping[str, Any]], expected: Mapping[str, str], gpus: int) -> list[str]:
     """Say which of the expected nodes (name -> address) Ray does not count as alive with `gpus` GPUs, a sentence each."""
     alive = {row["node_ip"]: row for row in rows if row["state"] == "ALIVE"}
+    counted = Counter(row["node_ip"] for row in rows if row["state"] == "ALIVE")
     sentences = []
     for name, address in expected.items():
         if address not in alive:
             sentences.append(f"{name} ({address}) has not joined")
+        elif counted[address] > 1:
+            sentences.append(f"{name} ({address}) is counted {counted[address]} times: Ray has not given up its former process yet")
         elif (found := alive[address]["resources_total"].get("GPU", 0)) < gpus:
             sentences.append(f"{name} ({address}) offers {found:g} GPUs instead of {gpus}")
     sentences += [f"{address} joined and is not in the inventory" for address in alive if address not in expected.values()]
