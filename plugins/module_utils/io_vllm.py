@@ -6,6 +6,7 @@
 
 from __future__ import annotations
 
+import http.client
 import json
 import re
 import urllib.error
@@ -15,6 +16,8 @@ from typing import Any
 from ansible_collections.gb10.cluster.plugins.module_utils.io_node import Run
 
 _HEALTH_SECONDS = 5
+#: The server is on this host: a proxy of the environment would be asked for another one.
+_DIRECT = urllib.request.build_opener(urllib.request.ProxyHandler({}))
 _READY = "Application startup complete"
 _TOKENS = re.compile(r"^vllm:(?:generation|prompt)_tokens_total\{[^}]*\}\s+([\d.e+]+)$", re.MULTILINE)
 
@@ -24,12 +27,14 @@ def _get(url: str, timeout: float, body: dict[str, Any] | None = None) -> tuple[
     data = None if body is None else json.dumps(body).encode()
     request = urllib.request.Request(url, data=data, headers={"Content-Type": "application/json"})
     try:
-        with urllib.request.urlopen(request, timeout=timeout) as answer:
+        try:
+            answer = _DIRECT.open(request, timeout=timeout)
+        except urllib.error.HTTPError as error:
+            answer = error
+        with answer:
             return answer.status, answer.read().decode("utf-8", "replace")
-    except urllib.error.HTTPError as error:
-        return error.code, error.read().decode("utf-8", "replace")
-    except OSError as error:
-        return 0, str(error)
+    except (OSError, http.client.HTTPException) as error:
+        return 0, str(error) or type(error).__name__
 
 
 def healthy(url: str) -> bool:
