@@ -30,6 +30,8 @@ SERVICE_PROPERTIES = (
     "ExecMainStartTimestampMonotonic",
 )
 _LISTEN = "0A"
+#: What nvidia-smi prints for a value that the GPU does not have, as opposed to one that it could not read.
+_NOT_APPLICABLE = ("[N/A]", "N/A", "[Not Supported]")
 
 
 def gpu_facts(query: tuple[int, str, str], summary: str, meminfo: str) -> dict[str, Any]:
@@ -53,28 +55,34 @@ def gpu_facts(query: tuple[int, str, str], summary: str, meminfo: str) -> dict[s
         said = " ".join((stderr or stdout).split())
         return {**facts, "reason": "nvidia-smi is not installed" if status == 127 else f"nvidia-smi failed with status {status}: {said}"}
     rows = [[cell.strip() for cell in row] for row in csv.reader(stdout.splitlines()) if row]
-    facts["gpus"] = [_gpu(dict(zip(GPU_FIELDS, row, strict=False))) for row in rows]
     if not rows:
         return {**facts, "reason": "nvidia-smi lists no GPU"}
+    if any(len(row) != len(GPU_FIELDS) for row in rows):
+        return {**facts, "reason": f"nvidia-smi answers {' '.join(stdout.split())!r} instead of {', '.join(GPU_FIELDS)}"}
+    gpus = [dict(zip(GPU_FIELDS, row, strict=True)) for row in rows]
+    facts["gpus"] = [_gpu(gpu) for gpu in gpus]
     cuda = re.search(r"CUDA Version:\s*([\d.]+)", summary)
-    facts["driver_version"] = rows[0][GPU_FIELDS.index("driver_version")]
+    facts["driver_version"] = gpus[0]["driver_version"]
     facts["cuda_version"] = cuda[1] if cuda else None
-    facts["unified_memory"] = all(gpu["memory_bytes"] is None for gpu in facts["gpus"])
+    memory = [gpu["memory.total"] for gpu in gpus]
+    if all(text.isdigit() or text in _NOT_APPLICABLE for text in memory):
+        facts["unified_memory"] = not any(text.isdigit() for text in memory)
     return {**facts, "reason": "" if cuda else "nvidia-smi prints no CUDA version"}
 
 
 def _gpu(row: Mapping[str, str]) -> dict[str, Any]:
     reasons = {}
     try:
-        capability: ComputeCapability | None = ComputeCapability.parse(row.get("compute_cap", ""), "compute_cap")
+        capability: ComputeCapability | None = ComputeCapability.parse(row["compute_cap"], "compute_cap")
     except ProblemsError as error:
         capability, reasons["capability"] = None, str(error.problems[0])
-    memory = row.get("memory.total", "")
+    memory = row["memory.total"]
     if not memory.isdigit():
-        reasons["memory_bytes"] = f"nvidia-smi says {memory or 'nothing'}: the GPU shares the host's memory"
+        shared = ": the GPU shares the host's memory" if memory in _NOT_APPLICABLE else ""
+        reasons["memory_bytes"] = f"nvidia-smi says {memory or 'nothing'}{shared}"
     return {
-        "name": row.get("name"),
-        "uuid": row.get("uuid"),
+        "name": row["name"],
+        "uuid": row["uuid"],
         "capability": str(capability) if capability else None,
         "sm": capability.sm if capability else None,
         "memory_bytes": int(memory) * 2**20 if memory.isdigit() else None,
