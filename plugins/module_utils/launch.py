@@ -121,9 +121,9 @@ def digest(data: Any) -> str:
 def systemd_quote(word: str, exec_line: bool = True) -> str:
     """Quote one word for ExecStart= or Environment=. Source: systemd.service(5), "COMMAND LINES"; systemd.exec(5).
 
-    Raises ValueError for a line break, which neither can carry.
+    Raises ValueError for a line break, which neither can carry; to systemd a carriage return is one, too.
     """
-    if "\n" in word:
+    if re.search(r"[\n\r\0]", word):
         raise ValueError(f"{word!r} contains a line break")
     word = word.replace("%", "%%")
     if exec_line:
@@ -136,15 +136,17 @@ def systemd_quote(word: str, exec_line: bool = True) -> str:
 def environment_file(variables: Mapping[str, str]) -> str:
     """Return the variables as a file that both systemd's EnvironmentFile= and a POSIX shell read alike, sorted.
 
-    Raises ValueError for a name that is no variable name or a value with a line break.
+    Raises ValueError that lists every name that is no variable name and every value with a line break.
     """
-    lines = []
+    lines, wrong = [], []
     for name, value in sorted(variables.items()):
         if not re.fullmatch(r"[A-Za-z_][A-Za-z0-9_]*", name):
-            raise ValueError(f"{name!r} is not the name of an environment variable")
-        if "\n" in value:
-            raise ValueError(f"the value of {name} contains a line break")
+            wrong.append(f"{name!r} is not the name of an environment variable")
+        if re.search(r"[\n\0]", value):
+            wrong.append(f"the value of {name} contains a line break")
         plain = re.fullmatch(r"[A-Za-z0-9_@%+=:,./-]*", value)
         quoted = value if plain else '"' + re.sub(r'(["\\$`])', r"\\\1", value) + '"'
         lines.append(f"{name}={quoted}\n")
+    if wrong:
+        raise ValueError("; ".join(wrong))
     return "".join(lines)

@@ -76,7 +76,7 @@ from ansible_collections.gb10.cluster.plugins.module_utils.host_ip import check
 from ansible_collections.gb10.cluster.plugins.module_utils.io_command import runner
 from ansible_collections.gb10.cluster.plugins.module_utils.io_file import read_file, write_file
 from ansible_collections.gb10.cluster.plugins.module_utils.launch import environment_file
-from ansible_collections.gb10.cluster.plugins.module_utils.problems import ProblemsError
+from ansible_collections.gb10.cluster.plugins.module_utils.problems import Problem, ProblemsError
 
 #: Readable by all: it holds no secret, and people source it.
 MODE = 0o644
@@ -107,12 +107,15 @@ def main() -> None:
             params["nodes"],
             io_node.interfaces(runner(module)),
         )
+        try:
+            content = environment_file({**{name: str(value) for name, value in params["environment"].items()}, "VLLM_HOST_IP": params["address"]})
+        except ValueError as error:
+            raise ProblemsError([*problems, Problem("environment", str(error), "variable names and one-line values", "correct them")]) from error
         # On a fresh host in check mode the interface has no address yet, and that is no mistake.
         if problems and not module.check_mode:
             raise ProblemsError(problems)
         for problem in problems:
             module.warn(str(problem))
-        content = environment_file({**params["environment"], "VLLM_HOST_IP": params["address"]})
         before, mode = read_file(path)
         changed = (before, mode) != (content, MODE)
         if changed and not module.check_mode:
