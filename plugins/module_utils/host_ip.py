@@ -39,9 +39,9 @@ def check(
         problems.append(
             Problem(path, f"{address}, but Ray is told {ray_node_ip_address}", "the same address", "remove --node-ip-address from ray_cluster_args")
         )
-    carried = {entry.split("/")[0]: name for name, found in interfaces.items() for entry in found["addresses"]}
-    if carried.get(address) != interface:
-        where = f"it is on {carried[address]}" if address in carried else "no interface carries it"
+    carriers = [name for name, found in interfaces.items() if address in (entry.split("/")[0] for entry in found["addresses"])]
+    if interface not in carriers:
+        where = f"it is on {', '.join(carriers)}" if carriers else "no interface carries it"
         present = ", ".join(interfaces[interface]["addresses"]) if interface in interfaces else "which does not exist"
         problems.append(
             Problem(

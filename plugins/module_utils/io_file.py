@@ -14,7 +14,8 @@ import tempfile
 def read_file(path: str) -> tuple[str | None, int | None]:
     """Return (text, permission bits) of a file, (None, None) if there is none. Raises OSError for anything else."""
     try:
-        with open(path, encoding="utf-8") as file:
+        # What is no UTF-8 differs from all that we write, which is all a caller wants to know.
+        with open(path, encoding="utf-8", errors="replace") as file:
             return file.read(), os.fstat(file.fileno()).st_mode & 0o7777
     except FileNotFoundError:
         return None, None
@@ -25,7 +26,7 @@ def write_file(path: str, content: str, mode: int) -> None:
 
     Raises OSError; then the old file is untouched.
     """
-    folder = os.path.dirname(path)
+    folder = os.path.dirname(path) or "."
     descriptor, temporary = tempfile.mkstemp(dir=folder, prefix=f".{os.path.basename(path)}.")
     try:
         with os.fdopen(descriptor, "w", encoding="utf-8") as file:
