@@ -9,33 +9,46 @@ from __future__ import annotations
 import re
 from collections.abc import Sequence
 
-#: What a line says of the progress -> how to say it, the furthest step last seen wins. `{}` takes the match's first group.
+#: How a message of each step of the start begins -> how to say it. The steps are in their order; `{}` takes the match's first group.
 _STEPS = (
     (r"Ray counts all (\d+ nodes)", "Ray counts all {}"),
-    (r"version (\d+\.\d+\S*)", "vLLM {} starts"),
+    (r".*\bversion (\d+\.\d+\S*)$", "vLLM {} starts"),
     (r"Resolved architecture: (\S+)", "architecture {}"),
     (r"Initializing a V1 LLM engine", "engine starts"),
-    (r"Creating a new placement group", "Ray places the ranks"),
+    (r".*Creating a new placement group", "Ray places the ranks"),
     (r"rank \d+ in world size (\d+)", "ranks meet, world size {}"),
     (r"Starting to load model", "model is being loaded"),
     (r"Loading safetensors checkpoint shards:\s+(\d+% Completed \| \d+/\d+)", "weights: {}"),
+    (r"Loading weights took (.+? seconds)", "weights read in {}"),
     (r"Model loading took (.+? seconds)", "model loaded: {}"),
-    (r"[Cc]ompiling|torch\.compile|Dynamo bytecode", "graph is being compiled"),
-    (r"Capturing CUDA graphs?[^:]*:\s+(\d+%)", "CUDA graphs: {}"),
+    (r"Dynamo bytecode transform|Compiling a graph|torch\.compile took|torch\.compile takes", "graph is being compiled"),
     (r"[GC]PU KV cache size: ([\d,]+ tokens)", "KV cache: {}"),
+    (r"Capturing CUDA graphs?[^:]*:\s+(\d+%)", "CUDA graphs: {}"),
     (r"[Ww]arming up", "warm-up"),
+    (r"init engine .* took (\S+ s)", "engine ready after {}"),
     (r"Starting vLLM server on", "API server starts"),
-    (r"Application startup complete", "API server is up"),
+    (r"(?:INFO:\s+)?Application startup complete", "API server is up"),
 )
 #: The process name and pid, level, time and place that vLLM and Ray put before a message.
 _PREFIX = re.compile(
-    r"^(?:\x1b\[[0-9;]*m)*(?:\([^()]*(?:pid=[^()]*)\)(?:\x1b\[[0-9;]*m)*\s*)*"
-    r"(?:(?:ERROR|CRITICAL|INFO|WARNING)\s+[\d-]+\s+[\d:,.]+\s+\[[^\]]*\]\s?)?"
+    r"^(?P<processes>(?:\((?:raylet|[^()]*pid=)[^()]*\)\s*)*)(?:(?P<level>ERROR|CRITICAL|INFO|WARNING|DEBUG)\s+[\d-]+\s+[\d:,.]+\s+\[[^\]]*\]\s?)?"
 )
 _ANSI = re.compile(r"\x1b\[[0-9;]*m")
+_ADDRESS = re.compile(r"\bip=([\d.]+)")
 _EXCEPTION = re.compile(r"^(?:[A-Za-z_][\w.]*\.)?([A-Z]\w*(?:Error|Exception|Exit|Interrupt|Timeout))(?:: (.*))?$")
+#: An exception that Ray carries here from another node: the traceback that follows it is that node's.
+_REMOTE = re.compile(r"^(?:[\w.]+\.)?RayTaskError\(\w+\): ")
 #: Exceptions that only report that another one happened, by class or by text.
-_ECHO_CLASSES = ("EngineDeadError", "RayTaskError", "ActorDiedError", "ActorDiedErrorMessage", "SystemExit", "KeyboardInterrupt", "CancelledError")
+_ECHO_CLASSES = (
+    "ActorDiedError",
+    "ActorHandleNotFoundError",
+    "CancelledError",
+    "EngineDeadError",
+    "KeyboardInterrupt",
+    "RayActorError",
+    "RayTaskError",
+    "SystemExit",
+)
 _ECHO_TEXTS = (
     "Engine core initialization failed",
     "EngineCore encountered an issue",
@@ -44,37 +57,86 @@ _ECHO_TEXTS = (
     "WorkerProc initialization failed",
     "Executor failed",
 )
-_USAGE = re.compile(r"^(?:vllm|vllm serve|api_server\.py)[\w ]*: error: (.+)$")
-_SYSTEMD = re.compile(r"^\S+\.service: (?:Failed to \w+ .*|Failed at step .*)$")
-_RAY_INCOMPLETE = re.compile(r"^Ray is not complete (.+)$")
-
-
-def strip_prefix(line: str) -> str:
-    """Return a log line without process, level, time and place."""
-    return _PREFIX.sub("", _ANSI.sub("", line), count=1).rstrip()
+_ECHO_WHOLE_TEXTS = ("cancelled",)
+#: Lines that are a cause without being an exception: what they match is told as it is.
+_CAUSES = (
+    re.compile(r"^(?:vllm|vllm serve|api_server\.py)[\w ]*: error: (.+)$"),
+    re.compile(r"^Ray is not complete (.+)$"),
+    re.compile(r"^(?!.*ignoring)\S+\.service: (?:Failed to \w+ .*|Failed at step .*|\S+ operation timed out.*)$"),
+    re.compile(r"^\S+\.service: A process of this unit has been killed by the OOM killer\.?$"),
+    re.compile(r"^(?:RayWorkerProc|Worker proc) .*died unexpectedly"),
+)
+#: Ray's word on a rank that died without a word of its own.
+_DEAD_RANK = re.compile(
+    r"^A worker died or was killed.*Worker IP address: (\S+).*Worker PID: (\d+).*Worker exit detail: (.+?)(?: Some common causes|$)"
+)
+#: What is left to tell where nothing else is.
+_KILLED = re.compile(r"^\S+\.service: (?:Main|Control) process exited, code=(?:killed|dumped), .*$")
+_VALIDATION = re.compile(r"^\d+ validation errors? for (\w+)$")
 
 
 def progress(lines: Sequence[str]) -> str:
-    """Return the last step that the lines tell of, in words; "" if they tell of none."""
-    for line in reversed(lines):
-        for pattern, words in reversed(_STEPS):
-            if match := re.search(pattern, line):
-                return words.format(*(group or "" for group in match.groups()))
-    return ""
+    """Return the furthest step that the lines tell of, in words; "" if they tell of none.
+
+    The furthest and not the last, because Ray hands on the lines of other nodes late.
+    """
+    furthest, said = -1, ""
+    for line in lines:
+        level, _address, text = _parts(line)
+        for index, (pattern, words) in enumerate(_STEPS):
+            if index >= furthest and level != "WARNING" and (match := re.match(pattern, text)):
+                furthest, said = index, words.format(*(group or "" for group in match.groups()))
+    return said
 
 
 def root_cause(lines: Sequence[str]) -> str:
-    """Return the first error of a failed start that is not an echo of another, "" if none is found.
+    """Return the first error of a failed start that is not an echo of another, with its node's address where that is told; "" if none is found.
 
     An engine that fails takes every process around it down, each with a traceback; the last one is the least telling.
     """
-    echo = ""
-    for line in map(strip_prefix, lines):
-        if match := _USAGE.match(line) or _RAY_INCOMPLETE.match(line) or _SYSTEMD.match(line):
-            return match[0]
-        if match := _EXCEPTION.match(line):
-            if match[1] in _ECHO_CLASSES or any(text in (match[2] or "") for text in _ECHO_TEXTS):
-                echo = echo or line
+    echo = killed = remote = ""
+    texts = [_parts(line) for line in lines]
+    for index, (level, address, text) in enumerate(texts):
+        if level in ("DEBUG", "INFO", "WARNING"):
+            continue
+        if any(pattern.match(text) for pattern in _CAUSES):
+            return text
+        if match := _DEAD_RANK.match(text):
+            return f"the rank with pid {match[2]} on {match[1]} died: {match[3]}"
+        if _REMOTE.match(text) and (found := _ADDRESS.search(text)):
+            remote = found[1]
+        elif match := _EXCEPTION.match(text):
+            said = match[2] or ""
+            if match[1] in _ECHO_CLASSES or said in _ECHO_WHOLE_TEXTS or any(echoed in said for echoed in _ECHO_TEXTS):
+                echo = echo or text
             else:
-                return line
-    return echo
+                where = address or remote
+                return _telling(text, said, [after for _level, _address, after in texts[index + 1 :]]) + (f" (on {where})" if where else "")
+        elif _KILLED.match(text):
+            killed = text
+    return echo or killed
+
+
+def _parts(line: str) -> tuple[str, str, str]:
+    """Return a log line's level, "" if it has none; the address of the other node it comes from, "" for this one; and its message."""
+    plain = _ANSI.sub("", line)
+    prefix = _PREFIX.match(plain)
+    if prefix is None:  # it can match the empty string
+        return "", "", plain.rstrip()
+    address = _ADDRESS.search(prefix["processes"])
+    return prefix["level"] or "", address[1] if address else "", plain[prefix.end() :].rstrip()
+
+
+def _telling(text: str, said: str, after: Sequence[str]) -> str:
+    """Return an exception's line, with the lines behind it where that one alone tells nothing."""
+    if model := _VALIDATION.match(said):
+        # Pydantic: for each error the field, unless it is the whole, then the reason with the input behind it.
+        reasons = []
+        for line in after:
+            if "For further information visit" in line or not line.strip():
+                break
+            reasons.append(re.sub(r"\s*\[type=.*", "", line.strip()).removeprefix("Value error, "))
+        return f"{model[1]}: {': '.join(reasons)}" if reasons else text
+    if said.endswith(":") and after and after[0].strip():
+        return f"{text} {after[0].strip()}"
+    return text
