@@ -179,7 +179,7 @@ def _check_variables(nodes: Sequence[Mapping[str, Any]], known: Mapping[str, Seq
                     f"nodes[{index}].{name}",
                     f"{name}, set for {node['name']}, is no variable of this collection",
                     close[0] if close else "a variable that a role's argument_specs list",
-                    f"rename it to {close[0]}" if close else "remove it",
+                    f"rename it to {close[0]}, or remove it" if close else "remove it",
                 )
             )
     return problems
@@ -211,15 +211,7 @@ def _check_settings(settings: Mapping[str, Any], nodes: int) -> list[Problem]:
         )
     else:
         problems += _check_parallelism(settings, nodes)
-    ports = {"gb10_api_port": settings["gb10_api_port"], "gb10_ray_port": settings["gb10_ray_port"]}
-    for name, port in ports.items():
-        if not 1024 <= port <= 65535 - len(launch.RAY_PORTS):
-            problems.append(Problem(name, str(port), f"1024 to {65535 - len(launch.RAY_PORTS)}", f"correct {name}"))
-    ray = launch.ray_ports(settings["gb10_ray_port"], head=True)
-    taken = {**{port: f"Ray's {name}" for name, port in ray.items()}, launch.RAY_DASHBOARD_PORT: "Ray's dashboard"}
-    if settings["gb10_api_port"] in taken:
-        owner = taken[settings["gb10_api_port"]]
-        problems.append(Problem("gb10_api_port", f"{settings['gb10_api_port']} is {owner} too", "a port of its own", "change gb10_api_port"))
+    problems += _check_ports(settings)
     if "VLLM_HOST_IP" in settings["gb10_environment"]:
         problems.append(
             Problem("gb10_environment.VLLM_HOST_IP", "it is set", "nothing: each node has its own", "use gb10_fabric_addresses instead")
@@ -228,6 +220,24 @@ def _check_settings(settings: Mapping[str, Any], nodes: int) -> list[Problem]:
         launch.environment_file(settings["gb10_environment"])
     except ValueError as error:
         problems.append(Problem("gb10_environment", str(error), "variable names and one-line values", "correct gb10_environment"))
+    return problems
+
+
+def _check_ports(settings: Mapping[str, Any]) -> list[Problem]:
+    """Find ports that do not exist, and ports that two listeners of the head would share."""
+    api, ray = settings["gb10_api_port"], settings["gb10_ray_port"]
+    problems = [
+        Problem(name, str(port), f"1024 to {last}", f"correct {name}")
+        for name, port, last in (("gb10_api_port", api, 65535), ("gb10_ray_port", ray, 65535 - max(launch.RAY_PORTS.values())))
+        if not 1024 <= port <= last
+    ]
+    first, last = launch.RAY_WORKER_PORTS
+    fixed = {port: f"Ray's {name}" for name, port in launch.ray_ports(ray, head=True).items()}
+    others = {launch.RAY_DASHBOARD_PORT: "Ray's dashboard", **dict.fromkeys(range(first, last + 1), "one of Ray's worker ports")}
+    if api in fixed or api in others:
+        problems.append(Problem("gb10_api_port", f"{api} is {fixed.get(api) or others[api]} too", "a port of its own", "change gb10_api_port"))
+    for port in sorted(fixed.keys() & others.keys())[:1]:
+        problems.append(Problem("gb10_ray_port", f"{port}, {fixed[port]}, is {others[port]} too", "ports of their own", "change gb10_ray_port"))
     return problems
 
 
@@ -269,18 +279,21 @@ def _check_observed(nodes: Sequence[Mapping[str, Any]], settings: Mapping[str, A
                 )
             )
         if observed:
-            problems += _check_node(path, node, observed, settings)
+            problems += _check_node(path, node, observed, settings, len(nodes))
     return problems
 
 
-def _check_node(path: str, node: Mapping[str, Any], observed: Mapping[str, Any], settings: Mapping[str, Any]) -> list[Problem]:
+def _check_node(
+    path: str, node: Mapping[str, Any], observed: Mapping[str, Any], settings: Mapping[str, Any], nodes: int
+) -> list[Problem]:
     name = node["name"]
     problems = []
     if not observed["gpu"]["gpus"]:
         problems.append(
             Problem(f"{path}.gpu", f"{name} shows no GPU: {observed['gpu']['reason']}", "nvidia-smi that lists one", "install or repair the driver")
         )
-    problems += _check_interfaces(path, node, observed["interfaces"], settings)
+    if fabric.resolve_topology(settings["gb10_fabric_topology"], nodes) != "none":
+        problems += _check_interfaces(path, node, observed["interfaces"], settings)
     model = settings["gb10_model"]
     if model.startswith("/") and not observed["paths"].get(f"{model}/config.json"):
         problems.append(
@@ -307,8 +320,6 @@ def _check_interfaces(
     problems = []
     planned: set[str] = set()
     for position, port in enumerate(node["settings"]["gb10_fabric_ports"]):
-        if settings["gb10_fabric_topology"] == "none":
-            break
         for twin in fabric.SPARK_PORTS.get(port, ()):
             planned.add(twin.interface)
             if twin.interface not in interfaces:
