@@ -33,16 +33,22 @@ class ActionModule(ActionBase):
         )
         begin = time.monotonic()
         first: dict[str, Any] = {}
+        previous: dict[str, Any] = {}
         shown, shown_at = "", begin
         while True:
             info = self._info(arguments, "", task_vars)
-            if info.get("failed") or info["healthy"]:
+            # A server that is being stopped may answer until its end.
+            if info.get("failed") or (info["healthy"] and info["service"]["active"] == "active"):
                 return {**info, "changed": False}
             elapsed = time.monotonic() - begin
             service = info["service"]
-            first = first or service
-            if service["restarts"] - first["restarts"] > arguments["restarts"] or service["active"] in ("failed", "inactive"):
-                return self._failure(arguments, info, first["invocation"], task_vars)
+            if not first or service["restarts"] < first["restarts"]:  # a new start by hand begins to count at 0
+                first = service
+            if service["active"] in ("failed", "inactive"):
+                return self._failure(arguments, info, service["invocation"], task_vars)
+            if service["restarts"] - first["restarts"] > arguments["restarts"]:
+                return self._failure(arguments, info, previous["invocation"], task_vars)
+            previous = service
             if elapsed > arguments["timeout"]:
                 return {"failed": True, "msg": f"not healthy after {elapsed:.0f} s; last step: {info['progress'] or 'none'}. {_hint(arguments)}"}
             step = info["progress"] or service["sub"]
