@@ -1,0 +1,249 @@
+"""What is started and how it is written down: argv, units, environment files and the digest of all of it."""
+
+from __future__ import annotations
+
+import json
+import shlex
+import subprocess
+from pathlib import Path
+from typing import Any
+
+import pytest
+from hypothesis import example, given, settings
+from hypothesis import strategies as st
+
+from ansible_collections.gb10.cluster.plugins.module_utils import launch
+
+PLAN: dict[str, Any] = {
+    "head": {"name": "spark1", "address": "10.110.0.1"},
+    "node": {"name": "spark1", "address": "10.110.0.1", "head": True},
+    "ray_port": 6379,
+    "model": "/srv/models/tiny",
+    "served_model_name": "tiny",
+    "executor": "ray",
+    "tensor_parallel_size": 2,
+    "pipeline_parallel_size": 1,
+    "api_host": "127.0.0.1",
+    "api_port": 8000,
+    "runtime": {"path": "/opt/gb10/runtime/abc"},
+}
+WORKER = {**PLAN, "node": {"name": "spark2", "address": "10.110.0.2", "head": False}}
+
+
+def option(argv: list[str], name: str) -> str | None:
+    """The value that a parser would take for an option: the last one given."""
+    values = [word.partition("=")[2] for word in argv if word == f"--{name}" or word.startswith(f"--{name}=")]
+    return values[-1] if values else None
+
+
+def test_ray_on_the_head() -> None:
+    argv = launch.ray_argv(PLAN, 100_000_000)
+    assert argv[:4] == ["/opt/gb10/runtime/abc/bin/ray", "start", "--block", "--head"]
+    assert option(argv, "address") is None
+    assert (option(argv, "port"), option(argv, "ray-client-server-port")) == ("6379", "6386")
+    assert (option(argv, "node-ip-address"), option(argv, "num-gpus"), option(argv, "object-store-memory")) == ("10.110.0.1", "1", "100000000")
+    # The dashboard can start jobs, so nobody else may reach it.
+    assert (option(argv, "dashboard-host"), option(argv, "dashboard-port")) == ("127.0.0.1", "8265")
+
+
+def test_ray_on_a_worker() -> None:
+    argv = launch.ray_argv(WORKER, 100_000_000)
+    assert "--head" not in argv
+    assert (option(argv, "address"), option(argv, "node-ip-address")) == ("10.110.0.1:6379", "10.110.0.2")
+    # ray start refuses these two without --head.
+    assert (option(argv, "port"), option(argv, "ray-client-server-port"), option(argv, "dashboard-host")) == (None, None, None)
+
+
+@pytest.mark.parametrize("plan", [PLAN, WORKER], ids=["head", "worker"])
+def test_every_port_of_ray_is_fixed_and_its_own(plan: dict[str, Any]) -> None:
+    argv = launch.ray_argv(plan, 1)
+    ports = launch.ray_ports(6379, plan["node"]["head"])
+    assert {name: option(argv, name) for name in ports} == {name: str(port) for name, port in ports.items()}
+    assert len(set(ports.values())) == len(ports)
+    assert {"node-manager-port", "object-manager-port", "metrics-export-port", "runtime-env-agent-port"} <= ports.keys()
+
+
+def test_vllm_argv() -> None:
+    assert launch.vllm_argv(PLAN) == [
+        "/opt/gb10/runtime/abc/bin/vllm",
+        "serve",
+        "/srv/models/tiny",
+        "--served-model-name=tiny",
+        "--host=127.0.0.1",
+        "--port=8000",
+        "--tensor-parallel-size=2",
+        "--pipeline-parallel-size=1",
+        "--distributed-executor-backend=ray",
+    ]
+
+
+@pytest.mark.parametrize(
+    "argv", [launch.ray_argv(PLAN, 1, ["--num-gpus=4"]), launch.vllm_argv(PLAN, ["--num-gpus=4"])], ids=["ray", "vllm"]
+)
+def test_the_users_arguments_come_last(argv: list[str]) -> None:
+    assert argv[-1] == "--num-gpus=4"
+    assert option(argv, "num-gpus") == "4"
+
+
+def test_rank_environment() -> None:
+    fabric = {"VLLM_HOST_IP": "10.110.0.1", "NCCL_SOCKET_IFNAME": "enp1s0f1np1"}
+    variables = launch.rank_environment(fabric, "/srv/models/tiny", {"NCCL_DEBUG": "INFO", "NCCL_SOCKET_IFNAME": "mine"})
+    assert variables["NCCL_SOCKET_IFNAME"] == "mine", "the user's own win"
+    assert (variables["VLLM_HOST_IP"], variables["NCCL_DEBUG"]) == ("10.110.0.1", "INFO")
+    # Without authentication anybody on the fabric may run code.
+    assert (variables["RAY_AUTH_MODE"], variables["RAY_memory_monitor_refresh_ms"]) == ("token", "0")
+    assert variables["HF_HUB_OFFLINE"] == "1"
+    assert "HF_HUB_OFFLINE" not in launch.rank_environment(fabric, "org/model", {})
+
+
+JSON = st.recursive(
+    st.none() | st.booleans() | st.integers() | st.text(), lambda inner: st.lists(inner) | st.dictionaries(st.text(), inner), max_leaves=8
+)
+
+
+def reversed_keys(data: Any) -> Any:
+    if isinstance(data, dict):
+        return {key: reversed_keys(data[key]) for key in reversed(data)}
+    return [reversed_keys(entry) for entry in data] if isinstance(data, list) else data
+
+
+@given(JSON)
+def test_the_digest_does_not_depend_on_the_order_of_keys(data: Any) -> None:
+    assert launch.digest(reversed_keys(data)) == launch.digest(data)
+
+
+@given(JSON, JSON)
+def test_the_digest_tells_different_inputs_apart(one: Any, other: Any) -> None:
+    same = json.dumps(one, sort_keys=True) == json.dumps(other, sort_keys=True)
+    assert (launch.digest(one) == launch.digest(other)) is same
+
+
+UNIT = "[Service]\nEnvironment=GB10_INPUTS=@inputs@\nExecStart=/bin/true\n"
+
+
+def test_a_stamped_unit_carries_its_digest() -> None:
+    stamped = launch.stamped_unit(UNIT, [{"A": "1"}, "token"])
+    assert len(stamped["inputs"]) == 64
+    assert stamped["text"] == UNIT.replace("@inputs@", stamped["inputs"])
+    assert launch.stamped_unit(UNIT, [{"A": "1"}, "token"]) == stamped
+
+
+@pytest.mark.parametrize(
+    ("text", "inputs"),
+    [
+        pytest.param(UNIT.replace("true", "false"), [{"A": "1"}], id="text"),
+        pytest.param(UNIT + "# a comment\n", [{"A": "1"}], id="comment"),
+        pytest.param(UNIT, [{"A": "2"}], id="environment"),
+        pytest.param(UNIT, [{"A": "1"}, "token"], id="token"),
+        pytest.param(UNIT, [], id="nothing"),
+    ],
+)
+def test_the_stamp_changes_with_each_input(text: str, inputs: list[Any]) -> None:
+    assert launch.stamped_unit(text, inputs)["inputs"] != launch.stamped_unit(UNIT, [{"A": "1"}])["inputs"]
+
+
+def test_a_unit_without_placeholder_is_refused() -> None:
+    with pytest.raises(ValueError, match="@inputs@"):
+        launch.stamped_unit("[Service]\nExecStart=/bin/true\n", [])
+
+
+#: What systemd's C-style unquoting turns a character behind a backslash into (systemd.syntax(7)); none of the words here needs more.
+ESCAPES = {"\\": "\\", '"': '"', "'": "'", "s": " "}
+
+
+def systemd_words(line: str) -> list[str]:
+    """A small model of how systemd splits an ExecStart= line: quotes, escapes, then specifiers (%%) and variables ($$)."""
+    words: list[str] = []
+    word: str | None = None
+    quoted = False
+    characters = iter(line)
+    for character in characters:
+        if character == "\\":
+            word = (word or "") + ESCAPES[next(characters)]
+        elif character == '"':
+            quoted, word = not quoted, word or ""
+        elif character in " \t" and not quoted:
+            words += [word] if word is not None else []
+            word = None
+        else:
+            assert quoted or character not in "';", f"{character} means something to systemd outside quotes"
+            word = (word or "") + character
+    assert not quoted
+    words += [word] if word is not None else []
+    assert all("%" not in word.replace("%%", "") and "$" not in word.replace("$$", "") for word in words), "a specifier or a variable"
+    return [word.replace("%%", "%").replace("$$", "$") for word in words]
+
+
+#: One line of text as an argv or an environment can hold it.
+LINE = st.text(st.characters(exclude_characters="\n\r\0", exclude_categories=("Cs",)))
+
+
+@given(st.lists(LINE, min_size=1))
+@example(["/bin/vllm", '--json={"a": "b c"}', "$HOME", "100%n", "", ";", "it's", "back\\slash", "tab\there", "\\x41", "~"])
+def test_systemd_reads_back_every_word(argv: list[str]) -> None:
+    assert systemd_words(launch.exec_line(argv)) == argv
+
+
+def test_an_environment_line_keeps_its_dollar() -> None:
+    # Environment= knows specifiers and no variables.
+    assert launch.systemd_quote("A=$HOME 100%", exec_line=False) == '"A=$HOME 100%%"'
+
+
+@pytest.mark.parametrize("word", ["a\nb", "a\rb", "a\0b"], ids=["newline", "carriage return", "null"])
+def test_a_unit_cannot_carry_a_line_break(word: str) -> None:
+    with pytest.raises(ValueError, match="line break"):
+        launch.exec_line(["/bin/true", word])
+
+
+NAMES = st.from_regex(r"[A-Za-z_][A-Za-z0-9_]{0,8}", fullmatch=True)
+VARIABLES = st.dictionaries(NAMES.map(lambda name: f"GB10_TEST_{name}"), LINE, max_size=5)
+
+
+def systemd_environment(text: str) -> dict[str, str]:
+    """A small model of EnvironmentFile= (systemd.exec(5)): in double quotes, a backslash frees only these four."""
+    variables = {}
+    for line in text.splitlines():
+        name, _, value = line.partition("=")
+        if value.startswith('"'):
+            assert value.endswith('"') and len(value) > 1
+            inner, characters = "", iter(value[1:-1])
+            for character in characters:
+                if character == "\\":
+                    character = next(characters)  # noqa: PLW2901
+                    inner += character if character in '"\\$`' else f"\\{character}"
+                else:
+                    assert character != '"'
+                    inner += character
+            value = inner
+        else:
+            assert not set(value) & set("\\'\"`$ \t;#")
+        variables[name] = value
+    return variables
+
+
+@given(st.dictionaries(NAMES, st.text(st.characters(min_codepoint=32, exclude_categories=("Cs", "Zl", "Zp", "Cc")))))
+def test_systemd_reads_back_every_variable(variables: dict[str, str]) -> None:
+    assert systemd_environment(launch.environment_file(variables)) == variables
+
+
+@settings(max_examples=30)
+@given(VARIABLES)
+@example({"GB10_TEST_a": "$HOME `id` \"q\" it's \\ ! * ~ # ; & | < > ( ) \t end ", "GB10_TEST_b": "", "GB10_TEST_c": "~"})
+def test_a_shell_reads_back_every_variable(tmp_path_factory: pytest.TempPathFactory, variables: dict[str, str]) -> None:
+    path = tmp_path_factory.getbasetemp() / "variables.env"
+    path.write_bytes(launch.environment_file(variables).encode())
+    script = f"set -a; . {shlex.quote(str(path))}; exec env -0"
+    answer = subprocess.run(["sh", "-c", script], capture_output=True, check=True, env={"PATH": "/usr/bin:/bin", "HOME": str(Path("/"))})
+    assert answer.stderr == b""
+    found = dict(entry.split("=", 1) for entry in answer.stdout.decode().split("\0") if entry.startswith("GB10_TEST_"))
+    assert found == variables
+
+
+def test_an_environment_file_is_sorted() -> None:
+    assert launch.environment_file({"B": "2", "A": "x y"}) == 'A="x y"\nB=2\n'
+
+
+def test_all_bad_variables_are_named() -> None:
+    with pytest.raises(ValueError, match=r"'1A' is not the name.*'B-C' is not the name.*D contains a line break") as raised:
+        launch.environment_file({"1A": "x", "B-C": "x", "D": "a\nsecret", "E": "fine"})
+    assert "secret" not in str(raised.value)
