@@ -81,7 +81,7 @@ def journal(run: Run, unit: str, invocation: str, lines: int) -> list[tuple[floa
     if status != 0:
         raise ValueError(f"journalctl for {unit} failed: {stderr.strip()}")
     entries = [json.loads(line) for line in stdout.splitlines()]
-    return [(int(entry["__MONOTONIC_TIMESTAMP"]) / 1e6, _message(entry["MESSAGE"])) for entry in entries]
+    return [(int(entry["__MONOTONIC_TIMESTAMP"]) / 1e6, _message(entry.get("MESSAGE"))) for entry in entries]
 
 
 def _message(value: str | list[int] | None) -> str:
