@@ -17,6 +17,8 @@ import ansible_test
 import pytest
 from repository import ROLES, ROOT, files, load_yaml, read
 
+from ansible_collections.gb10.cluster.plugins.filter.cluster import FilterModule
+
 BIN = Path(sys.executable).parent
 VERSION = str(load_yaml(read("galaxy.yml"))["version"])
 INVENTORIES = sorted(str(path) for path in (ROOT / "inventories").iterdir() if any(path.glob("*.y*ml")))
@@ -88,6 +90,10 @@ def documentation(installed: Installed, kind: str, names: list[str]) -> dict[str
 def test_plugins_are_documented(installed: Installed, kind: str, names: list[str]) -> None:
     shown = documentation(installed, kind, names)
     assert [name for name, plugin in shown.items() if not (plugin["doc"]["short_description"] and plugin["examples"])] == []
+
+
+def test_every_filter_has_its_documentation() -> None:
+    assert sorted(FilterModule().filters()) == SIDECARS["filter"]
 
 
 def test_roles_are_documented(installed: Installed) -> None:

@@ -164,16 +164,20 @@ def entry(seconds: float, message: object) -> str:
     return json.dumps({"__MONOTONIC_TIMESTAMP": str(int(seconds * 1e6)), "MESSAGE": message, "__CURSOR": "s=1"})
 
 
+UP = "INFO:     Application startup complete."
+
+
 def test_journal() -> None:
     asked: list[list[str]] = []
+    coloured = list(b"\x1b[36m(Worker)\x1b[0m loads")
+    told = [entry(12.5, "starts"), entry(13, coloured), entry(14, None), '{"__MONOTONIC_TIMESTAMP": "15000000"}', entry(40, UP)]
 
     def run(argv: list[str]) -> tuple[int, str, str]:
         asked.append(argv)
-        coloured = list(b"\x1b[36m(Worker)\x1b[0m loads")
-        return 0, "\n".join([entry(12.5, "starts"), entry(13, coloured), entry(14, None), '{"__MONOTONIC_TIMESTAMP": "15000000"}', entry(40, "INFO:     Application startup complete.")]), ""
+        return 0, "\n".join(told), ""
 
     entries = io_vllm.journal(run, "gb10-vllm.service", "0f3c", 500)
-    assert entries == [(12.5, "starts"), (13.0, "\x1b[36m(Worker)\x1b[0m loads"), (14.0, ""), (15.0, ""), (40.0, "INFO:     Application startup complete.")]
+    assert entries == [(12.5, "starts"), (13.0, "\x1b[36m(Worker)\x1b[0m loads"), (14.0, ""), (15.0, ""), (40.0, UP)]
     ((program, *arguments),) = asked
     assert program == "journalctl"
     assert {"--lines=500", "--output=json", "_SYSTEMD_INVOCATION_ID=0f3c", "+", "INVOCATION_ID=0f3c"} <= set(arguments)
