@@ -15,12 +15,11 @@ def runner(module: Any) -> Run:
     """Return a Run that uses an AnsibleModule's run_command; a command that is not installed answers with status 127."""
 
     def run(argv: list[str]) -> tuple[int, str, str]:
-        path = module.get_bin_path(argv[0], opt_dirs=["/usr/sbin", "/sbin", "/usr/local/bin"])
+        # What is in PATH wins; get_bin_path looks into the system's sbin behind it, but into opt_dirs before.
+        path = module.get_bin_path(argv[0]) or module.get_bin_path(argv[0], opt_dirs=["/usr/local/bin"])
         if path is None:
             return 127, "", f"{argv[0]} is not installed"
         status, stdout, stderr = module.run_command([path, *argv[1:]], environ_update={"LC_ALL": "C.UTF-8"}, handle_exceptions=False)
         return status, stdout, stderr
 
     return run
-
-
