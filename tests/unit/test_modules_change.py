@@ -1,0 +1,171 @@
+"""The modules that write, run as a node runs them: bad input changes nothing, check mode neither, and the diff tells all."""
+
+from __future__ import annotations
+
+import importlib
+import json
+import os
+from pathlib import Path
+from typing import Any
+
+import pytest
+from modules import program, run_module
+
+LINKS = [
+    {"ifname": "enp1s0f1np1", "mtu": 9000, "flags": ["UP"], "addr_info": [{"family": "inet", "local": "10.110.0.1", "prefixlen": 24}]},
+    {"ifname": "enP7s7", "mtu": 1500, "flags": ["UP"], "addr_info": [{"family": "inet", "local": "192.168.1.11", "prefixlen": 24}]},
+]
+NODES = {"spark1": "10.110.0.1", "spark2": "10.110.0.2"}
+EXPECTED = "NCCL_DEBUG=INFO\nOMP_NUM_THREADS=1\nVLLM_HOST_IP=10.110.0.1\n"
+
+
+def host_ip(folder: Path, check: bool = False, **changes: Any) -> dict[str, Any]:
+    arguments = {
+        "node": "spark1",
+        "address": "10.110.0.1",
+        "interface": "enp1s0f1np1",
+        "ray_node_ip_address": "10.110.0.1",
+        "nodes": NODES,
+        "environment": {"OMP_NUM_THREADS": 1, "NCCL_DEBUG": "INFO"},
+        "path": str(folder / "cluster.env"),
+    }
+    return run_module("vllm_host_ip", arguments | changes, program(folder / "bin", "ip", f"echo '{json.dumps(LINKS)}'"), check)
+
+
+def test_vllm_host_ip_writes_once(tmp_path: Path) -> None:
+    path = tmp_path / "cluster.env"
+    first = host_ip(tmp_path)
+    assert (first["changed"], path.read_text(encoding="utf-8"), path.stat().st_mode & 0o777) == (True, EXPECTED, 0o644)
+    assert first["diff"] == {"before": "", "after": EXPECTED, "before_header": str(path), "after_header": str(path)}
+    assert host_ip(tmp_path)["changed"] is False
+
+
+@pytest.mark.parametrize("damage", ["content", "mode"])
+def test_vllm_host_ip_repairs(tmp_path: Path, damage: str) -> None:
+    path = tmp_path / "cluster.env"
+    host_ip(tmp_path)
+    if damage == "content":
+        path.write_text("VLLM_HOST_IP=10.0.0.1\n", encoding="utf-8")
+    else:
+        path.chmod(0o600)
+    assert host_ip(tmp_path, check=True)["changed"] is True
+    assert host_ip(tmp_path)["changed"] is True
+    assert (path.read_text(encoding="utf-8"), path.stat().st_mode & 0o777) == (EXPECTED, 0o644)
+
+
+def test_vllm_host_ip_in_check_mode_shows_and_does_not_write(tmp_path: Path) -> None:
+    answer = host_ip(tmp_path, check=True)
+    assert (answer["changed"], answer["diff"]["after"]) == (True, EXPECTED)
+    assert not (tmp_path / "cluster.env").exists()
+
+
+def test_vllm_host_ip_on_a_fresh_host_in_check_mode_only_warns(tmp_path: Path) -> None:
+    answer = host_ip(tmp_path, check=True, interface="enP2p1s0f1np1")
+    assert answer["changed"] is True
+    assert any("is not on enP2p1s0f1np1" in str(warning) for warning in answer["warnings"])
+    assert not (tmp_path / "cluster.env").exists()
+
+
+def test_vllm_host_ip_lists_all_problems_and_writes_nothing(tmp_path: Path) -> None:
+    answer = host_ip(
+        tmp_path, address="10.110.0.2", interface="enP7s7", ray_node_ip_address="192.168.1.11", environment={"NO-NAME": "x", "LINES": "a\nb"}
+    )
+    message = answer["msg"]
+    assert message.startswith("5 problems found; nothing was changed.")
+    for part in (
+        "10.110.0.2 is also the address of spark2",
+        "the cluster knows spark1 as 10.110.0.1",
+        "Ray is told 192.168.1.11",
+        "10.110.0.2 is not on enP7s7",
+        "'NO-NAME' is not the name of an environment variable",
+        "LINES contains a line break",
+    ):
+        assert part in message
+    assert os.listdir(tmp_path) == ["bin"]  # noqa: PTH208
+
+
+def test_vllm_host_ip_needs_its_folder(tmp_path: Path) -> None:
+    answer = host_ip(tmp_path, path=str(tmp_path / "none" / "cluster.env"))
+    assert "No such file or directory" in answer["msg"]
+
+
+@pytest.mark.parametrize("path", ["/etc/netplan/fabric.conf", "/etc/fabric.yaml", "/etc/netplan/sub/fabric.yaml", "fabric.yaml"])
+def test_netplan_file_refuses_what_netplan_does_not_read(path: str) -> None:
+    answer = run_module("netplan_file", {"path": path, "content": "network: {}\n"}, check=True)
+    assert "is not read by netplan. Expected: a .yaml file in /etc/netplan." in answer["msg"]
+
+
+@pytest.mark.parametrize("missing", ["path", "content"])
+def test_netplan_file_needs_both(missing: str) -> None:
+    arguments = {"path": "/etc/netplan/60-gb10.yaml", "content": "network: {}\n"}
+    del arguments[missing]
+    assert run_module("netplan_file", arguments, check=True)["msg"] == f"missing required arguments: {missing}"
+
+
+def module(name: str) -> Any:
+    return importlib.import_module(f"ansible_collections.gb10.cluster.plugins.modules.{name}")
+
+
+@pytest.mark.parametrize(
+    ("answer", "expected"),
+    [((0, "", ""), ""), ((1, "", "ROOT/etc/netplan/60-gb10.yaml:3:1: Invalid YAML\n"), "/etc/netplan/60-gb10.yaml:3:1: Invalid YAML")],
+    ids=["accepted", "refused"],
+)
+def test_netplan_is_asked_about_the_file_among_the_hosts_own(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, answer: tuple[int, str, str], expected: str
+) -> None:
+    netplan_file = module("netplan_file")
+    scratch = tmp_path / "scratch"
+    asked: list[list[str]] = []
+
+    def run(argv: list[str]) -> tuple[int, str, str]:
+        asked.append(argv)
+        status, stdout, stderr = answer
+        return status, stdout, stderr.replace("ROOT", str(scratch))
+
+    def copy(source: str, folder: str) -> None:
+        (Path(folder) / Path(source).name).write_text("of the host", encoding="utf-8")
+
+    with monkeypatch.context() as patch:
+        patch.setattr(netplan_file.os, "listdir", lambda _path: ["00-installer.yaml", "README", "60-gb10.yaml"])
+        patch.setattr(netplan_file.shutil, "copy2", copy)
+        assert netplan_file.refusal(run, "/etc/netplan/60-gb10.yaml", "ours", str(scratch)) == expected
+    assert asked == [["netplan", "generate", "--root-dir", str(scratch)]]
+    found = {path.name: path.read_text(encoding="utf-8") for path in (scratch / "etc" / "netplan").iterdir()}
+    assert found == {"00-installer.yaml": "of the host", "60-gb10.yaml": "ours"}
+
+
+def test_netplan_apply_knows_a_file_that_was_not_applied(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    netplan_apply = module("netplan_apply")
+    monkeypatch.setattr(netplan_apply, "_GENERATED", (f"{tmp_path}/{{interface}}.network",))
+    written, generated = tmp_path / "60-gb10.yaml", tmp_path / "eth9.network"
+    assert netplan_apply.unapplied(str(written), "eth9") == []
+    written.touch()
+    os.utime(written, (100, 100))
+    assert netplan_apply.unapplied(str(written), "eth9") == [f"{written} was not applied to eth9 since it was written"]
+    generated.touch()
+    os.utime(generated, (99, 99))
+    assert len(netplan_apply.unapplied(str(written), "eth9")) == 1, "generated from an older file"
+    os.utime(generated, (101, 101))
+    assert netplan_apply.unapplied(str(written), "eth9") == []
+
+
+RAIL = {"interface": "enp1s0f1np1", "peers": {"spark2": "10.110.0.2"}}
+
+
+def test_fabric_probe_sends_whole_packets(tmp_path: Path) -> None:
+    folder = program(tmp_path, "ping", f'echo "$*" >> {tmp_path}/asked')
+    answer = run_module("fabric_probe", {"rails": [RAIL], "mtu": 9000}, folder)
+    assert answer["proven"] == ["enp1s0f1np1 -> spark2 (10.110.0.2): 9000 bytes"]
+    words = (tmp_path / "asked").read_text(encoding="utf-8").split()
+    # 9000 bytes are 8972 of payload, 8 of ICMP and 20 of IPv4.
+    assert (words[words.index("-s") + 1], words[words.index("-M") + 1], words[words.index("-I") + 1]) == ("8972", "do", "enp1s0f1np1")
+    assert words[-1] == "10.110.0.2"
+
+
+def test_fabric_probe_tells_every_path_that_fails(tmp_path: Path) -> None:
+    script = 'case "$*" in *10.110.1.2) echo "ping: local error: message too long, mtu=1500" >&2; exit 1;; esac'
+    rails = [RAIL, {"interface": "enP2p1s0f1np1", "peers": {"spark2": "10.110.1.2"}}]
+    answer = run_module("fabric_probe", {"rails": rails, "mtu": 9000, "timeout": 0}, program(tmp_path, "ping", script))
+    assert answer["msg"].startswith("1 of 2 paths do not carry 9000 bytes unfragmented")
+    assert "enP2p1s0f1np1 -> spark2 (10.110.1.2): ping: local error: message too long, mtu=1500" in answer["msg"]
