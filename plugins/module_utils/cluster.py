@@ -10,7 +10,7 @@ A node comes in as a mapping::
      "group": "head" | "worker" | "",
      "settings": {"gb10_...": value},       # all public variables of the role gb10
      "variables": [str],                    # the names of all variables the inventory gives this node
-     "unreachable": str,                    # the connection error, or ""
+     "unreachable": str,                    # why it could not be asked, or ""
      "observed": {...} | {}}                # what node_info returned, or nothing if it could not be asked
 """
 
@@ -273,7 +273,7 @@ def _check_observed(nodes: Sequence[Mapping[str, Any]], settings: Mapping[str, A
             problems.append(
                 Problem(
                     path,
-                    f"{name} ({node['address']}) is unreachable: {' '.join(node['unreachable'].split())}",
+                    f"{name} ({node['address']}) cannot be read: {' '.join(node['unreachable'].split())}",
                     "an SSH login and sudo",
                     f"try: ssh {node['address']}; then check ansible_host, ansible_user and the key",
                 )

@@ -7,18 +7,12 @@ from __future__ import annotations
 
 import json
 import os
-import re
 import subprocess
 import sys
-import warnings
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
-import paramiko
 import pytest
-import testinfra
+from cluster import Cluster
 from repository import ROOT
 from testinfra.host import Host
 
@@ -28,36 +22,12 @@ def pytest_addoption(parser: pytest.Parser) -> None:
     parser.addoption("--extra-vars-file", action="append", default=[], help="as ansible-playbook's --extra-vars @FILE, repeatable")
 
 
-@dataclass(frozen=True)
-class Cluster:
-    """The inventory, templates resolved: host names by group, and each node's variables."""
+def pytest_configure(config: pytest.Config) -> None:
+    config.addinivalue_line("markers", "disruptive: breaks or restarts something and mends it again; runs last, in the file's order")
 
-    groups: Mapping[str, Sequence[str]]
-    nodes: Mapping[str, Mapping[str, Any]]
-    #: What ansible-playbook needs to reach the same cluster: -i and -e with their values.
-    arguments: Sequence[str]
 
-    def connect(self, name: str) -> Host:
-        """A new connection to a node, whose host key must be the one that its known_hosts file pins."""
-        variables = self.nodes[name]
-        address, port = variables["ansible_host"], int(variables.get("ansible_port", 22))
-        host = testinfra.get_host(
-            f"paramiko://{variables['ansible_user']}@{address}:{port}",
-            ssh_identity_file=variables.get("ansible_ssh_private_key_file"),
-            sudo=True,
-        )
-        try:
-            with warnings.catch_warnings():
-                warnings.simplefilter("ignore")  # the backend warns of every key; it is checked below
-                transport = host.backend.client.get_transport()
-        except (OSError, paramiko.SSHException) as error:
-            pytest.fail(f"{name} does not answer at {address}:{port} ({error}). Is the lab up? `make demo` brings it up.", pytrace=False)
-        option = re.search(r"UserKnownHostsFile=(\S+)", variables.get("ansible_ssh_common_args", ""))
-        known_hosts = Path(option[1] if option else "~/.ssh/known_hosts").expanduser()
-        entry = address if port == 22 else f"[{address}]:{port}"
-        if not paramiko.HostKeys(str(known_hosts)).check(entry, transport.get_remote_server_key()):
-            pytest.fail(f"{entry} shows a host key that {known_hosts} does not hold", pytrace=False)
-        return host
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    items.sort(key=lambda item: item.get_closest_marker("disruptive") is not None)
 
 
 @pytest.fixture(scope="session")

@@ -1,0 +1,140 @@
+"""What breaks is noticed, and site.yml mends it. Each test leaves the cluster as it found it; the order is the file's."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+import pytest
+from cluster import Cluster
+from playbook import run_and_kill
+from served import API, completion, ranks
+from testinfra.host import Host
+
+pytestmark = pytest.mark.disruptive
+
+TWINS = ("enp1s0f1np1", "enP2p1s0f1np1")
+
+
+def main_pids(nodes: dict[str, Host], unit: str) -> dict[str, str]:
+    """Return the main process of a unit on every node."""
+    return {name: host.check_output(f"systemctl show --property=MainPID --value {unit}") for name, host in nodes.items()}
+
+
+def extra(**variables: object) -> tuple[str, str]:
+    return "--extra-vars", json.dumps(variables)
+
+
+@contextmanager
+def cable_pulled(cluster: Cluster, node: str) -> Iterator[None]:
+    """Take one end of the QSFP cable down from outside the node, so that both ends lose carrier, as with a DAC."""
+    netns = f"{cluster.nodes[node]['lab_name']}-{node}"
+
+    def link(state: str) -> None:
+        for twin in TWINS:
+            subprocess.run(["ip", "-n", netns, "link", "set", twin, state], check=True, capture_output=True)
+
+    link("down")
+    try:
+        yield
+    finally:
+        link("up")
+
+
+def test_only_the_server_restarts_when_only_its_arguments_change(cluster: Cluster, nodes: dict[str, Host], head: Host) -> None:
+    ray, vllm = main_pids(nodes, "gb10-ray"), main_pids({"head": head}, "gb10-vllm")
+    arguments = [*cluster.nodes["spark1"]["vllm_serve_args"], "--max-num-seqs=8"]
+    refused = cluster.site(*extra(vllm_serve_args=arguments, gb10_allow_restart=False))
+    assert refused.status != 0
+    assert "gb10_allow_restart: true" in refused.output
+    assert main_pids({"head": head}, "gb10-vllm") == vllm
+    run = cluster.site(*extra(vllm_serve_args=arguments)).assert_ok()
+    assert "Restarting gb10-vllm.service on spark1" in run.output
+    assert run.changed_tasks() == {"Write the unit", "Start or restart"}
+    assert main_pids(nodes, "gb10-ray") == ray
+    assert main_pids({"head": head}, "gb10-vllm") != vllm
+
+
+def test_killed_after_writing_a_unit_the_next_run_restarts_it(cluster: Cluster, nodes: dict[str, Host], head: Host) -> None:
+    # Also undoes the change of the test above.
+    ray = main_pids(nodes, "gb10-ray")
+    variables = extra(ray_cluster_object_store_memory=90_000_000)
+    run_and_kill("site.yml", [*cluster.arguments, *variables], "gb10.cluster.gb10 : Read the running service")
+    assert main_pids(nodes, "gb10-ray") == ray
+    run = cluster.site(*variables).assert_ok()
+    assert "Restarting gb10-ray.service on spark2" in run.output
+    assert set(main_pids(nodes, "gb10-ray").values()).isdisjoint(ray.values())
+    assert completion(head).strip()
+    cluster.site(*variables).assert_unchanged()
+
+
+def test_killed_while_the_server_starts_the_next_run_waits_for_it(cluster: Cluster, head: Host) -> None:
+    run_and_kill("site.yml", cluster.arguments, "gb10.cluster.vllm_serve : Wait until the API is healthy")
+    cluster.site().assert_ok()
+    assert completion(head).strip()
+    cluster.site().assert_unchanged()
+
+
+def test_killed_between_writing_netplan_and_applying_it_the_next_run_applies_it(cluster: Cluster, nodes: dict[str, Host]) -> None:
+    mtu = extra(gb10_fabric_mtu=8000)
+    run_and_kill("site.yml", [*cluster.arguments, *mtu, "--tags", "qsfp_netplan"], "Apply it where the host differs")
+    cluster.site(*mtu, "--tags", "qsfp_netplan").assert_ok()
+    for host in nodes.values():
+        for twin in TWINS:
+            assert host.check_output(f"cat /sys/class/net/{twin}/mtu") == "8000"
+    cluster.site("--tags", "qsfp_netplan").assert_ok()
+    cluster.site().assert_unchanged()
+
+
+def test_a_failed_start_ends_early_with_the_root_cause(cluster: Cluster, head: Host) -> None:
+    began = time.monotonic()
+    run = cluster.site(*extra(vllm_serve_args=["--dtype", "float33"]))
+    assert run.status != 0
+    assert "float33" in run.output.split("failed to start: ")[1].splitlines()[0]
+    assert time.monotonic() - began < 120
+    cluster.site().assert_ok()
+    assert completion(head).strip()
+
+
+def test_a_lost_token_is_replaced_everywhere_and_not_shown(cluster: Cluster, nodes: dict[str, Host], head: Host) -> None:
+    old = head.file("/etc/gb10/ray.token").content_string
+    head.check_output("rm /etc/gb10/ray.token")
+    shown = cluster.site("-vvv", "--diff").assert_ok().output
+    tokens = {host.file("/etc/gb10/ray.token").content_string for host in nodes.values()}
+    assert len(tokens) == 1
+    assert tokens != {old}
+    assert tokens.pop().strip() not in shown
+    assert old.strip() not in shown
+    assert completion(head).strip()
+
+
+def test_without_the_cable_there_is_no_answer_and_with_it_again_site_makes_one(
+    cluster: Cluster, nodes: dict[str, Host], head: Host
+) -> None:
+    question = json.dumps({"model": "tiny", "prompt": "Hello", "max_tokens": 4})
+    ask = f"curl --silent --fail --max-time 15 --json '{question}' {API}/v1/completions"
+    assert head.run(ask).rc == 0
+    with cable_pulled(cluster, "spark2"):
+        assert head.run(ask).rc != 0
+        # The head keeps its address, so that its own processes still reach each other.
+        assert "10.110.0.1/24" in head.check_output("ip -4 address show dev enp1s0f1np1")
+        broken = cluster.site("--tags", "qsfp_netplan", *extra(qsfp_netplan_probe_timeout=3))
+        assert broken.status != 0
+        assert "enp1s0f1np1 -> spark2 (10.110.0.2)" in broken.output
+    cluster.site().assert_ok()
+    assert completion(head).strip()
+    assert len(ranks(head)) == len(nodes)
+
+
+def test_after_a_worker_reboots_site_brings_the_answer_back(cluster: Cluster, nodes: dict[str, Host], head: Host) -> None:
+    nodes["spark2"].run("systemctl reboot")
+    time.sleep(5)
+    run = cluster.site().assert_ok()
+    # Everything comes back from what is enabled on the node; nothing had to be written again.
+    assert "Write the netplan file" not in run.changed_tasks()
+    assert "Write the unit" not in run.changed_tasks()
+    assert completion(head).strip()
+    assert len(ranks(head)) == len(nodes)

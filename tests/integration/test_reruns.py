@@ -1,0 +1,160 @@
+"""site.yml again, in part, in check mode, and with mistakes in the inventory."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+from cluster import Cluster
+from repository import ROOT
+from testinfra.host import Host
+
+
+def test_a_second_run_changes_nothing(cluster: Cluster) -> None:
+    cluster.site().assert_unchanged()
+
+
+def test_check_mode_sees_no_change(cluster: Cluster) -> None:
+    cluster.site("--check", "--diff").assert_unchanged()
+
+
+@pytest.mark.parametrize("role", ["qsfp_netplan", "vllm_runtime", "ray_cluster", "vllm_serve"])
+def test_a_role_alone_changes_nothing(cluster: Cluster, role: str) -> None:
+    output = cluster.site("--tags", role).assert_unchanged().output
+    # Ansible validates the arguments of every role, whatever the tags.
+    tasks = [line for line in output.splitlines() if line.startswith("TASK [gb10.cluster.") and "Validating arguments" not in line]
+    assert {line.removeprefix("TASK [gb10.cluster.").split(" :")[0] for line in tasks} == {"gb10", role}
+
+
+def test_limit_is_refused(cluster: Cluster) -> None:
+    worker = cluster.groups["worker"][0]
+    run = cluster.site("--limit", f"localhost,{worker}")
+    assert run.status != 0
+    assert cluster.groups["head"][0] in run.output
+    assert "--tags" in run.output
+
+
+def test_an_inventory_without_nodes_is_refused(cluster: Cluster, tmp_path: Path) -> None:
+    empty = tmp_path / "empty.yml"
+    empty.write_text("all: {}\n", encoding="utf-8")
+    run = type(cluster)(groups={}, nodes={}, arguments=["--inventory", str(empty)]).site()
+    assert run.status != 0
+    assert "no host in the group gb10_cluster" in run.output
+
+
+def spoilt(cluster: Cluster, folder: Path, inventory: dict[str, Any], *arguments: str) -> str:
+    """Run site.yml with an inventory laid over the cluster's; assert that it fails before any change. Returns its message."""
+    file = folder / "spoilt.yml"
+    # Every node by name, in the cluster's order: the first inventory that names a host decides its place.
+    hosts: dict[str, Any] = {name: {} for name in cluster.nodes} | inventory.get("hosts", {})
+    file.write_text(yaml.safe_dump({"gb10_cluster": inventory | {"hosts": hosts}}, sort_keys=False), encoding="utf-8")
+    # The lab's own inventory must come last.
+    run = type(cluster)(cluster.groups, cluster.nodes, ["--inventory", str(file), *cluster.arguments]).site(*arguments)
+    assert run.status != 0, run.output
+    assert set(run.changed.values()) == {0}, run.output
+    assert "nothing was changed" in run.output, run.output
+    return run.output.replace("\\n", "\n").replace('\\"', '"')
+
+
+def host(name: str, **variables: Any) -> dict[str, Any]:
+    return {"hosts": {name: variables}}
+
+
+def extra(**variables: Any) -> tuple[str, str]:
+    return "--extra-vars", json.dumps(variables)
+
+
+MISTAKES: dict[str, tuple[dict[str, Any], tuple[str, ...], list[str]]] = {
+    "duplicate address": (
+        host("spark2", gb10_fabric_addresses=["10.110.0.1/24", "10.110.1.2/24"]),
+        (),
+        ["nodes[1].fabric_addresses[0]: 10.110.0.1 of spark2 is also nodes[0].fabric_addresses[0] of spark1"],
+    ),
+    "address outside the pool": (
+        host("spark2", gb10_fabric_addresses=["10.111.0.2/24", "10.110.1.2/24"]),
+        (),
+        ["nodes[1].fabric_addresses[0]: 10.111.0.2/24 of spark2 is outside gb10_fabric_pool 10.110.0.0/16"],
+    ),
+    "unknown port": (host("spark2", gb10_fabric_ports=[2]), (), ["nodes[1].ports[0]: spark2 has no QSFP port 2"]),
+    "MTU": ({}, extra(gb10_fabric_mtu=70000), ["gb10_fabric_mtu: 70000. Expected: 1280 to 9216 bytes"]),
+    "two heads": ({"children": {"head": host("spark2")}}, (), ["groups.head: 2 heads: spark1, spark2"]),
+    "too much parallelism": (
+        {},
+        extra(gb10_tensor_parallel_size=4),
+        ["gb10_tensor_parallel_size: tensor 4 x pipeline 1 needs 4 GPUs; 2 nodes have 2"],
+    ),
+    "model missing": (
+        {},
+        extra(gb10_model="/srv/models/absent"),
+        [f"nodes[{index}].model: /srv/models/absent/config.json is missing on spark{index + 1}" for index in (0, 1)],
+    ),
+    "unreachable worker": (host("spark2", ansible_host="127.0.0.2", ansible_port=9), (), ["nodes[1]: spark2 (127.0.0.2) cannot be read"]),
+    "misspelt variable": (
+        host("spark2", gb10_fabric_adresses=["10.110.0.2/24"], vllm_serve_argz=[]),
+        (),
+        ["nodes[1].gb10_fabric_adresses", "rename it to gb10_fabric_addresses", "rename it to vllm_serve_args"],
+    ),
+}
+
+
+@pytest.mark.parametrize("mistake", MISTAKES)
+def test_a_mistake_is_named_before_anything_changes(cluster: Cluster, tmp_path: Path, mistake: str) -> None:
+    inventory, arguments, expected = MISTAKES[mistake]
+    said = spoilt(cluster, tmp_path, inventory, *arguments)
+    for words in expected:
+        assert words in said
+
+
+def test_all_mistakes_are_listed_together(cluster: Cluster, tmp_path: Path) -> None:
+    inventory = {
+        "children": {"head": host("spark2")},
+        "hosts": {"spark2": {"gb10_fabric_addresses": ["10.110.0.1/24", "10.112.1.2/24"], "ray_cluster_arg": []}},
+    }
+    variables = extra(gb10_fabric_mtu=70000, gb10_tensor_parallel_size=4, gb10_model="/srv/models/absent", gb10_api_port=6381)
+    said = spoilt(cluster, tmp_path, inventory, *variables)
+    for words in (
+        "2 heads",
+        "ray_cluster_arg, set for spark2",
+        "gb10_fabric_mtu: 70000",
+        "tensor 4 x pipeline 1",
+        "/srv/models/absent/config.json is missing on spark1",
+        "/srv/models/absent/config.json is missing on spark2",
+        "10.110.0.1 of spark2 is also",
+        "10.112.1.2/24 of spark2 is outside",
+        "6381 is Ray's object-manager-port too",
+    ):
+        assert words in said
+
+
+def test_a_missing_head_is_named(cluster: Cluster, tmp_path: Path) -> None:
+    # Other groups than the lab's inventory gives, so only its overlay is used.
+    inventory = tmp_path / "headless.yml"
+    inventory.write_text(yaml.safe_dump({"gb10_cluster": {"children": {"worker": {"hosts": {name: {} for name in cluster.nodes}}}}}), encoding="utf-8")
+    arguments = [str(inventory) if word.endswith("inventories/lab") else word for word in cluster.arguments]
+    run = type(cluster)(cluster.groups, cluster.nodes, [*arguments, "--inventory", str(ROOT / "inventories" / "lab" / "overlay.yml")]).site()
+    assert run.status != 0
+    assert "groups.head: no node is the head" in run.output
+    assert set(run.changed.values()) == {0}
+
+
+def test_an_interface_that_is_not_there_is_named(cluster: Cluster, nodes: dict[str, Host], tmp_path: Path) -> None:
+    worker = nodes["spark2"]
+    worker.check_output("ip link set enp1s0f0np0 down && ip link set enp1s0f0np0 name hidden")
+    try:
+        said = spoilt(cluster, tmp_path, {}, *extra(gb10_fabric_ports=[0]))
+    finally:
+        worker.check_output("ip link set hidden name enp1s0f0np0 && ip link set enp1s0f0np0 up")
+    assert "nodes[1].ports[0]: spark2 has no interface enp1s0f0np0 for QSFP port 0" in said
+    assert "nodes[0].ports[0]" not in said
+
+
+def test_a_port_in_use_is_named(cluster: Cluster, head: Host, tmp_path: Path) -> None:
+    head.check_output("systemd-run --unit=squatter python3 -m http.server 8123")
+    try:
+        said = spoilt(cluster, tmp_path, {}, *extra(gb10_api_port=8123))
+    finally:
+        head.check_output("systemctl stop squatter")
+    assert "nodes[0].gb10_api_port: port 8123 of spark1 is in use by python3" in said

@@ -1,0 +1,90 @@
+"""Running site.yml as a user does, and reading what it did."""
+
+from __future__ import annotations
+
+import os
+import re
+import signal
+import subprocess
+import sys
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from repository import ROOT
+
+_RECAP = re.compile(r"^(\S+)\s+: ok=(\d+)\s+changed=(\d+)\s+unreachable=(\d+)\s+failed=(\d+)", re.MULTILINE)
+_ENVIRONMENT = {"ANSIBLE_CONFIG": str(ROOT / "ansible.cfg"), "ANSIBLE_NOCOLOR": "1", "PYTHONUNBUFFERED": "1"}
+
+
+@dataclass(frozen=True)
+class Run:
+    """A finished ansible-playbook."""
+
+    status: int
+    output: str
+
+    @property
+    def changed(self) -> Mapping[str, int]:
+        """How many tasks changed something, by host."""
+        return {host: int(changed) for host, _ok, changed, _unreachable, _failed in _RECAP.findall(self.output)}
+
+    def changed_tasks(self) -> set[str]:
+        """The names, without role, of the tasks that changed something on some host."""
+        tasks = re.split(r"^TASK \[", self.output, flags=re.MULTILINE)[1:]
+        return {task.split("]", 1)[0].rsplit(" : ", 1)[-1] for task in tasks if re.search(r"^changed: ", task, re.MULTILINE)}
+
+    def assert_ok(self) -> Run:
+        """Fail with the whole output if the playbook failed."""
+        assert self.status == 0, self.output
+        return self
+
+    def assert_unchanged(self) -> Run:
+        """Fail with the names of the tasks if anything changed."""
+        assert self.changed_tasks() == set(), self.output
+        assert set(self.assert_ok().changed.values()) == {0}, self.output
+        return self
+
+
+def command(playbook: str, arguments: Sequence[str]) -> list[str]:
+    """The argv of one of the checkout's playbooks."""
+    return [str(Path(sys.executable).with_name("ansible-playbook")), str(ROOT / playbook), *arguments]
+
+
+
+def run(playbook: str, arguments: Sequence[str], environment: Mapping[str, str] | None = None) -> Run:
+    """Run a playbook to its end."""
+    result = subprocess.run(
+        command(playbook, arguments),
+        cwd=ROOT,
+        env=os.environ | _ENVIRONMENT | dict(environment or {}),
+        stdin=subprocess.DEVNULL,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+        text=True,
+        check=False,
+    )
+    return Run(result.returncode, result.stdout)
+
+
+def run_and_kill(playbook: str, arguments: Sequence[str], at_task: str) -> str:
+    """Kill a playbook with SIGKILL, forks and all, as soon as it announces a task. Returns its output; fails if it never comes there."""
+    process = subprocess.Popen(
+        command(playbook, arguments),
+        cwd=ROOT,
+        env=os.environ | _ENVIRONMENT,
+        stdin=subprocess.DEVNULL,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+        text=True,
+        start_new_session=True,
+    )
+    output = ""
+    assert process.stdout is not None
+    for line in process.stdout:
+        output += line
+        if line.startswith("TASK [") and at_task in line:
+            os.killpg(process.pid, signal.SIGKILL)
+            process.wait()
+            return output
+    raise AssertionError(f"the playbook ended without the task {at_task!r}:\n{output}")

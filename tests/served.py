@@ -1,0 +1,38 @@
+"""The served model, asked from the head itself."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+from testinfra.host import Host
+
+API = "http://127.0.0.1:8000"
+
+
+def ask(head: Host, path: str, body: dict[str, Any], timeout: int = 120) -> dict[str, Any]:
+    """POST to the API on the head and return the answer."""
+    command = f"curl --silent --show-error --fail --max-time {timeout} --json '{json.dumps(body)}' {API}{path}"
+    answer: dict[str, Any] = json.loads(head.check_output(command))
+    return answer
+
+
+def completion(head: Host, tokens: int = 16) -> str:
+    """Return a completion at temperature 0."""
+    answer = ask(head, "/v1/completions", {"model": "tiny", "prompt": "Hello", "max_tokens": tokens, "temperature": 0})
+    return str(answer["choices"][0]["text"])
+
+
+def ranks(head: Host) -> list[str]:
+    """Return the addresses of the nodes on which Ray runs vLLM's workers."""
+    token = head.file("/etc/gb10/ray.token").content_string.strip()
+    header = f"--header 'Authorization: Bearer {token}'"
+
+    def rows(resource: str) -> list[dict[str, Any]]:
+        answer = json.loads(head.check_output(f"curl --silent --fail {header} http://127.0.0.1:8265/api/v0/{resource}"))
+        result: list[dict[str, Any]] = answer["data"]["result"]["result"]
+        return result
+
+    addresses = {row["node_id"]: row["node_ip"] for row in rows("nodes") if row["state"] == "ALIVE"}
+    workers = [row for row in rows("actors") if row["state"] == "ALIVE" and row["class_name"] == "RayWorkerProc"]
+    return sorted(addresses[row["node_id"]] for row in workers)
