@@ -121,8 +121,7 @@ def _parts(line: str) -> tuple[str, str, str]:
     """Return a log line's level, "" if it has none; the address of the other node it comes from, "" for this one; and its message."""
     plain = _ANSI.sub("", line)
     prefix = _PREFIX.match(plain)
-    if prefix is None:  # it can match the empty string
-        return "", "", plain.rstrip()
+    assert prefix is not None, "it matches the empty string, too"
     address = _ADDRESS.search(prefix["processes"])
     return prefix["level"] or "", address[1] if address else "", plain[prefix.end() :].rstrip()
 

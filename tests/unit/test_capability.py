@@ -69,7 +69,8 @@ def test_runs(gpu: ComputeCapability, built_for: ComputeCapability, expected: bo
 
 def test_a_spark_lacks_what_code_for_data_centres_expects() -> None:
     assert {"TMEM", "WGMMA"} <= set(GB10.lacks)
-    assert B200.lacks == ()
+    assert {"TMEM", "WGMMA"} <= set(RTX50.lacks)
+    assert (B200.lacks, H200.lacks) == ((), ())
 
 
 def test_order_is_by_number_not_by_text() -> None:

@@ -107,6 +107,16 @@ def test_text_numbers_and_booleans_are_converted() -> None:
     assert plan["nodes"][0]["interface"] == "enp1s0f0np0"
 
 
+@pytest.mark.parametrize("port", [1024, 19999, 21000, 65535])
+def test_every_other_port_is_free_for_the_api(port: int) -> None:
+    assert planned(pair(gb10_api_port=port))["api_port"] == port
+
+
+@pytest.mark.parametrize("port", [1024, 8257, 8266, 19992, 21000, 65528])
+def test_every_other_range_of_ports_is_free_for_ray(port: int) -> None:
+    assert planned(pair(gb10_ray_port=port))["ray_port"] == port
+
+
 @pytest.mark.parametrize(("text", "expected"), [("true", True), ("Yes", True), ("1", True), ("false", False), ("off", False), (False, False)])
 def test_a_boolean_from_the_command_line(text: object, expected: bool) -> None:
     assert planned(pair(gb10_allow_restart=text))["allow_restart"] is expected
@@ -223,6 +233,7 @@ BAD: dict[str, tuple[Callable[[], list[Node]], str, str, str, str]] = {
     "API on Ray's second port": (lambda: pair(gb10_api_port=6380), "gb10_api_port", "Ray's node-manager-port", "of its own", "change"),
     "API on the dashboard": (lambda: pair(gb10_api_port=8265), "gb10_api_port", "8265 is Ray's dashboard too", "of its own", "change"),
     "API among the workers": (lambda: pair(gb10_api_port=20500), "gb10_api_port", "one of Ray's worker ports", "of its own", "change"),
+    "API on the last worker port": (lambda: pair(gb10_api_port=20999), "gb10_api_port", "one of Ray's worker ports", "of its own", "change"),
     "Ray over the dashboard": (lambda: pair(gb10_ray_port=8260), "gb10_ray_port", "8265, Ray's", "of their own", "change gb10_ray_port"),
     "Ray among the workers": (lambda: pair(gb10_ray_port=20996), "gb10_ray_port", "20996, Ray's port", "of their own", "change gb10_ray_port"),
     "privileged port": (lambda: pair(gb10_api_port=80), "gb10_api_port", "80", "1024 to 65535", "correct gb10_api_port"),
@@ -304,6 +315,7 @@ BAD: dict[str, tuple[Callable[[], list[Node]], str, str, str, str]] = {
         "nothing else uses",
         "choose another",
     ),
+    "no pool": (lambda: pair(gb10_fabric_pool="ten"), "gb10_fabric_pool", "'ten'", "10.110.0.0/16", "correct gb10_fabric_pool"),
     "fabric": (lambda: pair(gb10_fabric_mtu=70000), "gb10_fabric_mtu", "70000", "1280 to 9216", "9000"),
 }
 

@@ -60,6 +60,9 @@ def test_every_port_of_ray_is_fixed_and_its_own(plan: dict[str, Any]) -> None:
     ports = launch.ray_ports(6379, plan["node"]["head"])
     assert {name: option(argv, name) for name in ports} == {name: str(port) for name, port in ports.items()}
     assert len(set(ports.values())) == len(ports)
+    first, last = (int(option(argv, name) or 0) for name in ("min-worker-port", "max-worker-port"))
+    # A process a core and an actor a rank: less than a hundred is tight.
+    assert last - first > 100
     assert {"node-manager-port", "object-manager-port", "metrics-export-port", "runtime-env-agent-port"} <= ports.keys()
 
 
