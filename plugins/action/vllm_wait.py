@@ -37,14 +37,16 @@ class ActionModule(ActionBase):
         shown, shown_at = "", begin
         while True:
             info = self._info(arguments, "", task_vars)
-            # A server that is being stopped may answer until its end.
-            if info.get("failed") or (info["healthy"] and info["service"]["active"] == "active"):
-                return {**info, "changed": False}
+            if info.get("failed"):
+                return info
             elapsed = time.monotonic() - begin
             service = info["service"]
+            # A server that is being stopped, or about to be, may answer until its end.
+            if info["healthy"] and service["active"] == "active" and not service["queued"]:
+                return {**info, "changed": False}
             if not first or service["restarts"] < first["restarts"]:  # a new start by hand begins to count at 0
                 first = service
-            if service["active"] in ("failed", "inactive"):
+            if service["active"] in ("failed", "inactive") and not service["queued"]:
                 return self._failure(arguments, info, service["invocation"], task_vars)
             if service["restarts"] - first["restarts"] > arguments["restarts"]:
                 return self._failure(arguments, info, previous["invocation"], task_vars)

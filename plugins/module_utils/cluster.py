@@ -171,9 +171,12 @@ def _check_variables(nodes: Sequence[Mapping[str, Any]], known: Mapping[str, Seq
     problems = []
     for index, node in enumerate(nodes):
         for name in sorted(node["variables"]):
-            if name in names or not name.startswith(prefixes):
+            if name in names:
                 continue
-            close = difflib.get_close_matches(name, sorted(names), n=1)
+            # The role's own part of a name may be misspelt too; then only a very similar one is meant.
+            close = difflib.get_close_matches(name, sorted(names), n=1, cutoff=0.6 if name.startswith(prefixes) else 0.9)
+            if not close and not name.startswith(prefixes):
+                continue
             problems.append(
                 Problem(
                     f"nodes[{index}].{name}",

@@ -70,6 +70,8 @@ def journal(run: Run, unit: str, invocation: str, lines: int) -> list[tuple[floa
             "journalctl",
             "--no-pager",
             "--output=json",
+            # Without it, journalctl leaves out every message over 4096 bytes.
+            "--all",
             "--output-fields=MESSAGE",
             f"--lines={lines}",
             # What the service says, and what systemd says of it.

@@ -25,6 +25,7 @@ SERVICE_PROPERTIES = (
     "MainPID",
     "NRestarts",
     "InvocationID",
+    "Job",
     "ExecMainStatus",
     "Environment",
     "ExecMainStartTimestampMonotonic",
@@ -141,6 +142,7 @@ def service_facts(unit: str, shown: str) -> dict[str, Any]:
         "restarts": int(shown_properties["NRestarts"]),
         "status": int(shown_properties["ExecMainStatus"]),
         "invocation": shown_properties["InvocationID"],
+        "queued": shown_properties.get("Job", "0") not in ("", "0"),
         "started": int(shown_properties["ExecMainStartTimestampMonotonic"]) / 1e6,
         "loaded_inputs": inputs_of_environment(shown_properties["Environment"].replace(" ", "\0")),
     }

@@ -65,6 +65,9 @@ service:
     invocation:
       description: Identifier of the present start, as in the journal.
       type: str
+    queued:
+      description: Whether systemd has a job for it that is not done, such as a restart.
+      type: bool
     started:
       description: When the main process started, in seconds since boot.
       type: float

@@ -132,7 +132,8 @@ def test_all_mistakes_are_listed_together(cluster: Cluster, tmp_path: Path) -> N
 def test_a_missing_head_is_named(cluster: Cluster, tmp_path: Path) -> None:
     # Other groups than the lab's inventory gives, so only its overlay is used.
     inventory = tmp_path / "headless.yml"
-    inventory.write_text(yaml.safe_dump({"gb10_cluster": {"children": {"worker": {"hosts": {name: {} for name in cluster.nodes}}}}}), encoding="utf-8")
+    workers: dict[str, Any] = {"hosts": {name: {} for name in cluster.nodes}}
+    inventory.write_text(yaml.safe_dump({"gb10_cluster": {"children": {"worker": workers}}}), encoding="utf-8")
     arguments = [str(inventory) if word.endswith("inventories/lab") else word for word in cluster.arguments]
     run = type(cluster)(cluster.groups, cluster.nodes, [*arguments, "--inventory", str(ROOT / "inventories" / "lab" / "overlay.yml")]).site()
     assert run.status != 0

@@ -204,6 +204,13 @@ BAD: dict[str, tuple[Callable[[], list[Node]], str, str, str, str]] = {
         "vllm_serve_args",
         "rename it to vllm_serve_args",
     ),
+    "misspelt in the role's name": (
+        lambda: change(pair(), 0, variables=["vllm_server_args"]),
+        "nodes[0].vllm_server_args",
+        "vllm_server_args, set for spark1",
+        "vllm_serve_args",
+        "rename it to vllm_serve_args",
+    ),
     "differs": (
         lambda: change(pair(), 1, gb10_fabric_mtu=1500),
         "nodes[1].gb10_fabric_mtu",

@@ -168,6 +168,7 @@ def shown(**changes: str) -> str:
         "MainPID": "0",
         "NRestarts": "0",
         "InvocationID": "",
+        "Job": "0",
         "ExecMainStatus": "0",
         "Environment": "",
         "ExecMainStartTimestampMonotonic": "0",
@@ -188,6 +189,7 @@ def test_a_service_that_is_not_there() -> None:
         "status": 0,
         "invocation": "",
         "started": 0.0,
+        "queued": False,
         "loaded_inputs": "",
     }
 

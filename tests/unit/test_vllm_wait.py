@@ -17,7 +17,7 @@ def info(progress: str = "", healthy: bool = False, cause: str = "", **service: 
         "progress": progress,
         "cause": cause,
         "ready_after": 41.5 if healthy else None,
-        "service": {"active": "active", "sub": "running", "restarts": 0, "invocation": "one", "status": 1, **service},
+        "service": {"active": "active", "sub": "running", "queued": False, "restarts": 0, "invocation": "one", "status": 1, **service},
     }
 
 
@@ -109,6 +109,17 @@ def test_an_old_server_that_is_being_stopped_is_not_the_new_one(monkeypatch: pyt
     old = info(healthy=True, active="deactivating", sub="stop-sigterm", invocation="old")
     wait = Wait(monkeypatch, [old, info("engine starts", invocation="new"), info(healthy=True, invocation="new")])
     assert wait.run(monkeypatch)["service"]["invocation"] == "new"
+
+
+def test_an_old_server_that_is_about_to_be_stopped_is_not_the_new_one(monkeypatch: pytest.MonkeyPatch) -> None:
+    old = info(healthy=True, queued=True, invocation="old")
+    wait = Wait(monkeypatch, [old, info("engine starts", invocation="new"), info(healthy=True, invocation="new")])
+    assert wait.run(monkeypatch)["service"]["invocation"] == "new"
+
+
+def test_a_start_that_systemd_has_yet_to_begin_is_no_failure(monkeypatch: pytest.MonkeyPatch) -> None:
+    wait = Wait(monkeypatch, [info(active="inactive", queued=True), info("engine starts"), info(healthy=True)])
+    assert wait.run(monkeypatch)["changed"] is False
 
 
 @pytest.mark.parametrize("active", ["failed", "inactive"])
