@@ -11,6 +11,7 @@ import json
 import re
 import urllib.error
 import urllib.request
+from collections.abc import Sequence
 from typing import Any
 
 from ansible_collections.gb10.cluster.plugins.module_utils.io_node import Run
@@ -63,27 +64,27 @@ def tokens(url: str) -> float | None:
     return sum(map(float, found)) if found else None
 
 
-def journal(run: Run, unit: str, invocation: str, lines: int) -> list[tuple[float, str]]:
-    """Return the last `lines` messages of one start of a unit as (seconds since boot, text). Raises ValueError if journalctl fails."""
-    status, stdout, stderr = run(
-        [
-            "journalctl",
-            "--no-pager",
-            "--output=json",
-            # Without it, journalctl leaves out every message over 4096 bytes.
-            "--all",
-            "--output-fields=MESSAGE",
-            f"--lines={lines}",
-            # What the service says, and what systemd says of it.
-            f"_SYSTEMD_INVOCATION_ID={invocation}",
-            "+",
-            f"INVOCATION_ID={invocation}",
-        ]
-    )
+def journal(run: Run, matches: Sequence[str], lines: int) -> list[tuple[float, str]]:
+    """Return the last `lines` messages that match as (seconds since boot, text). Raises ValueError if journalctl fails.
+
+    `matches` are journalctl's own: of_start() or of_unit().
+    """
+    # Without --all, journalctl leaves out every message over 4096 bytes.
+    status, stdout, stderr = run(["journalctl", "--no-pager", "--output=json", "--all", "--output-fields=MESSAGE", f"--lines={lines}", *matches])
     if status != 0:
-        raise ValueError(f"journalctl for {unit} failed: {stderr.strip()}")
+        raise ValueError(f"journalctl {' '.join(matches)} failed: {stderr.strip()}")
     entries = [json.loads(line) for line in stdout.splitlines()]
     return [(int(entry["__MONOTONIC_TIMESTAMP"]) / 1e6, _message(entry.get("MESSAGE"))) for entry in entries]
+
+
+def of_start(invocation: str) -> list[str]:
+    """Match what one start of a unit said, and what systemd said of it."""
+    return [f"_SYSTEMD_INVOCATION_ID={invocation}", "+", f"INVOCATION_ID={invocation}"]
+
+
+def of_unit(unit: str) -> list[str]:
+    """Match what a unit said since boot, over all its starts, and what systemd said of it."""
+    return ["--boot", f"--unit={unit}"]
 
 
 def _message(value: str | list[int] | None) -> str:

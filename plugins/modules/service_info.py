@@ -18,6 +18,10 @@ options:
     description: The unit, with its suffix.
     type: str
     required: true
+  log:
+    description: Whether to look for the cause of a failure in the unit's journal.
+    type: bool
+    default: false
 author:
   - gb10.cluster maintainers (@gb10-cluster)
 extends_documentation_fragment:
@@ -74,19 +78,30 @@ service:
     inputs:
       description: The digest of inputs in the running main process's environment, empty if there is none.
       type: str
+cause:
+  description: The first error in the last lines of its journal that is not an echo of another, empty if none or not asked for.
+  returned: always
+  type: str
 """
 
 from ansible.module_utils.basic import AnsibleModule
 
-from ansible_collections.gb10.cluster.plugins.module_utils import io_node
+from ansible_collections.gb10.cluster.plugins.module_utils import io_node, io_vllm, serve_log
 from ansible_collections.gb10.cluster.plugins.module_utils.io_command import runner
+
+_LOG_LINES = 300
 
 
 def main() -> None:
     """Read and return."""
-    module = AnsibleModule(argument_spec={"name": {"type": "str", "required": True}}, supports_check_mode=True)
+    module = AnsibleModule(
+        argument_spec={"name": {"type": "str", "required": True}, "log": {"type": "bool", "default": False}}, supports_check_mode=True
+    )
+    name, run = module.params["name"], runner(module)
     try:
-        module.exit_json(changed=False, service=io_node.service(runner(module), module.params["name"]))
+        service = io_node.service(run, name)
+        entries = io_vllm.journal(run, io_vllm.of_unit(name), _LOG_LINES) if module.params["log"] else []
+        module.exit_json(changed=False, service=service, cause=serve_log.root_cause([message for _when, message in entries]))
     except ValueError as error:
         module.fail_json(msg=str(error))
 

@@ -40,7 +40,7 @@ options:
     type: dict
     default: {}
   path:
-    description: The file.
+    description: The file. Its directory is made if it is not there.
     type: path
     default: /etc/gb10/cluster.env
 author:
@@ -68,6 +68,8 @@ path:
   returned: always
   type: str
 """
+
+import os
 
 from ansible.module_utils.basic import AnsibleModule
 
@@ -119,6 +121,7 @@ def main() -> None:
         before, mode = read_file(path)
         changed = (before, mode) != (content, MODE)
         if changed and not module.check_mode:
+            os.makedirs(os.path.dirname(path), mode=0o755, exist_ok=True)
             write_file(path, content, MODE)
     except (ProblemsError, ValueError, OSError) as error:
         module.fail_json(msg=str(error))

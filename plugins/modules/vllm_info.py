@@ -105,7 +105,7 @@ def main() -> None:
         healthy = bool(service["pid"]) and io_vllm.healthy(params["url"])
         answers, reason = io_vllm.answers(params["url"], params["model"], params["timeout"]) if healthy and params["model"] else (None, "")
         invocation = params["invocation"] or service["invocation"]
-        entries = io_vllm.journal(run, params["name"], invocation, _LOG_LINES) if invocation else []
+        entries = io_vllm.journal(run, io_vllm.of_start(invocation), _LOG_LINES) if invocation else []
     except ValueError as error:
         module.fail_json(msg=str(error))
     lines = [message for _when, message in entries]

@@ -13,10 +13,6 @@ from repository import ROOT
 from testinfra.host import Host
 
 
-def test_a_second_run_changes_nothing(cluster: Cluster) -> None:
-    cluster.site().assert_unchanged()
-
-
 def test_check_mode_sees_no_change(cluster: Cluster) -> None:
     cluster.site("--check", "--diff").assert_unchanged()
 

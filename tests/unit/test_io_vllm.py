@@ -176,7 +176,7 @@ def test_journal() -> None:
         asked.append(argv)
         return 0, "\n".join(told), ""
 
-    entries = io_vllm.journal(run, "gb10-vllm.service", "0f3c", 500)
+    entries = io_vllm.journal(run, io_vllm.of_start("0f3c"), 500)
     assert entries == [(12.5, "starts"), (13.0, "\x1b[36m(Worker)\x1b[0m loads"), (14.0, ""), (15.0, ""), (40.0, UP)]
     ((program, *arguments),) = asked
     assert program == "journalctl"
@@ -186,5 +186,5 @@ def test_journal() -> None:
 
 
 def test_journal_fails() -> None:
-    with pytest.raises(ValueError, match=r"journalctl for gb10-vllm\.service failed: No journal files"):
-        io_vllm.journal(lambda _argv: (1, "", "No journal files were found.\n"), "gb10-vllm.service", "0f3c", 1)
+    with pytest.raises(ValueError, match=r"journalctl --boot --unit=gb10-vllm\.service failed: No journal files"):
+        io_vllm.journal(lambda _argv: (1, "", "No journal files were found.\n"), io_vllm.of_unit("gb10-vllm.service"), 1)

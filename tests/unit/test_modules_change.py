@@ -84,9 +84,16 @@ def test_vllm_host_ip_lists_all_problems_and_writes_nothing(tmp_path: Path) -> N
     assert os.listdir(tmp_path) == ["bin"]  # noqa: PTH208
 
 
-def test_vllm_host_ip_needs_its_folder(tmp_path: Path) -> None:
-    answer = host_ip(tmp_path, path=str(tmp_path / "none" / "cluster.env"))
-    assert "No such file or directory" in answer["msg"]
+def test_vllm_host_ip_makes_its_folder(tmp_path: Path) -> None:
+    path = tmp_path / "etc" / "cluster.env"
+    assert host_ip(tmp_path, path=str(path))["changed"]
+    assert "VLLM_HOST_IP=" in path.read_text(encoding="utf-8")
+
+
+def test_vllm_host_ip_needs_a_place_for_its_folder(tmp_path: Path) -> None:
+    (tmp_path / "file").write_text("", encoding="utf-8")
+    answer = host_ip(tmp_path, path=str(tmp_path / "file" / "cluster.env"))
+    assert "Not a directory" in answer["msg"]
 
 
 @pytest.mark.parametrize("path", ["/etc/netplan/fabric.conf", "/etc/fabric.yaml", "/etc/netplan/sub/fabric.yaml", "fabric.yaml"])
