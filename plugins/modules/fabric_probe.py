@@ -14,30 +14,6 @@ description:
   - Pings each peer of each rail, bound to the rail's interface, with a packet of exactly the MTU and fragmentation forbidden.
   - Run on every node it proves both directions.
 options:
-  rails:
-    description: The node's rails.
-    type: list
-    elements: dict
-    required: true
-    suboptions:
-      interface:
-        description: The network device.
-        type: str
-        required: true
-      hca:
-        description: The RDMA device behind it; not used here.
-        type: str
-      address:
-        description: The node's own address with prefix length; not used here.
-        type: str
-      peers:
-        description: Name of each peer and its address on this rail.
-        type: dict
-        required: true
-  mtu:
-    description: MTU of the fabric in bytes.
-    type: int
-    required: true
   timeout:
     description: For how many seconds a rail that does not answer is tried again, because links and peers come up late.
     type: int
@@ -45,6 +21,7 @@ options:
 author:
   - gb10.cluster maintainers (@gb10-cluster)
 extends_documentation_fragment:
+  - gb10.cluster.rails
   - gb10.cluster.attributes.info
 """
 
@@ -69,6 +46,7 @@ import time
 
 from ansible.module_utils.basic import AnsibleModule
 
+from ansible_collections.gb10.cluster.plugins.module_utils.arguments import RAILS
 from ansible_collections.gb10.cluster.plugins.module_utils.io_command import runner
 from ansible_collections.gb10.cluster.plugins.module_utils.io_node import Run
 
@@ -87,16 +65,9 @@ def ping(run: Run, interface: str, address: str, mtu: int) -> str:
 
 def main() -> None:
     """Ping every rail until all answer or the time is over."""
-    rail = {
-        "interface": {"type": "str", "required": True},
-        "hca": {"type": "str"},
-        "address": {"type": "str"},
-        "peers": {"type": "dict", "required": True},
-    }
     module = AnsibleModule(
         argument_spec={
-            "rails": {"type": "list", "elements": "dict", "required": True, "options": rail},
-            "mtu": {"type": "int", "required": True},
+            **RAILS,
             "timeout": {"type": "int", "default": 20},
         },
         supports_check_mode=True,

@@ -18,30 +18,6 @@ options:
     description: The netplan file of the fabric.
     type: path
     required: true
-  rails:
-    description: The node's rails.
-    type: list
-    elements: dict
-    required: true
-    suboptions:
-      interface:
-        description: The network device.
-        type: str
-        required: true
-      hca:
-        description: The RDMA device behind it; not used here.
-        type: str
-      address:
-        description: The node's own address with prefix length.
-        type: str
-        required: true
-      peers:
-        description: Name of each peer and its address on this rail; not used here.
-        type: dict
-  mtu:
-    description: MTU of the fabric in bytes.
-    type: int
-    required: true
   timeout:
     description: Seconds until the host must be as planned.
     type: int
@@ -49,6 +25,7 @@ options:
 author:
   - gb10.cluster maintainers (@gb10-cluster)
 extends_documentation_fragment:
+  - gb10.cluster.rails
   - gb10.cluster.attributes.change
 """
 
@@ -75,6 +52,7 @@ import time
 from ansible.module_utils.basic import AnsibleModule
 
 from ansible_collections.gb10.cluster.plugins.module_utils import fabric, io_node
+from ansible_collections.gb10.cluster.plugins.module_utils.arguments import RAILS
 from ansible_collections.gb10.cluster.plugins.module_utils.io_command import runner
 
 #: What netplan's two renderers generate for an interface. Source: netplan-generate(8).
@@ -95,17 +73,10 @@ def unapplied(path: str, interface: str) -> list[str]:
 
 def main() -> None:
     """Compare, apply, wait."""
-    rail = {
-        "interface": {"type": "str", "required": True},
-        "hca": {"type": "str"},
-        "address": {"type": "str", "required": True},
-        "peers": {"type": "dict"},
-    }
     module = AnsibleModule(
         argument_spec={
             "path": {"type": "path", "required": True},
-            "rails": {"type": "list", "elements": "dict", "required": True, "options": rail},
-            "mtu": {"type": "int", "required": True},
+            **RAILS,
             "timeout": {"type": "int", "default": 30},
         },
         supports_check_mode=True,

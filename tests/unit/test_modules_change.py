@@ -157,7 +157,7 @@ def test_netplan_apply_knows_a_file_that_was_not_applied(tmp_path: Path, monkeyp
     assert netplan_apply.unapplied(str(written), "eth9") == []
 
 
-RAIL = {"interface": "enp1s0f1np1", "peers": {"spark2": "10.110.0.2"}}
+RAIL = {"interface": "enp1s0f1np1", "address": "10.110.0.1/24", "peers": {"spark2": "10.110.0.2"}}
 
 
 def test_fabric_probe_sends_whole_packets(tmp_path: Path) -> None:
@@ -172,7 +172,7 @@ def test_fabric_probe_sends_whole_packets(tmp_path: Path) -> None:
 
 def test_fabric_probe_tells_every_path_that_fails(tmp_path: Path) -> None:
     script = 'case "$*" in *10.110.1.2) echo "ping: local error: message too long, mtu=1500" >&2; exit 1;; esac'
-    rails = [RAIL, {"interface": "enP2p1s0f1np1", "peers": {"spark2": "10.110.1.2"}}]
+    rails = [RAIL, {"interface": "enP2p1s0f1np1", "address": "10.110.0.1/24", "peers": {"spark2": "10.110.1.2"}}]
     answer = run_module("fabric_probe", {"rails": rails, "mtu": 9000, "timeout": 0}, program(tmp_path, "ping", script))
     assert answer["msg"].startswith("1 of 2 paths do not carry 9000 bytes unfragmented")
     assert "enP2p1s0f1np1 -> spark2 (10.110.1.2): ping: local error: message too long, mtu=1500" in answer["msg"]

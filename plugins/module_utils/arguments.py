@@ -1,0 +1,25 @@
+# Copyright (c) 2026, gb10.cluster maintainers
+# GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+
+"""Arguments that several modules share; the documentation fragments of the same name document them."""
+
+from __future__ import annotations
+
+from typing import Any
+
+#: A node's rails as the plan has them.
+RAILS: dict[str, Any] = {
+    "rails": {
+        "type": "list",
+        "elements": "dict",
+        "required": True,
+        "options": {
+            "interface": {"type": "str", "required": True},
+            "hca": {"type": "str"},
+            "address": {"type": "str", "required": True},
+            "peers": {"type": "dict", "required": True},
+        },
+    },
+    "mtu": {"type": "int", "required": True},
+}
