@@ -52,7 +52,10 @@ def plan(
     fabrics, problems = fabric.plan(
         [
             fabric.FabricNode(
-                node["name"], tuple(node["settings"]["gb10_fabric_ports"]), tuple(node["settings"]["gb10_fabric_addresses"])
+                node["name"],
+                tuple(node["settings"]["gb10_fabric_ports"]),
+                tuple(node["settings"]["gb10_fabric_addresses"]),
+                node["address"],
             )
             for node in nodes
         ],
@@ -106,7 +109,7 @@ def _plan(
         {
             "name": node["name"],
             "address": share.address,
-            "interface": share.rails[0].interface if share.rails else _LOOPBACK,
+            "interface": share.rails[0].interface if share.rails else _carrier(share.address, node["observed"].get("interfaces", {})),
             "head": node["group"] == "head",
             "rails": [
                 {"interface": rail.interface, "hca": rail.hca, "address": str(rail.address), "peers": dict(rail.peers)}
@@ -138,6 +141,11 @@ def _plan(
             "link": f"{settings['gb10_root']}/runtime/current",
         },
     }
+
+
+def _carrier(address: str, interfaces: Mapping[str, Mapping[str, Any]]) -> str:
+    """Return the interface that carries an address, "" if none does; vllm_host_ip then says so."""
+    return next((name for name, found in interfaces.items() if address in (entry.split("/")[0] for entry in found["addresses"])), "")
 
 
 def _parallelism(settings: Mapping[str, Any], nodes: int) -> tuple[int, int]:

@@ -11,6 +11,7 @@ Sources: NVIDIA dgx-spark-playbooks, connect-two-sparks and multi-sparks-through
 
 from __future__ import annotations
 
+import contextlib
 import ipaddress
 import itertools
 from collections.abc import Mapping, Sequence
@@ -41,11 +42,15 @@ SPARK_PORTS: Mapping[int, tuple[Twin, Twin]] = {
 
 @dataclass(frozen=True)
 class FabricNode:
-    """What the fabric needs to know of a node: its name, its cabled ports, and addresses if the user wants certain ones."""
+    """What the fabric needs to know of a node: its name, its cabled ports, and addresses if the user wants certain ones.
+
+    ``management`` is the address that Ansible reaches it by; a node without a fabric is called by it.
+    """
 
     name: str
     ports: tuple[int, ...] = (1,)
     addresses: tuple[str, ...] = ()
+    management: str = ""
 
 
 @dataclass(frozen=True)
@@ -91,7 +96,8 @@ def plan(nodes: Sequence[FabricNode], fabric: Fabric) -> tuple[list[NodeFabric],
     """
     problems, pool = _check_fabric(nodes, fabric)
     if resolve_topology(fabric.topology, len(nodes)) == "none":
-        return ([] if problems else [NodeFabric(node.name, "127.0.0.1") for node in nodes]), problems
+        problems += _check_management(nodes[0]) if len(nodes) == 1 else []
+        return ([] if problems else [NodeFabric(node.name, node.management) for node in nodes]), problems
     twins = [_twins(node, index, problems) for index, node in enumerate(nodes)]
     # Every check goes as far as the others' mistakes let it: the user is to see all of them at once.
     addresses = [_addresses(node, index, len(twins[index]), pool, problems) for index, node in enumerate(nodes)]
@@ -145,6 +151,21 @@ def _check_fabric(nodes: Sequence[FabricNode], fabric: Fabric) -> tuple[list[Pro
             )
             pool = None
     return problems, pool
+
+
+def _check_management(node: FabricNode) -> list[Problem]:
+    """Ray replaces a loopback address by one of its own choice, and vLLM compares addresses, not names."""
+    with contextlib.suppress(ValueError):
+        if not ipaddress.IPv4Address(node.management).is_loopback:
+            return []
+    return [
+        Problem(
+            "nodes[0].address",
+            f"{node.name} is reached as {node.management!r}",
+            "an IPv4 address of one of its interfaces, for it has no fabric to be called by",
+            "set ansible_host to it",
+        )
+    ]
 
 
 def _twins(node: FabricNode, index: int, problems: list[Problem]) -> list[Twin]:

@@ -88,17 +88,17 @@ def test_the_order_of_the_inventory_does_not_matter() -> None:
     assert planned(pair()[::-1]) == planned(pair())
 
 
-def test_a_single_node_is_its_own_head_on_loopback() -> None:
+def test_a_single_node_is_its_own_head_by_its_management_address() -> None:
     plan = planned([spark(1, "head")])
-    assert (plan["tensor_parallel_size"], plan["head"]) == (1, {"name": "spark1", "address": "127.0.0.1"})
+    assert (plan["tensor_parallel_size"], plan["head"]) == (1, {"name": "spark1", "address": "192.168.1.11"})
     (node,) = plan["nodes"]
-    assert (node["interface"], node["rails"], node["netplan"]) == ("lo", [], {})
+    assert (node["interface"], node["rails"], node["netplan"]) == ("enP7s7", [], {})
 
 
 def test_a_single_node_needs_neither_qsfp_ports_nor_a_free_pool() -> None:
     node = spark(1, "head")
     node["observed"]["interfaces"] = {"eth0": {"mtu": 1500, "mac": "", "up": True, "carrier": True, "addresses": ["10.1.2.3/8"]}}
-    assert planned([node])["nodes"][0]["address"] == "127.0.0.1"
+    assert planned([node])["nodes"][0]["address"] == "192.168.1.11"
 
 
 def test_text_numbers_and_booleans_are_converted() -> None:

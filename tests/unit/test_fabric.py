@@ -86,8 +86,17 @@ def test_both_addresses_of_a_31_are_hosts() -> None:
 
 
 def test_a_single_node_needs_no_fabric() -> None:
-    (only,) = planned(ONE)
-    assert only == NodeFabric("spark1", "127.0.0.1")
+    (only,) = planned(replace(ONE, management="192.168.1.11"))
+    assert only == NodeFabric("spark1", "192.168.1.11")
+
+
+@pytest.mark.parametrize("management", ["", "spark1.local", "127.0.0.1", "fe80::1"])
+def test_a_single_node_is_called_by_an_address_of_its_own(management: str) -> None:
+    nodes, (problem,) = fabric.plan([replace(ONE, management=management)], Fabric())
+    assert nodes == []
+    assert problem.path == "nodes[0].address"
+    assert repr(management) in problem.found
+    assert "ansible_host" in problem.fix
 
 
 def test_the_netplan_document_touches_only_the_rails_and_stays_static() -> None:
