@@ -7,6 +7,7 @@ import re
 import signal
 import subprocess
 import sys
+import time
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -68,8 +69,11 @@ def run(playbook: str, arguments: Sequence[str], environment: Mapping[str, str] 
     return Run(result.returncode, result.stdout)
 
 
-def run_and_kill(playbook: str, arguments: Sequence[str], at_task: str) -> str:
-    """Kill a playbook with SIGKILL, forks and all, as soon as it announces a task. Returns its output; fails if it never comes there."""
+def run_and_kill(playbook: str, arguments: Sequence[str], at_task: str, after: float = 0) -> str:
+    """Kill a playbook with SIGKILL, forks and all, `after` seconds after it announces a task. Returns its output.
+
+    Fails if it never comes there.
+    """
     process = subprocess.Popen(
         command(playbook, arguments),
         cwd=ROOT,
@@ -85,6 +89,7 @@ def run_and_kill(playbook: str, arguments: Sequence[str], at_task: str) -> str:
     for line in process.stdout:
         output += line
         if line.startswith("TASK [") and at_task in line:
+            time.sleep(after)
             os.killpg(process.pid, signal.SIGKILL)
             process.wait()
             return output

@@ -19,6 +19,7 @@ from ansible_collections.gb10.cluster.plugins.module_utils.problems import Probl
 GPU_FIELDS = ("name", "compute_cap", "driver_version", "memory.total", "uuid")
 SERVICE_PROPERTIES = (
     "LoadState",
+    "UnitFileState",
     "ActiveState",
     "SubState",
     "Result",
@@ -135,6 +136,7 @@ def service_facts(unit: str, shown: str) -> dict[str, Any]:
     return {
         "unit": unit,
         "load": shown_properties["LoadState"],
+        "enabled": shown_properties["UnitFileState"] == "enabled",
         "active": shown_properties["ActiveState"],
         "sub": shown_properties["SubState"],
         "result": shown_properties["Result"],

@@ -48,6 +48,9 @@ service:
     load:
       description: C(loaded), or C(not-found) where there is no such unit.
       type: str
+    enabled:
+      description: Whether it starts at boot.
+      type: bool
     active:
       description: systemd's ActiveState.
       type: str

@@ -45,6 +45,31 @@ def cable_pulled(cluster: Cluster, node: str) -> Iterator[None]:
         link("up")
 
 
+def test_killed_while_the_runtime_is_installed_the_next_run_completes_it(cluster: Cluster, nodes: dict[str, Host]) -> None:
+    # A second runtime beside the one that serves; nothing is restarted.
+    arguments = [*extra(gb10_root="/opt/second"), "--tags", "vllm_runtime"]
+    try:
+        run_and_kill("site.yml", [*cluster.arguments, *arguments], "Install what the lock lists", after=5)
+        for host in nodes.values():
+            assert not host.file("/opt/second/runtime/current").exists
+        cluster.site(*arguments).assert_ok()
+        for host in nodes.values():
+            assert host.file("/opt/second/runtime/current").is_symlink
+            assert host.check_output("/opt/second/runtime/current/bin/python -c 'import ray, vllm; print(vllm.__version__)'").endswith("0.32.0")
+        cluster.site(*arguments).assert_unchanged()
+    finally:
+        for host in nodes.values():
+            host.check_output("rm -rf /opt/second")
+
+
+def test_a_service_that_would_not_start_at_boot_is_enabled_without_a_restart(cluster: Cluster, nodes: dict[str, Host]) -> None:
+    ray = main_pids(nodes, "gb10-ray")
+    nodes["spark2"].check_output("systemctl disable gb10-ray")
+    assert cluster.site("--tags", "ray_cluster").assert_ok().changed_tasks() == {"Start or restart"}
+    assert nodes["spark2"].check_output("systemctl is-enabled gb10-ray") == "enabled"
+    assert main_pids(nodes, "gb10-ray") == ray
+
+
 def test_only_the_server_restarts_when_only_its_arguments_change(cluster: Cluster, nodes: dict[str, Host], head: Host) -> None:
     ray, vllm = main_pids(nodes, "gb10-ray"), main_pids({"head": head}, "gb10-vllm")
     arguments = [*cluster.nodes["spark1"]["vllm_serve_args"], "--max-num-seqs=8"]

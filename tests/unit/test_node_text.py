@@ -162,6 +162,7 @@ def shown(**changes: str) -> str:
     """`systemctl show` of a unit that is not there, as systemd 252 prints it, with some properties changed."""
     properties = {
         "LoadState": "not-found",
+        "UnitFileState": "",
         "ActiveState": "inactive",
         "SubState": "dead",
         "Result": "success",
@@ -181,6 +182,7 @@ def test_a_service_that_is_not_there() -> None:
     assert node_text.service_facts("gb10-ray.service", shown()) == {
         "unit": "gb10-ray.service",
         "load": "not-found",
+        "enabled": False,
         "active": "inactive",
         "sub": "dead",
         "result": "success",
@@ -199,6 +201,7 @@ def test_a_running_service() -> None:
         "gb10-ray.service",
         shown(
             LoadState="loaded",
+            UnitFileState="enabled",
             ActiveState="active",
             SubState="running",
             MainPID="730",
@@ -208,7 +211,7 @@ def test_a_running_service() -> None:
             ExecMainStartTimestampMonotonic="123456789",
         ),
     )
-    assert (found["active"], found["pid"], found["restarts"], found["invocation"]) == ("active", 730, 2, "0f3c")
+    assert (found["active"], found["enabled"], found["pid"], found["restarts"], found["invocation"]) == ("active", True, 730, 2, "0f3c")
     assert (found["started"], found["loaded_inputs"]) == (123.456789, "abc123")
 
 
