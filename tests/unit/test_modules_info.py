@@ -53,6 +53,7 @@ def test_node_info_says_why_it_fails(tmp_path: Path) -> None:
 
 
 SHOWN = """LoadState=loaded
+UnitFileState=enabled
 ActiveState=activating
 SubState=auto-restart
 Result=exit-code
