@@ -33,13 +33,8 @@ options:
     default: 0
 author:
   - gb10.cluster maintainers (@gb10-cluster)
-attributes:
-  check_mode:
-    support: full
-    description: Reads only, so it does the same in check mode.
-  diff_mode:
-    support: none
-    description: Changes nothing.
+extends_documentation_fragment:
+  - gb10.cluster.attributes.info
 """
 
 EXAMPLES = r"""
