@@ -7,11 +7,12 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
+from types import MappingProxyType
 from typing import Any
 
 from ansible.errors import AnsibleFilterError
 
-from ansible_collections.gb10.cluster.plugins.module_utils import cluster, fabric, launch
+from ansible_collections.gb10.cluster.plugins.module_utils import cluster, fabric, fabric_report, launch, topology
 from ansible_collections.gb10.cluster.plugins.module_utils.problems import report
 
 
@@ -38,9 +39,20 @@ def node_plan(plan: Mapping[str, Any], name: str) -> dict[str, Any]:
     raise AnsibleFilterError(f"the plan has no node {name!r}")
 
 
-def fabric_drift(plan: Mapping[str, Any], interfaces: Mapping[str, Any]) -> list[str]:
-    """Return how the node's interfaces differ from its plan, a sentence each."""
-    return fabric.drift(_plain(plan["node"]["rails"]), plan["mtu"], _plain(interfaces))
+def fabric_plan(nodes: Sequence[Any], settings: Mapping[str, Any] = MappingProxyType({})) -> dict[str, Any]:
+    """Return {nodes, problems, report}; a node is given as module_utils/topology.py's FabricNode, the settings as its Fabric."""
+    given = [{key: tuple(value) if isinstance(value, list) else value for key, value in node.items()} for node in _plain(nodes)]
+    try:
+        arguments = [topology.FabricNode(**node) for node in given], topology.Fabric(**_plain(settings))
+    except TypeError as error:
+        raise AnsibleFilterError(f"fabric_plan: {error}") from error
+    shares, problems = fabric.plan(*arguments)
+    return {"nodes": [fabric.plain(share) for share in shares], "problems": [str(problem) for problem in problems], "report": report(problems)}
+
+
+def fabric_outcome(outcomes: Sequence[Any], mtu: int) -> str:
+    """Return what went wrong with the fabric on all nodes, "" if nothing did; see module_utils/fabric_report.py."""
+    return fabric_report.report(_plain(outcomes), mtu)
 
 
 def ray_exec(plan: Mapping[str, Any], object_store_memory: int, args: Sequence[str] = ()) -> str:
@@ -65,7 +77,8 @@ class FilterModule:
         """Return name -> function."""
         return {
             "cluster_plan": cluster_plan,
-            "fabric_drift": fabric_drift,
+            "fabric_outcome": fabric_outcome,
+            "fabric_plan": fabric_plan,
             "node_plan": node_plan,
             "ray_exec": ray_exec,
             "stamped_unit": stamped_unit,

@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 from repository import load_yaml, read
 
-from ansible_collections.gb10.cluster.plugins.module_utils import cluster, fabric
+from ansible_collections.gb10.cluster.plugins.module_utils import cluster, node_checks, topology
 from ansible_collections.gb10.cluster.plugins.module_utils.problems import Problem, report
 
 Node = dict[str, Any]
@@ -33,7 +33,7 @@ MODEL = "/srv/models/tiny"
 
 def observed(management: str) -> dict[str, Any]:
     """What node_info returns of a Spark with its management interface, all four twins and a model."""
-    twins = [twin.interface for port in fabric.SPARK_PORTS.values() for twin in port]
+    twins = [twin.interface for port in topology.SPARK_PORTS.values() for twin in port]
     return {
         "gpu": {"gpus": [{"name": "NVIDIA GB10", "capability": "12.1"}], "reason": ""},
         "interfaces": {
@@ -381,7 +381,7 @@ def test_a_worker_may_use_the_heads_ports_for_itself() -> None:
 
 def test_listeners_of_head_and_worker() -> None:
     settings = pair()[0]["settings"]
-    head, worker = (cluster.listeners(settings, head=is_head) for is_head in (True, False))
+    head, worker = (node_checks.listeners(settings, head=is_head) for is_head in (True, False))
     assert head["gb10_api_port"] == 8000
     assert worker.keys() < head.keys()
     assert head.keys() - worker.keys() == {"gb10_api_port", "gb10_ray_port.dashboard", "gb10_ray_port.port", "gb10_ray_port.ray-client-server-port"}

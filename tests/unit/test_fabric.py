@@ -1,4 +1,4 @@
-"""The fabric of a pair: what is planned, and every mistake that is found, together with all others."""
+"""The fabric of a pair (test_topologies.py has the others): what is planned, and every mistake that is found, together with all others."""
 
 from __future__ import annotations
 
@@ -10,8 +10,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from ansible_collections.gb10.cluster.plugins.module_utils import fabric
-from ansible_collections.gb10.cluster.plugins.module_utils.fabric import Fabric, FabricNode, NodeFabric
+from ansible_collections.gb10.cluster.plugins.module_utils.fabric import NodeFabric
 from ansible_collections.gb10.cluster.plugins.module_utils.problems import Problem
+from ansible_collections.gb10.cluster.plugins.module_utils.topology import Fabric, FabricNode
 
 ONE = FabricNode("spark1")
 TWO = FabricNode("spark2")
@@ -113,7 +114,11 @@ def test_the_netplan_document_touches_only_the_rails_and_stays_static() -> None:
 
 @pytest.mark.parametrize(
     ("transport", "expected"),
-    [("roce", {"NCCL_IB_DISABLE": "0", "NCCL_IB_HCA": "rocep1s0f1,roceP2p1s0f1"}), ("socket", {"NCCL_IB_DISABLE": "1"})],
+    [
+        ("auto", {"NCCL_IB_DISABLE": "0", "NCCL_IB_HCA": "rocep1s0f1,roceP2p1s0f1", "NCCL_IB_MERGE_NICS": "1"}),
+        ("roce", {"NCCL_IB_DISABLE": "0", "NCCL_IB_HCA": "rocep1s0f1,roceP2p1s0f1", "NCCL_IB_MERGE_NICS": "1"}),
+        ("socket", {"NCCL_IB_DISABLE": "1"}),
+    ],
 )
 def test_transport(transport: str, expected: dict[str, str]) -> None:
     (head, _worker) = planned(ONE, TWO, cabling=Fabric(transport=transport))
@@ -268,7 +273,7 @@ BAD: dict[str, tuple[tuple[FabricNode, ...], Fabric, str, str, str, str]] = {
         "a topology that connects them",
         "direct",
     ),
-    "unknown topology": ((ONE, TWO), Fabric(topology="star"), "gb10_fabric_topology", "'star'", "auto or direct or none", "gb10_fabric_topology"),
+    "unknown topology": ((ONE, TWO), Fabric(topology="star"), "gb10_fabric_topology", "'star'", "auto or direct or ring", "gb10_fabric_topology"),
     "unknown transport": ((ONE, TWO), Fabric(transport="tcp"), "gb10_fabric_transport", "'tcp'", "roce or socket", "roce"),
 }
 

@@ -33,7 +33,7 @@ def test_documented_options_are_the_functions_parameters(name: str, function: Ca
     for parameter in parameters:
         option = options[parameter.name]
         assert option.get("required", False) is (parameter.default is inspect.Parameter.empty)
-        assert tuple(option.get("default", ())) == (() if option.get("required") else parameter.default)
+        assert tuple(option.get("default", ())) == (() if option.get("required") else tuple(parameter.default))
 
 
 def test_node_plan_has_the_nodes_own_part() -> None:
@@ -59,10 +59,22 @@ def test_ray_and_vllm_are_quoted_for_systemd() -> None:
     assert FILTERS["vllm_exec"](WORKER, ["--max-model-len", "1024"]).endswith(" --max-model-len 1024")
 
 
-def test_fabric_drift() -> None:
-    interfaces = {rail["interface"]: {"mtu": PLAN["mtu"], "addresses": [rail["address"]]} for rail in WORKER["node"]["rails"]}
-    assert FILTERS["fabric_drift"](WORKER, interfaces) == []
-    assert FILTERS["fabric_drift"](WORKER, {}) == ["enp1s0f1np1 does not exist", "enP2p1s0f1np1 does not exist"]
+def test_fabric_plan_takes_what_an_inventory_holds() -> None:
+    answer = FILTERS["fabric_plan"]([{"name": "spark1", "ports": [0]}, {"name": "spark2"}], {"mtu": 1500})
+    assert [node["address"] for node in answer["nodes"]] == ["10.110.0.1", "10.110.0.2"]
+    assert answer["nodes"][0]["netplan"]["network"]["ethernets"]["enp1s0f0np0"]["mtu"] == 1500
+    assert json.loads(json.dumps(answer)) == answer
+
+
+def test_fabric_plan_reports_problems() -> None:
+    answer = FILTERS["fabric_plan"]([{"name": "spark1", "ports": [7]}, {"name": "spark2"}])
+    assert (answer["nodes"], len(answer["problems"])) == ([], 1)
+    assert "nodes[0].ports[0]" in answer["report"]
+
+
+def test_fabric_plan_knows_its_arguments() -> None:
+    with pytest.raises(AnsibleFilterError, match="port"):
+        FILTERS["fabric_plan"]([{"name": "spark1", "port": [0]}])
 
 
 def test_templates_hand_over_lazy_containers() -> None:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import importlib
 import json
 import os
 from pathlib import Path
@@ -96,67 +95,6 @@ def test_vllm_host_ip_needs_a_place_for_its_folder(tmp_path: Path) -> None:
     assert "Not a directory" in answer["msg"]
 
 
-@pytest.mark.parametrize("path", ["/etc/netplan/fabric.conf", "/etc/fabric.yaml", "/etc/netplan/sub/fabric.yaml", "fabric.yaml"])
-def test_netplan_file_refuses_what_netplan_does_not_read(path: str) -> None:
-    answer = run_module("netplan_file", {"path": path, "content": "network: {}\n"}, check=True)
-    assert "is not read by netplan. Expected: a .yaml file in /etc/netplan." in answer["msg"]
-
-
-@pytest.mark.parametrize("missing", ["path", "content"])
-def test_netplan_file_needs_both(missing: str) -> None:
-    arguments = {"path": "/etc/netplan/60-gb10.yaml", "content": "network: {}\n"}
-    del arguments[missing]
-    assert run_module("netplan_file", arguments, check=True)["msg"] == f"missing required arguments: {missing}"
-
-
-def module(name: str) -> Any:
-    return importlib.import_module(f"ansible_collections.gb10.cluster.plugins.modules.{name}")
-
-
-@pytest.mark.parametrize(
-    ("answer", "expected"),
-    [((0, "", ""), ""), ((1, "", "ROOT/etc/netplan/60-gb10.yaml:3:1: Invalid YAML\n"), "/etc/netplan/60-gb10.yaml:3:1: Invalid YAML")],
-    ids=["accepted", "refused"],
-)
-def test_netplan_is_asked_about_the_file_among_the_hosts_own(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, answer: tuple[int, str, str], expected: str
-) -> None:
-    netplan_file = module("netplan_file")
-    scratch = tmp_path / "scratch"
-    asked: list[list[str]] = []
-
-    def run(argv: list[str]) -> tuple[int, str, str]:
-        asked.append(argv)
-        status, stdout, stderr = answer
-        return status, stdout, stderr.replace("ROOT", str(scratch))
-
-    def copy(source: str, folder: str) -> None:
-        (Path(folder) / Path(source).name).write_text("of the host", encoding="utf-8")
-
-    with monkeypatch.context() as patch:
-        patch.setattr(netplan_file.os, "listdir", lambda _path: ["00-installer.yaml", "README", "60-gb10.yaml"])
-        patch.setattr(netplan_file.shutil, "copy2", copy)
-        assert netplan_file.refusal(run, "/etc/netplan/60-gb10.yaml", "ours", str(scratch)) == expected
-    assert asked == [["netplan", "generate", "--root-dir", str(scratch)]]
-    found = {path.name: path.read_text(encoding="utf-8") for path in (scratch / "etc" / "netplan").iterdir()}
-    assert found == {"00-installer.yaml": "of the host", "60-gb10.yaml": "ours"}
-
-
-def test_netplan_apply_knows_a_file_that_was_not_applied(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    netplan_apply = module("netplan_apply")
-    monkeypatch.setattr(netplan_apply, "_GENERATED", (f"{tmp_path}/{{interface}}.network",))
-    written, generated = tmp_path / "60-gb10.yaml", tmp_path / "eth9.network"
-    assert netplan_apply.unapplied(str(written), "eth9") == []
-    written.touch()
-    os.utime(written, (100, 100))
-    assert netplan_apply.unapplied(str(written), "eth9") == [f"{written} was not applied to eth9 since it was written"]
-    generated.touch()
-    os.utime(generated, (99, 99))
-    assert len(netplan_apply.unapplied(str(written), "eth9")) == 1, "generated from an older file"
-    os.utime(generated, (101, 101))
-    assert netplan_apply.unapplied(str(written), "eth9") == []
-
-
 RAIL = {"interface": "enp1s0f1np1", "address": "10.110.0.1/24", "peers": {"spark2": "10.110.0.2"}}
 
 
@@ -174,5 +112,14 @@ def test_fabric_probe_tells_every_path_that_fails(tmp_path: Path) -> None:
     script = 'case "$*" in *10.110.1.2) echo "ping: local error: message too long, mtu=1500" >&2; exit 1;; esac'
     rails = [RAIL, {"interface": "enP2p1s0f1np1", "address": "10.110.0.1/24", "peers": {"spark2": "10.110.1.2"}}]
     answer = run_module("fabric_probe", {"rails": rails, "mtu": 9000, "timeout": 0}, program(tmp_path, "ping", script))
-    assert answer["msg"].startswith("1 of 2 paths do not carry 9000 bytes unfragmented")
-    assert "enP2p1s0f1np1 -> spark2 (10.110.1.2): ping: local error: message too long, mtu=1500" in answer["msg"]
+    assert answer["msg"].startswith("1 of 2 paths are not proven")
+    assert "enP2p1s0f1np1 -> spark2 (10.110.1.2): no answer (ping: local error: message too long, mtu=1500)" in answer["msg"]
+
+
+def test_fabric_probe_tells_a_small_mtu_from_a_cut_cable(tmp_path: Path) -> None:
+    folder = program(tmp_path, "ping", 'case "$*" in *"-s 548 "*) exit 0;; *) exit 1;; esac')
+    answer = run_module("fabric_probe", {"rails": [RAIL], "mtu": 9000, "timeout": 0, "required": False}, folder)
+    assert (answer["proven"], answer["changed"]) == ([], False)
+    assert answer["unproven"] == [
+        {"interface": "enp1s0f1np1", "peer": "spark2", "address": "10.110.0.2", "said": "ping ended with status 1", "small": True}
+    ]

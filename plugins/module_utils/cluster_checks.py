@@ -1,0 +1,159 @@
+# Copyright (c) 2026, gb10.cluster maintainers
+# GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+
+"""What can be wrong with the inputs of a cluster, before any node was asked. A node has the shape that cluster.py documents."""
+
+from __future__ import annotations
+
+import difflib
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from ansible_collections.gb10.cluster.plugins.module_utils import launch
+from ansible_collections.gb10.cluster.plugins.module_utils.problems import Problem
+
+#: Settings that may differ between nodes; all others describe the cluster and must not.
+PER_NODE = ("gb10_fabric_addresses", "gb10_fabric_interface", "gb10_fabric_ports")
+EXECUTORS = ("ray",)
+#: The fact that the role gb10 leaves on every node.
+PLAN_FACT = "gb10_plan"
+
+
+def check(nodes: Sequence[Mapping[str, Any]], known_variables: Mapping[str, Sequence[str]]) -> list[Problem]:
+    """Return every problem of groups, names and settings. The first node is the head; ``known_variables`` maps roles to their public variables."""
+    return [
+        *_check_groups(nodes),
+        *_check_variables(nodes, known_variables),
+        *_check_equal(nodes),
+        *_check_settings(nodes[0]["settings"], len(nodes)),
+    ]
+
+
+def parallelism(settings: Mapping[str, Any], nodes: int) -> tuple[int, int]:
+    """Return (tensor, pipeline) parallel size, the first chosen if it is 0."""
+    pipeline = settings["gb10_pipeline_parallel_size"]
+    return settings["gb10_tensor_parallel_size"] or max(1, nodes * launch.GPUS_PER_NODE // pipeline), pipeline
+
+
+def _check_groups(nodes: Sequence[Mapping[str, Any]]) -> list[Problem]:
+    heads = [node["name"] for node in nodes if node["group"] == "head"]
+    problems = []
+    if not heads:
+        problems.append(
+            Problem("groups.head", "no node is the head", "exactly one host in the group head", "move one host from worker to head")
+        )
+    if len(heads) > 1:
+        problems.append(
+            Problem("groups.head", f"{len(heads)} heads: {', '.join(heads)}", "exactly one host in the group head", "move the others to worker")
+        )
+    problems += [
+        Problem(f"nodes[{index}]", f"{node['name']} is neither in head nor in worker", "one of the two groups", "add it to worker")
+        for index, node in enumerate(nodes)
+        if not node["group"]
+    ]
+    return problems
+
+
+def _check_variables(nodes: Sequence[Mapping[str, Any]], known: Mapping[str, Sequence[str]]) -> list[Problem]:
+    """Find names that look like ours and are not: Ansible itself ignores a misspelt variable."""
+    prefixes = tuple(f"{role}_" for role in known)
+    names = {PLAN_FACT, *(name for variables in known.values() for name in variables)}
+    problems = []
+    for index, node in enumerate(nodes):
+        for name in sorted(node["variables"]):
+            if name in names:
+                continue
+            # The role's own part of a name may be misspelt too; then only a very similar one is meant.
+            close = difflib.get_close_matches(name, sorted(names), n=1, cutoff=0.6 if name.startswith(prefixes) else 0.9)
+            if not close and not name.startswith(prefixes):
+                continue
+            problems.append(
+                Problem(
+                    f"nodes[{index}].{name}",
+                    f"{name}, set for {node['name']}, is no variable of this collection",
+                    close[0] if close else "a variable that a role's argument_specs list",
+                    f"rename it to {close[0]}, or remove it" if close else "remove it",
+                )
+            )
+    return problems
+
+
+def _check_equal(nodes: Sequence[Mapping[str, Any]]) -> list[Problem]:
+    first = nodes[0]
+    return [
+        Problem(
+            f"nodes[{index}].{name}",
+            f"{node['name']} has {node['settings'][name]!r}, {first['name']} has {value!r}",
+            "the same on every node",
+            f"set {name} for the group gb10_cluster",
+        )
+        for name, value in first["settings"].items()
+        if name not in PER_NODE
+        for index, node in enumerate(nodes)
+        if node["settings"][name] != value
+    ]
+
+
+def _check_settings(settings: Mapping[str, Any], nodes: int) -> list[Problem]:
+    problems = []
+    if settings["gb10_executor"] not in EXECUTORS:
+        problems.append(Problem("gb10_executor", repr(settings["gb10_executor"]), " or ".join(EXECUTORS), "correct gb10_executor"))
+    if settings["gb10_pipeline_parallel_size"] < 1:
+        problems.append(
+            Problem("gb10_pipeline_parallel_size", str(settings["gb10_pipeline_parallel_size"]), "1 or more", "use 1 for tensor parallelism")
+        )
+    else:
+        problems += _check_parallelism(settings, nodes)
+    problems += _check_ports(settings)
+    if "VLLM_HOST_IP" in settings["gb10_environment"]:
+        problems.append(
+            Problem("gb10_environment.VLLM_HOST_IP", "it is set", "nothing: each node has its own", "use gb10_fabric_addresses instead")
+        )
+    try:
+        launch.environment_file(settings["gb10_environment"])
+    except ValueError as error:
+        problems.append(Problem("gb10_environment", str(error), "variable names and one-line values", "correct gb10_environment"))
+    return problems
+
+
+def _check_ports(settings: Mapping[str, Any]) -> list[Problem]:
+    """Find ports that do not exist, and ports that two listeners of the head would share."""
+    api, ray = settings["gb10_api_port"], settings["gb10_ray_port"]
+    problems = [
+        Problem(name, str(port), f"1024 to {last}", f"correct {name}")
+        for name, port, last in (("gb10_api_port", api, 65535), ("gb10_ray_port", ray, 65535 - max(launch.RAY_PORTS.values())))
+        if not 1024 <= port <= last
+    ]
+    first, last = launch.RAY_WORKER_PORTS
+    fixed = {port: f"Ray's {name}" for name, port in launch.ray_ports(ray, head=True).items()}
+    others = {launch.RAY_DASHBOARD_PORT: "Ray's dashboard", **dict.fromkeys(range(first, last + 1), "one of Ray's worker ports")}
+    if api in fixed or api in others:
+        problems.append(Problem("gb10_api_port", f"{api} is {fixed.get(api) or others[api]} too", "a port of its own", "change gb10_api_port"))
+    for port in sorted(fixed.keys() & others.keys())[:1]:
+        problems.append(Problem("gb10_ray_port", f"{port}, {fixed[port]}, is {others[port]} too", "ports of their own", "change gb10_ray_port"))
+    return problems
+
+
+def _check_parallelism(settings: Mapping[str, Any], nodes: int) -> list[Problem]:
+    tensor, pipeline = parallelism(settings, nodes)
+    devices = nodes * launch.GPUS_PER_NODE
+    if tensor < 1 or tensor * pipeline > devices:
+        return [
+            Problem(
+                "gb10_tensor_parallel_size",
+                f"tensor {tensor} x pipeline {pipeline} needs {tensor * pipeline} GPUs; {nodes} nodes have {devices}",
+                f"a product of at most {devices}",
+                "lower gb10_tensor_parallel_size or gb10_pipeline_parallel_size, or add nodes",
+            )
+        ]
+    if tensor * pipeline < devices:
+        return [
+            Problem(
+                "gb10_tensor_parallel_size",
+                f"tensor {tensor} x pipeline {pipeline} uses {tensor * pipeline} GPUs; {nodes} nodes have {devices}",
+                f"a product of {devices}, so that no node is idle",
+                "raise one of the two, or leave nodes out of the inventory",
+            )
+        ]
+    return []

@@ -1,0 +1,128 @@
+# Copyright (c) 2026, gb10.cluster maintainers
+# GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+
+"""What a change of the fabric's netplan writes: its own files, and others' with the fabric's interfaces taken out."""
+
+from __future__ import annotations
+
+import difflib
+import glob
+import os
+import shutil
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from ansible_collections.gb10.cluster.plugins.module_utils import fabric, io_file, io_netplan, io_node, netplan
+from ansible_collections.gb10.cluster.plugins.module_utils.io_netplan import NetplanError, Run
+from ansible_collections.gb10.cluster.plugins.module_utils.topology import NETPLAN_FILE, NETWORK_MANAGER_FILE
+
+#: What netplan's two renderers generate for an interface. Source: netplan-generate(8).
+_GENERATED = (
+    "/run/systemd/network/10-netplan-{interface}.network",
+    "/run/NetworkManager/system-connections/netplan-{interface}.nmconnection",
+)
+_NETWORKD = "run/systemd/network"
+_HEADER = "# gb10.cluster took {interfaces} out of this file; qsfp_netplan_state: absent puts it back as it was.\n"
+
+
+def target(params: Mapping[str, Any]) -> tuple[dict[str, Any], list[str]]:
+    """Return what files and devices are to become, as io_netplan.put() takes it, and a line for each file of others that changes."""
+    original = io_netplan.read(io_netplan.ORIGINAL) or {"files": {}, "links": {}}
+    if params["state"] == "absent":
+        files = {NETPLAN_FILE: None, NETWORK_MANAGER_FILE: None, **original["files"]}
+        return {"files": files, "links": original["links"]}, [path for path in files if path not in (NETPLAN_FILE, NETWORK_MANAGER_FILE)]
+    files = {
+        NETPLAN_FILE: [params["content"], 0o600],
+        NETWORK_MANAGER_FILE: [params["network_manager"], 0o644] if params["network_manager"] else None,
+    }
+    interfaces = [rail["interface"] for rail in params["rails"]]
+    others = _taken(interfaces) if params["takeover"] else {}
+    # A device that the plan does not use any more gets back what it had.
+    left = {name: saved for name, saved in original["links"].items() if name not in interfaces}
+    return {"files": {**files, **others}, "links": left}, list(others)
+
+
+def _taken(interfaces: Sequence[str]) -> dict[str, list[Any]]:
+    taken = {}
+    for path in sorted(glob.glob("/etc/netplan/*.yaml")):
+        text, mode = io_file.read_file(path)
+        if path == NETPLAN_FILE or not any(interface in (text or "") for interface in interfaces):
+            continue
+        # Only a host with such a file needs it, and netplan itself comes with it.
+        try:
+            import yaml  # noqa: PLC0415
+        except ImportError as error:
+            raise NetplanError(f"{path} cannot be read without PyYAML: apt install python3-yaml, on which netplan.io depends") from error
+        try:
+            rest, names = netplan.without(yaml.safe_load(text or ""), interfaces)
+        except yaml.YAMLError as error:
+            raise NetplanError(f"{path} is no YAML: {' '.join(str(error).split())}") from error
+        if names:
+            taken[path] = [_HEADER.format(interfaces=", ".join(names)) + yaml.safe_dump(rest, sort_keys=False), mode]
+    return taken
+
+
+def differences(run: Run, params: Mapping[str, Any], wanted: Mapping[str, Any]) -> list[str]:
+    """Say how files and devices differ from what they should be, a sentence each."""
+    links = [name for name, saved in wanted["links"].items() if saved]
+    now = io_netplan.capture(run, wanted["files"], links)
+    files = {path: saved for path, saved in wanted["files"].items() if now["files"][path] != saved}
+    said = [f"{path} {'should not be there' if saved is None else 'differs'}" for path, saved in files.items()]
+    # None is a device that is gone since; there is nothing to give back.
+    said += [f"{name} is not as it was before" for name in links if now["links"][name] not in (wanted["links"][name], None)]
+    if params["state"] == "absent":
+        return said
+    said += fabric.drift(params["rails"], params["mtu"], io_node.interfaces(run))
+    return said + [sentence for rail in params["rails"] for sentence in unapplied(NETPLAN_FILE, rail["interface"])]
+
+
+def unapplied(path: str, interface: str) -> list[str]:
+    """Say whether the file is newer than what was generated from it: a run may have been killed in between."""
+    if not os.path.exists(path):
+        return []
+    generated = [name.format(interface=interface) for name in _GENERATED]
+    times = [os.stat(name).st_mtime for name in generated if os.path.exists(name)]
+    return [] if times and max(times) >= os.stat(path).st_mtime else [f"{path} was not applied to {interface} since it was written"]
+
+
+def refusal(run: Run, files: Mapping[str, Any], interfaces: Sequence[str], scratch: str) -> str:
+    """Return what speaks against these files among the host's others, "" if nothing does.
+
+    Either netplan refuses them, or somebody changed another interface's configuration and never applied it: it would go live with ours.
+    """
+    folder = os.path.join(scratch, "etc/netplan")
+    os.makedirs(folder)
+    for path in glob.glob("/etc/netplan/*.yaml"):
+        if path not in files:
+            shutil.copy2(path, folder)
+    for path, saved in files.items():
+        if saved is not None and os.path.dirname(path) == "/etc/netplan":
+            io_file.write_file(os.path.join(folder, os.path.basename(path)), *saved)
+    status, stdout, stderr = run(["netplan", "generate", "--root-dir", scratch])
+    if status != 0:
+        return f"netplan refuses it: {(stderr or stdout).strip().replace(scratch, '')}"
+    ours = {f"10-netplan-{interface}" for interface in interfaces}
+    stale = sorted(name for name in _changed(scratch) if os.path.splitext(name)[0] not in ours)
+    if not stale:
+        return ""
+    names = ", ".join(stale)
+    return f"/etc/netplan has changes that were never applied and would go live too ({names}). Apply them first (netplan try), or undo them"
+
+
+def _changed(scratch: str) -> set[str]:
+    """Return the names of networkd's files that netplan would now generate otherwise than it did."""
+    names = {os.path.basename(path) for root in ("/", scratch) for path in glob.glob(os.path.join(root, _NETWORKD, "10-netplan-*"))}
+    return {name for name in names if len({io_file.read_file(os.path.join(root, _NETWORKD, name))[0] for root in ("/", scratch)}) > 1}
+
+
+def diff(wanted: Mapping[str, Any], others: Sequence[str], found: Sequence[str]) -> dict[str, str]:
+    """Return the difference as text. Other people's files may hold passwords, so of them only the name is shown."""
+    shown = []
+    for path, saved in wanted["files"].items():
+        before, after = io_file.read_file(path)[0] or "", saved[0] if saved else ""
+        if path in others:
+            shown += [f"{path}: the fabric's interfaces are {'taken out' if after.startswith(_HEADER[:19]) else 'put back'}\n"] * (before != after)
+        else:
+            shown += difflib.unified_diff(before.splitlines(True), after.splitlines(True), path, path)
+    return {"prepared": "".join([*shown, *(f"# {sentence}\n" for sentence in found)])}

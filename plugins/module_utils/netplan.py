@@ -1,0 +1,41 @@
+# Copyright (c) 2026, gb10.cluster maintainers
+# GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+
+"""Netplan documents: the fabric's own, and other people's with the fabric's interfaces taken out. Source: the netplan YAML reference."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+
+def document(addresses: Mapping[str, str], mtu: int, renderer: str) -> dict[str, Any]:
+    """Return the document of these interfaces, each with its address: static, without IPv6, kept while the peer is off.
+
+    ``ignore-carrier`` because a direct cable loses carrier on both ends when one node reboots, and without an address the
+    other node's own processes cannot reach each other; NetworkManager's counterpart is network_manager_configuration().
+    No link-local address, so that RoCE GID indices do not move. The renderer is named for each interface, so that a desktop's
+    NetworkManager leaves the fabric to networkd.
+    """
+    common: dict[str, Any] = {"dhcp4": False, "dhcp6": False, "link-local": [], "mtu": mtu, "optional": True, "renderer": renderer}
+    if renderer == "networkd":
+        common["ignore-carrier"] = True
+    return {"network": {"version": 2, "ethernets": {name: {"addresses": [address], **common} for name, address in addresses.items()}}}
+
+
+def network_manager_configuration(interfaces: Sequence[str]) -> str:
+    """Return what makes NetworkManager keep static addresses without carrier. Source: NetworkManager.conf(5), ignore-carrier."""
+    match = ",".join(f"interface-name:{interface}" for interface in interfaces)
+    return f"[device-gb10-qsfp]\nmatch-device={match}\nignore-carrier=yes\n"
+
+
+def without(parsed: Any, interfaces: Sequence[str]) -> tuple[Any, list[str]]:
+    """Take interfaces out of a parsed netplan document. Returns it without them, and which ones it defined by their name."""
+    ethernets = parsed["network"].get("ethernets") if isinstance(parsed, Mapping) and isinstance(parsed.get("network"), Mapping) else None
+    if not isinstance(ethernets, Mapping):
+        return parsed, []
+    taken = [name for name in interfaces if name in ethernets]
+    rest = {name: definition for name, definition in ethernets.items() if name not in taken}
+    network = {key: value for key, value in parsed["network"].items() if key != "ethernets"}
+    return {**parsed, "network": {**network, **({"ethernets": rest} if rest else {})}}, taken

@@ -1,0 +1,153 @@
+#!/usr/bin/python
+# Copyright (c) 2026, gb10.cluster maintainers
+# GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+
+from __future__ import annotations
+
+DOCUMENTATION = r"""
+---
+module: netplan_change
+short_description: Configure the fabric by netplan, with a way back
+version_added: 0.1.0
+description:
+  - Compares the fabric's netplan file and the devices with the plan. Where something differs, the new files are first tried by
+    C(netplan generate) in a scratch root among the host's others; what netplan refuses is not written.
+  - Before anything changes, the present files and devices are saved, and a systemd timer is started that puts them back, also
+    after a reboot. M(gb10.cluster.netplan_confirm) stops it.
+  - If the change cuts the host off, the module waits until the timer has put the old configuration back, and says so in RV(problem).
+options:
+  state:
+    description: Whether the fabric should be configured, or what was there before its first configuration.
+    type: str
+    choices: [present, absent]
+    default: present
+  content:
+    description: The netplan document as YAML text.
+    type: str
+    required: true
+  network_manager:
+    description: Configuration of NetworkManager that goes with it, if any.
+    type: str
+    default: ''
+  takeover:
+    description: Whether to take the fabric's interfaces out of other netplan files. O(state=absent) brings these files back.
+    type: bool
+    default: false
+  timeout:
+    description: Seconds until the host must be as planned after C(netplan apply).
+    type: int
+    default: 30
+  confirm_timeout:
+    description: Seconds after which the old configuration comes back unless the change was confirmed.
+    type: int
+    default: 120
+  identifier:
+    description: Name of this change. It is chosen if it is not given.
+    type: str
+author:
+  - gb10.cluster maintainers (@gb10-cluster)
+extends_documentation_fragment:
+  - gb10.cluster.rails
+  - gb10.cluster.attributes.change
+"""
+
+EXAMPLES = r"""
+- name: Configure the fabric, with a way back
+  gb10.cluster.netplan_change:
+    content: "{{ gb10_plan.node.netplan | to_nice_yaml }}"
+    rails: "{{ gb10_plan.node.rails }}"
+    mtu: "{{ gb10_plan.mtu }}"
+  become: true
+"""
+
+RETURN = r"""
+differences:
+  description: How the host differed before, a sentence each.
+  returned: always
+  type: list
+  elements: str
+pending:
+  description: The change that waits for its confirmation, empty if there is none.
+  returned: always
+  type: str
+problem:
+  description: Why the change failed, empty if it did not. The old configuration is back then.
+  returned: always
+  type: str
+"""
+
+import os
+import secrets
+import tempfile
+import time
+from collections.abc import Callable
+
+from ansible.module_utils.basic import AnsibleModule
+
+from ansible_collections.gb10.cluster.plugins.module_utils import io_netplan, io_netplan_files
+from ansible_collections.gb10.cluster.plugins.module_utils.arguments import RAILS
+from ansible_collections.gb10.cluster.plugins.module_utils.io_command import runner
+from ansible_collections.gb10.cluster.plugins.module_utils.io_netplan import NetplanError
+
+
+def change(run: io_netplan.Run, params: dict, target: dict, differences: Callable[[], list[str]]) -> tuple[str, str]:
+    """Arm, put and wait. Returns (identifier, ""), or ("", why it failed) after everything was put back."""
+    identifier = params["identifier"] or secrets.token_hex(8)
+    # A device that is to be configured is put back too.
+    links = {*target["links"], *(rail["interface"] for rail in params["rails"])}
+    io_netplan.arm(run, identifier, io_netplan.capture(run, target["files"], links), params["confirm_timeout"], params["state"] == "absent")
+    try:
+        io_netplan.put(run, target)
+        deadline = time.monotonic() + params["timeout"]
+        while (left := differences()) and time.monotonic() < deadline:
+            time.sleep(0.3)
+        if not left:
+            return identifier, ""
+        problem = f"{params['timeout']} s after netplan apply the host still differs from the plan: {'; '.join(left)}"
+    except (NetplanError, OSError) as error:
+        problem = str(error)
+    io_netplan.restore(run, "restored because it failed")
+    return "", f"{problem}. The old configuration is back"
+
+
+def main() -> None:
+    """Compare, try in a scratch root, change."""
+    module = AnsibleModule(
+        argument_spec={
+            "state": {"type": "str", "choices": ["present", "absent"], "default": "present"},
+            "content": {"type": "str", "required": True},
+            "network_manager": {"type": "str", "default": ""},
+            **RAILS,
+            "takeover": {"type": "bool", "default": False},
+            "timeout": {"type": "int", "default": 30},
+            "confirm_timeout": {"type": "int", "default": 120},
+            "identifier": {"type": "str"},
+        },
+        supports_check_mode=True,
+    )
+    run, params = runner(module), module.params
+    pending, problem = "", ""
+    try:
+        target, notes = io_netplan_files.target(params)
+
+        def differences() -> list[str]:
+            return io_netplan_files.differences(run, params, target)
+
+        found = differences() + (["an earlier change was never confirmed"] if io_netplan.read(io_netplan.PENDING) else [])
+        diff = io_netplan_files.diff(target, notes, found)
+        if found:
+            with tempfile.TemporaryDirectory(prefix="gb10-netplan-") as scratch:
+                refused = io_netplan_files.refusal(run, target["files"], [*target["links"], *(r["interface"] for r in params["rails"])], scratch)
+            if refused:
+                module.fail_json(msg=f"Nothing was changed: {refused}", differences=found, pending="", problem="")
+            if not module.check_mode:
+                os.umask(0o022)
+                pending, problem = change(run, params, target, differences)
+    except (NetplanError, ValueError, OSError) as error:
+        module.fail_json(msg=str(error), differences=[], pending="", problem="")
+    module.exit_json(changed=bool(found) and not problem, differences=found, pending=pending, problem=problem, diff=diff)
+
+
+if __name__ == "__main__":
+    main()

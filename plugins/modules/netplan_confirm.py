@@ -1,0 +1,82 @@
+#!/usr/bin/python
+# Copyright (c) 2026, gb10.cluster maintainers
+# GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+
+from __future__ import annotations
+
+DOCUMENTATION = r"""
+---
+module: netplan_confirm
+short_description: Keep a change of the network configuration, or take it back at once
+version_added: 0.1.0
+description:
+  - Ends a change that M(gb10.cluster.netplan_change) made. Without it the old configuration comes back by itself.
+options:
+  state:
+    description: Whether to keep the change, to take it back, or only to read how it stands.
+    type: str
+    choices: [confirmed, restored, read]
+    default: confirmed
+  identifier:
+    description: The change, as RV(gb10.cluster.netplan_change#module:pending) names it.
+    type: str
+    required: true
+author:
+  - gb10.cluster maintainers (@gb10-cluster)
+extends_documentation_fragment:
+  - gb10.cluster.attributes.change
+"""
+
+EXAMPLES = r"""
+- name: Keep the change
+  gb10.cluster.netplan_confirm:
+    identifier: "{{ change.pending }}"
+  become: true
+"""
+
+RETURN = r"""
+pending:
+  description: The change that still waits for its confirmation, empty if none does.
+  returned: always
+  type: str
+last:
+  description: How the last change ended, empty before the first one.
+  returned: always
+  type: dict
+  sample: {"id": "5c3a6e0f1b2d4a79", "how": "restored by the timer", "time": "2026-11-21 09:30:00"}
+"""
+
+from ansible.module_utils.basic import AnsibleModule
+
+from ansible_collections.gb10.cluster.plugins.module_utils import io_netplan
+from ansible_collections.gb10.cluster.plugins.module_utils.io_command import runner
+
+
+def main() -> None:
+    """Confirm, restore or read."""
+    module = AnsibleModule(
+        argument_spec={
+            "state": {"type": "str", "choices": ["confirmed", "restored", "read"], "default": "confirmed"},
+            "identifier": {"type": "str", "required": True},
+        },
+        supports_check_mode=True,
+    )
+    run, state, identifier = runner(module), module.params["state"], module.params["identifier"]
+    try:
+        waiting = (io_netplan.read(io_netplan.PENDING) or {"id": ""})["id"]
+        changed = state != "read" and waiting == identifier
+        if changed and not module.check_mode:
+            changed = io_netplan.confirm(run, identifier) if state == "confirmed" else io_netplan.restore(run, "restored at once")
+        last = io_netplan.read(io_netplan.LAST) or {}
+        waiting = (io_netplan.read(io_netplan.PENDING) or {"id": ""})["id"]
+    except (io_netplan.NetplanError, ValueError, OSError) as error:
+        module.fail_json(msg=str(error))
+    if state == "confirmed" and not changed and (last.get("id"), last.get("how")) != (identifier, "confirmed"):
+        how = f"{last['how']} at {last['time']}" if last.get("id") == identifier else "unknown here"
+        module.fail_json(msg=f"The change {identifier} is not there to be confirmed: it is {how}.", pending=waiting, last=last)
+    module.exit_json(changed=changed, pending=waiting, last=last, diff={"before": "", "after": f"{state} {identifier}\n" if changed else ""})
+
+
+if __name__ == "__main__":
+    main()
