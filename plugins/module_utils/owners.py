@@ -130,16 +130,15 @@ def profile(file: str, text: str) -> Profile:
         elif line.strip() and not line.startswith("#"):
             raise ValueError(f"line {number} is neither a [group] nor key=value in one")
     connection = sections.get("connection", {})
-    kind = connection.get("type", "")
     hardware = next((sections[name] for name in ("ethernet", "802-3-ethernet", "wifi", "802-11-wireless") if name in sections), {})
     return Profile(
         file,
         connection.get("id", ""),
-        kind,
+        connection.get("type", ""),
         connection.get("interface-name", ""),
         tuple(filter(None, sections.get("match", {}).get("interface-name", "").split(";"))),
         hardware.get("mac-address", ""),
-        sections.get("vlan", {}).get("parent", "") if kind == "vlan" else "",
+        sections.get("vlan", {}).get("parent", ""),
     )
 
 

@@ -192,6 +192,19 @@ def test_files_that_cannot_be_read(tmp_path: Path) -> None:
     assert found["interfaces"]["enp1s0f1np1"]["owners"], "the files that can be read still count"
 
 
+def test_a_mac_address_is_no_number(tmp_path: Path) -> None:
+    root = plant("spark_pair", tmp_path)
+    # Decimal digits with colons are a number to base 60 in YAML 1.1.
+    links = json.loads((root / "ip-address.json").read_text(encoding="utf-8"))
+    links[1]["address"] = "52:54:00:12:34:56"
+    (root / "ip-address.json").write_text(json.dumps(links), encoding="utf-8")
+    text = "network: {ethernets: {lan: {match: {macaddress: 52:54:00:12:34:56}}}}\n--- # netplan reads no further\n{"
+    (root / "etc/netplan/50-lan.yaml").write_text(text, encoding="utf-8")
+    found = run_module("fabric_info", {"root": str(root)})
+    assert found["interfaces"]["enP7s7"]["owners"] == [owner("/etc/netplan/50-lan.yaml", "lan", "ethernets", "match")]
+    assert found["unreadable"] == []
+
+
 def test_a_gid_slot_that_cannot_be_read_is_free(tmp_path: Path) -> None:
     root = plant("spark_pair", tmp_path)
     # A folder gives an OSError to whoever reads it, as a free slot does (EINVAL).

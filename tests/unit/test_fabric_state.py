@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import copy
 import json
 from pathlib import Path
 from typing import Any
@@ -81,8 +80,10 @@ def test_gid_index_takes_neither_version_1_nor_another_place(machines: Any) -> N
     # The same GID twice, as while an address moves: the index that both have.
     for hca, indices in zip(PAIR, [(3, 7), (5, 7)], strict=True):
         gids = fabric["rdma"][hca]["gids"]
-        gids[:] = [{**copy.copy(gids[3]), "type": "RoCE v2", "index": index} for index in indices]
+        gids[:] = [{**gids[3], "type": "RoCE v2", "index": index} for index in indices]
     assert gid_index(fabric, PAIR, PAIR_ADDRESSES) == (7, [])
+    fabric["rdma"][PAIR[0]]["gids"].append({**fabric["rdma"][PAIR[0]]["gids"][0], "index": 5})
+    assert gid_index(fabric, PAIR, PAIR_ADDRESSES) == (5, [])
 
 
 @pytest.mark.parametrize("host", ["spark_pair", "spark_sync", "spark_ring", "spark_bond", "thor"])

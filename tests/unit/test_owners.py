@@ -76,6 +76,11 @@ def test_match(device: Device, match: dict[str, Any], owned: bool) -> None:
             id="renamed from this name",
         ),
         pytest.param(
+            [{"ethernets": {"cx7": {"match": {"driver": "mlx5*"}, "set-name": "enp1s0f1np1"}}}, matching(name="eth9")],
+            [("0", "cx7", "match"), ("1", "cx7", "match")],
+            id="renamed, by a definition that a later file amends",
+        ),
+        pytest.param(
             [matching(name="enp1*"), {"bridges": {"br0": {"interfaces": ["cx7"]}}}],
             [("0", "cx7", "match"), ("1", "br0", "member")],
             id="a member of a later file's bridge",
