@@ -18,7 +18,7 @@ from ansible_collections.gb10.cluster.plugins.module_utils import node_text
 Run = Callable[[list[str]], tuple[int, str, str]]
 
 
-def _read(path: str) -> str:
+def read(path: str) -> str:
     """Return a small file of /proc or /sys, or "" if it is gone or closed to us: processes end while they are read."""
     try:
         with open(path, encoding="utf-8", errors="replace") as file:
@@ -31,20 +31,26 @@ def gpu(run: Run) -> dict[str, Any]:
     """Ask nvidia-smi and /proc/meminfo; see node_text.gpu_facts for the shape."""
     query = run(["nvidia-smi", f"--query-gpu={','.join(node_text.GPU_FIELDS)}", "--format=csv,noheader,nounits"])
     summary = run(["nvidia-smi"]) if query[0] == 0 else (query[0], "", "")
-    return node_text.gpu_facts(query, summary[1], _read("/proc/meminfo"))
+    return node_text.gpu_facts(query, summary[1], read("/proc/meminfo"))
 
 
-def interfaces(run: Run) -> dict[str, dict[str, Any]]:
-    """Return name -> {mtu, mac, up, carrier, addresses} for every network device. Raises ValueError if `ip` fails."""
+def links(run: Run) -> list[dict[str, Any]]:
+    """Return what `ip -json address show` says of every network device. Raises ValueError if it fails."""
     status, stdout, stderr = run(["ip", "-json", "address", "show"])
     if status != 0:
         raise ValueError(f"ip -json address show failed: {stderr.strip()}")
-    return node_text.interface_facts(json.loads(stdout))
+    answer: list[dict[str, Any]] = json.loads(stdout)
+    return answer
+
+
+def interfaces(run: Run) -> dict[str, dict[str, Any]]:
+    """Return node_text.interface_facts of every network device, for those who need no more; io_fabric.read adds the rest."""
+    return node_text.interface_facts(links(run))
 
 
 def listeners() -> list[dict[str, Any]]:
     """Return every listening TCP socket as {address, port, pid, process, unit}; pid is None for sockets of other namespaces."""
-    sockets = [entry for name in ("tcp", "tcp6") for entry in node_text.listening_sockets(_read(f"/proc/net/{name}"))]
+    sockets = [entry for name in ("tcp", "tcp6") for entry in node_text.listening_sockets(read(f"/proc/net/{name}"))]
     owners = _socket_owners({entry["inode"] for entry in sockets})
     return [
         {"address": entry["address"], "port": entry["port"], **_process(owners.get(entry["inode"]))}
@@ -68,7 +74,7 @@ def _socket_owners(inodes: set[int]) -> dict[int, int]:
 def _process(pid: int | None) -> dict[str, Any]:
     if pid is None:
         return {"pid": None, "process": "", "unit": ""}
-    return {"pid": pid, "process": _read(f"/proc/{pid}/comm").strip(), "unit": node_text.unit_of_cgroup(_read(f"/proc/{pid}/cgroup"))}
+    return {"pid": pid, "process": read(f"/proc/{pid}/comm").strip(), "unit": node_text.unit_of_cgroup(read(f"/proc/{pid}/cgroup"))}
 
 
 def paths(names: Iterable[str]) -> dict[str, bool]:
@@ -88,5 +94,5 @@ def service(run: Run, unit: str) -> dict[str, Any]:
     facts = node_text.service_facts(unit, stdout)
     loaded = facts.pop("loaded_inputs")
     if facts["pid"]:
-        return {**facts, "inputs": node_text.inputs_of_environment(_read(f"/proc/{facts['pid']}/environ"))}
+        return {**facts, "inputs": node_text.inputs_of_environment(read(f"/proc/{facts['pid']}/environ"))}
     return {**facts, "inputs": loaded if facts["active"] == "activating" else ""}

@@ -93,7 +93,10 @@ def _gpu(row: Mapping[str, str]) -> dict[str, Any]:
 
 
 def interface_facts(links: Iterable[Mapping[str, Any]]) -> dict[str, dict[str, Any]]:
-    """Turn `ip -json address show` into name -> {mtu, mac, up, carrier, addresses}; IPv4 addresses with prefix length."""
+    """Turn `ip -json address show` into name -> {mtu, mac, up, carrier, addresses, link_local}.
+
+    `addresses` are IPv4 with prefix length, `link_local` is the first IPv6 address of that scope, "" if there is none.
+    """
     return {
         link["ifname"]: {
             "mtu": link["mtu"],
@@ -101,6 +104,7 @@ def interface_facts(links: Iterable[Mapping[str, Any]]) -> dict[str, dict[str, A
             "up": "UP" in link["flags"],
             "carrier": "LOWER_UP" in link["flags"],
             "addresses": [f"{entry['local']}/{entry['prefixlen']}" for entry in link["addr_info"] if entry["family"] == "inet"],
+            "link_local": next((entry["local"] for entry in link["addr_info"] if (entry["family"], entry.get("scope")) == ("inet6", "link")), ""),
         }
         for link in links
         if "ifname" in link

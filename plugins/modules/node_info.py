@@ -11,7 +11,9 @@ module: node_info
 short_description: Read what preflight must know of a node, in one call
 version_added: 0.1.0
 description:
-  - Reads GPU, network interfaces, listening ports with the systemd unit that owns them, and whether paths exist.
+  - Reads GPU, network hardware and who configures it, listening ports with the systemd unit that owns them, and whether paths exist.
+requirements:
+  - python3-yaml on the node where it has netplan files (C(netplan.io) depends on it)
 options:
   paths:
     description: Paths whose existence is asked.
@@ -39,9 +41,23 @@ gpu:
   returned: always
   type: dict
 interfaces:
-  description: For each network interface its mtu, mac, up, carrier and IPv4 addresses with prefix length.
+  description: As M(gb10.cluster.fabric_info) returns them.
   returned: always
   type: dict
+rdma:
+  description: As M(gb10.cluster.fabric_info) returns them.
+  returned: always
+  type: dict
+netplan:
+  description: As M(gb10.cluster.fabric_info) returns them.
+  returned: always
+  type: list
+  elements: str
+unreadable:
+  description: As M(gb10.cluster.fabric_info) returns them.
+  returned: always
+  type: list
+  elements: dict
 listeners:
   description: Listening TCP sockets.
   returned: always
@@ -69,9 +85,9 @@ paths:
   type: dict
 """
 
-from ansible.module_utils.basic import AnsibleModule
+from ansible.module_utils.basic import AnsibleModule, missing_required_lib
 
-from ansible_collections.gb10.cluster.plugins.module_utils import io_node
+from ansible_collections.gb10.cluster.plugins.module_utils import io_fabric, io_node
 from ansible_collections.gb10.cluster.plugins.module_utils.io_command import runner
 
 
@@ -83,11 +99,13 @@ def main() -> None:
         module.exit_json(
             changed=False,
             gpu=io_node.gpu(run),
-            interfaces=io_node.interfaces(run),
+            **io_fabric.read(run),
             listeners=io_node.listeners(),
             paths=io_node.paths(module.params["paths"]),
         )
-    except ValueError as error:
+    except ImportError as error:
+        module.fail_json(msg=missing_required_lib(f"python3-{error.name}", reason="to read netplan's files"))
+    except (ValueError, OSError) as error:
         module.fail_json(msg=str(error))
 
 

@@ -33,7 +33,11 @@ def test_node_info_answers_all_in_one(tmp_path: Path) -> None:
     program(tmp_path, "ip", f"echo '{json.dumps(links)}'")
     answer = run_module("node_info", {"paths": [str(tmp_path / "ip"), str(tmp_path / "none")]}, tmp_path)
     assert answer["gpu"]["gpus"][0]["capability"] == "12.1"
-    assert answer["interfaces"]["lo"]["addresses"] == ["127.0.0.1/8"]
+    fabric = run_module("fabric_info", {}, tmp_path)
+    assert fabric["interfaces"]["lo"]["addresses"] == ["127.0.0.1/8"]
+    assert {key: answer[key] for key in ("interfaces", "rdma", "netplan", "unreadable")} == {
+        key: value for key, value in fabric.items() if key not in ("changed", "invocation")
+    }
     assert answer["paths"] == {str(tmp_path / "ip"): True, str(tmp_path / "none"): False}
 
 

@@ -99,10 +99,17 @@ LINKS = """
 
 def test_interfaces() -> None:
     assert node_text.interface_facts(json.loads(LINKS)) == {
-        "lo": {"mtu": 65536, "mac": "00:00:00:00:00:00", "up": False, "carrier": False, "addresses": []},
-        "enp1s0f1np1": {"mtu": 9000, "mac": "7a:54:4d:96:2a:16", "up": True, "carrier": True, "addresses": ["10.110.0.1/24"]},
-        "enP2p1s0f1np1": {"mtu": 1500, "mac": "ee:b5:cc:ad:22:f3", "up": False, "carrier": False, "addresses": []},
-        "tun0": {"mtu": 1420, "mac": None, "up": True, "carrier": False, "addresses": ["10.9.0.2/32"]},
+        "lo": {"mtu": 65536, "mac": "00:00:00:00:00:00", "up": False, "carrier": False, "addresses": [], "link_local": ""},
+        "enp1s0f1np1": {
+            "mtu": 9000,
+            "mac": "7a:54:4d:96:2a:16",
+            "up": True,
+            "carrier": True,
+            "addresses": ["10.110.0.1/24"],
+            "link_local": "fe80::7854:4dff:fe96:2a16",
+        },
+        "enP2p1s0f1np1": {"mtu": 1500, "mac": "ee:b5:cc:ad:22:f3", "up": False, "carrier": False, "addresses": [], "link_local": ""},
+        "tun0": {"mtu": 1420, "mac": None, "up": True, "carrier": False, "addresses": ["10.9.0.2/32"], "link_local": ""},
     }
 
 
