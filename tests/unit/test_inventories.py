@@ -14,6 +14,8 @@ import pytest
 import yaml
 from repository import ROOT, files, load_yaml, read
 
+from ansible_collections.gb10.cluster.plugins.module_utils.lab import plan
+
 ROLES = ("gb10", "qsfp_netplan", "nccl_sm121_build", "vllm_runtime", "vllm_patch", "ray_cluster", "vllm_serve")
 #: What the playbooks pass, and what another role passes.
 NOT_FOR_INVENTORIES = {"gb10_nodes", "gb10_heads", "gb10_workers", "gb10_service_broken"}
@@ -108,6 +110,24 @@ def test_the_ranks_of_a_sample_use_all_its_nodes(inventory: dict[str, Any]) -> N
         tensor, pipeline = settings.get("gb10_tensor_parallel_size", 0), settings.get("gb10_pipeline_parallel_size", 1)
         assert not tensor or tensor * pipeline == len(inventory["_meta"]["hostvars"])
         assert len(inventory["_meta"]["hostvars"]) % pipeline == 0
+
+
+@pytest.mark.parametrize(
+    ("cluster", "topology", "thors"),
+    [
+        ("single-spark", "switch", []),
+        ("two-spark", "direct", []),
+        ("three-spark-ring", "ring", []),
+        ("four-spark-switch", "switch", []),
+        ("spark-thor", "switch", ["thor1", "thor2"]),
+    ],
+)
+def test_the_overlay_cables_the_lab_as_the_sample_says(cluster: str, topology: str, thors: list[str]) -> None:
+    ask = "{{ {'nodes': groups['gb10_cluster'], 'topology': lab_topology, 'thors': lab_thors} | ansible.builtin.to_json }}"
+    command = [Path(sys.executable).with_name("ansible"), "-i", f"inventories/{cluster}", "-i", "inventories/lab/overlay.yml", "localhost"]
+    said = subprocess.run([*command, "-m", "debug", "-a", f"msg={ask}"], cwd=ROOT, check=True, capture_output=True, text=True).stdout
+    lab = plan("demo", "10.88.0", **json.loads(json.loads(said.partition("=>")[2])["msg"]))
+    assert (lab.topology, [node.name for node in lab.nodes if node.thor]) == (topology, thors)
 
 
 def test_a_wrong_default_would_be_found() -> None:
