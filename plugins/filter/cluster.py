@@ -12,7 +12,8 @@ from typing import Any
 
 from ansible.errors import AnsibleFilterError
 
-from ansible_collections.gb10.cluster.plugins.module_utils import cluster, fabric, fabric_report, launch, topology
+from ansible_collections.gb10.cluster.plugins.module_utils import cluster, fabric, fabric_report, launch, node_checks, topology
+from ansible_collections.gb10.cluster.plugins.module_utils.fabric_state import pinned
 from ansible_collections.gb10.cluster.plugins.module_utils.problems import report
 
 
@@ -26,9 +27,10 @@ def _plain(data: Any) -> Any:
 
 
 def cluster_plan(nodes: Sequence[Any], lock_digest: str, known_variables: Mapping[str, Any]) -> dict[str, Any]:
-    """Return {plan, problems, report}; see module_utils/cluster.py for the shape of a node."""
-    plan, problems = cluster.plan(_plain(nodes), str(lock_digest), _plain(known_variables))
-    return {"plan": plan, "problems": [str(problem) for problem in problems], "report": report(problems)}
+    """Return {plan, problems, report, warnings}; see module_utils/cluster.py for the shape of a node."""
+    given = _plain(nodes)
+    plan, problems = cluster.plan(given, str(lock_digest), _plain(known_variables))
+    return {"plan": plan, "problems": [str(problem) for problem in problems], "report": report(problems), "warnings": node_checks.warnings(given)}
 
 
 def node_plan(plan: Mapping[str, Any], name: str) -> dict[str, Any]:
@@ -53,6 +55,15 @@ def fabric_plan(nodes: Sequence[Any], settings: Mapping[str, Any] = MappingProxy
 def fabric_outcome(outcomes: Sequence[Any], mtu: int) -> str:
     """Return what went wrong with the fabric on all nodes, "" if nothing did; see module_utils/fabric_report.py."""
     return fabric_report.report(_plain(outcomes), mtu)
+
+
+def pinned_gid_index(plan: Mapping[str, Any], fabric_facts: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the plan of a node with NCCL_IB_GID_INDEX in its environment, as its RDMA devices have it now."""
+    result = _plain(plan)
+    environment, problems = pinned(result["node"], _plain(fabric_facts))
+    if problems:
+        raise AnsibleFilterError("; ".join(map(str, problems)))
+    return {**result, "node": {**result["node"], "environment": environment}}
 
 
 def ray_exec(plan: Mapping[str, Any], object_store_memory: int, args: Sequence[str] = ()) -> str:
@@ -80,6 +91,7 @@ class FilterModule:
             "fabric_outcome": fabric_outcome,
             "fabric_plan": fabric_plan,
             "node_plan": node_plan,
+            "pinned_gid_index": pinned_gid_index,
             "ray_exec": ray_exec,
             "stamped_unit": stamped_unit,
             "vllm_exec": vllm_exec,

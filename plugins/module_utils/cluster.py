@@ -17,13 +17,14 @@ A node comes in as a mapping::
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from typing import Any
 
-from ansible_collections.gb10.cluster.plugins.module_utils import cluster_checks, fabric, launch, netplan, node_checks, topology
+from ansible_collections.gb10.cluster.plugins.module_utils import cluster_checks, fabric, fabric_state, launch, netplan, node_checks, topology
 from ansible_collections.gb10.cluster.plugins.module_utils.problems import Problem
 
 INTEGERS = ("gb10_api_port", "gb10_fabric_mtu", "gb10_pipeline_parallel_size", "gb10_ray_port", "gb10_tensor_parallel_size")
-BOOLEANS = ("gb10_allow_restart", "gb10_fabric_takeover")
+BOOLEANS = ("gb10_allow_restart", "gb10_fabric_pin_gid_index", "gb10_fabric_takeover")
 
 
 def plan(
@@ -63,7 +64,7 @@ def plan(
         problems += node_checks.check(index, node, settings, topology.devices(members[index], kind))
     if problems:
         return {}, problems
-    return _plan(nodes, shares, settings, lock_digest), []
+    return _plan(nodes, shares, settings, lock_digest)
 
 
 def _member(node: Mapping[str, Any]) -> topology.FabricNode:
@@ -92,7 +93,7 @@ def _typed(settings: Mapping[str, Any]) -> dict[str, Any]:
 
 def _plan(
     nodes: Sequence[Mapping[str, Any]], shares: Sequence[fabric.NodeFabric], settings: Mapping[str, Any], lock_digest: str
-) -> dict[str, Any]:
+) -> tuple[dict[str, Any], list[Problem]]:
     model = settings["gb10_model"]
     tensor, pipeline = cluster_checks.parallelism(settings, len(nodes))
     planned = [
@@ -107,7 +108,14 @@ def _plan(
         }
         for node, share in zip(nodes, shares, strict=True)
     ]
-    return {
+    problems: list[Problem] = []
+    # On a fresh host there is no index before there is an address; then the role qsfp_netplan pins it.
+    for index, (entry, node) in enumerate(zip(planned, nodes, strict=True)):
+        if settings["gb10_fabric_pin_gid_index"] and not fabric.drift(entry["rails"], settings["gb10_fabric_mtu"], node["observed"]["interfaces"]):
+            environment, found = fabric_state.pinned(entry, node["observed"])
+            entry["environment"] = {**environment, **settings["gb10_environment"]}
+            problems += [replace(problem, path=f"nodes[{index}].{problem.path}") for problem in found]
+    plan = {
         "nodes": planned,
         "head": {"name": planned[0]["name"], "address": planned[0]["address"]},
         "model": model,
@@ -120,6 +128,7 @@ def _plan(
         "ray_port": settings["gb10_ray_port"],
         "mtu": settings["gb10_fabric_mtu"],
         "takeover": settings["gb10_fabric_takeover"],
+        "pin_gid_index": settings["gb10_fabric_pin_gid_index"],
         "user": settings["gb10_user"],
         "allow_restart": settings["gb10_allow_restart"],
         "runtime": {
@@ -129,6 +138,7 @@ def _plan(
             "link": f"{settings['gb10_root']}/runtime/current",
         },
     }
+    return ({}, problems) if problems else (plan, [])
 
 
 def _carrier(address: str, interfaces: Mapping[str, Mapping[str, Any]]) -> str:

@@ -64,6 +64,13 @@ def gid_index(fabric: Mapping[str, Any], hcas: Sequence[str], addresses: Sequenc
     ]
 
 
+def pinned(node: Mapping[str, Any], fabric: Mapping[str, Any]) -> tuple[dict[str, str], list[Problem]]:
+    """Return the environment of a planned node with NCCL_IB_GID_INDEX, where it has RDMA devices; ``fabric`` as fabric_info returns it."""
+    rails = [rail for rail in node["rails"] if rail["hca"]]
+    index, problems = gid_index(fabric, [rail["hca"] for rail in rails], [rail["address"] for rail in rails])
+    return {**node["environment"], **({} if index is None else {"NCCL_IB_GID_INDEX": str(index)})}, problems
+
+
 def degraded(interfaces: Mapping[str, Mapping[str, Any]]) -> list[str]:
     """Say which ConnectX twins have less than a Spark's link: PCIe x4 at 32 GT/s for each half, 200000 Mb/s for each port with carrier.
 

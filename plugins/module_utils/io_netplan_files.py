@@ -15,6 +15,7 @@ from typing import Any
 
 from ansible_collections.gb10.cluster.plugins.module_utils import fabric, io_file, io_netplan, io_node, netplan
 from ansible_collections.gb10.cluster.plugins.module_utils.io_netplan import NetplanError, Run
+from ansible_collections.gb10.cluster.plugins.module_utils.owners import NETPLAN_FOLDERS
 from ansible_collections.gb10.cluster.plugins.module_utils.topology import NETPLAN_FILE, NETWORK_MANAGER_FILE
 
 #: What netplan's two renderers generate for an interface. Source: netplan-generate(8).
@@ -91,14 +92,14 @@ def refusal(run: Run, files: Mapping[str, Any], interfaces: Sequence[str], scrat
 
     Either netplan refuses them, or somebody changed another interface's configuration and never applied it: it would go live with ours.
     """
-    folder = os.path.join(scratch, "etc/netplan")
-    os.makedirs(folder)
-    for path in glob.glob("/etc/netplan/*.yaml"):
-        if path not in files:
-            shutil.copy2(path, folder)
+    for folder in NETPLAN_FOLDERS:
+        os.makedirs(scratch + folder)
+        for path in glob.glob(f"{folder}/*.yaml"):
+            if path not in files:
+                shutil.copy2(path, scratch + folder)
     for path, saved in files.items():
-        if saved is not None and os.path.dirname(path) == "/etc/netplan":
-            io_file.write_file(os.path.join(folder, os.path.basename(path)), *saved)
+        if saved is not None and os.path.dirname(path) in NETPLAN_FOLDERS:
+            io_file.write_file(scratch + path, *saved)
     status, stdout, stderr = run(["netplan", "generate", "--root-dir", scratch])
     if status != 0:
         return f"netplan refuses it: {(stderr or stdout).strip().replace(scratch, '')}"

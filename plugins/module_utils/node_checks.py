@@ -12,6 +12,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from ansible_collections.gb10.cluster.plugins.module_utils import launch, topology
+from ansible_collections.gb10.cluster.plugins.module_utils.fabric_state import degraded
 from ansible_collections.gb10.cluster.plugins.module_utils.problems import Problem
 
 RAY_UNIT, VLLM_UNIT = "gb10-ray.service", "gb10-vllm.service"
@@ -88,7 +89,12 @@ def _check_devices(
             carried = f"{interface} of {name} carries {node['address']}, by which Ansible reaches it"
             fix = "reach the node over another network, or use another port"
             problems.append(Problem(where, carried, "a device that the fabric has for itself", fix))
-        problems += _check_owners(where, name, interface, found.get("owners", []), settings["gb10_fabric_takeover"])
+        problems += _check_owners(where, name, interface, found["owners"], settings["gb10_fabric_takeover"])
+    if planned:
+        problems += [
+            Problem(f"{path}.netplan", f"{entry['file']} of {name}: {entry['reason']}", "configuration that can be read", "mend or remove it")
+            for entry in node["observed"]["unreadable"]
+        ]
     with contextlib.suppress(ValueError):  # reported with the settings
         pool = ipaddress.IPv4Network(settings["gb10_fabric_pool"])
         problems += [
@@ -114,15 +120,17 @@ def _position(node: Mapping[str, Any], interface: str) -> int:
 
 
 def _ours(interface: Mapping[str, Any]) -> bool:
-    return any(owner["file"] == topology.NETPLAN_FILE for owner in interface.get("owners", []))
+    return any(owner["file"] == topology.NETPLAN_FILE for owner in interface["owners"])
 
 
 def _check_owners(where: str, name: str, interface: str, owners: Sequence[Mapping[str, Any]], takeover: bool) -> list[Problem]:
-    """Find other configuration of a device: netplan merges files, so both would count. A name in a file can be taken out of it, a pattern cannot."""
+    """Find other configuration of a device: netplan merges files, so both would count. A name can be taken out of a file, a pattern cannot."""
     problems = []
     for owner in owners:
-        simple = owner["by"] == "name" and owner["kind"] in ("ethernets", "NetworkManager")
-        if owner["file"] == topology.NETPLAN_FILE or (simple and takeover):
+        # netplan tells NetworkManager to leave its interfaces alone, so only a profile for just this device says what somebody wanted.
+        profile = owner["kind"] == "NetworkManager"
+        simple = owner["by"] == "name" and (profile or owner["kind"] == "ethernets")
+        if owner["file"] == topology.NETPLAN_FILE or (simple and takeover) or (profile and not simple):
             continue
         how = {"name": "", "match": " by a pattern", "member": f" as a part of {owner['id']}"}[owner["by"]]
         fix = "set gb10_fabric_takeover: true, which qsfp_netplan_state: absent undoes" if simple else f"take {interface} out of it"
@@ -130,6 +138,11 @@ def _check_owners(where: str, name: str, interface: str, owners: Sequence[Mappin
             Problem(where, f"{interface} of {name} is configured by {owner['file']}{how}", "no other configuration of the fabric's interfaces", fix)
         )
     return problems
+
+
+def warnings(nodes: Sequence[Mapping[str, Any]]) -> list[str]:
+    """Return what will make a node's fabric slow, a sentence each."""
+    return [f"{node['name']}: {sentence}" for node in nodes if node["observed"] for sentence in degraded(node["observed"]["interfaces"])]
 
 
 def listeners(settings: Mapping[str, Any], head: bool) -> dict[str, int]:

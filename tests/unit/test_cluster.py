@@ -31,16 +31,24 @@ KNOWN = {
 MODEL = "/srv/models/tiny"
 
 
+def interface(*addresses: str, **facts: Any) -> dict[str, Any]:
+    """One network device as node_info tells it, as far as the planner looks at it."""
+    return {"mtu": 1500, "addresses": list(addresses), "owners": [], "driver": "", "pci": None, "speed": None, "carrier": True, **facts}
+
+
 def observed(management: str) -> dict[str, Any]:
     """What node_info returns of a Spark with its management interface, all four twins and a model."""
     twins = [twin.interface for port in topology.SPARK_PORTS.values() for twin in port]
     return {
         "gpu": {"gpus": [{"name": "NVIDIA GB10", "capability": "12.1"}], "reason": ""},
         "interfaces": {
-            "lo": {"mtu": 65536, "mac": "00:00:00:00:00:00", "up": True, "carrier": True, "addresses": ["127.0.0.1/8"]},
-            "enP7s7": {"mtu": 1500, "mac": "02:00:00:00:00:01", "up": True, "carrier": True, "addresses": [f"{management}/24"]},
-            **{name: {"mtu": 1500, "mac": "02:00:00:00:00:02", "up": True, "carrier": True, "addresses": []} for name in twins},
+            "lo": interface("127.0.0.1/8"),
+            "enP7s7": interface(f"{management}/24"),
+            **{name: interface() for name in twins},
         },
+        "rdma": {},
+        "netplan": [],
+        "unreadable": [],
         "listeners": [{"address": "0.0.0.0", "port": 22, "pid": 7, "process": "sshd", "unit": "ssh.service"}],
         "paths": {f"{MODEL}/config.json": True},
     }
@@ -97,7 +105,7 @@ def test_a_single_node_is_its_own_head_by_its_management_address() -> None:
 
 def test_a_single_node_needs_neither_qsfp_ports_nor_a_free_pool() -> None:
     node = spark(1, "head")
-    node["observed"]["interfaces"] = {"eth0": {"mtu": 1500, "mac": "", "up": True, "carrier": True, "addresses": ["10.1.2.3/8"]}}
+    node["observed"]["interfaces"] = {"eth0": interface("10.1.2.3/8")}
     assert planned([node])["nodes"][0]["address"] == "192.168.1.11"
 
 
@@ -174,14 +182,20 @@ def listener(port: int, process: str = "nginx", unit: str = "nginx.service") -> 
     return {"address": "0.0.0.0", "port": port, "pid": 99, "process": process, "unit": unit}
 
 
-def addressed(interface: str, address: str) -> dict[str, Any]:
-    found = observed("192.168.1.12")["interfaces"]
-    found[interface] = {**found.get(interface, {"mtu": 1500, "mac": "", "up": True, "carrier": True}), "addresses": [address]}
-    return found
+def addressed(name: str, *addresses: str, **facts: Any) -> dict[str, Any]:
+    return {**observed("192.168.1.12")["interfaces"], name: interface(*addresses, **facts)}
 
 
-def without(interface: str) -> dict[str, Any]:
-    return {name: value for name, value in observed("192.168.1.12")["interfaces"].items() if name != interface}
+def without(name: str) -> dict[str, Any]:
+    return {other: value for other, value in observed("192.168.1.12")["interfaces"].items() if other != name}
+
+
+def owned(file: str, by: str = "name", kind: str = "ethernets") -> dict[str, Any]:
+    return addressed("enP2p1s0f1np1", owners=[{"file": file, "id": "cx7", "kind": kind, "by": by}])
+
+
+SOCKETS = [(1, "head", "eth9"), (2, "worker", "enp1s0f0np0")]
+CX7, PROFILE = "/etc/netplan/40-cx7.yaml", "/etc/NetworkManager/system-connections/fast.nmconnection"
 
 
 #: name -> (nodes, path, found, expected, fix): each a single mistake; the last three are parts of the text.
@@ -322,6 +336,55 @@ BAD: dict[str, tuple[Callable[[], list[Node]], str, str, str, str]] = {
         "nothing else uses",
         "choose another",
     ),
+    "another netplan file": (
+        lambda: seen(pair(), 1, interfaces=owned(CX7)),
+        "nodes[1].ports[0]",
+        "enP2p1s0f1np1 of spark2 is configured by /etc/netplan/40-cx7.yaml",
+        "no other configuration",
+        "gb10_fabric_takeover: true",
+    ),
+    "a profile of NetworkManager": (
+        lambda: seen(pair(), 1, interfaces=owned(PROFILE, kind="NetworkManager")),
+        "nodes[1].ports[0]",
+        f"enP2p1s0f1np1 of spark2 is configured by {PROFILE}",
+        "no other configuration",
+        "gb10_fabric_takeover: true",
+    ),
+    "a pattern cannot be taken over": (
+        lambda: seen(pair(gb10_fabric_takeover=True), 1, interfaces=owned(CX7, "match")),
+        "nodes[1].ports[0]",
+        "configured by /etc/netplan/40-cx7.yaml by a pattern",
+        "no other configuration",
+        "take enP2p1s0f1np1 out of it",
+    ),
+    "a bond cannot be taken over": (
+        lambda: seen(pair(gb10_fabric_takeover=True), 1, interfaces=owned(CX7, "member", "bonds")),
+        "nodes[1].ports[0]",
+        "as a part of cx7",
+        "no other configuration",
+        "take enP2p1s0f1np1 out of it",
+    ),
+    "netplan that cannot be read": (
+        lambda: seen(pair(), 0, unreadable=[{"file": CX7, "reason": "line 3 is no YAML"}]),
+        "nodes[0].netplan",
+        "/etc/netplan/40-cx7.yaml of spark1: line 3 is no YAML",
+        "can be read",
+        "mend",
+    ),
+    "the device that Ansible comes over": (
+        lambda: seen(pair(), 1, interfaces=addressed("enp1s0f1np1", "192.168.1.12/24")),
+        "nodes[1].ports[0]",
+        "enp1s0f1np1 of spark2 carries 192.168.1.12",
+        "for itself",
+        "another network",
+    ),
+    "no such device": (
+        lambda: [spark(n, group, gb10_fabric_topology="socket", gb10_fabric_interface=d) for n, group, d in SOCKETS],
+        "nodes[0].interface",
+        "spark1 has no interface eth9",
+        "enP7s7",
+        "correct gb10_fabric_interface",
+    ),
     "no pool": (lambda: pair(gb10_fabric_pool="ten"), "gb10_fabric_pool", "'ten'", "10.110.0.0/16", "correct gb10_fabric_pool"),
     "fabric": (lambda: pair(gb10_fabric_mtu=70000), "gb10_fabric_mtu", "70000", "1280 to 9216", "9000"),
 }
@@ -439,3 +502,63 @@ def test_planning_leaves_its_input_alone() -> None:
     before = copy.deepcopy(nodes)
     planned(nodes)
     assert nodes == before
+
+
+@pytest.mark.parametrize(
+    "owner",
+    [
+        pytest.param(owned("/etc/netplan/60-gb10-qsfp.yaml"), id="our own file"),
+        # netplan makes NetworkManager leave alone what networkd has.
+        pytest.param(owned(PROFILE, "match", "NetworkManager"), id="a profile for every device"),
+    ],
+)
+def test_what_may_configure_a_device_of_the_fabric(owner: dict[str, Any]) -> None:
+    assert planned(seen(pair(), 1, interfaces=owner))
+
+
+@pytest.mark.parametrize(("file", "kind"), [(CX7, "ethernets"), (PROFILE, "NetworkManager")])
+def test_a_takeover_is_done_on_request(file: str, kind: str) -> None:
+    assert planned(seen(pair(gb10_fabric_takeover="yes"), 1, interfaces=owned(file, kind=kind)))["takeover"] is True
+
+
+def test_what_an_earlier_plan_addressed_is_no_overlap() -> None:
+    """After a change of gb10_fabric_ports the old port still has its address when the new plan is made."""
+    ours = [{"file": "/etc/netplan/60-gb10-qsfp.yaml", "id": "enp1s0f0np0", "kind": "ethernets", "by": "name"}]
+    assert planned(seen(pair(), 1, interfaces=addressed("enp1s0f0np0", "10.110.0.2/24", owners=ours)))
+
+
+def rdma(*indices: int) -> dict[str, Any]:
+    """The RDMA devices of spark2's rails, each with a RoCE v2 GID of its address at its index, and a link-local one at 1."""
+    hosts = ("10.110.0.2", "10.110.1.2")
+    return {
+        hca: {"gids": [{"index": 1, "gid": "fe80::1", "type": "RoCE v2"}, {"index": index, "gid": f"::ffff:{host}", "type": "RoCE v2"}]}
+        for hca, host, index in zip(("rocep1s0f1", "roceP2p1s0f1"), hosts, indices, strict=True)
+    }
+
+
+LIVE = {
+    **observed("192.168.1.12")["interfaces"],
+    "enp1s0f1np1": interface("10.110.0.2/24", mtu=9000),
+    "enP2p1s0f1np1": interface("10.110.1.2/24", mtu=9000),
+}
+
+
+def test_the_gid_index_is_pinned_on_request_where_the_fabric_is_live() -> None:
+    plan = planned(seen(pair(gb10_fabric_pin_gid_index=True), 1, interfaces=LIVE, rdma=rdma(3, 3)))
+    assert [node["environment"].get("NCCL_IB_GID_INDEX") for node in plan["nodes"]] == [None, "3"]
+    plan = planned(seen(pair(), 1, interfaces=LIVE, rdma=rdma(3, 3)))
+    assert "NCCL_IB_GID_INDEX" not in plan["nodes"][1]["environment"]
+
+
+def test_rails_with_different_gid_indices_cannot_be_pinned() -> None:
+    (problem,) = mistakes(seen(pair(gb10_fabric_pin_gid_index=True), 1, interfaces=LIVE, rdma=rdma(3, 5)))
+    assert problem.path == "nodes[1].rdma.gids"
+    assert "rocep1s0f1 has 3, roceP2p1s0f1 has 5" in problem.found
+
+
+def test_a_slow_link_is_a_warning() -> None:
+    slow = {"driver": "mlx5_core", "pci": {"address": "0002:01:00.1", "width": 2, "speed": "32.0 GT/s PCIe"}}
+    nodes = seen(pair(), 1, interfaces=addressed("enP2p1s0f1np1", **slow))
+    assert planned(nodes)
+    (sentence,) = node_checks.warnings(nodes)
+    assert sentence.startswith("spark2: enP2p1s0f1np1: the PCIe link of 0002:01:00 runs x2")

@@ -77,6 +77,16 @@ def test_fabric_plan_knows_its_arguments() -> None:
         FILTERS["fabric_plan"]([{"name": "spark1", "port": [0]}])
 
 
+def test_pinned_gid_index_is_in_the_nodes_environment() -> None:
+    rails = WORKER["node"]["rails"]
+    gids = [{"index": 4, "gid": f"::ffff:{rail['address'].split('/')[0]}", "type": "RoCE v2"} for rail in rails]
+    facts = {"rdma": {rail["hca"]: {"gids": [gid]} for rail, gid in zip(rails, gids, strict=True)}}
+    plan = FILTERS["pinned_gid_index"](WORKER, facts)
+    assert plan["node"]["environment"] == {**WORKER["node"]["environment"], "NCCL_IB_GID_INDEX": "4"}
+    with pytest.raises(AnsibleFilterError, match="there is no rocep1s0f1"):
+        FILTERS["pinned_gid_index"](WORKER, {"rdma": {}})
+
+
 def test_templates_hand_over_lazy_containers() -> None:
     """Ansible's own lists and mappings, which a template passes, are neither to json nor to dataclasses."""
     template = "{{ ('@inputs@' | gb10.cluster.stamped_unit(nodes)).inputs }} {{ vars | gb10.cluster.node_plan('spark2') | gb10.cluster.ray_exec(1) }}"
