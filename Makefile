@@ -62,7 +62,7 @@ molecule: root setup ## A lab of its own: create, check mode, converge, idempote
 	PATH="$(CURDIR)/$(bin):$$PATH" molecule test --all
 
 integration: setup ## The integration tests on a cluster that is up (INVENTORY, by default the demo's lab)
-	$(bin)/pytest tests/integration --inventory=$(INVENTORY) --junit-xml=build/junit/integration.xml $(PYTEST_ARGS)
+	$(bin)/pytest tests/integration/fabric tests/integration/model --inventory=$(INVENTORY) --junit-xml=build/junit/integration.xml $(PYTEST_ARGS)
 
 test: ## All of the above; molecule's scenarios run the integration tests
 	rm -rf build/junit

@@ -25,6 +25,10 @@ class Cluster:
     #: What ansible-playbook needs to reach the same cluster: -i and -e with their values.
     arguments: Sequence[str]
 
+    def variable(self, name: str, default: Any, node: str = "") -> Any:
+        """A variable of the inventory, of the head unless a node is named; the role's default has to be given."""
+        return self.nodes[node or next(iter(self.nodes))].get(name, default)
+
     def site(self, *arguments: str, environment: Mapping[str, str] | None = None) -> Run:
         """Run site.yml on this cluster."""
         return run("site.yml", [*self.arguments, *arguments], environment)

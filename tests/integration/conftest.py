@@ -18,7 +18,7 @@ from testinfra.host import Host
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
-    parser.addoption("--inventory", action="append", help="inventory of the cluster to test, repeatable (default: inventories/lab)")
+    parser.addoption("--inventory", action="append", help="inventories of the cluster to test, with blanks between (default: inventories/lab)")
     parser.addoption("--extra-vars-file", action="append", default=[], help="as ansible-playbook's --extra-vars @FILE, repeatable")
 
 
@@ -32,7 +32,9 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
 
 @pytest.fixture(scope="session")
 def cluster(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Cluster:
-    inventories = request.config.getoption("--inventory") or [ROOT / "inventories" / "lab"]
+    # Molecule cannot repeat an option, so one may hold several.
+    given = [path for option in request.config.getoption("--inventory") or [] for path in option.split()]
+    inventories = given or [ROOT / "inventories" / "lab"]
     arguments = [word for path in inventories for word in ("--inventory", str(Path(path).resolve()))]
     arguments += [word for path in request.config.getoption("--extra-vars-file") for word in ("--extra-vars", f"@{Path(path).resolve()}")]
     answer = tmp_path_factory.mktemp("cluster") / "cluster.json"

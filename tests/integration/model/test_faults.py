@@ -110,11 +110,14 @@ def test_killed_after_writing_a_new_token_the_next_run_restarts_ray_and_shows_no
     assert completion(head).strip()
 
 
-def test_killed_between_writing_netplan_and_applying_it_the_next_run_applies_it(
+def test_killed_before_a_change_of_the_fabric_is_confirmed_the_next_run_completes_it(
     cluster: Cluster, nodes: dict[str, Host], head: Host
 ) -> None:
     mtu = extra(gb10_fabric_mtu=8000)
-    run_and_kill("site.yml", [*cluster.arguments, *mtu, "--tags", "qsfp_netplan"], "Apply it where the host differs")
+    refused = cluster.site(*mtu, *extra(gb10_allow_restart=False), "--tags", "qsfp_netplan")
+    assert refused.status != 0
+    assert "must be changed while Ray runs" in refused.output
+    run_and_kill("site.yml", [*cluster.arguments, *mtu, "--tags", "qsfp_netplan"], "Prove every rail with full frames")
     cluster.site(*mtu, "--tags", "qsfp_netplan").assert_ok()
     for host in nodes.values():
         for twin in TWINS:
@@ -156,7 +159,7 @@ def test_after_a_worker_reboots_site_brings_the_answer_back(cluster: Cluster, no
     time.sleep(5)
     run = cluster.site().assert_ok()
     # Everything comes back from what is enabled on the node; nothing had to be written again.
-    assert "Write the netplan file" not in run.changed_tasks()
+    assert not {"Change the workers", "Change the head"} & run.changed_tasks()
     assert "Write the unit" not in run.changed_tasks()
     assert completion(head).strip()
     assert len(ranks(head)) == len(nodes)

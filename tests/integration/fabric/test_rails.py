@@ -1,0 +1,70 @@
+"""The rails of any fabric as the nodes see them: pair, ring, switch or machines without ConnectX, whatever the inventory says."""
+
+from __future__ import annotations
+
+import ipaddress
+import json
+
+import pytest
+from cluster import Cluster
+from testinfra.host import Host
+
+NETPLAN = "/etc/netplan/60-gb10-qsfp.yaml"
+#: IPv4 and ICMP headers.
+HEADERS = 28
+Rails = dict[str, dict[str, ipaddress.IPv4Interface]]
+
+
+@pytest.fixture(scope="module")
+def rails(cluster: Cluster, nodes: dict[str, Host]) -> Rails:
+    """The address of every device of every node that lies in the fabric's pool."""
+    pool = ipaddress.IPv4Network(cluster.variable("gb10_fabric_pool", "10.110.0.0/16"))
+    found: Rails = {}
+    for name, host in nodes.items():
+        links = [link for link in json.loads(host.check_output("ip -json -4 address show")) if link]
+        every = {link["ifname"]: [ipaddress.IPv4Interface(f"{a['local']}/{a['prefixlen']}") for a in link["addr_info"]] for link in links}
+        found[name] = {device: addresses[0] for device, addresses in every.items() if addresses and addresses[0].ip in pool}
+        assert all(len(every[device]) == 1 for device in found[name]), every
+    return found
+
+
+def test_each_cabled_port_has_two_rails_and_other_machines_one(cluster: Cluster, rails: Rails) -> None:
+    for name, found in rails.items():
+        socket = cluster.variable("gb10_fabric_topology", "auto", name) == "socket"
+        assert len(found) == (1 if socket else 2 * len(cluster.variable("gb10_fabric_ports", [1], name))), name
+
+
+def test_no_two_devices_of_a_node_share_a_subnet(rails: Rails) -> None:
+    for name, found in rails.items():
+        assert len({address.network for address in found.values()}) == len(found), name
+
+
+def test_no_address_is_used_twice(rails: Rails) -> None:
+    every = [address.ip for found in rails.values() for address in found.values()]
+    assert len(set(every)) == len(every)
+
+
+def test_the_netplan_file_is_private(nodes: dict[str, Host]) -> None:
+    for host in nodes.values():
+        file = host.file(NETPLAN)
+        assert (file.mode, file.user, file.group) == (0o600, "root", "root")
+
+
+def test_each_rail_carries_frames_of_the_mtu_to_every_peer_and_no_more(cluster: Cluster, nodes: dict[str, Host], rails: Rails) -> None:
+    mtu = cluster.variable("gb10_fabric_mtu", 9000)
+    topology, count = cluster.variable("gb10_fabric_topology", "auto"), len(nodes)
+    for name, host in nodes.items():
+        for device, own in rails[name].items():
+            peers = {peer: a.ip for peer, found in rails.items() if peer != name for a in found.values() if a.network == own.network}
+            assert len(peers) == (1 if topology == "ring" else count - 1), f"{name} {device}"
+            for peer, address in peers.items():
+                ping = f"ping -n -c 1 -W 2 -M do -I {device}"
+                assert host.run(f"{ping} -s {mtu - HEADERS} {address}").rc == 0, f"{name} {device} -> {peer}"
+                assert host.run(f"{ping} -s {mtu + 1 - HEADERS} {address}").rc != 0, f"{name} {device} -> {peer} carries more than {mtu}"
+
+
+def test_nothing_waits_for_a_confirmation(nodes: dict[str, Host]) -> None:
+    for host in nodes.values():
+        assert not host.file("/var/lib/gb10/netplan/pending.json").exists
+        assert host.run("systemctl is-active gb10-netplan-restore.timer").stdout.strip() == "inactive"
+        assert json.loads(host.file("/var/lib/gb10/netplan/last.json").content_string)["how"] == "confirmed"

@@ -1,0 +1,317 @@
+"""netplan documents: the fabric's own, other people's, and what a change makes of files and devices."""
+
+from __future__ import annotations
+
+import json
+import os
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+
+from ansible_collections.gb10.cluster.plugins.module_utils import fabric_report, io_netplan, io_netplan_files, netplan
+
+FOREIGN = {
+    "network": {
+        "version": 2,
+        "renderer": "NetworkManager",
+        "ethernets": {"enp1s0f1np1": {"addresses": ["192.168.100.11/24"]}, "enP7s7": {"dhcp4": True}},
+        "wifis": {"wlP9s9": {"access-points": {"home": {"password": "p"}}}},
+    }
+}
+
+
+@pytest.mark.parametrize(("renderer", "ignores"), [("networkd", True), ("NetworkManager", False)])
+def test_document(renderer: str, ignores: bool) -> None:
+    network = netplan.document({"enp1s0f1np1": "10.110.0.1/24"}, 9000, renderer)["network"]
+    (definition,) = network["ethernets"].values()
+    assert (definition["renderer"], "ignore-carrier" in definition) == (renderer, ignores)
+    assert "renderer" not in network, "the other interfaces keep theirs"
+
+
+def test_network_manager_keeps_addresses_without_carrier() -> None:
+    text = netplan.network_manager_configuration(["enp1s0f1np1", "enP2p1s0f1np1"])
+    assert text == (
+        "[device-gb10-qsfp]\nmatch-device=interface-name:enp1s0f1np1,interface-name:enP2p1s0f1np1\nignore-carrier=yes\n"
+    )
+
+
+def test_our_interfaces_are_taken_out_and_all_else_stays() -> None:
+    rest, taken = netplan.without(FOREIGN, ["enp1s0f1np1", "enP2p1s0f1np1"])
+    assert taken == ["enp1s0f1np1"]
+    assert rest == {"network": {**FOREIGN["network"], "ethernets": {"enP7s7": {"dhcp4": True}}}}
+    assert "enp1s0f1np1" in FOREIGN["network"]["ethernets"], "the input is left alone"  # type: ignore[operator]
+
+
+def test_a_file_of_ours_alone_keeps_its_frame() -> None:
+    document = {"network": {"version": 2, "ethernets": {"enp1s0f1np1": {}}}}
+    assert netplan.without(document, ["enp1s0f1np1"]) == ({"network": {"version": 2}}, ["enp1s0f1np1"])
+
+
+@pytest.mark.parametrize("document", [None, [], "text", {}, {"network": None}, {"network": {"ethernets": None}}, {"network": {"ethernets": []}}])
+def test_what_has_no_interfaces_is_left_alone(document: Any) -> None:
+    assert netplan.without(document, ["enp1s0f1np1"]) == (document, [])
+
+
+class Host:
+    """Devices and commands of a host, as `ip`, netplan and systemctl show them; files are real, below a folder."""
+
+    def __init__(self, folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+        self.folder = folder
+        self.links: dict[str, dict[str, Any]] = {}
+        self.asked: list[str] = []
+        self.netplan_status = 0
+        for name in ("STATE", "PENDING", "LAST", "ORIGINAL", "PROGRAM", "UNITS"):
+            monkeypatch.setattr(io_netplan, name, f"{folder}{getattr(io_netplan, name)}")
+        monkeypatch.setattr(io_netplan, "_sysctl", lambda _name, _key: "0")
+        Path(io_netplan.UNITS).mkdir(parents=True)
+
+    def link(self, name: str, *addresses: str, mtu: int = 1500, up: bool = True, dynamic: tuple[str, ...] = ()) -> None:
+        self.links[name] = {"mtu": mtu, "up": up, "addresses": list(addresses), "dynamic": list(dynamic)}
+
+    def run(self, argv: list[str]) -> tuple[int, str, str]:
+        self.asked.append(" ".join(argv))
+        match argv:
+            case ["ip", "-json", "address", "show", "dev", name]:
+                if name not in self.links:
+                    return 1, "", f'Device "{name}" does not exist.'
+                found = self.links[name]
+                infos = [
+                    {"family": "inet", "local": a.split("/")[0], "prefixlen": int(a.split("/")[1]), **({"dynamic": True} if dynamic else {})}
+                    for dynamic, some in ((False, found["addresses"]), (True, found["dynamic"]))
+                    for a in some
+                ]
+                return 0, json.dumps([{"flags": ["UP"] if found["up"] else [], "mtu": found["mtu"], "addr_info": infos}]), ""
+            case ["ip", "address", "delete", address, "dev", name]:
+                self.links[name]["addresses"].remove(address)
+            case ["ip", "address", "replace", address, "dev", name]:
+                self.links[name]["addresses"].append(address)
+            case ["ip", "link", "set", "dev", name, "mtu", mtu]:
+                self.links[name]["mtu"] = int(mtu)
+            case ["ip", "link", "set", "dev", name, state]:
+                self.links[name]["up"] = state == "up"
+            case ["netplan", "apply"]:
+                return self.netplan_status, "", "netplan says no" if self.netplan_status else ""
+        return 0, "", ""
+
+    def path(self, name: str) -> str:
+        return str(self.folder / name)
+
+    def write(self, name: str, text: str, mode: int = 0o600) -> str:
+        path = self.folder / name
+        path.write_text(text, encoding="utf-8")
+        path.chmod(mode)
+        return str(path)
+
+
+@pytest.fixture
+def host(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Host:
+    monkeypatch.setattr(io_netplan.time, "sleep", lambda _seconds: None)
+    return Host(tmp_path, monkeypatch)
+
+
+def changed(host: Host, identifier: str = "one", final: bool = False) -> dict[str, Any]:
+    """A host on which a change was made: one file is new, one differs, and the device has another address and MTU."""
+    old, new = host.write("40-cx7.yaml", "old", 0o640), host.path("60-gb10.yaml")
+    host.link("fast", "192.168.100.1/24")
+    before = io_netplan.capture(host.run, [old, new], ["fast", "gone"])
+    io_netplan.arm(host.run, identifier, before, 60, final)
+    io_netplan.put(host.run, {"files": {old: ["changed", 0o600], new: ["ours", 0o600]}, "links": {}})
+    host.links["fast"] |= {"addresses": ["10.110.0.1/24"], "mtu": 9000}
+    return before
+
+
+def test_an_armed_change_is_put_back_whole(host: Host) -> None:
+    before = changed(host)
+    assert io_netplan.restore(host.run, "restored by the timer")
+    assert io_netplan.capture(host.run, before["files"], before["links"]) == before
+    assert (io_netplan.read(io_netplan.LAST) or {})["how"] == "restored by the timer"
+    assert "systemctl disable --now gb10-netplan-restore.timer" in host.asked
+    assert list(Path(io_netplan.UNITS).iterdir()) == []
+    assert not io_netplan.restore(host.run, "again"), "there is nothing any more"
+
+
+def test_a_confirmed_change_stays_and_remembers_what_was_first(host: Host) -> None:
+    before = changed(host)
+    assert io_netplan.confirm(host.run, "one")
+    assert io_netplan.read(io_netplan.ORIGINAL) == before
+    assert not io_netplan.restore(host.run, "late"), "the timer comes too late"
+    now = io_netplan.capture(host.run, before["files"], before["links"])
+    io_netplan.arm(host.run, "two", now, 60, final=False)
+    assert io_netplan.confirm(host.run, "two")
+    assert io_netplan.read(io_netplan.ORIGINAL) == before, "not what the first change made"
+
+
+def test_a_removal_forgets_what_was_first(host: Host) -> None:
+    changed(host)
+    io_netplan.confirm(host.run, "one")
+    io_netplan.arm(host.run, "two", {"files": {}, "links": {}}, 60, final=True)
+    assert io_netplan.confirm(host.run, "two")
+    assert io_netplan.read(io_netplan.ORIGINAL) is None
+
+
+@pytest.mark.parametrize("identifier", ["another", ""])
+def test_only_the_pending_change_can_be_confirmed(host: Host, identifier: str) -> None:
+    changed(host)
+    assert not io_netplan.confirm(host.run, identifier)
+    assert (io_netplan.read(io_netplan.PENDING) or {})["id"] == "one"
+
+
+def test_a_second_attempt_goes_back_to_the_last_good_state(host: Host) -> None:
+    """The first run was killed: what is there now is no state that anybody wanted."""
+    before = changed(host)
+    half = io_netplan.capture(host.run, before["files"], before["links"])
+    io_netplan.arm(host.run, "two", half, 60, final=False)
+    io_netplan.restore(host.run, "restored by the timer")
+    assert io_netplan.capture(host.run, before["files"], before["links"]) == before
+
+
+def test_the_timer_outlives_a_reboot_and_the_program_needs_nothing_else(host: Host) -> None:
+    changed(host)
+    timer = Path(io_netplan.UNITS, "gb10-netplan-restore.timer").read_text(encoding="utf-8")
+    service = Path(io_netplan.UNITS, "gb10-netplan-restore.service").read_text(encoding="utf-8")
+    assert "OnActiveSec=60\n" in timer
+    assert "WantedBy=timers.target" in timer
+    assert f"PYTHONPATH={io_netplan.PROGRAM}\n" in service
+    files = sorted(str(path.relative_to(io_netplan.PROGRAM)) for path in Path(io_netplan.PROGRAM).rglob("*.py"))
+    folder = "ansible_collections/gb10/cluster/plugins/module_utils"
+    assert files == [f"{folder}/io_file.py", f"{folder}/io_netplan.py"]
+    assert f"-m {folder.replace('/', '.')}.io_netplan\n" in service
+    assert Path(io_netplan.PENDING).stat().st_mode & 0o777 == 0o600
+    assert Path(io_netplan.STATE).stat().st_mode & 0o777 == 0o700
+
+
+def test_nothing_changes_where_the_timer_cannot_be_started(host: Host) -> None:
+    def run(argv: list[str]) -> tuple[int, str, str]:
+        return (1, "", "no systemd here") if argv[:2] == ["systemctl", "restart"] else host.run(argv)
+
+    with pytest.raises(io_netplan.NetplanError, match=r"nothing was changed: no systemd here"):
+        io_netplan.arm(run, "one", {"files": {}, "links": {}}, 60, final=False)
+
+
+def test_a_failing_netplan_does_not_keep_the_devices_from_coming_back(host: Host) -> None:
+    before = changed(host)
+    host.netplan_status = 1
+    with pytest.raises(io_netplan.NetplanError, match="netplan says no"):
+        io_netplan.restore(host.run, "restored by the timer")
+    assert io_netplan.capture(host.run, before["files"], before["links"]) == before
+    assert io_netplan.read(io_netplan.PENDING), "systemd tries again"
+    host.netplan_status = 0
+    assert io_netplan.restore(host.run, "restored by the timer")
+
+
+def test_what_dhcp_gave_is_neither_saved_nor_removed(host: Host) -> None:
+    host.link("fast", "10.0.0.1/24", dynamic=("192.168.1.5/24",))
+    saved = io_netplan.capture(host.run, [], ["fast"])
+    assert saved["links"]["fast"]["addresses"] == ["10.0.0.1/24"]
+    io_netplan.put(host.run, {"files": {}, "links": {"fast": {**saved["links"]["fast"], "addresses": []}}})
+    assert (host.links["fast"]["addresses"], host.links["fast"]["dynamic"]) == ([], ["192.168.1.5/24"])
+
+
+def test_a_device_that_was_down_goes_down_again(host: Host) -> None:
+    host.link("fast", up=False)
+    saved = io_netplan.capture(host.run, [], ["fast"])
+    host.links["fast"]["up"] = True
+    io_netplan.put(host.run, saved)
+    assert host.links["fast"]["up"] is False
+
+
+PARAMS = {"state": "present", "content": "ours", "network_manager": "", "takeover": False, "rails": [{"interface": "enp1s0f1np1"}], "mtu": 9000}
+
+
+@pytest.fixture
+def folders(host: Host, monkeypatch: pytest.MonkeyPatch) -> Host:
+    """The host's files at their places, below its folder."""
+    monkeypatch.setattr(io_netplan_files, "NETPLAN_FILE", host.path("60-gb10.yaml"))
+    monkeypatch.setattr(io_netplan_files, "NETWORK_MANAGER_FILE", host.path("60-gb10.conf"))
+    monkeypatch.setattr(io_netplan_files.glob, "glob", lambda _pattern: sorted(str(path) for path in host.folder.glob("*.yaml")))
+    return host
+
+
+def test_a_takeover_rewrites_only_files_that_name_an_interface(folders: Host) -> None:
+    path = folders.write("40-cx7.yaml", "# NVIDIA's\n" + yaml.safe_dump(FOREIGN))
+    folders.write("01-network-manager-all.yaml", "network: {version: 2, renderer: NetworkManager}\n")
+    target, others = io_netplan_files.target({**PARAMS, "takeover": True})
+    assert others == [path]
+    text, mode = target["files"][path]
+    assert mode == 0o600
+    assert text.startswith("# gb10.cluster took enp1s0f1np1 out of this file;")
+    assert yaml.safe_load(text) == netplan.without(FOREIGN, ["enp1s0f1np1"])[0]
+    assert io_netplan_files.target(PARAMS)[1] == [], "only on request"
+
+
+def test_the_difference_shows_no_content_of_other_peoples_files(folders: Host) -> None:
+    path = folders.write("40-cx7.yaml", yaml.safe_dump(FOREIGN))
+    target, others = io_netplan_files.target({**PARAMS, "takeover": True})
+    shown = io_netplan_files.diff(target, others, ["a difference"])["prepared"]
+    assert f"{path}: the fabric's interfaces are taken out\n" in shown
+    assert "+ours" in shown
+    assert "# a difference\n" in shown
+    assert "password" not in shown
+
+
+@pytest.mark.usefixtures("folders")
+def test_a_device_that_the_plan_left_gets_back_what_it_had() -> None:
+    saved = {"up": True, "mtu": 1500, "addresses": [], "ipv6": {}}
+    Path(io_netplan.STATE).mkdir(parents=True)
+    Path(io_netplan.ORIGINAL).write_text(json.dumps({"files": {}, "links": {"enp1s0f0np0": saved, "enp1s0f1np1": saved}}), encoding="utf-8")
+    target, _others = io_netplan_files.target(PARAMS)
+    assert target["links"] == {"enp1s0f0np0": saved}
+    target, _others = io_netplan_files.target({**PARAMS, "state": "absent"})
+    assert target["links"] == {"enp1s0f0np0": saved, "enp1s0f1np1": saved}
+    assert set(target["files"].values()) == {None}
+
+
+def test_a_file_that_was_not_applied_is_known(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(io_netplan_files, "_GENERATED", (f"{tmp_path}/{{interface}}.network",))
+    written, generated = tmp_path / "60-gb10.yaml", tmp_path / "eth9.network"
+    assert io_netplan_files.unapplied(str(written), "eth9") == []
+    written.touch()
+    os.utime(written, (100, 100))
+    assert io_netplan_files.unapplied(str(written), "eth9") == [f"{written} was not applied to eth9 since it was written"]
+    generated.touch()
+    os.utime(generated, (99, 99))
+    assert len(io_netplan_files.unapplied(str(written), "eth9")) == 1, "generated from an older file"
+    os.utime(generated, (101, 101))
+    assert io_netplan_files.unapplied(str(written), "eth9") == []
+
+
+def path(peer: str, small: bool = False) -> dict[str, Any]:
+    return {"interface": "enp1s0f1np1", "peer": peer, "address": "10.110.0.9", "said": "silence", "small": small}
+
+
+def outcome(node: str, *unproven: dict[str, Any], problem: str = "", pending: str = "") -> dict[str, Any]:
+    return {"node": node, "problem": problem, "unproven": list(unproven), "pending": pending}
+
+
+def test_all_is_well() -> None:
+    assert fabric_report.report([outcome("a", pending="1"), outcome("b")], 9000) == ""
+
+
+@pytest.mark.parametrize(
+    ("outcomes", "expected"),
+    [
+        pytest.param([outcome("a", path("b")), outcome("b", path("a"))], "Look at both ends: check the cable", id="a pair blames nobody"),
+        pytest.param(
+            [outcome("a", path("c")), outcome("b", path("c")), outcome("c", path("a"), path("b"))],
+            "Every failing path ends at c: check the cable",
+            id="one of three",
+        ),
+        pytest.param([outcome("a", path("c", small=True)), outcome("b"), outcome("c")], "Look at both ends: something carries", id="one way"),
+        pytest.param(
+            [outcome("a", path("c", small=True)), outcome("b", path("c", small=True)), outcome("c")],
+            "Every failing path ends at c: something carries less than 9000 bytes",
+            id="MTU",
+        ),
+        pytest.param([outcome("a", path("b")), outcome("b"), outcome("c", path("d")), outcome("d")], "Look at both ends", id="two cables"),
+    ],
+)
+def test_the_node_that_all_failing_paths_share_is_named(outcomes: list[dict[str, Any]], expected: str) -> None:
+    assert expected in fabric_report.report(outcomes, 9000)
+
+
+def test_what_was_put_back_is_told() -> None:
+    text = fabric_report.report([outcome("a", pending="1"), outcome("b", problem="it was cut off"), outcome("c", pending="2")], 9000)
+    assert "b: it was cut off." in text
+    assert text.endswith("What was configured before this run is put back on a, c.")
