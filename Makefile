@@ -14,12 +14,13 @@ PYTEST_ARGS ?=
 
 bin := .venv/bin
 demo := -i inventories/$(CLUSTER) -i inventories/lab/overlay.yml
+arm64 := -i inventories/single-spark -i inventories/lab/overlay.yml -e @tests/emulated/lab.yml
 installed := .venv/.installed
 
-.PHONY: help setup requirements lint yamllint ruff mypy changelog ansible-lint unit collection molecule integration test demo demo-down bench clean root
+.PHONY: help setup requirements lint yamllint ruff mypy changelog ansible-lint unit collection molecule integration test demo demo-down bench arm64 clean root
 
 help: ## Show this list
-	@grep -hE '^[a-z-]+:.*## ' Makefile | sed -E 's/:.*## /\t/' | expand -t 14
+	@grep -hE '^[a-z0-9-]+:.*## ' Makefile | sed -E 's/:.*## /\t/' | expand -t 14
 
 setup: $(installed) ## Make .venv with the pinned tools (installs python3-venv first where it is missing)
 
@@ -75,6 +76,13 @@ demo: root setup ## Two simulated Sparks on this machine that serve a model; the
 
 demo-down: root setup ## Remove the demo without a trace
 	$(bin)/ansible-playbook playbooks/lab_down.yml $(demo)
+
+arm64: root setup ## What runs without networkd, on an emulated arm64 host (not part of test; its image takes minutes once)
+	$(bin)/ansible-playbook playbooks/lab_down.yml $(arm64)
+	$(bin)/ansible-playbook playbooks/lab_up.yml $(arm64)
+	$(bin)/pytest tests/emulated --inventory=inventories/single-spark --inventory=inventories/lab/overlay.yml \
+	  --extra-vars-file=tests/emulated/lab.yml --junit-xml=build/junit/arm64.xml $(PYTEST_ARGS)
+	$(bin)/ansible-playbook playbooks/lab_down.yml $(arm64)
 
 bench: setup ## Measure a cluster that is up (INVENTORY, by default the demo's lab)
 	$(bin)/python tests/benchmark/bench.py --inventory $(INVENTORY)

@@ -22,6 +22,7 @@ from pathlib import Path
 from typing import Any
 
 from ansible_collections.gb10.cluster.plugins.module_utils.lab import (
+    MANAGEMENT,
     Lab,
     LabError,
     Link,
@@ -227,6 +228,8 @@ class LabBuilder:
             "CGROUP": str(self.cgroup / node.name),
             "BASE": str(base),
             "INTERFACES": " ".join(sorted(interfaces_of(lab, node.netns))),
+            # QEMU's user mode lacks what systemd-networkd needs of the kernel, so somebody else must set the address.
+            "MANAGEMENT": f"{MANAGEMENT} {node.address}/24" if node.emulated else "",
         }
         _write(home / "node.env", "".join(f"{k}='{v}'\n" for k, v in environment.items()), 0o644)
         _write(home / "stamp", wanted, 0o644)

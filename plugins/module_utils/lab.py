@@ -68,6 +68,8 @@ class Node:
     #: Management address, without prefix length.
     address: str
     thor: bool = False
+    #: Whether it is of another architecture than the machine that carries it.
+    emulated: bool = False
 
     @property
     def fabric(self) -> dict[str, str]:
@@ -156,7 +158,7 @@ def _is_address(text: str) -> bool:
         return False
 
 
-def plan(name: str, prefix: str, nodes: Iterable[str], topology: str = "auto", thors: Iterable[str] = ()) -> Lab:
+def plan(name: str, prefix: str, nodes: Iterable[str], topology: str = "auto", thors: Iterable[str] = (), emulated: bool = False) -> Lab:
     """Plan the lab ``name`` with one simulated machine per entry of ``nodes``: a Spark, or a Thor for those in ``thors``.
 
     ``prefix`` is the management /24 as three octets; node *i* gets ``prefix.(11+i)``. ``topology`` is ``direct`` (2 nodes,
@@ -172,7 +174,7 @@ def plan(name: str, prefix: str, nodes: Iterable[str], topology: str = "auto", t
         topology = "direct" if len(names) == 2 and not thors else "switch"
     switch = f"{name}-switch"
     planned = tuple(
-        Node(name=n, machine=f"{name}-{n}", netns=f"{name}-{n}", address=f"{prefix}.{FIRST_ADDRESS + i}", thor=n in thors)
+        Node(n, machine=f"{name}-{n}", netns=f"{name}-{n}", address=f"{prefix}.{FIRST_ADDRESS + i}", thor=n in thors, emulated=emulated)
         for i, n in enumerate(names)
     )
     return Lab(

@@ -53,6 +53,12 @@ options:
     type: list
     elements: str
     default: []
+  emulated:
+    description:
+      - Whether O(base) is of another architecture than the machine. The kernel must run its programs already, by QEMU's user mode.
+      - systemd-networkd does not run there, so the management address is set from outside.
+    type: bool
+    default: false
   base:
     description: Tar file of the root file system that the nodes share. Its name must change with its content.
     type: path
@@ -130,7 +136,7 @@ from ansible_collections.gb10.cluster.plugins.module_utils.lab import LabError, 
 
 def present(module: AnsibleModule, builder: LabBuilder) -> dict:
     params = module.params
-    lab = plan(params["name"], params["prefix"], params["nodes"], params["topology"], params["thors"])
+    lab = plan(params["name"], params["prefix"], params["nodes"], params["topology"], params["thors"], params["emulated"])
     builder.check(lab)
     if not module.check_mode:
         builder.check_sources([params["base"], params["firmware"], *(f["src"] for f in params["files"])])
@@ -174,6 +180,7 @@ def main() -> None:
             "nodes": {"type": "list", "elements": "str"},
             "topology": {"type": "str", "choices": ["auto", "direct", "ring", "switch"], "default": "auto"},
             "thors": {"type": "list", "elements": "str", "default": []},
+            "emulated": {"type": "bool", "default": False},
             "base": {"type": "path"},
             "firmware": {"type": "path"},
             "files": {

@@ -7,6 +7,7 @@ from __future__ import annotations
 import dataclasses
 import json
 from itertools import chain
+from typing import Any
 
 import pytest
 
@@ -158,10 +159,10 @@ def test_the_management_address_is_the_nodes_own_netplan() -> None:
     assert json.loads(content)["network"]["ethernets"] == {"enP7s7": {"dhcp4": False, "dhcp6": False, "addresses": ["10.88.0.12/24"]}}
 
 
-@pytest.mark.parametrize("change", [{"base": "new"}, {"prefix": "10.89.0"}, {"topology": "switch"}])
-def test_a_stamp_changes_with_each_input(change: dict[str, str]) -> None:
-    def stamped(base: str = "old", prefix: str = "10.88.0", topology: str = "direct") -> dict[str, str]:
-        return stamps(plan("demo", prefix, nodes(2), topology), base=base)
+@pytest.mark.parametrize("change", [{"base": "new"}, {"prefix": "10.89.0"}, {"topology": "switch"}, {"emulated": True}])
+def test_a_stamp_changes_with_each_input(change: dict[str, Any]) -> None:
+    def stamped(base: str = "old", prefix: str = "10.88.0", topology: str = "direct", emulated: bool = False) -> dict[str, str]:
+        return stamps(plan("demo", prefix, nodes(2), topology, emulated=emulated), base=base)
 
     assert stamped() == stamped()
     assert not set(stamped().values()) & set(stamped(**change).values())

@@ -8,7 +8,7 @@ set -eu
 
 lab=$(cd "$(dirname "$0")" && pwd)
 node=${2:?usage: power.sh on|off|boot NODE}
-# Sets MACHINE, NETNS, CGROUP, BASE, INTERFACES.
+# Sets MACHINE, NETNS, CGROUP, BASE, INTERFACES, and MANAGEMENT where the node cannot address its interface itself.
 . "$lab/nodes/$node/node.env"
 cd "$lab/nodes/$node"
 
@@ -20,6 +20,7 @@ links() { # links up|down: a machine without power has no carrier, and loses add
     ip -n "$NETNS" link set "$interface" mtu 1500
     if [ "$1" = up ]; then ip -n "$NETNS" link set "$interface" up; fi
   done
+  if [ "$1" = up ] && [ -n "$MANAGEMENT" ]; then ip -n "$NETNS" address add "${MANAGEMENT#* }" dev "${MANAGEMENT% *}"; fi
 }
 
 boot_once() { # returns 133 after a reboot inside, 0 after a power-off, 137 after `off`

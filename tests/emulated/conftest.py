@@ -1,0 +1,45 @@
+"""The emulated host, by the fixtures of the integration tests, and wheels that it can install."""
+
+from __future__ import annotations
+
+import re
+import subprocess
+import sys
+import tarfile
+from pathlib import Path
+
+import pytest
+from integration.conftest import cluster, head, nodes, pytest_addoption
+from repository import ROOT
+
+__all__ = ["cluster", "head", "nodes", "pytest_addoption", "runtime"]
+
+#: The host's Python, that of bookworm.
+PYTHON = "3.11"
+#: Compiled for aarch64: a program, and a module of Python.
+COMPILED = ("uv", "msgpack")
+#: Hundreds of megabytes that are proven elsewhere. The role asks them for nothing but their version, and that they have.
+STANDING_IN = ("vllm", "ray")
+
+
+@pytest.fixture(scope="session")
+def runtime(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
+    """A lock file and the archive of its wheels for aarch64, as gb10_runtime_lock and vllm_runtime_wheelhouse_archive."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.syspath_prepend(str(ROOT / "roles" / "lab" / "files"))
+        import make_wheelhouse  # noqa: PLC0415  (a script of the role, not a package)
+
+    folder = tmp_path_factory.mktemp("wheels")
+    pins = [line for line in (ROOT / "inventories/lab/requirements.txt").read_text().splitlines() if re.match(rf"({'|'.join(COMPILED)})==", line)]
+    platforms = [f"--platform=manylinux{glibc}_aarch64" for glibc in ("2014", "_2_17", "_2_28")]
+    pip = [sys.executable, "-m", "pip", "download", "--quiet", "--no-deps", "--only-binary=:all:", f"--python-version={PYTHON}", *platforms]
+    subprocess.run([*pip, "--dest", folder, *pins], check=True)
+    for name in STANDING_IN:
+        make_wheelhouse.write_wheel(folder, name, "0", {f"{name}.py": b'__version__ = "0"\n'})
+    lock = folder / "requirements.txt"
+    lock.write_text("".join(f"{line}\n" for line in [*pins, *(f"{name}==0" for name in STANDING_IN)]))
+    archive = folder / "wheelhouse.tar"
+    with tarfile.open(archive, "w") as tar:
+        for wheel in sorted(folder.glob("*.whl")):
+            tar.add(wheel, arcname=wheel.name)
+    return {"gb10_runtime_lock": lock, "vllm_runtime_wheelhouse_archive": archive}
