@@ -6,11 +6,14 @@ SHELL := /bin/bash
 MAKEFLAGS += --no-print-directory
 
 PYTHON ?= python3
+# What the demo simulates: a folder of inventories, by default the pair of the lab's own.
+CLUSTER ?= lab
 # A cluster to test or measure: the demo's lab, unless told otherwise.
 INVENTORY ?= inventories/lab
 PYTEST_ARGS ?=
 
 bin := .venv/bin
+demo := -i inventories/$(CLUSTER) -i inventories/lab/overlay.yml
 installed := .venv/.installed
 
 .PHONY: help setup requirements lint yamllint ruff mypy changelog ansible-lint unit collection molecule integration test demo demo-down bench clean root
@@ -66,12 +69,12 @@ test: ## All of the above; molecule's scenarios run the integration tests
 	$(MAKE) lint unit collection molecule
 	@$(bin)/python tests/summary.py build/junit
 
-demo: root setup ## Two simulated Sparks on this machine that serve a model; they stay up
-	$(bin)/ansible-playbook playbooks/lab_up.yml -i inventories/lab
-	$(bin)/ansible-playbook site.yml -i inventories/lab
+demo: root setup ## Two simulated Sparks on this machine that serve a model; they stay up (CLUSTER=three-spark-ring: another sample)
+	$(bin)/ansible-playbook playbooks/lab_up.yml $(demo)
+	$(bin)/ansible-playbook site.yml $(demo)
 
 demo-down: root setup ## Remove the demo without a trace
-	$(bin)/ansible-playbook playbooks/lab_down.yml -i inventories/lab
+	$(bin)/ansible-playbook playbooks/lab_down.yml $(demo)
 
 bench: setup ## Measure a cluster that is up (INVENTORY, by default the demo's lab)
 	$(bin)/python tests/benchmark/bench.py --inventory $(INVENTORY)

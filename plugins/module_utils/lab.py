@@ -6,6 +6,7 @@
 Pure: no input or output here. ``io_lab`` builds what this module answers.
 Interface names and the cabling rules are those of a DGX Spark: one management port (``enP7s7``) and two QSFP ports,
 each of which the operating system sees twice, as ``enp1s0fXnpX`` and as its twin ``enP2p1s0fXnpX``.
+A Jetson Thor has no ConnectX: the first lane of its QSFP port is ``mgbe0_0``. Its management port has the Spark's name here.
 """
 
 from __future__ import annotations
@@ -21,7 +22,10 @@ from typing import Any
 MANAGEMENT = "enP7s7"
 #: Fabric interfaces in port order, with the short name used for the switch's end (IFNAMSIZ leaves 15 characters).
 FABRIC = {"enp1s0f0np0": "f0", "enP2p1s0f0np0": "P2f0", "enp1s0f1np1": "f1", "enP2p1s0f1np1": "P2f1"}
-TOPOLOGIES = ("auto", "direct", "switch")
+THOR_FABRIC = {"mgbe0_0": "g0"}
+#: In a ring, the near end of a cable, at one node's port 0, and its far end, at the next node's port 1: for both twins.
+RING = {"enp1s0f0np0": "enp1s0f1np1", "enP2p1s0f0np0": "enP2p1s0f1np1"}
+TOPOLOGIES = ("auto", "direct", "ring", "switch")
 #: What a QSFP switch is told to carry, so that hosts may use 9000.
 SWITCH_MTU = 9216
 #: Last octet of the first node's management address; the machine that runs the lab has .1.
@@ -55,7 +59,7 @@ class Link:
 
 @dataclass(frozen=True)
 class Node:
-    """One simulated Spark."""
+    """One simulated Spark, or Thor."""
 
     name: str
     #: systemd-nspawn machine name and network namespace; unique on the machine because it contains the lab's name.
@@ -63,6 +67,12 @@ class Node:
     netns: str
     #: Management address, without prefix length.
     address: str
+    thor: bool = False
+
+    @property
+    def fabric(self) -> dict[str, str]:
+        """Its interfaces for the fabric, each with the short name of the switch's end."""
+        return THOR_FABRIC if self.thor else FABRIC
 
 
 @dataclass(frozen=True)
@@ -72,7 +82,7 @@ class Lab:
     name: str
     prefix: str
     topology: str
-    #: Network namespace that holds the switches (bridges ``mgmt`` and, unless cabled directly, ``qsfp0`` and ``qsfp1``).
+    #: Network namespace that holds the switches (bridge ``mgmt`` and, for the topology switch, ``qsfp0`` and ``qsfp1``).
     switch: str
     bridges: tuple[str, ...]
     nodes: tuple[Node, ...]
@@ -110,7 +120,7 @@ def checked_name(name: str) -> str:
     return name
 
 
-def _problems(name: str, prefix: str, nodes: list[str], topology: str) -> Iterable[str]:
+def _problems(name: str, prefix: str, nodes: list[str]) -> Iterable[str]:
     yield from _name_problems(name)
     if not re.fullmatch(r"\d+\.\d+\.\d+", prefix) or not _is_address(f"{prefix}.1"):
         yield f"lab_prefix: {prefix!r}: expected the first three octets of a private /24, such as 10.88.0"
@@ -123,10 +133,20 @@ def _problems(name: str, prefix: str, nodes: list[str], topology: str) -> Iterab
             yield f"lab_nodes[{i}]: 'switch' is the name of the lab's switch: choose another"
         if node in nodes[:i]:
             yield f"lab_nodes[{i}]: {node!r} appears twice: host names must differ"
+
+
+def _cabling_problems(nodes: list[str], topology: str, thors: list[str]) -> Iterable[str]:
     if topology not in TOPOLOGIES:
         yield f"lab_topology: {topology!r}: expected one of {', '.join(TOPOLOGIES)}"
     if topology == "direct" and len(nodes) != 2:
         yield f"lab_topology: direct cables join exactly 2 nodes, not {len(nodes)}: use switch (or auto)"
+    if topology == "ring" and len(nodes) < 3:
+        yield f"lab_topology: a ring needs 3 nodes or more, not {len(nodes)}: use direct (or auto)"
+    if topology in ("direct", "ring") and thors:
+        yield f"lab_thors: {', '.join(thors)}: a Thor has no port for the cables of topology {topology}: use switch (or auto)"
+    for thor in thors:
+        if thor not in nodes:
+            yield f"lab_thors: {thor!r} is not among lab_nodes: {', '.join(nodes)}"
 
 
 def _is_address(text: str) -> bool:
@@ -136,27 +156,31 @@ def _is_address(text: str) -> bool:
         return False
 
 
-def plan(name: str, prefix: str, nodes: Iterable[str], topology: str = "auto") -> Lab:
-    """Plan the lab ``name`` with one simulated Spark per entry of ``nodes``.
+def plan(name: str, prefix: str, nodes: Iterable[str], topology: str = "auto", thors: Iterable[str] = ()) -> Lab:
+    """Plan the lab ``name`` with one simulated machine per entry of ``nodes``: a Spark, or a Thor for those in ``thors``.
 
     ``prefix`` is the management /24 as three octets; node *i* gets ``prefix.(11+i)``. ``topology`` is ``direct`` (2 nodes,
-    four cables back to back), ``switch`` (one layer-2 switch per QSFP port) or ``auto`` (direct for 2 nodes).
+    each port cabled to the same port of the other), ``ring`` (3 or more, port 0 of each to port 1 of the next, as in NVIDIA's
+    ring of three), ``switch`` (one layer-2 switch per QSFP port) or ``auto`` (direct for 2 Sparks, else switch).
     Raises LabError that lists every problem at once.
     """
-    names = [str(n) for n in nodes]
-    problems = list(_problems(name, prefix, names, topology))
+    names, thors = [str(n) for n in nodes], [str(n) for n in thors]
+    problems = [*_problems(name, prefix, names), *_cabling_problems(names, topology, thors)]
     if problems:
         raise LabError("; ".join(problems))
     if topology == "auto":
-        topology = "direct" if len(names) == 2 else "switch"
+        topology = "direct" if len(names) == 2 and not thors else "switch"
     switch = f"{name}-switch"
-    planned = tuple(Node(name=n, machine=f"{name}-{n}", netns=f"{name}-{n}", address=f"{prefix}.{FIRST_ADDRESS + i}") for i, n in enumerate(names))
+    planned = tuple(
+        Node(name=n, machine=f"{name}-{n}", netns=f"{name}-{n}", address=f"{prefix}.{FIRST_ADDRESS + i}", thor=n in thors)
+        for i, n in enumerate(names)
+    )
     return Lab(
         name=name,
         prefix=prefix,
         topology=topology,
         switch=switch,
-        bridges=("mgmt",) if topology == "direct" else ("mgmt", "qsfp0", "qsfp1"),
+        bridges=("mgmt", "qsfp0", "qsfp1") if topology == "switch" else ("mgmt",),
         nodes=planned,
         links=tuple(_links(name, switch, planned, topology)),
     )
@@ -176,17 +200,17 @@ def _links(lab: str, switch: str, nodes: tuple[Node, ...], topology: str) -> Ite
     yield Link(End("", f"{lab}-mgmt", _mac(lab, 0, 0)), End(switch, "uplink", _mac(lab, 0, 0, side=1), bridge="mgmt"))
     for i, node in enumerate(nodes, start=1):
         yield Link(End(node.netns, MANAGEMENT, _mac(lab, i, 0)), End(switch, f"n{i}-m", _mac(lab, i, 0, side=1), bridge="mgmt"))
-    for port, (interface, short) in enumerate(FABRIC.items(), start=1):
-        # The twins of a port share its cable, so they share a switch: each answers ARP for the other, as on a Spark.
-        bridge = f"qsfp{interface[-1]}"
-        if topology == "direct":
-            yield Link(*(End(node.netns, interface, _mac(lab, i, port)) for i, node in enumerate(nodes, start=1)))
-            continue
-        for i, node in enumerate(nodes, start=1):
-            yield Link(
-                End(node.netns, interface, _mac(lab, i, port)),
-                End(switch, f"n{i}-{short}", _mac(lab, i, port, side=1), bridge=bridge, mtu=SWITCH_MTU),
-            )
+    numbers = {name: number for number, name in enumerate(FABRIC | THOR_FABRIC, start=1)}
+    ends = {(i, name): End(node.netns, name, _mac(lab, i, numbers[name])) for i, node in enumerate(nodes, start=1) for name in node.fabric}
+    for (i, name), end in ends.items():
+        if topology == "switch":
+            # The twins of a port share its cable, so they share a switch: each answers ARP for the other, as on a Spark.
+            port = f"n{i}-{nodes[i - 1].fabric[name]}"
+            yield Link(end, End(switch, port, _mac(lab, i, numbers[name], side=1), bridge=f"qsfp{name[-1]}", mtu=SWITCH_MTU))
+        elif topology == "ring" and name in RING:
+            yield Link(end, ends[i % len(nodes) + 1, RING[name]])
+        elif topology == "direct" and i == 1:
+            yield Link(end, ends[2, name])
 
 
 def links_of(lab: Lab, netns: str) -> tuple[Link, ...]:
@@ -203,7 +227,8 @@ def node_files(node: Node) -> dict[str, tuple[str, int]]:
     """What makes one node differ from its siblings: path in its root -> (content, mode).
 
     The management address is the node's own netplan document, so that ``netplan apply`` inside keeps it. An empty
-    machine-id makes systemd draw a fresh one at the first boot.
+    machine-id makes systemd draw a fresh one at the first boot. A Thor has the release file of Jetson Linux, by which the
+    fixture of nvidia-smi knows it.
     """
     netplan = {
         "network": {
@@ -212,12 +237,14 @@ def node_files(node: Node) -> dict[str, tuple[str, int]]:
             "ethernets": {MANAGEMENT: {"dhcp4": False, "dhcp6": False, "addresses": [f"{node.address}/24"]}},
         }
     }
+    release = "# R38 (release), REVISION: 2.0, BOARD: FIXTURE of gb10.cluster's lab, EABI: aarch64\n"
     return {
         "etc/hostname": (f"{node.name}\n", 0o644),
         "etc/hosts": (f"127.0.0.1 localhost\n127.0.1.1 {node.name}\n", 0o644),
         "etc/machine-id": ("", 0o444),
         # JSON is YAML, and needs no YAML library here.
         "etc/netplan/00-management.yaml": (json.dumps(netplan, indent=2) + "\n", 0o600),
+        **({"etc/nv_tegra_release": (release, 0o644)} if node.thor else {}),
     }
 
 

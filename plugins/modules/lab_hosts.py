@@ -39,10 +39,20 @@ options:
     type: list
     elements: str
   topology:
-    description: Fabric cabling. V(auto) is V(direct) for two nodes and V(switch) for any other number.
+    description:
+      - Fabric cabling. V(direct) joins each port of two nodes to the same port of the other, V(ring) port 0 of each of three nodes
+        or more to port 1 of the next, V(switch) port 0 of all to one switch and port 1 of all to another.
+      - V(auto) is V(direct) for two Sparks, and V(switch) otherwise.
     type: str
-    choices: [auto, direct, switch]
+    choices: [auto, direct, ring, switch]
     default: auto
+  thors:
+    description:
+      - Those of O(nodes) that are Jetson Thors. Their one fabric interface, C(mgbe0_0), is on the switch of the Sparks' port 0,
+        so they need O(topology=switch).
+    type: list
+    elements: str
+    default: []
   base:
     description: Tar file of the root file system that the nodes share. Its name must change with its content.
     type: path
@@ -120,7 +130,7 @@ from ansible_collections.gb10.cluster.plugins.module_utils.lab import LabError, 
 
 def present(module: AnsibleModule, builder: LabBuilder) -> dict:
     params = module.params
-    lab = plan(params["name"], params["prefix"], params["nodes"], params["topology"])
+    lab = plan(params["name"], params["prefix"], params["nodes"], params["topology"], params["thors"])
     builder.check(lab)
     if not module.check_mode:
         builder.check_sources([params["base"], params["firmware"], *(f["src"] for f in params["files"])])
@@ -162,7 +172,8 @@ def main() -> None:
             "directory": {"type": "path", "required": True},
             "prefix": {"type": "str"},
             "nodes": {"type": "list", "elements": "str"},
-            "topology": {"type": "str", "choices": ["auto", "direct", "switch"], "default": "auto"},
+            "topology": {"type": "str", "choices": ["auto", "direct", "ring", "switch"], "default": "auto"},
+            "thors": {"type": "list", "elements": "str", "default": []},
             "base": {"type": "path"},
             "firmware": {"type": "path"},
             "files": {

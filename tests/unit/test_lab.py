@@ -30,23 +30,56 @@ def stamps(lab: Lab, **inputs: str) -> dict[str, str]:
     return {node.name: stamp(lab, node, inputs) for node in lab.nodes}
 
 
-@pytest.mark.parametrize("topology", ["direct", "switch"])
-def test_every_node_has_the_interfaces_of_a_spark(topology: str) -> None:
-    lab = plan("demo", "10.88.0", nodes(2), topology)
+def cables(lab: Lab) -> list[set[str]]:
+    """Both ends of each link between two nodes, as NODE:INTERFACE without the lab's name."""
+    return [{f"{end.netns.removeprefix('demo-')}:{end.name}" for end in (link.a, link.b)} for link in lab.links if link.b.netns != lab.switch]
+
+
+@pytest.mark.parametrize(("count", "topology"), [(2, "direct"), (3, "ring"), (5, "ring"), (2, "switch")])
+def test_every_node_has_the_interfaces_of_a_spark(count: int, topology: str) -> None:
+    lab = plan("demo", "10.88.0", nodes(count), topology)
     for node in lab.nodes:
         assert module.interfaces_of(lab, node.netns) == {"enP7s7", *FABRIC}
+
+
+def test_a_ring_joins_port_0_to_the_next_nodes_port_1_with_both_twins() -> None:
+    lab = plan("demo", "10.88.0", nodes(3), "ring")
+    assert lab.bridges == ("mgmt",)
+    joined = [("spark1", "spark2"), ("spark2", "spark3"), ("spark3", "spark1")]
+    expected = [{f"{a}:{twin}f0np0", f"{b}:{twin}f1np1"} for a, b in joined for twin in ("enp1s0", "enP2p1s0")]
+    assert sorted(map(sorted, cables(lab))) == sorted(map(sorted, expected))
+
+
+def test_a_ring_that_grows_recables_only_its_end() -> None:
+    three, four = (stamps(plan("demo", "10.88.0", nodes(count), "ring")) for count in (3, 4))
+    assert [name for name in three if three[name] == four[name]] == ["spark2"]
+
+
+def test_a_thor_hangs_on_the_switch_of_port_0_with_one_interface() -> None:
+    lab = plan("demo", "10.88.0", ["spark1", "spark2", "thor1"], "switch", ["thor1"])
+    assert [node.thor for node in lab.nodes] == [False, False, True]
+    assert module.interfaces_of(lab, "demo-thor1") == {"enP7s7", "mgbe0_0"}
+    assert module.interfaces_of(lab, "demo-spark2") == {"enP7s7", *FABRIC}
+    on_port_0 = {f"{link.a.netns}:{link.a.name}" for link in lab.links if link.b.bridge == "qsfp0"}
+    assert on_port_0 == {f"demo-spark{i}:{twin}f0np0" for i in (1, 2) for twin in ("enp1s0", "enP2p1s0")} | {"demo-thor1:mgbe0_0"}
+
+
+def test_only_a_thor_has_the_release_file_of_jetson_linux() -> None:
+    lab = plan("demo", "10.88.0", ["spark1", "thor1"], "auto", ["thor1"])
+    assert ["etc/nv_tegra_release" in module.node_files(node) for node in lab.nodes] == [False, True]
+    assert "FIXTURE" in module.node_files(lab.nodes[1])["etc/nv_tegra_release"][0]
 
 
 @pytest.mark.parametrize(
     ("count", "asked", "topology"),
     [(1, "auto", "switch"), (2, "auto", "direct"), (3, "auto", "switch"), (2, "switch", "switch"), (2, "direct", "direct")],
 )
-def test_topology(count: int, asked: str, topology: str) -> None:
+def test_topology_of_sparks(count: int, asked: str, topology: str) -> None:
     lab = plan("demo", "10.88.0", nodes(count), asked)
     fabric = [link for link in lab.links if link.a.name in FABRIC]
     assert lab.topology == topology
     if topology == "direct":
-        assert {(link.a.netns, link.b.netns, link.a.name == link.b.name) for link in fabric} == {("demo-spark1", "demo-spark2", True)}
+        assert cables(lab) == [{f"spark1:{name}", f"spark2:{name}"} for name in FABRIC]
         assert lab.bridges == ("mgmt",)
     else:
         assert {(link.a.name[-3:], link.b.netns, link.b.bridge, link.b.mtu) for link in fabric} == {
@@ -56,9 +89,16 @@ def test_topology(count: int, asked: str, topology: str) -> None:
         assert len(fabric) == 4 * count
 
 
-@pytest.mark.parametrize("count", [1, 2, 8, 200])
-def test_names_fit_and_do_not_collide(count: int) -> None:
-    lab = plan("abcdefghij", "10.88.0", nodes(count), "switch")
+def test_auto_gives_two_machines_of_which_one_is_a_thor_a_switch() -> None:
+    assert plan("demo", "10.88.0", ["spark1", "thor1"], "auto", ["thor1"]).topology == "switch"
+
+
+@pytest.mark.parametrize(
+    ("count", "topology", "thors"),
+    [(1, "switch", []), (2, "direct", []), (8, "switch", ["spark7", "spark8"]), (200, "switch", []), (200, "ring", [])],
+)
+def test_names_fit_and_do_not_collide(count: int, topology: str, thors: list[str]) -> None:
+    lab = plan("abcdefghij", "10.88.0", nodes(count), topology, thors)
     assert max(len(end.name) for end in ends(lab)) <= 15
     assert len({(end.netns, end.name) for end in ends(lab)}) == len(ends(lab))
     assert len({end.mac for end in ends(lab)}) == len(ends(lab))
@@ -92,7 +132,11 @@ def test_two_labs_share_no_name_and_no_mac() -> None:
         (("demo", "10.88.0", ["spark_1"]), "lab_nodes[0]"),
         (("demo", "10.88.0", ["switch"]), "lab_nodes[0]: 'switch'"),
         (("demo", "10.88.0", nodes(3), "direct"), "exactly 2 nodes, not 3"),
-        (("demo", "10.88.0", nodes(3), "ring"), "lab_topology: 'ring'"),
+        (("demo", "10.88.0", nodes(2), "ring"), "a ring needs 3 nodes or more, not 2"),
+        (("demo", "10.88.0", nodes(3), "socket"), "lab_topology: 'socket'"),
+        (("demo", "10.88.0", nodes(2), "auto", ["thor1"]), "lab_thors: 'thor1' is not among lab_nodes: spark1, spark2"),
+        (("demo", "10.88.0", nodes(3), "ring", ["spark3"]), "lab_thors: spark3: a Thor has no port for the cables of topology ring"),
+        (("demo", "10.88.0", nodes(2), "direct", ["spark2"]), "lab_thors: spark2: a Thor has no port for the cables of topology direct"),
     ],
 )
 def test_refuses(arguments: tuple, told: str) -> None:
@@ -103,8 +147,8 @@ def test_refuses(arguments: tuple, told: str) -> None:
 
 def test_all_problems_are_told_at_once() -> None:
     with pytest.raises(LabError) as error:
-        plan("Demo", "10.88", ["a", "a"], "ring")
-    assert all(word in str(error.value) for word in ("lab_name", "lab_prefix", "lab_nodes[1]", "lab_topology"))
+        plan("Demo", "10.88", ["a", "a"], "ring", ["b"])
+    assert all(word in str(error.value) for word in ("lab_name", "lab_prefix", "lab_nodes[1]", "lab_topology", "lab_thors"))
 
 
 def test_the_management_address_is_the_nodes_own_netplan() -> None:

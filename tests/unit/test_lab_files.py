@@ -88,11 +88,12 @@ def test_the_lock_file_is_complete_and_pinned() -> None:
 
 @pytest.fixture
 def smi(tmp_path: Path) -> Path:
-    # The fixture derives its UUID from the node's machine-id; a copy reads another file of this machine.
-    identity = tmp_path / "machine-id"
-    identity.write_text("x" * 32)
+    # The fixture derives its UUID from the node's machine-id, and its kind from a Thor's release file; a copy reads other files.
+    (tmp_path / "machine-id").write_text("x" * 32)
     copy = tmp_path / "nvidia-smi"
-    copy.write_text((FILES / "nvidia-smi").read_text().replace("/etc/machine-id", str(identity)))
+    text = (FILES / "nvidia-smi").read_text()
+    assert text.count('"/etc/') == 2
+    copy.write_text(text.replace('"/etc/', f'"{tmp_path}/'))
     copy.chmod(0o755)
     return copy
 
@@ -112,6 +113,16 @@ def smi(tmp_path: Path) -> Path:
 def test_nvidia_smi_answers_as_on_a_gb10(smi: Path, arguments: str, status: int, said: str) -> None:
     done = subprocess.run([smi, *arguments.split()], check=False, capture_output=True, text=True)
     assert (done.returncode, done.stdout) == (status, said)
+
+
+def test_nvidia_smi_answers_as_on_a_thor_where_jetson_linux_says_its_release(smi: Path) -> None:
+    (smi.parent / "nv_tegra_release").touch()
+    ask = [smi, "--query-gpu=name,compute_cap,memory.total", "--format=csv,noheader"]
+    assert subprocess.run(ask, check=True, capture_output=True, text=True).stdout == "NVIDIA Thor, 11.0, [N/A]\n"
+    assert subprocess.run([smi, "-L"], check=True, capture_output=True, text=True).stdout.startswith("GPU 0: NVIDIA Thor (UUID: GPU-")
+    table = subprocess.run([smi], check=True, capture_output=True, text=True).stdout.splitlines()
+    assert any(line.startswith("|   0  NVIDIA Thor ") for line in table)
+    assert {len(line) for line in table[2:] if line} == {91}
 
 
 def test_nvidia_smi_says_that_it_is_a_fixture(smi: Path) -> None:
