@@ -66,15 +66,16 @@ def discovery_strangers(machines: Sequence[Any]) -> list[dict[str, Any]]:
 def discovery_access(machines: Sequence[Any], folder: str) -> dict[str, Any]:
     """Return {ssh_config, known_hosts, trusted}: how ssh gets to the machines on cables."""
     known = _plain(machines)
+    new = [machine for machine in discovery.settled(known) if not machine["observed"] and not machine["unreachable"]]
     return {
         "ssh_config": discovery_files.ssh_config(known, str(folder)),
         "known_hosts": discovery_files.known_hosts(known),
-        "trusted": discovery_files.trusted(known),
+        "trusted": discovery_files.trusted(new),
     }
 
 
 def discovery_result(machines: Sequence[Any], partial: bool) -> dict[str, Any]:
-    """Return {topology, summary, notes, problems, report, hosts, variables, known_hosts}."""
+    """Return {topology, summary, notes, problems, report, hosts, variables, known_hosts, trusted}."""
     known = discovery.settled(_plain(machines))
     found = discovery.discover(known, bool(partial))
     return {

@@ -9,7 +9,7 @@ Two ports that see only each other are a cable; a switch between just two ports 
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
@@ -60,7 +60,7 @@ def propose(names: Sequence[str], segments: Sequence[Segment]) -> Proposal:
     if switches:
         return _switch(names, switches)
     if len(names) > 2:
-        return _ring(names, cables)
+        return _ring(names, cables, {port for segment in segments if segment.strangers for port in segment.ports})
     if cables:
         return Proposal("direct", tuple(names), {name: tuple(ends[side].number for ends in cables) for side, name in enumerate(names)})
     between = f"none between {names[0]} and {names[1]}"
@@ -100,14 +100,17 @@ def _switch(names: Sequence[str], switches: Sequence[Segment]) -> Proposal:
     return Proposal("switch", tuple(names), ports, notes=tuple(notes))
 
 
-def _ring(names: Sequence[str], cables: Sequence[tuple[Port, ...]]) -> Proposal:
-    """Walk from the head's lower port along the cables; NVIDIA cables port 0 to port 1 of the next."""
+def _ring(names: Sequence[str], cables: Sequence[tuple[Port, ...]], beyond: Collection[Port]) -> Proposal:
+    """Walk from the head's lower port along the cables; NVIDIA cables port 0 to port 1 of the next.
+
+    ``beyond`` are the ports behind which there is a machine that was not asked.
+    """
     links: dict[str, dict[int, Port]] = {name: {} for name in names}
     for a, b in cables:
         links[a.machine][a.number] = b
         links[b.machine][b.number] = a
     if any(len(ends) < 2 for ends in links.values()):
-        return Proposal(problems=_open(names, links))
+        return Proposal(problems=_open(names, links, beyond))
     order: list[str] = []
     ports: dict[str, tuple[int, ...]] = {}
     here = Port(names[0], min(links[names[0]]))
@@ -118,7 +121,7 @@ def _ring(names: Sequence[str], cables: Sequence[tuple[Port, ...]]) -> Proposal:
         entry = links[here.machine][here.number]
         here = Port(entry.machine, next(number for number in links[entry.machine] if number != entry.number))
     if len(order) != len(names):
-        return Proposal(problems=_open(names, links))
+        return Proposal(problems=_open(names, links, beyond))
     notes = [
         Problem(
             f"{a} - {b}",
@@ -132,14 +135,14 @@ def _ring(names: Sequence[str], cables: Sequence[tuple[Port, ...]]) -> Proposal:
     return Proposal("ring", tuple(order), ports, notes=tuple(notes))
 
 
-def _open(names: Sequence[str], links: Mapping[str, Mapping[int, Port]]) -> tuple[Problem, ...]:
+def _open(names: Sequence[str], links: Mapping[str, Mapping[int, Port]], beyond: Collection[Port]) -> tuple[Problem, ...]:
     """Say which cable is missing for a ring."""
     groups: list[list[str]] = []
     for name in names:
         if not any(name in group for group in groups):
             group = [name]
             for member in group:  # grows while it is walked
-                group += [port.machine for port in links[member].values() if port.machine not in group]
+                group += {port.machine for port in links[member].values()}.difference(group)
             groups.append(group)
     if len(groups) > 1:
         joined = "; ".join(" and ".join(sorted(group, key=names.index)) for group in groups)
@@ -149,6 +152,16 @@ def _open(names: Sequence[str], links: Mapping[str, Mapping[int, Port]]) -> tupl
                 f"not all Sparks are connected: {joined}",
                 "a ring (port 0 of each to port 1 of the next) or a switch",
                 "check the cables between these groups, and the notes about their ports",
+            ),
+        )
+    if beyond:
+        through = " and ".join(str(port) for port in sorted(beyond))
+        return (
+            Problem(
+                "cables",
+                f"the ring leads on through a machine that was not asked, behind {through}",
+                "every machine of a ring",
+                "make that machine answer first: a ring cannot be written in part",
             ),
         )
     ends = [Port(name, next(number for number in SPARK_PORTS if number not in links[name])) for name in names if len(links[name]) == 1]

@@ -186,15 +186,16 @@ def _twice(machines: Sequence[Machine]) -> Iterator[Problem]:
 
 def _not_asked(machines: Sequence[Machine]) -> Iterator[Problem]:
     for machine in machines:
-        if machine["unreachable"] and "via" not in machine:
+        reason = machine["unreachable"].removeprefix("Task failed: ").rstrip(".")
+        if reason and "via" not in machine:
             yield Problem(
-                machine["name"], machine["unreachable"], "a login from here", "correct the address, the user or the key (-u, --private-key)"
+                machine["name"], reason, "a login from here", "correct the address, the user or the key (-u, --private-key)"
             )
-        elif machine["unreachable"]:
+        elif reason:
             name = f" ({machine['label']})" if machine["label"] else ""
             yield Problem(
                 str(Port(machine["via"], machine["port"])),
-                f"a machine is seen there{name}, {', '.join(machine['macs'])}, but it cannot be asked: {machine['unreachable']}",
+                f"a machine is seen there{name}, {', '.join(machine['macs'])}, but it cannot be asked: {reason}",
                 "a login with the same user and key as for the machine that sees it",
                 f"try `{try_command(machine, machines)}` and put your public key there; "
                 "or -e discover_partial=true writes the inventory without it",
@@ -206,16 +207,19 @@ def try_command(machine: Machine, machines: Sequence[Machine]) -> str:
     named = {other["name"]: other for other in machines}
     hops: list[str] = []
     hop = named[machine["via"]]
-    while True:
-        user = f"{hop['login']['user']}@" if hop["login"]["user"] else ""
-        if not hop["login"]["local"]:
-            hops.insert(0, f"{user}{hop['address']}" if "via" not in hop else f"{user}[{hop['address']}]")
+    while not hop["login"]["local"]:
+        # ssh hands the last hop to another ssh in a ProxyCommand, where %% stands for %, that one the hop before it, and so on.
+        hops.insert(0, _target(hop, "[{}]" if ":" in hop["address"] else "{}").replace("%", "%" * 2 ** (len(hops) + 1)))
         if "via" not in hop:
             break
         hop = named[hop["via"]]
-    user = f"{machine['login']['user']}@" if machine["login"]["user"] else ""
     jump = f"-J '{','.join(hops)}' " if hops else ""
-    return f"ssh {jump}'{user}{machine['address'] or 'ADDRESS'}'"
+    return f"ssh {jump}'{_target(machine)}'"
+
+
+def _target(machine: Machine, form: str = "{}") -> str:
+    user = machine["login"]["user"]
+    return (f"{user}@" if user else "") + form.format(machine["address"])
 
 
 def _not_direct(machines: Sequence[Machine]) -> Iterator[Problem]:
@@ -223,7 +227,7 @@ def _not_direct(machines: Sequence[Machine]) -> Iterator[Problem]:
         if machine["observed"] and machine.get("direct"):
             yield Problem(
                 machine["observed"]["hostname"],
-                machine["direct"],
+                machine["direct"].removeprefix("Task failed: ").rstrip("."),
                 "an address by which this machine reaches it without the cable, for the cable gets new addresses",
                 "connect its RJ45 socket or Wi-Fi to your network, and run again",
             )

@@ -9,7 +9,7 @@ from __future__ import annotations
 import base64
 import hashlib
 import shlex
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from typing import Any
 
 from ansible_collections.gb10.cluster.plugins.module_utils.discovery import Discovery, Machine
@@ -41,6 +41,7 @@ def ssh_config(machines: Sequence[Machine], folder: str) -> str:
             f'  UserKnownHostsFile "{folder}/known_hosts"',
             "  StrictHostKeyChecking yes",
             "  ConnectTimeout 10",
+            "  ServerAliveInterval 5",
         ]
         lines += [f"  User {machine['login']['user']}"] if machine["login"]["user"] else []
         lines += [f'  IdentityFile "{_escaped(machine["login"]["key"])}"'] if machine["login"]["key"] else []
@@ -54,7 +55,7 @@ def _jump(via: Machine, folder: str) -> str:
     login = via["login"]
     if login["local"]:
         return ""
-    words = ["ssh", "-o", "BatchMode=yes"]
+    words = ["ssh", "-o", "BatchMode=yes", "-o", "ServerAliveInterval=5"]
     if "via" in via:
         words += ["-F", f"{folder}/ssh_config"]
     else:
@@ -77,7 +78,7 @@ def known_hosts(machines: Sequence[Machine]) -> str:
 
 
 def inventory(machines: Sequence[Machine], discovery: Discovery) -> dict[str, Any]:
-    """Return {hosts, variables, known_hosts} of the machines that the discovery proposes, in its order.
+    """Return {hosts, variables, known_hosts, trusted} of the machines that the discovery proposes, in its order.
 
     ``hosts`` has the variables of each host, ``variables`` those of the group, where all hosts agree.
     """
@@ -91,6 +92,7 @@ def inventory(machines: Sequence[Machine], discovery: Discovery) -> dict[str, An
         "hosts": {name: {key: value for key, value in settings.items() if key not in shared} for name, settings in hosts.items()},
         "variables": {"management_addresses": [_address(machine) for machine in members], **shared},
         "known_hosts": "".join(f"{_address(machine)} {machine['host_key']}\n" for machine in members if "via" in machine),
+        "trusted": trusted(members),
     }
 
 
@@ -122,8 +124,8 @@ def summary(machines: Sequence[Machine], discovery: Discovery) -> list[str]:
     return lines
 
 
-def trusted(machines: Sequence[Mapping[str, Any]]) -> list[str]:
-    """Return a line for each machine on a cable: where its host key was read, and the fingerprint."""
+def trusted(machines: Sequence[Machine]) -> list[str]:
+    """Return a line for each machine whose host key was read over a cable: where, and the fingerprint."""
     return [
         f"{machine['label'] or machine['name']} at {machine['via']} port {machine['port']}: {fingerprint(machine['host_key'])}"
         for machine in machines
