@@ -81,7 +81,8 @@ def strangers(machines: Sequence[Machine]) -> list[dict[str, Any]]:
 def settled(machines: Sequence[Machine]) -> list[dict[str, Any]]:
     """Return the machines under the names that they are to have in the inventory.
 
-    That is what the user called it, unless that was an address; else its host name, with a number where that is taken.
+    That is what the user called it, unless that was an address; else its host name, with a number where that is taken. The given ones
+    stay in their order, the others follow by name.
     """
     names = {machine["name"]: machine["name"] for machine in machines if not machine["observed"] or not _is_nameless(machine)}
     for machine in machines:
@@ -90,7 +91,9 @@ def settled(machines: Sequence[Machine]) -> list[dict[str, Any]]:
             base = "spark" if hostname in _RESERVED else hostname
             free = (name for name in (base, *(f"{base}-{number}" for number in range(2, len(machines) + 2))) if name not in names.values())
             names[machine["name"]] = next(free)
-    return [{**machine, "name": names[machine["name"]], **({"via": names[machine["via"]]} if "via" in machine else {})} for machine in machines]
+    renamed = [{**machine, "name": names[machine["name"]], **({"via": names[machine["via"]]} if "via" in machine else {})} for machine in machines]
+    # In the order of the cables they came by chance; spark2 is to come before spark10.
+    return sorted(renamed, key=lambda machine: (1, len(machine["name"]), machine["name"]) if "via" in machine else (0, 0, ""))
 
 
 def _is_nameless(machine: Machine) -> bool:
@@ -114,11 +117,15 @@ def discover(machines: Sequence[Machine], partial: bool = False) -> Discovery:
     ]
     names = [machine["name"] for machine in members]
     problems, notes = [*_twice(machines), *_not_direct(members)], [note for machine in members for note in _port_notes(machine)]
-    (notes if partial and members else problems).extend(_not_asked(machines))
+    segments = _segments(machines, names)
+    for machine in machines:
+        if machine["unreachable"]:
+            # Who shows no SSH on a switch may be the switch itself. On a cable it is the machine at its end.
+            unimportant = members and (partial or _may_be_the_switch(machine, segments))
+            (notes if unimportant else problems).append(_not_asked(machine, machines))
     # What is counted twice would only confuse.
     if not members or any(_twice(machines)):
         return Discovery(problems=tuple(problems), notes=tuple(notes))
-    segments = _segments(machines, names)
     proposal = propose(names, segments)
     return Discovery(proposal, tuple(segments), (*problems, *proposal.problems), (*proposal.notes, *notes))
 
@@ -184,22 +191,25 @@ def _twice(machines: Sequence[Machine]) -> Iterator[Problem]:
         owners |= dict.fromkeys(own, machine["name"])
 
 
-def _not_asked(machines: Sequence[Machine]) -> Iterator[Problem]:
-    for machine in machines:
-        reason = machine["unreachable"].removeprefix("Task failed: ").rstrip(".")
-        if reason and "via" not in machine:
-            yield Problem(
-                machine["name"], reason, "a login from here", "correct the address, the user or the key (-u, --private-key)"
-            )
-        elif reason:
-            name = f" ({machine['label']})" if machine["label"] else ""
-            yield Problem(
-                str(Port(machine["via"], machine["port"])),
-                f"a machine is seen there{name}, {', '.join(machine['macs'])}, but it cannot be asked: {reason}",
-                "a login with the same user and key as for the machine that sees it",
-                f"try `{try_command(machine, machines)}` and put your public key there; "
-                "or -e discover_partial=true writes the inventory without it",
-            )
+def _may_be_the_switch(machine: Machine, segments: Sequence[Segment]) -> bool:
+    if "via" not in machine or machine["host_key"]:
+        return False
+    seen = Port(machine["via"], machine["port"])
+    return any(seen in segment.ports and not segment.is_cable for segment in segments)
+
+
+def _not_asked(machine: Machine, machines: Sequence[Machine]) -> Problem:
+    reason = machine["unreachable"].removeprefix("Task failed: ").rstrip(".")
+    if "via" not in machine:
+        return Problem(machine["name"], reason, "a login from here", "correct the address, the user or the key (-u, --private-key)")
+    label = f" ({machine['label']})" if machine["label"] else ""
+    where = str(Port(machine["via"], machine["port"]))
+    found = f"a machine is seen there{label}, {', '.join(machine['macs'])}, but it cannot be asked: {reason}"
+    without = "-e discover_partial=true writes the inventory without it"
+    if not machine["host_key"]:
+        return Problem(where, found, "sshd on every Spark; a switch may have none", f"start it there, if it is a Spark; or {without}")
+    expected = "a login with the same user and key as for the machine that sees it"
+    return Problem(where, found, expected, f"try `{try_command(machine, machines)}` and put your public key there; or {without}")
 
 
 def try_command(machine: Machine, machines: Sequence[Machine]) -> str:

@@ -261,6 +261,19 @@ def test_or_a_note_where_a_part_is_enough() -> None:
     assert "cannot be asked" in str(found.notes[0])
 
 
+def test_the_switch_itself_may_be_seen() -> None:
+    """A managed switch answers pings on its own address, and shows no SSH key; at the end of a cable such a machine is a Spark without sshd."""
+    known = machines(((1, 1), (2, 1), (3, 1)))[:2]
+    for entries in (entries for entry in known for entries in entry["observed"]["neighbours"].values()):
+        entries[:] = [entry if entry["name"] != "spark3" else {**entry, "name": "", "host_key": ""} for entry in entries]
+    found = discovery.discover([*known, *[{**stranger, "unreachable": "no key"} for stranger in discovery.strangers(known)]])
+    assert (found.proposal.topology, found.problems) == ("switch", ())
+    assert all("a switch may have none" in str(note) for note in found.notes)
+    alone = machines(PAIR)[:1]
+    (stranger,) = [{**stranger, "host_key": "", "unreachable": "no key"} for stranger in discovery.strangers(alone)]
+    assert ["start it there" in str(problem) for problem in discovery.discover([*alone, stranger]).problems] == [True]
+
+
 def test_a_ring_is_not_written_in_part() -> None:
     wires = (((1, 0), (2, 1)), ((2, 0), (3, 1)), ((3, 0), (4, 1)), ((4, 0), (1, 1)))
     known = machines(*wires)[:3]
