@@ -118,6 +118,9 @@ def discover(machines: Sequence[Machine], partial: bool = False) -> Discovery:
     names = [machine["name"] for machine in members]
     problems, notes = [*_twice(machines), *_not_direct(members)], [note for machine in members for note in _port_notes(machine)]
     segments = _segments(machines, names)
+    # A Spark that sees nobody is alone only if nothing is plugged in.
+    alone = len(names) == 1 and not partial
+    (problems if alone else notes).extend(problem for machine in members for problem in _silent_ports(machine, segments))
     for machine in machines:
         if machine["unreachable"]:
             # Who shows no SSH on a switch may be the switch itself. On a cable it is the machine at its end.
@@ -245,8 +248,8 @@ def _not_direct(machines: Sequence[Machine]) -> Iterator[Problem]:
 
 def _port_notes(machine: Machine) -> Iterator[Problem]:
     """What stands out on a machine's ports. It does not keep the inventory from being written."""
-    interfaces, observed = machine["observed"]["interfaces"], machine["observed"]
-    for note in observed["notes"]:
+    interfaces = machine["observed"]["interfaces"]
+    for note in machine["observed"]["notes"]:
         yield Problem(machine["name"], note, "what LLDP and mDNS know, a supplement", "-e discover_become=true where it is a matter of rights")
     if not PORT_OF.keys() & interfaces.keys():
         yield Problem(machine["name"], "it has none of the QSFP interfaces of a Spark", ", ".join(PORT_OF), "check that this is a Spark")
@@ -265,11 +268,19 @@ def _port_notes(machine: Machine) -> Iterator[Problem]:
         if linked and len(linked) < len(up):
             silent = next(name for name in up if name not in linked)
             yield Problem(where, f"{silent} has no carrier although its twin has", "carrier on both twins", "reseat the cable, check the driver")
-        if linked and not any(observed["neighbours"].get(name) for name in linked):
-            reason = next((observed["unheard"][name] for name in linked if name in observed["unheard"]), "nobody answers")
+
+
+def _silent_ports(machine: Machine, segments: Sequence[Segment]) -> Iterator[Problem]:
+    """Ports with a cable at whose other end nobody is seen, and that nobody else sees."""
+    observed = machine["observed"]
+    seen = {port for segment in segments for port in segment.ports}
+    for number, twins in SPARK_PORTS.items():
+        linked = [twin.interface for twin in twins if twin.interface in observed["neighbours"]]
+        if linked and Port(machine["name"], number) not in seen:
+            reason = next((observed["unheard"][name] for name in linked if name in observed["unheard"]), "")
             yield Problem(
-                where,
-                f"a cable is plugged in ({', '.join(linked)} with carrier), but {reason}",
+                str(Port(machine["name"], number)),
+                f"a cable is plugged in ({', '.join(linked)} with carrier), but {reason or 'nobody answers'}",
                 "the machine at the other end",
-                "is it switched on, its interface up, and IPv6 not filtered there?",
+                "`ping` the other end's address there once, and run again" if reason else "is it on, its interface up, and IPv6 not filtered there?",
             )

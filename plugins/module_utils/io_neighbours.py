@@ -23,7 +23,7 @@ _PING_WORKS = (0, 1)
 def read(run_all: RunAll, interfaces: Mapping[str, Mapping[str, Any]]) -> dict[str, Any]:
     """Return {neighbours: {interface: [...]}, unheard: {interface: reason}, notes: [str], management: str}.
 
-    ``interfaces`` is what io_node.interfaces returns. All of them are asked at once. Raises ValueError if `ip` fails.
+    ``interfaces`` is what io_node.interfaces returns. All of them are asked at once. Raises ValueError if `ip` fails or `ping` is not installed.
     """
     linked = [name for name in text.PORT_OF if name in interfaces and interfaces[name]["up"] and interfaces[name]["carrier"]]
     own = _link_locals()
@@ -42,7 +42,7 @@ def read(run_all: RunAll, interfaces: Mapping[str, Mapping[str, Any]]) -> dict[s
     unheard = dict.fromkeys([name for name in linked if name not in own], "it has no IPv6 link-local address, and no IPv4 neighbour answers")
     for name, ping in zip([name for name in linked if name in own], pings, strict=True):
         answered[name] = [(address, "ndp") for address in text.answering(ping[1]) if address not in own[name]]
-        if ping[0] not in _PING_WORKS:
+        if _installed(ping)[0] not in _PING_WORKS:
             unheard[name] = _reason("ping", ping)
     for name, address in _ipv4(run_all, {name: interfaces[name]["addresses"] for name in linked}, mdns):
         answered[name].append((address, "arp"))
@@ -86,7 +86,7 @@ def _ipv4(run_all: RunAll, addresses: Mapping[str, list[str]], mdns: Mapping[str
             if any(ip in subnet.network and ip != subnet.ip for subnet in subnets):
                 candidates.append((name, address))
     answers = run_all([["ping", "-n", "-c", "1", "-W", "1", "-I", name, address] for name, address in candidates])
-    return [candidate for candidate, answer in zip(candidates, answers, strict=True) if answer[0] == 0]
+    return [candidate for candidate, answer in zip(candidates, answers, strict=True) if _installed(answer)[0] == 0]
 
 
 def _add_host_keys(run_all: RunAll, neighbours: list[dict[str, str]]) -> None:
@@ -97,6 +97,12 @@ def _add_host_keys(run_all: RunAll, neighbours: list[dict[str, str]]) -> None:
         entry["host_key"] = ""
     for entry, scan in zip(asked, scans, strict=True):
         entry["host_key"] = text.host_key(scan[1])
+
+
+def _installed(answer: tuple[int, str, str]) -> tuple[int, str, str]:
+    if answer[0] == NOT_INSTALLED:
+        raise ValueError(answer[2])
+    return answer
 
 
 def _must(answer: tuple[int, str, str]) -> str:

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from pathlib import Path
 
 import pytest
 from modules import program, run_module
 
+from ansible_collections.gb10.cluster.plugins.module_utils import io_neighbours
 from ansible_collections.gb10.cluster.plugins.module_utils import neighbour_text as text
 
 DATA = Path(__file__).parent / "data" / "neighbours"
@@ -132,3 +134,13 @@ def test_an_old_entry_that_does_not_answer_is_no_neighbour(tmp_path: Path) -> No
 def test_a_missing_ip_is_said(tmp_path: Path) -> None:
     answer = run_module("fabric_neighbours", {}, program(tmp_path, "ip", "echo 'Object unknown' >&2; exit 1"))
     assert answer["msg"] == "ip -json address show failed: Object unknown"
+
+
+def test_a_missing_ping_is_said() -> None:
+    """It would otherwise look as if nobody answered."""
+
+    def run_all(argvs: Sequence[list[str]]) -> list[tuple[int, str, str]]:
+        return [(0, TABLE, "") if argv[0] == "ip" else (127, "", f"{argv[0]} is not installed") for argv in argvs]
+
+    with pytest.raises(ValueError, match="ping is not installed"):
+        io_neighbours.read(run_all, {"enp1s0f1np1": {"up": True, "carrier": True, "addresses": ["10.110.0.1/24"]}})
