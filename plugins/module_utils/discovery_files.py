@@ -16,6 +16,8 @@ from ansible_collections.gb10.cluster.plugins.module_utils.discovery import Disc
 
 #: The host keys that were read over a cable lie beside the inventory. They come before the user's own arguments, for the first wins.
 _PINNED = """-o 'UserKnownHostsFile="{{ inventory_dir }}/known_hosts.txt"' -o StrictHostKeyChecking=yes"""
+#: As in the sample inventories.
+_BY_ITS_PLACE = "{{ management_addresses[groups['gb10_cluster'].index(inventory_hostname)] }}"
 
 
 def fingerprint(host_key: str) -> str:
@@ -90,7 +92,7 @@ def inventory(machines: Sequence[Machine], discovery: Discovery) -> dict[str, An
     }
     return {
         "hosts": {name: {key: value for key, value in settings.items() if key not in shared} for name, settings in hosts.items()},
-        "variables": {"management_addresses": [_address(machine) for machine in members], **shared},
+        "variables": {"management_addresses": [_address(machine) for machine in members], "ansible_host": _BY_ITS_PLACE, **shared},
         "known_hosts": "".join(f"{_address(machine)} {machine['host_key']}\n" for machine in members if "via" in machine),
         "trusted": trusted(members),
     }

@@ -384,6 +384,7 @@ def test_inventory() -> None:
     }
     assert written["variables"] == {
         "management_addresses": ["192.168.1.1", "192.168.1.2"],
+        "ansible_host": "{{ management_addresses[groups['gb10_cluster'].index(inventory_hostname)] }}",
         "ansible_user": "nvidia",
         "ansible_ssh_private_key_file": "~/.ssh/k",
     }
