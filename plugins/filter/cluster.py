@@ -12,7 +12,16 @@ from typing import Any
 
 from ansible.errors import AnsibleFilterError
 
-from ansible_collections.gb10.cluster.plugins.module_utils import cluster, fabric, fabric_report, launch, node_checks, topology
+from ansible_collections.gb10.cluster.plugins.module_utils import (
+    cluster,
+    discovery,
+    discovery_files,
+    fabric,
+    fabric_report,
+    launch,
+    node_checks,
+    topology,
+)
 from ansible_collections.gb10.cluster.plugins.module_utils.fabric_state import pinned
 from ansible_collections.gb10.cluster.plugins.module_utils.problems import report
 
@@ -81,6 +90,36 @@ def stamped_unit(text: str, inputs: Sequence[Any]) -> dict[str, str]:
     return launch.stamped_unit(str(text), _plain(inputs))
 
 
+def discovery_strangers(machines: Sequence[Any]) -> list[dict[str, Any]]:
+    """Return the machines that are seen on cables and were not asked yet."""
+    return discovery.strangers(_plain(machines))
+
+
+def discovery_access(machines: Sequence[Any], folder: str) -> dict[str, Any]:
+    """Return {ssh_config, known_hosts, trusted}: how ssh gets to the machines on cables."""
+    known = _plain(machines)
+    new = [machine for machine in discovery.settled(known) if not machine["observed"] and not machine["unreachable"]]
+    return {
+        "ssh_config": discovery_files.ssh_config(known, str(folder)),
+        "known_hosts": discovery_files.known_hosts(known),
+        "trusted": discovery_files.trusted(new),
+    }
+
+
+def discovery_result(machines: Sequence[Any], partial: bool) -> dict[str, Any]:
+    """Return {topology, summary, notes, problems, report, hosts, variables, known_hosts, trusted}."""
+    known = discovery.settled(_plain(machines))
+    found = discovery.discover(known, bool(partial))
+    return {
+        "topology": found.proposal.topology,
+        "summary": discovery_files.summary(known, found),
+        "notes": [str(note) for note in found.notes],
+        "problems": [str(problem) for problem in found.problems],
+        "report": report(found.problems),
+        **discovery_files.inventory(known, found),
+    }
+
+
 class FilterModule:
     """Registers the filters."""
 
@@ -88,6 +127,9 @@ class FilterModule:
         """Return name -> function."""
         return {
             "cluster_plan": cluster_plan,
+            "discovery_access": discovery_access,
+            "discovery_result": discovery_result,
+            "discovery_strangers": discovery_strangers,
             "fabric_outcome": fabric_outcome,
             "fabric_plan": fabric_plan,
             "node_plan": node_plan,

@@ -29,7 +29,7 @@ def test_documented_options_are_the_functions_parameters(name: str, function: Ca
     options = dict(documentation["options"])
     assert options.pop("_input")["required"] is True, first
     assert documentation["name"] == name
-    assert documentation["positional"].split(", ") == list(options) == [parameter.name for parameter in parameters]
+    assert [word for word in documentation.get("positional", "").split(", ") if word] == list(options) == [parameter.name for parameter in parameters]
     for parameter in parameters:
         option = options[parameter.name]
         assert option.get("required", False) is (parameter.default is inspect.Parameter.empty)
