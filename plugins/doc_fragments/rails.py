@@ -32,6 +32,10 @@ options:
         description: Name of each peer and its address on this rail.
         type: dict
         required: true
+      macs:
+        description: Name of each peer and the hardware address of its device on this rail, where it is known.
+        type: dict
+        default: {}
   mtu:
     description: MTU of the fabric in bytes.
     type: int

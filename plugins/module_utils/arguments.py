@@ -19,6 +19,7 @@ RAILS: dict[str, Any] = {
             "hca": {"type": "str"},
             "address": {"type": "str", "required": True},
             "peers": {"type": "dict", "required": True},
+            "macs": {"type": "dict", "default": {}},
         },
     },
     "mtu": {"type": "int", "required": True},

@@ -96,14 +96,18 @@ def _plan(
 ) -> tuple[dict[str, Any], list[Problem]]:
     model = settings["gb10_model"]
     tensor, pipeline = cluster_checks.parallelism(settings, len(nodes))
+    macs = {
+        str(rail.address.ip): node["observed"]["interfaces"][rail.interface]["mac"]
+        for node, share in zip(nodes, shares, strict=True)
+        for rail in share.rails
+    }
     planned = [
         {
             **fabric.plain(share),
+            "rails": [{**rail, "macs": {name: macs[ip] for name, ip in rail["peers"].items()}} for rail in fabric.plain(share)["rails"]],
             "interface": share.interface or _carrier(share.address, node["observed"].get("interfaces", {})),
             "head": node["group"] == "head",
-            "network_manager": netplan.network_manager_configuration([rail.interface for rail in share.rails])
-            if share.rails and settings["gb10_fabric_renderer"] == "NetworkManager"
-            else "",
+            "files": netplan.files([rail.interface for rail in share.rails], settings["gb10_fabric_renderer"]) if share.rails else {},
             "environment": launch.rank_environment(share.environment, model, settings["gb10_environment"]),
         }
         for node, share in zip(nodes, shares, strict=True)

@@ -10,13 +10,9 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 
-def lines(unproven: Sequence[Mapping[str, Any]], mtu: int, node: str = "") -> list[str]:
+def lines(unproven: Sequence[Mapping[str, Any]], node: str = "") -> list[str]:
     """Return a line for each path that fabric_probe could not prove."""
-    return [
-        f"  {f'{node} ' if node else ''}{path['interface']} -> {path['peer']} ({path['address']}): "
-        + (f"packets come through, but not of {mtu} bytes" if path["small"] else f"no answer ({path['said']})")
-        for path in unproven
-    ]
+    return [f"  {f'{node} ' if node else ''}{path['interface']} -> {path['peer']} ({path['address']}): {path['said']}" for path in unproven]
 
 
 def report(outcomes: Sequence[Mapping[str, Any]], mtu: int) -> str:
@@ -30,7 +26,7 @@ def report(outcomes: Sequence[Mapping[str, Any]], mtu: int) -> str:
         return ""
     told = ["The fabric is not as planned.", *problems]
     for outcome in outcomes:
-        told += lines(outcome["unproven"], mtu, outcome["node"])
+        told += lines(outcome["unproven"], outcome["node"])
     if paths:
         told.append(_diagnosis(paths, [outcome["node"] for outcome in outcomes], mtu))
     restored = [outcome["node"] for outcome in outcomes if outcome["pending"]]

@@ -33,6 +33,8 @@ PENDING, LAST, ORIGINAL = (f"{STATE}/{name}.json" for name in ("pending", "last"
 PROGRAM = f"{STATE}/program"
 UNIT = "gb10-netplan-restore"
 UNITS = "/etc/systemd/system"
+#: The settings of a device that networkd and the fabric change, below /proc/sys/net.
+SYSCTLS = ("ipv6/disable_ipv6", "ipv6/addr_gen_mode", "ipv4/arp_ignore", "ipv4/arp_announce")
 #: Seconds that the kernel and the renderer have to settle after a change.
 SETTLE = 15
 
@@ -44,7 +46,7 @@ class NetplanError(Exception):
 
 
 def link(run: Run, name: str) -> dict[str, Any] | None:
-    """Return {up, mtu, addresses, ipv6} of a device, None if there is none. `addresses` are its IPv4 addresses that no DHCP server gave."""
+    """Return {up, mtu, addresses, sysctl} of a device, None if there is none. `addresses` are its IPv4 addresses that no DHCP server gave."""
     status, stdout, _stderr = run(["ip", "-json", "address", "show", "dev", name])
     if status != 0:
         return None
@@ -53,7 +55,7 @@ def link(run: Run, name: str) -> dict[str, Any] | None:
         "up": "UP" in found["flags"],
         "mtu": found["mtu"],
         "addresses": [f"{a['local']}/{a['prefixlen']}" for a in found["addr_info"] if a["family"] == "inet" and not a.get("dynamic")],
-        "ipv6": {key: _sysctl(name, key) for key in ("disable_ipv6", "addr_gen_mode")},
+        "sysctl": {key: sysctl(name, key) for key in SYSCTLS},
     }
 
 
@@ -75,6 +77,9 @@ def put(run: Run, state: Mapping[str, Any]) -> None:
         elif os.path.exists(path):
             os.unlink(path)
     status, stdout, stderr = run(["netplan", "apply"])
+    for path, saved in state["files"].items():
+        if saved is not None and path.startswith("/etc/sysctl.d/"):
+            run(["sysctl", "--quiet", f"--load={path}"])
     # The devices come next also after a failure: an address too many may be what cuts the host off.
     wanted = {name: saved for name, saved in state["links"].items() if saved}
     deadline = time.monotonic() + SETTLE
@@ -104,8 +109,8 @@ def _put_link(run: Run, name: str, wanted: Mapping[str, Any]) -> bool:
             run(["ip", "address", "replace", address, "dev", name])
     if found["mtu"] != wanted["mtu"]:
         run(["ip", "link", "set", "dev", name, "mtu", str(wanted["mtu"])])
-    for key, value in wanted["ipv6"].items():
-        if value and _sysctl(name, key) != value:
+    for key, value in wanted["sysctl"].items():
+        if value and sysctl(name, key) != value:
             with contextlib.suppress(FileNotFoundError), open(_sysctl_path(name, key), "w", encoding="ascii") as file:
                 file.write(value)
     if found["up"] != wanted["up"]:
@@ -114,10 +119,12 @@ def _put_link(run: Run, name: str, wanted: Mapping[str, Any]) -> bool:
 
 
 def _sysctl_path(name: str, key: str) -> str:
-    return f"/proc/sys/net/ipv6/conf/{name}/{key}"
+    family, setting = key.split("/")
+    return f"/proc/sys/net/{family}/conf/{name}/{setting}"
 
 
-def _sysctl(name: str, key: str) -> str:
+def sysctl(name: str, key: str) -> str:
+    """Return a setting of a device, such as "ipv4/arp_ignore"; "" where the kernel has none."""
     text, _mode = io_file.read_file(_sysctl_path(name, key))
     return (text or "").strip()
 

@@ -16,7 +16,7 @@ from typing import Any
 from ansible_collections.gb10.cluster.plugins.module_utils import fabric, io_file, io_netplan, io_node, netplan
 from ansible_collections.gb10.cluster.plugins.module_utils.io_netplan import NetplanError, Run
 from ansible_collections.gb10.cluster.plugins.module_utils.owners import NETPLAN_FOLDERS
-from ansible_collections.gb10.cluster.plugins.module_utils.topology import NETPLAN_FILE, NETWORK_MANAGER_FILE
+from ansible_collections.gb10.cluster.plugins.module_utils.topology import NETPLAN_FILE
 
 #: What netplan's two renderers generate for an interface. Source: netplan-generate(8).
 _GENERATED = (
@@ -30,17 +30,15 @@ _HEADER = "# gb10.cluster took {interfaces} out of this file; qsfp_netplan_state
 def target(params: Mapping[str, Any]) -> tuple[dict[str, Any], list[str]]:
     """Return what files and devices are to become, as io_netplan.put() takes it, and a line for each file of others that changes."""
     original = io_netplan.read(io_netplan.ORIGINAL) or {"files": {}, "links": {}}
+    ours = {NETPLAN_FILE: params["content"], **params["files"]}
     if params["state"] == "absent":
-        files = {NETPLAN_FILE: None, NETWORK_MANAGER_FILE: None, **original["files"]}
-        return {"files": files, "links": original["links"]}, [path for path in files if path not in (NETPLAN_FILE, NETWORK_MANAGER_FILE)]
-    files = {
-        NETPLAN_FILE: [params["content"], 0o600],
-        NETWORK_MANAGER_FILE: [params["network_manager"], 0o644] if params["network_manager"] else None,
-    }
+        files = {**dict.fromkeys(ours), **original["files"]}
+        return {"files": files, "links": original["links"]}, [path for path in files if path not in ours]
+    files = {path: [text, 0o600 if path == NETPLAN_FILE else 0o644] if text else None for path, text in ours.items()}
     interfaces = [rail["interface"] for rail in params["rails"]]
     others = _taken(interfaces) if params["takeover"] else {}
     # A device that the plan does not use any more gets back what it had.
-    left = {name: saved for name, saved in original["links"].items() if name not in interfaces}
+    left = {name: saved for name, saved in original["links"].items() if name not in netplan.hearing(interfaces)}
     return {"files": {**files, **others}, "links": left}, list(others)
 
 
@@ -75,7 +73,12 @@ def differences(run: Run, params: Mapping[str, Any], wanted: Mapping[str, Any]) 
     if params["state"] == "absent":
         return said
     said += fabric.drift(params["rails"], params["mtu"], io_node.interfaces(run))
-    return said + [sentence for rail in params["rails"] for sentence in unapplied(NETPLAN_FILE, rail["interface"])]
+    for rail in params["rails"]:
+        found = {key: io_netplan.sysctl(rail["interface"], f"ipv4/{key}") for key in netplan.ARP}
+        wrong = {key: value for key, value in netplan.ARP.items() if found[key] != value}
+        said += [f"{rail['interface']} has {key} {found[key] or 'unknown'} instead of {value}" for key, value in wrong.items()]
+        said += unapplied(NETPLAN_FILE, rail["interface"])
+    return said
 
 
 def unapplied(path: str, interface: str) -> list[str]:

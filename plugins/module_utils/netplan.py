@@ -9,6 +9,11 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+from ansible_collections.gb10.cluster.plugins.module_utils.topology import NETWORK_MANAGER_FILE, SPARK_PORTS, SYSCTL_FILE
+
+#: A reply only for an address of the device that was asked, and requests only with such an address.
+ARP = {"arp_ignore": "1", "arp_announce": "2"}
+
 
 def document(addresses: Mapping[str, str], mtu: int, renderer: str) -> dict[str, Any]:
     """Return the document of these interfaces, each with its address: static, without IPv6, kept while the peer is off.
@@ -28,6 +33,31 @@ def network_manager_configuration(interfaces: Sequence[str]) -> str:
     """Return what makes NetworkManager keep static addresses without carrier. Source: NetworkManager.conf(5), ignore-carrier."""
     match = ",".join(f"interface-name:{interface}" for interface in interfaces)
     return f"[device-gb10-qsfp]\nmatch-device={match}\nignore-carrier=yes\n"
+
+
+def files(interfaces: Sequence[str], renderer: str) -> dict[str, str]:
+    """Return the other files that a fabric needs, path to text; "" for one that must not be there."""
+    return {
+        SYSCTL_FILE: sysctl_configuration(interfaces),
+        NETWORK_MANAGER_FILE: network_manager_configuration(interfaces) if renderer == "NetworkManager" else "",
+    }
+
+
+def sysctl_configuration(interfaces: Sequence[str]) -> str:
+    """Return what makes each device answer ARP for its own address only.
+
+    The twins of a port hear each other's requests, and by default Linux answers for any address of the host. Then the traffic of
+    both rails ends at one twin, at half the bandwidth, and RoCE at a device that does not have the address. Sources: Linux
+    ip-sysctl, arp_ignore and arp_announce; AMD Instinct, RoCE cluster network configuration guide (ARP flux); seen in the lab.
+    """
+    lines = [f"net.ipv4.conf.{name}.{key} = {value}\n" for name in hearing(interfaces) for key, value in ARP.items()]
+    return "".join(lines)
+
+
+def hearing(interfaces: Sequence[str]) -> list[str]:
+    """Return the interfaces and the twins of their ports, which hear the same requests also where they are not used."""
+    twins = [twin.interface for port in SPARK_PORTS.values() if any(t.interface in interfaces for t in port) for twin in port]
+    return [*interfaces, *(name for name in twins if name not in interfaces)]
 
 
 def without(parsed: Any, interfaces: Sequence[str]) -> tuple[Any, list[str]]:

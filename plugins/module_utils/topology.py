@@ -24,6 +24,7 @@ RENDERERS = ("networkd", "NetworkManager")
 #: The files that this collection owns on a node. Names below 99 let a user's own later file still win, and the plan refuses those that do.
 NETPLAN_FILE = "/etc/netplan/60-gb10-qsfp.yaml"
 NETWORK_MANAGER_FILE = "/etc/NetworkManager/conf.d/60-gb10-qsfp.conf"
+SYSCTL_FILE = "/etc/sysctl.d/60-gb10-qsfp.conf"
 #: How many nodes a subnet of the pool has room for.
 HOSTS_OF_A_24 = 254
 

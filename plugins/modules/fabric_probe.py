@@ -12,6 +12,8 @@ short_description: Prove that every rail of the fabric carries packets of the fu
 version_added: 0.1.0
 description:
   - Pings each peer of each rail, bound to the rail's interface, with a packet of exactly the MTU and fragmentation forbidden.
+  - Where the peers' hardware addresses are given, the answer must come from the very device that has the address; an older
+    answer that the kernel remembers is forgotten and asked for anew.
   - Run on every node it proves both directions.
 options:
   timeout:
@@ -59,14 +61,18 @@ unproven:
     address:
       description: Its address.
       type: str
+    mac:
+      description: The hardware address of the device at its other end, empty if it is not known.
+      type: str
     said:
-      description: What ping said.
+      description: What is wrong with it.
       type: str
     small:
       description: Whether a packet of 576 bytes comes through, so that only the MTU is at fault.
       type: bool
 """
 
+import json
 import time
 
 from ansible.module_utils.basic import AnsibleModule
@@ -91,8 +97,27 @@ def ping(run: Run, interface: str, address: str, size: int) -> str:
     return said[-1].strip() if said else f"ping ended with status {status}"
 
 
+def misdirected(run: Run, interface: str, address: str, mac: str) -> str:
+    """Say whether another device than the rail's own answers for the address; then ask anew, for the answer may be an old one."""
+    _status, stdout, _stderr = run(["ip", "-json", "neighbour", "show", "to", address, "dev", interface])
+    answered = next((entry.get("lladdr") for entry in json.loads(stdout or "[]")), None)
+    if not mac or answered in (None, mac):
+        return ""
+    run(["ip", "neighbour", "delete", address, "dev", interface])
+    return f"answered by {answered} instead of {mac}, the device that has the address"
+
+
+def probe(run: Run, target: dict, mtu: int) -> dict:
+    """Try one path. Returns {} if it is proven, else the entry for `unproven` as far as it is known."""
+    said = ping(run, target["interface"], target["address"], mtu)
+    if said:
+        return {**target, "said": said, "small": None}
+    said = misdirected(run, target["interface"], target["address"], target["mac"])
+    return {**target, "said": said, "small": False} if said else {}
+
+
 def main() -> None:
-    """Ping every rail until all answer or the time is over."""
+    """Try every path until all are proven or the time is over."""
     module = AnsibleModule(
         argument_spec={
             **RAILS,
@@ -102,23 +127,29 @@ def main() -> None:
         supports_check_mode=True,
     )
     run, mtu = runner(module), module.params["mtu"]
-    targets = [(rail["interface"], name, address) for rail in module.params["rails"] for name, address in rail["peers"].items()]
+    targets = [
+        {"interface": rail["interface"], "peer": name, "address": address, "mac": rail["macs"].get(name, "")}
+        for rail in module.params["rails"]
+        for name, address in rail["peers"].items()
+    ]
     deadline = time.monotonic() + module.params["timeout"]
-    pending = dict.fromkeys(targets, "")
-    while pending:
-        pending = {target: said for target in pending if (said := ping(run, target[0], target[2], mtu))}
+    unproven = targets
+    while unproven:
+        unproven = [failed for target in unproven if (failed := probe(run, target, mtu))]
         if time.monotonic() > deadline:
             break
-        if pending:
+        if unproven:
             time.sleep(0.5)
-    unproven = [
-        {"interface": interface, "peer": name, "address": address, "said": said, "small": not ping(run, interface, address, _SMALL)}
-        for (interface, name, address), said in pending.items()
-    ]
+    for path in unproven:
+        if path["small"] is None:
+            path["small"] = not ping(run, path["interface"], path["address"], _SMALL)
+            path["said"] = f"packets come through, but not of {mtu} bytes" if path["small"] else f"no answer ({path['said']})"
     if unproven and module.params["required"]:
-        said = "\n".join(fabric_report.lines(unproven, mtu))
-        module.fail_json(msg=f"{len(unproven)} of {len(targets)} paths are not proven:\n{said}", unproven=unproven)
-    proven = [f"{interface} -> {name} ({address}): {mtu} bytes" for interface, name, address in targets if (interface, name, address) not in pending]
+        module.fail_json(
+            msg=f"{len(unproven)} of {len(targets)} paths are not proven:\n" + "\n".join(fabric_report.lines(unproven)), unproven=unproven
+        )
+    failed = [(path["interface"], path["address"]) for path in unproven]
+    proven = [f"{t['interface']} -> {t['peer']} ({t['address']}): {mtu} bytes" for t in targets if (t["interface"], t["address"]) not in failed]
     module.exit_json(changed=False, proven=proven, unproven=unproven)
 
 

@@ -26,10 +26,10 @@ options:
     description: The netplan document as YAML text.
     type: str
     required: true
-  network_manager:
-    description: Configuration of NetworkManager that goes with it, if any.
-    type: str
-    default: ''
+  files:
+    description: Other files that go with it, path to text; one whose text is empty is removed.
+    type: dict
+    default: {}
   takeover:
     description: Whether to take the fabric's interfaces out of other netplan files. O(state=absent) brings these files back.
     type: bool
@@ -56,6 +56,7 @@ EXAMPLES = r"""
 - name: Configure the fabric, with a way back
   gb10.cluster.netplan_change:
     content: "{{ gb10_plan.node.netplan | to_nice_yaml }}"
+    files: "{{ gb10_plan.node.files }}"
     rails: "{{ gb10_plan.node.rails }}"
     mtu: "{{ gb10_plan.mtu }}"
   become: true
@@ -85,7 +86,7 @@ from collections.abc import Callable
 
 from ansible.module_utils.basic import AnsibleModule
 
-from ansible_collections.gb10.cluster.plugins.module_utils import io_netplan, io_netplan_files
+from ansible_collections.gb10.cluster.plugins.module_utils import io_netplan, io_netplan_files, netplan
 from ansible_collections.gb10.cluster.plugins.module_utils.arguments import RAILS
 from ansible_collections.gb10.cluster.plugins.module_utils.io_command import runner
 from ansible_collections.gb10.cluster.plugins.module_utils.io_netplan import NetplanError
@@ -95,7 +96,7 @@ def change(run: io_netplan.Run, params: dict, target: dict, differences: Callabl
     """Arm, put and wait. Returns (identifier, ""), or ("", why it failed) after everything was put back."""
     identifier = params["identifier"] or secrets.token_hex(8)
     # A device that is to be configured is put back too.
-    links = {*target["links"], *(rail["interface"] for rail in params["rails"])}
+    links = {*target["links"], *netplan.hearing([rail["interface"] for rail in params["rails"]])}
     io_netplan.arm(run, identifier, io_netplan.capture(run, target["files"], links), params["confirm_timeout"], params["state"] == "absent")
     try:
         io_netplan.put(run, target)
@@ -117,7 +118,7 @@ def main() -> None:
         argument_spec={
             "state": {"type": "str", "choices": ["present", "absent"], "default": "present"},
             "content": {"type": "str", "required": True},
-            "network_manager": {"type": "str", "default": ""},
+            "files": {"type": "dict", "default": {}},
             **RAILS,
             "takeover": {"type": "bool", "default": False},
             "timeout": {"type": "int", "default": 30},

@@ -33,7 +33,8 @@ MODEL = "/srv/models/tiny"
 
 def interface(*addresses: str, **facts: Any) -> dict[str, Any]:
     """One network device as node_info tells it, as far as the planner looks at it."""
-    return {"mtu": 1500, "addresses": list(addresses), "owners": [], "driver": "", "pci": None, "speed": None, "carrier": True, **facts}
+    hardware = {"mac": "02:00:00:00:00:01", "driver": "", "pci": None, "speed": None, "carrier": True}
+    return {"mtu": 1500, "addresses": list(addresses), "owners": [], **hardware, **facts}
 
 
 def observed(management: str) -> dict[str, Any]:

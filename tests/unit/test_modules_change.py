@@ -121,5 +121,25 @@ def test_fabric_probe_tells_a_small_mtu_from_a_cut_cable(tmp_path: Path) -> None
     answer = run_module("fabric_probe", {"rails": [RAIL], "mtu": 9000, "timeout": 0, "required": False}, folder)
     assert (answer["proven"], answer["changed"]) == ([], False)
     assert answer["unproven"] == [
-        {"interface": "enp1s0f1np1", "peer": "spark2", "address": "10.110.0.2", "said": "ping ended with status 1", "small": True}
+        {
+            "interface": "enp1s0f1np1",
+            "peer": "spark2",
+            "address": "10.110.0.2",
+            "mac": "",
+            "said": "packets come through, but not of 9000 bytes",
+            "small": True,
+        }
     ]
+
+
+@pytest.mark.parametrize(("answered", "said"), [("02:00:00:00:00:02", []), ("02:00:00:00:00:99", ["answered by 02:00:00:00:00:99 instead of 02:00"])])
+def test_fabric_probe_wants_the_answer_of_the_device_that_has_the_address(tmp_path: Path, answered: str, said: list[str]) -> None:
+    """Twins hear each other's ARP requests: traffic for both rails may end at one of them."""
+    folder = program(tmp_path / "bin", "ping", "exit 0")
+    program(folder, "ip", f"""case "$*" in *"show to 10.110.0.2 dev enp1s0f1np1") echo '[{{"dst": "10.110.0.2", "lladdr": "{answered}"}}]';; esac
+echo "$*" >> {tmp_path}/asked""")
+    arguments = {"rails": [{**RAIL, "macs": {"spark2": "02:00:00:00:00:02"}}], "mtu": 9000, "timeout": 0, "required": False}
+    answer = run_module("fabric_probe", arguments, folder)
+    assert [path["said"][: len(said[0])] for path in answer["unproven"]] == said
+    forgotten = "neighbour delete 10.110.0.2 dev enp1s0f1np1" in (tmp_path / "asked").read_text(encoding="utf-8")
+    assert forgotten is bool(said), "what the kernel remembers is asked for anew"

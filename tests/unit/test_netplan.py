@@ -37,6 +37,18 @@ def test_network_manager_keeps_addresses_without_carrier() -> None:
     )
 
 
+def test_each_device_answers_arp_for_itself_alone() -> None:
+    files = netplan.files(["enp1s0f0np0"], "networkd")
+    assert files["/etc/sysctl.d/60-gb10-qsfp.conf"] == (
+        "net.ipv4.conf.enp1s0f0np0.arp_ignore = 1\nnet.ipv4.conf.enp1s0f0np0.arp_announce = 2\n"
+        # The twin hears the same requests, also where only one of them is used.
+        "net.ipv4.conf.enP2p1s0f0np0.arp_ignore = 1\nnet.ipv4.conf.enP2p1s0f0np0.arp_announce = 2\n"
+    )
+    assert netplan.sysctl_configuration(["mgbe0_0"]).count("\n") == 2
+    assert files["/etc/NetworkManager/conf.d/60-gb10-qsfp.conf"] == ""
+    assert netplan.files(["mgbe0_0"], "NetworkManager")["/etc/NetworkManager/conf.d/60-gb10-qsfp.conf"]
+
+
 def test_our_interfaces_are_taken_out_and_all_else_stays() -> None:
     rest, taken = netplan.without(FOREIGN, ["enp1s0f1np1", "enP2p1s0f1np1"])
     assert taken == ["enp1s0f1np1"]
@@ -64,7 +76,7 @@ class Host:
         self.netplan_status = 0
         for name in ("STATE", "PENDING", "LAST", "ORIGINAL", "PROGRAM", "UNITS"):
             monkeypatch.setattr(io_netplan, name, f"{folder}{getattr(io_netplan, name)}")
-        monkeypatch.setattr(io_netplan, "_sysctl", lambda _name, _key: "0")
+        monkeypatch.setattr(io_netplan, "sysctl", lambda _name, _key: "0")
         Path(io_netplan.UNITS).mkdir(parents=True)
 
     def link(self, name: str, *addresses: str, mtu: int = 1500, up: bool = True, dynamic: tuple[str, ...] = ()) -> None:
@@ -217,14 +229,13 @@ def test_a_device_that_was_down_goes_down_again(host: Host) -> None:
     assert host.links["fast"]["up"] is False
 
 
-PARAMS = {"state": "present", "content": "ours", "network_manager": "", "takeover": False, "rails": [{"interface": "enp1s0f1np1"}], "mtu": 9000}
+PARAMS = {"state": "present", "content": "ours", "files": {}, "takeover": False, "rails": [{"interface": "enp1s0f1np1"}], "mtu": 9000}
 
 
 @pytest.fixture
 def folders(host: Host, monkeypatch: pytest.MonkeyPatch) -> Host:
     """The host's files at their places, below its folder."""
     monkeypatch.setattr(io_netplan_files, "NETPLAN_FILE", host.path("60-gb10.yaml"))
-    monkeypatch.setattr(io_netplan_files, "NETWORK_MANAGER_FILE", host.path("60-gb10.conf"))
     monkeypatch.setattr(io_netplan_files.glob, "glob", lambda _pattern: sorted(str(path) for path in host.folder.glob("*.yaml")))
     return host
 
@@ -253,7 +264,7 @@ def test_the_difference_shows_no_content_of_other_peoples_files(folders: Host) -
 
 @pytest.mark.usefixtures("folders")
 def test_a_device_that_the_plan_left_gets_back_what_it_had() -> None:
-    saved = {"up": True, "mtu": 1500, "addresses": [], "ipv6": {}}
+    saved = {"up": True, "mtu": 1500, "addresses": [], "sysctl": {}}
     Path(io_netplan.STATE).mkdir(parents=True)
     Path(io_netplan.ORIGINAL).write_text(json.dumps({"files": {}, "links": {"enp1s0f0np0": saved, "enp1s0f1np1": saved}}), encoding="utf-8")
     target, _others = io_netplan_files.target(PARAMS)
