@@ -63,6 +63,19 @@ def test_each_rail_carries_frames_of_the_mtu_to_every_peer_and_no_more(cluster: 
                 assert host.run(f"{ping} -s {mtu + 1 - HEADERS} {address}").rc != 0, f"{name} {device} -> {peer} carries more than {mtu}"
 
 
+def test_each_address_is_answered_for_by_its_own_device(nodes: dict[str, Host], rails: Rails) -> None:
+    """Else the traffic of two rails ends at one of two twins. The test above has just spoken with every peer."""
+    macs = {
+        str(address.ip): nodes[name].check_output(f"cat /sys/class/net/{device}/address")
+        for name, found in rails.items()
+        for device, address in found.items()
+    }
+    for name, host in nodes.items():
+        for entry in json.loads(host.check_output("ip -json -4 neighbour show")):
+            if entry["dst"] in macs and "lladdr" in entry:
+                assert entry["lladdr"] == macs[entry["dst"]], f"{name}: {entry}"
+
+
 def test_nothing_waits_for_a_confirmation(nodes: dict[str, Host]) -> None:
     for host in nodes.values():
         assert not host.file("/var/lib/gb10/netplan/pending.json").exists

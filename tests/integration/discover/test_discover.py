@@ -112,3 +112,11 @@ def test_a_missing_cable(discover: Discover, tmp_path: Path) -> None:
     assert "a ring of 3 Sparks lacks the cable between spark2 port 0 and spark3 port 1" in answer.output
     assert "sudo ip link set enp1s0f0np0 up" in answer.output
     assert not (tmp_path / "mine").exists()
+
+
+def test_the_written_inventory_brings_up_the_fabric(discover: Discover, tmp_path: Path) -> None:
+    directory = tmp_path / "mine"
+    discover(directory, "--extra-vars=discover_model=/srv/models/tiny").assert_ok()
+    arguments = ["--inventory", str(directory), "--tags", "qsfp_netplan"]
+    run("site.yml", arguments).assert_ok()
+    run("site.yml", arguments).assert_unchanged()
