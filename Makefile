@@ -17,7 +17,7 @@ demo := -i inventories/$(CLUSTER) -i inventories/lab/overlay.yml
 arm64 := -i inventories/single-spark -i inventories/lab/overlay.yml -e @tests/emulated/lab.yml
 installed := .venv/.installed
 
-.PHONY: help setup requirements lint yamllint ruff mypy changelog ansible-lint unit collection molecule integration test demo demo-down bench arm64 clean root
+.PHONY: help setup requirements lint yamllint ruff mypy changelog ansible-lint unit collection molecule integration test demo demo-down bench bench-fabric arm64 clean root
 
 help: ## Show this list
 	@grep -hE '^[a-z0-9-]+:.*## ' Makefile | sed -E 's/:.*## /\t/' | expand -t 14
@@ -85,7 +85,10 @@ arm64: root setup ## What runs without networkd, on an emulated arm64 host (not 
 	$(bin)/ansible-playbook playbooks/lab_down.yml $(arm64)
 
 bench: setup ## Measure a cluster that is up (INVENTORY, by default the demo's lab)
-	$(bin)/python tests/benchmark/bench.py --inventory $(INVENTORY)
+	$(bin)/python tests/benchmark/bench.py cluster --inventory $(INVENTORY)
+
+bench-fabric: root setup ## Measure the fabric of two and of eight hosts, in labs of its own
+	$(bin)/python tests/benchmark/bench.py fabric
 
 clean: ## Remove what the other targets made in this folder (the demo is removed by demo-down)
 	rm -rf .venv .ansible .mypy_cache .pytest_cache .ruff_cache build tests/output

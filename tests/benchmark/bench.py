@@ -1,28 +1,40 @@
-"""Measure reruns of site.yml on a cluster that is up, and write docs/benchmarks.md.
+"""Measure reruns that change nothing, and write a section of docs/benchmarks.md.
 
-A rerun that changes nothing is compared with the cheapest thing that Ansible does, `ansible all -m ping`, on the same
-cluster: the ratio says how much work a rerun is, whatever the machine. Fails above LIMIT.
+They are compared with the cheapest thing that Ansible does, `ansible all -m ping`, on the same hosts: the ratio says how much
+work a rerun is, whatever the machine. `cluster` measures a cluster that is up and serves, and fails above LIMIT; `fabric` boots
+labs of two and of eight hosts of its own and measures their fabric alone.
 """
 
 from __future__ import annotations
 
 import argparse
+import json
 import os
 import platform
 import re
 import statistics
 import subprocess
 import sys
+import tempfile
 import time
+from collections.abc import Sequence
 from pathlib import Path
 
 ROOT = Path(__file__).parents[2]
 REPORT = ROOT / "docs" / "benchmarks.md"
 LIMIT = 20
+HEADER = "| what | median s | min s | max s | times ping |\n|---|--:|--:|--:|--:|\n"
+#: A lab beside the demo's.
+LAB = ["-i", "inventories/lab/overlay.yml", "-e", "lab_name=bench", "-e", "lab_prefix=10.98.0"]
 _RECAP = re.compile(r"changed=(\d+)\s+unreachable=(\d+)\s+failed=(\d+)")
 
 
-def measure(command: list[str], unchanged: bool) -> float:
+def program(name: str) -> str:
+    """Return the path of one of Ansible's commands."""
+    return str(Path(sys.executable).with_name(name))
+
+
+def measure(command: Sequence[str], unchanged: bool = False) -> float:
     """Run a command and return its wall time in seconds. Exits if it fails, or changes something where it must not."""
     environment = os.environ | {"ANSIBLE_CONFIG": str(ROOT / "ansible.cfg"), "ANSIBLE_FORCE_COLOR": "0", "ANSIBLE_NOCOLOR": "1"}
     began = time.perf_counter()
@@ -35,21 +47,30 @@ def measure(command: list[str], unchanged: bool) -> float:
     return seconds
 
 
-def row(name: str, seconds: list[float], ping: float) -> str:
+def row(name: str, seconds: Sequence[float], ping: float) -> str:
     """Return one line of the table."""
     median = statistics.median(seconds)
-    return f"| {name} | {median:.1f} | {min(seconds):.1f} | {max(seconds):.1f} | {median / ping:.1f} |"
+    return f"| {name} | {median:.1f} | {min(seconds):.1f} | {max(seconds):.1f} | {median / ping:.1f} |\n"
 
 
-def main() -> None:
-    """Measure, write the report, judge."""
-    parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--inventory", required=True)
-    parser.add_argument("--runs", type=int, default=5)
-    options = parser.parse_args()
-    programs = Path(sys.executable)
-    ansible = [str(programs.with_name("ansible")), "all", "-i", options.inventory, "-m", "ansible.builtin.ping"]
-    site = [str(programs.with_name("ansible-playbook")), "site.yml", "-i", options.inventory]
+def write(title: str, text: str) -> None:
+    """Replace one section of the report, or append it."""
+    kept = [part for part in re.split(r"^(?=## )", REPORT.read_text(encoding="utf-8"), flags=re.MULTILINE) if not part.startswith(f"## {title}\n")]
+    section = f"## {title}\n\n{text.strip()}\n"
+    REPORT.write_text("\n".join(part.strip() + "\n" for part in [*kept, section]), encoding="utf-8")
+    sys.stdout.write(section)
+
+
+def where(runs: int) -> str:
+    """Say what it was measured on."""
+    cores = f"{os.cpu_count()} cores ({platform.machine()})"
+    return f"On {time.strftime('%Y-%m-%d')}, controller and nodes together on {cores}, {runs} runs each."
+
+
+def cluster(inventory: str, runs: int) -> None:
+    """Measure a cluster that is up and serves."""
+    ansible = [program("ansible"), "all", "-i", inventory, "-m", "ansible.builtin.ping"]
+    site = [program("ansible-playbook"), "site.yml", "-i", inventory]
     cases = {
         "`ansible all -m ping`": ansible,
         "`site.yml`, nothing to change": site,
@@ -58,31 +79,64 @@ def main() -> None:
         "`site.yml --tags ray_cluster`": [*site, "--tags", "ray_cluster"],
         "`site.yml --tags vllm_serve`": [*site, "--tags", "vllm_serve"],
     }
-    measure(ansible, unchanged=False)  # opens the connections that the others reuse
-    results = {name: [measure(command, unchanged=command is not ansible) for _ in range(options.runs)] for name, command in cases.items()}
+    measure(ansible)  # opens the connections that the others reuse
+    results = {name: [measure(command, unchanged=command is not ansible) for _ in range(runs)] for name, command in cases.items()}
     ping = statistics.median(results["`ansible all -m ping`"])
     ratio = statistics.median(results["`site.yml`, nothing to change"]) / ping
     nodes = subprocess.run([*ansible[:-2], "--list-hosts"], cwd=ROOT, capture_output=True, text=True, check=True).stdout.splitlines()[1:]
-    REPORT.write_text(
-        f"""# Benchmarks
-
-Written by `make bench` on {time.strftime("%Y-%m-%d")}: `{options.inventory}`, {len(nodes)} nodes, controller and nodes together on
-{os.cpu_count()} cores ({platform.machine()}), {options.runs} runs each. Nothing here was measured on a Spark.
-
-| what | median s | min s | max s | times ping |
-|---|--:|--:|--:|--:|
-"""
-        + "\n".join(row(name, seconds, ping) for name, seconds in results.items())
-        + f"""
-
-A rerun of the whole site.yml that changes nothing takes {ratio:.1f} times as long as a ping; the limit is {LIMIT}. It reads every node,
-proves every rail with full frames, asks Ray for its nodes, and asks the model for a token, a completion and a chat.
-""",
-        encoding="utf-8",
+    write(
+        "A cluster that serves",
+        f"`make bench`: `{inventory}`, {len(nodes)} nodes. {where(runs)}\n\n"
+        + HEADER
+        + "".join(row(name, seconds, ping) for name, seconds in results.items())
+        + f"\nA rerun of the whole site.yml that changes nothing takes {ratio:.1f} times as long as a ping; the limit is {LIMIT}. It reads every\n"
+        "node, proves every rail with full frames, asks Ray for its nodes, and asks the model for a token, a completion and a chat.",
     )
-    sys.stdout.write(REPORT.read_text(encoding="utf-8"))
     if ratio > LIMIT:
         sys.exit(f"a rerun takes {ratio:.1f} times a ping; the limit is {LIMIT}")
+
+
+def fabric(runs: int) -> None:
+    """Measure the fabric alone, of two hosts on a cable and of eight on a switch."""
+    table = ""
+    for count, topology in ((2, "direct"), (8, "switch")):
+        with tempfile.TemporaryDirectory() as folder:
+            hosts = [f"spark{number}" for number in range(1, count + 1)]
+            groups = {"head": {"hosts": {hosts[0]: {}}}, "worker": {"hosts": {name: {} for name in hosts[1:]}}}
+            variables = {"gb10_fabric_topology": topology, "gb10_model": "/srv/models/tiny"}
+            inventory = Path(folder, "hosts.json")
+            inventory.write_text(json.dumps({"gb10_cluster": {"children": groups, "vars": variables}}), encoding="utf-8")
+            given = ["-i", str(inventory), *LAB]
+            site = [program("ansible-playbook"), "site.yml", *given, "--tags", "qsfp_netplan"]
+            ansible = [program("ansible"), "all", *given, "-m", "ansible.builtin.ping"]
+            measure([program("ansible-playbook"), "playbooks/lab_up.yml", *given])
+            try:
+                first = measure(site)
+                pings = [measure(ansible) for _ in range(runs)]
+                reruns = [measure(site, unchanged=True) for _ in range(runs)]
+            finally:
+                measure([program("ansible-playbook"), "playbooks/lab_down.yml", *given])
+        ping = statistics.median(pings)
+        table += row(f"`ansible all -m ping`, {count} hosts", pings, ping) + row(f"{count} hosts, first run", [first], ping)
+        table += row(f"{count} hosts, nothing to change", reruns, ping)
+    write(
+        "The fabric alone",
+        f"`make bench-fabric`: `site.yml --tags qsfp_netplan` on two hosts on a cable and on eight on a switch. {where(runs)}\n\n{HEADER}{table}\n"
+        "A rerun reads every node, compares files and devices with the plan, and proves every path of every rail: 4 of two hosts, 112 of eight.",
+    )
+
+
+def main() -> None:
+    """Measure, write the report, judge."""
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("what", choices=["cluster", "fabric"])
+    parser.add_argument("--inventory", default="inventories/lab")
+    parser.add_argument("--runs", type=int, default=5)
+    options = parser.parse_args()
+    if options.what == "cluster":
+        cluster(options.inventory, options.runs)
+    else:
+        fabric(options.runs)
 
 
 if __name__ == "__main__":
