@@ -97,6 +97,8 @@ def _check_equal(nodes: Sequence[Mapping[str, Any]]) -> list[Problem]:
 
 def _check_settings(settings: Mapping[str, Any], nodes: int) -> list[Problem]:
     problems = []
+    if not settings["gb10_model"].strip():
+        problems.append(Problem("gb10_model", "it is empty", "an absolute path or a name on the Hugging Face hub", "set gb10_model"))
     if settings["gb10_executor"] not in EXECUTORS:
         problems.append(Problem("gb10_executor", repr(settings["gb10_executor"]), " or ".join(EXECUTORS), "correct gb10_executor"))
     if settings["gb10_pipeline_parallel_size"] < 1:

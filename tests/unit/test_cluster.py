@@ -386,6 +386,7 @@ BAD: dict[str, tuple[Callable[[], list[Node]], str, str, str, str]] = {
         "enP7s7",
         "correct gb10_fabric_interface",
     ),
+    "no model": (lambda: pair(gb10_model=" "), "gb10_model", "empty", "Hugging Face hub", "set gb10_model"),
     "no pool": (lambda: pair(gb10_fabric_pool="ten"), "gb10_fabric_pool", "'ten'", "10.110.0.0/16", "correct gb10_fabric_pool"),
     "fabric": (lambda: pair(gb10_fabric_mtu=70000), "gb10_fabric_mtu", "70000", "1280 to 9216", "9000"),
 }
