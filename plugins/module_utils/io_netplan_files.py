@@ -74,9 +74,9 @@ def differences(run: Run, params: Mapping[str, Any], wanted: Mapping[str, Any]) 
         return said
     said += fabric.drift(params["rails"], params["mtu"], io_node.interfaces(run))
     for rail in params["rails"]:
-        found = {key: io_netplan.sysctl(rail["interface"], f"ipv4/{key}") for key in netplan.ARP}
-        wrong = {key: value for key, value in netplan.ARP.items() if found[key] != value}
-        said += [f"{rail['interface']} has {key} {found[key] or 'unknown'} instead of {value}" for key, value in wrong.items()]
+        settings = {key: (io_netplan.sysctl(rail["interface"], key), value) for key, value in netplan.RAIL.items()}
+        # A setting that the kernel does not have, such as all of IPv6, is no difference.
+        said += [f"{rail['interface']} has {key} {found} instead of {value}" for key, (found, value) in settings.items() if found not in ("", value)]
         said += unapplied(NETPLAN_FILE, rail["interface"])
     return said
 

@@ -44,7 +44,8 @@ def test_each_device_answers_arp_for_itself_alone() -> None:
         # The twin hears the same requests, also where only one of them is used.
         "net.ipv4.conf.enP2p1s0f0np0.arp_ignore = 1\nnet.ipv4.conf.enP2p1s0f0np0.arp_announce = 2\n"
     )
-    assert netplan.sysctl_configuration(["mgbe0_0"]).count("\n") == 2
+    assert netplan.sysctl_configuration(["mgbe0_0"]).count("\n") == 3
+        "net.ipv6.conf.enp1s0f0np0.disable_ipv6 = 1\n"
     assert files["/etc/NetworkManager/conf.d/60-gb10-qsfp.conf"] == ""
     assert netplan.files(["mgbe0_0"], "NetworkManager")["/etc/NetworkManager/conf.d/60-gb10-qsfp.conf"]
 
