@@ -29,6 +29,9 @@ def document(addresses: Mapping[str, str], mtu: int, renderer: str) -> dict[str,
     common: dict[str, Any] = {"dhcp4": False, "dhcp6": False, "link-local": [], "mtu": mtu, "optional": True, "renderer": renderer}
     if renderer == "networkd":
         common["ignore-carrier"] = True
+    else:
+        # Of several profiles for a device NetworkManager activates the one that was used last, unless another has a higher priority.
+        common["networkmanager"] = {"passthrough": {"connection.autoconnect-priority": "999"}}
     return {"network": {"version": 2, "ethernets": {name: {"addresses": [address], **common} for name, address in addresses.items()}}}
 
 

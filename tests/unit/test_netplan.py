@@ -29,6 +29,9 @@ def test_document(renderer: str, ignores: bool) -> None:
     assert (definition["renderer"], "ignore-carrier" in definition) == (renderer, ignores)
     assert "renderer" not in network, "the other interfaces keep theirs"
 
+    # NetworkManager would activate the profile that was used last, which may be a user's own.
+    passthrough = {"passthrough": {"connection.autoconnect-priority": "999"}}
+    assert definition.get("networkmanager") == (passthrough if renderer == "NetworkManager" else None)
 
 def test_network_manager_keeps_addresses_without_carrier() -> None:
     text = netplan.network_manager_configuration(["enp1s0f1np1", "enP2p1s0f1np1"])
