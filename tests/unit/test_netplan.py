@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import json
 import os
 from pathlib import Path
@@ -28,10 +29,10 @@ def test_document(renderer: str, ignores: bool) -> None:
     (definition,) = network["ethernets"].values()
     assert (definition["renderer"], "ignore-carrier" in definition) == (renderer, ignores)
     assert "renderer" not in network, "the other interfaces keep theirs"
-
     # NetworkManager would activate the profile that was used last, which may be a user's own.
     passthrough = {"passthrough": {"connection.autoconnect-priority": "999"}}
     assert definition.get("networkmanager") == (passthrough if renderer == "NetworkManager" else None)
+
 
 def test_network_manager_keeps_addresses_without_carrier() -> None:
     text = netplan.network_manager_configuration(["enp1s0f1np1", "enP2p1s0f1np1"])
