@@ -35,8 +35,9 @@ UNIT = "gb10-netplan-restore"
 UNITS = "/etc/systemd/system"
 #: The settings of a device that networkd and the fabric change, below /proc/sys/net.
 SYSCTLS = ("ipv6/disable_ipv6", "ipv6/addr_gen_mode", "ipv4/arp_ignore", "ipv4/arp_announce")
-#: Seconds that the kernel and the renderer have to settle after a change.
-SETTLE = 15
+#: Seconds that the kernel and the renderer have to settle after a change, and of these the ones that the renderer has to itself: where
+#: NetworkManager finds an address that it did not set, it leaves the device as it is instead of activating its profile.
+SETTLE, PATIENCE = 15, 5
 
 Run = Callable[[list[str]], tuple[int, str, str]]
 
@@ -82,10 +83,10 @@ def put(run: Run, state: Mapping[str, Any]) -> None:
             run(["sysctl", "--quiet", f"--load={path}"])
     # The devices come next also after a failure: an address too many may be what cuts the host off.
     wanted = {name: saved for name, saved in state["links"].items() if saved}
-    deadline = time.monotonic() + SETTLE
+    began = time.monotonic()
     calm = 0
-    while calm < 2 and time.monotonic() < deadline:
-        changes = [_put_link(run, name, saved) for name, saved in wanted.items()]
+    while calm < 2 and (passed := time.monotonic() - began) < SETTLE:
+        changes = [_put_link(run, name, saved, passed > PATIENCE) for name, saved in wanted.items()]
         calm = 0 if any(changes) else calm + 1
         if wanted:
             time.sleep(0.3)
@@ -93,8 +94,8 @@ def put(run: Run, state: Mapping[str, Any]) -> None:
         raise NetplanError(f"netplan apply failed: {(stderr or stdout).strip()}")
 
 
-def _put_link(run: Run, name: str, wanted: Mapping[str, Any]) -> bool:
-    """Bring a device nearer to what it should be. Returns whether there was anything to do.
+def _put_link(run: Run, name: str, wanted: Mapping[str, Any], add: bool) -> bool:
+    """Bring a device nearer to what it should be, with `add` also its addresses. Returns whether it was not there yet.
 
     By hand, because networkd leaves addresses and MTU behind on a device that it no longer manages.
     """
@@ -105,7 +106,7 @@ def _put_link(run: Run, name: str, wanted: Mapping[str, Any]) -> bool:
         if address not in wanted["addresses"]:
             run(["ip", "address", "delete", address, "dev", name])
     for address in wanted["addresses"]:
-        if address not in found["addresses"]:
+        if add and address not in found["addresses"]:
             run(["ip", "address", "replace", address, "dev", name])
     if found["mtu"] != wanted["mtu"]:
         run(["ip", "link", "set", "dev", name, "mtu", str(wanted["mtu"])])

@@ -18,12 +18,8 @@ from ansible_collections.gb10.cluster.plugins.module_utils.io_netplan import Net
 from ansible_collections.gb10.cluster.plugins.module_utils.owners import NETPLAN_FOLDERS
 from ansible_collections.gb10.cluster.plugins.module_utils.topology import NETPLAN_FILE
 
-#: What netplan's two renderers generate for an interface. Source: netplan-generate(8).
-_GENERATED = (
-    "/run/systemd/network/10-netplan-{interface}.network",
-    "/run/NetworkManager/system-connections/netplan-{interface}.nmconnection",
-)
-_NETWORKD = "run/systemd/network"
+#: What netplan generates for its two renderers: folder, the beginning of each name, and what follows the interface. Source: netplan-generate(8).
+_GENERATED = (("/run/systemd/network/", "10-netplan-", ".network"), ("/run/NetworkManager/system-connections/", "netplan-", ".nmconnection"))
 _HEADER = "# gb10.cluster took {interfaces} out of this file; qsfp_netplan_state: absent puts it back as it was.\n"
 
 
@@ -74,9 +70,9 @@ def differences(run: Run, params: Mapping[str, Any], wanted: Mapping[str, Any]) 
         return said
     said += fabric.drift(params["rails"], params["mtu"], io_node.interfaces(run))
     for rail in params["rails"]:
-        found = {key: io_netplan.sysctl(rail["interface"], f"ipv4/{key}") for key in netplan.ARP}
-        wrong = {key: value for key, value in netplan.ARP.items() if found[key] != value}
-        said += [f"{rail['interface']} has {key} {found[key] or 'unknown'} instead of {value}" for key, value in wrong.items()]
+        settings = {key: (io_netplan.sysctl(rail["interface"], key), value) for key, value in netplan.RAIL.items()}
+        # A setting that the kernel does not have, such as all of IPv6, is no difference.
+        said += [f"{rail['interface']} has {key} {found} instead of {value}" for key, (found, value) in settings.items() if found not in ("", value)]
         said += unapplied(NETPLAN_FILE, rail["interface"])
     return said
 
@@ -85,7 +81,7 @@ def unapplied(path: str, interface: str) -> list[str]:
     """Say whether the file is newer than what was generated from it: a run may have been killed in between."""
     if not os.path.exists(path):
         return []
-    generated = [name.format(interface=interface) for name in _GENERATED]
+    generated = [f"{folder}{start}{interface}{end}" for folder, start, end in _GENERATED]
     times = [os.stat(name).st_mtime for name in generated if os.path.exists(name)]
     return [] if times and max(times) >= os.stat(path).st_mtime else [f"{path} was not applied to {interface} since it was written"]
 
@@ -106,7 +102,7 @@ def refusal(run: Run, files: Mapping[str, Any], interfaces: Sequence[str], scrat
     status, stdout, stderr = run(["netplan", "generate", "--root-dir", scratch])
     if status != 0:
         return f"netplan refuses it: {(stderr or stdout).strip().replace(scratch, '')}"
-    ours = {f"10-netplan-{interface}" for interface in interfaces}
+    ours = {f"{start}{interface}" for interface in interfaces for _folder, start, _end in _GENERATED}
     stale = sorted(name for name in _changed(scratch) if os.path.splitext(name)[0] not in ours)
     if not stale:
         return ""
@@ -115,9 +111,9 @@ def refusal(run: Run, files: Mapping[str, Any], interfaces: Sequence[str], scrat
 
 
 def _changed(scratch: str) -> set[str]:
-    """Return the names of networkd's files that netplan would now generate otherwise than it did."""
-    names = {os.path.basename(path) for root in ("/", scratch) for path in glob.glob(os.path.join(root, _NETWORKD, "10-netplan-*"))}
-    return {name for name in names if len({io_file.read_file(os.path.join(root, _NETWORKD, name))[0] for root in ("/", scratch)}) > 1}
+    """Return the names of the files that netplan would now generate otherwise than it did."""
+    paths = {path.removeprefix(root) for root in ("", scratch) for folder, start, _end in _GENERATED for path in glob.glob(f"{root}{folder}{start}*")}
+    return {os.path.basename(path) for path in paths if io_file.read_file(path)[0] != io_file.read_file(scratch + path)[0]}
 
 
 def diff(wanted: Mapping[str, Any], others: Sequence[str], found: Sequence[str]) -> dict[str, str]:

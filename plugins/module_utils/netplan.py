@@ -12,7 +12,10 @@ from typing import Any
 from ansible_collections.gb10.cluster.plugins.module_utils.topology import NETWORK_MANAGER_FILE, SPARK_PORTS, SYSCTL_FILE
 
 #: A reply only for an address of the device that was asked, and requests only with such an address.
-ARP = {"arp_ignore": "1", "arp_announce": "2"}
+ARP = {"ipv4/arp_ignore": "1", "ipv4/arp_announce": "2"}
+#: What a rail has besides. The link-local address that NetworkManager gave a device stays when networkd takes it over, and where
+#: NetworkManager has it, netplan's `link-local: []` leaves it to the kernel to make one (seen with NetworkManager 1.42, netplan 0.106).
+RAIL = {**ARP, "ipv6/disable_ipv6": "1"}
 
 
 def document(addresses: Mapping[str, str], mtu: int, renderer: str) -> dict[str, Any]:
@@ -26,6 +29,9 @@ def document(addresses: Mapping[str, str], mtu: int, renderer: str) -> dict[str,
     common: dict[str, Any] = {"dhcp4": False, "dhcp6": False, "link-local": [], "mtu": mtu, "optional": True, "renderer": renderer}
     if renderer == "networkd":
         common["ignore-carrier"] = True
+    else:
+        # Of several profiles for a device NetworkManager activates the one that was used last, unless another has a higher priority.
+        common["networkmanager"] = {"passthrough": {"connection.autoconnect-priority": "999"}}
     return {"network": {"version": 2, "ethernets": {name: {"addresses": [address], **common} for name, address in addresses.items()}}}
 
 
@@ -44,14 +50,15 @@ def files(interfaces: Sequence[str], renderer: str) -> dict[str, str]:
 
 
 def sysctl_configuration(interfaces: Sequence[str]) -> str:
-    """Return what makes each device answer ARP for its own address only.
+    """Return what makes each device answer ARP for its own address only, and keeps IPv6 off the rails.
 
     The twins of a port hear each other's requests, and by default Linux answers for any address of the host. Then the traffic of
     both rails ends at one twin, at half the bandwidth, and RoCE at a device that does not have the address. Sources: Linux
     ip-sysctl, arp_ignore and arp_announce; AMD Instinct, RoCE cluster network configuration guide (ARP flux); seen in the lab.
     """
-    lines = [f"net.ipv4.conf.{name}.{key} = {value}\n" for name in hearing(interfaces) for key, value in ARP.items()]
-    return "".join(lines)
+    settings = {name: RAIL if name in interfaces else ARP for name in hearing(interfaces)}
+    # One a line, such as net.ipv4.conf.enp1s0f1np1.arp_ignore = 1.
+    return "".join(f"net.{key.replace('/', f'.conf.{name}.')} = {value}\n" for name, wanted in settings.items() for key, value in wanted.items())
 
 
 def hearing(interfaces: Sequence[str]) -> list[str]:

@@ -127,7 +127,8 @@ def _check_owners(where: str, name: str, interface: str, owners: Sequence[Mappin
     """Find other configuration of a device: netplan merges files, so both would count. A name can be taken out of a file, a pattern cannot."""
     problems = []
     for owner in owners:
-        # netplan tells NetworkManager to leave its interfaces alone, so only a profile for just this device says what somebody wanted.
+        # NetworkManager has to leave the device to networkd, or gives our profile priority, so only one for just this device says what
+        # somebody wanted.
         profile = owner["kind"] == "NetworkManager"
         simple = owner["by"] == "name" and (profile or owner["kind"] == "ethernets")
         if owner["file"] == topology.NETPLAN_FILE or (simple and takeover) or (profile and not simple):

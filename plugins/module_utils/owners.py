@@ -5,7 +5,7 @@
 """Which file configures which interface: netplan's, where later ones amend earlier ones, and NetworkManager's own profiles.
 
 Files may hold passwords: only names leave this module, also in its errors.
-Sources: netplan(5), netplan-generate(8), nm-settings-keyfile(5), and what netplan 0.106 generates.
+Sources: netplan(5), netplan-generate(8), nm-settings-keyfile(5), and what netplan 0.106 and NetworkManager 1.42 generate.
 """
 
 from __future__ import annotations
@@ -51,7 +51,11 @@ class Definition:
 
 @dataclass(frozen=True)
 class Profile:
-    """One NetworkManager profile; ``parent`` is the interface that its VLAN lies on."""
+    """One NetworkManager profile; ``parent`` is the interface that its VLAN lies on.
+
+    ``generated`` ones NetworkManager makes up for every device that nobody configured, and gives up for any other (autoconnect-priority
+    -999). They own nothing.
+    """
 
     file: str
     id: str
@@ -60,6 +64,7 @@ class Profile:
     patterns: tuple[str, ...] = ()
     mac: str = ""
     parent: str = ""
+    generated: bool = False
 
 
 def netplan_files(listings: Mapping[str, Iterable[str]]) -> list[str]:
@@ -139,6 +144,7 @@ def profile(file: str, text: str) -> Profile:
         tuple(filter(None, sections.get("match", {}).get("interface-name", "").split(";"))),
         hardware.get("mac-address", ""),
         sections.get("vlan", {}).get("parent", ""),
+        sections.get(".nmmeta", {}).get("nm-generated") == "true",
     )
 
 
@@ -194,6 +200,8 @@ def _claim(definition: Definition, device: Device) -> str:
 
 
 def _profile_claim(entry: Profile, device: Device) -> str:
+    if entry.generated:
+        return ""
     if entry.parent == device.name:
         return "member"
     if entry.interface:

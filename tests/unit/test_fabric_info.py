@@ -89,7 +89,7 @@ def test_hardware(host: str, interface: str, expected: dict[str, Any]) -> None:
                 owner(SYNC, "enp1s0f1np1", "ethernets", "name"),
                 owner(f"/run/{KEYFILES}/cx7 by hand.nmconnection", "cx7 by hand", "NetworkManager", "name"),
             ],
-            id="two netplan files and a profile, but not the one that netplan generated",
+            id="two netplan files and a profile, but not those that netplan and NetworkManager made up",
         ),
         pytest.param(
             "spark_sync",
@@ -103,7 +103,7 @@ def test_hardware(host: str, interface: str, expected: dict[str, Any]) -> None:
         pytest.param(
             "spark_sync",
             "enP7s7",
-            [owner(f"/run/{KEYFILES}/Wired connection 1.nmconnection", "Wired connection 1", "NetworkManager", "match")],
+            [owner(f"/run/{KEYFILES}/Desk.nmconnection", "Desk", "NetworkManager", "match")],
             id="a profile by MAC address",
         ),
         pytest.param(

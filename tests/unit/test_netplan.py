@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import json
 import os
 from pathlib import Path
@@ -28,6 +29,9 @@ def test_document(renderer: str, ignores: bool) -> None:
     (definition,) = network["ethernets"].values()
     assert (definition["renderer"], "ignore-carrier" in definition) == (renderer, ignores)
     assert "renderer" not in network, "the other interfaces keep theirs"
+    # NetworkManager would activate the profile that was used last, which may be a user's own.
+    passthrough = {"passthrough": {"connection.autoconnect-priority": "999"}}
+    assert definition.get("networkmanager") == (passthrough if renderer == "NetworkManager" else None)
 
 
 def test_network_manager_keeps_addresses_without_carrier() -> None:
@@ -41,10 +45,11 @@ def test_each_device_answers_arp_for_itself_alone() -> None:
     files = netplan.files(["enp1s0f0np0"], "networkd")
     assert files["/etc/sysctl.d/60-gb10-qsfp.conf"] == (
         "net.ipv4.conf.enp1s0f0np0.arp_ignore = 1\nnet.ipv4.conf.enp1s0f0np0.arp_announce = 2\n"
+        "net.ipv6.conf.enp1s0f0np0.disable_ipv6 = 1\n"
         # The twin hears the same requests, also where only one of them is used.
         "net.ipv4.conf.enP2p1s0f0np0.arp_ignore = 1\nnet.ipv4.conf.enP2p1s0f0np0.arp_announce = 2\n"
     )
-    assert netplan.sysctl_configuration(["mgbe0_0"]).count("\n") == 2
+    assert netplan.sysctl_configuration(["mgbe0_0"]).count("\n") == 3
     assert files["/etc/NetworkManager/conf.d/60-gb10-qsfp.conf"] == ""
     assert netplan.files(["mgbe0_0"], "NetworkManager")["/etc/NetworkManager/conf.d/60-gb10-qsfp.conf"]
 
@@ -119,6 +124,8 @@ class Host:
 
 @pytest.fixture
 def host(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Host:
+    clock = itertools.count()
+    monkeypatch.setattr(io_netplan.time, "monotonic", lambda: next(clock))
     monkeypatch.setattr(io_netplan.time, "sleep", lambda _seconds: None)
     return Host(tmp_path, monkeypatch)
 
@@ -221,6 +228,28 @@ def test_what_dhcp_gave_is_neither_saved_nor_removed(host: Host) -> None:
     assert (host.links["fast"]["addresses"], host.links["fast"]["dynamic"]) == ([], ["192.168.1.5/24"])
 
 
+@pytest.mark.parametrize(("after", "by_hand"), [(1.0, []), (60.0, ["ip address replace 192.168.100.1/24 dev fast"])])
+def test_the_renderer_has_time_to_set_its_addresses(host: Host, monkeypatch: pytest.MonkeyPatch, after: float, by_hand: list[str]) -> None:
+    """NetworkManager takes an address that it did not set as somebody else's, and leaves its own profile aside."""
+    now = 0.0
+
+    def sleep(seconds: float) -> None:
+        nonlocal now
+        now += seconds
+        if now > after and not host.links["fast"]["addresses"]:
+            host.links["fast"]["addresses"].append("192.168.100.1/24")
+
+    monkeypatch.setattr(io_netplan.time, "sleep", sleep)
+    monkeypatch.setattr(io_netplan.time, "monotonic", lambda: now)
+    host.link("fast", "192.168.100.1/24")
+    saved = io_netplan.capture(host.run, [], ["fast"])
+    host.link("fast", "10.110.0.1/24")
+    io_netplan.put(host.run, saved)
+    assert host.links["fast"]["addresses"] == ["192.168.100.1/24"]
+    assert [words for words in host.asked if "replace" in words] == by_hand
+    assert "ip address delete 10.110.0.1/24 dev fast" in host.asked, "one too many may be what cuts the host off"
+
+
 def test_a_device_that_was_down_goes_down_again(host: Host) -> None:
     host.link("fast", up=False)
     saved = io_netplan.capture(host.run, [], ["fast"])
@@ -275,7 +304,7 @@ def test_a_device_that_the_plan_left_gets_back_what_it_had() -> None:
 
 
 def test_a_file_that_was_not_applied_is_known(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(io_netplan_files, "_GENERATED", (f"{tmp_path}/{{interface}}.network",))
+    monkeypatch.setattr(io_netplan_files, "_GENERATED", ((f"{tmp_path}/", "", ".network"),))
     written, generated = tmp_path / "60-gb10.yaml", tmp_path / "eth9.network"
     assert io_netplan_files.unapplied(str(written), "eth9") == []
     written.touch()
@@ -286,6 +315,37 @@ def test_a_file_that_was_not_applied_is_known(tmp_path: Path, monkeypatch: pytes
     assert len(io_netplan_files.unapplied(str(written), "eth9")) == 1, "generated from an older file"
     os.utime(generated, (101, 101))
     assert io_netplan_files.unapplied(str(written), "eth9") == []
+
+
+@pytest.mark.parametrize(
+    ("name", "refused"),
+    [
+        pytest.param("run/systemd/network/10-netplan-enP7s7.network", True, id="networkd"),
+        pytest.param("run/NetworkManager/system-connections/netplan-enP7s7.nmconnection", True, id="NetworkManager"),
+        pytest.param("run/systemd/network/10-netplan-enp1s0f1np1.network", False, id="ours by networkd"),
+        pytest.param("run/NetworkManager/system-connections/netplan-enp1s0f1np1.nmconnection", False, id="ours by NetworkManager"),
+    ],
+)
+@pytest.mark.parametrize("edit", ["changed", "added", "removed", "none"])
+def test_what_somebody_else_did_not_apply_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, name: str, refused: bool, edit: str) -> None:
+    host, scratch = tmp_path / "host", tmp_path / "scratch"
+    monkeypatch.setattr(io_netplan_files, "NETPLAN_FOLDERS", ("/etc/netplan",))
+    monkeypatch.setattr(io_netplan_files, "_GENERATED", tuple((f"{host}/{f[1:]}", start, end) for f, start, end in io_netplan_files._GENERATED))
+
+    def write(root: str, text: str) -> None:
+        Path(root, name).parent.mkdir(parents=True)
+        Path(root, name).write_text(text, encoding="utf-8")
+
+    def generate(argv: list[str]) -> tuple[int, str, str]:
+        if edit != "removed":
+            write(f"{argv[-1]}{host}", "new" if edit == "changed" else "old")
+        return 0, "", ""
+
+    if edit != "added":
+        write(str(host), "old")
+    said = io_netplan_files.refusal(generate, {}, ["enp1s0f1np1"], str(scratch))
+    assert bool(said) == (refused and edit != "none"), said
+    assert (Path(name).name in said) == bool(said)
 
 
 def path(peer: str, small: bool = False) -> dict[str, Any]:
