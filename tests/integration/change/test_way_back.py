@@ -112,7 +112,7 @@ def test_what_was_changed_by_hand_is_mended_on_that_node_alone(cluster: Cluster,
     nodes["spark2"].check_output("ip link set enP2p1s0f1np1 mtu 1500; echo 0 > /proc/sys/net/ipv4/conf/enP2p1s0f1np1/arp_ignore")
     run = cluster.site(*TAG).assert_ok()
     assert "enP2p1s0f1np1 has MTU 1500 instead of 9000" in run.output
-    assert "enP2p1s0f1np1 has arp_ignore 0 instead of 1" in run.output
+    assert "enP2p1s0f1np1 has ipv4/arp_ignore 0 instead of 1" in run.output
     assert {name for name, changed in run.changed.items() if changed} == {"spark2"}
 
 
