@@ -86,6 +86,14 @@ def parameters(function: Function) -> list[str]:
     return [argument.arg for argument in [*given.posonlyargs, *given.args, *given.kwonlyargs]]
 
 
+def required(function: Function) -> list[str]:
+    """Return the names of the parameters that a caller must give."""
+    given = function.args
+    positional = [*given.posonlyargs, *given.args]
+    keyword = [argument for argument, default in zip(given.kwonlyargs, given.kw_defaults, strict=True) if default is None]
+    return [argument.arg for argument in [*positional[: len(positional) - len(given.defaults)], *keyword]]
+
+
 def _place(function: Function, name: str, after: str | None) -> int:
     """Return the index in the body at which the block goes: behind the docstring, or behind the first statement that assigns ``after``."""
     if after is None:
