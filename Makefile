@@ -59,9 +59,6 @@ unit: setup ## Unit tests: the pure core, argument specifications, conventions
 patch: setup ## The patches on six published vLLM releases, whose sources are fetched once (16 to 80 MB each) into ~/.cache/gb10-lab
 	$(bin)/pytest tests/patch --junit-xml=build/junit/patch.xml $(PYTEST_ARGS)
 
-test-patch-matrix: setup ## The same on all releases that the table was made from (RELEASES=0.31.0,0.16.0: on others)
-	$(bin)/pytest tests/patch --releases=$(RELEASES) --junit-xml=build/junit/patch.xml $(PYTEST_ARGS)
-
 collection: setup ## Build the package, install it into an empty folder, test its documentation and playbooks from there
 	$(bin)/pytest tests/sanity --junit-xml=build/junit/collection.xml $(PYTEST_ARGS)
 
@@ -76,6 +73,9 @@ test: ## All of the above; molecule's scenarios run the integration tests
 	rm -rf build/junit
 	$(MAKE) lint unit patch collection molecule
 	@$(bin)/python tests/summary.py build/junit
+
+test-patch-matrix: setup ## The patches on all releases that the table was made from (RELEASES=0.31.0,0.16.0: on others)
+	$(bin)/pytest tests/patch --releases=$(RELEASES) --junit-xml=build/junit/patch.xml $(PYTEST_ARGS)
 
 demo: root setup ## Two simulated Sparks on this machine that serve a model; they stay up (CLUSTER=three-spark-ring: another sample)
 	$(bin)/ansible-playbook playbooks/lab_up.yml $(demo)

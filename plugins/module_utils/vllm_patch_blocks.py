@@ -7,6 +7,7 @@
 from __future__ import annotations
 
 import ast
+import functools
 import re
 
 from ansible_collections.gb10.cluster.plugins.module_utils import source_edit
@@ -30,6 +31,7 @@ def marker(patch: str, capability: ComputeCapability) -> str:
     return f"# gb10.cluster patch {patch} {PATCHES[patch]} for {capability}"
 
 
+@functools.lru_cache(maxsize=32)
 def apply(source: bytes, edit: Edit, patch: str, capability: ComputeCapability) -> bytes:
     """Return the file with the patch in one place. Raises SyntaxError, and SourceEditError where the function has another shape."""
     tree = source_edit.parse(source)

@@ -316,14 +316,15 @@ def _by_row(row: Row, request: Request, tree: Tree, earlier: Mapping[str, Decisi
 
 def _refusal(edits: Sequence[Edit], patch: str, capability: ComputeCapability, tree: Tree) -> str:
     """Return why a patch cannot be made, "" if it can. Raises ProblemsError for a file with an error."""
+    content: dict[str, bytes] = {}
     for edit in edits:
-        shipped, trouble = tree.shipped(edit.file), tree.trouble(edit.file)
+        shipped, trouble = content.get(edit.file) or tree.shipped(edit.file), tree.trouble(edit.file)
         if trouble:
             return f"{edit.file}: {trouble}"
         if shipped is None:
             return f"{edit.file}: expected {edit.function}, but there is no such file"
         try:
-            _made(shipped, [edit], patch, capability)
+            content[edit.file] = _made(shipped, [edit], patch, capability)
         except SourceEditError as error:
             return f"{edit.file}: {error}"
         except SyntaxError as error:

@@ -48,7 +48,7 @@ def test_the_block_is_first_and_the_rest_stays(before: str, after: str | None) -
 
 def assert_only_added(before: str, after: str, name: str) -> None:
     """The tree is the old one with the block at the start of the body; comments and spacing are all still there, in order."""
-    old, new = parse(before.encode()), parse(after.encode())
+    old, new = ast.parse(before.encode()), ast.parse(after.encode())
     old_body, new_body = find(old, name).body, find(new, name).body
     at = int(isinstance(old_body[0], ast.Expr) and isinstance(old_body[0].value, ast.Constant) and isinstance(old_body[0].value.value, str))
     assert ast.unparse(new_body.pop(at)) == "if x:\n    return 1"
