@@ -61,6 +61,8 @@ class Row:
     family: int | None = None
     #: The patch that does the same already where it is asked for too.
     covered_by: str = ""
+    #: (file, text) that tells this row's releases from others by their code, where the version does not.
+    known_by: tuple[str, str] | None = None
 
 
 _FUNCTIONS = (Edit(UTILS, "cutlass_fp8_supported", "false"), Edit(UTILS, "cutlass_block_fp8_supported", "false"))
@@ -85,6 +87,8 @@ _HALF = (
     "for block-wise FP8 only the patch helps. For the rest the well-known patch changes nothing in this release, because "
     "CutlassFP8ScaledMMLinearKernel does not ask cutlass_fp8_supported(); VLLM_DISABLED_KERNELS turns it off"
 )
+_BLOCK_KERNEL = (f"{_KERNELS}/cutlass.py", "class CutlassFp8BlockScaledMMKernel")
+_NO_LINEAR_OP = "Fp8LinearOp is gone since 0.15; VLLM_DISABLED_KERNELS takes away the two kernels that come before torch's"
 _TRITON = "triton_moe"
 
 ROWS: tuple[Row, ...] = (
@@ -92,7 +96,7 @@ ROWS: tuple[Row, ...] = (
         "w8a8", (0, 13), (0, 15), APPLIES,
         "the CUTLASS FP8 kernels are built for sm_120a, which 12.1 does not run, and no variable turns them off",
         f"{UTILS} (0.13.0) lines 44, 54, 412; {_WHEELS}",
-        edits=_FUNCTIONS,
+        edits=_FUNCTIONS, known_by=(UTILS, "class Fp8LinearOp"),
     ),
     Row(
         "w8a8", (0, 15), (0, 17), APPLIES, _HALF, f"{_OLD_KERNELS}/cutlass.py (0.15.1) line 147, __init__.py line 166",
@@ -108,14 +112,14 @@ ROWS: tuple[Row, ...] = (
         "VLLM_DISABLED_KERNELS turns off all CUTLASS FP8 kernels; the well-known patch would leave CutlassFP8ScaledMMLinearKernel on. "
         "Block-wise FP8 then takes DeepGEMM where it supports the GPU (from 0.24), else Triton",
         f"{_KERNELS}/cutlass.py (0.22.1) lines 163, 282; https://github.com/vllm-project/vllm/issues/43367",
-        replaced=(*_FUNCTIONS, *_kernels(_KERNELS)), environment=_ALL_CUTLASS,
+        replaced=(*_FUNCTIONS, *_kernels(_KERNELS)), environment=_ALL_CUTLASS, known_by=_BLOCK_KERNEL,
     ),
     Row(
         "w8a8", (0, 29), None, USE_FLAG,
         "VLLM_DISABLED_KERNELS turns off all CUTLASS FP8 kernels; before 0.31 the well-known patch would leave CutlassFP8ScaledMMLinearKernel "
         "on. Block-wise FP8 then takes DeepGEMM, or Marlin with 16-bit activations, which comes before Triton from 0.29 on",
         f"{_KERNELS}/cutlass.py (0.30.0) lines 164, 288; (0.32.0) lines 169, 290; model_executor/kernels/linear/__init__.py line 478",
-        replaced=(*_FUNCTIONS, *_kernels(_KERNELS)), environment=_ALL_CUTLASS,
+        replaced=(*_FUNCTIONS, *_kernels(_KERNELS)), environment=_ALL_CUTLASS, known_by=_BLOCK_KERNEL,
     ),
     Row(
         "w8a8_torch", (0, 13), (0, 15), APPLIES, "Fp8LinearOp would take CUTLASS or FlashInfer", f"{UTILS} (0.13.0) line 409",
@@ -123,9 +127,12 @@ ROWS: tuple[Row, ...] = (
     ),
     Row("w8a8_torch", (0, 20), None, NOT_NEEDED, _FAMILY_WHEELS, _WHEELS, cuda=13, family=12),
     Row(
-        "w8a8_torch", (0, 15), None, USE_FLAG,
-        "Fp8LinearOp is gone since 0.15; VLLM_DISABLED_KERNELS takes away the two kernels that come before torch's",
-        "model_executor/kernels/linear/__init__.py (0.18.1) line 104", environment=_PER_TENSOR, covered_by="w8a8",
+        "w8a8_torch", (0, 15), (0, 17), USE_FLAG, _NO_LINEAR_OP, f"{_OLD_KERNELS}/__init__.py (0.15.1) line 58",
+        environment=_PER_TENSOR, covered_by="w8a8", known_by=(f"{_OLD_KERNELS}/cutlass.py", "class CutlassFP8ScaledMMLinearKernel"),
+    ),
+    Row(
+        "w8a8_torch", (0, 17), None, USE_FLAG, _NO_LINEAR_OP, "model_executor/kernels/linear/__init__.py (0.18.1) line 104",
+        environment=_PER_TENSOR, covered_by="w8a8", known_by=(f"{_KERNELS}/cutlass.py", "class CutlassFP8ScaledMMLinearKernel"),
     ),
     Row(
         "fp8_moe_oracle", (0, 13), (0, 14), NOT_NEEDED,
@@ -156,7 +163,7 @@ ROWS: tuple[Row, ...] = (
         "static per-tensor FP8 would take FlashInfer's CUTLASS, and block-wise FP8 DeepGEMM from 0.24 on. --moe-backend counts for every "
         "kind of MoE: with an NVFP4 model vLLM does not start, so leave this patch out for one",
         f"{ORACLE} (0.18.1) lines 209, 271; (0.32.0) lines 394, 451", replaced=(Edit(ORACLE, "select_fp8_moe_backend", _TRITON),),
-        flags=("--moe-backend", "triton"),
+        flags=("--moe-backend", "triton"), known_by=(ORACLE, "config.moe_backend"),
     ),
     Row(
         "moe_config", (0, 13), None, USE_FLAG,

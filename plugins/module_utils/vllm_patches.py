@@ -262,18 +262,22 @@ def _read(request: Request) -> bool:
     return number is not None and FIRST <= number <= LAST
 
 
+def _in_range(row: Row, request: Request) -> bool:
+    number = release(request.version)
+    return number is not None and row.since <= number and (row.until is None or number < row.until)
+
+
 def _rows(name: str, request: Request) -> Iterator[tuple[Row, str]]:
     """Yield the rows that may count for a patch, best first, each with a remark on why it may, "" for that of the release itself."""
-    number = release(request.version)
     mine = [row for row in ROWS if row.patch == name and row.family in (None, request.capability.major)]
-    fits = [row for row in mine if number and row.since <= number and (row.until is None or number < row.until)]
+    fits = [row for row in mine if _in_range(row, request)]
     span = f"({'.'.join(map(str, FIRST))} to {'.'.join(map(str, LAST))})"
     version = request.version or "of unknown version"
     remark = "" if _read(request) else f"vLLM {version} is not among the releases that were read {span}, so its code counts: "
     for row in fits:
         if row.cuda is None or (request.mechanism == "auto" and (request.cuda or 0) >= row.cuda):
             yield row, remark
-    for row in reversed(mine):
+    for row in sorted(mine, key=lambda row: row.since, reverse=True):
         if row not in fits and row.cuda is None:
             yield row, remark or f"its code is not that of other builds of {version}, but that of another release: "
 
@@ -306,7 +310,12 @@ def _by_row(row: Row, request: Request, tree: Tree, earlier: Mapping[str, Decisi
     if cover and cover.status in (APPLIES, USE_FLAG) and not (request.mechanism == "source" and edits):
         return Decision(NOT_NEEDED, f"{row.covered_by} does it too: {row.reason}", row.source)
     # What the table says of a release that was read is believed; elsewhere the code must be what the row is about.
-    if refused := _refusal(edits if _read(request) else everything, row.patch, request.capability, tree):
+    trusted = _read(request) and _in_range(row, request)
+    if row.known_by and not trusted:
+        file, text = row.known_by
+        if text.encode() not in (tree.shipped(file) or b""):
+            return Decision("unsupported", f"{file}: expected {text}", row.source, everything)
+    if refused := _refusal(edits if trusted else everything, row.patch, request.capability, tree):
         return Decision("unsupported", refused, row.source, everything)
     if edits:
         environment = row.environment if request.mechanism == "auto" else {}
