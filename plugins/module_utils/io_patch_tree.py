@@ -223,9 +223,11 @@ def _restore(real: str) -> None:
 
 
 def _replace(temporary: str, real: str) -> None:
-    os.replace(temporary, real)
-    # Where both are the same file already, rename(2) leaves both names.
-    _unlink(temporary)
+    try:
+        os.replace(temporary, real)
+    finally:
+        # After a failure, and where both are the same file already: then rename(2) leaves both names.
+        _unlink(temporary)
     io_file.sync_folder(os.path.dirname(real))
 
 
