@@ -23,7 +23,7 @@ from ansible_collections.gb10.cluster.plugins.module_utils import io_file
 from ansible_collections.gb10.cluster.plugins.module_utils.problems import Problem, ProblemsError
 from ansible_collections.gb10.cluster.plugins.module_utils.vllm_patch_blocks import MARKER
 from ansible_collections.gb10.cluster.plugins.module_utils.vllm_patch_table import PTXAS
-from ansible_collections.gb10.cluster.plugins.module_utils.vllm_patches import Link, Wanted
+from ansible_collections.gb10.cluster.plugins.module_utils.vllm_patch_types import Link, Wanted
 
 _ORIGINAL, _RECORD = ".gb10-original", ".gb10-sha256"
 
@@ -42,7 +42,7 @@ class _State:
 
 
 class Tree:
-    """A vllm_patches.Tree on disk that reads each file once, and the way to change it. ``folder`` is the one for tuned tables."""
+    """A vllm_patch_types.Tree on disk that reads each file once, and the way to change it. ``folder`` is the one for tuned tables."""
 
     def __init__(self, root: str, folder: str) -> None:
         self._root = root
@@ -96,8 +96,13 @@ class Tree:
         real = os.path.join(os.path.realpath(os.path.dirname(full)), os.path.basename(full)) if path.startswith(PTXAS) else os.path.realpath(full)
         if os.path.commonpath([real, os.path.realpath(base)]) != os.path.realpath(base):
             found = f"{os.path.normpath(full)} is a symbolic link to {real}"
-            raise _refusal(found, f"files in {base}, which no other environment shares", "install vLLM without links, with uv by --link-mode=copy")
+            expected = f"files in {base}, which no other environment shares"
+            raise self._refusal(path, found, expected, "install vLLM without links, with uv by --link-mode=copy")
         return real
+
+    def _refusal(self, path: str, found: str, expected: str, fix: str) -> ProblemsError:
+        argument = "config_folder" if path.startswith(self._folder) else "package_dir"
+        return ProblemsError([Problem(argument, found, expected, fix)])
 
     def _state(self, path: str) -> _State:
         if path not in self._states:
@@ -127,17 +132,22 @@ class Tree:
             trouble = f"{real} carries a patch, and what it was before is not kept beside it; install vLLM anew"
         return _State(real, current, shipped, ours, kept, trouble, record)
 
-    def write(self, files: Mapping[str, Wanted]) -> None:
-        """Make these files what they are to be, each at once or not at all. Raises ProblemsError; then all are as they were."""
+    def check(self, files: Mapping[str, Wanted]) -> None:
+        """Raise ProblemsError if a file's folder cannot be written to, SyntaxError if one is no Python after all."""
         for path, wanted in files.items():
             real = self._state(path).real
             folder = os.path.dirname(real)
             while not os.path.isdir(folder):
                 folder = os.path.dirname(folder)
             if not os.access(folder, os.W_OK):
-                raise _refusal(f"{folder} cannot be written to", "a folder that this user may change", "become its owner, mount it read-write")
+                found = f"{folder} cannot be written to"
+                raise self._refusal(path, found, "a folder that this user may change", "become its owner, mount it read-write")
             if path.endswith(".py") and isinstance(wanted, bytes):
                 compile(wanted, real, "exec", dont_inherit=True)
+
+    def write(self, files: Mapping[str, Wanted]) -> None:
+        """Make these files what they are to be, each at once or not at all. Raises what check() does, and then all are as they were."""
+        self.check(files)
         written: list[str] = []
         try:
             for path, wanted in files.items():
@@ -146,7 +156,8 @@ class Tree:
         except OSError as error:
             for path in reversed(written):
                 self._back(self._states[path])
-            raise _refusal(f"writing failed: {error}", "a folder that this user may change", "make room, mount it read-write") from error
+            failed = f"writing failed: {error}"
+            raise self._refusal(written[-1], failed, "a folder that this user may change", "make room, mount it read-write") from error
         finally:
             self._states.clear()
 
@@ -277,7 +288,3 @@ def _digest(path: str) -> str:
 
 def _text(content: Wanted) -> str:
     return f"link to {content}\n" if isinstance(content, Link) else (content or b"").decode("utf-8", "replace")
-
-
-def _refusal(found: str, expected: str, fix: str) -> ProblemsError:
-    return ProblemsError([Problem("package_dir", found, expected, fix)])

@@ -15,10 +15,10 @@ import re
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-from ansible_collections.gb10.cluster.plugins.module_utils import io_file, vllm_patches
+from ansible_collections.gb10.cluster.plugins.module_utils import io_file
 from ansible_collections.gb10.cluster.plugins.module_utils.io_node import Run
 from ansible_collections.gb10.cluster.plugins.module_utils.problems import Problem, ProblemsError
-from ansible_collections.gb10.cluster.plugins.module_utils.vllm_patches import Assembler
+from ansible_collections.gb10.cluster.plugins.module_utils.vllm_patch_types import Assembler, build
 
 #: Finds the package as that interpreter would import it, without importing it. The working folder is not searched.
 _FINDER = (
@@ -58,7 +58,7 @@ def find(run: Run, package_dir: str | None, python: str | None) -> Package:
     if not os.path.isdir(f"{path}/model_executor") or not (os.path.isfile(f"{path}/__init__.py") or os.path.isfile(f"{path}/_version.py")):
         raise _refused(argument, f"{path} is not a vLLM package", "the folder of the package itself, which has model_executor in it")
     version = _version(path)
-    return Package(path, version, vllm_patches.build(version) or _cuda(path))
+    return Package(path, version, build(version) or _cuda(path))
 
 
 def _refused(argument: str, found: str, expected: str) -> ProblemsError:

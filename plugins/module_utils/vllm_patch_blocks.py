@@ -9,8 +9,10 @@ from __future__ import annotations
 import ast
 import functools
 import re
+from collections.abc import Sequence
 
 from ansible_collections.gb10.cluster.plugins.module_utils import source_edit
+from ansible_collections.gb10.cluster.plugins.module_utils import vllm_patch_files as patch_files
 from ansible_collections.gb10.cluster.plugins.module_utils.capability import ComputeCapability
 from ansible_collections.gb10.cluster.plugins.module_utils.source_edit import Function, SourceEditError
 from ansible_collections.gb10.cluster.plugins.module_utils.vllm_patch_table import PATCHES, Edit
@@ -31,9 +33,18 @@ def marker(patch: str, capability: ComputeCapability) -> str:
     return f"# gb10.cluster patch {patch} {PATCHES[patch]} for {capability}"
 
 
+def made(content: bytes, edits: Sequence[Edit], patch: str, capability: ComputeCapability) -> bytes:
+    """Return the file with the patch in these places. Raises SyntaxError, and SourceEditError where a place has another shape."""
+    for edit in edits:
+        content = _apply(content, edit, patch, capability)
+    return content
+
+
 @functools.lru_cache(maxsize=32)
-def apply(source: bytes, edit: Edit, patch: str, capability: ComputeCapability) -> bytes:
-    """Return the file with the patch in one place. Raises SyntaxError, and SourceEditError where the function has another shape."""
+def _apply(source: bytes, edit: Edit, patch: str, capability: ComputeCapability) -> bytes:
+    """Make one edit; a plan asks for the same one more than once."""
+    if edit.kind == "cmake":
+        return patch_files.with_arch(source, capability, marker(patch, capability))
     tree = source_edit.parse(source)
     function = source_edit.find(tree, edit.function)
     if not source_edit.is_plain(function):

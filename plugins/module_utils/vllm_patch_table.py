@@ -13,7 +13,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
-APPLIES, USE_FLAG, NOT_NEEDED = "applies", "use_flag", "not_needed"
+APPLIES, USE_FLAG, NOT_NEEDED, UNSUPPORTED = "applies", "use_flag", "not_needed", "unsupported"
 
 #: The releases that were read, first and last. Others are judged by their code.
 FIRST, LAST = (0, 13, 0), (0, 32, 0)
@@ -122,7 +122,8 @@ ROWS: tuple[Row, ...] = (
         replaced=(*_FUNCTIONS, *_kernels(_KERNELS)), environment=_ALL_CUTLASS, known_by=_BLOCK_KERNEL,
     ),
     Row(
-        "w8a8_torch", (0, 13), (0, 15), APPLIES, "Fp8LinearOp would take CUTLASS or FlashInfer", f"{UTILS} (0.13.0) line 409",
+        "w8a8_torch", (0, 13), (0, 15), APPLIES, "Fp8LinearOp takes CUTLASS or FlashInfer where cutlass_fp8_supported() is True",
+        f"{UTILS} (0.13.0) line 409",
         edits=(_TORCH,), covered_by="w8a8",
     ),
     Row("w8a8_torch", (0, 20), None, NOT_NEEDED, _FAMILY_WHEELS, _WHEELS, cuda=13, family=12),

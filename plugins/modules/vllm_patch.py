@@ -123,12 +123,13 @@ from ansible_collections.gb10.cluster.plugins.module_utils.io_command import run
 from ansible_collections.gb10.cluster.plugins.module_utils.io_patch_tree import Tree
 from ansible_collections.gb10.cluster.plugins.module_utils.problems import Problem, ProblemsError
 from ansible_collections.gb10.cluster.plugins.module_utils.vllm_patch_table import PATCHES, PTXAS
+from ansible_collections.gb10.cluster.plugins.module_utils.vllm_patch_types import GB10, Request
 
 
 def capability_of(run: io_node.Run, given: str | None, state: str) -> ComputeCapability:
     """Return the capability to patch for; to remove a patch none has to be known. Raises ProblemsError."""
     if given is not None or state == "absent":
-        return ComputeCapability.parse(given) if given is not None else vllm_patches.GB10
+        return ComputeCapability.parse(given) if given is not None else GB10
     gpu = io_node.gpu(run)
     found = next((gpu["capability"] for gpu in gpu["gpus"] if gpu["capability"]), None)
     if found is None:
@@ -160,7 +161,7 @@ def main() -> None:
         folder = os.path.abspath(params["config_folder"] or os.path.join(os.path.dirname(package.path), "gb10_moe_configs"))
         with io_vllm_package.locked(package):
             tree = Tree(package.path, folder)
-            request = vllm_patches.Request(
+            request = Request(
                 names=list(PATCHES) if params["patches"] is None else params["patches"],
                 capability=capability,
                 version=package.version,
@@ -174,6 +175,7 @@ def main() -> None:
             plan = (vllm_patches.present if params["state"] == "present" else vllm_patches.absent)(request, tree)
             changes = tree.changes(plan.files)
             texts = [tree.texts(path, wanted) for path, wanted in changes.items()]
+            tree.check(changes)
             if not module.check_mode:
                 tree.write(changes)
     except (ProblemsError, OSError) as error:

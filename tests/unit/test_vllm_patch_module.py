@@ -19,7 +19,7 @@ from repository import ROOT
 from ansible_collections.gb10.cluster.plugins.module_utils import io_file, io_patch_tree
 from ansible_collections.gb10.cluster.plugins.module_utils.problems import ProblemsError
 from ansible_collections.gb10.cluster.plugins.module_utils.vllm_patch_table import ORACLE, PTXAS, UTILS
-from ansible_collections.gb10.cluster.plugins.module_utils.vllm_patches import Link, Wanted
+from ansible_collections.gb10.cluster.plugins.module_utils.vllm_patch_types import Link, Wanted
 
 EDITED = {UTILS, f"{KERNELS}/cutlass.py", f"{KERNELS}/flashinfer.py", ORACLE}
 MODULE = ROOT / ".collections/ansible_collections/gb10/cluster/plugins/modules/vllm_patch.py"
@@ -131,9 +131,9 @@ def test_what_others_changed_is_left_alone(package: Path, damage: str, state: st
         path.with_name(f"{path.name}.gb10-original").write_text("other", encoding="utf-8")
     else:
         path.with_name(f"{path.name}.gb10-sha256").unlink()
-    before = path.read_bytes()
-    answer = patch(package, state=state)
-    assert (statuses(answer)[0], path.read_bytes()) == ("unsupported", before)
+    before = content(package)
+    answer = patch(package, state=state, patches=["w8a8"])
+    assert (answer["changed"], statuses(answer), content(package)) == (False, ["unsupported"], before)
     assert str(path) in answer["patches"][0]["reason"]
 
 

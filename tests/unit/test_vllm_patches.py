@@ -16,7 +16,8 @@ from ansible_collections.gb10.cluster.plugins.module_utils.capability import Com
 from ansible_collections.gb10.cluster.plugins.module_utils.problems import ProblemsError
 from ansible_collections.gb10.cluster.plugins.module_utils.vllm_patch_blocks import MARKER
 from ansible_collections.gb10.cluster.plugins.module_utils.vllm_patch_table import CMAKE, CONFIGS, FIRST, LAST, ORACLE, PATCHES, PTXAS, ROWS, UTILS
-from ansible_collections.gb10.cluster.plugins.module_utils.vllm_patches import Assembler, Link, Plan, Request, Wanted
+from ansible_collections.gb10.cluster.plugins.module_utils.vllm_patch_types import Assembler, Link, Request, Wanted, build, release
+from ansible_collections.gb10.cluster.plugins.module_utils.vllm_patches import Plan
 
 EDITED = ["w8a8", "w8a8_torch", "fp8_moe_oracle"]
 ALL_KERNELS = "FlashInferFP8ScaledMMLinearKernel,CutlassFP8ScaledMMLinearKernel,CutlassFp8BlockScaledMMKernel"
@@ -446,4 +447,4 @@ def test_cmake_archs() -> None:
     ],
 )
 def test_versions(version: str | None, expected: tuple[int, ...] | None, cuda: int | None) -> None:
-    assert (vllm_patches.release(version), vllm_patches.build(version)) == (expected, cuda)
+    assert (release(version), build(version)) == (expected, cuda)
