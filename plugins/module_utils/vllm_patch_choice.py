@@ -29,7 +29,7 @@ from ansible_collections.gb10.cluster.plugins.module_utils.vllm_patch_table impo
 )
 from ansible_collections.gb10.cluster.plugins.module_utils.vllm_patch_types import GB10, Decision, Link, Request, Tree, Wanted, release
 
-#: From this capability on Triton runs ptxas-blackwell. Source: triton 3.6.0 backends/nvidia/compiler.py get_ptxas.
+#: From this capability on Triton runs ptxas-blackwell. Source: get_ptxas in Triton's compiler.py, see the table.
 _BLACKWELL = ComputeCapability(10, 0)
 
 

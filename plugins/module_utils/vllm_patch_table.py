@@ -174,7 +174,7 @@ ROWS: tuple[Row, ...] = (
     ),
     Row(
         "triton_ptxas", (0, 13), None, USE_FLAG, "Triton runs the assembler that these variables name",
-        "triton 3.6.0 knobs.py (TRITON_PTXAS_PATH, TRITON_PTXAS_BLACKWELL_PATH), backends/nvidia/compiler.py get_ptxas",
+        "https://github.com/triton-lang/triton/blob/00526b7b/third_party/nvidia/backend/compiler.py: get_ptxas, sm_arch_from_capability; knobs.py",
     ),
     Row(
         "cmake_archs", (0, 13), None, APPLIES, "architecture lists with 12.0 and without 12.1",
