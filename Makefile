@@ -11,16 +11,17 @@ CLUSTER ?= lab
 # A cluster to test or measure: the demo's lab, unless told otherwise.
 INVENTORY ?= inventories/lab
 PYTEST_ARGS ?=
+RELEASES ?= all
 
 bin := .venv/bin
 demo := -i inventories/$(CLUSTER) -i inventories/lab/overlay.yml
 arm64 := -i inventories/single-spark -i inventories/lab/overlay.yml -e @tests/emulated/lab.yml
 installed := .venv/.installed
 
-.PHONY: help setup requirements lint yamllint ruff mypy changelog ansible-lint unit collection molecule integration test demo demo-down bench bench-fabric arm64 clean root
+.PHONY: help setup requirements lint yamllint ruff mypy changelog ansible-lint unit patch test-patch-matrix collection molecule integration test demo demo-down bench bench-fabric arm64 clean root
 
 help: ## Show this list
-	@grep -hE '^[a-z0-9-]+:.*## ' Makefile | sed -E 's/:.*## /\t/' | expand -t 14
+	@grep -hE '^[a-z0-9-]+:.*## ' Makefile | sed -E 's/:.*## /\t/' | expand -t 19
 
 setup: $(installed) ## Make .venv with the pinned tools (installs python3-venv first where it is missing)
 
@@ -55,6 +56,9 @@ ansible-lint: setup
 unit: setup ## Unit tests: the pure core, argument specifications, conventions
 	$(bin)/pytest tests/unit --junit-xml=build/junit/unit.xml $(PYTEST_ARGS)
 
+patch: setup ## The patches on six published vLLM releases, whose sources are fetched once (16 to 80 MB each) into ~/.cache/gb10-lab
+	$(bin)/pytest tests/patch --junit-xml=build/junit/patch.xml $(PYTEST_ARGS)
+
 collection: setup ## Build the package, install it into an empty folder, test its documentation and playbooks from there
 	$(bin)/pytest tests/sanity --junit-xml=build/junit/collection.xml $(PYTEST_ARGS)
 
@@ -67,8 +71,11 @@ integration: setup ## The integration tests on a cluster that is up (INVENTORY, 
 
 test: ## All of the above; molecule's scenarios run the integration tests
 	rm -rf build/junit
-	$(MAKE) lint unit collection molecule
+	$(MAKE) lint unit patch collection molecule
 	@$(bin)/python tests/summary.py build/junit
+
+test-patch-matrix: setup ## The patches on all releases that the table was made from (RELEASES=0.31.0,0.16.0: on others)
+	$(bin)/pytest tests/patch --releases=$(RELEASES) --junit-xml=build/junit/patch.xml $(PYTEST_ARGS)
 
 demo: root setup ## Two simulated Sparks on this machine that serve a model; they stay up (CLUSTER=three-spark-ring: another sample)
 	$(bin)/ansible-playbook playbooks/lab_up.yml $(demo)

@@ -21,17 +21,19 @@ def read_file(path: str) -> tuple[str | None, int | None]:
         return None, None
 
 
-def write_file(path: str, content: str, mode: int) -> None:
+def write_file(path: str, content: str | bytes, mode: int, owner: tuple[int, int] | None = None) -> None:
     """Write a file so that at any moment either the old or the new one is there, whole, and survives a power cut.
 
-    Raises OSError; then the old file is untouched.
+    ``owner`` is (user, group) by number, by default the writer's own. Raises OSError; then the old file is untouched.
     """
     folder = os.path.dirname(path) or "."
     descriptor, temporary = tempfile.mkstemp(dir=folder, prefix=f".{os.path.basename(path)}.")
     try:
-        with os.fdopen(descriptor, "w", encoding="utf-8") as file:
-            file.write(content)
+        with os.fdopen(descriptor, "wb") as file:
+            file.write(content.encode() if isinstance(content, str) else content)
             file.flush()
+            if owner is not None:
+                os.fchown(file.fileno(), *owner)
             os.fchmod(file.fileno(), mode)
             os.fsync(file.fileno())
         os.replace(temporary, path)
@@ -39,6 +41,11 @@ def write_file(path: str, content: str, mode: int) -> None:
         with contextlib.suppress(FileNotFoundError):
             os.unlink(temporary)
         raise
+    sync_folder(folder)
+
+
+def sync_folder(folder: str) -> None:
+    """Make what was renamed or removed in a folder survive a power cut."""
     directory = os.open(folder, os.O_RDONLY)
     try:
         os.fsync(directory)

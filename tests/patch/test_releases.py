@@ -1,0 +1,253 @@
+"""The patches on published releases: made, made again, taken back, and what the patched functions answer on four GPUs."""
+
+from __future__ import annotations
+
+import hashlib
+import shutil
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+from modules import run_module
+from patch import sources
+from patch.stubs import World, execute, world
+
+from ansible_collections.gb10.cluster.plugins.module_utils.vllm_patch_table import FP8, ORACLE, ROWS, UTILS
+
+CAPABILITIES = [(12, 1), (12, 0), (11, 0), (9, 0)]
+ALL = ["w8a8", "w8a8_torch", "fp8_moe_oracle", "moe_config"]
+KERNELS = {edit.file: edit.function.partition(".")[0] for row in ROWS for edit in row.edits + row.replaced if edit.kind == "unsupported_kernel"}
+
+
+def number(version: str) -> tuple[int, ...]:
+    return tuple(int(part) for part in version.split("."))
+
+
+def digests(folder: Path) -> dict[str, str]:
+    return {str(path.relative_to(folder)): hashlib.sha256(path.read_bytes()).hexdigest() for path in sorted(folder.rglob("*")) if path.is_file()}
+
+
+def patch(package: Path, **arguments: Any) -> dict[str, Any]:
+    answer = run_module("vllm_patch", {"package_dir": str(package), "capability": "12.1", "mechanism": "source", "patches": ALL} | arguments)
+    assert not answer.get("failed"), answer
+    return answer
+
+
+def statuses(answer: dict[str, Any]) -> dict[str, str]:
+    return {entry["name"]: entry["status"] for entry in answer["patches"]}
+
+
+@pytest.fixture(scope="module")
+def shipped(version: str) -> Path:
+    return sources.package(version)
+
+
+@pytest.fixture(scope="module")
+def patched(shipped: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A copy of the package with every patch in its source."""
+    package = tmp_path_factory.mktemp("patched") / "vllm"
+    shutil.copytree(shipped, package)
+    patch(package)
+    return package
+
+
+def test_made_twice_and_taken_back(version: str, shipped: Path, tmp_path: Path) -> None:
+    package = tmp_path / "vllm"
+    shutil.copytree(shipped, package)
+    before = digests(tmp_path)
+    first = patch(package)
+    assert (first["changed"], first["vllm_version"]) == (True, version)
+    expected = dict.fromkeys(ALL, "applied") | ({} if number(version) < (0, 15) else {"w8a8_torch": "not_needed"})
+    assert statuses(first) == expected
+    assert (first["flags"], first["environment"]) == ([], {})
+    after = digests(tmp_path)
+    assert after != before
+    again = patch(package)
+    assert again["changed"] is False
+    assert statuses(again) == {name: status.replace("applied", "already_applied") for name, status in expected.items()}
+    assert digests(tmp_path) == after
+    removed = patch(package, state="absent")
+    assert removed["changed"] is True
+    assert statuses(removed) == {name: status.replace("applied", "removed") for name, status in expected.items()}
+    assert digests(tmp_path) == before
+    assert patch(package, state="absent")["changed"] is False
+
+
+#: What auto answers on 12.1: for builds for CUDA 12, and where they differ for those for CUDA 13.
+AUTO = [
+    ((0, 13), {"w8a8": "applied", "w8a8_torch": "not_needed", "fp8_moe_oracle": "not_needed"}, [], {}),
+    ((0, 14), {"w8a8": "applied", "w8a8_torch": "not_needed", "fp8_moe_oracle": "applied"}, [], {}),
+    (
+        (0, 15),
+        {"w8a8": "applied", "w8a8_torch": "not_needed", "fp8_moe_oracle": "use_flag"},
+        [],
+        {"VLLM_DISABLED_KERNELS": "FlashInferFP8ScaledMMLinearKernel,CutlassFP8ScaledMMLinearKernel", "VLLM_USE_FLASHINFER_MOE_FP8": "0"},
+    ),
+    (
+        (0, 17),
+        {"w8a8": "applied", "w8a8_torch": "not_needed", "fp8_moe_oracle": "use_flag"},
+        ["--moe-backend", "triton"],
+        {"VLLM_DISABLED_KERNELS": "FlashInferFP8ScaledMMLinearKernel,CutlassFP8ScaledMMLinearKernel"},
+    ),
+    (
+        (0, 20),
+        {"w8a8": "use_flag", "w8a8_torch": "not_needed", "fp8_moe_oracle": "use_flag"},
+        ["--moe-backend", "triton"],
+        {"VLLM_DISABLED_KERNELS": "FlashInferFP8ScaledMMLinearKernel,CutlassFP8ScaledMMLinearKernel,CutlassFp8BlockScaledMMKernel"},
+    ),
+]
+
+
+@pytest.mark.parametrize("cuda", [12, 13])
+def test_auto_changes_no_file_where_a_flag_does(version: str, shipped: Path, tmp_path: Path, cuda: int) -> None:
+    package = tmp_path / "vllm"
+    shutil.copytree(shipped, package)
+    (package / "_C.abi3.so").write_bytes(b"\x7fELF\0libcudart.so.%d\0" % cuda)
+    before = digests(package)
+    _since, expected, flags, environment = [row for row in AUTO if row[0] <= number(version)][-1]
+    if cuda == 13 and number(version) >= (0, 20):
+        expected, environment = expected | {"w8a8": "not_needed"}, {}
+    answer = patch(package, mechanism="auto")
+    assert answer["cuda_build"] == cuda
+    assert statuses(answer) == {**expected, "moe_config": "use_flag"}
+    folder = tmp_path / "gb10_moe_configs"
+    assert (answer["flags"], answer["environment"]) == (flags, {**environment, "VLLM_TUNED_CONFIG_FOLDER": str(folder)})
+    assert all(entry["reason"] and entry["source"] for entry in answer["patches"])
+    applied = "applied" in expected.values()
+    assert (digests(package) != before) is applied
+    upstream = {path.name for path in (package / "model_executor/layers/fused_moe/configs").glob("*GB10*")}
+    ours = {path.name for path in folder.glob("*.json")}
+    assert (not ours & upstream, len(ours)) == (True, 3 if number(version) >= (0, 28) else 4)
+
+
+@pytest.mark.parametrize("capability", CAPABILITIES)
+def test_cutlass_fp8(version: str, shipped: Path, patched: Path, capability: tuple[int, int]) -> None:
+    for package in (shipped, patched):
+        with world() as around:
+            around.capability = capability
+            module = execute(package / UTILS)
+            expected = package is shipped or capability != (12, 1)
+            assert (module.cutlass_fp8_supported(), module.cutlass_block_fp8_supported()) == (expected, expected)
+            constants = {name: value for name, value in vars(module).items() if name in ("CUTLASS_FP8_SUPPORTED", "CUTLASS_BLOCK_FP8_SUPPORTED")}
+            assert constants and set(constants.values()) == {expected}
+            assert any("is False on 12.1 (gb10.cluster)" in line for line in around.log) is not expected
+            around.cuda = False
+            assert module.cutlass_fp8_supported() is False, "without CUDA nothing of it is asked"
+    assert number(version)
+
+
+@pytest.mark.parametrize("capability", CAPABILITIES)
+def test_fp8_kernels(version: str, shipped: Path, patched: Path, capability: tuple[int, int]) -> None:
+    found = [file for file, name in KERNELS.items() if (shipped / file).exists() and name in (shipped / file).read_text(encoding="utf-8")]
+    assert len(found) == (0 if number(version) < (0, 15) else 2)
+    for file in found:
+        for package in (shipped, patched):
+            with world() as around:
+                around.capability = capability
+                kernel = vars(execute(package / file))[KERNELS[file]]
+                supported, reason = kernel.is_supported(None)
+                assert bool(supported) is (package is shipped or capability != (12, 1)), reason
+
+
+@pytest.mark.parametrize("names", [["w8a8"], ["w8a8_torch"], ["w8a8", "w8a8_torch"]])
+@pytest.mark.parametrize("capability", CAPABILITIES)
+def test_fp8_linear_op(version: str, shipped: Path, tmp_path: Path, capability: tuple[int, int], names: list[str]) -> None:
+    package = tmp_path / "vllm"
+    shutil.copytree(shipped, package)
+    answer = patch(package, patches=names)
+    if number(version) >= (0, 15):
+        assert statuses(answer).get("w8a8_torch") == {1: None if names == ["w8a8"] else "use_flag", 2: "not_needed"}[len(names)]
+        return
+    with world() as around:
+        around.capability = capability
+        module = execute(package / UTILS)
+        backend = module.Fp8LinearOp(act_quant_static=False, pad_output=True).preferred_backend
+    assert backend == {(12, 1): "torch", (12, 0): "flashinfer", (11, 0): "flashinfer", (9, 0): "cutlass"}[capability]
+
+
+EVERYTHING = {
+    *("TritonExperts", "BatchedTritonExperts", "FlashInferExperts", "MarlinExperts", "TritonOrDeepGemmExperts", "BatchedDeepGemmExperts"),
+    *("TritonOrCutlassExperts", "CutlassExpertsFp8", "CutlassBatchedExpertsFp8"),
+}
+
+
+class Oracle:
+    """The function that chooses the FP8 MoE backend in one release, called alike in all."""
+
+    def __init__(self, package: Path, around: World) -> None:
+        self.around = around
+        around.supported = set(EVERYTHING)
+        self.module = execute(package / (ORACLE if (package / ORACLE).exists() else FP8))
+        self.bare = not hasattr(self.module, "backend_to_kernel_cls")
+
+    def ask(self, moe_backend: str = "auto", batched: bool = False) -> tuple[str, ...]:
+        """Return the names of backend and class."""
+        if self.bare:
+            if hasattr(self.module, "get_fp8_moe_backend"):
+                return (self.module.get_fp8_moe_backend(False, SimpleNamespace(tp_size=1), False).name,)
+            return (self.module.select_fp8_moe_backend(False, 1, False, allow_vllm_cutlass=True).name,)
+        parallel = SimpleNamespace(use_batched_activation_format=batched, ep_size=1, use_deepep_v2_kernels=False)
+        config = SimpleNamespace(moe_backend=moe_backend, is_lora_enabled=False, moe_parallel_config=parallel)
+        backend, kernel = self.module.select_fp8_moe_backend(config, object(), object(), allow_vllm_cutlass=True)
+        assert isinstance(kernel, type), "a class, not a list of them"
+        return backend.name, kernel.__name__
+
+
+@pytest.mark.parametrize("capability", CAPABILITIES)
+def test_moe_oracle(version: str, shipped: Path, patched: Path, capability: tuple[int, int]) -> None:
+    with world() as around:
+        around.capability = capability
+        was, now = Oracle(shipped, around), Oracle(patched, around)
+        if capability == (12, 1):
+            assert now.ask() == (("TRITON",) if now.bare else ("TRITON", "TritonExperts"))
+            assert "Triton is the FP8 MoE backend on 12.1 (gb10.cluster)" in around.log
+            # 0.13 alone asks nothing that 12.1 supports, so the patch changes nothing there, and auto does not make it.
+            assert (was.ask() == now.ask()) is (number(version) < (0, 14))
+        else:
+            assert was.ask() == now.ask()
+            assert not any("gb10.cluster" in line for line in around.log)
+        around.cuda = False
+        assert was.bare or was.ask() == now.ask()
+
+
+#: What a user can say; each must lead where it led before the patch.
+CHOICES: list[dict[str, Any]] = [
+    {"environment": {"VLLM_TEST_FORCE_FP8_MARLIN": True}},
+    {"environment": {"VLLM_USE_FLASHINFER_MOE_FP8": True}},
+    {"environment": {"VLLM_USE_DEEP_GEMM": True}},
+    {"environment": {"VLLM_MOE_USE_DEEP_GEMM": True}},
+    {"moe_backend": "marlin"},
+    {"moe_backend": "cutlass"},
+    {"moe_backend": "deep_gemm"},
+    {"batched": True},
+    {"batched": True, "moe_backend": "triton"},
+]
+
+
+@pytest.mark.parametrize("choice", CHOICES, ids=str)
+def test_what_the_user_chose_wins(version: str, shipped: Path, patched: Path, choice: dict[str, Any]) -> None:
+    # --moe-backend came with 0.17, and before 0.15 the function is not told the format.
+    unknown = {"moe_backend"} if number(version) >= (0, 15) else {"moe_backend", "batched"}
+    if number(version) < (0, 17):
+        choice = {key: value for key, value in choice.items() if key not in unknown}
+    known = (shipped / (ORACLE if (shipped / ORACLE).exists() else FP8)).read_text(encoding="utf-8")
+    honoured = all(name in known for name in choice.get("environment", {}))
+    with world() as around:
+        was, now = Oracle(shipped, around), Oracle(patched, around)
+        around.environment = choice.get("environment", {})
+        asked = {key: value for key, value in choice.items() if key != "environment"}
+        if honoured and (choice.get("environment") or asked):
+            assert now.ask(**asked) == was.ask(**asked)
+        else:
+            assert now.ask(**asked)[0] == "TRITON", "a variable that this release does not know changes nothing"
+
+
+def test_without_triton_upstream_chooses(shipped: Path, patched: Path) -> None:
+    with world() as around:
+        was, now = Oracle(shipped, around), Oracle(patched, around)
+        if was.bare:
+            return
+        around.supported.remove("TritonExperts")
+        assert now.ask() == was.ask()
+        assert now.ask()[0] != "TRITON"
