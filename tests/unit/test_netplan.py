@@ -5,6 +5,8 @@ from __future__ import annotations
 import itertools
 import json
 import os
+import subprocess
+import sys
 from pathlib import Path
 from typing import Any
 
@@ -199,6 +201,17 @@ def test_the_timer_outlives_a_reboot_and_the_program_needs_nothing_else(host: Ho
     assert f"-m {folder.replace('/', '.')}.io_netplan\n" in service
     assert Path(io_netplan.PENDING).stat().st_mode & 0o777 == 0o600
     assert Path(io_netplan.STATE).stat().st_mode & 0o777 == 0o700
+
+
+def test_the_restore_program_runs_by_itself(host: Host) -> None:
+    """systemd runs it with the two files that were copied: one import more, and no host would get its network back."""
+    changed(host)
+    program = "from ansible_collections.gb10.cluster.plugins.module_utils import io_netplan; print(io_netplan.__file__)"
+    answer = subprocess.run(
+        [sys.executable, "-S", "-c", program], env={"PYTHONPATH": io_netplan.PROGRAM}, cwd="/", capture_output=True, text=True, check=False
+    )
+    assert answer.returncode == 0, answer.stderr
+    assert answer.stdout.startswith(io_netplan.PROGRAM)
 
 
 def test_nothing_changes_where_the_timer_cannot_be_started(host: Host) -> None:
