@@ -103,14 +103,14 @@ def _plan(
     }
     planned = [
         {
-            **fabric.plain(share),
-            "rails": [{**rail, "macs": {name: macs[ip] for name, ip in rail["peers"].items()}} for rail in fabric.plain(share)["rails"]],
+            **plain,
+            "rails": [{**rail, "macs": {name: macs[ip] for name, ip in rail["peers"].items()}} for rail in plain["rails"]],
             "interface": share.interface or _carrier(share.address, node["observed"].get("interfaces", {})),
             "head": node["group"] == "head",
             "files": netplan.files([rail.interface for rail in share.rails], settings["gb10_fabric_renderer"]) if share.rails else {},
             "environment": launch.rank_environment(share.environment, model, settings["gb10_environment"]),
         }
-        for node, share in zip(nodes, shares, strict=True)
+        for node, share, plain in zip(nodes, shares, map(fabric.plain, shares), strict=True)
     ]
     problems: list[Problem] = []
     # On a fresh host there is no index before there is an address; then the role qsfp_netplan pins it.

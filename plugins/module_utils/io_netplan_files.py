@@ -52,7 +52,9 @@ def _taken(interfaces: Sequence[str]) -> dict[str, list[Any]]:
         try:
             rest, names = netplan.without(yaml.safe_load(text or ""), interfaces)
         except yaml.YAMLError as error:
-            raise NetplanError(f"{path} is no YAML: {' '.join(str(error).split())}") from error
+            # Only where: the parser quotes what it stumbles over, which may be a password.
+            mark = getattr(error, "problem_mark", None)
+            raise NetplanError(f"{path} is no YAML{f' (line {mark.line + 1})' if mark else ''}") from error
         if names:
             taken[path] = [_HEADER.format(interfaces=", ".join(names)) + yaml.safe_dump(rest, sort_keys=False), mode]
     return taken
@@ -101,7 +103,8 @@ def refusal(run: Run, files: Mapping[str, Any], interfaces: Sequence[str], scrat
             io_file.write_file(scratch + path, *saved)
     status, stdout, stderr = run(["netplan", "generate", "--root-dir", scratch])
     if status != 0:
-        return f"netplan refuses it: {(stderr or stdout).strip().replace(scratch, '')}"
+        # The first line says which file and why; those below quote it, passwords of wireless networks included.
+        return f"netplan refuses it: {next(iter((stderr or stdout).strip().splitlines()), 'no reason given').replace(scratch, '')}"
     ours = {f"{start}{interface}" for interface in interfaces for _folder, start, _end in _GENERATED}
     stale = sorted(name for name in _changed(scratch) if os.path.splitext(name)[0] not in ours)
     if not stale:

@@ -294,6 +294,19 @@ def test_a_takeover_rewrites_only_files_that_name_an_interface(folders: Host) ->
     assert io_netplan_files.target(PARAMS)[1] == [], "only on request"
 
 
+def test_no_error_quotes_other_peoples_files(folders: Host, tmp_path: Path) -> None:
+    """Both parsers show the text they stumble over."""
+    folders.write("40-cx7.yaml", "network:\n  wifis: {wlP9s9: {password: *hunter2}}\n  # enp1s0f1np1\n")
+    with pytest.raises(io_netplan.NetplanError, match=r"40-cx7\.yaml is no YAML \(line 2\)$"):
+        io_netplan_files.target({**PARAMS, "takeover": True})
+
+    def run(_argv: list[str]) -> tuple[int, str, str]:
+        return 1, "", f"{tmp_path}/scratch/etc/netplan/40-cx7.yaml:2:37: Invalid YAML: unknown alias:\n    password: *hunter2\n    ^\n"
+
+    said = io_netplan_files.refusal(run, {}, [], str(tmp_path / "scratch"))
+    assert said == "netplan refuses it: /etc/netplan/40-cx7.yaml:2:37: Invalid YAML: unknown alias:"
+
+
 def test_the_difference_shows_no_content_of_other_peoples_files(folders: Host) -> None:
     path = folders.write("40-cx7.yaml", yaml.safe_dump(FOREIGN))
     target, others = io_netplan_files.target({**PARAMS, "takeover": True})
