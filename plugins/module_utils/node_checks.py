@@ -6,7 +6,6 @@
 
 from __future__ import annotations
 
-import contextlib
 import ipaddress
 from collections.abc import Mapping, Sequence
 from typing import Any
@@ -71,46 +70,50 @@ def _check_devices(
 ) -> list[Problem]:
     """Compare the fabric's devices with what the node has: they exist, nobody else configures them, and their network is free."""
     name, problems = node["name"], []
-    planned = {twin.interface for twin in devices}
     there = ", ".join(sorted(set(interfaces) - {_LOOPBACK}))
-    socket = settings["gb10_fabric_topology"] == "socket"
-    for interface in sorted(planned):
-        where = f"{path}.interface" if socket else f"{path}.ports[{_position(node, interface)}]"
+    for interface in sorted(twin.interface for twin in devices):
+        if settings["gb10_fabric_topology"] == "socket":
+            where, missing, fix = f"{path}.interface", "", "correct gb10_fabric_interface"
+        else:
+            position = _position(node, interface)
+            where, missing = f"{path}.ports[{position}]", f" for QSFP port {node['settings']['gb10_fabric_ports'][position]}"
+            fix = "correct gb10_fabric_ports, or check that the ConnectX-7 driver is loaded"
         found = interfaces.get(interface)
         if found is None:
-            found_text, fix = f"{name} has no interface {interface}", "correct gb10_fabric_interface"
-            if not socket:
-                port = node["settings"]["gb10_fabric_ports"][_position(node, interface)]
-                found_text += f" for QSFP port {port}"
-                fix = "correct gb10_fabric_ports, or check that the ConnectX-7 driver is loaded"
-            problems.append(Problem(where, found_text, f"one of {there}", fix))
+            problems.append(Problem(where, f"{name} has no interface {interface}{missing}", f"one of {there}", fix))
             continue
         if any(address.split("/")[0] == node["address"] for address in found["addresses"]) and not _ours(found):
             carried = f"{interface} of {name} carries {node['address']}, by which Ansible reaches it"
             fix = "reach the node over another network, or use another port"
             problems.append(Problem(where, carried, "a device that the fabric has for itself", fix))
         problems += _check_owners(where, name, interface, found["owners"], settings["gb10_fabric_takeover"])
-    if planned:
+    if devices:
         problems += [
             Problem(f"{path}.netplan", f"{entry['file']} of {name}: {entry['reason']}", "configuration that can be read", "mend or remove it")
             for entry in node["observed"]["unreadable"]
         ]
-    with contextlib.suppress(ValueError):  # reported with the settings
-        pool = ipaddress.IPv4Network(settings["gb10_fabric_pool"])
-        problems += [
-            Problem(
-                "gb10_fabric_pool",
-                f"{pool} overlaps with {address} on {interface} of {name}",
-                "a network that nothing else uses",
-                "choose another gb10_fabric_pool",
-            )
-            for interface, found in interfaces.items()
-            # What an earlier plan of ours addressed, this one gives back.
-            if planned and interface not in planned and interface != _LOOPBACK and not _ours(found)
-            for address in found["addresses"]
-            if ipaddress.IPv4Interface(address).network.overlaps(pool)
-        ]
+        problems += _check_pool(name, interfaces, settings["gb10_fabric_pool"], {twin.interface for twin in devices})
     return problems
+
+
+def _check_pool(name: str, interfaces: Mapping[str, Mapping[str, Any]], network: str, planned: set[str]) -> list[Problem]:
+    """Find addresses of the node's other interfaces in the fabric's pool; what an earlier plan of ours addressed, this one gives back."""
+    try:
+        pool = ipaddress.IPv4Network(network)
+    except ValueError:  # reported with the settings
+        return []
+    return [
+        Problem(
+            "gb10_fabric_pool",
+            f"{pool} overlaps with {address} on {interface} of {name}",
+            "a network that nothing else uses",
+            "choose another gb10_fabric_pool",
+        )
+        for interface, found in interfaces.items()
+        if interface not in planned and interface != _LOOPBACK and not _ours(found)
+        for address in found["addresses"]
+        if ipaddress.IPv4Interface(address).network.overlaps(pool)
+    ]
 
 
 def _position(node: Mapping[str, Any], interface: str) -> int:
