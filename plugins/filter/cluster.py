@@ -13,6 +13,7 @@ from typing import Any
 from ansible.errors import AnsibleFilterError
 
 from ansible_collections.gb10.cluster.plugins.module_utils import (
+    additions,
     cluster,
     discovery,
     discovery_files,
@@ -20,6 +21,7 @@ from ansible_collections.gb10.cluster.plugins.module_utils import (
     fabric_report,
     launch,
     node_checks,
+    patch_report,
     topology,
 )
 from ansible_collections.gb10.cluster.plugins.module_utils.fabric_state import pinned
@@ -73,6 +75,22 @@ def pinned_gid_index(plan: Mapping[str, Any], fabric_facts: Mapping[str, Any]) -
     if problems:
         raise AnsibleFilterError("; ".join(map(str, problems)))
     return {**result, "node": {**result["node"], "environment": environment}}
+
+
+def with_additions(plan: Mapping[str, Any], role: str, results: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the plan with what a role found out on each node, by the node's name; see module_utils/additions.py."""
+    return additions.added(_plain(plan), str(role), _plain(results))
+
+
+def rank_environment(node: Mapping[str, Any]) -> dict[str, str]:
+    """Return the environment of every process of a planned node."""
+    return additions.rank_environment(_plain(node))
+
+
+def patch_problems(results: Mapping[str, Any]) -> str:
+    """Return what is wrong with the nodes' results of vllm_patch, by the node's name, "" if nothing is."""
+    problems = patch_report.check(_plain(results))
+    return report(problems) if problems else ""
 
 
 def ray_exec(plan: Mapping[str, Any], object_store_memory: int, args: Sequence[str] = ()) -> str:
@@ -133,8 +151,11 @@ class FilterModule:
             "fabric_outcome": fabric_outcome,
             "fabric_plan": fabric_plan,
             "node_plan": node_plan,
+            "patch_problems": patch_problems,
             "pinned_gid_index": pinned_gid_index,
+            "rank_environment": rank_environment,
             "ray_exec": ray_exec,
             "stamped_unit": stamped_unit,
             "vllm_exec": vllm_exec,
+            "with_additions": with_additions,
         }

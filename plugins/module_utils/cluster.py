@@ -20,7 +20,17 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
-from ansible_collections.gb10.cluster.plugins.module_utils import cluster_checks, fabric, fabric_state, launch, netplan, node_checks, topology
+from ansible_collections.gb10.cluster.plugins.module_utils import (
+    additions,
+    cluster_checks,
+    fabric,
+    fabric_state,
+    launch,
+    model_config,
+    netplan,
+    node_checks,
+    topology,
+)
 from ansible_collections.gb10.cluster.plugins.module_utils.problems import Problem
 
 INTEGERS = ("gb10_api_port", "gb10_fabric_mtu", "gb10_pipeline_parallel_size", "gb10_ray_port", "gb10_tensor_parallel_size")
@@ -95,6 +105,12 @@ def _plan(
     nodes: Sequence[Mapping[str, Any]], shares: Sequence[fabric.NodeFabric], settings: Mapping[str, Any], lock_digest: str
 ) -> tuple[dict[str, Any], list[Problem]]:
     model = settings["gb10_model"]
+    runtime = {
+        "lock": settings["gb10_runtime_lock"],
+        "digest": lock_digest,
+        "path": f"{settings['gb10_root']}/runtime/{lock_digest[:12]}",
+        "link": f"{settings['gb10_root']}/runtime/current",
+    }
     tensor, pipeline = cluster_checks.parallelism(settings, len(nodes))
     macs = {
         str(rail.address.ip): node["observed"]["interfaces"][rail.interface]["mac"]
@@ -108,7 +124,8 @@ def _plan(
             "interface": share.interface or _carrier(share.address, node["observed"].get("interfaces", {})),
             "head": node["group"] == "head",
             "files": netplan.files([rail.interface for rail in share.rails], settings["gb10_fabric_renderer"]) if share.rails else {},
-            "environment": launch.rank_environment(share.environment, model, settings["gb10_environment"]),
+            "environment": launch.own_environment(share.environment, model, settings["gb10_environment"]),
+            "additions": additions.current(node["observed"].get("additions", {}), runtime["path"]),
         }
         for node, share, plain in zip(nodes, shares, map(fabric.plain, shares), strict=True)
     ]
@@ -123,6 +140,7 @@ def _plan(
         "nodes": planned,
         "head": {"name": planned[0]["name"], "address": planned[0]["address"]},
         "model": model,
+        "quantization": model_config.quantization(nodes[0]["observed"].get("model")),
         "served_model_name": settings["gb10_served_model_name"] or model.rstrip("/").rsplit("/", 1)[-1],
         "executor": settings["gb10_executor"],
         "tensor_parallel_size": tensor,
@@ -135,12 +153,7 @@ def _plan(
         "pin_gid_index": settings["gb10_fabric_pin_gid_index"],
         "user": settings["gb10_user"],
         "allow_restart": settings["gb10_allow_restart"],
-        "runtime": {
-            "lock": settings["gb10_runtime_lock"],
-            "digest": lock_digest,
-            "path": f"{settings['gb10_root']}/runtime/{lock_digest[:12]}",
-            "link": f"{settings['gb10_root']}/runtime/current",
-        },
+        "runtime": runtime,
     }
     return ({}, problems) if problems else (plan, [])
 

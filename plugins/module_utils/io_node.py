@@ -9,10 +9,10 @@ from __future__ import annotations
 import glob
 import json
 import os
-from collections.abc import Callable, Iterable
+from collections.abc import Callable
 from typing import Any
 
-from ansible_collections.gb10.cluster.plugins.module_utils import node_text
+from ansible_collections.gb10.cluster.plugins.module_utils import additions, io_file, node_text
 
 #: Runs an argv and returns (exit status, stdout, stderr), as AnsibleModule.run_command does. 127 stands for a missing command.
 Run = Callable[[list[str]], tuple[int, str, str]]
@@ -77,9 +77,24 @@ def _process(pid: int | None) -> dict[str, Any]:
     return {"pid": pid, "process": read(f"/proc/{pid}/comm").strip(), "unit": node_text.unit_of_cgroup(read(f"/proc/{pid}/cgroup"))}
 
 
-def paths(names: Iterable[str]) -> dict[str, bool]:
-    """Return whether each path exists."""
-    return {name: os.path.exists(name) for name in names}
+def json_file(path: str) -> dict[str, Any] | None:
+    """Return the object in a JSON file, None if there is no file. Raises ValueError naming the file if it holds anything else."""
+    text, _mode = io_file.read_file(path)
+    if text is None:
+        return None
+    try:
+        found = json.loads(text)
+    except ValueError as error:
+        raise ValueError(f"{path} is not JSON: {error}") from error
+    if not isinstance(found, dict):
+        raise ValueError(f"{path} is no JSON object")
+    return found
+
+
+def recorded_additions() -> dict[str, dict[str, Any]]:
+    """Return what roles recorded on this node, by role. Raises ValueError naming a file that cannot be read."""
+    names = sorted(glob.glob(f"{additions.FOLDER}/*.json"))
+    return {os.path.basename(name).removesuffix(".json"): json_file(name) or {} for name in names}
 
 
 def service(run: Run, unit: str) -> dict[str, Any]:

@@ -16,7 +16,7 @@ import glob
 import hashlib
 import os
 import tempfile
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
 from ansible_collections.gb10.cluster.plugins.module_utils import io_file
@@ -80,6 +80,22 @@ class Tree:
     def _is(self, path: str, wanted: Wanted) -> bool:
         state = self._state(path)
         return not (state.ours or state.kept) if wanted is None else state.ours and state.current == wanted
+
+    def digests(self, paths: Iterable[str], files: Mapping[str, Wanted]) -> dict[str, str]:
+        """Return the SHA-256 of what each path is once ``files`` are written, "" where nothing is; a link's is that of its text."""
+        result = {}
+        for path in paths:
+            state = self._state(path)
+            wanted = files.get(path, state.current)
+            if wanted is None and path in files:
+                wanted = state.shipped if state.ours else state.current
+            if path.startswith(PTXAS) and not isinstance(wanted, Link):
+                # Its content was not read.
+                shipped = self.original(path) if path in files else state.real
+                result[path] = _digest(shipped) if os.path.lexists(shipped) else ""
+            else:
+                result[path] = "" if wanted is None else _sha256(wanted)
+        return result
 
     def texts(self, path: str, wanted: Wanted) -> tuple[str, str, str]:
         """Return (path, text before, text after) of a change."""

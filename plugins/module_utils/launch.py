@@ -12,6 +12,8 @@ import re
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+from ansible_collections.gb10.cluster.plugins.module_utils import additions
+
 #: A Spark has one GPU.
 GPUS_PER_NODE = 1
 
@@ -36,8 +38,8 @@ INPUTS_VARIABLE = "GB10_INPUTS"
 PLACEHOLDER = "@inputs@"
 
 
-def rank_environment(fabric: Mapping[str, str], model: str, extra: Mapping[str, str]) -> dict[str, str]:
-    """Return the environment of every process of one node; the user's own variables come last and win.
+def own_environment(fabric: Mapping[str, str], model: str, extra: Mapping[str, str]) -> dict[str, str]:
+    """Return what the plan and the user give every process of one node; the user's own variables come last and win.
 
     Ray's memory monitor is off because it counts the weights in unified memory as leaked host memory and kills the worker.
     """
@@ -93,6 +95,7 @@ def vllm_argv(plan: Mapping[str, Any], args: Sequence[str] = ()) -> list[str]:
         f"--tensor-parallel-size={plan['tensor_parallel_size']}",
         f"--pipeline-parallel-size={plan['pipeline_parallel_size']}",
         f"--distributed-executor-backend={plan['executor']}",
+        *additions.serve_flags(plan["nodes"]),
         *args,
     ]
 

@@ -46,7 +46,7 @@ def _check_node(path: str, node: Mapping[str, Any], observed: Mapping[str, Any],
             Problem(f"{path}.gpu", f"{name} shows no GPU: {observed['gpu']['reason']}", "nvidia-smi that lists one", "install or repair the driver")
         )
     model = settings["gb10_model"]
-    if model.startswith("/") and not observed["paths"].get(f"{model}/config.json"):
+    if model.startswith("/") and observed["model"] is None:
         problems.append(
             Problem(f"{path}.model", f"{model}/config.json is missing on {name}", "the model at the same path on every node", f"copy it to {name}")
         )

@@ -11,6 +11,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from ansible_collections.gb10.cluster.plugins.module_utils import vllm_patch_blocks as blocks
 from ansible_collections.gb10.cluster.plugins.module_utils import vllm_patch_files as patch_files
 from ansible_collections.gb10.cluster.plugins.module_utils.capability import ComputeCapability
+from ansible_collections.gb10.cluster.plugins.module_utils.model_config import OTHER, UNKNOWN
 from ansible_collections.gb10.cluster.plugins.module_utils.problems import Problem, ProblemsError
 from ansible_collections.gb10.cluster.plugins.module_utils.source_edit import SourceEditError
 from ansible_collections.gb10.cluster.plugins.module_utils.vllm_patch_table import (
@@ -83,9 +84,11 @@ def decide(name: str, request: Request, tree: Tree, earlier: Mapping[str, Decisi
 
 def _by_row(row: Row, request: Request, tree: Tree, earlier: Mapping[str, Decision]) -> Decision:
     everything = row.edits + row.replaced
-    edits = everything if request.mechanism == "source" else row.edits
+    # A flag counts for every kind of MoE, and some do not start with it.
+    in_source = request.mechanism == "source" or (bool(row.flags) and request.quantization == UNKNOWN)
+    edits = everything if in_source else row.edits
     cover = earlier.get(row.covered_by)
-    if cover and cover.status in (APPLIES, USE_FLAG) and not (request.mechanism == "source" and edits):
+    if cover and cover.status in (APPLIES, USE_FLAG) and not (in_source and edits):
         return Decision(NOT_NEEDED, f"{row.covered_by} does it too: {row.reason}", row.source)
     # What the table says of a release that was read is believed; elsewhere the code must be what the row is about.
     trusted = _read(request) and _in_range(row, request)
@@ -95,8 +98,10 @@ def _by_row(row: Row, request: Request, tree: Tree, earlier: Mapping[str, Decisi
             return Decision(UNSUPPORTED, f"{file}: expected {text}", row.source, everything)
     if refused := _refusal(edits if trusted else everything, row.patch, request.capability, tree):
         return Decision(UNSUPPORTED, refused, row.source, everything)
+    if row.flags and request.quantization == OTHER and not in_source:
+        return Decision(NOT_NEEDED, f"the model is not FP8, and {' '.join(row.flags)} would count for it too", row.source)
     if edits:
-        environment = row.environment if request.mechanism == "auto" else {}
+        environment = {} if in_source else row.environment
         return Decision(APPLIES, row.reason, row.source, edits, environment=environment)
     return Decision(row.verdict, row.reason, row.source, everything, flags=row.flags, environment=row.environment)
 

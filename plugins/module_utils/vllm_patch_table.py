@@ -162,7 +162,7 @@ ROWS: tuple[Row, ...] = (
     Row(
         "fp8_moe_oracle", (0, 17), None, USE_FLAG,
         "static per-tensor FP8 would take FlashInfer's CUTLASS, and block-wise FP8 DeepGEMM from 0.24 on. --moe-backend counts for every "
-        "kind of MoE: with an NVFP4 model vLLM does not start, so leave this patch out for one",
+        "kind of MoE: with an NVFP4 model vLLM does not start, hence quantization",
         f"{ORACLE} (0.18.1) lines 209, 271; (0.32.0) lines 394, 451", replaced=(Edit(ORACLE, "select_fp8_moe_backend", _TRITON),),
         flags=("--moe-backend", "triton"), known_by=(ORACLE, "config.moe_backend"),
     ),

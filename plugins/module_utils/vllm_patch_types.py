@@ -59,8 +59,10 @@ class Assembler:
 
 @dataclass(frozen=True)
 class Request:
-    """``asked`` says that patches or capability were named rather than found; ``folder`` is where tuned tables may be put.
+    """``asked`` says that the capability was given rather than found; ``folder`` is where tuned tables may be put.
 
+    ``quantization`` is what flags are chosen for: "fp8"; "other", where a flag that counts for every kind of MoE is left out; or
+    "unknown", where the function is patched instead, which acts on FP8 alone.
     ``bundled`` are Triton's own assemblers by their file name, without what an earlier run put in their place.
     """
 
@@ -73,6 +75,7 @@ class Request:
     folder: str
     bundled: Mapping[str, Assembler]
     toolkit: Assembler
+    quantization: str = "fp8"
 
 
 @dataclass

@@ -11,15 +11,14 @@ module: node_info
 short_description: Read what preflight must know of a node, in one call
 version_added: 0.1.0
 description:
-  - Reads GPU, network hardware and who configures it, listening ports with the systemd unit that owns them, and whether paths exist.
+  - Reads GPU, network hardware and who configures it, listening ports with the systemd unit that owns them, the
+    model's configuration, and what roles recorded here.
 requirements:
   - python3-yaml on the node where it has netplan files (C(netplan.io) depends on it)
 options:
-  paths:
-    description: Paths whose existence is asked.
-    type: list
-    elements: path
-    default: []
+  model:
+    description: The folder of the model to be served, if it is one.
+    type: path
 author:
   - gb10.cluster maintainers (@gb10-cluster)
 extends_documentation_fragment:
@@ -29,8 +28,7 @@ extends_documentation_fragment:
 EXAMPLES = r"""
 - name: Read the node
   gb10.cluster.node_info:
-    paths:
-      - /srv/models/tiny/config.json
+    model: /srv/models/tiny
   become: true
   register: node
 """
@@ -79,8 +77,12 @@ listeners:
     unit:
       description: The systemd service it belongs to, empty if none.
       type: str
-paths:
-  description: For each path asked whether it exists.
+model:
+  description: The C(config.json) of the model, null if there is none.
+  returned: always
+  type: dict
+additions:
+  description: By role, what it found out here that changes how the ranks are started.
   returned: always
   type: dict
 """
@@ -93,7 +95,7 @@ from ansible_collections.gb10.cluster.plugins.module_utils.io_command import run
 
 def main() -> None:
     """Read and return."""
-    module = AnsibleModule(argument_spec={"paths": {"type": "list", "elements": "path", "default": []}}, supports_check_mode=True)
+    module = AnsibleModule(argument_spec={"model": {"type": "path"}}, supports_check_mode=True)
     run = runner(module)
     try:
         module.exit_json(
@@ -101,7 +103,8 @@ def main() -> None:
             gpu=io_node.gpu(run),
             **io_fabric.read(run),
             listeners=io_node.listeners(),
-            paths=io_node.paths(module.params["paths"]),
+            model=io_node.json_file(f"{module.params['model']}/config.json") if module.params["model"] else None,
+            additions=io_node.recorded_additions(),
         )
     except ImportError as error:
         module.fail_json(msg=missing_required_lib(f"python3-{error.name}", reason="to read netplan's files"))

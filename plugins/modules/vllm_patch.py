@@ -40,6 +40,13 @@ options:
     type: str
     choices: [auto, source]
     default: auto
+  quantization:
+    description:
+      - What the model is quantised to that vLLM is to serve. Where a flag would do and counts for other kinds of experts too, it is given for
+        V(fp8), nothing is done for V(other), and with V(unknown) the function is patched, which acts on FP8 alone.
+    type: str
+    choices: [fp8, other, unknown]
+    default: fp8
   config_folder:
     description: Where the tables of V(moe_config) are put. By default the folder C(gb10_moe_configs) beside the package.
     type: path
@@ -72,6 +79,11 @@ vllm_version:
   description: The package's version, null if it says none.
   returned: success
   type: str
+capability:
+  description: The compute capability that was patched for; null if none had to be known.
+  returned: success
+  type: str
+  sample: "12.1"
 cuda_build:
   description: The CUDA release that this vLLM was built for, null if that cannot be told.
   returned: success
@@ -101,6 +113,15 @@ patches:
     source:
       description: Where that is known from.
       type: str
+written:
+  description: The files that were written or removed, or would be.
+  returned: success
+  type: list
+  elements: str
+files:
+  description: The SHA-256 of each file that the patches are about, as it is after the run; empty for one that is not there.
+  returned: success
+  type: dict
 flags:
   description: What C(vllm serve) has to be given in addition.
   returned: success
@@ -121,6 +142,7 @@ from ansible_collections.gb10.cluster.plugins.module_utils import io_node, io_vl
 from ansible_collections.gb10.cluster.plugins.module_utils.capability import ComputeCapability
 from ansible_collections.gb10.cluster.plugins.module_utils.io_command import runner
 from ansible_collections.gb10.cluster.plugins.module_utils.io_patch_tree import Tree
+from ansible_collections.gb10.cluster.plugins.module_utils.model_config import FP8, OTHER, UNKNOWN
 from ansible_collections.gb10.cluster.plugins.module_utils.problems import Problem, ProblemsError
 from ansible_collections.gb10.cluster.plugins.module_utils.vllm_patch_table import PATCHES, PTXAS
 from ansible_collections.gb10.cluster.plugins.module_utils.vllm_patch_types import GB10, Request
@@ -148,6 +170,7 @@ def main() -> None:
             "patches": {"type": "list", "elements": "str", "choices": list(PATCHES)},
             "state": {"type": "str", "choices": ["present", "absent"], "default": "present"},
             "mechanism": {"type": "str", "choices": ["auto", "source"], "default": "auto"},
+            "quantization": {"type": "str", "choices": [FP8, OTHER, UNKNOWN], "default": FP8},
             "config_folder": {"type": "path"},
         },
         required_one_of=[("package_dir", "python")],
@@ -167,15 +190,17 @@ def main() -> None:
                 version=package.version,
                 cuda=package.cuda,
                 mechanism=params["mechanism"],
-                asked=params["capability"] is not None or params["patches"] is not None,
+                asked=params["capability"] is not None,
                 folder=folder,
                 bundled={name: io_vllm_package.assembler(run, tree.original(f"{PTXAS}/{name}")) for name in ("ptxas", "ptxas-blackwell")},
                 toolkit=io_vllm_package.assembler(run, io_vllm_package.TOOLKIT),
+                quantization=params["quantization"],
             )
             plan = (vllm_patches.present if params["state"] == "present" else vllm_patches.absent)(request, tree)
             changes = tree.changes(plan.files)
             texts = [tree.texts(path, wanted) for path, wanted in changes.items()]
             tree.check(changes)
+            digests = tree.digests(sorted({path for patch in plan.patches for path in patch["files"]}), changes)
             if not module.check_mode:
                 tree.write(changes)
     except (ProblemsError, OSError) as error:
@@ -185,8 +210,11 @@ def main() -> None:
         changed=bool(changes),
         package_dir=package.path,
         vllm_version=package.version,
+        capability=str(capability) if params["capability"] or params["state"] == "present" else None,
         cuda_build=package.cuda,
         patches=plan.patches,
+        written=sorted(changes),
+        files=digests,
         flags=plan.flags,
         environment=plan.environment,
         diff={"prepared": "".join(diff)},

@@ -51,7 +51,8 @@ def observed(management: str) -> dict[str, Any]:
         "netplan": [],
         "unreadable": [],
         "listeners": [{"address": "0.0.0.0", "port": 22, "pid": 7, "process": "sshd", "unit": "ssh.service"}],
-        "paths": {f"{MODEL}/config.json": True},
+        "model": {},
+        "additions": {},
     }
 
 
@@ -144,16 +145,13 @@ def test_a_number_as_text_on_one_node_is_no_difference() -> None:
     ids=["path", "path with slash", "hub", "given"],
 )
 def test_served_model_name(model: str, served: str, expected: str) -> None:
-    nodes = pair(gb10_model=model, gb10_served_model_name=served)
-    for node in nodes:
-        node["observed"]["paths"] = {f"{model}/config.json": True}
-    assert planned(nodes)["served_model_name"] == expected
+    assert planned(pair(gb10_model=model, gb10_served_model_name=served))["served_model_name"] == expected
 
 
 def test_the_models_of_the_hub_are_not_looked_for_on_disk() -> None:
     nodes = pair(gb10_model="org/model")
     for node in nodes:
-        node["observed"]["paths"] = {}
+        node["observed"]["model"] = None
     assert "HF_HUB_OFFLINE" not in planned(nodes)["nodes"][0]["environment"]
 
 
@@ -275,7 +273,7 @@ BAD: dict[str, tuple[Callable[[], list[Node]], str, str, str, str]] = {
         "correct gb10_environment",
     ),
     "model missing on one node": (
-        lambda: seen(pair(), 1, paths={f"{MODEL}/config.json": False}),
+        lambda: seen(pair(), 1, model=None),
         "nodes[1].model",
         "/srv/models/tiny/config.json is missing on spark2",
         "at the same path on every node",
@@ -465,7 +463,7 @@ def test_every_problem_of_one_inventory_is_in_one_list() -> None:
     worker["settings"] |= {"gb10_fabric_addresses": ["10.110.0.1/24", "192.168.9.2/24"], "gb10_model": "/srv/models/other"}
     worker |= {"group": "head", "variables": ["gb10_modle"]}
     worker["observed"] |= {
-        "paths": {},
+        "model": None,
         "listeners": [listener(6380)],
         "interfaces": addressed("enP7s7", "10.110.200.5/24"),
         "gpu": {"gpus": [], "reason": "nvidia-smi is not installed"},

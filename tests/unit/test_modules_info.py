@@ -31,14 +31,23 @@ def test_node_info_answers_all_in_one(tmp_path: Path) -> None:
     links = [{"ifname": "lo", "mtu": 65536, "flags": ["UP", "LOWER_UP"], "addr_info": [{"family": "inet", "local": "127.0.0.1", "prefixlen": 8}]}]
     program(tmp_path, "nvidia-smi", SMI)
     program(tmp_path, "ip", f"echo '{json.dumps(links)}'")
-    answer = run_module("node_info", {"paths": [str(tmp_path / "ip"), str(tmp_path / "none")]}, tmp_path)
+    (tmp_path / "config.json").write_text('{"model_type": "llama"}', encoding="utf-8")
+    answer = run_module("node_info", {"model": str(tmp_path)}, tmp_path)
     assert answer["gpu"]["gpus"][0]["capability"] == "12.1"
     fabric = run_module("fabric_info", {}, tmp_path)
     assert fabric["interfaces"]["lo"]["addresses"] == ["127.0.0.1/8"]
     assert {key: answer[key] for key in ("interfaces", "rdma", "netplan", "unreadable")} == {
         key: value for key, value in fabric.items() if key not in ("changed", "invocation")
     }
-    assert answer["paths"] == {str(tmp_path / "ip"): True, str(tmp_path / "none"): False}
+    assert answer["model"] == {"model_type": "llama"}
+    assert run_module("node_info", {"model": str(tmp_path / "none")}, tmp_path)["model"] is None
+
+
+@pytest.mark.parametrize(("text", "said"), [("{", "is not JSON: "), ("[]", "is no JSON object")])
+def test_node_info_names_a_file_that_is_no_model_configuration(tmp_path: Path, text: str, said: str) -> None:
+    program(tmp_path, "ip", "echo '[]'")
+    (tmp_path / "config.json").write_text(text, encoding="utf-8")
+    assert f"{tmp_path}/config.json {said}" in run_module("node_info", {"model": str(tmp_path)}, tmp_path)["msg"]
 
 
 def test_node_info_sees_who_listens(tmp_path: Path) -> None:

@@ -75,6 +75,21 @@ def test_the_record_is_what_sha256sum_checks(package: Path) -> None:
     assert (result.returncode, result.stdout.count(": OK")) == (0, 2), result.stdout + result.stderr
 
 
+def test_the_digests_are_those_of_what_is_there(package: Path) -> None:
+    def there() -> dict[str, str]:
+        return {name: digest for name, digest in content(package).items() if name in EDITED}
+
+    shown = patch(package, check=True)
+    assert set(shown["written"]) == set(shown["files"]) == EDITED
+    made = patch(package)
+    assert made["files"] == there() == shown["files"]
+    again = patch(package)
+    assert (again["files"], again["written"]) == (made["files"], [])
+    removed = patch(package, state="absent")
+    assert removed["files"] == there()
+    assert removed["files"] != made["files"]
+
+
 def test_check_mode_shows_and_changes_nothing(package: Path) -> None:
     before = content(package.parent)
     shown = patch(package, check=True)

@@ -110,6 +110,22 @@ def test_flags_and_variables_where_they_do() -> None:
     assert "NVFP4" in plan.patches[2]["reason"]
 
 
+@pytest.mark.parametrize(
+    ("quantization", "mechanism", "status", "flags"),
+    [
+        ("fp8", "auto", "use_flag", ["--moe-backend", "triton"]),
+        ("other", "auto", "not_needed", []),
+        ("unknown", "auto", "applied", []),
+        ("other", "source", "applied", []),
+    ],
+)
+def test_a_flag_that_counts_for_every_moe_is_for_fp8_models(quantization: str, mechanism: str, status: str, flags: list[str]) -> None:
+    """Where the model is not known, the function is patched, which acts on FP8 alone; w8a8 keeps its variable, which harms nobody."""
+    plan = vllm_patches.present(request(names=["w8a8", "fp8_moe_oracle"], quantization=quantization, mechanism=mechanism), tree())
+    assert (statuses(plan)[1], plan.flags, ORACLE in plan.files) == (status, flags, status == "applied")
+    assert statuses(plan)[0] == ("use_flag" if mechanism == "auto" else "applied")
+
+
 def test_a_variable_that_two_patches_share_has_each_kernel_once() -> None:
     plan = vllm_patches.present(request(names=["w8a8_torch"]), tree())
     assert plan.environment == {"VLLM_DISABLED_KERNELS": "FlashInferFP8ScaledMMLinearKernel,CutlassFP8ScaledMMLinearKernel"}

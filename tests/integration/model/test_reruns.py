@@ -17,7 +17,7 @@ def test_check_mode_sees_no_change(cluster: Cluster) -> None:
     cluster.site("--check", "--diff").assert_unchanged()
 
 
-@pytest.mark.parametrize("role", ["qsfp_netplan", "vllm_runtime", "ray_cluster", "vllm_serve"])
+@pytest.mark.parametrize("role", ["qsfp_netplan", "vllm_runtime", "vllm_patch", "ray_cluster", "vllm_serve"])
 def test_a_role_alone_changes_nothing(cluster: Cluster, role: str) -> None:
     output = cluster.site("--tags", role).assert_unchanged().output
     # Ansible validates the arguments of every role, whatever the tags.

@@ -1,0 +1,67 @@
+"""vLLM with its patches: the ranks get the variables, and source patches, on every node alike, change no answer."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+from cluster import Cluster
+from served import completion
+from testinfra.host import Host
+
+RECORD = "/etc/gb10/additions/vllm_patch.json"
+KERNELS = "VLLM_DISABLED_KERNELS=FlashInferFP8ScaledMMLinearKernel,CutlassFP8ScaledMMLinearKernel,CutlassFp8BlockScaledMMKernel"
+PATCHED = "model_executor/layers/quantization/utils/w8a8_utils.py"
+SOURCE = ("--extra-vars", "vllm_patch_mechanism=source")
+
+
+def environments(host: Host) -> list[list[str]]:
+    """The environment of each process of vLLM on a node: its ranks, and on the head the server and its engine."""
+    found = []
+    for pid in host.check_output("pgrep --full '^(VLLM|ray::RayWorkerProc)|/bin/vllm serve'").split():
+        found.append(host.check_output(f"tr '\\0' '\\n' < /proc/{pid}/environ").splitlines())
+    return found
+
+
+def digests(host: Host) -> dict[str, str]:
+    """Every file of the installed vLLM that could be patched, and what lies beside such files."""
+    folder = host.check_output("echo /opt/gb10/runtime/current/lib/python3*/site-packages/vllm")
+    kinds = "-name '*.py' -o -name '*.gb10-*'"
+    lines = host.check_output(f"cd {folder}/model_executor && find . {kinds} | sort | xargs sha256sum").splitlines()
+    return {line.split(maxsplit=1)[1]: line.split(maxsplit=1)[0] for line in lines}
+
+
+def test_every_rank_is_started_with_what_replaces_the_patches(nodes: dict[str, Host]) -> None:
+    for host in nodes.values():
+        record = json.loads(host.file(RECORD).content_string)
+        assert record["runtime"] == host.check_output("readlink /opt/gb10/runtime/current")
+        found = environments(host)
+        assert found, "no process of vLLM on this node"
+        for variables in found:
+            assert KERNELS in variables
+            assert f"VLLM_TUNED_CONFIG_FOLDER={record['environment']['VLLM_TUNED_CONFIG_FOLDER']}" in variables
+
+
+@pytest.mark.disruptive
+def test_patched_sources_serve_the_same_tokens_and_go_back(cluster: Cluster, nodes: dict[str, Host], head: Host) -> None:
+    before, answer = {name: digests(host) for name, host in nodes.items()}, completion(head, tokens=64)
+    refused = cluster.site(*SOURCE, "--extra-vars", "gb10_allow_restart=false", "--tags", "vllm_patch")
+    assert refused.status != 0
+    assert "must be changed while Ray runs" in refused.output
+    assert {name: digests(host) for name, host in nodes.items()} == before
+    shown = cluster.site(*SOURCE, "--check", "--diff", "--tags", "vllm_patch").assert_ok()
+    assert "+    # gb10.cluster patch w8a8 1 for 12.1" in shown.output
+    run = cluster.site(*SOURCE).assert_ok()
+    assert "Restarting gb10-vllm.service on spark1" in run.output
+    patched = {name: digests(host) for name, host in nodes.items()}
+    assert len({json.dumps(each, sort_keys=True) for each in patched.values()}) == 1
+    assert patched["spark1"][f"./{PATCHED.removeprefix('model_executor/')}"] != before["spark1"][f"./{PATCHED.removeprefix('model_executor/')}"]
+    assert completion(head, tokens=64) == answer
+    assert not any(KERNELS in variables for host in nodes.values() for variables in environments(host))
+    cluster.site(*SOURCE).assert_unchanged()
+    # The roles after it, alone, know what it found out.
+    cluster.site(*SOURCE, "--tags", "ray_cluster,vllm_serve").assert_unchanged()
+    cluster.site("--tags", "vllm_patch", "--extra-vars", "vllm_patch_state=absent").assert_ok()
+    assert {name: digests(host) for name, host in nodes.items()} == before
+    cluster.site().assert_ok()
+    assert completion(head, tokens=64) == answer
