@@ -18,7 +18,7 @@ SOURCE = ("--extra-vars", "vllm_patch_mechanism=source")
 def environments(host: Host) -> list[list[str]]:
     """The environment of each process of vLLM on a node: its ranks, and on the head the server and its engine."""
     found = []
-    for pid in host.check_output("pgrep --full '^(VLLM|ray::RayWorkerProc)|/bin/vllm serve'").split():
+    for pid in host.check_output("pgrep --full '[V]LLM::|[R]ayWorkerProc|/bin/[v]llm serve'").split():
         found.append(host.check_output(f"tr '\\0' '\\n' < /proc/{pid}/environ").splitlines())
     return found
 
