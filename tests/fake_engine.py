@@ -23,17 +23,21 @@ def images(state: Path) -> dict[str, dict[str, Any]]:
     return {path.stem: json.loads(path.read_text(encoding="utf-8")) for path in (state / "images").glob("*.json")}
 
 
+def say(line: str) -> None:
+    sys.stdout.write(f"{line}\n")
+
+
 def fail(message: str, status: int = 125) -> int:
-    print(f"Error: {message}", file=sys.stderr)  # noqa: T201
+    sys.stderr.write(f"Error: {message}\n")
     return status
 
 
 def inspect(state: Path, _image: str, reference: str) -> int:
     for image_id, image in images(state).items():
         if reference in image["names"] or image_id.startswith(reference):
-            print(json.dumps([{"Id": f"sha256:{image_id}", "Architecture": "amd64"}]))  # noqa: T201
+            say(json.dumps([{"Id": f"sha256:{image_id}", "Architecture": "amd64"}]))
             return 0
-    print("[]")  # noqa: T201
+    say("[]")
     return fail(f"inspecting object: {reference}: image not known")
 
 
@@ -46,7 +50,7 @@ def create(state: Path, *argv: str) -> int:
     container = f"{len(list((state / 'containers').iterdir())) + 1:064x}"
     entry = {"image": image_id, "argv": [given["entrypoint"], *arguments], "label": given["label"], "options": options}
     (state / "containers" / f"{container}.json").write_text(json.dumps(entry), encoding="utf-8")
-    print(container)  # noqa: T201
+    say(container)
     return 0
 
 
@@ -54,7 +58,7 @@ def start(state: Path, _attach: str, container: str) -> int:
     entry = json.loads((state / "containers" / f"{container}.json").read_text(encoding="utf-8"))
     image = images(state)[entry["image"]]
     if entry["argv"][0] == "rubbish":
-        print("usage: rubbish")  # noqa: T201
+        say("usage: rubbish")
         return 0
     if entry["argv"][0] != "python3":
         return fail(f"crun: executable file `{entry['argv'][0]}` not found in $PATH", 127)
@@ -72,7 +76,7 @@ def ps(state: Path, *options: str) -> int:
     (label,) = [word.removeprefix("--filter=label=") for word in options if word.startswith("--filter=")]
     for path in (state / "containers").iterdir():
         if json.loads(path.read_text(encoding="utf-8"))["label"] == label:
-            print(path.stem)  # noqa: T201
+            say(path.stem)
     return 0
 
 
