@@ -20,15 +20,13 @@ from ansible_collections.gb10.cluster.plugins.module_utils.io_node import Run
 from ansible_collections.gb10.cluster.plugins.module_utils.problems import Problem, ProblemsError
 from ansible_collections.gb10.cluster.plugins.module_utils.vllm_patch_types import Assembler, build
 
-#: Finds the package as that interpreter would import it, without importing it. The working folder is not searched.
-_FINDER = (
+#: A line of Python that finds the package as that interpreter would import it, without importing it. The working folder is not searched.
+LOCATE = (
     "import sys; sys.path[:] = [p for p in sys.path if p]; from importlib.util import find_spec; s = find_spec('vllm'); "
-    "print(s.submodule_search_locations[0] if s and s.submodule_search_locations else '')"
+    "package = s.submodule_search_locations[0] if s and s.submodule_search_locations else ''"
 )
 #: How much of a shared object is searched for the libraries that it needs; they are named near the start.
 _HEAD = 32 * 1024 * 1024
-#: Where CUDA toolkits are installed.
-TOOLKIT = "/usr/local/cuda/bin/ptxas"
 
 
 @dataclass(frozen=True)
@@ -43,7 +41,7 @@ class Package:
 def find(run: Run, package_dir: str | None, python: str | None) -> Package:
     """Return the package. Raises ProblemsError naming the argument that leads to none."""
     if python is not None:
-        status, stdout, stderr = run([python, "-c", _FINDER])
+        status, stdout, stderr = run([python, "-c", f"{LOCATE}; print(package)"])
         if status != 0:
             said = (stderr or stdout).strip().splitlines()
             raise _refused("python", f"{python} does not run: {said[-1] if said else f'exit status {status}'}", "a Python interpreter")
@@ -99,7 +97,15 @@ def locked(package: Package) -> Iterator[None]:
         os.close(descriptor)
 
 
-def assembler(run: Run, path: str) -> Assembler:
-    """Ask a ptxas which architectures it knows."""
-    status, stdout, _stderr = run([path, "--help"]) if os.access(path, os.X_OK) else (127, "", "")
-    return Assembler(path, frozenset(re.findall(r"'(sm_\d+[af]?)'", stdout)) if status == 0 else frozenset())
+def assembler(run: Run, path: str, runs_as: str | None = None) -> Assembler:
+    """Ask a ptxas which architectures it knows. ``runs_as`` is where the process that will run it finds it, if that is elsewhere."""
+    if not os.access(path, os.X_OK):
+        return Assembler("")
+    try:
+        status, stdout, stderr = run([path, "--help"])
+    except OSError as error:  # such as that of another architecture, inside an image for it
+        return Assembler(runs_as or path, trouble=f"{path} does not run on this host: {error.strerror}")
+    if status != 0:
+        said = (stderr or stdout).strip().splitlines()
+        return Assembler(runs_as or path, trouble=f"{path} does not run on this host: {said[-1] if said else f'exit status {status}'}")
+    return Assembler(runs_as or path, frozenset(re.findall(r"'(sm_\d+[af]?)'", stdout)))

@@ -150,10 +150,13 @@ def _ptxas(row: Row, request: Request, tree: Tree) -> Decision:
         return Decision(NOT_NEEDED, "there is no Triton with assemblers beside this vLLM", row.source)
     if target in bundled.archs:
         return Decision(NOT_NEEDED, f"Triton's own {name} knows {target}", row.source)
+    unknown = bundled.trouble or f"Triton's own {name} does not know {target}"
+    if target not in toolkit.archs and (trouble := "; ".join(filter(None, [bundled.trouble, toolkit.trouble]))):
+        return Decision(UNSUPPORTED, f"whether an assembler knows {target} cannot be told: {trouble}", row.source)
     if target not in toolkit.archs:
-        reason = f"Triton's own {name} does not know {target}, and neither does {toolkit.path or 'a ptxas of a CUDA toolkit, as there is none'}"
+        reason = f"{unknown}, and neither does {toolkit.path or 'a ptxas of a CUDA toolkit, as there is none'}"
         return Decision(UNSUPPORTED, f"{reason}; expected one that does, such as that of CUDA 13.0", row.source)
-    reason = f"Triton's own {name} does not know {target}, {toolkit.path} does: {row.reason}"
+    reason = f"{unknown}, {toolkit.path} knows {target}: {row.reason}"
     if request.mechanism == "source":
         return Decision(APPLIES, reason, row.source, files={path: Link(toolkit.path)})
     return Decision(USE_FLAG, reason, row.source, environment={"TRITON_PTXAS_PATH": toolkit.path, "TRITON_PTXAS_BLACKWELL_PATH": toolkit.path})

@@ -15,6 +15,8 @@ from ansible_collections.gb10.cluster.plugins.module_utils.capability import Com
 from ansible_collections.gb10.cluster.plugins.module_utils.vllm_patch_table import Edit
 
 GB10 = ComputeCapability(12, 1)
+#: Where CUDA toolkits are installed.
+TOOLKIT = "/usr/local/cuda/bin/ptxas"
 
 
 class Link(str):
@@ -51,10 +53,14 @@ class Tree(Protocol):
 
 @dataclass(frozen=True)
 class Assembler:
-    """One ptxas: where it is, and the architectures that its help lists; none if it is not there or does not run."""
+    """One ptxas: where vLLM finds it, "" if it is not there, and the architectures that its help lists.
+
+    ``trouble`` says why these cannot be told of one that is there, "" if they can.
+    """
 
     path: str
     archs: frozenset[str] = frozenset()
+    trouble: str = ""
 
 
 @dataclass(frozen=True)

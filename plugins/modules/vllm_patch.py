@@ -50,6 +50,17 @@ options:
   config_folder:
     description: Where the tables of V(moe_config) are put. By default the folder C(gb10_moe_configs) beside the package.
     type: path
+  toolkit:
+    description: The assembler of the CUDA toolkit that V(triton_ptxas) may name, such as that inside an image.
+    type: dict
+    suboptions:
+      path:
+        description: Where this host has it, to be asked what it knows. It may be missing; then there is none.
+        type: path
+        default: /usr/local/cuda/bin/ptxas
+      runs_as:
+        description: Where vLLM will find it, if that is elsewhere, as in a container.
+        type: path
 author:
   - gb10.cluster maintainers (@gb10-cluster)
 extends_documentation_fragment:
@@ -145,7 +156,7 @@ from ansible_collections.gb10.cluster.plugins.module_utils.io_patch_tree import 
 from ansible_collections.gb10.cluster.plugins.module_utils.model_config import FP8, OTHER, UNKNOWN
 from ansible_collections.gb10.cluster.plugins.module_utils.problems import Problem, ProblemsError
 from ansible_collections.gb10.cluster.plugins.module_utils.vllm_patch_table import PATCHES, PTXAS
-from ansible_collections.gb10.cluster.plugins.module_utils.vllm_patch_types import GB10, Request
+from ansible_collections.gb10.cluster.plugins.module_utils.vllm_patch_types import GB10, TOOLKIT, Request
 
 
 def capability_of(run: io_node.Run, given: str | None, state: str) -> ComputeCapability:
@@ -172,6 +183,7 @@ def main() -> None:
             "mechanism": {"type": "str", "choices": ["auto", "source"], "default": "auto"},
             "quantization": {"type": "str", "choices": [FP8, OTHER, UNKNOWN], "default": FP8},
             "config_folder": {"type": "path"},
+            "toolkit": {"type": "dict", "options": {"path": {"type": "path", "default": TOOLKIT}, "runs_as": {"type": "path"}}},
         },
         required_one_of=[("package_dir", "python")],
         mutually_exclusive=[("package_dir", "python")],
@@ -193,7 +205,7 @@ def main() -> None:
                 asked=params["capability"] is not None,
                 folder=folder,
                 bundled={name: io_vllm_package.assembler(run, tree.original(f"{PTXAS}/{name}")) for name in ("ptxas", "ptxas-blackwell")},
-                toolkit=io_vllm_package.assembler(run, io_vllm_package.TOOLKIT),
+                toolkit=io_vllm_package.assembler(run, **(params["toolkit"] or {"path": TOOLKIT})),
                 quantization=params["quantization"],
             )
             plan = (vllm_patches.present if params["state"] == "present" else vllm_patches.absent)(request, tree)

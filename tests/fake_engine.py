@@ -1,0 +1,104 @@
+"""A container engine with no containers: it understands what Podman and Docker are asked here, and an image is a folder.
+
+``fake_engine.py STATE argv...``: STATE has images/ID.json ({names, root, path}), and gets containers/ID.json and calls. Paths inside an
+image are those of its folder on this host, but for /usr/local/cuda. A file STATE/trouble names a command and what it does instead:
+an exit status, or "hang".
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import subprocess
+import sys
+import time
+from pathlib import Path
+from typing import Any
+
+CUDA = "/usr/local/cuda"
+
+
+def images(state: Path) -> dict[str, dict[str, Any]]:
+    return {path.stem: json.loads(path.read_text(encoding="utf-8")) for path in (state / "images").glob("*.json")}
+
+
+def say(line: str) -> None:
+    sys.stdout.write(f"{line}\n")
+
+
+def fail(message: str, status: int = 125) -> int:
+    sys.stderr.write(f"Error: {message}\n")
+    return status
+
+
+def inspect(state: Path, _image: str, reference: str) -> int:
+    for image_id, image in images(state).items():
+        if reference in image["names"] or image_id.startswith(reference):
+            say(json.dumps([{"Id": f"sha256:{image_id}", "Architecture": "amd64"}]))
+            return 0
+    say("[]")
+    return fail(f"inspecting object: {reference}: image not known")
+
+
+def create(state: Path, *argv: str) -> int:
+    options = [word for word in argv if word.startswith("--")]
+    image_id, *arguments = argv[len(options) :]
+    given = dict(word.removeprefix("--").partition("=")[::2] for word in options)
+    if given["network"] != "none" or given["pull"] != "never" or image_id not in images(state):
+        return fail("this is not what an image is looked into with")
+    container = f"{len(list((state / 'containers').iterdir())) + 1:064x}"
+    entry = {"image": image_id, "argv": [given["entrypoint"], *arguments], "label": given["label"], "options": options}
+    (state / "containers" / f"{container}.json").write_text(json.dumps(entry), encoding="utf-8")
+    say(container)
+    return 0
+
+
+def start(state: Path, _attach: str, container: str) -> int:
+    entry = json.loads((state / "containers" / f"{container}.json").read_text(encoding="utf-8"))
+    image = images(state)[entry["image"]]
+    if entry["argv"][0] == "rubbish":
+        say("usage: rubbish")
+        return 0
+    if entry["argv"][0] != "python3":
+        return fail(f"crun: executable file `{entry['argv'][0]}` not found in $PATH", 127)
+    argv = [sys.executable, *(word.replace(CUDA, image["root"] + CUDA) for word in entry["argv"][1:])]
+    return subprocess.run(argv, env=os.environ | {"PYTHONPATH": os.pathsep.join(image["path"])}, check=False).returncode
+
+
+def cp(_state: Path, source: str, target: str) -> int:
+    path = Path(source.partition(":")[2])
+    (shutil.copytree if path.is_dir() else shutil.copy2)(path, target, **({"symlinks": True} if path.is_dir() else {}))
+    return 0
+
+
+def ps(state: Path, *options: str) -> int:
+    (label,) = [word.removeprefix("--filter=label=") for word in options if word.startswith("--filter=")]
+    for path in (state / "containers").iterdir():
+        if json.loads(path.read_text(encoding="utf-8"))["label"] == label:
+            say(path.stem)
+    return 0
+
+
+def rm(state: Path, *words: str) -> int:
+    for container in words:
+        if not container.startswith("--"):
+            (state / "containers" / f"{container}.json").unlink()
+    return 0
+
+
+def main(folder: str, command: str, *argv: str) -> int:
+    state = Path(folder)
+    with (state / "calls").open("a", encoding="utf-8") as calls:
+        calls.write(f"{command}\n")
+    if (state / "trouble").exists():
+        where, what = (state / "trouble").read_text(encoding="utf-8").split()
+        if where == command:
+            if what == "hang":
+                time.sleep(60)
+            return fail("it is broken", int(what))
+    return {"image": inspect, "create": create, "start": start, "cp": cp, "ps": ps, "rm": rm}[command](state, *argv)
+
+
+if __name__ == "__main__":
+    sys.exit(main(*sys.argv[1:]))

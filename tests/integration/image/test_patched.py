@@ -1,0 +1,205 @@
+"""A container with a patched vLLM, of an image that stays as it is: a real engine, a real release's Python sources, no GPU.
+
+The image is a small Debian with the files of vLLM that are patched. Assemblers of Triton and CUDA are scripts that list architectures.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import io
+import json
+import shutil
+import subprocess
+import tarfile
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from cluster import Cluster
+from patch import sources
+from playbook import Run, run
+from testinfra.host import Host
+
+from ansible_collections.gb10.cluster.plugins.module_utils.vllm_patch_table import ORACLE
+
+pytestmark = pytest.mark.disruptive
+
+IMAGE, DEST = "lab.example/vllm:1", "/opt/gb10/images"
+PLAYBOOK, COPY = "tests/integration/image/patched.yml", "Copy vLLM out of the image"
+RELEASE = "0.32.0"
+SITE = "usr/lib/python3/dist-packages"
+PACKAGE, TRITON = f"/{SITE}/vllm", f"/{SITE}/triton/backends/nvidia/bin"
+LAB = "--cgroups=disabled --network=none"
+
+
+def root_file_system(cluster: Cluster, folder: Path) -> Path:
+    """Return a Debian with Python and a shell, as a tar file. It is made once and kept with the lab's other downloads."""
+    suite, components = cluster.variable("lab_suite", "bookworm"), cluster.variable("lab_components", ["main"])
+    kept = Path(cluster.variable("lab_cache_dir", Path.home() / ".cache/gb10-lab")) / f"image-{suite}.tar"
+    if not kept.exists():
+        part = folder / "part.tar"
+        packages = "--include=base-files,coreutils,dash,python3"
+        command = ["mmdebstrap", "--quiet", "--variant=extract", f"--components={','.join(components)}", packages, suite, str(part)]
+        subprocess.run(command, check=True)
+        shutil.move(part, kept)
+    return Path(shutil.copy(kept, folder / "image.tar"))
+
+
+def add(archive: tarfile.TarFile, name: str, data: bytes, mode: int = 0o644) -> None:
+    entry = tarfile.TarInfo(f"./{name}")
+    # Not root's, as in an image that builds vLLM as a user.
+    entry.size, entry.mode, entry.uid, entry.gid, entry.mtime = len(data), mode, 1000, 1000, 1_700_000_000
+    archive.addfile(entry, io.BytesIO(data))
+
+
+def link(archive: tarfile.TarFile, name: str, target: str) -> None:
+    entry = tarfile.TarInfo(f"./{name}")
+    entry.type, entry.linkname = tarfile.SYMTYPE, target
+    archive.addfile(entry)
+
+
+def ptxas(*archs: str) -> bytes:
+    return f'#!/bin/sh\necho "{", ".join(repr(arch) for arch in archs)}"\n'.encode()
+
+
+@pytest.fixture(scope="module")
+def shipped() -> Path:
+    return sources.package(RELEASE)
+
+
+@pytest.fixture(scope="module")
+def image(cluster: Cluster, head: Host, shipped: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
+    """Import the image on the head and return its reference."""
+    tar = root_file_system(cluster, tmp_path_factory.mktemp("image"))
+    with tarfile.open(tar, "a") as archive:
+        for path in sorted(path for path in shipped.rglob("*") if path.is_file()):
+            add(archive, f"{SITE}/vllm/{path.relative_to(shipped)}", path.read_bytes())
+        link(archive, f"{SITE}/vllm/also.py", "__init__.py")
+        add(archive, f"{SITE}/vllm-{RELEASE}.dist-info/METADATA", b"Name: vllm\n")
+        add(archive, f"{SITE}/triton/__init__.py", b"raise SystemExit('imported')\n")
+        add(archive, f"{SITE}/torch/__init__.py", b"raise SystemExit('imported')\n")
+        add(archive, f"{SITE}/torch/version.py", b"cuda = '13.0'\n")
+        add(archive, f"{TRITON[1:]}/ptxas", ptxas("sm_90a", "sm_120a"), 0o755)
+        add(archive, "usr/local/cuda-13.0/bin/ptxas", ptxas("sm_120a", "sm_121a"), 0o755)
+        link(archive, "usr/local/cuda", "cuda-13.0")
+    head.backend.client.open_sftp().put(str(tar), "/var/tmp/image.tar")
+    head.check_output(f"podman import --quiet /var/tmp/image.tar {IMAGE} && rm /var/tmp/image.tar")
+    yield IMAGE
+    # Also after a test that failed half-way.
+    head.check_output(f"podman image rm --force {IMAGE} && rm --recursive --force {DEST}")
+
+
+@pytest.fixture
+def play(cluster: Cluster, image: str, tmp_path: Path) -> Callable[..., tuple[Run, dict[str, Any]]]:
+    """Run the playbook; returns it and what its modules answered."""
+
+    def play(*arguments: str, **variables: Any) -> tuple[Run, dict[str, Any]]:
+        answer = tmp_path / "answer.json"
+        answer.unlink(missing_ok=True)
+        given = json.dumps({"patched_image": image, "patched_dest": DEST, "patched_answer": str(answer), **variables})
+        finished = run(PLAYBOOK, [*cluster.arguments, "--extra-vars", given, *arguments])
+        return finished, json.loads(answer.read_text(encoding="utf-8")) if answer.exists() else {}
+
+    return play
+
+
+def in_container(host: Host, image: str, command: str, mounts: list[dict[str, Any]]) -> str:
+    """Return what a command prints in a new container."""
+    options = " ".join(f"--mount=type=bind,source={m['source']},target={m['target']}{',ro' if m['read_only'] else ''}" for m in mounts)
+    return host.check_output(f"podman run --rm {LAB} {options} {image} {command}")
+
+
+def identity(host: Host, image: str) -> tuple[str, str]:
+    (found,) = json.loads(host.check_output(f"podman image inspect {image}"))
+    return found["Id"], found["Digest"]
+
+
+def test_check_mode_creates_nothing(head: Host, play: Callable[..., tuple[Run, dict[str, Any]]]) -> None:
+    shown, answer = play("--check", "--diff")
+    assert shown.assert_ok().changed_tasks() == {COPY}
+    assert (answer["copy"]["mounts"], head.file(DEST).exists, head.check_output("podman ps --all --quiet")) == ([], False, "")
+
+
+def test_a_container_has_the_patched_files_and_the_image_the_old_ones(
+    head: Host, play: Callable[..., tuple[Run, dict[str, Any]]], image: str, shipped: Path
+) -> None:
+    before = identity(head, image)
+    first, answer = play()
+    assert first.assert_ok().changed_tasks() == {COPY, "Patch the copy"}
+    copy, patch = answer["copy"], answer["patch"]
+    status = {entry["name"]: entry["status"] for entry in patch["patches"]}
+    assert (copy["image_id"], copy["container_package_dir"], patch["vllm_version"], patch["cuda_build"]) == (before[0], PACKAGE, RELEASE, 13)
+    assert [status[name] for name in ("w8a8", "fp8_moe_oracle", "moe_config", "triton_ptxas")] == ["applied"] * 4
+
+    mounts = copy["mounts"]
+    assert [mount["target"] for mount in mounts] == [PACKAGE, TRITON, f"{DEST}/{before[0][:12]}/config"]
+    changed = f"{PACKAGE}/{ORACLE}"
+    original = hashlib.sha256((shipped / ORACLE).read_bytes()).hexdigest()
+    on_host = head.check_output(f"sha256sum {copy['package_dir']}/{ORACLE}").split()[0]
+    inside = in_container(head, image, f"sha256sum {changed}", mounts).split()[0]
+    assert (inside == on_host, inside == original) == (True, False)
+    assert in_container(head, image, f"sha256sum {changed}", []).split()[0] == original
+    assert identity(head, image) == before
+    # The toolkit's assembler in place of Triton's: a link that leads somewhere in the container alone.
+    assert "sm_121a" in in_container(head, image, f"{TRITON}/ptxas", mounts)
+    assert "sm_121a" not in in_container(head, image, f"{TRITON}/ptxas", [])
+    assert head.run(f"podman run --rm {LAB} --mount=type=bind,source={mounts[0]['source']},target={PACKAGE},ro {image} touch {changed}").rc != 0
+    assert head.check_output("podman ps --all --quiet") == ""
+
+
+def test_the_copy_is_roots_with_the_modes_and_times_of_the_image(head: Host) -> None:
+    package = f"{DEST}/*/site-packages/vllm"
+    assert head.check_output(f"find {DEST} ! -user root -o ! -group root") == ""
+    assert head.check_output(f"stat --format='%a %Y' {package}/__init__.py") == "644 1700000000"
+    assert head.check_output(f"readlink {package}/also.py") == "__init__.py"
+    assert head.check_output(f"stat --format=%a {DEST}/*/toolkit/ptxas") == "755"
+    # Ansible makes its folders private; what a container's user reads may not be.
+    assert head.check_output(f"find {DEST} -type d ! -perm -005") == ""
+
+
+def test_again_nothing_changes(play: Callable[..., tuple[Run, dict[str, Any]]]) -> None:
+    play()[0].assert_unchanged()
+    play("--check")[0].assert_unchanged()
+
+
+def test_variables_name_what_the_container_has(head: Host, play: Callable[..., tuple[Run, dict[str, Any]]], image: str) -> None:
+    finished, answer = play(patched_mechanism="auto")
+    finished.assert_ok()
+    environment = answer["patch"]["environment"]
+    assert environment["TRITON_PTXAS_PATH"] == "/usr/local/cuda/bin/ptxas"
+    mounts = answer["copy"]["mounts"]
+    assert "sm_121a" in in_container(head, image, environment["TRITON_PTXAS_PATH"], mounts)
+    assert "NVIDIA_GB10" in in_container(head, image, f"ls {environment['VLLM_TUNED_CONFIG_FOLDER']}", mounts)
+    play(patched_mechanism="auto")[0].assert_unchanged()
+
+
+def test_an_image_that_is_not_here(head: Host, play: Callable[..., tuple[Run, dict[str, Any]]]) -> None:
+    failed, _answer = play(patched_image="lab.example/none:1")
+    assert failed.status != 0
+    assert "image: podman has no image lab.example/none:1 on this host" in failed.output
+    assert head.check_output("podman image ls --quiet | wc -l") == "1"
+
+
+def test_absent_leaves_nothing(head: Host, play: Callable[..., tuple[Run, dict[str, Any]]]) -> None:
+    removed, _answer = play(patched_state="absent")
+    assert removed.assert_ok().changed_tasks() == {COPY}
+    assert not head.file(DEST).exists
+    play(patched_state="absent")[0].assert_unchanged()
+
+
+def test_after_a_killed_run_the_next_one_makes_it_good(head: Host, play: Callable[..., tuple[Run, dict[str, Any]]], image: str) -> None:
+    # Whoever holds the folder is the module.
+    kill = f"find /proc/[0-9]*/fd -maxdepth 1 -lname {DEST} 2>/dev/null | cut --delimiter=/ --fields=3 | xargs kill -KILL"
+    script = f"until test -e {DEST}/.*.part/site-packages/vllm; do sleep 0.01; done; {kill}"
+    head.check_output("systemd-run --collect --unit=killer bash -c %s", script)
+    killed, _answer = play()
+    assert killed.status != 0
+    assert head.check_output(f"ls -A {DEST}").endswith(".part")
+    assert len(head.check_output("podman ps --all --quiet").split()) == 1
+    good, answer = play()
+    assert COPY in good.assert_ok().changed_tasks()
+    assert not head.check_output(f"ls -A {DEST}").endswith(".part")
+    assert head.check_output("podman ps --all --quiet") == ""
+    assert "gb10" in in_container(head, image, f"cat {PACKAGE}/{ORACLE}", answer["copy"]["mounts"])
+    play(patched_state="absent")[0].assert_ok()
