@@ -16,8 +16,9 @@ def check(results: Mapping[str, Mapping[str, Any]]) -> list[Problem]:
     """Return what is wrong with the nodes' results of vllm_patch, by the node's name: patches that cannot be made, nodes that differ.
 
     Nodes with the same GPU must end with the same release and the same files: ranks of one model that compute differently give answers
-    that nobody can explain.
+    that nobody can explain. A node that was skipped, as a fresh one is in check mode, has no result.
     """
+    results = {name: result for name, result in results.items() if "patches" in result}
     problems = [
         Problem(
             f"{name}.{patch['name']}",

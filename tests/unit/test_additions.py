@@ -112,6 +112,10 @@ def test_nodes_that_would_differ_are_named(changes: Data, path: str, found: str)
     assert (problem.path, problem.found) == (path, found)
 
 
+def test_a_node_without_a_runtime_yet_is_no_difference() -> None:
+    assert patch_report.check({"spark1": result(), "spark2": {"changed": False, "skipped": True}}) == []
+
+
 def test_another_kind_of_gpu_may_differ() -> None:
     assert patch_report.check({"spark1": result(), "thor": result(capability="11.0", files={"a.py": "2"})}) == []
 

@@ -18,7 +18,7 @@ from typing import Any
 import pytest
 from cluster import Cluster
 from patch import sources
-from playbook import Run, run
+from playbook import Run
 from testinfra.host import Host
 
 from ansible_collections.gb10.cluster.plugins.module_utils.vllm_patch_table import ORACLE
@@ -26,7 +26,7 @@ from ansible_collections.gb10.cluster.plugins.module_utils.vllm_patch_table impo
 pytestmark = pytest.mark.disruptive
 
 IMAGE, DEST = "lab.example/vllm:1", "/opt/gb10/images"
-PLAYBOOK, COPY = "tests/integration/image/patched.yml", "Copy vLLM out of the image"
+COPY, RECORD = "Copy vLLM out of the image", "/etc/gb10/additions/vllm_patch.json"
 RELEASE = "0.32.0"
 SITE = "usr/lib/python3/dist-packages"
 PACKAGE, TRITON = f"/{SITE}/vllm", f"/{SITE}/triton/backends/nvidia/bin"
@@ -90,18 +90,24 @@ def image(cluster: Cluster, head: Host, shipped: Path, tmp_path_factory: pytest.
     head.check_output(f"podman image rm --force {IMAGE} && rm --recursive --force {DEST}")
 
 
+Site = Callable[..., Run]
+
+
 @pytest.fixture
-def play(cluster: Cluster, image: str, tmp_path: Path) -> Callable[..., tuple[Run, dict[str, Any]]]:
-    """Run the playbook; returns it and what its modules answered."""
+def site(cluster: Cluster, image: str) -> Site:
+    """Run the role alone on the image, with source patches unless told otherwise: what they do can be seen in the files."""
 
-    def play(*arguments: str, **variables: Any) -> tuple[Run, dict[str, Any]]:
-        answer = tmp_path / "answer.json"
-        answer.unlink(missing_ok=True)
-        given = json.dumps({"patched_image": image, "patched_dest": DEST, "patched_answer": str(answer), **variables})
-        finished = run(PLAYBOOK, [*cluster.arguments, "--extra-vars", given, *arguments])
-        return finished, json.loads(answer.read_text(encoding="utf-8")) if answer.exists() else {}
+    def site(*arguments: str, **variables: Any) -> Run:
+        given = {"vllm_patch_image": image, "vllm_patch_mechanism": "source", "vllm_patch_engine": "podman", **variables}
+        return cluster.site("--tags", "vllm_patch", "--extra-vars", json.dumps({**given, "vllm_patch_engine_args": ["--cgroups=disabled"]}), *arguments)
 
-    return play
+    return site
+
+
+def record(host: Host) -> dict[str, Any]:
+    """What the role handed on."""
+    found: dict[str, Any] = json.loads(host.file(RECORD).content_string)
+    return found
 
 
 def in_container(host: Host, image: str, command: str, mounts: list[dict[str, Any]]) -> str:
@@ -115,30 +121,25 @@ def identity(host: Host, image: str) -> tuple[str, str]:
     return found["Id"], found["Digest"]
 
 
-def test_check_mode_creates_nothing(head: Host, play: Callable[..., tuple[Run, dict[str, Any]]]) -> None:
-    shown, answer = play("--check", "--diff")
-    assert shown.assert_ok().changed_tasks() == {COPY}
-    assert (answer["copy"]["mounts"], head.file(DEST).exists, head.check_output("podman ps --all --quiet")) == ([], False, "")
+def test_check_mode_creates_nothing(head: Host, site: Site) -> None:
+    assert site("--check", "--diff").assert_ok().changed_tasks() == {COPY}
+    assert (head.file(DEST).exists, head.file(RECORD).exists, head.check_output("podman ps --all --quiet")) == (False, False, "")
 
 
-def test_a_container_has_the_patched_files_and_the_image_the_old_ones(
-    head: Host, play: Callable[..., tuple[Run, dict[str, Any]]], image: str, shipped: Path
-) -> None:
+def test_a_container_has_the_patched_files_and_the_image_the_old_ones(head: Host, site: Site, image: str, shipped: Path) -> None:
     before = identity(head, image)
-    first, answer = play()
-    assert first.assert_ok().changed_tasks() == {COPY, "Patch the copy"}
-    copy, patch = answer["copy"], answer["patch"]
-    status = {entry["name"]: entry["status"] for entry in patch["patches"]}
-    assert (copy["image_id"], copy["container_package_dir"], patch["vllm_version"], patch["cuda_build"]) == (before[0], PACKAGE, RELEASE, 13)
-    assert [status[name] for name in ("w8a8", "fp8_moe_oracle", "moe_config", "triton_ptxas")] == ["applied"] * 4
+    first = site().assert_ok()
+    assert first.changed_tasks() == {COPY, "Change vLLM", "Make the folder", "Write the record"}
+    for name in ("w8a8", "fp8_moe_oracle", "moe_config", "triton_ptxas"):
+        assert f"{name}: applied; " in first.output
 
-    mounts = copy["mounts"]
+    mounts = record(head)["mounts"]
     assert [mount["target"] for mount in mounts] == [PACKAGE, TRITON, f"{DEST}/{before[0][:12]}/config"]
     changed = f"{PACKAGE}/{ORACLE}"
     original = hashlib.sha256((shipped / ORACLE).read_bytes()).hexdigest()
-    on_host = head.check_output(f"sha256sum {copy['package_dir']}/{ORACLE}").split()[0]
+    on_host = head.check_output(f"sha256sum {mounts[0]['source']}/{ORACLE}").split()[0]
     inside = in_container(head, image, f"sha256sum {changed}", mounts).split()[0]
-    assert (inside == on_host, inside == original) == (True, False)
+    assert (inside == on_host == record(head)["files"][ORACLE], inside == original) == (True, False)
     assert in_container(head, image, f"sha256sum {changed}", []).split()[0] == original
     assert identity(head, image) == before
     # The toolkit's assembler in place of Triton's: a link that leads somewhere in the container alone.
@@ -158,48 +159,44 @@ def test_the_copy_is_roots_with_the_modes_and_times_of_the_image(head: Host) -> 
     assert head.check_output(f"find {DEST} -type d ! -perm -005") == ""
 
 
-def test_again_nothing_changes(play: Callable[..., tuple[Run, dict[str, Any]]]) -> None:
-    play()[0].assert_unchanged()
-    play("--check")[0].assert_unchanged()
+def test_again_nothing_changes(site: Site) -> None:
+    site().assert_unchanged()
+    site("--check").assert_unchanged()
 
 
-def test_variables_name_what_the_container_has(head: Host, play: Callable[..., tuple[Run, dict[str, Any]]], image: str) -> None:
-    finished, answer = play(patched_mechanism="auto")
-    finished.assert_ok()
-    environment = answer["patch"]["environment"]
+def test_variables_name_what_the_container_has(head: Host, site: Site, image: str) -> None:
+    site(vllm_patch_mechanism="auto").assert_ok()
+    environment, mounts = record(head)["environment"], record(head)["mounts"]
     assert environment["TRITON_PTXAS_PATH"] == "/usr/local/cuda/bin/ptxas"
-    mounts = answer["copy"]["mounts"]
     assert "sm_121a" in in_container(head, image, environment["TRITON_PTXAS_PATH"], mounts)
     assert "NVIDIA_GB10" in in_container(head, image, f"ls {environment['VLLM_TUNED_CONFIG_FOLDER']}", mounts)
-    play(patched_mechanism="auto")[0].assert_unchanged()
+    site(vllm_patch_mechanism="auto").assert_unchanged()
 
 
-def test_an_image_that_is_not_here(head: Host, play: Callable[..., tuple[Run, dict[str, Any]]]) -> None:
-    failed, _answer = play(patched_image="lab.example/none:1")
+def test_an_image_that_is_not_here(head: Host, site: Site) -> None:
+    failed = site(vllm_patch_image="lab.example/none:1")
     assert failed.status != 0
     assert "image: podman has no image lab.example/none:1 on this host" in failed.output
     assert head.check_output("podman image ls --quiet | wc -l") == "1"
 
 
-def test_absent_leaves_nothing(head: Host, play: Callable[..., tuple[Run, dict[str, Any]]]) -> None:
-    removed, _answer = play(patched_state="absent")
-    assert removed.assert_ok().changed_tasks() == {COPY}
+def test_absent_leaves_nothing(head: Host, site: Site) -> None:
+    removed = site(vllm_patch_state="absent")
+    assert removed.assert_ok().changed_tasks() == {COPY, "Remove the record"}
     assert not head.file(DEST).exists
-    play(patched_state="absent")[0].assert_unchanged()
+    site(vllm_patch_state="absent").assert_unchanged()
 
 
-def test_after_a_killed_run_the_next_one_makes_it_good(head: Host, play: Callable[..., tuple[Run, dict[str, Any]]], image: str) -> None:
+def test_after_a_killed_run_the_next_one_makes_it_good(head: Host, site: Site, image: str) -> None:
     # Whoever holds the folder is the module.
     kill = f"find /proc/[0-9]*/fd -maxdepth 1 -lname {DEST} 2>/dev/null | cut --delimiter=/ --fields=3 | xargs kill -KILL"
     script = f"until test -e {DEST}/.*.part/site-packages/vllm; do sleep 0.01; done; {kill}"
     head.check_output("systemd-run --collect --unit=killer bash -c %s", script)
-    killed, _answer = play()
-    assert killed.status != 0
+    assert site().status != 0
     assert head.check_output(f"ls -A {DEST}").endswith(".part")
     assert len(head.check_output("podman ps --all --quiet").split()) == 1
-    good, answer = play()
-    assert COPY in good.assert_ok().changed_tasks()
+    assert COPY in site().assert_ok().changed_tasks()
     assert not head.check_output(f"ls -A {DEST}").endswith(".part")
     assert head.check_output("podman ps --all --quiet") == ""
-    assert "gb10" in in_container(head, image, f"cat {PACKAGE}/{ORACLE}", answer["copy"]["mounts"])
-    play(patched_state="absent")[0].assert_ok()
+    assert "gb10" in in_container(head, image, f"cat {PACKAGE}/{ORACLE}", record(head)["mounts"])
+    site(vllm_patch_state="absent").assert_ok()
