@@ -98,8 +98,9 @@ def site(cluster: Cluster, image: str) -> Site:
     """Run the role alone on the image, with source patches unless told otherwise: what they do can be seen in the files."""
 
     def site(*arguments: str, **variables: Any) -> Run:
-        given = {"vllm_patch_image": image, "vllm_patch_mechanism": "source", "vllm_patch_engine": "podman", **variables}
-        return cluster.site("--tags", "vllm_patch", "--extra-vars", json.dumps({**given, "vllm_patch_engine_args": ["--cgroups=disabled"]}), *arguments)
+        engine = {"vllm_patch_engine": "podman", "vllm_patch_engine_args": ["--cgroups=disabled"]}
+        given = json.dumps({"vllm_patch_image": image, "vllm_patch_mechanism": "source", **engine, **variables})
+        return cluster.site("--tags", "vllm_patch", "--extra-vars", given, *arguments)
 
     return site
 
