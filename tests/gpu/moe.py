@@ -84,7 +84,7 @@ def weights(kind: str, vocabulary: int, dull: int) -> dict[str, torch.Tensor]:
     def matrix(outputs: int, inputs: int, deviation: float) -> torch.Tensor:
         return (torch.randn(outputs, inputs, generator=random) * deviation).to(torch.bfloat16)
 
-    result = {"model.embed_tokens.weight": matrix(vocabulary, HIDDEN, 1.0), "lm_head.weight": matrix(vocabulary, HIDDEN, 4 * HIDDEN**-0.5)}
+    result = {"model.embed_tokens.weight": matrix(vocabulary, HIDDEN, 0.1), "lm_head.weight": matrix(vocabulary, HIDDEN, 4 * HIDDEN**-0.5)}
     result["lm_head.weight"][:dull] = 0
     for name, (outputs, inputs) in shapes():
         weight = matrix(outputs, inputs, inputs**-0.5)

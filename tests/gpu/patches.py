@@ -92,7 +92,7 @@ class Case:
 
 def module(name: str, arguments: Mapping[str, Any], check: bool = False) -> dict[str, Any]:
     """Run a module of the collection on this host through ansible, and return its answer. Exits if it fails."""
-    command = [sys.executable, "-m", "ansible", "adhoc", "localhost", "-m", f"gb10.cluster.{name}", "-a", json.dumps(arguments)]
+    command = [sys.executable, "-m", "ansible", "adhoc", "localhost", "-m", f"gb10.cluster.{name}", "-a", json.dumps(arguments) if arguments else ""]
     command += ["-e", f"ansible_python_interpreter={sys.executable}", *(["--check"] if check else [])]
     environment = os.environ | {"ANSIBLE_CONFIG": str(ROOT / "ansible.cfg"), "ANSIBLE_NOCOLOR": "1", "LC_ALL": "C.UTF-8"}
     result = subprocess.run(command, cwd=ROOT, env=environment, stdin=subprocess.DEVNULL, capture_output=True, text=True, check=False)
@@ -129,7 +129,15 @@ def request(port: int, path: str, body: Mapping[str, Any] | None = None) -> Any:
 
 def complete(port: int, prompt: str) -> dict[str, Any]:
     """Return {tokens, logprobs, margins} of a completion; a margin is how far the second best token is behind."""
-    body = {"model": "moe", "prompt": prompt, "max_tokens": TOKENS, "temperature": 0, "ignore_eos": True, "logprobs": 2, "seed": 0}
+    body = {
+        "model": "moe",
+        "prompt": prompt,
+        "max_tokens": TOKENS,
+        "temperature": 0,
+        "ignore_eos": True,
+        "logprobs": 2,
+        "return_tokens_as_token_ids": True,
+    }
     logprobs = request(port, "/v1/completions", body)["choices"][0]["logprobs"]
     best = [sorted(top.values(), reverse=True) for top in logprobs["top_logprobs"]]
     return {"tokens": logprobs["tokens"], "logprobs": logprobs["token_logprobs"], "margins": [values[0] - values[1] for values in best]}
@@ -221,7 +229,7 @@ def measure(options: argparse.Namespace) -> dict[str, Any]:
     gpus = module("gpu_info", {})
     if not gpus["gpus"]:
         sys.exit(f"no GPU: {gpus['reason']}")
-    capability = options.capability or gpus["gpus"][0]["capability"]
+    capability = options.capability or gpus["gpus"][0]["capability"] or sys.exit("the GPU does not say its capability: give --capability")
     arguments = {"python": options.python, "capability": capability, "patches": PATCHES}
     auto = module("vllm_patch", arguments, check=True)
     if auto["changed"]:
