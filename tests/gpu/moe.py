@@ -1,7 +1,8 @@
 """Make a small Qwen3-MoE with random weights: moe.py FOLDER, run by the Python of an environment that vLLM is installed in.
 
-Three folders come of it, the same weights in each: `bf16`; `block`, in FP8 with a scale for each block of 128 x 128; `channel`, in FP8 with
-a scale for each output, as compressed-tensors has it. Tokenizer and vocabulary are those of the lab's tiny model.
+Four folders come of it, the same weights in each: `bf16`, and in FP8 `block`, with a scale for each block of 128 x 128, `channel`, with a
+scale for each output as compressed-tensors has it, and `static`, with one scale for a weight and one for its inputs. Tokenizer and
+vocabulary are those of the lab's tiny model.
 """
 
 from __future__ import annotations
@@ -19,6 +20,9 @@ from safetensors.torch import save_file
 
 HIDDEN, HEADS, KV_HEADS, HEAD_DIM, LAYERS, EXPERTS, EXPERT_SIZE, TOP = 1024, 16, 4, 64, 4, 16, 512, 4
 BLOCK = 128
+#: The largest input of a projection that has a scale for its inputs; larger ones are cut off.
+LARGEST_INPUT = 16.0
+FP8_MAX = torch.finfo(torch.float8_e4m3fn).max
 #: What stays in 16 bits.
 IGNORED = ["lm_head", *(f"model.layers.{layer}.mlp.gate" for layer in range(LAYERS))]
 QUANTIZATION: dict[str, dict[str, Any] | None] = {
@@ -30,6 +34,7 @@ QUANTIZATION: dict[str, dict[str, Any] | None] = {
         "weight_block_size": [BLOCK, BLOCK],
         "modules_to_not_convert": IGNORED,
     },
+    "static": {"quant_method": "fp8", "activation_scheme": "static", "ignored_layers": IGNORED},
     "channel": {
         "quant_method": "compressed-tensors",
         "format": "float-quantized",
@@ -73,7 +78,7 @@ def shapes() -> Iterator[tuple[str, tuple[int, int]]]:
 def quantized(weight: torch.Tensor, rows: int, columns: int) -> tuple[torch.Tensor, torch.Tensor]:
     """Return the weight in FP8 and the scale of each tile of rows x columns, which divide it."""
     tiles = weight.float().reshape(weight.shape[0] // rows, rows, weight.shape[1] // columns, columns)
-    scale = tiles.abs().amax(dim=(1, 3), keepdim=True) / torch.finfo(torch.float8_e4m3fn).max
+    scale = tiles.abs().amax(dim=(1, 3), keepdim=True) / FP8_MAX
     return (tiles / scale).reshape(weight.shape).to(torch.float8_e4m3fn), scale[:, 0, :, 0].contiguous()
 
 
@@ -84,16 +89,21 @@ def weights(kind: str, vocabulary: int, dull: int) -> dict[str, torch.Tensor]:
     def matrix(outputs: int, inputs: int, deviation: float) -> torch.Tensor:
         return (torch.randn(outputs, inputs, generator=random) * deviation).to(torch.bfloat16)
 
-    result = {"model.embed_tokens.weight": matrix(vocabulary, HIDDEN, 0.1), "lm_head.weight": matrix(vocabulary, HIDDEN, 4 * HIDDEN**-0.5)}
+    result = {"model.embed_tokens.weight": matrix(vocabulary, HIDDEN, 0.2), "lm_head.weight": matrix(vocabulary, HIDDEN, 4 * HIDDEN**-0.5)}
     result["lm_head.weight"][:dull] = 0
     for name, (outputs, inputs) in shapes():
-        weight = matrix(outputs, inputs, inputs**-0.5)
+        # A router that is sure of itself, as a trained one is: rounding does not often change the experts.
+        weight = matrix(outputs, inputs, (4 if name.endswith("mlp.gate") else 1) * inputs**-0.5)
         if kind == "bf16" or name in IGNORED:
             result[f"{name}.weight"] = weight
         elif kind == "block":
             result[f"{name}.weight"], result[f"{name}.weight_scale_inv"] = quantized(weight, BLOCK, BLOCK)
-        else:
+        elif kind == "channel":
             result[f"{name}.weight"], result[f"{name}.weight_scale"] = quantized(weight, 1, inputs)
+        else:
+            result[f"{name}.weight"], scale = quantized(weight, outputs, inputs)
+            result[f"{name}.weight_scale"] = scale.reshape(())
+            result[f"{name}.input_scale"] = torch.tensor(LARGEST_INPUT / FP8_MAX)
     for layer in range(LAYERS):
         prefix = f"model.layers.{layer}."
         sizes = {"self_attn.q_norm": HEAD_DIM, "self_attn.k_norm": HEAD_DIM, "input_layernorm": HIDDEN, "post_attention_layernorm": HIDDEN}

@@ -3,8 +3,8 @@
     .venv/bin/python tests/gpu/patches.py --python /opt/vllm/bin/python --folder /var/tmp/moe [--capability 12.1]
 
 Needs an environment with a CUDA build of vLLM 0.20 or newer, which nobody else uses meanwhile, and about 6 GB of the GPU's memory. Its
-package is patched by ansible and given back; where a run is killed, `state: absent` does that. Three small models with random weights
-(moe.py) are served three ways: as shipped; with the flags and variables that mechanism auto returns for the capability; patched by
+package is patched by ansible and given back; where a run is killed, `state: absent` does that. Small models with random weights (moe.py),
+one for each kind of FP8, are served three ways: as shipped; with the flags and variables that mechanism auto returns for the capability; patched by
 mechanism source. Each answers a few prompts at temperature 0. What is in FOLDER afterwards: report.json with every token and logprob,
 report.md as a section for docs/benchmarks.md, and vLLM's logs. The exit status is 1 if a check fails.
 
@@ -33,11 +33,27 @@ from typing import Any
 ROOT = Path(__file__).resolve().parents[2]
 PATCHES = ["w8a8", "w8a8_torch", "fp8_moe_oracle"]
 VARIANTS = ("shipped", "auto", "source")
-#: name -> folder that moe.py makes, arguments, environment. DeepGEMM comes before CUTLASS for block-wise FP8, and no patch is about it.
-MODELS: dict[str, tuple[str, list[str], dict[str, str]]] = {
-    "online per-tensor": ("bf16", ["--quantization", "fp8"], {}),
-    "block-wise": ("block", [], {"VLLM_USE_DEEP_GEMM": "0"}),
-    "per-channel": ("channel", [], {}),
+
+
+@dataclass(frozen=True)
+class Model:
+    """A folder that moe.py makes, how it is served, and whether patches and flags come to the same kernels and numbers."""
+
+    folder: str
+    arguments: tuple[str, ...] = ()
+    environment: Mapping[str, str] = field(default_factory=dict)
+    variants: tuple[str, ...] = VARIANTS
+    same: bool = True
+
+
+MODELS = {
+    # Whether CUTLASS is there decides, besides the kernel, whether activations are scaled by the token: only the patch changes that.
+    "per-tensor, online": Model("bf16", ("--quantization", "fp8"), same=False),
+    # As shipped, FlashInfer would first compile its CUTLASS experts, for many minutes.
+    "per-tensor, static": Model("static", variants=("auto", "source")),
+    "per-channel": Model("channel"),
+    # DeepGEMM comes before CUTLASS, and no patch is about it.
+    "block-wise": Model("block", environment={"VLLM_USE_DEEP_GEMM": "0"}),
 }
 PROMPTS = ("Hello", "The quick brown fox jumps over the lazy dog", "Count: one, two, three,", "x" * 300, "def main():\n    return 0\n")
 TOKENS = 48
@@ -181,13 +197,16 @@ def cases(options: argparse.Namespace, variants: Iterable[str], auto: Mapping[st
     result = []
     for variant in variants:
         flags, variables = (auto["flags"], auto["environment"]) if variant == "auto" else ([], {})
-        for model in options.models:
-            kind, arguments, environment = MODELS[model]
-            name, port = f"{kind}-{variant}", options.port + 10 * VARIANTS.index(variant) + list(MODELS).index(model)
-            command = [options.python, "-m", "vllm.entrypoints.cli.main", "serve", str(options.folder / "models" / kind), *SERVE, *MEMORY]
-            command += ["--host", "127.0.0.1", "--port", str(port), *arguments, *flags]
-            own = {"VLLM_CACHE_ROOT": str(options.folder / "cache" / name), "HF_HUB_OFFLINE": "1", "VLLM_NO_USAGE_STATS": "1"}
-            result.append(Case(model, variant, command, os.environ | own | environment | variables, options.folder / f"{name}.log", port))
+        for name in options.models:
+            model = MODELS[name]
+            if variant not in model.variants:
+                continue
+            label, port = f"{model.folder}-{variant}", options.port + 10 * VARIANTS.index(variant) + list(MODELS).index(name)
+            command = [options.python, "-m", "vllm.entrypoints.cli.main", "serve", str(options.folder / "models" / model.folder), *SERVE, *MEMORY]
+            command += ["--host", "127.0.0.1", "--port", str(port), *model.arguments, *flags]
+            own = {"VLLM_CACHE_ROOT": str(options.folder / "cache" / label), "HF_HUB_OFFLINE": "1", "VLLM_NO_USAGE_STATS": "1"}
+            environment = os.environ | own | dict(model.environment) | variables
+            result.append(Case(name, variant, command, environment, options.folder / f"{label}.log", port))
     return result
 
 
@@ -246,6 +265,7 @@ def measure(options: argparse.Namespace) -> dict[str, Any]:
             again = module("vllm_patch", {**arguments, "mechanism": "source"})
             functions["source"] = pool.submit(ask_functions, options.python)
             served += pool.map(serve, cases(options, ("source",), auto))
+            functions["source"].result()  # before it is given back
         finally:
             absent = module("vllm_patch", {**arguments, "state": "absent"})
     after = digests(package)
@@ -267,7 +287,12 @@ def measure(options: argparse.Namespace) -> dict[str, Any]:
     }
     by = {(case.model, case.variant): case.answers for case in served}
     report["differences"] = {
-        model: {variant: difference(by[model, variant], by[model, "source"]) for variant in ("shipped", "auto")} for model in options.models
+        model: {
+            f"{one} and {other}": difference(by[model, one], by[model, other])
+            for one, other in (("auto", "source"), ("shipped", "auto"), ("shipped", "source"))
+            if {one, other} <= set(MODELS[model].variants)
+        }
+        for model in options.models
     }
     return report | {"checks": checks(report)}
 
@@ -287,7 +312,7 @@ def moe(server: Mapping[str, Any]) -> str:
 def checks(report: Mapping[str, Any]) -> dict[str, bool]:
     """Return what has to hold, each with whether it does."""
     of = {(server["model"], server["variant"]): server for server in report["servers"]}
-    models = list(report["differences"])
+    models, replaced = list(report["differences"]), [server for server in report["servers"] if server["variant"] != "shipped"]
     return {
         "gpu_info and the capability patched for are the same": report["gpu"]["gpus"][0]["capability"] == report["capability"],
         "a second run changes nothing": report["source"]["changed"] == [True, False],
@@ -301,10 +326,15 @@ def checks(report: Mapping[str, Any]) -> dict[str, bool]:
             f"(EngineCore) Triton is the FP8 MoE backend on {report['capability']} (gb10.cluster)" in of[model, "source"]["ours"] for model in models
         ),
         "nothing of a patch is in the other logs": not any(server["ours"] for server in report["servers"] if server["variant"] != "source"),
-        "same linear kernels patched and by flags": all(linear(of[model, "source"]) == linear(of[model, "auto"]) != [] for model in models),
-        "Triton runs the experts patched and by flags": {moe(of[model, variant]) for model in models for variant in ("source", "auto")} == {"TRITON"},
+        "neither patched nor by flags does CUTLASS or FlashInfer run a linear layer": all(
+            linear(server) and not re.search("Cutlass|FlashInfer", "".join(linear(server))) for server in replaced
+        ),
+        "Triton runs the experts patched and by flags": {moe(server) for server in replaced} == {"TRITON"},
+        "same linear kernels patched and by flags": all(
+            linear(of[model, "source"]) == linear(of[model, "auto"]) for model in models if MODELS[model].same
+        ),
         "same tokens and logprobs patched and by flags": all(
-            report["differences"][model]["auto"] == {"logprob": 0.0, "parted": []} for model in models
+            report["differences"][model]["auto and source"] == {"logprob": 0.0, "parted": []} for model in models if MODELS[model].same
         ),
         "every file of the package is what it was": report["files"]["changed"] == [],
     }
@@ -320,13 +350,11 @@ def section(report: Mapping[str, Any]) -> str:
     functions = ["| function | shipped | patched |\n|---|---|---|\n"]
     for name, answer in report["functions"]["shipped"].items():
         functions.append(f"| `{name}()` | {answer} | {report['functions']['source'][name]} |\n")
-    compared = [
-        "| model | patched beside | prompts that part | largest difference of a logprob | where: token, its margins |\n|---|---|--:|--:|---|\n"
-    ]
+    compared = ["| model | served | prompts that part | largest difference of a logprob | where: token, its margins |\n|---|---|--:|--:|---|\n"]
     for model, differences in report["differences"].items():
-        for variant, found in differences.items():
+        for pair, found in differences.items():
             parted = "; ".join(f"{each['token']}: {each['margins'][0]:.3f}, {each['margins'][1]:.3f}" for each in found["parted"])
-            compared.append(f"| {model} | {variant} | {len(found['parted'])} | {found['logprob']:.4f} | {parted} |\n")
+            compared.append(f"| {model} | {pair} | {len(found['parted'])} | {found['logprob']:.4f} | {parted} |\n")
     said = dict.fromkeys(line for server in report["servers"] for line in server["ours"])
     return f"""## Patches on an {gpu["name"]}
 
@@ -335,6 +363,8 @@ capability {gpu["capability"]}, driver {report["gpu"]["driver_version"]}, {os.un
 
 `shipped`: nothing patched. `source`: patched for {report["capability"]} by mechanism source. `auto`: nothing patched, and what mechanism auto
 returned for {report["capability"]}: `{" ".join(auto["flags"])}`, `{" ".join(f"{name}={value}" for name, value in auto["environment"].items())}`.
+The model with static scales is not served as shipped, because FlashInfer would first compile its CUTLASS experts for many minutes. Where
+scales are for whole tensors and made as they come, the patch alone turns the activations' scales from one a token to one in all.
 
 {"".join(servers)}
 {"".join(functions)}
