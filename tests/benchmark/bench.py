@@ -153,6 +153,8 @@ def patch(version: str, runs: int) -> None:
         package = Path(folder, "vllm")
         shutil.copytree(sources(version), package)
         with (package / "_C.abi3.so").open("wb") as file:
+            file.seek(1_399_223)  # where 0.24.0's for x86-64 names its runtime
+            file.write(b"libcudart.so.13\0")
             file.truncate(100 * 1024 * 1024)
 
         def run(name: str, changes: bool, **arguments: str) -> None:

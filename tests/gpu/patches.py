@@ -336,7 +336,7 @@ def checks(report: Mapping[str, Any]) -> dict[str, bool]:
         "same tokens and logprobs patched and by flags": all(
             report["differences"][model]["auto and source"] == {"logprob": 0.0, "parted": []} for model in models if MODELS[model].same
         ),
-        "every file of the package is what it was": report["files"]["changed"] == [],
+        f"each of the package's {report['files']['all']} files is what it was": report["files"]["changed"] == [],
     }
 
 
@@ -358,17 +358,18 @@ def section(report: Mapping[str, Any]) -> str:
     said = dict.fromkeys(line for server in report["servers"] for line in server["ours"])
     return f"""## Patches on an {gpu["name"]}
 
-`tests/gpu/patches.py` on {time.strftime("%Y-%m-%d")}: vLLM {report["vllm_version"]} for CUDA {report["cuda_build"]} on an {gpu["name"]}, compute
-capability {gpu["capability"]}, driver {report["gpu"]["driver_version"]}, {os.uname().machine}, eager. No other GPU was seen, sm_12x for one.
+`tests/gpu/patches.py` on {time.strftime("%Y-%m-%d")}: vLLM {report["vllm_version"]} for CUDA {report["cuda_build"]} on an {gpu["name"]}, compute capability {gpu["capability"]}, driver {report["gpu"]["driver_version"]},
+{os.uname().machine}, eager, small models with random weights. No other GPU was seen: none of the Spark's family, sm_12x, above all.
 
 `shipped`: nothing patched. `source`: patched for {report["capability"]} by mechanism source. `auto`: nothing patched, and what mechanism auto
-returned for {report["capability"]}: `{" ".join(auto["flags"])}`, `{" ".join(f"{name}={value}" for name, value in auto["environment"].items())}`.
-The model with static scales is not served as shipped, because FlashInfer would first compile its CUTLASS experts for many minutes. Where
-scales are for whole tensors and made as they come, the patch alone turns the activations' scales from one a token to one in all.
+returned for {report["capability"]}: `{" ".join(auto["flags"])}` and
+`{" ".join(f"{name}={value}" for name, value in auto["environment"].items())}`.
+The model with static scales is not served as shipped, because FlashInfer would first compile its CUTLASS experts for many minutes. Where a
+scale is for a whole tensor and made as it comes (`online`), the patch alone also turns the activations' scales from one a token to one in all.
 
 {"".join(servers)}
 {"".join(functions)}
-What the logs of the patched ones say:
+What the logs of the patched ones say, with the process where they name it:
 
 ```text
 {chr(10).join(said)}
