@@ -10,6 +10,7 @@ import ast
 import contextlib
 import fcntl
 import glob
+import mmap
 import os
 import re
 from collections.abc import Iterator
@@ -77,9 +78,10 @@ def _version(path: str) -> str | None:
 
 def _cuda(path: str) -> int | None:
     """Return the major CUDA release whose runtime the extension needs; where it does not say, that of the PyTorch beside it."""
-    for name in sorted(glob.glob(f"{glob.escape(path)}/_C*.so")):
-        with open(name, "rb") as file:
-            if found := re.search(rb"libcudart\.so\.(\d+)\0", file.read(_HEAD)):
+    # An empty file cannot be mapped.
+    for name in sorted(name for name in glob.glob(f"{glob.escape(path)}/_C*.so") if os.path.getsize(name)):
+        with open(name, "rb") as file, mmap.mmap(file.fileno(), min(os.path.getsize(name), _HEAD), access=mmap.ACCESS_READ) as head:
+            if found := re.search(rb"libcudart\.so\.(\d+)\0", head):
                 return int(found[1])
     text, _mode = io_file.read_file(f"{os.path.dirname(path)}/torch/version.py")
     found_text = re.search(r"^cuda\b[^=\n]*=\s*['\"](\d+)\.", text or "", re.MULTILINE)

@@ -49,25 +49,28 @@ def find(tree: ast.Module, name: str) -> Function:
     body: Sequence[ast.stmt] = tree.body
     *classes, last = name.split(".")
     for part in classes:
-        found = [node for node in _statements(body) if isinstance(node, ast.ClassDef) and node.name == part]
+        found = [node for node in statements(body) if isinstance(node, ast.ClassDef) and node.name == part]
         if len(found) != 1:
             raise SourceEditError(name, f"one class {part}, found {len(found)}")
         body = found[0].body
-    functions = [node for node in _statements(body) if isinstance(node, Function) and node.name == last]
+    functions = [node for node in statements(body) if isinstance(node, Function) and node.name == last]
     if len(functions) != 1:
         raise SourceEditError(name, f"one definition of {last}, found {len(functions)}")
     return functions[0]
 
 
-def _statements(body: Sequence[ast.stmt]) -> Iterator[ast.stmt]:
-    """Yield the statements of one scope."""
+def statements(body: Sequence[ast.stmt]) -> Iterator[ast.stmt]:
+    """Yield the statements of one scope, but for those that only type checkers see."""
     for node in body:
         yield node
+        if isinstance(node, ast.If) and ast.unparse(node.test) in ("TYPE_CHECKING", "typing.TYPE_CHECKING"):
+            yield from statements(node.orelse)
+            continue
         if isinstance(node, ast.If | ast.Try | ast.With):
             for field in ("body", "orelse", "finalbody"):
-                yield from _statements(getattr(node, field, []))
+                yield from statements(getattr(node, field, []))
             for handler in getattr(node, "handlers", []):
-                yield from _statements(handler.body)
+                yield from statements(handler.body)
 
 
 def own_nodes(function: Function) -> Iterator[ast.AST]:

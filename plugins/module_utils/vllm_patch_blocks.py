@@ -80,10 +80,7 @@ class _Block:
 
     def _has(self, name: str) -> bool:
         """Whether the module has the name and the function does not make it its own."""
-        local = any(isinstance(node, ast.Name) and node.id == name and isinstance(node.ctx, ast.Store) for node in ast.walk(self.function))
-        local = local or name in source_edit.parameters(self.function) or name in _imported(self.function)
-        assigned = any(isinstance(node, ast.Assign) and name in [ast.unparse(target) for target in node.targets] for node in self.tree.body)
-        return not local and (assigned or name in _imported(self.tree) - _imported(self.function))
+        return name in _names(self.tree) - _locals(self.function)
 
     def _require(self, holds: bool, expected: str) -> None:
         if not holds:
@@ -148,3 +145,18 @@ def _imported(tree: ast.AST) -> set[str]:
     """Return the names that imports anywhere below the node bind."""
     imports = [node for node in ast.walk(tree) if isinstance(node, ast.Import | ast.ImportFrom)]
     return {alias.asname or alias.name.partition(".")[0] for node in imports for alias in node.names}
+
+
+@functools.lru_cache(maxsize=16)
+def _names(module: ast.Module) -> set[str]:
+    """Return the names that the module's own statements import or assign."""
+    statements = list(source_edit.statements(module.body))
+    assigned = {ast.unparse(target) for node in statements if isinstance(node, ast.Assign) for target in node.targets}
+    return assigned.union(*(_imported(node) for node in statements if isinstance(node, ast.Import | ast.ImportFrom)))
+
+
+@functools.lru_cache(maxsize=16)
+def _locals(function: Function) -> set[str]:
+    """Return the names that a function makes its own."""
+    stored = {node.id for node in ast.walk(function) if isinstance(node, ast.Name) and isinstance(node.ctx, ast.Store)}
+    return stored.union(source_edit.parameters(function), _imported(function))

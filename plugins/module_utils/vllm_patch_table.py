@@ -87,6 +87,10 @@ _HALF = (
     "for block-wise FP8 only the patch helps. For the rest the well-known patch changes nothing in this release, because "
     "CutlassFP8ScaledMMLinearKernel does not ask cutlass_fp8_supported(); VLLM_DISABLED_KERNELS turns it off"
 )
+_SCALES = (
+    "Per-tensor FP8 whose activations are scaled as they come keeps a scale for each token, where the patch leads to one for all of them; "
+    "the answers of the two differ by that"
+)
 _BLOCK_KERNEL = (f"{_KERNELS}/cutlass.py", "class CutlassFp8BlockScaledMMKernel")
 _NO_LINEAR_OP = "Fp8LinearOp is gone since 0.15; VLLM_DISABLED_KERNELS takes away the two kernels that come before torch's"
 _TRITON = "triton_moe"
@@ -110,15 +114,16 @@ ROWS: tuple[Row, ...] = (
     Row(
         "w8a8", (0, 20), (0, 29), USE_FLAG,
         "VLLM_DISABLED_KERNELS turns off all CUTLASS FP8 kernels; the well-known patch would leave CutlassFP8ScaledMMLinearKernel on. "
-        "Block-wise FP8 then takes DeepGEMM where it supports the GPU (from 0.24), else Triton",
-        f"{_KERNELS}/cutlass.py (0.22.1) lines 163, 282; https://github.com/vllm-project/vllm/issues/43367",
+        f"Block-wise FP8 then takes DeepGEMM where it supports the GPU (from 0.24), else Triton. {_SCALES}",
+        f"{_KERNELS}/cutlass.py (0.22.1) lines 163, 282; {FP8} (0.24.0) line 317; https://github.com/vllm-project/vllm/issues/43367",
         replaced=(*_FUNCTIONS, *_kernels(_KERNELS)), environment=_ALL_CUTLASS, known_by=_BLOCK_KERNEL,
     ),
     Row(
         "w8a8", (0, 29), None, USE_FLAG,
         "VLLM_DISABLED_KERNELS turns off all CUTLASS FP8 kernels; before 0.31 the well-known patch would leave CutlassFP8ScaledMMLinearKernel "
-        "on. Block-wise FP8 then takes DeepGEMM, or Marlin with 16-bit activations, which comes before Triton from 0.29 on",
-        f"{_KERNELS}/cutlass.py (0.30.0) lines 164, 288; (0.32.0) lines 169, 290; model_executor/kernels/linear/__init__.py line 478",
+        f"on. Block-wise FP8 then takes DeepGEMM, or Marlin with 16-bit activations, which comes before Triton from 0.29 on. {_SCALES}",
+        f"{_KERNELS}/cutlass.py (0.30.0) lines 164, 288; (0.32.0) lines 169, 290; model_executor/kernels/linear/__init__.py line 478; "
+        f"{FP8} (0.32.0) line 277",
         replaced=(*_FUNCTIONS, *_kernels(_KERNELS)), environment=_ALL_CUTLASS, known_by=_BLOCK_KERNEL,
     ),
     Row(

@@ -2,7 +2,8 @@
 
 They are compared with the cheapest thing that Ansible does, `ansible all -m ping`, on the same hosts: the ratio says how much
 work a rerun is, whatever the machine. `cluster` measures a cluster that is up and serves, and fails above LIMIT; `fabric` boots
-labs of two and of eight hosts of its own and measures their fabric alone.
+labs of two and of eight hosts of its own and measures their fabric alone. `patch` measures the CPU time of the module vllm_patch, and
+fails above CPU_LIMITS.
 """
 
 from __future__ import annotations
@@ -12,6 +13,8 @@ import json
 import os
 import platform
 import re
+import resource
+import shutil
 import statistics
 import subprocess
 import sys
@@ -23,6 +26,8 @@ from pathlib import Path
 ROOT = Path(__file__).parents[2]
 REPORT = ROOT / "docs" / "benchmarks.md"
 LIMIT = 20
+#: Seconds of CPU time, user and system together, that a run of vllm_patch may take: one that changes nothing, one that patches.
+CPU_LIMITS = (0.3, 1.0)
 HEADER = "| what | median s | min s | max s | times ping |\n|---|--:|--:|--:|--:|\n"
 #: A lab beside the demo's.
 LAB = ["-i", "inventories/lab/overlay.yml", "-e", "lab_name=bench", "-e", "lab_prefix=10.98.0"]
@@ -126,15 +131,72 @@ def fabric(runs: int) -> None:
     )
 
 
+def cpu(command: Sequence[str], given: str = "") -> tuple[float, str]:
+    """Return the CPU seconds of a command and what it printed. Exits if it fails."""
+    environment = {"PYTHONPATH": str(ROOT / ".collections"), "PATH": os.defpath, "LC_ALL": "C.UTF-8"}
+    before = resource.getrusage(resource.RUSAGE_CHILDREN)
+    result = subprocess.run(command, env=environment, input=given, capture_output=True, text=True, check=False)
+    after = resource.getrusage(resource.RUSAGE_CHILDREN)
+    if result.returncode != 0:
+        sys.exit(f"{' '.join(command)} failed:\n{result.stdout}{result.stderr}")
+    return after.ru_utime + after.ru_stime - before.ru_utime - before.ru_stime, result.stdout
+
+
+def patch(version: str, runs: int) -> None:
+    """Measure the module vllm_patch on the files of a release that it looks at, with an extension of the usual size beside them."""
+    sys.path[:0] = [str(ROOT / ".collections"), str(ROOT / "tests")]
+    from patch.sources import package as sources  # noqa: PLC0415
+
+    module = str(ROOT / ".collections/ansible_collections/gb10/cluster/plugins/modules/vllm_patch.py")
+    times: dict[str, list[float]] = {}
+    with tempfile.TemporaryDirectory() as folder:
+        package = Path(folder, "vllm")
+        shutil.copytree(sources(version), package)
+        with (package / "_C.abi3.so").open("wb") as file:
+            file.seek(1_399_223)  # where 0.24.0's for x86-64 names its runtime
+            file.write(b"libcudart.so.13\0")
+            file.truncate(100 * 1024 * 1024)
+
+        def run(name: str, changes: bool, **arguments: str) -> None:
+            given = {"package_dir": str(package), "capability": "12.1", "mechanism": "source", **arguments}
+            seconds, answer = cpu([sys.executable, module], json.dumps({"ANSIBLE_MODULE_ARGS": given}))
+            if json.loads(answer)["changed"] is not changes:
+                sys.exit(f"{name}: changed is not {changes}:\n{answer}")
+            times.setdefault(name, []).append(seconds)
+
+        for number in range(runs + 1):
+            if number == 1:
+                times.clear()  # the first round compiles to bytecode
+            times.setdefault("Python and AnsibleModule alone", []).append(cpu([sys.executable, "-c", "import ansible.module_utils.basic"])[0])
+            run("patches", True)
+            run("nothing to change", False)
+            run("gives back", True, state="absent")
+            run("nothing to give back", False, state="absent")
+    table = "".join(f"| {name} | {statistics.median(each):.2f} | {min(each):.2f} | {max(each):.2f} |\n" for name, each in times.items())
+    idle, patching = CPU_LIMITS
+    write(
+        "The CPU time of vllm_patch",
+        "`make bench-patch`: the module's own process, user and system time, on those files of vLLM "
+        f"{version} that it looks at, and a file of 100 MB in\n"
+        f"place of the extension. {where(runs)}\n\n| run | median s | min s | max s |\n|---|--:|--:|--:|\n{table}\n"
+        f"The limits are {idle} s for a run that changes nothing and {patching} s for one that patches.",
+    )
+    if statistics.median(times["nothing to change"]) > idle or statistics.median(times["patches"]) > patching:
+        sys.exit("vllm_patch takes more CPU time than it may")
+
+
 def main() -> None:
     """Measure, write the report, judge."""
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("what", choices=["cluster", "fabric"])
+    parser.add_argument("what", choices=["cluster", "fabric", "patch"])
     parser.add_argument("--inventory", default="inventories/lab")
+    parser.add_argument("--release", default="0.24.0")
     parser.add_argument("--runs", type=int, default=5)
     options = parser.parse_args()
     if options.what == "cluster":
         cluster(options.inventory, options.runs)
+    elif options.what == "patch":
+        patch(options.release, options.runs)
     else:
         fabric(options.runs)
 

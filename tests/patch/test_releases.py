@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+import re
 import shutil
 from pathlib import Path
 from types import SimpleNamespace
@@ -13,7 +14,7 @@ from modules import run_module
 from patch import sources
 from patch.stubs import World, execute, world
 
-from ansible_collections.gb10.cluster.plugins.module_utils.vllm_patch_table import FP8, ORACLE, ROWS, UTILS
+from ansible_collections.gb10.cluster.plugins.module_utils.vllm_patch_table import FP8, ORACLE, ROWS, USE_FLAG, UTILS
 
 CAPABILITIES = [(12, 1), (12, 0), (11, 0), (9, 0)]
 ALL = ["w8a8", "w8a8_torch", "fp8_moe_oracle", "moe_config"]
@@ -119,6 +120,18 @@ def test_auto_changes_no_file_where_a_flag_does(version: str, shipped: Path, tmp
     upstream = {path.name for path in (package / "model_executor/layers/fused_moe/configs").glob("*GB10*")}
     ours = {path.name for path in folder.glob("*.json")}
     assert (not ours & upstream, len(ours)) == (True, 3 if number(version) >= (0, 28) else 4)
+
+
+def test_the_patch_decides_scales_that_no_flag_decides(version: str, shipped: Path) -> None:
+    """Where a flag stands for the patch, its row says what it does not do."""
+    if number(version) < (0, 20):
+        return
+    token, tensor = (rf"self\.activation_quant_key = kFp8Dynamic{kind}Sym" for kind in ("Token", "Tensor"))
+    assert re.search(rf"elif cutlass_fp8_supported\(\):\s+{token}\s+else:\s+{tensor}", (shipped / FP8).read_text(encoding="utf-8"))
+    row = next(
+        row for row in ROWS if row.patch == "w8a8" and row.cuda is None and row.since <= number(version) and number(version) < (row.until or (99,))
+    )
+    assert row.verdict == USE_FLAG and "keeps a scale for each token" in row.reason
 
 
 @pytest.mark.parametrize("capability", CAPABILITIES)

@@ -211,6 +211,7 @@ def test_the_package_of_an_interpreter(tmp_path: Path, package: Path) -> None:
     ("files", "cuda"),
     [
         ({"vllm/_C.abi3.so": b"\x7fELF\0libcudart.so.13\0"}, 13),
+        ({"vllm/_C.abi3.so": b"", "vllm/_C_stable_libtorch.abi3.so": b"\x7fELF\0libcudart.so.13\0"}, 13),
         ({"vllm/_C.abi3.so": b"\x7fELF\0libcudart.so.12\0", "torch/version.py": b"cuda: Optional[str] = '13.0'\n"}, 12),
         ({"torch/version.py": b"cuda: Optional[str] = '13.0'\n"}, 13),
         ({"torch/version.py": b"cuda: Optional[str] = None\n"}, None),

@@ -318,6 +318,16 @@ def test_any_layout_is_patched_rightly_or_refused(
     assert isinstance(written, bytes) and (b"\n" not in written.replace(b"\r\n", b"")) is (newline == "\r\n")
 
 
+@pytest.mark.parametrize("hidden", ["def other():", "if TYPE_CHECKING:"])
+def test_a_name_that_the_function_would_not_find_is_imported(hidden: str) -> None:
+    line = "from vllm.platforms import current_platform\n"
+    assert line in FILES[UTILS]
+    text = FILES[UTILS].replace(line, f"TYPE_CHECKING = False\n{hidden}\n    {line}")
+    plan = vllm_patches.present(request(names=["w8a8"], mechanism="source"), tree(**{UTILS: text}))
+    assert statuses(plan) == ["applied"]
+    assert answers(plan.files[UTILS], 121) == (False, False)
+
+
 def answers(source: Wanted, capability: int) -> tuple[bool, bool]:
     """Execute the file with a platform of this capability and return what the two functions answer."""
 

@@ -1,0 +1,393 @@
+"""Compare, on a real GPU, a vLLM that vllm_patch patched with the same vLLM unpatched, and with flags and variables alone.
+
+    .venv/bin/python tests/gpu/patches.py --python /opt/vllm/bin/python --folder /var/tmp/moe [--capability 12.1]
+
+Needs an environment with a CUDA build of vLLM 0.20 or newer, which nobody else uses meanwhile, and some GB of the GPU's memory. Its
+package is patched by ansible and given back; where a run is killed, `state: absent` does that. Small models with random weights (moe.py),
+one for each kind of FP8, are served three ways: as shipped; with the flags and variables that mechanism auto returns for the capability;
+patched by mechanism source. Each answers a few prompts at temperature 0. What is in FOLDER afterwards: report.json with every token and logprob,
+report.md as a section for docs/benchmarks.md, and vLLM's logs. The exit status is 1 if a check fails.
+
+Standard library only; the Python that runs this has ansible-core, as .venv does.
+"""
+
+from __future__ import annotations
+
+import argparse
+import hashlib
+import json
+import os
+import re
+import signal
+import subprocess
+import sys
+import time
+import urllib.error
+import urllib.request
+from collections.abc import Iterable, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+ROOT = Path(__file__).resolve().parents[2]
+PATCHES = ["w8a8", "w8a8_torch", "fp8_moe_oracle"]
+VARIANTS = ("shipped", "auto", "source")
+
+
+@dataclass(frozen=True)
+class Model:
+    """A folder that moe.py makes, how it is served, and whether patches and flags come to the same kernels and numbers."""
+
+    folder: str
+    arguments: tuple[str, ...] = ()
+    environment: Mapping[str, str] = field(default_factory=dict)
+    variants: tuple[str, ...] = VARIANTS
+    same: bool = True
+
+
+MODELS = {
+    # Whether CUTLASS is there decides, besides the kernel, whether activations are scaled by the token: only the patch changes that.
+    "per-tensor, online": Model("bf16", ("--quantization", "fp8"), same=False),
+    # As shipped, FlashInfer would first compile its CUTLASS experts, for many minutes.
+    "per-tensor, static": Model("static", variants=("auto", "source")),
+    "per-channel": Model("channel"),
+    # DeepGEMM comes before CUTLASS, and no patch is about it.
+    "block-wise": Model("block", environment={"VLLM_USE_DEEP_GEMM": "0"}),
+}
+PROMPTS = ("Hello", "The quick brown fox jumps over the lazy dog", "Count: one, two, three,", "x" * 300, "def main():\n    return 0\n")
+TOKENS = 48
+SERVE = "--served-model-name moe --enforce-eager --no-enable-prefix-caching --max-model-len 1024 --max-num-seqs 4 --seed 0".split()
+#: Bytes of KV cache and share of the GPU's memory that has to be free: several servers start at once.
+MEMORY = "--kv-cache-memory-bytes 268435456 --gpu-memory-utilization 0.05".split()
+START_SECONDS = 480
+#: What tells in vLLM's log which kernels it took.
+SELECTED = re.compile(r"Selected \w+ for \w+|Using \w+ Fp8 MoE backend")
+OURS = re.compile(r".+ \(gb10\.cluster\)")
+#: What differs from run to run in the lines of vLLM's log, the message aside; what stays is the process's name.
+_PLACE = re.compile(r" pid=\d+(?=\) )|(?<=\) )[A-Z]+ [\d-]+ [\d:]+ \[[^]]*\] |^[A-Z]+ [\d-]+ [\d:]+ \[[^]]*\] ", re.MULTILINE)
+#: Asks the patched functions themselves; arguments: names of modules and functions.
+ASK = """
+import importlib, json, sys
+answers = {}
+for name in sys.argv[1:]:
+    module, _, rest = name.partition(":")
+    found = importlib.import_module("vllm." + module)
+    for part in rest.split("."):
+        found = getattr(found, part)
+    answer = found()
+    answers[rest] = answer[0] if isinstance(answer, tuple) else answer
+print("ANSWERS " + json.dumps(answers))
+"""
+FUNCTIONS = (
+    "model_executor.layers.quantization.utils.w8a8_utils:cutlass_fp8_supported",
+    "model_executor.layers.quantization.utils.w8a8_utils:cutlass_block_fp8_supported",
+    "model_executor.kernels.linear.scaled_mm.cutlass:CutlassFP8ScaledMMLinearKernel.is_supported",
+    "model_executor.kernels.linear.scaled_mm.cutlass:CutlassFp8BlockScaledMMKernel.is_supported",
+    "model_executor.kernels.linear.scaled_mm.flashinfer:FlashInferFP8ScaledMMLinearKernel.is_supported",
+)
+
+
+@dataclass
+class Case:
+    """One server: what it is given, and what became of it. ``answers``: one {tokens, logprobs, margins} a prompt."""
+
+    model: str
+    variant: str
+    command: list[str]
+    environment: dict[str, str]
+    log: Path
+    port: int
+    seconds: float = 0.0
+    answers: list[dict[str, Any]] = field(default_factory=list)
+
+    def lines(self, pattern: re.Pattern[str]) -> list[str]:
+        """Return what the pattern finds in the log, each once, in order."""
+        return list(dict.fromkeys(match[0] for match in pattern.finditer(_PLACE.sub("", self.log.read_text(encoding="utf-8", errors="replace")))))
+
+
+def module(name: str, arguments: Mapping[str, Any], check: bool = False) -> dict[str, Any]:
+    """Run a module of the collection on this host through ansible, and return its answer. Exits if it fails."""
+    command = [sys.executable, "-m", "ansible", "adhoc", "localhost", "-m", f"gb10.cluster.{name}", "-a", json.dumps(arguments) if arguments else ""]
+    command += ["-e", f"ansible_python_interpreter={sys.executable}", *(["--check"] if check else [])]
+    environment = os.environ | {"ANSIBLE_CONFIG": str(ROOT / "ansible.cfg"), "ANSIBLE_NOCOLOR": "1", "LC_ALL": "C.UTF-8"}
+    result = subprocess.run(command, cwd=ROOT, env=environment, stdin=subprocess.DEVNULL, capture_output=True, text=True, check=False)
+    if result.returncode != 0:
+        sys.exit(f"{name} failed:\n{result.stdout}{result.stderr}")
+    answer: dict[str, Any] = json.loads(result.stdout.partition("=> ")[2])
+    return answer
+
+
+def digests(package: Path) -> dict[str, str]:
+    """Return the digest of every file in the package's folder; bytecode is vLLM's own doing."""
+    paths = [path for path in sorted(package.rglob("*")) if path.is_file() and path.parent.name != "__pycache__"]
+    return {str(path.relative_to(package)): hashlib.sha256(path.read_bytes()).hexdigest() for path in paths}
+
+
+def ask_functions(python: str) -> dict[str, bool]:
+    """Return what the functions that get patched say in a fresh process. Exits if it fails."""
+    result = subprocess.run([python, "-c", ASK, *FUNCTIONS], capture_output=True, text=True, check=False)
+    answers = [line.removeprefix("ANSWERS ") for line in result.stdout.splitlines() if line.startswith("ANSWERS ")]
+    if result.returncode != 0 or not answers:
+        sys.exit(f"asking vLLM failed:\n{result.stdout}{result.stderr}")
+    found: dict[str, bool] = json.loads(answers[0])
+    return found
+
+
+def request(port: int, path: str, body: Mapping[str, Any] | None = None) -> Any:
+    """Return an answer of a server, None if it is empty. Raises OSError."""
+    data = None if body is None else json.dumps(body).encode()
+    headers = {"Content-Type": "application/json"}
+    with urllib.request.urlopen(urllib.request.Request(f"http://127.0.0.1:{port}{path}", data, headers), timeout=180) as answer:
+        text = answer.read()
+    return json.loads(text) if text else None
+
+
+def complete(port: int, prompt: str) -> dict[str, Any]:
+    """Return {tokens, logprobs, margins} of a completion; a margin is how far the second best token is behind."""
+    body = {
+        "model": "moe",
+        "prompt": prompt,
+        "max_tokens": TOKENS,
+        "temperature": 0,
+        "ignore_eos": True,
+        "logprobs": 2,
+        "return_tokens_as_token_ids": True,
+    }
+    logprobs = request(port, "/v1/completions", body)["choices"][0]["logprobs"]
+    best = [sorted(top.values(), reverse=True) for top in logprobs["top_logprobs"]]
+    return {"tokens": logprobs["tokens"], "logprobs": logprobs["token_logprobs"], "margins": [values[0] - values[1] for values in best]}
+
+
+def serve(case: Case) -> Case:
+    """Start a server, ask it, end it. Raises RuntimeError if it does not come up."""
+    began = time.monotonic()
+    with case.log.open("wb") as log:
+        process = subprocess.Popen(
+            case.command, env=case.environment, stdin=subprocess.DEVNULL, stdout=log, stderr=subprocess.STDOUT, start_new_session=True
+        )
+        try:
+            while not healthy(case.port):
+                if process.poll() is not None or time.monotonic() - began > START_SECONDS:
+                    tail = "\n".join(case.log.read_text(encoding="utf-8", errors="replace").splitlines()[-60:])
+                    raise RuntimeError(f"{case.model}, {case.variant}: vLLM did not come up:\n{tail}")
+                time.sleep(0.5)
+            case.seconds = time.monotonic() - began
+            case.answers = [complete(case.port, prompt) for prompt in PROMPTS]
+        finally:
+            process.terminate()
+            try:
+                process.wait(60)
+            except subprocess.TimeoutExpired:
+                os.killpg(process.pid, signal.SIGKILL)
+                process.wait()
+    return case
+
+
+def healthy(port: int) -> bool:
+    try:
+        request(port, "/health")
+    except OSError:
+        return False
+    return True
+
+
+def cases(options: argparse.Namespace, variants: Iterable[str], auto: Mapping[str, Any]) -> list[Case]:
+    """Return the servers of these variants, each with a port and a cache of its own."""
+    result = []
+    for variant in variants:
+        flags, variables = (auto["flags"], auto["environment"]) if variant == "auto" else ([], {})
+        for name in options.models:
+            model = MODELS[name]
+            if variant not in model.variants:
+                continue
+            label, port = f"{model.folder}-{variant}", options.port + 10 * VARIANTS.index(variant) + list(MODELS).index(name)
+            command = [options.python, "-m", "vllm.entrypoints.cli.main", "serve", str(options.folder / "models" / model.folder), *SERVE, *MEMORY]
+            command += ["--host", "127.0.0.1", "--port", str(port), *model.arguments, *flags]
+            own = {"VLLM_CACHE_ROOT": str(options.folder / "cache" / label), "HF_HUB_OFFLINE": "1", "VLLM_NO_USAGE_STATS": "1"}
+            environment = os.environ | own | dict(model.environment) | variables
+            result.append(Case(name, variant, command, environment, options.folder / f"{label}.log", port))
+    return result
+
+
+def difference(one: Sequence[Mapping[str, Any]], other: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
+    """Compare answers. ``logprob``: the largest difference over tokens that have the same tokens before them.
+
+    ``parted``: for each prompt whose tokens differ, the first place where they do, and how close the two best tokens were there for each.
+    """
+    parted, largest = [], 0.0
+    for number, (a, b) in enumerate(zip(one, other, strict=True)):
+        same = next((index for index, pair in enumerate(zip(a["tokens"], b["tokens"], strict=True)) if pair[0] != pair[1]), len(a["tokens"]))
+        largest = max([largest, *(abs(x - y) for x, y in zip(a["logprobs"][:same], b["logprobs"][:same], strict=True))])
+        if same < len(a["tokens"]):
+            parted.append({"prompt": number, "token": same, "margins": [a["margins"][same], b["margins"][same]]})
+    return {"logprob": largest, "parted": parted}
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--python", required=True, help="the interpreter of an environment with a CUDA build of vLLM")
+    parser.add_argument("--folder", required=True, type=Path, help="a folder for the models, logs and reports")
+    parser.add_argument("--capability", help="what to patch for; by default what the GPU is found to be")
+    parser.add_argument("--models", nargs="+", choices=MODELS, default=list(MODELS))
+    parser.add_argument("--port", type=int, default=8400)
+    options = parser.parse_args()
+    options.folder = options.folder.resolve()
+    options.folder.mkdir(parents=True, exist_ok=True)
+    report = measure(options)
+    (options.folder / "report.json").write_text(json.dumps(report, indent=1) + "\n", encoding="utf-8")
+    text = section(report)
+    (options.folder / "report.md").write_text(text, encoding="utf-8")
+    sys.stdout.write(text)
+    if not all(report["checks"].values()):
+        sys.exit("failed: " + "; ".join(check for check, holds in report["checks"].items() if not holds))
+
+
+def measure(options: argparse.Namespace) -> dict[str, Any]:
+    """Return the report: what was found, done, served and answered."""
+    gpus = module("gpu_info", {})
+    if not gpus["gpus"]:
+        sys.exit(f"no GPU: {gpus['reason']}")
+    capability = options.capability or gpus["gpus"][0]["capability"] or sys.exit("the GPU does not say its capability: give --capability")
+    arguments = {"python": options.python, "capability": capability, "patches": PATCHES}
+    auto = module("vllm_patch", arguments, check=True)
+    if auto["changed"]:
+        sys.exit(f"vLLM {auto['vllm_version']} is patched by mechanism auto, too, or was before: there are no flags alone to compare with")
+    package = Path(auto["package_dir"])
+    before = digests(package)
+    subprocess.run([options.python, str(Path(__file__).with_name("moe.py")), str(options.folder / "models")], check=True)
+    with ThreadPoolExecutor(len(VARIANTS) * len(MODELS)) as pool:
+        functions = {"shipped": pool.submit(ask_functions, options.python)}
+        served = list(pool.map(serve, cases(options, ("shipped", "auto"), auto)))
+        functions["shipped"].result()  # before anything is patched
+        try:
+            source = module("vllm_patch", {**arguments, "mechanism": "source"})
+            again = module("vllm_patch", {**arguments, "mechanism": "source"})
+            functions["source"] = pool.submit(ask_functions, options.python)
+            served += pool.map(serve, cases(options, ("source",), auto))
+            functions["source"].result()  # before it is given back
+        finally:
+            absent = module("vllm_patch", {**arguments, "state": "absent"})
+    after = digests(package)
+    report = {
+        "gpu": gpus,
+        "capability": capability,
+        "vllm_version": auto["vllm_version"],
+        "cuda_build": auto["cuda_build"],
+        "auto": {key: auto[key] for key in ("flags", "environment", "patches")},
+        "source": {"changed": [source["changed"], again["changed"]], "patches": source["patches"]},
+        "absent": absent["patches"],
+        "functions": {variant: asked.result() for variant, asked in functions.items()},
+        "files": {"all": len(before), "changed": sorted(path for path in before.keys() | after.keys() if before.get(path) != after.get(path))},
+        "servers": [
+            {"model": case.model, "variant": case.variant, "seconds": case.seconds}
+            | {"selected": sorted(case.lines(SELECTED)), "ours": case.lines(OURS), "answers": case.answers}
+            for case in served
+        ],
+    }
+    by = {(case.model, case.variant): case.answers for case in served}
+    report["differences"] = {
+        model: {
+            f"{one} and {other}": difference(by[model, one], by[model, other])
+            for one, other in (("auto", "source"), ("shipped", "auto"), ("shipped", "source"))
+            if {one, other} <= set(MODELS[model].variants)
+        }
+        for model in options.models
+    }
+    return report | {"checks": checks(report)}
+
+
+def linear(server: Mapping[str, Any]) -> list[str]:
+    """Return the kernels of the linear layers."""
+    return [line for line in server["selected"] if line.startswith("Selected ")]
+
+
+def moe(server: Mapping[str, Any]) -> str:
+    """Return the backend of the experts as vLLM's log says it, or as the patch does, which comes before."""
+    found = {line.split()[1] for line in server["selected"] if line.startswith("Using ")}
+    found |= {"TRITON" for line in server["ours"] if "Triton is the FP8 MoE backend" in line}
+    return ", ".join(sorted(found))
+
+
+def checks(report: Mapping[str, Any]) -> dict[str, bool]:
+    """Return what has to hold, each with whether it does."""
+    of = {(server["model"], server["variant"]): server for server in report["servers"]}
+    models = list(report["differences"])
+    # A build for CUDA 13 has code for 12.x, and there auto leaves CUTLASS on.
+    disabled = "VLLM_DISABLED_KERNELS" in report["auto"]["environment"]
+    without = [server for server in report["servers"] if server["variant"] == "source" or (server["variant"] == "auto" and disabled)]
+    alike = [model for model in models if MODELS[model].same and disabled]
+    result = {
+        "gpu_info and the capability patched for are the same": report["gpu"]["gpus"][0]["capability"] == report["capability"],
+        "a second run changes nothing": report["source"]["changed"] == [True, False],
+        "patched functions answer no": not any(report["functions"]["source"].values()),
+        "each server's log says so": all(
+            any(line.endswith(f"{name}() is False on {report['capability']} (gb10.cluster)") for line in of[model, "source"]["ours"])
+            for model in models
+            for name in ("cutlass_fp8_supported", "cutlass_block_fp8_supported")
+        ),
+        "the process that runs the model says that the patch chose Triton": all(
+            f"(EngineCore) Triton is the FP8 MoE backend on {report['capability']} (gb10.cluster)" in of[model, "source"]["ours"] for model in models
+        ),
+        "nothing of a patch is in the other logs": not any(server["ours"] for server in report["servers"] if server["variant"] != "source"),
+        "without CUTLASS and FlashInfer in linear layers, patched and where flags say so": all(
+            linear(server) and not re.search("Cutlass|FlashInfer", "".join(linear(server))) for server in without
+        ),
+        "Triton runs the experts patched and by flags": {moe(server) for server in report["servers"] if server["variant"] != "shipped"} == {"TRITON"},
+        f"each of the package's {report['files']['all']} files is what it was": report["files"]["changed"] == [],
+    }
+    if alike:
+        result[f"same linear kernels patched and by flags: {'; '.join(alike)}"] = all(
+            linear(of[model, "source"]) == linear(of[model, "auto"]) for model in alike
+        )
+        result[f"same tokens and logprobs patched and by flags: {'; '.join(alike)}"] = all(
+            report["differences"][model]["auto and source"] == {"logprob": 0.0, "parted": []} for model in alike
+        )
+    return result
+
+
+def section(report: Mapping[str, Any]) -> str:
+    """Return the section for docs/benchmarks.md."""
+    gpu, auto = report["gpu"]["gpus"][0], report["auto"]
+    servers = ["| model | served | linear layers | experts | started in s |\n|---|---|---|---|--:|\n"]
+    for server in report["servers"]:
+        kernels = ", ".join(sorted({line.split()[1] for line in linear(server)}))
+        servers.append(f"| {server['model']} | {server['variant']} | {kernels} | {moe(server)} | {server['seconds']:.0f} |\n")
+    functions = ["| function | shipped | patched |\n|---|---|---|\n"]
+    for name, answer in report["functions"]["shipped"].items():
+        functions.append(f"| `{name}()` | {answer} | {report['functions']['source'][name]} |\n")
+    compared = ["| model | served | prompts that part | largest difference of a logprob | where: token, its margins |\n|---|---|--:|--:|---|\n"]
+    for model, differences in report["differences"].items():
+        for pair, found in differences.items():
+            parted = "; ".join(f"{each['token']}: {each['margins'][0]:.3f}, {each['margins'][1]:.3f}" for each in found["parted"])
+            compared.append(f"| {model} | {pair} | {len(found['parted'])} | {found['logprob']:.4f} | {parted} |\n")
+    said = dict.fromkeys(line for server in report["servers"] for line in server["ours"])
+    card = f"{gpu['name']}, compute capability {gpu['capability']}, driver {report['gpu']['driver_version']}, {os.uname().machine}"
+    return f"""## Patches on an {gpu["name"]}
+
+`tests/gpu/patches.py` on {time.strftime("%Y-%m-%d")}: vLLM {report["vllm_version"]} for CUDA {report["cuda_build"]} on an {card},
+eager, small models with random weights. No other GPU was seen: none of the Spark's family, sm_12x, above all.
+
+`shipped`: nothing patched. `source`: patched for {report["capability"]} by mechanism source. `auto`: nothing patched, and what mechanism auto
+returned for {report["capability"]}: `{" ".join(auto["flags"])}` and
+`{" ".join(f"{name}={value}" for name, value in auto["environment"].items())}`.
+The model with static scales is not served as shipped, because FlashInfer would first compile its CUTLASS experts for many minutes. Where a
+scale is for a whole tensor and made as it comes (`online`), the patch alone also turns the activations' scales from one a token to one in all.
+
+{"".join(servers)}
+{"".join(functions)}
+What the logs of the patched ones say, with the process where they name it:
+
+```text
+{chr(10).join(said)}
+```
+
+Answers to {len(PROMPTS)} prompts, {TOKENS} tokens each, at temperature 0, one at a time. Where tokens part, the margins are how far the second
+best token was behind the best, for the two servers. Logprobs are compared as long as the tokens before are the same.
+
+{"".join(compared)}
+{"".join(f"- {'yes' if holds else '**no**'}: {check}" + chr(10) for check, holds in report["checks"].items())}"""
+
+
+if __name__ == "__main__":
+    main()
