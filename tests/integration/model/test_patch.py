@@ -16,11 +16,10 @@ SOURCE = ("--extra-vars", "vllm_patch_mechanism=source")
 
 
 def environments(host: Host) -> list[list[str]]:
-    """The environment of each process of vLLM on a node: its ranks, and on the head the server and its engine."""
-    found = []
-    for pid in host.check_output("pgrep --full '[V]LLM::|[R]ayWorkerProc|/bin/[v]llm serve'").split():
-        found.append(host.check_output(f"tr '\\0' '\\n' < /proc/{pid}/environ").splitlines())
-    return found
+    """What the ranks of a node inherit: the environment of Ray there, and on the head that of vLLM's server. Ranks overwrite their own by a title."""
+    units = [unit for unit in ("gb10-ray", "gb10-vllm") if host.service(unit).is_running]
+    pids = [host.check_output(f"systemctl show --property=MainPID --value {unit}") for unit in units]
+    return [host.check_output(f"tr '\\0' '\\n' < /proc/{pid}/environ").splitlines() for pid in pids]
 
 
 def digests(host: Host) -> dict[str, str]:
@@ -36,7 +35,7 @@ def test_every_rank_is_started_with_what_replaces_the_patches(nodes: dict[str, H
         record = json.loads(host.file(RECORD).content_string)
         assert record["runtime"] == host.check_output("readlink /opt/gb10/runtime/current")
         found = environments(host)
-        assert found, "no process of vLLM on this node"
+        assert found, "neither Ray nor vLLM runs on this node"
         for variables in found:
             assert KERNELS in variables
             assert f"VLLM_TUNED_CONFIG_FOLDER={record['environment']['VLLM_TUNED_CONFIG_FOLDER']}" in variables
