@@ -12,12 +12,19 @@ from dataclasses import dataclass
 from typing import Any
 
 from ansible_collections.gb10.cluster.plugins.module_utils import elf, fat_binary
-from ansible_collections.gb10.cluster.plugins.module_utils.capability import ComputeCapability
-from ansible_collections.gb10.cluster.plugins.module_utils.fat_binary import Code, FatBinary
+from ansible_collections.gb10.cluster.plugins.module_utils.capability import ComputeCapability, Variant
+from ansible_collections.gb10.cluster.plugins.module_utils.fat_binary import FatBinary, Way
 from ansible_collections.gb10.cluster.plugins.module_utils.problems import Problem
 
 #: NCCL puts it together when it is compiled, "so that running strings on the lib can quickly reveal the version" (src/init.cc).
 _VERSION = re.compile(rb"NCCL version (\d+\.\d+\.\d+)([^\0+ ]{0,32})\+cuda(\d+\.\d+)\0")
+
+_SAID: tuple[tuple[Way, str], ...] = (
+    ("native", "have it"),
+    ("same_major", "would run as code for an older GPU of its generation"),
+    ("ptx", "would have to be translated from PTX"),
+    ("none", "do not run there"),
+)
 
 
 @dataclass(frozen=True)
@@ -30,13 +37,23 @@ class Library:
     fat_binaries: tuple[FatBinary, ...]
 
     @property
+    def common(self) -> tuple[FatBinary, ...]:
+        """The programs that every GPU needs. NCCL has a few for one family alone (sm_100f; sm_100a before CUDA 12.9), whatever it is built for."""
+        variants: tuple[Variant, ...] = ("", "a")
+        for variant in variants:
+            if found := tuple(fat for fat in self.fat_binaries if any(code.architecture.variant == variant for code in fat.codes)):
+                return found
+        return self.fat_binaries
+
+    @property
     def native(self) -> list[ComputeCapability]:
-        """The GPUs for which there is code of their own."""
-        return sorted({code.architecture.capability for fat in self.fat_binaries for code in fat.codes if code.kind == "cubin"})
+        """The GPUs for which every program has code of their own."""
+        built_for = {code.architecture.capability for fat in self.common for code in fat.codes if code.kind == "cubin"}
+        return sorted(gpu for gpu in built_for if all(fat.way(gpu) == "native" for fat in self.common))
 
     def facts(self) -> dict[str, Any]:
         """The same as plain data, as nccl_info returns it."""
-        counts: list[tuple[Code, int]] = fat_binary.counts(self.fat_binaries)
+        counts = fat_binary.counts(self.fat_binaries)
         return {
             "version": self.version,
             "cuda": self.cuda,
@@ -67,11 +84,7 @@ def problems(library: Library, path: str, gpus: Sequence[ComputeCapability], mac
 
 def _lacking(library: Library, path: str, gpu: ComputeCapability) -> Problem:
     held = ", ".join(f"{count} {code.kind} for {code.architecture}" for code, count in fat_binary.counts(library.fat_binaries)) or "none at all"
-    ways = fat_binary.ways(library.fat_binaries, gpu)
-    if ways["same_major"]:
-        runs = "an older GPU's code would run instead"
-    elif ways["ptx"]:
-        runs = "the driver would have to translate PTX"
-    else:
-        runs = "nothing in it runs there"
-    return Problem(path, f"it has no code for {gpu.sm} ({held}): {runs}", f"cubins for {gpu.sm}", f"build it with NVCC_GENCODE={gpu.gencode}")
+    ways = fat_binary.ways(library.common, gpu)
+    runs = ", ".join(f"{ways[way]} {said}" for way, said in _SAID if ways[way]) or "there are none"
+    found = f"not all its programs have code for {gpu.sm}: {runs}; it holds {held}"
+    return Problem(path, found, f"cubins for {gpu.sm}", f"build it with NVCC_GENCODE={gpu.gencode}")

@@ -31,7 +31,7 @@ options:
     type: dict
     suboptions:
       capabilities:
-        description: Compute capabilities of GPUs for which the library has to hold code of their own.
+        description: Compute capabilities of GPUs for which the library has to hold code of their own; see RV(library.native).
         type: list
         elements: str
         default: []
@@ -101,10 +101,11 @@ library:
       elements: dict
       sample: [{"kind": "cubin", "architecture": "sm_121", "count": 28}, {"kind": "cubin", "architecture": "sm_100f", "count": 10}]
     native:
-      description: Capabilities of the GPUs for which it holds code of their own.
+      description: Capabilities of the GPUs for which each program has code of their own. Programs for one family of GPUs alone, of which NCCL
+        builds some in any case, do not count.
       type: list
       elements: str
-      sample: ["10.0", "12.1"]
+      sample: ["12.1"]
 processes:
   description: Each process that was asked for.
   returned: always
