@@ -10,7 +10,7 @@ import dataclasses
 import hashlib
 import mmap
 import os
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 
 from ansible_collections.gb10.cluster.plugins.module_utils import nccl_library, process_maps
 from ansible_collections.gb10.cluster.plugins.module_utils.io_node import Run, read
@@ -44,13 +44,13 @@ def library(path: str) -> tuple[Library, str]:
             return nccl_library.read(data, path), digest
 
 
-def pids(run: Run, unit: str) -> list[int]:
+def pids(run: Run, unit: str, roots: Sequence[str] = _CGROUPS) -> list[int]:
     """Return every process of a systemd unit, those of cgroups below its own too. Raises ProblemsError if it is not running."""
     status, stdout, stderr = run(["systemctl", "show", unit, "--property=ControlGroup", "--value"])
     if status != 0:
         raise ProblemsError([Problem(unit, f"systemctl show failed: {stderr.strip()}", "a unit of systemd", "correct its name")])
     group = stdout.strip()
-    folders = [f"{root}{group}" for root in _CGROUPS if group and os.path.isdir(f"{root}{group}")]
+    folders = [f"{root}{group}" for root in roots if group and os.path.isdir(f"{root}{group}")]
     found = sorted(_members(folders[0])) if folders else []
     if not found:
         raise ProblemsError([Problem(unit, "it has no process", "a running unit", f"start it, or see why it stopped: systemctl status {unit}")])

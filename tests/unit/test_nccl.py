@@ -14,7 +14,7 @@ import pytest
 from gpu_libraries import libnccl
 from modules import program, run_module
 
-from ansible_collections.gb10.cluster.plugins.module_utils import nccl_build, nccl_functions, nccl_library
+from ansible_collections.gb10.cluster.plugins.module_utils import io_nccl, nccl_build, nccl_functions, nccl_library
 from ansible_collections.gb10.cluster.plugins.module_utils.capability import ComputeCapability
 from ansible_collections.gb10.cluster.plugins.module_utils.nccl_build import Builder, Release, Source, Toolkit
 from ansible_collections.gb10.cluster.plugins.module_utils.problems import ProblemsError
@@ -337,6 +337,15 @@ def test_nccl_info_tells_of_a_process_that_is_not_there() -> None:
 def test_nccl_info_of_a_unit_that_does_not_run(tmp_path: Path, script: str, said: str) -> None:
     answer = run_module("nccl_info", {"unit": "gb10-ray.service"}, program(tmp_path, "systemctl", script))
     assert said in answer["msg"]
+
+
+def test_a_unit_is_all_processes_below_its_cgroup(tmp_path: Path) -> None:
+    for folder, members in (("", "12\n7\n"), ("worker", "9\n"), ("worker/deeper", ""), ("../other.service", "1\n")):
+        path = tmp_path / "system.slice/gb10-ray.service" / folder
+        path.mkdir(parents=True, exist_ok=True)
+        (path / "cgroup.procs").write_text(members, encoding="utf-8")
+    found = io_nccl.pids(lambda _argv: (0, "/system.slice/gb10-ray.service\n", ""), "gb10-ray.service", [str(tmp_path / "none"), str(tmp_path)])
+    assert found == [7, 9, 12]
 
 
 def test_nccl_info_needs_something_to_read() -> None:
