@@ -38,8 +38,9 @@ JOB_BYTES = 1024**3
 RESERVE_BYTES = 2 * 1024**3
 #: Bytes that sources, objects and the library take for one architecture, and for each further one; measured, with half as much again to spare.
 DISK_BYTES, DISK_BYTES_FURTHER = 1024**3, 512 * 1024**2
-#: Programs without which the build fails, with what to install for each.
-PROGRAMS = {"make": "make", "g++": "g++", "python3": "python3", "git": "git", "which": "debianutils"}
+#: Programs that NCCL's makefiles call, with what to install for each; and what a source that is a tag needs besides.
+PROGRAMS = {"make": "make", "g++": "g++", "python3": "python3", "which": "debianutils"}
+GIT = {"git": "git"}
 
 
 @dataclass(frozen=True, order=True)
@@ -106,7 +107,7 @@ class Toolkit:
 
 @dataclass(frozen=True)
 class Builder:
-    """The node that builds: machine as uname says it, cores, bytes of memory and disk that are free, which of PROGRAMS it has."""
+    """The node that builds: machine as uname says it, cores, bytes of memory and disk that are free, which of PROGRAMS and GIT it has."""
 
     machine: str
     cores: int
@@ -180,11 +181,12 @@ def plan(source: Source, gpus: Sequence[ComputeCapability], toolkit: Toolkit, bu
     return Plan(jobs(builder.cores, builder.memory), stamp, digest, f"{source.release}-{digest[:12]}", (finding,) if finding else ())
 
 
-def prerequisites(gpus: Sequence[ComputeCapability], toolkit: Toolkit, builder: Builder) -> list[Problem]:
-    """Say what the node that builds lacks."""
+def prerequisites(gpus: Sequence[ComputeCapability], toolkit: Toolkit, builder: Builder, from_git: bool = False) -> list[Problem]:
+    """Say what the node that builds lacks; to be asked before the source is fetched, so that all of it is said at once."""
     problems = []
-    if missing := [name for name in PROGRAMS if name not in builder.programs]:
-        packages = " ".join(PROGRAMS[name] for name in missing)
+    needed_programs = PROGRAMS | (GIT if from_git else {})
+    if missing := [name for name in needed_programs if name not in builder.programs]:
+        packages = " ".join(needed_programs[name] for name in missing)
         problems.append(Problem("programs", f"{', '.join(missing)} not found", "all that NCCL's build calls", f"apt-get install {packages}"))
     if not gpus:
         problems.append(Problem("gpus", "no GPU is known", "one at least", "name the capability, such as 12.1"))

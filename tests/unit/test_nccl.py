@@ -183,9 +183,15 @@ def test_everything_that_is_missing_is_said_at_once() -> None:
         nccl_build.plan(SOURCE, [GB10, THOR], Toolkit(None), builder, "no such function")
     assert [problem.path for problem in raised.value.problems] == ["programs", "toolkit", "disk", "functions"]
     programs, toolkit, disk, _functions = raised.value.problems
-    assert programs.found == "g++, git not found"
+    assert programs.found == "g++ not found"
     assert toolkit.expected == "a CUDA toolkit of release 13.0 or newer"
     assert disk.found == "100 MiB are free"
+
+
+def test_only_a_tag_needs_git() -> None:
+    assert nccl_build.prerequisites([GB10], TOOLKIT, BUILDER) == []
+    (problem,) = nccl_build.prerequisites([GB10], TOOLKIT, BUILDER, from_git=True)
+    assert (problem.found, problem.fix) == ("git not found", "apt-get install git")
 
 
 def test_no_gpu_is_no_plan() -> None:
