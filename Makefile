@@ -18,7 +18,7 @@ demo := -i inventories/$(CLUSTER) -i inventories/lab/overlay.yml
 arm64 := -i inventories/single-spark -i inventories/lab/overlay.yml -e @tests/emulated/lab.yml
 installed := .venv/.installed
 
-.PHONY: help setup requirements lint yamllint ruff mypy changelog ansible-lint unit patch test-patch-matrix collection molecule integration test demo demo-down bench bench-fabric bench-patch arm64 clean root
+.PHONY: help setup requirements lint yamllint ruff mypy changelog ansible-lint unit patch nccl test-patch-matrix collection molecule integration test demo demo-down bench bench-fabric bench-patch arm64 clean root
 
 help: ## Show this list
 	@grep -hE '^[a-z0-9-]+:.*## ' Makefile | sed -E 's/:.*## /\t/' | expand -t 19
@@ -59,6 +59,9 @@ unit: setup ## Unit tests: the pure core, argument specifications, conventions
 patch: setup ## The patches on six published vLLM releases, whose sources are fetched once (16 to 80 MB each) into ~/.cache/gb10-lab
 	$(bin)/pytest tests/patch --junit-xml=build/junit/patch.xml $(PYTEST_ARGS)
 
+nccl: setup ## What is said of NCCL's sources, on those that Debian distributes (1 MB, fetched once into ~/.cache/gb10-lab)
+	$(bin)/pytest tests/nccl --junit-xml=build/junit/nccl.xml $(PYTEST_ARGS)
+
 collection: setup ## Build the package, install it into an empty folder, test its documentation and playbooks from there
 	$(bin)/pytest tests/sanity --junit-xml=build/junit/collection.xml $(PYTEST_ARGS)
 
@@ -71,7 +74,7 @@ integration: setup ## The integration tests on a cluster that is up (INVENTORY, 
 
 test: ## All of the above; molecule's scenarios run the integration tests
 	rm -rf build/junit
-	$(MAKE) lint unit patch collection molecule
+	$(MAKE) lint unit patch nccl collection molecule
 	@$(bin)/python tests/summary.py build/junit
 
 test-patch-matrix: setup ## The patches on all releases that the table was made from (RELEASES=0.31.0,0.16.0: on others)

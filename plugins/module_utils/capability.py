@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import re
 from dataclasses import dataclass
+from typing import Literal
 
 from ansible_collections.gb10.cluster.plugins.module_utils.problems import Problem, ProblemsError
 
@@ -58,9 +59,32 @@ class ComputeCapability:
         """Features that code for the same generation's data-centre GPU takes for granted and this one has not."""
         return _LACKS.get((self.major, self.minor), ())
 
-    def runs(self, built_for: ComputeCapability) -> bool:
-        """Whether a cubin built for ``built_for`` loads here: same major, and not newer. PTX and arch-specific code are other questions.
+    def runs(self, built_for: ComputeCapability, variant: Variant = "") -> bool:
+        """Whether a cubin built for ``built_for`` loads here: same major, and not newer; with the variant "a" exactly that one.
 
-        Source: CUDA C++ programming guide, "Binary Compatibility".
+        A family (``120f``) is those of one major from that minor on, which is the rule of plain cubins too.
+        Source: CUDA C++ programming guide, "Binary Compatibility" and "Family-Specific Features".
         """
-        return self.major == built_for.major and self.minor >= built_for.minor
+        return self == built_for if variant == "a" else self.major == built_for.major and self.minor >= built_for.minor
+
+    def translates(self, ptx_for: ComputeCapability, variant: Variant = "") -> bool:
+        """Whether the driver can translate PTX of ``ptx_for`` for this GPU: any older one's, with a variant only where its cubin would load.
+
+        Source: CUDA C++ programming guide, "PTX Compatibility".
+        """
+        return self.runs(ptx_for, variant) if variant else self >= ptx_for
+
+
+#: What code may count on: "" the capability, "f" the features of its family, "a" those of exactly this GPU.
+Variant = Literal["", "a", "f"]
+
+
+@dataclass(frozen=True, order=True)
+class Architecture:
+    """What a piece of code was compiled for: ``sm_121``, ``sm_120f``, ``sm_90a``."""
+
+    capability: ComputeCapability
+    variant: Variant = ""
+
+    def __str__(self) -> str:
+        return f"{self.capability.sm}{self.variant}"

@@ -1,0 +1,76 @@
+"""What is said of NCCL's sources, asked of the sources that Debian distributes: no GPU and no CUDA is needed."""
+
+from __future__ import annotations
+
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+from nccl import source
+
+from ansible_collections.gb10.cluster.plugins.module_utils import nccl_functions
+from ansible_collections.gb10.cluster.plugins.module_utils.nccl_build import Release
+
+
+@pytest.fixture(scope="module")
+def tree(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    try:
+        return source.tree(tmp_path_factory.mktemp("nccl"))
+    except source.NotFetchedError as error:
+        pytest.skip(f"no source of NCCL: {error}")
+
+
+def generated(tree: Path, folder: Path, pattern: str) -> set[str]:
+    """The device functions that NCCL's generator makes for an ONLY_FUNCS, as the pattern names them."""
+    subprocess.run([sys.executable, str(tree / "src/device/generate.py"), str(folder), pattern], check=True)
+    table = (folder / "device_table.cu").read_text(encoding="utf-8")
+    return {words(name) for name in re.findall(r"^/\* *\d+\*/ ncclDevFunc_(\w+),", table, re.MULTILINE)} - {"Nop"}
+
+
+def words(name: str) -> str:
+    """In the table all words of a name are joined, those of an algorithm such as COLLNET_CHAIN too."""
+    return name.replace("_", " ")
+
+
+def test_release(tree: Path) -> None:
+    release = Release.of_makefile((tree / "makefiles/version.mk").read_text(encoding="utf-8"), "makefiles/version.mk")
+    assert tree.name == f"nccl-{release}-{release.revision}"
+
+
+@pytest.mark.parametrize(
+    "pattern", ["", "SendRecv", "AllReduce Sum (f32|bf16) RING *", "(Broadcast|AllGather) * LL", nccl_functions.vllm_functions()]
+)
+def test_patterns_choose_what_is_said(tree: Path, tmp_path: Path, pattern: str) -> None:
+    made = generated(tree, tmp_path, pattern)
+    chosen = {words(name) for name in nccl_functions.selected(pattern)}
+    # The generator leaves out what no GPU can do, and makes sums of signed integers from unsigned ones'.
+    assert made <= {re.sub(r" i(\d+)", r" u\1", name) for name in chosen} | chosen
+    assert {name for name in chosen if re.search(r"(Sum|MinMax) (f16|f32|bf16|u32) RING (LL|LL128|SIMPLE)$", name)} <= made
+    assert {name for name in chosen if name in ("SendRecv", "AllGather RING LL", "Broadcast RING LL")} <= made
+
+
+def test_what_vllm_calls_is_made(tree: Path, tmp_path: Path) -> None:
+    made = generated(tree, tmp_path, nccl_functions.vllm_functions())
+    for use in nccl_functions.USES:
+        for kind in use.types or ("",):
+            start = " ".join(word for word in (use.collective, use.operation, re.sub(r"^i", "u", kind)) if word)
+            assert any(name == start or name.startswith(f"{start} RING ") for name in made), start
+
+
+def test_a_function_that_is_left_out_does_nothing(tree: Path) -> None:
+    """The reason why ONLY_FUNCS is off: there is no error."""
+    assert "__device__ void ncclDevFunc_Nop() {}" in (tree / "src/device/common.cu").read_text(encoding="utf-8")
+    assert 'return ("Nop", None, None, None, None)' in (tree / "src/device/generate.py").read_text(encoding="utf-8")
+
+
+def test_the_version_is_a_string_in_the_library(tree: Path) -> None:
+    text = (tree / "src/init.cc").read_text(encoding="utf-8")
+    assert re.search(r'"NCCL version " STR\(NCCL_MAJOR\).*?"\+cuda" STR\(CUDA_MAJOR\)', text, re.DOTALL)
+
+
+def test_the_makefiles_take_what_the_plan_gives(tree: Path) -> None:
+    texts = [(tree / name).read_text(encoding="utf-8") for name in ("Makefile", "src/Makefile", "src/device/Makefile", "makefiles/common.mk")]
+    for needed in ("src.%:", "\nlib :", '"$(ONLY_FUNCS)"', "NVCC ?= $(CUDA_HOME)/bin/nvcc", "NVCC_GENCODE ?=", "BUILDDIR ?="):
+        assert any(needed in text for text in texts), needed
