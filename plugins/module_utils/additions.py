@@ -17,7 +17,7 @@ from typing import Any
 #: One file a role, named after it.
 FOLDER = "/etc/gb10/additions"
 #: Variables that are lists, by what separates their entries; there the user's and ours count both.
-_LISTS: Mapping[str, str] = {"VLLM_DISABLED_KERNELS": ","}
+_LISTS: Mapping[str, str] = {"VLLM_DISABLED_KERNELS": ",", "LD_PRELOAD": ":"}
 
 
 def current(recorded: Mapping[str, Mapping[str, Any]], runtime: str) -> dict[str, dict[str, Any]]:

@@ -25,6 +25,10 @@ from ansible_collections.gb10.cluster.plugins.module_utils.vllm_patch_blocks imp
 from ansible_collections.gb10.cluster.plugins.module_utils.vllm_patch_table import PTXAS
 from ansible_collections.gb10.cluster.plugins.module_utils.vllm_patch_types import Link, Wanted
 
+#: NCCL's library beside the package, as NVIDIA's wheel brings it.
+NCCL = "../nvidia/nccl/lib/libnccl.so.2"
+#: Large files that may be replaced by a link; only digests of them are ever asked for.
+LARGE = (PTXAS, NCCL)
 _ORIGINAL, _RECORD = ".gb10-original", ".gb10-sha256"
 
 
@@ -44,9 +48,9 @@ class _State:
 class Tree:
     """A vllm_patch_types.Tree on disk that reads each file once, and the way to change it. ``folder`` is the one for tuned tables."""
 
-    def __init__(self, root: str, folder: str) -> None:
+    def __init__(self, root: str, folder: str = "") -> None:
         self._root = root
-        self._folder = folder
+        self._folder = folder or os.path.join(os.path.dirname(root), "gb10_moe_configs")
         self._states: dict[str, _State] = {}
 
     def shipped(self, path: str) -> bytes | None:
@@ -89,7 +93,7 @@ class Tree:
             wanted = files.get(path, state.current)
             if wanted is None and path in files:
                 wanted = state.shipped if state.ours else state.current
-            if path.startswith(PTXAS) and not isinstance(wanted, Link):
+            if path.startswith(LARGE) and not isinstance(wanted, Link):
                 # Its content was not read.
                 shipped = self.original(path) if path in files else state.real
                 result[path] = _digest(shipped) if os.path.lexists(shipped) else ""
@@ -108,8 +112,8 @@ class Tree:
         """Return where a file lies. Raises ProblemsError if a symbolic link leads out of where it belongs."""
         full = os.path.join(self._root, path)
         base = self._folder if path.startswith(self._folder) else os.path.dirname(self._root) if path.startswith("../") else self._root
-        # Triton's assembler may be a link itself, ours for one.
-        real = os.path.join(os.path.realpath(os.path.dirname(full)), os.path.basename(full)) if path.startswith(PTXAS) else os.path.realpath(full)
+        # Such a file may be a link itself, ours for one.
+        real = os.path.join(os.path.realpath(os.path.dirname(full)), os.path.basename(full)) if path.startswith(LARGE) else os.path.realpath(full)
         if os.path.commonpath([real, os.path.realpath(base)]) != os.path.realpath(base):
             found = f"{os.path.normpath(full)} is a symbolic link to {real}"
             expected = f"files in {base}, which no other environment shares"
@@ -130,15 +134,14 @@ class Tree:
         record = _record(real + _RECORD)
         kept = bool(record) or os.path.lexists(real + _ORIGINAL)
         link = os.path.islink(real)
-        # Triton's assembler is large, and only a digest of it is ever asked for.
-        current: Wanted = Link(os.readlink(real)) if link else b"" if path.startswith(PTXAS) and os.path.exists(real) else _read(real)
+        current: Wanted = Link(os.readlink(real)) if link else b"" if path.startswith(LARGE) and os.path.exists(real) else _read(real)
         digest = _digest(real) if record and current is not None else ""
         ours = digest in [line.partition("  ")[0] for line in record if not line.endswith(_ORIGINAL)]
         marked = isinstance(current, bytes) and MARKER.search(current) is not None
         trouble = ""
         shipped = current if isinstance(current, bytes) else None
         if ours:
-            shipped = None if link or path.startswith(PTXAS) else _read(real + _ORIGINAL)
+            shipped = None if link or path.startswith(LARGE) else _read(real + _ORIGINAL)
             originals = [line.partition("  ")[0] for line in record if line.endswith(_ORIGINAL)]
             if originals and not (os.path.lexists(real + _ORIGINAL) and _digest(real + _ORIGINAL) == originals[0]):
                 trouble = f"{real}{_ORIGINAL} is not the original that {real}{_RECORD} tells of; install vLLM anew"

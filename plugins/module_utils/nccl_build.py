@@ -164,10 +164,7 @@ def jobs(cores: int, memory: int) -> int:
 
 
 def plan(source: Source, gpus: Sequence[ComputeCapability], toolkit: Toolkit, builder: Builder, functions: str = "") -> Plan:
-    """Plan a build. ``functions`` is NCCL's ONLY_FUNCS, empty for all. Raises ProblemsError with everything that stands in its way."""
-    problems = prerequisites(gpus, toolkit, builder) + pattern_problems(functions, "functions")
-    if problems:
-        raise ProblemsError(problems)
+    """Plan a build. ``functions`` is NCCL's ONLY_FUNCS, empty for all. What stands in its way is another question, see prerequisites()."""
     stamp = {
         "release": str(source.release),
         "source": source.identity,
@@ -181,9 +178,11 @@ def plan(source: Source, gpus: Sequence[ComputeCapability], toolkit: Toolkit, bu
     return Plan(jobs(builder.cores, builder.memory), stamp, digest, f"{source.release}-{digest[:12]}", (finding,) if finding else ())
 
 
-def prerequisites(gpus: Sequence[ComputeCapability], toolkit: Toolkit, builder: Builder, from_git: bool = False) -> list[Problem]:
-    """Say what the node that builds lacks; to be asked before the source is fetched, so that all of it is said at once."""
-    problems = []
+def prerequisites(
+    gpus: Sequence[ComputeCapability], toolkit: Toolkit, builder: Builder, functions: str = "", from_git: bool = False
+) -> list[Problem]:
+    """Say what stands in the way of a build on that node; to be asked before the source is fetched, so that all of it is said at once."""
+    problems = pattern_problems(functions, "functions")
     needed_programs = PROGRAMS | (GIT if from_git else {})
     if missing := [name for name in needed_programs if name not in builder.programs]:
         packages = " ".join(needed_programs[name] for name in missing)

@@ -72,6 +72,14 @@ def gpu_facts(query: tuple[int, str, str], summary: str, meminfo: str) -> dict[s
     return {**facts, "reason": "" if cuda else "nvidia-smi prints no CUDA version"}
 
 
+def available_memory(meminfo: str) -> int:
+    """Return MemAvailable of /proc/meminfo in bytes. Raises ValueError if it says none."""
+    found = re.search(r"^MemAvailable:\s+(\d+) kB", meminfo, re.MULTILINE)
+    if found is None:
+        raise ValueError("/proc/meminfo says no MemAvailable")
+    return int(found[1]) * 1024
+
+
 def _gpu(row: Mapping[str, str]) -> dict[str, Any]:
     reasons = {}
     try:

@@ -1,0 +1,146 @@
+#!/usr/bin/python
+# Copyright (c) 2026, gb10.cluster maintainers
+# GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+
+from __future__ import annotations
+
+DOCUMENTATION = r"""
+---
+module: nccl_build
+short_description: Build NCCL for the GPUs of a cluster, once
+version_added: 0.1.0
+description:
+  - Builds on this host, in a folder named after everything that decides about the result, and packs the result for other hosts. What was built
+    from the same is not built again.
+  - A library that lacks code for one of the GPUs is not kept.
+  - Without O(source) it only says what stands in the way of a build.
+options:
+  store:
+    description: The folder of built NCCLs on this host.
+    type: path
+    required: true
+  source:
+    description: The source tree of an NCCL release on this host.
+    type: path
+  identity:
+    description: What the source is exactly, such as the hash of the file that it came in. By default the commit, asked of git.
+    type: str
+  capabilities:
+    description: The compute capabilities to build for.
+    type: list
+    elements: str
+    required: true
+  cuda_home:
+    description: The folder of the CUDA toolkit. By default it is looked for.
+    type: path
+  functions:
+    description: NCCL's C(ONLY_FUNCS). What it leaves out does nothing when it is called, without an error.
+    type: str
+    default: ''
+  ccache:
+    description: Whether C(ccache), which has to be installed, keeps what nvcc makes.
+    type: bool
+    default: false
+author:
+  - gb10.cluster maintainers (@gb10-cluster)
+extends_documentation_fragment:
+  - gb10.cluster.attributes.change
+"""
+
+EXAMPLES = r"""
+- name: Build it for DGX Sparks
+  gb10.cluster.nccl_build:
+    store: /opt/gb10/nccl
+    source: /opt/gb10/nccl/source
+    capabilities: ["12.1"]
+  become: true
+"""
+
+RETURN = r"""
+name:
+  description: The build's folder in the store, empty without O(source).
+  returned: success
+  type: str
+  sample: 2.30.7-0123456789ab
+stamp:
+  description: What the result is decided by.
+  returned: success
+  type: dict
+jobs:
+  description: How many compilers run at once.
+  returned: success
+  type: int
+sha256:
+  description: Hash of the library, null in check mode before it was built.
+  returned: success
+  type: str
+artifact:
+  description: The packed build as C(path) and C(sha256), null in check mode before it was built.
+  returned: success
+  type: dict
+findings:
+  description: What speaks against the release.
+  returned: success
+  type: list
+  elements: str
+"""
+
+from ansible.module_utils.basic import AnsibleModule
+
+from ansible_collections.gb10.cluster.plugins.module_utils import io_nccl_build, io_nccl_store, nccl_build
+from ansible_collections.gb10.cluster.plugins.module_utils.capability import ComputeCapability
+from ansible_collections.gb10.cluster.plugins.module_utils.io_command import runner
+from ansible_collections.gb10.cluster.plugins.module_utils.problems import ProblemsError
+
+
+def main() -> None:
+    """Look whether it is there, and build it if not."""
+    module = AnsibleModule(
+        argument_spec={
+            "store": {"type": "path", "required": True},
+            "source": {"type": "path"},
+            "identity": {"type": "str"},
+            "capabilities": {"type": "list", "elements": "str", "required": True},
+            "cuda_home": {"type": "path"},
+            "functions": {"type": "str", "default": ""},
+            "ccache": {"type": "bool", "default": False},
+        },
+        supports_check_mode=True,
+    )
+    run, params = runner(module), module.params
+    store = params["store"]
+    try:
+        gpus = [ComputeCapability.parse(text, f"capabilities[{index}]") for index, text in enumerate(params["capabilities"])]
+        toolkit, builder = io_nccl_build.toolkit(run, params["cuda_home"]), io_nccl_build.builder(store)
+        if params["source"] is None:
+            if problems := nccl_build.prerequisites(gpus, toolkit, builder, params["functions"], from_git=True):
+                raise ProblemsError(problems)
+            module.exit_json(changed=False, name="", stamp={}, jobs=0, sha256=None, artifact=None, findings=[])
+        source = io_nccl_build.source(run, params["source"], params["identity"])
+        plan = nccl_build.plan(source, gpus, toolkit, builder, params["functions"])
+        there = io_nccl_store.stamp(store, plan.name)
+        if there is None:
+            if problems := nccl_build.prerequisites(gpus, toolkit, builder, params["functions"]):
+                raise ProblemsError(problems)
+            if not module.check_mode:
+                made = io_nccl_build.make(run, plan, source, toolkit, store, params["ccache"])
+                io_nccl_build.add(plan, made, gpus, store)
+        stamp = io_nccl_store.stamp(store, plan.name)
+        packed = io_nccl_store.packed(store, plan.name) if stamp and not module.check_mode else None
+    except (ProblemsError, OSError, ValueError) as error:
+        module.fail_json(msg=str(error))
+    module.exit_json(
+        changed=there is None,
+        name=plan.name,
+        stamp=plan.stamp,
+        jobs=plan.jobs,
+        sha256=stamp["sha256"] if stamp else None,
+        artifact={"path": packed, "sha256": io_nccl_store.file_sha256(packed)} if packed else None,
+        findings=[str(finding) for finding in plan.findings],
+        diff={"before": "" if there is None else f"{plan.name}\n", "after": f"{plan.name}\n"},
+    )
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,147 @@
+#!/usr/bin/python
+# Copyright (c) 2026, gb10.cluster maintainers
+# GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+
+from __future__ import annotations
+
+DOCUMENTATION = r"""
+---
+module: nccl_install
+short_description: Put a built NCCL into a host's store, and use it
+version_added: 0.1.0
+description:
+  - Unpacks what M(gb10.cluster.nccl_build) packed on another host, once its hash is that of the file that was packed, and points C(current) at it.
+  - Refuses a library without code for this host's GPUs, and keeps some older builds to go back to.
+options:
+  store:
+    description: The folder of built NCCLs on this host.
+    type: path
+    required: true
+  name:
+    description: The build.
+    type: str
+    required: true
+  sha256:
+    description: Hash of its library.
+    type: str
+    required: true
+  capabilities:
+    description: The compute capabilities of this host's GPUs.
+    type: list
+    elements: str
+    required: true
+  artifact:
+    description: The packed build on this host. Without it a build that is not in the store is only said to be missing.
+    type: path
+  artifact_sha256:
+    description: Hash of O(artifact).
+    type: str
+  keep:
+    description: How many builds to keep, the one in use counted.
+    type: int
+    default: 3
+author:
+  - gb10.cluster maintainers (@gb10-cluster)
+extends_documentation_fragment:
+  - gb10.cluster.attributes.change
+"""
+
+EXAMPLES = r"""
+- name: Use what was built on the head
+  gb10.cluster.nccl_install:
+    store: /opt/gb10/nccl
+    name: "{{ build.name }}"
+    sha256: "{{ build.sha256 }}"
+    capabilities: ["12.1"]
+    artifact: /var/tmp/nccl.tar
+    artifact_sha256: "{{ build.artifact.sha256 }}"
+  become: true
+"""
+
+RETURN = r"""
+missing:
+  description: Whether the build is not in the store, nor could be put there.
+  returned: success
+  type: bool
+library:
+  description: The library's path, null if it is missing.
+  returned: success
+  type: str
+removed:
+  description: The older builds that were removed.
+  returned: success
+  type: list
+  elements: str
+"""
+
+import os
+
+from ansible.module_utils.basic import AnsibleModule
+
+from ansible_collections.gb10.cluster.plugins.module_utils import io_nccl, io_nccl_store, nccl_library
+from ansible_collections.gb10.cluster.plugins.module_utils.capability import ComputeCapability
+from ansible_collections.gb10.cluster.plugins.module_utils.problems import Problem, ProblemsError
+
+
+def check(path: str, name: str, sha256: str, gpus: list[ComputeCapability]) -> None:
+    """Raise ProblemsError unless the library of a build is the one that was built, and serves these GPUs."""
+    library, found = io_nccl.library(path)
+    problems = nccl_library.problems(library, f"libnccl {name}", gpus, os.uname().machine)
+    if found != sha256:
+        problems.insert(0, Problem(f"libnccl {name}", f"it has sha256 {found}", sha256, "build it again, or correct sha256"))
+    if problems:
+        raise ProblemsError(problems)
+
+
+def main() -> None:
+    """Unpack if it is not there, check, use, forget the oldest."""
+    module = AnsibleModule(
+        argument_spec={
+            "store": {"type": "path", "required": True},
+            "name": {"type": "str", "required": True},
+            "sha256": {"type": "str", "required": True},
+            "capabilities": {"type": "list", "elements": "str", "required": True},
+            "artifact": {"type": "path"},
+            "artifact_sha256": {"type": "str"},
+            "keep": {"type": "int", "default": 3},
+        },
+        required_together=[("artifact", "artifact_sha256")],
+        supports_check_mode=True,
+    )
+    params = module.params
+    store, name = params["store"], params["name"]
+    library = f"{store}/{name}/{io_nccl_store.LIBRARY}"
+    try:
+        gpus = [ComputeCapability.parse(text, f"capabilities[{index}]") for index, text in enumerate(params["capabilities"])]
+        stamp = io_nccl_store.stamp(store, name)
+        there = stamp is not None and stamp["sha256"] == params["sha256"]
+        if not there and not params["artifact"]:
+            module.exit_json(changed=False, missing=True, library=None, removed=[])
+        if not there and not module.check_mode:
+            os.makedirs(store, mode=0o755, exist_ok=True)
+            with io_nccl_store.unpacked(store, name, params["artifact"], params["artifact_sha256"]) as part:
+                check(f"{part}/{io_nccl_store.LIBRARY}", name, params["sha256"], gpus)
+        if there:
+            check(library, name, params["sha256"], gpus)
+        used = io_nccl_store.current(store)
+        if used != name and not module.check_mode:
+            io_nccl_store.use(store, name)
+        older = [each for each in io_nccl_store.names(store) if each not in (name, used)]
+        # What was used until now stays too: ranks that run still have it mapped.
+        removed = older[max(0, params["keep"] - len({name, used} - {None})) :]
+        for each in removed if not module.check_mode else []:
+            io_nccl_store.forget(store, each)
+    except (ProblemsError, OSError, ValueError) as error:
+        module.fail_json(msg=str(error))
+    module.exit_json(
+        changed=not there or used != name or bool(removed),
+        missing=False,
+        library=library,
+        removed=removed,
+        diff={"before": f"current: {used}\n", "after": f"current: {name}\n"},
+    )
+
+
+if __name__ == "__main__":
+    main()
