@@ -33,11 +33,11 @@ SINCE = {
     ComputeCapability(12, 1): (12, 9),
     ComputeCapability(11, 0): (13, 0),
 }
-#: Bytes that one compiler takes at its largest and that the rest of the machine keeps; measured, see docs/benchmarks.md.
+#: Bytes for each compiler, of which the largest was seen to take 0.6 GB (docs/benchmarks.md), and those that the rest of the machine keeps.
 JOB_BYTES = 1024**3
 RESERVE_BYTES = 2 * 1024**3
-#: Bytes that sources, objects and the library take for one architecture, and for each further one; measured, with half as much again to spare.
-DISK_BYTES, DISK_BYTES_FURTHER = 1024**3, 512 * 1024**2
+#: Bytes for objects and library for one architecture, several times what was seen (docs/benchmarks.md), and for each further one.
+DISK_BYTES, DISK_BYTES_FURTHER = 512 * 1024**2, 128 * 1024**2
 #: Programs that NCCL's makefiles call, with what to install for each; and what a source that is a tag needs besides.
 PROGRAMS = {"make": "make", "g++": "g++", "python3": "python3", "which": "debianutils"}
 GIT = {"git": "git"}
