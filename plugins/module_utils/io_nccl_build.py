@@ -16,7 +16,7 @@ from ansible_collections.gb10.cluster.plugins.module_utils import io_nccl, io_nc
 from ansible_collections.gb10.cluster.plugins.module_utils.capability import ComputeCapability
 from ansible_collections.gb10.cluster.plugins.module_utils.io_file import read_file
 from ansible_collections.gb10.cluster.plugins.module_utils.io_node import Run, read
-from ansible_collections.gb10.cluster.plugins.module_utils.nccl_build import PROGRAMS, Builder, Plan, Release, Source, Toolkit
+from ansible_collections.gb10.cluster.plugins.module_utils.nccl_build import GIT, PROGRAMS, Builder, Plan, Release, Source, Toolkit
 from ansible_collections.gb10.cluster.plugins.module_utils.node_text import available_memory
 from ansible_collections.gb10.cluster.plugins.module_utils.problems import Problem, ProblemsError
 
@@ -46,7 +46,7 @@ def builder(folder: str) -> Builder:
     """Return what this host has; ``folder`` is where the build goes."""
     while not os.path.isdir(folder):
         folder = os.path.dirname(folder)
-    there = frozenset(name for name in PROGRAMS if shutil.which(name))
+    there = frozenset(name for name in PROGRAMS | GIT if shutil.which(name))
     memory = available_memory(read("/proc/meminfo"))
     return Builder(os.uname().machine, len(os.sched_getaffinity(0)), memory, shutil.disk_usage(folder).free, there)
 

@@ -14,7 +14,8 @@ description:
   - Builds on this host, in a folder named after everything that decides about the result, and packs the result for other hosts. What was built
     from the same is not built again.
   - A library that lacks code for one of the GPUs is not kept.
-  - Without O(source) it only says what stands in the way of a build.
+  - Without O(source) it only says what stands in the way of a build. In check mode the programs that it takes are not asked for, because
+    packages may be yet to be installed.
 options:
   store:
     description: The folder of built NCCLs on this host.
@@ -38,6 +39,10 @@ options:
     description: NCCL's C(ONLY_FUNCS). What it leaves out does nothing when it is called, without an error.
     type: str
     default: ''
+  from_git:
+    description: Without O(source), whether git will have to fetch it.
+    type: bool
+    default: false
   ccache:
     description: Whether C(ccache), which has to be installed, keeps what nvcc makes.
     type: bool
@@ -86,6 +91,8 @@ findings:
   elements: str
 """
 
+import dataclasses
+
 from ansible.module_utils.basic import AnsibleModule
 
 from ansible_collections.gb10.cluster.plugins.module_utils import io_nccl_build, io_nccl_store, nccl_build
@@ -104,6 +111,7 @@ def main() -> None:
             "capabilities": {"type": "list", "elements": "str", "required": True},
             "cuda_home": {"type": "path"},
             "functions": {"type": "str", "default": ""},
+            "from_git": {"type": "bool", "default": False},
             "ccache": {"type": "bool", "default": False},
         },
         supports_check_mode=True,
@@ -113,8 +121,10 @@ def main() -> None:
     try:
         gpus = [ComputeCapability.parse(text, f"capabilities[{index}]") for index, text in enumerate(params["capabilities"])]
         toolkit, builder = io_nccl_build.toolkit(run, params["cuda_home"]), io_nccl_build.builder(store)
+        if module.check_mode:
+            builder = dataclasses.replace(builder, programs=frozenset(nccl_build.PROGRAMS) | frozenset(nccl_build.GIT))
         if params["source"] is None:
-            if problems := nccl_build.prerequisites(gpus, toolkit, builder, params["functions"], from_git=True):
+            if problems := nccl_build.prerequisites(gpus, toolkit, builder, params["functions"], params["from_git"]):
                 raise ProblemsError(problems)
             module.exit_json(changed=False, name="", stamp={}, jobs=0, sha256=None, artifact=None, findings=[])
         source = io_nccl_build.source(run, params["source"], params["identity"])
