@@ -6,7 +6,6 @@
 
     STORE/2.30.7-0123456789ab/lib/libnccl.so.2.30.7     and the links libnccl.so.2 and libnccl.so
     STORE/2.30.7-0123456789ab/stamp.json                what it was built from, and the library's SHA-256
-    STORE/2.30.7-0123456789ab.tar                       the same, packed for other hosts
     STORE/current                                       a link to the build that is used
 """
 
@@ -75,19 +74,13 @@ def fill(folder: str, library: str, content: Mapping[str, Any]) -> None:
     io_file.write_file(f"{folder}/{STAMP}", json.dumps(content, indent=2, sort_keys=True) + "\n", 0o644)
 
 
-def packed(store: str, name: str) -> str:
-    """Return the build as a tar file, the same bytes whenever and wherever it is packed."""
-    path = f"{store}/{name}.tar"
-    if not os.path.exists(path):
-        temporary = f"{store}/.{name}.tar"
-        with tarfile.open(temporary, "w", format=tarfile.PAX_FORMAT) as archive:
-            for member in sorted(os.path.relpath(place, f"{store}/{name}") for place in glob.glob(f"{glob.escape(store)}/{name}/**", recursive=True)):
-                if member != ".":
-                    archive.add(f"{store}/{name}/{member}", member, recursive=False, filter=_plain)
-        with open(temporary, "rb") as file:
-            os.fsync(file.fileno())
-        os.rename(temporary, path)
-    return path
+def pack(store: str, name: str, path: str) -> str:
+    """Pack a build for other hosts, the same bytes whenever and wherever it is packed, and return the file's SHA-256."""
+    os.makedirs(os.path.dirname(path), mode=0o755, exist_ok=True)
+    with tarfile.open(path, "w", format=tarfile.PAX_FORMAT) as archive:
+        for place in sorted(glob.glob(f"{glob.escape(store)}/{name}/**", recursive=True))[1:]:
+            archive.add(place, os.path.relpath(place, f"{store}/{name}"), recursive=False, filter=_plain)
+    return file_sha256(path)
 
 
 def _plain(entry: tarfile.TarInfo) -> tarfile.TarInfo:
@@ -107,7 +100,7 @@ def unpacked(store: str, name: str, path: str, sha256: str) -> Iterator[str]:
         raise ProblemsError([Problem("artifact", f"{path} has sha256 {found}", sha256, "have it sent again")])
     with part(store, name) as folder:
         with tarfile.open(fileobj=io.BytesIO(content)) as archive:
-            # What is unpacked is the very file that packed() made, by its hash. Newer Pythons warn without a filter; Debian 12's has none.
+            # What is unpacked is the very file that pack() made, by its hash. Newer Pythons warn without a filter; Debian 12's has none.
             archive.extraction_filter = getattr(tarfile, "fully_trusted_filter", None)
             archive.extractall(folder)
         yield folder
@@ -136,7 +129,5 @@ def use(store: str, name: str) -> None:
 
 
 def forget(store: str, name: str) -> None:
-    """Remove a build, packed too."""
+    """Remove a build."""
     shutil.rmtree(f"{store}/{name}")
-    with contextlib.suppress(FileNotFoundError):
-        os.unlink(f"{store}/{name}.tar")

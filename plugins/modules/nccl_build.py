@@ -11,8 +11,8 @@ module: nccl_build
 short_description: Build NCCL for the GPUs of a cluster, once
 version_added: 0.1.0
 description:
-  - Builds on this host, in a folder named after everything that decides about the result, and packs the result for other hosts. What was built
-    from the same is not built again.
+  - Builds on this host, in a folder named after everything that decides about the result. What was built from the same is not built again, and
+    what a killed run had made is taken up.
   - A library that lacks code for one of the GPUs is not kept.
   - Without O(source) it only says what stands in the way of a build. In check mode the programs that it takes are not asked for, because
     packages may be yet to be installed.
@@ -47,6 +47,9 @@ options:
     description: Whether C(ccache), which has to be installed, keeps what nvcc makes.
     type: bool
     default: false
+  pack:
+    description: A file to pack the build into, for other hosts. That alone changes nothing in the sense of Ansible.
+    type: path
 author:
   - gb10.cluster maintainers (@gb10-cluster)
 extends_documentation_fragment:
@@ -80,10 +83,10 @@ sha256:
   description: Hash of the library, null in check mode before it was built.
   returned: success
   type: str
-artifact:
-  description: The packed build as C(path) and C(sha256), null in check mode before it was built.
+packed_sha256:
+  description: Hash of O(pack), null without.
   returned: success
-  type: dict
+  type: str
 findings:
   description: What speaks against the release.
   returned: success
@@ -113,6 +116,7 @@ def main() -> None:
             "functions": {"type": "str", "default": ""},
             "from_git": {"type": "bool", "default": False},
             "ccache": {"type": "bool", "default": False},
+            "pack": {"type": "path"},
         },
         supports_check_mode=True,
     )
@@ -126,7 +130,7 @@ def main() -> None:
         if params["source"] is None:
             if problems := nccl_build.prerequisites(gpus, toolkit, builder, params["functions"], params["from_git"]):
                 raise ProblemsError(problems)
-            module.exit_json(changed=False, name="", stamp={}, jobs=0, sha256=None, artifact=None, findings=[])
+            module.exit_json(changed=False, name="", stamp={}, jobs=0, sha256=None, packed_sha256=None, findings=[])
         source = io_nccl_build.source(run, params["source"], params["identity"])
         plan = nccl_build.plan(source, gpus, toolkit, builder, params["functions"])
         there = io_nccl_store.stamp(store, plan.name)
@@ -137,7 +141,7 @@ def main() -> None:
                 made = io_nccl_build.make(run, plan, source, toolkit, store, params["ccache"])
                 io_nccl_build.add(plan, made, gpus, store)
         stamp = io_nccl_store.stamp(store, plan.name)
-        packed = io_nccl_store.packed(store, plan.name) if stamp and not module.check_mode else None
+        packed = io_nccl_store.pack(store, plan.name, params["pack"]) if params["pack"] and stamp and not module.check_mode else None
     except (ProblemsError, OSError, ValueError) as error:
         module.fail_json(msg=str(error))
     module.exit_json(
@@ -146,7 +150,7 @@ def main() -> None:
         stamp=plan.stamp,
         jobs=plan.jobs,
         sha256=stamp["sha256"] if stamp else None,
-        artifact={"path": packed, "sha256": io_nccl_store.file_sha256(packed)} if packed else None,
+        packed_sha256=packed,
         findings=[str(finding) for finding in plan.findings],
         diff={"before": "" if there is None else f"{plan.name}\n", "after": f"{plan.name}\n"},
     )
