@@ -1,0 +1,184 @@
+"""NCCL, really built: where it is, who has it mapped, what is refused and how one goes back. No GPU runs any of it."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+from cluster import Cluster
+from gpu_libraries import libnccl
+from playbook import Run, run
+from testinfra.host import Host
+
+from ansible_collections.gb10.cluster.plugins.module_utils import io_nccl_store
+
+STORE = "/opt/gb10/nccl"
+MACHINE = {"x86_64": 62, "aarch64": 183}[os.uname().machine]
+
+
+@pytest.fixture
+def read(cluster: Cluster, tmp_path: Path) -> Callable[..., dict[str, Any]]:
+    """What nccl_info says on each node, by its name."""
+
+    def read(**variables: Any) -> dict[str, Any]:
+        answer = tmp_path / "answer.json"
+        given = json.dumps({"read_answer": str(answer), **variables})
+        run("tests/integration/nccl/read.yml", [*cluster.arguments, "--extra-vars", given]).assert_ok()
+        found: dict[str, Any] = json.loads(answer.read_text(encoding="utf-8"))
+        return found
+
+    return read
+
+
+def site(cluster: Cluster, *arguments: str, tags: str = "nccl_sm121_build") -> Run:
+    return cluster.site("--tags", tags, *arguments)
+
+
+def used(host: Host) -> str:
+    return str(host.check_output(f"readlink {STORE}/current"))
+
+
+def test_every_node_has_the_one_library_that_was_built_for_its_gpu(read: Callable[..., dict[str, Any]], nodes: dict[str, Host]) -> None:
+    found = read()
+    libraries = [info["library"] for info in found.values()]
+    assert len({library["sha256"] for library in libraries}) == 1
+    assert {library["path"] for library in libraries} == {f"{STORE}/current/lib/libnccl.so.2"}
+    for library in libraries:
+        assert library["native"] == ["12.1"]
+        assert {code["architecture"] for code in library["code"] if code["kind"] == "cubin"} == {"sm_121", "sm_100f"}
+    stamps = {host.file(f"{STORE}/current/stamp.json").content_string for host in nodes.values()}
+    assert len(stamps) == 1
+    stamp = json.loads(stamps.pop())
+    assert (stamp["gencode"], stamp["sha256"]) == ("-gencode=arch=compute_121,code=sm_121", libraries[0]["sha256"])
+
+
+def test_every_process_of_ray_has_it_mapped_and_no_other(read: Callable[..., dict[str, Any]]) -> None:
+    for info in read().values():
+        assert info["problems"] == []
+        assert len(info["processes"]) > 3
+        assert all(process["libraries"] for process in info["processes"])
+
+
+def test_what_was_sent_is_offered_no_longer(head: Host, nodes: dict[str, Host]) -> None:
+    assert head.run("systemctl is-active gb10-nccl-offer.service").rc != 0
+    for host in nodes.values():
+        assert host.check_output(f"ls -A {STORE} | grep '^[.]' || true") == ""
+
+
+def test_again_nothing_is_built_or_sent(cluster: Cluster) -> None:
+    site(cluster).assert_unchanged()
+    site(cluster, "--check", "--diff").assert_unchanged()
+
+
+@pytest.fixture
+def offer(cluster: Cluster, tmp_path: Path) -> Callable[..., Run]:
+    """Install a build in miniature on the last node."""
+
+    def offer(architecture: str, corrupt: bool = False) -> Run:
+        library = tmp_path / "libnccl.so.2.30.7"
+        library.write_bytes(libnccl(architecture, machine=MACHINE))
+        sha256 = hashlib.sha256(library.read_bytes()).hexdigest()
+        store, name = str(tmp_path / "store"), f"2.30.7-{sha256[:12]}"
+        with io_nccl_store.part(store, name) as folder:
+            io_nccl_store.fill(folder, str(library), {"sha256": sha256, "name": name})
+        packed = tmp_path / "offered.tar"
+        packed_sha256 = io_nccl_store.pack(store, name, str(packed))
+        if corrupt:
+            content = bytearray(packed.read_bytes())
+            content[len(content) // 2] ^= 1
+            packed.write_bytes(content)
+        given = {"install_file": str(packed), "install_name": name, "install_sha256": sha256, "install_file_sha256": packed_sha256}
+        return run("tests/integration/nccl/install.yml", [*cluster.arguments, "--extra-vars", json.dumps(given)])
+
+    return offer
+
+
+@pytest.mark.parametrize(
+    ("architecture", "corrupt", "said"),
+    [("90", False, "not all its programs have code for sm_121"), ("121", True, "artifact: /var/tmp/offered.tar has sha256 ")],
+    ids=["another GPU's", "corrupted"],
+)
+def test_a_build_that_is_not_right_is_refused(workers: list[Host], offer: Callable[..., Run], architecture: str, corrupt: bool, said: str) -> None:
+    before = workers[-1].check_output(f"ls -A {STORE}"), used(workers[-1])
+    refused = offer(architecture, corrupt)
+    assert refused.status != 0
+    assert said in refused.output
+    assert (workers[-1].check_output(f"ls -A {STORE}"), used(workers[-1])) == before
+
+
+BAD = {
+    "a file that is not there": ({"nccl_sm121_build_source": "/none/nccl.tar.gz"}, "nccl_sm121_build_source: /none/nccl.tar.gz is not there"),
+    "another file than was meant": ({"nccl_sm121_build_checksum": "0" * 64}, f"Expected: {'0' * 64}"),
+    "no toolkit": ({"nccl_sm121_build_cuda_home": "/nonexistent"}, "cuda_home: there is no /nonexistent/bin/nvcc"),
+    "no GPU that nvcc knows": ({"nccl_sm121_build_capabilities": ["13.7"]}, "does not know sm_137"),
+    "functions that are none": ({"nccl_sm121_build_functions": "AllReduce; reboot"}, "functions"),
+}
+
+
+@pytest.mark.parametrize("mistake", BAD)
+def test_bad_input_changes_nothing(cluster: Cluster, head: Host, mistake: str) -> None:
+    variables, said = BAD[mistake]
+    before = head.check_output(f"ls -A {STORE}"), used(head)
+    refused = site(cluster, "--extra-vars", json.dumps(variables))
+    assert refused.status != 0
+    assert said in refused.output
+    assert (head.check_output(f"ls -A {STORE}"), used(head)) == before
+
+
+def test_a_truncated_file_is_refused(cluster: Cluster, head: Host, tmp_path: Path) -> None:
+    archive = tmp_path / "nccl.tar.gz"
+    archive.write_bytes(b"\x1f\x8b\x08\x00truncated")
+    before = used(head)
+    refused = site(cluster, "--extra-vars", f"nccl_sm121_build_source={archive}")
+    assert refused.status != 0
+    assert "Unpack the file" in refused.output
+    assert used(head) == before
+    head.check_output(f"rm -r {STORE}/source/{hashlib.sha256(archive.read_bytes()).hexdigest()[:12]}")
+
+
+@pytest.mark.disruptive
+def test_another_build_is_used_and_the_first_again_without_building(
+    cluster: Cluster, nodes: dict[str, Host], workers: list[Host], offer: Callable[..., Run], read: Callable[..., dict[str, Any]]
+) -> None:
+    first = used(workers[-1])
+    offer("121").assert_ok()
+    assert used(workers[-1]) != first
+    # Ray still has the first one mapped, which is what a look at the processes is for.
+    (name,) = (name for name, info in read().items() if info["problems"])
+    problem = read()[name]["problems"][0]
+    assert f"{name}, process " in problem
+    assert f"it has mapped {STORE}/{first}/lib/libnccl.so." in problem
+    back = site(cluster).assert_ok()
+    assert back.changed_tasks() == {"Look whether this node has it"}
+    assert {used(host) for host in nodes.values()} == {first}
+    assert all(info["problems"] == [] for info in read().values())
+
+
+@pytest.mark.disruptive
+def test_a_node_that_lost_it_gets_it_from_the_head_again(cluster: Cluster, nodes: dict[str, Host], workers: list[Host]) -> None:
+    first = used(workers[-1])
+    workers[-1].check_output(f"truncate --size=1000 {STORE}/{first}/lib/libnccl.so.2")
+    again = site(cluster).assert_ok()
+    assert "Put it into the store and use it" in again.changed_tasks()
+    assert "Build NCCL for the GPUs of the cluster, unless that was done" not in again.changed_tasks()
+    hashes = {host.check_output(f"sha256sum {STORE}/current/lib/libnccl.so.2").split()[0] for host in nodes.values()}
+    assert len(hashes) == 1
+    site(cluster).assert_unchanged()
+
+
+# Last, because it stays so: Ray is slow to restart.
+@pytest.mark.disruptive
+def test_without_it_the_ranks_are_started_as_before(cluster: Cluster, nodes: dict[str, Host]) -> None:
+    off = ("--extra-vars", '{"nccl_sm121_build_enabled": false}')
+    shown = {host.check_output("grep -c ^LD_PRELOAD= /etc/gb10/cluster.env") for host in nodes.values()}
+    assert shown == {"1"}
+    cluster.site("--tags", "nccl_sm121_build,ray_cluster", *off).assert_ok()
+    for host in nodes.values():
+        assert "LD_PRELOAD" not in host.file("/etc/gb10/cluster.env").content_string
+        pid = host.check_output("systemctl show --property=MainPID --value gb10-ray")
+        assert host.run(f"grep -q libnccl /proc/{pid}/maps").rc == 1
