@@ -189,7 +189,7 @@ def stored(kind: str, weights: Mapping[str, torch.Tensor], inputs: Mapping[str, 
 
 def configuration(documents: Mapping[str, Any]) -> dict[str, Any]:
     """Return config.json, from the lab's."""
-    return documents["config.json"] | {
+    result: dict[str, Any] = documents["config.json"] | {
         "architectures": ["Qwen3MoeForCausalLM"],
         "model_type": "qwen3_moe",
         "hidden_size": HIDDEN,
@@ -207,6 +207,7 @@ def configuration(documents: Mapping[str, Any]) -> dict[str, Any]:
         "rms_norm_eps": 1e-6,
         "torch_dtype": "bfloat16",
     }
+    return result
 
 
 def digest(weights: Mapping[str, torch.Tensor]) -> str:

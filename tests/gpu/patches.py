@@ -374,9 +374,17 @@ def learnt(report: Mapping[str, Any]) -> str:
     taught = f"in {training['steps']} steps and {training['seconds']:.0f} s, to a loss of {training['loss']:.1g}"
     return f"""The model is a small Qwen3-MoE that has learnt {len(passages)} passages of COPYING by heart, {taught};
 the four are its weights in four forms of FP8. Given the first {opening} tokens of each passage, one at a time and at temperature 0, it has to
-answer with the next {answer}. A margin is how far the second best token is behind the best, as logprobs; in training it was at least
-{training["margin"]:.2f}.
+answer with the next {answer}; `recited` counts the answers that are right to the last token. A margin is how far the second best token is
+behind the best, as logprobs; in training it was at least {training["margin"]:.2f}.
 """
+
+
+def outcome(server: Mapping[str, Any]) -> str:
+    """Return the cells that say what became of a server: seconds, passages, least margin."""
+    if server["failure"]:
+        return f"{server['failure']} | | "
+    least = min(margin for answer in server["answers"] for margin in answer["margins"])
+    return f"{server['seconds']:.0f} | {sum(server['recited'])} of {len(server['recited'])} | {least:.2f}"
 
 
 def section(report: Mapping[str, Any]) -> str:
@@ -385,13 +393,7 @@ def section(report: Mapping[str, Any]) -> str:
     servers = ["| model | served | linear layers | experts | started in s | recited | least margin |\n|---|---|---|---|--:|--:|--:|\n"]
     for server in report["servers"]:
         kernels = ", ".join(sorted({line.split()[1] for line in linear(server)}))
-        least = min((margin for answer in server["answers"] for margin in answer["margins"]), default=None)
-        came = (
-            f"{server['failure']} | | "
-            if server["failure"]
-            else f"{server['seconds']:.0f} | {sum(server['recited'])} of {len(report['passages'])} | {least:.2f}"
-        )
-        servers.append(f"| {server['model']} | {server['variant']} | {kernels} | {moe(server)} | {came} |\n")
+        servers.append(f"| {server['model']} | {server['variant']} | {kernels} | {moe(server)} | {outcome(server)} |\n")
     functions = ["| function | shipped | patched |\n|---|---|---|\n"]
     for name, answer in report["functions"]["shipped"].items():
         functions.append(f"| `{name}()` | {answer} | {report['functions']['source'][name]} |\n")
