@@ -3,10 +3,11 @@
     .venv/bin/python tests/gpu/patches.py --python /opt/vllm/bin/python --folder /var/tmp/moe [--capability 12.1]
 
 Needs an environment with a CUDA build of vLLM 0.20 or newer, which nobody else uses meanwhile, and some GB of the GPU's memory. Its
-package is patched by ansible and given back; where a run is killed, `state: absent` does that. Small models with random weights (moe.py),
-one for each kind of FP8, are served three ways: as shipped; with the flags and variables that mechanism auto returns for the capability;
-patched by mechanism source. Each answers a few prompts at temperature 0. What is in FOLDER afterwards: report.json with every token and logprob,
-report.md as a section for docs/benchmarks.md, and vLLM's logs. The exit status is 1 if a check fails.
+package is patched by ansible and given back; where a run is killed, `state: absent` does that. A small model that has learnt passages of a
+text by heart (moe.py), in each kind of FP8, is served three ways: as shipped; with the flags and variables that mechanism auto returns for the
+capability; patched by mechanism source. Given the opening of a passage each answers, at temperature 0, and the answer has to be how the passage
+goes on. What is in FOLDER afterwards: report.json with every token and logprob, report.md as a section for docs/benchmarks.md, and vLLM's logs.
+The exit status is 1 if a check fails; that something does not come up as shipped is a finding, and no failure.
 
 Standard library only; the Python that runs this has ansible-core, as .venv does.
 """
@@ -14,6 +15,7 @@ Standard library only; the Python that runs this has ansible-core, as .venv does
 from __future__ import annotations
 
 import argparse
+import contextlib
 import hashlib
 import json
 import os
@@ -27,12 +29,14 @@ import urllib.request
 from collections.abc import Iterable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 ROOT = Path(__file__).resolve().parents[2]
 PATCHES = ["w8a8", "w8a8_torch", "fp8_moe_oracle"]
 VARIANTS = ("shipped", "auto", "source")
+PAIRS = (("auto", "source"), ("shipped", "auto"), ("shipped", "source"))
 
 
 @dataclass(frozen=True)
@@ -42,25 +46,20 @@ class Model:
     folder: str
     arguments: tuple[str, ...] = ()
     environment: Mapping[str, str] = field(default_factory=dict)
-    variants: tuple[str, ...] = VARIANTS
     same: bool = True
 
 
 MODELS = {
     # Whether CUTLASS is there decides, besides the kernel, whether activations are scaled by the token: only the patch changes that.
     "per-tensor, online": Model("bf16", ("--quantization", "fp8"), same=False),
-    # As shipped, FlashInfer would first compile its CUTLASS experts, for many minutes.
-    "per-tensor, static": Model("static", variants=("auto", "source")),
+    "per-tensor, static": Model("static"),
     "per-channel": Model("channel"),
     # DeepGEMM comes before CUTLASS, and no patch is about it.
     "block-wise": Model("block", environment={"VLLM_USE_DEEP_GEMM": "0"}),
 }
-PROMPTS = ("Hello", "The quick brown fox jumps over the lazy dog", "Count: one, two, three,", "x" * 300, "def main():\n    return 0\n")
-TOKENS = 48
 SERVE = "--served-model-name moe --enforce-eager --no-enable-prefix-caching --max-model-len 1024 --max-num-seqs 4 --seed 0".split()
 #: Bytes of KV cache and share of the GPU's memory that has to be free: several servers start at once.
 MEMORY = "--kv-cache-memory-bytes 268435456 --gpu-memory-utilization 0.05".split()
-START_SECONDS = 480
 #: What tells in vLLM's log which kernels it took.
 SELECTED = re.compile(r"Selected \w+ for \w+|Using \w+ Fp8 MoE backend")
 OURS = re.compile(r".+ \(gb10\.cluster\)")
@@ -90,7 +89,7 @@ FUNCTIONS = (
 
 @dataclass
 class Case:
-    """One server: what it is given, and what became of it. ``answers``: one {tokens, logprobs, margins} a prompt."""
+    """One server: what it is given, and what became of it. ``answers``: one {tokens, logprobs, margins} a passage, none where it failed."""
 
     model: str
     variant: str
@@ -99,6 +98,7 @@ class Case:
     log: Path
     port: int
     seconds: float = 0.0
+    failure: str = ""
     answers: list[dict[str, Any]] = field(default_factory=list)
 
     def lines(self, pattern: re.Pattern[str]) -> list[str]:
@@ -143,12 +143,12 @@ def request(port: int, path: str, body: Mapping[str, Any] | None = None) -> Any:
     return json.loads(text) if text else None
 
 
-def complete(port: int, prompt: str) -> dict[str, Any]:
+def complete(port: int, opening: Sequence[int], tokens: int) -> dict[str, Any]:
     """Return {tokens, logprobs, margins} of a completion; a margin is how far the second best token is behind."""
     body = {
         "model": "moe",
-        "prompt": prompt,
-        "max_tokens": TOKENS,
+        "prompt": opening,
+        "max_tokens": tokens,
         "temperature": 0,
         "ignore_eos": True,
         "logprobs": 2,
@@ -156,11 +156,15 @@ def complete(port: int, prompt: str) -> dict[str, Any]:
     }
     logprobs = request(port, "/v1/completions", body)["choices"][0]["logprobs"]
     best = [sorted(top.values(), reverse=True) for top in logprobs["top_logprobs"]]
-    return {"tokens": logprobs["tokens"], "logprobs": logprobs["token_logprobs"], "margins": [values[0] - values[1] for values in best]}
+    return {
+        "tokens": [int(token.removeprefix("token_id:")) for token in logprobs["tokens"]],
+        "logprobs": logprobs["token_logprobs"],
+        "margins": [values[0] - values[1] for values in best],
+    }
 
 
-def serve(case: Case) -> Case:
-    """Start a server, ask it, end it. Raises RuntimeError if it does not come up."""
+def serve(case: Case, passages: Sequence[Mapping[str, list[int]]], limit: int) -> Case:
+    """Start a server, ask it, end it. ``limit``: the seconds it has to come up in."""
     began = time.monotonic()
     with case.log.open("wb") as log:
         process = subprocess.Popen(
@@ -168,19 +172,23 @@ def serve(case: Case) -> Case:
         )
         try:
             while not healthy(case.port):
-                if process.poll() is not None or time.monotonic() - began > START_SECONDS:
-                    tail = "\n".join(case.log.read_text(encoding="utf-8", errors="replace").splitlines()[-60:])
-                    raise RuntimeError(f"{case.model}, {case.variant}: vLLM did not come up:\n{tail}")
+                if process.poll() is not None:
+                    raise RuntimeError(f"ended with status {process.returncode}")
+                if time.monotonic() - began > limit:
+                    raise RuntimeError(f"did not come up within {limit} s")
                 time.sleep(0.5)
             case.seconds = time.monotonic() - began
-            case.answers = [complete(case.port, prompt) for prompt in PROMPTS]
+            case.answers = [complete(case.port, passage["opening"], len(passage["answer"])) for passage in passages]
+        except (OSError, RuntimeError) as error:
+            case.failure = str(error)
         finally:
             process.terminate()
-            try:
+            with contextlib.suppress(subprocess.TimeoutExpired):
                 process.wait(60)
-            except subprocess.TimeoutExpired:
+            # What is left of it, a compiler above all.
+            with contextlib.suppress(ProcessLookupError):
                 os.killpg(process.pid, signal.SIGKILL)
-                process.wait()
+            process.wait()
     return case
 
 
@@ -199,8 +207,6 @@ def cases(options: argparse.Namespace, variants: Iterable[str], auto: Mapping[st
         flags, variables = (auto["flags"], auto["environment"]) if variant == "auto" else ([], {})
         for name in options.models:
             model = MODELS[name]
-            if variant not in model.variants:
-                continue
             label, port = f"{model.folder}-{variant}", options.port + 10 * VARIANTS.index(variant) + list(MODELS).index(name)
             command = [options.python, "-m", "vllm.entrypoints.cli.main", "serve", str(options.folder / "models" / model.folder), *SERVE, *MEMORY]
             command += ["--host", "127.0.0.1", "--port", str(port), *model.arguments, *flags]
@@ -211,17 +217,18 @@ def cases(options: argparse.Namespace, variants: Iterable[str], auto: Mapping[st
 
 
 def difference(one: Sequence[Mapping[str, Any]], other: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
-    """Compare answers. ``logprob``: the largest difference over tokens that have the same tokens before them.
+    """Compare answers. ``logprob``, ``margin``: the largest difference over tokens that have the same tokens before them.
 
-    ``parted``: for each prompt whose tokens differ, the first place where they do, and how close the two best tokens were there for each.
+    ``parted``: for each passage whose tokens differ, the first place where they do, and how close the two best tokens were there for each.
     """
-    parted, largest = [], 0.0
+    parted, largest = [], {"logprob": 0.0, "margin": 0.0}
     for number, (a, b) in enumerate(zip(one, other, strict=True)):
         same = next((index for index, pair in enumerate(zip(a["tokens"], b["tokens"], strict=True)) if pair[0] != pair[1]), len(a["tokens"]))
-        largest = max([largest, *(abs(x - y) for x, y in zip(a["logprobs"][:same], b["logprobs"][:same], strict=True))])
+        for what, value in largest.items():
+            largest[what] = max([value, *(abs(x - y) for x, y in zip(a[f"{what}s"][:same], b[f"{what}s"][:same], strict=True))])
         if same < len(a["tokens"]):
-            parted.append({"prompt": number, "token": same, "margins": [a["margins"][same], b["margins"][same]]})
-    return {"logprob": largest, "parted": parted}
+            parted.append({"passage": number, "token": same, "margins": [a["margins"][same], b["margins"][same]]})
+    return {**largest, "parted": parted}
 
 
 def main() -> None:
@@ -231,6 +238,7 @@ def main() -> None:
     parser.add_argument("--capability", help="what to patch for; by default what the GPU is found to be")
     parser.add_argument("--models", nargs="+", choices=MODELS, default=list(MODELS))
     parser.add_argument("--port", type=int, default=8400)
+    parser.add_argument("--start-seconds", type=int, default=900, help="how long a server may take to come up, compiling included")
     options = parser.parse_args()
     options.folder = options.folder.resolve()
     options.folder.mkdir(parents=True, exist_ok=True)
@@ -256,15 +264,17 @@ def measure(options: argparse.Namespace) -> dict[str, Any]:
     package = Path(auto["package_dir"])
     before = digests(package)
     subprocess.run([options.python, str(Path(__file__).with_name("moe.py")), str(options.folder / "models")], check=True)
+    passages, training = (json.loads((options.folder / "models" / name).read_text(encoding="utf-8")) for name in ("passages.json", "training.json"))
+    ask = partial(serve, passages=passages, limit=options.start_seconds)
     with ThreadPoolExecutor(len(VARIANTS) * len(MODELS)) as pool:
         functions = {"shipped": pool.submit(ask_functions, options.python)}
-        served = list(pool.map(serve, cases(options, ("shipped", "auto"), auto)))
+        served = list(pool.map(ask, cases(options, ("shipped", "auto"), auto)))
         functions["shipped"].result()  # before anything is patched
         try:
             source = module("vllm_patch", {**arguments, "mechanism": "source"})
             again = module("vllm_patch", {**arguments, "mechanism": "source"})
             functions["source"] = pool.submit(ask_functions, options.python)
-            served += pool.map(serve, cases(options, ("source",), auto))
+            served += pool.map(ask, cases(options, ("source",), auto))
             functions["source"].result()  # before it is given back
         finally:
             absent = module("vllm_patch", {**arguments, "state": "absent"})
@@ -274,23 +284,24 @@ def measure(options: argparse.Namespace) -> dict[str, Any]:
         "capability": capability,
         "vllm_version": auto["vllm_version"],
         "cuda_build": auto["cuda_build"],
+        "training": training,
+        "passages": passages,
         "auto": {key: auto[key] for key in ("flags", "environment", "patches")},
         "source": {"changed": [source["changed"], again["changed"]], "patches": source["patches"]},
         "absent": absent["patches"],
         "functions": {variant: asked.result() for variant, asked in functions.items()},
         "files": {"all": len(before), "changed": sorted(path for path in before.keys() | after.keys() if before.get(path) != after.get(path))},
         "servers": [
-            {"model": case.model, "variant": case.variant, "seconds": case.seconds}
+            {"model": case.model, "variant": case.variant, "seconds": case.seconds, "failure": case.failure}
+            | {"recited": [answer["tokens"] == passage["answer"] for answer, passage in zip(case.answers, passages, strict=False)]}
             | {"selected": sorted(case.lines(SELECTED)), "ours": case.lines(OURS), "answers": case.answers}
             for case in served
         ],
     }
-    by = {(case.model, case.variant): case.answers for case in served}
+    by = {(case.model, case.variant): case.answers for case in served if case.answers}
     report["differences"] = {
         model: {
-            f"{one} and {other}": difference(by[model, one], by[model, other])
-            for one, other in (("auto", "source"), ("shipped", "auto"), ("shipped", "source"))
-            if {one, other} <= set(MODELS[model].variants)
+            f"{one} and {other}": difference(by[model, one], by[model, other]) for one, other in PAIRS if {(model, one), (model, other)} <= by.keys()
         }
         for model in options.models
     }
@@ -317,6 +328,7 @@ def checks(report: Mapping[str, Any]) -> dict[str, bool]:
     disabled = "VLLM_DISABLED_KERNELS" in report["auto"]["environment"]
     without = [server for server in report["servers"] if server["variant"] == "source" or (server["variant"] == "auto" and disabled)]
     alike = [model for model in models if MODELS[model].same and disabled]
+    up = {variant: [model for model in models if not of[model, variant]["failure"]] for variant in VARIANTS}
     result = {
         "gpu_info and the capability patched for are the same": report["gpu"]["gpus"][0]["capability"] == report["capability"],
         "a second run changes nothing": report["source"]["changed"] == [True, False],
@@ -334,45 +346,76 @@ def checks(report: Mapping[str, Any]) -> dict[str, bool]:
             linear(server) and not re.search("Cutlass|FlashInfer", "".join(linear(server))) for server in without
         ),
         "Triton runs the experts patched and by flags": {moe(server) for server in report["servers"] if server["variant"] != "shipped"} == {"TRITON"},
+        "every model comes up patched and by flags": up["auto"] == up["source"] == models,
+        **{
+            f"{variant}: every token of every answer is the learnt one: {'; '.join(up[variant])}": all(
+                all(of[model, variant]["recited"]) for model in up[variant]
+            )
+            for variant in VARIANTS
+            if up[variant]
+        },
+        "the same tokens from all that came up": not any(found["parted"] for pairs in report["differences"].values() for found in pairs.values()),
         f"each of the package's {report['files']['all']} files is what it was": report["files"]["changed"] == [],
     }
     if alike:
         result[f"same linear kernels patched and by flags: {'; '.join(alike)}"] = all(
             linear(of[model, "source"]) == linear(of[model, "auto"]) for model in alike
         )
-        result[f"same tokens and logprobs patched and by flags: {'; '.join(alike)}"] = all(
-            report["differences"][model]["auto and source"] == {"logprob": 0.0, "parted": []} for model in alike
+        result[f"same tokens, logprobs and margins patched and by flags: {'; '.join(alike)}"] = all(
+            report["differences"][model].get("auto and source") == {"logprob": 0.0, "margin": 0.0, "parted": []} for model in alike
         )
     return result
+
+
+def learnt(report: Mapping[str, Any]) -> str:
+    """Return what the model learnt and is asked, as a paragraph."""
+    training, passages = report["training"], report["passages"]
+    opening, answer = (len(passages[0][part]) for part in ("opening", "answer"))
+    taught = f"in {training['steps']} steps and {training['seconds']:.0f} s, to a loss of {training['loss']:.1g}"
+    return f"""The model is a small Qwen3-MoE that has learnt {len(passages)} passages of COPYING by heart, {taught};
+the four are its weights in four forms of FP8. Given the first {opening} tokens of each passage, one at a time and at temperature 0, it has to
+answer with the next {answer}; `recited` counts the answers that are right to the last token. A margin is how far the second best token is
+behind the best, as logprobs; in training it was at least {training["margin"]:.2f}.
+"""
+
+
+def outcome(server: Mapping[str, Any]) -> str:
+    """Return the cells that say what became of a server: seconds, passages, least margin."""
+    if server["failure"]:
+        return f"{server['failure']} | | "
+    least = min(margin for answer in server["answers"] for margin in answer["margins"])
+    return f"{server['seconds']:.0f} | {sum(server['recited'])} of {len(server['recited'])} | {least:.2f}"
 
 
 def section(report: Mapping[str, Any]) -> str:
     """Return the section for docs/benchmarks.md."""
     gpu, auto = report["gpu"]["gpus"][0], report["auto"]
-    servers = ["| model | served | linear layers | experts | started in s |\n|---|---|---|---|--:|\n"]
+    servers = ["| model | served | linear layers | experts | started in s | recited | least margin |\n|---|---|---|---|--:|--:|--:|\n"]
     for server in report["servers"]:
         kernels = ", ".join(sorted({line.split()[1] for line in linear(server)}))
-        servers.append(f"| {server['model']} | {server['variant']} | {kernels} | {moe(server)} | {server['seconds']:.0f} |\n")
+        servers.append(f"| {server['model']} | {server['variant']} | {kernels} | {moe(server)} | {outcome(server)} |\n")
     functions = ["| function | shipped | patched |\n|---|---|---|\n"]
     for name, answer in report["functions"]["shipped"].items():
         functions.append(f"| `{name}()` | {answer} | {report['functions']['source'][name]} |\n")
-    compared = ["| model | served | prompts that part | largest difference of a logprob | where: token, its margins |\n|---|---|--:|--:|---|\n"]
+    compared = ["| model | served | passages that part | largest difference of a logprob | of a margin | where: token, its margins |\n"]
+    compared.append("|---|---|--:|--:|--:|---|\n")
     for model, differences in report["differences"].items():
         for pair, found in differences.items():
             parted = "; ".join(f"{each['token']}: {each['margins'][0]:.3f}, {each['margins'][1]:.3f}" for each in found["parted"])
-            compared.append(f"| {model} | {pair} | {len(found['parted'])} | {found['logprob']:.4f} | {parted} |\n")
+            compared.append(f"| {model} | {pair} | {len(found['parted'])} | {found['logprob']:.2g} | {found['margin']:.2g} | {parted} |\n")
     said = dict.fromkeys(line for server in report["servers"] for line in server["ours"])
     card = f"{gpu['name']}, compute capability {gpu['capability']}, driver {report['gpu']['driver_version']}, {os.uname().machine}"
     return f"""## Patches on an {gpu["name"]}
 
 `tests/gpu/patches.py` on {time.strftime("%Y-%m-%d")}: vLLM {report["vllm_version"]} for CUDA {report["cuda_build"]} on an {card},
-eager, small models with random weights. No other GPU was seen: none of the Spark's family, sm_12x, above all.
+eager. No other GPU was seen: none of the Spark's family, sm_12x, above all.
 
+{learnt(report)}
 `shipped`: nothing patched. `source`: patched for {report["capability"]} by mechanism source. `auto`: nothing patched, and what mechanism auto
 returned for {report["capability"]}: `{" ".join(auto["flags"])}` and
 `{" ".join(f"{name}={value}" for name, value in auto["environment"].items())}`.
-The model with static scales is not served as shipped, because FlashInfer would first compile its CUTLASS experts for many minutes. Where a
-scale is for a whole tensor and made as it comes (`online`), the patch alone also turns the activations' scales from one a token to one in all.
+Where a scale is for a whole tensor and made as it comes (`online`), the patch alone also turns the activations' scales from one a token to one
+in all.
 
 {"".join(servers)}
 {"".join(functions)}
@@ -382,8 +425,7 @@ What the logs of the patched ones say, with the process where they name it:
 {chr(10).join(said)}
 ```
 
-Answers to {len(PROMPTS)} prompts, {TOKENS} tokens each, at temperature 0, one at a time. Where tokens part, the margins are how far the second
-best token was behind the best, for the two servers. Logprobs are compared as long as the tokens before are the same.
+Logprobs and margins are compared as long as the tokens before are the same; where tokens part, both margins are told.
 
 {"".join(compared)}
 {"".join(f"- {'yes' if holds else '**no**'}: {check}" + chr(10) for check, holds in report["checks"].items())}"""
