@@ -99,7 +99,7 @@ def bandwidth_runs(plan: Mapping[str, Any], backend: str, port: int) -> list[dic
     return nccl_bandwidth.runs(_plain(plan), str(backend), int(port))
 
 
-def bandwidth_report(results: Mapping[str, Any], plan: Mapping[str, Any], backend: str, expected: float = 0.0) -> dict[str, Any]:
+def bandwidth_report(results: Mapping[str, Any], plan: Mapping[str, Any], backend: str, expected: float) -> dict[str, Any]:
     """Return {lines, expected, findings}: what was measured, by the run's name, and what is slower than it should be."""
     measured, least = _plain(results), nccl_bandwidth.expected(_plain(plan), str(backend), float(expected))
     return {"lines": nccl_bandwidth.lines(measured), "expected": least, "findings": list(map(str, nccl_bandwidth.findings(measured, least)))}

@@ -83,7 +83,10 @@ def findings(results: Mapping[str, Mapping[str, Any]], least: float) -> list[Pro
 
 
 def _devices(node: Mapping[str, Any]) -> list[str]:
-    return [device for device in rank_environment(node).get("NCCL_IB_HCA", "").split(",") if device]
+    """NCCL's devices, each as a value of NCCL_IB_HCA: = in front of a list means whole names, ^ all others, which cannot be told apart."""
+    value = rank_environment(node).get("NCCL_IB_HCA", "")
+    whole = "=" if value.startswith("=") else ""
+    return [value] if value.startswith("^") else [f"{whole}{device}" for device in value.removeprefix("=").split(",") if device]
 
 
 def _alone(results: Mapping[str, Mapping[str, Any]], collective: str, size: int) -> str:

@@ -52,6 +52,12 @@ def test_together_and_each_device_alone_with_every_nodes_own_name_of_it() -> Non
     assert runs[0]["environment"]["GLOO_SOCKET_IFNAME"] == "x"
 
 
+def test_whole_names_stay_whole_and_exclusions_together() -> None:
+    runs = nccl_bandwidth.runs(plan("pair", ("=a,b", "=c,d"), node=1), "nccl", 8471)
+    assert [run["environment"]["NCCL_IB_HCA"] for run in runs] == ["=c,d", "=c", "=d"]
+    assert len(nccl_bandwidth.runs(plan("pair", ("^a,b", "^a,b")), "nccl", 8471)) == 1
+
+
 def test_what_no_library_reads_is_not_shown() -> None:
     assert "secret" not in str(nccl_bandwidth.runs(plan("pair"), "nccl", 8471))
 
