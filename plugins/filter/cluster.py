@@ -20,6 +20,7 @@ from ansible_collections.gb10.cluster.plugins.module_utils import (
     fabric,
     fabric_report,
     launch,
+    nccl_bandwidth,
     node_checks,
     patch_report,
     topology,
@@ -93,6 +94,17 @@ def patch_problems(results: Mapping[str, Any]) -> str:
     return report(problems) if problems else ""
 
 
+def bandwidth_runs(plan: Mapping[str, Any], backend: str, port: int) -> list[dict[str, Any]]:
+    """Return the runs that measure the bandwidth between nodes, as {name, environment} for the plan's node."""
+    return nccl_bandwidth.runs(_plain(plan), str(backend), int(port))
+
+
+def bandwidth_report(results: Mapping[str, Any], plan: Mapping[str, Any], backend: str, expected: float) -> dict[str, Any]:
+    """Return {lines, expected, findings}: what was measured, by the run's name, and what is slower than it should be."""
+    measured, least = _plain(results), nccl_bandwidth.expected(_plain(plan), str(backend), float(expected))
+    return {"lines": nccl_bandwidth.lines(measured), "expected": least, "findings": list(map(str, nccl_bandwidth.findings(measured, least)))}
+
+
 def ray_exec(plan: Mapping[str, Any], object_store_memory: int, args: Sequence[str] = ()) -> str:
     """Return the ExecStart= of Ray on the plan's node."""
     return launch.exec_line(launch.ray_argv(_plain(plan), object_store_memory, _plain(args)))
@@ -144,6 +156,8 @@ class FilterModule:
     def filters(self) -> dict[str, Callable[..., Any]]:
         """Return name -> function."""
         return {
+            "bandwidth_report": bandwidth_report,
+            "bandwidth_runs": bandwidth_runs,
             "cluster_plan": cluster_plan,
             "discovery_access": discovery_access,
             "discovery_result": discovery_result,

@@ -33,7 +33,8 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-ROOT = Path(__file__).resolve().parents[2]
+from adhoc import module
+
 PATCHES = ["w8a8", "w8a8_torch", "fp8_moe_oracle"]
 VARIANTS = ("shipped", "auto", "source")
 PAIRS = (("auto", "source"), ("shipped", "auto"), ("shipped", "source"))
@@ -104,18 +105,6 @@ class Case:
     def lines(self, pattern: re.Pattern[str]) -> list[str]:
         """Return what the pattern finds in the log, each once, in order."""
         return list(dict.fromkeys(match[0] for match in pattern.finditer(_PLACE.sub("", self.log.read_text(encoding="utf-8", errors="replace")))))
-
-
-def module(name: str, arguments: Mapping[str, Any], check: bool = False) -> dict[str, Any]:
-    """Run a module of the collection on this host through ansible, and return its answer. Exits if it fails."""
-    command = [sys.executable, "-m", "ansible", "adhoc", "localhost", "-m", f"gb10.cluster.{name}", "-a", json.dumps(arguments) if arguments else ""]
-    command += ["-e", f"ansible_python_interpreter={sys.executable}", *(["--check"] if check else [])]
-    environment = os.environ | {"ANSIBLE_CONFIG": str(ROOT / "ansible.cfg"), "ANSIBLE_NOCOLOR": "1", "LC_ALL": "C.UTF-8"}
-    result = subprocess.run(command, cwd=ROOT, env=environment, stdin=subprocess.DEVNULL, capture_output=True, text=True, check=False)
-    if result.returncode != 0:
-        sys.exit(f"{name} failed:\n{result.stdout}{result.stderr}")
-    answer: dict[str, Any] = json.loads(result.stdout.partition("=> ")[2])
-    return answer
 
 
 def digests(package: Path) -> dict[str, str]:

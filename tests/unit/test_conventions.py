@@ -103,7 +103,7 @@ NOT_FACTS = re.compile(
     r"ansible_(facts|managed|collections|check_mode|diff_mode|host|port|user|password|connection|become\w*|ssh_\w+|shell_\w+|control_path\w*|pipelining"
     r"|timeout|remote_tmp|async_dir|python_interpreter|play_\w+|playbook_python|config_file|loop|loop_var|index_var|search_path|verbosity"
     r"|version|forks|limit|run_tags|skip_tags|role_names?|parent_role_\w+|dependent_role_names|collection_name|inventory_sources"
-    r"|failed_task|failed_result|playbook)"
+    r"|failed_task|failed_result|playbook|job_id)"
 )
 
 

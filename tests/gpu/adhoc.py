@@ -1,0 +1,25 @@
+"""Running a module of the collection on this host, as a play would."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+ROOT = Path(__file__).resolve().parents[2]
+
+
+def module(name: str, arguments: Mapping[str, Any], check: bool = False) -> dict[str, Any]:
+    """Run a module through ansible, and return its answer. Exits if it fails."""
+    command = [sys.executable, "-m", "ansible", "adhoc", "localhost", "-m", f"gb10.cluster.{name}", "-a", json.dumps(arguments) if arguments else ""]
+    command += ["-e", f"ansible_python_interpreter={sys.executable}", *(["--check"] if check else [])]
+    environment = os.environ | {"ANSIBLE_CONFIG": str(ROOT / "ansible.cfg"), "ANSIBLE_NOCOLOR": "1", "LC_ALL": "C.UTF-8"}
+    result = subprocess.run(command, cwd=ROOT, env=environment, stdin=subprocess.DEVNULL, capture_output=True, text=True, check=False)
+    if result.returncode != 0:
+        sys.exit(f"{name} failed:\n{result.stdout}{result.stderr}")
+    answer: dict[str, Any] = json.loads(result.stdout.partition("=> ")[2])
+    return answer

@@ -1,0 +1,233 @@
+"""Build NCCL as the role nccl_sm121_build does, on a host with two GPUs or more, and prove that processes which run collectives use it.
+
+    .venv/bin/python tests/gpu/nccl.py --python /opt/torch/bin/python --source /var/tmp/nccl --identity 'sha256 …' --folder /var/tmp/proof
+
+PYTHON is that of a virtual environment with a CUDA build of PyTorch and NVIDIA's wheel of NCCL. It is not changed: FOLDER gets a copy made of
+links, with a library of its own and, where there is none, a package `vllm` with nothing in it, by which nccl_prefer finds the environment. SOURCE is
+NCCL's source tree, IDENTITY what it is where it is no git checkout. nccl_build, nccl_install, nccl_prefer and nccl_info run through ansible.
+One process a GPU measures all_reduce and all_gather (nccl_bandwidth.py) three times: with the wheel's library, with ours by LD_PRELOAD, and with
+ours by a link in the wheel's place; each time nccl_info reads what the processes have mapped. What is in FOLDER afterwards: the build, report.json,
+and report.md as a section for docs/benchmarks.md. The exit status is 1 if a check fails.
+
+Standard library only; the Python that runs this has ansible-core, as .venv does.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import re
+import resource
+import shutil
+import subprocess
+import sys
+import time
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from adhoc import ROOT, module
+
+PROGRAM = ROOT / "roles/nccl_sm121_build/files/nccl_bandwidth.py"
+WAYS = ("wheel", "preload", "link")
+#: What is asked of an environment: its folder, that of its packages, and PyTorch's release.
+ASK = "import json, sys, sysconfig, torch; print(json.dumps([sys.prefix, sysconfig.get_path('purelib'), torch.__version__]))"
+NCCL = "nvidia/nccl/lib/libnccl.so.2"
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--python", required=True, help="the interpreter of a virtual environment with PyTorch")
+    parser.add_argument("--source", required=True, type=Path, help="NCCL's source tree")
+    parser.add_argument("--identity", help="what the source is exactly, such as the hash of the file that it came in")
+    parser.add_argument("--folder", required=True, type=Path, help="a folder for the build, the copy of the environment and the reports")
+    parser.add_argument("--cuda-home", help="the folder of the CUDA toolkit, if it is not found")
+    parser.add_argument("--bytes", type=int, default=1024**3, help="the largest message")
+    options = parser.parse_args()
+    options.folder = options.folder.resolve()
+    options.folder.mkdir(parents=True, exist_ok=True)
+    report = measure(options)
+    (options.folder / "report.json").write_text(json.dumps(report, indent=1) + "\n", encoding="utf-8")
+    text = section(report)
+    (options.folder / "report.md").write_text(text, encoding="utf-8")
+    sys.stdout.write(text)
+    if not all(report["checks"].values()):
+        sys.exit("failed: " + "; ".join(check for check, holds in report["checks"].items() if not holds))
+
+
+def measure(options: argparse.Namespace) -> dict[str, Any]:
+    """Return the report: what was found, built, measured and mapped."""
+    found = module("gpu_info", {})
+    if len(found["gpus"]) < 2:
+        sys.exit(f"two GPUs are needed; found {len(found['gpus'])}: {found['reason']}")
+    capabilities = sorted({gpu["capability"] for gpu in found["gpus"]})
+    python, wheel, torch = copy(options.python, options.folder / "environment")
+    built, again, cost = build(options, capabilities)
+    installed = module(
+        "nccl_install",
+        {
+            "store": str(options.folder / "installed"),
+            "name": built["name"],
+            "sha256": built["sha256"],
+            "capabilities": capabilities,
+            "artifact": built["artifact"]["path"],
+            "artifact_sha256": built["artifact"]["sha256"],
+        },
+    )
+    before = module("nccl_info", {"path": str(wheel)})["library"]
+    prefer = {"python": str(python), "library": installed["library"]}
+    requires = {"capabilities": capabilities, "sha256": built["sha256"]}
+    cases = {}
+    for way in WAYS:
+        preferred = module("nccl_prefer", {**prefer, "way": way}) if way != "wheel" else {"environment": {}, "replaced": ""}
+        info = {"path": installed["library"], "requires": {**requires, "alone": way == "link"}}
+        cases[way] = run(str(python), len(found["gpus"]), options.bytes, preferred["environment"], info) | {"preferred": preferred}
+    module("nccl_prefer", {"python": str(python), "state": "absent"})
+    report = {
+        "gpu": found,
+        "torch": torch,
+        "built": built | cost | {"again": again["changed"]},
+        "library": module("nccl_info", {"path": installed["library"]})["library"],
+        "wheel": {"before": before, "after": module("nccl_info", {"path": str(wheel)})["library"]},
+        "cases": cases,
+    }
+    return report | {"checks": checks(report)}
+
+
+def build(options: argparse.Namespace, capabilities: list[str]) -> tuple[dict[str, Any], dict[str, Any], dict[str, float]]:
+    """Return the answers of two builds of the same, and what the first took, in seconds of CPU of all processes and of wall time, and bytes."""
+    arguments = {"store": str(options.folder / "store"), "source": str(options.source.resolve()), "capabilities": capabilities}
+    arguments |= {key: value for key, value in (("identity", options.identity), ("cuda_home", options.cuda_home)) if value}
+    used, began = resource.getrusage(resource.RUSAGE_CHILDREN), time.monotonic()
+    built = module("nccl_build", arguments)
+    wall, now = time.monotonic() - began, resource.getrusage(resource.RUSAGE_CHILDREN)
+    cpu = now.ru_utime + now.ru_stime - used.ru_utime - used.ru_stime
+    size = (options.folder / "store" / built["name"] / "lib/libnccl.so.2").stat().st_size
+    return built, module("nccl_build", arguments), {"cpu": cpu, "wall": wall, "bytes": size, "cores": len(os.sched_getaffinity(0))}
+
+
+def copy(python: str, folder: Path) -> tuple[Path, Path, str]:
+    """Make a copy of an environment out of links, and return its interpreter, its file of NCCL, and PyTorch's release.
+
+    The loader takes $ORIGIN of PyTorch's libraries from the name by which they were found, so the copy's find the copy's NCCL.
+    """
+    answer = subprocess.run([python, "-c", ASK], capture_output=True, text=True, check=True).stdout
+    prefix, packages, torch = json.loads(answer.splitlines()[-1])
+    if not Path(prefix, "pyvenv.cfg").is_file() or not Path(packages, NCCL).is_file():
+        sys.exit(f"{prefix} is no virtual environment with NVIDIA's wheel of NCCL")
+    shutil.rmtree(folder, ignore_errors=True)
+    shutil.copytree(prefix, folder, symlinks=True, copy_function=os.symlink)
+    copied = folder / Path(packages).relative_to(prefix)
+    wheel = copied / NCCL
+    original = wheel.resolve()
+    wheel.unlink()
+    shutil.copy(original, wheel)
+    if not (copied / "vllm").exists():
+        (copied / "vllm/model_executor").mkdir(parents=True)
+        (copied / "vllm/__init__.py").touch()
+    return folder / "bin" / Path(python).name, wheel, torch
+
+
+def run(python: str, ranks: int, largest: int, environment: Mapping[str, str], info: Mapping[str, Any]) -> dict[str, Any]:
+    """Run one process a GPU, and return {results, versions, processes, problems}: what was measured and said, and what nccl_info tells of them."""
+    # The port is free for as long as nobody else on this host takes it.
+    base = os.environ | environment | {"WORLD_SIZE": str(ranks), "MASTER_ADDR": "127.0.0.1", "MASTER_PORT": "29510", "NCCL_DEBUG": "VERSION"}
+    command = [python, str(PROGRAM), "--bytes", str(largest)]
+    processes = [
+        subprocess.Popen(
+            command,
+            env=base | {"RANK": str(rank), "LOCAL_RANK": str(rank)},
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            text=True,
+        )
+        for rank in range(ranks)
+    ]
+    try:
+        said = [until_report(process) for process in processes]
+        told = module("nccl_info", {**info, "pids": [process.pid for process in processes]})
+    finally:
+        for process in processes:
+            process.kill()  # one that met an error leaves the others waiting
+            process.wait()
+    lines = [line for before, _report in said for line in before]
+    return {
+        "results": said[0][1]["results"],
+        "versions": sorted({match[0] for match in (re.search(r"NCCL version \S+", line) for line in lines) if match}),
+        "processes": told["processes"],
+        "problems": told["problems"],
+    }
+
+
+def until_report(process: subprocess.Popen[str]) -> tuple[list[str], dict[str, Any]]:
+    """Return the lines that a rank writes before its report, and the report. Exits if it ends without."""
+    lines: list[str] = []
+    for line in process.stdout or ():
+        if line.startswith("{"):
+            return lines, json.loads(line)
+        lines.append(line.rstrip())
+    sys.exit(f"a rank ended with status {process.wait()}:\n" + "\n".join(lines))
+
+
+def checks(report: Mapping[str, Any]) -> dict[str, bool]:
+    """Return what has to hold, each with whether it does."""
+    cases, ours, before = report["cases"], report["library"], report["wheel"]["before"]
+    ranks = len(report["gpu"]["gpus"])
+
+    def mapped(way: str) -> list[set[str]]:
+        return [{library["sha256"] for library in process["libraries"]} for process in cases[way]["processes"]]
+
+    def version(library: Mapping[str, Any]) -> list[str]:
+        return [f"NCCL version {library['version']}+cuda{library['cuda']}"]
+
+    return {
+        "the same is not built again": report["built"]["again"] is False,
+        "our library has code for these GPUs": {gpu["capability"] for gpu in report["gpu"]["gpus"]} <= set(ours["native"]),
+        "without a change, every rank has the wheel's alone, and nccl_info says so of each": mapped("wheel") == [{before["sha256"]}] * ranks
+        and len(cases["wheel"]["problems"]) == ranks,
+        "by LD_PRELOAD, every rank has ours beside the wheel's": mapped("preload") == [{before["sha256"], ours["sha256"]}] * ranks,
+        "by a link, every rank has ours alone": mapped("link") == [{ours["sha256"]}] * ranks,
+        "nccl_info finds nothing wrong with either": not cases["preload"]["problems"] and not cases["link"]["problems"],
+        "NCCL itself says the wheel's release without a change, and ours by both ways": cases["wheel"]["versions"] == version(before)
+        and cases["preload"]["versions"] == cases["link"]["versions"] == version(ours),
+        "what the wheel brought is back afterwards": report["wheel"]["after"]["sha256"] == before["sha256"],
+    }
+
+
+def section(report: Mapping[str, Any]) -> str:
+    """Return the section for docs/benchmarks.md."""
+    gpus, built, cases, ours = report["gpu"]["gpus"], report["built"], report["cases"], report["library"]
+    bandwidth = ["| collective | bytes | wheel, GB/s | preload, GB/s | link, GB/s |\n|---|--:|--:|--:|--:|\n"]
+    for entries in zip(*(cases[way]["results"] for way in WAYS), strict=True):
+        numbers = " | ".join(f"{entry['bus_gbps']:.2f}" for entry in entries)
+        bandwidth.append(f"| {entries[0]['collective']} | {entries[0]['bytes']} | {numbers} |\n")
+    names = {report["wheel"]["before"]["sha256"]: "the wheel's", ours["sha256"]: "ours"}
+    mapped = ["| way | NCCL says | mapped by each rank | nccl_info |\n|---|---|---|---|\n"]
+    for way in WAYS:
+        libraries = [process["libraries"] for process in cases[way]["processes"]]
+        ranks = "; ".join(" and ".join(names.get(library["sha256"], library["path"]) for library in each) for each in libraries)
+        problems = len(cases[way]["problems"])
+        verdict = f"{problems} problems" if problems else "nothing wrong"
+        mapped.append(f"| {way} | {', '.join(cases[way]['versions'])} | {ranks} | {verdict} |\n")
+    code = ", ".join(f"{entry['count']} {entry['kind']} for {entry['architecture']}" for entry in ours["code"])
+    return f"""## NCCL on {len(gpus)} {gpus[0]["name"]}
+
+`tests/gpu/nccl.py` on {time.strftime("%Y-%m-%d")}: {len(gpus)} {gpus[0]["name"]} of one host, compute capability {gpus[0]["capability"]}, driver
+{report["gpu"]["driver_version"]}, {os.uname().machine}, PyTorch {report["torch"]}. Not a GB10, no network between the GPUs.
+
+`nccl_build` made {built["stamp"]["release"]} ({built["stamp"]["source"]}) with CUDA {built["stamp"]["cuda"]} and `{built["stamp"]["gencode"]}`
+in {built["wall"]:.0f} s on {built["cores"]} cores with {built["jobs"]} jobs, {built["cpu"]:.0f} CPU s of all processes;
+{built["bytes"] / 1e6:.1f} MB: {code}.
+
+{"".join(mapped)}
+What nccl_info says where nothing was changed: "{cases["wheel"]["problems"][0] if cases["wheel"]["problems"] else "nothing"}"
+
+Bus bandwidth, mean of 20 calls of the slowest rank, one run:
+
+{"".join(bandwidth)}
+{"".join(f"- {'yes' if holds else '**no**'}: {check}" + chr(10) for check, holds in report["checks"].items())}"""
+
+
+if __name__ == "__main__":
+    main()
