@@ -5,7 +5,7 @@ from __future__ import annotations
 import hashlib
 import json
 import os
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -76,8 +76,9 @@ def test_again_nothing_is_built_or_sent(cluster: Cluster) -> None:
 
 
 @pytest.fixture
-def offer(cluster: Cluster, tmp_path: Path) -> Callable[..., Run]:
-    """Install a build in miniature on the last node."""
+def offer(cluster: Cluster, workers: list[Host], tmp_path: Path) -> Iterator[Callable[..., Run]]:
+    """Install a build in miniature on the last node; it is gone from there after the test."""
+    before = workers[-1].check_output(f"ls {STORE}").split()
 
     def offer(architecture: str, corrupt: bool = False) -> Run:
         library = tmp_path / "libnccl.so.2.30.7"
@@ -95,7 +96,9 @@ def offer(cluster: Cluster, tmp_path: Path) -> Callable[..., Run]:
         given = {"install_file": str(packed), "install_name": name, "install_sha256": sha256, "install_file_sha256": packed_sha256}
         return run("tests/integration/nccl/install.yml", [*cluster.arguments, "--extra-vars", json.dumps(given)])
 
-    return offer
+    yield offer
+    for name in set(workers[-1].check_output(f"ls {STORE}").split()) - set(before):
+        workers[-1].check_output(f"rm -r {STORE}/{name}")
 
 
 @pytest.mark.parametrize(
