@@ -29,7 +29,10 @@ def patches() -> Iterator[ModuleType]:
     module = importlib.util.module_from_spec(spec)
     # A dataclass looks its module up while it is made.
     sys.modules[spec.name] = module
+    # A program finds what lies beside it.
+    sys.path.insert(0, str(PROGRAM.parent))
     spec.loader.exec_module(module)
+    sys.path.remove(str(PROGRAM.parent))
     yield module
     del sys.modules[spec.name]
 
