@@ -2,11 +2,12 @@
 # GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
 
-"""Reading and writing whole small files."""
+"""Reading, hashing and writing whole files."""
 
 from __future__ import annotations
 
 import contextlib
+import hashlib
 import os
 import tempfile
 
@@ -19,6 +20,12 @@ def read_file(path: str) -> tuple[str | None, int | None]:
             return file.read(), os.fstat(file.fileno()).st_mode & 0o7777
     except FileNotFoundError:
         return None, None
+
+
+def sha256(path: str) -> str:
+    """Return the SHA-256 of a file, which may be large. Raises OSError."""
+    with open(path, "rb") as file:
+        return hashlib.file_digest(file, "sha256").hexdigest()
 
 
 def write_file(path: str, content: str | bytes, mode: int, owner: tuple[int, int] | None = None) -> None:

@@ -34,14 +34,13 @@ def find(path: str) -> str:
     raise ProblemsError([Problem(path, found, f"a libnccl, or a folder with {SONAME}", "build it, or correct the path")])
 
 
-def library(path: str) -> tuple[Library, str]:
-    """Return what the file holds, and its SHA-256. Raises ProblemsError if it is none, OSError if it may not be read."""
+def library(path: str) -> Library:
+    """Return what the file holds. Raises ProblemsError if it is none, OSError if it may not be read."""
     with open(path, "rb") as file:
         if os.fstat(file.fileno()).st_size == 0:
             raise ProblemsError([Problem(path, "it is empty", "a libnccl", "copy or build the file again")])
-        digest = hashlib.file_digest(file, "sha256").hexdigest()
         with mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ) as mapping, memoryview(mapping) as data:
-            return nccl_library.read(data, path), digest
+            return nccl_library.read(data, path)
 
 
 def pids(run: Run, unit: str, roots: Sequence[str] = _CGROUPS) -> list[int]:

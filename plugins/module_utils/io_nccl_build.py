@@ -12,7 +12,7 @@ import os
 import shutil
 from collections.abc import Sequence
 
-from ansible_collections.gb10.cluster.plugins.module_utils import io_nccl, io_nccl_store, nccl_library
+from ansible_collections.gb10.cluster.plugins.module_utils import io_file, io_nccl, io_nccl_store, nccl_library
 from ansible_collections.gb10.cluster.plugins.module_utils.capability import ComputeCapability
 from ansible_collections.gb10.cluster.plugins.module_utils.io_file import read_file
 from ansible_collections.gb10.cluster.plugins.module_utils.io_node import Run, read
@@ -85,11 +85,10 @@ def make(run: Run, plan: Plan, given: Source, tools: Toolkit, store: str, ccache
 
 def add(plan: Plan, made: str, gpus: Sequence[ComputeCapability], store: str) -> None:
     """Put what was built into the store, once it has code for these GPUs. Raises ProblemsError if it has not, and keeps nothing of it."""
-    library, sha256 = io_nccl.library(made)
-    if problems := nccl_library.problems(library, made, gpus, os.uname().machine):
+    if problems := nccl_library.problems(io_nccl.library(made), made, gpus, os.uname().machine):
         shutil.rmtree(f"{store}/.build-{plan.name}")
         raise ProblemsError(problems)
     with io_nccl_store.part(store, plan.name) as folder:
-        io_nccl_store.fill(folder, os.path.realpath(made), {**plan.stamp, "name": plan.name, "digest": plan.digest, "sha256": sha256})
+        io_nccl_store.fill(folder, os.path.realpath(made), {**plan.stamp, "name": plan.name, "digest": plan.digest, "sha256": io_file.sha256(made)})
     with contextlib.suppress(FileNotFoundError):
         shutil.rmtree(f"{store}/.build-{plan.name}")

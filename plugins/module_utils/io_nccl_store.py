@@ -36,13 +36,7 @@ def stamp(store: str, name: str) -> dict[str, Any] | None:
     except ValueError:
         return None
     path = f"{store}/{name}/{LIBRARY}"
-    return found if isinstance(found, dict) and os.path.isfile(path) and file_sha256(path) == found.get("sha256") else None
-
-
-def file_sha256(path: str) -> str:
-    """Return the SHA-256 of a file."""
-    with open(path, "rb") as file:
-        return hashlib.file_digest(file, "sha256").hexdigest()
+    return found if isinstance(found, dict) and os.path.isfile(path) and io_file.sha256(path) == found.get("sha256") else None
 
 
 @contextlib.contextmanager
@@ -80,7 +74,7 @@ def pack(store: str, name: str, path: str) -> str:
     with tarfile.open(path, "w", format=tarfile.PAX_FORMAT) as archive:
         for place in sorted(glob.glob(f"{glob.escape(store)}/{name}/**", recursive=True))[1:]:
             archive.add(place, os.path.relpath(place, f"{store}/{name}"), recursive=False, filter=_plain)
-    return file_sha256(path)
+    return io_file.sha256(path)
 
 
 def _plain(entry: tarfile.TarInfo) -> tarfile.TarInfo:

@@ -299,10 +299,7 @@ def _sha256(wanted: bytes | Link) -> str:
 
 def _digest(path: str) -> str:
     """Return the digest of what a path is: a link's is that of where it points."""
-    if os.path.islink(path):
-        return _sha256(Link(os.readlink(path)))
-    with open(path, "rb") as file:
-        return hashlib.file_digest(file, "sha256").hexdigest()
+    return _sha256(Link(os.readlink(path))) if os.path.islink(path) else io_file.sha256(path)
 
 
 def _text(content: Wanted) -> str:

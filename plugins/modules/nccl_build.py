@@ -140,7 +140,7 @@ def main() -> None:
             if not module.check_mode:
                 made = io_nccl_build.make(run, plan, source, toolkit, store, params["ccache"])
                 io_nccl_build.add(plan, made, gpus, store)
-        stamp = io_nccl_store.stamp(store, plan.name)
+        stamp = there or io_nccl_store.stamp(store, plan.name)
         packed = io_nccl_store.pack(store, plan.name, params["pack"]) if params["pack"] and stamp and not module.check_mode else None
     except (ProblemsError, OSError, ValueError) as error:
         module.fail_json(msg=str(error))

@@ -138,7 +138,7 @@ import os
 
 from ansible.module_utils.basic import AnsibleModule
 
-from ansible_collections.gb10.cluster.plugins.module_utils import io_nccl, nccl_library, process_maps
+from ansible_collections.gb10.cluster.plugins.module_utils import io_file, io_nccl, nccl_library, process_maps
 from ansible_collections.gb10.cluster.plugins.module_utils.capability import ComputeCapability
 from ansible_collections.gb10.cluster.plugins.module_utils.io_command import runner
 from ansible_collections.gb10.cluster.plugins.module_utils.problems import Problem, ProblemsError
@@ -168,7 +168,7 @@ def main() -> None:
     try:
         if params["path"]:
             path = io_nccl.find(params["path"])
-            library, sha256 = io_nccl.library(path)
+            library, sha256 = io_nccl.library(path), io_file.sha256(path)
             facts = {"path": path, "real_path": os.path.realpath(path), "sha256": sha256, **library.facts()}
         of_unit = io_nccl.pids(runner(module), params["unit"]) if params["unit"] else []
         processes = io_nccl.processes(of_unit, params["pids"] or [])

@@ -55,7 +55,7 @@ EXAMPLES = r"""
     sha256: "{{ build.sha256 }}"
     capabilities: ["12.1"]
     artifact: /var/tmp/nccl.tar
-    artifact_sha256: "{{ build.artifact.sha256 }}"
+    artifact_sha256: "{{ build.packed_sha256 }}"
   become: true
 """
 
@@ -79,15 +79,14 @@ import os
 
 from ansible.module_utils.basic import AnsibleModule
 
-from ansible_collections.gb10.cluster.plugins.module_utils import io_nccl, io_nccl_store, nccl_library
+from ansible_collections.gb10.cluster.plugins.module_utils import io_file, io_nccl, io_nccl_store, nccl_library
 from ansible_collections.gb10.cluster.plugins.module_utils.capability import ComputeCapability
 from ansible_collections.gb10.cluster.plugins.module_utils.problems import Problem, ProblemsError
 
 
-def check(path: str, name: str, sha256: str, gpus: list[ComputeCapability]) -> None:
-    """Raise ProblemsError unless the library of a build is the one that was built, and serves these GPUs."""
-    library, found = io_nccl.library(path)
-    problems = nccl_library.problems(library, f"libnccl {name}", gpus, os.uname().machine)
+def check(path: str, name: str, found: str, sha256: str, gpus: list[ComputeCapability]) -> None:
+    """Raise ProblemsError unless the library of a build, whose hash was found, is the one that was built, and serves these GPUs."""
+    problems = nccl_library.problems(io_nccl.library(path), f"libnccl {name}", gpus, os.uname().machine)
     if found != sha256:
         problems.insert(0, Problem(f"libnccl {name}", f"it has sha256 {found}", sha256, "build it again, or correct sha256"))
     if problems:
@@ -121,9 +120,10 @@ def main() -> None:
         if not there and not module.check_mode:
             os.makedirs(store, mode=0o755, exist_ok=True)
             with io_nccl_store.unpacked(store, name, params["artifact"], params["artifact_sha256"]) as part:
-                check(f"{part}/{io_nccl_store.LIBRARY}", name, params["sha256"], gpus)
+                made = f"{part}/{io_nccl_store.LIBRARY}"
+                check(made, name, io_file.sha256(made), params["sha256"], gpus)
         if there:
-            check(library, name, params["sha256"], gpus)
+            check(library, name, params["sha256"], params["sha256"], gpus)
         used = io_nccl_store.current(store)
         if used != name and not module.check_mode:
             io_nccl_store.use(store, name)

@@ -1,4 +1,4 @@
-"""Running a module of the collection on this host, as a play would."""
+"""What the programs of this folder have in common: running a module of the collection on this host, as a play would, and their reports."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import json
 import os
 import subprocess
 import sys
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -23,3 +23,13 @@ def module(name: str, arguments: Mapping[str, Any], check: bool = False) -> dict
         sys.exit(f"{name} failed:\n{result.stdout}{result.stderr}")
     answer: dict[str, Any] = json.loads(result.stdout.partition("=> ")[2])
     return answer
+
+
+def conclude(folder: Path, report: Mapping[str, Any], section: Callable[[Mapping[str, Any]], str]) -> None:
+    """Write report.json and report.md into a folder, the latter to stdout too. Exits with 1 if one of the report's checks does not hold."""
+    (folder / "report.json").write_text(json.dumps(report, indent=1) + "\n", encoding="utf-8")
+    text = section(report)
+    (folder / "report.md").write_text(text, encoding="utf-8")
+    sys.stdout.write(text)
+    if failed := [check for check, holds in report["checks"].items() if not holds]:
+        sys.exit("failed: " + "; ".join(failed))

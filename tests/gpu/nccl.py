@@ -27,7 +27,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from adhoc import ROOT, module
+from adhoc import ROOT, conclude, module
 
 PROGRAM = ROOT / "roles/nccl_sm121_build/files/nccl_bandwidth.py"
 WAYS = ("wheel", "preload", "link")
@@ -47,13 +47,7 @@ def main() -> None:
     options = parser.parse_args()
     options.folder = options.folder.resolve()
     options.folder.mkdir(parents=True, exist_ok=True)
-    report = measure(options)
-    (options.folder / "report.json").write_text(json.dumps(report, indent=1) + "\n", encoding="utf-8")
-    text = section(report)
-    (options.folder / "report.md").write_text(text, encoding="utf-8")
-    sys.stdout.write(text)
-    if not all(report["checks"].values()):
-        sys.exit("failed: " + "; ".join(check for check, holds in report["checks"].items() if not holds))
+    conclude(options.folder, measure(options), section)
 
 
 def measure(options: argparse.Namespace) -> dict[str, Any]:
@@ -62,8 +56,9 @@ def measure(options: argparse.Namespace) -> dict[str, Any]:
     if len(found["gpus"]) < 2:
         sys.exit(f"two GPUs are needed; found {len(found['gpus'])}: {found['reason']}")
     capabilities = sorted({gpu["capability"] for gpu in found["gpus"]})
+    packed = str(options.folder / "nccl.tar")
     python, wheel, torch = copy(options.python, options.folder / "environment")
-    built, again, cost = build(options, capabilities)
+    built, again, cost = build(options, capabilities, packed)
     installed = module(
         "nccl_install",
         {
@@ -71,8 +66,8 @@ def measure(options: argparse.Namespace) -> dict[str, Any]:
             "name": built["name"],
             "sha256": built["sha256"],
             "capabilities": capabilities,
-            "artifact": built["artifact"]["path"],
-            "artifact_sha256": built["artifact"]["sha256"],
+            "artifact": packed,
+            "artifact_sha256": built["packed_sha256"],
         },
     )
     before = module("nccl_info", {"path": str(wheel)})["library"]
@@ -95,9 +90,9 @@ def measure(options: argparse.Namespace) -> dict[str, Any]:
     return report | {"checks": checks(report)}
 
 
-def build(options: argparse.Namespace, capabilities: list[str]) -> tuple[dict[str, Any], dict[str, Any], dict[str, float]]:
+def build(options: argparse.Namespace, capabilities: list[str], packed: str) -> tuple[dict[str, Any], dict[str, Any], dict[str, float]]:
     """Return the answers of two builds of the same, and what the first took, in seconds of CPU of all processes and of wall time, and bytes."""
-    arguments = {"store": str(options.folder / "store"), "source": str(options.source.resolve()), "capabilities": capabilities}
+    arguments = {"store": str(options.folder / "store"), "source": str(options.source.resolve()), "capabilities": capabilities, "pack": packed}
     arguments |= {key: value for key, value in (("identity", options.identity), ("cuda_home", options.cuda_home)) if value}
     used, began = resource.getrusage(resource.RUSAGE_CHILDREN), time.monotonic()
     built = module("nccl_build", arguments)

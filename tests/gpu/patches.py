@@ -33,7 +33,7 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-from adhoc import module
+from adhoc import conclude, module
 
 PATCHES = ["w8a8", "w8a8_torch", "fp8_moe_oracle"]
 VARIANTS = ("shipped", "auto", "source")
@@ -231,13 +231,7 @@ def main() -> None:
     options = parser.parse_args()
     options.folder = options.folder.resolve()
     options.folder.mkdir(parents=True, exist_ok=True)
-    report = measure(options)
-    (options.folder / "report.json").write_text(json.dumps(report, indent=1) + "\n", encoding="utf-8")
-    text = section(report)
-    (options.folder / "report.md").write_text(text, encoding="utf-8")
-    sys.stdout.write(text)
-    if not all(report["checks"].values()):
-        sys.exit("failed: " + "; ".join(check for check, holds in report["checks"].items() if not holds))
+    conclude(options.folder, measure(options), section)
 
 
 def measure(options: argparse.Namespace) -> dict[str, Any]:
