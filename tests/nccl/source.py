@@ -42,7 +42,9 @@ def tarball(cache: Path = CACHE) -> Path:
 def tree(target: Path) -> Path:
     """Unpack the tarball into a folder and return the source tree in it."""
     with tarfile.open(tarball()) as archive:
-        archive.extractall(target, filter="data")
+        # An attribute, because Debian 12's Python does not know the argument yet.
+        archive.extraction_filter = getattr(tarfile, "data_filter", None)
+        archive.extractall(target)
     (found,) = target.iterdir()
     return found
 
