@@ -23,6 +23,7 @@ from ansible_collections.gb10.cluster.plugins.module_utils import (
     nccl_bandwidth,
     node_checks,
     patch_report,
+    stacks,
     topology,
 )
 from ansible_collections.gb10.cluster.plugins.module_utils.fabric_state import pinned
@@ -38,10 +39,10 @@ def _plain(data: Any) -> Any:
     return data
 
 
-def cluster_plan(nodes: Sequence[Any], lock_digest: str, known_variables: Mapping[str, Any]) -> dict[str, Any]:
+def cluster_plan(nodes: Sequence[Any], lock: str, known_variables: Mapping[str, Any]) -> dict[str, Any]:
     """Return {plan, problems, report, warnings}; see module_utils/cluster.py for the shape of a node."""
     given = _plain(nodes)
-    plan, problems = cluster.plan(given, str(lock_digest), _plain(known_variables))
+    plan, problems = cluster.plan(given, str(lock), _plain(known_variables))
     return {"plan": plan, "problems": [str(problem) for problem in problems], "report": report(problems), "warnings": node_checks.warnings(given)}
 
 
@@ -110,9 +111,15 @@ def ray_exec(plan: Mapping[str, Any], object_store_memory: int, args: Sequence[s
     return launch.exec_line(launch.ray_argv(_plain(plan), object_store_memory, _plain(args)))
 
 
-def vllm_exec(plan: Mapping[str, Any], args: Sequence[str] = ()) -> str:
+def vllm_exec(plan: Mapping[str, Any]) -> str:
     """Return the ExecStart= of vLLM on the head."""
-    return launch.exec_line(launch.vllm_argv(_plain(plan), _plain(args)))
+    return launch.exec_line(launch.vllm_argv(_plain(plan)))
+
+
+def stack_lock(name: str) -> str:
+    """Return the name of a stack's lock file among those of the role gb10, "" if it has none, or there is no such stack."""
+    stack = stacks.STACKS.get(str(name))
+    return stack.lock if stack else ""
 
 
 def stamped_unit(text: str, inputs: Sequence[Any]) -> dict[str, str]:
@@ -169,6 +176,7 @@ class FilterModule:
             "pinned_gid_index": pinned_gid_index,
             "rank_environment": rank_environment,
             "ray_exec": ray_exec,
+            "stack_lock": stack_lock,
             "stamped_unit": stamped_unit,
             "vllm_exec": vllm_exec,
             "with_additions": with_additions,

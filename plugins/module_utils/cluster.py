@@ -16,8 +16,9 @@ A node comes in as a mapping::
 
 from __future__ import annotations
 
+import hashlib
 from collections.abc import Mapping, Sequence
-from dataclasses import replace
+from dataclasses import asdict, replace
 from typing import Any
 
 from ansible_collections.gb10.cluster.plugins.module_utils import (
@@ -29,6 +30,7 @@ from ansible_collections.gb10.cluster.plugins.module_utils import (
     model_config,
     netplan,
     node_checks,
+    stacks,
     topology,
 )
 from ansible_collections.gb10.cluster.plugins.module_utils.problems import Problem
@@ -38,12 +40,12 @@ BOOLEANS = ("gb10_allow_restart", "gb10_fabric_pin_gid_index", "gb10_fabric_take
 
 
 def plan(
-    nodes: Sequence[Mapping[str, Any]], lock_digest: str, known_variables: Mapping[str, Sequence[str]]
+    nodes: Sequence[Mapping[str, Any]], lock: str, known_variables: Mapping[str, Sequence[str]]
 ) -> tuple[dict[str, Any], list[Problem]]:
     """Check the nodes and plan the cluster.
 
-    ``lock_digest`` is the SHA-256 of the runtime's lock file, "" if there is none; ``known_variables`` maps each
-    role to its public variables. Returns the plan and every problem; the plan is empty if there is any.
+    ``lock`` is the text of the runtime's lock file, "" if there is none; ``known_variables`` maps each role to its public variables.
+    Returns the plan and every problem; the plan is empty if there is any.
     """
     if not nodes:
         return {}, [Problem("nodes", "no host in the group gb10_cluster", "a head and its workers", "add hosts to the groups head and worker")]
@@ -60,21 +62,14 @@ def plan(
     members = [_member(node) for node in nodes]
     shares, problems = fabric.plan(members, shape)
     problems = [*cluster_checks.check(nodes, known_variables), *problems]
-    if not lock_digest:
-        problems.append(
-            Problem(
-                "gb10_runtime_lock",
-                f"{settings['gb10_runtime_lock']!r} is not a readable file on the controller",
-                "a requirements file with exact versions",
-                "correct gb10_runtime_lock",
-            )
-        )
+    stack, found = stacks.resolve(settings["gb10_stack"], lock, settings["gb10_runtime_lock"])
+    problems += found
     kind = topology.resolve_topology(shape.topology, len(nodes))
     for index, node in enumerate(nodes):
         problems += node_checks.check(index, node, settings, topology.devices(members[index], kind))
     if problems:
         return {}, problems
-    return _plan(nodes, shares, settings, lock_digest)
+    return _plan(nodes, shares, settings, stack, hashlib.sha256(lock.encode()).hexdigest())
 
 
 def _member(node: Mapping[str, Any]) -> topology.FabricNode:
@@ -97,18 +92,19 @@ def _typed(settings: Mapping[str, Any]) -> dict[str, Any]:
     for name in BOOLEANS:
         typed[name] = settings[name] if isinstance(settings[name], bool) else str(settings[name]).lower() in ("true", "yes", "on", "1")
     typed["gb10_fabric_ports"] = [int(port) for port in settings["gb10_fabric_ports"]]
+    typed["gb10_serve_args"] = [str(word) for word in settings["gb10_serve_args"]]
     typed["gb10_environment"] = {str(name): str(value) for name, value in settings["gb10_environment"].items()}
     return typed
 
 
 def _plan(
-    nodes: Sequence[Mapping[str, Any]], shares: Sequence[fabric.NodeFabric], settings: Mapping[str, Any], lock_digest: str
+    nodes: Sequence[Mapping[str, Any]], shares: Sequence[fabric.NodeFabric], settings: Mapping[str, Any], stack: stacks.Stack, digest: str
 ) -> tuple[dict[str, Any], list[Problem]]:
     model = settings["gb10_model"]
     runtime = {
         "lock": settings["gb10_runtime_lock"],
-        "digest": lock_digest,
-        "path": f"{settings['gb10_root']}/runtime/{lock_digest[:12]}",
+        "digest": digest,
+        "path": f"{settings['gb10_root']}/runtime/{digest[:12]}",
         "link": f"{settings['gb10_root']}/runtime/current",
     }
     tensor, pipeline = cluster_checks.parallelism(settings, len(nodes))
@@ -156,6 +152,8 @@ def _plan(
         "user": settings["gb10_user"],
         "allow_restart": settings["gb10_allow_restart"],
         "runtime": runtime,
+        "stack": {name: asdict(stack)[name] for name in ("name", "vllm", "nccl", "device", "cuda")},
+        "serve": {"args": [], "own": settings["gb10_serve_args"]},
     }
     return ({}, problems) if problems else (plan, [])
 

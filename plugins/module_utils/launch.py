@@ -83,8 +83,8 @@ def ray_argv(plan: Mapping[str, Any], object_store_memory: int, args: Sequence[s
     ]
 
 
-def vllm_argv(plan: Mapping[str, Any], args: Sequence[str] = ()) -> list[str]:
-    """Return the argv of ``vllm serve`` on the head; ``args`` come last, so they win where an option is given twice."""
+def vllm_argv(plan: Mapping[str, Any]) -> list[str]:
+    """Return the argv of ``vllm serve`` on the head. The user's arguments come last, so they win where an option is given twice."""
     return [
         f"{plan['runtime']['path']}/bin/vllm",
         "serve",
@@ -95,8 +95,9 @@ def vllm_argv(plan: Mapping[str, Any], args: Sequence[str] = ()) -> list[str]:
         f"--tensor-parallel-size={plan['tensor_parallel_size']}",
         f"--pipeline-parallel-size={plan['pipeline_parallel_size']}",
         f"--distributed-executor-backend={plan['executor']}",
+        *plan["serve"]["args"],
         *additions.serve_flags(plan["nodes"]),
-        *args,
+        *plan["serve"]["own"],
     ]
 
 

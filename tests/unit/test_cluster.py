@@ -17,7 +17,7 @@ from ansible_collections.gb10.cluster.plugins.module_utils.problems import Probl
 
 Node = dict[str, Any]
 SNAPSHOT = Path(__file__).parent / "data" / "plan_two_spark.json"
-LOCK = "5e1f" * 16
+LOCK = "vllm==0.32.0\nray==2.60.0\n"
 _VARS = load_yaml(read("roles/gb10/vars/main.yml"))
 _DEFAULTS = load_yaml(read("roles/gb10/defaults/main.yml"))
 KNOWN = {
@@ -211,18 +211,18 @@ BAD: dict[str, tuple[Callable[[], list[Node]], str, str, str, str]] = {
         "rename it to gb10_fabric_mtu",
     ),
     "misspelt, of another role": (
-        lambda: change(pair(), 0, variables=["vllm_serve_arg"]),
-        "nodes[0].vllm_serve_arg",
-        "vllm_serve_arg, set for spark1",
-        "vllm_serve_args",
-        "rename it to vllm_serve_args",
+        lambda: change(pair(), 0, variables=["vllm_serve_smoke_token"]),
+        "nodes[0].vllm_serve_smoke_token",
+        "vllm_serve_smoke_token, set for spark1",
+        "vllm_serve_smoke_tokens",
+        "rename it to vllm_serve_smoke_tokens",
     ),
     "misspelt in the role's name": (
-        lambda: change(pair(), 0, variables=["vllm_server_args"]),
-        "nodes[0].vllm_server_args",
-        "vllm_server_args, set for spark1",
-        "vllm_serve_args",
-        "rename it to vllm_serve_args",
+        lambda: change(pair(), 0, variables=["vllm_server_smoke_tokens"]),
+        "nodes[0].vllm_server_smoke_tokens",
+        "vllm_server_smoke_tokens, set for spark1",
+        "vllm_serve_smoke_tokens",
+        "rename it to vllm_serve_smoke_tokens",
     ),
     "differs": (
         lambda: change(pair(), 1, gb10_fabric_mtu=1500),

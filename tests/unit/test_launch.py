@@ -26,6 +26,7 @@ PLAN: dict[str, Any] = {
     "api_host": "127.0.0.1",
     "api_port": 8000,
     "runtime": {"path": "/opt/gb10/runtime/abc"},
+    "serve": {"args": [], "own": []},
     "nodes": [],
 }
 WORKER = {**PLAN, "node": {"name": "spark2", "address": "10.110.0.2", "head": False}}
@@ -82,7 +83,9 @@ def test_vllm_argv() -> None:
 
 
 @pytest.mark.parametrize(
-    "argv", [launch.ray_argv(PLAN, 1, ["--num-gpus=4"]), launch.vllm_argv(PLAN, ["--num-gpus=4"])], ids=["ray", "vllm"]
+    "argv",
+    [launch.ray_argv(PLAN, 1, ["--num-gpus=4"]), launch.vllm_argv({**PLAN, "serve": {"args": ["--num-gpus=2"], "own": ["--num-gpus=4"]}})],
+    ids=["ray", "vllm"],
 )
 def test_the_users_arguments_come_last(argv: list[str]) -> None:
     assert argv[-1] == "--num-gpus=4"

@@ -72,12 +72,12 @@ def test_a_service_that_would_not_start_at_boot_is_enabled_without_a_restart(clu
 
 def test_only_the_server_restarts_when_only_its_arguments_change(cluster: Cluster, nodes: dict[str, Host], head: Host) -> None:
     ray, vllm = main_pids(nodes, "gb10-ray"), main_pids({"head": head}, "gb10-vllm")
-    arguments = [*cluster.nodes["spark1"]["vllm_serve_args"], "--max-num-seqs=8"]
-    refused = cluster.site(*extra(vllm_serve_args=arguments, gb10_allow_restart=False))
+    arguments = [*cluster.nodes["spark1"]["gb10_serve_args"], "--max-num-seqs=8"]
+    refused = cluster.site(*extra(gb10_serve_args=arguments, gb10_allow_restart=False))
     assert refused.status != 0
     assert "gb10_allow_restart: true" in refused.output
     assert main_pids({"head": head}, "gb10-vllm") == vllm
-    run = cluster.site(*extra(vllm_serve_args=arguments)).assert_ok()
+    run = cluster.site(*extra(gb10_serve_args=arguments)).assert_ok()
     assert "Restarting gb10-vllm.service on spark1" in run.output
     assert run.changed_tasks() == {"Write the unit", "Start or restart"}
     assert main_pids(nodes, "gb10-ray") == ray
@@ -128,7 +128,7 @@ def test_killed_before_a_change_of_the_fabric_is_confirmed_the_next_run_complete
 
 def test_a_failed_start_ends_early_with_the_root_cause(cluster: Cluster, head: Host) -> None:
     began = time.monotonic()
-    run = cluster.site(*extra(vllm_serve_args=["--dtype", "float33"]))
+    run = cluster.site(*extra(gb10_serve_args=["--dtype", "float33"]))
     assert run.status != 0
     assert "float33" in run.output.split("failed to start: ")[1].splitlines()[0]
     assert time.monotonic() - began < 120

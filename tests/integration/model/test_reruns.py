@@ -89,9 +89,9 @@ MISTAKES: dict[str, tuple[dict[str, Any], tuple[str, ...], list[str]]] = {
     ),
     "unreachable worker": (host("spark2", ansible_host="127.0.0.2", ansible_port=9), (), ["nodes[1]: spark2 (127.0.0.2) cannot be read"]),
     "misspelt variable": (
-        host("spark2", gb10_fabric_adresses=["10.110.0.2/24"], vllm_serve_argz=[]),
+        host("spark2", gb10_fabric_adresses=["10.110.0.2/24"], vllm_serve_smoke_tokenz=8),
         (),
-        ["nodes[1].gb10_fabric_adresses", "rename it to gb10_fabric_addresses", "rename it to vllm_serve_args"],
+        ["nodes[1].gb10_fabric_adresses", "rename it to gb10_fabric_addresses", "rename it to vllm_serve_smoke_tokens"],
     ),
 }
 

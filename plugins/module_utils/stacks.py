@@ -1,0 +1,151 @@
+# Copyright (c) 2026, gb10.cluster maintainers
+# GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+
+"""Stacks: named bundles of versions that go together, and what a lock file says of them."""
+
+from __future__ import annotations
+
+import difflib
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+
+from ansible_collections.gb10.cluster.plugins.module_utils.problems import Problem
+
+NATIVE, CONTAINER = "native", "container"
+CUDA, CPU = "cuda", "cpu"
+
+
+@dataclass(frozen=True)
+class Stack:
+    """A bundle. Versions that are not known are empty; ``nccl`` is the tag that is built for the GPU, ``bundled_nccl`` what comes along.
+
+    ``lock`` is the requirements file among those of the role gb10, empty where the inventory brings its own; ``image`` is the container's.
+    ``exercised`` says on what this project ran it.
+    """
+
+    name: str
+    vllm: str
+    runtime: str = NATIVE
+    device: str = CUDA
+    cuda: int = 0
+    torch: str = ""
+    triton: str = ""
+    transformers: str = ""
+    ray: str = ""
+    nccl: str = "v2.30.7-1"
+    bundled_nccl: str = ""
+    lock: str = ""
+    image: str = ""
+    source: str = ""
+    evidence: str = ""
+    exercised: str = ""
+
+
+#: The packages of a lock file that make a stack, as PyPI names them, and the field that each fills.
+_PACKAGES: Mapping[str, str] = {
+    "vllm": "vllm",
+    "torch": "torch",
+    "triton": "triton",
+    "transformers": "transformers",
+    "ray": "ray",
+    "nvidia-nccl-cu12": "bundled_nccl",
+    "nvidia-nccl-cu13": "bundled_nccl",
+}
+_PIN = re.compile(r"^([A-Za-z0-9._-]+)(?:\[[^]]*\])?==([^\s;\\]+)", re.MULTILINE)
+
+_ALL = (
+    Stack(
+        "current",
+        vllm="0.32.0",
+        cuda=13,
+        torch="2.13.0",
+        triton="3.7.1",
+        transformers="5.19.0",
+        ray="2.60.0",
+        bundled_nccl="2.29.7",
+        lock="vllm-0.32.0-cu130-aarch64-py312.lock",
+        source="the newest release whose sources were read; wheels of PyPI for aarch64, whose kernels are sm_120f, which 12.1 runs",
+        evidence="2026-11",
+        exercised="the lock was resolved, never installed on a Spark; the same release's CPU build serves in the lab",
+    ),
+    Stack(
+        "vllm-0.18.1",
+        vllm="0.18.1",
+        cuda=12,
+        triton="3.6.0",
+        transformers="4.57.6",
+        source="vllm-gb10: the versions that its installer pins on every node; its NCCL v2.28.9-1 deadlocks (vllm-project/vllm#52504)",
+        evidence="2026-06",
+        exercised="the lock was resolved, never installed on a Spark; its sources were patched in the tests",
+    ),
+    Stack(
+        "ngc-26.04",
+        vllm="0.19.0",
+        runtime=CONTAINER,
+        cuda=13,
+        image="nvidia/vllm:26.04-py3",
+        source="the reference of two Sparks on NVIDIA's container: TRITON_ATTN, Marlin, CUDA graphs. The image is on NGC and brings no Ray",
+        evidence="2026-05",
+        exercised="nothing: the image was never pulled",
+    ),
+    Stack(
+        "lab",
+        vllm="0.32.0",
+        device=CPU,
+        torch="2.13.0",
+        transformers="5.19.0",
+        ray="2.60.0",
+        source="inventories/lab: vLLM's CPU build on simulated hosts",
+        evidence="2026-11",
+        exercised="every test of this project that serves a model",
+    ),
+)
+STACKS: Mapping[str, Stack] = {stack.name: stack for stack in _ALL}
+
+
+def table() -> str:
+    """Return all stacks as docs/stacks.md shows them."""
+    versions = ("vllm", "cuda", "torch", "triton", "transformers", "ray", "bundled_nccl", "nccl")
+    lines = [
+        f"| stack | runtime | {' | '.join(versions)} | lock or image | source | evidence | exercised on |",
+        "|---|---|" + "--:|" * len(versions) + "---|---|--:|---|",
+    ]
+    for stack in _ALL:
+        cells = [str(getattr(stack, field) or "") for field in versions]
+        where = stack.lock or stack.image or "the inventory's"
+        lines.append(f"| `{stack.name}` | {stack.runtime} | {' | '.join(cells)} | {where} | {stack.source} | {stack.evidence} | {stack.exercised} |")
+    return "\n".join(lines) + "\n"
+
+
+def resolve(name: str, lock: str, path: str) -> tuple[Stack, list[Problem]]:
+    """Return a stack with the versions that a lock file pins, and every problem; ``lock`` is the file's text, ``path`` its name for messages.
+
+    The lock counts, because it is what is installed; the stack says the rest, such as which NCCL to build.
+    """
+    stack = STACKS.get(name)
+    if stack is None:
+        close = difflib.get_close_matches(name, STACKS, n=1)
+        fix = f"did you mean {close[0]}?" if close else "correct gb10_stack"
+        return _ALL[0], [Problem("gb10_stack", repr(name), f"one of {', '.join(STACKS)}", fix)]
+    if not lock and stack.runtime == CONTAINER:
+        found = f"{name} is the container image {stack.image}, and only environments that are installed on the nodes are served yet"
+        return stack, [Problem("gb10_stack", found, "a stack with a lock file", "take another, such as current")]
+    if not lock:
+        fix = "correct gb10_runtime_lock" if path else f"set gb10_runtime_lock, because {name} brings none"
+        found = f"{path!r} is not a readable file on the controller"
+        return stack, [Problem("gb10_runtime_lock", found, "a requirements file with exact versions", fix)]
+    pins = locked(lock)
+    if "vllm" not in pins:
+        return stack, [Problem("gb10_runtime_lock", f"{path} pins no vllm", "a line such as vllm==0.32.0", "add it, or take another lock")]
+    return replace(stack, **{field: pins.get(field, getattr(stack, field)) for field in _PACKAGES.values()}), []
+
+
+def locked(text: str) -> dict[str, str]:
+    """Return field of a Stack -> version, for those of its packages that a requirements file pins.
+
+    A local part such as ``+cpu`` is left out: it names the build, not the release.
+    """
+    pins = {name.lower().replace("_", "-"): version.partition("+")[0] for name, version in _PIN.findall(text)}
+    return {field: pins[package] for package, field in _PACKAGES.items() if package in pins}

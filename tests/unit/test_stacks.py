@@ -1,0 +1,86 @@
+"""The stacks: what they say is what their lock files pin."""
+
+from __future__ import annotations
+
+import os
+from dataclasses import asdict
+
+import pytest
+from repository import ROOT, read
+
+from ansible_collections.gb10.cluster.plugins.module_utils.stacks import CONTAINER, STACKS, locked, resolve, table
+
+LOCKS = "roles/gb10/files"
+START = "## All of them\n\n"
+
+
+@pytest.mark.parametrize("stack", [stack for stack in STACKS.values() if stack.lock], ids=lambda stack: stack.name)
+def test_a_stack_is_what_its_lock_pins(stack: object) -> None:
+    said = asdict(stack)  # type: ignore[call-overload]
+    pinned = locked(read(f"{LOCKS}/{said['lock']}"))
+    assert {field: said[field] for field in pinned} == pinned
+    assert set(pinned) == {"vllm", "torch", "triton", "transformers", "ray", "bundled_nccl"}
+
+
+def test_the_lab_is_what_its_lock_pins() -> None:
+    lab = asdict(STACKS["lab"])
+    pinned = locked(read("inventories/lab/requirements.txt"))
+    assert {field: lab[field] for field in pinned} == pinned
+
+
+def test_every_lock_has_a_stack() -> None:
+    assert {path.name for path in (ROOT / LOCKS).glob("*.lock")} == {stack.lock for stack in STACKS.values()} - {""}
+
+
+@pytest.mark.parametrize("stack", STACKS.values(), ids=STACKS)
+def test_every_stack_says_where_it_comes_from(stack: object) -> None:
+    said = asdict(stack)  # type: ignore[call-overload]
+    assert said["source"]
+    assert said["evidence"]
+    assert said["exercised"]
+    assert bool(said["image"]) == (said["runtime"] == CONTAINER)
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        ("vllm==0.32.0+cpu \\\n    --hash=sha256:12\n", {"vllm": "0.32.0"}),
+        ("ray[default]==2.60.0 ; python_version > '3'\n# torch==1\n", {"ray": "2.60.0"}),
+        ("nvidia-nccl-cu13==2.29.7", {"bundled_nccl": "2.29.7"}),
+        ("vllm>=0.30", {}),
+        ("", {}),
+    ],
+)
+def test_what_a_lock_file_says(text: str, expected: dict[str, str]) -> None:
+    assert locked(text) == expected
+
+
+@pytest.mark.parametrize(
+    ("name", "lock", "path", "where", "words"),
+    [
+        ("curent", "vllm==1.0.0", "x.lock", "gb10_stack", ["'curent'", "did you mean current?"]),
+        ("xyz", "vllm==1.0.0", "x.lock", "gb10_stack", ["one of current, vllm-0.18.1", "correct gb10_stack"]),
+        ("ngc-26.04", "", "", "gb10_stack", ["container image nvidia/vllm:26.04-py3"]),
+        ("lab", "", "", "gb10_runtime_lock", ["set gb10_runtime_lock, because lab brings none"]),
+        ("current", "", "x.lock", "gb10_runtime_lock", ["'x.lock' is not a readable file", "correct gb10_runtime_lock"]),
+        ("current", "ray==2.60.0", "x.lock", "gb10_runtime_lock", ["x.lock pins no vllm"]),
+    ],
+)
+def test_what_cannot_be_resolved(name: str, lock: str, path: str, where: str, words: list[str]) -> None:
+    _stack, (problem,) = resolve(name, lock, path)
+    assert problem.path == where
+    for word in words:
+        assert word in str(problem)
+
+
+def test_the_lock_counts() -> None:
+    stack, problems = resolve("current", "vllm==0.33.1\nnvidia-nccl-cu13==2.31.2\n", "mine.lock")
+    assert problems == []
+    assert (stack.vllm, stack.bundled_nccl, stack.ray, stack.name) == ("0.33.1", "2.31.2", "2.60.0", "current")
+
+
+def test_the_document_is_current() -> None:
+    text = f"{read('docs/stacks.md').partition(START)[0]}{START}{table()}"
+    if os.environ.get("GB10_RENEW"):
+        (ROOT / "docs/stacks.md").write_text(text, encoding="utf-8")
+    assert text == read("docs/stacks.md"), "renew it with GB10_RENEW=1 and review it"
