@@ -77,15 +77,18 @@ def _breakable(view: View) -> list[Found]:
 
 
 def _flashinfer_fp8(view: View) -> list[Found]:
-    fp8 = view.model["scheme"] == "fp8" or view.argument("--kv-cache-dtype").startswith("fp8")
-    if not fp8:
+    cache = view.argument("--kv-cache-dtype")
+    if view.model["scheme"] != "fp8" and not cache.startswith("fp8"):
         return []
-    if view.argument("--attention-backend").upper() == "FLASHINFER":
-        return view.given("--attention-backend")
-    if view.member("--attention-config", "backend").upper() == "FLASHINFER":
-        return [("gb10_serve_args.--attention-config.backend", "FLASHINFER")]
+    if chosen := view.argument("--attention-backend"):
+        return when(chosen.upper() == "FLASHINFER", *view.given("--attention-backend"))
+    if chosen := view.member("--attention-config", "backend"):
+        return when(chosen.upper() == "FLASHINFER", ("gb10_serve_args.--attention-config.backend", chosen))
     # Read up to 0.14 alone.
-    return view.variable("VLLM_ATTENTION_BACKEND", lambda value: (value or "").upper() == "FLASHINFER") if view.before(0, 15) else []
+    if view.before(0, 15) and (asked := view.variable("VLLM_ATTENTION_BACKEND", lambda value: value is not None)):
+        return [found for found in asked if "FLASHINFER" in found[1].upper()]
+    left = f"not given, and FlashInfer is the first of vLLM's choices on 12.x that takes a KV cache of {cache}"
+    return when(cache.startswith("fp8"), ("gb10_serve_args.--attention-backend", left))
 
 
 def _fp4_path(view: View) -> list[Found]:
@@ -176,7 +179,7 @@ RULES = (
         disputed=(
             "across nodes graphs hung or crashed with NCCL 2.28.9 (vllm-project/vllm#46253, 2026-06), so Avarok and vllm-gb10 run eager "
             "(2026-02); with 2.30.4 they work (vllm-project/vllm#52504, 2026-08, and eugr's recipes, 2026-09), which is newer. Some images "
-            "still need eager (tonyd2wild GLM-5.3-Flash topkfix, 2026-09): waive this for those"
+            "still need eager (tonyd2wild GLM-5.3-Flash, topkfix, 2026-09): waive this for those"
         ),
     ),
     Rule(
@@ -214,14 +217,14 @@ RULES = (
         check=_graph_mode,
         why="FULL_AND_PIECEWISE was 5 to 17 % faster on four Sparks, plain PIECEWISE 19 % slower",
         fix="leave the mode to vLLM, or FULL_AND_PIECEWISE",
-        source="tonyd2wild GLM-5.3-Flash-NVFP4 (4 Sparks)",
+        source="tonyd2wild/GLM-5.3-Flash-NVFP4-1M-KV-4x-DGX-Spark#5",
         evidence="2026-09",
         disputed="eugr/spark-vllm-docker#35 saw FULL hang and PIECEWISE work, with NCCL 2.28 (2026-02)",
     ),
     Rule(
         "flashinfer-fp8",
         WARNING,
-        when="FlashInfer attention with an FP8 model or an FP8 KV cache",
+        when="an FP8 model with FlashInfer attention, or an FP8 KV cache unless another backend is given",
         check=_flashinfer_fp8,
         why="FlashInfer gave wrong answers with FP8 on Blackwell",
         fix="--attention-backend TRITON_ATTN, or compare fixed prompts at temperature 0 before you trust it",
@@ -248,7 +251,7 @@ RULES = (
     Rule(
         "flashinfer-moe-fp4",
         WARNING,
-        when=f"vLLM before 0.24, an NVFP4 MoE model, no `{MOE}`, and not `VLLM_USE_FLASHINFER_MOE_FP4=0`",
+        when=f"an NVFP4 MoE model, no `{MOE}`, and vLLM 0.15 to 0.23 without `VLLM_USE_FLASHINFER_MOE_FP4=0`, or older with another value",
         check=_fp4_variable,
         why=(
             "unless it is 0, FlashInfer's CUTLASS is the first that vLLM takes; its own CUTLASS is the next, so the variable alone is not "

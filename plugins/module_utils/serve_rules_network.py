@@ -184,9 +184,9 @@ RULES = (
         check=_one_twin,
         why="each is an x4 link of its own and carries at most half of the port: 98 instead of 161 Gb/s, while the link says 200",
         fix="name both, such as rocep1s0f1,roceP2p1s0f1",
-        source="tonyd2wild DeepSeek-v4-Flash-Vision#35; NVIDIA/dgx-spark-playbooks#103",
+        source="tonyd2wild/DeepSeek-v4-Flash-Vision-Exp-DSpark-1M-NVFP4-KV-2x-DGX-Spark#35; NVIDIA/dgx-spark-playbooks#103",
         evidence="2026-09",
-        disputed="end to end it is worth 5 % of prefill and nothing of decode (MiaAI DeepSeek-v4#104, 2026-08)",
+        disputed="end to end it is worth 5 % of prefill and nothing of decode (MiaAI-Lab/DeepSeek-v4-Flash-DSpark-2x-DGX-Spark#104, 2026-08)",
     ),
     Rule(
         "nccl-gid-index",
@@ -198,7 +198,7 @@ RULES = (
             "device; 0 is link-local or RoCEv1"
         ),
         fix="leave it unset (gb10_fabric_pin_gid_index: false): NCCL 2.21 and newer choose for each device",
-        source="tonyd2wild DeepSeek-v4-Flash-Vision#38, #40; NVIDIA/nccl#2157",
+        source="tonyd2wild/DeepSeek-v4-Flash-Vision-Exp-DSpark-1M-NVFP4-KV-2x-DGX-Spark#38; NVIDIA/nccl#2157",
         evidence="2026-09",
         disputed=(
             "conselara.dev pins 3 (2026-05) and AEON-7 still does (2026-08), Avarok pinned 0 (2026-02); NVIDIA and eugr leave it unset, and "

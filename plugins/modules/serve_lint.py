@@ -25,7 +25,7 @@ options:
     type: dict
     default: {}
   release:
-    description: The vLLM release. Without it, that of the package that O(python) has.
+    description: The vLLM release. Without it, that of the package that O(python) has; one of the two is needed.
     type: str
   python:
     description: An interpreter whose vLLM is asked for its release.
@@ -128,7 +128,7 @@ import os
 
 from ansible.module_utils.basic import AnsibleModule
 
-from ansible_collections.gb10.cluster.plugins.module_utils import io_node, io_vllm_package, serve_rules, serve_situation, vllm_release
+from ansible_collections.gb10.cluster.plugins.module_utils import io_node, io_vllm_package, serve_rules, serve_situation
 from ansible_collections.gb10.cluster.plugins.module_utils.io_command import runner
 from ansible_collections.gb10.cluster.plugins.module_utils.problems import Problem, ProblemsError
 
@@ -141,6 +141,8 @@ def _release(module: AnsibleModule) -> str:
 
 
 def _arguments(argv: list[str], release: str) -> dict[str, object]:
+    from ansible_collections.gb10.cluster.plugins.module_utils import vllm_release  # noqa: PLC0415
+
     arguments, problems = vllm_release.parse(argv, release)
     if problems:
         raise ProblemsError(problems)
@@ -162,7 +164,6 @@ def main() -> None:
             "waivers": {"type": "dict", "default": {}},
             "fail_on": {"type": "str", "choices": ["none", "error", "warning"], "default": "none"},
         },
-        required_one_of=[("release", "python")],
         supports_check_mode=True,
     )
     params, system = module.params, os.uname()
@@ -178,7 +179,8 @@ def main() -> None:
         config = io_node.json_file(f"{params['model']}/config.json") if params["model"] else None
         release = _release(module)
         if not release:
-            raise ProblemsError([Problem("python", f"the vLLM of {params['python']} does not tell its release", "a release", "give release")])
+            found = f"the vLLM of {params['python']} does not tell its release" if params["python"] else "there is none, nor a python to ask"
+            raise ProblemsError([Problem("release", found, "a release of vLLM, such as 0.32.0", "give release or python")])
         situation = serve_situation.of_host(_arguments(params["argv"], release), environment, release, host, config)
         findings = serve_rules.on_host(serve_rules.lint(situation, {rule: str(reason or "") for rule, reason in params["waivers"].items()}))
     except (ProblemsError, ValueError) as error:
