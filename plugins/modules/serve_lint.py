@@ -21,7 +21,7 @@ options:
     elements: str
     required: true
   environment:
-    description: The environment of that process, a free-form mapping.
+    description: The environment of that process, a free-form mapping. The rules need no secret's value; leave V(x) in its place.
     type: dict
     default: {}
   release:
