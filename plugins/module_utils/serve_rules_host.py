@@ -18,13 +18,16 @@ from ansible_collections.gb10.cluster.plugins.module_utils.serve_rule_types impo
     Found,
     Rule,
     View,
+    version,
     when,
 )
 
 _SUSPECT_DRIVER, _OLDEST_DRIVER = (590,), (580, 95)
 _BAD_KERNEL, _PANICKING_KERNEL = "7.0.0-1019", "6.17.0-1008"
 _NGC = re.compile(r"nvcr\.io/nvidia/vllm:(\d\d)\.(\d\d)")
-_NO_RAY = (26, 5)
+_UPSTREAM = re.compile(r"(?:docker\.io/)?vllm/vllm-openai:(v\d[\w.]*)")
+#: From these on the images have no Ray: NGC's, and vLLM's own.
+_NO_RAY, _NO_RAY_UPSTREAM = (26, 5), (0, 27, 1)
 #: Triton finds no assembler for 12.1 in these.
 _NO_PTXAS = ((26, 3), (26, 4))
 _MOVING = re.compile(r"latest|main|nightly.*|.*-nightly|dev")
@@ -84,8 +87,9 @@ def _monitor(view: View) -> list[Found]:
 
 
 def _no_ray(view: View) -> list[Found]:
-    missing = view.data["runtime"] == "container" and view.data["executor"] == "ray" and _ngc(view) >= _NO_RAY
-    return when(missing, ("image", view.data["image"]))
+    upstream = _UPSTREAM.match(view.data["image"])
+    bare = _ngc(view) >= _NO_RAY or (upstream is not None and (version(upstream[1]) or ()) >= _NO_RAY_UPSTREAM)
+    return when(view.data["runtime"] == "container" and view.data["executor"] == "ray" and bare, ("image", view.data["image"]))
 
 
 def _nnodes(view: View) -> list[Found]:
@@ -187,10 +191,10 @@ RULES = (
         WARNING,
         when="kernel 6.17.0-1008",
         check=lambda view: _kernel(view, _PANICKING_KERNEL),
-        why="it panics",
+        why="it panics under memory pressure, and was seen to leave the firmware such that the driver failed at every later start",
         fix="6.17.0-1031 or -1032",
-        source="NVIDIA/open-gpu-kernel-modules#1358",
-        evidence="2026-09",
+        source="pytorch/pytorch#174358; NVIDIA developer forum, thread 366026",
+        evidence="2026-04-11",
     ),
     Rule(
         "ray-memory-monitor",
@@ -213,12 +217,12 @@ RULES = (
     Rule(
         "ray-missing",
         ERROR,
-        when="Ray in NGC's image 26.05 or newer",
+        when="Ray in NGC's image 26.05 or newer, or in vllm/vllm-openai 0.27.1 or newer",
         check=_no_ray,
-        why="the image has no Ray any more",
+        why="the image has no Ray (any more): ray: command not found",
         fix="gb10_executor: mp, or an image with a layer that installs Ray",
-        source="NVIDIA/dgx-spark-playbooks, vllm, #109",
-        evidence="2026-07-08",
+        source="NVIDIA/dgx-spark-playbooks, vllm; getainode/ainode#84",
+        evidence="2026-09-14",
         gpus=(),
     ),
     Rule(

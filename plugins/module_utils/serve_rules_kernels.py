@@ -219,7 +219,7 @@ RULES = (
         fix="leave the mode to vLLM, or FULL_AND_PIECEWISE",
         source="tonyd2wild/GLM-5.3-Flash-NVFP4-1M-KV-4x-DGX-Spark#5",
         evidence="2026-09",
-        disputed="eugr/spark-vllm-docker#35 saw FULL hang and PIECEWISE work, with NCCL 2.28 (2026-02)",
+        disputed="eugr/spark-vllm-docker#35 saw FULL hang and PIECEWISE work (2026-02)",
     ),
     Rule(
         "flashinfer-fp8",

@@ -173,8 +173,8 @@ RULES = (
         source=f"{CONSELARA}; NVIDIA/dgx-spark-playbooks#102",
         evidence="2026-08",
         disputed=(
-            "NVIDIA's NCCL playbook leaves it to NCCL (2026-08-12), users of the same month measured 3 instead of 23.7 GB/s unpinned "
-            "(NVIDIA/dgx-spark-playbooks#102 and its pull request 103). Pin it unless you measured"
+            "NVIDIA's NCCL playbook leaves it to NCCL (2026-08-12); users of the same month had to pin both twins of one cable to have its bandwidth "
+            "(NVIDIA/dgx-spark-playbooks#103). Pin it unless you measured"
         ),
     ),
     Rule(

@@ -214,7 +214,7 @@ CASES: dict[str, tuple[dict[str, Any], dict[str, Any]]] = {
     ),
     "ray-missing": (container("nvcr.io/nvidia/vllm:26.05.post1-py3"), container("nvcr.io/nvidia/vllm:26.05.post1-py3", executor="mp")),
     "nnodes-ray": ({"arguments": {"--nnodes": "2"}}, {"arguments": {"--nnodes": "2"}, "executor": "mp"}),
-    "image-not-pinned": (container("eugr/spark-vllm"), container("vllm/vllm-openai:v0.32.0")),
+    "image-not-pinned": (container("eugr/spark-vllm"), container("vllm/vllm-openai:v0.32.0", executor="mp")),
     "triton-ptxas": (container(NGC), container(NGC, environment={"TRITON_PTXAS_PATH": "/usr/local/cuda/bin/ptxas"})),
     "thor-ptxas": ({"release": "0.26.0", "node": THOR}, {"release": "0.27.1", "node": THOR}),
     "thor-kernels": ({"release": "0.19.0", "node": THOR}, {"release": "0.20.0", "node": THOR}),
@@ -287,6 +287,8 @@ INT4 = {"type": "qwen3_moe", "scheme": "int4", "moe": True, "reasoning": False}
         ("api-without-key", {"api_host": "10.110.0.1"}, True),
         ("image-not-pinned", container("registry.example:5000/vllm:nightly-20261015"), True),
         ("image-not-pinned", container("registry.example:5000/vllm:nightly@sha256:1"), False),
+        ("ray-missing", container("vllm/vllm-openai:v0.27.1-aarch64"), True),
+        ("ray-missing", container("vllm/vllm-openai:v0.17.1"), False),
         ("memory-utilization-131k", {"arguments": {"--gpu-memory-utilization": "0.85"}, "count": 1, "tensor_parallel_size": 1}, False),
     ],
 )
