@@ -14,8 +14,8 @@ from typing import Any
 from ansible_collections.gb10.cluster.plugins.module_utils.catalogue_models import MODELS
 from ansible_collections.gb10.cluster.plugins.module_utils.problems import Problem
 
-_HUB = re.compile(r"[\w.-]+/[\w.-]+")
-_NAME = re.compile(r"[\w.-]+")
+_HUB = re.compile(r"\w[\w.-]*/\w[\w.-]*", re.ASCII)
+_NAME = re.compile(r"\w[\w.-]*", re.ASCII)
 _RELEASE = re.compile(r"\d+\.\d+(\.\d+)?")
 _SHA256 = re.compile(r"[0-9a-f]{64}")
 #: What must not stand among the arguments, because a key of its own says it. An alias of vLLM's is one too.

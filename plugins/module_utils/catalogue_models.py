@@ -9,6 +9,7 @@ tests in public repositories; those of the models in BF16 and of gpt-oss were ch
 to the byte (tests/unit/test_catalogue.py). ``requires`` was read from vLLM's own model registries, of 0.10.2 to 0.32.0. What the presets
 give for memory (0.80 to 0.90 of it, --swap-space, lengths), --enforce-eager, --enable-expert-parallel and --attention-backend is
 left out: they disagree with each other and with newer evidence, and the memory plan and the rules decide it for the release at hand.
+Every parser that ``args`` names is registered in each vLLM from 0.11.2 to 0.32.0 that was read, or is a file of the model.
 """
 
 from __future__ import annotations
@@ -191,7 +192,6 @@ MODELS: Mapping[str, Mapping[str, Any]] = {
         "sure": _PRESET,
         "source": _PRESETS,
         "evidence": _READ,
-        "notes": "the preset's table gives half the size of these weights in BF16",
     },
     "qwen2.5-72b-instruct": {
         "hub": "Qwen/Qwen2.5-72B-Instruct",
@@ -210,7 +210,7 @@ MODELS: Mapping[str, Mapping[str, Any]] = {
         "sure": _PRESET,
         "source": _PRESETS,
         "evidence": _READ,
-        "notes": "the preset's table gives half the size of these weights in BF16; every token reads all of them, so it is slow on Sparks",
+        "notes": "Every token reads all of them, so it is slow on Sparks",
     },
     "mistral-7b-instruct-v0.3": {
         "hub": "mistralai/Mistral-7B-Instruct-v0.3",
@@ -249,7 +249,7 @@ MODELS: Mapping[str, Mapping[str, Any]] = {
         "sure": _PRESET,
         "source": f"{_PRESETS}; another project's runs with vLLM 0.29 on one H100",
         "evidence": "2026-09-26",
-        "notes": "with the tokenizer of transformers, vLLM 0.29 found no chat template; with Mistral's own it served",
+        "notes": "With the tokenizer of transformers, vLLM 0.29 found no chat template; with Mistral's own it served",
     },
     "mixtral-8x7b-instruct-v0.1": {
         "hub": "mistralai/Mixtral-8x7B-Instruct-v0.1",
@@ -272,7 +272,7 @@ MODELS: Mapping[str, Mapping[str, Any]] = {
         "sure": f"{_PRESET}; that one Spark holds it is derived from its size",
         "source": _PRESETS,
         "evidence": _READ,
-        "notes": "the preset's table gives half the size of these weights in BF16; the model does not call tools",
+        "notes": "The model does not call tools",
     },
     "llama-3.1-8b-instruct": {
         "hub": "meta-llama/Llama-3.1-8B-Instruct",
@@ -296,7 +296,7 @@ MODELS: Mapping[str, Mapping[str, Any]] = {
         "sure": f"{_PRESET}; LMSYS measured its FP8 form (2.7 tokens a second on one Spark), nobody this one in BF16",
         "source": _PRESETS,
         "evidence": _READ,
-        "notes": f"{_LLAMA_NOTES}; the preset's table gives half the size of these weights in BF16",
+        "notes": _LLAMA_NOTES,
     },
     "phi-4": {
         "hub": "microsoft/phi-4",
@@ -318,7 +318,7 @@ MODELS: Mapping[str, Mapping[str, Any]] = {
         "sure": _PRESET,
         "source": f"{_PRESETS}; another project's runs with vLLM 0.29 on one H100",
         "evidence": "2026-09-26",
-        "notes": "the preset's table gives half the size of these weights in BF16; ten heads of keys divide by two nodes, not by four",
+        "notes": "Ten heads of keys divide by two nodes, not by four",
     },
     "gemma-2-27b-it": {
         "hub": "google/gemma-2-27b-it",
@@ -344,7 +344,7 @@ MODELS: Mapping[str, Mapping[str, Any]] = {
         "sure": f"{_PRESET}; the size of its weights is computed from its dimensions",
         "source": _PRESETS,
         "evidence": _READ,
-        "notes": "the preset's table gives half the size of these weights in BF16; the model does not call tools",
+        "notes": "The model does not call tools",
     },
     "qwen3.5-122b-a10b-fp8": {
         "hub": "Qwen/Qwen3.5-122B-A10B-FP8",
@@ -372,7 +372,7 @@ MODELS: Mapping[str, Mapping[str, Any]] = {
         "Its dimensions are from several projects' copies that agree; its FP8 blocks from those of its sisters",
         "source": "vllm-gb10, its production model; distributed-vllm",
         "evidence": _READ,
-        "notes": "the weights are the files' size, with a vision tower and a layer for speculative decoding that the text model does not need. "
+        "notes": "The weights are the files' size, with a vision tower and a layer for speculative decoding that the text model does not need. "
         "Both presets give --trust-remote-code, which an architecture of vLLM's own does not need. vllm-gb10: 13 minutes to load",
     },
     "qwen3.5-35b-a3b": {
@@ -398,7 +398,7 @@ MODELS: Mapping[str, Mapping[str, Any]] = {
         "sure": "published preset, served on one Spark; no figures with it. The size of its weights is its number of parameters in BF16",
         "source": "vllm-gb10",
         "evidence": _READ,
-        "notes": "the preset gives --trust-remote-code, which an architecture of vLLM's own does not need",
+        "notes": "The preset gives --trust-remote-code, which an architecture of vLLM's own does not need",
     },
     "qwen3-omni-30b-a3b-instruct": {
         "hub": "Qwen/Qwen3-Omni-30B-A3B-Instruct",
@@ -504,10 +504,10 @@ MODELS: Mapping[str, Mapping[str, Any]] = {
         "The size of its weights is rounded",
         "source": "distributed-vllm; NVIDIA's playbook for Nemotron on Spark",
         "evidence": "2026-07",
-        "notes": "both presets give --kv-cache-dtype fp8, which its weights are calibrated for. NVIDIA's playbook adds --moe-backend marlin; "
+        "notes": "Both presets give --kv-cache-dtype fp8, which its weights are calibrated for. NVIDIA's playbook adds --moe-backend marlin; "
         "until 0.23 that was VLLM_NVFP4_GEMM_BACKEND=marlin and VLLM_USE_FLASHINFER_MOE_FP4=0. From 0.17.0 on vLLM has a parser of its own, "
-        "nemotron_v3, with which others did without the plugin. The plugin's checksum is two projects' for this revision, and that of a "
-        "third's copy. Of 41,100 quantised modules 139 are FP8, the others NVFP4",
+        "nemotron_v3, with which others did without the plugin. Two projects record the plugin's checksum, one of them for this revision, "
+        "and a third's copy of the file has it. Of 41,100 quantised modules 139 are FP8, the others NVFP4",
     },
     "qwen3-next-80b-a3b-instruct-fp8": {
         "hub": "Qwen/Qwen3-Next-80B-A3B-Instruct-FP8",
@@ -519,7 +519,7 @@ MODELS: Mapping[str, Mapping[str, Any]] = {
         "the size of its weights is the sum of its rounded files",
         "source": "a user's notes of a Spark; dgx-vllm (Avarok) for another FP8 form of it",
         "evidence": _READ,
-        "notes": "the Instruct form does not reason, so it has no reasoning parser",
+        "notes": "The Instruct form does not reason, so it has no reasoning parser",
     },
     "qwen3-next-80b-a3b-instruct-fp8-dynamic": {
         "hub": "DevQuasar/Qwen.Qwen3-Next-80B-A3B-Instruct-FP8-Dynamic",
@@ -536,7 +536,7 @@ MODELS: Mapping[str, Mapping[str, Any]] = {
         "a sister; its quantisation is taken from its name, and the size of its weights is not known",
         "source": "dgx-vllm (Avarok)",
         "evidence": "2026-01-20",
-        "notes": "the preset gives --reasoning-parser qwen3, which a model that does not reason has no use for, and --kv-cache-dtype fp8. "
+        "notes": "The preset gives --reasoning-parser qwen3, which a model that does not reason has no use for, and --kv-cache-dtype fp8. "
         "Its configuration of the experts for GB10, E=512,N=512,device_name=NVIDIA_GB10,dtype=fp8_w8a8.json, is for one node",
     },
 }

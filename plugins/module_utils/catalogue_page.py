@@ -40,7 +40,8 @@ _HEAD = """\
 | `requires` | `{since: RELEASE, until: RELEASE}` of vLLM |
 | `sure`, `source`, `evidence`, `notes` | how sure that is, who says so, the source's date or when it was read, and what else there is to know |
 
-The division into ranks is the plan's for every entry here. This page is made from `plugins/module_utils/catalogue_models.py`.
+The division into ranks is the plan's for every entry here. The presets of vllm-dgx-spark give about half of these sizes for the models in
+bfloat16; these are the published files'. This page is made from `plugins/module_utils/catalogue_models.py`.
 """
 
 
@@ -75,5 +76,5 @@ def _section(model: Model) -> list[str]:
     lines += ["", f"    {' '.join(model.args)}"] * bool(model.args)
     for each in model.files:
         lines += ["", f"With [{each.name}]({each.url}) for `{each.argument}`, SHA-256 `{each.sha256 or 'not known'}`."]
-    lines += ["", f"{model.notes[:1].upper()}{model.notes[1:]}."] * bool(model.notes)
+    lines += ["", f"{model.notes}."] * bool(model.notes)
     return lines
