@@ -48,7 +48,7 @@ bfloat16; these are the published files'. This page is made from `plugins/module
 def page() -> str:
     """Return the page."""
     models = list(known().values())
-    head = ["name", "on the hub", "GB", "quantised", "context", "Sparks", "login", "vLLM"]
+    head = ["name", "on the hub", "GB", "weights", "context", "Sparks", "login", "vLLM"]
     lines = [_HEAD, _row(head), "|---|---|--:|---|--:|--:|---|---|", *(_row(_cells(model)) for model in models)]
     return "\n".join([*lines, *(line for model in models for line in _section(model))]) + "\n"
 
