@@ -102,6 +102,7 @@ def plan(
     reserve: int = RESERVE,
     head_reserve: int = HEAD_RESERVE,
     kv_in_bytes: bool = True,
+    kv_cache_memory_bytes: int = 0,
     block: int = kv_cache.BLOCK,
 ) -> MemoryPlan:
     """Plan the memory of each rank, one a node, in vLLM's order: the ranks of a stage next to each other.
@@ -110,7 +111,8 @@ def plan(
     estimate it from the dimensions. ``dtype``: vLLM's --dtype. ``max_model_len``, ``sequences`` (--max-num-seqs) and ``batched_tokens``
     (--max-num-batched-tokens): 0 for the model's own context, lowered to what fits, and for vLLM's defaults. ``ceiling``: the most of a
     node's memory that vLLM may have. ``kv_in_bytes``: whether the release has --kv-cache-memory-bytes, otherwise the plan ends in a
-    fraction. Raises ProblemsError with every input that cannot be planned; that a model does not fit is an answer (``fits``, ``problems``).
+    fraction; ``kv_cache_memory_bytes``: what the user gives it, 0 for all that is left. Raises ProblemsError with every input that cannot
+    be planned; that a model does not fit is an answer (``fits``, ``problems``).
 
     Decode roofline, tokens a second of one sequence: 1 / sum over pipeline stages of (bytes that a token makes one rank of the stage read /
     273e9). Read are the weights that a token uses, the output matrix among them, and (``_full``) the KV of a full context. Tensor
@@ -136,9 +138,9 @@ def plan(
     left = [most - need for most, need in zip(usable, needs, strict=True)]
 
     # All ranks get the same arguments, so the fullest node decides.
-    pinned = max(0, min(left)) // MIB * MIB
+    pinned = kv_cache_memory_bytes or max(0, min(left)) // MIB * MIB
     percent = max(0, min(most * 100 // node["memory_bytes"] for most, node in zip(usable, ranks, strict=True)))
-    if kv_in_bytes:
+    if kv_in_bytes or kv_cache_memory_bytes:
         kv = [pinned] * len(ranks)
         percent = max(-(-(need + pinned) * 100 // node["memory_bytes"]) for need, node in zip(needs, ranks, strict=True))
     else:
@@ -152,7 +154,8 @@ def plan(
     if not max_model_len and KIB < context < shape.positions:
         context = context // KIB * KIB
     enough = [size * (layout.blocks(wanted) + 1) for size in sizes]
-    short = [max(0, need - (have if had > 0 else had)) for need, have, had in zip(enough, kv, left, strict=True)]
+    # What KV lacks for that context, and what the weights, or the bytes that the user gives KV, lack of the node's memory.
+    short = [max(0, need - have) + max(0, (kv_cache_memory_bytes or 0) - had) for need, have, had in zip(enough, kv, left, strict=True)]
     number = kv_cache.number_bytes(shape, kv_dtype, loaded)
     packed = kv_dtype == "fp8_ds_mla"
     per_token = [

@@ -85,7 +85,7 @@ def _scheme(found: Mapping[str, Any]) -> str:
 
 
 def _group_scheme(weights: Mapping[str, Any]) -> str:
-    bits, size = weights.get("num_bits", 0), weights.get("group_size")
+    bits, size = int(weights.get("num_bits") or 0), int(weights.get("group_size") or 0)
     if weights.get("type") == "float":
         return FP8 if bits == _BITS else {(4, 16): "nvfp4", (4, 32): "mxfp4"}.get((bits, size), OTHER)
     return {4: "int4", _BITS: "int8"}.get(bits, OTHER)
@@ -108,3 +108,27 @@ def quantization(config: Mapping[str, Any] | None) -> str:
         return OTHER
     weights = [group.get("weights") or {} for group in groups.values() if isinstance(group, Mapping)]
     return FP8 if all(each.get("type") == "float" and each.get("num_bits") == _BITS for each in weights) else OTHER
+
+
+def checkpoint(sizes: Mapping[str, int], index: Mapping[str, Any] | None) -> tuple[int | None, str]:
+    """Return (bytes of the weights, what is wrong with the files or "") of a folder.
+
+    ``sizes``: bytes of each *.safetensors in it; ``index``: model.safetensors.index.json, None if there is none. The index's total_size
+    counts, so that a file that is missing does not make the model smaller. None bytes: no weights, or an index that does not say.
+    """
+    if index is None:
+        # Mistral's repositories hold the weights twice, once in a format of its own.
+        plain = [size for name, size in sizes.items() if not name.startswith("consolidated")]
+        return (sum(plain or sizes.values()) or None), ""
+    metadata, shards = index.get("metadata"), index.get("weight_map")
+    names = set(shards.values()) if isinstance(shards, Mapping) else set()
+    total = metadata.get("total_size") if isinstance(metadata, Mapping) else None
+    here = sum(sizes.get(name, 0) for name in names)
+    if missing := sorted(names - sizes.keys()):
+        return (int(total) if total else None), f"{len(missing)} of {len(names)} files of the index are missing: {missing[0]}" + ", ..." * (
+            len(missing) > 1
+        )
+    if not total:
+        return here or None, ""
+    differs = abs(here - total) * 100 > total
+    return int(total), f"the index says {int(total)} bytes, the files have {here}" if differs else ""
