@@ -35,6 +35,8 @@ _OTHERWISE = {
 }
 #: Families whose MLP has two matrices, without a gate.
 _UNGATED = ("nemotron", "nemotron_h", "starcoder2", "phi", "gpt_neox", "falcon")
+#: Families that norm queries and keys, head by head.
+_QUERY_NORMS = ("qwen3", "gemma3")
 #: Families whose layers alternate between a window and full attention where the configuration does not list them, and after how many.
 #: Source: transformers, models/{gemma2,gpt_oss,gemma3}/configuration_*.py.
 _ALTERNATE = {"gemma2": 2, "gpt_oss": 2, "gemma3": 6}
@@ -275,7 +277,7 @@ def _attention(read: _Reader, sliding: bool) -> Layer:
     gated = read.flag("attn_output_gate", read.family.startswith(("qwen3_next", "qwen3_5")))
     bias = read.flag("attention_bias", read.family in ("qwen2", "qwen2_moe"))
     kept = Kept("sliding" if sliding else "full", kv_heads, size, size, read.number("sliding_window", default=0) if sliding else 0)
-    small = (heads + 2 * kv_heads) * size if bias else 0
+    small = ((heads + 2 * kv_heads) * size if bias else 0) + (2 * size if read.family.startswith(_QUERY_NORMS) else 0)
     return Layer(kept, attention=hidden * heads * size * (3 if gated else 2), kv=2 * hidden * kv_heads * size, small=small)
 
 
