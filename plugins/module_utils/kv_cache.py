@@ -16,15 +16,14 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from fractions import Fraction
 
-from ansible_collections.gb10.cluster.plugins.module_utils.model_shape import Kept, Kind, Shape
+from ansible_collections.gb10.cluster.plugins.module_utils.model_layers import Kept
+from ansible_collections.gb10.cluster.plugins.module_utils.model_shape import Shape
 from ansible_collections.gb10.cluster.plugins.module_utils.model_storage import ELEMENT
 
 #: Tokens of a block, unless a backend wants more. Source: vLLM 0.32, config/cache.py; its CPU build takes 128.
 BLOCK = 16
 #: With latents beside states the block has to be a multiple of this. Source: platforms/interface.py.
 _MLA_BLOCK = 128
-#: Pages of a state that a sequence may hold with prefix caching, which is on by default: the current and the one before. Source: MambaSpec.
-_STATE_PAGES = 2
 #: Bytes a number by --kv-cache-dtype. NVFP4 has a scale of 8 bits for 16 numbers.
 _NUMBER = {name: Fraction(1) for name in ("fp8", "fp8_e4m3", "fp8_e5m2", "fp8_inc")} | {"nvfp4": Fraction(9, 16)}
 #: What this format keeps of a token in a layer of latent attention. Source: vLLM 0.32, layers/attention/mla_attention.py.
@@ -36,8 +35,7 @@ DTYPES = ("auto", *(name for name in ELEMENT if name != "float"), *_NUMBER, "fp8
 class Group:
     """Layers with one block table."""
 
-    kind: Kind
-    window: int
+    kept: Kept
     layers: tuple[int, ...]
 
 
@@ -59,11 +57,11 @@ class Layout:
         return sum(self._blocks(group, context) for group in self.groups)
 
     def _blocks(self, group: Group, context: int) -> int:
-        if group.kind == "state":
-            return _STATE_PAGES
-        if group.kind == "sliding":
+        if group.kept.kind == "state":
+            return group.kept.pages
+        if group.kept.kind == "sliding":
             # The window may begin within a block, and what runs is only freed afterwards.
-            return -(-min(group.window - 1 + self.in_flight, context) // self.block) + 1
+            return -(-min(group.kept.window - 1 + self.in_flight, context) // self.block) + 1
         return -(-context // self.block)
 
     def tokens(self, blocks: int, context: int) -> int:
@@ -119,7 +117,7 @@ def layout(shape: Shape, tensor: int, kv_dtype: str, dtype: str, in_flight: int,
 
 def _groups(kept: Sequence[Kept]) -> tuple[Group, ...]:
     """Groups of as many layers as the rarest kind has, or all of the most frequent if that is less than half as many more."""
-    kinds: dict[tuple[Kind, int], list[int]] = {}
+    kinds: dict[tuple[str, int], list[int]] = {}
     for index, one in enumerate(kept):
         if one.kind != "none":
             kinds.setdefault((one.kind, one.window), []).append(index)
@@ -128,9 +126,9 @@ def _groups(kept: Sequence[Kept]) -> tuple[Group, ...]:
     counts = [len(layers) for layers in kinds.values()]
     size = max(counts) if max(counts) < min(counts) * 1.5 else min(counts)
     groups = []
-    for (kind, window), layers in kinds.items():
+    for layers in kinds.values():
         number = -(-len(layers) // size)
-        groups += [Group(kind, window, tuple(layers[index::number])) for index in range(number)]
+        groups += [Group(kept[layers[0]], tuple(layers[index::number])) for index in range(number)]
     return tuple(groups)
 
 

@@ -73,6 +73,10 @@ def _parallelism(shape: Shape, nodes: int, tensor: int, pipeline: int) -> list[P
         problems.append(Problem(_TENSOR, f"{tensor} ranks for {shape.heads} attention heads", "as many heads on each rank", fix))
     elif not shape.of("mla") and not _divides(shape.kv_heads, tensor):
         problems.append(Problem(_TENSOR, f"{tensor} ranks for {shape.kv_heads} key/value heads", "as many heads on each rank", fix))
+    problems += [
+        Problem(_TENSOR, f"{tensor} ranks for {heads} heads of linear attention", "as many heads on each rank", f"use a divisor of {heads}")
+        for heads in sorted({layer.kept.heads for layer in shape.layers if layer.kept.kind == "state" and layer.kept.heads % tensor})
+    ]
     if pipeline > len(shape.layers):
         found = f"{pipeline} stages for {len(shape.layers)} layers"
         problems.append(Problem(_PIPELINE, found, "a layer at least in each stage", f"use at most {len(shape.layers)}"))

@@ -9,7 +9,8 @@ from __future__ import annotations
 from dataclasses import replace
 from fractions import Fraction
 
-from ansible_collections.gb10.cluster.plugins.module_utils.model_shape import Layer, Shape
+from ansible_collections.gb10.cluster.plugins.module_utils.model_layers import Layer
+from ansible_collections.gb10.cluster.plugins.module_utils.model_shape import Shape
 from ansible_collections.gb10.cluster.plugins.module_utils.model_storage import ELEMENT, Stored
 
 

@@ -40,33 +40,40 @@ TINY = {
     "torch_dtype": "float32",
 }
 MOE = {"num_experts": 8, "num_experts_per_tok": 2, "moe_intermediate_size": 64}
+DELTA = {
+    "linear_conv_kernel_dim": 4,
+    "linear_key_head_dim": 64,
+    "linear_value_head_dim": 64,
+    "linear_num_key_heads": 2,
+    "linear_num_value_heads": 4,
+}
+MAMBA = {"mamba_num_heads": 8, "mamba_head_dim": 64, "n_groups": 2, "ssm_state_size": 128, "conv_kernel": 4}
+LATENT = {"kv_lora_rank": 512, "qk_nope_head_dim": 128, "qk_rope_head_dim": 64, "v_head_dim": 128}
 OSS = {"num_local_experts": 4, "num_experts_per_tok": 2}
 WINDOWS = {"model_type": "gemma3_text", "num_hidden_layers": 8, "layer_types": [SLIDING, SLIDING, SLIDING, FULL] * 2, "sliding_window": 128}
 
 
 @pytest.mark.parametrize(
-    ("config", "batched", "logged"),
+    ("config", "more", "logged"),
     [
-        ({"model_type": "llama"}, 2048, 262144),
-        ({"model_type": "qwen3_moe", "num_key_value_heads": 4, **MOE}, 2048, 131072),
-        (WINDOWS, 2048, 119837),
-        ({"model_type": "mistral", "sliding_window": 128}, 2048, 233016),
-        ({"model_type": "gpt_oss", "num_hidden_layers": 6, "layer_types": [SLIDING, FULL] * 3, "sliding_window": 128, **OSS}, 2048, 164442),
+        ({"model_type": "llama"}, {}, 262144),
+        ({"model_type": "qwen3_moe", "num_key_value_heads": 4, **MOE}, {}, 131072),
+        (WINDOWS, {}, 119837),
+        # With --max-num-batched-tokens 128. The CPU build has one batch under way, a GPU's two.
+        (WINDOWS, {"batched_tokens": 64}, 246723),
+        ({"model_type": "mistral", "sliding_window": 128}, {}, 233016),
+        ({"model_type": "gpt_oss", "num_hidden_layers": 6, "layer_types": [SLIDING, FULL] * 3, "sliding_window": 128, **OSS}, {}, 164442),
+        ({"model_type": "qwen3_next", "num_hidden_layers": 8, **MOE, **DELTA}, {}, 299593),
+        ({"model_type": "nemotron_h", "hybrid_override_pattern": "M-M*-M-M*", **MAMBA}, {}, 155306),
+        # The CPU build has blocks of 16 with latent attention.
+        ({"model_type": "deepseek_v2", **LATENT}, {"block": 16}, 116496),
     ],
 )
-def test_the_plan_has_as_many_tokens_as_vllm_logs(config: dict[str, Any], batched: int, logged: int) -> None:
-    """ "CPU KV cache size" of vLLM 0.32.0's CPU build with 1 GiB of KV as float32, --max-model-len 1024, blocks of 128 tokens."""
-    found = memory_plan.plan(
-        model_shape.shape(TINY | config),
-        nodes=nodes(LARGE),
-        tensor=1,
-        dtype="float32",
-        max_model_len=1024,
-        batched_tokens=batched,
-        kv_cache_memory_bytes=GIB,
-        block=128,
-    )
-    assert found.tokens == pytest.approx(logged, rel=0.0001)
+def test_the_plan_has_as_many_tokens_as_vllm_logs(config: dict[str, Any], more: dict[str, Any], logged: int) -> None:
+    """The "CPU KV cache size" of vLLM 0.32.0 with 1 GiB of KV as float32, --max-model-len 1024, blocks of 128 tokens."""
+    arguments = {"dtype": "float32", "max_model_len": 1024, "batched_tokens": 2048, "kv_cache_memory_bytes": GIB, "block": 128} | more
+    found = memory_plan.plan(model_shape.shape(TINY | config), nodes=nodes(LARGE), tensor=1, **arguments)
+    assert found.tokens == logged
     assert found.concurrency == pytest.approx(logged / 1024, rel=0.0001)
 
 
@@ -211,6 +218,8 @@ def test_bytes_that_the_user_gives_are_planned_and_missed() -> None:
         ("gpt-oss-120b", {"tensor": 3}, {"gb10_tensor_parallel_size": "3 ranks for 64 attention heads"}),
         ("Qwen3-30B-A3B", {"tensor": 8}, {}),
         ("Nemotron-3-Nano", {"tensor": 8}, {}),
+        ("Qwen3-Next-80B", {"tensor": 16}, {}),
+        ("Nemotron-3-Nano", {"tensor": 3}, {"gb10_tensor_parallel_size": "3 ranks for 64 heads of linear attention"}),
         ("gpt-oss-120b", {"tensor": 0}, {"gb10_tensor_parallel_size": "0"}),
         ("Mixtral", {"tensor": 1, "pipeline": 33}, {"gb10_pipeline_parallel_size": "33 stages for 32 layers"}),
         ("Mixtral", {"tensor": 8, "pipeline": 5}, {"gb10_tensor_parallel_size": "8 x 5 ranks on 33 nodes"}),
