@@ -97,7 +97,8 @@ def shape(config: Mapping[str, Any]) -> Shape:
     experts = model_layers.experts_of(read)
     tied = read.flag("tie_word_embeddings", read.family.startswith("gemma"))
     if read.problems:
-        raise ProblemsError(read.problems)
+        # A key is looked for in each layer.
+        raise ProblemsError(list(dict.fromkeys(read.problems)))
     dtype = model_config.dtype(config)
     return Shape(
         family=read.family,

@@ -120,9 +120,9 @@ def test_a_tied_embedding_is_counted_once_and_read_as_the_output() -> None:
 def test_everything_that_is_missing_is_named() -> None:
     with pytest.raises(ProblemsError) as caught:
         model_shape.shape({"model_type": "llama", "hidden_size": 64})
-    missing = {problem.path for problem in caught.value.problems}
-    expected = "vocab_size num_attention_heads num_hidden_layers max_position_embeddings intermediate_size"
-    assert missing == {f"config.json {key}" for key in expected.split()}
+    missing = sorted(problem.path for problem in caught.value.problems)
+    expected = "intermediate_size max_position_embeddings num_attention_heads num_hidden_layers vocab_size"
+    assert missing == [f"config.json {key}" for key in expected.split()]
 
 
 @pytest.mark.parametrize(
