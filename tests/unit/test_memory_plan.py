@@ -57,7 +57,9 @@ WINDOWS = {"model_type": "gemma3_text", "num_hidden_layers": 8, "layer_types": [
     ("config", "more", "logged"),
     [
         ({"model_type": "llama"}, {}, 262144),
+        ({"model_type": "llama"}, {"pipeline": 2}, 524288),
         ({"model_type": "qwen3_moe", "num_key_value_heads": 4, **MOE}, {}, 131072),
+        ({"model_type": "qwen3_moe", "num_key_value_heads": 4, **MOE}, {"tensor": 2}, 262144),
         (WINDOWS, {}, 119837),
         # With --max-num-batched-tokens 128. The CPU build has one batch under way, a GPU's two.
         (WINDOWS, {"batched_tokens": 64}, 246723),
@@ -72,7 +74,7 @@ WINDOWS = {"model_type": "gemma3_text", "num_hidden_layers": 8, "layer_types": [
 def test_the_plan_has_as_many_tokens_as_vllm_logs(config: dict[str, Any], more: dict[str, Any], logged: int) -> None:
     """The "CPU KV cache size" of vLLM 0.32.0 with 1 GiB of KV as float32, --max-model-len 1024, blocks of 128 tokens."""
     arguments = {"dtype": "float32", "max_model_len": 1024, "batched_tokens": 2048, "kv_cache_memory_bytes": GIB, "block": 128} | more
-    found = memory_plan.plan(model_shape.shape(TINY | config), nodes=nodes(LARGE), tensor=1, **arguments)
+    found = memory_plan.plan(model_shape.shape(TINY | config), nodes=nodes(LARGE, LARGE), **{"tensor": 1} | arguments)
     assert found.tokens == logged
     assert found.concurrency == pytest.approx(logged / 1024, rel=0.0001)
 
