@@ -12,7 +12,7 @@ import os
 from collections.abc import Callable
 from typing import Any
 
-from ansible_collections.gb10.cluster.plugins.module_utils import additions, io_file, node_text
+from ansible_collections.gb10.cluster.plugins.module_utils import additions, io_file, model_config, node_text
 
 #: Runs an argv and returns (exit status, stdout, stderr), as AnsibleModule.run_command does. 127 stands for a missing command.
 Run = Callable[[list[str]], tuple[int, str, str]]
@@ -89,6 +89,22 @@ def json_file(path: str) -> dict[str, Any] | None:
     if not isinstance(found, dict):
         raise ValueError(f"{path} is no JSON object")
     return found
+
+
+def model(folder: str) -> dict[str, Any]:
+    """Return {model, model_bytes, model_reason} of a folder: its config.json, its weights, and what is wrong with the latter.
+
+    Both are None if there are none; see model_config.checkpoint. Raises ValueError naming a JSON file that cannot be read.
+    """
+    names = glob.glob(f"{glob.escape(folder)}/*.safetensors")
+    sizes = {os.path.basename(name): os.path.getsize(name) for name in names if os.path.exists(name)}
+    size, reason = model_config.checkpoint(sizes, json_file(f"{folder}/model.safetensors.index.json"))
+    return {"model": json_file(f"{folder}/config.json"), "model_bytes": size, "model_reason": reason}
+
+
+def system() -> dict[str, Any]:
+    """Return {kernel, cma_total_bytes, cma_free_bytes}: the kernel's release, and see node_text.cma_facts."""
+    return {"kernel": os.uname().release, **node_text.cma_facts(read("/proc/meminfo"))}
 
 
 def recorded_additions() -> dict[str, dict[str, Any]]:

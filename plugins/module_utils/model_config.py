@@ -17,6 +17,80 @@ _FP8_METHODS = ("fp8", "fbgemm_fp8", "ptpc_fp8")
 _BITS = 8
 
 
+#: Where multimodal models keep their language model.
+_TEXT = ("text_config", "llm_config", "language_config")
+#: Methods whose weights have as many bits as their key "bits" (AWQ: "w_bit") says.
+_INTEGER_METHODS = ("gptq", "awq", "auto-round", "auto_round", "autoround", "gptqmodel")
+
+
+def text(config: Mapping[str, Any]) -> Mapping[str, Any]:
+    """Return the language model's part of a config.json."""
+    return next((found for key in _TEXT if isinstance(found := config.get(key), Mapping)), config)
+
+
+def quantization_config(config: Mapping[str, Any]) -> Mapping[str, Any]:
+    """Return what it says of quantisation, {} if nothing."""
+    found = config.get("quantization_config") or text(config).get("quantization_config")
+    return found if isinstance(found, Mapping) else {}
+
+
+def dtype(config: Mapping[str, Any]) -> str:
+    """Return the type of what is not quantised: "bfloat16", "float16", "float32"; bfloat16 where it is not said."""
+    for part in (text(config), config):
+        if found := part.get("dtype") or part.get("torch_dtype"):
+            return str(found).removeprefix("torch.")
+    return "bfloat16"
+
+
+def kv_dtype(config: Mapping[str, Any]) -> str:
+    """Return the type of the KV cache that vLLM's "auto" takes: "fp8" where the checkpoint says so, otherwise the model's.
+
+    Source: vLLM 0.32, layers/attention/attention.py and layers/quantization/modelopt.py.
+    """
+    found = quantization_config(config)
+    kv = found.get("kv_cache_scheme")
+    eight = isinstance(kv, Mapping) and kv.get("type") == "float" and kv.get("num_bits") == _BITS
+    return "fp8" if eight or str(found.get("kv_cache_quant_algo", "")).upper() == "FP8" else dtype(config)
+
+
+#: What Model Optimizer's quant_algo begins with.
+_ALGORITHMS = {"FP8": FP8, "NVFP4": "nvfp4", "MXFP4": "mxfp4", "W4A16_AWQ": "int4", "W4A8_AWQ": "int4", "INT8": "int8"}
+
+
+def scheme(config: Mapping[str, Any] | None) -> str:
+    """Return how the weights are stored: none, fp8, nvfp4, mxfp4, int4, int8, other (mixed, or rare), unknown (no config.json).
+
+    Sources: as quantization().
+    """
+    if config is None:
+        return UNKNOWN
+    found = quantization_config(config)
+    return _scheme(found) if found else "none"
+
+
+def _scheme(found: Mapping[str, Any]) -> str:
+    method = str(found.get("quant_method", "")).lower()
+    if method in _FP8_METHODS:
+        return FP8
+    if method == "mxfp4":
+        return method
+    if method.startswith("modelopt"):
+        algorithm = str(found.get("quant_algo", "")).upper()
+        return next((name for start, name in _ALGORITHMS.items() if algorithm.startswith(start)), OTHER)
+    if method in _INTEGER_METHODS:
+        return {4: "int4", _BITS: "int8"}.get(found.get("bits") or found.get("w_bit") or 0, OTHER)
+    groups = found.get("config_groups")
+    kinds = {_group_scheme(group.get("weights") or {}) for group in groups.values()} if isinstance(groups, Mapping) else set()
+    return kinds.pop() if method == "compressed-tensors" and len(kinds) == 1 else OTHER
+
+
+def _group_scheme(weights: Mapping[str, Any]) -> str:
+    bits, size = int(weights.get("num_bits") or 0), int(weights.get("group_size") or 0)
+    if weights.get("type") == "float":
+        return FP8 if bits == _BITS else {(4, 16): "nvfp4", (4, 32): "mxfp4"}.get((bits, size), OTHER)
+    return {4: "int4", _BITS: "int8"}.get(bits, OTHER)
+
+
 def quantization(config: Mapping[str, Any] | None) -> str:
     """Return FP8 or OTHER by a config.json (a multimodal model's text part counts), UNKNOWN where there is none to read.
 
@@ -25,10 +99,7 @@ def quantization(config: Mapping[str, Any] | None) -> str:
     """
     if config is None:
         return UNKNOWN
-    text = config.get("text_config")
-    found = config.get("quantization_config") or (text.get("quantization_config") if isinstance(text, Mapping) else None)
-    if not isinstance(found, Mapping):
-        return OTHER
+    found = quantization_config(config)
     method = str(found.get("quant_method", "")).lower()
     if method in _FP8_METHODS or (method == "modelopt" and str(found.get("quant_algo", "")).upper().startswith("FP8")):
         return FP8
@@ -37,3 +108,27 @@ def quantization(config: Mapping[str, Any] | None) -> str:
         return OTHER
     weights = [group.get("weights") or {} for group in groups.values() if isinstance(group, Mapping)]
     return FP8 if all(each.get("type") == "float" and each.get("num_bits") == _BITS for each in weights) else OTHER
+
+
+def checkpoint(sizes: Mapping[str, int], index: Mapping[str, Any] | None) -> tuple[int | None, str]:
+    """Return (bytes of the weights, what is wrong with the files or "") of a folder.
+
+    ``sizes``: bytes of each *.safetensors in it; ``index``: model.safetensors.index.json, None if there is none. The index's total_size
+    counts, so that a file that is missing does not make the model smaller. None bytes: no weights, or an index that does not say.
+    """
+    if index is None:
+        # Mistral's repositories hold the weights twice, once in a format of its own.
+        plain = [size for name, size in sizes.items() if not name.startswith("consolidated")]
+        return (sum(plain or sizes.values()) or None), ""
+    metadata, shards = index.get("metadata"), index.get("weight_map")
+    names = set(shards.values()) if isinstance(shards, Mapping) else set()
+    total = metadata.get("total_size") if isinstance(metadata, Mapping) else None
+    here = sum(sizes.get(name, 0) for name in names)
+    if missing := sorted(names - sizes.keys()):
+        return (int(total) if total else None), f"{len(missing)} of {len(names)} files of the index are missing: {missing[0]}" + ", ..." * (
+            len(missing) > 1
+        )
+    if not total:
+        return here or None, ""
+    differs = abs(here - total) * 100 > total
+    return int(total), f"the index says {int(total)} bytes, the files have {here}" if differs else ""

@@ -80,6 +80,15 @@ def available_memory(meminfo: str) -> int:
     return int(found[1]) * 1024
 
 
+def cma_facts(meminfo: str) -> dict[str, int | None]:
+    """Return {cma_total_bytes, cma_free_bytes} of /proc/meminfo, None where the kernel has no CMA.
+
+    More free than there is in all gives away a kernel that registers RDMA memory in vain (NVIDIA's 7.0.0-1019, NV-Kernels #590).
+    """
+    found = {name: re.search(rf"^{key}:\s+(\d+) kB", meminfo, re.MULTILINE) for name, key in (("total", "CmaTotal"), ("free", "CmaFree"))}
+    return {f"cma_{name}_bytes": int(match[1]) * 1024 if match else None for name, match in found.items()}
+
+
 def _gpu(row: Mapping[str, str]) -> dict[str, Any]:
     reasons = {}
     try:

@@ -12,7 +12,7 @@ short_description: Read what preflight must know of a node, in one call
 version_added: 0.1.0
 description:
   - Reads GPU, network hardware and who configures it, listening ports with the systemd unit that owns them, the
-    model's configuration, and what roles recorded here.
+    model's configuration and the size of its weights, the kernel, and what roles recorded here.
 requirements:
   - python3-yaml on the node where it has netplan files (C(netplan.io) depends on it)
 options:
@@ -81,6 +81,28 @@ model:
   description: The C(config.json) of the model, null if there is none.
   returned: always
   type: dict
+model_bytes:
+  description: Bytes of the model's safetensors, as their index says if there is one; null if there are none.
+  returned: always
+  type: int
+  sample: 65248815744
+model_reason:
+  description: What is wrong with the model's weights (files missing, or of another size than the index says), empty if nothing.
+  returned: always
+  type: str
+kernel:
+  description: Release of the running kernel.
+  returned: always
+  type: str
+  sample: 6.17.0-1031-nvidia
+cma_total_bytes:
+  description: C(CmaTotal) of C(/proc/meminfo), null if the kernel has no CMA.
+  returned: always
+  type: int
+cma_free_bytes:
+  description: C(CmaFree) of C(/proc/meminfo), null if the kernel has no CMA.
+  returned: always
+  type: int
 additions:
   description: By role, what it found out here that changes how the ranks are started.
   returned: always
@@ -103,7 +125,8 @@ def main() -> None:
             gpu=io_node.gpu(run),
             **io_fabric.read(run),
             listeners=io_node.listeners(),
-            model=io_node.json_file(f"{module.params['model']}/config.json") if module.params["model"] else None,
+            **(io_node.model(module.params["model"]) if module.params["model"] else {"model": None, "model_bytes": None, "model_reason": ""}),
+            **io_node.system(),
             additions=io_node.recorded_additions(),
         )
     except ImportError as error:

@@ -226,7 +226,7 @@ def main(folder: Path, device: torch.device) -> None:
     # Without it cuBLAS may add in another order from run to run.
     os.environ["CUBLAS_WORKSPACE_CONFIG"] = ":4096:8"
     model = lab()
-    documents = dict(model.documents(*model.vocabulary()))
+    documents = dict(model.documents("dense", *model.vocabulary()))
     config = configuration(documents)
     rows = passages(Tokenizer.from_str(json.dumps(documents["tokenizer.json"])))
     trained, training = train(config, rows, device)

@@ -13,13 +13,15 @@ from pathlib import Path
 
 import pytest
 
+from ansible_collections.gb10.cluster.plugins.module_utils import model_shape, model_weights
+
 FILES = Path(__file__).resolve().parents[2] / "roles" / "lab" / "files"
 
 
-@pytest.fixture(scope="module")
-def model(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    target = tmp_path_factory.mktemp("model") / "tiny"
-    subprocess.run([sys.executable, FILES / "make_model.py", target], check=True)
+@pytest.fixture(scope="module", params=["dense", "moe"])
+def model(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    target: Path = tmp_path_factory.mktemp("model") / str(request.param)
+    subprocess.run([sys.executable, FILES / "make_model.py", target, request.param], check=True)
     return target
 
 
@@ -34,7 +36,7 @@ def tensors(path: Path) -> dict[str, tuple[list[int], bytes]]:
 
 
 def test_the_model_is_the_same_every_time(model: Path, tmp_path: Path) -> None:
-    subprocess.run([sys.executable, FILES / "make_model.py", tmp_path / "again"], check=True)
+    subprocess.run([sys.executable, FILES / "make_model.py", tmp_path / "again", model.name], check=True)
     for file in model.iterdir():
         assert file.read_bytes() == (tmp_path / "again" / file.name).read_bytes()
 
@@ -47,6 +49,13 @@ def test_the_weights_fit_the_configuration(model: Path) -> None:
     assert weights["lm_head.weight"][0] == weights["model.embed_tokens.weight"][0] == [config["vocab_size"], config["hidden_size"]]
     assert sum(name.endswith("q_proj.weight") for name in weights) == config["num_hidden_layers"]
     assert weights["model.layers.0.self_attn.k_proj.weight"][0] == [config["num_key_value_heads"] * config["head_dim"], config["hidden_size"]]
+
+
+def test_the_weights_are_as_many_as_the_configuration_says(model: Path) -> None:
+    shape = model_shape.shape(json.loads((model / "config.json").read_text()))
+    held = sum(len(data) for _extents, data in tensors(model / "model.safetensors").values())
+    assert model_weights.checkpoint(shape) == held
+    assert (shape.experts, shape.active_experts) == ((8, 2) if model.name == "moe" else (0, 0))
 
 
 def test_no_special_token_can_win(model: Path) -> None:

@@ -136,8 +136,12 @@ def test_fabric_probe_tells_a_small_mtu_from_a_cut_cable(tmp_path: Path) -> None
 def test_fabric_probe_wants_the_answer_of_the_device_that_has_the_address(tmp_path: Path, answered: str, said: list[str]) -> None:
     """Twins hear each other's ARP requests: traffic for both rails may end at one of them."""
     folder = program(tmp_path / "bin", "ping", "exit 0")
-    program(folder, "ip", f"""case "$*" in *"show to 10.110.0.2 dev enp1s0f1np1") echo '[{{"dst": "10.110.0.2", "lladdr": "{answered}"}}]';; esac
-echo "$*" >> {tmp_path}/asked""")
+    program(
+        folder,
+        "ip",
+        f"""case "$*" in *"show to 10.110.0.2 dev enp1s0f1np1") echo '[{{"dst": "10.110.0.2", "lladdr": "{answered}"}}]';; esac
+echo "$*" >> {tmp_path}/asked""",
+    )
     arguments = {"rails": [{**RAIL, "macs": {"spark2": "02:00:00:00:00:02"}}], "mtu": 9000, "timeout": 0, "required": False}
     answer = run_module("fabric_probe", arguments, folder)
     assert [path["said"][: len(said[0])] for path in answer["unproven"]] == said

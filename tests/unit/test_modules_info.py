@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import socket
 from pathlib import Path
 
@@ -40,7 +41,27 @@ def test_node_info_answers_all_in_one(tmp_path: Path) -> None:
         key: value for key, value in fabric.items() if key not in ("changed", "invocation")
     }
     assert answer["model"] == {"model_type": "llama"}
+    assert (answer["model_bytes"], answer["model_reason"]) == (None, "")
+    assert answer["kernel"] == os.uname().release
+    assert {"cma_total_bytes", "cma_free_bytes"} <= answer.keys()
     assert run_module("node_info", {"model": str(tmp_path / "none")}, tmp_path)["model"] is None
+    assert run_module("node_info", {}, tmp_path)["model_bytes"] is None
+
+
+def test_node_info_counts_the_weights(tmp_path: Path) -> None:
+    program(tmp_path, "ip", "echo '[]'")
+    model = tmp_path / "a[1]"
+    model.mkdir()
+    for name, size in (("model-1.safetensors", 600), ("model-2.safetensors", 400), ("consolidated.safetensors", 1000)):
+        (model / name).write_bytes(bytes(size))
+    assert run_module("node_info", {"model": str(model)}, tmp_path)["model_bytes"] == 1000
+    index = {"metadata": {"total_size": 995}, "weight_map": {"a": "model-1.safetensors", "b": "model-2.safetensors"}}
+    (model / "model.safetensors.index.json").write_text(json.dumps(index), encoding="utf-8")
+    answer = run_module("node_info", {"model": str(model)}, tmp_path)
+    assert (answer["model_bytes"], answer["model_reason"]) == (995, "")
+    (model / "model-2.safetensors").unlink()
+    answer = run_module("node_info", {"model": str(model)}, tmp_path)
+    assert (answer["model_bytes"], answer["model_reason"]) == (995, "1 of 2 files of the index are missing: model-2.safetensors")
 
 
 @pytest.mark.parametrize(("text", "said"), [("{", "is not JSON: "), ("[]", "is no JSON object")])

@@ -30,6 +30,13 @@ def test_gb10_shares_the_hosts_memory() -> None:
     assert (found["driver_version"], found["cuda_version"], found["reason"]) == ("580.142", "13.0", "")
 
 
+def test_cma_that_the_kernel_took_for_itself() -> None:
+    """As a kernel whose handover reserve is CMA shows it: more free than there is in all."""
+    found = node_text.cma_facts("CmaTotal:              0 kB\nCmaFree:         9764864 kB\n")
+    assert found == {"cma_total_bytes": 0, "cma_free_bytes": 9764864 * 1024}
+    assert node_text.cma_facts(MEMINFO) == {"cma_total_bytes": None, "cma_free_bytes": None}
+
+
 def test_a_gpu_with_memory_of_its_own() -> None:
     found = facts(H200)
     (gpu,) = found["gpus"]

@@ -1,11 +1,11 @@
 # Copyright: gb10.cluster maintainers
 # GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Make a tiny Llama with random weights that vLLM loads as it loads any model: make_model.py FOLDER
+"""Make a tiny model with random weights that vLLM loads as it loads any model: make_model.py FOLDER [dense|moe]
 
-Standard library only, and the same bytes every time. The answers are nonsense, but equal prompts get equal answers on any
-tensor-parallel size, which is what a test of a cluster needs. Heads divide by 4, so tensor parallelism of 1, 2 and (with
-vLLM's replication of key/value heads) 4 works, and pipeline parallelism up to the 4 layers.
+A Llama, or a Qwen3 mixture of experts. Standard library only, and the same bytes every time. The answers are nonsense, but
+equal prompts get equal answers on any tensor-parallel size, which is what a test of a cluster needs. Heads divide by 4, so
+tensor parallelism of 1, 2 and (with vLLM's replication of key/value heads) 4 works, and pipeline parallelism up to the 4 layers.
 """
 
 import array
@@ -19,7 +19,10 @@ import sys
 from pathlib import Path
 
 SPECIAL = ["<|begin|>", "<|end|>", "<|user|>", "<|assistant|>", "<|system|>", "<|unknown|>"]
-HIDDEN, HEADS, KV_HEADS, HEAD_DIM, LAYERS, INTERMEDIATE = 256, 4, 2, 64, 4, 512
+HIDDEN, HEADS, HEAD_DIM, LAYERS, INTERMEDIATE = 256, 4, 64, 4, 512
+# Different, so that the two models differ in what they keep of a token.
+KV_HEADS = {"dense": 2, "moe": 4}
+EXPERTS, ACTIVE_EXPERTS, EXPERT_INTERMEDIATE = 8, 2, 64
 
 CHAT_TEMPLATE = (
     "{% for message in messages %}<|{{ message['role'] }}|>{{ message['content'] }}<|end|>{% endfor %}"
@@ -43,22 +46,34 @@ def vocabulary():
     return {token: number for number, token in enumerate(tokens)}, merges
 
 
-def shapes(vocab_size):
+def shapes(kind, vocab_size):
     """Name -> shape of every weight, in the order they are stored."""
     yield "model.embed_tokens.weight", (vocab_size, HIDDEN)
     for layer in range(LAYERS):
         prefix = f"model.layers.{layer}."
         yield prefix + "input_layernorm.weight", (HIDDEN,)
         yield prefix + "self_attn.q_proj.weight", (HEADS * HEAD_DIM, HIDDEN)
-        yield prefix + "self_attn.k_proj.weight", (KV_HEADS * HEAD_DIM, HIDDEN)
-        yield prefix + "self_attn.v_proj.weight", (KV_HEADS * HEAD_DIM, HIDDEN)
+        yield prefix + "self_attn.k_proj.weight", (KV_HEADS[kind] * HEAD_DIM, HIDDEN)
+        yield prefix + "self_attn.v_proj.weight", (KV_HEADS[kind] * HEAD_DIM, HIDDEN)
         yield prefix + "self_attn.o_proj.weight", (HIDDEN, HEADS * HEAD_DIM)
         yield prefix + "post_attention_layernorm.weight", (HIDDEN,)
-        yield prefix + "mlp.gate_proj.weight", (INTERMEDIATE, HIDDEN)
-        yield prefix + "mlp.up_proj.weight", (INTERMEDIATE, HIDDEN)
-        yield prefix + "mlp.down_proj.weight", (HIDDEN, INTERMEDIATE)
+        if kind == "dense":
+            yield from mlp(prefix + "mlp.", INTERMEDIATE)
+            continue
+        yield prefix + "self_attn.q_norm.weight", (HEAD_DIM,)
+        yield prefix + "self_attn.k_norm.weight", (HEAD_DIM,)
+        yield prefix + "mlp.gate.weight", (EXPERTS, HIDDEN)
+        for expert in range(EXPERTS):
+            yield from mlp(f"{prefix}mlp.experts.{expert}.", EXPERT_INTERMEDIATE)
     yield "model.norm.weight", (HIDDEN,)
     yield "lm_head.weight", (vocab_size, HIDDEN)
+
+
+def mlp(prefix, intermediate):
+    """Name -> shape of a gated MLP's weights."""
+    yield prefix + "gate_proj.weight", (intermediate, HIDDEN)
+    yield prefix + "up_proj.weight", (intermediate, HIDDEN)
+    yield prefix + "down_proj.weight", (HIDDEN, intermediate)
 
 
 def weights(name, shape, rng):
@@ -78,11 +93,11 @@ def weights(name, shape, rng):
     return values
 
 
-def write_safetensors(path, vocab_size):
+def write_safetensors(path, kind, vocab_size):
     """The safetensors format: length of the header, a JSON header, the raw bytes."""
     rng = random.Random(121)  # the GB10's sm_121
     header, offset = {"__metadata__": {"format": "pt"}}, 0
-    for name, shape in shapes(vocab_size):
+    for name, shape in shapes(kind, vocab_size):
         size = 4
         for extent in shape:
             size *= extent
@@ -92,33 +107,46 @@ def write_safetensors(path, vocab_size):
     text += b" " * (-len(text) % 8)
     with path.open("wb") as file:
         file.write(struct.pack("<Q", len(text)) + text)
-        for name, shape in shapes(vocab_size):
+        for name, shape in shapes(kind, vocab_size):
             values = weights(name, shape, rng)
             if sys.byteorder == "big":
                 values.byteswap()
             file.write(values.tobytes())
 
 
-def documents(tokens, merges):
+ARCHITECTURES = {
+    "dense": {"architectures": ["LlamaForCausalLM"], "model_type": "llama", "mlp_bias": False},
+    "moe": {
+        "architectures": ["Qwen3MoeForCausalLM"],
+        "model_type": "qwen3_moe",
+        "num_experts": EXPERTS,
+        "num_experts_per_tok": ACTIVE_EXPERTS,
+        "moe_intermediate_size": EXPERT_INTERMEDIATE,
+        "norm_topk_prob": True,
+        "decoder_sparse_step": 1,
+        "mlp_only_layers": [],
+    },
+}
+
+
+def documents(kind, tokens, merges):
     """The JSON files beside the weights."""
     yield (
         "config.json",
         {
-            "architectures": ["LlamaForCausalLM"],
-            "model_type": "llama",
+            **ARCHITECTURES[kind],
             "vocab_size": len(tokens),
             "hidden_size": HIDDEN,
             "intermediate_size": INTERMEDIATE,
             "num_hidden_layers": LAYERS,
             "num_attention_heads": HEADS,
-            "num_key_value_heads": KV_HEADS,
+            "num_key_value_heads": KV_HEADS[kind],
             "head_dim": HEAD_DIM,
             "hidden_act": "silu",
             "max_position_embeddings": 2048,
             "rms_norm_eps": 1e-5,
             "rope_theta": 10000.0,
             "attention_bias": False,
-            "mlp_bias": False,
             "tie_word_embeddings": False,
             "bos_token_id": tokens["<|begin|>"],
             "eos_token_id": tokens["<|end|>"],
@@ -167,7 +195,7 @@ def documents(tokens, merges):
     )
 
 
-def main(folder):
+def main(folder, kind="dense"):
     target = Path(folder)
     target.parent.mkdir(parents=True, exist_ok=True)
     # Several labs may be created at once; the cache folder itself is the lock, held until this process ends.
@@ -178,12 +206,12 @@ def main(folder):
     shutil.rmtree(part, ignore_errors=True)
     part.mkdir(parents=True)
     tokens, merges = vocabulary()
-    for name, document in documents(tokens, merges):
+    for name, document in documents(kind, tokens, merges):
         (part / name).write_text(json.dumps(document, indent=1, ensure_ascii=False) + "\n", encoding="utf-8")
-    write_safetensors(part / "model.safetensors", len(tokens))
+    write_safetensors(part / "model.safetensors", kind, len(tokens))
     # Only a complete model has its name: a killed run leaves nothing that a later one would take for a model.
     part.rename(target)
 
 
 if __name__ == "__main__":
-    main(sys.argv[1])
+    main(*sys.argv[1:])
