@@ -97,7 +97,7 @@ OPTIONS = """
 --disable-nccl-for-dp-synchronization bool
 --disable-sliding-window bool
 --disable-uvicorn-access-log bool
---distributed-executor-backend value open = None external_launcher mp ray uni
+--distributed-executor-backend value open = external_launcher mp ray uni
 --distributed-timeout-seconds@0.18- value
 --download-dir value
 --dp-supervisor-probe-failure-threshold@0.22- value

@@ -99,7 +99,7 @@ class Release:
 
     def find(self, module: str, name: str) -> tuple[str, ast.AST] | None:
         """Return the module that defines a name, and its expression or class; None for what is not vLLM's."""
-        while module.split(".")[0] == "vllm" and self.path(module).exists() and name in self.names(module):
+        while module.startswith("vllm.") and self.path(module).exists() and name in self.names(module):
             module, node, there = self.names(module)[name]
             if node is not None:
                 return module, node
@@ -117,10 +117,8 @@ class Release:
                 return self.hints(module, left) + self.hints(module, right)
             case ast.Subscript(value=ast.Name(id=name), slice=inside):
                 return self._subscript(module, name, inside.elts if isinstance(inside, ast.Tuple) else [inside])
-            case ast.Name(id=name) if name in _BUILTINS:
-                return (Hint(name),)
             case ast.Name(id=name):
-                return self._named(module, name)
+                return (Hint(name),) if name in _BUILTINS else self._named(module, name)
         return (Hint("other"),)
 
     def _subscript(self, module: str, name: str, inside: list[ast.expr]) -> tuple[Hint, ...]:
@@ -198,8 +196,8 @@ class Release:
         if literal is None:
             return Keywords(kind)
         checked_later = kind == "value" and "str" in hints
-        # Until 0.22 the text None was among the choices, with which None, that it had become, was compared.
-        none = "None" in hints and (checked_later or '["choices"].append(None)' in self.text("vllm.engine.arg_utils"))
+        # Until 0.30 the text None was among the choices, with which None, that it had become, was compared.
+        none = "None" in hints and not checked_later and '["choices"].append(None)' in self.text("vllm.engine.arg_utils")
         return Keywords(kind, [*literal.values, *(["None"] if none else [])], open=checked_later)
 
     @cached_property
@@ -227,7 +225,8 @@ class Release:
         first, _, second = name.partition(".")
         found = self.find(module, first)
         if found and second:
-            found = next(((module, node) for node in ast.iter_child_nodes(found[1]) if isinstance(node, ast.FunctionDef) and node.name == second), None)
+            functions = (node for node in ast.iter_child_nodes(found[1]) if isinstance(node, ast.FunctionDef))
+            found = next(((module, node) for node in functions if node.name == second), None)
         if found is None or not isinstance(found[1], ast.FunctionDef):
             raise ValueError(f"{module} has no function {name}")
         return found[1]

@@ -11,8 +11,8 @@ ROOT = Path(__file__).resolve().parents[2]
 if __name__ == "__main__":
     sys.path[:0] = [str(ROOT / ".collections"), str(ROOT / "tests")]
 
-from patch import sources
-from patch.arguments import Argument, Release
+from patch import sources  # noqa: E402
+from patch.arguments import Argument, Release  # noqa: E402
 
 TABLE = ROOT / "plugins/module_utils/vllm_release_table.py"
 #: Every release of the package index from 0.13.0 on. A new one goes at the end.
@@ -79,7 +79,8 @@ def lines(read: Sequence[Mapping[str, Argument]]) -> Iterable[str]:
             *words(lambda argument: filter(None, [argument.fold, "open" if argument.open else ""])),
         ]
         choices = sorted(words(lambda argument: argument.choices))
-        line = " ".join([name + spans([argument is not None for argument in found], [True] * len(found)), *words_of, *(["=", *choices] if choices else [])])
+        named = name + spans([argument is not None for argument in found], [True] * len(found))
+        line = " ".join([named, *words_of, *(["=", *choices] if choices else [])])
         yield textwrap.fill(line, 150, subsequent_indent="    ", break_long_words=False, break_on_hyphens=False)
 
 
