@@ -36,15 +36,15 @@ OPTIONS = """
 --api-server-count value -asc
 --async-scheduling bool
 --attention-backend value upper open = AMX_MLA@0.29- AUTO@0.18- B12X@0.30- CPU_ATTN CPU_MLA@0.28- CUSTOM CUTLASS_MLA CUTLASS_MSA@0.27- FLASHINFER
-    FLASHINFER_MLA FLASHINFER_MLA_SPARSE@0.17- FLASHINFER_MLA_SPARSE_DSV41@0.30- FLASHINFER_MLA_SPARSE_DSV4@0.23- FLASHINFER_MLA_SPARSE_SM120@0.24-
-    FLASHINFER_MLA_SPARSE_SM90@0.30- FLASHMLA FLASHMLA_MEGA_ATTN_DSV41@0.31- FLASHMLA_SPARSE FLASHMLA_SPARSE_DSV41@0.30- FLASHMLA_SPARSE_DSV4@0.23-
+    FLASHINFER_MLA FLASHINFER_MLA_SPARSE@0.17- FLASHINFER_MLA_SPARSE_DSV4@0.23- FLASHINFER_MLA_SPARSE_DSV41@0.30- FLASHINFER_MLA_SPARSE_SM120@0.24-
+    FLASHINFER_MLA_SPARSE_SM90@0.30- FLASHMLA FLASHMLA_MEGA_ATTN_DSV41@0.31- FLASHMLA_SPARSE FLASHMLA_SPARSE_DSV4@0.23- FLASHMLA_SPARSE_DSV41@0.30-
     FLASH_ATTN FLASH_ATTN_DIFFKV@0.14- FLASH_ATTN_MLA FLASH_ATTN_MLA_SPARSE@0.25- FLEX_ATTENTION HPC_ATTN@0.25- IPEX@-0.16 MINIMAX_M3_SPARSE@0.24-
     NO_ATTENTION PALLAS@-0.14 ROCM_AITER_FA ROCM_AITER_MLA ROCM_AITER_MLA_SPARSE ROCM_AITER_TRITON_MLA ROCM_AITER_UNIFIED_ATTN ROCM_ATTN
     ROCM_FLASHMLA_SPARSE_DSV4@0.23- ROCM_SEGMENTED_ATTN@0.32- TOKENSPEED_MLA@0.21- TORCH_SDPA TREE_ATTN@-0.21 TRITON_ATTN TRITON_ATTN_DIFFKV@0.24-
     TRITON_FLASHINFER@0.30- TRITON_FLASH_ATTN@0.30- TRITON_MLA TRITON_MSA@0.27- TURBOQUANT@0.20- ULTRAQUANT@0.32- XPU_MLA_SPARSE@0.18-
 --attention-config value -ac
 --aux-output-config@0.31- value
---block-size value = 128@-0.18 16@-0.18 1@-0.18 256@-0.18 32@-0.18 64@-0.18 8@-0.18
+--block-size value = 1@-0.18 128@-0.18 16@-0.18 256@-0.18 32@-0.18 64@-0.18 8@-0.18
 --calculate-kv-scales@-0.28 bool
 --chat-template value
 --chat-template-content-format value = auto openai string
@@ -300,7 +300,7 @@ OPTIONS = """
 --quantization-config@0.22- value
 --ray-workers-use-nsight bool
 --reasoning-config@0.19- value
---reasoning-parser value open = cohere_command3@0.21- cohere_command4@0.21- deepseek_r1 deepseek_v3 deepseek_v41@0.30- deepseek_v4@0.20- ernie45
+--reasoning-parser value open = cohere_command3@0.21- cohere_command4@0.21- deepseek_r1 deepseek_v3 deepseek_v4@0.20- deepseek_v41@0.30- ernie45
     gemma4@0.19- glm45 glm47@0.24- granite granite_thinking_parser@0.31- hf@0.32- holo2 hunyuan_a13b hy_v3@0.20- hy_v4@0.29- inkling@0.26-
     k2_horizon@0.30- kimi_k2 kimi_k3@0.27- ling3@0.28- mimo@0.20- minicpmv@0.32- minimax_m2 minimax_m2_append_think minimax_m3@0.24- mistral
     muse_glimmer@0.28- nemotron_v3@0.17.1- olmo3 openai_gptoss plamo3@0.32- poolside_v1@0.21- qwen3 seed_oss step3 step3p5@0.15.1-
@@ -352,8 +352,8 @@ OPTIONS = """
 --tokenizer-mode value open = auto cohere@0.27- deepseek_v32 deepseek_v4@0.20- fastokens@0.21-0.22 hf inkling@0.26- kimi_k3@0.27- mistral slow@-0.31
 --tokenizer-revision value
 --tokens-only bool
---tool-call-parser value open = apertus@0.22- cohere_command3@0.21- cohere_command4@0.21- deepseek_v3 deepseek_v31 deepseek_v32 deepseek_v41@0.30-
-    deepseek_v4@0.20- dots@0.28- ernie45 functiongemma@0.14- gemma4@0.19- gigachat3 glm45 glm47@0.14- granite granite-20b-fc granite4@0.18- hermes
+--tool-call-parser value open = apertus@0.22- cohere_command3@0.21- cohere_command4@0.21- deepseek_v3 deepseek_v31 deepseek_v32 deepseek_v4@0.20-
+    deepseek_v41@0.30- dots@0.28- ernie45 functiongemma@0.14- gemma4@0.19- gigachat3 glm45 glm47@0.14- granite granite-20b-fc granite4@0.18- hermes
     hf@0.32- hunyuan_a13b hy_v3@0.20- hy_v4@0.29- inkling@0.26- internlm jamba k2_horizon@0.30- kimi_k2 kimi_k3@0.27- lfm2@0.21- ling3@0.28-
     llama3_json llama4_json llama4_pythonic longcat mimo@0.20- minicpm5@0.23- minimax@-0.24 minimax_m2 minimax_m3@0.24- mistral muse_glimmer@0.28-
     olmo3 openai phi4_mini_json plamo3@0.32- poolside_v1@0.21- pythonic qwen3_coder qwen3_json@0.32- qwen3_xml seed_oss step3 step3p5@0.15.1- xlam

@@ -78,7 +78,7 @@ def lines(read: Sequence[Mapping[str, Argument]]) -> Iterable[str]:
             *words(lambda argument: argument.aliases),
             *words(lambda argument: filter(None, [argument.fold, "open" if argument.open else ""])),
         ]
-        choices = sorted(words(lambda argument: argument.choices))
+        choices = sorted(words(lambda argument: argument.choices), key=lambda word: word.partition("@")[0])
         named = name + spans([argument is not None for argument in found], [True] * len(found))
         line = " ".join([named, *words_of, *(["=", *choices] if choices else [])])
         yield textwrap.fill(line, 150, subsequent_indent="    ", break_long_words=False, break_on_hyphens=False)
