@@ -47,8 +47,8 @@ REPLACED: Mapping[str, tuple[str, str]] = {
     ),
     "VLLM_MM_HASHER_ALGORITHM": ("give --mm-hasher-algorithm", "vllm/config/multimodal.py (0.30.0) line 157"),
     "VLLM_PREFIX_CACHE_RETENTION_INTERVAL": ("give --prefix-cache-retention-interval", "vllm/engine/arg_utils.py (0.29.0)"),
-    "VLLM_USE_RAY_COMPILED_DAG": ("leave it out: vLLM always uses it", "gone before 0.13; vllm/v1/executor/ray_executor.py (0.13.0)"),
-    "VLLM_USE_RAY_SPMD_WORKER": ("leave it out: vLLM always uses it", "gone before 0.13; vllm/v1/executor/ray_executor.py (0.13.0)"),
+    "VLLM_USE_RAY_COMPILED_DAG": ("leave it out: no release since 0.13 asks for it", "gone before 0.13; vllm/v1/executor/ray_executor.py (0.13.0)"),
+    "VLLM_USE_RAY_SPMD_WORKER": ("leave it out: no release since 0.13 asks for it", "gone before 0.13; vllm/v1/executor/ray_executor.py (0.13.0)"),
     "gpu_prefix_cache_hit_rate": ("divide prefix_cache_hits by prefix_cache_queries", "vllm/v1/metrics/loggers.py (0.13.0)"),
     "time_per_output_token_seconds": ("read inter_token_latency_seconds", "vllm/v1/metrics/loggers.py (0.14.1) line 719"),
 }
