@@ -18,7 +18,7 @@ demo := -i inventories/$(CLUSTER) -i inventories/lab/overlay.yml
 arm64 := -i inventories/single-spark -i inventories/lab/overlay.yml -e @tests/emulated/lab.yml
 installed := .venv/.installed
 
-.PHONY: help setup requirements lint yamllint ruff mypy changelog ansible-lint unit patch nccl test-patch-matrix collection molecule integration test demo demo-down bench bench-fabric bench-patch arm64 clean root
+.PHONY: help setup requirements lint yamllint ruff mypy changelog ansible-lint unit patch nccl test-patch-matrix release-table collection molecule integration test demo demo-down bench bench-fabric bench-patch arm64 clean root
 
 help: ## Show this list
 	@grep -hE '^[a-z0-9-]+:.*## ' Makefile | sed -E 's/:.*## /\t/' | expand -t 19
@@ -56,7 +56,7 @@ ansible-lint: setup
 unit: setup ## Unit tests: the pure core, argument specifications, conventions
 	$(bin)/pytest tests/unit --junit-xml=build/junit/unit.xml $(PYTEST_ARGS)
 
-patch: setup ## The patches on six published vLLM releases, whose sources are fetched once (16 to 80 MB each) into ~/.cache/gb10-lab
+patch: setup ## The patches and the table of arguments on six published vLLM releases, whose sources are fetched once (16 to 80 MB each) into ~/.cache/gb10-lab
 	$(bin)/pytest tests/patch --junit-xml=build/junit/patch.xml $(PYTEST_ARGS)
 
 nccl: setup ## What is said of NCCL's sources, on those that Debian distributes (1 MB, fetched once into ~/.cache/gb10-lab)
@@ -81,6 +81,9 @@ test: ## All of the above; molecule's scenarios run the integration tests
 
 test-patch-matrix: setup ## The patches on all releases that the table was made from (RELEASES=0.31.0,0.16.0: on others)
 	$(bin)/pytest tests/patch --releases=$(RELEASES) --junit-xml=build/junit/patch.xml $(PYTEST_ARGS)
+
+release-table: setup ## The table of vLLM's arguments anew, from all releases (30 wheels, 2 GB, fetched once into ~/.cache/gb10-lab)
+	$(bin)/python tests/patch/release_table.py
 
 demo: root setup ## Two simulated Sparks on this machine that serve a model; they stay up (CLUSTER=three-spark-ring: another sample)
 	$(bin)/ansible-playbook playbooks/lab_up.yml $(demo)

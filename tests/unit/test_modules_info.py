@@ -5,10 +5,13 @@ from __future__ import annotations
 import json
 import os
 import socket
+import sys
 from pathlib import Path
 
 import pytest
 from modules import program, run_module
+
+from ansible_collections.gb10.cluster.plugins.module_utils import vllm_release
 
 QUERY = "NVIDIA GB10, 12.1, 580.142, [N/A], GPU-1"
 SMI = f'case "$*" in --query-gpu=name,compute_cap,*) echo "{QUERY}";; "") echo "| CUDA Version: 13.0 |";; *) exit 2;; esac'
@@ -138,3 +141,89 @@ def test_ray_info_names_what_it_could_not_do(tmp_path: Path) -> None:
     answer = run_module("ray_info", {"token_path": str(tmp_path / "none"), "expect": {"spark1": "10.110.0.1"}})
     assert answer["msg"].startswith("Ray is not complete: after 0 s: ")
     assert str(tmp_path / "none") in answer["msg"]
+
+
+ANSWER = {
+    "version": "0.40.0",
+    "options": [{"name": "--port", "kind": "value", "aliases": [], "choices": [], "fold": "", "open": False}],
+    "variables": ["VLLM_X"],
+}
+
+
+@pytest.mark.parametrize("check", [False, True], ids=["run", "check mode"])
+def test_vllm_arguments(tmp_path: Path, check: bool) -> None:
+    folder = program(tmp_path, "python", f"echo 'INFO plugins are loaded'; echo \"$#\" \"$1\" > {tmp_path}/asked; echo '{json.dumps(ANSWER)}'")
+    answer = run_module("vllm_arguments", {"python": f"{folder}/python"}, tmp_path, check)
+    assert {key: answer[key] for key in ANSWER} == ANSWER
+    assert (answer["changed"], (tmp_path / "asked").read_text(encoding="utf-8")) == (False, "2 -c\n")
+
+
+def test_vllm_arguments_asks_vllm(tmp_path: Path) -> None:
+    """The program finds the parser where vLLM had it until 0.28, and reads it as argparse has it."""
+    package = tmp_path / "vllm"
+    files = {
+        "__init__.py": "",
+        "version.py": "__version__ = '0.28.0'",
+        "envs.py": "environment_variables = {'VLLM_HOST_IP': None}",
+        "utils/__init__.py": "",
+        "utils/argparse_utils.py": "from argparse import ArgumentParser as FlexibleArgumentParser",
+        "tool_parsers/__init__.py": "class ToolParserManager:\n    list_registered = staticmethod(lambda: ['hermes'])",
+        "entrypoints/__init__.py": "",
+        "entrypoints/openai/__init__.py": "",
+        "entrypoints/openai/cli_args.py": """
+import argparse
+def make_arg_parser(parser):
+    parser.add_argument("model_tag", nargs="?")
+    parser.add_argument("--tensor-parallel-size", "-tp", type=int)
+    parser.add_argument("--eager", action=argparse.BooleanOptionalAction)
+    parser.add_argument("--headless", action="store_true")
+    parser.add_argument("--names", nargs="+")
+    parser.add_argument("--hf-token", nargs="?", const=True)
+    parser.add_argument("--middleware", action="append")
+    parser.add_argument("--moe-backend", choices=["a_b"], type=lambda s: s.lower().replace("-", "_"))
+    parser.add_argument("--tokenizer-mode", metavar=["auto", "hf"])
+    parser.add_argument("--tool-call-parser")
+    parser.add_argument("--load-format")
+    return parser
+""",
+    }
+    for name, text in files.items():
+        (package / name).parent.mkdir(parents=True, exist_ok=True)
+        (package / name).write_text(text, encoding="utf-8")
+    folder = program(tmp_path, "python", f'cd {tmp_path} && exec {sys.executable} "$@"')
+    answer = run_module("vllm_arguments", {"python": [f"{folder}/python"]}, tmp_path)
+    assert (answer["version"], answer["variables"]) == ("0.28.0", ["VLLM_HOST_IP"])
+    assert vllm_release.options_of(answer["options"]) == {
+        option.name: option
+        for option in [
+            vllm_release.Option("--tensor-parallel-size", aliases=("-tp",)),
+            vllm_release.Option("--eager", "flag", ("--no-eager",)),
+            vllm_release.Option("--headless", "flag"),
+            vllm_release.Option("--names", "list"),
+            vllm_release.Option("--hf-token", "optional"),
+            vllm_release.Option("--middleware", "append"),
+            vllm_release.Option("--moe-backend", choices=("a_b",), fold="lower"),
+            vllm_release.Option("--tokenizer-mode", choices=("auto", "hf"), open=True),
+            vllm_release.Option("--tool-call-parser", choices=("hermes",), open=True),
+            vllm_release.Option("--load-format"),
+        ]
+    }
+
+
+@pytest.mark.parametrize(
+    ("script", "said"),
+    [
+        (
+            "echo 'ModuleNotFoundError: No module named vllm' >&2; exit 1",
+            "could not tell vLLM's arguments: ModuleNotFoundError: No module named vllm",
+        ),
+        ("exit 3", "could not tell vLLM's arguments: status 3"),
+        ("echo hello", "answered no JSON: hello"),
+        ("true", "answered no JSON: "),
+        ('exec {python} "$@"', "could not tell vLLM's arguments: ImportError: none of vllm.entrypoints.launchers.cli_args, "),
+    ],
+)
+def test_vllm_arguments_says_why_it_fails(tmp_path: Path, script: str, said: str) -> None:
+    folder = program(tmp_path, "python", script.format(python=sys.executable))
+    assert said in run_module("vllm_arguments", {"python": [f"{folder}/python"]}, tmp_path)["msg"]
+    assert "python is empty" in run_module("vllm_arguments", {"python": []}, tmp_path)["msg"]

@@ -1,0 +1,41 @@
+"""The table of vLLM's arguments is what the sources of the releases say."""
+
+from __future__ import annotations
+
+from functools import cache
+
+import pytest
+from patch import sources
+from patch.arguments import Argument, Release
+from patch.release_table import RELEASES
+
+from ansible_collections.gb10.cluster.plugins.module_utils import vllm_release, vllm_release_table
+from ansible_collections.gb10.cluster.plugins.module_utils.vllm_release_lookup import among, read, rows
+
+
+@cache
+def release(version: str) -> Release:
+    return Release(sources.tree(version))
+
+
+def as_option(argument: Argument) -> vllm_release.Option:
+    off = tuple(f"--no-{flag[2:]}" for flag in (argument.name, *argument.aliases) if argument.kind == "bool" and flag.startswith("--"))
+    kind = "flag" if argument.kind == "bool" else argument.kind
+    return vllm_release.Option(argument.name, kind, argument.aliases + off, argument.choices, argument.fold, argument.open)
+
+
+def test_the_table_is_of_these_releases() -> None:
+    assert tuple(vllm_release_table.READ.split()) == RELEASES
+
+
+def test_options(version: str) -> None:
+    expected = {name: as_option(argument) for name, argument in release(version).arguments().items()}
+    assert len(expected) >= 195
+    assert vllm_release.options(version) == expected
+
+
+@pytest.mark.parametrize("block", ["VARIABLES", "METRICS"])
+def test_names(version: str, block: str) -> None:
+    expected = release(version).variables() if block == "VARIABLES" else release(version).metrics()
+    assert len(expected) >= 46
+    assert {name for name, row in rows(block).items() if among(row[0], read(version))} == expected
