@@ -7,6 +7,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import asdict
 from types import MappingProxyType
 from typing import Any
 
@@ -14,20 +15,26 @@ from ansible.errors import AnsibleFilterError
 
 from ansible_collections.gb10.cluster.plugins.module_utils import (
     additions,
+    catalogue,
     cluster,
     discovery,
     discovery_files,
     fabric,
     fabric_report,
     launch,
+    model_shape,
     nccl_bandwidth,
     node_checks,
     patch_report,
+    serve_rules,
     stacks,
     topology,
+    vllm_release,
 )
+from ansible_collections.gb10.cluster.plugins.module_utils import memory_plan as memory_planner
+from ansible_collections.gb10.cluster.plugins.module_utils import plan_text as plan_lines
 from ansible_collections.gb10.cluster.plugins.module_utils.fabric_state import pinned
-from ansible_collections.gb10.cluster.plugins.module_utils.problems import report
+from ansible_collections.gb10.cluster.plugins.module_utils.problems import ProblemsError, report
 
 
 def _plain(data: Any) -> Any:
@@ -43,7 +50,8 @@ def cluster_plan(nodes: Sequence[Any], lock: str, known_variables: Mapping[str, 
     """Return {plan, problems, report, warnings}; see module_utils/cluster.py for the shape of a node."""
     given = _plain(nodes)
     plan, problems = cluster.plan(given, str(lock), _plain(known_variables))
-    return {"plan": plan, "problems": [str(problem) for problem in problems], "report": report(problems), "warnings": node_checks.warnings(given)}
+    warnings = node_checks.warnings(given) + (plan["serve"]["warnings"] if plan else [])
+    return {"plan": plan, "problems": [str(problem) for problem in problems], "report": report(problems), "warnings": warnings}
 
 
 def node_plan(plan: Mapping[str, Any], name: str) -> dict[str, Any]:
@@ -116,6 +124,60 @@ def vllm_exec(plan: Mapping[str, Any]) -> str:
     return launch.exec_line(launch.vllm_argv(_plain(plan)))
 
 
+def plan_text(plan: Mapping[str, Any], object_store_memory: int) -> list[str]:
+    """Return the plan as lines that a person reads."""
+    return plan_lines.lines(_plain(plan), int(object_store_memory))
+
+
+def model_path(name: str, own: Mapping[str, Any]) -> str:
+    """Return the folder of a model on the nodes, "" if it is one of a hub. Mistakes in ``own`` are said by cluster_plan."""
+    entry = _plain(own).get(str(name))
+    path = entry.get("path") if isinstance(entry, dict) else None
+    return str(name) if str(name).startswith("/") else str(path or "")
+
+
+def stack(name: str, lock: str = "") -> dict[str, Any]:
+    """Return the versions of a stack, those that a lock file pins in place of its own."""
+    found, problems = stacks.resolve(str(name), str(lock), "the lock") if lock else stacks.named(str(name))
+    if problems:
+        raise AnsibleFilterError("; ".join(map(str, problems)))
+    return asdict(found)
+
+
+def model_entry(name: str, own: Mapping[str, Any] = MappingProxyType({})) -> dict[str, Any]:
+    """Return what is known of a model; see module_utils/catalogue.py."""
+    try:
+        return catalogue.find(str(name), _plain(own)).facts()
+    except ProblemsError as error:
+        raise AnsibleFilterError(str(error)) from error
+
+
+def memory_plan(
+    config: Mapping[str, Any], nodes: Sequence[Any], tensor: int, pipeline: int = 1, weights_bytes: int = 0, max_model_len: int = 0
+) -> dict[str, Any]:
+    """Return the memory that a model takes; see module_utils/memory_plan.py."""
+    sizes = {"tensor": int(tensor), "pipeline": int(pipeline), "weights_bytes": int(weights_bytes) or None, "max_model_len": int(max_model_len)}
+    try:
+        planned = memory_planner.plan(model_shape.shape(_plain(config)), nodes=_plain(nodes), **sizes)
+    except ProblemsError as error:
+        raise AnsibleFilterError(str(error)) from error
+    return {**planned.facts(), "lines": memory_planner.explain(planned)}
+
+
+def lint_serve(situation: Mapping[str, Any], waivers: Mapping[str, Any] = MappingProxyType({})) -> list[dict[str, Any]]:
+    """Return what the rules find; see module_utils/serve_rules.py."""
+    try:
+        return [finding.facts() for finding in serve_rules.lint(_plain(situation), _plain(waivers))]
+    except ProblemsError as error:
+        raise AnsibleFilterError(str(error)) from error
+
+
+def unknown_release(lock: str) -> bool:
+    """Whether a lock file pins a vLLM whose arguments are not known here, so that the installed one has to be asked."""
+    release = stacks.locked(str(lock)).get("vllm", "")
+    return bool(release) and not vllm_release.known(release)
+
+
 def stack_lock(name: str) -> str:
     """Return the name of a stack's lock file among those of the role gb10, "" if it has none, or there is no such stack."""
     stack = stacks.STACKS.get(str(name))
@@ -175,8 +237,15 @@ class FilterModule:
             "patch_problems": patch_problems,
             "pinned_gid_index": pinned_gid_index,
             "rank_environment": rank_environment,
+            "lint_serve": lint_serve,
+            "memory_plan": memory_plan,
+            "model_entry": model_entry,
+            "model_path": model_path,
+            "plan_text": plan_text,
             "ray_exec": ray_exec,
+            "stack": stack,
             "stack_lock": stack_lock,
+            "unknown_release": unknown_release,
             "stamped_unit": stamped_unit,
             "vllm_exec": vllm_exec,
             "with_additions": with_additions,

@@ -10,7 +10,11 @@ A node comes in as a mapping::
      "group": "head" | "worker" | "",
      "settings": {"gb10_...": value},       # all public variables of the role gb10
      "variables": [str],                    # the names of all variables the inventory gives this node
+     "nccl": str,                           # the tag of the NCCL to be built, "stack" for the stack's, "" if none is
+     "asked": {"options": [...], "variables": [str]} | {},   # what an installed vLLM newer than the table named, on the head
+     "smoke_tokens": int,                   # how long the answer is that is asked for in the end, 0 for the role's default
      "unreachable": str,                    # why it could not be asked, or ""
+     "unrecorded": str,                     # the file in which nothing was recorded of it, where it was not to be asked, or ""
      "observed": {...} | {}}                # what node_info returned, or nothing if it could not be asked
 """
 
@@ -23,25 +27,37 @@ from typing import Any
 
 from ansible_collections.gb10.cluster.plugins.module_utils import (
     additions,
+    catalogue,
     cluster_checks,
     fabric,
     fabric_state,
     launch,
+    memory_plan,
     model_config,
     netplan,
     node_checks,
+    serve_plan,
+    serve_rules,
     stacks,
     topology,
+    vllm_release,
 )
-from ansible_collections.gb10.cluster.plugins.module_utils.problems import Problem
+from ansible_collections.gb10.cluster.plugins.module_utils.problems import Problem, ProblemsError
+from ansible_collections.gb10.cluster.plugins.module_utils.serve_rule_types import WARNING
 
-INTEGERS = ("gb10_api_port", "gb10_fabric_mtu", "gb10_pipeline_parallel_size", "gb10_ray_port", "gb10_tensor_parallel_size")
+INTEGERS = (
+    "gb10_api_port",
+    "gb10_fabric_mtu",
+    "gb10_max_model_len",
+    "gb10_max_num_seqs",
+    "gb10_pipeline_parallel_size",
+    "gb10_ray_port",
+    "gb10_tensor_parallel_size",
+)
 BOOLEANS = ("gb10_allow_restart", "gb10_fabric_pin_gid_index", "gb10_fabric_takeover")
 
 
-def plan(
-    nodes: Sequence[Mapping[str, Any]], lock: str, known_variables: Mapping[str, Sequence[str]]
-) -> tuple[dict[str, Any], list[Problem]]:
+def plan(nodes: Sequence[Mapping[str, Any]], lock: str, known_variables: Mapping[str, Sequence[str]]) -> tuple[dict[str, Any], list[Problem]]:
     """Check the nodes and plan the cluster.
 
     ``lock`` is the text of the runtime's lock file, "" if there is none; ``known_variables`` maps each role to its public variables.
@@ -67,9 +83,25 @@ def plan(
     kind = topology.resolve_topology(shape.topology, len(nodes))
     for index, node in enumerate(nodes):
         problems += node_checks.check(index, node, settings, topology.devices(members[index], kind))
+    digest = hashlib.sha256(lock.encode()).hexdigest()
     if problems:
-        return {}, problems
-    return _plan(nodes, shares, settings, stack, hashlib.sha256(lock.encode()).hexdigest())
+        # The rest is judged all the same, as far as it can be, so that all is listed together.
+        return {}, [*problems, *_also(nodes, settings, stack, problems)]
+    return _plan(nodes, shares, settings, stack, digest)
+
+
+def _also(nodes: Sequence[Mapping[str, Any]], settings: Mapping[str, Any], stack: stacks.Stack, problems: Sequence[Problem]) -> list[Problem]:
+    """Return what is wrong with the model and its arguments where other things are wrong already."""
+    try:
+        model = catalogue.find(settings["gb10_model"], settings["gb10_models"])
+    except ProblemsError as error:
+        return list(error.problems)
+    if any(problem.path in ("gb10_stack", "gb10_runtime_lock") for problem in problems):
+        return []
+    if any(problem.path in cluster_checks.PARALLELISM for problem in problems):
+        settings = {**settings, **dict.fromkeys(cluster_checks.PARALLELISM, 0)}
+    known = [{**_of_node(node), "name": node["name"], "head": node["group"] == "head", "environment": {}, "additions": {}} for node in nodes]
+    return serve_plan.decide(_inputs(model, nodes, known, settings, stack, "", "")).problems
 
 
 def _member(node: Mapping[str, Any]) -> topology.FabricNode:
@@ -92,6 +124,7 @@ def _typed(settings: Mapping[str, Any]) -> dict[str, Any]:
     for name in BOOLEANS:
         typed[name] = settings[name] if isinstance(settings[name], bool) else str(settings[name]).lower() in ("true", "yes", "on", "1")
     typed["gb10_fabric_ports"] = [int(port) for port in settings["gb10_fabric_ports"]]
+    typed["gb10_serve_waivers"] = {str(rule): str(reason or "") for rule, reason in settings["gb10_serve_waivers"].items()}
     typed["gb10_serve_args"] = [str(word) for word in settings["gb10_serve_args"]]
     typed["gb10_environment"] = {str(name): str(value) for name, value in settings["gb10_environment"].items()}
     return typed
@@ -101,13 +134,17 @@ def _plan(
     nodes: Sequence[Mapping[str, Any]], shares: Sequence[fabric.NodeFabric], settings: Mapping[str, Any], stack: stacks.Stack, digest: str
 ) -> tuple[dict[str, Any], list[Problem]]:
     model = settings["gb10_model"]
+    try:
+        chosen = catalogue.find(model, settings["gb10_models"])
+    except ProblemsError as error:
+        return {}, list(error.problems)
+    model = chosen.path or chosen.hub
     runtime = {
         "lock": settings["gb10_runtime_lock"],
         "digest": digest,
         "path": f"{settings['gb10_root']}/runtime/{digest[:12]}",
         "link": f"{settings['gb10_root']}/runtime/current",
     }
-    tensor, pipeline = cluster_checks.parallelism(settings, len(nodes))
     macs = {
         str(rail.address.ip): node["observed"]["interfaces"][rail.interface]["mac"]
         for node, share in zip(nodes, shares, strict=True)
@@ -119,7 +156,7 @@ def _plan(
             "rails": [{**rail, "macs": {name: macs[ip] for name, ip in rail["peers"].items()}} for rail in plain["rails"]],
             "interface": share.interface or _carrier(share.address, node["observed"].get("interfaces", {})),
             "head": node["group"] == "head",
-            "capability": next((gpu["capability"] for gpu in node["observed"].get("gpu", {}).get("gpus", ()) if gpu["capability"]), None),
+            "capability": _of_node(node)["capability"],
             "files": netplan.files([rail.interface for rail in share.rails], settings["gb10_fabric_renderer"]) if share.rails else {},
             "environment": launch.own_environment(share.environment, model, settings["gb10_environment"]),
             "additions": additions.current(node["observed"].get("additions", {}), runtime["path"]),
@@ -133,15 +170,22 @@ def _plan(
             environment, found = fabric_state.pinned(entry, node["observed"])
             entry["environment"] = {**environment, **settings["gb10_environment"]}
             problems += [replace(problem, path=f"nodes[{index}].{problem.path}") for problem in found]
+    kind = topology.resolve_topology(settings["gb10_fabric_topology"], len(nodes))
+    known = [{**entry, **_of_node(node)} for entry, node in zip(planned, nodes, strict=True)]
+    inputs = _inputs(chosen, nodes, known, settings, stack, kind, _transport(planned))
+    decision = serve_plan.decide(inputs)
+    problems += decision.problems
+    for entry in planned:
+        entry["environment"] = {**decision.environment, **entry["environment"]}
     plan = {
         "nodes": planned,
         "head": {"name": planned[0]["name"], "address": planned[0]["address"]},
         "model": model,
-        "quantization": model_config.quantization(nodes[0]["observed"].get("model")),
+        "quantization": model_config.quantization(inputs.config),
         "served_model_name": settings["gb10_served_model_name"] or model.rstrip("/").rsplit("/", 1)[-1],
         "executor": settings["gb10_executor"],
-        "tensor_parallel_size": tensor,
-        "pipeline_parallel_size": pipeline,
+        "tensor_parallel_size": decision.tensor,
+        "pipeline_parallel_size": decision.pipeline,
         "api_host": settings["gb10_api_host"],
         "api_port": settings["gb10_api_port"],
         "ray_port": settings["gb10_ray_port"],
@@ -153,9 +197,70 @@ def _plan(
         "allow_restart": settings["gb10_allow_restart"],
         "runtime": runtime,
         "stack": {name: asdict(stack)[name] for name in ("name", "vllm", "nccl", "device", "cuda")},
-        "serve": {"args": [], "own": settings["gb10_serve_args"]},
+        "serve": {
+            "args": decision.args,
+            "own": settings["gb10_serve_args"],
+            "files": decision.files,
+            "smoke_tokens": decision.smoke_tokens,
+            "nccl": inputs.nccl,
+            "why": decision.why,
+            "model": catalogue.describe(chosen),
+            "memory": memory_plan.explain(decision.memory) if decision.memory else [],
+            "findings": serve_rules.report(decision.findings),
+            "warnings": serve_rules.report(finding for finding in serve_rules.stopping(decision.findings, WARNING)),
+        },
     }
     return ({}, problems) if problems else (plan, [])
+
+
+def _inputs(
+    model: catalogue.Model,
+    nodes: Sequence[Mapping[str, Any]],
+    known: Sequence[Mapping[str, Any]],
+    settings: Mapping[str, Any],
+    stack: stacks.Stack,
+    kind: str,
+    transport: str,
+) -> serve_plan.Inputs:
+    head = nodes[0]
+    read = head["observed"].get("model")
+    built = stack.nccl if head["nccl"] == "stack" else head["nccl"]
+    version = built if built and len(nodes) > 1 else stack.bundled_nccl
+    return serve_plan.Inputs(
+        model=model,
+        config=read if read is not None else model.config or None,
+        weights_bytes=head["observed"].get("model_bytes") or model.weights_bytes,
+        stack=stack,
+        settings=settings,
+        nodes=known,
+        topology=kind,
+        transport=transport,
+        nccl=version.removeprefix("v").partition("-")[0],
+        smoke_tokens=int(head["smoke_tokens"]),
+        asked=vllm_release.options_of(head["asked"]["options"]) if head["asked"] else None,
+        variables=head["asked"].get("variables"),
+    )
+
+
+def _of_node(node: Mapping[str, Any]) -> dict[str, Any]:
+    """Return what the decision has to know of a node beside the plan; 0, "" and None where it was not read."""
+    observed = node["observed"]
+    gpu = observed.get("gpu", {})
+    return {
+        "capability": next((entry["capability"] for entry in gpu.get("gpus", ()) if entry["capability"]), None),
+        "driver": gpu.get("driver_version") or "",
+        "memory_bytes": gpu.get("memory_bytes") or 0,
+        "kernel": observed.get("kernel", ""),
+        "cma_free_bytes": observed.get("cma_free_bytes") or 0,
+        "cma_total_bytes": observed.get("cma_total_bytes") or 0,
+    }
+
+
+def _transport(planned: Sequence[Mapping[str, Any]]) -> str:
+    """Return what the plan's environment tells NCCL to use."""
+    if len(planned) == 1:
+        return "none"
+    return "socket" if planned[0]["environment"].get("NCCL_IB_DISABLE") == "1" else "roce"
 
 
 def _carrier(address: str, interfaces: Mapping[str, Mapping[str, Any]]) -> str:

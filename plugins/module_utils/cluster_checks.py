@@ -16,6 +16,7 @@ from ansible_collections.gb10.cluster.plugins.module_utils.problems import Probl
 #: Settings that may differ between nodes; all others describe the cluster and must not.
 PER_NODE = ("gb10_fabric_addresses", "gb10_fabric_interface", "gb10_fabric_ports")
 EXECUTORS = ("ray",)
+PARALLELISM = ("gb10_tensor_parallel_size", "gb10_pipeline_parallel_size")
 #: The fact that the role gb10 leaves on every node.
 PLAN_FACT = "gb10_plan"
 
@@ -31,9 +32,10 @@ def check(nodes: Sequence[Mapping[str, Any]], known_variables: Mapping[str, Sequ
 
 
 def parallelism(settings: Mapping[str, Any], nodes: int) -> tuple[int, int]:
-    """Return (tensor, pipeline) parallel size, the first chosen if it is 0."""
-    pipeline = settings["gb10_pipeline_parallel_size"]
-    return settings["gb10_tensor_parallel_size"] or max(1, nodes * launch.GPUS_PER_NODE // pipeline), pipeline
+    """Return (tensor, pipeline) parallel size as the user wants it: where one is 0, what the other leaves; with both 0 the first takes all."""
+    tensor, pipeline = settings["gb10_tensor_parallel_size"], settings["gb10_pipeline_parallel_size"]
+    devices = nodes * launch.GPUS_PER_NODE
+    return tensor or max(1, devices // (pipeline or 1)), pipeline or (max(1, devices // tensor) if tensor else 1)
 
 
 def _check_groups(nodes: Sequence[Mapping[str, Any]]) -> list[Problem]:
@@ -97,16 +99,11 @@ def _check_equal(nodes: Sequence[Mapping[str, Any]]) -> list[Problem]:
 
 def _check_settings(settings: Mapping[str, Any], nodes: int) -> list[Problem]:
     problems = []
-    if not settings["gb10_model"].strip():
-        problems.append(Problem("gb10_model", "it is empty", "an absolute path or a name on the Hugging Face hub", "set gb10_model"))
     if settings["gb10_executor"] not in EXECUTORS:
         problems.append(Problem("gb10_executor", repr(settings["gb10_executor"]), " or ".join(EXECUTORS), "correct gb10_executor"))
-    if settings["gb10_pipeline_parallel_size"] < 1:
-        problems.append(
-            Problem("gb10_pipeline_parallel_size", str(settings["gb10_pipeline_parallel_size"]), "1 or more", "use 1 for tensor parallelism")
-        )
-    else:
-        problems += _check_parallelism(settings, nodes)
+    negative = [name for name in PARALLELISM if settings[name] < 0]
+    problems += [Problem(name, str(settings[name]), "1 or more, or 0 to have it decided", f"correct {name}") for name in negative]
+    problems += _check_parallelism(settings, nodes) if not negative else []
     problems += _check_ports(settings)
     if "VLLM_HOST_IP" in settings["gb10_environment"]:
         problems.append(

@@ -37,7 +37,7 @@ def check(
     ceiling: float,
 ) -> list[Problem]:
     """Return every input that no plan can be made of; the arguments are those of memory_plan.plan()."""
-    problems = _parallelism(shape, len(nodes), tensor, pipeline)
+    problems = parallelism(shape, len(nodes), tensor, pipeline)
     problems += [
         Problem(f"nodes[{index}].memory_bytes", f"the memory of {node['name']} is unknown", "MemTotal of /proc/meminfo", "read the node")
         for index, node in enumerate(nodes[: max(0, tensor * pipeline)])
@@ -63,7 +63,8 @@ def check(
     return problems
 
 
-def _parallelism(shape: Shape, nodes: int, tensor: int, pipeline: int) -> list[Problem]:
+def parallelism(shape: Shape, nodes: int, tensor: int, pipeline: int) -> list[Problem]:
+    """Return what is wrong with the two sizes for a model on so many nodes of one GPU each."""
     if tensor < 1 or pipeline < 1:
         return [Problem(path, str(value), "1 or more", f"correct {path}") for path, value in ((_TENSOR, tensor), (_PIPELINE, pipeline)) if value < 1]
     problems = []
@@ -84,6 +85,11 @@ def _parallelism(shape: Shape, nodes: int, tensor: int, pipeline: int) -> list[P
         found = f"{tensor} x {pipeline} ranks on {nodes} nodes"
         problems.append(Problem(_TENSOR, found, "a node for each rank", f"lower {_TENSOR} or {_PIPELINE}, or add nodes"))
     return problems
+
+
+def divides(shape: Shape, tensor: int) -> bool:
+    """Return whether tensor parallelism of this size leaves as many heads on each rank."""
+    return shape.heads % tensor == 0 and (bool(shape.of("mla")) or _divides(shape.kv_heads, tensor))
 
 
 def _divides(kv_heads: int, tensor: int) -> bool:

@@ -24,8 +24,10 @@ _INTEGER_METHODS = ("gptq", "awq", "auto-round", "auto_round", "autoround", "gpt
 
 
 def text(config: Mapping[str, Any]) -> Mapping[str, Any]:
-    """Return the language model's part of a config.json."""
-    return next((found for key in _TEXT if isinstance(found := config.get(key), Mapping)), config)
+    """Return the language model's part of a config.json; an omni model has it within its thinker."""
+    thinker = config.get("thinker_config")
+    whole = thinker if isinstance(thinker, Mapping) else config
+    return next((found for key in _TEXT if isinstance(found := whole.get(key), Mapping)), whole)
 
 
 def quantization_config(config: Mapping[str, Any]) -> Mapping[str, Any]:
@@ -76,12 +78,19 @@ def _scheme(found: Mapping[str, Any]) -> str:
         return method
     if method.startswith("modelopt"):
         algorithm = str(found.get("quant_algo", "")).upper()
+        if algorithm.startswith("MIXED"):
+            # Most of the weights, and what decides about kernels.
+            return "nvfp4" if "nvfp4" in _group_schemes(found) else OTHER
         return next((name for start, name in _ALGORITHMS.items() if algorithm.startswith(start)), OTHER)
     if method in _INTEGER_METHODS:
         return {4: "int4", _BITS: "int8"}.get(found.get("bits") or found.get("w_bit") or 0, OTHER)
-    groups = found.get("config_groups")
-    kinds = {_group_scheme(group.get("weights") or {}) for group in groups.values()} if isinstance(groups, Mapping) else set()
+    kinds = _group_schemes(found)
     return kinds.pop() if method == "compressed-tensors" and len(kinds) == 1 else OTHER
+
+
+def _group_schemes(found: Mapping[str, Any]) -> set[str]:
+    groups = found.get("config_groups")
+    return {_group_scheme(group.get("weights") or {}) for group in groups.values()} if isinstance(groups, Mapping) else set()
 
 
 def _group_scheme(weights: Mapping[str, Any]) -> str:

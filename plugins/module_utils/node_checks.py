@@ -32,6 +32,9 @@ def check(index: int, node: Mapping[str, Any], settings: Mapping[str, Any], devi
                 f"try: ssh {node['address']}; then check ansible_host, ansible_user and the key",
             )
         )
+    if node["unrecorded"]:
+        fix = "run playbooks/plan.yml -e plan_record=true once, while the nodes can be reached"
+        problems.append(Problem(path, f"nothing was recorded of {name}: there is no {node['unrecorded']}", "what node_info returned of it", fix))
     if observed:
         problems += _check_node(path, node, observed, settings)
         problems += _check_devices(path, node, observed["interfaces"], settings, devices)

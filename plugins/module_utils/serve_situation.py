@@ -71,17 +71,11 @@ def _model(arguments: Mapping[str, Any], config: Mapping[str, Any] | None) -> di
     return {
         "name": "the model",
         "type": str(keys.get("model_type") or ""),
-        "scheme": scheme(config),
+        "scheme": model_config.scheme(config),
         "moe": any(_integer(keys.get(key), 0) > 1 for key in _EXPERTS),
         "reasoning": bool(arguments.get("--reasoning-parser")),
         "weights_bytes": None,
     }
-
-
-def scheme(config: Mapping[str, Any] | None) -> str:
-    """Return how the weights are quantised, as the rules name it; "unknown" where config.json does not tell apart what they do."""
-    found = model_config.quantization(config)
-    return found if found == model_config.FP8 else "unknown"
 
 
 def _integer(value: Any, default: int = 1) -> int:

@@ -53,7 +53,8 @@ _PACKAGES: Mapping[str, str] = {
     "nvidia-nccl-cu12": "bundled_nccl",
     "nvidia-nccl-cu13": "bundled_nccl",
 }
-_PIN = re.compile(r"^([A-Za-z0-9._-]+)(?:\[[^]]*\])?==([^\s;\\]+)", re.MULTILINE)
+#: A pin, or the address of a wheel, which has the version behind the name.
+_PIN = re.compile(r"^([A-Za-z0-9._-]+)(?:\[[^]]*\])?(?:==| @ \S*/\1-)([0-9][0-9A-Za-z.!]*)", re.MULTILINE)
 
 _ALL = (
     Stack(
@@ -74,8 +75,12 @@ _ALL = (
         "vllm-0.18.1",
         vllm="0.18.1",
         cuda=12,
+        torch="2.10.0",
         triton="3.6.0",
         transformers="4.57.6",
+        ray="2.55.0",
+        bundled_nccl="2.27.5",
+        lock="vllm-0.18.1-cu129-aarch64-py312.lock",
         source="vllm-gb10: the versions that its installer pins on every node; its NCCL v2.28.9-1 deadlocks (vllm-project/vllm#52504)",
         evidence="2026-06",
         exercised="the lock was resolved, never installed on a Spark; its sources were patched in the tests",
@@ -85,8 +90,8 @@ _ALL = (
         vllm="0.19.0",
         runtime=CONTAINER,
         cuda=13,
-        image="nvidia/vllm:26.04-py3",
-        source="the reference of two Sparks on NVIDIA's container: TRITON_ATTN, Marlin, CUDA graphs. The image is on NGC and brings no Ray",
+        image="nvcr.io/nvidia/vllm:26.04-py3",
+        source="the reference of two Sparks on NVIDIA's container: TRITON_ATTN, Marlin, CUDA graphs. The image brings no Ray",
         evidence="2026-05",
         exercised="nothing: the image was never pulled",
     ),
@@ -119,16 +124,23 @@ def table() -> str:
     return "\n".join(lines) + "\n"
 
 
+def named(name: str) -> tuple[Stack, list[Problem]]:
+    """Return the stack of a name, and what is wrong with the name."""
+    if name in STACKS:
+        return STACKS[name], []
+    close = difflib.get_close_matches(name, STACKS, n=1)
+    fix = f"did you mean {close[0]}?" if close else "correct gb10_stack"
+    return _ALL[0], [Problem("gb10_stack", repr(name), f"one of {', '.join(STACKS)}", fix)]
+
+
 def resolve(name: str, lock: str, path: str) -> tuple[Stack, list[Problem]]:
     """Return a stack with the versions that a lock file pins, and every problem; ``lock`` is the file's text, ``path`` its name for messages.
 
     The lock counts, because it is what is installed; the stack says the rest, such as which NCCL to build.
     """
-    stack = STACKS.get(name)
-    if stack is None:
-        close = difflib.get_close_matches(name, STACKS, n=1)
-        fix = f"did you mean {close[0]}?" if close else "correct gb10_stack"
-        return _ALL[0], [Problem("gb10_stack", repr(name), f"one of {', '.join(STACKS)}", fix)]
+    stack, problems = named(name)
+    if problems:
+        return stack, problems
     if not lock and stack.runtime == CONTAINER:
         found = f"{name} is the container image {stack.image}, and only environments that are installed on the nodes are served yet"
         return stack, [Problem("gb10_stack", found, "a stack with a lock file", "take another, such as current")]
@@ -147,5 +159,5 @@ def locked(text: str) -> dict[str, str]:
 
     A local part such as ``+cpu`` is left out: it names the build, not the release.
     """
-    pins = {name.lower().replace("_", "-"): version.partition("+")[0] for name, version in _PIN.findall(text)}
+    pins = {name.lower().replace("_", "-"): version for name, version in _PIN.findall(text)}
     return {field: pins[package] for package, field in _PACKAGES.items() if package in pins}

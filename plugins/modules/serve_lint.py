@@ -128,7 +128,7 @@ import os
 
 from ansible.module_utils.basic import AnsibleModule
 
-from ansible_collections.gb10.cluster.plugins.module_utils import io_node, io_vllm_package, serve_rules, serve_situation
+from ansible_collections.gb10.cluster.plugins.module_utils import io_node, io_vllm_package, serve_rules, serve_situation, vllm_release
 from ansible_collections.gb10.cluster.plugins.module_utils.io_command import runner
 from ansible_collections.gb10.cluster.plugins.module_utils.problems import Problem, ProblemsError
 
@@ -141,8 +141,6 @@ def _release(module: AnsibleModule) -> str:
 
 
 def _arguments(argv: list[str], release: str) -> dict[str, object]:
-    from ansible_collections.gb10.cluster.plugins.module_utils import vllm_release  # noqa: PLC0415
-
     arguments, problems = vllm_release.parse(argv, release)
     if problems:
         raise ProblemsError(problems)

@@ -10,65 +10,12 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from repository import load_yaml, read
+from nodes import KNOWN, LOCK, MODEL, Node, interface, mistakes, observed, spark
 
-from ansible_collections.gb10.cluster.plugins.module_utils import cluster, node_checks, topology
-from ansible_collections.gb10.cluster.plugins.module_utils.problems import Problem, report
+from ansible_collections.gb10.cluster.plugins.module_utils import cluster, node_checks
+from ansible_collections.gb10.cluster.plugins.module_utils.problems import report
 
-Node = dict[str, Any]
 SNAPSHOT = Path(__file__).parent / "data" / "plan_two_spark.json"
-LOCK = "vllm==0.32.0\nray==2.60.0\n"
-_VARS = load_yaml(read("roles/gb10/vars/main.yml"))
-_DEFAULTS = load_yaml(read("roles/gb10/defaults/main.yml"))
-KNOWN = {
-    role: sorted(
-        name
-        for entry in load_yaml(read(f"roles/{role}/meta/argument_specs.yml"))["argument_specs"].values()
-        for name in entry.get("options", {})
-    )
-    for role in _VARS["_gb10_roles"]
-}
-MODEL = "/srv/models/tiny"
-
-
-def interface(*addresses: str, **facts: Any) -> dict[str, Any]:
-    """One network device as node_info tells it, as far as the planner looks at it."""
-    hardware = {"mac": "02:00:00:00:00:01", "driver": "", "pci": None, "speed": None, "carrier": True}
-    return {"mtu": 1500, "addresses": list(addresses), "owners": [], **hardware, **facts}
-
-
-def observed(management: str) -> dict[str, Any]:
-    """What node_info returns of a Spark with its management interface, all four twins and a model."""
-    twins = [twin.interface for port in topology.SPARK_PORTS.values() for twin in port]
-    return {
-        "gpu": {"gpus": [{"name": "NVIDIA GB10", "capability": "12.1"}], "reason": ""},
-        "interfaces": {
-            "lo": interface("127.0.0.1/8"),
-            "enP7s7": interface(f"{management}/24"),
-            **{name: interface() for name in twins},
-        },
-        "rdma": {},
-        "netplan": [],
-        "unreadable": [],
-        "listeners": [{"address": "0.0.0.0", "port": 22, "pid": 7, "process": "sshd", "unit": "ssh.service"}],
-        "model": {},
-        "additions": {},
-    }
-
-
-def spark(number: int, group: str, **settings: Any) -> Node:
-    """A valid node: the role's defaults, a model, and whatever settings the case changes."""
-    address = f"192.168.1.{10 + number}"
-    defaults = {name: _DEFAULTS[name] for name in _VARS["_gb10_settings"] if name in _DEFAULTS}
-    return {
-        "name": f"spark{number}",
-        "address": address,
-        "group": group,
-        "settings": copy.deepcopy({**defaults, "gb10_runtime_lock": "vllm.lock", "gb10_model": MODEL, **settings}),
-        "variables": ["ansible_host", "gb10_model", "gb10_plan", "inventory_hostname"],
-        "unreachable": "",
-        "observed": observed(address),
-    }
 
 
 def pair(**settings: Any) -> list[Node]:
@@ -79,12 +26,6 @@ def planned(nodes: list[Node]) -> dict[str, Any]:
     plan, problems = cluster.plan(nodes, LOCK, KNOWN)
     assert problems == []
     return plan
-
-
-def mistakes(nodes: list[Node], lock: str = LOCK) -> list[Problem]:
-    plan, problems = cluster.plan(nodes, lock, KNOWN)
-    assert plan == {}, "a plan with problems"
-    return problems
 
 
 def test_the_plan_of_a_pair_is_the_recorded_one() -> None:
@@ -239,14 +180,14 @@ BAD: dict[str, tuple[Callable[[], list[Node]], str, str, str, str]] = {
         "or add nodes",
     ),
     "TP too small": (
-        lambda: pair(gb10_tensor_parallel_size=1),
+        lambda: pair(gb10_tensor_parallel_size=1, gb10_pipeline_parallel_size=1),
         "gb10_tensor_parallel_size",
         "uses 1 GPUs; 2 nodes have 2",
         "no node is idle",
         "leave nodes out",
     ),
-    "TP negative": (lambda: pair(gb10_tensor_parallel_size=-1), "gb10_tensor_parallel_size", "tensor -1", "at most 2", "gb10_tensor_parallel"),
-    "PP 0": (lambda: pair(gb10_pipeline_parallel_size=0), "gb10_pipeline_parallel_size", "0", "1 or more", "use 1"),
+    "TP negative": (lambda: pair(gb10_tensor_parallel_size=-1), "gb10_tensor_parallel_size", "-1", "0 to have it decided", "correct"),
+    "PP negative": (lambda: pair(gb10_pipeline_parallel_size=-2), "gb10_pipeline_parallel_size", "-2", "1 or more", "correct"),
     "PP too large": (lambda: pair(gb10_pipeline_parallel_size=3), "gb10_tensor_parallel_size", "pipeline 3 needs 3 GPUs", "at most 2", "lower"),
     "executor": (lambda: pair(gb10_executor="mp"), "gb10_executor", "'mp'", "ray", "correct gb10_executor"),
     "API on Ray's port": (lambda: pair(gb10_api_port=6379), "gb10_api_port", "6379 is Ray's port too", "of its own", "change gb10_api_port"),
@@ -384,7 +325,7 @@ BAD: dict[str, tuple[Callable[[], list[Node]], str, str, str, str]] = {
         "enP7s7",
         "correct gb10_fabric_interface",
     ),
-    "no model": (lambda: pair(gb10_model=" "), "gb10_model", "empty", "Hugging Face hub", "set gb10_model"),
+    "no model": (lambda: pair(gb10_model=" "), "gb10_model", "no model ' '", "Hugging Face hub", "docs/models.md"),
     "no pool": (lambda: pair(gb10_fabric_pool="ten"), "gb10_fabric_pool", "'ten'", "10.110.0.0/16", "correct gb10_fabric_pool"),
     "fabric": (lambda: pair(gb10_fabric_mtu=70000), "gb10_fabric_mtu", "70000", "1280 to 9216", "9000"),
 }

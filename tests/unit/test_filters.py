@@ -14,7 +14,7 @@ import pytest
 from ansible.errors import AnsibleFilterError
 from repository import ROOT, load_yaml, read
 
-from ansible_collections.gb10.cluster.plugins.filter.cluster import FilterModule
+from ansible_collections.gb10.cluster.plugins.filter.cluster import FilterModule, _plain
 
 FILTERS = FilterModule().filters()
 SNAPSHOT = Path(__file__).parent / "data" / "plan_two_spark.json"
@@ -33,7 +33,8 @@ def test_documented_options_are_the_functions_parameters(name: str, function: Ca
     for parameter in parameters:
         option = options[parameter.name]
         assert option.get("required", False) is (parameter.default is inspect.Parameter.empty)
-        assert tuple(option.get("default", ())) == (() if option.get("required") else tuple(parameter.default))
+        empty = inspect.Parameter.empty
+        assert option.get("default", empty) == (empty if option.get("required") else _plain(parameter.default))
 
 
 def test_node_plan_has_the_nodes_own_part() -> None:
@@ -44,6 +45,34 @@ def test_node_plan_has_the_nodes_own_part() -> None:
 def test_node_plan_refuses_a_stranger() -> None:
     with pytest.raises(AnsibleFilterError, match="no node 'spark9'"):
         FILTERS["node_plan"](PLAN, "spark9")
+
+
+def test_what_the_core_knows_is_there_for_templates() -> None:
+    model = FILTERS["model_entry"]("gpt-oss-20b")
+    nodes = [{"name": f"spark{number}", "memory_bytes": 128_526_000_000, "head": number == 1} for number in (1, 2)]
+    memory = FILTERS["memory_plan"](model["config"], nodes, 2, weights_bytes=model["weights_bytes"])
+    assert memory["fits"]
+    assert memory["lines"][0].startswith("node")
+    assert FILTERS["stack"]("current")["vllm"] == "0.32.0"
+    assert FILTERS["stack"]("current", "vllm==0.31.0")["vllm"] == "0.31.0"
+    assert FILTERS["unknown_release"]("vllm==99.0.0")
+    assert not FILTERS["unknown_release"]("vllm==0.32.0")
+    assert FILTERS["model_path"]("mine", {"mine": {"path": "/srv/mine"}}) == "/srv/mine"
+    assert FILTERS["stack_lock"]("curent") == ""
+
+
+@pytest.mark.parametrize(
+    ("name", "arguments", "words"),
+    [
+        ("stack", ("curent",), "did you mean current"),
+        ("model_entry", ("gpt-oss-12b",), "no model 'gpt-oss-12b'"),
+        ("memory_plan", ({}, [], 1), "hidden_size"),
+        ("lint_serve", ({}, {"no-such-rule": "because"}), "no rule 'no-such-rule'"),
+    ],
+)
+def test_what_the_core_refuses_is_an_error(name: str, arguments: tuple[Any, ...], words: str) -> None:
+    with pytest.raises(AnsibleFilterError, match=words):
+        FILTERS[name](*arguments)
 
 
 def test_cluster_plan_reports_problems() -> None:

@@ -2,16 +2,12 @@
 
 from __future__ import annotations
 
-from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
 import pytest
 from modules import program, run_module
 
-pytestmark = pytest.mark.skipif(
-    find_spec("ansible_collections.gb10.cluster.plugins.module_utils.vllm_release") is None, reason="arguments are parsed by vllm_release"
-)
 SMI = """case "$*" in
 --query-gpu=name,compute_cap,*) echo "NVIDIA GB10, 12.1, 580.142, [N/A], GPU-1";;
 "") echo "| CUDA Version: 13.0 |";;

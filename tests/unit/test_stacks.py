@@ -47,6 +47,7 @@ def test_every_stack_says_where_it_comes_from(stack: object) -> None:
         ("vllm==0.32.0+cpu \\\n    --hash=sha256:12\n", {"vllm": "0.32.0"}),
         ("ray[default]==2.60.0 ; python_version > '3'\n# torch==1\n", {"ray": "2.60.0"}),
         ("nvidia-nccl-cu13==2.29.7", {"bundled_nccl": "2.29.7"}),
+        ("torch @ https://example.org/whl/torch-2.10.0%2Bcu129-cp312-cp312-linux_aarch64.whl", {"torch": "2.10.0"}),
         ("vllm>=0.30", {}),
         ("", {}),
     ],
@@ -60,7 +61,7 @@ def test_what_a_lock_file_says(text: str, expected: dict[str, str]) -> None:
     [
         ("curent", "vllm==1.0.0", "x.lock", "gb10_stack", ["'curent'", "did you mean current?"]),
         ("xyz", "vllm==1.0.0", "x.lock", "gb10_stack", ["one of current, vllm-0.18.1", "correct gb10_stack"]),
-        ("ngc-26.04", "", "", "gb10_stack", ["container image nvidia/vllm:26.04-py3"]),
+        ("ngc-26.04", "", "", "gb10_stack", ["container image nvcr.io/nvidia/vllm:26.04-py3"]),
         ("lab", "", "", "gb10_runtime_lock", ["set gb10_runtime_lock, because lab brings none"]),
         ("current", "", "x.lock", "gb10_runtime_lock", ["'x.lock' is not a readable file", "correct gb10_runtime_lock"]),
         ("current", "ray==2.60.0", "x.lock", "gb10_runtime_lock", ["x.lock pins no vllm"]),

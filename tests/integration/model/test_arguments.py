@@ -6,9 +6,10 @@ import json
 from dataclasses import replace
 from typing import Any
 
+from serving import SHAPES, argv, inputs
 from testinfra.host import Host
 
-from ansible_collections.gb10.cluster.plugins.module_utils import io_vllm_arguments, vllm_release
+from ansible_collections.gb10.cluster.plugins.module_utils import catalogue, io_vllm_arguments, serve_plan, stacks, vllm_release
 from ansible_collections.gb10.cluster.plugins.module_utils.vllm_release import Option
 
 PYTHON = "/opt/gb10/runtime/current/bin/python"
@@ -31,7 +32,7 @@ def test_the_parser_is_the_table(head: Host) -> None:
     installed = {name: unordered(option) for name, option in vllm_release.options_of(answer["options"]).items()}
     assert installed == {name: unordered(option) for name, option in vllm_release.options(release).items()}
     assert all(vllm_release.has_variable(release, name) for name in answer["variables"])
-    argv = [
+    given = [
         "-tp",
         "2",
         "--moe-backend",
@@ -45,4 +46,37 @@ def test_the_parser_is_the_table(head: Host) -> None:
         "--swap-space",
         "4",
     ]
-    assert vllm_release.parse(argv, release, vllm_release.options_of(answer["options"]))[0] == vllm_release.parse(argv, release)[0]
+    assert vllm_release.parse(given, release, vllm_release.options_of(answer["options"]))[0] == vllm_release.parse(given, release)[0]
+
+
+#: Prints what its parser refuses of the arguments in its own argument, by name.
+PARSE = """
+import contextlib, io, json, sys
+space = {{"__name__": "asked"}}
+exec({program!r}, space)
+parser, refused = space["parser"](), {{}}
+for name, argv in json.loads(sys.argv[1]).items():
+    said = io.StringIO()
+    with contextlib.redirect_stderr(said):
+        try:
+            parser.parse_args(argv)
+        except SystemExit:
+            refused[name] = said.getvalue()[-300:]
+print(json.dumps([len(parser._actions), refused]))
+"""
+
+
+def test_the_parser_takes_what_is_planned_for_every_model(head: Host) -> None:
+    release = head.check_output(f"{PYTHON} -c 'from importlib.metadata import version; print(version(\"vllm\"))'").partition("+")[0]
+    stack = next(stack for stack in stacks.STACKS.values() if stack.vllm == release and stack.device == stacks.CUDA)
+    planned = {}
+    for model in catalogue.known():
+        for shape, (count, thors) in SHAPES.items():
+            given = inputs(model, stack.name, count, thors)
+            planned[f"{model} on {shape}"] = argv(given, serve_plan.decide(given))
+    assert len(planned) == len(catalogue.known()) * len(SHAPES)
+    planned["refused"] = ["--swap-space=16"]
+    answer = head.check_output("%s -c %s %s", PYTHON, PARSE.format(program=io_vllm_arguments.program()), json.dumps(planned))
+    known, refused = json.loads(answer.splitlines()[-1])
+    assert known > 100
+    assert list(refused) == ["refused"], refused
