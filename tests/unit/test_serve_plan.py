@@ -159,3 +159,17 @@ def test_too_large_a_model_names_those_that_fit() -> None:
     assert "GiB larger than the cluster: spark1 lacks" in problem.found
     assert "gpt-oss-120b" in problem.fix
     assert "llama-3.1-70b-instruct" not in problem.fix
+
+
+def test_heads_that_do_not_divide_are_named() -> None:
+    nodes = sparks(4, gb10_model="phi-4", gb10_tensor_parallel_size=4, gb10_fabric_topology="switch")
+    (problem,) = mistakes(nodes)
+    assert (problem.path, problem.found) == ("gb10_tensor_parallel_size", "4 ranks for 10 key/value heads")
+    assert "pipeline parallelism for the rest" in problem.fix
+
+
+def test_a_model_that_the_release_does_not_have_is_named() -> None:
+    own = {"mine": {"hub": "somebody/mine", "requires": {"since": "0.33.0"}}}
+    (problem,) = mistakes(sparks(2, gb10_model="mine", gb10_models=own))
+    assert problem.path == "gb10_stack"
+    assert problem.expected == "vLLM since 0.33.0"
