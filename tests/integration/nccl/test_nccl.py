@@ -144,6 +144,18 @@ def test_a_truncated_file_is_refused(cluster: Cluster, head: Host, tmp_path: Pat
     head.check_output(f"rm -r {STORE}/source/{hashlib.sha256(archive.read_bytes()).hexdigest()[:12]}")
 
 
+def test_a_tag_that_is_not_there_is_refused(cluster: Cluster, head: Host) -> None:
+    repository, author = "/opt/nccl.git", "-c user.name=a -c user.email=a@b"
+    head.check_output(f"rm -rf {repository}; git init -q {repository} && git {author} -C {repository} commit -q --allow-empty -m a")
+    before = used(head)
+    refused = site(cluster, "--extra-vars", json.dumps({"nccl_sm121_build_source": repository, "nccl_sm121_build_version": "v9.9.9-1"}))
+    assert refused.status != 0
+    assert "Check out the tag" in refused.output
+    assert "v9.9.9-1" in refused.output
+    assert used(head) == before
+    head.check_output(f"rm -rf {repository} {STORE}/source/v9.9.9-1")
+
+
 @pytest.mark.disruptive
 def test_another_build_is_used_and_the_first_again_without_building(
     cluster: Cluster, nodes: dict[str, Host], workers: list[Host], offer: Callable[..., Run], read: Callable[..., dict[str, Any]]
