@@ -5,6 +5,7 @@ from __future__ import annotations
 import hashlib
 import json
 import os
+import re
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
@@ -12,7 +13,7 @@ from typing import Any
 import pytest
 from cluster import Cluster
 from gpu_libraries import libnccl
-from playbook import Run, run
+from playbook import Run, run, run_and_kill
 from testinfra.host import Host
 
 from ansible_collections.gb10.cluster.plugins.module_utils import io_nccl_store
@@ -154,6 +155,36 @@ def test_a_tag_that_is_not_there_is_refused(cluster: Cluster, head: Host) -> Non
     assert "v9.9.9-1" in refused.output
     assert used(head) == before
     head.check_output(f"rm -rf {repository} {STORE}/source/v9.9.9-1")
+
+
+#: Another build than the one that is there, which none of these tests lets come to an end.
+OTHER = {"nccl_sm121_build_functions": "SendRecv"}
+
+
+def test_a_full_disk_is_said_before_anything_is_built(cluster: Cluster, head: Host) -> None:
+    before = head.check_output(f"ls -A {STORE}"), used(head)
+    size = int(head.check_output(f"du --summarize --block-size=1M {STORE}").split()[0]) + 32
+    head.check_output(f"cp --archive {STORE} /var/tmp/store && mount -t tmpfs -o size={size}M store {STORE} && cp --archive /var/tmp/store/. {STORE}")
+    try:
+        refused = site(cluster, "--extra-vars", json.dumps(OTHER))
+        assert refused.status != 0
+        assert re.search(r"disk: \d+ MiB are free", refused.output)
+        assert (head.check_output(f"ls -A {STORE}"), used(head)) == before
+    finally:
+        head.check_output(f"umount {STORE} && rm -r /var/tmp/store")
+
+
+def test_an_interrupted_build_leaves_the_one_that_is_used(cluster: Cluster, head: Host) -> None:
+    before = used(head)
+    arguments = [*cluster.arguments, "--tags", "nccl_sm121_build", "--extra-vars", json.dumps(OTHER)]
+    run_and_kill("site.yml", arguments, "Build NCCL for the GPUs of the cluster", after=20)
+    # What the run had started goes on without it.
+    for pid in head.check_output("pgrep --exact make || true").split():
+        head.run(f"kill -9 {pid}")
+    assert head.check_output(f"ls -d {STORE}/.build-*").count("\n") == 0
+    assert used(head) == before
+    site(cluster).assert_unchanged()
+    head.check_output(f"rm -r {STORE}/.build-*")
 
 
 @pytest.mark.disruptive
