@@ -36,11 +36,11 @@ from ansible_collections.gb10.cluster.plugins.module_utils import (
     model_config,
     netplan,
     node_checks,
+    serve_inputs,
     serve_plan,
     serve_rules,
     stacks,
     topology,
-    vllm_release,
 )
 from ansible_collections.gb10.cluster.plugins.module_utils.problems import Problem, ProblemsError
 from ansible_collections.gb10.cluster.plugins.module_utils.serve_rule_types import WARNING
@@ -100,8 +100,10 @@ def _also(nodes: Sequence[Mapping[str, Any]], settings: Mapping[str, Any], stack
         return []
     if any(problem.path in cluster_checks.PARALLELISM for problem in problems):
         settings = {**settings, **dict.fromkeys(cluster_checks.PARALLELISM, 0)}
-    known = [{**_of_node(node), "name": node["name"], "head": node["group"] == "head", "environment": {}, "additions": {}} for node in nodes]
-    return serve_plan.decide(_inputs(model, nodes, known, settings, stack, "", "")).problems
+    known = [
+        {**serve_inputs.of_node(node), "name": node["name"], "head": node["group"] == "head", "environment": {}, "additions": {}} for node in nodes
+    ]
+    return serve_plan.decide(serve_inputs.inputs(model, nodes, known, settings, stack, "", "")).problems
 
 
 def _member(node: Mapping[str, Any]) -> topology.FabricNode:
@@ -156,7 +158,7 @@ def _plan(
             "rails": [{**rail, "macs": {name: macs[ip] for name, ip in rail["peers"].items()}} for rail in plain["rails"]],
             "interface": share.interface or _carrier(share.address, node["observed"].get("interfaces", {})),
             "head": node["group"] == "head",
-            "capability": _of_node(node)["capability"],
+            "capability": serve_inputs.of_node(node)["capability"],
             "files": netplan.files([rail.interface for rail in share.rails], settings["gb10_fabric_renderer"]) if share.rails else {},
             "environment": launch.own_environment(share.environment, model, settings["gb10_environment"]),
             "additions": additions.current(node["observed"].get("additions", {}), runtime["path"]),
@@ -171,8 +173,8 @@ def _plan(
             entry["environment"] = {**environment, **settings["gb10_environment"]}
             problems += [replace(problem, path=f"nodes[{index}].{problem.path}") for problem in found]
     kind = topology.resolve_topology(settings["gb10_fabric_topology"], len(nodes))
-    known = [{**entry, **_of_node(node)} for entry, node in zip(planned, nodes, strict=True)]
-    inputs = _inputs(chosen, nodes, known, settings, stack, kind, _transport(planned))
+    known = [{**entry, **serve_inputs.of_node(node)} for entry, node in zip(planned, nodes, strict=True)]
+    inputs = serve_inputs.inputs(chosen, nodes, known, settings, stack, kind, serve_inputs.transport(planned))
     decision = serve_plan.decide(inputs)
     problems += decision.problems
     for entry in planned:
@@ -211,56 +213,6 @@ def _plan(
         },
     }
     return ({}, problems) if problems else (plan, [])
-
-
-def _inputs(
-    model: catalogue.Model,
-    nodes: Sequence[Mapping[str, Any]],
-    known: Sequence[Mapping[str, Any]],
-    settings: Mapping[str, Any],
-    stack: stacks.Stack,
-    kind: str,
-    transport: str,
-) -> serve_plan.Inputs:
-    head = nodes[0]
-    read = head["observed"].get("model")
-    built = stack.nccl if head["nccl"] == "stack" else head["nccl"]
-    version = built if built and len(nodes) > 1 else stack.bundled_nccl
-    return serve_plan.Inputs(
-        model=model,
-        config=read if read is not None else model.config or None,
-        weights_bytes=head["observed"].get("model_bytes") or model.weights_bytes,
-        stack=stack,
-        settings=settings,
-        nodes=known,
-        topology=kind,
-        transport=transport,
-        nccl=version.removeprefix("v").partition("-")[0],
-        smoke_tokens=int(head["smoke_tokens"]),
-        asked=vllm_release.options_of(head["asked"]["options"]) if head["asked"] else None,
-        variables=head["asked"].get("variables"),
-    )
-
-
-def _of_node(node: Mapping[str, Any]) -> dict[str, Any]:
-    """Return what the decision has to know of a node beside the plan; 0, "" and None where it was not read."""
-    observed = node["observed"]
-    gpu = observed.get("gpu", {})
-    return {
-        "capability": next((entry["capability"] for entry in gpu.get("gpus", ()) if entry["capability"]), None),
-        "driver": gpu.get("driver_version") or "",
-        "memory_bytes": gpu.get("memory_bytes") or 0,
-        "kernel": observed.get("kernel", ""),
-        "cma_free_bytes": observed.get("cma_free_bytes") or 0,
-        "cma_total_bytes": observed.get("cma_total_bytes") or 0,
-    }
-
-
-def _transport(planned: Sequence[Mapping[str, Any]]) -> str:
-    """Return what the plan's environment tells NCCL to use."""
-    if len(planned) == 1:
-        return "none"
-    return "socket" if planned[0]["environment"].get("NCCL_IB_DISABLE") == "1" else "roce"
 
 
 def _carrier(address: str, interfaces: Mapping[str, Mapping[str, Any]]) -> str:
