@@ -71,8 +71,8 @@ molecule: root setup nccl ## Labs of their own, for each scenario: create, check
 	else left_out='--exclude nccl'; echo 'The scenario nccl is left out: it takes a CUDA toolkit in /usr/local/cuda, and the source that `make nccl` fetches.'; fi; \
 	set -x; PATH="$(CURDIR)/$(bin):$$PATH" molecule test --all $$left_out
 
-integration: setup ## The integration tests on a cluster that is up (INVENTORY, by default the demo's lab)
-	$(bin)/pytest tests/integration/fabric tests/integration/model --inventory=$(INVENTORY) --junit-xml=build/junit/integration.xml $(PYTEST_ARGS)
+integration: setup ## All integration tests on a cluster that is up (INVENTORY, by default the demo's lab); molecule leaves out the slow ones
+	$(bin)/pytest tests/integration/fabric tests/integration/model --slow --inventory=$(INVENTORY) --junit-xml=build/junit/integration.xml $(PYTEST_ARGS)
 
 test: ## All of the above; molecule's scenarios run the integration tests
 	rm -rf build/junit

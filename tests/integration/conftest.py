@@ -22,12 +22,20 @@ def pytest_addoption(parser: pytest.Parser) -> None:
     parser.addoption("--extra-vars-file", action="append", default=[], help="as ansible-playbook's --extra-vars @FILE, repeatable")
 
 
+    parser.addoption("--slow", action="store_true", help="also run what restarts the model time and again (`make integration` does)")
+
+
 def pytest_configure(config: pytest.Config) -> None:
+    config.addinivalue_line("markers", "slow: restarts the model, which takes minutes; run with --slow")
     config.addinivalue_line("markers", "disruptive: breaks or restarts something and mends it again; runs last, in the file's order")
 
 
-def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
     items.sort(key=lambda item: item.get_closest_marker("disruptive") is not None)
+    if not config.getoption("--slow"):
+        left_out = [item for item in items if item.get_closest_marker("slow")]
+        items[:] = [item for item in items if item not in left_out]
+        config.hook.pytest_deselected(items=left_out)
 
 
 @pytest.fixture(scope="session")

@@ -42,6 +42,7 @@ def test_every_rank_is_started_with_what_replaces_the_patches(nodes: dict[str, H
 
 
 @pytest.mark.disruptive
+@pytest.mark.slow
 def test_patched_sources_serve_the_same_tokens_and_go_back(cluster: Cluster, nodes: dict[str, Host], head: Host) -> None:
     before, answer = {name: digests(host) for name, host in nodes.items()}, completion(head, tokens=64)
     refused = cluster.site(*SOURCE, "--extra-vars", "gb10_allow_restart=false", "--tags", "vllm_patch")
