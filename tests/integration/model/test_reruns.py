@@ -63,45 +63,9 @@ def extra(**variables: Any) -> tuple[str, str]:
     return "--extra-vars", json.dumps(variables)
 
 
-MISTAKES: dict[str, tuple[dict[str, Any], tuple[str, ...], list[str]]] = {
-    "duplicate address": (
-        host("spark2", gb10_fabric_addresses=["10.110.0.1/24", "10.110.1.2/24"]),
-        (),
-        ["nodes[1].fabric_addresses[0]: 10.110.0.1 of spark2 is also nodes[0].fabric_addresses[0] of spark1"],
-    ),
-    "address outside the pool": (
-        host("spark2", gb10_fabric_addresses=["10.111.0.2/24", "10.110.1.2/24"]),
-        (),
-        ["nodes[1].fabric_addresses[0]: 10.111.0.2/24 of spark2 is outside gb10_fabric_pool 10.110.0.0/16"],
-    ),
-    "unknown port": (host("spark2", gb10_fabric_ports=[2]), (), ["nodes[1].ports[0]: spark2 has no QSFP port 2"]),
-    "MTU": ({}, extra(gb10_fabric_mtu=70000), ["gb10_fabric_mtu: 70000. Expected: 1280 to 9216 bytes"]),
-    "two heads": ({"children": {"head": host("spark2")}}, (), ["groups.head: 2 heads: spark1, spark2"]),
-    "too much parallelism": (
-        {},
-        extra(gb10_tensor_parallel_size=4),
-        ["gb10_tensor_parallel_size: tensor 4 x pipeline 1 needs 4 GPUs; 2 nodes have 2"],
-    ),
-    "model missing": (
-        {},
-        extra(gb10_model="/srv/models/absent"),
-        [f"nodes[{index}].model: /srv/models/absent/config.json is missing on spark{index + 1}" for index in (0, 1)],
-    ),
-    "unreachable worker": (host("spark2", ansible_host="127.0.0.2", ansible_port=9), (), ["nodes[1]: spark2 (127.0.0.2) cannot be read"]),
-    "misspelt variable": (
-        host("spark2", gb10_fabric_adresses=["10.110.0.2/24"], vllm_serve_smoke_tokenz=8),
-        (),
-        ["nodes[1].gb10_fabric_adresses", "rename it to gb10_fabric_addresses", "rename it to vllm_serve_smoke_tokens"],
-    ),
-}
-
-
-@pytest.mark.parametrize("mistake", MISTAKES)
-def test_a_mistake_is_named_before_anything_changes(cluster: Cluster, tmp_path: Path, mistake: str) -> None:
-    inventory, arguments, expected = MISTAKES[mistake]
-    said = spoilt(cluster, tmp_path, inventory, *arguments)
-    for words in expected:
-        assert words in said
+def test_an_unreachable_worker_is_named(cluster: Cluster, tmp_path: Path) -> None:
+    said = spoilt(cluster, tmp_path, host("spark2", ansible_host="127.0.0.2", ansible_port=9))
+    assert "nodes[1]: spark2 (127.0.0.2) cannot be read" in said
 
 
 def test_all_mistakes_are_listed_together(cluster: Cluster, tmp_path: Path) -> None:
@@ -109,7 +73,8 @@ def test_all_mistakes_are_listed_together(cluster: Cluster, tmp_path: Path) -> N
         "children": {"head": host("spark2")},
         "hosts": {"spark2": {"gb10_fabric_addresses": ["10.110.0.1/24", "10.112.1.2/24"], "ray_cluster_arg": []}},
     }
-    variables = extra(gb10_fabric_mtu=70000, gb10_tensor_parallel_size=4, gb10_model="/srv/models/absent", gb10_api_port=6381)
+    parallel = {"gb10_tensor_parallel_size": 4, "gb10_serve_args": ["--swap-space", "4"], "gb10_environment": {"VLLM_ATTENTION_BACKEND": "X"}}
+    variables = extra(gb10_fabric_mtu=70000, gb10_model="/srv/models/absent", gb10_api_port=6381, **parallel)
     said = spoilt(cluster, tmp_path, inventory, *variables)
     for words in (
         "2 heads",
@@ -121,6 +86,9 @@ def test_all_mistakes_are_listed_together(cluster: Cluster, tmp_path: Path) -> N
         "10.110.0.1 of spark2 is also",
         "10.112.1.2/24 of spark2 is outside",
         "6381 is Ray's object-manager-port too",
+        "gb10_serve_args[0]: --swap-space",
+        "gb10_environment.VLLM_ATTENTION_BACKEND",
+        "rename it to ray_cluster_args",
     ):
         assert words in said
 
