@@ -51,7 +51,10 @@ def argv(given: serve_plan.Inputs, decision: serve_plan.Decision) -> list[str]:
         "api_port": 8000,
         "tensor_parallel_size": decision.tensor,
         "pipeline_parallel_size": decision.pipeline,
-        "executor": "ray",
+        "executor": given.settings["gb10_executor"],
+        "rendezvous_port": 29501,
+        "head": {"name": given.nodes[0]["name"], "address": "10.110.0.1"},
+        "node": given.nodes[0],
         "serve": {"args": decision.args, "own": []},
         "nodes": given.nodes,
     }

@@ -120,8 +120,9 @@ def ray_exec(plan: Mapping[str, Any], object_store_memory: int, args: Sequence[s
 
 
 def vllm_exec(plan: Mapping[str, Any]) -> str:
-    """Return the ExecStart= of vLLM on the head."""
-    return launch.exec_line(launch.vllm_argv(_plain(plan)))
+    """Return the ExecStart= of vLLM on the plan's node."""
+    given = _plain(plan)
+    return launch.exec_line(launch.vllm_argv(given) if given["executor"] == "ray" else launch.rank_argv(given))
 
 
 def plan_text(plan: Mapping[str, Any], object_store_memory: int) -> list[str]:

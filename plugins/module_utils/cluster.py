@@ -52,6 +52,7 @@ INTEGERS = (
     "gb10_max_num_seqs",
     "gb10_pipeline_parallel_size",
     "gb10_ray_port",
+    "gb10_rendezvous_port",
     "gb10_tensor_parallel_size",
 )
 BOOLEANS = ("gb10_allow_restart", "gb10_fabric_pin_gid_index", "gb10_fabric_takeover")
@@ -186,11 +187,13 @@ def _plan(
         "quantization": model_config.quantization(inputs.config),
         "served_model_name": settings["gb10_served_model_name"] or model.rstrip("/").rsplit("/", 1)[-1],
         "executor": settings["gb10_executor"],
+        "ranks_unit": node_checks.RAY_UNIT if settings["gb10_executor"] == "ray" else node_checks.VLLM_UNIT,
         "tensor_parallel_size": decision.tensor,
         "pipeline_parallel_size": decision.pipeline,
         "api_host": settings["gb10_api_host"],
         "api_port": settings["gb10_api_port"],
         "ray_port": settings["gb10_ray_port"],
+        "rendezvous_port": settings["gb10_rendezvous_port"],
         "mtu": settings["gb10_fabric_mtu"],
         "takeover": settings["gb10_fabric_takeover"],
         "pin_gid_index": settings["gb10_fabric_pin_gid_index"],

@@ -15,7 +15,7 @@ from ansible_collections.gb10.cluster.plugins.module_utils.problems import Probl
 
 #: Settings that may differ between nodes; all others describe the cluster and must not.
 PER_NODE = ("gb10_fabric_addresses", "gb10_fabric_interface", "gb10_fabric_ports")
-EXECUTORS = ("ray",)
+EXECUTORS = ("ray", "mp")
 PARALLELISM = ("gb10_tensor_parallel_size", "gb10_pipeline_parallel_size")
 #: The fact that the role gb10 leaves on every node.
 PLAN_FACT = "gb10_plan"
@@ -118,6 +118,8 @@ def _check_settings(settings: Mapping[str, Any], nodes: int) -> list[Problem]:
 
 def _check_ports(settings: Mapping[str, Any]) -> list[Problem]:
     """Find ports that do not exist, and ports that two listeners of the head would share."""
+    if settings["gb10_executor"] == "mp":
+        return _check_rendezvous(settings)
     api, ray = settings["gb10_api_port"], settings["gb10_ray_port"]
     problems = [
         Problem(name, str(port), f"1024 to {last}", f"correct {name}")
@@ -131,6 +133,19 @@ def _check_ports(settings: Mapping[str, Any]) -> list[Problem]:
         problems.append(Problem("gb10_api_port", f"{api} is {fixed.get(api) or others[api]} too", "a port of its own", "change gb10_api_port"))
     for port in sorted(fixed.keys() & others.keys())[:1]:
         problems.append(Problem("gb10_ray_port", f"{port}, {fixed[port]}, is {others[port]} too", "ports of their own", "change gb10_ray_port"))
+    return problems
+
+
+def _check_rendezvous(settings: Mapping[str, Any]) -> list[Problem]:
+    """The same where vLLM's ranks meet without Ray, on one port, and end together by the next."""
+    api, meet = settings["gb10_api_port"], settings["gb10_rendezvous_port"]
+    problems = [
+        Problem(name, str(port), f"1024 to {last}", f"correct {name}")
+        for name, port, last in (("gb10_api_port", api, 65535), ("gb10_rendezvous_port", meet, 65534))
+        if not 1024 <= port <= last
+    ]
+    if api in (meet, meet + 1):
+        problems.append(Problem("gb10_api_port", f"{api} is where the ranks meet too", "a port of its own", "change gb10_api_port"))
     return problems
 
 

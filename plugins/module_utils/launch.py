@@ -32,6 +32,8 @@ RAY_PORTS: Mapping[str, int] = {
 _HEAD_ONLY = ("port", "ray-client-server-port")
 RAY_DASHBOARD_PORT = 8265
 RAY_WORKER_PORTS = (20000, 20999)
+#: Where the role vllm_serve puts io_rank.py.
+RANK_PROGRAM = "/usr/local/lib/gb10-rank.py"
 
 #: The variable in a unit's environment that carries the digest of everything the service was started from.
 INPUTS_VARIABLE = "GB10_INPUTS"
@@ -84,21 +86,39 @@ def ray_argv(plan: Mapping[str, Any], object_store_memory: int, args: Sequence[s
 
 
 def vllm_argv(plan: Mapping[str, Any]) -> list[str]:
-    """Return the argv of ``vllm serve`` on the head. The user's arguments come last, so they win where an option is given twice."""
+    """Return the argv of ``vllm serve`` on the plan's node. The user's arguments come last, so they win where an option is given twice.
+
+    With Ray it runs on the head alone. With mp it runs on every node, and only the head's has the API.
+    """
+    node, ranks = plan["node"], len(plan["nodes"])
+    api = [f"--host={plan['api_host']}", f"--port={plan['api_port']}"] if node["head"] else ["--headless"]
+    meet = [f"--master-addr={plan['head']['address']}", f"--master-port={plan['rendezvous_port']}"]
     return [
         f"{plan['runtime']['path']}/bin/vllm",
         "serve",
         plan["model"],
         f"--served-model-name={plan['served_model_name']}",
-        f"--host={plan['api_host']}",
-        f"--port={plan['api_port']}",
+        *api,
         f"--tensor-parallel-size={plan['tensor_parallel_size']}",
         f"--pipeline-parallel-size={plan['pipeline_parallel_size']}",
         f"--distributed-executor-backend={plan['executor']}",
+        *([f"--nnodes={ranks}", f"--node-rank={_rank(plan)}", *meet] if plan["executor"] == "mp" and ranks > 1 else []),
         *plan["serve"]["args"],
         *additions.serve_flags(plan["nodes"]),
         *plan["serve"]["own"],
     ]
+
+
+def rank_argv(plan: Mapping[str, Any]) -> list[str]:
+    """Return the argv of what starts and ends vLLM on the plan's node together with the other ranks; see io_rank.py."""
+    # The head's argv and every node's environment stand for what all ranks are started from.
+    group = digest([vllm_argv({**plan, "node": plan["nodes"][0]}), [additions.rank_environment(node) for node in plan["nodes"]], plan["nodes"]])[:16]
+    place = [f"--address={plan['head']['address']}", f"--port={plan['rendezvous_port'] + 1}", f"--group={group}"]
+    return ["/usr/bin/python3", RANK_PROGRAM, *place, f"--rank={_rank(plan)}", f"--ranks={len(plan['nodes'])}", "--", *vllm_argv(plan)]
+
+
+def _rank(plan: Mapping[str, Any]) -> int:
+    return [node["name"] for node in plan["nodes"]].index(plan["node"]["name"])
 
 
 def stamped_unit(text: str, inputs: Sequence[Any]) -> dict[str, str]:

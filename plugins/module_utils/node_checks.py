@@ -154,6 +154,9 @@ def warnings(nodes: Sequence[Mapping[str, Any]]) -> list[str]:
 
 def listeners(settings: Mapping[str, Any], head: bool) -> dict[str, int]:
     """Return what the cluster itself will listen on, as variable -> port; for the fixed ports of Ray, variable.name -> port."""
+    if settings["gb10_executor"] == "mp":
+        meet = settings["gb10_rendezvous_port"]
+        return {"gb10_api_port": settings["gb10_api_port"], "gb10_rendezvous_port": meet, "gb10_rendezvous_port.ranks": meet + 1} if head else {}
     ports = {f"gb10_ray_port.{name}": port for name, port in launch.ray_ports(settings["gb10_ray_port"], head).items()}
     if head:
         ports |= {"gb10_api_port": settings["gb10_api_port"], "gb10_ray_port.dashboard": launch.RAY_DASHBOARD_PORT}

@@ -38,7 +38,8 @@ def _block(title: str, text: list[str]) -> list[str]:
 def _node(plan: Mapping[str, Any], node: Mapping[str, Any], object_store_memory: int) -> list[str]:
     mine = {**plan, "node": node}
     gpu = f"compute capability {node['capability']}" if node["capability"] else "no GPU seen"
-    argvs = [launch.ray_argv(mine, object_store_memory)] + ([launch.vllm_argv(mine)] if node["head"] else [])
+    ray = [launch.ray_argv(mine, object_store_memory)] if plan["executor"] == "ray" else []
+    argvs = ray + ([launch.vllm_argv(mine)] if node["head"] or not ray else [])
     result = [f"{node['name']} ({'head' if node['head'] else 'worker'}, {node['address']} on {node['interface'] or 'no interface yet'}, {gpu}):"]
     for argv in argvs:
         # A line an argument: what a review compares. Words that are values stay with their option.

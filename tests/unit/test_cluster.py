@@ -189,7 +189,21 @@ BAD: dict[str, tuple[Callable[[], list[Node]], str, str, str, str]] = {
     "TP negative": (lambda: pair(gb10_tensor_parallel_size=-1), "gb10_tensor_parallel_size", "-1", "0 to have it decided", "correct"),
     "PP negative": (lambda: pair(gb10_pipeline_parallel_size=-2), "gb10_pipeline_parallel_size", "-2", "1 or more", "correct"),
     "PP too large": (lambda: pair(gb10_pipeline_parallel_size=3), "gb10_tensor_parallel_size", "pipeline 3 needs 3 GPUs", "at most 2", "lower"),
-    "executor": (lambda: pair(gb10_executor="mp"), "gb10_executor", "'mp'", "ray", "correct gb10_executor"),
+    "executor": (lambda: pair(gb10_executor="uni"), "gb10_executor", "'uni'", "ray or mp", "correct gb10_executor"),
+    "API where ranks meet": (
+        lambda: pair(gb10_executor="mp", gb10_api_port=29502),
+        "gb10_api_port",
+        "29502 is where the ranks meet",
+        "of its own",
+        "change gb10_api_port",
+    ),
+    "no port to meet": (
+        lambda: pair(gb10_executor="mp", gb10_rendezvous_port=65535),
+        "gb10_rendezvous_port",
+        "65535",
+        "1024 to 65534",
+        "correct gb10_rendezvous_port",
+    ),
     "API on Ray's port": (lambda: pair(gb10_api_port=6379), "gb10_api_port", "6379 is Ray's port too", "of its own", "change gb10_api_port"),
     "API on Ray's second port": (lambda: pair(gb10_api_port=6380), "gb10_api_port", "Ray's node-manager-port", "of its own", "change"),
     "API on the dashboard": (lambda: pair(gb10_api_port=8265), "gb10_api_port", "8265 is Ray's dashboard too", "of its own", "change"),
@@ -397,7 +411,7 @@ def test_every_problem_of_one_inventory_is_in_one_list() -> None:
         "gb10_api_port": 8265,
         "gb10_tensor_parallel_size": 4,
         "gb10_environment": {"VLLM_HOST_IP": "10.0.0.1"},
-        "gb10_executor": "mp",
+        "gb10_executor": "uni",
     }
     head, worker = pair(**common)
     head["settings"]["gb10_fabric_addresses"] = ["10.110.0.1/24", "10.110.1.1/24"]

@@ -18,6 +18,7 @@ PLAN: dict[str, Any] = {
     "head": {"name": "spark1", "address": "10.110.0.1"},
     "node": {"name": "spark1", "address": "10.110.0.1", "head": True},
     "ray_port": 6379,
+    "rendezvous_port": 29501,
     "model": "/srv/models/tiny",
     "served_model_name": "tiny",
     "executor": "ray",
@@ -80,6 +81,19 @@ def test_vllm_argv() -> None:
         "--pipeline-parallel-size=1",
         "--distributed-executor-backend=ray",
     ]
+
+
+def test_ranks_meet_without_ray() -> None:
+    nodes = [{"name": name, "head": name == "spark1", "additions": {}, "environment": {}} for name in ("spark1", "spark2")]
+    head, worker = ({**plan, "executor": "mp", "nodes": nodes} for plan in (PLAN, WORKER))
+    both = ["--tensor-parallel-size=2", "--pipeline-parallel-size=1", "--distributed-executor-backend=mp", "--nnodes=2"]
+    meet = ["--master-addr=10.110.0.1", "--master-port=29501"]
+    assert launch.vllm_argv(head)[3:] == ["--served-model-name=tiny", "--host=127.0.0.1", "--port=8000", *both, "--node-rank=0", *meet]
+    assert launch.vllm_argv(worker)[3:] == ["--served-model-name=tiny", "--headless", *both, "--node-rank=1", *meet]
+    started = launch.rank_argv(worker)
+    assert started[:4] == ["/usr/bin/python3", "/usr/local/lib/gb10-rank.py", "--address=10.110.0.1", "--port=29502"]
+    assert started[4] == launch.rank_argv(head)[4], "the same group"
+    assert started[5:] == ["--rank=1", "--ranks=2", "--", *launch.vllm_argv(worker)]
 
 
 @pytest.mark.parametrize(

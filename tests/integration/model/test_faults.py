@@ -117,7 +117,7 @@ def test_killed_before_a_change_of_the_fabric_is_confirmed_the_next_run_complete
     mtu = extra(gb10_fabric_mtu=8000)
     refused = cluster.site(*mtu, *extra(gb10_allow_restart=False), "--tags", "qsfp_netplan")
     assert refused.status != 0
-    assert "must be changed while Ray runs" in refused.output
+    assert "must be changed while its ranks run" in refused.output
     run_and_kill("site.yml", [*cluster.arguments, *mtu, "--tags", "qsfp_netplan"], "Prove every rail with full frames")
     cluster.site(*mtu, "--tags", "qsfp_netplan").assert_ok()
     for host in nodes.values():

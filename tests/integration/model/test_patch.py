@@ -47,7 +47,7 @@ def test_patched_sources_serve_the_same_tokens_and_go_back(cluster: Cluster, nod
     before, answer = {name: digests(host) for name, host in nodes.items()}, completion(head, tokens=64)
     refused = cluster.site(*SOURCE, "--extra-vars", "gb10_allow_restart=false", "--tags", "vllm_patch")
     assert refused.status != 0
-    assert "must be changed while Ray runs" in refused.output
+    assert "must be changed while its ranks run" in refused.output
     assert {name: digests(host) for name, host in nodes.items()} == before
     shown = cluster.site(*SOURCE, "--check", "--diff", "--tags", "vllm_patch").assert_ok()
     assert "+    # gb10.cluster patch w8a8 1 for 12.1" in shown.output

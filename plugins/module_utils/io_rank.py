@@ -1,0 +1,165 @@
+# Copyright (c) 2026, gb10.cluster maintainers
+# GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+
+"""Runs a rank of vLLM's executor mp with the others, and ends it with them. This file is also a program: gb10-vllm.service runs it on each node.
+
+vLLM's ranks do not notice each other's end: a headless one goes on for hours without its head, and the head hangs in a collective without one of
+the others. So each of the others holds a connection to the head's. Ranks are started when all have connected, and end when any connection does.
+Those of another group, which were started from other inputs, wait outside, so a restart never mixes old ranks with new ones.
+"""
+
+from __future__ import annotations
+
+import argparse
+import asyncio
+import contextlib
+import os
+import signal
+import socket
+import sys
+from collections.abc import Coroutine, Sequence
+from typing import Any
+
+#: Seconds: between attempts to reach the head, for a greeting, and for a rank to end by itself.
+_RETRY, _GREETING, _END = 2, 10, 30
+#: A node that lost its power closes nothing: ask after 10 s, three times.
+_KEEPALIVE = ((socket.TCP_KEEPIDLE, 10), (socket.TCP_KEEPINTVL, 5), (socket.TCP_KEEPCNT, 3))
+
+
+class Group:
+    """The ranks of one cluster, as one of them sees it."""
+
+    def __init__(self, address: str, port: int, name: str) -> None:
+        self.address, self.port, self.name = address, port, name
+        self.others: dict[str, asyncio.StreamWriter] = {}
+        self.complete, self.ended = asyncio.Event(), asyncio.Event()
+        self.reason = ""
+
+    def end(self, reason: str) -> None:
+        """All ranks are to end; the first reason counts."""
+        self.reason = self.reason or reason
+        self.ended.set()
+
+    async def lead(self, ranks: int) -> None:
+        """Wait until all others have connected, and tell them to go."""
+        server = await asyncio.start_server(lambda reader, writer: self._welcome(reader, writer, ranks), self.address, self.port)
+        say(f"waits for {ranks - 1} other ranks on {self.address}:{self.port}")
+        if ranks == 1:
+            self.complete.set()
+        await either(self.complete.wait(), self.ended.wait())
+        # The server is kept by the loop; who comes now is turned away.
+        self.server = server
+        for writer in self.others.values():
+            writer.write(b"go\n")
+
+    async def _welcome(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter, ranks: int) -> None:
+        keep_alive(writer)
+        rank = ""
+        with contextlib.suppress(OSError, ValueError, TimeoutError):
+            name, rank = (await asyncio.wait_for(reader.readline(), _GREETING)).decode().split()
+            if name != self.name or rank in self.others or self.complete.is_set():
+                writer.close()
+                return
+            self.others[rank] = writer
+            say(f"rank {rank} is there")
+            if len(self.others) == ranks - 1:
+                self.complete.set()
+            await reader.read()
+        if self.others.get(rank) is not writer:
+            return
+        if self.complete.is_set():
+            self.end(f"rank {rank} ended")
+        else:
+            del self.others[rank]
+
+    async def follow(self, rank: int) -> None:
+        """Connect to the head until it says go; its end is everybody's from then on."""
+        say(f"waits for the head on {self.address}:{self.port}")
+        while not self.ended.is_set():
+            with contextlib.suppress(OSError):
+                reader, writer = await asyncio.open_connection(self.address, self.port)
+                keep_alive(writer)
+                writer.write(f"{self.name} {rank}\n".encode())
+                if await either(reader.readline(), self.ended.wait()) == b"go\n":
+                    # Kept: a writer that nobody refers to closes its connection, and a task of which nobody knows ends.
+                    self.kept = writer, asyncio.ensure_future(self._until_closed(reader))
+                    return
+                writer.close()
+            await either(asyncio.sleep(_RETRY), self.ended.wait())
+
+    async def _until_closed(self, reader: asyncio.StreamReader) -> None:
+        with contextlib.suppress(OSError):
+            await reader.read()
+        self.end("the head ended")
+
+
+def keep_alive(writer: asyncio.StreamWriter) -> None:
+    """Have the kernel notice a peer that is gone without a word."""
+    connection = writer.get_extra_info("socket")
+    connection.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
+    for option, value in _KEEPALIVE:
+        connection.setsockopt(socket.IPPROTO_TCP, option, value)
+
+
+async def either(*waits: Coroutine[Any, Any, Any]) -> Any:
+    """Return the answer of what comes first; the rest is given up."""
+    tasks = [asyncio.ensure_future(wait) for wait in waits]
+    done, pending = await asyncio.wait(tasks, return_when=asyncio.FIRST_COMPLETED)
+    for task in pending:
+        task.cancel()
+    return next(iter(done)).result()
+
+
+def say(text: str) -> None:
+    """Write a line into the service's log."""
+    sys.stdout.write(f"gb10-rank: {text}\n")
+    sys.stdout.flush()
+
+
+async def run(group: Group, rank: int, ranks: int, command: Sequence[str]) -> int:
+    """Run a rank from the moment that all are there to the end of any, and return its exit status, 1 where another one ended first."""
+    loop = asyncio.get_running_loop()
+    for number in (signal.SIGTERM, signal.SIGINT):
+        loop.add_signal_handler(number, group.end, "this service is stopped")
+    await (group.follow(rank) if rank else group.lead(ranks))
+    if group.ended.is_set():
+        say(group.reason)
+        return 1
+    say("all ranks are there")
+    child = await asyncio.create_subprocess_exec(*command, start_new_session=True)
+    exited = asyncio.ensure_future(child.wait())
+    exited.add_done_callback(lambda _task: group.end("this rank ended"))
+    await group.ended.wait()
+    say(group.reason)
+    with contextlib.suppress(ProcessLookupError):
+        os.killpg(child.pid, signal.SIGTERM)
+    try:
+        await asyncio.wait_for(asyncio.shield(exited), _END)
+    except TimeoutError:
+        with contextlib.suppress(ProcessLookupError):
+            os.killpg(child.pid, signal.SIGKILL)
+    status = await exited
+    return status if status > 0 else 1
+
+
+def main() -> None:
+    """Read the arguments, run."""
+    parser = argparse.ArgumentParser(description="Run a rank of vLLM with the others.")
+    parser.add_argument("--address", required=True, help="the head's address, on which it listens")
+    parser.add_argument("--port", type=int, required=True)
+    parser.add_argument("--group", required=True, help="the same word for ranks that were started from the same")
+    parser.add_argument("--rank", type=int, required=True, help="0 for the head")
+    parser.add_argument("--ranks", type=int, required=True, help="how many there are")
+    parser.add_argument("command", nargs="+")
+    options = parser.parse_args()
+
+    async def start() -> int:
+        group = Group(options.address, options.port, options.group)
+        return await run(group, options.rank, options.ranks, options.command)
+
+    sys.exit(asyncio.run(start()))
+
+
+if __name__ == "__main__":
+    main()
