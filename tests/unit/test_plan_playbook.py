@@ -11,8 +11,8 @@ from nodes import observed
 from playbook import Run, run
 from repository import ROOT
 
-#: Seconds of CPU of all processes: what it takes on an idle machine.
-LIMIT = 5
+#: Seconds of CPU of all processes. It takes less than 4 on an idle machine; busy neighbours make the same work cost more.
+LIMIT = 8
 INVENTORY = ROOT / "inventories/two-spark"
 
 
