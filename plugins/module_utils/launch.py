@@ -111,8 +111,9 @@ def vllm_argv(plan: Mapping[str, Any]) -> list[str]:
 
 def rank_argv(plan: Mapping[str, Any]) -> list[str]:
     """Return the argv of what starts and ends vLLM on the plan's node together with the other ranks; see io_rank.py."""
-    # The head's argv and every node's environment stand for what all ranks are started from.
-    group = digest([vllm_argv({**plan, "node": plan["nodes"][0]}), [additions.rank_environment(node) for node in plan["nodes"]], plan["nodes"]])[:16]
+    # What all ranks are started from, as the service's inputs: what else of a node changes must not restart them.
+    of_nodes = [[additions.rank_environment(node), node["additions"]] for node in plan["nodes"]]
+    group = digest([vllm_argv({**plan, "node": plan["nodes"][0]}), of_nodes])[:16]
     place = [f"--address={plan['head']['address']}", f"--port={plan['rendezvous_port'] + 1}", f"--group={group}"]
     return ["/usr/bin/python3", RANK_PROGRAM, *place, f"--rank={_rank(plan)}", f"--ranks={len(plan['nodes'])}", "--", *vllm_argv(plan)]
 
