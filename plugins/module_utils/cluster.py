@@ -22,7 +22,7 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, replace
+from dataclasses import replace
 from typing import Any
 
 from ansible_collections.gb10.cluster.plugins.module_utils import (
@@ -141,7 +141,7 @@ def _plan(
         chosen = catalogue.find(model, settings["gb10_models"])
     except ProblemsError as error:
         return {}, list(error.problems)
-    model = chosen.path or chosen.hub
+    model = chosen.reference
     runtime = {
         "lock": settings["gb10_runtime_lock"],
         "digest": digest,
@@ -201,7 +201,7 @@ def _plan(
         "user": settings["gb10_user"],
         "allow_restart": settings["gb10_allow_restart"],
         "runtime": runtime,
-        "stack": {name: asdict(stack)[name] for name in ("name", "vllm", "nccl", "device", "cuda")},
+        "stack": {name: getattr(stack, name) for name in ("name", "vllm", "nccl", "device", "cuda")},
         "serve": {
             "args": decision.args,
             "own": settings["gb10_serve_args"],

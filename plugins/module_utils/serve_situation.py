@@ -6,11 +6,10 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Mapping
 from typing import Any
 
-from ansible_collections.gb10.cluster.plugins.module_utils import model_config
+from ansible_collections.gb10.cluster.plugins.module_utils import model_config, node_text
 from ansible_collections.gb10.cluster.plugins.module_utils.serve_rule_types import SPARK
 
 #: vLLM listens on all addresses unless it is told.
@@ -58,8 +57,7 @@ def of_host(
                 "kernel": host["kernel"],
                 "memory_bytes": host["gpu"]["memory_bytes"] or 0,
                 "environment": dict(environment),
-                "cma_free_bytes": _meminfo(host["meminfo"], "CmaFree"),
-                "cma_total_bytes": _meminfo(host["meminfo"], "CmaTotal"),
+                **{name: size or 0 for name, size in node_text.cma_facts(host["meminfo"]).items()},
             }
         ],
     }
@@ -80,8 +78,3 @@ def _model(arguments: Mapping[str, Any], config: Mapping[str, Any] | None) -> di
 
 def _integer(value: Any, default: int = 1) -> int:
     return int(value) if str(value).isdigit() else default
-
-
-def _meminfo(text: str, key: str) -> int:
-    found = re.search(rf"^{key}:\s+(\d+) kB", text, re.MULTILINE)
-    return int(found[1]) * 1024 if found else 0

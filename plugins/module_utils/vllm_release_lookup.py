@@ -7,13 +7,13 @@
 from __future__ import annotations
 
 import functools
-import re
 from bisect import bisect_right
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 from ansible_collections.gb10.cluster.plugins.module_utils import vllm_release_table
+from ansible_collections.gb10.cluster.plugins.module_utils.vllm_patch_types import release as release_of
 from ansible_collections.gb10.cluster.plugins.module_utils.vllm_release_replaced import EARLIER, REPLACED
 
 Number = tuple[int, int, int]
@@ -21,10 +21,11 @@ Number = tuple[int, int, int]
 
 def number(version: str) -> Number:
     """Return (0, 21, 1) of "0.21.1rc1.dev169+gabc". Raises ValueError for what is no version."""
-    match = re.match(r"v?(\d+)\.(\d+)(?:\.(\d+))?", version)
-    if match is None:
+    found = release_of(version)
+    if found is None:
         raise ValueError(f"{version!r} is no version of vLLM, such as 0.32.0")
-    return int(match[1]), int(match[2]), int(match[3] or 0)
+    major, minor, patch = found
+    return major, minor, patch
 
 
 _READ: tuple[Number, ...] = tuple(number(version) for version in vllm_release_table.READ.split())
