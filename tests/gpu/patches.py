@@ -24,8 +24,6 @@ import signal
 import subprocess
 import sys
 import time
-import urllib.error
-import urllib.request
 from collections.abc import Iterable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
@@ -34,6 +32,7 @@ from pathlib import Path
 from typing import Any
 
 from adhoc import conclude, module
+from client import complete, healthy
 
 PATCHES = ["w8a8", "w8a8_torch", "fp8_moe_oracle"]
 VARIANTS = ("shipped", "auto", "source")
@@ -102,6 +101,11 @@ class Case:
     failure: str = ""
     answers: list[dict[str, Any]] = field(default_factory=list)
 
+    @property
+    def url(self) -> str:
+        """Where the server is asked."""
+        return f"http://127.0.0.1:{self.port}"
+
     def lines(self, pattern: re.Pattern[str]) -> list[str]:
         """Return what the pattern finds in the log, each once, in order."""
         return list(dict.fromkeys(match[0] for match in pattern.finditer(_PLACE.sub("", self.log.read_text(encoding="utf-8", errors="replace")))))
@@ -123,35 +127,6 @@ def ask_functions(python: str) -> dict[str, bool]:
     return found
 
 
-def request(port: int, path: str, body: Mapping[str, Any] | None = None) -> Any:
-    """Return an answer of a server, None if it is empty. Raises OSError."""
-    data = None if body is None else json.dumps(body).encode()
-    headers = {"Content-Type": "application/json"}
-    with urllib.request.urlopen(urllib.request.Request(f"http://127.0.0.1:{port}{path}", data, headers), timeout=180) as answer:
-        text = answer.read()
-    return json.loads(text) if text else None
-
-
-def complete(port: int, opening: Sequence[int], tokens: int) -> dict[str, Any]:
-    """Return {tokens, logprobs, margins} of a completion; a margin is how far the second best token is behind."""
-    body = {
-        "model": "moe",
-        "prompt": opening,
-        "max_tokens": tokens,
-        "temperature": 0,
-        "ignore_eos": True,
-        "logprobs": 2,
-        "return_tokens_as_token_ids": True,
-    }
-    logprobs = request(port, "/v1/completions", body)["choices"][0]["logprobs"]
-    best = [sorted(top.values(), reverse=True) for top in logprobs["top_logprobs"]]
-    return {
-        "tokens": [int(token.removeprefix("token_id:")) for token in logprobs["tokens"]],
-        "logprobs": logprobs["token_logprobs"],
-        "margins": [values[0] - values[1] for values in best],
-    }
-
-
 def serve(case: Case, passages: Sequence[Mapping[str, list[int]]], limit: int) -> Case:
     """Start a server, ask it, end it. ``limit``: the seconds it has to come up in."""
     began = time.monotonic()
@@ -160,14 +135,14 @@ def serve(case: Case, passages: Sequence[Mapping[str, list[int]]], limit: int) -
             case.command, env=case.environment, stdin=subprocess.DEVNULL, stdout=log, stderr=subprocess.STDOUT, start_new_session=True
         )
         try:
-            while not healthy(case.port):
+            while not healthy(case.url):
                 if process.poll() is not None:
                     raise RuntimeError(f"ended with status {process.returncode}")
                 if time.monotonic() - began > limit:
                     raise RuntimeError(f"did not come up within {limit} s")
                 time.sleep(0.5)
             case.seconds = time.monotonic() - began
-            case.answers = [complete(case.port, passage["opening"], len(passage["answer"])) for passage in passages]
+            case.answers = [complete(case.url, passage["opening"], len(passage["answer"])) for passage in passages]
         except (OSError, RuntimeError) as error:
             case.failure = str(error)
         finally:
@@ -179,14 +154,6 @@ def serve(case: Case, passages: Sequence[Mapping[str, list[int]]], limit: int) -
                 os.killpg(process.pid, signal.SIGKILL)
             process.wait()
     return case
-
-
-def healthy(port: int) -> bool:
-    try:
-        request(port, "/health")
-    except OSError:
-        return False
-    return True
 
 
 def cases(options: argparse.Namespace, variants: Iterable[str], auto: Mapping[str, Any]) -> list[Case]:

@@ -1,0 +1,62 @@
+# Copyright (c) 2026, gb10.cluster maintainers
+# GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""Asking a vLLM server by its API; the model is served under the name moe."""
+
+from __future__ import annotations
+
+import json
+import time
+import urllib.request
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+
+def request(url: str, path: str, body: Mapping[str, Any] | None = None) -> Any:
+    """Return an answer of a server, None if it is empty. Raises OSError."""
+    data = None if body is None else json.dumps(body).encode()
+    headers = {"Content-Type": "application/json"}
+    with urllib.request.urlopen(urllib.request.Request(url + path, data, headers), timeout=180) as answer:
+        text = answer.read()
+    return json.loads(text) if text else None
+
+
+def complete(url: str, opening: Sequence[int], tokens: int) -> dict[str, Any]:
+    """Return {tokens, logprobs, margins} of a completion; a margin is how far the second best token is behind."""
+    body = {
+        "model": "moe",
+        "prompt": opening,
+        "max_tokens": tokens,
+        "temperature": 0,
+        "ignore_eos": True,
+        "logprobs": 2,
+        "return_tokens_as_token_ids": True,
+    }
+    logprobs = request(url, "/v1/completions", body)["choices"][0]["logprobs"]
+    best = [sorted(top.values(), reverse=True) for top in logprobs["top_logprobs"]]
+    return {
+        "tokens": [int(token.removeprefix("token_id:")) for token in logprobs["tokens"]],
+        "logprobs": logprobs["token_logprobs"],
+        "margins": [values[0] - values[1] for values in best],
+    }
+
+
+def healthy(url: str) -> bool:
+    """Whether a server says that it is up."""
+    try:
+        request(url, "/health")
+    except OSError:
+        return False
+    return True
+
+
+def decode(url: str, opening: Sequence[int], tokens: int) -> tuple[float, float]:
+    """Return (tokens a second after the first, seconds to the first) of an answer that comes as a stream."""
+    body = {"model": "moe", "prompt": opening, "max_tokens": tokens, "temperature": 0, "ignore_eos": True, "stream": True}
+    question = urllib.request.Request(f"{url}/v1/completions", json.dumps(body).encode(), {"Content-Type": "application/json"})
+    began, times = time.monotonic(), []
+    with urllib.request.urlopen(question, timeout=180) as answer:
+        for line in answer:
+            if line.startswith(b"data: {"):
+                times.append(time.monotonic())
+    return (tokens - 1) / (times[-1] - times[0]), times[0] - began

@@ -1,0 +1,323 @@
+# Copyright (c) 2026, gb10.cluster maintainers
+# GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""Start a vLLM on real GPUs exactly as the collection plans it, and measure what it answers.
+
+    .venv/bin/python tests/gpu/serve.py --runtime /opt/vllm --folder /var/tmp/serve [--nodes 2] [--nccl SOURCE --identity 'sha256 …']
+
+RUNTIME is the folder of a virtual environment with a CUDA build of vLLM, and Ray. The role gb10 reads and plans a cluster of NODES hosts, one GPU
+each (hosts.py), as it does for site.yml; argv and environment of Ray and vLLM are taken from that plan unchanged. The model is moe.py's, with FP8
+in blocks: it has learnt passages by heart, so every token of an answer is known. On one host it is served with CUDA graphs, eager, and with the
+flags and variables that vllm_patch returns for that GPU; on several by Ray, and by the executor mp, with tensor parallelism. With --nccl, NCCL is
+built for the GPUs and put in the wheel's place, and nccl_info reads what each rank has mapped.
+What is in FOLDER afterwards: report.json, report.md as a section for docs/benchmarks.md, plans and logs. The exit status is 1 if a check fails.
+
+Standard library only; the Python that runs this has ansible-core, as .venv does. Root is needed.
+"""
+
+from __future__ import annotations
+
+import argparse
+import contextlib
+import json
+import os
+import re
+import statistics
+import subprocess
+import sys
+import time
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from adhoc import ROOT, conclude, module
+from client import complete, decode, healthy
+from hosts import Host, hosts, running
+
+sys.path.insert(0, str(ROOT / ".collections"))
+
+from ansible_collections.gb10.cluster.plugins.module_utils import additions, launch
+
+#: Tokens of a measured answer, how many are measured, and Ray's object store in bytes.
+DECODE, ROUNDS, OBJECT_STORE = 512, 5, 1 << 30
+#: What vLLM's log says of its choices.
+SELECTED = re.compile(
+    r"Selected \w+ for \w+|Using \w+ Fp8 MoE backend|Using \w+ attention backend|Graph capturing finished in \d+ secs|NCCL version \S+"
+)
+#: NVLink's multicast can put GPUs that others share out of service. DeepGEMM warms up for minutes, and a GB10 has none.
+QUIET = {"NCCL_NVLS_ENABLE": "0", "NCCL_DEBUG": "VERSION", "VLLM_USE_DEEP_GEMM": "0"}
+
+
+@dataclass
+class Case:
+    """A cluster that serves: what of the inventory makes it, and what became of it."""
+
+    name: str
+    inventory: Mapping[str, Any]
+    patch: Mapping[str, Any] = field(default_factory=dict)
+    argv: list[str] = field(default_factory=list)
+    environment: dict[str, str] = field(default_factory=dict)
+    seconds: float = 0.0
+    failure: str = ""
+    recited: int = 0
+    rates: list[float] = field(default_factory=list)
+    first: list[float] = field(default_factory=list)
+    selected: list[str] = field(default_factory=list)
+    mapped: list[Any] = field(default_factory=list)
+    problems: list[str] = field(default_factory=list)
+
+    @property
+    def label(self) -> str:
+        """What its files are called."""
+        return re.sub(r"\W+", "-", self.name)
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--runtime", required=True, type=Path, help="a virtual environment with a CUDA build of vLLM, and Ray")
+    parser.add_argument("--folder", required=True, type=Path, help="a folder, not in /tmp, for the model, plans, logs and reports")
+    parser.add_argument("--nodes", type=int, default=1)
+    parser.add_argument("--nccl", type=Path, help="NCCL's source tree; without it the wheel's is used")
+    parser.add_argument("--identity", help="what that source is exactly, such as the hash of the file that it came in")
+    parser.add_argument("--start-seconds", type=int, default=600, help="how long a server may take to come up, compiling included")
+    parser.add_argument("--cases", nargs="+", help="only these")
+    options = parser.parse_args()
+    options.folder = options.folder.resolve()
+    options.folder.mkdir(parents=True, exist_ok=True)
+    conclude(options.folder, measure(options), section)
+
+
+def cases(options: argparse.Namespace, patch: Mapping[str, Any]) -> list[Case]:
+    """Return what is served, in order."""
+    if options.nodes > 1:
+        both = [Case("ray", {"gb10_executor": "ray"}), Case("mp", {"gb10_executor": "mp"})]
+    else:
+        eager = {"gb10_serve_args": ["--enforce-eager"]}
+        both = [Case("graphs", {}), Case("eager", eager), Case("graphs, our flags", {}, patch), Case("eager, our flags", eager, patch)]
+    return [case for case in both if not options.cases or case.name in options.cases]
+
+
+def measure(options: argparse.Namespace) -> dict[str, Any]:
+    """Return the report: what was found, planned, served and answered."""
+    python = str(options.runtime / "bin/python")
+    gpus = module("gpu_info", {})
+    if len(gpus["gpus"]) < options.nodes:
+        sys.exit(f"{options.nodes} GPUs are needed; found {len(gpus['gpus'])}: {gpus['reason']}")
+    models = options.folder / "models"
+    if not (models / "training.json").exists():
+        subprocess.run([python, str(Path(__file__).with_name("moe.py")), str(models)], check=True)
+    passages = json.loads((models / "passages.json").read_text(encoding="utf-8"))
+    nccl = build(options, gpus) if options.nccl else {}
+    capability = gpus["gpus"][0]["capability"]
+    patch = module("vllm_patch", {"python": python, "capability": capability, "patches": ["w8a8", "w8a8_torch", "fp8_moe_oracle"]}, check=True)
+    served = []
+    with hosts(options.nodes, options.folder) as there:
+        for case in cases(options, patch):
+            served.append(case)
+            serve(case, there, options, nccl, passages)
+            sys.stdout.write(f"{case.name}: {case.failure or f'{case.seconds:.0f} s, {case.recited} recited, {case.rates}'}\n")
+            sys.stdout.flush()
+    if nccl:
+        module("nccl_prefer", {"python": python, "state": "absent"})
+    report = {
+        "gpu": gpus,
+        "capability": capability,
+        "nodes": options.nodes,
+        "vllm": patch["vllm_version"],
+        "cuda": patch["cuda_build"],
+        "passages": len(passages),
+        "nccl": {key: nccl[key] for key in ("name", "sha256", "seconds") if key in nccl},
+        "cases": [vars(case) | {"patch": {key: case.patch[key] for key in ("flags", "environment") if case.patch}} for case in served],
+    }
+    return report | {"checks": checks(report)}
+
+
+def build(options: argparse.Namespace, gpus: Mapping[str, Any]) -> dict[str, Any]:
+    """Build NCCL and put it in the wheel's place, as the role nccl_sm121_build does. Returns nccl_build's answer, the library and an addition."""
+    began, packed = time.monotonic(), str(options.folder / "nccl.tar")
+    capabilities = sorted({gpu["capability"] for gpu in gpus["gpus"]})
+    source = {"source": str(options.nccl.resolve()), **({"identity": options.identity} if options.identity else {})}
+    built = module("nccl_build", {"store": str(options.folder / "store"), "capabilities": capabilities, "pack": packed, **source})
+    library = str(options.folder / "store" / built["name"] / "lib/libnccl.so.2")
+    preferred = module("nccl_prefer", {"python": str(options.runtime / "bin/python"), "library": library})
+    addition = {"environment": preferred["environment"], "flags": [], "files": {library: built["sha256"]}, "mounts": []}
+    return built | {"library": library, "capabilities": capabilities, "addition": addition, "seconds": time.monotonic() - began}
+
+
+def planned(case: Case, there: Sequence[Host], options: argparse.Namespace, nccl: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the cluster's plan, as the role gb10 makes it of an inventory of these hosts. Exits with what preflight says against it."""
+    frozen = subprocess.run([str(options.runtime / "bin/python"), "-m", "pip", "list", "--format=freeze"], capture_output=True, text=True, check=True)
+    lock = options.folder / "lock.txt"
+    lock.write_text("".join(f"{line.split('+')[0]}\n" for line in frozen.stdout.splitlines() if "==" in line), encoding="utf-8")
+
+    def host(entry: Host) -> dict[str, Any]:
+        return {"ansible_connection": "local", "ansible_host": entry.address, "ansible_python_interpreter": entry.python, "ansible_become": False}
+
+    head, *others = there
+    groups = {"head": {"hosts": {head.name: host(head)}}, "worker": {"hosts": {entry.name: host(entry) for entry in others}}}
+    variables = {
+        "gb10_model": str(options.folder / "models" / "block"),
+        "gb10_served_model_name": "moe",
+        "gb10_runtime_lock": str(lock),
+        "gb10_root": str(options.folder / "root"),
+        "gb10_api_host": head.address,
+        "gb10_environment": QUIET,
+        **({"gb10_fabric_topology": "socket", "gb10_tensor_parallel_size": len(there)} if others else {}),
+        **case.inventory,
+    }
+    inventory, target = (options.folder / f"{case.label}.{what}.json" for what in ("inventory", "plan"))
+    inventory.write_text(json.dumps({"gb10_cluster": {"children": groups, "vars": variables}}, indent=1), encoding="utf-8")
+    playbook = str(Path(__file__).with_name("plan.yml"))
+    command = [sys.executable, "-m", "ansible", "playbook", playbook, "-i", str(inventory), "-e", f"plan_file={target}"]
+    own = os.environ | {"ANSIBLE_NOCOLOR": "1", "LC_ALL": "C.UTF-8"}
+    result = subprocess.run(command, cwd=ROOT, env=own, capture_output=True, text=True, check=False)
+    if result.returncode != 0:
+        sys.exit(f"the plan of {case.name} failed:\n{result.stdout}{result.stderr}")
+    plan: dict[str, Any] = json.loads(target.read_text(encoding="utf-8"))
+    runtime = Path(plan["runtime"]["path"])
+    runtime.parent.mkdir(parents=True, exist_ok=True)
+    if not runtime.exists():
+        runtime.symlink_to(options.runtime.resolve())
+    for role, addition in (("vllm_patch", {**case.patch, "mounts": []}), ("nccl_sm121_build", nccl.get("addition", {}))):
+        if "flags" in addition:
+            plan = additions.added(plan, role, {entry.name: {"runtime": str(runtime), **addition} for entry in there})
+    return plan
+
+
+def serve(
+    case: Case, there: Sequence[Host], options: argparse.Namespace, nccl: Mapping[str, Any], passages: Sequence[Mapping[str, list[int]]]
+) -> None:
+    """Start what the plan says on each host, ask, end it."""
+    plan = planned(case, there, options, nccl)
+    names = {entry["name"]: entry for entry in plan["nodes"]}
+    token = options.folder / "ray.token"
+    token.write_text("0" * 64, encoding="ascii")
+    token.chmod(0o600)
+
+    def environment(host: Host) -> dict[str, str]:
+        # As the units have it.
+        ray = {"RAY_ADDRESS": f"{plan['head']['address']}:{plan['ray_port']}", "RAY_AUTH_TOKEN_PATH": str(token)} if plan["executor"] == "ray" else {}
+        cache = {"VLLM_CACHE_ROOT": str(options.folder / "cache"), "HOME": str(options.folder / "home")}
+        return host.environment() | cache | additions.rank_environment(names[host.name]) | ray
+
+    began, logs = time.monotonic(), []
+    head = there[0]
+    case.argv = launch.vllm_argv({**plan, "node": names[head.name]})
+    case.environment = additions.rank_environment(names[head.name])
+    with contextlib.ExitStack() as stack:
+
+        def start(host: Host, argv: list[str], what: str) -> subprocess.Popen[bytes]:
+            logs.append(options.folder / f"{case.label}-{what}-{host.name}.log")
+            return stack.enter_context(running(host, argv, environment(host), logs[-1]))
+
+        processes = []
+        if plan["executor"] == "ray":
+            processes = [start(host, launch.ray_argv({**plan, "node": names[host.name]}, OBJECT_STORE), "ray") for host in there]
+            expected = [f"--expect={entry['name']}={entry['address']}" for entry in plan["nodes"]]
+            waiter = [sys.executable, str(ROOT / "plugins/module_utils/io_ray.py"), "--timeout=180", *expected]
+            subprocess.run([*head.prefix, *waiter], env=environment(head), check=True)
+        for host in there if plan["executor"] == "mp" and len(there) > 1 else [head]:
+            processes.append(start(host, launch.vllm_argv({**plan, "node": names[host.name]}), "vllm"))
+        url = f"http://{plan['api_host']}:{plan['api_port']}"
+        try:
+            while not healthy(url):
+                if ended := [str(process.args) for process in processes if process.poll() is not None]:
+                    raise RuntimeError(f"{ended[0][:200]} ended")
+                if time.monotonic() - began > options.start_seconds:
+                    raise RuntimeError(f"did not come up within {options.start_seconds} s")
+                time.sleep(0.5)
+            case.seconds = time.monotonic() - began
+            answers = [complete(url, passage["opening"], len(passage["answer"])) for passage in passages]
+            case.recited = sum(answer["tokens"] == passage["answer"] for answer, passage in zip(answers, passages, strict=True))
+            for _ in range(ROUNDS):
+                rate, first = decode(url, passages[0]["opening"], DECODE)
+                case.rates.append(rate)
+                case.first.append(first)
+            case.mapped, case.problems = mapped(processes, nccl)
+        except (OSError, RuntimeError) as error:
+            case.failure = str(error)
+    said = "".join(log.read_text(encoding="utf-8", errors="replace") for log in logs)
+    case.selected = list(dict.fromkeys(SELECTED.findall(said)))
+
+
+def mapped(processes: Sequence[subprocess.Popen[bytes]], nccl: Mapping[str, Any]) -> tuple[list[Any], list[str]]:
+    """Return what of NCCL all processes below these have mapped, and what nccl_info says against it; nothing without a build."""
+    if not nccl:
+        return [], []
+    pids = sorted({pid for process in processes for pid in below(process.pid)})
+    requires = {"capabilities": nccl["capabilities"], "sha256": nccl["sha256"], "alone": not nccl["addition"]["environment"]}
+    loaded = [pid for pid in pids if "libnccl" in Path(f"/proc/{pid}/maps").read_text(encoding="utf-8", errors="replace")]
+    told = module("nccl_info", {"path": nccl["library"], "pids": loaded, "requires": requires})
+    return told["processes"], told["problems"]
+
+
+def below(pid: int) -> list[int]:
+    """Return a process and all below it, nothing once it is gone."""
+    try:
+        text = " ".join((thread / "children").read_text(encoding="ascii") for thread in Path(f"/proc/{pid}/task").iterdir())
+    except OSError:
+        return []
+    return [pid, *(found for child in text.split() for found in below(int(child)))]
+
+
+def checks(report: Mapping[str, Any]) -> dict[str, bool]:
+    """Return what has to hold, each with whether it does."""
+    served = report["cases"]
+    result = {
+        "every plan comes up and answers": not any(case["failure"] for case in served),
+        "every token of every passage is the learnt one": all(case["recited"] == report["passages"] for case in served),
+    }
+    of = {case["name"]: case for case in served}
+    if report["nodes"] == 1 and {"graphs", "eager"} <= of.keys():
+        result["graphs decode faster than eager"] = statistics.median(of["graphs"]["rates"] or [0]) > statistics.median(of["eager"]["rates"] or [0])
+    if "graphs, our flags" in of:
+        kernels = [line for line in of["graphs, our flags"]["selected"] if line.startswith("Selected ")]
+        left_out = not re.search("Cutlass|FlashInfer", "".join(kernels))
+        result["with our flags no linear layer is CUTLASS's or FlashInfer's"] = bool(kernels) and left_out
+    if report["nccl"]:
+        result["ranks on every host have our NCCL mapped, and nothing else"] = all(
+            len(case["mapped"]) >= report["nodes"] and not case["problems"] for case in served
+        )
+    return result
+
+
+def section(report: Mapping[str, Any]) -> str:
+    """Return the section for docs/benchmarks.md."""
+    gpu, nodes = report["gpu"]["gpus"][0], report["nodes"]
+    where = "one host" if nodes == 1 else f"{nodes} hosts made of namespaces of one, a GPU each, which meet over sockets"
+    rows = []
+    for case in report["cases"]:
+        rates = case["rates"] or [0.0]
+        kernels = ", ".join(line.split()[1] for line in case["selected"] if line.startswith(("Selected", "Using"))) or "none named"
+        graphs = next((line.split()[4] + " s" for line in case["selected"] if line.startswith("Graph")), "")
+        numbers = f"{statistics.median(rates):.0f} ({min(rates):.0f} to {max(rates):.0f})"
+        rows.append(
+            f"| {case['name']} | {case['failure'] or round(case['seconds'])} | {case['recited']} of {report['passages']} | {numbers} | "
+            f"{1000 * statistics.median(case['first'] or [0.0]):.0f} | {graphs} | {kernels} |\n"
+        )
+    argv = "\n".join(report["cases"][0]["argv"])
+    environment = "\n".join(f"{name}={value}" for name, value in sorted(report["cases"][0]["environment"].items()))
+    nccl = f"\nNCCL was built from source in {report['nccl']['seconds']:.0f} s ({report['nccl']['name']}).\n" if report["nccl"] else ""
+    return f"""## A plan served on {nodes} NVIDIA {gpu["name"].removeprefix("NVIDIA ")}
+
+`tests/gpu/serve.py` on {time.strftime("%Y-%m-%d")}: vLLM {report["vllm"]} for CUDA {report["cuda"]}, capability {report["capability"]}, driver
+{report["gpu"]["driver_version"]}, {where}. Not a GB10. The plan is the role gb10's, its argv and environment unchanged; the model is a
+Qwen3-MoE of 4 layers with FP8 in blocks. Decode: {ROUNDS} answers of {DECODE} tokens, one at a time; so small a model is bound by launches, which
+makes the ratio of graphs to eager larger than a big one's.
+{nccl}
+| plan | healthy after s | recited | decode tok/s, median (range) | first token ms | graphs | kernels |
+|---|--:|---|--:|--:|--:|---|
+{"".join(rows)}
+{"".join(f"- {'yes' if holds else 'NO'}: {check}{chr(10)}" for check, holds in report["checks"].items())}
+The first plan's argv and environment:
+
+```text
+{argv}
+{environment}
+```
+"""
+
+
+if __name__ == "__main__":
+    main()
