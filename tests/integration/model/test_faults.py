@@ -70,6 +70,7 @@ def test_a_service_that_would_not_start_at_boot_is_enabled_without_a_restart(clu
     assert main_pids(nodes, "gb10-ray") == ray
 
 
+@pytest.mark.slow
 def test_only_the_server_restarts_when_only_its_arguments_change(cluster: Cluster, nodes: dict[str, Host], head: Host) -> None:
     ray, vllm = main_pids(nodes, "gb10-ray"), main_pids({"head": head}, "gb10-vllm")
     arguments = [*cluster.nodes["spark1"]["gb10_serve_args"], "--max-num-seqs=8"]
@@ -84,6 +85,7 @@ def test_only_the_server_restarts_when_only_its_arguments_change(cluster: Cluste
     assert main_pids({"head": head}, "gb10-vllm") != vllm
 
 
+@pytest.mark.slow
 def test_killed_while_the_server_starts_the_next_run_waits_for_it(cluster: Cluster, head: Host) -> None:
     # Undoes the change of the test above.
     run_and_kill("site.yml", cluster.arguments, "gb10.cluster.vllm_serve : Wait until the API is healthy")
