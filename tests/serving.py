@@ -51,6 +51,7 @@ def argv(given: serve_plan.Inputs, decision: serve_plan.Decision) -> list[str]:
         "api_port": 8000,
         "tensor_parallel_size": decision.tensor,
         "pipeline_parallel_size": decision.pipeline,
+        "data_parallel_size": given.settings["gb10_data_parallel_size"],
         "executor": given.settings["gb10_executor"],
         "rendezvous_port": 29501,
         "head": {"name": given.nodes[0]["name"], "address": "10.110.0.1"},

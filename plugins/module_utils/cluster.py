@@ -47,6 +47,7 @@ from ansible_collections.gb10.cluster.plugins.module_utils.serve_rule_types impo
 
 INTEGERS = (
     "gb10_api_port",
+    "gb10_data_parallel_size",
     "gb10_fabric_mtu",
     "gb10_max_model_len",
     "gb10_max_num_seqs",
@@ -55,7 +56,7 @@ INTEGERS = (
     "gb10_rendezvous_port",
     "gb10_tensor_parallel_size",
 )
-BOOLEANS = ("gb10_allow_restart", "gb10_fabric_pin_gid_index", "gb10_fabric_takeover")
+BOOLEANS = ("gb10_allow_restart", "gb10_expert_parallel", "gb10_fabric_pin_gid_index", "gb10_fabric_takeover")
 
 
 def plan(nodes: Sequence[Mapping[str, Any]], lock: str, known_variables: Mapping[str, Sequence[str]]) -> tuple[dict[str, Any], list[Problem]]:
@@ -99,8 +100,8 @@ def _also(nodes: Sequence[Mapping[str, Any]], settings: Mapping[str, Any], stack
         return list(error.problems)
     if any(problem.path in ("gb10_stack", "gb10_runtime_lock") for problem in problems):
         return []
-    if any(problem.path in cluster_checks.PARALLELISM for problem in problems):
-        settings = {**settings, **dict.fromkeys(cluster_checks.PARALLELISM, 0)}
+    if any(problem.path in (*cluster_checks.PARALLELISM, "gb10_data_parallel_size") for problem in problems):
+        settings = {**settings, **dict.fromkeys(cluster_checks.PARALLELISM, 0), "gb10_data_parallel_size": 1}
     known = [
         {**serve_inputs.of_node(node), "name": node["name"], "head": node["group"] == "head", "environment": {}, "additions": {}} for node in nodes
     ]
@@ -190,6 +191,7 @@ def _plan(
         "ranks_unit": node_checks.RAY_UNIT if settings["gb10_executor"] == "ray" else node_checks.VLLM_UNIT,
         "tensor_parallel_size": decision.tensor,
         "pipeline_parallel_size": decision.pipeline,
+        "data_parallel_size": settings["gb10_data_parallel_size"],
         "api_host": settings["gb10_api_host"],
         "api_port": settings["gb10_api_port"],
         "ray_port": settings["gb10_ray_port"],

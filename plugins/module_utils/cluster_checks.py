@@ -103,7 +103,8 @@ def _check_settings(settings: Mapping[str, Any], nodes: int) -> list[Problem]:
         problems.append(Problem("gb10_executor", repr(settings["gb10_executor"]), " or ".join(EXECUTORS), "correct gb10_executor"))
     negative = [name for name in PARALLELISM if settings[name] < 0]
     problems += [Problem(name, str(settings[name]), "1 or more, or 0 to have it decided", f"correct {name}") for name in negative]
-    problems += _check_parallelism(settings, nodes) if not negative else []
+    problems += _check_replicas(settings, nodes)
+    problems += _check_parallelism(settings, nodes) if not negative and settings["gb10_data_parallel_size"] == 1 else []
     problems += _check_ports(settings)
     if "VLLM_HOST_IP" in settings["gb10_environment"]:
         problems.append(
@@ -146,6 +147,18 @@ def _check_rendezvous(settings: Mapping[str, Any]) -> list[Problem]:
     ]
     if api in (meet, meet + 1):
         problems.append(Problem("gb10_api_port", f"{api} is where the ranks meet too", "a port of its own", "change gb10_api_port"))
+    return problems
+
+
+def _check_replicas(settings: Mapping[str, Any], nodes: int) -> list[Problem]:
+    """Data parallelism is a replica on each node; one that spans nodes has another address than ours in vLLM, and nobody here has run it."""
+    path = "gb10_data_parallel_size"
+    data = settings[path]
+    split = [name for name in PARALLELISM if data > 1 and settings[name] > 1]
+    problems = [Problem(name, f"{settings[name]} within a replica", f"0 or 1 with {path} {data}", "leave out one of the two") for name in split]
+    if data not in (1, nodes):
+        expected = f"1, or {nodes}, a replica on each node" if nodes > 1 else "1 with one node"
+        problems.append(Problem(path, str(data), expected, f"correct {path}"))
     return problems
 
 

@@ -90,9 +90,8 @@ def vllm_argv(plan: Mapping[str, Any]) -> list[str]:
 
     With Ray it runs on the head alone. With mp it runs on every node, and only the head's has the API.
     """
-    node, ranks = plan["node"], len(plan["nodes"])
+    node = plan["node"]
     api = [f"--host={plan['api_host']}", f"--port={plan['api_port']}"] if node["head"] else ["--headless"]
-    meet = [f"--master-addr={plan['head']['address']}", f"--master-port={plan['rendezvous_port']}"]
     return [
         f"{plan['runtime']['path']}/bin/vllm",
         "serve",
@@ -102,11 +101,25 @@ def vllm_argv(plan: Mapping[str, Any]) -> list[str]:
         f"--tensor-parallel-size={plan['tensor_parallel_size']}",
         f"--pipeline-parallel-size={plan['pipeline_parallel_size']}",
         f"--distributed-executor-backend={plan['executor']}",
-        *([f"--nnodes={ranks}", f"--node-rank={_rank(plan)}", *meet] if plan["executor"] == "mp" and ranks > 1 else []),
+        *_meeting(plan),
         *plan["serve"]["args"],
         *additions.serve_flags(plan["nodes"]),
         *plan["serve"]["own"],
     ]
+
+
+def _meeting(plan: Mapping[str, Any]) -> list[str]:
+    """Return the arguments by which ranks find each other. Source: vLLM 0.32, "Data Parallel Deployment"; engine/arg_utils.py."""
+    ranks, address, port, alone = len(plan["nodes"]), plan["head"]["address"], plan["rendezvous_port"], plan["executor"] == "mp"
+    if plan["data_parallel_size"] > 1:
+        replicas = [f"--data-parallel-size={ranks}", "--data-parallel-size-local=1", f"--data-parallel-address={address}"]
+        if not alone:
+            return [*replicas, "--data-parallel-backend=ray"]
+        first = [] if plan["node"]["head"] else [f"--data-parallel-start-rank={_rank(plan)}"]
+        return [*replicas, f"--data-parallel-rpc-port={port}", *first]
+    if alone and ranks > 1:
+        return [f"--nnodes={ranks}", f"--node-rank={_rank(plan)}", f"--master-addr={address}", f"--master-port={port}"]
+    return []
 
 
 def rank_argv(plan: Mapping[str, Any]) -> list[str]:

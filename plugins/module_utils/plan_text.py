@@ -19,7 +19,8 @@ def lines(plan: Mapping[str, Any], object_store_memory: int) -> list[str]:
     serve, count = plan["serve"], len(plan["nodes"])
     result = [
         f"{plan['served_model_name']}: {plan['model']} on {count} {'node' if count == 1 else 'nodes'}, "
-        f"tensor {plan['tensor_parallel_size']} x pipeline {plan['pipeline_parallel_size']} by {plan['executor']}",
+        f"tensor {plan['tensor_parallel_size']} x pipeline {plan['pipeline_parallel_size']} "
+        f"x data {plan['data_parallel_size']} by {plan['executor']}",
         f"vLLM {plan['stack']['vllm']} (stack {plan['stack']['name']}), NCCL {serve['nccl'] or 'unknown'}",
     ]
     result += _block("why", serve["why"])

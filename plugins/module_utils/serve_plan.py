@@ -38,12 +38,16 @@ UNKNOWN_MODEL_UTILIZATION = 0.8
 CEILING = 0.85
 #: Tokens of the answer that proves that a model is served; one that reasons spends hundreds before it says anything.
 _ANSWER, _REASONED_ANSWER = 8, 512
-_GB10 = "12.1"
+_GB10, _THOR = "12.1", "11.0"
+#: The first release whose Triton (3.7) knows a Thor.
+_THOR_ASSEMBLER = (0, 27)
 _MARLIN = "VLLM_MARLIN_USE_ATOMIC_ADD"
 #: Arguments that variables stand for, and the variable's value that leaves it to the argument.
 _OWNED: Mapping[str, tuple[str, Any]] = {
     "--tensor-parallel-size": ("gb10_tensor_parallel_size", None),
     "--pipeline-parallel-size": ("gb10_pipeline_parallel_size", None),
+    "--data-parallel-size": ("gb10_data_parallel_size", None),
+    "--enable-expert-parallel": ("gb10_expert_parallel", None),
     "--distributed-executor-backend": ("gb10_executor", None),
     "--host": ("gb10_api_host", None),
     "--port": ("gb10_api_port", None),
@@ -100,7 +104,9 @@ def decide(inputs: Inputs) -> Decision:
     if unknown:
         decision.why.append(f"memory is not planned: {unknown}")
     _parallelism(inputs, shape, decision)
+    _experts(inputs, shape, decision)
     _memory(inputs, shape, own, decision)
+    _eager(inputs, own, decision)
     decision.args += _named(inputs.model)
     decision.environment |= inputs.model.environment
     if _MARLIN not in decision.environment and _cuda(inputs):
@@ -154,6 +160,9 @@ def _shape(config: Mapping[str, Any] | None) -> tuple[Shape | None, str]:
 def _parallelism(inputs: Inputs, shape: Shape | None, decision: Decision) -> None:
     """Take tensor and pipeline parallelism from the user, or choose them."""
     tensor, pipeline = inputs.settings["gb10_tensor_parallel_size"], inputs.settings["gb10_pipeline_parallel_size"]
+    if inputs.settings["gb10_data_parallel_size"] > 1:
+        decision.why.append("a replica of the model on each node: requests are spread over them, and none is split over the network")
+        return
     count = len(inputs.nodes)
     if tensor or pipeline:
         decision.tensor, decision.pipeline = tensor or max(1, count // pipeline), pipeline or max(1, count // tensor)
@@ -177,6 +186,29 @@ def _sizes(inputs: Inputs, shape: Shape | None, model: Model) -> tuple[int, int,
     return tensor, count // tensor, f"every layer over as many nodes as the model allows{least}"
 
 
+def _experts(inputs: Inputs, shape: Shape | None, decision: Decision) -> None:
+    """Spread whole experts over the ranks, instead of a part of each."""
+    if not inputs.settings["gb10_expert_parallel"]:
+        return
+    if shape is not None and not shape.experts:
+        found = f"{inputs.model.name} has no experts"
+        decision.problems.append(Problem("gb10_expert_parallel", found, "a mixture of experts", "leave gb10_expert_parallel false"))
+    decision.args.append("--enable-expert-parallel")
+
+
+def _eager(inputs: Inputs, own: Mapping[str, Any], decision: Decision) -> None:
+    """Leave the compiler out where Triton's assembler does not know a Thor's sm_110a; see the rule thor-ptxas."""
+    if inputs.stack.device != stacks.CUDA or vllm_release.number(inputs.stack.vllm) >= _THOR_ASSEMBLER or "--enforce-eager" in own:
+        return
+    without = [
+        node["name"] for node in inputs.nodes if node["capability"] == _THOR and not additions.rank_environment(node).get("TRITON_PTXAS_PATH")
+    ]
+    if without:
+        decision.args.append("--enforce-eager")
+        why = f"Triton of vLLM {inputs.stack.vllm} brings no assembler for sm_110a, and TRITON_PTXAS_PATH names none on {', '.join(without)}"
+        decision.why.append(f"--enforce-eager: {why}")
+
+
 def _memory(inputs: Inputs, shape: Shape | None, own: Mapping[str, Any], decision: Decision) -> None:
     """Plan the memory, and give the arguments that follow from it. What the user's own arguments say counts."""
     settings = inputs.settings
@@ -187,6 +219,10 @@ def _memory(inputs: Inputs, shape: Shape | None, own: Mapping[str, Any], decisio
         decision.args += [f"--max-model-len={length}"] if length else []
         return
     known = all(node["memory_bytes"] for node in inputs.nodes)
+    replicas = settings["gb10_data_parallel_size"] > 1
+    if replicas and settings["gb10_expert_parallel"]:
+        decision.why.append("memory is not planned: experts are spread over replicas")
+        shape = None
     if shape is None or not known:
         decision.args += [f"--gpu-memory-utilization={UNKNOWN_MODEL_UTILIZATION}", *([f"--max-model-len={length}"] if length else [])]
         why = "" if known else "; that of the nodes is not known"
@@ -195,7 +231,8 @@ def _memory(inputs: Inputs, shape: Shape | None, own: Mapping[str, Any], decisio
     try:
         plan = memory_plan.plan(
             shape,
-            nodes=inputs.nodes,
+            # Each replica has all of the model, so the smallest node decides.
+            nodes=[min(inputs.nodes, key=lambda node: int(node["memory_bytes"]))] if replicas else inputs.nodes,
             tensor=decision.tensor,
             pipeline=decision.pipeline,
             weights_bytes=inputs.weights_bytes,

@@ -189,6 +189,20 @@ BAD: dict[str, tuple[Callable[[], list[Node]], str, str, str, str]] = {
     "TP negative": (lambda: pair(gb10_tensor_parallel_size=-1), "gb10_tensor_parallel_size", "-1", "0 to have it decided", "correct"),
     "PP negative": (lambda: pair(gb10_pipeline_parallel_size=-2), "gb10_pipeline_parallel_size", "-2", "1 or more", "correct"),
     "PP too large": (lambda: pair(gb10_pipeline_parallel_size=3), "gb10_tensor_parallel_size", "pipeline 3 needs 3 GPUs", "at most 2", "lower"),
+    "replicas for a part of the nodes": (
+        lambda: pair(gb10_data_parallel_size=3),
+        "gb10_data_parallel_size",
+        "3",
+        "1, or 2, a replica on each node",
+        "correct gb10_data_parallel_size",
+    ),
+    "a split replica": (
+        lambda: pair(gb10_data_parallel_size=2, gb10_tensor_parallel_size=2),
+        "gb10_tensor_parallel_size",
+        "2 within a replica",
+        "0 or 1 with gb10_data_parallel_size 2",
+        "leave out one of the two",
+    ),
     "executor": (lambda: pair(gb10_executor="uni"), "gb10_executor", "'uni'", "ray or mp", "correct gb10_executor"),
     "API where ranks meet": (
         lambda: pair(gb10_executor="mp", gb10_api_port=29502),

@@ -24,6 +24,7 @@ PLAN: dict[str, Any] = {
     "executor": "ray",
     "tensor_parallel_size": 2,
     "pipeline_parallel_size": 1,
+    "data_parallel_size": 1,
     "api_host": "127.0.0.1",
     "api_port": 8000,
     "runtime": {"path": "/opt/gb10/runtime/abc"},
@@ -94,6 +95,17 @@ def test_ranks_meet_without_ray() -> None:
     assert started[:4] == ["/usr/bin/python3", "/usr/local/lib/gb10-rank.py", "--address=10.110.0.1", "--port=29502"]
     assert started[4] == launch.rank_argv(head)[4], "the same group"
     assert started[5:] == ["--rank=1", "--ranks=2", "--", *launch.vllm_argv(worker)]
+
+
+def test_replicas_meet_at_the_heads_address() -> None:
+    nodes = [{"name": name, "head": name == "spark1", "additions": {}, "environment": {}} for name in ("spark1", "spark2")]
+    common = {"nodes": nodes, "tensor_parallel_size": 1, "data_parallel_size": 2}
+    meet = ["--data-parallel-size=2", "--data-parallel-size-local=1", "--data-parallel-address=10.110.0.1"]
+    head, worker = ({**plan, **common, "executor": "mp"} for plan in (PLAN, WORKER))
+    assert launch.vllm_argv(head)[-4:] == [*meet, "--data-parallel-rpc-port=29501"]
+    assert launch.vllm_argv(worker)[-5:] == [*meet, "--data-parallel-rpc-port=29501", "--data-parallel-start-rank=1"]
+    assert launch.vllm_argv({**PLAN, **common})[-4:] == [*meet, "--data-parallel-backend=ray"]
+    assert not any(word.startswith("--nnodes") for word in launch.vllm_argv(worker))
 
 
 @pytest.mark.parametrize(

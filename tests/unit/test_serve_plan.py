@@ -89,6 +89,44 @@ def test_heads_that_do_not_divide_leave_the_rest_to_the_pipeline() -> None:
     assert any("heads do not divide by 4" in line for line in decision.why)
 
 
+def test_a_replica_on_each_node_has_all_of_the_model() -> None:
+    given = inputs("llama-3.1-8b-instruct", gb10_data_parallel_size=2)
+    small = {**given.nodes[1], "memory_bytes": MEMORY // 2}
+    decision = serve_plan.decide(serve_plan.Inputs(**{**vars(given), "nodes": [given.nodes[0], small]}))
+    assert (decision.problems, decision.tensor, decision.pipeline) == ([], 1, 1)
+    assert decision.memory is not None
+    alone = serve_plan.decide(serve_plan.Inputs(**{**vars(inputs("llama-3.1-8b-instruct", count=1)), "nodes": [small]}))
+    assert alone.memory is not None
+    assert decision.memory.weights == alone.memory.weights
+    assert [word for word in decision.args if "memory" in word] == [word for word in alone.args if "memory" in word]
+
+
+def test_experts_are_spread_where_there_are_any() -> None:
+    decision = serve_plan.decide(inputs("gpt-oss-120b", gb10_expert_parallel=True))
+    assert (decision.problems, "--enable-expert-parallel" in decision.args) == ([], True)
+    (problem,) = serve_plan.decide(inputs("phi-4", gb10_expert_parallel=True)).problems
+    assert (problem.path, problem.found) == ("gb10_expert_parallel", "phi-4 has no experts")
+    # Over replicas, a rank has a part of the experts and all of the rest, which is counted nowhere.
+    both = serve_plan.decide(inputs("gpt-oss-120b", gb10_expert_parallel=True, gb10_data_parallel_size=2))
+    assert both.memory is None
+    assert any("experts are spread over replicas" in line for line in both.why)
+
+
+def test_eager_only_where_a_thor_needs_it() -> None:
+    def eager(release: str, thors: int, **environment: str) -> bool:
+        given = inputs("gpt-oss-20b", count=2, thors=thors)
+        nodes = [{**node, "environment": {**node["environment"], **environment}} for node in given.nodes]
+        stack = stacks.Stack("current", vllm=release, cuda=13)
+        return "--enforce-eager" in serve_plan.decide(serve_plan.Inputs(**{**vars(given), "stack": stack, "nodes": nodes})).args
+
+    assert eager("0.24.0", 1)
+    assert not eager("0.24.0", 0), "a Spark needs none"
+    assert not eager("0.27.0", 1), "its Triton knows sm_110a"
+    assert not eager("0.24.0", 1, TRITON_PTXAS_PATH="/usr/local/cuda/bin/ptxas")
+    own = serve_plan.decide(inputs("gpt-oss-20b", "vllm-0.18.1", 2, 1, gb10_serve_args=["--enforce-eager"]))
+    assert "--enforce-eager" not in own.args, "once is enough"
+
+
 def test_a_release_beyond_the_table_is_said_not_judged() -> None:
     given = inputs("gpt-oss-20b", gb10_serve_args=["--no-such-thing"])
     later = serve_plan.Inputs(**{**vars(given), "stack": stacks.Stack("current", vllm="9.9.9", cuda=13)})
