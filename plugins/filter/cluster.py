@@ -34,6 +34,7 @@ from ansible_collections.gb10.cluster.plugins.module_utils import (
 )
 from ansible_collections.gb10.cluster.plugins.module_utils import memory_plan as memory_planner
 from ansible_collections.gb10.cluster.plugins.module_utils import plan_text as plan_lines
+from ansible_collections.gb10.cluster.plugins.module_utils import status_text as status_lines
 from ansible_collections.gb10.cluster.plugins.module_utils.fabric_state import pinned
 from ansible_collections.gb10.cluster.plugins.module_utils.problems import ProblemsError, report
 
@@ -206,6 +207,11 @@ def start_message(verdict: Mapping[str, Any], model: str, allowed: bool, back: s
     return way_back.message(_plain(verdict), str(model), bool(allowed), str(back))
 
 
+def status_text(nodes: Sequence[Any], wanted: str) -> list[str]:
+    """Return how the cluster is doing as lines that a person reads; see module_utils/status_text.py for the shape of a node."""
+    return status_lines.lines(_plain(nodes), str(wanted))
+
+
 def discovery_strangers(machines: Sequence[Any]) -> list[dict[str, Any]]:
     """Return the machines that are seen on cables and were not asked yet."""
     return discovery.strangers(_plain(machines))
@@ -267,6 +273,7 @@ class FilterModule:
             "stamped_unit": stamped_unit,
             "start_message": start_message,
             "start_verdict": start_verdict,
+            "status_text": status_text,
             "vllm_exec": vllm_exec,
             "with_additions": with_additions,
         }

@@ -68,11 +68,9 @@ problem:
   type: str
 """
 
-import re
-
 from ansible.module_utils.basic import AnsibleModule
 
-from ansible_collections.gb10.cluster.plugins.module_utils import io_memory, reclaim
+from ansible_collections.gb10.cluster.plugins.module_utils import io_memory, node_text, reclaim
 from ansible_collections.gb10.cluster.plugins.module_utils.io_command import runner
 from ansible_collections.gb10.cluster.plugins.module_utils.io_node import read
 
@@ -94,10 +92,10 @@ def main() -> None:
         if params["drop_caches"] and not module.check_mode:
             io_memory.drop_caches()
         available, waited = io_memory.wait(params["needed"], 0 if module.check_mode else params["timeout"])
-        total = re.search(r"^MemTotal:\s+(\d+) kB", read("/proc/meminfo"), re.MULTILINE)
+        total = node_text.total_memory(read("/proc/meminfo"))
         short = available < params["needed"]
         held = (io_memory.processes(), io_memory.gpu_processes(run)) if short else ([], [])
-        problem = reclaim.refusal(params["node"], params["needed"], available, int(total[1]) * 1024 if total else 0, waited, *held)
+        problem = reclaim.refusal(params["node"], params["needed"], available, total, waited, *held)
     except OSError as error:
         module.fail_json(msg=f"The page cache cannot be given up: {error}. Where the kernel does not allow it, set drop_caches: false.")
     except ValueError as error:
