@@ -71,6 +71,6 @@ def message(verdict: Mapping[str, Any], model: str, allowed: bool, back: str) ->
         name = old["model"] + (" as it was started before" if old["model"] == model else "")
         if back:
             return f"{said}Went back to {name}, and that does not answer either: {back}"
-        return f"{said}Went back to {name}, which answers again. The inventory still asks for what failed: correct it before the next run."
+        return f"{said}Went back to {name}, which answers again. A run that asks for {model} tries it anew."
     why = verdict["why_not"] or "vllm_serve_restore is false"
     return f"{said}Nothing was started in its place: {why}."
