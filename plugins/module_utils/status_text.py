@@ -71,7 +71,8 @@ def lines(nodes: Sequence[Mapping[str, Any]], wanted: str) -> list[str]:
         result += [f"{node['name']:{width}}  {text}" for text in _node(node)]
     errors = [(node["status"]["error"]["age"], node["name"], node["status"]["error"]) for node in nodes if node["status"].get("error")]
     if not errors:
-        return [*result, "last error: none since boot"]
+        unread = " on the nodes that could be read" if any(node["unreachable"] for node in nodes) else ""
+        return [*result, f"last error: none since boot{unread}"]
     _age, name, error = min(errors, key=lambda entry: entry[0])
     return [*result, f"last error: {span(error['age'])} ago, {error['unit']} on {name}: {error['text']}"]
 
@@ -101,7 +102,7 @@ def _api(nodes: Sequence[Mapping[str, Any]], wanted: str) -> list[str]:
 
 def _node(node: Mapping[str, Any]) -> list[str]:
     if node["unreachable"]:
-        return [f"CANNOT BE REACHED: {' '.join(node['unreachable'].split())}"]
+        return [f"CANNOT BE READ: {' '.join(node['unreachable'].split())}"]
     status = node["status"]
     services = [_service(service, status["uptime"]) for service in status["services"] if service["load"] != "not-found"]
     memory = f"memory {status['available'] / GIB:.1f} of {status['total'] / GIB:.1f} GiB available"

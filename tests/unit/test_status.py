@@ -111,8 +111,8 @@ def test_what_is_wrong_is_on_the_screen() -> None:
     said = status_text.lines([node("spark1", api=wedged), gone], "/srv/models/other")
     assert said[1] == "IT DOES NOT ANSWER: no answer after 20 s; unknown tokens/s written, unknown requests running, 0 requests waiting"
     assert said[2] == "the inventory asks for /srv/models/other: the next site.yml run switches to it"
-    assert said[4] == "spark2  CANNOT BE REACHED: Failed to connect via ssh: No route to host"
-    assert said[5] == "last error: none since boot"
+    assert said[4] == "spark2  CANNOT BE READ: Failed to connect via ssh: No route to host"
+    assert said[5] == "last error: none since boot on the nodes that could be read"
 
 
 def test_nothing_runs() -> None:
