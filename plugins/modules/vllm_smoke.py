@@ -99,7 +99,8 @@ def main() -> None:
         argument_spec={
             "url": {"type": "str", "required": True},
             "model": {"type": "str", "required": True},
-            "max_tokens": {"type": "int", "default": 8},
+            # A number and no secret, whatever its name.
+            "max_tokens": {"type": "int", "default": 8, "no_log": False},
             "reasoning": {"type": "bool", "default": False},
             "timeout": {"type": "int", "default": 300},
             # A path and no secret, whatever its name.
