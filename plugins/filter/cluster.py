@@ -30,9 +30,11 @@ from ansible_collections.gb10.cluster.plugins.module_utils import (
     stacks,
     topology,
     vllm_release,
+    way_back,
 )
 from ansible_collections.gb10.cluster.plugins.module_utils import memory_plan as memory_planner
 from ansible_collections.gb10.cluster.plugins.module_utils import plan_text as plan_lines
+from ansible_collections.gb10.cluster.plugins.module_utils import status_text as status_lines
 from ansible_collections.gb10.cluster.plugins.module_utils.fabric_state import pinned
 from ansible_collections.gb10.cluster.plugins.module_utils.problems import ProblemsError, report
 
@@ -190,6 +192,26 @@ def stamped_unit(text: str, inputs: Sequence[Any]) -> dict[str, str]:
     return launch.stamped_unit(str(text), _plain(inputs))
 
 
+def good_start(plan: Mapping[str, Any], url: str) -> dict[str, Any]:
+    """Return what is to be known of a start to come back to it; see module_utils/way_back.py."""
+    return way_back.start(_plain(plan), str(url))
+
+
+def start_verdict(nodes: Sequence[Any]) -> dict[str, Any]:
+    """Return {failed, start, why_not} of a start on all nodes; see module_utils/way_back.py for the shape of a node."""
+    return way_back.judge(_plain(nodes))
+
+
+def start_message(verdict: Mapping[str, Any], model: str, allowed: bool, back: str = "") -> str:
+    """Return the last word of a run whose start failed."""
+    return way_back.message(_plain(verdict), str(model), bool(allowed), str(back))
+
+
+def status_text(nodes: Sequence[Any], wanted: str) -> list[str]:
+    """Return how the cluster is doing as lines that a person reads; see module_utils/status_text.py for the shape of a node."""
+    return status_lines.lines(_plain(nodes), str(wanted))
+
+
 def discovery_strangers(machines: Sequence[Any]) -> list[dict[str, Any]]:
     """Return the machines that are seen on cables and were not asked yet."""
     return discovery.strangers(_plain(machines))
@@ -234,6 +256,7 @@ class FilterModule:
             "discovery_strangers": discovery_strangers,
             "fabric_outcome": fabric_outcome,
             "fabric_plan": fabric_plan,
+            "good_start": good_start,
             "node_plan": node_plan,
             "patch_problems": patch_problems,
             "pinned_gid_index": pinned_gid_index,
@@ -248,6 +271,9 @@ class FilterModule:
             "stack_lock": stack_lock,
             "unknown_release": unknown_release,
             "stamped_unit": stamped_unit,
+            "start_message": start_message,
+            "start_verdict": start_verdict,
+            "status_text": status_text,
             "vllm_exec": vllm_exec,
             "with_additions": with_additions,
         }

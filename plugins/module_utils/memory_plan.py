@@ -243,6 +243,11 @@ def _arguments(fits: bool, pinned: int, fraction: str, context: int) -> tuple[st
     return (*arguments, f"--max-model-len={context}") if context else tuple(arguments)
 
 
+def needs(plan: MemoryPlan) -> dict[str, int]:
+    """Return the bytes that vLLM takes on each node, by name: what must be available there before it is started."""
+    return {node.name: node.weights + node.workspace + node.kv for node in plan.nodes}
+
+
 def explain(plan: MemoryPlan) -> list[str]:
     """Return the plan as a table in GiB, a line a node, with what it comes to below."""
     width = max(4, *(len(node.name) for node in plan.nodes))

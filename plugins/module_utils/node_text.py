@@ -74,9 +74,18 @@ def gpu_facts(query: tuple[int, str, str], summary: str, meminfo: str) -> dict[s
 
 def available_memory(meminfo: str) -> int:
     """Return MemAvailable of /proc/meminfo in bytes. Raises ValueError if it says none."""
-    found = re.search(r"^MemAvailable:\s+(\d+) kB", meminfo, re.MULTILINE)
+    return _memory(meminfo, "MemAvailable")
+
+
+def total_memory(meminfo: str) -> int:
+    """Return MemTotal of /proc/meminfo in bytes. Raises ValueError if it says none."""
+    return _memory(meminfo, "MemTotal")
+
+
+def _memory(meminfo: str, key: str) -> int:
+    found = re.search(rf"^{key}:\s+(\d+) kB", meminfo, re.MULTILINE)
     if found is None:
-        raise ValueError("/proc/meminfo says no MemAvailable")
+        raise ValueError(f"/proc/meminfo says no {key}")
     return int(found[1]) * 1024
 
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 import re
 from collections.abc import Sequence
 
-#: How a message of each step of the start begins -> how to say it. The steps are in their order; `{}` takes the match's first group.
+#: How a message of each step of the start begins -> how to say it. The steps are in their order; each `{}` takes a group of the match.
 _STEPS = (
     (r"Ray counts all (\d+ nodes)", "Ray counts all {}"),
     (r".*\bversion (\d+\.\d+\S*)$", "vLLM {} starts"),
@@ -18,12 +18,14 @@ _STEPS = (
     (r".*Creating a new placement group", "Ray places the ranks"),
     (r"rank \d+ in world size (\d+)", "ranks meet, world size {}"),
     (r"Starting to load model", "model is being loaded"),
-    (r"Loading safetensors checkpoint shards:\s+(\d+% Completed \| \d+/\d+)", "weights: {}"),
+    (r"(?:Multi-thread )?[Ll]oading [\w ]*shards[^:]*:\s+(\d+% Completed \| \d+/\d+)", "weights: {}"),
     (r"Loading weights took (.+? seconds)", "weights read in {}"),
     (r"Model loading took (.+? seconds)", "model loaded: {}"),
     (r"Dynamo bytecode transform|Compiling a graph|torch\.compile took|torch\.compile takes", "graph is being compiled"),
     (r"[GC]PU KV cache size: ([\d,]+ tokens)", "KV cache: {}"),
-    (r"Capturing CUDA graphs?[^:]*:\s+(\d+%)", "CUDA graphs: {}"),
+    (r"Profiling CUDA graph memory", "CUDA graphs are being measured"),
+    (r"Capturing [\w -]*CUDA graphs?[^:]*:\s+(\d+%)(?:\|[^|]*\| (\d+/\d+))?", "CUDA graphs: {} {}"),
+    (r"Graph capturing finished in (.+ secs), took (.+ GiB)", "CUDA graphs captured in {}, {}"),
     (r"[Ww]arming up", "warm-up"),
     (r"init engine .* took (\S+ s)", "engine ready after {}"),
     (r"Starting vLLM server on", "API server starts"),
@@ -85,7 +87,7 @@ def progress(lines: Sequence[str]) -> str:
         level, _address, text = _parts(line)
         for index, (pattern, words) in enumerate(_STEPS):
             if index >= furthest and level != "WARNING" and (match := re.match(pattern, text)):
-                furthest, said = index, words.format(*(group or "" for group in match.groups()))
+                furthest, said = index, words.format(*(group or "" for group in match.groups())).rstrip()
     return said
 
 
@@ -119,7 +121,8 @@ def root_cause(lines: Sequence[str]) -> str:
 
 def _parts(line: str) -> tuple[str, str, str]:
     """Return a log line's level, "" if it has none; the address of the other node it comes from, "" for this one; and its message."""
-    plain = _ANSI.sub("", line)
+    # A progress bar that is drawn over itself reaches the journal as one message.
+    plain = _ANSI.sub("", line.rstrip("\r").rpartition("\r")[2])
     prefix = _PREFIX.match(plain)
     assert prefix is not None, "it matches the empty string, too"
     address = _ADDRESS.search(prefix["processes"])

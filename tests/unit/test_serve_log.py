@@ -167,7 +167,21 @@ def test_root_cause(lines: list[str], cause: str) -> None:
             "model loaded: 4.2 GiB memory and 13.5 seconds",
             id="GPU build loads",
         ),
-        pytest.param(["(Worker pid=5) Capturing CUDA graphs (decode, FULL):  50%|#####     | 1/2"], "CUDA graphs: 50%", id="GPU build captures"),
+        pytest.param(["(Worker pid=5) Capturing CUDA graphs (decode, FULL):  50%|#####     | 1/2"], "CUDA graphs: 50% 1/2", id="GPU build captures"),
+        pytest.param(
+            ["Capturing CUDA graphs (FULL):   0%|      | 0/35 [00:00<?]\rCapturing CUDA graphs (FULL):   9%|5     | 3/35 [00:00<00:02]\r"],
+            "CUDA graphs: 9% 3/35",
+            id="a bar drawn over itself",
+        ),
+        pytest.param(["Capturing prefill CUDA graphs (PIECEWISE): 100%|##########| 35/35 [00:04<00:00]"], "CUDA graphs: 100% 35/35", id="speculator"),
+        pytest.param(
+            ["(Worker pid=5) INFO 11-21 00:12:38 [g.py:1] Graph capturing finished in 14 secs, took 0.52 GiB"],
+            "CUDA graphs captured in 14 secs, 0.52 GiB",
+            id="GPU build has captured",
+        ),
+        pytest.param(["Loading safetensors checkpoint shards (eager):  20% Completed | 3/15 [00:05"], "weights: 20% Completed | 3/15", id="eager"),
+        pytest.param(["Multi-thread loading shards:  40% Completed | 6/15 [00:05<00:07]"], "weights: 40% Completed | 6/15", id="threads"),
+        pytest.param(["Loading pt checkpoint shards:  50% Completed | 1/2 [00:05<00:05]"], "weights: 50% Completed | 1/2", id="pt"),
     ],
 )
 def test_progress(lines: list[str], expected: str) -> None:

@@ -80,7 +80,12 @@ def test_only_the_server_restarts_when_only_its_arguments_change(cluster: Cluste
     assert main_pids({"head": head}, "gb10-vllm") == vllm
     run = cluster.site(*extra(gb10_serve_args=arguments)).assert_ok()
     assert "Restarting gb10-vllm.service on spark1" in run.output
-    assert run.changed_tasks() == {"Write the unit", "Start or restart"}
+    assert run.changed_tasks() == {
+        "Write the unit",
+        "Stop the server that is to be replaced",
+        "Start or restart",
+        "Remember what the model that answers is started from",
+    }
     assert main_pids(nodes, "gb10-ray") == ray
     assert main_pids({"head": head}, "gb10-vllm") != vllm
 

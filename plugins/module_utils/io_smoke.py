@@ -1,0 +1,79 @@
+# Copyright (c) 2026, gb10.cluster maintainers
+# GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+
+"""Asking a server the questions of smoke.py."""
+
+from __future__ import annotations
+
+import http.client
+import json
+import time
+import urllib.error
+import urllib.request
+from collections.abc import Mapping
+from dataclasses import asdict
+from typing import Any
+
+from ansible_collections.gb10.cluster.plugins.module_utils import smoke
+
+#: The server is on this host: a proxy of the environment would be asked for another one.
+_DIRECT = urllib.request.build_opener(urllib.request.ProxyHandler({}))
+_SHOWN = 500
+
+
+def headers(key_file: str) -> dict[str, str]:
+    """Return the headers of a request, with the API's key if a file of it is named. Raises smoke.AnswerError; no error shows the key."""
+    plain = {"Content-Type": "application/json"}
+    if not key_file:
+        return plain
+    try:
+        with open(key_file, encoding="ascii") as file:
+            key = file.read().strip()
+    except (OSError, UnicodeError) as error:
+        raise smoke.AnswerError(f"{key_file} cannot be read: {type(error).__name__}") from error
+    # The refusal of such a header by http.client would quote it.
+    if key.split() != [key]:
+        raise smoke.AnswerError(f"{key_file} does not hold a key: one word is expected")
+    return {**plain, "Authorization": f"Bearer {key}"}
+
+
+def ask(url: str, body: Mapping[str, Any], given: Mapping[str, str], timeout: float) -> list[tuple[float, str]]:
+    """Send a request and return the answer's lines with the seconds after which each came. Raises smoke.AnswerError.
+
+    ``timeout`` is for the whole answer, however slowly it drips.
+    """
+    request = urllib.request.Request(url, data=json.dumps(body).encode(), headers=dict(given))
+    begin = time.monotonic()
+    lines = []
+    try:
+        with _DIRECT.open(request, timeout=timeout) as answer:
+            for line in answer:
+                elapsed = time.monotonic() - begin
+                if elapsed > timeout:
+                    raise smoke.AnswerError(f"no end of the answer after {timeout:g} s")
+                lines.append((elapsed, line.decode("utf-8", "replace").rstrip("\r\n")))
+    except urllib.error.HTTPError as error:
+        with error:
+            raise smoke.AnswerError(f"HTTP {error.code}: {error.read(_SHOWN).decode('utf-8', 'replace')}") from error
+    except (OSError, http.client.HTTPException) as error:
+        raise smoke.AnswerError(f"no answer after {time.monotonic() - begin:.0f} s: {error or type(error).__name__}") from error
+    return lines
+
+
+def test(url: str, model: str, max_tokens: int, reasoning: bool, timeout: float, key_file: str) -> tuple[dict[str, Any], list[str]]:
+    """Ask every question. Returns each one's answer as plain data, the stream's with its times, and every problem, a sentence each."""
+    answers, facts, said = {}, {}, []
+    for name, (path, body) in smoke.questions(model, max_tokens).items():
+        try:
+            lines = ask(f"{url}{path}", body, headers(key_file), timeout)
+            text = [line for _when, line in lines]
+            answers[name] = smoke.streamed(text) if name == "stream" else smoke.whole("\n".join(text))
+            facts[name] = asdict(answers[name])
+            if name == "stream":
+                times = [when for when, line in lines if smoke.carries_text(line)] or [0.0]
+                facts[name]["first_token_after"] = round(times[0], 2)
+                facts[name]["tokens_per_second"] = smoke.tokens_per_second(answers[name], times[0], times[-1])
+        except smoke.AnswerError as error:
+            said.append(f"the {name}: {error}")
+    return facts, [*said, *smoke.problems(answers, reasoning, max_tokens)]

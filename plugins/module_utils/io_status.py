@@ -1,0 +1,87 @@
+# Copyright (c) 2026, gb10.cluster maintainers
+# GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+
+"""Reading how a node and its server are doing. Nothing is changed but for one token, asked of the server."""
+
+from __future__ import annotations
+
+import json
+import time
+import urllib.error
+import urllib.request
+from typing import Any
+
+from ansible_collections.gb10.cluster.plugins.module_utils import io_memory, io_node, io_smoke, io_vllm, node_text, smoke, status_text, way_back
+from ansible_collections.gb10.cluster.plugins.module_utils.io_node import Run
+
+_LOG_LINES = 2000
+_SECONDS = 5
+_DIRECT = urllib.request.build_opener(urllib.request.ProxyHandler({}))
+
+
+def node(run: Run) -> dict[str, Any]:
+    """Return {services, ranks, available, total, uptime, error} of this node; sizes in bytes, times in seconds since boot.
+
+    ``error`` is {unit, text, age} of the last one in the journal since boot, {} if there is none. Raises ValueError.
+    """
+    services = [io_node.service(run, unit) for unit in way_back.UNITS]
+    now = time.clock_gettime(time.CLOCK_MONOTONIC)
+    errors: list[dict[str, Any]] = []
+    for unit in way_back.UNITS:
+        when, text = status_text.last_error(io_vllm.journal(run, io_vllm.of_unit(unit), _LOG_LINES))
+        errors += [{"unit": unit, "text": text, "age": max(0.0, round(now - when, 1))}] if text else []
+    meminfo = io_node.read("/proc/meminfo")
+    return {
+        "services": services,
+        "ranks": status_text.ranks(io_memory.processes()),
+        "available": node_text.available_memory(meminfo),
+        "total": node_text.total_memory(meminfo),
+        "uptime": now,
+        "error": min(errors, key=lambda error: error["age"], default={}),
+    }
+
+
+def api(url: str, key_file: str, seconds: float, timeout: float) -> dict[str, Any]:
+    """Return {url, healthy, answers, answered_after, reason, model, root, tokens_per_second, running, waiting} of a server.
+
+    It is watched for so many ``seconds``, and then asked for one token, to come within ``timeout``. What it does not tell is None or "".
+    """
+    facts: dict[str, Any] = {"url": url, "healthy": io_vllm.healthy(url), "answers": None, "answered_after": None, "reason": ""}
+    facts |= {"model": "", "root": "", "tokens_per_second": None, "running": None, "waiting": None}
+    if not facts["healthy"]:
+        return facts
+    first, begin = _metrics(url), time.monotonic()
+    time.sleep(seconds)
+    second, elapsed = _metrics(url), time.monotonic() - begin
+    facts |= {"running": second.get("running"), "waiting": second.get("waiting")}
+    if "generated" in first and "generated" in second:
+        # A server that started anew meanwhile counts from 0.
+        facts["tokens_per_second"] = round(max(0.0, second["generated"] - first["generated"]) / elapsed, 1)
+    try:
+        given = io_smoke.headers(key_file)
+        models = json.loads(_get(f"{url}/v1/models", given))["data"]
+        facts |= {"model": str(models[0]["id"]), "root": str(models[0].get("root") or "")}
+        asked = time.monotonic()
+        body = {"model": facts["model"], "prompt": "Hello", "max_tokens": 1, "temperature": 0}
+        io_smoke.ask(f"{url}/v1/completions", body, given, timeout)
+        facts |= {"answers": True, "answered_after": round(time.monotonic() - asked, 2)}
+    except smoke.AnswerError as error:
+        facts |= {"answers": False, "reason": str(error)}
+    except (OSError, ValueError, LookupError, TypeError) as error:
+        facts |= {"answers": False, "reason": f"{url}/v1/models does not list a model: {error}"}
+    return facts
+
+
+def _metrics(url: str) -> dict[str, float]:
+    try:
+        return status_text.metrics(_get(f"{url}/metrics", {}))
+    except OSError:
+        return {}
+
+
+def _get(url: str, headers: dict[str, str]) -> str:
+    """Raises OSError, which urllib's errors are."""
+    with _DIRECT.open(urllib.request.Request(url, headers=headers), timeout=_SECONDS) as answer:
+        text: str = answer.read().decode("utf-8", "replace")
+        return text

@@ -1,0 +1,141 @@
+"""Another model and back, a broken one, stopped and started: what runs, what is said, and that the old one answers in the end."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from cluster import Cluster
+from playbook import Run, run
+from served import API, completion
+from testinfra.host import Host
+
+pytestmark = pytest.mark.disruptive
+
+BROKEN = "/srv/models/tiny-broken"
+
+
+def play(cluster: Cluster, name: str, *arguments: str, **variables: object) -> Run:
+    extra = ["--extra-vars", json.dumps(variables)] if variables else []
+    return run(f"playbooks/{name}.yml", [*cluster.arguments, *arguments, *extra])
+
+
+def screen(cluster: Cluster, *arguments: str, **variables: object) -> list[str]:
+    """The lines that status.yml shows."""
+    text = play(cluster, "status", *arguments, **variables).assert_unchanged().output.partition('"msg": ')[2]
+    lines, _end = json.JSONDecoder().raw_decode(text)
+    return [str(line) for line in lines]
+
+
+def served(head: Host) -> str:
+    """The model as vLLM was told of it."""
+    return str(json.loads(head.check_output(f"curl --silent --fail {API}/v1/models"))["data"][0]["root"])
+
+
+@pytest.fixture
+def broken(nodes: dict[str, Host]) -> Iterator[str]:
+    """The model with one file of weights cut off on every node, which nobody sees before it is loaded."""
+    for host in nodes.values():
+        host.check_output(f"cp -rL /srv/models/tiny {BROKEN} && truncate --size=4096 {BROKEN}/*.safetensors")
+    yield BROKEN
+    for host in nodes.values():
+        host.check_output(f"rm -rf {BROKEN}")
+
+
+@pytest.mark.parametrize("mode", [(), ("--check",)], ids=["run", "check mode"])
+def test_the_screen(cluster: Cluster, nodes: dict[str, Host], mode: tuple[str, ...]) -> None:
+    said = screen(cluster, *mode)
+    assert said[0] == f"model: /srv/models/tiny, served as tiny at {API}/v1"
+    assert said[1].startswith("it answers, in ")
+    for name, line in zip(nodes, said[2:], strict=False):
+        assert line.startswith(f"{name}  gb10-ray active for ")
+        assert "; rank pid " in line and "GiB available" in line
+    assert said[-1].startswith("last error: ")
+
+
+def test_a_node_that_cannot_be_reached_is_on_the_screen(cluster: Cluster, tmp_path: Path) -> None:
+    inventory = tmp_path / "spoilt.yml"
+    hosts = {name: {"ansible_host": "127.0.0.2", "ansible_port": 9} if name == "spark2" else {} for name in cluster.nodes}
+    inventory.write_text(json.dumps({"gb10_cluster": {"hosts": hosts}}), encoding="utf-8")
+    said = screen(type(cluster)(cluster.groups, cluster.nodes, ["--inventory", str(inventory), *cluster.arguments]))
+    assert said[0].startswith("model: /srv/models/tiny")
+    assert any(line.startswith("spark2  CANNOT BE READ: ") for line in said)
+
+
+def test_what_is_no_switch_is_refused_before_anything_changes(cluster: Cluster, head: Host) -> None:
+    pid = head.check_output("systemctl show --property=MainPID --value gb10-vllm")
+    for variables, words in (
+        ({}, "There is nothing to switch"),
+        ({"gb10_model": "/srv/models/tiny"}, "/srv/models/tiny is served already"),
+        ({"gb10_model": "/srv/models/absent"}, "/srv/models/absent/config.json is missing on spark1"),
+    ):
+        refused = play(cluster, "switch_model", **variables)
+        assert refused.status != 0
+        assert words in refused.output
+        assert set(refused.changed.values()) == {0}
+    head.check_output("systemd-run --unit=squatter python3 -m http.server 8123")
+    try:
+        refused = play(cluster, "switch_model", gb10_model="/srv/models/tiny-moe", gb10_api_port=8123)
+    finally:
+        head.check_output("systemctl stop squatter")
+    assert "port 8123 of spark1 is in use by python3" in refused.output
+    assert head.check_output("systemctl show --property=MainPID --value gb10-vllm") == pid
+
+
+def test_too_little_memory_is_refused_with_numbers(cluster: Cluster) -> None:
+    # The lab plans no memory, so the module is asked alone.
+    command = [*cluster.arguments, "--extra-vars", json.dumps({"needed": 1 << 50})]
+    refused = run("tests/integration/model/memory.yml", command)
+    assert refused.status != 0
+    assert "1048576.0 GiB, which the plan needs there" in refused.output
+    assert "the largest processes are " in refused.output
+
+
+@pytest.mark.slow
+def test_another_model_and_back(cluster: Cluster, head: Host) -> None:
+    text = completion(head)
+    try:
+        done = play(cluster, "switch_model", gb10_model="/srv/models/tiny-moe").assert_ok()
+        assert "in place of /srv/models/tiny, until the next run of site.yml" in done.output
+        assert "gb10_model: /srv/models/tiny-moe" in done.output
+        assert served(head) == "/srv/models/tiny-moe"
+        assert any(line.startswith("the inventory asks for /srv/models/tiny: ") for line in screen(cluster))
+    finally:
+        cluster.site().assert_ok()
+    assert completion(head) == text
+    cluster.site().assert_unchanged()
+
+
+@pytest.mark.slow
+def test_a_switch_to_a_broken_model_ends_with_the_old_one_answering(
+    cluster: Cluster, nodes: dict[str, Host], head: Host, broken: str
+) -> None:
+    text = completion(head)
+    before = {name: host.check_output("cat /etc/gb10/good.json /etc/gb10/cluster.env") for name, host in nodes.items()}
+    failed = play(cluster, "switch_model", gb10_model=broken)
+    assert failed.status != 0
+    said = failed.output.replace("\\n", "\n")
+    assert f"{broken} could not be started:\nspark1: gb10-vllm.service failed to start: " in said
+    assert "Went back to /srv/models/tiny, which answers again." in said
+    assert (served(head), completion(head)) == ("/srv/models/tiny", text)
+    assert {name: host.check_output("cat /etc/gb10/good.json /etc/gb10/cluster.env") for name, host in nodes.items()} == before
+    for host in nodes.values():
+        assert host.check_output("systemctl is-enabled gb10-ray") == "enabled"
+    cluster.site().assert_unchanged()
+
+
+@pytest.mark.slow
+def test_stopped_is_stopped_until_the_next_run(cluster: Cluster, nodes: dict[str, Host], head: Host) -> None:
+    text = completion(head)
+    assert "Stopping gb10-vllm.service on spark1" in play(cluster, "stop", "--check").assert_ok().output
+    assert completion(head) == text
+    play(cluster, "stop").assert_ok()
+    for host in nodes.values():
+        assert host.run("pgrep --full 'raylet|VLLM|bin/vllm'").rc == 1
+        assert host.run("systemctl is-enabled gb10-ray").stdout.strip() == "disabled"
+    play(cluster, "stop").assert_unchanged()
+    assert screen(cluster)[0] == f"model: none is served at {API}"
+    cluster.site().assert_ok()
+    assert completion(head) == text
