@@ -1,7 +1,8 @@
 """A container engine with no containers: it understands what Podman and Docker are asked here, and an image is a folder.
 
 ``fake_engine.py STATE argv...``: STATE has images/ID.json ({names, root, path}), and gets containers/ID.json and calls. Paths inside an
-image are those of its folder on this host, but for /usr/local/cuda. A file STATE/trouble names a command and what it does instead:
+image are those of its folder on this host, but for /usr/local/cuda. A registry is STATE/registry, with files as in images, and a tar file is
+such a file. A file STATE/trouble names a command and what it does instead:
 an exit status, or "hang".
 """
 
@@ -34,8 +35,9 @@ def fail(message: str, status: int = 125) -> int:
 
 def inspect(state: Path, _image: str, reference: str) -> int:
     for image_id, image in images(state).items():
-        if reference in image["names"] or image_id.startswith(reference):
-            say(json.dumps([{"Id": f"sha256:{image_id}", "Architecture": "amd64"}]))
+        if reference in image["names"] or image_id.startswith(reference.removeprefix("sha256:")):
+            known = {"Architecture": "amd64", "Size": 1000, "RepoDigests": [name for name in image["names"] if "@" in name], **image.get("said", {})}
+            say(json.dumps([{"Id": f"sha256:{image_id}", **known}]))
             return 0
     say("[]")
     return fail(f"inspecting object: {reference}: image not known")
@@ -87,6 +89,38 @@ def rm(state: Path, *words: str) -> int:
     return 0
 
 
+def pull(state: Path, _quiet: str, reference: str) -> int:
+    for path in (state / "registry").glob("*.json"):
+        if reference in json.loads(path.read_text(encoding="utf-8"))["names"]:
+            shutil.copy(path, state / "images")
+            return 0
+    return fail(f"reading manifest {reference}: manifest unknown")
+
+
+def tag(state: Path, image_id: str, name: str) -> int:
+    path = state / "images" / f"{image_id}.json"
+    image = json.loads(path.read_text(encoding="utf-8"))
+    path.write_text(json.dumps(image | {"names": sorted({*image["names"], name})}), encoding="utf-8")
+    return 0
+
+
+def save(state: Path, output: str, name: str) -> int:
+    (image_id,) = [image_id for image_id, image in images(state).items() if name in image["names"]]
+    target = Path(output.partition("=")[2])
+    if target.exists():
+        return fail("docker-archive doesn't support modifying existing images")
+    # Of its names the one that it is saved under is kept, as in a real tar file.
+    target.write_text(json.dumps({**images(state)[image_id], "names": [name], "id": image_id}), encoding="utf-8")
+    return 0
+
+
+def load(state: Path, given: str) -> int:
+    image = json.loads(Path(given.partition("=")[2]).read_text(encoding="utf-8"))
+    (state / "images" / f"{image['id']}.json").write_text(json.dumps(image), encoding="utf-8")
+    say(f"Loaded image: {image['names'][0]}")
+    return 0
+
+
 def main(folder: str, command: str, *argv: str) -> int:
     state = Path(folder)
     with (state / "calls").open("a", encoding="utf-8") as calls:
@@ -97,7 +131,8 @@ def main(folder: str, command: str, *argv: str) -> int:
             if what == "hang":
                 time.sleep(60)
             return fail("it is broken", int(what))
-    return {"image": inspect, "create": create, "start": start, "cp": cp, "ps": ps, "rm": rm}[command](state, *argv)
+    known = {"image": inspect, "create": create, "start": start, "cp": cp, "ps": ps, "rm": rm, "pull": pull, "tag": tag, "save": save, "load": load}
+    return known[command](state, *argv)
 
 
 if __name__ == "__main__":

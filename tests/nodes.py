@@ -43,6 +43,7 @@ def observed(management: str) -> dict[str, Any]:
             "reason": "",
         },
         "kernel": "6.17.0-1031-nvidia",
+        "infiniband": True,
         "cma_free_bytes": 0,
         "cma_total_bytes": 0,
         "interfaces": {

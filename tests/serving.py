@@ -44,7 +44,7 @@ def inputs(model: str, stack: str = "current", count: int = 2, thors: int = 0, *
 def argv(given: serve_plan.Inputs, decision: serve_plan.Decision) -> list[str]:
     """What vllm serve gets behind the model's name."""
     plan = {
-        "runtime": {"path": "/r"},
+        "runtime": {"kind": "native", "path": "/r"},
         "model": given.model.reference,
         "served_model_name": given.model.name,
         "api_host": "127.0.0.1",

@@ -116,15 +116,23 @@ def bandwidth_report(results: Mapping[str, Any], plan: Mapping[str, Any], backen
     return {"lines": nccl_bandwidth.lines(measured), "expected": least, "findings": list(map(str, nccl_bandwidth.findings(measured, least)))}
 
 
-def ray_exec(plan: Mapping[str, Any], object_store_memory: int, args: Sequence[str] = ()) -> str:
-    """Return the ExecStart= of Ray on the plan's node."""
-    return launch.exec_line(launch.ray_argv(_plain(plan), object_store_memory, _plain(args)))
-
-
-def vllm_exec(plan: Mapping[str, Any]) -> str:
-    """Return the ExecStart= of vLLM on the plan's node."""
+def ray_exec(plan: Mapping[str, Any], object_store_memory: int, args: Sequence[str] = (), owner: str = "") -> str:
+    """Return the ExecStart= of Ray on the plan's node; ``owner`` is the UID:GID that a container runs as."""
     given = _plain(plan)
-    return launch.exec_line(launch.vllm_argv(given) if given["executor"] == "ray" else launch.rank_argv(given))
+    return launch.exec_line(launch.contained(given, launch.RAY, launch.ray_argv(given, object_store_memory, _plain(args)), str(owner)))
+
+
+def vllm_exec(plan: Mapping[str, Any], owner: str = "") -> str:
+    """Return the ExecStart= of vLLM on the plan's node; ``owner`` is the UID:GID that a container runs as."""
+    given = _plain(plan)
+    if given["executor"] == "ray":
+        return launch.exec_line(launch.contained(given, launch.VLLM, launch.vllm_argv(given), str(owner)))
+    return launch.exec_line(launch.rank_argv(given, str(owner)))
+
+
+def image_look(plan: Mapping[str, Any], argv: Sequence[str]) -> list[str]:
+    """Return the argv that runs another in a bare container of the image of the plan's node."""
+    return launch.look_argv(_plain(plan), _plain(argv))
 
 
 def plan_text(plan: Mapping[str, Any], object_store_memory: int) -> list[str]:
@@ -261,6 +269,7 @@ class FilterModule:
             "patch_problems": patch_problems,
             "pinned_gid_index": pinned_gid_index,
             "rank_environment": rank_environment,
+            "image_look": image_look,
             "lint_serve": lint_serve,
             "memory_plan": memory_plan,
             "model_entry": model_entry,

@@ -5,8 +5,8 @@
 """What roles found out on a node that changes how its ranks are started, kept there for the runs that skip those roles.
 
 An addition is ``{"runtime": str, "environment": {str: str}, "flags": [str], "files": {path: SHA-256}, "mounts": [{source, target,
-read_only}]}``: the runtime that it was found out for, the variables of the node's ranks and the arguments of ``vllm serve`` that it brings,
-the files that it looked at or changed, and what a container has to mount.
+read_only}]}``: the runtime that it was found out for (the plan's ``runtime.name``), the variables of the node's ranks and the arguments of
+``vllm serve`` that it brings, the files that it looked at or changed, and what a container has to mount. A role may keep more for itself.
 """
 
 from __future__ import annotations

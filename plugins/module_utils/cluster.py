@@ -80,7 +80,8 @@ def plan(nodes: Sequence[Mapping[str, Any]], lock: str, known_variables: Mapping
     members = [_member(node) for node in nodes]
     shares, problems = fabric.plan(members, shape)
     problems = [*cluster_checks.check(nodes, known_variables), *problems]
-    stack, found = stacks.resolve(settings["gb10_stack"], lock, settings["gb10_runtime_lock"])
+    given = (settings[name] for name in ("gb10_runtime_lock", "gb10_runtime", "gb10_image"))
+    stack, found = stacks.resolve(settings["gb10_stack"], lock, *given)
     problems += found
     kind = topology.resolve_topology(shape.topology, len(nodes))
     for index, node in enumerate(nodes):
@@ -98,7 +99,7 @@ def _also(nodes: Sequence[Mapping[str, Any]], settings: Mapping[str, Any], stack
         model = catalogue.find(settings["gb10_model"], settings["gb10_models"])
     except ProblemsError as error:
         return list(error.problems)
-    if any(problem.path in ("gb10_stack", "gb10_runtime_lock") for problem in problems):
+    if any(problem.path in ("gb10_stack", "gb10_runtime_lock", "gb10_runtime", "gb10_image") for problem in problems):
         return []
     if any(problem.path in (*cluster_checks.PARALLELISM, "gb10_data_parallel_size") for problem in problems):
         settings = {**settings, **dict.fromkeys(cluster_checks.PARALLELISM, 0), "gb10_data_parallel_size": 1}
@@ -129,7 +130,8 @@ def _typed(settings: Mapping[str, Any]) -> dict[str, Any]:
         typed[name] = settings[name] if isinstance(settings[name], bool) else str(settings[name]).lower() in ("true", "yes", "on", "1")
     typed["gb10_fabric_ports"] = [int(port) for port in settings["gb10_fabric_ports"]]
     typed["gb10_serve_waivers"] = {str(rule): str(reason or "") for rule, reason in settings["gb10_serve_waivers"].items()}
-    typed["gb10_serve_args"] = [str(word) for word in settings["gb10_serve_args"]]
+    for name in ("gb10_container_args", "gb10_serve_args"):
+        typed[name] = [str(word) for word in settings[name]]
     typed["gb10_environment"] = {str(name): str(value) for name, value in settings["gb10_environment"].items()}
     return typed
 
@@ -143,12 +145,7 @@ def _plan(
     except ProblemsError as error:
         return {}, list(error.problems)
     model = chosen.reference
-    runtime = {
-        "lock": settings["gb10_runtime_lock"],
-        "digest": digest,
-        "path": f"{settings['gb10_root']}/runtime/{digest[:12]}",
-        "link": f"{settings['gb10_root']}/runtime/current",
-    }
+    runtime = _runtime(settings, stack, digest)
     macs = {
         str(rail.address.ip): node["observed"]["interfaces"][rail.interface]["mac"]
         for node, share in zip(nodes, shares, strict=True)
@@ -163,7 +160,8 @@ def _plan(
             "capability": serve_inputs.of_node(node)["capability"],
             "files": netplan.files([rail.interface for rail in share.rails], settings["gb10_fabric_renderer"]) if share.rails else {},
             "environment": launch.own_environment(share.environment, model, settings["gb10_environment"]),
-            "additions": additions.current(node["observed"].get("additions", {}), runtime["path"]),
+            "infiniband": node["observed"].get("infiniband", False),
+            "additions": additions.current(node["observed"].get("additions", {}), runtime["name"]),
         }
         for node, share, plain in zip(nodes, shares, map(fabric.plain, shares), strict=True)
     ]
@@ -220,6 +218,16 @@ def _plan(
         },
     }
     return ({}, problems) if problems else (plan, [])
+
+
+def _runtime(settings: Mapping[str, Any], stack: stacks.Stack, digest: str) -> dict[str, Any]:
+    """Return what the ranks run in; ``name`` is what additions are found out for. Only an environment on the nodes has a path and a lock."""
+    container = {"engine": settings["gb10_container_engine"], "engine_args": settings["gb10_container_args"]}
+    if stack.runtime == stacks.CONTAINER:
+        return {"kind": stack.runtime, "name": stack.image, "image": stack.image, **container}
+    path = f"{settings['gb10_root']}/runtime/{digest[:12]}"
+    own = {"lock": settings["gb10_runtime_lock"], "digest": digest, "path": path, "link": f"{settings['gb10_root']}/runtime/current"}
+    return {"kind": stack.runtime, "name": path, "image": "", **own, **container}
 
 
 def _carrier(address: str, interfaces: Mapping[str, Mapping[str, Any]]) -> str:

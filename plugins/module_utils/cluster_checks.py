@@ -7,16 +7,25 @@
 from __future__ import annotations
 
 import difflib
+import re
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from ansible_collections.gb10.cluster.plugins.module_utils import launch
+from ansible_collections.gb10.cluster.plugins.module_utils import launch, stacks
 from ansible_collections.gb10.cluster.plugins.module_utils.problems import Problem
 
 #: Settings that may differ between nodes; all others describe the cluster and must not.
 PER_NODE = ("gb10_fabric_addresses", "gb10_fabric_interface", "gb10_fabric_ports")
 EXECUTORS = ("ray", "mp")
 PARALLELISM = ("gb10_tensor_parallel_size", "gb10_pipeline_parallel_size")
+#: What an engine takes for an image: a name with a tag, a digest or both, or an id.
+_IMAGE = re.compile(r"(?!sha256:)[A-Za-z0-9][\w.:/-]*(@sha256:[0-9a-f]{64})?|sha256:[0-9a-f]{64}", re.ASCII)
+#: Options of an engine's run that are no user's, and why.
+_TAKEN = {
+    **dict.fromkeys(("-d", "--detach", "--restart"), "the unit runs the container in the foreground, and starts it again"),
+    **dict.fromkeys(("--name", "--rm"), "the unit finds and removes its container by its name"),
+    "--privileged": "a container gets the devices that it needs, and nothing else",
+}
 #: The fact that the role gb10 leaves on every node.
 PLAN_FACT = "gb10_plan"
 
@@ -106,6 +115,7 @@ def _check_settings(settings: Mapping[str, Any], nodes: int) -> list[Problem]:
     problems += _check_replicas(settings, nodes)
     problems += _check_parallelism(settings, nodes) if not negative and settings["gb10_data_parallel_size"] == 1 else []
     problems += _check_ports(settings)
+    problems += _check_container(settings)
     if "VLLM_HOST_IP" in settings["gb10_environment"]:
         problems.append(
             Problem("gb10_environment.VLLM_HOST_IP", "it is set", "nothing: each node has its own", "use gb10_fabric_addresses instead")
@@ -134,6 +144,26 @@ def _check_ports(settings: Mapping[str, Any]) -> list[Problem]:
         problems.append(Problem("gb10_api_port", f"{api} is {fixed.get(api) or others[api]} too", "a port of its own", "change gb10_api_port"))
     for port in sorted(fixed.keys() & others.keys())[:1]:
         problems.append(Problem("gb10_ray_port", f"{port}, {fixed[port]}, is {others[port]} too", "ports of their own", "change gb10_ray_port"))
+    return problems
+
+
+def _check_container(settings: Mapping[str, Any]) -> list[Problem]:
+    """Find what no container can be started with. The unit runs the engine in the foreground and names the container."""
+    choices = {"gb10_runtime": ("", stacks.NATIVE, stacks.CONTAINER), "gb10_container_engine": launch.ENGINES}
+    problems = [
+        Problem(name, repr(settings[name]), " or ".join(value or "'' for that of gb10_stack" for value in allowed), f"correct {name}")
+        for name, allowed in choices.items()
+        if settings[name] not in allowed
+    ]
+    image = settings["gb10_image"]
+    if image and not _IMAGE.fullmatch(image):
+        expected = "a reference such as vllm/vllm-openai@sha256:..., or an image's id (sha256:...), with 64 digits"
+        problems.append(Problem("gb10_image", f"{image!r} is no image", expected, "correct gb10_image"))
+    problems += [
+        Problem(f"gb10_container_args[{index}]", word, f"nothing: {_TAKEN[option]}", "remove it")
+        for index, word in enumerate(settings["gb10_container_args"])
+        if (option := word.partition("=")[0]) in _TAKEN
+    ]
     return problems
 
 

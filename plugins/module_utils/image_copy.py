@@ -27,10 +27,15 @@ _TORCH, _TOOLKIT = "site-packages/torch/version.py", "toolkit/ptxas"
 
 @dataclass(frozen=True)
 class Image:
-    """An image that the engine has; ``id`` is 64 hexadecimal digits, ``architecture`` as Go names it, such as arm64."""
+    """An image that the engine has; ``id`` is 64 hexadecimal digits, ``architecture`` as Go names it, such as arm64; ``size`` is in bytes.
+
+    ``digests`` are those under which registries have it, as references.
+    """
 
     id: str
     architecture: str
+    size: int = 0
+    digests: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True)
@@ -70,7 +75,8 @@ def check_reference(reference: str) -> None:
 def image(inspected: str) -> Image:
     """Read what `image inspect` prints: a list of one. Docker writes "sha256:" before an id, Podman does not."""
     (entry,) = json.loads(inspected)
-    return Image(entry["Id"].removeprefix("sha256:"), entry.get("Architecture", ""))
+    digests = tuple(sorted(entry.get("RepoDigests") or ()))
+    return Image(entry["Id"].removeprefix("sha256:"), entry.get("Architecture", ""), int(entry.get("Size") or 0), digests)
 
 
 def found(printed: str) -> Found:

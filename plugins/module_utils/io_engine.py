@@ -30,6 +30,13 @@ class Engine:
 
     def image(self, reference: str) -> Image:
         """Return an image that is here; none is fetched."""
+        found = self.find(reference)
+        if found is None:
+            raise refused("image", f"{self.name} has no image {reference} on this host", "an image that is here", "pull or load it first")
+        return found
+
+    def find(self, reference: str) -> Image | None:
+        """Return an image if it is here."""
         status, stdout, stderr = self._run([self.name, "image", "inspect", reference])
         if status == 0:
             return image_copy.image(stdout)
@@ -37,8 +44,24 @@ class Engine:
             raise refused("engine", f"{self.name} is not installed", "the container engine that runs vLLM", "install it, or correct engine")
         said = last(stderr or stdout)
         if re.search(r"no such (image|object)|not known", said, re.IGNORECASE):
-            raise refused("image", f"{self.name} has no image {reference} on this host", "an image that is here", "pull or load it first")
+            return None
         raise self._silent(said)
+
+    def pull(self, reference: str) -> None:
+        """Fetch an image from its registry. Both engines hold what they get against the digest, where the reference has one."""
+        status, stdout, stderr = self._run([self.name, "pull", "--quiet", reference])
+        if status != 0:
+            fix = f"correct gb10_image and its digest, or see that `{self.name} pull` works here: network, login"
+            raise refused("image", f"{self.name} pull {reference} failed: {last(stderr or stdout)}", "an image that its registry has", fix)
+
+    def load(self, path: str) -> str:
+        """Take an image from a tar file, and return what the engine says of it."""
+        return last(self._must(["load", f"--input={path}"], "archive"))
+
+    def save(self, image: Image, name: str, path: str) -> None:
+        """Write an image into a tar file, under a name that it gets here too, so that no engine takes it for a leftover."""
+        self._must(["tag", image.id, name], "image")
+        self._must(["save", f"--output={path}", name], "save")
 
     @contextlib.contextmanager
     def container(self, image: Image, dest: str, argv: Sequence[str]) -> Iterator[str]:

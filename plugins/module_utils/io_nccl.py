@@ -44,13 +44,17 @@ def library(path: str) -> Library:
 
 
 def pids(run: Run, unit: str, roots: Sequence[str] = _CGROUPS) -> list[int]:
-    """Return every process of a systemd unit, those of cgroups below its own too. Raises ProblemsError if it is not running."""
+    """Return every process of a systemd unit, those of cgroups below its own and of its container too. Raises ProblemsError if it is not running."""
     status, stdout, stderr = run(["systemctl", "show", unit, "--property=ControlGroup", "--value"])
     if status != 0:
         raise ProblemsError([Problem(unit, f"systemctl show failed: {stderr.strip()}", "a unit of systemd", "correct its name")])
     group = stdout.strip()
-    folders = [f"{root}{group}" for root in roots if group and os.path.isdir(f"{root}{group}")]
-    found = sorted(_members(folders[0])) if folders else []
+    # Docker's containers belong to its daemon, but are in a slice of the unit's name (launch.py).
+    part = f"/{unit.removesuffix('.service')}.slice"
+    found: list[int] = []
+    for place in (group, f"/{part[1:].partition('-')[0]}.slice{part}", part):
+        folders = [f"{root}{place}" for root in roots if place and os.path.isdir(f"{root}{place}")]
+        found += sorted(_members(folders[0])) if folders else []
     if not found:
         raise ProblemsError([Problem(unit, "it has no process", "a running unit", f"start it, or see why it stopped: systemctl status {unit}")])
     return found

@@ -103,8 +103,8 @@ def model(folder: str) -> dict[str, Any]:
 
 
 def system() -> dict[str, Any]:
-    """Return {kernel, cma_total_bytes, cma_free_bytes}: the kernel's release, and see node_text.cma_facts."""
-    return {"kernel": os.uname().release, **node_text.cma_facts(read("/proc/meminfo"))}
+    """Return {kernel, infiniband, cma_total_bytes, cma_free_bytes}: the kernel's release, whether programs can use RDMA, node_text.cma_facts."""
+    return {"kernel": os.uname().release, "infiniband": os.path.isdir("/dev/infiniband"), **node_text.cma_facts(read("/proc/meminfo"))}
 
 
 def recorded_additions() -> dict[str, dict[str, Any]]:
@@ -114,7 +114,7 @@ def recorded_additions() -> dict[str, dict[str, Any]]:
 
 
 def service(run: Run, unit: str) -> dict[str, Any]:
-    """Return {unit, load, active, sub, result, pid, since, restarts, invocation, inputs} of a systemd unit.
+    """Return {unit, load, active, sub, result, pid, since, restarts, invocation, container, inputs} of a systemd unit.
 
     `inputs` is the digest in the environment of the running main process, or of the unit as loaded while systemd is about to
     start it; "" if it does not run or has none.

@@ -9,10 +9,10 @@ from __future__ import annotations
 import hashlib
 import json
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
-from ansible_collections.gb10.cluster.plugins.module_utils import additions
+from ansible_collections.gb10.cluster.plugins.module_utils import additions, stacks
 
 #: A Spark has one GPU.
 GPUS_PER_NODE = 1
@@ -34,6 +34,21 @@ RAY_DASHBOARD_PORT = 8265
 RAY_WORKER_PORTS = (20000, 20999)
 #: Where the role vllm_serve puts io_rank.py.
 RANK_PROGRAM = "/usr/local/lib/gb10-rank.py"
+
+#: The units, and the containers that they run.
+RAY, VLLM = "gb10-ray", "gb10-vllm"
+#: The role that leaves the image's id on a node, as files: {image: id}.
+IMAGE_ROLE = "vllm_runtime"
+ENGINES = ("docker", "podman")
+_GPUS: Mapping[str, Sequence[str]] = {"docker": ("--gpus=all",), "podman": ("--device=nvidia.com/gpu=all",)}
+#: So that a container's processes are known as the unit's: Podman's stay in it, Docker's belong to its daemon.
+_CGROUP: Mapping[str, Callable[[str], Sequence[str]]] = {
+    "docker": lambda unit: [f"--cgroup-parent={unit}.slice"],
+    "podman": lambda _unit: ["--cgroups=split"],
+}
+#: What units have in their environment beside that of the ranks; an engine leaves out what is not set.
+_OF_UNIT = ("RAY_ADDRESS", "RAY_AUTH_TOKEN_PATH", "VLLM_API_KEY")
+_NOBODY = "65534:65534"
 
 #: The variable in a unit's environment that carries the digest of everything the service was started from.
 INPUTS_VARIABLE = "GB10_INPUTS"
@@ -71,7 +86,7 @@ def ray_argv(plan: Mapping[str, Any], object_store_memory: int, args: Sequence[s
         else [f"--address={plan['head']['address']}:{port}"]
     )
     return [
-        f"{plan['runtime']['path']}/bin/ray",
+        program(plan, "ray"),
         "start",
         "--block",
         *role,
@@ -93,7 +108,7 @@ def vllm_argv(plan: Mapping[str, Any]) -> list[str]:
     node = plan["node"]
     api = [f"--host={plan['api_host']}", f"--port={plan['api_port']}"] if node["head"] else ["--headless"]
     return [
-        f"{plan['runtime']['path']}/bin/vllm",
+        program(plan, "vllm"),
         "serve",
         plan["model"],
         f"--served-model-name={plan['served_model_name']}",
@@ -122,13 +137,88 @@ def _meeting(plan: Mapping[str, Any]) -> list[str]:
     return []
 
 
-def rank_argv(plan: Mapping[str, Any]) -> list[str]:
+def program(plan: Mapping[str, Any], name: str) -> str:
+    """Return a program of the runtime: by its path in an environment on the node, by its name in an image, which has its own PATH."""
+    return f"{plan['runtime']['path']}/bin/{name}" if plan["runtime"]["kind"] == stacks.NATIVE else name
+
+
+def rank_argv(plan: Mapping[str, Any], owner: str = "") -> list[str]:
     """Return the argv of what starts and ends vLLM on the plan's node together with the other ranks; see io_rank.py."""
     # What all ranks are started from, as the service's inputs: what else of a node changes must not restart them.
     of_nodes = [[additions.rank_environment(node), node["additions"]] for node in plan["nodes"]]
     group = digest([vllm_argv({**plan, "node": plan["nodes"][0]}), of_nodes])[:16]
     place = [f"--address={plan['head']['address']}", f"--port={plan['rendezvous_port'] + 1}", f"--group={group}"]
-    return ["/usr/bin/python3", RANK_PROGRAM, *place, f"--rank={_rank(plan)}", f"--ranks={len(plan['nodes'])}", "--", *vllm_argv(plan)]
+    place += [f"--rank={_rank(plan)}", f"--ranks={len(plan['nodes'])}"]
+    return ["/usr/bin/python3", RANK_PROGRAM, *place, "--", *contained(plan, VLLM, vllm_argv(plan), owner)]
+
+
+def image(plan: Mapping[str, Any]) -> str:
+    """Return the image of the plan's node: by its id, the same on all nodes, once the role vllm_runtime found it; before that, as it is named."""
+    name: str = plan["runtime"]["image"]
+    return str(plan["node"]["additions"].get(IMAGE_ROLE, {}).get("files", {}).get(name, name))
+
+
+def contained(plan: Mapping[str, Any], unit: str, argv: Sequence[str], owner: str = "") -> list[str]:
+    """Return an argv as a unit of the plan's node runs it: as it is, or in a container that is named after the unit.
+
+    ``owner`` is the numeric user and group (``UID:GID``) of gb10_user. The container has the host's network, for Ray's and NCCL's addresses, and
+    its shared memory; it has no privileges, and no devices but the GPU and the RDMA adapters. Values of variables are not in the argv: the engine
+    takes them from the unit's environment. The user's own arguments come last and win. Source: docker-run(1), podman-run(1).
+    """
+    if plan["runtime"]["kind"] == stacks.NATIVE:
+        return list(argv)
+    runtime, node, home = plan["runtime"], plan["node"], f"/var/lib/{plan['user']}"
+    ray = plan["executor"] == "ray"
+    folders = [plan["model"]] if plan["model"].startswith("/") else []
+    folders += [f"{plan['root']}/files"] if plan["serve"]["files"] else []
+    # The token of Ray, as the unit lays it out for the container's user.
+    folders += [f"/run/{unit}"] if ray else []
+    mounts = [{"source": folder, "target": folder, "read_only": True} for folder in folders]
+    mounts += [{"source": home, "target": home, "read_only": False}]
+    mounts += [mount for addition in node["additions"].values() for mount in addition.get("mounts", ())]
+    names = {*additions.rank_environment(node), *_OF_UNIT, "VLLM_HOST_IP"}
+    return [
+        *_run(runtime["engine"], unit),
+        "--network=host",
+        "--ipc=host",
+        # Ray looks after its drivers by their numbers.
+        *([f"--pid=container:{RAY}"] if ray and unit != RAY else []),
+        f"--user={owner or _NOBODY}",
+        "--ulimit=memlock=-1:-1",
+        "--ulimit=stack=67108864:67108864",
+        "--ulimit=nofile=1048576:1048576",
+        *(_GPUS[runtime["engine"]] if plan["stack"]["device"] == stacks.CUDA else []),
+        *(["--device=/dev/infiniband"] if node["infiniband"] else []),
+        *_CGROUP[runtime["engine"]](unit),
+        f"--workdir={home}",
+        # An image knows no such user.
+        f"--env=HOME={home}",
+        f"--env=USER={plan['user']}",
+        f"--env=RAY_TMPDIR={home}",
+        *(f"--env={name}" for name in sorted(names)),
+        *(_mount(mount) for mount in mounts),
+        *runtime["engine_args"],
+        f"--entrypoint={argv[0]}",
+        image(plan),
+        *argv[1:],
+    ]
+
+
+def look_argv(plan: Mapping[str, Any], argv: Sequence[str]) -> list[str]:
+    """Return an argv that looks into the image of the plan's node, in a container without network, GPU and user."""
+    runtime = plan["runtime"]
+    nobody = ["--network=none", f"--user={_NOBODY}", "--env=HOME=/tmp", "--env=NVIDIA_VISIBLE_DEVICES=void"]
+    return [*_run(runtime["engine"], "gb10-look"), *nobody, *runtime["engine_args"], f"--entrypoint={argv[0]}", image(plan), *argv[1:]]
+
+
+def _run(engine: str, name: str) -> list[str]:
+    # What a container says goes to the journal by its client; the engine would keep it a second time, without limit.
+    closed = ["--cap-drop=ALL", "--security-opt=no-new-privileges", "--log-driver=none"]
+    return [engine, "run", "--rm", "--pull=never", f"--name={name}", *closed]
+
+
+def _mount(mount: Mapping[str, Any]) -> str:
+    return f"--mount=type=bind,source={mount['source']},target={mount['target']}{',readonly' if mount['read_only'] else ''}"
 
 
 def _rank(plan: Mapping[str, Any]) -> int:

@@ -29,6 +29,7 @@ SERVICE_PROPERTIES = (
     "Job",
     "ExecMainStatus",
     "Environment",
+    "ExecStopPost",
     "ExecMainStartTimestampMonotonic",
 )
 _LISTEN = "0A"
@@ -155,9 +156,10 @@ def _hex_address(text: str) -> str:
 
 
 def unit_of_cgroup(text: str) -> str:
-    """Return the systemd service that a /proc/PID/cgroup names, or ""."""
+    """Return the systemd service that a /proc/PID/cgroup names, or "". A slice of ours stands for the service whose container is in it."""
     units = re.findall(r"/([^/\n]+\.service)(?=/|$)", text, re.MULTILINE)
-    return str(units[-1]) if units else ""
+    slices = re.findall(r"/(gb10-[^/\n]+)\.slice/", text)
+    return str(units[-1]) if units else f"{slices[-1]}.service" if slices else ""
 
 
 def service_facts(unit: str, shown: str) -> dict[str, Any]:
@@ -176,6 +178,7 @@ def service_facts(unit: str, shown: str) -> dict[str, Any]:
         "invocation": shown_properties["InvocationID"],
         "queued": shown_properties.get("Job", "0") not in ("", "0"),
         "started": int(shown_properties["ExecMainStartTimestampMonotonic"]) / 1e6,
+        "container": " rm --force " in shown_properties.get("ExecStopPost", ""),
         "loaded_inputs": inputs_of_environment(shown_properties["Environment"].replace(" ", "\0")),
     }
 

@@ -23,6 +23,8 @@ def lines(plan: Mapping[str, Any], object_store_memory: int) -> list[str]:
         f"x data {plan['data_parallel_size']} by {plan['executor']}",
         f"vLLM {plan['stack']['vllm']} (stack {plan['stack']['name']}), NCCL {serve['nccl'] or 'unknown'}",
     ]
+    if plan["runtime"]["image"]:
+        result.append(f"in containers of {plan['runtime']['image']}, run by {plan['runtime']['engine']}")
     result += _block("why", serve["why"])
     result += _block("the model", serve["model"])
     result += _block("memory", serve["memory"])

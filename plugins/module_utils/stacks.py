@@ -133,25 +133,32 @@ def named(name: str) -> tuple[Stack, list[Problem]]:
     return _ALL[0], [Problem("gb10_stack", repr(name), f"one of {', '.join(STACKS)}", fix)]
 
 
-def resolve(name: str, lock: str, path: str) -> tuple[Stack, list[Problem]]:
-    """Return a stack with the versions that a lock file pins, and every problem; ``lock`` is the file's text, ``path`` its name for messages.
+def resolve(name: str, lock: str, path: str, runtime: str = "", image: str = "") -> tuple[Stack, list[Problem]]:
+    """Return a stack as it is run, and every problem; ``lock`` is the text of a lock file, ``path`` its name for messages.
 
-    The lock counts, because it is what is installed; the stack says the rest, such as which NCCL to build.
+    ``runtime`` and ``image`` win over the stack's own. The lock counts, because it is what is installed; the stack says the rest, such as which
+    NCCL to build. A container needs no lock: there it only says which versions the image has.
     """
     stack, problems = named(name)
     if problems:
         return stack, problems
-    if not lock and stack.runtime == CONTAINER:
-        found = f"{name} is the container image {stack.image}, and only environments that are installed on the nodes are served yet"
-        return stack, [Problem("gb10_stack", found, "a stack with a lock file", "take another, such as current")]
-    if not lock:
-        fix = "correct gb10_runtime_lock" if path else f"set gb10_runtime_lock, because {name} brings none"
-        found = f"{path!r} is not a readable file on the controller"
-        return stack, [Problem("gb10_runtime_lock", found, "a requirements file with exact versions", fix)]
+    kind = runtime or stack.runtime
+    stack = replace(stack, runtime=kind, image=(image or stack.image) if kind == CONTAINER else "")
+    if stack.runtime == CONTAINER and not stack.image:
+        found = f"none is given, and the stack {name} has none"
+        problems.append(Problem("gb10_image", found, "an image by its digest, such as vllm/vllm-openai@sha256:...", "set gb10_image"))
+    if not lock and not (stack.runtime == CONTAINER and not path):
+        return stack, [*problems, _unlocked(name, path)]
     pins = locked(lock)
-    if "vllm" not in pins:
-        return stack, [Problem("gb10_runtime_lock", f"{path} pins no vllm", "a line such as vllm==0.32.0", "add it, or take another lock")]
-    return replace(stack, **{field: pins.get(field, getattr(stack, field)) for field in _PACKAGES.values()}), []
+    if lock and "vllm" not in pins:
+        fix = "add it, or take another lock"
+        problems.append(Problem("gb10_runtime_lock", f"{path} pins no vllm", "a line such as vllm==0.32.0", fix))
+    return replace(stack, **{field: pins.get(field, getattr(stack, field)) for field in _PACKAGES.values()}), problems
+
+
+def _unlocked(name: str, path: str) -> Problem:
+    fix = "correct gb10_runtime_lock" if path else f"set gb10_runtime_lock, because {name} brings none"
+    return Problem("gb10_runtime_lock", f"{path!r} is not a readable file on the controller", "a requirements file with exact versions", fix)
 
 
 def locked(text: str) -> dict[str, str]:

@@ -95,6 +95,10 @@ kernel:
   returned: always
   type: str
   sample: 6.17.0-1031-nvidia
+infiniband:
+  description: Whether there is a C(/dev/infiniband), through which programs use RDMA.
+  returned: always
+  type: bool
 cma_total_bytes:
   description: C(CmaTotal) of C(/proc/meminfo), null if the kernel has no CMA.
   returned: always

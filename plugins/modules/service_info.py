@@ -78,6 +78,9 @@ service:
     started:
       description: When the main process started, in seconds since boot.
       type: float
+    container:
+      description: Whether the unit as systemd has it runs a container, which it removes when it ends.
+      type: bool
     inputs:
       description: The digest of inputs in the running main process's environment, empty if there is none.
       type: str

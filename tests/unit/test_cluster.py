@@ -531,3 +531,68 @@ def test_a_slow_link_is_a_warning() -> None:
     assert planned(nodes)
     (sentence,) = node_checks.warnings(nodes)
     assert sentence.startswith("spark2: enP2p1s0f1np1: the PCIe link of 0002:01:00 runs x2")
+
+
+DIGEST = "vllm/vllm-openai@sha256:" + "1" * 64
+
+
+def test_a_container_in_place_of_an_environment() -> None:
+    native, inside = planned(pair()), planned(pair(gb10_runtime="container", gb10_image=DIGEST, gb10_container_args=["--env=A=1"]))
+    assert inside["runtime"] == {
+        "kind": "container",
+        "name": DIGEST,
+        "image": DIGEST,
+        "engine": "docker",
+        "engine_args": ["--env=A=1"],
+    }
+    assert {key for key in native if native[key] != inside[key]} == {"runtime", "serve"}
+    # How it is served is the same; what is known of plugins in images is told.
+    assert {key for key in native["serve"] if native["serve"][key] != inside["serve"][key]} == {"findings"}
+    assert (native["runtime"]["kind"], native["runtime"]["name"]) == ("native", native["runtime"]["path"])
+
+
+def test_additions_of_another_runtime_do_not_count() -> None:
+    nodes = pair(gb10_runtime="container", gb10_image=DIGEST)
+    addition = {"environment": {}, "flags": [], "files": {}, "mounts": []}
+    for node in nodes:
+        node["observed"]["additions"] = {"a": {**addition, "runtime": DIGEST}, "b": {**addition, "runtime": "/opt/gb10/runtime/x"}}
+    assert [list(node["additions"]) for node in planned(nodes)["nodes"]] == [["a"], ["a"]]
+
+
+@pytest.mark.parametrize("image", [DIGEST, "sha256:" + "1" * 64, "nvcr.io/nvidia/vllm:26.04-py3", "localhost:5000/a/b_c:v1@sha256:" + "1" * 64])
+def test_images(image: str) -> None:
+    assert planned(pair(gb10_runtime="container", gb10_image=image))["runtime"]["image"] == image
+
+
+def test_everything_wrong_with_a_container_at_once() -> None:
+    settings = {
+        "gb10_runtime": "docker",
+        "gb10_image": "vllm/vllm-openai@sha256:12",
+        "gb10_container_engine": "containerd",
+        "gb10_container_args": ["--env=A=1", "--name=mine", "--privileged", "-d"],
+    }
+    problems = {problem.path: str(problem) for problem in mistakes(pair(**settings))}
+    assert list(problems) == [
+        "gb10_runtime",
+        "gb10_container_engine",
+        "gb10_image",
+        "gb10_container_args[1]",
+        "gb10_container_args[2]",
+        "gb10_container_args[3]",
+    ]
+    assert "'docker'. Expected: '' for that of gb10_stack or native or container." in problems["gb10_runtime"]
+    assert "Expected: docker or podman." in problems["gb10_container_engine"]
+    assert "with 64 digits" in problems["gb10_image"]
+    assert "a container gets the devices that it needs" in problems["gb10_container_args[2]"]
+
+
+def test_a_container_without_an_image() -> None:
+    (problem,) = mistakes(pair(gb10_runtime="container"))
+    assert problem.path == "gb10_image"
+
+
+def test_an_image_that_is_known_to_have_no_ray() -> None:
+    image = "docker.io/vllm/vllm-openai:v0.32.0@sha256:" + "1" * 64
+    (problem,) = mistakes(pair(gb10_runtime="container", gb10_image=image))
+    assert (problem.path, "gb10_executor: mp" in problem.fix) == ("image", True)
+    assert planned(pair(gb10_runtime="container", gb10_image=image, gb10_executor="mp"))["runtime"]["image"] == image

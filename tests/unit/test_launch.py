@@ -12,11 +12,11 @@ import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
-from ansible_collections.gb10.cluster.plugins.module_utils import launch
+from ansible_collections.gb10.cluster.plugins.module_utils import launch, plan_text
 
 PLAN: dict[str, Any] = {
     "head": {"name": "spark1", "address": "10.110.0.1"},
-    "node": {"name": "spark1", "address": "10.110.0.1", "head": True},
+    "node": {"name": "spark1", "address": "10.110.0.1", "head": True, "infiniband": True, "additions": {}, "environment": {"NCCL_DEBUG": "INFO"}},
     "ray_port": 6379,
     "rendezvous_port": 29501,
     "model": "/srv/models/tiny",
@@ -27,11 +27,16 @@ PLAN: dict[str, Any] = {
     "data_parallel_size": 1,
     "api_host": "127.0.0.1",
     "api_port": 8000,
-    "runtime": {"path": "/opt/gb10/runtime/abc"},
-    "serve": {"args": [], "own": []},
+    "runtime": {"kind": "native", "path": "/opt/gb10/runtime/abc"},
+    "stack": {"device": "cuda"},
+    "user": "gb10",
+    "root": "/opt/gb10",
+    "serve": {"args": [], "own": [], "files": []},
     "nodes": [],
 }
-WORKER = {**PLAN, "node": {"name": "spark2", "address": "10.110.0.2", "head": False}}
+WORKER = {**PLAN, "node": {**PLAN["node"], "name": "spark2", "address": "10.110.0.2", "head": False}}
+IMAGE = "vllm/vllm-openai@sha256:" + "1" * 64
+INSIDE: dict[str, Any] = {**PLAN, "runtime": {"kind": "container", "name": IMAGE, "image": IMAGE, "engine": "docker", "engine_args": []}}
 
 
 def option(argv: list[str], name: str) -> str | None:
@@ -106,6 +111,108 @@ def test_replicas_meet_at_the_heads_address() -> None:
     assert launch.vllm_argv(worker)[-5:] == [*meet, "--data-parallel-rpc-port=29501", "--data-parallel-start-rank=1"]
     assert launch.vllm_argv({**PLAN, **common})[-4:] == [*meet, "--data-parallel-backend=ray"]
     assert not any(word.startswith("--nnodes") for word in launch.vllm_argv(worker))
+
+
+def test_a_container_gets_what_it_needs_and_no_more() -> None:
+    assert launch.contained(INSIDE, launch.RAY, ["ray", "start"], "990:980") == [
+        "docker",
+        "run",
+        "--rm",
+        "--pull=never",
+        "--name=gb10-ray",
+        "--cap-drop=ALL",
+        "--security-opt=no-new-privileges",
+        "--log-driver=none",
+        "--network=host",
+        "--ipc=host",
+        "--user=990:980",
+        "--ulimit=memlock=-1:-1",
+        "--ulimit=stack=67108864:67108864",
+        "--ulimit=nofile=1048576:1048576",
+        "--gpus=all",
+        "--device=/dev/infiniband",
+        "--cgroup-parent=gb10-ray.slice",
+        "--workdir=/var/lib/gb10",
+        "--env=HOME=/var/lib/gb10",
+        "--env=USER=gb10",
+        "--env=RAY_TMPDIR=/var/lib/gb10",
+        "--env=NCCL_DEBUG",
+        "--env=RAY_ADDRESS",
+        "--env=RAY_AUTH_TOKEN_PATH",
+        "--env=VLLM_API_KEY",
+        "--env=VLLM_HOST_IP",
+        "--mount=type=bind,source=/srv/models/tiny,target=/srv/models/tiny,readonly",
+        "--mount=type=bind,source=/run/gb10-ray,target=/run/gb10-ray,readonly",
+        "--mount=type=bind,source=/var/lib/gb10,target=/var/lib/gb10",
+        "--entrypoint=ray",
+        IMAGE,
+        "start",
+    ]
+
+
+def contained(unit: str = launch.VLLM, **changes: Any) -> list[str]:
+    """The argv of a container, with a part of its plan changed."""
+    return launch.contained({**INSIDE, **changes}, unit, ["vllm", "serve", "x"], "990:980")
+
+
+def test_podman_has_its_own_words_for_gpus_and_cgroups() -> None:
+    argv = contained(runtime={**INSIDE["runtime"], "engine": "podman", "engine_args": ["--cgroups=disabled"]})
+    assert (argv[0], option(argv, "device"), option(argv, "gpus")) == ("podman", "/dev/infiniband", None)
+    assert "--device=nvidia.com/gpu=all" in argv
+    # The user's own come last and win.
+    assert (option(argv, "cgroups"), argv.index("--cgroups=disabled") > argv.index("--cgroups=split")) == ("disabled", True)
+
+
+def test_a_container_without_gpu_and_adapters() -> None:
+    argv = contained(stack={"device": "cpu"}, node={**INSIDE["node"], "infiniband": False})
+    assert not [word for word in argv if word.startswith(("--gpus", "--device"))]
+
+
+def test_vllm_shares_the_processes_of_ray_and_with_mp_nothing() -> None:
+    assert option(contained(), "pid") == "container:gb10-ray"
+    alone = contained(executor="mp")
+    assert option(alone, "pid") is None
+    assert not [word for word in alone if "/run/" in word], "no token"
+
+
+def test_a_container_mounts_what_additions_bring_and_runs_the_image_that_was_proved() -> None:
+    mount = {"source": "/opt/gb10/nccl/x", "target": "/opt/gb10/nccl/x", "read_only": True}
+    found = {
+        "nccl_sm121_build": {"environment": {"LD_PRELOAD": "/opt/gb10/nccl/x/lib/libnccl.so.2"}, "mounts": [mount]},
+        "vllm_runtime": {"environment": {}, "files": {IMAGE: "2" * 64}, "mounts": []},
+    }
+    argv = contained(node={**INSIDE["node"], "additions": found}, serve={"args": [], "own": [], "files": [{"path": "/opt/gb10/files/p.py"}]})
+    assert "--mount=type=bind,source=/opt/gb10/nccl/x,target=/opt/gb10/nccl/x,readonly" in argv
+    assert "--mount=type=bind,source=/opt/gb10/files,target=/opt/gb10/files,readonly" in argv
+    assert "--env=LD_PRELOAD" in argv
+    assert argv[-4:] == ["--entrypoint=vllm", "2" * 64, "serve", "x"]
+
+
+def test_a_model_of_a_hub_is_not_mounted() -> None:
+    assert not [word for word in contained(model="org/model") if "org/model" in word]
+
+
+def test_no_container_runs_as_root() -> None:
+    assert option(launch.contained(INSIDE, launch.VLLM, ["vllm"]), "user") == "65534:65534"
+    assert option(launch.look_argv(INSIDE, ["python3"]), "user") == "65534:65534"
+
+
+def test_the_plan_names_the_image() -> None:
+    serve = {**INSIDE["serve"], "nccl": "", "why": [], "model": [], "memory": [], "findings": []}
+    stack = {"vllm": "0.32.0", "name": "current"}
+    said = plan_text.lines({**INSIDE, "serve": serve, "stack": stack}, 1)
+    assert f"in containers of {IMAGE}, run by docker" in said
+
+
+def test_ranks_in_containers_start_and_end_together() -> None:
+    nodes = [{**INSIDE["node"], "name": name, "head": name == "spark1"} for name in ("spark1", "spark2")]
+    plan = {**INSIDE, "executor": "mp", "nodes": nodes, "node": nodes[1]}
+    native = {**plan, "runtime": PLAN["runtime"]}
+    argv = launch.rank_argv(plan, "990:980")
+    inner = argv[argv.index("--") + 1 :]
+    assert inner == launch.contained(plan, launch.VLLM, launch.vllm_argv(plan), "990:980")
+    assert launch.vllm_argv(plan)[0] == "vllm"
+    assert option(argv, "group") != option(launch.rank_argv(native), "group"), "ranks of two runtimes never meet"
 
 
 @pytest.mark.parametrize(

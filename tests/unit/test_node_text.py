@@ -164,6 +164,7 @@ def test_listening_sockets(table: str, expected: list[tuple[str, int, int]]) -> 
         pytest.param("0::/machine.slice/systemd-nspawn@spark1.service/payload/system.slice/gb10-ray.service\n", "gb10-ray.service", id="in nspawn"),
         pytest.param("0::/user.slice/user-1000.slice/session-3.scope\n", "", id="a login"),
         pytest.param("0::/system.slice/docker-1234.scope\n", "", id="a container"),
+        pytest.param("0::/gb10.slice/gb10-vllm.slice/docker-1234.scope\n", "gb10-vllm.service", id="a container of ours"),
         pytest.param("0::/\n", "", id="root"),
         pytest.param("", "", id="gone"),
     ],
@@ -186,6 +187,7 @@ def shown(**changes: str) -> str:
         "Job": "0",
         "ExecMainStatus": "0",
         "Environment": "",
+        "ExecStopPost": "",
         "ExecMainStartTimestampMonotonic": "0",
     }
     assert set(properties) == set(node_text.SERVICE_PROPERTIES)
@@ -206,6 +208,7 @@ def test_a_service_that_is_not_there() -> None:
         "invocation": "",
         "started": 0.0,
         "queued": False,
+        "container": False,
         "loaded_inputs": "",
     }
 
@@ -227,6 +230,11 @@ def test_a_running_service() -> None:
     )
     assert (found["active"], found["enabled"], found["pid"], found["restarts"], found["invocation"]) == ("active", True, 730, 2, "0f3c")
     assert (found["started"], found["loaded_inputs"]) == (123.456789, "abc123")
+
+
+def test_a_service_that_runs_a_container() -> None:
+    said = "{ path=/usr/bin/podman ; argv[]=podman rm --force gb10-vllm ; ignore_errors=yes ; start_time=[n/a] }"
+    assert node_text.service_facts("gb10-vllm.service", shown(ExecStopPost=said))["container"] is True
 
 
 def test_a_service_that_waits_for_its_next_start() -> None:

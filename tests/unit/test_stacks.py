@@ -61,7 +61,6 @@ def test_what_a_lock_file_says(text: str, expected: dict[str, str]) -> None:
     [
         ("curent", "vllm==1.0.0", "x.lock", "gb10_stack", ["'curent'", "did you mean current?"]),
         ("xyz", "vllm==1.0.0", "x.lock", "gb10_stack", ["one of current, vllm-0.18.1", "correct gb10_stack"]),
-        ("ngc-26.04", "", "", "gb10_stack", ["container image nvcr.io/nvidia/vllm:26.04-py3"]),
         ("lab", "", "", "gb10_runtime_lock", ["set gb10_runtime_lock, because lab brings none"]),
         ("current", "", "x.lock", "gb10_runtime_lock", ["'x.lock' is not a readable file", "correct gb10_runtime_lock"]),
         ("current", "ray==2.60.0", "x.lock", "gb10_runtime_lock", ["x.lock pins no vllm"]),
@@ -72,6 +71,30 @@ def test_what_cannot_be_resolved(name: str, lock: str, path: str, where: str, wo
     assert problem.path == where
     for word in words:
         assert word in str(problem)
+
+
+def test_a_container_needs_an_image_and_no_lock() -> None:
+    image = "vllm/vllm-openai@sha256:" + "1" * 64
+    ngc, problems = resolve("ngc-26.04", "", "")
+    assert (problems, ngc.runtime, ngc.image) == ([], "container", "nvcr.io/nvidia/vllm:26.04-py3")
+    assert resolve("ngc-26.04", "", "", image=image)[0].image == image
+    lab, problems = resolve("lab", "vllm==0.33.0\n", "x.lock", "container", image)
+    assert (problems, lab.runtime, lab.image, lab.vllm) == ([], "container", image, "0.33.0")
+    native, problems = resolve("lab", "vllm==0.33.0\n", "x.lock", "native", image)
+    assert (problems, native.runtime, native.image) == ([], "native", "")
+
+
+@pytest.mark.parametrize(
+    ("name", "runtime", "path", "where"),
+    [
+        ("lab", "container", "", "gb10_image: none is given, and the stack lab has none"),
+        ("ngc-26.04", "native", "", "gb10_runtime_lock: '' is not a readable file"),
+        ("ngc-26.04", "", "x.lock", "gb10_runtime_lock: 'x.lock' is not a readable file"),
+    ],
+)
+def test_what_a_runtime_lacks(name: str, runtime: str, path: str, where: str) -> None:
+    _stack, (problem,) = resolve(name, "", path, runtime)
+    assert str(problem).startswith(where)
 
 
 def test_the_lock_counts() -> None:

@@ -8,14 +8,13 @@ from __future__ import annotations
 import hashlib
 import io
 import json
-import shutil
-import subprocess
 import tarfile
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
+import root_file_system
 from cluster import Cluster
 from patch import sources
 from playbook import Run
@@ -31,19 +30,6 @@ RELEASE = "0.32.0"
 SITE = "usr/lib/python3/dist-packages"
 PACKAGE, TRITON = f"/{SITE}/vllm", f"/{SITE}/triton/backends/nvidia/bin"
 LAB = "--cgroups=disabled --network=none"
-
-
-def root_file_system(cluster: Cluster, folder: Path) -> Path:
-    """Return a Debian with Python and a shell, as a tar file. It is made once and kept with the lab's other downloads."""
-    suite, components = cluster.variable("lab_suite", "bookworm"), cluster.variable("lab_components", ["main"])
-    kept = Path(cluster.variable("lab_cache_dir", Path.home() / ".cache/gb10-lab")) / f"image-{suite}.tar"
-    if not kept.exists():
-        part = folder / "part.tar"
-        packages = "--include=base-files,coreutils,dash,python3"
-        command = ["mmdebstrap", "--quiet", "--variant=extract", f"--components={','.join(components)}", packages, suite, str(part)]
-        subprocess.run(command, check=True)
-        shutil.move(part, kept)
-    return Path(shutil.copy(kept, folder / "image.tar"))
 
 
 def add(archive: tarfile.TarFile, name: str, data: bytes, mode: int = 0o644) -> None:
@@ -71,7 +57,7 @@ def shipped() -> Path:
 @pytest.fixture(scope="module")
 def image(cluster: Cluster, head: Host, shipped: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
     """Import the image on the head and return its reference."""
-    tar = root_file_system(cluster, tmp_path_factory.mktemp("image"))
+    tar = root_file_system.debian(cluster, tmp_path_factory.mktemp("image"), "image")
     with tarfile.open(tar, "a") as archive:
         for path in sorted(path for path in shipped.rglob("*") if path.is_file()):
             add(archive, f"{SITE}/vllm/{path.relative_to(shipped)}", path.read_bytes())

@@ -1,0 +1,134 @@
+#!/usr/bin/python
+# Copyright (c) 2026, gb10.cluster maintainers
+# GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+
+from __future__ import annotations
+
+DOCUMENTATION = r"""
+---
+module: container_image
+short_description: Get a container image onto the host, once, and into a tar file for other hosts
+version_added: 0.1.0
+description:
+  - Loads an image from a tar file or pulls it, if the engine does not have it yet, and tells its id, by which hosts can be compared.
+  - An image for another machine is an error, not something that fails when it is started.
+  - Tested with Podman 4.3 on simulated hosts. Docker's commands are the same but were not run.
+options:
+  image:
+    description: The image by reference or id, C(sha256:) and 64 hexadecimal digits.
+    type: str
+    required: true
+  archive:
+    description: A tar file on the host, as C(docker save) or C(podman save) writes it, to load the image from.
+    type: path
+  pull:
+    description: Whether to pull the image from its registry where neither the engine nor O(archive) has it.
+    type: bool
+    default: false
+  save:
+    description: A tar file to write the image into. It is written each time.
+    type: path
+  engine:
+    description: The container engine.
+    type: str
+    choices: [docker, podman]
+    default: docker
+author:
+  - gb10.cluster maintainers (@gb10-cluster)
+extends_documentation_fragment:
+  - gb10.cluster.attributes.change
+"""
+
+EXAMPLES = r"""
+- name: Pull the image
+  gb10.cluster.container_image:
+    image: vllm/vllm-openai@sha256:4b0d9a2d2a2b4bd1a2b4c8e7f6a5d4c3b2a1908f7e6d5c4b3a29180f7e6d5c4b
+    pull: true
+  register: image
+  become: true
+
+- name: Look whether this host has it
+  gb10.cluster.container_image:
+    image: "sha256:{{ image.image_id }}"
+  become: true
+"""
+
+RETURN = r"""
+image_id:
+  description: The image's id, 64 hexadecimal digits; null if it is not on the host and was not to be fetched, or would be in check mode.
+  returned: success
+  type: str
+digests:
+  description: References by digest under which registries have it; none for an image that was made or loaded here.
+  returned: success
+  type: list
+  elements: str
+size:
+  description: What it takes on disk, in bytes.
+  returned: success
+  type: int
+saved_sha256:
+  description: Hash of the tar file, null without O(save) and in check mode.
+  returned: success
+  type: str
+"""
+
+import os
+from typing import Any
+
+from ansible.module_utils.basic import AnsibleModule
+
+from ansible_collections.gb10.cluster.plugins.module_utils import image_copy, io_container_image
+from ansible_collections.gb10.cluster.plugins.module_utils.image_copy import Image
+from ansible_collections.gb10.cluster.plugins.module_utils.io_command import runner
+from ansible_collections.gb10.cluster.plugins.module_utils.io_engine import Engine
+from ansible_collections.gb10.cluster.plugins.module_utils.problems import ProblemsError
+
+
+def see_to(engine: Engine, params: dict[str, Any], check: bool) -> dict[str, Any]:
+    """Have the image here, and in a tar file if one is wanted."""
+    reference, saved = params["image"], None
+    image = engine.find(reference)
+    missing = image is None and (params["archive"] or params["pull"])
+    if missing and not check:
+        image = io_container_image.get(engine, reference, params["archive"], params["pull"])
+    if image is not None:
+        io_container_image.check_machine(image, reference, os.uname().machine)
+        if params["save"] and not check:
+            saved = io_container_image.save(engine, image, params["save"])
+    known = image or Image("", "")
+    return {
+        "changed": bool(missing or params["save"]),
+        "image_id": known.id or None,
+        "digests": list(known.digests),
+        "size": known.size,
+        "saved_sha256": saved,
+        "diff": {"before": "", "after": f"{reference}\n" if missing else ""},
+    }
+
+
+def main() -> None:
+    """Look, get, save."""
+    module = AnsibleModule(
+        argument_spec={
+            "image": {"type": "str", "required": True},
+            "archive": {"type": "path"},
+            "pull": {"type": "bool", "default": False},
+            "save": {"type": "path"},
+            "engine": {"type": "str", "choices": ["docker", "podman"], "default": "docker"},
+        },
+        supports_check_mode=True,
+    )
+    # Where the tar file is, another user reads it.
+    os.umask(0o022)
+    try:
+        image_copy.check_reference(module.params["image"])
+        answer = see_to(Engine(runner(module), module.params["engine"], []), module.params, module.check_mode)
+    except (ProblemsError, OSError) as error:
+        module.fail_json(msg=str(error))
+    module.exit_json(**answer)
+
+
+if __name__ == "__main__":
+    main()

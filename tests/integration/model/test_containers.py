@@ -1,0 +1,138 @@
+"""The same cluster in containers, and back: the same answer, and nothing of the other runtime left.
+
+The image is a small Debian, made here; vLLM comes into it by a mount of the environment that the nodes have, so that nothing large is copied.
+All else is as on a Spark with Podman: the image goes from the head to the worker, units run the engine, containers run as the service's user.
+"""
+
+from __future__ import annotations
+
+import json
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+import root_file_system
+from cluster import Cluster
+from repository import ROOT
+from served import completion
+from testinfra.host import Host
+
+pytestmark = [pytest.mark.disruptive, pytest.mark.slow]
+
+TAG = "lab.example/vllm:1"
+UNIT = "gb10-vllm"
+
+
+@pytest.fixture(scope="module")
+def image(cluster: Cluster, nodes: dict[str, Host], head: Host, tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
+    """Have an engine on all nodes, and the image on the head; return its id."""
+    tar = root_file_system.debian(cluster, tmp_path_factory.mktemp("image"), "image-vllm", ["libgomp1", "libnuma1", "libstdc++6"])
+    for host in nodes.values():
+        with host.backend.client.open_sftp() as files:
+            for name in ("containers.conf", "storage.conf"):
+                files.put(str(ROOT / "molecule/image/files" / name), f"/tmp/{name}")
+        host.check_output("mv /tmp/containers.conf /tmp/storage.conf /etc/containers/")
+    with head.backend.client.open_sftp() as files:
+        files.put(str(tar), "/var/tmp/image.tar")
+    head.check_output(f"podman import --quiet /var/tmp/image.tar {TAG} && rm /var/tmp/image.tar")
+    yield json.loads(head.check_output(f"podman image inspect {TAG}"))[0]["Id"]
+    for host in nodes.values():
+        host.check_output("podman image rm --all --force")
+
+
+def inside(head: Host, image: str, **changes: Any) -> tuple[str, str]:
+    """The variables of a run in containers of the image."""
+    (runtime,) = {head.check_output("readlink /opt/gb10/runtime/current")}
+    arguments = [
+        # What a simulated host lacks, and a real one has.
+        "--cgroups=disabled",
+        "--ulimit=memlock=65536:65536",
+        "--ulimit=nofile=4096:4096",
+        "--ulimit=nproc=4096:4096",
+        f"--volume={runtime}:{runtime}:ro",
+        f"--env=PATH={runtime}/bin:/usr/bin:/bin",
+    ]
+    given = {"gb10_runtime": "container", "gb10_image": image, "gb10_container_engine": "podman", "gb10_container_args": arguments}
+    return "--extra-vars", json.dumps({**given, "vllm_patch_patches": [], **changes})
+
+
+def containers(host: Host) -> list[str]:
+    return sorted(host.check_output("podman ps --all --format '{{.Names}}'").split())
+
+
+def main_pid(host: Host, unit: str = UNIT) -> str:
+    return host.check_output(f"systemctl show --property=MainPID --value {unit}")
+
+
+def owner_of_ranks(host: Host) -> set[str]:
+    """Who runs the processes of vLLM."""
+    return set(host.check_output("ps -o user:20= -p $(pgrep --full 'bin/vllm serve' | paste -sd,)").split()) - {"root"}
+
+
+@pytest.mark.usefixtures("image")
+def test_a_wrong_digest_stops_nothing(cluster: Cluster, head: Host) -> None:
+    before = main_pid(head)
+    wrong = f"{TAG.partition(':')[0]}@sha256:{'6' * 64}"
+    run = cluster.site(*inside(head, wrong))
+    assert run.status != 0
+    assert f"podman pull {wrong} failed" in run.output
+    assert run.changed_tasks() == set(), run.output
+    assert (main_pid(head), bool(completion(head))) == (before, True)
+
+
+def test_an_image_of_another_release_stops_nothing(cluster: Cluster, head: Host, image: str, tmp_path: Path) -> None:
+    before = main_pid(head)
+    (tmp_path / "other.lock").write_text("vllm==0.31.0\n", encoding="utf-8")
+    run = cluster.site(*inside(head, f"sha256:{image}", gb10_runtime_lock=str(tmp_path / "other.lock")))
+    assert run.status != 0
+    assert "has vLLM 0.32.0" in run.output and "Expected: vLLM 0.31.0" in run.output
+    assert main_pid(head) == before
+
+
+def test_containers_without_ray(cluster: Cluster, nodes: dict[str, Host], head: Host, workers: list[Host], image: str) -> None:
+    text = completion(head)
+    given = inside(head, TAG, gb10_executor="mp")
+    first = cluster.site(*given).assert_ok()
+    assert f"{TAG} is a tag" in first.output.replace("\n", " ")
+    assert completion(head) == text, "the same model in another runtime"
+    for host in nodes.values():
+        assert containers(host) == [UNIT]
+        assert image in host.check_output("podman image ls --no-trunc --quiet"), "the same image on all nodes"
+        assert owner_of_ranks(host) == {"gb10"}
+        environment = host.check_output(f"podman inspect --format '{{{{.HostConfig.Privileged}}}} {{{{.HostConfig.IpcMode}}}}' {UNIT}")
+        assert environment == "false host"
+    cluster.site(*given).assert_unchanged()
+    # One rank dies, and all start again, without a run of the playbook.
+    workers[0].check_output(f"podman kill --signal KILL {UNIT}")
+    time.sleep(5)
+    assert answers_again(head) == text
+
+
+@pytest.mark.usefixtures("image")
+def test_containers_with_ray(cluster: Cluster, nodes: dict[str, Host], head: Host) -> None:
+    given = inside(head, TAG)
+    cluster.site(*given).assert_ok()
+    assert completion(head)
+    assert containers(head) == ["gb10-ray", UNIT]
+    assert [containers(host) for name, host in nodes.items() if host is not head] == [["gb10-ray"]] * (len(nodes) - 1)
+    cluster.site(*given).assert_unchanged()
+
+
+def test_back_to_the_environment(cluster: Cluster, nodes: dict[str, Host], head: Host) -> None:
+    cluster.site().assert_ok()
+    assert completion(head)
+    assert [containers(host) for host in nodes.values()] == [[]] * len(nodes)
+    cluster.site().assert_unchanged()
+
+
+def answers_again(head: Host, within: float = 300) -> str:
+    """Wait until the API answers again."""
+    until = time.monotonic() + within
+    while True:
+        try:
+            return completion(head)
+        except AssertionError:
+            assert time.monotonic() < until, "the API did not come back"
+            time.sleep(3)
