@@ -209,14 +209,13 @@ class Receiver:
 
     def _receive(self, number: int, file: File, part: Part, proven: bool) -> None:
         """Add what is missing to the part, over as many connections as it takes."""
-        buffer = bytearray(io_model_files.CHUNK)
         last, error = time.monotonic(), "it ends in the middle of a file"
         while part.size < file.size:
             try:
                 with self._ask(f"/{self.store.digest}/{number}/{part.size}{'/proven' if proven else ''}") as answer:
                     last = time.monotonic()
-                    while count := _read(answer, buffer):
-                        part.add(memoryview(buffer)[:count])
+                    while data := _read(answer):
+                        part.add(memoryview(data))
                         self.store.set_have(file, part.size)
                         last = time.monotonic()
                         if self.store.reason:
@@ -248,9 +247,10 @@ class Receiver:
             connection.close()
 
 
-def _read(answer: http.client.HTTPResponse, buffer: bytearray) -> int:
+def _read(answer: http.client.HTTPResponse) -> bytes:
+    """Return what has come by now, b"" at the end."""
     try:
-        return answer.readinto(buffer)
+        return answer.read1(io_model_files.CHUNK)
     except OSError as error:
         raise _NetworkError(str(error)) from error
 
