@@ -146,7 +146,7 @@ def _plan(
     name = settings["gb10_served_model_name"] or chosen.reference.rstrip("/").rsplit("/", 1)[-1]
     wanted = nodes[0]["store"]
     store = model_store.plan(chosen.hub, chosen.path, chosen.revision, settings["gb10_root"], wanted["enabled"], wanted["source"])
-    # What is served is the folder, whose commit is known.
+    about = catalogue.describe(chosen)
     chosen = replace(chosen, path=store["folder"]) if store else chosen
     model = chosen.reference
     runtime = {
@@ -217,7 +217,7 @@ def _plan(
             "smoke_tokens": decision.smoke_tokens,
             "nccl": inputs.nccl,
             "why": decision.why,
-            "model": catalogue.describe(chosen),
+            "model": about,
             "memory": memory_plan.explain(decision.memory) if decision.memory else [],
             "findings": serve_rules.report(decision.findings),
             "warnings": serve_rules.report(finding for finding in serve_rules.stopping(decision.findings, WARNING)),

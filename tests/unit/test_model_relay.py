@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import json
-import resource
+import os
 import signal
 import socket
 import subprocess
@@ -59,12 +59,9 @@ class Relay:
         argv += [f"--port={chain.port}", f"--listen=127.0.0.{number}"]
         argv += [f"--upstream=spark{number - 1}", f"--upstream-address=127.0.0.{number - 1}"] if number > 1 else []
 
-        def limit() -> None:
-            if file_limit:
-                resource.setrlimit(resource.RLIMIT_FSIZE, (file_limit, file_limit))
-
-        environment = {"PYTHONPATH": str(ROOT / ".collections")}
-        self.process = subprocess.Popen([*argv, *options], env=environment, stdout=subprocess.PIPE, text=True, preexec_fn=limit)
+        environment = {"PYTHONPATH": str(ROOT / ".collections"), "PATH": os.defpath}
+        limited = ["sh", "-c", f'ulimit -f {file_limit // 512}; exec "$@"', "sh"] if file_limit else []
+        self.process = subprocess.Popen([*limited, *argv, *options], env=environment, stdout=subprocess.PIPE, text=True)
 
     @property
     def status(self) -> dict[str, Any]:
