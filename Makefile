@@ -18,7 +18,7 @@ demo := -i inventories/$(CLUSTER) -i inventories/lab/overlay.yml
 arm64 := -i inventories/single-spark -i inventories/lab/overlay.yml -e @tests/emulated/lab.yml
 installed := .venv/.installed
 
-.PHONY: help setup requirements lint yamllint ruff mypy changelog ansible-lint unit patch nccl test-patch-matrix release-table collection molecule integration test demo demo-down bench bench-fabric bench-patch arm64 clean root
+.PHONY: help setup requirements lint yamllint ruff mypy changelog ansible-lint unit patch nccl test-patch-matrix release-table collection molecule integration test demo demo-down bench bench-fabric bench-store bench-patch arm64 clean root
 
 help: ## Show this list
 	@grep -hE '^[a-z0-9-]+:.*## ' Makefile | sed -E 's/:.*## /\t/' | expand -t 19
@@ -104,6 +104,9 @@ bench: setup ## Measure a cluster that is up (INVENTORY, by default the demo's l
 
 bench-fabric: root setup ## Measure the fabric of two and of eight hosts, in labs of its own
 	$(bin)/python tests/benchmark/bench.py fabric
+
+bench-store: root setup ## Measure the copy of a model to four hosts, in network namespaces with capped links
+	$(bin)/python tests/benchmark/bench.py store
 
 bench-patch: setup ## Measure the CPU time of vllm_patch
 	$(bin)/python tests/benchmark/bench.py patch

@@ -72,6 +72,7 @@ def spark(number: int, group: str, **settings: Any) -> Node:
         "variables": ["ansible_host", "gb10_model", "gb10_plan", "inventory_hostname"],
         "nccl": "stack",
         "asked": {},
+        "store": {"enabled": True, "source": ""},
         "smoke_tokens": 0,
         "unreachable": "",
         "unrecorded": "",

@@ -23,6 +23,7 @@ from ansible_collections.gb10.cluster.plugins.module_utils import (
     fabric_report,
     launch,
     model_shape,
+    model_store,
     nccl_bandwidth,
     node_checks,
     patch_report,
@@ -140,11 +141,34 @@ def plan_text(plan: Mapping[str, Any], object_store_memory: int) -> list[str]:
     return plan_lines.lines(_plain(plan), int(object_store_memory))
 
 
-def model_path(name: str, own: Mapping[str, Any]) -> str:
-    """Return the folder of a model on the nodes, "" if it is one of a hub. Mistakes in ``own`` are said by cluster_plan."""
-    entry = _plain(own).get(str(name))
-    path = entry.get("path") if isinstance(entry, dict) else None
-    return str(name) if str(name).startswith("/") else str(path or "")
+def model_path(name: str, own: Mapping[str, Any], root: str = "") -> str:
+    """Return the folder of a model on the nodes: with ``root``, that in the store for one of a hub; otherwise "" for it.
+
+    Mistakes in the name and in ``own`` are said by cluster_plan.
+    """
+    try:
+        model = catalogue.find(str(name), _plain(own))
+    except ProblemsError:
+        return str(name) if str(name).startswith("/") else ""
+    return model.path or (model_store.folder(str(root), model.hub, model.revision) if root and model.hub else "")
+
+
+def model_store_plan(
+    plan: Mapping[str, Any], found: Mapping[str, Any], listing: Mapping[str, Any], reserve: int, verify: bool
+) -> dict[str, Any]:
+    """Return {receivers, chain, problems, report}; see module_utils/model_store.py."""
+    given, nodes = _plain(found), [_plain(node) for node in plan["nodes"]]
+    names = [node["name"] for node in nodes]
+    # What the head will have once it has fetched is not known by its hash yet; then whoever is not as the listing says receives.
+    wanted = "" if listing else given[names[0]]["digest"]
+    receivers = model_store.receivers(names, given, wanted, bool(verify))
+    problems = model_store.problems(_plain(plan["store"]), names, given, _plain(listing) or None, int(reserve))
+    return {
+        "receivers": receivers,
+        "chain": model_store.chain(nodes, receivers),
+        "problems": [str(problem) for problem in problems],
+        "report": report(problems),
+    }
 
 
 def stack(name: str, lock: str = "") -> dict[str, Any]:
@@ -274,6 +298,7 @@ class FilterModule:
             "memory_plan": memory_plan,
             "model_entry": model_entry,
             "model_path": model_path,
+            "model_store_plan": model_store_plan,
             "plan_text": plan_text,
             "ray_exec": ray_exec,
             "stack": stack,

@@ -13,6 +13,7 @@ A node comes in as a mapping::
      "nccl": str,                           # the tag of the NCCL to be built, "stack" for the stack's, "" if none is
      "asked": {"options": [...], "variables": [str]} | {},   # what an installed vLLM newer than the table named, on the head
      "smoke_tokens": int,                   # how long the answer is that is asked for in the end, 0 for the role's default
+     "store": {"enabled": bool, "source": str},   # whether models are put into the store, and the folder they come from, "" for the hub
      "unreachable": str,                    # why it could not be asked, or ""
      "unrecorded": str,                     # the file in which nothing was recorded of it, where it was not to be asked, or ""
      "observed": {...} | {}}                # what node_info returned, or nothing if it could not be asked
@@ -34,6 +35,7 @@ from ansible_collections.gb10.cluster.plugins.module_utils import (
     launch,
     memory_plan,
     model_config,
+    model_store,
     netplan,
     node_checks,
     serve_inputs,
@@ -144,6 +146,11 @@ def _plan(
         chosen = catalogue.find(model, settings["gb10_models"])
     except ProblemsError as error:
         return {}, list(error.problems)
+    name = settings["gb10_served_model_name"] or chosen.reference.rstrip("/").rsplit("/", 1)[-1]
+    wanted = nodes[0]["store"]
+    store = model_store.plan(chosen.hub, chosen.path, chosen.revision, settings["gb10_root"], wanted["enabled"], wanted["source"])
+    about = catalogue.describe(chosen)
+    chosen = replace(chosen, path=store["folder"]) if store else chosen
     model = chosen.reference
     runtime = _runtime(settings, stack, digest)
     macs = {
@@ -184,7 +191,8 @@ def _plan(
         "head": {"name": planned[0]["name"], "address": planned[0]["address"]},
         "model": model,
         "quantization": model_config.quantization(inputs.config),
-        "served_model_name": settings["gb10_served_model_name"] or model.rstrip("/").rsplit("/", 1)[-1],
+        "served_model_name": name,
+        "store": store,
         "executor": settings["gb10_executor"],
         "ranks_unit": node_checks.RAY_UNIT if settings["gb10_executor"] == "ray" else node_checks.VLLM_UNIT,
         "tensor_parallel_size": decision.tensor,
@@ -210,7 +218,7 @@ def _plan(
             "reasoning": chosen.reasoning,
             "nccl": inputs.nccl,
             "why": decision.why,
-            "model": catalogue.describe(chosen),
+            "model": about,
             "memory": memory_plan.explain(decision.memory) if decision.memory else [],
             "needs": memory_plan.needs(decision.memory) if decision.memory else {},
             "findings": serve_rules.report(decision.findings),

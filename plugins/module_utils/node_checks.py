@@ -49,7 +49,7 @@ def _check_node(path: str, node: Mapping[str, Any], observed: Mapping[str, Any],
             Problem(f"{path}.gpu", f"{name} shows no GPU: {observed['gpu']['reason']}", "nvidia-smi that lists one", "install or repair the driver")
         )
     model = settings["gb10_model"]
-    if model.startswith("/") and observed["model"] is None:
+    if model.startswith("/") and observed["model"] is None and not (node["store"]["enabled"] and node["store"]["source"]):
         problems.append(
             Problem(f"{path}.model", f"{model}/config.json is missing on {name}", "the model at the same path on every node", f"copy it to {name}")
         )

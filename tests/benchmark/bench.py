@@ -3,12 +3,14 @@
 They are compared with the cheapest thing that Ansible does, `ansible all -m ping`, on the same hosts: the ratio says how much
 work a rerun is, whatever the machine. `cluster` measures a cluster that is up and serves, and fails above LIMIT; `fabric` boots
 labs of two and of eight hosts of its own and measures their fabric alone. `patch` measures the CPU time of the module vllm_patch, and
-fails above CPU_LIMITS.
+fails above CPU_LIMITS. `store` copies a model to four hosts over capped links, and fails if that takes more than COPIES times one copy.
 """
 
 from __future__ import annotations
 
 import argparse
+import contextlib
+import hashlib
 import json
 import os
 import platform
@@ -20,7 +22,7 @@ import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 ROOT = Path(__file__).parents[2]
@@ -28,6 +30,10 @@ REPORT = ROOT / "docs" / "benchmarks.md"
 LIMIT = 20
 #: Seconds of CPU time, user and system together, that a run of vllm_patch may take: one that changes nothing, one that patches.
 CPU_LIMITS = (0.3, 1.0)
+#: Times one copy that a copy to four hosts may take.
+COPIES = 1.3
+#: The links of that measurement, and how much is copied: four files, as one more than fit at once would be.
+MBIT, FILES, FILE_BYTES = 200, 4, 64 * 1024 * 1024
 HEADER = "| what | median s | min s | max s | times ping |\n|---|--:|--:|--:|--:|\n"
 #: A lab beside the demo's.
 LAB = ["-i", "inventories/lab/overlay.yml", "-e", "lab_name=bench", "-e", "lab_prefix=10.98.0"]
@@ -185,10 +191,118 @@ def patch(version: str, runs: int) -> None:
         sys.exit("vllm_patch takes more CPU time than it may")
 
 
+class Hosts:
+    """Hosts in network namespaces, on a switch, that send with at most MBIT each; the first has a model."""
+
+    def __init__(self, folder: Path, count: int) -> None:
+        self.folder, self.count = folder, count
+        self.names = [f"gb10-bench-{number}" for number in range(count + 1)]  # number 0 is the switch
+        files = []
+        (folder / "1").mkdir()
+        for number in range(FILES):
+            content = os.urandom(FILE_BYTES)
+            (folder / "1" / f"{number}.safetensors").write_bytes(content)
+            files.append({"path": f"{number}.safetensors", "size": len(content), "sha256": hashlib.sha256(content).hexdigest()})
+        self.manifest = folder / "manifest.json"
+        self.manifest.write_text(json.dumps({"model": "bench", "revision": "", "commit": "", "files": files}), encoding="utf-8")
+
+    def make(self) -> None:
+        """Make and cable them."""
+        switch = self.names[0]
+        for name in self.names:
+            subprocess.run(["ip", "netns", "add", name], check=True)
+        for argv in (["link", "add", "sw", "type", "bridge"], ["link", "set", "sw", "up"]):
+            subprocess.run(["ip", "-n", switch, *argv], check=True)
+        for number, name in enumerate(self.names[1:], 1):
+            port = f"p{number}"
+            for argv in (
+                ["ip", "-n", name, "link", "add", "eth0", "type", "veth", "peer", "name", port, "netns", switch],
+                ["ip", "-n", switch, "link", "set", port, "master", "sw", "up"],
+                ["ip", "-n", name, "address", "add", f"10.98.1.{number}/24", "dev", "eth0"],
+                ["ip", "-n", name, "link", "set", "eth0", "up"],
+                ["tc", "-n", name, "qdisc", "add", "dev", "eth0", "root", "tbf", "rate", f"{MBIT}mbit", "burst", "256kb", "latency", "50ms"],
+            ):
+                subprocess.run(argv, check=True)
+
+    def remove(self) -> None:
+        """Remove them."""
+        for name in self.names:
+            subprocess.run(["ip", "netns", "delete", name], capture_output=True, check=False)
+
+    def copy(self, chain: Sequence[int]) -> float:
+        """Copy the model along the chain, whose first member has it, and return the seconds until every member has proven it."""
+        for number in chain[1:]:
+            shutil.rmtree(self.folder / str(number), ignore_errors=True)
+        began = time.perf_counter()
+        with contextlib.ExitStack() as stack:
+            for index, number in enumerate(chain):
+                stack.enter_context(self._relay(number, chain[index - 1] if index else 0, listen=number != chain[-1]))
+            waiting = [self.folder / f"{number}.json" for number in chain]
+            while waiting:
+                time.sleep(0.02)
+                told = {path: json.loads(path.read_text(encoding="utf-8")) for path in waiting if path.exists()}
+                if failed := [status["reason"] for status in told.values() if status["state"] == "failed"]:
+                    sys.exit(f"a copy failed: {failed[0]}")
+                waiting = [path for path in waiting if told.get(path, {}).get("state") != "complete"]
+            return time.perf_counter() - began
+
+    @contextlib.contextmanager
+    def _relay(self, number: int, before: int, listen: bool) -> Iterator[None]:
+        status = self.folder / f"{number}.json"
+        status.unlink(missing_ok=True)
+        program = "ansible_collections.gb10.cluster.plugins.module_utils.io_model_relay"
+        argv = ["ip", "netns", "exec", self.names[number], sys.executable, "-m", program]
+        argv += [f"--folder={self.folder / str(number)}", f"--manifest={self.manifest}", f"--status={status}", "--port=8472"]
+        argv += [f"--listen=10.98.1.{number}"] if listen else []
+        argv += [f"--upstream=host{before}", f"--upstream-address=10.98.1.{before}"] if before else []
+        environment = os.environ | {"PYTHONPATH": str(ROOT / ".collections")}
+        process = subprocess.Popen(argv, cwd=self.folder, env=environment, stdout=subprocess.DEVNULL)
+        try:
+            yield
+        finally:
+            process.terminate()
+            process.wait()
+
+
+def store(runs: int) -> None:
+    """Measure a copy of a model to four hosts: along a chain, and one after the other."""
+    with tempfile.TemporaryDirectory() as folder:
+        hosts = Hosts(Path(folder), 5)
+        try:
+            hosts.make()
+            hosts.copy([1, 2])  # reads the model into memory, and compiles to bytecode
+            chains, singles, sums = [], [], []
+            for _ in range(runs):
+                chains.append(hosts.copy([1, 2, 3, 4, 5]))
+                each = [hosts.copy([1, number]) for number in (2, 3, 4, 5)]
+                singles.append(each[0])
+                sums.append(sum(each))
+        finally:
+            hosts.remove()
+    one = statistics.median(singles)
+    wire = FILES * FILE_BYTES * 8 / MBIT / 1e6
+    cases = {"one copy, to one host": singles, "a chain to four hosts": chains, "four hosts, one after the other": sums}
+    rows = "".join(
+        f"| {name} | {statistics.median(each):.1f} | {min(each):.1f} | {max(each):.1f} | {statistics.median(each) / one:.2f} |\n"
+        for name, each in cases.items()
+    )
+    ratio = statistics.median(chains) / one
+    write(
+        "A model to four hosts",
+        f"`make bench-store`: {FILES} files of {FILE_BYTES >> 20} MiB among five hosts in network namespaces on a switch, each of which sends\n"
+        f"with at most {MBIT} Mbit/s (tc, tbf), by the program that the role model_store runs on each node.\n{where(runs)}\n\n"
+        f"| what | median s | min s | max s | times one copy |\n|---|--:|--:|--:|--:|\n{rows}\n"
+        f"The link alone takes {wire:.1f} s for one copy. From the start of the programs until the last host has proven every file and written its\n"
+        f"manifest, the chain takes {ratio:.2f} times one copy; the limit is {COPIES}.",
+    )
+    if ratio > COPIES:
+        sys.exit(f"a copy to four hosts takes {ratio:.2f} times one copy; the limit is {COPIES}")
+
+
 def main() -> None:
     """Measure, write the report, judge."""
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("what", choices=["cluster", "fabric", "patch"])
+    parser.add_argument("what", choices=["cluster", "fabric", "patch", "store"])
     parser.add_argument("--inventory", default="inventories/lab")
     parser.add_argument("--release", default="0.24.0")
     parser.add_argument("--runs", type=int, default=5)
@@ -197,6 +311,8 @@ def main() -> None:
         cluster(options.inventory, options.runs)
     elif options.what == "patch":
         patch(options.release, options.runs)
+    elif options.what == "store":
+        store(options.runs)
     else:
         fabric(options.runs)
 

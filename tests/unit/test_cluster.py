@@ -93,7 +93,30 @@ def test_the_models_of_the_hub_are_not_looked_for_on_disk() -> None:
     nodes = pair(gb10_model="org/model")
     for node in nodes:
         node["observed"]["model"] = None
-    assert "HF_HUB_OFFLINE" not in planned(nodes)["nodes"][0]["environment"]
+        node["store"]["enabled"] = False
+    plan = planned(nodes)
+    assert "HF_HUB_OFFLINE" not in plan["nodes"][0]["environment"]
+    assert (plan["model"], plan["store"]) == ("org/model", {})
+
+
+def test_a_model_of_the_hub_is_served_from_the_store() -> None:
+    nodes = pair(gb10_model="mine", gb10_models={"mine": {"hub": "org/model", "revision": "abc"}})
+    for node in nodes:
+        node["observed"]["model"] = None
+    plan = planned(nodes)
+    folder = "/opt/gb10/models/org--model/abc"
+    assert (plan["model"], plan["served_model_name"], plan["store"]["folder"]) == (folder, "model", folder)
+    assert plan["store"] == {"folder": folder, "hub": "org/model", "revision": "abc", "source": ""}
+    assert not any(word.startswith("--revision") for word in plan["serve"]["args"])
+    assert {node["environment"]["HF_HUB_OFFLINE"] for node in plan["nodes"]} == {"1"}
+
+
+def test_a_folder_that_is_filled_from_another_need_not_be_there() -> None:
+    nodes = pair()
+    for node in nodes:
+        node["observed"]["model"] = None
+        node["store"]["source"] = "/mnt/tiny"
+    assert planned(nodes)["store"] == {"folder": MODEL, "hub": "", "revision": "", "source": "/mnt/tiny"}
 
 
 def test_the_users_environment_reaches_every_rank() -> None:

@@ -58,6 +58,10 @@ def test_what_the_core_knows_is_there_for_templates() -> None:
     assert FILTERS["unknown_release"]("vllm==99.0.0")
     assert not FILTERS["unknown_release"]("vllm==0.32.0")
     assert FILTERS["model_path"]("mine", {"mine": {"path": "/srv/mine"}}) == "/srv/mine"
+    assert FILTERS["model_path"]("/srv/mine", {"mine": {"pathh": "/srv/mine"}}) == "/srv/mine"
+    assert FILTERS["model_path"]("org/mine", {}) == ""
+    assert FILTERS["model_path"]("org/mine", {}, "/opt/gb10") == "/opt/gb10/models/org--mine/main"
+    assert FILTERS["model_path"]("no such", {}, "/opt/gb10") == ""
     assert FILTERS["stack_lock"]("curent") == ""
 
 

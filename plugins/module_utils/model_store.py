@@ -1,0 +1,186 @@
+# Copyright (c) 2026, gb10.cluster maintainers
+# GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+
+"""The store of models on the nodes: where a model lies, what it consists of, who sends it to whom, and whether there is room for it.
+
+A model in the store is a folder. Its manifest, written last, says what is in it::
+
+    {"model": str,                # its name on the hub, or the folder that it was copied from
+     "revision": str, "commit": str,       # what was asked for and what that was then; "" for a folder
+     "files": [{"path": str, "size": int, "sha256": str}]}
+
+A listing, which is what a model consists of before it is there, has the same shape, plus ``"git"`` for each file: the hash of a blob that
+git gives small files, "" where there is none. Its ``sha256`` is "" where only reading the file will tell.
+"""
+
+from __future__ import annotations
+
+import fnmatch
+import hashlib
+import itertools
+import json
+import re
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any
+
+from ansible_collections.gb10.cluster.plugins.module_utils.problems import Problem
+
+MANIFEST = "gb10-model.json"
+#: What a file is called until it is whole.
+PART = ".gb10-part"
+_SHA256 = re.compile(r"[0-9a-f]{64}")
+#: Weights in pickles, which vLLM leaves alone where there are safetensors. Source: vLLM 0.32, model_loader/default_loader.py.
+_PICKLES = ("*.bin", "*.pt", "*.pth")
+_GB = 1e9
+
+
+def plan(hub: str, path: str, revision: str, root: str, enabled: bool, source: str) -> dict[str, str]:
+    """Return {folder, hub, revision, source} of a model that is to be in the store, {} for one that is served from where it is.
+
+    ``source``: the folder on the head that it is copied from, "" for the hub. A model that has a folder (``path``) is copied there.
+    """
+    if not enabled or (path and not source):
+        return {}
+    if path:
+        return {"folder": path, "hub": "", "revision": "", "source": source}
+    return {"folder": folder(root, hub, revision), "hub": hub, "revision": revision or "main", "source": source}
+
+
+def folder(root: str, hub: str, revision: str) -> str:
+    """Return where a model of the hub lies; the same whatever its branch points at, so that it is known without asking."""
+    return f"{root}/models/{hub.replace('/', '--')}/{(revision or 'main').replace('/', '--')}"
+
+
+def chain(nodes: Sequence[Mapping[str, Any]], receivers: Iterable[str]) -> dict[str, dict[str, str]]:
+    """Return, by node, {upstream, upstream_address, listen}: from whom it receives, and on which address it sends; "" for nobody and none.
+
+    The head, which comes first, sends to the first of the receivers, and each to the next in the plan's order: in a ring that is the
+    neighbour on the cable. ``nodes`` are those of the plan, with the addresses of their peers on each rail.
+    """
+    wanted = set(receivers)
+    members = [node for index, node in enumerate(nodes) if index == 0 or node["name"] in wanted]
+    links: dict[str, dict[str, str]] = {node["name"]: {"upstream": "", "upstream_address": "", "listen": ""} for node in members}
+    for sender, receiver in itertools.pairwise(members):
+        cabled = (rail["peers"].get(sender["name"], "") for rail in receiver["rails"])
+        address = next((found for found in cabled if found), sender["address"])
+        links[receiver["name"]] |= {"upstream": sender["name"], "upstream_address": address}
+        links[sender["name"]]["listen"] = address
+    return links if len(members) > 1 else {}
+
+
+def chosen(files: Sequence[Mapping[str, Any]], exclude: Sequence[str]) -> list[dict[str, Any]]:
+    """Return the files that serving needs, sorted: not those that match a pattern, nor pickles of the weights beside safetensors."""
+    kept = [dict(file) for file in files if not _matches(file["path"], exclude)]
+    if any(file["path"].endswith(".safetensors") for file in kept):
+        kept = [file for file in kept if not _matches(file["path"], _PICKLES)]
+    return sorted(kept, key=lambda file: str(file["path"]))
+
+
+def _matches(path: str, patterns: Sequence[str]) -> bool:
+    return any(fnmatch.fnmatchcase(path, pattern) for pattern in patterns)
+
+
+def files_problem(files: object, hashed: bool = True) -> str:
+    """Return what is wrong with the files of a manifest or, not ``hashed``, of a listing; "" if nothing is. Both may come from strangers."""
+    if not isinstance(files, Sequence) or not files:
+        return "it lists no files"
+    seen = set()
+    for file in files:
+        path, size, sha256 = (file.get(key) for key in ("path", "size", "sha256"))
+        parts = str(path).split("/")
+        if not isinstance(path, str) or {"", ".", ".."} & set(parts) or re.search(r"[\\\0\n\r]", path) or path == MANIFEST or path.endswith(PART):
+            return f"{path!r} is no path below a folder"
+        if path in seen:
+            return f"{path!r} is there twice"
+        if not isinstance(size, int) or size < 0:
+            return f"{path!r} has a size of {size!r}"
+        if not (_SHA256.fullmatch(str(sha256)) or (sha256 == "" and not hashed)):
+            return f"{path!r} has a SHA-256 of {sha256!r}"
+        seen.add(path)
+    return ""
+
+
+def manifest(listing: Mapping[str, Any], sha256: Mapping[str, str]) -> dict[str, Any]:
+    """Return the manifest of a listing whose files have these hashes, by path."""
+    files = [{"path": file["path"], "size": file["size"], "sha256": sha256[file["path"]]} for file in listing["files"]]
+    return {**{key: listing[key] for key in ("model", "revision", "commit")}, "files": files}
+
+
+def parse(text: str | None) -> dict[str, Any] | None:
+    """Return the manifest in a text, None if it is none: then the model counts as not there."""
+    try:
+        found = json.loads(text or "null")
+    except ValueError:
+        return None
+    if not isinstance(found, dict) or not all(isinstance(found.get(key), str) for key in ("model", "revision", "commit")):
+        return None
+    return None if files_problem(found.get("files")) else found
+
+
+def digest(given: Mapping[str, Any] | None) -> str:
+    """Return what tells one manifest's files from another's, "" for none."""
+    if given is None:
+        return ""
+    return hashlib.sha256(json.dumps([sorted(file.items()) for file in given["files"]], separators=(",", ":")).encode()).hexdigest()
+
+
+def total(files: Iterable[Mapping[str, Any]]) -> int:
+    """Return the bytes of all files."""
+    return sum(int(file["size"]) for file in files)
+
+
+def missing(files: Iterable[Mapping[str, Any]], there: Mapping[str, int]) -> int:
+    """Return the bytes that still have to come. ``there``: those on the disk, by path, of parts too; a file with too many comes again."""
+    had = ((file["size"], there.get(file["path"], 0)) for file in files)
+    return sum(size - (found if found <= size else 0) for size, found in had)
+
+
+def receivers(nodes: Sequence[str], found: Mapping[str, Mapping[str, Any]], wanted: str, verify: bool) -> list[str]:
+    """Return the nodes, of all but the head, that do not have the model with this digest; with ``verify`` all, to be proven again."""
+    return [name for name in nodes[1:] if verify or not found[name]["complete"] or found[name]["digest"] != wanted]
+
+
+def problems(
+    store: Mapping[str, str],
+    nodes: Sequence[str],
+    found: Mapping[str, Mapping[str, Any]],
+    listing: Mapping[str, Any] | None,
+    reserve: int,
+) -> list[Problem]:
+    """Return all that speaks against copying: the listing's own problem, and nodes without room.
+
+    ``nodes``: their names, the head first. ``found``: what model_store_info returned, by name. ``listing`` is None where the head has the model.
+    """
+    result = []
+    if listing is not None and listing.get("problem"):
+        return [Problem(**listing["problem"])]
+    files = (listing or found[nodes[0]]["manifest"] or {"files": []})["files"]
+    if listing is not None and (wrong := files_problem(files, hashed=False)):
+        return [Problem("model_store", f"{listing['model']}: {wrong}", "a model's files", "choose another model, or report it")]
+    for index, name in enumerate(nodes):
+        node = found[name]
+        bytes_missing = 0 if index == 0 and store["source"] == store["folder"] else missing(files, node["there"])
+        if bytes_missing and node["free_bytes"] < bytes_missing + reserve:
+            lacks = f"{gigabytes(bytes_missing)} GB of {gigabytes(total(files))} are missing"
+            result.append(
+                Problem(
+                    f"nodes[{index}].{store['folder']}",
+                    f"{name} has {gigabytes(node['free_bytes'])} GB free there, and {lacks}",
+                    f"{gigabytes(bytes_missing + reserve)} GB, of which {gigabytes(reserve)} stay free (model_store_reserve)",
+                    "remove what is not needed (models that are no longer served are kept), or have gb10_root on a larger file system",
+                )
+            )
+    return result
+
+
+def gigabytes(count: float) -> str:
+    """Return bytes in 10^9, as discs and networks are sold."""
+    return f"{count / _GB:.2f}" if count < _GB else f"{count / _GB:.1f}"
+
+
+def line(status: Mapping[str, Any], done_before: int, seconds: float) -> str:
+    """Return how far a node is. ``status`` is what the programs write; ``seconds`` ago it had ``done_before`` bytes."""
+    rate = (status["done"] - done_before) / seconds if seconds else 0
+    speed = f", {gigabytes(rate)} GB/s" if rate >= _GB else f", {rate / 1e6:.0f} MB/s" if rate > 0 else ""
+    return f"{status['state']}: {gigabytes(status['done'])} of {gigabytes(status['total'])} GB{speed}"

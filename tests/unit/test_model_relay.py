@@ -1,0 +1,277 @@
+"""A model along a chain: relays as processes on loopback addresses, behind a sender of which the test decides how much it has."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+import signal
+import socket
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from repository import ROOT
+
+from ansible_collections.gb10.cluster.plugins.module_utils import io_model_relay, model_store
+from ansible_collections.gb10.cluster.plugins.module_utils.io_model_files import GaveUpError, Status
+
+PROGRAM = "ansible_collections.gb10.cluster.plugins.module_utils.io_model_relay"
+FILES = {"config.json": b"{}", "empty": b"", "model.safetensors": bytes(range(256)) * 32768, "sub/more.safetensors": b"more" * 500_000}
+LARGE = "model.safetensors"
+MANIFEST = {
+    "model": "org/tiny",
+    "revision": "main",
+    "commit": "0" * 40,
+    "files": [{"path": name, "size": len(content), "sha256": hashlib.sha256(content).hexdigest()} for name, content in FILES.items()],
+}
+PART = f"{LARGE}{model_store.PART}"
+
+
+def plant(folder: Path, **changed: bytes) -> Path:
+    for name, content in FILES.items():
+        (folder / name).parent.mkdir(parents=True, exist_ok=True)
+        (folder / name).write_bytes(changed.get(name.partition(".")[0], content))
+    return folder
+
+
+def soon(holds: Callable[[], bool], seconds: float = 20) -> bool:
+    until = time.monotonic() + seconds
+    while time.monotonic() < until:
+        if holds():
+            return True
+        time.sleep(0.05)
+    return False
+
+
+class Relay:
+    """A node: the program with its folder and status. The head is number 1, on 127.0.0.1."""
+
+    def __init__(self, chain: Chain, number: int, *options: str, file_limit: int = 0) -> None:
+        self.folder, self.status_file = chain.folder / f"node{number}", chain.folder / f"status{number}.json"
+        self.status_file.unlink(missing_ok=True)
+        argv = [sys.executable, "-m", PROGRAM, f"--folder={self.folder}", f"--manifest={chain.manifest}", f"--status={self.status_file}"]
+        argv += [f"--port={chain.port}", f"--listen=127.0.0.{number}"]
+        argv += [f"--upstream=spark{number - 1}", f"--upstream-address=127.0.0.{number - 1}"] if number > 1 else []
+
+        environment = {"PYTHONPATH": str(ROOT / ".collections"), "PATH": os.defpath}
+        limited = ["sh", "-c", f'ulimit -f {file_limit // 512}; exec "$@"', "sh"] if file_limit else []
+        self.process = subprocess.Popen([*limited, *argv, *options], env=environment, stdout=subprocess.PIPE, text=True)
+
+    @property
+    def status(self) -> dict[str, Any]:
+        if not self.status_file.exists():
+            return {"state": "", "reason": ""}
+        status: dict[str, Any] = json.loads(self.status_file.read_text(encoding="utf-8"))
+        return status
+
+    def ends(self, state: str) -> str:
+        """Wait for the outcome, and return its reason."""
+        assert soon(lambda: self.status["state"] in ("complete", "failed")), self.status
+        assert self.status["state"] == state, self.status
+        reason: str = self.status["reason"]
+        return reason
+
+    def whole(self) -> bool:
+        """Whether it has exactly the model, and says so."""
+        files = {str(path.relative_to(self.folder)): path.read_bytes() for path in self.folder.rglob("*") if path.is_file()}
+        return model_store.parse(files.pop(model_store.MANIFEST, b"").decode()) == MANIFEST and files == FILES
+
+    def stop(self) -> str:
+        """End it as systemd does, and return its log."""
+        self.process.send_signal(signal.SIGTERM)
+        return self.process.communicate(timeout=10)[0]
+
+
+class Chain:
+    """Nodes that use one port, each on its own loopback address."""
+
+    def __init__(self, folder: Path) -> None:
+        with socket.socket() as free:
+            free.bind(("127.0.0.1", 0))
+            self.port = free.getsockname()[1]
+        self.folder, self.manifest = folder, folder / "manifest.json"
+        self.manifest.write_text(json.dumps(MANIFEST), encoding="utf-8")
+        self.relays: list[Relay] = []
+        self.servers: list[Head] = []
+
+    def node(self, number: int, *options: str, file_limit: int = 0) -> Relay:
+        self.relays.append(Relay(self, number, *options, file_limit=file_limit))
+        return self.relays[-1]
+
+    def head(self) -> Head:
+        self.servers.append(Head(plant(self.folder / "head"), self.folder / "status.json", self.port))
+        return self.servers[-1]
+
+
+class Head(io_model_relay.Server):
+    """A sender that has nothing until it is told to."""
+
+    def __init__(self, folder: Path, status: Path, port: int) -> None:
+        store = io_model_relay.Store(str(folder), MANIFEST, Status(str(status), 0))
+        super().__init__("127.0.0.1", port, store)
+        self.asked: list[str] = []
+        threading.Thread(target=self.serve_forever, daemon=True).start()
+
+    def finish_request(self, request: Any, client_address: Any) -> None:
+        self.asked.append(request.recv(200, socket.MSG_PEEK).split()[1].decode().partition(self.store.digest)[2])
+        super().finish_request(request, client_address)
+
+    def have(self, bytes_of_large: int) -> None:
+        """Give so much of the large file, and all of the others."""
+        for file in self.store.files:
+            if file.name == LARGE and bytes_of_large < file.size:
+                Path(file.path).rename(f"{file.path}{model_store.PART}") if Path(file.path).exists() else None
+                self.store.set_have(file, bytes_of_large)
+            else:
+                if Path(f"{file.path}{model_store.PART}").exists():
+                    Path(f"{file.path}{model_store.PART}").rename(file.path)
+                self.store.set_have(file, file.size, proven=True)
+
+
+@pytest.fixture
+def chain(tmp_path: Path) -> Iterator[Chain]:
+    made = Chain(tmp_path)
+    yield made
+    for relay in made.relays:
+        relay.process.kill()
+        relay.process.communicate()
+    for server in made.servers:
+        server.shutdown()
+        server.server_close()
+
+
+def test_what_has_come_is_sent_on_while_the_rest_still_comes(chain: Chain) -> None:
+    head = chain.head()
+    half = len(FILES[LARGE]) // 2
+    head.have(half)
+    nodes = [chain.node(4), chain.node(3), chain.node(2)]  # in whatever order they are started
+    assert soon(lambda: all((node.folder / PART).exists() and (node.folder / PART).stat().st_size == half for node in nodes))
+    assert soon(lambda: all(node.status.get("done") == half + len(FILES["config.json"]) + len(FILES["sub/more.safetensors"]) for node in nodes))
+    assert {node.status["state"] for node in nodes} == {"receiving"}
+    assert not any((node.folder / model_store.MANIFEST).exists() for node in nodes)
+    head.have(len(FILES[LARGE]))
+    for node in nodes:
+        node.ends("complete")
+        assert node.whole()
+        assert "complete after " in node.stop()
+    assert sorted(head.asked) == ["/0/0", "/2/0", "/3/0"], "each byte left the head once"
+
+
+def test_a_relay_that_was_killed_goes_on(chain: Chain) -> None:
+    head = chain.head()
+    third = len(FILES[LARGE]) // 3
+    head.have(third)
+    killed, last = chain.node(2), chain.node(3)
+    assert soon(lambda: (last.folder / PART).exists() and (last.folder / PART).stat().st_size == third)
+    killed.process.kill()
+    killed.process.wait()
+    head.have(len(FILES[LARGE]))
+    again = chain.node(2)
+    again.ends("complete")
+    last.ends("complete")
+    assert again.whole()
+    assert last.whole()
+    assert head.asked[-1] == f"/2/{third}"
+
+
+def test_a_part_that_is_damaged_is_fetched_anew_also_by_those_behind(chain: Chain) -> None:
+    head = chain.head()
+    node2, node3 = chain.folder / "node2", chain.folder / "node3"
+    node2.mkdir()
+    (node2 / PART).write_bytes(b"x" * 100_000)
+    head.have(200_000)
+    nodes = [chain.node(2), chain.node(3)]
+    assert soon(lambda: (node3 / PART).exists() and (node3 / PART).stat().st_size == 200_000)
+    head.have(len(FILES[LARGE]))
+    for node in nodes:
+        node.ends("complete")
+        assert node.whole()
+        assert f"{LARGE} came damaged" in node.stop()
+    assert [asked for asked in head.asked if asked.startswith("/2/")] == ["/2/100000", "/2/0/proven"]
+
+
+def test_a_sender_whose_file_is_damaged_is_named_by_all(chain: Chain) -> None:
+    head = chain.head()
+    Path(head.store.files[2].path).write_bytes(b"x" + FILES[LARGE][1:])
+    head.have(len(FILES[LARGE]))
+    nodes = [chain.node(2), chain.node(3)]
+    first, second = (node.ends("failed") for node in nodes)
+    assert first.startswith(f"{LARGE} came damaged twice from spark1: its SHA-256 is ")
+    assert "model_store_verify=true" in first
+    # Whether it saw the damage or only that the one before it gave up: it names the file.
+    assert LARGE in second
+    assert not any((node.folder / LARGE).exists() or (node.folder / model_store.MANIFEST).exists() for node in nodes)
+
+
+def test_a_disk_that_is_full(chain: Chain) -> None:
+    chain.head().have(len(FILES[LARGE]))
+    full, behind = chain.node(2, file_limit=3_000_000), chain.node(3)
+    reason = full.ends("failed")
+    assert reason.startswith(f"{LARGE} cannot be written in {full.folder}: ")
+    assert "GB are free there. What has come is kept" in reason
+    assert behind.ends("failed").startswith(f"spark2 sends nothing: {LARGE} cannot be written")
+    full.stop()
+    again = chain.node(2)
+    again.ends("complete")
+    assert again.whole()
+
+
+def test_a_sender_that_is_not_there(tmp_path: Path, chain: Chain) -> None:
+    store = io_model_relay.Store(str(tmp_path / "node2"), MANIFEST, Status(str(tmp_path / "status.json"), 0))
+    receiver = io_model_relay.Receiver(store, "spark1", "127.0.0.9", chain.port, patience=1)
+    with pytest.raises(GaveUpError, match=rf"nothing came from spark1 \(127.0.0.9:{chain.port}\) for 1 s: .*refused"):
+        receiver.fetch(2)
+
+
+def test_a_sender_of_another_model(chain: Chain) -> None:
+    head = chain.head()
+    head.store.digest = "0" * 64
+    assert chain.node(2).ends("failed") == "spark1 sends nothing: it sends another model"
+
+
+@pytest.mark.parametrize("verify", [False, True])
+def test_a_node_that_has_the_model(chain: Chain, verify: bool) -> None:
+    head = chain.head()
+    head.have(len(FILES[LARGE]))
+    folder = plant(chain.folder / "node2", model=b"x" + FILES[LARGE][1:])
+    (folder / model_store.MANIFEST).write_text(json.dumps(MANIFEST), encoding="utf-8")
+    node = chain.node(2, *(["--verify"] if verify else []))
+    node.ends("complete")
+    assert node.whole() is verify
+    assert head.asked == (["/2/0"] if verify else [])
+
+
+def test_files_without_a_manifest_are_read_before_they_are_believed(chain: Chain) -> None:
+    head = chain.head()
+    head.have(len(FILES[LARGE]))
+    plant(chain.folder / "node2", config=b"[]")
+    node = chain.node(2)
+    node.ends("complete")
+    assert node.whole()
+    assert head.asked == ["/0/0"]
+
+
+def test_a_head_with_less_than_its_manifest(chain: Chain) -> None:
+    plant(chain.folder / "node1", model=b"short")
+    assert chain.node(1).ends("failed") == f"{LARGE} is not what it should be, and nobody sends it here"
+
+
+def test_a_port_that_is_taken(chain: Chain) -> None:
+    chain.head()
+    node = chain.node(1)
+    assert node.ends("failed").startswith(f"it cannot send on 127.0.0.1:{chain.port}: Address already in use")
+    assert node.process.wait(timeout=10) == 1
+
+
+@pytest.mark.parametrize("path", ["/", "/etc/passwd", "/{digest}/9/0", "/{digest}/0/99", "/{digest}/../0", "/{digest}/0/0/x"])
+def test_what_is_not_of_the_manifest_is_not_sent(chain: Chain, path: str) -> None:
+    head = chain.head()
+    with socket.create_connection(("127.0.0.1", chain.port), timeout=10) as connection:
+        connection.sendall(f"GET {path.format(digest=head.store.digest)} HTTP/1.0\r\n\r\n".encode())
+        assert connection.recv(1000).split()[1] == b"404"
