@@ -12,7 +12,7 @@ import re
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from ansible_collections.gb10.cluster.plugins.module_utils import additions
+from ansible_collections.gb10.cluster.plugins.module_utils import additions, api_access
 
 #: A Spark has one GPU.
 GPUS_PER_NODE = 1
@@ -91,7 +91,8 @@ def vllm_argv(plan: Mapping[str, Any]) -> list[str]:
     With Ray it runs on the head alone. With mp it runs on every node, and only the head's has the API.
     """
     node, ranks = plan["node"], len(plan["nodes"])
-    api = [f"--host={plan['api_host']}", f"--port={plan['api_port']}"] if node["head"] else ["--headless"]
+    guard = [f"--middleware={api_access.GUARD}"] if plan["api_key"] else []
+    api = [f"--host={plan['api_host']}", f"--port={plan['api_port']}", *guard] if node["head"] else ["--headless"]
     meet = [f"--master-addr={plan['head']['address']}", f"--master-port={plan['rendezvous_port']}"]
     return [
         f"{plan['runtime']['path']}/bin/vllm",

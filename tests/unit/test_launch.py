@@ -25,6 +25,7 @@ PLAN: dict[str, Any] = {
     "tensor_parallel_size": 2,
     "pipeline_parallel_size": 1,
     "api_host": "127.0.0.1",
+    "api_key": False,
     "api_port": 8000,
     "runtime": {"path": "/opt/gb10/runtime/abc"},
     "serve": {"args": [], "own": []},
