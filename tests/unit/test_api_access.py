@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import json
-import os
 from pathlib import Path
 from typing import Any
 
@@ -110,9 +109,9 @@ def test_a_lost_mode_is_mended_without_a_new_version(tmp_path: Path) -> None:
 def test_no_key_leaves_no_file(tmp_path: Path) -> None:
     api_key(tmp_path)
     assert api_key(tmp_path, state="absent", check=True)["changed"]
-    assert len(os.listdir(tmp_path / "etc")) == 2
+    assert len(list((tmp_path / "etc").iterdir())) == 2
     assert api_key(tmp_path, state="absent")["changed"]
-    assert os.listdir(tmp_path / "etc") == []
+    assert list((tmp_path / "etc").iterdir()) == []
     assert api_key(tmp_path, state="absent")["changed"] is False
 
 
