@@ -56,6 +56,7 @@ def observed(management: str) -> dict[str, Any]:
         "unreadable": [],
         "listeners": [{"address": "0.0.0.0", "port": 22, "pid": 7, "process": "sshd", "unit": "ssh.service"}],
         "model": {},
+        "login_users": ["nvidia", "root"],
         "additions": {},
     }
 
@@ -74,6 +75,7 @@ def spark(number: int, group: str, **settings: Any) -> Node:
         "asked": {},
         "store": {"enabled": True, "source": ""},
         "smoke_tokens": 0,
+        "key_problem": "",
         "unreachable": "",
         "unrecorded": "",
         "observed": observed(address),

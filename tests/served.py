@@ -8,11 +8,13 @@ from typing import Any
 from testinfra.host import Host
 
 API = "http://127.0.0.1:8000"
+#: curl with the API's key, for a shell of root on the head; the key is in no argument.
+CURL = """sed 's/^/header = "Authorization: Bearer /; s/$/"/' /etc/gb10/api.key | curl --config -"""
 
 
 def ask(head: Host, path: str, body: dict[str, Any], timeout: int = 120) -> dict[str, Any]:
     """POST to the API on the head and return the answer."""
-    command = f"curl --silent --show-error --fail --max-time {timeout} --json '{json.dumps(body)}' {API}{path}"
+    command = f"{CURL} --silent --show-error --fail --max-time {timeout} --json '{json.dumps(body)}' {API}{path}"
     answer: dict[str, Any] = json.loads(head.check_output(command))
     return answer
 

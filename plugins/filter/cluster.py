@@ -15,12 +15,14 @@ from ansible.errors import AnsibleFilterError
 
 from ansible_collections.gb10.cluster.plugins.module_utils import (
     additions,
+    api_access,
     catalogue,
     cluster,
     discovery,
     discovery_files,
     fabric,
     fabric_report,
+    firewall,
     launch,
     model_shape,
     model_store,
@@ -207,6 +209,16 @@ def lint_serve(situation: Mapping[str, Any], waivers: Mapping[str, Any] = Mappin
         raise AnsibleFilterError(str(error)) from error
 
 
+def api_key_problem(key: str) -> str:
+    """Return what is wrong with a key for the API, without the key; "" if nothing is."""
+    return api_access.key_problem(str(key))
+
+
+def firewall_access(plan: Mapping[str, Any]) -> dict[str, Any]:
+    """Return {peers, peer_ports, api_port, api_clients}: who gets in to the plan's node, as the module peer_firewall takes it."""
+    return firewall.of_plan(_plain(plan))
+
+
 def unknown_release(lock: str) -> bool:
     """Whether a lock file pins a vLLM whose arguments are not known here, so that the installed one has to be asked."""
     release = stacks.locked(str(lock)).get("vllm", "")
@@ -280,6 +292,7 @@ class FilterModule:
     def filters(self) -> dict[str, Callable[..., Any]]:
         """Return name -> function."""
         return {
+            "api_key_problem": api_key_problem,
             "bandwidth_report": bandwidth_report,
             "bandwidth_runs": bandwidth_runs,
             "cluster_plan": cluster_plan,
@@ -288,6 +301,7 @@ class FilterModule:
             "discovery_strangers": discovery_strangers,
             "fabric_outcome": fabric_outcome,
             "fabric_plan": fabric_plan,
+            "firewall_access": firewall_access,
             "good_start": good_start,
             "node_plan": node_plan,
             "patch_problems": patch_problems,

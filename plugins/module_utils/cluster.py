@@ -12,6 +12,7 @@ A node comes in as a mapping::
      "variables": [str],                    # the names of all variables the inventory gives this node
      "nccl": str,                           # the tag of the NCCL to be built, "stack" for the stack's, "" if none is
      "asked": {"options": [...], "variables": [str]} | {},   # what an installed vLLM newer than the table named, on the head
+     "key_problem": str,                    # what is wrong with the API's key, which itself is never here, or ""
      "smoke_tokens": int,                   # how long the answer is that is asked for in the end, 0 for the role's default
      "store": {"enabled": bool, "source": str},   # whether models are put into the store, and the folder they come from, "" for the hub
      "unreachable": str,                    # why it could not be asked, or ""
@@ -58,7 +59,7 @@ INTEGERS = (
     "gb10_rendezvous_port",
     "gb10_tensor_parallel_size",
 )
-BOOLEANS = ("gb10_allow_restart", "gb10_expert_parallel", "gb10_fabric_pin_gid_index", "gb10_fabric_takeover")
+BOOLEANS = ("gb10_allow_restart", "gb10_api_key_enabled", "gb10_expert_parallel", "gb10_fabric_pin_gid_index", "gb10_fabric_takeover")
 
 
 def plan(nodes: Sequence[Mapping[str, Any]], lock: str, known_variables: Mapping[str, Sequence[str]]) -> tuple[dict[str, Any], list[Problem]]:
@@ -132,7 +133,7 @@ def _typed(settings: Mapping[str, Any]) -> dict[str, Any]:
         typed[name] = settings[name] if isinstance(settings[name], bool) else str(settings[name]).lower() in ("true", "yes", "on", "1")
     typed["gb10_fabric_ports"] = [int(port) for port in settings["gb10_fabric_ports"]]
     typed["gb10_serve_waivers"] = {str(rule): str(reason or "") for rule, reason in settings["gb10_serve_waivers"].items()}
-    for name in ("gb10_container_args", "gb10_serve_args"):
+    for name in ("gb10_api_clients", "gb10_container_args", "gb10_serve_args", "gb10_writable"):
         typed[name] = [str(word) for word in settings[name]]
     typed["gb10_environment"] = {str(name): str(value) for name, value in settings["gb10_environment"].items()}
     return typed
@@ -200,6 +201,8 @@ def _plan(
         "data_parallel_size": settings["gb10_data_parallel_size"],
         "api_host": settings["gb10_api_host"],
         "api_port": settings["gb10_api_port"],
+        "api_key": settings["gb10_api_key_enabled"],
+        "api_clients": settings["gb10_api_clients"],
         "ray_port": settings["gb10_ray_port"],
         "rendezvous_port": settings["gb10_rendezvous_port"],
         "mtu": settings["gb10_fabric_mtu"],
@@ -207,6 +210,7 @@ def _plan(
         "pin_gid_index": settings["gb10_fabric_pin_gid_index"],
         "root": settings["gb10_root"],
         "user": settings["gb10_user"],
+        "writable": settings["gb10_writable"],
         "allow_restart": settings["gb10_allow_restart"],
         "runtime": runtime,
         "stack": {name: getattr(stack, name) for name in ("name", "vllm", "nccl", "device", "cuda")},

@@ -11,7 +11,7 @@ import re
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from ansible_collections.gb10.cluster.plugins.module_utils import launch, stacks
+from ansible_collections.gb10.cluster.plugins.module_utils import api_access, launch, stacks
 from ansible_collections.gb10.cluster.plugins.module_utils.problems import Problem
 
 #: Settings that may differ between nodes; all others describe the cluster and must not.
@@ -37,6 +37,7 @@ def check(nodes: Sequence[Mapping[str, Any]], known_variables: Mapping[str, Sequ
         *_check_variables(nodes, known_variables),
         *_check_equal(nodes),
         *_check_settings(nodes[0]["settings"], len(nodes)),
+        *_check_access(nodes),
     ]
 
 
@@ -116,6 +117,11 @@ def _check_settings(settings: Mapping[str, Any], nodes: int) -> list[Problem]:
     problems += _check_parallelism(settings, nodes) if not negative and settings["gb10_data_parallel_size"] == 1 else []
     problems += _check_ports(settings)
     problems += _check_container(settings)
+    problems += [
+        Problem(f"gb10_writable[{index}]", repr(folder), "an absolute path without blanks, quotes or %", "correct gb10_writable")
+        for index, folder in enumerate(settings["gb10_writable"])
+        if not re.fullmatch(r"/[^\s\"'%\\]*", folder)
+    ]
     if "VLLM_HOST_IP" in settings["gb10_environment"]:
         problems.append(
             Problem("gb10_environment.VLLM_HOST_IP", "it is set", "nothing: each node has its own", "use gb10_fabric_addresses instead")
@@ -125,6 +131,19 @@ def _check_settings(settings: Mapping[str, Any], nodes: int) -> list[Problem]:
     except ValueError as error:
         problems.append(Problem("gb10_environment", str(error), "variable names and one-line values", "correct gb10_environment"))
     return problems
+
+
+def _check_access(nodes: Sequence[Mapping[str, Any]]) -> list[Problem]:
+    settings = nodes[0]["settings"]
+    problem = next((node["key_problem"] for node in nodes if node["key_problem"]), "")
+    return api_access.check(
+        settings["gb10_api_key_enabled"],
+        problem,
+        settings["gb10_api_host"],
+        settings["gb10_api_clients"],
+        settings["gb10_environment"],
+        settings["gb10_serve_args"],
+    )
 
 
 def _check_ports(settings: Mapping[str, Any]) -> list[Problem]:

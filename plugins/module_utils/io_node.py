@@ -9,6 +9,7 @@ from __future__ import annotations
 import glob
 import json
 import os
+import pwd
 from collections.abc import Callable
 from typing import Any
 
@@ -17,6 +18,7 @@ from ansible_collections.gb10.cluster.plugins.module_utils import additions, io_
 #: Runs an argv and returns (exit status, stdout, stderr), as AnsibleModule.run_command does. 127 stands for a missing command.
 Run = Callable[[list[str]], tuple[int, str, str]]
 
+_FIRST_LOGIN, _NOBODY = 1000, 65534
 
 def read(path: str) -> str:
     """Return a small file of /proc or /sys, or "" if it is gone or closed to us: processes end while they are read."""
@@ -105,6 +107,14 @@ def model(folder: str) -> dict[str, Any]:
 def system() -> dict[str, Any]:
     """Return {kernel, infiniband, cma_total_bytes, cma_free_bytes}: the kernel's release, whether programs can use RDMA, node_text.cma_facts."""
     return {"kernel": os.uname().release, "infiniband": os.path.isdir("/dev/infiniband"), **node_text.cma_facts(read("/proc/meminfo"))}
+
+
+def login_users() -> list[str]:
+    """Return the users who log in: root, and those whose semaphores and shared memory logind deletes when they log out (RemoveIPC=).
+
+    Source: systemd, src/login/logind-user.c: system users, of which the last has the number 999, are left alone.
+    """
+    return sorted(entry.pw_name for entry in pwd.getpwall() if entry.pw_uid == 0 or _FIRST_LOGIN <= entry.pw_uid < _NOBODY)
 
 
 def recorded_additions() -> dict[str, dict[str, Any]]:

@@ -15,7 +15,7 @@ from collections.abc import Mapping
 from dataclasses import asdict
 from typing import Any
 
-from ansible_collections.gb10.cluster.plugins.module_utils import smoke
+from ansible_collections.gb10.cluster.plugins.module_utils import io_vllm, smoke
 
 #: The server is on this host: a proxy of the environment would be asked for another one.
 _DIRECT = urllib.request.build_opener(urllib.request.ProxyHandler({}))
@@ -23,19 +23,12 @@ _SHOWN = 500
 
 
 def headers(key_file: str) -> dict[str, str]:
-    """Return the headers of a request, with the API's key if a file of it is named. Raises smoke.AnswerError; no error shows the key."""
-    plain = {"Content-Type": "application/json"}
-    if not key_file:
-        return plain
+    """Return the headers of a request, with the API's key if there is a file of it. Raises smoke.AnswerError; no error shows the key."""
     try:
-        with open(key_file, encoding="ascii") as file:
-            key = file.read().strip()
-    except (OSError, UnicodeError) as error:
-        raise smoke.AnswerError(f"{key_file} cannot be read: {type(error).__name__}") from error
-    # The refusal of such a header by http.client would quote it.
-    if key.split() != [key]:
-        raise smoke.AnswerError(f"{key_file} does not hold a key: one word is expected")
-    return {**plain, "Authorization": f"Bearer {key}"}
+        key = io_vllm.key(key_file)
+    except (OSError, ValueError) as error:
+        raise smoke.AnswerError(str(error)) from error
+    return {"Content-Type": "application/json"} | ({"Authorization": f"Bearer {key}"} if key else {})
 
 
 def ask(url: str, body: Mapping[str, Any], given: Mapping[str, str], timeout: float) -> list[tuple[float, str]]:

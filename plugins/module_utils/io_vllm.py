@@ -14,6 +14,7 @@ import urllib.request
 from collections.abc import Sequence
 from typing import Any
 
+from ansible_collections.gb10.cluster.plugins.module_utils import io_file
 from ansible_collections.gb10.cluster.plugins.module_utils.io_node import Run
 
 _HEALTH_SECONDS = 5
@@ -23,10 +24,19 @@ _READY = "Application startup complete"
 _TOKENS = re.compile(r"^vllm:(?:generation|prompt)_tokens_total\{[^}]*\}\s+([\d.e+]+)$", re.MULTILINE)
 
 
-def _get(url: str, timeout: float, body: dict[str, Any] | None = None) -> tuple[int, str]:
+def key(path: str) -> str:
+    """Return the API's key from its file, "" if there is none. Raises ValueError without the content if that is no key, or OSError."""
+    text = (io_file.read_file(path)[0] or "").strip() if path else ""
+    if not text.isascii() or len(text.split()) > 1:
+        raise ValueError(f"{path} does not hold a key, which is one line of ASCII without blanks")
+    return text
+
+
+def _get(url: str, timeout: float, body: dict[str, Any] | None = None, bearer: str = "") -> tuple[int, str]:
     """Return (HTTP status, body); status 0 and the reason if there is no answer."""
     data = None if body is None else json.dumps(body).encode()
-    request = urllib.request.Request(url, data=data, headers={"Content-Type": "application/json"})
+    headers = {"Content-Type": "application/json"} | ({"Authorization": f"Bearer {bearer}"} if bearer else {})
+    request = urllib.request.Request(url, data=data, headers=headers)
     try:
         try:
             answer = _DIRECT.open(request, timeout=timeout)
@@ -43,13 +53,13 @@ def healthy(url: str) -> bool:
     return _get(f"{url}/health", _HEALTH_SECONDS)[0] == 200
 
 
-def answers(url: str, model: str, timeout: float) -> tuple[bool, str]:
+def answers(url: str, model: str, timeout: float, bearer: str = "") -> tuple[bool, str]:
     """Ask for one token. Returns (True, "") if it came, else (False, reason).
 
     An engine that is only busy makes tokens for others meanwhile; that counts as answering.
     """
     before = tokens(url)
-    status, said = _get(f"{url}/v1/completions", timeout, {"model": model, "prompt": "Hello", "max_tokens": 1, "temperature": 0})
+    status, said = _get(f"{url}/v1/completions", timeout, {"model": model, "prompt": "Hello", "max_tokens": 1, "temperature": 0}, bearer)
     if status == 200:
         return True, ""
     if status == 0 and (after := tokens(url)) is not None and before is not None and after > before:

@@ -12,7 +12,7 @@ import re
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
-from ansible_collections.gb10.cluster.plugins.module_utils import additions, stacks
+from ansible_collections.gb10.cluster.plugins.module_utils import additions, api_access, stacks
 
 #: A Spark has one GPU.
 GPUS_PER_NODE = 1
@@ -47,7 +47,7 @@ _CGROUP: Mapping[str, Callable[[str], Sequence[str]]] = {
     "podman": lambda _unit: ["--cgroups=split"],
 }
 #: What units have in their environment beside that of the ranks; an engine leaves out what is not set.
-_OF_UNIT = ("RAY_ADDRESS", "RAY_AUTH_TOKEN_PATH", "VLLM_API_KEY")
+_OF_UNIT = ("RAY_ADDRESS", "RAY_AUTH_TOKEN_PATH")
 _NOBODY = "65534:65534"
 
 #: The variable in a unit's environment that carries the digest of everything the service was started from.
@@ -106,7 +106,8 @@ def vllm_argv(plan: Mapping[str, Any]) -> list[str]:
     With Ray it runs on the head alone. With mp it runs on every node, and only the head's has the API.
     """
     node = plan["node"]
-    api = [f"--host={plan['api_host']}", f"--port={plan['api_port']}"] if node["head"] else ["--headless"]
+    guard = [f"--middleware={api_access.GUARD}"] if plan["api_key"] else []
+    api = [f"--host={plan['api_host']}", f"--port={plan['api_port']}", *guard] if node["head"] else ["--headless"]
     return [
         program(plan, "vllm"),
         "serve",
@@ -177,6 +178,10 @@ def contained(plan: Mapping[str, Any], unit: str, argv: Sequence[str], owner: st
     mounts += [{"source": home, "target": home, "read_only": False}]
     mounts += [mount for addition in node["additions"].values() for mount in addition.get("mounts", ())]
     names = {*additions.rank_environment(node), *_OF_UNIT, "VLLM_HOST_IP"}
+    if plan["api_key"] and node["head"] and unit == VLLM:
+        # What asks for the key, and what it comes from.
+        names |= {*api_access.VARIABLES}
+        mounts += [{"source": folder, "target": folder, "read_only": True} for folder in (api_access.GUARD_FOLDER, api_access.CONFIG_FOLDER)]
     return [
         *_run(runtime["engine"], unit),
         "--network=host",

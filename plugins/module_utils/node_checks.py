@@ -53,6 +53,9 @@ def _check_node(path: str, node: Mapping[str, Any], observed: Mapping[str, Any],
         problems.append(
             Problem(f"{path}.model", f"{model}/config.json is missing on {name}", "the model at the same path on every node", f"copy it to {name}")
         )
+    if settings["gb10_user"] in observed.get("login_users", ()):
+        why = f"{settings['gb10_user']} logs in to {name}: it may do more than serve, and logind deletes its semaphores when it logs out"
+        problems.append(Problem(f"{path}.gb10_user", why, "a system user of the services' own", "leave gb10_user as it is: the run creates it"))
     ours = {RAY_UNIT, VLLM_UNIT}
     for variable, port in listeners(settings, node["group"] == "head").items():
         others = [entry for entry in observed["listeners"] if entry["port"] == port and entry["unit"] not in ours]

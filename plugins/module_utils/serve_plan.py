@@ -339,7 +339,7 @@ def _findings(inputs: Inputs, shape: Shape | None, arguments: Mapping[str, Any],
         "topology": inputs.topology,
         "transport": inputs.transport,
         "api_host": settings["gb10_api_host"],
-        "api_key": False,
+        "api_key": settings["gb10_api_key_enabled"],
         "nccl": inputs.nccl,
         "smoke_tokens": decision.smoke_tokens,
         "model": {

@@ -107,6 +107,11 @@ cma_free_bytes:
   description: C(CmaFree) of C(/proc/meminfo), null if the kernel has no CMA.
   returned: always
   type: int
+login_users:
+  description: Root, and the users who log in, whose semaphores and shared memory logind may delete.
+  returned: always
+  type: list
+  elements: str
 additions:
   description: By role, what it found out here that changes how the ranks are started.
   returned: always
@@ -131,6 +136,7 @@ def main() -> None:
             listeners=io_node.listeners(),
             **(io_node.model(module.params["model"]) if module.params["model"] else {"model": None, "model_bytes": None, "model_reason": ""}),
             **io_node.system(),
+            login_users=io_node.login_users(),
             additions=io_node.recorded_additions(),
         )
     except ImportError as error:

@@ -30,6 +30,10 @@ options:
     description: Seconds within which that token must come.
     type: int
     default: 60
+  key_file:
+    description: A file on the host with the API's key, for that token; none is sent if the name is empty or there is no such file.
+    type: path
+    default: ""
   invocation:
     description: Read the log of this earlier start instead of the present one's.
     type: str
@@ -95,6 +99,7 @@ def main() -> None:
             "url": {"type": "str", "required": True},
             "model": {"type": "str", "default": ""},
             "timeout": {"type": "int", "default": 60},
+            "key_file": {"type": "path", "default": "", "no_log": False},
             "invocation": {"type": "str", "default": ""},
         },
         supports_check_mode=True,
@@ -103,10 +108,12 @@ def main() -> None:
     try:
         service = io_node.service(run, params["name"])
         healthy = bool(service["pid"]) and io_vllm.healthy(params["url"])
-        answers, reason = io_vllm.answers(params["url"], params["model"], params["timeout"]) if healthy and params["model"] else (None, "")
+        answers, reason = None, ""
+        if healthy and params["model"]:
+            answers, reason = io_vllm.answers(params["url"], params["model"], params["timeout"], io_vllm.key(params["key_file"]))
         invocation = params["invocation"] or service["invocation"]
         entries = io_vllm.journal(run, io_vllm.of_start(invocation), _LOG_LINES) if invocation else []
-    except ValueError as error:
+    except (ValueError, OSError) as error:
         module.fail_json(msg=str(error))
     lines = [message for _when, message in entries]
     module.exit_json(

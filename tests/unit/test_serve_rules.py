@@ -33,7 +33,7 @@ CLEAN: dict[str, Any] = {
     "pipeline_parallel_size": 1,
     "topology": "direct",
     "transport": "roce",
-    "api_host": PLAN["api_host"],
+    "api_host": "127.0.0.1",
     "api_key": False,
     "nccl": "2.30.7",
     "smoke_tokens": 512,

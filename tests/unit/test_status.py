@@ -176,11 +176,13 @@ def test_a_server_is_watched_and_asked(url: str) -> None:
     assert (facts["running"], facts["waiting"]) == (3.0, 1.0)
 
 
-def test_a_server_without_models(url: str, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_server_without_models(url: str, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     monkeypatch.setattr(Handler, "models", {"data": []})
     facts = io_status.api(url, "", 0, 5)
     assert facts["answers"] is False and "does not list a model" in facts["reason"]
-    assert io_status.api(url, "/nowhere/key", 0, 5)["reason"] == "/nowhere/key cannot be read: FileNotFoundError"
+    file = tmp_path / "key"
+    file.write_text("two words\n", encoding="ascii")
+    assert io_status.api(url, str(file), 0, 5)["reason"] == f"{file} does not hold a key, which is one line of ASCII without blanks"
 
 
 SHOWN = """LoadState=loaded

@@ -11,7 +11,7 @@ from contextlib import contextmanager
 import pytest
 from cluster import Cluster
 from playbook import run_and_kill
-from served import API, completion, ranks
+from served import API, CURL, completion, ranks
 from testinfra.host import Host
 
 pytestmark = pytest.mark.disruptive
@@ -150,7 +150,7 @@ def test_without_the_cable_there_is_no_answer_and_with_it_again_site_makes_one(
     cluster: Cluster, nodes: dict[str, Host], head: Host
 ) -> None:
     question = json.dumps({"model": "tiny", "prompt": "Hello", "max_tokens": 4})
-    ask = f"curl --silent --fail --max-time 15 --json '{question}' {API}/v1/completions"
+    ask = f"{CURL} --silent --fail --max-time 15 --json '{question}' {API}/v1/completions"
     assert head.run(ask).rc == 0
     with cable_pulled(cluster, "spark2"):
         assert head.run(ask).rc != 0

@@ -1,0 +1,56 @@
+# Copyright (c) 2026, gb10.cluster maintainers
+# GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+
+"""The action behind the module peer_firewall: it confirms new rules over a new connection, because an old one would live on anyhow."""
+
+from __future__ import annotations
+
+import time
+from typing import Any
+
+from ansible.errors import AnsibleConnectionFailure
+from ansible.plugins.action import ActionBase
+from ansible.utils.display import Display
+
+#: Seconds beyond the timer's own that a host has to be reachable again.
+_GRACE_SECONDS = 30
+_PAUSE_SECONDS = 3
+
+
+class ActionModule(ActionBase):
+    """Runs the module, and where that loaded new rules, once more through a connection that they have to let in."""
+
+    _supports_check_mode = True
+
+    def run(self, tmp: Any = None, task_vars: dict[str, Any] | None = None) -> dict[str, Any]:
+        """Return the module's answer; failed if the host was cut off, and then its rules are gone again. Raises AnsibleConnectionFailure."""
+        super().run(tmp, task_vars)
+        begin = time.monotonic()
+        answer = dict(self._execute_module(task_vars=task_vars))
+        if not answer.get("pending"):
+            return answer
+        deadline = begin + int(self._task.args.get("confirm_timeout", 60)) + _GRACE_SECONDS
+        try:
+            self._connection.reset()
+            confirmed = dict(self._execute_module(module_args={**self._task.args, "confirm": True}, task_vars=task_vars))
+        except AnsibleConnectionFailure as error:
+            Display().display(f"  no new connection to the host ({error}); waiting until it has taken the new rules back")
+            self._wait(deadline, task_vars)
+            return {**answer, "changed": False, "failed": True, "msg": f"The new rules cut the host off, and it took them back: {error}"}
+        if confirmed.get("failed"):
+            return confirmed
+        return {**answer, "pending": False}
+
+    def _wait(self, deadline: float, task_vars: dict[str, Any] | None) -> None:
+        """Wait until the host lets in again."""
+        while True:
+            time.sleep(_PAUSE_SECONDS)
+            try:
+                self._connection.reset()
+                self._execute_module(module_name="ansible.builtin.ping", module_args={}, task_vars=task_vars)
+            except AnsibleConnectionFailure:
+                if time.monotonic() > deadline:
+                    raise
+                continue
+            return

@@ -1,0 +1,208 @@
+#!/usr/bin/python
+# Copyright (c) 2026, gb10.cluster maintainers
+# GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+
+from __future__ import annotations
+
+DOCUMENTATION = r"""
+---
+module: peer_firewall
+short_description: Let the cluster's ports in from its peers alone, by a table of nftables that takes itself back
+version_added: 0.1.0
+description:
+  - Loads the table C(inet gb10), which rejects what is not from a peer, SSH, the API, an answer, or opened by name. No other table and no file of
+    another tool is touched, and nothing of what is forwarded to containers.
+  - New rules go away again by themselves unless they are confirmed. The action behind this module confirms them over a connection that did
+    not exist before.
+  - Where ufw, firewalld or other rules decide what comes in, it only says what they have to let in, and takes its own table away.
+options:
+  state:
+    description: Whether there is such a table.
+    type: str
+    choices: [present, absent]
+    default: present
+  peers:
+    description: By which interface each peer comes in, and with which address.
+    type: list
+    elements: dict
+    default: []
+    suboptions:
+      interface:
+        description: The network device.
+        type: str
+        required: true
+      address:
+        description: The IPv4 address.
+        type: str
+        required: true
+  peer_ports:
+    description: The fixed ports that peers use, by name, for what another firewall is told.
+    type: dict
+    default: {}
+  api_port:
+    description: The port of the API, 0 where there is none.
+    type: int
+    default: 0
+  api_clients:
+    description: Addresses and networks that may reach the API; empty for all.
+    type: list
+    elements: str
+    default: []
+  open_ports:
+    description: Further ports, such as C(8443/tcp) or C(60000-61000/udp).
+    type: list
+    elements: str
+    default: []
+  interfaces:
+    description: Interfaces from which everything is let in, such as those of the host's own containers; C(*) stands for any end of a name.
+    type: list
+    elements: str
+    default: []
+  confirm_timeout:
+    description: Seconds after which new rules go away unless they are confirmed.
+    type: int
+    default: 60
+  confirm:
+    description: Whether this call is the proof that new connections come in. The action says so, nobody else has to.
+    type: bool
+    default: false
+author:
+  - gb10.cluster maintainers (@gb10-cluster)
+extends_documentation_fragment:
+  - gb10.cluster.attributes.change
+"""
+
+EXAMPLES = r"""
+- name: Close the head
+  gb10.cluster.peer_firewall:
+    peers:
+      - interface: enp1s0f1np1
+        address: 10.110.0.2
+    api_port: 8000
+  become: true
+
+- name: Open it again
+  gb10.cluster.peer_firewall:
+    state: absent
+  become: true
+"""
+
+RETURN = r"""
+ruler:
+  description: Which other firewall decides what comes in, empty if none does.
+  returned: always
+  type: str
+installed:
+  description: Whether nft is installed.
+  returned: always
+  type: bool
+advice:
+  description: What that firewall has to let in.
+  returned: always
+  type: list
+  elements: str
+ssh_ports:
+  description: The ports on which SSH servers listen, which stay open.
+  returned: always
+  type: list
+  elements: int
+closed:
+  description: What listens on the host and is reached by peers alone, the cluster's own services left out.
+  returned: always
+  type: list
+  elements: str
+pending:
+  description: Whether new rules wait for their confirmation.
+  returned: always
+  type: bool
+"""
+
+from typing import Any
+
+from ansible.module_utils.basic import AnsibleModule
+
+from ansible_collections.gb10.cluster.plugins.module_utils import firewall, io_firewall, io_node
+from ansible_collections.gb10.cluster.plugins.module_utils.io_command import runner
+from ansible_collections.gb10.cluster.plugins.module_utils.problems import ProblemsError
+
+
+def main() -> None:
+    """Compare, load, confirm, remove."""
+    module = AnsibleModule(
+        argument_spec={
+            "state": {"type": "str", "choices": ["present", "absent"], "default": "present"},
+            "peers": {
+                "type": "list",
+                "elements": "dict",
+                "default": [],
+                "options": {"interface": {"type": "str", "required": True}, "address": {"type": "str", "required": True}},
+            },
+            "peer_ports": {"type": "dict", "default": {}},
+            "api_port": {"type": "int", "default": 0},
+            "api_clients": {"type": "list", "elements": "str", "default": []},
+            "open_ports": {"type": "list", "elements": "str", "default": []},
+            "interfaces": {"type": "list", "elements": "str", "default": []},
+            "confirm_timeout": {"type": "int", "default": 60},
+            "confirm": {"type": "bool", "default": False},
+        },
+        supports_check_mode=True,
+    )
+    try:
+        module.exit_json(**outcome(module))
+    except (ProblemsError, io_firewall.FirewallError, ValueError, OSError) as error:
+        module.fail_json(msg=str(error))
+
+
+def outcome(module: Any) -> dict[str, Any]:
+    """Return the module's answer. Raises ProblemsError, FirewallError, ValueError or OSError."""
+    run, params = runner(module), module.params
+    access = firewall.Access(
+        [(peer["interface"], peer["address"]) for peer in params["peers"]],
+        params["api_port"],
+        params["api_clients"],
+        params["open_ports"],
+        params["interfaces"],
+    )
+    if problems := firewall.check(access):
+        raise ProblemsError(problems)
+    installed, ruler = io_firewall.ruling(run)
+    listeners = io_node.listeners()
+    ssh = firewall.ssh_ports(listeners)
+    wanted = params["state"] == "present" and not ruler
+    answer = {
+        "ruler": ruler,
+        "installed": installed,
+        "advice": firewall.advice(ruler, access, params["peer_ports"]) if ruler and params["state"] == "present" else [],
+        "ssh_ports": ssh,
+        "closed": firewall.closed(listeners, access, ssh) if wanted else [],
+        "pending": False,
+    }
+    if not wanted:
+        found = io_firewall.there(run) if installed else []
+        if found and not module.check_mode:
+            io_firewall.remove(run)
+        return {**answer, "changed": bool(found), "diff": {"before": "".join(f"{line}\n" for line in found), "after": ""}}
+    text = firewall.ruleset(access, ssh)
+    if not installed:
+        if module.check_mode:  # the role would have installed it
+            return {**answer, "changed": True, "diff": {"before": "", "after": text}}
+        raise io_firewall.FirewallError("nft is not installed: install the package nftables")
+    nft = module.get_bin_path("nft", required=True)
+    files = io_firewall.unit_files(nft, text)
+    before, after = io_firewall.loaded(run), io_firewall.listing(run, text)
+    new, unsaved = before != after or io_firewall.pending(run), io_firewall.unsaved(run, files)
+    if module.check_mode:
+        pass
+    elif new and params["confirm"] and before != after:
+        raise io_firewall.FirewallError("the rules to be confirmed are no longer loaded")
+    elif new and not params["confirm"]:
+        io_firewall.attempt(run, nft, text, params["confirm_timeout"])
+        answer["pending"] = True
+    elif new or unsaved:
+        io_firewall.save(run, files)
+    return {**answer, "changed": new or bool(unsaved), "diff": {"before": before, "after": after + "".join(f"# {line}\n" for line in unsaved)}}
+
+
+if __name__ == "__main__":
+    main()

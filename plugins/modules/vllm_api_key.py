@@ -1,0 +1,127 @@
+#!/usr/bin/python
+# Copyright (c) 2026, gb10.cluster maintainers
+# GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+
+from __future__ import annotations
+
+DOCUMENTATION = r"""
+---
+module: vllm_api_key
+short_description: Keep the API's key on the head, and put it into the environment file of the server's unit
+version_added: 0.1.0
+description:
+  - Generates a key of 256 bits where there is none, and none is given. A generated key never leaves the host.
+  - Both files are root's, 0600. Neither the answer nor the difference shows the key.
+options:
+  state:
+    description: Whether there is a key.
+    type: str
+    choices: [present, absent]
+    default: present
+  key:
+    description: The key; empty to keep the one in the file, or to generate one.
+    type: str
+    default: ""
+  environment:
+    description: The environment of every process of the node, of which the server's own variables take something up.
+    type: dict
+    default: {}
+  key_file:
+    description: Where the key is, one line.
+    type: path
+    default: /etc/gb10/api.key
+  environment_file:
+    description: Where the variables of the server's unit are, for systemd.
+    type: path
+    default: /etc/gb10/api.env
+author:
+  - gb10.cluster maintainers (@gb10-cluster)
+extends_documentation_fragment:
+  - gb10.cluster.attributes.change
+"""
+
+EXAMPLES = r"""
+- name: Give the API a key
+  gb10.cluster.vllm_api_key:
+    environment: "{{ gb10_plan.node | gb10.cluster.rank_environment }}"
+  become: true
+
+- name: Take it away
+  gb10.cluster.vllm_api_key:
+    state: absent
+  become: true
+"""
+
+RETURN = r"""
+version:
+  description: Changes with the key and tells nothing of it, empty without one; what a server was started from may contain it.
+  returned: always
+  type: str
+  sample: "1795198719123456789"
+"""
+
+import contextlib
+import os
+import secrets
+
+from ansible.module_utils.basic import AnsibleModule
+
+from ansible_collections.gb10.cluster.plugins.module_utils import api_access, io_file, io_vllm, launch
+
+_MODE = 0o600
+
+
+def main() -> None:
+    """Compare, generate, write."""
+    module = AnsibleModule(
+        argument_spec={
+            "state": {"type": "str", "choices": ["present", "absent"], "default": "present"},
+            "key": {"type": "str", "default": "", "no_log": True},
+            "environment": {"type": "dict", "default": {}},
+            "key_file": {"type": "path", "default": "/etc/gb10/api.key", "no_log": False},
+            "environment_file": {"type": "path", "default": "/etc/gb10/api.env"},
+        },
+        supports_check_mode=True,
+    )
+    params = module.params
+    wanted: dict[str, str | None] = {params["key_file"]: None, params["environment_file"]: None}
+    try:
+        if params["state"] == "present":
+            if problem := api_access.key_problem(params["key"]):
+                module.fail_json(msg=f"The key of the API: {problem}.")
+            key = params["key"] or io_vllm.key(params["key_file"]) or secrets.token_hex(32)
+            module.no_log_values.add(key)
+            ranks = {str(name): str(value) for name, value in params["environment"].items()}
+            wanted = {
+                params["key_file"]: f"{key}\n",
+                params["environment_file"]: launch.environment_file(api_access.environment(key, ranks)),
+            }
+        differing = [path for path, text in wanted.items() if io_file.read_file(path) != (text, None if text is None else _MODE)]
+        # Only a new content gives the file a new time.
+        fresh = wanted[params["key_file"]] != io_file.read_file(params["key_file"])[0]
+        if not module.check_mode:
+            write(wanted, differing, keep="" if fresh else params["key_file"])
+        version = "" if params["state"] == "absent" else "new" if fresh and module.check_mode else str(os.stat(params["key_file"]).st_mtime_ns)
+    except (ValueError, OSError) as error:
+        module.fail_json(msg=str(error))
+    said = "".join(f"{path}: {'no such file' if wanted[path] is None else 'root alone may read it'}\n" for path in differing)
+    module.exit_json(changed=bool(differing), version=version, diff={"before": "", "after": said})
+
+
+def write(wanted: dict[str, str | None], differing: list[str], keep: str) -> None:
+    """Write or remove the files. Of the file named in ``keep`` only the mode is wrong. Raises OSError."""
+    for path in differing:
+        text = wanted[path]
+        if text is None:
+            with contextlib.suppress(FileNotFoundError):
+                os.unlink(path)
+        elif path == keep:
+            os.chmod(path, _MODE)
+        else:
+            os.makedirs(os.path.dirname(path), mode=0o755, exist_ok=True)
+            io_file.write_file(path, text, _MODE, (os.geteuid(), os.getegid()))
+
+
+if __name__ == "__main__":
+    main()
