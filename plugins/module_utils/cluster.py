@@ -44,6 +44,7 @@ from ansible_collections.gb10.cluster.plugins.module_utils import (
     serve_rules,
     stacks,
     topology,
+    wheels,
 )
 from ansible_collections.gb10.cluster.plugins.module_utils.problems import Problem, ProblemsError
 from ansible_collections.gb10.cluster.plugins.module_utils.serve_rule_types import WARNING
@@ -88,6 +89,7 @@ def plan(nodes: Sequence[Mapping[str, Any]], lock: str, known_variables: Mapping
     problems += found
     kind = topology.resolve_topology(shape.topology, len(nodes))
     for index, node in enumerate(nodes):
+        problems += wheels.check(node["settings"]["gb10_runtime_wheels"], lock, f"nodes[{index}].gb10_runtime_wheels")
         problems += node_checks.check(index, node, settings, topology.devices(members[index], kind))
     digest = hashlib.sha256(lock.encode()).hexdigest()
     if problems:
@@ -165,6 +167,7 @@ def _plan(
             "rails": [{**rail, "macs": {name: macs[ip] for name, ip in rail["peers"].items()}} for rail in plain["rails"]],
             "interface": share.interface or _carrier(share.address, node["observed"].get("interfaces", {})),
             "head": node["group"] == "head",
+            "wheels": node["settings"]["gb10_runtime_wheels"],
             "capability": serve_inputs.of_node(node)["capability"],
             "files": netplan.files([rail.interface for rail in share.rails], settings["gb10_fabric_renderer"]) if share.rails else {},
             "environment": launch.own_environment(share.environment, model, settings["gb10_environment"]),

@@ -15,7 +15,7 @@ from ansible_collections.gb10.cluster.plugins.module_utils import api_access, la
 from ansible_collections.gb10.cluster.plugins.module_utils.problems import Problem
 
 #: Settings that may differ between nodes; all others describe the cluster and must not.
-PER_NODE = ("gb10_fabric_addresses", "gb10_fabric_interface", "gb10_fabric_ports")
+PER_NODE = ("gb10_fabric_addresses", "gb10_fabric_interface", "gb10_fabric_ports", "gb10_runtime_wheels")
 EXECUTORS = ("ray", "mp")
 PARALLELISM = ("gb10_tensor_parallel_size", "gb10_pipeline_parallel_size")
 #: What an engine takes for an image: a name with a tag, a digest or both, or an id.
