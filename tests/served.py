@@ -19,9 +19,9 @@ def ask(head: Host, path: str, body: dict[str, Any], timeout: int = 120) -> dict
     return answer
 
 
-def completion(head: Host, tokens: int = 16) -> str:
+def completion(head: Host, tokens: int = 16, model: str = "tiny") -> str:
     """Return a completion at temperature 0."""
-    answer = ask(head, "/v1/completions", {"model": "tiny", "prompt": "Hello", "max_tokens": tokens, "temperature": 0})
+    answer = ask(head, "/v1/completions", {"model": model, "prompt": "Hello", "max_tokens": tokens, "temperature": 0})
     return str(answer["choices"][0]["text"])
 
 

@@ -1,17 +1,37 @@
-"""The same inventory with another executor, and back: the same answer, and nothing of the other left."""
+"""The same inventory with another executor, other parallelism and another model, and back: the same answers, and nothing of the others left."""
 
 from __future__ import annotations
 
+import json
 import time
 
 import pytest
 from cluster import Cluster
+from playbook import run
 from served import completion
 from testinfra.host import Host
 
 pytestmark = [pytest.mark.disruptive, pytest.mark.slow]
 
 MP = ("--extra-vars", "gb10_executor=mp")
+WAYS: dict[str, dict[str, object]] = {
+    "ray, tensor 2": {"gb10_executor": "ray"},
+    "mp, tensor 2": {"gb10_executor": "mp"},
+    "mp, pipeline 2": {"gb10_executor": "mp", "gb10_tensor_parallel_size": 1, "gb10_pipeline_parallel_size": 2},
+}
+#: Each differs from the one before in the executor, in how layers are split, in the model, or in all.
+SWITCHES = [
+    ("mp, tensor 2", "tiny"),
+    ("mp, pipeline 2", "tiny"),
+    ("mp, pipeline 2", "tiny-moe"),
+    ("mp, tensor 2", "tiny-moe"),
+    ("ray, tensor 2", "tiny-moe"),
+    ("ray, tensor 2", "tiny"),
+    ("mp, pipeline 2", "tiny-moe"),
+    ("ray, tensor 2", "tiny"),
+    ("mp, tensor 2", "tiny-moe"),
+    ("ray, tensor 2", "tiny"),
+]
 
 
 def restarts(host: Host) -> int:
@@ -53,3 +73,36 @@ def test_without_ray_and_back(cluster: Cluster, nodes: dict[str, Host], head: Ho
     for worker in workers:
         assert not worker.file("/etc/systemd/system/gb10-vllm.service").exists
     cluster.site().assert_unchanged()
+
+
+def left(host: Host) -> dict[str, list[str]]:
+    """What services can leave behind: the user's processes, listeners, shared memory and semaphores, and folders in /tmp."""
+    commands = {
+        "processes": "pgrep --uid gb10 --list-full || true",
+        "listeners": "ss --no-header --listening --tcp --udp --numeric | awk '{print $1, $5}' | sort -u",
+        "shared memory": "ls -A /dev/shm /dev/mqueue",
+        "System V": "ipcs --shmems --semaphores --queues | grep ^0x || true",
+        "files": "find /tmp /var/tmp -user gb10",
+    }
+    return {what: host.check_output(command).splitlines() for what, command in commands.items()}
+
+
+def test_ten_switches_leave_nothing_behind(cluster: Cluster, nodes: dict[str, Host], head: Host) -> None:
+    def stop() -> None:
+        run("playbooks/stop.yml", [*cluster.arguments]).assert_ok()
+
+    stop()
+    before = {name: left(host) for name, host in nodes.items()}
+    assert not any(state["processes"] for state in before.values())
+    texts: dict[str, set[str]] = {"tiny": set(), "tiny-moe": set()}
+    try:
+        for way, model in SWITCHES:
+            variables = {**WAYS[way], "gb10_model": f"/srv/models/{model}"}
+            cluster.site("--extra-vars", json.dumps(variables)).assert_ok()
+            texts[model].add(completion(head, model=model))
+        stop()
+        assert {name: left(host) for name, host in nodes.items()} == before
+    finally:
+        cluster.site().assert_ok()
+    # The weights are the same on however many ranks, and float32 leaves no doubt about the best token.
+    assert {model: len(found) for model, found in texts.items()} == {"tiny": 1, "tiny-moe": 1}

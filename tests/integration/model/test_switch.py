@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 from cluster import Cluster
 from playbook import Run, run
-from served import API, completion
+from served import API, CURL, completion
 from testinfra.host import Host
 
 pytestmark = pytest.mark.disruptive
@@ -31,7 +31,7 @@ def screen(cluster: Cluster, *arguments: str, **variables: object) -> list[str]:
 
 def served(head: Host) -> str:
     """The model as vLLM was told of it."""
-    return str(json.loads(head.check_output(f"curl --silent --fail {API}/v1/models"))["data"][0]["root"])
+    return str(json.loads(head.check_output(f"{CURL} --silent --fail {API}/v1/models"))["data"][0]["root"])
 
 
 @pytest.fixture
