@@ -120,16 +120,16 @@ class Status:
     def __init__(self, path: str, total: int) -> None:
         self.path, self.total, self.done = path, total, 0
         self.state, self.reason = "checking", ""
-        self.began, self.lock = time.monotonic(), threading.Lock()
+        self.began, self.counting, self.writing = time.monotonic(), threading.Lock(), threading.Lock()
 
     def add(self, count: int) -> None:
         """That many bytes more are there; fewer, if negative."""
-        with self.lock:
+        with self.counting:
             self.done += count
 
     def write(self) -> None:
         """Write the file."""
-        with self.lock:
+        with self.writing:
             content = {"state": self.state, "done": self.done, "total": self.total, "reason": self.reason}
             temporary = f"{self.path}.new"
             with open(temporary, "w", encoding="utf-8") as file:

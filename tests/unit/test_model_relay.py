@@ -40,7 +40,7 @@ def plant(folder: Path, **changed: bytes) -> Path:
     return folder
 
 
-def soon(holds: Callable[[], bool], seconds: float = 20) -> bool:
+def soon(holds: Callable[[], bool], seconds: float = 60) -> bool:
     until = time.monotonic() + seconds
     while time.monotonic() < until:
         if holds():
