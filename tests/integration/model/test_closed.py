@@ -1,0 +1,180 @@
+"""Closed by default: what a stranger on the management network reaches, who has the key, and what the services may do."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+from collections.abc import Iterator
+
+import pytest
+from cluster import Cluster
+from testinfra.host import Host
+
+SPACE = "gb10-stranger"
+KEY = "/etc/gb10/api.key"
+QUESTION = json.dumps({"model": "tiny", "prompt": "Hello", "max_tokens": 4})
+SCAN = """
+import socket, sys
+for port in map(int, sys.argv[2:]):
+    try:
+        socket.create_connection((sys.argv[1], port), 3).close()
+        print(port)
+    except OSError:
+        pass
+"""
+OPENAI = """
+import openai, sys
+client = openai.OpenAI(base_url=sys.argv[1], api_key=sys.stdin.readline().strip())
+print(client.chat.completions.create(model="tiny", messages=[{"role": "user", "content": "Hello"}], max_tokens=4).choices[0].message.content)
+"""
+
+
+class Stranger:
+    """A machine of its own on the network by which Ansible reaches the nodes, which tries the fabric's addresses by way of a node too."""
+
+    def __init__(self, management: str) -> None:
+        bridge = json.loads(self.on_this_machine("ip", "--json", "route", "get", management))[0]["dev"]
+        self.on_this_machine("ip", "netns", "add", SPACE)
+        self.on_this_machine("ip", "link", "add", "gb10-stranger", "type", "veth", "peer", "name", "eth0", "netns", SPACE)
+        self.on_this_machine("ip", "link", "set", "gb10-stranger", "master", bridge, "up")
+        for words in (f"address add {management.rpartition('.')[0]}.200/24 dev eth0", "link set eth0 up", f"route add default via {management}"):
+            self.on_this_machine("ip", "-n", SPACE, *words.split())
+
+    @staticmethod
+    def on_this_machine(*argv: str, given: str = "") -> str:
+        return subprocess.run(argv, input=given, capture_output=True, text=True, check=True).stdout
+
+    def run(self, *argv: str, given: str = "") -> str:
+        """Return what a program says there; ``given`` is its input."""
+        return self.on_this_machine("ip", "netns", "exec", SPACE, *argv, given=given)
+
+    def open(self, address: str, ports: set[int]) -> set[int]:
+        """Return which of the ports it can connect to."""
+        return {int(port) for port in self.run("python3", "-c", SCAN, address, *map(str, sorted(ports))).split()}
+
+
+@pytest.fixture(scope="module")
+def stranger(cluster: Cluster) -> Iterator[Stranger]:
+    try:
+        yield Stranger(cluster.nodes[cluster.groups["head"][0]]["ansible_host"])
+    finally:
+        subprocess.run(["ip", "netns", "del", SPACE], check=False)
+
+
+def listening(host: Host) -> set[int]:
+    """Return every port on which anything listens, and those of Ray that nothing happens to use now."""
+    sockets = [line.split()[3] for line in host.check_output("ss -Hltn").splitlines()]
+    return {int(socket.rpartition(":")[2]) for socket in sockets} | {6379, 8265, 20000, 29501, 29502}
+
+
+def environments(host: Host, key: str) -> set[str]:
+    """Return the units, as cgroups, that have a process with the key in its environment."""
+    command = "for p in /proc/[0-9]*; do tr '\\0' ' ' <$p/environ 2>/dev/null | tr '\\n' ' '; echo; cat $p/cgroup 2>/dev/null | tail -1; done"
+    lines = host.check_output(command).splitlines()
+    return {lines[index + 1].rpartition("/")[2] for index, line in enumerate(lines) if key in line}
+
+
+def test_a_stranger_reaches_ssh_and_the_api_alone(cluster: Cluster, nodes: dict[str, Host], head: Host, stranger: Stranger) -> None:
+    for name, host in nodes.items():
+        ports = listening(host)
+        assert len(ports) > 5
+        expected = {22, 8000} if host is head else {22}
+        assert stranger.open(cluster.nodes[name]["ansible_host"], ports) == expected, name
+    # By way of the head to its address on the fabric, as if it were a peer's packet.
+    assert stranger.open("10.110.0.1", listening(head)) <= {22, 8000}
+
+
+def test_the_api_refuses_a_stranger_without_the_key(cluster: Cluster, head: Host, stranger: Stranger) -> None:
+    url = f"http://{cluster.nodes[cluster.groups['head'][0]]['ansible_host']}:8000"
+    said = ["curl", "--silent", "--output", "/dev/null", "--write-out", "%{http_code}", "--max-time", "60"]
+    for path in ("/v1/completions", "/v1/models", "/invocations", "/tokenize", "/pause", "/version"):
+        assert stranger.run(*said, "--json", QUESTION, f"{url}{path}") == "401", path
+    assert stranger.run(*said, "--config", "-", f"{url}/v1/models", given='header = "Authorization: Bearer wrong"') == "401"
+    assert stranger.run(*said, f"{url}/health") == "200"
+    header = f'header = "Authorization: Bearer {head.file(KEY).content_string.strip()}"'
+    answer = stranger.run("curl", "--silent", "--fail", "--config", "-", "--json", QUESTION, f"{url}/v1/completions", given=header)
+    assert json.loads(answer)["choices"][0]["text"]
+
+
+def test_a_peer_reaches_all(head: Host, workers: list[Host]) -> None:
+    ports = " ".join(map(str, sorted(listening(head) & {22, 6379, 6380, 6381, 8000})))
+    for worker in workers:
+        assert worker.check_output(f"python3 -c '{SCAN}' 10.110.0.1 {ports}").split() == ports.split()
+
+
+def test_the_stock_client_works_with_the_key(head: Host) -> None:
+    # On the head, because sudo would show the key that a test gives to another host.
+    head.check_output(f"cat >/run/client.py <<'END'\n{OPENAI}\nEND")
+    client = f"/opt/gb10/runtime/current/bin/python /run/client.py http://10.110.0.1:8000/v1 <{KEY}; rm /run/client.py"
+    assert head.check_output(client).strip()
+
+
+def test_the_key_is_with_the_heads_server_alone(nodes: dict[str, Host], head: Host) -> None:
+    file = head.file(KEY)
+    key = file.content_string.strip()
+    assert len(bytes.fromhex(key)) == 32
+    assert (file.mode, file.user, head.file("/etc/gb10/api.env").mode) == (0o600, "root", 0o600)
+    for name, host in nodes.items():
+        assert environments(host, key) == ({"gb10-vllm.service"} if host is head else set()), name
+        assert key not in host.check_output("cat /proc/[0-9]*/cmdline 2>/dev/null | tr '\\0' ' ' || true"), name
+        assert key not in host.check_output("cat /etc/systemd/system/gb10-* /etc/gb10/cluster.env"), name
+        if host is not head:
+            assert not host.file(KEY).exists
+            assert not host.file("/etc/gb10/api.env").exists
+
+
+def test_no_run_says_the_key(cluster: Cluster, head: Host) -> None:
+    said = cluster.site("--tags", "vllm_serve", "-vvv").assert_unchanged().output
+    key = head.file(KEY).content_string.strip()
+    assert key not in said
+    assert f"sudo cat {KEY}" in said
+    assert key not in head.check_output("journalctl --no-pager --quiet --boot --lines=20000")
+
+
+def test_the_services_may_do_little(nodes: dict[str, Host], head: Host) -> None:
+    for name, host in nodes.items():
+        assert int(host.check_output("id --user gb10")) < 1000, "logind deletes the semaphores of others"
+        for unit in ("gb10-ray", "gb10-vllm") if host is head else ("gb10-ray",):
+            pid = host.check_output(f"systemctl show --property=MainPID --value {unit}")
+            status = dict(line.split(":\t", 1) for line in host.check_output(f"cat /proc/{pid}/status").splitlines() if ":\t" in line)
+            assert (int(status["CapBnd"], 16), int(status["CapEff"], 16), status["NoNewPrivs"]) == (0, 0, "1"), (name, unit)
+            inside = f"nsenter --mount --target={pid} setpriv --reuid=gb10 --regid=gb10 --clear-groups"
+            assert host.run(f"{inside} touch /var/lib/gb10/x /dev/shm/x /tmp/x").rc == 0
+            assert host.run(f"{inside} rm /var/lib/gb10/x /dev/shm/x /tmp/x").rc == 0
+            assert "Read-only" in host.run(f"{inside} touch /var/tmp/../lib/x /home/x /usr/x").stderr
+            assert host.run(f"{inside} cat /srv/models/tiny/config.json").rc == 0
+
+
+@pytest.mark.disruptive
+def test_the_firewall_comes_back_after_a_reboot_and_goes_on_request(cluster: Cluster, workers: list[Host], stranger: Stranger) -> None:
+    (worker, *_others), address = workers, cluster.nodes["spark2"]["ansible_host"]
+    table = "nft list table inet gb10"
+    worker.check_output("nft delete table inet gb10")
+    assert "Announce the change" in cluster.site("--tags", "peer_firewall").assert_ok().output
+    assert worker.run(table).rc == 0
+    worker.check_output("nft delete table inet gb10; systemctl restart gb10-firewall")
+    assert worker.run(table).rc == 0, "what the unit does at boot"
+    cluster.site("--tags", "peer_firewall").assert_unchanged()
+    assert stranger.open(address, {6380}) == set()
+    try:
+        cluster.site("--tags", "peer_firewall", "--extra-vars", "peer_firewall_enabled=false").assert_ok()
+        assert worker.run(table).rc != 0
+        assert worker.run("ls /etc/gb10/firewall.nft /etc/systemd/system/gb10-firewall.service").rc != 0
+    finally:
+        cluster.site("--tags", "peer_firewall").assert_ok()
+
+
+@pytest.mark.disruptive
+def test_another_firewall_is_told_and_left_alone(cluster: Cluster, workers: list[Host]) -> None:
+    (worker, *_others) = workers
+    worker.check_output("nft 'table inet mine { chain in { type filter hook input priority 5; policy drop; accept; }; }'")
+    try:
+        mine = worker.check_output("nft list table inet mine")
+        said = cluster.site("--tags", "peer_firewall").assert_ok().output
+        assert "the nftables table inet mine decides what comes in" in said
+        assert "from 10.110.0.1 on enp1s0f1np1" in said
+        assert worker.run("nft list table inet gb10").rc != 0
+        assert worker.check_output("nft list table inet mine") == mine
+    finally:
+        worker.check_output("nft delete table inet mine")
+        cluster.site("--tags", "peer_firewall").assert_ok()
