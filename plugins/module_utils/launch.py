@@ -150,7 +150,8 @@ def rank_argv(plan: Mapping[str, Any], owner: str = "") -> list[str]:
     group = digest([vllm_argv({**plan, "node": plan["nodes"][0]}), of_nodes])[:16]
     place = [f"--address={plan['head']['address']}", f"--port={plan['rendezvous_port'] + 1}", f"--group={group}"]
     place += [f"--rank={_rank(plan)}", f"--ranks={len(plan['nodes'])}"]
-    return ["/usr/bin/python3", RANK_PROGRAM, *place, "--", *contained(plan, VLLM, vllm_argv(plan), owner)]
+    # Of a container's unit it is root's, and leaves no files among those of the service's user (-B).
+    return ["/usr/bin/python3", "-B", RANK_PROGRAM, *place, "--", *contained(plan, VLLM, vllm_argv(plan), owner)]
 
 
 def image(plan: Mapping[str, Any]) -> str:

@@ -98,9 +98,9 @@ def test_ranks_meet_without_ray() -> None:
     assert launch.vllm_argv(head)[3:] == ["--served-model-name=tiny", "--host=127.0.0.1", "--port=8000", *both, "--node-rank=0", *meet]
     assert launch.vllm_argv(worker)[3:] == ["--served-model-name=tiny", "--headless", *both, "--node-rank=1", *meet]
     started = launch.rank_argv(worker)
-    assert started[:4] == ["/usr/bin/python3", "/usr/local/lib/gb10-rank.py", "--address=10.110.0.1", "--port=29502"]
-    assert started[4] == launch.rank_argv(head)[4], "the same group"
-    assert started[5:] == ["--rank=1", "--ranks=2", "--", *launch.vllm_argv(worker)]
+    assert started[:5] == ["/usr/bin/python3", "-B", "/usr/local/lib/gb10-rank.py", "--address=10.110.0.1", "--port=29502"]
+    assert started[5] == launch.rank_argv(head)[5], "the same group"
+    assert started[6:] == ["--rank=1", "--ranks=2", "--", *launch.vllm_argv(worker)]
 
 
 def test_replicas_meet_at_the_heads_address() -> None:
