@@ -15,8 +15,13 @@ from ansible.utils.display import Display
 
 from ansible_collections.gb10.cluster.plugins.module_utils import model_store
 
-#: Seconds: between questions, and at first, so that a small model does not wait long; between lines; of a node that does not answer.
-_PAUSE, _FIRST, _SHOWN, _SILENCE = 5, 1, 15, 60
+#: Seconds between questions; fewer at first, so that a small model does not wait long.
+_PAUSE = 5
+_FIRST = 1
+#: Between the lines that are shown.
+_SHOWN = 15
+#: Of a node that does not answer, until it counts as gone.
+_SILENCE = 60
 
 
 class ActionModule(ActionBase):
