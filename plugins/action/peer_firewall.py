@@ -37,7 +37,8 @@ class ActionModule(ActionBase):
         except AnsibleConnectionFailure as error:
             Display().display(f"  no new connection to the host ({error}); waiting until it has taken the new rules back")
             self._wait(deadline, task_vars)
-            return {**answer, "changed": False, "pending": False, "failed": True, "msg": f"The new rules cut the host off, and it took them back: {error}"}
+            message = f"The new rules cut the host off, and it took them back: {error}"
+            return {**answer, "changed": False, "pending": False, "failed": True, "msg": message}
         if confirmed.get("failed"):
             return confirmed
         return {**answer, "pending": False}
