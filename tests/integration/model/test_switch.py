@@ -133,7 +133,7 @@ def test_stopped_is_stopped_until_the_next_run(cluster: Cluster, nodes: dict[str
     assert completion(head) == text
     play(cluster, "stop").assert_ok()
     for host in nodes.values():
-        assert host.run("pgrep --full 'raylet|VLLM|bin/vllm'").rc == 1
+        assert host.run("pgrep --full '[r]aylet|[V]LLM|bin/[v]llm'").rc == 1
         assert host.run("systemctl is-enabled gb10-ray").stdout.strip() == "disabled"
     play(cluster, "stop").assert_unchanged()
     assert screen(cluster)[0] == f"model: none is served at {API}"
