@@ -28,7 +28,7 @@ UNIT = "gb10-vllm"
 @pytest.fixture(scope="module")
 def image(cluster: Cluster, nodes: dict[str, Host], head: Host, tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
     """Have an engine on all nodes, and the image on the head; return its id."""
-    tar = root_file_system.debian(cluster, tmp_path_factory.mktemp("image"), "image-vllm", ["libgomp1", "libnuma1", "libstdc++6"])
+    tar = root_file_system.debian(cluster, tmp_path_factory.mktemp("image"), "image-vllm", ["libgomp1", "libnuma1", "libstdc++6", "util-linux"])
     for host in nodes.values():
         with host.backend.client.open_sftp() as files:
             for name in ("containers.conf", "storage.conf"):
