@@ -24,8 +24,9 @@ def play(cluster: Cluster, name: str, *arguments: str, **variables: object) -> R
 
 def screen(cluster: Cluster, *arguments: str, **variables: object) -> list[str]:
     """The lines that status.yml shows."""
-    text = play(cluster, "status", *arguments, **variables).assert_unchanged().output.partition('"msg": ')[2]
-    lines, _end = json.JSONDecoder().raw_decode(text)
+    # A node that cannot be reached has a message too, which is no list.
+    text = play(cluster, "status", *arguments, **variables).assert_unchanged().output.partition('"msg": [')[2]
+    lines, _end = json.JSONDecoder().raw_decode(f"[{text}")
     return [str(line) for line in lines]
 
 
