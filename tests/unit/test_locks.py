@@ -6,7 +6,9 @@ import re
 from pathlib import Path
 
 import pytest
-from repository import ROOT
+from repository import ROOT, load_yaml, read
+
+from ansible_collections.gb10.cluster.plugins.module_utils import stacks
 
 LOCKS = sorted((ROOT / "roles" / "gb10" / "files").glob("*.lock"))
 NAME = re.compile(r"vllm-(?P<vllm>[\d.]+)-cu(?P<cuda>\d{3})-aarch64-py312\.lock")
@@ -51,3 +53,11 @@ def test_the_bundle_of_vllm_gb10() -> None:
 def test_a_lock_that_is_none(bad: str) -> None:
     with pytest.raises(AssertionError):
         requirements(bad)
+
+
+def test_the_library_of_the_hub_is_the_same_everywhere() -> None:
+    library = load_yaml(read("roles/model_store/vars/main.yml"))["_model_store_library"]
+    assert library in read("requirements-dev.in").splitlines()
+    newest = stacks.STACKS["current"].lock
+    for lock in (f"roles/gb10/files/{newest}", "inventories/lab/requirements.txt"):
+        assert library.replace("_", "-") in {line.split(" ")[0] for line in read(lock).splitlines()}, lock
