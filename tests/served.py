@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import time
 from typing import Any
 
 from testinfra.host import Host
@@ -23,6 +24,17 @@ def completion(head: Host, tokens: int = 16, model: str = "tiny") -> str:
     """Return a completion at temperature 0."""
     answer = ask(head, "/v1/completions", {"model": model, "prompt": "Hello", "max_tokens": tokens, "temperature": 0})
     return str(answer["choices"][0]["text"])
+
+
+def answers_again(head: Host, within: float = 400) -> str:
+    """Wait until the API answers again."""
+    until = time.monotonic() + within
+    while True:
+        try:
+            return completion(head)
+        except AssertionError:
+            assert time.monotonic() < until, "the API did not come back"
+            time.sleep(3)
 
 
 def ranks(head: Host) -> list[str]:

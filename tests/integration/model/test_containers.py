@@ -16,7 +16,7 @@ import pytest
 import root_file_system
 from cluster import Cluster
 from repository import ROOT
-from served import completion
+from served import answers_again, completion
 from testinfra.host import Host
 
 pytestmark = [pytest.mark.disruptive, pytest.mark.slow]
@@ -125,14 +125,3 @@ def test_back_to_the_environment(cluster: Cluster, nodes: dict[str, Host], head:
     assert completion(head)
     assert [containers(host) for host in nodes.values()] == [[]] * len(nodes)
     cluster.site().assert_unchanged()
-
-
-def answers_again(head: Host, within: float = 300) -> str:
-    """Wait until the API answers again."""
-    until = time.monotonic() + within
-    while True:
-        try:
-            return completion(head)
-        except AssertionError:
-            assert time.monotonic() < until, "the API did not come back"
-            time.sleep(3)

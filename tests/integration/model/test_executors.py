@@ -8,7 +8,7 @@ import time
 import pytest
 from cluster import Cluster
 from playbook import run
-from served import completion
+from served import answers_again, completion
 from testinfra.host import Host
 
 pytestmark = [pytest.mark.disruptive, pytest.mark.slow]
@@ -38,17 +38,6 @@ def restarts(host: Host) -> int:
     return int(host.check_output("systemctl show --property=NRestarts --value gb10-vllm"))
 
 
-def answers_after_a_restart(head: Host, within: float = 400) -> str:
-    """Wait until the API answers again."""
-    until = time.monotonic() + within
-    while True:
-        try:
-            return completion(head)
-        except AssertionError:
-            assert time.monotonic() < until, "the API did not come back"
-            time.sleep(3)
-
-
 def test_without_ray_and_back(cluster: Cluster, nodes: dict[str, Host], head: Host, workers: list[Host]) -> None:
     text = completion(head)
     try:
@@ -65,7 +54,7 @@ def test_without_ray_and_back(cluster: Cluster, nodes: dict[str, Host], head: Ho
         (rank, *_others) = workers[0].check_output("pgrep --parent $(systemctl show --property=MainPID --value gb10-vllm)").split()
         workers[0].check_output(f"kill -9 {rank}")
         time.sleep(5)
-        assert answers_after_a_restart(head) == text
+        assert answers_again(head) == text
         assert all(restarts(host) > count for host, count in zip(nodes.values(), before, strict=True))
     finally:
         cluster.site().assert_ok()
