@@ -113,7 +113,9 @@ def test_a_rank_of_another_group_stays_outside(start: Start) -> None:
 def test_one_that_gave_up_waiting_can_come_again(start: Start) -> None:
     head = start(0)
     early = start(1)
-    time.sleep(1)
+    assert head.process.stdout
+    while "rank 1 is there" not in head.process.stdout.readline():
+        assert head.process.poll() is None
     early.process.terminate()
     assert early.process.wait(timeout=10) == 1
     again, last = start(1), start(2)
