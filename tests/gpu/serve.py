@@ -203,7 +203,7 @@ def serve(
 
     began, logs = time.monotonic(), []
     head = there[0]
-    case.argv = launch.vllm_argv({**plan, "node": names[head.name]})
+    case.argv = [word.replace(str(options.folder), "FOLDER") for word in launch.vllm_argv({**plan, "node": names[head.name]})]
     case.environment = additions.rank_environment(names[head.name])
     with contextlib.ExitStack() as stack:
 
