@@ -17,18 +17,15 @@ from typing import Any
 
 from ansible_collections.gb10.cluster.plugins.module_utils import io_vllm, smoke
 
-#: The server is on this host: a proxy of the environment would be asked for another one.
-_DIRECT = urllib.request.build_opener(urllib.request.ProxyHandler({}))
 _SHOWN = 500
 
 
 def headers(key_file: str) -> dict[str, str]:
     """Return the headers of a request, with the API's key if there is a file of it. Raises smoke.AnswerError; no error shows the key."""
     try:
-        key = io_vllm.key(key_file)
+        return io_vllm.headers(io_vllm.key(key_file))
     except (OSError, ValueError) as error:
         raise smoke.AnswerError(str(error)) from error
-    return {"Content-Type": "application/json"} | ({"Authorization": f"Bearer {key}"} if key else {})
 
 
 def ask(url: str, body: Mapping[str, Any], given: Mapping[str, str], timeout: float) -> list[tuple[float, str]]:
@@ -40,7 +37,7 @@ def ask(url: str, body: Mapping[str, Any], given: Mapping[str, str], timeout: fl
     begin = time.monotonic()
     lines = []
     try:
-        with _DIRECT.open(request, timeout=timeout) as answer:
+        with io_vllm.DIRECT.open(request, timeout=timeout) as answer:
             for line in answer:
                 elapsed = time.monotonic() - begin
                 if elapsed > timeout:

@@ -17,7 +17,6 @@ from ansible_collections.gb10.cluster.plugins.module_utils.io_node import Run
 
 _LOG_LINES = 2000
 _SECONDS = 5
-_DIRECT = urllib.request.build_opener(urllib.request.ProxyHandler({}))
 
 
 def node(run: Run) -> dict[str, Any]:
@@ -82,6 +81,6 @@ def _metrics(url: str) -> dict[str, float]:
 
 def _get(url: str, headers: dict[str, str]) -> str:
     """Raises OSError, which urllib's errors are."""
-    with _DIRECT.open(urllib.request.Request(url, headers=headers), timeout=_SECONDS) as answer:
+    with io_vllm.DIRECT.open(urllib.request.Request(url, headers=headers), timeout=_SECONDS) as answer:
         text: str = answer.read().decode("utf-8", "replace")
         return text

@@ -19,7 +19,7 @@ from ansible_collections.gb10.cluster.plugins.module_utils.io_node import Run
 
 _HEALTH_SECONDS = 5
 #: The server is on this host: a proxy of the environment would be asked for another one.
-_DIRECT = urllib.request.build_opener(urllib.request.ProxyHandler({}))
+DIRECT = urllib.request.build_opener(urllib.request.ProxyHandler({}))
 _READY = "Application startup complete"
 _TOKENS = re.compile(r"^vllm:(?:generation|prompt)_tokens_total\{[^}]*\}\s+([\d.e+]+)$", re.MULTILINE)
 
@@ -32,14 +32,18 @@ def key(path: str) -> str:
     return text
 
 
+def headers(bearer: str) -> dict[str, str]:
+    """Return the headers of a request, with the API's key if there is one."""
+    return {"Content-Type": "application/json"} | ({"Authorization": f"Bearer {bearer}"} if bearer else {})
+
+
 def _get(url: str, timeout: float, body: dict[str, Any] | None = None, bearer: str = "") -> tuple[int, str]:
     """Return (HTTP status, body); status 0 and the reason if there is no answer."""
     data = None if body is None else json.dumps(body).encode()
-    headers = {"Content-Type": "application/json"} | ({"Authorization": f"Bearer {bearer}"} if bearer else {})
-    request = urllib.request.Request(url, data=data, headers=headers)
+    request = urllib.request.Request(url, data=data, headers=headers(bearer))
     try:
         try:
-            answer = _DIRECT.open(request, timeout=timeout)
+            answer = DIRECT.open(request, timeout=timeout)
         except urllib.error.HTTPError as error:
             answer = error
         with answer:

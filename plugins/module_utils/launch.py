@@ -145,13 +145,16 @@ def program(plan: Mapping[str, Any], name: str) -> str:
 
 def rank_argv(plan: Mapping[str, Any], owner: str = "") -> list[str]:
     """Return the argv of what starts and ends vLLM on the plan's node together with the other ranks; see io_rank.py."""
-    # What all ranks are started from, as the service's inputs: what else of a node changes must not restart them.
-    of_nodes = [[additions.rank_environment(node), node["additions"]] for node in plan["nodes"]]
-    group = digest([vllm_argv({**plan, "node": plan["nodes"][0]}), of_nodes])[:16]
-    place = [f"--address={plan['head']['address']}", f"--port={plan['rendezvous_port'] + 1}", f"--group={group}"]
+    place = [f"--address={plan['head']['address']}", f"--port={plan['rendezvous_port'] + 1}", f"--group={start_digest(plan)[:16]}"]
     place += [f"--rank={_rank(plan)}", f"--ranks={len(plan['nodes'])}"]
     # Of a container's unit it is root's, and leaves no files among those of the service's user (-B).
     return ["/usr/bin/python3", "-B", RANK_PROGRAM, *place, "--", *contained(plan, VLLM, vllm_argv(plan), owner)]
+
+
+def start_digest(plan: Mapping[str, Any]) -> str:
+    """Return a digest of what all ranks are started from, as the service's inputs: what else of a node changes must not restart them."""
+    of_nodes = [[additions.rank_environment(node), node["additions"]] for node in plan["nodes"]]
+    return digest([vllm_argv({**plan, "node": plan["nodes"][0]}), of_nodes])
 
 
 def image(plan: Mapping[str, Any]) -> str:

@@ -14,7 +14,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from ansible_collections.gb10.cluster.plugins.module_utils import additions, launch, node_checks
+from ansible_collections.gb10.cluster.plugins.module_utils import launch, node_checks
 
 #: Where a node keeps its record.
 RECORD = "/etc/gb10/good.json"
@@ -30,10 +30,8 @@ def start(plan: Mapping[str, Any], url: str) -> dict[str, Any]:
 
     ``id`` is the same on all nodes, and another one whenever they are started from anything else.
     """
-    of_nodes = [[additions.rank_environment(node), node["additions"]] for node in plan["nodes"]]
-    argv = launch.vllm_argv({**plan, "node": plan["nodes"][0]})
     return {
-        "id": launch.digest([argv, plan["executor"], of_nodes]),
+        "id": launch.start_digest(plan),
         "model": plan["model"],
         "served_model_name": plan["served_model_name"],
         "url": url,
