@@ -128,6 +128,22 @@ def test_a_switch_to_a_broken_model_ends_with_the_old_one_answering(
 
 
 @pytest.mark.slow
+def test_a_switch_on_which_ray_does_not_come_up_ends_with_the_old_one_answering(cluster: Cluster, nodes: dict[str, Host], head: Host) -> None:
+    text = completion(head)
+    before = {name: host.check_output("cat /etc/gb10/good.json /etc/gb10/cluster.env") for name, host in nodes.items()}
+    # Another environment of the ranks restarts Ray, which ends the old model. No Ray is up within a second.
+    changed = {"gb10_environment": {"OMP_NUM_THREADS": "2"}, "ray_cluster_join_timeout": 1}
+    failed = play(cluster, "switch_model", gb10_model="/srv/models/tiny-moe", **changed)
+    assert failed.status != 0
+    said = failed.output.replace("\\n", "\n")
+    assert "/srv/models/tiny-moe could not be started:\nspark1: Ray is not complete: " in said
+    assert "Went back to /srv/models/tiny, which answers again." in said
+    assert (served(head), completion(head)) == ("/srv/models/tiny", text)
+    assert {name: host.check_output("cat /etc/gb10/good.json /etc/gb10/cluster.env") for name, host in nodes.items()} == before
+    cluster.site().assert_unchanged()
+
+
+@pytest.mark.slow
 def test_stopped_is_stopped_until_the_next_run(cluster: Cluster, nodes: dict[str, Host], head: Host) -> None:
     text = completion(head)
     assert "Stopping gb10-vllm.service on spark1" in play(cluster, "stop", "--check").assert_ok().output

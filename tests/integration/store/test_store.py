@@ -102,6 +102,30 @@ def test_every_node_has_it_and_a_rerun_changes_nothing(cluster: Cluster, nodes: 
     store(cluster).assert_unchanged()
 
 
+def copied_in(nodes: Mapping[str, Host], *names: str) -> float:
+    """Seconds from the first start of a relay on these nodes to the last byte written on any."""
+    started = f"journalctl --unit={RELAY} --output=short-unix --grep=Started --lines=1 --quiet | cut -d' ' -f1"
+    written = f"stat --format=%.Y {MODEL}/*.safetensors | sort | tail -1"
+    return max(float(nodes[name].check_output(written)) for name in names) - min(float(nodes[name].check_output(started)) for name in names)
+
+
+def test_all_nodes_cost_about_one_copy(
+    cluster: Cluster, nodes: dict[str, Host], source: str, record_property: Callable[[str, object], None]
+) -> None:
+    names = list(nodes)
+    seconds = []
+    for without in (names[1:2], names[1:]):
+        forget(nodes, *without)
+        with slow(nodes, 40):
+            store(cluster).assert_ok()
+        seconds.append(copied_in(nodes, *without))
+    one, chain = seconds
+    record_property("seconds", {"one copy": one, "along the chain": chain})
+    assert one > 100 * MIB * 8 / 40e6 * 0.95, "the cap holds"
+    assert chain < 1.3 * one
+    assert_stored(nodes, source)
+
+
 def test_a_node_without_room_is_said_before_anything_is_copied(cluster: Cluster, nodes: dict[str, Host], source: str) -> None:
     names = list(nodes)
     forget(nodes, *names[1:])
