@@ -12,6 +12,8 @@ CLUSTER ?= lab
 INVENTORY ?= inventories/lab
 PYTEST_ARGS ?=
 RELEASES ?= all
+# One of molecule's scenarios, by default all.
+SCENARIO ?=
 
 bin := .venv/bin
 demo := -i inventories/$(CLUSTER) -i inventories/lab/overlay.yml
@@ -66,12 +68,12 @@ collection: setup ## Build the package, install it into an empty folder, test it
 	$(bin)/pytest tests/sanity --junit-xml=build/junit/collection.xml $(PYTEST_ARGS)
 
 # Molecule looks for Ansible's commands in PATH; an activated .venv would do as well.
-molecule: root setup nccl ## Labs of their own, for each scenario: create, check mode, converge, idempotence, integration tests, destroy
+molecule: root setup nccl ## Labs of their own, for each SCENARIO: create, check mode, converge, idempotence, integration tests, destroy (GB10_SLOW=1: all tests)
 	@if [ -x /usr/local/cuda/bin/nvcc ] && ls ~/.cache/gb10-lab/nccl-src/nvidia-nccl_*.orig.tar.* >/dev/null; then left_out=; \
 	else left_out='--exclude nccl'; echo 'The scenario nccl is left out: it takes a CUDA toolkit in /usr/local/cuda, and the source that `make nccl` fetches.'; fi; \
-	set -x; PATH="$(CURDIR)/$(bin):$$PATH" molecule test --all $$left_out
+	set -x; PATH="$(CURDIR)/$(bin):$$PATH" molecule test $(if $(SCENARIO),--scenario-name $(SCENARIO),--all $$left_out)
 
-integration: setup ## All integration tests on a cluster that is up (INVENTORY, by default the demo's lab); molecule leaves out the slow ones
+integration: setup ## All integration tests on a cluster that is up (INVENTORY, by default the demo's lab); molecule leaves out the slow ones unless told
 	$(bin)/pytest tests/integration/fabric tests/integration/model --slow --inventory=$(INVENTORY) --junit-xml=build/junit/integration.xml $(PYTEST_ARGS)
 
 test: ## All of the above; molecule's scenarios run the integration tests

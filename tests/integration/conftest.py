@@ -20,13 +20,13 @@ from testinfra.host import Host
 def pytest_addoption(parser: pytest.Parser) -> None:
     parser.addoption("--inventory", action="append", help="inventories of the cluster to test, with blanks between (default: inventories/lab)")
     parser.addoption("--extra-vars-file", action="append", default=[], help="as ansible-playbook's --extra-vars @FILE, repeatable")
-
-
-    parser.addoption("--slow", action="store_true", help="also run what restarts the model time and again (`make integration` does)")
+    # Of the environment, because Molecule passes no options of the day on.
+    slow = os.environ.get("GB10_SLOW", "") not in ("", "0")
+    parser.addoption("--slow", action="store_true", default=slow, help="also run what takes minutes, as with GB10_SLOW=1 in the environment")
 
 
 def pytest_configure(config: pytest.Config) -> None:
-    config.addinivalue_line("markers", "slow: restarts the model, which takes minutes; run with --slow")
+    config.addinivalue_line("markers", "slow: takes minutes, mostly for a model to start again; run with --slow")
     config.addinivalue_line("markers", "disruptive: breaks or restarts something and mends it again; runs last, in the file's order")
 
 

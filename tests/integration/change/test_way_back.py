@@ -87,6 +87,7 @@ def failed(run: Run) -> str:
     return run.output.split("The fabric is not as planned.")[-1].split("Origin:")[0]
 
 
+@pytest.mark.slow
 def test_a_pulled_cable_ends_in_a_clear_error_and_the_old_state(cluster: Cluster, states: Callable[[], dict[str, State]]) -> None:
     before = states()
     with switch_port(cluster, "spark2", "down", back=("up",)):
@@ -145,6 +146,7 @@ def test_a_change_that_cuts_the_management_network_comes_back_by_itself(
         subprocess.run(["ip", *(word.format("delete") for word in controller)], check=True)
 
 
+@pytest.mark.slow
 def test_a_controller_that_dies_before_confirming_leaves_the_old_state(cluster: Cluster, states: Callable[[], dict[str, State]]) -> None:
     before = states()
     changed = extra(gb10_fabric_mtu=MTU, qsfp_netplan_confirm_timeout=15)
@@ -205,6 +207,7 @@ def test_somebody_elses_unapplied_edit_does_not_go_live_with_ours(
         host.check_output(f"cat > {MANAGEMENT} <<'END'\n{content}END")
 
 
+@pytest.mark.slow
 def test_the_fabric_is_removed_then_another_file_refused_taken_over_and_given_back(
     cluster: Cluster, nodes: dict[str, Host], states: Callable[[], dict[str, State]]
 ) -> None:

@@ -45,6 +45,7 @@ def cable_pulled(cluster: Cluster, node: str) -> Iterator[None]:
         link("up")
 
 
+@pytest.mark.slow
 def test_killed_while_the_runtime_is_installed_the_next_run_completes_it(cluster: Cluster, nodes: dict[str, Host]) -> None:
     # A second runtime beside the one that serves; nothing is restarted.
     arguments = [*extra(gb10_root="/opt/second"), "--tags", "vllm_runtime"]
@@ -146,6 +147,7 @@ def test_a_failed_start_ends_early_with_the_root_cause(cluster: Cluster, head: H
     assert completion(head).strip()
 
 
+@pytest.mark.slow
 def test_without_the_cable_there_is_no_answer_and_with_it_again_site_makes_one(
     cluster: Cluster, nodes: dict[str, Host], head: Host
 ) -> None:
@@ -164,6 +166,7 @@ def test_without_the_cable_there_is_no_answer_and_with_it_again_site_makes_one(
     assert len(ranks(head)) == len(nodes)
 
 
+@pytest.mark.slow
 def test_after_a_worker_reboots_site_brings_the_answer_back(cluster: Cluster, nodes: dict[str, Host], head: Host) -> None:
     nodes["spark2"].run("systemctl reboot")
     time.sleep(5)
