@@ -188,6 +188,16 @@ def test_a_container_mounts_what_additions_bring_and_runs_the_image_that_was_pro
     assert argv[-4:] == ["--entrypoint=vllm", "2" * 64, "serve", "x"]
 
 
+def test_the_key_goes_into_the_heads_server_alone_and_by_name_alone() -> None:
+    def of_the_key(argv: list[str]) -> list[str]:
+        return [word for word in argv if word in ("--env=VLLM_API_KEY", "--env=PYTHONPATH", "--env=VLLM_CONFIG_ROOT") or "/usr/local/lib/gb10," in word]
+
+    assert len(of_the_key(contained(api_key=True))) == 4
+    assert not [word for word in contained(api_key=True) if word.startswith("--env=VLLM_API_KEY=")]
+    for argv in (contained(), contained(launch.RAY, api_key=True), contained(api_key=True, node=WORKER["node"])):
+        assert of_the_key(argv) == []
+
+
 def test_a_model_of_a_hub_is_not_mounted() -> None:
     assert not [word for word in contained(model="org/model") if "org/model" in word]
 
