@@ -12,7 +12,7 @@ import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
-from ansible_collections.gb10.cluster.plugins.module_utils import launch, plan_text
+from ansible_collections.gb10.cluster.plugins.module_utils import api_access, launch, plan_text
 
 PLAN: dict[str, Any] = {
     "head": {"name": "spark1", "address": "10.110.0.1"},
@@ -190,7 +190,8 @@ def test_a_container_mounts_what_additions_bring_and_runs_the_image_that_was_pro
 
 def test_the_key_goes_into_the_heads_server_alone_and_by_name_alone() -> None:
     def of_the_key(argv: list[str]) -> list[str]:
-        return [word for word in argv if word in ("--env=VLLM_API_KEY", "--env=PYTHONPATH", "--env=VLLM_CONFIG_ROOT") or "/usr/local/lib/gb10," in word]
+        names = {f"--env={name}" for name in api_access.VARIABLES}
+        return [word for word in argv if word in names or f"source={api_access.GUARD_FOLDER}," in word]
 
     assert len(of_the_key(contained(api_key=True))) == 4
     assert not [word for word in contained(api_key=True) if word.startswith("--env=VLLM_API_KEY=")]
