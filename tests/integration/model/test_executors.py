@@ -46,7 +46,7 @@ def test_without_ray_and_back(cluster: Cluster, nodes: dict[str, Host], head: Ho
         for host in nodes.values():
             assert host.check_output("systemctl is-active gb10-vllm") == "active"
             assert not host.file("/etc/systemd/system/gb10-ray.service").exists
-            assert host.run("pgrep --full raylet").rc == 1
+            assert host.run("pgrep --full '[r]aylet'").rc == 1
         assert completion(head) == text, "the same model, the same weights on each rank"
         cluster.site(*MP).assert_unchanged()
         # One rank dies, and all start again, without a run of the playbook.
