@@ -44,8 +44,8 @@ def image(cluster: Cluster, nodes: dict[str, Host], head: Host, tmp_path_factory
         host.check_output("podman image rm --all --force")
 
 
-def inside(head: Host, image: str, **changes: Any) -> tuple[str, str]:
-    """The variables of a run in containers of the image."""
+def inside(head: Host, image: str, *more: str, **changes: Any) -> tuple[str, str]:
+    """The variables of a run in containers of the image, with more arguments for the engine."""
     (runtime,) = {head.check_output("readlink /opt/gb10/runtime/current")}
     arguments = [
         # What a simulated host lacks, and a real one has.
@@ -55,6 +55,7 @@ def inside(head: Host, image: str, **changes: Any) -> tuple[str, str]:
         "--ulimit=nproc=4096:4096",
         f"--volume={runtime}:{runtime}:ro",
         f"--env=PATH={runtime}/bin:/usr/bin:/bin",
+        *more,
     ]
     given = {"gb10_runtime": "container", "gb10_image": image, "gb10_container_engine": "podman", "gb10_container_args": arguments}
     return "--extra-vars", json.dumps({**given, "vllm_patch_patches": [], **changes})
@@ -116,7 +117,8 @@ def test_containers_without_ray(cluster: Cluster, nodes: dict[str, Host], head: 
 
 @pytest.mark.usefixtures("image")
 def test_containers_with_ray(cluster: Cluster, nodes: dict[str, Host], head: Host) -> None:
-    given = inside(head, TAG)
+    # Without cgroups of its own Podman lets no container see the processes of another one, as Ray's are to see each other.
+    given = inside(head, TAG, "--pid=host")
     cluster.site(*given).assert_ok()
     assert completion(head)
     assert containers(head) == ["gb10-ray", UNIT]
