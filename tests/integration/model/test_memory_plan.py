@@ -35,11 +35,16 @@ def logged(text: str) -> Logged:
     return Logged(device == "C", int(tokens.replace(",", "")), int(context.replace(",", "")), float(concurrency))
 
 
+def kv_cache_bytes(cluster: Cluster) -> int:
+    """The bytes of KV cache that the inventory gives each rank."""
+    arguments = cluster.variable("gb10_serve_args", [])
+    return int(arguments[arguments.index("--kv-cache-memory-bytes") + 1])
+
+
 def planned(cluster: Cluster, nodes: dict[str, Host], model: str, said: Logged) -> memory_plan.MemoryPlan:
     """Plan the folder's model over these nodes, with the KV bytes, type and context that the cluster's inventory gives vLLM."""
     head = next(iter(nodes.values()))
     arguments = cluster.variable("gb10_serve_args", [])
-    environment = cluster.variable("gb10_environment", {})
     pipeline = cluster.variable("gb10_pipeline_parallel_size", 0) or 1
     memory = {name: re.search(r"^MemTotal:\s+(\d+) kB", host.file("/proc/meminfo").content_string, re.MULTILINE) for name, host in nodes.items()}
     return memory_plan.plan(
@@ -53,7 +58,7 @@ def planned(cluster: Cluster, nodes: dict[str, Host], model: str, said: Logged) 
         weights_bytes=int(head.check_output(f"stat --format=%s {model}/model.safetensors")),
         dtype=arguments[arguments.index("--dtype") + 1],
         max_model_len=said.context,
-        kv_cache_memory_bytes=int(environment["VLLM_CPU_KVCACHE_SPACE"]) * memory_plan.GIB,
+        kv_cache_memory_bytes=kv_cache_bytes(cluster),
         block=CPU_BLOCK,
     )
 
@@ -74,13 +79,13 @@ def test_vllm_has_as_much_kv_as_planned(cluster: Cluster, nodes: dict[str, Host]
 #: A rank alone, in one process: a third of what a server of its own takes to start.
 ALONE = """
 from vllm import LLM
-LLM({model!r}, enforce_eager=True, dtype="float32", max_model_len=1024)
+LLM({model!r}, enforce_eager=True, dtype="float32", max_model_len=1024, kv_cache_memory_bytes={kv_cache})
 """
 
 
 def test_so_it_has_for_a_mixture_of_experts(cluster: Cluster, nodes: dict[str, Host], head: Host) -> None:
     model, python = "/srv/models/tiny-moe", f"{cluster.variable('gb10_root', '/opt/gb10')}/runtime/current/bin/python"
     environment = "set -a; . /etc/gb10/cluster.env; VLLM_ENABLE_V1_MULTIPROCESSING=0"
-    said = head.run(f"{environment}; cd /tmp; {python} -c %s 2>&1", ALONE.format(model=model))
+    said = head.run(f"{environment}; cd /tmp; {python} -c %s 2>&1", ALONE.format(model=model, kv_cache=kv_cache_bytes(cluster)))
     name, first = next(iter(nodes.items()))
     assert_as_logged(cluster, {name: first}, model, logged(said.stdout))

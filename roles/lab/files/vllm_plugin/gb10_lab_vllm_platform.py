@@ -3,6 +3,7 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 """The platform itself; apart from the entry point, because importing vllm.platforms there would go round in circles."""
 
+import os
 from typing import ClassVar
 
 from vllm.platforms.cpu import CpuPlatform
@@ -19,3 +20,10 @@ class LabPlatform(CpuPlatform):
     @classmethod
     def get_device_communicator_cls(cls):
         return "gb10_lab_vllm_communicator.LabCommunicator"
+
+    @classmethod
+    def check_and_update_config(cls, vllm_config):
+        # The CPU platform insists on spawn, although nothing here needs it: each process would import 7 s of modules again.
+        method = os.environ.get("VLLM_WORKER_MULTIPROC_METHOD", "spawn")
+        super().check_and_update_config(vllm_config)
+        os.environ["VLLM_WORKER_MULTIPROC_METHOD"] = method
