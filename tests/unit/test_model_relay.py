@@ -189,9 +189,11 @@ def test_a_part_that_is_damaged_is_fetched_anew_also_by_those_behind(chain: Chai
     nodes = [chain.node(2), chain.node(3)]
     assert soon(lambda: (node3 / PART).exists() and (node3 / PART).stat().st_size == 200_000)
     head.have(len(FILES[LARGE]))
+    # Both, before one is stopped: the first sends to the second.
     for node in nodes:
         node.ends("complete")
         assert node.whole()
+    for node in nodes:
         assert f"{LARGE} came damaged" in node.stop()
     assert [asked for asked in head.asked if asked.startswith("/2/")] == ["/2/100000", "/2/0/proven"]
 
