@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import json
-import os
 from collections.abc import Mapping
 from typing import Any
 
 import pytest
 from repository import ROOT
+from snapshot import assert_recorded
 
 from ansible_collections.gb10.cluster.plugins.module_utils import catalogue, catalogue_checks
 from ansible_collections.gb10.cluster.plugins.module_utils.catalogue import File, Model, describe, find, known
@@ -249,9 +249,7 @@ def test_a_person_can_read_it() -> None:
 
 
 def test_the_page_is_current() -> None:
-    if os.environ.get("GB10_RENEW"):
-        PAGE.write_text(page(), encoding="utf-8")
-    assert page() == PAGE.read_text(encoding="utf-8"), "the catalogue changed; renew docs/models.md with GB10_RENEW=1 and review it"
+    assert_recorded(PAGE, page())
 
 
 # What is wrong

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import copy
 import json
-import os
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import pytest
 from nodes import KNOWN, LOCK, MODEL, Node, interface, mistakes, observed, spark
+from snapshot import assert_recorded
 
 from ansible_collections.gb10.cluster.plugins.module_utils import cluster, node_checks
 from ansible_collections.gb10.cluster.plugins.module_utils.problems import report
@@ -30,9 +30,7 @@ def planned(nodes: list[Node]) -> dict[str, Any]:
 
 def test_the_plan_of_a_pair_is_the_recorded_one() -> None:
     text = json.dumps(planned(pair()), indent=1, sort_keys=True) + "\n"
-    if os.environ.get("GB10_RENEW"):
-        SNAPSHOT.write_text(text, encoding="utf-8")
-    assert text == SNAPSHOT.read_text(encoding="utf-8"), f"the plan changed; if it should, renew {SNAPSHOT.name} with GB10_RENEW=1 and review it"
+    assert_recorded(SNAPSHOT, text)
 
 
 def test_the_order_of_the_inventory_does_not_matter() -> None:

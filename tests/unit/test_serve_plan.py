@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 from pathlib import Path
 from typing import Any
 
@@ -10,6 +9,7 @@ import pytest
 from nodes import KNOWN, Node, mistakes, spark
 from repository import ROOT
 from serving import MEMORY, SHAPES, argv, inputs
+from snapshot import assert_recorded
 
 from ansible_collections.gb10.cluster.plugins.module_utils import catalogue, cluster, plan_text, serve_plan, stacks, vllm_release
 
@@ -49,9 +49,7 @@ def test_the_plan_of_two_sparks_reads_as_reviewed() -> None:
     plan, problems = cluster.plan(sparks(2, gb10_model="openai/gpt-oss-120b"), LOCKS["current"], KNOWN)
     assert problems == []
     text = "\n".join(plan_text.lines(plan, 1 << 30)) + "\n"
-    if os.environ.get("GB10_RENEW"):
-        SNAPSHOT.write_text(text, encoding="utf-8")
-    assert text == SNAPSHOT.read_text(encoding="utf-8"), f"if it should change, renew {SNAPSHOT.name} with GB10_RENEW=1 and review it"
+    assert_recorded(SNAPSHOT, text)
 
 
 def arguments(given: serve_plan.Inputs) -> dict[str, Any]:

@@ -5,12 +5,12 @@ from __future__ import annotations
 import copy
 import ipaddress
 import json
-import os
 import re
 from typing import Any
 
 import pytest
 from repository import ROOT
+from snapshot import assert_recorded
 
 from ansible_collections.gb10.cluster.plugins.module_utils import fabric, serve_rules, serve_situation
 from ansible_collections.gb10.cluster.plugins.module_utils.problems import ProblemsError
@@ -403,9 +403,7 @@ def test_the_report_says_who_and_when_and_who_contradicts() -> None:
 
 def test_the_page_is_the_rules() -> None:
     text = serve_rules.document()
-    if os.environ.get("GB10_RENEW"):
-        PAGE.write_text(text, encoding="utf-8")
-    assert text == PAGE.read_text(encoding="utf-8"), "the rules changed: renew docs/rules.md with GB10_RENEW=1 and review it"
+    assert_recorded(PAGE, text)
     rows = [line for line in text.splitlines() if line.startswith("| `")]
     assert len(rows) == len(RULES)
     assert {len(re.findall(r"(?<!\\)\|", row)) for row in rows} == {9}

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-import os
 from dataclasses import asdict
 
 import pytest
 from repository import ROOT, read
+from snapshot import assert_recorded
 
 from ansible_collections.gb10.cluster.plugins.module_utils.stacks import CONTAINER, STACKS, locked, resolve, table
 
@@ -105,6 +105,4 @@ def test_the_lock_counts() -> None:
 
 def test_the_document_is_current() -> None:
     text = f"{read('docs/stacks.md').partition(START)[0]}{START}{table()}"
-    if os.environ.get("GB10_RENEW"):
-        (ROOT / "docs/stacks.md").write_text(text, encoding="utf-8")
-    assert text == read("docs/stacks.md"), "renew it with GB10_RENEW=1 and review it"
+    assert_recorded(ROOT / "docs/stacks.md", text)
