@@ -266,7 +266,7 @@ def _port_notes(machine: Machine) -> Iterator[Problem]:
         up = [name for name in names if name in interfaces and interfaces[name]["up"]]
         linked = [name for name in up if interfaces[name]["carrier"]]
         if linked and len(linked) < len(up):
-            silent = next(name for name in up if name not in linked)
+            silent = next((name for name in up if name not in linked), "")
             yield Problem(where, f"{silent} has no carrier although its twin has", "carrier on both twins", "reseat the cable, check the driver")
 
 

@@ -20,6 +20,7 @@ Run = Callable[[list[str]], tuple[int, str, str]]
 
 _FIRST_LOGIN, _NOBODY = 1000, 65534
 
+
 def read(path: str) -> str:
     """Return a small file of /proc or /sys, or "" if it is gone or closed to us: processes end while they are read."""
     try:

@@ -15,7 +15,7 @@ import contextlib
 import glob
 import hashlib
 import os
-import tempfile
+import secrets
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
@@ -221,10 +221,15 @@ class Tree:
             _write(real, state.current)
 
 
+def _beside(real: str) -> str:
+    """Return a name in a file's folder that nothing has; only a call that never replaces may use it."""
+    return os.path.join(os.path.dirname(real), f".{os.path.basename(real)}.{secrets.token_hex(8)}")
+
+
 def _write(real: str, wanted: bytes | Link) -> None:
     """Put a file or link in a file's place at once; mode and owner stay, a new file's are 0644 and its folder's."""
     if isinstance(wanted, Link):
-        temporary = tempfile.mktemp(dir=os.path.dirname(real), prefix=f".{os.path.basename(real)}.")  # symlink() never follows or replaces
+        temporary = _beside(real)  # symlink() never follows or replaces
         os.symlink(wanted, temporary)
         _replace(temporary, real)
         return
@@ -245,7 +250,7 @@ def _record(path: str) -> tuple[str, ...]:
 def _restore(real: str) -> None:
     """Put the very file that was kept back, with its mode, owner and times; where none was kept, there was no file."""
     if os.path.lexists(real + _ORIGINAL):
-        temporary = tempfile.mktemp(dir=os.path.dirname(real), prefix=f".{os.path.basename(real)}.")  # link() never replaces
+        temporary = _beside(real)  # link() never replaces
         os.link(real + _ORIGINAL, temporary, follow_symlinks=False)
         _replace(temporary, real)
     else:

@@ -158,7 +158,7 @@ def main() -> None:
         group = Group(options.address, options.port, options.group)
         return await run(group, options.rank, options.ranks, options.command)
 
-    sys.exit(asyncio.run(start()))
+    raise SystemExit(asyncio.run(start()))
 
 
 if __name__ == "__main__":

@@ -65,7 +65,7 @@ def _check_node(path: str, node: Mapping[str, Any], observed: Mapping[str, Any],
                     f"{path}.{variable}",
                     f"port {port} of {name} is in use by {others[0]['process'] or 'an unknown process'}",
                     "a free port",
-                    f"stop that process or change {variable.split('.')[0]}",
+                    f"stop that process or change {variable.partition('.')[0]}",
                 )
             )
     return problems

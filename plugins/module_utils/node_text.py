@@ -186,7 +186,7 @@ def service_facts(unit: str, shown: str) -> dict[str, Any]:
 def inputs_of_environment(environ: str) -> str:
     """Return the digest of inputs in a /proc/PID/environ, or ""."""
     for entry in environ.split("\0"):
-        name, _, value = entry.partition("=")
+        name, _equals, value = entry.partition("=")
         if name == INPUTS_VARIABLE:
             return value
     return ""

@@ -124,7 +124,8 @@ def _parts(line: str) -> tuple[str, str, str]:
     # A progress bar that is drawn over itself reaches the journal as one message.
     plain = _ANSI.sub("", line.rstrip("\r").rpartition("\r")[2])
     prefix = _PREFIX.match(plain)
-    assert prefix is not None, "it matches the empty string, too"
+    if prefix is None:
+        raise AssertionError("the pattern matches the empty string, too")
     address = _ADDRESS.search(prefix["processes"])
     return prefix["level"] or "", address[1] if address else "", plain[prefix.end() :].rstrip()
 

@@ -208,7 +208,8 @@ def _edits(lines: _Lines, function: Function, index: int, block: Sequence[str]) 
         edits.append((len(lines.source[:start].rstrip(b" \t")), start, lines.newline + indent))
     added = b"".join((indent + line.encode() if line else b"") + lines.newline for line in block)
     if before is None:
-        assert behind is not None  # a body is never empty
+        if behind is None:
+            raise AssertionError("a body is never empty")
         if edits:
             start, end, _opening = edits.pop()
             return [(start, end, lines.newline + added + indent)]
@@ -217,7 +218,8 @@ def _edits(lines: _Lines, function: Function, index: int, block: Sequence[str]) 
         while lines.text(line - 1).strip() == b"" or lines.text(line - 1).lstrip().startswith(b"#"):
             line -= 1
         return [(lines.start(line), lines.start(line), added)]
-    assert before.end_lineno is not None and before.end_col_offset is not None  # ast.parse sets them
+    if before.end_lineno is None or before.end_col_offset is None:
+        raise AssertionError("ast.parse sets both")
     end = lines.start(before.end_lineno) + before.end_col_offset
     if behind is not None and first_line(behind) == before.end_lineno:  # "docstring"; return x
         start = lines.start(behind.lineno) + behind.col_offset

@@ -9,7 +9,7 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Protocol
+from typing import Protocol, TypeAlias
 
 from ansible_collections.gb10.cluster.plugins.module_utils.capability import ComputeCapability
 from ansible_collections.gb10.cluster.plugins.module_utils.vllm_patch_table import Edit
@@ -26,7 +26,7 @@ class Link(str):
 
 
 #: What a file is to be; None stands for what vLLM shipped.
-Wanted = bytes | Link | None
+Wanted: TypeAlias = "bytes | Link | None"
 
 
 class Tree(Protocol):

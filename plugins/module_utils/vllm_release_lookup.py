@@ -78,7 +78,7 @@ def spans(word: str) -> list[tuple[Number, Number | None]]:
     """Return from which release to before which a word of the table counts."""
     found = []
     for span in word.partition("@")[2].split(",") if "@" in word else ["-"]:
-        since, _, until = span.partition("-")
+        since, _dash, until = span.partition("-")
         found.append((number(since) if since else FIRST, number(until) if until else None))
     return found
 

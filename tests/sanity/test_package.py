@@ -5,22 +5,17 @@ from __future__ import annotations
 import json
 import os
 import shutil
-import subprocess
-import sys
 import sysconfig
-from collections.abc import Mapping
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import ansible_test
 import pytest
-from repository import ROLES, ROOT, files, load_yaml, read
+from repository import ROLES, ROOT, files
+from sanity.installed import VERSION, Installed, install
 
 from ansible_collections.gb10.cluster.plugins.filter.cluster import FilterModule
 
-BIN = Path(sys.executable).parent
-VERSION = str(load_yaml(read("galaxy.yml"))["version"])
 INVENTORIES = sorted(str(path) for path in (ROOT / "inventories").iterdir() if any(path.glob("*.y*ml")))
 #: Plugin folders that ansible-doc knows, with the name of the type. Actions are documented by the module of their name.
 DOCUMENTED = {"modules": "module", "lookup": "lookup"}
@@ -35,38 +30,9 @@ PLUGINS = {kind: stems(f"plugins/{folder}/*.py") for folder, kind in DOCUMENTED.
 SIDECARS = {kind: stems(f"plugins/{kind}/*.yml") for kind in ("filter", "test")}
 
 
-@dataclass(frozen=True)
-class Installed:
-    """A collections path that holds nothing but gb10.cluster."""
-
-    path: Path
-
-    @property
-    def root(self) -> Path:
-        return self.path / "ansible_collections" / "gb10" / "cluster"
-
-    def run(self, *argv: str | Path, cwd: Path | None = None, env: Mapping[str, str] | None = None) -> subprocess.CompletedProcess[str]:
-        """Run a tool of this Python environment with no setting of the caller's in reach."""
-        settings = {
-            "PATH": f"{BIN}{os.pathsep}{os.defpath}",
-            "HOME": str(self.path),
-            "LC_ALL": "C.UTF-8",
-            "ANSIBLE_COLLECTIONS_PATH": str(self.path),
-        }
-        command = [str(BIN / argv[0]), *(str(word) for word in argv[1:])]
-        return subprocess.run(command, cwd=cwd or self.path, env=settings | dict(env or {}), capture_output=True, text=True, check=False)
-
-
 @pytest.fixture(scope="session")
 def installed(tmp_path_factory: pytest.TempPathFactory) -> Installed:
-    collections = Installed(tmp_path_factory.mktemp("collections"))
-    build = collections.run("ansible-galaxy", "collection", "build", "--force", "--output-path", ROOT / "build", ROOT)
-    assert build.returncode == 0, build.stderr
-    tarball = ROOT / "build" / f"gb10-cluster-{VERSION}.tar.gz"
-    install = collections.run("ansible-galaxy", "collection", "install", "--offline", "-p", collections.path, tarball)
-    assert install.returncode == 0, install.stderr
-    assert (collections.root / "MANIFEST.json").is_file(), install.stdout
-    return collections
+    return install(tmp_path_factory.mktemp("collections"))
 
 
 def test_only_what_a_user_runs_is_packaged(installed: Installed) -> None:

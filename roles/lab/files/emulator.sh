@@ -1,4 +1,4 @@
-#!/bin/bash
+#!/usr/bin/env bash
 # Let the kernel run another architecture's programs: emulator.sh on LAB MACHINE, and emulator.sh off LAB to undo it.
 # MACHINE is QEMU's name of the architecture. The entry bears the lab's name, and the mount, where one had to be made, the labs'.
 set -eu

@@ -1,4 +1,4 @@
-#!/bin/bash
+#!/usr/bin/env bash
 # Make the root file system that every node of a lab shares: make_base.sh OUTPUT.tar SUITE ARCHITECTURE COMPONENTS PACKAGES [MIRROR]
 # COMPONENTS and PACKAGES are separated by commas. Without MIRROR, mmdebstrap knows the suite's own.
 set -eu

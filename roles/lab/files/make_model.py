@@ -83,7 +83,7 @@ def weights(name, shape, rng):
     rows, columns = shape
     scale = columns**-0.5 * 2
     # Sums of uniforms are near enough to a normal distribution, and the same on every platform, which gauss() does not promise.
-    values = array.array("f", (scale * (rng.random() + rng.random() - 1.0) for _ in range(rows * columns)))
+    values = array.array("f", (scale * (rng.random() + rng.random() - 1.0) for _number in range(rows * columns)))
     if name == "lm_head.weight":
         # A special token's score is always 0 and never the highest of 500, so that no answer is empty or ends early;
         # neither are the bytes that are no printable ASCII, so that an answer is text.

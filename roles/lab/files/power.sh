@@ -1,4 +1,4 @@
-#!/bin/bash
+#!/usr/bin/env bash
 # The power switch and firmware of the lab's nodes; lives in the lab's folder, next to nodes/.
 #
 #   power.sh on NODE     switch the node on, in the background
@@ -30,6 +30,7 @@ boot_once() { # returns 133 after a reboot inside, 0 after a power-off, 137 afte
   # cgroup it is started in (--keep-unit), which is why each node has one of its own. Its locks go where they vanish with
   # the node, power cut or not. Writable API file systems are for `netplan apply`, which triggers udev; /tmp is on disk, as
   # on DGX OS.
+  # shellcheck disable=SC2016 # $1 to $3 are the inner shell's
   exec ip netns exec "$NETNS" unshare --mount --propagation private bash -euc '
     mount -t overlay overlay -o "lowerdir=$1,upperdir=$PWD/upper,workdir=$PWD/work" "$PWD/root"
     if mountpoint -q /sys/fs/cgroup; then umount -l /sys/fs/cgroup; fi
@@ -63,6 +64,7 @@ on) setsid --fork "$lab/power.sh" boot "$node" </dev/null >>console.log 2>&1 ;;
 off)
   links down # first, or the kernel would still close the node's TCP connections politely
   echo 1 >"$CGROUP/cgroup.kill"
+  # shellcheck disable=SC2016 # $1 is the inner shell's
   timeout 10 bash -c 'until grep -q "^populated 0" "$1/cgroup.events"; do sleep 0.05; done' off "$CGROUP"
   ;;
 boot) boot ;;

@@ -66,12 +66,12 @@ def measure(collective: str, size: int, iterations: int, device: torch.device) -
     call()
     if not right():
         raise RuntimeError(f"{collective} of {size} bytes gave a wrong result")
-    for _ in range(WARM_UP):
+    for _call in range(WARM_UP):
         call()
     settle()
     dist.barrier()
     began = time.perf_counter()
-    for _ in range(iterations):
+    for _call in range(iterations):
         call()
     settle()
     slowest = torch.tensor([(time.perf_counter() - began) / iterations], dtype=torch.float64, device=device)
