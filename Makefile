@@ -11,16 +11,19 @@ CLUSTER ?= lab
 # A cluster to test or measure: the demo's lab, unless told otherwise.
 INVENTORY ?= inventories/lab
 PYTEST_ARGS ?=
-RELEASES ?= all
-# One of molecule's scenarios, by default all.
-SCENARIO ?=
+# vLLM releases that `make patch` takes: two, all, or versions separated by commas.
+RELEASES ?= two
+# One of molecule's scenarios.
+SCENARIO ?= default
+# Parts of `make test` or `make test-all`, by default all of it.
+PARTS ?=
 
 bin := .venv/bin
 demo := -i inventories/$(CLUSTER) -i inventories/lab/overlay.yml
 arm64 := -i inventories/single-spark -i inventories/lab/overlay.yml -e @tests/emulated/lab.yml
 installed := .venv/.installed
 
-.PHONY: help setup requirements lint yamllint ruff mypy changelog ansible-lint unit patch nccl test-patch-matrix release-table collection molecule integration test demo demo-down bench bench-fabric bench-store bench-patch arm64 clean root
+.PHONY: help setup requirements downloads lint yamllint ruff mypy changelog ansible-lint sanity unit unit-repeat patch nccl-source release-table collection molecule integration test test-all demo demo-down bench bench-fabric bench-store bench-patch arm64 clean root
 
 help: ## Show this list
 	@grep -hE '^[a-z0-9-]+:.*## ' Makefile | sed -E 's/:.*## /\t/' | expand -t 19
@@ -55,34 +58,44 @@ changelog: setup
 ansible-lint: setup
 	$(bin)/ansible-lint --offline
 
+sanity: setup shellcheck ## ansible-test sanity on the installed collection
+	$(bin)/pytest tests/sanity/test_ansible_test.py --junit-xml=build/junit/sanity.xml $(PYTEST_ARGS)
+
+# The one program that ansible-test wants and PyPI does not have.
+shellcheck:
+	@command -v shellcheck >/dev/null || { [ "$$(id -u)" = 0 ] || { echo "As root, once: apt-get install shellcheck"; exit 1; }; \
+	  apt-get update -q && apt-get install -qy --no-install-recommends shellcheck; }
+
 unit: setup ## Unit tests: the pure core, argument specifications, conventions
-	$(bin)/pytest tests/unit --junit-xml=build/junit/unit.xml $(PYTEST_ARGS)
+	$(bin)/pytest tests/unit --numprocesses=auto --junit-xml=build/junit/unit.xml $(PYTEST_ARGS)
 
-patch: setup ## The patches and the table of arguments on six published vLLM releases, whose sources are fetched once (16 to 80 MB each) into ~/.cache/gb10-lab
-	$(bin)/pytest tests/patch --junit-xml=build/junit/patch.xml $(PYTEST_ARGS)
+unit-repeat: setup ## Unit tests five times, each in another order
+	for seed in 1 2 3 4 5; do $(bin)/pytest tests/unit --numprocesses=auto --random-order-seed=$$seed $(PYTEST_ARGS); done
 
-nccl: setup ## What is said of NCCL's sources, on those that Debian distributes (1 MB, fetched once into ~/.cache/gb10-lab)
-	$(bin)/pytest tests/nccl --junit-xml=build/junit/nccl.xml $(PYTEST_ARGS)
+patch: setup ## The patches and the table of arguments on published vLLM releases (RELEASES=all), fetched once (16 to 80 MB each) into ~/.cache/gb10-lab
+	$(bin)/pytest tests/patch --releases=$(RELEASES) --junit-xml=build/junit/patch.xml $(PYTEST_ARGS)
+
+nccl-source: setup ## What is said of NCCL's sources, on those that Debian distributes (1 MB, fetched once into ~/.cache/gb10-lab)
+	$(bin)/pytest tests/nccl --junit-xml=build/junit/nccl-source.xml $(PYTEST_ARGS)
 
 collection: setup ## Build the package, install it into an empty folder, test its documentation and playbooks from there
-	$(bin)/pytest tests/sanity --junit-xml=build/junit/collection.xml $(PYTEST_ARGS)
+	$(bin)/pytest tests/sanity/test_package.py --junit-xml=build/junit/collection.xml $(PYTEST_ARGS)
+
+downloads: root setup ## What the labs are made of: root file system, wheels, models (1.3 GB, fetched once into ~/.cache/gb10-lab)
+	$(bin)/ansible-playbook playbooks/lab_up.yml -i inventories/lab -e lab_state=cached
 
 # Molecule looks for Ansible's commands in PATH; an activated .venv would do as well.
-molecule: root setup nccl ## Labs of their own, for each SCENARIO: create, check mode, converge, idempotence, integration tests, destroy (GB10_SLOW=1: all tests)
-	@if [ -x /usr/local/cuda/bin/nvcc ] && ls ~/.cache/gb10-lab/nccl-src/nvidia-nccl_*.orig.tar.* >/dev/null; then left_out=; \
-	else left_out='--exclude nccl'; echo 'The scenario nccl is left out: it takes a CUDA toolkit in /usr/local/cuda, and the source that `make nccl` fetches.'; fi; \
-	set -x; PATH="$(CURDIR)/$(bin):$$PATH" molecule test $(if $(SCENARIO),--scenario-name $(SCENARIO),--all $$left_out)
+molecule: root setup $(if $(filter nccl,$(SCENARIO)),nccl-source) ## A lab for a SCENARIO: create, check mode, converge, idempotence, integration tests, destroy (GB10_SLOW=1: all tests)
+	PATH="$(CURDIR)/$(bin):$$PATH" molecule test --scenario-name $(SCENARIO)
 
-integration: setup ## All integration tests on a cluster that is up (INVENTORY, by default the demo's lab); molecule leaves out the slow ones unless told
+integration: setup ## All integration tests on a cluster that is up (INVENTORY, by default the demo's lab)
 	$(bin)/pytest tests/integration/fabric tests/integration/model --slow --inventory=$(INVENTORY) --junit-xml=build/junit/integration.xml $(PYTEST_ARGS)
 
-test: ## All of the above; molecule's scenarios run the integration tests
-	rm -rf build/junit
-	$(MAKE) lint unit patch collection molecule
-	@$(bin)/python tests/summary.py build/junit
+test: root setup ## What a change has to pass, in 20 minutes on 2 cores: linters, unit tests, the package, two releases of vLLM, a pair that serves
+	@$(bin)/python tests/run.py test $(PARTS)
 
-test-patch-matrix: setup ## The patches on all releases that the table was made from (RELEASES=0.31.0,0.16.0: on others)
-	$(bin)/pytest tests/patch --releases=$(RELEASES) --junit-xml=build/junit/patch.xml $(PYTEST_ARGS)
+test-all: root setup ## Every test there is, in an hour on 2 cores (PARTS=ring: a part of them)
+	@$(bin)/python tests/run.py test-all $(PARTS)
 
 release-table: setup ## The table of vLLM's arguments anew, from all releases (30 wheels, 2 GB, fetched once into ~/.cache/gb10-lab)
 	$(bin)/python tests/patch/release_table.py
@@ -94,7 +107,7 @@ demo: root setup ## Two simulated Sparks on this machine that serve a model; the
 demo-down: root setup ## Remove the demo without a trace
 	$(bin)/ansible-playbook playbooks/lab_down.yml $(demo)
 
-arm64: root setup ## What runs without networkd, on an emulated arm64 host (not part of test; its image takes minutes once)
+arm64: root setup ## What runs without networkd, on an emulated arm64 host (its image takes minutes once)
 	$(bin)/ansible-playbook playbooks/lab_down.yml $(arm64)
 	$(bin)/ansible-playbook playbooks/lab_up.yml $(arm64)
 	$(bin)/pytest tests/emulated --inventory=inventories/single-spark --inventory=inventories/lab/overlay.yml \

@@ -15,8 +15,9 @@ from pathlib import Path
 from ansible_collections.gb10.cluster.plugins.module_utils.vllm_patch_table import ROWS
 
 CACHE = Path.home() / ".cache" / "gb10-lab"
+#: That of the newest stack with a lock, and that of the lab.
+TWO = ("0.18.1", "0.32.0")
 #: Together they have every shape of every function.
-SHAPES = ("0.13.0", "0.14.1", "0.15.1", "0.18.1", "0.24.0", "0.32.0")
 RELEASES = ("0.13.0", "0.14.1", "0.15.1", "0.17.1", "0.18.1", "0.19.0", "0.20.2", "0.22.1", "0.24.0", "0.25.1", "0.28.0", "0.30.0", "0.32.0")
 _NEEDED = {"__init__.py", "_version.py", "envs.py", *(edit.file for row in ROWS for edit in row.edits + row.replaced)}
 

@@ -1,0 +1,212 @@
+"""Run parts of the tests, two at a time, and show in the end what each took: run.py test|test-all [PART ...]
+
+Each part is a target of the Makefile. Its output is in build/log/PART.log, and on the screen where it fails. Exits with 1 where a part fails.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from xml.etree import ElementTree
+
+ROOT = Path(__file__).resolve().parents[1]
+#: Parts that run at once. A part leaves a core idle now and then, and a lab takes up to 5 GB of memory.
+AT_ONCE = 2
+#: Lines of a failed part's log that are shown; linters and pytest end with what is wrong.
+SHOWN = 400
+
+
+@dataclass(frozen=True)
+class Part:
+    """Arguments of make; what must be there for it, as a function that returns what is missing; the parts that have to end before."""
+
+    arguments: Sequence[str]
+    missing: Callable[[], str] = lambda: ""
+    after: Sequence[str] = ()
+
+
+def no_nccl() -> str:
+    return "" if Path("/usr/local/cuda/bin/nvcc").exists() else "it takes a CUDA toolkit in /usr/local/cuda, and there is none"
+
+
+def molecule(scenario: str, *after: str, missing: Callable[[], str] = lambda: "") -> Part:
+    return Part(["molecule", f"SCENARIO={scenario}"], missing, ("downloads", *after))
+
+
+#: By name, in the order in which they start: what takes longest first.
+PARTS: Mapping[str, Part] = {
+    "downloads": Part(["downloads"]),
+    "lint": Part(["-k", "lint"]),
+    "default": molecule("default"),
+    "nccl-source": Part(["nccl"]),
+    "nccl": molecule("nccl", "nccl-source", missing=no_nccl),
+    "store": molecule("store"),
+    "switch": molecule("switch"),
+    "ring": molecule("ring"),
+    "image": molecule("image"),
+    "sanity": Part(["sanity"]),
+    "unit": Part(["unit"]),
+    "collection": Part(["collection"]),
+    "patch": Part(["patch"]),
+}
+#: What `make test` runs; `make test-all` runs all, with every test of each.
+QUICK = ("downloads", "lint", "default", "sanity", "unit", "collection", "patch")
+#: Variables of make and of molecule for either.
+SETTINGS: Mapping[str, Mapping[str, str]] = {"test": {"RELEASES": "two"}, "test-all": {"RELEASES": "all", "GB10_SLOW": "1"}}
+
+
+@dataclass
+class Run:
+    """A part that runs or has ended."""
+
+    name: str
+    process: subprocess.Popen[bytes]
+    log: Path
+    began: float = field(default_factory=time.monotonic)
+    seconds: float = 0
+    cpu: float = 0
+    status: int = 0
+
+
+def start(name: str, settings: Mapping[str, str], logs: Path) -> Run:
+    log = logs / f"{name}.log"
+    variables = [f"{key}={value}" for key, value in settings.items() if key.isupper()]
+    with log.open("wb") as output:
+        process = subprocess.Popen(
+            ["make", *PARTS[name].arguments, *variables],
+            cwd=ROOT,
+            env=os.environ | dict(settings) | {"NO_COLOR": "1", "ANSIBLE_FORCE_COLOR": "0", "PY_COLORS": "0"},
+            stdin=subprocess.DEVNULL,
+            stdout=output,
+            stderr=subprocess.STDOUT,
+            start_new_session=True,
+        )
+    return Run(name, process, log)
+
+
+def finish(running: list[Run]) -> Run:
+    """Wait for the next part to end, and take it from the list. The CPU time is that of its processes, not that of the lab's hosts."""
+    pid, status, usage = os.wait4(-1, 0)
+    run = next(run for run in running if run.process.pid == pid)
+    running.remove(run)
+    run.status = run.process.returncode = os.waitstatus_to_exitcode(status)
+    run.seconds, run.cpu = time.monotonic() - run.began, usage.ru_utime + usage.ru_stime
+    return run
+
+
+def say(text: str) -> None:
+    sys.stdout.write(f"{text}\n")
+    sys.stdout.flush()
+
+
+def run_all(names: Sequence[str], settings: Mapping[str, str], logs: Path) -> list[Run]:
+    """Run the parts, and return how each ended, in that order."""
+    waiting, running, ended = list(names), list[Run](), list[Run]()
+    try:
+        while waiting or running:
+            open_names = {*waiting, *(run.name for run in running)}
+            ready = [name for name in waiting if not open_names.intersection(PARTS[name].after)]
+            if ready and len(running) < AT_ONCE:
+                waiting.remove(ready[0])
+                running.append(start(ready[0], settings, logs))
+                say(f"== {time.strftime('%T')} {ready[0]} begins; its output is in {logs.relative_to(ROOT)}/{ready[0]}.log")
+                continue
+            run = finish(running)
+            ended.append(run)
+            say(f"== {time.strftime('%T')} {run.name} {'FAILED' if run.status else 'passed'} after {run.seconds:.0f} s")
+            if run.status:
+                say("\n".join(run.log.read_text(encoding="utf-8", errors="replace").splitlines()[-SHOWN:]))
+    finally:
+        # Of an interrupted run.
+        for run in running:
+            os.killpg(run.process.pid, signal.SIGTERM)
+    return ended
+
+
+@dataclass(frozen=True)
+class Case:
+    """A test as a JUnit report tells it; ``part`` is the report's name."""
+
+    part: str
+    name: str
+    seconds: float
+    outcome: str
+    reason: str = ""
+
+
+def cases(folder: Path) -> Iterator[Case]:
+    for path in sorted(folder.glob("*.xml")):
+        for element in ElementTree.parse(path).iter("testcase"):
+            found = next((child for child in element if child.tag in ("failure", "error", "skipped")), None)
+            outcome = {"failure": "failed", "error": "failed", "skipped": "skipped"}[found.tag] if found is not None else "passed"
+            name = f"{element.get('classname', '')}::{element.get('name', '')}".removeprefix("tests.")
+            reason = found.get("message", "") if found is not None else ""
+            yield Case(path.stem, name, float(element.get("time", 0)), outcome, reason)
+
+
+@dataclass(frozen=True)
+class Usage:
+    """Seconds of CPU since the machine started: used here, and given to others by the machine's host."""
+
+    used: float
+    stolen: float
+
+    @classmethod
+    def now(cls) -> Usage:
+        values = [int(word) for word in Path("/proc/stat").read_text(encoding="ascii").split("\n", 1)[0].split()[1:9]]
+        user, nice, system, _idle, _iowait, irq, softirq, steal = (value / os.sysconf("SC_CLK_TCK") for value in values)
+        return cls(user + nice + system + irq + softirq, steal)
+
+    def since(self, before: Usage, seconds: float) -> str:
+        used, stolen = self.used - before.used, self.stolen - before.stolen
+        cores = f"{used:.0f} s of {os.cpu_count()} cores were used"
+        return f"{seconds:.0f} s in all; {cores}, and {stolen:.0f} s were given to others by the machine's host"
+
+
+def summary(ended: Sequence[Run], left_out: Mapping[str, str], found: Sequence[Case]) -> Iterator[str]:
+    """What took long, what was left out and why, and the closing line."""
+    yield f"{'part':<12} {'seconds':>8} {'CPU':>6}"
+    yield from (f"{run.name:<12} {run.seconds:8.0f} {run.cpu:6.0f}{'  FAILED' if run.status else ''}" for run in ended)
+    yield "the slowest tests:"
+    yield from (f"{case.seconds:8.1f} s  {case.part}: {case.name}" for case in sorted(found, key=lambda case: -case.seconds)[:15])
+    yield from (f"left out: {name}: {reason}" for name, reason in left_out.items())
+    for run in ended:
+        if counted := re.findall(r"(\d+) deselected", run.log.read_text(encoding="utf-8", errors="replace")):
+            yield f"left out: {counted[-1]} tests of {run.name}, which `make test-all` runs"
+    yield from (f"skipped: {case.part}: {case.name}: {case.reason}" for case in found if case.outcome == "skipped")
+    outcomes = [case.outcome for case in found]
+    # What fails without a test that fails: a linter, a playbook before the tests, a lab that does not go away.
+    failed_parts = {run.name for run in ended if run.status} - {case.part for case in found if case.outcome == "failed"}
+    failed = outcomes.count("failed") + len(failed_parts)
+    yield f"{outcomes.count('passed')} passed, {failed} failed, {outcomes.count('skipped')} skipped"
+
+
+def main(target: str, names: Sequence[str]) -> int:
+    """Run the parts of a target, or those that are named, and return the exit status."""
+    if unknown := set(names) - PARTS.keys():
+        raise SystemExit(f"no such part: {', '.join(sorted(unknown))}. There are {', '.join(PARTS)}.")
+    chosen = [name for name in PARTS if name in (names or (QUICK if target == "test" else PARTS))]
+    left_out = {name: reason for name in chosen if (reason := PARTS[name].missing())}
+    logs, reports = ROOT / "build" / "log", ROOT / "build" / "junit"
+    for folder in (logs, reports):
+        folder.mkdir(parents=True, exist_ok=True)
+        for path in folder.iterdir():
+            path.unlink()
+    began, before = time.monotonic(), Usage.now()
+    ended = run_all([name for name in chosen if name not in left_out], SETTINGS[target], logs)
+    if not names:
+        left_out |= {name: "`make test-all` runs it" for name in PARTS if name not in chosen}
+    say(f"== {Usage.now().since(before, time.monotonic() - began)}")
+    say("\n".join(summary(ended, left_out, list(cases(reports)))))
+    return int(any(run.status for run in ended))
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1], sys.argv[2:]))

@@ -1,0 +1,106 @@
+"""What runs the parts of the tests, on parts that take no time."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
+
+import pytest
+import run
+from repository import ROOT, load_yaml, read
+
+REPORT = """<testsuites><testsuite>
+<testcase classname="tests.unit.test_a" name="test_b" time="1.5"/>
+<testcase classname="tests.unit.test_a" name="test_c" time="0.5"><skipped message="no GPU"/></testcase>
+{more}</testsuite></testsuites>"""
+FAILED = '<testcase classname="tests.unit.test_a" name="test_d" time="0.1"><failure message="no"/></testcase>'
+
+
+@pytest.fixture
+def project(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[[str], Path]:
+    """Make a project whose Makefile is given."""
+
+    def project(makefile: str) -> Path:
+        (tmp_path / "Makefile").write_text(makefile, encoding="utf-8")
+        monkeypatch.setattr(run, "ROOT", tmp_path)
+        return tmp_path
+
+    return project
+
+
+@pytest.fixture
+def parts(monkeypatch: pytest.MonkeyPatch) -> Callable[..., None]:
+    def parts(given: Mapping[str, run.Part], quick: Sequence[str] = ()) -> None:
+        monkeypatch.setattr(run, "PARTS", given)
+        monkeypatch.setattr(run, "QUICK", quick)
+
+    return parts
+
+
+def test_two_run_at_once_and_each_after_what_it_needs(
+    project: Callable[[str], Path], parts: Callable[..., None], capsys: pytest.CaptureFixture[str]
+) -> None:
+    # Each of the first two waits for the other, and the third for a file of the first.
+    meet = "touch $@.here; for i in $$(seq 100); do test -e {other}.here && exit; sleep 0.1; done; exit 1"
+    last = "test -e a.here && echo '3 deselected' && touch c.here"
+    folder = project(f"a:\n\t@{meet.format(other='b')}\nb:\n\t@{meet.format(other='a')}\nc:\n\t@{last}\n")
+    parts({"c": run.Part(["c"], after=("a",)), "a": run.Part(["a"]), "b": run.Part(["b"]), "d": run.Part(["d"])}, quick=("a", "b", "c"))
+    assert run.main("test", []) == 0
+    assert (folder / "c.here").exists()
+    said = capsys.readouterr().out
+    assert said.index("c begins") > said.index("a passed")
+    assert "left out: d: `make test-all` runs it" in said
+    assert "left out: 3 tests of c, which `make test-all` runs" in said
+    assert said.splitlines()[-1] == "0 passed, 0 failed, 0 skipped"
+
+
+def test_every_part_runs_though_one_fails_and_all_that_it_wrote_is_shown(
+    project: Callable[[str], Path], parts: Callable[..., None], capsys: pytest.CaptureFixture[str]
+) -> None:
+    folder = project("lint:\n\t@echo one finding; echo another; exit 1\nunit:\n\t@cp report build/junit/unit.xml\nnever:\n\t@touch never.here\n")
+    (folder / "report").write_text(REPORT.format(more=""), encoding="utf-8")
+    parts({"lint": run.Part(["lint"]), "unit": run.Part(["unit"]), "never": run.Part(["never"], missing=lambda: "there is no GPU")})
+    assert run.main("test-all", []) == 1
+    said = capsys.readouterr().out
+    for words in (
+        "lint FAILED after",
+        "one finding\nanother",
+        "unit passed after",
+        "left out: never: there is no GPU",
+        "skipped: unit: unit.test_a::test_c: no GPU",
+        "     1.5 s  unit: unit.test_a::test_b",
+    ):
+        assert words in said
+    assert said.splitlines()[-1] == "1 passed, 1 failed, 1 skipped"
+    assert not (folder / "never.here").exists()
+
+
+def test_a_failed_test_counts_once(
+    project: Callable[[str], Path], parts: Callable[..., None], capsys: pytest.CaptureFixture[str]
+) -> None:
+    folder = project("unit:\n\t@cp report build/junit/unit.xml; exit 1\n")
+    (folder / "report").write_text(REPORT.format(more=FAILED), encoding="utf-8")
+    parts({"unit": run.Part(["unit"])})
+    assert run.main("test-all", ["unit"]) == 1
+    assert capsys.readouterr().out.splitlines()[-1] == "1 passed, 1 failed, 1 skipped"
+
+
+def test_a_part_that_is_none_is_refused() -> None:
+    with pytest.raises(SystemExit, match=r"no such part: lind\. There are downloads, lint"):
+        run.main("test-all", ["lind"])
+
+
+def test_parts_wait_for_parts_that_there_are() -> None:
+    for part in run.PARTS.values():
+        assert set(part.after) <= run.PARTS.keys()
+    assert set(run.QUICK) < run.PARTS.keys()
+
+
+def test_every_scenario_is_a_part() -> None:
+    scenarios = {path.parent.name for path in (ROOT / "molecule").glob("*/molecule.yml")}
+    assert {name for name, part in run.PARTS.items() if part.arguments[0] == "molecule"} == scenarios
+
+
+def test_the_workflow_runs_every_part() -> None:
+    suites = load_yaml(read(".github/workflows/ci.yml"))["jobs"]["checks"]["strategy"]["matrix"]["parts"]
+    assert {part for suite in suites for part in suite.split()} | {"downloads"} == set(run.PARTS)
