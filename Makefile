@@ -23,7 +23,7 @@ demo := -i inventories/$(CLUSTER) -i inventories/lab/overlay.yml
 arm64 := -i inventories/single-spark -i inventories/lab/overlay.yml -e @tests/emulated/lab.yml
 installed := .venv/.installed
 
-.PHONY: help setup requirements downloads lint yamllint ruff mypy changelog ansible-lint sanity unit unit-repeat patch nccl-source release-table collection molecule integration test test-all demo demo-down bench bench-fabric bench-store bench-patch arm64 clean root
+.PHONY: help setup requirements downloads lint yamllint ruff mypy changelog ansible-lint sanity unit unit-repeat patch nccl-source release-table collection molecule integration test test-all test-table demo demo-down bench bench-fabric bench-store bench-patch arm64 clean root
 
 help: ## Show this list
 	@grep -hE '^[a-z0-9-]+:.*## ' Makefile | sed -E 's/:.*## /\t/' | expand -t 19
@@ -96,6 +96,9 @@ test: root setup ## What a change has to pass, in 20 minutes on 2 cores: linters
 
 test-all: root setup ## Every test there is, in an hour on 2 cores (PARTS=ring: a part of them)
 	@$(bin)/python tests/run.py test-all $(PARTS)
+
+test-table: setup ## The table of docs/testing.md from the reports of the last `make test-all`
+	$(bin)/python tests/table.py
 
 release-table: setup ## The table of vLLM's arguments anew, from all releases (30 wheels, 2 GB, fetched once into ~/.cache/gb10-lab)
 	$(bin)/python tests/patch/release_table.py

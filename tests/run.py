@@ -6,6 +6,7 @@ Each part is a target of the Makefile. Its output is in build/log/PART.log, and 
 from __future__ import annotations
 
 import os
+import platform
 import re
 import signal
 import subprocess
@@ -36,6 +37,10 @@ def no_nccl() -> str:
     return "" if Path("/usr/local/cuda/bin/nvcc").exists() else "it takes a CUDA toolkit in /usr/local/cuda, and there is none"
 
 
+def no_other_machine() -> str:
+    return "this machine is an arm64 one, on which every part runs" if platform.machine() == "aarch64" else ""
+
+
 def molecule(scenario: str, *after: str, missing: Callable[[], str] = lambda: "") -> Part:
     return Part(["molecule", f"SCENARIO={scenario}"], missing, ("downloads", *after))
 
@@ -51,6 +56,7 @@ PARTS: Mapping[str, Part] = {
     "switch": molecule("switch"),
     "ring": molecule("ring"),
     "image": molecule("image"),
+    "arm64": Part(["arm64"], no_other_machine),
     "sanity": Part(["sanity"]),
     "unit": Part(["unit"]),
     "collection": Part(["collection"]),
@@ -132,23 +138,31 @@ def run_all(names: Sequence[str], settings: Mapping[str, str], logs: Path) -> li
 
 @dataclass(frozen=True)
 class Case:
-    """A test as a JUnit report tells it; ``part`` is the report's name."""
+    """A test in a JUnit report, whose name is the part's. ``slow``: `make test` leaves it out."""
 
     part: str
+    file: str
     name: str
     seconds: float
     outcome: str
     reason: str = ""
+    slow: bool = False
+
+    def __str__(self) -> str:
+        return f"{self.part}: {self.file}::{self.name}"
 
 
 def cases(folder: Path) -> Iterator[Case]:
     for path in sorted(folder.glob("*.xml")):
         for element in ElementTree.parse(path).iter("testcase"):
-            found = next((child for child in element if child.tag in ("failure", "error", "skipped")), None)
-            outcome = {"failure": "failed", "error": "failed", "skipped": "skipped"}[found.tag] if found is not None else "passed"
-            name = f"{element.get('classname', '')}::{element.get('name', '')}".removeprefix("tests.")
-            reason = found.get("message", "") if found is not None else ""
-            yield Case(path.stem, name, float(element.get("time", 0)), outcome, reason)
+            module = re.match(r"(?:.*\.)?test_\w+", element.get("classname", ""))
+            file = f"{module[0].replace('.', '/')}.py" if module else ""
+            outcome, reason = "passed", ""
+            for child in element:
+                if child.tag in ("failure", "error", "skipped"):
+                    outcome, reason = "skipped" if child.tag == "skipped" else "failed", child.get("message", "")
+            slow = any(entry.get("name") == "slow" for entry in element.iter("property"))
+            yield Case(path.stem, file, element.get("name", ""), float(element.get("time", 0)), outcome, reason, slow)
 
 
 @dataclass(frozen=True)
@@ -175,12 +189,12 @@ def summary(ended: Sequence[Run], left_out: Mapping[str, str], found: Sequence[C
     yield f"{'part':<12} {'seconds':>8} {'CPU':>6}"
     yield from (f"{run.name:<12} {run.seconds:8.0f} {run.cpu:6.0f}{'  FAILED' if run.status else ''}" for run in ended)
     yield "the slowest tests:"
-    yield from (f"{case.seconds:8.1f} s  {case.part}: {case.name}" for case in sorted(found, key=lambda case: -case.seconds)[:15])
+    yield from (f"{case.seconds:8.1f} s  {case}" for case in sorted(found, key=lambda case: -case.seconds)[:15])
     yield from (f"left out: {name}: {reason}" for name, reason in left_out.items())
     for run in ended:
         if counted := re.findall(r"(\d+) deselected", run.log.read_text(encoding="utf-8", errors="replace")):
             yield f"left out: {counted[-1]} tests of {run.name}, which `make test-all` runs"
-    yield from (f"skipped: {case.part}: {case.name}: {case.reason}" for case in found if case.outcome == "skipped")
+    yield from (f"skipped: {case}: {case.reason}" for case in found if case.outcome == "skipped")
     outcomes = [case.outcome for case in found]
     # What fails without a test that fails: a linter, a playbook before the tests, a lab that does not go away.
     failed_parts = {run.name for run in ended if run.status} - {case.part for case in found if case.outcome == "failed"}

@@ -32,6 +32,9 @@ def pytest_configure(config: pytest.Config) -> None:
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
     items.sort(key=lambda item: item.get_closest_marker("disruptive") is not None)
+    for item in items:
+        if item.get_closest_marker("slow"):
+            item.user_properties.append(("slow", "`make test` leaves it out"))
     if not config.getoption("--slow"):
         left_out = [item for item in items if item.get_closest_marker("slow")]
         items[:] = [item for item in items if item not in left_out]

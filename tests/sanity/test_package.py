@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import functools
 import json
 import os
 import shutil
 import sysconfig
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -16,7 +18,8 @@ from sanity.installed import VERSION, Installed, install
 
 from ansible_collections.gb10.cluster.plugins.filter.cluster import FilterModule
 
-INVENTORIES = sorted(str(path) for path in (ROOT / "inventories").iterdir() if any(path.glob("*.y*ml")))
+INVENTORIES = sorted(path.name for path in (ROOT / "inventories").iterdir() if any(path.glob("*.y*ml")))
+PLAYBOOKS = sorted(path.stem for path in (ROOT / "playbooks").glob("*.yml"))
 #: Plugin folders that ansible-doc knows, with the name of the type. Actions are documented by the module of their name.
 DOCUMENTED = {"modules": "module", "lookup": "lookup"}
 
@@ -72,11 +75,25 @@ def test_missing_documentation_is_noticed(installed: Installed) -> None:
         documentation(installed, "module", ["no_such_module"])
 
 
+@pytest.fixture(scope="session")
+def checked(installed: Installed) -> Callable[[str], str]:
+    """Check the syntax of all playbooks with an inventory, once, and return the output; the first mistake ends it."""
+
+    @functools.cache
+    def checked(inventory: str) -> str:
+        names = [f"gb10.cluster.{name}" for name in PLAYBOOKS]
+        result = installed.run("ansible-playbook", *names, "--syntax-check", "-i", ROOT / "inventories" / inventory)
+        return result.stdout + result.stderr
+
+    return checked
+
+
 @pytest.mark.parametrize("inventory", INVENTORIES)
-@pytest.mark.parametrize("playbook", stems("playbooks/*.yml"))
-def test_playbook_syntax(installed: Installed, playbook: str, inventory: str) -> None:
-    result = installed.run("ansible-playbook", f"gb10.cluster.{playbook}", "--syntax-check", "-i", inventory)
-    assert result.returncode == 0, result.stdout + result.stderr
+@pytest.mark.parametrize("playbook", PLAYBOOKS)
+def test_playbook_syntax(checked: Callable[[str], str], installed: Installed, playbook: str, inventory: str) -> None:
+    output = checked(inventory)
+    assert "ERROR" not in output, output
+    assert f"playbook: {installed.root}/playbooks/{playbook}.yml\n" in output, output
 
 
 def validate_modules(collections: Installed, kind: str, folder: str) -> list[str]:

@@ -67,8 +67,8 @@ def test_every_part_runs_though_one_fails_and_all_that_it_wrote_is_shown(
         "one finding\nanother",
         "unit passed after",
         "left out: never: there is no GPU",
-        "skipped: unit: unit.test_a::test_c: no GPU",
-        "     1.5 s  unit: unit.test_a::test_b",
+        "skipped: unit: tests/unit/test_a.py::test_c: no GPU",
+        "     1.5 s  unit: tests/unit/test_a.py::test_b",
     ):
         assert words in said
     assert said.splitlines()[-1] == "1 passed, 1 failed, 1 skipped"
