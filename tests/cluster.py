@@ -33,6 +33,10 @@ class Cluster:
         """Run site.yml on this cluster."""
         return run("site.yml", [*self.arguments, *arguments], environment)
 
+    def serve(self, *arguments: str) -> Run:
+        """Run the roles of site.yml that start the model; the others take as long again, and change nothing where only the model does."""
+        return self.site("--tags", "ray_cluster,vllm_serve", *arguments)
+
     def connect(self, name: str) -> Host:
         """A new connection to a node, whose host key must be the one that its known_hosts file pins."""
         variables = self.nodes[name]

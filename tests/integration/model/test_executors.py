@@ -41,7 +41,7 @@ def restarts(host: Host) -> int:
 def test_without_ray_and_back(cluster: Cluster, nodes: dict[str, Host], head: Host, workers: list[Host]) -> None:
     text = completion(head)
     try:
-        said = cluster.site(*MP).assert_ok().output
+        said = cluster.serve(*MP).assert_ok().output
         assert "Stopping gb10-ray.service" in said
         for host in nodes.values():
             assert host.check_output("systemctl is-active gb10-vllm") == "active"
@@ -57,7 +57,7 @@ def test_without_ray_and_back(cluster: Cluster, nodes: dict[str, Host], head: Ho
         assert answers_again(head) == text
         assert all(restarts(host) > count for host, count in zip(nodes.values(), before, strict=True))
     finally:
-        cluster.site().assert_ok()
+        cluster.serve().assert_ok()
     assert completion(head) == text
     for worker in workers:
         assert not worker.file("/etc/systemd/system/gb10-vllm.service").exists
@@ -87,11 +87,11 @@ def test_ten_switches_leave_nothing_behind(cluster: Cluster, nodes: dict[str, Ho
     try:
         for way, model in SWITCHES:
             variables = {**WAYS[way], "gb10_model": f"/srv/models/{model}"}
-            cluster.site("--extra-vars", json.dumps(variables)).assert_ok()
+            cluster.serve("--extra-vars", json.dumps(variables)).assert_ok()
             texts[model].add(completion(head, model=model))
         stop()
         assert {name: left(host) for name, host in nodes.items()} == before
     finally:
-        cluster.site().assert_ok()
+        cluster.serve().assert_ok()
     # The weights are the same on however many ranks, and float32 leaves no doubt about the best token.
     assert {model: len(found) for model, found in texts.items()} == {"tiny": 1, "tiny-moe": 1}

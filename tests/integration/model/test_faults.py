@@ -75,7 +75,7 @@ def test_a_service_that_would_not_start_at_boot_is_enabled_without_a_restart(clu
 def test_only_the_server_restarts_when_only_its_arguments_change(cluster: Cluster, nodes: dict[str, Host], head: Host) -> None:
     ray, vllm = main_pids(nodes, "gb10-ray"), main_pids({"head": head}, "gb10-vllm")
     arguments = [*cluster.nodes["spark1"]["gb10_serve_args"], "--max-num-seqs=8"]
-    refused = cluster.site(*extra(gb10_serve_args=arguments, gb10_allow_restart=False))
+    refused = cluster.serve(*extra(gb10_serve_args=arguments, gb10_allow_restart=False))
     assert refused.status != 0
     assert "gb10_allow_restart: true" in refused.output
     assert main_pids({"head": head}, "gb10-vllm") == vllm
@@ -139,11 +139,11 @@ def test_killed_before_a_change_of_the_fabric_is_confirmed_the_next_run_complete
 def test_a_failed_start_ends_early_with_the_root_cause(cluster: Cluster, head: Host) -> None:
     began = time.monotonic()
     # No plan of the memory on a CPU, so nothing but vLLM refuses it.
-    run = cluster.site(*extra(gb10_serve_args=[*cluster.nodes["spark1"]["gb10_serve_args"], "--max-model-len=999999"]))
+    run = cluster.serve(*extra(gb10_serve_args=[*cluster.nodes["spark1"]["gb10_serve_args"], "--max-model-len=999999"]))
     assert run.status != 0
     assert "999999" in run.output.split("failed to start: ")[1].splitlines()[0]
     assert time.monotonic() - began < 120
-    cluster.site().assert_ok()
+    cluster.serve().assert_ok()
     assert completion(head).strip()
 
 

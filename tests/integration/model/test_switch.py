@@ -104,7 +104,7 @@ def test_another_model_and_back(cluster: Cluster, head: Host) -> None:
         assert served(head) == "/srv/models/tiny-moe"
         assert any(line.startswith("the inventory asks for /srv/models/tiny: ") for line in screen(cluster))
     finally:
-        cluster.site().assert_ok()
+        cluster.serve().assert_ok()
     assert completion(head) == text
     cluster.site().assert_unchanged()
 
@@ -154,5 +154,5 @@ def test_stopped_is_stopped_until_the_next_run(cluster: Cluster, nodes: dict[str
         assert host.run("systemctl is-enabled gb10-ray").stdout.strip() == "disabled"
     play(cluster, "stop").assert_unchanged()
     assert screen(cluster)[0] == f"model: none is served at {API}"
-    cluster.site().assert_ok()
+    cluster.serve().assert_ok()
     assert completion(head) == text
