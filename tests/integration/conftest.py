@@ -5,14 +5,17 @@ Tests take ``cluster``, ``head``, ``workers`` or ``nodes``; the last three are t
 
 from __future__ import annotations
 
+import functools
 import json
 import os
 import subprocess
 import sys
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 from cluster import Cluster
+from playbook import Run
 from repository import ROOT
 from testinfra.host import Host
 
@@ -55,6 +58,17 @@ def cluster(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFac
     result = subprocess.run(command, env=environment, capture_output=True, text=True, check=False)
     assert result.returncode == 0, result.stdout + result.stderr
     return Cluster(**json.loads(answer.read_text(encoding="utf-8")), arguments=arguments)
+
+
+@pytest.fixture(scope="session")
+def alone(cluster: Cluster) -> Callable[[str], Run]:
+    """Run one role by its tag, with all that Ansible can show; once, however many tests look at it."""
+
+    @functools.cache
+    def alone(role: str) -> Run:
+        return cluster.site("--tags", role, "-vvv", "--diff")
+
+    return alone
 
 
 @pytest.fixture(scope="session")
