@@ -15,6 +15,9 @@ import testinfra
 from playbook import Run, run
 from testinfra.host import Host
 
+#: The roles that start the model, by their tags.
+SERVE = ("--tags", "ray_cluster,vllm_serve")
+
 
 @dataclass(frozen=True)
 class Cluster:
@@ -35,7 +38,7 @@ class Cluster:
 
     def serve(self, *arguments: str) -> Run:
         """Run the roles of site.yml that start the model; the others take as long again, and change nothing where only the model does."""
-        return self.site("--tags", "ray_cluster,vllm_serve", *arguments)
+        return self.site(*SERVE, *arguments)
 
     def connect(self, name: str) -> Host:
         """A new connection to a node, whose host key must be the one that its known_hosts file pins."""

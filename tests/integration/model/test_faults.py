@@ -9,7 +9,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 
 import pytest
-from cluster import Cluster
+from cluster import SERVE, Cluster
 from playbook import run_and_kill
 from served import API, CURL, completion, ranks
 from testinfra.host import Host
@@ -79,7 +79,7 @@ def test_only_the_server_restarts_when_only_its_arguments_change(cluster: Cluste
     assert refused.status != 0
     assert "gb10_allow_restart: true" in refused.output
     assert main_pids({"head": head}, "gb10-vllm") == vllm
-    run = cluster.site(*extra(gb10_serve_args=arguments)).assert_ok()
+    run = cluster.serve(*extra(gb10_serve_args=arguments)).assert_ok()
     assert "Restarting gb10-vllm.service on spark1" in run.output
     assert run.changed_tasks() == {
         "Write the unit",
@@ -94,8 +94,8 @@ def test_only_the_server_restarts_when_only_its_arguments_change(cluster: Cluste
 @pytest.mark.slow
 def test_killed_while_the_server_starts_the_next_run_waits_for_it(cluster: Cluster, head: Host) -> None:
     # Undoes the change of the test above.
-    run_and_kill("site.yml", cluster.arguments, "gb10.cluster.vllm_serve : Wait until the API is healthy")
-    cluster.site().assert_ok()
+    run_and_kill("site.yml", [*cluster.arguments, *SERVE], "gb10.cluster.vllm_serve : Wait until the API is healthy")
+    cluster.serve().assert_ok()
     assert completion(head).strip()
 
 
@@ -106,9 +106,9 @@ def test_killed_after_writing_a_new_token_the_next_run_restarts_ray_and_shows_no
     ray = main_pids(nodes, "gb10-ray")
     old = head.file(TOKEN).content_string.strip()
     head.check_output(f"rm {TOKEN}")
-    shown = run_and_kill("site.yml", [*cluster.arguments, "-vvv", "--diff"], "gb10.cluster.gb10 : Write the unit")
+    shown = run_and_kill("site.yml", [*cluster.arguments, *SERVE, "-vvv", "--diff"], "gb10.cluster.gb10 : Write the unit")
     assert main_pids(nodes, "gb10-ray") == ray
-    run = cluster.site("-vvv", "--diff").assert_ok()
+    run = cluster.serve("-vvv", "--diff").assert_ok()
     assert "Restarting gb10-ray.service on spark2" in run.output
     assert set(main_pids(nodes, "gb10-ray").values()).isdisjoint(ray.values())
     tokens = {host.file(TOKEN).content_string.strip() for host in nodes.values()}

@@ -12,6 +12,8 @@ from testinfra.host import Host
 RECORD = "/etc/gb10/additions/vllm_patch.json"
 KERNELS = "VLLM_DISABLED_KERNELS=FlashInferFP8ScaledMMLinearKernel,CutlassFP8ScaledMMLinearKernel,CutlassFp8BlockScaledMMKernel"
 PATCHED = "model_executor/layers/quantization/utils/w8a8_utils.py"
+#: The roles that patched sources concern.
+RANKS = ("--tags", "vllm_patch,ray_cluster,vllm_serve")
 SOURCE = ("--extra-vars", "vllm_patch_mechanism=source")
 
 
@@ -51,17 +53,17 @@ def test_patched_sources_serve_the_same_tokens_and_go_back(cluster: Cluster, nod
     assert {name: digests(host) for name, host in nodes.items()} == before
     shown = cluster.site(*SOURCE, "--check", "--diff", "--tags", "vllm_patch").assert_ok()
     assert "+    # gb10.cluster patch w8a8 1 for 12.1" in shown.output
-    run = cluster.site(*SOURCE).assert_ok()
+    run = cluster.site(*SOURCE, *RANKS).assert_ok()
     assert "Restarting gb10-vllm.service on spark1" in run.output
     patched = {name: digests(host) for name, host in nodes.items()}
     assert len({json.dumps(each, sort_keys=True) for each in patched.values()}) == 1
     assert patched["spark1"][f"./{PATCHED.removeprefix('model_executor/')}"] != before["spark1"][f"./{PATCHED.removeprefix('model_executor/')}"]
     assert completion(head, tokens=64) == answer
     assert not any(KERNELS in variables for host in nodes.values() for variables in environments(host))
-    cluster.site(*SOURCE).assert_unchanged()
+    cluster.site(*SOURCE, *RANKS).assert_unchanged()
     # The roles after it, alone, know what it found out.
     cluster.site(*SOURCE, "--tags", "ray_cluster,vllm_serve").assert_unchanged()
     cluster.site("--tags", "vllm_patch", "--extra-vars", "vllm_patch_state=absent").assert_ok()
     assert {name: digests(host) for name, host in nodes.items()} == before
-    cluster.site().assert_ok()
+    cluster.site(*RANKS).assert_ok()
     assert completion(head, tokens=64) == answer
