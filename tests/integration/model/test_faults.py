@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 import subprocess
 import time
 from collections.abc import Iterator
@@ -137,12 +138,14 @@ def test_killed_before_a_change_of_the_fabric_is_confirmed_the_next_run_complete
 
 @pytest.mark.slow
 def test_a_failed_start_ends_early_with_the_root_cause(cluster: Cluster, head: Host) -> None:
-    began = time.monotonic()
     # No plan of the memory on a CPU, so nothing but vLLM refuses it.
     run = cluster.serve(*extra(gb10_serve_args=[*cluster.nodes["spark1"]["gb10_serve_args"], "--max-model-len=999999"]))
     assert run.status != 0
     assert "999999" in run.output.split("failed to start: ")[1].splitlines()[0]
-    assert time.monotonic() - began < 120
+    # Seconds of the wait alone, as it shows them: how long the playbook takes to come there is the machine's.
+    waited = [int(seconds) for seconds in re.findall(r"^ +spark1: +(\d+) s  ", run.output, re.MULTILINE)]
+    assert waited
+    assert max(waited) < 120
     cluster.serve().assert_ok()
     assert completion(head).strip()
 
