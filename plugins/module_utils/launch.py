@@ -47,7 +47,7 @@ _CGROUP: Mapping[str, Callable[[str], Sequence[str]]] = {
     "podman": lambda _unit: ["--cgroups=split"],
 }
 #: What units have in their environment beside that of the ranks; an engine leaves out what is not set.
-_OF_UNIT = ("RAY_ADDRESS", "RAY_AUTH_TOKEN_PATH")
+_OF_UNIT = ("RAY_ADDRESS", "RAY_AUTH_TOKEN_PATH", "RAY_GRACEFUL_SHUTDOWN_DRAIN_TIMEOUT_S")
 _NOBODY = "65534:65534"
 
 #: The variable in a unit's environment that carries the digest of everything the service was started from.

@@ -140,6 +140,7 @@ def test_a_container_gets_what_it_needs_and_no_more() -> None:
         "--env=NCCL_DEBUG",
         "--env=RAY_ADDRESS",
         "--env=RAY_AUTH_TOKEN_PATH",
+        "--env=RAY_GRACEFUL_SHUTDOWN_DRAIN_TIMEOUT_S",
         "--env=VLLM_HOST_IP",
         "--mount=type=bind,source=/srv/models/tiny,target=/srv/models/tiny,readonly",
         "--mount=type=bind,source=/run/gb10-ray,target=/run/gb10-ray,readonly",
