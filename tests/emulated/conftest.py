@@ -19,7 +19,7 @@ PYTHON = "3.11"
 #: Compiled for aarch64: a program, and a module of Python.
 COMPILED = ("uv", "msgpack")
 #: Hundreds of megabytes that are proven elsewhere. The role asks them for nothing but their version, and that they have.
-STANDING_IN = ("vllm", "ray")
+STANDING_IN = {"vllm": "0.32.0", "ray": "2.60.0"}
 
 
 @pytest.fixture(scope="session")
@@ -34,10 +34,10 @@ def runtime(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
     platforms = [f"--platform=manylinux{glibc}_aarch64" for glibc in ("2014", "_2_17", "_2_28")]
     pip = [sys.executable, "-m", "pip", "download", "--quiet", "--no-deps", "--only-binary=:all:", f"--python-version={PYTHON}", *platforms]
     subprocess.run([*pip, "--dest", folder, *pins], check=True)
-    for name in STANDING_IN:
-        make_wheelhouse.write_wheel(folder, name, "0", {f"{name}.py": b'__version__ = "0"\n'})
+    for name, version in STANDING_IN.items():
+        make_wheelhouse.write_wheel(folder, name, version, {f"{name}.py": f'__version__ = "{version}"\n'.encode()})
     lock = folder / "requirements.txt"
-    lock.write_text("".join(f"{line}\n" for line in [*pins, *(f"{name}==0" for name in STANDING_IN)]))
+    lock.write_text("".join(f"{line}\n" for line in [*pins, *(f"{name}=={version}" for name, version in STANDING_IN.items())]))
     archive = folder / "wheelhouse.tar"
     with tarfile.open(archive, "w") as tar:
         for wheel in sorted(folder.glob("*.whl")):
