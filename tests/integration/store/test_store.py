@@ -82,7 +82,7 @@ def during(run: Callable[[], Run], node: Host, act: Callable[[], Any]) -> Run:
         while int(node.check_output(received)) < MIB:
             assert thread.is_alive(), answer[0].output
             assert time.monotonic() < until, "the copy has not begun"
-            time.sleep(0.2)
+            time.sleep(0.5)
         act()
     finally:
         thread.join()
