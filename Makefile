@@ -91,10 +91,10 @@ molecule: root setup $(if $(filter nccl,$(SCENARIO)),nccl-source) ## A lab for a
 integration: setup ## All integration tests on a cluster that is up (INVENTORY, by default the demo's lab)
 	$(bin)/pytest tests/integration/fabric tests/integration/model --slow --inventory=$(INVENTORY) --junit-xml=build/junit/integration.xml $(PYTEST_ARGS)
 
-test: root setup ## What a change has to pass, in 20 minutes on 2 cores: linters, unit tests, the package, two releases of vLLM, a pair that serves
+test: root setup ## What a change has to pass (aim: 20 minutes on 2 cores): linters, unit tests, the package, two releases of vLLM, a pair that serves
 	@$(bin)/python tests/run.py test $(PARTS)
 
-test-all: root setup ## Every test there is, in an hour on 2 cores (PARTS=ring: a part of them)
+test-all: root setup ## Every test there is (aim: an hour on 2 cores; PARTS=ring: a part of them)
 	@$(bin)/python tests/run.py test-all $(PARTS)
 
 test-table: setup ## The table of docs/testing.md from the reports of the last `make test-all`
