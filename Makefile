@@ -23,7 +23,7 @@ demo := -i inventories/$(CLUSTER) -i inventories/lab/overlay.yml
 arm64 := -i inventories/single-spark -i inventories/lab/overlay.yml -e @tests/emulated/lab.yml
 installed := .venv/.installed
 
-.PHONY: help setup requirements downloads lint yamllint ruff mypy changelog ansible-lint sanity unit unit-repeat patch nccl-source release-table collection molecule integration test test-all test-table demo demo-down bench bench-fabric bench-store bench-patch arm64 clean root
+.PHONY: help setup requirements downloads shellcheck lint yamllint ruff mypy changelog ansible-lint sanity unit unit-repeat patch nccl-source release-table collection molecule integration test test-all test-table demo demo-down bench bench-fabric bench-store bench-patch arm64 clean root
 
 help: ## Show this list
 	@grep -hE '^[a-z0-9-]+:.*## ' Makefile | sed -E 's/:.*## /\t/' | expand -t 19

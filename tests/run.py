@@ -83,7 +83,7 @@ class Run:
 
 def start(name: str, settings: Mapping[str, str], logs: Path) -> Run:
     log = logs / f"{name}.log"
-    variables = [f"{key}={value}" for key, value in settings.items() if key.isupper()]
+    variables = [f"{key}={value}" for key, value in settings.items()]
     with log.open("wb") as output:
         process = subprocess.Popen(
             ["make", *PARTS[name].arguments, *variables],
