@@ -50,7 +50,7 @@ PARTS: Mapping[str, Part] = {
     "downloads": Part(["downloads"]),
     "lint": Part(["-k", "lint"]),
     "default": molecule("default"),
-    "nccl-source": Part(["nccl"]),
+    "nccl-source": Part(["nccl-source"]),
     "nccl": molecule("nccl", "nccl-source", missing=no_nccl),
     "store": molecule("store"),
     "switch": molecule("switch"),

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 
@@ -94,6 +95,11 @@ def test_parts_wait_for_parts_that_there_are() -> None:
     for part in run.PARTS.values():
         assert set(part.after) <= run.PARTS.keys()
     assert set(run.QUICK) < run.PARTS.keys()
+
+
+def test_every_part_is_a_target_of_make() -> None:
+    targets = set(re.findall(r"^([a-z0-9-]+):", read("Makefile"), re.MULTILINE))
+    assert {argument for part in run.PARTS.values() for argument in part.arguments if not argument.startswith("-") and "=" not in argument} <= targets
 
 
 def test_every_scenario_is_a_part() -> None:
