@@ -10,7 +10,7 @@ import json
 import subprocess
 import time
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 
 import paramiko
 import pytest
@@ -51,13 +51,13 @@ def states(nodes: dict[str, Host]) -> Callable[[], dict[str, State]]:
 
 
 @contextmanager
-def switch_port(cluster: Cluster, node: str, *change: str, back: tuple[str, ...]) -> Iterator[None]:
-    """Change the switch's end of both of a node's cables: the node itself is not asked."""
+def switch_port(cluster: Cluster, node: str, *change: str, back: tuple[str, ...], port: int = 1) -> Iterator[None]:
+    """Change the switch's end of both twins of a node's port: the node itself is not asked."""
     lab = cluster.nodes[node]["lab_name"]
     number = list(cluster.nodes).index(node) + 1
 
     def change_both(words: tuple[str, ...]) -> None:
-        for end in (f"n{number}-f1", f"n{number}-P2f1"):
+        for end in (f"n{number}-f{port}", f"n{number}-P2f{port}"):
             subprocess.run(["ip", "-n", f"{lab}-switch", "link", "set", end, *words], check=True, capture_output=True)
 
     change_both(change)
@@ -87,10 +87,45 @@ def failed(run: Run) -> str:
     return run.output.split("The fabric is not as planned.")[-1].split("Origin:")[0]
 
 
-@pytest.mark.slow
-def test_a_pulled_cable_ends_in_a_clear_error_and_the_old_state(cluster: Cluster, states: Callable[[], dict[str, State]]) -> None:
+def test_a_pulled_cable_is_found_before_anything_changes(cluster: Cluster, states: Callable[[], dict[str, State]]) -> None:
     before = states()
     with switch_port(cluster, "spark2", "down", back=("up",)):
+        run = cluster.site(*TAG, *extra(gb10_fabric_mtu=MTU))
+    assert run.status != 0
+    assert "nodes[1].ports[0]: port 1 of spark2 has no carrier, port 0 has. Expected: a link on every port of the fabric." in run.output
+    assert "nodes[0].ports[0]" not in run.output
+    assert states() == before
+
+
+def test_auto_takes_what_is_cabled_and_then_what_it_took(cluster: Cluster, states: Callable[[], dict[str, State]]) -> None:
+    """The fabric is on port 1 by a list; without carrier on port 0, auto means the same."""
+    before = states()
+    auto = extra(gb10_fabric_ports="auto")
+    with ExitStack() as stack:
+        for node in cluster.nodes:
+            stack.enter_context(switch_port(cluster, node, "down", back=("up",), port=0))
+        found = cluster.site(*TAG, *auto).assert_unchanged()
+        assert "auto takes port 1, with carrier on every node" in found.output
+    assert states() == before
+    try:
+        both = cluster.site(*TAG, *auto).assert_ok()
+        assert "auto takes ports 0 and 1, with carrier on every node" in both.output
+        cluster.site(*TAG, *auto).assert_unchanged()
+        # What was taken stays a part of the plan.
+        with switch_port(cluster, "spark3", "down", back=("up",), port=0):
+            run = cluster.site(*TAG, *auto)
+        assert "nodes[2].ports[0]: port 0 of spark3 has no carrier" in run.output
+        assert set(run.changed.values()) == {0}
+    finally:
+        cluster.site(*TAG).assert_ok()
+    assert states() == before
+
+
+@pytest.mark.slow
+def test_a_path_that_carries_nothing_ends_in_a_clear_error_and_the_old_state(cluster: Cluster, states: Callable[[], dict[str, State]]) -> None:
+    """A port in another network of the switch: it has carrier, so only the proof finds it."""
+    before = states()
+    with switch_port(cluster, "spark2", "nomaster", back=("master", "qsfp1")):
         said = failed(cluster.site(*TAG, *extra(gb10_fabric_mtu=MTU, qsfp_netplan_probe_timeout=6)))
     assert "spark1 enp1s0f1np1 -> spark2 (10.110.0.2): no answer" in said
     assert "Every failing path ends at spark2: check the cable" in said
