@@ -14,6 +14,7 @@ from contextlib import ExitStack, contextmanager
 
 import paramiko
 import pytest
+import yaml
 from cluster import Cluster
 from playbook import Run, run_and_kill
 from testinfra.host import Host
@@ -216,6 +217,43 @@ def test_a_node_that_loses_power_before_the_confirmation_comes_up_with_the_old_s
     assert "restored by the timer" in nodes["spark4"].file("/var/lib/gb10/netplan/last.json").content_string
 
 
+@pytest.mark.slow
+def test_a_full_disk_does_not_keep_the_old_network_from_coming_back(
+    cluster: Cluster, nodes: dict[str, Host], states: Callable[[], dict[str, State]]
+) -> None:
+    """The folder of netplan is a disk of its own, which fills between the change and the end of its timer."""
+    host = nodes["spark4"]
+    host.check_output(
+        "cp -a /etc/netplan /var/tmp/netplan && mount -t tmpfs -o size=256k,mode=755 tmpfs /etc/netplan && cp -a /var/tmp/netplan/. /etc/netplan/"
+    )
+    try:
+        before = states()
+        changed = extra(gb10_fabric_mtu=MTU, qsfp_netplan_confirm_timeout=25)
+        run_and_kill("site.yml", [*cluster.arguments, *TAG, *changed], "Keep the change on all hosts, or take it back on all")
+        assert host.run("cat /dev/zero > /etc/netplan/fill").rc != 0
+        last = "find /var/lib -path '*netplan/last.json' -newer /etc/netplan/fill -exec cat {} +"
+        deadline = time.monotonic() + 60
+        while "restored by the timer" not in host.check_output(last) and time.monotonic() < deadline:
+            time.sleep(1)
+        assert "restored by the timer" in host.check_output(last)
+        host.check_output("rm /etc/netplan/fill")
+        while states() != before and time.monotonic() < deadline:
+            time.sleep(1)
+        assert states() == before
+    finally:
+        host.check_output("umount /etc/netplan; rm -r /var/tmp/netplan")
+    cluster.site(*TAG).assert_unchanged()
+
+
+def test_a_clock_that_is_behind_changes_nothing(cluster: Cluster, nodes: dict[str, Host]) -> None:
+    """All that was generated since the boot is older, to the clock, than the file that it is of."""
+    nodes["spark2"].check_output(f"touch --date='+1 day' {OURS}")
+    try:
+        cluster.site(*TAG).assert_unchanged()
+    finally:
+        nodes["spark2"].check_output(f"touch {OURS}")
+
+
 def test_killed_in_the_middle_of_a_change_the_next_run_completes_it(cluster: Cluster, nodes: dict[str, Host]) -> None:
     run_and_kill("site.yml", [*cluster.arguments, *TAG, *extra(gb10_fabric_mtu=MTU)], "Change the workers", after=1.5)
     cluster.site(*TAG, *extra(gb10_fabric_mtu=MTU)).assert_ok()
@@ -274,6 +312,12 @@ def test_the_fabric_is_removed_then_another_file_refused_taken_over_and_given_ba
         given_back = cluster.site(*TAG, "--diff", *extra(qsfp_netplan_state="absent")).assert_ok()
         assert states() == before
         assert secret not in taken.output + given_back.output
+
+        cluster.site(*TAG, *extra(gb10_fabric_takeover=True)).assert_ok()
+        host.check_output(f"sed -i 's/optional: true/optional: false/' {path}")
+        cluster.site(*TAG, *extra(qsfp_netplan_state="absent")).assert_ok()
+        edited = yaml.safe_load(host.file(path).content_string)["network"]["ethernets"]
+        assert edited == {"enp1s0f0np0": {"optional": False}, "enp1s0f1np1": {"dhcp4": False, "addresses": ["192.168.100.11/24"]}}
     finally:
         host.check_output(f"rm -f {path}; netplan apply; ip address flush dev enp1s0f1np1")
     cluster.site(*TAG).assert_ok()
