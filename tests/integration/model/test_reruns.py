@@ -118,6 +118,12 @@ def test_an_interface_that_is_not_there_is_named(cluster: Cluster, nodes: dict[s
     assert "nodes[0].ports[0]" not in said
 
 
+def test_a_port_without_rdma_is_named(cluster: Cluster, tmp_path: Path) -> None:
+    said = spoilt(cluster, tmp_path, {}, *extra(gb10_fabric_rdma_required=True))
+    for number in (1, 2):
+        assert f"nodes[{number - 1}].ports[0]: enp1s0f1np1 of spark{number} has no RDMA device. Expected: one, such as rocep1s0f1." in said
+
+
 def test_a_port_in_use_is_named(cluster: Cluster, head: Host, tmp_path: Path) -> None:
     head.check_output("systemd-run --unit=squatter python3 -m http.server 8123")
     try:
