@@ -27,13 +27,25 @@ MODEL = "/srv/models/tiny"
 
 def interface(*addresses: str, **facts: Any) -> dict[str, Any]:
     """One network device as node_info tells it, as far as the planner looks at it."""
-    hardware = {"mac": "02:00:00:00:00:01", "driver": "", "pci": None, "speed": None, "carrier": True}
+    hardware = {"mac": "02:00:00:00:00:01", "driver": "", "pci": None, "speed": None, "up": True, "carrier": True, "hca": ""}
     return {"mtu": 1500, "addresses": list(addresses), "owners": [], **hardware, **facts}
 
 
-def observed(management: str) -> dict[str, Any]:
-    """What node_info returns of a Spark with its management interface, all four twins and a model."""
-    twins = [twin.interface for port in topology.SPARK_PORTS.values() for twin in port]
+def cabled(*ports: int) -> dict[str, dict[str, Any]]:
+    """The facts `interfaces` and `rdma` of a Spark's QSFP ports, of which these have a cable."""
+    twins = [(port, twin) for port, twins in topology.SPARK_PORTS.items() for twin in twins]
+    return {
+        "interfaces": {twin.interface: interface(carrier=port in ports, hca=twin.hca) for port, twin in twins},
+        "rdma": {
+            twin.hca: {"interface": twin.interface, "state": "ACTIVE" if port in ports else "DOWN", "link_layer": "Ethernet", "gids": []}
+            for port, twin in twins
+        },
+    }
+
+
+def observed(management: str, *ports: int) -> dict[str, Any]:
+    """What node_info returns of a Spark with its management interface, a cable at these QSFP ports (else at port 1), and a model."""
+    links = cabled(*(ports or (1,)))
     return {
         "gpu": {
             "gpus": [{"name": "NVIDIA GB10", "capability": "12.1"}],
@@ -49,9 +61,9 @@ def observed(management: str) -> dict[str, Any]:
         "interfaces": {
             "lo": interface("127.0.0.1/8"),
             "enP7s7": interface(f"{management}/24"),
-            **{name: interface() for name in twins},
+            **links["interfaces"],
         },
-        "rdma": {},
+        "rdma": links["rdma"],
         "netplan": [],
         "unreadable": [],
         "listeners": [{"address": "0.0.0.0", "port": 22, "pid": 7, "process": "sshd", "unit": "ssh.service"}],
@@ -62,8 +74,9 @@ def observed(management: str) -> dict[str, Any]:
 
 
 def spark(number: int, group: str, **settings: Any) -> Node:
-    """A valid node: the role's defaults, a model, and whatever settings the case changes."""
+    """A valid node: the role's defaults, a model, and whatever settings the case changes; cabled at the ports that these name."""
     address = f"192.168.1.{10 + number}"
+    ports = settings.get("gb10_fabric_ports", (0, 1) if settings.get("gb10_fabric_topology") == "ring" else (1,))
     defaults = {name: _DEFAULTS[name] for name in _VARS["_gb10_settings"] if name in _DEFAULTS}
     return {
         "name": f"spark{number}",
@@ -73,12 +86,13 @@ def spark(number: int, group: str, **settings: Any) -> Node:
         "variables": ["ansible_host", "gb10_model", "gb10_plan", "inventory_hostname"],
         "nccl": "stack",
         "asked": {},
+        "removing": False,
         "store": {"enabled": True, "source": ""},
         "smoke_tokens": 0,
         "key_problem": "",
         "unreachable": "",
         "unrecorded": "",
-        "observed": observed(address),
+        "observed": observed(address, *(int(port) for port in ports if str(port) in "01")),
     }
 
 

@@ -12,6 +12,7 @@ A node comes in as a mapping::
      "variables": [str],                    # the names of all variables the inventory gives this node
      "nccl": str,                           # the tag of the NCCL to be built, "stack" for the stack's, "" if none is
      "asked": {"options": [...], "variables": [str]} | {},   # what an installed vLLM newer than the table named, on the head
+     "removing": bool,                      # whether the fabric is to be taken away instead of configured
      "key_problem": str,                    # what is wrong with the API's key, which itself is never here, or ""
      "smoke_tokens": int,                   # how long the answer is that is asked for in the end, 0 for the role's default
      "store": {"enabled": bool, "source": str},   # whether models are put into the store, and the folder they come from, "" for the hub
@@ -23,6 +24,7 @@ A node comes in as a mapping::
 from __future__ import annotations
 
 import hashlib
+import re
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import Any
@@ -32,6 +34,7 @@ from ansible_collections.gb10.cluster.plugins.module_utils import (
     catalogue,
     cluster_checks,
     fabric,
+    fabric_links,
     fabric_state,
     launch,
     memory_plan,
@@ -60,7 +63,14 @@ INTEGERS = (
     "gb10_rendezvous_port",
     "gb10_tensor_parallel_size",
 )
-BOOLEANS = ("gb10_allow_restart", "gb10_api_key_enabled", "gb10_expert_parallel", "gb10_fabric_pin_gid_index", "gb10_fabric_takeover")
+BOOLEANS = (
+    "gb10_allow_restart",
+    "gb10_api_key_enabled",
+    "gb10_expert_parallel",
+    "gb10_fabric_pin_gid_index",
+    "gb10_fabric_rdma_required",
+    "gb10_fabric_takeover",
+)
 
 
 def plan(nodes: Sequence[Mapping[str, Any]], lock: str, known_variables: Mapping[str, Sequence[str]]) -> tuple[dict[str, Any], list[Problem]]:
@@ -81,21 +91,26 @@ def plan(nodes: Sequence[Mapping[str, Any]], lock: str, known_variables: Mapping
         settings["gb10_fabric_transport"],
         settings["gb10_fabric_renderer"],
     )
+    kind = topology.resolve_topology(shape.topology, len(nodes))
+    ports, unclear, why = fabric_links.choose(nodes, kind)
+    nodes = [{**node, "settings": {**node["settings"], fabric_links.PORTS: some}} for node, some in zip(nodes, ports, strict=True)]
     members = [_member(node) for node in nodes]
     shares, problems = fabric.plan(members, shape)
-    problems = [*cluster_checks.check(nodes, known_variables), *problems]
+    problems = [*cluster_checks.check(nodes, known_variables), *unclear, *problems]
     given = (settings[name] for name in ("gb10_runtime_lock", "gb10_runtime", "gb10_image"))
     stack, found = stacks.resolve(settings["gb10_stack"], lock, *given)
     problems += found
-    kind = topology.resolve_topology(shape.topology, len(nodes))
     for index, node in enumerate(nodes):
         problems += wheels.check(node["settings"]["gb10_runtime_wheels"], lock, f"nodes[{index}].gb10_runtime_wheels")
         problems += node_checks.check(index, node, settings, topology.devices(members[index], kind))
+    roce = settings["gb10_fabric_rdma_required"] and topology.resolve_transport(shape.transport, kind) == "roce"
+    problems += fabric_links.check(nodes, members, kind, roce)
     digest = hashlib.sha256(lock.encode()).hexdigest()
     if problems:
         # The rest is judged all the same, as far as it can be, so that all is listed together.
         return {}, [*problems, *_also(nodes, settings, stack, problems)]
-    return _plan(nodes, shares, settings, stack, digest)
+    plan, problems = _plan(nodes, shares, settings, stack, digest)
+    return ({**plan, "fabric": fabric_links.explain(kind, why, plan["nodes"])} if plan else {}), problems
 
 
 def _also(nodes: Sequence[Mapping[str, Any]], settings: Mapping[str, Any], stack: stacks.Stack, problems: Sequence[Problem]) -> list[Problem]:
@@ -118,11 +133,12 @@ def _member(node: Mapping[str, Any]) -> topology.FabricNode:
     settings, observed = node["settings"], node["observed"]
     return topology.FabricNode(
         node["name"],
-        tuple(settings["gb10_fabric_ports"]),
+        settings["gb10_fabric_ports"],
         tuple(settings["gb10_fabric_addresses"]),
         node["address"],
         _carrier(node["address"], observed["interfaces"]) if observed else None,
         settings["gb10_fabric_interface"],
+        fabric_links.hcas(observed) if observed else {},
     )
 
 
@@ -133,7 +149,9 @@ def _typed(settings: Mapping[str, Any]) -> dict[str, Any]:
         typed[name] = int(settings[name])
     for name in BOOLEANS:
         typed[name] = settings[name] if isinstance(settings[name], bool) else str(settings[name]).lower() in ("true", "yes", "on", "1")
-    typed["gb10_fabric_ports"] = [int(port) for port in settings["gb10_fabric_ports"]]
+    ports = settings["gb10_fabric_ports"]
+    if isinstance(ports, Sequence) and not isinstance(ports, str) and all(re.fullmatch(r"-?\d+", str(port)) for port in ports):
+        typed["gb10_fabric_ports"] = [int(port) for port in ports]
     typed["gb10_serve_waivers"] = {str(rule): str(reason or "") for rule, reason in settings["gb10_serve_waivers"].items()}
     for name in ("gb10_api_clients", "gb10_container_args", "gb10_serve_args", "gb10_writable"):
         typed[name] = [str(word) for word in settings[name]]

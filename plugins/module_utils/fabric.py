@@ -52,7 +52,8 @@ class NodeFabric:
 def plan(nodes: Sequence[FabricNode], fabric: Fabric) -> tuple[list[NodeFabric], list[Problem]]:
     """Plan the fabric. The same input always gives the same plan.
 
-    Returns one NodeFabric a node, in order, and every problem of the input; with problems the plan is empty.
+    Returns one NodeFabric a node, in order, and every problem of the input; with problems, or with ports that cannot be told, the plan is
+    empty.
     """
     topology = resolve_topology(fabric.topology, len(nodes))
     problems, pool = fabric_checks.check_fabric(nodes, fabric, topology)
@@ -64,7 +65,7 @@ def plan(nodes: Sequence[FabricNode], fabric: Fabric) -> tuple[list[NodeFabric],
         for index, node in enumerate(nodes)
     ]
     fabric_checks.check_addresses(nodes, addresses, topology, pool, problems)
-    if problems:
+    if problems or (topology not in ("none", "socket") and any(node.ports is None for node in nodes)):
         return [], problems
     # Without problems there is an address for every device.
     complete = [[address for address in own if address is not None] for own in addresses]

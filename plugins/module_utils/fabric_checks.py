@@ -130,7 +130,7 @@ def _check_ring(nodes: Sequence[FabricNode]) -> list[Problem]:
                     "correct gb10_fabric_ports, or plug in the missing cable",
                 )
             )
-        elif len(node.ports) == len(previous.ports) == 2 and node.ports[1] == previous.ports[0]:
+        elif node.ports and previous.ports and len(node.ports) == len(previous.ports) == 2 and node.ports[1] == previous.ports[0]:
             problems.append(
                 Problem(
                     f"nodes[{index}].ports[1]",
@@ -163,9 +163,11 @@ def _check_management(node: FabricNode, index: int, topology: str) -> list[Probl
 
 
 def check_ports(node: FabricNode, index: int, topology: str, problems: list[Problem]) -> int:
-    """Return how many rails the node has; 0 if any of its ports is wrong, so that nothing is concluded from them."""
+    """Return how many rails the node has; 0 if any of its ports is wrong or not known, so that nothing is concluded from them."""
     if topology in ("socket", "none"):
         return len(devices(node, topology))
+    if node.ports is None:
+        return 0
     before = len(problems)
     if not node.ports:
         problems.append(Problem(f"nodes[{index}].ports", f"{node.name} has no cabled port", "port 0, 1 or both", "set gb10_fabric_ports"))

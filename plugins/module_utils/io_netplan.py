@@ -13,6 +13,7 @@ from __future__ import annotations
 
 import contextlib
 import fcntl
+import hashlib
 import inspect
 import json
 import os
@@ -20,7 +21,7 @@ import shutil
 import subprocess
 import sys
 import time
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from types import ModuleType
 from typing import Any
 
@@ -31,6 +32,8 @@ STATE = "/var/lib/gb10/netplan"
 #: The change that waits for its confirmation, what the last one ended with, and what was there before the first.
 PENDING, LAST, ORIGINAL = (f"{STATE}/{name}.json" for name in ("pending", "last", "original"))
 PROGRAM = f"{STATE}/program"
+#: The files that netplan applied last, path to digest(): in memory, because a boot applies what is on the disk then.
+APPLIED = "/run/gb10-netplan.json"
 UNIT = "gb10-netplan-restore"
 UNITS = "/etc/systemd/system"
 #: The settings of a device that networkd and the fabric change, below /proc/sys/net.
@@ -69,14 +72,54 @@ def capture(run: Run, paths: Iterable[str], links: Iterable[str]) -> dict[str, A
     return {"files": files, "links": {name: link(run, name) for name in links}}
 
 
+def digest(text: str) -> str:
+    """Return what a file's text is known by, in APPLIED and ORIGINAL."""
+    return hashlib.sha256(text.encode()).hexdigest()
+
+
 def put(run: Run, state: Mapping[str, Any]) -> None:
-    """Make files and devices what capture() returned, or the like. Raises NetplanError or OSError."""
+    """Make files and devices what capture() returned, or the like. Raises NetplanError, or OSError for a file before anything is applied."""
     for path, saved in state["files"].items():
-        if saved is not None:
-            os.makedirs(os.path.dirname(path), exist_ok=True)
-            io_file.write_file(path, *saved)
-        elif os.path.exists(path):
+        _put_file(path, saved)
+    _apply(run, state)
+
+
+def _put_file(path: str, saved: Sequence[Any] | None) -> None:
+    if saved is None:
+        with contextlib.suppress(FileNotFoundError):
             os.unlink(path)
+    elif io_file.read_file(path) != tuple(saved):
+        os.makedirs(os.path.dirname(path), exist_ok=True)
+        io_file.write_file(path, *saved)
+
+
+def _put_back(run: Run, state: Mapping[str, Any]) -> None:
+    """Do what put() does, as far as it goes: no file that cannot be written keeps the devices from coming back. Raises NetplanError."""
+    for name, saved in state["links"].items():
+        if saved:
+            # Its addresses are left to the renderer; an address too many may be what cuts the host off.
+            _put_link(run, name, saved, add=False)
+    failed = []
+    # What goes makes room for what comes.
+    for path, saved in sorted(state["files"].items(), key=lambda item: item[1] is not None):
+        try:
+            _put_file(path, saved)
+        except OSError as error:
+            try:
+                os.replace(_copy(path), path)
+            except OSError:
+                failed.append(f"{path} could not be put back ({error.strerror})")
+    _apply(run, state)
+    if failed:
+        raise NetplanError(f"the devices are as before, but {'; '.join(failed)}")
+
+
+def _copy(path: str) -> str:
+    """Return where a file waits for its return: beside it, so that a full disk does not matter, under a name that nobody reads."""
+    return os.path.join(os.path.dirname(path), f".{os.path.basename(path)}.gb10-before")
+
+
+def _apply(run: Run, state: Mapping[str, Any]) -> None:
     status, stdout, stderr = run(["netplan", "apply"])
     for path, saved in state["files"].items():
         if saved is not None and path.startswith("/etc/sysctl.d/"):
@@ -92,6 +135,18 @@ def put(run: Run, state: Mapping[str, Any]) -> None:
             time.sleep(0.3)
     if status != 0:
         raise NetplanError(f"netplan apply failed: {(stderr or stdout).strip()}")
+    try:
+        io_file.write_file(APPLIED, json.dumps({path: digest(saved[0]) if saved else "" for path, saved in state["files"].items()}), 0o600)
+    except OSError:
+        # Without it nothing is said of these files; with an old one they would be applied again.
+        with contextlib.suppress(FileNotFoundError):
+            os.unlink(APPLIED)
+
+
+def applied() -> dict[str, str]:
+    """Return the digest of each file that netplan applied last since the boot, "" for one that was not there; {} where that is not known."""
+    text, _mode = io_file.read_file(APPLIED)
+    return json.loads(text) if text else {}
 
 
 def _put_link(run: Run, name: str, wanted: Mapping[str, Any], add: bool) -> bool:
@@ -112,7 +167,8 @@ def _put_link(run: Run, name: str, wanted: Mapping[str, Any], add: bool) -> bool
         run(["ip", "link", "set", "dev", name, "mtu", str(wanted["mtu"])])
     for key, value in wanted["sysctl"].items():
         if value and sysctl(name, key) != value:
-            with contextlib.suppress(FileNotFoundError), open(_sysctl_path(name, key), "w", encoding="ascii") as file:
+            # Whether it was taken is seen the next time.
+            with contextlib.suppress(OSError), open(_sysctl_path(name, key), "w", encoding="ascii") as file:
                 file.write(value)
     if found["up"] != wanted["up"]:
         run(["ip", "link", "set", "dev", name, "up" if wanted["up"] else "down"])
@@ -149,15 +205,23 @@ def _alone() -> Iterator[None]:
         yield
 
 
-def arm(run: Run, identifier: str, before: Mapping[str, Any], seconds: int, final: bool) -> None:
+def arm(run: Run, identifier: str, before: Mapping[str, Any], seconds: int, final: bool, after: Mapping[str, Any] | None = None) -> None:
     """Promise to put `before` back in so many seconds. What an unconfirmed change saved earlier is kept: that was the last good state.
 
-    `final` says that a confirmation ends the collection's hold on the host.
+    `final` says that a confirmation ends the collection's hold on the host. `after` is what put() will get; its `original`, if it has one,
+    are files that a removal is to bring back in place of those in ORIGINAL. Raises NetplanError or OSError; then nothing may be changed.
     """
     with _alone():
-        earlier = (read(PENDING) or {"before": {"files": {}, "links": {}}})["before"]
-        kept = {kind: {**before[kind], **earlier[kind]} for kind in ("files", "links")}
-        _save(PENDING, {"id": identifier, "final": final, "before": kept})
+        earlier = read(PENDING) or {"before": {"files": {}, "links": {}}}
+        kept = {kind: {**before[kind], **earlier["before"][kind]} for kind in ("files", "links")}
+        planned = {"files": {}, **(after or {})}
+        original = {**earlier.get("original", {}), **planned.get("original", {})}
+        written = {**earlier.get("written", {}), **{path: digest(saved[0]) for path, saved in planned["files"].items() if saved}}
+        _save(PENDING, {"id": identifier, "final": final, "before": kept, "original": original, "written": written})
+        for path, saved in kept["files"].items():
+            if saved is not None:
+                os.makedirs(os.path.dirname(path), exist_ok=True)
+                io_file.write_file(_copy(path), *saved)
         for part in (io_file, sys.modules[__name__]):
             _install(part)
         service = (
@@ -202,25 +266,32 @@ def confirm(run: Run, identifier: str) -> bool:
                 os.unlink(ORIGINAL)
         else:
             original = read(ORIGINAL) or {"files": {}, "links": {}}
-            # What was there before the very first change is what a removal brings back.
-            _save(ORIGINAL, {kind: {**pending["before"][kind], **original[kind]} for kind in ("files", "links")})
-        _end(run, identifier, "confirmed")
+            # What was there before the very first change is what a removal brings back, where nobody has changed what we wrote.
+            first = {kind: {**pending["before"][kind], **original[kind]} for kind in ("files", "links")}
+            first["files"] |= pending.get("original", {})
+            _save(ORIGINAL, {**first, "written": {**original.get("written", {}), **pending.get("written", {})}})
+        _end(run, pending, "confirmed")
         return True
 
 
 def restore(run: Run, how: str) -> bool:
-    """Put back what was there before the pending change. Returns False if there is none. Raises NetplanError or OSError."""
+    """Put back what was there before the pending change. Returns False if there is none. Raises NetplanError; then the timer tries again."""
     with _alone():
         pending = read(PENDING)
         if pending is None:
             return False
-        put(run, pending["before"])
-        _end(run, pending["id"], how)
+        _put_back(run, pending["before"])
+        _end(run, pending, how)
         return True
 
 
-def _end(run: Run, identifier: str, how: str) -> None:
-    _save(LAST, {"id": identifier, "how": how, "time": time.strftime("%Y-%m-%d %H:%M:%S")})
+def _end(run: Run, pending: Mapping[str, Any], how: str) -> None:
+    # On a full disk it is not told how it ended. Still pending, the network would be put back again and again.
+    with contextlib.suppress(OSError):
+        _save(LAST, {"id": pending["id"], "how": how, "time": time.strftime("%Y-%m-%d %H:%M:%S")})
+    for path in pending["before"]["files"]:
+        with contextlib.suppress(OSError):
+            os.unlink(_copy(path))
     os.unlink(PENDING)
     _disarm(run)
 

@@ -28,14 +28,36 @@ def target(params: Mapping[str, Any]) -> tuple[dict[str, Any], list[str]]:
     original = io_netplan.read(io_netplan.ORIGINAL) or {"files": {}, "links": {}}
     ours = {NETPLAN_FILE: params["content"], **params["files"]}
     if params["state"] == "absent":
-        files = {**dict.fromkeys(ours), **original["files"]}
-        return {"files": files, "links": original["links"]}, [path for path in files if path not in ours]
+        theirs = [path for path, saved in original["files"].items() if saved and path not in ours]
+        back = {path: saved for path in theirs if (saved := _given_back(path, original))}
+        files = {**dict.fromkeys(ours), **{path: saved for path, saved in original["files"].items() if path not in theirs}, **back}
+        return {"files": files, "links": original["links"]}, list(back)
     files = {path: [text, 0o600 if path == NETPLAN_FILE else 0o644] if text else None for path, text in ours.items()}
     interfaces = [rail["interface"] for rail in params["rails"]]
     others = _taken(interfaces) if params["takeover"] else {}
     # A device that the plan does not use any more gets back what it had.
     left = {name: saved for name, saved in original["links"].items() if name not in netplan.hearing(interfaces)}
-    return {"files": {**files, **others}, "links": left}, list(others)
+    # What is taken out again was put in by somebody since: from now on that is what a removal brings back.
+    again = {path: saved for path in others if original["files"].get(path) and (saved := _given_back(path, original, known=False))}
+    return {"files": {**files, **others}, "links": left, "original": again}, list(others)
+
+
+def _given_back(path: str, original: Mapping[str, Any], known: bool = True) -> list[Any] | None:
+    """Return [text, mode] of a file of others with what was taken out of it; None for one that is to stay as it is, or is gone.
+
+    Unchanged since we wrote it, it is the one from before, to the letter (None instead if not `known`). Else only the definitions
+    that were taken out return, and those that it has again stay.
+    """
+    text, mode = io_file.read_file(path)
+    saved = original["files"][path]
+    if text is None:
+        return None
+    if io_netplan.digest(text) == original.get("written", {}).get(path):
+        return list(saved) if known else None
+    rest = netplan.with_again(now := _parsed(path, text), _parsed(path, saved[0]), original["links"])
+    if rest == now:
+        return None if known else [text, mode]
+    return [_dumped(rest), mode]
 
 
 def _taken(interfaces: Sequence[str]) -> dict[str, list[Any]]:
@@ -44,20 +66,30 @@ def _taken(interfaces: Sequence[str]) -> dict[str, list[Any]]:
         text, mode = io_file.read_file(path)
         if path == NETPLAN_FILE or not any(interface in (text or "") for interface in interfaces):
             continue
-        # Only a host with such a file needs it, and netplan itself comes with it.
-        try:
-            import yaml  # noqa: PLC0415
-        except ImportError as error:
-            raise NetplanError(f"{path} cannot be read without PyYAML: apt install python3-yaml, on which netplan.io depends") from error
-        try:
-            rest, names = netplan.without(yaml.safe_load(text or ""), interfaces)
-        except yaml.YAMLError as error:
-            # Only where: the parser quotes what it stumbles over, which may be a password.
-            mark = getattr(error, "problem_mark", None)
-            raise NetplanError(f"{path} is no YAML{f' (line {mark.line + 1})' if mark else ''}") from error
+        rest, names = netplan.without(_parsed(path, text or ""), interfaces)
         if names:
-            taken[path] = [_HEADER.format(interfaces=", ".join(names)) + yaml.safe_dump(rest, sort_keys=False), mode]
+            taken[path] = [_HEADER.format(interfaces=", ".join(names)) + _dumped(rest), mode]
     return taken
+
+
+def _parsed(path: str, text: str) -> Any:
+    # Only a host with such a file needs it, and netplan itself comes with it.
+    try:
+        import yaml  # noqa: PLC0415
+    except ImportError as error:
+        raise NetplanError(f"{path} cannot be read without PyYAML: apt install python3-yaml, on which netplan.io depends") from error
+    try:
+        return yaml.safe_load(text)
+    except yaml.YAMLError as error:
+        # Only where: the parser quotes what it stumbles over, which may be a password.
+        mark = getattr(error, "problem_mark", None)
+        raise NetplanError(f"{path} is no YAML{f' (line {mark.line + 1})' if mark else ''}") from error
+
+
+def _dumped(document: Any) -> str:
+    import yaml  # noqa: PLC0415  # The document was parsed by it.
+
+    return str(yaml.safe_dump(document, sort_keys=False))
 
 
 def differences(run: Run, params: Mapping[str, Any], wanted: Mapping[str, Any]) -> list[str]:
@@ -75,17 +107,17 @@ def differences(run: Run, params: Mapping[str, Any], wanted: Mapping[str, Any]) 
         settings = {key: (io_netplan.sysctl(rail["interface"], key), value) for key, value in netplan.RAIL.items()}
         # A setting that the kernel does not have, such as all of IPv6, is no difference.
         said += [f"{rail['interface']} has {key} {found} instead of {value}" for key, (found, value) in settings.items() if found not in ("", value)]
-        said += unapplied(NETPLAN_FILE, rail["interface"])
-    return said
+    return said + unapplied(NETPLAN_FILE)
 
 
-def unapplied(path: str, interface: str) -> list[str]:
-    """Say whether the file is newer than what was generated from it: a run may have been killed in between."""
-    if not os.path.exists(path):
-        return []
-    generated = [f"{folder}{start}{interface}{end}" for folder, start, end in _GENERATED]
-    times = [os.stat(name).st_mtime for name in generated if os.path.exists(name)]
-    return [] if times and max(times) >= os.stat(path).st_mtime else [f"{path} was not applied to {interface} since it was written"]
+def unapplied(path: str) -> list[str]:
+    """Say whether the file is another than the one that was applied last since the boot: a run may have been killed in between.
+
+    By its content: times tell nothing on a host whose clock was behind at the boot.
+    """
+    text, _mode = io_file.read_file(path)
+    last = io_netplan.applied().get(path)
+    return [] if text is None or last in (None, io_netplan.digest(text)) else [f"{path} was not applied since it was written"]
 
 
 def refusal(run: Run, files: Mapping[str, Any], interfaces: Sequence[str], scratch: str) -> str:

@@ -6,7 +6,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from typing import Any
 
 from ansible_collections.gb10.cluster.plugins.module_utils.topology import NETWORK_MANAGER_FILE, SPARK_PORTS, SYSCTL_FILE
@@ -69,10 +69,27 @@ def hearing(interfaces: Sequence[str]) -> list[str]:
 
 def without(parsed: Any, interfaces: Sequence[str]) -> tuple[Any, list[str]]:
     """Take interfaces out of a parsed netplan document. Returns it without them, and which ones it defined by their name."""
-    ethernets = parsed["network"].get("ethernets") if isinstance(parsed, Mapping) and isinstance(parsed.get("network"), Mapping) else None
-    if not isinstance(ethernets, Mapping):
-        return parsed, []
+    ethernets = _ethernets(parsed)
     taken = [name for name in interfaces if name in ethernets]
+    if not taken:
+        return parsed, []
     rest = {name: definition for name, definition in ethernets.items() if name not in taken}
     network = {key: value for key, value in parsed["network"].items() if key != "ethernets"}
     return {**parsed, "network": {**network, **({"ethernets": rest} if rest else {})}}, taken
+
+
+def with_again(parsed: Any, before: Any, interfaces: Collection[str]) -> Any:
+    """Return a parsed netplan document with the definitions of interfaces that it lacks and that an earlier one had."""
+    ethernets = _ethernets(parsed)
+    missing = {name: definition for name, definition in _ethernets(before).items() if name in interfaces and name not in ethernets}
+    if not missing:
+        return parsed
+    document = parsed if isinstance(parsed, Mapping) else {}
+    network = document["network"] if isinstance(document.get("network"), Mapping) else {"version": 2}
+    return {**document, "network": {**network, "ethernets": {**ethernets, **missing}}}
+
+
+def _ethernets(parsed: Any) -> Mapping[str, Any]:
+    network = parsed.get("network") if isinstance(parsed, Mapping) else None
+    ethernets = network.get("ethernets") if isinstance(network, Mapping) else None
+    return ethernets if isinstance(ethernets, Mapping) else {}

@@ -10,7 +10,7 @@ import ipaddress
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from ansible_collections.gb10.cluster.plugins.module_utils import launch, topology
+from ansible_collections.gb10.cluster.plugins.module_utils import fabric_links, launch, topology
 from ansible_collections.gb10.cluster.plugins.module_utils.fabric_state import degraded
 from ansible_collections.gb10.cluster.plugins.module_utils.problems import Problem
 
@@ -88,7 +88,7 @@ def _check_devices(
         if found is None:
             problems.append(Problem(where, f"{name} has no interface {interface}{missing}", f"one of {there}", fix))
             continue
-        if any(address.split("/")[0] == node["address"] for address in found["addresses"]) and not _ours(found):
+        if any(address.split("/")[0] == node["address"] for address in found["addresses"]) and not fabric_links.ours(found):
             carried = f"{interface} of {name} carries {node['address']}, by which Ansible reaches it"
             fix = "reach the node over another network, or use another port"
             problems.append(Problem(where, carried, "a device that the fabric has for itself", fix))
@@ -116,7 +116,7 @@ def _check_pool(name: str, interfaces: Mapping[str, Mapping[str, Any]], network:
             "choose another gb10_fabric_pool",
         )
         for interface, found in interfaces.items()
-        if interface not in planned and interface != _LOOPBACK and not _ours(found)
+        if interface not in planned and interface != _LOOPBACK and not fabric_links.ours(found)
         for address in found["addresses"]
         if ipaddress.IPv4Interface(address).network.overlaps(pool)
     ]
@@ -126,10 +126,6 @@ def _position(node: Mapping[str, Any], interface: str) -> int:
     """Return which of the node's ports a device belongs to."""
     ports = node["settings"]["gb10_fabric_ports"]
     return next(i for i, port in enumerate(ports) if interface in (twin.interface for twin in topology.SPARK_PORTS.get(port, ())))
-
-
-def _ours(interface: Mapping[str, Any]) -> bool:
-    return any(owner["file"] == topology.NETPLAN_FILE for owner in interface["owners"])
 
 
 def _check_owners(where: str, name: str, interface: str, owners: Sequence[Mapping[str, Any]], takeover: bool) -> list[Problem]:

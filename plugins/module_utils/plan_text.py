@@ -28,6 +28,7 @@ def lines(plan: Mapping[str, Any], object_store_memory: int) -> list[str]:
     result += _block("why", serve["why"])
     result += _block("the model", serve["model"])
     result += _block("memory", serve["memory"])
+    result += _block("fabric", plan["fabric"])
     for node in plan["nodes"]:
         result += _node(plan, node, object_store_memory)
     result += _block("findings", serve["findings"] or ["none"])

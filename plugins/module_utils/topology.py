@@ -15,7 +15,7 @@ from __future__ import annotations
 import ipaddress
 import itertools
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 MTU_MIN, MTU_MAX = 1280, 9216
 TOPOLOGIES = ("auto", "direct", "ring", "switch", "socket", "none")
@@ -37,7 +37,8 @@ class Twin:
     hca: str
 
 
-#: Physical port -> both twins, the one on PCIe domain 0000 first. Port 0 is the one next to the RJ45 socket.
+#: Physical port -> both twins, the one on PCIe domain 0000 first. Port 0 is the one next to the RJ45 socket. The network devices are
+#: found by these names; an RDMA device may have another one (mlx5_0), which is read from each node.
 SPARK_PORTS: Mapping[int, tuple[Twin, Twin]] = {
     0: (Twin("enp1s0f0np0", "rocep1s0f0"), Twin("enP2p1s0f0np0", "roceP2p1s0f0")),
     1: (Twin("enp1s0f1np1", "rocep1s0f1"), Twin("enP2p1s0f1np1", "roceP2p1s0f1")),
@@ -48,18 +49,20 @@ SPARK_PORTS: Mapping[int, tuple[Twin, Twin]] = {
 class FabricNode:
     """What the fabric needs to know of a node.
 
-    ``ports`` are its cabled QSFP ports; in a ring the one towards the next node first, then the one towards the previous.
+    ``ports`` are its cabled QSFP ports; in a ring the one towards the next node first, then the one towards the previous. None: they
+    cannot be told. ``hcas`` has the RDMA device of each network device as the node names it; of others a Spark's usual names count.
     ``addresses`` are those that the user wants, one for each rail. ``management`` is the address that Ansible reaches it by, and
     ``management_interface`` what carries it: "" if nothing does, None if that is not known. ``interface`` is the one device of a
     node in the topology socket, "" for the network that it is managed over.
     """
 
     name: str
-    ports: tuple[int, ...] = (1,)
+    ports: tuple[int, ...] | None = (1,)
     addresses: tuple[str, ...] = ()
     management: str = ""
     management_interface: str | None = None
     interface: str = ""
+    hcas: Mapping[str, str] = field(default_factory=dict)
 
 
 @dataclass(frozen=True)
@@ -89,7 +92,8 @@ def devices(node: FabricNode, topology: str) -> list[Twin]:
         return []
     if topology == "socket":
         return [Twin(node.interface, "")] if node.interface else []
-    return [twin for port in node.ports for twin in SPARK_PORTS.get(port, ())]
+    twins = [twin for port in node.ports or () for twin in SPARK_PORTS.get(port, ())]
+    return [Twin(twin.interface, node.hcas.get(twin.interface, twin.hca)) for twin in twins]
 
 
 def managed(nodes: Sequence[FabricNode], topology: str) -> bool:
@@ -121,5 +125,5 @@ def subnets(nodes: Sequence[FabricNode], index: int, topology: str, pool: ipaddr
 
 def needed_subnets(nodes: Sequence[FabricNode], topology: str) -> int:
     """Return how many subnets the pool must have room for."""
-    segments = len(nodes) if topology == "ring" else max((len(set(node.ports)) for node in nodes), default=0)
+    segments = len(nodes) if topology == "ring" else max((len(set(node.ports or ())) for node in nodes), default=0)
     return {"none": 0, "socket": int(any(node.interface for node in nodes))}.get(topology, 2 * segments)

@@ -51,7 +51,7 @@ interfaces:
       description: Whether it was set up.
       type: bool
     carrier:
-      description: Whether the link is there.
+      description: Whether the link is there. An interface that is not up shows none.
       type: bool
     addresses:
       description: IPv4 addresses with prefix length.

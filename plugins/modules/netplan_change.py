@@ -31,7 +31,9 @@ options:
     type: dict
     default: {}
   takeover:
-    description: Whether to take the fabric's interfaces out of other netplan files. O(state=absent) brings these files back.
+    description:
+      - Whether to take the fabric's interfaces out of other netplan files.
+      - O(state=absent) brings these files back as they were. Into one that was changed since, only the interfaces that were taken out.
     type: bool
     default: false
   timeout:
@@ -97,7 +99,8 @@ def change(run: io_netplan.Run, params: dict, target: dict, differences: Callabl
     identifier = params["identifier"] or secrets.token_hex(8)
     # A device that is to be configured is put back too.
     links = {*target["links"], *netplan.hearing([rail["interface"] for rail in params["rails"]])}
-    io_netplan.arm(run, identifier, io_netplan.capture(run, target["files"], links), params["confirm_timeout"], params["state"] == "absent")
+    before = io_netplan.capture(run, target["files"], links)
+    io_netplan.arm(run, identifier, before, params["confirm_timeout"], params["state"] == "absent", target)
     try:
         io_netplan.put(run, target)
         deadline = time.monotonic() + params["timeout"]
@@ -108,7 +111,10 @@ def change(run: io_netplan.Run, params: dict, target: dict, differences: Callabl
         problem = f"{params['timeout']} s after netplan apply the host still differs from the plan: {'; '.join(left)}"
     except (NetplanError, OSError) as error:
         problem = str(error)
-    io_netplan.restore(run, "restored because it failed")
+    try:
+        io_netplan.restore(run, "restored because it failed")
+    except NetplanError as error:
+        raise NetplanError(f"{problem}. Putting the old configuration back failed too, and the host's timer tries again: {error}") from error
     return "", f"{problem}. The old configuration is back"
 
 

@@ -114,7 +114,8 @@ def fabric(runs: int) -> None:
         with tempfile.TemporaryDirectory() as folder:
             hosts = [f"spark{number}" for number in range(1, count + 1)]
             groups = {"head": {"hosts": {hosts[0]: {}}}, "worker": {"hosts": {name: {} for name in hosts[1:]}}}
-            variables = {"gb10_fabric_topology": topology, "gb10_model": "/srv/models/tiny"}
+            # The lab's ports are all cabled; two rails are what the recorded times are of.
+            variables = {"gb10_fabric_topology": topology, "gb10_fabric_ports": [1], "gb10_model": "/srv/models/tiny"}
             inventory = Path(folder, "hosts.json")
             inventory.write_text(json.dumps({"gb10_cluster": {"children": groups, "vars": variables}}), encoding="utf-8")
             given = ["-i", str(inventory), *LAB]

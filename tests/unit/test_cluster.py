@@ -368,7 +368,7 @@ BAD: dict[str, tuple[Callable[[], list[Node]], str, str, str, str]] = {
         "another network",
     ),
     "no such device": (
-        lambda: [spark(n, group, gb10_fabric_topology="socket", gb10_fabric_interface=d) for n, group, d in SOCKETS],
+        lambda: [spark(n, group, gb10_fabric_topology="socket", gb10_fabric_ports=[0], gb10_fabric_interface=d) for n, group, d in SOCKETS],
         "nodes[0].interface",
         "spark1 has no interface eth9",
         "enP7s7",
@@ -414,9 +414,8 @@ def test_every_public_variable_is_known() -> None:
 
 
 def test_settings_of_a_node_may_differ() -> None:
-    head, worker = pair()
-    head["settings"] |= {"gb10_fabric_ports": [0], "gb10_fabric_addresses": ["10.110.5.1/24", "10.110.6.1/24"]}
-    worker["settings"] |= {"gb10_fabric_ports": [1], "gb10_fabric_addresses": ["10.110.5.2/24", "10.110.6.2/24"]}
+    head = spark(1, "head", gb10_fabric_ports=[0], gb10_fabric_addresses=["10.110.5.1/24", "10.110.6.1/24"])
+    worker = spark(2, "worker", gb10_fabric_ports=[1], gb10_fabric_addresses=["10.110.5.2/24", "10.110.6.2/24"])
     assert [node["address"] for node in planned([head, worker])["nodes"]] == ["10.110.5.1", "10.110.5.2"]
 
 
@@ -447,6 +446,7 @@ def test_every_problem_of_one_inventory_is_in_one_list() -> None:
         "gb10_tensor_parallel_size": 4,
         "gb10_environment": {"VLLM_HOST_IP": "10.0.0.1"},
         "gb10_executor": "uni",
+        "gb10_fabric_ports": [1],
     }
     head, worker = pair(**common)
     head["settings"]["gb10_fabric_addresses"] = ["10.110.0.1/24", "10.110.1.1/24"]
@@ -521,15 +521,20 @@ def rdma(*indices: int) -> dict[str, Any]:
     """The RDMA devices of spark2's rails, each with a RoCE v2 GID of its address at its index, and a link-local one at 1."""
     hosts = ("10.110.0.2", "10.110.1.2")
     return {
-        hca: {"gids": [{"index": 1, "gid": "fe80::1", "type": "RoCE v2"}, {"index": index, "gid": f"::ffff:{host}", "type": "RoCE v2"}]}
+        hca: {
+            "interface": "",
+            "state": "ACTIVE",
+            "link_layer": "Ethernet",
+            "gids": [{"index": 1, "gid": "fe80::1", "type": "RoCE v2"}, {"index": index, "gid": f"::ffff:{host}", "type": "RoCE v2"}],
+        }
         for hca, host, index in zip(("rocep1s0f1", "roceP2p1s0f1"), hosts, indices, strict=True)
     }
 
 
 LIVE = {
     **observed("192.168.1.12")["interfaces"],
-    "enp1s0f1np1": interface("10.110.0.2/24", mtu=9000),
-    "enP2p1s0f1np1": interface("10.110.1.2/24", mtu=9000),
+    "enp1s0f1np1": interface("10.110.0.2/24", mtu=9000, hca="rocep1s0f1"),
+    "enP2p1s0f1np1": interface("10.110.1.2/24", mtu=9000, hca="roceP2p1s0f1"),
 }
 
 

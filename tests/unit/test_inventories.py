@@ -12,9 +12,12 @@ from typing import Any
 
 import pytest
 import yaml
+from nodes import KNOWN, LOCK, cabled, interface, spark
 from repository import ROOT, files, load_yaml, read
 
+from ansible_collections.gb10.cluster.plugins.module_utils import cluster as planner
 from ansible_collections.gb10.cluster.plugins.module_utils.lab import plan
+from ansible_collections.gb10.cluster.plugins.module_utils.problems import report
 
 ROLES = ("gb10", "qsfp_netplan", "nccl_sm121_build", "vllm_runtime", "vllm_patch", "ray_cluster", "vllm_serve")
 #: What the playbooks pass, and what another role passes.
@@ -110,6 +113,47 @@ def test_the_ranks_of_a_sample_use_all_its_nodes(inventory: dict[str, Any]) -> N
         tensor, pipeline = settings.get("gb10_tensor_parallel_size", 0), settings.get("gb10_pipeline_parallel_size", 1)
         assert not tensor or tensor * pipeline == len(inventory["_meta"]["hostvars"])
         assert len(inventory["_meta"]["hostvars"]) % pipeline == 0
+
+
+#: Sample -> the rails of each node by the ports that are cabled. A Thor has a device of its own in place of ports.
+PORT_0, PORT_1 = (["enp1s0f0np0", "enP2p1s0f0np0"], ["enp1s0f1np1", "enP2p1s0f1np1"])
+RAILS: dict[str, dict[tuple[int, ...], list[list[str]]]] = {
+    "single-spark": {(): [[]], (1,): [[]]},
+    "two-spark": {(0,): [PORT_0] * 2, (1,): [PORT_1] * 2, (0, 1): [PORT_0 + PORT_1] * 2},
+    "three-spark-ring": {(0, 1): [PORT_0 + PORT_1] * 3},
+    "four-spark-switch": {(0,): [PORT_0] * 4, (1,): [PORT_1] * 4, (0, 1): [PORT_0 + PORT_1] * 4},
+    "spark-thor": {(0,): [PORT_0[:1]] * 2 + [["mgbe0_0"]] * 2, (0, 1): [PORT_0[:1]] * 2 + [["mgbe0_0"]] * 2},
+}
+
+
+def nodes_of(inventory: Mapping[str, Any], ports: tuple[int, ...]) -> list[dict[str, Any]]:
+    """The sample's nodes for the planner: Sparks with cables at these ports, and Thors, which have none."""
+    found = []
+    for number, name in enumerate(members(inventory, "gb10_cluster"), 1):
+        settings = {key: value for key, value in inventory["_meta"]["hostvars"][name].items() if key.startswith("gb10_")}
+        node = {**spark(number, "worker" if number > 1 else "head", **settings), "name": name}
+        links = cabled(*ports) if name.startswith("spark") else {"interfaces": {"mgbe0_0": interface()}, "rdma": {}}
+        management = {key: node["observed"]["interfaces"][key] for key in ("lo", "enP7s7")}
+        node["observed"] |= {"interfaces": {**management, **links["interfaces"]}, "rdma": links["rdma"], "model": None}
+        found.append(node)
+    return found
+
+
+def test_a_sample_takes_the_ports_that_are_cabled(sample: str, inventory: dict[str, Any]) -> None:
+    for ports, expected in RAILS[sample].items():
+        planned, problems = planner.plan(nodes_of(inventory, ports), LOCK, KNOWN)
+        assert problems == [], report(problems)
+        assert [[rail["interface"] for rail in node["rails"]] for node in planned["nodes"]] == expected
+        assert bool(planned["fabric"]) == bool(expected[0])
+
+
+def test_a_sample_without_its_cables_is_refused(inventory: dict[str, Any]) -> None:
+    nodes = nodes_of(inventory, ())
+    for node in nodes:
+        node["observed"]["interfaces"].get("mgbe0_0", {}).update(carrier=False)
+    _plan, problems = planner.plan(nodes, LOCK, KNOWN)
+    refused = {problem.path.partition(".")[0] for problem in problems}
+    assert refused == ({f"nodes[{index}]" for index in range(len(nodes))} if len(nodes) > 1 else set())
 
 
 @pytest.mark.parametrize(

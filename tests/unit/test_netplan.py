@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import errno
 import itertools
 import json
 import os
 import subprocess
 import sys
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -14,6 +16,7 @@ import pytest
 import yaml
 
 from ansible_collections.gb10.cluster.plugins.module_utils import fabric_report, io_netplan, io_netplan_files, netplan
+from ansible_collections.gb10.cluster.plugins.modules import netplan_change
 
 FOREIGN = {
     "network": {
@@ -81,10 +84,11 @@ class Host:
         self.links: dict[str, dict[str, Any]] = {}
         self.asked: list[str] = []
         self.netplan_status = 0
-        for name in ("STATE", "PENDING", "LAST", "ORIGINAL", "PROGRAM", "UNITS"):
+        for name in ("STATE", "PENDING", "LAST", "ORIGINAL", "PROGRAM", "UNITS", "APPLIED"):
             monkeypatch.setattr(io_netplan, name, f"{folder}{getattr(io_netplan, name)}")
         monkeypatch.setattr(io_netplan, "sysctl", lambda _name, _key: "0")
         Path(io_netplan.UNITS).mkdir(parents=True)
+        Path(io_netplan.APPLIED).parent.mkdir()
 
     def link(self, name: str, *addresses: str, mtu: int = 1500, up: bool = True, dynamic: tuple[str, ...] = ()) -> None:
         self.links[name] = {"mtu": mtu, "up": up, "addresses": list(addresses), "dynamic": list(dynamic)}
@@ -156,12 +160,12 @@ def test_an_armed_change_is_put_back_whole(host: Host) -> None:
 def test_a_confirmed_change_stays_and_remembers_what_was_first(host: Host) -> None:
     before = changed(host)
     assert io_netplan.confirm(host.run, "one")
-    assert io_netplan.read(io_netplan.ORIGINAL) == before
+    assert io_netplan.read(io_netplan.ORIGINAL) == {**before, "written": {}}
     assert not io_netplan.restore(host.run, "late"), "the timer comes too late"
     now = io_netplan.capture(host.run, before["files"], before["links"])
     io_netplan.arm(host.run, "two", now, 60, final=False)
     assert io_netplan.confirm(host.run, "two")
-    assert io_netplan.read(io_netplan.ORIGINAL) == before, "not what the first change made"
+    assert io_netplan.read(io_netplan.ORIGINAL) == {**before, "written": {}}, "not what the first change made"
 
 
 def test_a_removal_forgets_what_was_first(host: Host) -> None:
@@ -329,18 +333,251 @@ def test_a_device_that_the_plan_left_gets_back_what_it_had() -> None:
     assert set(target["files"].values()) == {None}
 
 
-def test_a_file_that_was_not_applied_is_known(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(io_netplan_files, "_GENERATED", ((f"{tmp_path}/", "", ".network"),))
-    written, generated = tmp_path / "60-gb10.yaml", tmp_path / "eth9.network"
-    assert io_netplan_files.unapplied(str(written), "eth9") == []
-    written.touch()
-    os.utime(written, (100, 100))
-    assert io_netplan_files.unapplied(str(written), "eth9") == [f"{written} was not applied to eth9 since it was written"]
+class Killed(BaseException):
+    """The end of a run by SIGKILL."""
+
+
+def test_a_file_that_was_not_applied_is_known(folders: Host) -> None:
+    path = io_netplan_files.NETPLAN_FILE
+
+    def run(argv: list[str]) -> tuple[int, str, str]:
+        if argv == ["netplan", "apply"]:
+            raise Killed
+        return folders.run(argv)
+
+    assert io_netplan_files.unapplied(path) == []
+    io_netplan.put(folders.run, {"files": {path: ["first", 0o600]}, "links": {}})
+    assert io_netplan_files.unapplied(path) == []
+    with pytest.raises(Killed):
+        io_netplan.put(run, {"files": {path: ["second", 0o600]}, "links": {}})
+    assert io_netplan_files.unapplied(path) == [f"{path} was not applied since it was written"]
+    io_netplan.put(folders.run, {"files": {path: ["second", 0o600]}, "links": {}})
+    assert io_netplan_files.unapplied(path) == []
+
+
+def test_a_file_that_comes_back_after_its_removal_is_not_applied(folders: Host) -> None:
+    path = io_netplan_files.NETPLAN_FILE
+    io_netplan.put(folders.run, {"files": {path: None}, "links": {}})
+    assert io_netplan_files.unapplied(path) == []
+    folders.write("60-gb10.yaml", "of a backup")
+    assert len(io_netplan_files.unapplied(path)) == 1
+    # A boot applies what is there.
+    Path(io_netplan.APPLIED).unlink()
+    assert io_netplan_files.unapplied(path) == []
+
+
+def test_a_clock_that_is_behind_applies_nothing_again(folders: Host, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Booted in 1970, the host generated its files before, to the clock, the one that they are of was written."""
+    path, generated = Path(io_netplan_files.NETPLAN_FILE), folders.folder / "enp1s0f1np1.network"
+    monkeypatch.setattr(io_netplan_files, "_GENERATED", ((f"{folders.folder}/", "", ".network"),))
     generated.touch()
-    os.utime(generated, (99, 99))
-    assert len(io_netplan_files.unapplied(str(written), "eth9")) == 1, "generated from an older file"
-    os.utime(generated, (101, 101))
-    assert io_netplan_files.unapplied(str(written), "eth9") == []
+    monkeypatch.setattr(io_netplan_files.io_node, "interfaces", lambda _run: {"enp1s0f1np1": {"addresses": ["10.110.0.1/24"], "mtu": 9000}})
+    monkeypatch.setattr(io_netplan_files.io_netplan, "sysctl", lambda _name, key: netplan.RAIL[key])
+    params = {**PARAMS, "rails": [{"interface": "enp1s0f1np1", "address": "10.110.0.1/24"}]}
+    target, _others = io_netplan_files.target(params)
+    io_netplan.put(folders.run, target)
+    for boot in (False, True):
+        os.utime(path, (200, 200))
+        os.utime(generated, (100, 100))
+        assert io_netplan_files.differences(folders.run, params, target) == [], boot
+        Path(io_netplan.APPLIED).unlink(missing_ok=True)
+
+
+def full(monkeypatch: pytest.MonkeyPatch, *but: str) -> Callable[[], None]:
+    """A disk without room for anything, but for files with one of these in their path. Returns what makes room."""
+    write = io_netplan.io_file.write_file
+
+    def refuse(path: str, content: str, mode: int) -> None:
+        if not any(part in path for part in but):
+            raise OSError(errno.ENOSPC, "No space left on device", path)
+        write(path, content, mode)
+
+    monkeypatch.setattr(io_netplan.io_file, "write_file", refuse)
+    return lambda: monkeypatch.setattr(io_netplan.io_file, "write_file", write)
+
+
+def copies(host: Host) -> list[str]:
+    return sorted(path.name for path in host.folder.glob(".*.gb10-before"))
+
+
+def test_a_full_disk_keeps_neither_devices_nor_files_from_coming_back(host: Host, monkeypatch: pytest.MonkeyPatch) -> None:
+    before = changed(host)
+    assert copies(host) == [".40-cx7.yaml.gb10-before"]
+    host.asked.clear()
+    full(monkeypatch)
+    assert io_netplan.restore(host.run, "restored by the timer")
+    assert io_netplan.capture(host.run, before["files"], before["links"]) == before
+    assert host.asked.count("netplan apply") == 1
+    assert host.asked.index("ip address delete 10.110.0.1/24 dev fast") < host.asked.index("netplan apply"), "the devices come first"
+    # It is not put back once more, though its end could not be written down.
+    assert io_netplan.read(io_netplan.PENDING) is None
+    assert "systemctl disable --now gb10-netplan-restore.timer" in host.asked
+    assert copies(host) == []
+
+
+def test_a_file_that_cannot_be_put_back_is_tried_again(host: Host, monkeypatch: pytest.MonkeyPatch) -> None:
+    before = changed(host)
+    Path(host.path(".40-cx7.yaml.gb10-before")).unlink()
+    room = full(monkeypatch)
+    with pytest.raises(io_netplan.NetplanError, match=r"the devices are as before, but .*40-cx7\.yaml could not be put back \(No space left"):
+        io_netplan.restore(host.run, "restored by the timer")
+    assert io_netplan.capture(host.run, [], before["links"])["links"] == before["links"]
+    assert "netplan apply" in host.asked
+    assert not Path(host.path("60-gb10.yaml")).exists(), "what is removed needs no room"
+    assert io_netplan.read(io_netplan.PENDING), "systemd tries again"
+    room()
+    assert io_netplan.restore(host.run, "restored by the timer")
+    assert io_netplan.capture(host.run, before["files"], before["links"]) == before
+
+
+def test_what_is_removed_makes_room_for_what_returns(host: Host, monkeypatch: pytest.MonkeyPatch) -> None:
+    before = changed(host)
+    Path(host.path(".40-cx7.yaml.gb10-before")).unlink()
+    write, new = io_netplan.io_file.write_file, Path(host.path("60-gb10.yaml"))
+
+    def tight(path: str, content: str, mode: int) -> None:
+        if new.exists():
+            raise OSError(errno.ENOSPC, "No space left on device", path)
+        write(path, content, mode)
+
+    monkeypatch.setattr(io_netplan.io_file, "write_file", tight)
+    assert io_netplan.restore(host.run, "restored by the timer")
+    assert io_netplan.capture(host.run, before["files"], before["links"]) == before
+
+
+@pytest.mark.parametrize("room", [(), ("pending.json",), ("pending.json", "program")])
+def test_without_room_for_the_way_back_nothing_changes(host: Host, monkeypatch: pytest.MonkeyPatch, room: tuple[str, ...]) -> None:
+    old = host.write("40-cx7.yaml", "old", 0o640)
+    host.link("fast", "192.168.100.1/24")
+    target = {"files": {old: ["changed", 0o600]}, "links": {}}
+    full(monkeypatch, *room)
+    with pytest.raises(OSError, match="No space left"):
+        netplan_change.change(host.run, {**PARAMS, "identifier": "one", "confirm_timeout": 60}, target, list)
+    assert Path(old).read_text(encoding="utf-8") == "old"
+    assert "netplan apply" not in host.asked
+
+
+def test_a_disk_that_is_full_in_the_middle_of_a_change_takes_it_back(host: Host, monkeypatch: pytest.MonkeyPatch) -> None:
+    old, new = host.write("40-cx7.yaml", "old", 0o640), host.path("60-gb10.yaml")
+    host.link("fast", "192.168.100.1/24")
+    target = {"files": {old: ["changed", 0o600], new: ["ours", 0o600]}, "links": {"fast": None}}
+    before = io_netplan.capture(host.run, target["files"], ["fast"])
+    full(monkeypatch, "pending.json", "program", "systemd", ".gb10-before", "40-cx7.yaml")
+    identifier, problem = netplan_change.change(host.run, {**PARAMS, "identifier": "one", "confirm_timeout": 60}, target, list)
+    assert (identifier, "No space left" in problem, "The old configuration is back" in problem) == ("", True, True)
+    assert io_netplan.capture(host.run, target["files"], ["fast"]) == before
+
+
+def test_a_confirmation_that_cannot_be_remembered_is_none(host: Host, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Without what was there first, a removal could not bring it back."""
+    changed(host)
+    full(monkeypatch, "last.json")
+    with pytest.raises(OSError, match="No space left"):
+        io_netplan.confirm(host.run, "one")
+    assert io_netplan.read(io_netplan.PENDING), "the timer takes it back"
+
+
+RAILS = ["enp1s0f1np1", "enP2p1s0f1np1"]
+
+
+def applied(host: Host, **changes: Any) -> None:
+    """Make a change as the module does, and confirm it."""
+    params = {**PARAMS, "takeover": True, "rails": [{"interface": name} for name in RAILS], **changes}
+    target, _others = io_netplan_files.target(params)
+    before = io_netplan.capture(host.run, target["files"], {*target["links"], *netplan.hearing(RAILS)})
+    io_netplan.arm(host.run, "one", before, 60, params["state"] == "absent", target)
+    io_netplan.put(host.run, target)
+    assert io_netplan.confirm(host.run, "one")
+
+
+CX7 = "# NVIDIA's\n" + yaml.safe_dump(FOREIGN)
+
+
+def edited(host: Host, change: Callable[[dict[str, Any]], None]) -> dict[str, Any]:
+    """Change the file that was taken over as its owner does, by hand. Returns what is in it then."""
+    document = yaml.safe_load(Path(host.path("40-cx7.yaml")).read_text(encoding="utf-8"))
+    change(document["network"])
+    host.write("40-cx7.yaml", "# mine\n" + yaml.safe_dump(document), 0o640)
+    return dict(document)
+
+
+def found(host: Host) -> Any:
+    return yaml.safe_load(Path(host.path("40-cx7.yaml")).read_text(encoding="utf-8"))
+
+
+def test_a_file_that_nobody_changed_since_comes_back_to_the_letter(folders: Host) -> None:
+    path = folders.write("40-cx7.yaml", CX7, 0o640)
+    applied(folders)
+    assert "enp1s0f1np1:" not in Path(path).read_text(encoding="utf-8")
+    applied(folders, state="absent")
+    assert io_netplan.io_file.read_file(path) == (CX7, 0o640)
+    assert not Path(io_netplan_files.NETPLAN_FILE).exists()
+
+
+def test_later_edits_of_a_file_outlive_the_removal(folders: Host) -> None:
+    folders.write("40-cx7.yaml", CX7, 0o600)
+    applied(folders)
+
+    def edit(network: dict[str, Any]) -> None:
+        network["wifis"]["wlP9s9"]["access-points"]["office"] = {"password": "q"}
+        del network["ethernets"]["enP7s7"]
+        network["ethernets"]["enP8s8"] = {"dhcp4": False}
+
+    mine = edited(folders, edit)
+    applied(folders, state="absent")
+    mine["network"]["ethernets"]["enp1s0f1np1"] = FOREIGN["network"]["ethernets"]["enp1s0f1np1"]  # type: ignore[index]
+    assert found(folders) == mine
+    assert Path(folders.path("40-cx7.yaml")).stat().st_mode & 0o777 == 0o640, "the mode is an edit too"
+    assert io_netplan.read(io_netplan.ORIGINAL) is None
+
+
+def test_what_its_owner_defined_again_stays_as_it_is(folders: Host) -> None:
+    folders.write("40-cx7.yaml", CX7)
+    applied(folders)
+    edited(folders, lambda network: network["ethernets"].update(enp1s0f1np1={"optional": True}))
+    text = Path(folders.path("40-cx7.yaml")).read_text(encoding="utf-8")
+    applied(folders, state="absent", takeover=False)
+    assert Path(folders.path("40-cx7.yaml")).read_text(encoding="utf-8") == text
+
+
+def test_a_file_that_was_deleted_since_stays_deleted(folders: Host) -> None:
+    path = Path(folders.write("40-cx7.yaml", CX7))
+    applied(folders)
+    path.unlink()
+    applied(folders, state="absent")
+    assert not path.exists()
+
+
+def test_a_file_that_is_no_yaml_any_more_is_refused_and_left_alone(folders: Host) -> None:
+    folders.write("40-cx7.yaml", CX7)
+    applied(folders)
+    path = folders.write("40-cx7.yaml", "network:\n  wifis: {wlP9s9: {password: *hunter2}}\n")
+    with pytest.raises(io_netplan.NetplanError, match=r"40-cx7\.yaml is no YAML \(line 2\)$"):
+        io_netplan_files.target({**PARAMS, "state": "absent"})
+    assert "hunter2" in Path(path).read_text(encoding="utf-8")
+
+
+def test_what_was_taken_out_twice_comes_back_as_it_was_the_last_time(folders: Host) -> None:
+    both = {"network": {**FOREIGN["network"], "ethernets": {name: {"mtu": 1500} for name in (*RAILS, "enP7s7")}}}
+    folders.write("40-cx7.yaml", yaml.safe_dump(both))
+    applied(folders)
+    # Its owner writes one of the two back, and more.
+    mine = edited(folders, lambda network: network["ethernets"].update(enp1s0f1np1={"mtu": 4000}, enP8s8={"dhcp4": False}))
+    applied(folders)
+    assert list(found(folders)["network"]["ethernets"]) == ["enP7s7", "enP8s8"]
+    applied(folders, state="absent")
+    mine["network"]["ethernets"]["enP2p1s0f1np1"] = {"mtu": 1500}
+    assert found(folders) == mine
+
+
+FRAMES = [{"network": None}, {"network": {"version": 2}}, {"network": {"version": 2, "ethernets": None}}]
+
+
+@pytest.mark.parametrize("document", [None, {}, "text", *FRAMES])
+def test_an_interface_returns_into_whatever_is_left(document: Any) -> None:
+    back = {"enp1s0f1np1": FOREIGN["network"]["ethernets"]["enp1s0f1np1"]}  # type: ignore[index]
+    assert netplan.with_again(document, FOREIGN, set(RAILS)) == {"network": {"version": 2, "ethernets": back}}
+    assert netplan.with_again(document, None, set(RAILS)) == document
 
 
 @pytest.mark.parametrize(

@@ -55,6 +55,23 @@ def test_another_model_is_planned_by_its_name(recorded: Path) -> None:
     assert any(line.strip().startswith("fits:") for line in lines)
 
 
+def test_a_port_without_carrier_and_an_hca_that_is_down_are_said_with_all_else(recorded: Path) -> None:
+    first, second = (recorded / f"spark{number}.json" for number in (1, 2))
+    facts = json.loads(first.read_text(encoding="utf-8"))
+    for name in ("enp1s0f1np1", "enP2p1s0f1np1"):
+        facts["interfaces"][name]["carrier"] = False
+    first.write_text(json.dumps(facts), encoding="utf-8")
+    second.write_text(second.read_text(encoding="utf-8").replace("ACTIVE", "DOWN", 1), encoding="utf-8")
+    done = plan(recorded, gb10_fabric_ports=[1], gb10_stack="curent")
+    assert done.status != 0
+    for words in (
+        "nodes[0].ports[0]: port 1 of spark1 has no carrier. Expected: a link on every port of the fabric. Fix: check the cable",
+        "nodes[1].ports[0]: rocep1s0f1, the RDMA device of enp1s0f1np1 of spark2, is DOWN. Expected: ACTIVE",
+        "did you mean current",
+    ):
+        assert words in done.output
+
+
 def test_all_that_is_wrong_is_said_at_once(tmp_path: Path) -> None:
     done = plan(tmp_path, gb10_model="gpt-oss-12b", gb10_stack="curent")
     assert done.status != 0

@@ -10,10 +10,11 @@ import json
 import subprocess
 import time
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 
 import paramiko
 import pytest
+import yaml
 from cluster import Cluster
 from playbook import Run, run_and_kill
 from testinfra.host import Host
@@ -51,13 +52,13 @@ def states(nodes: dict[str, Host]) -> Callable[[], dict[str, State]]:
 
 
 @contextmanager
-def switch_port(cluster: Cluster, node: str, *change: str, back: tuple[str, ...]) -> Iterator[None]:
-    """Change the switch's end of both of a node's cables: the node itself is not asked."""
+def switch_port(cluster: Cluster, node: str, *change: str, back: tuple[str, ...], port: int = 1) -> Iterator[None]:
+    """Change the switch's end of both twins of a node's port: the node itself is not asked."""
     lab = cluster.nodes[node]["lab_name"]
     number = list(cluster.nodes).index(node) + 1
 
     def change_both(words: tuple[str, ...]) -> None:
-        for end in (f"n{number}-f1", f"n{number}-P2f1"):
+        for end in (f"n{number}-f{port}", f"n{number}-P2f{port}"):
             subprocess.run(["ip", "-n", f"{lab}-switch", "link", "set", end, *words], check=True, capture_output=True)
 
     change_both(change)
@@ -87,10 +88,45 @@ def failed(run: Run) -> str:
     return run.output.split("The fabric is not as planned.")[-1].split("Origin:")[0]
 
 
-@pytest.mark.slow
-def test_a_pulled_cable_ends_in_a_clear_error_and_the_old_state(cluster: Cluster, states: Callable[[], dict[str, State]]) -> None:
+def test_a_pulled_cable_is_found_before_anything_changes(cluster: Cluster, states: Callable[[], dict[str, State]]) -> None:
     before = states()
     with switch_port(cluster, "spark2", "down", back=("up",)):
+        run = cluster.site(*TAG, *extra(gb10_fabric_mtu=MTU))
+    assert run.status != 0
+    assert "nodes[1].ports[0]: port 1 of spark2 has no carrier, port 0 has. Expected: a link on every port of the fabric." in run.output
+    assert "nodes[0].ports[0]" not in run.output
+    assert states() == before
+
+
+def test_auto_takes_what_is_cabled_and_then_what_it_took(cluster: Cluster, states: Callable[[], dict[str, State]]) -> None:
+    """The fabric is on port 1 by a list; without carrier on port 0, auto means the same."""
+    before = states()
+    auto = extra(gb10_fabric_ports="auto")
+    with ExitStack() as stack:
+        for node in cluster.nodes:
+            stack.enter_context(switch_port(cluster, node, "down", back=("up",), port=0))
+        found = cluster.site(*TAG, *auto).assert_unchanged()
+        assert "auto takes port 1, with carrier on every node" in found.output
+    assert states() == before
+    try:
+        both = cluster.site(*TAG, *auto).assert_ok()
+        assert "auto takes ports 0 and 1, with carrier on every node" in both.output
+        cluster.site(*TAG, *auto).assert_unchanged()
+        # What was taken stays a part of the plan.
+        with switch_port(cluster, "spark3", "down", back=("up",), port=0):
+            run = cluster.site(*TAG, *auto)
+        assert "nodes[2].ports[0]: port 0 of spark3 has no carrier" in run.output
+        assert set(run.changed.values()) == {0}
+    finally:
+        cluster.site(*TAG).assert_ok()
+    assert states() == before
+
+
+@pytest.mark.slow
+def test_a_path_that_carries_nothing_ends_in_a_clear_error_and_the_old_state(cluster: Cluster, states: Callable[[], dict[str, State]]) -> None:
+    """A port in another network of the switch: it has carrier, so only the proof finds it."""
+    before = states()
+    with switch_port(cluster, "spark2", "nomaster", back=("master", "qsfp1")):
         said = failed(cluster.site(*TAG, *extra(gb10_fabric_mtu=MTU, qsfp_netplan_probe_timeout=6)))
     assert "spark1 enp1s0f1np1 -> spark2 (10.110.0.2): no answer" in said
     assert "Every failing path ends at spark2: check the cable" in said
@@ -181,6 +217,43 @@ def test_a_node_that_loses_power_before_the_confirmation_comes_up_with_the_old_s
     assert "restored by the timer" in nodes["spark4"].file("/var/lib/gb10/netplan/last.json").content_string
 
 
+@pytest.mark.slow
+def test_a_full_disk_does_not_keep_the_old_network_from_coming_back(
+    cluster: Cluster, nodes: dict[str, Host], states: Callable[[], dict[str, State]]
+) -> None:
+    """The folder of netplan is a disk of its own, which fills between the change and the end of its timer."""
+    host = nodes["spark4"]
+    host.check_output(
+        "cp -a /etc/netplan /var/tmp/netplan && mount -t tmpfs -o size=256k,mode=755 tmpfs /etc/netplan && cp -a /var/tmp/netplan/. /etc/netplan/"
+    )
+    try:
+        before = states()
+        changed = extra(gb10_fabric_mtu=MTU, qsfp_netplan_confirm_timeout=25)
+        run_and_kill("site.yml", [*cluster.arguments, *TAG, *changed], "Keep the change on all hosts, or take it back on all")
+        assert host.run("cat /dev/zero > /etc/netplan/fill").rc != 0
+        last = "find /var/lib -path '*netplan/last.json' -newer /etc/netplan/fill -exec cat {} +"
+        deadline = time.monotonic() + 60
+        while "restored by the timer" not in host.check_output(last) and time.monotonic() < deadline:
+            time.sleep(1)
+        assert "restored by the timer" in host.check_output(last)
+        host.check_output("rm /etc/netplan/fill")
+        while states() != before and time.monotonic() < deadline:
+            time.sleep(1)
+        assert states() == before
+    finally:
+        host.check_output("umount /etc/netplan; rm -r /var/tmp/netplan")
+    cluster.site(*TAG).assert_unchanged()
+
+
+def test_a_clock_that_is_behind_changes_nothing(cluster: Cluster, nodes: dict[str, Host]) -> None:
+    """All that was generated since the boot is older, to the clock, than the file that it is of."""
+    nodes["spark2"].check_output(f"touch --date='+1 day' {OURS}")
+    try:
+        cluster.site(*TAG).assert_unchanged()
+    finally:
+        nodes["spark2"].check_output(f"touch {OURS}")
+
+
 def test_killed_in_the_middle_of_a_change_the_next_run_completes_it(cluster: Cluster, nodes: dict[str, Host]) -> None:
     run_and_kill("site.yml", [*cluster.arguments, *TAG, *extra(gb10_fabric_mtu=MTU)], "Change the workers", after=1.5)
     cluster.site(*TAG, *extra(gb10_fabric_mtu=MTU)).assert_ok()
@@ -239,6 +312,12 @@ def test_the_fabric_is_removed_then_another_file_refused_taken_over_and_given_ba
         given_back = cluster.site(*TAG, "--diff", *extra(qsfp_netplan_state="absent")).assert_ok()
         assert states() == before
         assert secret not in taken.output + given_back.output
+
+        cluster.site(*TAG, *extra(gb10_fabric_takeover=True)).assert_ok()
+        host.check_output(f"sed -i 's/optional: true/optional: false/' {path}")
+        cluster.site(*TAG, *extra(qsfp_netplan_state="absent")).assert_ok()
+        edited = yaml.safe_load(host.file(path).content_string)["network"]["ethernets"]
+        assert edited == {"enp1s0f0np0": {"optional": False}, "enp1s0f1np1": {"dhcp4": False, "addresses": ["192.168.100.11/24"]}}
     finally:
         host.check_output(f"rm -f {path}; netplan apply; ip address flush dev enp1s0f1np1")
     cluster.site(*TAG).assert_ok()

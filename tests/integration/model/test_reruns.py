@@ -109,13 +109,20 @@ def test_a_missing_head_is_named(cluster: Cluster, tmp_path: Path) -> None:
 
 def test_an_interface_that_is_not_there_is_named(cluster: Cluster, nodes: dict[str, Host], tmp_path: Path) -> None:
     worker = nodes["spark2"]
-    worker.check_output("ip link set enp1s0f0np0 down && ip link set enp1s0f0np0 name hidden")
+    # Up, so that the head's end of the cable keeps its carrier.
+    worker.check_output("ip link set enp1s0f0np0 down && ip link set enp1s0f0np0 name hidden && ip link set hidden up")
     try:
         said = spoilt(cluster, tmp_path, {}, *extra(gb10_fabric_ports=[0]))
     finally:
-        worker.check_output("ip link set hidden name enp1s0f0np0 && ip link set enp1s0f0np0 up")
+        worker.check_output("ip link set hidden down && ip link set hidden name enp1s0f0np0 && ip link set enp1s0f0np0 up")
     assert "nodes[1].ports[0]: spark2 has no interface enp1s0f0np0 for QSFP port 0" in said
     assert "nodes[0].ports[0]" not in said
+
+
+def test_a_port_without_rdma_is_named(cluster: Cluster, tmp_path: Path) -> None:
+    said = spoilt(cluster, tmp_path, {}, *extra(gb10_fabric_rdma_required=True))
+    for number in (1, 2):
+        assert f"nodes[{number - 1}].ports[0]: enp1s0f1np1 of spark{number} has no RDMA device. Expected: one, such as rocep1s0f1." in said
 
 
 def test_a_port_in_use_is_named(cluster: Cluster, head: Host, tmp_path: Path) -> None:
