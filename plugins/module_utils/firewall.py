@@ -7,7 +7,6 @@
 from __future__ import annotations
 
 import ipaddress
-import json
 import re
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
@@ -17,15 +16,15 @@ from ansible_collections.gb10.cluster.plugins.module_utils import api_access, la
 from ansible_collections.gb10.cluster.plugins.module_utils.problems import Problem
 
 TABLE = "inet gb10"
-_SSH_UNITS = frozenset({"ssh.service", "sshd.service", "ssh.socket", "sshd.socket"})
+_WRITTEN = "# Written by the role peer_firewall of gb10.cluster; changes are overwritten."
+#: The services that open ports to peers and clients.
+OPENING = (f"{launch.RAY}.service", f"{launch.VLLM}.service")
+#: Families of addresses, as nft and people name them.
+FAMILIES: Mapping[str, str] = {"ip": "IPv4", "ip6": "IPv6"}
+_VERSIONS: Mapping[str, int] = {"ip": 4, "ip6": 6}
 _LAST_PORT = 65535
 _PORT = re.compile(r"(\d+)(?:-(\d+))?/(tcp|udp)")
 _INTERFACE = re.compile(r"[A-Za-z0-9_.@-]{1,14}[A-Za-z0-9_.@*-]")
-#: Expressions of a rule that match nothing: a rule of these alone counts for every packet.
-_NO_MATCH = frozenset({"counter", "log", "limit", "drop", "reject", "comment"})
-
-#: Family, table, name.
-_Chain = tuple[str, str, str]
 
 
 @dataclass(frozen=True)
@@ -67,7 +66,7 @@ def check(access: Access) -> list[Problem]:
     """Return every problem of what the user set."""
     problems = []
     for index, text in enumerate(access.open_ports):
-        first, last = _span(text)
+        first, last = span(text)
         if not 1 <= first <= last <= _LAST_PORT:
             expected = "port/protocol or first-last/protocol, such as 8443/tcp or 60000-61000/udp"
             problems.append(Problem(f"peer_firewall_open_ports[{index}]", repr(text), expected, "correct it"))
@@ -79,18 +78,20 @@ def check(access: Access) -> list[Problem]:
     return problems
 
 
-def _span(text: str) -> tuple[int, int]:
+def span(text: str) -> tuple[int, int]:
     """Return the first and the last port of 8443/tcp or 60000-61000/udp, (0, 0) if it is neither."""
     match = _PORT.fullmatch(text)
     return (int(match[1]), int(match[2] or match[1])) if match else (0, 0)
 
 
-def ruleset(access: Access, ssh_ports: Iterable[int]) -> str:
+def ruleset(access: Access, ssh_ports: Iterable[int], others: Iterable[str] = ()) -> str:
     """Return the file for ``nft -f`` that puts our table in the place of an earlier one, in one step, and touches no other.
 
-    What is forwarded to containers is not ours: only what the host itself receives is judged.
+    What is forwarded to containers is not ours: only what the host itself receives is judged, without the families of ``others``.
     """
     lines = ['iifname "lo" accept']
+    # Another firewall decides there; to accept is to leave it to that one.
+    lines += [f"meta nfproto {FAMILIES[family].lower()} accept" for family in others]
     lines += [f'iifname "{name}" accept' for name in access.interfaces]
     if access.peers:
         lines.append("iifname . ip saddr @peers accept")
@@ -107,7 +108,7 @@ def ruleset(access: Access, ssh_ports: Iterable[int]) -> str:
     entries = ", ".join(f'"{interface}" . {address}' for interface, address in access.peers)
     return "\n".join(
         [
-            "# Written by the role peer_firewall of gb10.cluster; changes are overwritten.",
+            _WRITTEN,
             f"table {TABLE}",
             f"delete table {TABLE}",
             f"table {TABLE} {{",
@@ -133,122 +134,85 @@ def _sources(clients: Sequence[str]) -> list[str]:
 
 def unit(nft: str, rules: str) -> str:
     """Return the unit that loads the file ``rules`` at boot, before there is a network. ``nft`` is the program's path."""
+    services = " ".join(OPENING)
     return "\n".join(
         [
-            "# Written by the role peer_firewall of gb10.cluster; changes are overwritten.",
+            _WRITTEN,
             "[Unit]",
             "Description=Firewall of the GB10 cluster",
             "DefaultDependencies=no",
             "Wants=network-pre.target",
-            # Debian's own unit begins with `flush ruleset`, also when it is restarted.
             "After=local-fs.target nftables.service",
-            "PartOf=nftables.service",
-            "Before=network-pre.target",
+            f"Before=network-pre.target {services}",
             "",
             "[Service]",
             "Type=oneshot",
             "RemainAfterExit=yes",
             f"ExecStart={nft} -f {rules}",
+            f"ExecReload={nft} -f {rules}",
             f"ExecStop=-{nft} delete table {TABLE}",
             "",
             "[Install]",
             "WantedBy=multi-user.target",
+            # In their own units it would restart them where the firewall is switched on or off.
+            "# What opens ports does not start without it.",
+            f"RequiredBy={services}",
             "",
         ]
     )
 
 
-def ssh_ports(listeners: Iterable[Mapping[str, Any]]) -> list[int]:
-    """Return the ports on which SSH servers wait, from node_info's listeners; what a login forwards (ssh -R) is not one."""
-    return sorted(
-        {
-            entry["port"]
-            for entry in _reachable(listeners)
-            if entry["unit"] in _SSH_UNITS or (entry["process"] == "sshd" and not entry["unit"].endswith(".scope"))
-        }
+def again(nft: str, rules: str) -> str:
+    """Return what Debian's nftables.service does beside its own: to start, to restart and to reload it is to flush all tables, ours as well.
+
+    PartOf= in our unit would restart with it what requires our unit, a model above all, and would not do for a start.
+    """
+    return "\n".join(
+        [
+            _WRITTEN,
+            "[Service]",
+            "# A failure here must not stop the service, which would flush everybody's rules.",
+            f"ExecStartPost=-{nft} -f {rules}",
+            f"ExecReload={nft} -f {rules}",
+            "",
+        ]
     )
 
 
-def closed(listeners: Iterable[Mapping[str, Any]], access: Access, ssh: Iterable[int]) -> list[str]:
-    """Return what listens on the node and is out of reach for all but peers, such as "3389/tcp (gnome-remote-de)"; our own services are left out."""
-    spans = [_span(text) for text in access.open_ports if text.endswith("/tcp")]
-    found = {
-        entry["port"]: entry["process"] or "unknown"
-        for entry in _reachable(listeners)
-        if entry["port"] not in {*ssh, access.api_port}
-        and not any(first <= entry["port"] <= last for first, last in spans)
-        and not entry["unit"].startswith("gb10-")
-    }
-    return [f"{port}/tcp ({process})" for port, process in sorted(found.items())]
+def advice(rulers: Mapping[str, str], access: Access, plan_ports: Mapping[str, Any]) -> list[str]:
+    """Return what the firewalls that rule have to let in, as their own commands where they have some.
 
-
-def _reachable(listeners: Iterable[Mapping[str, Any]]) -> list[Mapping[str, Any]]:
-    return [entry for entry in listeners if not _loopback(entry["address"])]
-
-
-def _loopback(address: str) -> bool:
-    parsed = ipaddress.ip_address(address)
-    mapped = getattr(parsed, "ipv4_mapped", None)
-    return (mapped or parsed).is_loopback
-
-
-def ruler(ruleset_json: str, legacy: str, active: Sequence[str]) -> str:
-    """Return which other firewall decides what comes in, "" if none does.
-
-    ``ruleset_json`` is what ``nft -j list ruleset`` prints, ``legacy`` what ``iptables-legacy -S`` does, ``active`` those of ufw and firewalld
-    that say they are active. A table that only shuts out somebody, such as fail2ban's, rules nothing; one whose last word is no, does.
+    ``rulers`` is firewall_host.rulers(), ``plan_ports`` is needs().
     """
-    if active:
-        return active[0]
-    objects = json.loads(ruleset_json or '{"nftables": []}')["nftables"]
-    chains = [entry["chain"] for entry in objects if "chain" in entry]
-    rules: dict[_Chain, list[list[Mapping[str, Any]]]] = {}
-    for entry in objects:
-        if rule := entry.get("rule"):
-            rules.setdefault((rule["family"], rule["table"], rule["chain"]), []).append(rule["expr"])
-    for chain in chains:
-        table = (chain["family"], chain["table"])
-        if chain.get("hook") != "input" or " ".join(table) == TABLE or chain["family"] not in ("ip", "ip6", "inet"):
-            continue
-        if chain.get("policy") == "drop" or _refuses(rules, (*table, chain["name"]), set()):
-            return f"the nftables table {' '.join(table)}"
-    if re.search(r"^-P INPUT DROP|^-A INPUT -j (DROP|REJECT)", legacy, re.MULTILINE):
-        return "iptables (legacy)"
-    return ""
+    lines = []
+    for ruling in dict.fromkeys(filter(None, rulers.values())):
+        families = [family for family in FAMILIES if rulers[family] == ruling]
+        over, there = ("", "is there") if len(families) == len(FAMILIES) else (f" over {FAMILIES[families[0]]}", "judges that")
+        lines.append(f"{ruling} decides what comes in{over}; nothing of it was changed, and no table of ours {there}. It has to let in:")
+        lines += [f"  {line}" for line in _needed(access, plan_ports, families)]
+        if commands := _commands(ruling, access):
+            lines += ["With:", *(f"  sudo {command}" for command in commands)]
+    return lines
 
 
-def _refuses(rules: Mapping[_Chain, list[list[Mapping[str, Any]]]], chain: _Chain, seen: set[_Chain]) -> bool:
-    """Whether a chain, or one that it always goes on to, refuses whatever it did not accept."""
-    if chain in seen:
-        return False
-    seen.add(chain)
-    for expressions in rules.get(chain, []):
-        kinds = {kind for expression in expressions for kind in expression}
-        if kinds <= _NO_MATCH and kinds & {"drop", "reject"}:
-            return True
-        target = next((e[kind]["target"] for e in expressions for kind in ("jump", "goto") if kind in e), None)
-        if target and kinds <= _NO_MATCH | {"jump", "goto"} and _refuses(rules, (*chain[:2], target), seen):
-            return True
-    return False
-
-
-def advice(ruling: str, access: Access, plan_ports: Mapping[str, Any]) -> list[str]:
-    """Return what the firewall that rules has to let in, as its own commands where it has some. ``plan_ports`` is needs()."""
-    said = [f"{ruling} decides what comes in; nothing of it was changed, and no table of ours is there. It has to let in:"]
-    said += [f"  {line}" for line in _needed(access, plan_ports)]
-    commands: list[str] = []
+def _commands(ruling: str, access: Access) -> list[str]:
     if ruling == "ufw":
-        commands = [f"ufw allow in on {interface} from {address}" for interface, address in access.peers]
         clients = (access.api_clients or ["any"]) if access.api_port else []
-        commands += [f"ufw allow proto tcp from {client} to any port {access.api_port}" for client in clients]
-    elif ruling == "firewalld":
+        return [
+            *(f"ufw allow in on {interface} from {address}" for interface, address in access.peers),
+            *(f"ufw allow proto tcp from {client} to any port {access.api_port}" for client in clients),
+        ]
+    if ruling == "firewalld":
         rich = "firewall-cmd --permanent --add-rich-rule='rule family=\"{}\" source address=\"{}\"{} accept'"
-        commands = [rich.format("ipv4", address, "") for _interface, address in access.peers]
         port = f' port port="{access.api_port}" protocol="tcp"'
-        commands += [rich.format(f"ipv{ipaddress.ip_network(c).version}", c, port) for c in access.api_clients if access.api_port]
-        commands += [f"firewall-cmd --permanent --add-port={access.api_port}/tcp"] if access.api_port and not access.api_clients else []
-        commands += ["firewall-cmd --reload"]
-    return said + (["With:", *(f"  sudo {command}" for command in commands)] if commands else [])
+        clients = access.api_clients if access.api_port else []
+        return [
+            *(rich.format("ipv4", address, "") for _interface, address in access.peers),
+            *(rich.format(f"ipv{ipaddress.ip_network(client).version}", client, port) for client in clients),
+            *([f"firewall-cmd --permanent --add-port={access.api_port}/tcp"] if access.api_port and not access.api_clients else []),
+            "firewall-cmd --reload",
+        ]
+    return []
 
 
 def needs(plan: Mapping[str, Any]) -> dict[str, Any]:
@@ -261,12 +225,15 @@ def needs(plan: Mapping[str, Any]) -> dict[str, Any]:
     return {"rendezvous": plan["rendezvous_port"], "the ranks' end": plan["rendezvous_port"] + 1} if node["head"] else {}
 
 
-def _needed(access: Access, ports: Mapping[str, Any]) -> list[str]:
+def _needed(access: Access, ports: Mapping[str, Any], families: Sequence[str]) -> list[str]:
     lines = []
-    if access.peers:
+    # Peers have IPv4 addresses.
+    if access.peers and "ip" in families:
         fixed = ", ".join(f"{port} ({name})" for name, port in ports.items())
         lines.append(f"from {', '.join(f'{address} on {interface}' for interface, address in access.peers)}:")
         lines.append(f"  all TCP and UDP ports: {fixed}{', ' if fixed else ''}and those of net.ipv4.ip_local_port_range (NCCL, Gloo, vLLM)")
-    if access.api_port:
-        lines.append(f"from {', '.join(access.api_clients) or 'all clients'}: TCP {access.api_port} (the API)")
-    return lines or ["nothing: this node has no peers and no API"]
+    versions = [_VERSIONS[family] for family in families]
+    clients = [client for client in access.api_clients if ipaddress.ip_network(client).version in versions]
+    if access.api_port and (clients or not access.api_clients):
+        lines.append(f"from {', '.join(clients) or 'all clients'}: TCP {access.api_port} (the API)")
+    return lines or ["nothing: this node has no peers and no API there"]

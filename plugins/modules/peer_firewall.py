@@ -13,9 +13,11 @@ version_added: 0.1.0
 description:
   - Loads the table C(inet gb10), which rejects what is not from a peer, SSH, the API, an answer, or opened by name. No other table and no file of
     another tool is touched, and nothing of what is forwarded to containers.
-  - New rules go away again by themselves unless they are confirmed. The action behind this module confirms them over a connection that did
-    not exist before.
-  - Where ufw, firewalld or other rules decide what comes in, it only says what they have to let in, and takes its own table away.
+  - New rules go away again by themselves unless they are confirmed. The action behind this module confirms them over an SSH connection from
+    another host that did not exist before. Without such a connection, as with C(ansible_connection=local), new rules are refused.
+  - What opens ports to peers and clients does not start without the table, and the table comes back where C(nftables.service) flushes it.
+  - Where ufw, firewalld or other rules decide what comes in, it only reports what they have to let in, and takes its own table away. Where they
+    decide for one family of addresses alone, its table leaves that family to them.
 options:
   state:
     description: Whether there is such a table.
@@ -55,7 +57,9 @@ options:
     elements: str
     default: []
   interfaces:
-    description: Interfaces from which everything is let in, such as those of the host's own containers; C(*) stands for any end of a name.
+    description:
+      - Interfaces from which everything is let in, such as those of the host's own containers; C(*) stands for any end of a name.
+      - With C(*), one that carries the default route, lies on a port of the machine, or is a network of the cluster or of this run is refused.
     type: list
     elements: str
     default: []
@@ -67,6 +71,10 @@ options:
     description: Whether this call is the proof that new connections come in. The action says so, nobody else has to.
     type: bool
     default: false
+  client:
+    description: The address of the SSH client by whose connection this call comes. The action fills it in; nobody else has to.
+    type: str
+    default: ""
 author:
   - gb10.cluster maintainers (@gb10-cluster)
 extends_documentation_fragment:
@@ -90,15 +98,19 @@ EXAMPLES = r"""
 
 RETURN = r"""
 ruler:
-  description: Which other firewall decides what comes in, empty if none does.
+  description: Which other firewalls decide all that comes in, empty if they do not.
   returned: always
   type: str
+rulers:
+  description: Which other firewall decides what comes in of a family, C(ip) or C(ip6), empty where none does.
+  returned: always
+  type: dict
 installed:
   description: Whether nft is installed.
   returned: always
   type: bool
 advice:
-  description: What that firewall has to let in.
+  description: What those firewalls have to let in.
   returned: always
   type: list
   elements: str
@@ -107,6 +119,10 @@ ssh_ports:
   returned: always
   type: list
   elements: int
+matches:
+  description: Which interfaces each entry of O(interfaces) lets in now.
+  returned: always
+  type: dict
 closed:
   description: What listens on the host and is reached by peers alone, the cluster's own services left out.
   returned: always
@@ -122,7 +138,7 @@ from typing import Any
 
 from ansible.module_utils.basic import AnsibleModule
 
-from ansible_collections.gb10.cluster.plugins.module_utils import firewall, io_firewall, io_node
+from ansible_collections.gb10.cluster.plugins.module_utils import firewall, firewall_host, io_firewall, io_node
 from ansible_collections.gb10.cluster.plugins.module_utils.io_command import runner
 from ansible_collections.gb10.cluster.plugins.module_utils.problems import ProblemsError
 
@@ -145,6 +161,7 @@ def main() -> None:
             "interfaces": {"type": "list", "elements": "str", "default": []},
             "confirm_timeout": {"type": "int", "default": 60},
             "confirm": {"type": "bool", "default": False},
+            "client": {"type": "str", "default": ""},
         },
         supports_check_mode=True,
     )
@@ -164,18 +181,24 @@ def outcome(module: Any) -> dict[str, Any]:
         params["open_ports"],
         params["interfaces"],
     )
-    if problems := firewall.check(access):
-        raise ProblemsError(problems)
-    installed, ruler = io_firewall.ruling(run)
-    listeners = io_node.listeners()
-    ssh = firewall.ssh_ports(listeners)
+    installed, rulers = io_firewall.ruling(run)
+    listeners, links = io_node.listeners(), io_firewall.links(run)
+    ssh = io_firewall.ssh_ports(run, listeners)
+    other_host, came_by = io_firewall.entrance(run, params["client"])
+    unproven = [] if other_host else [firewall_host.unproven(params["client"])]
+    ruler = " and ".join(dict.fromkeys(rulers.values())) if all(rulers.values()) else ""
     wanted = params["state"] == "present" and not ruler
+    problems = firewall.check(access) + (firewall_host.problems(access, links, ssh, came_by) if wanted else [])
+    if problems:
+        raise ProblemsError(problems + unproven if wanted else problems)
     answer = {
         "ruler": ruler,
+        "rulers": rulers,
         "installed": installed,
-        "advice": firewall.advice(ruler, access, params["peer_ports"]) if ruler and params["state"] == "present" else [],
+        "advice": firewall.advice(rulers, access, params["peer_ports"]) if params["state"] == "present" else [],
         "ssh_ports": ssh,
-        "closed": firewall.closed(listeners, access, ssh) if wanted else [],
+        "matches": firewall_host.matches(access, links),
+        "closed": firewall_host.closed(listeners, access, ssh) if wanted else [],
         "pending": False,
     }
     if not wanted:
@@ -183,15 +206,21 @@ def outcome(module: Any) -> dict[str, Any]:
         if found and not module.check_mode:
             io_firewall.remove(run)
         return {**answer, "changed": bool(found), "diff": {"before": "".join(f"{line}\n" for line in found), "after": ""}}
-    text = firewall.ruleset(access, ssh)
+    text = firewall.ruleset(access, ssh, [family for family, other in rulers.items() if other])
     if not installed:
+        if unproven:
+            raise ProblemsError(unproven)
         if module.check_mode:  # the role would have installed it
             return {**answer, "changed": True, "diff": {"before": "", "after": text}}
         raise io_firewall.FirewallError("nft is not installed: install the package nftables")
     nft = module.get_bin_path("nft", required=True)
-    files = io_firewall.unit_files(nft, text)
+    files = io_firewall.files(nft, text)
     before, after = io_firewall.loaded(run), io_firewall.listing(run, text)
-    new, unsaved = before != after or io_firewall.pending(run), io_firewall.unsaved(run, files)
+    # Rules that are loaded and in no file were tried by a run that was killed.
+    new = before != after or bool(io_firewall.pending(run)) or not io_firewall.confirmed(text)
+    unsaved = io_firewall.unsaved(run, files)
+    if new and unproven:
+        raise ProblemsError(unproven)
     if module.check_mode:
         pass
     elif new and params["confirm"] and before != after:
@@ -200,7 +229,7 @@ def outcome(module: Any) -> dict[str, Any]:
         io_firewall.attempt(run, nft, text, params["confirm_timeout"])
         answer["pending"] = True
     elif new or unsaved:
-        io_firewall.save(run, files)
+        io_firewall.save(run, nft, files)
     return {**answer, "changed": new or bool(unsaved), "diff": {"before": before, "after": after + "".join(f"# {line}\n" for line in unsaved)}}
 
 

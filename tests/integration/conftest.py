@@ -10,13 +10,14 @@ import json
 import os
 import subprocess
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
 from cluster import Cluster
 from playbook import Run
 from repository import ROOT
+from stranger import Stranger
 from testinfra.host import Host
 
 
@@ -87,3 +88,13 @@ def head(cluster: Cluster, nodes: dict[str, Host]) -> Host:
 def workers(cluster: Cluster, nodes: dict[str, Host]) -> list[Host]:
     """The other nodes; empty for a single Spark."""
     return [nodes[name] for name in cluster.groups.get("worker", [])]
+
+
+@pytest.fixture(scope="module")
+def stranger(cluster: Cluster) -> Iterator[Stranger]:
+    """A machine on the management network of the lab that is no peer."""
+    head = cluster.nodes[cluster.groups["head"][0]]
+    # roles/lab: the management network is a bridge in a namespace of the lab's own.
+    found = Stranger(head["ansible_host"], f"{head['lab_name']}-switch")
+    yield found
+    found.remove()

@@ -3,70 +3,21 @@
 from __future__ import annotations
 
 import json
-import subprocess
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 
 import pytest
 from cluster import Cluster
 from playbook import Run
+from stranger import SCAN, Stranger, listening
 from testinfra.host import Host
 
-SPACE = "gb10-stranger"
 KEY = "/etc/gb10/api.key"
 QUESTION = json.dumps({"model": "tiny", "prompt": "Hello", "max_tokens": 4})
-SCAN = """
-import socket, sys
-for port in map(int, sys.argv[2:]):
-    try:
-        socket.create_connection((sys.argv[1], port), 3).close()
-        print(port)
-    except OSError:
-        pass
-"""
 OPENAI = """
 import openai, sys
 client = openai.OpenAI(base_url=sys.argv[1], api_key=sys.stdin.readline().strip())
 print(client.chat.completions.create(model="tiny", messages=[{"role": "user", "content": "Hello"}], max_tokens=4).choices[0].message.content)
 """
-
-
-class Stranger:
-    """A machine of its own on the network by which Ansible reaches the nodes, which tries the fabric's addresses by way of a node too."""
-
-    def __init__(self, management: str, switch: str) -> None:
-        self.on_this_machine("ip", "netns", "add", SPACE)
-        self.on_this_machine("ip", "-n", switch, "link", "add", "stranger", "type", "veth", "peer", "name", "eth0", "netns", SPACE)
-        self.on_this_machine("ip", "-n", switch, "link", "set", "stranger", "master", "mgmt", "up")
-        for words in (f"address add {management.rpartition('.')[0]}.200/24 dev eth0", "link set eth0 up", f"route add default via {management}"):
-            self.on_this_machine("ip", "-n", SPACE, *words.split())
-
-    @staticmethod
-    def on_this_machine(*argv: str, given: str = "") -> str:
-        return subprocess.run(argv, input=given, capture_output=True, text=True, check=True).stdout
-
-    def run(self, *argv: str, given: str = "") -> str:
-        """Return what a program says there; ``given`` is its input."""
-        return self.on_this_machine("ip", "netns", "exec", SPACE, *argv, given=given)
-
-    def open(self, address: str, ports: set[int]) -> set[int]:
-        """Return which of the ports it can connect to."""
-        return {int(port) for port in self.run("python3", "-c", SCAN, address, *map(str, sorted(ports))).split()}
-
-
-@pytest.fixture(scope="module")
-def stranger(cluster: Cluster) -> Iterator[Stranger]:
-    head = cluster.nodes[cluster.groups["head"][0]]
-    try:
-        # roles/lab: the management network is a bridge in a namespace of the lab's own.
-        yield Stranger(head["ansible_host"], f"{head['lab_name']}-switch")
-    finally:
-        subprocess.run(["ip", "netns", "del", SPACE], check=False)
-
-
-def listening(host: Host) -> set[int]:
-    """Return every port on which anything listens, and those of Ray that nothing happens to use now."""
-    sockets = [line.split()[3] for line in host.check_output("ss -Hltn").splitlines()]
-    return {int(socket.rpartition(":")[2]) for socket in sockets} | {6379, 8265, 20000, 29501, 29502}
 
 
 def environments(host: Host, key: str) -> set[str]:
@@ -150,18 +101,26 @@ def test_the_services_may_do_little(nodes: dict[str, Host], head: Host) -> None:
 @pytest.mark.disruptive
 def test_the_firewall_comes_back_after_a_reboot_and_goes_on_request(cluster: Cluster, workers: list[Host], stranger: Stranger) -> None:
     (worker, *_others), address = workers, cluster.nodes["spark2"]["ansible_host"]
-    table = "nft list table inet gb10"
+    table, ray = "nft list table inet gb10", "systemctl show --property=MainPID,Requires --value gb10-ray"
+    before = worker.check_output(ray).split()
+    assert "gb10-firewall.service" in before
     worker.check_output("nft delete table inet gb10")
     assert "Announce the change" in cluster.site("--tags", "peer_firewall").assert_ok().output
     assert worker.run(table).rc == 0
-    worker.check_output("nft delete table inet gb10; systemctl restart gb10-firewall")
+    # No restart, which would restart what requires it.
+    worker.check_output("nft delete table inet gb10; systemctl reload gb10-firewall")
     assert worker.run(table).rc == 0, "what the unit does at boot"
     cluster.site("--tags", "peer_firewall").assert_unchanged()
     assert stranger.open(address, {6380}) == set()
     try:
         cluster.site("--tags", "peer_firewall", "--extra-vars", "peer_firewall_enabled=false").assert_ok()
         assert worker.run(table).rc != 0
-        assert worker.run("ls /etc/gb10/firewall.nft /etc/systemd/system/gb10-firewall.service").rc != 0
+        left = "/etc/gb10/firewall.nft /etc/systemd/system/gb10-firewall.service /etc/systemd/system/nftables.service.d"
+        assert worker.check_output(f"ls --directory {left} /etc/systemd/system/*.requires/gb10-firewall.service 2>/dev/null || true") == ""
+        without = worker.check_output(ray).split()
+        assert "gb10-firewall.service" not in without
+        # The process goes on.
+        assert {word for word in before if word.isdigit()} == {word for word in without if word.isdigit()}
     finally:
         cluster.site("--tags", "peer_firewall").assert_ok()
 
@@ -173,10 +132,27 @@ def test_another_firewall_is_told_and_left_alone(cluster: Cluster, workers: list
     try:
         mine = worker.check_output("nft list table inet mine")
         said = cluster.site("--tags", "peer_firewall").assert_ok().output
-        assert "the nftables table inet mine decides what comes in" in said
+        assert "the nftables table inet mine decides what comes in;" in said
         assert "10.110.0.1 on enp1s0f1np1" in said
         assert worker.run("nft list table inet gb10").rc != 0
         assert worker.check_output("nft list table inet mine") == mine
     finally:
         worker.check_output("nft delete table inet mine")
         cluster.site("--tags", "peer_firewall").assert_ok()
+
+
+@pytest.mark.disruptive
+def test_a_firewall_of_ipv6_alone_leaves_ipv4_to_ours(cluster: Cluster, workers: list[Host]) -> None:
+    (worker, *_others) = workers
+    worker.check_output("nft 'table ip6 mine { chain in { type filter hook input priority 5; policy drop; accept; }; }'")
+    try:
+        said = cluster.site("--tags", "peer_firewall").assert_ok().output
+        assert "the nftables table ip6 mine decides what comes in over IPv6" in said
+        rules = worker.check_output("nft list table inet gb10")
+        assert "meta nfproto ipv6 accept" in rules
+        assert "tcp dport 22 accept" in rules
+        cluster.site("--tags", "peer_firewall").assert_unchanged()
+    finally:
+        worker.check_output("nft delete table ip6 mine")
+        cluster.site("--tags", "peer_firewall").assert_ok()
+    assert "nfproto" not in worker.check_output("nft list table inet gb10")

@@ -1,0 +1,221 @@
+"""A port scan from a machine that is no peer, over IPv4 and IPv6, after all that opened hosts before: only SSH and the API are open.
+
+Each test leaves the cluster as it found it; the order is the file's.
+"""
+
+from __future__ import annotations
+
+import json
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+import pytest
+from cluster import Cluster
+from playbook import run_and_kill
+from served import completion
+from stranger import MANAGEMENT, PORT, Stranger, link_local, listening
+from testinfra.host import Host
+
+pytestmark = pytest.mark.disruptive
+
+#: The last is of a service of the user's own, on every address of a node.
+SSH, API, OFFERED = 22, 8000, 8999
+TAG = ("--tags", "peer_firewall")
+TABLE = "nft --stateless list table inet gb10"
+RULES = "/etc/gb10/firewall.nft"
+TIMERS = "systemctl list-units --plain --no-legend 'gb10-firewall-restore-*'"
+#: The process of Ray, which no change of the firewall may end.
+RAY = "systemctl show --property=MainPID --value gb10-ray"
+BRIDGE = "br-lan"
+#: Of the head and of the stranger on a network of the bridge's own.
+ON_BRIDGE, BESIDE_IT = "10.99.0.1", "10.99.0.2"
+
+
+def extra(**variables: object) -> tuple[str, str]:
+    return "--extra-vars", json.dumps(variables)
+
+
+def offer(host: Host) -> None:
+    """Have something listen on every address of a node."""
+    server = f"python3 -m http.server {OFFERED} --bind :: --directory /run/offered"
+    host.check_output(f"mkdir -p /run/offered; systemd-run --quiet --collect --unit=offered {server}")
+    until = time.monotonic() + 30
+    while OFFERED not in listening(host):
+        assert time.monotonic() < until
+        time.sleep(0.5)
+
+
+@pytest.fixture(scope="module", autouse=True)
+def offered(nodes: dict[str, Host]) -> Iterator[None]:
+    for host in nodes.values():
+        offer(host)
+    yield
+    for host in nodes.values():
+        host.check_output("systemctl stop offered; rmdir /run/offered")
+
+
+def assert_only_ssh_and_the_api(stranger: Stranger, host: Host, address: str, api: bool) -> None:
+    """Scan a node by its management network."""
+    ports = listening(host)
+    assert OFFERED in ports
+    assert stranger.open(address, ports | {API}) == ({SSH, API} if api else {SSH}), "over IPv4"
+    # The API listens on gb10_api_host, which is 0.0.0.0.
+    assert stranger.open(f"{link_local(host, MANAGEMENT)}%eth0", ports | {API}) == {SSH}, "over IPv6"
+
+
+def assert_all_closed(stranger: Stranger, cluster: Cluster, nodes: dict[str, Host], head: Host) -> None:
+    for name, host in nodes.items():
+        assert_only_ssh_and_the_api(stranger, host, cluster.nodes[name]["ansible_host"], host is head)
+
+
+#: As Ubuntu 24.04 does: systemd holds the port of SSH and starts sshd at the first connection. Sessions go on meanwhile.
+BY_SOCKET = "systemctl disable --now ssh.service; systemctl enable --now ssh.socket"
+BY_SERVICE = "systemctl disable --now ssh.socket; systemctl enable ssh.service; systemctl restart ssh.service"
+
+
+@contextmanager
+def bridged(cluster: Cluster, name: str, host: Host, stranger: Stranger) -> Iterator[None]:
+    """Put a bridge onto a node, named as Docker's are, with a port of the node in it, by which others come in."""
+    host.check_output(f"ip link add {BRIDGE} type bridge && echo 0 >/proc/sys/net/ipv6/conf/{BRIDGE}/accept_dad && ip link set {BRIDGE} up")
+    try:
+        stranger.plug_in(f"{cluster.nodes[name]['lab_name']}-{name}", BESIDE_IT)
+        for words in (f"link set {PORT} master {BRIDGE} up", f"address add {ON_BRIDGE}/24 dev {BRIDGE}", f"route add default via {BESIDE_IT}"):
+            host.check_output(f"ip {words}")
+        yield
+    finally:
+        # The default route goes with the bridge.
+        host.run(f"ip link del {PORT}")
+        host.check_output(f"ip link del {BRIDGE}")
+
+
+def wait_for_boot(cluster: Cluster, name: str, mark: str, within: float = 120) -> Host:
+    """Return a new connection to a node once it has booted, which removes the mark."""
+    until = time.monotonic() + within
+    while True:
+        try:
+            host = cluster.connect(name)
+            if not host.file(mark).exists:
+                return host
+        except (pytest.fail.Exception, OSError, EOFError):
+            pass
+        assert time.monotonic() < until, f"{name} did not come back"
+        time.sleep(1)
+
+
+def test_with_sshd_started_by_its_socket(cluster: Cluster, nodes: dict[str, Host], head: Host, stranger: Stranger) -> None:
+    try:
+        # Rules are due, so whoever writes them has to find the port.
+        head.check_output(f"{BY_SOCKET}; nft delete table inet gb10; systemctl stop ssh.service")
+        assert "open to others: SSH (22)" in cluster.site(*TAG).assert_ok().output
+        cluster.site(*TAG).assert_unchanged()
+        # No sshd waits; the scan starts one.
+        head.check_output("systemctl stop ssh.service")
+        assert_all_closed(stranger, cluster, nodes, head)
+    finally:
+        head.check_output(BY_SERVICE)
+        cluster.site(*TAG).assert_ok()
+    assert_all_closed(stranger, cluster, nodes, head)
+
+
+def test_with_a_bridge_that_has_a_port_of_the_node(cluster: Cluster, head: Host, stranger: Stranger) -> None:
+    name = cluster.groups["head"][0]
+    with bridged(cluster, name, head, stranger):
+        ports = listening(head)
+        for _again in range(2):
+            assert stranger.open(ON_BRIDGE, ports) == {SSH, API}
+            assert stranger.open(f"{link_local(head, BRIDGE)}%eth1", ports) == {SSH}
+            # Now also with rules that know the bridge.
+            cluster.site(*TAG).assert_ok()
+        before = head.check_output(TABLE)
+        refused = cluster.site(*TAG, *extra(peer_firewall_interfaces=["docker*", "br-*"]))
+        assert refused.status != 0
+        assert "peer_firewall_interfaces[1]: 'br-*' matches br-lan, which carries the default route" in refused.output
+        assert "nothing was changed" in refused.output
+        assert (head.check_output(TABLE), head.run(TIMERS).stdout.strip()) == (before, "")
+        # By its own name it is the user's word.
+        cluster.site(*TAG, *extra(peer_firewall_interfaces=[BRIDGE])).assert_ok()
+        assert {SSH, API, OFFERED} <= stranger.open(ON_BRIDGE, ports)
+        cluster.site(*TAG).assert_ok()
+        assert stranger.open(ON_BRIDGE, ports) == {SSH, API}
+
+
+def test_after_whatever_debians_service_does(cluster: Cluster, nodes: dict[str, Host], head: Host, stranger: Stranger) -> None:
+    rays = {name: host.check_output(RAY) for name, host in nodes.items()}
+    # Debian's nftables.conf begins with `flush ruleset`.
+    try:
+        for verb in ("start", "reload", "restart"):
+            for name, host in nodes.items():
+                host.check_output(f"systemctl {verb} nftables")
+                assert host.run(TABLE).rc == 0, (verb, name)
+            assert_all_closed(stranger, cluster, nodes, head)
+        cluster.site(*TAG).assert_unchanged()
+    finally:
+        for host in nodes.values():
+            # To stop it is to flush all tables, by its own command.
+            host.check_output("systemctl stop nftables; systemctl reload gb10-firewall")
+    assert {name: host.check_output(RAY) for name, host in nodes.items()} == rays
+
+
+@pytest.mark.slow
+def test_a_full_disk_ends_with_the_rules_that_were_confirmed(cluster: Cluster, workers: list[Host]) -> None:
+    (worker, *_others) = workers
+    before = worker.check_output(TABLE)
+    worker.check_output("cp -a /etc/gb10 /run/gb10-copy; mount -t tmpfs -o size=1m,mode=0755 tmpfs /etc/gb10; cp -a /run/gb10-copy/. /etc/gb10")
+    try:
+        worker.check_output("dd if=/dev/zero of=/etc/gb10/full bs=4k 2>/dev/null || true")
+        failed = cluster.site(*TAG, *extra(peer_firewall_open_ports=["8443/tcp"]))
+        assert failed.status != 0
+        assert "No space left on device" in failed.output
+        assert "8443" not in worker.check_output(TABLE)
+        assert worker.check_output(TIMERS).strip() == ""
+    finally:
+        worker.check_output("umount /etc/gb10; rm -rf /run/gb10-copy")
+        cluster.site(*TAG).assert_ok()
+    assert worker.check_output(TABLE) == before
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("after", [0.5, 2])
+def test_killed_while_it_closes_the_node_has_what_was_confirmed(cluster: Cluster, nodes: dict[str, Host], after: float) -> None:
+    new = extra(peer_firewall_open_ports=["8443/tcp"], peer_firewall_confirm_timeout=10)
+    try:
+        run_and_kill("site.yml", [*cluster.arguments, *TAG, *new], "Close the node, or open it", after=after)
+        until = time.monotonic() + 30
+        for name, host in nodes.items():
+            while host.check_output(TIMERS).strip() or ("8443" in host.check_output(TABLE)) != ("8443" in host.file(RULES).content_string):
+                assert time.monotonic() < until, name
+                time.sleep(1)
+        cluster.site(*TAG, *new).assert_ok()
+        assert all("8443" in host.check_output(TABLE) for host in nodes.values())
+    finally:
+        cluster.site(*TAG).assert_ok()
+    assert not any("8443" in host.check_output(TABLE) for host in nodes.values())
+
+
+@pytest.mark.slow
+def test_after_a_reboot(cluster: Cluster, nodes: dict[str, Host], head: Host, stranger: Stranger) -> None:
+    """A worker, with ssh.socket and with Debian's own service, which flushes all tables as it starts."""
+    name = cluster.groups["worker"][0]
+    host, address, mark = nodes[name], cluster.nodes[name]["ansible_host"], "/run/before-the-reboot"
+    try:
+        host.check_output(f"{BY_SOCKET}; systemctl enable nftables; touch {mark}")
+        host.run("systemctl reboot")
+        host = wait_for_boot(cluster, name, mark)
+        assert host.check_output("systemctl show --property=ActiveState --value gb10-firewall nftables").split() == ["active", "active"]
+        # What opens ports comes after the rules.
+        began = "systemctl show --value --property={} {}"
+        loaded = int(host.check_output(began.format("ActiveEnterTimestampMonotonic", "gb10-firewall")))
+        until = time.monotonic() + 60
+        while not (ray := int(host.check_output(began.format("ExecMainStartTimestampMonotonic", "gb10-ray")))):
+            assert time.monotonic() < until, "gb10-ray did not start"
+            time.sleep(1)
+        assert 0 < loaded <= ray
+        offer(host)
+        assert_only_ssh_and_the_api(stranger, host, address, api=False)
+        cluster.site(*TAG).assert_unchanged()
+    finally:
+        host.check_output(f"{BY_SERVICE}; systemctl disable --now nftables; systemctl reload gb10-firewall")
+        cluster.site().assert_ok()
+    assert_only_ssh_and_the_api(stranger, host, address, api=False)
+    assert completion(head).strip()
