@@ -76,6 +76,8 @@ def spark(number: int, group: str, **settings: Any) -> Node:
         "store": {"enabled": True, "source": ""},
         "smoke_tokens": 0,
         "key_problem": "",
+        "tls": {},
+        "secrets": {"names": [], "problems": []},
         "unreachable": "",
         "unrecorded": "",
         "observed": observed(address),

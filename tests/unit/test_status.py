@@ -12,7 +12,7 @@ from typing import Any, ClassVar
 import pytest
 from modules import program, run_module
 
-from ansible_collections.gb10.cluster.plugins.module_utils import io_status, status_text
+from ansible_collections.gb10.cluster.plugins.module_utils import io_status, io_vllm, status_text
 from ansible_collections.gb10.cluster.plugins.module_utils.status_text import GIB
 
 #: As vLLM 0.32.0 prints them, abridged; two engines.
@@ -160,29 +160,29 @@ class Handler(BaseHTTPRequestHandler):
 
 
 @pytest.fixture
-def url() -> Iterator[str]:
+def at() -> Iterator[io_vllm.Server]:
     with ThreadingHTTPServer(("127.0.0.1", 0), Handler) as server:
         thread = threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.01})
         thread.start()
-        yield f"http://127.0.0.1:{server.server_port}"
+        yield io_vllm.Server(f"http://127.0.0.1:{server.server_port}")
         server.shutdown()
         thread.join()
 
 
-def test_a_server_is_watched_and_asked(url: str) -> None:
-    facts = io_status.api(url, "", 0.1, 5)
+def test_a_server_is_watched_and_asked(at: io_vllm.Server) -> None:
+    facts = io_status.api(at, "", 0.1, 5)
     assert (facts["healthy"], facts["answers"], facts["model"], facts["root"]) == (True, True, "tiny", "/srv/models/tiny")
     assert 20 < facts["tokens_per_second"] <= 100
     assert (facts["running"], facts["waiting"]) == (3.0, 1.0)
 
 
-def test_a_server_without_models(url: str, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+def test_a_server_without_models(at: io_vllm.Server, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     monkeypatch.setattr(Handler, "models", {"data": []})
-    facts = io_status.api(url, "", 0, 5)
+    facts = io_status.api(at, "", 0, 5)
     assert facts["answers"] is False and "does not list a model" in facts["reason"]
     file = tmp_path / "key"
     file.write_text("two words\n", encoding="ascii")
-    assert io_status.api(url, str(file), 0, 5)["reason"] == f"{file} does not hold a key, which is one line of ASCII without blanks"
+    assert io_status.api(at, str(file), 0, 5)["reason"] == f"{file} does not hold a key, which is one line of ASCII without blanks"
 
 
 SHOWN = """LoadState=loaded
