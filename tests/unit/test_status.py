@@ -185,6 +185,54 @@ def test_a_server_without_models(at: io_vllm.Server, monkeypatch: pytest.MonkeyP
     assert io_status.api(at, str(file), 0, 5)["reason"] == f"{file} does not hold a key, which is one line of ASCII without blanks"
 
 
+def test_the_key_goes_to_the_service_alone(at: io_vllm.Server, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    file, sent = tmp_path / "key", []
+    file.write_text("5ec0e7\n", encoding="ascii")
+    monkeypatch.setattr(Handler, "reply", lambda self, _body: sent.append(self.headers["Authorization"]) or self.send_error(503))
+    monkeypatch.setattr(io_vllm, "health", lambda _server: (True, ""))
+    facts = io_status.api(at, str(file), 0, 5)
+    assert facts["answers"] is False
+    assert "instead of gb10-vllm.service, so the API's key was not sent" in facts["reason"]
+    assert set(sent) == {None}
+    assert "5ec0e7" not in str(facts)
+
+
+@pytest.mark.parametrize(
+    ("listeners", "given"),
+    [
+        ([("127.0.0.1", "gb10-vllm.service")], True),
+        ([("0.0.0.0", "gb10-vllm.service")], True),
+        ([("::", "gb10-vllm.service"), ("10.0.0.1", "")], True),
+        ([("::ffff:127.0.0.1", "gb10-vllm.service")], True),
+        ([("0.0.0.0", "gb10-vllm.service"), ("127.0.0.1", "nginx.service")], False),
+        ([("0.0.0.0", "")], False),
+        ([("10.0.0.1", "gb10-vllm.service")], False),
+        ([], False),
+    ],
+)
+def test_who_holds_the_port_gets_the_key(
+    listeners: list[tuple[str, str]], given: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    found = [{"address": address, "port": 8000, "pid": 7, "process": "x", "unit": unit} for address, unit in listeners]
+    monkeypatch.setattr(io_vllm.io_node, "listeners", lambda: [*found, {"address": "127.0.0.1", "port": 8001, "pid": 8, "process": "y", "unit": ""}])
+    file, server = tmp_path / "key", io_vllm.Server("http://127.0.0.1:8000")
+    file.write_text("5ec0e7\n", encoding="ascii")
+    if given:
+        assert io_vllm.bearer(server, str(file)) == "5ec0e7"
+    else:
+        with pytest.raises(io_vllm.StrangerError, match="port 8000 is held by"):
+            io_vllm.bearer(server, str(file))
+    assert io_vllm.bearer(server, "") == ""
+
+
+def test_a_server_with_another_certificate_is_told() -> None:
+    api = {**API, "url": "https://127.0.0.1:8000", "healthy": False, "reason": "certificate verify failed: certificate has expired"}
+    said = status_text.lines([node("spark1", api=api)], "/srv/models/tiny")
+    assert said[0] == (
+        "model: none is served at https://127.0.0.1:8000, whose TLS is not what was expected: certificate verify failed: certificate has expired"
+    )
+
+
 SHOWN = """LoadState=loaded
 UnitFileState=enabled
 ActiveState=activating
