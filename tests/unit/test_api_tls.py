@@ -18,6 +18,7 @@ import pytest
 from ansible.errors import AnsibleFilterError
 from modules import run_module
 from nodes import KNOWN, LOCK, mistakes, spark
+from playbook import Run, run
 from repository import ROOT
 
 from ansible_collections.gb10.cluster.plugins.filter.cluster import FilterModule
@@ -228,6 +229,33 @@ def test_a_unit_without_tls_has_no_credentials_of_it(tmp_path: Path) -> None:
     planned = plan()
     lines = unit({**planned, "api_tls": {}}, tmp_path)
     assert not [line for line in lines if "api.key:" in line or "secret.env" in line]
+
+
+def test_the_role_keeps_the_files_and_shows_no_key(tmp_path: Path) -> None:
+    certificate, _key = GOOD.write(tmp_path, "given")
+    folder = tmp_path / "tls"
+    variables = {
+        "ansible_become": False,
+        "_gb10_tls_folder": str(folder),
+        "gb10_plan": {"node": {"head": True}, "api_tls": {"digest": "0"}},
+        "gb10_api_tls_certificate": certificate,
+        "gb10_api_tls_key": GOOD.key_text,
+        "gb10_api_tls_ca": CA.text,
+    }
+    task = {"name": "Keep them", "ansible.builtin.include_role": {"name": "gb10.cluster.gb10", "tasks_from": "api_tls"}}
+    (tmp_path / "play.yml").write_text(json.dumps([{"hosts": "localhost", "gather_facts": False, "tasks": [task]}]), encoding="utf-8")
+
+    def keep(**changes: Any) -> Run:
+        (tmp_path / "variables.json").write_text(json.dumps({**variables, **changes}), encoding="utf-8")
+        return run(str(tmp_path / "play.yml"), ["-vvv", "--diff", "--extra-vars", f"@{tmp_path}/variables.json"])
+
+    first = keep().assert_ok()
+    assert not [line for line in GOOD.key_text.splitlines()[1:-1] if line in first.output]
+    modes = {path.name: (path.stat().st_mode & 0o777, path.read_text(encoding="ascii")) for path in folder.iterdir()}
+    assert modes == {"api.crt": (0o644, GOOD.text), "api.key": (0o600, GOOD.key_text), "ca.crt": (0o644, CA.text)}
+    keep().assert_unchanged()
+    keep(gb10_plan={"node": {"head": True}, "api_tls": {}}).assert_ok()
+    assert not folder.exists()
 
 
 class Handler(BaseHTTPRequestHandler):
