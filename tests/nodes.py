@@ -90,6 +90,8 @@ def spark(number: int, group: str, **settings: Any) -> Node:
         "store": {"enabled": True, "source": ""},
         "smoke_tokens": 0,
         "key_problem": "",
+        "tls": {},
+        "secrets": {"names": [], "problems": []},
         "unreachable": "",
         "unrecorded": "",
         "observed": observed(address, *(int(port) for port in ports if str(port) in "01")),

@@ -50,6 +50,7 @@ def argv(given: serve_plan.Inputs, decision: serve_plan.Decision) -> list[str]:
         "api_host": "127.0.0.1",
         "api_port": 8000,
         "api_key": False,
+        "api_tls": {},
         "tensor_parallel_size": decision.tensor,
         "pipeline_parallel_size": decision.pipeline,
         "data_parallel_size": given.settings["gb10_data_parallel_size"],

@@ -12,6 +12,8 @@ from typing import Any
 from ansible.plugins.action import ActionBase
 from ansible.utils.display import Display
 
+from ansible_collections.gb10.cluster.plugins.module_utils.arguments import API
+
 _PAUSE_SECONDS = 2
 #: A word now and then in a long silent step, so that nobody takes a quiet start for a hang.
 _SILENCE_SECONDS = 30
@@ -29,6 +31,7 @@ class ActionModule(ActionBase):
                 "url": {"type": "str", "required": True},
                 "timeout": {"type": "int", "required": True},
                 "restarts": {"type": "int", "default": 0},
+                **API,
             }
         )
         begin = time.monotonic()
@@ -42,8 +45,11 @@ class ActionModule(ActionBase):
             elapsed = time.monotonic() - begin
             service = info["service"]
             # A server that is being stopped, or about to be, may answer until its end.
-            if info["healthy"] and service["active"] == "active" and not service["queued"]:
+            settled = service["active"] == "active" and not service["queued"]
+            if info["healthy"] and settled:
                 return {**info, "changed": False}
+            if info["untrusted"] and settled:
+                return {"failed": True, "msg": f"{arguments['url']} answers, but its TLS is not what was expected: {info['untrusted']}"}
             if not first or service["restarts"] < first["restarts"]:  # a new start by hand begins to count at 0
                 first = service
             if service["active"] in ("failed", "inactive") and not service["queued"]:
@@ -62,7 +68,7 @@ class ActionModule(ActionBase):
     def _info(self, arguments: dict[str, Any], invocation: str, task_vars: dict[str, Any] | None) -> dict[str, Any]:
         answer: dict[str, Any] = self._execute_module(
             module_name="gb10.cluster.vllm_info",
-            module_args={"name": arguments["name"], "url": arguments["url"], "invocation": invocation},
+            module_args={**{name: arguments[name] for name in ("name", "url", *API)}, "invocation": invocation},
             task_vars=task_vars,
         )
         return answer

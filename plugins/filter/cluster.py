@@ -23,16 +23,17 @@ class _Core:
     Ansible loads this file anew in the process of nearly every task, and compiles all that it imports: a fifth of the time of a run.
     """
 
-    def __init__(self, topic: str) -> None:
-        self._topic = topic
+    def __init__(self, topic: str, folder: str = "module_utils") -> None:
+        self._path = f"ansible_collections.gb10.cluster.plugins.{folder}.{topic}"
 
     def __getattr__(self, name: str) -> Any:
-        return getattr(import_module(f"ansible_collections.gb10.cluster.plugins.module_utils.{self._topic}"), name)
+        return getattr(import_module(self._path), name)
 
 
 additions = _Core("additions")
 api_access = _Core("api_access")
 catalogue = _Core("catalogue")
+certificate = _Core("certificate", "plugin_utils")
 cluster = _Core("cluster")
 discovery = _Core("discovery")
 discovery_files = _Core("discovery_files")
@@ -48,6 +49,7 @@ nccl_bandwidth = _Core("nccl_bandwidth")
 node_checks = _Core("node_checks")
 patch_report = _Core("patch_report")
 plan_lines = _Core("plan_text")
+secrets = _Core("secret_environment")
 serve_rules = _Core("serve_rules")
 stacks = _Core("stacks")
 status_lines = _Core("status_text")
@@ -69,7 +71,8 @@ def cluster_plan(nodes: Sequence[Any], lock: str, known_variables: Mapping[str, 
     """Return {plan, problems, report, warnings}; see module_utils/cluster.py for the shape of a node."""
     given = _plain(nodes)
     plan, problems = cluster.plan(given, str(lock), _plain(known_variables))
-    warnings = node_checks.warnings(given) + (plan["serve"]["warnings"] if plan else [])
+    warnings = [sentence for node in given for sentence in node["tls"].get("warnings", ())]
+    warnings += node_checks.warnings(given) + (plan["serve"]["warnings"] if plan else [])
     return {"plan": plan, "problems": [str(problem) for problem in problems], "report": report(problems), "warnings": warnings}
 
 
@@ -250,9 +253,9 @@ def stamped_unit(text: str, inputs: Sequence[Any]) -> dict[str, str]:
     return launch.stamped_unit(str(text), _plain(inputs))
 
 
-def good_start(plan: Mapping[str, Any], url: str) -> dict[str, Any]:
+def good_start(plan: Mapping[str, Any]) -> dict[str, Any]:
     """Return what is to be known of a start to come back to it; see module_utils/way_back.py."""
-    return way_back.start(_plain(plan), str(url))
+    return way_back.start(_plain(plan))
 
 
 def start_verdict(nodes: Sequence[Any]) -> dict[str, Any]:
@@ -300,6 +303,21 @@ def discovery_result(machines: Sequence[Any], partial: bool) -> dict[str, Any]:
     }
 
 
+def api_place(host: str, port: int, name: str, address: str, tls: bool) -> dict[str, str]:
+    """Return {url, server_name, endpoint, client} of the API; see module_utils/api_access.py."""
+    return api_access.place(str(host), int(port), str(name), str(address), bool(tls))
+
+
+def api_tls(texts: Mapping[str, str], name: str) -> dict[str, Any]:
+    """Return what is to be known of the API's certificate, without its key; see module_utils/api_tls.py."""
+    return certificate.verdict(_plain(texts), str(name))
+
+
+def secret_environment(variables: Mapping[str, Any], plain: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the names of secret variables and what is wrong with them, without a value; see module_utils/secret_environment.py."""
+    return secrets.verdict(_plain(variables), _plain(plain))
+
+
 class FilterModule:
     """Registers the filters."""
 
@@ -307,6 +325,8 @@ class FilterModule:
         """Return name -> function."""
         return {
             "api_key_problem": api_key_problem,
+            "api_place": api_place,
+            "api_tls": api_tls,
             "bandwidth_report": bandwidth_report,
             "bandwidth_runs": bandwidth_runs,
             "cluster_plan": cluster_plan,
@@ -329,6 +349,7 @@ class FilterModule:
             "model_store_plan": model_store_plan,
             "plan_text": plan_text,
             "ray_exec": ray_exec,
+            "secret_environment": secret_environment,
             "stack": stack,
             "stack_lock": stack_lock,
             "unknown_release": unknown_release,

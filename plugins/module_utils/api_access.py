@@ -2,7 +2,7 @@
 # GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
 
-"""Who may use the API: its key, how the head's server gets it, and from where it is reached."""
+"""Who may use the API: its key, how the head's server gets it, from where it is reached, and by which address."""
 
 from __future__ import annotations
 
@@ -22,6 +22,8 @@ CONFIG_FOLDER = "/etc/gb10/vllm"
 #: What the head's server has in its environment for it, and no other process.
 VARIABLES = (KEY_VARIABLE, "PYTHONPATH", "VLLM_CONFIG_ROOT")
 _SHORTEST_KEY = 16
+#: Addresses that stand for all of a host's, and where the host itself asks then.
+_ANY: Mapping[str, str] = {"0.0.0.0": "127.0.0.1", "::": "::1"}
 
 
 def key_problem(key: str) -> str:
@@ -33,18 +35,14 @@ def key_problem(key: str) -> str:
     return ""
 
 
-def check(keyed: bool, problem: str, host: str, clients: Sequence[str], environment: Mapping[str, str], args: Sequence[str]) -> list[Problem]:
+def check(keyed: bool, problem: str, host: str, name: str, clients: Sequence[str]) -> list[Problem]:
     """Return every problem of the settings about the API's access. ``problem`` is key_problem's answer: the key itself is in no plan."""
     problems = []
     if problem:
         fix = "leave it empty, and a key is generated on the head"
         problems.append(Problem("gb10_api_key", problem, f"{_SHORTEST_KEY} visible ASCII characters or more", fix))
-    if KEY_VARIABLE in environment:
-        found = f"{KEY_VARIABLE} is set, and every user of every node could read it"
-        problems.append(Problem(f"gb10_environment.{KEY_VARIABLE}", found, "nothing", "move it to gb10_api_key, in a vault"))
-    if any(word == "--api-key" or word.startswith("--api-key=") for word in args):
-        found = "--api-key is given, and every user of the head could read it"
-        problems.append(Problem("gb10_serve_args", found, "no key in arguments", "move it to gb10_api_key, in a vault"))
+    if name and not re.fullmatch(r"[A-Za-z0-9]([A-Za-z0-9.-]*[A-Za-z0-9])?", name) and not _network(name):
+        problems.append(Problem("gb10_api_name", repr(name), "a DNS name or an address, without port", "correct gb10_api_name"))
     if not keyed and not loopback(host):
         fix = "leave gb10_api_key_enabled: true, or set gb10_api_host: 127.0.0.1 and forward the port by ssh"
         problems.append(Problem("gb10_api_host", f"{host} without a key: anybody on the network could use the API", "a key, or loopback", fix))
@@ -60,6 +58,25 @@ def environment(key: str, ranks: Mapping[str, str]) -> dict[str, str]:
     """Return the variables of the head's server alone; ``ranks`` are those of every process of the node, over which these win."""
     path = [GUARD_FOLDER, *filter(None, ranks.get("PYTHONPATH", "").split(":"))]
     return dict(zip(VARIABLES, (key, ":".join(dict.fromkeys(path)), CONFIG_FOLDER), strict=True))
+
+
+def place(host: str, port: int, name: str, address: str, tls: bool) -> dict[str, str]:
+    """Return {url, server_name, endpoint, client}: where the head itself asks, whose certificate is expected there ("" without TLS), and what
+    clients use: a URL, and the name or address in it.
+
+    ``name`` is gb10_api_name; without one clients use ``host``, or the management ``address`` where the API listens on all.
+    """
+    scheme, client = "https" if tls else "http", name or (address if host in _ANY else host)
+    return {
+        "url": f"{scheme}://{_bracketed(_ANY.get(host, host))}:{port}",
+        "server_name": client if tls else "",
+        "endpoint": f"{scheme}://{_bracketed(client)}:{port}/v1",
+        "client": client,
+    }
+
+
+def _bracketed(host: str) -> str:
+    return f"[{host}]" if ":" in host else host
 
 
 def loopback(host: str) -> bool:

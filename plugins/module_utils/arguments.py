@@ -8,6 +8,16 @@ from __future__ import annotations
 
 from typing import Any
 
+#: How the API's certificate is known, where its address begins with https. Paths are no secrets.
+API: dict[str, Any] = {
+    "server_name": {"type": "str", "default": ""},
+    "ca_file": {"type": "path", "default": "/etc/gb10/tls/ca.crt"},
+}
+#: The key, and who must listen to get it.
+API_KEY: dict[str, Any] = {
+    "key_file": {"type": "path", "default": "", "no_log": False},
+    "unit": {"type": "str", "default": "gb10-vllm.service"},
+}
 #: A node's rails as the plan has them.
 RAILS: dict[str, Any] = {
     "rails": {

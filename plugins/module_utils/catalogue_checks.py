@@ -11,6 +11,7 @@ import re
 from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 
+from ansible_collections.gb10.cluster.plugins.module_utils import secret_environment
 from ansible_collections.gb10.cluster.plugins.module_utils.catalogue_models import MODELS
 from ansible_collections.gb10.cluster.plugins.module_utils.problems import Problem
 
@@ -183,6 +184,8 @@ def _contradictions(path: str, entry: Mapping[str, Any], whole: Mapping[str, Any
             if whole.get(key):
                 fix = f"remove {path}.{key} or {path}.path"
                 problems.append(Problem(f"{path}.{key}", f"{whole[key]!r} of a folder", "it only of a model on the hub", fix))
+    problems += secret_environment.check_environment(entry.get("environment", {}), f"{path}.environment")
+    problems += secret_environment.check_arguments(entry.get("args", ()), f"{path}.args")
     problems += _sizes(path, entry, whole)
     for key, word in ((_SAID_BY[word], word) for each in whole.get("args", ()) if (word := _option(each)) in _SAID_BY):
         problems.append(Problem(f"{path}.args", word, "what no key of its own says", f"say it with {path}.{key}"))

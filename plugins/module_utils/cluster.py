@@ -14,6 +14,8 @@ A node comes in as a mapping::
      "asked": {"options": [...], "variables": [str]} | {},   # what an installed vLLM newer than the table named, on the head
      "removing": bool,                      # whether the fabric is to be taken away instead of configured
      "key_problem": str,                    # what is wrong with the API's key, which itself is never here, or ""
+     "tls": {"problems": [...], "warnings": [str], "digest": str, "until": str} | {},   # api_tls.facts of the head's certificate, {} without
+     "secrets": {"names": [str], "problems": [...]},   # secret_environment.verdict: the values are never here
      "smoke_tokens": int,                   # how long the answer is that is asked for in the end, 0 for the role's default
      "store": {"enabled": bool, "source": str},   # whether models are put into the store, and the folder they come from, "" for the hub
      "unreachable": str,                    # why it could not be asked, or ""
@@ -31,6 +33,7 @@ from typing import Any
 
 from ansible_collections.gb10.cluster.plugins.module_utils import (
     additions,
+    api_access,
     catalogue,
     cluster_checks,
     fabric,
@@ -100,6 +103,8 @@ def plan(nodes: Sequence[Mapping[str, Any]], lock: str, known_variables: Mapping
     given = (settings[name] for name in ("gb10_runtime_lock", "gb10_runtime", "gb10_image"))
     stack, found = stacks.resolve(settings["gb10_stack"], lock, *given)
     problems += found
+    if settings["gb10_executor"] == "ray":
+        problems += _check_ray(nodes, stack)
     for index, node in enumerate(nodes):
         problems += wheels.check(node["settings"]["gb10_runtime_wheels"], lock, f"nodes[{index}].gb10_runtime_wheels")
         problems += node_checks.check(index, node, settings, topology.devices(members[index], kind))
@@ -111,6 +116,14 @@ def plan(nodes: Sequence[Mapping[str, Any]], lock: str, known_variables: Mapping
         return {}, [*problems, *_also(nodes, settings, stack, problems)]
     plan, problems = _plan(nodes, shares, settings, stack, digest)
     return ({**plan, "fabric": fabric_links.explain(kind, why, plan["nodes"])} if plan else {}), problems
+
+
+def _check_ray(nodes: Sequence[Mapping[str, Any]], stack: stacks.Stack) -> list[Problem]:
+    """Hold the Ray of the lock, and the one that was found in the image, against what the token takes."""
+    if stack.runtime != stacks.CONTAINER:
+        return stacks.check_ray(stack.ray, "gb10_runtime_lock")
+    inside = [additions.current(node["observed"].get("additions", {}), stack.image).get(launch.IMAGE_ROLE, {}).get("versions", {}) for node in nodes]
+    return stacks.check_ray(next((versions["ray"] for versions in inside if versions.get("ray")), stack.ray), "gb10_image")
 
 
 def _also(nodes: Sequence[Mapping[str, Any]], settings: Mapping[str, Any], stack: stacks.Stack, problems: Sequence[Problem]) -> list[Problem]:
@@ -189,6 +202,7 @@ def _plan(
             "capability": serve_inputs.of_node(node)["capability"],
             "files": netplan.files([rail.interface for rail in share.rails], settings["gb10_fabric_renderer"]) if share.rails else {},
             "environment": launch.own_environment(share.environment, model, settings["gb10_environment"]),
+            "secrets": node["secrets"]["names"],
             "infiniband": node["observed"].get("infiniband", False),
             "additions": additions.current(node["observed"].get("additions", {}), runtime["name"]),
         }
@@ -224,6 +238,10 @@ def _plan(
         "api_port": settings["gb10_api_port"],
         "api_key": settings["gb10_api_key_enabled"],
         "api_clients": settings["gb10_api_clients"],
+        "api": api_access.place(
+            settings["gb10_api_host"], settings["gb10_api_port"], settings["gb10_api_name"], nodes[0]["address"], bool(nodes[0]["tls"])
+        ),
+        "api_tls": {name: nodes[0]["tls"][name] for name in ("digest", "until")} if nodes[0]["tls"] else {},
         "ray_port": settings["gb10_ray_port"],
         "rendezvous_port": settings["gb10_rendezvous_port"],
         "mtu": settings["gb10_fabric_mtu"],

@@ -11,7 +11,7 @@ import re
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from ansible_collections.gb10.cluster.plugins.module_utils import api_access, launch, stacks
+from ansible_collections.gb10.cluster.plugins.module_utils import api_access, launch, secret_environment, stacks
 from ansible_collections.gb10.cluster.plugins.module_utils.problems import Problem
 
 #: Settings that may differ between nodes; all others describe the cluster and must not.
@@ -136,14 +136,16 @@ def _check_settings(settings: Mapping[str, Any], nodes: int) -> list[Problem]:
 def _check_access(nodes: Sequence[Mapping[str, Any]]) -> list[Problem]:
     settings = nodes[0]["settings"]
     problem = next((node["key_problem"] for node in nodes if node["key_problem"]), "")
-    return api_access.check(
-        settings["gb10_api_key_enabled"],
-        problem,
-        settings["gb10_api_host"],
-        settings["gb10_api_clients"],
-        settings["gb10_environment"],
-        settings["gb10_serve_args"],
-    )
+    verdicts = [nodes[0]["tls"], *(node["secrets"] for node in nodes)]
+    return [
+        *api_access.check(
+            settings["gb10_api_key_enabled"], problem, settings["gb10_api_host"], settings["gb10_api_name"], settings["gb10_api_clients"]
+        ),
+        *dict.fromkeys(Problem(**found) for verdict in verdicts for found in verdict.get("problems", ())),
+        *secret_environment.check_environment(settings["gb10_environment"], "gb10_environment"),
+        *secret_environment.check_arguments(settings["gb10_serve_args"], "gb10_serve_args"),
+        *secret_environment.check_engine(settings["gb10_container_args"], "gb10_container_args"),
+    ]
 
 
 def _check_ports(settings: Mapping[str, Any]) -> list[Problem]:

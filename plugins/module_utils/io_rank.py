@@ -21,6 +21,8 @@ import sys
 from collections.abc import Coroutine, Sequence
 from typing import Any
 
+#: The environment variable that says which ranks belong together.
+GROUP_VARIABLE = "GB10_RANK_GROUP"
 #: Seconds: between attempts to reach the head, for a greeting, and for a rank to end by itself.
 _RETRY, _GREETING, _END = 2, 10, 30
 #: A node that lost its power closes nothing: ask after 10 s, three times.
@@ -57,16 +59,16 @@ class Group:
         keep_alive(writer)
         rank = ""
         with contextlib.suppress(OSError, ValueError, TimeoutError):
-            name, rank = (await asyncio.wait_for(reader.readline(), _GREETING)).decode().split()
-            if name != self.name or rank in self.others or self.complete.is_set():
-                writer.close()
-                return
+            name, rank = (await asyncio.wait_for(reader.readline(), _GREETING)).decode("ascii").split()
+            if name != self.name or rank not in map(str, range(1, ranks)) or rank in self.others or self.complete.is_set():
+                raise ValueError
             self.others[rank] = writer
             say(f"rank {rank} is there")
             if len(self.others) == ranks - 1:
                 self.complete.set()
-            await reader.read()
+            await until_closed(reader)
         if self.others.get(rank) is not writer:
+            writer.close()
             return
         if self.complete.is_set():
             self.end(f"rank {rank} ended")
@@ -90,8 +92,14 @@ class Group:
 
     async def _until_closed(self, reader: asyncio.StreamReader) -> None:
         with contextlib.suppress(OSError):
-            await reader.read()
+            await until_closed(reader)
         self.end("the head ended")
+
+
+async def until_closed(reader: asyncio.StreamReader) -> None:
+    """Wait for the end of a connection; what comes until then is kept nowhere."""
+    while await reader.read(4096):
+        pass
 
 
 def keep_alive(writer: asyncio.StreamWriter) -> None:
@@ -148,14 +156,19 @@ def main() -> None:
     parser = argparse.ArgumentParser(description="Run a rank of vLLM with the others.")
     parser.add_argument("--address", required=True, help="the head's address, on which it listens")
     parser.add_argument("--port", type=int, required=True)
-    parser.add_argument("--group", required=True, help="the same word for ranks that were started from the same")
     parser.add_argument("--rank", type=int, required=True, help="0 for the head")
     parser.add_argument("--ranks", type=int, required=True, help="how many there are")
     parser.add_argument("command", nargs="+")
     options = parser.parse_args()
+    if not 0 <= options.rank < options.ranks:
+        parser.error(f"--rank {options.rank} is none of 0 to {options.ranks - 1}")
+    # The same word for ranks that were started from the same. Arguments are everybody's to read, and the rank itself needs it not.
+    name = os.environ.pop(GROUP_VARIABLE, "")
+    if not name or name.split() != [name]:
+        parser.error(f"{GROUP_VARIABLE} has to be one word")
 
     async def start() -> int:
-        group = Group(options.address, options.port, options.group)
+        group = Group(options.address, options.port, name)
         return await run(group, options.rank, options.ranks, options.command)
 
     raise SystemExit(asyncio.run(start()))

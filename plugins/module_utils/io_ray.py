@@ -24,12 +24,18 @@ from typing import Any
 
 _REQUEST_SECONDS = 10
 _PAUSE_SECONDS = 1
+#: How Ray answers who has no token, or a wrong one.
+_REFUSED = (401, 403)
 #: The dashboard is on loopback: a proxy of the environment cannot reach it, and must not see the token.
 _DIRECT = urllib.request.build_opener(urllib.request.ProxyHandler({}))
 
 
 class RayError(Exception):
     """Ray did not answer, or not what it should."""
+
+
+class OpenRayError(RayError):
+    """Ray answers those who have no token, which no waiting mends."""
 
 
 def listing(resource: str, port: int, token_path: str) -> list[dict[str, Any]]:
@@ -52,6 +58,24 @@ def listing(resource: str, port: int, token_path: str) -> list[dict[str, Any]]:
         raise RayError(f"Ray's State API at {url} does not answer: {error}") from error
 
 
+def refuses_strangers(port: int) -> None:
+    """Ask for the nodes without the token. Raises OpenRayError if Ray answers, for then whoever reaches its ports runs code on every node.
+
+    Raises RayError if nobody answers.
+    """
+    url = f"http://127.0.0.1:{port}/api/v0/nodes?limit=1"
+    try:
+        with _DIRECT.open(url, timeout=_REQUEST_SECONDS) as answer:
+            status = answer.status
+    except urllib.error.HTTPError as error:
+        with error:
+            status = error.code
+    except (OSError, http.client.HTTPException) as error:
+        raise RayError(f"Ray's State API at {url} does not answer: {error}") from error
+    if status not in _REFUSED:
+        raise OpenRayError(f"{url} answers HTTP {status} without the token, where 401 or 403 is expected: this Ray lets anybody in")
+
+
 def missing(rows: Sequence[Mapping[str, Any]], expected: Mapping[str, str], gpus: int) -> list[str]:
     """Say which of the expected nodes (name -> address) Ray does not count as alive with `gpus` GPUs, a sentence each."""
     alive = {row["node_ip"]: row for row in rows if row["state"] == "ALIVE"}
@@ -69,14 +93,20 @@ def missing(rows: Sequence[Mapping[str, Any]], expected: Mapping[str, str], gpus
 
 
 def wait(expected: Mapping[str, str], gpus: int, port: int, token_path: str, timeout: float) -> list[dict[str, Any]]:
-    """Wait until Ray counts exactly the expected nodes and return its rows. Raises RayError, naming every node, after `timeout` seconds."""
+    """Wait until Ray counts exactly the expected nodes, prove that it refuses who has no token, and return its rows.
+
+    Raises RayError, naming every node, after `timeout` seconds.
+    """
     deadline = time.monotonic() + timeout
     while True:
         try:
             rows = listing("nodes", port, token_path)
             if not (sentences := missing(rows, expected, gpus)):
+                refuses_strangers(port)
                 return rows
             said = "; ".join(sentences)
+        except OpenRayError:
+            raise
         except RayError as error:
             said = str(error)
         if time.monotonic() >= deadline:

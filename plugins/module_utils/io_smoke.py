@@ -10,34 +10,36 @@ import http.client
 import json
 import time
 import urllib.error
-import urllib.request
 from collections.abc import Mapping
 from dataclasses import asdict
 from typing import Any
 
 from ansible_collections.gb10.cluster.plugins.module_utils import io_vllm, smoke
+from ansible_collections.gb10.cluster.plugins.module_utils.io_vllm import Server
 
 _SHOWN = 500
 
 
-def headers(key_file: str) -> dict[str, str]:
-    """Return the headers of a request, with the API's key if there is a file of it. Raises smoke.AnswerError; no error shows the key."""
+def headers(server: Server, key_file: str, unit: str = io_vllm.UNIT) -> dict[str, str]:
+    """Return the headers of a request, with the API's key if there is a file of it and the unit listens.
+
+    Raises smoke.AnswerError; no error shows the key.
+    """
     try:
-        return io_vllm.headers(io_vllm.key(key_file))
+        return io_vllm.headers(io_vllm.bearer(server, key_file, unit))
     except (OSError, ValueError) as error:
         raise smoke.AnswerError(str(error)) from error
 
 
-def ask(url: str, body: Mapping[str, Any], given: Mapping[str, str], timeout: float) -> list[tuple[float, str]]:
+def ask(server: Server, path: str, body: Mapping[str, Any], given: Mapping[str, str], timeout: float) -> list[tuple[float, str]]:
     """Send a request and return the answer's lines with the seconds after which each came. Raises smoke.AnswerError.
 
     ``timeout`` is for the whole answer, however slowly it drips.
     """
-    request = urllib.request.Request(url, data=json.dumps(body).encode(), headers=dict(given))
     begin = time.monotonic()
     lines = []
     try:
-        with io_vllm.DIRECT.open(request, timeout=timeout) as answer:
+        with server.open(path, timeout, given, json.dumps(body).encode()) as answer:
             for line in answer:
                 elapsed = time.monotonic() - begin
                 if elapsed > timeout:
@@ -51,12 +53,14 @@ def ask(url: str, body: Mapping[str, Any], given: Mapping[str, str], timeout: fl
     return lines
 
 
-def test(url: str, model: str, max_tokens: int, reasoning: bool, timeout: float, key_file: str) -> tuple[dict[str, Any], list[str]]:
+def test(
+    server: Server, model: str, max_tokens: int, reasoning: bool, timeout: float, key_file: str, unit: str
+) -> tuple[dict[str, Any], list[str]]:
     """Ask every question. Returns each one's answer as plain data, the stream's with its times, and every problem, a sentence each."""
     answers, facts, said = {}, {}, []
     for name, (path, body) in smoke.questions(model, max_tokens).items():
         try:
-            lines = ask(f"{url}{path}", body, headers(key_file), timeout)
+            lines = ask(server, path, body, headers(server, key_file, unit), timeout)
             text = [line for _when, line in lines]
             answers[name] = smoke.streamed(text) if name == "stream" else smoke.whole("\n".join(text))
             facts[name] = asdict(answers[name])

@@ -8,12 +8,11 @@ from __future__ import annotations
 
 import json
 import time
-import urllib.error
-import urllib.request
 from typing import Any
 
 from ansible_collections.gb10.cluster.plugins.module_utils import io_memory, io_node, io_smoke, io_vllm, node_text, smoke, status_text, way_back
 from ansible_collections.gb10.cluster.plugins.module_utils.io_node import Run
+from ansible_collections.gb10.cluster.plugins.module_utils.io_vllm import Server
 
 _LOG_LINES = 2000
 _SECONDS = 5
@@ -41,46 +40,48 @@ def node(run: Run) -> dict[str, Any]:
     }
 
 
-def api(url: str, key_file: str, seconds: float, timeout: float) -> dict[str, Any]:
+def api(server: Server, key_file: str, seconds: float, timeout: float, unit: str = io_vllm.UNIT) -> dict[str, Any]:
     """Return {url, healthy, answers, answered_after, reason, model, root, tokens_per_second, running, waiting} of a server.
 
     It is watched for so many ``seconds``, and then asked for one token, to come within ``timeout``. What it does not tell is None or "".
+    It gets the key only if the unit listens there.
     """
-    facts: dict[str, Any] = {"url": url, "healthy": io_vllm.healthy(url), "answers": None, "answered_after": None, "reason": ""}
+    healthy, reason = io_vllm.health(server)
+    facts: dict[str, Any] = {"url": server.url, "healthy": healthy, "answers": None, "answered_after": None, "reason": reason}
     facts |= {"model": "", "root": "", "tokens_per_second": None, "running": None, "waiting": None}
     if not facts["healthy"]:
         return facts
-    first, begin = _metrics(url), time.monotonic()
+    first, begin = _metrics(server), time.monotonic()
     time.sleep(seconds)
-    second, elapsed = _metrics(url), time.monotonic() - begin
+    second, elapsed = _metrics(server), time.monotonic() - begin
     facts |= {"running": second.get("running"), "waiting": second.get("waiting")}
     if "generated" in first and "generated" in second:
         # A server that started anew meanwhile counts from 0.
         facts["tokens_per_second"] = round(max(0.0, second["generated"] - first["generated"]) / elapsed, 1)
     try:
-        given = io_smoke.headers(key_file)
-        models = json.loads(_get(f"{url}/v1/models", given))["data"]
+        given = io_smoke.headers(server, key_file, unit)
+        models = json.loads(_get(server, "/v1/models", given))["data"]
         facts |= {"model": str(models[0]["id"]), "root": str(models[0].get("root") or "")}
         asked = time.monotonic()
         body = {"model": facts["model"], "prompt": "Hello", "max_tokens": 1, "temperature": 0}
-        io_smoke.ask(f"{url}/v1/completions", body, given, timeout)
+        io_smoke.ask(server, "/v1/completions", body, given, timeout)
         facts |= {"answers": True, "answered_after": round(time.monotonic() - asked, 2)}
     except smoke.AnswerError as error:
         facts |= {"answers": False, "reason": str(error)}
     except (OSError, ValueError, LookupError, TypeError) as error:
-        facts |= {"answers": False, "reason": f"{url}/v1/models does not list a model: {error}"}
+        facts |= {"answers": False, "reason": f"{server.url}/v1/models does not list a model: {error}"}
     return facts
 
 
-def _metrics(url: str) -> dict[str, float]:
+def _metrics(server: Server) -> dict[str, float]:
     try:
-        return status_text.metrics(_get(f"{url}/metrics", {}))
+        return status_text.metrics(_get(server, "/metrics", {}))
     except OSError:
         return {}
 
 
-def _get(url: str, headers: dict[str, str]) -> str:
+def _get(server: Server, path: str, headers: dict[str, str]) -> str:
     """Raises OSError, which urllib's errors are."""
-    with io_vllm.DIRECT.open(urllib.request.Request(url, headers=headers), timeout=_SECONDS) as answer:
+    with server.open(path, _SECONDS, headers) as answer:
         text: str = answer.read().decode("utf-8", "replace")
         return text

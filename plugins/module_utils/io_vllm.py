@@ -9,19 +9,88 @@ from __future__ import annotations
 import http.client
 import json
 import re
+import socket
+import ssl
 import urllib.error
+import urllib.parse
 import urllib.request
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from typing import Any
 
-from ansible_collections.gb10.cluster.plugins.module_utils import io_file
+from ansible_collections.gb10.cluster.plugins.module_utils import io_file, io_node
 from ansible_collections.gb10.cluster.plugins.module_utils.io_node import Run
 
 _HEALTH_SECONDS = 5
-#: The server is on this host: a proxy of the environment would be asked for another one.
-DIRECT = urllib.request.build_opener(urllib.request.ProxyHandler({}))
+#: The unit whose processes get the API's key.
+UNIT = "gb10-vllm.service"
+#: In place of an HTTP status: nobody answered, and somebody did whose TLS is not what was expected.
+_SILENT, _UNTRUSTED = 0, -1
 _READY = "Application startup complete"
 _TOKENS = re.compile(r"^vllm:(?:generation|prompt)_tokens_total\{[^}]*\}\s+([\d.e+]+)$", re.MULTILINE)
+
+
+class StrangerError(ValueError):
+    """The API's port is not held by the unit that serves it."""
+
+
+class _Named(ssl.SSLContext):
+    """Expects a certificate of the name that clients use, whatever the address that is asked."""
+
+    server_name = ""
+
+    def wrap_socket(self, sock: socket.socket, *arguments: Any, **options: Any) -> ssl.SSLSocket:
+        """Take the name in place of the host."""
+        return super().wrap_socket(sock, *arguments, **{**options, "server_hostname": self.server_name or options.get("server_hostname")})
+
+
+class _NoRedirect(urllib.request.HTTPRedirectHandler):
+    """A key that is meant for this server goes nowhere else."""
+
+    def redirect_request(self, *_arguments: Any) -> None:
+        """Leave the answer as it is: an error, for those who ask."""
+
+
+@dataclass(frozen=True)
+class Server:
+    """A vLLM on this host: its address without path and, for https, the CA of its certificate and the name in that."""
+
+    url: str
+    ca_file: str = ""
+    server_name: str = ""
+
+    def open(self, path: str, timeout: float, given: Mapping[str, str], data: bytes | None = None) -> Any:
+        """Send a request and return the response. Raises OSError, which urllib's errors are, and HTTPException.
+
+        The server is on this host: a proxy of the environment would be asked for another one.
+        """
+        handlers: list[urllib.request.BaseHandler] = [urllib.request.ProxyHandler({}), _NoRedirect()]
+        if self.url.startswith("https:"):
+            context = _Named(ssl.PROTOCOL_TLS_CLIENT)
+            context.load_verify_locations(self.ca_file)
+            # The API's own certificate may be all that is trusted.
+            context.verify_flags |= ssl.VERIFY_X509_PARTIAL_CHAIN
+            context.server_name = self.server_name
+            handlers.append(urllib.request.HTTPSHandler(context=context))
+        request = urllib.request.Request(f"{self.url}{path}", data=data, headers=dict(given))
+        return urllib.request.build_opener(*handlers).open(request, timeout=timeout)
+
+
+def bearer(server: Server, key_file: str, unit: str = UNIT) -> str:
+    """Return the API's key for a server, "" if there is none. Raises ValueError without the key, StrangerError if others than the unit
+    hold the port, and OSError.
+    """
+    found = key(key_file)
+    if not found:
+        return ""
+    place = urllib.parse.urlsplit(server.url)
+    port = place.port or (443 if place.scheme == "https" else 80)
+    addresses = {str(entry[4][0]) for entry in socket.getaddrinfo(place.hostname, port, type=socket.SOCK_STREAM)} | {"0.0.0.0", "::"}
+    holders = [entry for entry in io_node.listeners() if entry["port"] == port and entry["address"].removeprefix("::ffff:") in addresses]
+    others = [f"{entry['process'] or 'an unknown process'} ({entry['unit'] or 'no unit'})" for entry in holders if entry["unit"] != unit]
+    if others or not holders:
+        raise StrangerError(f"port {port} is held by {', '.join(others) or 'nobody'} instead of {unit}, so the API's key was not sent")
+    return found
 
 
 def key(path: str) -> str:
@@ -32,48 +101,55 @@ def key(path: str) -> str:
     return text
 
 
-def headers(bearer: str) -> dict[str, str]:
+def headers(given: str) -> dict[str, str]:
     """Return the headers of a request, with the API's key if there is one."""
-    return {"Content-Type": "application/json"} | ({"Authorization": f"Bearer {bearer}"} if bearer else {})
+    return {"Content-Type": "application/json"} | ({"Authorization": f"Bearer {given}"} if given else {})
 
 
-def _get(url: str, timeout: float, body: dict[str, Any] | None = None, bearer: str = "") -> tuple[int, str]:
-    """Return (HTTP status, body); status 0 and the reason if there is no answer."""
-    data = None if body is None else json.dumps(body).encode()
-    request = urllib.request.Request(url, data=data, headers=headers(bearer))
+def _ask(server: Server, path: str, timeout: float, body: dict[str, Any] | None = None, given: str = "") -> tuple[int, str]:
+    """Return (HTTP status, body); _SILENT or _UNTRUSTED and the reason if there is no answer."""
     try:
         try:
-            answer = DIRECT.open(request, timeout=timeout)
+            answer = server.open(path, timeout, headers(given), None if body is None else json.dumps(body).encode())
         except urllib.error.HTTPError as error:
             answer = error
         with answer:
             return answer.status, answer.read().decode("utf-8", "replace")
     except (OSError, http.client.HTTPException) as error:
-        return 0, str(error) or type(error).__name__
+        reason = getattr(error, "reason", error)
+        return _UNTRUSTED if isinstance(reason, ssl.SSLError) else _SILENT, str(reason) or type(reason).__name__
 
 
-def healthy(url: str) -> bool:
-    """Return whether /health says 200. It says so for minutes after a rank is lost, so it is not proof of an answer."""
-    return _get(f"{url}/health", _HEALTH_SECONDS)[0] == 200
+def health(server: Server) -> tuple[bool, str]:
+    """Return whether /health says 200, and what is wrong with the server's TLS, "" if nothing is.
 
-
-def answers(url: str, model: str, timeout: float, bearer: str = "") -> tuple[bool, str]:
-    """Ask for one token. Returns (True, "") if it came, else (False, reason).
-
-    An engine that is only busy makes tokens for others meanwhile; that counts as answering.
+    It says so for minutes after a rank is lost, so it is not proof of an answer.
     """
-    before = tokens(url)
-    status, said = _get(f"{url}/v1/completions", timeout, {"model": model, "prompt": "Hello", "max_tokens": 1, "temperature": 0}, bearer)
+    status, said = _ask(server, "/health", _HEALTH_SECONDS)
+    return status == 200, said if status == _UNTRUSTED else ""
+
+
+def answers(server: Server, model: str, timeout: float, key_file: str = "", unit: str = UNIT) -> tuple[bool, str]:
+    """Ask for one token, with the API's key if there is a file of it. Returns (True, "") if it came, else (False, reason).
+
+    An engine that is only busy makes tokens for others meanwhile; that counts as answering. Raises ValueError for a file that holds no key, OSError.
+    """
+    try:
+        given = bearer(server, key_file, unit)
+    except StrangerError as error:
+        return False, str(error)
+    before = tokens(server)
+    status, said = _ask(server, "/v1/completions", timeout, {"model": model, "prompt": "Hello", "max_tokens": 1, "temperature": 0}, given)
     if status == 200:
         return True, ""
-    if status == 0 and (after := tokens(url)) is not None and before is not None and after > before:
+    if status == _SILENT and (after := tokens(server)) is not None and before is not None and after > before:
         return True, ""
-    return False, f"HTTP {status}: {said[:500]}" if status else f"no token within {timeout:g} s and none for others: {said}"
+    return False, f"HTTP {status}: {said[:500]}" if status > 0 else f"no token within {timeout:g} s and none for others: {said}"
 
 
-def tokens(url: str) -> float | None:
+def tokens(server: Server) -> float | None:
     """Return how many tokens the engine has read and written so far, None if its metrics cannot be read."""
-    status, text = _get(f"{url}/metrics", _HEALTH_SECONDS)
+    status, text = _ask(server, "/metrics", _HEALTH_SECONDS)
     found = _TOKENS.findall(text) if status == 200 else []
     return sum(map(float, found)) if found else None
 

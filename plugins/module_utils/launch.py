@@ -107,7 +107,8 @@ def vllm_argv(plan: Mapping[str, Any]) -> list[str]:
     """
     node = plan["node"]
     guard = [f"--middleware={api_access.GUARD}"] if plan["api_key"] else []
-    api = [f"--host={plan['api_host']}", f"--port={plan['api_port']}", *guard] if node["head"] else ["--headless"]
+    tls = [f"--ssl-{name}file={path}" for name, path in tls_files(plan).items()]
+    api = [f"--host={plan['api_host']}", f"--port={plan['api_port']}", *guard, *tls] if node["head"] else ["--headless"]
     return [
         program(plan, "vllm"),
         "serve",
@@ -122,6 +123,15 @@ def vllm_argv(plan: Mapping[str, Any]) -> list[str]:
         *additions.serve_flags(plan["nodes"]),
         *plan["serve"]["own"],
     ]
+
+
+def tls_files(plan: Mapping[str, Any]) -> dict[str, str]:
+    """Return where the head's server reads its certificate and its key, {} without TLS: both are credentials of its unit.
+
+    A container's user cannot read root's credentials; there the unit lays them out. Source: systemd.io, "System and Service Credentials", Paths.
+    """
+    folder = f"/run/credentials/{VLLM}.service" if plan["runtime"]["kind"] == stacks.NATIVE else f"/run/{VLLM}"
+    return {name: f"{folder}/api.{name}" for name in ("cert", "key")} if plan["api_tls"] else {}
 
 
 def _meeting(plan: Mapping[str, Any]) -> list[str]:
@@ -145,7 +155,7 @@ def program(plan: Mapping[str, Any], name: str) -> str:
 
 def rank_argv(plan: Mapping[str, Any], owner: str = "") -> list[str]:
     """Return the argv of what starts and ends vLLM on the plan's node together with the other ranks; see io_rank.py."""
-    place = [f"--address={plan['head']['address']}", f"--port={plan['rendezvous_port'] + 1}", f"--group={start_digest(plan)[:16]}"]
+    place = [f"--address={plan['head']['address']}", f"--port={plan['rendezvous_port'] + 1}"]
     place += [f"--rank={_rank(plan)}", f"--ranks={len(plan['nodes'])}"]
     # Of a container's unit it is root's, and leaves no files among those of the service's user (-B).
     return ["/usr/bin/python3", "-B", RANK_PROGRAM, *place, "--", *contained(plan, VLLM, vllm_argv(plan), owner)]
@@ -176,12 +186,12 @@ def contained(plan: Mapping[str, Any], unit: str, argv: Sequence[str], owner: st
     ray = plan["executor"] == "ray"
     folders = [plan["model"]] if plan["model"].startswith("/") else []
     folders += [f"{plan['root']}/files"] if plan["serve"]["files"] else []
-    # The token of Ray, as the unit lays it out for the container's user.
-    folders += [f"/run/{unit}"] if ray else []
+    # The token of Ray and the key of TLS, as the unit lays them out for the container's user.
+    folders += [f"/run/{unit}"] if ray or (unit == VLLM and node["head"] and plan["api_tls"]) else []
     mounts = [{"source": folder, "target": folder, "read_only": True} for folder in folders]
     mounts += [{"source": home, "target": home, "read_only": False}]
     mounts += [mount for addition in node["additions"].values() for mount in addition.get("mounts", ())]
-    names = {*additions.rank_environment(node), *_OF_UNIT, "VLLM_HOST_IP"}
+    names = {*additions.rank_environment(node), *_OF_UNIT, *node["secrets"], "VLLM_HOST_IP"}
     if plan["api_key"] and node["head"] and unit == VLLM:
         # What asks for the key, and what it comes from.
         names |= {*api_access.VARIABLES}

@@ -23,6 +23,8 @@ def lines(plan: Mapping[str, Any], object_store_memory: int) -> list[str]:
         f"x data {plan['data_parallel_size']} by {plan['executor']}",
         f"vLLM {plan['stack']['vllm']} (stack {plan['stack']['name']}), NCCL {serve['nccl'] or 'unknown'}",
     ]
+    secured = f"TLS with a certificate until {plan['api_tls']['until']}" if plan["api_tls"] else "no TLS"
+    result.append(f"API at {plan['api']['endpoint']}, {'with a key' if plan['api_key'] else 'without a key'}, {secured}")
     if plan["runtime"]["image"]:
         result.append(f"in containers of {plan['runtime']['image']}, run by {plan['runtime']['engine']}")
     result += _block("why", serve["why"])
@@ -49,6 +51,7 @@ def _node(plan: Mapping[str, Any], node: Mapping[str, Any], object_store_memory:
         # A line an argument: what a review compares. Words that are values stay with their option.
         result += [f"{_INDENT}{' '.join(argv[:2])}", *(f"{_INDENT * 2}{argument}" for argument in _joined(argv[2:]))]
     result += [f"{_INDENT}environment", *(f"{_INDENT * 2}{name}={value}" for name, value in sorted(additions.rank_environment(node).items()))]
+    result += [f"{_INDENT * 2}{name} (secret)" for name in node["secrets"]]
     return result
 
 

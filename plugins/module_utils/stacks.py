@@ -13,6 +13,8 @@ from dataclasses import dataclass, replace
 
 from ansible_collections.gb10.cluster.plugins.module_utils.problems import Problem
 
+#: The first Ray that asks for a token. Source: Ray documentation, "Ray security: token authentication".
+TOKEN_RAY = (2, 52)
 NATIVE, CONTAINER = "native", "container"
 CUDA, CPU = "cuda", "cpu"
 
@@ -154,6 +156,15 @@ def resolve(name: str, lock: str, path: str, runtime: str = "", image: str = "")
         fix = "add it, or take another lock"
         problems.append(Problem("gb10_runtime_lock", f"{path} pins no vllm", "a line such as vllm==0.32.0", fix))
     return replace(stack, **{field: pins.get(field, getattr(stack, field)) for field in _PACKAGES.values()}), problems
+
+
+def check_ray(version: str, path: str) -> list[Problem]:
+    """Return what is wrong with a version of Ray, "" where it is not known: one that knows no token lets anybody on the network run code."""
+    found = re.match(r"(\d+)\.(\d+)", version)
+    if not found or (int(found[1]), int(found[2])) >= TOKEN_RAY:
+        return []
+    fix = "take a release of vLLM that goes with it, or gb10_executor: mp"
+    return [Problem(path, f"Ray {version} does not know RAY_AUTH_MODE, so anybody on the network could run code", "Ray 2.52 or newer", fix)]
 
 
 def _unlocked(name: str, path: str) -> Problem:

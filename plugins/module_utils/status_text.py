@@ -89,7 +89,8 @@ def _api(nodes: Sequence[Mapping[str, Any]], wanted: str) -> list[str]:
     if head is None or not api:
         return [f"model: unknown, because {head['name'] if head else 'the head'} cannot be read", f"the inventory asks for {wanted}"]
     if not api["healthy"]:
-        return [f"model: none is served at {api['url']}", f"the inventory asks for {wanted}"]
+        untrusted = f", whose TLS is not what was expected: {api['reason']}" if api["reason"] else ""
+        return [f"model: none is served at {api['url']}{untrusted}", f"the inventory asks for {wanted}"]
     served = f"{api['root'] or 'unknown'}, served as {api['model'] or 'unknown'} at {api['url']}/v1"
     state = f"it answers, in {api['answered_after']:.1f} s" if api["answers"] else f"IT DOES NOT ANSWER: {api['reason']}"
     speed = "unknown" if api["tokens_per_second"] is None else f"{api['tokens_per_second']:.1f}"

@@ -14,7 +14,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from ansible_collections.gb10.cluster.plugins.module_utils import launch, node_checks
+from ansible_collections.gb10.cluster.plugins.module_utils import api_tls, launch, node_checks, secret_environment
 
 #: Where a node keeps its record.
 RECORD = "/etc/gb10/good.json"
@@ -22,11 +22,11 @@ UNIT_FOLDER = "/etc/systemd/system"
 #: In the order in which they are started; stopped in the other one.
 UNITS = (node_checks.RAY_UNIT, node_checks.VLLM_UNIT)
 #: What services are started from, beside the records in additions.FOLDER.
-FILES = ("/etc/gb10/cluster.env", *(f"{UNIT_FOLDER}/{unit}" for unit in UNITS))
+FILES = ("/etc/gb10/cluster.env", *(f"{UNIT_FOLDER}/{unit}" for unit in UNITS), secret_environment.FILE, *api_tls.FILES.values())
 
 
-def start(plan: Mapping[str, Any], url: str) -> dict[str, Any]:
-    """Return what is to be known of a start to come back to it: {id, model, served_model_name, url, needs}.
+def start(plan: Mapping[str, Any]) -> dict[str, Any]:
+    """Return what is to be known of a start to come back to it: {id, model, served_model_name, url, server_name, needs}.
 
     ``id`` is the same on all nodes, and another one whenever they are started from anything else.
     """
@@ -34,7 +34,8 @@ def start(plan: Mapping[str, Any], url: str) -> dict[str, Any]:
         "id": launch.start_digest(plan),
         "model": plan["model"],
         "served_model_name": plan["served_model_name"],
-        "url": url,
+        "url": plan["api"]["url"],
+        "server_name": plan["api"]["server_name"],
         "needs": dict(plan["serve"]["needs"]),
     }
 

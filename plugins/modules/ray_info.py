@@ -14,7 +14,9 @@ description:
   - Runs on the head and asks Ray's State API for its nodes and actors.
 options:
   expect:
-    description: Name and address of every node. With it, waits until Ray counts exactly these, each with its GPUs.
+    description: >-
+      Name and address of every node. With it, waits until Ray counts exactly these, each with its GPUs, and proves that Ray refuses a request
+      without the token.
     type: dict
     default: {}
   gpus:

@@ -18,10 +18,6 @@ options:
     description: The API's address, without path; empty on nodes that have no API.
     type: str
     default: ""
-  key_file:
-    description: A file on the host with the API's key, empty if there is none.
-    type: str
-    default: ""
   seconds:
     description: For how long the server is watched to tell its tokens a second.
     type: float
@@ -34,6 +30,8 @@ author:
   - gb10.cluster maintainers (@gb10-cluster)
 extends_documentation_fragment:
   - gb10.cluster.attributes.info
+  - gb10.cluster.api
+  - gb10.cluster.api.key
 """
 
 EXAMPLES = r"""
@@ -78,7 +76,7 @@ api:
 
 from ansible.module_utils.basic import AnsibleModule
 
-from ansible_collections.gb10.cluster.plugins.module_utils import io_status
+from ansible_collections.gb10.cluster.plugins.module_utils import arguments, io_status, io_vllm
 from ansible_collections.gb10.cluster.plugins.module_utils.io_command import runner
 
 
@@ -87,8 +85,8 @@ def main() -> None:
     module = AnsibleModule(
         argument_spec={
             "url": {"type": "str", "default": ""},
-            # A path and no secret, whatever its name.
-            "key_file": {"type": "str", "default": "", "no_log": False},
+            **arguments.API,
+            **arguments.API_KEY,
             "seconds": {"type": "float", "default": 2},
             "timeout": {"type": "int", "default": 20},
         },
@@ -97,7 +95,8 @@ def main() -> None:
     params = module.params
     try:
         facts = io_status.node(runner(module))
-        api = io_status.api(params["url"], params["key_file"], params["seconds"], params["timeout"]) if params["url"] else {}
+        server = io_vllm.Server(params["url"], params["ca_file"], params["server_name"])
+        api = io_status.api(server, params["key_file"], params["seconds"], params["timeout"], params["unit"]) if server.url else {}
     except ValueError as error:
         module.fail_json(msg=str(error))
     module.exit_json(changed=False, **facts, api=api)

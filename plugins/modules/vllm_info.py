@@ -31,7 +31,9 @@ options:
     type: int
     default: 60
   key_file:
-    description: A file on the host with the API's key, for that token; none is sent if the name is empty or there is no such file.
+    description: >-
+      A file on the host with the API's key, for that token; none is sent if the name is empty or there is no such file, and none to others than
+      the unit.
     type: path
     default: ""
   invocation:
@@ -42,6 +44,7 @@ author:
   - gb10.cluster maintainers (@gb10-cluster)
 extends_documentation_fragment:
   - gb10.cluster.attributes.info
+  - gb10.cluster.api
 """
 
 EXAMPLES = r"""
@@ -61,6 +64,10 @@ healthy:
   description: Whether /health says 200.
   returned: always
   type: bool
+untrusted:
+  description: What is wrong with the TLS of what answers there, empty if nothing is.
+  returned: always
+  type: str
 answers:
   description: Whether a token came, null if none was asked for.
   returned: always
@@ -85,7 +92,7 @@ ready_after:
 
 from ansible.module_utils.basic import AnsibleModule
 
-from ansible_collections.gb10.cluster.plugins.module_utils import io_node, io_vllm, serve_log
+from ansible_collections.gb10.cluster.plugins.module_utils import arguments, io_node, io_vllm, serve_log
 from ansible_collections.gb10.cluster.plugins.module_utils.io_command import runner
 
 _LOG_LINES = 3000
@@ -101,16 +108,18 @@ def main() -> None:
             "timeout": {"type": "int", "default": 60},
             "key_file": {"type": "path", "default": "", "no_log": False},
             "invocation": {"type": "str", "default": ""},
+            **arguments.API,
         },
         supports_check_mode=True,
     )
     params, run = module.params, runner(module)
     try:
         service = io_node.service(run, params["name"])
-        healthy = bool(service["pid"]) and io_vllm.healthy(params["url"])
+        server = io_vllm.Server(params["url"], params["ca_file"], params["server_name"])
+        healthy, untrusted = io_vllm.health(server) if service["pid"] else (False, "")
         answers, reason = None, ""
         if healthy and params["model"]:
-            answers, reason = io_vllm.answers(params["url"], params["model"], params["timeout"], io_vllm.key(params["key_file"]))
+            answers, reason = io_vllm.answers(server, params["model"], params["timeout"], params["key_file"], params["name"])
         invocation = params["invocation"] or service["invocation"]
         entries = io_vllm.journal(run, io_vllm.of_start(invocation), _LOG_LINES) if invocation else []
     except (ValueError, OSError) as error:
@@ -120,6 +129,7 @@ def main() -> None:
         changed=False,
         service=service,
         healthy=healthy,
+        untrusted=untrusted,
         answers=answers,
         reason=reason,
         progress=serve_log.progress(lines),

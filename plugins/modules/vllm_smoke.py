@@ -34,14 +34,12 @@ options:
     description: Seconds within which each answer must be whole.
     type: int
     default: 300
-  key_file:
-    description: A file on the host with the API's key, empty if there is none. The key appears nowhere.
-    type: str
-    default: ""
 author:
   - gb10.cluster maintainers (@gb10-cluster)
 extends_documentation_fragment:
   - gb10.cluster.attributes.info
+  - gb10.cluster.api
+  - gb10.cluster.api.key
 """
 
 EXAMPLES = r"""
@@ -90,7 +88,7 @@ problems:
 
 from ansible.module_utils.basic import AnsibleModule
 
-from ansible_collections.gb10.cluster.plugins.module_utils import io_smoke
+from ansible_collections.gb10.cluster.plugins.module_utils import arguments, io_smoke, io_vllm
 
 
 def main() -> None:
@@ -103,12 +101,14 @@ def main() -> None:
             "max_tokens": {"type": "int", "default": 8, "no_log": False},
             "reasoning": {"type": "bool", "default": False},
             "timeout": {"type": "int", "default": 300},
-            # A path and no secret, whatever its name.
-            "key_file": {"type": "str", "default": "", "no_log": False},
+            **arguments.API,
+            **arguments.API_KEY,
         },
         supports_check_mode=True,
     )
-    answers, problems = io_smoke.test(**module.params)
+    given = dict(module.params)
+    server = io_vllm.Server(given.pop("url"), given.pop("ca_file"), given.pop("server_name"))
+    answers, problems = io_smoke.test(server, **given)
     if problems:
         module.fail_json(msg=f"The API is healthy, but does not answer as it should: {'; '.join(problems)}", answers=answers, problems=problems)
     module.exit_json(changed=False, answers=answers, problems=[])

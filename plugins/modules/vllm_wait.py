@@ -12,7 +12,7 @@ short_description: Wait for a vLLM service with progress, and stop early with th
 version_added: 0.1.0
 description:
   - Polls M(gb10.cluster.vllm_info) on the host and shows each new step of the start while it waits.
-  - Stops as soon as the start has failed, with the first error of the log that is not an echo of another.
+  - Stops as soon as the start has failed, with the first error of the log that is not an echo of another, or the server's TLS is not as expected.
   - It is an action that runs on the controller; the module itself only holds this documentation.
 options:
   name:
@@ -35,6 +35,7 @@ author:
   - gb10.cluster maintainers (@gb10-cluster)
 extends_documentation_fragment:
   - gb10.cluster.attributes.info
+  - gb10.cluster.api
 """
 
 EXAMPLES = r"""

@@ -31,8 +31,9 @@ def test_a_key_is_judged_without_being_shown(key: str, said: str) -> None:
     ("settings", "path"),
     [
         ({"gb10_environment": {"VLLM_API_KEY": KEY}}, "gb10_environment.VLLM_API_KEY"),
-        ({"gb10_serve_args": [f"--api-key={KEY}"]}, "gb10_serve_args"),
-        ({"gb10_serve_args": ["--api-key", KEY]}, "gb10_serve_args"),
+        ({"gb10_serve_args": [f"--api-key={KEY}"]}, "gb10_serve_args[0]"),
+        ({"gb10_serve_args": ["--api-key", KEY]}, "gb10_serve_args[0]"),
+        ({"gb10_api_name": "https://spark"}, "gb10_api_name"),
         ({"gb10_api_key_enabled": False}, "gb10_api_host"),
         ({"gb10_api_key_enabled": "false", "gb10_api_host": "10.110.0.1"}, "gb10_api_host"),
         ({"gb10_api_clients": ["192.168.1.0/24", "192.168.1.1/24", "lan"]}, "gb10_api_clients[1] gb10_api_clients[2]"),
@@ -169,3 +170,18 @@ def test_a_server_without_a_key_does_not_start(monkeypatch: pytest.MonkeyPatch) 
     monkeypatch.delenv("VLLM_API_KEY", raising=False)
     with pytest.raises(KeyError):
         io_api_guard.Guard(Api())
+
+
+@pytest.mark.parametrize(
+    ("host", "name", "tls", "expected"),
+    [
+        ("0.0.0.0", "", False, ("http://127.0.0.1:8000", "", "http://192.168.1.11:8000/v1")),
+        ("0.0.0.0", "", True, ("https://127.0.0.1:8000", "192.168.1.11", "https://192.168.1.11:8000/v1")),
+        ("::", "spark.lan", True, ("https://[::1]:8000", "spark.lan", "https://spark.lan:8000/v1")),
+        ("127.0.0.1", "", True, ("https://127.0.0.1:8000", "127.0.0.1", "https://127.0.0.1:8000/v1")),
+        ("fd00::1", "", False, ("http://[fd00::1]:8000", "", "http://[fd00::1]:8000/v1")),
+    ],
+)
+def test_where_the_api_is(host: str, name: str, tls: bool, expected: tuple[str, str, str]) -> None:
+    place = api_access.place(host, 8000, name, "192.168.1.11", tls)
+    assert (place["url"], place["server_name"], place["endpoint"]) == expected

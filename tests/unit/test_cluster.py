@@ -622,3 +622,24 @@ def test_an_image_that_is_known_to_have_no_ray() -> None:
     (problem,) = mistakes(pair(gb10_runtime="container", gb10_image=image))
     assert (problem.path, "gb10_executor: mp" in problem.fix) == ("image", True)
     assert planned(pair(gb10_runtime="container", gb10_image=image, gb10_executor="mp"))["runtime"]["image"] == image
+
+
+OLD_RAY = "vllm==0.32.0\nray==2.48.0\n"
+IMAGE = "sha256:" + "1" * 64
+
+
+def test_a_ray_without_a_token_is_refused_where_it_runs() -> None:
+    (problem,) = mistakes(pair(), OLD_RAY)
+    assert (problem.path, problem.found.split(",")[0]) == ("gb10_runtime_lock", "Ray 2.48.0 does not know RAY_AUTH_MODE")
+    plan, problems = cluster.plan(pair(gb10_executor="mp"), OLD_RAY, KNOWN)
+    assert (plan["executor"], problems) == ("mp", [])
+
+
+def test_the_ray_of_an_image_counts_once_it_is_known() -> None:
+    nodes = pair(gb10_runtime="container", gb10_image=IMAGE)
+    planned(nodes)
+    found = {"runtime": IMAGE, "environment": {}, "flags": [], "files": {}, "mounts": [], "versions": {"vllm": "0.32.0", "ray": "2.48.0"}}
+    nodes[1]["observed"]["additions"] = {"vllm_runtime": found}
+    assert [problem.path for problem in mistakes(nodes)] == ["gb10_image"]
+    nodes[1]["observed"]["additions"] = {"vllm_runtime": {**found, "runtime": "another"}}
+    planned(nodes)

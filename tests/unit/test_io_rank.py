@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import signal
 import socket
@@ -24,9 +25,10 @@ class Rank:
 
     def __init__(self, folder: Path, port: int, rank: int, ranks: int, group: str) -> None:
         self.mark = folder / f"{rank}-{group}"
-        command = [sys.executable, PROGRAM, "--address=127.0.0.1", f"--port={port}", f"--group={group}", f"--rank={rank}", f"--ranks={ranks}", "--"]
-        command += ["sh", "-c", f"echo $$ > {self.mark}; exec sleep 600"]
-        self.process = subprocess.Popen(command, stdout=subprocess.PIPE, text=True)
+        command = [sys.executable, PROGRAM, "--address=127.0.0.1", f"--port={port}", f"--rank={rank}", f"--ranks={ranks}", "--"]
+        command += ["sh", "-c", f"echo $$ ${io_rank.GROUP_VARIABLE} > {self.mark}; exec sleep 600"]
+        environment = os.environ | {io_rank.GROUP_VARIABLE: group}
+        self.process = subprocess.Popen(command, stdout=subprocess.PIPE, text=True, env=environment)
 
     def runs(self, within: float = 10) -> bool:
         """Whether the command was started in time."""
@@ -39,7 +41,7 @@ class Rank:
 
     @property
     def pid(self) -> int:
-        return int(self.mark.read_text(encoding="utf-8"))
+        return int(self.mark.read_text(encoding="utf-8").split()[0])
 
     def gone(self) -> bool:
         """Whether program and command have ended."""
@@ -124,3 +126,31 @@ def test_one_that_gave_up_waiting_can_come_again(start: Start) -> None:
 
 def test_a_head_alone_starts_at_once(start: Start) -> None:
     assert start(0, ranks=1).runs()
+
+
+def test_who_is_no_rank_of_the_group_keeps_no_place(start: Start) -> None:
+    head = start(0)
+    assert head.process.stdout
+    said = head.process.stdout.readline()
+    port = int(said.rpartition(":")[2])
+    for greeting in (b"a 0\n", b"a 3\n", b"a -1\n", b"a 01\n", b"a x\n", b"a 1 2\n", "a \u00b2\n".encode(), b"x" * 200_000 + b"\n"):
+        with socket.create_connection(("127.0.0.1", port), timeout=10) as stranger:
+            stranger.sendall(greeting)
+            with contextlib.suppress(ConnectionResetError):
+                assert stranger.recv(1) == b"", greeting
+    assert all(rank.runs() for rank in (start(1), start(2), head))
+
+
+@pytest.mark.parametrize(("rank", "group"), [(3, "a"), (-1, "a"), (1, ""), (1, "two words")])
+def test_a_place_that_there_is_not_is_refused(rank: int, group: str) -> None:
+    command = [sys.executable, PROGRAM, "--address=127.0.0.1", "--port=9", f"--rank={rank}", "--ranks=3", "--", "true"]
+    done = subprocess.run(command, env=os.environ | {io_rank.GROUP_VARIABLE: group}, capture_output=True, text=True, check=False, timeout=20)
+    assert done.returncode == 2
+    assert f"--rank {rank} is none of 0 to 2" in done.stderr or "GB10_RANK_GROUP has to be one word" in done.stderr
+
+
+def test_the_group_is_not_handed_on(start: Start) -> None:
+    rank = start(0, ranks=1)
+    assert rank.runs()
+    # The command wrote its number and, had it the variable, the group.
+    assert rank.mark.read_text(encoding="utf-8").split() == [str(rank.pid)]

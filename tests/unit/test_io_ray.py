@@ -63,6 +63,7 @@ class Server(HTTPServer):
         super().__init__(("127.0.0.1", 0), Handler)
         self.answers: list[Any] = []
         self.requests: list[tuple[str, str | None]] = []
+        self.open = False
 
 
 class Handler(BaseHTTPRequestHandler):
@@ -74,7 +75,7 @@ class Handler(BaseHTTPRequestHandler):
         """Answer with the next listing, or refuse."""
         authorization = self.headers.get("Authorization")
         self.server.requests.append((self.path, authorization))
-        if authorization != f"Bearer {TOKEN}":
+        if authorization != f"Bearer {TOKEN}" and not self.server.open:
             self.reply(401, b'{"detail": "Unauthorized"}')
             return
         answer = self.server.answers.pop(0) if len(self.server.answers) > 1 else self.server.answers[0]
@@ -181,7 +182,20 @@ def test_the_token_is_not_sent_to_a_proxy(ray: Server, token: str, monkeypatch: 
 def test_wait_ends_when_every_node_has_joined(ray: Server, token: str) -> None:
     ray.answers = [b"", BOTH[:1], [BOTH[0], row("10.110.0.2", gpus=0)], BOTH]
     assert io_ray.wait(NODES, 1, ray.server_port, token, 30) == BOTH
-    assert len(ray.requests) == 4
+    assert [authorization for _path, authorization in ray.requests] == [f"Bearer {TOKEN}"] * 4 + [None], "the last is the proof"
+
+
+def test_a_ray_that_asks_for_no_token_is_refused_at_once(ray: Server, token: str) -> None:
+    ray.answers, ray.open = [BOTH], True
+    said = failure(lambda: io_ray.wait(NODES, 1, ray.server_port, token, 30))
+    assert "answers HTTP 200 without the token, where 401 or 403 is expected" in said
+    assert len(ray.requests) == 2
+
+
+def test_a_ray_that_is_gone_proves_nothing() -> None:
+    with Server() as server:
+        port = server.server_port
+    assert "does not answer" in failure(lambda: io_ray.refuses_strangers(port))
 
 
 def test_a_timeout_names_the_missing_node(ray: Server, token: str) -> None:

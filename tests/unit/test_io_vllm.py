@@ -40,8 +40,8 @@ class Server(ThreadingHTTPServer):
         self.end = threading.Event()
 
     @property
-    def url(self) -> str:
-        return f"http://127.0.0.1:{self.server_port}"
+    def at(self) -> io_vllm.Server:
+        return io_vllm.Server(f"http://127.0.0.1:{self.server_port}")
 
 
 class Handler(BaseHTTPRequestHandler):
@@ -88,7 +88,7 @@ def vllm() -> Iterator[Server]:
 
 
 def test_an_answer(vllm: Server) -> None:
-    assert io_vllm.answers(vllm.url, "tiny", 10) == (True, "")
+    assert io_vllm.answers(vllm.at, "tiny", 10) == (True, "")
     (asked,) = vllm.asked
     assert (asked["path"], asked["model"], asked["max_tokens"]) == ("/v1/completions", "tiny", 1)
 
@@ -104,18 +104,18 @@ def test_an_answer(vllm: Server) -> None:
 )
 def test_an_error_is_no_answer_however_many_tokens_others_get(vllm: Server, status: int, body: str, reason: str) -> None:
     vllm.completion, vllm.per_look = (status, body), 5.0
-    assert io_vllm.answers(vllm.url, "tiny", 10) == (False, reason)
+    assert io_vllm.answers(vllm.at, "tiny", 10) == (False, reason)
 
 
 def test_a_busy_engine_answers(vllm: Server) -> None:
     vllm.completion, vllm.per_look = None, 5.0
-    assert io_vllm.answers(vllm.url, "tiny", 0.2) == (True, "")
+    assert io_vllm.answers(vllm.at, "tiny", 0.2) == (True, "")
 
 
 @pytest.mark.parametrize("metrics", [True, False], ids=["frozen", "no metrics"])
 def test_a_hanging_engine_does_not_answer(vllm: Server, metrics: bool) -> None:
     vllm.completion, vllm.metrics = None, metrics
-    answered, reason = io_vllm.answers(vllm.url, "tiny", 0.2)
+    answered, reason = io_vllm.answers(vllm.at, "tiny", 0.2)
     assert not answered
     assert reason.startswith("no token within 0.2 s and none for others: ")
     assert reason.endswith("timed out")
@@ -123,41 +123,41 @@ def test_a_hanging_engine_does_not_answer(vllm: Server, metrics: bool) -> None:
 
 def test_an_answer_that_breaks_off_is_none(vllm: Server) -> None:
     vllm.cut_off = True
-    answered, reason = io_vllm.answers(vllm.url, "tiny", 10)
+    answered, reason = io_vllm.answers(vllm.at, "tiny", 10)
     assert not answered and "no token" in reason
 
 
 def test_an_error_that_breaks_off_is_no_crash(vllm: Server) -> None:
     vllm.cut_off, vllm.completion = True, (500, "oops")
-    assert io_vllm.answers(vllm.url, "tiny", 10)[0] is False
+    assert io_vllm.answers(vllm.at, "tiny", 10)[0] is False
 
 
 def test_nobody_listens() -> None:
     with Server() as server:
-        url = server.url
-    answered, reason = io_vllm.answers(url, "tiny", 1)
+        at = server.at
+    answered, reason = io_vllm.answers(at, "tiny", 1)
     assert not answered and "refused" in reason
-    assert (io_vllm.healthy(url), io_vllm.tokens(url)) == (False, None)
+    assert (io_vllm.health(at), io_vllm.tokens(at)) == ((False, ""), None)
 
 
 @pytest.mark.parametrize(("status", "expected"), [(200, True), (503, False), (500, False)])
-def test_healthy(vllm: Server, status: int, expected: bool) -> None:
+def test_health(vllm: Server, status: int, expected: bool) -> None:
     vllm.health = status
-    assert io_vllm.healthy(vllm.url) is expected
+    assert io_vllm.health(vllm.at) == (expected, "")
 
 
 def test_the_server_is_asked_past_a_proxy(vllm: Server, monkeypatch: pytest.MonkeyPatch) -> None:
     for name in ("http_proxy", "HTTP_PROXY", "all_proxy"):
         monkeypatch.setenv(name, "http://127.0.0.1:1")
     monkeypatch.delenv("no_proxy", raising=False)
-    assert io_vllm.healthy(vllm.url)
-    assert io_vllm.answers(vllm.url, "tiny", 10) == (True, "")
+    assert io_vllm.health(vllm.at)[0]
+    assert io_vllm.answers(vllm.at, "tiny", 10) == (True, "")
 
 
 def test_tokens_are_those_read_and_written(vllm: Server) -> None:
-    assert io_vllm.tokens(vllm.url) == 14.0 + 48.0
+    assert io_vllm.tokens(vllm.at) == 14.0 + 48.0
     vllm.generated = 1.25e7
-    assert io_vllm.tokens(vllm.url) == 14.0 + 1.25e7
+    assert io_vllm.tokens(vllm.at) == 14.0 + 1.25e7
 
 
 def entry(seconds: float, message: object) -> str:

@@ -6,6 +6,7 @@ import json
 import resource
 from pathlib import Path
 
+import certificates
 import pytest
 from nodes import observed
 from playbook import Run, run
@@ -25,9 +26,9 @@ def recorded(tmp_path: Path) -> Path:
     return tmp_path
 
 
-def plan(folder: Path, **variables: object) -> Run:
+def plan(folder: Path, *arguments: str, **variables: object) -> Run:
     given = json.dumps({"plan_offline": True, "plan_facts": str(folder), **variables})
-    return run("playbooks/plan.yml", ["-i", str(INVENTORY), "--extra-vars", given])
+    return run("playbooks/plan.yml", ["-i", str(INVENTORY), "--extra-vars", given, *arguments])
 
 
 def test_the_sample_is_planned_without_its_nodes(recorded: Path) -> None:
@@ -44,7 +45,7 @@ def test_the_sample_is_planned_without_its_nodes(recorded: Path) -> None:
 
 def shown(done: Run) -> list[str]:
     """The lines that the playbook showed."""
-    text = done.output.partition('"msg": ')[2]
+    text = done.output.rpartition('"msg": ')[2]
     lines, _end = json.JSONDecoder().raw_decode(text)
     return [str(line) for line in lines]
 
@@ -78,3 +79,45 @@ def test_all_that_is_wrong_is_said_at_once(tmp_path: Path) -> None:
     missing = f"nothing was recorded of spark1: there is no {tmp_path}/spark1.json"
     for word in (missing, "spark2.json", "no model 'gpt-oss-12b'", "did you mean current"):
         assert word in done.output
+
+
+SECRET = "a-secret-that-nobody-sees"
+
+
+def test_tls_is_planned_from_files_and_texts_and_no_secret_is_shown(recorded: Path) -> None:
+    ca = certificates.authority()
+    pair = ca.issue("192.168.1.11", "spark.example.com", days=20)
+    certificate, key = pair.write(recorded, "api")
+    given = {"gb10_api_tls_ca": ca.text, "gb10_api_name": "spark.example.com", "gb10_secret_environment": {"HF_TOKEN": SECRET}}
+    done = plan(recorded, "-vvv", gb10_api_tls_certificate=certificate, gb10_api_tls_key=key, **given).assert_unchanged()
+    lines = shown(done)
+    assert any(line.startswith("API at https://spark.example.com:8000/v1, with a key, TLS with a certificate until ") for line in lines)
+    assert sum(line.strip() == "HF_TOKEN (secret)" for line in lines) == 2
+    assert "gb10_api_tls_certificate expires on" in done.output
+    assert SECRET not in done.output
+    assert not [line for line in pair.key_text.splitlines()[1:-1] if line in done.output]
+
+
+def test_secrets_and_certificates_that_do_not_fit_are_told_before_any_change(recorded: Path) -> None:
+    ca = certificates.authority()
+    bad = ca.issue("spark.example.com", days=-0.5)
+    given = {"gb10_api_tls_certificate": bad.text, "gb10_api_tls_key": ca.key_text, "gb10_api_tls_ca": str(recorded / "none.crt")}
+    plain = {"hf_token": SECRET, "RAY_AUTH_MODE": "disabled", "RAY_AUTH_TOKEN_PATH": "/tmp/t"}
+    lock = recorded / "old.lock"
+    lock.write_text("vllm==0.18.1\nray==2.48.0\n", encoding="utf-8")
+    done = plan(recorded, **given, gb10_environment=plain, gb10_runtime_lock=str(lock), gb10_serve_args=["--hf-token", SECRET])
+    assert done.status != 0
+    for words in (
+        "gb10_api_tls_key: it is the key of another certificate",
+        "gb10_api_tls_certificate: it expired on",
+        "gb10_api_tls_certificate: it does not cover 192.168.1.11, but spark.example.com",
+        "gb10_api_tls_ca: it has no CERTIFICATE, and names no readable file",
+        "gb10_environment.hf_token: hf_token is a secret by its name",
+        "gb10_environment.RAY_AUTH_MODE: RAY_AUTH_MODE is set",
+        "gb10_environment.RAY_AUTH_TOKEN_PATH: RAY_AUTH_TOKEN_PATH is set",
+        "gb10_serve_args[0]: --hf-token is given",
+        "gb10_runtime_lock: Ray 2.48.0 does not know RAY_AUTH_MODE",
+    ):
+        assert words in done.output, done.output
+    assert SECRET not in done.output
+    assert not [line for line in ca.key_text.splitlines()[1:-1] if line in done.output]

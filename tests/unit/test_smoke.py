@@ -13,9 +13,11 @@ from typing import Any
 import pytest
 from modules import run_module
 
-from ansible_collections.gb10.cluster.plugins.module_utils import smoke
+from ansible_collections.gb10.cluster.plugins.module_utils import node_text, smoke
 from ansible_collections.gb10.cluster.plugins.module_utils.smoke import Answer, AnswerError
 
+#: Of this process, "" outside systemd.
+UNIT = node_text.unit_of_cgroup(Path("/proc/self/cgroup").read_text(encoding="ascii"))
 USAGE = {"prompt_tokens": 9, "completion_tokens": 8, "total_tokens": 17}
 COMPLETION = {"choices": [{"index": 0, "text": " Paris.", "finish_reason": "length"}], "usage": USAGE}
 CHAT = {"choices": [{"message": {"role": "assistant", "content": "Paris."}, "finish_reason": "stop"}], "usage": USAGE}
@@ -154,7 +156,7 @@ def vllm() -> Iterator[Server]:
 
 
 def ask(vllm: Server, **arguments: Any) -> dict[str, Any]:
-    given = {"url": f"http://127.0.0.1:{vllm.server_port}", "model": "tiny", **arguments}
+    given = {"url": f"http://127.0.0.1:{vllm.server_port}", "model": "tiny", "unit": UNIT, **arguments}
     answer = run_module("vllm_smoke", given, check=True)
     assert answer["changed"] is False if "changed" in answer else answer["failed"]
     return answer
@@ -195,6 +197,14 @@ def test_the_key_is_sent_and_not_shown(vllm: Server, tmp_path: Path) -> None:
     said = ask(vllm, key_file=str(file))["msg"]
     assert "does not hold a key" in said and "two words" not in said
     assert "HTTP 401" in ask(vllm, key_file=str(tmp_path / "none"))["msg"]
+
+
+def test_the_key_is_sent_to_the_unit_alone(vllm: Server, tmp_path: Path) -> None:
+    file = tmp_path / "key"
+    file.write_text("5ec0e7\n", encoding="ascii")
+    said = ask(vllm, key_file=str(file), unit="gb10-vllm.service")["msg"]
+    assert f"port {vllm.server_port} is held by " in said and "so the API's key was not sent" in said
+    assert vllm.asked == []
 
 
 def test_a_stream_that_drips_is_too_slow(vllm: Server) -> None:

@@ -8,7 +8,7 @@ import pytest
 from repository import ROOT, read
 from snapshot import assert_recorded
 
-from ansible_collections.gb10.cluster.plugins.module_utils.stacks import CONTAINER, STACKS, locked, resolve, table
+from ansible_collections.gb10.cluster.plugins.module_utils.stacks import CONTAINER, STACKS, check_ray, locked, resolve, table
 
 LOCKS = "roles/gb10/files"
 START = "## All of them\n\n"
@@ -106,3 +106,8 @@ def test_the_lock_counts() -> None:
 def test_the_document_is_current() -> None:
     text = f"{read('docs/stacks.md').partition(START)[0]}{START}{table()}"
     assert_recorded(ROOT / "docs/stacks.md", text)
+
+
+@pytest.mark.parametrize(("version", "wrong"), [("2.48.0", 1), ("2.51.9", 1), ("1.99.0", 1), ("2.52.0", 0), ("2.60.0", 0), ("3.0.0", 0), ("", 0)])
+def test_a_ray_without_a_token_is_refused(version: str, wrong: int) -> None:
+    assert [problem.expected for problem in check_ray(version, "gb10_runtime_lock")] == ["Ray 2.52 or newer"] * wrong

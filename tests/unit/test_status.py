@@ -12,7 +12,7 @@ from typing import Any, ClassVar
 import pytest
 from modules import program, run_module
 
-from ansible_collections.gb10.cluster.plugins.module_utils import io_status, status_text
+from ansible_collections.gb10.cluster.plugins.module_utils import io_status, io_vllm, status_text
 from ansible_collections.gb10.cluster.plugins.module_utils.status_text import GIB
 
 #: As vLLM 0.32.0 prints them, abridged; two engines.
@@ -160,29 +160,77 @@ class Handler(BaseHTTPRequestHandler):
 
 
 @pytest.fixture
-def url() -> Iterator[str]:
+def at() -> Iterator[io_vllm.Server]:
     with ThreadingHTTPServer(("127.0.0.1", 0), Handler) as server:
         thread = threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.01})
         thread.start()
-        yield f"http://127.0.0.1:{server.server_port}"
+        yield io_vllm.Server(f"http://127.0.0.1:{server.server_port}")
         server.shutdown()
         thread.join()
 
 
-def test_a_server_is_watched_and_asked(url: str) -> None:
-    facts = io_status.api(url, "", 0.1, 5)
+def test_a_server_is_watched_and_asked(at: io_vllm.Server) -> None:
+    facts = io_status.api(at, "", 0.1, 5)
     assert (facts["healthy"], facts["answers"], facts["model"], facts["root"]) == (True, True, "tiny", "/srv/models/tiny")
     assert 20 < facts["tokens_per_second"] <= 100
     assert (facts["running"], facts["waiting"]) == (3.0, 1.0)
 
 
-def test_a_server_without_models(url: str, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+def test_a_server_without_models(at: io_vllm.Server, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     monkeypatch.setattr(Handler, "models", {"data": []})
-    facts = io_status.api(url, "", 0, 5)
+    facts = io_status.api(at, "", 0, 5)
     assert facts["answers"] is False and "does not list a model" in facts["reason"]
     file = tmp_path / "key"
     file.write_text("two words\n", encoding="ascii")
-    assert io_status.api(url, str(file), 0, 5)["reason"] == f"{file} does not hold a key, which is one line of ASCII without blanks"
+    assert io_status.api(at, str(file), 0, 5)["reason"] == f"{file} does not hold a key, which is one line of ASCII without blanks"
+
+
+def test_the_key_goes_to_the_service_alone(at: io_vllm.Server, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    file, sent = tmp_path / "key", []
+    file.write_text("5ec0e7\n", encoding="ascii")
+    monkeypatch.setattr(Handler, "reply", lambda self, _body: sent.append(self.headers["Authorization"]) or self.send_error(503))
+    monkeypatch.setattr(io_vllm, "health", lambda _server: (True, ""))
+    facts = io_status.api(at, str(file), 0, 5)
+    assert facts["answers"] is False
+    assert "instead of gb10-vllm.service, so the API's key was not sent" in facts["reason"]
+    assert set(sent) == {None}
+    assert "5ec0e7" not in str(facts)
+
+
+@pytest.mark.parametrize(
+    ("listeners", "given"),
+    [
+        ([("127.0.0.1", "gb10-vllm.service")], True),
+        ([("0.0.0.0", "gb10-vllm.service")], True),
+        ([("::", "gb10-vllm.service"), ("10.0.0.1", "")], True),
+        ([("::ffff:127.0.0.1", "gb10-vllm.service")], True),
+        ([("0.0.0.0", "gb10-vllm.service"), ("127.0.0.1", "nginx.service")], False),
+        ([("0.0.0.0", "")], False),
+        ([("10.0.0.1", "gb10-vllm.service")], False),
+        ([], False),
+    ],
+)
+def test_who_holds_the_port_gets_the_key(
+    listeners: list[tuple[str, str]], given: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    found = [{"address": address, "port": 8000, "pid": 7, "process": "x", "unit": unit} for address, unit in listeners]
+    monkeypatch.setattr(io_vllm.io_node, "listeners", lambda: [*found, {"address": "127.0.0.1", "port": 8001, "pid": 8, "process": "y", "unit": ""}])
+    file, server = tmp_path / "key", io_vllm.Server("http://127.0.0.1:8000")
+    file.write_text("5ec0e7\n", encoding="ascii")
+    if given:
+        assert io_vllm.bearer(server, str(file)) == "5ec0e7"
+    else:
+        with pytest.raises(io_vllm.StrangerError, match="port 8000 is held by"):
+            io_vllm.bearer(server, str(file))
+    assert io_vllm.bearer(server, "") == ""
+
+
+def test_a_server_with_another_certificate_is_told() -> None:
+    api = {**API, "url": "https://127.0.0.1:8000", "healthy": False, "reason": "certificate verify failed: certificate has expired"}
+    said = status_text.lines([node("spark1", api=api)], "/srv/models/tiny")
+    assert said[0] == (
+        "model: none is served at https://127.0.0.1:8000, whose TLS is not what was expected: certificate verify failed: certificate has expired"
+    )
 
 
 SHOWN = """LoadState=loaded

@@ -9,11 +9,14 @@ import pytest
 
 from ansible_collections.gb10.cluster.plugins.action import vllm_wait
 
+TLS = {"server_name": "spark.example.com", "ca_file": "/etc/gb10/tls/ca.crt"}
 
-def info(progress: str = "", healthy: bool = False, cause: str = "", **service: Any) -> dict[str, Any]:
+
+def info(progress: str = "", healthy: bool = False, cause: str = "", untrusted: str = "", **service: Any) -> dict[str, Any]:
     """An answer of vllm_info."""
     return {
         "healthy": healthy,
+        "untrusted": untrusted,
         "progress": progress,
         "cause": cause,
         "ready_after": 41.5 if healthy else None,
@@ -71,7 +74,7 @@ class Wait:
 
     def run(self, monkeypatch: pytest.MonkeyPatch, **arguments: Any) -> dict[str, Any]:
         """Run the action to its end."""
-        given = {"name": "gb10-vllm.service", "url": "http://127.0.0.1:8000", "timeout": 600, "restarts": 0, **arguments}
+        given = {"name": "gb10-vllm.service", "url": "http://127.0.0.1:8000", "timeout": 600, "restarts": 0, **TLS, **arguments}
         monkeypatch.setattr(self.action, "validate_argument_spec", lambda **_spec: (None, given), raising=False)
         return self.action.run(None, {"inventory_hostname": "spark1"})
 
@@ -179,3 +182,12 @@ def test_timeout(monkeypatch: pytest.MonkeyPatch, step: str, told: str) -> None:
 def test_a_module_that_fails_ends_the_wait(monkeypatch: pytest.MonkeyPatch) -> None:
     answer = Wait(monkeypatch, [{"failed": True, "msg": "systemctl show failed"}]).run(monkeypatch)
     assert (answer["failed"], answer["msg"]) == (True, "systemctl show failed")
+
+
+def test_a_server_whose_certificate_is_another_ends_the_wait(monkeypatch: pytest.MonkeyPatch) -> None:
+    old = info(untrusted="certificate verify failed", queued=True)
+    wait = Wait(monkeypatch, [old, info("engine starts"), info("API server is up", untrusted="certificate verify failed: unknown CA")])
+    answer = wait.run(monkeypatch)
+    assert (answer["failed"], wait.clock.now) == (True, 1004.0), "the server that is being stopped does not count"
+    assert answer["msg"] == "http://127.0.0.1:8000 answers, but its TLS is not what was expected: certificate verify failed: unknown CA"
+    assert all(TLS.items() <= asked.items() for asked in wait.asked)

@@ -15,13 +15,12 @@ from ansible_collections.gb10.cluster.plugins.module_utils import io_start, way_
 
 FILTERS = FilterModule().filters()
 PLAN = json.loads((Path(__file__).parent / "data" / "plan_two_spark.json").read_text(encoding="utf-8"))
-URL = "http://127.0.0.1:8000"
-GOOD = way_back.start(PLAN, URL)
+GOOD = way_back.start(PLAN)
 
 
 def test_a_start_is_the_same_on_every_node() -> None:
-    assert {"model", "served_model_name", "url", "needs"} < GOOD.keys()
-    assert {FILTERS["good_start"](FILTERS["node_plan"](PLAN, name), URL)["id"] for name in ("spark1", "spark2")} == {GOOD["id"]}
+    assert {"model", "served_model_name", "url", "server_name", "needs"} < GOOD.keys()
+    assert {FILTERS["good_start"](FILTERS["node_plan"](PLAN, name))["id"] for name in ("spark1", "spark2")} == {GOOD["id"]}
 
 
 @pytest.mark.parametrize(
@@ -37,7 +36,7 @@ def test_a_start_is_the_same_on_every_node() -> None:
 def test_a_start_from_anything_else_is_another(change: Any) -> None:
     plan = copy.deepcopy(PLAN)
     change(plan)
-    assert way_back.start(plan, URL)["id"] != GOOD["id"]
+    assert way_back.start(plan)["id"] != GOOD["id"]
 
 
 def node(name: str, problem: str = "", start: dict[str, Any] | None = None, differs: tuple[str, ...] = ("unit",)) -> dict[str, Any]:
@@ -77,7 +76,7 @@ def test_all_problems_are_said() -> None:
     assert way_back.judge([node("spark1"), node("spark2")])["failed"] == ""
 
 
-ENV, RAY, VLLM = way_back.FILES
+ENV, RAY, VLLM = way_back.FILES[:3]
 ADDED = "/etc/gb10/additions/vllm_patch.json"
 
 

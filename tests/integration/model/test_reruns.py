@@ -7,6 +7,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+import certificates
 import pytest
 import yaml
 from cluster import Cluster
@@ -75,10 +76,15 @@ def test_all_mistakes_are_listed_together(cluster: Cluster, tmp_path: Path) -> N
         "children": {"head": host("spark2")},
         "hosts": {"spark2": {"gb10_fabric_addresses": ["10.110.0.1/24", "10.112.1.2/24"], "ray_cluster_arg": []}},
     }
-    parallel = {"gb10_tensor_parallel_size": 4, "gb10_serve_args": ["--swap-space", "4"], "gb10_environment": {"VLLM_ATTENTION_BACKEND": "X"}}
+    environment = {"VLLM_ATTENTION_BACKEND": "X", "HF_TOKEN": "x", "RAY_AUTH_MODE": "disabled"}
+    parallel = {"gb10_tensor_parallel_size": 4, "gb10_serve_args": ["--swap-space", "4"], "gb10_environment": environment}
     variables = extra(gb10_fabric_mtu=70000, gb10_model="/srv/models/absent", gb10_api_port=6381, **parallel)
-    said = spoilt(cluster, tmp_path, inventory, *variables)
+    ca = certificates.authority()
+    certificate, _key = ca.issue("spark.example.com", days=-0.5).write(tmp_path, "api")
+    said = spoilt(cluster, tmp_path, inventory, *variables, *extra(gb10_api_tls_certificate=certificate, gb10_api_tls_key=ca.key_text))
     for words in (
+        "gb10_api_tls_certificate: it expired on",
+        "gb10_api_tls_certificate: it does not cover",
         "2 heads",
         "ray_cluster_arg, set for spark2",
         "gb10_fabric_mtu: 70000",
@@ -90,6 +96,9 @@ def test_all_mistakes_are_listed_together(cluster: Cluster, tmp_path: Path) -> N
         "6381 is Ray's object-manager-port too",
         "gb10_serve_args[0]: --swap-space",
         "gb10_environment.VLLM_ATTENTION_BACKEND",
+        "gb10_environment.HF_TOKEN",
+        "gb10_environment.RAY_AUTH_MODE",
+        "gb10_api_tls_key: it is the key of another certificate",
         "rename it to ray_cluster_args",
     ):
         assert words in said

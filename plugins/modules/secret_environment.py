@@ -1,0 +1,90 @@
+#!/usr/bin/python
+# Copyright (c) 2026, gb10.cluster maintainers
+# GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+
+from __future__ import annotations
+
+DOCUMENTATION = r"""
+---
+module: secret_environment
+short_description: Keep variables that nobody else may read in a file for the units of the ranks
+version_added: 0.1.0
+description:
+  - The file is root's, 0600; systemd reads it. Neither the answer nor the difference shows a value.
+options:
+  variables:
+    description: The variables with their values; the file is removed if there is none.
+    type: dict
+    default: {}
+  path:
+    description: The file.
+    type: path
+    default: /etc/gb10/secret.env
+author:
+  - gb10.cluster maintainers (@gb10-cluster)
+extends_documentation_fragment:
+  - gb10.cluster.attributes.change
+"""
+
+EXAMPLES = r"""
+- name: Keep a token of the hub
+  gb10.cluster.secret_environment:
+    variables:
+      HF_TOKEN: "{{ token_from_a_vault }}"
+  become: true
+"""
+
+RETURN = r"""
+version:
+  description: >-
+    Changes with the file and, being keyed with a random salt that is in it alone, tells nothing of its values; empty without a file. What a
+    service was started from may contain it.
+  returned: always
+  type: str
+  sample: 5f2b8e0f4d7f0f7fb7f0a1f3c5d2e4b6
+"""
+
+import contextlib
+import os
+import secrets
+
+from ansible.module_utils.basic import AnsibleModule
+
+from ansible_collections.gb10.cluster.plugins.module_utils import io_file, secret_environment
+
+_MODE = 0o600
+
+
+def main() -> None:
+    """Compare, write."""
+    module = AnsibleModule(
+        argument_spec={
+            "variables": {"type": "dict", "default": {}, "no_log": True},
+            "path": {"type": "path", "default": secret_environment.FILE},
+        },
+        supports_check_mode=True,
+    )
+    path = module.params["path"]
+    variables = {str(name): str(value) for name, value in module.params["variables"].items()}
+    try:
+        found, mode = io_file.read_file(path)
+        # The same salt as long as there is a file: a version changes with the values alone.
+        salt = secret_environment.salt_of(found or "") or secrets.token_hex(16)
+        wanted = secret_environment.text(variables, salt) if variables else None
+        changed = (found, mode) != (wanted, None if wanted is None else _MODE)
+        if changed and not module.check_mode:
+            if wanted is None:
+                with contextlib.suppress(FileNotFoundError):
+                    os.unlink(path)
+            else:
+                os.makedirs(os.path.dirname(path), mode=0o755, exist_ok=True)
+                io_file.write_file(path, wanted, _MODE, (os.geteuid(), os.getegid()))
+    except (ValueError, OSError) as error:
+        module.fail_json(msg=str(error))
+    said = f"{path}: {'no such file' if wanted is None else 'root alone may read it'}\n" if changed else ""
+    module.exit_json(changed=changed, version=secret_environment.version(wanted or ""), diff={"before": "", "after": said})
+
+
+if __name__ == "__main__":
+    main()
