@@ -389,3 +389,15 @@ def test_the_role_says_what_it_could_not_read(tmp_path: Path) -> None:
     plan, done = Planner(tmp_path, "http://127.0.0.1:9").run()
     assert plan["quantization"] == "unknown"
     assert f"the hub tells nothing of {NAME} at main: 127.0.0.1 does not answer: " in done.output
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="the record is root's")
+def test_what_each_node_downloads_by_itself_is_kept(tmp_path: Path, hub: Hub) -> None:
+    record, planner = tmp_path / "etc" / "hub-model.json", Planner(tmp_path, hub.url)
+    variables = {"_gb10_hub_record": str(record), "model_store_enabled": False}
+    given = ["--inventory", str(tmp_path / "hosts.yml"), "--extra-vars", json.dumps(variables), "--tags", "model_store"]
+    environment = {"PATH": f"{planner.path}:{os.environ['PATH']}"}
+    assert run("site.yml", given, environment).assert_ok().changed_tasks() == {"Make the folder", "Write what the hub said"}
+    assert json.loads(record.read_text(encoding="utf-8")) == told(described())["hub_model"]
+    hub.answer = b"gone"
+    assert "what was read of it before counts" in run("site.yml", given, environment).assert_unchanged().output

@@ -26,11 +26,11 @@ Planned = Callable[[], dict[str, Any]]
 @pytest.fixture
 def hub(head: Host) -> Iterator[None]:
     """The lab's model on a hub that the head alone reaches."""
-    head.check_output("echo %s | base64 --decode > /root/hub.py", base64.b64encode(read("tests/hub.py").encode()).decode())
-    head.check_output(f"systemd-run --collect --unit={HUB} python3 /root/hub.py /srv/models/tiny {PORT}")
+    head.check_output("echo %s | base64 --decode > /srv/hub.py", base64.b64encode(read("tests/hub.py").encode()).decode())
+    head.check_output(f"systemd-run --collect --unit={HUB} python3 /srv/hub.py /srv/models/tiny {PORT}")
     head.check_output(f"curl --silent --fail --retry 20 --retry-connrefused --retry-delay 1 http://127.0.0.1:{PORT}/api/models/{NAME}/revision/main")
     yield
-    head.run(f"systemctl stop {HUB}; rm -f /root/hub.py")
+    head.run(f"systemctl stop {HUB}; rm -f /srv/hub.py")
 
 
 @pytest.fixture
