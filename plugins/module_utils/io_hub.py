@@ -26,8 +26,8 @@ from typing import IO, Any
 from ansible_collections.gb10.cluster.plugins.module_utils import catalogue_checks, io_node, model_store
 
 ENDPOINT = "https://huggingface.co"
-#: The most bytes of an answer: what a model consists of, and each of its small files. An index of 140,000 tensors has 14 MB.
-LISTING, FILES = 16 << 20, {"config.json": 16 << 20, "model.safetensors.index.json": 64 << 20}
+#: The most bytes of an answer: what a model consists of, and each of its small files. An index of 100,000 tensors has 12 MB.
+LISTING, FILES = 16 << 20, {"config.json": 4 << 20, "model.safetensors.index.json": 32 << 20}
 #: Seconds without a byte after which the hub counts as silent.
 SILENCE = 15
 _CHUNK = 1 << 16
