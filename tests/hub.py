@@ -1,4 +1,7 @@
-"""A hub on loopback: as much of the Hugging Face hub's HTTP as huggingface_hub needs to list and download one model."""
+"""A hub on loopback: as much of the Hugging Face hub's HTTP as huggingface_hub needs to list and download one model.
+
+Also a program: `hub.py FOLDER PORT` serves the files of a folder as org/tiny, until it is killed.
+"""
 
 from __future__ import annotations
 
@@ -6,8 +9,10 @@ import hashlib
 import http.server
 import json
 import re
+import sys
 import threading
 from collections.abc import Mapping
+from pathlib import Path
 from typing import Any
 
 COMMIT = "0123456789abcdef0123456789abcdef01234567"
@@ -16,16 +21,19 @@ NAME = "org/tiny"
 
 class Hub(http.server.ThreadingHTTPServer):
     """Serves one model. ``gated``: only to who has the token. ``cut``: bytes of a file after which its next answer ends, once. ``damage``: how
-    many answers have a wrong byte. ``asked``: what was asked for, with the range."""
+    many answers have a wrong byte. ``asked``: what was asked for, with the range. ``shown``: the tokens that it was shown. ``elsewhere``: another
+    hub, by its address, that has the files. ``answer``: what it says of the model in place of the truth."""
 
     daemon_threads = True
 
-    def __init__(self, files: Mapping[str, bytes], gated: bool = False) -> None:
-        super().__init__(("127.0.0.1", 0), _Answer)
+    def __init__(self, files: Mapping[str, bytes], gated: bool = False, port: int = 0) -> None:
+        super().__init__(("127.0.0.1", port), _Answer)
         self.files, self.gated = dict(files), gated
         self.cut: dict[str, int] = {}
         self.damage: dict[str, int] = {}
         self.asked: list[str] = []
+        self.shown: set[str | None] = set()
+        self.elsewhere, self.answer = "", b""
         threading.Thread(target=self.serve_forever, daemon=True).start()
 
     @property
@@ -51,16 +59,21 @@ class _Answer(http.server.BaseHTTPRequestHandler):
 
     def do_GET(self) -> None:
         hub, path = self.server, self.path.partition("?")[0]
+        hub.shown.add(self.headers.get("Authorization"))
         if found := re.fullmatch(rf"/api/models/{NAME}/revision/(\w+)", path):
             if found[1] not in ("main", COMMIT):
                 self._refuse(404, "RevisionNotFound")
                 return
             files = [sibling(name, content) for name, content in hub.files.items()]
-            self._send(json.dumps({"id": NAME, "modelId": NAME, "sha": COMMIT, "siblings": files}).encode(), {"Content-Type": "application/json"})
+            answer = json.dumps({"id": NAME, "modelId": NAME, "sha": COMMIT, "siblings": files}).encode()
+            self._send(hub.answer or answer, {"Content-Type": "application/json"})
         elif found := re.fullmatch(rf"/{NAME}/resolve/{COMMIT}/(.+)", path):
             hub.asked.append(f"{self.command} {found[1]} {self.headers.get('Range', '')}".strip())
             if hub.gated and self.headers.get("Authorization") != "Bearer hf_right":
                 self._refuse(403 if self.headers.get("Authorization") else 401, "GatedRepo")
+                return
+            if hub.elsewhere:
+                self._send(b"", {"Location": f"{hub.elsewhere}{path}"}, 302)
                 return
             self._file(found[1], hub.files[found[1]])
         else:
@@ -93,3 +106,9 @@ class _Answer(http.server.BaseHTTPRequestHandler):
 
     def log_message(self, format: str, *args: Any) -> None:
         """Nobody reads it."""
+
+
+if __name__ == "__main__":
+    folder, port = Path(sys.argv[1]), int(sys.argv[2])
+    Hub({str(path.relative_to(folder)): path.read_bytes() for path in folder.rglob("*") if path.is_file()}, port=port)
+    threading.Event().wait()

@@ -172,6 +172,15 @@ def model_path(name: str, own: Mapping[str, Any], root: str = "") -> str:
     return model.path or (model_store.folder(str(root), model.hub, model.revision) if root and model.hub else "")
 
 
+def hub_model(name: str, own: Mapping[str, Any]) -> dict[str, str]:
+    """Return {name, revision} of a model of the hub, {} for one with a folder. Mistakes are said by cluster_plan."""
+    try:
+        model = catalogue.find(str(name), _plain(own))
+    except ProblemsError:
+        return {}
+    return {"name": model.hub, "revision": model.revision or "main"} if model.hub and not model.path else {}
+
+
 def model_store_plan(
     plan: Mapping[str, Any], found: Mapping[str, Any], listing: Mapping[str, Any], reserve: int, verify: bool
 ) -> dict[str, Any]:
@@ -341,6 +350,7 @@ class FilterModule:
             "patch_problems": patch_problems,
             "pinned_gid_index": pinned_gid_index,
             "rank_environment": rank_environment,
+            "hub_model": hub_model,
             "image_look": image_look,
             "lint_serve": lint_serve,
             "memory_plan": memory_plan,

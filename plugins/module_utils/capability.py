@@ -12,13 +12,6 @@ from typing import Literal
 
 from ansible_collections.gb10.cluster.plugins.module_utils.problems import Problem, ProblemsError
 
-#: What a capability lacks against the data-centre part of its generation, for messages and rules.
-#: Source: NVIDIA CUDA programming guide, feature tables; DGX Spark porting guide (GPUDirect RDMA).
-_LACKS = {
-    (12, 1): ("TMEM", "WGMMA", "DSMEM", "NVLink", "GPUDirect RDMA"),
-    (12, 0): ("TMEM", "WGMMA", "DSMEM"),
-}
-
 
 @dataclass(frozen=True, order=True)
 class ComputeCapability:
@@ -53,11 +46,6 @@ class ComputeCapability:
     def torch_arch(self) -> str:
         """The entry for TORCH_CUDA_ARCH_LIST; from 9.0 on the architecture-specific form, which the FP4 and FP8 kernels need."""
         return f"{self}a" if self >= ComputeCapability(9, 0) else str(self)
-
-    @property
-    def lacks(self) -> tuple[str, ...]:
-        """Features that code for the same generation's data-centre GPU takes for granted and this one has not."""
-        return _LACKS.get((self.major, self.minor), ())
 
     def runs(self, built_for: ComputeCapability, variant: Variant = "") -> bool:
         """Whether a cubin built for ``built_for`` loads here: same major, and not newer; with the variant "a" exactly that one.

@@ -488,7 +488,10 @@ MODELS: Mapping[str, Mapping[str, Any]] = {
             },
         },
         "reasoning": True,
-        "args": ["--trust-remote-code", "--reasoning-parser", "super_v3", _TOOLS, "--tool-call-parser", "qwen3_coder"],
+        "args": [
+            *("--trust-remote-code", "--reasoning-parser", "super_v3", _TOOLS, "--tool-call-parser", "qwen3_coder"),
+            *("--moe-backend", "marlin", "--attention-backend", "TRITON_ATTN"),
+        ],
         "files": [
             {
                 "name": "super_v3_reasoning_parser.py",
@@ -504,8 +507,9 @@ MODELS: Mapping[str, Mapping[str, Any]] = {
         "The size of its weights is rounded",
         "source": "distributed-vllm; NVIDIA's playbook for Nemotron on Spark",
         "evidence": "2026-07",
-        "notes": "Both presets give --kv-cache-dtype fp8, which its weights are calibrated for. NVIDIA's playbook adds --moe-backend marlin; "
-        "until 0.23 that was VLLM_NVFP4_GEMM_BACKEND=marlin and VLLM_USE_FLASHINFER_MOE_FP4=0. From 0.17.0 on vLLM has a parser of its own, "
+        "notes": "Both presets give --kv-cache-dtype fp8, which its weights are calibrated for, and which vLLM takes by itself. The first gives "
+        "TRITON_ATTN, NVIDIA's playbook --moe-backend marlin; until 0.23 that was VLLM_NVFP4_GEMM_BACKEND=marlin and "
+        "VLLM_USE_FLASHINFER_MOE_FP4=0. From 0.17.0 on vLLM has a parser of its own, "
         "nemotron_v3, with which others did without the plugin. Two projects record the plugin's checksum, one of them for this revision, "
         "and a third's copy of the file has it. Of 41,100 quantised modules 139 are FP8, the others NVFP4",
     },

@@ -265,7 +265,10 @@ def _plan(
             "memory": memory_plan.explain(decision.memory) if decision.memory else [],
             "needs": memory_plan.needs(decision.memory) if decision.memory else {},
             "findings": serve_rules.report(decision.findings),
-            "warnings": serve_rules.report(finding for finding in serve_rules.stopping(decision.findings, WARNING)),
+            "warnings": [
+                *serve_inputs.unread(chosen, nodes, serve_inputs.read(chosen, nodes, settings["gb10_root"])),
+                *serve_rules.report(finding for finding in serve_rules.stopping(decision.findings, WARNING)),
+            ],
         },
     }
     return ({}, problems) if problems else (plan, [])

@@ -10,15 +10,17 @@ import glob
 import json
 import os
 import pwd
-from collections.abc import Callable
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
-from ansible_collections.gb10.cluster.plugins.module_utils import additions, io_file, model_config, node_text
+from ansible_collections.gb10.cluster.plugins.module_utils import additions, io_file, io_model_files, model_config, model_store, node_text
 
 #: Runs an argv and returns (exit status, stdout, stderr), as AnsibleModule.run_command does. 127 stands for a missing command.
 Run = Callable[[list[str]], tuple[int, str, str]]
 
 _FIRST_LOGIN, _NOBODY = 1000, 65534
+#: What planned_model() returns where there is none to look at.
+NO_MODEL: dict[str, Any] = {"model": None, "model_bytes": None, "model_reason": "", "model_at": "", "model_complete": False}
 
 
 def read(path: str) -> str:
@@ -94,15 +96,34 @@ def json_file(path: str) -> dict[str, Any] | None:
     return found
 
 
-def model(folder: str) -> dict[str, Any]:
+def model(folder: str, sizes: Mapping[str, int] | None = None) -> dict[str, Any]:
     """Return {model, model_bytes, model_reason} of a folder: its config.json, its weights, and what is wrong with the latter.
 
-    Both are None if there are none; see model_config.checkpoint. Raises ValueError naming a JSON file that cannot be read.
+    Both are None if there are none; see model_config.checkpoint. ``sizes``: bytes of its *.safetensors, None to look at what is there. Raises
+    ValueError naming a JSON file that cannot be read.
     """
-    names = glob.glob(f"{glob.escape(folder)}/*.safetensors")
-    sizes = {os.path.basename(name): os.path.getsize(name) for name in names if os.path.exists(name)}
+    sizes = _weights(folder) if sizes is None else sizes
     size, reason = model_config.checkpoint(sizes, json_file(f"{folder}/model.safetensors.index.json"))
     return {"model": json_file(f"{folder}/config.json"), "model_bytes": size, "model_reason": reason}
+
+
+def _weights(folder: str) -> dict[str, int]:
+    names = glob.glob(f"{glob.escape(folder)}/*.safetensors")
+    return {os.path.basename(name): os.path.getsize(name) for name in names if os.path.exists(name)}
+
+
+def planned_model(folder: str, source: str, exclude: Sequence[str]) -> dict[str, Any]:
+    """Return what model() says of a model that is in its folder or, until that is complete by its manifest, in the one that it is copied from.
+
+    With {model_at, model_complete}: the folder that was read, and whether the first is complete. ``source`` may be "", ``exclude`` are patterns of
+    files that are not copied. The answer is the same before and after the copy. Raises ValueError.
+    """
+    complete = io_model_files.complete(folder)
+    place = source if source and not complete and os.path.exists(f"{source}/config.json") else folder
+    manifest = io_model_files.manifest(folder) if complete else None
+    files = manifest["files"] if manifest else [{"path": name, "size": size} for name, size in _weights(place).items()]
+    sizes = model_store.weights(files, exclude if place == source else ())
+    return {**model(place, sizes), "model_at": place, "model_complete": complete}
 
 
 def system() -> dict[str, Any]:

@@ -49,6 +49,8 @@ _CGROUP: Mapping[str, Callable[[str], Sequence[str]]] = {
 #: What units have in their environment beside that of the ranks; an engine leaves out what is not set.
 _OF_UNIT = ("RAY_ADDRESS", "RAY_AUTH_TOKEN_PATH", "RAY_GRACEFUL_SHUTDOWN_DRAIN_TIMEOUT_S")
 _NOBODY = "65534:65534"
+#: Options of an engine's run that give a container another network, memory, user or view of processes than contained() does.
+_OVERRIDES = {"--network": "--network", "--net": "--network", "--ipc": "--ipc", "--pid": "--pid", "--user": "--user", "-u": "--user"}
 
 #: The variable in a unit's environment that carries the digest of everything the service was started from.
 INPUTS_VARIABLE = "GB10_INPUTS"
@@ -221,6 +223,22 @@ def contained(plan: Mapping[str, Any], unit: str, argv: Sequence[str], owner: st
         image(plan),
         *argv[1:],
     ]
+
+
+def overrides(engine_args: Sequence[str]) -> dict[str, tuple[str, str]]:
+    """Return {option: (path, value)} of those of the user's engine options that change what contained() gives a container, by their long names.
+
+    Both forms are read, ``--net=x`` and ``--net x``; the last one counts, as it does for the engine.
+    """
+    found = {}
+    for index, word in enumerate(engine_args):
+        name, equals, value = word.partition("=")
+        if name in _OVERRIDES:
+            given = value if equals else next(iter(engine_args[index + 1 : index + 2]), "")
+            found[_OVERRIDES[name]] = (f"gb10_container_args[{index}]", given)
+        elif re.fullmatch(r"-u[^-].*", word):
+            found["--user"] = (f"gb10_container_args[{index}]", word[2:])
+    return found
 
 
 def look_argv(plan: Mapping[str, Any], argv: Sequence[str]) -> list[str]:

@@ -17,6 +17,8 @@ _FP8_METHODS = ("fp8", "fbgemm_fp8", "ptpc_fp8")
 _BITS = 8
 
 
+#: The keys that say how many tokens a sequence can have, the first that is there.
+POSITIONS = ("max_position_embeddings", "max_sequence_length", "seq_length")
 #: Where multimodal models keep their language model.
 _TEXT = ("text_config", "llm_config", "language_config")
 #: Methods whose weights have as many bits as their key "bits" (AWQ: "w_bit") says.
@@ -53,6 +55,12 @@ def kv_dtype(config: Mapping[str, Any]) -> str:
     kv = found.get("kv_cache_scheme")
     eight = isinstance(kv, Mapping) and kv.get("type") == "float" and kv.get("num_bits") == _BITS
     return "fp8" if eight or str(found.get("kv_cache_quant_algo", "")).upper() == "FP8" else dtype(config)
+
+
+def positions(config: Mapping[str, Any]) -> int:
+    """Return the context that vLLM serves where none is asked for, in tokens; 0 where it is not said."""
+    values = {**config, **text(config)}
+    return next((found for key in POSITIONS if isinstance(found := values.get(key), int)), 0)
 
 
 #: What Model Optimizer's quant_algo begins with.

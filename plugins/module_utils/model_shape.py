@@ -93,7 +93,7 @@ def shape(config: Mapping[str, Any]) -> Shape:
     hidden, heads = read.number("hidden_size"), read.number("num_attention_heads")
     vocabulary = read.number("vocab_size")
     layers = model_layers.layers(read)
-    positions = read.number("max_position_embeddings", "max_sequence_length", "seq_length")
+    positions = read.number(*model_config.POSITIONS)
     experts = model_layers.experts_of(read)
     tied = read.flag("tie_word_embeddings", read.family.startswith("gemma"))
     if read.problems:

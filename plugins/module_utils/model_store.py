@@ -77,6 +77,13 @@ def chosen(files: Sequence[Mapping[str, Any]], exclude: Sequence[str]) -> list[d
     return sorted(kept, key=lambda file: str(file["path"]))
 
 
+def weights(files: Sequence[Mapping[str, Any]], exclude: Sequence[str]) -> dict[str, int]:
+    """Return the bytes of each file of weights that vLLM would read beside config.json, by name."""
+    names = (file["path"] for file in chosen(files, exclude) if "/" not in file["path"])
+    found = {*fnmatch.filter(names, "[!.]*.safetensors")}
+    return {file["path"]: file["size"] for file in files if file["path"] in found}
+
+
 def _matches(path: str, patterns: Sequence[str]) -> bool:
     return any(fnmatch.fnmatchcase(path, pattern) for pattern in patterns)
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from ansible_collections.gb10.cluster.plugins.module_utils import catalogue, stacks, vllm_release
+from ansible_collections.gb10.cluster.plugins.module_utils import catalogue, model_store, stacks, vllm_release
 from ansible_collections.gb10.cluster.plugins.module_utils.serve_plan import Inputs
 
 
@@ -22,15 +22,15 @@ def inputs(
     kind: str,
     carried: str,
 ) -> Inputs:
-    """Return what is decided about: the head's answers count for the model, ``known`` are the nodes as serve_plan has them."""
+    """Return what is decided about: ``known`` are the nodes as serve_plan has them; see read() for the model."""
     head = nodes[0]
-    read = head["observed"].get("model")
+    found = read(model, nodes, settings["gb10_root"])
     built = stack.nccl if head["nccl"] == "stack" else head["nccl"]
     version = built if built and len(nodes) > 1 else stack.bundled_nccl
     return Inputs(
         model=model,
-        config=read if read is not None else model.config or None,
-        weights_bytes=head["observed"].get("model_bytes") or model.weights_bytes,
+        config=found["model"] if found.get("model") is not None else model.config or None,
+        weights_bytes=found.get("model_bytes") or model.weights_bytes,
         stack=stack,
         settings=settings,
         nodes=known,
@@ -41,6 +41,35 @@ def inputs(
         asked=vllm_release.options_of(head["asked"]["options"]) if head["asked"] else None,
         variables=head["asked"].get("variables"),
     )
+
+
+def read(model: catalogue.Model, nodes: Sequence[Mapping[str, Any]], root: str) -> Mapping[str, Any]:
+    """Return what was read of the model's files, as {model, model_bytes}, {} if nothing was.
+
+    A node that has all of it counts first, then the folder or the hub that it comes from, of which the head was told: so the run that copies it and
+    those after it decide about the same. What is there of a copy that is not complete comes last. Answers about another model do not count, which
+    recorded facts may hold.
+    """
+    head = nodes[0]["observed"]
+    stored = model_store.folder(root, model.hub, model.revision) if model.hub else ""
+    ours = [node["observed"] for node in nodes if node["observed"].get("model_at", model.path) in (model.path, stored, nodes[0]["store"]["source"])]
+    said = head.get("hub_model") or {}
+    told = [said] if (said.get("name"), said.get("revision")) == (model.hub, model.revision or "main") else []
+    candidates = [*(each for each in ours if each.get("model_complete")), *told, *(each for each in ours if each is head)]
+    return next((each for each in candidates if each.get("model") is not None), {})
+
+
+def unread(model: catalogue.Model, nodes: Sequence[Mapping[str, Any]], found: Mapping[str, Any]) -> list[str]:
+    """Return that the model was to be read where it comes from and was not, a sentence; ``found`` is what read() returned."""
+    said, store = nodes[0]["observed"].get("hub_model") or {}, nodes[0]["store"]
+    if said.get("trouble"):
+        why = f"the hub tells nothing of {said['name']} at {said['revision']}: {said['trouble']}"
+    elif store["enabled"] and store["source"] and nodes[0]["observed"] and not found:
+        why = f"{nodes[0]['name']} has no {store['source']}/config.json (model_store_source)"
+    else:
+        return []
+    known = "what was read of it before counts" if found else "what the catalogue has of it counts" if model.config else "the plan is a cautious one"
+    return [f"{why}; {known}, and a later run may plan otherwise"]
 
 
 def of_node(node: Mapping[str, Any]) -> dict[str, Any]:

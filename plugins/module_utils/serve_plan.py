@@ -19,6 +19,7 @@ from typing import Any
 from ansible_collections.gb10.cluster.plugins.module_utils import (
     additions,
     catalogue,
+    launch,
     memory_checks,
     memory_plan,
     model_config,
@@ -30,7 +31,7 @@ from ansible_collections.gb10.cluster.plugins.module_utils import (
 from ansible_collections.gb10.cluster.plugins.module_utils.catalogue import Model
 from ansible_collections.gb10.cluster.plugins.module_utils.model_shape import Shape
 from ansible_collections.gb10.cluster.plugins.module_utils.problems import Problem, ProblemsError
-from ansible_collections.gb10.cluster.plugins.module_utils.serve_rule_types import Finding
+from ansible_collections.gb10.cluster.plugins.module_utils.serve_rule_types import Finding, View
 
 #: The share of a unified memory that vLLM takes where nothing is known of the model. NVIDIA's and eugr's recipes: 0.8.
 UNKNOWN_MODEL_UTILIZATION = 0.8
@@ -42,6 +43,8 @@ _GB10, _THOR = "12.1", "11.0"
 #: The first release whose Triton (3.7) knows a Thor.
 _THOR_ASSEMBLER = (0, 27)
 _MARLIN = "VLLM_MARLIN_USE_ATOMIC_ADD"
+#: Where else vLLM takes what an argument says. Source: vLLM 0.32, engine/arg_utils.py.
+_ELSEWHERE = {"--attention-backend": ("--attention-config", "backend"), "--moe-backend": ("--kernel-config", "moe_backend")}
 #: Arguments that variables stand for, and the variable's value that leaves it to the argument.
 _OWNED: Mapping[str, tuple[str, Any]] = {
     "--tensor-parallel-size": ("gb10_tensor_parallel_size", None),
@@ -100,6 +103,7 @@ def decide(inputs: Inputs) -> Decision:
     """Decide. Every problem is kept, so that all are listed together with those of the cluster."""
     decision = Decision(smoke_tokens=inputs.smoke_tokens or (_REASONED_ANSWER if inputs.model.reasoning else _ANSWER))
     own, decision.problems = _parse(inputs, inputs.settings["gb10_serve_args"], "gb10_serve_args")
+    inputs = _environment(inputs, decision)
     shape, unknown = _shape(inputs.config)
     if unknown:
         decision.why.append(f"memory is not planned: {unknown}")
@@ -107,11 +111,8 @@ def decide(inputs: Inputs) -> Decision:
     _experts(inputs, shape, decision)
     _memory(inputs, shape, own, decision)
     _eager(inputs, own, decision)
+    _stack(inputs, shape, own, decision)
     decision.args += _named(inputs.model)
-    decision.environment |= inputs.model.environment
-    if _MARLIN not in decision.environment and _cuda(inputs):
-        decision.environment[_MARLIN] = "1"
-        decision.why.append(f"{_MARLIN}=1: on sm_121 Marlin's kernels were reported to race without it")
     for file in inputs.model.files:
         decision.files.append({"url": file.url, "sha256": file.sha256, "path": f"{inputs.settings['gb10_root']}/files/{file.name}"})
         decision.args.append(f"{file.argument}={decision.files[-1]['path']}")
@@ -119,6 +120,30 @@ def decide(inputs: Inputs) -> Decision:
     _judge_environment(inputs, decision)
     _findings(inputs, shape, {**_planned(inputs, decision), **own}, decision)
     return decision
+
+
+def _environment(inputs: Inputs, decision: Decision) -> Inputs:
+    """Decide the variables, and return the inputs with them on the nodes, whose own win: whatever judges a node then sees what its ranks get."""
+    decision.environment |= {**inputs.stack.environment, **inputs.model.environment}
+    if _cuda(inputs):
+        decision.environment.setdefault(_MARLIN, "1")
+    return replace(inputs, nodes=[{**node, "environment": {**decision.environment, **node["environment"]}} for node in inputs.nodes])
+
+
+def _stack(inputs: Inputs, shape: Shape | None, own: Mapping[str, Any], decision: Decision) -> None:
+    """Give the arguments that the stack brings, but for those that the model or the user says otherwise, in whichever way; tell of its variables."""
+    brought, others = inputs.stack.environment, {**inputs.model.environment, **inputs.settings["gb10_environment"]}
+    decision.why += [f"{name}={value}: the stack {inputs.stack.name} is served with it" for name, value in brought.items() if name not in others]
+    if _MARLIN in decision.environment and _MARLIN not in {**brought, **inputs.model.environment}:
+        decision.why.append(f"{_MARLIN}=1: on sm_121 Marlin's kernels were reported to race without it")
+    said, _problems = _parse(inputs, inputs.model.args, "")
+    view = View({"arguments": {**said, **own}}, ())
+    moe = inputs.stack.moe_backends.get(model_config.scheme(inputs.config), "") if shape and shape.experts else ""
+    for word in [*inputs.stack.args, *([f"--moe-backend={moe}"] if moe else [])]:
+        name = word.partition("=")[0]
+        if _has(inputs, name) and not view.argument(name) and not view.member(*_ELSEWHERE.get(name, (name, ""))):
+            decision.args.append(word)
+            decision.why.append(f"{word}: the stack {inputs.stack.name} is served with it")
 
 
 def _named(model: Model) -> list[str]:
@@ -321,6 +346,7 @@ def _findings(inputs: Inputs, shape: Shape | None, arguments: Mapping[str, Any],
     if not inputs.topology:
         return
     model, settings = inputs.model, inputs.settings
+    container = launch.overrides(settings["gb10_container_args"])
 
     def gpu(node: Mapping[str, Any]) -> str | None:
         """Ranks on a CPU have no GPU, whatever the node has."""
@@ -332,7 +358,9 @@ def _findings(inputs: Inputs, shape: Shape | None, arguments: Mapping[str, Any],
         "stack": inputs.stack.name,
         "image": inputs.stack.image,
         "runtime": inputs.stack.runtime,
-        "network": "host",
+        "network": container.get("--network", ("", "host"))[1],
+        "container": container,
+        "image_has_ray": inputs.stack.image_has_ray,
         "executor": settings["gb10_executor"],
         "tensor_parallel_size": decision.tensor,
         "pipeline_parallel_size": decision.pipeline,
@@ -349,6 +377,8 @@ def _findings(inputs: Inputs, shape: Shape | None, arguments: Mapping[str, Any],
             "moe": bool(shape and shape.experts),
             "reasoning": model.reasoning,
             "weights_bytes": inputs.weights_bytes,
+            "positions": model_config.positions(inputs.config or {}),
+            "kv_dtype": model_config.kv_dtype(inputs.config) if inputs.config else "",
         },
         "arguments": dict(arguments),
         "nodes": [{**node, "capability": gpu(node), "environment": additions.rank_environment(node)} for node in inputs.nodes],

@@ -89,6 +89,8 @@ def _monitor(view: View) -> list[Found]:
 def _no_ray(view: View) -> list[Found]:
     upstream = _UPSTREAM.match(view.data["image"])
     bare = _ngc(view) >= _NO_RAY or (upstream is not None and (version(upstream[1]) or ()) >= _NO_RAY_UPSTREAM)
+    if (said := view.data.get("image_has_ray")) is not None:
+        bare = not said
     return when(view.data["runtime"] == "container" and view.data["executor"] == "ray" and bare, ("image", view.data["image"]))
 
 
@@ -217,11 +219,11 @@ RULES = (
     Rule(
         "ray-missing",
         ERROR,
-        when="Ray in NGC's image 26.05 or newer, or in vllm/vllm-openai 0.27.1 or newer",
+        when="Ray in an image of which the stack says that it has none, in NGC's 26.05 or newer, or in vllm/vllm-openai 0.27.1 or newer",
         check=_no_ray,
         why="the image has no Ray (any more): ray: command not found",
         fix="gb10_executor: mp, or an image with a layer that installs Ray",
-        source="NVIDIA/dgx-spark-playbooks, vllm; getainode/ainode#84",
+        source="NVIDIA/dgx-spark-playbooks, vllm; getainode/ainode#84; docs/stacks.md",
         evidence="2026-09-14",
         gpus=(),
     ),

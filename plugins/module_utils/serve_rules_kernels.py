@@ -77,7 +77,8 @@ def _breakable(view: View) -> list[Found]:
 
 
 def _flashinfer_fp8(view: View) -> list[Found]:
-    cache = view.argument("--kv-cache-dtype")
+    # With auto, vLLM takes the type that the checkpoint was calibrated for.
+    cache = view.argument("--kv-cache-dtype").removeprefix("auto") or str(view.model.get("kv_dtype", ""))
     if view.model["scheme"] != "fp8" and not cache.startswith("fp8"):
         return []
     if chosen := view.argument("--attention-backend"):
@@ -224,7 +225,7 @@ RULES = (
     Rule(
         "flashinfer-fp8",
         WARNING,
-        when="an FP8 model with FlashInfer attention, or an FP8 KV cache unless another backend is given",
+        when="an FP8 model with FlashInfer attention, or an FP8 KV cache (asked for, or the checkpoint's) unless another backend is given",
         check=_flashinfer_fp8,
         why="FlashInfer gave wrong answers with FP8 on Blackwell",
         fix="--attention-backend TRITON_ATTN, or compare fixed prompts at temperature 0 before you trust it",

@@ -47,10 +47,11 @@ def _default(view: View) -> list[Found]:
 
 def _at_length(view: View) -> list[Found]:
     high = _SAFE_AT_LENGTH < (view.number(UTILIZATION) or 0) <= _CEILING
-    long = (view.number(LENGTH) or 0) >= _LONG
-    return when(
-        high and long and view.ranks > 1, (f"gb10_serve_args.{UTILIZATION}", f"{view.argument(UTILIZATION)} at {view.argument(LENGTH)} tokens")
-    )
+    # Without a number vLLM serves the model's own context.
+    given = view.number(LENGTH)
+    tokens = int(view.model.get("positions", 0) if given is None else given)
+    said = f"{view.argument(UTILIZATION)} at {view.argument(LENGTH) if given else tokens} tokens"
+    return when(high and tokens >= _LONG and view.ranks > 1, (f"gb10_serve_args.{UTILIZATION}", said))
 
 
 def _kv_fraction(view: View) -> list[Found]:
@@ -132,7 +133,7 @@ RULES = (
     Rule(
         "memory-utilization-131k",
         WARNING,
-        when=f"several nodes, `{LENGTH}` of 131072 or more, `{UTILIZATION}` above 0.82",
+        when=f"several nodes, a context of 131072 or more (`{LENGTH}`, or the model's own), `{UTILIZATION}` above 0.82",
         check=_at_length,
         why="with large KV caches on two nodes Xid 43 only stopped at 0.82, and a prefill of 128K tokens reset the head of a pair",
         fix="0.82 or less, or fewer tokens",

@@ -36,6 +36,9 @@ _SECRET = re.compile(r"TOKEN|KEY|SECRET|PASSWORD")
 _TWIN = re.compile(r"roce(P2)?p1s0f([01])")
 _RING = {"NCCL_IB_SUBNET_AWARE_ROUTING": "1", "NCCL_IB_MERGE_NICS": "0"}
 _FULLY_CONNECTED_RING = 3
+#: What a unit gives its container, whatever the node.
+_NETWORK = "--network"
+_PLANNED = {"--ipc": "host"}
 
 
 def _other_than(right: str) -> Callable[[str | None], bool]:
@@ -43,8 +46,17 @@ def _other_than(right: str) -> Callable[[str | None], bool]:
 
 
 def _bridge(view: View) -> list[Found]:
-    bridged = view.data["runtime"] == "container" and view.data["network"] != "host"
-    return when(bridged and view.ranks > 1, ("network", view.data["network"] or "not given"))
+    if view.data["runtime"] != "container":
+        return []
+    changed: Mapping[str, tuple[str, str]] = view.data.get("container", {})
+    bridged = view.ranks > 1 and view.data["network"] != "host"
+    path = changed[_NETWORK][0] if _NETWORK in changed else "network"
+    # The two containers of a node share what Ray keeps in memory, Ray looks after its drivers by their numbers, and its token is the service user's.
+    own = ("--ipc", "--user", "--pid") if view.data["executor"] == "ray" else ("--ipc", "--user")
+    others = [(option, *changed[option]) for option in own if option in changed]
+    return when(bridged, (path, view.data["network"] or "not given")) + [
+        (where, f"{option}={value}") for option, where, value in others if value != _PLANNED.get(option)
+    ]
 
 
 def _devices_unset(view: View) -> list[Found]:
@@ -155,10 +167,16 @@ RULES = (
     Rule(
         "bridge-network",
         ERROR,
-        when="containers on several nodes that are not on the host's network",
+        when=(
+            "containers on several nodes that are not on the host's network, or that get other shared memory, another user or, with Ray, other "
+            "processes to see than the unit gives them"
+        ),
         check=_bridge,
-        why="the ranks cannot meet: NCCL and Ray hand out addresses that exist only inside the container",
-        fix="network host",
+        why=(
+            "the ranks cannot meet: NCCL and Ray hand out addresses that exist only inside the container, and what Ray and its drivers share is "
+            "in the host's memory and readable by the service's user"
+        ),
+        fix="network host, and leave --ipc, --user and --pid to the unit",
         source=f"{CONSELARA}; eugr/spark-vllm-docker, launch-cluster.sh",
         evidence="2026-09",
         gpus=(),

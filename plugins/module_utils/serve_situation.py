@@ -73,6 +73,8 @@ def _model(arguments: Mapping[str, Any], config: Mapping[str, Any] | None) -> di
         "moe": any(_integer(keys.get(key), 0) > 1 for key in _EXPERTS),
         "reasoning": bool(arguments.get("--reasoning-parser")),
         "weights_bytes": None,
+        "positions": model_config.positions(config or {}),
+        "kv_dtype": model_config.kv_dtype(config) if config else "",
     }
 
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 import difflib
 import re
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 
 from ansible_collections.gb10.cluster.plugins.module_utils.problems import Problem
 
@@ -24,7 +24,8 @@ class Stack:
     """A bundle. Versions that are not known are empty; ``nccl`` is the tag that is built for the GPU, ``bundled_nccl`` what comes along.
 
     ``lock`` is the requirements file among those of the role gb10, empty where the inventory brings its own; ``image`` is the container's.
-    ``exercised`` says on what this project ran it.
+    ``args``, ``environment`` and, by how experts' weights are stored (model_config.scheme), ``moe_backends`` are what it is served with; the model's
+    and the user's own win. ``image_has_ray`` is None where nobody looked. ``exercised`` says on what this project ran it.
     """
 
     name: str
@@ -40,6 +41,10 @@ class Stack:
     bundled_nccl: str = ""
     lock: str = ""
     image: str = ""
+    args: tuple[str, ...] = ()
+    environment: Mapping[str, str] = field(default_factory=dict)
+    moe_backends: Mapping[str, str] = field(default_factory=dict)
+    image_has_ray: bool | None = None
     source: str = ""
     evidence: str = ""
     exercised: str = ""
@@ -93,7 +98,12 @@ _ALL = (
         runtime=CONTAINER,
         cuda=13,
         image="nvcr.io/nvidia/vllm:26.04-py3",
-        source="the reference of two Sparks on NVIDIA's container: TRITON_ATTN, Marlin, CUDA graphs. The image brings no Ray",
+        args=("--attention-backend=TRITON_ATTN",),
+        environment={"VLLM_USE_FLASHINFER_MOE_FP4": "0", "VLLM_MARLIN_USE_ATOMIC_ADD": "1"},
+        moe_backends={"nvfp4": "marlin"},
+        image_has_ray=False,
+        source="the reference of two Sparks on NVIDIA's container (conselara.dev), which runs Ray and does not tell where that came from; "
+        "makiisthenes/dgx-spark-multinode-vllm-ray found none in the image",
         evidence="2026-05",
         exercised="nothing: the image was never pulled",
     ),
@@ -116,14 +126,22 @@ def table() -> str:
     """Return all stacks as docs/stacks.md shows them."""
     versions = ("vllm", "cuda", "torch", "triton", "transformers", "ray", "bundled_nccl", "nccl")
     lines = [
-        f"| stack | runtime | {' | '.join(versions)} | lock or image | source | evidence | exercised on |",
-        "|---|---|" + "--:|" * len(versions) + "---|---|--:|---|",
+        f"| stack | runtime | {' | '.join(versions)} | lock or image | served with | source | evidence | exercised on |",
+        "|---|---|" + "--:|" * len(versions) + "---|---|---|--:|---|",
     ]
     for stack in _ALL:
         cells = [str(getattr(stack, field) or "") for field in versions]
         where = stack.lock or stack.image or "the inventory's"
-        lines.append(f"| `{stack.name}` | {stack.runtime} | {' | '.join(cells)} | {where} | {stack.source} | {stack.evidence} | {stack.exercised} |")
+        served = ", ".join(f"`{word}`" for word in served_with(stack))
+        told = (where, served, stack.source, stack.evidence, stack.exercised)
+        lines.append(f"| `{stack.name}` | {stack.runtime} | {' | '.join(cells)} | {' | '.join(told)} |")
     return "\n".join(lines) + "\n"
+
+
+def served_with(stack: Stack) -> list[str]:
+    """Return the arguments and variables that a stack brings, as text."""
+    moe = [f"--moe-backend={backend} for {scheme}" for scheme, backend in stack.moe_backends.items()]
+    return [*stack.args, *moe, *(f"{name}={value}" for name, value in stack.environment.items())]
 
 
 def named(name: str) -> tuple[Stack, list[Problem]]:
@@ -145,7 +163,9 @@ def resolve(name: str, lock: str, path: str, runtime: str = "", image: str = "")
     if problems:
         return stack, problems
     kind = runtime or stack.runtime
-    stack = replace(stack, runtime=kind, image=(image or stack.image) if kind == CONTAINER else "")
+    # What is known of the stack's image counts for no other; a digest behind its name makes it none.
+    ray = stack.image_has_ray if kind == CONTAINER and (image or stack.image).partition("@")[0] == stack.image else None
+    stack = replace(stack, runtime=kind, image=(image or stack.image) if kind == CONTAINER else "", image_has_ray=ray)
     if stack.runtime == CONTAINER and not stack.image:
         found = f"none is given, and the stack {name} has none"
         problems.append(Problem("gb10_image", found, "an image by its digest, such as vllm/vllm-openai@sha256:...", "set gb10_image"))

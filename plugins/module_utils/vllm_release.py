@@ -2,7 +2,7 @@
 # GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
 
-"""Which options, environment variables and metrics a vLLM release has, and what is wrong with given ones. Nothing is guessed: what is known
+"""Which options and environment variables a vLLM release has, and what is wrong with given ones. Nothing is guessed: what is known
 of a release is in vllm_release_table, and of a newer one counts what the installed vLLM answered (gb10.cluster.vllm_arguments)."""
 
 from __future__ import annotations
@@ -23,7 +23,6 @@ from ansible_collections.gb10.cluster.plugins.module_utils.vllm_release_lookup i
     has_variable,
     history,
     known,
-    metric,
     number,
     options,
     options_of,
@@ -42,7 +41,6 @@ __all__ = [
     "has_option",
     "has_variable",
     "known",
-    "metric",
     "number",
     "options",
     "options_of",

@@ -2,7 +2,7 @@
 # GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
 
-"""Which options, environment variables and metrics a vLLM release has: vllm_release_table, read. vllm_release is the face of it."""
+"""Which options and environment variables a vLLM release has: vllm_release_table, read. vllm_release is the face of it."""
 
 from __future__ import annotations
 
@@ -132,20 +132,8 @@ def has_option(release: str, name: str) -> bool:
 
 def has_variable(release: str, name: str) -> bool:
     """Return whether a release reads an environment variable. Raises ValueError for a release that is not known()."""
-    return _has("VARIABLES", name, read(release))
-
-
-def metric(release: str, name: str) -> str:
-    """Return a metric's full name, "vllm:prefix_cache_hits", to which the exporter adds _total for counters; "" if the release has none.
-
-    Raises ValueError for a release that is not known().
-    """
-    return f"vllm:{name}" if _has("METRICS", name, read(release)) else ""
-
-
-def _has(block: str, name: str, release: Number) -> bool:
-    row = rows(block).get(name)
-    return row is not None and among(row[0], release)
+    row = rows("VARIABLES").get(name)
+    return row is not None and among(row[0], read(release))
 
 
 def history(word: str, name: str, release: Number) -> str:

@@ -49,8 +49,6 @@ REPLACED: Mapping[str, tuple[str, str]] = {
     "VLLM_PREFIX_CACHE_RETENTION_INTERVAL": ("give --prefix-cache-retention-interval", "vllm/engine/arg_utils.py (0.29.0)"),
     "VLLM_USE_RAY_COMPILED_DAG": ("leave it out: no release since 0.13 asks for it", "gone before 0.13; vllm/v1/executor/ray_executor.py (0.13.0)"),
     "VLLM_USE_RAY_SPMD_WORKER": ("leave it out: no release since 0.13 asks for it", "gone before 0.13; vllm/v1/executor/ray_executor.py (0.13.0)"),
-    "gpu_prefix_cache_hit_rate": ("divide prefix_cache_hits by prefix_cache_queries", "vllm/v1/metrics/loggers.py (0.13.0)"),
-    "time_per_output_token_seconds": ("read inter_token_latency_seconds", "vllm/v1/metrics/loggers.py (0.14.1) line 719"),
 }
 
 #: For names that came later: what does the same before.

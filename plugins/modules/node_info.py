@@ -19,6 +19,14 @@ options:
   model:
     description: The folder of the model to be served, if it is one.
     type: path
+  source:
+    description: The folder that O(model) is copied from, which is read until that is complete.
+    type: path
+  exclude:
+    description: Patterns of files that are not copied.
+    type: list
+    elements: str
+    default: []
 author:
   - gb10.cluster maintainers (@gb10-cluster)
 extends_documentation_fragment:
@@ -90,6 +98,14 @@ model_reason:
   description: What is wrong with the model's weights (files missing, or of another size than the index says), empty if nothing.
   returned: always
   type: str
+model_at:
+  description: The folder that was read, empty if none was to be.
+  returned: always
+  type: str
+model_complete:
+  description: Whether O(model) is complete by the manifest that the role model_store writes.
+  returned: always
+  type: bool
 kernel:
   description: Release of the running kernel.
   returned: always
@@ -126,15 +142,18 @@ from ansible_collections.gb10.cluster.plugins.module_utils.io_command import run
 
 def main() -> None:
     """Read and return."""
-    module = AnsibleModule(argument_spec={"model": {"type": "path"}}, supports_check_mode=True)
-    run = runner(module)
+    module = AnsibleModule(
+        argument_spec={"model": {"type": "path"}, "source": {"type": "path"}, "exclude": {"type": "list", "elements": "str", "default": []}},
+        supports_check_mode=True,
+    )
+    run, folder, source = runner(module), module.params["model"], module.params["source"] or ""
     try:
         module.exit_json(
             changed=False,
             gpu=io_node.gpu(run),
             **io_fabric.read(run),
             listeners=io_node.listeners(),
-            **(io_node.model(module.params["model"]) if module.params["model"] else {"model": None, "model_bytes": None, "model_reason": ""}),
+            **(io_node.planned_model(folder, source, module.params["exclude"]) if folder else io_node.NO_MODEL),
             **io_node.system(),
             login_users=io_node.login_users(),
             additions=io_node.recorded_additions(),

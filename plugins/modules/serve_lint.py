@@ -141,7 +141,7 @@ def _release(module: AnsibleModule) -> str:
 
 
 def _arguments(argv: list[str], release: str) -> dict[str, object]:
-    arguments, problems = vllm_release.parse(argv, release)
+    arguments, problems = vllm_release.parse(argv, release, path="argv")
     if problems:
         raise ProblemsError(problems)
     return arguments

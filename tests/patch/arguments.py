@@ -276,10 +276,6 @@ class Release:
         named = {key.value for key in found.keys if isinstance(key, ast.Constant)}
         return named.union(*(re.findall(r"""(?:environ(?:\.get)?[\[(]|getenv\()\s*["'](VLLM_[A-Z0-9_]+)["']""", text) for text in self.texts))
 
-    def metrics(self) -> set[str]:
-        """Return the names of all Prometheus metrics: the texts `vllm:name` of the sources."""
-        return {name for text in self.texts for name in re.findall(r"""(?<!f)["']vllm:([a-z0-9_]+)["']""", text)}
-
     @cached_property
     def texts(self) -> list[str]:
         return [path.read_text(encoding="utf-8") for path in sorted(self.package.rglob("*.py"))]

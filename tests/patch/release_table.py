@@ -26,7 +26,7 @@ _HEAD = '''\
 # GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
 
-"""The options, environment variables and metrics of vLLM's releases: data only, read from their Python sources.
+"""The options and environment variables of vLLM's releases: data only, read from their Python sources.
 
 Made by `make release-table` (tests/patch/release_table.py), never by hand. A line is a name and what it is; what is not in all of these
 releases has behind it in which it is: `@0.17-0.24` from 0.17.0 to before 0.24.0, for the rest of a line within those of its name.
@@ -89,7 +89,6 @@ def render(releases: Sequence[Release]) -> str:
     blocks = {
         "OPTIONS": lines([release.arguments() for release in releases]),
         "VARIABLES": sorted(tokens([release.variables() for release in releases])),
-        "METRICS": sorted(tokens([release.metrics() for release in releases])),
     }
     read = textwrap.fill(" ".join(RELEASES), 140)
     text = f'{_HEAD}#: The releases that were read.\nREAD = """\n{read}\n"""\n'

@@ -67,11 +67,5 @@ def test_runs(gpu: ComputeCapability, built_for: ComputeCapability, expected: bo
     assert gpu.runs(built_for) is expected
 
 
-def test_a_spark_lacks_what_code_for_data_centres_expects() -> None:
-    assert {"TMEM", "WGMMA"} <= set(GB10.lacks)
-    assert {"TMEM", "WGMMA"} <= set(RTX50.lacks)
-    assert (B200.lacks, H200.lacks) == ((), ())
-
-
 def test_order_is_by_number_not_by_text() -> None:
     assert sorted([GB10, H200, B200, RTX50]) == [H200, B200, RTX50, GB10]

@@ -237,7 +237,8 @@ def test_a_person_can_read_it() -> None:
         "  on 1 Spark of 128 GB or more",
         "  vLLM since 0.17.0",
         "  reasons",
-        "  --trust-remote-code --reasoning-parser super_v3 --enable-auto-tool-choice --tool-call-parser qwen3_coder",
+        "  --trust-remote-code --reasoning-parser super_v3 --enable-auto-tool-choice --tool-call-parser qwen3_coder "
+        "--moe-backend marlin --attention-backend TRITON_ATTN",
         "  with super_v3_reasoning_parser.py (checked) for --reasoning-parser-plugin",
         f"  how sure: {NEMOTRON.sure}",
     ]

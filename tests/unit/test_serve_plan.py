@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import pytest
-from nodes import KNOWN, Node, mistakes, spark
+from nodes import KNOWN, LOCK, Node, mistakes, spark
 from repository import ROOT
 from serving import MEMORY, SHAPES, argv, inputs
 from snapshot import assert_recorded
@@ -25,12 +26,17 @@ def sparks(count: int, **settings: Any) -> list[Node]:
     return nodes
 
 
+def without_ray(stack: str) -> dict[str, Any]:
+    """The setting without which a stack whose image has no Ray is refused."""
+    return {"gb10_executor": "mp"} if stacks.STACKS[stack].image_has_ray is False else {}
+
+
 @pytest.mark.parametrize("shape", SHAPES)
 @pytest.mark.parametrize("model", catalogue.known())
 @pytest.mark.parametrize("stack", stacks.STACKS)
 def test_every_release_takes_what_is_planned_for_it(stack: str, model: str, shape: str) -> None:
     count, thors = SHAPES[shape]
-    given = inputs(model, stack, count, thors)
+    given = inputs(model, stack, count, thors, **without_ray(stack))
     decision = serve_plan.decide(given)
     said = {problem.path for problem in decision.problems}
     assert said <= {"gb10_model", "gb10_stack"}, decision.problems
@@ -209,3 +215,139 @@ def test_a_model_that_the_release_does_not_have_is_named() -> None:
     (problem,) = mistakes(sparks(2, gb10_model="mine", gb10_models=own))
     assert problem.path == "gb10_stack"
     assert problem.expected == "vLLM since 0.33.0"
+
+
+def rules(decision: serve_plan.Decision) -> set[str]:
+    return {finding.rule for finding in decision.findings}
+
+
+def warned(nodes: list[Node]) -> str:
+    """What the plan of the cluster warns of."""
+    plan, problems = cluster.plan(nodes, LOCKS["current"], KNOWN)
+    assert problems == []
+    return "\n".join(plan["serve"]["warnings"])
+
+
+def test_nodes_are_judged_with_what_the_plan_and_the_catalogue_set() -> None:
+    advised = sparks(2, gb10_model="gpt-oss-120b", gb10_serve_args=["--moe-backend=marlin"])
+    assert "marlin-atomic-add" not in warned(advised)
+    assert "marlin-atomic-add" in warned(sparks(2, gb10_model="gpt-oss-120b", gb10_serve_args=["--moe-backend=marlin"], gb10_environment=OFF))
+    own = {"gpt-oss-120b": {"environment": {"PYTORCH_CUDA_ALLOC_CONF": "expandable_segments:True"}}}
+    plan, _problems = cluster.plan(sparks(2, gb10_model="gpt-oss-120b", gb10_models=own), LOCKS["current"], KNOWN)
+    assert any("expandable-segments" in line for line in plan["serve"]["findings"])
+    own = {"gpt-oss-20b": {"environment": {"TRITON_PTXAS_PATH": "/usr/local/cuda/bin/ptxas"}}}
+    thors = inputs("gpt-oss-20b", "vllm-0.18.1", 2, 1, gb10_models=own)
+    assert "--enforce-eager" not in serve_plan.decide(thors).args, "an assembler that the model's entry names counts too"
+
+
+OFF = {"VLLM_MARLIN_USE_ATOMIC_ADD": "0"}
+
+
+def test_the_models_own_context_is_as_long_as_one_that_is_asked_for() -> None:
+    high = ["--gpu-memory-utilization=0.85"]
+    assert "memory-utilization-131k" in rules(serve_plan.decide(inputs("gpt-oss-120b", gb10_serve_args=high)))
+    short = inputs("gpt-oss-120b", gb10_serve_args=[*high, "--max-model-len=65536"])
+    assert "memory-utilization-131k" not in rules(serve_plan.decide(short))
+    for model in catalogue.known():
+        assert "memory-utilization-131k" not in rules(serve_plan.decide(inputs(model))), "what the plan itself gives"
+
+
+def test_a_key_value_cache_that_the_checkpoint_has_in_fp8_is_one() -> None:
+    given = inputs("qwen2.5-7b-instruct")
+    assert given.config is not None
+    scheme = {"quant_method": "modelopt", "quant_algo": "NVFP4", "kv_cache_quant_algo": "FP8"}
+    calibrated = replace(given, config={**given.config, "quantization_config": scheme})
+    assert "flashinfer-fp8" in rules(serve_plan.decide(calibrated))
+    plain = replace(given, config={**given.config, "quantization_config": {**scheme, "kv_cache_quant_algo": ""}})
+    assert "flashinfer-fp8" not in rules(serve_plan.decide(plain))
+    own = {**calibrated.settings, "gb10_serve_args": ["--kv-cache-dtype=bfloat16"]}
+    assert "flashinfer-fp8" not in rules(serve_plan.decide(replace(calibrated, settings=own)))
+
+
+@pytest.mark.parametrize("stack", [name for name, stack in stacks.STACKS.items() if stack.device == stacks.CUDA])
+@pytest.mark.parametrize("model", catalogue.known())
+def test_an_entry_draws_no_warning_of_its_kernels(stack: str, model: str) -> None:
+    found = rules(serve_plan.decide(inputs(model, stack, **without_ray(stack))))
+    assert not found & {"fp4-moe-path", "flashinfer-moe-fp4"}
+    assert "flashinfer-fp8" not in found or not model.startswith("nemotron")
+
+
+def test_a_stack_is_served_with_what_it_says() -> None:
+    nvfp4 = replace(inputs("nemotron-3-super-120b-a12b-nvfp4", "ngc-26.04", gb10_executor="mp"))
+    bare = replace(nvfp4, model=replace(nvfp4.model, args=()))
+    decision = serve_plan.decide(bare)
+    assert {"--attention-backend=TRITON_ATTN", "--moe-backend=marlin"} <= set(decision.args)
+    assert decision.environment.items() >= {"VLLM_USE_FLASHINFER_MOE_FP4": "0", "VLLM_MARLIN_USE_ATOMIC_ADD": "1"}.items()
+    for said in ("--attention-backend=TRITON_ATTN", "--moe-backend=marlin", "VLLM_USE_FLASHINFER_MOE_FP4=0"):
+        assert f"{said}: the stack ngc-26.04 is served with it" in decision.why
+    # The model's own is said once, and experts in FP8 are left to what the role vllm_patch finds out.
+    assert [word for word in serve_plan.decide(nvfp4).args if "-backend" in word] == ["--moe-backend", "--attention-backend"]
+    fp8 = serve_plan.decide(inputs("qwen3-next-80b-a3b-instruct-fp8", "ngc-26.04", gb10_executor="mp"))
+    assert [word for word in fp8.args if "-backend" in word] == ["--attention-backend=TRITON_ATTN"]
+
+
+@pytest.mark.parametrize(
+    ("own", "left"),
+    [
+        (["--attention-backend", "FLASHINFER"], ["--moe-backend=marlin"]),
+        (["--attention-config", '{"backend": "FLASHINFER"}'], ["--moe-backend=marlin"]),
+        (["--attention-config.backend=FLASHINFER"], ["--moe-backend=marlin"]),
+        (["--moe-backend=flashinfer_cutlass"], ["--attention-backend=TRITON_ATTN"]),
+        (["--kernel-config.moe_backend", "triton"], ["--attention-backend=TRITON_ATTN"]),
+    ],
+)
+def test_the_users_arguments_take_the_place_of_the_stacks(own: list[str], left: list[str]) -> None:
+    given = inputs("nemotron-3-super-120b-a12b-nvfp4", "ngc-26.04", gb10_executor="mp", gb10_serve_args=own)
+    decision = serve_plan.decide(replace(given, model=replace(given.model, args=())))
+    assert [word for word in decision.args if "-backend" in word] == left
+
+
+def test_the_users_variables_take_the_place_of_the_stacks() -> None:
+    name = "VLLM_USE_FLASHINFER_MOE_FP4"
+    settings = {"gb10_model": "gpt-oss-120b", "gb10_stack": "ngc-26.04", "gb10_executor": "mp", "gb10_environment": {name: "1"}}
+    nodes = sparks(2, **settings, gb10_runtime_lock="")
+    plan, problems = cluster.plan(nodes, "", KNOWN)
+    assert problems == []
+    assert {node["environment"][name] for node in plan["nodes"]} == {"1"}
+    assert not any(line.startswith(f"{name}=") for line in plan["serve"]["why"])
+
+
+def test_an_image_without_ray_is_refused_to_who_wants_ray() -> None:
+    settings = {"gb10_model": "gpt-oss-120b", "gb10_stack": "ngc-26.04", "gb10_runtime_lock": ""}
+    _plan, (problem,) = cluster.plan(sparks(2, **settings), "", KNOWN)
+    assert problem.path == "image"
+    assert problem.fix.startswith("gb10_executor: mp, or an image with a layer that installs Ray")
+    assert cluster.plan(sparks(2, **settings, gb10_executor="mp"), "", KNOWN)[1] == []
+    derived = f"registry.example/vllm@sha256:{'1' * 64}"
+    assert cluster.plan(sparks(2, **settings, gb10_image=derived), "", KNOWN)[1] == [], "of another image nobody knows"
+
+
+@pytest.mark.parametrize(
+    ("args", "path", "found"),
+    [
+        (["--network=bridge"], "gb10_container_args[0]", "bridge"),
+        (["--shm-size=1g", "--network", "bridge"], "gb10_container_args[1]", "bridge"),
+        (["--net=mine"], "gb10_container_args[0]", "mine"),
+        (["--net", "none"], "gb10_container_args[0]", "none"),
+        (["--net=host", "--net=mine"], "gb10_container_args[1]", "mine"),
+        (["--ipc=private"], "gb10_container_args[0]", "--ipc=private"),
+        (["--ipc", "none"], "gb10_container_args[0]", "--ipc=none"),
+        (["--user=0"], "gb10_container_args[0]", "--user=0"),
+        (["--user", "root"], "gb10_container_args[0]", "--user=root"),
+        (["-u", "root"], "gb10_container_args[0]", "--user=root"),
+        (["-uroot"], "gb10_container_args[0]", "--user=root"),
+        (["--pid=host"], "gb10_container_args[0]", "--pid=host"),
+        (["--pid", "host"], "gb10_container_args[0]", "--pid=host"),
+    ],
+)
+def test_a_container_that_is_cut_off_is_refused_before_anything_changes(args: list[str], path: str, found: str) -> None:
+    container = {"gb10_model": "gpt-oss-120b", "gb10_runtime": "container", "gb10_image": f"a@sha256:{'1' * 64}"}
+    (problem,) = mistakes(sparks(2, **container, gb10_container_args=args))
+    assert (problem.path, problem.found) == (path, found)
+    assert "gb10_serve_waivers.bridge-network" in problem.fix
+
+
+@pytest.mark.parametrize("args", [["--network=host"], ["--net", "host"], ["--ipc=host"], ["--userns=host"], ["--pids-limit=-1"]])
+def test_other_options_of_a_container_pass(args: list[str]) -> None:
+    container = {"gb10_model": "gpt-oss-120b", "gb10_runtime": "container", "gb10_image": f"a@sha256:{'1' * 64}"}
+    assert cluster.plan(sparks(2, **container, gb10_container_args=args), LOCK, KNOWN)[1] == []

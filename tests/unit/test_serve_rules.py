@@ -252,6 +252,7 @@ def test_the_rule_does_not_fire_nearby(rule: str) -> None:
 
 FP8_CACHE = {"--kv-cache-dtype": "fp8_e4m3"}
 ASKED = {"VLLM_ATTENTION_BACKEND": "FLASHINFER"}
+UNSAID = {"--gpu-memory-utilization": "0.85", "--max-model-len": None}
 INT4 = {"type": "qwen3_moe", "scheme": "int4", "moe": True, "reasoning": False}
 
 
@@ -291,6 +292,21 @@ INT4 = {"type": "qwen3_moe", "scheme": "int4", "moe": True, "reasoning": False}
         ("ray-missing", container("vllm/vllm-openai:v0.27.1-aarch64"), True),
         ("ray-missing", container("vllm/vllm-openai:v0.17.1"), False),
         ("memory-utilization-131k", {"arguments": {"--gpu-memory-utilization": "0.85"}, "count": 1, "tensor_parallel_size": 1}, False),
+        ("memory-utilization-131k", {"arguments": UNSAID, "model": {"positions": 131072}}, True),
+        ("memory-utilization-131k", {"arguments": {**UNSAID, "--max-model-len": "auto"}, "model": {"positions": 131072}}, True),
+        ("memory-utilization-131k", {"arguments": UNSAID, "model": {"positions": 40960}}, False),
+        ("memory-utilization-131k", {"arguments": UNSAID}, False),
+        ("flashinfer-fp8", {"model": {"kv_dtype": "fp8"}}, True),
+        ("flashinfer-fp8", {"model": {"kv_dtype": "fp8"}, "arguments": {"--kv-cache-dtype": "auto"}}, True),
+        ("flashinfer-fp8", {"model": {"kv_dtype": "fp8"}, "arguments": {"--kv-cache-dtype": "bfloat16"}}, False),
+        ("flashinfer-fp8", {"model": {"kv_dtype": "bfloat16"}}, False),
+        ("ray-missing", container("registry.example/vllm:1", image_has_ray=False), True),
+        ("ray-missing", container("registry.example/vllm:1", image_has_ray=False, executor="mp"), False),
+        ("ray-missing", container("nvcr.io/nvidia/vllm:26.05-py3", image_has_ray=True), False),
+        ("bridge-network", container("a@sha256:1", container={"--ipc": ("gb10_container_args[0]", "private")}), True),
+        ("bridge-network", container("a@sha256:1", container={"--ipc": ("gb10_container_args[0]", "host")}), False),
+        ("bridge-network", container("a@sha256:1", container={"--pid": ("gb10_container_args[0]", "host")}), True),
+        ("bridge-network", container("a@sha256:1", container={"--pid": ("gb10_container_args[0]", "host")}, executor="mp"), False),
     ],
 )
 def test_other_ways_into_a_rule(rule: str, changes: dict[str, Any], fires: bool) -> None:
@@ -426,7 +442,8 @@ def test_a_host_and_its_command_make_a_situation() -> None:
     config = {"model_type": "a", "text_config": {"num_experts": 128}, "quantization_config": {"quant_method": "fp8"}}
     seen = serve_situation.of_host(arguments, environment, "0.32.0", HOST, config)
     assert (seen["transport"], seen["api_host"], seen["runtime"]) == ("roce", "0.0.0.0", "native")
-    assert seen["model"] | {"name": ""} == {"name": "", "type": "a", "scheme": "fp8", "moe": True, "reasoning": True, "weights_bytes": None}
+    model = {"name": "", "type": "a", "scheme": "fp8", "moe": True, "reasoning": True, "weights_bytes": None, "positions": 0, "kv_dtype": "bfloat16"}
+    assert seen["model"] | {"name": ""} == model
     assert [finding.rule for finding in serve_rules.lint(seen, {})] == [
         "kernel-cma",
         "api-without-key",

@@ -84,6 +84,14 @@ def test_a_container_needs_an_image_and_no_lock() -> None:
     assert (problems, native.runtime, native.image) == ([], "native", "")
 
 
+def test_what_is_known_of_a_stacks_image_counts_for_no_other() -> None:
+    name = STACKS["ngc-26.04"].image
+    digest = "@sha256:" + "1" * 64
+    for image, known in (("", False), (name, False), (name + digest, False), (f"registry.example/vllm{digest}", None)):
+        assert resolve("ngc-26.04", "", "", image=image)[0].image_has_ray is known
+    assert resolve("ngc-26.04", "vllm==0.19.0", "x.lock", "native")[0].image_has_ray is None
+
+
 @pytest.mark.parametrize(
     ("name", "runtime", "path", "where"),
     [

@@ -81,20 +81,6 @@ def test_variables_that_every_release_reads() -> None:
         assert all(vllm_release.has_variable(release, name) for release in (OLD, "0.24.0", NEW))
 
 
-@pytest.mark.parametrize(
-    ("release", "name", "expected"),
-    [
-        (NEW, "prefix_cache_hits", "vllm:prefix_cache_hits"),
-        (OLD, "prefix_cache_queries", "vllm:prefix_cache_queries"),
-        (OLD, "gpu_prefix_cache_hit_rate", ""),
-        ("0.14.1", "time_per_output_token_seconds", "vllm:time_per_output_token_seconds"),
-        ("0.15.0", "time_per_output_token_seconds", ""),
-    ],
-)
-def test_metric(release: str, name: str, expected: str) -> None:
-    assert vllm_release.metric(release, name) == expected
-
-
 def test_an_option_is_whole() -> None:
     there = vllm_release.options(NEW)
     assert there["--tensor-parallel-size"] == Option("--tensor-parallel-size", "value", ("-tp",))
@@ -227,7 +213,7 @@ def test_the_environment_of_a_newer_release_is_asked() -> None:
 def test_what_is_replaced_is_gone_and_what_replaces_it_is_there() -> None:
     for name, (advice, source) in REPLACED.items():
         assert source
-        assert not vllm_release.has_option(NEW, name) and not vllm_release.has_variable(NEW, name) and not vllm_release.metric(NEW, name), name
+        assert not vllm_release.has_option(NEW, name) and not vllm_release.has_variable(NEW, name), name
         for option in re.findall(r"--[a-z0-9-]+", advice):
             assert vllm_release.has_option(NEW, option), option
     for name in EARLIER:
@@ -236,7 +222,7 @@ def test_what_is_replaced_is_gone_and_what_replaces_it_is_there() -> None:
 
 def test_spans_of_the_table_are_of_releases_that_were_read() -> None:
     known = {vllm_release.number(version) for version in READ.split()}
-    for block in ("OPTIONS", "VARIABLES", "METRICS"):
+    for block in ("OPTIONS", "VARIABLES"):
         for row in rows(block).values():
             for since, until in (span for word in row for span in spans(word)):
                 assert since < (until or (99, 0, 0)), row

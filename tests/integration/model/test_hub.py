@@ -1,0 +1,78 @@
+"""A model of a hub that is not in the catalogue: the run that downloads it plans what every run after it plans."""
+
+from __future__ import annotations
+
+import base64
+import json
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from cluster import Cluster
+from hub import COMMIT, NAME
+from playbook import run
+from repository import read
+from served import API, CURL, completion
+from testinfra.host import Host
+
+pytestmark = pytest.mark.disruptive
+
+HUB, PORT = "gb10-test-hub", 8199
+VARIABLES = {"gb10_model": NAME, "model_store_environment": {"HF_ENDPOINT": f"http://127.0.0.1:{PORT}"}}
+Planned = Callable[[], dict[str, Any]]
+
+
+@pytest.fixture
+def hub(head: Host) -> Iterator[None]:
+    """The lab's model on a hub that the head alone reaches."""
+    head.check_output("echo %s | base64 --decode > /srv/hub.py", base64.b64encode(read("tests/hub.py").encode()).decode())
+    head.check_output(f"systemd-run --collect --unit={HUB} python3 /srv/hub.py /srv/models/tiny {PORT}")
+    head.check_output(f"curl --silent --fail --retry 20 --retry-connrefused --retry-delay 1 http://127.0.0.1:{PORT}/api/models/{NAME}/revision/main")
+    yield
+    head.run(f"systemctl stop {HUB}; rm -f /srv/hub.py")
+
+
+@pytest.fixture
+def planned(cluster: Cluster, tmp_path: Path) -> Planned:
+    def planned() -> dict[str, Any]:
+        given = json.dumps({**VARIABLES, "plan_file": str(tmp_path / "plan.json")})
+        run("tests/integration/model/plan.yml", [*cluster.arguments, "--extra-vars", given]).assert_ok()
+        plan: dict[str, Any] = json.loads((tmp_path / "plan.json").read_text(encoding="utf-8"))
+        return plan
+
+    return planned
+
+
+@pytest.mark.slow
+@pytest.mark.usefixtures("hub")
+def test_the_second_run_plans_what_the_first_did(cluster: Cluster, nodes: dict[str, Host], head: Host, planned: Planned) -> None:
+    text, extra = completion(head), ("--extra-vars", json.dumps(VARIABLES))
+    first = planned()
+    folder = first["store"]["folder"]
+    try:
+        assert not any(node.file(folder).exists for node in nodes.values())
+        assert first["quantization"] == "other", "its config.json was read before it was there"
+        cluster.site(*extra).assert_ok()
+        for node in nodes.values():
+            assert json.loads(node.file(f"{folder}/gb10-model.json").content_string)["commit"] == COMMIT
+        assert json.loads(head.check_output(f"{CURL} --silent --fail {API}/v1/models"))["data"][0]["root"] == folder
+        assert completion(head) == text
+        assert planned() == first
+        cluster.site(*extra).assert_unchanged()
+        cluster.site(*extra, "--check").assert_unchanged()
+        # Nobody is asked for what is there.
+        head.check_output(f"systemctl stop {HUB}")
+        assert planned() == first
+        cluster.site(*extra).assert_unchanged()
+    finally:
+        cluster.site().assert_ok()
+        for node in nodes.values():
+            node.check_output(f"rm -rf {folder}")
+    assert completion(head) == text
+
+
+def test_a_hub_that_does_not_answer_is_a_warning(cluster: Cluster, planned: Planned) -> None:
+    assert planned()["quantization"] == "unknown"
+    done = run("playbooks/plan.yml", [*cluster.arguments, "--extra-vars", json.dumps(VARIABLES)]).assert_unchanged()
+    assert f"the hub tells nothing of {NAME} at main: 127.0.0.1 does not answer: " in done.output
