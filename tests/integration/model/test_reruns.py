@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import threading
+import time
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -10,7 +12,7 @@ from typing import Any
 import pytest
 import yaml
 from cluster import Cluster
-from playbook import Run
+from playbook import Run, run
 from repository import ROOT
 from testinfra.host import Host
 
@@ -116,6 +118,26 @@ def test_an_interface_that_is_not_there_is_named(cluster: Cluster, nodes: dict[s
         worker.check_output("ip link set hidden name enp1s0f0np0 && ip link set enp1s0f0np0 up")
     assert "nodes[1].ports[0]: spark2 has no interface enp1s0f0np0 for QSFP port 0" in said
     assert "nodes[0].ports[0]" not in said
+
+
+def test_two_runs_at_once(cluster: Cluster, head: Host) -> None:
+    first: list[Run] = []
+    thread = threading.Thread(target=lambda: first.append(cluster.site()))
+    thread.start()
+    try:
+        until = time.monotonic() + 60
+        while not head.file("/run/gb10/lock.json").exists:
+            assert time.monotonic() < until, "the first run took no lock"
+            time.sleep(0.1)
+        second = cluster.site("--tags", "vllm_serve")
+        shown = run("playbooks/status.yml", cluster.arguments).assert_unchanged().output
+    finally:
+        thread.join()
+    assert second.status != 0
+    assert "the cluster is locked: " in second.output and " runs site.yml (process " in second.output
+    assert "locked: " in shown
+    first[0].assert_unchanged()
+    assert not head.file("/run/gb10/lock.json").exists
 
 
 def test_a_port_in_use_is_named(cluster: Cluster, head: Host, tmp_path: Path) -> None:
