@@ -67,7 +67,7 @@ def list_folder(folder: str, exclude: Sequence[str]) -> dict[str, Any]:
             [
                 Problem(
                     "model_store_source",
-                    f"{folder} holds {len(refused)} names that are not read: {'; '.join(refused)}",
+                    f"{folder} holds {len(refused)} that are not read: {'; '.join(refused)}",
                     "files, or links to files in it; of a Hugging Face cache, to the blobs of the same model",
                     "copy those files into it in place of the links, or leave them out with model_store_exclude",
                 )

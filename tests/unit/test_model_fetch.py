@@ -261,7 +261,7 @@ def test_no_link_leads_out_of_the_source(tmp_path: Path) -> None:
     os.mkfifo(source / "pipe.json")
     problem = head.list(f"--source={source}", "--exclude=*.gguf")["problem"]
     assert problem["path"] == "model_store_source"
-    assert "holds 5 names that are not read" in problem["found"]
+    assert "holds 5 that are not read" in problem["found"]
     for name, words in (
         ("absolute_out.json", f"leads to {secret}, which is outside of {source}"),
         ("far.json", f"leads out of {source}"),
@@ -307,8 +307,17 @@ def test_a_hugging_face_cache_is_copied_with_its_blobs_alone(tmp_path: Path, her
     (cache / "blobs/sub").mkdir()
     (cache / "blobs/sub/0").write_bytes(b"x")
     found = head.list(f"--source={source}")["problem"]["found"]
-    assert "holds 3 names" in found
+    assert "holds 3 that are not read" in found
     assert all(name in found for name in ("'other.json'", "'deeper.json'", "'refs.json'"))
+
+
+def test_a_manifest_that_cannot_be_written_is_the_reason(tmp_path: Path) -> None:
+    source, head = plant(tmp_path / "source"), Head(tmp_path, "")
+    head.list(f"--source={source}")
+    (head.model / model_store.MANIFEST).mkdir(parents=True)
+    status = head.fetch(f"--source={source}")
+    assert status["state"] == "failed"
+    assert status["reason"].startswith(f"{model_store.MANIFEST} cannot be written in {head.model}: ")
 
 
 def test_root_does_not_write_through_a_link_in_the_models_folder(tmp_path: Path) -> None:
