@@ -14,7 +14,6 @@ description:
   - Takes the lock of a cluster on its head, or gives it back. It names the run that holds it, and is gone after a reboot of the head.
   - The lock of a run of the same controller that has ended, as one that was killed, is taken over. Every other lock stays, however old it is.
   - A lock that is not to be had is no failure, because a playbook has to stop on all hosts then. RV(problem) has the owner, the age, and the way out.
-  - A run has its lock until it gives it back, however often it takes it. What it leaves is as before, so this counts as no change.
 options:
   state:
     description: Whether to take the lock or to give it back. To give back what one does not have is no error.
@@ -65,7 +64,7 @@ attributes:
     description: In check mode takes nothing, and warns of a lock that is not to be had.
   diff_mode:
     support: none
-    description: Leaves things as they were.
+    description: A run gives back what it took, so nothing counts as a change.
 """
 
 EXAMPLES = r"""
@@ -103,7 +102,6 @@ former:
 """
 
 from dataclasses import asdict
-from typing import Any
 
 from ansible.module_utils.basic import AnsibleModule
 
@@ -113,7 +111,7 @@ from ansible_collections.gb10.cluster.plugins.module_utils.cluster_lock import L
 OWNER = {name: {"type": "int" if name == "pid" else "str", "required": True} for name in ("user", "host", "playbook", "boot", "pid", "started")}
 
 
-def told(lock: Lock | None) -> dict[str, Any]:
+def told(lock: Lock | None) -> dict[str, object]:
     """Return a lock with its age."""
     return {**asdict(lock), "age": max(0.0, round(io_cluster_lock.now() - lock.taken, 1))} if lock else {}
 
