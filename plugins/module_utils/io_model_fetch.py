@@ -26,6 +26,7 @@ from dataclasses import asdict
 from typing import Any
 
 from ansible_collections.gb10.cluster.plugins.module_utils import io_file, io_model_files, model_store
+from ansible_collections.gb10.cluster.plugins.module_utils.io_beneath import Folder, OutsideError
 from ansible_collections.gb10.cluster.plugins.module_utils.io_model_files import CHUNK, GaveUpError, Part, Status
 from ansible_collections.gb10.cluster.plugins.module_utils.problems import Problem, ProblemsError
 
@@ -41,15 +42,43 @@ def token() -> str | None:
 
 
 def list_folder(folder: str, exclude: Sequence[str]) -> dict[str, Any]:
-    """Return the listing of a folder; see model_store.py. Raises ProblemsError."""
-    sizes = io_model_files.there(folder)
-    files = [{"path": path, "size": size, "sha256": "", "git": ""} for path, size in sizes.items() if path != model_store.MANIFEST]
-    files = model_store.chosen([file for file in files if not str(file["path"]).startswith(f"{_CACHE}/")], exclude)
+    """Return the listing of a folder; see model_store.py. Raises ProblemsError: no model, or names that root must not read for its owner."""
+    source = Folder(folder)
+    try:
+        names = source.names()
+    except (FileNotFoundError, NotADirectoryError):
+        raise _no_source(folder, "there is no such folder") from None
+    except (OSError, OutsideError) as error:
+        raise _no_source(folder, error.strerror or str(error) if isinstance(error, OSError) else f"it {error}") from error
+    names = [name for name in names if name != model_store.MANIFEST and not name.startswith(f"{_CACHE}/") and not name.endswith(model_store.PART)]
+    files = model_store.chosen([{"path": name, "size": 0, "sha256": "", "git": ""} for name in names], exclude)
     if not any(file["path"] == "config.json" for file in files):
-        found = "it has no config.json" if os.path.isdir(folder) else "there is no such folder"
-        fix = "correct model_store_source, or mount it"
-        raise ProblemsError([Problem("model_store_source", f"{folder}: {found}", "a model's folder on the head", fix)])
+        raise _no_source(folder, "it has no config.json")
+    refused = []
+    for file in files:
+        try:
+            file["size"] = source.size(file["path"])
+        except (OSError, OutsideError) as error:
+            refused.append(f"{file['path']!r} {error if isinstance(error, OutsideError) else error.strerror}")
+        if file["size"] is None:
+            refused.append(f"{file['path']!r} leads nowhere")
+    if refused:
+        raise ProblemsError(
+            [
+                Problem(
+                    "model_store_source",
+                    f"{folder} holds {len(refused)} that are not read: {'; '.join(refused)}",
+                    "files, or links to files in it; of a Hugging Face cache, to the blobs of the same model",
+                    "copy those files into it in place of the links, or leave them out with model_store_exclude",
+                )
+            ]
+        )
     return {"model": folder, "revision": "", "commit": "", "files": files}
+
+
+def _no_source(folder: str, found: str) -> ProblemsError:
+    fix = "correct model_store_source, or mount it"
+    return ProblemsError([Problem("model_store_source", f"{folder}: {found}", "a model's folder on the head", fix)])
 
 
 def list_hub(name: str, revision: str, exclude: Sequence[str]) -> dict[str, Any]:
@@ -58,7 +87,10 @@ def list_hub(name: str, revision: str, exclude: Sequence[str]) -> dict[str, Any]
     given = token()
     try:
         info = hub.HfApi(token=given or False).model_info(name, revision=revision, files_metadata=True)
-        files = model_store.chosen([_file(sibling) for sibling in info.siblings], exclude)
+        files = [_file(sibling) for sibling in info.siblings or ()]
+        if wrong := model_store.files_problem(files, hashed=False):
+            raise ProblemsError([Problem("model_store", f"{name}: {wrong}", "a model's files", "choose another model, or report it")])
+        files = model_store.chosen(files, exclude)
         if files:
             # What a gated model consists of is told to everybody; its files are not.
             smallest = min(files, key=lambda file: int(file["size"]))["path"]
@@ -69,7 +101,7 @@ def list_hub(name: str, revision: str, exclude: Sequence[str]) -> dict[str, Any]
 
 
 def _file(sibling: Any) -> dict[str, Any]:
-    sha256 = sibling.lfs["sha256"] if sibling.lfs else ""
+    sha256 = sibling.lfs.get("sha256", "") if sibling.lfs else ""
     return {"path": sibling.rfilename, "size": sibling.size or 0, "sha256": sha256, "git": "" if sha256 else sibling.blob_id or ""}
 
 
@@ -111,6 +143,7 @@ class Fetcher:
 
     def __init__(self, listing: Mapping[str, Any], folder: str, source: str, status: Status) -> None:
         self.listing, self.folder, self.source, self.status = listing, folder, source, status
+        self.within = Folder(folder)
 
     def fetch(self, streams: int, verify: bool) -> dict[str, Any]:
         """Return the manifest, once everything is there; it is written last. Raises GaveUpError."""
@@ -118,11 +151,10 @@ class Fetcher:
         proven = {} if verify or known is None else {file["path"]: (file["size"], file["sha256"]) for file in known["files"]}
 
         def one(file: Mapping[str, Any]) -> tuple[str, str]:
-            path = f"{self.folder}/{file['path']}"
             size, sha256 = proven.get(file["path"], (-1, ""))
-            if not (size == file["size"] == _size(path) and file["sha256"] in ("", sha256)):
+            if not (size == file["size"] == self._size(file["path"]) and file["sha256"] in ("", sha256)):
                 try:
-                    sha256 = self._one(file, path, verify)
+                    sha256 = self._one(file, verify)
                 except GaveUpError as error:
                     # Now: the files that are under way may take long.
                     self.status.end(str(error))
@@ -133,34 +165,52 @@ class Fetcher:
         with concurrent.futures.ThreadPoolExecutor(streams) as pool:
             hashes = dict(pool.map(one, self.listing["files"]))
         manifest = model_store.manifest(self.listing, hashes)
-        io_model_files.write_manifest(self.folder, manifest)
+        try:
+            io_model_files.write_manifest(self.folder, manifest)
+        except (OSError, OutsideError) as error:
+            raise io_model_files.not_written(self.folder, model_store.MANIFEST, error) from error
         if not self.source and os.path.isdir(f"{self.folder}/{_CACHE}"):
             shutil.rmtree(f"{self.folder}/{_CACHE}")
         return manifest
 
-    def _one(self, file: Mapping[str, Any], path: str, verify: bool) -> str:
+    def _size(self, name: str) -> int | None:
+        """Return the bytes of a file that is there; None for what leads elsewhere, which is replaced."""
+        try:
+            return self.within.size(name)
+        except (OSError, OutsideError):
+            return None
+
+    def _one(self, file: Mapping[str, Any], verify: bool) -> str:
         """Bring a file, unless it is there, and return its SHA-256."""
         here = self.source == self.folder
-        # A file that was copied from a folder was whole when it got its name; to verify it is to copy it again.
-        if _size(path) == file["size"] and (here or not self.source or not verify):
-            sha256 = io_file.sha256(path)
-            if here or _is(file, path, sha256):
-                return sha256
-            io_model_files.say(f"{file['path']} is not what it should be, and is fetched again")
-        elif here:
-            raise GaveUpError(f"{file['path']} changed while it was read")
-        self.status.state = "receiving"
         try:
-            return self._copy(file, path) if self.source else self._download(file, path)
-        except OSError as error:
+            # A file that was copied from a folder was whole when it got its name; to verify it is to copy it again.
+            if self._size(file["path"]) == file["size"] and (here or not self.source or not verify):
+                sha256 = self.within.sha256(file["path"])
+                if here or self._is(file, sha256):
+                    return sha256
+                io_model_files.say(f"{file['path']} is not what it should be, and is fetched again")
+            elif here:
+                raise GaveUpError(f"{file['path']} changed while it was read")
+            self.status.state = "receiving"
+            return self._copy(file) if self.source else self._download(file, f"{self.folder}/{file['path']}")
+        except (OSError, OutsideError) as error:
             raise io_model_files.not_written(self.folder, file["path"], error) from error
 
-    def _copy(self, file: Mapping[str, Any], path: str) -> str:
-        buffer = bytearray(CHUNK)
-        with open(f"{self.source}/{file['path']}", "rb", buffering=0) as source, contextlib.closing(Part(path)) as part:
+    def _copy(self, file: Mapping[str, Any]) -> str:
+        with contextlib.ExitStack() as opened:
+            try:
+                source = opened.enter_context(Folder(self.source).open(file["path"]))
+            except OSError as error:
+                raise GaveUpError(f"{self.source}/{file['path']} cannot be read: {error.strerror}") from error
+            except OutsideError as error:
+                raise GaveUpError(f"{self.source}/{file['path']} {error}") from error
+            part = opened.enter_context(contextlib.closing(Part(self.within, file["path"])))
             # What has come before may be of another source.
             part.empty()
-            while count := source.readinto(buffer):
+            buffer = bytearray(CHUNK)
+            # One byte more than there should be tells a file that grows, without writing all that it grows by.
+            while part.size <= file["size"] and (count := os.readv(source, [memoryview(buffer)[: file["size"] + 1 - part.size]])):
                 part.add(memoryview(buffer)[:count])
             if part.size != file["size"]:
                 raise GaveUpError(f"{self.source}/{file['path']} changed while it was copied")
@@ -182,8 +232,8 @@ class Fetcher:
                 if isinstance(error, OSError) and error.errno is not None and getattr(error, "response", None) is None:
                     raise
                 raise GaveUpError(str(_problem(self.listing["model"], commit, given is not None, error))) from error
-            sha256 = io_file.sha256(path)
-            if _is(file, path, sha256):
+            sha256 = self.within.sha256(file["path"])
+            if self._is(file, sha256):
                 with open(path, "rb") as done:
                     os.fsync(done.fileno())
                 os.chmod(path, 0o644)
@@ -194,6 +244,15 @@ class Fetcher:
         expected = f"SHA-256 {file['sha256']}" if file["sha256"] else f"{file['size']} bytes and git's hash {file['git']}"
         raise GaveUpError(f"{file['path']} came damaged twice from the hub: its SHA-256 is {sha256}; expected: {expected}. Try again later")
 
+    def _is(self, file: Mapping[str, Any], sha256: str) -> bool:
+        """Whether a file on the disk is that of the listing."""
+        if file["sha256"]:
+            return bool(sha256 == file["sha256"])
+        if self._size(file["path"]) != file["size"]:
+            return False
+        with self.within.open(file["path"]) as found:
+            return not file["git"] or git_hash(found) == file["git"]
+
 
 def _size(path: str) -> int | None:
     try:
@@ -202,19 +261,10 @@ def _size(path: str) -> int | None:
         return None
 
 
-def _is(file: Mapping[str, Any], path: str, sha256: str) -> bool:
-    """Whether a file on the disk is that of the listing."""
-    if file["sha256"]:
-        return bool(sha256 == file["sha256"])
-    if _size(path) != file["size"]:
-        return False
-    return not file["git"] or git_hash(path) == file["git"]
-
-
-def git_hash(path: str) -> str:
+def git_hash(descriptor: int) -> str:
     """Return the hash that git gives a file's content."""
-    found = hashlib.sha1(b"blob %d\0" % os.path.getsize(path), usedforsecurity=False)
-    with open(path, "rb") as file:
+    found = hashlib.sha1(b"blob %d\0" % os.fstat(descriptor).st_size, usedforsecurity=False)
+    with os.fdopen(os.dup(descriptor), "rb") as file:
         while data := file.read(CHUNK):
             found.update(data)
     return found.hexdigest()

@@ -16,7 +16,8 @@ import time
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from ansible_collections.gb10.cluster.plugins.module_utils import io_file, model_store
+from ansible_collections.gb10.cluster.plugins.module_utils import io_beneath, io_file, model_store
+from ansible_collections.gb10.cluster.plugins.module_utils.io_beneath import Folder, OutsideError
 
 #: Bytes that are read, hashed and written at once.
 CHUNK = 1 << 20
@@ -28,8 +29,11 @@ class GaveUpError(Exception):
 
 def manifest(folder: str) -> dict[str, Any] | None:
     """Return the manifest of a folder, None if there is none that can be read."""
-    text, _mode = io_file.read_file(f"{folder}/{model_store.MANIFEST}")
-    return model_store.parse(text)
+    try:
+        with Folder(folder).open(model_store.MANIFEST) as found, os.fdopen(os.dup(found), "rb") as file:
+            return model_store.parse(file.read(model_store.MOST_TEXT + 1).decode("utf-8", "replace"))
+    except (FileNotFoundError, NotADirectoryError, OutsideError):
+        return None
 
 
 def there(folder: str, files: Sequence[Mapping[str, Any]] = ()) -> dict[str, int]:
@@ -70,19 +74,27 @@ def free_bytes(folder: str) -> int:
 
 
 def write_manifest(folder: str, known: Mapping[str, Any]) -> None:
-    """Say that the model is complete; its files are on the disk, also after a power cut."""
-    for place in {os.path.dirname(f"{folder}/{file['path']}") for file in known["files"]}:
-        io_file.sync_folder(place)
-    io_file.write_file(f"{folder}/{model_store.MANIFEST}", json.dumps(known, indent=1) + "\n", 0o644)
+    """Say that the model is complete; its files are on the disk, also after a power cut. Raises OSError, OutsideError."""
+    within = Folder(folder)
+    for name in {os.path.dirname(file["path"]) for file in known["files"]}:
+        with within.place(name) as place:
+            os.fsync(place)
+    with within.place() as place:
+        # By the descriptor, so that the folder is the one that was looked at.
+        io_file.write_file(f"/proc/self/fd/{place}/{model_store.MANIFEST}", json.dumps(known, indent=1) + "\n", 0o644)
 
 
 class Part:
-    """The file that a file's bytes are written to until all are there and proven. What is there already is kept, and hashed again."""
+    """The file that a file's bytes are written to until all are there and proven. What is there already is kept, and hashed again.
 
-    def __init__(self, path: str) -> None:
-        self.path, self.size, self.hash = path, 0, hashlib.sha256()
-        os.makedirs(os.path.dirname(path), mode=0o755, exist_ok=True)
-        self.descriptor = os.open(path + model_store.PART, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644)
+    No link is followed on the way to it: the folder may be somebody's who would have root write elsewhere.
+    """
+
+    def __init__(self, folder: Folder, path: str) -> None:
+        """Open it. Raises OSError, OutsideError."""
+        self.name, self.size, self.hash = os.path.basename(path), 0, hashlib.sha256()
+        with folder.place(os.path.dirname(path), make=True) as place:
+            self.descriptor, self.place = io_beneath.create(place, self.name + model_store.PART), os.dup(place)
         buffer = bytearray(CHUNK)
         while count := os.preadv(self.descriptor, [buffer], self.size):
             self.hash.update(memoryview(buffer)[:count])
@@ -107,11 +119,12 @@ class Part:
 
     def keep(self) -> None:
         """Give it its name; an older file of that name is replaced at once."""
-        os.replace(self.path + model_store.PART, self.path)
+        os.replace(self.name + model_store.PART, self.name, src_dir_fd=self.place, dst_dir_fd=self.place)
 
     def close(self) -> None:
         """Leave it as it is, kept or to be gone on with."""
         os.close(self.descriptor)
+        os.close(self.place)
 
 
 class Status:
@@ -149,7 +162,9 @@ def say(text: str) -> None:
     sys.stdout.flush()
 
 
-def not_written(folder: str, name: str, error: OSError) -> GaveUpError:
-    """Return the sentence for a disk that does not take more. ``name`` is the file's."""
+def not_written(folder: str, name: str, error: OSError | OutsideError) -> GaveUpError:
+    """Return the sentence for a disk that does not take more, or a place that is a trap. ``name`` is the file's."""
+    if isinstance(error, OutsideError):
+        return GaveUpError(f"{name} cannot be written in {folder}: its path {error}. Remove that, and run again")
     free = model_store.gigabytes(free_bytes(folder))
     return GaveUpError(f"{name} cannot be written in {folder}: {error.strerror}; {free} GB are free there. What has come is kept for the next run")

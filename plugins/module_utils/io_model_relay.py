@@ -9,6 +9,9 @@ login on each other, so what comes is believed by its SHA-256 alone, which was g
 
 A sender answers GET /DIGEST/NUMBER/START: the bytes from START of the manifest's file with this number, as they come. With /proven behind it, it
 waits until it has proven the file itself: that is how a file is asked for again that came damaged. 503 tells why it gave up.
+
+Who is at the other end may be anybody. A sender believes nothing but a request for a file of the manifest; a receiver takes no byte more
+than the manifest says, from an answer that announces exactly those. What either may be sent is checked in model_store.py.
 """
 
 from __future__ import annotations
@@ -20,19 +23,26 @@ import http
 import http.client
 import http.server
 import os
-import re
 import signal
 import socket
+import struct
 import threading
 import time
 from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 
 from ansible_collections.gb10.cluster.plugins.module_utils import io_file, io_model_files, model_store
+from ansible_collections.gb10.cluster.plugins.module_utils.io_beneath import Folder, OutsideError
 from ansible_collections.gb10.cluster.plugins.module_utils.io_model_files import GaveUpError, Part, Status
 
 #: Seconds: for a connection, between attempts, and without a byte from a sender that cannot be reached.
 _CONNECT, _RETRY, _PATIENCE = 10, 1, 60
+#: Seconds without a byte from a sender that is there; it may have to receive and prove a file of many gigabytes first.
+_IDLE = 3600
+#: Answers without a byte, one after the other.
+_EMPTY = 100
+#: Seconds: for a request, and for a receiver to take some bytes. Connections at once: a receiver has one for each of its streams.
+_REQUEST, _TAKE, _CONNECTIONS = 30, 600, 64
 #: A node that lost its power closes nothing: ask after 10 s, three times.
 _KEEPALIVE = ((socket.TCP_KEEPIDLE, 10), (socket.TCP_KEEPINTVL, 5), (socket.TCP_KEEPCNT, 3))
 _SEND = 8 << 20
@@ -44,6 +54,7 @@ class File:
     def __init__(self, entry: Mapping[str, Any], folder: str) -> None:
         self.name, self.size, self.sha256 = str(entry["path"]), int(entry["size"]), str(entry["sha256"])
         self.path = f"{folder}/{self.name}"
+        self.within = Folder(folder)
         self.have, self.proven = 0, False
         #: Counts how often it was begun: who sends from an earlier beginning has to stop.
         self.beginning = 0
@@ -88,9 +99,11 @@ class Store:
     def check(self, file: File, trusted: bool) -> None:
         """Take a file that is there, if it is what it should be; ``trusted``: if it has its size."""
         try:
-            right = os.path.getsize(file.path) == file.size and (trusted or io_file.sha256(file.path) == file.sha256)
-        except FileNotFoundError:
-            return
+            if (size := file.within.size(file.name)) is None:
+                return
+            right = size == file.size and (trusted or file.within.sha256(file.name) == file.sha256)
+        except OutsideError:
+            right = False
         if right:
             self.set_have(file, file.size, proven=True)
         else:
@@ -103,9 +116,9 @@ class Store:
             if self._sendable(file, start, beginning) <= start:
                 return
             # Once open, it may be renamed.
-            path = file.path if file.proven else file.path + model_store.PART
-            descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
-        try:
+            opened = contextlib.ExitStack()
+            descriptor = opened.enter_context(file.within.open(file.name if file.proven else file.name + model_store.PART))
+        with opened:
             while start < file.size:
                 with self.changed:
                     have = self._sendable(file, start, beginning)
@@ -114,8 +127,6 @@ class Store:
                 # 0 bytes: the part has just been emptied.
                 while start < have and (count := os.sendfile(to.fileno(), descriptor, start, min(have - start, _SEND))):
                     start += count
-        finally:
-            os.close(descriptor)
 
     def _sendable(self, file: File, start: int, beginning: int) -> int:
         """Wait for bytes of a file behind the start, and return how many it has by then; 0 if it was begun anew, or nothing more comes."""
@@ -124,19 +135,25 @@ class Store:
 
 
 class Sender(http.server.BaseHTTPRequestHandler):
-    """Answers the node that comes next."""
+    """Answers the node that comes next. Python's own limits on a request hold: 64 KiB a line, 100 headers."""
 
     server: Server
+    #: For the request; setup() gives it to the connection.
+    timeout = _REQUEST
 
     def do_GET(self) -> None:
         """Send a file of the manifest."""
         store = self.server.store
-        found = re.fullmatch(rf"/{store.digest}/(\d+)/(\d+)(/proven)?", self.path)
-        if not found or int(found[1]) >= len(store.files) or int(found[2]) > store.files[int(found[1])].size:
-            self._say(404, "it sends another model")
+        try:
+            number, start, proven = model_store.request(self.path, store.digest, [file.size for file in store.files])
+        except model_store.PeerError as error:
+            self._say(404, str(error))
             return
-        file, start = store.files[int(found[1])], int(found[2])
-        if found[3]:
+        file = store.files[number]
+        # Waiting for bytes may take long, but not for a receiver that takes none. sendfile needs a socket that waits.
+        self.connection.settimeout(None)
+        self.connection.setsockopt(socket.SOL_SOCKET, socket.SO_SNDTIMEO, struct.pack("ll", _TAKE, 0))
+        if proven:
             with store.changed:
                 store.changed.wait_for(lambda: file.proven or store.reason)
         if store.reason:
@@ -148,8 +165,8 @@ class Sender(http.server.BaseHTTPRequestHandler):
         self.close_connection = True
         try:
             store.send(file, start, self.connection)
-        except (BrokenPipeError, ConnectionResetError):
-            return  # who asked is gone, or asks again
+        except (BrokenPipeError, ConnectionResetError, BlockingIOError):
+            return  # who asked is gone, or asks again; the last: it took nothing for too long
 
     def _say(self, status: int, text: str) -> None:
         body = text.encode()
@@ -169,20 +186,34 @@ class Server(http.server.ThreadingHTTPServer):
 
     def __init__(self, address: str, port: int, store: Store) -> None:
         super().__init__((address, port), Sender)
-        self.store = store
+        self.store, self._room = store, threading.BoundedSemaphore(_CONNECTIONS)
+
+    def process_request(self, request: Any, client_address: Any) -> None:
+        """Answer it in a thread, as long as there are not too many."""
+        if self._room.acquire(blocking=False):
+            super().process_request(request, client_address)
+        else:
+            self.shutdown_request(request)
+
+    def process_request_thread(self, request: Any, client_address: Any) -> None:
+        """Make room when it is answered."""
+        try:
+            super().process_request_thread(request, client_address)
+        finally:
+            self._room.release()
 
 
 class Receiver:
     """Fetches the files that are missing from the node before this one."""
 
-    def __init__(self, store: Store, name: str, address: str, port: int, patience: float = _PATIENCE) -> None:
-        self.store, self.name, self.address, self.port, self.patience = store, name, address, port, patience
+    def __init__(self, store: Store, name: str, address: str, port: int, patience: float = _PATIENCE, idle: float = _IDLE) -> None:
+        self.store, self.name, self.address, self.port, self.patience, self.idle = store, name, address, port, patience, idle
 
     def fetch(self, number: int) -> None:
         """Fetch a file and prove it, once more if it came damaged. Raises GaveUpError."""
         file = self.store.files[number]
         try:
-            with contextlib.closing(Part(file.path)) as part:
+            with contextlib.closing(Part(file.within, file.name)) as part:
                 if part.size > file.size:
                     part.empty()
                 self.store.set_have(file, part.size)
@@ -196,7 +227,7 @@ class Receiver:
                     io_model_files.say(f"{file.name} came damaged from {self.name}")
                     self.store.set_have(file, 0, anew=True)
                     part.empty()
-        except OSError as error:  # the network's are dealt with in _receive
+        except (OSError, OutsideError) as error:  # the network's are dealt with in _receive
             raise io_model_files.not_written(self.store.folder, file.name, error) from error
         raise GaveUpError(
             f"{file.name} came damaged twice from {self.name}: its SHA-256 is {found} and should be {file.sha256}. "
@@ -209,62 +240,71 @@ class Receiver:
 
     def _receive(self, number: int, file: File, part: Part, proven: bool) -> None:
         """Add what is missing to the part, over as many connections as it takes."""
-        last, error = time.monotonic(), "it ends in the middle of a file"
+        last, error, empty = time.monotonic(), "it ends in the middle of a file", 0
         while part.size < file.size:
             try:
-                with self._ask(f"/{self.store.digest}/{number}/{part.size}{'/proven' if proven else ''}") as answer:
-                    last = time.monotonic()
-                    while data := _read(answer):
+                with self._ask(f"/{self.store.digest}/{number}/{part.size}{'/proven' if proven else ''}", file.size - part.size) as answer:
+                    last, empty = time.monotonic(), empty + 1
+                    while data := self._read(answer, file.size - part.size):
                         part.add(memoryview(data))
                         self.store.set_have(file, part.size)
-                        last = time.monotonic()
+                        last, empty = time.monotonic(), 0
                         if self.store.reason:
                             raise GaveUpError(self.store.reason)
             except _NetworkError as found:
                 error = str(found)
             if part.size < file.size:
+                if empty > _EMPTY:
+                    raise GaveUpError(f"{self.name} answered {empty} times in a row without a byte of {file.name}")
                 if time.monotonic() - last > self.patience:
                     raise GaveUpError(f"nothing came from {self.name} ({self.address}:{self.port}) for {self.patience:.0f} s: {error}")
                 time.sleep(_RETRY)
 
     @contextlib.contextmanager
-    def _ask(self, path: str) -> Iterator[http.client.HTTPResponse]:
-        """Give the answer to a request. Raises GaveUpError if it is no, _NetworkError if there is none."""
+    def _ask(self, path: str, count: int) -> Iterator[http.client.HTTPResponse]:
+        """Give the answer to a request for so many bytes. Raises GaveUpError if it is no, or of others; _NetworkError if there is none."""
         connection = http.client.HTTPConnection(self.address, self.port, timeout=_CONNECT)
         try:
             try:
                 connection.connect()
-                _keep_alive(connection.sock)
+                self._keep_alive(connection.sock)
                 connection.request("GET", path)
                 answer = connection.getresponse()
-                refusal = answer.read(2000).decode(errors="replace") if answer.status != http.HTTPStatus.OK else ""
+                refusal = answer.read(model_store.MOST_WORDS) if answer.status != http.HTTPStatus.OK else b""
+            except TimeoutError as error:
+                raise self._silent() from error
             except (OSError, http.client.HTTPException) as error:
-                raise _NetworkError(str(error) or type(error).__name__) from error
-            if refusal:
-                raise GaveUpError(f"{self.name} sends nothing: {refusal}")
+                raise _NetworkError(model_store.words(str(error).encode()) or type(error).__name__) from error
+            try:
+                model_store.check_answer(answer.status, answer.length, count, refusal)
+            except model_store.PeerError as error:
+                raise GaveUpError(f"{self.name} sends nothing: {error}") from error
             yield answer
         finally:
             connection.close()
 
+    def _read(self, answer: http.client.HTTPResponse, most: int) -> bytes:
+        """Return what has come by now, of as many bytes as there should be; b"" at the end."""
+        try:
+            return answer.read1(min(io_model_files.CHUNK, most)) if most else b""
+        except TimeoutError as error:
+            raise self._silent() from error
+        except (OSError, http.client.HTTPException) as error:
+            raise _NetworkError(str(error)) from error
 
-def _read(answer: http.client.HTTPResponse) -> bytes:
-    """Return what has come by now, b"" at the end."""
-    try:
-        return answer.read1(io_model_files.CHUNK)
-    except OSError as error:
-        raise _NetworkError(str(error)) from error
+    def _silent(self) -> GaveUpError:
+        return GaveUpError(f"{self.name} ({self.address}:{self.port}) is there, and sent nothing for {self.idle:.0f} s")
+
+    def _keep_alive(self, connection: socket.socket) -> None:
+        """Wait as long as the sender is there, within reason, and notice when it is not."""
+        connection.settimeout(self.idle)
+        connection.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
+        for option, value in _KEEPALIVE:
+            connection.setsockopt(socket.IPPROTO_TCP, option, value)
 
 
 class _NetworkError(Exception):
     """A sender cannot be reached or is gone, which is told apart from a disk that cannot be written."""
-
-
-def _keep_alive(connection: socket.socket) -> None:
-    """Wait as long as the sender is there, and notice when it is not."""
-    connection.settimeout(None)
-    connection.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
-    for option, value in _KEEPALIVE:
-        connection.setsockopt(socket.IPPROTO_TCP, option, value)
 
 
 def complete(store: Store, receiver: Receiver | None, streams: int, verify: bool) -> None:
@@ -327,8 +367,8 @@ def run(options: argparse.Namespace) -> int:
             reason = ""
         except GaveUpError as error:
             reason = str(error)
-        except OSError as error:
-            reason = f"{error.filename or options.folder}: {error.strerror}"
+        except (OSError, OutsideError) as error:
+            reason = str(io_model_files.not_written(options.folder, model_store.MANIFEST, error))
         finally:
             if reason:
                 store.give_up(reason)

@@ -10,7 +10,18 @@ import json
 import time
 from typing import Any
 
-from ansible_collections.gb10.cluster.plugins.module_utils import io_memory, io_node, io_smoke, io_vllm, node_text, smoke, status_text, way_back
+from ansible_collections.gb10.cluster.plugins.module_utils import (
+    cluster_lock,
+    io_cluster_lock,
+    io_memory,
+    io_node,
+    io_smoke,
+    io_vllm,
+    node_text,
+    smoke,
+    status_text,
+    way_back,
+)
 from ansible_collections.gb10.cluster.plugins.module_utils.io_node import Run
 from ansible_collections.gb10.cluster.plugins.module_utils.io_vllm import Server
 
@@ -19,9 +30,10 @@ _SECONDS = 5
 
 
 def node(run: Run) -> dict[str, Any]:
-    """Return {services, ranks, available, total, uptime, error} of this node; sizes in bytes, times in seconds since boot.
+    """Return {services, ranks, available, total, uptime, error, lock} of this node; sizes in bytes, times in seconds since boot.
 
-    ``error`` is {unit, text, age} of the last one in the journal since boot, {} if there is none. Raises ValueError.
+    ``error`` is {unit, text, age} of the last one in the journal since boot, {} if there is none. ``lock`` is {text, age} of a run that has the
+    cluster's lock, {} if none has. Raises ValueError.
     """
     services = [io_node.service(run, unit) for unit in way_back.UNITS]
     now = time.clock_gettime(time.CLOCK_MONOTONIC)
@@ -37,7 +49,16 @@ def node(run: Run) -> dict[str, Any]:
         "total": node_text.total_memory(meminfo),
         "uptime": now,
         "error": min(errors, key=lambda error: error["age"], default={}),
+        "lock": _lock(),
     }
+
+
+def _lock() -> dict[str, Any]:
+    try:
+        held = io_cluster_lock.look(cluster_lock.FOLDER)
+    except (cluster_lock.LockError, OSError) as error:
+        return {"text": f"{cluster_lock.FOLDER}/{cluster_lock.FILE} cannot be read: {error}", "age": 0.0}
+    return {"text": cluster_lock.described(held), "age": max(0.0, round(io_cluster_lock.now() - held.taken, 1))} if held else {}
 
 
 def api(server: Server, key_file: str, seconds: float, timeout: float, unit: str = io_vllm.UNIT) -> dict[str, Any]:

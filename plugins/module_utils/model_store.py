@@ -16,6 +16,7 @@ git gives small files, "" where there is none. Its ``sha256`` is "" where only r
 
 from __future__ import annotations
 
+import collections
 import fnmatch
 import hashlib
 import itertools
@@ -29,10 +30,19 @@ from ansible_collections.gb10.cluster.plugins.module_utils.problems import Probl
 MANIFEST = "gb10-model.json"
 #: What a file is called until it is whole.
 PART = ".gb10-part"
+#: What a model may be that strangers describe: files, bytes of a file, of a path and of each of its parts (the kernel's own limits), and
+#: characters of a manifest. The largest models have hundreds of files and less than 10^13 bytes.
+_MOST_FILES, _MOST_BYTES, _MOST_PATH, _MOST_PART = 20_000, 1 << 50, 4096 - 1024, 255 - len(PART)
+MOST_TEXT = 32 << 20
+#: Bytes of what a peer tells in words.
+MOST_WORDS = 2000
 _SHA256 = re.compile(r"[0-9a-f]{64}")
+_GIT = re.compile(r"[0-9a-f]{40}|[0-9a-f]{64}|")
 #: Weights in pickles, which vLLM leaves alone where there are safetensors. Source: vLLM 0.32, model_loader/default_loader.py.
 _PICKLES = ("*.bin", "*.pt", "*.pth")
 _GB = 1e9
+#: Problems in one message, and characters of a wrong value.
+_MOST_TOLD, _MOST_SHOWN = 10, 100
 
 
 def plan(hub: str, path: str, revision: str, root: str, enabled: bool, source: str) -> dict[str, str]:
@@ -88,24 +98,80 @@ def _matches(path: str, patterns: Sequence[str]) -> bool:
     return any(fnmatch.fnmatchcase(path, pattern) for pattern in patterns)
 
 
+class PeerError(ValueError):
+    """Another machine asks or answers what it must not."""
+
+
+def request(path: str, digest: str, sizes: Sequence[int]) -> tuple[int, int, bool]:
+    """Return (number of a file, its byte to begin with, whether only proven) of what is asked of a sender. Raises PeerError.
+
+    ``sizes``: those of the manifest's files, in its order.
+    """
+    found = re.fullmatch(rf"/{digest}/([0-9]{{1,9}})/([0-9]{{1,18}})(/proven)?", path)
+    if not found or int(found[1]) >= len(sizes) or int(found[2]) > sizes[int(found[1])]:
+        raise PeerError("it sends another model")
+    return int(found[1]), int(found[2]), bool(found[3])
+
+
+def check_answer(status: int, length: int | None, count: int, refusal: bytes) -> None:
+    """Raise PeerError unless a sender's answer is exactly the bytes that were asked for.
+
+    ``length``: its Content-Length, None for none or no number. ``count``: the bytes that are missing. ``refusal``: how an answer with another status
+    than 200 begins.
+    """
+    if status != 200:
+        raise PeerError(words(refusal) or f"it answers with status {status}")
+    if length != count:
+        raise PeerError(f"it announces {'no number of' if length is None else length} bytes, and {count} are missing")
+
+
+def words(said: bytes) -> str:
+    """Return what another machine tells in words, as one line that is safe to show; "" if it tells nothing."""
+    text = said[:MOST_WORDS].decode("utf-8", "replace")
+    return " ".join("".join(letter if letter.isprintable() else " " for letter in text).split())
+
+
 def files_problem(files: object, hashed: bool = True) -> str:
     """Return what is wrong with the files of a manifest or, not ``hashed``, of a listing; "" if nothing is. Both may come from strangers."""
-    if not isinstance(files, Sequence) or not files:
+    if not isinstance(files, Sequence) or isinstance(files, (str, bytes)) or not files:
         return "it lists no files"
-    seen = set()
-    for file in files:
-        path, size, sha256 = (file.get(key) for key in ("path", "size", "sha256"))
-        parts = str(path).split("/")
-        if not isinstance(path, str) or {"", ".", ".."} & set(parts) or re.search(r"[\\\0\n\r]", path) or path == MANIFEST or path.endswith(PART):
-            return f"{path!r} is no path below a folder"
-        if path in seen:
-            return f"{path!r} is there twice"
-        if not isinstance(size, int) or size < 0:
-            return f"{path!r} has a size of {size!r}"
-        if not (_SHA256.fullmatch(str(sha256)) or (sha256 == "" and not hashed)):
-            return f"{path!r} has a SHA-256 of {sha256!r}"
-        seen.add(path)
+    if len(files) > _MOST_FILES:
+        return f"it lists {len(files)} files, and {_MOST_FILES} are the most"
+    found = [_file_problem(file, hashed) for file in files]
+    if not any(found):
+        paths = [file["path"] for file in files]
+        twice = {path for path, count in collections.Counter(paths).items() if count > 1}
+        folders = {"/".join(parts[:end]) for parts in (path.split("/") for path in paths) for end in range(1, len(parts))}
+        found = [f"{path!r} is there twice" for path in sorted(twice)] + [f"{path!r} is a file and a folder" for path in sorted(folders & set(paths))]
+    told = [problem for problem in found if problem]
+    return "; ".join(told[:_MOST_TOLD]) + (f"; and {len(told) - _MOST_TOLD} more" if len(told) > _MOST_TOLD else "")
+
+
+def _file_problem(file: object, hashed: bool) -> str:
+    if not isinstance(file, Mapping):
+        return f"{_shown(file)} is no file"
+    path, size, sha256, git = *(file.get(key) for key in ("path", "size", "sha256")), file.get("git", "")
+    if not isinstance(path, str) or not _is_path(path):
+        return f"{_shown(path)} is no path below a folder"
+    if type(size) is not int or not 0 <= size <= _MOST_BYTES:
+        return f"{path!r} has a size of {_shown(size)}"
+    if not isinstance(sha256, str) or not (_SHA256.fullmatch(sha256) or (sha256 == "" and not hashed)):
+        return f"{path!r} has a SHA-256 of {_shown(sha256)}"
+    if not hashed and not (isinstance(git, str) and _GIT.fullmatch(git)):
+        return f"{path!r} has a hash of git's of {_shown(git)}"
     return ""
+
+
+def _is_path(path: str) -> bool:
+    """Whether a path ends below the folder that it is put behind, is shown as it is, and is not one of our own names."""
+    if len(path) > _MOST_PATH or not path.isprintable() or "\\" in path or path == MANIFEST or path.endswith(PART):
+        return False
+    return all(part not in ("", ".", "..") and len(part.encode()) <= _MOST_PART for part in path.split("/"))
+
+
+def _shown(value: object) -> str:
+    text = repr(value)
+    return text if len(text) <= _MOST_SHOWN else f"{text[:_MOST_SHOWN]}..."
 
 
 def manifest(listing: Mapping[str, Any], sha256: Mapping[str, str]) -> dict[str, Any]:
@@ -117,8 +183,8 @@ def manifest(listing: Mapping[str, Any], sha256: Mapping[str, str]) -> dict[str,
 def parse(text: str | None) -> dict[str, Any] | None:
     """Return the manifest in a text, None if it is none: then the model counts as not there."""
     try:
-        found = json.loads(text or "null")
-    except ValueError:
+        found = json.loads(text or "null") if len(text or "") <= MOST_TEXT else None
+    except (ValueError, RecursionError):
         return None
     if not isinstance(found, dict) or not all(isinstance(found.get(key), str) for key in ("model", "revision", "commit")):
         return None

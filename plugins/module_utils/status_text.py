@@ -66,6 +66,8 @@ def last_error(entries: Sequence[tuple[float, str]]) -> tuple[float, str]:
 def lines(nodes: Sequence[Mapping[str, Any]], wanted: str) -> list[str]:
     """Return the screen. ``wanted``: the model that the inventory asks for, as vLLM is told of it."""
     result = _api(nodes, wanted)
+    locks = [node["status"]["lock"] for node in nodes if node["head"] and node["status"].get("lock")]
+    result += [f"locked: {lock['text']}, for {span(lock['age'])}" for lock in locks]
     width = max([4, *(len(node["name"]) for node in nodes)])
     for node in nodes:
         result += [f"{node['name']:{width}}  {text}" for text in _node(node)]

@@ -68,6 +68,11 @@ error:
   description: The last error in the journals since boot, with its unit and age in seconds; empty if there is none.
   returned: success
   type: dict
+lock:
+  description: Whose run has the cluster's lock, as text, with its age in seconds; empty if none has it.
+  returned: success
+  type: dict
+  sample: {"text": "alice@laptop runs site.yml (process 4711) since 2026-11-22 07:29:43 UTC", "age": 12.5}
 api:
   description: What the server says of itself, empty where no address was given.
   returned: success

@@ -16,6 +16,7 @@ from hub import COMMIT, NAME, Hub
 from repository import ROOT
 
 from ansible_collections.gb10.cluster.plugins.module_utils import io_model_fetch, model_store
+from ansible_collections.gb10.cluster.plugins.module_utils.io_beneath import Folder
 
 PROGRAM = "ansible_collections.gb10.cluster.plugins.module_utils.io_model_fetch"
 WEIGHTS = b"weights " * 4_000_000
@@ -188,6 +189,14 @@ def test_what_cannot_be_listed(begin: Begin, arguments: tuple[str, ...], path: s
     assert words in problem["found"]
 
 
+def test_what_the_hub_lists_is_not_believed(begin: Begin) -> None:
+    head, hub = begin()
+    hub.files |= {"../up.json": b"x", "a\x1b[2J.json": b"x"}
+    problem = head.list()["problem"]
+    assert problem["path"] == "model_store"
+    assert "'../up.json' is no path below a folder; 'a\\x1b[2J.json' is no path below a folder" in problem["found"]
+
+
 def test_a_hub_that_does_not_answer(tmp_path: Path) -> None:
     problem = Head(tmp_path, "http://127.0.0.1:9").list(f"--hub={NAME}")["problem"]
     assert (problem["path"], "does not answer" in problem["found"]) == ("model_store", True)
@@ -230,6 +239,107 @@ def test_a_folder_that_is_served_itself_is_only_read(tmp_path: Path) -> None:
 
 
 def test_git_hashes_as_git_does(tmp_path: Path) -> None:
-    path = tmp_path / "hello"
-    path.write_bytes(b"hello\n")
-    assert io_model_fetch.git_hash(str(path)) == "ce013625030ba8dba906f756967f9e9ca394464a"
+    (tmp_path / "hello").write_bytes(b"hello\n")
+    with Folder(str(tmp_path)).open("hello") as descriptor:
+        assert io_model_fetch.git_hash(descriptor) == "ce013625030ba8dba906f756967f9e9ca394464a"
+
+
+def test_no_link_leads_out_of_the_source(tmp_path: Path) -> None:
+    source, head, secret = plant(tmp_path / "source"), Head(tmp_path, ""), tmp_path / "secret"
+    secret.write_bytes(b"root's alone")
+    (source / "good.json").symlink_to("config.json")
+    (source / "absolute.json").symlink_to(source / "tokenizer/vocab.txt")
+    (source / "left_out.gguf").symlink_to(secret)
+    listing = head.list(f"--source={source}", "--exclude=*.gguf")
+    assert listing["problem"] is None
+    assert {file["path"]: file["size"] for file in listing["files"]}["absolute.json"] == len(FILES["tokenizer/vocab.txt"])
+    (source / "absolute_out.json").symlink_to(secret)
+    (source / "out.json").symlink_to("../secret")
+    (source / "through").symlink_to("..")
+    (source / "far.json").symlink_to("through/secret")
+    (source / "gone.json").symlink_to("nothing.json")
+    os.mkfifo(source / "pipe.json")
+    problem = head.list(f"--source={source}", "--exclude=*.gguf")["problem"]
+    assert problem["path"] == "model_store_source"
+    assert "holds 5 that are not read" in problem["found"]
+    for name, words in (
+        ("absolute_out.json", f"leads to {secret}, which is outside of {source}"),
+        ("far.json", f"leads out of {source}"),
+        ("gone.json", "leads nowhere"),
+        ("out.json", f"leads out of {source}"),
+        ("pipe.json", "is no file"),
+    ):
+        assert f"'{name}' {words}" in problem["found"]
+
+
+def test_a_link_that_is_planted_between_list_and_fetch_is_not_followed(tmp_path: Path) -> None:
+    source, head = plant(tmp_path / "source"), Head(tmp_path, "")
+    head.list(f"--source={source}")
+    (tmp_path / "secret").write_bytes(FILES["config.json"])
+    (source / "config.json").unlink()
+    (source / "config.json").symlink_to(tmp_path / "secret")
+    status = head.fetch(f"--source={source}")
+    assert (status["state"], head.manifest()) == ("failed", None)
+    assert f"{source}/config.json leads to {tmp_path / 'secret'}" in status["reason"]
+    assert not (head.model / "config.json").exists()
+
+
+@pytest.mark.parametrize("here", [False, True])
+def test_a_hugging_face_cache_is_copied_with_its_blobs_alone(tmp_path: Path, here: bool) -> None:
+    cache, head = tmp_path / "models--org--tiny", Head(tmp_path, "")
+    source = cache / "snapshots" / COMMIT
+    (source / "tokenizer").mkdir(parents=True)
+    (cache / "blobs").mkdir()
+    (tmp_path / "models--org--other/blobs").mkdir(parents=True)
+    for number, name in enumerate(WANTED):
+        (cache / "blobs" / str(number)).write_bytes(FILES[name])
+        (source / name).symlink_to(f"{'../' * (2 + name.count('/'))}blobs/{number}")
+    if here:
+        head.model = source
+    assert head.list(f"--source={source}")["problem"] is None
+    assert head.fetch(f"--source={source}")["state"] == "complete"
+    assert head.content() == {name: FILES[name] for name in WANTED}
+    (tmp_path / "models--org--other/blobs/0").write_bytes(b"x")
+    (source / "other.json").symlink_to("../../../models--org--other/blobs/0")
+    (source / "deeper.json").symlink_to("../../blobs/sub/0")
+    (source / "refs.json").symlink_to("../../refs")
+    (cache / "refs").write_bytes(b"x")
+    (cache / "blobs/sub").mkdir()
+    (cache / "blobs/sub/0").write_bytes(b"x")
+    found = head.list(f"--source={source}")["problem"]["found"]
+    assert "holds 3 that are not read" in found
+    assert all(name in found for name in ("'other.json'", "'deeper.json'", "'refs.json'"))
+
+
+def test_a_manifest_that_cannot_be_written_is_the_reason(tmp_path: Path) -> None:
+    source, head = plant(tmp_path / "source"), Head(tmp_path, "")
+    head.list(f"--source={source}")
+    (head.model / model_store.MANIFEST).mkdir(parents=True)
+    status = head.fetch(f"--source={source}")
+    assert status["state"] == "failed"
+    assert status["reason"].startswith(f"{model_store.MANIFEST} cannot be written in {head.model}: ")
+
+
+def test_root_does_not_write_through_a_link_in_the_models_folder(tmp_path: Path) -> None:
+    source, head, victim = plant(tmp_path / "source"), Head(tmp_path, ""), tmp_path / "victim"
+    head.list(f"--source={source}")
+    victim.write_bytes(b"root's alone")
+    head.model.mkdir()
+    (head.model / f"config.json{model_store.PART}").symlink_to(victim)
+    status = head.fetch(f"--source={source}")
+    assert status["state"] == "failed"
+    assert f"config.json cannot be written in {head.model}" in status["reason"]
+    (head.model / f"config.json{model_store.PART}").unlink()
+    # A link in the place of a whole file is replaced, as is the one of the manifest.
+    (head.model / "config.json").symlink_to(victim)
+    (head.model / model_store.MANIFEST).symlink_to(victim)
+    assert head.fetch(f"--source={source}")["state"] == "complete"
+    assert (victim.read_bytes(), (head.model / "config.json").is_symlink()) == (b"root's alone", False)
+    # A folder in the model that leads elsewhere.
+    (tmp_path / "elsewhere").mkdir()
+    (head.model / "tokenizer/vocab.txt").unlink()
+    (head.model / "tokenizer").rmdir()
+    (head.model / "tokenizer").symlink_to(tmp_path / "elsewhere")
+    status = head.fetch(f"--source={source}", "--verify")
+    assert "tokenizer/vocab.txt cannot be written" in status["reason"]
+    assert list((tmp_path / "elsewhere").iterdir()) == []

@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import contextlib
 import hashlib
+import http.client
+import io
 import json
 import os
 import signal
@@ -14,8 +17,11 @@ import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
+from unittest import mock
 
 import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
 from repository import ROOT
 
 from ansible_collections.gb10.cluster.plugins.module_utils import io_model_relay, model_store
@@ -224,11 +230,164 @@ def test_a_disk_that_is_full(chain: Chain) -> None:
     assert again.whole()
 
 
+def receiver_in(folder: Path, port: int, address: str = "127.0.0.1", **limits: float) -> io_model_relay.Receiver:
+    (folder / "node2").mkdir()
+    store = io_model_relay.Store(str(folder / "node2"), MANIFEST, Status(str(folder / "status.json"), 0))
+    return io_model_relay.Receiver(store, "spark1", address, port, patience=limits.get("patience", 1), idle=limits.get("idle", 5))
+
+
 def test_a_sender_that_is_not_there(tmp_path: Path, chain: Chain) -> None:
-    store = io_model_relay.Store(str(tmp_path / "node2"), MANIFEST, Status(str(tmp_path / "status.json"), 0))
-    receiver = io_model_relay.Receiver(store, "spark1", "127.0.0.9", chain.port, patience=1)
+    receiver = receiver_in(tmp_path, chain.port, "127.0.0.9")
     with pytest.raises(GaveUpError, match=rf"nothing came from spark1 \(127.0.0.9:{chain.port}\) for 1 s: .*refused"):
         receiver.fetch(2)
+
+
+class Stranger:
+    """Sends one answer to each request, whatever is asked, for as long as somebody reads."""
+
+    def __init__(self, head: bytes, body: bytes = b"", times: int = 1, wait: float = 0) -> None:
+        self.listener = socket.create_server(("127.0.0.1", 0))
+        self.port, self.sent = self.listener.getsockname()[1], 0
+        self.answer = head, body, times, wait
+        threading.Thread(target=self.serve, daemon=True).start()
+
+    def serve(self) -> None:
+        head, body, times, wait = self.answer
+        with contextlib.suppress(OSError):
+            while True:
+                connection, _address = self.listener.accept()
+                with connection, contextlib.suppress(OSError):
+                    connection.recv(1000)
+                    time.sleep(wait)
+                    connection.sendall(head)
+                    for _time in range(times):
+                        connection.sendall(body)
+                        self.sent += len(body)
+
+    def close(self) -> None:
+        self.listener.close()
+
+
+SIZE = len(FILES[LARGE])
+
+
+@pytest.mark.parametrize(
+    ("head", "words"),
+    [
+        (b"HTTP/1.0 200 OK\r\n\r\n", f"it announces no number of bytes, and {SIZE} are missing"),
+        (b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n", "no number of bytes"),
+        (b"HTTP/1.0 200 OK\r\nContent-Length: 400000000\r\n\r\n", f"it announces 400000000 bytes, and {SIZE} are missing"),
+        (b"HTTP/1.0 200 OK\r\nContent-Length: -1\r\n\r\n", "no number of bytes"),
+        (b"HTTP/1.0 200 OK\r\nContent-Length: 1\r\n\r\n", "it announces 1 bytes"),
+        (b"HTTP/1.0 206 OK\r\nContent-Length: 0\r\n\r\n", "it answers with status 206"),
+        (b"HTTP/1.0 503 no\r\n\r\n\x1b[2Jso\r\nthere", r"sends nothing: \[2Jso there$"),
+    ],
+)
+def test_a_sender_that_sends_something_else(tmp_path: Path, head: bytes, words: str) -> None:
+    stranger = Stranger(head, bytes(1 << 20) if b" 200 " in head else b"", times=300)
+    receiver = receiver_in(tmp_path, stranger.port)
+    with contextlib.closing(stranger), pytest.raises(GaveUpError, match=words):
+        receiver.fetch(2)
+    assert sum(path.stat().st_size for path in (tmp_path / "node2").iterdir()) == 0
+
+
+def test_a_sender_that_sends_more_than_it_announces(tmp_path: Path) -> None:
+    stranger = Stranger(f"HTTP/1.0 200 OK\r\nContent-Length: {SIZE}\r\n\r\n".encode(), bytes(1 << 20), times=300)
+    with contextlib.closing(stranger), pytest.raises(GaveUpError, match="came damaged twice"):
+        receiver_in(tmp_path, stranger.port).fetch(2)
+    assert (tmp_path / "node2" / PART).stat().st_size == 0
+    assert stranger.sent < 100 << 20, "its connection was closed when the file was full"
+
+
+@pytest.mark.parametrize(
+    ("head", "wait", "words"),
+    [
+        (b"", 3, "is there, and sent nothing for 1 s"),
+        (b"\0" * 100_000, 0, "nothing came from spark1"),
+        (b"HTTP/1.0 200 OK\r\n" + b"X: y\r\n" * 1000, 0, "nothing came from spark1 .*headers"),
+        (b"HTTP/1.0 200 OK\r\nX: " + b"y" * 100_000, 0, "nothing came from spark1 .*line"),
+    ],
+)
+def test_a_sender_that_is_none(tmp_path: Path, head: bytes, wait: float, words: str) -> None:
+    stranger = Stranger(head, wait=wait)
+    with contextlib.closing(stranger), pytest.raises(GaveUpError, match=words):
+        receiver_in(tmp_path, stranger.port, idle=1).fetch(2)
+
+
+def test_a_sender_that_answers_without_a_byte(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(io_model_relay, "_RETRY", 0)
+    stranger = Stranger(f"HTTP/1.0 200 OK\r\nContent-Length: {SIZE}\r\n\r\n".encode())
+    with contextlib.closing(stranger), pytest.raises(GaveUpError, match=f"answered 101 times in a row without a byte of {LARGE}"):
+        receiver_in(tmp_path, stranger.port, patience=60).fetch(2)
+
+
+class Wire:
+    """A connection that has brought certain bytes already."""
+
+    def __init__(self, said: bytes) -> None:
+        self.said = said
+
+    def makefile(self, *_mode: str) -> io.BytesIO:
+        return io.BytesIO(self.said)
+
+    def __getattr__(self, _name: str) -> Callable[..., None]:
+        return lambda *_arguments: None
+
+
+PIECES = [b"HTTP/1.0 200 OK", b"HTTP/1.1 503 no", b"HTTP/9 -", b"\r\n", b"Content-Length: ", b"2", b"-", b"chunked", b"\0", b"\xff", b"{}"]
+HEADS = st.lists(st.sampled_from(PIECES) | st.binary(max_size=5), max_size=12)
+
+
+@settings(suppress_health_check=[HealthCheck.function_scoped_fixture])
+@given(HEADS.map(b"".join) | st.binary(max_size=40))
+def test_no_answer_raises_anything_but_its_own_error(tmp_path: Path, said: bytes) -> None:
+    (tmp_path / "node2").mkdir(exist_ok=True)
+    store = io_model_relay.Store(str(tmp_path / "node2"), MANIFEST, Status(str(tmp_path / "status.json"), 0))
+    receiver = io_model_relay.Receiver(store, "spark1", "127.0.0.1", 9, patience=-1)
+    with mock.patch.object(http.client.HTTPConnection, "connect", lambda connection: setattr(connection, "sock", Wire(said))):
+        try:
+            receiver.fetch(0)
+        except GaveUpError as error:
+            assert str(error).isprintable()
+        else:
+            assert b"{}" in said
+    assert sum(path.stat().st_size for path in (tmp_path / "node2").iterdir()) <= 2
+    (tmp_path / "node2/config.json").unlink(missing_ok=True)
+
+
+def test_a_receiver_that_asks_for_nothing_is_let_go(chain: Chain, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(io_model_relay.Sender, "timeout", 0.2)
+    chain.head()
+    with socket.create_connection(("127.0.0.1", chain.port), timeout=10) as connection:
+        connection.sendall(b"GET /")
+        assert connection.recv(1000) == b""
+
+
+def test_a_sender_answers_only_so_many_at_once(chain: Chain, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(io_model_relay, "_CONNECTIONS", 2)
+    head = chain.head()
+    waiting = [socket.create_connection(("127.0.0.1", chain.port), timeout=10) for _number in range(3)]
+    assert waiting[2].recv(1) == b""
+    for connection in waiting:
+        connection.close()
+
+    def served() -> bool:
+        with socket.create_connection(("127.0.0.1", chain.port), timeout=10) as connection:
+            connection.sendall(f"GET /{head.store.digest}/0/0 HTTP/1.0\r\n\r\n".encode())
+            with contextlib.suppress(ConnectionResetError):
+                return b" 200 " in connection.recv(1000)
+        return False
+
+    assert soon(served, 10)
+
+
+def test_a_link_in_the_models_folder_is_neither_sent_nor_written_through(tmp_path: Path, chain: Chain) -> None:
+    (tmp_path / "secret").write_bytes(FILES["config.json"])
+    folder = plant(chain.folder / "node1")
+    (folder / "config.json").unlink()
+    (folder / "config.json").symlink_to(tmp_path / "secret")
+    (folder / model_store.MANIFEST).write_text(json.dumps(MANIFEST), encoding="utf-8")
+    assert chain.node(1).ends("failed") == "config.json is not what it should be, and nobody sends it here"
 
 
 def test_a_sender_of_another_model(chain: Chain) -> None:

@@ -2,15 +2,20 @@
 
 from __future__ import annotations
 
+import ast
 import json
+import os
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
 import pytest
 from ansible.errors import AnsibleConnectionFailure
+from hypothesis import given
+from hypothesis import strategies as st
 from modules import program, run_module
 from nodes import KNOWN, LOCK, spark
+from repository import load_yaml, read
 
 from ansible_collections.gb10.cluster.plugins.action import model_store_wait
 from ansible_collections.gb10.cluster.plugins.filter.cluster import FilterModule
@@ -81,6 +86,95 @@ def test_what_serving_needs(names: list[str], exclude: list[str], expected: list
 def test_files_that_are_not_believed(files: Any) -> None:
     assert model_store.files_problem(files)
     assert model_store.parse(json.dumps({**manifest(), "files": files})) is None
+
+
+@pytest.mark.parametrize(
+    ("files", "told"),
+    [
+        ("abc", "it lists no files"),
+        ({"path": "a"}, "it lists no files"),
+        (["a", 7], "'a' is no file; 7 is no file"),
+        ([file("a", True)], "'a' has a size of True"),
+        ([file("a", 1 << 60)], f"'a' has a size of {1 << 60}"),
+        ([file("a\x1b[2J")], "is no path below a folder"),
+        ([file("x" * 300)], "is no path below a folder"),
+        ([file("a/" * 2000 + "b")], "is no path below a folder"),
+        ([file("a\udc80")], "is no path below a folder"),
+        ([file("a"), file("a/b")], "'a' is a file and a folder"),
+        ([file(str(number)) for number in range(30_000)], "it lists 30000 files, and 20000 are the most"),
+        ([file(f"../{number}") for number in range(12)], "; and 2 more"),
+        ([{**file("a", sha256=""), "git": "x"}], "'a' has a hash of git's of 'x'"),
+    ],
+)
+def test_what_strangers_list_has_types_and_limits(files: Any, told: str) -> None:
+    assert told in model_store.files_problem(files, hashed=False)
+
+
+JSON = st.recursive(
+    st.none() | st.booleans() | st.integers() | st.floats() | st.text(),
+    lambda inner: st.lists(inner) | st.dictionaries(st.text(), inner),
+    max_leaves=10,
+)
+PATHS = st.lists(st.sampled_from(["a", "..", ".", "", "b c", "\\", "\0", "\x1b", model_store.MANIFEST, f"a{model_store.PART}"]), max_size=5)
+ENTRY = st.fixed_dictionaries({"path": PATHS.map("/".join) | st.text() | JSON, "size": st.integers() | JSON, "sha256": st.just(HASH) | JSON})
+
+
+@given(st.lists(ENTRY | JSON, max_size=4) | JSON, st.booleans())
+def test_no_list_of_files_escapes_its_folder(files: Any, hashed: bool) -> None:
+    if model_store.files_problem(files, hashed):
+        return
+    assert len({entry["path"] for entry in files}) == len(files)
+    for entry in files:
+        inside = os.path.normpath(f"/store/model/{entry['path']}")
+        assert inside == f"/store/model/{entry['path']}"
+        assert entry["path"].isprintable()
+        assert 0 <= entry["size"] <= 1 << 50
+
+
+@given(st.text() | JSON.map(json.dumps) | st.lists(ENTRY, max_size=2).map(lambda files: json.dumps({**manifest(), "files": files})))
+def test_no_text_is_a_manifest_but_a_manifest(text: str) -> None:
+    known = model_store.parse(text)
+    assert known is None or (model_store.files_problem(known["files"]) == "" and len(model_store.digest(known)) == 64)
+
+
+def test_a_text_that_is_too_deep_is_no_manifest() -> None:
+    assert model_store.parse("[" * 100_000) is None
+    assert model_store.parse(" " * (model_store.MOST_TEXT + 1)) is None
+
+
+REQUEST = st.lists(st.sampled_from(["/", HASH, "0", "1", "10", "11", "-1", "²", "٣", "/proven", "..", " ", "9" * 5000, "\n"]), max_size=7)
+
+
+@given(REQUEST.map("".join) | st.text())
+def test_a_request_is_for_a_file_of_the_manifest_or_refused(path: str) -> None:
+    try:
+        number, start, _proven = model_store.request(path, HASH, [10, 0])
+    except model_store.PeerError:
+        return
+    assert (number, start) in {(0, at) for at in range(11)} | {(1, 0)}
+    assert path.startswith(f"/{HASH}/")
+
+
+def test_what_is_asked_for() -> None:
+    assert model_store.request(f"/{HASH}/0/7", HASH, [10]) == (0, 7, False)
+    assert model_store.request(f"/{HASH}/0/0/proven", HASH, [10]) == (0, 0, True)
+
+
+@given(st.integers(), st.none() | st.integers(), st.integers(min_value=0), st.binary(max_size=100))
+def test_an_answer_is_exactly_what_was_asked_for_or_refused(status: int, length: int | None, count: int, said: bytes) -> None:
+    try:
+        model_store.check_answer(status, length, count, said)
+    except model_store.PeerError as error:
+        assert str(error)
+        assert str(error).isprintable()
+    else:
+        assert (status, length) == (200, count)
+
+
+@given(st.binary(max_size=5000))
+def test_what_a_peer_tells_is_one_safe_line(said: bytes) -> None:
+    assert model_store.words(said).isprintable()
+    assert len(model_store.words(said)) <= model_store.MOST_WORDS
 
 
 def test_a_manifest_is_read_back() -> None:
@@ -314,3 +408,20 @@ def test_what_ends_the_wait(monkeypatch: pytest.MonkeyPatch, answers: list[Any],
 def test_a_connection_that_comes_back_is_no_reason(monkeypatch: pytest.MonkeyPatch) -> None:
     lost = AnsibleConnectionFailure("no route")
     assert waited(monkeypatch, [progress(), lost, lost, progress(), progress("complete")])[0]["reason"] == ""
+
+
+def imports(name: str) -> set[str]:
+    """The files of module_utils that one of them needs, with itself."""
+    found = {f"{name}.py"}
+    for node in ast.walk(ast.parse(read(f"plugins/module_utils/{name}.py"))):
+        module, names = (node.module or "", [alias.name for alias in node.names]) if isinstance(node, ast.ImportFrom) else ("", [])
+        if module.endswith(".module_utils"):
+            found |= {file for needed in names for file in imports(needed)}
+        elif ".module_utils." in module:
+            found |= imports(module.rpartition(".")[2])
+    return found
+
+
+def test_the_programs_are_installed_with_all_that_they_import() -> None:
+    installed = load_yaml(read("roles/model_store/vars/main.yml"))["_model_store_files"]
+    assert installed == sorted(imports("io_model_fetch") | imports("io_model_relay"))

@@ -115,6 +115,12 @@ def test_what_is_wrong_is_on_the_screen() -> None:
     assert said[5] == "last error: none since boot on the nodes that could be read"
 
 
+def test_a_run_that_has_the_lock_is_on_the_screen() -> None:
+    lock = {"text": "alice@laptop runs site.yml (process 4711) since 2026-11-22 07:29:43 UTC", "age": 130.0}
+    said = status_text.lines([node("spark1", api=API, lock=lock), node("spark2")], "/srv/models/tiny")
+    assert said[2] == f"locked: {lock['text']}, for 2 min"
+
+
 def test_nothing_runs() -> None:
     stopped = service("gb10-vllm.service", active="inactive", sub="dead", pid=None, enabled=False)
     said = status_text.lines([node("spark1", api={**API, "healthy": False}, services=[stopped], ranks=[])], "/srv/models/tiny")

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import threading
+import time
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -11,7 +13,7 @@ import certificates
 import pytest
 import yaml
 from cluster import Cluster
-from playbook import Run
+from playbook import Run, run
 from repository import ROOT
 from testinfra.host import Host
 
@@ -132,6 +134,26 @@ def test_a_port_without_rdma_is_named(cluster: Cluster, tmp_path: Path) -> None:
     said = spoilt(cluster, tmp_path, {}, *extra(gb10_fabric_rdma_required=True))
     for number in (1, 2):
         assert f"nodes[{number - 1}].ports[0]: enp1s0f1np1 of spark{number} has no RDMA device. Expected: one, such as rocep1s0f1." in said
+
+
+def test_two_runs_at_once(cluster: Cluster, head: Host) -> None:
+    first: list[Run] = []
+    thread = threading.Thread(target=lambda: first.append(cluster.site()))
+    thread.start()
+    try:
+        until = time.monotonic() + 60
+        while not head.file("/run/gb10/lock.json").exists:
+            assert time.monotonic() < until, "the first run took no lock"
+            time.sleep(0.1)
+        second = cluster.site("--tags", "vllm_serve")
+        shown = run("playbooks/status.yml", cluster.arguments).assert_unchanged().output
+    finally:
+        thread.join()
+    assert second.status != 0
+    assert "the cluster is locked: " in second.output and " runs site.yml (process " in second.output
+    assert "locked: " in shown
+    first[0].assert_unchanged()
+    assert not head.file("/run/gb10/lock.json").exists
 
 
 def test_a_port_in_use_is_named(cluster: Cluster, head: Host, tmp_path: Path) -> None:

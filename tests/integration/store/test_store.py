@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 from cluster import Cluster
-from playbook import Run
+from playbook import Run, run_and_kill
 from testinfra.host import Host
 
 pytestmark = pytest.mark.disruptive
@@ -100,6 +100,66 @@ def test_every_node_has_it_and_a_rerun_changes_nothing(cluster: Cluster, nodes: 
     store(cluster).assert_ok()
     assert_stored(nodes, source)
     store(cluster).assert_unchanged()
+
+
+LOCK = "/run/gb10/lock.json"
+
+
+def test_two_runs_at_once(cluster: Cluster, nodes: dict[str, Host], head: Host, source: str) -> None:
+    names = list(nodes)
+    forget(nodes, *names[1:])
+    second: list[Run] = []
+    with slow(nodes, 40):
+        # Another run used to stop the copy of the first.
+        first = during(lambda: store(cluster), nodes[names[1]], lambda: second.append(store(cluster)))
+    first.assert_ok()
+    assert second[0].status != 0
+    assert set(second[0].changed.values()) == {0}
+    said = second[0].output
+    assert "the cluster is locked: " in said and " runs site.yml (process " in said and ", for " in said
+    assert_stored(nodes, source)
+    assert not head.file(LOCK).exists
+
+
+def test_a_run_that_was_killed_and_a_rerun(cluster: Cluster, nodes: dict[str, Host], head: Host, source: str) -> None:
+    names = list(nodes)
+    forget(nodes, *names[1:])
+    with slow(nodes, 40):
+        run_and_kill("site.yml", [*cluster.arguments, "--tags", "model_store"], "model_store : Wait for it", after=2)
+        assert head.file(LOCK).mode == 0o600
+    done = store(cluster).assert_ok()
+    assert "in place of a run that has ended: " in done.output
+    assert_stored(nodes, source)
+    assert not head.file(LOCK).exists
+
+
+def test_the_lock_of_another_controller(cluster: Cluster, head: Host, source: str) -> None:
+    owner = {"user": "alice", "host": "laptop", "playbook": "site.yml", "boot": "ab" * 16, "pid": 4711, "started": "123"}
+    lock = {"id": "3f9a2c1e", "since": "2026-11-22 07:29:43", "taken": 1.0, "owner": owner}
+    head.check_output(f"mkdir -p -m 700 /run/gb10 && umask 077 && echo %s > {LOCK}", json.dumps(lock))
+    refused = store(cluster)
+    assert refused.status != 0
+    assert "alice@laptop runs site.yml (process 4711) since 2026-11-22 07:29:43 UTC" in refused.output
+    assert "add -e gb10_break_lock=3f9a2c1e." in refused.output
+    assert "alice@laptop" in store(cluster, "--check").assert_ok().output
+    assert head.file(LOCK).exists, source
+    store(cluster, gb10_break_lock="3f9a2c1e").assert_unchanged()
+    assert not head.file(LOCK).exists
+
+
+def test_links_out_of_the_source_are_all_named_and_none_is_read(cluster: Cluster, nodes: dict[str, Host], head: Host, source: str) -> None:
+    forget(nodes, *nodes)
+    head.check_output(f"ln -s /etc/shadow {SOURCE}/shadow.json && ln -s ../../../etc/machine-id {SOURCE}/id.json")
+    try:
+        refused = store(cluster)
+        assert refused.status != 0
+        assert "'id.json' leads out of " in refused.output and "'shadow.json' leads to /etc/shadow" in refused.output
+        assert not any(node.file(MODEL).exists for node in nodes.values())
+        assert not head.file(LOCK).exists, "a run that fails gives the lock back"
+    finally:
+        head.check_output(f"rm {SOURCE}/shadow.json {SOURCE}/id.json")
+    store(cluster).assert_ok()
+    assert_stored(nodes, source)
 
 
 def copied_in(nodes: Mapping[str, Host], *names: str) -> float:

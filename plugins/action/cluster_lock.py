@@ -1,0 +1,78 @@
+# Copyright (c) 2026, gb10.cluster maintainers
+# GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+
+"""The action behind the module cluster_lock: only the controller knows who runs, and whether another run of its own has ended."""
+
+from __future__ import annotations
+
+import os
+from dataclasses import asdict
+from typing import Any
+
+from ansible import context
+from ansible.plugins.action import ActionBase
+from ansible.utils.display import Display
+
+from ansible_collections.gb10.cluster.plugins.module_utils import cluster_lock, io_cluster_lock
+from ansible_collections.gb10.cluster.plugins.module_utils.cluster_lock import LockError
+
+
+class ActionModule(ActionBase):
+    """Runs the module as this run, and once more in place of a run that has ended."""
+
+    _supports_check_mode = True
+
+    def run(self, tmp: Any = None, task_vars: dict[str, Any] | None = None) -> dict[str, Any]:
+        """Return what the module documents. Raises AnsibleConnectionFailure."""
+        super().run(tmp, task_vars)
+        # This is a worker, which ends with its task; the run is the process that made it.
+        mine = io_cluster_lock.owner(os.getppid(), _playbooks())
+        arguments = {**self._task.args, "owner": asdict(mine)}
+        answer: dict[str, Any] = {}
+        problem = ""
+        for _time in range(2):
+            answer = dict(self._execute_module(module_args=arguments, task_vars=task_vars))
+            if self._task.args.get("state") == "released":
+                return self._released(answer)
+            if answer.get("failed"):
+                answer = {"changed": False, "held": False, "refused": answer.get("refused", False), "problem": str(answer.get("msg")), "holder": {}}
+                break
+            if not answer["holder"]:
+                return {**answer, "refused": False, "problem": ""}
+            # Twice a run that has ended: others take it at the same time.
+            try:
+                lock, age = _holder(answer["holder"])
+            except LockError as error:
+                problem = cluster_lock.unreadable(str(error))
+                break
+            if not cluster_lock.ended(lock.owner, mine.boot, io_cluster_lock.started(lock.owner.pid)):
+                problem = cluster_lock.refusal(lock, age, mine.boot)
+                break
+            Display().display(f"  {(task_vars or {}).get('inventory_hostname')}: in place of a run that has ended: {cluster_lock.described(lock)}")
+            arguments["breaks"] = lock.id
+            problem = cluster_lock.refusal(lock, age, mine.boot)
+        answer = {**answer, "refused": True, "problem": problem} if problem else answer
+        return {**answer, "warnings": [answer["problem"]]} if self._task.check_mode and answer["refused"] else answer
+
+    def _released(self, answer: dict[str, Any]) -> dict[str, Any]:
+        if not answer.get("holder"):
+            return answer
+        try:
+            lock, _age = _holder(answer["holder"])
+            return {**answer, "warnings": [f"The lock of this run was broken: {cluster_lock.described(lock)}."]}
+        except LockError as error:
+            return {"failed": True, "msg": cluster_lock.unreadable(str(error))}
+
+
+def _holder(told: object) -> tuple[cluster_lock.Lock, float]:
+    """Return another run's lock and its age in seconds, as the head tells them. Raises LockError."""
+    if not isinstance(told, dict) or type(told.get("age")) not in (int, float) or not 0 <= told["age"] <= 1e12:
+        raise LockError("it has no age")
+    return cluster_lock.lock({key: value for key, value in told.items() if key != "age"}), float(told["age"])
+
+
+def _playbooks() -> str:
+    """Return the files that this run was given."""
+    given = context.CLIARGS.get("args") if context.CLIARGS else None
+    return "+".join(os.path.basename(path) for path in given) if isinstance(given, (tuple, list)) and given else "ansible"
