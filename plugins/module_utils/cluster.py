@@ -34,6 +34,7 @@ from ansible_collections.gb10.cluster.plugins.module_utils import (
     fabric,
     fabric_state,
     launch,
+    locks,
     memory_plan,
     model_config,
     model_store,
@@ -87,6 +88,8 @@ def plan(nodes: Sequence[Mapping[str, Any]], lock: str, known_variables: Mapping
     given = (settings[name] for name in ("gb10_runtime_lock", "gb10_runtime", "gb10_image"))
     stack, found = stacks.resolve(settings["gb10_stack"], lock, *given)
     problems += found
+    # A container's lock says what the image has, and is not installed.
+    problems += locks.check(lock, settings["gb10_runtime_lock"]) if stack.runtime == stacks.NATIVE else []
     kind = topology.resolve_topology(shape.topology, len(nodes))
     for index, node in enumerate(nodes):
         problems += wheels.check(node["settings"]["gb10_runtime_wheels"], lock, f"nodes[{index}].gb10_runtime_wheels")
