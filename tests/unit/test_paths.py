@@ -142,3 +142,47 @@ def test_root_runs_no_interpreter_of_a_runtime(path: str) -> None:
         # uv only names the interpreter.
         if re.search(r"/bin/python|_model_store_python", argv) and "/bin/uv'" not in argv:
             assert re.search(r"_gb10_question|systemd-run", argv), task.data["name"]
+
+
+# --- an upgrade from the release that kept root's things in the user's folder ---
+
+FORMER = """
+- hosts: localhost
+  connection: local
+  gather_facts: false
+  tasks:
+    - ansible.builtin.include_tasks: {tasks}
+"""
+
+
+@pytestmark_root
+@pytest.mark.parametrize(
+    ("case", "moved", "refused"),
+    [("root's", True, False), ("planted", False, False), ("a link", False, False), ("another program's", False, True), ("before the user", True, False)],
+)
+def test_what_an_earlier_release_kept_is_moved_if_root_made_it(tmp_path: Path, case: str, moved: bool, refused: bool) -> None:
+    home, state, kept = tmp_path / "home", tmp_path / "state", tmp_path / "home/netplan"
+    home.mkdir()
+    if case == "a link":
+        kept.symlink_to("/etc")
+    else:
+        kept.mkdir(mode=0o700)
+    if case == "planted":
+        os.chown(kept, 12345, 12345)
+    if case == "another program's":
+        (home / "volumes").mkdir()
+    group = "root" if case in ("another program's", "before the user") else "gb10"
+    given = {
+        "_gb10_home": str(home),
+        "_gb10_netplan_state": str(state),
+        "gb10_plan": {"user": "gb10"},
+        "__gb10_home": {"stat": {"gr_name": group}},
+        "ansible_become": False,
+        "ansible_python_interpreter": sys.executable,
+    }
+    (tmp_path / "play.yml").write_text(FORMER.format(tasks=ROOT / "roles/gb10/tasks/former.yml"), encoding="utf-8")
+    command = [Path(sys.executable).with_name("ansible-playbook"), "-i", "localhost,", tmp_path / "play.yml", "-e", json.dumps(given)]
+    environment = os.environ | {"ANSIBLE_CONFIG": str(ROOT / "ansible.cfg")}
+    done = subprocess.run(command, env=environment, capture_output=True, text=True, check=False)
+    assert (done.returncode != 0, "holds volumes" in done.stdout) == (refused, refused), done.stdout
+    assert (state.exists(), os.path.lexists(kept)) == (moved, not moved)
