@@ -24,7 +24,6 @@ NAMED = {
     "roles/gb10/vars/main.yml": "the services may write there",
     "roles/qsfp_netplan/README.md": "a page",
     "roles/vllm_runtime/README.md": "a page",
-    "roles/gb10/README.md": "a page",
 }
 
 
@@ -158,7 +157,13 @@ FORMER = """
 @pytestmark_root
 @pytest.mark.parametrize(
     ("case", "moved", "refused"),
-    [("root's", True, False), ("planted", False, False), ("a link", False, False), ("another program's", False, True), ("before the user", True, False)],
+    [
+        ("root's", True, False),
+        ("before the user", True, False),
+        ("planted", False, False),
+        ("a link", False, False),
+        ("another program's", False, True),
+    ],
 )
 def test_what_an_earlier_release_kept_is_moved_if_root_made_it(tmp_path: Path, case: str, moved: bool, refused: bool) -> None:
     home, state, kept = tmp_path / "home", tmp_path / "state", tmp_path / "home/netplan"
