@@ -37,14 +37,15 @@ $(installed): requirements-dev.txt
 	  apt-get update -q && apt-get install -qy --no-install-recommends python3-venv; \
 	fi
 	$(PYTHON) -m venv .venv
-	$(bin)/pip install --quiet --disable-pip-version-check -r requirements-dev.txt
+	$(bin)/pip install --quiet --disable-pip-version-check --require-hashes -r requirements-dev.txt
 	@touch $@
 
 requirements: ## Resolve requirements-dev.in into requirements-dev.txt anew
 	rm -rf build/requirements
 	$(PYTHON) -m venv build/requirements
-	build/requirements/bin/pip install --quiet --disable-pip-version-check -r requirements-dev.in
-	{ echo '# Made by `make requirements` from requirements-dev.in: every package, exactly.'; build/requirements/bin/pip freeze; } > requirements-dev.txt
+	build/requirements/bin/pip install --quiet --disable-pip-version-check uv==0.13.8
+	build/requirements/bin/uv pip compile --quiet --upgrade --universal --python-version 3.11 --generate-hashes --no-annotate \
+	  --custom-compile-command 'make requirements' requirements-dev.in --output-file requirements-dev.txt
 
 lint: yamllint ruff mypy changelog ansible-lint ## All linters, each of which is a target too (make -k lint: all findings at once)
 yamllint: setup

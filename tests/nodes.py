@@ -11,7 +11,14 @@ from ansible_collections.gb10.cluster.plugins.module_utils import cluster, topol
 from ansible_collections.gb10.cluster.plugins.module_utils.problems import Problem
 
 Node = dict[str, Any]
-LOCK = "vllm==0.32.0\nray==2.60.0\n"
+
+
+def lock_of(*pins: str) -> str:
+    """A lock file of these, each with a hash."""
+    return "".join(f"{pin} \\\n    --hash=sha256:{'0' * 64}\n" for pin in pins)
+
+
+LOCK = lock_of("vllm==0.32.0", "ray==2.60.0")
 _VARS = load_yaml(read("roles/gb10/vars/main.yml"))
 _DEFAULTS = load_yaml(read("roles/gb10/defaults/main.yml"))
 KNOWN = {

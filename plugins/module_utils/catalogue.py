@@ -20,12 +20,12 @@ OWN = "said by the inventory"
 
 @dataclass(frozen=True)
 class File:
-    """A file that the model is served with, and the argument of ``vllm serve`` that takes its path. ``sha256`` is "" where nobody recorded it."""
+    """A file that the model is served with, and the argument of ``vllm serve`` that takes its path."""
 
     name: str
     url: str
     argument: str
-    sha256: str = ""
+    sha256: str
 
 
 @dataclass(frozen=True)
@@ -139,7 +139,7 @@ def describe(model: Model) -> list[str]:
     traits = [text for text, holds in (("reasons", model.reasoning), ("wants a login at the hub", model.gated)) if holds]
     lines += [f"  {', '.join(traits)}"] * bool(traits)
     lines += [f"  {' '.join(model.args)}"] * bool(model.args)
-    lines += [f"  with {each.name} ({'checked' if each.sha256 else 'no checksum known'}) for {each.argument}" for each in model.files]
+    lines += [f"  with {each.name} for {each.argument}" for each in model.files]
     lines.append(f"  how sure: {model.sure}")
     return lines
 

@@ -68,10 +68,11 @@ def _requires(value: object) -> bool:
 
 
 def _file(value: object) -> bool:
-    if not (_strings(value) and isinstance(value, Mapping) and {"name", "url", "argument"} <= set(value) <= {"name", "url", "argument", "sha256"}):
+    if not (_strings(value) and isinstance(value, Mapping) and set(value) == {"name", "url", "argument", "sha256"}):
         return False
     plain = _NAME.fullmatch(value["name"]) and value["url"].startswith("https://") and value["argument"].startswith("--")
-    return bool(plain) and (not value.get("sha256") or _SHA256.fullmatch(value["sha256"]) is not None)
+    # The server runs this code.
+    return bool(plain) and _SHA256.fullmatch(value["sha256"]) is not None
 
 
 def _files(value: object) -> bool:
@@ -89,7 +90,7 @@ _KEYS: Mapping[str, tuple[Callable[[object], bool], str]] = {
     "gated": (lambda value: isinstance(value, bool), "true or false"),
     "args": (_texts, "a list of words, such as [--tool-call-parser, hermes]"),
     "environment": (_strings, "variables and their values, as text"),
-    "files": (_files, "a list of {name, url (https), argument (--...), sha256 (64 hexadecimal digits, may be missing)}"),
+    "files": (_files, "a list of {name, url (https), argument (--...), sha256 (64 hexadecimal digits)}"),
     "nodes": (_count, "a number of nodes, 0 to decide"),
     "tensor": (_count, "a number of nodes, 0 to decide"),
     "pipeline": (_count, "a number of nodes, 0 to decide"),

@@ -75,6 +75,6 @@ def _section(model: Model) -> list[str]:
     lines = ["", f"## {model.name}", "", f"How sure: {model.sure}. Source: {model.source} ({model.evidence})."]
     lines += ["", f"    {' '.join(model.args)}"] * bool(model.args)
     for each in model.files:
-        lines += ["", f"With [{each.name}]({each.url}) for `{each.argument}`, SHA-256 `{each.sha256 or 'not known'}`."]
+        lines += ["", f"With [{each.name}]({each.url}) for `{each.argument}`, SHA-256 `{each.sha256}`."]
     lines += ["", f"{model.notes}."] * bool(model.notes)
     return lines

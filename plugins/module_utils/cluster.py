@@ -40,6 +40,7 @@ from ansible_collections.gb10.cluster.plugins.module_utils import (
     fabric_links,
     fabric_state,
     launch,
+    locks,
     memory_plan,
     model_config,
     model_store,
@@ -105,6 +106,8 @@ def plan(nodes: Sequence[Mapping[str, Any]], lock: str, known_variables: Mapping
     problems += found
     if settings["gb10_executor"] == "ray":
         problems += _check_ray(nodes, stack)
+    # A container's lock says what the image has, and is not installed.
+    problems += locks.check(lock, settings["gb10_runtime_lock"]) if stack.runtime == stacks.NATIVE else []
     for index, node in enumerate(nodes):
         problems += wheels.check(node["settings"]["gb10_runtime_wheels"], lock, f"nodes[{index}].gb10_runtime_wheels")
         problems += node_checks.check(index, node, settings, topology.devices(members[index], kind))

@@ -7,6 +7,7 @@
 from __future__ import annotations
 
 import difflib
+import posixpath
 import re
 from collections.abc import Mapping, Sequence
 from typing import Any
@@ -26,6 +27,12 @@ _TAKEN = {
     **dict.fromkeys(("--name", "--rm"), "the unit finds and removes its container by its name"),
     "--privileged": "a container gets the devices that it needs, and nothing else",
 }
+#: A user that useradd makes, and that is nobody else yet.
+_USER = re.compile(r"(?!(root|nobody)$)[a-z_][a-z0-9_-]{0,30}")
+#: What a unit can be given as a folder.
+_FOLDER = re.compile(r"/[^\s\"'%\\]*")
+#: What root runs, reads and keeps of itself: no folder of the services may be in there, or around it.
+_ROOTS = ("/boot", "/etc", "/root", "/run", "/usr", "/var/lib/gb10-netplan")
 #: The fact that the role gb10 leaves on every node.
 PLAN_FACT = "gb10_plan"
 
@@ -38,6 +45,7 @@ def check(nodes: Sequence[Mapping[str, Any]], known_variables: Mapping[str, Sequ
         *_check_equal(nodes),
         *_check_settings(nodes[0]["settings"], len(nodes)),
         *_check_access(nodes),
+        *_check_folders(nodes[0]["settings"]),
     ]
 
 
@@ -117,11 +125,6 @@ def _check_settings(settings: Mapping[str, Any], nodes: int) -> list[Problem]:
     problems += _check_parallelism(settings, nodes) if not negative and settings["gb10_data_parallel_size"] == 1 else []
     problems += _check_ports(settings)
     problems += _check_container(settings)
-    problems += [
-        Problem(f"gb10_writable[{index}]", repr(folder), "an absolute path without blanks, quotes or %", "correct gb10_writable")
-        for index, folder in enumerate(settings["gb10_writable"])
-        if not re.fullmatch(r"/[^\s\"'%\\]*", folder)
-    ]
     if "VLLM_HOST_IP" in settings["gb10_environment"]:
         problems.append(
             Problem("gb10_environment.VLLM_HOST_IP", "it is set", "nothing: each node has its own", "use gb10_fabric_addresses instead")
@@ -131,6 +134,46 @@ def _check_settings(settings: Mapping[str, Any], nodes: int) -> list[Problem]:
     except ValueError as error:
         problems.append(Problem("gb10_environment", str(error), "variable names and one-line values", "correct gb10_environment"))
     return problems
+
+
+def _check_folders(settings: Mapping[str, Any]) -> list[Problem]:
+    """Find what root would read, write or run below a folder that the services write into (docs/security.md)."""
+    user, root = settings["gb10_user"], settings["gb10_root"]
+    if not _USER.fullmatch(user):
+        expected = "a user of the services' own: lower case, digits, - and _"
+        return [Problem("gb10_user", repr(user), expected, "leave gb10_user as it is, or correct it")]
+    named = {"gb10_root": root, **{f"gb10_writable[{index}]": folder for index, folder in enumerate(settings["gb10_writable"])}}
+    problems = [
+        Problem(name, repr(folder), "an absolute path without blanks, quotes or %", f"correct {name.partition('[')[0]}")
+        for name, folder in named.items()
+        if not _FOLDER.fullmatch(folder) or ".." in folder.split("/")
+    ]
+    if problems:
+        return problems
+    theirs = {name: folder for name, folder in named.items() if name != "gb10_root"}
+    for name, folder in theirs.items():
+        taken = next((other for other in (*_ROOTS, root) if _below(folder, other) or _below(other, folder)), "")
+        if taken:
+            found = f"{folder} and {taken}, which is root's, lie in one another"
+            problems.append(Problem(name, found, "a folder that is the services' alone", f"choose a folder outside {taken}"))
+    home = launch.home(user)
+    if _below(root, home) or _below(home, root):
+        found = f"{root} and {home}, the folder of {user}, lie in one another"
+        problems.append(Problem("gb10_root", found, "a folder that root alone can change", f"choose a folder outside {home}"))
+    entries = {name: entry for name, entry in settings["gb10_models"].items() if isinstance(entry, Mapping)}
+    models = {f"gb10_models.{name}.path": str(entry.get("path") or "") for name, entry in entries.items()}
+    for name, folder in {"gb10_model": settings["gb10_model"], **models}.items():
+        around = next((other for other in (home, *theirs.values()) if folder.startswith("/") and _below(folder, other)), "")
+        if around:
+            found = f"{folder} is below {around}, into which the services write, and root reads it"
+            problems.append(Problem(name, found, "a folder that they cannot change", f"move the model out of {around}"))
+    return problems
+
+
+def _below(path: str, folder: str) -> bool:
+    """Whether a path is a folder or lies below it."""
+    path, folder = (posixpath.normpath(each).rstrip("/") for each in (path, folder))
+    return path == folder or path.startswith(f"{folder}/")
 
 
 def _check_access(nodes: Sequence[Mapping[str, Any]]) -> list[Problem]:

@@ -18,6 +18,8 @@ from ansible_collections.gb10.cluster.plugins.module_utils.problems import Probl
 
 #: Marks containers with the folder that they are there for, so that those of killed runs are known.
 _LABEL = "gb10.cluster.vllm_image_copy"
+#: The number of a user that owns nothing, in whatever image.
+NOBODY = "65534:65534"
 
 
 class Engine:
@@ -66,8 +68,10 @@ class Engine:
     @contextlib.contextmanager
     def container(self, image: Image, dest: str, argv: Sequence[str]) -> Iterator[str]:
         """Make a container that is to run ``argv``, without network and GPU, and remove it at the end of the block."""
-        # NVIDIA's runtime, where it is the default, mounts the host's driver into a container unless told that it is for no GPU.
-        command = ["create", "--pull=never", "--network=none", "--user=0", "--env=NVIDIA_VISIBLE_DEVICES=void", f"--label={_LABEL}={dest}"]
+        # As nobody, who reads what the ranks can read. NVIDIA's runtime, where it is the default, mounts the host's driver into a container
+        # unless told that it is for no GPU.
+        closed = ["--network=none", f"--user={NOBODY}", "--cap-drop=ALL", "--security-opt=no-new-privileges", "--env=NVIDIA_VISIBLE_DEVICES=void"]
+        command = ["create", "--pull=never", *closed, f"--label={_LABEL}={dest}"]
         stdout = self._must([*command, *self._create_args, f"--entrypoint={argv[0]}", image.id, *argv[1:]], "engine")
         name = last(stdout)
         try:

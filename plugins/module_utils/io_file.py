@@ -9,6 +9,7 @@ from __future__ import annotations
 import contextlib
 import hashlib
 import os
+import stat
 import tempfile
 
 
@@ -20,6 +21,25 @@ def read_file(path: str) -> tuple[str | None, int | None]:
             return file.read(), os.fstat(file.fileno()).st_mode & 0o7777
     except FileNotFoundError:
         return None, None
+
+
+def exposed(path: str) -> str:
+    """Return why others than root and this user may change what lies in a folder, "" if they may not. Raises OSError if it is not there.
+
+    The folder may be no link, and neither it nor one above may be another's or open to others; above it a sticky one such as /tmp may.
+    """
+    place, found, kept = os.path.abspath(path), os.lstat(path), 0
+    if not stat.S_ISDIR(found.st_mode):
+        return f"{place} is no folder"
+    while True:
+        if found.st_uid not in (0, os.geteuid()):
+            return f"{place} belongs to the user {found.st_uid}"
+        if found.st_mode & 0o022 and not found.st_mode & kept:
+            return f"others may write into {place} (mode {found.st_mode & 0o7777:04o})"
+        if place == "/":
+            return ""
+        place, kept = os.path.realpath(os.path.dirname(place)), stat.S_ISVTX
+        found = os.lstat(place)
 
 
 def sha256(path: str) -> str:

@@ -16,11 +16,16 @@ from collections.abc import Iterator, Sequence
 from ansible_collections.gb10.cluster.plugins.module_utils import image_copy, io_file
 from ansible_collections.gb10.cluster.plugins.module_utils.image_copy import Copy, Image
 from ansible_collections.gb10.cluster.plugins.module_utils.io_engine import Engine, last, refused
-from ansible_collections.gb10.cluster.plugins.module_utils.io_vllm_package import LOCATE
 from ansible_collections.gb10.cluster.plugins.module_utils.vllm_patch_types import TOOLKIT
 
-#: Run inside the image: where everything lies as that interpreter would import it, and how many bytes it takes in blocks of 4096.
-_LOOK = f"""{LOCATE}
+#: Run inside the image: where everything lies as that interpreter would import it, and how many bytes it takes in blocks of 4096. The package
+#: is found without importing it, and the working folder is not searched.
+_LOOK = f"""
+import sys
+sys.path[:] = [p for p in sys.path if p]
+from importlib.util import find_spec
+s = find_spec('vllm')
+package = s.submodule_search_locations[0] if s and s.submodule_search_locations else ''
 import glob, json, os
 def real(path):
     return os.path.realpath(path) if path and os.path.exists(path) else ''
@@ -148,10 +153,13 @@ def _check_room(dest: str, size: int) -> None:
 
 
 def _own(folder: str) -> None:
-    """Make everything this user's: engines differ in whether a copied file keeps its number from inside the image."""
+    """Make everything this user's alone to change: engines keep an image's numbers and modes, among them 0777."""
     for path, folders, files in os.walk(folder):
         for name in (".", *folders, *files):
-            os.lchown(os.path.join(path, name), os.geteuid(), os.getegid())
+            entry = os.path.join(path, name)
+            os.lchown(entry, os.geteuid(), os.getegid())
+            if not os.path.islink(entry):
+                os.chmod(entry, os.stat(entry).st_mode & 0o755)
 
 
 @contextlib.contextmanager

@@ -51,8 +51,11 @@ def builder(folder: str) -> Builder:
     return Builder(os.uname().machine, len(os.sched_getaffinity(0)), memory, shutil.disk_usage(folder).free, there)
 
 
-def source(run: Run, path: str, identity: str | None) -> Source:
-    """Return a source tree; what it is exactly is asked of git unless it is given. Raises ProblemsError if that cannot be told."""
+def source(run: Run, path: str, identity: str | None, commit: str | None = None) -> Source:
+    """Return a source tree; what it is exactly is asked of git unless it is given. Raises ProblemsError if that cannot be told.
+
+    With ``commit`` another one is refused as well: a tag can be moved, and root runs what it leads to.
+    """
     text, _mode = read_file(f"{path}/makefiles/version.mk")
     if text is None:
         raise ProblemsError([Problem("source", f"there is no {path}/makefiles/version.mk", "the source tree of NCCL", "correct the path")])
@@ -60,12 +63,15 @@ def source(run: Run, path: str, identity: str | None) -> Source:
     if identity:
         return Source(path, release, identity)
     git = ["git", "-c", f"safe.directory={path}", "-C", path]
-    status, commit, said = run([*git, "rev-parse", "HEAD"])
+    status, head, said = run([*git, "rev-parse", "HEAD"])
     changed = run([*git, "status", "--porcelain", "--untracked-files=no"]) if status == 0 else (0, "", "")
     if status != 0 or changed[1].strip():
         found = f"{path} has changes that are in no commit" if status == 0 else f"git says of {path}: {said.strip()}"
         raise ProblemsError([Problem("source", found, "a commit, so that the result can be told apart", "check it out anew, or give its identity")])
-    return Source(path, release, f"commit {commit.strip()}")
+    if commit and head.strip() != commit:
+        fix = f"find out why the tag leads elsewhere; if that commit is meant, name it; else remove {path}"
+        raise ProblemsError([Problem("commit", f"{path} is commit {head.strip()}", commit, fix)])
+    return Source(path, release, f"commit {head.strip()}")
 
 
 def make(run: Run, plan: Plan, given: Source, tools: Toolkit, store: str, ccache: bool) -> str:

@@ -18,6 +18,7 @@ import inspect
 import json
 import os
 import shutil
+import stat
 import subprocess
 import sys
 import time
@@ -27,8 +28,9 @@ from typing import Any
 
 from ansible_collections.gb10.cluster.plugins.module_utils import io_file
 
-#: Root's alone, because netplan files may hold the password of a wireless network.
-STATE = "/var/lib/gb10/netplan"
+#: Root's alone, because netplan files may hold the password of a wireless network, and root runs what is here. Not in the service user's
+#: folder, where earlier releases had it (docs/security.md).
+STATE, FORMER = "/var/lib/gb10-netplan", "/var/lib/gb10/netplan"
 #: The change that waits for its confirmation, what the last one ended with, and what was there before the first.
 PENDING, LAST, ORIGINAL = (f"{STATE}/{name}.json" for name in ("pending", "last", "original"))
 PROGRAM = f"{STATE}/program"
@@ -187,9 +189,27 @@ def sysctl(name: str, key: str) -> str:
 
 
 def read(path: str) -> dict[str, Any] | None:
-    """Return one of PENDING, LAST and ORIGINAL, None if it is not there."""
+    """Return one of PENDING, LAST and ORIGINAL, None if it is not there. Raises NetplanError where others may have written it."""
+    if os.path.lexists(STATE):
+        _check()
+    elif _former():
+        path = os.path.join(FORMER, os.path.basename(path))
     text, _mode = io_file.read_file(path)
     return json.loads(text) if text is not None else None
+
+
+def _check() -> None:
+    if why := io_file.exposed(STATE):
+        raise NetplanError(f"{why}, and root runs what is in {STATE}. Expected: a folder that root alone can change. Fix: remove {STATE}")
+
+
+def _former() -> bool:
+    """Whether an earlier release left its state. While the folder around it is root's, and sticky, nobody else can put one of root's there."""
+    try:
+        around, found = os.lstat(os.path.dirname(FORMER)), os.lstat(FORMER)
+    except OSError:
+        return False
+    return stat.S_ISDIR(found.st_mode) and (around.st_uid, found.st_uid, found.st_mode & 0o077) == (os.geteuid(), os.geteuid(), 0)
 
 
 def _save(path: str, document: Mapping[str, Any]) -> None:
@@ -199,10 +219,18 @@ def _save(path: str, document: Mapping[str, Any]) -> None:
 @contextlib.contextmanager
 def _alone() -> Iterator[None]:
     """Keep a confirmation and the timer from meeting half-way."""
-    os.makedirs(STATE, mode=0o700, exist_ok=True)
-    with open(f"{STATE}/lock", "w", encoding="ascii") as lock:
+    if not os.path.lexists(STATE):
+        if _former():
+            os.rename(FORMER, STATE)
+        else:
+            os.makedirs(STATE, mode=0o700)
+    _check()
+    lock = os.open(f"{STATE}/lock", os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW, 0o600)
+    try:
         fcntl.flock(lock, fcntl.LOCK_EX)
         yield
+    finally:
+        os.close(lock)
 
 
 def arm(run: Run, identifier: str, before: Mapping[str, Any], seconds: int, final: bool, after: Mapping[str, Any] | None = None) -> None:

@@ -13,21 +13,19 @@ import glob
 import mmap
 import os
 import re
+import stat
 from collections.abc import Iterator
 from dataclasses import dataclass
 
 from ansible_collections.gb10.cluster.plugins.module_utils import io_file
-from ansible_collections.gb10.cluster.plugins.module_utils.io_node import Run
 from ansible_collections.gb10.cluster.plugins.module_utils.problems import Problem, ProblemsError
 from ansible_collections.gb10.cluster.plugins.module_utils.vllm_patch_types import Assembler, build
 
-#: A line of Python that finds the package as that interpreter would import it, without importing it. The working folder is not searched.
-LOCATE = (
-    "import sys; sys.path[:] = [p for p in sys.path if p]; from importlib.util import find_spec; s = find_spec('vllm'); "
-    "package = s.submodule_search_locations[0] if s and s.submodule_search_locations else ''"
-)
+#: Where an interpreter finds what was installed for it, from the folder above its own: environments, and Debian's for the system.
+_SITES = ("lib*/python3*/site-packages", "lib/python3*/dist-packages", "local/lib/python3*/dist-packages")
 #: How much of a shared object is searched for the libraries that it needs; they are named near the start.
 _HEAD = 32 * 1024 * 1024
+_ELF = b"\x7fELF"
 
 
 @dataclass(frozen=True)
@@ -39,18 +37,9 @@ class Package:
     cuda: int | None
 
 
-def find(run: Run, package_dir: str | None, python: str | None) -> Package:
-    """Return the package. Raises ProblemsError naming the argument that leads to none."""
-    if python is not None:
-        status, stdout, stderr = run([python, "-c", f"{LOCATE}; print(package)"])
-        if status != 0:
-            said = (stderr or stdout).strip().splitlines()
-            raise _refused("python", f"{python} does not run: {said[-1] if said else f'exit status {status}'}", "a Python interpreter")
-        if not stdout.strip():
-            raise _refused("python", f"{python} has no vllm", "the interpreter of the environment in which vLLM is installed")
-        path, argument = stdout.strip(), "python"
-    else:
-        path, argument = str(package_dir), "package_dir"
+def find(package_dir: str | None, python: str | None) -> Package:
+    """Return the package. No interpreter is run: whoever asks may be root. Raises ProblemsError naming the argument that leads to none."""
+    path, argument = (_of_python(python), "python") if python is not None else (str(package_dir), "package_dir")
     if not os.path.isdir(path):
         raise _refused(argument, f"{path} is {'no folder' if os.path.exists(path) else 'not there'}", "the folder of the installed package vllm")
     path = os.path.realpath(path)
@@ -58,6 +47,20 @@ def find(run: Run, package_dir: str | None, python: str | None) -> Package:
         raise _refused(argument, f"{path} is not a vLLM package", "the folder of the package itself, which has model_executor in it")
     version = _version(path)
     return Package(path, version, build(version) or _cuda(path))
+
+
+def _of_python(python: str) -> str:
+    """Return where the package of an interpreter's environment lies."""
+    if not os.access(python, os.X_OK) or os.path.isdir(python):
+        raise _refused("python", f"there is no interpreter {python}", "a Python interpreter")
+    above = glob.escape(os.path.dirname(os.path.dirname(os.path.abspath(python))))
+    # An environment's lib64 is a link to its lib.
+    found = sorted({os.path.realpath(name) for site in _SITES for name in glob.glob(f"{above}/{site}/vllm")})
+    if len(found) > 1:
+        raise _refused("python", f"{python} has vllm at {' and '.join(found)}", "one; otherwise package_dir")
+    if not found:
+        raise _refused("python", f"{python} has no vllm", "the interpreter of the environment in which vLLM is installed, or package_dir")
+    return found[0]
 
 
 def _refused(argument: str, found: str, expected: str) -> ProblemsError:
@@ -99,15 +102,20 @@ def locked(package: Package) -> Iterator[None]:
         os.close(descriptor)
 
 
-def assembler(run: Run, path: str, runs_as: str | None = None) -> Assembler:
-    """Ask a ptxas which architectures it knows. ``runs_as`` is where the process that will run it finds it, if that is elsewhere."""
+def assembler(path: str, runs_as: str | None = None) -> Assembler:
+    """Read from a ptxas which architectures it knows. ``runs_as`` is where the process that will run it finds it, if that is elsewhere.
+
+    It is not run: it may be an image's, and whoever asks may be root. What it takes for --gpu-name it holds as text, each name ended by a
+    zero; those of CUDA 12.8 and 13.0 have sm_121a exactly where their help lists it.
+    """
     if not os.access(path, os.X_OK):
         return Assembler("")
-    try:
-        status, stdout, stderr = run([path, "--help"])
-    except OSError as error:  # such as that of another architecture, inside an image for it
-        return Assembler(runs_as or path, trouble=f"{path} does not run on this host: {error.strerror}")
-    if status != 0:
-        said = (stderr or stdout).strip().splitlines()
-        return Assembler(runs_as or path, trouble=f"{path} does not run on this host: {said[-1] if said else f'exit status {status}'}")
-    return Assembler(runs_as or path, frozenset(re.findall(r"'(sm_\d+[af]?)'", stdout)))
+    # A pipe in its place must not keep anybody waiting.
+    descriptor = os.open(path, os.O_RDONLY | os.O_NONBLOCK)
+    with open(descriptor, "rb") as file:
+        found = os.fstat(descriptor)
+        if not stat.S_ISREG(found.st_mode) or file.read(len(_ELF)) != _ELF:
+            return Assembler(runs_as or path, trouble=f"{path} is no program of Linux")
+        with mmap.mmap(descriptor, 0, access=mmap.ACCESS_READ) as data:
+            archs = frozenset(name.decode() for name in re.findall(rb"sm_\d{2,3}[af]?(?=\0)", data))
+    return Assembler(runs_as or path, archs, "" if archs else f"{path} names no architecture")

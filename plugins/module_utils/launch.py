@@ -57,6 +57,11 @@ INPUTS_VARIABLE = "GB10_INPUTS"
 PLACEHOLDER = "@inputs@"
 
 
+def home(user: str) -> str:
+    """Return the folder of the service user, which is its own: nothing in it is root's to read, write or run (docs/security.md)."""
+    return f"/var/lib/{user}"
+
+
 def own_environment(fabric: Mapping[str, str], model: str, extra: Mapping[str, str]) -> dict[str, str]:
     """Return what the plan and the user give every process of one node; the user's own variables come last and win.
 
@@ -184,14 +189,14 @@ def contained(plan: Mapping[str, Any], unit: str, argv: Sequence[str], owner: st
     """
     if plan["runtime"]["kind"] == stacks.NATIVE:
         return list(argv)
-    runtime, node, home = plan["runtime"], plan["node"], f"/var/lib/{plan['user']}"
+    runtime, node, folder_of_user = plan["runtime"], plan["node"], home(plan["user"])
     ray = plan["executor"] == "ray"
     folders = [plan["model"]] if plan["model"].startswith("/") else []
     folders += [f"{plan['root']}/files"] if plan["serve"]["files"] else []
     # The token of Ray and the key of TLS, as the unit lays them out for the container's user.
     folders += [f"/run/{unit}"] if ray or (unit == VLLM and node["head"] and plan["api_tls"]) else []
     mounts = [{"source": folder, "target": folder, "read_only": True} for folder in folders]
-    mounts += [{"source": home, "target": home, "read_only": False}]
+    mounts += [{"source": folder_of_user, "target": folder_of_user, "read_only": False}]
     mounts += [mount for addition in node["additions"].values() for mount in addition.get("mounts", ())]
     names = {*additions.rank_environment(node), *_OF_UNIT, *node["secrets"], "VLLM_HOST_IP"}
     if plan["api_key"] and node["head"] and unit == VLLM:
@@ -211,11 +216,11 @@ def contained(plan: Mapping[str, Any], unit: str, argv: Sequence[str], owner: st
         *(_GPUS[runtime["engine"]] if plan["stack"]["device"] == stacks.CUDA else []),
         *(["--device=/dev/infiniband"] if node["infiniband"] else []),
         *_CGROUP[runtime["engine"]](unit),
-        f"--workdir={home}",
+        f"--workdir={folder_of_user}",
         # An image knows no such user.
-        f"--env=HOME={home}",
+        f"--env=HOME={folder_of_user}",
         f"--env=USER={plan['user']}",
-        f"--env=RAY_TMPDIR={home}",
+        f"--env=RAY_TMPDIR={folder_of_user}",
         *(f"--env={name}" for name in sorted(names)),
         *(_mount(mount) for mount in mounts),
         *runtime["engine_args"],

@@ -27,6 +27,9 @@ options:
   identity:
     description: What the source is exactly, such as the hash of the file that it came in. By default the commit, asked of git.
     type: str
+  commit:
+    description: The commit that the source must be, 40 hexadecimal digits. Counts without O(identity).
+    type: str
   capabilities:
     description: The compute capabilities to build for.
     type: list
@@ -111,6 +114,7 @@ def main() -> None:
             "store": {"type": "path", "required": True},
             "source": {"type": "path"},
             "identity": {"type": "str"},
+            "commit": {"type": "str"},
             "capabilities": {"type": "list", "elements": "str", "required": True},
             "cuda_home": {"type": "path"},
             "functions": {"type": "str", "default": ""},
@@ -131,7 +135,7 @@ def main() -> None:
             if problems := nccl_build.prerequisites(gpus, toolkit, builder, params["functions"], params["from_git"]):
                 raise ProblemsError(problems)
             module.exit_json(changed=False, name="", stamp={}, jobs=0, sha256=None, packed_sha256=None, findings=[])
-        source = io_nccl_build.source(run, params["source"], params["identity"])
+        source = io_nccl_build.source(run, params["source"], params["identity"], params["commit"])
         plan = nccl_build.plan(source, gpus, toolkit, builder, params["functions"])
         there = io_nccl_store.stamp(store, plan.name)
         if there is None:

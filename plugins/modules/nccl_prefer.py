@@ -18,7 +18,7 @@ description:
     two NVIDIA H200.
 options:
   python:
-    description: The interpreter of the environment that vLLM is installed in.
+    description: The interpreter of the environment that vLLM is installed in. It is not run.
     type: path
     required: true
   library:
@@ -69,7 +69,6 @@ import os
 from ansible.module_utils.basic import AnsibleModule
 
 from ansible_collections.gb10.cluster.plugins.module_utils import io_vllm_package
-from ansible_collections.gb10.cluster.plugins.module_utils.io_command import runner
 from ansible_collections.gb10.cluster.plugins.module_utils.io_patch_tree import NCCL, Tree
 from ansible_collections.gb10.cluster.plugins.module_utils.problems import Problem, ProblemsError
 from ansible_collections.gb10.cluster.plugins.module_utils.vllm_patch_types import Link, Wanted
@@ -89,7 +88,7 @@ def main() -> None:
     )
     params = module.params
     try:
-        package = io_vllm_package.find(runner(module), None, params["python"])
+        package = io_vllm_package.find(None, params["python"])
         with io_vllm_package.locked(package):
             tree = Tree(package.path)
             wheel = tree.exists(NCCL)

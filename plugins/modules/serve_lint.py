@@ -137,7 +137,7 @@ def _release(module: AnsibleModule) -> str:
     params = module.params
     if params["release"] or not params["python"]:
         return params["release"] or ""
-    return io_vllm_package.find(runner(module), None, params["python"]).version or ""
+    return io_vllm_package.find(None, params["python"]).version or ""
 
 
 def _arguments(argv: list[str], release: str) -> dict[str, object]:

@@ -14,14 +14,14 @@ description:
   - Knows for each release of vLLM what compute capability 12.1 needs, a patch, a flag, an environment variable or nothing. Files are
     changed only where nothing else helps.
   - What is inserted acts on one capability only, asked at run time. The original of each file is kept beside it and comes back with O(state=absent).
-  - vLLM is not imported. Tested on the Python sources of vLLM 0.13.0 to 0.32.0 and, for
-    capability 9.0, with vLLM 0.24.0 on an H200; not on a GB10.
+  - vLLM is not imported, and neither interpreters nor assemblers are run, not even to ask them. Tested on the Python sources of
+    vLLM 0.13.0 to 0.32.0 and, for capability 9.0, with vLLM 0.24.0 on an H200; not on a GB10.
 options:
   package_dir:
     description: The folder of the package C(vllm).
     type: path
   python:
-    description: The interpreter of the environment that vLLM is installed in, from which the folder is found.
+    description: The interpreter of the environment that vLLM is installed in. It is not run; the folder is found beside it.
     type: path
   capability:
     description: The compute capability to patch for. By default that of the host's GPU; nothing is needed if that is not 12.1.
@@ -56,7 +56,7 @@ options:
     type: dict
     suboptions:
       path:
-        description: Where this host has it, to be asked what it knows. It may be missing; then there is none.
+        description: Where this host has it; what it knows is read from the file. It may be missing; then there is none.
         type: path
         default: /usr/local/cuda/bin/ptxas
       runs_as:
@@ -195,7 +195,7 @@ def main() -> None:
     run, params = runner(module), module.params
     try:
         capability = capability_of(run, params["capability"], params["state"])
-        package = io_vllm_package.find(run, params["package_dir"], params["python"])
+        package = io_vllm_package.find(params["package_dir"], params["python"])
         folder = os.path.abspath(params["config_folder"] or os.path.join(os.path.dirname(package.path), "gb10_moe_configs"))
         with io_vllm_package.locked(package):
             tree = Tree(package.path, folder)
@@ -207,8 +207,8 @@ def main() -> None:
                 mechanism=params["mechanism"],
                 asked=params["capability"] is not None,
                 folder=folder,
-                bundled={name: io_vllm_package.assembler(run, tree.original(f"{PTXAS}/{name}")) for name in ("ptxas", "ptxas-blackwell")},
-                toolkit=io_vllm_package.assembler(run, **(params["toolkit"] or {"path": TOOLKIT})),
+                bundled={name: io_vllm_package.assembler(tree.original(f"{PTXAS}/{name}")) for name in ("ptxas", "ptxas-blackwell")},
+                toolkit=io_vllm_package.assembler(**(params["toolkit"] or {"path": TOOLKIT})),
                 quantization=params["quantization"],
             )
             plan = (vllm_patches.present if params["state"] == "present" else vllm_patches.absent)(request, tree)

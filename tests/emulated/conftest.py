@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 import subprocess
 import sys
 import tarfile
@@ -30,14 +29,17 @@ def runtime(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
         import make_wheelhouse  # noqa: PLC0415  (a script of the role, not a package)
 
     folder = tmp_path_factory.mktemp("wheels")
-    pins = [line for line in (ROOT / "inventories/lab/requirements.txt").read_text().splitlines() if re.match(rf"({'|'.join(COMPILED)})==", line)]
+    listed, _pins = make_wheelhouse.requirements(ROOT / "inventories/lab/requirements.txt")
+    lines = [line for line in listed if line.partition("==")[0] in COMPILED]
+    lock = folder / "requirements.txt"
+    lock.write_text("".join(f"{line}\n" for line in lines))
     platforms = [f"--platform=manylinux{glibc}_aarch64" for glibc in ("2014", "_2_17", "_2_28")]
     pip = [sys.executable, "-m", "pip", "download", "--quiet", "--no-deps", "--only-binary=:all:", f"--python-version={PYTHON}", *platforms]
-    subprocess.run([*pip, "--dest", folder, *pins], check=True)
+    subprocess.run([*pip, "--dest", folder, "--require-hashes", "--requirement", lock], check=True)
     for name, version in STANDING_IN.items():
-        make_wheelhouse.write_wheel(folder, name, version, {f"{name}.py": f'__version__ = "{version}"\n'.encode()})
-    lock = folder / "requirements.txt"
-    lock.write_text("".join(f"{line}\n" for line in [*pins, *(f"{name}=={version}" for name, version in STANDING_IN.items())]))
+        digest = make_wheelhouse.write_wheel(folder, name, version, {f"{name}.py": f'__version__ = "{version}"\n'.encode()})
+        lines.append(f"{name}=={version} --hash=sha256:{digest}")
+    lock.write_text("".join(f"{line}\n" for line in lines))
     archive = folder / "wheelhouse.tar"
     with tarfile.open(archive, "w") as tar:
         for wheel in sorted(folder.glob("*.whl")):

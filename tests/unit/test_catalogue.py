@@ -225,7 +225,7 @@ def test_more_ranks_than_the_fewest_nodes_are_no_mistake() -> None:
 
 
 def test_an_own_model() -> None:
-    file = {"name": "p.py", "url": "https://example.org/p.py", "argument": "--reasoning-parser-plugin"}
+    file = {"name": "p.py", "url": "https://example.org/p.py", "argument": "--reasoning-parser-plugin", "sha256": "0" * 64}
     model = find("mine", {"mine": {"hub": "me/Mine", "files": [file], "environment": {"A": "1"}, "weights_bytes": None}})
     assert model == Model("mine", hub="me/Mine", files=(File(**file),), environment={"A": "1"}, sure=catalogue.OWN)
     assert find("ME/mine", {"mine": {"hub": "me/Mine"}}).name == "mine"
@@ -239,7 +239,7 @@ def test_a_person_can_read_it() -> None:
         "  reasons",
         "  --trust-remote-code --reasoning-parser super_v3 --enable-auto-tool-choice --tool-call-parser qwen3_coder "
         "--moe-backend marlin --attention-backend TRITON_ATTN",
-        "  with super_v3_reasoning_parser.py (checked) for --reasoning-parser-plugin",
+        "  with super_v3_reasoning_parser.py for --reasoning-parser-plugin",
         f"  how sure: {NEMOTRON.sure}",
     ]
     assert describe(Model("x", hub="a/x", gated=True)) == [
@@ -312,11 +312,12 @@ def test_a_hubs_name_of_several() -> None:
         ("environment", ["A=1"]),
         ("files", {"name": "x"}),
         ("files", [{"name": "x", "url": "https://example.org/x"}]),
-        ("files", [{"name": "x", "url": "http://example.org/x", "argument": "--x"}]),
-        ("files", [{"name": "..", "url": "https://example.org/x", "argument": "--x"}]),
-        ("files", [{"name": "../x", "url": "https://example.org/x", "argument": "--x"}]),
+        ("files", [{"name": "x", "url": "http://example.org/x", "argument": "--x", "sha256": "0" * 64}]),
+        ("files", [{"name": "..", "url": "https://example.org/x", "argument": "--x", "sha256": "0" * 64}]),
+        ("files", [{"name": "../x", "url": "https://example.org/x", "argument": "--x", "sha256": "0" * 64}]),
         ("files", [{"name": "x", "url": "https://example.org/x", "argument": "--x", "sha256": "abc"}]),
-        ("files", [{"name": "x", "url": "https://example.org/x", "argument": "--x", "mode": "0644"}]),
+        ("files", [{"name": "x", "url": "https://example.org/x", "argument": "--x"}]),
+        ("files", [{"name": "x", "url": "https://example.org/x", "argument": "--x", "sha256": "0" * 64, "mode": "0644"}]),
         ("nodes", -1),
         ("tensor", 2.0),
         ("pipeline", "2"),

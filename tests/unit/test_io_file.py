@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from ansible_collections.gb10.cluster.plugins.module_utils.io_file import read_file, write_file
+from ansible_collections.gb10.cluster.plugins.module_utils.io_file import exposed, read_file, write_file
 
 
 def names(folder: Path) -> list[str]:
@@ -129,3 +129,45 @@ def test_what_is_no_text_can_be_replaced(tmp_path: Path) -> None:
     path.write_bytes(b"A=\xff\xfe\n")
     text, _mode = read_file(str(path))
     assert text is not None and text.startswith("A=") and text != "A=\n"
+
+
+# --- whose a folder is ---
+
+
+def test_what_root_and_this_user_alone_can_change_is_not_exposed(tmp_path: Path) -> None:
+    (tmp_path / "a/b").mkdir(parents=True)
+    assert exposed(str(tmp_path / "a/b")) == "", "below /tmp, which is sticky"
+
+
+@pytest.mark.parametrize("mode", [0o770, 0o707, 0o1777])
+@pytest.mark.parametrize("which", ["a", "a/b"])
+def test_a_folder_that_others_can_change_is_exposed(tmp_path: Path, which: str, mode: int) -> None:
+    (tmp_path / "a/b").mkdir(parents=True)
+    (tmp_path / which).chmod(mode)
+    sticky_above = which == "a" and mode & 0o1000
+    assert exposed(str(tmp_path / "a/b")) == ("" if sticky_above else f"others may write into {tmp_path / which} (mode {mode:04o})")
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="gives a folder away")
+@pytest.mark.parametrize("which", ["a", "a/b"])
+def test_a_folder_of_somebody_else_is_exposed(tmp_path: Path, which: str) -> None:
+    (tmp_path / "a/b").mkdir(parents=True)
+    os.chown(tmp_path / which, 12345, 12345)
+    assert exposed(str(tmp_path / "a/b")) == f"{tmp_path / which} belongs to the user 12345"
+
+
+def test_a_link_and_a_file_are_no_folder(tmp_path: Path) -> None:
+    (tmp_path / "link").symlink_to("/")
+    (tmp_path / "file").touch()
+    for name in ("link", "file"):
+        assert exposed(str(tmp_path / name)) == f"{tmp_path / name} is no folder"
+    with pytest.raises(FileNotFoundError):
+        exposed(str(tmp_path / "none"))
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="gives a folder away")
+def test_the_folders_above_are_those_that_a_link_leads_to(tmp_path: Path) -> None:
+    (tmp_path / "theirs/state").mkdir(parents=True)
+    (tmp_path / "way").symlink_to(tmp_path / "theirs")
+    os.chown(tmp_path / "theirs", 12345, 12345)
+    assert exposed(str(tmp_path / "way/state")) == f"{tmp_path}/theirs belongs to the user 12345"

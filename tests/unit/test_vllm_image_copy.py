@@ -23,7 +23,7 @@ from ansible_collections.gb10.cluster.plugins.module_utils.problems import Probl
 
 ID, OTHER = "ab12" * 16, "cd34" * 16
 NAME = "example.org/vllm:1"
-LISTS = "echo \"Supported: 'sm_120','sm_121a'\""
+LISTS = "sm_120 sm_121a"
 
 
 class Host:
@@ -72,7 +72,7 @@ def host(tmp_path: Path) -> Host:
     (package / "tool").write_text("#!/bin/sh\n", encoding="utf-8")
     (package / "tool").chmod(0o750)
     os.utime(package / "__init__.py", (1_600_000_000, 1_600_000_000))
-    assembler(host.site / "triton/backends/nvidia/bin", "ptxas", "echo \"'sm_90a'\"")
+    assembler(host.site / "triton/backends/nvidia/bin", "ptxas", "sm_90a")
     assembler(host.root / "usr/local/cuda-13.0/bin", "ptxas", LISTS)
     (host.root / "usr/local/cuda").symlink_to("cuda-13.0")
     for name in ("triton/__init__.py", "torch/__init__.py", "torch/version.py", "torch/other.py", "vllm-0.22.1.dist-info/METADATA"):
@@ -81,9 +81,15 @@ def host(tmp_path: Path) -> Host:
     return host
 
 
-def assembler(folder: Path, name: str, script: str) -> None:
+def ptxas(archs: str) -> bytes:
+    """A program that holds these names as a real one does, and that no kernel runs."""
+    return b"\x7fELF" + bytes(60) + b"".join(f"compute_{arch[3:]}\0{arch}\0".encode() for arch in archs.split())
+
+
+def assembler(folder: Path, name: str, archs: str) -> None:
     folder.mkdir(parents=True, exist_ok=True)
-    program(folder, name, script)
+    (folder / name).write_bytes(ptxas(archs))
+    (folder / name).chmod(0o755)
 
 
 def listing(folder: Path) -> dict[str, Any]:
@@ -119,7 +125,7 @@ def test_copied_once_and_removed(host: Host) -> None:
     ]
     assert all(Path(mount["source"]).is_dir() for mount in first["mounts"])
     assert first["toolkit"] == {"path": str(folder / "toolkit/ptxas"), "runs_as": "/usr/local/cuda/bin/ptxas"}
-    assert "sm_121a" in subprocess.run([first["toolkit"]["path"]], capture_output=True, text=True, check=True).stdout
+    assert b"sm_121a" in Path(first["toolkit"]["path"]).read_bytes()
 
     host.calls()
     before = listing(host.dest)
@@ -204,24 +210,55 @@ def test_the_copy_is_patched_for_the_container(host: Host) -> None:
 @pytest.mark.parametrize(
     ("bundled", "toolkit", "status", "reason"),
     [
-        ("foreign", "foreign", "unsupported", "ptxas does not run on this host: Exec format error; "),
-        ("foreign", "", "unsupported", "whether an assembler knows sm_121a cannot be told: "),
-        ("foreign", LISTS, "use_flag", "does not run on this host: Exec format error, /usr/local/cuda/bin/ptxas knows sm_121a"),
-        ("echo sm_90", "foreign", "unsupported", "toolkit/ptxas does not run on this host: Exec format error"),
-        ("echo sm_90", "echo broken >&2; exit 3", "unsupported", "toolkit/ptxas does not run on this host: broken"),
-        ("echo sm_90", "", "unsupported", "does not know sm_121a, and neither does a ptxas of a CUDA toolkit, as there is none"),
-        ("echo sm_90", "echo sm_90", "unsupported", "does not know sm_121a, and neither does /usr/local/cuda/bin/ptxas"),
+        ("?", "?", "unsupported", "ptxas names no architecture; "),
+        ("?", "", "unsupported", "whether an assembler knows sm_121a cannot be told: "),
+        ("?", LISTS, "use_flag", "ptxas names no architecture, /usr/local/cuda/bin/ptxas knows sm_121a"),
+        ("sm_90", "?", "unsupported", "toolkit/ptxas names no architecture"),
+        ("sm_90", "#!/bin/sh", "unsupported", "toolkit/ptxas is no program of Linux"),
+        ("sm_90", "", "unsupported", "does not know sm_121a, and neither does a ptxas of a CUDA toolkit, as there is none"),
+        ("sm_90", "sm_90", "unsupported", "does not know sm_121a, and neither does /usr/local/cuda/bin/ptxas"),
     ],
 )
-def test_an_assembler_that_cannot_be_asked(host: Host, bundled: str, toolkit: str, status: str, reason: str) -> None:
+def test_an_assembler_that_does_not_tell(host: Host, bundled: str, toolkit: str, status: str, reason: str) -> None:
     answer = host.copied()
-    for path, script in ((Path(answer["mounts"][1]["source"]) / "ptxas", bundled), (Path(answer["toolkit"]["path"]), toolkit)):
-        # No kernel runs an ELF file of no architecture.
-        path.write_bytes(b"\x7fELF" + bytes(60) if script == "foreign" else f"#!/bin/sh\n{script}\n".encode())
-        if not script:
+    for path, holds in ((Path(answer["mounts"][1]["source"]) / "ptxas", bundled), (Path(answer["toolkit"]["path"]), toolkit)):
+        path.write_bytes(holds.encode() if holds.startswith("#!") else ptxas("" if holds == "?" else holds))
+        if not holds:
             path.unlink()
     (entry,) = patched(host, answer, patches=["triton_ptxas"])["patches"]
     assert (entry["status"], reason in entry["reason"]) == (status, True), entry["reason"]
+
+
+@pytest.mark.parametrize("state", ["present", "absent"])
+@pytest.mark.parametrize("check", [False, True])
+def test_nothing_of_an_image_runs_on_the_host(host: Host, tmp_path: Path, state: str, check: bool) -> None:
+    """Root asks, and whoever made the image wrote its programs."""
+    answer, ran = host.copied(), tmp_path / "ran"
+    for path in (Path(answer["mounts"][1]["source"]) / "ptxas", Path(answer["toolkit"]["path"])):
+        program(path.parent, path.name, f"touch {ran}; echo \"'sm_121a'\"")
+    arguments = {"package_dir": answer["package_dir"], "capability": "12.1", "toolkit": answer["toolkit"], "state": state}
+    run_module("vllm_patch", {**arguments, "patches": ["triton_ptxas"]}, check=check)
+    assert not ran.exists()
+
+
+def test_a_pipe_in_place_of_an_assembler_keeps_nobody_waiting(tmp_path: Path) -> None:
+    os.mkfifo(tmp_path / "ptxas", 0o755)
+    assert io_vllm_package.assembler(str(tmp_path / "ptxas")).trouble == f"{tmp_path}/ptxas is no program of Linux"
+
+
+def test_an_image_is_looked_into_as_nobody(host: Host) -> None:
+    (host.state / "trouble").write_text("rm 1", encoding="utf-8")
+    host.run()
+    (container,) = host.containers()
+    options = json.loads(container.read_text(encoding="utf-8"))["options"]
+    assert {"--network=none", "--user=65534:65534", "--cap-drop=ALL", "--security-opt=no-new-privileges"} <= set(options)
+
+
+def test_nobody_else_can_change_a_copy(host: Host) -> None:
+    (host.site / "vllm/tool").chmod(0o777)
+    (host.site / "vllm/model_executor").chmod(0o2777)
+    folder = Path(host.copied()["package_dir"])
+    assert [path for path in (folder, *folder.rglob("*")) if not path.is_symlink() and path.stat().st_mode & 0o7022] == []
 
 
 # --- disturbed ---
@@ -348,7 +385,3 @@ def test_a_search_that_answers_nonsense_is_refused() -> None:
     for bad in ({**good, "package": "p"}, {**good, "distributions": ["/p/../.."]}, {**good, "more": 1}, {"distributions": []}, [], None):
         with pytest.raises((ValueError, TypeError, KeyError)):
             image_copy.found(json.dumps(bad))
-
-
-def test_the_search_inside_is_that_of_vllm_patch() -> None:
-    assert io_vllm_package.LOCATE in io_image._LOOK

@@ -200,11 +200,17 @@ def test_no_gpu_and_no_capability(tmp_path: Path, package: Path) -> None:
     assert patch(package, path=nothing, capability=None, state="absent")["changed"] is False
 
 
-def test_the_package_of_an_interpreter(tmp_path: Path, package: Path) -> None:
-    (package / "__init__.py").write_text("raise SystemExit('imported')\n", encoding="utf-8")
-    python = program(tmp_path / "bin", "python", f'PYTHONPATH={package.parent} exec {sys.executable} "$@"') / "python"
+@pytest.mark.parametrize("site", ["lib/python3.12/site-packages", "lib/python3/dist-packages", "local/lib/python3.12/dist-packages"])
+def test_the_package_of_an_interpreter_which_is_not_run(tmp_path: Path, site: str) -> None:
+    package = install(tmp_path / site / "vllm")
+    python = program(tmp_path / "bin", "python", f"touch {tmp_path}/ran; exit 1") / "python"
+    (tmp_path / "lib64").symlink_to("lib")
     answer = patch(package, package_dir=None, python=str(python))
     assert (answer["package_dir"], statuses(answer)) == (str(package), ["applied", "applied"])
+    assert not (tmp_path / "ran").exists()
+    install(tmp_path / "lib/python3.13/site-packages/vllm")
+    two = run_module("vllm_patch", arguments(package, package_dir=None, python=str(python)))
+    assert f"{python} has vllm at " in two["msg"]
 
 
 @pytest.mark.parametrize(
@@ -265,8 +271,8 @@ BAD = [
     (nothing, {"package_dir": "/etc/passwd"}, "package_dir: /etc/passwd is no folder"),
     (nothing, {"package_dir": "/etc"}, "package_dir: /etc is not a vLLM package"),
     (nothing, {"package_dir": None, "python": sys.executable}, f"python: {sys.executable} has no vllm"),
-    (nothing, {"package_dir": None, "python": "/nonexistent"}, "python: /nonexistent does not run"),
-    (nothing, {"package_dir": None, "python": "/bin/false"}, "python: /bin/false does not run"),
+    (nothing, {"package_dir": None, "python": "/nonexistent"}, "python: there is no interpreter /nonexistent"),
+    (nothing, {"package_dir": None, "python": "/bin"}, "python: there is no interpreter /bin"),
     (nothing, {"package_dir": None}, "one of the following is required: package_dir, python"),
     (nothing, {"python": sys.executable}, "mutually exclusive: package_dir|python"),
     (nothing, {"patches": ["w8a9"]}, "value of patches must be one or more of: w8a8"),

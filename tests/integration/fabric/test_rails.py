@@ -85,5 +85,5 @@ def test_each_address_is_answered_for_by_its_own_device(nodes: dict[str, Host], 
 
 def test_nothing_waits_for_a_confirmation(nodes: dict[str, Host]) -> None:
     for host in nodes.values():
-        assert not host.file("/var/lib/gb10/netplan/pending.json").exists
+        assert not host.file("/var/lib/gb10-netplan/pending.json").exists
         assert host.run("systemctl is-active gb10-netplan-restore.timer").stdout.strip() == "inactive"

@@ -149,7 +149,10 @@ def test_a_tag_that_is_not_there_is_refused(cluster: Cluster, head: Host) -> Non
     repository, author = "/opt/nccl.git", "-c user.name=a -c user.email=a@b"
     head.check_output(f"rm -rf {repository}; git init -q {repository} && git {author} -C {repository} commit -q --allow-empty -m a")
     before = used(head)
-    refused = site(cluster, "--extra-vars", json.dumps({"nccl_sm121_build_source": repository, "nccl_sm121_build_version": "v9.9.9-1"}))
+    given = {"nccl_sm121_build_source": repository, "nccl_sm121_build_version": "v9.9.9-1"}
+    unknown = site(cluster, "--extra-vars", json.dumps(given))
+    assert "nccl_sm121_build_version: v9.9.9-1 is a tag, which can be moved" in unknown.output
+    refused = site(cluster, "--extra-vars", json.dumps({**given, "nccl_sm121_build_commit": "0" * 40}))
     assert refused.status != 0
     assert "Check out the tag" in refused.output
     assert "v9.9.9-1" in refused.output

@@ -1,0 +1,118 @@
+"""Root reads, writes and runs nothing that the service user can write: every path that the roles made, and every folder above it."""
+
+from __future__ import annotations
+
+import json
+import shlex
+from collections.abc import Iterator
+
+import pytest
+from cluster import Cluster
+from repository import ROOT
+from testinfra.host import Host
+
+PROGRAM = (ROOT / "tests/who_can_write.py").read_text(encoding="utf-8")
+USER, HOME, STATE = "gb10", "/var/lib/gb10", "/var/lib/gb10-netplan"
+#: What roles make beside units; a node need not have all of it.
+MADE = (
+    "/etc/gb10",
+    "/etc/netplan",
+    "/etc/sysctl.d",
+    "/etc/NetworkManager/conf.d",
+    "/opt/gb10",
+    STATE,
+    "/srv/models/tiny",
+    "/usr/local/lib",
+)
+#: What a unit names: files that systemd reads as root, and programs.
+PROPERTIES = "FragmentPath,DropInPaths,EnvironmentFiles,LoadCredential,WorkingDirectory,ExecStart,ExecStartPre,ExecStartPost,ExecStopPost,ExecReload"
+
+
+def changeable(host: Host, paths: list[str]) -> dict[str, str]:
+    """Return path -> why of what somebody else than root can change."""
+    command = f"python3 - {USER} {' '.join(map(shlex.quote, paths))} <<'END'\n{PROGRAM}\nEND"
+    # Not check_output, which would take each % of the program for a place to fill.
+    done = host.run(command)
+    assert done.rc == 0, done.stderr
+    found: dict[str, str] = json.loads(done.stdout)
+    return found
+
+
+def named_by_units(host: Host) -> list[str]:
+    """Return every path that a unit of ours names."""
+    units = host.check_output("systemctl list-unit-files --no-legend 'gb10-*' | cut -d' ' -f1").split()
+    assert {"gb10-ray.service", "gb10-firewall.service"} <= set(units)
+    shown = host.check_output(f"systemctl show --property={PROPERTIES} {' '.join(units)}")
+    words = shown.replace("=", " ").replace(":", " ").replace(";", " ").replace('"', " ").split()
+    paths = {word.removeprefix("!") for word in words if word.removeprefix("!").startswith("/")}
+    # The services themselves write into this one, and work there.
+    return sorted(path for path in paths if path != HOME)
+
+
+def test_nothing_of_roots_is_the_service_users_to_change(nodes: dict[str, Host]) -> None:
+    for name, host in nodes.items():
+        paths = [*MADE, *named_by_units(host)]
+        assert {"/usr/bin/python3", "/etc/gb10/cluster.env", "/etc/gb10/ray.token"} & set(paths)
+        assert changeable(host, paths) == {}, name
+
+
+def test_the_look_at_a_host_can_find(head: Host) -> None:
+    head.check_output(f"install --directory --owner={USER} /run/gb10-test && ln -s /run/gb10-test/x /run/gb10-link && touch /run/gb10-test/x")
+    try:
+        assert set(changeable(head, ["/run/gb10-link"])) == {"/run/gb10-test"}
+    finally:
+        head.check_output("rm -r /run/gb10-test /run/gb10-link")
+
+
+def test_the_service_users_folder_is_its_own_and_holds_nothing_of_roots(nodes: dict[str, Host]) -> None:
+    for name, host in nodes.items():
+        folder = host.file(HOME)
+        assert (folder.user, folder.group, folder.mode) == (USER, USER, 0o700), name
+        assert host.check_output(f"find {HOME} ! -user {USER}") == "", name
+        state = host.file(STATE)
+        assert (state.user, state.group, state.mode) == ("root", "root", 0o700), name
+        # What Python compiled is there for the ranks: nobody compiles it again at each start.
+        assert host.check_output(f"find {HOME}/pycache -name 'vllm' -type d | head -1"), name
+
+
+def test_no_process_of_a_unit_has_more_groups_than_its_users(nodes: dict[str, Host]) -> None:
+    """Else the group of a file would say nothing."""
+    for host in nodes.values():
+        assert host.check_output(f"id --groups --name {USER}") == USER
+
+
+@pytest.fixture
+def former(workers: list[Host], cluster: Cluster) -> Iterator[Host]:
+    """A node as an earlier release left it: the user's folder is root's and open to its group."""
+    (host, *_others) = workers
+    host.check_output(f"chown root:{USER} {HOME} && chmod 1775 {HOME}")
+    yield host
+    host.check_output(f"rm -rf {HOME}/netplan")
+    cluster.site("--tags", "qsfp_netplan,ray_cluster").assert_ok()
+
+
+@pytest.mark.disruptive
+def test_an_upgrade_takes_over_what_is_roots(cluster: Cluster, former: Host) -> None:
+    before = former.check_output(f"cat {STATE}/*.json")
+    former.check_output(f"mv {STATE} {HOME}/netplan")
+    run = cluster.site("--tags", "ray_cluster").assert_ok()
+    assert {"Move it to root's own folders", "Make the folder the user's alone"} <= run.changed_tasks()
+    assert former.check_output(f"cat {STATE}/*.json") == before
+    assert not former.file(f"{HOME}/netplan").exists
+    cluster.site("--tags", "qsfp_netplan,ray_cluster").assert_unchanged()
+
+
+@pytest.mark.disruptive
+def test_an_upgrade_follows_nothing_that_was_planted(cluster: Cluster, former: Host) -> None:
+    before = former.check_output(f"cat {STATE}/*.json")
+    former.check_output(f"mkdir -m 700 {HOME}/netplan && ln -s /etc/shadow {HOME}/netplan/lock && chown -R -h {USER} {HOME}/netplan")
+    former.check_output(f"mv {STATE} {STATE}.kept")
+    shadow = former.check_output("sha256sum /etc/shadow")
+    try:
+        cluster.site("--tags", "qsfp_netplan,ray_cluster").assert_ok()
+        assert not former.file(STATE).exists or former.file(STATE).user == "root"
+        assert former.file(f"{HOME}/netplan").user == USER
+        assert former.check_output("sha256sum /etc/shadow") == shadow
+    finally:
+        former.check_output(f"rm -rf {STATE} && mv {STATE}.kept {STATE}")
+    assert former.check_output(f"cat {STATE}/*.json") == before
