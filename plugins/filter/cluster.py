@@ -35,6 +35,7 @@ api_access = _Core("api_access")
 catalogue = _Core("catalogue")
 cluster = _Core("cluster")
 discovery = _Core("discovery")
+discovery_answers = _Core("discovery_answer")
 discovery_files = _Core("discovery_files")
 fabric = _Core("fabric")
 fabric_report = _Core("fabric_report")
@@ -270,34 +271,63 @@ def status_text(nodes: Sequence[Any], wanted: str) -> list[str]:
     return status_lines.lines(_plain(nodes), str(wanted))
 
 
+def _mac(value: str) -> str:
+    """Return a MAC address as netaddr writes it. Raises ValueError for anything else."""
+    try:
+        netaddr = import_module("netaddr")
+    except ImportError as error:
+        raise AnsibleFilterError("netaddr is needed where Ansible runs, to read MAC addresses: pip install netaddr") from error
+    try:
+        return str(netaddr.EUI(value, version=48, dialect=netaddr.mac_unix_expanded))
+    except (netaddr.AddrFormatError, TypeError) as error:
+        raise ValueError(str(error)) from error
+
+
+def discovery_machine(machine: Mapping[str, Any]) -> dict[str, Any]:
+    """Return a machine with what can be used of its answer, and what is wrong with it."""
+    return discovery_answers.machine(machine, _mac)
+
+
+def _machines(machines: Sequence[Any]) -> list[dict[str, Any]]:
+    """Nothing of an answer gets into a file, a command or a message but through here."""
+    return [discovery_machine(machine) for machine in machines]
+
+
 def discovery_strangers(machines: Sequence[Any]) -> list[dict[str, Any]]:
     """Return the machines that are seen on cables and were not asked yet."""
-    return discovery.strangers(_plain(machines))
+    return discovery.strangers(_machines(machines))
 
 
 def discovery_access(machines: Sequence[Any], folder: str) -> dict[str, Any]:
     """Return {ssh_config, known_hosts, trusted}: how ssh gets to the machines on cables."""
-    known = _plain(machines)
-    new = [machine for machine in discovery.settled(known) if not machine["observed"] and not machine["unreachable"]]
-    return {
-        "ssh_config": discovery_files.ssh_config(known, str(folder)),
-        "known_hosts": discovery_files.known_hosts(known),
-        "trusted": discovery_files.trusted(new),
-    }
+    known = _machines(machines)
+    new = [machine for machine in discovery.settled(known) if not (machine["observed"] or machine["unreachable"] or machine["invalid"])]
+    try:
+        return {
+            "ssh_config": discovery_files.ssh_config(known, str(folder)),
+            "known_hosts": discovery_files.known_hosts(known),
+            "trusted": discovery_files.trusted(new),
+        }
+    except ProblemsError as error:
+        raise AnsibleFilterError(str(error)) from error
 
 
-def discovery_result(machines: Sequence[Any], partial: bool) -> dict[str, Any]:
-    """Return {topology, summary, notes, problems, report, hosts, variables, known_hosts, trusted}."""
-    known = discovery.settled(_plain(machines))
+def discovery_result(machines: Sequence[Any], partial: bool, model: str = "") -> dict[str, Any]:
+    """Return {topology, summary, notes, problems, report, files, trusted}."""
+    known = discovery.settled(_machines(machines))
     found = discovery.discover(known, bool(partial))
-    return {
-        "topology": found.proposal.topology,
-        "summary": discovery_files.summary(known, found),
-        "notes": [str(note) for note in found.notes],
-        "problems": [str(problem) for problem in found.problems],
-        "report": report(found.problems),
-        **discovery_files.inventory(known, found),
-    }
+    try:
+        return {
+            "topology": found.proposal.topology,
+            "summary": discovery_files.summary(known, found),
+            "notes": [str(note) for note in found.notes],
+            "problems": [str(problem) for problem in found.problems],
+            "report": report(found.problems),
+            "files": discovery_files.files(known, found, str(model)),
+            "trusted": discovery_files.inventory(known, found)["trusted"],
+        }
+    except ProblemsError as error:
+        raise AnsibleFilterError(str(error)) from error
 
 
 class FilterModule:
@@ -311,6 +341,7 @@ class FilterModule:
             "bandwidth_runs": bandwidth_runs,
             "cluster_plan": cluster_plan,
             "discovery_access": discovery_access,
+            "discovery_machine": discovery_machine,
             "discovery_result": discovery_result,
             "discovery_strangers": discovery_strangers,
             "fabric_outcome": fabric_outcome,
