@@ -9,6 +9,7 @@ from __future__ import annotations
 import contextlib
 import hashlib
 import os
+import stat
 import tempfile
 
 
@@ -20,6 +21,22 @@ def read_file(path: str) -> tuple[str | None, int | None]:
             return file.read(), os.fstat(file.fileno()).st_mode & 0o7777
     except FileNotFoundError:
         return None, None
+
+
+def read_bounded(path: str, most: int) -> str | None:
+    """Return the text of a file that a stranger wrote, None if there is none. Raises ValueError for more than ``most`` bytes, or no file; OSError."""
+    try:
+        # What waits for a writer, such as a FIFO, does not hold us up.
+        descriptor = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
+    except FileNotFoundError:
+        return None
+    with os.fdopen(descriptor, "rb") as file:
+        if not stat.S_ISREG(os.fstat(descriptor).st_mode):
+            raise ValueError("it is no regular file")
+        content = file.read(most + 1)
+    if len(content) > most:
+        raise ValueError(f"it is longer than {most} bytes")
+    return content.decode("utf-8", "replace")
 
 
 def sha256(path: str) -> str:
