@@ -41,6 +41,7 @@ fabric = _Core("fabric")
 fabric_report = _Core("fabric_report")
 fabric_state = _Core("fabric_state")
 firewall = _Core("firewall")
+image_copies = _Core("image_copy")
 launch = _Core("launch")
 memory_planner = _Core("memory_plan")
 model_shape = _Core("model_shape")
@@ -151,6 +152,14 @@ def vllm_exec(plan: Mapping[str, Any], owner: str = "") -> str:
 def image_look(plan: Mapping[str, Any], argv: Sequence[str]) -> list[str]:
     """Return the argv that runs another in a bare container of the image of the plan's node."""
     return launch.look_argv(_plain(plan), _plain(argv))
+
+
+def image_versions(printed: str) -> dict[str, str]:
+    """Return {vllm, ray}: the releases that an image printed, "" for what it has not."""
+    try:
+        return image_copies.versions(str(printed))
+    except ValueError as error:
+        raise AnsibleFilterError(f"gb10_image: the image did not print which vLLM and Ray it has: {error}") from error
 
 
 def plan_text(plan: Mapping[str, Any], object_store_memory: int) -> list[str]:
@@ -353,6 +362,7 @@ class FilterModule:
             "pinned_gid_index": pinned_gid_index,
             "rank_environment": rank_environment,
             "image_look": image_look,
+            "image_versions": image_versions,
             "lint_serve": lint_serve,
             "memory_plan": memory_plan,
             "model_entry": model_entry,
