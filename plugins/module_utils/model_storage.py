@@ -25,7 +25,7 @@ _GROUP, _GROUP_BYTES = 128, Fraction(5, 2)
 #: Lists of modules that are not quantised, in the several formats of quantization_config.
 _LEFT_OUT = ("ignore", "exclude_modules", "modules_to_not_convert", "ignored_layers")
 #: Characters of a name, patterns of a model, choices within an expression.
-_LONGEST, _MOST_PATTERNS, _MOST_CHOICES = 256, 512, 64
+_LONGEST, _MOST_PATTERNS, _MOST_CHOICES = 256, 256, 64
 _PREFIXES = ("model.", "model.language_model.", "language_model.model.", "backbone.")
 #: A module that stands for all of its kind in a layer. Routers, norms, embeddings and the output are never quantised here.
 _MODULES = {

@@ -44,23 +44,25 @@ def judged(config: Any) -> None:
         assert all(str(problem).isprintable() and len(str(problem)) < 500 for problem in error.problems), str(error)
 
 
-@settings(max_examples=40)
+@settings(max_examples=30)
 @given(st.sampled_from(sorted(CONFIGS)), st.sampled_from(KEYS), VALUES)
 def test_any_key_may_hold_anything(name: str, key: str, value: Any) -> None:
     judged(CONFIGS[name] | {key: value})
 
 
-@settings(max_examples=40)
+@settings(max_examples=30)
 @given(st.dictionaries(st.sampled_from(QUANTIZATION), VALUES, max_size=4))
 def test_so_may_what_it_says_of_quantisation(found: dict[str, Any]) -> None:
     judged(CONFIGS["Llama-3.1-8B"] | {"quantization_config": found})
 
 
+@settings(max_examples=40)
 @given(VALUES)
 def test_a_file_of_anything_is_no_model(value: Any) -> None:
     judged(value if isinstance(value, dict) else {"text_config": value})
 
 
+@settings(max_examples=40)
 @given(st.dictionaries(st.sampled_from(["a", "b.safetensors"]), st.integers(0, 99), max_size=2), VALUES, VALUES)
 @example({}, {"total_size": 10**39}, {"x": "../../etc/shadow"})
 def test_an_index_of_anything(sizes: dict[str, int], metadata: Any, shards: Any) -> None:
@@ -121,9 +123,9 @@ def test_an_expression_that_is_more_is_not_run(expression: str) -> None:
 
 def test_as_many_patterns_as_can_be_take_seconds() -> None:
     before = time.process_time()
-    assert quantised(*(f"*l*y*r*{number}z" for number in range(512))).known is True
+    assert quantised(*(f"*l*y*r*{number}z" for number in range(256))).known is True
     assert time.process_time() - before < 5
-    assert quantised(*(f"*l*y*r*{number}z" for number in range(513))).known is False
+    assert quantised(*(f"*l*y*r*{number}z" for number in range(257))).known is False
 
 
 @pytest.mark.parametrize(
