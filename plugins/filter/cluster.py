@@ -36,11 +36,13 @@ catalogue = _Core("catalogue")
 certificate = _Core("certificate", "plugin_utils")
 cluster = _Core("cluster")
 discovery = _Core("discovery")
+discovery_answers = _Core("discovery_answer")
 discovery_files = _Core("discovery_files")
 fabric = _Core("fabric")
 fabric_report = _Core("fabric_report")
 fabric_state = _Core("fabric_state")
 firewall = _Core("firewall")
+image_copies = _Core("image_copy")
 launch = _Core("launch")
 memory_planner = _Core("memory_plan")
 model_shape = _Core("model_shape")
@@ -153,6 +155,14 @@ def vllm_exec(plan: Mapping[str, Any], owner: str = "") -> str:
 def image_look(plan: Mapping[str, Any], argv: Sequence[str]) -> list[str]:
     """Return the argv that runs another in a bare container of the image of the plan's node."""
     return launch.look_argv(_plain(plan), _plain(argv))
+
+
+def image_versions(printed: str) -> dict[str, str]:
+    """Return {vllm, ray}: the releases that an image printed, "" for what it has not."""
+    try:
+        return image_copies.versions(str(printed))
+    except ValueError as error:
+        raise AnsibleFilterError(f"gb10_image: the image did not print which vLLM and Ray it has: {error}") from error
 
 
 def plan_text(plan: Mapping[str, Any], object_store_memory: int) -> list[str]:
@@ -282,34 +292,63 @@ def status_text(nodes: Sequence[Any], wanted: str) -> list[str]:
     return status_lines.lines(_plain(nodes), str(wanted))
 
 
+def _mac(value: str) -> str:
+    """Return a MAC address as netaddr writes it. Raises ValueError for anything else."""
+    try:
+        netaddr = import_module("netaddr")
+    except ImportError as error:
+        raise AnsibleFilterError("netaddr is needed where Ansible runs, to read MAC addresses: pip install netaddr") from error
+    try:
+        return str(netaddr.EUI(value, version=48, dialect=netaddr.mac_unix_expanded))
+    except (netaddr.AddrFormatError, TypeError) as error:
+        raise ValueError(str(error)) from error
+
+
+def discovery_machine(machine: Mapping[str, Any]) -> dict[str, Any]:
+    """Return a machine with what can be used of its answer, and what is wrong with it."""
+    return discovery_answers.machine(machine, _mac)
+
+
+def _machines(machines: Sequence[Any]) -> list[dict[str, Any]]:
+    """Nothing of an answer gets into a file, a command or a message but through here."""
+    return [discovery_machine(machine) for machine in machines]
+
+
 def discovery_strangers(machines: Sequence[Any]) -> list[dict[str, Any]]:
     """Return the machines that are seen on cables and were not asked yet."""
-    return discovery.strangers(_plain(machines))
+    return discovery.strangers(_machines(machines))
 
 
 def discovery_access(machines: Sequence[Any], folder: str) -> dict[str, Any]:
     """Return {ssh_config, known_hosts, trusted}: how ssh gets to the machines on cables."""
-    known = _plain(machines)
-    new = [machine for machine in discovery.settled(known) if not machine["observed"] and not machine["unreachable"]]
-    return {
-        "ssh_config": discovery_files.ssh_config(known, str(folder)),
-        "known_hosts": discovery_files.known_hosts(known),
-        "trusted": discovery_files.trusted(new),
-    }
+    known = _machines(machines)
+    new = [machine for machine in discovery.settled(known) if not (machine["observed"] or machine["unreachable"] or machine["invalid"])]
+    try:
+        return {
+            "ssh_config": discovery_files.ssh_config(known, str(folder)),
+            "known_hosts": discovery_files.known_hosts(known),
+            "trusted": discovery_files.trusted(new),
+        }
+    except ProblemsError as error:
+        raise AnsibleFilterError(str(error)) from error
 
 
-def discovery_result(machines: Sequence[Any], partial: bool) -> dict[str, Any]:
-    """Return {topology, summary, notes, problems, report, hosts, variables, known_hosts, trusted}."""
-    known = discovery.settled(_plain(machines))
+def discovery_result(machines: Sequence[Any], partial: bool, model: str = "") -> dict[str, Any]:
+    """Return {topology, summary, notes, problems, report, files, trusted}."""
+    known = discovery.settled(_machines(machines))
     found = discovery.discover(known, bool(partial))
-    return {
-        "topology": found.proposal.topology,
-        "summary": discovery_files.summary(known, found),
-        "notes": [str(note) for note in found.notes],
-        "problems": [str(problem) for problem in found.problems],
-        "report": report(found.problems),
-        **discovery_files.inventory(known, found),
-    }
+    try:
+        return {
+            "topology": found.proposal.topology,
+            "summary": discovery_files.summary(known, found),
+            "notes": [str(note) for note in found.notes],
+            "problems": [str(problem) for problem in found.problems],
+            "report": report(found.problems),
+            "files": discovery_files.files(known, found, str(model)),
+            "trusted": discovery_files.inventory(known, found)["trusted"],
+        }
+    except ProblemsError as error:
+        raise AnsibleFilterError(str(error)) from error
 
 
 def api_place(host: str, port: int, name: str, address: str, tls: bool) -> dict[str, str]:
@@ -340,6 +379,7 @@ class FilterModule:
             "bandwidth_runs": bandwidth_runs,
             "cluster_plan": cluster_plan,
             "discovery_access": discovery_access,
+            "discovery_machine": discovery_machine,
             "discovery_result": discovery_result,
             "discovery_strangers": discovery_strangers,
             "fabric_outcome": fabric_outcome,
@@ -352,6 +392,7 @@ class FilterModule:
             "rank_environment": rank_environment,
             "hub_model": hub_model,
             "image_look": image_look,
+            "image_versions": image_versions,
             "lint_serve": lint_serve,
             "memory_plan": memory_plan,
             "model_entry": model_entry,

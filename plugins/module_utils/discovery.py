@@ -8,7 +8,8 @@ A machine comes in as a mapping::
 
     {"name": str,            # as Ansible knows it in this run
      "unreachable": str,     # why it could not be asked, or ""
-     "observed": {...},      # what fabric_neighbours returned, or {} if it could not be asked
+     "observed": {...},      # what discovery_answer.py took of its answer, or {} if it could not be asked or answered nonsense
+     "invalid": [{...}],     # the problems of an answer that cannot be used, as Problem has them; may be left out if there are none
      "address": str,         # how it is reached; on a cable with the zone of the machine that sees it
      "login": {"user": str, "key": str, "arguments": str, "port": int, "local": bool},  # arguments for ssh; local: this very machine
      # and of a machine that was not given but found on a cable:
@@ -23,11 +24,13 @@ What is seen may be a twin, on a direct cable too, for both twins of a port shar
 from __future__ import annotations
 
 import ipaddress
+import shlex
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
 from ansible_collections.gb10.cluster.plugins.module_utils.cabling import Port, Proposal, Segment, propose
+from ansible_collections.gb10.cluster.plugins.module_utils.discovery_answer import MACHINES
 from ansible_collections.gb10.cluster.plugins.module_utils.neighbour_text import PORT_OF
 from ansible_collections.gb10.cluster.plugins.module_utils.problems import Problem
 from ansible_collections.gb10.cluster.plugins.module_utils.topology import SPARK_PORTS
@@ -48,7 +51,15 @@ class Discovery:
 
 
 def strangers(machines: Sequence[Machine]) -> list[dict[str, Any]]:
-    """Return the machines that are seen on cables and were neither asked nor tried, one mapping each as above, not asked yet."""
+    """Return the machines that are seen on cables and were neither asked nor tried, one mapping each as above, not asked yet.
+
+    None where they would be more than MACHINES in all: a machine may name others without end.
+    """
+    found = _unasked(machines)
+    return found if len(machines) + len(found) <= MACHINES else []
+
+
+def _unasked(machines: Sequence[Machine]) -> list[dict[str, Any]]:
     known = _owners(machines).keys() | {mac for machine in machines if not machine["observed"] for mac in machine.get("macs", [])}
     identities = _identities(machines)
     found: dict[str, dict[str, Any]] = {}
@@ -126,6 +137,9 @@ def discover(machines: Sequence[Machine], partial: bool = False) -> Discovery:
             # Who shows no SSH on a switch may be the switch itself. On a cable it is the machine at its end.
             unimportant = members and (partial or _may_be_the_switch(machine, segments))
             (notes if unimportant else problems).append(_not_asked(machine, machines))
+        (notes if members and partial else problems).extend(Problem(**problem) for problem in machine.get("invalid", ()))
+    if len(machines) + len(unasked := _unasked(machines)) > MACHINES:
+        problems.append(_too_many(len(machines) + len(unasked), unasked))
     # What is counted twice would only confuse.
     if not members or any(_twice(machines)):
         return Discovery(problems=tuple(problems), notes=tuple(notes))
@@ -194,6 +208,12 @@ def _twice(machines: Sequence[Machine]) -> Iterator[Problem]:
         owners |= dict.fromkeys(own, machine["name"])
 
 
+def _too_many(count: int, unasked: Sequence[Machine]) -> Problem:
+    seers = sorted({str(Port(machine["via"], machine["port"])) for machine in unasked})
+    fix = f"look at who is behind {', '.join(seers[:5])}, and take them off that network"
+    return Problem("cables", f"{count} machines are seen", f"{MACHINES} at most, of which the rest is not asked", fix)
+
+
 def _may_be_the_switch(machine: Machine, segments: Sequence[Segment]) -> bool:
     if "via" not in machine or machine["host_key"]:
         return False
@@ -226,8 +246,8 @@ def try_command(machine: Machine, machines: Sequence[Machine]) -> str:
         if "via" not in hop:
             break
         hop = named[hop["via"]]
-    jump = f"-J '{','.join(hops)}' " if hops else ""
-    return f"ssh {jump}'{_target(machine)}'"
+    jump = f"-J {shlex.quote(','.join(hops))} " if hops else ""
+    return f"ssh {jump}{shlex.quote(_target(machine))}"
 
 
 def _target(machine: Machine, form: str = "{}") -> str:

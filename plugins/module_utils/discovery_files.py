@@ -2,22 +2,37 @@
 # GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
 
-"""What discovery writes: how ssh gets to the machines behind a cable, and the inventory. Machines are as in discovery.py."""
+"""What discovery writes: how ssh gets to the machines behind a cable, and the inventory. Machines are as in discovery.py.
+
+What is written is loaded again, as configuration that is trusted. So each value is written in a form that ends where it ends and that no
+reader takes for a template, although discovery_answer.py looked at it before.
+"""
 
 from __future__ import annotations
 
 import base64
 import hashlib
+import re
 import shlex
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from ansible_collections.gb10.cluster.plugins.module_utils.discovery import Discovery, Machine
+from ansible_collections.gb10.cluster.plugins.module_utils.problems import Problem, ProblemsError
 
+
+class Template(str):
+    """A text of ours that Ansible is to render when it loads the inventory; any other text is to stay as it is."""
+
+
+#: What begins a template.
+_OPENING = re.compile(r"\{[{%#]")
 #: The host keys that were read over a cable lie beside the inventory. They come before the user's own arguments, for the first wins.
 _PINNED = """-o 'UserKnownHostsFile="{{ inventory_dir }}/known_hosts.txt"' -o StrictHostKeyChecking=yes"""
 #: As in the sample inventories.
-_BY_ITS_PLACE = "{{ management_addresses[groups['gb10_cluster'].index(inventory_hostname)] }}"
+_BY_ITS_PLACE = Template("{{ management_addresses[groups['gb10_cluster'].index(inventory_hostname)] }}")
+#: The sizes that the attention heads of common models divide by.
+_EVEN = (1, 2, 4, 8)
 
 
 def fingerprint(host_key: str) -> str:
@@ -40,16 +55,24 @@ def ssh_config(machines: Sequence[Machine], folder: str) -> str:
             f"Host {machine['name']}",
             f"  HostName {_escaped(machine['address'])}",
             f"  HostKeyAlias {machine['name']}",
-            f'  UserKnownHostsFile "{folder}/known_hosts"',
+            f'  UserKnownHostsFile "{_escaped(folder)}/known_hosts"',
             "  StrictHostKeyChecking yes",
             "  ConnectTimeout 10",
             "  ServerAliveInterval 5",
         ]
-        lines += [f"  User {machine['login']['user']}"] if machine["login"]["user"] else []
+        lines += [f'  User "{machine["login"]["user"]}"'] if machine["login"]["user"] else []
         lines += [f'  IdentityFile "{_escaped(machine["login"]["key"])}"'] if machine["login"]["key"] else []
         jump = _jump(named[machine["via"]], folder)
         lines += [f"  ProxyCommand {jump}"] if jump else []
-    return "\n".join([*lines, "Match all", "  Include ~/.ssh/config", ""])
+    return _text([*lines, "Match all", "  Include ~/.ssh/config"])
+
+
+def _text(lines: Sequence[str]) -> str:
+    """Return the lines of a file. Raises ProblemsError for one that is more than a line to some reader."""
+    if wrong := [line for line in lines if not line.isprintable()]:
+        problems = [Problem("discovery", repr(line), "one line of printable characters", "correct what it is made of") for line in wrong]
+        raise ProblemsError(problems)
+    return "".join(f"{line}\n" for line in lines)
 
 
 def _jump(via: Machine, folder: str) -> str:
@@ -76,7 +99,7 @@ def _escaped(text: str) -> str:
 
 def known_hosts(machines: Sequence[Machine]) -> str:
     """Return a line for each machine on a cable, under the name that ssh_config() gives it."""
-    return "".join(f"{machine['name']} {machine['host_key']}\n" for machine in machines if "via" in machine and machine["host_key"])
+    return _text([f"{machine['name']} {machine['host_key']}" for machine in machines if "via" in machine and machine["host_key"]])
 
 
 def inventory(machines: Sequence[Machine], discovery: Discovery) -> dict[str, Any]:
@@ -93,7 +116,7 @@ def inventory(machines: Sequence[Machine], discovery: Discovery) -> dict[str, An
     return {
         "hosts": {name: {key: value for key, value in settings.items() if key not in shared} for name, settings in hosts.items()},
         "variables": {"management_addresses": [_address(machine) for machine in members], "ansible_host": _BY_ITS_PLACE, **shared},
-        "known_hosts": "".join(f"{_address(machine)} {machine['host_key']}\n" for machine in members if "via" in machine),
+        "known_hosts": _text([f"{_address(machine)} {machine['host_key']}" for machine in members if "via" in machine]),
         "trusted": trusted(members),
     }
 
@@ -104,7 +127,7 @@ def _settings(machine: Machine, ports: Sequence[int]) -> dict[str, Any]:
         "ansible_user": login["user"],
         "ansible_ssh_private_key_file": login["key"],
         "ansible_port": login["port"] if login["port"] not in (None, 22) else "",
-        "ansible_ssh_common_args": f"{_PINNED if 'via' in machine else ''} {login['arguments']}".strip(),
+        "ansible_ssh_common_args": Template(f"{_PINNED} {_literal(login['arguments'])}".strip()) if "via" in machine else login["arguments"],
         "gb10_fabric_ports": list(ports),
     }
     return {name: value for name, value in settings.items() if value}
@@ -113,6 +136,74 @@ def _settings(machine: Machine, ports: Sequence[int]) -> dict[str, Any]:
 def _address(machine: Machine) -> str:
     """Return what a machine is reached by: what the user gave, or the management address where that is a cable or this very machine."""
     return str(machine["observed"]["management"] if "via" in machine or machine["login"]["local"] else machine["address"])
+
+
+def files(machines: Sequence[Machine], discovery: Discovery, model: str) -> dict[str, str]:
+    """Return the inventory as file -> text, with paths below its folder, nothing without a topology.
+
+    ``model`` is what gb10_model is to be, "" for a line to fill in.
+    """
+    if not discovery.proposal.topology:
+        return {}
+    found = inventory(machines, discovery)
+    texts = {
+        "hosts.yml": _hosts(found["hosts"], summary(machines, discovery)),
+        "group_vars/gb10_cluster.yml": _variables(found["variables"], discovery.proposal.topology, len(found["hosts"]), model),
+        "known_hosts.txt": found["known_hosts"],
+    }
+    return {path: text for path, text in texts.items() if text}
+
+
+def _hosts(hosts: Mapping[str, Mapping[str, Any]], said: Sequence[str]) -> str:
+    lines = ["---", "# Found on the QSFP cables, the head first. What to edit is in group_vars/gb10_cluster.yml."]
+    lines += [f"#   {_comment(line)}" for line in said]
+    lines += ["gb10_cluster:", "  children:"]
+    for group, names in (("head", list(hosts)[:1]), ("worker", list(hosts)[1:])):
+        lines += [f"    {group}:", "      hosts:" if names else "      hosts: {}"]
+        for name in names:
+            lines += [f"        {scalar(name)}:", *(f"          {key}: {scalar(value)}" for key, value in hosts[name].items())]
+    return _text(lines)
+
+
+def _variables(variables: Mapping[str, Any], topology: str, count: int, model: str) -> str:
+    lines = ["---", "# Where the Sparks are reached, as whom, and what to serve."]
+    lines += [f"{name}: {scalar(value)}" for name, value in variables.items() if not name.startswith("gb10_")]
+    hint = "# TO FILL IN: the model to serve, a name on the Hugging Face hub or an absolute path that exists on every node."
+    lines += [f"gb10_model: {scalar(model)}"] if model else [hint, "# gb10_model: openai/gpt-oss-120b"]
+    lines += ["", "# How they are cabled.", f"gb10_fabric_topology: {topology}"]
+    lines += [f"{name}: {scalar(value)}" for name, value in variables.items() if name.startswith("gb10_")]
+    if count not in _EVEN:
+        lines.append(f"# The attention heads of common models do not divide by {count}, their layers do not have to.")
+        lines.append(f"gb10_pipeline_parallel_size: {count}")
+    other = "inventories/two-spark/group_vars/gb10_cluster.yml, or ansible-doc -t role gb10.cluster.<role>"
+    return _text([*lines, "", f"# Every other variable with its default: {other}"])
+
+
+def scalar(value: str | int | Sequence[Any]) -> str:
+    """Return a value in YAML, on one line and in ASCII. A text that looks like a template and is none of ours is marked as none."""
+    if isinstance(value, int):
+        return str(value)
+    if not isinstance(value, str):
+        return f"[{', '.join(map(scalar, value))}]"
+    mark = "!unsafe " if _OPENING.search(value) and not isinstance(value, Template) else ""
+    return f'{mark}"{"".join(map(_character, value))}"'
+
+
+def _character(letter: str) -> str:
+    code = ord(letter)
+    if letter in '"\\' or not " " <= letter <= "~":
+        return f"\\x{code:02x}" if code < 0x100 else f"\\u{code:04x}" if code < 0x10000 else f"\\U{code:08x}"
+    return letter
+
+
+def _literal(text: str) -> str:
+    """Return what a template renders to this text."""
+    return _OPENING.sub(lambda found: f"{{{{ '{found[0]}' }}}}", text)
+
+
+def _comment(line: str) -> str:
+    """Return a line with its characters that are none of one line, or that move a cursor, as escapes."""
+    return "".join(letter if letter.isprintable() else letter.encode("unicode_escape").decode() for letter in line)
 
 
 def summary(machines: Sequence[Machine], discovery: Discovery) -> list[str]:

@@ -4,16 +4,20 @@
 
 """A copy of the vLLM inside a container image: how it is laid out, what is written down of it, what a container mounts in its place.
 
-In the copy everything lies where vllm_patch looks for it, however it was spread in the image.
+In the copy everything lies where vllm_patch looks for it, however it was spread in the image. What an image holds and prints is its maker's:
+each value is taken in one form alone.
 """
 
 from __future__ import annotations
 
 import json
 import re
-from dataclasses import asdict, dataclass
+import reprlib
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass, fields
 from typing import Any
 
+from ansible_collections.gb10.cluster.plugins.module_utils.bounded_json import load, mappings
 from ansible_collections.gb10.cluster.plugins.module_utils.problems import Problem, ProblemsError
 from ansible_collections.gb10.cluster.plugins.module_utils.vllm_patch_types import TOOLKIT
 
@@ -23,6 +27,13 @@ RECORD = "gb10-image.json"
 CONFIG = "config"
 _PACKAGE, _TRITON = "site-packages/vllm", "site-packages/triton/backends/nvidia/bin"
 _TORCH, _TOOLKIT = "site-packages/torch/version.py", "toolkit/ptxas"
+_ID, _ARCHITECTURE = re.compile(r"[0-9a-f]{64}"), re.compile(r"[a-z0-9_]{0,32}")
+_DIGEST = re.compile(r"[A-Za-z0-9][\w.:/-]{0,255}@sha256:[0-9a-f]{64}", re.ASCII)
+#: A place inside an image: an engine takes it as a part of a word, between colons and commas.
+_PATH = re.compile(r"(/(?!\.{1,2}(/|$))[\w.+@=~-]+)+", re.ASCII)
+_DISTRIBUTION, _VERSION = re.compile(r"vllm[\w.+-]*\.dist-info", re.ASCII), re.compile(r"[\w.+!-]{0,64}", re.ASCII)
+#: Characters of what an engine prints of an image, and of one line from inside it; bytes that a size can be; other limits.
+_MOST, _MOST_LINE, _MOST_BYTES, _MOST_ENTRIES, _MOST_PATH = 1 << 22, 1 << 16, 1 << 63, 64, 1024
 
 
 @dataclass(frozen=True)
@@ -73,20 +84,68 @@ def check_reference(reference: str) -> None:
 
 
 def image(inspected: str) -> Image:
-    """Read what `image inspect` prints: a list of one. Docker writes "sha256:" before an id, Podman does not."""
-    (entry,) = json.loads(inspected)
-    digests = tuple(sorted(entry.get("RepoDigests") or ()))
-    return Image(entry["Id"].removeprefix("sha256:"), entry.get("Architecture", ""), int(entry.get("Size") or 0), digests)
+    """Read what `image inspect` prints: a list of one. Docker writes "sha256:" before an id, Podman does not. Raises ProblemsError."""
+    try:
+        (entry,) = mappings(load(inspected, _MOST))
+        digests = entry.get("RepoDigests") or []
+        if not isinstance(digests, list) or len(digests) > _MOST_ENTRIES:
+            raise ValueError(f"RepoDigests is {reprlib.repr(digests)}")
+        return Image(
+            _word(entry, "Id", _ID, "sha256:"),
+            _word({"Architecture": "", **entry}, "Architecture", _ARCHITECTURE),
+            _number(entry.get("Size") or 0, "Size"),
+            tuple(sorted(_word({"RepoDigests": digest}, "RepoDigests", _DIGEST) for digest in digests)),
+        )
+    except ValueError as error:
+        expected = "an id, an architecture, a size and references by digest"
+        raise ProblemsError([Problem("image", f"the engine shows an image that is none: {error}", expected, "take another image")]) from error
+
+
+def _word(entry: Mapping[str, Any], key: str, form: re.Pattern[str], before: str = "") -> str:
+    value = entry.get(key)
+    if isinstance(value, str) and form.fullmatch(value.removeprefix(before)):
+        return value.removeprefix(before)
+    raise ValueError(f"{key} is {reprlib.repr(value)}")
+
+
+def _number(value: object, key: str) -> int:
+    if isinstance(value, int) and not isinstance(value, bool) and 0 <= value < _MOST_BYTES:
+        return value
+    raise ValueError(f"{key} is {reprlib.repr(value)}")
+
+
+def _answered(printed: str) -> Mapping[str, Any]:
+    """Return the object in the last line that a program inside an image printed. Raises ValueError."""
+    entry = load((printed.strip().splitlines() or [""])[-1], _MOST_LINE)
+    if not isinstance(entry, dict):
+        raise ValueError(f"{reprlib.repr(entry)} is no object")
+    return entry
 
 
 def found(printed: str) -> Found:
     """Read the last line that the search inside the image printed. Raises ValueError if that is not what it prints."""
-    entry = json.loads((printed.strip().splitlines() or [""])[-1])
-    place = Found(**{**entry, "distributions": tuple(entry["distributions"])})
-    paths = [path for path in (place.package, place.triton, place.torch, place.toolkit) if path]
-    if not all(path.startswith("/") for path in paths) or not all(re.fullmatch(r"/.*/vllm[\w.+-]*\.dist-info", path) for path in place.distributions):
-        raise ValueError(f"unexpected paths in {entry}")
-    return place
+    entry = _answered(printed)
+    names = entry.get("distributions")
+    if entry.keys() != {field.name for field in fields(Found)} or not isinstance(names, list) or len(names) > _MOST_ENTRIES:
+        raise ValueError("it is not what the search prints")
+    distributions = tuple(_path({"distributions": name}, "distributions") for name in names)
+    if not all(_DISTRIBUTION.fullmatch(path.rpartition("/")[2]) for path in distributions):
+        raise ValueError(f"distributions is {reprlib.repr(names)}")
+    package, triton, torch, toolkit = (_path(entry, key) for key in ("package", "triton", "torch", "toolkit"))
+    return Found(package, triton, torch, toolkit, distributions, _number(entry["size"], "size"))
+
+
+def _path(entry: Mapping[str, Any], key: str) -> str:
+    value = entry[key]
+    if isinstance(value, str) and len(value) <= _MOST_PATH and (not value or _PATH.fullmatch(value)):
+        return value
+    raise ValueError(f"{key} is {reprlib.repr(value)}")
+
+
+def versions(printed: str) -> dict[str, str]:
+    """Read the last line that the image printed of the vLLM and the Ray in it, "" for what it has not. Raises ValueError."""
+    entry = _answered(printed)
+    return {name: _word(entry, name, _VERSION) for name in ("vllm", "ray")}
 
 
 def layout(place: Found) -> list[tuple[str, str]]:
@@ -104,7 +163,8 @@ def record(copy: Copy) -> str:
 def read_record(text: str | None) -> Copy | None:
     """Return the copy that a record describes, None if it is none."""
     try:
-        return Copy(**json.loads(text or ""))
+        entry = load(text or "", _MOST_LINE)
+        return Copy(**entry) if isinstance(entry, dict) and all(isinstance(value, str) for value in entry.values()) else None
     except (ValueError, TypeError):
         return None
 

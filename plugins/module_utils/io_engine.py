@@ -20,6 +20,7 @@ from ansible_collections.gb10.cluster.plugins.module_utils.problems import Probl
 _LABEL = "gb10.cluster.vllm_image_copy"
 #: The number of a user that owns nothing, in whatever image.
 NOBODY = "65534:65534"
+_SHOWN = 500
 
 
 class Engine:
@@ -111,8 +112,9 @@ class Engine:
 
 
 def last(text: str) -> str:
-    """Return the last line of what a program said."""
-    return (text.strip().splitlines() or ["nothing was said"])[-1]
+    """Return the last line of what a program said, as much as a person reads, with characters that cannot be seen as escapes."""
+    line = (text.strip().splitlines() or ["nothing was said"])[-1][:_SHOWN]
+    return "".join(letter if letter.isprintable() else letter.encode("unicode_escape").decode() for letter in line)
 
 
 def refused(argument: str, found: str, expected: str, fix: str) -> ProblemsError:

@@ -42,6 +42,22 @@ def exposed(path: str) -> str:
         found = os.lstat(place)
 
 
+def read_bounded(path: str, most: int) -> str | None:
+    """Return the text of a file that a stranger wrote, None if there is none. Raises ValueError for more than ``most`` bytes, or no file; OSError."""
+    try:
+        # What waits for a writer, such as a FIFO, does not hold us up.
+        descriptor = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
+    except FileNotFoundError:
+        return None
+    with os.fdopen(descriptor, "rb") as file:
+        if not stat.S_ISREG(os.fstat(descriptor).st_mode):
+            raise ValueError("it is no regular file")
+        content = file.read(most + 1)
+    if len(content) > most:
+        raise ValueError(f"it is longer than {most} bytes")
+    return content.decode("utf-8", "replace")
+
+
 def sha256(path: str) -> str:
     """Return the SHA-256 of a file, which may be large. Raises OSError."""
     with open(path, "rb") as file:

@@ -111,7 +111,7 @@ def _look(engine: Engine, container: str, image: Image, reference: str, python: 
         raise refused("python", found, "a Python interpreter inside the image", "name the one that its vLLM is started with")
     try:
         place = image_copy.found(stdout)
-    except (ValueError, TypeError, KeyError) as error:
+    except ValueError as error:
         raise refused("python", f"{python} in {reference} printed {last(stdout)[:200]!r}", "a Python interpreter", "correct python") from error
     if not place.package:
         raise refused("image", f"{python} in {reference} finds no vllm", "an image that has it for that interpreter", "correct image or python")

@@ -36,12 +36,17 @@ def read(run_all: RunAll, interfaces: Mapping[str, Mapping[str, Any]]) -> dict[s
             *(["ping", "-6", "-n", "-c", "2", "-w", "2", f"{_ALL_NODES}%{name}"] for name in linked if name in own),
         ]
     )
-    lldp = text.lldp(announced[1]) if announced[0] == 0 else {}
+    notes = [_reason(tool, answer) for tool, answer in (("lldpctl", announced), ("avahi-browse", browsed)) if answer[0] not in (0, NOT_INSTALLED)]
+    lldp: dict[str, list[dict[str, str]]] = {}
+    try:
+        lldp = text.lldp(announced[1]) if announced[0] == 0 else {}
+    except ValueError as error:  # a neighbour wrote most of it
+        notes.append(f"lldpctl printed what cannot be read: {error}")
     mdns = text.mdns(browsed[1]) if browsed[0] == 0 else {}
     answered: dict[str, list[tuple[str, str]]] = {name: [] for name in linked}
     unheard = dict.fromkeys([name for name in linked if name not in own], "it has no IPv6 link-local address, and no IPv4 neighbour answers")
     for name, ping in zip([name for name in linked if name in own], pings, strict=True):
-        answered[name] = [(address, "ndp") for address in text.answering(ping[1]) if address not in own[name]]
+        answered[name] = [(address, "ndp") for address in text.answering(ping[1]) if address not in own[name] and text.is_of_the_link(address)]
         if _installed(ping)[0] not in _PING_WORKS:
             unheard[name] = _reason("ping", ping)
     for name, address in _ipv4(run_all, {name: interfaces[name]["addresses"] for name in linked}, mdns):
@@ -56,9 +61,7 @@ def read(run_all: RunAll, interfaces: Mapping[str, Mapping[str, Any]]) -> dict[s
     return {
         "neighbours": neighbours,
         "unheard": {name: reason for name, reason in unheard.items() if not neighbours[name]},
-        "notes": [
-            _reason(tool, answer) for tool, answer in (("lldpctl", announced), ("avahi-browse", browsed)) if answer[0] not in (0, NOT_INSTALLED)
-        ],
+        "notes": notes,
         "management": text.management(_must(routes), os.environ.get("SSH_CONNECTION", ""), interfaces),
     }
 

@@ -149,7 +149,7 @@ def plan(
         kv = [max(0, percent * size // 100 - need) for need, size in zip(needs, memory, strict=True)]
 
     pages = [layout.block_bytes(stage.layers) for stage in of_rank]
-    blocks = min(have // page for have, page in zip(kv, pages, strict=True) if page)
+    blocks = min((have // page for have, page in zip(kv, pages, strict=True) if page), default=0)
     largest = layout.longest(blocks, shape.positions)
     wanted = max_model_len or min(SMALLEST_CONTEXT, shape.positions)
     context = wanted if max_model_len or largest < wanted else largest

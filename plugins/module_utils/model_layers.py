@@ -7,6 +7,7 @@
 from __future__ import annotations
 
 import math
+import reprlib
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Literal
@@ -28,6 +29,9 @@ _NEMOTRON = {"M": "state", "*": "attention", "-": "mlp", "E": "moe"}
 _NEMOTRON_NAMES = {"mamba": "M", "linear_attention": "M", "attention": "*", "full_attention": "*", "mlp": "-", "moe": "E"}
 #: DeepSeek V3.2's indexer keeps a key of 128 8-bit numbers and one scale of 4 bytes per token and layer. Source: vLLM 0.32, models/deepseek_v2.py.
 _INDEX_SCALE_BYTES = 4
+#: The most that a dimension can be, and those of which something is counted or listed one by one.
+_MOST = 1 << 32
+_MOST_OF = {"num_hidden_layers": 512, "n_layer": 512, "num_attention_heads": 4096, "num_key_value_heads": 4096}
 
 
 @dataclass(frozen=True)
@@ -86,28 +90,44 @@ class Reader:
         self.values = model_config.text(config)
         self.problems: list[Problem] = []
 
-    def number(self, *names: str, default: int | None = None) -> int:
-        """The first of the keys that is set; a Problem, and 1, if none is and there is no default."""
+    def number(self, *names: str, default: int | None = None, least: int | None = None) -> int:
+        """The first of the keys that is set; a Problem, and 1, if none is and there is no default, or it is out of bounds.
+
+        ``least`` is 1 for a number that there has to be, otherwise 0, unless given.
+        """
         for name in names:
             value = self.values.get(name)
             if isinstance(value, int) and not isinstance(value, bool):
-                return value
+                low, high = (1 if default is None else 0) if least is None else least, _MOST_OF.get(name, _MOST)
+                if low <= value <= high:
+                    return value
+                self.refuse(name, value, f"a number from {low} to {high}")
+                return 1
         if default is None:
             fix = f"add {' or '.join(names)}, as the model's authors publish it"
             self.problems.append(Problem(f"config.json {names[0]}", "missing", "a number", fix))
             return 1
         return default
 
+    def refuse(self, name: str, value: object, expected: str, fix: str = "take the file as its authors publish it") -> None:
+        self.problems.append(Problem(f"config.json {name}", reprlib.repr(value), expected, fix))
+
     def flag(self, name: str, default: bool = False) -> bool:
         return bool(self.values.get(name, default))
 
     def words(self, name: str) -> list[Any]:
+        """A list with an entry for each layer; empty, and a Problem, if it is longer than a model."""
         value = self.values.get(name)
-        return list(value) if isinstance(value, Sequence) else []
+        if not isinstance(value, Sequence) or isinstance(value, str | bytes):
+            return []
+        if len(value) > _MOST_OF["num_hidden_layers"]:
+            self.refuse(name, value, f"{_MOST_OF['num_hidden_layers']} layers at most")
+            return []
+        return list(value)
 
     @property
     def family(self) -> str:
-        return str(self.values.get("model_type", "")).removesuffix("_text")
+        return model_config.family(self.values).removesuffix("_text")
 
 
 def experts_of(read: Reader) -> int:
@@ -124,7 +144,8 @@ def expert_width(read: Reader) -> int:
 
 
 def head_dim(read: Reader) -> int:
-    return read.number("head_dim", default=read.number("hidden_size", default=1) // max(1, read.number("num_attention_heads", default=1)))
+    each = read.number("hidden_size", default=1) // max(1, read.number("num_attention_heads", default=1))
+    return read.number("head_dim", default=max(1, each), least=1)
 
 
 def layers(read: Reader) -> tuple[Layer, ...]:
@@ -156,16 +177,16 @@ def _kinds(read: Reader) -> list[str]:
     count = read.number("num_hidden_layers", "n_layer")
     names = {"full_attention": "full", "attention": "full", "sliding_attention": "sliding", "linear_attention": "linear"}
     if given := read.words("layer_types"):
-        for unknown in sorted({str(kind) for kind in given} - names.keys()):
+        if unknown := [kind for kind in given if not isinstance(kind, str) or kind not in names]:
             fix = "plan this model by hand, and give --kv-cache-memory-bytes"
-            read.problems.append(Problem("config.json layer_types", f"layers of the kind {unknown}", f"one of {', '.join(names)}", fix))
+            read.refuse("layer_types", unknown[0], f"one of {', '.join(names)}", fix)
         return [names.get(str(kind), "full") for kind in given]
     if every := read.number("full_attention_interval", default=4 if read.number("linear_num_value_heads", default=0) else 0):
         return ["linear" if (index + 1) % every else "full" for index in range(count)]
     if not read.number("sliding_window", default=0) or not read.flag("use_sliding_window", True):
         return ["full"] * count
     if read.family in _ALTERNATE:
-        every = read.number("sliding_window_pattern", default=_ALTERNATE[read.family])
+        every = read.number("sliding_window_pattern", default=_ALTERNATE[read.family], least=1)
         return ["sliding" if (index + 1) % every else "full" for index in range(count)]
     first = read.number("max_window_layers", default=0) if read.family.startswith("qwen") else 0
     return ["sliding" if index >= first else "full" for index in range(count)]
@@ -174,7 +195,7 @@ def _kinds(read: Reader) -> list[str]:
 def _attention(read: Reader, sliding: bool) -> Layer:
     """MHA, GQA or MQA. Qwen3-Next and 3.5 gate its output, with as many numbers more as queries."""
     hidden, heads, size = read.number("hidden_size", default=1), read.number("num_attention_heads", default=1), head_dim(read)
-    kv_heads = read.number("num_key_value_heads", default=heads)
+    kv_heads = read.number("num_key_value_heads", default=heads, least=1)
     gated = read.flag("attn_output_gate", read.family.startswith(("qwen3_next", "qwen3_5")))
     bias = read.flag("attention_bias", read.family in ("qwen2", "qwen2_moe"))
     kept = Kept("sliding" if sliding else "full", kv_heads, size, size, read.number("sliding_window", default=0) if sliding else 0)
@@ -203,7 +224,7 @@ def _delta(read: Reader) -> Layer:
     keys, values = read.number("linear_num_key_heads"), read.number("linear_num_value_heads")
     key, value = read.number("linear_key_head_dim"), read.number("linear_value_head_dim")
     channels = 2 * keys * key + values * value
-    recurrent_dtype = str(read.values.get("mamba_ssm_dtype") or "")
+    recurrent_dtype = model_config.word(read.values.get("mamba_ssm_dtype"))
     size = values * value * key
     kept = Kept("state", math.gcd(keys, values), convolution=channels * (kernel - 1), recurrent=size, recurrent_dtype=recurrent_dtype, pages=2)
     projections = hidden * (channels + values * value + 2 * values) + values * value * hidden
@@ -235,11 +256,11 @@ def _mixture(read: Reader, matrices: int) -> tuple[int, int, int, int]:
 
 def _nemotron(read: Reader) -> tuple[Layer, ...]:
     """nemotron_h: each layer is one of Mamba 2, attention, MLP, experts. Source: vLLM 0.32, models/nemotron_h.py and mamba_utils.py."""
-    pattern = str(read.values.get("hybrid_override_pattern") or "")
+    given = read.values.get("hybrid_override_pattern")
+    pattern = given if isinstance(given, str) else ""
     pattern = pattern or "".join(_NEMOTRON_NAMES.get(str(name), "?") for name in read.words("layers_block_type"))
-    if not pattern or set(pattern) - _NEMOTRON.keys():
-        expected = f"one letter a layer, of {' '.join(_NEMOTRON)}"
-        read.problems.append(Problem("config.json hybrid_override_pattern", repr(pattern), expected, "take the file as its authors publish it"))
+    if not pattern or len(pattern) > _MOST_OF["num_hidden_layers"] or set(pattern) - _NEMOTRON.keys():
+        read.refuse("hybrid_override_pattern", pattern, f"one letter a layer, of {' '.join(_NEMOTRON)}")
         return ()
     hidden = read.number("hidden_size", default=1)
     one = {"*": _attention(read, False)} if "*" in pattern else {}
@@ -254,7 +275,7 @@ def _nemotron(read: Reader) -> tuple[Layer, ...]:
 
 
 def _mamba(read: Reader) -> Layer:
-    hidden, kernel = read.number("hidden_size", default=1), read.number("conv_kernel", default=4)
+    hidden, kernel = read.number("hidden_size", default=1), read.number("conv_kernel", default=4, least=1)
     heads, size = read.number("mamba_num_heads"), read.number("mamba_head_dim")
     groups, state = read.number("n_groups"), read.number("ssm_state_size")
     inner = heads * size
@@ -266,7 +287,7 @@ def _mamba(read: Reader) -> Layer:
         groups=groups,
         group=2 * state * (kernel - 1),
         recurrent=heads * size * state,
-        recurrent_dtype=str(read.values.get("mamba_ssm_cache_dtype") or "float32"),
+        recurrent_dtype=model_config.word(read.values.get("mamba_ssm_cache_dtype")) or "float32",
         # The current one, the one before, and one saved while a prompt is read.
         pages=3,
     )

@@ -107,7 +107,7 @@ def shape(config: Mapping[str, Any]) -> Shape:
         hidden=hidden,
         vocabulary=vocabulary,
         heads=heads,
-        kv_heads=read.number("num_key_value_heads", default=heads),
+        kv_heads=read.number("num_key_value_heads", default=heads, least=1),
         head_dim=model_layers.head_dim(read),
         intermediate=max(
             model_layers.intermediate(read), model_layers.expert_width(read) * read.number("num_experts_per_tok", default=1) if experts else 0

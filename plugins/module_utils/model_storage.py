@@ -24,6 +24,8 @@ _WEIGHT = {"fp8": Fraction(1), "int8": Fraction(1), "nvfp4": Fraction(9, 16), "m
 _GROUP, _GROUP_BYTES = 128, Fraction(5, 2)
 #: Lists of modules that are not quantised, in the several formats of quantization_config.
 _LEFT_OUT = ("ignore", "exclude_modules", "modules_to_not_convert", "ignored_layers")
+#: Characters of a name, patterns of a model, choices within an expression.
+_LONGEST, _MOST_PATTERNS, _MOST_CHOICES = 256, 256, 64
 _PREFIXES = ("model.", "model.language_model.", "language_model.model.", "backbone.")
 #: A module that stands for all of its kind in a layer. Routers, norms, embeddings and the output are never quantised here.
 _MODULES = {
@@ -51,34 +53,48 @@ def stored(config: Mapping[str, Any], layers: int) -> Stored:
     scheme, plain = model_config.scheme(config), Fraction(ELEMENT.get(model_config.dtype(config), 2))
     found = model_config.quantization_config(config)
     weight = Fraction(1, 2) + _GROUP_BYTES / _group_size(found) if scheme == "int4" else _WEIGHT.get(scheme, plain)
-    left_out = _LeftOut(str(name) for key in _LEFT_OUT for name in found.get(key) or ())
+    left_out = _LeftOut(name for key in _LEFT_OUT for name in _names(found.get(key)))
     parts = {}
     for component, modules in _MODULES.items():
         share = Fraction(sum(left_out.layer(index, modules) for index in range(layers)), max(1, layers))
         parts[component] = share * plain + (1 - share) * weight
-    return Stored(scheme, scheme == "none" or scheme in _WEIGHT or scheme == "int4", **parts, plain=plain)
+    return Stored(scheme, left_out.understood and (scheme == "none" or scheme in _WEIGHT or scheme == "int4"), **parts, plain=plain)
+
+
+def _names(value: object) -> list[Any]:
+    return value if isinstance(value, list) else []
 
 
 def _group_size(found: Mapping[str, Any]) -> int:
-    groups = found.get("config_groups")
-    weights = [group.get("weights") or {} for group in groups.values()] if isinstance(groups, Mapping) else []
-    size = next((each.get("group_size") for each in [found, *weights] if each.get("group_size")), _GROUP)
-    return size if isinstance(size, int) and size > 0 else _GROUP
+    sizes = (model_config.count(each.get("group_size")) for each in (found, *model_config.group_weights(found)))
+    return next((size for size in sizes if size), _GROUP)
 
 
 class _LeftOut:
-    """Names of modules that are not quantised: whole names, names of what is above them, wildcards, or ``re:`` and an expression."""
+    """Names of modules that are not quantised: whole names, names of what is above them, wildcards, or ``re:`` and an expression.
 
-    def __init__(self, names: Iterable[str]) -> None:
+    The expressions are a stranger's, and Python's take a lifetime where it is well made; so they are turned into wildcards, as far as they
+    can be. ``understood`` is False where something could not.
+    """
+
+    def __init__(self, names: Iterable[object]) -> None:
         self.names: set[str] = set()
-        self.patterns: list[re.Pattern[str]] = []
+        self.understood = True
+        wildcards: set[str] = set()
         for name in names:
-            if name.startswith("re:"):
-                self.patterns.append(re.compile(name.removeprefix("re:")))
-            elif "*" in name:
-                self.patterns.append(re.compile(fnmatch.translate(name)))
-            else:
-                self.names.add(name)
+            try:
+                if not isinstance(name, str) or len(name) > _LONGEST:
+                    raise ValueError
+                if name.startswith("re:"):
+                    wildcards.update(_wildcards(name.removeprefix("re:")))
+                elif "*" in name:
+                    wildcards.add(name)
+                else:
+                    self.names.add(name)
+            except ValueError:
+                self.understood = False
+        self.understood = self.understood and len(wildcards) <= _MOST_PATTERNS
+        self.patterns = [re.compile(fnmatch.translate(wildcard)) for wildcard in sorted(wildcards) if len(wildcards) <= _MOST_PATTERNS]
 
     def layer(self, index: int, modules: Iterable[str]) -> bool:
         """Whether one of the modules of the index-th layer is left out."""
@@ -88,3 +104,38 @@ class _LeftOut:
         parts = module.split(".")
         above = [".".join(parts[:count]) for count in range(1, len(parts) + 1)]
         return bool(self.names.intersection(above)) or any(pattern.match(name) for pattern in self.patterns for name in above[3:])
+
+
+#: What quantisers write in such expressions, and what it is as a wildcard.
+_TOKENS = re.compile(r"(?P<many>\.[*+]\??)|(?P<digits>(?:\\d|\[0-9\])\+?)|\\(?P<escaped>\W)|(?P<any>\.)|(?P<plain>[\w:/-])", re.ASCII)
+_GROUPS = re.compile(r"\((?:\?:)?([^()]*)\)(?![*+?{])")
+
+
+def _wildcards(expression: str) -> set[str]:
+    """Return the wildcards that together match what an expression does. Raises ValueError for one that says more than wildcards can."""
+    found, todo = set(), [expression]
+    while todo:
+        one = todo.pop()
+        if group := _GROUPS.search(one):
+            todo += [one[: group.start()] + choice + one[group.end() :] for choice in group[1].split("|")]
+        elif "|" in one:
+            todo += one.split("|")
+        else:
+            found.add(_wildcard(one))
+        if len(todo) + len(found) > _MOST_CHOICES:
+            raise ValueError("too many choices")
+    return found
+
+
+def _wildcard(expression: str) -> str:
+    begun, ended = expression.removeprefix("^"), expression.endswith("$")
+    rest, result = begun.removesuffix("$"), ""
+    while rest:
+        token = _TOKENS.match(rest)
+        if token is None:
+            raise ValueError(f"{rest[:20]!r} is no part of a wildcard")
+        kinds = {"many": "*", "digits": "[0-9]*", "any": "?", "escaped": f"[{token['escaped']}]"}
+        result += kinds.get(str(token.lastgroup), token[0])
+        rest = rest[token.end() :]
+    # An expression only has to match the beginning.
+    return result if ended else f"{result}*"

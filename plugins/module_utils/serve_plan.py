@@ -372,7 +372,7 @@ def _findings(inputs: Inputs, shape: Shape | None, arguments: Mapping[str, Any],
         "smoke_tokens": decision.smoke_tokens,
         "model": {
             "name": model.hub or model.name,
-            "type": str((inputs.config or {}).get("model_type", "")),
+            "type": model_config.family(inputs.config),
             "scheme": model_config.scheme(inputs.config),
             "moe": bool(shape and shape.experts),
             "reasoning": model.reasoning,

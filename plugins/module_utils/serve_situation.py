@@ -6,6 +6,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
 from typing import Any
 
@@ -68,7 +69,7 @@ def _model(arguments: Mapping[str, Any], config: Mapping[str, Any] | None) -> di
     keys = {**(text if isinstance(text, Mapping) else {}), **(config or {})}
     return {
         "name": "the model",
-        "type": str(keys.get("model_type") or ""),
+        "type": model_config.family(keys),
         "scheme": model_config.scheme(config),
         "moe": any(_integer(keys.get(key), 0) > 1 for key in _EXPERTS),
         "reasoning": bool(arguments.get("--reasoning-parser")),
@@ -79,4 +80,4 @@ def _model(arguments: Mapping[str, Any], config: Mapping[str, Any] | None) -> di
 
 
 def _integer(value: Any, default: int = 1) -> int:
-    return int(value) if str(value).isdigit() else default
+    return int(value) if isinstance(value, int | str) and re.fullmatch(r"[0-9]{1,18}", str(value)) else default

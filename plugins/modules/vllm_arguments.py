@@ -76,11 +76,9 @@ variables:
   elements: str
 """
 
-import json
-
 from ansible.module_utils.basic import AnsibleModule
 
-from ansible_collections.gb10.cluster.plugins.module_utils import io_vllm_arguments
+from ansible_collections.gb10.cluster.plugins.module_utils import io_vllm_arguments, vllm_release_answer
 from ansible_collections.gb10.cluster.plugins.module_utils.io_command import runner
 
 
@@ -99,9 +97,9 @@ def main() -> None:
         module.fail_json(msg=f"{' '.join(python)} could not tell vLLM's arguments: {said[-1]}")
     try:
         # vLLM and its plugins may print lines of their own before.
-        answer = json.loads(stdout.splitlines()[-1])
-    except (IndexError, ValueError):
-        module.fail_json(msg=f"{' '.join(python)} answered no JSON: {stdout[-500:]}")
+        answer = vllm_release_answer.answered(stdout)
+    except ValueError as error:
+        module.fail_json(msg=f"{' '.join(python)} answered no JSON of vLLM's arguments: {stdout[-500:]!r} ({error})")
     module.exit_json(changed=False, **answer)
 
 

@@ -3,75 +3,13 @@
 from __future__ import annotations
 
 import shlex
-from collections.abc import Iterable, Mapping
 from typing import Any
 
 import pytest
+from sparks import KEY, PAIR, RING3, asked, mac, machine, machines, name, sees
 
 from ansible_collections.gb10.cluster.plugins.module_utils import discovery, discovery_files
 from ansible_collections.gb10.cluster.plugins.module_utils.topology import SPARK_PORTS
-
-KEY = "ssh-ed25519 AAAAC3NzaC1lZDI1NTE5AAAAIAUl18sO9Pe4xJPYWQHLzOzJPis3uaVTTuvUOr7cuHcC"
-End = tuple[int, int]  # machine, port
-
-
-def mac(machine: int, port: int, twin: int) -> str:
-    return f"02:00:00:00:{machine:02x}:{port * 2 + twin:02x}"
-
-
-def name(machine: int) -> str:
-    return f"spark{machine}"
-
-
-def sees(machine: int, port: int, twin: int) -> dict[str, str]:
-    """A neighbour entry: one twin of a port of a machine."""
-    return {
-        "mac": mac(machine, port, twin),
-        "address": f"fe80::{machine}:{port}{twin}%IF",
-        "source": "ndp",
-        "name": name(machine),
-        "management": "",
-        # Every machine has a key of its own; the last letters tell them apart.
-        "host_key": f"{KEY[:-1]}{machine}",
-    }
-
-
-def machine(number: int, wires: Iterable[tuple[End, ...]], **changes: Any) -> dict[str, Any]:
-    """A given machine that sees what is on its wires; a wire is two ports or the ports on a switch. On a switch, twins see each other too."""
-    neighbours: dict[str, list[dict[str, str]]] = {}
-    interfaces = {"enP7s7": {"mac": mac(number, 9, 0), "up": True, "carrier": True, "addresses": [f"192.168.1.{number}/24"], "mtu": 1500}}
-    for port, twins in SPARK_PORTS.items():
-        wire = next((wire for wire in wires if (number, port) in wire), ())
-        for index, twin in enumerate(twins):
-            interfaces[twin.interface] = {"mac": mac(number, port, index), "up": True, "carrier": bool(wire), "addresses": [], "mtu": 1500}
-            if wire:
-                ends = [(other, there, side) for other, there in wire for side in (0, 1)]
-                seen = [end for end in ends if end != (number, port, index)] if len(wire) > 2 else [(*end[:2], index) for end in ends[::2]]
-                neighbours[twin.interface] = [sees(*end) for end in seen if end != (number, port, index)]
-    return {
-        "name": name(number),
-        "address": f"192.168.1.{number}",
-        "login": {"user": "nvidia", "key": "", "port": None, "arguments": "", "local": False},
-        "unreachable": "",
-        "observed": {
-            "hostname": name(number),
-            "management": f"192.168.1.{number}",
-            "interfaces": interfaces,
-            "neighbours": neighbours,
-            "unheard": {},
-            "notes": [],
-        },
-        **changes,
-    }
-
-
-def machines(*wires: tuple[End, ...], count: int | None = None) -> list[dict[str, Any]]:
-    numbers = range(1, (count or max(number for wire in wires for number, _port in wire)) + 1)
-    return [machine(number, wires) for number in numbers]
-
-
-PAIR = ((1, 1), (2, 1))
-RING3 = (((1, 0), (2, 1)), ((2, 0), (3, 1)), ((3, 0), (1, 1)))
 
 
 @pytest.mark.parametrize(
@@ -208,12 +146,6 @@ def test_the_same_machine_given_twice() -> None:
     assert ["it is the same machine as spark1" in str(problem) for problem in discovery.discover(twice).problems] == [True]
 
 
-def asked(stranger: Mapping[str, Any], *wires: tuple[End, ...], **changes: Any) -> dict[str, Any]:
-    """A machine that was found, with its answer."""
-    number = int(stranger["label"].removeprefix("spark"))
-    return {**stranger, "observed": machine(number, wires)["observed"], **changes}
-
-
 def test_strangers_are_found_one_after_the_other() -> None:
     """In a ring of four, the first sees two; the fourth is seen by those only."""
     wires = (((1, 0), (2, 1)), ((2, 0), (3, 1)), ((3, 0), (4, 1)), ((4, 0), (1, 1)))
@@ -256,7 +188,7 @@ def test_a_machine_that_cannot_be_asked_is_a_problem() -> None:
     found = discovery.discover(failed())
     text = str(found.problems[0])
     assert "spark1 port 1: a machine is seen there (spark3), 02:00:00:00:03:00, 02:00:00:00:03:01, 02:00:00:00:03:02, 02:00:00:00:03:03" in text
-    assert "`ssh -J 'nvidia@192.168.1.1' 'nvidia@fe80::3:00%IF'`" in text
+    assert "`ssh -J nvidia@192.168.1.1 nvidia@fe80::3:0%enp1s0f1np1`" in text
     assert discovery.strangers(failed()) == []
 
 
@@ -339,7 +271,7 @@ def chain() -> list[dict[str, Any]]:
 def test_ssh_leads_from_one_to_the_next() -> None:
     first, second = [block.splitlines() for block in discovery_files.ssh_config(chain(), "/tmp/x").split("Match all")[0].split("Host ")[1:]]
     assert first[0] == "found-020000000202"
-    assert "  HostName fe80::2:10%%IF" in first
+    assert "  HostName fe80::2:10%%enp1s0f0np0" in first
     assert "  StrictHostKeyChecking yes" in first
     assert '  UserKnownHostsFile "/tmp/x/known_hosts"' in first
     jump = next(line.removeprefix("  ProxyCommand ") for line in first if "ProxyCommand" in line)
@@ -352,14 +284,14 @@ def test_ssh_leads_from_one_to_the_next() -> None:
 def test_the_command_to_try_by_hand() -> None:
     """Each ssh of the chain reads the zones of the hops before it once more, so they carry twice the percent signs."""
     known = chain()
-    assert discovery.try_command(known[2], known) == "ssh -J 'nvidia@192.168.1.1,nvidia@[fe80::2:10%%IF]' 'nvidia@fe80::3:10%IF'"
+    assert discovery.try_command(known[2], known) == "ssh -J 'nvidia@192.168.1.1,nvidia@[fe80::2:10%%enp1s0f0np0]' nvidia@fe80::3:10%enp1s0f0np0"
 
 
 def test_this_very_machine_needs_no_jump() -> None:
     known = chain()[:2]
     known[0]["login"]["local"] = True
     assert "ProxyCommand" not in discovery_files.ssh_config(known, "/tmp/x")
-    assert discovery.try_command(known[1], known) == "ssh 'nvidia@fe80::2:10%IF'"
+    assert discovery.try_command(known[1], known) == "ssh nvidia@fe80::2:10%enp1s0f0np0"
 
 
 def test_known_hosts_and_fingerprint() -> None:

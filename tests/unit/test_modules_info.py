@@ -218,8 +218,9 @@ def make_arg_parser(parser):
             "could not tell vLLM's arguments: ModuleNotFoundError: No module named vllm",
         ),
         ("exit 3", "could not tell vLLM's arguments: status 3"),
-        ("echo hello", "answered no JSON: hello"),
-        ("true", "answered no JSON: "),
+        ("echo hello", r"answered no JSON of vLLM's arguments: 'hello\n'"),
+        ("true", "answered no JSON of vLLM's arguments: ''"),
+        ("echo '{{\"failed\": 1}}'", "it has no list of options"),
         ('exec {python} "$@"', "could not tell vLLM's arguments: ImportError: none of vllm.entrypoints.launchers.cli_args, "),
     ],
 )

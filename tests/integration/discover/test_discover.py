@@ -39,6 +39,14 @@ def everybody_but_spark3(nodes: dict[str, Host]) -> Iterator[None]:
 
 
 @pytest.fixture
+def strange_name(nodes: dict[str, Host]) -> Iterator[None]:
+    """spark3 calls itself what would be code in an inventory."""
+    nodes["spark3"].check_output("hostname %s", "{{x}}\nall:")
+    yield
+    nodes["spark3"].check_output("hostname spark3")
+
+
+@pytest.fixture
 def open_ring(nodes: dict[str, Host]) -> Iterator[None]:
     """The cable between spark2 port 0 and spark3 port 1 is not there: both ends lose their carrier."""
     interfaces = [twin.interface for twin in SPARK_PORTS[0]]
@@ -103,6 +111,15 @@ def test_a_machine_that_lets_nobody_in(discover: Discover, tmp_path: Path) -> No
     part = discover(tmp_path / "mine", "--extra-vars=discover_partial=true").assert_ok()
     assert "spark1, spark2: topology direct" in part.output
     assert "spark3" not in (tmp_path / "mine" / "hosts.yml").read_text(encoding="utf-8")
+
+
+@pytest.mark.usefixtures("strange_name")
+def test_an_answer_that_is_no_answer(discover: Discover, tmp_path: Path) -> None:
+    for arguments in ([], ["--check", "--diff"]):
+        answer = discover(tmp_path / "mine", *arguments)
+        assert answer.status != 0
+        assert ".hostname: it answered '{{x}}" in answer.output and "1 to 63 letters, digits and hyphens" in answer.output
+        assert not (tmp_path / "mine").exists()
 
 
 @pytest.mark.usefixtures("open_ring")
