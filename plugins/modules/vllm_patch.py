@@ -14,7 +14,7 @@ description:
   - Knows for each release of vLLM what compute capability 12.1 needs, a patch, a flag, an environment variable or nothing. Files are
     changed only where nothing else helps.
   - What is inserted acts on one capability only, asked at run time. The original of each file is kept beside it and comes back with O(state=absent).
-  - vLLM is not imported. Tested on the Python sources of vLLM 0.13.0 to 0.32.0 and, for
+  - vLLM is not imported. Tested on the Python sources of vLLM 0.13.0 to 0.33.0 and, for
     capability 9.0, with vLLM 0.24.0 on an H200; not on a GB10.
 options:
   package_dir:
