@@ -7,9 +7,10 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from dataclasses import asdict
 from typing import Any
 
-from ansible_collections.gb10.cluster.plugins.module_utils import catalogue, stacks, vllm_release
+from ansible_collections.gb10.cluster.plugins.module_utils import catalogue, nccl_choice, stacks, vllm_release
 from ansible_collections.gb10.cluster.plugins.module_utils.serve_plan import Inputs
 
 
@@ -25,8 +26,10 @@ def inputs(
     """Return what is decided about: the head's answers count for the model, ``known`` are the nodes as serve_plan has them."""
     head = nodes[0]
     read = head["observed"].get("model")
+    choice = nccl(nodes, known, stack, kind, carried)
     built = stack.nccl if head["nccl"] == "stack" else head["nccl"]
-    version = built if built and len(nodes) > 1 else stack.bundled_nccl
+    library = head["observed"].get("nccl") or {}
+    version = built if choice["build"] else library.get("version") or stack.bundled_nccl
     return Inputs(
         model=model,
         config=read if read is not None else model.config or None,
@@ -37,10 +40,28 @@ def inputs(
         topology=kind,
         transport=carried,
         nccl=version.removeprefix("v").partition("-")[0],
+        nccl_gcc=() if choice["build"] else tuple(library.get("gcc", ())),
         smoke_tokens=int(head["smoke_tokens"]),
         asked=vllm_release.options_of(head["asked"]["options"]) if head["asked"] else None,
         variables=head["asked"].get("variables"),
     )
+
+
+def nccl(nodes: Sequence[Mapping[str, Any]], known: Sequence[Mapping[str, Any]], stack: stacks.Stack, kind: str, carried: str) -> dict[str, Any]:
+    """Return whether an NCCL is built, as far as the nodes' answers say it, and what that depends on: {build, final, why, wanted, cluster}.
+
+    ``known`` are the nodes as serve_plan has them, ``kind`` the topology, ``carried`` the transport.
+    """
+    wanted = nodes[0]["nccl_wanted"]
+    cluster = nccl_choice.Cluster(
+        cuda=stack.device == stacks.CUDA,
+        container=stack.runtime == stacks.CONTAINER,
+        ring=(kind, carried) == ("ring", "roce"),
+        release=stack.bundled_nccl,
+    )
+    found = [entry["observed"].get("nccl") for entry in nodes]
+    members = [nccl_choice.Node(entry["name"], entry["capability"] or "", library) for entry, library in zip(known, found, strict=True)]
+    return {**nccl_choice.choose(wanted, cluster, members).facts(), "wanted": wanted, "cluster": asdict(cluster)}
 
 
 def of_node(node: Mapping[str, Any]) -> dict[str, Any]:
