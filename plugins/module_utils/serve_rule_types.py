@@ -77,7 +77,7 @@ class View:
     """A situation as one rule sees it: ``nodes`` are those of its GPUs.
 
     The situation is plain data: {release, runtime, image, network, executor, tensor_parallel_size, pipeline_parallel_size, topology,
-    transport, api_host, api_key, nccl, smoke_tokens, model: {name, type, scheme, moe, reasoning, weights_bytes}, arguments: effective
+    transport, api_host, api_key, nccl, nccl_gcc, smoke_tokens, model: {name, type, scheme, moe, reasoning, weights_bytes}, arguments: effective
     values by long name, nodes: [{name, head, capability, driver, kernel, memory_bytes, environment, cma_free_bytes, cma_total_bytes}]}.
     What is not known is "", 0 or None, and nothing is concluded from it.
     """

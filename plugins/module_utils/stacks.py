@@ -95,7 +95,7 @@ _ALL = (
         ray="2.55.0",
         bundled_nccl="2.27.5",
         lock="vllm-0.18.1-cu129-aarch64-py312.lock",
-        source="vllm-gb10: the versions that its installer pins on every node; its NCCL v2.28.9-1 deadlocks (vllm-project/vllm#52504)",
+        source="vllm-gb10: what its installer pins on every node; its NCCL v2.28.9-1 is from before the fix of the hang on ARM (NVIDIA/nccl#2353)",
         evidence="2026-06",
         exercised="the lock was resolved, never installed on a Spark; its sources were patched in the tests",
     ),
