@@ -23,7 +23,7 @@ demo := -i inventories/$(CLUSTER) -i inventories/lab/overlay.yml
 arm64 := -i inventories/single-spark -i inventories/lab/overlay.yml -e @tests/emulated/lab.yml
 installed := .venv/.installed
 
-.PHONY: help setup requirements downloads shellcheck lint yamllint ruff mypy changelog ansible-lint sanity unit unit-repeat patch nccl-source release-table collection molecule integration test test-all test-table demo demo-down bench bench-fabric bench-store bench-patch arm64 clean root
+.PHONY: help setup requirements downloads shellcheck lint yamllint ruff mypy changelog ansible-lint sanity unit unit-repeat patch locks nccl-source release-table collection molecule integration test test-all test-table demo demo-down bench bench-fabric bench-store bench-patch arm64 clean root
 
 help: ## Show this list
 	@grep -hE '^[a-z0-9-]+:.*## ' Makefile | sed -E 's/:.*## /\t/' | expand -t 19
@@ -73,8 +73,11 @@ unit: setup ## Unit tests: the pure core, argument specifications, conventions
 unit-repeat: setup ## Unit tests five times, each in another order
 	for seed in 1 2 3 4 5; do $(bin)/pytest tests/unit --numprocesses=auto --random-order-seed=$$seed $(PYTEST_ARGS); done
 
-patch: setup ## The patches and the table of arguments on published vLLM releases (RELEASES=all), fetched once (16 to 80 MB each) into ~/.cache/gb10-lab
+patch: setup ## The patches and the table of arguments on published vLLM releases (RELEASES=all), fetched once (16 to 330 MB each) into ~/.cache/gb10-lab
 	$(bin)/pytest tests/patch --releases=$(RELEASES) --junit-xml=build/junit/patch.xml $(PYTEST_ARGS)
+
+locks: setup ## Each lock installed for the platform that it is for, and the GPU code of its wheels (4.5 GB each, 1 GB kept in ~/.cache/gb10-lab)
+	$(bin)/pytest tests/locks --junit-xml=build/junit/locks.xml $(PYTEST_ARGS)
 
 nccl-source: setup ## What is said of NCCL's sources, on those that Debian distributes (1 MB, fetched once into ~/.cache/gb10-lab)
 	$(bin)/pytest tests/nccl --junit-xml=build/junit/nccl-source.xml $(PYTEST_ARGS)
@@ -101,7 +104,7 @@ test-all: root setup ## Every test there is (aim: an hour on 2 cores; PARTS=ring
 test-table: setup ## The table of docs/testing.md from the reports of the last `make test-all`
 	$(bin)/python tests/table.py
 
-release-table: setup ## The table of vLLM's arguments anew, from all releases (30 wheels, 2 GB, fetched once into ~/.cache/gb10-lab)
+release-table: setup ## The table of vLLM's arguments anew, from all releases (31 wheels, 2 GB, fetched once into ~/.cache/gb10-lab)
 	$(bin)/python tests/patch/release_table.py
 
 demo: root setup ## Two simulated Sparks on this machine that serve a model; they stay up (CLUSTER=three-spark-ring: another sample)

@@ -42,10 +42,27 @@ def elf(sections: Sequence[tuple[str, bytes]], machine: int = 62) -> bytes:
     return ident + struct.pack("<HHIQQQIHHHHHH", 3, machine, 1, 0, 0, 64 + len(body), 0, 64, 0, 0, 64, count, count - 1) + body + table
 
 
-def libnccl(*architectures: str, version: str = "2.30.7", cuda: str = "13.0", machine: int = 62) -> bytes:
+def dynamic(
+    exports: Sequence[str] = (), imports: Sequence[str] = (), needed: Sequence[str] = (), soname: str = "", rpath: str = "", runpath: str = ""
+) -> list[tuple[str, bytes]]:
+    """The sections by which the dynamic linker knows a library."""
+    texts, symbols, table = b"\0", bytes(24), b""
+    for name, section in [*((name, 7) for name in exports), *((name, 0) for name in imports)]:
+        symbols += struct.pack("<IBBHQQ", len(texts), 0x12, 0, section, 0x1000 * section, 8)
+        texts += name.encode() + b"\0"
+    for tag, text in [*((1, name) for name in needed), (14, soname), (15, rpath), (29, runpath)]:
+        if text:
+            table += struct.pack("<QQ", tag, len(texts))
+            texts += text.encode() + b"\0"
+    return [(".dynsym", symbols), (".dynstr", texts), (".dynamic", table + bytes(16))]
+
+
+def libnccl(*architectures: str, version: str = "2.30.7", cuda: str = "13.0", machine: int = 62, gcc: Sequence[str] = ("12.2.0",)) -> bytes:
     """A libnccl for these architectures: linked code in two programs, a third for sm_100f as NCCL's makefile always adds, and what was linked."""
     linked = fat(*(code("cubin", architecture) for architecture in architectures))
     family = fat(code("cubin", "100f"))
     text = f"\0NCCL version {version}+cuda{cuda}\0NCCL version mismatch with remote peer %s\0".encode()
-    sections = [(".rodata", text), ("__nv_relfatbin", linked * 3 + family), (".nv_fatbin", linked + linked + family)]
+    comment = b"".join(f"GCC: (Debian {release}-14) {release}\0".encode() for release in gcc)
+    about = [*dynamic(exports=["pncclGetVersion", "ncclGetVersion"], soname="libnccl.so.2"), (".comment", comment)]
+    sections = [*about, (".rodata", text), ("__nv_relfatbin", linked * 3 + family), (".nv_fatbin", linked + linked + family)]
     return elf(sections, machine)

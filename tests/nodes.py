@@ -92,6 +92,7 @@ def spark(number: int, group: str, **settings: Any) -> Node:
         "settings": copy.deepcopy({**defaults, "gb10_runtime_lock": "vllm.lock", "gb10_model": MODEL, **settings}),
         "variables": ["ansible_host", "gb10_model", "gb10_plan", "inventory_hostname"],
         "nccl": "stack",
+        "nccl_wanted": "auto",
         "asked": {},
         "removing": False,
         "store": {"enabled": True, "source": ""},

@@ -61,6 +61,7 @@ PARTS: Mapping[str, Part] = {
     "unit": Part(["unit"]),
     "collection": Part(["collection"]),
     "patch": Part(["patch"]),
+    "locks": Part(["locks"]),
 }
 #: What `make test` runs; `make test-all` runs all, with every test of each.
 QUICK = ("downloads", "lint", "default", "sanity", "unit", "collection", "patch")

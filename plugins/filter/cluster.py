@@ -48,6 +48,7 @@ memory_planner = _Core("memory_plan")
 model_shape = _Core("model_shape")
 model_store = _Core("model_store")
 nccl_bandwidth = _Core("nccl_bandwidth")
+nccl_choices = _Core("nccl_choice")
 node_checks = _Core("node_checks")
 patch_report = _Core("patch_report")
 plan_lines = _Core("plan_text")
@@ -125,6 +126,14 @@ def patch_problems(results: Mapping[str, Any]) -> str:
     """Return what is wrong with the nodes' results of vllm_patch, by the node's name, "" if nothing is."""
     problems = patch_report.check(_plain(results))
     return report(problems) if problems else ""
+
+
+def nccl_choice(plan: Mapping[str, Any], libraries: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the plan's choice about NCCL once the runtime is installed; ``libraries`` are by node what nccl_info says, null for none."""
+    given, found = _plain(plan), {name: library or {} for name, library in _plain(libraries).items()}
+    nodes = [nccl_choices.Node(node["name"], node["capability"] or "", found.get(node["name"])) for node in given["nodes"]]
+    facts: dict[str, Any] = nccl_choices.choose(given["nccl"]["wanted"], nccl_choices.Cluster(**given["nccl"]["cluster"]), nodes).facts()
+    return facts
 
 
 def bandwidth_runs(plan: Mapping[str, Any], backend: str, port: int) -> list[dict[str, Any]]:
@@ -377,6 +386,7 @@ class FilterModule:
             "api_tls": api_tls,
             "bandwidth_report": bandwidth_report,
             "bandwidth_runs": bandwidth_runs,
+            "nccl_choice": nccl_choice,
             "cluster_plan": cluster_plan,
             "discovery_access": discovery_access,
             "discovery_machine": discovery_machine,

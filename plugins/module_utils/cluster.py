@@ -10,7 +10,8 @@ A node comes in as a mapping::
      "group": "head" | "worker" | "",
      "settings": {"gb10_...": value},       # all public variables of the role gb10
      "variables": [str],                    # the names of all variables the inventory gives this node
-     "nccl": str,                           # the tag of the NCCL to be built, "stack" for the stack's, "" if none is
+     "nccl": str,                           # the tag of the NCCL that is built where one is, "stack" for the stack's
+     "nccl_wanted": "auto" | "true" | "false",   # whether one is built
      "asked": {"options": [...], "variables": [str]} | {},   # what an installed vLLM newer than the table named, on the head
      "removing": bool,                      # whether the fabric is to be taken away instead of configured
      "key_problem": str,                    # what is wrong with the API's key, which itself is never here, or ""
@@ -220,7 +221,8 @@ def _plan(
             problems += [replace(problem, path=f"nodes[{index}].{problem.path}") for problem in found]
     kind = topology.resolve_topology(settings["gb10_fabric_topology"], len(nodes))
     known = [{**entry, **serve_inputs.of_node(node)} for entry, node in zip(planned, nodes, strict=True)]
-    inputs = serve_inputs.inputs(chosen, nodes, known, settings, stack, kind, serve_inputs.transport(planned))
+    carried = serve_inputs.transport(planned)
+    inputs = serve_inputs.inputs(chosen, nodes, known, settings, stack, kind, carried)
     decision = serve_plan.decide(inputs)
     problems += decision.problems
     for entry in planned:
@@ -255,6 +257,7 @@ def _plan(
         "writable": settings["gb10_writable"],
         "allow_restart": settings["gb10_allow_restart"],
         "runtime": runtime,
+        "nccl": serve_inputs.nccl(nodes, known, stack, kind, carried),
         "stack": {name: getattr(stack, name) for name in ("name", "vllm", "nccl", "device", "cuda")},
         "serve": {
             "args": decision.args,

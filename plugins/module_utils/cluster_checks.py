@@ -12,7 +12,7 @@ import re
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from ansible_collections.gb10.cluster.plugins.module_utils import api_access, launch, secret_environment, stacks
+from ansible_collections.gb10.cluster.plugins.module_utils import api_access, launch, nccl_choice, secret_environment, stacks
 from ansible_collections.gb10.cluster.plugins.module_utils.problems import Problem
 
 #: Settings that may differ between nodes; all others describe the cluster and must not.
@@ -46,6 +46,7 @@ def check(nodes: Sequence[Mapping[str, Any]], known_variables: Mapping[str, Sequ
         *_check_settings(nodes[0]["settings"], len(nodes)),
         *_check_access(nodes),
         *_check_folders(nodes[0]["settings"]),
+        *_check_nccl(nodes[0]["nccl_wanted"]),
     ]
 
 
@@ -54,6 +55,12 @@ def parallelism(settings: Mapping[str, Any], nodes: int) -> tuple[int, int]:
     tensor, pipeline = settings["gb10_tensor_parallel_size"], settings["gb10_pipeline_parallel_size"]
     devices = nodes * launch.GPUS_PER_NODE
     return tensor or max(1, devices // (pipeline or 1)), pipeline or (max(1, devices // tensor) if tensor else 1)
+
+
+def _check_nccl(wanted: str) -> list[Problem]:
+    if wanted in nccl_choice.WANTED:
+        return []
+    return [Problem("nccl_sm121_build_enabled", repr(wanted), " or ".join(nccl_choice.WANTED), "correct it, or leave it out")]
 
 
 def _check_groups(nodes: Sequence[Mapping[str, Any]]) -> list[Problem]:

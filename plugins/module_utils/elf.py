@@ -2,10 +2,14 @@
 # GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
 
-"""The sections of an ELF file. Source: Tool Interface Standard, "Executable and Linking Format", and its 64-bit form in elf(5)."""
+"""The sections of an ELF file, and what it tells the dynamic linker.
+
+Source: Tool Interface Standard, "Executable and Linking Format", and its 64-bit form in elf(5).
+"""
 
 from __future__ import annotations
 
+import re
 import struct
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -13,12 +17,18 @@ from dataclasses import dataclass
 from ansible_collections.gb10.cluster.plugins.module_utils.problems import Problem, ProblemsError
 
 #: Magic, 64 bits, little endian.
-_IDENT = b"\x7fELF\x02\x01"
+MAGIC = b"\x7fELF"
+_IDENT = MAGIC + b"\x02\x01"
 #: Behind e_ident: type, machine, version, entry, phoff, shoff, flags, ehsize, phentsize, phnum, shentsize, shnum, shstrndx.
 _HEADER = struct.Struct("<16x HHIQQQIHHHHHH")
 #: Name, type, flags, address, offset, size, link, info, alignment, entry size.
 _SECTION = struct.Struct("<IIQQQQIIQQ")
 _NOBITS = 8
+#: Name, info, other, section (0: it is defined elsewhere), value, size; and a tag with its value.
+_SYMBOL, _DYNAMIC = struct.Struct("<IBBHQQ"), struct.Struct("<QQ")
+_NEEDED, _SONAME, _RPATH, _RUNPATH = 1, 14, 15, 29
+#: The longest text of .dynstr that is read, a list of folders.
+_LONGEST = 4096
 _XINDEX = 0xFFFF
 #: e_machine as uname calls it.
 _MACHINES = {62: "x86_64", 183: "aarch64"}
@@ -60,6 +70,50 @@ def sections(data: memoryview, path: str) -> Iterator[Section]:
         if start + length > len(data):
             raise wrong(path, f"section {index} ends at byte {start + length} of {len(data)}")
         yield Section(_string(data[: names[4] + names[5]], names[4] + name), start, start + length)
+
+
+@dataclass(frozen=True)
+class Dynamic:
+    """What a library tells the dynamic linker: its own name, the libraries that it needs, and where to look for them.
+
+    With a ``runpath`` the linker ignores the ``rpath``. An rpath goes before LD_LIBRARY_PATH, a runpath behind it. Source: ld.so(8).
+    """
+
+    soname: str = ""
+    needed: tuple[str, ...] = ()
+    rpath: tuple[str, ...] = ()
+    runpath: tuple[str, ...] = ()
+
+
+def dynamic(data: memoryview, path: str) -> Dynamic:
+    """Return what the file tells the dynamic linker, nothing where it has no such section. Raises ProblemsError as sections() does."""
+    found = {section.name: section for section in sections(data, path)}
+    table, texts = found.get(b".dynamic"), found.get(b".dynstr")
+    if table is None or texts is None:
+        return Dynamic()
+    size = (table.end - table.start) // _DYNAMIC.size * _DYNAMIC.size
+    values: dict[int, list[str]] = {}
+    for tag, value in _DYNAMIC.iter_unpack(data[table.start : table.start + size]):
+        if tag in (_NEEDED, _SONAME, _RPATH, _RUNPATH) and texts.start + value < texts.end:
+            start = texts.start + value
+            text = bytes(data[start : min(start + _LONGEST, texts.end)]).partition(b"\0")[0]
+            values.setdefault(tag, []).append(text.decode("utf-8", "surrogateescape"))
+    folders = {tag: tuple(folder for text in values.get(tag, ()) for folder in text.split(":") if folder) for tag in (_RPATH, _RUNPATH)}
+    return Dynamic("".join(values.get(_SONAME, [])[:1]), tuple(values.get(_NEEDED, ())), folders[_RPATH], folders[_RUNPATH])
+
+
+def exports(data: memoryview, path: str, name: str) -> bool:
+    """Whether the file defines a dynamic symbol of this name. Raises ProblemsError as sections() does."""
+    found = {section.name: section for section in sections(data, path)}
+    symbols, texts = found.get(b".dynsym"), found.get(b".dynstr")
+    if symbols is None or texts is None:
+        return False
+    # Linkers keep a name that ends another one there only.
+    places = {match.start() for match in re.finditer(re.escape(name.encode()) + rb"\0", data[texts.start : texts.end])}
+    size = (symbols.end - symbols.start) // _SYMBOL.size * _SYMBOL.size
+    return bool(places) and any(
+        section and at in places for at, _info, _other, section, *_rest in _SYMBOL.iter_unpack(data[symbols.start : symbols.start + size])
+    )
 
 
 def wrong(path: str, found: str) -> ProblemsError:

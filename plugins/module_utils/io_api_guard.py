@@ -5,7 +5,7 @@
 """What vLLM runs before each request (--middleware): without the key, only what tells of the server's health is answered.
 
 vLLM itself asks for its key below /v1 and a few more paths alone: POST /invocations, with the same body, gets a completion from every
-release from 0.13.0 to 0.32.0 without a key, and /pause or /tokenize are open too. The role vllm_serve copies this file to the head; it
+release from 0.13.0 to 0.33.0 without a key, and /pause or /tokenize are open too. The role vllm_serve copies this file to the head; it
 imports nothing that is not in the standard library.
 """
 

@@ -7,19 +7,27 @@
 from __future__ import annotations
 
 import dataclasses
+import glob
 import hashlib
 import mmap
 import os
+import re
+import stat
 from collections.abc import Iterable, Iterator, Sequence
+from contextlib import suppress
+from io import BufferedReader
+from typing import Any
 
-from ansible_collections.gb10.cluster.plugins.module_utils import nccl_library, process_maps
+from ansible_collections.gb10.cluster.plugins.module_utils import elf, nccl_library, process_maps
 from ansible_collections.gb10.cluster.plugins.module_utils.io_node import Run, read
 from ansible_collections.gb10.cluster.plugins.module_utils.nccl_library import Library
 from ansible_collections.gb10.cluster.plugins.module_utils.problems import Problem, ProblemsError
-from ansible_collections.gb10.cluster.plugins.module_utils.process_maps import Mapping, Process
+from ansible_collections.gb10.cluster.plugins.module_utils.process_maps import Caller, Mapping, Process
 
 #: The name by which programs load the library, and under which it lies in a folder.
 SONAME = "libnccl.so.2"
+#: Where NVIDIA's wheel puts it below an environment, and what nccl_prefer adds to its name where a link took its place.
+_WHEEL, _KEPT = "lib/python3*/site-packages/nvidia/nccl/lib", ".gb10-original"
 #: Where systemd's cgroups are: unified, beside the old controllers, and with those alone.
 _CGROUPS = ("/sys/fs/cgroup", "/sys/fs/cgroup/unified", "/sys/fs/cgroup/systemd")
 
@@ -32,6 +40,28 @@ def find(path: str) -> str:
             return name
     found = f"a broken link to {os.readlink(path)}" if os.path.islink(path) and not os.path.exists(path) else "there is no file " + " or ".join(names)
     raise ProblemsError([Problem(path, found, f"a libnccl, or a folder with {SONAME}", "build it, or correct the path")])
+
+
+def bundled(runtime: str) -> str | None:
+    """Return the library that NVIDIA's wheel brought into an environment, be it in its place or beside a link; None if there is none."""
+    for folder in sorted(glob.glob(f"{glob.escape(runtime)}/{_WHEEL}")):
+        place = f"{folder}/{SONAME}"
+        if os.path.islink(place) and os.path.isfile(place + _KEPT):
+            return place + _KEPT
+        if os.path.isfile(place):
+            return place
+    return None
+
+
+def bundled_facts(runtime: str) -> dict[str, Any] | None:
+    """Return what that library is, {} where there is none that can be read, None where the environment is not installed to its end."""
+    if not os.path.isfile(f"{runtime}/.complete"):
+        return None
+    path = bundled(runtime)
+    try:
+        return library(path).facts() if path else {}
+    except ProblemsError:
+        return {}
 
 
 def library(path: str) -> Library:
@@ -60,15 +90,24 @@ def pids(run: Run, unit: str, roots: Sequence[str] = _CGROUPS) -> list[int]:
     return found
 
 
+@dataclasses.dataclass
+class _File:
+    """What is known of a mapped file: whether it is a libnccl, what it tells the linker where it needs one, its hash if it was asked for."""
+
+    nccl: bool = False
+    dynamic: elf.Dynamic | None = None
+    sha256: str | None = None
+
+
 def processes(of_unit: Iterable[int], named: Iterable[int]) -> list[Process]:
     """Return what each process has mapped. A file that many have mapped is read once.
 
     One that may not be read says so. One of a unit that ended meanwhile is no part of it any more; a named one that is not there says so.
     """
-    hashes: dict[tuple[str, int], str | None] = {}
-    found = [_process(pid, hashes) for pid in of_unit]
+    known: dict[tuple[str, int], _File] = {}
+    found = [_process(pid, known) for pid in of_unit]
     return [process for process in found if process is not None] + [
-        _process(pid, hashes) or Process(pid, "", unreadable="there is no such process") for pid in named
+        _process(pid, known) or Process(pid, "", unreadable="there is no such process") for pid in named
     ]
 
 
@@ -77,30 +116,95 @@ def _members(folder: str) -> Iterator[int]:
         yield from (int(line) for line in read(f"{place}/cgroup.procs").split())
 
 
-def _process(pid: int, hashes: dict[tuple[str, int], str | None]) -> Process | None:
+def _process(pid: int, known: dict[tuple[str, int], _File]) -> Process | None:
     name = read(f"/proc/{pid}/comm").strip()
     try:
         with open(f"/proc/{pid}/maps", encoding="utf-8", errors="surrogateescape") as file:
-            found = process_maps.mapped(file.read())
+            mapped = process_maps.mapped(file.read())
     except (FileNotFoundError, ProcessLookupError):
         return None
     except OSError as error:
         return Process(pid, name, unreadable=f"/proc/{pid}/maps: {error.strerror}")
-    for mapping in found:
+    files = {}
+    for mapping in mapped:
         key = (mapping.device, mapping.inode)
-        if hashes.get(key) is None:
-            hashes[key] = _hash(pid, mapping)
-    return Process(pid, name, tuple(dataclasses.replace(mapping, sha256=hashes[mapping.device, mapping.inode]) for mapping in found))
+        if key not in known:
+            known[key] = _look(pid, mapping)
+        files[mapping] = known[key]
+    libraries = {mapping: dataclasses.replace(mapping, sha256=file.sha256) for mapping, file in files.items() if file.nccl}
+    if len(libraries) < 2:
+        return Process(pid, name, tuple(libraries.values()))
+    variables = _variables(pid)
+    search = [folder for folder in variables.get("LD_LIBRARY_PATH", "").split(":") if folder]
+    callers = [Caller(mapping.path, _files(pid, mapping.path, file.dynamic, search)) for mapping, file in files.items() if file.dynamic]
+    # What a container has there is not read: it may be anything.
+    everywhere = read("/etc/ld.so.preload") if _same_root(pid) else ""
+    preload = [entry for entry in re.split(r"[:\s]+", f"{variables.get('LD_PRELOAD', '')} {everywhere}") if entry]
+    early = [libraries[mapping] for mapping in process_maps.early(mapped) if mapping in libraries]
+    return Process(
+        pid,
+        name,
+        tuple(libraries.values()),
+        preload=tuple(_real(pid, entry) for entry in preload),
+        early=tuple(early),
+        callers=tuple(callers),
+        own=_real(pid, variables[process_maps.OWN]) if variables.get(process_maps.OWN) else "",
+    )
 
 
-def _hash(pid: int, mapping: Mapping) -> str | None:
-    """Hash the very file that is mapped, which may be deleted or in a container; where the kernel does not give it out, the one of that name."""
+def _variables(pid: int) -> dict[str, str]:
+    """Return how the linker and vLLM were told to look for libraries when the process was started; its other variables are not kept."""
+    wanted = ("LD_PRELOAD", "LD_LIBRARY_PATH", process_maps.OWN)
+    pairs = (entry.partition("=") for entry in read(f"/proc/{pid}/environ").split("\0"))
+    return {name: value for name, _sign, value in pairs if name in wanted}
+
+
+def _files(pid: int, caller: str, dynamic: elf.Dynamic, search: Sequence[str]) -> tuple[str, ...]:
+    """Return the files that the linker would take for the library, in its order. Source: ld.so(8)."""
+    folders = [*search, *dynamic.runpath] if dynamic.runpath else [*dynamic.rpath, *search]
+    origin = os.path.dirname(caller)
+    places = [re.sub(r"\$(ORIGIN|\{ORIGIN\})", lambda _match: origin, folder) for folder in folders]
+    return tuple(_real(pid, os.path.normpath(f"{place}/{SONAME}")) for place in places)
+
+
+def _real(pid: int, path: str) -> str:
+    """Return the file that a path means to the process, links resolved; where the process has another root, the path as it is."""
+    return os.path.realpath(path) if _same_root(pid) and os.path.exists(path) else path
+
+
+def _same_root(pid: int) -> bool:
+    with suppress(OSError):
+        return os.path.samestat(os.stat(f"/proc/{pid}/root"), os.stat("/"))
+    return False
+
+
+def _look(pid: int, mapping: Mapping) -> _File:
+    """Read what a mapped file is. Where its content cannot be read, its name has to do."""
+    file = _open(pid, mapping)
+    if file is None:
+        return _File(nccl=mapping.named)
+    with file:
+        try:
+            # Data of any kind is mapped too, and may shrink while it is.
+            if file.read(len(elf.MAGIC)) != elf.MAGIC:
+                return _File()
+            with mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ) as content, memoryview(content) as data:
+                nccl, dynamic = nccl_library.is_one(data, mapping.path), elf.dynamic(data, mapping.path)
+            file.seek(0)
+            return _File(nccl, dynamic if SONAME in dynamic.needed else None, hashlib.file_digest(file, "sha256").hexdigest() if nccl else None)
+        except (ProblemsError, ValueError, OSError):
+            return _File()
+
+
+def _open(pid: int, mapping: Mapping) -> BufferedReader | None:
+    """Open the very file that is mapped, which may be deleted or in a container; where the kernel does not give it out, the one of that name.
+
+    None for what is no file, which reading could change, and for what cannot be read.
+    """
     names = [f"/proc/{pid}/map_files/{mapping.range}"] + ([] if mapping.deleted else [f"/proc/{pid}/root{mapping.path}"])
     for name in names:
-        try:
-            with open(name, "rb") as file:
-                if name.startswith(f"/proc/{pid}/map_files") or os.fstat(file.fileno()).st_ino == mapping.inode:
-                    return hashlib.file_digest(file, "sha256").hexdigest()
-        except OSError:
-            continue
+        with suppress(OSError):
+            found = os.stat(name)
+            if stat.S_ISREG(found.st_mode) and (name.startswith(f"/proc/{pid}/map_files") or found.st_ino == mapping.inode):
+                return open(name, "rb")
     return None

@@ -17,8 +17,8 @@ from ansible_collections.gb10.cluster.plugins.module_utils.capability import Com
 from ansible_collections.gb10.cluster.plugins.module_utils.nccl_functions import pattern_problems
 from ansible_collections.gb10.cluster.plugins.module_utils.problems import Problem, ProblemsError
 
-#: The first release with which ranks on two Sparks do not hang under load; 2.28.9 is the one that does. Source: vLLM issue 52504.
-MINIMUM = (2, 30, 4)
+#: The first release whose source has no hang on ARM, whatever compiles it. Source: NVIDIA/nccl, release v2.29.3-1; see nccl_choice.
+MINIMUM = (2, 29, 3)
 #: The CUDA release whose nvcc first knows an architecture under this name; Thor's 11.0 was 10.1 before CUDA 13.
 #: Source: NVIDIA, CUDA Features Archive, "CUDA Compiler" of each release.
 SINCE = {
@@ -86,7 +86,7 @@ class Release:
         if (self.major, self.minor, self.patch) >= MINIMUM:
             return None
         minimum = ".".join(map(str, MINIMUM))
-        found = f"{self} can hang between nodes under load, with the API still green; with {minimum} and CUDA graphs it did not (vLLM issue 52504)"
+        found = f"{self} can hang on ARM under load, with the API still green, where a GCC before 10 makes it (NVIDIA/nccl issue 2353)"
         return Problem(path, found, f"{minimum} or newer", f"name a newer tag, unless you look for that fault, in {path}")
 
 

@@ -2,7 +2,7 @@
 # GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
 
-"""What a libnccl is, from its bytes: release, CUDA, GPU code; and what is wrong with one that is to serve a GPU."""
+"""What a libnccl is, from its bytes: release, CUDA, compiler, GPU code; and what is wrong with one that is to serve a GPU."""
 
 from __future__ import annotations
 
@@ -14,10 +14,15 @@ from typing import Any
 from ansible_collections.gb10.cluster.plugins.module_utils import elf, fat_binary
 from ansible_collections.gb10.cluster.plugins.module_utils.capability import ComputeCapability, Variant
 from ansible_collections.gb10.cluster.plugins.module_utils.fat_binary import FatBinary, Way
+from ansible_collections.gb10.cluster.plugins.module_utils.nccl_build import SINCE
 from ansible_collections.gb10.cluster.plugins.module_utils.problems import Problem
 
 #: NCCL puts it together when it is compiled, "so that running strings on the lib can quickly reveal the version" (src/init.cc).
 _VERSION = re.compile(rb"NCCL version (\d+\.\d+\.\d+)([^\0+ ]{0,32})\+cuda(\d+\.\d+)\0")
+#: What each object file brings into .comment: "GCC: (GNU) 8.5.0 20210514 (Red Hat 8.5.0-26)".
+_GCC = re.compile(rb"GCC: \([^)\0]*\) (\d{1,3}(?:\.\d{1,3}){0,2})")
+#: The one function that tells a libnccl from its plugins, and from all that only calls it.
+SYMBOL = "ncclGetVersion"
 
 _SAID: tuple[tuple[Way, str], ...] = (
     ("native", "have it"),
@@ -29,12 +34,16 @@ _SAID: tuple[tuple[Way, str], ...] = (
 
 @dataclass(frozen=True)
 class Library:
-    """A libnccl: release ("2.30.7", None where the file names none), CUDA release, machine as uname says it, GPU code that is loaded."""
+    """A libnccl: release ("2.30.7", None where the file names none), CUDA release, machine as uname says it, GPU code that is loaded.
+
+    ``gcc`` are the releases of GCC that its object files were compiled with, those of static libraries in it too, oldest first.
+    """
 
     version: str | None
     cuda: str | None
     machine: str
     fat_binaries: tuple[FatBinary, ...]
+    gcc: tuple[str, ...] = ()
 
     @property
     def common(self) -> tuple[FatBinary, ...]:
@@ -51,6 +60,11 @@ class Library:
         built_for = {code.architecture.capability for fat in self.common for code in fat.codes if code.kind == "cubin"}
         return sorted(gpu for gpu in built_for if all(fat.way(gpu) == "native" for fat in self.common))
 
+    @property
+    def runs(self) -> list[ComputeCapability]:
+        """The GPUs that have code for every program, be it an older one's of their generation or PTX."""
+        return [gpu for gpu in sorted(SINCE) if self.common and all(fat.way(gpu) != "none" for fat in self.common)]
+
     def facts(self) -> dict[str, Any]:
         """The same as plain data, as nccl_info returns it."""
         counts = fat_binary.counts(self.fat_binaries)
@@ -58,17 +72,32 @@ class Library:
             "version": self.version,
             "cuda": self.cuda,
             "machine": self.machine,
+            "gcc": list(self.gcc),
             "programs": len(self.fat_binaries),
             "code": [{"kind": code.kind, "architecture": str(code.architecture), "count": count} for code, count in counts],
             "native": [str(capability) for capability in self.native],
+            "runs": [str(capability) for capability in self.runs],
         }
 
 
 def read(data: memoryview, path: str) -> Library:
     """Read a library from its bytes, which may be a mapped file. Raises ProblemsError, with ``path`` as the place, if it is none that is whole."""
-    found = _VERSION.search(data)
+    # Most of the file is GPU code; the text is where constants are.
+    constants = [data[section.start : section.end] for section in elf.sections(data, path) if section.name == b".rodata"]
+    found = next((match for part in [*constants, data] if (match := _VERSION.search(part))), None)
     version, cuda = (found[1].decode() + found[2].decode("ascii", "replace"), found[3].decode()) if found else (None, None)
-    return Library(version, cuda, elf.machine(data, path), tuple(fat_binary.loaded(fat_binary.read(data, path))))
+    return Library(version, cuda, elf.machine(data, path), tuple(fat_binary.loaded(fat_binary.read(data, path))), _compilers(data, path))
+
+
+def is_one(data: memoryview, path: str) -> bool:
+    """Whether the file is a libnccl, whatever its name is. Raises ProblemsError where it is no ELF file that is whole."""
+    return elf.exports(data, path, SYMBOL)
+
+
+def _compilers(data: memoryview, path: str) -> tuple[str, ...]:
+    comments = [bytes(data[section.start : section.end]) for section in elf.sections(data, path) if section.name == b".comment"]
+    found = {match[1].decode() for comment in comments for match in _GCC.finditer(comment)}
+    return tuple(sorted(found, key=lambda text: tuple(int(number) for number in text.split("."))))
 
 
 def problems(library: Library, path: str, gpus: Sequence[ComputeCapability], machine: str) -> list[Problem]:

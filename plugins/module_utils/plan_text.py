@@ -27,6 +27,7 @@ def lines(plan: Mapping[str, Any], object_store_memory: int) -> list[str]:
     result.append(f"API at {plan['api']['endpoint']}, {'with a key' if plan['api_key'] else 'without a key'}, {secured}")
     if plan["runtime"]["image"]:
         result.append(f"in containers of {plan['runtime']['image']}, run by {plan['runtime']['engine']}")
+    result += _block(f"NCCL is {'built' if plan['nccl']['build'] else 'what the runtime brings'}", plan["nccl"]["why"])
     result += _block("why", serve["why"])
     result += _block("the model", serve["model"])
     result += _block("memory", serve["memory"])

@@ -7,9 +7,10 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from dataclasses import asdict
 from typing import Any
 
-from ansible_collections.gb10.cluster.plugins.module_utils import catalogue, model_store, stacks, vllm_release
+from ansible_collections.gb10.cluster.plugins.module_utils import catalogue, model_store, nccl_choice, stacks, vllm_release
 from ansible_collections.gb10.cluster.plugins.module_utils.serve_plan import Inputs
 
 
@@ -25,8 +26,10 @@ def inputs(
     """Return what is decided about: ``known`` are the nodes as serve_plan has them; see read() for the model."""
     head = nodes[0]
     found = read(model, nodes, settings["gb10_root"])
+    choice = nccl(nodes, known, stack, kind, carried)
     built = stack.nccl if head["nccl"] == "stack" else head["nccl"]
-    version = built if built and len(nodes) > 1 else stack.bundled_nccl
+    library = head["observed"].get("nccl") or {}
+    version = built if choice["build"] else library.get("version") or stack.bundled_nccl
     return Inputs(
         model=model,
         config=found["model"] if found.get("model") is not None else model.config or None,
@@ -37,6 +40,7 @@ def inputs(
         topology=kind,
         transport=carried,
         nccl=version.removeprefix("v").partition("-")[0],
+        nccl_gcc=() if choice["build"] else tuple(library.get("gcc", ())),
         smoke_tokens=int(head["smoke_tokens"]),
         asked=vllm_release.options_of(head["asked"]["options"]) if head["asked"] else None,
         variables=head["asked"].get("variables"),
@@ -70,6 +74,23 @@ def unread(model: catalogue.Model, nodes: Sequence[Mapping[str, Any]], found: Ma
         return []
     known = "what was read of it before counts" if found else "what the catalogue has of it counts" if model.config else "the plan is a cautious one"
     return [f"{why}; {known}, and a later run may plan otherwise"]
+
+
+def nccl(nodes: Sequence[Mapping[str, Any]], known: Sequence[Mapping[str, Any]], stack: stacks.Stack, kind: str, carried: str) -> dict[str, Any]:
+    """Return whether an NCCL is built, as far as the nodes' answers say it, and what that depends on: {build, final, why, wanted, cluster}.
+
+    ``known`` are the nodes as serve_plan has them, ``kind`` the topology, ``carried`` the transport.
+    """
+    wanted = nodes[0]["nccl_wanted"]
+    cluster = nccl_choice.Cluster(
+        cuda=stack.device == stacks.CUDA,
+        container=stack.runtime == stacks.CONTAINER,
+        ring=(kind, carried) == ("ring", "roce"),
+        release=stack.bundled_nccl,
+    )
+    found = [entry["observed"].get("nccl") for entry in nodes]
+    members = [nccl_choice.Node(entry["name"], entry["capability"] or "", library) for entry, library in zip(known, found, strict=True)]
+    return {**nccl_choice.choose(wanted, cluster, members).facts(), "wanted": wanted, "cluster": asdict(cluster)}
 
 
 def of_node(node: Mapping[str, Any]) -> dict[str, Any]:

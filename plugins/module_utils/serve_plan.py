@@ -80,6 +80,8 @@ class Inputs:
     #: What an installed vLLM said of its arguments, where the table does not know its release.
     asked: Mapping[str, vllm_release.Option] | None = None
     variables: Sequence[str] | None = None
+    #: The releases of GCC that this NCCL was compiled with, none where it was not read.
+    nccl_gcc: Sequence[str] = ()
 
 
 @dataclass
@@ -369,6 +371,7 @@ def _findings(inputs: Inputs, shape: Shape | None, arguments: Mapping[str, Any],
         "api_host": settings["gb10_api_host"],
         "api_key": settings["gb10_api_key_enabled"],
         "nccl": inputs.nccl,
+        "nccl_gcc": inputs.nccl_gcc,
         "smoke_tokens": decision.smoke_tokens,
         "model": {
             "name": model.hub or model.name,

@@ -77,8 +77,8 @@ class View:
     """A situation as one rule sees it: ``nodes`` are those of its GPUs.
 
     The situation is plain data: {release, runtime, image, network, executor, tensor_parallel_size, pipeline_parallel_size, topology,
-    transport, api_host, api_key, nccl, smoke_tokens, model: {name, type, scheme, moe, reasoning, weights_bytes, positions: its own context in
-    tokens, kv_dtype: what its checkpoint says of the KV cache}, arguments: effective values by long name, container: {option: (path, value)} of
+    transport, api_host, api_key, nccl, nccl_gcc, smoke_tokens, model: {name, type, scheme, moe, reasoning, weights_bytes, positions: its own context
+    in tokens, kv_dtype: what its checkpoint says of the KV cache}, arguments: effective values by long name, container: {option: (path, value)} of
     the engine's options by which the user changes what the unit gives, image_has_ray: bool or None, nodes: [{name, head, capability, driver,
     kernel, memory_bytes, environment, cma_free_bytes, cma_total_bytes}]}. What is not known is "", 0, None or missing, and nothing is
     concluded from it.

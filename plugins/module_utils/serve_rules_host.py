@@ -23,7 +23,7 @@ from ansible_collections.gb10.cluster.plugins.module_utils.serve_rule_types impo
 )
 
 _SUSPECT_DRIVER, _OLDEST_DRIVER = (590,), (580, 95)
-_BAD_KERNEL, _PANICKING_KERNEL = "7.0.0-1019", "6.17.0-1008"
+_BAD_KERNELS, _PANICKING_KERNEL = ("7.0.0-1019", "7.0.0-31-"), "6.17.0-1008"
 _NGC = re.compile(r"nvcr\.io/nvidia/vllm:(\d\d)\.(\d\d)")
 _UPSTREAM = re.compile(r"(?:docker\.io/)?vllm/vllm-openai:(v\d[\w.]*)")
 #: From these on the images have no Ray: NGC's, and vLLM's own.
@@ -73,13 +73,13 @@ def _cma(view: View) -> list[Found]:
     return [(f"nodes[{index}].kernel", said) for index, said in _reserved(view).items()] if view.roce else []
 
 
-def _kernel(view: View, name: str) -> list[Found]:
-    return [(f"nodes[{index}].kernel", node["kernel"]) for index, node in view.nodes if node["kernel"].startswith(name)]
+def _kernel(view: View, *names: str) -> list[Found]:
+    return [(f"nodes[{index}].kernel", node["kernel"]) for index, node in view.nodes if node["kernel"].startswith(names)]
 
 
 def _bad_kernel(view: View) -> list[Found]:
     seen = {f"nodes[{index}].kernel" for index in _reserved(view)}
-    return [found for found in _kernel(view, _BAD_KERNEL) if found[0] not in seen] if view.roce else []
+    return [found for found in _kernel(view, *_BAD_KERNELS) if found[0] not in seen] if view.roce else []
 
 
 def _monitor(view: View) -> list[Found]:
@@ -126,10 +126,10 @@ RULES = (
         WARNING,
         when="a GB10 with driver 590 or newer",
         check=_new_driver,
-        why="590 is said to hang while it captures CUDA graphs, and DGX OS 7.5 ships 580",
+        why="590 is said to hang while it captures CUDA graphs, and DGX OS ships 580 up to 7.6 (580.178.04)",
         fix="the driver of DGX OS (580), held, the same on all nodes",
-        source=f"{CONSELARA}; a contributor's note in eugr/spark-vllm-docker",
-        evidence="2026-05",
+        source=f"{CONSELARA}; a contributor's note in eugr/spark-vllm-docker; for 7.6 the notes of two owners",
+        evidence="2026-09",
         disputed=(
             "no issue confirms the hang, and NCCL 2.28 may have been the cause; al-engr.com runs 590 in production (2026-05), others 595 "
             "(2026-09), which is newer. The kernel mattered more than the driver in every later report: keep what works, alike on all nodes"
@@ -171,22 +171,23 @@ RULES = (
         when="RoCE, and /proc/meminfo has more CmaFree than CmaTotal",
         check=_cma,
         why=(
-            "the kernel keeps 9 GiB for its own hand-over as memory that cannot be pinned: ibv_reg_mr_iova2 fails with 'Cannot allocate "
-            "memory' when NCCL starts"
+            "the kernel keeps memory for its own hand-over (KHO), 9.3 GiB on most Sparks and 919 MiB on one pair, which cannot be pinned: "
+            "ibv_reg_mr_iova2 fails with 'Cannot allocate memory' when NCCL starts"
         ),
         fix="boot 6.17.0-1031 or -1032, or add kho=off to the kernel's command line",
-        source="NVIDIA/NV-Kernels#590; eugr/spark-vllm-docker#389",
-        evidence="2026-09-13",
+        source="NVIDIA/NV-Kernels#591 (open), #590; MiaAI-Lab/DeepSeek-v4-Flash-DSpark-2x-DGX-Spark#259; eugr/spark-vllm-docker#389",
+        evidence="2026-09-16",
     ),
     Rule(
         "kernel-7-0-0-1019",
         WARNING,
-        when="RoCE with kernel 7.0.0-1019, where /proc/meminfo does not show it already",
+        when="RoCE with kernel 7.0.0-1019 (DGX OS 7.6) or Ubuntu's 7.0.0-31, where /proc/meminfo does not show it already",
         check=_bad_kernel,
         why="unless it was started with kho=off, NCCL cannot register memory with it: ibv_reg_mr_iova2 'Cannot allocate memory'",
         fix="boot 6.17.0-1031 or -1032 and hold it, or add kho=off to the kernel's command line",
-        source="NVIDIA/NV-Kernels#590; eugr/spark-vllm-docker#389",
-        evidence="2026-09-13",
+        source="NVIDIA/NV-Kernels#591 (open), #590; MiaAI-Lab/DeepSeek-v4-Flash-DSpark-2x-DGX-Spark#259; eugr/spark-vllm-docker#389",
+        evidence="2026-09-16",
+        disputed="one pair served over RoCE on DGX OS 7.6 with 7.0.0-1019 (2026-09-25); its notes do not tell whether KHO was off",
     ),
     Rule(
         "kernel-6-17-0-1008",

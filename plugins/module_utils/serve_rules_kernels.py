@@ -9,6 +9,7 @@ What vLLM's FP8 kernels need in which release is vllm_patch_table's business; th
 
 from __future__ import annotations
 
+from ansible_collections.gb10.cluster.plugins.module_utils.nccl_choice import HANG_FIXED, new_compilers
 from ansible_collections.gb10.cluster.plugins.module_utils.serve_rule_types import (
     CONSELARA,
     ERROR,
@@ -29,7 +30,6 @@ _CUTLASS = ("cutlass", "flashinfer_cutlass")
 #: Backends whose kernels are for 10.x alone. Source: vLLM 0.17.1 to 0.32.0, fused_moe/experts/trtllm_*.py, flashinfer_cutedsl*.py.
 _DATACENTRE = ("flashinfer_trtllm", "flashinfer_cutedsl")
 _LEAST_TOKENS = 512
-_NCCL = (2, 30, 4)
 _READ = "the condition: unit tests; the code: read in vLLM 0.17.1 to 0.32.0; the effect: nowhere here"
 _BACKENDS = (
     "Marlin restored correctness (MiaAI GLM-NVFP4, 2026-08), crashed where flashinfer_b12x worked (vllm-project/vllm#49926, 2026-08), "
@@ -69,7 +69,8 @@ def _graph_mode(view: View) -> list[Found]:
 
 def _old_nccl(view: View) -> list[Found]:
     loaded = version(view.data["nccl"])
-    return when(view.ranks > 1 and graphs(view) and loaded is not None and loaded < _NCCL, ("nccl", view.data["nccl"]))
+    made_new = new_compilers(view.data.get("nccl_gcc", ()))
+    return when(view.ranks > 1 and loaded is not None and loaded < HANG_FIXED and not made_new, ("nccl", view.data["nccl"]))
 
 
 def _breakable(view: View) -> list[Found]:
@@ -174,30 +175,36 @@ RULES = (
         when=f"`{EAGER}`, or the graph mode NONE, and no Thor",
         check=_eager,
         why="without CUDA graphs gpt-oss-120b made 26 instead of 59 tokens a second on one Spark",
-        fix=f"leave {EAGER} out, with NCCL 2.30.4 or newer between nodes",
-        source=f"{CONSELARA}; vllm-project/vllm#52504",
+        fix=f"leave {EAGER} out, with NCCL 2.29.3 or newer between nodes",
+        source=f"{CONSELARA}; vLLM's own article about Sparks (2026-06-01): graphs by default",
         evidence="2026-08-16",
         disputed=(
-            "across nodes graphs hung or crashed with NCCL 2.28.9 (vllm-project/vllm#46253, 2026-06), so Avarok and vllm-gb10 run eager "
-            "(2026-02); with 2.30.4 they work (vllm-project/vllm#52504, 2026-08, and eugr's recipes, 2026-09), which is newer. Some images "
-            "still need eager (tonyd2wild GLM-5.3-Flash, topkfix, 2026-09): waive this for those"
+            "a recipe for Gemma 4 31B on two Sparks calls it needed (vllm-project/recipes#414, open, 2026-04), and the draft of vLLM's article "
+            "called it the key to stability (vllm-project/vllm-project.github.io#214, 2026-05), which the published one does not. Avarok and "
+            "vllm-gb10 run eager (2026-02). Across nodes the hang of old NCCL was behind it: eager made it rarer (vllm-project/vllm#41725, "
+            "2026-07) or hid it (vllm-project/vllm#52504, 2026-08). Some images still need eager (tonyd2wild GLM-5.3-Flash, topkfix; "
+            "eugr/spark-vllm-docker#400, 2026-09): waive this for those"
         ),
     ),
     Rule(
-        "nccl-graphs",
+        "nccl-arm-hang",
         WARNING,
-        when="several nodes, CUDA graphs, NCCL below 2.30.4",
+        when="several nodes, NCCL below 2.29.3, unless it was read and made by GCC 10 or newer",
         check=_old_nccl,
         why=(
-            "a captured collective hangs within minutes to hours; the API stays green, one rank waits in an all-reduce, its peer spins at 96 "
-            "% and 20 W"
+            "made by a GCC before 10 it loses slots for operations when a compare-and-swap fails without a reason, as it may on ARM: after "
+            "minutes to hours one rank waits for a slot forever, its peers spin at 96 % and 20 W, and the API stays green; CUDA graphs and RoCE "
+            "are no condition"
         ),
-        fix="NCCL 2.30.4 or newer in every process (role nccl_sm121_build)",
-        source="vllm-project/vllm#52504, vllm-project/vllm#40969 (8 Sparks)",
-        evidence="2026-08-16",
+        fix="nccl_sm121_build_enabled: auto, or NCCL 2.29.3 or newer in every process",
+        source=(
+            "NVIDIA/nccl#2353 (wheels bisected), its release v2.29.3-1; marin-community/marin#7344 (the cause); sgl-project/sglang#33289 (two Sparks)"
+        ),
+        evidence="2026-08-27",
         disputed=(
-            "DGX OS's own build of 2.28.9 ran 60 minutes clean where the wheel's 2.28.9 hung (vllm-project/vllm#42354, #41725, 2026-07); "
-            "2.30.4 is the newer and wider evidence (2, 4 and 8 Sparks)"
+            "DGX OS's own build of 2.28.9 ran 60 minutes clean where the wheel's 2.28.9 hung (vllm-project/vllm#42354, 2026-07): a newer GCC would "
+            "explain it, and gb10.cluster.nccl_info reads which one it was. With 2.30.4 a pair stalled all the same (vllm-project/vllm#41834, "
+            "2026-05), and so did receivers on dual rails (NVIDIA/nccl#2334, open): not every hang is this one"
         ),
     ),
     Rule(

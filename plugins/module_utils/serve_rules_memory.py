@@ -90,6 +90,14 @@ def _allocator(view: View) -> list[Found]:
     return [found for name in names for found in view.variable(name, lambda value: "expandable_segments:true" in (value or "").lower())]
 
 
+def _connector(view: View) -> list[Found]:
+    given = [name for name in ("--kv-transfer-config", "--kv-offloading-size") if view.argument(name)]
+    exempt = view.argument("--enable-sleep-mode") or view.argument("--enable-cumem-allocator")
+    # vLLM compares the text of this variable alone.
+    set_so = view.variable("PYTORCH_CUDA_ALLOC_CONF", lambda value: "expandable_segments:True" in (value or ""))
+    return set_so if given and not exempt and not view.before(0, 22) else []
+
+
 RULES = (
     Rule(
         "memory-utilization-ceiling",
@@ -125,7 +133,7 @@ RULES = (
             "With --kv-cache-memory-bytes it is still the memory that must be free at the start"
         ),
         fix=f"give {UTILIZATION}, 0.8 for a first try",
-        source="vLLM 0.13.0 to 0.32.0, config/cache.py, v1/worker/utils.py request_memory; conselara.dev",
+        source="vLLM 0.13.0 to 0.33.0, config/cache.py, v1/worker/utils.py request_memory; conselara.dev",
         evidence="2026-11",
         disputed="NVIDIA's playbook for one Spark starts vLLM with the default (2026-06)",
         exercised="the condition: unit tests; the defaults: read in vLLM's code; the effect: nowhere here",
@@ -220,11 +228,24 @@ RULES = (
         why="with it a pair logged NV_ERR_NO_MEMORY while it loaded, and did not with False",
         fix="try expandable_segments:False where a start runs out of memory",
         source="NVIDIA/dgx-spark-playbooks#97 (an A/B on two Sparks)",
-        evidence="2026-08-12",
+        evidence="2026-09-13",
         disputed=(
             "eugr's launcher sets True (2026-09), and vllm-project/vllm#55569 reports that True cured a prefill that ran out of memory, and "
-            "a second user that it did not (2026-09-13). The newest evidence is split: leave it as it is unless memory runs out"
+            "a second user that it did not (2026-09-13). Reported, and not verified here: False wedged a host where True finished "
+            "(MiaAI-Lab/GLM-5.3-Flash-EXL3-2x-DGX-Sparks#58). The newest evidence is split: leave it as it is unless memory runs out"
         ),
+    ),
+    Rule(
+        "expandable-segments-connector",
+        ERROR,
+        when="vLLM 0.22 or newer, PyTorch's allocator is given `expandable_segments:True`, and a KV connector without sleep mode",
+        check=_connector,
+        why="vLLM raises ValueError: the allocator may move memory that a connector has registered",
+        fix="expandable_segments:False, or leave the connector out",
+        source="vLLM 0.22.1 to 0.33.0, config/vllm.py; vllm-project/vllm#42404",
+        evidence="2026-11",
+        gpus=(),
+        exercised="the condition: unit tests; the code: read in vLLM 0.22.1 to 0.33.0; the effect: nowhere here",
     ),
     Rule(
         "swap-space",

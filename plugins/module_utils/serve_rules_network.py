@@ -137,6 +137,12 @@ def _gdr(view: View) -> list[Found]:
     return forced + view.variable("NCCL_DMABUF_ENABLE", lambda value: value == "1")
 
 
+def _cross(view: View) -> list[Found]:
+    devices = [node["environment"].get("NCCL_IB_HCA") or "" for _index, node in view.nodes]
+    dual = any(value.count(",") for value in devices)
+    return view.variable("NCCL_CROSS_NIC", lambda value: value == "1") if view.roce and dual else []
+
+
 def _plugin(view: View) -> list[Found]:
     container = view.data["runtime"] == "container"
     return view.variable("NCCL_NET_PLUGIN", lambda value: value is None) if container and view.roce else []
@@ -375,9 +381,45 @@ RULES = (
         WARNING,
         when="vLLM 0.27 on four nodes or more",
         check=lambda view: when(view.ranks >= 4 and view.before(0, 28) and (not view.before(0, 27)), ("release", view.data["release"])),
-        why="it stalls after a while without requests, and keeping the API busy does not help",
-        fix="another release",
-        source="vllm-project/vllm#51921",
-        evidence="2026-08",
+        why=(
+            "it stalls for good after a minute without requests: with speculative decoding the length of a padded slot becomes negative, and a "
+            "kernel never ends. Keeping the API busy does not help"
+        ),
+        fix="vLLM 0.28 or newer, which has the fix (vllm-project/vllm#51538), or no speculative decoding",
+        source="vllm-project/vllm#51921, #51593 (the cause); vLLM 0.28.0, v1/attention/backends/mla/indexer.py line 87",
+        evidence="2026-08-12",
+        disputed=(
+            "the same user found first that without speculative decoding or with that fix idling is survived, and hours later that after heavy load "
+            "neither helps (vllm-project/vllm#51921, both 2026-08-12); the same four Sparks also stalled in NCCL (NVIDIA/nccl#2334, 2026-08-11)"
+        ),
+        exercised="the condition: unit tests; the fix: read in vLLM 0.28.0, and missing in 0.25.1; the effect: nowhere here",
+    ),
+    Rule(
+        "nccl-cross-nic",
+        WARNING,
+        when="RoCE over several devices with `NCCL_CROSS_NIC=1`",
+        check=_cross,
+        why=(
+            "hours into serving at full load receivers waited for data that had come, with NCCL 2.28.9, 2.30.4 and 2.30.7: every rank hangs, "
+            "the API stays green"
+        ),
+        fix="leave it unset",
+        source="NVIDIA/nccl#2334 (open; four Sparks, two models)",
+        evidence="2026-08-11",
+    ),
+    Rule(
+        "nccl-nvls",
+        INFO,
+        when="`NCCL_NVLS_ENABLE=0`",
+        check=lambda view: view.variable("NCCL_NVLS_ENABLE", lambda value: value == "0"),
+        why="a Spark has no NVLink switch that it could turn off, and that it cures a hang while a MoE is loaded was not shown",
+        fix="leave it unset, unless loading hangs without it",
+        source="NVIDIA/nccl#2167",
+        evidence="2026-05-10",
+        disputed=(
+            "on eight Sparks 2.30.4 hung two of three loads of a MoE without it, and Kimi K2.6 loaded with it (vllm-project/vllm#40969); when the "
+            "same configuration then came up without it, its author took back that it is the fix (NVIDIA/nccl#2167, all 2026-05-10). Another "
+            "user still names it the one that counts (eugr/spark-vllm-docker#260, 2026-06)"
+        ),
     ),
 )

@@ -4,7 +4,7 @@
 
 """What each patch has to do in which vLLM release: data only, one row a patch and range of releases.
 
-Read from the Python sources of vLLM 0.13.0 to 0.32.0, whose files and lines the rows name, and from the architectures in the published
+Read from the Python sources of vLLM 0.13.0 to 0.33.0, whose files and lines the rows name, and from the architectures in the published
 wheels. Nothing here was run on a GB10.
 """
 
@@ -16,7 +16,7 @@ from dataclasses import dataclass, field
 APPLIES, USE_FLAG, NOT_NEEDED, UNSUPPORTED = "applies", "use_flag", "not_needed", "unsupported"
 
 #: The releases that were read, first and last. Others are judged by their code.
-FIRST, LAST = (0, 13, 0), (0, 32, 0)
+FIRST, LAST = (0, 13, 0), (0, 33, 0)
 
 _LAYERS = "model_executor/layers"
 UTILS = f"{_LAYERS}/quantization/utils/w8a8_utils.py"
@@ -82,7 +82,7 @@ _FAMILY_WHEELS = (
     "this build is for CUDA 13, whose published wheels hold sm_120f code, the family target that 12.1 runs; "
     "a build that you made for other targets is not seen here, mechanism source patches it"
 )
-_WHEELS = "sm_12x strings in _C*.so of the aarch64 wheels on PyPI: sm_120a up to 0.19.0, sm_120f in 0.20.2, 0.22.1, 0.25.1, 0.28.0, 0.32.0"
+_WHEELS = "sm_12x strings in _C*.so of the aarch64 wheels on PyPI: sm_120a up to 0.19.0, sm_120f in 0.20.2, 0.22.1, 0.25.1, 0.28.0, 0.32.0, 0.33.0"
 _HALF = (
     "for block-wise FP8 only the patch helps. For the rest the well-known patch changes nothing in this release, because "
     "CutlassFP8ScaledMMLinearKernel does not ask cutlass_fp8_supported(); VLLM_DISABLED_KERNELS turns it off"

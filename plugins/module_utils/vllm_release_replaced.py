@@ -10,6 +10,7 @@ from collections.abc import Mapping
 
 _WARNED = "vllm/envs.py (0.23.0), the warning of deprecated_env"
 _ATTENTION = "vllm/config/attention.py (0.14.1), _set_from_env_if_set"
+_RAY = "vllm/v1/executor/abstract.py (0.33.0) line 77; ray_executor.py is gone"
 _MOE = ("give --moe-backend", _WARNED)
 
 #: For names that were removed: the advice follows "Fix: ".
@@ -49,6 +50,10 @@ REPLACED: Mapping[str, tuple[str, str]] = {
     "VLLM_PREFIX_CACHE_RETENTION_INTERVAL": ("give --prefix-cache-retention-interval", "vllm/engine/arg_utils.py (0.29.0)"),
     "VLLM_USE_RAY_COMPILED_DAG": ("leave it out: no release since 0.13 asks for it", "gone before 0.13; vllm/v1/executor/ray_executor.py (0.13.0)"),
     "VLLM_USE_RAY_SPMD_WORKER": ("leave it out: no release since 0.13 asks for it", "gone before 0.13; vllm/v1/executor/ray_executor.py (0.13.0)"),
+    "VLLM_USE_RAY_V2_EXECUTOR_BACKEND": ("leave it out: that executor is the only one for Ray since 0.33", _RAY),
+    "VLLM_USE_RAY_COMPILED_DAG_CHANNEL_TYPE": ("leave it out: since 0.33 no executor compiles a DAG", _RAY),
+    "VLLM_USE_RAY_COMPILED_DAG_OVERLAP_COMM": ("leave it out: since 0.33 no executor compiles a DAG", _RAY),
+    "VLLM_USE_RAY_WRAPPED_PP_COMM": ("leave it out: since 0.33 no executor compiles a DAG", _RAY),
 }
 
 #: For names that came later: what does the same before.

@@ -15,7 +15,7 @@ from __future__ import annotations
 #: The releases that were read.
 READ = """
 0.13.0 0.14.0 0.14.1 0.15.0 0.15.1 0.16.0 0.17.0 0.17.1 0.18.0 0.18.1 0.19.0 0.19.1 0.20.0 0.20.1 0.20.2 0.21.0 0.22.0 0.22.1 0.23.0 0.24.0
-0.25.0 0.25.1 0.26.0 0.27.0 0.27.1 0.28.0 0.29.0 0.30.0 0.31.0 0.32.0
+0.25.0 0.25.1 0.26.0 0.27.0 0.27.1 0.28.0 0.29.0 0.30.0 0.31.0 0.32.0 0.33.0
 """
 
 OPTIONS = """
@@ -38,10 +38,11 @@ OPTIONS = """
 --attention-backend value upper open = AMX_MLA@0.29- AUTO@0.18- B12X@0.30- CPU_ATTN CPU_MLA@0.28- CUSTOM CUTLASS_MLA CUTLASS_MSA@0.27- FLASHINFER
     FLASHINFER_MLA FLASHINFER_MLA_SPARSE@0.17- FLASHINFER_MLA_SPARSE_DSV4@0.23- FLASHINFER_MLA_SPARSE_DSV41@0.30- FLASHINFER_MLA_SPARSE_SM120@0.24-
     FLASHINFER_MLA_SPARSE_SM90@0.30- FLASHMLA FLASHMLA_MEGA_ATTN_DSV41@0.31- FLASHMLA_SPARSE FLASHMLA_SPARSE_DSV4@0.23- FLASHMLA_SPARSE_DSV41@0.30-
-    FLASH_ATTN FLASH_ATTN_DIFFKV@0.14- FLASH_ATTN_MLA FLASH_ATTN_MLA_SPARSE@0.25- FLEX_ATTENTION HPC_ATTN@0.25- IPEX@-0.16 MINIMAX_M3_SPARSE@0.24-
-    NO_ATTENTION PALLAS@-0.14 ROCM_AITER_FA ROCM_AITER_MLA ROCM_AITER_MLA_SPARSE ROCM_AITER_TRITON_MLA ROCM_AITER_UNIFIED_ATTN ROCM_ATTN
-    ROCM_FLASHMLA_SPARSE_DSV4@0.23- ROCM_SEGMENTED_ATTN@0.32- TOKENSPEED_MLA@0.21- TORCH_SDPA TREE_ATTN@-0.21 TRITON_ATTN TRITON_ATTN_DIFFKV@0.24-
-    TRITON_FLASHINFER@0.30- TRITON_FLASH_ATTN@0.30- TRITON_MLA TRITON_MSA@0.27- TURBOQUANT@0.20- ULTRAQUANT@0.32- XPU_MLA_SPARSE@0.18-
+    FLASH_ATTN FLASH_ATTN_DIFFKV@0.14- FLASH_ATTN_MLA FLASH_ATTN_MLA_SPARSE@0.25- FLASH_ATTN_MLA_SPARSE_FA4@0.33- FLEX_ATTENTION HPC_ATTN@0.25-
+    IPEX@-0.16 MINIMAX_M3_SPARSE@0.24- NO_ATTENTION PALLAS@-0.14 ROCM_AITER_FA ROCM_AITER_MLA ROCM_AITER_MLA_SPARSE ROCM_AITER_TRITON_MLA
+    ROCM_AITER_UNIFIED_ATTN ROCM_ATTN ROCM_FLASHMLA_SPARSE_DSV4@0.23- ROCM_FLASHMLA_SPARSE_DSV41@0.33- ROCM_OCTAVE@0.33- ROCM_SEGMENTED_ATTN@0.32-
+    STEP5_DSA@0.33- TOKENSPEED_MLA@0.21- TORCH_SDPA TREE_ATTN@-0.21 TRITON_ATTN TRITON_ATTN_DIFFKV@0.24- TRITON_FLASHINFER@0.30-
+    TRITON_FLASH_ATTN@0.30- TRITON_MLA TRITON_MSA@0.27- TURBOQUANT@0.20- ULTRAQUANT@0.32- XPU_MLA_SPARSE@0.18-
 --attention-config value -ac
 --aux-output-config@0.31- value
 --block-size value = 1@-0.18 128@-0.18 16@-0.18 256@-0.18 32@-0.18 64@-0.18 8@-0.18
@@ -162,7 +163,7 @@ OPTIONS = """
 --fingerprint-mode@0.21- value = custom full hash none
 --fingerprint-value@0.21- value
 --fully-sharded-loras bool
---gdn-prefill-backend@0.18- value = aiter_flydsl@0.32- cutedsl@0.22- flashinfer triton
+--gdn-prefill-backend@0.18- value = aiter_flydsl@0.32- cutedsl@0.22- flashinfer sycl@0.33- triton
 --generation-config value
 --gpu-memory-utilization value --device-memory-utilization@0.31-
 --grpc@0.20- flag
@@ -183,9 +184,9 @@ OPTIONS = """
 --kda-decode-backend@0.30- value = auto flashinfer native triton
 --kda-prefill-backend@0.27- value = auto flashinfer@0.30- flashkda fused@0.30- triton
 --kernel-config@0.16- value
---kv-cache-dtype value = auto bfloat16 float16@0.18- fp8 fp8_ds_mla fp8_e4m3 fp8_e5m2 fp8_inc fp8_per_token_head@0.20- int4_per_token_head@0.25-
-    int8_per_token_head@0.20- nvfp4@0.20- nvfp4_4over6@0.28- nvfp4_ds_mla@0.30- turboquant_3bit_nc@0.20- turboquant_4bit_nc@0.20-
-    turboquant_k3v4_nc@0.20- turboquant_k8v4@0.20- ultraquant_4bit@0.32-
+--kv-cache-dtype value open@0.33- = auto bfloat16 float16@0.18- fp8 fp8_ds_mla fp8_e4m3 fp8_e5m2 fp8_inc fp8_per_token_head@0.20-
+    int4_per_token_head@0.25- int8_per_token_head@0.20- nvfp4@0.20- nvfp4_4over6@0.28- nvfp4_ds_mla@0.30- octave_k3v3@0.33- octave_k3v3_compact@0.33-
+    octave_k3v4@0.33- turboquant_3bit_nc@0.20- turboquant_4bit_nc@0.20- turboquant_k3v4_nc@0.20- turboquant_k8v4@0.20- ultraquant_4bit@0.32-
 --kv-cache-dtype-skip-layers@0.19- list
 --kv-cache-memory-bytes value
 --kv-cache-metrics bool
@@ -261,10 +262,11 @@ OPTIONS = """
 --model-class-overrides@0.25- value
 --model-impl value open = auto terratorch transformers vllm
 --model-loader-extra-config value
---moe-backend@0.17- value lower = aiter aiter_mega_moe@0.32- aiter_triton_mxfp4_bf16@0.30- auto b12x@0.29- batched_triton@0.27- cutlass deep_gemm
-    deep_gemm_mega_moe@0.20- emulation@0.20- flashinfer_b12x@0.22- flashinfer_cutedsl flashinfer_cutlass flashinfer_moe_ep_cutedsl@0.32-
-    flashinfer_moe_ep_mega_cutedsl@0.29-0.32 flashinfer_moe_ep_mega_deep_gemm@0.29- flashinfer_trtllm flydsl@0.24- hpc@0.25- humming@0.21- marlin
-    rdna3@0.30- triton triton_unfused@0.21-
+--moe-backend@0.17- value lower = aiter aiter_mega_moe@0.32- aiter_triton_mxfp4_bf16@0.30- aiter_triton_mxfp4_mxfp4@0.33- auto b12x@0.29-
+    batched_triton@0.27- cutlass deep_gemm deep_gemm_mega_moe@0.20- emulation@0.20- flashinfer_b12x@0.22- flashinfer_cutedsl flashinfer_cutlass
+    flashinfer_moe_ep_cutedsl@0.32- flashinfer_moe_ep_mega_cutedsl@0.29-0.32 flashinfer_moe_ep_mega_deep_gemm@0.29- flashinfer_trtllm flydsl@0.24-
+    hpc@0.25- humming@0.21- marlin rdna3@0.30- triton triton_unfused@0.21-
+--monokernel@0.33- bool
 --nnodes value -n
 --node-rank value -r
 --num-gpu-blocks-override value
@@ -300,10 +302,12 @@ OPTIONS = """
 --quantization-config@0.22- value
 --ray-workers-use-nsight bool
 --reasoning-config@0.19- value
---reasoning-parser value open = cohere_command3@0.21- cohere_command4@0.21- deepseek_r1 deepseek_v3 deepseek_v4@0.20- deepseek_v41@0.30- ernie45
-    gemma4@0.19- glm45 glm47@0.24- granite granite_thinking_parser@0.31- hf@0.32- holo2 hunyuan_a13b hy_v3@0.20- hy_v4@0.29- inkling@0.26-
+--reasoning-effort-map@0.33- value
+--reasoning-parser value open = beam@0.33- cohere_command3@0.21- cohere_command4@0.21- deepseek_r1 deepseek_v3 deepseek_v4@0.20- deepseek_v41@0.30-
+    ernie45 gemma4@0.19- glm45 glm47@0.24- granite granite_thinking_parser@0.31- hf@0.32- holo2 hunyuan_a13b hy_v3@0.20- hy_v4@0.29- inkling@0.26-
     k2_horizon@0.30- kimi_k2 kimi_k3@0.27- ling3@0.28- mimo@0.20- minicpmv@0.32- minimax_m2 minimax_m2_append_think minimax_m3@0.24- mistral
-    muse_glimmer@0.28- nemotron_v3@0.17.1- olmo3 openai_gptoss plamo3@0.32- poolside_v1@0.21- qwen3 seed_oss step3 step3p5@0.15.1-
+    muse@0.33- muse_glimmer@0.28- musespark1x@0.33- nemotron_v3@0.17.1- olmo3 openai_gptoss plamo3@0.32- poolside_v1@0.21- qwen3 seed_oss step3
+    step3p5@0.15.1- step5@0.33-
 --reasoning-parser-plugin value
 --renderer-num-workers@0.19- value
 --replayssm-buffer-len@0.27- value
@@ -325,14 +329,15 @@ OPTIONS = """
 --shutdown-timeout@0.18- value
 --skip-mm-profiling bool
 --skip-tokenizer-init bool
+--sleep-mode-backend@0.33- value
 --sleep-mode-offload-cudagraph@0.32- bool
 --sleep-preserve-parameter-names@0.31- list
 --sparse-indexer-topk-backend@0.30- value lower = aiter@0.32- auto cooperative deep_select flashinfer per_row persistent torch
 --spec-method@0.22- value = None@0.31- bailing_hybrid_mtp@0.25- bailing_hybrid_v3_mtp@0.28- custom_class deepseek_mtp dflash dots3_note_mtp@0.28-
     draft_model dspark@0.25- eagle eagle3 ernie_mtp exaone4_5_mtp exaone_moe_mtp extract_hidden_states gemma4_mtp glm4_moe_lite_mtp glm4_moe_mtp
-    glm5_next_mtp@0.30- glm_ocr_mtp hy_v3_mtp hy_v4_mtp@0.29- inkling_mtp@0.26- kimi_k3_mtp@0.27- longcat_flash_mtp medusa mimo_mtp mimo_v2_mtp
-    minimax_m3_mtp@0.24- mlp_speculator mtp nemotron_h_mtp ngram ngram_gpu pangu_ultra_moe_mtp qwen3_5_mtp qwen3_next_mtp qwen4_exp_mtp@0.29-
-    step3p5_mtp suffix
+    glm5_next_mtp@0.30- glm_ocr_mtp hy_v3_mtp hy_v4_mtp@0.29- inkling_mtp@0.26- kimi_k3_mtp@0.27- longcat_flash_mtp medusa@-0.33 mimo_mtp mimo_v2_mtp
+    minimax_m3_mtp@0.24- mlp_speculator@-0.33 mtp nemotron_h_mtp ngram ngram_gpu pangu_ultra_moe_mtp qwen3_5_mtp qwen3_next_mtp qwen4_exp_mtp@0.29-
+    step3p5_mtp step5_mtp@0.33- suffix
 --spec-model@0.22- value
 --spec-tokens@0.22- value
 --specialize-active-lora@0.16- bool
@@ -349,17 +354,19 @@ OPTIONS = """
 --swap-space@-0.18 value
 --tensor-parallel-size value -tp
 --tokenizer value
---tokenizer-mode value open = auto cohere@0.27- deepseek_v32 deepseek_v4@0.20- fastokens@0.21-0.22 hf inkling@0.26- kimi_k3@0.27- mistral slow@-0.31
+--tokenizer-mode value open = alpamayo2_super@0.33- auto cohere@0.27- deepseek_v32 deepseek_v4@0.20- fastokens@0.21-0.22 hf inkling@0.26-
+    kimi_k3@0.27- mistral slow@-0.31
 --tokenizer-revision value
 --tokens-only bool
---tool-call-parser value open = apertus@0.22- cohere_command3@0.21- cohere_command4@0.21- deepseek_v3 deepseek_v31 deepseek_v32 deepseek_v4@0.20-
-    deepseek_v41@0.30- dots@0.28- ernie45 functiongemma@0.14- gemma4@0.19- gigachat3 glm45 glm47@0.14- granite granite-20b-fc granite4@0.18- hermes
-    hf@0.32- hunyuan_a13b hy_v3@0.20- hy_v4@0.29- inkling@0.26- internlm jamba k2_horizon@0.30- kimi_k2 kimi_k3@0.27- lfm2@0.21- ling3@0.28-
-    llama3_json llama4_json llama4_pythonic longcat mimo@0.20- minicpm5@0.23- minimax@-0.24 minimax_m2 minimax_m3@0.24- mistral muse_glimmer@0.28-
-    olmo3 openai phi4_mini_json plamo3@0.32- poolside_v1@0.21- pythonic qwen3_coder qwen3_json@0.32- qwen3_xml seed_oss step3 step3p5@0.15.1- xlam
+--tool-call-parser value open = apertus@0.22- beam@0.33- cohere_command3@0.21- cohere_command4@0.21- deepseek_v3 deepseek_v31 deepseek_v32
+    deepseek_v4@0.20- deepseek_v41@0.30- dots@0.28- ernie45 functiongemma@0.14- gemma4@0.19- gigachat3 glm45 glm47@0.14- granite granite-20b-fc
+    granite4@0.18- hermes hf@0.32- hunyuan_a13b hy_v3@0.20- hy_v4@0.29- inkling@0.26- internlm jamba k2_horizon@0.30- kimi_k2 kimi_k3@0.27- lfm2@0.21-
+    ling3@0.28- llama3_json llama4_json llama4_pythonic longcat mimo@0.20- minicpm5@0.23- minimax@-0.24 minimax_m2 minimax_m3@0.24- mistral muse@0.33-
+    muse_glimmer@0.28- musespark1x@0.33- olmo3 openai phi4_mini_json plamo3@0.32- poolside_v1@0.21- pythonic qwen3_coder qwen3_json@0.32- qwen3_xml
+    seed_oss step3 step3p5@0.15.1- step5@0.33- xlam
 --tool-parser-plugin value
 --tool-server value
---tool-strict-level@0.31- value = auto function parameter
+--tool-strict-level@0.31- value = None@0.33- auto function parameter
 --trust-remote-code bool
 --trust-request-chat-template bool
 --trust-request-mm-kwargs@0.31- bool
@@ -372,6 +379,7 @@ OPTIONS = """
 --uvicorn-log-level value = critical debug error info trace warning
 --video-pruning-method@0.27- value = evs vidcom2
 --video-pruning-rate value
+--watchdog-config@0.33- value
 --watermark@0.24- value
 --watermark-config@0.30- value
 --weight-transfer-config@0.16- value
@@ -414,13 +422,16 @@ VLLM_ATTENTION_BACKEND@-0.15
 VLLM_AUDIO_FETCH_TIMEOUT
 VLLM_B12X_MOE_FP4_FORCE_A16@0.29-
 VLLM_BATCH_INVARIANT
+VLLM_BEAM_ALWAYS_CONSTRAIN_OUTPUT@0.33-
 VLLM_BLOCKSCALE_FP8_GEMM_FLASHINFER@0.14-
 VLLM_BUILD_COMMIT@0.26-
 VLLM_BUILD_PIPELINE@0.26-
 VLLM_BUILD_URL@0.26-
 VLLM_CACHE_ROOT
+VLLM_CHAT_TEMPLATE_FUEL@0.33-
 VLLM_CHAT_TEMPLATE_RENDER_TIMEOUT@0.32-
 VLLM_CI_USE_S3@-0.26
+VLLM_COHERE2_ATTN_MOE_DUAL_STREAM_TOKEN_THRESHOLD@0.33-
 VLLM_COMPILE_CACHE_SAVE_FORMAT
 VLLM_COMPUTE_NANS_IN_LOGITS
 VLLM_CONFIGURE_LOGGING
@@ -514,6 +525,7 @@ VLLM_GPU_NIC_PCIE_MAPPING@0.23-
 VLLM_GPU_SYNC_CHECK@0.25-
 VLLM_HAS_FLASHINFER_CUBIN
 VLLM_HOST_IP
+VLLM_HTTP_MAX_REQUEST_BODY_SIZE@0.33-
 VLLM_HTTP_TIMEOUT_KEEP_ALIVE
 VLLM_HUMMING_INPUT_QUANT_CONFIG@0.20-
 VLLM_HUMMING_MOE_GEMM_TYPE@0.20-
@@ -554,6 +566,8 @@ VLLM_MAX_COMPLETION_PROMPTS@0.26-
 VLLM_MAX_EMBED_DECODE_BYTES@0.30-
 VLLM_MAX_IMAGE_PIXELS@0.25-
 VLLM_MAX_MEDIA_DOWNLOAD_SIZE_MB@0.29-
+VLLM_MAX_MEDIA_REQUEST_DECODE_BYTES@0.33-
+VLLM_MAX_MEDIA_REQUEST_DOWNLOAD_SIZE_MB@0.33-
 VLLM_MAX_NUM_BAD_WORDS@0.28-
 VLLM_MAX_N_SEQUENCES@0.19-
 VLLM_MAX_STOP_STRINGS@0.28-
@@ -566,6 +580,7 @@ VLLM_MEDIA_FETCH_MAX_RETRIES@0.19-
 VLLM_MEDIA_LOADING_THREAD_COUNT
 VLLM_MEDIA_URL_ALLOW_REDIRECTS
 VLLM_MEMORY_PROFILER_ESTIMATE_CUDAGRAPHS@0.18-
+VLLM_MINIMAX_M3_MSA_CUTLASS_MIN_BATCH@0.33-
 VLLM_MLA_DISABLE
 VLLM_MM_HASHER_ALGORITHM@0.15-0.30
 VLLM_MODEL_REDIRECT_PATH
@@ -626,16 +641,19 @@ VLLM_RAY_EXTRA_ENV_VAR_PREFIXES_TO_COPY@0.17-
 VLLM_RAY_PER_WORKER_GPUS
 VLLM_REGEX_COMPILATION_TIMEOUT_S@0.24-
 VLLM_REPLICATE_EMBED@0.29-
+VLLM_REQUEST_BODY_LOG_LEVEL@0.33-
 VLLM_RINGBUFFER_WARNING_INTERVAL
-VLLM_ROCM_AITER_MEGA_MOE_FUSE_SHARED_EXPERTS@0.32-
+VLLM_ROCM_AITER_MEGA_MOE_FUSE_SHARED_EXPERTS@0.32-0.33
 VLLM_ROCM_AITER_MLA_ASM_PADDING@0.28-
-VLLM_ROCM_AITER_MLA_DCP_VERIFY@0.31-
+VLLM_ROCM_AITER_MLA_DCP_VERIFY@0.31-0.33
 VLLM_ROCM_AITER_MOE_DISPATCH_POLICY@0.23-
 VLLM_ROCM_CUSTOM_PAGED_ATTN@-0.19
 VLLM_ROCM_FP8_MFMA_PAGE_ATTN
 VLLM_ROCM_FP8_PADDING
 VLLM_ROCM_MOE_PADDING
-VLLM_ROCM_MONO_DECODE@0.32-
+VLLM_ROCM_MONO_DECODE@0.32-0.33
+VLLM_ROCM_MUSE_MOE_ONLINE_QUANT@0.33-
+VLLM_ROCM_MUSE_MOE_REDUCE_DTYPE@0.33-
 VLLM_ROCM_QUICK_REDUCE_CAST_BF16_TO_FP16
 VLLM_ROCM_QUICK_REDUCE_MAX_SIZE_BYTES_MB
 VLLM_ROCM_QUICK_REDUCE_MIN_SIZE_BYTES_MB@0.22-
@@ -646,7 +664,7 @@ VLLM_ROCM_SLEEP_MEM_CHUNK_SIZE
 VLLM_ROCM_USE_AITER
 VLLM_ROCM_USE_AITER_CUSTOM_AR@0.25-
 VLLM_ROCM_USE_AITER_FP4BMM@0.15-
-VLLM_ROCM_USE_AITER_FP4_ASM_GEMM@-0.29,0.31-
+VLLM_ROCM_USE_AITER_FP4_ASM_GEMM@-0.29,0.31-0.33
 VLLM_ROCM_USE_AITER_FP8BMM
 VLLM_ROCM_USE_AITER_FUSION_SHARED_EXPERTS
 VLLM_ROCM_USE_AITER_LINEAR
@@ -677,6 +695,7 @@ VLLM_SLEEP_WHEN_IDLE@-0.18
 VLLM_SNAPSHOT_TIMEOUT_S@0.31-
 VLLM_SPARSE_INDEXER_MAX_LOGITS_MB@0.19-
 VLLM_SSM_CONV_STATE_LAYOUT@0.20-
+VLLM_STEP5_SHARD_SP_SHARED_EXPERT@0.33-
 VLLM_SYSTEM_START_DATE@0.17-
 VLLM_TARGET_DEVICE
 VLLM_TEST_FORCE_FP8_MARLIN@-0.29
@@ -735,10 +754,10 @@ VLLM_USE_NVFP4_CT_EMULATIONS@-0.24
 VLLM_USE_OINK_OPS@0.17-
 VLLM_USE_PRECOMPILED
 VLLM_USE_PRECOMPILED_RUST@0.22-
-VLLM_USE_RAY_COMPILED_DAG_CHANNEL_TYPE
-VLLM_USE_RAY_COMPILED_DAG_OVERLAP_COMM
-VLLM_USE_RAY_V2_EXECUTOR_BACKEND@0.20-
-VLLM_USE_RAY_WRAPPED_PP_COMM
+VLLM_USE_RAY_COMPILED_DAG_CHANNEL_TYPE@-0.33
+VLLM_USE_RAY_COMPILED_DAG_OVERLAP_COMM@-0.33
+VLLM_USE_RAY_V2_EXECUTOR_BACKEND@0.20-0.33
+VLLM_USE_RAY_WRAPPED_PP_COMM@-0.33
 VLLM_USE_RUST_BENCH@0.27-
 VLLM_USE_RUST_FRONTEND@0.22-
 VLLM_USE_SIMPLE_KV_OFFLOAD@0.19-

@@ -8,16 +8,22 @@ from __future__ import annotations
 DOCUMENTATION = r"""
 ---
 module: nccl_info
-short_description: Read what a libnccl holds, and which one running processes have mapped
+short_description: Read what a libnccl holds, and which one running processes use
 version_added: 0.1.0
 description:
-  - Reads release, CUDA, machine and the GPU code of a libnccl from the file itself, without GPU, driver or CUDA.
+  - Reads release, CUDA, machine, compiler and the GPU code of a libnccl from the file itself, without GPU, driver or CUDA.
   - Reads from C(/proc) which libnccl each process has mapped, which is the one proof of what it uses. The search path, a version that PyTorch
-    tells, and vLLM's log each say something else.
+    tells, and vLLM's log each say something else. A mapped file is known as a libnccl by its exported functions, whatever its name is.
+  - Of several that a process has mapped, it tells which one PyTorch calls; see RV(processes.used).
   - With O(requires) says what is wrong. It does not fail for that; see RV(problems).
 options:
   path:
-    description: The library, or a folder with C(libnccl.so.2) in it or in its C(lib). Links are followed.
+    description: The library, or a folder with C(libnccl.so.2) in it or in its C(lib). Links are followed. Where processes are asked for too, a
+      file that is gone is one of RV(problems) rather than an error.
+    type: path
+  runtime:
+    description: An environment of Python, in place of O(path). What NVIDIA's wheel brought there is read, be it in its place or kept beside a
+      link that M(gb10.cluster.nccl_prefer) made. RV(library) is null where there is none.
     type: path
   unit:
     description: A systemd unit, each process of which is read, those that others of them started too. Needs root.
@@ -27,7 +33,7 @@ options:
     type: list
     elements: int
   requires:
-    description: What has to be so. Needs O(path), which is then also the file that the processes have to have mapped.
+    description: What has to be so. Needs O(path), which is then also the file that the processes have to use.
     type: dict
     suboptions:
       capabilities:
@@ -39,7 +45,8 @@ options:
         description: What the library's hash has to be, for instance the one where it was built.
         type: str
       alone:
-        description: Whether a process may have no other libnccl mapped beside it. With C(LD_PRELOAD) the wheel's is there too.
+        description: Whether a process may have no other libnccl mapped beside it. With C(LD_PRELOAD) the wheel's is there too, and it is
+          enough that O(path) is the one that is used.
         type: bool
         default: false
 author:
@@ -67,7 +74,7 @@ EXAMPLES = r"""
 
 RETURN = r"""
 library:
-  description: The library at O(path), null without.
+  description: The library at O(path) or in O(runtime), null without.
   returned: always
   type: dict
   contains:
@@ -92,6 +99,11 @@ library:
       description: For which machines it is, as uname says it.
       type: str
       sample: aarch64
+    gcc:
+      description: The releases of GCC that its object files were compiled with, those of CUDA's static libraries in it too.
+      type: list
+      elements: str
+      sample: ["8.3.1", "8.5.0"]
     programs:
       description: How many fat binaries the driver loads from it. Those that were only there to be linked do not count.
       type: int
@@ -106,6 +118,11 @@ library:
       type: list
       elements: str
       sample: ["12.1"]
+    runs:
+      description: Capabilities of the GPUs that can run each program, as their own code, an older GPU's of their generation, or from PTX.
+      type: list
+      elements: str
+      sample: ["12.0", "12.1"]
 processes:
   description: Each process that was asked for.
   returned: always
@@ -124,6 +141,13 @@ processes:
       type: list
       elements: dict
       sample: [{"path": "/opt/gb10/nccl/2.30.7-0123456789ab/lib/libnccl.so.2.30.7", "device": "fd:01", "inode": 9, "deleted": false, "sha256": "…"}]
+    used:
+      description: The path of the one that PyTorch calls. Of several it is the first that was preloaded, else the first in the folders that
+        PyTorch's own library names (RPATH, then C(LD_LIBRARY_PATH), then RUNPATH). Null without any, and where it cannot be told.
+      type: str
+    undecided:
+      description: Why it cannot be told which one is used, empty if it can.
+      type: str
     unreadable:
       description: Why it is not known what the process has mapped, empty if it is.
       type: str
@@ -155,30 +179,39 @@ def main() -> None:
     module = AnsibleModule(
         argument_spec={
             "path": {"type": "path"},
+            "runtime": {"type": "path"},
             "unit": {"type": "str"},
             "pids": {"type": "list", "elements": "int"},
             "requires": {"type": "dict", "options": _REQUIRES},
         },
-        required_one_of=[("path", "unit", "pids")],
+        required_one_of=[("path", "runtime", "unit", "pids")],
+        mutually_exclusive=[("path", "runtime")],
         required_by={"requires": ("path",)},
         supports_check_mode=True,
     )
     params, facts, problems = module.params, None, []
     wanted, node = params["requires"], os.uname()
     try:
-        if params["path"]:
-            path = io_nccl.find(params["path"])
-            library, sha256 = io_nccl.library(path), io_file.sha256(path)
-            facts = {"path": path, "real_path": os.path.realpath(path), "sha256": sha256, **library.facts()}
         of_unit = io_nccl.pids(runner(module), params["unit"]) if params["unit"] else []
         processes = io_nccl.processes(of_unit, params["pids"] or [])
+        try:
+            if path := io_nccl.bundled(params["runtime"]) if params["runtime"] else params["path"] and io_nccl.find(params["path"]):
+                library, sha256 = io_nccl.library(path), io_file.sha256(path)
+                facts = {"path": path, "real_path": os.path.realpath(path), "sha256": sha256, **library.facts()}
+        except ProblemsError as error:
+            if not processes:
+                raise
+            # Processes that run go on with a file that is gone; their next start is what fails.
+            problems += error.problems
         if wanted is not None:
             gpus = [ComputeCapability.parse(text, "requires.capabilities") for text in wanted["capabilities"]]
-            problems += nccl_library.problems(library, facts["real_path"], gpus, node.machine)
-            if wanted["sha256"] not in (None, sha256):
-                problems.append(Problem(facts["real_path"], f"its sha256 is {sha256}", wanted["sha256"], "copy or build the file again"))
+            meant, expected = (facts["real_path"], sha256) if facts else (params["path"], wanted["sha256"])
+            if facts:
+                problems += nccl_library.problems(library, meant, gpus, node.machine)
+            if facts and wanted["sha256"] not in (None, sha256):
+                problems.append(Problem(meant, f"its sha256 is {sha256}", wanted["sha256"], "copy or build the file again"))
             if processes:
-                problems += process_maps.differences(node.nodename, processes, facts["real_path"], sha256, wanted["alone"])
+                problems += process_maps.differences(node.nodename, processes, meant, expected, wanted["alone"])
     except (ProblemsError, OSError) as error:
         module.fail_json(msg=str(error))
     module.exit_json(

@@ -12,7 +12,7 @@ short_description: Read what preflight must know of a node, in one call
 version_added: 0.1.0
 description:
   - Reads GPU, network hardware and who configures it, listening ports with the systemd unit that owns them, the
-    model's configuration and the size of its weights, the kernel, and what roles recorded here.
+    model's configuration and the size of its weights, the kernel, the NCCL of the runtime, and what roles recorded here.
 requirements:
   - python3-yaml on the node where it has netplan files (C(netplan.io) depends on it)
 options:
@@ -27,6 +27,9 @@ options:
     type: list
     elements: str
     default: []
+  runtime:
+    description: The environment of Python that the ranks run in, if it is one of the node's own.
+    type: path
 author:
   - gb10.cluster maintainers (@gb10-cluster)
 extends_documentation_fragment:
@@ -128,6 +131,11 @@ login_users:
   returned: always
   type: list
   elements: str
+nccl:
+  description: What the libnccl of NVIDIA's wheel in O(runtime) is, as M(gb10.cluster.nccl_info) says it; null where there is no finished
+    environment, empty where it has none.
+  returned: always
+  type: dict
 additions:
   description: By role, what it found out here that changes how the ranks are started.
   returned: always
@@ -136,14 +144,19 @@ additions:
 
 from ansible.module_utils.basic import AnsibleModule, missing_required_lib
 
-from ansible_collections.gb10.cluster.plugins.module_utils import io_fabric, io_node
+from ansible_collections.gb10.cluster.plugins.module_utils import io_fabric, io_nccl, io_node
 from ansible_collections.gb10.cluster.plugins.module_utils.io_command import runner
 
 
 def main() -> None:
     """Read and return."""
     module = AnsibleModule(
-        argument_spec={"model": {"type": "path"}, "source": {"type": "path"}, "exclude": {"type": "list", "elements": "str", "default": []}},
+        argument_spec={
+            "model": {"type": "path"},
+            "source": {"type": "path"},
+            "exclude": {"type": "list", "elements": "str", "default": []},
+            "runtime": {"type": "path"},
+        },
         supports_check_mode=True,
     )
     run, folder, source = runner(module), module.params["model"], module.params["source"] or ""
@@ -155,6 +168,7 @@ def main() -> None:
             listeners=io_node.listeners(),
             **(io_node.planned_model(folder, source, module.params["exclude"]) if folder else io_node.NO_MODEL),
             **io_node.system(),
+            nccl=io_nccl.bundled_facts(module.params["runtime"]) if module.params["runtime"] else None,
             login_users=io_node.login_users(),
             additions=io_node.recorded_additions(),
         )

@@ -15,7 +15,7 @@ description:
     changed only where nothing else helps.
   - What is inserted acts on one capability only, asked at run time. The original of each file is kept beside it and comes back with O(state=absent).
   - vLLM is not imported, and neither interpreters nor assemblers are run, not even to ask them. Tested on the Python sources of
-    vLLM 0.13.0 to 0.32.0 and, for capability 9.0, with vLLM 0.24.0 on an H200; not on a GB10.
+    vLLM 0.13.0 to 0.33.0 and, for capability 9.0, with vLLM 0.24.0 on an H200; not on a GB10.
 options:
   package_dir:
     description: The folder of the package C(vllm).

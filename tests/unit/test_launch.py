@@ -218,7 +218,7 @@ def test_no_container_runs_as_root() -> None:
 def test_the_plan_names_the_image() -> None:
     serve = {**INSIDE["serve"], "nccl": "", "why": [], "model": [], "memory": [], "findings": []}
     stack = {"vllm": "0.32.0", "name": "current"}
-    said = plan_text.lines({**INSIDE, "serve": serve, "stack": stack, "fabric": []}, 1)
+    said = plan_text.lines({**INSIDE, "serve": serve, "stack": stack, "fabric": [], "nccl": {"build": False, "why": []}}, 1)
     assert f"in containers of {IMAGE}, run by docker" in said
 
 

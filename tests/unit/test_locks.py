@@ -56,6 +56,15 @@ def test_the_bundle_of_vllm_gb10() -> None:
     assert listed["torch"]["url"]
 
 
+def test_what_was_forced_into_a_lock_is_said_in_its_head() -> None:
+    """vLLM 0.33.0 wants a newer certifi than there was; uv pip sync, which the role runs, does not compare."""
+    text = (ROOT / "roles/gb10/files/vllm-0.33.0-cu130-aarch64-py312.lock").read_text(encoding="utf-8")
+    head = text[: text.index("\n", text.rindex("\n#") + 1)]
+    assert requirements(text)["certifi"]["version"] == "2026.10.18"
+    assert "certifi==2026.10.18 as --override" in head
+    assert "'pip', 'sync'" in read("roles/vllm_runtime/tasks/build.yml")
+
+
 @pytest.mark.parametrize("bad", ["torch==2.10.0\n", "torch>=2.10.0 \\\n    --hash=sha256:" + "0" * 64 + "\n", "--no-binary torch\n"])
 def test_a_lock_that_is_none(bad: str) -> None:
     with pytest.raises(AssertionError):

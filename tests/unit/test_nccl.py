@@ -3,15 +3,17 @@
 from __future__ import annotations
 
 import dataclasses
+import hashlib
 import os
 import platform
+import shutil
 import subprocess
 import sys
 from pathlib import Path
 from typing import Any
 
 import pytest
-from gpu_libraries import libnccl
+from gpu_libraries import dynamic, elf, libnccl
 from modules import program, run_module
 
 from ansible_collections.gb10.cluster.plugins.module_utils import io_nccl, nccl_build, nccl_functions, nccl_library
@@ -32,6 +34,7 @@ def test_facts() -> None:
         "version": "2.30.7",
         "cuda": "13.0",
         "machine": "aarch64",
+        "gcc": ["12.2.0"],
         "programs": 3,
         "code": [
             {"kind": "cubin", "architecture": "sm_90", "count": 2},
@@ -39,7 +42,16 @@ def test_facts() -> None:
             {"kind": "cubin", "architecture": "sm_121", "count": 2},
         ],
         "native": ["9.0", "12.1"],
+        "runs": ["9.0", "12.1"],
     }
+
+
+def test_what_runs_is_more_than_what_is_native() -> None:
+    found = library("120", "90", gcc=["8.5.0", "8.3.1", "12.2.0"])
+    assert found.facts()["native"] == ["9.0", "12.0"]
+    assert found.facts()["runs"] == ["9.0", "12.0", "12.1"]
+    assert found.gcc == ("8.3.1", "8.5.0", "12.2.0")
+    assert library("90", gcc=[]).facts()["gcc"] == []
 
 
 @pytest.mark.parametrize(
@@ -96,14 +108,15 @@ def test_release_of_a_source_tree() -> None:
 
 
 @pytest.mark.parametrize(
-    ("tag", "spoken_against"), [("v2.28.9-1", True), ("v2.30.3-1", True), ("v2.30.4-1", False), ("v2.30.7-1", False), ("v3.0.0-1", False)]
+    ("tag", "spoken_against"), [("v2.28.9-1", True), ("v2.29.2-1", True), ("v2.29.3-1", False), ("v2.30.7-1", False), ("v3.0.0-1", False)]
 )
 def test_finding(tag: str, spoken_against: bool) -> None:
     finding = Release.of_tag(tag, "x").finding("nccl_sm121_build_tag")
     assert (finding is not None) is spoken_against
     if finding:
         assert "hang" in finding.found
-        assert "2.30.4" in finding.expected
+        assert "2.29.3" in finding.expected
+        assert "GCC before 10" in finding.found
 
 
 VERSION = "nvcc: NVIDIA (R) Cuda compiler driver\nCuda compilation tools, release 13.0, V13.0.88\nBuild cuda_13.0.r13.0/compiler.36424714_0\n"
@@ -169,7 +182,7 @@ def test_where_it_lies_and_how_many_build_it_is_not() -> None:
 
 def test_a_release_that_hangs_is_built_with_a_finding() -> None:
     plan = nccl_build.plan(dataclasses.replace(SOURCE, release=Release(2, 28, 9)), [GB10], TOOLKIT, BUILDER)
-    assert ["vLLM issue 52504" in finding.found for finding in plan.findings] == [True]
+    assert ["NVIDIA/nccl issue 2353" in finding.found for finding in plan.findings] == [True]
 
 
 @pytest.mark.parametrize(("cores", "memory_gib", "jobs"), [(20, 100, 20), (20, 12, 10), (2, 100, 2), (8, 1, 1), (8, 0, 1), (1, 100, 1)])
@@ -318,6 +331,128 @@ def test_nccl_info_sees_that_a_process_still_has_the_file_before(tmp_path: Path)
     assert "deleted since" in problem
 
 
+def test_nccl_info_knows_a_libnccl_by_its_functions(tmp_path: Path) -> None:
+    """The name says nothing: ours may be called anything, and any data may be called libnccl."""
+    ours, wheels = installed(tmp_path / "ours", "121"), installed(tmp_path / "wheel", "120")
+    (ours / "lib/libnccl.so.2.30.7").rename(ours / "lib/fast.so")
+    plugin, data = tmp_path / "libnccl-net.so", tmp_path / "libnccl.so.2"
+    plugin.write_bytes(elf(dynamic(exports=["ncclNet_v9"], imports=["ncclGetVersion"]), MACHINE))
+    data.write_bytes(b"no library at all" * 1000)
+    with mapping(ours / "lib/fast.so", wheels / "lib/libnccl.so.2", plugin, data) as process:
+        answer = run_module("nccl_info", {"pids": [process.pid]})
+        process.communicate()
+    (found,) = answer["processes"]
+    assert sorted(library["path"] for library in found["libraries"]) == sorted(map(str, [ours / "lib/fast.so", wheels / "lib/libnccl.so.2.30.7"]))
+    # Read by mmap, they were not loaded by anything that says which is called.
+    assert found["used"] is None
+    assert "nothing mapped tells which is called" in found["undecided"]
+
+
+def test_nccl_info_of_a_build_that_is_gone_from_the_store(tmp_path: Path) -> None:
+    ours = installed(tmp_path / "ours", "121")
+    sha256 = hashlib.sha256((ours / "lib/libnccl.so.2").read_bytes()).hexdigest()
+    with mapping(ours / "lib/libnccl.so.2") as rank:
+        shutil.rmtree(ours)
+        arguments = {"path": str(ours / "lib/libnccl.so.2"), "pids": [rank.pid]}
+        known = run_module("nccl_info", {**arguments, "requires": {"sha256": sha256}})
+        other = run_module("nccl_info", {**arguments, "requires": {"sha256": "0" * 64}})
+        rank.communicate()
+    assert (known["library"], known["processes"][0]["libraries"][0]["deleted"]) == (None, True)
+    assert ["there is no file" in problem for problem in known["problems"]] == [True]
+    assert ["there is no file" in problem for problem in other["problems"]] == [True, False]
+    assert "deleted since" in other["problems"][1]
+    assert run_module("nccl_info", {"path": arguments["path"]})["failed"]
+
+
+def wheel(runtime: Path, *architectures: str) -> Path:
+    path = runtime / "lib/python3.12/site-packages/nvidia/nccl/lib/libnccl.so.2"
+    path.parent.mkdir(parents=True)
+    path.write_bytes(libnccl(*architectures, machine=MACHINE, version="2.29.7", gcc=["8.5.0"]))
+    return path
+
+
+def test_nccl_info_reads_what_the_runtime_brought_also_behind_a_link(tmp_path: Path) -> None:
+    """The choice about a build is the same before and after one took the place of the wheel's."""
+    path = wheel(tmp_path / "runtime", "120")
+    before = run_module("nccl_info", {"runtime": str(tmp_path / "runtime")})["library"]
+    path.rename(f"{path}.gb10-original")
+    path.symlink_to(installed(tmp_path / "ours", "121") / "lib/libnccl.so.2")
+    after = run_module("nccl_info", {"runtime": str(tmp_path / "runtime")})["library"]
+    assert (before["version"], before["gcc"], before["native"]) == ("2.29.7", ["8.5.0"], ["12.0"])
+    assert {key: value for key, value in before.items() if "path" not in key} == {key: value for key, value in after.items() if "path" not in key}
+    assert run_module("nccl_info", {"runtime": str(tmp_path / "none")})["library"] is None
+
+
+def test_node_info_has_the_library_once_the_runtime_is_complete(tmp_path: Path) -> None:
+    assert io_nccl.bundled_facts(str(tmp_path)) is None
+    (tmp_path / ".complete").touch()
+    assert io_nccl.bundled_facts(str(tmp_path)) == {}
+    path = wheel(tmp_path, "120")
+    found = io_nccl.bundled_facts(str(tmp_path))
+    assert found is not None
+    assert (found["version"], found["runs"]) == ("2.29.7", ["12.0", "12.1"])
+    path.write_bytes(b"broken")
+    assert io_nccl.bundled_facts(str(tmp_path)) == {}
+
+
+#: Loads what it is told to and stays, as Python does when it imports PyTorch.
+LOADER = "import ctypes, sys; kept = [ctypes.CDLL(name) for name in sys.argv[1:]]; print(kept[-1].answer(), flush=True); sys.stdin.read()"
+
+
+@pytest.fixture(scope="module")
+def linked(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Two libraries that answer as NCCL does, and one that calls them and has an RPATH, as libtorch_cuda.so."""
+    if shutil.which("cc") is None:
+        pytest.skip("there is no C compiler")
+    folder = tmp_path_factory.mktemp("linked")
+    code = "const char code[20 << 20] = {1}; int ncclGetVersion(void) { return VERSION; }\n"
+    (folder / "nccl.c").write_text(code, encoding="utf-8")
+    (folder / "torch.c").write_text("int ncclGetVersion(void); int answer(void) { return ncclGetVersion(); }\n", encoding="utf-8")
+    for name, number in (("ours", 23007), ("wheel", 22907)):
+        (folder / name).mkdir()
+        command = ["cc", "-shared", "-fPIC", f"-DVERSION={number}", "-Wl,-soname,libnccl.so.2", "-o", folder / name / "libnccl.so.2"]
+        subprocess.run([*command, folder / "nccl.c"], check=True)
+    # Ours under a name of its own, which the older test by names did not see.
+    (folder / "ours/libnccl.so.2").rename(folder / "ours/fast.so")
+    options = ["-L", folder / "wheel", "-l:libnccl.so.2", "-Wl,--disable-new-dtags,-rpath,$ORIGIN/wheel"]
+    subprocess.run(["cc", "-shared", "-fPIC", "-o", folder / "libtorch.so", folder / "torch.c", *options], check=True)
+    return folder
+
+
+@pytest.mark.parametrize(
+    ("way", "expected"), [("alone", "wheel"), ("preload", "ours"), ("preload, title", "ours"), ("search path", "wheel"), ("ctypes", "wheel")]
+)
+def test_nccl_info_tells_which_one_is_called(linked: Path, way: str, expected: str) -> None:
+    """Against the linker itself: the library that was linked says which one it reached."""
+    ours = linked / "ours/fast.so"
+    environment = dict(os.environ)
+    loaded = [str(linked / "libtorch.so")]
+    if way.startswith("preload"):
+        environment["LD_PRELOAD"] = str(ours)
+        # By its path, or ours would stand for it, which has its name inside: with PyTorch both were seen.
+        loaded = [*loaded, str(linked / "wheel/libnccl.so.2"), *loaded]
+    if way == "search path":
+        environment["LD_LIBRARY_PATH"] = str(linked / "ours")
+    if way == "ctypes":
+        # Behind PyTorch, as vLLM's communicator does it.
+        loaded = [*loaded, str(ours), *loaded]
+    with subprocess.Popen([sys.executable, "-c", LOADER, *loaded], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True, env=environment) as rank:
+        assert rank.stdout is not None
+        said = rank.stdout.readline().strip()
+        if way == "preload, title":
+            # Programs that change their title write over their variables.
+            with pytest.MonkeyPatch.context() as patch:
+                patch.setattr(io_nccl, "_variables", lambda _pid: {})
+                (process,) = io_nccl.processes([], [rank.pid])
+                found = process.facts()
+        else:
+            (found,) = run_module("nccl_info", {"pids": [rank.pid]})["processes"]
+        rank.communicate()
+    assert said == {"ours": "23007", "wheel": "22907"}[expected], "what the linker does"
+    assert (found["used"], found["undecided"]) == (str({"ours": ours, "wheel": linked / "wheel/libnccl.so.2"}[expected]), "")
+    assert len(found["libraries"]) == (1 if way in ("alone", "search path") else 2)
+
+
 def test_nccl_info_tells_what_is_required_and_not_so(tmp_path: Path) -> None:
     answer = run_module("nccl_info", {"path": str(installed(tmp_path / "x", "90")), "requires": {"capabilities": ["12.1"], "sha256": "0" * 64}})
     assert ["have code for sm_121" in problem or "its sha256 is" in problem for problem in answer["problems"]] == [True, True]
@@ -327,7 +462,8 @@ def test_nccl_info_tells_of_a_process_that_is_not_there() -> None:
     with mapping() as ended:
         ended.communicate()
     answer = run_module("nccl_info", {"pids": [ended.pid]})
-    assert answer["processes"] == [{"pid": ended.pid, "name": "", "libraries": [], "unreadable": "there is no such process"}]
+    (found,) = answer["processes"]
+    assert (found["pid"], found["name"], found["libraries"], found["unreadable"]) == (ended.pid, "", [], "there is no such process")
 
 
 @pytest.mark.parametrize(

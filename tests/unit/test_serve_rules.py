@@ -123,11 +123,15 @@ CASES: dict[str, tuple[dict[str, Any], dict[str, Any]]] = {
         {"environment": {"PYTORCH_CUDA_ALLOC_CONF": "backend:native,expandable_segments:True"}},
         {"environment": {"PYTORCH_CUDA_ALLOC_CONF": "backend:native,expandable_segments:False"}},
     ),
+    "expandable-segments-connector": (
+        {"environment": {"PYTORCH_CUDA_ALLOC_CONF": "expandable_segments:True"}, "arguments": {"--kv-offloading-size": "8"}},
+        {"environment": {"PYTORCH_CUDA_ALLOC_CONF": "expandable_segments:True"}},
+    ),
     "swap-space": ({"release": "0.17.1"}, {"release": "0.17.1", "arguments": {"--swap-space": "0"}}),
     "page-cache-counted": ({"release": "0.19.0"}, {"release": "0.20.0"}),
     "load-pressure": ({"release": "0.23.0"}, {"release": "0.24.0"}),
     "enforce-eager": ({"arguments": {"--enforce-eager": True}}, {"arguments": {"--enforce-eager": True}, "second": THOR}),
-    "nccl-graphs": ({"nccl": "2.28.9"}, {"nccl": "2.28.9", "arguments": {"--enforce-eager": True}}),
+    "nccl-arm-hang": ({"nccl": "2.29.2"}, {"nccl": "2.29.3"}),
     "breakable-cudagraph": ({"environment": {"VLLM_USE_BREAKABLE_CUDAGRAPH": "1"}}, {"environment": {"VLLM_USE_BREAKABLE_CUDAGRAPH": "0"}}),
     "cudagraph-mode": (
         {"arguments": {"--compilation-config": '{"cudagraph_mode": "PIECEWISE"}'}},
@@ -197,6 +201,11 @@ CASES: dict[str, tuple[dict[str, Any], dict[str, Any]]] = {
     "socket-interface": ({"own": {"GLOO_SOCKET_IFNAME": None}}, {"own": {"GLOO_SOCKET_IFNAME": "eth1"}}),
     "gpudirect-rdma": ({"environment": {"NCCL_NET_GDR_LEVEL": "SYS"}}, {"environment": {"NCCL_NET_GDR_LEVEL": "0"}}),
     "nccl-net-plugin": (container("a@sha256:1"), container("a@sha256:1", environment={"NCCL_NET_PLUGIN": "none"})),
+    "nccl-cross-nic": (
+        {"environment": {"NCCL_CROSS_NIC": "1", "NCCL_IB_HCA": "=rocep1s0f1:1,roceP2p1s0f1:1"}},
+        {"environment": {"NCCL_CROSS_NIC": "0", "NCCL_IB_HCA": "=rocep1s0f1:1,roceP2p1s0f1:1"}},
+    ),
+    "nccl-nvls": ({"environment": {"NCCL_NVLS_ENABLE": "0"}}, {"environment": {"NCCL_NVLS_ENABLE": "1"}}),
     "environment-differs": ({"own": {"VLLM_USE_DEEP_GEMM": "0"}}, {"environment": {"VLLM_USE_DEEP_GEMM": "0"}}),
     "idle-stall": (
         {"release": "0.27.1", "count": 4, "tensor_parallel_size": 4},
@@ -253,6 +262,8 @@ def test_the_rule_does_not_fire_nearby(rule: str) -> None:
 FP8_CACHE = {"--kv-cache-dtype": "fp8_e4m3"}
 ASKED = {"VLLM_ATTENTION_BACKEND": "FLASHINFER"}
 UNSAID = {"--gpu-memory-utilization": "0.85", "--max-model-len": None}
+CONNECTOR = {"--kv-transfer-config": '{"kv_connector": "OffloadingConnector"}'}
+EXPANDABLE = {"PYTORCH_CUDA_ALLOC_CONF": "expandable_segments:True"}
 INT4 = {"type": "qwen3_moe", "scheme": "int4", "moe": True, "reasoning": False}
 
 
@@ -284,7 +295,27 @@ INT4 = {"type": "qwen3_moe", "scheme": "int4", "moe": True, "reasoning": False}
         ("gpudirect-rdma", {"environment": {"NCCL_DMABUF_ENABLE": "1"}}, True),
         ("nccl-ib-hca-half", {"environment": {"NCCL_IB_HCA": "mlx5_0"}}, False),
         ("kernel-7-0-0-1019", {"node": {"kernel": "7.0.0-1019-nvidia", "cma_free_bytes": 9 * GIB}}, False),
+        ("kernel-7-0-0-1019", {"node": {"kernel": "7.0.0-31-generic"}}, True),
+        ("kernel-7-0-0-1019", {"node": {"kernel": "7.0.0-30-generic"}}, False),
+        ("kernel-7-0-0-1019", {"node": {"kernel": "7.0.0-310-generic"}}, False),
+        # 919 MiB were enough.
+        ("kernel-cma", {"node": {"cma_free_bytes": 919 * 2**20}}, True),
         ("kernel-cma", {"node": {"cma_free_bytes": 9 * GIB}, "transport": "socket"}, False),
+        # CUDA graphs and RoCE are no condition of the hang, and one node has nobody to wait for.
+        ("nccl-arm-hang", {"nccl": "2.28.9", "arguments": {"--enforce-eager": True}}, True),
+        ("nccl-arm-hang", {"nccl": "2.28.9", "environment": SOCKETS, "transport": "socket"}, True),
+        ("nccl-arm-hang", {"nccl": "2.29.7"}, False),
+        ("nccl-arm-hang", {"nccl": "2.28.9", "nccl_gcc": ["13.3.0"]}, False),
+        ("nccl-arm-hang", {"nccl": "2.28.9", "nccl_gcc": ["8.5.0", "13.3.0"]}, True),
+        ("nccl-arm-hang", {"nccl": "2.28.9", "count": 1, "tensor_parallel_size": 1}, False),
+        ("nccl-cross-nic", {"environment": {"NCCL_CROSS_NIC": "1", "NCCL_IB_HCA": "rocep1s0f1"}}, False),
+        ("nccl-cross-nic", {"environment": {"NCCL_CROSS_NIC": "1"}, "transport": "socket"}, False),
+        ("idle-stall", {"release": "0.26.0", "count": 4, "tensor_parallel_size": 4}, False),
+        ("idle-stall", {"release": "0.27.0", "count": 3, "tensor_parallel_size": 1, "pipeline_parallel_size": 3}, False),
+        ("expandable-segments-connector", {"release": "0.21.0", "arguments": CONNECTOR, "environment": EXPANDABLE}, False),
+        ("expandable-segments-connector", {"arguments": CONNECTOR, "environment": EXPANDABLE}, True),
+        ("expandable-segments-connector", {"arguments": {**CONNECTOR, "--enable-sleep-mode": True}, "environment": EXPANDABLE}, False),
+        ("expandable-segments-connector", {"arguments": CONNECTOR, "environment": {"PYTORCH_ALLOC_CONF": "expandable_segments:True"}}, False),
         ("api-without-key", {"api_host": "::1"}, False),
         ("api-without-key", {"api_host": "10.110.0.1"}, True),
         ("image-not-pinned", container("registry.example:5000/vllm:nightly-20261015"), True),
@@ -407,10 +438,10 @@ def test_wrong_waivers_are_listed_together() -> None:
 def test_the_report_says_who_and_when_and_who_contradicts() -> None:
     (line,) = serve_rules.report(serve_rules.lint(situation(nccl="2.28.9"), {}))
     for part in (
-        "warning nccl-graphs, nccl: 2.28.9. ",
-        "Fix: NCCL 2.30.4",
-        "vllm-project/vllm#52504",
-        "2026-08-16",
+        "warning nccl-arm-hang, nccl: 2.28.9. ",
+        "Fix: nccl_sm121_build_enabled: auto, or NCCL 2.29.3",
+        "NVIDIA/nccl#2353",
+        "2026-08-27",
         "nowhere here",
         "Disputed: DGX OS",
     ):

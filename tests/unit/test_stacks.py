@@ -8,6 +8,7 @@ import pytest
 from repository import ROOT, read
 from snapshot import assert_recorded
 
+from ansible_collections.gb10.cluster.plugins.module_utils import vllm_release
 from ansible_collections.gb10.cluster.plugins.module_utils.stacks import CONTAINER, STACKS, check_ray, locked, resolve, table
 
 LOCKS = "roles/gb10/files"
@@ -26,6 +27,13 @@ def test_the_lab_is_what_its_lock_pins() -> None:
     lab = asdict(STACKS["lab"])
     pinned = locked(read("inventories/lab/requirements.txt"))
     assert {field: lab[field] for field in pinned} == pinned
+
+
+def test_the_current_stack_and_the_one_before() -> None:
+    current, before = (STACKS[name] for name in ("current", "vllm-0.32.0"))
+    assert (current.vllm, current.torch, current.triton, current.bundled_nccl) == ("0.33.0", "2.14.0", "3.8.0", "2.30.7")
+    assert (before.vllm, before.torch, before.triton, before.bundled_nccl) == ("0.32.0", "2.13.0", "3.7.1", "2.29.7")
+    assert vllm_release.known(current.vllm)
 
 
 def test_every_lock_has_a_stack() -> None:
@@ -60,7 +68,7 @@ def test_what_a_lock_file_says(text: str, expected: dict[str, str]) -> None:
     ("name", "lock", "path", "where", "words"),
     [
         ("curent", "vllm==1.0.0", "x.lock", "gb10_stack", ["'curent'", "did you mean current?"]),
-        ("xyz", "vllm==1.0.0", "x.lock", "gb10_stack", ["one of current, vllm-0.18.1", "correct gb10_stack"]),
+        ("xyz", "vllm==1.0.0", "x.lock", "gb10_stack", ["one of current, vllm-0.32.0, vllm-0.18.1", "correct gb10_stack"]),
         ("lab", "", "", "gb10_runtime_lock", ["set gb10_runtime_lock, because lab brings none"]),
         ("current", "", "x.lock", "gb10_runtime_lock", ["'x.lock' is not a readable file", "correct gb10_runtime_lock"]),
         ("current", "ray==2.60.0", "x.lock", "gb10_runtime_lock", ["x.lock pins no vllm"]),

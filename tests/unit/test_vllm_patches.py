@@ -97,7 +97,14 @@ def test_the_table_is_sound() -> None:
 
 @pytest.mark.parametrize(
     ("version", "cuda", "expected"),
-    [("0.22.1", 12, "use_flag"), ("0.22.1", None, "use_flag"), ("0.22.1", 13, "not_needed"), ("0.32.0", 13, "not_needed"), ("0.18.1", 13, "applied")],
+    [
+        ("0.22.1", 12, "use_flag"),
+        ("0.22.1", None, "use_flag"),
+        ("0.22.1", 13, "not_needed"),
+        ("0.32.0", 13, "not_needed"),
+        ("0.33.0", 13, "not_needed"),
+        ("0.18.1", 13, "applied"),
+    ],
 )
 def test_the_build_counts(version: str, cuda: int | None, expected: str) -> None:
     assert statuses(vllm_patches.present(request(names=["w8a8"], version=version, cuda=cuda), tree())) == [expected]
@@ -199,11 +206,11 @@ def test_another_capability_replaces_the_lines() -> None:
     assert {match[3] for content in files.written.values() if isinstance(content, bytes) for match in MARKER.finditer(content)} == {b"12.1"}
 
 
-@pytest.mark.parametrize("version", ["0.33.0", "0.32.1", "1.0", "0.12.0", None, "dev"])
+@pytest.mark.parametrize("version", ["0.34.0", "0.33.1", "1.0", "0.12.0", None, "dev"])
 def test_what_was_never_read_is_judged_by_its_code(version: str | None) -> None:
     plan = vllm_patches.present(request(version=version, names=["w8a8", "fp8_moe_oracle"]), tree())
     assert statuses(plan) == ["use_flag", "use_flag"]
-    assert all("is not among the releases that were read (0.13.0 to 0.32.0), so its code counts" in entry["reason"] for entry in plan.patches)
+    assert all("is not among the releases that were read (0.13.0 to 0.33.0), so its code counts" in entry["reason"] for entry in plan.patches)
     other = tree(**{ORACLE: FILES[ORACLE].replace("config.moe_backend", "config.other")})
     assert statuses(vllm_patches.present(request(version=version, names=["w8a8", "fp8_moe_oracle"]), other)) == ["use_flag", "unsupported"]
 

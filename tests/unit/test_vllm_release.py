@@ -15,7 +15,7 @@ from ansible_collections.gb10.cluster.plugins.module_utils.vllm_release_lookup i
 from ansible_collections.gb10.cluster.plugins.module_utils.vllm_release_replaced import EARLIER, REPLACED
 from ansible_collections.gb10.cluster.plugins.module_utils.vllm_release_table import READ
 
-NEW, OLD = "0.32.0", "0.13.0"
+NEW, OLD, NEWEST = "0.32.0", "0.13.0", READ.split()[-1]
 
 
 @pytest.mark.parametrize(
@@ -34,12 +34,12 @@ def test_no_version(version: str) -> None:
 
 @pytest.mark.parametrize(
     ("version", "expected"),
-    [("0.13.0", True), ("0.20.7", True), ("0.32.0+cpu", True), ("0.12.9", False), ("0.32.1", False), ("0.33.0", False), ("1.0.0", False)],
+    [("0.13.0", True), ("0.20.7", True), ("0.32.0+cpu", True), ("0.33.0", True), ("0.12.9", False), ("0.33.1", False), ("1.0.0", False)],
 )
 def test_known(version: str, expected: bool) -> None:
     assert vllm_release.known(version) is expected
     if not expected:
-        with pytest.raises(ValueError, match=re.escape(f"vLLM {version} is not among the releases that are known here, 0.13.0 to 0.32.0")):
+        with pytest.raises(ValueError, match=re.escape(f"vLLM {version} is not among the releases that are known here, 0.13.0 to 0.33.0")):
             vllm_release.options(version)
 
 
@@ -52,6 +52,7 @@ def test_known(version: str, expected: bool) -> None:
         ("--kernel-config", "0.15.1", "0.16.0"),
         ("--swap-space", "0.18.0", "0.17.1"),
         ("--grpc-port", "0.31.0", "0.32.0"),
+        ("--reasoning-effort-map", "0.32.0", "0.33.0"),
         # Between two releases that were read the older one counts.
         ("--fingerprint-mode", "0.20.9", "0.21.5"),
     ],
@@ -66,6 +67,7 @@ def test_has_option(name: str, without: str, with_it: str) -> None:
         ("VLLM_ATTENTION_BACKEND", "0.15.0", "0.14.1"),
         ("VLLM_MXFP4_USE_MARLIN", "0.24.0", "0.23.0"),
         ("VLLM_TEST_FORCE_FP8_MARLIN", "0.29.0", "0.28.0"),
+        ("VLLM_USE_RAY_V2_EXECUTOR_BACKEND", "0.33.0", "0.32.0"),
         ("VLLM_MULTI_STREAM_GEMM_TOKEN_THRESHOLD", "0.20.0", "0.20.1"),
         # Gone for two releases.
         ("VLLM_ROCM_USE_AITER_FP4_ASM_GEMM", "0.30.0", "0.31.0"),
@@ -180,7 +182,7 @@ def test_a_newer_release_is_asked() -> None:
     argv = ["--brand-new", "1", "--port", "1"]
     values, (problem,) = parse(argv, "0.40.0", path="args")
     assert (values, problem.path) == ({}, "args")
-    assert "0.40.0 is not among the releases whose arguments are known here, 0.13.0 to 0.32.0" in problem.found
+    assert "0.40.0 is not among the releases whose arguments are known here, 0.13.0 to 0.33.0" in problem.found
     assert "gb10.cluster.vllm_arguments" in problem.fix
     answer = [
         {"name": "--brand-new", "kind": "value", "aliases": ["-bn"], "choices": ["1", "2"], "fold": "", "open": False},
@@ -213,11 +215,11 @@ def test_the_environment_of_a_newer_release_is_asked() -> None:
 def test_what_is_replaced_is_gone_and_what_replaces_it_is_there() -> None:
     for name, (advice, source) in REPLACED.items():
         assert source
-        assert not vllm_release.has_option(NEW, name) and not vllm_release.has_variable(NEW, name), name
+        assert not vllm_release.has_option(NEWEST, name) and not vllm_release.has_variable(NEWEST, name), name
         for option in re.findall(r"--[a-z0-9-]+", advice):
-            assert vllm_release.has_option(NEW, option), option
+            assert vllm_release.has_option(NEWEST, option), option
     for name in EARLIER:
-        assert vllm_release.has_option(NEW, name) and not vllm_release.has_option(OLD, name)
+        assert vllm_release.has_option(NEWEST, name) and not vllm_release.has_option(OLD, name)
 
 
 def test_spans_of_the_table_are_of_releases_that_were_read() -> None:
@@ -229,7 +231,7 @@ def test_spans_of_the_table_are_of_releases_that_were_read() -> None:
                 assert {since, until or since} <= known, row
 
 
-@given(st.sampled_from(["0.13.0", "0.20.2", "0.32.0"]), st.data())
+@given(st.sampled_from(["0.13.0", "0.20.2", "0.32.0", "0.33.0"]), st.data())
 def test_what_an_option_takes_is_no_problem(release: str, data: st.DataObject) -> None:
     options = vllm_release.options(release)
     option = options[data.draw(st.sampled_from(sorted(options.keys() - {"--model"})))]

@@ -1,0 +1,89 @@
+"""The locks, installed for the platform that they are for, whatever this machine is. What the tests read of it is kept outside the repository.
+
+A lock takes 8 GB for the time of its installation, most of it libraries of CUDA that nobody reads here; a gigabyte of it is kept.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import re
+import shutil
+import subprocess
+import sys
+import tempfile
+from collections.abc import Iterable
+from dataclasses import dataclass
+from pathlib import Path
+
+from patch.sources import CACHE
+
+PLATFORM = ("--python-platform=aarch64-manylinux_2_39", "--python-version=3.12")
+#: What is kept: the code that is read, and what each wheel says of itself.
+KEPT = ("vllm/*.so", "nvidia/nccl/lib/libnccl.so.2", "*.dist-info/WHEEL")
+#: A requirement with its hashes, as uv writes it; one that is pinned by an address is on another index, to which there may be no way.
+_ENTRY = re.compile(r"^(?P<name>[\w.-]+)(?:\[[^]]*\])?(?P<pin>==(?P<version>\S+)| @ \S+)(?: \\\n    --hash=sha256:[0-9a-f]{64})+$", re.MULTILINE)
+
+
+@dataclass(frozen=True)
+class Requirement:
+    """One entry of a lock; no version where it is pinned by an address."""
+
+    name: str
+    version: str
+    text: str
+
+
+def requirements(lock: str) -> list[Requirement]:
+    """Return the entries of a lock's text, each with its hashes."""
+    return [Requirement(match["name"].lower().replace("_", "-"), match["version"] or "", match[0]) for match in _ENTRY.finditer(lock)]
+
+
+def site(lock: Path) -> Path:
+    """Return what is kept of a lock's site-packages, installed if it is not there. Raises CalledProcessError with what uv said."""
+    text = lock.read_text(encoding="utf-8")
+    target = CACHE / "locks" / hashlib.sha256(text.encode()).hexdigest()[:12]
+    if not target.exists():
+        target.parent.mkdir(parents=True, exist_ok=True)
+        with tempfile.TemporaryDirectory(dir=target.parent) as folder:
+            entries = requirements(text)
+            whole = install([entry for entry in entries if entry.version], uv(entries), Path(folder))
+            kept = Path(folder) / "kept"
+            for path in (path for pattern in KEPT for path in whole.glob(pattern)):
+                place = kept / path.relative_to(whole)
+                place.parent.mkdir(parents=True, exist_ok=True)
+                shutil.move(path, place)
+            # Two at once: the first one's is as good.
+            if not target.exists():
+                shutil.move(kept, target)
+    return target
+
+
+def install(entries: Iterable[Requirement], program: Path, folder: Path) -> Path:
+    """Install what a lock pins into a folder, each wheel by its hash, and return where; nothing is resolved, built or run."""
+    listed, target = folder / "requirements.txt", folder / "site"
+    listed.write_text("".join(f"{entry.text}\n" for entry in entries), encoding="utf-8")
+    # Beside the target, so that no file is there twice.
+    command = [program, "pip", "install", "--quiet", f"--cache-dir={folder / 'cache'}", "--link-mode=hardlink", "--target", target, *PLATFORM]
+    done = subprocess.run(
+        [*command, "--no-deps", "--only-binary=:all:", "--require-hashes", "-r", listed], capture_output=True, text=True, check=False
+    )
+    if done.returncode != 0:
+        sys.stderr.write(done.stderr)
+        done.check_returncode()
+    return target
+
+
+def uv(entries: Iterable[Requirement]) -> Path:
+    """Return the uv that a lock pins, for this machine, fetched once."""
+    (pinned,) = (entry for entry in entries if entry.name == "uv")
+    target = CACHE / "uv" / pinned.version
+    if not target.exists():
+        target.parent.mkdir(parents=True, exist_ok=True)
+        with tempfile.TemporaryDirectory(dir=target.parent) as folder:
+            listed, made = Path(folder) / "requirements.txt", Path(folder) / "made"
+            listed.write_text(f"{pinned.text}\n", encoding="utf-8")
+            command = [sys.executable, "-m", "pip", "install", "--quiet", "--no-deps", "--only-binary=:all:", "--require-hashes"]
+            subprocess.run([*command, "--target", made, "-r", listed], check=True)
+            if not target.exists():
+                shutil.move(made, target)
+    return target / "bin" / "uv"
