@@ -187,14 +187,15 @@ def test_a_container_reads_what_the_unit_lays_out() -> None:
 def unit(planned: dict[str, Any], folder: Path) -> list[str]:
     """The unit of vLLM as the role writes it, less its comments."""
     variables = folder / "plan.json"
-    variables.write_text(json.dumps({"gb10_plan": planned, "_gb10_owner": "990:980", "vllm_serve_ray_timeout": 600}), encoding="utf-8")
+    given = {"gb10_plan": planned, "_gb10_owner": "990:980", "gb10_user": "gb10", "gb10_writable": [], "vllm_serve_ray_timeout": 600}
+    variables.write_text(json.dumps(given), encoding="utf-8")
     role = ROOT / "roles" / "vllm_serve"
     template = {"src": str(role / "templates" / "gb10-vllm.service.j2"), "dest": str(folder / "unit"), "mode": "0644"}
     play = [
         {
             "hosts": "localhost",
             "gather_facts": False,
-            "vars_files": [str(variables), str(role / "vars" / "main.yml")],
+            "vars_files": [str(variables), *(str(ROOT / "roles" / name / "vars" / "main.yml") for name in ("gb10", "vllm_serve"))],
             "vars": {"role_path": str(role)},
             "tasks": [{"name": "Render", "ansible.builtin.template": template}],
         }

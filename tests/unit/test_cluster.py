@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from nodes import KNOWN, LOCK, MODEL, Node, interface, mistakes, observed, spark
+from nodes import KNOWN, LOCK, MODEL, Node, interface, lock_of, mistakes, observed, spark
 from snapshot import assert_recorded
 
 from ansible_collections.gb10.cluster.plugins.module_utils import cluster, node_checks
@@ -662,7 +662,7 @@ def test_an_image_that_is_known_to_have_no_ray() -> None:
     assert planned(pair(gb10_runtime="container", gb10_image=image, gb10_executor="mp"))["runtime"]["image"] == image
 
 
-OLD_RAY = "vllm==0.32.0\nray==2.48.0\n"
+OLD_RAY = lock_of("vllm==0.32.0", "ray==2.48.0")
 IMAGE = "sha256:" + "1" * 64
 
 

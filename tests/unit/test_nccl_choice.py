@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 from gpu_libraries import libnccl
-from nodes import KNOWN, LOCK, spark
+from nodes import KNOWN, LOCK, lock_of, spark
 
 from ansible_collections.gb10.cluster.plugins.filter.cluster import FilterModule
 from ansible_collections.gb10.cluster.plugins.module_utils import cluster as planner
@@ -115,7 +115,7 @@ def planned(wanted: str = "auto", library: dict[str, Any] | None = None, lock: s
     return plan
 
 
-NEW_LOCK, OLD_LOCK = f"{LOCK}nvidia-nccl-cu13==2.30.7\n", f"{LOCK}nvidia-nccl-cu13==2.28.9\n"
+NEW_LOCK, OLD_LOCK = (LOCK + lock_of(f"nvidia-nccl-cu13=={release}") for release in ("2.30.7", "2.28.9"))
 
 
 @pytest.mark.parametrize(
