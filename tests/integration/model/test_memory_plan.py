@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import re
+import shlex
 from dataclasses import dataclass
 
 import pytest
@@ -85,7 +86,9 @@ LLM({model!r}, enforce_eager=True, dtype="float32", max_model_len=1024, kv_cache
 
 def test_so_it_has_for_a_mixture_of_experts(cluster: Cluster, nodes: dict[str, Host], head: Host) -> None:
     model, python = "/srv/models/tiny-moe", f"{cluster.variable('gb10_root', '/opt/gb10')}/runtime/current/bin/python"
-    environment = "set -a; . /etc/gb10/cluster.env; VLLM_ENABLE_V1_MULTIPROCESSING=0"
-    said = head.run(f"{environment}; cd /tmp; {python} -c %s 2>&1", ALONE.format(model=model, kv_cache=kv_cache_bytes(cluster)))
+    program = shlex.quote(ALONE.format(model=model, kv_cache=kv_cache_bytes(cluster)))
+    command = f"set -a; . /etc/gb10/cluster.env; VLLM_ENABLE_V1_MULTIPROCESSING=0; cd /tmp; exec {python} -c {program} 2>&1"
+    # Root would leave what Python compiles in the user's own folder.
+    said = head.run("runuser --user=gb10 -- sh -c %s", command)
     name, first = next(iter(nodes.items()))
     assert_as_logged(cluster, {name: first}, model, logged(said.stdout))
