@@ -10,14 +10,19 @@ from testinfra.host import Host
 SPACE = "gb10-stranger"
 #: The management port of every node, and the port that the stranger plugs into a node's bridge.
 MANAGEMENT, PORT = "enP7s7", "enxstranger"
+#: All ports at once: what is dropped instead of refused takes the three seconds.
 SCAN = """
 import socket, sys
-for port in map(int, sys.argv[2:]):
+from concurrent.futures import ThreadPoolExecutor
+def is_open(port):
     try:
         socket.create_connection((sys.argv[1], port), 3).close()
-        print(port)
+        return True
     except OSError:
-        pass
+        return False
+ports = list(map(int, sys.argv[2:]))
+with ThreadPoolExecutor(len(ports)) as pool:
+    print(*(port for port, opened in zip(ports, pool.map(is_open, ports)) if opened))
 """
 
 
