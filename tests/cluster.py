@@ -11,8 +11,8 @@ from typing import Any
 
 import paramiko
 import pytest
-import testinfra
 from playbook import Run, run
+from testinfra.backend import get_backend
 from testinfra.host import Host
 
 #: The roles that start the model, by their tags.
@@ -44,11 +44,13 @@ class Cluster:
         """A new connection to a node, whose host key must be the one that its known_hosts file pins."""
         variables = self.nodes[name]
         address, port = variables["ansible_host"], int(variables.get("ansible_port", 22))
-        host = testinfra.get_host(
+        # Not get_host, which returns the connection of an earlier call, also when it is dead.
+        backend = get_backend(
             f"paramiko://{variables['ansible_user']}@{address}:{port}",
             ssh_identity_file=variables.get("ansible_ssh_private_key_file"),
             sudo=True,
         )
+        backend.set_host(host := Host(backend))
         try:
             with warnings.catch_warnings():
                 warnings.simplefilter("ignore")  # the backend warns of every key; it is checked below

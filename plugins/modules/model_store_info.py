@@ -22,7 +22,7 @@ options:
     type: str
     default: ""
   status:
-    description: The file that this unit tells it in.
+    description: The file that such a unit tells it in.
     type: path
 author:
   - gb10.cluster maintainers (@gb10-cluster)
@@ -73,6 +73,10 @@ free_bytes:
   description: The room that is left where the folder is or would be.
   returned: always
   type: int
+left:
+  description: Whether the folder of the status file is there, which a run removes at its end.
+  returned: always
+  type: bool
 progress:
   description: How far the unit is, null if there is none.
   returned: always
@@ -95,6 +99,7 @@ progress:
       type: str
 """
 
+import os
 from typing import Any
 
 from ansible.module_utils.basic import AnsibleModule
@@ -132,6 +137,7 @@ def main() -> None:
             complete=io_model_files.complete(folder),
             there=io_model_files.there(folder),
             free_bytes=io_model_files.free_bytes(folder),
+            left=bool(module.params["status"]) and os.path.isdir(os.path.dirname(module.params["status"])),
             # Last read, so that a unit that ended meanwhile has told its outcome.
             progress=progress(module),
         )

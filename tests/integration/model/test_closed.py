@@ -70,7 +70,7 @@ def test_the_key_is_with_the_heads_server_alone(nodes: dict[str, Host], head: Ho
     for name, host in nodes.items():
         assert environments(host, key) == ({"gb10-vllm.service"} if host is head else set()), name
         assert key not in host.check_output("cat /proc/[0-9]*/cmdline 2>/dev/null | tr '\\0' ' ' || true"), name
-        assert key not in host.check_output("cat /etc/systemd/system/gb10-* /etc/gb10/cluster.env"), name
+        assert key not in host.check_output("cat /etc/systemd/system/gb10-*.service /etc/gb10/cluster.env"), name
         if host is not head:
             assert not host.file(KEY).exists
             assert not host.file("/etc/gb10/api.env").exists

@@ -10,6 +10,7 @@ import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 
+import paramiko
 import pytest
 from cluster import Cluster
 from playbook import run_and_kill
@@ -39,6 +40,8 @@ def extra(**variables: object) -> tuple[str, str]:
 def offer(host: Host) -> None:
     """Have something listen on every address of a node."""
     server = f"python3 -m http.server {OFFERED} --bind :: --directory /run/offered"
+    # A run that was killed leaves it.
+    host.run("systemctl stop offered")
     host.check_output(f"mkdir -p /run/offered; systemd-run --quiet --collect --unit=offered {server}")
     until = time.monotonic() + 30
     while OFFERED not in listening(host):
@@ -52,7 +55,7 @@ def offered(nodes: dict[str, Host]) -> Iterator[None]:
         offer(host)
     yield
     for host in nodes.values():
-        host.check_output("systemctl stop offered; rmdir /run/offered")
+        host.run("systemctl stop offered; rmdir /run/offered")
 
 
 def assert_only_ssh_and_the_api(stranger: Stranger, host: Host, address: str, api: bool) -> None:
@@ -97,7 +100,7 @@ def wait_for_boot(cluster: Cluster, name: str, mark: str, within: float = 120) -
             host = cluster.connect(name)
             if not host.file(mark).exists:
                 return host
-        except (pytest.fail.Exception, OSError, EOFError):
+        except (pytest.fail.Exception, paramiko.SSHException, OSError, EOFError):
             pass
         assert time.monotonic() < until, f"{name} did not come back"
         time.sleep(1)

@@ -132,7 +132,7 @@ def test_the_ranks_have_their_secrets_and_nobody_else(nodes: dict[str, Host]) ->
         assert (file.mode, file.user) == (0o600, "root"), name
         pid = host.check_output("systemctl show --property=MainPID --value gb10-ray.service")
         assert f"{NAME}={SECRET}" in host.check_output(f"tr '\\0' '\\n' </proc/{pid}/environ"), name
-        assert SECRET not in host.check_output("cat /etc/gb10/cluster.env /etc/systemd/system/gb10-*"), name
+        assert SECRET not in host.check_output("cat /etc/gb10/cluster.env /etc/systemd/system/gb10-*.service"), name
         assert SECRET not in host.check_output("journalctl --no-pager --quiet --boot --lines=20000"), name
 
 

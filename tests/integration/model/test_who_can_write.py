@@ -91,6 +91,7 @@ def former(workers: list[Host], cluster: Cluster) -> Iterator[Host]:
     cluster.site("--tags", "qsfp_netplan,ray_cluster").assert_ok()
 
 
+@pytest.mark.slow
 @pytest.mark.disruptive
 def test_an_upgrade_takes_over_what_is_roots(cluster: Cluster, former: Host) -> None:
     before = former.check_output(f"cat {STATE}/*.json")
@@ -102,6 +103,7 @@ def test_an_upgrade_takes_over_what_is_roots(cluster: Cluster, former: Host) -> 
     cluster.site("--tags", "qsfp_netplan,ray_cluster").assert_unchanged()
 
 
+@pytest.mark.slow
 @pytest.mark.disruptive
 def test_an_upgrade_follows_nothing_that_was_planted(cluster: Cluster, former: Host) -> None:
     before = former.check_output(f"cat {STATE}/*.json")
