@@ -58,7 +58,7 @@ def _integer(digits: str) -> int:
 def _deeper(value: object) -> bool:
     """Whether it is nested deeper than DEPTH, level by level: a function that calls itself would end as Python does."""
     level = [value]
-    for _ in range(DEPTH):
+    for _level in range(DEPTH):
         level = [
             inner for outer in level if isinstance(outer, dict | list) for inner in (outer.values() if isinstance(outer, dict) else outer)
         ]

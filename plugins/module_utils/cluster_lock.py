@@ -106,7 +106,7 @@ def owner(given: object) -> Owner:
     """Return the owner that data is. Raises LockError, and nothing else."""
     entry = _mapping(given, {*_FORMS, "pid"})
     wrong = [name for name, form in _FORMS.items() if not _is(entry[name], form)]
-    if wrong or type(entry["pid"]) is not int or not 0 < entry["pid"] < 1 << 31:
+    if wrong or isinstance(entry["pid"], bool) or not isinstance(entry["pid"], int) or not 0 < entry["pid"] < 1 << 31:
         raise LockError(f"its owner has a wrong {', '.join(sorted(wrong)) or 'pid'}")
     return Owner(**{str(name): value for name, value in entry.items()})
 

@@ -153,7 +153,7 @@ def _file_problem(file: object, hashed: bool) -> str:
     path, size, sha256, git = *(file.get(key) for key in ("path", "size", "sha256")), file.get("git", "")
     if not isinstance(path, str) or not _is_path(path):
         return f"{_shown(path)} is no path below a folder"
-    if type(size) is not int or not 0 <= size <= _MOST_BYTES:
+    if isinstance(size, bool) or not isinstance(size, int) or not 0 <= size <= _MOST_BYTES:
         return f"{path!r} has a size of {_shown(size)}"
     if not isinstance(sha256, str) or not (_SHA256.fullmatch(sha256) or (sha256 == "" and not hashed)):
         return f"{path!r} has a SHA-256 of {_shown(sha256)}"
