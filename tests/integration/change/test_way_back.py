@@ -314,7 +314,7 @@ def test_the_fabric_is_removed_then_another_file_refused_taken_over_and_given_ba
         assert secret not in taken.output + given_back.output
 
         cluster.site(*TAG, *extra(gb10_fabric_takeover=True)).assert_ok()
-        host.check_output(f"sed -i 's/optional: true/optional: false/' {path}")
+        host.check_output(f"sed -i 's/optional: true/optional: false/' {path} && netplan apply")
         cluster.site(*TAG, *extra(qsfp_netplan_state="absent")).assert_ok()
         edited = yaml.safe_load(host.file(path).content_string)["network"]["ethernets"]
         assert edited == {"enp1s0f0np0": {"optional": False}, "enp1s0f1np1": {"dhcp4": False, "addresses": ["192.168.100.11/24"]}}
