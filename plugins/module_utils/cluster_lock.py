@@ -26,7 +26,7 @@ from collections.abc import Mapping
 from dataclasses import asdict, dataclass
 from typing import Any
 
-from ansible_collections.gb10.cluster.plugins.module_utils import status_text
+from ansible_collections.gb10.cluster.plugins.module_utils import bounded_json, status_text
 from ansible_collections.gb10.cluster.plugins.module_utils.problems import Problem, report
 
 FOLDER = "/run/gb10"
@@ -86,9 +86,10 @@ def text(lock: Lock) -> str:
 def parse(given: str) -> Lock:
     """Return the lock that a file's text is. Raises LockError, and nothing else."""
     try:
-        return lock(json.loads(given) if len(given) <= MOST_TEXT else None)
-    except (ValueError, RecursionError):
+        found = bounded_json.load(given, MOST_TEXT)
+    except ValueError:
         raise LockError("it is no JSON") from None
+    return lock(found)
 
 
 def lock(given: object) -> Lock:

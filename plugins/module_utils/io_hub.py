@@ -11,7 +11,6 @@ the hub is and how it is reached (HF_ENDPOINT, HTTPS_PROXY, NO_PROXY, SSL_CERT_F
 from __future__ import annotations
 
 import http.client
-import json
 import os
 import re
 import ssl
@@ -23,11 +22,11 @@ import urllib.request
 from collections.abc import Callable, Sequence
 from typing import IO, Any
 
-from ansible_collections.gb10.cluster.plugins.module_utils import catalogue_checks, io_node, model_store
+from ansible_collections.gb10.cluster.plugins.module_utils import bounded_json, catalogue_checks, io_node, model_store
 
 ENDPOINT = "https://huggingface.co"
-#: The most bytes of an answer: what a model consists of, and each of its small files. An index of 100,000 tensors has 12 MB.
-LISTING, FILES = 16 << 20, {"config.json": 4 << 20, "model.safetensors.index.json": 32 << 20}
+#: The most bytes of an answer: what a model consists of, and each of its small files.
+LISTING, FILES = 16 << 20, {"config.json": io_node.MOST_CONFIG, "model.safetensors.index.json": io_node.MOST_JSON}
 #: Seconds without a byte after which the hub counts as silent.
 SILENCE = 15
 _CHUNK = 1 << 16
@@ -76,7 +75,7 @@ def _describe(hub: _Hub, name: str, revision: str, exclude: Sequence[str], folde
                     file.write(content)
         try:
             found = io_node.model(here, model_store.weights(files, exclude))
-        except (ValueError, RecursionError) as error:
+        except ValueError as error:
             raise HubError(str(error).replace(f"{here}/", "its ")) from error
     if found["model"] is None:
         raise HubError("the model has no config.json")
@@ -86,11 +85,11 @@ def _describe(hub: _Hub, name: str, revision: str, exclude: Sequence[str], folde
 def _listing(text: bytes) -> dict[str, Any]:
     """Return {commit, files} of the hub's answer, which is anybody's. Raises HubError."""
     try:
-        answer = json.loads(text)
+        answer = bounded_json.load(text.decode(), LISTING)
         siblings = answer["siblings"]
         files = [{"path": each["rfilename"], "size": each.get("size") or 0, "sha256": ""} for each in siblings]
         commit = answer["sha"]
-    except (ValueError, RecursionError, KeyError, TypeError, AttributeError) as error:
+    except (ValueError, KeyError, TypeError, AttributeError) as error:
         raise HubError("its answer is not that of a hub") from error
     if not isinstance(commit, str) or not _COMMIT.fullmatch(commit):
         raise HubError("its answer names no commit")
@@ -191,7 +190,7 @@ def known(name: str, revision: str, record: str, ask: Callable[[], dict[str, Any
     """
     try:
         kept = io_node.json_file(record) or {}
-    except (OSError, ValueError, RecursionError):
+    except (OSError, ValueError):
         kept = {}
     same = (kept.get("name"), kept.get("revision")) == (name, revision) and NOTHING.keys() <= kept.keys()
     before = {key: kept[key] for key in NOTHING} if same else NOTHING

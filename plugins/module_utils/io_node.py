@@ -30,9 +30,9 @@ _FIRST_LOGIN, _NOBODY = 1000, 65534
 #: What planned_model() returns where there is none to look at.
 NO_MODEL: dict[str, Any] = {"model": None, "model_bytes": None, "model_reason": "", "model_at": "", "model_complete": False}
 #: Characters of a JSON file. The index of a model with 100000 tensors has 12 million.
-_MOST_JSON = 1 << 25
+MOST_JSON = 1 << 25
 #: Of a config.json, all of which goes to the controller. The largest, with names of what is not quantised, have half a million.
-_MOST_CONFIG = 1 << 22
+MOST_CONFIG = 1 << 22
 
 
 def read(path: str) -> str:
@@ -94,7 +94,7 @@ def _process(pid: int | None) -> dict[str, Any]:
     return {"pid": pid, "process": read(f"/proc/{pid}/comm").strip(), "unit": node_text.unit_of_cgroup(read(f"/proc/{pid}/cgroup"))}
 
 
-def json_file(path: str, most: int = _MOST_JSON) -> dict[str, Any] | None:
+def json_file(path: str, most: int = MOST_JSON) -> dict[str, Any] | None:
     """Return the object in a JSON file, None if there is no file. Raises ValueError naming the file if it holds anything else."""
     try:
         text = io_file.read_bounded(path, most)
@@ -116,7 +116,7 @@ def model(folder: str, sizes: Mapping[str, int] | None = None) -> dict[str, Any]
     """
     sizes = _weights(folder) if sizes is None else sizes
     size, reason = model_config.checkpoint(sizes, json_file(f"{folder}/model.safetensors.index.json"))
-    return {"model": json_file(f"{folder}/config.json", _MOST_CONFIG), "model_bytes": size, "model_reason": reason}
+    return {"model": json_file(f"{folder}/config.json", MOST_CONFIG), "model_bytes": size, "model_reason": reason}
 
 
 def _weights(folder: str) -> dict[str, int]:

@@ -247,10 +247,13 @@ def overrides(engine_args: Sequence[str]) -> dict[str, tuple[str, str]]:
 
 
 def look_argv(plan: Mapping[str, Any], argv: Sequence[str]) -> list[str]:
-    """Return an argv that looks into the image of the plan's node, in a container without network, GPU and user."""
+    """Return an argv that looks into the image of the plan's node, in a container without network, GPU and user.
+
+    The user's own options come first: an engine takes the last of two, and they are for a container that serves.
+    """
     runtime = plan["runtime"]
     nobody = ["--network=none", f"--user={_NOBODY}", "--env=HOME=/tmp", "--env=NVIDIA_VISIBLE_DEVICES=void"]
-    return [*_run(runtime["engine"], "gb10-look"), *nobody, *runtime["engine_args"], f"--entrypoint={argv[0]}", image(plan), *argv[1:]]
+    return [*_run(runtime["engine"], "gb10-look"), *runtime["engine_args"], *nobody, f"--entrypoint={argv[0]}", image(plan), *argv[1:]]
 
 
 def _run(engine: str, name: str) -> list[str]:

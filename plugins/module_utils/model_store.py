@@ -25,6 +25,7 @@ import re
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
+from ansible_collections.gb10.cluster.plugins.module_utils import bounded_json
 from ansible_collections.gb10.cluster.plugins.module_utils.problems import Problem
 
 MANIFEST = "gb10-model.json"
@@ -183,8 +184,8 @@ def manifest(listing: Mapping[str, Any], sha256: Mapping[str, str]) -> dict[str,
 def parse(text: str | None) -> dict[str, Any] | None:
     """Return the manifest in a text, None if it is none: then the model counts as not there."""
     try:
-        found = json.loads(text or "null") if len(text or "") <= MOST_TEXT else None
-    except (ValueError, RecursionError):
+        found = bounded_json.load(text or "null", MOST_TEXT)
+    except ValueError:
         return None
     if not isinstance(found, dict) or not all(isinstance(found.get(key), str) for key in ("model", "revision", "commit")):
         return None

@@ -215,6 +215,13 @@ def test_no_container_runs_as_root() -> None:
     assert option(launch.look_argv(INSIDE, ["python3"]), "user") == "65534:65534"
 
 
+def test_no_option_of_the_users_opens_the_container_that_only_looks() -> None:
+    given = ["--user=root", "--network=host", "--env=HOME=/root"]
+    argv = launch.look_argv({**INSIDE, "runtime": {**INSIDE["runtime"], "engine_args": given}}, ["python3"])
+    assert set(given) <= set(argv)
+    assert (option(argv, "user"), option(argv, "network"), option(argv, "env")) == ("65534:65534", "none", "NVIDIA_VISIBLE_DEVICES=void")
+
+
 def test_the_plan_names_the_image() -> None:
     serve = {**INSIDE["serve"], "nccl": "", "why": [], "model": [], "memory": [], "findings": []}
     stack = {"vllm": "0.32.0", "name": "current"}
