@@ -23,6 +23,7 @@ from typing import Any
 
 from ansible_collections.gb10.cluster.plugins.module_utils.lab import (
     MANAGEMENT,
+    Bind,
     Lab,
     LabError,
     Link,
@@ -136,9 +137,12 @@ class LabBuilder:
             if taken and link["ifname"] != lab.uplink:
                 raise LabError(f"lab_prefix: {lab.prefix}: {link['ifname']} has {taken[0]} already: choose another prefix, or destroy that lab")
 
-    def check_sources(self, paths: Iterable[str]) -> None:
-        """Refuse to start with files missing."""
-        missing = [path for path in paths if not Path(path).exists()]
+    def check_sources(self, paths: Iterable[str], binds: Sequence[Bind]) -> None:
+        """Refuse to start with files missing. A folder that the nodes may write to is made."""
+        for bind in binds:
+            if bind.writable:
+                os.makedirs(bind.src, exist_ok=True)
+        missing = [path for path in [*paths, *(bind.src for bind in binds)] if not Path(path).exists()]
         if missing:
             raise LabError(f"no such file or folder on this machine: {', '.join(missing)}")
 
@@ -173,13 +177,14 @@ class LabBuilder:
     def _host_key(self, node: Node) -> Path:
         return self.ssh_dir / "hosts" / node.name
 
-    def stamps(self, lab: Lab, base: str, firmware: str, files: Iterable[dict[str, str]]) -> dict[str, str]:
+    def stamps(self, lab: Lab, base: str, firmware: str, files: Iterable[dict[str, str]], binds: Sequence[Bind]) -> dict[str, str]:
         """The stamp each planned node should have, from the content of its inputs."""
         common = {
             # The image's name holds the hash of its recipe.
             "base": Path(base).name,
             "firmware": file_hash(Path(firmware)),
             "files": [[f["dest"], file_hash(Path(f["src"]))] for f in files],
+            "binds": [bind.argument for bind in binds],
             "login": _read(self.ssh_dir / "id_ed25519.pub"),
         }
         return {node.name: stamp(lab, node, {**common, "host": _read(self._host_key(node))}) for node in lab.nodes}
@@ -202,7 +207,7 @@ class LabBuilder:
                 _remove(other)
         return target
 
-    def create(self, lab: Lab, node: Node, base: Path, files: Iterable[dict[str, str]], wanted: str) -> None:
+    def create(self, lab: Lab, node: Node, base: Path, files: Iterable[dict[str, str]], binds: Sequence[Bind], wanted: str) -> None:
         """Lay out one node's folder; the stamp comes last, so a half-made node is made again."""
         home = self.nodes_dir / node.name
         _remove(home)
@@ -228,6 +233,7 @@ class LabBuilder:
             "CGROUP": str(self.cgroup / node.name),
             "BASE": str(base),
             "INTERFACES": " ".join(sorted(interfaces_of(lab, node.netns))),
+            "BINDS": " ".join(bind.argument for bind in binds),
             # QEMU's user mode lacks what systemd-networkd needs of the kernel, so somebody else must set the address.
             "MANAGEMENT": f"{MANAGEMENT} {node.address}/24" if node.emulated else "",
         }

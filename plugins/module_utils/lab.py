@@ -38,6 +38,25 @@ class LabError(Exception):
 
 
 @dataclass(frozen=True)
+class Bind:
+    """A file or folder of this machine that every node shares, at ``dest``. Raises LabError for a path that nspawn's argument cannot hold."""
+
+    src: str
+    dest: str
+    writable: bool = False
+
+    def __post_init__(self) -> None:
+        for name, path in (("src", self.src), ("dest", self.dest)):
+            if not re.fullmatch(r"(/[\w.+-]+)+/?", path, re.ASCII):
+                raise LabError(f"lab_binds: {name}: {path!r} is no absolute path of letters, digits and . _ + -: name another, or a link to it")
+
+    @property
+    def argument(self) -> str:
+        """The option of systemd-nspawn."""
+        return f"--bind{'' if self.writable else '-ro'}={self.src}:{self.dest}"
+
+
+@dataclass(frozen=True)
 class End:
     """One end of a virtual cable. ``netns`` is empty for the machine that runs the lab."""
 

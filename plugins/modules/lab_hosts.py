@@ -79,6 +79,24 @@ options:
         description: Absolute path inside the nodes.
         type: str
         required: true
+  binds:
+    description: Files and folders of this machine that every node shares. Unlike O(files) they are not copied.
+    type: list
+    elements: dict
+    default: []
+    suboptions:
+      src:
+        description: File or folder on this machine.
+        type: path
+        required: true
+      dest:
+        description: Absolute path inside the nodes.
+        type: str
+        required: true
+      writable:
+        description: Whether the nodes may write to it. The folder is made where it is missing.
+        type: bool
+        default: false
   owner:
     description: Numeric user who may use the lab's login key; the user who runs Ansible against the nodes.
     type: int
@@ -131,18 +149,19 @@ import os
 from ansible.module_utils.basic import AnsibleModule
 
 from ansible_collections.gb10.cluster.plugins.module_utils.io_lab import LabBuilder
-from ansible_collections.gb10.cluster.plugins.module_utils.lab import LabError, actions, plan
+from ansible_collections.gb10.cluster.plugins.module_utils.lab import Bind, LabError, actions, plan
 
 
 def present(module: AnsibleModule, builder: LabBuilder) -> dict:
     params = module.params
     lab = plan(params["name"], params["prefix"], params["nodes"], params["topology"], params["thors"], params["emulated"])
+    binds = [Bind(**bind) for bind in params["binds"]]
     builder.check(lab)
     if not module.check_mode:
-        builder.check_sources([params["base"], params["firmware"], *(f["src"] for f in params["files"])])
+        builder.check_sources([params["base"], params["firmware"], *(f["src"] for f in params["files"])], binds)
         builder.mark(lab)
         builder.make_keys(lab, params["owner"])
-    wanted = builder.stamps(lab, params["base"], params["firmware"], params["files"])
+    wanted = builder.stamps(lab, params["base"], params["firmware"], params["files"], binds)
     todo = actions(lab, wanted, builder.observe())
     if not module.check_mode:
         for name, action in todo.items():
@@ -152,7 +171,7 @@ def present(module: AnsibleModule, builder: LabBuilder) -> dict:
         builder.install_firmware(params["firmware"])
         for node in lab.nodes:
             if todo[node.name] in ("create", "recreate"):
-                builder.create(lab, node, base, params["files"], wanted[node.name])
+                builder.create(lab, node, base, params["files"], binds, wanted[node.name])
         builder.cable(lab)
         for node in lab.nodes:
             if todo[node.name] in ("create", "recreate", "boot"):
@@ -188,6 +207,16 @@ def main() -> None:
                 "elements": "dict",
                 "default": [],
                 "options": {"src": {"type": "path", "required": True}, "dest": {"type": "str", "required": True}},
+            },
+            "binds": {
+                "type": "list",
+                "elements": "dict",
+                "default": [],
+                "options": {
+                    "src": {"type": "path", "required": True},
+                    "dest": {"type": "str", "required": True},
+                    "writable": {"type": "bool", "default": False},
+                },
             },
             "owner": {"type": "int", "default": 0},
             "timeout": {"type": "int", "default": 120},

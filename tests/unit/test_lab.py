@@ -197,3 +197,16 @@ def test_known_hosts() -> None:
     lab = plan("demo", "10.88.0", nodes(2))
     keys = {"spark1": "ssh-ed25519 AAAA1 lab demo\n", "spark2": "ssh-ed25519 AAAA2 lab demo\n"}
     assert module.known_hosts(lab, keys) == "10.88.0.11 ssh-ed25519 AAAA1\n10.88.0.12 ssh-ed25519 AAAA2\n"
+
+
+def test_what_nodes_share_is_read_only_unless_it_is_asked_otherwise() -> None:
+    assert module.Bind("/usr/local/cuda-13.0", "/usr/local/cuda").argument == "--bind-ro=/usr/local/cuda-13.0:/usr/local/cuda"
+    assert module.Bind("/cache", "/root/.cache/ccache", writable=True).argument == "--bind=/cache:/root/.cache/ccache"
+
+
+@pytest.mark.parametrize("path", ["relative", "/with space", "/a:b", "/a'b", "/a\n", "/", ""])
+def test_a_path_that_would_be_another_option_is_refused(path: str) -> None:
+    with pytest.raises(LabError, match="lab_binds: src: "):
+        module.Bind(path, "/there")
+    with pytest.raises(LabError, match="lab_binds: dest: "):
+        module.Bind("/here", path)

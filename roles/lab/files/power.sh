@@ -8,7 +8,7 @@ set -eu
 
 lab=$(cd "$(dirname "$0")" && pwd)
 node=${2:?usage: power.sh on|off|boot NODE}
-# Sets MACHINE, NETNS, CGROUP, BASE, INTERFACES, and MANAGEMENT where the node cannot address its interface itself.
+# Sets MACHINE, NETNS, CGROUP, BASE, INTERFACES, BINDS, and MANAGEMENT where the node cannot address its interface itself.
 . "$lab/nodes/$node/node.env"
 cd "$lab/nodes/$node"
 
@@ -30,7 +30,7 @@ boot_once() { # returns 133 after a reboot inside, 0 after a power-off, 137 afte
   # cgroup it is started in (--keep-unit), which is why each node has one of its own. Its locks go where they vanish with
   # the node, power cut or not. Writable API file systems are for `netplan apply`, which triggers udev; /tmp is on disk, as
   # on DGX OS.
-  # shellcheck disable=SC2016 # $1 to $3 are the inner shell's
+  # shellcheck disable=SC2016 # $1 to $4 are the inner shell's
   exec ip netns exec "$NETNS" unshare --mount --propagation private bash -euc '
     mount -t overlay overlay -o "lowerdir=$1,upperdir=$PWD/upper,workdir=$PWD/work" "$PWD/root"
     if mountpoint -q /sys/fs/cgroup; then umount -l /sys/fs/cgroup; fi
@@ -39,8 +39,8 @@ boot_once() { # returns 133 after a reboot inside, 0 after a power-off, 137 afte
     mount -t tmpfs -o mode=700 tmpfs /run/systemd/nspawn
     export SYSTEMD_NSPAWN_API_VFS_WRITABLE=yes SYSTEMD_NSPAWN_TMPFS_TMP=no
     exec systemd-nspawn --quiet --register=no --keep-unit --link-journal=no --console=pipe --resolv-conf=off --timezone=off \
-      --capability=CAP_NET_ADMIN,CAP_NET_RAW --directory="$PWD/root" --machine="$2" --hostname="$3" --boot
-  ' boot "$BASE" "$MACHINE" "$node"
+      --capability=CAP_NET_ADMIN,CAP_NET_RAW --directory="$PWD/root" --machine="$2" --hostname="$3" $4 --boot
+  ' boot "$BASE" "$MACHINE" "$node" "$BINDS"
 }
 
 boot() {
