@@ -41,6 +41,8 @@ DISK_BYTES, DISK_BYTES_FURTHER = 512 * 1024**2, 128 * 1024**2
 #: Programs that NCCL's makefiles call, with what to install for each; and what a source that is a tag needs besides.
 PROGRAMS = {"make": "make", "g++": "g++", "python3": "python3", "which": "debianutils"}
 GIT = {"git": "git"}
+#: PATH of a build with ccache: its package's links to compilers, then what root has.
+CCACHE_PATH = "/usr/lib/ccache:/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
 
 
 @dataclass(frozen=True, order=True)
@@ -136,9 +138,12 @@ class Plan:
     findings: tuple[Problem, ...]
 
     def argv(self, source: Source, toolkit: Toolkit, target: str, ccache: bool = False) -> list[str]:
-        """The command that makes ``target``/lib/libnccl.so and ``target``/include; with ``ccache`` what nvcc makes is kept for the next time."""
+        """The command that makes ``target``/lib/libnccl.so and ``target``/include; with ``ccache`` what compilers make is kept for the next time."""
         nvcc = f"{toolkit.home}/bin/nvcc"
+        # NVCUFLAGS_SYM: ccache keeps what is made by -c, and the symmetric kernels are compiled by -dw alone, which means the same.
+        cached = ["env", f"PATH={CCACHE_PATH}", "NVCUFLAGS_SYM=-c"] if ccache else []
         return [
+            *cached,
             "make",
             "-C",
             source.path,

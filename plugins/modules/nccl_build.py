@@ -47,7 +47,7 @@ options:
     type: bool
     default: false
   ccache:
-    description: Whether C(ccache), which has to be installed, keeps what nvcc makes.
+    description: Whether C(ccache), which has to be installed, keeps what compilers make.
     type: bool
     default: false
   pack:

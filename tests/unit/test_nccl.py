@@ -151,6 +151,7 @@ def test_plan() -> None:
 def test_options_of_the_command() -> None:
     plan = nccl_build.plan(SOURCE, [GB10], TOOLKIT, BUILDER, "AllReduce Sum f32 Ring Simple")
     argv = plan.argv(SOURCE, TOOLKIT, "/build/x", ccache=True)
+    assert argv[:4] == ["env", f"PATH={nccl_build.CCACHE_PATH}", "NVCUFLAGS_SYM=-c", "make"]
     assert {"NVCC=ccache /usr/local/cuda/bin/nvcc", "ONLY_FUNCS=AllReduce Sum f32 Ring Simple"} < set(argv)
 
 
