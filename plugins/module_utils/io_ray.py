@@ -24,6 +24,8 @@ from typing import Any
 
 _REQUEST_SECONDS = 10
 _PAUSE_SECONDS = 1
+#: Bytes of an answer that are read; a row of 1000 has less than 4 KB.
+_MOST = 8 * 1024**2
 #: How Ray answers who has no token, or a wrong one.
 _REFUSED = (401, 403)
 #: The dashboard is on loopback: a proxy of the environment cannot reach it, and must not see the token.
@@ -52,9 +54,9 @@ def listing(resource: str, port: int, token_path: str) -> list[dict[str, Any]]:
             raise RayError(f"{token_path} does not hold a token: one word is expected")
         request = urllib.request.Request(url, headers={"Authorization": f"Bearer {token}"})
         with _DIRECT.open(request, timeout=_REQUEST_SECONDS) as answer:
-            rows: list[dict[str, Any]] = json.load(answer)["data"]["result"]["result"]
+            rows: list[dict[str, Any]] = json.loads(answer.read(_MOST))["data"]["result"]["result"]
             return rows
-    except (OSError, http.client.HTTPException, ValueError, KeyError, TypeError) as error:
+    except (OSError, http.client.HTTPException, ValueError, KeyError, TypeError, RecursionError) as error:
         raise RayError(f"Ray's State API at {url} does not answer: {error}") from error
 
 

@@ -17,7 +17,7 @@ from typing import Any
 from ansible_collections.gb10.cluster.plugins.module_utils import io_vllm, smoke
 from ansible_collections.gb10.cluster.plugins.module_utils.io_vllm import Server
 
-_SHOWN = 500
+_SHOWN, _CHUNK = 500, 65536
 
 
 def headers(server: Server, key_file: str, unit: str = io_vllm.UNIT) -> dict[str, str]:
@@ -37,14 +37,22 @@ def ask(server: Server, path: str, body: Mapping[str, Any], given: Mapping[str, 
     ``timeout`` is for the whole answer, however slowly it drips.
     """
     begin = time.monotonic()
-    lines = []
+    lines: list[tuple[float, str]] = []
+    size, rest = 0, b""
     try:
         with server.open(path, timeout, given, json.dumps(body).encode()) as answer:
-            for line in answer:
+            # Whatever has come: a line that never ends would be waited for.
+            while chunk := answer.read1(_CHUNK):
                 elapsed = time.monotonic() - begin
                 if elapsed > timeout:
                     raise smoke.AnswerError(f"no end of the answer after {timeout:g} s")
-                lines.append((elapsed, line.decode("utf-8", "replace").rstrip("\r\n")))
+                size += len(chunk)
+                if size > io_vllm.MOST:
+                    raise smoke.AnswerError(f"the answer is longer than {io_vllm.MOST} bytes")
+                *ended, rest = (rest + chunk).split(b"\n")
+                lines += [(elapsed, line.decode("utf-8", "replace").rstrip("\r")) for line in ended]
+            if rest:
+                lines.append((time.monotonic() - begin, rest.decode("utf-8", "replace")))
     except urllib.error.HTTPError as error:
         with error:
             raise smoke.AnswerError(f"HTTP {error.code}: {error.read(_SHOWN).decode('utf-8', 'replace')}") from error

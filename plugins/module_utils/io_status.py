@@ -6,11 +6,11 @@
 
 from __future__ import annotations
 
-import json
 import time
 from typing import Any
 
 from ansible_collections.gb10.cluster.plugins.module_utils import (
+    bounded_json,
     cluster_lock,
     io_cluster_lock,
     io_memory,
@@ -81,7 +81,7 @@ def api(server: Server, key_file: str, seconds: float, timeout: float, unit: str
         facts["tokens_per_second"] = round(max(0.0, second["generated"] - first["generated"]) / elapsed, 1)
     try:
         given = io_smoke.headers(server, key_file, unit)
-        models = json.loads(_get(server, "/v1/models", given))["data"]
+        models = bounded_json.load(_get(server, "/v1/models", given), io_vllm.MOST)["data"]
         facts |= {"model": str(models[0]["id"]), "root": str(models[0].get("root") or "")}
         asked = time.monotonic()
         body = {"model": facts["model"], "prompt": "Hello", "max_tokens": 1, "temperature": 0}
@@ -104,5 +104,4 @@ def _metrics(server: Server) -> dict[str, float]:
 def _get(server: Server, path: str, headers: dict[str, str]) -> str:
     """Raises OSError, which urllib's errors are."""
     with server.open(path, _SECONDS, headers) as answer:
-        text: str = answer.read().decode("utf-8", "replace")
-        return text
+        return io_vllm.body_of(answer)

@@ -22,6 +22,8 @@ from ansible_collections.gb10.cluster.plugins.module_utils import io_file, io_no
 from ansible_collections.gb10.cluster.plugins.module_utils.io_node import Run
 
 _HEALTH_SECONDS = 5
+#: Bytes of an answer that are read. The metrics of a busy server are some 100 KB.
+MOST = 8 * 1024**2
 #: The unit whose processes get the API's key.
 UNIT = "gb10-vllm.service"
 #: In place of an HTTP status: nobody answered, and somebody did whose TLS is not what was expected.
@@ -106,6 +108,18 @@ def headers(given: str) -> dict[str, str]:
     return {"Content-Type": "application/json"} | ({"Authorization": f"Bearer {given}"} if given else {})
 
 
+def body_of(answer: Any) -> str:
+    """Return what came. Raises OSError for an answer that breaks off or is longer than MOST."""
+    try:
+        content: bytes = answer.read(MOST)
+    except http.client.IncompleteRead as error:
+        raise ConnectionError(str(error)) from error
+    # Read in part, an answer that breaks off raises nothing.
+    if missing := getattr(answer, "length", None):
+        raise ConnectionError(f"the answer breaks off or is too long: {len(content)} bytes came, {missing} more were announced")
+    return content.decode("utf-8", "replace")
+
+
 def _ask(server: Server, path: str, timeout: float, body: dict[str, Any] | None = None, given: str = "") -> tuple[int, str]:
     """Return (HTTP status, body); _SILENT or _UNTRUSTED and the reason if there is no answer."""
     try:
@@ -114,7 +128,7 @@ def _ask(server: Server, path: str, timeout: float, body: dict[str, Any] | None 
         except urllib.error.HTTPError as error:
             answer = error
         with answer:
-            return answer.status, answer.read().decode("utf-8", "replace")
+            return answer.status, body_of(answer)
     except (OSError, http.client.HTTPException) as error:
         reason = getattr(error, "reason", error)
         return _UNTRUSTED if isinstance(reason, ssl.SSLError) else _SILENT, str(reason) or type(reason).__name__

@@ -12,6 +12,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import asdict, dataclass
 from typing import Any
 
+from ansible_collections.gb10.cluster.plugins.module_utils import bounded_json
 from ansible_collections.gb10.cluster.plugins.module_utils.vllm_patch_types import release as numbers
 
 #: An error stops unless it is waived: the service does not start, answers wrongly, or takes the host with it, and no evidence contradicts that.
@@ -24,6 +25,9 @@ CONSELARA = "conselara.dev (vLLM 0.19, NGC 26.04)"
 MIXED_NOTES = "distributed-vllm notes (Sparks and Thors, vLLM 0.17.1)"
 _CONDITION = "the condition: unit tests; the effect: nowhere here"
 _SUFFIXES = {"": 1, "k": 10**3, "m": 10**6, "g": 10**9, "K": 2**10, "M": 2**20, "G": 2**30}
+
+#: Characters of an argument that is JSON.
+_MOST = 100_000
 
 #: The input to change and what it is now.
 Found = tuple[str, str]
@@ -130,7 +134,7 @@ class View:
         if dotted := self.argument(f"{name}.{key}"):
             return dotted
         try:
-            found = json.loads(self.argument(name) or "{}")
+            found = bounded_json.load(self.argument(name) or "{}", _MOST)
         except ValueError:  # whoever parses the arguments says so
             return ""
         return str(found.get(key) or "") if isinstance(found, Mapping) else ""

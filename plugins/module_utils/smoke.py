@@ -11,14 +11,17 @@ been right in one and wrong in the other. Source: vLLM 0.32, entrypoints/generat
 
 from __future__ import annotations
 
-import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
+from ansible_collections.gb10.cluster.plugins.module_utils import bounded_json
+
 REASONING_FIELDS = ("reasoning", "reasoning_content")
 _QUESTION = "What is the capital of France?"
 _SHOWN = 300
+#: Characters of an answer, or of one event of it, that are read.
+_MOST = 8 * 1024**2
 
 
 @dataclass(frozen=True)
@@ -120,7 +123,7 @@ def _answer(pieces: Sequence[Mapping[str, Any]], finish: Any, usage: Any) -> Ans
 
 def _json(text: str) -> dict[str, Any]:
     try:
-        body = json.loads(text)
+        body = bounded_json.load(text, _MOST)
     except ValueError as error:
         raise AnswerError(f"not JSON: {_short(text)}") from error
     if not isinstance(body, dict):

@@ -158,10 +158,11 @@ def test_a_token_file_that_is_missing_is_named(tmp_path: Path) -> None:
         b"HTTP/1.0 200 OK\r\n\r\n<html>",
         b'HTTP/1.0 200 OK\r\n\r\n{"result": false, "data": null}',
         b"HTTP/1.0 200 OK\r\n\r\n[]",
+        b"HTTP/1.0 200 OK\r\n\r\n" + b"[" * 100_000,
         b"HTTP/1.0 500 Oops\r\n\r\n",
         b"",
     ],
-    ids=["no HTTP", "cut off", "no JSON", "no data", "other JSON", "500", "closed"],
+    ids=["no HTTP", "cut off", "no JSON", "no data", "other JSON", "deep JSON", "500", "closed"],
 )
 def test_any_other_answer_is_an_error(ray: Server, token: str, answer: bytes) -> None:
     ray.answers = [answer]

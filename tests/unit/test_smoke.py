@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 from modules import run_module
 
-from ansible_collections.gb10.cluster.plugins.module_utils import node_text, smoke
+from ansible_collections.gb10.cluster.plugins.module_utils import io_smoke, io_vllm, node_text, smoke
 from ansible_collections.gb10.cluster.plugins.module_utils.smoke import Answer, AnswerError
 
 #: Of this process, "" outside systemd.
@@ -53,6 +53,7 @@ def test_a_stream_is_put_together(lines: list[str], name: str) -> None:
     [
         (smoke.whole, "<html>", "not JSON: <html>"),
         (smoke.whole, "[]", "no JSON object"),
+        (smoke.whole, "[" * 100_000, "not JSON: [[["),
         (smoke.whole, '{"choices": []}', "no choices"),
         (smoke.whole, "x" * 999, "x" * 300 + "..."),
         (smoke.streamed, events({"content": "Par"}, done=False), "breaks off after 4 events"),
@@ -210,6 +211,22 @@ def test_the_key_is_sent_to_the_unit_alone(vllm: Server, tmp_path: Path) -> None
 def test_a_stream_that_drips_is_too_slow(vllm: Server) -> None:
     vllm.pause = 0.4
     assert "the stream: no end of the answer after 1 s" in ask(vllm, timeout=1)["msg"]
+
+
+@pytest.mark.parametrize("line", ["x" * 1000, "x" * 1000 + "\n"], ids=["one line", "many lines"])
+def test_an_answer_without_an_end_is_cut_off(vllm: Server, monkeypatch: pytest.MonkeyPatch, line: str) -> None:
+    monkeypatch.setattr(io_vllm, "MOST", 10_000)
+    vllm.chat = line * 100
+    server = io_vllm.Server(f"http://127.0.0.1:{vllm.server_port}")
+    with pytest.raises(AnswerError, match="longer than 10000 bytes"):
+        io_smoke.ask(server, "/v1/chat/completions", {"messages": []}, {}, 5)
+
+
+def test_lines_are_those_that_were_sent_however_they_come(vllm: Server) -> None:
+    vllm.stream, vllm.pause = ["data: 1", "", "data: 2\r", "last"], 0.01
+    server = io_vllm.Server(f"http://127.0.0.1:{vllm.server_port}")
+    lines = io_smoke.ask(server, "/v1/completions", {"stream": True}, {}, 5)
+    assert [line for _when, line in lines] == ["data: 1", "", "data: 2", "last"]
 
 
 def test_nobody_listens() -> None:

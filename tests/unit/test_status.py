@@ -186,6 +186,8 @@ def test_a_server_without_models(at: io_vllm.Server, monkeypatch: pytest.MonkeyP
     monkeypatch.setattr(Handler, "models", {"data": []})
     facts = io_status.api(at, "", 0, 5)
     assert facts["answers"] is False and "does not list a model" in facts["reason"]
+    monkeypatch.setattr(Handler, "models", {"data": [{"id": "x" * io_vllm.MOST}]})
+    assert "does not list a model" in io_status.api(at, "", 0, 5)["reason"]
     file = tmp_path / "key"
     file.write_text("two words\n", encoding="ascii")
     assert io_status.api(at, str(file), 0, 5)["reason"] == f"{file} does not hold a key, which is one line of ASCII without blanks"
