@@ -58,7 +58,7 @@ def _of_ray(name: str, path: str) -> Problem:
 
 
 def check_arguments(argv: Sequence[str], path: str) -> list[Problem]:
-    """Return a problem for each argument of vllm serve that has a secret, or that takes TLS past the variables.
+    """Return a problem for each argument of vllm serve that has a secret, that may hide one in a file, or that takes TLS past the variables.
 
     argparse takes an option by the beginning of its name, and vLLM takes an underscore for a hyphen.
     """
@@ -67,6 +67,10 @@ def check_arguments(argv: Sequence[str], path: str) -> list[Problem]:
         name = word.partition("=")[0].replace("_", "-")
         if not name.startswith("--") or name == "--":
             continue
+        # vLLM looks for this one itself, by its whole name.
+        if name == "--config":
+            found = "--config is given: its file may hold a key, and what it sets is neither planned nor checked"
+            problems.append(Problem(f"{path}[{index}]", found, "the arguments themselves", "list what the file sets, one argument each"))
         for option, fix in _OPTIONS.items():
             # --hf-token alone takes what `hf auth login` left, which is no secret of the arguments.
             bare = option == "--hf-token" and "=" not in word and not _is_value(argv, index + 1)

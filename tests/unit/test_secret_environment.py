@@ -45,13 +45,15 @@ def test_other_variables_pass(name: str) -> None:
     [
         *([f"--api-key={SECRET}"], [f"--api_key={SECRET}"], ["--api-key", SECRET], ["--api-k", SECRET], [f"--ap={SECRET}"]),
         *([f"--hf-token={SECRET}"], ["--hf-token", SECRET], [f"--hf_t={SECRET}"]),
+        # A file that may hold one.
+        *(["--config", "/etc/vllm.yaml"], ["--config=/etc/vllm.yaml"]),
     ],
 )
 def test_no_secret_is_in_the_arguments(words: list[str]) -> None:
     assert "gb10_serve_args[1]" in paths(gb10_serve_args=["--enforce-eager", *words])
 
 
-@pytest.mark.parametrize("words", [["--hf-token"], ["--hf-token", "--enforce-eager"], ["--port=8000"], ["--api-server-count=2"], ["--", "-a"]])
+@pytest.mark.parametrize("words", [["--hf-token"], ["--hf-token", "--enforce-eager"], ["--port=8000"], ["--api-server-count=2"], ["--config-format=hf"], ["--", "-a"]])
 def test_other_arguments_pass(words: list[str]) -> None:
     assert secret_environment.check_arguments(words, "gb10_serve_args") == []
 
