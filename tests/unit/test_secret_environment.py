@@ -53,7 +53,10 @@ def test_no_secret_is_in_the_arguments(words: list[str]) -> None:
     assert "gb10_serve_args[1]" in paths(gb10_serve_args=["--enforce-eager", *words])
 
 
-@pytest.mark.parametrize("words", [["--hf-token"], ["--hf-token", "--enforce-eager"], ["--port=8000"], ["--api-server-count=2"], ["--config-format=hf"], ["--", "-a"]])
+@pytest.mark.parametrize(
+    "words",
+    [["--hf-token"], ["--hf-token", "--enforce-eager"], ["--port=8000"], ["--api-server-count=2"], ["--config-format=hf"], ["--", "-a"]],
+)
 def test_other_arguments_pass(words: list[str]) -> None:
     assert secret_environment.check_arguments(words, "gb10_serve_args") == []
 
