@@ -254,14 +254,16 @@ def test_auto_takes_what_the_runtime_brings_unless_the_gpu_cannot_run_it(
     brought = site(cluster, *AUTO).assert_ok()
     assert "NCCL is what the runtime brings" in brought.output
     assert "code for 12.1" in brought.output
-    assert {"LD_PRELOAD" in host.file("/etc/gb10/cluster.env").content_string for host in nodes.values()} == {False}
+    record = "/etc/gb10/additions/nccl_sm121_build.json"
+    assert {host.file(record).exists for host in nodes.values()} == {False}
     site(cluster, *AUTO).assert_unchanged()
     # As another release of vLLM may bring it.
     assert wheel("90") == place
     replaced = site(cluster, *AUTO).assert_ok()
     assert "NCCL is built" in replaced.output
     assert "NCCL 2.30.7 has no code that compute capability 12.1 can run" in replaced.output
-    assert {host.file(place).linked_to for host in nodes.values()} == {f"{STORE}/{name}/lib/libnccl.so.2" for name in built}
+    assert {host.check_output(f"readlink {place}") for host in nodes.values()} == {f"{STORE}/{name}/lib/libnccl.so.2" for name in built}
+    assert {host.file(record).exists for host in nodes.values()} == {True}
     # A link in its place is no library that the runtime brought: the second run decides by the one beside it.
     site(cluster, *AUTO).assert_unchanged()
 
