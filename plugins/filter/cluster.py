@@ -14,6 +14,7 @@ from typing import Any
 
 from ansible.errors import AnsibleFilterError
 
+from ansible_collections.gb10.cluster.plugins.module_utils import systemd
 from ansible_collections.gb10.cluster.plugins.module_utils.problems import ProblemsError, report
 
 
@@ -150,15 +151,15 @@ def bandwidth_report(results: Mapping[str, Any], plan: Mapping[str, Any], backen
 def ray_exec(plan: Mapping[str, Any], object_store_memory: int, args: Sequence[str] = (), owner: str = "") -> str:
     """Return the ExecStart= of Ray on the plan's node; ``owner`` is the UID:GID that a container runs as."""
     given = _plain(plan)
-    return launch.exec_line(launch.contained(given, launch.RAY, launch.ray_argv(given, object_store_memory, _plain(args)), str(owner)))
+    return systemd.exec_line(launch.contained(given, launch.RAY, launch.ray_argv(given, object_store_memory, _plain(args)), str(owner)))
 
 
 def vllm_exec(plan: Mapping[str, Any], owner: str = "") -> str:
     """Return the ExecStart= of vLLM on the plan's node; ``owner`` is the UID:GID that a container runs as."""
     given = _plain(plan)
     if given["executor"] == "ray":
-        return launch.exec_line(launch.contained(given, launch.VLLM, launch.vllm_argv(given), str(owner)))
-    return launch.exec_line(launch.rank_argv(given, str(owner)))
+        return systemd.exec_line(launch.contained(given, launch.VLLM, launch.vllm_argv(given), str(owner)))
+    return systemd.exec_line(launch.rank_argv(given, str(owner)))
 
 
 def image_look(plan: Mapping[str, Any], argv: Sequence[str]) -> list[str]:
@@ -278,7 +279,7 @@ def stack_lock(name: str) -> str:
 
 def stamped_unit(text: str, inputs: Sequence[Any]) -> dict[str, str]:
     """Return {text, inputs}: the unit with its placeholder replaced by the digest of everything the service is started from."""
-    return launch.stamped_unit(str(text), _plain(inputs))
+    return systemd.stamped_unit(str(text), _plain(inputs))
 
 
 def good_start(plan: Mapping[str, Any]) -> dict[str, Any]:

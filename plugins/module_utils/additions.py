@@ -14,8 +14,6 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-#: One file a role, named after it.
-FOLDER = "/etc/gb10/additions"
 #: Variables that are lists, by what separates their entries; there the user's and ours count both.
 _LISTS: Mapping[str, str] = {"VLLM_DISABLED_KERNELS": ",", "LD_PRELOAD": ":"}
 

@@ -12,7 +12,7 @@ import re
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from ansible_collections.gb10.cluster.plugins.module_utils import api_access, launch, nccl_choice, secret_environment, stacks
+from ansible_collections.gb10.cluster.plugins.module_utils import api_access, launch, nccl_choice, secret_environment, stacks, systemd
 from ansible_collections.gb10.cluster.plugins.module_utils.problems import Problem
 
 #: Settings that may differ between nodes; all others describe the cluster and must not.
@@ -137,7 +137,7 @@ def _check_settings(settings: Mapping[str, Any], nodes: int) -> list[Problem]:
             Problem("gb10_environment.VLLM_HOST_IP", "it is set", "nothing: each node has its own", "use gb10_fabric_addresses instead")
         )
     try:
-        launch.environment_file(settings["gb10_environment"])
+        systemd.environment_file(settings["gb10_environment"])
     except ValueError as error:
         problems.append(Problem("gb10_environment", str(error), "variable names and one-line values", "correct gb10_environment"))
     return problems

@@ -26,7 +26,7 @@ from collections.abc import Mapping
 from dataclasses import asdict, dataclass
 from typing import Any
 
-from ansible_collections.gb10.cluster.plugins.module_utils import bounded_json, status_text
+from ansible_collections.gb10.cluster.plugins.module_utils import bounded_json, spans
 from ansible_collections.gb10.cluster.plugins.module_utils.problems import Problem, report
 
 FOLDER = "/run/gb10"
@@ -141,7 +141,7 @@ def refusal(holder: Lock, age: float, boot: str) -> str:
         fix = f"wait until it has ended, or end it: kill {holder.owner.pid}"
     else:
         fix = f"wait until it has ended; if it was killed, and you know that nothing of it runs any more, add -e gb10_break_lock={holder.id}"
-    found = f"the cluster is locked: {described(holder)}, for {status_text.span(age)}"
+    found = f"the cluster is locked: {described(holder)}, for {spans.span(age)}"
     return report([Problem(f"{FOLDER}/{FILE}", found, "one run at a time", fix)])
 
 

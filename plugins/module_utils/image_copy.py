@@ -19,7 +19,9 @@ from typing import Any
 
 from ansible_collections.gb10.cluster.plugins.module_utils.bounded_json import load, mappings
 from ansible_collections.gb10.cluster.plugins.module_utils.problems import Problem, ProblemsError
-from ansible_collections.gb10.cluster.plugins.module_utils.vllm_patch_types import TOOLKIT
+
+#: Where CUDA toolkits are installed.
+TOOLKIT = "/usr/local/cuda/bin/ptxas"
 
 #: Written last into a copy, so that without it there is none.
 RECORD = "gb10-image.json"
@@ -190,3 +192,15 @@ def answer(folder: str, copy: Copy) -> dict[str, Any]:
         "mounts": [{"source": source, "target": target, "read_only": True} for source, target in mounts if target],
         "toolkit": {"path": f"{folder}/{_TOOLKIT}", "runs_as": TOOLKIT},
     }
+
+
+@dataclass(frozen=True)
+class Assembler:
+    """One ptxas: where vLLM finds it, "" if it is not there, and the architectures that its help lists.
+
+    ``trouble`` says why these cannot be told of one that is there, "" if they can.
+    """
+
+    path: str
+    archs: frozenset[str] = frozenset()
+    trouble: str = ""

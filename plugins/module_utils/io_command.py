@@ -12,7 +12,8 @@ import time
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from ansible_collections.gb10.cluster.plugins.module_utils.io_node import Run
+#: Runs an argv and returns (exit status, stdout, stderr), as AnsibleModule.run_command does. 127 stands for a missing command.
+Run = Callable[[list[str]], tuple[int, str, str]]
 
 #: Runs several argvs at the same time and returns (exit status, stdout, stderr) of each, in order.
 RunAll = Callable[[Sequence[list[str]]], list[tuple[int, str, str]]]

@@ -12,8 +12,7 @@ from collections.abc import Iterator, Sequence
 
 from ansible_collections.gb10.cluster.plugins.module_utils import image_copy
 from ansible_collections.gb10.cluster.plugins.module_utils.image_copy import Image
-from ansible_collections.gb10.cluster.plugins.module_utils.io_command import NOT_INSTALLED
-from ansible_collections.gb10.cluster.plugins.module_utils.io_node import Run
+from ansible_collections.gb10.cluster.plugins.module_utils.io_command import NOT_INSTALLED, Run
 from ansible_collections.gb10.cluster.plugins.module_utils.problems import Problem, ProblemsError
 
 #: Marks containers with the folder that they are there for, so that those of killed runs are known.

@@ -11,8 +11,8 @@ import os
 from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 
-from ansible_collections.gb10.cluster.plugins.module_utils import fabric_text, io_node, node_text, owners
-from ansible_collections.gb10.cluster.plugins.module_utils.io_node import Run
+from ansible_collections.gb10.cluster.plugins.module_utils import fabric_text, io_file, io_node, node_text, owners
+from ansible_collections.gb10.cluster.plugins.module_utils.io_command import Run
 
 
 def read(run: Run, root: str = "/") -> dict[str, Any]:
@@ -29,7 +29,7 @@ def read(run: Run, root: str = "/") -> dict[str, Any]:
             name,
             macs[name],
             facts["driver"],
-            fabric_text.device_type(io_node.read(os.path.join(root, "sys/class/net", name, "uevent"))),
+            fabric_text.device_type(io_file.read(os.path.join(root, "sys/class/net", name, "uevent"))),
             facts["kind"] == "physical",
         )
         for name, facts in interfaces.items()
@@ -56,9 +56,9 @@ def _hardware(root: str, name: str) -> dict[str, Any]:
     address = os.path.basename(os.path.realpath(device))
     return {
         "driver": os.path.basename(_target(os.path.join(device, "driver"))),
-        "speed": fabric_text.speed(io_node.read(os.path.join(folder, "speed"))),
+        "speed": fabric_text.speed(io_file.read(os.path.join(folder, "speed"))),
         "kind": "physical" if os.path.exists(device) else "virtual",
-        "pci": fabric_text.pci_facts(address, {file: io_node.read(os.path.join(device, file)) for file in fabric_text.PCI_FILES}),
+        "pci": fabric_text.pci_facts(address, {file: io_file.read(os.path.join(device, file)) for file in fabric_text.PCI_FILES}),
         "hca": next(iter(_names(os.path.join(device, "infiniband"))), ""),
     }
 
@@ -71,15 +71,15 @@ def _rdma(root: str) -> dict[str, dict[str, Any]]:
 def _port(device: str, port: str) -> dict[str, Any]:
     gids = []
     for index in sorted(int(name) for name in _names(os.path.join(port, "gids"))):
-        gid = io_node.read(os.path.join(port, "gids", str(index)))
+        gid = io_file.read(os.path.join(port, "gids", str(index)))
         # The attributes of a free slot cannot be read (EINVAL).
         if fabric_text.is_gid(gid):
-            attributes = [io_node.read(os.path.join(port, "gid_attrs", name, str(index))) for name in ("types", "ndevs")]
+            attributes = [io_file.read(os.path.join(port, "gid_attrs", name, str(index))) for name in ("types", "ndevs")]
             gids.append(fabric_text.gid_facts(index, gid, *attributes))
     return {
         "interface": next(iter(_names(os.path.join(device, "device/net"))), ""),
-        "state": fabric_text.port_state(io_node.read(os.path.join(port, "state"))),
-        "link_layer": io_node.read(os.path.join(port, "link_layer")).strip(),
+        "state": fabric_text.port_state(io_file.read(os.path.join(port, "state"))),
+        "link_layer": io_file.read(os.path.join(port, "link_layer")).strip(),
         "gids": gids,
     }
 

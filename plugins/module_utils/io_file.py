@@ -11,6 +11,12 @@ import hashlib
 import os
 import stat
 import tempfile
+from typing import Any
+
+from ansible_collections.gb10.cluster.plugins.module_utils import bounded_json
+
+#: Characters of a JSON file. The index of a model with 100000 tensors has 12 million.
+MOST_JSON = 1 << 25
 
 
 def read_file(path: str) -> tuple[str | None, int | None]:
@@ -94,3 +100,26 @@ def sync_folder(folder: str) -> None:
         os.fsync(directory)
     finally:
         os.close(directory)
+
+
+def read(path: str) -> str:
+    """Return a small file of /proc or /sys, or "" if it is gone or closed to us: processes end while they are read."""
+    try:
+        with open(path, encoding="utf-8", errors="replace") as file:
+            return file.read()
+    except OSError:
+        return ""
+
+
+def json_file(path: str, most: int = MOST_JSON) -> dict[str, Any] | None:
+    """Return the object in a JSON file, None if there is no file. Raises ValueError naming the file if it holds anything else."""
+    try:
+        text = read_bounded(path, most)
+        found = None if text is None else bounded_json.load(text, most)
+    except ValueError as error:
+        raise ValueError(f"{path} is not JSON: {error}") from error
+    if text is None:
+        return None
+    if not isinstance(found, dict):
+        raise ValueError(f"{path} is no JSON object")
+    return found

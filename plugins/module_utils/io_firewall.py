@@ -15,7 +15,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 from ansible_collections.gb10.cluster.plugins.module_utils import firewall, firewall_host, io_file
-from ansible_collections.gb10.cluster.plugins.module_utils.io_node import Run
+from ansible_collections.gb10.cluster.plugins.module_utils.io_command import Run
 
 #: The rules that were confirmed, which is what the unit loads at boot. Those that are being tried are in no file.
 RULES = "/etc/gb10/firewall.nft"

@@ -22,11 +22,11 @@ import urllib.request
 from collections.abc import Callable, Sequence
 from typing import IO, Any
 
-from ansible_collections.gb10.cluster.plugins.module_utils import bounded_json, catalogue_checks, io_node, model_store
+from ansible_collections.gb10.cluster.plugins.module_utils import bounded_json, catalogue_checks, io_file, io_model, model_store
 
 ENDPOINT = "https://huggingface.co"
 #: The most bytes of an answer: what a model consists of, and each of its small files.
-LISTING, FILES = 16 << 20, {"config.json": io_node.MOST_CONFIG, "model.safetensors.index.json": io_node.MOST_JSON}
+LISTING, FILES = 16 << 20, {"config.json": io_model.MOST_CONFIG, "model.safetensors.index.json": io_file.MOST_JSON}
 #: Seconds without a byte after which the hub counts as silent.
 SILENCE = 15
 _CHUNK = 1 << 16
@@ -39,7 +39,7 @@ class HubError(Exception):
 
 
 def describe(name: str, revision: str, token: str, exclude: Sequence[str], timeout: float, folder: str | None = None) -> dict[str, Any]:
-    """Return {commit, model, model_bytes, model_reason} of a model as its files will say on the nodes; see io_node.model().
+    """Return {commit, model, model_bytes, model_reason} of a model as its files will say on the nodes; see io_model.model().
 
     ``exclude``: patterns of files that are not downloaded. ``timeout``: seconds for all of it. ``folder``: for what comes meanwhile, by default
     the system's for temporary files. Raises HubError.
@@ -74,7 +74,7 @@ def _describe(hub: _Hub, name: str, revision: str, exclude: Sequence[str], folde
                 with open(f"{here}/{path}", "wb") as file:
                     file.write(content)
         try:
-            found = io_node.model(here, model_store.weights(files, exclude))
+            found = io_model.model(here, model_store.weights(files, exclude))
         except ValueError as error:
             raise HubError(str(error).replace(f"{here}/", "its ")) from error
     if found["model"] is None:
@@ -189,7 +189,7 @@ def known(name: str, revision: str, record: str, ask: Callable[[], dict[str, Any
     ``record``: the file with that. A commit is asked for once. ``trouble``: why the hub did not tell now, "" if it did or need not.
     """
     try:
-        kept = io_node.json_file(record) or {}
+        kept = io_file.json_file(record) or {}
     except (OSError, ValueError):
         kept = {}
     same = (kept.get("name"), kept.get("revision")) == (name, revision) and NOTHING.keys() <= kept.keys()

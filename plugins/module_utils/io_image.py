@@ -14,9 +14,8 @@ import shutil
 from collections.abc import Iterator, Sequence
 
 from ansible_collections.gb10.cluster.plugins.module_utils import image_copy, io_file
-from ansible_collections.gb10.cluster.plugins.module_utils.image_copy import Copy, Image
+from ansible_collections.gb10.cluster.plugins.module_utils.image_copy import TOOLKIT, Copy, Image
 from ansible_collections.gb10.cluster.plugins.module_utils.io_engine import Engine, last, refused
-from ansible_collections.gb10.cluster.plugins.module_utils.vllm_patch_types import TOOLKIT
 
 #: Run inside the image: where everything lies as that interpreter would import it, and how many bytes it takes in blocks of 4096. The package
 #: is found without importing it, and the working folder is not searched.

@@ -12,7 +12,8 @@ import time
 from typing import Any
 
 from ansible_collections.gb10.cluster.plugins.module_utils import node_text, reclaim
-from ansible_collections.gb10.cluster.plugins.module_utils.io_node import Run, read
+from ansible_collections.gb10.cluster.plugins.module_utils.io_command import Run
+from ansible_collections.gb10.cluster.plugins.module_utils.io_file import read
 
 DROP_CACHES = "/proc/sys/vm/drop_caches"
 #: Page cache, and the kernel's own objects. Source: Linux, Documentation/admin-guide/sysctl/vm.rst.

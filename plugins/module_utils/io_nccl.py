@@ -19,7 +19,8 @@ from io import BufferedReader
 from typing import Any
 
 from ansible_collections.gb10.cluster.plugins.module_utils import elf, nccl_library, process_maps
-from ansible_collections.gb10.cluster.plugins.module_utils.io_node import Run, read
+from ansible_collections.gb10.cluster.plugins.module_utils.io_command import Run
+from ansible_collections.gb10.cluster.plugins.module_utils.io_file import read
 from ansible_collections.gb10.cluster.plugins.module_utils.nccl_library import Library
 from ansible_collections.gb10.cluster.plugins.module_utils.problems import Problem, ProblemsError
 from ansible_collections.gb10.cluster.plugins.module_utils.process_maps import Caller, Mapping, Process

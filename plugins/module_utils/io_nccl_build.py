@@ -14,8 +14,8 @@ from collections.abc import Sequence
 
 from ansible_collections.gb10.cluster.plugins.module_utils import io_file, io_nccl, io_nccl_store, nccl_library
 from ansible_collections.gb10.cluster.plugins.module_utils.capability import ComputeCapability
-from ansible_collections.gb10.cluster.plugins.module_utils.io_file import read_file
-from ansible_collections.gb10.cluster.plugins.module_utils.io_node import Run, read
+from ansible_collections.gb10.cluster.plugins.module_utils.io_command import Run
+from ansible_collections.gb10.cluster.plugins.module_utils.io_file import read, read_file
 from ansible_collections.gb10.cluster.plugins.module_utils.nccl_build import GIT, PROGRAMS, Builder, Plan, Release, Source, Toolkit
 from ansible_collections.gb10.cluster.plugins.module_utils.node_text import available_memory
 from ansible_collections.gb10.cluster.plugins.module_utils.problems import Problem, ProblemsError

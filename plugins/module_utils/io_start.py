@@ -12,7 +12,7 @@ import json
 import os
 from typing import Any
 
-from ansible_collections.gb10.cluster.plugins.module_utils import additions, io_file, io_node, way_back
+from ansible_collections.gb10.cluster.plugins.module_utils import io_file, paths, way_back
 
 #: The environment of the ranks may hold what a user would not show.
 _MODE = 0o600
@@ -20,7 +20,7 @@ _MODE = 0o600
 
 def read(path: str) -> dict[str, Any]:
     """Return the record, without start and files if there is none. Raises ValueError for a file that is none, OSError."""
-    found = io_node.json_file(path) or {"start": {}, "files": {}}
+    found = io_file.json_file(path) or {"start": {}, "files": {}}
     if not isinstance(found.get("start"), dict) or not isinstance(found.get("files"), dict):
         raise ValueError(f"{path} is no record of a start; remove it")
     return found
@@ -28,7 +28,7 @@ def read(path: str) -> dict[str, Any]:
 
 def present(root: str = "") -> dict[str, dict[str, Any]]:
     """Return what the services of this node are started from now: path -> {text, mode}. ``root`` is put before each path. Raises OSError."""
-    recorded = [name.removeprefix(root) for name in sorted(glob.glob(f"{glob.escape(root)}{additions.FOLDER}/*.json"))]
+    recorded = [name.removeprefix(root) for name in sorted(glob.glob(f"{glob.escape(root)}{paths.FOLDER}/*.json"))]
     files = {name: io_file.read_file(f"{root}{name}") for name in (*way_back.FILES, *recorded)}
     return {name: {"text": text, "mode": mode} for name, (text, mode) in files.items() if text is not None}
 

@@ -13,6 +13,7 @@ from ansible_collections.gb10.cluster.plugins.module_utils import (
     bounded_json,
     cluster_lock,
     io_cluster_lock,
+    io_file,
     io_memory,
     io_node,
     io_smoke,
@@ -22,7 +23,7 @@ from ansible_collections.gb10.cluster.plugins.module_utils import (
     status_text,
     way_back,
 )
-from ansible_collections.gb10.cluster.plugins.module_utils.io_node import Run
+from ansible_collections.gb10.cluster.plugins.module_utils.io_command import Run
 from ansible_collections.gb10.cluster.plugins.module_utils.io_vllm import Server
 
 _LOG_LINES = 2000
@@ -41,7 +42,7 @@ def node(run: Run) -> dict[str, Any]:
     for unit in way_back.UNITS:
         when, text = status_text.last_error(io_vllm.journal(run, io_vllm.of_unit(unit), _LOG_LINES))
         errors += [{"unit": unit, "text": text, "age": max(0.0, round(now - when, 1))}] if text else []
-    meminfo = io_node.read("/proc/meminfo")
+    meminfo = io_file.read("/proc/meminfo")
     return {
         "services": services,
         "ranks": status_text.ranks(io_memory.processes()),

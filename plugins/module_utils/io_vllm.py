@@ -19,7 +19,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from ansible_collections.gb10.cluster.plugins.module_utils import io_file, io_node
-from ansible_collections.gb10.cluster.plugins.module_utils.io_node import Run
+from ansible_collections.gb10.cluster.plugins.module_utils.io_command import Run
 
 _HEALTH_SECONDS = 5
 #: Bytes of an answer that are read. The metrics of a busy server are some 100 KB.

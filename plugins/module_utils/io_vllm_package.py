@@ -18,8 +18,9 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 
 from ansible_collections.gb10.cluster.plugins.module_utils import io_file
+from ansible_collections.gb10.cluster.plugins.module_utils.image_copy import Assembler
 from ansible_collections.gb10.cluster.plugins.module_utils.problems import Problem, ProblemsError
-from ansible_collections.gb10.cluster.plugins.module_utils.vllm_patch_types import Assembler, build
+from ansible_collections.gb10.cluster.plugins.module_utils.versions import build
 
 #: Where an interpreter finds what was installed for it, from the folder above its own: environments, and Debian's for the system.
 _SITES = ("lib*/python3*/site-packages", "lib/python3*/dist-packages", "local/lib/python3*/dist-packages")

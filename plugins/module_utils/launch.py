@@ -6,13 +6,11 @@
 
 from __future__ import annotations
 
-import hashlib
-import json
 import re
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
-from ansible_collections.gb10.cluster.plugins.module_utils import additions, api_access, stacks
+from ansible_collections.gb10.cluster.plugins.module_utils import additions, api_access, stacks, systemd
 
 #: A Spark has one GPU.
 GPUS_PER_NODE = 1
@@ -51,10 +49,6 @@ _OF_UNIT = ("RAY_ADDRESS", "RAY_AUTH_TOKEN_PATH", "RAY_GRACEFUL_SHUTDOWN_DRAIN_T
 _NOBODY = "65534:65534"
 #: Options of an engine's run that give a container another network, memory, user or view of processes than contained() does.
 _OVERRIDES = {"--network": "--network", "--net": "--network", "--ipc": "--ipc", "--pid": "--pid", "--user": "--user", "-u": "--user"}
-
-#: The variable in a unit's environment that carries the digest of everything the service was started from.
-INPUTS_VARIABLE = "GB10_INPUTS"
-PLACEHOLDER = "@inputs@"
 
 
 def home(user: str) -> str:
@@ -171,7 +165,7 @@ def rank_argv(plan: Mapping[str, Any], owner: str = "") -> list[str]:
 def start_digest(plan: Mapping[str, Any]) -> str:
     """Return a digest of what all ranks are started from, as the service's inputs: what else of a node changes must not restart them."""
     of_nodes = [[additions.rank_environment(node), node["additions"]] for node in plan["nodes"]]
-    return digest([vllm_argv({**plan, "node": plan["nodes"][0]}), of_nodes])
+    return systemd.digest([vllm_argv({**plan, "node": plan["nodes"][0]}), of_nodes])
 
 
 def image(plan: Mapping[str, Any]) -> str:
@@ -270,56 +264,3 @@ def _rank(plan: Mapping[str, Any]) -> int:
     return [node["name"] for node in plan["nodes"]].index(plan["node"]["name"])
 
 
-def stamped_unit(text: str, inputs: Sequence[Any]) -> dict[str, str]:
-    """Return {text, inputs}: a unit with its placeholder `@inputs@` replaced by a digest of the unit itself and of `inputs`.
-
-    `inputs` is whatever else the service is started from, such as the environment of its ranks. Raises ValueError without placeholder.
-    """
-    if PLACEHOLDER not in text:
-        raise ValueError(f"the unit has no placeholder {PLACEHOLDER}")
-    value = digest([text, list(inputs)])
-    return {"text": text.replace(PLACEHOLDER, value), "inputs": value}
-
-
-def exec_line(argv: Sequence[str]) -> str:
-    """Return an argv as the value of ExecStart=."""
-    return " ".join(systemd_quote(word) for word in argv)
-
-
-def digest(data: Any) -> str:
-    """Return a SHA-256 over plain data that does not depend on the order of keys."""
-    return hashlib.sha256(json.dumps(data, sort_keys=True, separators=(",", ":")).encode()).hexdigest()
-
-
-def systemd_quote(word: str, exec_line: bool = True) -> str:
-    """Quote one word for ExecStart= or Environment=. Source: systemd.service(5), "COMMAND LINES"; systemd.exec(5).
-
-    Raises ValueError for a line break, which neither can carry; to systemd a carriage return is one, too.
-    """
-    if re.search(r"[\n\r\0]", word):
-        raise ValueError(f"{word!r} contains a line break")
-    word = word.replace("%", "%%")
-    if exec_line:
-        word = word.replace("$", "$$")
-    if re.fullmatch(r"[A-Za-z0-9_@%+=:,./$-]+", word):
-        return word
-    return '"' + word.replace("\\", "\\\\").replace('"', '\\"') + '"'
-
-
-def environment_file(variables: Mapping[str, str]) -> str:
-    """Return the variables as a file that both systemd's EnvironmentFile= and a POSIX shell read alike, sorted.
-
-    Raises ValueError that lists every name that is no variable name and every value with a line break.
-    """
-    lines, wrong = [], []
-    for name, value in sorted(variables.items()):
-        if not re.fullmatch(r"[A-Za-z_][A-Za-z0-9_]*", name):
-            wrong.append(f"{name!r} is not the name of an environment variable")
-        if re.search(r"[\n\0]", value):
-            wrong.append(f"the value of {name} contains a line break")
-        plain = re.fullmatch(r"[A-Za-z0-9_@%+=:,./-]*", value)
-        quoted = value if plain else '"' + re.sub(r'(["\\$`])', r"\\\1", value) + '"'
-        lines.append(f"{name}={quoted}\n")
-    if wrong:
-        raise ValueError("; ".join(wrong))
-    return "".join(lines)

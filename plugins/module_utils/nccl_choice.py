@@ -14,7 +14,7 @@ from dataclasses import asdict, dataclass
 from typing import Any
 
 from ansible_collections.gb10.cluster.plugins.module_utils import nccl_build
-from ansible_collections.gb10.cluster.plugins.module_utils.vllm_patch_types import release as numbers
+from ansible_collections.gb10.cluster.plugins.module_utils.versions import release as numbers
 
 AUTO, TRUE, FALSE = WANTED = ("auto", "true", "false")
 #: The first release whose proxy retries a weak compare-and-swap that fails on ARM without a reason. Before, such a failure loses slots for

@@ -13,8 +13,8 @@ from collections.abc import Iterable, Mapping
 from typing import Any
 
 from ansible_collections.gb10.cluster.plugins.module_utils.capability import ComputeCapability
-from ansible_collections.gb10.cluster.plugins.module_utils.launch import INPUTS_VARIABLE
 from ansible_collections.gb10.cluster.plugins.module_utils.problems import ProblemsError
+from ansible_collections.gb10.cluster.plugins.module_utils.systemd import INPUTS_VARIABLE
 
 GPU_FIELDS = ("name", "compute_cap", "driver_version", "memory.total", "uuid")
 SERVICE_PROPERTIES = (

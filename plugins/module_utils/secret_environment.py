@@ -13,7 +13,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import asdict
 from typing import Any
 
-from ansible_collections.gb10.cluster.plugins.module_utils import launch
+from ansible_collections.gb10.cluster.plugins.module_utils import systemd
 from ansible_collections.gb10.cluster.plugins.module_utils.problems import Problem
 
 VARIABLE = "gb10_secret_environment"
@@ -110,7 +110,7 @@ def verdict(variables: Mapping[str, Any], plain: Mapping[str, Any]) -> dict[str,
             problems.append(Problem(f"{VARIABLE}.{name}", "it is set", "nothing", "move it to gb10_api_key, in a vault"))
         elif _RAY.fullmatch(name):
             problems.append(_of_ray(name, VARIABLE))
-        elif name in ("VLLM_HOST_IP", launch.INPUTS_VARIABLE):
+        elif name in ("VLLM_HOST_IP", systemd.INPUTS_VARIABLE):
             problems.append(Problem(f"{VARIABLE}.{name}", "it is set", "nothing: each node has its own", "remove it"))
         elif name in plain:
             problems.append(Problem(f"{VARIABLE}.{name}", "gb10_environment has it too", "each variable once", "remove one of them"))
@@ -118,7 +118,7 @@ def verdict(variables: Mapping[str, Any], plain: Mapping[str, Any]) -> dict[str,
         if isinstance(value, (Mapping, list)):
             problems.append(Problem(f"{VARIABLE}.{name}", "it is no text", "one line of text", "give the value itself"))
     try:
-        launch.environment_file({str(name): str(value) for name, value in variables.items()})
+        systemd.environment_file({str(name): str(value) for name, value in variables.items()})
     except ValueError as error:
         problems.append(Problem(VARIABLE, str(error), "variable names and one-line values", f"correct {VARIABLE}"))
     return {"names": sorted(map(str, variables)), "problems": [asdict(problem) for problem in problems]}
@@ -126,7 +126,7 @@ def verdict(variables: Mapping[str, Any], plain: Mapping[str, Any]) -> dict[str,
 
 def text(variables: Mapping[str, str], salt: str) -> str:
     """Return the file. ``salt`` (32 hexadecimal digits) goes with it, so that its version tells nothing of short values."""
-    return f"# salt {salt}\n{launch.environment_file(variables)}"
+    return f"# salt {salt}\n{systemd.environment_file(variables)}"
 
 
 def salt_of(file: str) -> str:

@@ -13,7 +13,7 @@ from dataclasses import asdict, dataclass
 from typing import Any
 
 from ansible_collections.gb10.cluster.plugins.module_utils import bounded_json
-from ansible_collections.gb10.cluster.plugins.module_utils.vllm_patch_types import release as numbers
+from ansible_collections.gb10.cluster.plugins.module_utils.versions import release as numbers
 
 #: An error stops unless it is waived: the service does not start, answers wrongly, or takes the host with it, and no evidence contradicts that.
 ERROR, WARNING, INFO = "error", "warning", "info"

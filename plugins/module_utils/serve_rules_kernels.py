@@ -23,7 +23,7 @@ from ansible_collections.gb10.cluster.plugins.module_utils.serve_rule_types impo
     version,
     when,
 )
-from ansible_collections.gb10.cluster.plugins.module_utils.vllm_patch_types import build
+from ansible_collections.gb10.cluster.plugins.module_utils.versions import build
 
 EAGER, MOE, LINEAR, QUANTIZATION, SPECULATIVE = "--enforce-eager", "--moe-backend", "--linear-backend", "--quantization", "--speculative-config"
 _CUTLASS = ("cutlass", "flashinfer_cutlass")

@@ -13,7 +13,7 @@ import re
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from ansible_collections.gb10.cluster.plugins.module_utils import serve_log
+from ansible_collections.gb10.cluster.plugins.module_utils import serve_log, spans
 
 GIB = 1 << 30
 #: Metrics of vLLM that are shown, by the name in a status. Source: vLLM 0.32, v1/metrics/loggers.py.
@@ -26,7 +26,6 @@ _METRICS: Mapping[str, str] = {
 _RANKS = ("VLLM::Worker", "ray::RayWorkerP", "VLLM::EngineCor")
 #: systemd's word on a start.
 _STARTING = re.compile(r"^Start(?:ed|ing) \S+\.service")
-_SPANS = ((86400, "d"), (3600, "h"), (60, "min"), (1, "s"))
 
 
 def metrics(text: str) -> dict[str, float]:
@@ -67,7 +66,7 @@ def lines(nodes: Sequence[Mapping[str, Any]], wanted: str) -> list[str]:
     """Return the screen. ``wanted``: the model that the inventory asks for, as vLLM is told of it."""
     result = _api(nodes, wanted)
     locks = [node["status"]["lock"] for node in nodes if node["head"] and node["status"].get("lock")]
-    result += [f"locked: {lock['text']}, for {span(lock['age'])}" for lock in locks]
+    result += [f"locked: {lock['text']}, for {spans.span(lock['age'])}" for lock in locks]
     width = max([4, *(len(node["name"]) for node in nodes)])
     for node in nodes:
         result += [f"{node['name']:{width}}  {text}" for text in _node(node)]
@@ -76,13 +75,7 @@ def lines(nodes: Sequence[Mapping[str, Any]], wanted: str) -> list[str]:
         unread = " on the nodes that could be read" if any(node["unreachable"] for node in nodes) else ""
         return [*result, f"last error: none since boot{unread}"]
     _age, name, error = min(errors, key=lambda entry: entry[0])
-    return [*result, f"last error: {span(error['age'])} ago, {error['unit']} on {name}: {error['text']}"]
-
-
-def span(seconds: float) -> str:
-    """Return a duration in its largest unit, as 3 h."""
-    size, unit = next((entry for entry in _SPANS if seconds >= entry[0]), _SPANS[-1])
-    return f"{int(seconds // size)} {unit}"
+    return [*result, f"last error: {spans.span(error['age'])} ago, {error['unit']} on {name}: {error['text']}"]
 
 
 def _api(nodes: Sequence[Mapping[str, Any]], wanted: str) -> list[str]:
@@ -116,6 +109,6 @@ def _node(node: Mapping[str, Any]) -> list[str]:
 def _service(service: Mapping[str, Any], uptime: float) -> str:
     name = service["unit"].removesuffix(".service")
     state = service["active"] if service["active"] == service["sub"] or service["sub"] == "running" else f"{service['active']} ({service['sub']})"
-    since = f" for {span(max(0.0, uptime - service['started']))}" if service["pid"] else ""
+    since = f" for {spans.span(max(0.0, uptime - service['started']))}" if service["pid"] else ""
     notes = [f"{service['restarts']} restarts"] * bool(service["restarts"]) + ["not started at boot"] * (not service["enabled"])
     return f"{name} {state}{since}" + (f" ({', '.join(notes)})" if notes else "")

@@ -14,6 +14,7 @@ from ansible_collections.gb10.cluster.plugins.module_utils.capability import Com
 from ansible_collections.gb10.cluster.plugins.module_utils.model_config import OTHER, UNKNOWN
 from ansible_collections.gb10.cluster.plugins.module_utils.problems import Problem, ProblemsError
 from ansible_collections.gb10.cluster.plugins.module_utils.source_edit import SourceEditError
+from ansible_collections.gb10.cluster.plugins.module_utils.versions import release
 from ansible_collections.gb10.cluster.plugins.module_utils.vllm_patch_table import (
     APPLIES,
     CMAKE,
@@ -28,7 +29,7 @@ from ansible_collections.gb10.cluster.plugins.module_utils.vllm_patch_table impo
     Edit,
     Row,
 )
-from ansible_collections.gb10.cluster.plugins.module_utils.vllm_patch_types import GB10, Decision, Link, Request, Tree, Wanted, release
+from ansible_collections.gb10.cluster.plugins.module_utils.vllm_patch_types import GB10, Decision, Link, Request, Tree, Wanted
 
 #: From this capability on Triton runs ptxas-blackwell. Source: get_ptxas in Triton's compiler.py, see the table.
 _BLACKWELL = ComputeCapability(10, 0)

@@ -6,17 +6,15 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Protocol, TypeAlias
 
+from ansible_collections.gb10.cluster.plugins.module_utils import image_copy
 from ansible_collections.gb10.cluster.plugins.module_utils.capability import ComputeCapability
 from ansible_collections.gb10.cluster.plugins.module_utils.vllm_patch_table import Edit
 
 GB10 = ComputeCapability(12, 1)
-#: Where CUDA toolkits are installed.
-TOOLKIT = "/usr/local/cuda/bin/ptxas"
 
 
 class Link(str):
@@ -52,18 +50,6 @@ class Tree(Protocol):
 
 
 @dataclass(frozen=True)
-class Assembler:
-    """One ptxas: where vLLM finds it, "" if it is not there, and the architectures that its help lists.
-
-    ``trouble`` says why these cannot be told of one that is there, "" if they can.
-    """
-
-    path: str
-    archs: frozenset[str] = frozenset()
-    trouble: str = ""
-
-
-@dataclass(frozen=True)
 class Request:
     """``asked`` says that the capability was given rather than found; ``folder`` is where tuned tables may be put.
 
@@ -79,8 +65,8 @@ class Request:
     mechanism: str
     asked: bool
     folder: str
-    bundled: Mapping[str, Assembler]
-    toolkit: Assembler
+    bundled: Mapping[str, image_copy.Assembler]
+    toolkit: image_copy.Assembler
     quantization: str = "fp8"
 
 
@@ -97,13 +83,3 @@ class Decision:
     environment: Mapping[str, str] = field(default_factory=dict)
 
 
-def release(version: str | None) -> tuple[int, ...] | None:
-    """Return (0, 21, 1) of "0.21.1rc1.dev169+gabc", None if the version is unknown."""
-    match = re.match(r"v?(\d+)\.(\d+)(?:\.(\d+))?", version or "")
-    return tuple(int(part or 0) for part in match.groups()) if match else None
-
-
-def build(version: str | None) -> int | None:
-    """Return the CUDA release that a version's local part names: 13 of "0.20.2+cu130", None if it names none."""
-    match = re.search(r"\+(?:.*\.)?cu(\d\d)\d\b", version or "")
-    return int(match[1]) if match else None

@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from ansible_collections.gb10.cluster.plugins.module_utils import vllm_release_table
-from ansible_collections.gb10.cluster.plugins.module_utils.vllm_patch_types import release as release_of
+from ansible_collections.gb10.cluster.plugins.module_utils.versions import release as release_of
 from ansible_collections.gb10.cluster.plugins.module_utils.vllm_release_replaced import EARLIER, REPLACED
 
 Number = tuple[int, int, int]

@@ -21,7 +21,7 @@ RECORD = "/etc/gb10/good.json"
 UNIT_FOLDER = "/etc/systemd/system"
 #: In the order in which they are started; stopped in the other one.
 UNITS = (node_checks.RAY_UNIT, node_checks.VLLM_UNIT)
-#: What services are started from, beside the records in additions.FOLDER.
+#: What services are started from, beside the records in paths.FOLDER.
 FILES = ("/etc/gb10/cluster.env", *(f"{UNIT_FOLDER}/{unit}" for unit in UNITS), secret_environment.FILE, *api_tls.FILES.values())
 
 

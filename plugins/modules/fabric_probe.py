@@ -79,8 +79,7 @@ from ansible.module_utils.basic import AnsibleModule
 
 from ansible_collections.gb10.cluster.plugins.module_utils import fabric_report
 from ansible_collections.gb10.cluster.plugins.module_utils.arguments import RAILS
-from ansible_collections.gb10.cluster.plugins.module_utils.io_command import runner
-from ansible_collections.gb10.cluster.plugins.module_utils.io_node import Run
+from ansible_collections.gb10.cluster.plugins.module_utils.io_command import Run, runner
 
 #: IPv4 and ICMP headers, which the ping payload leaves room for.
 _HEADERS = 28

@@ -72,7 +72,7 @@ from ansible.module_utils.basic import AnsibleModule
 
 from ansible_collections.gb10.cluster.plugins.module_utils import io_memory, node_text, reclaim
 from ansible_collections.gb10.cluster.plugins.module_utils.io_command import runner
-from ansible_collections.gb10.cluster.plugins.module_utils.io_node import read
+from ansible_collections.gb10.cluster.plugins.module_utils.io_file import read
 
 
 def main() -> None:

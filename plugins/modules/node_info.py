@@ -144,7 +144,7 @@ additions:
 
 from ansible.module_utils.basic import AnsibleModule, missing_required_lib
 
-from ansible_collections.gb10.cluster.plugins.module_utils import io_fabric, io_nccl, io_node
+from ansible_collections.gb10.cluster.plugins.module_utils import io_additions, io_fabric, io_model, io_nccl, io_node
 from ansible_collections.gb10.cluster.plugins.module_utils.io_command import runner
 
 
@@ -166,11 +166,11 @@ def main() -> None:
             gpu=io_node.gpu(run),
             **io_fabric.read(run),
             listeners=io_node.listeners(),
-            **(io_node.planned_model(folder, source, module.params["exclude"]) if folder else io_node.NO_MODEL),
+            **(io_model.planned_model(folder, source, module.params["exclude"]) if folder else io_model.NO_MODEL),
             **io_node.system(),
             nccl=io_nccl.bundled_facts(module.params["runtime"]) if module.params["runtime"] else None,
             login_users=io_node.login_users(),
-            additions=io_node.recorded_additions(),
+            additions=io_additions.recorded_additions(),
         )
     except ImportError as error:
         module.fail_json(msg=missing_required_lib(f"python3-{error.name}", reason="to read netplan's files"))

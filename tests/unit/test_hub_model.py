@@ -19,7 +19,7 @@ from playbook import Run, run
 from repository import ROOT
 
 from ansible_collections.gb10.cluster.plugins.filter.cluster import FilterModule
-from ansible_collections.gb10.cluster.plugins.module_utils import cluster, io_hub, io_model_files, io_node, model_store
+from ansible_collections.gb10.cluster.plugins.module_utils import cluster, io_hub, io_model, io_model_files, model_store
 
 CONFIG = {
     "model_type": "qwen3_moe",
@@ -92,11 +92,11 @@ def download(folder: Path) -> str:
 
 def read(folder: str, at: str = STORED) -> dict[str, Any]:
     """The answer of node_info about a folder that stands for another."""
-    found = io_node.planned_model(folder, "", [])
+    found = io_model.planned_model(folder, "", [])
     return {**found, "model_at": at}
 
 
-NOT_THERE = {**io_node.NO_MODEL, "model_at": STORED}
+NOT_THERE = {**io_model.NO_MODEL, "model_at": STORED}
 
 
 def pair(head: dict[str, Any], worker: dict[str, Any] | None = None, source: str = "", **settings: Any) -> list[Node]:
@@ -127,7 +127,7 @@ def test_the_plan_of_the_first_run_is_that_of_the_second(hub: Hub, tmp_path: Pat
 def test_an_index_is_not_needed(hub: Hub, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.delitem(FILES, "model.safetensors.index.json")
     del hub.files["model.safetensors.index.json"]
-    assert described()["model_bytes"] == 1000 == io_node.planned_model(download(tmp_path / "stored"), "", [])["model_bytes"]
+    assert described()["model_bytes"] == 1000 == io_model.planned_model(download(tmp_path / "stored"), "", [])["model_bytes"]
 
 
 def test_a_folder_that_it_is_copied_from_counts_until_the_copy_is_complete(tmp_path: Path) -> None:
@@ -137,14 +137,14 @@ def test_a_folder_that_it_is_copied_from_counts_until_the_copy_is_complete(tmp_p
         (source / path).write_bytes(content)
     folder.mkdir()
     (folder / "config.json").write_text("{}", encoding="utf-8")
-    before = io_node.planned_model(str(folder), str(source), EXCLUDE)
+    before = io_model.planned_model(str(folder), str(source), EXCLUDE)
     assert (before["model_at"], before["model_complete"], before["model_bytes"]) == (str(source), False, 30_500_000_000)
     download(folder)
-    after = io_node.planned_model(str(folder), str(source), EXCLUDE)
+    after = io_model.planned_model(str(folder), str(source), EXCLUDE)
     assert (after["model_at"], after["model_complete"]) == (str(folder), True)
     assert {**after, "model_at": "", "model_complete": False} == {**before, "model_at": ""}
     (folder / next(iter(SHARDS))).unlink()
-    assert not io_node.planned_model(str(folder), str(source), EXCLUDE)["model_complete"]
+    assert not io_model.planned_model(str(folder), str(source), EXCLUDE)["model_complete"]
     settings = {"source": str(source)}
     assert planned(pair(before, **settings)) == planned(pair({**after, "model_at": STORED}, **settings))
 
@@ -152,7 +152,7 @@ def test_a_folder_that_it_is_copied_from_counts_until_the_copy_is_complete(tmp_p
 def test_files_that_are_not_copied_do_not_count(tmp_path: Path) -> None:
     for name in ("model.safetensors", "draft.safetensors", "config.json"):
         (tmp_path / name).write_text("{}", encoding="utf-8")
-    assert io_node.planned_model(str(tmp_path / "none"), str(tmp_path), ["draft*"])["model_bytes"] == 2
+    assert io_model.planned_model(str(tmp_path / "none"), str(tmp_path), ["draft*"])["model_bytes"] == 2
     files = [{"path": path, "size": 1} for path in ("a.safetensors", ".b.safetensors", "c/d.safetensors", "e.bin")]
     assert model_store.weights(files, []) == {"a.safetensors": 1}
 

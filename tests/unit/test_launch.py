@@ -12,7 +12,7 @@ import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
-from ansible_collections.gb10.cluster.plugins.module_utils import api_access, launch, plan_text
+from ansible_collections.gb10.cluster.plugins.module_utils import api_access, launch, plan_text, systemd
 
 PLAN: dict[str, Any] = {
     "head": {"name": "spark1", "address": "10.110.0.1"},
@@ -274,23 +274,23 @@ def reversed_keys(data: Any) -> Any:
 
 @given(JSON)
 def test_the_digest_does_not_depend_on_the_order_of_keys(data: Any) -> None:
-    assert launch.digest(reversed_keys(data)) == launch.digest(data)
+    assert systemd.digest(reversed_keys(data)) == systemd.digest(data)
 
 
 @given(JSON, JSON)
 def test_the_digest_tells_different_inputs_apart(one: Any, other: Any) -> None:
     same = json.dumps(one, sort_keys=True) == json.dumps(other, sort_keys=True)
-    assert (launch.digest(one) == launch.digest(other)) is same
+    assert (systemd.digest(one) == systemd.digest(other)) is same
 
 
 UNIT = "[Service]\nEnvironment=GB10_INPUTS=@inputs@\nExecStart=/bin/true\n"
 
 
 def test_a_stamped_unit_carries_its_digest() -> None:
-    stamped = launch.stamped_unit(UNIT, [{"A": "1"}, "token"])
+    stamped = systemd.stamped_unit(UNIT, [{"A": "1"}, "token"])
     assert len(stamped["inputs"]) == 64
     assert stamped["text"] == UNIT.replace("@inputs@", stamped["inputs"])
-    assert launch.stamped_unit(UNIT, [{"A": "1"}, "token"]) == stamped
+    assert systemd.stamped_unit(UNIT, [{"A": "1"}, "token"]) == stamped
 
 
 @pytest.mark.parametrize(
@@ -304,12 +304,12 @@ def test_a_stamped_unit_carries_its_digest() -> None:
     ],
 )
 def test_the_stamp_changes_with_each_input(text: str, inputs: list[Any]) -> None:
-    assert launch.stamped_unit(text, inputs)["inputs"] != launch.stamped_unit(UNIT, [{"A": "1"}])["inputs"]
+    assert systemd.stamped_unit(text, inputs)["inputs"] != systemd.stamped_unit(UNIT, [{"A": "1"}])["inputs"]
 
 
 def test_a_unit_without_placeholder_is_refused() -> None:
     with pytest.raises(ValueError, match="@inputs@"):
-        launch.stamped_unit("[Service]\nExecStart=/bin/true\n", [])
+        systemd.stamped_unit("[Service]\nExecStart=/bin/true\n", [])
 
 
 #: What systemd's C-style unquoting turns a character behind a backslash into (systemd.syntax(7)); none of the words here needs more.
@@ -346,18 +346,18 @@ LINE = st.text(st.characters(exclude_characters="\n\r\0", exclude_categories=("C
 @given(st.lists(LINE, min_size=1))
 @example(["/bin/vllm", '--json={"a": "b c"}', "$HOME", "100%n", "", ";", "it's", "back\\slash", "tab\there", "\\x41", "~"])
 def test_systemd_reads_back_every_word(argv: list[str]) -> None:
-    assert systemd_words(launch.exec_line(argv)) == argv
+    assert systemd_words(systemd.exec_line(argv)) == argv
 
 
 def test_an_environment_line_keeps_its_dollar() -> None:
     # Environment= knows specifiers and no variables.
-    assert launch.systemd_quote("A=$HOME 100%", exec_line=False) == '"A=$HOME 100%%"'
+    assert systemd.systemd_quote("A=$HOME 100%", exec_line=False) == '"A=$HOME 100%%"'
 
 
 @pytest.mark.parametrize("word", ["a\nb", "a\rb", "a\0b"], ids=["newline", "carriage return", "null"])
 def test_a_unit_cannot_carry_a_line_break(word: str) -> None:
     with pytest.raises(ValueError, match="line break"):
-        launch.exec_line(["/bin/true", word])
+        systemd.exec_line(["/bin/true", word])
 
 
 NAMES = st.from_regex(r"[A-Za-z_][A-Za-z0-9_]{0,8}", fullmatch=True)
@@ -388,7 +388,7 @@ def systemd_environment(text: str) -> dict[str, str]:
 
 @given(st.dictionaries(NAMES, st.text(st.characters(min_codepoint=32, exclude_categories=("Cs", "Zl", "Zp", "Cc")))))
 def test_systemd_reads_back_every_variable(variables: dict[str, str]) -> None:
-    assert systemd_environment(launch.environment_file(variables)) == variables
+    assert systemd_environment(systemd.environment_file(variables)) == variables
 
 
 @settings(max_examples=30)
@@ -396,7 +396,7 @@ def test_systemd_reads_back_every_variable(variables: dict[str, str]) -> None:
 @example({"GB10_TEST_a": "$HOME `id` \"q\" it's \\ ! * ~ # ; & | < > ( ) \t end ", "GB10_TEST_b": "", "GB10_TEST_c": "~"})
 def test_a_shell_reads_back_every_variable(tmp_path_factory: pytest.TempPathFactory, variables: dict[str, str]) -> None:
     path = tmp_path_factory.getbasetemp() / "variables.env"
-    path.write_bytes(launch.environment_file(variables).encode())
+    path.write_bytes(systemd.environment_file(variables).encode())
     script = f"set -a; . {shlex.quote(str(path))}; exec env -0"
     answer = subprocess.run(["sh", "-c", script], capture_output=True, check=True, env={"PATH": "/usr/bin:/bin", "HOME": str(Path("/"))})
     assert answer.stderr == b""
@@ -405,10 +405,10 @@ def test_a_shell_reads_back_every_variable(tmp_path_factory: pytest.TempPathFact
 
 
 def test_an_environment_file_is_sorted() -> None:
-    assert launch.environment_file({"B": "2", "A": "x y"}) == 'A="x y"\nB=2\n'
+    assert systemd.environment_file({"B": "2", "A": "x y"}) == 'A="x y"\nB=2\n'
 
 
 def test_all_bad_variables_are_named() -> None:
     with pytest.raises(ValueError, match=r"'1A' is not the name.*'B-C' is not the name.*D contains a line break") as raised:
-        launch.environment_file({"1A": "x", "B-C": "x", "D": "a\nsecret", "E": "fine"})
+        systemd.environment_file({"1A": "x", "B-C": "x", "D": "a\nsecret", "E": "fine"})
     assert "secret" not in str(raised.value)

@@ -14,7 +14,14 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 from modules import run_module
 
-from ansible_collections.gb10.cluster.plugins.module_utils import io_node, memory_plan, model_config, model_shape, model_storage, serve_situation
+from ansible_collections.gb10.cluster.plugins.module_utils import (
+    io_model,
+    memory_plan,
+    model_config,
+    model_shape,
+    model_storage,
+    serve_situation,
+)
 from ansible_collections.gb10.cluster.plugins.module_utils.problems import ProblemsError
 
 CONFIGS: dict[str, dict[str, Any]] = json.loads((Path(__file__).parent / "data" / "model_configs.json").read_text(encoding="utf-8"))
@@ -145,7 +152,7 @@ def test_as_many_patterns_as_can_be_take_seconds() -> None:
 def test_a_file_has_limits(tmp_path: Path, content: bytes, reason: str) -> None:
     (tmp_path / "config.json").write_bytes(content)
     with pytest.raises(ValueError, match=re.escape(reason)) as caught:
-        io_node.model(str(tmp_path))
+        io_model.model(str(tmp_path))
     assert str(caught.value).startswith(f"{tmp_path}/config.json is n")
 
 

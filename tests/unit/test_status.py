@@ -12,7 +12,7 @@ from typing import Any, ClassVar
 import pytest
 from modules import program, run_module
 
-from ansible_collections.gb10.cluster.plugins.module_utils import io_status, io_vllm, status_text
+from ansible_collections.gb10.cluster.plugins.module_utils import io_status, io_vllm, spans, status_text
 from ansible_collections.gb10.cluster.plugins.module_utils.status_text import GIB
 
 #: As vLLM 0.32.0 prints them, abridged; two engines.
@@ -135,7 +135,7 @@ def test_the_head_cannot_be_reached() -> None:
 
 @pytest.mark.parametrize(("seconds", "expected"), [(0.0, "0 s"), (59.9, "59 s"), (61, "1 min"), (7200, "2 h"), (90000, "1 d")])
 def test_span(seconds: float, expected: str) -> None:
-    assert status_text.span(seconds) == expected
+    assert spans.span(seconds) == expected
 
 
 class Handler(BaseHTTPRequestHandler):

@@ -13,10 +13,12 @@ from hypothesis import strategies as st
 
 from ansible_collections.gb10.cluster.plugins.module_utils import vllm_patch_files, vllm_patches
 from ansible_collections.gb10.cluster.plugins.module_utils.capability import ComputeCapability
+from ansible_collections.gb10.cluster.plugins.module_utils.image_copy import Assembler
 from ansible_collections.gb10.cluster.plugins.module_utils.problems import ProblemsError
+from ansible_collections.gb10.cluster.plugins.module_utils.versions import build, release
 from ansible_collections.gb10.cluster.plugins.module_utils.vllm_patch_blocks import MARKER
 from ansible_collections.gb10.cluster.plugins.module_utils.vllm_patch_table import CMAKE, CONFIGS, FIRST, LAST, ORACLE, PATCHES, PTXAS, ROWS, UTILS
-from ansible_collections.gb10.cluster.plugins.module_utils.vllm_patch_types import Assembler, Link, Request, Wanted, build, release
+from ansible_collections.gb10.cluster.plugins.module_utils.vllm_patch_types import Link, Request, Wanted
 from ansible_collections.gb10.cluster.plugins.module_utils.vllm_patches import Plan
 
 EDITED = ["w8a8", "w8a8_torch", "fp8_moe_oracle"]
