@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from ansible_collections.gb10.cluster.plugins.module_utils.vllm_patch_table import ORACLE, UTILS
+from ansible_collections.gb10.cluster.plugins.module_utils.patch.table import ORACLE, UTILS
 
 KERNELS = "model_executor/kernels/linear/scaled_mm"
 FILES = {

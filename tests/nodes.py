@@ -7,8 +7,9 @@ from typing import Any
 
 from repository import load_yaml, read
 
-from ansible_collections.gb10.cluster.plugins.module_utils import cluster, topology
-from ansible_collections.gb10.cluster.plugins.module_utils.problems import Problem
+from ansible_collections.gb10.cluster.plugins.module_utils.cluster import plan as cluster
+from ansible_collections.gb10.cluster.plugins.module_utils.common.problems import Problem
+from ansible_collections.gb10.cluster.plugins.module_utils.fabric import topology
 
 Node = dict[str, Any]
 

@@ -6,7 +6,10 @@ from typing import Any
 
 from nodes import spark
 
-from ansible_collections.gb10.cluster.plugins.module_utils import catalogue, launch, serve_plan, stacks
+from ansible_collections.gb10.cluster.plugins.module_utils.launch import argv as launch
+from ansible_collections.gb10.cluster.plugins.module_utils.model import catalog as catalogue
+from ansible_collections.gb10.cluster.plugins.module_utils.runtime import stacks
+from ansible_collections.gb10.cluster.plugins.module_utils.serve import plan as serve_plan
 
 MEMORY = 128_526_000_000
 DEFAULTS = spark(1, "head")["settings"]

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from typing import Any
 
-from ansible_collections.gb10.cluster.plugins.module_utils.topology import SPARK_PORTS
+from ansible_collections.gb10.cluster.plugins.module_utils.fabric.topology import SPARK_PORTS
 
 KEY = "ssh-ed25519 AAAAC3NzaC1lZDI1NTE5AAAAIAUl18sO9Pe4xJPYWQHLzOzJPis3uaVTTuvUOr7cuHcC"
 End = tuple[int, int]  # machine, port

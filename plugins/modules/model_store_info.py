@@ -104,8 +104,11 @@ from typing import Any
 
 from ansible.module_utils.basic import AnsibleModule
 
-from ansible_collections.gb10.cluster.plugins.module_utils import io_file, io_model_files, io_node, model_store
-from ansible_collections.gb10.cluster.plugins.module_utils.io_command import runner
+from ansible_collections.gb10.cluster.plugins.module_utils.common import io_file
+from ansible_collections.gb10.cluster.plugins.module_utils.common.io_command import runner
+from ansible_collections.gb10.cluster.plugins.module_utils.model_store import io_files as io_model_files
+from ansible_collections.gb10.cluster.plugins.module_utils.model_store import plan as model_store
+from ansible_collections.gb10.cluster.plugins.module_utils.node import io_facts as io_node
 
 
 def progress(module: Any) -> dict[str, Any] | None:

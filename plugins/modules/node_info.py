@@ -144,8 +144,12 @@ additions:
 
 from ansible.module_utils.basic import AnsibleModule, missing_required_lib
 
-from ansible_collections.gb10.cluster.plugins.module_utils import io_additions, io_fabric, io_model, io_nccl, io_node
-from ansible_collections.gb10.cluster.plugins.module_utils.io_command import runner
+from ansible_collections.gb10.cluster.plugins.module_utils.common.io_command import runner
+from ansible_collections.gb10.cluster.plugins.module_utils.fabric import io_facts as io_fabric
+from ansible_collections.gb10.cluster.plugins.module_utils.launch import io_overrides as io_additions
+from ansible_collections.gb10.cluster.plugins.module_utils.model_store import io_model
+from ansible_collections.gb10.cluster.plugins.module_utils.nccl import io_library as io_nccl
+from ansible_collections.gb10.cluster.plugins.module_utils.node import io_facts as io_node
 
 
 def main() -> None:

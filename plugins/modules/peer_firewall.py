@@ -138,9 +138,12 @@ from typing import Any
 
 from ansible.module_utils.basic import AnsibleModule
 
-from ansible_collections.gb10.cluster.plugins.module_utils import firewall, firewall_host, io_firewall, io_node
-from ansible_collections.gb10.cluster.plugins.module_utils.io_command import runner
-from ansible_collections.gb10.cluster.plugins.module_utils.problems import ProblemsError
+from ansible_collections.gb10.cluster.plugins.module_utils.common.io_command import runner
+from ansible_collections.gb10.cluster.plugins.module_utils.common.problems import ProblemsError
+from ansible_collections.gb10.cluster.plugins.module_utils.firewall import host as firewall_host
+from ansible_collections.gb10.cluster.plugins.module_utils.firewall import io_nftables as io_firewall
+from ansible_collections.gb10.cluster.plugins.module_utils.firewall import plan as firewall
+from ansible_collections.gb10.cluster.plugins.module_utils.node import io_facts as io_node
 
 
 def main() -> None:

@@ -128,9 +128,14 @@ import os
 
 from ansible.module_utils.basic import AnsibleModule
 
-from ansible_collections.gb10.cluster.plugins.module_utils import io_file, io_node, io_vllm_package, serve_rules, serve_situation, vllm_release
-from ansible_collections.gb10.cluster.plugins.module_utils.io_command import runner
-from ansible_collections.gb10.cluster.plugins.module_utils.problems import Problem, ProblemsError
+from ansible_collections.gb10.cluster.plugins.module_utils.common import io_file
+from ansible_collections.gb10.cluster.plugins.module_utils.common.io_command import runner
+from ansible_collections.gb10.cluster.plugins.module_utils.common.problems import Problem, ProblemsError
+from ansible_collections.gb10.cluster.plugins.module_utils.node import io_facts as io_node
+from ansible_collections.gb10.cluster.plugins.module_utils.rules import context as serve_situation
+from ansible_collections.gb10.cluster.plugins.module_utils.rules import lint as serve_rules
+from ansible_collections.gb10.cluster.plugins.module_utils.runtime import io_package as io_vllm_package
+from ansible_collections.gb10.cluster.plugins.module_utils.vllm_release import checks as vllm_release
 
 
 def _release(module: AnsibleModule) -> str:

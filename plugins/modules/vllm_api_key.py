@@ -67,7 +67,9 @@ import secrets
 
 from ansible.module_utils.basic import AnsibleModule
 
-from ansible_collections.gb10.cluster.plugins.module_utils import api_access, io_file, io_vllm, systemd
+from ansible_collections.gb10.cluster.plugins.module_utils.api import access as api_access
+from ansible_collections.gb10.cluster.plugins.module_utils.common import io_file, systemd
+from ansible_collections.gb10.cluster.plugins.module_utils.health import io_client as io_vllm
 
 _MODE = 0o600
 

@@ -37,7 +37,8 @@ from hosts import Host, hosts, running
 
 sys.path.insert(0, str(ROOT / ".collections"))
 
-from ansible_collections.gb10.cluster.plugins.module_utils import additions, launch
+from ansible_collections.gb10.cluster.plugins.module_utils.launch import argv as launch
+from ansible_collections.gb10.cluster.plugins.module_utils.launch import overrides as additions
 
 #: Tokens of a measured answer, how many are measured, and Ray's object store in bytes.
 DECODE, ROUNDS, OBJECT_STORE = 512, 5, 1 << 30
@@ -217,7 +218,7 @@ def serve(
         if plan["executor"] == "ray":
             processes = [start(host, launch.ray_argv({**plan, "node": names[host.name]}, OBJECT_STORE), "ray") for host in there]
             expected = [f"--expect={entry['name']}={entry['address']}" for entry in plan["nodes"]]
-            waiter = [sys.executable, str(ROOT / "plugins/module_utils/io_ray.py"), "--timeout=180", *expected]
+            waiter = [sys.executable, str(ROOT / "plugins/module_utils/launch/io_ray.py"), "--timeout=180", *expected]
             subprocess.run([*head.prefix, *waiter], env=environment(head), check=True)
         for host in there if plan["executor"] == "mp" and len(there) > 1 else [head]:
             processes.append(start(host, launch.vllm_argv({**plan, "node": names[host.name]}), "vllm"))

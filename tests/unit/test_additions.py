@@ -6,7 +6,9 @@ from typing import Any
 
 import pytest
 
-from ansible_collections.gb10.cluster.plugins.module_utils import additions, model_config, patch_report
+from ansible_collections.gb10.cluster.plugins.module_utils.launch import overrides as additions
+from ansible_collections.gb10.cluster.plugins.module_utils.model import config as model_config
+from ansible_collections.gb10.cluster.plugins.module_utils.patch import checks as patch_report
 
 Data = dict[str, Any]
 

@@ -11,7 +11,9 @@ import pytest
 from modules import run_module
 from nodes import mistakes, spark
 
-from ansible_collections.gb10.cluster.plugins.module_utils import api_access, io_api_guard, io_vllm
+from ansible_collections.gb10.cluster.plugins.module_utils.api import access as api_access
+from ansible_collections.gb10.cluster.plugins.module_utils.api import io_guard as io_api_guard
+from ansible_collections.gb10.cluster.plugins.module_utils.health import io_client as io_vllm
 
 KEY = "sk-" + "0123456789abcdef" * 2
 

@@ -22,7 +22,12 @@ from playbook import Run, run
 from repository import ROOT
 
 from ansible_collections.gb10.cluster.plugins.filter.cluster import FilterModule
-from ansible_collections.gb10.cluster.plugins.module_utils import cluster, io_smoke, io_status, io_vllm, launch, node_text, plan_text, smoke
+from ansible_collections.gb10.cluster.plugins.module_utils.cluster import plan as cluster
+from ansible_collections.gb10.cluster.plugins.module_utils.cluster import report as plan_text
+from ansible_collections.gb10.cluster.plugins.module_utils.health import io_client as io_vllm
+from ansible_collections.gb10.cluster.plugins.module_utils.health import io_smoke, io_status, smoke
+from ansible_collections.gb10.cluster.plugins.module_utils.launch import argv as launch
+from ansible_collections.gb10.cluster.plugins.module_utils.node import parse as node_text
 from ansible_collections.gb10.cluster.plugins.plugin_utils import certificate
 
 FILTERS = FilterModule().filters()

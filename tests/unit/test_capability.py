@@ -6,8 +6,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from ansible_collections.gb10.cluster.plugins.module_utils.capability import ComputeCapability
-from ansible_collections.gb10.cluster.plugins.module_utils.problems import ProblemsError
+from ansible_collections.gb10.cluster.plugins.module_utils.common.problems import ProblemsError
+from ansible_collections.gb10.cluster.plugins.module_utils.node.capability import ComputeCapability
 
 GB10, B200, THOR, RTX50, H200, A100 = (ComputeCapability(*pair) for pair in ((12, 1), (10, 0), (11, 0), (12, 0), (9, 0), (8, 0)))
 

@@ -10,12 +10,13 @@ import pytest
 from repository import ROOT
 from snapshot import assert_recorded
 
-from ansible_collections.gb10.cluster.plugins.module_utils import catalogue, catalogue_checks
-from ansible_collections.gb10.cluster.plugins.module_utils.catalogue import File, Model, describe, find, known
-from ansible_collections.gb10.cluster.plugins.module_utils.catalogue_models import MODELS
-from ansible_collections.gb10.cluster.plugins.module_utils.catalogue_page import page
-from ansible_collections.gb10.cluster.plugins.module_utils.model_config import FP8, OTHER, quantization
-from ansible_collections.gb10.cluster.plugins.module_utils.problems import ProblemsError
+from ansible_collections.gb10.cluster.plugins.module_utils.common.problems import ProblemsError
+from ansible_collections.gb10.cluster.plugins.module_utils.model import catalog as catalogue
+from ansible_collections.gb10.cluster.plugins.module_utils.model import catalog_checks as catalogue_checks
+from ansible_collections.gb10.cluster.plugins.module_utils.model.catalog import File, Model, describe, find, known
+from ansible_collections.gb10.cluster.plugins.module_utils.model.catalog_data import MODELS
+from ansible_collections.gb10.cluster.plugins.module_utils.model.catalog_page import page
+from ansible_collections.gb10.cluster.plugins.module_utils.model.config import FP8, OTHER, quantization
 
 PAGE = ROOT / "docs" / "models.md"
 NEMOTRON = known()["nemotron-3-super-120b-a12b-nvfp4"]

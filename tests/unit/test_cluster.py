@@ -12,8 +12,9 @@ import pytest
 from nodes import KNOWN, LOCK, MODEL, Node, interface, lock_of, mistakes, observed, spark
 from snapshot import assert_recorded
 
-from ansible_collections.gb10.cluster.plugins.module_utils import cluster, node_checks
-from ansible_collections.gb10.cluster.plugins.module_utils.problems import report
+from ansible_collections.gb10.cluster.plugins.module_utils.cluster import node_checks
+from ansible_collections.gb10.cluster.plugins.module_utils.cluster import plan as cluster
+from ansible_collections.gb10.cluster.plugins.module_utils.common.problems import report
 
 SNAPSHOT = Path(__file__).parent / "data" / "plan_two_spark.json"
 

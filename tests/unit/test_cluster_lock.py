@@ -21,8 +21,9 @@ from modules import run_module
 from repository import ROOT, files, load_yaml, read
 
 from ansible_collections.gb10.cluster.plugins.action import cluster_lock as action_plugin
-from ansible_collections.gb10.cluster.plugins.module_utils import cluster_lock, io_cluster_lock
-from ansible_collections.gb10.cluster.plugins.module_utils.cluster_lock import Lock, LockError, Owner
+from ansible_collections.gb10.cluster.plugins.module_utils.run_lock import io_lock as io_cluster_lock
+from ansible_collections.gb10.cluster.plugins.module_utils.run_lock import plan as cluster_lock
+from ansible_collections.gb10.cluster.plugins.module_utils.run_lock.plan import Lock, LockError, Owner
 
 ALICE = Owner("alice", "laptop", "site.yml", "ab" * 16, 4711, "123")
 BOB = Owner("bob", "desk", "stop.yml", "cd" * 16, 42, "7")

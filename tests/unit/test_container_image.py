@@ -13,9 +13,9 @@ import pytest
 from modules import program, run_module
 from repository import ROOT
 
-from ansible_collections.gb10.cluster.plugins.module_utils import io_container_image
-from ansible_collections.gb10.cluster.plugins.module_utils.image_copy import Image
-from ansible_collections.gb10.cluster.plugins.module_utils.problems import ProblemsError
+from ansible_collections.gb10.cluster.plugins.module_utils.common.problems import ProblemsError
+from ansible_collections.gb10.cluster.plugins.module_utils.runtime import io_image as io_container_image
+from ansible_collections.gb10.cluster.plugins.module_utils.runtime.image_copy import Image
 
 ID, OTHER = "ab12" * 16, "cd34" * 16
 TAG, DIGEST = "example.org/vllm:1", "example.org/vllm@sha256:" + "5" * 64

@@ -20,10 +20,11 @@ from hypothesis import strategies as st
 from sparks import KEY, PAIR, RING3, asked, machine, machines, sees
 
 from ansible_collections.gb10.cluster.plugins.filter.cluster import FilterModule
-from ansible_collections.gb10.cluster.plugins.module_utils import discovery_answer, discovery_files
-from ansible_collections.gb10.cluster.plugins.module_utils import neighbour_text as text
-from ansible_collections.gb10.cluster.plugins.module_utils.bounded_json import load
-from ansible_collections.gb10.cluster.plugins.module_utils.problems import ProblemsError
+from ansible_collections.gb10.cluster.plugins.module_utils.common.bounded_json import load
+from ansible_collections.gb10.cluster.plugins.module_utils.common.problems import ProblemsError
+from ansible_collections.gb10.cluster.plugins.module_utils.discovery import answer as discovery_answer
+from ansible_collections.gb10.cluster.plugins.module_utils.discovery import parse as text
+from ansible_collections.gb10.cluster.plugins.module_utils.discovery import render as discovery_files
 
 FILTERS = FilterModule().filters()
 DATA = Path(__file__).parent / "data" / "neighbours"

@@ -9,10 +9,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from ansible_collections.gb10.cluster.plugins.module_utils import fabric
-from ansible_collections.gb10.cluster.plugins.module_utils.fabric import NodeFabric
-from ansible_collections.gb10.cluster.plugins.module_utils.problems import Problem
-from ansible_collections.gb10.cluster.plugins.module_utils.topology import Fabric, FabricNode
+from ansible_collections.gb10.cluster.plugins.module_utils.common.problems import Problem
+from ansible_collections.gb10.cluster.plugins.module_utils.fabric import plan as fabric
+from ansible_collections.gb10.cluster.plugins.module_utils.fabric.plan import NodeFabric
+from ansible_collections.gb10.cluster.plugins.module_utils.fabric.topology import Fabric, FabricNode
 
 ONE = FabricNode("spark1")
 TWO = FabricNode("spark2")

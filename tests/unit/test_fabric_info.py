@@ -16,7 +16,7 @@ from hosts import HOSTS, plant
 from modules import program, run_module
 from repository import ROOT
 
-from ansible_collections.gb10.cluster.plugins.module_utils import io_fabric
+from ansible_collections.gb10.cluster.plugins.module_utils.fabric import io_facts as io_fabric
 
 CX7, SYNC = "/etc/netplan/40-cx7.yaml", "/etc/netplan/99-nvidia-sync-cluster.yaml"
 KEYFILES = "NetworkManager/system-connections"

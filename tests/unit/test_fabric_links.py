@@ -12,9 +12,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 from nodes import KNOWN, LOCK, Node, interface, mistakes, spark
 
-from ansible_collections.gb10.cluster.plugins.module_utils import cluster, fabric_links, io_fabric
-from ansible_collections.gb10.cluster.plugins.module_utils.problems import report
-from ansible_collections.gb10.cluster.plugins.module_utils.topology import NETPLAN_FILE, SPARK_PORTS
+from ansible_collections.gb10.cluster.plugins.module_utils.cluster import plan as cluster
+from ansible_collections.gb10.cluster.plugins.module_utils.common.problems import report
+from ansible_collections.gb10.cluster.plugins.module_utils.fabric import io_facts as io_fabric
+from ansible_collections.gb10.cluster.plugins.module_utils.fabric import links as fabric_links
+from ansible_collections.gb10.cluster.plugins.module_utils.fabric.topology import NETPLAN_FILE, SPARK_PORTS
 
 OURS = [{"file": NETPLAN_FILE, "id": "x", "kind": "ethernets", "by": "name"}]
 #: A port's devices: with a cable, up without one, down, or configured by an earlier run and now without a cable.

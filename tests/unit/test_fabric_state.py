@@ -9,8 +9,8 @@ from typing import Any
 import pytest
 from hosts import plant
 
-from ansible_collections.gb10.cluster.plugins.module_utils import io_fabric
-from ansible_collections.gb10.cluster.plugins.module_utils.fabric_state import degraded, gid_index
+from ansible_collections.gb10.cluster.plugins.module_utils.fabric import io_facts as io_fabric
+from ansible_collections.gb10.cluster.plugins.module_utils.fabric.rdma import degraded, gid_index
 
 RING = ["rocep1s0f0", "roceP2p1s0f0", "rocep1s0f1", "roceP2p1s0f1"]
 RING_ADDRESSES = ["10.20.0.11/24", "10.20.1.11/24", "10.20.2.11/24", "10.20.3.11/24"]

@@ -13,10 +13,10 @@ from gpu_libraries import code, dynamic, elf, fat, libnccl
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from ansible_collections.gb10.cluster.plugins.module_utils import elf as elf_reader
-from ansible_collections.gb10.cluster.plugins.module_utils import fat_binary
-from ansible_collections.gb10.cluster.plugins.module_utils.capability import ComputeCapability
-from ansible_collections.gb10.cluster.plugins.module_utils.problems import ProblemsError
+from ansible_collections.gb10.cluster.plugins.module_utils.common.problems import ProblemsError
+from ansible_collections.gb10.cluster.plugins.module_utils.nccl import elf as elf_reader
+from ansible_collections.gb10.cluster.plugins.module_utils.nccl import fat_binary
+from ansible_collections.gb10.cluster.plugins.module_utils.node.capability import ComputeCapability
 
 GB10, RTX50, THOR, H200, B300 = (ComputeCapability.parse(text) for text in ("12.1", "12.0", "11.0", "9.0", "10.3"))
 WHOLE = elf(

@@ -15,8 +15,11 @@ from nodes import KNOWN, LOCK, spark
 from repository import load_yaml, read
 
 from ansible_collections.gb10.cluster.plugins.action import peer_firewall as action_plugin
-from ansible_collections.gb10.cluster.plugins.module_utils import cluster, firewall, firewall_host, io_firewall
-from ansible_collections.gb10.cluster.plugins.module_utils.problems import ProblemsError
+from ansible_collections.gb10.cluster.plugins.module_utils.cluster import plan as cluster
+from ansible_collections.gb10.cluster.plugins.module_utils.common.problems import ProblemsError
+from ansible_collections.gb10.cluster.plugins.module_utils.firewall import host as firewall_host
+from ansible_collections.gb10.cluster.plugins.module_utils.firewall import io_nftables as io_firewall
+from ansible_collections.gb10.cluster.plugins.module_utils.firewall import plan as firewall
 from ansible_collections.gb10.cluster.plugins.modules import peer_firewall as module
 
 ALL = firewall.Access((), 0, (), (), ())

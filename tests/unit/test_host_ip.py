@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from ansible_collections.gb10.cluster.plugins.module_utils.host_ip import check
+from ansible_collections.gb10.cluster.plugins.module_utils.fabric.host_ip import check
 
 NODES = {"spark1": "10.110.0.1", "spark2": "10.110.0.2"}
 INTERFACES = {

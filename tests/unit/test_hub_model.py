@@ -19,7 +19,10 @@ from playbook import Run, run
 from repository import ROOT
 
 from ansible_collections.gb10.cluster.plugins.filter.cluster import FilterModule
-from ansible_collections.gb10.cluster.plugins.module_utils import cluster, io_hub, io_model, io_model_files, model_store
+from ansible_collections.gb10.cluster.plugins.module_utils.cluster import plan as cluster
+from ansible_collections.gb10.cluster.plugins.module_utils.model_store import io_files as io_model_files
+from ansible_collections.gb10.cluster.plugins.module_utils.model_store import io_hub, io_model
+from ansible_collections.gb10.cluster.plugins.module_utils.model_store import plan as model_store
 
 CONFIG = {
     "model_type": "qwen3_moe",

@@ -13,9 +13,11 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from ansible_collections.gb10.cluster.plugins.filter.cluster import FilterModule
-from ansible_collections.gb10.cluster.plugins.module_utils import image_copy, io_engine, vllm_release, vllm_release_answer
-from ansible_collections.gb10.cluster.plugins.module_utils.image_copy import Copy
-from ansible_collections.gb10.cluster.plugins.module_utils.problems import ProblemsError
+from ansible_collections.gb10.cluster.plugins.module_utils.common.problems import ProblemsError
+from ansible_collections.gb10.cluster.plugins.module_utils.runtime import image_copy, io_engine
+from ansible_collections.gb10.cluster.plugins.module_utils.runtime.image_copy import Copy
+from ansible_collections.gb10.cluster.plugins.module_utils.vllm_release import answer as vllm_release_answer
+from ansible_collections.gb10.cluster.plugins.module_utils.vllm_release import checks as vllm_release
 
 VERSIONS = FilterModule().filters()["image_versions"]
 IMAGE = {"Id": "sha256:" + "ab12" * 16, "Architecture": "arm64", "Size": 7, "RepoDigests": ["example.org/vllm@sha256:" + "5" * 64]}

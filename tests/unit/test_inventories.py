@@ -15,9 +15,9 @@ import yaml
 from nodes import KNOWN, LOCK, cabled, interface, spark
 from repository import ROOT, files, load_yaml, read
 
-from ansible_collections.gb10.cluster.plugins.module_utils import cluster as planner
-from ansible_collections.gb10.cluster.plugins.module_utils.lab import plan
-from ansible_collections.gb10.cluster.plugins.module_utils.problems import report
+from ansible_collections.gb10.cluster.plugins.module_utils.cluster import plan as planner
+from ansible_collections.gb10.cluster.plugins.module_utils.common.problems import report
+from ansible_collections.gb10.cluster.plugins.module_utils.lab.plan import plan
 
 ROLES = (
     *("gb10", "qsfp_netplan", "peer_firewall", "vllm_runtime", "model_store"),

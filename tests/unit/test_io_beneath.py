@@ -11,8 +11,8 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from ansible_collections.gb10.cluster.plugins.module_utils import io_beneath
-from ansible_collections.gb10.cluster.plugins.module_utils.io_beneath import Folder, OutsideError
+from ansible_collections.gb10.cluster.plugins.module_utils.common import io_beneath
+from ansible_collections.gb10.cluster.plugins.module_utils.common.io_beneath import Folder, OutsideError
 
 SECRET = b"root's alone"
 

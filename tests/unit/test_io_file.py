@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from ansible_collections.gb10.cluster.plugins.module_utils.io_file import exposed, read_file, write_file
+from ansible_collections.gb10.cluster.plugins.module_utils.common.io_file import exposed, read_file, write_file
 
 
 def names(folder: Path) -> list[str]:

@@ -14,7 +14,7 @@ from pathlib import Path
 
 import pytest
 
-from ansible_collections.gb10.cluster.plugins.module_utils import io_rank
+from ansible_collections.gb10.cluster.plugins.module_utils.launch import io_rank
 
 PROGRAM = str(Path(io_rank.__file__))
 Start = Callable[..., "Rank"]

@@ -12,7 +12,7 @@ from typing import Any
 
 import pytest
 
-from ansible_collections.gb10.cluster.plugins.module_utils import io_ray
+from ansible_collections.gb10.cluster.plugins.module_utils.launch import io_ray
 
 TOKEN = "a-secret-token"
 NODES = {"spark1": "10.110.0.1", "spark2": "10.110.0.2"}

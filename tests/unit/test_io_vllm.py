@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from ansible_collections.gb10.cluster.plugins.module_utils import io_vllm
+from ansible_collections.gb10.cluster.plugins.module_utils.health import io_client as io_vllm
 
 #: As vLLM 0.32.0 prints them, abridged.
 METRICS = """# HELP vllm:prompt_tokens_total Number of prefill tokens processed.

@@ -11,8 +11,8 @@ from typing import Any
 
 import pytest
 
-from ansible_collections.gb10.cluster.plugins.module_utils import lab as module
-from ansible_collections.gb10.cluster.plugins.module_utils.lab import FABRIC, Lab, LabError, Observed, actions, plan, stamp
+from ansible_collections.gb10.cluster.plugins.module_utils.lab import plan as module
+from ansible_collections.gb10.cluster.plugins.module_utils.lab.plan import FABRIC, Lab, LabError, Observed, actions, plan, stamp
 
 
 def nodes(count: int) -> list[str]:

@@ -13,7 +13,9 @@ from pathlib import Path
 
 import pytest
 
-from ansible_collections.gb10.cluster.plugins.module_utils import locks, model_shape, model_weights
+from ansible_collections.gb10.cluster.plugins.module_utils.model import shape as model_shape
+from ansible_collections.gb10.cluster.plugins.module_utils.model import weights as model_weights
+from ansible_collections.gb10.cluster.plugins.module_utils.runtime import locks
 
 FILES = Path(__file__).resolve().parents[2] / "roles" / "lab" / "files"
 

@@ -12,7 +12,10 @@ import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
-from ansible_collections.gb10.cluster.plugins.module_utils import api_access, launch, plan_text, systemd
+from ansible_collections.gb10.cluster.plugins.module_utils.api import access as api_access
+from ansible_collections.gb10.cluster.plugins.module_utils.cluster import report as plan_text
+from ansible_collections.gb10.cluster.plugins.module_utils.common import systemd
+from ansible_collections.gb10.cluster.plugins.module_utils.launch import argv as launch
 
 PLAN: dict[str, Any] = {
     "head": {"name": "spark1", "address": "10.110.0.1"},

@@ -14,7 +14,8 @@ import pytest
 from nodes import KNOWN, spark
 from repository import ROOT, load_yaml, read
 
-from ansible_collections.gb10.cluster.plugins.module_utils import cluster, locks, stacks
+from ansible_collections.gb10.cluster.plugins.module_utils.cluster import plan as cluster
+from ansible_collections.gb10.cluster.plugins.module_utils.runtime import locks, stacks
 
 LOCKS = sorted((ROOT / "roles" / "gb10" / "files").glob("*.lock"))
 ZEROS = "0" * 64

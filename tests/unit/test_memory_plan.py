@@ -10,9 +10,12 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from ansible_collections.gb10.cluster.plugins.module_utils import kv_cache, memory_plan, model_shape, model_weights
-from ansible_collections.gb10.cluster.plugins.module_utils.memory_plan import GIB
-from ansible_collections.gb10.cluster.plugins.module_utils.problems import ProblemsError
+from ansible_collections.gb10.cluster.plugins.module_utils.common.problems import ProblemsError
+from ansible_collections.gb10.cluster.plugins.module_utils.memory import kv_cache
+from ansible_collections.gb10.cluster.plugins.module_utils.memory import plan as memory_plan
+from ansible_collections.gb10.cluster.plugins.module_utils.memory.plan import GIB
+from ansible_collections.gb10.cluster.plugins.module_utils.model import shape as model_shape
+from ansible_collections.gb10.cluster.plugins.module_utils.model import weights as model_weights
 
 CONFIGS: dict[str, dict[str, Any]] = json.loads((Path(__file__).parent / "data" / "model_configs.json").read_text(encoding="utf-8"))
 #: MemTotal of three kinds of node that there are.

@@ -7,8 +7,9 @@ from pathlib import Path
 import pytest
 from modules import program, run_module
 
-from ansible_collections.gb10.cluster.plugins.module_utils import io_memory, reclaim
-from ansible_collections.gb10.cluster.plugins.module_utils.reclaim import GIB
+from ansible_collections.gb10.cluster.plugins.module_utils.memory import io_reclaim as io_memory
+from ansible_collections.gb10.cluster.plugins.module_utils.memory import reclaim
+from ansible_collections.gb10.cluster.plugins.module_utils.memory.reclaim import GIB
 
 STATUS = "Name:\tVLLM::Worker_TP0\nUmask:\t0022\nVmPeak:\t 9000000 kB\nVmRSS:\t 3145728 kB\nThreads:\t12\n"
 PROCESSES = [{"pid": number, "name": f"p{number}", "bytes": number * GIB} for number in range(1, 9)]

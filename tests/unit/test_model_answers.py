@@ -14,15 +14,13 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 from modules import run_module
 
-from ansible_collections.gb10.cluster.plugins.module_utils import (
-    io_model,
-    memory_plan,
-    model_config,
-    model_shape,
-    model_storage,
-    serve_situation,
-)
-from ansible_collections.gb10.cluster.plugins.module_utils.problems import ProblemsError
+from ansible_collections.gb10.cluster.plugins.module_utils.common.problems import ProblemsError
+from ansible_collections.gb10.cluster.plugins.module_utils.memory import plan as memory_plan
+from ansible_collections.gb10.cluster.plugins.module_utils.model import config as model_config
+from ansible_collections.gb10.cluster.plugins.module_utils.model import parameter_bytes as model_storage
+from ansible_collections.gb10.cluster.plugins.module_utils.model import shape as model_shape
+from ansible_collections.gb10.cluster.plugins.module_utils.model_store import io_model
+from ansible_collections.gb10.cluster.plugins.module_utils.rules import context as serve_situation
 
 CONFIGS: dict[str, dict[str, Any]] = json.loads((Path(__file__).parent / "data" / "model_configs.json").read_text(encoding="utf-8"))
 NODES = [{"name": f"spark{number}", "memory_bytes": 119 << 30, "head": number == 1} for number in (1, 2)]

@@ -15,10 +15,11 @@ import pytest
 from hub import COMMIT, NAME, Hub
 from repository import ROOT
 
-from ansible_collections.gb10.cluster.plugins.module_utils import io_model_fetch, model_store
-from ansible_collections.gb10.cluster.plugins.module_utils.io_beneath import Folder
+from ansible_collections.gb10.cluster.plugins.module_utils.common.io_beneath import Folder
+from ansible_collections.gb10.cluster.plugins.module_utils.model_store import io_fetch as io_model_fetch
+from ansible_collections.gb10.cluster.plugins.module_utils.model_store import plan as model_store
 
-PROGRAM = "ansible_collections.gb10.cluster.plugins.module_utils.io_model_fetch"
+PROGRAM = "ansible_collections.gb10.cluster.plugins.module_utils.model_store.io_fetch"
 WEIGHTS = b"weights " * 4_000_000
 FILES = {
     "config.json": b'{"model_type": "llama"}',

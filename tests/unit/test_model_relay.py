@@ -24,10 +24,11 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from repository import ROOT
 
-from ansible_collections.gb10.cluster.plugins.module_utils import io_model_relay, model_store
-from ansible_collections.gb10.cluster.plugins.module_utils.io_model_files import GaveUpError, Status
+from ansible_collections.gb10.cluster.plugins.module_utils.model_store import io_relay as io_model_relay
+from ansible_collections.gb10.cluster.plugins.module_utils.model_store import plan as model_store
+from ansible_collections.gb10.cluster.plugins.module_utils.model_store.io_files import GaveUpError, Status
 
-PROGRAM = "ansible_collections.gb10.cluster.plugins.module_utils.io_model_relay"
+PROGRAM = "ansible_collections.gb10.cluster.plugins.module_utils.model_store.io_relay"
 FILES = {"config.json": b"{}", "empty": b"", "model.safetensors": bytes(range(256)) * 32768, "sub/more.safetensors": b"more" * 500_000}
 LARGE = "model.safetensors"
 MANIFEST = {

@@ -12,8 +12,11 @@ from typing import Any
 
 import pytest
 
-from ansible_collections.gb10.cluster.plugins.module_utils import kv_cache, model_config, model_shape, model_weights
-from ansible_collections.gb10.cluster.plugins.module_utils.problems import ProblemsError
+from ansible_collections.gb10.cluster.plugins.module_utils.common.problems import ProblemsError
+from ansible_collections.gb10.cluster.plugins.module_utils.memory import kv_cache
+from ansible_collections.gb10.cluster.plugins.module_utils.model import config as model_config
+from ansible_collections.gb10.cluster.plugins.module_utils.model import shape as model_shape
+from ansible_collections.gb10.cluster.plugins.module_utils.model import weights as model_weights
 
 CONFIGS: dict[str, dict[str, Any]] = json.loads((Path(__file__).parent / "data" / "model_configs.json").read_text(encoding="utf-8"))
 GIB = 1 << 30

@@ -19,7 +19,8 @@ from repository import load_yaml, read
 
 from ansible_collections.gb10.cluster.plugins.action import model_store_wait
 from ansible_collections.gb10.cluster.plugins.filter.cluster import FilterModule
-from ansible_collections.gb10.cluster.plugins.module_utils import cluster, model_store
+from ansible_collections.gb10.cluster.plugins.module_utils.cluster import plan as cluster
+from ansible_collections.gb10.cluster.plugins.module_utils.model_store import plan as model_store
 
 GB = 10**9
 HASH = "a" * 64
@@ -411,17 +412,17 @@ def test_a_connection_that_comes_back_is_no_reason(monkeypatch: pytest.MonkeyPat
 
 
 def imports(name: str) -> set[str]:
-    """The files of module_utils that one of them needs, with itself."""
+    """The files of module_utils that one of them needs, with itself; ``name`` is such as model_store/plan."""
     found = {f"{name}.py"}
     for node in ast.walk(ast.parse(read(f"plugins/module_utils/{name}.py"))):
-        module, names = (node.module or "", [alias.name for alias in node.names]) if isinstance(node, ast.ImportFrom) else ("", [])
-        if module.endswith(".module_utils"):
-            found |= {file for needed in names for file in imports(needed)}
-        elif ".module_utils." in module:
-            found |= imports(module.rpartition(".")[2])
+        if not isinstance(node, ast.ImportFrom) or ".module_utils." not in (node.module or ""):
+            continue
+        place = (node.module or "").partition(".module_utils.")[2].replace(".", "/")
+        for needed in [f"{place}/{alias.name}" for alias in node.names] if "/" not in place else [place]:
+            found |= imports(needed)
     return found
 
 
 def test_the_programs_are_installed_with_all_that_they_import() -> None:
     installed = load_yaml(read("roles/model_store/vars/main.yml"))["_model_store_files"]
-    assert installed == sorted(imports("io_model_fetch") | imports("io_model_relay"))
+    assert installed == sorted(imports("model_store/io_fetch") | imports("model_store/io_relay"))

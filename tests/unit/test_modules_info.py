@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 from modules import program, run_module
 
-from ansible_collections.gb10.cluster.plugins.module_utils import vllm_release
+from ansible_collections.gb10.cluster.plugins.module_utils.vllm_release import checks as vllm_release
 
 QUERY = "NVIDIA GB10, 12.1, 580.142, [N/A], GPU-1"
 SMI = f'case "$*" in --query-gpu=name,compute_cap,*) echo "{QUERY}";; "") echo "| CUDA Version: 13.0 |";; *) exit 2;; esac'

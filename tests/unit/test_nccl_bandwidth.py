@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 from repository import ROOT
 
-from ansible_collections.gb10.cluster.plugins.module_utils import nccl_bandwidth
+from ansible_collections.gb10.cluster.plugins.module_utils.nccl import bandwidth as nccl_bandwidth
 
 Data = dict[str, Any]
 PEERS = {"pair": [["b"]], "ring": [["b"], ["c"]], "switch": [["b", "c"]]}

@@ -10,9 +10,9 @@ from gpu_libraries import libnccl
 from nodes import KNOWN, LOCK, lock_of, spark
 
 from ansible_collections.gb10.cluster.plugins.filter.cluster import FilterModule
-from ansible_collections.gb10.cluster.plugins.module_utils import cluster as planner
-from ansible_collections.gb10.cluster.plugins.module_utils import nccl_library
-from ansible_collections.gb10.cluster.plugins.module_utils.nccl_choice import Choice, Cluster, Node, choose, hang, reasons
+from ansible_collections.gb10.cluster.plugins.module_utils.cluster import plan as planner
+from ansible_collections.gb10.cluster.plugins.module_utils.nccl import library as nccl_library
+from ansible_collections.gb10.cluster.plugins.module_utils.nccl.choice import Choice, Cluster, Node, choose, hang, reasons
 
 CLUSTER = Cluster(cuda=True, container=False, ring=False, release="2.30.7")
 

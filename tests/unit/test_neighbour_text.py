@@ -8,8 +8,8 @@ from pathlib import Path
 import pytest
 from modules import program, run_module
 
-from ansible_collections.gb10.cluster.plugins.module_utils import io_neighbours
-from ansible_collections.gb10.cluster.plugins.module_utils import neighbour_text as text
+from ansible_collections.gb10.cluster.plugins.module_utils.discovery import io_neighbors as io_neighbours
+from ansible_collections.gb10.cluster.plugins.module_utils.discovery import parse as text
 
 DATA = Path(__file__).parent / "data" / "neighbours"
 

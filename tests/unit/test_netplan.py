@@ -15,7 +15,10 @@ from typing import Any
 import pytest
 import yaml
 
-from ansible_collections.gb10.cluster.plugins.module_utils import fabric_report, io_netplan, io_netplan_files, netplan
+from ansible_collections.gb10.cluster.plugins.module_utils.fabric import io_netplan as io_netplan_files
+from ansible_collections.gb10.cluster.plugins.module_utils.fabric import io_rollback as io_netplan
+from ansible_collections.gb10.cluster.plugins.module_utils.fabric import netplan
+from ansible_collections.gb10.cluster.plugins.module_utils.fabric import report as fabric_report
 from ansible_collections.gb10.cluster.plugins.modules import netplan_change
 
 FOREIGN = {

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from ansible_collections.gb10.cluster.plugins.module_utils import node_text
+from ansible_collections.gb10.cluster.plugins.module_utils.node import parse as node_text
 
 MEMINFO = "MemTotal:       125513088 kB\nMemFree:        100000000 kB\n"
 SUMMARY = "| NVIDIA-SMI 580.159.04             Driver Version: 580.159.04     CUDA Version: 13.0     |"

@@ -6,8 +6,8 @@ from typing import Any
 
 import pytest
 
-from ansible_collections.gb10.cluster.plugins.module_utils import owners
-from ansible_collections.gb10.cluster.plugins.module_utils.owners import Definition, Device, definitions, profile
+from ansible_collections.gb10.cluster.plugins.module_utils.fabric import owners
+from ansible_collections.gb10.cluster.plugins.module_utils.fabric.owners import Definition, Device, definitions, profile
 
 TWIN = Device("enp1s0f1np1", "4c:bb:47:00:00:03", "mlx5_core")
 WIFI = Device("wlP9s9", "4c:bb:47:00:00:09", "mt7925e", "wlan")

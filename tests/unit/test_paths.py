@@ -14,13 +14,14 @@ import pytest
 from repository import ROOT, files, load_yaml, read, tasks_of, tracked_files
 from who_can_write import changeable
 
-from ansible_collections.gb10.cluster.plugins.module_utils import io_netplan, launch
+from ansible_collections.gb10.cluster.plugins.module_utils.fabric import io_rollback as io_netplan
+from ansible_collections.gb10.cluster.plugins.module_utils.launch import argv as launch
 
 #: Who names the service user's folder, and how it is used there; nothing else of ours is below it.
 HOME = re.compile(r"/var/lib/(gb10(?![\w-])|{{ *gb10_(plan\.)?user|' *~ *gb10_(plan\.)?user|{plan\['user'\]}|{user})")
 NAMED = {
-    "plugins/module_utils/io_netplan.py": "where an earlier release kept root's things",
-    "plugins/module_utils/launch.py": "a container's user works there",
+    "plugins/module_utils/fabric/io_rollback.py": "where an earlier release kept root's things",
+    "plugins/module_utils/launch/argv.py": "a container's user works there",
     "roles/gb10/vars/main.yml": "the services may write there",
     "roles/qsfp_netplan/README.md": "a page",
     "roles/vllm_runtime/README.md": "a page",
@@ -33,7 +34,7 @@ def naming() -> set[str]:
 
 def test_few_name_the_service_users_folder_and_root_keeps_nothing_there() -> None:
     assert naming() <= set(NAMED)
-    assert HOME.findall(read("plugins/module_utils/io_netplan.py")) == HOME.findall("/var/lib/gb10/netplan"), "the former place alone"
+    assert HOME.findall(read("plugins/module_utils/fabric/io_rollback.py")) == HOME.findall("/var/lib/gb10/netplan"), "the former place alone"
 
 
 @pytest.mark.parametrize("text", ["/var/lib/gb10/netplan", "/var/lib/{{ gb10_plan.user }}/x", "'/var/lib/' ~ gb10_user", 'f"/var/lib/{user}"'])

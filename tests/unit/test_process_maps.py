@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from ansible_collections.gb10.cluster.plugins.module_utils.process_maps import Caller, Mapping, Process, differences, early, mapped, used
+from ansible_collections.gb10.cluster.plugins.module_utils.nccl.process_maps import Caller, Mapping, Process, differences, early, mapped, used
 
 OURS = "/opt/gb10/nccl/2.30.7-0123456789ab/lib/libnccl.so.2.30.7"
 WHEELS = "/opt/gb10/runtime/x/lib/python3.12/site-packages/nvidia/nccl/lib/libnccl.so.2"

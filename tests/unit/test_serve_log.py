@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from ansible_collections.gb10.cluster.plugins.module_utils.serve_log import progress, root_cause
+from ansible_collections.gb10.cluster.plugins.module_utils.health.log import progress, root_cause
 
 LOGS = Path(__file__).parent / "data" / "logs"
 

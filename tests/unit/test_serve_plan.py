@@ -12,7 +12,12 @@ from repository import ROOT
 from serving import MEMORY, SHAPES, argv, inputs
 from snapshot import assert_recorded
 
-from ansible_collections.gb10.cluster.plugins.module_utils import catalogue, cluster, plan_text, serve_plan, stacks, vllm_release
+from ansible_collections.gb10.cluster.plugins.module_utils.cluster import plan as cluster
+from ansible_collections.gb10.cluster.plugins.module_utils.cluster import report as plan_text
+from ansible_collections.gb10.cluster.plugins.module_utils.model import catalog as catalogue
+from ansible_collections.gb10.cluster.plugins.module_utils.runtime import stacks
+from ansible_collections.gb10.cluster.plugins.module_utils.serve import plan as serve_plan
+from ansible_collections.gb10.cluster.plugins.module_utils.vllm_release import checks as vllm_release
 
 SNAPSHOT = Path(__file__).parent / "data" / "plan_two_spark.txt"
 LOCKS = {name: (ROOT / "roles/gb10/files" / stack.lock).read_text(encoding="utf-8") for name, stack in stacks.STACKS.items() if stack.lock}

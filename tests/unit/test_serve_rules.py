@@ -12,10 +12,12 @@ import pytest
 from repository import ROOT
 from snapshot import assert_recorded
 
-from ansible_collections.gb10.cluster.plugins.module_utils import fabric, serve_rules, serve_situation
-from ansible_collections.gb10.cluster.plugins.module_utils.problems import ProblemsError
-from ansible_collections.gb10.cluster.plugins.module_utils.serve_rule_types import Finding, Rule
-from ansible_collections.gb10.cluster.plugins.module_utils.serve_rules import RULES
+from ansible_collections.gb10.cluster.plugins.module_utils.common.problems import ProblemsError
+from ansible_collections.gb10.cluster.plugins.module_utils.fabric import plan as fabric
+from ansible_collections.gb10.cluster.plugins.module_utils.rules import context as serve_situation
+from ansible_collections.gb10.cluster.plugins.module_utils.rules import lint as serve_rules
+from ansible_collections.gb10.cluster.plugins.module_utils.rules.lint import RULES
+from ansible_collections.gb10.cluster.plugins.module_utils.rules.schema import Finding, Rule
 
 PLAN = json.loads((ROOT / "tests" / "unit" / "data" / "plan_two_spark.json").read_text(encoding="utf-8"))
 PAGE = ROOT / "docs" / "rules.md"

@@ -13,8 +13,10 @@ from typing import Any
 import pytest
 from modules import run_module
 
-from ansible_collections.gb10.cluster.plugins.module_utils import io_smoke, io_vllm, node_text, smoke
-from ansible_collections.gb10.cluster.plugins.module_utils.smoke import Answer, AnswerError
+from ansible_collections.gb10.cluster.plugins.module_utils.health import io_client as io_vllm
+from ansible_collections.gb10.cluster.plugins.module_utils.health import io_smoke, smoke
+from ansible_collections.gb10.cluster.plugins.module_utils.health.smoke import Answer, AnswerError
+from ansible_collections.gb10.cluster.plugins.module_utils.node import parse as node_text
 
 #: Of this process, "" outside systemd.
 UNIT = node_text.unit_of_cgroup(Path("/proc/self/cgroup").read_text(encoding="ascii"))

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from ansible_collections.gb10.cluster.plugins.module_utils.source_edit import SourceEditError, find, insert, parse
+from ansible_collections.gb10.cluster.plugins.module_utils.patch.source_edit import SourceEditError, find, insert, parse
 
 BLOCK = ["# added", "if x:", "    return 1"]
 

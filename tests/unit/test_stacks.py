@@ -8,8 +8,8 @@ import pytest
 from repository import ROOT, read
 from snapshot import assert_recorded
 
-from ansible_collections.gb10.cluster.plugins.module_utils import vllm_release
-from ansible_collections.gb10.cluster.plugins.module_utils.stacks import CONTAINER, STACKS, check_ray, locked, resolve, table
+from ansible_collections.gb10.cluster.plugins.module_utils.runtime.stacks import CONTAINER, STACKS, check_ray, locked, resolve, table
+from ansible_collections.gb10.cluster.plugins.module_utils.vllm_release import checks as vllm_release
 
 LOCKS = "roles/gb10/files"
 START = "## All of them\n\n"

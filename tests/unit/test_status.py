@@ -12,8 +12,11 @@ from typing import Any, ClassVar
 import pytest
 from modules import program, run_module
 
-from ansible_collections.gb10.cluster.plugins.module_utils import io_status, io_vllm, spans, status_text
-from ansible_collections.gb10.cluster.plugins.module_utils.status_text import GIB
+from ansible_collections.gb10.cluster.plugins.module_utils.common import spans
+from ansible_collections.gb10.cluster.plugins.module_utils.health import io_client as io_vllm
+from ansible_collections.gb10.cluster.plugins.module_utils.health import io_status
+from ansible_collections.gb10.cluster.plugins.module_utils.health import status as status_text
+from ansible_collections.gb10.cluster.plugins.module_utils.health.status import GIB
 
 #: As vLLM 0.32.0 prints them, abridged; two engines.
 METRICS = """# TYPE vllm:num_requests_running gauge

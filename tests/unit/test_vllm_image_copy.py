@@ -17,9 +17,11 @@ from fake_vllm import install
 from modules import program, run_module
 from repository import ROOT
 
-from ansible_collections.gb10.cluster.plugins.module_utils import image_copy, io_image, io_vllm_package
-from ansible_collections.gb10.cluster.plugins.module_utils.image_copy import Copy
-from ansible_collections.gb10.cluster.plugins.module_utils.problems import ProblemsError
+from ansible_collections.gb10.cluster.plugins.module_utils.common.problems import ProblemsError
+from ansible_collections.gb10.cluster.plugins.module_utils.runtime import image_copy
+from ansible_collections.gb10.cluster.plugins.module_utils.runtime import io_image_copy as io_image
+from ansible_collections.gb10.cluster.plugins.module_utils.runtime import io_package as io_vllm_package
+from ansible_collections.gb10.cluster.plugins.module_utils.runtime.image_copy import Copy
 
 ID, OTHER = "ab12" * 16, "cd34" * 16
 NAME = "example.org/vllm:1"

@@ -16,10 +16,11 @@ from fake_vllm import FILES, KERNELS, install
 from modules import program, run_module
 from repository import ROOT
 
-from ansible_collections.gb10.cluster.plugins.module_utils import io_file, io_patch_tree
-from ansible_collections.gb10.cluster.plugins.module_utils.problems import ProblemsError
-from ansible_collections.gb10.cluster.plugins.module_utils.vllm_patch_table import ORACLE, PTXAS, UTILS
-from ansible_collections.gb10.cluster.plugins.module_utils.vllm_patch_types import Link, Wanted
+from ansible_collections.gb10.cluster.plugins.module_utils.common import io_file
+from ansible_collections.gb10.cluster.plugins.module_utils.common.problems import ProblemsError
+from ansible_collections.gb10.cluster.plugins.module_utils.patch import io_tree as io_patch_tree
+from ansible_collections.gb10.cluster.plugins.module_utils.patch.schema import Link, Wanted
+from ansible_collections.gb10.cluster.plugins.module_utils.patch.table import ORACLE, PTXAS, UTILS
 
 EDITED = {UTILS, f"{KERNELS}/cutlass.py", f"{KERNELS}/flashinfer.py", ORACLE}
 MODULE = ROOT / ".collections/ansible_collections/gb10/cluster/plugins/modules/vllm_patch.py"

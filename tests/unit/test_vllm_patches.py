@@ -11,15 +11,16 @@ from fake_vllm import FILES, KERNELS
 from hypothesis import given
 from hypothesis import strategies as st
 
-from ansible_collections.gb10.cluster.plugins.module_utils import vllm_patch_files, vllm_patches
-from ansible_collections.gb10.cluster.plugins.module_utils.capability import ComputeCapability
-from ansible_collections.gb10.cluster.plugins.module_utils.image_copy import Assembler
-from ansible_collections.gb10.cluster.plugins.module_utils.problems import ProblemsError
-from ansible_collections.gb10.cluster.plugins.module_utils.versions import build, release
-from ansible_collections.gb10.cluster.plugins.module_utils.vllm_patch_blocks import MARKER
-from ansible_collections.gb10.cluster.plugins.module_utils.vllm_patch_table import CMAKE, CONFIGS, FIRST, LAST, ORACLE, PATCHES, PTXAS, ROWS, UTILS
-from ansible_collections.gb10.cluster.plugins.module_utils.vllm_patch_types import Link, Request, Wanted
-from ansible_collections.gb10.cluster.plugins.module_utils.vllm_patches import Plan
+from ansible_collections.gb10.cluster.plugins.module_utils.common.problems import ProblemsError
+from ansible_collections.gb10.cluster.plugins.module_utils.common.versions import build, release
+from ansible_collections.gb10.cluster.plugins.module_utils.node.capability import ComputeCapability
+from ansible_collections.gb10.cluster.plugins.module_utils.patch import files as vllm_patch_files
+from ansible_collections.gb10.cluster.plugins.module_utils.patch import plan as vllm_patches
+from ansible_collections.gb10.cluster.plugins.module_utils.patch.blocks import MARKER
+from ansible_collections.gb10.cluster.plugins.module_utils.patch.plan import Plan
+from ansible_collections.gb10.cluster.plugins.module_utils.patch.schema import Link, Request, Wanted
+from ansible_collections.gb10.cluster.plugins.module_utils.patch.table import CMAKE, CONFIGS, FIRST, LAST, ORACLE, PATCHES, PTXAS, ROWS, UTILS
+from ansible_collections.gb10.cluster.plugins.module_utils.runtime.image_copy import Assembler
 
 EDITED = ["w8a8", "w8a8_torch", "fp8_moe_oracle"]
 ALL_KERNELS = "FlashInferFP8ScaledMMLinearKernel,CutlassFP8ScaledMMLinearKernel,CutlassFp8BlockScaledMMKernel"

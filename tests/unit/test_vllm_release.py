@@ -9,11 +9,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from ansible_collections.gb10.cluster.plugins.module_utils import vllm_release
-from ansible_collections.gb10.cluster.plugins.module_utils.vllm_release import Option, check_environment, parse
-from ansible_collections.gb10.cluster.plugins.module_utils.vllm_release_lookup import rows, spans
-from ansible_collections.gb10.cluster.plugins.module_utils.vllm_release_replaced import EARLIER, REPLACED
-from ansible_collections.gb10.cluster.plugins.module_utils.vllm_release_table import READ
+from ansible_collections.gb10.cluster.plugins.module_utils.vllm_release import checks as vllm_release
+from ansible_collections.gb10.cluster.plugins.module_utils.vllm_release.checks import Option, check_environment, parse
+from ansible_collections.gb10.cluster.plugins.module_utils.vllm_release.lookup import rows, spans
+from ansible_collections.gb10.cluster.plugins.module_utils.vllm_release.replacements import EARLIER, REPLACED
+from ansible_collections.gb10.cluster.plugins.module_utils.vllm_release.table import READ
 
 NEW, OLD, NEWEST = "0.32.0", "0.13.0", READ.split()[-1]
 

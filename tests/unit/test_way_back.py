@@ -11,7 +11,8 @@ import pytest
 from modules import run_module
 
 from ansible_collections.gb10.cluster.plugins.filter.cluster import FilterModule
-from ansible_collections.gb10.cluster.plugins.module_utils import io_start, way_back
+from ansible_collections.gb10.cluster.plugins.module_utils.rollback import io_record as io_start
+from ansible_collections.gb10.cluster.plugins.module_utils.rollback import plan as way_back
 
 FILTERS = FilterModule().filters()
 PLAN = json.loads((Path(__file__).parent / "data" / "plan_two_spark.json").read_text(encoding="utf-8"))

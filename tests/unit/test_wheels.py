@@ -9,7 +9,8 @@ from typing import Any
 import pytest
 from nodes import KNOWN, lock_of, spark
 
-from ansible_collections.gb10.cluster.plugins.module_utils import cluster, wheels
+from ansible_collections.gb10.cluster.plugins.module_utils.cluster import plan as cluster
+from ansible_collections.gb10.cluster.plugins.module_utils.runtime import wheels
 
 LOCK = "ray[default]==2.60.0 \\\n    --hash=sha256:0\nFlash_Attn==2.8.3\nvllm==0.18.1\n"
 SHA = "0" * 64

@@ -14,7 +14,7 @@ from playbook import Run, run
 from repository import ROOT, load_yaml
 from testinfra.host import Host
 
-from ansible_collections.gb10.cluster.plugins.module_utils.topology import SPARK_PORTS
+from ansible_collections.gb10.cluster.plugins.module_utils.fabric.topology import SPARK_PORTS
 
 Discover = Callable[..., Run]
 

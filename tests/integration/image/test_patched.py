@@ -20,7 +20,7 @@ from patch import sources
 from playbook import Run
 from testinfra.host import Host
 
-from ansible_collections.gb10.cluster.plugins.module_utils.vllm_patch_table import ORACLE
+from ansible_collections.gb10.cluster.plugins.module_utils.patch.table import ORACLE
 
 pytestmark = pytest.mark.disruptive
 

@@ -11,7 +11,8 @@ import pytest
 from cluster import Cluster
 from testinfra.host import Host
 
-from ansible_collections.gb10.cluster.plugins.module_utils import memory_plan, model_shape
+from ansible_collections.gb10.cluster.plugins.module_utils.memory import plan as memory_plan
+from ansible_collections.gb10.cluster.plugins.module_utils.model import shape as model_shape
 
 #: Tokens of a block in vLLM's CPU build; on a GPU it is memory_plan's default.
 CPU_BLOCK = 128

@@ -16,7 +16,7 @@ from gpu_libraries import libnccl
 from playbook import Run, run, run_and_kill
 from testinfra.host import Host
 
-from ansible_collections.gb10.cluster.plugins.module_utils import io_nccl_store
+from ansible_collections.gb10.cluster.plugins.module_utils.nccl import io_store as io_nccl_store
 
 STORE = "/opt/gb10/nccl"
 MACHINE = {"x86_64": 62, "aarch64": 183}[os.uname().machine]
