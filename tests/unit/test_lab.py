@@ -201,7 +201,7 @@ def test_known_hosts() -> None:
 
 def test_what_nodes_share_is_read_only_unless_it_is_asked_otherwise() -> None:
     assert module.Bind("/usr/local/cuda-13.0", "/usr/local/cuda").argument == "--bind-ro=/usr/local/cuda-13.0:/usr/local/cuda"
-    assert module.Bind("/cache", "/root/.cache/ccache", writable=True).argument == "--bind=/cache:/root/.cache/ccache"
+    assert module.Bind("/cache", "/var/cache/ccache", writable=True).argument == "--bind=/cache:/var/cache/ccache"
 
 
 @pytest.mark.parametrize("path", ["relative", "/with space", "/a:b", "/a'b", "/a\n", "/", ""])
