@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import base64
 import hashlib
 import json
 import os
@@ -160,8 +161,8 @@ def test_a_tag_that_is_not_there_is_refused(cluster: Cluster, head: Host) -> Non
     head.check_output(f"rm -rf {repository} {STORE}/source/v9.9.9-1")
 
 
-#: Another build than the one that is there, which none of these tests lets come to an end.
-OTHER = {"nccl_sm121_build_functions": "SendRecv"}
+#: Another build than the one that is there, which none of these tests lets come to an end: nothing of it is in a cache.
+OTHER = {"nccl_sm121_build_functions": "SendRecv", "nccl_sm121_build_ccache": False}
 
 
 def test_a_full_disk_is_said_before_anything_is_built(cluster: Cluster, head: Host) -> None:
@@ -218,6 +219,51 @@ def test_a_node_that_lost_it_gets_it_from_the_head_again(cluster: Cluster, nodes
     hashes = {host.check_output(f"sha256sum {STORE}/current/lib/libnccl.so.2").split()[0] for host in nodes.values()}
     assert len(hashes) == 1
     site(cluster).assert_unchanged()
+
+
+#: A stack for GPUs, so that there is something to decide; what is installed stays the lab's, by its lock.
+AUTO = ("--extra-vars", '{"gb10_stack": "vllm-0.32.0", "nccl_sm121_build_enabled": "auto"}')
+
+
+@pytest.fixture
+def wheel(cluster: Cluster, nodes: dict[str, Host], tmp_path: Path) -> Iterator[Callable[[str], str]]:
+    """Put a library in the place of NVIDIA's wheel on every node, with code for an architecture; without a GPU the lab has none. Returns its path."""
+    (folder,) = {host.check_output("ls -d /opt/gb10/runtime/current/lib/python3*/site-packages") + "/nvidia" for host in nodes.values()}
+    place = f"{folder}/nccl/lib/libnccl.so.2"
+
+    def wheel(architecture: str) -> str:
+        library = tmp_path / "libnccl.so.2"
+        library.write_bytes(libnccl(architecture, machine=MACHINE))
+        content = base64.b64encode(library.read_bytes()).decode()
+        for host in nodes.values():
+            host.check_output(f"rm -rf {folder}; mkdir -p {folder}/nccl/lib; echo {content} | base64 -d > {place}")
+        return place
+
+    yield wheel
+    for host in nodes.values():
+        host.check_output(f"rm -rf {folder}")
+    site(cluster).assert_ok()
+
+
+@pytest.mark.disruptive
+def test_auto_takes_what_the_runtime_brings_unless_the_gpu_cannot_run_it(
+    cluster: Cluster, nodes: dict[str, Host], wheel: Callable[[str], str]
+) -> None:
+    built = {used(host) for host in nodes.values()}
+    place = wheel("121")
+    brought = site(cluster, *AUTO).assert_ok()
+    assert "NCCL is what the runtime brings" in brought.output
+    assert "code for 12.1" in brought.output
+    assert {"LD_PRELOAD" in host.file("/etc/gb10/cluster.env").content_string for host in nodes.values()} == {False}
+    site(cluster, *AUTO).assert_unchanged()
+    # As another release of vLLM may bring it.
+    assert wheel("90") == place
+    replaced = site(cluster, *AUTO).assert_ok()
+    assert "NCCL is built" in replaced.output
+    assert "NCCL 2.30.7 has no code that compute capability 12.1 can run" in replaced.output
+    assert {host.file(place).linked_to for host in nodes.values()} == {f"{STORE}/{name}/lib/libnccl.so.2" for name in built}
+    # A link in its place is no library that the runtime brought: the second run decides by the one beside it.
+    site(cluster, *AUTO).assert_unchanged()
 
 
 # Last, because it stays so: Ray is slow to restart.
