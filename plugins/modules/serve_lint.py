@@ -128,7 +128,7 @@ import os
 
 from ansible.module_utils.basic import AnsibleModule
 
-from ansible_collections.gb10.cluster.plugins.module_utils.common import io_file
+from ansible_collections.gb10.cluster.plugins.module_utils.common import io_file, io_json
 from ansible_collections.gb10.cluster.plugins.module_utils.common.io_command import runner
 from ansible_collections.gb10.cluster.plugins.module_utils.common.problems import Problem, ProblemsError
 from ansible_collections.gb10.cluster.plugins.module_utils.node import io_facts as io_node
@@ -179,7 +179,7 @@ def main() -> None:
     }
     environment = {name: str(value) for name, value in params["environment"].items()}
     try:
-        config = io_file.json_file(f"{params['model']}/config.json") if params["model"] else None
+        config = io_json.json_file(f"{params['model']}/config.json") if params["model"] else None
         release = _release(module)
         if not release:
             found = f"the vLLM of {params['python']} does not tell its release" if params["python"] else "there is none, nor a python to ask"

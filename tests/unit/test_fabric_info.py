@@ -236,7 +236,7 @@ def test_without_yaml_a_module_says_what_to_install(module: str, tmp_path: Path)
     path = ROOT / ".collections/ansible_collections/gb10/cluster/plugins/modules" / f"{module}.py"
     script = f"""
 import runpy, sys
-from ansible_collections.gb10.cluster.plugins.module_utils import io_fabric
+from ansible_collections.gb10.cluster.plugins.module_utils.fabric import io_facts as io_fabric
 sys.modules["yaml"] = None
 read = io_fabric.read
 io_fabric.read = lambda run, root="": read(run, {str(root)!r})

@@ -204,8 +204,8 @@ def test_the_timer_outlives_a_reboot_and_the_program_needs_nothing_else(host: Ho
     assert f"PYTHONPATH={io_netplan.PROGRAM}\n" in service
     files = sorted(str(path.relative_to(io_netplan.PROGRAM)) for path in Path(io_netplan.PROGRAM).rglob("*.py"))
     folder = "ansible_collections/gb10/cluster/plugins/module_utils"
-    assert files == [f"{folder}/io_file.py", f"{folder}/io_netplan.py"]
-    assert f"-m {folder.replace('/', '.')}.io_netplan\n" in service
+    assert files == [f"{folder}/common/io_file.py", f"{folder}/fabric/io_rollback.py"]
+    assert f"-m {folder.replace('/', '.')}.fabric.io_rollback\n" in service
     assert Path(io_netplan.PENDING).stat().st_mode & 0o777 == 0o600
     assert Path(io_netplan.STATE).stat().st_mode & 0o777 == 0o700
 
@@ -213,7 +213,7 @@ def test_the_timer_outlives_a_reboot_and_the_program_needs_nothing_else(host: Ho
 def test_the_restore_program_runs_by_itself(host: Host) -> None:
     """systemd runs it with the two files that were copied: one import more, and no host would get its network back."""
     changed(host)
-    program = "from ansible_collections.gb10.cluster.plugins.module_utils import io_netplan; print(io_netplan.__file__)"
+    program = "from ansible_collections.gb10.cluster.plugins.module_utils.fabric import io_rollback as io; print(io.__file__)"
     answer = subprocess.run(
         [sys.executable, "-S", "-c", program], env={"PYTHONPATH": io_netplan.PROGRAM}, cwd="/", capture_output=True, text=True, check=False
     )

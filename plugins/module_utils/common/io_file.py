@@ -11,12 +11,6 @@ import hashlib
 import os
 import stat
 import tempfile
-from typing import Any
-
-from ansible_collections.gb10.cluster.plugins.module_utils.common import bounded_json
-
-#: Characters of a JSON file. The index of a model with 100000 tensors has 12 million.
-MOST_JSON = 1 << 25
 
 
 def read_file(path: str) -> tuple[str | None, int | None]:
@@ -109,17 +103,3 @@ def read(path: str) -> str:
             return file.read()
     except OSError:
         return ""
-
-
-def json_file(path: str, most: int = MOST_JSON) -> dict[str, Any] | None:
-    """Return the object in a JSON file, None if there is no file. Raises ValueError naming the file if it holds anything else."""
-    try:
-        text = read_bounded(path, most)
-        found = None if text is None else bounded_json.load(text, most)
-    except ValueError as error:
-        raise ValueError(f"{path} is not JSON: {error}") from error
-    if text is None:
-        return None
-    if not isinstance(found, dict):
-        raise ValueError(f"{path} is no JSON object")
-    return found

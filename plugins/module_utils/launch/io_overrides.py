@@ -10,10 +10,10 @@ import glob
 import os
 from typing import Any
 
-from ansible_collections.gb10.cluster.plugins.module_utils.common import io_file, paths
+from ansible_collections.gb10.cluster.plugins.module_utils.common import io_json, paths
 
 
 def recorded_additions() -> dict[str, dict[str, Any]]:
     """Return what roles recorded on this node, by role. Raises ValueError naming a file that cannot be read."""
     names = sorted(glob.glob(f"{paths.FOLDER}/*.json"))
-    return {os.path.basename(name).removesuffix(".json"): io_file.json_file(name) or {} for name in names}
+    return {os.path.basename(name).removesuffix(".json"): io_json.json_file(name) or {} for name in names}

@@ -22,14 +22,14 @@ import urllib.request
 from collections.abc import Callable, Sequence
 from typing import IO, Any
 
-from ansible_collections.gb10.cluster.plugins.module_utils.common import bounded_json, io_file
+from ansible_collections.gb10.cluster.plugins.module_utils.common import bounded_json, io_json
 from ansible_collections.gb10.cluster.plugins.module_utils.model import catalog_checks as catalogue_checks
 from ansible_collections.gb10.cluster.plugins.module_utils.model_store import io_model
 from ansible_collections.gb10.cluster.plugins.module_utils.model_store import plan as model_store
 
 ENDPOINT = "https://huggingface.co"
 #: The most bytes of an answer: what a model consists of, and each of its small files.
-LISTING, FILES = 16 << 20, {"config.json": io_model.MOST_CONFIG, "model.safetensors.index.json": io_file.MOST_JSON}
+LISTING, FILES = 16 << 20, {"config.json": io_model.MOST_CONFIG, "model.safetensors.index.json": io_json.MOST_JSON}
 #: Seconds without a byte after which the hub counts as silent.
 SILENCE = 15
 _CHUNK = 1 << 16
@@ -192,7 +192,7 @@ def known(name: str, revision: str, record: str, ask: Callable[[], dict[str, Any
     ``record``: the file with that. A commit is asked for once. ``trouble``: why the hub did not tell now, "" if it did or need not.
     """
     try:
-        kept = io_file.json_file(record) or {}
+        kept = io_json.json_file(record) or {}
     except (OSError, ValueError):
         kept = {}
     same = (kept.get("name"), kept.get("revision")) == (name, revision) and NOTHING.keys() <= kept.keys()

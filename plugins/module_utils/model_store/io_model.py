@@ -11,7 +11,7 @@ import os
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from ansible_collections.gb10.cluster.plugins.module_utils.common import io_file
+from ansible_collections.gb10.cluster.plugins.module_utils.common import io_json
 from ansible_collections.gb10.cluster.plugins.module_utils.model import config as model_config
 from ansible_collections.gb10.cluster.plugins.module_utils.model_store import io_files as io_model_files
 from ansible_collections.gb10.cluster.plugins.module_utils.model_store import plan as model_store
@@ -29,8 +29,8 @@ def model(folder: str, sizes: Mapping[str, int] | None = None) -> dict[str, Any]
     ValueError naming a JSON file that cannot be read.
     """
     sizes = _weights(folder) if sizes is None else sizes
-    size, reason = model_config.checkpoint(sizes, io_file.json_file(f"{folder}/model.safetensors.index.json"))
-    return {"model": io_file.json_file(f"{folder}/config.json", MOST_CONFIG), "model_bytes": size, "model_reason": reason}
+    size, reason = model_config.checkpoint(sizes, io_json.json_file(f"{folder}/model.safetensors.index.json"))
+    return {"model": io_json.json_file(f"{folder}/config.json", MOST_CONFIG), "model_bytes": size, "model_reason": reason}
 
 
 def _weights(folder: str) -> dict[str, int]:

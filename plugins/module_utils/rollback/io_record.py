@@ -12,7 +12,7 @@ import json
 import os
 from typing import Any
 
-from ansible_collections.gb10.cluster.plugins.module_utils.common import io_file, paths
+from ansible_collections.gb10.cluster.plugins.module_utils.common import io_file, io_json, paths
 from ansible_collections.gb10.cluster.plugins.module_utils.rollback import plan as way_back
 
 #: The environment of the ranks may hold what a user would not show.
@@ -21,7 +21,7 @@ _MODE = 0o600
 
 def read(path: str) -> dict[str, Any]:
     """Return the record, without start and files if there is none. Raises ValueError for a file that is none, OSError."""
-    found = io_file.json_file(path) or {"start": {}, "files": {}}
+    found = io_json.json_file(path) or {"start": {}, "files": {}}
     if not isinstance(found.get("start"), dict) or not isinstance(found.get("files"), dict):
         raise ValueError(f"{path} is no record of a start; remove it")
     return found
