@@ -52,7 +52,7 @@ nccl_choices = _Core("nccl.choice")
 node_checks = _Core("cluster.node_checks")
 patch_report = _Core("patch.checks")
 plan_lines = _Core("cluster.report")
-secrets = _Core("common.secrets")
+secrets = _Core("common.secret_environment")
 serve_rules = _Core("rules.lint")
 stacks = _Core("runtime.stacks")
 status_lines = _Core("health.status")
@@ -372,7 +372,7 @@ def api_tls(texts: Mapping[str, str], name: str) -> dict[str, Any]:
 
 
 def secret_environment(variables: Mapping[str, Any], plain: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the names of secret variables and what is wrong with them, without a value; see module_utils/common/secrets.py."""
+    """Return the names of secret variables and what is wrong with them, without a value; see module_utils/common/secret_environment.py."""
     return secrets.verdict(_plain(variables), _plain(plain))
 
 

@@ -51,8 +51,7 @@ import secrets
 
 from ansible.module_utils.basic import AnsibleModule
 
-from ansible_collections.gb10.cluster.plugins.module_utils.common import io_file
-from ansible_collections.gb10.cluster.plugins.module_utils.common import secrets as secret_environment
+from ansible_collections.gb10.cluster.plugins.module_utils.common import io_file, secret_environment
 
 _MODE = 0o600
 

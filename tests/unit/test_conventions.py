@@ -142,6 +142,32 @@ def pure_files() -> list[str]:
     return [path for path in files("plugins/module_utils/**/*.py") if not PurePosixPath(path).name.startswith("io_")]
 
 
+def layers() -> list[str]:
+    """The packages of module_utils in the order of docs/architecture.md, where each imports only those above it."""
+    return re.findall(r"^\| `(\w+)` \|", read("docs/architecture.md").partition("## Packages")[2], re.MULTILINE)
+
+
+def layer_problems(package: str, text: str, order: list[str]) -> Iterator[str]:
+    """A package that imports from one below it, or a file that lies in none."""
+    for node in ast.walk(ast.parse(text)):
+        if isinstance(node, ast.ImportFrom) and f"{node.module}.".startswith(f"{MODULE_UTILS}."):
+            imported = (node.module or "").removeprefix(MODULE_UTILS).removeprefix(".").partition(".")[0]
+            if imported not in order:
+                yield f"line {node.lineno}: {imported or node.names[0].name} is no package of docs/architecture.md"
+            elif order.index(imported) > order.index(package):
+                yield f"line {node.lineno}: {package} imports {imported}, which is below it in docs/architecture.md"
+
+
+def test_every_package_has_its_row() -> None:
+    assert sorted(layers()) == sorted({path.split("/")[2] for path in files("plugins/module_utils/*/*.py")})
+    assert files("plugins/module_utils/*.py") == []
+
+
+@pytest.mark.parametrize("path", files("plugins/module_utils/*/*.py"))
+def test_imports_go_one_way(path: str) -> None:
+    assert list(layer_problems(path.split("/")[2], read(path), layers())) == []
+
+
 def test_module_utils_are_found() -> None:
     assert pure_files(), "an empty list would make the purity check pass unseen"
 
@@ -194,6 +220,11 @@ def test_tracked_files_name_no_machine() -> None:
     assert found == {}
 
 
+def below_common(text: str) -> Iterator[str]:
+    """Read ``text`` as a file of the uppermost package."""
+    return layer_problems("common", text, layers())
+
+
 COMMAND = "- name: Ask\n  ansible.builtin.command: {argv: [x]}\n"
 # In two parts each, so that this file passes its own check.
 FOLDER = "/" + "work/main"
@@ -208,6 +239,10 @@ INDEX = "https" + "://mirror.example/simple"
         (purity_problems, "from .problems import Problem", "relative import"),
         (purity_problems, f"from {MODULE_UTILS}.io_files import read", "which does I/O"),
         (purity_problems, f"from {MODULE_UTILS} import io_files", "which does I/O"),
+        (purity_problems, f"from {MODULE_UTILS}.fabric import io_files", "which does I/O"),
+        (below_common, f"from {MODULE_UTILS}.node import parse", "common imports node, which is below it"),
+        (below_common, f"from {MODULE_UTILS}.node.parse import names", "common imports node, which is below it"),
+        (below_common, f"from {MODULE_UTILS} import problems", "problems is no package"),
         (purity_problems, "import subprocess", "reaches outside"),
         (purity_problems, "import os.path", "reaches outside"),
         (purity_problems, "from os import system", "reaches outside"),

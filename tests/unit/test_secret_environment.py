@@ -13,7 +13,7 @@ from nodes import KNOWN, LOCK, mistakes, spark
 from ansible_collections.gb10.cluster.plugins.filter.cluster import FilterModule
 from ansible_collections.gb10.cluster.plugins.module_utils.cluster import plan as cluster
 from ansible_collections.gb10.cluster.plugins.module_utils.cluster import report as plan_text
-from ansible_collections.gb10.cluster.plugins.module_utils.common import secrets as secret_environment
+from ansible_collections.gb10.cluster.plugins.module_utils.common import secret_environment
 from ansible_collections.gb10.cluster.plugins.module_utils.launch import argv as launch
 from ansible_collections.gb10.cluster.plugins.module_utils.model import catalog_checks as catalogue_checks
 from ansible_collections.gb10.cluster.plugins.module_utils.rollback import plan as way_back

@@ -4,5 +4,5 @@
 
 """What all packages share. Private to this collection.
 
-Problems, commands, files, units of systemd, secrets, and how text from others is bounded. It imports no other package.
+Problems, commands, files, units of systemd, and how text from others is bounded. It imports no other package.
 """

@@ -16,7 +16,7 @@ from typing import Any
 
 from ansible_collections.gb10.cluster.plugins.module_utils.api import tls as api_tls
 from ansible_collections.gb10.cluster.plugins.module_utils.cluster import node_checks
-from ansible_collections.gb10.cluster.plugins.module_utils.common import secrets as secret_environment
+from ansible_collections.gb10.cluster.plugins.module_utils.common import secret_environment
 from ansible_collections.gb10.cluster.plugins.module_utils.launch import argv as launch
 
 #: Where a node keeps its record.
