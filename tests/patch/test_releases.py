@@ -10,9 +10,9 @@ from types import SimpleNamespace
 from typing import Any
 
 import pytest
-from modules import run_module
 from patch import sources
 from patch.stubs import World, execute, world
+from run_module import run_module
 
 from ansible_collections.gb10.cluster.plugins.module_utils.patch.table import FP8, ORACLE, ROWS, USE_FLAG, UTILS
 

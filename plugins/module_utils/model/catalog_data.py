@@ -6,7 +6,7 @@
 
 ``config`` has the keys of each config.json that say its shape and quantisation. They were not read at the hub but from copies, tables and
 tests in public repositories; those of the models in BF16 and of gpt-oss were checked by computing the published number of bytes from them,
-to the byte (tests/unit/test_catalogue.py). ``requires`` was read from vLLM's own model registries, of 0.10.2 to 0.32.0. What the presets
+to the byte (tests/unit/model/test_catalog.py). ``requires`` was read from vLLM's own model registries, of 0.10.2 to 0.32.0. What the presets
 give for memory (0.80 to 0.90 of it, --swap-space, lengths), --enforce-eager, --enable-expert-parallel and --attention-backend is
 left out: they disagree with each other and with newer evidence, and the memory plan and the rules decide it for the release at hand.
 Every parser that ``args`` names is registered in each vLLM from 0.11.2 to 0.32.0 that was read, or is a file of the model.

@@ -5,7 +5,7 @@
 """Which GPU code a shared library holds, and how a GPU would run it, read from the file's bytes without CUDA.
 
 NVIDIA documents neither layout nor flags; what stands here was found by compiling with nvcc 13.0 for single architectures and agrees with
-cuobjdump 13.5 on those files and on libnccl 2.28.9 and 2.30.7 (tests/unit/test_fat_binary.py repeats it where both tools are).
+cuobjdump 13.5 on those files and on libnccl 2.28.9 and 2.30.7 (tests/unit/nccl/test_fat_binary.py repeats it where both tools are).
 A section holds fat binaries one after another: a header of 16 bytes (magic, version, its own size as u16, size of what follows as u64), then
 entries, each with a header of its own and the code, which may be compressed.
 """

@@ -74,7 +74,7 @@ def document() -> str:
 _HEAD = (
     "# Rules for serving",
     "",
-    "<!-- Written by plugins/module_utils/rules/lint.py; GB10_RENEW=1 pytest tests/unit/test_serve_rules.py renews it. -->",
+    "<!-- Written by plugins/module_utils/rules/lint.py; GB10_RENEW=1 pytest tests/unit/rules/test_rules.py renews it. -->",
     "",
     "What others learned about vLLM on DGX Sparks (compute capability 12.1) and Jetson Thors (11.0), as rules that a configuration is held against.",
     "An error is what surely does not start, answers wrongly or takes the host with it, and what no evidence contradicts; a warning is what may;",

@@ -15,8 +15,8 @@ from contextlib import ExitStack, contextmanager
 import paramiko
 import pytest
 import yaml
-from cluster import Cluster
-from playbook import Run, run_and_kill
+from live_cluster import Cluster
+from run_playbook import Run, run_and_kill
 from testinfra.host import Host
 
 pytestmark = pytest.mark.disruptive

@@ -6,7 +6,7 @@ import ipaddress
 import json
 
 import pytest
-from cluster import Cluster
+from live_cluster import Cluster
 from testinfra.host import Host
 
 NETPLAN = "/etc/netplan/60-gb10-qsfp.yaml"

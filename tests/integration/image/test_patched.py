@@ -15,9 +15,9 @@ from typing import Any
 
 import pytest
 import root_file_system
-from cluster import Cluster
+from live_cluster import Cluster
 from patch import sources
-from playbook import Run
+from run_playbook import Run
 from testinfra.host import Host
 
 from ansible_collections.gb10.cluster.plugins.module_utils.patch.table import ORACLE

@@ -6,7 +6,7 @@ import json
 from dataclasses import replace
 from typing import Any
 
-from serving import SHAPES, argv, inputs
+from plans import SHAPES, argv, inputs
 from testinfra.host import Host
 
 from ansible_collections.gb10.cluster.plugins.module_utils.model import catalog as catalogue

@@ -14,9 +14,9 @@ from typing import Any
 
 import pytest
 import root_file_system
-from cluster import Cluster
+from api_client import answers_again, completion
+from live_cluster import Cluster
 from repository import ROOT
-from served import answers_again, completion
 from testinfra.host import Host
 
 pytestmark = [pytest.mark.disruptive, pytest.mark.slow]

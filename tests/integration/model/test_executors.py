@@ -6,9 +6,9 @@ import json
 import time
 
 import pytest
-from cluster import Cluster
-from playbook import run
-from served import answers_again, completion
+from api_client import answers_again, completion
+from live_cluster import Cluster
+from run_playbook import run
 from testinfra.host import Host
 
 pytestmark = [pytest.mark.disruptive, pytest.mark.slow]

@@ -10,9 +10,9 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 
 import pytest
-from cluster import SERVE, Cluster
-from playbook import run_and_kill
-from served import API, CURL, completion, ranks
+from api_client import API, CURL, completion, ranks
+from live_cluster import SERVE, Cluster
+from run_playbook import run_and_kill
 from testinfra.host import Host
 
 pytestmark = pytest.mark.disruptive

@@ -8,7 +8,7 @@ import shlex
 from dataclasses import dataclass
 
 import pytest
-from cluster import Cluster
+from live_cluster import Cluster
 from testinfra.host import Host
 
 from ansible_collections.gb10.cluster.plugins.module_utils.memory import plan as memory_plan

@@ -12,9 +12,9 @@ from typing import Any
 import certificates
 import pytest
 import yaml
-from cluster import Cluster
-from playbook import Run, run
+from live_cluster import Cluster
 from repository import ROOT
+from run_playbook import Run, run
 from testinfra.host import Host
 
 

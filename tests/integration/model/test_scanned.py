@@ -12,9 +12,9 @@ from contextlib import contextmanager
 
 import paramiko
 import pytest
-from cluster import Cluster
-from playbook import run_and_kill
-from served import completion
+from api_client import completion
+from live_cluster import Cluster
+from run_playbook import run_and_kill
 from stranger import MANAGEMENT, PORT, Stranger, link_local, listening
 from testinfra.host import Host
 

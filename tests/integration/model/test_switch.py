@@ -7,9 +7,9 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from cluster import Cluster
-from playbook import Run, run
-from served import API, CURL, completion
+from api_client import API, CURL, completion
+from live_cluster import Cluster
+from run_playbook import Run, run
 from testinfra.host import Host
 
 pytestmark = pytest.mark.disruptive

@@ -10,9 +10,9 @@ from typing import Any
 
 import certificates
 import pytest
-from cluster import Cluster
-from playbook import Run, run
-from served import CURL
+from api_client import CURL
+from live_cluster import Cluster
+from run_playbook import Run, run
 from testinfra.host import Host
 
 pytestmark = [pytest.mark.slow, pytest.mark.disruptive]

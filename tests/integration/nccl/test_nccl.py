@@ -12,9 +12,9 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from cluster import Cluster
 from gpu_libraries import libnccl
-from playbook import Run, run, run_and_kill
+from live_cluster import Cluster
+from run_playbook import Run, run, run_and_kill
 from testinfra.host import Host
 
 from ansible_collections.gb10.cluster.plugins.module_utils.nccl import io_store as io_nccl_store
