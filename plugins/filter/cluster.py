@@ -172,7 +172,7 @@ def image_versions(printed: str) -> dict[str, str]:
     try:
         return image_copies.versions(str(printed))
     except ValueError as error:
-        raise AnsibleFilterError(f"gb10_image: the image did not print which vLLM and Ray it has: {error}") from error
+        raise AnsibleFilterError(f"gb10_container_image: the image did not print which vLLM and Ray it has: {error}") from error
 
 
 def plan_text(plan: Mapping[str, Any], object_store_memory: int) -> list[str]:

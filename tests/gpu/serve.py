@@ -92,9 +92,9 @@ def main() -> None:
 def cases(options: argparse.Namespace, patch: Mapping[str, Any]) -> list[Case]:
     """Return what is served, in order."""
     if options.nodes > 1:
-        both = [Case("ray", {"gb10_executor": "ray"}), Case("mp", {"gb10_executor": "mp"})]
+        both = [Case("ray", {"gb10_distributed_executor_backend": "ray"}), Case("mp", {"gb10_distributed_executor_backend": "mp"})]
     else:
-        eager = {"gb10_serve_args": ["--enforce-eager"]}
+        eager = {"gb10_vllm_extra_args": ["--enforce-eager"]}
         both = [Case("graphs", {}), Case("eager", eager), Case("graphs, our flags", {}, patch), Case("eager, our flags", eager, patch)]
     return [case for case in both if not options.cases or case.name in options.cases]
 
@@ -163,9 +163,9 @@ def planned(case: Case, there: Sequence[Host], options: argparse.Namespace, nccl
         "gb10_model": str(options.folder / "models" / "block"),
         "gb10_served_model_name": "moe",
         "gb10_runtime_lock": str(lock),
-        "gb10_root": str(options.folder / "root"),
+        "gb10_install_dir": str(options.folder / "root"),
         "gb10_api_host": head.address,
-        "gb10_environment": QUIET,
+        "gb10_extra_env": QUIET,
         **({"gb10_fabric_topology": "socket", "gb10_tensor_parallel_size": len(there)} if others else {}),
         **case.inventory,
     }

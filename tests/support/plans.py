@@ -57,7 +57,7 @@ def argv(given: serve_plan.Inputs, decision: serve_plan.Decision) -> list[str]:
         "tensor_parallel_size": decision.tensor,
         "pipeline_parallel_size": decision.pipeline,
         "data_parallel_size": given.settings["gb10_data_parallel_size"],
-        "executor": given.settings["gb10_executor"],
+        "executor": given.settings["gb10_distributed_executor_backend"],
         "rendezvous_port": 29501,
         "head": {"name": given.nodes[0]["name"], "address": "10.110.0.1"},
         "node": given.nodes[0],

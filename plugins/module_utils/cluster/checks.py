@@ -13,6 +13,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from ansible_collections.gb10.cluster.plugins.module_utils.api import access as api_access
+from ansible_collections.gb10.cluster.plugins.module_utils.cluster.renamed_data import RENAMED
 from ansible_collections.gb10.cluster.plugins.module_utils.common import secret_environment, systemd
 from ansible_collections.gb10.cluster.plugins.module_utils.common.problems import Problem
 from ansible_collections.gb10.cluster.plugins.module_utils.launch import argv as launch
@@ -95,6 +96,10 @@ def _check_variables(nodes: Sequence[Mapping[str, Any]], known: Mapping[str, Seq
         for name in sorted(node["variables"]):
             if name in names:
                 continue
+            if new := RENAMED.get(name):
+                found = f"{name}, set for {node['name']}, is the former name of {new}"
+                problems.append(Problem(f"nodes[{index}].{name}", found, new, f"rename it to {new}"))
+                continue
             # The role's own part of a name may be misspelt too; then only a very similar one is meant.
             close = difflib.get_close_matches(name, sorted(names), n=1, cutoff=0.6 if name.startswith(prefixes) else 0.9)
             if not close and not name.startswith(prefixes):
@@ -128,32 +133,42 @@ def _check_equal(nodes: Sequence[Mapping[str, Any]]) -> list[Problem]:
 
 def _check_settings(settings: Mapping[str, Any], nodes: int) -> list[Problem]:
     problems = []
-    if settings["gb10_executor"] not in EXECUTORS:
-        problems.append(Problem("gb10_executor", repr(settings["gb10_executor"]), " or ".join(EXECUTORS), "correct gb10_executor"))
+    if settings["gb10_distributed_executor_backend"] not in EXECUTORS:
+        problems.append(
+            Problem(
+                "gb10_distributed_executor_backend",
+                repr(settings["gb10_distributed_executor_backend"]),
+                " or ".join(EXECUTORS),
+                "correct gb10_distributed_executor_backend",
+            )
+        )
     negative = [name for name in PARALLELISM if settings[name] < 0]
     problems += [Problem(name, str(settings[name]), "1 or more, or 0 to have it decided", f"correct {name}") for name in negative]
     problems += _check_replicas(settings, nodes)
     problems += _check_parallelism(settings, nodes) if not negative and settings["gb10_data_parallel_size"] == 1 else []
     problems += _check_ports(settings)
     problems += _check_container(settings)
-    if "VLLM_HOST_IP" in settings["gb10_environment"]:
+    if "VLLM_HOST_IP" in settings["gb10_extra_env"]:
         problems.append(
-            Problem("gb10_environment.VLLM_HOST_IP", "it is set", "nothing: each node has its own", "use gb10_fabric_addresses instead")
+            Problem("gb10_extra_env.VLLM_HOST_IP", "it is set", "nothing: each node has its own", "use gb10_fabric_addresses instead")
         )
     try:
-        systemd.environment_file(settings["gb10_environment"])
+        systemd.environment_file(settings["gb10_extra_env"])
     except ValueError as error:
-        problems.append(Problem("gb10_environment", str(error), "variable names and one-line values", "correct gb10_environment"))
+        problems.append(Problem("gb10_extra_env", str(error), "variable names and one-line values", "correct gb10_extra_env"))
     return problems
 
 
 def _check_folders(settings: Mapping[str, Any]) -> list[Problem]:
     """Find what root would read, write or run below a folder that the services write into (docs/security.md)."""
-    user, root = settings["gb10_user"], settings["gb10_root"]
+    user, root = settings["gb10_service_user"], settings["gb10_install_dir"]
     if not _USER.fullmatch(user):
         expected = "a user of the services' own: lower case, digits, - and _"
-        return [Problem("gb10_user", repr(user), expected, "leave gb10_user as it is, or correct it")]
-    named = {"gb10_root": root, **{f"gb10_writable[{index}]": folder for index, folder in enumerate(settings["gb10_writable"])}}
+        return [Problem("gb10_service_user", repr(user), expected, "leave gb10_service_user as it is, or correct it")]
+    named = {
+        "gb10_install_dir": root,
+        **{f"gb10_service_read_write_paths[{index}]": folder for index, folder in enumerate(settings["gb10_service_read_write_paths"])},
+    }
     problems = [
         Problem(name, repr(folder), "an absolute path without blanks, quotes or %", f"correct {name.partition('[')[0]}")
         for name, folder in named.items()
@@ -161,7 +176,7 @@ def _check_folders(settings: Mapping[str, Any]) -> list[Problem]:
     ]
     if problems:
         return problems
-    theirs = {name: folder for name, folder in named.items() if name != "gb10_root"}
+    theirs = {name: folder for name, folder in named.items() if name != "gb10_install_dir"}
     for name, folder in theirs.items():
         taken = next((other for other in (*_ROOTS, root) if _below(folder, other) or _below(other, folder)), "")
         if taken:
@@ -170,7 +185,7 @@ def _check_folders(settings: Mapping[str, Any]) -> list[Problem]:
     home = launch.home(user)
     if _below(root, home) or _below(home, root):
         found = f"{root} and {home}, the folder of {user}, lie in one another"
-        problems.append(Problem("gb10_root", found, "a folder that root alone can change", f"choose a folder outside {home}"))
+        problems.append(Problem("gb10_install_dir", found, "a folder that root alone can change", f"choose a folder outside {home}"))
     entries = {name: entry for name, entry in settings["gb10_models"].items() if isinstance(entry, Mapping)}
     models = {f"gb10_models.{name}.path": str(entry.get("path") or "") for name, entry in entries.items()}
     for name, folder in {"gb10_model": settings["gb10_model"], **models}.items():
@@ -196,15 +211,15 @@ def _check_access(nodes: Sequence[Mapping[str, Any]]) -> list[Problem]:
             settings["gb10_api_key_enabled"], problem, settings["gb10_api_host"], settings["gb10_api_name"], settings["gb10_api_clients"]
         ),
         *dict.fromkeys(Problem(**found) for verdict in verdicts for found in verdict.get("problems", ())),
-        *secret_environment.check_environment(settings["gb10_environment"], "gb10_environment"),
-        *secret_environment.check_arguments(settings["gb10_serve_args"], "gb10_serve_args"),
+        *secret_environment.check_environment(settings["gb10_extra_env"], "gb10_extra_env"),
+        *secret_environment.check_arguments(settings["gb10_vllm_extra_args"], "gb10_vllm_extra_args"),
         *secret_environment.check_engine(settings["gb10_container_args"], "gb10_container_args"),
     ]
 
 
 def _check_ports(settings: Mapping[str, Any]) -> list[Problem]:
     """Find ports that do not exist, and ports that two listeners of the head would share."""
-    if settings["gb10_executor"] == "mp":
+    if settings["gb10_distributed_executor_backend"] == "mp":
         return _check_rendezvous(settings)
     api, ray = settings["gb10_api_port"], settings["gb10_ray_port"]
     problems = [
@@ -230,10 +245,10 @@ def _check_container(settings: Mapping[str, Any]) -> list[Problem]:
         for name, allowed in choices.items()
         if settings[name] not in allowed
     ]
-    image = settings["gb10_image"]
+    image = settings["gb10_container_image"]
     if image and not _IMAGE.fullmatch(image):
         expected = "a reference such as vllm/vllm-openai@sha256:..., or an image's id (sha256:...), with 64 digits"
-        problems.append(Problem("gb10_image", f"{image!r} is no image", expected, "correct gb10_image"))
+        problems.append(Problem("gb10_container_image", f"{image!r} is no image", expected, "correct gb10_container_image"))
     problems += [
         Problem(f"gb10_container_args[{index}]", word, f"nothing: {_TAKEN[option]}", "remove it")
         for index, word in enumerate(settings["gb10_container_args"])
@@ -244,10 +259,10 @@ def _check_container(settings: Mapping[str, Any]) -> list[Problem]:
 
 def _check_rendezvous(settings: Mapping[str, Any]) -> list[Problem]:
     """The same where vLLM's ranks meet without Ray, on one port, and end together by the next."""
-    api, meet = settings["gb10_api_port"], settings["gb10_rendezvous_port"]
+    api, meet = settings["gb10_api_port"], settings["gb10_master_port"]
     problems = [
         Problem(name, str(port), f"1024 to {last}", f"correct {name}")
-        for name, port, last in (("gb10_api_port", api, 65535), ("gb10_rendezvous_port", meet, 65534))
+        for name, port, last in (("gb10_api_port", api, 65535), ("gb10_master_port", meet, 65534))
         if not 1024 <= port <= last
     ]
     if api in (meet, meet + 1):

@@ -35,7 +35,7 @@ def check(index: int, node: Mapping[str, Any], settings: Mapping[str, Any], devi
             )
         )
     if node["unrecorded"]:
-        fix = "run playbooks/plan.yml -e plan_record=true once, while the nodes can be reached"
+        fix = "run playbooks/plan.yml -e gb10_plan_save_facts=true once, while the nodes can be reached"
         problems.append(Problem(path, f"nothing was recorded of {name}: there is no {node['unrecorded']}", "what node_info returned of it", fix))
     if observed:
         problems += _check_node(path, node, observed, settings)
@@ -55,9 +55,11 @@ def _check_node(path: str, node: Mapping[str, Any], observed: Mapping[str, Any],
         problems.append(
             Problem(f"{path}.model", f"{model}/config.json is missing on {name}", "the model at the same path on every node", f"copy it to {name}")
         )
-    if settings["gb10_user"] in observed.get("login_users", ()):
-        why = f"{settings['gb10_user']} logs in to {name}: it may do more than serve, and logind deletes its semaphores when it logs out"
-        problems.append(Problem(f"{path}.gb10_user", why, "a system user of the services' own", "leave gb10_user as it is: the run creates it"))
+    if settings["gb10_service_user"] in observed.get("login_users", ()):
+        why = f"{settings['gb10_service_user']} logs in to {name}: it may do more than serve, and logind deletes its semaphores when it logs out"
+        problems.append(
+            Problem(f"{path}.gb10_service_user", why, "a system user of the services' own", "leave gb10_service_user as it is: the run creates it")
+        )
     ours = {RAY_UNIT, VLLM_UNIT}
     for variable, port in listeners(settings, node["group"] == "head").items():
         others = [entry for entry in observed["listeners"] if entry["port"] == port and entry["unit"] not in ours]
@@ -94,13 +96,13 @@ def _check_devices(
             carried = f"{interface} of {name} carries {node['address']}, by which Ansible reaches it"
             fix = "reach the node over another network, or use another port"
             problems.append(Problem(where, carried, "a device that the fabric has for itself", fix))
-        problems += _check_owners(where, name, interface, found["owners"], settings["gb10_fabric_takeover"])
+        problems += _check_owners(where, name, interface, found["owners"], settings["gb10_fabric_replace_existing"])
     if devices:
         problems += [
             Problem(f"{path}.netplan", f"{entry['file']} of {name}: {entry['reason']}", "configuration that can be read", "mend or remove it")
             for entry in node["observed"]["unreadable"]
         ]
-        problems += _check_pool(name, interfaces, settings["gb10_fabric_pool"], {twin.interface for twin in devices})
+        problems += _check_pool(name, interfaces, settings["gb10_fabric_cidr"], {twin.interface for twin in devices})
     return problems
 
 
@@ -112,10 +114,10 @@ def _check_pool(name: str, interfaces: Mapping[str, Mapping[str, Any]], network:
         return []
     return [
         Problem(
-            "gb10_fabric_pool",
+            "gb10_fabric_cidr",
             f"{pool} overlaps with {address} on {interface} of {name}",
             "a network that nothing else uses",
-            "choose another gb10_fabric_pool",
+            "choose another gb10_fabric_cidr",
         )
         for interface, found in interfaces.items()
         if interface not in planned and interface != _LOOPBACK and not fabric_links.ours(found)
@@ -141,7 +143,7 @@ def _check_owners(where: str, name: str, interface: str, owners: Sequence[Mappin
         if owner["file"] == topology.NETPLAN_FILE or (simple and takeover) or (profile and not simple):
             continue
         how = {"name": "", "match": " by a pattern", "member": f" as a part of {owner['id']}"}[owner["by"]]
-        fix = "set gb10_fabric_takeover: true, which qsfp_netplan_state: absent undoes" if simple else f"take {interface} out of it"
+        fix = "set gb10_fabric_replace_existing: true, which qsfp_netplan_state: absent undoes" if simple else f"take {interface} out of it"
         problems.append(
             Problem(where, f"{interface} of {name} is configured by {owner['file']}{how}", "no other configuration of the fabric's interfaces", fix)
         )
@@ -155,9 +157,9 @@ def warnings(nodes: Sequence[Mapping[str, Any]]) -> list[str]:
 
 def listeners(settings: Mapping[str, Any], head: bool) -> dict[str, int]:
     """Return what the cluster itself will listen on, as variable -> port; for the fixed ports of Ray, variable.name -> port."""
-    if settings["gb10_executor"] == "mp":
-        meet = settings["gb10_rendezvous_port"]
-        return {"gb10_api_port": settings["gb10_api_port"], "gb10_rendezvous_port": meet, "gb10_rendezvous_port.ranks": meet + 1} if head else {}
+    if settings["gb10_distributed_executor_backend"] == "mp":
+        meet = settings["gb10_master_port"]
+        return {"gb10_api_port": settings["gb10_api_port"], "gb10_master_port": meet, "gb10_master_port.ranks": meet + 1} if head else {}
     ports = {f"gb10_ray_port.{name}": port for name, port in launch.ray_ports(settings["gb10_ray_port"], head).items()}
     if head:
         ports |= {"gb10_api_port": settings["gb10_api_port"], "gb10_ray_port.dashboard": launch.RAY_DASHBOARD_PORT}

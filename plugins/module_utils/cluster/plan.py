@@ -60,7 +60,7 @@ INTEGERS = (
     "gb10_max_num_seqs",
     "gb10_pipeline_parallel_size",
     "gb10_ray_port",
-    "gb10_rendezvous_port",
+    "gb10_master_port",
     "gb10_tensor_parallel_size",
 )
 BOOLEANS = (
@@ -69,7 +69,7 @@ BOOLEANS = (
     "gb10_expert_parallel",
     "gb10_fabric_pin_gid_index",
     "gb10_fabric_rdma_required",
-    "gb10_fabric_takeover",
+    "gb10_fabric_replace_existing",
 )
 
 
@@ -86,7 +86,7 @@ def plan(nodes: Sequence[Mapping[str, Any]], lock: str, known_variables: Mapping
     settings = nodes[0]["settings"]
     shape = topology.Fabric(
         settings["gb10_fabric_topology"],
-        settings["gb10_fabric_pool"],
+        settings["gb10_fabric_cidr"],
         settings["gb10_fabric_mtu"],
         settings["gb10_fabric_transport"],
         settings["gb10_fabric_renderer"],
@@ -97,10 +97,10 @@ def plan(nodes: Sequence[Mapping[str, Any]], lock: str, known_variables: Mapping
     members = [_member(node) for node in nodes]
     shares, problems = fabric.plan(members, shape)
     problems = [*cluster_checks.check(nodes, known_variables), *unclear, *problems]
-    given = (settings[name] for name in ("gb10_runtime_lock", "gb10_runtime", "gb10_image"))
+    given = (settings[name] for name in ("gb10_runtime_lock", "gb10_runtime", "gb10_container_image"))
     stack, found = stacks.resolve(settings["gb10_stack"], lock, *given)
     problems += found
-    if settings["gb10_executor"] == "ray":
+    if settings["gb10_distributed_executor_backend"] == "ray":
         problems += _check_ray(nodes, stack)
     # A container's lock says what the image has, and is not installed.
     problems += locks.check(lock, settings["gb10_runtime_lock"]) if stack.runtime == stacks.NATIVE else []
@@ -122,7 +122,7 @@ def _check_ray(nodes: Sequence[Mapping[str, Any]], stack: stacks.Stack) -> list[
     if stack.runtime != stacks.CONTAINER:
         return stacks.check_ray(stack.ray, "gb10_runtime_lock")
     inside = [additions.current(node["observed"].get("additions", {}), stack.image).get(launch.IMAGE_ROLE, {}).get("versions", {}) for node in nodes]
-    return stacks.check_ray(next((versions["ray"] for versions in inside if versions.get("ray")), stack.ray), "gb10_image")
+    return stacks.check_ray(next((versions["ray"] for versions in inside if versions.get("ray")), stack.ray), "gb10_container_image")
 
 
 def _also(nodes: Sequence[Mapping[str, Any]], settings: Mapping[str, Any], stack: stacks.Stack, problems: Sequence[Problem]) -> list[Problem]:
@@ -131,7 +131,7 @@ def _also(nodes: Sequence[Mapping[str, Any]], settings: Mapping[str, Any], stack
         model = catalogue.find(settings["gb10_model"], settings["gb10_models"])
     except ProblemsError as error:
         return list(error.problems)
-    if any(problem.path in ("gb10_stack", "gb10_runtime_lock", "gb10_runtime", "gb10_image") for problem in problems):
+    if any(problem.path in ("gb10_stack", "gb10_runtime_lock", "gb10_runtime", "gb10_container_image") for problem in problems):
         return []
     if any(problem.path in (*cluster_checks.PARALLELISM, "gb10_data_parallel_size") for problem in problems):
         settings = {**settings, **dict.fromkeys(cluster_checks.PARALLELISM, 0), "gb10_data_parallel_size": 1}
@@ -165,9 +165,9 @@ def _typed(settings: Mapping[str, Any]) -> dict[str, Any]:
     if isinstance(ports, Sequence) and not isinstance(ports, str) and all(re.fullmatch(r"-?\d+", str(port)) for port in ports):
         typed["gb10_fabric_ports"] = [int(port) for port in ports]
     typed["gb10_serve_waivers"] = {str(rule): str(reason or "") for rule, reason in settings["gb10_serve_waivers"].items()}
-    for name in ("gb10_api_clients", "gb10_container_args", "gb10_serve_args", "gb10_writable"):
+    for name in ("gb10_api_clients", "gb10_container_args", "gb10_vllm_extra_args", "gb10_service_read_write_paths"):
         typed[name] = [str(word) for word in settings[name]]
-    typed["gb10_environment"] = {str(name): str(value) for name, value in settings["gb10_environment"].items()}
+    typed["gb10_extra_env"] = {str(name): str(value) for name, value in settings["gb10_extra_env"].items()}
     return typed
 
 
@@ -181,7 +181,7 @@ def _plan(
         return {}, list(error.problems)
     name = settings["gb10_served_model_name"] or chosen.reference.rstrip("/").rsplit("/", 1)[-1]
     wanted = nodes[0]["store"]
-    store = model_store.plan(chosen.hub, chosen.path, chosen.revision, settings["gb10_root"], wanted["enabled"], wanted["source"])
+    store = model_store.plan(chosen.hub, chosen.path, chosen.revision, settings["gb10_install_dir"], wanted["enabled"], wanted["source"])
     about = catalogue.describe(chosen)
     chosen = replace(chosen, path=store["folder"]) if store else chosen
     model = chosen.reference
@@ -200,7 +200,7 @@ def _plan(
             "wheels": node["settings"]["gb10_runtime_wheels"],
             "capability": serve_inputs.of_node(node)["capability"],
             "files": netplan.files([rail.interface for rail in share.rails], settings["gb10_fabric_renderer"]) if share.rails else {},
-            "environment": launch.own_environment(share.environment, model, settings["gb10_environment"]),
+            "environment": launch.own_environment(share.environment, model, settings["gb10_extra_env"]),
             "secrets": node["secrets"]["names"],
             "infiniband": node["observed"].get("infiniband", False),
             "additions": additions.current(node["observed"].get("additions", {}), runtime["name"]),
@@ -212,7 +212,7 @@ def _plan(
     for index, (entry, node) in enumerate(zip(planned, nodes, strict=True)):
         if settings["gb10_fabric_pin_gid_index"] and not fabric.drift(entry["rails"], settings["gb10_fabric_mtu"], node["observed"]["interfaces"]):
             environment, found = fabric_state.pinned(entry, node["observed"])
-            entry["environment"] = {**environment, **settings["gb10_environment"]}
+            entry["environment"] = {**environment, **settings["gb10_extra_env"]}
             problems += [replace(problem, path=f"nodes[{index}].{problem.path}") for problem in found]
     kind = topology.resolve_topology(settings["gb10_fabric_topology"], len(nodes))
     known = [{**entry, **serve_inputs.of_node(node)} for entry, node in zip(planned, nodes, strict=True)]
@@ -229,8 +229,8 @@ def _plan(
         "quantization": model_config.quantization(inputs.config),
         "served_model_name": name,
         "store": store,
-        "executor": settings["gb10_executor"],
-        "ranks_unit": node_checks.RAY_UNIT if settings["gb10_executor"] == "ray" else node_checks.VLLM_UNIT,
+        "executor": settings["gb10_distributed_executor_backend"],
+        "ranks_unit": node_checks.RAY_UNIT if settings["gb10_distributed_executor_backend"] == "ray" else node_checks.VLLM_UNIT,
         "tensor_parallel_size": decision.tensor,
         "pipeline_parallel_size": decision.pipeline,
         "data_parallel_size": settings["gb10_data_parallel_size"],
@@ -243,20 +243,20 @@ def _plan(
         ),
         "api_tls": {name: nodes[0]["tls"][name] for name in ("digest", "until")} if nodes[0]["tls"] else {},
         "ray_port": settings["gb10_ray_port"],
-        "rendezvous_port": settings["gb10_rendezvous_port"],
+        "rendezvous_port": settings["gb10_master_port"],
         "mtu": settings["gb10_fabric_mtu"],
-        "takeover": settings["gb10_fabric_takeover"],
+        "takeover": settings["gb10_fabric_replace_existing"],
         "pin_gid_index": settings["gb10_fabric_pin_gid_index"],
-        "root": settings["gb10_root"],
-        "user": settings["gb10_user"],
-        "writable": settings["gb10_writable"],
+        "root": settings["gb10_install_dir"],
+        "user": settings["gb10_service_user"],
+        "writable": settings["gb10_service_read_write_paths"],
         "allow_restart": settings["gb10_allow_restart"],
         "runtime": runtime,
         "nccl": serve_inputs.nccl(nodes, known, stack, kind, carried),
         "stack": {name: getattr(stack, name) for name in ("name", "vllm", "nccl", "device", "cuda")},
         "serve": {
             "args": decision.args,
-            "own": settings["gb10_serve_args"],
+            "own": settings["gb10_vllm_extra_args"],
             "files": decision.files,
             "smoke_tokens": decision.smoke_tokens,
             "reasoning": chosen.reasoning,
@@ -267,7 +267,7 @@ def _plan(
             "needs": memory_plan.needs(decision.memory) if decision.memory else {},
             "findings": serve_rules.report(decision.findings),
             "warnings": [
-                *serve_inputs.unread(chosen, nodes, serve_inputs.read(chosen, nodes, settings["gb10_root"])),
+                *serve_inputs.unread(chosen, nodes, serve_inputs.read(chosen, nodes, settings["gb10_install_dir"])),
                 *serve_rules.report(finding for finding in serve_rules.stopping(decision.findings, WARNING)),
             ],
         },
@@ -280,8 +280,8 @@ def _runtime(settings: Mapping[str, Any], stack: stacks.Stack, digest: str) -> d
     container = {"engine": settings["gb10_container_engine"], "engine_args": settings["gb10_container_args"]}
     if stack.runtime == stacks.CONTAINER:
         return {"kind": stack.runtime, "name": stack.image, "image": stack.image, **container}
-    path = f"{settings['gb10_root']}/runtime/{digest[:12]}"
-    own = {"lock": settings["gb10_runtime_lock"], "digest": digest, "path": path, "link": f"{settings['gb10_root']}/runtime/current"}
+    path = f"{settings['gb10_install_dir']}/runtime/{digest[:12]}"
+    own = {"lock": settings["gb10_runtime_lock"], "digest": digest, "path": path, "link": f"{settings['gb10_install_dir']}/runtime/current"}
     return {"kind": stack.runtime, "name": path, "image": "", **own, **container}
 
 

@@ -16,7 +16,7 @@ from typing import Any
 from ansible_collections.gb10.cluster.plugins.module_utils.common import systemd
 from ansible_collections.gb10.cluster.plugins.module_utils.common.problems import Problem
 
-VARIABLE = "gb10_secret_environment"
+VARIABLE = "gb10_secret_env"
 #: Root's alone; systemd reads it for the units.
 FILE = "/etc/gb10/secret.env"
 _SECRET = re.compile(r".*(?:_TOKEN|_KEY|_SECRET)|.*PASSWORD.*", re.IGNORECASE)
@@ -113,7 +113,7 @@ def verdict(variables: Mapping[str, Any], plain: Mapping[str, Any]) -> dict[str,
         elif name in ("VLLM_HOST_IP", systemd.INPUTS_VARIABLE):
             problems.append(Problem(f"{VARIABLE}.{name}", "it is set", "nothing: each node has its own", "remove it"))
         elif name in plain:
-            problems.append(Problem(f"{VARIABLE}.{name}", "gb10_environment has it too", "each variable once", "remove one of them"))
+            problems.append(Problem(f"{VARIABLE}.{name}", "gb10_extra_env has it too", "each variable once", "remove one of them"))
     for name, value in variables.items():
         if isinstance(value, (Mapping, list)):
             problems.append(Problem(f"{VARIABLE}.{name}", "it is no text", "one line of text", "give the value itself"))

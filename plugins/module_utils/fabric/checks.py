@@ -53,12 +53,12 @@ def check_fabric(nodes: Sequence[FabricNode], fabric: Fabric, topology: str) -> 
     try:
         pool = ipaddress.IPv4Network(fabric.pool)
     except ValueError as error:
-        problems.append(Problem("gb10_fabric_pool", str(error), "an IPv4 network such as 10.110.0.0/16", "correct gb10_fabric_pool"))
+        problems.append(Problem("gb10_fabric_cidr", str(error), "an IPv4 network such as 10.110.0.0/16", "correct gb10_fabric_cidr"))
     else:
         needed = needed_subnets(nodes, topology)
         if needed and (pool.prefixlen > 24 or 2 ** (24 - pool.prefixlen) < needed):
             problems.append(
-                Problem("gb10_fabric_pool", f"{pool} has no room for {needed} subnets", f"room for {needed} /24 networks", "use a /16")
+                Problem("gb10_fabric_cidr", f"{pool} has no room for {needed} subnets", f"room for {needed} /24 networks", "use a /16")
             )
             pool = None
     return problems, pool
@@ -198,7 +198,7 @@ def addresses_of(
                 path,
                 f"{len(node.addresses)} for {node.name}",
                 f"{rails}, one for each twin of each cabled port",
-                "list them all in gb10_fabric_addresses, or none to have them chosen from gb10_fabric_pool",
+                "list them all in gb10_fabric_addresses, or none to have them chosen from gb10_fabric_cidr",
             )
         )
     result: list[ipaddress.IPv4Interface | None] = []
@@ -240,7 +240,7 @@ def check_addresses(
             # The whole subnet, because all of it is routed to the fabric.
             if pool and not address.network.subnet_of(pool):
                 problems.append(
-                    Problem(path, f"{address} of {node.name} is outside gb10_fabric_pool {pool}", f"a subnet of {pool}", "change one of the two")
+                    Problem(path, f"{address} of {node.name} is outside gb10_fabric_cidr {pool}", f"a subnet of {pool}", "change one of the two")
                 )
             # Both addresses of a /31 are hosts (RFC 3021).
             if address.network.prefixlen != 31 and address.ip in (address.network.network_address, address.network.broadcast_address):

@@ -123,7 +123,7 @@ def entrance(route: str) -> str:
 
 
 def matches(access: Access, links: Iterable[Link]) -> dict[str, list[str]]:
-    """Return which devices each entry of peer_firewall_interfaces lets in now; entries without any are left out."""
+    """Return which devices each entry of peer_firewall_trusted_interfaces lets in now; entries without any are left out."""
     found = {pattern: sorted(link.name for link in links if _fits(pattern, link.name)) for pattern in access.interfaces}
     return {pattern: names for pattern, names in found.items() if names}
 
@@ -151,7 +151,7 @@ def problems(access: Access, links: Sequence[Link], ssh: Sequence[int], came_by:
                 expected = "interfaces of the node's own containers and virtual machines, for everything from them is let in"
                 fix = f"give the names that are meant, or {link.name} itself if all who are on its network may reach every port"
                 text = f"{pattern!r} matches {link.name}, which {' and '.join(reasons)}"
-                found.append(Problem(f"peer_firewall_interfaces[{index}]", text, expected, fix))
+                found.append(Problem(f"peer_firewall_trusted_interfaces[{index}]", text, expected, fix))
     if not ssh:
         text = "no SSH server was found on this node: no sshd waits, no socket unit starts one, and sshd -T names no address"
         fix = "start ssh.service or ssh.socket, or set peer_firewall_enabled: false for this node"

@@ -72,7 +72,9 @@ def check(access: Access) -> list[Problem]:
             expected = "port/protocol or first-last/protocol, such as 8443/tcp or 60000-61000/udp"
             problems.append(Problem(f"peer_firewall_open_ports[{index}]", repr(text), expected, "correct it"))
     problems += [
-        Problem(f"peer_firewall_interfaces[{index}]", repr(name), "the name of an interface, or its begin and a *, such as virbr*", "correct it")
+        Problem(
+            f"peer_firewall_trusted_interfaces[{index}]", repr(name), "the name of an interface, or its begin and a *, such as virbr*", "correct it"
+        )
         for index, name in enumerate(access.interfaces)
         if not _INTERFACE.fullmatch(name)
     ]

@@ -180,9 +180,9 @@ def image(plan: Mapping[str, Any]) -> str:
 def contained(plan: Mapping[str, Any], unit: str, argv: Sequence[str], owner: str = "") -> list[str]:
     """Return an argv as a unit of the plan's node runs it: as it is, or in a container that is named after the unit.
 
-    ``owner`` is the numeric user and group (``UID:GID``) of gb10_user. The container has the host's network, for Ray's and NCCL's addresses, and
-    its shared memory; it has no privileges, and no devices but the GPU and the RDMA adapters. Values of variables are not in the argv: the engine
-    takes them from the unit's environment. The user's own arguments come last and win. Source: docker-run(1), podman-run(1).
+    ``owner`` is the numeric user and group (``UID:GID``) of gb10_service_user. The container has the host's network, for Ray's and NCCL's
+    addresses, and its shared memory; it has no privileges, and no devices but the GPU and the RDMA adapters. Values of variables are not in the
+    argv: the engine takes them from the unit's environment. The user's own arguments come last and win. Source: docker-run(1), podman-run(1).
     """
     if plan["runtime"]["kind"] == stacks.NATIVE:
         return list(argv)

@@ -135,7 +135,7 @@ def _problem(name: str, revision: str, with_token: bool, error: Exception) -> Pr
     return Problem(
         "model_store",
         f"the hub does not answer for {name}: {first}",
-        "a way from the head to the hub, as HTTPS_PROXY or HF_ENDPOINT in model_store_environment may say",
+        "a way from the head to the hub, as HTTPS_PROXY or HF_ENDPOINT in model_store_env may say",
         "look at the network, or give a folder in model_store_source",
     )
 

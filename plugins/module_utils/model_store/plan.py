@@ -241,8 +241,8 @@ def problems(
                 Problem(
                     f"nodes[{index}].{store['folder']}",
                     f"{name} has {gigabytes(node['free_bytes'])} GB free there, and {lacks}",
-                    f"{gigabytes(bytes_missing + reserve)} GB, of which {gigabytes(reserve)} stay free (model_store_reserve)",
-                    "remove what is not needed (models that are no longer served are kept), or have gb10_root on a larger file system",
+                    f"{gigabytes(bytes_missing + reserve)} GB, of which {gigabytes(reserve)} stay free (model_store_min_free_bytes)",
+                    "remove what is not needed (models that are no longer served are kept), or have gb10_install_dir on a larger file system",
                 )
             )
     return result

@@ -74,5 +74,5 @@ def message(verdict: Mapping[str, Any], model: str, allowed: bool, back: str) ->
         if back:
             return f"{said}Went back to {name}, and that does not answer either: {back}"
         return f"{said}Went back to {name}, which answers again. A run that asks for {model} tries it anew."
-    why = verdict["why_not"] or "vllm_serve_restore is false"
+    why = verdict["why_not"] or "vllm_serve_rollback is false"
     return f"{said}Nothing was started in its place: {why}."

@@ -96,7 +96,7 @@ def _no_ray(view: View) -> list[Found]:
 
 def _nnodes(view: View) -> list[Found]:
     several = (view.number("--nnodes") or 1) > 1
-    return when(several and view.data["executor"] == "ray", ("gb10_serve_args.--nnodes", f"{view.argument('--nnodes')} with Ray"))
+    return when(several and view.data["executor"] == "ray", ("gb10_vllm_extra_args.--nnodes", f"{view.argument('--nnodes')} with Ray"))
 
 
 def _moving(view: View) -> list[Found]:
@@ -223,7 +223,7 @@ RULES = (
         when="Ray in an image of which the stack says that it has none, in NGC's 26.05 or newer, or in vllm/vllm-openai 0.27.1 or newer",
         check=_no_ray,
         why="the image has no Ray (any more): ray: command not found",
-        fix="gb10_executor: mp, or an image with a layer that installs Ray",
+        fix="gb10_distributed_executor_backend: mp, or an image with a layer that installs Ray",
         source="NVIDIA/dgx-spark-playbooks, vllm; getainode/ainode#84; docs/stacks.md",
         evidence="2026-09-14",
         gpus=(),
@@ -234,7 +234,7 @@ RULES = (
         when="`--nnodes` above 1 with Ray",
         check=_nnodes,
         why="vLLM raises ValueError: these options are for the executor mp",
-        fix="drop --nnodes, or gb10_executor: mp",
+        fix="drop --nnodes, or gb10_distributed_executor_backend: mp",
         source="vLLM 0.11.2 to 0.32.0, config/parallel.py",
         evidence="2026-11",
         gpus=(),
@@ -298,7 +298,7 @@ RULES = (
         "api-key-in-argv",
         WARNING,
         when="`--api-key`",
-        check=lambda view: when(view.argument("--api-key") != "", ("gb10_serve_args.--api-key", "given")),
+        check=lambda view: when(view.argument("--api-key") != "", ("gb10_vllm_extra_args.--api-key", "given")),
         why="every user of the host sees the arguments, and vLLM logs them",
         fix="gb10_api_key, which the head's server gets in its environment",
         source="MiaAI-Lab/DeepSeek-v4-Flash-DSpark-2x-DGX-Spark#64",

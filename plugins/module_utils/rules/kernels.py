@@ -58,13 +58,13 @@ def _eager(view: View) -> list[Found]:
     # On a Thor eager is how its notes avoid an assembler that does not know it.
     if view.has(THOR) or graphs(view):
         return []
-    return view.given(EAGER) if view.argument(EAGER) else [("gb10_serve_args.--compilation-config.cudagraph_mode", "NONE")]
+    return view.given(EAGER) if view.argument(EAGER) else [("gb10_vllm_extra_args.--compilation-config.cudagraph_mode", "NONE")]
 
 
 def _graph_mode(view: View) -> list[Found]:
     mode = view.member("--compilation-config", "cudagraph_mode")
     odd = mode.upper() not in ("", "NONE", "FULL_AND_PIECEWISE")
-    return when(view.ranks > 1 and odd, ("gb10_serve_args.--compilation-config.cudagraph_mode", mode))
+    return when(view.ranks > 1 and odd, ("gb10_vllm_extra_args.--compilation-config.cudagraph_mode", mode))
 
 
 def _old_nccl(view: View) -> list[Found]:
@@ -85,12 +85,12 @@ def _flashinfer_fp8(view: View) -> list[Found]:
     if chosen := view.argument("--attention-backend"):
         return when(chosen.upper() == "FLASHINFER", *view.given("--attention-backend"))
     if chosen := view.member("--attention-config", "backend"):
-        return when(chosen.upper() == "FLASHINFER", ("gb10_serve_args.--attention-config.backend", chosen))
+        return when(chosen.upper() == "FLASHINFER", ("gb10_vllm_extra_args.--attention-config.backend", chosen))
     # Read up to 0.14 alone.
     if view.before(0, 15) and (asked := view.variable("VLLM_ATTENTION_BACKEND", lambda value: value is not None)):
         return [found for found in asked if "FLASHINFER" in found[1].upper()]
     left = f"not given, and FlashInfer is the first of vLLM's choices on 12.x that takes a KV cache of {cache}"
-    return when(cache.startswith("fp8"), ("gb10_serve_args.--attention-backend", left))
+    return when(cache.startswith("fp8"), ("gb10_vllm_extra_args.--attention-backend", left))
 
 
 def _fp4_path(view: View) -> list[Found]:
@@ -99,7 +99,7 @@ def _fp4_path(view: View) -> list[Found]:
     chosen = moe_backend(view)
     # For MXFP4 vLLM itself takes Marlin on 12.x; for NVFP4 FlashInfer's CUTLASS, then its own, come first.
     unsafe = chosen in _CUTLASS or (not chosen and view.model["scheme"] == "nvfp4")
-    return when(unsafe, (f"gb10_serve_args.{MOE}", chosen or "not given, so vLLM takes CUTLASS for NVFP4"))
+    return when(unsafe, (f"gb10_vllm_extra_args.{MOE}", chosen or "not given, so vLLM takes CUTLASS for NVFP4"))
 
 
 def _fp4_variable(view: View) -> list[Found]:
@@ -112,12 +112,12 @@ def _fp4_variable(view: View) -> list[Found]:
 
 
 def _datacentre(view: View) -> list[Found]:
-    return when(bool(view.model["moe"]) and moe_backend(view) in _DATACENTRE, (f"gb10_serve_args.{MOE}", moe_backend(view)))
+    return when(bool(view.model["moe"]) and moe_backend(view) in _DATACENTRE, (f"gb10_vllm_extra_args.{MOE}", moe_backend(view)))
 
 
 def _triton_nvfp4(view: View) -> list[Found]:
     nvfp4 = bool(view.model["moe"]) and view.model["scheme"] == "nvfp4"
-    return when(nvfp4 and moe_backend(view) == "triton", (f"gb10_serve_args.{MOE}", "triton"))
+    return when(nvfp4 and moe_backend(view) == "triton", (f"gb10_vllm_extra_args.{MOE}", "triton"))
 
 
 def _linear(view: View) -> list[Found]:
@@ -139,7 +139,7 @@ def _mxfp4(view: View) -> list[Found]:
         return []
     # From 0.20 on vLLM reads MXFP4 checkpoints of other models, too.
     other = model["scheme"] not in ("mxfp4", "unknown", "") or (model["scheme"] == "mxfp4" and view.before(0, 20))
-    return when(other, (f"gb10_serve_args.{QUANTIZATION}", f"mxfp4 with {model['name']}, whose weights are {model['scheme']}"))
+    return when(other, (f"gb10_vllm_extra_args.{QUANTIZATION}", f"mxfp4 with {model['name']}, whose weights are {model['scheme']}"))
 
 
 def _fp8_kernels(view: View) -> list[Found]:
@@ -159,7 +159,7 @@ def _tokens(view: View) -> list[Found]:
         return []
     found = when(view.data["smoke_tokens"] < _LEAST_TOKENS, ("vllm_serve_smoke_tokens", str(view.data["smoke_tokens"])))
     limit = view.member("--override-generation-config", "max_new_tokens")
-    return found + when(limit.isdigit() and int(limit) < _LEAST_TOKENS, ("gb10_serve_args.--override-generation-config.max_new_tokens", limit))
+    return found + when(limit.isdigit() and int(limit) < _LEAST_TOKENS, ("gb10_vllm_extra_args.--override-generation-config.max_new_tokens", limit))
 
 
 def _parser(view: View) -> list[Found]:
@@ -313,7 +313,7 @@ RULES = (
         when="Marlin, asked for or by 4-bit integer weights, without `VLLM_MARLIN_USE_ATOMIC_ADD=1`",
         check=_atomic_add,
         why="without it Marlin was seen to answer wrongly on 12.1, by a race",
-        fix="VLLM_MARLIN_USE_ATOMIC_ADD=1 in gb10_environment, on all ranks",
+        fix="VLLM_MARLIN_USE_ATOMIC_ADD=1 in gb10_extra_env, on all ranks",
         source=CONSELARA,
         evidence="2026-05",
         disputed=(

@@ -45,7 +45,7 @@ def stopping(findings: Iterable[Finding], least: str = ERROR) -> list[Finding]:
 
 def on_host(findings: Iterable[Finding]) -> list[Finding]:
     """Return the findings with the paths that a command on one host has: argv and environment instead of the inventory's variables."""
-    names = (("gb10_serve_args.", "argv."), ("gb10_environment.", "environment."), (f"{WAIVERS}.", "waivers."))
+    names = (("gb10_vllm_extra_args.", "argv."), ("gb10_extra_env.", "environment."), (f"{WAIVERS}.", "waivers."))
     return [replace(finding, path=_renamed(finding.path, names)) for finding in findings]
 
 

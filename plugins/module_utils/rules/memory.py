@@ -42,7 +42,7 @@ def _high(view: View) -> list[Found]:
 
 def _default(view: View) -> list[Found]:
     default = "0.9" if view.before(0, 20) else "0.92"
-    return when(not view.argument(UTILIZATION), (f"gb10_serve_args.{UTILIZATION}", f"not given, so vLLM takes {default}"))
+    return when(not view.argument(UTILIZATION), (f"gb10_vllm_extra_args.{UTILIZATION}", f"not given, so vLLM takes {default}"))
 
 
 def _at_length(view: View) -> list[Found]:
@@ -51,7 +51,7 @@ def _at_length(view: View) -> list[Found]:
     given = view.number(LENGTH)
     tokens = int(view.model.get("positions", 0) if given is None else given)
     said = f"{view.argument(UTILIZATION)} at {view.argument(LENGTH) if given else tokens} tokens"
-    return when(high and tokens >= _LONG and view.ranks > 1, (f"gb10_serve_args.{UTILIZATION}", said))
+    return when(high and tokens >= _LONG and view.ranks > 1, (f"gb10_vllm_extra_args.{UTILIZATION}", said))
 
 
 def _kv_fraction(view: View) -> list[Found]:
@@ -61,7 +61,7 @@ def _kv_fraction(view: View) -> list[Found]:
 def _ngc_loader(view: View) -> list[Found]:
     image = view.data["image"]
     broken = any(f"nvcr.io/nvidia/vllm:{tag}" in image for tag in ("26.03", "26.04"))
-    return when(broken and view.argument(LOAD) == _FASTSAFETENSORS, (f"gb10_serve_args.{LOAD}", f"{_FASTSAFETENSORS} in {image}"))
+    return when(broken and view.argument(LOAD) == _FASTSAFETENSORS, (f"gb10_vllm_extra_args.{LOAD}", f"{_FASTSAFETENSORS} in {image}"))
 
 
 def _large_load(view: View) -> list[Found]:
@@ -70,7 +70,7 @@ def _large_load(view: View) -> list[Found]:
         return []
     split = view.data["tensor_parallel_size"] * view.data["pipeline_parallel_size"]
     share = weights / split / min(memory)
-    return when(share > _LOADED_SHARE, (f"gb10_serve_args.{LOAD}", f"{_FASTSAFETENSORS} with weights that are {share:.0%} of a node's memory"))
+    return when(share > _LOADED_SHARE, (f"gb10_vllm_extra_args.{LOAD}", f"{_FASTSAFETENSORS} with weights that are {share:.0%} of a node's memory"))
 
 
 def _unequal(view: View) -> list[Found]:

@@ -371,7 +371,7 @@ RULES = (
             "ranks that choose different kernels or transports answer wrongly, slowly or not at all, and Ray cannot give a worker the "
             "driver's environment"
         ),
-        fix="gb10_environment for all nodes alike",
+        fix="gb10_extra_env for all nodes alike",
         source="eugr/spark-vllm-docker README; gpustack/gpustack#2691",
         evidence="2026-08",
         gpus=(),

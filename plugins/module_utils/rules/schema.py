@@ -151,11 +151,11 @@ class View:
             value = node["environment"].get(name)
             if wrong(value):
                 nodes.setdefault(value, []).append(node["name"])
-        return [(f"gb10_environment.{name}", f"{'unset' if value is None else repr(value)} on {', '.join(names)}") for value, names in nodes.items()]
+        return [(f"gb10_extra_env.{name}", f"{'unset' if value is None else repr(value)} on {', '.join(names)}") for value, names in nodes.items()]
 
     def given(self, name: str) -> list[Found]:
         """Return an argument as it is, for a rule that dislikes it."""
-        return [(f"gb10_serve_args.{name}", self.argument(name) or "not given")]
+        return [(f"gb10_vllm_extra_args.{name}", self.argument(name) or "not given")]
 
 
 def when(condition: bool, *found: Found) -> list[Found]:

@@ -53,7 +53,7 @@ class Engine:
         """Fetch an image from its registry. Both engines hold what they get against the digest, where the reference has one."""
         status, stdout, stderr = self._run([self.name, "pull", "--quiet", reference])
         if status != 0:
-            fix = f"correct gb10_image and its digest, or see that `{self.name} pull` works here: network, login"
+            fix = f"correct gb10_container_image and its digest, or see that `{self.name} pull` works here: network, login"
             raise refused("image", f"{self.name} pull {reference} failed: {last(stderr or stdout)}", "an image that its registry has", fix)
 
     def load(self, path: str) -> str:

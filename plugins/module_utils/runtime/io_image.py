@@ -26,7 +26,7 @@ def get(engine: Engine, reference: str, archive: str | None, pull: bool) -> Imag
         said = engine.load(archive)
         found = engine.find(reference)
         if found is None:
-            fix = "correct gb10_image, or take the tar file of that image"
+            fix = "correct gb10_container_image, or take the tar file of that image"
             raise refused("archive", f"{archive} holds another image ({said})", reference, fix)
         return found
     if not pull:

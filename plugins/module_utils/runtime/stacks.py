@@ -182,7 +182,9 @@ def resolve(name: str, lock: str, path: str, runtime: str = "", image: str = "")
     stack = replace(stack, runtime=kind, image=(image or stack.image) if kind == CONTAINER else "", image_has_ray=ray)
     if stack.runtime == CONTAINER and not stack.image:
         found = f"none is given, and the stack {name} has none"
-        problems.append(Problem("gb10_image", found, "an image by its digest, such as vllm/vllm-openai@sha256:...", "set gb10_image"))
+        problems.append(
+            Problem("gb10_container_image", found, "an image by its digest, such as vllm/vllm-openai@sha256:...", "set gb10_container_image")
+        )
     if not lock and not (stack.runtime == CONTAINER and not path):
         return stack, [*problems, _unlocked(name, path)]
     pins = locked(lock)
@@ -197,7 +199,7 @@ def check_ray(version: str, path: str) -> list[Problem]:
     found = re.match(r"(\d+)\.(\d+)", version)
     if not found or (int(found[1]), int(found[2])) >= TOKEN_RAY:
         return []
-    fix = "take a release of vLLM that goes with it, or gb10_executor: mp"
+    fix = "take a release of vLLM that goes with it, or gb10_distributed_executor_backend: mp"
     return [Problem(path, f"Ray {version} does not know RAY_AUTH_MODE, so anybody on the network could run code", "Ray 2.52 or newer", fix)]
 
 

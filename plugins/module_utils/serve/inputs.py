@@ -29,7 +29,7 @@ def inputs(
 ) -> Inputs:
     """Return what is decided about: ``known`` are the nodes as serve_plan has them; see read() for the model."""
     head = nodes[0]
-    found = read(model, nodes, settings["gb10_root"])
+    found = read(model, nodes, settings["gb10_install_dir"])
     choice = nccl(nodes, known, stack, kind, carried)
     built = stack.nccl if head["nccl"] == "stack" else head["nccl"]
     library = head["observed"].get("nccl") or {}

@@ -49,7 +49,7 @@ _OWNED: Mapping[str, tuple[str, Any]] = {
     "--pipeline-parallel-size": ("gb10_pipeline_parallel_size", None),
     "--data-parallel-size": ("gb10_data_parallel_size", None),
     "--enable-expert-parallel": ("gb10_expert_parallel", None),
-    "--distributed-executor-backend": ("gb10_executor", None),
+    "--distributed-executor-backend": ("gb10_distributed_executor_backend", None),
     "--host": ("gb10_api_host", None),
     "--port": ("gb10_api_port", None),
     "--served-model-name": ("gb10_served_model_name", ""),
@@ -102,7 +102,7 @@ class Decision:
 def decide(inputs: Inputs) -> Decision:
     """Decide. Every problem is kept, so that all are listed together with those of the cluster."""
     decision = Decision(smoke_tokens=inputs.smoke_tokens or (_REASONED_ANSWER if inputs.model.reasoning else _ANSWER))
-    own, decision.problems = _parse(inputs, inputs.settings["gb10_serve_args"], "gb10_serve_args")
+    own, decision.problems = _parse(inputs, inputs.settings["gb10_vllm_extra_args"], "gb10_vllm_extra_args")
     inputs = _environment(inputs, decision)
     shape, unknown = _shape(inputs.config)
     if unknown:
@@ -114,7 +114,7 @@ def decide(inputs: Inputs) -> Decision:
     _stack(inputs, shape, own, decision)
     decision.args += _named(inputs.model)
     for file in inputs.model.files:
-        decision.files.append({"url": file.url, "sha256": file.sha256, "path": f"{inputs.settings['gb10_root']}/files/{file.name}"})
+        decision.files.append({"url": file.url, "sha256": file.sha256, "path": f"{inputs.settings['gb10_install_dir']}/files/{file.name}"})
         decision.args.append(f"{file.argument}={decision.files[-1]['path']}")
     decision.problems += [*_required(inputs), *_contradictions(inputs.settings, decision, own)]
     _judge_environment(inputs, decision)
@@ -132,7 +132,7 @@ def _environment(inputs: Inputs, decision: Decision) -> Inputs:
 
 def _stack(inputs: Inputs, shape: Shape | None, own: Mapping[str, Any], decision: Decision) -> None:
     """Give the arguments that the stack brings, but for those that the model or the user says otherwise, in whichever way; tell of its variables."""
-    brought, others = inputs.stack.environment, {**inputs.model.environment, **inputs.settings["gb10_environment"]}
+    brought, others = inputs.stack.environment, {**inputs.model.environment, **inputs.settings["gb10_extra_env"]}
     decision.why += [f"{name}={value}: the stack {inputs.stack.name} is served with it" for name, value in brought.items() if name not in others]
     if _MARLIN in decision.environment and _MARLIN not in {**brought, **inputs.model.environment}:
         decision.why.append(f"{_MARLIN}=1: on sm_121 Marlin's kernels were reported to race without it")
@@ -325,16 +325,18 @@ def _contradictions(settings: Mapping[str, Any], decision: Decision, own: Mappin
     for argument, (variable, unset) in _OWNED.items():
         value = decided.get(variable, settings[variable])
         if argument in own and value != unset and str(own[argument]) != str(value):
-            problems.append(Problem(f"gb10_serve_args.{argument}", str(own[argument]), f"{value}, as {variable} has it", f"use {variable} alone"))
+            problems.append(
+                Problem(f"gb10_vllm_extra_args.{argument}", str(own[argument]), f"{value}, as {variable} has it", f"use {variable} alone")
+            )
     return problems
 
 
 def _judge_environment(inputs: Inputs, decision: Decision) -> None:
     """Say which variables the release does not read, and where nobody can say."""
-    release, given = inputs.stack.vllm, inputs.settings["gb10_environment"]
+    release, given = inputs.stack.vllm, inputs.settings["gb10_extra_env"]
     known = vllm_release.known(release)
     if known or inputs.variables is not None:
-        decision.problems += vllm_release.check_environment(given, release, asked=None if known else inputs.variables, path="gb10_environment")
+        decision.problems += vllm_release.check_environment(given, release, asked=None if known else inputs.variables, path="gb10_extra_env")
     if not known:
         first, last = (".".join(map(str, number)) for number in (vllm_release.FIRST, vllm_release.LAST))
         asked = "the installed one was asked" if inputs.asked is not None else "none is installed to be asked, so arguments are not judged"
@@ -361,7 +363,7 @@ def _findings(inputs: Inputs, shape: Shape | None, arguments: Mapping[str, Any],
         "network": container.get("--network", ("", "host"))[1],
         "container": container,
         "image_has_ray": inputs.stack.image_has_ray,
-        "executor": settings["gb10_executor"],
+        "executor": settings["gb10_distributed_executor_backend"],
         "tensor_parallel_size": decision.tensor,
         "pipeline_parallel_size": decision.pipeline,
         "topology": inputs.topology,

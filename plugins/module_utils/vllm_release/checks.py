@@ -108,7 +108,7 @@ def unfit(option: Option, value: str, release: str, asked: bool, path: str) -> P
 
 
 def parse(
-    argv: Sequence[str], release: str, asked: Mapping[str, Option] | None = None, path: str = "gb10_serve_args"
+    argv: Sequence[str], release: str, asked: Mapping[str, Option] | None = None, path: str = "gb10_vllm_extra_args"
 ) -> tuple[dict[str, Any], list[Problem]]:
     """Return what the arguments behind the model's name say, by long names, and what is wrong with them.
 

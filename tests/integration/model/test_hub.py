@@ -19,7 +19,7 @@ from testinfra.host import Host
 pytestmark = pytest.mark.disruptive
 
 HUB, PORT = "gb10-test-hub", 8199
-VARIABLES = {"gb10_model": NAME, "model_store_environment": {"HF_ENDPOINT": f"http://127.0.0.1:{PORT}"}}
+VARIABLES = {"gb10_model": NAME, "model_store_env": {"HF_ENDPOINT": f"http://127.0.0.1:{PORT}"}}
 Planned = Callable[[], dict[str, Any]]
 
 

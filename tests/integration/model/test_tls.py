@@ -56,7 +56,7 @@ class Secured:
             "gb10_api_tls_certificate": str(self.folder / "api.crt"),
             "gb10_api_tls_key": str(self.folder / "api.key"),
             "gb10_api_tls_ca": self.ca.text,
-            "gb10_secret_environment": {NAME: SECRET},
+            "gb10_secret_env": {NAME: SECRET},
         }
         return ["--extra-vars", json.dumps(variables)]
 

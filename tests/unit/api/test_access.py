@@ -32,14 +32,14 @@ def test_a_key_is_judged_without_being_shown(key: str, said: str) -> None:
 @pytest.mark.parametrize(
     ("settings", "path"),
     [
-        ({"gb10_environment": {"VLLM_API_KEY": KEY}}, "gb10_environment.VLLM_API_KEY"),
-        ({"gb10_serve_args": [f"--api-key={KEY}"]}, "gb10_serve_args[0]"),
-        ({"gb10_serve_args": ["--api-key", KEY]}, "gb10_serve_args[0]"),
+        ({"gb10_extra_env": {"VLLM_API_KEY": KEY}}, "gb10_extra_env.VLLM_API_KEY"),
+        ({"gb10_vllm_extra_args": [f"--api-key={KEY}"]}, "gb10_vllm_extra_args[0]"),
+        ({"gb10_vllm_extra_args": ["--api-key", KEY]}, "gb10_vllm_extra_args[0]"),
         ({"gb10_api_name": "https://spark"}, "gb10_api_name"),
         ({"gb10_api_key_enabled": False}, "gb10_api_host"),
         ({"gb10_api_key_enabled": "false", "gb10_api_host": "10.110.0.1"}, "gb10_api_host"),
         ({"gb10_api_clients": ["192.168.1.0/24", "192.168.1.1/24", "lan"]}, "gb10_api_clients[1] gb10_api_clients[2]"),
-        ({"gb10_writable": ["/data/hf", "data", "/a b"]}, "gb10_writable[1] gb10_writable[2]"),
+        ({"gb10_service_read_write_paths": ["/data/hf", "data", "/a b"]}, "gb10_service_read_write_paths[1] gb10_service_read_write_paths[2]"),
     ],
 )
 def test_settings_that_would_open_the_api_are_refused(settings: dict[str, Any], path: str) -> None:

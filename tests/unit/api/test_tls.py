@@ -155,8 +155,8 @@ def test_the_end_is_a_warning_of_the_plan() -> None:
     "argument", ["--ssl-certfile=/a", "--ssl_certfile", "--ssl-cert", "--ssl-keyfile=/a", "--ssl-k=/a", "--ssl-ca-certs=/a", "--ssl-cert-reqs=2"]
 )
 def test_tls_past_the_variables_is_refused(argument: str) -> None:
-    (problem,) = [entry for entry in mistakes([spark(1, "head", gb10_serve_args=[argument])]) if entry.expected == "TLS by its variables alone"]
-    assert problem.path == "gb10_serve_args[0]"
+    (problem,) = [entry for entry in mistakes([spark(1, "head", gb10_vllm_extra_args=[argument])]) if entry.expected == "TLS by its variables alone"]
+    assert problem.path == "gb10_vllm_extra_args[0]"
 
 
 def plan(**settings: Any) -> dict[str, Any]:
@@ -182,7 +182,7 @@ def test_the_plan_has_https_and_the_server_its_files() -> None:
 
 
 def test_a_container_reads_what_the_unit_lays_out() -> None:
-    planned = plan(gb10_runtime="container", gb10_image="sha256:" + "1" * 64, gb10_executor="mp")
+    planned = plan(gb10_runtime="container", gb10_container_image="sha256:" + "1" * 64, gb10_distributed_executor_backend="mp")
     argv = launch.contained(planned, launch.VLLM, launch.vllm_argv(planned))
     assert "--ssl-keyfile=/run/gb10-vllm/api.key" in argv
     assert "--mount=type=bind,source=/run/gb10-vllm,target=/run/gb10-vllm,readonly" in argv
@@ -192,7 +192,13 @@ def test_a_container_reads_what_the_unit_lays_out() -> None:
 def unit(planned: dict[str, Any], folder: Path) -> list[str]:
     """The unit of vLLM as the role writes it, less its comments."""
     variables = folder / "plan.json"
-    given = {"gb10_plan": planned, "_gb10_owner": "990:980", "gb10_user": "gb10", "gb10_writable": [], "vllm_serve_ray_timeout": 600}
+    given = {
+        "gb10_plan": planned,
+        "_gb10_owner": "990:980",
+        "gb10_service_user": "gb10",
+        "gb10_service_read_write_paths": [],
+        "vllm_serve_ray_timeout": 600,
+    }
     variables.write_text(json.dumps(given), encoding="utf-8")
     role = ROOT / "roles" / "vllm_serve"
     template = {"src": str(role / "templates" / "gb10-vllm.service.j2"), "dest": str(folder / "unit"), "mode": "0644"}
@@ -215,7 +221,9 @@ def unit(planned: dict[str, Any], folder: Path) -> list[str]:
 @pytest.mark.parametrize("executor", ["ray", "mp"])
 @pytest.mark.parametrize("runtime", ["native", "container"])
 def test_the_unit_gets_credentials(tmp_path: Path, runtime: str, executor: str) -> None:
-    settings = {"gb10_executor": executor} | ({"gb10_runtime": "container", "gb10_image": "sha256:" + "1" * 64} if runtime == "container" else {})
+    settings = {"gb10_distributed_executor_backend": executor} | (
+        {"gb10_runtime": "container", "gb10_container_image": "sha256:" + "1" * 64} if runtime == "container" else {}
+    )
     planned = plan(**settings)
     planned["node"]["secrets"] = ["HF_TOKEN"]
     lines = unit(planned, tmp_path)

@@ -75,7 +75,7 @@ def test_a_boolean_from_the_command_line(text: object, expected: bool) -> None:
 def test_a_number_as_text_on_one_node_is_no_difference() -> None:
     head, worker = pair()
     worker["settings"]["gb10_api_port"] = "8000"
-    worker["settings"]["gb10_environment"] = {}
+    worker["settings"]["gb10_extra_env"] = {}
     assert planned([head, worker])["api_port"] == 8000
 
 
@@ -119,7 +119,7 @@ def test_a_folder_that_is_filled_from_another_need_not_be_there() -> None:
 
 
 def test_the_users_environment_reaches_every_rank() -> None:
-    plan = planned(pair(gb10_environment={"OMP_NUM_THREADS": 1}))
+    plan = planned(pair(gb10_extra_env={"OMP_NUM_THREADS": 1}))
     assert [node["environment"]["OMP_NUM_THREADS"] for node in plan["nodes"]] == ["1", "1"]
 
 
@@ -173,6 +173,20 @@ BAD: dict[str, tuple[Callable[[], list[Node]], str, str, str, str]] = {
         "gb10_fabric_mtu",
         "rename it to gb10_fabric_mtu",
     ),
+    "renamed": (
+        lambda: change(pair(), 1, variables=["gb10_serve_args"]),
+        "nodes[1].gb10_serve_args",
+        "gb10_serve_args, set for spark2, is the former name of gb10_vllm_extra_args",
+        "gb10_vllm_extra_args",
+        "rename it to gb10_vllm_extra_args",
+    ),
+    "renamed, without a role's name": (
+        lambda: change(pair(), 0, variables=["plan_record"]),
+        "nodes[0].plan_record",
+        "plan_record, set for spark1, is the former name of gb10_plan_save_facts",
+        "gb10_plan_save_facts",
+        "rename it to gb10_plan_save_facts",
+    ),
     "misspelt, of another role": (
         lambda: change(pair(), 0, variables=["vllm_serve_smoke_token"]),
         "nodes[0].vllm_serve_smoke_token",
@@ -225,20 +239,26 @@ BAD: dict[str, tuple[Callable[[], list[Node]], str, str, str, str]] = {
         "0 or 1 with gb10_data_parallel_size 2",
         "leave out one of the two",
     ),
-    "executor": (lambda: pair(gb10_executor="uni"), "gb10_executor", "'uni'", "ray or mp", "correct gb10_executor"),
+    "executor": (
+        lambda: pair(gb10_distributed_executor_backend="uni"),
+        "gb10_distributed_executor_backend",
+        "'uni'",
+        "ray or mp",
+        "correct gb10_distributed_executor_backend",
+    ),
     "API where ranks meet": (
-        lambda: pair(gb10_executor="mp", gb10_api_port=29502),
+        lambda: pair(gb10_distributed_executor_backend="mp", gb10_api_port=29502),
         "gb10_api_port",
         "29502 is where the ranks meet",
         "of its own",
         "change gb10_api_port",
     ),
     "no port to meet": (
-        lambda: pair(gb10_executor="mp", gb10_rendezvous_port=65535),
-        "gb10_rendezvous_port",
+        lambda: pair(gb10_distributed_executor_backend="mp", gb10_master_port=65535),
+        "gb10_master_port",
         "65535",
         "1024 to 65534",
-        "correct gb10_rendezvous_port",
+        "correct gb10_master_port",
     ),
     "API on Ray's port": (lambda: pair(gb10_api_port=6379), "gb10_api_port", "6379 is Ray's port too", "of its own", "change gb10_api_port"),
     "API on Ray's second port": (lambda: pair(gb10_api_port=6380), "gb10_api_port", "Ray's node-manager-port", "of its own", "change"),
@@ -250,18 +270,18 @@ BAD: dict[str, tuple[Callable[[], list[Node]], str, str, str, str]] = {
     "privileged port": (lambda: pair(gb10_api_port=80), "gb10_api_port", "80", "1024 to 65535", "correct gb10_api_port"),
     "beyond the last port": (lambda: pair(gb10_ray_port=65530), "gb10_ray_port", "65530", "1024 to 65528", "correct gb10_ray_port"),
     "VLLM_HOST_IP": (
-        lambda: pair(gb10_environment={"VLLM_HOST_IP": "10.0.0.1"}),
-        "gb10_environment.VLLM_HOST_IP",
+        lambda: pair(gb10_extra_env={"VLLM_HOST_IP": "10.0.0.1"}),
+        "gb10_extra_env.VLLM_HOST_IP",
         "it is set",
         "each node has its own",
         "gb10_fabric_addresses",
     ),
     "environment": (
-        lambda: pair(gb10_environment={"NO-NAME": "x", "LINES": "a\nb"}),
-        "gb10_environment",
+        lambda: pair(gb10_extra_env={"NO-NAME": "x", "LINES": "a\nb"}),
+        "gb10_extra_env",
         "the value of LINES contains a line break; 'NO-NAME' is not the name of an environment variable",
         "one-line values",
-        "correct gb10_environment",
+        "correct gb10_extra_env",
     ),
     "model missing on one node": (
         lambda: seen(pair(), 1, model=None),
@@ -314,14 +334,14 @@ BAD: dict[str, tuple[Callable[[], list[Node]], str, str, str, str]] = {
     ),
     "pool overlaps": (
         lambda: seen(pair(), 1, interfaces=addressed("enP7s7", "10.110.200.5/24")),
-        "gb10_fabric_pool",
+        "gb10_fabric_cidr",
         "10.110.0.0/16 overlaps with 10.110.200.5/24 on enP7s7 of spark2",
         "a network that nothing else uses",
-        "choose another gb10_fabric_pool",
+        "choose another gb10_fabric_cidr",
     ),
     "pool within a wider network": (
         lambda: seen(pair(), 1, interfaces=addressed("tun0", "10.8.0.2/8")),
-        "gb10_fabric_pool",
+        "gb10_fabric_cidr",
         "overlaps with 10.8.0.2/8 on tun0",
         "nothing else uses",
         "choose another",
@@ -331,24 +351,24 @@ BAD: dict[str, tuple[Callable[[], list[Node]], str, str, str, str]] = {
         "nodes[1].ports[0]",
         "enP2p1s0f1np1 of spark2 is configured by /etc/netplan/40-cx7.yaml",
         "no other configuration",
-        "gb10_fabric_takeover: true",
+        "gb10_fabric_replace_existing: true",
     ),
     "a profile of NetworkManager": (
         lambda: seen(pair(), 1, interfaces=owned(PROFILE, kind="NetworkManager")),
         "nodes[1].ports[0]",
         f"enP2p1s0f1np1 of spark2 is configured by {PROFILE}",
         "no other configuration",
-        "gb10_fabric_takeover: true",
+        "gb10_fabric_replace_existing: true",
     ),
     "a pattern cannot be taken over": (
-        lambda: seen(pair(gb10_fabric_takeover=True), 1, interfaces=owned(CX7, "match")),
+        lambda: seen(pair(gb10_fabric_replace_existing=True), 1, interfaces=owned(CX7, "match")),
         "nodes[1].ports[0]",
         "configured by /etc/netplan/40-cx7.yaml by a pattern",
         "no other configuration",
         "take enP2p1s0f1np1 out of it",
     ),
     "a bond cannot be taken over": (
-        lambda: seen(pair(gb10_fabric_takeover=True), 1, interfaces=owned(CX7, "member", "bonds")),
+        lambda: seen(pair(gb10_fabric_replace_existing=True), 1, interfaces=owned(CX7, "member", "bonds")),
         "nodes[1].ports[0]",
         "as a part of cx7",
         "no other configuration",
@@ -377,44 +397,50 @@ BAD: dict[str, tuple[Callable[[], list[Node]], str, str, str, str]] = {
     ),
     "no model": (lambda: pair(gb10_model=" "), "gb10_model", "no model ' '", "Hugging Face hub", "docs/models.md"),
     "the runtime where the services write": (
-        lambda: pair(gb10_root="/var/lib/gb10/opt"),
-        "gb10_root",
+        lambda: pair(gb10_install_dir="/var/lib/gb10/opt"),
+        "gb10_install_dir",
         "/var/lib/gb10/opt and /var/lib/gb10, the folder of gb10",
         "root alone can change",
         "outside /var/lib/gb10",
     ),
     "the services' folder in the runtime": (
-        lambda: pair(gb10_root="/var/lib", gb10_user="vllm"),
-        "gb10_root",
+        lambda: pair(gb10_install_dir="/var/lib", gb10_service_user="vllm"),
+        "gb10_install_dir",
         "/var/lib and /var/lib/vllm, the folder of vllm",
         "root alone can change",
         "outside /var/lib/vllm",
     ),
     "a folder of the services' in the runtime": (
-        lambda: pair(gb10_writable=["/data", "/opt/gb10/cache"]),
-        "gb10_writable[1]",
+        lambda: pair(gb10_service_read_write_paths=["/data", "/opt/gb10/cache"]),
+        "gb10_service_read_write_paths[1]",
         "/opt/gb10/cache and /opt/gb10, which is root's",
         "the services' alone",
         "outside /opt/gb10",
     ),
     "a folder of the services' around root's": (
-        lambda: pair(gb10_writable=["/data/.//", "/var//lib/"]),
-        "gb10_writable[1]",
+        lambda: pair(gb10_service_read_write_paths=["/data/.//", "/var//lib/"]),
+        "gb10_service_read_write_paths[1]",
         "/var//lib/ and /var/lib/gb10-netplan, which is root's",
         "the services' alone",
         "outside /var/lib/gb10-netplan",
     ),
-    "a folder that climbs": (lambda: pair(gb10_writable=["/data/../etc"]), "gb10_writable[0]", "'/data/../etc'", "absolute path", "gb10_writable"),
+    "a folder that climbs": (
+        lambda: pair(gb10_service_read_write_paths=["/data/../etc"]),
+        "gb10_service_read_write_paths[0]",
+        "'/data/../etc'",
+        "absolute path",
+        "gb10_service_read_write_paths",
+    ),
     "a model that the services can change": (
-        lambda: pair(gb10_writable=["/data"], gb10_model="/data/models/tiny"),
+        lambda: pair(gb10_service_read_write_paths=["/data"], gb10_model="/data/models/tiny"),
         "gb10_model",
         "/data/models/tiny is below /data",
         "they cannot change",
         "out of /data",
     ),
-    "a user of others": (lambda: pair(gb10_user="nobody"), "gb10_user", "'nobody'", "a user of the services' own", "correct it"),
-    "a user that is a path": (lambda: pair(gb10_user="../etc"), "gb10_user", "'../etc'", "a user of the services' own", "correct it"),
-    "no pool": (lambda: pair(gb10_fabric_pool="ten"), "gb10_fabric_pool", "'ten'", "10.110.0.0/16", "correct gb10_fabric_pool"),
+    "a user of others": (lambda: pair(gb10_service_user="nobody"), "gb10_service_user", "'nobody'", "a user of the services' own", "correct it"),
+    "a user that is a path": (lambda: pair(gb10_service_user="../etc"), "gb10_service_user", "'../etc'", "a user of the services' own", "correct it"),
+    "no pool": (lambda: pair(gb10_fabric_cidr="ten"), "gb10_fabric_cidr", "'ten'", "10.110.0.0/16", "correct gb10_fabric_cidr"),
     "fabric": (lambda: pair(gb10_fabric_mtu=70000), "gb10_fabric_mtu", "70000", "1280 to 9216", "9000"),
 }
 
@@ -483,8 +509,8 @@ def test_every_problem_of_one_inventory_is_in_one_list() -> None:
         "gb10_fabric_mtu": 70000,
         "gb10_api_port": 8265,
         "gb10_tensor_parallel_size": 4,
-        "gb10_environment": {"VLLM_HOST_IP": "10.0.0.1"},
-        "gb10_executor": "uni",
+        "gb10_extra_env": {"VLLM_HOST_IP": "10.0.0.1"},
+        "gb10_distributed_executor_backend": "uni",
         "gb10_fabric_ports": [1],
     }
     head, worker = pair(**common)
@@ -502,10 +528,10 @@ def test_every_problem_of_one_inventory_is_in_one_list() -> None:
     problems = mistakes([head, worker, third], lock="")
     assert {problem.path for problem in problems} == {
         "gb10_api_port",
-        "gb10_environment.VLLM_HOST_IP",
-        "gb10_executor",
+        "gb10_extra_env.VLLM_HOST_IP",
+        "gb10_distributed_executor_backend",
         "gb10_fabric_mtu",
-        "gb10_fabric_pool",
+        "gb10_fabric_cidr",
         "gb10_fabric_topology",
         "gb10_runtime_lock",
         "gb10_tensor_parallel_size",
@@ -547,7 +573,7 @@ def test_what_may_configure_a_device_of_the_fabric(owner: dict[str, Any]) -> Non
 
 @pytest.mark.parametrize(("file", "kind"), [(CX7, "ethernets"), (PROFILE, "NetworkManager")])
 def test_a_takeover_is_done_on_request(file: str, kind: str) -> None:
-    assert planned(seen(pair(gb10_fabric_takeover="yes"), 1, interfaces=owned(file, kind=kind)))["takeover"] is True
+    assert planned(seen(pair(gb10_fabric_replace_existing="yes"), 1, interfaces=owned(file, kind=kind)))["takeover"] is True
 
 
 def test_what_an_earlier_plan_addressed_is_no_overlap() -> None:
@@ -602,7 +628,7 @@ DIGEST = "vllm/vllm-openai@sha256:" + "1" * 64
 
 
 def test_a_container_in_place_of_an_environment() -> None:
-    native, inside = planned(pair()), planned(pair(gb10_runtime="container", gb10_image=DIGEST, gb10_container_args=["--env=A=1"]))
+    native, inside = planned(pair()), planned(pair(gb10_runtime="container", gb10_container_image=DIGEST, gb10_container_args=["--env=A=1"]))
     assert inside["runtime"] == {
         "kind": "container",
         "name": DIGEST,
@@ -617,7 +643,7 @@ def test_a_container_in_place_of_an_environment() -> None:
 
 
 def test_additions_of_another_runtime_do_not_count() -> None:
-    nodes = pair(gb10_runtime="container", gb10_image=DIGEST)
+    nodes = pair(gb10_runtime="container", gb10_container_image=DIGEST)
     addition = {"environment": {}, "flags": [], "files": {}, "mounts": []}
     for node in nodes:
         node["observed"]["additions"] = {"a": {**addition, "runtime": DIGEST}, "b": {**addition, "runtime": "/opt/gb10/runtime/x"}}
@@ -626,13 +652,13 @@ def test_additions_of_another_runtime_do_not_count() -> None:
 
 @pytest.mark.parametrize("image", [DIGEST, "sha256:" + "1" * 64, "nvcr.io/nvidia/vllm:26.04-py3", "localhost:5000/a/b_c:v1@sha256:" + "1" * 64])
 def test_images(image: str) -> None:
-    assert planned(pair(gb10_runtime="container", gb10_image=image))["runtime"]["image"] == image
+    assert planned(pair(gb10_runtime="container", gb10_container_image=image))["runtime"]["image"] == image
 
 
 def test_everything_wrong_with_a_container_at_once() -> None:
     settings = {
         "gb10_runtime": "docker",
-        "gb10_image": "vllm/vllm-openai@sha256:12",
+        "gb10_container_image": "vllm/vllm-openai@sha256:12",
         "gb10_container_engine": "containerd",
         "gb10_container_args": ["--env=A=1", "--name=mine", "--privileged", "-d"],
     }
@@ -640,27 +666,27 @@ def test_everything_wrong_with_a_container_at_once() -> None:
     assert list(problems) == [
         "gb10_runtime",
         "gb10_container_engine",
-        "gb10_image",
+        "gb10_container_image",
         "gb10_container_args[1]",
         "gb10_container_args[2]",
         "gb10_container_args[3]",
     ]
     assert "'docker'. Expected: '' for that of gb10_stack or native or container." in problems["gb10_runtime"]
     assert "Expected: docker or podman." in problems["gb10_container_engine"]
-    assert "with 64 digits" in problems["gb10_image"]
+    assert "with 64 digits" in problems["gb10_container_image"]
     assert "a container gets the devices that it needs" in problems["gb10_container_args[2]"]
 
 
 def test_a_container_without_an_image() -> None:
     (problem,) = mistakes(pair(gb10_runtime="container"))
-    assert problem.path == "gb10_image"
+    assert problem.path == "gb10_container_image"
 
 
 def test_an_image_that_is_known_to_have_no_ray() -> None:
     image = "docker.io/vllm/vllm-openai:v0.32.0@sha256:" + "1" * 64
-    (problem,) = mistakes(pair(gb10_runtime="container", gb10_image=image))
-    assert (problem.path, "gb10_executor: mp" in problem.fix) == ("image", True)
-    assert planned(pair(gb10_runtime="container", gb10_image=image, gb10_executor="mp"))["runtime"]["image"] == image
+    (problem,) = mistakes(pair(gb10_runtime="container", gb10_container_image=image))
+    assert (problem.path, "gb10_distributed_executor_backend: mp" in problem.fix) == ("image", True)
+    assert planned(pair(gb10_runtime="container", gb10_container_image=image, gb10_distributed_executor_backend="mp"))["runtime"]["image"] == image
 
 
 OLD_RAY = lock_of("vllm==0.32.0", "ray==2.48.0")
@@ -670,15 +696,15 @@ IMAGE = "sha256:" + "1" * 64
 def test_a_ray_without_a_token_is_refused_where_it_runs() -> None:
     (problem,) = mistakes(pair(), OLD_RAY)
     assert (problem.path, problem.found.split(",")[0]) == ("gb10_runtime_lock", "Ray 2.48.0 does not know RAY_AUTH_MODE")
-    plan, problems = cluster.plan(pair(gb10_executor="mp"), OLD_RAY, KNOWN)
+    plan, problems = cluster.plan(pair(gb10_distributed_executor_backend="mp"), OLD_RAY, KNOWN)
     assert (plan["executor"], problems) == ("mp", [])
 
 
 def test_the_ray_of_an_image_counts_once_it_is_known() -> None:
-    nodes = pair(gb10_runtime="container", gb10_image=IMAGE)
+    nodes = pair(gb10_runtime="container", gb10_container_image=IMAGE)
     planned(nodes)
     found = {"runtime": IMAGE, "environment": {}, "flags": [], "files": {}, "mounts": [], "versions": {"vllm": "0.32.0", "ray": "2.48.0"}}
     nodes[1]["observed"]["additions"] = {"vllm_runtime": found}
-    assert [problem.path for problem in mistakes(nodes)] == ["gb10_image"]
+    assert [problem.path for problem in mistakes(nodes)] == ["gb10_container_image"]
     nodes[1]["observed"]["additions"] = {"vllm_runtime": {**found, "runtime": "another"}}
     planned(nodes)

@@ -27,7 +27,7 @@ def recorded(tmp_path: Path) -> Path:
 
 
 def plan(folder: Path, *arguments: str, **variables: object) -> Run:
-    given = json.dumps({"plan_offline": True, "plan_facts": str(folder), **variables})
+    given = json.dumps({"gb10_plan_offline": True, "gb10_facts_dir": str(folder), **variables})
     return run("playbooks/plan.yml", ["-i", str(INVENTORY), "--extra-vars", given, *arguments])
 
 
@@ -88,7 +88,7 @@ def test_tls_is_planned_from_files_and_texts_and_no_secret_is_shown(recorded: Pa
     ca = certificates.authority()
     pair = ca.issue("192.168.1.11", "spark.example.com", days=20)
     certificate, key = pair.write(recorded, "api")
-    given = {"gb10_api_tls_ca": ca.text, "gb10_api_name": "spark.example.com", "gb10_secret_environment": {"HF_TOKEN": SECRET}}
+    given = {"gb10_api_tls_ca": ca.text, "gb10_api_name": "spark.example.com", "gb10_secret_env": {"HF_TOKEN": SECRET}}
     done = plan(recorded, "-vvv", gb10_api_tls_certificate=certificate, gb10_api_tls_key=key, **given).assert_unchanged()
     lines = shown(done)
     assert any(line.startswith("API at https://spark.example.com:8000/v1, with a key, TLS with a certificate until ") for line in lines)
@@ -105,17 +105,17 @@ def test_secrets_and_certificates_that_do_not_fit_are_told_before_any_change(rec
     plain = {"hf_token": SECRET, "RAY_AUTH_MODE": "disabled", "RAY_AUTH_TOKEN_PATH": "/tmp/t"}
     lock = recorded / "old.lock"
     lock.write_text("vllm==0.18.1\nray==2.48.0\n", encoding="utf-8")
-    done = plan(recorded, **given, gb10_environment=plain, gb10_runtime_lock=str(lock), gb10_serve_args=["--hf-token", SECRET])
+    done = plan(recorded, **given, gb10_extra_env=plain, gb10_runtime_lock=str(lock), gb10_vllm_extra_args=["--hf-token", SECRET])
     assert done.status != 0
     for words in (
         "gb10_api_tls_key: it is the key of another certificate",
         "gb10_api_tls_certificate: it expired on",
         "gb10_api_tls_certificate: it does not cover 192.168.1.11, but spark.example.com",
         "gb10_api_tls_ca: it has no CERTIFICATE, and names no readable file",
-        "gb10_environment.hf_token: hf_token is a secret by its name",
-        "gb10_environment.RAY_AUTH_MODE: RAY_AUTH_MODE is set",
-        "gb10_environment.RAY_AUTH_TOKEN_PATH: RAY_AUTH_TOKEN_PATH is set",
-        "gb10_serve_args[0]: --hf-token is given",
+        "gb10_extra_env.hf_token: hf_token is a secret by its name",
+        "gb10_extra_env.RAY_AUTH_MODE: RAY_AUTH_MODE is set",
+        "gb10_extra_env.RAY_AUTH_TOKEN_PATH: RAY_AUTH_TOKEN_PATH is set",
+        "gb10_vllm_extra_args[0]: --hf-token is given",
         "gb10_runtime_lock: Ray 2.48.0 does not know RAY_AUTH_MODE",
     ):
         assert words in done.output, done.output

@@ -37,12 +37,12 @@ def paths(**settings: Any) -> list[str]:
     ],
 )
 def test_no_secret_is_in_the_environment_that_all_can_read(name: str) -> None:
-    assert paths(gb10_environment={name: SECRET}) == [f"gb10_environment.{name}"]
+    assert paths(gb10_extra_env={name: SECRET}) == [f"gb10_extra_env.{name}"]
 
 
 @pytest.mark.parametrize("name", ["NCCL_DEBUG", "TOKENIZERS_PARALLELISM", "KEYRING", "VLLM_LOGGING_LEVEL", "OMP_NUM_THREADS"])
 def test_other_variables_pass(name: str) -> None:
-    assert secret_environment.check_environment({name: "1"}, "gb10_environment") == []
+    assert secret_environment.check_environment({name: "1"}, "gb10_extra_env") == []
 
 
 @pytest.mark.parametrize(
@@ -55,7 +55,7 @@ def test_other_variables_pass(name: str) -> None:
     ],
 )
 def test_no_secret_is_in_the_arguments(words: list[str]) -> None:
-    assert "gb10_serve_args[1]" in paths(gb10_serve_args=["--enforce-eager", *words])
+    assert "gb10_vllm_extra_args[1]" in paths(gb10_vllm_extra_args=["--enforce-eager", *words])
 
 
 @pytest.mark.parametrize(
@@ -63,7 +63,7 @@ def test_no_secret_is_in_the_arguments(words: list[str]) -> None:
     [["--hf-token"], ["--hf-token", "--enforce-eager"], ["--port=8000"], ["--api-server-count=2"], ["--config-format=hf"], ["--", "-a"]],
 )
 def test_other_arguments_pass(words: list[str]) -> None:
-    assert secret_environment.check_arguments(words, "gb10_serve_args") == []
+    assert secret_environment.check_arguments(words, "gb10_vllm_extra_args") == []
 
 
 @pytest.mark.parametrize(
@@ -110,13 +110,13 @@ def test_secret_variables_are_judged_without_being_shown(variables: dict[str, An
     verdict = FILTERS["secret_environment"](variables, {"NCCL_DEBUG": "INFO"})
     assert SECRET not in json.dumps(verdict)
     assert verdict["names"] == sorted(variables)
-    assert [problem["path"] for problem in verdict["problems"]] == ([f"gb10_secret_environment{path.rstrip()}"] if path else [])
+    assert [problem["path"] for problem in verdict["problems"]] == ([f"gb10_secret_env{path.rstrip()}"] if path else [])
 
 
 def test_the_planner_lists_them_once() -> None:
     verdict = FILTERS["secret_environment"]({"VLLM_API_KEY": SECRET}, {})
     nodes = [{**spark(number, group), "secrets": verdict} for number, group in ((1, "head"), (2, "worker"))]
-    assert [problem.path for problem in mistakes(nodes)] == ["gb10_secret_environment.VLLM_API_KEY"]
+    assert [problem.path for problem in mistakes(nodes)] == ["gb10_secret_env.VLLM_API_KEY"]
 
 
 def test_the_plan_has_their_names_alone() -> None:

@@ -189,7 +189,7 @@ BAD: dict[str, tuple[list[FabricNode], Fabric, str, str, str, str]] = {
     "pool too small for a ring": (
         sparks(3, (0, 1)),
         Fabric("ring", "10.110.0.0/22"),
-        "gb10_fabric_pool",
+        "gb10_fabric_cidr",
         "no room for 6 subnets",
         "6 /24 networks",
         "/16",
@@ -239,7 +239,7 @@ def test_all_mistakes_of_a_ring_are_listed_together() -> None:
     problems = mistakes(nodes, Fabric("ring", "10.0.0.0/24", 100, "socket"))
     assert {problem.path for problem in problems} == {
         "gb10_fabric_mtu",
-        "gb10_fabric_pool",
+        "gb10_fabric_cidr",
         "gb10_fabric_transport",
         "nodes[0].address",
         "nodes[1].address",

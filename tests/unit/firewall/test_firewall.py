@@ -64,7 +64,7 @@ def test_a_single_node_has_no_peer_and_an_api_of_its_own_no_client() -> None:
 
 
 def test_mp_meets_at_the_head() -> None:
-    nodes = [spark(number, group, gb10_executor="mp") for number, group in ((1, "head"), (2, "worker"))]
+    nodes = [spark(number, group, gb10_distributed_executor_backend="mp") for number, group in ((1, "head"), (2, "worker"))]
     assert [firewall.of_plan(planned(name, *nodes))["peer_ports"] for name in ("spark1", "spark2")] == [
         {"rendezvous": 29501, "the ranks' end": 29502},
         {},
@@ -116,7 +116,7 @@ def test_ports_that_are_none_are_refused(port: str) -> None:
 
 @pytest.mark.parametrize("name", ["", 'a" accept', "a b", "*", "*a", "interface-too-long"])
 def test_interfaces_that_are_none_are_refused(name: str) -> None:
-    assert [problem.path for problem in firewall.check(access(interfaces=("br-*", name)))] == ["peer_firewall_interfaces[1]"]
+    assert [problem.path for problem in firewall.check(access(interfaces=("br-*", name)))] == ["peer_firewall_trusted_interfaces[1]"]
 
 
 def listener(port: int, process: str, unit: str = "", address: str = "0.0.0.0") -> dict[str, Any]:
@@ -356,12 +356,12 @@ def test_a_pattern_that_lets_a_network_of_others_in_is_refused(patterns: tuple[s
     found = [str(problem) for problem in firewall_host.problems(access(interfaces=patterns), LINKS, [22], came_by)]
     assert len(found) == len(expected)
     for text, part in zip(found, expected, strict=True):
-        assert text.startswith(f"peer_firewall_interfaces{part}")
+        assert text.startswith(f"peer_firewall_trusted_interfaces{part}")
         assert "Fix: give the names that are meant" in text
 
 
 def test_no_bridge_of_a_network_is_let_in_by_default() -> None:
-    patterns = load_yaml(read("roles/peer_firewall/defaults/main.yml"))["peer_firewall_interfaces"]
+    patterns = load_yaml(read("roles/peer_firewall/defaults/main.yml"))["peer_firewall_trusted_interfaces"]
     names = ["br-lan", "br-0123456789ab", "br0", "bridge0", "lan0", "vmbr0", "bond0", "eth0", "enP7s7", "wlP9s9"]
     assert firewall_host.matches(access(interfaces=patterns), [firewall_host.Link(name) for name in names]) == {}
 
@@ -809,7 +809,7 @@ def test_mistakes_and_what_the_node_is_like_are_listed_together(host: Host) -> N
             host.ask(check=check, open_ports=["80"], interfaces=["br-*"], client="")
         assert [problem.path for problem in caught.value.problems] == [
             "peer_firewall_open_ports[0]",
-            "peer_firewall_interfaces[0]",
+            "peer_firewall_trusted_interfaces[0]",
             "peer_firewall_enabled",
             "ansible_connection",
         ]

@@ -353,7 +353,7 @@ class Planner:
         program(self.path, "nvidia-smi", SMI)
         local = {"ansible_connection": "local", "ansible_host": "192.0.2.1", "ansible_become": False, "ansible_python_interpreter": sys.executable}
         stack = {"gb10_stack": "lab", "gb10_runtime_lock": str(ROOT / "inventories/lab/requirements.txt")}
-        ours = {"gb10_model": NAME, "gb10_root": str(self.root), "model_store_environment": {"HF_ENDPOINT": hub, "NO_PROXY": "*"}}
+        ours = {"gb10_model": NAME, "gb10_install_dir": str(self.root), "model_store_env": {"HF_ENDPOINT": hub, "NO_PROXY": "*"}}
         inventory = {"gb10_cluster": {"children": {"head": {"hosts": {"here": local}}}, "vars": {**stack, **ours}}}
         (folder / "hosts.yml").write_text(json.dumps(inventory), encoding="utf-8")
 

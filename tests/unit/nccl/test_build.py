@@ -253,8 +253,8 @@ def test_selected(pattern: str, count: int) -> None:
 
 @pytest.mark.parametrize("pattern", ["$(touch x)", "a;b", 'x"', "`id`", "(AllReduce", "AllReduce +", "Al1Reduce", " ", "SendRecv\n"])
 def test_no_pattern(pattern: str) -> None:
-    (problem,) = nccl_functions.pattern_problems(pattern, "nccl_sm121_build_functions")
-    assert problem.path == "nccl_sm121_build_functions"
+    (problem,) = nccl_functions.pattern_problems(pattern, "nccl_sm121_build_only_funcs")
+    assert problem.path == "nccl_sm121_build_only_funcs"
     assert repr(pattern) in problem.found
 
 

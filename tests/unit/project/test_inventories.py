@@ -24,7 +24,15 @@ ROLES = (
     *("nccl_sm121_build", "vllm_patch", "ray_cluster", "vllm_serve"),
 )
 #: What the playbooks pass, and what another role passes.
-NOT_FOR_INVENTORIES = {"gb10_nodes", "gb10_heads", "gb10_workers", "gb10_record_folder", "gb10_recorded_facts", "gb10_service_broken"}
+NOT_FOR_INVENTORIES = {
+    "gb10_nodes",
+    "gb10_heads",
+    "gb10_workers",
+    "gb10_facts_dir",
+    "gb10_plan_offline",
+    "gb10_plan_save_facts",
+    "gb10_service_broken",
+}
 NOT_FOR_INVENTORIES |= {"gb10_break_lock"}
 SAMPLE = "inventories/two-spark/group_vars/gb10_cluster.yml"
 SAMPLES = sorted(Path(path).parent.name for path in files("inventories/*/hosts.yml") if "/lab/" not in path)

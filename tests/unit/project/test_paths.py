@@ -37,7 +37,9 @@ def test_few_name_the_service_users_folder_and_root_keeps_nothing_there() -> Non
     assert HOME.findall(read("plugins/module_utils/fabric/io_rollback.py")) == HOME.findall("/var/lib/gb10/netplan"), "the former place alone"
 
 
-@pytest.mark.parametrize("text", ["/var/lib/gb10/netplan", "/var/lib/{{ gb10_plan.user }}/x", "'/var/lib/' ~ gb10_user", 'f"/var/lib/{user}"'])
+@pytest.mark.parametrize(
+    "text", ["/var/lib/gb10/netplan", "/var/lib/{{ gb10_plan.user }}/x", "'/var/lib/' ~ gb10_service_user", 'f"/var/lib/{user}"']
+)
 def test_the_search_for_its_name_can_find(text: str) -> None:
     assert HOME.search(text)
 
@@ -115,7 +117,7 @@ def test_what_somebody_else_can_change_is_found(tree: Path, what: str) -> None:
 
 def templated(expression: str) -> Any:
     """What Ansible makes of an expression with the variables of the role gb10."""
-    given = {"gb10_user": "gb10", "gb10_writable": ["/data"], "gb10_plan": {"user": "gb10"}, "gb10_root": "/opt/gb10"}
+    given = {"gb10_service_user": "gb10", "gb10_service_read_write_paths": ["/data"], "gb10_plan": {"user": "gb10"}, "gb10_install_dir": "/opt/gb10"}
     command = [Path(sys.executable).with_name("ansible"), "localhost", "-m", "ansible.builtin.debug", "-a", f"msg={{{{ {expression} }}}}"]
     variables = ["-e", "@roles/gb10/vars/main.yml", "-e", json.dumps(given)]
     environment = os.environ | {"ANSIBLE_CONFIG": str(ROOT / "ansible.cfg")}

@@ -53,7 +53,7 @@ def test_back_to_the_last_good_start() -> None:
     said = way_back.message(verdict, "broken", True, "")
     assert said.startswith(f"broken could not be started:\nspark1: {BAD}\nWent back to {GOOD['model']}, which answers again.")
     assert "that does not answer either: no token" in way_back.message(verdict, "broken", True, "no token")
-    assert "vllm_serve_restore is false" in way_back.message(verdict, "broken", False, "")
+    assert "vllm_serve_rollback is false" in way_back.message(verdict, "broken", False, "")
     assert "as it was started before, which answers again" in way_back.message(verdict, GOOD["model"], True, "")
 
 

@@ -408,7 +408,7 @@ def test_secrets_are_not_shown() -> None:
 def test_findings_are_sorted_and_plain() -> None:
     findings = serve_rules.lint(situation(arguments={"--enforce-eager": True, "--gpu-memory-utilization": "0.95"}, api_host="0.0.0.0"), {})
     assert [finding.rule for finding in findings] == ["memory-utilization-ceiling", "api-without-key", "enforce-eager"]
-    assert json.loads(json.dumps(findings[0].facts()))["path"] == "gb10_serve_args.--gpu-memory-utilization"
+    assert json.loads(json.dumps(findings[0].facts()))["path"] == "gb10_vllm_extra_args.--gpu-memory-utilization"
     assert [finding.rule for finding in serve_rules.stopping(findings)] == ["memory-utilization-ceiling"]
     assert len(serve_rules.stopping(findings, serve_rules.WARNING)) == 3
     assert [finding.path for finding in serve_rules.on_host(findings)][::2] == ["argv.--gpu-memory-utilization", "argv.--enforce-eager"]
@@ -419,7 +419,7 @@ def test_a_waiver_keeps_the_finding_and_lets_it_pass() -> None:
     (finding,) = serve_rules.lint(high, {"memory-utilization-ceiling": " measured here "})
     assert (finding.severity, finding.waived) == ("error", "measured here")
     assert serve_rules.stopping([finding]) == []
-    assert serve_rules.report([finding])[0].startswith("error (waived: measured here) memory-utilization-ceiling, gb10_serve_args.--gpu-mem")
+    assert serve_rules.report([finding])[0].startswith("error (waived: measured here) memory-utilization-ceiling, gb10_vllm_extra_args.--gpu-mem")
 
 
 def test_a_waiver_that_is_not_needed_is_said() -> None:

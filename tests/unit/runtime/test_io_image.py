@@ -107,7 +107,7 @@ def test_a_wrong_digest(host: Host) -> None:
     answer = host.run(wrong, pull=True)
     assert answer["failed"]
     assert f"image: podman pull {wrong} failed: Error: reading manifest {wrong}: manifest unknown. Expected: an image that" in answer["msg"]
-    assert "correct gb10_image and its digest" in answer["msg"]
+    assert "correct gb10_container_image and its digest" in answer["msg"]
     assert host.images() == []
 
 

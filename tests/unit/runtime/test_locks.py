@@ -115,7 +115,7 @@ def test_a_lock_that_leaves_something_open_is_refused_before_any_change(lock: st
 
 def test_the_lock_of_an_image_is_not_installed() -> None:
     """It only says which releases the image has."""
-    settings = {"gb10_runtime": "container", "gb10_image": f"sha256:{ZEROS}", "gb10_executor": "mp"}
+    settings = {"gb10_runtime": "container", "gb10_container_image": f"sha256:{ZEROS}", "gb10_distributed_executor_backend": "mp"}
     plan, problems = cluster.plan([spark(1, "head", **settings)], "vllm==0.32.0\n", KNOWN)
     assert (problems, plan["runtime"]["kind"]) == ([], "container")
 

@@ -103,7 +103,7 @@ def test_what_is_known_of_a_stacks_image_counts_for_no_other() -> None:
 @pytest.mark.parametrize(
     ("name", "runtime", "path", "where"),
     [
-        ("lab", "container", "", "gb10_image: none is given, and the stack lab has none"),
+        ("lab", "container", "", "gb10_container_image: none is given, and the stack lab has none"),
         ("ngc-26.04", "native", "", "gb10_runtime_lock: '' is not a readable file"),
         ("ngc-26.04", "", "x.lock", "gb10_runtime_lock: 'x.lock' is not a readable file"),
     ],

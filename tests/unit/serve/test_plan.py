@@ -33,7 +33,7 @@ def sparks(count: int, **settings: Any) -> list[Node]:
 
 def without_ray(stack: str) -> dict[str, Any]:
     """The setting without which a stack whose image has no Ray is refused."""
-    return {"gb10_executor": "mp"} if stacks.STACKS[stack].image_has_ray is False else {}
+    return {"gb10_distributed_executor_backend": "mp"} if stacks.STACKS[stack].image_has_ray is False else {}
 
 
 @pytest.mark.parametrize("shape", SHAPES)
@@ -76,7 +76,7 @@ def test_key_value_memory_is_given_in_bytes() -> None:
 
 
 def test_what_the_users_arguments_say_of_memory_counts() -> None:
-    decision = serve_plan.decide(inputs("llama-3.1-8b-instruct", gb10_serve_args=["--max-model-len", "4096", "--max-num-seqs=4"]))
+    decision = serve_plan.decide(inputs("llama-3.1-8b-instruct", gb10_vllm_extra_args=["--max-model-len", "4096", "--max-num-seqs=4"]))
     assert decision.memory is not None
     assert (decision.memory.context, decision.memory.sequences) == (4096, 4)
 
@@ -132,19 +132,19 @@ def test_eager_only_where_a_thor_needs_it() -> None:
     assert not eager("0.24.0", 0), "a Spark needs none"
     assert not eager("0.27.0", 1), "its Triton knows sm_110a"
     assert not eager("0.24.0", 1, TRITON_PTXAS_PATH="/usr/local/cuda/bin/ptxas")
-    own = serve_plan.decide(inputs("gpt-oss-20b", "vllm-0.18.1", 2, 1, gb10_serve_args=["--enforce-eager"]))
+    own = serve_plan.decide(inputs("gpt-oss-20b", "vllm-0.18.1", 2, 1, gb10_vllm_extra_args=["--enforce-eager"]))
     assert "--enforce-eager" not in own.args, "once is enough"
 
 
 def test_a_release_beyond_the_table_is_said_not_judged() -> None:
-    given = inputs("gpt-oss-20b", gb10_serve_args=["--no-such-thing"])
+    given = inputs("gpt-oss-20b", gb10_vllm_extra_args=["--no-such-thing"])
     later = serve_plan.Inputs(**{**vars(given), "stack": stacks.Stack("current", vllm="9.9.9", cuda=13)})
     decision = serve_plan.decide(later)
     assert decision.problems == []
     assert any("9.9.9 is not in the table" in line for line in decision.why)
     asked = vllm_release.options("0.32.0")
     (problem,) = serve_plan.decide(serve_plan.Inputs(**{**vars(later), "asked": asked})).problems
-    assert problem.path == "gb10_serve_args[0]"
+    assert problem.path == "gb10_vllm_extra_args[0]"
 
 
 def test_a_reasoning_models_answer_has_room() -> None:
@@ -160,19 +160,19 @@ def test_what_a_model_is_served_with_is_fetched_and_named() -> None:
 
 
 BAD = {
-    "removed argument": ({"gb10_serve_args": ["--swap-space", "16"]}, ["gb10_serve_args[0]", "--swap-space", "0.18"]),
+    "removed argument": ({"gb10_vllm_extra_args": ["--swap-space", "16"]}, ["gb10_vllm_extra_args[0]", "--swap-space", "0.18"]),
     "unread variable": (
-        {"gb10_environment": {"VLLM_ATTENTION_BACKEND": "TRITON_ATTN"}},
-        ["gb10_environment.VLLM_ATTENTION_BACKEND", "--attention-backend"],
+        {"gb10_extra_env": {"VLLM_ATTENTION_BACKEND": "TRITON_ATTN"}},
+        ["gb10_extra_env.VLLM_ATTENTION_BACKEND", "--attention-backend"],
     ),
     "too long a context": ({"gb10_max_model_len": 900_000}, ["--max-model-len", "900000", "131072"]),
-    "contradiction": ({"gb10_serve_args": ["-tp", "1"]}, ["gb10_serve_args.--tensor-parallel-size", "gb10_tensor_parallel_size"]),
-    "other port": ({"gb10_serve_args": ["--port=8001"]}, ["gb10_serve_args.--port", "gb10_api_port"]),
+    "contradiction": ({"gb10_vllm_extra_args": ["-tp", "1"]}, ["gb10_vllm_extra_args.--tensor-parallel-size", "gb10_tensor_parallel_size"]),
+    "other port": ({"gb10_vllm_extra_args": ["--port=8001"]}, ["gb10_vllm_extra_args.--port", "gb10_api_port"]),
     "waiver without reason": ({"gb10_serve_waivers": {"enforce-eager": ""}}, ["gb10_serve_waivers.enforce-eager", "reason"]),
     "waiver of nothing": ({"gb10_serve_waivers": {"no-such-rule": "because"}}, ["gb10_serve_waivers.no-such-rule", "docs/rules.md"]),
     "error of a rule": (
-        {"gb10_serve_args": ["--gpu-memory-utilization=0.95"]},
-        ["gb10_serve_args.--gpu-memory-utilization", "gb10_serve_waivers.memory-utilization-ceiling"],
+        {"gb10_vllm_extra_args": ["--gpu-memory-utilization=0.95"]},
+        ["gb10_vllm_extra_args.--gpu-memory-utilization", "gb10_serve_waivers.memory-utilization-ceiling"],
     ),
     "unknown model": ({"gb10_model": "gpt-oss-12b"}, ["gb10_model", "gpt-oss-120b"]),
     "unknown key of a model": ({"gb10_models": {"mine": {"hub": "a/b", "tensorr": 2}}}, ["gb10_models.mine.tensorr", "tensor"]),
@@ -191,13 +191,13 @@ def test_a_mistake_is_named(mistake: str) -> None:
 
 def test_all_mistakes_are_listed_together() -> None:
     settings = {
-        "gb10_serve_args": ["--swap-space", "16", "-tp", "1", "--port=8001"],
-        "gb10_environment": {"VLLM_ATTENTION_BACKEND": "TRITON_ATTN"},
+        "gb10_vllm_extra_args": ["--swap-space", "16", "-tp", "1", "--port=8001"],
+        "gb10_extra_env": {"VLLM_ATTENTION_BACKEND": "TRITON_ATTN"},
         "gb10_max_model_len": 900_000,
         "gb10_fabric_mtu": 70000,
     }
     said = "\n".join(map(str, mistakes(sparks(2, gb10_model="gpt-oss-120b", **settings))))
-    for word in ("gb10_fabric_mtu", "--swap-space", "VLLM_ATTENTION_BACKEND", "--max-model-len", "gb10_serve_args.--port"):
+    for word in ("gb10_fabric_mtu", "--swap-space", "VLLM_ATTENTION_BACKEND", "--max-model-len", "gb10_vllm_extra_args.--port"):
         assert word in said
 
 
@@ -234,9 +234,9 @@ def warned(nodes: list[Node]) -> str:
 
 
 def test_nodes_are_judged_with_what_the_plan_and_the_catalogue_set() -> None:
-    advised = sparks(2, gb10_model="gpt-oss-120b", gb10_serve_args=["--moe-backend=marlin"])
+    advised = sparks(2, gb10_model="gpt-oss-120b", gb10_vllm_extra_args=["--moe-backend=marlin"])
     assert "marlin-atomic-add" not in warned(advised)
-    assert "marlin-atomic-add" in warned(sparks(2, gb10_model="gpt-oss-120b", gb10_serve_args=["--moe-backend=marlin"], gb10_environment=OFF))
+    assert "marlin-atomic-add" in warned(sparks(2, gb10_model="gpt-oss-120b", gb10_vllm_extra_args=["--moe-backend=marlin"], gb10_extra_env=OFF))
     own = {"gpt-oss-120b": {"environment": {"PYTORCH_CUDA_ALLOC_CONF": "expandable_segments:True"}}}
     plan, _problems = cluster.plan(sparks(2, gb10_model="gpt-oss-120b", gb10_models=own), LOCKS["current"], KNOWN)
     assert any("expandable-segments" in line for line in plan["serve"]["findings"])
@@ -250,8 +250,8 @@ OFF = {"VLLM_MARLIN_USE_ATOMIC_ADD": "0"}
 
 def test_the_models_own_context_is_as_long_as_one_that_is_asked_for() -> None:
     high = ["--gpu-memory-utilization=0.85"]
-    assert "memory-utilization-131k" in rules(serve_plan.decide(inputs("gpt-oss-120b", gb10_serve_args=high)))
-    short = inputs("gpt-oss-120b", gb10_serve_args=[*high, "--max-model-len=65536"])
+    assert "memory-utilization-131k" in rules(serve_plan.decide(inputs("gpt-oss-120b", gb10_vllm_extra_args=high)))
+    short = inputs("gpt-oss-120b", gb10_vllm_extra_args=[*high, "--max-model-len=65536"])
     assert "memory-utilization-131k" not in rules(serve_plan.decide(short))
     for model in catalogue.known():
         assert "memory-utilization-131k" not in rules(serve_plan.decide(inputs(model))), "what the plan itself gives"
@@ -265,7 +265,7 @@ def test_a_key_value_cache_that_the_checkpoint_has_in_fp8_is_one() -> None:
     assert "flashinfer-fp8" in rules(serve_plan.decide(calibrated))
     plain = replace(given, config={**given.config, "quantization_config": {**scheme, "kv_cache_quant_algo": ""}})
     assert "flashinfer-fp8" not in rules(serve_plan.decide(plain))
-    own = {**calibrated.settings, "gb10_serve_args": ["--kv-cache-dtype=bfloat16"]}
+    own = {**calibrated.settings, "gb10_vllm_extra_args": ["--kv-cache-dtype=bfloat16"]}
     assert "flashinfer-fp8" not in rules(serve_plan.decide(replace(calibrated, settings=own)))
 
 
@@ -278,7 +278,7 @@ def test_an_entry_draws_no_warning_of_its_kernels(stack: str, model: str) -> Non
 
 
 def test_a_stack_is_served_with_what_it_says() -> None:
-    nvfp4 = replace(inputs("nemotron-3-super-120b-a12b-nvfp4", "ngc-26.04", gb10_executor="mp"))
+    nvfp4 = replace(inputs("nemotron-3-super-120b-a12b-nvfp4", "ngc-26.04", gb10_distributed_executor_backend="mp"))
     bare = replace(nvfp4, model=replace(nvfp4.model, args=()))
     decision = serve_plan.decide(bare)
     assert {"--attention-backend=TRITON_ATTN", "--moe-backend=marlin"} <= set(decision.args)
@@ -287,7 +287,7 @@ def test_a_stack_is_served_with_what_it_says() -> None:
         assert f"{said}: the stack ngc-26.04 is served with it" in decision.why
     # The model's own is said once, and experts in FP8 are left to what the role vllm_patch finds out.
     assert [word for word in serve_plan.decide(nvfp4).args if "-backend" in word] == ["--moe-backend", "--attention-backend"]
-    fp8 = serve_plan.decide(inputs("qwen3-next-80b-a3b-instruct-fp8", "ngc-26.04", gb10_executor="mp"))
+    fp8 = serve_plan.decide(inputs("qwen3-next-80b-a3b-instruct-fp8", "ngc-26.04", gb10_distributed_executor_backend="mp"))
     assert [word for word in fp8.args if "-backend" in word] == ["--attention-backend=TRITON_ATTN"]
 
 
@@ -302,14 +302,14 @@ def test_a_stack_is_served_with_what_it_says() -> None:
     ],
 )
 def test_the_users_arguments_take_the_place_of_the_stacks(own: list[str], left: list[str]) -> None:
-    given = inputs("nemotron-3-super-120b-a12b-nvfp4", "ngc-26.04", gb10_executor="mp", gb10_serve_args=own)
+    given = inputs("nemotron-3-super-120b-a12b-nvfp4", "ngc-26.04", gb10_distributed_executor_backend="mp", gb10_vllm_extra_args=own)
     decision = serve_plan.decide(replace(given, model=replace(given.model, args=())))
     assert [word for word in decision.args if "-backend" in word] == left
 
 
 def test_the_users_variables_take_the_place_of_the_stacks() -> None:
     name = "VLLM_USE_FLASHINFER_MOE_FP4"
-    settings = {"gb10_model": "gpt-oss-120b", "gb10_stack": "ngc-26.04", "gb10_executor": "mp", "gb10_environment": {name: "1"}}
+    settings = {"gb10_model": "gpt-oss-120b", "gb10_stack": "ngc-26.04", "gb10_distributed_executor_backend": "mp", "gb10_extra_env": {name: "1"}}
     nodes = sparks(2, **settings, gb10_runtime_lock="")
     plan, problems = cluster.plan(nodes, "", KNOWN)
     assert problems == []
@@ -321,10 +321,10 @@ def test_an_image_without_ray_is_refused_to_who_wants_ray() -> None:
     settings = {"gb10_model": "gpt-oss-120b", "gb10_stack": "ngc-26.04", "gb10_runtime_lock": ""}
     _plan, (problem,) = cluster.plan(sparks(2, **settings), "", KNOWN)
     assert problem.path == "image"
-    assert problem.fix.startswith("gb10_executor: mp, or an image with a layer that installs Ray")
-    assert cluster.plan(sparks(2, **settings, gb10_executor="mp"), "", KNOWN)[1] == []
+    assert problem.fix.startswith("gb10_distributed_executor_backend: mp, or an image with a layer that installs Ray")
+    assert cluster.plan(sparks(2, **settings, gb10_distributed_executor_backend="mp"), "", KNOWN)[1] == []
     derived = f"registry.example/vllm@sha256:{'1' * 64}"
-    assert cluster.plan(sparks(2, **settings, gb10_image=derived), "", KNOWN)[1] == [], "of another image nobody knows"
+    assert cluster.plan(sparks(2, **settings, gb10_container_image=derived), "", KNOWN)[1] == [], "of another image nobody knows"
 
 
 @pytest.mark.parametrize(
@@ -346,7 +346,7 @@ def test_an_image_without_ray_is_refused_to_who_wants_ray() -> None:
     ],
 )
 def test_a_container_that_is_cut_off_is_refused_before_anything_changes(args: list[str], path: str, found: str) -> None:
-    container = {"gb10_model": "gpt-oss-120b", "gb10_runtime": "container", "gb10_image": f"a@sha256:{'1' * 64}"}
+    container = {"gb10_model": "gpt-oss-120b", "gb10_runtime": "container", "gb10_container_image": f"a@sha256:{'1' * 64}"}
     (problem,) = mistakes(sparks(2, **container, gb10_container_args=args))
     assert (problem.path, problem.found) == (path, found)
     assert "gb10_serve_waivers.bridge-network" in problem.fix
@@ -354,5 +354,5 @@ def test_a_container_that_is_cut_off_is_refused_before_anything_changes(args: li
 
 @pytest.mark.parametrize("args", [["--network=host"], ["--net", "host"], ["--ipc=host"], ["--userns=host"], ["--pids-limit=-1"]])
 def test_other_options_of_a_container_pass(args: list[str]) -> None:
-    container = {"gb10_model": "gpt-oss-120b", "gb10_runtime": "container", "gb10_image": f"a@sha256:{'1' * 64}"}
+    container = {"gb10_model": "gpt-oss-120b", "gb10_runtime": "container", "gb10_container_image": f"a@sha256:{'1' * 64}"}
     assert cluster.plan(sparks(2, **container, gb10_container_args=args), LOCK, KNOWN)[1] == []

@@ -165,8 +165,8 @@ def test_parse(argv: list[str], expected: dict[str, Any]) -> None:
     ids=str,
 )
 def test_a_mistake(release: str, argv: list[str], place: int, found: str, fix: str) -> None:
-    (problem,) = parse(argv, release, path="gb10_serve_args")[1]
-    assert problem.path == f"gb10_serve_args[{place}]"
+    (problem,) = parse(argv, release, path="gb10_vllm_extra_args")[1]
+    assert problem.path == f"gb10_vllm_extra_args[{place}]"
     assert problem.found.startswith(found)
     assert fix in problem.fix
 
@@ -196,8 +196,8 @@ def test_a_newer_release_is_asked() -> None:
 
 def test_check_environment() -> None:
     environment = {"VLLM_HOST_IP": "1", "NCCL_DEBUG": "INFO", "VLLM_ATTENTION_BACKEND": "FLASHINFER", "VLLM_USE_DEEPGEMM": "0", "VLLM_X": "1"}
-    problems = check_environment(environment, "0.24.0", path="gb10_environment")
-    assert [problem.path for problem in problems] == [f"gb10_environment.VLLM_{name}" for name in ("ATTENTION_BACKEND", "USE_DEEPGEMM", "X")]
+    problems = check_environment(environment, "0.24.0", path="gb10_extra_env")
+    assert [problem.path for problem in problems] == [f"gb10_extra_env.VLLM_{name}" for name in ("ATTENTION_BACKEND", "USE_DEEPGEMM", "X")]
     assert [problem.fix for problem in problems] == ["give --attention-backend", "write VLLM_USE_DEEP_GEMM", "leave it out"]
     assert problems[0].found == "VLLM_ATTENTION_BACKEND was removed in vLLM 0.15.0; vLLM goes on without it"
     assert problems[2].found == "vLLM 0.24.0 does not read VLLM_X; vLLM goes on without it"
