@@ -33,7 +33,7 @@ from typing import Any
 
 from adhoc import ROOT, conclude, module
 from client import complete, decode, healthy
-from recorded_hosts import Host, hosts, running
+from hosts import Host, hosts, running
 
 sys.path.insert(0, str(ROOT / ".collections"))
 

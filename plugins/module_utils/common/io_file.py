@@ -12,6 +12,9 @@ import os
 import stat
 import tempfile
 
+#: Mode of a file that every user may read.
+READABLE = 0o644
+
 
 def read_file(path: str) -> tuple[str | None, int | None]:
     """Return (text, permission bits) of a file, (None, None) if there is none. Raises OSError for anything else."""
@@ -85,6 +88,24 @@ def write_file(path: str, content: str | bytes, mode: int, owner: tuple[int, int
             os.unlink(temporary)
         raise
     sync_folder(folder)
+
+
+def install(path: str, text: str | None) -> None:
+    """Write a file of the caller's that every user may read, with its folders; remove it where ``text`` is None. Raises OSError."""
+    if text is None:
+        with contextlib.suppress(FileNotFoundError):
+            os.unlink(path)
+        return
+    # Independent of the caller's umask, which a hardened host sets to 077.
+    missing = []
+    folder = os.path.dirname(path)
+    while not os.path.isdir(folder):
+        missing.append(folder)
+        folder = os.path.dirname(folder)
+    for folder in reversed(missing):
+        os.mkdir(folder)
+        os.chmod(folder, 0o755)
+    write_file(path, text, READABLE, (os.geteuid(), os.getegid()))
 
 
 def sync_folder(folder: str) -> None:

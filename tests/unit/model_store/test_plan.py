@@ -424,5 +424,6 @@ def imports(name: str) -> set[str]:
 
 
 def test_the_programs_are_installed_with_all_that_they_import() -> None:
-    installed = load_yaml(read("roles/model_store/vars/main.yml"))["_model_store_files"]
-    assert installed == sorted(imports("model_store/io_fetch") | imports("model_store/io_relay"))
+    files = load_yaml(read("roles/model_store/vars/main.yml"))["_model_store_files"]
+    assert all(entry["path"].endswith(f"/{entry['program']}") for entry in files)
+    assert [entry["program"] for entry in files] == sorted(imports("model_store/io_fetch") | imports("model_store/io_relay"))

@@ -18,7 +18,7 @@ from ansible_collections.gb10.cluster.plugins.module_utils.fabric import io_roll
 from ansible_collections.gb10.cluster.plugins.module_utils.launch import argv as launch
 
 #: Who names the service user's folder, and how it is used there; nothing else of ours is below it.
-HOME = re.compile(r"/var/lib/(gb10(?![\w-])|{{ *gb10_(plan\.)?user|' *~ *gb10_(plan\.)?user|{plan\['user'\]}|{user})")
+HOME = re.compile(r"/var/lib/(gb10(?![\w-])|{{ *gb10_(plan\.|service_)user|' *~ *gb10_(plan\.|service_)user|{plan\['user'\]}|{user})")
 NAMED = {
     "plugins/module_utils/fabric/io_rollback.py": "where an earlier release kept root's things",
     "plugins/module_utils/launch/argv.py": "a container's user works there",
