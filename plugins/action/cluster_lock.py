@@ -14,8 +14,9 @@ from ansible import context
 from ansible.plugins.action import ActionBase
 from ansible.utils.display import Display
 
-from ansible_collections.gb10.cluster.plugins.module_utils import cluster_lock, io_cluster_lock
-from ansible_collections.gb10.cluster.plugins.module_utils.cluster_lock import LockError
+from ansible_collections.gb10.cluster.plugins.module_utils.run_lock import io_lock as io_cluster_lock
+from ansible_collections.gb10.cluster.plugins.module_utils.run_lock import plan as cluster_lock
+from ansible_collections.gb10.cluster.plugins.module_utils.run_lock.plan import LockError
 
 
 class ActionModule(ActionBase):

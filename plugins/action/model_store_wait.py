@@ -13,7 +13,7 @@ from ansible.errors import AnsibleConnectionFailure
 from ansible.plugins.action import ActionBase
 from ansible.utils.display import Display
 
-from ansible_collections.gb10.cluster.plugins.module_utils import model_store
+from ansible_collections.gb10.cluster.plugins.module_utils.model_store import plan as model_store
 
 #: Seconds between questions; fewer at first, so that a small model does not wait long.
 _PAUSE = 5

@@ -12,7 +12,7 @@ from typing import Any
 from ansible.plugins.action import ActionBase
 from ansible.utils.display import Display
 
-from ansible_collections.gb10.cluster.plugins.module_utils.arguments import API
+from ansible_collections.gb10.cluster.plugins.module_utils.common.argument_spec import API
 
 _PAUSE_SECONDS = 2
 #: A word now and then in a long silent step, so that nobody takes a quiet start for a hang.

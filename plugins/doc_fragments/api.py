@@ -7,7 +7,7 @@ from __future__ import annotations
 
 
 class ModuleDocFragment:
-    """The arguments in module_utils/arguments.py: API and, as KEY, API_KEY."""
+    """The arguments in module_utils/common/argument_spec.py: API and, as KEY, API_KEY."""
 
     DOCUMENTATION = r"""
 options:

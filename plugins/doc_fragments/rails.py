@@ -7,7 +7,7 @@ from __future__ import annotations
 
 
 class ModuleDocFragment:
-    """The arguments in module_utils/arguments.py: RAILS."""
+    """The arguments in module_utils/common/argument_spec.py: RAILS."""
 
     DOCUMENTATION = r"""
 options:

@@ -14,7 +14,7 @@ from typing import Any
 
 from ansible.errors import AnsibleFilterError
 
-from ansible_collections.gb10.cluster.plugins.module_utils.problems import ProblemsError, report
+from ansible_collections.gb10.cluster.plugins.module_utils.common.problems import ProblemsError, report
 
 
 class _Core:
@@ -30,35 +30,36 @@ class _Core:
         return getattr(import_module(self._path), name)
 
 
-additions = _Core("additions")
-api_access = _Core("api_access")
-catalogue = _Core("catalogue")
+additions = _Core("launch.overrides")
+api_access = _Core("api.access")
+catalogue = _Core("model.catalog")
 certificate = _Core("certificate", "plugin_utils")
-cluster = _Core("cluster")
-discovery = _Core("discovery")
-discovery_answers = _Core("discovery_answer")
-discovery_files = _Core("discovery_files")
-fabric = _Core("fabric")
-fabric_report = _Core("fabric_report")
-fabric_state = _Core("fabric_state")
-firewall = _Core("firewall")
-image_copies = _Core("image_copy")
-launch = _Core("launch")
-memory_planner = _Core("memory_plan")
-model_shape = _Core("model_shape")
-model_store = _Core("model_store")
-nccl_bandwidth = _Core("nccl_bandwidth")
-nccl_choices = _Core("nccl_choice")
-node_checks = _Core("node_checks")
-patch_report = _Core("patch_report")
-plan_lines = _Core("plan_text")
-secrets = _Core("secret_environment")
-serve_rules = _Core("serve_rules")
-stacks = _Core("stacks")
-status_lines = _Core("status_text")
-topology = _Core("topology")
-vllm_release = _Core("vllm_release")
-way_back = _Core("way_back")
+cluster = _Core("cluster.plan")
+discovery = _Core("discovery.plan")
+discovery_answers = _Core("discovery.answer")
+discovery_files = _Core("discovery.render")
+fabric = _Core("fabric.plan")
+fabric_report = _Core("fabric.report")
+fabric_state = _Core("fabric.rdma")
+firewall = _Core("firewall.plan")
+image_copies = _Core("runtime.image_copy")
+launch = _Core("launch.argv")
+memory_planner = _Core("memory.plan")
+model_shape = _Core("model.shape")
+model_store = _Core("model_store.plan")
+nccl_bandwidth = _Core("nccl.bandwidth")
+nccl_choices = _Core("nccl.choice")
+node_checks = _Core("cluster.node_checks")
+patch_report = _Core("patch.checks")
+plan_lines = _Core("cluster.report")
+secrets = _Core("common.secret_environment")
+serve_rules = _Core("rules.lint")
+stacks = _Core("runtime.stacks")
+status_lines = _Core("health.status")
+systemd = _Core("common.systemd")
+topology = _Core("fabric.topology")
+vllm_release = _Core("vllm_release.checks")
+way_back = _Core("rollback.plan")
 
 
 def _plain(data: Any) -> Any:
@@ -71,7 +72,7 @@ def _plain(data: Any) -> Any:
 
 
 def cluster_plan(nodes: Sequence[Any], lock: str, known_variables: Mapping[str, Any]) -> dict[str, Any]:
-    """Return {plan, problems, report, warnings}; see module_utils/cluster.py for the shape of a node."""
+    """Return {plan, problems, report, warnings}; see module_utils/cluster/plan.py for the shape of a node."""
     given = _plain(nodes)
     plan, problems = cluster.plan(given, str(lock), _plain(known_variables))
     warnings = [sentence for node in given for sentence in node["tls"].get("warnings", ())]
@@ -88,7 +89,7 @@ def node_plan(plan: Mapping[str, Any], name: str) -> dict[str, Any]:
 
 
 def fabric_plan(nodes: Sequence[Any], settings: Mapping[str, Any] = MappingProxyType({})) -> dict[str, Any]:
-    """Return {nodes, problems, report}; a node is given as module_utils/topology.py's FabricNode, the settings as its Fabric."""
+    """Return {nodes, problems, report}; a node is given as module_utils/fabric/topology.py's FabricNode, the settings as its Fabric."""
     given = [{key: tuple(value) if isinstance(value, list) else value for key, value in node.items()} for node in _plain(nodes)]
     try:
         arguments = [topology.FabricNode(**node) for node in given], topology.Fabric(**_plain(settings))
@@ -99,7 +100,7 @@ def fabric_plan(nodes: Sequence[Any], settings: Mapping[str, Any] = MappingProxy
 
 
 def fabric_outcome(outcomes: Sequence[Any], mtu: int) -> str:
-    """Return what went wrong with the fabric on all nodes, "" if nothing did; see module_utils/fabric_report.py."""
+    """Return what went wrong with the fabric on all nodes, "" if nothing did; see module_utils/fabric/report.py."""
     return fabric_report.report(_plain(outcomes), mtu)
 
 
@@ -113,7 +114,7 @@ def pinned_gid_index(plan: Mapping[str, Any], fabric_facts: Mapping[str, Any]) -
 
 
 def with_additions(plan: Mapping[str, Any], role: str, results: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the plan with what a role found out on each node, by the node's name; see module_utils/additions.py."""
+    """Return the plan with what a role found out on each node, by the node's name; see module_utils/launch/overrides.py."""
     return additions.added(_plain(plan), str(role), _plain(results))
 
 
@@ -150,15 +151,15 @@ def bandwidth_report(results: Mapping[str, Any], plan: Mapping[str, Any], backen
 def ray_exec(plan: Mapping[str, Any], object_store_memory: int, args: Sequence[str] = (), owner: str = "") -> str:
     """Return the ExecStart= of Ray on the plan's node; ``owner`` is the UID:GID that a container runs as."""
     given = _plain(plan)
-    return launch.exec_line(launch.contained(given, launch.RAY, launch.ray_argv(given, object_store_memory, _plain(args)), str(owner)))
+    return systemd.exec_line(launch.contained(given, launch.RAY, launch.ray_argv(given, object_store_memory, _plain(args)), str(owner)))
 
 
 def vllm_exec(plan: Mapping[str, Any], owner: str = "") -> str:
     """Return the ExecStart= of vLLM on the plan's node; ``owner`` is the UID:GID that a container runs as."""
     given = _plain(plan)
     if given["executor"] == "ray":
-        return launch.exec_line(launch.contained(given, launch.VLLM, launch.vllm_argv(given), str(owner)))
-    return launch.exec_line(launch.rank_argv(given, str(owner)))
+        return systemd.exec_line(launch.contained(given, launch.VLLM, launch.vllm_argv(given), str(owner)))
+    return systemd.exec_line(launch.rank_argv(given, str(owner)))
 
 
 def image_look(plan: Mapping[str, Any], argv: Sequence[str]) -> list[str]:
@@ -171,7 +172,7 @@ def image_versions(printed: str) -> dict[str, str]:
     try:
         return image_copies.versions(str(printed))
     except ValueError as error:
-        raise AnsibleFilterError(f"gb10_image: the image did not print which vLLM and Ray it has: {error}") from error
+        raise AnsibleFilterError(f"gb10_container_image: the image did not print which vLLM and Ray it has: {error}") from error
 
 
 def plan_text(plan: Mapping[str, Any], object_store_memory: int) -> list[str]:
@@ -203,7 +204,7 @@ def hub_model(name: str, own: Mapping[str, Any]) -> dict[str, str]:
 def model_store_plan(
     plan: Mapping[str, Any], found: Mapping[str, Any], listing: Mapping[str, Any], reserve: int, verify: bool
 ) -> dict[str, Any]:
-    """Return {receivers, chain, problems, report}; see module_utils/model_store.py."""
+    """Return {receivers, chain, problems, report}; see module_utils/model_store/plan.py."""
     given, nodes = _plain(found), [_plain(node) for node in plan["nodes"]]
     names = [node["name"] for node in nodes]
     # What the head will have once it has fetched is not known by its hash yet; then whoever is not as the listing says receives.
@@ -227,7 +228,7 @@ def stack(name: str, lock: str = "") -> dict[str, Any]:
 
 
 def model_entry(name: str, own: Mapping[str, Any] = MappingProxyType({})) -> dict[str, Any]:
-    """Return what is known of a model; see module_utils/catalogue.py."""
+    """Return what is known of a model; see module_utils/model/catalog.py."""
     try:
         return catalogue.find(str(name), _plain(own)).facts()
     except ProblemsError as error:
@@ -237,7 +238,7 @@ def model_entry(name: str, own: Mapping[str, Any] = MappingProxyType({})) -> dic
 def memory_plan(
     config: Mapping[str, Any], nodes: Sequence[Any], tensor: int, pipeline: int = 1, weights_bytes: int = 0, max_model_len: int = 0
 ) -> dict[str, Any]:
-    """Return the memory that a model takes; see module_utils/memory_plan.py."""
+    """Return the memory that a model takes; see module_utils/memory/plan.py."""
     sizes = {"tensor": int(tensor), "pipeline": int(pipeline), "weights_bytes": int(weights_bytes) or None, "max_model_len": int(max_model_len)}
     try:
         planned = memory_planner.plan(model_shape.shape(_plain(config)), nodes=_plain(nodes), **sizes)
@@ -247,7 +248,7 @@ def memory_plan(
 
 
 def lint_serve(situation: Mapping[str, Any], waivers: Mapping[str, Any] = MappingProxyType({})) -> list[dict[str, Any]]:
-    """Return what the rules find; see module_utils/serve_rules.py."""
+    """Return what the rules find; see module_utils/rules/lint.py."""
     try:
         return [finding.facts() for finding in serve_rules.lint(_plain(situation), _plain(waivers))]
     except ProblemsError as error:
@@ -278,16 +279,16 @@ def stack_lock(name: str) -> str:
 
 def stamped_unit(text: str, inputs: Sequence[Any]) -> dict[str, str]:
     """Return {text, inputs}: the unit with its placeholder replaced by the digest of everything the service is started from."""
-    return launch.stamped_unit(str(text), _plain(inputs))
+    return systemd.stamped_unit(str(text), _plain(inputs))
 
 
 def good_start(plan: Mapping[str, Any]) -> dict[str, Any]:
-    """Return what is to be known of a start to come back to it; see module_utils/way_back.py."""
+    """Return what is to be known of a start to come back to it; see module_utils/rollback/plan.py."""
     return way_back.start(_plain(plan))
 
 
 def start_verdict(nodes: Sequence[Any]) -> dict[str, Any]:
-    """Return {failed, start, why_not} of a start on all nodes; see module_utils/way_back.py for the shape of a node."""
+    """Return {failed, start, why_not} of a start on all nodes; see module_utils/rollback/plan.py for the shape of a node."""
     return way_back.judge(_plain(nodes))
 
 
@@ -297,7 +298,7 @@ def start_message(verdict: Mapping[str, Any], model: str, allowed: bool, back: s
 
 
 def status_text(nodes: Sequence[Any], wanted: str) -> list[str]:
-    """Return how the cluster is doing as lines that a person reads; see module_utils/status_text.py for the shape of a node."""
+    """Return how the cluster is doing as lines that a person reads; see module_utils/health/status.py for the shape of a node."""
     return status_lines.lines(_plain(nodes), str(wanted))
 
 
@@ -361,17 +362,17 @@ def discovery_result(machines: Sequence[Any], partial: bool, model: str = "") ->
 
 
 def api_place(host: str, port: int, name: str, address: str, tls: bool) -> dict[str, str]:
-    """Return {url, server_name, endpoint, client} of the API; see module_utils/api_access.py."""
+    """Return {url, server_name, endpoint, client} of the API; see module_utils/api/access.py."""
     return api_access.place(str(host), int(port), str(name), str(address), bool(tls))
 
 
 def api_tls(texts: Mapping[str, str], name: str) -> dict[str, Any]:
-    """Return what is to be known of the API's certificate, without its key; see module_utils/api_tls.py."""
+    """Return what is to be known of the API's certificate, without its key; see module_utils/api/tls.py."""
     return certificate.verdict(_plain(texts), str(name))
 
 
 def secret_environment(variables: Mapping[str, Any], plain: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the names of secret variables and what is wrong with them, without a value; see module_utils/secret_environment.py."""
+    """Return the names of secret variables and what is wrong with them, without a value; see module_utils/common/secret_environment.py."""
     return secrets.verdict(_plain(variables), _plain(plain))
 
 

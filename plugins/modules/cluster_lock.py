@@ -105,8 +105,9 @@ from dataclasses import asdict
 
 from ansible.module_utils.basic import AnsibleModule
 
-from ansible_collections.gb10.cluster.plugins.module_utils import cluster_lock, io_cluster_lock
-from ansible_collections.gb10.cluster.plugins.module_utils.cluster_lock import Lock, LockError
+from ansible_collections.gb10.cluster.plugins.module_utils.run_lock import io_lock as io_cluster_lock
+from ansible_collections.gb10.cluster.plugins.module_utils.run_lock import plan as cluster_lock
+from ansible_collections.gb10.cluster.plugins.module_utils.run_lock.plan import Lock, LockError
 
 OWNER = {name: {"type": "int" if name == "pid" else "str", "required": True} for name in ("user", "host", "playbook", "boot", "pid", "started")}
 

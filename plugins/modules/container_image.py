@@ -79,11 +79,12 @@ from typing import Any
 
 from ansible.module_utils.basic import AnsibleModule
 
-from ansible_collections.gb10.cluster.plugins.module_utils import image_copy, io_container_image
-from ansible_collections.gb10.cluster.plugins.module_utils.image_copy import Image
-from ansible_collections.gb10.cluster.plugins.module_utils.io_command import runner
-from ansible_collections.gb10.cluster.plugins.module_utils.io_engine import Engine
-from ansible_collections.gb10.cluster.plugins.module_utils.problems import ProblemsError
+from ansible_collections.gb10.cluster.plugins.module_utils.common.io_command import runner
+from ansible_collections.gb10.cluster.plugins.module_utils.common.problems import ProblemsError
+from ansible_collections.gb10.cluster.plugins.module_utils.runtime import image_copy
+from ansible_collections.gb10.cluster.plugins.module_utils.runtime import io_image as io_container_image
+from ansible_collections.gb10.cluster.plugins.module_utils.runtime.image_copy import Image
+from ansible_collections.gb10.cluster.plugins.module_utils.runtime.io_engine import Engine
 
 
 def see_to(engine: Engine, params: dict[str, Any], check: bool) -> dict[str, Any]:

@@ -69,8 +69,9 @@ import socket
 
 from ansible.module_utils.basic import AnsibleModule
 
-from ansible_collections.gb10.cluster.plugins.module_utils import io_neighbours, io_node
-from ansible_collections.gb10.cluster.plugins.module_utils.io_command import parallel_runner, runner
+from ansible_collections.gb10.cluster.plugins.module_utils.common.io_command import parallel_runner, runner
+from ansible_collections.gb10.cluster.plugins.module_utils.discovery import io_neighbors as io_neighbours
+from ansible_collections.gb10.cluster.plugins.module_utils.node import io_facts as io_node
 
 #: Seconds that one command may take.
 _TIMEOUT = 10

@@ -77,10 +77,9 @@ import time
 
 from ansible.module_utils.basic import AnsibleModule
 
-from ansible_collections.gb10.cluster.plugins.module_utils import fabric_report
-from ansible_collections.gb10.cluster.plugins.module_utils.arguments import RAILS
-from ansible_collections.gb10.cluster.plugins.module_utils.io_command import runner
-from ansible_collections.gb10.cluster.plugins.module_utils.io_node import Run
+from ansible_collections.gb10.cluster.plugins.module_utils.common.argument_spec import RAILS
+from ansible_collections.gb10.cluster.plugins.module_utils.common.io_command import Run, runner
+from ansible_collections.gb10.cluster.plugins.module_utils.fabric import report as fabric_report
 
 #: IPv4 and ICMP headers, which the ping payload leaves room for.
 _HEADERS = 28

@@ -93,7 +93,7 @@ import os
 
 from ansible.module_utils.basic import AnsibleModule
 
-from ansible_collections.gb10.cluster.plugins.module_utils import io_hub
+from ansible_collections.gb10.cluster.plugins.module_utils.model_store import io_hub
 
 
 def main() -> None:

@@ -148,8 +148,8 @@ import os
 
 from ansible.module_utils.basic import AnsibleModule
 
-from ansible_collections.gb10.cluster.plugins.module_utils.io_lab import LabBuilder
-from ansible_collections.gb10.cluster.plugins.module_utils.lab import Bind, LabError, actions, plan
+from ansible_collections.gb10.cluster.plugins.module_utils.lab.io_build import LabBuilder
+from ansible_collections.gb10.cluster.plugins.module_utils.lab.plan import Bind, LabError, actions, plan
 
 
 def present(module: AnsibleModule, builder: LabBuilder) -> dict:

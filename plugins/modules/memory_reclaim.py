@@ -70,9 +70,11 @@ problem:
 
 from ansible.module_utils.basic import AnsibleModule
 
-from ansible_collections.gb10.cluster.plugins.module_utils import io_memory, node_text, reclaim
-from ansible_collections.gb10.cluster.plugins.module_utils.io_command import runner
-from ansible_collections.gb10.cluster.plugins.module_utils.io_node import read
+from ansible_collections.gb10.cluster.plugins.module_utils.common.io_command import runner
+from ansible_collections.gb10.cluster.plugins.module_utils.common.io_file import read
+from ansible_collections.gb10.cluster.plugins.module_utils.memory import io_reclaim as io_memory
+from ansible_collections.gb10.cluster.plugins.module_utils.memory import reclaim
+from ansible_collections.gb10.cluster.plugins.module_utils.node import parse as node_text
 
 
 def main() -> None:

@@ -104,8 +104,11 @@ from typing import Any
 
 from ansible.module_utils.basic import AnsibleModule
 
-from ansible_collections.gb10.cluster.plugins.module_utils import io_model_files, io_node, model_store
-from ansible_collections.gb10.cluster.plugins.module_utils.io_command import runner
+from ansible_collections.gb10.cluster.plugins.module_utils.common import io_json
+from ansible_collections.gb10.cluster.plugins.module_utils.common.io_command import runner
+from ansible_collections.gb10.cluster.plugins.module_utils.model_store import io_files as io_model_files
+from ansible_collections.gb10.cluster.plugins.module_utils.model_store import plan as model_store
+from ansible_collections.gb10.cluster.plugins.module_utils.node import io_facts as io_node
 
 
 def progress(module: Any) -> dict[str, Any] | None:
@@ -113,7 +116,7 @@ def progress(module: Any) -> dict[str, Any] | None:
     if not module.params["unit"]:
         return None
     active = io_node.service(runner(module), module.params["unit"])["active"]
-    told = io_node.json_file(module.params["status"]) if module.params["status"] else None
+    told = io_json.json_file(module.params["status"]) if module.params["status"] else None
     return {"active": active, **(told or {"state": "", "done": 0, "total": 0, "reason": ""})}
 
 

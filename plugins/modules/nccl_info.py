@@ -162,10 +162,13 @@ import os
 
 from ansible.module_utils.basic import AnsibleModule
 
-from ansible_collections.gb10.cluster.plugins.module_utils import io_file, io_nccl, nccl_library, process_maps
-from ansible_collections.gb10.cluster.plugins.module_utils.capability import ComputeCapability
-from ansible_collections.gb10.cluster.plugins.module_utils.io_command import runner
-from ansible_collections.gb10.cluster.plugins.module_utils.problems import Problem, ProblemsError
+from ansible_collections.gb10.cluster.plugins.module_utils.common import io_file
+from ansible_collections.gb10.cluster.plugins.module_utils.common.io_command import runner
+from ansible_collections.gb10.cluster.plugins.module_utils.common.problems import Problem, ProblemsError
+from ansible_collections.gb10.cluster.plugins.module_utils.nccl import io_library as io_nccl
+from ansible_collections.gb10.cluster.plugins.module_utils.nccl import library as nccl_library
+from ansible_collections.gb10.cluster.plugins.module_utils.nccl import process_maps
+from ansible_collections.gb10.cluster.plugins.module_utils.node.capability import ComputeCapability
 
 _REQUIRES = {
     "capabilities": {"type": "list", "elements": "str", "default": []},

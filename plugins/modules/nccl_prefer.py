@@ -68,10 +68,10 @@ import os
 
 from ansible.module_utils.basic import AnsibleModule
 
-from ansible_collections.gb10.cluster.plugins.module_utils import io_vllm_package
-from ansible_collections.gb10.cluster.plugins.module_utils.io_patch_tree import NCCL, Tree
-from ansible_collections.gb10.cluster.plugins.module_utils.problems import Problem, ProblemsError
-from ansible_collections.gb10.cluster.plugins.module_utils.vllm_patch_types import Link, Wanted
+from ansible_collections.gb10.cluster.plugins.module_utils.common.problems import Problem, ProblemsError
+from ansible_collections.gb10.cluster.plugins.module_utils.patch.io_tree import NCCL, Tree
+from ansible_collections.gb10.cluster.plugins.module_utils.patch.schema import Link, Wanted
+from ansible_collections.gb10.cluster.plugins.module_utils.runtime import io_package as io_vllm_package
 
 
 def main() -> None:

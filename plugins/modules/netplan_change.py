@@ -88,10 +88,12 @@ from collections.abc import Callable
 
 from ansible.module_utils.basic import AnsibleModule
 
-from ansible_collections.gb10.cluster.plugins.module_utils import io_netplan, io_netplan_files, netplan
-from ansible_collections.gb10.cluster.plugins.module_utils.arguments import RAILS
-from ansible_collections.gb10.cluster.plugins.module_utils.io_command import runner
-from ansible_collections.gb10.cluster.plugins.module_utils.io_netplan import NetplanError
+from ansible_collections.gb10.cluster.plugins.module_utils.common.argument_spec import RAILS
+from ansible_collections.gb10.cluster.plugins.module_utils.common.io_command import runner
+from ansible_collections.gb10.cluster.plugins.module_utils.fabric import io_netplan as io_netplan_files
+from ansible_collections.gb10.cluster.plugins.module_utils.fabric import io_rollback as io_netplan
+from ansible_collections.gb10.cluster.plugins.module_utils.fabric import netplan
+from ansible_collections.gb10.cluster.plugins.module_utils.fabric.io_rollback import NetplanError
 
 
 def change(run: io_netplan.Run, params: dict, target: dict, differences: Callable[[], list[str]]) -> tuple[str, str]:

@@ -144,8 +144,12 @@ additions:
 
 from ansible.module_utils.basic import AnsibleModule, missing_required_lib
 
-from ansible_collections.gb10.cluster.plugins.module_utils import io_fabric, io_nccl, io_node
-from ansible_collections.gb10.cluster.plugins.module_utils.io_command import runner
+from ansible_collections.gb10.cluster.plugins.module_utils.common.io_command import runner
+from ansible_collections.gb10.cluster.plugins.module_utils.fabric import io_facts as io_fabric
+from ansible_collections.gb10.cluster.plugins.module_utils.launch import io_overrides as io_additions
+from ansible_collections.gb10.cluster.plugins.module_utils.model_store import io_model
+from ansible_collections.gb10.cluster.plugins.module_utils.nccl import io_library as io_nccl
+from ansible_collections.gb10.cluster.plugins.module_utils.node import io_facts as io_node
 
 
 def main() -> None:
@@ -166,11 +170,11 @@ def main() -> None:
             gpu=io_node.gpu(run),
             **io_fabric.read(run),
             listeners=io_node.listeners(),
-            **(io_node.planned_model(folder, source, module.params["exclude"]) if folder else io_node.NO_MODEL),
+            **(io_model.planned_model(folder, source, module.params["exclude"]) if folder else io_model.NO_MODEL),
             **io_node.system(),
             nccl=io_nccl.bundled_facts(module.params["runtime"]) if module.params["runtime"] else None,
             login_users=io_node.login_users(),
-            additions=io_node.recorded_additions(),
+            additions=io_additions.recorded_additions(),
         )
     except ImportError as error:
         module.fail_json(msg=missing_required_lib(f"python3-{error.name}", reason="to read netplan's files"))

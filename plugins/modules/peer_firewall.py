@@ -128,6 +128,10 @@ closed:
   returned: always
   type: list
   elements: str
+due:
+  description: Whether the host differs from the plan. The role's comparison in check mode reports it, because that task never counts as changed.
+  returned: always
+  type: bool
 pending:
   description: Whether new rules wait for their confirmation.
   returned: always
@@ -138,9 +142,12 @@ from typing import Any
 
 from ansible.module_utils.basic import AnsibleModule
 
-from ansible_collections.gb10.cluster.plugins.module_utils import firewall, firewall_host, io_firewall, io_node
-from ansible_collections.gb10.cluster.plugins.module_utils.io_command import runner
-from ansible_collections.gb10.cluster.plugins.module_utils.problems import ProblemsError
+from ansible_collections.gb10.cluster.plugins.module_utils.common.io_command import runner
+from ansible_collections.gb10.cluster.plugins.module_utils.common.problems import ProblemsError
+from ansible_collections.gb10.cluster.plugins.module_utils.firewall import host as firewall_host
+from ansible_collections.gb10.cluster.plugins.module_utils.firewall import io_nftables as io_firewall
+from ansible_collections.gb10.cluster.plugins.module_utils.firewall import plan as firewall
+from ansible_collections.gb10.cluster.plugins.module_utils.node import io_facts as io_node
 
 
 def main() -> None:
@@ -205,13 +212,13 @@ def outcome(module: Any) -> dict[str, Any]:
         found = io_firewall.there(run) if installed else []
         if found and not module.check_mode:
             io_firewall.remove(run)
-        return {**answer, "changed": bool(found), "diff": {"before": "".join(f"{line}\n" for line in found), "after": ""}}
+        return {**answer, "changed": bool(found), "due": bool(found), "diff": {"before": "".join(f"{line}\n" for line in found), "after": ""}}
     text = firewall.ruleset(access, ssh, [family for family, other in rulers.items() if other])
     if not installed:
         if unproven:
             raise ProblemsError(unproven)
         if module.check_mode:  # the role would have installed it
-            return {**answer, "changed": True, "diff": {"before": "", "after": text}}
+            return {**answer, "changed": True, "due": True, "diff": {"before": "", "after": text}}
         raise io_firewall.FirewallError("nft is not installed: install the package nftables")
     nft = module.get_bin_path("nft", required=True)
     files = io_firewall.files(nft, text)
@@ -230,7 +237,8 @@ def outcome(module: Any) -> dict[str, Any]:
         answer["pending"] = True
     elif new or unsaved:
         io_firewall.save(run, nft, files)
-    return {**answer, "changed": new or bool(unsaved), "diff": {"before": before, "after": after + "".join(f"# {line}\n" for line in unsaved)}}
+    due = new or bool(unsaved)
+    return {**answer, "changed": due, "due": due, "diff": {"before": before, "after": after + "".join(f"# {line}\n" for line in unsaved)}}
 
 
 if __name__ == "__main__":

@@ -86,7 +86,7 @@ actors:
 
 from ansible.module_utils.basic import AnsibleModule
 
-from ansible_collections.gb10.cluster.plugins.module_utils import io_ray
+from ansible_collections.gb10.cluster.plugins.module_utils.launch import io_ray
 
 
 def main() -> None:

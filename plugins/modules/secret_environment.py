@@ -51,7 +51,7 @@ import secrets
 
 from ansible.module_utils.basic import AnsibleModule
 
-from ansible_collections.gb10.cluster.plugins.module_utils import io_file, secret_environment
+from ansible_collections.gb10.cluster.plugins.module_utils.common import io_file, secret_environment
 
 _MODE = 0o600
 

@@ -128,9 +128,14 @@ import os
 
 from ansible.module_utils.basic import AnsibleModule
 
-from ansible_collections.gb10.cluster.plugins.module_utils import io_node, io_vllm_package, serve_rules, serve_situation, vllm_release
-from ansible_collections.gb10.cluster.plugins.module_utils.io_command import runner
-from ansible_collections.gb10.cluster.plugins.module_utils.problems import Problem, ProblemsError
+from ansible_collections.gb10.cluster.plugins.module_utils.common import io_file, io_json
+from ansible_collections.gb10.cluster.plugins.module_utils.common.io_command import runner
+from ansible_collections.gb10.cluster.plugins.module_utils.common.problems import Problem, ProblemsError
+from ansible_collections.gb10.cluster.plugins.module_utils.node import io_facts as io_node
+from ansible_collections.gb10.cluster.plugins.module_utils.rules import context as serve_situation
+from ansible_collections.gb10.cluster.plugins.module_utils.rules import lint as serve_rules
+from ansible_collections.gb10.cluster.plugins.module_utils.runtime import io_package as io_vllm_package
+from ansible_collections.gb10.cluster.plugins.module_utils.vllm_release import checks as vllm_release
 
 
 def _release(module: AnsibleModule) -> str:
@@ -169,12 +174,12 @@ def main() -> None:
         "name": system.nodename,
         "gpu": io_node.gpu(runner(module)),
         "kernel": system.release,
-        "meminfo": io_node.read("/proc/meminfo"),
+        "meminfo": io_file.read("/proc/meminfo"),
         **{key: params[key] for key in ("nccl", "image", "network")},
     }
     environment = {name: str(value) for name, value in params["environment"].items()}
     try:
-        config = io_node.json_file(f"{params['model']}/config.json") if params["model"] else None
+        config = io_json.json_file(f"{params['model']}/config.json") if params["model"] else None
         release = _release(module)
         if not release:
             found = f"the vLLM of {params['python']} does not tell its release" if params["python"] else "there is none, nor a python to ask"

@@ -64,7 +64,8 @@ present:
 
 from ansible.module_utils.basic import AnsibleModule
 
-from ansible_collections.gb10.cluster.plugins.module_utils import io_start, way_back
+from ansible_collections.gb10.cluster.plugins.module_utils.rollback import io_record as io_start
+from ansible_collections.gb10.cluster.plugins.module_utils.rollback import plan as way_back
 
 
 def main() -> None:

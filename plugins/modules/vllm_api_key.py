@@ -67,7 +67,9 @@ import secrets
 
 from ansible.module_utils.basic import AnsibleModule
 
-from ansible_collections.gb10.cluster.plugins.module_utils import api_access, io_file, io_vllm, launch
+from ansible_collections.gb10.cluster.plugins.module_utils.api import access as api_access
+from ansible_collections.gb10.cluster.plugins.module_utils.common import io_file, systemd
+from ansible_collections.gb10.cluster.plugins.module_utils.health import io_client as io_vllm
 
 _MODE = 0o600
 
@@ -95,7 +97,7 @@ def main() -> None:
             ranks = {str(name): str(value) for name, value in params["environment"].items()}
             wanted = {
                 params["key_file"]: f"{key}\n",
-                params["environment_file"]: launch.environment_file(api_access.environment(key, ranks)),
+                params["environment_file"]: systemd.environment_file(api_access.environment(key, ranks)),
             }
         differing = [path for path, text in wanted.items() if io_file.read_file(path) != (text, None if text is None else _MODE)]
         # Only a new content gives the file a new time.

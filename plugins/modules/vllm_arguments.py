@@ -78,8 +78,9 @@ variables:
 
 from ansible.module_utils.basic import AnsibleModule
 
-from ansible_collections.gb10.cluster.plugins.module_utils import io_vllm_arguments, vllm_release_answer
-from ansible_collections.gb10.cluster.plugins.module_utils.io_command import runner
+from ansible_collections.gb10.cluster.plugins.module_utils.common.io_command import runner
+from ansible_collections.gb10.cluster.plugins.module_utils.vllm_release import answer as vllm_release_answer
+from ansible_collections.gb10.cluster.plugins.module_utils.vllm_release import io_introspect as io_vllm_arguments
 
 
 def main() -> None:

@@ -73,12 +73,12 @@ import os
 
 from ansible.module_utils.basic import AnsibleModule
 
-from ansible_collections.gb10.cluster.plugins.module_utils import io_node
-from ansible_collections.gb10.cluster.plugins.module_utils.host_ip import check
-from ansible_collections.gb10.cluster.plugins.module_utils.io_command import runner
-from ansible_collections.gb10.cluster.plugins.module_utils.io_file import read_file, write_file
-from ansible_collections.gb10.cluster.plugins.module_utils.launch import environment_file
-from ansible_collections.gb10.cluster.plugins.module_utils.problems import Problem, ProblemsError
+from ansible_collections.gb10.cluster.plugins.module_utils.common.io_command import runner
+from ansible_collections.gb10.cluster.plugins.module_utils.common.io_file import read_file, write_file
+from ansible_collections.gb10.cluster.plugins.module_utils.common.problems import Problem, ProblemsError
+from ansible_collections.gb10.cluster.plugins.module_utils.common.systemd import environment_file
+from ansible_collections.gb10.cluster.plugins.module_utils.fabric.host_ip import check
+from ansible_collections.gb10.cluster.plugins.module_utils.node import io_facts as io_node
 
 #: Readable by all: it holds no secret, and people source it.
 MODE = 0o644

@@ -104,11 +104,12 @@ from typing import Any
 
 from ansible.module_utils.basic import AnsibleModule
 
-from ansible_collections.gb10.cluster.plugins.module_utils import image_copy, io_image
-from ansible_collections.gb10.cluster.plugins.module_utils.image_copy import Copy
-from ansible_collections.gb10.cluster.plugins.module_utils.io_command import runner
-from ansible_collections.gb10.cluster.plugins.module_utils.io_engine import Engine
-from ansible_collections.gb10.cluster.plugins.module_utils.problems import ProblemsError
+from ansible_collections.gb10.cluster.plugins.module_utils.common.io_command import runner
+from ansible_collections.gb10.cluster.plugins.module_utils.common.problems import ProblemsError
+from ansible_collections.gb10.cluster.plugins.module_utils.runtime import image_copy
+from ansible_collections.gb10.cluster.plugins.module_utils.runtime import io_image_copy as io_image
+from ansible_collections.gb10.cluster.plugins.module_utils.runtime.image_copy import Copy
+from ansible_collections.gb10.cluster.plugins.module_utils.runtime.io_engine import Engine
 
 
 def present(engine: Engine, dest: str, params: dict[str, Any], check: bool) -> dict[str, Any]:

@@ -151,17 +151,21 @@ import os
 
 from ansible.module_utils.basic import AnsibleModule
 
-from ansible_collections.gb10.cluster.plugins.module_utils import io_node, io_vllm_package, vllm_patches
-from ansible_collections.gb10.cluster.plugins.module_utils.capability import ComputeCapability
-from ansible_collections.gb10.cluster.plugins.module_utils.io_command import runner
-from ansible_collections.gb10.cluster.plugins.module_utils.io_patch_tree import Tree
-from ansible_collections.gb10.cluster.plugins.module_utils.model_config import FP8, OTHER, UNKNOWN
-from ansible_collections.gb10.cluster.plugins.module_utils.problems import Problem, ProblemsError
-from ansible_collections.gb10.cluster.plugins.module_utils.vllm_patch_table import PATCHES, PTXAS
-from ansible_collections.gb10.cluster.plugins.module_utils.vllm_patch_types import GB10, TOOLKIT, Request
+from ansible_collections.gb10.cluster.plugins.module_utils.common import io_command
+from ansible_collections.gb10.cluster.plugins.module_utils.common.io_command import runner
+from ansible_collections.gb10.cluster.plugins.module_utils.common.problems import Problem, ProblemsError
+from ansible_collections.gb10.cluster.plugins.module_utils.model.config import FP8, OTHER, UNKNOWN
+from ansible_collections.gb10.cluster.plugins.module_utils.node import io_facts as io_node
+from ansible_collections.gb10.cluster.plugins.module_utils.node.capability import ComputeCapability
+from ansible_collections.gb10.cluster.plugins.module_utils.patch import plan as vllm_patches
+from ansible_collections.gb10.cluster.plugins.module_utils.patch.io_tree import Tree
+from ansible_collections.gb10.cluster.plugins.module_utils.patch.schema import GB10, Request
+from ansible_collections.gb10.cluster.plugins.module_utils.patch.table import PATCHES, PTXAS
+from ansible_collections.gb10.cluster.plugins.module_utils.runtime import io_package as io_vllm_package
+from ansible_collections.gb10.cluster.plugins.module_utils.runtime.image_copy import TOOLKIT
 
 
-def capability_of(run: io_node.Run, given: str | None, state: str) -> ComputeCapability:
+def capability_of(run: io_command.Run, given: str | None, state: str) -> ComputeCapability:
     """Return the capability to patch for; to remove a patch none has to be known. Raises ProblemsError."""
     if given is not None or state == "absent":
         return ComputeCapability.parse(given) if given is not None else GB10

@@ -14,8 +14,8 @@ from typing import Any
 
 from ansible.errors import AnsibleFilterError
 
-from ansible_collections.gb10.cluster.plugins.module_utils import api_tls
-from ansible_collections.gb10.cluster.plugins.module_utils.problems import Problem
+from ansible_collections.gb10.cluster.plugins.module_utils.api import tls as api_tls
+from ansible_collections.gb10.cluster.plugins.module_utils.common.problems import Problem
 
 try:
     from cryptography import x509

@@ -251,7 +251,7 @@ class Hosts:
     def _relay(self, number: int, before: int, listen: bool) -> Iterator[None]:
         status = self.folder / f"{number}.json"
         status.unlink(missing_ok=True)
-        program = "ansible_collections.gb10.cluster.plugins.module_utils.io_model_relay"
+        program = "ansible_collections.gb10.cluster.plugins.module_utils.model_store.io_relay"
         argv = ["ip", "netns", "exec", self.names[number], sys.executable, "-m", program]
         argv += [f"--folder={self.folder / str(number)}", f"--manifest={self.manifest}", f"--status={status}", "--port=8472"]
         argv += [f"--listen=10.98.1.{number}"] if listen else []

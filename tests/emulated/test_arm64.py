@@ -9,9 +9,9 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from cluster import Cluster
-from playbook import Run, run
+from live_cluster import Cluster
 from repository import ROOT, files
+from run_playbook import Run, run
 from testinfra.host import Host
 
 INFO_MODULES = [Path(path).stem for path in files("plugins/modules/*_info.py")]

@@ -37,7 +37,8 @@ from hosts import Host, hosts, running
 
 sys.path.insert(0, str(ROOT / ".collections"))
 
-from ansible_collections.gb10.cluster.plugins.module_utils import additions, launch
+from ansible_collections.gb10.cluster.plugins.module_utils.launch import argv as launch
+from ansible_collections.gb10.cluster.plugins.module_utils.launch import overrides as additions
 
 #: Tokens of a measured answer, how many are measured, and Ray's object store in bytes.
 DECODE, ROUNDS, OBJECT_STORE = 512, 5, 1 << 30
@@ -91,9 +92,9 @@ def main() -> None:
 def cases(options: argparse.Namespace, patch: Mapping[str, Any]) -> list[Case]:
     """Return what is served, in order."""
     if options.nodes > 1:
-        both = [Case("ray", {"gb10_executor": "ray"}), Case("mp", {"gb10_executor": "mp"})]
+        both = [Case("ray", {"gb10_distributed_executor_backend": "ray"}), Case("mp", {"gb10_distributed_executor_backend": "mp"})]
     else:
-        eager = {"gb10_serve_args": ["--enforce-eager"]}
+        eager = {"gb10_vllm_extra_args": ["--enforce-eager"]}
         both = [Case("graphs", {}), Case("eager", eager), Case("graphs, our flags", {}, patch), Case("eager, our flags", eager, patch)]
     return [case for case in both if not options.cases or case.name in options.cases]
 
@@ -162,9 +163,9 @@ def planned(case: Case, there: Sequence[Host], options: argparse.Namespace, nccl
         "gb10_model": str(options.folder / "models" / "block"),
         "gb10_served_model_name": "moe",
         "gb10_runtime_lock": str(lock),
-        "gb10_root": str(options.folder / "root"),
+        "gb10_install_dir": str(options.folder / "root"),
         "gb10_api_host": head.address,
-        "gb10_environment": QUIET,
+        "gb10_extra_env": QUIET,
         **({"gb10_fabric_topology": "socket", "gb10_tensor_parallel_size": len(there)} if others else {}),
         **case.inventory,
     }
@@ -217,7 +218,7 @@ def serve(
         if plan["executor"] == "ray":
             processes = [start(host, launch.ray_argv({**plan, "node": names[host.name]}, OBJECT_STORE), "ray") for host in there]
             expected = [f"--expect={entry['name']}={entry['address']}" for entry in plan["nodes"]]
-            waiter = [sys.executable, str(ROOT / "plugins/module_utils/io_ray.py"), "--timeout=180", *expected]
+            waiter = [sys.executable, str(ROOT / "plugins/module_utils/launch/io_ray.py"), "--timeout=180", *expected]
             subprocess.run([*head.prefix, *waiter], env=environment(head), check=True)
         for host in there if plan["executor"] == "mp" and len(there) > 1 else [head]:
             processes.append(start(host, launch.vllm_argv({**plan, "node": names[host.name]}), "vllm"))

@@ -14,9 +14,9 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
-from cluster import Cluster
-from playbook import Run
+from live_cluster import Cluster
 from repository import ROOT
+from run_playbook import Run
 from stranger import Stranger
 from testinfra.host import Host
 

@@ -10,11 +10,12 @@ import pytest
 from locks import installed
 from repository import ROOT
 
-from ansible_collections.gb10.cluster.plugins.module_utils import fat_binary, io_nccl
-from ansible_collections.gb10.cluster.plugins.module_utils.capability import ComputeCapability
-from ansible_collections.gb10.cluster.plugins.module_utils.fat_binary import Way
-from ansible_collections.gb10.cluster.plugins.module_utils.nccl_choice import Cluster, Node, choose, hang
-from ansible_collections.gb10.cluster.plugins.module_utils.stacks import STACKS, Stack
+from ansible_collections.gb10.cluster.plugins.module_utils.nccl import fat_binary
+from ansible_collections.gb10.cluster.plugins.module_utils.nccl import io_library as io_nccl
+from ansible_collections.gb10.cluster.plugins.module_utils.nccl.choice import Cluster, Node, choose, hang
+from ansible_collections.gb10.cluster.plugins.module_utils.nccl.fat_binary import Way
+from ansible_collections.gb10.cluster.plugins.module_utils.node.capability import ComputeCapability
+from ansible_collections.gb10.cluster.plugins.module_utils.runtime.stacks import STACKS, Stack
 
 FOLDER = ROOT / "roles/gb10/files"
 LOCKED = [stack for stack in STACKS.values() if stack.lock]

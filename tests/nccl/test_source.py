@@ -10,8 +10,8 @@ from pathlib import Path
 import pytest
 from nccl import source
 
-from ansible_collections.gb10.cluster.plugins.module_utils import nccl_functions
-from ansible_collections.gb10.cluster.plugins.module_utils.nccl_build import Release
+from ansible_collections.gb10.cluster.plugins.module_utils.nccl import functions as nccl_functions
+from ansible_collections.gb10.cluster.plugins.module_utils.nccl.build import Release
 
 
 @pytest.fixture(scope="module")

@@ -1,4 +1,4 @@
-"""Writes plugins/module_utils/vllm_release_table.py from the sources of vLLM's releases: `make release-table`, which fetches them once."""
+"""Writes plugins/module_utils/vllm_release/table.py from the sources of vLLM's releases: `make release-table`, which fetches them once."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ if __name__ == "__main__":
 from patch import sources  # noqa: E402
 from patch.arguments import Argument, Release  # noqa: E402
 
-TABLE = ROOT / "plugins/module_utils/vllm_release_table.py"
+TABLE = ROOT / "plugins/module_utils/vllm_release/table.py"
 #: Every release of the package index from 0.13.0 on. A new one goes at the end.
 RELEASES = (
     *("0.13.0", "0.14.0", "0.14.1", "0.15.0", "0.15.1", "0.16.0", "0.17.0", "0.17.1", "0.18.0", "0.18.1", "0.19.0", "0.19.1"),

@@ -13,7 +13,7 @@ import tempfile
 import zipfile
 from pathlib import Path
 
-from ansible_collections.gb10.cluster.plugins.module_utils.vllm_patch_table import ROWS
+from ansible_collections.gb10.cluster.plugins.module_utils.patch.table import ROWS
 
 CACHE = Path.home() / ".cache" / "gb10-lab"
 #: That of the oldest stack with a lock, and that of the newest.

@@ -10,11 +10,11 @@ from types import SimpleNamespace
 from typing import Any
 
 import pytest
-from modules import run_module
 from patch import sources
 from patch.stubs import World, execute, world
+from run_module import run_module
 
-from ansible_collections.gb10.cluster.plugins.module_utils.vllm_patch_table import FP8, ORACLE, ROWS, USE_FLAG, UTILS
+from ansible_collections.gb10.cluster.plugins.module_utils.patch.table import FP8, ORACLE, ROWS, USE_FLAG, UTILS
 
 CAPABILITIES = [(12, 1), (12, 0), (11, 0), (9, 0)]
 ALL = ["w8a8", "w8a8_torch", "fp8_moe_oracle", "moe_config"]

@@ -15,8 +15,8 @@ from contextlib import ExitStack, contextmanager
 import paramiko
 import pytest
 import yaml
-from cluster import Cluster
-from playbook import Run, run_and_kill
+from live_cluster import Cluster
+from run_playbook import Run, run_and_kill
 from testinfra.host import Host
 
 pytestmark = pytest.mark.disruptive
@@ -167,7 +167,7 @@ def test_a_change_that_cuts_the_management_network_comes_back_by_itself(
         before = states()
         through = "{{ '-o BindAddress=10.120.0.200 -o ControlPath=none' if inventory_hostname == 'spark2' else '' }}"
         began = time.monotonic()
-        settings = extra(gb10_fabric_pool="10.120.0.0/16", qsfp_netplan_confirm_timeout=25, ansible_ssh_extra_args=through)
+        settings = extra(gb10_fabric_cidr="10.120.0.0/16", qsfp_netplan_confirm_timeout=25, ansible_ssh_extra_args=through)
         run = cluster.site(*TAG, *settings)
         assert "spark2: connection lost during the change" in run.output
         said = failed(run)
@@ -298,10 +298,10 @@ def test_the_fabric_is_removed_then_another_file_refused_taken_over_and_given_ba
         before = states()
         said = failed(cluster.site(*TAG))
         assert f"nodes[1].ports[0]: enp1s0f1np1 of spark2 is configured by {path}" in said
-        assert "gb10_fabric_takeover: true" in said
+        assert "gb10_fabric_replace_existing: true" in said
         assert states() == before
 
-        taken = cluster.site(*TAG, "--diff", *extra(gb10_fabric_takeover=True)).assert_ok()
+        taken = cluster.site(*TAG, "--diff", *extra(gb10_fabric_replace_existing=True)).assert_ok()
         rest = host.file(path).content_string
         assert "enp1s0f1np1:" not in rest
         assert "enp1s0f0np0:" in rest
@@ -313,7 +313,7 @@ def test_the_fabric_is_removed_then_another_file_refused_taken_over_and_given_ba
         assert states() == before
         assert secret not in taken.output + given_back.output
 
-        cluster.site(*TAG, *extra(gb10_fabric_takeover=True)).assert_ok()
+        cluster.site(*TAG, *extra(gb10_fabric_replace_existing=True)).assert_ok()
         host.check_output(f"sed -i 's/optional: true/optional: false/' {path} && netplan apply")
         cluster.site(*TAG, *extra(qsfp_netplan_state="absent")).assert_ok()
         edited = yaml.safe_load(host.file(path).content_string)["network"]["ethernets"]

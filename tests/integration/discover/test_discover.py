@@ -9,12 +9,12 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
-from cluster import Cluster
-from playbook import Run, run
+from live_cluster import Cluster
 from repository import ROOT, load_yaml
+from run_playbook import Run, run
 from testinfra.host import Host
 
-from ansible_collections.gb10.cluster.plugins.module_utils.topology import SPARK_PORTS
+from ansible_collections.gb10.cluster.plugins.module_utils.fabric.topology import SPARK_PORTS
 
 Discover = Callable[..., Run]
 

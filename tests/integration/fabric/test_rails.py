@@ -6,7 +6,7 @@ import ipaddress
 import json
 
 import pytest
-from cluster import Cluster
+from live_cluster import Cluster
 from testinfra.host import Host
 
 NETPLAN = "/etc/netplan/60-gb10-qsfp.yaml"
@@ -20,7 +20,7 @@ Rails = dict[str, dict[str, ipaddress.IPv4Interface]]
 @pytest.fixture(scope="module")
 def rails(cluster: Cluster, nodes: dict[str, Host]) -> Rails:
     """The address of every device of every node that lies in the fabric's pool."""
-    pool = ipaddress.IPv4Network(cluster.variable("gb10_fabric_pool", "10.110.0.0/16"))
+    pool = ipaddress.IPv4Network(cluster.variable("gb10_fabric_cidr", "10.110.0.0/16"))
     found: Rails = {}
     for name, host in nodes.items():
         links = [link for link in json.loads(host.check_output("ip -json -4 address show")) if link]

@@ -15,12 +15,12 @@ from typing import Any
 
 import pytest
 import root_file_system
-from cluster import Cluster
+from live_cluster import Cluster
 from patch import sources
-from playbook import Run
+from run_playbook import Run
 from testinfra.host import Host
 
-from ansible_collections.gb10.cluster.plugins.module_utils.vllm_patch_table import ORACLE
+from ansible_collections.gb10.cluster.plugins.module_utils.patch.table import ORACLE
 
 pytestmark = pytest.mark.disruptive
 
@@ -117,7 +117,7 @@ def test_check_mode_creates_nothing(head: Host, site: Site) -> None:
 def test_a_container_has_the_patched_files_and_the_image_the_old_ones(head: Host, site: Site, image: str, shipped: Path) -> None:
     before = identity(head, image)
     first = site().assert_ok()
-    assert first.changed_tasks() == {COPY, "Change vLLM", "Make the folder", "Write the record"}
+    assert first.changed_tasks() == {COPY, "Change vLLM", "Record the node's overrides, or remove the record"}
     for name in ("w8a8", "fp8_moe_oracle", "moe_config", "triton_ptxas"):
         assert f"{name}: applied; " in first.output
 

@@ -6,11 +6,15 @@ import json
 from dataclasses import replace
 from typing import Any
 
-from serving import SHAPES, argv, inputs
+from plans import SHAPES, argv, inputs
 from testinfra.host import Host
 
-from ansible_collections.gb10.cluster.plugins.module_utils import catalogue, io_vllm_arguments, serve_plan, stacks, vllm_release
-from ansible_collections.gb10.cluster.plugins.module_utils.vllm_release import Option
+from ansible_collections.gb10.cluster.plugins.module_utils.model import catalog as catalogue
+from ansible_collections.gb10.cluster.plugins.module_utils.runtime import stacks
+from ansible_collections.gb10.cluster.plugins.module_utils.serve import plan as serve_plan
+from ansible_collections.gb10.cluster.plugins.module_utils.vllm_release import checks as vllm_release
+from ansible_collections.gb10.cluster.plugins.module_utils.vllm_release import io_introspect as io_vllm_arguments
+from ansible_collections.gb10.cluster.plugins.module_utils.vllm_release.checks import Option
 
 PYTHON = "/opt/gb10/runtime/current/bin/python"
 

@@ -6,8 +6,8 @@ import json
 from collections.abc import Callable
 
 import pytest
-from cluster import Cluster
-from playbook import Run
+from live_cluster import Cluster
+from run_playbook import Run
 from stranger import SCAN, Stranger, listening
 from testinfra.host import Host
 

@@ -14,9 +14,9 @@ from typing import Any
 
 import pytest
 import root_file_system
-from cluster import Cluster
+from api_client import answers_again, completion
+from live_cluster import Cluster
 from repository import ROOT
-from served import answers_again, completion
 from testinfra.host import Host
 
 pytestmark = [pytest.mark.disruptive, pytest.mark.slow]
@@ -56,7 +56,7 @@ def inside(head: Host, image: str, **changes: Any) -> tuple[str, str]:
         f"--volume={runtime}:{runtime}:ro",
         f"--env=PATH={runtime}/bin:/usr/bin:/bin",
     ]
-    given = {"gb10_runtime": "container", "gb10_image": image, "gb10_container_engine": "podman", "gb10_container_args": arguments}
+    given = {"gb10_runtime": "container", "gb10_container_image": image, "gb10_container_engine": "podman", "gb10_container_args": arguments}
     return "--extra-vars", json.dumps({**given, "vllm_patch_patches": [], **changes})
 
 
@@ -95,7 +95,7 @@ def test_an_image_of_another_release_stops_nothing(cluster: Cluster, head: Host,
 
 def test_containers_without_ray(cluster: Cluster, nodes: dict[str, Host], head: Host, workers: list[Host], image: str) -> None:
     text = completion(head)
-    given = inside(head, TAG, gb10_executor="mp")
+    given = inside(head, TAG, gb10_distributed_executor_backend="mp")
     first = cluster.site(*given).assert_ok()
     assert f"{TAG} is a tag" in first.output.replace("\n", " ")
     assert completion(head) == text, "the same model in another runtime"

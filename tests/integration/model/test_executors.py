@@ -6,18 +6,18 @@ import json
 import time
 
 import pytest
-from cluster import Cluster
-from playbook import run
-from served import answers_again, completion
+from api_client import answers_again, completion
+from live_cluster import Cluster
+from run_playbook import run
 from testinfra.host import Host
 
 pytestmark = [pytest.mark.disruptive, pytest.mark.slow]
 
-MP = ("--extra-vars", "gb10_executor=mp")
+MP = ("--extra-vars", "gb10_distributed_executor_backend=mp")
 WAYS: dict[str, dict[str, object]] = {
-    "ray, tensor 2": {"gb10_executor": "ray"},
-    "mp, tensor 2": {"gb10_executor": "mp"},
-    "mp, pipeline 2": {"gb10_executor": "mp", "gb10_tensor_parallel_size": 1, "gb10_pipeline_parallel_size": 2},
+    "ray, tensor 2": {"gb10_distributed_executor_backend": "ray"},
+    "mp, tensor 2": {"gb10_distributed_executor_backend": "mp"},
+    "mp, pipeline 2": {"gb10_distributed_executor_backend": "mp", "gb10_tensor_parallel_size": 1, "gb10_pipeline_parallel_size": 2},
 }
 #: Each differs from the one before in the executor, in how layers are split, in the model, or in all.
 SWITCHES = [

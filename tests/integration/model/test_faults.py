@@ -10,9 +10,9 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 
 import pytest
-from cluster import SERVE, Cluster
-from playbook import run_and_kill
-from served import API, CURL, completion, ranks
+from api_client import API, CURL, completion, ranks
+from live_cluster import SERVE, Cluster
+from run_playbook import run_and_kill
 from testinfra.host import Host
 
 pytestmark = pytest.mark.disruptive
@@ -49,7 +49,7 @@ def cable_pulled(cluster: Cluster, node: str) -> Iterator[None]:
 @pytest.mark.slow
 def test_killed_while_the_runtime_is_installed_the_next_run_completes_it(cluster: Cluster, nodes: dict[str, Host]) -> None:
     # A second runtime beside the one that serves; nothing is restarted.
-    arguments = [*extra(gb10_root="/opt/second"), "--tags", "vllm_runtime"]
+    arguments = [*extra(gb10_install_dir="/opt/second"), "--tags", "vllm_runtime"]
     try:
         run_and_kill("site.yml", [*cluster.arguments, *arguments], "Install what the lock lists", after=5)
         for host in nodes.values():
@@ -75,12 +75,12 @@ def test_a_service_that_would_not_start_at_boot_is_enabled_without_a_restart(clu
 @pytest.mark.slow
 def test_only_the_server_restarts_when_only_its_arguments_change(cluster: Cluster, nodes: dict[str, Host], head: Host) -> None:
     ray, vllm = main_pids(nodes, "gb10-ray"), main_pids({"head": head}, "gb10-vllm")
-    arguments = [*cluster.nodes["spark1"]["gb10_serve_args"], "--max-num-seqs=8"]
-    refused = cluster.serve(*extra(gb10_serve_args=arguments, gb10_allow_restart=False))
+    arguments = [*cluster.nodes["spark1"]["gb10_vllm_extra_args"], "--max-num-seqs=8"]
+    refused = cluster.serve(*extra(gb10_vllm_extra_args=arguments, gb10_allow_restart=False))
     assert refused.status != 0
     assert "gb10_allow_restart: true" in refused.output
     assert main_pids({"head": head}, "gb10-vllm") == vllm
-    run = cluster.serve(*extra(gb10_serve_args=arguments)).assert_ok()
+    run = cluster.serve(*extra(gb10_vllm_extra_args=arguments)).assert_ok()
     assert "Restarting gb10-vllm.service on spark1" in run.output
     assert run.changed_tasks() == {
         "Write the unit",
@@ -139,7 +139,7 @@ def test_killed_before_a_change_of_the_fabric_is_confirmed_the_next_run_complete
 @pytest.mark.slow
 def test_a_failed_start_ends_early_with_the_root_cause(cluster: Cluster, head: Host) -> None:
     # No plan of the memory on a CPU, so nothing but vLLM refuses it.
-    run = cluster.serve(*extra(gb10_serve_args=[*cluster.nodes["spark1"]["gb10_serve_args"], "--max-model-len=999999"]))
+    run = cluster.serve(*extra(gb10_vllm_extra_args=[*cluster.nodes["spark1"]["gb10_vllm_extra_args"], "--max-model-len=999999"]))
     assert run.status != 0
     assert "999999" in run.output.split("failed to start: ")[1].splitlines()[0]
     # Seconds of the wait alone, as it shows them: how long the playbook takes to come there is the machine's.

@@ -9,24 +9,24 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from cluster import Cluster
-from hub import COMMIT, NAME
-from playbook import run
+from api_client import API, CURL, completion
+from fake_hub import COMMIT, NAME
+from live_cluster import Cluster
 from repository import read
-from served import API, CURL, completion
+from run_playbook import run
 from testinfra.host import Host
 
 pytestmark = pytest.mark.disruptive
 
 HUB, PORT = "gb10-test-hub", 8199
-VARIABLES = {"gb10_model": NAME, "model_store_environment": {"HF_ENDPOINT": f"http://127.0.0.1:{PORT}"}}
+VARIABLES = {"gb10_model": NAME, "model_store_env": {"HF_ENDPOINT": f"http://127.0.0.1:{PORT}"}}
 Planned = Callable[[], dict[str, Any]]
 
 
 @pytest.fixture
 def hub(head: Host) -> Iterator[None]:
     """The lab's model on a hub that the head alone reaches."""
-    head.check_output("echo %s | base64 --decode > /srv/hub.py", base64.b64encode(read("tests/hub.py").encode()).decode())
+    head.check_output("echo %s | base64 --decode > /srv/hub.py", base64.b64encode(read("tests/support/fake_hub.py").encode()).decode())
     head.check_output(f"systemd-run --collect --unit={HUB} python3 /srv/hub.py /srv/models/tiny {PORT}")
     head.check_output(f"curl --silent --fail --retry 20 --retry-connrefused --retry-delay 1 http://127.0.0.1:{PORT}/api/models/{NAME}/revision/main")
     yield

@@ -8,10 +8,11 @@ import shlex
 from dataclasses import dataclass
 
 import pytest
-from cluster import Cluster
+from live_cluster import Cluster
 from testinfra.host import Host
 
-from ansible_collections.gb10.cluster.plugins.module_utils import memory_plan, model_shape
+from ansible_collections.gb10.cluster.plugins.module_utils.memory import plan as memory_plan
+from ansible_collections.gb10.cluster.plugins.module_utils.model import shape as model_shape
 
 #: Tokens of a block in vLLM's CPU build; on a GPU it is memory_plan's default.
 CPU_BLOCK = 128
@@ -38,14 +39,14 @@ def logged(text: str) -> Logged:
 
 def kv_cache_bytes(cluster: Cluster) -> int:
     """The bytes of KV cache that the inventory gives each rank."""
-    arguments = cluster.variable("gb10_serve_args", [])
+    arguments = cluster.variable("gb10_vllm_extra_args", [])
     return int(arguments[arguments.index("--kv-cache-memory-bytes") + 1])
 
 
 def planned(cluster: Cluster, nodes: dict[str, Host], model: str, said: Logged) -> memory_plan.MemoryPlan:
     """Plan the folder's model over these nodes, with the KV bytes, type and context that the cluster's inventory gives vLLM."""
     head = next(iter(nodes.values()))
-    arguments = cluster.variable("gb10_serve_args", [])
+    arguments = cluster.variable("gb10_vllm_extra_args", [])
     pipeline = cluster.variable("gb10_pipeline_parallel_size", 0) or 1
     memory = {name: re.search(r"^MemTotal:\s+(\d+) kB", host.file("/proc/meminfo").content_string, re.MULTILINE) for name, host in nodes.items()}
     return memory_plan.plan(
@@ -85,7 +86,7 @@ LLM({model!r}, enforce_eager=True, dtype="float32", max_model_len=1024, kv_cache
 
 
 def test_so_it_has_for_a_mixture_of_experts(cluster: Cluster, nodes: dict[str, Host], head: Host) -> None:
-    model, python = "/srv/models/tiny-moe", f"{cluster.variable('gb10_root', '/opt/gb10')}/runtime/current/bin/python"
+    model, python = "/srv/models/tiny-moe", f"{cluster.variable('gb10_install_dir', '/opt/gb10')}/runtime/current/bin/python"
     program = shlex.quote(ALONE.format(model=model, kv_cache=kv_cache_bytes(cluster)))
     command = f"set -a; . /etc/gb10/cluster.env; VLLM_ENABLE_V1_MULTIPROCESSING=0; cd /tmp; exec {python} -c {program} 2>&1"
     # Root would leave what Python compiles in the user's own folder.

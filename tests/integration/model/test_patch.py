@@ -5,8 +5,8 @@ from __future__ import annotations
 import json
 
 import pytest
-from cluster import Cluster
-from served import completion
+from api_client import completion
+from live_cluster import Cluster
 from testinfra.host import Host
 
 RECORD = "/etc/gb10/additions/vllm_patch.json"

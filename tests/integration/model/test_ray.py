@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Callable
 
-from playbook import Run
+from run_playbook import Run
 from testinfra.host import Host
 
 TOKEN = "/etc/gb10/ray.token"  # the path of a secret

@@ -12,9 +12,9 @@ from typing import Any
 import certificates
 import pytest
 import yaml
-from cluster import Cluster
-from playbook import Run, run
+from live_cluster import Cluster
 from repository import ROOT
+from run_playbook import Run, run
 from testinfra.host import Host
 
 
@@ -79,7 +79,7 @@ def test_all_mistakes_are_listed_together(cluster: Cluster, tmp_path: Path) -> N
         "hosts": {"spark2": {"gb10_fabric_addresses": ["10.110.0.1/24", "10.112.1.2/24"], "ray_cluster_arg": []}},
     }
     environment = {"VLLM_ATTENTION_BACKEND": "X", "HF_TOKEN": "x", "RAY_AUTH_MODE": "disabled"}
-    parallel = {"gb10_tensor_parallel_size": 4, "gb10_serve_args": ["--swap-space", "4"], "gb10_environment": environment}
+    parallel = {"gb10_tensor_parallel_size": 4, "gb10_vllm_extra_args": ["--swap-space", "4"], "gb10_extra_env": environment}
     variables = extra(gb10_fabric_mtu=70000, gb10_model="/srv/models/absent", gb10_api_port=6381, **parallel)
     ca = certificates.authority()
     certificate, _key = ca.issue("spark.example.com", days=-0.5).write(tmp_path, "api")
@@ -96,10 +96,10 @@ def test_all_mistakes_are_listed_together(cluster: Cluster, tmp_path: Path) -> N
         "10.110.0.1 of spark2 is also",
         "10.112.1.2/24 of spark2 is outside",
         "6381 is Ray's object-manager-port too",
-        "gb10_serve_args[0]: --swap-space",
-        "gb10_environment.VLLM_ATTENTION_BACKEND",
-        "gb10_environment.HF_TOKEN",
-        "gb10_environment.RAY_AUTH_MODE",
+        "gb10_vllm_extra_args[0]: --swap-space",
+        "gb10_extra_env.VLLM_ATTENTION_BACKEND",
+        "gb10_extra_env.HF_TOKEN",
+        "gb10_extra_env.RAY_AUTH_MODE",
         "gb10_api_tls_key: it is the key of another certificate",
         "rename it to ray_cluster_args",
     ):

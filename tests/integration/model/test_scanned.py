@@ -12,9 +12,9 @@ from contextlib import contextmanager
 
 import paramiko
 import pytest
-from cluster import Cluster
-from playbook import run_and_kill
-from served import completion
+from api_client import completion
+from live_cluster import Cluster
+from run_playbook import run_and_kill
 from stranger import MANAGEMENT, PORT, Stranger, link_local, listening
 from testinfra.host import Host
 
@@ -131,13 +131,13 @@ def test_with_a_bridge_that_has_a_port_of_the_node(cluster: Cluster, head: Host,
             # Now also with rules that know the bridge.
             cluster.site(*TAG).assert_ok()
         before = head.check_output(TABLE)
-        refused = cluster.site(*TAG, *extra(peer_firewall_interfaces=["docker*", "br-*"]))
+        refused = cluster.site(*TAG, *extra(peer_firewall_trusted_interfaces=["docker*", "br-*"]))
         assert refused.status != 0
-        assert "peer_firewall_interfaces[1]: 'br-*' matches br-lan, which carries the default route" in refused.output
+        assert "peer_firewall_trusted_interfaces[1]: 'br-*' matches br-lan, which carries the default route" in refused.output
         assert "nothing was changed" in refused.output
         assert (head.check_output(TABLE), head.run(TIMERS).stdout.strip()) == (before, "")
         # By its own name it is the user's word.
-        cluster.site(*TAG, *extra(peer_firewall_interfaces=[BRIDGE])).assert_ok()
+        cluster.site(*TAG, *extra(peer_firewall_trusted_interfaces=[BRIDGE])).assert_ok()
         assert {SSH, API, OFFERED} <= stranger.open(ON_BRIDGE, ports)
         cluster.site(*TAG).assert_ok()
         assert stranger.open(ON_BRIDGE, ports) == {SSH, API}

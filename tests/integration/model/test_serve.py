@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from served import ask, completion, ranks
+from api_client import ask, completion, ranks
 from testinfra.host import Host
 
 

@@ -7,9 +7,9 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from cluster import Cluster
-from playbook import Run, run
-from served import API, CURL, completion
+from api_client import API, CURL, completion
+from live_cluster import Cluster
+from run_playbook import Run, run
 from testinfra.host import Host
 
 pytestmark = pytest.mark.disruptive
@@ -132,7 +132,7 @@ def test_a_switch_on_which_ray_does_not_come_up_ends_with_the_old_one_answering(
     text = completion(head)
     before = {name: host.check_output("cat /etc/gb10/good.json /etc/gb10/cluster.env") for name, host in nodes.items()}
     # Another environment of the ranks restarts Ray, which ends the old model. No Ray is up within a second.
-    changed = {"gb10_environment": {"OMP_NUM_THREADS": "2"}, "ray_cluster_join_timeout": 1}
+    changed = {"gb10_extra_env": {"OMP_NUM_THREADS": "2"}, "ray_cluster_join_timeout": 1}
     failed = play(cluster, "switch_model", gb10_model="/srv/models/tiny-moe", **changed)
     assert failed.status != 0
     said = failed.output.replace("\\n", "\n")

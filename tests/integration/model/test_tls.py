@@ -10,9 +10,9 @@ from typing import Any
 
 import certificates
 import pytest
-from cluster import Cluster
-from playbook import Run, run
-from served import CURL
+from api_client import CURL
+from live_cluster import Cluster
+from run_playbook import Run, run
 from testinfra.host import Host
 
 pytestmark = [pytest.mark.slow, pytest.mark.disruptive]
@@ -56,7 +56,7 @@ class Secured:
             "gb10_api_tls_certificate": str(self.folder / "api.crt"),
             "gb10_api_tls_key": str(self.folder / "api.key"),
             "gb10_api_tls_ca": self.ca.text,
-            "gb10_secret_environment": {NAME: SECRET},
+            "gb10_secret_env": {NAME: SECRET},
         }
         return ["--extra-vars", json.dumps(variables)]
 

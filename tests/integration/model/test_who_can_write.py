@@ -7,11 +7,11 @@ import shlex
 from collections.abc import Iterator
 
 import pytest
-from cluster import Cluster
+from live_cluster import Cluster
 from repository import ROOT
 from testinfra.host import Host
 
-PROGRAM = (ROOT / "tests/who_can_write.py").read_text(encoding="utf-8")
+PROGRAM = (ROOT / "tests/support/who_can_write.py").read_text(encoding="utf-8")
 USER, HOME, STATE = "gb10", "/var/lib/gb10", "/var/lib/gb10-netplan"
 #: What roles make beside units; a node need not have all of it.
 MADE = (

@@ -12,12 +12,12 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from cluster import Cluster
 from gpu_libraries import libnccl
-from playbook import Run, run, run_and_kill
+from live_cluster import Cluster
+from run_playbook import Run, run, run_and_kill
 from testinfra.host import Host
 
-from ansible_collections.gb10.cluster.plugins.module_utils import io_nccl_store
+from ansible_collections.gb10.cluster.plugins.module_utils.nccl import io_store as io_nccl_store
 
 STORE = "/opt/gb10/nccl"
 MACHINE = {"x86_64": 62, "aarch64": 183}[os.uname().machine]
@@ -121,7 +121,7 @@ BAD = {
     "another file than was meant": ({"nccl_sm121_build_checksum": "0" * 64}, f"Expected: {'0' * 64}"),
     "no toolkit": ({"nccl_sm121_build_cuda_home": "/nonexistent"}, "cuda_home: there is no /nonexistent/bin/nvcc"),
     "no GPU that nvcc knows": ({"nccl_sm121_build_capabilities": ["13.7"]}, "does not know sm_137"),
-    "functions that are none": ({"nccl_sm121_build_functions": "AllReduce; reboot"}, "functions"),
+    "functions that are none": ({"nccl_sm121_build_only_funcs": "AllReduce; reboot"}, "functions"),
 }
 
 
@@ -162,7 +162,7 @@ def test_a_tag_that_is_not_there_is_refused(cluster: Cluster, head: Host) -> Non
 
 
 #: Another build than the one that is there, which none of these tests lets come to an end: nothing of it is in a cache.
-OTHER = {"nccl_sm121_build_functions": "SendRecv", "nccl_sm121_build_ccache": False}
+OTHER = {"nccl_sm121_build_only_funcs": "SendRecv", "nccl_sm121_build_ccache": False}
 
 
 def test_a_full_disk_is_said_before_anything_is_built(cluster: Cluster, head: Host) -> None:

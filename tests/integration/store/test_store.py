@@ -10,8 +10,8 @@ from contextlib import contextmanager
 from typing import Any
 
 import pytest
-from cluster import Cluster
-from playbook import Run, run_and_kill
+from live_cluster import Cluster
+from run_playbook import Run, run_and_kill
 from testinfra.host import Host
 
 pytestmark = pytest.mark.disruptive

@@ -1,0 +1,290 @@
+# Copyright (c) 2026, gb10.cluster maintainers
+# GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+
+"""The cluster plan: every input of every node checked at once, then one plan that the roles write down.
+
+A node comes in as a mapping::
+
+    {"name": str, "address": str,          # inventory name and management address
+     "group": "head" | "worker" | "",
+     "settings": {"gb10_...": value},       # all public variables of the role gb10
+     "variables": [str],                    # the names of all variables the inventory gives this node
+     "nccl": str,                           # the tag of the NCCL that is built where one is, "stack" for the stack's
+     "nccl_wanted": "auto" | "true" | "false",   # whether one is built
+     "asked": {"options": [...], "variables": [str]} | {},   # what an installed vLLM newer than the table named, on the head
+     "removing": bool,                      # whether the fabric is to be taken away instead of configured
+     "key_problem": str,                    # what is wrong with the API's key, which itself is never here, or ""
+     "tls": {"problems": [...], "warnings": [str], "digest": str, "until": str} | {},   # api_tls.facts of the head's certificate, {} without
+     "secrets": {"names": [str], "problems": [...]},   # secret_environment.verdict: the values are never here
+     "smoke_tokens": int,                   # how long the answer is that is asked for in the end, 0 for the role's default
+     "store": {"enabled": bool, "source": str},   # whether models are put into the store, and the folder they come from, "" for the hub
+     "unreachable": str,                    # why it could not be asked, or ""
+     "unrecorded": str,                     # the file in which nothing was recorded of it, where it was not to be asked, or ""
+     "observed": {...} | {}}                # what node_info returned, or nothing if it could not be asked
+"""
+
+from __future__ import annotations
+
+import hashlib
+import re
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from typing import Any
+
+from ansible_collections.gb10.cluster.plugins.module_utils.api import access as api_access
+from ansible_collections.gb10.cluster.plugins.module_utils.cluster import checks as cluster_checks
+from ansible_collections.gb10.cluster.plugins.module_utils.cluster import node_checks
+from ansible_collections.gb10.cluster.plugins.module_utils.common.problems import Problem, ProblemsError
+from ansible_collections.gb10.cluster.plugins.module_utils.fabric import links as fabric_links
+from ansible_collections.gb10.cluster.plugins.module_utils.fabric import netplan, topology
+from ansible_collections.gb10.cluster.plugins.module_utils.fabric import plan as fabric
+from ansible_collections.gb10.cluster.plugins.module_utils.fabric import rdma as fabric_state
+from ansible_collections.gb10.cluster.plugins.module_utils.launch import argv as launch
+from ansible_collections.gb10.cluster.plugins.module_utils.launch import overrides as additions
+from ansible_collections.gb10.cluster.plugins.module_utils.memory import plan as memory_plan
+from ansible_collections.gb10.cluster.plugins.module_utils.model import catalog as catalogue
+from ansible_collections.gb10.cluster.plugins.module_utils.model import config as model_config
+from ansible_collections.gb10.cluster.plugins.module_utils.model_store import plan as model_store
+from ansible_collections.gb10.cluster.plugins.module_utils.rules import lint as serve_rules
+from ansible_collections.gb10.cluster.plugins.module_utils.rules.schema import WARNING
+from ansible_collections.gb10.cluster.plugins.module_utils.runtime import locks, stacks, wheels
+from ansible_collections.gb10.cluster.plugins.module_utils.serve import inputs as serve_inputs
+from ansible_collections.gb10.cluster.plugins.module_utils.serve import plan as serve_plan
+
+INTEGERS = (
+    "gb10_api_port",
+    "gb10_data_parallel_size",
+    "gb10_fabric_mtu",
+    "gb10_max_model_len",
+    "gb10_max_num_seqs",
+    "gb10_pipeline_parallel_size",
+    "gb10_ray_port",
+    "gb10_master_port",
+    "gb10_tensor_parallel_size",
+)
+BOOLEANS = (
+    "gb10_allow_restart",
+    "gb10_api_key_enabled",
+    "gb10_expert_parallel",
+    "gb10_fabric_pin_gid_index",
+    "gb10_fabric_rdma_required",
+    "gb10_fabric_replace_existing",
+)
+
+
+def plan(nodes: Sequence[Mapping[str, Any]], lock: str, known_variables: Mapping[str, Sequence[str]]) -> tuple[dict[str, Any], list[Problem]]:
+    """Check the nodes and plan the cluster.
+
+    ``lock`` is the text of the runtime's lock file, "" if there is none; ``known_variables`` maps each role to its public variables.
+    Returns the plan and every problem; the plan is empty if there is any.
+    """
+    if not nodes:
+        return {}, [Problem("nodes", "no host in the group gb10_cluster", "a head and its workers", "add hosts to the groups head and worker")]
+    # The head comes first: it is rank 0, nodes[0] in messages, and host 1 of every subnet.
+    nodes = sorted(({**node, "settings": _typed(node["settings"])} for node in nodes), key=lambda node: node["group"] != "head")
+    settings = nodes[0]["settings"]
+    shape = topology.Fabric(
+        settings["gb10_fabric_topology"],
+        settings["gb10_fabric_cidr"],
+        settings["gb10_fabric_mtu"],
+        settings["gb10_fabric_transport"],
+        settings["gb10_fabric_renderer"],
+    )
+    kind = topology.resolve_topology(shape.topology, len(nodes))
+    ports, unclear, why = fabric_links.choose(nodes, kind)
+    nodes = [{**node, "settings": {**node["settings"], fabric_links.PORTS: some}} for node, some in zip(nodes, ports, strict=True)]
+    members = [_member(node) for node in nodes]
+    shares, problems = fabric.plan(members, shape)
+    problems = [*cluster_checks.check(nodes, known_variables), *unclear, *problems]
+    given = (settings[name] for name in ("gb10_runtime_lock", "gb10_runtime", "gb10_container_image"))
+    stack, found = stacks.resolve(settings["gb10_stack"], lock, *given)
+    problems += found
+    if settings["gb10_distributed_executor_backend"] == "ray":
+        problems += _check_ray(nodes, stack)
+    # A container's lock says what the image has, and is not installed.
+    problems += locks.check(lock, settings["gb10_runtime_lock"]) if stack.runtime == stacks.NATIVE else []
+    for index, node in enumerate(nodes):
+        problems += wheels.check(node["settings"]["gb10_runtime_wheels"], lock, f"nodes[{index}].gb10_runtime_wheels")
+        problems += node_checks.check(index, node, settings, topology.devices(members[index], kind))
+    roce = settings["gb10_fabric_rdma_required"] and topology.resolve_transport(shape.transport, kind) == "roce"
+    problems += fabric_links.check(nodes, members, kind, roce)
+    digest = hashlib.sha256(lock.encode()).hexdigest()
+    if problems:
+        # The rest is judged all the same, as far as it can be, so that all is listed together.
+        return {}, [*problems, *_also(nodes, settings, stack, problems)]
+    plan, problems = _plan(nodes, shares, settings, stack, digest)
+    return ({**plan, "fabric": fabric_links.explain(kind, why, plan["nodes"])} if plan else {}), problems
+
+
+def _check_ray(nodes: Sequence[Mapping[str, Any]], stack: stacks.Stack) -> list[Problem]:
+    """Hold the Ray of the lock, and the one that was found in the image, against what the token takes."""
+    if stack.runtime != stacks.CONTAINER:
+        return stacks.check_ray(stack.ray, "gb10_runtime_lock")
+    inside = [additions.current(node["observed"].get("additions", {}), stack.image).get(launch.IMAGE_ROLE, {}).get("versions", {}) for node in nodes]
+    return stacks.check_ray(next((versions["ray"] for versions in inside if versions.get("ray")), stack.ray), "gb10_container_image")
+
+
+def _also(nodes: Sequence[Mapping[str, Any]], settings: Mapping[str, Any], stack: stacks.Stack, problems: Sequence[Problem]) -> list[Problem]:
+    """Return what is wrong with the model and its arguments where other things are wrong already."""
+    try:
+        model = catalogue.find(settings["gb10_model"], settings["gb10_models"])
+    except ProblemsError as error:
+        return list(error.problems)
+    if any(problem.path in ("gb10_stack", "gb10_runtime_lock", "gb10_runtime", "gb10_container_image") for problem in problems):
+        return []
+    if any(problem.path in (*cluster_checks.PARALLELISM, "gb10_data_parallel_size") for problem in problems):
+        settings = {**settings, **dict.fromkeys(cluster_checks.PARALLELISM, 0), "gb10_data_parallel_size": 1}
+    known = [
+        {**serve_inputs.of_node(node), "name": node["name"], "head": node["group"] == "head", "environment": {}, "additions": {}} for node in nodes
+    ]
+    return serve_plan.decide(serve_inputs.inputs(model, nodes, known, settings, stack, "", "")).problems
+
+
+def _member(node: Mapping[str, Any]) -> topology.FabricNode:
+    settings, observed = node["settings"], node["observed"]
+    return topology.FabricNode(
+        node["name"],
+        settings["gb10_fabric_ports"],
+        tuple(settings["gb10_fabric_addresses"]),
+        node["address"],
+        _carrier(node["address"], observed["interfaces"]) if observed else None,
+        settings["gb10_fabric_interface"],
+        fabric_links.hcas(observed) if observed else {},
+    )
+
+
+def _typed(settings: Mapping[str, Any]) -> dict[str, Any]:
+    """Convert what the argument specification accepted as a number or a boolean, but Ansible leaves as text (-e name=value)."""
+    typed = dict(settings)
+    for name in INTEGERS:
+        typed[name] = int(settings[name])
+    for name in BOOLEANS:
+        typed[name] = settings[name] if isinstance(settings[name], bool) else str(settings[name]).lower() in ("true", "yes", "on", "1")
+    ports = settings["gb10_fabric_ports"]
+    if isinstance(ports, Sequence) and not isinstance(ports, str) and all(re.fullmatch(r"-?\d+", str(port)) for port in ports):
+        typed["gb10_fabric_ports"] = [int(port) for port in ports]
+    typed["gb10_serve_waivers"] = {str(rule): str(reason or "") for rule, reason in settings["gb10_serve_waivers"].items()}
+    for name in ("gb10_api_clients", "gb10_container_args", "gb10_vllm_extra_args", "gb10_service_read_write_paths"):
+        typed[name] = [str(word) for word in settings[name]]
+    typed["gb10_extra_env"] = {str(name): str(value) for name, value in settings["gb10_extra_env"].items()}
+    return typed
+
+
+def _plan(
+    nodes: Sequence[Mapping[str, Any]], shares: Sequence[fabric.NodeFabric], settings: Mapping[str, Any], stack: stacks.Stack, digest: str
+) -> tuple[dict[str, Any], list[Problem]]:
+    model = settings["gb10_model"]
+    try:
+        chosen = catalogue.find(model, settings["gb10_models"])
+    except ProblemsError as error:
+        return {}, list(error.problems)
+    name = settings["gb10_served_model_name"] or chosen.reference.rstrip("/").rsplit("/", 1)[-1]
+    wanted = nodes[0]["store"]
+    store = model_store.plan(chosen.hub, chosen.path, chosen.revision, settings["gb10_install_dir"], wanted["enabled"], wanted["source"])
+    about = catalogue.describe(chosen)
+    chosen = replace(chosen, path=store["folder"]) if store else chosen
+    model = chosen.reference
+    runtime = _runtime(settings, stack, digest)
+    macs = {
+        str(rail.address.ip): node["observed"]["interfaces"][rail.interface]["mac"]
+        for node, share in zip(nodes, shares, strict=True)
+        for rail in share.rails
+    }
+    planned = [
+        {
+            **plain,
+            "rails": [{**rail, "macs": {name: macs[ip] for name, ip in rail["peers"].items()}} for rail in plain["rails"]],
+            "interface": share.interface or _carrier(share.address, node["observed"].get("interfaces", {})),
+            "head": node["group"] == "head",
+            "wheels": node["settings"]["gb10_runtime_wheels"],
+            "capability": serve_inputs.of_node(node)["capability"],
+            "files": netplan.files([rail.interface for rail in share.rails], settings["gb10_fabric_renderer"]) if share.rails else {},
+            "environment": launch.own_environment(share.environment, model, settings["gb10_extra_env"]),
+            "secrets": node["secrets"]["names"],
+            "infiniband": node["observed"].get("infiniband", False),
+            "additions": additions.current(node["observed"].get("additions", {}), runtime["name"]),
+        }
+        for node, share, plain in zip(nodes, shares, map(fabric.plain, shares), strict=True)
+    ]
+    problems: list[Problem] = []
+    # On a fresh host there is no index before there is an address; then the role qsfp_netplan pins it.
+    for index, (entry, node) in enumerate(zip(planned, nodes, strict=True)):
+        if settings["gb10_fabric_pin_gid_index"] and not fabric.drift(entry["rails"], settings["gb10_fabric_mtu"], node["observed"]["interfaces"]):
+            environment, found = fabric_state.pinned(entry, node["observed"])
+            entry["environment"] = {**environment, **settings["gb10_extra_env"]}
+            problems += [replace(problem, path=f"nodes[{index}].{problem.path}") for problem in found]
+    kind = topology.resolve_topology(settings["gb10_fabric_topology"], len(nodes))
+    known = [{**entry, **serve_inputs.of_node(node)} for entry, node in zip(planned, nodes, strict=True)]
+    carried = serve_inputs.transport(planned)
+    inputs = serve_inputs.inputs(chosen, nodes, known, settings, stack, kind, carried)
+    decision = serve_plan.decide(inputs)
+    problems += decision.problems
+    for entry in planned:
+        entry["environment"] = {**decision.environment, **entry["environment"]}
+    plan = {
+        "nodes": planned,
+        "head": {"name": planned[0]["name"], "address": planned[0]["address"]},
+        "model": model,
+        "quantization": model_config.quantization(inputs.config),
+        "served_model_name": name,
+        "store": store,
+        "executor": settings["gb10_distributed_executor_backend"],
+        "ranks_unit": node_checks.RAY_UNIT if settings["gb10_distributed_executor_backend"] == "ray" else node_checks.VLLM_UNIT,
+        "tensor_parallel_size": decision.tensor,
+        "pipeline_parallel_size": decision.pipeline,
+        "data_parallel_size": settings["gb10_data_parallel_size"],
+        "api_host": settings["gb10_api_host"],
+        "api_port": settings["gb10_api_port"],
+        "api_key": settings["gb10_api_key_enabled"],
+        "api_clients": settings["gb10_api_clients"],
+        "api": api_access.place(
+            settings["gb10_api_host"], settings["gb10_api_port"], settings["gb10_api_name"], nodes[0]["address"], bool(nodes[0]["tls"])
+        ),
+        "api_tls": {name: nodes[0]["tls"][name] for name in ("digest", "until")} if nodes[0]["tls"] else {},
+        "ray_port": settings["gb10_ray_port"],
+        "rendezvous_port": settings["gb10_master_port"],
+        "mtu": settings["gb10_fabric_mtu"],
+        "takeover": settings["gb10_fabric_replace_existing"],
+        "pin_gid_index": settings["gb10_fabric_pin_gid_index"],
+        "root": settings["gb10_install_dir"],
+        "user": settings["gb10_service_user"],
+        "writable": settings["gb10_service_read_write_paths"],
+        "allow_restart": settings["gb10_allow_restart"],
+        "runtime": runtime,
+        "nccl": serve_inputs.nccl(nodes, known, stack, kind, carried),
+        "stack": {name: getattr(stack, name) for name in ("name", "vllm", "nccl", "device", "cuda")},
+        "serve": {
+            "args": decision.args,
+            "own": settings["gb10_vllm_extra_args"],
+            "files": decision.files,
+            "smoke_tokens": decision.smoke_tokens,
+            "reasoning": chosen.reasoning,
+            "nccl": inputs.nccl,
+            "why": decision.why,
+            "model": about,
+            "memory": memory_plan.explain(decision.memory) if decision.memory else [],
+            "needs": memory_plan.needs(decision.memory) if decision.memory else {},
+            "findings": serve_rules.report(decision.findings),
+            "warnings": [
+                *serve_inputs.unread(chosen, nodes, serve_inputs.read(chosen, nodes, settings["gb10_install_dir"])),
+                *serve_rules.report(finding for finding in serve_rules.stopping(decision.findings, WARNING)),
+            ],
+        },
+    }
+    return ({}, problems) if problems else (plan, [])
+
+
+def _runtime(settings: Mapping[str, Any], stack: stacks.Stack, digest: str) -> dict[str, Any]:
+    """Return what the ranks run in; ``name`` is what additions are found out for. Only an environment on the nodes has a path and a lock."""
+    container = {"engine": settings["gb10_container_engine"], "engine_args": settings["gb10_container_args"]}
+    if stack.runtime == stacks.CONTAINER:
+        return {"kind": stack.runtime, "name": stack.image, "image": stack.image, **container}
+    path = f"{settings['gb10_install_dir']}/runtime/{digest[:12]}"
+    own = {"lock": settings["gb10_runtime_lock"], "digest": digest, "path": path, "link": f"{settings['gb10_install_dir']}/runtime/current"}
+    return {"kind": stack.runtime, "name": path, "image": "", **own, **container}
+
+
+def _carrier(address: str, interfaces: Mapping[str, Mapping[str, Any]]) -> str:
+    """Return the interface that carries an address, "" if none does; vllm_host_ip then says so."""
+    return next((name for name, found in interfaces.items() if address in (entry.split("/")[0] for entry in found["addresses"])), "")

@@ -1,0 +1,68 @@
+# Copyright (c) 2026, gb10.cluster maintainers
+# GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+
+"""The plan as a person reads it: what runs on each node, how much memory that takes, what speaks against it, and why."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from ansible_collections.gb10.cluster.plugins.module_utils.launch import argv as launch
+from ansible_collections.gb10.cluster.plugins.module_utils.launch import overrides as additions
+
+_INDENT = "  "
+
+
+def lines(plan: Mapping[str, Any], object_store_memory: int) -> list[str]:
+    """Return the lines for a plan of cluster.py; ``object_store_memory`` is Ray's, in bytes."""
+    serve, count = plan["serve"], len(plan["nodes"])
+    result = [
+        f"{plan['served_model_name']}: {plan['model']} on {count} {'node' if count == 1 else 'nodes'}, "
+        f"tensor {plan['tensor_parallel_size']} x pipeline {plan['pipeline_parallel_size']} "
+        f"x data {plan['data_parallel_size']} by {plan['executor']}",
+        f"vLLM {plan['stack']['vllm']} (stack {plan['stack']['name']}), NCCL {serve['nccl'] or 'unknown'}",
+    ]
+    secured = f"TLS with a certificate until {plan['api_tls']['until']}" if plan["api_tls"] else "no TLS"
+    result.append(f"API at {plan['api']['endpoint']}, {'with a key' if plan['api_key'] else 'without a key'}, {secured}")
+    if plan["runtime"]["image"]:
+        result.append(f"in containers of {plan['runtime']['image']}, run by {plan['runtime']['engine']}")
+    result += _block(f"NCCL is {'built' if plan['nccl']['build'] else 'what the runtime brings'}", plan["nccl"]["why"])
+    result += _block("why", serve["why"])
+    result += _block("the model", serve["model"])
+    result += _block("memory", serve["memory"])
+    result += _block("fabric", plan["fabric"])
+    for node in plan["nodes"]:
+        result += _node(plan, node, object_store_memory)
+    result += _block("findings", serve["findings"] or ["none"])
+    return result
+
+
+def _block(title: str, text: list[str]) -> list[str]:
+    return [f"{title}:", *(_INDENT + line for line in text)] if text else []
+
+
+def _node(plan: Mapping[str, Any], node: Mapping[str, Any], object_store_memory: int) -> list[str]:
+    mine = {**plan, "node": node}
+    gpu = f"compute capability {node['capability']}" if node["capability"] else "no GPU seen"
+    ray = [launch.ray_argv(mine, object_store_memory)] if plan["executor"] == "ray" else []
+    argvs = ray + ([launch.vllm_argv(mine)] if node["head"] or not ray else [])
+    result = [f"{node['name']} ({'head' if node['head'] else 'worker'}, {node['address']} on {node['interface'] or 'no interface yet'}, {gpu}):"]
+    for argv in argvs:
+        # A line an argument: what a review compares. Words that are values stay with their option.
+        result += [f"{_INDENT}{' '.join(argv[:2])}", *(f"{_INDENT * 2}{argument}" for argument in _joined(argv[2:]))]
+    result += [f"{_INDENT}environment", *(f"{_INDENT * 2}{name}={value}" for name, value in sorted(additions.rank_environment(node).items()))]
+    result += [f"{_INDENT * 2}{name} (secret)" for name in node["secrets"]]
+    return result
+
+
+def _joined(words: list[str]) -> list[str]:
+    """Put the words behind an option on its line."""
+    result: list[str] = []
+    for word in words:
+        if result and not word.startswith("-") and result[-1].startswith("-") and "=" not in result[-1]:
+            result[-1] += f" {word}"
+        else:
+            result.append(word)
+    return result

@@ -1,0 +1,10 @@
+# Copyright (c) 2026, gb10.cluster maintainers
+# GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+
+"""Folders and files of this collection on a node."""
+
+from __future__ import annotations
+
+#: One file a role, named after it.
+FOLDER = "/etc/gb10/additions"

@@ -1,0 +1,72 @@
+# Copyright (c) 2026, gb10.cluster maintainers
+# GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+
+"""Units of systemd: how they are quoted, stamped with what they are started from, and named."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import re
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+#: The variable in a unit's environment that carries the digest of everything the service was started from.
+INPUTS_VARIABLE = "GB10_INPUTS"
+PLACEHOLDER = "@inputs@"
+
+
+def stamped_unit(text: str, inputs: Sequence[Any]) -> dict[str, str]:
+    """Return {text, inputs}: a unit with its placeholder `@inputs@` replaced by a digest of the unit itself and of `inputs`.
+
+    `inputs` is whatever else the service is started from, such as the environment of its ranks. Raises ValueError without placeholder.
+    """
+    if PLACEHOLDER not in text:
+        raise ValueError(f"the unit has no placeholder {PLACEHOLDER}")
+    value = digest([text, list(inputs)])
+    return {"text": text.replace(PLACEHOLDER, value), "inputs": value}
+
+
+def exec_line(argv: Sequence[str]) -> str:
+    """Return an argv as the value of ExecStart=."""
+    return " ".join(systemd_quote(word) for word in argv)
+
+
+def digest(data: Any) -> str:
+    """Return a SHA-256 over plain data that does not depend on the order of keys."""
+    return hashlib.sha256(json.dumps(data, sort_keys=True, separators=(",", ":")).encode()).hexdigest()
+
+
+def systemd_quote(word: str, exec_line: bool = True) -> str:
+    """Quote one word for ExecStart= or Environment=. Source: service(5), "COMMAND LINES"; exec(5).
+
+    Raises ValueError for a line break, which neither can carry; to systemd a carriage return is one, too.
+    """
+    if re.search(r"[\n\r\0]", word):
+        raise ValueError(f"{word!r} contains a line break")
+    word = word.replace("%", "%%")
+    if exec_line:
+        word = word.replace("$", "$$")
+    if re.fullmatch(r"[A-Za-z0-9_@%+=:,./$-]+", word):
+        return word
+    return '"' + word.replace("\\", "\\\\").replace('"', '\\"') + '"'
+
+
+def environment_file(variables: Mapping[str, str]) -> str:
+    """Return the variables as a file that both systemd's EnvironmentFile= and a POSIX shell read alike, sorted.
+
+    Raises ValueError that lists every name that is no variable name and every value with a line break.
+    """
+    lines, wrong = [], []
+    for name, value in sorted(variables.items()):
+        if not re.fullmatch(r"[A-Za-z_][A-Za-z0-9_]*", name):
+            wrong.append(f"{name!r} is not the name of an environment variable")
+        if re.search(r"[\n\0]", value):
+            wrong.append(f"the value of {name} contains a line break")
+        plain = re.fullmatch(r"[A-Za-z0-9_@%+=:,./-]*", value)
+        quoted = value if plain else '"' + re.sub(r'(["\\$`])', r"\\\1", value) + '"'
+        lines.append(f"{name}={quoted}\n")
+    if wrong:
+        raise ValueError("; ".join(wrong))
+    return "".join(lines)

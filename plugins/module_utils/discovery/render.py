@@ -1,0 +1,226 @@
+# Copyright (c) 2026, gb10.cluster maintainers
+# GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+
+"""What discovery writes: how ssh gets to the machines behind a cable, and the inventory. Machines are as in discovery.py.
+
+What is written is loaded again, as configuration that is trusted. So each value is written in a form that ends where it ends and that no
+reader takes for a template, although discovery_answer.py looked at it before.
+"""
+
+from __future__ import annotations
+
+import base64
+import hashlib
+import re
+import shlex
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from ansible_collections.gb10.cluster.plugins.module_utils.common.problems import Problem, ProblemsError
+from ansible_collections.gb10.cluster.plugins.module_utils.discovery.plan import Discovery, Machine
+
+
+class Template(str):
+    """A text of ours that Ansible is to render when it loads the inventory; any other text is to stay as it is."""
+
+
+#: What begins a template.
+_OPENING = re.compile(r"\{[{%#]")
+#: The host keys that were read over a cable lie beside the inventory. They come before the user's own arguments, for the first wins.
+_PINNED = """-o 'UserKnownHostsFile="{{ inventory_dir }}/known_hosts.txt"' -o StrictHostKeyChecking=yes"""
+#: As in the sample inventories.
+_BY_ITS_PLACE = Template("{{ management_addresses[groups['gb10_cluster'].index(inventory_hostname)] }}")
+#: The sizes that the attention heads of common models divide by.
+_EVEN = (1, 2, 4, 8)
+
+
+def fingerprint(host_key: str) -> str:
+    """Return what `ssh-keygen -l` shows of a key such as "ssh-ed25519 AAAA..."."""
+    digest = hashlib.sha256(base64.b64decode(host_key.split()[1])).digest()
+    return "SHA256:" + base64.b64encode(digest).decode().rstrip("=")
+
+
+def ssh_config(machines: Sequence[Machine], folder: str) -> str:
+    """Return the ssh configuration by which the machines on cables are reached, each through the one that sees it.
+
+    With the user's own keys, agent and configuration, and with the host keys of known_hosts(). Both are files of ``folder``, under these names.
+    """
+    named = {machine["name"]: machine for machine in machines}
+    lines = []
+    for machine in machines:
+        if "via" not in machine or not machine["host_key"]:
+            continue
+        lines += [
+            f"Host {machine['name']}",
+            f"  HostName {_escaped(machine['address'])}",
+            f"  HostKeyAlias {machine['name']}",
+            f'  UserKnownHostsFile "{_escaped(folder)}/known_hosts"',
+            "  StrictHostKeyChecking yes",
+            "  ConnectTimeout 10",
+            "  ServerAliveInterval 5",
+        ]
+        lines += [f'  User "{machine["login"]["user"]}"'] if machine["login"]["user"] else []
+        lines += [f'  IdentityFile "{_escaped(machine["login"]["key"])}"'] if machine["login"]["key"] else []
+        jump = _jump(named[machine["via"]], folder)
+        lines += [f"  ProxyCommand {jump}"] if jump else []
+    return _text([*lines, "Match all", "  Include ~/.ssh/config"])
+
+
+def _text(lines: Sequence[str]) -> str:
+    """Return the lines of a file. Raises ProblemsError for one that is more than a line to some reader."""
+    if wrong := [line for line in lines if not line.isprintable()]:
+        problems = [Problem("discovery", repr(line), "one line of printable characters", "correct what it is made of") for line in wrong]
+        raise ProblemsError(problems)
+    return "".join(f"{line}\n" for line in lines)
+
+
+def _jump(via: Machine, folder: str) -> str:
+    """Return the command that connects through a machine, "" if it is this very machine."""
+    login = via["login"]
+    if login["local"]:
+        return ""
+    words = ["ssh", "-o", "BatchMode=yes", "-o", "ServerAliveInterval=5"]
+    if "via" in via:
+        words += ["-F", f"{folder}/ssh_config"]
+    else:
+        words += shlex.split(login["arguments"])
+        words += ["-p", str(login["port"])] if login["port"] else []
+        words += ["-l", login["user"]] if login["user"] else []
+        words += ["-i", login["key"]] if login["key"] else []
+    host = via["name"] if "via" in via else via["address"]
+    # %h and %p are for ssh to fill in; any other % is to stay one.
+    return f"{_escaped(shlex.join(words))} -W '[%h]:%p' {_escaped(shlex.quote(host))}"
+
+
+def _escaped(text: str) -> str:
+    return text.replace("%", "%%")
+
+
+def known_hosts(machines: Sequence[Machine]) -> str:
+    """Return a line for each machine on a cable, under the name that ssh_config() gives it."""
+    return _text([f"{machine['name']} {machine['host_key']}" for machine in machines if "via" in machine and machine["host_key"]])
+
+
+def inventory(machines: Sequence[Machine], discovery: Discovery) -> dict[str, Any]:
+    """Return {hosts, variables, known_hosts, trusted} of the machines that the discovery proposes, in its order.
+
+    ``hosts`` has the variables of each host, ``variables`` those of the group, where all hosts agree.
+    """
+    by_name = {machine["name"]: machine for machine in machines}
+    members = [by_name[name] for name in discovery.proposal.machines]
+    hosts = {machine["name"]: _settings(machine, discovery.proposal.ports.get(machine["name"], ())) for machine in members}
+    shared = {
+        key: value for key, value in next(iter(hosts.values()), {}).items() if all(key in other and other[key] == value for other in hosts.values())
+    }
+    return {
+        "hosts": {name: {key: value for key, value in settings.items() if key not in shared} for name, settings in hosts.items()},
+        "variables": {"management_addresses": [_address(machine) for machine in members], "ansible_host": _BY_ITS_PLACE, **shared},
+        "known_hosts": _text([f"{_address(machine)} {machine['host_key']}" for machine in members if "via" in machine]),
+        "trusted": trusted(members),
+    }
+
+
+def _settings(machine: Machine, ports: Sequence[int]) -> dict[str, Any]:
+    login = machine["login"]
+    settings = {
+        "ansible_user": login["user"],
+        "ansible_ssh_private_key_file": login["key"],
+        "ansible_port": login["port"] if login["port"] not in (None, 22) else "",
+        "ansible_ssh_common_args": Template(f"{_PINNED} {_literal(login['arguments'])}".strip()) if "via" in machine else login["arguments"],
+        "gb10_fabric_ports": list(ports),
+    }
+    return {name: value for name, value in settings.items() if value}
+
+
+def _address(machine: Machine) -> str:
+    """Return what a machine is reached by: what the user gave, or the management address where that is a cable or this very machine."""
+    return str(machine["observed"]["management"] if "via" in machine or machine["login"]["local"] else machine["address"])
+
+
+def files(machines: Sequence[Machine], discovery: Discovery, model: str) -> dict[str, str]:
+    """Return the inventory as file -> text, with paths below its folder, nothing without a topology.
+
+    ``model`` is what gb10_model is to be, "" for a line to fill in.
+    """
+    if not discovery.proposal.topology:
+        return {}
+    found = inventory(machines, discovery)
+    texts = {
+        "hosts.yml": _hosts(found["hosts"], summary(machines, discovery)),
+        "group_vars/gb10_cluster.yml": _variables(found["variables"], discovery.proposal.topology, len(found["hosts"]), model),
+        "known_hosts.txt": found["known_hosts"],
+    }
+    return {path: text for path, text in texts.items() if text}
+
+
+def _hosts(hosts: Mapping[str, Mapping[str, Any]], said: Sequence[str]) -> str:
+    lines = ["---", "# Found on the QSFP cables, the head first. What to edit is in group_vars/gb10_cluster.yml."]
+    lines += [f"#   {_comment(line)}" for line in said]
+    lines += ["gb10_cluster:", "  children:"]
+    for group, names in (("head", list(hosts)[:1]), ("worker", list(hosts)[1:])):
+        lines += [f"    {group}:", "      hosts:" if names else "      hosts: {}"]
+        for name in names:
+            lines += [f"        {scalar(name)}:", *(f"          {key}: {scalar(value)}" for key, value in hosts[name].items())]
+    return _text(lines)
+
+
+def _variables(variables: Mapping[str, Any], topology: str, count: int, model: str) -> str:
+    lines = ["---", "# Where the Sparks are reached, as whom, and what to serve."]
+    lines += [f"{name}: {scalar(value)}" for name, value in variables.items() if not name.startswith("gb10_")]
+    hint = "# TO FILL IN: the model to serve, a name on the Hugging Face hub or an absolute path that exists on every node."
+    lines += [f"gb10_model: {scalar(model)}"] if model else [hint, "# gb10_model: openai/gpt-oss-120b"]
+    lines += ["", "# How they are cabled.", f"gb10_fabric_topology: {topology}"]
+    lines += [f"{name}: {scalar(value)}" for name, value in variables.items() if name.startswith("gb10_")]
+    if count not in _EVEN:
+        lines.append(f"# The attention heads of common models do not divide by {count}, their layers do not have to.")
+        lines.append(f"gb10_pipeline_parallel_size: {count}")
+    other = "inventories/two-spark/group_vars/gb10_cluster.yml, or ansible-doc -t role gb10.cluster.<role>"
+    return _text([*lines, "", f"# Every other variable with its default: {other}"])
+
+
+def scalar(value: str | int | Sequence[Any]) -> str:
+    """Return a value in YAML, on one line and in ASCII. A text that looks like a template and is none of ours is marked as none."""
+    if isinstance(value, int):
+        return str(value)
+    if not isinstance(value, str):
+        return f"[{', '.join(map(scalar, value))}]"
+    mark = "!unsafe " if _OPENING.search(value) and not isinstance(value, Template) else ""
+    return f'{mark}"{"".join(map(_character, value))}"'
+
+
+def _character(letter: str) -> str:
+    code = ord(letter)
+    if letter in '"\\' or not " " <= letter <= "~":
+        return f"\\x{code:02x}" if code < 0x100 else f"\\u{code:04x}" if code < 0x10000 else f"\\U{code:08x}"
+    return letter
+
+
+def _literal(text: str) -> str:
+    """Return what a template renders to this text."""
+    return _OPENING.sub(lambda found: f"{{{{ '{found[0]}' }}}}", text)
+
+
+def _comment(line: str) -> str:
+    """Return a line with its characters that are none of one line, or that move a cursor, as escapes."""
+    return "".join(letter if letter.isprintable() else letter.encode("unicode_escape").decode() for letter in line)
+
+
+def summary(machines: Sequence[Machine], discovery: Discovery) -> list[str]:
+    """Return what was found, a line each: the Sparks in order, and their cables."""
+    asked = [machine for machine in machines if machine["observed"]]
+    names = discovery.proposal.machines or [machine["name"] for machine in asked]
+    lines = [f"{', '.join(names) or 'nobody'}: topology {discovery.proposal.topology or 'cannot be told'}"]
+    for segment in discovery.segments:
+        ends = [str(port) for port in segment.ports] + ["a machine that was not asked"] * len(segment.strangers)
+        lines.append(f"{'cable' if segment.is_cable else 'switch'}: {' - '.join(ends)}")
+    return lines
+
+
+def trusted(machines: Sequence[Machine]) -> list[str]:
+    """Return a line for each machine whose host key was read over a cable: where, and the fingerprint."""
+    return [
+        f"{machine['label'] or machine['name']} at {machine['via']} port {machine['port']}: {fingerprint(machine['host_key'])}"
+        for machine in machines
+        if "via" in machine and machine["host_key"]
+    ]

@@ -1,0 +1,269 @@
+# Copyright (c) 2026, gb10.cluster maintainers
+# GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+
+"""What can be wrong with a fabric. Every function returns problems, or appends them, and goes as far as the others' mistakes let it."""
+
+from __future__ import annotations
+
+import contextlib
+import ipaddress
+from collections.abc import Sequence
+
+from ansible_collections.gb10.cluster.plugins.module_utils.common.problems import Problem
+from ansible_collections.gb10.cluster.plugins.module_utils.fabric.topology import (
+    HOSTS_OF_A_24,
+    MTU_MAX,
+    MTU_MIN,
+    RENDERERS,
+    SPARK_PORTS,
+    TOPOLOGIES,
+    TRANSPORTS,
+    Fabric,
+    FabricNode,
+    devices,
+    managed,
+    needed_subnets,
+    resolve_topology,
+    resolve_transport,
+    segment,
+    width,
+)
+
+_TOPOLOGY = "gb10_fabric_topology"
+
+
+def check_fabric(nodes: Sequence[FabricNode], fabric: Fabric, topology: str) -> tuple[list[Problem], ipaddress.IPv4Network | None]:
+    """Check what describes the whole fabric. Returns the problems and the address pool, None if that is wrong."""
+    problems = _check_topology(nodes, topology)
+    # What a wrong topology would ask of the nodes is not known.
+    if not any(problem.path == _TOPOLOGY for problem in problems):
+        problems += [problem for index, node in enumerate(nodes) if managed(nodes, topology) for problem in _check_management(node, index, topology)]
+        problems += _check_ring(nodes) if topology == "ring" else []
+    pool = None
+    if not MTU_MIN <= fabric.mtu <= MTU_MAX:
+        problems.append(Problem("gb10_fabric_mtu", str(fabric.mtu), f"{MTU_MIN} to {MTU_MAX} bytes", "use 9000 on a direct cable"))
+    if fabric.transport not in TRANSPORTS:
+        problems.append(Problem("gb10_fabric_transport", repr(fabric.transport), " or ".join(TRANSPORTS), "use auto, which is roce between Sparks"))
+    elif resolve_transport(fabric.transport, topology) != (expected := resolve_transport("auto", topology)) and topology in ("ring", "socket"):
+        why = "in a ring, sockets reach all nodes over the management network only" if topology == "ring" else "not every node has ConnectX"
+        problems.append(Problem("gb10_fabric_transport", f"{fabric.transport} with {topology}: {why}", expected, "use auto"))
+    if fabric.renderer not in RENDERERS:
+        problems.append(Problem("gb10_fabric_renderer", repr(fabric.renderer), " or ".join(RENDERERS), "use networkd"))
+    try:
+        pool = ipaddress.IPv4Network(fabric.pool)
+    except ValueError as error:
+        problems.append(Problem("gb10_fabric_cidr", str(error), "an IPv4 network such as 10.110.0.0/16", "correct gb10_fabric_cidr"))
+    else:
+        needed = needed_subnets(nodes, topology)
+        if needed and (pool.prefixlen > 24 or 2 ** (24 - pool.prefixlen) < needed):
+            problems.append(
+                Problem("gb10_fabric_cidr", f"{pool} has no room for {needed} subnets", f"room for {needed} /24 networks", "use a /16")
+            )
+            pool = None
+    return problems, pool
+
+
+def _check_topology(nodes: Sequence[FabricNode], topology: str) -> list[Problem]:
+    """Compare the topology with the number of nodes, and with what each of them has for it."""
+    count = len(nodes)
+    wrong = {
+        "auto": ("ring or switch: they are cabled in one of two ways", f"set {_TOPOLOGY}", topology == "auto"),
+        "direct": ("two nodes on one cable", "list the pair, or choose another topology", count != 2),
+        "none": ("a topology that connects them", f"set {_TOPOLOGY}: {resolve_topology('auto', count)}", count > 1),
+        "ring": ("three nodes or more", "use direct for a pair", count < 3),
+        "switch": ("two nodes or more", "use auto", count < 2),
+        "socket": ("two nodes or more", "use auto", count < 2),
+    }
+    if topology not in TOPOLOGIES:
+        return [Problem(_TOPOLOGY, repr(topology), " or ".join(TOPOLOGIES), f"set {_TOPOLOGY} to one of them")]
+    expected, fix, found = wrong[topology]
+    if found:
+        return [Problem(_TOPOLOGY, f"{topology} with {count} nodes", expected, fix)]
+    if count > HOSTS_OF_A_24:
+        return [Problem("nodes", f"{count} nodes", f"at most {HOSTS_OF_A_24}, the hosts of a /24", "list fewer nodes")]
+    return _check_interfaces(nodes) if topology == "socket" else _check_number_of_ports(nodes, topology)
+
+
+def _check_number_of_ports(nodes: Sequence[FabricNode], topology: str) -> list[Problem]:
+    """A pair has a port at each end of a cable, and a switch joins all nodes; a ring has rules of its own."""
+    expected = {
+        "direct": "as many as on the other end: a cable has a port at each",
+        "switch": "as many as on every node: each switch joins all of them",
+    }
+    return [
+        Problem(
+            f"nodes[{index}].ports",
+            f"{len(node.ports)} of {node.name}, {len(nodes[0].ports)} of {nodes[0].name}",
+            expected[topology],
+            "correct gb10_fabric_ports",
+        )
+        for index, node in enumerate(nodes)
+        if topology in expected and node.ports and nodes[0].ports and len(node.ports) != len(nodes[0].ports)
+    ]
+
+
+def _check_interfaces(nodes: Sequence[FabricNode]) -> list[Problem]:
+    return [
+        Problem(
+            f"nodes[{index}].interface",
+            f"{node.name} names none, others do",
+            "the device that is on the others' network",
+            "set gb10_fabric_interface for every node, or for none to use the management network",
+        )
+        for index, node in enumerate(nodes)
+        if not node.interface and any(other.interface for other in nodes)
+    ]
+
+
+def _check_ring(nodes: Sequence[FabricNode]) -> list[Problem]:
+    """Find cables that are missing or join equal ports, over which queue pairs do not connect (users report ibv_modify_qp 110)."""
+    problems = []
+    for index, node in enumerate(nodes):
+        previous, following = nodes[index - 1], nodes[(index + 1) % len(nodes)]
+        if node.ports and len(node.ports) != 2:
+            problems.append(
+                Problem(
+                    f"nodes[{index}].ports",
+                    f"{len(node.ports)} of {node.name}",
+                    f"2 in a ring: the one cabled to {following.name}, then the one cabled to {previous.name}",
+                    "correct gb10_fabric_ports, or plug in the missing cable",
+                )
+            )
+        elif node.ports and previous.ports and len(node.ports) == len(previous.ports) == 2 and node.ports[1] == previous.ports[0]:
+            problems.append(
+                Problem(
+                    f"nodes[{index}].ports[1]",
+                    f"port {node.ports[1]} of {node.name} is cabled to port {previous.ports[0]} of {previous.name}",
+                    "every cable of a ring from a port 0 to a port 1",
+                    "turn the cables of one node around, and list [0, 1] for every node",
+                )
+            )
+    return problems
+
+
+def _check_management(node: FabricNode, index: int, topology: str) -> list[Problem]:
+    """Ray replaces a loopback address by one of its own choice, and vLLM compares addresses, not names."""
+    path = f"nodes[{index}].address"
+    with contextlib.suppress(ValueError):
+        if not ipaddress.IPv4Address(node.management).is_loopback:
+            if node.management_interface == "" and topology != "none":
+                found = f"no interface of {node.name} carries {node.management}"
+                return [Problem(path, found, "the address by which the other nodes reach it", "set ansible_host to it")]
+            return []
+    why = "it has no fabric to be called by" if topology == "none" else "the nodes call each other by it"
+    return [
+        Problem(
+            path,
+            f"{node.name} is reached as {node.management!r}",
+            f"an IPv4 address of one of its interfaces, for {why}",
+            "set ansible_host to it",
+        )
+    ]
+
+
+def check_ports(node: FabricNode, index: int, topology: str, problems: list[Problem]) -> int:
+    """Return how many rails the node has; 0 if any of its ports is wrong or not known, so that nothing is concluded from them."""
+    if topology in ("socket", "none"):
+        return len(devices(node, topology))
+    if node.ports is None:
+        return 0
+    before = len(problems)
+    if not node.ports:
+        problems.append(Problem(f"nodes[{index}].ports", f"{node.name} has no cabled port", "port 0, 1 or both", "set gb10_fabric_ports"))
+    for position, port in enumerate(node.ports):
+        path = f"nodes[{index}].ports[{position}]"
+        if port not in SPARK_PORTS:
+            problems.append(
+                Problem(path, f"{node.name} has no QSFP port {port!r}", "0 (next to the RJ45 socket) or 1", "correct gb10_fabric_ports")
+            )
+        elif port in node.ports[:position]:
+            problems.append(Problem(path, f"port {port} of {node.name} is listed twice", "each port once", "correct gb10_fabric_ports"))
+    return len(devices(node, topology)) if len(problems) == before else 0
+
+
+def addresses_of(
+    node: FabricNode, index: int, rails: int, subnets: Sequence[ipaddress.IPv4Network], problems: list[Problem]
+) -> list[ipaddress.IPv4Interface | None]:
+    """Return the node's address on each rail: the user's if given, else host number index + 1 of the rail's subnet.
+
+    None where the user's is no address; ``rails`` is 0 where it cannot be told.
+    """
+    if not node.addresses:
+        return [ipaddress.IPv4Interface(f"{subnet[index + 1]}/24") for subnet in subnets[:rails] if index < HOSTS_OF_A_24]
+    path = f"nodes[{index}].fabric_addresses"
+    if rails and len(node.addresses) != rails:
+        problems.append(
+            Problem(
+                path,
+                f"{len(node.addresses)} for {node.name}",
+                f"{rails}, one for each twin of each cabled port",
+                "list them all in gb10_fabric_addresses, or none to have them chosen from gb10_fabric_cidr",
+            )
+        )
+    result: list[ipaddress.IPv4Interface | None] = []
+    for rail, text in enumerate(node.addresses):
+        try:
+            if "/" not in text:
+                raise ValueError(f"{text!r} has no prefix length")
+            result.append(ipaddress.IPv4Interface(text))
+        except ValueError as error:
+            result.append(None)
+            problems.append(
+                Problem(f"{path}[{rail}]", str(error), "an IPv4 address with prefix length, such as 10.110.0.1/24", "correct gb10_fabric_addresses")
+            )
+    return result
+
+
+def check_addresses(
+    nodes: Sequence[FabricNode],
+    addresses: Sequence[Sequence[ipaddress.IPv4Interface | None]],
+    topology: str,
+    pool: ipaddress.IPv4Network | None,
+    problems: list[Problem],
+) -> None:
+    """Compare all addresses with each other and with the pool."""
+    owners: dict[ipaddress.IPv4Address, str] = {}
+    subnets: dict[tuple[int, int], tuple[ipaddress.IPv4Interface, str]] = {}
+    per_port = width(topology)
+    for index, (node, rails) in enumerate(zip(nodes, addresses, strict=True)):
+        seen: dict[int, ipaddress.IPv4Network] = {}
+        for rail, address in enumerate(rails):
+            if address is None:
+                continue
+            path = f"nodes[{index}].fabric_addresses[{rail}]"
+            if address.ip in owners:
+                problems.append(
+                    Problem(path, f"{address.ip} of {node.name} is also {owners[address.ip]}", "an address of its own", "change one of the two")
+                )
+            owners.setdefault(address.ip, f"{path} of {node.name}")
+            # The whole subnet, because all of it is routed to the fabric.
+            if pool and not address.network.subnet_of(pool):
+                problems.append(
+                    Problem(path, f"{address} of {node.name} is outside gb10_fabric_cidr {pool}", f"a subnet of {pool}", "change one of the two")
+                )
+            # Both addresses of a /31 are hosts (RFC 3021).
+            if address.network.prefixlen != 31 and address.ip in (address.network.network_address, address.network.broadcast_address):
+                problems.append(Problem(path, f"{address} of {node.name} is no host address", "a host address", "change its last octet"))
+            twin = next((other for other, network in seen.items() if network.overlaps(address.network)), None)
+            if twin is not None:
+                problems.append(
+                    Problem(
+                        path,
+                        f"{address} of {node.name} is in the same subnet as its fabric_addresses[{twin}]",
+                        "each twin in a subnet of its own",
+                        "give the twins different subnets",
+                    )
+                )
+            seen[rail] = address.network
+            place = (segment(topology, index, rail // per_port, len(nodes)), rail % per_port)
+            first, owner = subnets.setdefault(place, (address, node.name))
+            if address.network != first.network:
+                problems.append(
+                    Problem(
+                        path,
+                        f"{address} of {node.name} cannot reach {first} of {owner} on the same cable",
+                        f"an address in {first.network}",
+                        "use one subnet a rail",
+                    )
+                )

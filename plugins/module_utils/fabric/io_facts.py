@@ -1,0 +1,144 @@
+# Copyright (c) 2026, gb10.cluster maintainers
+# GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+
+"""Reading a node's network hardware and who configures it. One `ip`, else only files; nothing here changes anything."""
+
+from __future__ import annotations
+
+import json
+import os
+from collections.abc import Callable, Iterable, Sequence
+from typing import Any
+
+from ansible_collections.gb10.cluster.plugins.module_utils.common import io_file
+from ansible_collections.gb10.cluster.plugins.module_utils.common.io_command import Run
+from ansible_collections.gb10.cluster.plugins.module_utils.fabric import owners
+from ansible_collections.gb10.cluster.plugins.module_utils.fabric import parse as fabric_text
+from ansible_collections.gb10.cluster.plugins.module_utils.node import io_facts as io_node
+from ansible_collections.gb10.cluster.plugins.module_utils.node import parse as node_text
+
+
+def read(run: Run, root: str = "/") -> dict[str, Any]:
+    """Return {interfaces, rdma, netplan, unreadable}, as fabric_info documents them.
+
+    Where `root` is not "/", it holds a recorded machine, and what `ip -json address show` said there is in its ip-address.json.
+    Raises ValueError or OSError if the interfaces cannot be read, ImportError if there is a netplan file but no python3-yaml.
+    """
+    links = io_node.links(run) if root == "/" else _recorded(os.path.join(root, "ip-address.json"))
+    interfaces = {name: {**facts, **_hardware(root, name)} for name, facts in node_text.interface_facts(links).items()}
+    macs = {link["ifname"]: link.get("permaddr") or link.get("address") or "" for link in links if "ifname" in link}
+    devices = [
+        owners.Device(
+            name,
+            macs[name],
+            facts["driver"],
+            fabric_text.device_type(io_file.read(os.path.join(root, "sys/class/net", name, "uevent"))),
+            facts["kind"] == "physical",
+        )
+        for name, facts in interfaces.items()
+    ]
+    unreadable: list[dict[str, str]] = []
+    netplan = owners.netplan_files(_listings(root, owners.NETPLAN_FOLDERS, unreadable))
+    keyfiles = owners.network_manager_files(_listings(root, owners.NETWORK_MANAGER_FOLDERS, unreadable))
+    definitions = [found for some in _each(root, netplan, _definitions, unreadable) for found in some]
+    owned = owners.owners(devices, definitions, _each(root, keyfiles, owners.profile, unreadable))
+    for name, facts in interfaces.items():
+        facts["owners"] = owned[name]
+    return {"interfaces": interfaces, "rdma": _rdma(root), "netplan": netplan, "unreadable": unreadable}
+
+
+def _recorded(path: str) -> list[dict[str, Any]]:
+    with open(path, encoding="utf-8") as file:
+        answer: list[dict[str, Any]] = json.load(file)
+    return answer
+
+
+def _hardware(root: str, name: str) -> dict[str, Any]:
+    folder = os.path.join(root, "sys/class/net", name)
+    device = os.path.join(folder, "device")
+    address = os.path.basename(os.path.realpath(device))
+    return {
+        "driver": os.path.basename(_target(os.path.join(device, "driver"))),
+        "speed": fabric_text.speed(io_file.read(os.path.join(folder, "speed"))),
+        "kind": "physical" if os.path.exists(device) else "virtual",
+        "pci": fabric_text.pci_facts(address, {file: io_file.read(os.path.join(device, file)) for file in fabric_text.PCI_FILES}),
+        "hca": next(iter(_names(os.path.join(device, "infiniband"))), ""),
+    }
+
+
+def _rdma(root: str) -> dict[str, dict[str, Any]]:
+    folder = os.path.join(root, "sys/class/infiniband")
+    return {hca: _port(os.path.join(folder, hca), os.path.join(folder, hca, "ports/1")) for hca in _names(folder)}
+
+
+def _port(device: str, port: str) -> dict[str, Any]:
+    gids = []
+    for index in sorted(int(name) for name in _names(os.path.join(port, "gids"))):
+        gid = io_file.read(os.path.join(port, "gids", str(index)))
+        # The attributes of a free slot cannot be read (EINVAL).
+        if fabric_text.is_gid(gid):
+            attributes = [io_file.read(os.path.join(port, "gid_attrs", name, str(index))) for name in ("types", "ndevs")]
+            gids.append(fabric_text.gid_facts(index, gid, *attributes))
+    return {
+        "interface": next(iter(_names(os.path.join(device, "device/net"))), ""),
+        "state": fabric_text.port_state(io_file.read(os.path.join(port, "state"))),
+        "link_layer": io_file.read(os.path.join(port, "link_layer")).strip(),
+        "gids": gids,
+    }
+
+
+def _names(folder: str) -> list[str]:
+    try:
+        return sorted(os.listdir(folder))
+    except OSError:
+        return []
+
+
+def _target(link: str) -> str:
+    try:
+        return os.readlink(link)
+    except OSError:
+        return ""
+
+
+def _listings(root: str, folders: Iterable[str], unreadable: list[dict[str, str]]) -> dict[str, list[str]]:
+    found = {}
+    for folder in folders:
+        try:
+            found[folder] = os.listdir(os.path.join(root, folder.lstrip("/")))
+        except FileNotFoundError:
+            continue
+        except OSError as error:
+            unreadable.append({"file": folder, "reason": str(error.strerror)})
+    return found
+
+
+def _each(root: str, files: Sequence[str], parse: Callable[[str, str], Any], unreadable: list[dict[str, str]]) -> list[Any]:
+    """Return what each file parses to; a file that cannot be read or parsed goes to `unreadable`, with a reason that quotes nothing of it."""
+    parsed = []
+    for file in files:
+        try:
+            with open(os.path.join(root, file.lstrip("/")), encoding="utf-8") as opened:
+                text = opened.read()
+            parsed.append(parse(file, text))
+        except OSError as error:
+            unreadable.append({"file": file, "reason": str(error.strerror)})
+        except UnicodeDecodeError:
+            unreadable.append({"file": file, "reason": "it is not UTF-8"})
+        except ValueError as error:
+            unreadable.append({"file": file, "reason": str(error)})
+    return parsed
+
+
+def _definitions(file: str, text: str) -> list[owners.Definition]:
+    import yaml  # noqa: PLC0415  # Only a node with netplan needs it, and netplan.io depends on it.
+
+    try:
+        # As netplan does: all scalars are strings (no number has colons, as a MAC address may look like one), and only the first document counts.
+        document = next(yaml.load_all(text, Loader=yaml.BaseLoader), None)
+    except yaml.YAMLError as error:
+        mark = getattr(error, "problem_mark", None)
+        # The parser's own message may quote the file.
+        raise ValueError(f"it is not YAML{f', line {mark.line + 1}' if mark else ''}") from error
+    return owners.definitions(file, document)

@@ -1,0 +1,334 @@
+# Copyright (c) 2026, gb10.cluster maintainers
+# GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+
+"""Changing a host's network so that it comes back by itself unless somebody confirms the change.
+
+A change is armed first: what is there now is saved, and a systemd timer is started that puts it back. Units and state are on disk,
+so that it also comes back after a reboot, which is what people do to a host they have lost. This file is the restore program too:
+arm() copies it and io_file to the host, and systemd runs it; hence it imports nothing else.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import fcntl
+import hashlib
+import inspect
+import json
+import os
+import shutil
+import stat
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from types import ModuleType
+from typing import Any
+
+from ansible_collections.gb10.cluster.plugins.module_utils.common import io_file
+
+#: Root's alone, because netplan files may hold the password of a wireless network, and root runs what is here. Not in the service user's
+#: folder, where earlier releases had it (docs/security.md).
+STATE, FORMER = "/var/lib/gb10-netplan", "/var/lib/gb10/netplan"
+#: The change that waits for its confirmation, what the last one ended with, and what was there before the first.
+PENDING, LAST, ORIGINAL = (f"{STATE}/{name}.json" for name in ("pending", "last", "original"))
+PROGRAM = f"{STATE}/program"
+#: The files that netplan applied last, path to digest(): in memory, because a boot applies what is on the disk then.
+APPLIED = "/run/gb10-netplan.json"
+UNIT = "gb10-netplan-restore"
+UNITS = "/etc/systemd/system"
+#: The settings of a device that networkd and the fabric change, below /proc/sys/net.
+SYSCTLS = ("ipv6/disable_ipv6", "ipv6/addr_gen_mode", "ipv4/arp_ignore", "ipv4/arp_announce")
+#: Seconds that the kernel and the renderer have to settle after a change, and of these the ones that the renderer has to itself: where
+#: NetworkManager finds an address that it did not set, it leaves the device as it is instead of activating its profile.
+SETTLE, PATIENCE = 15, 5
+
+Run = Callable[[list[str]], tuple[int, str, str]]
+
+
+class NetplanError(Exception):
+    """The host refused a step; the message says which and why."""
+
+
+def link(run: Run, name: str) -> dict[str, Any] | None:
+    """Return {up, mtu, addresses, sysctl} of a device, None if there is none. `addresses` are its IPv4 addresses that no DHCP server gave."""
+    status, stdout, _stderr = run(["ip", "-json", "address", "show", "dev", name])
+    if status != 0:
+        return None
+    found = next(entry for entry in json.loads(stdout) if entry)
+    return {
+        "up": "UP" in found["flags"],
+        "mtu": found["mtu"],
+        "addresses": [f"{a['local']}/{a['prefixlen']}" for a in found["addr_info"] if a["family"] == "inet" and not a.get("dynamic")],
+        "sysctl": {key: sysctl(name, key) for key in SYSCTLS},
+    }
+
+
+def capture(run: Run, paths: Iterable[str], links: Iterable[str]) -> dict[str, Any]:
+    """Return what these files and devices are now: {files: {path: [text, mode] | None}, links: {name: link() | None}}."""
+    files = {}
+    for path in paths:
+        text, mode = io_file.read_file(path)
+        files[path] = None if text is None else [text, mode]
+    return {"files": files, "links": {name: link(run, name) for name in links}}
+
+
+def digest(text: str) -> str:
+    """Return what a file's text is known by, in APPLIED and ORIGINAL."""
+    return hashlib.sha256(text.encode()).hexdigest()
+
+
+def put(run: Run, state: Mapping[str, Any]) -> None:
+    """Make files and devices what capture() returned, or the like. Raises NetplanError, or OSError for a file before anything is applied."""
+    for path, saved in state["files"].items():
+        _put_file(path, saved)
+    _apply(run, state)
+
+
+def _put_file(path: str, saved: Sequence[Any] | None) -> None:
+    if saved is None:
+        with contextlib.suppress(FileNotFoundError):
+            os.unlink(path)
+    elif io_file.read_file(path) != tuple(saved):
+        os.makedirs(os.path.dirname(path), exist_ok=True)
+        io_file.write_file(path, *saved)
+
+
+def _put_back(run: Run, state: Mapping[str, Any]) -> None:
+    """Do what put() does, as far as it goes: no file that cannot be written keeps the devices from coming back. Raises NetplanError."""
+    for name, saved in state["links"].items():
+        if saved:
+            # Its addresses are left to the renderer; an address too many may be what cuts the host off.
+            _put_link(run, name, saved, add=False)
+    failed = []
+    # What goes makes room for what comes.
+    for path, saved in sorted(state["files"].items(), key=lambda item: item[1] is not None):
+        try:
+            _put_file(path, saved)
+        except OSError as error:
+            try:
+                os.replace(_copy(path), path)
+            except OSError:
+                failed.append(f"{path} could not be put back ({error.strerror})")
+    _apply(run, state)
+    if failed:
+        raise NetplanError(f"the devices are as before, but {'; '.join(failed)}")
+
+
+def _copy(path: str) -> str:
+    """Return where a file waits for its return: beside it, so that a full disk does not matter, under a name that nobody reads."""
+    return os.path.join(os.path.dirname(path), f".{os.path.basename(path)}.gb10-before")
+
+
+def _apply(run: Run, state: Mapping[str, Any]) -> None:
+    status, stdout, stderr = run(["netplan", "apply"])
+    for path, saved in state["files"].items():
+        if saved is not None and path.startswith("/etc/sysctl.d/"):
+            run(["sysctl", "--quiet", f"--load={path}"])
+    # The devices come next also after a failure: an address too many may be what cuts the host off.
+    wanted = {name: saved for name, saved in state["links"].items() if saved}
+    began = time.monotonic()
+    calm = 0
+    while calm < 2 and (passed := time.monotonic() - began) < SETTLE:
+        changes = [_put_link(run, name, saved, passed > PATIENCE) for name, saved in wanted.items()]
+        calm = 0 if any(changes) else calm + 1
+        if wanted:
+            time.sleep(0.3)
+    if status != 0:
+        raise NetplanError(f"netplan apply failed: {(stderr or stdout).strip()}")
+    try:
+        io_file.write_file(APPLIED, json.dumps({path: digest(saved[0]) if saved else "" for path, saved in state["files"].items()}), 0o600)
+    except OSError:
+        # Without it nothing is said of these files; with an old one they would be applied again.
+        with contextlib.suppress(FileNotFoundError):
+            os.unlink(APPLIED)
+
+
+def applied() -> dict[str, str]:
+    """Return the digest of each file that netplan applied last since the boot, "" for one that was not there; {} where that is not known."""
+    text, _mode = io_file.read_file(APPLIED)
+    return json.loads(text) if text else {}
+
+
+def _put_link(run: Run, name: str, wanted: Mapping[str, Any], add: bool) -> bool:
+    """Bring a device nearer to what it should be, with `add` also its addresses. Returns whether it was not there yet.
+
+    By hand, because networkd leaves addresses and MTU behind on a device that it no longer manages.
+    """
+    found = link(run, name)
+    if found is None or found == wanted:
+        return False
+    for address in found["addresses"]:
+        if address not in wanted["addresses"]:
+            run(["ip", "address", "delete", address, "dev", name])
+    for address in wanted["addresses"]:
+        if add and address not in found["addresses"]:
+            run(["ip", "address", "replace", address, "dev", name])
+    if found["mtu"] != wanted["mtu"]:
+        run(["ip", "link", "set", "dev", name, "mtu", str(wanted["mtu"])])
+    for key, value in wanted["sysctl"].items():
+        if value and sysctl(name, key) != value:
+            # Whether it was taken is seen the next time.
+            with contextlib.suppress(OSError), open(_sysctl_path(name, key), "w", encoding="ascii") as file:
+                file.write(value)
+    if found["up"] != wanted["up"]:
+        run(["ip", "link", "set", "dev", name, "up" if wanted["up"] else "down"])
+    return True
+
+
+def _sysctl_path(name: str, key: str) -> str:
+    family, setting = key.split("/")
+    return f"/proc/sys/net/{family}/conf/{name}/{setting}"
+
+
+def sysctl(name: str, key: str) -> str:
+    """Return a setting of a device, such as "ipv4/arp_ignore"; "" where the kernel has none."""
+    text, _mode = io_file.read_file(_sysctl_path(name, key))
+    return (text or "").strip()
+
+
+def read(path: str) -> dict[str, Any] | None:
+    """Return one of PENDING, LAST and ORIGINAL, None if it is not there. Raises NetplanError where others may have written it."""
+    if os.path.lexists(STATE):
+        _check()
+    elif _former():
+        path = os.path.join(FORMER, os.path.basename(path))
+    text, _mode = io_file.read_file(path)
+    return json.loads(text) if text is not None else None
+
+
+def _check() -> None:
+    if why := io_file.exposed(STATE):
+        raise NetplanError(f"{why}, and root runs what is in {STATE}. Expected: a folder that root alone can change. Fix: remove {STATE}")
+
+
+def _former() -> bool:
+    """Whether an earlier release left its state. While the folder around it is root's, and sticky, nobody else can put one of root's there."""
+    try:
+        around, found = os.lstat(os.path.dirname(FORMER)), os.lstat(FORMER)
+    except OSError:
+        return False
+    return stat.S_ISDIR(found.st_mode) and (around.st_uid, found.st_uid, found.st_mode & 0o077) == (os.geteuid(), os.geteuid(), 0)
+
+
+def _save(path: str, document: Mapping[str, Any]) -> None:
+    io_file.write_file(path, json.dumps(document, indent=1) + "\n", 0o600)
+
+
+@contextlib.contextmanager
+def _alone() -> Iterator[None]:
+    """Keep a confirmation and the timer from meeting half-way."""
+    if not os.path.lexists(STATE):
+        if _former():
+            os.rename(FORMER, STATE)
+        else:
+            os.makedirs(STATE, mode=0o700)
+    _check()
+    lock = os.open(f"{STATE}/lock", os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW, 0o600)
+    try:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        yield
+    finally:
+        os.close(lock)
+
+
+def arm(run: Run, identifier: str, before: Mapping[str, Any], seconds: int, final: bool, after: Mapping[str, Any] | None = None) -> None:
+    """Promise to put `before` back in so many seconds. What an unconfirmed change saved earlier is kept: that was the last good state.
+
+    `final` says that a confirmation ends the collection's hold on the host. `after` is what put() will get; its `original`, if it has one,
+    are files that a removal is to bring back in place of those in ORIGINAL. Raises NetplanError or OSError; then nothing may be changed.
+    """
+    with _alone():
+        earlier = read(PENDING) or {"before": {"files": {}, "links": {}}}
+        kept = {kind: {**before[kind], **earlier["before"][kind]} for kind in ("files", "links")}
+        planned = {"files": {}, **(after or {})}
+        original = {**earlier.get("original", {}), **planned.get("original", {})}
+        written = {**earlier.get("written", {}), **{path: digest(saved[0]) for path, saved in planned["files"].items() if saved}}
+        _save(PENDING, {"id": identifier, "final": final, "before": kept, "original": original, "written": written})
+        for path, saved in kept["files"].items():
+            if saved is not None:
+                os.makedirs(os.path.dirname(path), exist_ok=True)
+                io_file.write_file(_copy(path), *saved)
+        for part in (io_file, sys.modules[__name__]):
+            _install(part)
+        service = (
+            "[Unit]\nDescription=Put the network configuration back unless its change was confirmed (gb10.cluster)\n"
+            f"[Service]\nType=oneshot\nEnvironment=PYTHONPATH={PROGRAM}\nExecStart={sys.executable} -m {__name__}\nRestart=on-failure\nRestartSec=5\n"
+        )
+        timer = (
+            "[Unit]\nDescription=Give a changed network configuration time to be confirmed (gb10.cluster)\n"
+            f"[Timer]\nOnActiveSec={seconds}\nAccuracySec=100ms\n[Install]\nWantedBy=timers.target\n"
+        )
+        io_file.write_file(f"{UNITS}/{UNIT}.service", service, 0o644)
+        io_file.write_file(f"{UNITS}/{UNIT}.timer", timer, 0o644)
+        for argv in (["daemon-reload"], ["enable", f"{UNIT}.timer"], ["restart", f"{UNIT}.timer"]):
+            status, stdout, stderr = run(["systemctl", *argv])
+            if status != 0:
+                raise NetplanError(f"systemctl {' '.join(argv)} failed, so nothing was changed: {(stderr or stdout).strip()}")
+
+
+def _install(part: ModuleType) -> None:
+    path = os.path.join(PROGRAM, *part.__name__.split(".")) + ".py"
+    os.makedirs(os.path.dirname(path), exist_ok=True)
+    io_file.write_file(path, inspect.getsource(part), 0o644)
+
+
+def _disarm(run: Run) -> None:
+    run(["systemctl", "disable", "--now", f"{UNIT}.timer"])
+    for name in (f"{UNIT}.timer", f"{UNIT}.service"):
+        with contextlib.suppress(FileNotFoundError):
+            os.unlink(f"{UNITS}/{name}")
+    run(["systemctl", "daemon-reload"])
+    shutil.rmtree(PROGRAM, ignore_errors=True)
+
+
+def confirm(run: Run, identifier: str) -> bool:
+    """Keep a change. Returns False if it is not there any more: the timer was faster."""
+    with _alone():
+        pending = read(PENDING)
+        if pending is None or pending["id"] != identifier:
+            return False
+        if pending["final"]:
+            with contextlib.suppress(FileNotFoundError):
+                os.unlink(ORIGINAL)
+        else:
+            original = read(ORIGINAL) or {"files": {}, "links": {}}
+            # What was there before the very first change is what a removal brings back, where nobody has changed what we wrote.
+            first = {kind: {**pending["before"][kind], **original[kind]} for kind in ("files", "links")}
+            first["files"] |= pending.get("original", {})
+            _save(ORIGINAL, {**first, "written": {**original.get("written", {}), **pending.get("written", {})}})
+        _end(run, pending, "confirmed")
+        return True
+
+
+def restore(run: Run, how: str) -> bool:
+    """Put back what was there before the pending change. Returns False if there is none. Raises NetplanError; then the timer tries again."""
+    with _alone():
+        pending = read(PENDING)
+        if pending is None:
+            return False
+        _put_back(run, pending["before"])
+        _end(run, pending, how)
+        return True
+
+
+def _end(run: Run, pending: Mapping[str, Any], how: str) -> None:
+    # On a full disk it is not told how it ended. Still pending, the network would be put back again and again.
+    with contextlib.suppress(OSError):
+        _save(LAST, {"id": pending["id"], "how": how, "time": time.strftime("%Y-%m-%d %H:%M:%S")})
+    for path in pending["before"]["files"]:
+        with contextlib.suppress(OSError):
+            os.unlink(_copy(path))
+    os.unlink(PENDING)
+    _disarm(run)
+
+
+def _subprocess(argv: list[str]) -> tuple[int, str, str]:
+    result = subprocess.run(argv, capture_output=True, text=True, check=False)
+    return result.returncode, result.stdout, result.stderr
+
+
+if __name__ == "__main__":
+    if restore(_subprocess, "restored by the timer"):
+        sys.stdout.write("The change of the network configuration was not confirmed in time; the old one is back.\n")

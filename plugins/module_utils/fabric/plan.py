@@ -1,0 +1,163 @@
+# Copyright (c) 2026, gb10.cluster maintainers
+# GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+
+"""The QSFP fabric: from nodes and cabling to interfaces, addresses, a netplan document and the environment of every rank."""
+
+from __future__ import annotations
+
+import ipaddress
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from ansible_collections.gb10.cluster.plugins.module_utils.common.problems import Problem
+from ansible_collections.gb10.cluster.plugins.module_utils.fabric import checks as fabric_checks
+from ansible_collections.gb10.cluster.plugins.module_utils.fabric import netplan
+from ansible_collections.gb10.cluster.plugins.module_utils.fabric.topology import (
+    Fabric,
+    FabricNode,
+    devices,
+    managed,
+    resolve_topology,
+    resolve_transport,
+    subnets,
+)
+
+#: NCCL needs its ring algorithm where not every pair of a ring has a cable.
+_FULLY_CONNECTED_RING = 3
+
+
+@dataclass(frozen=True)
+class Rail:
+    """One twin of one node: its device, its address with prefix length, and the peers' addresses on the same subnet."""
+
+    interface: str
+    hca: str
+    address: ipaddress.IPv4Interface
+    peers: Mapping[str, str]
+
+
+@dataclass(frozen=True)
+class NodeFabric:
+    """One node's share of the fabric. ``address``, on ``interface``, is what Ray and vLLM call the node."""
+
+    name: str
+    address: str
+    interface: str = ""
+    rails: tuple[Rail, ...] = ()
+    netplan: Mapping[str, Any] = field(default_factory=dict)
+    environment: Mapping[str, str] = field(default_factory=dict)
+
+
+def plan(nodes: Sequence[FabricNode], fabric: Fabric) -> tuple[list[NodeFabric], list[Problem]]:
+    """Plan the fabric. The same input always gives the same plan.
+
+    Returns one NodeFabric a node, in order, and every problem of the input; with problems, or with ports that cannot be told, the plan is
+    empty.
+    """
+    topology = resolve_topology(fabric.topology, len(nodes))
+    problems, pool = fabric_checks.check_fabric(nodes, fabric, topology)
+    # Every check goes as far as the others' mistakes let it: the user is to see all of them at once.
+    addresses = [
+        fabric_checks.addresses_of(
+            node, index, fabric_checks.check_ports(node, index, topology, problems), subnets(nodes, index, topology, pool), problems
+        )
+        for index, node in enumerate(nodes)
+    ]
+    fabric_checks.check_addresses(nodes, addresses, topology, pool, problems)
+    if problems or (topology not in ("none", "socket") and any(node.ports is None for node in nodes)):
+        return [], problems
+    # Without problems there is an address for every device.
+    complete = [[address for address in own if address is not None] for own in addresses]
+    return [_node(index, nodes, complete, fabric, topology) for index in range(len(nodes))], []
+
+
+def _node(
+    index: int, nodes: Sequence[FabricNode], addresses: Sequence[Sequence[ipaddress.IPv4Interface]], fabric: Fabric, topology: str
+) -> NodeFabric:
+    node = nodes[index]
+    rails = tuple(
+        Rail(
+            twin.interface,
+            twin.hca,
+            address,
+            {
+                peer.name: str(other.ip)
+                for peer, peer_addresses in zip(nodes, addresses, strict=True)
+                for other in peer_addresses
+                if peer is not node and other.network == address.network
+            },
+        )
+        for twin, address in zip(devices(node, topology), addresses[index], strict=True)
+    )
+    own = managed(nodes, topology)
+    address = node.management if own else str(rails[0].address.ip)
+    interface = (node.management_interface or "") if own else rails[0].interface
+    return NodeFabric(
+        node.name,
+        address,
+        interface,
+        rails,
+        netplan.document({rail.interface: str(rail.address) for rail in rails}, fabric.mtu, fabric.renderer) if rails else {},
+        {} if topology == "none" else environment(topology, len(nodes), address, interface, rails, fabric.transport),
+    )
+
+
+def plain(share: NodeFabric) -> dict[str, Any]:
+    """Return a node's share as plain data: {name, address, interface, rails: [{interface, hca, address, peers}], netplan, environment}."""
+    return {
+        "name": share.name,
+        "address": share.address,
+        "interface": share.interface,
+        "rails": [{"interface": r.interface, "hca": r.hca, "address": str(r.address), "peers": dict(r.peers)} for r in share.rails],
+        "netplan": dict(share.netplan),
+        "environment": dict(share.environment),
+    }
+
+
+def environment(topology: str, nodes: int, address: str, interface: str, rails: Sequence[Rail], transport: str = "auto") -> dict[str, str]:
+    """Return the variables that keep every library on the fabric. NCCL's GID index stays unset: NCCL picks it per device.
+
+    Sockets, which NCCL, Gloo and Ray start with, use ``interface``; with RoCE, data uses both twins of every cabled port. Sources:
+    eugr/spark-vllm-docker, NETWORKING.md (rings, merging the twins of a pair); NVIDIA dgx-spark-playbooks, nccl;
+    the distributed-vllm notes for a mixed cluster, whose nodes must all speak the same transport and protocol.
+    """
+    result = {
+        "VLLM_HOST_IP": address,
+        "NCCL_SOCKET_IFNAME": interface,
+        "GLOO_SOCKET_IFNAME": interface,
+        "TP_SOCKET_IFNAME": interface,
+        "UCX_NET_DEVICES": interface,
+    }
+    if topology == "socket":
+        return result | {"NCCL_IB_DISABLE": "1", "NCCL_P2P_DISABLE": "1", "NCCL_SHM_DISABLE": "1", "NCCL_PROTO": "Simple"}
+    if resolve_transport(transport, topology) == "socket":
+        return result | {"NCCL_IB_DISABLE": "1"}
+    result |= {"NCCL_IB_DISABLE": "0", "NCCL_IB_HCA": ",".join(rail.hca for rail in rails)}
+    if topology == "direct":
+        result["NCCL_IB_MERGE_NICS"] = "1"
+    if topology == "ring":
+        result |= {"NCCL_IB_SUBNET_AWARE_ROUTING": "1", "NCCL_NET_PLUGIN": "none", "NCCL_IB_MERGE_NICS": "0"}
+        if nodes > _FULLY_CONNECTED_RING:
+            result["NCCL_ALGO"] = "Ring"
+    return result
+
+
+def drift(rails: Sequence[Mapping[str, Any]], mtu: int, interfaces: Mapping[str, Mapping[str, Any]]) -> list[str]:
+    """Say how a node's interfaces differ from its rails, a sentence each; empty when the plan is live.
+
+    ``rails`` as in the plan (interface, address with prefix), ``interfaces`` as node_info returns them.
+    """
+    differences = []
+    for rail in rails:
+        name = rail["interface"]
+        found = interfaces.get(name)
+        if found is None:
+            differences.append(f"{name} does not exist")
+            continue
+        if rail["address"] not in found["addresses"]:
+            differences.append(f"{name} has {', '.join(found['addresses']) or 'no address'} instead of {rail['address']}")
+        if found["mtu"] != mtu:
+            differences.append(f"{name} has MTU {found['mtu']} instead of {mtu}")
+    return differences

@@ -1,0 +1,103 @@
+# Copyright (c) 2026, gb10.cluster maintainers
+# GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+
+"""What a node's network facts mean for a fabric: the GID index of its rails, and links that are slower than a Spark's."""
+
+from __future__ import annotations
+
+import ipaddress
+import re
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from ansible_collections.gb10.cluster.plugins.module_utils.common.problems import Problem
+
+ROCE_V2 = "RoCE v2"
+_CONNECTX_DRIVER = "mlx5_core"
+#: The two PCIe halves of a Spark's ConnectX-7. The functions of a half, one a port, share its link.
+_FUNCTION = re.compile(r"(000[02]:01:00)\.[01]")
+_WIDTH, _GIGATRANSFERS, _MEGABITS = 4, 32.0, 200000
+
+
+def gid_index(fabric: Mapping[str, Any], hcas: Sequence[str], addresses: Sequence[str]) -> tuple[int | None, list[Problem]]:
+    """Return the one index at which every HCA has the RoCE v2 GID of its IPv4 address, for NCCL_IB_GID_INDEX.
+
+    ``fabric`` is what fabric_info returns, ``addresses`` are the rails' own, in the order of ``hcas``, with or without prefix
+    length. None with problems if an HCA has no such GID, or no index holds for all; None without if there is no HCA.
+    Left unset, NCCL 2.21 and newer picks per device, which is better: an index moves when IPv6 addresses come or go
+    (NVIDIA/nccl issues 1333 and 2157).
+    """
+    problems: list[Problem] = []
+    found: dict[str, set[int]] = {}
+    for hca, address in zip(hcas, addresses, strict=True):
+        device = fabric["rdma"].get(hca)
+        wanted = ipaddress.IPv6Address(f"::ffff:{ipaddress.IPv4Interface(address).ip}")
+        if device is None:
+            present = ", ".join(sorted(fabric["rdma"])) or "none"
+            problems.append(Problem(f"rdma[{hca}]", f"there is no {hca}, only {present}", "the RDMA device of each rail", "check `ibv_devices`"))
+            continue
+        version_2 = {entry["index"]: ipaddress.IPv6Address(entry["gid"]) for entry in device["gids"] if entry["type"] == ROCE_V2}
+        found[hca] = {index for index, gid in version_2.items() if gid == wanted}
+        if not found[hca]:
+            others = ", ".join(f"{index}: {gid}" for index, gid in version_2.items()) or "none"
+            problems.append(
+                Problem(
+                    f"rdma[{hca}].gids",
+                    f"no {ROCE_V2} GID of {wanted.ipv4_mapped} on {hca} (its {ROCE_V2} GIDs: {others})",
+                    f"one of {wanted.ipv4_mapped}, which comes with the address",
+                    "rerun with --tags qsfp_netplan",
+                )
+            )
+    if problems or not found:
+        return None, problems
+    if common := set.intersection(*found.values()):
+        return min(common), []
+    indices = ", ".join(f"{hca} has {' and '.join(str(index) for index in sorted(some))}" for hca, some in found.items())
+    return None, [
+        Problem(
+            "rdma.gids",
+            f"the {ROCE_V2} GIDs of the rails have different indices: {indices}",
+            "one index for all, because NCCL_IB_GID_INDEX is one number",
+            "leave NCCL_IB_GID_INDEX unset, or remove the IPv6 addresses of the rails",
+        )
+    ]
+
+
+def pinned(node: Mapping[str, Any], fabric: Mapping[str, Any]) -> tuple[dict[str, str], list[Problem]]:
+    """Return the environment of a planned node with NCCL_IB_GID_INDEX, where it has RDMA devices; ``fabric`` as fabric_info returns it."""
+    rails = [rail for rail in node["rails"] if rail["hca"]]
+    index, problems = gid_index(fabric, [rail["hca"] for rail in rails], [rail["address"] for rail in rails])
+    return {**node["environment"], **({} if index is None else {"NCCL_IB_GID_INDEX": str(index)})}, problems
+
+
+def degraded(interfaces: Mapping[str, Mapping[str, Any]]) -> list[str]:
+    """Say which ConnectX twins have less than a Spark's link: PCIe x4 at 32 GT/s for each half, 200000 Mb/s for each port with carrier.
+
+    ``interfaces`` as fabric_info returns them. What is unknown is not judged. A link that is whole here may still carry only
+    13 Gb/s; that shows only under load.
+    Sources: servethehome.com, "The NVIDIA GB10 ConnectX-7 200GbE networking is really different" (x4 at 32 GT/s each half);
+    forums.developer.nvidia.com topic 367853 (x2 on an ASUS GX10) and tonyd2wild/DeepSeek-v4-Flash issue 35 (firmware before
+    2026-04; fixed through fwupdmgr); NVIDIA dgx-spark-playbooks, prevalidation of spark_cluster_setup (200000Mb/s).
+    """
+    halves: dict[str, list[str]] = {}
+    for name, found in sorted(interfaces.items()):
+        function = _FUNCTION.fullmatch(found["pci"]["address"]) if found["pci"] and found["driver"] == _CONNECTX_DRIVER else None
+        if function:
+            halves.setdefault(function[1], []).append(name)
+    sentences = []
+    for half, names in sorted(halves.items()):
+        pci = interfaces[names[0]]["pci"]
+        rate = re.match(r"[\d.]+(?= GT/s)", pci["speed"])
+        if (pci["width"] is not None and pci["width"] < _WIDTH) or (rate and float(rate[0]) < _GIGATRANSFERS):
+            sentences.append(
+                f"{' and '.join(names)}: the PCIe link of {half} runs x{pci['width'] or '?'} at {pci['speed']}; x4 at 32.0 GT/s is expected. "
+                "Update the firmware (fwupdmgr refresh, fwupdmgr update), then switch the node off and on: a reboot is not enough."
+            )
+    return sentences + [
+        f"{name}: the link has {interfaces[name]['speed']} Mb/s; {_MEGABITS} are expected. "
+        "Check the cable, and the speed that the switch's port is set to; then firmware and power as for PCIe: fwupdmgr update, off and on."
+        for names in halves.values()
+        for name in names
+        if interfaces[name]["carrier"] and interfaces[name]["speed"] is not None and interfaces[name]["speed"] < _MEGABITS
+    ]

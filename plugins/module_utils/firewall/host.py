@@ -1,0 +1,238 @@
+# Copyright (c) 2026, gb10.cluster maintainers
+# GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+
+"""What a node itself reports before it is closed: its SSH servers, other firewalls, its interfaces, and whence this run reaches it."""
+
+from __future__ import annotations
+
+import ipaddress
+import json
+import re
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from ansible_collections.gb10.cluster.plugins.module_utils.common.problems import Problem
+from ansible_collections.gb10.cluster.plugins.module_utils.firewall.plan import FAMILIES, TABLE, Access, span
+
+#: What ssh_ports reads of ``systemctl show`` of socket units.
+SOCKET_PROPERTIES = ("Id", "Triggers", "Listen", "ActiveState", "UnitFileState")
+_SSH_UNIT = re.compile(r"sshd?(@.*)?\.(service|socket)")
+_SSH_SERVERS = frozenset({"sshd", "dropbear"})
+_ENDPOINT = re.compile(r"(?:\[([0-9a-f:.]+)(?:%[^\]]*)?\]|([\d.]+)):(\d+)(?: \(Stream\))?")
+#: Expressions of a rule that match nothing: a rule of these alone counts for every packet.
+_NO_MATCH = frozenset({"counter", "log", "limit", "drop", "reject", "comment"})
+#: How a rule names the family of a packet, as nft's own families.
+_OF_FAMILY = {"nfproto": {"ipv4": "ip", "ipv6": "ip6"}, "protocol": {"ip": "ip", "ip6": "ip6"}}
+
+#: Family, table, name.
+_Chain = tuple[str, str, str]
+_Rules = Mapping[_Chain, Sequence[Sequence[Mapping[str, Any]]]]
+
+
+@dataclass(frozen=True)
+class Link:
+    """A network device. ``ports`` are the devices with hardware behind them that it is or lies on, such as a bridge's members."""
+
+    name: str
+    ports: tuple[str, ...] = ()
+    default_route: bool = False
+
+
+def ssh_ports(listeners: Iterable[Mapping[str, Any]], sockets: str, config: str) -> list[int]:
+    """Return the ports on which SSH servers wait, now and after the next boot. What a login forwards (ssh -R) is not one.
+
+    ``listeners`` are node_info's. ``sockets`` is what ``systemctl show`` prints of SOCKET_PROPERTIES: with ssh.socket, systemd itself holds the
+    port, and no sshd runs before the first connection. ``config`` is what ``sshd -T`` prints, which counts where no socket unit does.
+    """
+    found = {
+        entry["port"]
+        for entry in _reachable(listeners)
+        # A login's processes are in a scope, so they have no unit here.
+        if _SSH_UNIT.fullmatch(entry["unit"]) or (entry["process"] in _SSH_SERVERS and entry["unit"])
+    }
+    of_sockets = {port for block in sockets.split("\n\n") for port in _socket_ports(block)}
+    of_config = {port for port in map(_port, re.findall(r"^listenaddress (\S+)$", config, re.MULTILINE)) if port}
+    return sorted(found | (of_sockets or of_config))
+
+
+def _socket_ports(block: str) -> set[int]:
+    """Return the ports of one socket unit, if it is for SSH and in use now or at boot. Source: systemd.socket(5), org.freedesktop.systemd1(5)."""
+    values: dict[str, list[str]] = {}
+    for line in block.splitlines():
+        name, _equals, value = line.partition("=")
+        values.setdefault(name, []).append(value)
+    names = " ".join((*values.get("Id", []), *values.get("Triggers", []))).split()
+    used = "active" in values.get("ActiveState", []) or "enabled" in values.get("UnitFileState", [])
+    if not used or not any(_SSH_UNIT.fullmatch(name) for name in names):
+        return set()
+    return {port for port in map(_port, values.get("Listen", [])) if port}
+
+
+def _port(endpoint: str) -> int:
+    """Return the port of an endpoint that others reach, such as "[::]:22 (Stream)", 0 for any other, such as a path."""
+    match = _ENDPOINT.fullmatch(endpoint)
+    return int(match[3]) if match and not _loopback(match[1] or match[2]) else 0
+
+
+def closed(listeners: Iterable[Mapping[str, Any]], access: Access, ssh: Iterable[int]) -> list[str]:
+    """Return what listens on the node and is out of reach for all but peers, such as "3389/tcp (gnome-remote-de)"; our own services are left out."""
+    spans = [span(text) for text in access.open_ports if text.endswith("/tcp")]
+    found = {
+        entry["port"]: entry["process"] or "unknown"
+        for entry in _reachable(listeners)
+        if entry["port"] not in {*ssh, access.api_port}
+        and not any(first <= entry["port"] <= last for first, last in spans)
+        and not entry["unit"].startswith("gb10-")
+    }
+    return [f"{port}/tcp ({process})" for port, process in sorted(found.items())]
+
+
+def _reachable(listeners: Iterable[Mapping[str, Any]]) -> list[Mapping[str, Any]]:
+    return [entry for entry in listeners if not _loopback(entry["address"])]
+
+
+def _loopback(address: str) -> bool:
+    parsed = ipaddress.ip_address(address)
+    mapped = getattr(parsed, "ipv4_mapped", None)
+    return (mapped or parsed).is_loopback
+
+
+def default_devices(*routes: str) -> set[str]:
+    """Return the devices of default routes, from what ``ip -json route show default`` prints for each family."""
+    found = [route for text in routes for route in json.loads(text or "[]")]
+    hops = [*found, *(hop for route in found for hop in route.get("nexthops", []))]
+    return {hop["dev"] for hop in hops if "dev" in hop}
+
+
+def source(client: str) -> list[str]:
+    """Return an SSH client's address as ``ip route get`` takes it, [] if it is none, such as where Ansible runs on the node itself."""
+    address, _percent, zone = client.partition("%")
+    try:
+        ipaddress.ip_address(address)
+    except ValueError:
+        return []
+    return [address, "dev", zone] if zone else [address]
+
+
+def entrance(route: str) -> str:
+    """Return the device of a route to a client, "" if it is this node itself. ``route`` is what ``ip -json route get`` prints."""
+    found = json.loads(route)[0]
+    return "" if found.get("type") == "local" or found["dev"] == "lo" else str(found["dev"])
+
+
+def matches(access: Access, links: Iterable[Link]) -> dict[str, list[str]]:
+    """Return which devices each entry of peer_firewall_trusted_interfaces lets in now; entries without any are left out."""
+    found = {pattern: sorted(link.name for link in links if _fits(pattern, link.name)) for pattern in access.interfaces}
+    return {pattern: names for pattern, names in found.items() if names}
+
+
+def _fits(pattern: str, name: str) -> bool:
+    return name.startswith(pattern[:-1]) if pattern.endswith("*") else name == pattern
+
+
+def problems(access: Access, links: Sequence[Link], ssh: Sequence[int], came_by: str) -> list[Problem]:
+    """Return why the node must not be closed as it is now. ``came_by`` is the device by which this run reaches it.
+
+    A pattern means the node's own containers and virtual machines. A network that others are on has to be named without a *.
+    """
+    peers = {interface for interface, _address in access.peers}
+    found = []
+    for index, pattern in enumerate(access.interfaces):
+        for link in (link for link in links if pattern.endswith("*") and _fits(pattern, link.name)):
+            reasons = [
+                *(["carries the default route"] if link.default_route else []),
+                *([f"lies on the port {', '.join(link.ports)}"] if link.ports else []),
+                *(["is a network of the cluster"] if link.name in peers else []),
+                *(["is the network by which this run comes in"] if link.name == came_by else []),
+            ]
+            if reasons:
+                expected = "interfaces of the node's own containers and virtual machines, for everything from them is let in"
+                fix = f"give the names that are meant, or {link.name} itself if all who are on its network may reach every port"
+                text = f"{pattern!r} matches {link.name}, which {' and '.join(reasons)}"
+                found.append(Problem(f"peer_firewall_trusted_interfaces[{index}]", text, expected, fix))
+    if not ssh:
+        text = "no SSH server was found on this node: no sshd waits, no socket unit starts one, and sshd -T names no address"
+        fix = "start ssh.service or ssh.socket, or set peer_firewall_enabled: false for this node"
+        found.append(Problem("peer_firewall_enabled", text, "a port of SSH, which stays open to all", fix))
+    return found
+
+
+def unproven(client: str) -> Problem:
+    """Return the problem that nobody proves that new rules let an administrator in."""
+    text = f"this run reaches the node {f'from itself ({client})' if client else 'by no SSH connection, as with ansible_connection: local'}"
+    fix = "run the playbook from another machine, another node will do, or set peer_firewall_enabled: false for this node"
+    return Problem("ansible_connection", text, "SSH from another host, which proves that the new rules let it in", fix)
+
+
+def rulers(ruleset_json: str, legacy: Mapping[str, str], active: Sequence[str]) -> dict[str, str]:
+    """Return which other firewall decides what comes in, by nft's name of the family, "" where none does.
+
+    ``ruleset_json`` is what ``nft -j list ruleset`` prints, ``legacy`` what iptables-legacy -S and ip6tables-legacy -S do, by family, ``active``
+    those of ufw and firewalld that are active; they rule both. A table that only shuts out somebody, such as fail2ban's, rules nothing; one
+    whose last word is no, does.
+    """
+    objects = json.loads(ruleset_json or '{"nftables": []}')["nftables"]
+    chains = [entry["chain"] for entry in objects if "chain" in entry]
+    rules: dict[_Chain, list[Sequence[Mapping[str, Any]]]] = {}
+    for entry in objects:
+        if rule := entry.get("rule"):
+            rules.setdefault((rule["family"], rule["table"], rule["chain"]), []).append(rule["expr"])
+    found = {}
+    for family in FAMILIES:
+        refusing = [chain for chain in chains if _decides(chain, rules, family)]
+        tables = [f"the nftables table {chain['family']} {chain['table']}" for chain in refusing]
+        in_legacy = re.search(r"^-P INPUT DROP|^-A INPUT -j (DROP|REJECT)", legacy.get(family, ""), re.MULTILINE)
+        found[family] = [*active, *tables, *(["iptables (legacy)"] if in_legacy else []), ""][0]
+    return found
+
+
+def _decides(chain: Mapping[str, Any], rules: _Rules, family: str) -> bool:
+    """Whether a chain has the last word on what comes in of a family, and it is no."""
+    table = (chain["family"], chain["table"])
+    if chain.get("hook") != "input" or " ".join(table) == TABLE or chain["family"] not in (family, "inet"):
+        return False
+    key = (*table, chain["name"])
+    for expressions in rules.get(key, []):
+        mine = _of_family(expressions, family)
+        if mine is not None and len(mine) < len(expressions) and _kinds(mine) <= _NO_MATCH | {"accept"} and "accept" in _kinds(mine):
+            return False
+    return chain.get("policy") == "drop" or _refuses(rules, key, family, set())
+
+
+def _refuses(rules: _Rules, chain: _Chain, family: str, seen: set[_Chain]) -> bool:
+    """Whether a chain, or one that it always goes on to, refuses whatever of a family it did not accept."""
+    if chain in seen:
+        return False
+    seen.add(chain)
+    for expressions in rules.get(chain, []):
+        mine = _of_family(expressions, family)
+        if mine is None:
+            continue
+        kinds = _kinds(mine)
+        if kinds <= _NO_MATCH and kinds & {"drop", "reject"}:
+            return True
+        target = next((e[kind]["target"] for e in mine for kind in ("jump", "goto") if kind in e), None)
+        if target and kinds <= _NO_MATCH | {"jump", "goto"} and _refuses(rules, (*chain[:2], target), family, seen):
+            return True
+    return False
+
+
+def _kinds(expressions: Iterable[Mapping[str, Any]]) -> set[str]:
+    return {kind for expression in expressions for kind in expression}
+
+
+def _of_family(expressions: Sequence[Mapping[str, Any]], family: str) -> list[Mapping[str, Any]] | None:
+    """Return a rule's expressions without a match of the family itself, None if the rule is for another family."""
+    rest = []
+    for expression in expressions:
+        match = expression.get("match", {})
+        left = match.get("left")
+        names = _OF_FAMILY.get(left.get("meta", {}).get("key", "")) if isinstance(left, dict) and match.get("op") == "==" else None
+        named = names.get(str(match["right"])) if names else None
+        if named is None:
+            rest.append(expression)
+        elif named != family:
+            return None
+    return rest

@@ -1,0 +1,248 @@
+# Copyright (c) 2026, gb10.cluster maintainers
+# GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+
+"""Reading and changing a host's own table of nftables, so that a change that cuts the host off is taken back by the host itself."""
+
+from __future__ import annotations
+
+import contextlib
+import glob
+import os
+import tempfile
+import uuid
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any
+
+from ansible_collections.gb10.cluster.plugins.module_utils.common import io_file
+from ansible_collections.gb10.cluster.plugins.module_utils.common.io_command import Run
+from ansible_collections.gb10.cluster.plugins.module_utils.firewall import host as firewall_host
+from ansible_collections.gb10.cluster.plugins.module_utils.firewall import plan as firewall
+
+#: The rules that were confirmed, which is what the unit loads at boot. Those that are being tried are in no file.
+RULES = "/etc/gb10/firewall.nft"
+UNIT = "gb10-firewall.service"
+UNITS = "/etc/systemd/system"
+#: Each change has a transient timer of this name and an end of its own, which goes back to RULES.
+RESTORE = "gb10-firewall-restore"
+_NO_NFT = 127
+# Both in one process, because the namespace ends with it.
+_SCRATCH = 'nft -f "$1" && nft --stateless list table inet gb10'
+# What is confirmed is decided when it runs. Both ways may be taken twice.
+_BACK = 'if [ -e "$1" ]; then exec "$0" -f "$1"; else exec "$0" "add table $2; delete table $2"; fi'
+
+
+class FirewallError(Exception):
+    """The host refused a step; the message says which and why."""
+
+
+def ruling(run: Run) -> tuple[bool, dict[str, str]]:
+    """Return (whether nft is installed, firewall_host.rulers). Raises FirewallError if nft's answer is an error."""
+    active = []
+    if _asked(run, ["ufw", "status"]).startswith("Status: active"):
+        active.append("ufw")
+    if _asked(run, ["firewall-cmd", "--state"]).strip() == "running":
+        active.append("firewalld")
+    legacy = {
+        family: _asked(run, [f"{family}tables-legacy", "-S", "INPUT"])
+        for family in firewall.FAMILIES
+        # Asking would load the kernel's module where it is not loaded.
+        if "filter" in (io_file.read_file(f"/proc/net/{family}_tables_names")[0] or "").split()
+    }
+    status, stdout, stderr = run(["nft", "--json", "list", "ruleset"])
+    if status not in (0, _NO_NFT):
+        raise FirewallError(f"nft list ruleset failed: {stderr.strip()}")
+    return status == 0, firewall_host.rulers(stdout if status == 0 else "", legacy, active)
+
+
+def ssh_ports(run: Run, listeners: Sequence[Mapping[str, Any]]) -> list[int]:
+    """Return firewall_host.ssh_ports of this node."""
+    # Named, because systemd knows a unit that is not in use by its name alone.
+    properties = f"--property={','.join(firewall_host.SOCKET_PROPERTIES)}"
+    sockets = _asked(run, ["systemctl", "show", properties, "ssh.socket", "sshd.socket", "*.socket"])
+    return firewall_host.ssh_ports(listeners, sockets, _asked(run, ["sshd", "-T"]))
+
+
+def links(run: Run, root: str = "/") -> list[firewall_host.Link]:
+    """Return this node's network devices. Raises OSError or ValueError if they cannot be read."""
+    folder = os.path.join(root, "sys/class/net")
+    routed = firewall_host.default_devices(*(_asked(run, ["ip", "-json", family, "route", "show", "default"]) for family in ("-4", "-6")))
+    return [
+        firewall_host.Link(name, tuple(sorted(_ports(folder, name))), name in routed)
+        for name in sorted(os.listdir(folder))
+        if os.path.isdir(os.path.join(folder, name))
+    ]
+
+
+def _ports(folder: str, name: str) -> set[str]:
+    """Return the devices with hardware behind them that one is, or lies on: members of a bridge or a bond, what a VLAN is of."""
+    path = os.path.join(folder, name)
+    if os.path.exists(os.path.join(path, "device")):
+        return {name}
+    lower = [os.path.basename(entry).removeprefix("lower_") for entry in glob.glob(f"{glob.escape(path)}/lower_*")]
+    return {port for entry in lower for port in _ports(folder, entry)}
+
+
+def entrance(run: Run, client: str) -> tuple[bool, str]:
+    """Return (whether an SSH client is another host, the device by which it comes in, "" where no route to it is known)."""
+    source = firewall_host.source(client)
+    if not source:
+        return False, ""
+    status, stdout, _stderr = run(["ip", "-json", "route", "get", *source])
+    if status != 0:
+        return True, ""
+    device = firewall_host.entrance(stdout)
+    return bool(device), device
+
+
+def _asked(run: Run, argv: list[str]) -> str:
+    """Return what a command says, "" where it is not installed or says no by its status."""
+    status, stdout, _stderr = run(argv)
+    return stdout if status == 0 else ""
+
+
+def loaded(run: Run) -> str:
+    """Return our table as the kernel has it, "" if it has none."""
+    return _asked(run, ["nft", "--stateless", "list", "table", *firewall.TABLE.split()])
+
+
+def listing(run: Run, text: str) -> str:
+    """Return a ruleset as the kernel would list it, by loading it in a network namespace of its own. Raises FirewallError if it is refused."""
+    with _written(text) as path:
+        status, stdout, stderr = run(["unshare", "--net", "sh", "-c", _SCRATCH, "sh", path])
+    if status != 0:
+        raise FirewallError(f"nft refuses the rules: {stderr.strip() or stdout.strip()}")
+    return stdout
+
+
+@contextlib.contextmanager
+def _written(text: str) -> Iterator[str]:
+    with tempfile.NamedTemporaryFile("w", encoding="utf-8", suffix=".nft") as file:
+        file.write(text)
+        file.flush()
+        yield file.name
+
+
+def files(nft: str, text: str) -> dict[str, str]:
+    """Return what has to be on disk for the rules to be loaded at boot, and again after others flushed them. The rules come last."""
+    return {_unit_file(): firewall.unit(nft, RULES), _drop_in(): firewall.again(nft, RULES), RULES: text}
+
+
+def _unit_file() -> str:
+    return f"{UNITS}/{UNIT}"
+
+
+def _drop_in() -> str:
+    return f"{UNITS}/nftables.service.d/gb10-firewall.conf"
+
+
+def confirmed(text: str) -> bool:
+    """Whether these are the rules that were confirmed last."""
+    return io_file.read_file(RULES)[0] == text
+
+
+def unsaved(run: Run, wanted: Mapping[str, str]) -> list[str]:
+    """Return what is not yet so that the rules come back at boot, and before the services that open ports."""
+    found = [path for path, text in wanted.items() if io_file.read_file(path) != (text, 0o644)]
+    required = [f"{UNITS}/{service}.requires/{UNIT}" for service in firewall.OPENING]
+    found += [path for path in required if not os.path.lexists(path)]
+    state = _asked(run, ["systemctl", "show", "--property=UnitFileState,ActiveState", UNIT]).split()
+    return found + [f"{UNIT}: {wanted.partition('=')[2]}" for wanted in ("UnitFileState=enabled", "ActiveState=active") if wanted not in state]
+
+
+def pending(run: Run) -> list[str]:
+    """Return the units of changes that wait for their confirmation, or are taken back now."""
+    shown = _asked(run, ["systemctl", "list-units", "--plain", "--no-legend", f"{RESTORE}-*"])
+    return [line.split()[0] for line in shown.splitlines() if line.strip()]
+
+
+def attempt(run: Run, nft: str, text: str, seconds: int) -> None:
+    """Load rules that go away again in so many seconds unless they are confirmed. Raises FirewallError or OSError; then nothing was changed.
+
+    The time is that of the kernel's monotonic clock, and no file has to be written once the timer runs.
+    """
+    earlier = pending(run)
+    with _written(text) as path:
+        timer = f"{RESTORE}-{uuid.uuid4().hex[:8]}"
+        keep = ["--collect", "--property=Restart=on-failure", "--property=RestartSec=5", "--timer-property=AccuracySec=1s"]
+        _must(run, ["systemd-run", "--quiet", f"--unit={timer}", f"--on-active={seconds}s", *keep, *_back(nft)])
+        # The new timer is there before an old one, of a run that was killed, goes.
+        _stop(run, earlier)
+        try:
+            _must(run, [nft, "-f", path])
+        except FirewallError:
+            back(run, nft)
+            raise
+
+
+def save(run: Run, nft: str, wanted: Mapping[str, str]) -> None:
+    """Keep the rules that are loaded, also over a reboot. Raises FirewallError or OSError; then those that were confirmed before are back."""
+    try:
+        for path, text in wanted.items():
+            if path == RULES:
+                # All that may fail for want of space comes before the rules count as confirmed.
+                _must(run, ["systemctl", "daemon-reload"])
+                _must(run, ["systemctl", "--quiet", "enable", UNIT])
+            os.makedirs(os.path.dirname(path), mode=0o755, exist_ok=True)
+            io_file.write_file(path, text, 0o644)
+    except (FirewallError, OSError):
+        back(run, nft)
+        raise
+    disarm(run)
+    # Never a restart, which would restart what requires it. The second loads the rules also where the timer was faster.
+    _must(run, ["systemctl", "start", UNIT])
+    _must(run, ["systemctl", "reload", UNIT])
+
+
+def back(run: Run, nft: str) -> None:
+    """Go back to the rules that were confirmed last, or to none. Raises FirewallError or OSError; then the timer does it."""
+    if os.path.exists(RULES):
+        _must(run, _back(nft))
+        disarm(run)
+    else:
+        remove(run)
+
+
+def _back(nft: str) -> list[str]:
+    return ["/bin/sh", "-c", _BACK, nft, RULES, firewall.TABLE]
+
+
+def disarm(run: Run) -> None:
+    """Forget the timers, if there are any."""
+    _stop(run, pending(run))
+
+
+def _stop(run: Run, units: Sequence[str]) -> None:
+    if units:
+        run(["systemctl", "--quiet", "stop", *units])
+
+
+def there(run: Run) -> list[str]:
+    """Return what of ours is on the host."""
+    return [path for path in (RULES, _unit_file(), _drop_in()) if os.path.exists(path)] + ([f"table {firewall.TABLE}"] if loaded(run) else [])
+
+
+def remove(run: Run) -> None:
+    """Take our table away, and what brings it back. Raises FirewallError or OSError."""
+    with contextlib.suppress(FileNotFoundError):
+        os.unlink(RULES)
+    if os.path.exists(_unit_file()):
+        # Once it is disabled and forgotten, no service requires it any more, and none is stopped with it.
+        _must(run, ["systemctl", "--quiet", "disable", UNIT])
+        _must(run, ["systemctl", "daemon-reload"])
+        _must(run, ["systemctl", "stop", UNIT])
+    for path in (_unit_file(), _drop_in()):
+        with contextlib.suppress(FileNotFoundError):
+            os.unlink(path)
+    with contextlib.suppress(OSError):  # other files of the user's, or no folder
+        os.rmdir(os.path.dirname(_drop_in()))
+    _must(run, ["systemctl", "daemon-reload"])
+    if loaded(run):
+        _must(run, ["nft", "delete", "table", *firewall.TABLE.split()])
+    disarm(run)
+
+
+def _must(run: Run, argv: list[str]) -> None:
+    status, stdout, stderr = run(argv)
+    if status != 0:
+        raise FirewallError(f"{' '.join(argv)} failed: {(stderr or stdout).strip()}")

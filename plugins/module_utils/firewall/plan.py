@@ -1,0 +1,242 @@
+# Copyright (c) 2026, gb10.cluster maintainers
+# GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+
+"""Who reaches which port of a node: a table of nftables, or what to tell another firewall that rules there."""
+
+from __future__ import annotations
+
+import ipaddress
+import re
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from ansible_collections.gb10.cluster.plugins.module_utils.api import access as api_access
+from ansible_collections.gb10.cluster.plugins.module_utils.common.problems import Problem
+from ansible_collections.gb10.cluster.plugins.module_utils.launch import argv as launch
+
+TABLE = "inet gb10"
+_WRITTEN = "# Written by the role peer_firewall of gb10.cluster; changes are overwritten."
+#: The services that open ports to peers and clients.
+OPENING = (f"{launch.RAY}.service", f"{launch.VLLM}.service")
+#: Families of addresses, as nft and people name them.
+FAMILIES: Mapping[str, str] = {"ip": "IPv4", "ip6": "IPv6"}
+_VERSIONS: Mapping[str, int] = {"ip": 4, "ip6": 6}
+_LAST_PORT = 65535
+_PORT = re.compile(r"(\d+)(?:-(\d+))?/(tcp|udp)")
+_INTERFACE = re.compile(r"[A-Za-z0-9_.@-]{1,14}[A-Za-z0-9_.@*-]")
+
+
+@dataclass(frozen=True)
+class Access:
+    """Who gets in, beside SSH."""
+
+    #: (interface, IPv4 address) by which each peer comes in.
+    peers: Sequence[tuple[str, str]]
+    #: 0 where no API is.
+    api_port: int
+    #: Networks; none for all.
+    api_clients: Sequence[str]
+    #: Such as 8443/tcp or 60000-61000/udp.
+    open_ports: Sequence[str]
+    #: Names of interfaces, with * for an end, from which all is let in.
+    interfaces: Sequence[str]
+
+
+def of_plan(plan: Mapping[str, Any]) -> dict[str, Any]:
+    """Return what the module peer_firewall is told of the plan's node: {peers, peer_ports, api_port, api_clients}."""
+    api = plan["node"]["head"] and not api_access.loopback(plan["api_host"])
+    return {
+        "peers": [{"interface": interface, "address": address} for interface, address in peers(plan)],
+        "peer_ports": needs(plan),
+        "api_port": plan["api_port"] if api else 0,
+        "api_clients": list(plan["api_clients"]) if api else [],
+    }
+
+
+def peers(plan: Mapping[str, Any]) -> list[tuple[str, str]]:
+    """Return by which interface of the plan's node and from which address each other node comes in, on every rail and on the cluster's network."""
+    node = plan["node"]
+    found = [(rail["interface"], address) for rail in node["rails"] for address in rail["peers"].values()]
+    found += [(node["interface"], other["address"]) for other in plan["nodes"] if other["name"] != node["name"]]
+    return sorted(set(found))
+
+
+def check(access: Access) -> list[Problem]:
+    """Return every problem of what the user set."""
+    problems = []
+    for index, text in enumerate(access.open_ports):
+        first, last = span(text)
+        if not 1 <= first <= last <= _LAST_PORT:
+            expected = "port/protocol or first-last/protocol, such as 8443/tcp or 60000-61000/udp"
+            problems.append(Problem(f"peer_firewall_open_ports[{index}]", repr(text), expected, "correct it"))
+    problems += [
+        Problem(
+            f"peer_firewall_trusted_interfaces[{index}]", repr(name), "the name of an interface, or its begin and a *, such as virbr*", "correct it"
+        )
+        for index, name in enumerate(access.interfaces)
+        if not _INTERFACE.fullmatch(name)
+    ]
+    return problems
+
+
+def span(text: str) -> tuple[int, int]:
+    """Return the first and the last port of 8443/tcp or 60000-61000/udp, (0, 0) if it is neither."""
+    match = _PORT.fullmatch(text)
+    return (int(match[1]), int(match[2] or match[1])) if match else (0, 0)
+
+
+def ruleset(access: Access, ssh_ports: Iterable[int], others: Iterable[str] = ()) -> str:
+    """Return the file for ``nft -f`` that puts our table in the place of an earlier one, in one step, and touches no other.
+
+    What is forwarded to containers is not ours: only what the host itself receives is judged, without the families of ``others``.
+    """
+    lines = ['iifname "lo" accept']
+    # Another firewall decides there; to accept is to leave it to that one.
+    lines += [f"meta nfproto {FAMILIES[family].lower()} accept" for family in others]
+    lines += [f'iifname "{name}" accept' for name in access.interfaces]
+    if access.peers:
+        lines.append("iifname . ip saddr @peers accept")
+    lines += ["ct state established,related accept", "ct state invalid drop", "meta l4proto { icmp, ipv6-icmp, igmp } accept"]
+    # Replies to a broadcast or a multicast are no reply to the kernel: DHCP, and names ending in .local.
+    lines += ["udp sport 67 udp dport 68 accept", "udp sport 547 udp dport 546 accept"]
+    lines += ["ip daddr 224.0.0.251 udp dport 5353 accept", "ip6 daddr ff02::fb udp dport 5353 accept"]
+    lines += [f"tcp dport {port} accept" for port in sorted(set(ssh_ports))]
+    if access.api_port:
+        lines += [f"{source}tcp dport {access.api_port} accept" for source in _sources(access.api_clients)]
+    lines += [f"{text.partition('/')[2]} dport {text.partition('/')[0]} accept" for text in access.open_ports]
+    # A client learns at once that it is not let in, instead of waiting.
+    lines.append("meta l4proto tcp counter reject with tcp reset")
+    entries = ", ".join(f'"{interface}" . {address}' for interface, address in access.peers)
+    return "\n".join(
+        [
+            _WRITTEN,
+            f"table {TABLE}",
+            f"delete table {TABLE}",
+            f"table {TABLE} {{",
+            *([f"\tset peers {{\n\t\ttypeof iifname . ip saddr\n\t\telements = {{ {entries} }}\n\t}}"] if access.peers else []),
+            "\tchain input {",
+            "\t\ttype filter hook input priority filter; policy drop;",
+            *(f"\t\t{line}" for line in lines),
+            "\t}",
+            "}",
+            "",
+        ]
+    )
+
+
+def _sources(clients: Sequence[str]) -> list[str]:
+    """Return one match of source addresses for each family, or one that matches all."""
+    if not clients:
+        return [""]
+    networks = [ipaddress.ip_network(client) for client in clients]
+    by_family = {family: ", ".join(str(found) for found in networks if found.version == version) for family, version in (("ip", 4), ("ip6", 6))}
+    return [f"{family} saddr {{ {found} }} " for family, found in by_family.items() if found]
+
+
+def unit(nft: str, rules: str) -> str:
+    """Return the unit that loads the file ``rules`` at boot, before there is a network. ``nft`` is the program's path."""
+    services = " ".join(OPENING)
+    return "\n".join(
+        [
+            _WRITTEN,
+            "[Unit]",
+            "Description=Firewall of the GB10 cluster",
+            "DefaultDependencies=no",
+            "Wants=network-pre.target",
+            "After=local-fs.target nftables.service",
+            f"Before=network-pre.target {services}",
+            "",
+            "[Service]",
+            "Type=oneshot",
+            "RemainAfterExit=yes",
+            f"ExecStart={nft} -f {rules}",
+            f"ExecReload={nft} -f {rules}",
+            f"ExecStop=-{nft} delete table {TABLE}",
+            "",
+            "[Install]",
+            "WantedBy=multi-user.target",
+            # In their own units it would restart them where the firewall is switched on or off.
+            "# What opens ports does not start without it.",
+            f"RequiredBy={services}",
+            "",
+        ]
+    )
+
+
+def again(nft: str, rules: str) -> str:
+    """Return what Debian's nftables.service does beside its own: to start, to restart and to reload it is to flush all tables, ours as well.
+
+    PartOf= in our unit would restart with it what requires our unit, a model above all, and would not do for a start.
+    """
+    return "\n".join(
+        [
+            _WRITTEN,
+            "[Service]",
+            "# A failure here must not stop the service, which would flush everybody's rules.",
+            f"ExecStartPost=-{nft} -f {rules}",
+            f"ExecReload={nft} -f {rules}",
+            "",
+        ]
+    )
+
+
+def advice(rulers: Mapping[str, str], access: Access, plan_ports: Mapping[str, Any]) -> list[str]:
+    """Return what the firewalls that rule have to let in, as their own commands where they have some.
+
+    ``rulers`` is firewall_host.rulers(), ``plan_ports`` is needs().
+    """
+    lines = []
+    for ruling in dict.fromkeys(filter(None, rulers.values())):
+        families = [family for family in FAMILIES if rulers[family] == ruling]
+        over, there = ("", "is there") if len(families) == len(FAMILIES) else (f" over {FAMILIES[families[0]]}", "judges that")
+        lines.append(f"{ruling} decides what comes in{over}; nothing of it was changed, and no table of ours {there}. It has to let in:")
+        lines += [f"  {line}" for line in _needed(access, plan_ports, families)]
+        if commands := _commands(ruling, access):
+            lines += ["With:", *(f"  sudo {command}" for command in commands)]
+    return lines
+
+
+def _commands(ruling: str, access: Access) -> list[str]:
+    if ruling == "ufw":
+        clients = (access.api_clients or ["any"]) if access.api_port else []
+        return [
+            *(f"ufw allow in on {interface} from {address}" for interface, address in access.peers),
+            *(f"ufw allow proto tcp from {client} to any port {access.api_port}" for client in clients),
+        ]
+    if ruling == "firewalld":
+        rich = "firewall-cmd --permanent --add-rich-rule='rule family=\"{}\" source address=\"{}\"{} accept'"
+        port = f' port port="{access.api_port}" protocol="tcp"'
+        clients = access.api_clients if access.api_port else []
+        return [
+            *(rich.format("ipv4", address, "") for _interface, address in access.peers),
+            *(rich.format(f"ipv{ipaddress.ip_network(client).version}", client, port) for client in clients),
+            *([f"firewall-cmd --permanent --add-port={access.api_port}/tcp"] if access.api_port and not access.api_clients else []),
+            "firewall-cmd --reload",
+        ]
+    return []
+
+
+def needs(plan: Mapping[str, Any]) -> dict[str, Any]:
+    """Return which ports of the plan's node its peers use, by name; beside them NCCL, Gloo and vLLM take what the kernel gives them."""
+    node = plan["node"]
+    if plan["executor"] == "ray":
+        first, last = launch.RAY_WORKER_PORTS
+        fixed = {f"Ray's {name}": port for name, port in launch.ray_ports(plan["ray_port"], node["head"]).items()}
+        return {**fixed, "Ray's workers": f"{first}-{last}"}
+    return {"rendezvous": plan["rendezvous_port"], "the ranks' end": plan["rendezvous_port"] + 1} if node["head"] else {}
+
+
+def _needed(access: Access, ports: Mapping[str, Any], families: Sequence[str]) -> list[str]:
+    lines = []
+    # Peers have IPv4 addresses.
+    if access.peers and "ip" in families:
+        fixed = ", ".join(f"{port} ({name})" for name, port in ports.items())
+        lines.append(f"from {', '.join(f'{address} on {interface}' for interface, address in access.peers)}:")
+        lines.append(f"  all TCP and UDP ports: {fixed}{', ' if fixed else ''}and those of net.ipv4.ip_local_port_range (NCCL, Gloo, vLLM)")
+    versions = [_VERSIONS[family] for family in families]
+    clients = [client for client in access.api_clients if ipaddress.ip_network(client).version in versions]
+    if access.api_port and (clients or not access.api_clients):
+        lines.append(f"from {', '.join(clients) or 'all clients'}: TCP {access.api_port} (the API)")
+    return lines or ["nothing: this node has no peers and no API there"]

@@ -1,0 +1,82 @@
+# Copyright (c) 2026, gb10.cluster maintainers
+# GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+
+"""Asking a server the questions of smoke.py."""
+
+from __future__ import annotations
+
+import http.client
+import json
+import time
+import urllib.error
+from collections.abc import Mapping
+from dataclasses import asdict
+from typing import Any
+
+from ansible_collections.gb10.cluster.plugins.module_utils.health import io_client as io_vllm
+from ansible_collections.gb10.cluster.plugins.module_utils.health import smoke
+from ansible_collections.gb10.cluster.plugins.module_utils.health.io_client import Server
+
+_SHOWN, _CHUNK = 500, 65536
+
+
+def headers(server: Server, key_file: str, unit: str = io_vllm.UNIT) -> dict[str, str]:
+    """Return the headers of a request, with the API's key if there is a file of it and the unit listens.
+
+    Raises smoke.AnswerError; no error shows the key.
+    """
+    try:
+        return io_vllm.headers(io_vllm.bearer(server, key_file, unit))
+    except (OSError, ValueError) as error:
+        raise smoke.AnswerError(str(error)) from error
+
+
+def ask(server: Server, path: str, body: Mapping[str, Any], given: Mapping[str, str], timeout: float) -> list[tuple[float, str]]:
+    """Send a request and return the answer's lines with the seconds after which each came. Raises smoke.AnswerError.
+
+    ``timeout`` is for the whole answer, however slowly it drips.
+    """
+    begin = time.monotonic()
+    lines: list[tuple[float, str]] = []
+    size, rest = 0, b""
+    try:
+        with server.open(path, timeout, given, json.dumps(body).encode()) as answer:
+            # Whatever has come: a line that never ends would be waited for.
+            while chunk := answer.read1(_CHUNK):
+                elapsed = time.monotonic() - begin
+                if elapsed > timeout:
+                    raise smoke.AnswerError(f"no end of the answer after {timeout:g} s")
+                size += len(chunk)
+                if size > io_vllm.MOST:
+                    raise smoke.AnswerError(f"the answer is longer than {io_vllm.MOST} bytes")
+                *ended, rest = (rest + chunk).split(b"\n")
+                lines += [(elapsed, line.decode("utf-8", "replace").rstrip("\r")) for line in ended]
+            if rest:
+                lines.append((time.monotonic() - begin, rest.decode("utf-8", "replace")))
+    except urllib.error.HTTPError as error:
+        with error:
+            raise smoke.AnswerError(f"HTTP {error.code}: {error.read(_SHOWN).decode('utf-8', 'replace')}") from error
+    except (OSError, http.client.HTTPException) as error:
+        raise smoke.AnswerError(f"no answer after {time.monotonic() - begin:.0f} s: {error or type(error).__name__}") from error
+    return lines
+
+
+def test(
+    server: Server, model: str, max_tokens: int, reasoning: bool, timeout: float, key_file: str, unit: str
+) -> tuple[dict[str, Any], list[str]]:
+    """Ask every question. Returns each one's answer as plain data, the stream's with its times, and every problem, a sentence each."""
+    answers, facts, said = {}, {}, []
+    for name, (path, body) in smoke.questions(model, max_tokens).items():
+        try:
+            lines = ask(server, path, body, headers(server, key_file, unit), timeout)
+            text = [line for _when, line in lines]
+            answers[name] = smoke.streamed(text) if name == "stream" else smoke.whole("\n".join(text))
+            facts[name] = asdict(answers[name])
+            if name == "stream":
+                times = [when for when, line in lines if smoke.carries_text(line)] or [0.0]
+                facts[name]["first_token_after"] = round(times[0], 2)
+                facts[name]["tokens_per_second"] = smoke.tokens_per_second(answers[name], times[0], times[-1])
+        except smoke.AnswerError as error:
+            said.append(f"the {name}: {error}")
+    return facts, [*said, *smoke.problems(answers, reasoning, max_tokens)]

@@ -1,0 +1,104 @@
+# Copyright (c) 2026, gb10.cluster maintainers
+# GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+
+"""Reading how a node and its server are doing. Nothing is changed but for one token, asked of the server."""
+
+from __future__ import annotations
+
+import time
+from typing import Any
+
+from ansible_collections.gb10.cluster.plugins.module_utils.common import bounded_json, io_file
+from ansible_collections.gb10.cluster.plugins.module_utils.common.io_command import Run
+from ansible_collections.gb10.cluster.plugins.module_utils.health import io_client as io_vllm
+from ansible_collections.gb10.cluster.plugins.module_utils.health import io_smoke, smoke
+from ansible_collections.gb10.cluster.plugins.module_utils.health import status as status_text
+from ansible_collections.gb10.cluster.plugins.module_utils.health.io_client import Server
+from ansible_collections.gb10.cluster.plugins.module_utils.memory import io_reclaim as io_memory
+from ansible_collections.gb10.cluster.plugins.module_utils.node import io_facts as io_node
+from ansible_collections.gb10.cluster.plugins.module_utils.node import parse as node_text
+from ansible_collections.gb10.cluster.plugins.module_utils.rollback import plan as way_back
+from ansible_collections.gb10.cluster.plugins.module_utils.run_lock import io_lock as io_cluster_lock
+from ansible_collections.gb10.cluster.plugins.module_utils.run_lock import plan as cluster_lock
+
+_LOG_LINES = 2000
+_SECONDS = 5
+
+
+def node(run: Run) -> dict[str, Any]:
+    """Return {services, ranks, available, total, uptime, error, lock} of this node; sizes in bytes, times in seconds since boot.
+
+    ``error`` is {unit, text, age} of the last one in the journal since boot, {} if there is none. ``lock`` is {text, age} of a run that has the
+    cluster's lock, {} if none has. Raises ValueError.
+    """
+    services = [io_node.service(run, unit) for unit in way_back.UNITS]
+    now = time.clock_gettime(time.CLOCK_MONOTONIC)
+    errors: list[dict[str, Any]] = []
+    for unit in way_back.UNITS:
+        when, text = status_text.last_error(io_vllm.journal(run, io_vllm.of_unit(unit), _LOG_LINES))
+        errors += [{"unit": unit, "text": text, "age": max(0.0, round(now - when, 1))}] if text else []
+    meminfo = io_file.read("/proc/meminfo")
+    return {
+        "services": services,
+        "ranks": status_text.ranks(io_memory.processes()),
+        "available": node_text.available_memory(meminfo),
+        "total": node_text.total_memory(meminfo),
+        "uptime": now,
+        "error": min(errors, key=lambda error: error["age"], default={}),
+        "lock": _lock(),
+    }
+
+
+def _lock() -> dict[str, Any]:
+    try:
+        held = io_cluster_lock.look(cluster_lock.FOLDER)
+    except (cluster_lock.LockError, OSError) as error:
+        return {"text": f"{cluster_lock.FOLDER}/{cluster_lock.FILE} cannot be read: {error}", "age": 0.0}
+    return {"text": cluster_lock.described(held), "age": max(0.0, round(io_cluster_lock.now() - held.taken, 1))} if held else {}
+
+
+def api(server: Server, key_file: str, seconds: float, timeout: float, unit: str = io_vllm.UNIT) -> dict[str, Any]:
+    """Return {url, healthy, answers, answered_after, reason, model, root, tokens_per_second, running, waiting} of a server.
+
+    It is watched for so many ``seconds``, and then asked for one token, to come within ``timeout``. What it does not tell is None or "".
+    It gets the key only if the unit listens there.
+    """
+    healthy, reason = io_vllm.health(server)
+    facts: dict[str, Any] = {"url": server.url, "healthy": healthy, "answers": None, "answered_after": None, "reason": reason}
+    facts |= {"model": "", "root": "", "tokens_per_second": None, "running": None, "waiting": None}
+    if not facts["healthy"]:
+        return facts
+    first, begin = _metrics(server), time.monotonic()
+    time.sleep(seconds)
+    second, elapsed = _metrics(server), time.monotonic() - begin
+    facts |= {"running": second.get("running"), "waiting": second.get("waiting")}
+    if "generated" in first and "generated" in second:
+        # A server that started anew meanwhile counts from 0.
+        facts["tokens_per_second"] = round(max(0.0, second["generated"] - first["generated"]) / elapsed, 1)
+    try:
+        given = io_smoke.headers(server, key_file, unit)
+        models = bounded_json.load(_get(server, "/v1/models", given), io_vllm.MOST)["data"]
+        facts |= {"model": str(models[0]["id"]), "root": str(models[0].get("root") or "")}
+        asked = time.monotonic()
+        body = {"model": facts["model"], "prompt": "Hello", "max_tokens": 1, "temperature": 0}
+        io_smoke.ask(server, "/v1/completions", body, given, timeout)
+        facts |= {"answers": True, "answered_after": round(time.monotonic() - asked, 2)}
+    except smoke.AnswerError as error:
+        facts |= {"answers": False, "reason": str(error)}
+    except (OSError, ValueError, LookupError, TypeError) as error:
+        facts |= {"answers": False, "reason": f"{server.url}/v1/models does not list a model: {error}"}
+    return facts
+
+
+def _metrics(server: Server) -> dict[str, float]:
+    try:
+        return status_text.metrics(_get(server, "/metrics", {}))
+    except OSError:
+        return {}
+
+
+def _get(server: Server, path: str, headers: dict[str, str]) -> str:
+    """Raises OSError, which urllib's errors are."""
+    with server.open(path, _SECONDS, headers) as answer:
+        return io_vllm.body_of(answer)

@@ -1,0 +1,115 @@
+# Copyright (c) 2026, gb10.cluster maintainers
+# GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+
+"""How a cluster is doing, on one screen, and what a node's metrics and log say for it.
+
+A node comes in as ``{"name": str, "head": bool, "unreachable": str, "status": {...} | {}}``; ``status`` is what status_info returned.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from ansible_collections.gb10.cluster.plugins.module_utils.common import spans
+from ansible_collections.gb10.cluster.plugins.module_utils.health import log as serve_log
+
+GIB = 1 << 30
+#: Metrics of vLLM that are shown, by the name in a status. Source: vLLM 0.32, v1/metrics/loggers.py.
+_METRICS: Mapping[str, str] = {
+    "generated": "vllm:generation_tokens_total",
+    "running": "vllm:num_requests_running",
+    "waiting": "vllm:num_requests_waiting",
+}
+#: How the processes that hold a share of the model call themselves (the kernel keeps 15 characters), the surest first.
+_RANKS = ("VLLM::Worker", "ray::RayWorkerP", "VLLM::EngineCor")
+#: systemd's word on a start.
+_STARTING = re.compile(r"^Start(?:ed|ing) \S+\.service")
+
+
+def metrics(text: str) -> dict[str, float]:
+    """Return {generated, running, waiting} of a /metrics page, each the sum over engines; one that it has not is left out."""
+    found = {}
+    for name, metric in _METRICS.items():
+        values = re.findall(rf"^{metric}(?:{{[^}}]*}})?\s+([\d.eE+-]+)$", text, re.MULTILINE)
+        if values:
+            found[name] = sum(map(float, values))
+    return found
+
+
+def ranks(processes: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]:
+    """Return those of {pid, name, bytes} that are ranks: workers, or the engine itself where it has none."""
+    for prefix in _RANKS:
+        if found := [dict(process) for process in processes if process["name"].startswith(prefix)]:
+            return sorted(found, key=lambda process: process["pid"])
+    return []
+
+
+def last_error(entries: Sequence[tuple[float, str]]) -> tuple[float, str]:
+    """Return (when, text) of the root cause in the latest start that has one, of journal entries in order; (0.0, "") if none has.
+
+    ``when`` is that of the start's last entry, which is when it ended.
+    """
+    starts: list[list[tuple[float, str]]] = [[]]
+    for entry in entries:
+        if _STARTING.match(entry[1]):
+            starts.append([])
+        starts[-1].append(entry)
+    for start in reversed(starts):
+        if cause := serve_log.root_cause([text for _when, text in start]):
+            return start[-1][0], cause
+    return 0.0, ""
+
+
+def lines(nodes: Sequence[Mapping[str, Any]], wanted: str) -> list[str]:
+    """Return the screen. ``wanted``: the model that the inventory asks for, as vLLM is told of it."""
+    result = _api(nodes, wanted)
+    locks = [node["status"]["lock"] for node in nodes if node["head"] and node["status"].get("lock")]
+    result += [f"locked: {lock['text']}, for {spans.span(lock['age'])}" for lock in locks]
+    width = max([4, *(len(node["name"]) for node in nodes)])
+    for node in nodes:
+        result += [f"{node['name']:{width}}  {text}" for text in _node(node)]
+    errors = [(node["status"]["error"]["age"], node["name"], node["status"]["error"]) for node in nodes if node["status"].get("error")]
+    if not errors:
+        unread = " on the nodes that could be read" if any(node["unreachable"] for node in nodes) else ""
+        return [*result, f"last error: none since boot{unread}"]
+    _age, name, error = min(errors, key=lambda entry: entry[0])
+    return [*result, f"last error: {spans.span(error['age'])} ago, {error['unit']} on {name}: {error['text']}"]
+
+
+def _api(nodes: Sequence[Mapping[str, Any]], wanted: str) -> list[str]:
+    head = next((node for node in nodes if node["head"]), None)
+    api = head["status"].get("api") if head else None
+    if head is None or not api:
+        return [f"model: unknown, because {head['name'] if head else 'the head'} cannot be read", f"the inventory asks for {wanted}"]
+    if not api["healthy"]:
+        untrusted = f", whose TLS is not what was expected: {api['reason']}" if api["reason"] else ""
+        return [f"model: none is served at {api['url']}{untrusted}", f"the inventory asks for {wanted}"]
+    served = f"{api['root'] or 'unknown'}, served as {api['model'] or 'unknown'} at {api['url']}/v1"
+    state = f"it answers, in {api['answered_after']:.1f} s" if api["answers"] else f"IT DOES NOT ANSWER: {api['reason']}"
+    speed = "unknown" if api["tokens_per_second"] is None else f"{api['tokens_per_second']:.1f}"
+    counts = ", ".join(f"{'unknown' if api[name] is None else int(api[name])} requests {name}" for name in ("running", "waiting"))
+    result = [f"model: {served}", f"{state}; {speed} tokens/s written, {counts}"]
+    if api["root"] and api["root"] != wanted:
+        result.append(f"the inventory asks for {wanted}: the next site.yml run switches to it")
+    return result
+
+
+def _node(node: Mapping[str, Any]) -> list[str]:
+    if node["unreachable"]:
+        return [f"CANNOT BE READ: {' '.join(node['unreachable'].split())}"]
+    status = node["status"]
+    services = [_service(service, status["uptime"]) for service in status["services"] if service["load"] != "not-found"]
+    memory = f"memory {status['available'] / GIB:.1f} of {status['total'] / GIB:.1f} GiB available"
+    processes = ", ".join(f"pid {rank['pid']} with {rank['bytes'] / GIB:.1f} GiB" for rank in status["ranks"])
+    return [f"{', '.join(services) or 'no service'}; {f'rank {processes}' if processes else 'no rank'}; {memory}"]
+
+
+def _service(service: Mapping[str, Any], uptime: float) -> str:
+    name = service["unit"].removesuffix(".service")
+    state = service["active"] if service["active"] == service["sub"] or service["sub"] == "running" else f"{service['active']} ({service['sub']})"
+    since = f" for {spans.span(max(0.0, uptime - service['started']))}" if service["pid"] else ""
+    notes = [f"{service['restarts']} restarts"] * bool(service["restarts"]) + ["not started at boot"] * (not service["enabled"])
+    return f"{name} {state}{since}" + (f" ({', '.join(notes)})" if notes else "")

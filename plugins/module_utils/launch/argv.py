@@ -1,0 +1,269 @@
+# Copyright (c) 2026, gb10.cluster maintainers
+# GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+
+"""What runs on each node: the argv and environment of Ray and vLLM, and the digest by which a running service is recognised."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+from ansible_collections.gb10.cluster.plugins.module_utils.api import access as api_access
+from ansible_collections.gb10.cluster.plugins.module_utils.common import systemd
+from ansible_collections.gb10.cluster.plugins.module_utils.launch import overrides as additions
+from ansible_collections.gb10.cluster.plugins.module_utils.runtime import stacks
+
+#: A Spark has one GPU.
+GPUS_PER_NODE = 1
+
+#: Ray's fixed listeners, as distances from gb10_ray_port. Left alone, Ray picks them at random and no firewall can know them.
+#: Source: Ray documentation, "Configuring Ray: ports".
+RAY_PORTS: Mapping[str, int] = {
+    "port": 0,
+    "node-manager-port": 1,
+    "object-manager-port": 2,
+    "runtime-env-agent-port": 3,
+    "dashboard-agent-grpc-port": 4,
+    "dashboard-agent-listen-port": 5,
+    "metrics-export-port": 6,
+    "ray-client-server-port": 7,
+}
+_HEAD_ONLY = ("port", "ray-client-server-port")
+RAY_DASHBOARD_PORT = 8265
+RAY_WORKER_PORTS = (20000, 20999)
+#: Where the role vllm_serve puts io_rank.py.
+RANK_PROGRAM = "/usr/local/lib/gb10-rank.py"
+
+#: The units, and the containers that they run.
+RAY, VLLM = "gb10-ray", "gb10-vllm"
+#: The role that leaves the image's id on a node, as files: {image: id}.
+IMAGE_ROLE = "vllm_runtime"
+ENGINES = ("docker", "podman")
+_GPUS: Mapping[str, Sequence[str]] = {"docker": ("--gpus=all",), "podman": ("--device=nvidia.com/gpu=all",)}
+#: So that a container's processes are known as the unit's: Podman's stay in it, Docker's belong to its daemon.
+_CGROUP: Mapping[str, Callable[[str], Sequence[str]]] = {
+    "docker": lambda unit: [f"--cgroup-parent={unit}.slice"],
+    "podman": lambda _unit: ["--cgroups=split"],
+}
+#: What units have in their environment beside that of the ranks; an engine leaves out what is not set.
+_OF_UNIT = ("RAY_ADDRESS", "RAY_AUTH_TOKEN_PATH", "RAY_GRACEFUL_SHUTDOWN_DRAIN_TIMEOUT_S")
+_NOBODY = "65534:65534"
+#: Options of an engine's run that give a container another network, memory, user or view of processes than contained() does.
+_OVERRIDES = {"--network": "--network", "--net": "--network", "--ipc": "--ipc", "--pid": "--pid", "--user": "--user", "-u": "--user"}
+
+
+def home(user: str) -> str:
+    """Return the folder of the service user, which is its own: nothing in it is root's to read, write or run (docs/security.md)."""
+    return f"/var/lib/{user}"
+
+
+def own_environment(fabric: Mapping[str, str], model: str, extra: Mapping[str, str]) -> dict[str, str]:
+    """Return what the plan and the user give every process of one node; the user's own variables come last and win.
+
+    Ray's memory monitor is off because it counts the weights in unified memory as leaked host memory and kills the worker.
+    """
+    offline = {"HF_HUB_OFFLINE": "1"} if model.startswith("/") else {}
+    return {
+        **fabric,
+        **offline,
+        "RAY_AUTH_MODE": "token",
+        "RAY_USAGE_STATS_ENABLED": "0",
+        "RAY_memory_monitor_refresh_ms": "0",
+        "VLLM_NO_USAGE_STATS": "1",
+        **extra,
+    }
+
+
+def ray_ports(base: int, head: bool) -> dict[str, int]:
+    """Return option name -> port of each fixed listener of Ray on the head or on a worker."""
+    return {name: base + offset for name, offset in RAY_PORTS.items() if head or name not in _HEAD_ONLY}
+
+
+def ray_argv(plan: Mapping[str, Any], object_store_memory: int, args: Sequence[str] = ()) -> list[str]:
+    """Return the argv of ``ray start`` on the plan's node. ``object_store_memory`` in bytes."""
+    node, port = plan["node"], plan["ray_port"]
+    role = (
+        ["--head", "--include-dashboard=true", "--dashboard-host=127.0.0.1", f"--dashboard-port={RAY_DASHBOARD_PORT}"]
+        if node["head"]
+        else [f"--address={plan['head']['address']}:{port}"]
+    )
+    return [
+        program(plan, "ray"),
+        "start",
+        "--block",
+        *role,
+        f"--node-ip-address={node['address']}",
+        *(f"--{name}={number}" for name, number in ray_ports(port, node["head"]).items()),
+        f"--min-worker-port={RAY_WORKER_PORTS[0]}",
+        f"--max-worker-port={RAY_WORKER_PORTS[1]}",
+        f"--num-gpus={GPUS_PER_NODE}",
+        f"--object-store-memory={object_store_memory}",
+        *args,
+    ]
+
+
+def vllm_argv(plan: Mapping[str, Any]) -> list[str]:
+    """Return the argv of ``vllm serve`` on the plan's node. The user's arguments come last, so they win where an option is given twice.
+
+    With Ray it runs on the head alone. With mp it runs on every node, and only the head's has the API.
+    """
+    node = plan["node"]
+    guard = [f"--middleware={api_access.GUARD}"] if plan["api_key"] else []
+    tls = [f"--ssl-{name}file={path}" for name, path in tls_files(plan).items()]
+    api = [f"--host={plan['api_host']}", f"--port={plan['api_port']}", *guard, *tls] if node["head"] else ["--headless"]
+    return [
+        program(plan, "vllm"),
+        "serve",
+        plan["model"],
+        f"--served-model-name={plan['served_model_name']}",
+        *api,
+        f"--tensor-parallel-size={plan['tensor_parallel_size']}",
+        f"--pipeline-parallel-size={plan['pipeline_parallel_size']}",
+        f"--distributed-executor-backend={plan['executor']}",
+        *_meeting(plan),
+        *plan["serve"]["args"],
+        *additions.serve_flags(plan["nodes"]),
+        *plan["serve"]["own"],
+    ]
+
+
+def tls_files(plan: Mapping[str, Any]) -> dict[str, str]:
+    """Return where the head's server reads its certificate and its key, {} without TLS: both are credentials of its unit.
+
+    A container's user cannot read root's credentials; there the unit lays them out. Source: systemd.io, "System and Service Credentials", Paths.
+    """
+    folder = f"/run/credentials/{VLLM}.service" if plan["runtime"]["kind"] == stacks.NATIVE else f"/run/{VLLM}"
+    return {name: f"{folder}/api.{name}" for name in ("cert", "key")} if plan["api_tls"] else {}
+
+
+def _meeting(plan: Mapping[str, Any]) -> list[str]:
+    """Return the arguments by which ranks find each other. Source: vLLM 0.32, "Data Parallel Deployment"; engine/arg_utils.py."""
+    ranks, address, port, alone = len(plan["nodes"]), plan["head"]["address"], plan["rendezvous_port"], plan["executor"] == "mp"
+    if plan["data_parallel_size"] > 1:
+        replicas = [f"--data-parallel-size={ranks}", "--data-parallel-size-local=1", f"--data-parallel-address={address}"]
+        if not alone:
+            return [*replicas, "--data-parallel-backend=ray"]
+        first = [] if plan["node"]["head"] else [f"--data-parallel-start-rank={_rank(plan)}"]
+        return [*replicas, f"--data-parallel-rpc-port={port}", *first]
+    if alone and ranks > 1:
+        return [f"--nnodes={ranks}", f"--node-rank={_rank(plan)}", f"--master-addr={address}", f"--master-port={port}"]
+    return []
+
+
+def program(plan: Mapping[str, Any], name: str) -> str:
+    """Return a program of the runtime: by its path in an environment on the node, by its name in an image, which has its own PATH."""
+    return f"{plan['runtime']['path']}/bin/{name}" if plan["runtime"]["kind"] == stacks.NATIVE else name
+
+
+def rank_argv(plan: Mapping[str, Any], owner: str = "") -> list[str]:
+    """Return the argv of what starts and ends vLLM on the plan's node together with the other ranks; see io_rank.py."""
+    place = [f"--address={plan['head']['address']}", f"--port={plan['rendezvous_port'] + 1}"]
+    place += [f"--rank={_rank(plan)}", f"--ranks={len(plan['nodes'])}"]
+    # Of a container's unit it is root's, and leaves no files among those of the service's user (-B).
+    return ["/usr/bin/python3", "-B", RANK_PROGRAM, *place, "--", *contained(plan, VLLM, vllm_argv(plan), owner)]
+
+
+def start_digest(plan: Mapping[str, Any]) -> str:
+    """Return a digest of what all ranks are started from, as the service's inputs: what else of a node changes must not restart them."""
+    of_nodes = [[additions.rank_environment(node), node["additions"]] for node in plan["nodes"]]
+    return systemd.digest([vllm_argv({**plan, "node": plan["nodes"][0]}), of_nodes])
+
+
+def image(plan: Mapping[str, Any]) -> str:
+    """Return the image of the plan's node: by its id, the same on all nodes, once the role vllm_runtime found it; before that, as it is named."""
+    name: str = plan["runtime"]["image"]
+    return str(plan["node"]["additions"].get(IMAGE_ROLE, {}).get("files", {}).get(name, name))
+
+
+def contained(plan: Mapping[str, Any], unit: str, argv: Sequence[str], owner: str = "") -> list[str]:
+    """Return an argv as a unit of the plan's node runs it: as it is, or in a container that is named after the unit.
+
+    ``owner`` is the numeric user and group (``UID:GID``) of gb10_service_user. The container has the host's network, for Ray's and NCCL's
+    addresses, and its shared memory; it has no privileges, and no devices but the GPU and the RDMA adapters. Values of variables are not in the
+    argv: the engine takes them from the unit's environment. The user's own arguments come last and win. Source: docker-run(1), podman-run(1).
+    """
+    if plan["runtime"]["kind"] == stacks.NATIVE:
+        return list(argv)
+    runtime, node, folder_of_user = plan["runtime"], plan["node"], home(plan["user"])
+    ray = plan["executor"] == "ray"
+    folders = [plan["model"]] if plan["model"].startswith("/") else []
+    folders += [f"{plan['root']}/files"] if plan["serve"]["files"] else []
+    # The token of Ray and the key of TLS, as the unit lays them out for the container's user.
+    folders += [f"/run/{unit}"] if ray or (unit == VLLM and node["head"] and plan["api_tls"]) else []
+    mounts = [{"source": folder, "target": folder, "read_only": True} for folder in folders]
+    mounts += [{"source": folder_of_user, "target": folder_of_user, "read_only": False}]
+    mounts += [mount for addition in node["additions"].values() for mount in addition.get("mounts", ())]
+    names = {*additions.rank_environment(node), *_OF_UNIT, *node["secrets"], "VLLM_HOST_IP"}
+    if plan["api_key"] and node["head"] and unit == VLLM:
+        # What asks for the key, and what it comes from.
+        names |= {*api_access.VARIABLES}
+        mounts += [{"source": folder, "target": folder, "read_only": True} for folder in (api_access.GUARD_FOLDER, api_access.CONFIG_FOLDER)]
+    return [
+        *_run(runtime["engine"], unit),
+        "--network=host",
+        "--ipc=host",
+        # Ray looks after its drivers by their numbers.
+        *([f"--pid=container:{RAY}"] if ray and unit != RAY else []),
+        f"--user={owner or _NOBODY}",
+        "--ulimit=memlock=-1:-1",
+        "--ulimit=stack=67108864:67108864",
+        "--ulimit=nofile=1048576:1048576",
+        *(_GPUS[runtime["engine"]] if plan["stack"]["device"] == stacks.CUDA else []),
+        *(["--device=/dev/infiniband"] if node["infiniband"] else []),
+        *_CGROUP[runtime["engine"]](unit),
+        f"--workdir={folder_of_user}",
+        # An image knows no such user.
+        f"--env=HOME={folder_of_user}",
+        f"--env=USER={plan['user']}",
+        f"--env=RAY_TMPDIR={folder_of_user}",
+        *(f"--env={name}" for name in sorted(names)),
+        *(_mount(mount) for mount in mounts),
+        *runtime["engine_args"],
+        f"--entrypoint={argv[0]}",
+        image(plan),
+        *argv[1:],
+    ]
+
+
+def overrides(engine_args: Sequence[str]) -> dict[str, tuple[str, str]]:
+    """Return {option: (path, value)} of those of the user's engine options that change what contained() gives a container, by their long names.
+
+    Both forms are read, ``--net=x`` and ``--net x``; the last one counts, as it does for the engine.
+    """
+    found = {}
+    for index, word in enumerate(engine_args):
+        name, equals, value = word.partition("=")
+        if name in _OVERRIDES:
+            given = value if equals else next(iter(engine_args[index + 1 : index + 2]), "")
+            found[_OVERRIDES[name]] = (f"gb10_container_args[{index}]", given)
+        elif re.fullmatch(r"-u[^-].*", word):
+            found["--user"] = (f"gb10_container_args[{index}]", word[2:])
+    return found
+
+
+def look_argv(plan: Mapping[str, Any], argv: Sequence[str]) -> list[str]:
+    """Return an argv that looks into the image of the plan's node, in a container without network, GPU and user.
+
+    The user's own options come first: an engine takes the last of two, and they are for a container that serves.
+    """
+    runtime = plan["runtime"]
+    nobody = ["--network=none", f"--user={_NOBODY}", "--env=HOME=/tmp", "--env=NVIDIA_VISIBLE_DEVICES=void"]
+    return [*_run(runtime["engine"], "gb10-look"), *runtime["engine_args"], *nobody, f"--entrypoint={argv[0]}", image(plan), *argv[1:]]
+
+
+def _run(engine: str, name: str) -> list[str]:
+    # What a container says goes to the journal by its client; the engine would keep it a second time, without limit.
+    closed = ["--cap-drop=ALL", "--security-opt=no-new-privileges", "--log-driver=none"]
+    return [engine, "run", "--rm", "--pull=never", f"--name={name}", *closed]
+
+
+def _mount(mount: Mapping[str, Any]) -> str:
+    return f"--mount=type=bind,source={mount['source']},target={mount['target']}{',readonly' if mount['read_only'] else ''}"
+
+
+def _rank(plan: Mapping[str, Any]) -> int:
+    return [node["name"] for node in plan["nodes"]].index(plan["node"]["name"])
+
+

@@ -1,0 +1,141 @@
+# Copyright (c) 2026, gb10.cluster maintainers
+# GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+
+"""How vLLM divides the memory for KV into blocks, and how many tokens that makes.
+
+Layers that keep alike share block tables as a group; all groups take their blocks from one pool, so a block is as many bytes for each
+group, and has a page for each layer of the largest one. Source: vLLM 0.32, v1/core/kv_cache_utils.py and v1/kv_cache_interface.py
+(groups, pages, what a sequence needs), platforms/interface.py (blocks next to states), distributed/utils.py (pipeline stages). Older
+releases allocate alike and count hybrid models' tokens differently in their log.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from fractions import Fraction
+
+from ansible_collections.gb10.cluster.plugins.module_utils.model.layers import Kept
+from ansible_collections.gb10.cluster.plugins.module_utils.model.parameter_bytes import ELEMENT
+from ansible_collections.gb10.cluster.plugins.module_utils.model.shape import Shape
+
+#: Tokens of a block, unless a backend wants more. Source: vLLM 0.32, config/cache.py; its CPU build takes 128.
+BLOCK = 16
+#: With latents beside states the block has to be a multiple of this. Source: platforms/interface.py.
+_MLA_BLOCK = 128
+#: Bytes a number by --kv-cache-dtype. NVFP4 has a scale of 8 bits for 16 numbers.
+_NUMBER = {name: Fraction(1) for name in ("fp8", "fp8_e4m3", "fp8_e5m2", "fp8_inc")} | {"nvfp4": Fraction(9, 16)}
+#: What this format keeps of a token in a layer of latent attention. Source: vLLM 0.32, layers/attention/mla_attention.py.
+_DS_MLA_BYTES = 656
+DTYPES = ("auto", *(name for name in ELEMENT if name != "float"), *_NUMBER, "fp8_ds_mla")
+
+
+@dataclass(frozen=True)
+class Group:
+    """Layers with one block table."""
+
+    kept: Kept
+    layers: tuple[int, ...]
+
+
+@dataclass(frozen=True)
+class Layout:
+    """The blocks of a rank with its share of the heads. ``pages``: bytes by layer, 0 for those that keep nothing."""
+
+    groups: tuple[Group, ...]
+    pages: tuple[int, ...]
+    block: int
+    in_flight: int
+
+    def block_bytes(self, layers: range) -> int:
+        """Bytes of one block on a rank that has these layers; 0 if none of them keeps anything."""
+        return max((sum(self.pages[index] for index in group.layers if index in layers) for group in self.groups), default=0)
+
+    def blocks(self, context: int) -> int:
+        """Blocks that a sequence of so many tokens needs, over all groups."""
+        return sum(self._blocks(group, context) for group in self.groups)
+
+    def _blocks(self, group: Group, context: int) -> int:
+        if group.kept.kind == "state":
+            return group.kept.pages
+        if group.kept.kind == "sliding":
+            # The window may begin within a block, and what runs is only freed afterwards.
+            return -(-min(group.kept.window - 1 + self.in_flight, context) // self.block) + 1
+        return -(-context // self.block)
+
+    def tokens(self, blocks: int, context: int) -> int:
+        """What vLLM logs as "KV cache size": tokens of as many sequences of that length as fit."""
+        return blocks * context // self.blocks(context)
+
+    def longest(self, blocks: int, limit: int, sequences: int = 1) -> int:
+        """The longest context, up to the limit, that as many sequences can have at once; one block is never used. 0 if not even one token fits."""
+        low, high = 0, limit
+        while low < high:
+            middle = (low + high + 1) // 2
+            if self.blocks(middle) * sequences <= blocks - 1:
+                low = middle
+            else:
+                high = middle - 1
+        return low
+
+
+def number_bytes(shape: Shape, kv_dtype: str, dtype: str) -> Fraction:
+    """Bytes of one number of the KV cache. ``dtype`` is the loaded model's type, ``kv_dtype`` one of DTYPES."""
+    named = (shape.kv_dtype if shape.kv_dtype in _NUMBER else dtype) if kv_dtype == "auto" else kv_dtype
+    return _NUMBER.get(named) or Fraction(ELEMENT.get(named, 1))
+
+
+def token_bytes(kept: Kept, tensor: int, number: Fraction, packed: bool = False) -> int:
+    """Bytes that a layer keeps of a token on one rank: its share of the KV heads, one at least; a latent is not divided."""
+    if kept.kind == "mla":
+        return (_DS_MLA_BYTES if packed else int(kept.key * number)) + kept.index
+    return max(1, kept.heads // tensor) * int((kept.key + kept.value) * number) if kept.kind in ("full", "sliding") else 0
+
+
+def state_bytes(kept: Kept, tensor: int, dtype: str) -> int:
+    """Bytes that a layer of a linear attention keeps of a sequence on one rank. Too few groups are repeated, for each rank to have one."""
+    groups = kept.groups + (max(0, tensor - kept.groups) if kept.groups and kept.groups % tensor else 0)
+    recurrent = ELEMENT.get(kept.recurrent_dtype or dtype, ELEMENT["float32"])
+    return (kept.convolution + groups * kept.group) // tensor * ELEMENT[dtype] + kept.recurrent // tensor * recurrent
+
+
+def layout(shape: Shape, tensor: int, kv_dtype: str, dtype: str, in_flight: int, block: int = BLOCK) -> Layout:
+    """Return the blocks of a rank. ``in_flight``: tokens that may be scheduled and not yet done."""
+    number = number_bytes(shape, kv_dtype, dtype)
+    tokens = [token_bytes(layer.kept, tensor, number, kv_dtype == "fp8_ds_mla") for layer in shape.layers]
+    states = [state_bytes(layer.kept, tensor, dtype) if layer.kept.kind == "state" else 0 for layer in shape.layers]
+    if any(states) and any(tokens):
+        step = max(block, _MLA_BLOCK if shape.of("mla") else block)
+        # A page of tokens is made as large as a state, and states are padded to it.
+        block = step * -(-max(states) // (step * max(tokens)))
+        pages = tuple(max(tokens) * block if token or state else 0 for token, state in zip(tokens, states, strict=True))
+    else:
+        pages = tuple(token * block or state for token, state in zip(tokens, states, strict=True))
+    return Layout(_groups([layer.kept for layer in shape.layers]), pages, block, in_flight)
+
+
+def _groups(kept: Sequence[Kept]) -> tuple[Group, ...]:
+    """Groups of as many layers as the rarest kind has, or all of the most frequent if that is less than half as many more."""
+    kinds: dict[tuple[str, int], list[int]] = {}
+    for index, one in enumerate(kept):
+        if one.kind != "none":
+            kinds.setdefault((one.kind, one.window), []).append(index)
+    if not kinds:
+        return ()
+    counts = [len(layers) for layers in kinds.values()]
+    size = max(counts) if max(counts) < min(counts) * 1.5 else min(counts)
+    groups = []
+    for layers in kinds.values():
+        number = -(-len(layers) // size)
+        groups += [Group(kept[layers[0]], tuple(layers[index::number])) for index in range(number)]
+    return tuple(groups)
+
+
+def stages(layers: int, pipeline: int) -> list[range]:
+    """Return each pipeline stage's layers; what is left over goes to the stages before the last, from behind."""
+    sizes = [layers // pipeline] * pipeline
+    for index in range(2, layers % pipeline + 2):
+        sizes[-index] += 1
+    ends = [sum(sizes[: index + 1]) for index in range(pipeline)]
+    return [range(end - size, end) for end, size in zip(ends, sizes, strict=True)]

@@ -1,0 +1,295 @@
+# Copyright (c) 2026, gb10.cluster maintainers
+# GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+
+"""A model's layers, from its config.json: what each keeps of earlier tokens, and how many parameters it has. See model_shape."""
+
+from __future__ import annotations
+
+import math
+import reprlib
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, Literal
+
+from ansible_collections.gb10.cluster.plugins.module_utils.common.problems import Problem
+from ansible_collections.gb10.cluster.plugins.module_utils.model import config as model_config
+
+Kind = Literal["full", "sliding", "mla", "state", "none"]
+
+#: Families whose MLP has two matrices, without a gate.
+_UNGATED = ("nemotron", "nemotron_h", "starcoder2", "phi", "gpt_neox", "falcon")
+#: Families that norm queries and keys, head by head.
+_QUERY_NORMS = ("qwen3", "gemma3")
+#: Families whose layers alternate between a window and full attention where the configuration does not list them, and after how many.
+#: Source: transformers, models/{gemma2,gpt_oss,gemma3}/configuration_*.py.
+_ALTERNATE = {"gemma2": 2, "gpt_oss": 2, "gemma3": 6}
+#: What nemotron_h calls its layers. Source: the same, models/nemotron_h.
+_NEMOTRON = {"M": "state", "*": "attention", "-": "mlp", "E": "moe"}
+_NEMOTRON_NAMES = {"mamba": "M", "linear_attention": "M", "attention": "*", "full_attention": "*", "mlp": "-", "moe": "E"}
+#: DeepSeek V3.2's indexer keeps a key of 128 8-bit numbers and one scale of 4 bytes per token and layer. Source: vLLM 0.32, models/deepseek_v2.py.
+_INDEX_SCALE_BYTES = 4
+#: The most that a dimension can be, and those of which something is counted or listed one by one.
+_MOST = 1 << 32
+_MOST_OF = {"num_hidden_layers": 512, "n_layer": 512, "num_attention_heads": 4096, "num_key_value_heads": 4096}
+
+
+@dataclass(frozen=True)
+class Kept:
+    """What a layer keeps of the tokens that it has seen, on one rank that has all of it.
+
+    ``full``, ``sliding``, ``mla``: ``heads * (key + value)`` numbers a token (MLA: one head, latent and rotary key, no value).
+    ``state``: ``heads`` that tensor parallelism has to divide, and a fixed amount a sequence: ``convolution`` numbers in the model's type
+    (with ``group`` more for each of ``groups``), and ``recurrent`` numbers of the type ``recurrent_dtype`` ("" the model's).
+    """
+
+    kind: Kind = "none"
+    heads: int = 0
+    key: int = 0
+    value: int = 0
+    window: int = 0
+    #: Bytes a token beside the above, of an indexer.
+    index: int = 0
+    convolution: int = 0
+    groups: int = 0
+    group: int = 0
+    recurrent: int = 0
+    recurrent_dtype: str = ""
+    #: How many such states a sequence may hold with prefix caching, which is on by default.
+    pages: int = 0
+
+
+@dataclass(frozen=True)
+class Layer:
+    """A layer's parameters by how they are divided over ranks and stored; ``routed`` is what one token uses of ``experts``."""
+
+    kept: Kept = Kept()
+    #: Divided by tensor parallelism: queries and output, or the projections of a linear layer; MLA's up-projections.
+    attention: int = 0
+    #: Keys and values: divided down to one head a rank.
+    kv: int = 0
+    #: MLA's down-projections and indexer: whole on each rank.
+    latent: int = 0
+    #: A dense MLP, or what of a mixture of experts each token uses.
+    mlp: int = 0
+    experts: int = 0
+    routed: int = 0
+    #: Norms, router, biases, convolutions: never quantised, taken as whole on each rank.
+    small: int = 0
+
+    @property
+    def parameters(self) -> int:
+        """All of them."""
+        return self.attention + self.kv + self.latent + self.mlp + self.experts + self.small
+
+
+class Reader:
+    """The language model's part of a config.json, which remembers what it looked for in vain."""
+
+    def __init__(self, config: Mapping[str, Any]) -> None:
+        self.values = model_config.text(config)
+        self.problems: list[Problem] = []
+
+    def number(self, *names: str, default: int | None = None, least: int | None = None) -> int:
+        """The first of the keys that is set; a Problem, and 1, if none is and there is no default, or it is out of bounds.
+
+        ``least`` is 1 for a number that there has to be, otherwise 0, unless given.
+        """
+        for name in names:
+            value = self.values.get(name)
+            if isinstance(value, int) and not isinstance(value, bool):
+                low, high = (1 if default is None else 0) if least is None else least, _MOST_OF.get(name, _MOST)
+                if low <= value <= high:
+                    return value
+                self.refuse(name, value, f"a number from {low} to {high}")
+                return 1
+        if default is None:
+            fix = f"add {' or '.join(names)}, as the model's authors publish it"
+            self.problems.append(Problem(f"config.json {names[0]}", "missing", "a number", fix))
+            return 1
+        return default
+
+    def refuse(self, name: str, value: object, expected: str, fix: str = "take the file as its authors publish it") -> None:
+        self.problems.append(Problem(f"config.json {name}", reprlib.repr(value), expected, fix))
+
+    def flag(self, name: str, default: bool = False) -> bool:
+        return bool(self.values.get(name, default))
+
+    def words(self, name: str) -> list[Any]:
+        """A list with an entry for each layer; empty, and a Problem, if it is longer than a model."""
+        value = self.values.get(name)
+        if not isinstance(value, Sequence) or isinstance(value, str | bytes):
+            return []
+        if len(value) > _MOST_OF["num_hidden_layers"]:
+            self.refuse(name, value, f"{_MOST_OF['num_hidden_layers']} layers at most")
+            return []
+        return list(value)
+
+    @property
+    def family(self) -> str:
+        return model_config.family(self.values).removesuffix("_text")
+
+
+def experts_of(read: Reader) -> int:
+    return read.number("num_local_experts", "num_experts", "n_routed_experts", default=0)
+
+
+def intermediate(read: Reader) -> int:
+    """The dense MLP's width; a model whose layers all have experts may have none."""
+    return read.number("intermediate_size", "ffn_hidden_size", default=expert_width(read) if experts_of(read) else None)
+
+
+def expert_width(read: Reader) -> int:
+    return read.number("moe_intermediate_size", "intermediate_size")
+
+
+def head_dim(read: Reader) -> int:
+    each = read.number("hidden_size", default=1) // max(1, read.number("num_attention_heads", default=1))
+    return read.number("head_dim", default=max(1, each), least=1)
+
+
+def layers(read: Reader) -> tuple[Layer, ...]:
+    """Return the model's layers: attention (of some kind) followed by an MLP (of some kind); nemotron_h's are one of these each."""
+    if read.family == "nemotron_h":
+        return _nemotron(read)
+    hidden = read.number("hidden_size", default=1)
+    found = []
+    for index, kind in enumerate(_kinds(read)):
+        mixer = _delta(read) if kind == "linear" else _mla(read) if read.number("kv_lora_rank", default=0) else _attention(read, kind == "sliding")
+        mlp, experts, routed, router = _mlp(read, index)
+        found.append(
+            Layer(
+                kept=mixer.kept,
+                attention=mixer.attention,
+                kv=mixer.kv,
+                latent=mixer.latent,
+                mlp=mlp,
+                experts=experts,
+                routed=routed,
+                small=mixer.small + router + 2 * hidden,
+            )
+        )
+    return tuple(found)
+
+
+def _kinds(read: Reader) -> list[str]:
+    """Return "full", "sliding" or "linear" for each layer."""
+    count = read.number("num_hidden_layers", "n_layer")
+    names = {"full_attention": "full", "attention": "full", "sliding_attention": "sliding", "linear_attention": "linear"}
+    if given := read.words("layer_types"):
+        if unknown := [kind for kind in given if not isinstance(kind, str) or kind not in names]:
+            fix = "plan this model by hand, and give --kv-cache-memory-bytes"
+            read.refuse("layer_types", unknown[0], f"one of {', '.join(names)}", fix)
+        return [names.get(str(kind), "full") for kind in given]
+    if every := read.number("full_attention_interval", default=4 if read.number("linear_num_value_heads", default=0) else 0):
+        return ["linear" if (index + 1) % every else "full" for index in range(count)]
+    if not read.number("sliding_window", default=0) or not read.flag("use_sliding_window", True):
+        return ["full"] * count
+    if read.family in _ALTERNATE:
+        every = read.number("sliding_window_pattern", default=_ALTERNATE[read.family], least=1)
+        return ["sliding" if (index + 1) % every else "full" for index in range(count)]
+    first = read.number("max_window_layers", default=0) if read.family.startswith("qwen") else 0
+    return ["sliding" if index >= first else "full" for index in range(count)]
+
+
+def _attention(read: Reader, sliding: bool) -> Layer:
+    """MHA, GQA or MQA. Qwen3-Next and 3.5 gate its output, with as many numbers more as queries."""
+    hidden, heads, size = read.number("hidden_size", default=1), read.number("num_attention_heads", default=1), head_dim(read)
+    kv_heads = read.number("num_key_value_heads", default=heads, least=1)
+    gated = read.flag("attn_output_gate", read.family.startswith(("qwen3_next", "qwen3_5")))
+    bias = read.flag("attention_bias", read.family in ("qwen2", "qwen2_moe"))
+    kept = Kept("sliding" if sliding else "full", kv_heads, size, size, read.number("sliding_window", default=0) if sliding else 0)
+    small = ((heads + 2 * kv_heads) * size if bias else 0) + (2 * size if read.family.startswith(_QUERY_NORMS) else 0)
+    return Layer(kept, attention=hidden * heads * size * (3 if gated else 2), kv=2 * hidden * kv_heads * size, small=small)
+
+
+def _mla(read: Reader) -> Layer:
+    """DeepSeek's latent attention: one latent and one rotary key a token, which tensor parallelism does not divide."""
+    hidden, heads = read.number("hidden_size", default=1), read.number("num_attention_heads", default=1)
+    rank, queries = read.number("kv_lora_rank"), read.number("q_lora_rank", default=0)
+    plain, rotary, value = read.number("qk_nope_head_dim"), read.number("qk_rope_head_dim"), read.number("v_head_dim")
+    up = (queries or hidden) * heads * (plain + rotary) + rank * heads * (plain + value) + heads * value * hidden
+    down = hidden * (queries + rank + rotary)
+    index = 0
+    if read.number("index_topk", default=0):
+        size, count = read.number("index_head_dim"), read.number("index_n_heads")
+        down += queries * count * size + hidden * (size + count)
+        index = size + _INDEX_SCALE_BYTES
+    return Layer(Kept("mla", 1, rank + rotary, index=index), attention=up, latent=down, small=queries + rank)
+
+
+def _delta(read: Reader) -> Layer:
+    """Qwen's gated delta net. Source of the state's shape: vLLM 0.32, layers/mamba/mamba_utils.py."""
+    hidden, kernel = read.number("hidden_size", default=1), read.number("linear_conv_kernel_dim")
+    keys, values = read.number("linear_num_key_heads"), read.number("linear_num_value_heads")
+    key, value = read.number("linear_key_head_dim"), read.number("linear_value_head_dim")
+    channels = 2 * keys * key + values * value
+    recurrent_dtype = model_config.word(read.values.get("mamba_ssm_dtype"))
+    size = values * value * key
+    kept = Kept("state", math.gcd(keys, values), convolution=channels * (kernel - 1), recurrent=size, recurrent_dtype=recurrent_dtype, pages=2)
+    projections = hidden * (channels + values * value + 2 * values) + values * value * hidden
+    return Layer(kept, attention=projections, small=channels * kernel + 2 * values + value)
+
+
+def _mlp(read: Reader, index: int) -> tuple[int, int, int, int]:
+    """Return parameters of (what each token uses, all experts, a token's experts, the router) of the index-th layer."""
+    matrices = 2 if read.family in _UNGATED else 3
+    hidden, experts = read.number("hidden_size", default=1), experts_of(read)
+    every = read.number("decoder_sparse_step", "moe_layer_freq", default=1)
+    dense = index < read.number("first_k_dense_replace", default=0) or index in read.words("mlp_only_layers")
+    if not experts or dense or (every > 1 and (index + 1) % every):
+        return matrices * hidden * intermediate(read), 0, 0, 0
+    return _mixture(read, matrices)
+
+
+def _mixture(read: Reader, matrices: int) -> tuple[int, int, int, int]:
+    """The same of a layer with experts. Those of Nemotron 3 Super work on a latent of the token; gpt-oss's have biases."""
+    hidden, experts, width = read.number("hidden_size", default=1), experts_of(read), expert_width(read)
+    latent = read.number("moe_latent_size", default=0)
+    one = matrices * (latent or hidden) * width + (2 * width + hidden if read.family == "gpt_oss" else 0)
+    shared = read.number("shared_expert_intermediate_size", default=0)
+    each = read.number("moe_shared_expert_intermediate_size", default=width)
+    shared += read.number("n_shared_experts", default=0) * each
+    used = matrices * hidden * shared + 2 * hidden * latent
+    return used, experts * one, read.number("num_experts_per_tok", "experts_per_token") * one, hidden * (experts + bool(shared))
+
+
+def _nemotron(read: Reader) -> tuple[Layer, ...]:
+    """nemotron_h: each layer is one of Mamba 2, attention, MLP, experts. Source: vLLM 0.32, models/nemotron_h.py and mamba_utils.py."""
+    given = read.values.get("hybrid_override_pattern")
+    pattern = given if isinstance(given, str) else ""
+    pattern = pattern or "".join(_NEMOTRON_NAMES.get(str(name), "?") for name in read.words("layers_block_type"))
+    if not pattern or len(pattern) > _MOST_OF["num_hidden_layers"] or set(pattern) - _NEMOTRON.keys():
+        read.refuse("hybrid_override_pattern", pattern, f"one letter a layer, of {' '.join(_NEMOTRON)}")
+        return ()
+    hidden = read.number("hidden_size", default=1)
+    one = {"*": _attention(read, False)} if "*" in pattern else {}
+    if "M" in pattern:
+        one["M"] = _mamba(read)
+    if "-" in pattern:
+        one["-"] = Layer(mlp=2 * hidden * intermediate(read))
+    if "E" in pattern:
+        mlp, experts, routed, router = _mixture(read, 2)
+        one["E"] = Layer(mlp=mlp, experts=experts, routed=routed, small=router)
+    return tuple(one[letter] for letter in pattern)
+
+
+def _mamba(read: Reader) -> Layer:
+    hidden, kernel = read.number("hidden_size", default=1), read.number("conv_kernel", default=4, least=1)
+    heads, size = read.number("mamba_num_heads"), read.number("mamba_head_dim")
+    groups, state = read.number("n_groups"), read.number("ssm_state_size")
+    inner = heads * size
+    channels = inner + 2 * groups * state
+    kept = Kept(
+        "state",
+        heads,
+        convolution=inner * (kernel - 1),
+        groups=groups,
+        group=2 * state * (kernel - 1),
+        recurrent=heads * size * state,
+        recurrent_dtype=model_config.word(read.values.get("mamba_ssm_cache_dtype")) or "float32",
+        # The current one, the one before, and one saved while a prompt is read.
+        pages=3,
+    )
+    small = channels * (kernel + 1) + 3 * heads + inner + hidden
+    return Layer(kept, attention=hidden * (inner + channels + heads) + inner * hidden, small=small)

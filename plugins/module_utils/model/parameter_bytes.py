@@ -1,0 +1,141 @@
+# Copyright (c) 2026, gb10.cluster maintainers
+# GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+
+"""How many bytes a checkpoint spends on a parameter, by what the parameter is for and how the model is quantised."""
+
+from __future__ import annotations
+
+import fnmatch
+import re
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from fractions import Fraction
+from typing import Any
+
+from ansible_collections.gb10.cluster.plugins.module_utils.model import config as model_config
+
+#: Bytes of a number.
+ELEMENT = {"float32": 4, "float": 4, "bfloat16": 2, "float16": 2, "half": 2}
+#: Bytes a weight with its scales: NVFP4 has 8 bits for 16 weights, MXFP4 for 32; 8-bit formats' scales are less than 0.1 %.
+#: Sources: NVIDIA, "Introducing NVFP4"; OCP Microscaling Formats 1.0.
+_WEIGHT = {"fp8": Fraction(1), "int8": Fraction(1), "nvfp4": Fraction(9, 16), "mxfp4": Fraction(17, 32)}
+#: AWQ and GPTQ have a scale of 16 bits and a zero of 4 for each group.
+_GROUP, _GROUP_BYTES = 128, Fraction(5, 2)
+#: Lists of modules that are not quantised, in the several formats of quantization_config.
+_LEFT_OUT = ("ignore", "exclude_modules", "modules_to_not_convert", "ignored_layers")
+#: Characters of a name, patterns of a model, choices within an expression.
+_LONGEST, _MOST_PATTERNS, _MOST_CHOICES = 256, 256, 64
+_PREFIXES = ("model.", "model.language_model.", "language_model.model.", "backbone.")
+#: A module that stands for all of its kind in a layer. Routers, norms, embeddings and the output are never quantised here.
+_MODULES = {
+    "attention": ("self_attn.o_proj", "linear_attn.out_proj", "mixer.o_proj", "mixer.out_proj"),
+    "mlp": ("mlp.down_proj", "mlp.shared_expert.down_proj", "mlp.shared_experts.down_proj", "mixer.shared_experts.down_proj"),
+    "experts": ("mlp.experts.0.down_proj", "block_sparse_moe.experts.0.w2", "mixer.experts.0.down_proj"),
+}
+
+
+@dataclass(frozen=True)
+class Stored:
+    """Bytes a parameter. ``known`` is False where the format's size is not: the figures then only say how weights relate to each other."""
+
+    scheme: str
+    known: bool
+    attention: Fraction
+    mlp: Fraction
+    experts: Fraction
+    #: Embeddings, output, norms, router.
+    plain: Fraction
+
+
+def stored(config: Mapping[str, Any], layers: int) -> Stored:
+    """Return what a config.json says of the checkpoint's weights; a component left unquantised in some layers counts in part."""
+    scheme, plain = model_config.scheme(config), Fraction(ELEMENT.get(model_config.dtype(config), 2))
+    found = model_config.quantization_config(config)
+    weight = Fraction(1, 2) + _GROUP_BYTES / _group_size(found) if scheme == "int4" else _WEIGHT.get(scheme, plain)
+    left_out = _LeftOut(name for key in _LEFT_OUT for name in _names(found.get(key)))
+    parts = {}
+    for component, modules in _MODULES.items():
+        share = Fraction(sum(left_out.layer(index, modules) for index in range(layers)), max(1, layers))
+        parts[component] = share * plain + (1 - share) * weight
+    return Stored(scheme, left_out.understood and (scheme == "none" or scheme in _WEIGHT or scheme == "int4"), **parts, plain=plain)
+
+
+def _names(value: object) -> list[Any]:
+    return value if isinstance(value, list) else []
+
+
+def _group_size(found: Mapping[str, Any]) -> int:
+    sizes = (model_config.count(each.get("group_size")) for each in (found, *model_config.group_weights(found)))
+    return next((size for size in sizes if size), _GROUP)
+
+
+class _LeftOut:
+    """Names of modules that are not quantised: whole names, names of what is above them, wildcards, or ``re:`` and an expression.
+
+    The expressions are a stranger's, and Python's take a lifetime where it is well made; so they are turned into wildcards, as far as they
+    can be. ``understood`` is False where something could not.
+    """
+
+    def __init__(self, names: Iterable[object]) -> None:
+        self.names: set[str] = set()
+        self.understood = True
+        wildcards: set[str] = set()
+        for name in names:
+            try:
+                if not isinstance(name, str) or len(name) > _LONGEST:
+                    raise ValueError
+                if name.startswith("re:"):
+                    wildcards.update(_wildcards(name.removeprefix("re:")))
+                elif "*" in name:
+                    wildcards.add(name)
+                else:
+                    self.names.add(name)
+            except ValueError:
+                self.understood = False
+        self.understood = self.understood and len(wildcards) <= _MOST_PATTERNS
+        self.patterns = [re.compile(fnmatch.translate(wildcard)) for wildcard in sorted(wildcards) if len(wildcards) <= _MOST_PATTERNS]
+
+    def layer(self, index: int, modules: Iterable[str]) -> bool:
+        """Whether one of the modules of the index-th layer is left out."""
+        return any(self._has(f"{prefix}layers.{index}.{module}") for prefix in _PREFIXES for module in modules)
+
+    def _has(self, module: str) -> bool:
+        parts = module.split(".")
+        above = [".".join(parts[:count]) for count in range(1, len(parts) + 1)]
+        return bool(self.names.intersection(above)) or any(pattern.match(name) for pattern in self.patterns for name in above[3:])
+
+
+#: What quantisers write in such expressions, and what it is as a wildcard.
+_TOKENS = re.compile(r"(?P<many>\.[*+]\??)|(?P<digits>(?:\\d|\[0-9\])\+?)|\\(?P<escaped>\W)|(?P<any>\.)|(?P<plain>[\w:/-])", re.ASCII)
+_GROUPS = re.compile(r"\((?:\?:)?([^()]*)\)(?![*+?{])")
+
+
+def _wildcards(expression: str) -> set[str]:
+    """Return the wildcards that together match what an expression does. Raises ValueError for one that says more than wildcards can."""
+    found, todo = set(), [expression]
+    while todo:
+        one = todo.pop()
+        if group := _GROUPS.search(one):
+            todo += [one[: group.start()] + choice + one[group.end() :] for choice in group[1].split("|")]
+        elif "|" in one:
+            todo += one.split("|")
+        else:
+            found.add(_wildcard(one))
+        if len(todo) + len(found) > _MOST_CHOICES:
+            raise ValueError("too many choices")
+    return found
+
+
+def _wildcard(expression: str) -> str:
+    begun, ended = expression.removeprefix("^"), expression.endswith("$")
+    rest, result = begun.removesuffix("$"), ""
+    while rest:
+        token = _TOKENS.match(rest)
+        if token is None:
+            raise ValueError(f"{rest[:20]!r} is no part of a wildcard")
+        kinds = {"many": "*", "digits": "[0-9]*", "any": "?", "escaped": f"[{token['escaped']}]"}
+        result += kinds.get(str(token.lastgroup), token[0])
+        rest = rest[token.end() :]
+    # An expression only has to match the beginning.
+    return result if ended else f"{result}*"

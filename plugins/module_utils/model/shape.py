@@ -1,0 +1,125 @@
+# Copyright (c) 2026, gb10.cluster maintainers
+# GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+
+"""A model's dimensions, from its config.json: what each layer keeps of earlier tokens, and how many parameters it has.
+
+Read for: llama, mistral, mixtral, qwen2, qwen3, qwen3_moe, qwen3_next, qwen3_5(_moe), gpt_oss, gemma2, gemma3, phi3, deepseek_v2 and v3
+(MLA), glm4_moe, minimax_m2, nemotron_h. Another decoder is taken for one of the usual kind, unless it has a key that says it is not.
+Not counted: what a checkpoint has beside the language model (vision towers, layers that predict further tokens).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from ansible_collections.gb10.cluster.plugins.module_utils.common.problems import Problem, ProblemsError
+from ansible_collections.gb10.cluster.plugins.module_utils.model import config as model_config
+from ansible_collections.gb10.cluster.plugins.module_utils.model import layers as model_layers
+from ansible_collections.gb10.cluster.plugins.module_utils.model import parameter_bytes as model_storage
+from ansible_collections.gb10.cluster.plugins.module_utils.model.layers import Kind, Layer
+from ansible_collections.gb10.cluster.plugins.module_utils.model.parameter_bytes import Stored
+
+#: Keys of layers that are sized otherwise than here; a plan that ignored them would be wrong without saying so.
+_OTHERWISE = {
+    "is_encoder_decoder": "an encoder",
+    "num_kv_shared_layers": "layers that share their KV cache",
+    "global_head_dim": "heads of several sizes",
+    "block_configs": "layers of different sizes",
+    "compress_ratios": "compressed KV",
+    "linear_attn_config": "a linear attention of its own kind",
+    "interleave_moe_layer_step": "Llama 4's layers",
+    "attn_type_list": "lightning attention",
+    "mamba_d_state": "a hybrid of another kind than nemotron_h",
+}
+
+
+@dataclass(frozen=True)
+class Shape:
+    """A model. ``intermediate`` is the widest row of an MLP that a token goes through; ``head`` is 0 where the embedding is the output too."""
+
+    family: str
+    dtype: str
+    kv_dtype: str
+    hidden: int
+    vocabulary: int
+    heads: int
+    kv_heads: int
+    head_dim: int
+    intermediate: int
+    positions: int
+    experts: int
+    active_experts: int
+    shared_experts: int
+    embeddings: int
+    head: int
+    layers: tuple[Layer, ...]
+    stored: Stored
+
+    def of(self, kind: Kind) -> int:
+        """The number of layers of a kind."""
+        return sum(layer.kept.kind == kind for layer in self.layers)
+
+    @property
+    def parameters(self) -> int:
+        """All parameters."""
+        return self.embeddings + self.head + self.hidden + sum(layer.parameters for layer in self.layers)
+
+    @property
+    def active(self) -> int:
+        """Parameters that one token uses: of the experts its own, of an untied input embedding one row."""
+        idle = sum(layer.experts - layer.routed for layer in self.layers)
+        return self.parameters - idle - (self.embeddings if self.head else 0)
+
+    def counts(self) -> dict[str, int]:
+        """Parameters by what they are for: attention, mlp, experts, embeddings, other. They sum up to ``parameters``."""
+        layers = self.layers
+        return {
+            "attention": sum(layer.attention + layer.kv + layer.latent for layer in layers),
+            "mlp": sum(layer.mlp for layer in layers),
+            "experts": sum(layer.experts for layer in layers),
+            "embeddings": self.embeddings + self.head,
+            "other": self.hidden + sum(layer.small for layer in layers),
+        }
+
+
+def shape(config: Mapping[str, Any]) -> Shape:
+    """Return the model's dimensions. Raises ProblemsError with every key that is missing or says that its layers are sized otherwise."""
+    read = model_layers.Reader(config)
+    for key, what in _OTHERWISE.items():
+        if read.values.get(key):
+            fix = "plan this model by hand, and give --kv-cache-memory-bytes"
+            read.problems.append(Problem(f"config.json {key}", f"a model with {what}", "layers that this plan can size", fix))
+    hidden, heads = read.number("hidden_size"), read.number("num_attention_heads")
+    vocabulary = read.number("vocab_size")
+    layers = model_layers.layers(read)
+    positions = read.number(*model_config.POSITIONS)
+    experts = model_layers.experts_of(read)
+    tied = read.flag("tie_word_embeddings", read.family.startswith("gemma"))
+    if read.problems:
+        # A key is looked for in each layer.
+        raise ProblemsError(list(dict.fromkeys(read.problems)))
+    dtype = model_config.dtype(config)
+    return Shape(
+        family=read.family,
+        dtype=dtype,
+        kv_dtype=model_config.kv_dtype(config),
+        hidden=hidden,
+        vocabulary=vocabulary,
+        heads=heads,
+        kv_heads=read.number("num_key_value_heads", default=heads, least=1),
+        head_dim=model_layers.head_dim(read),
+        intermediate=max(
+            model_layers.intermediate(read), model_layers.expert_width(read) * read.number("num_experts_per_tok", default=1) if experts else 0
+        ),
+        positions=positions,
+        experts=experts,
+        active_experts=read.number("num_experts_per_tok", "experts_per_token", default=0) if experts else 0,
+        shared_experts=read.number("n_shared_experts", default=int(bool(read.values.get("shared_expert_intermediate_size")))) if experts else 0,
+        embeddings=vocabulary * hidden,
+        head=0 if tied else vocabulary * hidden,
+        layers=layers,
+        stored=model_storage.stored(config, len(layers)),
+    )

@@ -1,0 +1,47 @@
+# Copyright (c) 2026, gb10.cluster maintainers
+# GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+
+"""Bytes of a model's weights: of the whole checkpoint, on one rank, and those that one token makes a rank read."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from fractions import Fraction
+
+from ansible_collections.gb10.cluster.plugins.module_utils.model.layers import Layer
+from ansible_collections.gb10.cluster.plugins.module_utils.model.parameter_bytes import ELEMENT, Stored
+from ansible_collections.gb10.cluster.plugins.module_utils.model.shape import Shape
+
+
+def checkpoint(shape: Shape) -> int:
+    """Bytes of the safetensors, from the dimensions: what ``weights_bytes`` is estimated as where nobody can count the files."""
+    outside = (shape.embeddings + shape.head + shape.hidden) * shape.stored.plain
+    return int(outside + sum(_layer(shape, layer, shape.stored, 1, False) for layer in shape.layers))
+
+
+def on_rank(shape: Shape, layers: range, tensor: int, dtype: str, active: bool = False) -> int:
+    """Bytes on a rank of the stage with these layers, with the model loaded as ``dtype``; ``active``: only what one token reads.
+
+    The first stage has the embedding, the last the output, both divided by tensor parallelism; a tied embedding is on both.
+    """
+    stored = loaded(shape.stored, dtype)
+    first, last = layers.start == 0, layers.stop == len(shape.layers)
+    outside = shape.embeddings * (first and not active) + (shape.head or shape.embeddings * (active or not first)) * last
+    inside = sum((_layer(shape, shape.layers[index], stored, tensor, active) for index in layers), Fraction(0))
+    return int(outside * stored.plain / tensor + inside + shape.hidden * stored.plain * last)
+
+
+def loaded(stored: Stored, dtype: str) -> Stored:
+    """The same with the type that vLLM loads unquantised weights as."""
+    plain = Fraction(ELEMENT[dtype])
+    if stored.scheme == "none":
+        return replace(stored, attention=plain, mlp=plain, experts=plain, plain=plain)
+    return replace(stored, plain=plain)
+
+
+def _layer(shape: Shape, layer: Layer, stored: Stored, tensor: int, active: bool) -> Fraction:
+    # Fewer KV heads than ranks are repeated, for each rank to have one.
+    divided = Fraction(layer.attention, tensor) + Fraction(layer.kv, min(tensor, max(1, shape.kv_heads))) + layer.latent
+    experts = Fraction(layer.routed if active else layer.experts, tensor)
+    return divided * stored.attention + Fraction(layer.mlp, tensor) * stored.mlp + experts * stored.experts + layer.small * stored.plain

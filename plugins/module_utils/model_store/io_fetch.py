@@ -1,0 +1,341 @@
+# Copyright (c) 2026, gb10.cluster maintainers
+# GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+
+"""Brings a model to the head, from the Hugging Face hub or from a folder. This file is also a program: `list` prints what it consists of,
+`fetch` brings the files and proves them.
+
+From the hub it needs the library huggingface_hub, which vLLM brings along, so it is run by the runtime's interpreter. The token comes as systemd's
+credential hub.token, never as an argument.
+"""
+
+from __future__ import annotations
+
+import argparse
+import concurrent.futures
+import contextlib
+import hashlib
+import importlib
+import json
+import os
+import shutil
+import sys
+import threading
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict
+from typing import Any
+
+from ansible_collections.gb10.cluster.plugins.module_utils.common import io_file
+from ansible_collections.gb10.cluster.plugins.module_utils.common.io_beneath import Folder, OutsideError
+from ansible_collections.gb10.cluster.plugins.module_utils.common.problems import Problem, ProblemsError
+from ansible_collections.gb10.cluster.plugins.module_utils.model_store import io_files as io_model_files
+from ansible_collections.gb10.cluster.plugins.module_utils.model_store import plan as model_store
+from ansible_collections.gb10.cluster.plugins.module_utils.model_store.io_files import CHUNK, GaveUpError, Part, Status
+
+#: Where huggingface_hub keeps what has come of a file, below the folder. Source: huggingface_hub 0.36 and 2.4, _local_folder.py.
+_CACHE = ".cache"
+
+
+def token() -> str | None:
+    """Return the token, None if none was given."""
+    folder = os.environ.get("CREDENTIALS_DIRECTORY", "")
+    text, _mode = io_file.read_file(f"{folder}/hub.token") if folder else (None, None)
+    return (text or "").strip() or None
+
+
+def list_folder(folder: str, exclude: Sequence[str]) -> dict[str, Any]:
+    """Return the listing of a folder; see model_store.py. Raises ProblemsError: no model, or names that root must not read for its owner."""
+    source = Folder(folder)
+    try:
+        names = source.names()
+    except (FileNotFoundError, NotADirectoryError):
+        raise _no_source(folder, "there is no such folder") from None
+    except (OSError, OutsideError) as error:
+        raise _no_source(folder, error.strerror or str(error) if isinstance(error, OSError) else f"it {error}") from error
+    names = [name for name in names if name != model_store.MANIFEST and not name.startswith(f"{_CACHE}/") and not name.endswith(model_store.PART)]
+    files = model_store.chosen([{"path": name, "size": 0, "sha256": "", "git": ""} for name in names], exclude)
+    if not any(file["path"] == "config.json" for file in files):
+        raise _no_source(folder, "it has no config.json")
+    refused = []
+    for file in files:
+        try:
+            file["size"] = source.size(file["path"])
+        except (OSError, OutsideError) as error:
+            refused.append(f"{file['path']!r} {error if isinstance(error, OutsideError) else error.strerror}")
+        if file["size"] is None:
+            refused.append(f"{file['path']!r} leads nowhere")
+    if refused:
+        raise ProblemsError(
+            [
+                Problem(
+                    "model_store_source",
+                    f"{folder} holds {len(refused)} that are not read: {'; '.join(refused)}",
+                    "files, or links to files in it; of a Hugging Face cache, to the blobs of the same model",
+                    "copy those files into it in place of the links, or leave them out with model_store_exclude",
+                )
+            ]
+        )
+    return {"model": folder, "revision": "", "commit": "", "files": files}
+
+
+def _no_source(folder: str, found: str) -> ProblemsError:
+    fix = "correct model_store_source, or mount it"
+    return ProblemsError([Problem("model_store_source", f"{folder}: {found}", "a model's folder on the head", fix)])
+
+
+def list_hub(name: str, revision: str, exclude: Sequence[str]) -> dict[str, Any]:
+    """Return the listing of a model on the hub. Raises ProblemsError: gated, unknown, no such revision, unreachable."""
+    hub = importlib.import_module("huggingface_hub")
+    given = token()
+    try:
+        info = hub.HfApi(token=given or False).model_info(name, revision=revision, files_metadata=True)
+        files = [_file(sibling) for sibling in info.siblings or ()]
+        if wrong := model_store.files_problem(files, hashed=False):
+            raise ProblemsError([Problem("model_store", f"{name}: {wrong}", "a model's files", "choose another model, or report it")])
+        files = model_store.chosen(files, exclude)
+        if files:
+            # What a gated model consists of is told to everybody; its files are not.
+            smallest = min(files, key=lambda file: int(file["size"]))["path"]
+            hub.get_hf_file_metadata(hub.hf_hub_url(name, smallest, revision=info.sha), token=given or False)
+    except _errors() as error:
+        raise ProblemsError([_problem(name, revision, given is not None, error)]) from error
+    return {"model": name, "revision": revision, "commit": str(info.sha), "files": files}
+
+
+def _file(sibling: Any) -> dict[str, Any]:
+    sha256 = sibling.lfs.get("sha256", "") if sibling.lfs else ""
+    return {"path": sibling.rfilename, "size": sibling.size or 0, "sha256": sha256, "git": "" if sha256 else sibling.blob_id or ""}
+
+
+def _errors() -> tuple[type[Exception], ...]:
+    """Return what huggingface_hub raises when the hub says no or nothing; its network library differs between releases."""
+    found: list[type[Exception]] = [importlib.import_module("huggingface_hub.errors").HfHubHTTPError, OSError]
+    for library, name in (("httpx2", "HTTPError"), ("httpx", "HTTPError"), ("requests", "RequestException")):
+        with contextlib.suppress(ImportError):
+            found.append(getattr(importlib.import_module(library), name))
+    return tuple(found)
+
+
+def _problem(name: str, revision: str, with_token: bool, error: Exception) -> Problem:
+    errors = importlib.import_module("huggingface_hub.errors")
+    status = getattr(getattr(error, "response", None), "status_code", None)
+    own = "the token in model_store_hub_token" if with_token else "no token"
+    if isinstance(error, errors.GatedRepoError) or status in (401, 403):
+        return Problem(
+            "model_store_hub_token",
+            f"the hub does not give {name} to who has {own} (HTTP {status}): it is gated or private, or there is none of that name",
+            f"a token of an account that may read it; for a gated model, one that accepted its terms on the page of {name}",
+            "correct the name, or accept the terms, and put the account's token into model_store_hub_token, encrypted with ansible-vault",
+        )
+    if isinstance(error, errors.RevisionNotFoundError):
+        return Problem("gb10_models", f"{name} has no revision {revision}", "a commit, tag or branch of it", "correct its revision in gb10_models")
+    if isinstance(error, errors.RepositoryNotFoundError):
+        return Problem("gb10_model", f"the hub has no model {name} for who has {own}", "the name of one", "correct gb10_model")
+    first = next(iter(str(error).splitlines()), "") or type(error).__name__
+    return Problem(
+        "model_store",
+        f"the hub does not answer for {name}: {first}",
+        "a way from the head to the hub, as HTTPS_PROXY or HF_ENDPOINT in model_store_env may say",
+        "look at the network, or give a folder in model_store_source",
+    )
+
+
+class Fetcher:
+    """Brings the files of a listing into a folder, and proves them."""
+
+    def __init__(self, listing: Mapping[str, Any], folder: str, source: str, status: Status) -> None:
+        self.listing, self.folder, self.source, self.status = listing, folder, source, status
+        self.within = Folder(folder)
+
+    def fetch(self, streams: int, verify: bool) -> dict[str, Any]:
+        """Return the manifest, once everything is there; it is written last. Raises GaveUpError."""
+        known = io_model_files.manifest(self.folder)
+        proven = {} if verify or known is None else {file["path"]: (file["size"], file["sha256"]) for file in known["files"]}
+
+        def one(file: Mapping[str, Any]) -> tuple[str, str]:
+            size, sha256 = proven.get(file["path"], (-1, ""))
+            if not (size == file["size"] == self._size(file["path"]) and file["sha256"] in ("", sha256)):
+                try:
+                    sha256 = self._one(file, verify)
+                except GaveUpError as error:
+                    # Now: the files that are under way may take long.
+                    self.status.end(str(error))
+                    raise
+            self.status.add(file["size"])
+            return file["path"], sha256
+
+        with concurrent.futures.ThreadPoolExecutor(streams) as pool:
+            hashes = dict(pool.map(one, self.listing["files"]))
+        manifest = model_store.manifest(self.listing, hashes)
+        try:
+            io_model_files.write_manifest(self.folder, manifest)
+        except (OSError, OutsideError) as error:
+            raise io_model_files.not_written(self.folder, model_store.MANIFEST, error) from error
+        if not self.source and os.path.isdir(f"{self.folder}/{_CACHE}"):
+            shutil.rmtree(f"{self.folder}/{_CACHE}")
+        return manifest
+
+    def _size(self, name: str) -> int | None:
+        """Return the bytes of a file that is there; None for what leads elsewhere, which is replaced."""
+        try:
+            return self.within.size(name)
+        except (OSError, OutsideError):
+            return None
+
+    def _one(self, file: Mapping[str, Any], verify: bool) -> str:
+        """Bring a file, unless it is there, and return its SHA-256."""
+        here = self.source == self.folder
+        try:
+            # A file that was copied from a folder was whole when it got its name; to verify it is to copy it again.
+            if self._size(file["path"]) == file["size"] and (here or not self.source or not verify):
+                sha256 = self.within.sha256(file["path"])
+                if here or self._is(file, sha256):
+                    return sha256
+                io_model_files.say(f"{file['path']} is not what it should be, and is fetched again")
+            elif here:
+                raise GaveUpError(f"{file['path']} changed while it was read")
+            self.status.state = "receiving"
+            return self._copy(file) if self.source else self._download(file, f"{self.folder}/{file['path']}")
+        except (OSError, OutsideError) as error:
+            raise io_model_files.not_written(self.folder, file["path"], error) from error
+
+    def _copy(self, file: Mapping[str, Any]) -> str:
+        with contextlib.ExitStack() as opened:
+            try:
+                source = opened.enter_context(Folder(self.source).open(file["path"]))
+            except OSError as error:
+                raise GaveUpError(f"{self.source}/{file['path']} cannot be read: {error.strerror}") from error
+            except OutsideError as error:
+                raise GaveUpError(f"{self.source}/{file['path']} {error}") from error
+            part = opened.enter_context(contextlib.closing(Part(self.within, file["path"])))
+            # What has come before may be of another source.
+            part.empty()
+            buffer = bytearray(CHUNK)
+            # One byte more than there should be tells a file that grows, without writing all that it grows by.
+            while part.size <= file["size"] and (count := os.readv(source, [memoryview(buffer)[: file["size"] + 1 - part.size]])):
+                part.add(memoryview(buffer)[:count])
+            if part.size != file["size"]:
+                raise GaveUpError(f"{self.source}/{file['path']} changed while it was copied")
+            part.sync()
+            part.keep()
+            return part.hash.hexdigest()
+
+    def _download(self, file: Mapping[str, Any], path: str) -> str:
+        hub = importlib.import_module("huggingface_hub")
+        given, commit = token(), self.listing["commit"]
+        for again in (False, True):
+            try:
+                # It would take a file of the right commit for the right file, whatever is in it.
+                there = os.path.exists(path)
+                hub.hf_hub_download(
+                    self.listing["model"], file["path"], revision=commit, local_dir=self.folder, token=given or False, force_download=again or there
+                )
+            except _errors() as error:
+                if isinstance(error, OSError) and error.errno is not None and getattr(error, "response", None) is None:
+                    raise
+                raise GaveUpError(str(_problem(self.listing["model"], commit, given is not None, error))) from error
+            sha256 = self.within.sha256(file["path"])
+            if self._is(file, sha256):
+                with open(path, "rb") as done:
+                    os.fsync(done.fileno())
+                os.chmod(path, 0o644)
+                return sha256
+            io_model_files.say(f"{file['path']} came damaged from the hub")
+        # Its bytes are worth nothing, and their place may be needed.
+        os.unlink(path)
+        expected = f"SHA-256 {file['sha256']}" if file["sha256"] else f"{file['size']} bytes and git's hash {file['git']}"
+        raise GaveUpError(f"{file['path']} came damaged twice from the hub: its SHA-256 is {sha256}; expected: {expected}. Try again later")
+
+    def _is(self, file: Mapping[str, Any], sha256: str) -> bool:
+        """Whether a file on the disk is that of the listing."""
+        if file["sha256"]:
+            return bool(sha256 == file["sha256"])
+        if self._size(file["path"]) != file["size"]:
+            return False
+        with self.within.open(file["path"]) as found:
+            return not file["git"] or git_hash(found) == file["git"]
+
+
+def _size(path: str) -> int | None:
+    try:
+        return os.path.getsize(path)
+    except FileNotFoundError:
+        return None
+
+
+def git_hash(descriptor: int) -> str:
+    """Return the hash that git gives a file's content."""
+    found = hashlib.sha1(b"blob %d\0" % os.fstat(descriptor).st_size, usedforsecurity=False)
+    with os.fdopen(os.dup(descriptor), "rb") as file:
+        while data := file.read(CHUNK):
+            found.update(data)
+    return found.hexdigest()
+
+
+def fetch(options: argparse.Namespace) -> int:
+    """Fetch what a listing says, telling how far it is all the while."""
+    listing = json.loads(io_file.read_file(options.listing)[0] or "{}")
+    if problem := model_store.files_problem(listing.get("files"), hashed=False):
+        raise SystemExit(f"{options.listing}: {problem}")
+    status = Status(options.status, model_store.total(listing["files"]))
+    os.makedirs(options.folder, mode=0o755, exist_ok=True)
+    fetcher, done = Fetcher(listing, options.folder, options.source, status), threading.Event()
+
+    def tell() -> None:
+        while not done.wait(1):
+            # The library tells nobody how far it is; its files do.
+            status.done = max(status.done, min(status.total, _bytes(options.folder))) if status.state == "receiving" else status.done
+            status.write()
+
+    status.write()
+    io_model_files.say(f"{listing['model']} at {listing['commit'] or 'no commit'}: {status.total} bytes")
+    teller = threading.Thread(target=tell, daemon=True)
+    teller.start()
+    reason = "the program has failed; its log says why"
+    try:
+        fetcher.fetch(options.streams, options.verify)
+        reason = ""
+    except GaveUpError as error:
+        reason = str(error)
+    finally:
+        done.set()
+        teller.join()
+        status.done = status.done if reason else status.total
+        if status.state != "failed":
+            status.end(reason)
+    return 1 if reason else 0
+
+
+def _bytes(folder: str) -> int:
+    return sum(_size(f"{place}/{name}") or 0 for place, _folders, names in os.walk(folder) for name in names)
+
+
+def main() -> None:
+    """Read the arguments, list or fetch."""
+    parser = argparse.ArgumentParser(description="Bring a model to this node.")
+    commands = parser.add_subparsers(dest="command", required=True)
+    lister = commands.add_parser("list", help="print what it consists of, or what is wrong, as JSON")
+    lister.add_argument("--hub", default="", help="its name on the hub")
+    lister.add_argument("--revision", default="main")
+    lister.add_argument("--source", default="", help="its folder, in place of the hub")
+    lister.add_argument("--exclude", action="append", default=[], help="a pattern of files to leave out")
+    fetcher = commands.add_parser("fetch", help="bring its files")
+    fetcher.add_argument("--listing", required=True, help="what list printed")
+    fetcher.add_argument("--folder", required=True)
+    fetcher.add_argument("--source", default="")
+    fetcher.add_argument("--status", required=True, help="the file that tells how far it is")
+    fetcher.add_argument("--streams", type=int, default=4, help="how many files at once")
+    fetcher.add_argument("--verify", action="store_true", help="read every file again")
+    options = parser.parse_args()
+    if options.command == "fetch":
+        raise SystemExit(fetch(options))
+    try:
+        listing = list_folder(options.source, options.exclude) if options.source else list_hub(options.hub, options.revision, options.exclude)
+        answer = {**listing, "problem": None}
+    except ProblemsError as error:
+        answer = {"model": options.source or options.hub, "revision": "", "commit": "", "files": [], "problem": asdict(error.problems[0])}
+    json.dump(answer, sys.stdout)
+
+
+if __name__ == "__main__":
+    main()

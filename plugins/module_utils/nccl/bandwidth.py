@@ -1,0 +1,101 @@
+# Copyright (c) 2026, gb10.cluster maintainers
+# GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+
+"""Bandwidth between the nodes of a cluster: the runs of nccl_bandwidth.py that measure it, and what their results say.
+
+A result is what the program writes: {"rank", "ranks", "backend", "torch", "results": [{"collective", "bytes", "seconds", "bus_gbps"}]}.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from ansible_collections.gb10.cluster.plugins.module_utils.common.problems import Problem
+from ansible_collections.gb10.cluster.plugins.module_utils.launch.overrides import rank_environment
+
+#: Bus bandwidth in 10^9 bytes a second below which NVIDIA warns, of the largest message, over all devices together.
+#: Source: dgx-spark-playbooks, spark_cluster_setup.py (175 Gbit/s, and 80 in a ring).
+EXPECTED, EXPECTED_RING = 21.875, 10.0
+#: The variables that the libraries under a collective read. Others stay out: arguments and logs would show a token.
+_READ = ("NCCL_", "GLOO_", "TP_", "UCX_", "CUDA_", "OMP_", "LD_PRELOAD")
+TOGETHER = "together"
+
+
+def is_ring(plan: Mapping[str, Any]) -> bool:
+    """Whether some cable of the cluster does not reach all nodes."""
+    return any(len(rail["peers"]) < len(plan["nodes"]) - 1 for node in plan["nodes"] for rail in node["rails"])
+
+
+def runs(plan: Mapping[str, Any], backend: str, port: int) -> list[dict[str, Any]]:
+    """Return the runs as {name, environment} for the plan's node: with all of NCCL's devices, and where they are several, with each alone.
+
+    Every node has as many, of the same names, which are those of the head's devices. In a ring one device alone does not reach all nodes.
+    """
+    names = [node["name"] for node in plan["nodes"]]
+    own = {name: value for name, value in rank_environment(plan["node"]).items() if name.startswith(_READ)}
+    own |= {
+        "RANK": str(names.index(plan["node"]["name"])),
+        "WORLD_SIZE": str(len(names)),
+        "MASTER_ADDR": plan["head"]["address"],
+        "MASTER_PORT": str(port),
+    }
+    result = [{"name": TOGETHER, "environment": own}]
+    devices = [_devices(node) for node in plan["nodes"]]
+    if backend == "nccl" and not is_ring(plan) and len(devices[0]) > 1 and len({len(each) for each in devices}) == 1:
+        mine = devices[names.index(plan["node"]["name"])]
+        result += [{"name": head, "environment": {**own, "NCCL_IB_HCA": device}} for head, device in zip(devices[0], mine, strict=True)]
+    return result
+
+
+def expected(plan: Mapping[str, Any], backend: str, wanted: float) -> float:
+    """Return what the bus bandwidth has to be: ``wanted``, or for 0 what NVIDIA expects of RoCE between Sparks; 0 where nothing is known."""
+    if wanted or backend != "nccl" or not any(_devices(node) for node in plan["nodes"]):
+        return wanted
+    return EXPECTED_RING if is_ring(plan) else EXPECTED
+
+
+def lines(results: Mapping[str, Mapping[str, Any]]) -> list[str]:
+    """Return what was measured, a line each, by the run's name."""
+    return [
+        f"{name}: {entry['collective']} of {entry['bytes']} bytes: {entry['bus_gbps']:.3f} GB/s on the bus, {entry['seconds'] * 1e6:.0f} us"
+        for name, result in results.items()
+        for entry in result["results"]
+    ]
+
+
+def findings(results: Mapping[str, Mapping[str, Any]], least: float) -> list[Problem]:
+    """Say which collectives were slower than ``least`` with their largest message, over all devices together."""
+    largest: dict[str, Mapping[str, Any]] = {}
+    for entry in results[TOGETHER]["results"]:
+        largest[entry["collective"]] = max(entry, largest.get(entry["collective"], entry), key=lambda each: int(each["bytes"]))
+    return [
+        Problem(
+            f"bandwidth.{name}",
+            f"{entry['bus_gbps']:.3f} GB/s of bus bandwidth with {entry['bytes']} bytes{_alone(results, name, entry['bytes'])}",
+            f"{least:g} GB/s or more",
+            "see that no other job uses the GPUs or cables, then run --tags qsfp_netplan, which says what is wrong with a cable or device",
+        )
+        for name, entry in largest.items()
+        if entry["bus_gbps"] < least
+    ]
+
+
+def _devices(node: Mapping[str, Any]) -> list[str]:
+    """NCCL's devices, each as a value of NCCL_IB_HCA: = in front of a list means whole names, ^ all others, which cannot be told apart."""
+    value = rank_environment(node).get("NCCL_IB_HCA", "")
+    whole = "=" if value.startswith("=") else ""
+    return [value] if value.startswith("^") else [f"{whole}{device}" for device in value.removeprefix("=").split(",") if device]
+
+
+def _alone(results: Mapping[str, Mapping[str, Any]], collective: str, size: int) -> str:
+    """What each device did alone, which tells a slow one from a limit that they share."""
+    found = [
+        f"{entry['bus_gbps']:.3f} by {run} alone"
+        for run, result in results.items()
+        if run != TOGETHER
+        for entry in result["results"]
+        if (entry["collective"], entry["bytes"]) == (collective, size)
+    ]
+    return f" ({', '.join(found)})" if found else ""

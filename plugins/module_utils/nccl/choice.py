@@ -1,0 +1,135 @@
+# Copyright (c) 2026, gb10.cluster maintainers
+# GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+
+"""Whether an NCCL is built for a cluster, or the one that the runtime brings is good enough. The same facts give the same answer at every run.
+
+A library is given as nccl_library.Library.facts() returns it; {} means that the runtime brings none, None that it could not be read yet.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass
+from typing import Any
+
+from ansible_collections.gb10.cluster.plugins.module_utils.common.versions import release as numbers
+from ansible_collections.gb10.cluster.plugins.module_utils.nccl import build as nccl_build
+
+AUTO, TRUE, FALSE = WANTED = ("auto", "true", "false")
+#: The first release whose proxy retries a weak compare-and-swap that fails on ARM without a reason. Before, such a failure loses slots for
+#: operations until a rank waits for one forever. Source: NVIDIA/nccl, release v2.29.3-1 and issue 2353; marin-community/marin issue 7344.
+HANG_FIXED = nccl_build.MINIMUM
+#: From this GCC on the same source does not have it. Source: the notes of that release.
+HANG_COMPILER = 10
+#: The first release that knows NCCL_IB_SUBNET_AWARE_ROUTING, without which a ring of cables fails.
+#: Source: eugr/spark-vllm-docker (2026-05-18); NVIDIA/dgx-spark-playbooks, nccl.
+RING = (2, 30)
+_ARM = "aarch64"
+
+
+@dataclass(frozen=True)
+class Cluster:
+    """What the choice depends on beside the libraries: whether vLLM is a CUDA build, whether the ranks run in containers, whether the
+    cables are a ring with RoCE, and the release of NCCL that the lock or the stack names, "" where none does."""
+
+    cuda: bool
+    container: bool
+    ring: bool
+    release: str
+
+
+@dataclass(frozen=True)
+class Node:
+    """A node: its name, the compute capability of its GPU, "" where none is known, and the library that its runtime brings."""
+
+    name: str
+    capability: str
+    library: Mapping[str, Any] | None
+
+
+@dataclass(frozen=True)
+class Choice:
+    """Whether to build, and why. ``final`` is False where the libraries are not installed yet: then the release alone was judged."""
+
+    build: bool
+    final: bool
+    why: tuple[str, ...]
+
+    def facts(self) -> dict[str, Any]:
+        """The same as plain data."""
+        return {**asdict(self), "why": list(self.why)}
+
+
+def new_compilers(gcc: Sequence[str]) -> bool:
+    """Whether all of a library was compiled by releases of GCC with which the old source does not hang; none is not known."""
+    return bool(gcc) and all(int(text.partition(".")[0]) >= HANG_COMPILER for text in gcc)
+
+
+def hang(library: Mapping[str, Any]) -> str:
+    """Say why ranks can hang on ARM with this library, "" if they do not."""
+    release, compilers = numbers(library["version"] or ""), library["gcc"]
+    if library["machine"] != _ARM or (release is not None and release >= HANG_FIXED):
+        return ""
+    if new_compilers(compilers):
+        return ""
+    # A static library of CUDA's can be the older one; which compiler made NCCL itself is not in the file.
+    if release is None:
+        return f"{_named(library)} may be older than {_dotted(HANG_FIXED)}, with which ranks can hang on ARM"
+    made = f"was compiled with GCC {' and '.join(compilers)}" if compilers else "does not say with which compiler it was made"
+    return f"{_named(library)} is older than {_dotted(HANG_FIXED)} and {made}: before GCC {HANG_COMPILER} its ranks can hang on ARM"
+
+
+def reasons(node: Node, ring: bool) -> list[str]:
+    """Say why the library of a node, which was read, is not good enough."""
+    library = node.library or {}
+    if not library:
+        return ["its runtime brings no NCCL of NVIDIA's wheel"]
+    found = [hang(library)]
+    release = numbers(library["version"] or "")
+    if node.capability and node.capability not in library["runs"]:
+        found.append(f"{_named(library)} has no code that compute capability {node.capability} can run")
+    if ring and (release is None or release < RING):
+        found.append(f"{_named(library)} is older than {_dotted(RING)}, which a ring needs")
+    return [reason for reason in found if reason]
+
+
+def choose(wanted: str, cluster: Cluster, nodes: Sequence[Node]) -> Choice:
+    """Return whether NCCL is built. ``wanted`` is nccl_sm121_build_enabled: auto, true or false."""
+    if len(nodes) == 1:
+        return Choice(build=False, final=True, why=("one node alone has nobody to talk to",))
+    read = [node for node in nodes if node.library is not None and cluster.cuda]
+    found = tuple(f"{node.name}: {reason}" for node in read for reason in reasons(node, cluster.ring))
+    if wanted != AUTO:
+        return Choice(wanted == TRUE, final=True, why=(f"nccl_sm121_build_enabled: {wanted}", *(found if wanted == FALSE else ())))
+    if not cluster.cuda:
+        return Choice(build=False, final=True, why=("this build of vLLM uses no GPU",))
+    if cluster.container:
+        return _by_release(cluster, final=True, why="the library in an image is not read")
+    if not found and any(node.library is None for node in nodes):
+        return _by_release(cluster, final=False, why="decided after installation, from the library itself")
+    return Choice(bool(found), final=True, why=found or (_good(nodes),))
+
+
+def _good(nodes: Sequence[Node]) -> str:
+    releases = sorted({_named(node.library) for node in nodes if node.library})
+    gpus = sorted({node.capability for node in nodes if node.capability})
+    return f"{' and '.join(releases)} of the runtime has no hang that is known on ARM, and code for {', '.join(gpus) or 'the GPUs'}"
+
+
+def _by_release(cluster: Cluster, final: bool, why: str) -> Choice:
+    """Judge by what the lock or the stack says; a release that nobody knows, or an old one, is built."""
+    release = numbers(cluster.release)
+    if release is None:
+        return Choice(True, final, (why, "which NCCL the runtime brings is not known"))
+    old = [f"older than {_dotted(HANG_FIXED)}"] if release < HANG_FIXED else []
+    old += [f"older than {_dotted(RING)}, which a ring needs"] if cluster.ring and release < RING else []
+    return Choice(bool(old), final, (why, f"NCCL {cluster.release} is {' and '.join(old) if old else 'new enough by its release'}"))
+
+
+def _named(library: Mapping[str, Any]) -> str:
+    return f"NCCL {library['version']}" if library["version"] else "an NCCL that names no release"
+
+
+def _dotted(release: tuple[int, ...]) -> str:
+    return ".".join(map(str, release))

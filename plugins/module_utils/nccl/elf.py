@@ -1,0 +1,140 @@
+# Copyright (c) 2026, gb10.cluster maintainers
+# GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+
+"""The sections of an ELF file, and what it tells the dynamic linker.
+
+Source: Tool Interface Standard, "Executable and Linking Format", and its 64-bit form in elf(5).
+"""
+
+from __future__ import annotations
+
+import re
+import struct
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+from ansible_collections.gb10.cluster.plugins.module_utils.common.problems import Problem, ProblemsError
+
+#: Magic, 64 bits, little endian.
+MAGIC = b"\x7fELF"
+_IDENT = MAGIC + b"\x02\x01"
+#: Behind e_ident: type, machine, version, entry, phoff, shoff, flags, ehsize, phentsize, phnum, shentsize, shnum, shstrndx.
+_HEADER = struct.Struct("<16x HHIQQQIHHHHHH")
+#: Name, type, flags, address, offset, size, link, info, alignment, entry size.
+_SECTION = struct.Struct("<IIQQQQIIQQ")
+_NOBITS = 8
+#: Name, info, other, section (0: it is defined elsewhere), value, size; and a tag with its value.
+_SYMBOL, _DYNAMIC = struct.Struct("<IBBHQQ"), struct.Struct("<QQ")
+_NEEDED, _SONAME, _RPATH, _RUNPATH = 1, 14, 15, 29
+#: The longest text of .dynstr that is read, a list of folders.
+_LONGEST = 4096
+_XINDEX = 0xFFFF
+#: e_machine as uname calls it.
+_MACHINES = {62: "x86_64", 183: "aarch64"}
+
+
+@dataclass(frozen=True)
+class Section:
+    """A section that has bytes in the file: from ``start`` up to ``end``."""
+
+    name: bytes
+    start: int
+    end: int
+
+
+def machine(data: memoryview, path: str) -> str:
+    """For which machines the file is, as uname says it, or its number in ELF. Raises ProblemsError as sections() does."""
+    number: int = _header(data, path)[1]
+    return _MACHINES.get(number, f"ELF machine {number}")
+
+
+def sections(data: memoryview, path: str) -> Iterator[Section]:
+    """Yield the sections. Raises ProblemsError, with ``path`` as the place, if it is no such file or ends too early."""
+    header = _header(data, path)
+    table, size, count, names_index = header[5], header[10], header[11], header[12]
+    if table == 0:
+        return
+    if size != _SECTION.size:
+        raise wrong(path, f"its section headers have {size} bytes")
+    first = _section(data, table, path)
+    # Counts that do not fit into the header are in the first section.
+    count, names_index = count or first[5], first[6] if names_index == _XINDEX else names_index
+    if table + count * size > len(data) or names_index >= count:
+        raise wrong(path, f"{len(data)} bytes do not hold its {count} section headers")
+    names = _section(data, table + names_index * size, path)
+    for index in range(1, count):
+        name, kind, _flags, _address, start, length, *_rest = _section(data, table + index * size, path)
+        if kind == _NOBITS:
+            continue
+        if start + length > len(data):
+            raise wrong(path, f"section {index} ends at byte {start + length} of {len(data)}")
+        yield Section(_string(data[: names[4] + names[5]], names[4] + name), start, start + length)
+
+
+@dataclass(frozen=True)
+class Dynamic:
+    """What a library tells the dynamic linker: its own name, the libraries that it needs, and where to look for them.
+
+    With a ``runpath`` the linker ignores the ``rpath``. An rpath goes before LD_LIBRARY_PATH, a runpath behind it. Source: ld.so(8).
+    """
+
+    soname: str = ""
+    needed: tuple[str, ...] = ()
+    rpath: tuple[str, ...] = ()
+    runpath: tuple[str, ...] = ()
+
+
+def dynamic(data: memoryview, path: str) -> Dynamic:
+    """Return what the file tells the dynamic linker, nothing where it has no such section. Raises ProblemsError as sections() does."""
+    found = {section.name: section for section in sections(data, path)}
+    table, texts = found.get(b".dynamic"), found.get(b".dynstr")
+    if table is None or texts is None:
+        return Dynamic()
+    size = (table.end - table.start) // _DYNAMIC.size * _DYNAMIC.size
+    values: dict[int, list[str]] = {}
+    for tag, value in _DYNAMIC.iter_unpack(data[table.start : table.start + size]):
+        if tag in (_NEEDED, _SONAME, _RPATH, _RUNPATH) and texts.start + value < texts.end:
+            start = texts.start + value
+            text = bytes(data[start : min(start + _LONGEST, texts.end)]).partition(b"\0")[0]
+            values.setdefault(tag, []).append(text.decode("utf-8", "surrogateescape"))
+    folders = {tag: tuple(folder for text in values.get(tag, ()) for folder in text.split(":") if folder) for tag in (_RPATH, _RUNPATH)}
+    return Dynamic("".join(values.get(_SONAME, [])[:1]), tuple(values.get(_NEEDED, ())), folders[_RPATH], folders[_RUNPATH])
+
+
+def exports(data: memoryview, path: str, name: str) -> bool:
+    """Whether the file defines a dynamic symbol of this name. Raises ProblemsError as sections() does."""
+    found = {section.name: section for section in sections(data, path)}
+    symbols, texts = found.get(b".dynsym"), found.get(b".dynstr")
+    if symbols is None or texts is None:
+        return False
+    # Linkers keep a name that ends another one there only.
+    places = {match.start() for match in re.finditer(re.escape(name.encode()) + rb"\0", data[texts.start : texts.end])}
+    size = (symbols.end - symbols.start) // _SYMBOL.size * _SYMBOL.size
+    return bool(places) and any(
+        section and at in places for at, _info, _other, section, *_rest in _SYMBOL.iter_unpack(data[symbols.start : symbols.start + size])
+    )
+
+
+def wrong(path: str, found: str) -> ProblemsError:
+    """The one error of a file that cannot be read as what it should be."""
+    return ProblemsError([Problem(path, found, "a whole shared library for a 64-bit little-endian machine", "copy or build the file again")])
+
+
+def _header(data: memoryview, path: str) -> tuple[int, ...]:
+    if data[: len(_IDENT)] != _IDENT:
+        raise wrong(path, "it does not begin like such a library")
+    if len(data) < _HEADER.size:
+        raise wrong(path, f"it ends after {len(data)} bytes")
+    return _HEADER.unpack_from(data)
+
+
+def _section(data: memoryview, offset: int, path: str) -> tuple[int, ...]:
+    if offset + _SECTION.size > len(data):
+        raise wrong(path, f"its section headers at byte {offset} are beyond its {len(data)} bytes")
+    return _SECTION.unpack_from(data, offset)
+
+
+def _string(data: memoryview, start: int) -> bytes:
+    """The zero-terminated text there; names are short, and one without end is no name that anybody asks for."""
+    return bytes(data[start : start + 64]).partition(b"\0")[0]

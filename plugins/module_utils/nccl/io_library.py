@@ -1,0 +1,212 @@
+# Copyright (c) 2026, gb10.cluster maintainers
+# GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+
+"""Reading a libnccl, and which one running processes have mapped. Nothing here changes anything, and no CUDA is needed."""
+
+from __future__ import annotations
+
+import dataclasses
+import glob
+import hashlib
+import mmap
+import os
+import re
+import stat
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import suppress
+from io import BufferedReader
+from typing import Any
+
+from ansible_collections.gb10.cluster.plugins.module_utils.common.io_command import Run
+from ansible_collections.gb10.cluster.plugins.module_utils.common.io_file import read
+from ansible_collections.gb10.cluster.plugins.module_utils.common.problems import Problem, ProblemsError
+from ansible_collections.gb10.cluster.plugins.module_utils.nccl import elf, process_maps
+from ansible_collections.gb10.cluster.plugins.module_utils.nccl import library as nccl_library
+from ansible_collections.gb10.cluster.plugins.module_utils.nccl.library import Library
+from ansible_collections.gb10.cluster.plugins.module_utils.nccl.process_maps import Caller, Mapping, Process
+
+#: The name by which programs load the library, and under which it lies in a folder.
+SONAME = "libnccl.so.2"
+#: Where NVIDIA's wheel puts it below an environment, and what nccl_prefer adds to its name where a link took its place.
+_WHEEL, _KEPT = "lib/python3*/site-packages/nvidia/nccl/lib", ".gb10-original"
+#: Where systemd's cgroups are: unified, beside the old controllers, and with those alone.
+_CGROUPS = ("/sys/fs/cgroup", "/sys/fs/cgroup/unified", "/sys/fs/cgroup/systemd")
+
+
+def find(path: str) -> str:
+    """Return the library that ``path`` means: itself, or libnccl.so.2 in that folder or in its lib. Raises ProblemsError if there is none."""
+    names = [path] if not os.path.isdir(path) else [f"{path}/{SONAME}", f"{path}/lib/{SONAME}"]
+    for name in names:
+        if os.path.isfile(name):
+            return name
+    found = f"a broken link to {os.readlink(path)}" if os.path.islink(path) and not os.path.exists(path) else "there is no file " + " or ".join(names)
+    raise ProblemsError([Problem(path, found, f"a libnccl, or a folder with {SONAME}", "build it, or correct the path")])
+
+
+def bundled(runtime: str) -> str | None:
+    """Return the library that NVIDIA's wheel brought into an environment, be it in its place or beside a link; None if there is none."""
+    for folder in sorted(glob.glob(f"{glob.escape(runtime)}/{_WHEEL}")):
+        place = f"{folder}/{SONAME}"
+        if os.path.islink(place) and os.path.isfile(place + _KEPT):
+            return place + _KEPT
+        if os.path.isfile(place):
+            return place
+    return None
+
+
+def bundled_facts(runtime: str) -> dict[str, Any] | None:
+    """Return what that library is, {} where there is none that can be read, None where the environment is not installed to its end."""
+    if not os.path.isfile(f"{runtime}/.complete"):
+        return None
+    path = bundled(runtime)
+    try:
+        return library(path).facts() if path else {}
+    except ProblemsError:
+        return {}
+
+
+def library(path: str) -> Library:
+    """Return what the file holds. Raises ProblemsError if it is none, OSError if it may not be read."""
+    with open(path, "rb") as file:
+        if os.fstat(file.fileno()).st_size == 0:
+            raise ProblemsError([Problem(path, "it is empty", "a libnccl", "copy or build the file again")])
+        with mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ) as mapping, memoryview(mapping) as data:
+            return nccl_library.read(data, path)
+
+
+def pids(run: Run, unit: str, roots: Sequence[str] = _CGROUPS) -> list[int]:
+    """Return every process of a systemd unit, those of cgroups below its own and of its container too. Raises ProblemsError if it is not running."""
+    status, stdout, stderr = run(["systemctl", "show", unit, "--property=ControlGroup", "--value"])
+    if status != 0:
+        raise ProblemsError([Problem(unit, f"systemctl show failed: {stderr.strip()}", "a unit of systemd", "correct its name")])
+    group = stdout.strip()
+    # Docker's containers belong to its daemon, but are in a slice of the unit's name (launch.py).
+    part = f"/{unit.removesuffix('.service')}.slice"
+    found: list[int] = []
+    for place in (group, f"/{part[1:].partition('-')[0]}.slice{part}", part):
+        folders = [f"{root}{place}" for root in roots if place and os.path.isdir(f"{root}{place}")]
+        found += sorted(_members(folders[0])) if folders else []
+    if not found:
+        raise ProblemsError([Problem(unit, "it has no process", "a running unit", f"start it, or see why it stopped: systemctl status {unit}")])
+    return found
+
+
+@dataclasses.dataclass
+class _File:
+    """What is known of a mapped file: whether it is a libnccl, what it tells the linker where it needs one, its hash if it was asked for."""
+
+    nccl: bool = False
+    dynamic: elf.Dynamic | None = None
+    sha256: str | None = None
+
+
+def processes(of_unit: Iterable[int], named: Iterable[int]) -> list[Process]:
+    """Return what each process has mapped. A file that many have mapped is read once.
+
+    One that may not be read says so. One of a unit that ended meanwhile is no part of it any more; a named one that is not there says so.
+    """
+    known: dict[tuple[str, int], _File] = {}
+    found = [_process(pid, known) for pid in of_unit]
+    return [process for process in found if process is not None] + [
+        _process(pid, known) or Process(pid, "", unreadable="there is no such process") for pid in named
+    ]
+
+
+def _members(folder: str) -> Iterator[int]:
+    for place, _folders, _files in os.walk(folder):
+        yield from (int(line) for line in read(f"{place}/cgroup.procs").split())
+
+
+def _process(pid: int, known: dict[tuple[str, int], _File]) -> Process | None:
+    name = read(f"/proc/{pid}/comm").strip()
+    try:
+        with open(f"/proc/{pid}/maps", encoding="utf-8", errors="surrogateescape") as file:
+            mapped = process_maps.mapped(file.read())
+    except (FileNotFoundError, ProcessLookupError):
+        return None
+    except OSError as error:
+        return Process(pid, name, unreadable=f"/proc/{pid}/maps: {error.strerror}")
+    files = {}
+    for mapping in mapped:
+        key = (mapping.device, mapping.inode)
+        if key not in known:
+            known[key] = _look(pid, mapping)
+        files[mapping] = known[key]
+    libraries = {mapping: dataclasses.replace(mapping, sha256=file.sha256) for mapping, file in files.items() if file.nccl}
+    if len(libraries) < 2:
+        return Process(pid, name, tuple(libraries.values()))
+    variables = _variables(pid)
+    search = [folder for folder in variables.get("LD_LIBRARY_PATH", "").split(":") if folder]
+    callers = [Caller(mapping.path, _files(pid, mapping.path, file.dynamic, search)) for mapping, file in files.items() if file.dynamic]
+    # What a container has there is not read: it may be anything.
+    everywhere = read("/etc/ld.so.preload") if _same_root(pid) else ""
+    preload = [entry for entry in re.split(r"[:\s]+", f"{variables.get('LD_PRELOAD', '')} {everywhere}") if entry]
+    early = [libraries[mapping] for mapping in process_maps.early(mapped) if mapping in libraries]
+    return Process(
+        pid,
+        name,
+        tuple(libraries.values()),
+        preload=tuple(_real(pid, entry) for entry in preload),
+        early=tuple(early),
+        callers=tuple(callers),
+        own=_real(pid, variables[process_maps.OWN]) if variables.get(process_maps.OWN) else "",
+    )
+
+
+def _variables(pid: int) -> dict[str, str]:
+    """Return how the linker and vLLM were told to look for libraries when the process was started; its other variables are not kept."""
+    wanted = ("LD_PRELOAD", "LD_LIBRARY_PATH", process_maps.OWN)
+    pairs = (entry.partition("=") for entry in read(f"/proc/{pid}/environ").split("\0"))
+    return {name: value for name, _sign, value in pairs if name in wanted}
+
+
+def _files(pid: int, caller: str, dynamic: elf.Dynamic, search: Sequence[str]) -> tuple[str, ...]:
+    """Return the files that the linker would take for the library, in its order. Source: ld.so(8)."""
+    folders = [*search, *dynamic.runpath] if dynamic.runpath else [*dynamic.rpath, *search]
+    origin = os.path.dirname(caller)
+    places = [re.sub(r"\$(ORIGIN|\{ORIGIN\})", lambda _match: origin, folder) for folder in folders]
+    return tuple(_real(pid, os.path.normpath(f"{place}/{SONAME}")) for place in places)
+
+
+def _real(pid: int, path: str) -> str:
+    """Return the file that a path means to the process, links resolved; where the process has another root, the path as it is."""
+    return os.path.realpath(path) if _same_root(pid) and os.path.exists(path) else path
+
+
+def _same_root(pid: int) -> bool:
+    with suppress(OSError):
+        return os.path.samestat(os.stat(f"/proc/{pid}/root"), os.stat("/"))
+    return False
+
+
+def _look(pid: int, mapping: Mapping) -> _File:
+    """Read what a mapped file is. Where its content cannot be read, its name has to do."""
+    file = _open(pid, mapping)
+    if file is None:
+        return _File(nccl=mapping.named)
+    with file:
+        try:
+            # Data of any kind is mapped too, and may shrink while it is.
+            if file.read(len(elf.MAGIC)) != elf.MAGIC:
+                return _File()
+            with mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ) as content, memoryview(content) as data:
+                nccl, dynamic = nccl_library.is_one(data, mapping.path), elf.dynamic(data, mapping.path)
+            file.seek(0)
+            return _File(nccl, dynamic if SONAME in dynamic.needed else None, hashlib.file_digest(file, "sha256").hexdigest() if nccl else None)
+        except (ProblemsError, ValueError, OSError):
+            return _File()
+
+
+def _open(pid: int, mapping: Mapping) -> BufferedReader | None:
+    """Open the very file that is mapped, which may be deleted or in a container; where the kernel does not give it out, the one of that name.
+
+    None for what is no file, which reading could change, and for what cannot be read.
+    """
+    names = [f"/proc/{pid}/map_files/{mapping.range}"] + ([] if mapping.deleted else [f"/proc/{pid}/root{mapping.path}"])
+    for name in names:
+        with suppress(OSError):
+            found = os.stat(name)
+            if stat.S_ISREG(found.st_mode) and (name.startswith(f"/proc/{pid}/map_files") or found.st_ino == mapping.inode):
+                return open(name, "rb")
+    return None

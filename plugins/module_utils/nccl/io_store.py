@@ -1,0 +1,127 @@
+# Copyright (c) 2026, gb10.cluster maintainers
+# GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+
+"""The folder of built NCCLs on a host: one folder a build, each complete or not there, and a link to the one that is used.
+
+    STORE/2.30.7-0123456789ab/lib/libnccl.so.2.30.7     and the links libnccl.so.2 and libnccl.so
+    STORE/2.30.7-0123456789ab/stamp.json                what it was built from, and the library's SHA-256
+    STORE/current                                       a link to the build that is used
+"""
+
+from __future__ import annotations
+
+import contextlib
+import glob
+import hashlib
+import io
+import json
+import os
+import shutil
+import tarfile
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+from ansible_collections.gb10.cluster.plugins.module_utils.common import io_file
+from ansible_collections.gb10.cluster.plugins.module_utils.common.problems import Problem, ProblemsError
+
+STAMP, LIBRARY = "stamp.json", "lib/libnccl.so.2"
+
+
+def stamp(store: str, name: str) -> dict[str, Any] | None:
+    """Return the stamp of a build that is there, None if it is not, or its library is not the one that was stamped."""
+    text, _mode = io_file.read_file(f"{store}/{name}/{STAMP}")
+    try:
+        found = json.loads(text) if text else None
+    except ValueError:
+        return None
+    path = f"{store}/{name}/{LIBRARY}"
+    return found if isinstance(found, dict) and os.path.isfile(path) and io_file.sha256(path) == found.get("sha256") else None
+
+
+@contextlib.contextmanager
+def part(store: str, name: str) -> Iterator[str]:
+    """Give a folder to be filled, which takes the build's place when the block ends well, and is gone if it does not."""
+    folder, temporary = f"{store}/{name}", f"{store}/.{name}.part"
+    shutil.rmtree(temporary, ignore_errors=True)
+    os.makedirs(f"{temporary}/lib", mode=0o755)
+    try:
+        yield temporary
+        for file in (f"{temporary}/{LIBRARY}", f"{temporary}/{STAMP}"):
+            with open(file, "rb") as handle:
+                os.fsync(handle.fileno())
+        # What is there is broken, or the caller would not make it anew.
+        shutil.rmtree(folder, ignore_errors=True)
+        os.rename(temporary, folder)
+        io_file.sync_folder(store)
+    finally:
+        shutil.rmtree(temporary, ignore_errors=True)
+
+
+def fill(folder: str, library: str, content: Mapping[str, Any]) -> None:
+    """Copy a library and its stamp into a folder of part()."""
+    name = os.path.basename(library)
+    shutil.copyfile(library, f"{folder}/lib/{name}")
+    os.chmod(f"{folder}/lib/{name}", 0o755)
+    os.symlink(name, f"{folder}/{LIBRARY}")
+    os.symlink("libnccl.so.2", f"{folder}/lib/libnccl.so")
+    io_file.write_file(f"{folder}/{STAMP}", json.dumps(content, indent=2, sort_keys=True) + "\n", 0o644)
+
+
+def pack(store: str, name: str, path: str) -> str:
+    """Pack a build for other hosts, the same bytes whenever and wherever it is packed, and return the file's SHA-256."""
+    os.makedirs(os.path.dirname(path), mode=0o755, exist_ok=True)
+    with tarfile.open(path, "w", format=tarfile.PAX_FORMAT) as archive:
+        for place in sorted(glob.glob(f"{glob.escape(store)}/{name}/**", recursive=True))[1:]:
+            archive.add(place, os.path.relpath(place, f"{store}/{name}"), recursive=False, filter=_plain)
+    return io_file.sha256(path)
+
+
+def _plain(entry: tarfile.TarInfo) -> tarfile.TarInfo:
+    entry.uid = entry.gid = entry.mtime = 0
+    entry.uname = entry.gname = ""
+    entry.mode = 0o755 if entry.isdir() or entry.mode & 0o100 else 0o644
+    return entry
+
+
+@contextlib.contextmanager
+def unpacked(store: str, name: str, path: str, sha256: str) -> Iterator[str]:
+    """Give the folder of a packed build, which is in the store when the block ends well. Raises ProblemsError for a file of another SHA-256."""
+    with open(path, "rb") as file:
+        content = file.read()
+    found = hashlib.sha256(content).hexdigest()
+    if found != sha256:
+        raise ProblemsError([Problem("artifact", f"{path} has sha256 {found}", sha256, "have it sent again")])
+    with part(store, name) as folder:
+        with tarfile.open(fileobj=io.BytesIO(content)) as archive:
+            # What is unpacked is the very file that pack() made, by its hash. Newer Pythons warn without a filter; Debian 12's has none.
+            archive.extraction_filter = getattr(tarfile, "fully_trusted_filter", None)
+            archive.extractall(folder)
+        yield folder
+
+
+def names(store: str) -> list[str]:
+    """Return the builds that are there, the newest first."""
+    found = [path for path in glob.glob(f"{glob.escape(store)}/*/{STAMP}") if not os.path.islink(os.path.dirname(path))]
+    return [os.path.basename(os.path.dirname(path)) for path in sorted(found, key=os.path.getmtime, reverse=True)]
+
+
+def current(store: str) -> str | None:
+    """Return the build that is used."""
+    path = f"{store}/current"
+    return os.path.basename(os.readlink(path)) if os.path.islink(path) else None
+
+
+def use(store: str, name: str) -> None:
+    """Point current at a build, at once."""
+    temporary = f"{store}/.current"
+    with contextlib.suppress(FileNotFoundError):
+        os.unlink(temporary)
+    os.symlink(name, temporary)
+    os.rename(temporary, f"{store}/current")
+    io_file.sync_folder(store)
+
+
+def forget(store: str, name: str) -> None:
+    """Remove a build."""
+    shutil.rmtree(f"{store}/{name}")

@@ -1,0 +1,119 @@
+# Copyright (c) 2026, gb10.cluster maintainers
+# GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+
+"""What a libnccl is, from its bytes: release, CUDA, compiler, GPU code; and what is wrong with one that is to serve a GPU."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from ansible_collections.gb10.cluster.plugins.module_utils.common.problems import Problem
+from ansible_collections.gb10.cluster.plugins.module_utils.nccl import elf, fat_binary
+from ansible_collections.gb10.cluster.plugins.module_utils.nccl.build import SINCE
+from ansible_collections.gb10.cluster.plugins.module_utils.nccl.fat_binary import FatBinary, Way
+from ansible_collections.gb10.cluster.plugins.module_utils.node.capability import ComputeCapability, Variant
+
+#: NCCL puts it together when it is compiled, "so that running strings on the lib can quickly reveal the version" (src/init.cc).
+_VERSION = re.compile(rb"NCCL version (\d+\.\d+\.\d+)([^\0+ ]{0,32})\+cuda(\d+\.\d+)\0")
+#: What each object file brings into .comment: "GCC: (GNU) 8.5.0 20210514 (Red Hat 8.5.0-26)".
+_GCC = re.compile(rb"GCC: \([^)\0]*\) (\d{1,3}(?:\.\d{1,3}){0,2})")
+#: The one function that tells a libnccl from its plugins, and from all that only calls it.
+SYMBOL = "ncclGetVersion"
+
+_SAID: tuple[tuple[Way, str], ...] = (
+    ("native", "have it"),
+    ("same_major", "would run as code for an older GPU of its generation"),
+    ("ptx", "would have to be translated from PTX"),
+    ("none", "do not run there"),
+)
+
+
+@dataclass(frozen=True)
+class Library:
+    """A libnccl: release ("2.30.7", None where the file names none), CUDA release, machine as uname says it, GPU code that is loaded.
+
+    ``gcc`` are the releases of GCC that its object files were compiled with, those of static libraries in it too, oldest first.
+    """
+
+    version: str | None
+    cuda: str | None
+    machine: str
+    fat_binaries: tuple[FatBinary, ...]
+    gcc: tuple[str, ...] = ()
+
+    @property
+    def common(self) -> tuple[FatBinary, ...]:
+        """The programs that every GPU needs. NCCL has a few for one family alone (sm_100f; sm_100a before CUDA 12.9), whatever it is built for."""
+        variants: tuple[Variant, ...] = ("", "a")
+        for variant in variants:
+            if found := tuple(fat for fat in self.fat_binaries if any(code.architecture.variant == variant for code in fat.codes)):
+                return found
+        return self.fat_binaries
+
+    @property
+    def native(self) -> list[ComputeCapability]:
+        """The GPUs for which every program has code of their own."""
+        built_for = {code.architecture.capability for fat in self.common for code in fat.codes if code.kind == "cubin"}
+        return sorted(gpu for gpu in built_for if all(fat.way(gpu) == "native" for fat in self.common))
+
+    @property
+    def runs(self) -> list[ComputeCapability]:
+        """The GPUs that have code for every program, be it an older one's of their generation or PTX."""
+        return [gpu for gpu in sorted(SINCE) if self.common and all(fat.way(gpu) != "none" for fat in self.common)]
+
+    def facts(self) -> dict[str, Any]:
+        """The same as plain data, as nccl_info returns it."""
+        counts = fat_binary.counts(self.fat_binaries)
+        return {
+            "version": self.version,
+            "cuda": self.cuda,
+            "machine": self.machine,
+            "gcc": list(self.gcc),
+            "programs": len(self.fat_binaries),
+            "code": [{"kind": code.kind, "architecture": str(code.architecture), "count": count} for code, count in counts],
+            "native": [str(capability) for capability in self.native],
+            "runs": [str(capability) for capability in self.runs],
+        }
+
+
+def read(data: memoryview, path: str) -> Library:
+    """Read a library from its bytes, which may be a mapped file. Raises ProblemsError, with ``path`` as the place, if it is none that is whole."""
+    # Most of the file is GPU code; the text is where constants are.
+    constants = [data[section.start : section.end] for section in elf.sections(data, path) if section.name == b".rodata"]
+    found = next((match for part in [*constants, data] if (match := _VERSION.search(part))), None)
+    version, cuda = (found[1].decode() + found[2].decode("ascii", "replace"), found[3].decode()) if found else (None, None)
+    return Library(version, cuda, elf.machine(data, path), tuple(fat_binary.loaded(fat_binary.read(data, path))), _compilers(data, path))
+
+
+def is_one(data: memoryview, path: str) -> bool:
+    """Whether the file is a libnccl, whatever its name is. Raises ProblemsError where it is no ELF file that is whole."""
+    return elf.exports(data, path, SYMBOL)
+
+
+def _compilers(data: memoryview, path: str) -> tuple[str, ...]:
+    comments = [bytes(data[section.start : section.end]) for section in elf.sections(data, path) if section.name == b".comment"]
+    found = {match[1].decode() for comment in comments for match in _GCC.finditer(comment)}
+    return tuple(sorted(found, key=lambda text: tuple(int(number) for number in text.split("."))))
+
+
+def problems(library: Library, path: str, gpus: Sequence[ComputeCapability], machine: str) -> list[Problem]:
+    """Say why the library does not serve these GPUs with code of their own on such a machine (as uname says it)."""
+    found = []
+    if library.version is None:
+        found.append(Problem(path, "it names no NCCL release", "a libnccl", "name the file that NCCL's build made"))
+    if library.machine != machine:
+        found.append(Problem(path, f"it is for {library.machine}", f"one for {machine}", "build it on a node of this kind"))
+    found += [_lacking(library, path, gpu) for gpu in gpus if gpu not in library.native]
+    return found
+
+
+def _lacking(library: Library, path: str, gpu: ComputeCapability) -> Problem:
+    held = ", ".join(f"{count} {code.kind} for {code.architecture}" for code, count in fat_binary.counts(library.fat_binaries)) or "none at all"
+    ways = fat_binary.ways(library.common, gpu)
+    runs = ", ".join(f"{ways[way]} {said}" for way, said in _SAID if ways[way]) or "there are none"
+    found = f"not all its programs have code for {gpu.sm}: {runs}; it holds {held}"
+    return Problem(path, found, f"cubins for {gpu.sm}", f"build it with NVCC_GENCODE={gpu.gencode}")

@@ -1,0 +1,97 @@
+# Copyright (c) 2026, gb10.cluster maintainers
+# GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+
+"""Reading a node: its GPU, interfaces, listeners and services. Nothing here changes anything."""
+
+from __future__ import annotations
+
+import glob
+import json
+import os
+import pwd
+from typing import Any
+
+from ansible_collections.gb10.cluster.plugins.module_utils.common import io_command, io_file
+from ansible_collections.gb10.cluster.plugins.module_utils.node import parse as node_text
+
+_FIRST_LOGIN, _NOBODY = 1000, 65534
+
+
+def gpu(run: io_command.Run) -> dict[str, Any]:
+    """Ask nvidia-smi and /proc/meminfo; see node_text.gpu_facts for the shape."""
+    query = run(["nvidia-smi", f"--query-gpu={','.join(node_text.GPU_FIELDS)}", "--format=csv,noheader,nounits"])
+    summary = run(["nvidia-smi"]) if query[0] == 0 else (query[0], "", "")
+    return node_text.gpu_facts(query, summary[1], io_file.read("/proc/meminfo"))
+
+
+def links(run: io_command.Run) -> list[dict[str, Any]]:
+    """Return what `ip -json address show` says of every network device. Raises ValueError if it fails."""
+    status, stdout, stderr = run(["ip", "-json", "address", "show"])
+    if status != 0:
+        raise ValueError(f"ip -json address show failed: {stderr.strip()}")
+    answer: list[dict[str, Any]] = json.loads(stdout)
+    return answer
+
+
+def interfaces(run: io_command.Run) -> dict[str, dict[str, Any]]:
+    """Return node_text.interface_facts of every network device, for those who need no more; io_fabric.read adds the rest."""
+    return node_text.interface_facts(links(run))
+
+
+def listeners() -> list[dict[str, Any]]:
+    """Return every listening TCP socket as {address, port, pid, process, unit}; pid is None for sockets of other namespaces."""
+    sockets = [entry for name in ("tcp", "tcp6") for entry in node_text.listening_sockets(io_file.read(f"/proc/net/{name}"))]
+    owners = _socket_owners({entry["inode"] for entry in sockets})
+    return [
+        {"address": entry["address"], "port": entry["port"], **_process(owners.get(entry["inode"]))}
+        for entry in sorted(sockets, key=lambda entry: (entry["port"], entry["address"]))
+    ]
+
+
+def _socket_owners(inodes: set[int]) -> dict[int, int]:
+    wanted = {f"socket:[{inode}]": inode for inode in inodes}
+    owners = {}
+    for link in glob.iglob("/proc/[0-9]*/fd/*"):
+        try:
+            inode = wanted.get(os.readlink(link))
+        except OSError:  # the process or the descriptor is gone
+            continue
+        if inode is not None:
+            owners[inode] = int(link.split("/")[2])
+    return owners
+
+
+def _process(pid: int | None) -> dict[str, Any]:
+    if pid is None:
+        return {"pid": None, "process": "", "unit": ""}
+    return {"pid": pid, "process": io_file.read(f"/proc/{pid}/comm").strip(), "unit": node_text.unit_of_cgroup(io_file.read(f"/proc/{pid}/cgroup"))}
+
+
+def system() -> dict[str, Any]:
+    """Return {kernel, infiniband, cma_total_bytes, cma_free_bytes}: the kernel's release, whether programs can use RDMA, node_text.cma_facts."""
+    return {"kernel": os.uname().release, "infiniband": os.path.isdir("/dev/infiniband"), **node_text.cma_facts(io_file.read("/proc/meminfo"))}
+
+
+def login_users() -> list[str]:
+    """Return the users who log in: root, and those whose semaphores and shared memory logind deletes when they log out (RemoveIPC=).
+
+    Source: systemd, src/login/logind-user.c: system users, of which the last has the number 999, are left alone.
+    """
+    return sorted(entry.pw_name for entry in pwd.getpwall() if entry.pw_uid == 0 or _FIRST_LOGIN <= entry.pw_uid < _NOBODY)
+
+
+def service(run: io_command.Run, unit: str) -> dict[str, Any]:
+    """Return {unit, load, active, sub, result, pid, since, restarts, invocation, container, inputs} of a systemd unit.
+
+    `inputs` is the digest in the environment of the running main process, or of the unit as loaded while systemd is about to
+    start it; "" if it does not run or has none.
+    """
+    status, stdout, stderr = run(["systemctl", "show", unit, f"--property={','.join(node_text.SERVICE_PROPERTIES)}"])
+    if status != 0:
+        raise ValueError(f"systemctl show {unit} failed: {stderr.strip()}")
+    facts = node_text.service_facts(unit, stdout)
+    loaded = facts.pop("loaded_inputs")
+    if facts["pid"]:
+        return {**facts, "inputs": node_text.inputs_of_environment(io_file.read(f"/proc/{facts['pid']}/environ"))}
+    return {**facts, "inputs": loaded if facts["active"] == "activating" else ""}

@@ -1,0 +1,162 @@
+# Copyright (c) 2026, gb10.cluster maintainers
+# GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+
+"""The lines that each patch inserts, and the shape that a function must have for them. They act on one capability, asked at run time."""
+
+from __future__ import annotations
+
+import ast
+import functools
+import re
+from collections.abc import Sequence
+
+from ansible_collections.gb10.cluster.plugins.module_utils.node.capability import ComputeCapability
+from ansible_collections.gb10.cluster.plugins.module_utils.patch import files as patch_files
+from ansible_collections.gb10.cluster.plugins.module_utils.patch import source_edit
+from ansible_collections.gb10.cluster.plugins.module_utils.patch.source_edit import Function, SourceEditError
+from ansible_collections.gb10.cluster.plugins.module_utils.patch.table import PATCHES, Edit
+
+#: Any marker line: patch, version of its lines, capability.
+MARKER = re.compile(rb"# gb10\.cluster patch (\w+) (\d+) for (\d+\.\d)\b")
+#: Settings by which a user of some release chooses a backend, and how the release's function itself asks for them.
+_CHOICES = {
+    "VLLM_USE_FLASHINFER_MOE_FP8": 'envs.is_set("VLLM_USE_FLASHINFER_MOE_FP8") and envs.VLLM_USE_FLASHINFER_MOE_FP8',
+    "VLLM_MOE_USE_DEEP_GEMM": 'envs.is_set("VLLM_MOE_USE_DEEP_GEMM") and envs.VLLM_MOE_USE_DEEP_GEMM and envs.VLLM_USE_DEEP_GEMM',
+    "VLLM_USE_DEEP_GEMM": 'envs.is_set("VLLM_USE_DEEP_GEMM") and envs.VLLM_USE_DEEP_GEMM and envs.VLLM_MOE_USE_DEEP_GEMM',
+    "VLLM_TEST_FORCE_FP8_MARLIN": "envs.VLLM_TEST_FORCE_FP8_MARLIN",
+}
+
+
+def marker(patch: str, capability: ComputeCapability) -> str:
+    """Return the line by which a patch is recognised."""
+    return f"# gb10.cluster patch {patch} {PATCHES[patch]} for {capability}"
+
+
+def made(content: bytes, edits: Sequence[Edit], patch: str, capability: ComputeCapability) -> bytes:
+    """Return the file with the patch in these places. Raises SyntaxError, and SourceEditError where a place has another shape."""
+    for edit in edits:
+        content = _apply(content, edit, patch, capability)
+    return content
+
+
+@functools.lru_cache(maxsize=32)
+def _apply(source: bytes, edit: Edit, patch: str, capability: ComputeCapability) -> bytes:
+    """Make one edit; a plan asks for the same one more than once."""
+    if edit.kind == "cmake":
+        return patch_files.with_arch(source, capability, marker(patch, capability))
+    tree = source_edit.parse(source)
+    function = source_edit.find(tree, edit.function)
+    if not source_edit.is_plain(function):
+        raise SourceEditError(edit.function, "a function that returns its value, no coroutine or generator")
+    block = _Block(tree, function, edit.function, capability)
+    after = None
+    if edit.kind == "false":
+        lines = block.returns_false()
+    elif edit.kind == "unsupported_kernel":
+        lines = block.returns_unsupported()
+    elif edit.kind == "torch_backend":
+        lines, after = block.takes_torch(), "self.preferred_backend"
+    else:
+        lines = block.takes_triton()
+    return source_edit.insert(source, edit.function, [marker(patch, capability), *block.imports, *lines], after)
+
+
+class _Block:
+    """What goes into one function of one release."""
+
+    def __init__(self, tree: ast.Module, function: Function, name: str, capability: ComputeCapability) -> None:
+        self.tree, self.function, self.name, self.capability = tree, function, name, capability
+        self.returns = ast.unparse(function.returns) if function.returns else ""
+        self.imports = [] if self._has("current_platform") else ["from vllm.platforms import current_platform as gb10_platform"]
+        platform = "gb10_platform" if self.imports else "current_platform"
+        number = 10 * capability.major + capability.minor
+        # ROCm counts its capabilities too, hence is_cuda().
+        self.here = [
+            f"{platform}.is_cuda()",
+            f"(gb10_capability := {platform}.get_device_capability()) is not None",
+            f"gb10_capability.to_int() == {number}",
+        ]
+
+    def _has(self, name: str) -> bool:
+        """Whether the module has the name and the function does not make it its own."""
+        return name in _names(self.tree) - _locals(self.function)
+
+    def _require(self, holds: bool, expected: str) -> None:
+        if not holds:
+            raise SourceEditError(self.name, expected)
+
+    def _log(self, said: str) -> list[str]:
+        if self._has("logger"):
+            return [f'    logger.info_once("{said} (gb10.cluster)")']
+        return ["    from vllm.logger import init_logger as gb10_logger", f'    gb10_logger(__name__).info_once("{said} (gb10.cluster)")']
+
+    def returns_false(self) -> list[str]:
+        self._require(not source_edit.required(self.function), "no parameter without a default")
+        self._require(self.returns in ("", "bool"), f"a bool as what it returns, found {self.returns}")
+        return [f"if {' and '.join(self.here)}:", *self._log(f"{self.name}() is False on {self.capability}"), "    return False"]
+
+    def returns_unsupported(self) -> list[str]:
+        self._require(self.returns.replace(" ", "") in ("", "tuple[bool,str|None]"), f"tuple[bool, str | None], found {self.returns}")
+        said = f"{self.name.partition('.')[0]} is off on {self.capability}"
+        return [f"if {' and '.join(self.here)}:", *self._log(said), f'    return False, "{said} (gb10.cluster)"']
+
+    def takes_torch(self) -> list[str]:
+        said = f"torch is the backend of Fp8LinearOp on {self.capability}"
+        return [f"if {' and '.join(self.here)}:", *self._log(said), '    self.preferred_backend = "torch"']
+
+    def takes_triton(self) -> list[str]:
+        names = {node.attr for node in ast.walk(self.function) if isinstance(node, ast.Attribute)}
+        backends = [node for node in self.tree.body if isinstance(node, ast.ClassDef) and node.name == "Fp8MoeBackend"]
+        members = {ast.unparse(target) for node in backends for part in node.body if isinstance(part, ast.Assign) for target in part.targets}
+        self._require("TRITON" in members, "the enumeration Fp8MoeBackend with TRITON")
+        choices = [f"not ({asked})" for name, asked in _CHOICES.items() if name in names]
+        self._require(not choices or self._has("envs"), "envs as a name of the module")
+        log = self._log(f"Triton is the FP8 MoE backend on {self.capability}")
+        if self.returns == "Fp8MoeBackend":
+            return ["if (", *_joined([*self.here, *choices]), "):", *log, "    return Fp8MoeBackend.TRITON"]
+        self._require(self.returns.startswith("tuple[Fp8MoeBackend, "), f"Fp8MoeBackend or tuple[Fp8MoeBackend, ...], found {self.returns}")
+        self._require(source_edit.parameters(self.function)[:3] == ["config", "weight_key", "activation_key"], "config, weight_key, activation_key")
+        self._require("use_batched_activation_format" in names, "config.moe_parallel_config.use_batched_activation_format")
+        self._require("moe_backend" in names or "VLLM_USE_FLASHINFER_MOE_FP8" in names, "config.moe_backend, by which a user chooses")
+        defined = {getattr(node, "name", "") for node in self.tree.body}
+        self._require(self._has("mk") and "backend_to_kernel_cls" in defined, "mk and backend_to_kernel_cls in the module")
+        if "moe_backend" in names:
+            choices.insert(0, 'config.moe_backend == "auto"')
+        choices.append("not config.moe_parallel_config.use_batched_activation_format")
+        asked = "gb10_class, config, weight_key, activation_key, mk.FusedMoEActivationFormat.Standard"
+        return [
+            "if (",
+            *_joined([*self.here, *choices]),
+            "):",
+            "    gb10_classes = backend_to_kernel_cls(Fp8MoeBackend.TRITON)",
+            "    for gb10_class in gb10_classes if isinstance(gb10_classes, list) else [gb10_classes]:",
+            f"        if gb10_class.is_supported_config({asked})[0]:",
+            *(f"        {line}" for line in log),
+            "            return Fp8MoeBackend.TRITON, gb10_class",
+        ]
+
+
+def _joined(conditions: list[str]) -> list[str]:
+    return [f"    {'and ' if index else ''}{condition}" for index, condition in enumerate(conditions)]
+
+
+def _imported(tree: ast.AST) -> set[str]:
+    """Return the names that imports anywhere below the node bind."""
+    imports = [node for node in ast.walk(tree) if isinstance(node, ast.Import | ast.ImportFrom)]
+    return {alias.asname or alias.name.partition(".")[0] for node in imports for alias in node.names}
+
+
+@functools.lru_cache(maxsize=16)
+def _names(module: ast.Module) -> set[str]:
+    """Return the names that the module's own statements import or assign."""
+    statements = list(source_edit.statements(module.body))
+    assigned = {ast.unparse(target) for node in statements if isinstance(node, ast.Assign) for target in node.targets}
+    return assigned.union(*(_imported(node) for node in statements if isinstance(node, ast.Import | ast.ImportFrom)))
+
+
+@functools.lru_cache(maxsize=16)
+def _locals(function: Function) -> set[str]:
+    """Return the names that a function makes its own."""
+    stored = {node.id for node in ast.walk(function) if isinstance(node, ast.Name) and isinstance(node.ctx, ast.Store)}
+    return stored.union(source_edit.parameters(function), _imported(function))

@@ -1,0 +1,152 @@
+# Copyright (c) 2026, gb10.cluster maintainers
+# GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+
+"""What patches, flags and variables a vLLM needs to do the right thing on a GPU, and every file that comes of it."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from ansible_collections.gb10.cluster.plugins.module_utils.node.capability import ComputeCapability
+from ansible_collections.gb10.cluster.plugins.module_utils.patch import blocks
+from ansible_collections.gb10.cluster.plugins.module_utils.patch import choose as choice
+from ansible_collections.gb10.cluster.plugins.module_utils.patch import files as patch_files
+from ansible_collections.gb10.cluster.plugins.module_utils.patch.schema import Decision, Request, Tree, Wanted
+from ansible_collections.gb10.cluster.plugins.module_utils.patch.table import (
+    APPLIES,
+    CONFIGS,
+    NOT_NEEDED,
+    PATCHES,
+    PTXAS,
+    ROWS,
+    UNSUPPORTED,
+    Edit,
+)
+
+
+@dataclass
+class Plan:
+    """``patches`` as the module returns them; ``files``: every file that an earlier or this run writes, and what it is to be."""
+
+    patches: list[dict[str, Any]] = field(default_factory=list)
+    flags: list[str] = field(default_factory=list)
+    environment: dict[str, str] = field(default_factory=dict)
+    files: dict[str, Wanted] = field(default_factory=dict)
+
+
+def present(request: Request, tree: Tree) -> Plan:
+    """Plan that the patches named are in effect. Raises ProblemsError for a file that no Python can read."""
+    decisions: dict[str, Decision] = {}
+    for name in _ordered(request.names):
+        decisions[name] = choice.decide(name, request, tree, decisions)
+    # A patch that cannot be made changes nothing, so what there is of it stays too.
+    settled = {name: each.edits if each.status == APPLIES else () for name, each in decisions.items() if each.status != UNSUPPORTED}
+    plan = Plan(files=_edited(request, tree, settled))
+    for name, decision in decisions.items():
+        if name in settled:
+            # Tables and links of an earlier run that are not wanted any more go.
+            plan.files |= {path: None for path in _whole(name, request) if tree.ours(path)} | decision.files
+        status, paths = decision.status, list(dict.fromkeys([*(edit.file for edit in decision.edits), *decision.files]))
+        if status == APPLIES:
+            done = all(_done(name, decision, path, request.capability, tree) for path in paths)
+            status = "already_applied" if done else "applied"
+        plan.patches.append(_entry(name, status, paths, decision.reason, decision.source))
+        plan.flags += decision.flags
+        for variable, value in decision.environment.items():
+            before = plan.environment.get(variable, "") if variable == "VLLM_DISABLED_KERNELS" else ""
+            plan.environment[variable] = ",".join(dict.fromkeys(part for part in f"{before},{value}".split(",") if part))
+    return plan
+
+
+def absent(request: Request, tree: Tree) -> Plan:
+    """Plan that the patches named are in no file."""
+    troubles = {name: [path for path in _editable(name) if tree.trouble(path)] for name in request.names}
+    plan = Plan(files=_edited(request, tree, {name: () for name, troubled in troubles.items() if not troubled}))
+    for name in _ordered(request.names):
+        whole, editable, troubled = _whole(name, request), _editable(name), troubles[name]
+        mine = [path for path in whole if tree.ours(path)] + [path for path in editable if name in dict(_held(tree, path))]
+        stale = [path for path in [*editable, *whole] if tree.stale(path)]
+        plan.files |= dict.fromkeys(path for path in whole if tree.ours(path) or tree.stale(path))
+        if troubled:
+            plan.patches.append(_entry(name, UNSUPPORTED, troubled, tree.trouble(troubled[0]), ""))
+        elif mine:
+            plan.patches.append(_entry(name, "removed", mine, "what vLLM shipped is there again", ""))
+        elif stale:
+            reason = "vLLM was installed anew since it was patched: there is nothing to restore, and the original that was kept is dropped"
+            plan.patches.append(_entry(name, NOT_NEEDED, stale, reason, ""))
+        else:
+            plan.patches.append(_entry(name, NOT_NEEDED, [], "it is not there", ""))
+    return plan
+
+
+def _ordered(names: Sequence[str]) -> list[str]:
+    return [name for name in PATCHES if name in names]
+
+
+def _entry(name: str, status: str, files: list[str], reason: str, source: str) -> dict[str, Any]:
+    return {"name": name, "status": status, "file": files[0] if files else "", "files": files, "reason": reason, "source": source}
+
+
+def _done(name: str, decision: Decision, path: str, capability: ComputeCapability, tree: Tree) -> bool:
+    """Whether the file already has what the patch brings."""
+    if path in decision.files:
+        return tree.ours(path) and tree.current(path) == decision.files[path]
+    edits = [edit for edit in decision.edits if edit.file == path]
+    shipped = tree.shipped(path) or b""
+    marker = blocks.marker(name, capability).encode()
+    return _bytes(tree, path).count(marker) == blocks.made(shipped, edits, name, capability).count(marker)
+
+
+def _editable(name: str) -> list[str]:
+    """Return every file that some release's row of the patch edits."""
+    return list(dict.fromkeys(edit.file for row in ROWS if row.patch == name for edit in row.edits + row.replaced))
+
+
+def _whole(name: str, request: Request) -> list[str]:
+    """Return the files that a patch adds or replaces as a whole."""
+    if name == "moe_config":
+        return [f"{folder}/{file}" for folder in (request.folder, CONFIGS) for file in patch_files.moe_tables()]
+    return [f"{PTXAS}/ptxas", f"{PTXAS}/ptxas-blackwell"] if name == "triton_ptxas" else []
+
+
+def _bytes(tree: Tree, path: str) -> bytes:
+    current = tree.current(path)
+    return current if isinstance(current, bytes) else b""
+
+
+def _held(tree: Tree, path: str) -> list[tuple[str, ComputeCapability]]:
+    """Return the patches that an earlier run left in a file."""
+    if not tree.ours(path):
+        return []
+    found = dict.fromkeys((match[1].decode(), match[3].decode()) for match in blocks.MARKER.finditer(_bytes(tree, path)))
+    return [(name, ComputeCapability.parse(capability)) for name, capability in found if name in PATCHES]
+
+
+def _edited(request: Request, tree: Tree, made: Mapping[str, Sequence[Edit]]) -> dict[str, Wanted]:
+    """Return every edited file with the patches made and, of those not asked about, the ones it has; None where none is left."""
+    files: dict[str, Wanted] = {}
+    for path in dict.fromkeys(path for name in PATCHES for path in _editable(name)):
+        if tree.trouble(path):
+            continue
+        kept = {name: capability for name, capability in _held(tree, path) if name not in made}
+        content = shipped = tree.shipped(path)
+        for name in PATCHES:
+            edits = made[name] if name in made else _held_edits(name, path, request) if name in kept else ()
+            if content is not None:
+                content = blocks.made(content, [edit for edit in edits if edit.file == path], name, kept.get(name, request.capability))
+        if content != shipped:
+            files[path] = content
+        elif tree.ours(path) or tree.stale(path):
+            files[path] = None
+    return files
+
+
+def _held_edits(name: str, path: str, request: Request) -> Sequence[Edit]:
+    """Return the edits by which a patch came into a file."""
+    for row, _remark in choice.rows(name, request):
+        if edits := [edit for edit in row.edits + row.replaced if edit.file == path]:
+            return edits
+    return ()

@@ -1,0 +1,56 @@
+# Copyright (c) 2026, gb10.cluster maintainers
+# GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+
+"""A node's record of its last good start: written, compared, put back. See way_back.py for its shape."""
+
+from __future__ import annotations
+
+import contextlib
+import glob
+import json
+import os
+from typing import Any
+
+from ansible_collections.gb10.cluster.plugins.module_utils.common import io_file, io_json, paths
+from ansible_collections.gb10.cluster.plugins.module_utils.rollback import plan as way_back
+
+#: The environment of the ranks may hold what a user would not show.
+_MODE = 0o600
+
+
+def read(path: str) -> dict[str, Any]:
+    """Return the record, without start and files if there is none. Raises ValueError for a file that is none, OSError."""
+    found = io_json.json_file(path) or {"start": {}, "files": {}}
+    if not isinstance(found.get("start"), dict) or not isinstance(found.get("files"), dict):
+        raise ValueError(f"{path} is no record of a start; remove it")
+    return found
+
+
+def present(root: str = "") -> dict[str, dict[str, Any]]:
+    """Return what the services of this node are started from now: path -> {text, mode}. ``root`` is put before each path. Raises OSError."""
+    recorded = [name.removeprefix(root) for name in sorted(glob.glob(f"{glob.escape(root)}{paths.FOLDER}/*.json"))]
+    files = {name: io_file.read_file(f"{root}{name}") for name in (*way_back.FILES, *recorded)}
+    return {name: {"text": text, "mode": mode} for name, (text, mode) in files.items() if text is not None}
+
+
+def write(path: str, record: dict[str, Any]) -> None:
+    """Write the record. Raises OSError."""
+    os.makedirs(os.path.dirname(path), mode=0o755, exist_ok=True)
+    io_file.write_file(path, json.dumps(record, indent=2, sort_keys=True) + "\n", _MODE)
+
+
+def differences(record: dict[str, Any], now: dict[str, dict[str, Any]]) -> list[str]:
+    """Return the paths that are not as recorded, also those that are not in the record."""
+    return sorted(name for name in record["files"].keys() | now.keys() if record["files"].get(name) != now.get(name))
+
+
+def restore(record: dict[str, Any], paths: list[str], root: str = "") -> None:
+    """Put files back as they were recorded; those that were not there are removed. Raises OSError."""
+    for name in paths:
+        if name in record["files"]:
+            os.makedirs(os.path.dirname(f"{root}{name}"), mode=0o755, exist_ok=True)
+            io_file.write_file(f"{root}{name}", record["files"][name]["text"], record["files"][name]["mode"])
+        else:
+            with contextlib.suppress(FileNotFoundError):
+                os.unlink(f"{root}{name}")

@@ -1,0 +1,308 @@
+# Copyright (c) 2026, gb10.cluster maintainers
+# GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+
+"""Rules about what vLLM stands on: driver, kernel, image, assembler, Ray, and who may reach its API."""
+
+from __future__ import annotations
+
+import re
+
+from ansible_collections.gb10.cluster.plugins.module_utils.rules.schema import (
+    CONSELARA,
+    ERROR,
+    MIXED_NOTES,
+    SPARK,
+    THOR,
+    WARNING,
+    Found,
+    Rule,
+    View,
+    version,
+    when,
+)
+
+_SUSPECT_DRIVER, _OLDEST_DRIVER = (590,), (580, 95)
+_BAD_KERNELS, _PANICKING_KERNEL = ("7.0.0-1019", "7.0.0-31-"), "6.17.0-1008"
+_NGC = re.compile(r"nvcr\.io/nvidia/vllm:(\d\d)\.(\d\d)")
+_UPSTREAM = re.compile(r"(?:docker\.io/)?vllm/vllm-openai:(v\d[\w.]*)")
+#: From these on the images have no Ray: NGC's, and vLLM's own.
+_NO_RAY, _NO_RAY_UPSTREAM = (26, 5), (0, 27, 1)
+#: Triton finds no assembler for 12.1 in these.
+_NO_PTXAS = ((26, 3), (26, 4))
+_MOVING = re.compile(r"latest|main|nightly.*|.*-nightly|dev")
+_LOOPBACK = re.compile(r"127\..*|::1|\[::1\]|localhost")
+
+
+def _numbers(text: str) -> tuple[int, ...]:
+    return tuple(int(part) for part in re.findall(r"\d+", text))
+
+
+def _ngc(view: View) -> tuple[int, ...]:
+    match = _NGC.match(view.data["image"])
+    return (int(match[1]), int(match[2])) if match else ()
+
+
+def _new_driver(view: View) -> list[Found]:
+    return [(f"nodes[{index}].driver", node["driver"]) for index, node in view.nodes if _numbers(node["driver"]) >= _SUSPECT_DRIVER]
+
+
+def _old_driver(view: View) -> list[Found]:
+    return [(f"nodes[{index}].driver", node["driver"]) for index, node in view.nodes if node["driver"] and _numbers(node["driver"]) < _OLDEST_DRIVER]
+
+
+def _differs(view: View, key: str) -> list[Found]:
+    known = [(index, node) for index, node in view.nodes if node[key]]
+    return [
+        (f"nodes[{index}].{key}", f"{node[key]} on {node['name']}, {known[0][1][key]} on {known[0][1]['name']}")
+        for index, node in known[1:]
+        if node[key] != known[0][1][key]
+    ]
+
+
+def _reserved(view: View) -> dict[int, str]:
+    """Return by place the nodes whose kernel lends out memory that cannot be pinned, and how that shows."""
+    return {
+        index: f"CmaFree {node['cma_free_bytes'] / 2**30:.1f} GiB, CmaTotal {node['cma_total_bytes'] / 2**30:.1f} GiB, kernel {node['kernel']}"
+        for index, node in view.nodes
+        if node["cma_free_bytes"] > node["cma_total_bytes"]
+    }
+
+
+def _cma(view: View) -> list[Found]:
+    return [(f"nodes[{index}].kernel", said) for index, said in _reserved(view).items()] if view.roce else []
+
+
+def _kernel(view: View, *names: str) -> list[Found]:
+    return [(f"nodes[{index}].kernel", node["kernel"]) for index, node in view.nodes if node["kernel"].startswith(names)]
+
+
+def _bad_kernel(view: View) -> list[Found]:
+    seen = {f"nodes[{index}].kernel" for index in _reserved(view)}
+    return [found for found in _kernel(view, *_BAD_KERNELS) if found[0] not in seen] if view.roce else []
+
+
+def _monitor(view: View) -> list[Found]:
+    return view.variable("RAY_memory_monitor_refresh_ms", lambda value: value != "0") if view.data["executor"] == "ray" else []
+
+
+def _no_ray(view: View) -> list[Found]:
+    upstream = _UPSTREAM.match(view.data["image"])
+    bare = _ngc(view) >= _NO_RAY or (upstream is not None and (version(upstream[1]) or ()) >= _NO_RAY_UPSTREAM)
+    if (said := view.data.get("image_has_ray")) is not None:
+        bare = not said
+    return when(view.data["runtime"] == "container" and view.data["executor"] == "ray" and bare, ("image", view.data["image"]))
+
+
+def _nnodes(view: View) -> list[Found]:
+    several = (view.number("--nnodes") or 1) > 1
+    return when(several and view.data["executor"] == "ray", ("gb10_vllm_extra_args.--nnodes", f"{view.argument('--nnodes')} with Ray"))
+
+
+def _moving(view: View) -> list[Found]:
+    image = view.data["image"]
+    tag = image.rpartition("/")[2].partition("@")[0].partition(":")[2] or "latest"
+    loose = view.data["runtime"] == "container" and image != "" and "@sha256:" not in image and bool(_MOVING.fullmatch(tag))
+    return when(loose, ("image", image))
+
+
+def _ptxas(view: View) -> list[Found]:
+    return view.variable("TRITON_PTXAS_PATH", lambda value: not value) if _ngc(view) in _NO_PTXAS else []
+
+
+def _thor_ptxas(view: View) -> list[Found]:
+    compiled = view.before(0, 27) and not view.argument("--enforce-eager")
+    return view.variable("TRITON_PTXAS_PATH", lambda value: not value) if compiled else []
+
+
+def _open(view: View) -> list[Found]:
+    host = view.data["api_host"]
+    return when(bool(host) and not _LOOPBACK.fullmatch(host) and not view.data["api_key"], ("gb10_api_host", f"{host} without a key"))
+
+
+RULES = (
+    Rule(
+        "driver-590",
+        WARNING,
+        when="a GB10 with driver 590 or newer",
+        check=_new_driver,
+        why="590 is said to hang while it captures CUDA graphs, and DGX OS ships 580 up to 7.6 (580.178.04)",
+        fix="the driver of DGX OS (580), held, the same on all nodes",
+        source=f"{CONSELARA}; a contributor's note in eugr/spark-vllm-docker; for 7.6 the notes of two owners",
+        evidence="2026-09",
+        disputed=(
+            "no issue confirms the hang, and NCCL 2.28 may have been the cause; al-engr.com runs 590 in production (2026-05), others 595 "
+            "(2026-09), which is newer. The kernel mattered more than the driver in every later report: keep what works, alike on all nodes"
+        ),
+    ),
+    Rule(
+        "driver-old",
+        WARNING,
+        when="a GB10 with a driver older than 580.95",
+        check=_old_driver,
+        why="NVIDIA's playbooks for CUDA 13.0 ask for 580.95.05 or newer",
+        fix="the driver of DGX OS",
+        source="NVIDIA/dgx-spark-playbooks, vss",
+        evidence="2026-07",
+    ),
+    Rule(
+        "driver-differs",
+        WARNING,
+        when="nodes with the same GPU have different drivers",
+        check=lambda view: _differs(view, "driver"),
+        why="updates reach each machine on another day, and ranks on different drivers are what nobody tests",
+        fix="the same driver on all nodes, held",
+        source="TechPreacher's checks; NVIDIA/open-gpu-kernel-modules#1358",
+        evidence="2026-09",
+    ),
+    Rule(
+        "kernel-differs",
+        WARNING,
+        when="Sparks run different kernels",
+        check=lambda view: _differs(view, "kernel"),
+        why="updates reach each machine on another day; one node then fails or slows all",
+        fix="the same kernel on all nodes, held",
+        source="eugr/spark-vllm-docker#392",
+        evidence="2026-09",
+    ),
+    Rule(
+        "kernel-cma",
+        ERROR,
+        when="RoCE, and /proc/meminfo has more CmaFree than CmaTotal",
+        check=_cma,
+        why=(
+            "the kernel keeps memory for its own hand-over (KHO), 9.3 GiB on most Sparks and 919 MiB on one pair, which cannot be pinned: "
+            "ibv_reg_mr_iova2 fails with 'Cannot allocate memory' when NCCL starts"
+        ),
+        fix="boot 6.17.0-1031 or -1032, or add kho=off to the kernel's command line",
+        source="NVIDIA/NV-Kernels#591 (open), #590; MiaAI-Lab/DeepSeek-v4-Flash-DSpark-2x-DGX-Spark#259; eugr/spark-vllm-docker#389",
+        evidence="2026-09-16",
+    ),
+    Rule(
+        "kernel-7-0-0-1019",
+        WARNING,
+        when="RoCE with kernel 7.0.0-1019 (DGX OS 7.6) or Ubuntu's 7.0.0-31, where /proc/meminfo does not show it already",
+        check=_bad_kernel,
+        why="unless it was started with kho=off, NCCL cannot register memory with it: ibv_reg_mr_iova2 'Cannot allocate memory'",
+        fix="boot 6.17.0-1031 or -1032 and hold it, or add kho=off to the kernel's command line",
+        source="NVIDIA/NV-Kernels#591 (open), #590; MiaAI-Lab/DeepSeek-v4-Flash-DSpark-2x-DGX-Spark#259; eugr/spark-vllm-docker#389",
+        evidence="2026-09-16",
+        disputed="one pair served over RoCE on DGX OS 7.6 with 7.0.0-1019 (2026-09-25); its notes do not tell whether KHO was off",
+    ),
+    Rule(
+        "kernel-6-17-0-1008",
+        WARNING,
+        when="kernel 6.17.0-1008",
+        check=lambda view: _kernel(view, _PANICKING_KERNEL),
+        why="it panics under memory pressure, and was seen to leave the firmware such that the driver failed at every later start",
+        fix="6.17.0-1031 or -1032",
+        source="pytorch/pytorch#174358; NVIDIA developer forum, thread 366026",
+        evidence="2026-04-11",
+    ),
+    Rule(
+        "ray-memory-monitor",
+        WARNING,
+        when="Ray without `RAY_memory_monitor_refresh_ms=0`",
+        check=_monitor,
+        why=(
+            "the weights are in memory that Ray takes for the host's: at 95 % it kills the worker that loads them, and the log of the head "
+            "does not say so"
+        ),
+        fix="leave it to the plan: 0, on every node, when Ray starts",
+        source=f"{CONSELARA}; NVIDIA's vLLM playbook; ray-project/ray#39723",
+        evidence="2026-07",
+        disputed=(
+            "vllm-gb10 raises RAY_memory_usage_threshold to 1.0 instead, Avarok to 0.98 (2026-02); loads pass 0.98, and every newer guide "
+            "for Sparks turns the monitor off"
+        ),
+        gpus=(SPARK, THOR),
+    ),
+    Rule(
+        "ray-missing",
+        ERROR,
+        when="Ray in an image of which the stack says that it has none, in NGC's 26.05 or newer, or in vllm/vllm-openai 0.27.1 or newer",
+        check=_no_ray,
+        why="the image has no Ray (any more): ray: command not found",
+        fix="gb10_distributed_executor_backend: mp, or an image with a layer that installs Ray",
+        source="NVIDIA/dgx-spark-playbooks, vllm; getainode/ainode#84; docs/stacks.md",
+        evidence="2026-09-14",
+        gpus=(),
+    ),
+    Rule(
+        "nnodes-ray",
+        ERROR,
+        when="`--nnodes` above 1 with Ray",
+        check=_nnodes,
+        why="vLLM raises ValueError: these options are for the executor mp",
+        fix="drop --nnodes, or gb10_distributed_executor_backend: mp",
+        source="vLLM 0.11.2 to 0.32.0, config/parallel.py",
+        evidence="2026-11",
+        gpus=(),
+        exercised="the condition: unit tests; the code: read in vLLM 0.32.0; the effect: nowhere here",
+    ),
+    Rule(
+        "image-not-pinned",
+        WARNING,
+        when="an image by a tag that moves (latest, main, nightly, none)",
+        check=_moving,
+        why="the same line is another vLLM tomorrow, nightlies vanish from registries, and nodes that pull at different times differ",
+        fix="name the image with its digest (@sha256)",
+        source="eugr/spark-vllm-docker#226, #296; spark-arena/sparkrun#164",
+        evidence="2026-08",
+        gpus=(),
+    ),
+    Rule(
+        "triton-ptxas",
+        WARNING,
+        when="NGC's image 26.03 or 26.04 without `TRITON_PTXAS_PATH`",
+        check=_ptxas,
+        why="its Triton does not find an assembler that knows sm_121a, and the first request fails",
+        fix="let role vllm_patch see to it (triton_ptxas), or TRITON_PTXAS_PATH=/usr/local/cuda/bin/ptxas",
+        source=CONSELARA,
+        evidence="2026-05",
+    ),
+    Rule(
+        "thor-ptxas",
+        WARNING,
+        when="a Thor, vLLM before 0.27, neither `TRITON_PTXAS_PATH` nor `--enforce-eager`",
+        check=_thor_ptxas,
+        why="Triton before 3.7 brings an assembler that does not know sm_110a: ptxas fatal",
+        fix="TRITON_PTXAS_PATH=/usr/local/cuda/bin/ptxas of CUDA 13, or --enforce-eager",
+        source=f"vllm-project/vllm#34470; {MIXED_NOTES}",
+        evidence="2026-03",
+        gpus=(THOR,),
+    ),
+    Rule(
+        "thor-kernels",
+        WARNING,
+        when="a Thor with vLLM before 0.20",
+        check=lambda view: when(view.before(0, 20), ("release", view.data["release"])),
+        why="the published wheels and images have no kernels for 11.0: no kernel image is available for execution",
+        fix="vLLM 0.20 or newer, or build with TORCH_CUDA_ARCH_LIST=11.0a",
+        source=f"vllm-project/vllm#39233; {MIXED_NOTES}",
+        evidence="2026-07-18",
+        gpus=(THOR,),
+    ),
+    Rule(
+        "api-without-key",
+        WARNING,
+        when="the API listens beyond loopback and has no key",
+        check=_open,
+        why="anybody on the network may use it, and read what others ask",
+        fix="gb10_api_key_enabled: true, or gb10_api_host: 127.0.0.1 and a tunnel",
+        source="MiaAI-Lab/DeepSeek-v4-Flash-DSpark-2x-DGX-Spark#64; NVIDIA/NemoClaw#9591",
+        evidence="2026-09",
+        gpus=(),
+    ),
+    Rule(
+        "api-key-in-argv",
+        WARNING,
+        when="`--api-key`",
+        check=lambda view: when(view.argument("--api-key") != "", ("gb10_vllm_extra_args.--api-key", "given")),
+        why="every user of the host sees the arguments, and vLLM logs them",
+        fix="gb10_api_key, which the head's server gets in its environment",
+        source="MiaAI-Lab/DeepSeek-v4-Flash-DSpark-2x-DGX-Spark#64",
+        evidence="2026-09",
+        gpus=(),
+    ),
+)

@@ -1,0 +1,392 @@
+# Copyright (c) 2026, gb10.cluster maintainers
+# GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+
+"""Rules about kernels and what the model is: attention, MoE and linear backends, CUDA graphs, quantisation, speculation, reasoning.
+
+What vLLM's FP8 kernels need in which release is vllm_patch_table's business; the rule about them only says where to look.
+"""
+
+from __future__ import annotations
+
+from ansible_collections.gb10.cluster.plugins.module_utils.common.versions import build
+from ansible_collections.gb10.cluster.plugins.module_utils.nccl.choice import HANG_FIXED, new_compilers
+from ansible_collections.gb10.cluster.plugins.module_utils.rules.schema import (
+    CONSELARA,
+    ERROR,
+    INFO,
+    SPARK,
+    THOR,
+    WARNING,
+    Found,
+    Rule,
+    View,
+    version,
+    when,
+)
+
+EAGER, MOE, LINEAR, QUANTIZATION, SPECULATIVE = "--enforce-eager", "--moe-backend", "--linear-backend", "--quantization", "--speculative-config"
+_CUTLASS = ("cutlass", "flashinfer_cutlass")
+#: Backends whose kernels are for 10.x alone. Source: vLLM 0.17.1 to 0.32.0, fused_moe/experts/trtllm_*.py, flashinfer_cutedsl*.py.
+_DATACENTRE = ("flashinfer_trtllm", "flashinfer_cutedsl")
+_LEAST_TOKENS = 512
+_READ = "the condition: unit tests; the code: read in vLLM 0.17.1 to 0.32.0; the effect: nowhere here"
+_BACKENDS = (
+    "Marlin restored correctness (MiaAI GLM-NVFP4, 2026-08), crashed where flashinfer_b12x worked (vllm-project/vllm#49926, 2026-08), "
+    "and did not fit where native CUTLASS built from source did (vllm-project/vllm#50925, 2026-08); eugr's recipes of 2026-09 and "
+    "NVIDIA's cluster page of 2026-10 take B12X. The newest evidence is for B12X in their image; the answer belongs to model, "
+    "quantisation and image together: choose, and compare fixed prompts"
+)
+
+
+def moe_backend(view: View) -> str:
+    """Return the MoE backend that was asked for, "" if vLLM may choose."""
+    found = view.argument(MOE) or view.member("--kernel-config", "moe_backend")
+    return "" if found == "auto" else found
+
+
+def _fp4_moe(view: View) -> bool:
+    return bool(view.model["moe"]) and view.model["scheme"] in ("nvfp4", "mxfp4")
+
+
+def graphs(view: View) -> bool:
+    """Whether CUDA graphs are captured."""
+    return not view.argument(EAGER) and view.member("--compilation-config", "cudagraph_mode").upper() != "NONE"
+
+
+def _eager(view: View) -> list[Found]:
+    # On a Thor eager is how its notes avoid an assembler that does not know it.
+    if view.has(THOR) or graphs(view):
+        return []
+    return view.given(EAGER) if view.argument(EAGER) else [("gb10_vllm_extra_args.--compilation-config.cudagraph_mode", "NONE")]
+
+
+def _graph_mode(view: View) -> list[Found]:
+    mode = view.member("--compilation-config", "cudagraph_mode")
+    odd = mode.upper() not in ("", "NONE", "FULL_AND_PIECEWISE")
+    return when(view.ranks > 1 and odd, ("gb10_vllm_extra_args.--compilation-config.cudagraph_mode", mode))
+
+
+def _old_nccl(view: View) -> list[Found]:
+    loaded = version(view.data["nccl"])
+    made_new = new_compilers(view.data.get("nccl_gcc", ()))
+    return when(view.ranks > 1 and loaded is not None and loaded < HANG_FIXED and not made_new, ("nccl", view.data["nccl"]))
+
+
+def _breakable(view: View) -> list[Found]:
+    return view.variable("VLLM_USE_BREAKABLE_CUDAGRAPH", lambda value: value == "1") if view.ranks > 1 else []
+
+
+def _flashinfer_fp8(view: View) -> list[Found]:
+    # With auto, vLLM takes the type that the checkpoint was calibrated for.
+    cache = view.argument("--kv-cache-dtype").removeprefix("auto") or str(view.model.get("kv_dtype", ""))
+    if view.model["scheme"] != "fp8" and not cache.startswith("fp8"):
+        return []
+    if chosen := view.argument("--attention-backend"):
+        return when(chosen.upper() == "FLASHINFER", *view.given("--attention-backend"))
+    if chosen := view.member("--attention-config", "backend"):
+        return when(chosen.upper() == "FLASHINFER", ("gb10_vllm_extra_args.--attention-config.backend", chosen))
+    # Read up to 0.14 alone.
+    if view.before(0, 15) and (asked := view.variable("VLLM_ATTENTION_BACKEND", lambda value: value is not None)):
+        return [found for found in asked if "FLASHINFER" in found[1].upper()]
+    left = f"not given, and FlashInfer is the first of vLLM's choices on 12.x that takes a KV cache of {cache}"
+    return when(cache.startswith("fp8"), ("gb10_vllm_extra_args.--attention-backend", left))
+
+
+def _fp4_path(view: View) -> list[Found]:
+    if not _fp4_moe(view) or view.before(0, 17):
+        return []
+    chosen = moe_backend(view)
+    # For MXFP4 vLLM itself takes Marlin on 12.x; for NVFP4 FlashInfer's CUTLASS, then its own, come first.
+    unsafe = chosen in _CUTLASS or (not chosen and view.model["scheme"] == "nvfp4")
+    return when(unsafe, (f"gb10_vllm_extra_args.{MOE}", chosen or "not given, so vLLM takes CUTLASS for NVFP4"))
+
+
+def _fp4_variable(view: View) -> list[Found]:
+    # The variable is gone in 0.24, and an explicit backend goes before it.
+    if not view.before(0, 24) or not view.model["moe"] or view.model["scheme"] != "nvfp4" or moe_backend(view):
+        return []
+    # Up to 0.14 unset is 0.
+    fine = ("0", None) if view.before(0, 15) else ("0",)
+    return view.variable("VLLM_USE_FLASHINFER_MOE_FP4", lambda value: value not in fine)
+
+
+def _datacentre(view: View) -> list[Found]:
+    return when(bool(view.model["moe"]) and moe_backend(view) in _DATACENTRE, (f"gb10_vllm_extra_args.{MOE}", moe_backend(view)))
+
+
+def _triton_nvfp4(view: View) -> list[Found]:
+    nvfp4 = bool(view.model["moe"]) and view.model["scheme"] == "nvfp4"
+    return when(nvfp4 and moe_backend(view) == "triton", (f"gb10_vllm_extra_args.{MOE}", "triton"))
+
+
+def _linear(view: View) -> list[Found]:
+    strict = view.before(0, 28) and not view.before(0, 22)
+    return when(strict and view.argument(LINEAR) not in ("", "auto"), *view.given(LINEAR))
+
+
+def _atomic_add(view: View) -> list[Found]:
+    asked = "marlin" in (moe_backend(view), view.argument(LINEAR)) or view.argument(QUANTIZATION).endswith("_marlin")
+    # Weights of 4 bits with 16-bit activations are Marlin's by default.
+    if not asked and view.model["scheme"] != "int4":
+        return []
+    return view.variable("VLLM_MARLIN_USE_ATOMIC_ADD", lambda value: value != "1")
+
+
+def _mxfp4(view: View) -> list[Found]:
+    model = view.model
+    if view.argument(QUANTIZATION) != "mxfp4" or model["type"] in ("", "gpt_oss"):
+        return []
+    # From 0.20 on vLLM reads MXFP4 checkpoints of other models, too.
+    other = model["scheme"] not in ("mxfp4", "unknown", "") or (model["scheme"] == "mxfp4" and view.before(0, 20))
+    return when(other, (f"gb10_vllm_extra_args.{QUANTIZATION}", f"mxfp4 with {model['name']}, whose weights are {model['scheme']}"))
+
+
+def _fp8_kernels(view: View) -> list[Found]:
+    old = view.before(0, 20) or build(view.data["release"]) == 12
+    if view.model["scheme"] != "fp8" or not old:
+        return []
+    return view.variable("VLLM_DISABLED_KERNELS", lambda value: "CutlassFP8ScaledMMLinearKernel" not in (value or ""))
+
+
+def _speculative(view: View) -> list[Found]:
+    names = [name for name in view.data["arguments"] if name.partition(".")[0] == SPECULATIVE and view.argument(name)]
+    return [found for name in names for found in view.given(name)]
+
+
+def _tokens(view: View) -> list[Found]:
+    if not view.model["reasoning"]:
+        return []
+    found = when(view.data["smoke_tokens"] < _LEAST_TOKENS, ("vllm_serve_smoke_tokens", str(view.data["smoke_tokens"])))
+    limit = view.member("--override-generation-config", "max_new_tokens")
+    return found + when(limit.isdigit() and int(limit) < _LEAST_TOKENS, ("gb10_vllm_extra_args.--override-generation-config.max_new_tokens", limit))
+
+
+def _parser(view: View) -> list[Found]:
+    # gpt-oss answers in its own format, which vLLM takes apart without being asked.
+    wanted = view.model["reasoning"] and view.model["type"] not in ("", "gpt_oss")
+    return when(wanted and not view.argument("--reasoning-parser"), *view.given("--reasoning-parser"))
+
+
+RULES = (
+    Rule(
+        "enforce-eager",
+        WARNING,
+        when=f"`{EAGER}`, or the graph mode NONE, and no Thor",
+        check=_eager,
+        why="without CUDA graphs gpt-oss-120b made 26 instead of 59 tokens a second on one Spark",
+        fix=f"leave {EAGER} out, with NCCL 2.29.3 or newer between nodes",
+        source=f"{CONSELARA}; vLLM's own article about Sparks (2026-06-01): graphs by default",
+        evidence="2026-08-16",
+        disputed=(
+            "a recipe for Gemma 4 31B on two Sparks calls it needed (vllm-project/recipes#414, open, 2026-04), and the draft of vLLM's article "
+            "called it the key to stability (vllm-project/vllm-project.github.io#214, 2026-05), which the published one does not. Avarok and "
+            "vllm-gb10 run eager (2026-02). Across nodes the hang of old NCCL was behind it: eager made it rarer (vllm-project/vllm#41725, "
+            "2026-07) or hid it (vllm-project/vllm#52504, 2026-08). Some images still need eager (tonyd2wild GLM-5.3-Flash, topkfix; "
+            "eugr/spark-vllm-docker#400, 2026-09): waive this for those"
+        ),
+    ),
+    Rule(
+        "nccl-arm-hang",
+        WARNING,
+        when="several nodes, NCCL below 2.29.3, unless it was read and made by GCC 10 or newer",
+        check=_old_nccl,
+        why=(
+            "made by a GCC before 10 it loses slots for operations when a compare-and-swap fails without a reason, as it may on ARM: after "
+            "minutes to hours one rank waits for a slot forever, its peers spin at 96 % and 20 W, and the API stays green; CUDA graphs and RoCE "
+            "are no condition"
+        ),
+        fix="nccl_sm121_build_enabled: auto, or NCCL 2.29.3 or newer in every process",
+        source=(
+            "NVIDIA/nccl#2353 (wheels bisected), its release v2.29.3-1; marin-community/marin#7344 (the cause); sgl-project/sglang#33289 (two Sparks)"
+        ),
+        evidence="2026-08-27",
+        disputed=(
+            "DGX OS's own build of 2.28.9 ran 60 minutes clean where the wheel's 2.28.9 hung (vllm-project/vllm#42354, 2026-07): a newer GCC would "
+            "explain it, and gb10.cluster.nccl_info reads which one it was. With 2.30.4 a pair stalled all the same (vllm-project/vllm#41834, "
+            "2026-05), and so did receivers on dual rails (NVIDIA/nccl#2334, open): not every hang is this one"
+        ),
+    ),
+    Rule(
+        "breakable-cudagraph",
+        WARNING,
+        when="several nodes and `VLLM_USE_BREAKABLE_CUDAGRAPH=1`",
+        check=_breakable,
+        why="it captures the all-reduce between nodes, which has no GPUDirect on a GB10: an illegal access at capture, or a hang",
+        fix="leave it unset or 0",
+        source="vllm-project/vllm#46253; MiaAI DeepSeek-V4-Flash (0)",
+        evidence="2026-08-20",
+        disputed="with NCCL 2.30.7 and a patch of every capture site AEON-7 runs such graphs (vllm-project/vllm#46253, 2026-08-20)",
+    ),
+    Rule(
+        "cudagraph-mode",
+        INFO,
+        when="several nodes and a graph mode other than FULL_AND_PIECEWISE",
+        check=_graph_mode,
+        why="FULL_AND_PIECEWISE was 5 to 17 % faster on four Sparks, plain PIECEWISE 19 % slower",
+        fix="leave the mode to vLLM, or FULL_AND_PIECEWISE",
+        source="tonyd2wild/GLM-5.3-Flash-NVFP4-1M-KV-4x-DGX-Spark#5",
+        evidence="2026-09",
+        disputed="eugr/spark-vllm-docker#35 saw FULL hang and PIECEWISE work (2026-02)",
+    ),
+    Rule(
+        "flashinfer-fp8",
+        WARNING,
+        when="an FP8 model with FlashInfer attention, or an FP8 KV cache (asked for, or the checkpoint's) unless another backend is given",
+        check=_flashinfer_fp8,
+        why="FlashInfer gave wrong answers with FP8 on Blackwell",
+        fix="--attention-backend TRITON_ATTN, or compare fixed prompts at temperature 0 before you trust it",
+        source=f"vllm-project/vllm#35138; {CONSELARA}",
+        evidence="2026-05",
+        disputed=(
+            "that issue is of eight NVLink GPUs on 0.16; the one on 12.0 with an FP8 cache (vllm-project/vllm#41651) is closed, and NVIDIA's "
+            "and eugr's recipes run FlashInfer with an FP8 cache (2026-06 to 2026-09), which is newer. Keep FlashInfer where your prompts "
+            "come out right"
+        ),
+    ),
+    Rule(
+        "fp4-moe-path",
+        WARNING,
+        when=f"a MoE model with FP4 weights on CUTLASS: asked for, or for NVFP4 because `{MOE}` is not given (0.17 and newer)",
+        check=_fp4_path,
+        why="CUTLASS FP4 answered fluent nonsense on 12.1; nothing but the text shows it",
+        fix=f"{MOE} marlin; flashinfer_b12x (0.22) or b12x (0.29) where the image has it",
+        source=f"{CONSELARA}; vLLM 0.32.0, fused_moe/oracle/nvfp4.py line 203",
+        evidence="2026-09",
+        disputed=_BACKENDS,
+        exercised=_READ,
+    ),
+    Rule(
+        "flashinfer-moe-fp4",
+        WARNING,
+        when=f"an NVFP4 MoE model, no `{MOE}`, and vLLM 0.15 to 0.23 without `VLLM_USE_FLASHINFER_MOE_FP4=0`, or older with another value",
+        check=_fp4_variable,
+        why=(
+            "unless it is 0, FlashInfer's CUTLASS is the first that vLLM takes; its own CUTLASS is the next, so the variable alone is not "
+            "enough from 0.17 on"
+        ),
+        fix=f"VLLM_USE_FLASHINFER_MOE_FP4=0 and, from 0.17 on, {MOE} marlin",
+        source=f"{CONSELARA}; NVIDIA's nemotron playbook",
+        evidence="2026-07",
+        disputed=_BACKENDS,
+        exercised=_READ,
+    ),
+    Rule(
+        "moe-backend-datacentre",
+        ERROR,
+        when=f"a MoE model with `{MOE}` {' or '.join(_DATACENTRE)}",
+        check=_datacentre,
+        why="these kernels are for compute capability 10.x alone, and a backend that was asked for and cannot run is a ValueError",
+        fix=f"{MOE} marlin, or leave it out",
+        source="vLLM 0.32.0, fused_moe/experts/trtllm_*.py, flashinfer_cutedsl_moe.py: is_device_capability_family(100)",
+        evidence="2026-11",
+        gpus=(SPARK, THOR),
+        exercised=_READ,
+    ),
+    Rule(
+        "moe-backend-triton-nvfp4",
+        ERROR,
+        when=f"an NVFP4 MoE model with `{MOE} triton`",
+        check=_triton_nvfp4,
+        why="no release has a Triton kernel for NVFP4 experts: ValueError. The flag counts for every kind of MoE",
+        fix=f"leave {MOE} triton to FP8 models",
+        source="vLLM 0.17.1 to 0.32.0, fused_moe/oracle/nvfp4.py map_nvfp4_backend",
+        evidence="2026-11",
+        gpus=(),
+        exercised=_READ,
+    ),
+    Rule(
+        "linear-backend-strict",
+        WARNING,
+        when=f"vLLM 0.22 to 0.27 with `{LINEAR}`",
+        check=_linear,
+        why="these releases raise ValueError if any kind of layer of the model has no kernel of that backend; from 0.28 on they warn and choose",
+        fix="name the kernels to avoid in VLLM_DISABLED_KERNELS instead, or vLLM 0.28",
+        source="vLLM 0.22.1, model_executor/kernels/linear/__init__.py line 484",
+        evidence="2026-11",
+        gpus=(),
+        exercised=_READ,
+    ),
+    Rule(
+        "marlin-atomic-add",
+        WARNING,
+        when="Marlin, asked for or by 4-bit integer weights, without `VLLM_MARLIN_USE_ATOMIC_ADD=1`",
+        check=_atomic_add,
+        why="without it Marlin was seen to answer wrongly on 12.1, by a race",
+        fix="VLLM_MARLIN_USE_ATOMIC_ADD=1 in gb10_extra_env, on all ranks",
+        source=CONSELARA,
+        evidence="2026-05",
+        disputed=(
+            "vLLM's code calls it an experimental way to be faster with narrow layers, not one to be right (0.18.1 to 0.32.0, "
+            "marlin_utils.py), and NVIDIA's Marlin recipes leave it unset (2026-07), which is newer. It costs nothing known: set it, or "
+            "waive this if fixed prompts come out right"
+        ),
+    ),
+    Rule(
+        "mxfp4-checkpoint",
+        ERROR,
+        when=f"`{QUANTIZATION} mxfp4` with a model that is not gpt-oss and whose weights are not MXFP4 (before 0.20: any that is not gpt-oss)",
+        check=_mxfp4,
+        why="the loader wants gpt-oss's packed experts; other checkpoints end in an IndexError, and there is no quantisation to MXFP4 while loading",
+        fix=f"leave {QUANTIZATION} out: vLLM reads it from the checkpoint (gptq_marlin for GPTQ, fp8 for FP8)",
+        source=CONSELARA,
+        evidence="2026-05",
+        gpus=(SPARK, THOR),
+    ),
+    Rule(
+        "fp8-cutlass",
+        INFO,
+        when="an FP8 model with vLLM before 0.20 or a build for CUDA 12, and the CUTLASS kernels not turned off by variable",
+        check=_fp8_kernels,
+        why=(
+            "the CUTLASS FP8 kernels of these builds are for sm_120a, which 12.1 does not run; before 0.20 some of it takes a patch, which "
+            "cannot be seen from here"
+        ),
+        fix="let role vllm_patch decide: it patches what needs it and sets VLLM_DISABLED_KERNELS where that is enough",
+        source="vllm-gb10 (vLLM 0.18.1), Avarok-Cybersecurity/dgx-vllm; vllm-project/vllm#43367",
+        evidence="2026-06",
+        disputed=(
+            "a nightly of 0.19.2 for CUDA 13 failed, too (vllm-project/vllm#40758, 2026-04), while the wheels for CUDA 13 from 0.20 on hold "
+            "sm_120f, which 12.1 runs"
+        ),
+    ),
+    Rule(
+        "speculative-decoding",
+        INFO,
+        when=f"`{SPECULATIVE}`",
+        check=_speculative,
+        why=(
+            "it has made answers slower (-54 % at 0 to 1.4 % acceptance) and, with CUDA graphs in one image, wrong (acceptance 0.000); "
+            "acceptance decides, and the prompts decide that"
+        ),
+        fix="watch vllm:spec_decode_num_accepted_tokens, compare fixed prompts with and without",
+        source="Avarok-Cybersecurity/dgx-vllm v48; tonyd2wild DeepSeek-v4.1#2",
+        evidence="2026-09",
+        disputed=(
+            "Avarok advised against it (2026-01-20) and a month later reported 67 instead of 42 tokens a second with it; NVIDIA's (2026-06) "
+            "and eugr's (2026-09) recipes use MTP or DFlash. The newer evidence is for it where the checkpoint brings a draft"
+        ),
+    ),
+    Rule(
+        "max-tokens-reasoning",
+        WARNING,
+        when="a reasoning model and fewer than 512 tokens for an answer",
+        check=_tokens,
+        why="the thoughts count too: the budget is spent before the answer begins, and content is null",
+        fix="512 tokens or more, 1024 with tools",
+        source=f"{CONSELARA}; NVIDIA's vLLM playbook (finish_reason: length)",
+        evidence="2026-10-07",
+        gpus=(),
+    ),
+    Rule(
+        "reasoning-parser",
+        INFO,
+        when="a reasoning model other than gpt-oss without `--reasoning-parser`",
+        check=_parser,
+        why="its thoughts then come in content, as raw <think> tags",
+        fix="--reasoning-parser as the model's card names it, such as qwen3",
+        source="vllm-gb10 (vLLM 0.18.1)",
+        evidence="2026 (vLLM 0.18.1)",
+        gpus=(),
+    ),
+)

@@ -1,0 +1,151 @@
+# Copyright (c) 2026, gb10.cluster maintainers
+# GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+
+"""What is wrong with a way to serve a model, by rules that others paid for; each says who, when, and who contradicts."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import replace
+from typing import Any
+
+from ansible_collections.gb10.cluster.plugins.module_utils.common.problems import Problem, ProblemsError
+from ansible_collections.gb10.cluster.plugins.module_utils.rules import host as serve_rules_host
+from ansible_collections.gb10.cluster.plugins.module_utils.rules import kernels as serve_rules_kernels
+from ansible_collections.gb10.cluster.plugins.module_utils.rules import memory as serve_rules_memory
+from ansible_collections.gb10.cluster.plugins.module_utils.rules import network as serve_rules_network
+from ansible_collections.gb10.cluster.plugins.module_utils.rules.schema import ERROR, INFO, SEVERITIES, WARNING, Finding, Rule, View
+
+RULES: tuple[Rule, ...] = serve_rules_memory.RULES + serve_rules_kernels.RULES + serve_rules_network.RULES + serve_rules_host.RULES
+
+#: The variable in which a user waives rules, {id: reason}, and the id under which a waiver is reported that was not needed.
+WAIVERS, UNUSED = "gb10_serve_waivers", "waiver-unused"
+
+
+def lint(situation: Mapping[str, Any], waivers: Mapping[str, str]) -> list[Finding]:
+    """Return what the rules find, errors first, then by id; serve_rule_types.View has the situation's shape.
+
+    A waived finding stays, with its reason. A waiver of a rule that found nothing is a finding of its own, as info. Raises
+    ProblemsError for waivers of rules that do not exist and for those without a reason.
+    """
+    if problems := _wrong_waivers(waivers):
+        raise ProblemsError(problems)
+    findings = [finding for rule in RULES for finding in _apply(rule, situation, waivers.get(rule.id, "").strip())]
+    found = {finding.rule for finding in findings}
+    findings += [_unused(rule, reason) for rule, reason in waivers.items() if rule not in found]
+    return sorted(findings, key=lambda finding: (SEVERITIES.index(finding.severity), finding.rule, finding.path))
+
+
+def stopping(findings: Iterable[Finding], least: str = ERROR) -> list[Finding]:
+    """Return the findings of at least this severity that are not waived."""
+    return [finding for finding in findings if SEVERITIES.index(finding.severity) <= SEVERITIES.index(least) and not finding.waived]
+
+
+def on_host(findings: Iterable[Finding]) -> list[Finding]:
+    """Return the findings with the paths that a command on one host has: argv and environment instead of the inventory's variables."""
+    names = (("gb10_vllm_extra_args.", "argv."), ("gb10_extra_env.", "environment."), (f"{WAIVERS}.", "waivers."))
+    return [replace(finding, path=_renamed(finding.path, names)) for finding in findings]
+
+
+def report(findings: Iterable[Finding]) -> list[str]:
+    """Return the findings as text, a line each."""
+    return [_line(finding) for finding in findings]
+
+
+def document() -> str:
+    """Return all rules as a Markdown page."""
+    rules = sorted(RULES, key=lambda rule: rule.id)
+    counts = ", ".join(f"{sum(rule.severity == severity for rule in rules)} {severity}" for severity in SEVERITIES)
+    rows = [
+        [f"`{rule.id}`", rule.severity, ", ".join(rule.gpus) or "any", rule.when, rule.why, rule.fix, _linked(rule.source), rule.evidence]
+        for rule in rules
+    ]
+    disputes = [f"- `{rule.id}`: {_linked(rule.disputed)}." for rule in rules if rule.disputed]
+    levels: dict[str, list[str]] = {}
+    for rule in rules:
+        levels.setdefault(rule.exercised, []).append(f"`{rule.id}`")
+    common = max(levels, key=lambda level: len(levels[level]))
+    exercised = [f"- {level}: {'all others' if level == common else ', '.join(ids)}." for level, ids in sorted(levels.items())]
+    return "\n".join([*_HEAD, f"{len(rules)} rules: {counts}.", "", *_TABLE, *map(_row, rows), *_DISPUTED, *disputes, *_EXERCISED, *exercised, ""])
+
+
+_HEAD = (
+    "# Rules for serving",
+    "",
+    "<!-- Written by plugins/module_utils/rules/lint.py; GB10_RENEW=1 pytest tests/unit/rules/test_rules.py renews it. -->",
+    "",
+    "What others learned about vLLM on DGX Sparks (compute capability 12.1) and Jetson Thors (11.0), as rules that a configuration is held against.",
+    "An error is what surely does not start, answers wrongly or takes the host with it, and what no evidence contradicts; a warning is what may;",
+    f"info is a choice. Any of them is waived with a reason, `{WAIVERS}: {{id: reason}}`, which the report shows. Nobody here has a Spark:",
+    "the rules are tested, what they say is others' evidence, of the date given.",
+    "",
+)
+_TABLE = ("| id | severity | GPU | when | why | fix | source | date |", "|---|---|---|---|---|---|---|---|")
+_DISPUTED = ("", "## Where the evidence disagrees", "")
+_EXERCISED = ("", "## What was exercised", "")
+
+
+def _renamed(path: str, names: Iterable[tuple[str, str]]) -> str:
+    return next((new + path.removeprefix(old) for old, new in names if path.startswith(old)), path)
+
+
+def _wrong_waivers(waivers: Mapping[str, str]) -> list[Problem]:
+    problems, ids = [], {rule.id for rule in RULES}
+    for rule, reason in waivers.items():
+        path = f"{WAIVERS}.{rule}"
+        if rule not in ids:
+            problems.append(Problem(path, f"there is no rule {rule!r}", "the id of a rule in docs/rules.md", "correct or drop it"))
+        elif not (reason or "").strip():
+            problems.append(Problem(path, "a waiver without a reason", "why the finding does not count here", "give the reason as its value"))
+    return problems
+
+
+def _apply(rule: Rule, situation: Mapping[str, Any], waived: str) -> list[Finding]:
+    view = View(situation, rule.gpus)
+    if not view.nodes:
+        return []
+    return [
+        Finding(rule.id, rule.severity, path, found, rule.why, rule.fix, rule.source, rule.evidence, rule.exercised, rule.disputed, waived)
+        for path, found in rule.check(view)
+    ]
+
+
+def _unused(rule: str, reason: str) -> Finding:
+    return Finding(
+        UNUSED,
+        INFO,
+        f"{WAIVERS}.{rule}",
+        f"waived ({reason.strip()}), and the rule finds nothing",
+        "a waiver that is not needed hides the rule when it is",
+        "drop the waiver",
+        "this configuration",
+        "now",
+        "unit tests",
+    )
+
+
+def _line(finding: Finding) -> str:
+    waived = f" (waived: {finding.waived})" if finding.waived else ""
+    disputed = f" Disputed: {finding.disputed}." if finding.disputed else ""
+    return (
+        f"{finding.severity}{waived} {finding.rule}, {finding.path}: {finding.found}. {_sentence(finding.why)}. Fix: {finding.fix} "
+        f"({finding.source}, {finding.evidence}; exercised: {finding.exercised}).{disputed}"
+    )
+
+
+def _sentence(text: str) -> str:
+    return text[:1].upper() + text[1:]
+
+
+def _row(cells: Sequence[str]) -> str:
+    return f"| {' | '.join(cell.replace('|', chr(92) + '|').replace('<', '&lt;') for cell in cells)} |"
+
+
+def _linked(text: str) -> str:
+    """Return text with owner/name#number as links."""
+    return re.sub(r"\b([A-Za-z0-9_.-]+/[A-Za-z0-9_.-]+)#(\d+)", r"[\1#\2](https://github.com/\1/issues/\2)", text)
+
+
+__all__ = ["ERROR", "INFO", "RULES", "SEVERITIES", "UNUSED", "WAIVERS", "WARNING", "Finding", "Rule", "document", "lint", "report", "stopping"]

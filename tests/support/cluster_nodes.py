@@ -1,0 +1,113 @@
+"""Nodes of a cluster as the role gb10 describes them to the planner."""
+
+from __future__ import annotations
+
+import copy
+from typing import Any
+
+from repository import load_yaml, read
+
+from ansible_collections.gb10.cluster.plugins.module_utils.cluster import plan as cluster
+from ansible_collections.gb10.cluster.plugins.module_utils.common.problems import Problem
+from ansible_collections.gb10.cluster.plugins.module_utils.fabric import topology
+
+Node = dict[str, Any]
+
+
+def lock_of(*pins: str) -> str:
+    """A lock file of these, each with a hash."""
+    return "".join(f"{pin} \\\n    --hash=sha256:{'0' * 64}\n" for pin in pins)
+
+
+LOCK = lock_of("vllm==0.32.0", "ray==2.60.0")
+_VARS = load_yaml(read("roles/gb10/vars/main.yml"))
+_DEFAULTS = load_yaml(read("roles/gb10/defaults/main.yml"))
+KNOWN = {
+    role: sorted(
+        name
+        for entry in load_yaml(read(f"roles/{role}/meta/argument_specs.yml"))["argument_specs"].values()
+        for name in entry.get("options", {})
+    )
+    for role in _VARS["_gb10_roles"]
+}
+MODEL = "/srv/models/tiny"
+
+
+def interface(*addresses: str, **facts: Any) -> dict[str, Any]:
+    """One network device as node_info tells it, as far as the planner looks at it."""
+    hardware = {"mac": "02:00:00:00:00:01", "driver": "", "pci": None, "speed": None, "up": True, "carrier": True, "hca": ""}
+    return {"mtu": 1500, "addresses": list(addresses), "owners": [], **hardware, **facts}
+
+
+def cabled(*ports: int) -> dict[str, dict[str, Any]]:
+    """The facts `interfaces` and `rdma` of a Spark's QSFP ports, of which these have a cable."""
+    twins = [(port, twin) for port, twins in topology.SPARK_PORTS.items() for twin in twins]
+    return {
+        "interfaces": {twin.interface: interface(carrier=port in ports, hca=twin.hca) for port, twin in twins},
+        "rdma": {
+            twin.hca: {"interface": twin.interface, "state": "ACTIVE" if port in ports else "DOWN", "link_layer": "Ethernet", "gids": []}
+            for port, twin in twins
+        },
+    }
+
+
+def observed(management: str, *ports: int) -> dict[str, Any]:
+    """What node_info returns of a Spark with its management interface, a cable at these QSFP ports (else at port 1), and a model."""
+    links = cabled(*(ports or (1,)))
+    return {
+        "gpu": {
+            "gpus": [{"name": "NVIDIA GB10", "capability": "12.1"}],
+            "driver_version": "580.142",
+            # MemTotal of a Spark, as its users report it: 119.7 GiB.
+            "memory_bytes": 128_526_000_000,
+            "reason": "",
+        },
+        "kernel": "6.17.0-1031-nvidia",
+        "infiniband": True,
+        "cma_free_bytes": 0,
+        "cma_total_bytes": 0,
+        "interfaces": {
+            "lo": interface("127.0.0.1/8"),
+            "enP7s7": interface(f"{management}/24"),
+            **links["interfaces"],
+        },
+        "rdma": links["rdma"],
+        "netplan": [],
+        "unreadable": [],
+        "listeners": [{"address": "0.0.0.0", "port": 22, "pid": 7, "process": "sshd", "unit": "ssh.service"}],
+        "model": {},
+        "login_users": ["nvidia", "root"],
+        "additions": {},
+    }
+
+
+def spark(number: int, group: str, **settings: Any) -> Node:
+    """A valid node: the role's defaults, a model, and whatever settings the case changes; cabled at the ports that these name."""
+    address = f"192.168.1.{10 + number}"
+    ports = settings.get("gb10_fabric_ports", (0, 1) if settings.get("gb10_fabric_topology") == "ring" else (1,))
+    defaults = {name: _DEFAULTS[name] for name in _VARS["_gb10_settings"] if name in _DEFAULTS}
+    return {
+        "name": f"spark{number}",
+        "address": address,
+        "group": group,
+        "settings": copy.deepcopy({**defaults, "gb10_runtime_lock": "vllm.lock", "gb10_model": MODEL, **settings}),
+        "variables": ["ansible_host", "gb10_model", "gb10_plan", "inventory_hostname"],
+        "nccl": "stack",
+        "nccl_wanted": "auto",
+        "asked": {},
+        "removing": False,
+        "store": {"enabled": True, "source": ""},
+        "smoke_tokens": 0,
+        "key_problem": "",
+        "tls": {},
+        "secrets": {"names": [], "problems": []},
+        "unreachable": "",
+        "unrecorded": "",
+        "observed": observed(address, *(int(port) for port in ports if str(port) in "01")),
+    }
+
+
+def mistakes(nodes: list[Node], lock: str = LOCK) -> list[Problem]:
+    plan, problems = cluster.plan(nodes, lock, KNOWN)
+    assert plan == {}, "a plan with problems"
+    return problems

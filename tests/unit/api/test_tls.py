@@ -1,0 +1,390 @@
+"""TLS of the API: which certificates are refused, that no text of a key gets out, and that who asks holds the server to its certificate."""
+
+from __future__ import annotations
+
+import json
+import ssl
+import subprocess
+import sys
+import threading
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from pathlib import Path
+from typing import Any
+
+import certificates
+import pytest
+from ansible.errors import AnsibleFilterError
+from cluster_nodes import KNOWN, LOCK, mistakes, spark
+from repository import ROOT
+from run_module import run_module
+from run_playbook import Run, run
+
+from ansible_collections.gb10.cluster.plugins.filter.cluster import FilterModule
+from ansible_collections.gb10.cluster.plugins.module_utils.cluster import plan as cluster
+from ansible_collections.gb10.cluster.plugins.module_utils.cluster import report as plan_text
+from ansible_collections.gb10.cluster.plugins.module_utils.health import io_client as io_vllm
+from ansible_collections.gb10.cluster.plugins.module_utils.health import io_smoke, io_status, smoke
+from ansible_collections.gb10.cluster.plugins.module_utils.launch import argv as launch
+from ansible_collections.gb10.cluster.plugins.module_utils.node import parse as node_text
+from ansible_collections.gb10.cluster.plugins.plugin_utils import certificate
+
+FILTERS = FilterModule().filters()
+CA = certificates.authority()
+OTHER = certificates.authority()
+NAME = "spark.example.com"
+GOOD = CA.issue(NAME, "192.168.1.11")
+BETWEEN = CA.issue(ca=True)
+BELOW = BETWEEN.issue(NAME)
+UNIT = node_text.unit_of_cgroup(Path("/proc/self/cgroup").read_text(encoding="ascii"))
+
+
+def texts(pair: certificates.Pair = GOOD, **changes: str) -> dict[str, str]:
+    return {"certificate": pair.text, "key": pair.key_text, "ca": CA.text, **changes}
+
+
+def found(given: dict[str, str], name: str = NAME) -> dict[str, str]:
+    """Return what is wrong, by variable; nothing of the key may be in it."""
+    verdict = FILTERS["api_tls"](given, name)
+    said = json.dumps(verdict)
+    assert not [line for line in given["key"].splitlines()[1:-1] if line in said]
+    return {problem["path"].removeprefix("gb10_api_tls_"): problem["found"] for problem in verdict["problems"]}
+
+
+@pytest.mark.parametrize(
+    ("given", "name"),
+    [
+        (texts(), NAME),
+        (texts(), "SPARK.example.com."),
+        (texts(), "192.168.1.11"),
+        (texts(ca=""), NAME),
+        (texts(ca=f"{OTHER.text}{CA.text}"), NAME),
+        (texts(CA.issue("*.example.com")), NAME),
+        (texts(CA.issue("fd00::1")), "fd00:0::1"),
+        (texts(BELOW, certificate=f"{BELOW.text}\n{BETWEEN.text}"), NAME),
+        (texts(BELOW, ca=BETWEEN.text), NAME),
+    ],
+    ids=["name", "case", "address", "no CA", "two CAs", "star", "IPv6", "chain", "CA in between"],
+)
+def test_a_certificate_that_fits(given: dict[str, str], name: str) -> None:
+    verdict = FILTERS["api_tls"](given, name)
+    assert (verdict["problems"], verdict["warnings"], len(verdict["digest"])) == ([], [], 64)
+
+
+def test_without_tls_there_is_no_verdict() -> None:
+    assert FILTERS["api_tls"]({"certificate": "", "key": "", "ca": ""}, NAME) == {}
+
+
+@pytest.mark.parametrize(
+    ("given", "variable", "said"),
+    [
+        (texts(key=OTHER.key_text), "key", "the key of another certificate"),
+        (texts(key=GOOD.locked("secret")), "key", "locked with a passphrase"),
+        (texts(key="-----BEGIN PRIVATE KEY-----\nbm9uZQ==\n-----END PRIVATE KEY-----"), "key", "cannot be read"),
+        (texts(key="/no/such/file.pem"), "key", "names no readable file"),
+        (texts(key=""), "key", "is empty"),
+        (texts(certificate=""), "certificate", "is empty"),
+        (texts(certificate=GOOD.key_text), "certificate", "it has no CERTIFICATE"),
+        (texts(certificate=GOOD.text + GOOD.key_text), "certificate", "a private key too"),
+        (texts(certificate="-----BEGIN CERTIFICATE-----\nbm9uZQ==\n-----END CERTIFICATE-----"), "certificate", "cannot be read"),
+        (texts(ca=OTHER.text), "ca", "no certificate of it issued"),
+        (texts(ca="/no/such/ca.pem"), "ca", "names no readable file"),
+        (texts(BELOW), "ca", "no certificate of it issued"),
+        (texts(CA.issue(NAME, days=-0.5)), "certificate", "it expired on"),
+        (texts(CA.issue(NAME, since=1)), "certificate", "it is not valid before"),
+        (texts(CA.issue("other.example.com")), "certificate", f"does not cover {NAME}, but other.example.com"),
+        (texts(CA.issue("*.com")), "certificate", "does not cover"),
+        (texts(CA.issue("*.spark.example.com")), "certificate", "does not cover"),
+        (texts(CA.issue()), "certificate", "it has no subjectAltName"),
+    ],
+)
+def test_a_certificate_that_does_not_fit(given: dict[str, str], variable: str, said: str) -> None:
+    problems = found(given)
+    assert list(problems) == [variable]
+    assert said in problems[variable]
+
+
+def test_an_address_is_no_name() -> None:
+    assert "does not cover 192.168.1.12" in found(texts(), "192.168.1.12")["certificate"]
+    assert "certificate" in found(texts(CA.issue("192.168.1.12.example.com")), "192.168.1.12")
+
+
+def test_all_of_it_is_told_together() -> None:
+    bad = OTHER.issue("elsewhere.example.com", days=-0.5)
+    assert list(found(texts(bad, key=GOOD.key_text))) == ["key", "ca", "certificate"]
+    assert len(FILTERS["api_tls"](texts(bad, key=GOOD.key_text), NAME)["problems"]) == 4
+
+
+@pytest.mark.parametrize("given", [texts(CA.issue(NAME, days=20)), texts(BELOW, certificate=BELOW.text + CA.issue(ca=True, days=20).text, ca="")])
+def test_the_end_is_warned_of(given: dict[str, str]) -> None:
+    (warning,) = FILTERS["api_tls"](given, NAME)["warnings"]
+    assert "gb10_api_tls_certificate expires on" in warning
+
+
+def test_a_renewed_certificate_has_another_digest_and_new_line_ends_do_not() -> None:
+    given = (texts(), texts(CA.issue(NAME)), texts(certificate=GOOD.text.replace("\n", "\r\n")))
+    digests = [FILTERS["api_tls"](each, NAME)["digest"] for each in given]
+    assert (digests[0] == digests[2], digests[0] == digests[1]) == (True, False)
+
+
+def test_an_old_cryptography_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(certificate, "MISSING", "No module named 'cryptography'")
+    with pytest.raises(AnsibleFilterError, match="cryptography 42 or newer on the controller: No module"):
+        FILTERS["api_tls"](texts(), NAME)
+
+
+def secured(**settings: Any) -> dict[str, Any]:
+    """A single node with TLS, as the role gb10 describes it."""
+    return {**spark(1, "head", **settings), "tls": FILTERS["api_tls"](texts(), "192.168.1.11")}
+
+
+def test_the_planner_lists_it_with_the_rest() -> None:
+    node = {**spark(1, "head", gb10_api_port=1), "tls": FILTERS["api_tls"](texts(CA.issue(NAME, days=-0.5)), "192.168.1.11")}
+    assert [problem.path for problem in mistakes([node])] == ["gb10_api_port", "gb10_api_tls_certificate", "gb10_api_tls_certificate"]
+
+
+def test_the_end_is_a_warning_of_the_plan() -> None:
+    node = {**spark(1, "head"), "tls": FILTERS["api_tls"](texts(CA.issue("192.168.1.11", days=20)), "192.168.1.11")}
+    answer = FILTERS["cluster_plan"]([node], LOCK, KNOWN)
+    assert answer["problems"] == []
+    assert "gb10_api_tls_certificate expires on" in answer["warnings"][0]
+
+
+@pytest.mark.parametrize(
+    "argument", ["--ssl-certfile=/a", "--ssl_certfile", "--ssl-cert", "--ssl-keyfile=/a", "--ssl-k=/a", "--ssl-ca-certs=/a", "--ssl-cert-reqs=2"]
+)
+def test_tls_past_the_variables_is_refused(argument: str) -> None:
+    (problem,) = [entry for entry in mistakes([spark(1, "head", gb10_vllm_extra_args=[argument])]) if entry.expected == "TLS by its variables alone"]
+    assert problem.path == "gb10_vllm_extra_args[0]"
+
+
+def plan(**settings: Any) -> dict[str, Any]:
+    result, problems = cluster.plan([secured(**settings)], LOCK, KNOWN)
+    assert problems == []
+    return {**result, "node": result["nodes"][0]}
+
+
+def test_the_plan_has_https_and_the_server_its_files() -> None:
+    planned = plan()
+    assert planned["api"] == {
+        "url": "https://127.0.0.1:8000",
+        "server_name": "192.168.1.11",
+        "endpoint": "https://192.168.1.11:8000/v1",
+        "client": "192.168.1.11",
+    }
+    files = ["--ssl-certfile=/run/credentials/gb10-vllm.service/api.cert", "--ssl-keyfile=/run/credentials/gb10-vllm.service/api.key"]
+    assert [word for word in launch.vllm_argv(planned) if word.startswith("--ssl")] == files
+    worker = {**planned, "node": {**planned["node"], "head": False}}
+    assert not [word for word in launch.vllm_argv(worker) if word.startswith("--ssl")]
+    until = planned["api_tls"]["until"]
+    assert f"API at https://192.168.1.11:8000/v1, with a key, TLS with a certificate until {until}" in plan_text.lines(planned, 1)
+
+
+def test_a_container_reads_what_the_unit_lays_out() -> None:
+    planned = plan(gb10_runtime="container", gb10_container_image="sha256:" + "1" * 64, gb10_distributed_executor_backend="mp")
+    argv = launch.contained(planned, launch.VLLM, launch.vllm_argv(planned))
+    assert "--ssl-keyfile=/run/gb10-vllm/api.key" in argv
+    assert "--mount=type=bind,source=/run/gb10-vllm,target=/run/gb10-vllm,readonly" in argv
+    assert not [word for word in launch.contained({**planned, "api_tls": {}}, launch.VLLM, ["vllm"]) if "/run/gb10-vllm" in word]
+
+
+def unit(planned: dict[str, Any], folder: Path) -> list[str]:
+    """The unit of vLLM as the role writes it, less its comments."""
+    variables = folder / "plan.json"
+    given = {
+        "gb10_plan": planned,
+        "_gb10_owner": "990:980",
+        "gb10_service_user": "gb10",
+        "gb10_service_read_write_paths": [],
+        "vllm_serve_ray_timeout": 600,
+    }
+    variables.write_text(json.dumps(given), encoding="utf-8")
+    role = ROOT / "roles" / "vllm_serve"
+    template = {"src": str(role / "templates" / "gb10-vllm.service.j2"), "dest": str(folder / "unit"), "mode": "0644"}
+    play = [
+        {
+            "hosts": "localhost",
+            "gather_facts": False,
+            "vars_files": [str(variables), *(str(ROOT / "roles" / name / "vars" / "main.yml") for name in ("gb10", "vllm_serve"))],
+            "vars": {"role_path": str(role)},
+            "tasks": [{"name": "Render", "ansible.builtin.template": template}],
+        }
+    ]
+    (folder / "play.yml").write_text(json.dumps(play), encoding="utf-8")
+    command = [str(Path(sys.executable).with_name("ansible-playbook")), str(folder / "play.yml")]
+    done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stdout + done.stderr
+    return [line for line in (folder / "unit").read_text(encoding="utf-8").splitlines() if line and not line.startswith("#")]
+
+
+@pytest.mark.parametrize("executor", ["ray", "mp"])
+@pytest.mark.parametrize("runtime", ["native", "container"])
+def test_the_unit_gets_credentials(tmp_path: Path, runtime: str, executor: str) -> None:
+    settings = {"gb10_distributed_executor_backend": executor} | (
+        {"gb10_runtime": "container", "gb10_container_image": "sha256:" + "1" * 64} if runtime == "container" else {}
+    )
+    planned = plan(**settings)
+    planned["node"]["secrets"] = ["HF_TOKEN"]
+    lines = unit(planned, tmp_path)
+    assert {"LoadCredential=api.cert:/etc/gb10/tls/api.crt", "LoadCredential=api.key:/etc/gb10/tls/api.key"} <= set(lines)
+    assert "EnvironmentFile=/etc/gb10/secret.env" in lines
+    assert lines.index("EnvironmentFile=/etc/gb10/secret.env") > lines.index("EnvironmentFile=/etc/gb10/cluster.env")
+    assert lines.count("RuntimeDirectory=gb10-vllm") == (runtime == "container")
+    assert (sum(line.startswith("ExecStartPre=/usr/bin/install") for line in lines) > 0) is (runtime == "container")
+    (start,) = [line for line in lines if line.startswith("ExecStart=")]
+    group = [line for line in lines if line.startswith("Environment=GB10_RANK_GROUP=")]
+    assert len(group) == (executor == "mp")
+    assert all(line.rpartition("=")[2] not in start for line in group)
+    assert "Restart=always" in lines
+
+
+def test_a_unit_without_tls_has_no_credentials_of_it(tmp_path: Path) -> None:
+    planned = plan()
+    lines = unit({**planned, "api_tls": {}}, tmp_path)
+    assert not [line for line in lines if "api.key:" in line or "secret.env" in line]
+
+
+def test_the_role_keeps_the_files_and_shows_no_key(tmp_path: Path) -> None:
+    certificate, _key = GOOD.write(tmp_path, "given")
+    folder = tmp_path / "tls"
+    variables = {
+        "ansible_become": False,
+        "_gb10_tls_folder": str(folder),
+        "gb10_plan": {"node": {"head": True}, "api_tls": {"digest": "0"}},
+        "gb10_api_tls_certificate": certificate,
+        "gb10_api_tls_key": GOOD.key_text,
+        "gb10_api_tls_ca": CA.text,
+    }
+    task = {"name": "Keep them", "ansible.builtin.include_role": {"name": "gb10.cluster.gb10", "tasks_from": "api_tls"}}
+    (tmp_path / "play.yml").write_text(json.dumps([{"hosts": "localhost", "gather_facts": False, "tasks": [task]}]), encoding="utf-8")
+
+    def keep(**changes: Any) -> Run:
+        (tmp_path / "variables.json").write_text(json.dumps({**variables, **changes}), encoding="utf-8")
+        return run(str(tmp_path / "play.yml"), ["-vvv", "--diff", "--extra-vars", f"@{tmp_path}/variables.json"])
+
+    first = keep().assert_ok()
+    assert not [line for line in GOOD.key_text.splitlines()[1:-1] if line in first.output]
+    modes = {path.name: (path.stat().st_mode & 0o777, path.read_text(encoding="ascii")) for path in folder.iterdir()}
+    assert modes == {"api.crt": (0o644, GOOD.text), "api.key": (0o600, GOOD.key_text), "ca.crt": (0o644, CA.text)}
+    keep().assert_unchanged()
+    keep(gb10_plan={"node": {"head": True}, "api_tls": {}}).assert_ok()
+    assert not folder.exists()
+
+
+class Handler(BaseHTTPRequestHandler):
+    """A vLLM that is well."""
+
+    seen: list[str]
+
+    def do_GET(self) -> None:
+        """Give health and models."""
+        self.reply(json.dumps({"data": [{"id": "tiny", "root": "/m"}]}))
+
+    def do_POST(self) -> None:
+        """Give an answer."""
+        self.rfile.read(int(self.headers["Content-Length"]))
+        self.reply(json.dumps({"choices": [{"text": "Paris", "finish_reason": "stop"}]}))
+
+    def reply(self, body: str) -> None:
+        """Send it, and note who asked."""
+        self.server.seen.append(f"{self.path} {self.headers['Authorization']}")  # type: ignore[attr-defined]
+        self.send_response(302 if self.path == "/moved/v1/models" else 200)
+        self.send_header("Location", "/v1/models")
+        self.end_headers()
+        self.wfile.write(body.encode())
+
+    def log_message(self, *_arguments: Any) -> None:
+        """Say nothing."""
+
+
+class Tls(ThreadingHTTPServer):
+    """It, behind TLS; a handshake that fails is the client's to tell."""
+
+    daemon_threads = True
+
+    def __init__(self, pair: certificates.Pair | None, folder: Path) -> None:
+        super().__init__(("127.0.0.1", 0), Handler)
+        self.seen: list[str] = []
+        if pair is not None:
+            context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+            context.load_cert_chain(*pair.write(folder, "api"))
+            self.socket = context.wrap_socket(self.socket, server_side=True, do_handshake_on_connect=False)
+
+    def handle_error(self, *_arguments: Any) -> None:
+        """Say nothing."""
+
+
+Serve = Callable[..., Any]
+
+
+@pytest.fixture
+def serve(tmp_path: Path) -> Serve:
+    @contextmanager
+    def serve(pair: certificates.Pair | None = GOOD, ca: str = CA.text, name: str = NAME) -> Iterator[tuple[io_vllm.Server, list[str]]]:
+        (tmp_path / "ca.crt").write_text(ca, encoding="ascii")
+        with Tls(pair, tmp_path) as server:
+            thread = threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.01})
+            thread.start()
+            try:
+                yield io_vllm.Server(f"https://127.0.0.1:{server.server_port}", str(tmp_path / "ca.crt"), name), server.seen
+            finally:
+                server.shutdown()
+                thread.join()
+
+    return serve
+
+
+@pytest.mark.parametrize(("pair", "ca"), [(GOOD, CA.text), (GOOD, GOOD.text), (BELOW, BETWEEN.text)], ids=["CA", "itself", "CA in between"])
+def test_a_server_is_known_by_its_name_on_loopback(serve: Serve, pair: certificates.Pair, ca: str) -> None:
+    with serve(pair, ca) as (server, _seen):
+        assert io_vllm.health(server) == (True, "")
+        assert io_vllm.answers(server, "tiny", 10) == (True, "")
+        assert smoke.whole("\n".join(line for _when, line in io_smoke.ask(server, "/v1/completions", {}, {}, 10))).text == "Paris"
+        assert io_status.api(server, "", 0, 10)["answers"]
+
+
+@pytest.mark.parametrize(
+    ("pair", "ca", "name", "said"),
+    [
+        (GOOD, OTHER.text, NAME, "certificate verify failed"),
+        (GOOD, CA.text, "other.example.com", "mismatch"),
+        (CA.issue("other.example.com"), CA.text, NAME, "mismatch"),
+        (CA.issue(NAME, days=-0.5), CA.text, NAME, "expired"),
+        (None, CA.text, NAME, "SSL"),
+    ],
+    ids=["CA", "name", "certificate", "expired", "no TLS"],
+)
+def test_another_server_is_not_asked(
+    serve: Serve, tmp_path: Path, pair: certificates.Pair | None, ca: str, name: str, said: str
+) -> None:
+    key = tmp_path / "key"
+    key.write_text("5ec0e7\n", encoding="ascii")
+    with serve(pair, ca, name) as (server, seen):
+        healthy, reason = io_vllm.health(server)
+        assert (healthy, said in reason) == (False, True), reason
+        assert io_vllm.answers(server, "tiny", 5, str(key), UNIT)[0] is False
+        facts = io_status.api(server, str(key), 0, 5, UNIT)
+        assert (facts["healthy"], facts["reason"]) == (False, reason)
+        assert seen == []
+
+
+def test_a_ca_that_is_not_there_yet_is_no_crash() -> None:
+    assert io_vllm.health(io_vllm.Server("https://127.0.0.1:1", "/no/such/ca.crt", NAME)) == (False, "")
+
+
+def test_the_key_follows_no_redirect(serve: Serve, tmp_path: Path) -> None:
+    key = tmp_path / "key"
+    key.write_text("5ec0e7\n", encoding="ascii")
+    with serve() as (server, seen):
+        moved = io_vllm.Server(f"{server.url}/moved", server.ca_file, server.server_name)
+        assert io_status.api(moved, str(key), 0, 5, UNIT)["answers"] is False
+    assert [line for line in seen if "5ec0e7" in line] == ["/moved/v1/models Bearer 5ec0e7"]
+
+
+def test_the_modules_take_the_ca_and_the_name(serve: Serve) -> None:
+    with serve() as (server, _seen):
+        given = {"url": server.url, "ca_file": server.ca_file, "server_name": server.server_name, "model": "tiny"}
+        answers = run_module("vllm_smoke", given)["answers"]
+        assert answers["completion"]["text"] == "Paris"
+        assert "mismatch" in run_module("vllm_smoke", {**given, "server_name": "other.example.com"})["msg"]

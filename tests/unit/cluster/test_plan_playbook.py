@@ -1,0 +1,123 @@
+"""playbooks/plan.yml, from recorded facts: no node is reached, and it does not take long."""
+
+from __future__ import annotations
+
+import json
+import resource
+from pathlib import Path
+
+import certificates
+import pytest
+from cluster_nodes import observed
+from repository import ROOT
+from run_playbook import Run, run
+
+#: Seconds of CPU of all processes. It takes less than 4 on an idle machine; busy neighbours make the same work cost more.
+LIMIT = 8
+INVENTORY = ROOT / "inventories/two-spark"
+
+
+@pytest.fixture
+def recorded(tmp_path: Path) -> Path:
+    """What was recorded of the two nodes of a sample."""
+    for number in (1, 2):
+        text = json.dumps({**observed(f"192.168.1.{10 + number}"), "model": None})
+        (tmp_path / f"spark{number}.json").write_text(text, encoding="utf-8")
+    return tmp_path
+
+
+def plan(folder: Path, *arguments: str, **variables: object) -> Run:
+    given = json.dumps({"gb10_plan_offline": True, "gb10_facts_dir": str(folder), **variables})
+    return run("playbooks/plan.yml", ["-i", str(INVENTORY), "--extra-vars", given, *arguments])
+
+
+def test_the_sample_is_planned_without_its_nodes(recorded: Path) -> None:
+    before = resource.getrusage(resource.RUSAGE_CHILDREN)
+    done = plan(recorded).assert_unchanged()
+    after = resource.getrusage(resource.RUSAGE_CHILDREN)
+    assert after.ru_utime + after.ru_stime - before.ru_utime - before.ru_stime < LIMIT
+    snapshot = Path(__file__).parents[1] / "data" / "plan_two_spark.txt"
+    # The runtime's folder is named after the lock's digest, of which Ansible reads no line end.
+    assert [line.split("/bin/")[-1].strip() for line in snapshot.read_text(encoding="utf-8").splitlines()] == [
+        line.split("/bin/")[-1].strip() for line in shown(done)
+    ]
+
+
+def shown(done: Run) -> list[str]:
+    """The lines that the playbook showed."""
+    text = done.output.rpartition('"msg": ')[2]
+    lines, _end = json.JSONDecoder().raw_decode(text)
+    return [str(line) for line in lines]
+
+
+def test_another_model_is_planned_by_its_name(recorded: Path) -> None:
+    lines = shown(plan(recorded, gb10_model="qwen3-next-80b-a3b-instruct-fp8").assert_unchanged())
+    assert any("Qwen3-Next-80B" in line for line in lines)
+    assert any(line.strip().startswith("fits:") for line in lines)
+
+
+def test_a_port_without_carrier_and_an_hca_that_is_down_are_said_with_all_else(recorded: Path) -> None:
+    first, second = (recorded / f"spark{number}.json" for number in (1, 2))
+    facts = json.loads(first.read_text(encoding="utf-8"))
+    for name in ("enp1s0f1np1", "enP2p1s0f1np1"):
+        facts["interfaces"][name]["carrier"] = False
+    first.write_text(json.dumps(facts), encoding="utf-8")
+    second.write_text(second.read_text(encoding="utf-8").replace("ACTIVE", "DOWN", 1), encoding="utf-8")
+    done = plan(recorded, gb10_fabric_ports=[1], gb10_stack="curent")
+    assert done.status != 0
+    for words in (
+        "nodes[0].ports[0]: port 1 of spark1 has no carrier. Expected: a link on every port of the fabric. Fix: check the cable",
+        "nodes[1].ports[0]: rocep1s0f1, the RDMA device of enp1s0f1np1 of spark2, is DOWN. Expected: ACTIVE",
+        "did you mean current",
+    ):
+        assert words in done.output
+
+
+def test_all_that_is_wrong_is_said_at_once(tmp_path: Path) -> None:
+    done = plan(tmp_path, gb10_model="gpt-oss-12b", gb10_stack="curent")
+    assert done.status != 0
+    missing = f"nothing was recorded of spark1: there is no {tmp_path}/spark1.json"
+    for word in (missing, "spark2.json", "no model 'gpt-oss-12b'", "did you mean current"):
+        assert word in done.output
+
+
+SECRET = "a-secret-that-nobody-sees"
+
+
+def test_tls_is_planned_from_files_and_texts_and_no_secret_is_shown(recorded: Path) -> None:
+    ca = certificates.authority()
+    pair = ca.issue("192.168.1.11", "spark.example.com", days=20)
+    certificate, key = pair.write(recorded, "api")
+    given = {"gb10_api_tls_ca": ca.text, "gb10_api_name": "spark.example.com", "gb10_secret_env": {"HF_TOKEN": SECRET}}
+    done = plan(recorded, "-vvv", gb10_api_tls_certificate=certificate, gb10_api_tls_key=key, **given).assert_unchanged()
+    lines = shown(done)
+    assert any(line.startswith("API at https://spark.example.com:8000/v1, with a key, TLS with a certificate until ") for line in lines)
+    assert sum(line.strip() == "HF_TOKEN (secret)" for line in lines) == 2
+    assert "gb10_api_tls_certificate expires on" in done.output
+    assert SECRET not in done.output
+    assert not [line for line in pair.key_text.splitlines()[1:-1] if line in done.output]
+
+
+def test_secrets_and_certificates_that_do_not_fit_are_told_before_any_change(recorded: Path) -> None:
+    ca = certificates.authority()
+    bad = ca.issue("spark.example.com", days=-0.5)
+    given = {"gb10_api_tls_certificate": bad.text, "gb10_api_tls_key": ca.key_text, "gb10_api_tls_ca": str(recorded / "none.crt")}
+    plain = {"hf_token": SECRET, "RAY_AUTH_MODE": "disabled", "RAY_AUTH_TOKEN_PATH": "/tmp/t"}
+    lock = recorded / "old.lock"
+    lock.write_text("vllm==0.18.1\nray==2.48.0\n", encoding="utf-8")
+    done = plan(recorded, **given, gb10_extra_env=plain, gb10_runtime_lock=str(lock), gb10_vllm_extra_args=["--hf-token", SECRET])
+    assert done.status != 0
+    for words in (
+        "gb10_api_tls_key: it is the key of another certificate",
+        "gb10_api_tls_certificate: it expired on",
+        "gb10_api_tls_certificate: it does not cover 192.168.1.11, but spark.example.com",
+        "gb10_api_tls_ca: it has no CERTIFICATE, and names no readable file",
+        "gb10_extra_env.hf_token: hf_token is a secret by its name",
+        "gb10_extra_env.RAY_AUTH_MODE: RAY_AUTH_MODE is set",
+        "gb10_extra_env.RAY_AUTH_TOKEN_PATH: RAY_AUTH_TOKEN_PATH is set",
+        "gb10_vllm_extra_args[0]: --hf-token is given",
+        "gb10_runtime_lock: Ray 2.48.0 does not know RAY_AUTH_MODE",
+    ):
+        assert words in done.output, done.output
+    assert SECRET not in done.output
+    assert not [line for line in ca.key_text.splitlines()[1:-1] if line in done.output]

@@ -1,0 +1,361 @@
+"""What a machine on a cable may answer: nothing of it becomes a line, a word of a shell, a template or an error of its own."""
+
+from __future__ import annotations
+
+import contextlib
+import copy
+import json
+import shlex
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+from ansible.errors import AnsibleFilterError
+from ansible.parsing.dataloader import DataLoader
+from ansible.template import Templar, trust_as_template
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from sparks import KEY, PAIR, RING3, asked, machine, machines, sees
+
+from ansible_collections.gb10.cluster.plugins.filter.cluster import FilterModule
+from ansible_collections.gb10.cluster.plugins.module_utils.common.bounded_json import load
+from ansible_collections.gb10.cluster.plugins.module_utils.common.problems import ProblemsError
+from ansible_collections.gb10.cluster.plugins.module_utils.discovery import answer as discovery_answer
+from ansible_collections.gb10.cluster.plugins.module_utils.discovery import parse as text
+from ansible_collections.gb10.cluster.plugins.module_utils.discovery import render as discovery_files
+
+FILTERS = FilterModule().filters()
+DATA = Path(__file__).parents[1] / "data" / "neighbours"
+QSFP = "enp1s0f1np1"
+EVIL = "{{ lookup('ansible.builtin.pipe', 'id>/tmp/owned') }}"
+PROXY = "127.0.0.1\n  ProxyCommand sh -c 'id>/tmp/owned'"
+
+
+def changed(path: str, value: Any) -> list[dict[str, Any]]:
+    """A pair of which the first machine, which is given, answers something else at a path of keys and numbers."""
+    known = [{**machine(1, [PAIR]), "name": "192.168.1.1"}]
+    target: Any = known[0]["observed"]
+    *above, last = [int(part) if part.isdecimal() else part for part in path.split("/")]
+    for part in above:
+        target = target[part]
+    target[last] = value
+    return known
+
+
+def result(known: list[dict[str, Any]], partial: bool = False) -> dict[str, Any]:
+    answer: dict[str, Any] = FILTERS["discovery_result"](known, partial)
+    return answer
+
+
+@pytest.mark.parametrize(
+    ("path", "value", "where", "expected"),
+    [
+        (f"neighbours/{QSFP}/0/address", PROXY, f"neighbours.{QSFP}[0].address", "an IPv4 address, or fe80::"),
+        (f"neighbours/{QSFP}/0/address", "fe80::1%x\n  ProxyCommand id", f"neighbours.{QSFP}[0].address", "an IPv4 address"),
+        (f"neighbours/{QSFP}/0/address", "fe80::1%enp1s0f0np0", f"neighbours.{QSFP}[0].address", "an IPv4 address"),
+        (f"neighbours/{QSFP}/0/address", "fe80::1%", f"neighbours.{QSFP}[0].address", "an IPv4 address"),
+        (f"neighbours/{QSFP}/0/address", "2001:db8::1%enp1s0f1np1", f"neighbours.{QSFP}[0].address", "an IPv4 address"),
+        (f"neighbours/{QSFP}/0/address", "127.0.0.1", f"neighbours.{QSFP}[0].address", "an IPv4 address"),
+        (f"neighbours/{QSFP}/0/address", 2130706433, f"neighbours.{QSFP}[0].address", "an IPv4 address"),
+        (f"neighbours/{QSFP}/0/address", "-oProxyCommand=id", f"neighbours.{QSFP}[0].address", "an IPv4 address"),
+        (f"neighbours/{QSFP}/0/address", "10.0.0.1'; id #", f"neighbours.{QSFP}[0].address", "an IPv4 address"),
+        (f"neighbours/{QSFP}/0/mac", "02:00:00:00:02:02\nall:", f"neighbours.{QSFP}[0].mac", "a MAC address"),
+        (f"neighbours/{QSFP}/0/mac", "33:33:00:00:00:01", f"neighbours.{QSFP}[0].mac", "a MAC address of one machine"),
+        (f"neighbours/{QSFP}/0/mac", "00:00:00:00:00:00", f"neighbours.{QSFP}[0].mac", "a MAC address"),
+        (f"neighbours/{QSFP}/0/mac", "0200.0000.0202", f"neighbours.{QSFP}[0].mac", "a MAC address"),
+        (f"neighbours/{QSFP}/0/mac", "02-00-00-00-02-02", f"neighbours.{QSFP}[0].mac", "a MAC address"),
+        (f"neighbours/{QSFP}/0/mac", ["02:00:00:00:02:02"], f"neighbours.{QSFP}[0].mac", "a MAC address"),
+        (f"neighbours/{QSFP}/0/name", "x\nProxyCommand id", f"neighbours.{QSFP}[0].name", "at most 63 letters"),
+        (f"neighbours/{QSFP}/0/name", EVIL, f"neighbours.{QSFP}[0].name", "at most 63 letters"),
+        (f"neighbours/{QSFP}/0/name", "\x1b[2J", f"neighbours.{QSFP}[0].name", "at most 63 letters"),
+        (f"neighbours/{QSFP}/0/host_key", f"{KEY}\n* {KEY}", f"neighbours.{QSFP}[0].host_key", "ssh-ed25519 and the 68"),
+        (f"neighbours/{QSFP}/0/host_key", "ssh-ed25519 AAAA", f"neighbours.{QSFP}[0].host_key", "ssh-ed25519 and the 68"),
+        (f"neighbours/{QSFP}/0/host_key", "ssh-ed25519 " + "A" * 68, f"neighbours.{QSFP}[0].host_key", "ssh-ed25519 and the 68"),
+        (f"neighbours/{QSFP}/0/host_key", KEY.replace("ssh-ed25519", "ssh-rsa"), f"neighbours.{QSFP}[0].host_key", "ssh-ed25519 and"),
+        (f"neighbours/{QSFP}/0", "x", f"neighbours.{QSFP}[0]", "a mapping"),
+        (f"neighbours/{QSFP}", [{}] * 257, f"neighbours.{QSFP}", "a list with 256 entries at most"),
+        ("neighbours", {"eth0\n": []}, "neighbours", "one of enp1s0f0np0"),
+        ("neighbours", [], "neighbours", "a mapping"),
+        ("management", EVIL, "management", "the IPv4 address of one machine"),
+        ("management", "192.168.1.2\n", "management", "the IPv4 address of one machine"),
+        ("management", "127.0.0.1", "management", "the IPv4 address of one machine"),
+        ("management", "0.0.0.0", "management", "the IPv4 address of one machine"),
+        ("management", "169.254.0.1", "management", "the IPv4 address of one machine"),
+        ("management", 3232235777, "management", "the IPv4 address of one machine"),
+        ("management", "fe80::1%x", "management", "the IPv4 address of one machine"),
+        ("hostname", "x\ngb10_cluster:\n  vars: {a: b}", "hostname", "1 to 63 letters, digits and hyphens"),
+        ("hostname", EVIL, "hostname", "1 to 63 letters"),
+        ("hostname", "-oProxyCommand=id", "hostname", "1 to 63 letters"),
+        ("hostname", "", "hostname", "1 to 63 letters"),
+        ("hostname", "a" * 64, "hostname", "1 to 63 letters"),
+        ("hostname", "\u017fpark", "hostname", "1 to 63 letters"),
+        ("hostname", None, "hostname", "1 to 63 letters"),
+        ("interfaces", {"a b": {"mac": "", "up": True, "carrier": True}}, "interfaces", "the name of an interface"),
+        (f"interfaces/{QSFP}/mac", EVIL, f"interfaces.{QSFP}.mac", "a MAC address"),
+        (f"interfaces/{QSFP}/up", "yes", f"interfaces.{QSFP}.up", "true or false"),
+        (f"interfaces/{QSFP}/carrier", 1, f"interfaces.{QSFP}.carrier", "true or false"),
+        (f"interfaces/{QSFP}", None, f"interfaces.{QSFP}", "a mapping"),
+        ("interfaces", {f"i{number}": {} for number in range(1025)}, "interfaces", "a mapping with 1024 entries at most"),
+        ("unheard", {"x": ""}, "unheard", "one of enp1s0f0np0"),
+        ("unheard", {QSFP: 1}, f"unheard.{QSFP}", "a text"),
+        ("notes", "x", "notes", "a list"),
+        ("notes", [{}], "notes[0]", "a text"),
+        ("notes", ["x"] * 17, "notes", "a list with 16 entries at most"),
+    ],
+)
+def test_an_answer_of_another_form_is_reported_and_not_used(path: str, value: Any, where: str, expected: str) -> None:
+    known = changed(path, value)
+    found = result(known)
+    assert any(problem.startswith(f"192.168.1.1.{where}: it answered ") and f"Expected: {expected}" in problem for problem in found["problems"]), (
+        found["problems"]
+    )
+    assert all("Fix: " in problem and problem.isprintable() for problem in found["problems"])
+    assert "nobody" in found["summary"][0]
+    everything = json.dumps([found["files"], found["summary"], found["trusted"], FILTERS["discovery_access"](known, "/tmp/x")])
+    assert "owned" not in everything and "ProxyCommand id" not in everything
+    assert FILTERS["discovery_strangers"](known) == [], "whom it names is not asked"
+
+
+def test_all_that_is_wrong_with_all_machines_is_one_report() -> None:
+    known = [*changed("hostname", EVIL), {**changed("management", EVIL)[0], "name": "192.168.1.2"}]
+    found = result(known)
+    assert [problem.partition(":")[0] for problem in found["problems"]] == ["192.168.1.1.hostname", "192.168.1.2.management"]
+    assert found["report"].startswith("2 problems found; nothing was changed.")
+
+
+def test_a_machine_that_answers_nonsense_can_be_left_out() -> None:
+    known = [*machines(PAIR), {**changed("hostname", EVIL)[0], "name": "192.168.1.9"}]
+    found = result(known, partial=True)
+    assert (found["problems"], found["topology"]) == ([], "direct")
+    assert any("192.168.1.9.hostname" in note for note in found["notes"])
+
+
+def test_what_a_machine_on_a_cable_answers_does_not_count_either() -> None:
+    seed = machine(1, [PAIR])
+    (stranger,) = FILTERS["discovery_strangers"]([seed])
+    answered = asked(stranger, PAIR)
+    answered["observed"]["management"] = EVIL
+    kept = FILTERS["discovery_machine"](answered)
+    assert (kept["observed"], kept["unreachable"], [problem["path"] for problem in kept["invalid"]]) == ({}, "", [f"{stranger['name']}.management"])
+    assert FILTERS["discovery_machine"](kept) == kept
+    found = result([seed, kept])
+    assert [problem.partition(":")[0] for problem in found["problems"]] == [f"{stranger['name']}.management"]
+    assert FILTERS["discovery_strangers"]([seed, kept]) == [], "it is not asked again"
+    assert FILTERS["discovery_access"]([seed, kept], "/tmp/x")["trusted"] == []
+
+
+@pytest.mark.parametrize("answer", [{}, {"msg": "hello"}, {"failed": False, "changed": True, "observed": {}}])
+def test_an_answer_of_nothing_is_not_taken_for_one(answer: dict[str, Any]) -> None:
+    """An empty one stands for a machine that was not asked; the role never hands one over, for Ansible adds `changed`."""
+    kept = FILTERS["discovery_machine"]({**machine(1, []), "observed": answer})
+    assert (kept["observed"], bool(kept["invalid"])) == ({}, bool(answer))
+
+
+def test_thousands_of_mistakes_are_not_reported_one_by_one() -> None:
+    assert len(result(changed(f"neighbours/{QSFP}", ["x"] * 256))["problems"]) == 8
+
+
+def test_a_network_without_end_is_not_followed() -> None:
+    entry = {**sees(2, 1, 0, QSFP), "host_key": ""}
+    known = changed(f"neighbours/{QSFP}", [{**entry, "mac": f"02:00:00:00:10:{number:02x}"} for number in range(64)])
+    assert FILTERS["discovery_strangers"](known) == []
+    assert any("66 machines are seen. Expected: 64 at most" in problem for problem in result(known)["problems"])
+
+
+def test_reasons_are_shown_on_one_line() -> None:
+    told = {**machine(1, []), "observed": {}, "unreachable": "no\n\x1b[31m\u2028{{ x }}" + "y" * 999}
+    (problem,) = result([told])["problems"]
+    assert problem.isprintable() and "no \\x1b[31m {{ x }}yyy" in problem and len(problem) < 600
+    assert result([{**told, "unreachable": {"a": [PROXY]}}])["problems"]
+
+
+@pytest.mark.parametrize(
+    ("name", "value", "variable"),
+    [
+        ("user", "a\n  ProxyCommand id", "ansible_user"),
+        ("user", 'a" b', "ansible_user"),
+        ("key", "k\n", "ansible_ssh_private_key_file"),
+        ("arguments", "-o 'a", "ansible_ssh_common_args"),
+        ("arguments", "-o 'a\nb'", "ansible_ssh_common_args"),
+        ("port", "22 -x", "ansible_port"),
+        ("port", 70000, "ansible_port"),
+    ],
+)
+def test_what_the_user_gives_is_one_line_too(name: str, value: Any, variable: str) -> None:
+    known = machines(PAIR)
+    known[0]["login"] = {**known[0]["login"], name: value}
+    problems = result(known)["problems"]
+    assert [(f"spark1.login.{name}: " in problem, f"correct {variable}" in problem) for problem in problems if "login" in problem] == [(True, True)]
+
+
+@pytest.mark.parametrize("user", ["nvidia", "DOMAIN\\me", "first last", "o'neil", "a$b", "{{ x }}"])
+def test_what_the_user_gives_works_as_it_is(user: str) -> None:
+    arguments = "-o 'ProxyCommand=ssh -W %h:%p \"jump host\"' -o SetEnv=A={{b}}{%"
+    known = [{**machine(1, RING3[:1]), "login": {"user": user, "key": "~/my keys/{#k", "port": "2222", "arguments": arguments, "local": False}}]
+    known += [asked(found, *RING3[:1]) for found in FILTERS["discovery_strangers"](known)]
+    access = FILTERS["discovery_access"](known, "/tmp/x")
+    (line,) = [line for line in access["ssh_config"].splitlines() if line.startswith("  ProxyCommand ")]
+    words = [word.replace("%%", "%") for word in shlex.split(line.removeprefix("  ProxyCommand "))]
+    assert [*shlex.split(arguments), "-p", "2222", "-l", user, "-i", "~/my keys/{#k"] == words[5:-3]
+    loaded = rendered(result(known)["files"])
+    assert (loaded["spark1"]["ansible_user"], loaded["spark1"]["ansible_ssh_private_key_file"]) == (user, "~/my keys/{#k")
+    assert loaded["spark1"]["ansible_ssh_common_args"] == arguments
+    assert loaded["spark2"]["ansible_ssh_common_args"].endswith(f"/mine/known_hosts.txt\"' -o StrictHostKeyChecking=yes {arguments}")
+
+
+def rendered(files: dict[str, str]) -> dict[str, dict[str, Any]]:
+    """The variables of each host as Ansible loads and renders the written files."""
+    shared = loaded(files["group_vars/gb10_cluster.yml"])
+    groups = loaded(files["hosts.yml"])["gb10_cluster"]["children"]
+    hosts = {name: own or {} for group in ("head", "worker") for name, own in groups[group]["hosts"].items()}
+    found = {}
+    for name, own in hosts.items():
+        about = {"inventory_dir": "/mine", "inventory_hostname": name, "groups": {"gb10_cluster": list(hosts)}}
+        found[str(name)] = {str(key): template(value, {**about, **shared, **own}) for key, value in {**shared, **own}.items()}
+    return found
+
+
+def loaded(content: str) -> Any:
+    """As Ansible loads a file of an inventory, whose texts it renders when they are used."""
+    return DataLoader().load(trust_as_template(content))
+
+
+def template(value: Any, variables: dict[str, Any]) -> Any:
+    return Templar(loader=DataLoader(), variables=variables).template(value)
+
+
+#: Texts that mean something to somebody who reads one of the files, and any other.
+HOSTILE = [PROXY, EVIL, KEY, "!unsafe", "{% for x in y %}", "{# #}", "#", ": ", "'", '"', "\\", "\x85", "\u2028", "\r\n", "\x1b[2J", "fe80::1%x"]
+TEXTS = st.sampled_from(HOSTILE) | st.text(max_size=20) | st.lists(st.sampled_from(HOSTILE), max_size=3).map("".join)
+JSON = st.recursive(
+    st.none() | st.booleans() | st.integers() | st.floats(allow_nan=False, allow_infinity=False) | TEXTS,
+    lambda inner: st.lists(inner, max_size=3) | st.dictionaries(TEXTS | st.sampled_from(["mac", "up", QSFP]), inner, max_size=3),
+    max_leaves=6,
+)
+PLACES = ["hostname", "management", "interfaces", f"interfaces/{QSFP}", f"interfaces/{QSFP}/mac", "neighbours", "unheard", "notes"]
+PLACES += [f"neighbours/{QSFP}"]
+PLACES += [f"neighbours/{QSFP}/0{field}" for field in ("", "/mac", "/address", "/name", "/host_key", "/management")]
+
+
+@settings(max_examples=80)
+@given(st.sampled_from(PLACES), JSON | st.lists(JSON, max_size=2) | st.dictionaries(st.just(QSFP), JSON, max_size=1))
+def test_no_answer_leaves_its_field(path: str, value: Any) -> None:
+    known = changed(path, value)
+    found = result(known)
+    assert all(line.isprintable() for line in [*found["problems"], *found["notes"], *found["summary"], *found["trusted"]])
+    strangers = FILTERS["discovery_strangers"](known)
+    access = FILTERS["discovery_access"]([*known, *strangers], "/tmp/x")
+    lines = [line.split()[0] for line in access["ssh_config"].splitlines()]
+    block = "Host HostName HostKeyAlias UserKnownHostsFile StrictHostKeyChecking ConnectTimeout ServerAliveInterval User ProxyCommand".split()
+    assert lines == block * (len(lines) // len(block)) + ["Match", "Include"]
+    assert all(line.split()[0].startswith("found-") and len(line.split()) == 3 for line in access["known_hosts"].splitlines())
+    if not found["files"]:
+        assert found["problems"]
+        return
+    hosts = loaded(found["files"]["hosts.yml"])
+    assert list(hosts) == ["gb10_cluster"] and list(hosts["gb10_cluster"]) == ["children"]
+    variables = {"management_addresses", "ansible_host", "ansible_user", "gb10_fabric_topology"}
+    assert set(loaded(found["files"]["group_vars/gb10_cluster.yml"])) <= variables
+    assert "owned" not in json.dumps(template(hosts, {}))
+
+
+@given(st.text(st.characters(exclude_categories=["Cs"])) | TEXTS)
+def test_a_value_comes_out_of_the_inventory_as_it_went_in(value: str) -> None:
+    line = discovery_files.scalar(value)
+    assert line.isascii() and line.isprintable()
+    assert template(loaded(f"x: {line}"), {}) == {"x": value}
+    assert template(loaded(f"x: [{line}, 1]"), {}) == {"x": [value, 1]}
+
+
+@given((st.text() | TEXTS).filter(str.isprintable))
+def test_the_users_own_arguments_stay_as_they_are_behind_ours(value: str) -> None:
+    line = discovery_files.scalar(discovery_files.Template("{{ 1 }} " + discovery_files._literal(value)))
+    assert template(loaded(f"x: {line}"), {}) == {"x": f"1 {value}"}
+
+
+@given(TEXTS | st.text())
+def test_a_comment_stays_a_comment(said: str) -> None:
+    content = discovery_files._hosts({}, [said])
+    assert [line[0] for line in content.splitlines()[1:3]] == ["#", "#"]
+    assert loaded(content) == {"gb10_cluster": {"children": {"head": {"hosts": {}}, "worker": {"hosts": {}}}}}
+
+
+@given(TEXTS | st.text() | JSON)
+def test_a_text_is_one_line_and_is_read_once(value: Any) -> None:
+    said = discovery_answer.text(value)
+    assert said.isprintable() and len(said) <= 300
+    assert discovery_answer.text(said) == said
+
+
+def test_what_is_written_is_no_line_of_its_own_whoever_made_it() -> None:
+    """The files' own guard, should something get past the reader."""
+    with pytest.raises(ProblemsError, match="one line of printable characters"):
+        discovery_files.ssh_config([machine(1, []), {**machine(2, []), "via": "spark1", "host_key": KEY, "address": PROXY}], "/tmp/x")
+
+
+def test_netaddr_is_named_where_it_is_missing(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, "netaddr", None)
+    with pytest.raises(AnsibleFilterError, match="pip install netaddr"):
+        FILTERS["discovery_machine"](machine(1, [PAIR]))
+
+
+#: What the programs print, with some of it replaced.
+LLDP = (DATA / "lldpctl.json").read_text(encoding="utf-8")
+PARSERS: dict[str, Callable[[str], Any]] = {
+    "link_locals": text.link_locals,
+    "answering": text.answering,
+    "macs": text.macs,
+    "lldp": text.lldp,
+    "mdns": text.mdns,
+    "host_key": text.host_key,
+    "management": lambda printed: text.management(printed, printed, {"eth0": {"addresses": ["10.0.0.1/8"]}}),
+}
+
+
+@pytest.mark.parametrize("name", PARSERS)
+@settings(max_examples=60)
+@given(printed=st.text() | JSON.map(json.dumps) | st.lists(JSON).map(json.dumps) | st.text(";=%. \n:0afF", max_size=60))
+def test_no_print_raises_anything_but_value_error(name: str, printed: str) -> None:
+    with contextlib.suppress(ValueError):
+        json.dumps(PARSERS[name](printed))
+
+
+def replaced(value: Any, number: int, by: Any) -> Any:
+    """The value with one part of it, by its number in some order, replaced."""
+    places: list[tuple[Any, Any]] = []
+    todo = [value := copy.deepcopy(value)]
+    while todo:
+        part = todo.pop()
+        keys: Any = part if isinstance(part, dict) else range(len(part)) if isinstance(part, list) else ()
+        places += [(part, key) for key in keys]
+        todo += [part[key] for key in keys]
+    part, key = places[number % len(places)]
+    part[key] = by
+    return value
+
+
+@settings(max_examples=60)
+@given(st.integers(0, 500), JSON)
+def test_a_neighbour_announces_nothing_that_makes_our_own_answer_unusable(number: int, by: Any) -> None:
+    announced = text.lldp(json.dumps(replaced(json.loads(LLDP), number, by)))
+    for entry in (entry for entries in announced.values() for entry in entries):
+        entries = text.merge(QSFP, [], [entry], {})
+        known = changed(f"neighbours/{QSFP}", [{**found, "host_key": ""} for found in entries])
+        assert FILTERS["discovery_machine"](known[0])["invalid"] == []
+
+
+@pytest.mark.parametrize(
+    "printed",
+    ["[" * 100_000, "[" * 200 + "]" * 200, "[NaN]", "[1e999]", "[" + "9" * 5000 + "]", '"' + "x" * 200 + '"'],
+    ids=["open", "deep", "NaN", "infinite", "digits", "long"],
+)
+def test_json_has_limits(printed: str) -> None:
+    with pytest.raises(ValueError, match=r"it is|number|Expecting"):
+        load(printed, 100 if printed.startswith('"') else 1 << 20)
+
+
+@given(JSON)
+def test_json_within_them_is_read(value: Any) -> None:
+    assert load(json.dumps(value), 1 << 20) == value

@@ -1,0 +1,382 @@
+"""The links under a fabric: what gb10_fabric_ports: auto takes, and what is found wrong with ports and RDMA devices before any change."""
+
+from __future__ import annotations
+
+import copy
+from pathlib import Path
+from typing import Any
+
+import pytest
+from cluster_nodes import KNOWN, LOCK, Node, interface, mistakes, spark
+from hypothesis import given
+from hypothesis import strategies as st
+from recorded_hosts import plant
+
+from ansible_collections.gb10.cluster.plugins.module_utils.cluster import plan as cluster
+from ansible_collections.gb10.cluster.plugins.module_utils.common.problems import report
+from ansible_collections.gb10.cluster.plugins.module_utils.fabric import io_facts as io_fabric
+from ansible_collections.gb10.cluster.plugins.module_utils.fabric import links as fabric_links
+from ansible_collections.gb10.cluster.plugins.module_utils.fabric.topology import NETPLAN_FILE, SPARK_PORTS
+
+OURS = [{"file": NETPLAN_FILE, "id": "x", "kind": "ethernets", "by": "name"}]
+#: A port's devices: with a cable, up without one, down, or configured by an earlier run and now without a cable.
+LIT, EMPTY, DOWN, LOST = (
+    {"up": True, "carrier": True},
+    {"up": True, "carrier": False},
+    {"up": False, "carrier": False},
+    {"up": True, "carrier": False, "owners": OURS},
+)
+
+
+def sparks(*ports: tuple[dict[str, Any], dict[str, Any]], **settings: Any) -> list[Node]:
+    """A node for each pair of facts: those of its port 0 and of its port 1."""
+    nodes = [spark(number, "worker" if number > 1 else "head", **settings) for number in range(1, len(ports) + 1)]
+    for node, both in zip(nodes, ports, strict=True):
+        for facts, (number, twins) in zip(both, SPARK_PORTS.items(), strict=True):
+            change(node, number, **facts)
+            for twin in twins:
+                node["observed"]["rdma"][twin.hca]["state"] = "ACTIVE" if facts["carrier"] else "DOWN"
+    return nodes
+
+
+def change(node: Node, port: int, *, twins: slice = slice(2), **facts: Any) -> None:
+    for twin in SPARK_PORTS[port][twins]:
+        node["observed"]["interfaces"][twin.interface].update(copy.deepcopy(facts))
+
+
+def planned(nodes: list[Node]) -> dict[str, Any]:
+    plan, problems = cluster.plan(nodes, LOCK, KNOWN)
+    assert problems == [], report(problems)
+    return plan
+
+
+def taken(plan: dict[str, Any]) -> list[list[int]]:
+    """The ports of each node's rails, in order."""
+    port = {twin.interface: number for number, twins in SPARK_PORTS.items() for twin in twins}
+    return [[port[rail["interface"]] for rail in node["rails"][::2]] for node in plan["nodes"]]
+
+
+@pytest.mark.parametrize(
+    ("nodes", "expected", "why"),
+    [
+        pytest.param(sparks((EMPTY, LIT), (EMPTY, LIT)), [[1], [1]], "port 1, with carrier on every node", id="a cable at port 1"),
+        pytest.param(sparks((LIT, EMPTY), (LIT, EMPTY)), [[0], [0]], "port 0, with carrier on every node", id="a cable at port 0"),
+        pytest.param(sparks((LIT, LIT), (LIT, LIT)), [[0, 1], [0, 1]], "ports 0 and 1, with carrier on every node", id="two cables"),
+        pytest.param(
+            sparks((LIT, EMPTY), (EMPTY, LIT)),
+            [[0], [1]],
+            "the only port with carrier on each node: port 0 of spark1, port 1 of spark2",
+            id="a cable between different ports",
+        ),
+        pytest.param(
+            sparks((LIT, LIT), (EMPTY, LIT)),
+            [[1], [1]],
+            "port 1, with carrier on every node; not port 0 of spark1, which others lack",
+            id="a port that leads elsewhere",
+        ),
+        pytest.param(sparks((DOWN, LIT), (DOWN, LIT)), [[1], [1]], "port 1, with carrier on every node", id="the other port is down"),
+        pytest.param(sparks((LIT, DOWN), (LIT, EMPTY)), [[0], [0]], "port 0, with carrier on every node", id="down on one node"),
+        pytest.param(
+            sparks(*[(EMPTY, LIT)] * 4, gb10_fabric_topology="switch"), [[1]] * 4, "port 1, with carrier on every node", id="a switch"
+        ),
+        pytest.param(
+            sparks(*[(LIT, LIT)] * 4, gb10_fabric_topology="switch"), [[0, 1]] * 4, "ports 0 and 1, with carrier on every node", id="two switches"
+        ),
+        pytest.param(
+            sparks((LIT, EMPTY), (EMPTY, LIT), (EMPTY, LIT), gb10_fabric_topology="switch"),
+            [[0], [1], [1]],
+            "the only port with carrier on each node: port 0 of spark1, port 1 of spark2, port 1 of spark3",
+            id="different ports of a switch",
+        ),
+        pytest.param(
+            sparks(*[(LIT, LIT)] * 3, gb10_fabric_topology="ring"),
+            [[0, 1]] * 3,
+            "in a ring, port 0 to the next node and port 1 to the previous",
+            id="a ring",
+        ),
+    ],
+)
+def test_auto_takes_what_is_cabled_and_the_plan_says_so(nodes: list[Node], expected: list[list[int]], why: str) -> None:
+    plan = planned(nodes)
+    assert taken(plan) == expected
+    assert plan["fabric"][0].endswith(f"; gb10_fabric_ports: auto takes {why}")
+    assert len(plan["fabric"]) == len(nodes) + 1
+
+
+@pytest.mark.parametrize("ports", [[0], [1], [0, 1], [1, 0]])
+def test_a_list_is_taken_as_it_is(ports: list[int]) -> None:
+    plan = planned(sparks((LIT, LIT), (LIT, LIT), gb10_fabric_ports=ports))
+    assert taken(plan) == [ports, ports]
+    assert plan["fabric"][0] == "direct"
+    assert plan["fabric"][1].startswith(f"spark1: {plan['nodes'][0]['rails'][0]['interface']} 10.110.0.1/24 (roce")
+
+
+def after(nodes: list[Node]) -> list[Node]:
+    """The same nodes once their plan is live: its devices are up and ours, and both ends of a cable then have carrier."""
+    nodes, plan = copy.deepcopy(nodes), planned(nodes)
+    for node, share in zip(nodes, plan["nodes"], strict=True):
+        for rail in share["rails"]:
+            live = {"owners": OURS, "addresses": [rail["address"]], "mtu": plan["mtu"]}
+            node["observed"]["interfaces"][rail["interface"]] |= {**LIT, **live}
+            node["observed"]["rdma"][rail["hca"]]["state"] = "ACTIVE"
+    return nodes
+
+
+@pytest.mark.parametrize(
+    "nodes",
+    [
+        sparks((EMPTY, LIT), (EMPTY, LIT)),
+        sparks((LIT, LIT), (EMPTY, LIT)),
+        sparks((LIT, EMPTY), (EMPTY, LIT)),
+        sparks((DOWN, LIT), (DOWN, LIT)),
+        sparks(*[(DOWN, DOWN)] * 3, gb10_fabric_topology="ring"),
+        sparks((DOWN, DOWN), (DOWN, DOWN), gb10_fabric_ports=[1]),
+    ],
+)
+def test_the_second_run_plans_the_same(nodes: list[Node]) -> None:
+    assert planned(after(nodes)) == planned(nodes)
+
+
+def test_a_cable_that_falls_out_of_a_live_fabric_is_an_error_and_no_other_network() -> None:
+    nodes = after(sparks((LIT, LIT), (LIT, LIT)))
+    for node in nodes:
+        change(node, 0, carrier=False)
+    problems = mistakes(nodes)
+    assert [problem.path for problem in problems] == ["nodes[0].ports[0]", "nodes[1].ports[0]"]
+    assert problems[0].found == "port 0 of spark1 has no carrier"
+    assert problems[0].fix.endswith("list only the cabled ports in gb10_fabric_ports")
+    assert taken(planned([{**node, "settings": {**node["settings"], "gb10_fabric_ports": [1]}} for node in nodes])) == [[1], [1]]
+
+
+def test_a_listed_port_without_carrier_is_named_with_the_one_that_has_it() -> None:
+    """The owner cabled port 0; the list, which was the default once, says 1."""
+    problems = mistakes(sparks((LIT, EMPTY), (LIT, EMPTY), gb10_fabric_ports=[1]))
+    assert [problem.path for problem in problems] == ["nodes[0].ports[0]", "nodes[1].ports[0]"]
+    assert problems[1].found == "port 1 of spark2 has no carrier, port 0 has"
+    assert problems[1].expected == "a link on every port of the fabric"
+    assert problems[1].fix.endswith("set gb10_fabric_ports: [0]")
+
+
+def test_no_carrier_and_an_hca_that_is_down_are_reported_together() -> None:
+    nodes = sparks((LIT, EMPTY), (EMPTY, LIT), gb10_fabric_ports=[1], gb10_fabric_mtu=70000)
+    nodes[1]["observed"]["rdma"]["roceP2p1s0f1"]["state"] = "DOWN"
+    found = {problem.path: problem for problem in mistakes(nodes)}
+    assert sorted(found) == ["gb10_fabric_mtu", "nodes[0].ports[0]", "nodes[1].ports[0]"]
+    assert "port 1 of spark1 has no carrier, port 0 has" in found["nodes[0].ports[0]"].found
+    down = found["nodes[1].ports[0]"]
+    assert down.found == "roceP2p1s0f1, the RDMA device of enP2p1s0f1np1 of spark2, is DOWN"
+    assert down.expected == "ACTIVE, as the link has carrier"
+    assert "rdma link show roceP2p1s0f1/1" in down.fix
+
+
+def test_one_twin_without_carrier_is_a_port_without() -> None:
+    nodes = sparks((EMPTY, LIT), (EMPTY, LIT), gb10_fabric_ports=[1])
+    change(nodes[1], 1, twins=slice(1, 2), carrier=False)
+    (problem,) = mistakes(nodes)
+    assert problem.path == "nodes[1].ports[0]"
+
+
+def test_a_device_that_is_down_may_be_listed_and_darkens_the_other_end() -> None:
+    """As on a server whose renderer leaves unconfigured ports down: the change sets them up, and its proof finds a missing cable."""
+    assert taken(planned(sparks((EMPTY, EMPTY), (EMPTY, DOWN), gb10_fabric_ports=[1]))) == [[1], [1]]
+    ring = sparks((EMPTY, LIT), (LIT, DOWN), (LIT, LIT), gb10_fabric_topology="ring")
+    assert taken(planned(ring)) == [[0, 1]] * 3
+    # A switch gives carrier by itself.
+    (problem,) = mistakes(sparks((EMPTY, EMPTY), (EMPTY, DOWN), gb10_fabric_ports=[1], gb10_fabric_topology="switch"))
+    assert problem.path == "nodes[0].ports[0]"
+
+
+def test_a_missing_cable_of_a_ring_is_found_at_both_ends() -> None:
+    problems = mistakes(sparks((EMPTY, LIT), (LIT, EMPTY), (LIT, LIT), gb10_fabric_topology="ring"))
+    assert [problem.path for problem in problems] == ["nodes[0].ports[0]", "nodes[1].ports[1]"]
+
+
+@pytest.mark.parametrize(
+    ("nodes", "path", "found", "fix"),
+    [
+        pytest.param(
+            sparks((EMPTY, LIT), (EMPTY, EMPTY)), "nodes[1].ports", "no QSFP port of spark2 has carrier", "plug in the cable", id="no cable"
+        ),
+        pytest.param(
+            sparks((EMPTY, LIT), (DOWN, DOWN)),
+            "nodes[1].ports",
+            "no QSFP port of spark2 shows carrier, and enp1s0f0np0, enP2p1s0f0np0, enp1s0f1np1, enP2p1s0f1np1 are down, which hides it",
+            "`sudo ip link set dev enp1s0f0np0 up` and so on, or list gb10_fabric_ports",
+            id="down",
+        ),
+        pytest.param(
+            sparks((LIT, EMPTY), (EMPTY, LIT), (LIT, LIT), gb10_fabric_topology="switch"),
+            "gb10_fabric_ports",
+            "no port has carrier on every node: port 0 of spark1; port 1 of spark2; ports 0 and 1 of spark3",
+            "list the ports of each node",
+            id="ambiguous",
+        ),
+    ],
+)
+def test_where_auto_cannot_choose_it_says_why(nodes: list[Node], path: str, found: str, fix: str) -> None:
+    (problem,) = mistakes(nodes)
+    assert (problem.path, problem.found) == (path, found)
+    assert fix in problem.fix
+
+
+def test_a_machine_without_qsfp_ports_is_told_of_sockets() -> None:
+    nodes = sparks((EMPTY, LIT), (EMPTY, LIT))
+    nodes[1]["observed"] |= {"interfaces": {"eth0": interface("192.168.1.12/24")}, "rdma": {}}
+    (problem,) = mistakes(nodes)
+    assert problem.found == "spark2 has no QSFP port"
+    assert "gb10_fabric_topology: socket" in problem.fix
+
+
+@pytest.mark.parametrize("value", ["", "1", "0,1", "Auto", 1, ["x"], [None], {"0": 1}, None, [[1]]])
+def test_what_is_neither_auto_nor_a_list_is_refused(value: Any) -> None:
+    nodes = sparks((LIT, LIT), (LIT, LIT))
+    for node in nodes:
+        node["settings"]["gb10_fabric_ports"] = value
+    assert [problem.path for problem in mistakes(nodes)] == ["nodes[0].gb10_fabric_ports", "nodes[1].gb10_fabric_ports"]
+
+
+def test_auto_and_a_list_do_not_go_together() -> None:
+    nodes = sparks((LIT, LIT), (LIT, LIT))
+    nodes[1]["settings"]["gb10_fabric_ports"] = [1]
+    (problem,) = mistakes(nodes)
+    assert (problem.path, problem.found) == ("nodes[0].gb10_fabric_ports", "auto for spark1, a list for spark2")
+
+
+def test_a_node_that_was_not_read_leaves_auto_undecided_without_a_word() -> None:
+    nodes = sparks((LIT, LIT), (LIT, LIT))
+    nodes[1] |= {"unreachable": "no route", "observed": {}}
+    assert [problem.path for problem in mistakes(nodes)] == ["nodes[1]"]
+
+
+def test_the_interface_of_a_machine_without_connectx_needs_a_link_too() -> None:
+    nodes = sparks((LIT, EMPTY), (LIT, EMPTY), gb10_fabric_topology="socket", gb10_fabric_interface="enp1s0f0np0")
+    planned(nodes)
+    change(nodes[1], 0, carrier=False)
+    (problem,) = mistakes(nodes)
+    assert (problem.path, problem.found) == ("nodes[1].interface", "enp1s0f0np0 of spark2 has no carrier")
+    change(nodes[1], 0, up=False)
+    planned(nodes)
+
+
+def test_a_fabric_is_taken_away_without_a_cable() -> None:
+    """With qsfp_netplan_state: absent; what a removal puts back is recorded on the node."""
+    nodes = sparks((LOST, EMPTY), (LOST, EMPTY))
+    assert [problem.path for problem in mistakes(nodes)] == ["nodes[0].ports[0]", "nodes[1].ports[0]"]
+    for node in nodes:
+        node["removing"] = True
+        node["observed"]["rdma"] = {}
+    assert taken(planned(nodes)) == [[0], [0]]
+    for node in nodes:
+        change(node, 0, owners=[])
+    assert taken(planned(nodes)) == [[1], [1]]
+
+
+def renamed(node: Node, names: dict[str, str]) -> None:
+    """Give the RDMA devices the names of a kernel without udev's persistent ones."""
+    observed = node["observed"]
+    observed["rdma"] = {names.get(hca, hca): port for hca, port in observed["rdma"].items()}
+    for facts in observed["interfaces"].values():
+        facts["hca"] = names.get(facts["hca"], facts["hca"])
+
+
+MLX5 = {"rocep1s0f0": "mlx5_0", "rocep1s0f1": "mlx5_1", "roceP2p1s0f0": "mlx5_2", "roceP2p1s0f1": "mlx5_3"}
+
+
+def test_nccl_gets_the_names_that_each_node_has() -> None:
+    nodes = sparks((EMPTY, LIT), (EMPTY, LIT))
+    renamed(nodes[1], MLX5)
+    plan = planned(nodes)
+    assert [node["environment"]["NCCL_IB_HCA"] for node in plan["nodes"]] == ["rocep1s0f1,roceP2p1s0f1", "mlx5_1,mlx5_3"]
+    assert [rail["hca"] for rail in plan["nodes"][1]["rails"]] == ["mlx5_1", "mlx5_3"]
+
+
+def test_an_rdma_device_that_only_names_its_interface_is_found() -> None:
+    nodes = sparks((EMPTY, LIT), (EMPTY, LIT))
+    renamed(nodes[1], MLX5)
+    change(nodes[1], 1, hca="")
+    assert planned(nodes)["nodes"][1]["environment"]["NCCL_IB_HCA"] == "mlx5_1,mlx5_3"
+
+
+def without_rdma() -> list[Node]:
+    nodes = sparks((EMPTY, LIT), (EMPTY, LIT))
+    for port in SPARK_PORTS:
+        change(nodes[1], port, hca="")
+    nodes[1]["observed"] |= {"rdma": {}, "infiniband": False}
+    return nodes
+
+
+def test_roce_without_rdma_devices_is_refused() -> None:
+    problems = mistakes(without_rdma())
+    assert [problem.path for problem in problems] == ["nodes[1].ports[0]", "nodes[1].ports[0]"]
+    assert problems[0].found == "enp1s0f1np1 of spark2 has no RDMA device"
+    assert problems[0].expected == "one, such as rocep1s0f1"
+    assert "modprobe mlx5_ib" in problems[0].fix
+    assert "gb10_fabric_transport: socket" in problems[0].fix
+
+
+@pytest.mark.parametrize("settings", [{"gb10_fabric_transport": "socket"}, {"gb10_fabric_rdma_required": "no"}])
+def test_rdma_is_not_asked_for_where_it_is_not_used(settings: dict[str, Any]) -> None:
+    nodes = without_rdma()
+    for node in nodes:
+        node["settings"] |= settings
+    environment = planned(nodes)["nodes"][1]["environment"]
+    assert environment.get("NCCL_IB_HCA") == (None if "gb10_fabric_transport" in settings else "rocep1s0f1,roceP2p1s0f1")
+
+
+def test_a_ring_is_not_told_of_sockets() -> None:
+    nodes = sparks(*[(LIT, LIT)] * 3, gb10_fabric_topology="ring")
+    change(nodes[2], 1, twins=slice(1), hca="")
+    del nodes[2]["observed"]["rdma"]["rocep1s0f1"]
+    (problem,) = mistakes(nodes)
+    assert (problem.path, problem.fix) == ("nodes[2].ports[1]", "load its driver: `sudo modprobe mlx5_ib`")
+
+
+@pytest.mark.parametrize(("state", "said"), [("DOWN", "DOWN"), ("INIT", "INIT"), ("ARMED", "ARMED"), ("", "in no known state")])
+def test_an_hca_has_to_be_active(state: str, said: str) -> None:
+    nodes = sparks((EMPTY, LIT), (EMPTY, LIT))
+    nodes[0]["observed"]["rdma"]["rocep1s0f1"]["state"] = state
+    (problem,) = mistakes(nodes)
+    assert problem.path == "nodes[0].ports[0]"
+    assert problem.found.endswith(f"is {said}")
+
+
+def test_infiniband_is_no_roce() -> None:
+    nodes = sparks((EMPTY, LIT), (EMPTY, LIT))
+    nodes[0]["observed"]["rdma"]["rocep1s0f1"]["link_layer"] = "InfiniBand"
+    (problem,) = mistakes(nodes)
+    assert "has the link layer InfiniBand" in problem.found
+
+
+def test_rdma_that_no_program_can_open_is_refused() -> None:
+    nodes = sparks((EMPTY, LIT), (EMPTY, LIT))
+    nodes[1]["observed"]["infiniband"] = False
+    (problem,) = mistakes(nodes)
+    assert (problem.path, problem.found) == ("nodes[1].infiniband", "spark2 has no /dev/infiniband")
+
+
+@pytest.mark.parametrize(
+    ("host", "carriers", "hca"),
+    [
+        ("spark_pair", [False, True], "rocep1s0f1"),
+        ("spark_ring", [True, True], "rocep1s0f1"),
+        ("thor", [None, None], None),
+    ],
+)
+def test_what_is_read_of_a_machine_is_enough(tmp_path: Path, host: str, carriers: list[bool | None], hca: str | None) -> None:
+    observed = io_fabric.read(lambda argv: (127, "", argv[0]), str(plant(host, tmp_path)))
+    assert [fabric_links.carrier(observed["interfaces"], port) for port in SPARK_PORTS] == carriers
+    assert fabric_links.hcas(observed).get("enp1s0f1np1") == hca
+
+
+FACTS = st.sampled_from([LIT, EMPTY, DOWN, LOST])
+
+
+@given(st.lists(st.tuples(FACTS, FACTS), min_size=2, max_size=4), st.sampled_from(["direct", "ring", "switch"]))
+def test_auto_never_guesses(ports: list[tuple[dict[str, Any], dict[str, Any]]], topology: str) -> None:
+    """There is a plan of ports that all show carrier (a ring leaves no choice), or there is a problem."""
+    nodes = sparks(*ports, gb10_fabric_topology=topology)
+    plan, problems = cluster.plan(nodes, LOCK, KNOWN)
+    assert bool(plan) != bool(problems)
+    if plan and topology != "ring":
+        chosen = zip(nodes, taken(plan), strict=True)
+        assert all(fabric_links.carrier(node["observed"]["interfaces"], port) for node, some in chosen for port in some)

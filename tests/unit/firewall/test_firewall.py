@@ -1,0 +1,994 @@
+"""Who reaches which port: the rules, what another firewall is told, and a host that takes a change back. nft and systemd are played."""
+
+from __future__ import annotations
+
+import errno
+import json
+import shlex
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+from ansible.errors import AnsibleConnectionFailure
+from cluster_nodes import KNOWN, LOCK, spark
+from repository import load_yaml, read
+
+from ansible_collections.gb10.cluster.plugins.action import peer_firewall as action_plugin
+from ansible_collections.gb10.cluster.plugins.module_utils.cluster import plan as cluster
+from ansible_collections.gb10.cluster.plugins.module_utils.common.problems import ProblemsError
+from ansible_collections.gb10.cluster.plugins.module_utils.firewall import host as firewall_host
+from ansible_collections.gb10.cluster.plugins.module_utils.firewall import io_nftables as io_firewall
+from ansible_collections.gb10.cluster.plugins.module_utils.firewall import plan as firewall
+from ansible_collections.gb10.cluster.plugins.modules import peer_firewall as module
+
+ALL = firewall.Access((), 0, (), (), ())
+PAIR = [("enp1s0f1np1", "10.110.0.2"), ("enP2p1s0f1np1", "10.110.1.2")]
+
+
+def access(**changes: Any) -> firewall.Access:
+    given = {"peers": PAIR, "api_port": 8000, "api_clients": (), "open_ports": (), "interfaces": ()}
+    return firewall.Access(**{**given, **changes})
+
+
+def rules(text: str) -> list[str]:
+    """The lines of the chain, without its hook."""
+    return [line.strip() for line in text.partition("policy drop;")[2].splitlines() if line.strip(" \t}")]
+
+
+def planned(name: str, *nodes: Any) -> dict[str, Any]:
+    plan, problems = cluster.plan(list(nodes), LOCK, KNOWN)
+    assert problems == []
+    return {**plan, "node": next(node for node in plan["nodes"] if node["name"] == name)}
+
+
+def test_a_pair_lets_its_peer_in_on_both_rails() -> None:
+    nodes = spark(1, "head"), spark(2, "worker")
+    head, worker = (firewall.of_plan(planned(name, *nodes)) for name in ("spark1", "spark2"))
+    assert {(peer["interface"], peer["address"]) for peer in head["peers"]} == {("enp1s0f1np1", "10.110.0.2"), ("enP2p1s0f1np1", "10.110.1.2")}
+    assert (head["api_port"], worker["api_port"]) == (8000, 0)
+    assert (head["peer_ports"]["Ray's port"], head["peer_ports"]["Ray's workers"]) == (6379, "20000-20999")
+    assert "Ray's port" not in worker["peer_ports"]
+
+
+def test_a_ring_lets_peers_in_where_they_have_no_cable() -> None:
+    nodes = [spark(number, "worker" if number > 1 else "head", gb10_fabric_topology="ring", gb10_fabric_ports=[0, 1]) for number in (1, 2, 3)]
+    found = firewall.of_plan(planned("spark1", *nodes))["peers"]
+    assert {"interface": "enP7s7", "address": "192.168.1.12"} in found
+    assert len(found) == 6, "two twins for each of two cables, and the network by which all meet"
+
+
+def test_a_single_node_has_no_peer_and_an_api_of_its_own_no_client() -> None:
+    alone = firewall.of_plan(planned("spark1", spark(1, "head", gb10_api_host="127.0.0.1")))
+    assert (alone["peers"], alone["api_port"]) == ([], 0)
+
+
+def test_mp_meets_at_the_head() -> None:
+    nodes = [spark(number, group, gb10_distributed_executor_backend="mp") for number, group in ((1, "head"), (2, "worker"))]
+    assert [firewall.of_plan(planned(name, *nodes))["peer_ports"] for name in ("spark1", "spark2")] == [
+        {"rendezvous": 29501, "the ranks' end": 29502},
+        {},
+    ]
+
+
+def test_the_rules_of_a_head() -> None:
+    text = firewall.ruleset(access(open_ports=("8443/tcp", "60000-61000/udp"), interfaces=("docker*",)), [2222, 22])
+    assert text.splitlines()[1:4] == ["table inet gb10", "delete table inet gb10", "table inet gb10 {"]
+    assert 'elements = { "enp1s0f1np1" . 10.110.0.2, "enP2p1s0f1np1" . 10.110.1.2 }' in text
+    assert rules(text) == [
+        'iifname "lo" accept',
+        'iifname "docker*" accept',
+        "iifname . ip saddr @peers accept",
+        "ct state established,related accept",
+        "ct state invalid drop",
+        "meta l4proto { icmp, ipv6-icmp, igmp } accept",
+        "udp sport 67 udp dport 68 accept",
+        "udp sport 547 udp dport 546 accept",
+        "ip daddr 224.0.0.251 udp dport 5353 accept",
+        "ip6 daddr ff02::fb udp dport 5353 accept",
+        "tcp dport 22 accept",
+        "tcp dport 2222 accept",
+        "tcp dport 8000 accept",
+        "tcp dport 8443 accept",
+        "udp dport 60000-61000 accept",
+        "meta l4proto tcp counter reject with tcp reset",
+    ]
+
+
+def test_a_worker_without_peers_has_neither_set_nor_api() -> None:
+    text = firewall.ruleset(ALL, [22])
+    assert "peers" not in text
+    assert not [line for line in rules(text) if "8000" in line]
+
+
+def test_clients_of_the_api_are_matched_by_their_family() -> None:
+    lines = rules(firewall.ruleset(access(api_clients=("192.168.1.0/24", "10.0.0.7", "fd00::/8")), []))
+    assert [line for line in lines if "8000" in line] == [
+        "ip saddr { 192.168.1.0/24, 10.0.0.7/32 } tcp dport 8000 accept",
+        "ip6 saddr { fd00::/8 } tcp dport 8000 accept",
+    ]
+
+
+@pytest.mark.parametrize("port", ["80", "0/tcp", "65536/tcp", "9-8/udp", "80/sctp", "80/tcp accept", "", "-1/tcp"])
+def test_ports_that_are_none_are_refused(port: str) -> None:
+    assert [problem.path for problem in firewall.check(access(open_ports=("1/tcp", port)))] == ["peer_firewall_open_ports[1]"]
+
+
+@pytest.mark.parametrize("name", ["", 'a" accept', "a b", "*", "*a", "interface-too-long"])
+def test_interfaces_that_are_none_are_refused(name: str) -> None:
+    assert [problem.path for problem in firewall.check(access(interfaces=("br-*", name)))] == ["peer_firewall_trusted_interfaces[1]"]
+
+
+def listener(port: int, process: str, unit: str = "", address: str = "0.0.0.0") -> dict[str, Any]:
+    return {"address": address, "port": port, "pid": 1, "process": process, "unit": unit}
+
+
+LISTENERS = [
+    listener(22, "sshd", "ssh.service", "::"),
+    listener(2222, "sshd", "other-sshd.service"),
+    # A login's processes have no service.
+    listener(9022, "sshd"),
+    listener(6010, "sshd", "", "127.0.0.1"),
+    listener(11000, "dgx-dashboard", "dgx-dashboard.service", "::ffff:127.0.0.1"),
+    listener(3389, "gnome-remote-de", "user@1000.service", "::"),
+    listener(8443, "caddy", "caddy.service"),
+    listener(6379, "gcs_server", "gb10-ray.service"),
+    listener(8000, "vllm", "gb10-vllm.service"),
+]
+
+
+def socket_unit(name: str, *endpoints: str, active: str = "active", enabled: str = "disabled", triggers: str = "") -> str:
+    """One unit as `systemctl show` prints it."""
+    lines = [f"Id={name}", f"Triggers={triggers}", *(f"Listen={endpoint}" for endpoint in endpoints)]
+    return "\n".join([*lines, f"ActiveState={active}", f"UnitFileState={enabled}", ""])
+
+
+UBUNTU = socket_unit("ssh.socket", "0.0.0.0:22 (Stream)", "[::]:22 (Stream)", triggers="ssh.service")
+OTHER = socket_unit("docker.socket", "/run/docker.sock (Stream)", triggers="docker.service")
+
+
+def test_ssh_is_found_where_it_listens() -> None:
+    assert firewall_host.ssh_ports(LISTENERS, "", "") == [22, 2222]
+
+
+@pytest.mark.parametrize(
+    ("sockets", "config", "expected"),
+    [
+        pytest.param(UBUNTU, "", [22], id="systemd holds the port"),
+        pytest.param(f"{OTHER}\n{UBUNTU}", "", [22], id="among others"),
+        pytest.param(socket_unit("mine.socket", "[::]:2222 (Stream)", triggers="sshd.service"), "", [2222], id="another unit that starts sshd"),
+        pytest.param(socket_unit("sshd.socket", "[fe80::1%eth0]:23 (Stream)", "10.0.0.1:24 (Stream)"), "", [23, 24], id="addresses"),
+        pytest.param(socket_unit("ssh.socket", "[::]:22 (Stream)", active="inactive", enabled="enabled"), "", [22], id="from the next boot on"),
+        pytest.param(socket_unit("ssh.socket", "[::]:22 (Stream)", active="inactive"), "", [], id="not in use"),
+        pytest.param(socket_unit("sshd.socket", active="inactive", enabled=""), "", [], id="no such unit"),
+        pytest.param(socket_unit("ssh.socket", "127.0.0.1:22 (Stream)", "vsock::22 (Stream)", "/run/ssh (Stream)"), "", [], id="out of reach"),
+        pytest.param(OTHER, "port 2022\nlistenaddress [::]:2022\nlistenaddress 127.0.0.1:9\n", [2022], id="as sshd is configured"),
+        pytest.param(UBUNTU, "listenaddress 0.0.0.0:2022\n", [22], id="a socket unit overrules sshd_config"),
+    ],
+)
+def test_ssh_is_found_where_systemd_waits_for_it(sockets: str, config: str, expected: list[int]) -> None:
+    # As the kernel shows it with ssh.socket: the holder is systemd, whose process 1 is in no service.
+    assert firewall_host.ssh_ports([listener(22, "systemd", "", "::"), listener(80, "systemd")], sockets, config) == expected
+
+
+def test_what_is_out_of_reach_is_told() -> None:
+    found = firewall_host.closed(LISTENERS, access(open_ports=("8000-9000/tcp", "3389/udp")), [22, 2222])
+    assert found == ["3389/tcp (gnome-remote-de)", "9022/tcp (sshd)"]
+
+
+def nftables(*objects: dict[str, Any]) -> str:
+    return json.dumps({"nftables": [{"metainfo": {"json_schema_version": 1}}, *objects]})
+
+
+def chain(table: str, name: str, policy: str = "accept", family: str = "ip", hook: str | None = "input") -> dict[str, Any]:
+    base = {"type": "filter", "hook": hook, "prio": 0, "policy": policy} if hook else {}
+    return {"chain": {"family": family, "table": table, "name": name, "handle": 1, **base}}
+
+
+def rule(table: str, name: str, *expressions: dict[str, Any], family: str = "ip") -> dict[str, Any]:
+    return {"rule": {"family": family, "table": table, "chain": name, "handle": 1, "expr": list(expressions)}}
+
+
+ADDRESS = {"match": {"op": "==", "left": {"payload": {"protocol": "ip", "field": "saddr"}}, "right": "@f2b"}}
+COUNTER = {"counter": {"packets": 1, "bytes": 1}}
+
+
+@pytest.mark.parametrize(
+    ("objects", "legacy", "active", "expected"),
+    [
+        pytest.param((), "", [], "", id="nothing"),
+        pytest.param((), "", ["ufw"], "ufw", id="ufw"),
+        pytest.param((), "", ["firewalld"], "firewalld", id="firewalld"),
+        pytest.param((chain("filter", "INPUT", "drop"),), "", [], "the nftables table ip filter", id="iptables-nft with a policy"),
+        pytest.param((chain("filter", "INPUT"),), "", [], "", id="iptables-nft without rules"),
+        pytest.param((chain("filter", "FORWARD", "drop", hook="forward"),), "", [], "", id="docker"),
+        pytest.param((chain("gb10", "input", "drop", "inet"),), "", [], "", id="ours"),
+        pytest.param((chain("netdev", "input", "drop", "bridge"),), "", [], "", id="bridge"),
+        pytest.param((chain("f2b-table", "f2b"), rule("f2b-table", "f2b", ADDRESS, {"reject": None})), "", [], "", id="fail2ban"),
+        pytest.param(
+            (chain("mine", "in", family="inet"), rule("mine", "in", COUNTER, {"reject": {"type": "icmpx"}}, family="inet")),
+            "",
+            [],
+            "the nftables table inet mine",
+            id="last word",
+        ),
+        pytest.param(
+            (
+                chain("mine", "in"),
+                chain("mine", "rest", hook=None),
+                rule("mine", "in", ADDRESS, {"accept": None}),
+                rule("mine", "in", {"jump": {"target": "rest"}}),
+                rule("mine", "rest", {"log": None}, {"drop": None}),
+            ),
+            "",
+            [],
+            "the nftables table ip mine",
+            id="by a jump",
+        ),
+        pytest.param(
+            (chain("mine", "in"), rule("mine", "in", ADDRESS, {"jump": {"target": "in"}}), rule("mine", "in", {"goto": {"target": "in"}})),
+            "",
+            [],
+            "",
+            id="in a circle",
+        ),
+        pytest.param((), "-P INPUT ACCEPT\n-A INPUT -s 1.2.3.4/32 -j DROP\n", [], "", id="legacy with a ban"),
+        pytest.param((), "-P INPUT ACCEPT\n-A INPUT -j REJECT --reject-with icmp-port-unreachable\n", [], "iptables (legacy)", id="legacy"),
+        pytest.param((), "-P INPUT DROP\n", [], "iptables (legacy)", id="legacy with a policy"),
+    ],
+)
+def test_who_rules_ipv4(objects: tuple[dict[str, Any], ...], legacy: str, active: list[str], expected: str) -> None:
+    assert firewall_host.rulers(nftables(*objects), {"ip": legacy}, active)["ip"] == expected
+
+
+def of_family(name: str, key: str = "nfproto") -> dict[str, Any]:
+    return {"match": {"op": "==", "left": {"meta": {"key": key}}, "right": name}}
+
+
+INET = {"family": "inet"}
+MINE = "the nftables table inet mine"
+
+
+@pytest.mark.parametrize(
+    ("objects", "legacy", "active", "ip", "ip6"),
+    [
+        pytest.param((), {"ip6": "-P INPUT DROP\n", "ip": "-P INPUT ACCEPT\n"}, [], "", "iptables (legacy)", id="ip6tables-legacy -P INPUT DROP"),
+        pytest.param((chain("filter", "INPUT", "drop", "ip6"),), {}, [], "", "the nftables table ip6 filter", id="ip6tables -P INPUT DROP"),
+        pytest.param((chain("filter", "INPUT", "drop"),), {}, [], "the nftables table ip filter", "", id="iptables -P INPUT DROP"),
+        pytest.param((chain("mine", "in", "drop", "inet"),), {}, [], MINE, MINE, id="inet"),
+        pytest.param((), {}, ["ufw"], "ufw", "ufw", id="ufw"),
+        pytest.param(
+            (chain("mine", "in", **INET), rule("mine", "in", of_family("ipv6"), {"drop": None}, **INET)), {}, [], "", MINE, id="drop of a family"
+        ),
+        pytest.param(
+            (chain("mine", "in", "drop", "inet"), rule("mine", "in", of_family("ipv4"), COUNTER, {"accept": None}, **INET)),
+            {},
+            [],
+            "",
+            MINE,
+            id="a family let in",
+        ),
+        pytest.param(
+            (
+                chain("mine", "in", **INET),
+                chain("mine", "six", hook=None, **INET),
+                rule("mine", "in", of_family("ip6", "protocol"), {"jump": {"target": "six"}}, **INET),
+                rule("mine", "six", {"reject": None}, **INET),
+            ),
+            {},
+            [],
+            "",
+            MINE,
+            id="by a jump of a family",
+        ),
+        pytest.param(
+            (chain("mine", "in", **INET), rule("mine", "in", of_family("ipv6"), ADDRESS, {"drop": None}, **INET)), {}, [], "", "", id="a ban"
+        ),
+    ],
+)
+def test_who_rules_each_family(objects: tuple[dict[str, Any], ...], legacy: dict[str, str], active: list[str], ip: str, ip6: str) -> None:
+    assert firewall_host.rulers(nftables(*objects), legacy, active) == {"ip": ip, "ip6": ip6}
+
+
+def both(name: str) -> dict[str, str]:
+    return dict.fromkeys(firewall.FAMILIES, name)
+
+
+def test_another_firewall_is_told_peers_ports_and_commands() -> None:
+    given = access(api_clients=("192.168.1.0/24",))
+    ufw = firewall.advice(both("ufw"), given, {"Ray's port": 6379})
+    assert "    all TCP and UDP ports: 6379 (Ray's port), and those of net.ipv4.ip_local_port_range (NCCL, Gloo, vLLM)" in ufw
+    assert "  from 192.168.1.0/24: TCP 8000 (the API)" in ufw
+    assert ufw[-3:] == [
+        "  sudo ufw allow in on enp1s0f1np1 from 10.110.0.2",
+        "  sudo ufw allow in on enP2p1s0f1np1 from 10.110.1.2",
+        "  sudo ufw allow proto tcp from 192.168.1.0/24 to any port 8000",
+    ]
+    assert firewall.advice(both("firewalld"), access(), {})[-2:] == [
+        "  sudo firewall-cmd --permanent --add-port=8000/tcp",
+        "  sudo firewall-cmd --reload",
+    ]
+    assert not [line for line in firewall.advice(both("the nftables table inet mine"), given, {}) if "sudo" in line]
+    assert firewall.advice(both("ufw"), ALL, {})[1:2] == ["  nothing: this node has no peers and no API there"]
+
+
+def test_a_firewall_of_one_family_is_told_of_that_family_alone() -> None:
+    given = access(api_clients=("192.168.1.0/24", "fd00::/8"))
+    assert firewall.advice({"ip": "", "ip6": "iptables (legacy)"}, given, {}) == [
+        "iptables (legacy) decides what comes in over IPv6; nothing of it was changed, and no table of ours judges that. It has to let in:",
+        "  from fd00::/8: TCP 8000 (the API)",
+    ]
+    assert "  from 192.168.1.0/24: TCP 8000 (the API)" in firewall.advice({"ip": "mine", "ip6": ""}, given, {})
+    assert firewall.advice({"ip": "", "ip6": ""}, given, {}) == []
+    assert rules(firewall.ruleset(given, [22], ["ip6"]))[:2] == ['iifname "lo" accept', "meta nfproto ipv6 accept"]
+
+
+LINKS = [
+    firewall_host.Link("br-0123456789ab"),
+    firewall_host.Link("br-lan", ("enp3s0",)),
+    firewall_host.Link("br-up", (), default_route=True),
+    firewall_host.Link("docker0"),
+    firewall_host.Link("enp1s0f1np1", ("enp1s0f1np1",)),
+]
+
+
+def test_what_a_pattern_lets_in_is_reported() -> None:
+    given = access(interfaces=("docker*", "br-*", "virbr*", "br-lan"))
+    found = firewall_host.matches(given, LINKS)
+    assert found == {"docker*": ["docker0"], "br-*": ["br-0123456789ab", "br-lan", "br-up"], "br-lan": ["br-lan"]}
+
+
+@pytest.mark.parametrize(
+    ("patterns", "came_by", "expected"),
+    [
+        (
+            ("docker*", "br-*"),
+            "",
+            ["[1]: 'br-*' matches br-lan, which lies on the port enp3s0.", "[1]: 'br-*' matches br-up, which carries the default route."],
+        ),
+        (("docker*", "br-0*"), "", []),
+        (("br-lan", "br-up"), "", []),
+        (("docker*",), "docker0", ["[0]: 'docker*' matches docker0, which is the network by which this run comes in."]),
+        (("en*",), "enp9s0", ["[0]: 'en*' matches enp1s0f1np1, which lies on the port enp1s0f1np1 and is a network of the cluster."]),
+    ],
+)
+def test_a_pattern_that_lets_a_network_of_others_in_is_refused(patterns: tuple[str, ...], came_by: str, expected: list[str]) -> None:
+    found = [str(problem) for problem in firewall_host.problems(access(interfaces=patterns), LINKS, [22], came_by)]
+    assert len(found) == len(expected)
+    for text, part in zip(found, expected, strict=True):
+        assert text.startswith(f"peer_firewall_trusted_interfaces{part}")
+        assert "Fix: give the names that are meant" in text
+
+
+def test_no_bridge_of_a_network_is_let_in_by_default() -> None:
+    patterns = load_yaml(read("roles/peer_firewall/defaults/main.yml"))["peer_firewall_trusted_interfaces"]
+    names = ["br-lan", "br-0123456789ab", "br0", "bridge0", "lan0", "vmbr0", "bond0", "eth0", "enP7s7", "wlP9s9"]
+    assert firewall_host.matches(access(interfaces=patterns), [firewall_host.Link(name) for name in names]) == {}
+
+
+def test_ports_below_a_bridge_are_found(tmp_path: Path) -> None:
+    net = tmp_path / "sys/class/net"
+    for name, lower in {"enp3s0": [], "vlan10": ["enp3s0"], "br-lan": ["vlan10", "veth1"], "veth1": [], "br-1": ["veth1"], "wlan0": []}.items():
+        (net / name).mkdir(parents=True)
+        for entry in lower:
+            (net / name / f"lower_{entry}").symlink_to(net / entry)
+    for name in ("enp3s0", "wlan0"):
+        (net / name / "device").mkdir()
+    (net / "bonding_masters").write_text("", encoding="utf-8")
+    routes = {"-4": [{"dst": "default", "dev": "enp3s0"}], "-6": [{"dst": "default", "nexthops": [{"dev": "br-1"}, {"dev": "wlan0"}]}]}
+    found = io_firewall.links(lambda argv: (0, json.dumps(routes[argv[2]]), ""), str(tmp_path))
+    assert {link.name: (link.ports, link.default_route) for link in found} == {
+        "br-1": ((), True),
+        "br-lan": (("enp3s0",), False),
+        "enp3s0": (("enp3s0",), True),
+        "veth1": ((), False),
+        "vlan10": (("enp3s0",), False),
+        "wlan0": (("wlan0",), True),
+    }
+
+
+@pytest.mark.parametrize(
+    ("client", "asked", "route", "expected"),
+    [
+        ("", None, {}, (False, "")),
+        ("localhost; reboot", None, {}, (False, "")),
+        ("127.0.0.1", ["127.0.0.1"], {"type": "local", "dev": "lo"}, (False, "")),
+        ("192.168.1.11", ["192.168.1.11"], {"type": "local", "dev": "lo"}, (False, "")),
+        ("192.168.1.2", ["192.168.1.2"], {"dst": "192.168.1.2", "dev": "enP7s7"}, (True, "enP7s7")),
+        ("fe80::2%enP7s7", ["fe80::2", "dev", "enP7s7"], {"dst": "fe80::2", "dev": "enP7s7"}, (True, "enP7s7")),
+        ("10.9.9.9", ["10.9.9.9"], None, (True, "")),
+    ],
+)
+def test_whence_a_run_comes(client: str, asked: list[str] | None, route: dict[str, Any] | None, expected: tuple[bool, str]) -> None:
+    said = []
+
+    def run(argv: list[str]) -> tuple[int, str, str]:
+        said.append(argv)
+        return (2, "", "unreachable") if route is None else (0, json.dumps([route]), "")
+
+    assert io_firewall.entrance(run, client) == expected
+    assert said == ([["ip", "-json", "route", "get", *asked]] if asked else [])
+
+
+def test_the_unit_comes_before_the_services_that_open_ports() -> None:
+    lines = firewall.unit("/usr/sbin/nft", "/etc/gb10/firewall.nft").splitlines()
+    assert "RequiredBy=gb10-ray.service gb10-vllm.service" in lines
+    assert "Before=network-pre.target gb10-ray.service gb10-vllm.service" in lines
+    assert "ExecReload=/usr/sbin/nft -f /etc/gb10/firewall.nft" in lines
+    # It would restart the services that require this unit with Debian's nftables.service.
+    assert not [line for line in lines if line.startswith(("PartOf=", "BindsTo="))]
+
+
+def test_who_flushes_all_tables_loads_ours_again() -> None:
+    lines = firewall.again("/usr/sbin/nft", "/etc/gb10/firewall.nft").splitlines()
+    assert lines[1] == "[Service]"
+    assert {"ExecStartPost=-/usr/sbin/nft -f /etc/gb10/firewall.nft", "ExecReload=/usr/sbin/nft -f /etc/gb10/firewall.nft"} <= set(lines)
+
+
+class KilledError(Exception):
+    """The module ends here, as by SIGKILL."""
+
+
+CLIENT = "192.168.1.200"
+
+
+class Host:
+    """A host whose nft and systemd are played; its files are real."""
+
+    def __init__(self, folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+        self.units, self.rules = folder / "units", folder / "etc" / "firewall.nft"
+        self.unit, self.drop_in = self.units / "gb10-firewall.service", self.units / "nftables.service.d" / "gb10-firewall.conf"
+        self.units.mkdir()
+        monkeypatch.setattr(io_firewall, "RULES", str(self.rules))
+        monkeypatch.setattr(io_firewall, "UNITS", str(self.units))
+        monkeypatch.setattr(module, "runner", lambda _module: self.run)
+        monkeypatch.setattr(module.io_node, "listeners", lambda: self.listeners)
+        monkeypatch.setattr(io_firewall, "links", lambda _run: self.links)
+        self.table, self.timers, self.states, self.links = "", {}, set(), []
+        self.listeners, self.sockets = LISTENERS, ""
+        self.installed, self.ufw, self.broken, self.ip6tables = True, False, False, False
+        #: What was done, and after how many more steps the module is killed.
+        self.done, self.left, self.refuses = [], None, ""
+
+    def run(self, argv: list[str]) -> tuple[int, str, str]:
+        """Do what a host would, and then maybe die."""
+        self.done.append(shlex.join(argv))
+        if self.refuses and self.refuses in self.done[-1]:
+            return 1, "", "refused"
+        answer = self.play(argv)
+        if self.left is not None:
+            self.left -= 1
+            if self.left < 0:
+                raise KilledError
+        return answer
+
+    def play(self, argv: list[str]) -> tuple[int, str, str]:
+        program, *words = argv
+        answers = {"nft": self.nft, "/usr/sbin/nft": self.nft, "systemctl": self.systemctl, "systemd-run": self.arm, "/bin/sh": self.restore}
+        if program in answers:
+            return answers[program](words)
+        if program == "unshare":
+            return (1, "", "syntax error") if self.broken else (0, self.listed(words[-1]), "")
+        if program == "ip":
+            device = {"192.168.1.200": "enP7s7", "172.17.0.2": "docker0"}.get(words[-1])
+            return 0, json.dumps([{"dev": device} if device else {"type": "local", "dev": "lo"}]), ""
+        return (0, "Status: active\n", "") if program == "ufw" and self.ufw else (127, "", "not installed")
+
+    def arm(self, words: list[str]) -> tuple[int, str, str]:
+        (name,) = [word.removeprefix("--unit=") for word in words if word.startswith("--unit=")]
+        assert name not in self.timers
+        self.timers[name] = words
+        return 0, "", ""
+
+    def nft(self, words: list[str]) -> tuple[int, str, str]:
+        if not self.installed:
+            return 127, "", "not installed"
+        if words[0] == "-f":
+            self.table = self.listed(words[1])
+        elif words[0] == "delete":
+            self.table = ""
+        elif "ruleset" in words:
+            return 0, nftables(*([chain("filter", "INPUT", "drop", "ip6")] if self.ip6tables else [])), ""
+        return (0, self.table, "") if self.table or "list" not in words else (1, "", "no such table")
+
+    @staticmethod
+    def listed(path: str) -> str:
+        return Path(path).read_text(encoding="utf-8").partition("delete table inet gb10\n")[2]
+
+    def restore(self, words: list[str]) -> tuple[int, str, str]:
+        """What the shell does: the rules that are confirmed, else none."""
+        option, _script, nft, rules, table = words
+        assert (option, nft, rules, table) == ("-c", "/usr/sbin/nft", str(self.rules), "inet gb10")
+        self.table = self.listed(rules) if self.rules.exists() else ""
+        return 0, "", ""
+
+    def systemctl(self, words: list[str]) -> tuple[int, str, str]:
+        verb, *names = [word for word in words if not word.startswith("--")]
+        if verb == "list-units":
+            return 0, "".join(f"{name}.timer loaded active waiting x\n" for name in self.timers), ""
+        if verb == "show":
+            return 0, self.sockets if "*.socket" in names else "\n".join(self.states), ""
+        if verb == "stop" and names[0].endswith(".timer"):
+            for name in names:
+                del self.timers[name.removesuffix(".timer")]
+        elif verb != "daemon-reload":
+            assert names == ["gb10-firewall.service"]
+            {"start": self.start, "reload": self.reload, "stop": self.stop, "enable": self.enable, "disable": self.disable}[verb]()
+        return 0, "", ""
+
+    def start(self) -> None:
+        if "ActiveState=active" not in self.states:
+            self.states.add("ActiveState=active")
+            self.reload()
+
+    def reload(self) -> None:
+        self.table = self.listed(str(self.rules))
+
+    def stop(self) -> None:
+        assert not self.links_of_services(), "it would stop the services that require it"
+        self.states.discard("ActiveState=active")
+        self.table = ""
+
+    def enable(self) -> None:
+        self.states.add("UnitFileState=enabled")
+        for service in ("gb10-ray", "gb10-vllm"):
+            folder = self.units / f"{service}.service.requires"
+            folder.mkdir(exist_ok=True)
+            if not (folder / self.unit.name).is_symlink():
+                (folder / self.unit.name).symlink_to(self.unit)
+
+    def disable(self) -> None:
+        self.states.discard("UnitFileState=enabled")
+        for link in self.links_of_services():
+            link.unlink()
+
+    def links_of_services(self) -> list[Path]:
+        return sorted(self.units.glob("*.requires/*"))
+
+    def fire(self) -> None:
+        """Let the timers run out."""
+        for words in self.timers.values():
+            self.restore(words[words.index("/bin/sh") + 1 :])
+        self.timers = {}
+
+    def ask(self, check: bool = False, **arguments: Any) -> dict[str, Any]:
+        given = {
+            "state": "present",
+            "peers": [{"interface": interface, "address": address} for interface, address in PAIR],
+            "peer_ports": {},
+            "api_port": 8000,
+            "api_clients": [],
+            "open_ports": [],
+            "interfaces": [],
+            "confirm_timeout": 60,
+            "confirm": False,
+            "client": CLIENT,
+            **arguments,
+        }
+        return module.outcome(SimpleNamespace(params=given, check_mode=check, get_bin_path=lambda _name, **_required: "/usr/sbin/nft"))
+
+    def full(self, monkeypatch: pytest.MonkeyPatch, path: Path) -> None:
+        """Let the disk have no room for this file."""
+        write = io_firewall.io_file.write_file
+
+        def refuse(name: str, *arguments: Any) -> None:
+            if name == str(path):
+                raise OSError(errno.ENOSPC, "No space left on device", name)
+            write(name, *arguments)
+
+        monkeypatch.setattr(io_firewall.io_file, "write_file", refuse)
+
+    def assert_open(self) -> None:
+        """Nothing of ours is here."""
+        assert (self.table, self.timers, self.states) == ("", {}, set())
+        assert not [path for path in (self.rules, self.unit, self.drop_in.parent, *self.links_of_services()) if path.exists()]
+
+    def assert_closed(self) -> None:
+        """The rules are loaded, confirmed, and come back at boot."""
+        assert self.table == self.listed(str(self.rules)) != ""
+        assert (self.timers, self.states) == ({}, {"UnitFileState=enabled", "ActiveState=active"})
+        assert self.unit.exists()
+        assert self.drop_in.exists()
+        assert len(self.links_of_services()) == 2
+
+
+@pytest.fixture
+def host(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Host:
+    return Host(tmp_path, monkeypatch)
+
+
+def closed_host(host: Host) -> Host:
+    """A host whose rules were confirmed."""
+    host.ask()
+    host.ask(confirm=True)
+    return host
+
+
+def test_new_rules_are_loaded_and_saved_once_they_are_confirmed(host: Host) -> None:
+    foreseen = host.ask(check=True)
+    assert (foreseen["changed"], foreseen["pending"], host.table) == (True, False, "")
+    first = host.ask()
+    assert (first["changed"], first["pending"], first["ssh_ports"]) == (True, True, [22, 2222])
+    assert not host.rules.exists(), "no boot knows of them yet"
+    assert host.ask(confirm=True)["changed"]
+    assert "@peers" in host.rules.read_text(encoding="utf-8")
+    host.assert_closed()
+    again = host.ask()
+    assert (again["changed"], again["pending"]) == (False, False)
+    assert again["diff"]["before"] == again["diff"]["after"]
+
+
+def test_the_timer_runs_by_the_monotonic_clock_and_before_anything_is_loaded(host: Host) -> None:
+    host.ask()
+    ((_name, words),) = host.timers.items()
+    assert "--on-active=60s" in words
+    assert not [word for word in words if word.startswith("--on-calendar")], "a clock that is set meanwhile must not matter"
+    armed = next(index for index, command in enumerate(host.done) if command.startswith("systemd-run"))
+    assert not [command for command in host.done[:armed] if " -f " in command and "nft" in command.split()[0]]
+
+
+def test_a_new_timer_is_there_before_the_old_one_goes(host: Host) -> None:
+    host.ask()
+    begin = len(host.done)
+    host.ask()
+    commands = [command.split()[0:3] for command in host.done[begin:]]
+    armed = next(index for index, command in enumerate(commands) if command[0] == "systemd-run")
+    stopped = next(index for index, command in enumerate(commands) if command[:3] == ["systemctl", "--quiet", "stop"])
+    assert armed < stopped
+    assert len(host.timers) == 1
+
+
+def test_without_a_timer_nothing_is_loaded(host: Host) -> None:
+    host.refuses = "systemd-run"
+    with pytest.raises(io_firewall.FirewallError, match="refused"):
+        host.ask()
+    host.assert_open()
+
+
+def test_without_a_confirmation_they_are_gone(host: Host) -> None:
+    host.ask()
+    host.fire()
+    assert host.table == ""
+    with pytest.raises(io_firewall.FirewallError, match="no longer loaded"):
+        host.ask(confirm=True)
+    assert host.ask()["pending"]
+
+
+def test_without_a_confirmation_the_last_rules_are_back(host: Host) -> None:
+    old = closed_host(host).table
+    assert host.ask(open_ports=["8443/tcp"])["pending"]
+    assert "8443" in host.table
+    host.fire()
+    assert host.table == old
+    assert host.ask()["changed"] is False
+
+
+def test_a_run_killed_before_its_confirmation_is_repeated(host: Host) -> None:
+    host.ask()
+    assert host.ask()["pending"], "the table is there, and goes away if nobody confirms it"
+
+
+def test_rules_that_nobody_confirmed_are_not_kept_because_they_are_loaded(host: Host) -> None:
+    host.ask()
+    host.timers = {}
+    assert host.ask()["pending"]
+    assert not host.rules.exists()
+
+
+@pytest.mark.parametrize("file", ["unit", "drop_in", "rules"])
+@pytest.mark.parametrize("earlier", [False, True])
+def test_a_full_disk_ends_with_the_rules_that_were_confirmed(host: Host, monkeypatch: pytest.MonkeyPatch, file: str, earlier: bool) -> None:
+    old = closed_host(host).table if earlier else ""
+    host.ask(open_ports=["8443/tcp"])
+    assert "8443" in host.table
+    with monkeypatch.context() as context:
+        host.full(context, getattr(host, file))
+        with pytest.raises(OSError, match="No space left"):
+            host.ask(open_ports=["8443/tcp"], confirm=True)
+    assert host.table == old
+    if earlier:
+        host.assert_closed()
+    else:
+        host.assert_open()
+    host.ask(open_ports=["8443/tcp"])
+    host.ask(open_ports=["8443/tcp"], confirm=True)
+    assert "8443" in host.table
+    host.assert_closed()
+
+
+def test_a_unit_that_cannot_be_enabled_ends_with_no_rules(host: Host) -> None:
+    host.ask()
+    host.refuses = "enable gb10-firewall.service"
+    with pytest.raises(io_firewall.FirewallError, match="refused"):
+        host.ask(confirm=True)
+    host.assert_open()
+
+
+def commands(host: Host, *calls: dict[str, Any]) -> int:
+    """Return how many commands these calls take."""
+    begin = len(host.done)
+    for call in calls:
+        host.ask(**call)
+    return len(host.done) - begin
+
+
+NEW = {"open_ports": ["8443/tcp"]}
+
+
+@pytest.mark.parametrize("fires", [False, True])
+@pytest.mark.parametrize("earlier", [False, True])
+def test_killed_anywhere_the_next_run_converges(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, earlier: bool, fires: bool) -> None:
+    def fresh(number: int) -> Host:
+        folder = tmp_path / str(number)
+        folder.mkdir()
+        return closed_host(Host(folder, monkeypatch)) if earlier else Host(folder, monkeypatch)
+
+    steps = commands(fresh(0), NEW, {**NEW, "confirm": True})
+    assert steps > 20
+    for step in range(steps):
+        host = fresh(step + 1)
+        old = host.table
+        host.left = step
+        with pytest.raises(KilledError):
+            commands(host, NEW, {**NEW, "confirm": True})
+        host.left = None
+        confirmed = host.rules.exists() and "8443" in host.rules.read_text(encoding="utf-8")
+        assert confirmed or host.timers or host.table == old, f"step {step}: new rules that nothing takes back"
+        if fires:
+            host.fire()
+            assert ("8443" in host.table) is confirmed, f"step {step}"
+        if host.ask(**NEW)["pending"]:
+            host.ask(**NEW, confirm=True)
+        assert "8443" in host.table
+        host.assert_closed()
+        assert host.ask(**NEW)["changed"] is False
+
+
+def test_a_removal_killed_anywhere_is_completed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def fresh(number: int) -> Host:
+        folder = tmp_path / str(number)
+        folder.mkdir()
+        return closed_host(Host(folder, monkeypatch))
+
+    for step in range(commands(fresh(0), {"state": "absent"})):
+        host = fresh(step + 1)
+        host.left = step
+        with pytest.raises(KilledError):
+            host.ask(state="absent")
+        host.left = None
+        host.ask(state="absent")
+        host.assert_open()
+
+
+@pytest.mark.parametrize("damage", ["table", "rules", "unit", "drop_in", "boot", "service"])
+def test_what_is_damaged_is_mended(host: Host, damage: str) -> None:
+    closed_host(host)
+    if damage == "table":
+        host.table = host.table.replace("8000", "9999")
+    elif damage == "boot":
+        host.states = {"ActiveState=active"}
+    elif damage == "service":
+        host.links_of_services()[0].unlink()
+    else:
+        getattr(host, damage).write_text("", encoding="utf-8")
+    assert host.ask(check=True)["changed"]
+    answer = host.ask()
+    # Rules that are in no file may be those of a run that was killed.
+    assert (answer["changed"], answer["pending"]) == (True, damage in ("table", "rules"))
+    if answer["pending"]:
+        host.ask(confirm=True)
+    host.assert_closed()
+    assert host.ask()["changed"] is False
+
+
+def test_rules_that_nft_refuses_change_nothing(host: Host) -> None:
+    host.broken = True
+    with pytest.raises(io_firewall.FirewallError, match="syntax error"):
+        host.ask()
+    host.assert_open()
+
+
+def test_rules_that_nft_refuses_at_last_leave_no_earlier_attempt(host: Host) -> None:
+    host.ask()
+    host.refuses = "/usr/sbin/nft -f"
+    with pytest.raises(io_firewall.FirewallError, match="refused"):
+        host.ask(open_ports=["8443/tcp"])
+    host.assert_open()
+
+
+def test_mistakes_of_the_user_change_nothing(host: Host) -> None:
+    with pytest.raises(ProblemsError, match=r"open_ports\[0\].*\n.*interfaces\[0\]"):
+        host.ask(open_ports=["80"], interfaces=["*"])
+    assert host.table == ""
+
+
+def test_mistakes_and_what_the_node_is_like_are_listed_together(host: Host) -> None:
+    host.listeners, host.links = [], [firewall_host.Link("br-lan", ("enp3s0",))]
+    for check in (True, False):
+        with pytest.raises(ProblemsError) as caught:
+            host.ask(check=check, open_ports=["80"], interfaces=["br-*"], client="")
+        assert [problem.path for problem in caught.value.problems] == [
+            "peer_firewall_open_ports[0]",
+            "peer_firewall_trusted_interfaces[0]",
+            "peer_firewall_enabled",
+            "ansible_connection",
+        ]
+    host.assert_open()
+
+
+def test_without_a_port_of_ssh_nothing_is_changed(host: Host) -> None:
+    # As over ansible_connection: local with ssh.socket that is not read: systemd holds port 22, in no service.
+    host.listeners = [listener(22, "systemd")]
+    with pytest.raises(ProblemsError, match="no SSH server was found"):
+        host.ask()
+    host.assert_open()
+    host.sockets = UBUNTU
+    assert host.ask()["ssh_ports"] == [22]
+    assert "tcp dport 22 accept" in host.table
+
+
+@pytest.mark.parametrize("client", ["", "127.0.0.1", "192.168.1.11"])
+def test_only_another_host_confirms(host: Host, client: str) -> None:
+    with pytest.raises(ProblemsError, match="SSH from another host"):
+        host.ask(client=client)
+    with pytest.raises(ProblemsError, match="SSH from another host"):
+        host.ask(client=client, check=True)
+    host.assert_open()
+    host.ask()
+    with pytest.raises(ProblemsError, match="SSH from another host"):
+        host.ask(client=client, confirm=True)
+    host.fire()
+    host.assert_open()
+
+
+def test_what_is_confirmed_needs_nobody(host: Host) -> None:
+    closed_host(host)
+    assert host.ask(client="")["changed"] is False
+    host.unit.unlink()
+    assert host.ask(client="")["changed"]
+    host.assert_closed()
+    assert host.ask(client="", state="absent")["changed"]
+
+
+def test_a_client_in_a_container_of_the_node_confirms_nothing(host: Host) -> None:
+    host.links = [firewall_host.Link("docker0")]
+    with pytest.raises(ProblemsError, match="docker0, which is the network by which this run comes in"):
+        host.ask(client="172.17.0.2", interfaces=["docker*"])
+    assert host.ask(interfaces=["docker*"])["matches"] == {"docker*": ["docker0"]}
+
+
+def test_absent_leaves_nothing(host: Host) -> None:
+    closed_host(host)
+    assert host.ask(state="absent", check=True)["changed"]
+    assert host.table
+    assert host.ask(state="absent")["changed"]
+    host.assert_open()
+    assert host.ask(state="absent")["changed"] is False
+
+
+def test_where_ufw_rules_ours_goes_and_ufw_is_told(host: Host) -> None:
+    closed_host(host)
+    host.ufw = True
+    answer = host.ask()
+    assert (answer["changed"], answer["ruler"], host.table) == (True, "ufw", "")
+    assert "ufw allow in on enp1s0f1np1 from 10.110.0.2" in answer["advice"][-3]
+    assert host.ask()["changed"] is False
+    assert host.ask(state="absent")["advice"] == []
+
+
+def test_where_ip6tables_rules_ipv6_ours_closes_ipv4(host: Host) -> None:
+    host.ip6tables = True
+    answer = closed_host(host).ask()
+    assert (answer["ruler"], answer["rulers"]) == ("", {"ip": "", "ip6": "the nftables table ip6 filter"})
+    assert "the nftables table ip6 filter decides what comes in over IPv6" in answer["advice"][0]
+    assert "meta nfproto ipv6 accept" in host.table
+    host.assert_closed()
+    assert answer["changed"] is False
+
+
+def test_without_nft_check_mode_foresees_its_installation(host: Host) -> None:
+    host.installed = False
+    assert host.ask(check=True)["changed"]
+    with pytest.raises(io_firewall.FirewallError, match="package nftables"):
+        host.ask()
+    with pytest.raises(ProblemsError, match="SSH from another host"):
+        host.ask(check=True, client="")
+    assert host.ask(state="absent")["changed"] is False
+
+
+class Connection:
+    """A connection that a host refuses while it is cut off."""
+
+    transport = "ssh"
+
+    def __init__(self, answers: list[Any], clients: list[str]) -> None:
+        self.answers, self.clients, self.resets, self.asked = answers, clients, 0, []
+
+    def reset(self) -> None:
+        self.resets += 1
+
+    def shell(self, command: str, **_options: Any) -> dict[str, Any]:
+        """Play the login shell on the host."""
+        assert "$SSH_CONNECTION" in command
+        found = self.clients.pop(0) if self.clients else ""
+        if found == "cut":
+            raise CUT
+        return {"stdout": f"Welcome to spark1\n{found}\n"}
+
+    def answer(self, module_name: str = "peer_firewall", module_args: dict[str, Any] | None = None, **_variables: Any) -> dict[str, Any]:
+        """Play the module on the host."""
+        given = module_args or {}
+        self.asked.append((module_name, given.get("confirm", False), given.get("client", "")))
+        found = self.answers.pop(0)
+        if isinstance(found, Exception):
+            raise found
+        return dict(found)
+
+
+FIRST, SECOND = "192.168.1.200 50000 192.168.1.11 22", "192.168.1.200 50002 192.168.1.11 22"
+
+
+def act(
+    monkeypatch: pytest.MonkeyPatch, *answers: Any, clients: tuple[str, ...] = (FIRST, SECOND), transport: str = "ssh"
+) -> tuple[dict[str, Any], Connection]:
+    """Run the action on a host that answers so."""
+    connection, clock = Connection(list(answers), list(clients)), iter(range(0, 1000, 3))
+    connection.transport = transport
+    monkeypatch.setattr(action_plugin.ActionBase, "run", lambda *_arguments: {})
+    monkeypatch.setattr(action_plugin.time, "sleep", lambda _seconds: None)
+    monkeypatch.setattr(action_plugin.time, "monotonic", lambda: next(clock))
+    action = object.__new__(action_plugin.ActionModule)
+    action._connection, action._task = connection, SimpleNamespace(args={"confirm_timeout": 60})
+    monkeypatch.setattr(action, "_execute_module", connection.answer, raising=False)
+    monkeypatch.setattr(action, "_low_level_execute_command", connection.shell, raising=False)
+    return action.run(None, {}), connection
+
+
+LOADED = {"changed": True, "pending": True}
+CUT = AnsibleConnectionFailure("refused")
+
+
+def test_the_action_confirms_over_a_new_connection(monkeypatch: pytest.MonkeyPatch) -> None:
+    answer, connection = act(monkeypatch, LOADED, {"changed": True, "pending": False})
+    assert (answer["pending"], answer["changed"], connection.resets) == (False, True, 1)
+    assert connection.asked == [("peer_firewall", False, "192.168.1.200"), ("peer_firewall", True, "192.168.1.200")]
+
+
+def test_the_action_confirms_nothing_over_an_old_connection(monkeypatch: pytest.MonkeyPatch) -> None:
+    answer, connection = act(monkeypatch, LOADED, clients=(FIRST, FIRST))
+    assert answer["failed"]
+    assert "Ansible's connection from 192.168.1.200 port 50000 is an old one" in answer["msg"]
+    assert len(connection.asked) == 1
+
+
+@pytest.mark.parametrize("transport", ["local", "chroot"])
+def test_the_action_knows_no_client_without_ssh(monkeypatch: pytest.MonkeyPatch, transport: str) -> None:
+    # Ansible's own shell has the variable of the SSH connection that it was started by.
+    _answer, connection = act(monkeypatch, {"changed": False}, transport=transport)
+    assert connection.asked == [("peer_firewall", False, "")]
+
+
+@pytest.mark.parametrize("said", ["", "x", "a b c d", "1.2.3.4 5 6.7.8.9 22; x"])
+def test_the_action_takes_no_other_text_for_a_client(monkeypatch: pytest.MonkeyPatch, said: str) -> None:
+    assert act(monkeypatch, {"changed": False}, clients=(said,))[1].asked == [("peer_firewall", False, "")]
+
+
+def test_the_action_has_nothing_to_confirm_where_nothing_is_new(monkeypatch: pytest.MonkeyPatch) -> None:
+    assert act(monkeypatch, {"changed": False, "pending": False})[1].resets == 0
+
+
+@pytest.mark.parametrize(("clients", "answers"), [((FIRST, "cut"), (CUT, CUT, {})), ((FIRST, SECOND), (CUT, CUT, {}))])
+def test_the_action_outlives_a_host_that_was_cut_off(monkeypatch: pytest.MonkeyPatch, clients: tuple[str, ...], answers: tuple[Any, ...]) -> None:
+    answer, connection = act(monkeypatch, LOADED, *answers, clients=clients)
+    assert answer["failed"]
+    assert "took them back" in answer["msg"]
+    assert connection.asked[-1][0] == "ansible.builtin.ping"
+
+
+def test_the_action_gives_up_a_host_that_stays_away(monkeypatch: pytest.MonkeyPatch) -> None:
+    with pytest.raises(AnsibleConnectionFailure):
+        act(monkeypatch, LOADED, *[CUT] * 60)
+
+
+def test_a_failed_confirmation_is_the_actions_failure(monkeypatch: pytest.MonkeyPatch) -> None:
+    assert act(monkeypatch, LOADED, {"failed": True, "msg": "no longer loaded"})[0]["failed"]

@@ -1,0 +1,190 @@
+"""Asking a vLLM server for a token, and its journal for the past."""
+
+from __future__ import annotations
+
+import json
+import threading
+from collections.abc import Iterator
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from typing import Any
+
+import pytest
+
+from ansible_collections.gb10.cluster.plugins.module_utils.health import io_client as io_vllm
+
+#: As vLLM 0.32.0 prints them, abridged.
+METRICS = """# HELP vllm:prompt_tokens_total Number of prefill tokens processed.
+# TYPE vllm:prompt_tokens_total counter
+vllm:prompt_tokens_total{{engine="0",model_name="tiny"}} {prompt}
+# TYPE vllm:generation_tokens_total counter
+vllm:generation_tokens_total{{engine="0",model_name="tiny"}} {generated}
+vllm:iteration_tokens_total_sum{{engine="0",model_name="tiny"}} 62.0
+vllm:generation_tokens_created{{engine="0",model_name="tiny"}} 1.7952198717871225e+09
+"""
+
+
+class Server(ThreadingHTTPServer):
+    """Plays a vLLM server whose behaviour a test sets."""
+
+    daemon_threads = True
+
+    def __init__(self) -> None:
+        super().__init__(("127.0.0.1", 0), Handler)
+        self.health = 200
+        self.completion: tuple[int, str] | None = (200, "{}")
+        self.cut_off = False
+        self.metrics = True
+        self.generated = 48.0
+        self.per_look = 0.0
+        self.asked: list[dict[str, Any]] = []
+        self.end = threading.Event()
+
+    @property
+    def at(self) -> io_vllm.Server:
+        return io_vllm.Server(f"http://127.0.0.1:{self.server_port}")
+
+
+class Handler(BaseHTTPRequestHandler):
+    """Answers, or hangs until the test is over."""
+
+    server: Server
+
+    def do_GET(self) -> None:
+        """Give health or metrics."""
+        if self.path == "/metrics":
+            self.server.generated += self.server.per_look
+            self.reply(200 if self.server.metrics else 404, METRICS.format(prompt=14.0, generated=self.server.generated))
+        else:
+            self.reply(self.server.health, "")
+
+    def do_POST(self) -> None:
+        """Complete, or not."""
+        self.server.asked.append({"path": self.path, **json.loads(self.rfile.read(int(self.headers["Content-Length"])))})
+        if self.server.completion is None:
+            self.server.end.wait(30)
+        else:
+            self.reply(*self.server.completion)
+
+    def reply(self, status: int, body: str) -> None:
+        """Send an answer, whole unless the test wants it cut off."""
+        self.send_response(status)
+        self.send_header("Content-Length", str(len(body) + (10 if self.server.cut_off else 0)))
+        self.end_headers()
+        self.wfile.write(body.encode())
+
+    def log_message(self, *_arguments: Any) -> None:
+        """Say nothing."""
+
+
+@pytest.fixture
+def vllm() -> Iterator[Server]:
+    with Server() as server:
+        thread = threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.01})
+        thread.start()
+        yield server
+        server.end.set()
+        server.shutdown()
+        thread.join()
+
+
+def test_an_answer(vllm: Server) -> None:
+    assert io_vllm.answers(vllm.at, "tiny", 10) == (True, "")
+    (asked,) = vllm.asked
+    assert (asked["path"], asked["model"], asked["max_tokens"]) == ("/v1/completions", "tiny", 1)
+
+
+@pytest.mark.parametrize(
+    ("status", "body", "reason"),
+    [
+        (500, '{"error": "EngineDeadError"}', 'HTTP 500: {"error": "EngineDeadError"}'),
+        (404, "The model `tiny` does not exist.", "HTTP 404: The model `tiny` does not exist."),
+        (500, "x" * 9999, "HTTP 500: " + "x" * 500),
+    ],
+    ids=["engine is dead", "other model", "long"],
+)
+def test_an_error_is_no_answer_however_many_tokens_others_get(vllm: Server, status: int, body: str, reason: str) -> None:
+    vllm.completion, vllm.per_look = (status, body), 5.0
+    assert io_vllm.answers(vllm.at, "tiny", 10) == (False, reason)
+
+
+def test_a_busy_engine_answers(vllm: Server) -> None:
+    vllm.completion, vllm.per_look = None, 5.0
+    assert io_vllm.answers(vllm.at, "tiny", 0.2) == (True, "")
+
+
+@pytest.mark.parametrize("metrics", [True, False], ids=["frozen", "no metrics"])
+def test_a_hanging_engine_does_not_answer(vllm: Server, metrics: bool) -> None:
+    vllm.completion, vllm.metrics = None, metrics
+    answered, reason = io_vllm.answers(vllm.at, "tiny", 0.2)
+    assert not answered
+    assert reason.startswith("no token within 0.2 s and none for others: ")
+    assert reason.endswith("timed out")
+
+
+def test_an_answer_that_breaks_off_is_none(vllm: Server) -> None:
+    vllm.cut_off = True
+    answered, reason = io_vllm.answers(vllm.at, "tiny", 10)
+    assert not answered and "no token" in reason
+
+
+def test_an_error_that_breaks_off_is_no_crash(vllm: Server) -> None:
+    vllm.cut_off, vllm.completion = True, (500, "oops")
+    assert io_vllm.answers(vllm.at, "tiny", 10)[0] is False
+
+
+def test_nobody_listens() -> None:
+    with Server() as server:
+        at = server.at
+    answered, reason = io_vllm.answers(at, "tiny", 1)
+    assert not answered and "refused" in reason
+    assert (io_vllm.health(at), io_vllm.tokens(at)) == ((False, ""), None)
+
+
+@pytest.mark.parametrize(("status", "expected"), [(200, True), (503, False), (500, False)])
+def test_health(vllm: Server, status: int, expected: bool) -> None:
+    vllm.health = status
+    assert io_vllm.health(vllm.at) == (expected, "")
+
+
+def test_the_server_is_asked_past_a_proxy(vllm: Server, monkeypatch: pytest.MonkeyPatch) -> None:
+    for name in ("http_proxy", "HTTP_PROXY", "all_proxy"):
+        monkeypatch.setenv(name, "http://127.0.0.1:1")
+    monkeypatch.delenv("no_proxy", raising=False)
+    assert io_vllm.health(vllm.at)[0]
+    assert io_vllm.answers(vllm.at, "tiny", 10) == (True, "")
+
+
+def test_tokens_are_those_read_and_written(vllm: Server) -> None:
+    assert io_vllm.tokens(vllm.at) == 14.0 + 48.0
+    vllm.generated = 1.25e7
+    assert io_vllm.tokens(vllm.at) == 14.0 + 1.25e7
+
+
+def entry(seconds: float, message: object) -> str:
+    return json.dumps({"__MONOTONIC_TIMESTAMP": str(int(seconds * 1e6)), "MESSAGE": message, "__CURSOR": "s=1"})
+
+
+UP = "INFO:     Application startup complete."
+
+
+def test_journal() -> None:
+    asked: list[list[str]] = []
+    coloured = list(b"\x1b[36m(Worker)\x1b[0m loads")
+    told = [entry(12.5, "starts"), entry(13, coloured), entry(14, None), '{"__MONOTONIC_TIMESTAMP": "15000000"}', entry(40, UP)]
+
+    def run(argv: list[str]) -> tuple[int, str, str]:
+        asked.append(argv)
+        return 0, "\n".join(told), ""
+
+    entries = io_vllm.journal(run, io_vllm.of_start("0f3c"), 500)
+    assert entries == [(12.5, "starts"), (13.0, "\x1b[36m(Worker)\x1b[0m loads"), (14.0, ""), (15.0, ""), (40.0, UP)]
+    ((program, *arguments),) = asked
+    assert program == "journalctl"
+    assert {"--lines=500", "--output=json", "_SYSTEMD_INVOCATION_ID=0f3c", "+", "INVOCATION_ID=0f3c"} <= set(arguments)
+    assert io_vllm.ready_after(entries, 10.04) == 30.0
+    assert io_vllm.ready_after(entries[:2], 10.0) is None
+
+
+def test_journal_fails() -> None:
+    with pytest.raises(ValueError, match=r"journalctl --boot --unit=gb10-vllm\.service failed: No journal files"):
+        io_vllm.journal(lambda _argv: (1, "", "No journal files were found.\n"), io_vllm.of_unit("gb10-vllm.service"), 1)

@@ -1,0 +1,276 @@
+"""How the cluster is doing: what is read of metrics and log, and the screen."""
+
+from __future__ import annotations
+
+import json
+import threading
+from collections.abc import Iterator
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from pathlib import Path
+from typing import Any, ClassVar
+
+import pytest
+from run_module import program, run_module
+
+from ansible_collections.gb10.cluster.plugins.module_utils.common import spans
+from ansible_collections.gb10.cluster.plugins.module_utils.health import io_client as io_vllm
+from ansible_collections.gb10.cluster.plugins.module_utils.health import io_status
+from ansible_collections.gb10.cluster.plugins.module_utils.health import status as status_text
+from ansible_collections.gb10.cluster.plugins.module_utils.health.status import GIB
+
+#: As vLLM 0.32.0 prints them, abridged; two engines.
+METRICS = """# TYPE vllm:num_requests_running gauge
+vllm:num_requests_running{{engine="0",model_name="tiny"}} 3.0
+vllm:num_requests_waiting{{engine="0",model_name="tiny"}} 1.0
+vllm:num_requests_waiting_by_reason{{engine="0",model_name="tiny",reason="capacity"}} 7.0
+vllm:generation_tokens_total{{engine="0",model_name="tiny"}} {generated}
+vllm:generation_tokens_total{{engine="1",model_name="tiny"}} 2.0
+vllm:generation_tokens_created{{engine="0",model_name="tiny"}} 1.7952198717871225e+09
+"""
+
+
+def test_metrics() -> None:
+    assert status_text.metrics(METRICS.format(generated=48.0)) == {"generated": 50.0, "running": 3.0, "waiting": 1.0}
+    assert status_text.metrics("") == {}
+
+
+def process(pid: int, name: str) -> dict[str, Any]:
+    return {"pid": pid, "name": name, "bytes": GIB}
+
+
+def test_ranks() -> None:
+    engine, workers = process(5, "VLLM::EngineCor"), [process(9, "VLLM::Worker_TP"), process(8, "VLLM::Worker_TP")]
+    assert [rank["pid"] for rank in status_text.ranks([engine, process(1, "systemd"), *workers])] == [8, 9]
+    assert status_text.ranks([engine, process(7, "ray::RayWorkerP")]) == [process(7, "ray::RayWorkerP")]
+    assert status_text.ranks([engine]) == [engine]
+    assert status_text.ranks([process(1, "systemd")]) == []
+
+
+LOG = [
+    (1.0, "Started gb10-vllm.service - vLLM on the GB10 cluster."),
+    (2.0, "ValueError: the first start's"),
+    (3.0, "gb10-vllm.service: Scheduled restart job, restart counter is at 1."),
+    (4.0, "Starting gb10-vllm.service - vLLM on the GB10 cluster..."),
+    (5.0, "OSError: the second start's"),
+    (5.5, "RuntimeError: Engine core initialization failed."),
+    (6.0, "Started gb10-vllm.service - vLLM on the GB10 cluster."),
+    (9.0, "INFO:     Application startup complete."),
+]
+
+
+def test_the_last_error_is_of_the_latest_start_that_failed() -> None:
+    assert status_text.last_error(LOG) == (5.5, "OSError: the second start's")
+    assert status_text.last_error(LOG[-2:]) == (0.0, "")
+    assert status_text.last_error([]) == (0.0, "")
+
+
+def service(unit: str, **facts: Any) -> dict[str, Any]:
+    plain = {"unit": unit, "load": "loaded", "active": "active", "sub": "running", "pid": 7, "started": 100.0, "restarts": 0, "enabled": True}
+    return {**plain, **facts}
+
+
+API = {
+    "url": "http://127.0.0.1:8000",
+    "healthy": True,
+    "answers": True,
+    "answered_after": 0.31,
+    "reason": "",
+    "model": "tiny",
+    "root": "/srv/models/tiny",
+    "tokens_per_second": 12.34,
+    "running": 3.0,
+    "waiting": 0.0,
+}
+
+
+def node(name: str, **status: Any) -> dict[str, Any]:
+    facts = {
+        "services": [service("gb10-ray.service"), service("gb10-vllm.service", load="not-found")],
+        "ranks": [process(812, "VLLM::Worker_TP")],
+        "available": 100 * GIB,
+        "total": 120 * GIB,
+        "uptime": 4000.0,
+        "error": {},
+        "api": {},
+    }
+    return {"name": name, "head": bool(status.get("api")), "unreachable": "", "status": {**facts, **status}}
+
+
+def test_the_screen() -> None:
+    error = {"unit": "gb10-vllm.service", "text": "ValueError: bad", "age": 130.0}
+    head = node("spark1", api=API, services=[service("gb10-ray.service"), service("gb10-vllm.service", started=3900.0, restarts=2)], error=error)
+    assert status_text.lines([head, node("spark2", ranks=[])], "/srv/models/tiny") == [
+        "model: /srv/models/tiny, served as tiny at http://127.0.0.1:8000/v1",
+        "it answers, in 0.3 s; 12.3 tokens/s written, 3 requests running, 0 requests waiting",
+        "spark1  gb10-ray active for 1 h, gb10-vllm active for 1 min (2 restarts); rank pid 812 with 1.0 GiB; memory 100.0 of 120.0 GiB available",
+        "spark2  gb10-ray active for 1 h; no rank; memory 100.0 of 120.0 GiB available",
+        "last error: 2 min ago, gb10-vllm.service on spark1: ValueError: bad",
+    ]
+
+
+def test_what_is_wrong_is_on_the_screen() -> None:
+    gone = {"name": "spark2", "head": False, "unreachable": "Failed to connect\n via ssh: No route to host", "status": {}}
+    wedged = {**API, "answers": False, "reason": "no answer after 20 s", "tokens_per_second": None, "running": None}
+    said = status_text.lines([node("spark1", api=wedged), gone], "/srv/models/other")
+    assert said[1] == "IT DOES NOT ANSWER: no answer after 20 s; unknown tokens/s written, unknown requests running, 0 requests waiting"
+    assert said[2] == "the inventory asks for /srv/models/other: the next site.yml run switches to it"
+    assert said[4] == "spark2  CANNOT BE READ: Failed to connect via ssh: No route to host"
+    assert said[5] == "last error: none since boot on the nodes that could be read"
+
+
+def test_a_run_that_has_the_lock_is_on_the_screen() -> None:
+    lock = {"text": "alice@laptop runs site.yml (process 4711) since 2026-11-22 07:29:43 UTC", "age": 130.0}
+    said = status_text.lines([node("spark1", api=API, lock=lock), node("spark2")], "/srv/models/tiny")
+    assert said[2] == f"locked: {lock['text']}, for 2 min"
+
+
+def test_nothing_runs() -> None:
+    stopped = service("gb10-vllm.service", active="inactive", sub="dead", pid=None, enabled=False)
+    said = status_text.lines([node("spark1", api={**API, "healthy": False}, services=[stopped], ranks=[])], "/srv/models/tiny")
+    assert said[:2] == ["model: none is served at http://127.0.0.1:8000", "the inventory asks for /srv/models/tiny"]
+    assert said[2].startswith("spark1  gb10-vllm inactive (dead) (not started at boot); no rank; ")
+
+
+def test_the_head_cannot_be_reached() -> None:
+    said = status_text.lines([{"name": "spark1", "head": True, "unreachable": "timed out", "status": {}}, node("spark2")], "tiny")
+    assert said[0] == "model: unknown, because spark1 cannot be read"
+
+
+@pytest.mark.parametrize(("seconds", "expected"), [(0.0, "0 s"), (59.9, "59 s"), (61, "1 min"), (7200, "2 h"), (90000, "1 d")])
+def test_span(seconds: float, expected: str) -> None:
+    assert spans.span(seconds) == expected
+
+
+class Handler(BaseHTTPRequestHandler):
+    """A vLLM that writes 10 tokens between two looks."""
+
+    generated = 0.0
+    models: ClassVar[Any] = {"data": [{"id": "tiny", "root": "/srv/models/tiny"}]}
+
+    def do_GET(self) -> None:
+        """Give health, metrics or models."""
+        type(self).generated += 10.0 * (self.path == "/metrics")
+        body = {"/metrics": METRICS.format(generated=self.generated), "/v1/models": json.dumps(self.models)}.get(self.path, "")
+        self.reply(body)
+
+    def do_POST(self) -> None:
+        """Give a token."""
+        self.rfile.read(int(self.headers["Content-Length"]))
+        self.reply("{}")
+
+    def reply(self, body: str) -> None:
+        """Send it."""
+        self.send_response(200)
+        self.end_headers()
+        self.wfile.write(body.encode())
+
+    def log_message(self, *_arguments: Any) -> None:
+        """Say nothing."""
+
+
+@pytest.fixture
+def at() -> Iterator[io_vllm.Server]:
+    with ThreadingHTTPServer(("127.0.0.1", 0), Handler) as server:
+        thread = threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.01})
+        thread.start()
+        yield io_vllm.Server(f"http://127.0.0.1:{server.server_port}")
+        server.shutdown()
+        thread.join()
+
+
+def test_a_server_is_watched_and_asked(at: io_vllm.Server) -> None:
+    facts = io_status.api(at, "", 0.1, 5)
+    assert (facts["healthy"], facts["answers"], facts["model"], facts["root"]) == (True, True, "tiny", "/srv/models/tiny")
+    assert 20 < facts["tokens_per_second"] <= 100
+    assert (facts["running"], facts["waiting"]) == (3.0, 1.0)
+
+
+def test_a_server_without_models(at: io_vllm.Server, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    monkeypatch.setattr(Handler, "models", {"data": []})
+    facts = io_status.api(at, "", 0, 5)
+    assert facts["answers"] is False and "does not list a model" in facts["reason"]
+    monkeypatch.setattr(Handler, "models", {"data": [{"id": "x" * io_vllm.MOST}]})
+    assert "does not list a model" in io_status.api(at, "", 0, 5)["reason"]
+    file = tmp_path / "key"
+    file.write_text("two words\n", encoding="ascii")
+    assert io_status.api(at, str(file), 0, 5)["reason"] == f"{file} does not hold a key, which is one line of ASCII without blanks"
+
+
+def test_the_key_goes_to_the_service_alone(at: io_vllm.Server, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    file, sent = tmp_path / "key", []
+    file.write_text("5ec0e7\n", encoding="ascii")
+    monkeypatch.setattr(Handler, "reply", lambda self, _body: sent.append(self.headers["Authorization"]) or self.send_error(503))
+    monkeypatch.setattr(io_vllm, "health", lambda _server: (True, ""))
+    facts = io_status.api(at, str(file), 0, 5)
+    assert facts["answers"] is False
+    assert "instead of gb10-vllm.service, so the API's key was not sent" in facts["reason"]
+    assert set(sent) == {None}
+    assert "5ec0e7" not in str(facts)
+
+
+@pytest.mark.parametrize(
+    ("listeners", "given"),
+    [
+        ([("127.0.0.1", "gb10-vllm.service")], True),
+        ([("0.0.0.0", "gb10-vllm.service")], True),
+        ([("::", "gb10-vllm.service"), ("10.0.0.1", "")], True),
+        ([("::ffff:127.0.0.1", "gb10-vllm.service")], True),
+        ([("0.0.0.0", "gb10-vllm.service"), ("127.0.0.1", "nginx.service")], False),
+        ([("0.0.0.0", "")], False),
+        ([("10.0.0.1", "gb10-vllm.service")], False),
+        ([], False),
+    ],
+)
+def test_who_holds_the_port_gets_the_key(
+    listeners: list[tuple[str, str]], given: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    found = [{"address": address, "port": 8000, "pid": 7, "process": "x", "unit": unit} for address, unit in listeners]
+    monkeypatch.setattr(io_vllm.io_node, "listeners", lambda: [*found, {"address": "127.0.0.1", "port": 8001, "pid": 8, "process": "y", "unit": ""}])
+    file, server = tmp_path / "key", io_vllm.Server("http://127.0.0.1:8000")
+    file.write_text("5ec0e7\n", encoding="ascii")
+    if given:
+        assert io_vllm.bearer(server, str(file)) == "5ec0e7"
+    else:
+        with pytest.raises(io_vllm.StrangerError, match="port 8000 is held by"):
+            io_vllm.bearer(server, str(file))
+    assert io_vllm.bearer(server, "") == ""
+
+
+def test_a_server_with_another_certificate_is_told() -> None:
+    api = {**API, "url": "https://127.0.0.1:8000", "healthy": False, "reason": "certificate verify failed: certificate has expired"}
+    said = status_text.lines([node("spark1", api=api)], "/srv/models/tiny")
+    assert said[0] == (
+        "model: none is served at https://127.0.0.1:8000, whose TLS is not what was expected: certificate verify failed: certificate has expired"
+    )
+
+
+SHOWN = """LoadState=loaded
+UnitFileState=enabled
+ActiveState=activating
+SubState=auto-restart
+Result=exit-code
+MainPID=0
+NRestarts=3
+InvocationID=0f3c
+ExecMainStatus=1
+Environment=GB10_INPUTS=abc
+ExecMainStartTimestampMonotonic=10000000"""
+
+
+def test_status_info(tmp_path: Path) -> None:
+    entries = "\n".join(json.dumps({"__MONOTONIC_TIMESTAMP": str(int(when * 1e6)), "MESSAGE": text}) for when, text in LOG)
+    (tmp_path / "entries").write_text(entries, encoding="utf-8")
+    (tmp_path / "shown").write_text(SHOWN, encoding="utf-8")
+    program(tmp_path, "systemctl", f"cat {tmp_path}/shown")
+    path = program(tmp_path, "journalctl", f"cat {tmp_path}/entries")
+    answer = run_module("status_info", {"url": "http://127.0.0.1:1", "seconds": 0}, path, check=True)
+    assert answer["changed"] is False
+    assert [entry["unit"] for entry in answer["services"]] == ["gb10-ray.service", "gb10-vllm.service"]
+    assert (answer["error"]["text"], answer["api"]["healthy"]) == ("OSError: the second start's", False)
+    assert 0 < answer["available"] < answer["total"]
+    assert run_module("status_info", {}, path)["api"] == {}
+
+
+def test_status_info_says_why_it_fails(tmp_path: Path) -> None:
+    path = program(tmp_path, "systemctl", "echo 'System has not been booted with systemd' >&2; exit 1")
+    assert "System has not been booted" in run_module("status_info", {}, path)["msg"]

@@ -1,0 +1,417 @@
+"""What is started and how it is written down: argv, units, environment files and the digest of all of it."""
+
+from __future__ import annotations
+
+import json
+import shlex
+import subprocess
+from pathlib import Path
+from typing import Any
+
+import pytest
+from hypothesis import example, given, settings
+from hypothesis import strategies as st
+
+from ansible_collections.gb10.cluster.plugins.module_utils.api import access as api_access
+from ansible_collections.gb10.cluster.plugins.module_utils.cluster import report as plan_text
+from ansible_collections.gb10.cluster.plugins.module_utils.common import systemd
+from ansible_collections.gb10.cluster.plugins.module_utils.launch import argv as launch
+
+PLAN: dict[str, Any] = {
+    "head": {"name": "spark1", "address": "10.110.0.1"},
+    "node": {
+        "name": "spark1", "address": "10.110.0.1", "head": True, "infiniband": True,
+        "additions": {}, "environment": {"NCCL_DEBUG": "INFO"}, "secrets": [],
+    },
+    "ray_port": 6379,
+    "rendezvous_port": 29501,
+    "model": "/srv/models/tiny",
+    "served_model_name": "tiny",
+    "executor": "ray",
+    "tensor_parallel_size": 2,
+    "pipeline_parallel_size": 1,
+    "data_parallel_size": 1,
+    "api_host": "127.0.0.1",
+    "api_key": False,
+    "api_port": 8000,
+    "api": {"url": "http://127.0.0.1:8000", "server_name": "", "endpoint": "http://127.0.0.1:8000/v1", "client": "127.0.0.1"},
+    "api_tls": {},
+    "runtime": {"kind": "native", "path": "/opt/gb10/runtime/abc"},
+    "stack": {"device": "cuda"},
+    "user": "gb10",
+    "root": "/opt/gb10",
+    "serve": {"args": [], "own": [], "files": []},
+    "nodes": [],
+}
+WORKER = {**PLAN, "node": {**PLAN["node"], "name": "spark2", "address": "10.110.0.2", "head": False}}
+IMAGE = "vllm/vllm-openai@sha256:" + "1" * 64
+INSIDE: dict[str, Any] = {**PLAN, "runtime": {"kind": "container", "name": IMAGE, "image": IMAGE, "engine": "docker", "engine_args": []}}
+
+
+def option(argv: list[str], name: str) -> str | None:
+    """The value that a parser would take for an option: the last one given."""
+    values = [word.partition("=")[2] for word in argv if word == f"--{name}" or word.startswith(f"--{name}=")]
+    return values[-1] if values else None
+
+
+def test_ray_on_the_head() -> None:
+    argv = launch.ray_argv(PLAN, 100_000_000)
+    assert argv[:4] == ["/opt/gb10/runtime/abc/bin/ray", "start", "--block", "--head"]
+    assert option(argv, "address") is None
+    assert (option(argv, "port"), option(argv, "ray-client-server-port")) == ("6379", "6386")
+    assert (option(argv, "node-ip-address"), option(argv, "num-gpus"), option(argv, "object-store-memory")) == ("10.110.0.1", "1", "100000000")
+    # The dashboard can start jobs, so nobody else may reach it.
+    assert (option(argv, "dashboard-host"), option(argv, "dashboard-port")) == ("127.0.0.1", "8265")
+
+
+def test_ray_on_a_worker() -> None:
+    argv = launch.ray_argv(WORKER, 100_000_000)
+    assert "--head" not in argv
+    assert (option(argv, "address"), option(argv, "node-ip-address")) == ("10.110.0.1:6379", "10.110.0.2")
+    # ray start refuses these two without --head.
+    assert (option(argv, "port"), option(argv, "ray-client-server-port"), option(argv, "dashboard-host")) == (None, None, None)
+
+
+@pytest.mark.parametrize("plan", [PLAN, WORKER], ids=["head", "worker"])
+def test_every_port_of_ray_is_fixed_and_its_own(plan: dict[str, Any]) -> None:
+    argv = launch.ray_argv(plan, 1)
+    ports = launch.ray_ports(6379, plan["node"]["head"])
+    assert {name: option(argv, name) for name in ports} == {name: str(port) for name, port in ports.items()}
+    assert len(set(ports.values())) == len(ports)
+    first, last = (int(option(argv, name) or 0) for name in ("min-worker-port", "max-worker-port"))
+    # A process a core and an actor a rank: less than a hundred is tight.
+    assert last - first > 100
+    assert {"node-manager-port", "object-manager-port", "metrics-export-port", "runtime-env-agent-port"} <= ports.keys()
+
+
+def test_vllm_argv() -> None:
+    assert launch.vllm_argv(PLAN) == [
+        "/opt/gb10/runtime/abc/bin/vllm",
+        "serve",
+        "/srv/models/tiny",
+        "--served-model-name=tiny",
+        "--host=127.0.0.1",
+        "--port=8000",
+        "--tensor-parallel-size=2",
+        "--pipeline-parallel-size=1",
+        "--distributed-executor-backend=ray",
+    ]
+
+
+def test_ranks_meet_without_ray() -> None:
+    nodes = [{"name": name, "head": name == "spark1", "additions": {}, "environment": {}} for name in ("spark1", "spark2")]
+    head, worker = ({**plan, "executor": "mp", "nodes": nodes} for plan in (PLAN, WORKER))
+    both = ["--tensor-parallel-size=2", "--pipeline-parallel-size=1", "--distributed-executor-backend=mp", "--nnodes=2"]
+    meet = ["--master-addr=10.110.0.1", "--master-port=29501"]
+    assert launch.vllm_argv(head)[3:] == ["--served-model-name=tiny", "--host=127.0.0.1", "--port=8000", *both, "--node-rank=0", *meet]
+    assert launch.vllm_argv(worker)[3:] == ["--served-model-name=tiny", "--headless", *both, "--node-rank=1", *meet]
+    started = launch.rank_argv(worker)
+    assert started[:5] == ["/usr/bin/python3", "-B", "/usr/local/lib/gb10-rank.py", "--address=10.110.0.1", "--port=29502"]
+    assert started[5:] == ["--rank=1", "--ranks=2", "--", *launch.vllm_argv(worker)]
+    assert launch.start_digest(worker) == launch.start_digest(head), "the same group"
+    assert launch.start_digest(head)[:16] not in " ".join(started), "arguments are everybody's to read"
+
+
+def test_replicas_meet_at_the_heads_address() -> None:
+    nodes = [{"name": name, "head": name == "spark1", "additions": {}, "environment": {}} for name in ("spark1", "spark2")]
+    common = {"nodes": nodes, "tensor_parallel_size": 1, "data_parallel_size": 2}
+    meet = ["--data-parallel-size=2", "--data-parallel-size-local=1", "--data-parallel-address=10.110.0.1"]
+    head, worker = ({**plan, **common, "executor": "mp"} for plan in (PLAN, WORKER))
+    assert launch.vllm_argv(head)[-4:] == [*meet, "--data-parallel-rpc-port=29501"]
+    assert launch.vllm_argv(worker)[-5:] == [*meet, "--data-parallel-rpc-port=29501", "--data-parallel-start-rank=1"]
+    assert launch.vllm_argv({**PLAN, **common})[-4:] == [*meet, "--data-parallel-backend=ray"]
+    assert not any(word.startswith("--nnodes") for word in launch.vllm_argv(worker))
+
+
+def test_a_container_gets_what_it_needs_and_no_more() -> None:
+    assert launch.contained(INSIDE, launch.RAY, ["ray", "start"], "990:980") == [
+        "docker",
+        "run",
+        "--rm",
+        "--pull=never",
+        "--name=gb10-ray",
+        "--cap-drop=ALL",
+        "--security-opt=no-new-privileges",
+        "--log-driver=none",
+        "--network=host",
+        "--ipc=host",
+        "--user=990:980",
+        "--ulimit=memlock=-1:-1",
+        "--ulimit=stack=67108864:67108864",
+        "--ulimit=nofile=1048576:1048576",
+        "--gpus=all",
+        "--device=/dev/infiniband",
+        "--cgroup-parent=gb10-ray.slice",
+        "--workdir=/var/lib/gb10",
+        "--env=HOME=/var/lib/gb10",
+        "--env=USER=gb10",
+        "--env=RAY_TMPDIR=/var/lib/gb10",
+        "--env=NCCL_DEBUG",
+        "--env=RAY_ADDRESS",
+        "--env=RAY_AUTH_TOKEN_PATH",
+        "--env=RAY_GRACEFUL_SHUTDOWN_DRAIN_TIMEOUT_S",
+        "--env=VLLM_HOST_IP",
+        "--mount=type=bind,source=/srv/models/tiny,target=/srv/models/tiny,readonly",
+        "--mount=type=bind,source=/run/gb10-ray,target=/run/gb10-ray,readonly",
+        "--mount=type=bind,source=/var/lib/gb10,target=/var/lib/gb10",
+        "--entrypoint=ray",
+        IMAGE,
+        "start",
+    ]
+
+
+def contained(unit: str = launch.VLLM, **changes: Any) -> list[str]:
+    """The argv of a container, with a part of its plan changed."""
+    return launch.contained({**INSIDE, **changes}, unit, ["vllm", "serve", "x"], "990:980")
+
+
+def test_podman_has_its_own_words_for_gpus_and_cgroups() -> None:
+    argv = contained(runtime={**INSIDE["runtime"], "engine": "podman", "engine_args": ["--cgroups=disabled"]})
+    assert (argv[0], option(argv, "device"), option(argv, "gpus")) == ("podman", "/dev/infiniband", None)
+    assert "--device=nvidia.com/gpu=all" in argv
+    # The user's own come last and win.
+    assert (option(argv, "cgroups"), argv.index("--cgroups=disabled") > argv.index("--cgroups=split")) == ("disabled", True)
+
+
+def test_a_container_without_gpu_and_adapters() -> None:
+    argv = contained(stack={"device": "cpu"}, node={**INSIDE["node"], "infiniband": False})
+    assert not [word for word in argv if word.startswith(("--gpus", "--device"))]
+
+
+def test_vllm_shares_the_processes_of_ray_and_with_mp_nothing() -> None:
+    assert option(contained(), "pid") == "container:gb10-ray"
+    alone = contained(executor="mp")
+    assert option(alone, "pid") is None
+    assert not [word for word in alone if "/run/" in word], "no token"
+
+
+def test_a_container_mounts_what_additions_bring_and_runs_the_image_that_was_proved() -> None:
+    mount = {"source": "/opt/gb10/nccl/x", "target": "/opt/gb10/nccl/x", "read_only": True}
+    found = {
+        "nccl_sm121_build": {"environment": {"LD_PRELOAD": "/opt/gb10/nccl/x/lib/libnccl.so.2"}, "mounts": [mount]},
+        "vllm_runtime": {"environment": {}, "files": {IMAGE: "2" * 64}, "mounts": []},
+    }
+    argv = contained(node={**INSIDE["node"], "additions": found}, serve={"args": [], "own": [], "files": [{"path": "/opt/gb10/files/p.py"}]})
+    assert "--mount=type=bind,source=/opt/gb10/nccl/x,target=/opt/gb10/nccl/x,readonly" in argv
+    assert "--mount=type=bind,source=/opt/gb10/files,target=/opt/gb10/files,readonly" in argv
+    assert "--env=LD_PRELOAD" in argv
+    assert argv[-4:] == ["--entrypoint=vllm", "2" * 64, "serve", "x"]
+
+
+def test_the_key_goes_into_the_heads_server_alone_and_by_name_alone() -> None:
+    def of_the_key(argv: list[str]) -> list[str]:
+        names = {f"--env={name}" for name in api_access.VARIABLES}
+        return [word for word in argv if word in names or f"source={api_access.GUARD_FOLDER}," in word]
+
+    assert len(of_the_key(contained(api_key=True))) == 4
+    assert not [word for word in contained(api_key=True) if word.startswith("--env=VLLM_API_KEY=")]
+    for argv in (contained(), contained(launch.RAY, api_key=True), contained(api_key=True, node=WORKER["node"])):
+        assert of_the_key(argv) == []
+
+
+def test_a_model_of_a_hub_is_not_mounted() -> None:
+    assert not [word for word in contained(model="org/model") if "org/model" in word]
+
+
+def test_no_container_runs_as_root() -> None:
+    assert option(launch.contained(INSIDE, launch.VLLM, ["vllm"]), "user") == "65534:65534"
+    assert option(launch.look_argv(INSIDE, ["python3"]), "user") == "65534:65534"
+
+
+def test_no_option_of_the_users_opens_the_container_that_only_looks() -> None:
+    given = ["--user=root", "--network=host", "--env=HOME=/root"]
+    argv = launch.look_argv({**INSIDE, "runtime": {**INSIDE["runtime"], "engine_args": given}}, ["python3"])
+    assert set(given) <= set(argv)
+    assert (option(argv, "user"), option(argv, "network"), option(argv, "env")) == ("65534:65534", "none", "NVIDIA_VISIBLE_DEVICES=void")
+
+
+def test_the_plan_names_the_image() -> None:
+    serve = {**INSIDE["serve"], "nccl": "", "why": [], "model": [], "memory": [], "findings": []}
+    stack = {"vllm": "0.32.0", "name": "current"}
+    said = plan_text.lines({**INSIDE, "serve": serve, "stack": stack, "fabric": [], "nccl": {"build": False, "why": []}}, 1)
+    assert f"in containers of {IMAGE}, run by docker" in said
+
+
+def test_ranks_in_containers_start_and_end_together() -> None:
+    nodes = [{**INSIDE["node"], "name": name, "head": name == "spark1"} for name in ("spark1", "spark2")]
+    plan = {**INSIDE, "executor": "mp", "nodes": nodes, "node": nodes[1]}
+    native = {**plan, "runtime": PLAN["runtime"]}
+    argv = launch.rank_argv(plan, "990:980")
+    inner = argv[argv.index("--") + 1 :]
+    assert inner == launch.contained(plan, launch.VLLM, launch.vllm_argv(plan), "990:980")
+    assert launch.vllm_argv(plan)[0] == "vllm"
+    assert launch.start_digest(plan) != launch.start_digest(native), "ranks of two runtimes never meet"
+
+
+@pytest.mark.parametrize(
+    "argv",
+    [launch.ray_argv(PLAN, 1, ["--num-gpus=4"]), launch.vllm_argv({**PLAN, "serve": {"args": ["--num-gpus=2"], "own": ["--num-gpus=4"]}})],
+    ids=["ray", "vllm"],
+)
+def test_the_users_arguments_come_last(argv: list[str]) -> None:
+    assert argv[-1] == "--num-gpus=4"
+    assert option(argv, "num-gpus") == "4"
+
+
+def test_own_environment() -> None:
+    fabric = {"VLLM_HOST_IP": "10.110.0.1", "NCCL_SOCKET_IFNAME": "enp1s0f1np1"}
+    variables = launch.own_environment(fabric, "/srv/models/tiny", {"NCCL_DEBUG": "INFO", "NCCL_SOCKET_IFNAME": "mine"})
+    assert variables["NCCL_SOCKET_IFNAME"] == "mine", "the user's own win"
+    assert (variables["VLLM_HOST_IP"], variables["NCCL_DEBUG"]) == ("10.110.0.1", "INFO")
+    # Without authentication anybody on the fabric may run code.
+    assert (variables["RAY_AUTH_MODE"], variables["RAY_memory_monitor_refresh_ms"]) == ("token", "0")
+    assert variables["HF_HUB_OFFLINE"] == "1"
+    assert "HF_HUB_OFFLINE" not in launch.own_environment(fabric, "org/model", {})
+
+
+JSON = st.recursive(
+    st.none() | st.booleans() | st.integers() | st.text(), lambda inner: st.lists(inner) | st.dictionaries(st.text(), inner), max_leaves=8
+)
+
+
+def reversed_keys(data: Any) -> Any:
+    if isinstance(data, dict):
+        return {key: reversed_keys(data[key]) for key in reversed(data)}
+    return [reversed_keys(entry) for entry in data] if isinstance(data, list) else data
+
+
+@given(JSON)
+def test_the_digest_does_not_depend_on_the_order_of_keys(data: Any) -> None:
+    assert systemd.digest(reversed_keys(data)) == systemd.digest(data)
+
+
+@given(JSON, JSON)
+def test_the_digest_tells_different_inputs_apart(one: Any, other: Any) -> None:
+    same = json.dumps(one, sort_keys=True) == json.dumps(other, sort_keys=True)
+    assert (systemd.digest(one) == systemd.digest(other)) is same
+
+
+UNIT = "[Service]\nEnvironment=GB10_INPUTS=@inputs@\nExecStart=/bin/true\n"
+
+
+def test_a_stamped_unit_carries_its_digest() -> None:
+    stamped = systemd.stamped_unit(UNIT, [{"A": "1"}, "token"])
+    assert len(stamped["inputs"]) == 64
+    assert stamped["text"] == UNIT.replace("@inputs@", stamped["inputs"])
+    assert systemd.stamped_unit(UNIT, [{"A": "1"}, "token"]) == stamped
+
+
+@pytest.mark.parametrize(
+    ("text", "inputs"),
+    [
+        pytest.param(UNIT.replace("true", "false"), [{"A": "1"}], id="text"),
+        pytest.param(UNIT + "# a comment\n", [{"A": "1"}], id="comment"),
+        pytest.param(UNIT, [{"A": "2"}], id="environment"),
+        pytest.param(UNIT, [{"A": "1"}, "token"], id="token"),
+        pytest.param(UNIT, [], id="nothing"),
+    ],
+)
+def test_the_stamp_changes_with_each_input(text: str, inputs: list[Any]) -> None:
+    assert systemd.stamped_unit(text, inputs)["inputs"] != systemd.stamped_unit(UNIT, [{"A": "1"}])["inputs"]
+
+
+def test_a_unit_without_placeholder_is_refused() -> None:
+    with pytest.raises(ValueError, match="@inputs@"):
+        systemd.stamped_unit("[Service]\nExecStart=/bin/true\n", [])
+
+
+#: What systemd's C-style unquoting turns a character behind a backslash into (systemd.syntax(7)); none of the words here needs more.
+ESCAPES = {"\\": "\\", '"': '"', "'": "'", "s": " "}
+
+
+def systemd_words(line: str) -> list[str]:
+    """A small model of how systemd splits an ExecStart= line: quotes, escapes, then specifiers (%%) and variables ($$)."""
+    words: list[str] = []
+    word: str | None = None
+    quoted = False
+    characters = iter(line)
+    for character in characters:
+        if character == "\\":
+            word = (word or "") + ESCAPES[next(characters)]
+        elif character == '"':
+            quoted, word = not quoted, word or ""
+        elif character in " \t" and not quoted:
+            words += [word] if word is not None else []
+            word = None
+        else:
+            assert quoted or character not in "';", f"{character} means something to systemd outside quotes"
+            word = (word or "") + character
+    assert not quoted
+    words += [word] if word is not None else []
+    assert all("%" not in word.replace("%%", "") and "$" not in word.replace("$$", "") for word in words), "a specifier or a variable"
+    return [word.replace("%%", "%").replace("$$", "$") for word in words]
+
+
+#: One line of text as an argv or an environment can hold it.
+LINE = st.text(st.characters(exclude_characters="\n\r\0", exclude_categories=("Cs",)))
+
+
+@given(st.lists(LINE, min_size=1))
+@example(["/bin/vllm", '--json={"a": "b c"}', "$HOME", "100%n", "", ";", "it's", "back\\slash", "tab\there", "\\x41", "~"])
+def test_systemd_reads_back_every_word(argv: list[str]) -> None:
+    assert systemd_words(systemd.exec_line(argv)) == argv
+
+
+def test_an_environment_line_keeps_its_dollar() -> None:
+    # Environment= knows specifiers and no variables.
+    assert systemd.systemd_quote("A=$HOME 100%", exec_line=False) == '"A=$HOME 100%%"'
+
+
+@pytest.mark.parametrize("word", ["a\nb", "a\rb", "a\0b"], ids=["newline", "carriage return", "null"])
+def test_a_unit_cannot_carry_a_line_break(word: str) -> None:
+    with pytest.raises(ValueError, match="line break"):
+        systemd.exec_line(["/bin/true", word])
+
+
+NAMES = st.from_regex(r"[A-Za-z_][A-Za-z0-9_]{0,8}", fullmatch=True)
+VARIABLES = st.dictionaries(NAMES.map(lambda name: f"GB10_TEST_{name}"), LINE, max_size=5)
+
+
+def systemd_environment(text: str) -> dict[str, str]:
+    """A small model of EnvironmentFile= (systemd.exec(5)): in double quotes, a backslash frees only these four."""
+    variables = {}
+    for line in text.splitlines():
+        name, _, value = line.partition("=")
+        if value.startswith('"'):
+            assert value.endswith('"') and len(value) > 1
+            inner, characters = "", iter(value[1:-1])
+            for character in characters:
+                if character == "\\":
+                    character = next(characters)  # noqa: PLW2901
+                    inner += character if character in '"\\$`' else f"\\{character}"
+                else:
+                    assert character != '"'
+                    inner += character
+            value = inner
+        else:
+            assert not set(value) & set("\\'\"`$ \t;#")
+        variables[name] = value
+    return variables
+
+
+@given(st.dictionaries(NAMES, st.text(st.characters(min_codepoint=32, exclude_categories=("Cs", "Zl", "Zp", "Cc")))))
+def test_systemd_reads_back_every_variable(variables: dict[str, str]) -> None:
+    assert systemd_environment(systemd.environment_file(variables)) == variables
+
+
+@settings(max_examples=30)
+@given(VARIABLES)
+@example({"GB10_TEST_a": "$HOME `id` \"q\" it's \\ ! * ~ # ; & | < > ( ) \t end ", "GB10_TEST_b": "", "GB10_TEST_c": "~"})
+def test_a_shell_reads_back_every_variable(tmp_path_factory: pytest.TempPathFactory, variables: dict[str, str]) -> None:
+    path = tmp_path_factory.getbasetemp() / "variables.env"
+    path.write_bytes(systemd.environment_file(variables).encode())
+    script = f"set -a; . {shlex.quote(str(path))}; exec env -0"
+    answer = subprocess.run(["sh", "-c", script], capture_output=True, check=True, env={"PATH": "/usr/bin:/bin", "HOME": str(Path("/"))})
+    assert answer.stderr == b""
+    found = dict(entry.split("=", 1) for entry in answer.stdout.decode().split("\0") if entry.startswith("GB10_TEST_"))
+    assert found == variables
+
+
+def test_an_environment_file_is_sorted() -> None:
+    assert systemd.environment_file({"B": "2", "A": "x y"}) == 'A="x y"\nB=2\n'
+
+
+def test_all_bad_variables_are_named() -> None:
+    with pytest.raises(ValueError, match=r"'1A' is not the name.*'B-C' is not the name.*D contains a line break") as raised:
+        systemd.environment_file({"1A": "x", "B-C": "x", "D": "a\nsecret", "E": "fine"})
+    assert "secret" not in str(raised.value)

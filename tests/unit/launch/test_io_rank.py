@@ -1,0 +1,156 @@
+"""Ranks that start and end together: real processes on loopback."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import signal
+import socket
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+
+from ansible_collections.gb10.cluster.plugins.module_utils.launch import io_rank
+
+PROGRAM = str(Path(io_rank.__file__))
+Start = Callable[..., "Rank"]
+
+
+class Rank:
+    """A rank under the program; its command notes that it runs, and sleeps."""
+
+    def __init__(self, folder: Path, port: int, rank: int, ranks: int, group: str) -> None:
+        self.mark = folder / f"{rank}-{group}"
+        command = [sys.executable, PROGRAM, "--address=127.0.0.1", f"--port={port}", f"--rank={rank}", f"--ranks={ranks}", "--"]
+        command += ["sh", "-c", f"echo $$ ${io_rank.GROUP_VARIABLE} > {self.mark}; exec sleep 600"]
+        environment = os.environ | {io_rank.GROUP_VARIABLE: group}
+        self.process = subprocess.Popen(command, stdout=subprocess.PIPE, text=True, env=environment)
+
+    def runs(self, within: float = 10) -> bool:
+        """Whether the command was started in time."""
+        until = time.monotonic() + within
+        while time.monotonic() < until:
+            if self.mark.exists() and self.mark.read_text(encoding="utf-8").strip():
+                return True
+            time.sleep(0.05)
+        return False
+
+    @property
+    def pid(self) -> int:
+        return int(self.mark.read_text(encoding="utf-8").split()[0])
+
+    def gone(self) -> bool:
+        """Whether program and command have ended."""
+        self.process.wait(timeout=20)
+        return not Path(f"/proc/{self.pid}").exists()
+
+
+@pytest.fixture
+def start(tmp_path: Path) -> Iterator[Start]:
+    with socket.socket() as free:
+        free.bind(("127.0.0.1", 0))
+        port = free.getsockname()[1]
+    started: list[Rank] = []
+
+    def start(rank: int, ranks: int = 3, group: str = "a") -> Rank:
+        started.append(Rank(tmp_path, port, rank, ranks, group))
+        return started[-1]
+
+    yield start
+    for each in started:
+        each.process.kill()
+        each.process.wait()
+        if each.mark.exists() and Path(f"/proc/{each.pid}").exists():
+            os.kill(each.pid, signal.SIGKILL)
+
+
+@pytest.mark.parametrize("order", [(0, 1, 2), (2, 1, 0)])
+def test_no_rank_runs_before_all_are_there(start: Start, order: tuple[int, ...]) -> None:
+    first = [start(rank) for rank in order[:2]]
+    assert not any(rank.runs(within=1) for rank in first)
+    assert all(rank.runs() for rank in [*first, start(order[2])])
+
+
+@pytest.mark.parametrize("ended", [0, 1])
+def test_all_end_when_one_does(start: Start, ended: int) -> None:
+    ranks = [start(rank) for rank in (0, 1, 2)]
+    assert all(rank.runs() for rank in ranks)
+    os.kill(ranks[ended].pid, signal.SIGKILL)
+    assert all(rank.gone() for rank in ranks)
+    assert all(rank.process.returncode == 1 for rank in ranks)
+    said = [rank.process.stdout.read() if rank.process.stdout else "" for rank in ranks]
+    assert "this rank ended" in said[ended]
+
+
+@pytest.mark.parametrize("stopped", [0, 2])
+def test_a_stopped_service_stops_all(start: Start, stopped: int) -> None:
+    ranks = [start(rank) for rank in (0, 1, 2)]
+    assert all(rank.runs() for rank in ranks)
+    ranks[stopped].process.terminate()
+    assert all(rank.gone() for rank in ranks)
+
+
+def test_a_killed_program_ends_the_others(start: Start) -> None:
+    ranks = [start(rank) for rank in (0, 1, 2)]
+    assert all(rank.runs() for rank in ranks)
+    ranks[1].process.kill()
+    assert ranks[0].gone()
+    assert ranks[2].gone()
+
+
+def test_a_rank_of_another_group_stays_outside(start: Start) -> None:
+    head = start(0, ranks=2)
+    old = start(1, ranks=2, group="b")
+    assert not head.runs(within=3)
+    new = start(1, ranks=2)
+    assert head.runs()
+    assert new.runs()
+    assert not old.runs(within=1)
+
+
+def test_one_that_gave_up_waiting_can_come_again(start: Start) -> None:
+    head = start(0)
+    early = start(1)
+    assert head.process.stdout
+    while "rank 1 is there" not in head.process.stdout.readline():
+        assert head.process.poll() is None
+    early.process.terminate()
+    assert early.process.wait(timeout=10) == 1
+    again, last = start(1), start(2)
+    assert all(rank.runs() for rank in (head, again, last))
+
+
+def test_a_head_alone_starts_at_once(start: Start) -> None:
+    assert start(0, ranks=1).runs()
+
+
+def test_who_is_no_rank_of_the_group_keeps_no_place(start: Start) -> None:
+    head = start(0)
+    assert head.process.stdout
+    said = head.process.stdout.readline()
+    port = int(said.rpartition(":")[2])
+    for greeting in (b"a 0\n", b"a 3\n", b"a -1\n", b"a 01\n", b"a x\n", b"a 1 2\n", "a \u00b2\n".encode(), b"x" * 200_000 + b"\n"):
+        with socket.create_connection(("127.0.0.1", port), timeout=10) as stranger:
+            stranger.sendall(greeting)
+            with contextlib.suppress(ConnectionResetError):
+                assert stranger.recv(1) == b"", greeting
+    assert all(rank.runs() for rank in (start(1), start(2), head))
+
+
+@pytest.mark.parametrize(("rank", "group"), [(3, "a"), (-1, "a"), (1, ""), (1, "two words")])
+def test_a_place_that_there_is_not_is_refused(rank: int, group: str) -> None:
+    command = [sys.executable, PROGRAM, "--address=127.0.0.1", "--port=9", f"--rank={rank}", "--ranks=3", "--", "true"]
+    done = subprocess.run(command, env=os.environ | {io_rank.GROUP_VARIABLE: group}, capture_output=True, text=True, check=False, timeout=20)
+    assert done.returncode == 2
+    assert f"--rank {rank} is none of 0 to 2" in done.stderr or "GB10_RANK_GROUP has to be one word" in done.stderr
+
+
+def test_the_group_is_not_handed_on(start: Start) -> None:
+    rank = start(0, ranks=1)
+    assert rank.runs()
+    # The command wrote its number and, had it the variable, the group.
+    assert rank.mark.read_text(encoding="utf-8").split() == [str(rank.pid)]

@@ -1,0 +1,133 @@
+"""What roles add to how the ranks are started, what a config.json says of the weights, and when nodes' patches are refused."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from ansible_collections.gb10.cluster.plugins.module_utils.launch import overrides as additions
+from ansible_collections.gb10.cluster.plugins.module_utils.model import config as model_config
+from ansible_collections.gb10.cluster.plugins.module_utils.patch import checks as patch_report
+
+Data = dict[str, Any]
+
+
+def addition(**changes: Any) -> Data:
+    return {"runtime": "/opt/gb10/runtime/abc", "environment": {}, "flags": [], "files": {}, **changes}
+
+
+def node(environment: dict[str, str], **roles: Data) -> Data:
+    return {"name": "spark1", "environment": environment, "additions": roles}
+
+
+def test_only_what_was_found_out_for_this_runtime_counts() -> None:
+    recorded = {"vllm_patch": addition(), "nccl": addition(runtime="/opt/gb10/runtime/old"), "broken": {}}
+    assert list(additions.current(recorded, "/opt/gb10/runtime/abc")) == ["vllm_patch"]
+
+
+def test_the_users_variables_win_and_lists_are_joined() -> None:
+    patch = addition(environment={"VLLM_DISABLED_KERNELS": "A,B", "TRITON_PTXAS_PATH": "/ours", "VLLM_TUNED_CONFIG_FOLDER": "/tables"})
+    own = {"VLLM_HOST_IP": "10.110.0.1", "VLLM_DISABLED_KERNELS": "C, A", "TRITON_PTXAS_PATH": "/mine"}
+    assert additions.rank_environment(node(own, vllm_patch=patch)) == {
+        "VLLM_HOST_IP": "10.110.0.1",
+        "VLLM_DISABLED_KERNELS": "C,A,B",
+        "TRITON_PTXAS_PATH": "/mine",
+        "VLLM_TUNED_CONFIG_FOLDER": "/tables",
+    }
+
+
+def test_without_additions_the_environment_is_the_nodes_own() -> None:
+    assert additions.rank_environment(node({"A": "1"})) == {"A": "1"}
+
+
+def test_flags_of_all_nodes_come_once() -> None:
+    flags = addition(flags=["--moe-backend", "triton"])
+    other = addition(flags=["--moe-backend", "triton", "--x"])
+    assert additions.serve_flags([node({}, p=flags), node({}, p=flags)]) == ["--moe-backend", "triton"]
+    assert additions.serve_flags([node({}, p=flags), node({}), node({}, p=other)]) == [*flags["flags"], *other["flags"]]
+
+
+def test_a_role_replaces_what_it_added_on_all_nodes() -> None:
+    first, second = node({}, vllm_patch=addition(flags=["--old"]), nccl=addition()), {**node({}), "name": "spark2"}
+    plan = {"nodes": [first, second], "node": second, "model": "m"}
+    new = additions.added(plan, "vllm_patch", {"spark1": None, "spark2": addition(flags=["--new"])})
+    assert [list(each["additions"]) for each in new["nodes"]] == [["nccl"], ["vllm_patch"]]
+    assert (new["node"], new["model"]) == (new["nodes"][1], "m")
+    assert list(first["additions"]) == ["vllm_patch", "nccl"]
+
+
+FLOAT8, FLOAT4, INT8 = ({"weights": {"type": kind, "num_bits": bits}} for kind, bits in (("float", 8), ("float", 4), ("int", 8)))
+
+
+@pytest.mark.parametrize(
+    ("config", "expected"),
+    [
+        (None, "unknown"),
+        ({}, "other"),
+        ({"quantization_config": None}, "other"),
+        ({"quantization_config": {"quant_method": "fp8", "weight_block_size": [128, 128]}}, "fp8"),
+        ({"quantization_config": {"quant_method": "mxfp4"}}, "other"),
+        ({"quantization_config": {"quant_method": "modelopt", "quant_algo": "FP8"}}, "fp8"),
+        ({"quantization_config": {"quant_method": "modelopt", "quant_algo": "NVFP4"}}, "other"),
+        ({"quantization_config": {"quant_method": "compressed-tensors", "config_groups": {"a": FLOAT8}}}, "fp8"),
+        ({"quantization_config": {"quant_method": "compressed-tensors", "config_groups": {"a": FLOAT8, "b": FLOAT4}}}, "other"),
+        ({"quantization_config": {"quant_method": "compressed-tensors", "config_groups": {"a": INT8}}}, "other"),
+        ({"quantization_config": {"quant_method": "compressed-tensors", "config_groups": {}}}, "other"),
+        ({"text_config": {"quantization_config": {"quant_method": "fp8"}}}, "fp8"),
+        ({"text_config": 7, "quantization_config": "fp8"}, "other"),
+    ],
+)
+def test_quantization(config: Data | None, expected: str) -> None:
+    assert model_config.quantization(config) == expected
+
+
+def result(**changes: Any) -> Data:
+    patch = {"name": "w8a8", "status": "applied", "reason": "because"}
+    return {
+        "capability": "12.1",
+        "vllm_version": "0.22.1",
+        "package_dir": "/opt/vllm",
+        "patches": [patch],
+        "files": {"a.py": "1"},
+        "flags": [],
+        "environment": {},
+        **changes,
+    }
+
+
+def test_equal_nodes_are_as_they_should_be() -> None:
+    assert patch_report.check({"spark1": result(), "spark2": result()}) == []
+
+
+@pytest.mark.parametrize(
+    ("changes", "path", "found"),
+    [
+        ({"files": {"a.py": "2"}}, "spark2.a.py", "it would differ from that of spark1"),
+        ({"vllm_version": "0.24.0"}, "spark2.vllm_version", "vLLM 0.24.0 on spark2, and 0.22.1 on spark1"),
+        ({"flags": ["--x"]}, "spark2.flags", "['--x'] on spark2, and [] on spark1"),
+        ({"environment": {"X": "1"}}, "spark2.environment", "{'X': '1'} on spark2, and {} on spark1"),
+    ],
+)
+def test_nodes_that_would_differ_are_named(changes: Data, path: str, found: str) -> None:
+    (problem,) = patch_report.check({"spark1": result(), "spark2": result(**changes)})
+    assert (problem.path, problem.found) == (path, found)
+
+
+def test_a_node_without_a_runtime_yet_is_no_difference() -> None:
+    assert patch_report.check({"spark1": result(), "spark2": {"changed": False, "skipped": True}}) == []
+
+
+def test_another_kind_of_gpu_may_differ() -> None:
+    assert patch_report.check({"spark1": result(), "thor": result(capability="11.0", files={"a.py": "2"})}) == []
+
+
+def test_a_node_without_a_patch_to_remove_is_no_difference() -> None:
+    assert patch_report.check({"spark1": result(), "spark2": result(files={})}) == []
+
+
+def test_a_patch_that_cannot_be_made_is_told_for_each_node() -> None:
+    broken = [{"name": "w8a8", "status": "unsupported", "reason": "a.py: expected f"}]
+    problems = patch_report.check({"spark1": result(patches=broken), "spark2": result(patches=broken)})
+    assert [(problem.path, problem.found) for problem in problems] == [(f"spark{n}.w8a8", "a.py: expected f") for n in (1, 2)]
+    assert "vllm_patch_patches" in problems[0].fix

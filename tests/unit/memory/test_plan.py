@@ -1,0 +1,309 @@
+"""Memory plans: what vLLM logged for models of several kinds, what users measured, and what cannot be planned."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from ansible_collections.gb10.cluster.plugins.module_utils.common.problems import ProblemsError
+from ansible_collections.gb10.cluster.plugins.module_utils.memory import kv_cache
+from ansible_collections.gb10.cluster.plugins.module_utils.memory import plan as memory_plan
+from ansible_collections.gb10.cluster.plugins.module_utils.memory.plan import GIB
+from ansible_collections.gb10.cluster.plugins.module_utils.model import shape as model_shape
+from ansible_collections.gb10.cluster.plugins.module_utils.model import weights as model_weights
+
+CONFIGS: dict[str, dict[str, Any]] = json.loads((Path(__file__).parents[1] / "data" / "model_configs.json").read_text(encoding="utf-8"))
+#: MemTotal of three kinds of node that there are.
+SMALL, MIDDLE, LARGE = 57 * GIB, 119 * GIB, 121 * GIB
+
+
+def nodes(*memory: int) -> list[dict[str, Any]]:
+    return [{"name": f"spark{index + 1}", "memory_bytes": size, "head": index == 0} for index, size in enumerate(memory)]
+
+
+def plan(name: str, *memory: int, **arguments: Any) -> memory_plan.MemoryPlan:
+    return memory_plan.plan(model_shape.shape(CONFIGS[name]), **{"nodes": nodes(*memory), "tensor": len(memory)} | arguments)
+
+
+SLIDING, FULL = "sliding_attention", "full_attention"
+TINY = {
+    "hidden_size": 256,
+    "num_attention_heads": 4,
+    "num_key_value_heads": 2,
+    "head_dim": 64,
+    "intermediate_size": 512,
+    "num_hidden_layers": 4,
+    "vocab_size": 502,
+    "max_position_embeddings": 2048,
+    "torch_dtype": "float32",
+}
+MOE = {"num_experts": 8, "num_experts_per_tok": 2, "moe_intermediate_size": 64}
+DELTA = {
+    "linear_conv_kernel_dim": 4,
+    "linear_key_head_dim": 64,
+    "linear_value_head_dim": 64,
+    "linear_num_key_heads": 2,
+    "linear_num_value_heads": 4,
+}
+MAMBA = {"mamba_num_heads": 8, "mamba_head_dim": 64, "n_groups": 2, "ssm_state_size": 128, "conv_kernel": 4}
+LATENT = {"kv_lora_rank": 512, "qk_nope_head_dim": 128, "qk_rope_head_dim": 64, "v_head_dim": 128}
+OSS = {"num_local_experts": 4, "num_experts_per_tok": 2}
+WINDOWS = {"model_type": "gemma3_text", "num_hidden_layers": 8, "layer_types": [SLIDING, SLIDING, SLIDING, FULL] * 2, "sliding_window": 128}
+
+
+@pytest.mark.parametrize(
+    ("config", "more", "logged"),
+    [
+        ({"model_type": "llama"}, {}, 262144),
+        ({"model_type": "llama"}, {"pipeline": 2}, 524288),
+        ({"model_type": "qwen3_moe", "num_key_value_heads": 4, **MOE}, {}, 131072),
+        ({"model_type": "qwen3_moe", "num_key_value_heads": 4, **MOE}, {"tensor": 2}, 262144),
+        (WINDOWS, {}, 119837),
+        # With --max-num-batched-tokens 128. The CPU build has one batch under way, a GPU's two.
+        (WINDOWS, {"batched_tokens": 64}, 246723),
+        ({"model_type": "mistral", "sliding_window": 128}, {}, 233016),
+        ({"model_type": "gpt_oss", "num_hidden_layers": 6, "layer_types": [SLIDING, FULL] * 3, "sliding_window": 128, **OSS}, {}, 164442),
+        ({"model_type": "qwen3_next", "num_hidden_layers": 8, **MOE, **DELTA}, {}, 299593),
+        ({"model_type": "nemotron_h", "hybrid_override_pattern": "M-M*-M-M*", **MAMBA}, {}, 155306),
+        # The CPU build has blocks of 16 with latent attention.
+        ({"model_type": "deepseek_v2", **LATENT}, {"block": 16}, 116496),
+    ],
+)
+def test_the_plan_has_as_many_tokens_as_vllm_logs(config: dict[str, Any], more: dict[str, Any], logged: int) -> None:
+    """The "CPU KV cache size" of vLLM 0.32.0 with 1 GiB of KV as float32, --max-model-len 1024, blocks of 128 tokens."""
+    arguments = {"dtype": "float32", "max_model_len": 1024, "batched_tokens": 2048, "kv_cache_memory_bytes": GIB, "block": 128} | more
+    found = memory_plan.plan(model_shape.shape(TINY | config), nodes=nodes(LARGE, LARGE), **{"tensor": 1} | arguments)
+    assert found.tokens == logged
+    assert found.concurrency == pytest.approx(logged / 1024, rel=0.0001)
+
+
+def test_the_roofline_of_a_dense_model_is_the_published_one() -> None:
+    """6.7 tokens/s for Llama-3.3-70B in NVFP4 on one node: NVIDIA, dgx-spark-playbooks issue 79 (4.0 to 4.2 were measured)."""
+    one, two = plan("Llama-3.3-70B-NVFP4", MIDDLE), plan("Llama-3.3-70B-NVFP4", MIDDLE, LARGE)
+    assert one.tokens_per_second == pytest.approx(6.72, abs=0.01)
+    # Norms are read by each rank; the rest is divided, and so is the KV of a full context.
+    assert two.tokens_per_second == pytest.approx(2 * one.tokens_per_second, rel=0.001)
+    assert one.tokens_per_second_full < one.tokens_per_second
+    stages = plan("Llama-3.3-70B-NVFP4", MIDDLE, LARGE, tensor=1, pipeline=2)
+    assert stages.tokens_per_second == one.tokens_per_second
+
+
+def test_a_model_that_fits_says_how_it_is_started() -> None:
+    found = plan("gpt-oss-120b", MIDDLE)
+    assert (found.fits, found.short, found.problems, found.context) == (True, 0, (), 131072)
+    (node,) = found.nodes
+    assert node.memory == node.reserve + node.weights + node.workspace + node.left
+    assert node.left - memory_plan.MIB < node.kv <= node.left
+    assert node.kv_per_token == 73728
+    assert node.kv_growth == 73728 // 2
+    # 119 GiB less the tenth above the ceiling and the head's share: 103.1 of it.
+    assert found.arguments == (f"--kv-cache-memory-bytes={node.kv}", "--gpu-memory-utilization=0.87")
+    assert found.weights_estimated
+    assert found.kv_dtype == "bfloat16"
+
+
+def test_a_release_without_bytes_gets_a_fraction_under_the_ceiling() -> None:
+    found = plan("gpt-oss-120b", MIDDLE, kv_in_bytes=False)
+    assert found.arguments == ("--gpu-memory-utilization=0.86",)
+    assert found.kv_cache_memory_bytes == 0
+    assert plan("gpt-oss-120b", MIDDLE, kv_in_bytes=False, ceiling=0.8).arguments == ("--gpu-memory-utilization=0.76",)
+
+
+def test_the_context_is_lowered_to_what_fits_and_that_is_said() -> None:
+    found = plan("Llama-3.1-70B", LARGE, 100 * GIB)
+    (short,) = {node.kv // (160 * 1024) for node in found.nodes}
+    assert found.largest_context <= short < found.largest_context + 2 * 16
+    assert found.context == found.largest_context // 1024 * 1024 < 131072
+    assert f"--max-model-len={found.context}" in found.arguments
+    assert 1 <= found.concurrency < 1.1
+
+
+def test_the_context_that_is_asked_for_is_planned() -> None:
+    found = plan("Llama-3.1-8B", MIDDLE, max_model_len=8192, sequences=16)
+    assert found.context == 8192
+    assert "--max-model-len=8192" in found.arguments
+    assert found.concurrency * 8192 == pytest.approx(found.tokens, rel=0.001)
+    assert found.context_of_each == 8192
+    many = plan("Llama-3.1-8B", MIDDLE, max_model_len=8192, sequences=256)
+    assert many.context_of_each < 8192
+    assert many.context_of_each * 256 == pytest.approx(many.tokens, rel=0.02)
+
+
+def test_a_model_that_is_too_large_says_by_how_much_and_where() -> None:
+    found = plan("Qwen2.5-72B", MIDDLE)
+    assert not found.fits
+    assert found.arguments == ()
+    (node,) = found.nodes
+    assert node.left < 0
+    needed = 4096 * 327680 + 16 * 327680
+    assert found.short == node.short == needed - node.left
+    (problem,) = found.problems
+    assert problem.path == "gb10_model"
+    assert f"{found.short / GIB:.1f} GiB larger than the cluster: spark1 lacks {found.short / GIB:.1f} GiB" in problem.found
+    assert f"short by {found.short / GIB:.1f} GiB" in memory_plan.explain(found)[-1]
+
+
+def test_the_smallest_node_decides() -> None:
+    unequal, equal = plan("gpt-oss-120b", LARGE, SMALL), plan("gpt-oss-120b", LARGE, LARGE)
+    assert unequal.fits
+    assert unequal.tokens < equal.tokens / 3
+    assert {node.kv for node in unequal.nodes} == {unequal.kv_cache_memory_bytes}
+    assert unequal.nodes[0].left > unequal.nodes[1].left
+    # vLLM's defaults for a device below 70 GiB.
+    assert (unequal.sequences, equal.sequences) == (256, 1024)
+    lacking = plan("Qwen2.5-72B", LARGE, SMALL)
+    assert [node.short > 0 for node in lacking.nodes] == [True, True]
+    assert lacking.nodes[1].short > lacking.nodes[0].short
+
+
+def test_the_head_is_charged_extra() -> None:
+    first, second = plan("Qwen2.5-72B", LARGE, LARGE).nodes
+    assert first.reserve - second.reserve == memory_plan.HEAD_RESERVE
+    assert (plan("Qwen2.5-72B", SMALL, reserve=8 * GIB, head_reserve=0).nodes[0].reserve) == 8 * GIB
+
+
+def test_a_pipeline_divides_layers_and_not_tokens() -> None:
+    found = plan("Llama-3.1-8B", MIDDLE, MIDDLE, MIDDLE, tensor=1, pipeline=3)
+    # As vLLM 0.32 says of 32 layers: "Hidden layers were unevenly partitioned: [11,11,10]".
+    assert [node.layers for node in found.nodes] == [11, 11, 10]
+    assert [node.kv_per_token for node in found.nodes] == [layers * 4096 for layers in (11, 11, 10)]
+    shape = model_shape.shape(CONFIGS["Llama-3.1-8B"])
+    assert abs(sum(node.weights for node in found.nodes) - model_weights.checkpoint(shape)) < 10
+    # The stage with most layers has room for the fewest blocks.
+    assert found.tokens <= found.kv_cache_memory_bytes // (11 * 4096)
+
+
+def test_heads_and_latents_on_more_ranks() -> None:
+    assert plan("Llama-3.1-8B", MIDDLE, MIDDLE).nodes[0].kv_per_token == 131072 // 2
+    # Two KV heads are repeated on four ranks.
+    assert plan("Qwen3-Next-80B", *[MIDDLE] * 4).nodes[0].kv_per_token == 24576 // 2
+    # A latent is whole on each.
+    assert plan("DeepSeek-V3", *[LARGE] * 8).nodes[0].kv_per_token == 70272
+    assert plan("Llama-3.1-8B", MIDDLE, kv_dtype="fp8").nodes[0].kv_per_token == 131072 // 2
+    assert plan("Llama-3.3-70B-NVFP4", MIDDLE).kv_dtype == "fp8"
+
+
+def test_states_make_the_blocks_large() -> None:
+    """Qwen3-Next: a state of 2 x 16 x 128 + 32 x 128 channels by 3, and 32 x 128 x 128, in 2 bytes, needs a page of 544 tokens of 2 KiB."""
+    found = plan("Qwen3-Next-80B", LARGE, LARGE)
+    state = (8192 * 3 + 32 * 128 * 128) * 2
+    assert found.block == 544 == -(-state // (2048 * 16)) * 16
+
+
+def test_the_files_count_where_they_are_known() -> None:
+    estimated, counted = plan("gpt-oss-120b", MIDDLE), plan("gpt-oss-120b", MIDDLE, weights_bytes=70_000_000_000)
+    assert (counted.weights, counted.weights_estimated) == (70_000_000_000, False)
+    assert counted.nodes[0].weights == pytest.approx(70_000_000_000, abs=2)
+    assert counted.tokens < estimated.tokens
+    assert "in the checkpoint" in "\n".join(memory_plan.explain(counted))
+
+
+def test_a_checkpoint_in_float32_is_loaded_in_half_as_many_bytes() -> None:
+    config = CONFIGS["Llama-3.1-8B"] | {"torch_dtype": "float32"}
+    found = [memory_plan.plan(model_shape.shape(config), nodes=nodes(MIDDLE), tensor=1, dtype=dtype) for dtype in ("auto", "float32")]
+    assert [node.weights for one in found for node in one.nodes] == [16060522496, 32121044992]
+
+
+def test_bytes_that_the_user_gives_are_planned_and_missed() -> None:
+    found = plan("Llama-3.1-8B", MIDDLE, kv_cache_memory_bytes=32 * GIB)
+    assert (found.kv_cache_memory_bytes, found.tokens) == (32 * GIB, 32 * GIB // 131072)
+    over = plan("Llama-3.1-8B", MIDDLE, kv_cache_memory_bytes=100 * GIB)
+    assert not over.fits
+    assert over.short == 100 * GIB - over.nodes[0].left
+
+
+@pytest.mark.parametrize(
+    ("name", "arguments", "problems"),
+    [
+        ("gpt-oss-120b", {"tensor": 3}, {"gb10_tensor_parallel_size": "3 ranks for 64 attention heads"}),
+        ("Qwen3-30B-A3B", {"tensor": 8}, {}),
+        ("Nemotron-3-Nano", {"tensor": 8}, {}),
+        ("Qwen3-Next-80B", {"tensor": 16}, {}),
+        ("Nemotron-3-Nano", {"tensor": 3}, {"gb10_tensor_parallel_size": "3 ranks for 64 heads of linear attention"}),
+        ("gpt-oss-120b", {"tensor": 0}, {"gb10_tensor_parallel_size": "0"}),
+        ("Mixtral", {"tensor": 1, "pipeline": 33}, {"gb10_pipeline_parallel_size": "33 stages for 32 layers"}),
+        ("Mixtral", {"tensor": 8, "pipeline": 5}, {"gb10_tensor_parallel_size": "8 x 5 ranks on 33 nodes"}),
+        ("Mixtral", {"tensor": 2, "max_model_len": 32769}, {"--max-model-len": "32769"}),
+        ("Mixtral", {"tensor": 2, "kv_dtype": "fp7"}, {"--kv-cache-dtype": "fp7"}),
+        ("Mixtral", {"tensor": 2, "kv_dtype": "fp8_ds_mla"}, {"--kv-cache-dtype": "fp8_ds_mla"}),
+        ("DeepSeek-V3", {"tensor": 32, "kv_dtype": "fp8_ds_mla"}, {}),
+        ("Mixtral", {"tensor": 2, "dtype": "bf16"}, {"--dtype": "bf16"}),
+        ("Mixtral", {"tensor": 2, "ceiling": 90}, {"ceiling": "90"}),
+        (
+            "Mixtral",
+            {"tensor": 3, "pipeline": 40, "max_model_len": 40000, "nodes": nodes(0, LARGE, *[LARGE] * 120)},
+            {
+                "gb10_tensor_parallel_size": "3 ranks for 32 attention heads",
+                "gb10_pipeline_parallel_size": "40 stages for 32 layers",
+                "nodes[0].memory_bytes": "the memory of spark1 is unknown",
+                "--max-model-len": "40000",
+            },
+        ),
+    ],
+)
+def test_what_cannot_be_planned_is_said_all_at_once(name: str, arguments: dict[str, Any], problems: dict[str, str]) -> None:
+    arguments = {"nodes": nodes(*[LARGE] * 33)} | arguments
+    if not problems:
+        assert plan(name, **arguments).nodes
+        return
+    with pytest.raises(ProblemsError) as caught:
+        plan(name, **arguments)
+    assert {problem.path: problem.found for problem in caught.value.problems} == problems
+
+
+def test_key_value_heads_that_do_not_divide() -> None:
+    config = CONFIGS["Llama-3.1-8B"] | {"num_attention_heads": 12, "num_key_value_heads": 6, "head_dim": 128}
+    with pytest.raises(ProblemsError, match=r"4 ranks for 6 key/value heads.*\(1, 2, 3, 6, 12\)"):
+        memory_plan.plan(model_shape.shape(config), nodes=nodes(*[LARGE] * 4), tensor=4)
+
+
+def test_a_format_of_unknown_size_needs_the_files() -> None:
+    shape = model_shape.shape(CONFIGS["Llama-3.1-8B"] | {"quantization_config": {"quant_method": "bitsandbytes"}})
+    with pytest.raises(ProblemsError, match="unknown size"):
+        memory_plan.plan(shape, nodes=nodes(LARGE), tensor=1)
+    assert memory_plan.plan(shape, nodes=nodes(LARGE), tensor=1, weights_bytes=5 * GIB).nodes[0].weights == pytest.approx(5 * GIB, abs=1)
+
+
+def test_a_model_without_attention_is_refused() -> None:
+    config = CONFIGS["Nemotron-3-Nano"] | {"hybrid_override_pattern": "MEMEME"}
+    with pytest.raises(ProblemsError, match="no layer keeps keys and values"):
+        memory_plan.plan(model_shape.shape(config), nodes=nodes(LARGE), tensor=1)
+
+
+def test_the_table_has_a_line_a_node() -> None:
+    lines = memory_plan.explain(plan("gpt-oss-120b", MIDDLE, LARGE))
+    assert lines[0].split() == ["node", "memory", "reserve", "weights", "workspace", "KV", "cache", "KiB/token"]
+    assert [line.split()[:2] for line in lines[1:3]] == [["spark1", "119.0"], ["spark2", "121.0"]]
+    assert lines[-1].startswith("--kv-cache-memory-bytes=")
+    assert all(len(line) < 150 for line in lines)
+
+
+def test_the_facts_are_plain_data() -> None:
+    for found in (plan("gpt-oss-120b", MIDDLE), plan("Qwen2.5-72B", MIDDLE)):
+        facts = json.loads(json.dumps(found.facts()))
+        assert facts["nodes"][0]["name"] == "spark1"
+        assert facts["problems"] == [str(problem) for problem in found.problems]
+
+
+@given(layers=st.integers(1, 200), pipeline=st.integers(1, 16))
+def test_each_layer_is_in_one_stage(layers: int, pipeline: int) -> None:
+    stages = kv_cache.stages(max(layers, pipeline), pipeline)
+    assert [index for stage in stages for index in stage] == list(range(max(layers, pipeline)))
+    sizes = [len(stage) for stage in stages]
+    assert max(sizes) - min(sizes) <= 1
+
+
+@given(name=st.sampled_from(sorted(CONFIGS)), blocks=st.integers(2, 10**6), sequences=st.integers(1, 64))
+def test_the_longest_context_fits_and_one_token_more_does_not(name: str, blocks: int, sequences: int) -> None:
+    shape = model_shape.shape(CONFIGS[name])
+    layout = kv_cache.layout(shape, 1, "auto", "bfloat16", 4096)
+    longest = layout.longest(blocks, shape.positions, sequences)
+    if longest:
+        assert layout.blocks(longest) * sequences < blocks
+    if longest < shape.positions:
+        assert layout.blocks(longest + 1) * sequences >= blocks

@@ -1,0 +1,346 @@
+"""Bringing a model to the head: huggingface_hub itself against a hub on loopback, and folders."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+import subprocess
+import sys
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from fake_hub import COMMIT, NAME, Hub
+from repository import ROOT
+
+from ansible_collections.gb10.cluster.plugins.module_utils.common.io_beneath import Folder
+from ansible_collections.gb10.cluster.plugins.module_utils.model_store import io_fetch as io_model_fetch
+from ansible_collections.gb10.cluster.plugins.module_utils.model_store import plan as model_store
+
+PROGRAM = "ansible_collections.gb10.cluster.plugins.module_utils.model_store.io_fetch"
+WEIGHTS = b"weights " * 4_000_000
+FILES = {
+    "config.json": b'{"model_type": "llama"}',
+    "model-00001-of-00002.safetensors": WEIGHTS,
+    "model-00002-of-00002.safetensors": b"more" * 1000,
+    "tokenizer/vocab.txt": b"a\nb\n",
+    "pytorch_model.bin": b"pickle",
+    "original/model.safetensors": b"twice",
+}
+WANTED = ["config.json", "model-00001-of-00002.safetensors", "model-00002-of-00002.safetensors", "tokenizer/vocab.txt"]
+LARGE = "model-00001-of-00002.safetensors"
+
+
+class Head:
+    """The program as a unit runs it, with its files in a folder."""
+
+    def __init__(self, folder: Path, url: str) -> None:
+        self.folder, self.url, self.model = folder, url, folder / "model"
+        self.listing = folder / "listing.json"
+
+    def run(self, *arguments: str, token: str = "") -> subprocess.CompletedProcess[str]:
+        environment = {"PATH": os.defpath, "PYTHONPATH": f"{ROOT / '.collections'}:{':'.join(path for path in sys.path if path)}"}
+        environment |= {"HF_ENDPOINT": self.url, "HF_HOME": str(self.folder / "home"), "HF_HUB_DISABLE_PROGRESS_BARS": "1", "NO_PROXY": "*"}
+        if token:
+            environment["CREDENTIALS_DIRECTORY"] = str(self.folder)
+            (self.folder / "hub.token").write_text(f"{token}\n", encoding="utf-8")
+        return subprocess.run([sys.executable, "-m", PROGRAM, *arguments], env=environment, capture_output=True, text=True, check=False)
+
+    def list(self, *arguments: str, token: str = "") -> dict[str, Any]:
+        """What `list` prints, kept for `fetch`."""
+        done = self.run("list", *(arguments or (f"--hub={NAME}", "--revision=main", "--exclude=original/*")), token=token)
+        assert done.returncode == 0, done.stderr
+        self.listing.write_text(done.stdout, encoding="utf-8")
+        answer: dict[str, Any] = json.loads(done.stdout)
+        return answer
+
+    def fetch(self, *arguments: str, token: str = "") -> dict[str, Any]:
+        """The status that `fetch` ends with."""
+        paths = [f"--listing={self.listing}", f"--folder={self.model}", f"--status={self.folder / 'status.json'}"]
+        done = self.run("fetch", *paths, *arguments, token=token)
+        status: dict[str, Any] = json.loads((self.folder / "status.json").read_text(encoding="utf-8"))
+        assert (done.returncode == 0) is (status["state"] == "complete"), done.stderr
+        assert not token or token not in done.stdout + done.stderr
+        return status
+
+    def manifest(self) -> dict[str, Any] | None:
+        path = self.model / model_store.MANIFEST
+        return model_store.parse(path.read_text(encoding="utf-8")) if path.exists() else None
+
+    def content(self) -> dict[str, bytes]:
+        """Every file below the model's folder, but for the manifest."""
+        files = [path for path in self.model.rglob("*") if path.is_file() and path.name != model_store.MANIFEST]
+        return {str(path.relative_to(self.model)): path.read_bytes() for path in files}
+
+
+Begin = Callable[..., tuple[Head, Hub]]
+
+
+@pytest.fixture
+def begin(tmp_path: Path) -> Iterator[Begin]:
+    started = []
+
+    def start(gated: bool = False) -> tuple[Head, Hub]:
+        hub = Hub(FILES, gated)
+        started.append(hub)
+        return Head(tmp_path, hub.url), hub
+
+    yield start
+    for hub in started:
+        hub.shutdown()
+        hub.server_close()
+
+
+def test_a_model_of_the_hub(begin: Begin) -> None:
+    head, hub = begin()
+    listing = head.list()
+    assert (listing["problem"], listing["commit"], [file["path"] for file in listing["files"]]) == (None, COMMIT, WANTED)
+    assert [bool(file["sha256"]) for file in listing["files"]] == [False, True, True, False]
+    assert all(file["git"] for file in listing["files"] if not file["sha256"])
+    status = head.fetch()
+    assert (status["state"], status["done"], status["total"]) == ("complete", status["total"], sum(len(FILES[name]) for name in WANTED))
+    assert head.content() == {name: FILES[name] for name in WANTED}, "nothing of the library's own is left"
+    known = head.manifest()
+    assert known is not None
+    assert (known["model"], known["revision"], known["commit"]) == (NAME, "main", COMMIT)
+    assert {file["path"]: file["sha256"] for file in known["files"]} == {name: hashlib.sha256(FILES[name]).hexdigest() for name in WANTED}
+    hub.asked.clear()
+    assert head.fetch()["state"] == "complete"
+    assert hub.asked == [], "what is proven is not asked for again"
+
+
+def test_a_download_that_was_cut_goes_on(begin: Begin) -> None:
+    head, hub = begin()
+    head.list()
+    hub.cut[LARGE] = 20_000_000
+    assert head.fetch()["state"] == "complete"
+    ranges = [int(asked.rpartition("=")[2].rstrip("-")) for asked in hub.asked if asked.startswith(f"GET {LARGE} bytes=")]
+    assert ranges
+    assert 0 < ranges[-1] <= 20_000_000
+    assert head.content()[LARGE] == WEIGHTS
+
+
+def test_a_file_that_comes_damaged_is_fetched_once_more(begin: Begin) -> None:
+    head, hub = begin()
+    head.list()
+    hub.damage = {LARGE: 1, "config.json": 1}
+    assert head.fetch()["state"] == "complete"
+    assert head.content()[LARGE] == WEIGHTS
+    assert head.content()["config.json"] == FILES["config.json"]
+
+
+def test_a_file_that_stays_damaged_is_an_error(begin: Begin) -> None:
+    head, hub = begin()
+    head.list()
+    hub.damage = {LARGE: 9}
+    status = head.fetch()
+    assert (status["state"], head.manifest()) == ("failed", None)
+    assert f"{LARGE} came damaged twice from the hub" in status["reason"]
+    assert LARGE not in head.content()
+
+
+def test_to_verify_finds_what_has_changed(begin: Begin) -> None:
+    head, _hub = begin()
+    head.list()
+    head.fetch()
+    for name in (LARGE, "config.json"):
+        path = head.model / name
+        path.write_bytes(bytes([FILES[name][0] ^ 1]) + FILES[name][1:])
+    assert head.fetch()["state"] == "complete"
+    assert head.content()[LARGE] != WEIGHTS, "only sizes are looked at unless asked"
+    assert head.fetch("--verify")["state"] == "complete"
+    assert head.content() == {name: FILES[name] for name in WANTED}
+
+
+@pytest.mark.parametrize(("token", "own"), [("", "no token"), ("hf_wrong", "the token in model_store_hub_token")])
+def test_a_gated_model(begin: Begin, token: str, own: str) -> None:
+    head, _hub = begin(gated=True)
+    problem = head.list(token=token)["problem"]
+    assert problem["path"] == "model_store_hub_token"
+    assert own in problem["found"]
+    assert "ansible-vault" in problem["fix"]
+    assert head.list(token="hf_right")["problem"] is None
+    assert head.fetch(token="hf_right")["state"] == "complete"
+
+
+def test_access_that_is_lost_meanwhile(begin: Begin) -> None:
+    head, hub = begin()
+    head.list()
+    hub.gated = True
+    status = head.fetch()
+    assert status["state"] == "failed"
+    assert "gated or private" in status["reason"]
+
+
+@pytest.mark.parametrize(
+    ("arguments", "path", "words"),
+    [
+        (("--hub=org/none",), "model_store_hub_token", "there is none of that name"),
+        ((f"--hub={NAME}", "--revision=v2"), "gb10_models", "has no revision v2"),
+        (("--source=/nowhere",), "model_store_source", "/nowhere: there is no such folder"),
+        (("--source=/proc/self/fdinfo",), "model_store_source", "it has no config.json"),
+    ],
+)
+def test_what_cannot_be_listed(begin: Begin, arguments: tuple[str, ...], path: str, words: str) -> None:
+    head, _hub = begin()
+    problem = head.list(*arguments)["problem"]
+    assert problem["path"] == path
+    assert words in problem["found"]
+
+
+def test_what_the_hub_lists_is_not_believed(begin: Begin) -> None:
+    head, hub = begin()
+    hub.files |= {"../up.json": b"x", "a\x1b[2J.json": b"x"}
+    problem = head.list()["problem"]
+    assert problem["path"] == "model_store"
+    assert "'../up.json' is no path below a folder; 'a\\x1b[2J.json' is no path below a folder" in problem["found"]
+
+
+def test_a_hub_that_does_not_answer(tmp_path: Path) -> None:
+    problem = Head(tmp_path, "http://127.0.0.1:9").list(f"--hub={NAME}")["problem"]
+    assert (problem["path"], "does not answer" in problem["found"]) == ("model_store", True)
+
+
+def plant(folder: Path) -> Path:
+    for name, content in FILES.items():
+        (folder / name).parent.mkdir(parents=True, exist_ok=True)
+        (folder / name).write_bytes(content)
+    return folder
+
+
+def test_a_folder_is_copied(tmp_path: Path) -> None:
+    source, head = plant(tmp_path / "source"), Head(tmp_path, "")
+    head.list(f"--source={source}", "--exclude=original/*")
+    (head.model).mkdir()
+    (head.model / f"{LARGE}{model_store.PART}").write_bytes(b"of an earlier run")
+    assert head.fetch(f"--source={source}")["state"] == "complete"
+    assert head.content() == {name: FILES[name] for name in WANTED}
+    known = head.manifest()
+    assert known is not None
+    assert known["model"] == str(source)
+    # The source is what counts when all is proven again.
+    (head.model / LARGE).write_bytes(WEIGHTS[:-1] + b"x")
+    assert head.fetch(f"--source={source}", "--verify")["state"] == "complete"
+    assert head.content()[LARGE] == WEIGHTS
+
+
+def test_a_folder_that_is_served_itself_is_only_read(tmp_path: Path) -> None:
+    head = Head(tmp_path, "")
+    plant(head.model)
+    head.list(f"--source={head.model}")
+    before = (head.model / LARGE).stat()
+    assert head.fetch(f"--source={head.model}")["state"] == "complete"
+    assert (head.model / LARGE).stat() == before or (head.model / LARGE).stat().st_mtime_ns == before.st_mtime_ns
+    assert head.content() == FILES
+    known = head.manifest()
+    assert known is not None
+    assert [file["path"] for file in known["files"]] == sorted(set(FILES) - {"pytorch_model.bin"})
+
+
+def test_git_hashes_as_git_does(tmp_path: Path) -> None:
+    (tmp_path / "hello").write_bytes(b"hello\n")
+    with Folder(str(tmp_path)).open("hello") as descriptor:
+        assert io_model_fetch.git_hash(descriptor) == "ce013625030ba8dba906f756967f9e9ca394464a"
+
+
+def test_no_link_leads_out_of_the_source(tmp_path: Path) -> None:
+    source, head, secret = plant(tmp_path / "source"), Head(tmp_path, ""), tmp_path / "secret"
+    secret.write_bytes(b"root's alone")
+    (source / "good.json").symlink_to("config.json")
+    (source / "absolute.json").symlink_to(source / "tokenizer/vocab.txt")
+    (source / "left_out.gguf").symlink_to(secret)
+    listing = head.list(f"--source={source}", "--exclude=*.gguf")
+    assert listing["problem"] is None
+    assert {file["path"]: file["size"] for file in listing["files"]}["absolute.json"] == len(FILES["tokenizer/vocab.txt"])
+    (source / "absolute_out.json").symlink_to(secret)
+    (source / "out.json").symlink_to("../secret")
+    (source / "through").symlink_to("..")
+    (source / "far.json").symlink_to("through/secret")
+    (source / "gone.json").symlink_to("nothing.json")
+    os.mkfifo(source / "pipe.json")
+    problem = head.list(f"--source={source}", "--exclude=*.gguf")["problem"]
+    assert problem["path"] == "model_store_source"
+    assert "holds 5 that are not read" in problem["found"]
+    for name, words in (
+        ("absolute_out.json", f"leads to {secret}, which is outside of {source}"),
+        ("far.json", f"leads out of {source}"),
+        ("gone.json", "leads nowhere"),
+        ("out.json", f"leads out of {source}"),
+        ("pipe.json", "is no file"),
+    ):
+        assert f"'{name}' {words}" in problem["found"]
+
+
+def test_a_link_that_is_planted_between_list_and_fetch_is_not_followed(tmp_path: Path) -> None:
+    source, head = plant(tmp_path / "source"), Head(tmp_path, "")
+    head.list(f"--source={source}")
+    (tmp_path / "secret").write_bytes(FILES["config.json"])
+    (source / "config.json").unlink()
+    (source / "config.json").symlink_to(tmp_path / "secret")
+    status = head.fetch(f"--source={source}")
+    assert (status["state"], head.manifest()) == ("failed", None)
+    assert f"{source}/config.json leads to {tmp_path / 'secret'}" in status["reason"]
+    assert not (head.model / "config.json").exists()
+
+
+@pytest.mark.parametrize("here", [False, True])
+def test_a_hugging_face_cache_is_copied_with_its_blobs_alone(tmp_path: Path, here: bool) -> None:
+    cache, head = tmp_path / "models--org--tiny", Head(tmp_path, "")
+    source = cache / "snapshots" / COMMIT
+    (source / "tokenizer").mkdir(parents=True)
+    (cache / "blobs").mkdir()
+    (tmp_path / "models--org--other/blobs").mkdir(parents=True)
+    for number, name in enumerate(WANTED):
+        (cache / "blobs" / str(number)).write_bytes(FILES[name])
+        (source / name).symlink_to(f"{'../' * (2 + name.count('/'))}blobs/{number}")
+    if here:
+        head.model = source
+    assert head.list(f"--source={source}")["problem"] is None
+    assert head.fetch(f"--source={source}")["state"] == "complete"
+    assert head.content() == {name: FILES[name] for name in WANTED}
+    (tmp_path / "models--org--other/blobs/0").write_bytes(b"x")
+    (source / "other.json").symlink_to("../../../models--org--other/blobs/0")
+    (source / "deeper.json").symlink_to("../../blobs/sub/0")
+    (source / "refs.json").symlink_to("../../refs")
+    (cache / "refs").write_bytes(b"x")
+    (cache / "blobs/sub").mkdir()
+    (cache / "blobs/sub/0").write_bytes(b"x")
+    found = head.list(f"--source={source}")["problem"]["found"]
+    assert "holds 3 that are not read" in found
+    assert all(name in found for name in ("'other.json'", "'deeper.json'", "'refs.json'"))
+
+
+def test_a_manifest_that_cannot_be_written_is_the_reason(tmp_path: Path) -> None:
+    source, head = plant(tmp_path / "source"), Head(tmp_path, "")
+    head.list(f"--source={source}")
+    (head.model / model_store.MANIFEST).mkdir(parents=True)
+    status = head.fetch(f"--source={source}")
+    assert status["state"] == "failed"
+    assert status["reason"].startswith(f"{model_store.MANIFEST} cannot be written in {head.model}: ")
+
+
+def test_root_does_not_write_through_a_link_in_the_models_folder(tmp_path: Path) -> None:
+    source, head, victim = plant(tmp_path / "source"), Head(tmp_path, ""), tmp_path / "victim"
+    head.list(f"--source={source}")
+    victim.write_bytes(b"root's alone")
+    head.model.mkdir()
+    (head.model / f"config.json{model_store.PART}").symlink_to(victim)
+    status = head.fetch(f"--source={source}")
+    assert status["state"] == "failed"
+    assert f"config.json cannot be written in {head.model}" in status["reason"]
+    (head.model / f"config.json{model_store.PART}").unlink()
+    # A link in the place of a whole file is replaced, as is the one of the manifest.
+    (head.model / "config.json").symlink_to(victim)
+    (head.model / model_store.MANIFEST).symlink_to(victim)
+    assert head.fetch(f"--source={source}")["state"] == "complete"
+    assert (victim.read_bytes(), (head.model / "config.json").is_symlink()) == (b"root's alone", False)
+    # A folder in the model that leads elsewhere.
+    (tmp_path / "elsewhere").mkdir()
+    (head.model / "tokenizer/vocab.txt").unlink()
+    (head.model / "tokenizer").rmdir()
+    (head.model / "tokenizer").symlink_to(tmp_path / "elsewhere")
+    status = head.fetch(f"--source={source}", "--verify")
+    assert "tokenizer/vocab.txt cannot be written" in status["reason"]
+    assert list((tmp_path / "elsewhere").iterdir()) == []

@@ -1,0 +1,406 @@
+"""What a model is before it is on the nodes: the plan of the run that downloads it is the plan of every run after it."""
+
+from __future__ import annotations
+
+import json
+import os
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from cluster_nodes import KNOWN, LOCK, Node, spark
+from fake_hub import COMMIT, NAME, Hub
+from hypothesis import given
+from hypothesis import strategies as st
+from repository import ROOT
+from run_module import program, run_module
+from run_playbook import Run, run
+
+from ansible_collections.gb10.cluster.plugins.filter.cluster import FilterModule
+from ansible_collections.gb10.cluster.plugins.module_utils.cluster import plan as cluster
+from ansible_collections.gb10.cluster.plugins.module_utils.model_store import io_files as io_model_files
+from ansible_collections.gb10.cluster.plugins.module_utils.model_store import io_hub, io_model
+from ansible_collections.gb10.cluster.plugins.module_utils.model_store import plan as model_store
+
+CONFIG = {
+    "model_type": "qwen3_moe",
+    "hidden_size": 2048,
+    "intermediate_size": 6144,
+    "moe_intermediate_size": 768,
+    "num_hidden_layers": 48,
+    "num_attention_heads": 32,
+    "num_key_value_heads": 4,
+    "head_dim": 128,
+    "num_experts": 128,
+    "num_experts_per_tok": 8,
+    "vocab_size": 151936,
+    "max_position_embeddings": 40960,
+    "tie_word_embeddings": False,
+    "torch_dtype": "bfloat16",
+    "quantization_config": {"quant_method": "fp8", "weight_block_size": [128, 128]},
+}
+SHARDS = {"model-00001-of-00002.safetensors": b"1" * 600, "model-00002-of-00002.safetensors": b"2" * 400}
+INDEX = {"metadata": {"total_size": 30_500_000_000}, "weight_map": {"a": "model-00001-of-00002.safetensors", "b": "model-00002-of-00002.safetensors"}}
+FILES = {
+    "config.json": json.dumps(CONFIG).encode(),
+    "model.safetensors.index.json": json.dumps(INDEX).encode(),
+    "original/consolidated.safetensors": b"twice",
+    "pytorch_model.bin": b"pickle",
+    **SHARDS,
+}
+STORED = f"/opt/gb10/models/{NAME.replace('/', '--')}/main"
+#: What the download leaves out by default, as far as it matters here.
+EXCLUDE = ["original/*"]
+
+
+@pytest.fixture
+def other() -> Iterator[Hub]:
+    with Hub(FILES) as started:
+        yield started
+        started.shutdown()
+
+
+@pytest.fixture
+def hub(monkeypatch: pytest.MonkeyPatch) -> Iterator[Hub]:
+    """The hub that is asked."""
+    with Hub(FILES) as started:
+        monkeypatch.setenv("HF_ENDPOINT", started.url)
+        monkeypatch.setenv("NO_PROXY", "*")
+        yield started
+        started.shutdown()
+
+
+def described(token: str = "", name: str = NAME, revision: str = "main") -> dict[str, Any]:
+    return io_hub.describe(name, revision, token, EXCLUDE, 20)
+
+
+def told(found: dict[str, Any] | None, trouble: str = "", revision: str = "main") -> dict[str, Any]:
+    """The answer of hub_model_info."""
+    return {"hub_model": {"name": NAME, "revision": revision, **(found or io_hub.NOTHING), "trouble": trouble}}
+
+
+def download(folder: Path) -> str:
+    """Put the model into a folder as the role model_store does."""
+    files = [{"path": path, "size": len(content), "sha256": "", "git": ""} for path, content in FILES.items()]
+    chosen = model_store.chosen(files, EXCLUDE)
+    for file in chosen:
+        (folder / file["path"]).parent.mkdir(parents=True, exist_ok=True)
+        (folder / file["path"]).write_bytes(FILES[file["path"]])
+    listing = {"model": NAME, "revision": "main", "commit": COMMIT, "files": chosen}
+    io_model_files.write_manifest(str(folder), model_store.manifest(listing, dict.fromkeys(FILES, "1" * 64)))
+    return str(folder)
+
+
+def read(folder: str, at: str = STORED) -> dict[str, Any]:
+    """The answer of node_info about a folder that stands for another."""
+    found = io_model.planned_model(folder, "", [])
+    return {**found, "model_at": at}
+
+
+NOT_THERE = {**io_model.NO_MODEL, "model_at": STORED}
+
+
+def pair(head: dict[str, Any], worker: dict[str, Any] | None = None, source: str = "", **settings: Any) -> list[Node]:
+    nodes = [spark(number, "worker" if number > 1 else "head", **{"gb10_model": NAME, **settings}) for number in (1, 2)]
+    nodes[0]["store"]["source"] = source
+    for node, answer in zip(nodes, (head, NOT_THERE if worker is None else worker), strict=True):
+        node["observed"].update(answer)
+    return nodes
+
+
+def planned(nodes: list[Node]) -> dict[str, Any]:
+    plan, problems = cluster.plan(nodes, LOCK, KNOWN)
+    assert problems == []
+    return plan
+
+
+def test_the_plan_of_the_first_run_is_that_of_the_second(hub: Hub, tmp_path: Path) -> None:
+    first = planned(pair({**NOT_THERE, **told(described())}))
+    folder = download(tmp_path / "stored")
+    second = planned(pair(read(folder), read(folder)))
+    assert first == second
+    assert first["quantization"] == "fp8"
+    assert any(word.startswith("--kv-cache-memory-bytes=") for word in first["serve"]["args"])
+    assert first["serve"]["warnings"] == planned(pair(read(folder)))["serve"]["warnings"], "a node that lacks it does not matter"
+    assert hub.asked == ["GET config.json", "GET model.safetensors.index.json"], "small files only"
+
+
+def test_an_index_is_not_needed(hub: Hub, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delitem(FILES, "model.safetensors.index.json")
+    del hub.files["model.safetensors.index.json"]
+    assert described()["model_bytes"] == 1000 == io_model.planned_model(download(tmp_path / "stored"), "", [])["model_bytes"]
+
+
+def test_a_folder_that_it_is_copied_from_counts_until_the_copy_is_complete(tmp_path: Path) -> None:
+    source, folder = tmp_path / "source", tmp_path / "stored"
+    for path, content in FILES.items():
+        (source / path).parent.mkdir(parents=True, exist_ok=True)
+        (source / path).write_bytes(content)
+    folder.mkdir()
+    (folder / "config.json").write_text("{}", encoding="utf-8")
+    before = io_model.planned_model(str(folder), str(source), EXCLUDE)
+    assert (before["model_at"], before["model_complete"], before["model_bytes"]) == (str(source), False, 30_500_000_000)
+    download(folder)
+    after = io_model.planned_model(str(folder), str(source), EXCLUDE)
+    assert (after["model_at"], after["model_complete"]) == (str(folder), True)
+    assert {**after, "model_at": "", "model_complete": False} == {**before, "model_at": ""}
+    (folder / next(iter(SHARDS))).unlink()
+    assert not io_model.planned_model(str(folder), str(source), EXCLUDE)["model_complete"]
+    settings = {"source": str(source)}
+    assert planned(pair(before, **settings)) == planned(pair({**after, "model_at": STORED}, **settings))
+
+
+def test_files_that_are_not_copied_do_not_count(tmp_path: Path) -> None:
+    for name in ("model.safetensors", "draft.safetensors", "config.json"):
+        (tmp_path / name).write_text("{}", encoding="utf-8")
+    assert io_model.planned_model(str(tmp_path / "none"), str(tmp_path), ["draft*"])["model_bytes"] == 2
+    files = [{"path": path, "size": 1} for path in ("a.safetensors", ".b.safetensors", "c/d.safetensors", "e.bin")]
+    assert model_store.weights(files, []) == {"a.safetensors": 1}
+
+
+def test_a_worker_that_has_all_of_it_is_asked_before_the_hub(tmp_path: Path) -> None:
+    folder = read(download(tmp_path / "stored"))
+    assert planned(pair(NOT_THERE, folder)) == planned(pair(folder, folder))
+
+
+@pytest.mark.usefixtures("hub")
+def test_what_is_there_of_a_download_comes_after_the_hub(tmp_path: Path) -> None:
+    (tmp_path / "config.json").write_text(json.dumps({**CONFIG, "num_key_value_heads": 2}), encoding="utf-8")
+    partial, asked = read(str(tmp_path)), told(described())
+    assert planned(pair({**partial, **asked})) == planned(pair({**NOT_THERE, **asked}))
+    assert planned(pair({**partial, **told(None, "no")}))["quantization"] == "fp8", "better than nothing"
+
+
+@pytest.mark.usefixtures("hub")
+def test_answers_about_another_model_do_not_count(tmp_path: Path) -> None:
+    stored = {**read(download(tmp_path / "stored")), **told(described())}
+    nothing = planned(pair(NOT_THERE, gb10_model="org/other"))
+    assert planned(pair(stored, stored, gb10_model="org/other")) == nothing
+    assert nothing["quantization"] == "unknown"
+    own = {"gb10_model": "mine", "gb10_models": {"mine": {"hub": NAME, "revision": "v2"}}}
+    assert planned(pair(stored, stored, **own))["quantization"] == "unknown"
+
+
+def test_what_nobody_tells_is_a_warning_and_the_plan_stays_cautious() -> None:
+    silent = {**NOT_THERE, **told(None, "127.0.0.1 does not answer: refused")}
+    plan = planned(pair(silent))
+    assert plan == planned(pair(silent))
+    assert [word for word in plan["serve"]["args"] if "memory" in word] == ["--gpu-memory-utilization=0.8"]
+    (warning,) = [line for line in plan["serve"]["warnings"] if "127.0.0.1" in line]
+    assert warning.startswith(f"the hub tells nothing of {NAME} at main: 127.0.0.1 does not answer: refused; the plan is a cautious one")
+    (warning,) = [line for line in planned(pair(NOT_THERE, source="/mnt/m"))["serve"]["warnings"] if "/mnt/m" in line]
+    assert warning.startswith("spark1 has no /mnt/m/config.json (model_store_source)")
+
+
+def test_the_catalogue_counts_where_the_hub_is_silent() -> None:
+    trouble = {"name": "openai/gpt-oss-120b", "revision": "b5c939de8f754692c1647ca79fbf85e8c1e70f8a", **io_hub.NOTHING, "trouble": "no"}
+    plan = planned(pair({"model": None, "hub_model": trouble}, {"model": None}, gb10_model="gpt-oss-120b"))
+    assert plan["serve"]["memory"]
+    assert any("what the catalogue has of it counts" in line for line in plan["serve"]["warnings"])
+
+
+def ask(tmp_path: Path, hub: Hub, **options: Any) -> dict[str, Any]:
+    environment = {"HF_ENDPOINT": hub.url, "NO_PROXY": "*", **options.pop("environment", {})}
+    record = options.pop("record", str(tmp_path / "record.json"))
+    answer = run_module("hub_model_info", {"name": NAME, "environment": environment, "record": record, **options}, check=True)
+    assert answer["changed"] is False
+    found: dict[str, Any] = answer["hub_model"]
+    return found
+
+
+def test_the_module_tells_and_keeps_a_token_to_itself(tmp_path: Path, hub: Hub) -> None:
+    hub.gated = True
+    refused = ask(tmp_path, hub)
+    assert (refused["model"], refused["commit"]) == (None, "")
+    assert refused["trouble"].startswith("127.0.0.1 does not give it to who has no token (HTTP 401)")
+    assert "the token in model_store_hub_token (HTTP 403)" in ask(tmp_path, hub, token="hf_wrong")["trouble"]
+    found = ask(tmp_path, hub, token="hf_right")
+    assert (found["commit"], found["trouble"], found["model"], found["model_bytes"]) == (COMMIT, "", CONFIG, 30_500_000_000)
+
+
+def test_what_was_told_before_counts_where_the_hub_is_silent(tmp_path: Path, hub: Hub) -> None:
+    record = tmp_path / "record.json"
+    found = ask(tmp_path, hub)
+    record.write_text(json.dumps(found), encoding="utf-8")
+    silent = ask(tmp_path, hub, environment={"HF_ENDPOINT": "http://127.0.0.1:9"})
+    assert silent.pop("trouble").startswith("127.0.0.1 does not answer: ")
+    assert {**silent, "trouble": ""} == found
+    now, then = (planned(pair({**NOT_THERE, "hub_model": said}))["serve"] for said in ({**silent, "trouble": "no"}, found))
+    assert (now["args"], now["why"]) == (then["args"], then["why"])
+    assert ask(tmp_path, hub, revision="v2")["model"] is None, "of another revision it says nothing"
+    hub.asked.clear()
+    record.write_text(json.dumps({**found, "revision": COMMIT}), encoding="utf-8")
+    assert ask(tmp_path, hub, revision=COMMIT)["model"] == CONFIG
+    assert hub.asked == [], "a commit does not change"
+    for text in ("{", "[]", "{}", json.dumps({"name": NAME, "revision": COMMIT})):
+        record.write_text(text, encoding="utf-8")
+        assert ask(tmp_path, hub, revision=COMMIT)["model"] == CONFIG
+
+
+def test_the_hub_is_reached_as_the_download_reaches_it(tmp_path: Path, hub: Hub) -> None:
+    away = {"HF_ENDPOINT": "http://hub.invalid", "NO_PROXY": ""}
+    assert "hub.invalid does not give it" in ask(tmp_path, hub, environment={**away, "HTTP_PROXY": hub.url})["trouble"]
+    assert "hub.invalid does not give it" in ask(tmp_path, hub, environment={**away, "ALL_PROXY": hub.url})["trouble"]
+    around = {**away, "HTTP_PROXY": hub.url, "NO_PROXY": ".invalid"}
+    assert "hub.invalid does not answer" in ask(tmp_path, hub, environment=around)["trouble"]
+    assert ask(tmp_path, hub, environment={"HF_HUB_OFFLINE": "1"})["trouble"] == "HF_HUB_OFFLINE is set"
+    missing = ask(tmp_path, hub, environment={"REQUESTS_CA_BUNDLE": "/nowhere.pem"})
+    assert missing["trouble"].startswith("/nowhere.pem cannot be read")
+
+
+def test_a_token_is_shown_to_the_hub_alone(hub: Hub, other: Hub) -> None:
+    hub.elsewhere = other.url
+    assert described("hf_right")["model"] == CONFIG
+    assert (hub.shown, other.shown) == ({"Bearer hf_right"}, {None})
+
+
+def test_nobody_is_led_from_https_to_http() -> None:
+    request = io_hub.urllib.request.Request("https://hub.invalid/a", headers={"Authorization": "Bearer x"})
+    handler = io_hub._Redirects()
+    with pytest.raises(OSError, match="from https to http"):
+        handler.redirect_request(request, None, 302, "", None, "http://hub.invalid/a")  # type: ignore[arg-type]
+    following = handler.redirect_request(request, None, 302, "", None, "https://hub.invalid/b")  # type: ignore[arg-type]
+    assert following is not None
+    assert following.has_header("Authorization")
+
+
+@pytest.mark.parametrize(
+    ("change", "words"),
+    [
+        ({"answer": b"{"}, "its answer is not that of a hub"),
+        ({"answer": b"[]"}, "its answer is not that of a hub"),
+        ({"answer": b"[" * 100_000}, "its answer is not that of a hub"),
+        ({"answer": b'{"sha": "main", "siblings": []}'}, "its answer names no commit"),
+        ({"answer": json.dumps({"sha": COMMIT, "siblings": [{"rfilename": "../x"}]}).encode()}, "'../x' is no path below a folder"),
+        ({"answer": json.dumps({"sha": COMMIT, "siblings": [{"rfilename": "README.md"}]}).encode()}, "the model has no config.json"),
+        ({"files": {**FILES, "config.json": b"{"}}, "its config.json is not JSON"),
+        ({"files": {**FILES, "config.json": b"[]"}}, "its config.json is no JSON object"),
+        ({"cut": {"config.json": 10}}, "127.0.0.1 ended its answer early"),
+        ({"elsewhere": "ftp://127.0.0.1"}, "127.0.0.1 does not answer"),
+        ({"elsewhere": "file:///etc/passwd#"}, "127.0.0.1"),
+    ],
+    ids=lambda value: value.replace(" ", "-") if isinstance(value, str) else "",
+)
+def test_what_a_hub_says_wrong_is_told(hub: Hub, change: dict[str, Any], words: str) -> None:
+    for name, value in change.items():
+        setattr(hub, name, value)
+    with pytest.raises(io_hub.HubError, match=words):
+        described()
+
+
+@pytest.mark.usefixtures("hub")
+def test_what_is_asked_wrong_is_told(monkeypatch: pytest.MonkeyPatch) -> None:
+    for arguments, words in (
+        (("", NAME, "v2"), "no such revision of it"),
+        (("", "org/none", "main"), "none of that name"),
+        (("", "../../etc", "main"), "is not OWNER/NAME"),
+        (("hf_\nX: y", NAME, "main"), "its token is not one word of ASCII"),
+    ):
+        with pytest.raises(io_hub.HubError, match=words) as caught:
+            described(*arguments)
+        assert "hf_" not in str(caught.value)
+    monkeypatch.setitem(io_hub.FILES, "config.json", 100)
+    with pytest.raises(io_hub.HubError, match=r"config.json has more than 100 bytes"):
+        described()
+    monkeypatch.setattr(io_hub, "_describe", lambda *_: io_hub.threading.Event().wait(5))
+    with pytest.raises(io_hub.HubError, match="did not tell all within 0 s"):
+        io_hub.describe(NAME, "main", "", [], 0.1)
+
+
+KEYS = st.sampled_from(["sha", "siblings", "rfilename", "size"])
+PLAIN = st.none() | st.booleans() | st.integers() | st.floats(allow_nan=False) | st.text(max_size=5)
+JSON = st.recursive(PLAIN, lambda inner: st.lists(inner, max_size=3) | st.dictionaries(KEYS, inner), max_leaves=8)
+FILE = st.fixed_dictionaries({"rfilename": JSON, "size": JSON})
+
+
+@given(JSON | st.fixed_dictionaries({"sha": st.just(COMMIT) | JSON, "siblings": st.lists(FILE, max_size=3) | JSON}))
+def test_no_answer_of_a_hub_is_more_than_its_own_error(answer: Any) -> None:
+    try:
+        found = io_hub._listing(json.dumps(answer).encode())
+    except io_hub.HubError:
+        return
+    assert model_store.files_problem(found["files"], hashed=False) == ""
+    assert found["commit"] == COMMIT
+
+
+def test_node_info_reads_the_folder_that_counts(tmp_path: Path) -> None:
+    program(tmp_path / "bin", "ip", "echo '[]'")
+    source = tmp_path / "source"
+    source.mkdir()
+    (source / "config.json").write_text("{}", encoding="utf-8")
+    answer = run_module("node_info", {"model": str(tmp_path / "none"), "source": str(source)}, tmp_path / "bin")
+    assert (answer["model"], answer["model_at"], answer["model_complete"]) == ({}, str(source), False)
+    assert run_module("node_info", {}, tmp_path / "bin")["model_at"] == ""
+
+
+def test_only_models_of_the_hub_are_asked_for() -> None:
+    hub_model = FilterModule().filters()["hub_model"]
+    assert hub_model("org/mine", {}) == {"name": "org/mine", "revision": "main"}
+    assert hub_model("mine", {"mine": {"hub": "org/mine", "revision": "v1"}}) == {"name": "org/mine", "revision": "v1"}
+    for name, own in (("/srv/mine", {}), ("mine", {"mine": {"path": "/srv/mine"}}), ("no such", {}), ("mine", {"mine": {"hubb": "a/b"}})):
+        assert hub_model(name, own) == {}
+
+
+class Planner:
+    """The role gb10 on this machine, as a node that has programs of a Spark's."""
+
+    def __init__(self, folder: Path, hub: str) -> None:
+        self.folder, self.root = folder, folder / "root"
+        link = {"ifname": "eth0", "mtu": 1500, "flags": ["UP"], "addr_info": [{"family": "inet", "local": "192.0.2.1", "prefixlen": 24}]}
+        self.path = program(folder / "bin", "ip", f"echo '{json.dumps([link])}'")
+        program(self.path, "nvidia-smi", SMI)
+        local = {"ansible_connection": "local", "ansible_host": "192.0.2.1", "ansible_become": False, "ansible_python_interpreter": sys.executable}
+        stack = {"gb10_stack": "lab", "gb10_runtime_lock": str(ROOT / "inventories/lab/requirements.txt")}
+        ours = {"gb10_model": NAME, "gb10_install_dir": str(self.root), "model_store_env": {"HF_ENDPOINT": hub, "NO_PROXY": "*"}}
+        inventory = {"gb10_cluster": {"children": {"head": {"hosts": {"here": local}}}, "vars": {**stack, **ours}}}
+        (folder / "hosts.yml").write_text(json.dumps(inventory), encoding="utf-8")
+
+    def run(self, *arguments: str) -> tuple[dict[str, Any], Run]:
+        """The plan, and the run that made it."""
+        answer = self.folder / "plan.json"
+        given = ["--inventory", str(self.folder / "hosts.yml"), "--extra-vars", f"plan_file={answer}", *arguments]
+        done = run("tests/integration/model/plan.yml", given, {"PATH": f"{self.path}:{os.environ['PATH']}"}).assert_ok()
+        plan: dict[str, Any] = json.loads(answer.read_text(encoding="utf-8"))
+        return plan, done
+
+
+SMI = """case "$*" in
+--query-gpu=name,compute_cap,*) echo "NVIDIA GB10, 12.1, 580.142, [N/A], GPU-1";;
+"") echo "| CUDA Version: 13.0 |";;
+*) exit 2;;
+esac"""
+
+
+def test_the_role_plans_the_same_before_and_after_the_download(tmp_path: Path, hub: Hub) -> None:
+    hub.gated = True
+    planner = Planner(tmp_path, hub.url)
+    token = ("--extra-vars", "model_store_hub_token=hf_right")
+    first, done = planner.run(*token, "--check", "-vvv", "--diff")
+    assert first["quantization"] == "fp8"
+    assert "hf_right" not in done.output.replace("model_store_hub_token=hf_right", "")
+    assert not planner.root.exists()
+    download(Path(first["store"]["folder"]))
+    hub.asked.clear()
+    second, _done = planner.run()
+    assert second == first
+    assert hub.asked == [], "the node has it"
+
+
+def test_the_role_says_what_it_could_not_read(tmp_path: Path) -> None:
+    plan, done = Planner(tmp_path, "http://127.0.0.1:9").run()
+    assert plan["quantization"] == "unknown"
+    assert f"the hub tells nothing of {NAME} at main: 127.0.0.1 does not answer: " in done.output
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="the record is root's")
+def test_what_each_node_downloads_by_itself_is_kept(tmp_path: Path, hub: Hub) -> None:
+    record, planner = tmp_path / "etc" / "hub-model.json", Planner(tmp_path, hub.url)
+    variables = {"_gb10_hub_record": str(record), "model_store_enabled": False}
+    given = ["--inventory", str(tmp_path / "hosts.yml"), "--extra-vars", json.dumps(variables), "--tags", "model_store"]
+    environment = {"PATH": f"{planner.path}:{os.environ['PATH']}"}
+    assert run("site.yml", given, environment).assert_ok().changed_tasks() == {"Record the model's configuration as Hugging Face Hub returned it"}
+    assert json.loads(record.read_text(encoding="utf-8")) == told(described())["hub_model"]
+    hub.answer = b"gone"
+    assert "what was read of it before counts" in run("site.yml", given, environment).assert_unchanged().output

@@ -1,0 +1,439 @@
+"""A model along a chain: relays as processes on loopback addresses, behind a sender of which the test decides how much it has."""
+
+from __future__ import annotations
+
+import contextlib
+import hashlib
+import http.client
+import io
+import json
+import os
+import signal
+import socket
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+from unittest import mock
+
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+from repository import ROOT
+
+from ansible_collections.gb10.cluster.plugins.module_utils.model_store import io_relay as io_model_relay
+from ansible_collections.gb10.cluster.plugins.module_utils.model_store import plan as model_store
+from ansible_collections.gb10.cluster.plugins.module_utils.model_store.io_files import GaveUpError, Status
+
+PROGRAM = "ansible_collections.gb10.cluster.plugins.module_utils.model_store.io_relay"
+FILES = {"config.json": b"{}", "empty": b"", "model.safetensors": bytes(range(256)) * 32768, "sub/more.safetensors": b"more" * 500_000}
+LARGE = "model.safetensors"
+MANIFEST = {
+    "model": "org/tiny",
+    "revision": "main",
+    "commit": "0" * 40,
+    "files": [{"path": name, "size": len(content), "sha256": hashlib.sha256(content).hexdigest()} for name, content in FILES.items()],
+}
+PART = f"{LARGE}{model_store.PART}"
+
+
+def plant(folder: Path, **changed: bytes) -> Path:
+    for name, content in FILES.items():
+        (folder / name).parent.mkdir(parents=True, exist_ok=True)
+        (folder / name).write_bytes(changed.get(name.partition(".")[0], content))
+    return folder
+
+
+def soon(holds: Callable[[], bool], seconds: float = 60) -> bool:
+    until = time.monotonic() + seconds
+    while time.monotonic() < until:
+        if holds():
+            return True
+        time.sleep(0.05)
+    return False
+
+
+class Relay:
+    """A node: the program with its folder and status. The head is number 1, on 127.0.0.1."""
+
+    def __init__(self, chain: Chain, number: int, *options: str, file_limit: int = 0) -> None:
+        self.folder, self.status_file = chain.folder / f"node{number}", chain.folder / f"status{number}.json"
+        self.status_file.unlink(missing_ok=True)
+        argv = [sys.executable, "-m", PROGRAM, f"--folder={self.folder}", f"--manifest={chain.manifest}", f"--status={self.status_file}"]
+        argv += [f"--port={chain.port}", f"--listen=127.0.0.{number}"]
+        argv += [f"--upstream=spark{number - 1}", f"--upstream-address=127.0.0.{number - 1}"] if number > 1 else []
+
+        environment = {"PYTHONPATH": str(ROOT / ".collections"), "PATH": os.defpath}
+        limited = ["sh", "-c", f'ulimit -f {file_limit // 512}; exec "$@"', "sh"] if file_limit else []
+        self.process = subprocess.Popen([*limited, *argv, *options], env=environment, stdout=subprocess.PIPE, text=True)
+
+    @property
+    def status(self) -> dict[str, Any]:
+        if not self.status_file.exists():
+            return {"state": "", "reason": ""}
+        status: dict[str, Any] = json.loads(self.status_file.read_text(encoding="utf-8"))
+        return status
+
+    def ends(self, state: str) -> str:
+        """Wait for the outcome, and return its reason."""
+        assert soon(lambda: self.status["state"] in ("complete", "failed")), self.status
+        assert self.status["state"] == state, self.status
+        reason: str = self.status["reason"]
+        return reason
+
+    def whole(self) -> bool:
+        """Whether it has exactly the model, and says so."""
+        files = {str(path.relative_to(self.folder)): path.read_bytes() for path in self.folder.rglob("*") if path.is_file()}
+        return model_store.parse(files.pop(model_store.MANIFEST, b"").decode()) == MANIFEST and files == FILES
+
+    def stop(self) -> str:
+        """End it as systemd does, and return its log."""
+        self.process.send_signal(signal.SIGTERM)
+        return self.process.communicate(timeout=10)[0]
+
+
+class Chain:
+    """Nodes that use one port, each on its own loopback address."""
+
+    def __init__(self, folder: Path) -> None:
+        with socket.socket() as free:
+            free.bind(("127.0.0.1", 0))
+            self.port = free.getsockname()[1]
+        self.folder, self.manifest = folder, folder / "manifest.json"
+        self.manifest.write_text(json.dumps(MANIFEST), encoding="utf-8")
+        self.relays: list[Relay] = []
+        self.servers: list[Head] = []
+
+    def node(self, number: int, *options: str, file_limit: int = 0) -> Relay:
+        self.relays.append(Relay(self, number, *options, file_limit=file_limit))
+        return self.relays[-1]
+
+    def head(self) -> Head:
+        self.servers.append(Head(plant(self.folder / "head"), self.folder / "status.json", self.port))
+        return self.servers[-1]
+
+
+class Head(io_model_relay.Server):
+    """A sender that has nothing until it is told to."""
+
+    def __init__(self, folder: Path, status: Path, port: int) -> None:
+        store = io_model_relay.Store(str(folder), MANIFEST, Status(str(status), 0))
+        super().__init__("127.0.0.1", port, store)
+        self.asked: list[str] = []
+        threading.Thread(target=self.serve_forever, daemon=True).start()
+
+    def finish_request(self, request: Any, client_address: Any) -> None:
+        self.asked.append(request.recv(200, socket.MSG_PEEK).split()[1].decode().partition(self.store.digest)[2])
+        super().finish_request(request, client_address)
+
+    def have(self, bytes_of_large: int) -> None:
+        """Give so much of the large file, and all of the others."""
+        for file in self.store.files:
+            if file.name == LARGE and bytes_of_large < file.size:
+                Path(file.path).rename(f"{file.path}{model_store.PART}") if Path(file.path).exists() else None
+                self.store.set_have(file, bytes_of_large)
+            else:
+                if Path(f"{file.path}{model_store.PART}").exists():
+                    Path(f"{file.path}{model_store.PART}").rename(file.path)
+                self.store.set_have(file, file.size, proven=True)
+
+
+@pytest.fixture
+def chain(tmp_path: Path) -> Iterator[Chain]:
+    made = Chain(tmp_path)
+    yield made
+    for relay in made.relays:
+        relay.process.kill()
+        relay.process.communicate()
+    for server in made.servers:
+        server.shutdown()
+        server.server_close()
+
+
+def test_what_has_come_is_sent_on_while_the_rest_still_comes(chain: Chain) -> None:
+    head = chain.head()
+    half = len(FILES[LARGE]) // 2
+    head.have(half)
+    nodes = [chain.node(4), chain.node(3), chain.node(2)]  # in whatever order they are started
+    assert soon(lambda: all((node.folder / PART).exists() and (node.folder / PART).stat().st_size == half for node in nodes))
+    assert soon(lambda: all(node.status.get("done") == half + len(FILES["config.json"]) + len(FILES["sub/more.safetensors"]) for node in nodes))
+    assert {node.status["state"] for node in nodes} == {"receiving"}
+    assert not any((node.folder / model_store.MANIFEST).exists() for node in nodes)
+    head.have(len(FILES[LARGE]))
+    for node in nodes:
+        node.ends("complete")
+        assert node.whole()
+        assert "complete after " in node.stop()
+    assert sorted(head.asked) == ["/0/0", "/2/0", "/3/0"], "each byte left the head once"
+
+
+def test_a_relay_that_was_killed_goes_on(chain: Chain) -> None:
+    head = chain.head()
+    third = len(FILES[LARGE]) // 3
+    head.have(third)
+    killed, last = chain.node(2), chain.node(3)
+    assert soon(lambda: (last.folder / PART).exists() and (last.folder / PART).stat().st_size == third)
+    killed.process.kill()
+    killed.process.wait()
+    head.have(len(FILES[LARGE]))
+    again = chain.node(2)
+    again.ends("complete")
+    last.ends("complete")
+    assert again.whole()
+    assert last.whole()
+    assert head.asked[-1] == f"/2/{third}"
+
+
+def test_a_part_that_is_damaged_is_fetched_anew_also_by_those_behind(chain: Chain) -> None:
+    head = chain.head()
+    node2, node3 = chain.folder / "node2", chain.folder / "node3"
+    node2.mkdir()
+    (node2 / PART).write_bytes(b"x" * 100_000)
+    head.have(200_000)
+    nodes = [chain.node(2), chain.node(3)]
+    assert soon(lambda: (node3 / PART).exists() and (node3 / PART).stat().st_size == 200_000)
+    head.have(len(FILES[LARGE]))
+    # Both, before one is stopped: the first sends to the second.
+    for node in nodes:
+        node.ends("complete")
+        assert node.whole()
+    for node in nodes:
+        assert f"{LARGE} came damaged" in node.stop()
+    assert [asked for asked in head.asked if asked.startswith("/2/")] == ["/2/100000", "/2/0/proven"]
+
+
+def test_a_sender_whose_file_is_damaged_is_named_by_all(chain: Chain) -> None:
+    head = chain.head()
+    Path(head.store.files[2].path).write_bytes(b"x" + FILES[LARGE][1:])
+    head.have(len(FILES[LARGE]))
+    nodes = [chain.node(2), chain.node(3)]
+    first, second = (node.ends("failed") for node in nodes)
+    assert first.startswith(f"{LARGE} came damaged twice from spark1: its SHA-256 is ")
+    assert "model_store_verify=true" in first
+    # Whether it saw the damage or only that the one before it gave up: it names the file.
+    assert LARGE in second
+    assert not any((node.folder / LARGE).exists() or (node.folder / model_store.MANIFEST).exists() for node in nodes)
+
+
+def test_a_disk_that_is_full(chain: Chain) -> None:
+    chain.head().have(len(FILES[LARGE]))
+    full, behind = chain.node(2, file_limit=3_000_000), chain.node(3)
+    reason = full.ends("failed")
+    assert reason.startswith(f"{LARGE} cannot be written in {full.folder}: ")
+    assert "GB are free there. What has come is kept" in reason
+    assert behind.ends("failed").startswith(f"spark2 sends nothing: {LARGE} cannot be written")
+    full.stop()
+    again = chain.node(2)
+    again.ends("complete")
+    assert again.whole()
+
+
+def receiver_in(folder: Path, port: int, address: str = "127.0.0.1", **limits: float) -> io_model_relay.Receiver:
+    (folder / "node2").mkdir()
+    store = io_model_relay.Store(str(folder / "node2"), MANIFEST, Status(str(folder / "status.json"), 0))
+    return io_model_relay.Receiver(store, "spark1", address, port, patience=limits.get("patience", 1), idle=limits.get("idle", 5))
+
+
+def test_a_sender_that_is_not_there(tmp_path: Path, chain: Chain) -> None:
+    receiver = receiver_in(tmp_path, chain.port, "127.0.0.9")
+    with pytest.raises(GaveUpError, match=rf"nothing came from spark1 \(127.0.0.9:{chain.port}\) for 1 s: .*refused"):
+        receiver.fetch(2)
+
+
+class Stranger:
+    """Sends one answer to each request, whatever is asked, for as long as somebody reads."""
+
+    def __init__(self, head: bytes, body: bytes = b"", times: int = 1, wait: float = 0) -> None:
+        self.listener = socket.create_server(("127.0.0.1", 0))
+        self.port, self.sent = self.listener.getsockname()[1], 0
+        self.answer = head, body, times, wait
+        threading.Thread(target=self.serve, daemon=True).start()
+
+    def serve(self) -> None:
+        head, body, times, wait = self.answer
+        with contextlib.suppress(OSError):
+            while True:
+                connection, _address = self.listener.accept()
+                with connection, contextlib.suppress(OSError):
+                    connection.recv(1000)
+                    time.sleep(wait)
+                    connection.sendall(head)
+                    for _time in range(times):
+                        connection.sendall(body)
+                        self.sent += len(body)
+
+    def close(self) -> None:
+        self.listener.close()
+
+
+SIZE = len(FILES[LARGE])
+
+
+@pytest.mark.parametrize(
+    ("head", "words"),
+    [
+        (b"HTTP/1.0 200 OK\r\n\r\n", f"it announces no number of bytes, and {SIZE} are missing"),
+        (b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n", "no number of bytes"),
+        (b"HTTP/1.0 200 OK\r\nContent-Length: 400000000\r\n\r\n", f"it announces 400000000 bytes, and {SIZE} are missing"),
+        (b"HTTP/1.0 200 OK\r\nContent-Length: -1\r\n\r\n", "no number of bytes"),
+        (b"HTTP/1.0 200 OK\r\nContent-Length: 1\r\n\r\n", "it announces 1 bytes"),
+        (b"HTTP/1.0 206 OK\r\nContent-Length: 0\r\n\r\n", "it answers with status 206"),
+        (b"HTTP/1.0 503 no\r\n\r\n\x1b[2Jso\r\nthere", r"sends nothing: \[2Jso there$"),
+    ],
+)
+def test_a_sender_that_sends_something_else(tmp_path: Path, head: bytes, words: str) -> None:
+    stranger = Stranger(head, bytes(1 << 20) if b" 200 " in head else b"", times=300)
+    receiver = receiver_in(tmp_path, stranger.port)
+    with contextlib.closing(stranger), pytest.raises(GaveUpError, match=words):
+        receiver.fetch(2)
+    assert sum(path.stat().st_size for path in (tmp_path / "node2").iterdir()) == 0
+
+
+def test_a_sender_that_sends_more_than_it_announces(tmp_path: Path) -> None:
+    stranger = Stranger(f"HTTP/1.0 200 OK\r\nContent-Length: {SIZE}\r\n\r\n".encode(), bytes(1 << 20), times=300)
+    with contextlib.closing(stranger), pytest.raises(GaveUpError, match="came damaged twice"):
+        receiver_in(tmp_path, stranger.port).fetch(2)
+    assert (tmp_path / "node2" / PART).stat().st_size == 0
+    assert stranger.sent < 100 << 20, "its connection was closed when the file was full"
+
+
+@pytest.mark.parametrize(
+    ("head", "wait", "words"),
+    [
+        (b"", 3, "is there, and sent nothing for 1 s"),
+        (b"\0" * 100_000, 0, "nothing came from spark1"),
+        (b"HTTP/1.0 200 OK\r\n" + b"X: y\r\n" * 1000, 0, "nothing came from spark1 .*headers"),
+        (b"HTTP/1.0 200 OK\r\nX: " + b"y" * 100_000, 0, "nothing came from spark1 .*line"),
+    ],
+)
+def test_a_sender_that_is_none(tmp_path: Path, head: bytes, wait: float, words: str) -> None:
+    stranger = Stranger(head, wait=wait)
+    with contextlib.closing(stranger), pytest.raises(GaveUpError, match=words):
+        receiver_in(tmp_path, stranger.port, idle=1).fetch(2)
+
+
+def test_a_sender_that_answers_without_a_byte(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(io_model_relay, "_RETRY", 0)
+    stranger = Stranger(f"HTTP/1.0 200 OK\r\nContent-Length: {SIZE}\r\n\r\n".encode())
+    with contextlib.closing(stranger), pytest.raises(GaveUpError, match=f"answered 101 times in a row without a byte of {LARGE}"):
+        receiver_in(tmp_path, stranger.port, patience=60).fetch(2)
+
+
+class Wire:
+    """A connection that has brought certain bytes already."""
+
+    def __init__(self, said: bytes) -> None:
+        self.said = said
+
+    def makefile(self, *_mode: str) -> io.BytesIO:
+        return io.BytesIO(self.said)
+
+    def __getattr__(self, _name: str) -> Callable[..., None]:
+        return lambda *_arguments: None
+
+
+PIECES = [b"HTTP/1.0 200 OK", b"HTTP/1.1 503 no", b"HTTP/9 -", b"\r\n", b"Content-Length: ", b"2", b"-", b"chunked", b"\0", b"\xff", b"{}"]
+HEADS = st.lists(st.sampled_from(PIECES) | st.binary(max_size=5), max_size=12)
+
+
+@settings(suppress_health_check=[HealthCheck.function_scoped_fixture])
+@given(HEADS.map(b"".join) | st.binary(max_size=40))
+def test_no_answer_raises_anything_but_its_own_error(tmp_path: Path, said: bytes) -> None:
+    (tmp_path / "node2").mkdir(exist_ok=True)
+    store = io_model_relay.Store(str(tmp_path / "node2"), MANIFEST, Status(str(tmp_path / "status.json"), 0))
+    receiver = io_model_relay.Receiver(store, "spark1", "127.0.0.1", 9, patience=-1)
+    with mock.patch.object(http.client.HTTPConnection, "connect", lambda connection: setattr(connection, "sock", Wire(said))):
+        try:
+            receiver.fetch(0)
+        except GaveUpError as error:
+            assert str(error).isprintable()
+        else:
+            assert b"{}" in said
+    assert sum(path.stat().st_size for path in (tmp_path / "node2").iterdir()) <= 2
+    (tmp_path / "node2/config.json").unlink(missing_ok=True)
+
+
+def test_a_receiver_that_asks_for_nothing_is_let_go(chain: Chain, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(io_model_relay.Sender, "timeout", 0.2)
+    chain.head()
+    with socket.create_connection(("127.0.0.1", chain.port), timeout=10) as connection:
+        connection.sendall(b"GET /")
+        assert connection.recv(1000) == b""
+
+
+def test_a_sender_answers_only_so_many_at_once(chain: Chain, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(io_model_relay, "_CONNECTIONS", 2)
+    head = chain.head()
+    waiting = [socket.create_connection(("127.0.0.1", chain.port), timeout=10) for _number in range(3)]
+    assert waiting[2].recv(1) == b""
+    for connection in waiting:
+        connection.close()
+
+    def served() -> bool:
+        with socket.create_connection(("127.0.0.1", chain.port), timeout=10) as connection:
+            connection.sendall(f"GET /{head.store.digest}/0/0 HTTP/1.0\r\n\r\n".encode())
+            with contextlib.suppress(ConnectionResetError):
+                return b" 200 " in connection.recv(1000)
+        return False
+
+    assert soon(served, 10)
+
+
+def test_a_link_in_the_models_folder_is_neither_sent_nor_written_through(tmp_path: Path, chain: Chain) -> None:
+    (tmp_path / "secret").write_bytes(FILES["config.json"])
+    folder = plant(chain.folder / "node1")
+    (folder / "config.json").unlink()
+    (folder / "config.json").symlink_to(tmp_path / "secret")
+    (folder / model_store.MANIFEST).write_text(json.dumps(MANIFEST), encoding="utf-8")
+    assert chain.node(1).ends("failed") == "config.json is not what it should be, and nobody sends it here"
+
+
+def test_a_sender_of_another_model(chain: Chain) -> None:
+    head = chain.head()
+    head.store.digest = "0" * 64
+    assert chain.node(2).ends("failed") == "spark1 sends nothing: it sends another model"
+
+
+@pytest.mark.parametrize("verify", [False, True])
+def test_a_node_that_has_the_model(chain: Chain, verify: bool) -> None:
+    head = chain.head()
+    head.have(len(FILES[LARGE]))
+    folder = plant(chain.folder / "node2", model=b"x" + FILES[LARGE][1:])
+    (folder / model_store.MANIFEST).write_text(json.dumps(MANIFEST), encoding="utf-8")
+    node = chain.node(2, *(["--verify"] if verify else []))
+    node.ends("complete")
+    assert node.whole() is verify
+    assert head.asked == (["/2/0"] if verify else [])
+
+
+def test_files_without_a_manifest_are_read_before_they_are_believed(chain: Chain) -> None:
+    head = chain.head()
+    head.have(len(FILES[LARGE]))
+    plant(chain.folder / "node2", config=b"[]")
+    node = chain.node(2)
+    node.ends("complete")
+    assert node.whole()
+    assert head.asked == ["/0/0"]
+
+
+def test_a_head_with_less_than_its_manifest(chain: Chain) -> None:
+    plant(chain.folder / "node1", model=b"short")
+    assert chain.node(1).ends("failed") == f"{LARGE} is not what it should be, and nobody sends it here"
+
+
+def test_a_port_that_is_taken(chain: Chain) -> None:
+    chain.head()
+    node = chain.node(1)
+    assert node.ends("failed").startswith(f"it cannot send on 127.0.0.1:{chain.port}: Address already in use")
+    assert node.process.wait(timeout=10) == 1
+
+
+@pytest.mark.parametrize("path", ["/", "/etc/passwd", "/{digest}/9/0", "/{digest}/0/99", "/{digest}/../0", "/{digest}/0/0/x"])
+def test_what_is_not_of_the_manifest_is_not_sent(chain: Chain, path: str) -> None:
+    head = chain.head()
+    with socket.create_connection(("127.0.0.1", chain.port), timeout=10) as connection:
+        connection.sendall(f"GET {path.format(digest=head.store.digest)} HTTP/1.0\r\n\r\n".encode())
+        assert connection.recv(1000).split()[1] == b"404"

@@ -1,0 +1,429 @@
+"""The store of models, planned: where it lies, what is in it, who sends to whom, what speaks against it; and how it is waited for."""
+
+from __future__ import annotations
+
+import ast
+import json
+import os
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import pytest
+from ansible.errors import AnsibleConnectionFailure
+from cluster_nodes import KNOWN, LOCK, spark
+from hypothesis import given
+from hypothesis import strategies as st
+from repository import load_yaml, read
+from run_module import program, run_module
+
+from ansible_collections.gb10.cluster.plugins.action import model_store_wait
+from ansible_collections.gb10.cluster.plugins.filter.cluster import FilterModule
+from ansible_collections.gb10.cluster.plugins.module_utils.cluster import plan as cluster
+from ansible_collections.gb10.cluster.plugins.module_utils.model_store import plan as model_store
+
+GB = 10**9
+HASH = "a" * 64
+PLAN_FILTER = FilterModule().filters()["model_store_plan"]
+
+
+def file(path: str, size: int = 10, sha256: str = HASH) -> dict[str, Any]:
+    return {"path": path, "size": size, "sha256": sha256}
+
+
+def manifest(*files: dict[str, Any]) -> dict[str, Any]:
+    return {"model": "org/m", "revision": "main", "commit": "c", "files": list(files) or [file("config.json")]}
+
+
+@pytest.mark.parametrize(
+    ("hub", "path", "revision", "enabled", "source", "folder"),
+    [
+        ("org/m", "", "", True, "", "/opt/gb10/models/org--m/main"),
+        ("org/m", "", "refs/pr/1", True, "", "/opt/gb10/models/org--m/refs--pr--1"),
+        ("org/m", "", "", True, "/mnt/m", "/opt/gb10/models/org--m/main"),
+        ("org/m", "", "", False, "", None),
+        ("", "/srv/m", "", True, "", None),
+        ("", "/srv/m", "", True, "/mnt/m", "/srv/m"),
+        ("", "/srv/m", "", False, "/mnt/m", None),
+    ],
+)
+def test_where_a_model_lies(hub: str, path: str, revision: str, enabled: bool, source: str, folder: str | None) -> None:
+    assert model_store.plan(hub, path, revision, "/opt/gb10", enabled, source).get("folder") == folder
+
+
+@pytest.mark.parametrize(
+    ("names", "exclude", "expected"),
+    [
+        (["b.bin", "a.safetensors", "c.pth", "config.json"], [], ["a.safetensors", "config.json"]),
+        (["b.bin", "config.json"], [], ["b.bin", "config.json"]),
+        (["original/a.safetensors", "b.bin", "deep/original/x"], ["original/*"], ["b.bin", "deep/original/x"]),
+        (["a.gguf", "A.GGUF"], ["*.gguf"], ["A.GGUF"]),
+    ],
+)
+def test_what_serving_needs(names: list[str], exclude: list[str], expected: list[str]) -> None:
+    assert [found["path"] for found in model_store.chosen([file(name) for name in names], exclude)] == expected
+
+
+@pytest.mark.parametrize(
+    "files",
+    [
+        None,
+        [],
+        [file("../x")],
+        [file("/etc/passwd")],
+        [file("a//b")],
+        [file("a/./b")],
+        [file("a\nb")],
+        [file("a\\b")],
+        [file("a"), file("a")],
+        [file("a", -1)],
+        [file("a", sha256="A" * 64)],
+        [file("a", sha256="")],
+        [file(model_store.MANIFEST)],
+        [file(f"a{model_store.PART}")],
+        [{"path": "a", "sha256": HASH}],
+    ],
+)
+def test_files_that_are_not_believed(files: Any) -> None:
+    assert model_store.files_problem(files)
+    assert model_store.parse(json.dumps({**manifest(), "files": files})) is None
+
+
+@pytest.mark.parametrize(
+    ("files", "told"),
+    [
+        ("abc", "it lists no files"),
+        ({"path": "a"}, "it lists no files"),
+        (["a", 7], "'a' is no file; 7 is no file"),
+        ([file("a", True)], "'a' has a size of True"),
+        ([file("a", 1 << 60)], f"'a' has a size of {1 << 60}"),
+        ([file("a\x1b[2J")], "is no path below a folder"),
+        ([file("x" * 300)], "is no path below a folder"),
+        ([file("a/" * 2000 + "b")], "is no path below a folder"),
+        ([file("a\udc80")], "is no path below a folder"),
+        ([file("a"), file("a/b")], "'a' is a file and a folder"),
+        ([file(str(number)) for number in range(30_000)], "it lists 30000 files, and 20000 are the most"),
+        ([file(f"../{number}") for number in range(12)], "; and 2 more"),
+        ([{**file("a", sha256=""), "git": "x"}], "'a' has a hash of git's of 'x'"),
+    ],
+)
+def test_what_strangers_list_has_types_and_limits(files: Any, told: str) -> None:
+    assert told in model_store.files_problem(files, hashed=False)
+
+
+JSON = st.recursive(
+    st.none() | st.booleans() | st.integers() | st.floats() | st.text(),
+    lambda inner: st.lists(inner) | st.dictionaries(st.text(), inner),
+    max_leaves=10,
+)
+PATHS = st.lists(st.sampled_from(["a", "..", ".", "", "b c", "\\", "\0", "\x1b", model_store.MANIFEST, f"a{model_store.PART}"]), max_size=5)
+ENTRY = st.fixed_dictionaries({"path": PATHS.map("/".join) | st.text() | JSON, "size": st.integers() | JSON, "sha256": st.just(HASH) | JSON})
+
+
+@given(st.lists(ENTRY | JSON, max_size=4) | JSON, st.booleans())
+def test_no_list_of_files_escapes_its_folder(files: Any, hashed: bool) -> None:
+    if model_store.files_problem(files, hashed):
+        return
+    assert len({entry["path"] for entry in files}) == len(files)
+    for entry in files:
+        inside = os.path.normpath(f"/store/model/{entry['path']}")
+        assert inside == f"/store/model/{entry['path']}"
+        assert entry["path"].isprintable()
+        assert 0 <= entry["size"] <= 1 << 50
+
+
+@given(st.text() | JSON.map(json.dumps) | st.lists(ENTRY, max_size=2).map(lambda files: json.dumps({**manifest(), "files": files})))
+def test_no_text_is_a_manifest_but_a_manifest(text: str) -> None:
+    known = model_store.parse(text)
+    assert known is None or (model_store.files_problem(known["files"]) == "" and len(model_store.digest(known)) == 64)
+
+
+def test_a_text_that_is_too_deep_is_no_manifest() -> None:
+    assert model_store.parse("[" * 100_000) is None
+    assert model_store.parse(" " * (model_store.MOST_TEXT + 1)) is None
+
+
+REQUEST = st.lists(st.sampled_from(["/", HASH, "0", "1", "10", "11", "-1", "²", "٣", "/proven", "..", " ", "9" * 5000, "\n"]), max_size=7)
+
+
+@given(REQUEST.map("".join) | st.text())
+def test_a_request_is_for_a_file_of_the_manifest_or_refused(path: str) -> None:
+    try:
+        number, start, _proven = model_store.request(path, HASH, [10, 0])
+    except model_store.PeerError:
+        return
+    assert (number, start) in {(0, at) for at in range(11)} | {(1, 0)}
+    assert path.startswith(f"/{HASH}/")
+
+
+def test_what_is_asked_for() -> None:
+    assert model_store.request(f"/{HASH}/0/7", HASH, [10]) == (0, 7, False)
+    assert model_store.request(f"/{HASH}/0/0/proven", HASH, [10]) == (0, 0, True)
+
+
+@given(st.integers(), st.none() | st.integers(), st.integers(min_value=0), st.binary(max_size=100))
+def test_an_answer_is_exactly_what_was_asked_for_or_refused(status: int, length: int | None, count: int, said: bytes) -> None:
+    try:
+        model_store.check_answer(status, length, count, said)
+    except model_store.PeerError as error:
+        assert str(error)
+        assert str(error).isprintable()
+    else:
+        assert (status, length) == (200, count)
+
+
+@given(st.binary(max_size=5000))
+def test_what_a_peer_tells_is_one_safe_line(said: bytes) -> None:
+    assert model_store.words(said).isprintable()
+    assert len(model_store.words(said)) <= model_store.MOST_WORDS
+
+
+def test_a_manifest_is_read_back() -> None:
+    assert model_store.parse(json.dumps(manifest())) == manifest()
+    assert [model_store.parse(text) for text in (None, "", "{", "[]", "{}")] == [None] * 5
+    assert model_store.files_problem([file("a", sha256="")], hashed=False) == ""
+
+
+def test_a_manifest_of_a_listing() -> None:
+    listing = {**manifest(file("a", sha256="")), "problem": None}
+    assert model_store.manifest(listing, {"a": HASH}) == manifest(file("a"))
+
+
+def test_the_digest_is_that_of_the_files() -> None:
+    assert model_store.digest(None) == ""
+    assert model_store.digest(manifest()) == model_store.digest({**manifest(), "commit": "d"})
+    assert model_store.digest(manifest()) != model_store.digest(manifest(file("config.json", 11)))
+
+
+@pytest.mark.parametrize(("there", "expected"), [({}, 30), ({"a": 4}, 26), ({"a": 10, "b": 20}, 0), ({"a": 11}, 30)])
+def test_what_still_has_to_come(there: dict[str, int], expected: int) -> None:
+    assert model_store.missing([file("a", 10), file("b", 20)], there) == expected
+
+
+def nodes(count: int, **settings: Any) -> list[dict[str, Any]]:
+    given = [spark(number, "head" if number == 1 else "worker", **settings) for number in range(1, count + 1)]
+    plan, problems = cluster.plan(given, LOCK, KNOWN)
+    assert problems == []
+    found: list[dict[str, Any]] = plan["nodes"]
+    return found
+
+
+def test_each_node_sends_to_the_next() -> None:
+    chain = model_store.chain(nodes(4, gb10_fabric_topology="switch"), ["spark2", "spark3", "spark4"])
+    assert chain == {
+        "spark1": {"upstream": "", "upstream_address": "", "listen": "10.110.0.1"},
+        "spark2": {"upstream": "spark1", "upstream_address": "10.110.0.1", "listen": "10.110.0.2"},
+        "spark3": {"upstream": "spark2", "upstream_address": "10.110.0.2", "listen": "10.110.0.3"},
+        "spark4": {"upstream": "spark3", "upstream_address": "10.110.0.3", "listen": ""},
+    }
+
+
+def test_who_has_the_model_is_left_out() -> None:
+    chain = model_store.chain(nodes(4, gb10_fabric_topology="switch"), ["spark4"])
+    assert list(chain) == ["spark1", "spark4"]
+    assert chain["spark4"]["upstream_address"] == chain["spark1"]["listen"] == "10.110.0.1"
+    assert model_store.chain(nodes(2), []) == {}
+
+
+def test_in_a_ring_the_copy_goes_over_the_cables() -> None:
+    ring = nodes(3, gb10_fabric_topology="ring", gb10_fabric_ports=[0, 1])
+    chain = model_store.chain(ring, ["spark2", "spark3"])
+    for sender, receiver in ((ring[0], ring[1]), (ring[1], ring[2])):
+        address = chain[receiver["name"]]["upstream_address"]
+        assert chain[sender["name"]]["listen"] == address
+        assert any(rail["address"].split("/")[0] == address and receiver["name"] in rail["peers"] for rail in sender["rails"])
+
+
+def test_without_rails_the_cluster_s_addresses_are_used() -> None:
+    plain = [{"name": name, "address": f"192.168.1.{number}", "rails": []} for number, name in enumerate(("a", "b"), 1)]
+    assert model_store.chain(plain, ["b"])["b"]["upstream_address"] == "192.168.1.1"
+
+
+def info(free: int = 100 * GB, known: dict[str, Any] | None = None, **there: int) -> dict[str, Any]:
+    return {"complete": known is not None, "manifest": known, "digest": model_store.digest(known), "there": there, "free_bytes": free}
+
+
+BIG = manifest(file("a", 60 * GB))
+STORE = {"folder": "/opt/gb10/models/m", "hub": "org/m", "revision": "main", "source": ""}
+
+
+def judged(found: Mapping[str, Any], listing: Mapping[str, Any] | None, source: str = "", verify: bool = False) -> dict[str, Any]:
+    plan = {"store": {**STORE, "source": source}, "nodes": [{"name": name, "address": name, "rails": []} for name in found]}
+    answer: dict[str, Any] = PLAN_FILTER(plan, found, listing or {}, 10 * GB, verify)
+    return answer
+
+
+LISTING = {**manifest(file("a", 60 * GB, "")), "problem": None}
+
+
+def test_room_on_every_node_is_judged_at_once() -> None:
+    answer = judged({"spark1": info(60 * GB), "spark2": info(), "spark3": info(3 * GB)}, LISTING)
+    assert len(answer["problems"]) == 2
+    assert "spark1 has 60.0 GB free there, and 60.0 GB of 60.0 are missing. Expected: 70.0 GB, of which 10.0 stay free" in answer["report"]
+    assert answer["problems"][1].startswith("nodes[2]./opt/gb10/models/m: spark3 has 3.0 GB free")
+
+
+@pytest.mark.parametrize(
+    ("found", "listing", "source"),
+    [
+        pytest.param({"spark1": info(), "spark2": info()}, LISTING, "", id="room"),
+        pytest.param({"spark1": info(11 * GB, a=59 * GB), "spark2": info()}, LISTING, "", id="most has come"),
+        pytest.param({"spark1": info(0), "spark2": info()}, LISTING, STORE["folder"], id="the head has it already"),
+        pytest.param({"spark1": info(0, BIG, a=60 * GB), "spark2": info()}, None, "", id="the head has it complete"),
+        pytest.param({"spark1": info(), "spark2": info(0, BIG, a=60 * GB)}, LISTING, "", id="the other has it complete"),
+    ],
+)
+def test_where_there_is_room(found: Mapping[str, Any], listing: Mapping[str, Any] | None, source: str) -> None:
+    assert judged(found, listing, source)["problems"] == []
+
+
+def test_the_problem_of_a_listing_is_the_only_one() -> None:
+    problem = {"path": "model_store_hub_token", "found": "gated", "expected": "a token", "fix": "give one"}
+    answer = judged({"spark1": info(0), "spark2": info(0)}, {**LISTING, "files": [], "problem": problem})
+    assert answer["problems"] == ["model_store_hub_token: gated. Expected: a token. Fix: give one."]
+
+
+def test_a_listing_of_strangers_is_not_believed() -> None:
+    assert "'../a' is no path below a folder" in judged({"spark1": info()}, {**LISTING, "files": [file("../a")]})["report"]
+
+
+@pytest.mark.parametrize(
+    ("second", "verify", "receivers"),
+    [
+        (info(), False, ["spark2"]),
+        (info(known=BIG), False, []),
+        (info(known=BIG), True, ["spark2"]),
+        (info(known=manifest()), False, ["spark2"]),
+        ({**info(known=BIG), "complete": False}, False, ["spark2"]),
+    ],
+)
+def test_who_receives(second: dict[str, Any], verify: bool, receivers: list[str]) -> None:
+    assert judged({"spark1": info(known=BIG), "spark2": second}, None, verify=verify)["receivers"] == receivers
+
+
+@pytest.mark.parametrize(
+    ("done", "before", "seconds", "expected"),
+    [
+        (0, 0, 0, "receiving: 0.00 of 60.1 GB"),
+        (12_300_000_000, 10_100_000_000, 2, "receiving: 12.3 of 60.1 GB, 1.1 GB/s"),
+        (12_300_000_000, 12_000_000_000, 2, "receiving: 12.3 of 60.1 GB, 150 MB/s"),
+    ],
+)
+def test_progress_reads_well(done: int, before: int, seconds: float, expected: str) -> None:
+    assert model_store.line({"state": "receiving", "done": done, "total": 60_100_000_000}, before, seconds) == expected
+
+
+def test_a_node_s_folder_is_read(tmp_path: Path) -> None:
+    folder = tmp_path / "store" / "m"
+    assert run_module("model_store_info", {"folder": str(folder)})["there"] == {}
+    (folder / "sub").mkdir(parents=True)
+    (folder / "a").write_bytes(b"x" * 10)
+    (folder / "sub" / f"b{model_store.PART}").write_bytes(b"x" * 4)
+    answer = run_module("model_store_info", {"folder": str(folder)})
+    assert (answer["there"], answer["complete"], answer["manifest"], answer["progress"]) == ({"a": 10, "sub/b": 4}, False, None, None)
+    assert answer["free_bytes"] > 0
+    (folder / model_store.MANIFEST).write_text(json.dumps(manifest(file("a", 10))), encoding="utf-8")
+    assert run_module("model_store_info", {"folder": str(folder)})["complete"] is True
+    (folder / "a").write_bytes(b"x" * 9)
+    assert run_module("model_store_info", {"folder": str(folder)})["complete"] is False
+
+
+def test_how_far_a_unit_is(tmp_path: Path) -> None:
+    texts = "LoadState ActiveState SubState UnitFileState Result InvocationID Environment"
+    numbers = "MainPID NRestarts ExecMainStatus ExecMainStartTimestampMonotonic"
+    systemctl = program(tmp_path, "systemctl", f"for name in {texts}; do echo $name=active; done; for name in {numbers}; do echo $name=0; done")
+    status = tmp_path / "status.json"
+    given = {"folder": str(tmp_path / "m"), "unit": "gb10-model-relay.service", "status": str(status)}
+    assert run_module("model_store_info", given, systemctl)["progress"] == {"active": "active", "state": "", "done": 0, "total": 0, "reason": ""}
+    status.write_text('{"state": "receiving", "done": 5, "total": 10, "reason": ""}', encoding="utf-8")
+    assert run_module("model_store_info", given, systemctl)["progress"]["done"] == 5
+
+
+class Clock:
+    """Stands for the module time: sleeping is what makes it go on."""
+
+    def __init__(self) -> None:
+        self.now = 1000.0
+
+    def monotonic(self) -> float:
+        return self.now
+
+    def sleep(self, seconds: float) -> None:
+        self.now += seconds
+
+
+def progress(state: str = "receiving", done: int = 0, active: str = "active", reason: str = "") -> dict[str, Any]:
+    return {"progress": {"active": active, "state": state, "done": done, "total": 10 * GB, "reason": reason}}
+
+
+def waited(monkeypatch: pytest.MonkeyPatch, answers: list[Any]) -> tuple[dict[str, Any], list[str], float]:
+    """Return the action's result, what it showed, and the seconds that it took; the last answer is repeated."""
+    clock, shown, left = Clock(), [], list(answers)
+    action = object.__new__(model_store_wait.ActionModule)
+
+    def answer(module_name: str, module_args: dict[str, Any], task_vars: Mapping[str, Any]) -> dict[str, Any]:
+        assert task_vars["inventory_hostname"] == "spark2"
+        assert (module_name, set(module_args)) == ("gb10.cluster.model_store_info", {"folder", "unit", "status"})
+        found = left.pop(0) if len(left) > 1 else left[0]
+        if isinstance(found, Exception):
+            raise found
+        return dict(found)
+
+    class Shown:
+        def display(self, text: str) -> None:
+            shown.append(text)
+
+    given = {"folder": "/m", "unit": "gb10-model-relay.service", "status": "/run/s", "timeout": 600}
+    monkeypatch.setattr(model_store_wait, "time", clock)
+    monkeypatch.setattr(model_store_wait, "Display", Shown)
+    monkeypatch.setattr(model_store_wait.ActionBase, "run", lambda *_arguments: {})
+    monkeypatch.setattr(action, "_execute_module", answer, raising=False)
+    monkeypatch.setattr(action, "validate_argument_spec", lambda **_spec: (None, given), raising=False)
+    return action.run(None, {"inventory_hostname": "spark2"}), shown, clock.now - 1000
+
+
+def test_waiting_shows_how_fast_it_comes(monkeypatch: pytest.MonkeyPatch) -> None:
+    answers = [progress(done=number * GB) for number in range(9)]
+    result, shown, _seconds = waited(monkeypatch, [*answers, progress("complete", 10 * GB)])
+    assert result == {"changed": False, "reason": ""}
+    assert shown[0] == "  spark2: receiving: 0.00 of 10.0 GB"
+    assert [line.partition(":")[0] for line in shown] == ["  spark2"] * len(shown)
+    assert shown[1].endswith(" MB/s")
+
+
+@pytest.mark.parametrize(
+    ("answers", "reason"),
+    [
+        ([progress(), progress("failed", reason="the disk is full")], "spark2: the disk is full"),
+        ([progress("failed", active="inactive", reason="the disk is full")], "spark2: the disk is full"),
+        ([progress(), progress(active="inactive")], "spark2: gb10-model-relay.service has ended. Its log: journalctl -u gb10-model-relay.service"),
+        ([{"failed": True, "msg": "no such thing"}], "spark2: no such thing"),
+        ([progress(), AnsibleConnectionFailure("no route")], "spark2 cannot be reached any more: no route"),
+        ([progress(done=GB)], "spark2: after 605 s, receiving: 1.0 of 10.0 GB"),
+    ],
+)
+def test_what_ends_the_wait(monkeypatch: pytest.MonkeyPatch, answers: list[Any], reason: str) -> None:
+    assert waited(monkeypatch, answers)[0] == {"changed": False, "reason": reason}
+
+
+def test_a_connection_that_comes_back_is_no_reason(monkeypatch: pytest.MonkeyPatch) -> None:
+    lost = AnsibleConnectionFailure("no route")
+    assert waited(monkeypatch, [progress(), lost, lost, progress(), progress("complete")])[0]["reason"] == ""
+
+
+def imports(name: str) -> set[str]:
+    """The files of module_utils that one of them needs, with itself; ``name`` is such as model_store/plan."""
+    found = {f"{name}.py"}
+    for node in ast.walk(ast.parse(read(f"plugins/module_utils/{name}.py"))):
+        if not isinstance(node, ast.ImportFrom) or ".module_utils." not in (node.module or ""):
+            continue
+        place = (node.module or "").partition(".module_utils.")[2].replace(".", "/")
+        for needed in [f"{place}/{alias.name}" for alias in node.names] if "/" not in place else [place]:
+            found |= imports(needed)
+    return found
+
+
+def test_the_programs_are_installed_with_all_that_they_import() -> None:
+    files = load_yaml(read("roles/model_store/vars/main.yml"))["_model_store_files"]
+    assert all(entry["path"].endswith(f"/{entry['program']}") for entry in files)
+    assert [entry["program"] for entry in files] == sorted(imports("model_store/io_fetch") | imports("model_store/io_relay"))

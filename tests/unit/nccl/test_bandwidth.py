@@ -1,0 +1,139 @@
+"""Which runs measure the bandwidth between nodes, and what is too little."""
+
+from __future__ import annotations
+
+import importlib.util
+import sys
+from types import ModuleType
+from typing import Any
+
+import pytest
+from repository import ROOT
+
+from ansible_collections.gb10.cluster.plugins.module_utils.nccl import bandwidth as nccl_bandwidth
+
+Data = dict[str, Any]
+PEERS = {"pair": [["b"]], "ring": [["b"], ["c"]], "switch": [["b", "c"]]}
+
+
+def plan(shape: str, devices: tuple[str, ...] = ("rocep1s0f0,roceP2p1s0f0", "rocep1s0f1,roceP2p1s0f1"), node: int = 0) -> Data:
+    """A cluster of nodes a, b (and c), with each node's NCCL_IB_HCA ("" for none)."""
+    names = ["a", "b"] if shape == "pair" else ["a", "b", "c"]
+    rails = [{"interface": "x", "peers": dict.fromkeys(peers, "10.0.0.2")} for peers in PEERS[shape]]
+    nodes = [
+        {
+            "name": name,
+            "rails": rails,
+            "environment": {"GLOO_SOCKET_IFNAME": "x", "HF_TOKEN": "secret", **({"NCCL_IB_HCA": hca} if hca else {})},
+            "additions": {"nccl_sm121_build": {"environment": {"LD_PRELOAD": "/opt/libnccl.so.2"}}},
+        }
+        for name, hca in zip(names, (*devices, devices[-1]), strict=False)
+    ]
+    return {"nodes": nodes, "node": nodes[node], "head": {"name": "a", "address": "10.0.0.1"}}
+
+
+def result(*numbers: float, collective: str = "all_reduce") -> Data:
+    """A program's result whose messages are 4096 bytes and twice as many each."""
+    entries = [{"collective": collective, "bytes": 4096 << index, "seconds": 0.5, "bus_gbps": number} for index, number in enumerate(numbers)]
+    return {"rank": 0, "ranks": 2, "backend": "nccl", "torch": "2.11.0", "results": entries}
+
+
+def test_together_and_each_device_alone_with_every_nodes_own_name_of_it() -> None:
+    runs = nccl_bandwidth.runs(plan("pair", node=1), "nccl", 8471)
+    assert [run["name"] for run in runs] == ["together", "rocep1s0f0", "roceP2p1s0f0"]
+    assert [run["environment"]["NCCL_IB_HCA"] for run in runs] == ["rocep1s0f1,roceP2p1s0f1", "rocep1s0f1", "roceP2p1s0f1"]
+    assert {name: runs[0]["environment"][name] for name in ("RANK", "WORLD_SIZE", "MASTER_ADDR", "MASTER_PORT", "LD_PRELOAD")} == {
+        "RANK": "1",
+        "WORLD_SIZE": "2",
+        "MASTER_ADDR": "10.0.0.1",
+        "MASTER_PORT": "8471",
+        "LD_PRELOAD": "/opt/libnccl.so.2",
+    }
+    assert runs[0]["environment"]["GLOO_SOCKET_IFNAME"] == "x"
+
+
+def test_whole_names_stay_whole_and_exclusions_together() -> None:
+    runs = nccl_bandwidth.runs(plan("pair", ("=a,b", "=c,d"), node=1), "nccl", 8471)
+    assert [run["environment"]["NCCL_IB_HCA"] for run in runs] == ["=c,d", "=c", "=d"]
+    assert len(nccl_bandwidth.runs(plan("pair", ("^a,b", "^a,b")), "nccl", 8471)) == 1
+
+
+def test_what_no_library_reads_is_not_shown() -> None:
+    assert "secret" not in str(nccl_bandwidth.runs(plan("pair"), "nccl", 8471))
+
+
+@pytest.mark.parametrize(
+    ("given", "backend"),
+    [
+        (plan("pair"), "gloo"),
+        (plan("ring"), "nccl"),
+        (plan("pair", ("rocep1s0f0", "rocep1s0f0")), "nccl"),
+        (plan("pair", ("", "")), "nccl"),
+        (plan("pair", ("rocep1s0f0,roceP2p1s0f0", "rocep1s0f0")), "nccl"),
+    ],
+)
+def test_only_together_where_a_device_alone_says_nothing(given: Data, backend: str) -> None:
+    assert [run["name"] for run in nccl_bandwidth.runs(given, backend, 8471)] == ["together"]
+
+
+@pytest.mark.parametrize(
+    ("shape", "devices", "backend", "wanted", "least"),
+    [
+        ("pair", "d,e", "nccl", 0.0, 21.875),
+        ("switch", "d,e", "nccl", 0.0, 21.875),
+        ("ring", "d,e", "nccl", 0.0, 10.0),
+        ("pair", "", "nccl", 0.0, 0.0),
+        ("pair", "d,e", "gloo", 0.0, 0.0),
+        ("pair", "d,e", "gloo", 3.5, 3.5),
+        ("ring", "d,e", "nccl", 12.0, 12.0),
+    ],
+)
+def test_what_is_expected(shape: str, devices: str, backend: str, wanted: float, least: float) -> None:
+    assert nccl_bandwidth.expected(plan(shape, (devices, devices)), backend, wanted) == least
+
+
+def test_the_largest_message_is_judged() -> None:
+    assert nccl_bandwidth.findings({"together": result(0.1, 22.0)}, 21.875) == []
+    (finding,) = nccl_bandwidth.findings({"together": result(30.0, 3.04)}, 21.875)
+    assert finding.path == "bandwidth.all_reduce"
+    assert finding.found == "3.040 GB/s of bus bandwidth with 8192 bytes"
+    assert finding.expected.startswith("21.875 GB/s")
+
+
+def test_a_finding_tells_what_each_device_did_alone() -> None:
+    (finding,) = nccl_bandwidth.findings({"together": result(12.0), "rocep1s0f0": result(11.9), "roceP2p1s0f0": result(0.2)}, 21.875)
+    assert finding.found.endswith("with 4096 bytes (11.900 by rocep1s0f0 alone, 0.200 by roceP2p1s0f0 alone)")
+
+
+def test_every_measurement_is_a_line() -> None:
+    assert nccl_bandwidth.lines({"together": result(1.5), "d": result(0.75, collective="all_gather")}) == [
+        "together: all_reduce of 4096 bytes: 1.500 GB/s on the bus, 500000 us",
+        "d: all_gather of 4096 bytes: 0.750 GB/s on the bus, 500000 us",
+    ]
+
+
+@pytest.fixture
+def program(monkeypatch: pytest.MonkeyPatch) -> ModuleType:
+    """nccl_bandwidth.py, whose arithmetic needs no PyTorch."""
+    torch = ModuleType("torch")
+    torch.distributed = ModuleType("torch.distributed")  # type: ignore[attr-defined]
+    monkeypatch.setitem(sys.modules, "torch", torch)
+    monkeypatch.setitem(sys.modules, "torch.distributed", torch.distributed)
+    spec = importlib.util.spec_from_file_location("nccl_bandwidth_program", ROOT / "roles/nccl_sm121_build/files/nccl_bandwidth.py")
+    assert spec is not None and spec.loader is not None
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return module
+
+
+@pytest.mark.parametrize("largest", [1, 4096, 5000, 10**6, 1024**3])
+@pytest.mark.parametrize("ranks", [2, 3])
+def test_sizes_end_at_the_bound_and_are_whole_for_every_rank(program: ModuleType, largest: int, ranks: int) -> None:
+    found = program.sizes(largest, ranks)
+    assert found == sorted(found)
+    assert all(size % (4 * ranks) == 0 for size in found)
+    assert max(4 * ranks, largest - 4 * ranks) <= found[-1] <= max(4 * ranks, largest)
+
+
+def test_bus_factors(program: ModuleType) -> None:
+    assert [program.bus_factor(name, 4) for name in ("all_reduce", "all_gather")] == [1.5, 0.75]

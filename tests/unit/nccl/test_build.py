@@ -1,0 +1,497 @@
+"""NCCL: what a library is and lacks, how one is built, which of its functions vLLM calls, and the module that reads them."""
+
+from __future__ import annotations
+
+import dataclasses
+import hashlib
+import os
+import platform
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+from gpu_libraries import dynamic, elf, libnccl
+from run_module import program, run_module
+
+from ansible_collections.gb10.cluster.plugins.module_utils.common.problems import ProblemsError
+from ansible_collections.gb10.cluster.plugins.module_utils.nccl import build as nccl_build
+from ansible_collections.gb10.cluster.plugins.module_utils.nccl import functions as nccl_functions
+from ansible_collections.gb10.cluster.plugins.module_utils.nccl import io_library as io_nccl
+from ansible_collections.gb10.cluster.plugins.module_utils.nccl import library as nccl_library
+from ansible_collections.gb10.cluster.plugins.module_utils.nccl.build import Builder, Release, Source, Toolkit
+from ansible_collections.gb10.cluster.plugins.module_utils.node.capability import ComputeCapability
+
+GB10, RTX50, THOR, H200 = (ComputeCapability.parse(text) for text in ("12.1", "12.0", "11.0", "9.0"))
+MACHINE = 183 if platform.machine() == "aarch64" else 62
+
+
+def library(*architectures: str, **options: Any) -> nccl_library.Library:
+    return nccl_library.read(memoryview(libnccl(*architectures, **options)), "lib")
+
+
+def test_facts() -> None:
+    assert library("121", "90", machine=183).facts() == {
+        "version": "2.30.7",
+        "cuda": "13.0",
+        "machine": "aarch64",
+        "gcc": ["12.2.0"],
+        "programs": 3,
+        "code": [
+            {"kind": "cubin", "architecture": "sm_90", "count": 2},
+            {"kind": "cubin", "architecture": "sm_100f", "count": 1},
+            {"kind": "cubin", "architecture": "sm_121", "count": 2},
+        ],
+        "native": ["9.0", "12.1"],
+        "runs": ["9.0", "12.1"],
+    }
+
+
+def test_what_runs_is_more_than_what_is_native() -> None:
+    found = library("120", "90", gcc=["8.5.0", "8.3.1", "12.2.0"])
+    assert found.facts()["native"] == ["9.0", "12.0"]
+    assert found.facts()["runs"] == ["9.0", "12.0", "12.1"]
+    assert found.gcc == ("8.3.1", "8.5.0", "12.2.0")
+    assert library("90", gcc=[]).facts()["gcc"] == []
+
+
+@pytest.mark.parametrize(
+    ("version", "cuda", "expected"),
+    [("2.28.9", "13.0", ("2.28.9", "13.0")), ("2.29.7rc1", "12.9", ("2.29.7rc1", "12.9")), ("x", "13.0", (None, None))],
+)
+def test_version(version: str, cuda: str, expected: tuple[str | None, str | None]) -> None:
+    found = library("121", version=version, cuda=cuda)
+    assert (found.version, found.cuda) == expected
+
+
+@pytest.mark.parametrize(
+    ("architectures", "said"),
+    [
+        (["90"], "2 do not run there; it holds 2 cubin for sm_90, 1 cubin for sm_100f"),
+        (["120"], "2 would run as code for an older GPU of its generation"),
+        (["121"], None),
+        (["121a"], None),
+        (["120", "121"], None),
+    ],
+    ids=str,
+)
+def test_a_library_without_code_for_the_gpu(architectures: list[str], said: str | None) -> None:
+    problems = nccl_library.problems(library(*architectures), "/x/libnccl.so.2", [GB10], "x86_64")
+    assert [problem.path for problem in problems] == ([] if said is None else ["/x/libnccl.so.2"])
+    if said is not None:
+        assert said in problems[0].found
+        assert GB10.gencode in problems[0].fix
+
+
+def test_everything_that_is_wrong_with_a_library_is_listed() -> None:
+    problems = nccl_library.problems(library("90", version="x", machine=183), "lib", [GB10, H200, THOR], "x86_64")
+    assert [problem.expected for problem in problems] == ["a libnccl", "one for x86_64", "cubins for sm_121", "cubins for sm_110"]
+
+
+@pytest.mark.parametrize(("tag", "release"), [("v2.30.7-1", Release(2, 30, 7)), ("2.28.9-1", Release(2, 28, 9)), ("v2.5.6-2", Release(2, 5, 6, 2))])
+def test_tag(tag: str, release: Release) -> None:
+    assert Release.of_tag(tag, "x") == release
+
+
+@pytest.mark.parametrize("tag", ["", "main", "v2.30u1", "v2.30.7", "v2.30.7-1; rm -rf /", "v2.30.7-1\n"])
+def test_what_is_no_release(tag: str) -> None:
+    with pytest.raises(ProblemsError) as raised:
+        Release.of_tag(tag, "nccl_sm121_build_tag")
+    assert raised.value.problems[0].path == "nccl_sm121_build_tag"
+    assert repr(tag) in raised.value.problems[0].found
+
+
+def test_release_of_a_source_tree() -> None:
+    text = "##### version\nNCCL_MAJOR   := 2\nNCCL_MINOR   := 30\nNCCL_PATCH   := 7\nNCCL_SUFFIX  :=\nPKG_REVISION := 1\n"
+    assert Release.of_makefile(text, "x").tag == "v2.30.7-1"
+    with pytest.raises(ProblemsError, match="does not say NCCL_PATCH"):
+        Release.of_makefile(text.replace("NCCL_PATCH   := 7", ""), "makefiles/version.mk")
+
+
+@pytest.mark.parametrize(
+    ("tag", "spoken_against"), [("v2.28.9-1", True), ("v2.29.2-1", True), ("v2.29.3-1", False), ("v2.30.7-1", False), ("v3.0.0-1", False)]
+)
+def test_finding(tag: str, spoken_against: bool) -> None:
+    finding = Release.of_tag(tag, "x").finding("nccl_sm121_build_tag")
+    assert (finding is not None) is spoken_against
+    if finding:
+        assert "hang" in finding.found
+        assert "2.29.3" in finding.expected
+        assert "GCC before 10" in finding.found
+
+
+VERSION = "nvcc: NVIDIA (R) Cuda compiler driver\nCuda compilation tools, release 13.0, V13.0.88\nBuild cuda_13.0.r13.0/compiler.36424714_0\n"
+TOOLKIT = Toolkit.of_nvcc("/usr/local/cuda", VERSION, "sm_75\nsm_80\nsm_90\nsm_100\nsm_110\nsm_120\nsm_121\n")
+BUILDER = Builder("aarch64", 20, 100 * 1024**3, 100 * 1024**3, frozenset(nccl_build.PROGRAMS))
+SOURCE = Source("/src/nccl", Release(2, 30, 7), "commit 73cf1122")
+
+
+def test_toolkit() -> None:
+    assert (TOOLKIT.release, TOOLKIT.architectures) == ("13.0.88", frozenset("sm_75 sm_80 sm_90 sm_100 sm_110 sm_120 sm_121".split()))
+
+
+def test_plan() -> None:
+    plan = nccl_build.plan(SOURCE, [GB10], TOOLKIT, BUILDER)
+    assert plan.stamp == {
+        "release": "2.30.7",
+        "source": "commit 73cf1122",
+        "gencode": "-gencode=arch=compute_121,code=sm_121",
+        "cuda": "13.0.88",
+        "machine": "aarch64",
+        "functions": "",
+    }
+    assert plan.name == f"2.30.7-{plan.digest[:12]}"
+    assert len(plan.digest) == 64
+    assert plan.findings == ()
+    assert plan.argv(SOURCE, TOOLKIT, "/build/x") == [
+        *("make", "-C", "/src/nccl", "-j20", "src.lib", "BUILDDIR=/build/x", "CUDA_HOME=/usr/local/cuda", "NVCC=/usr/local/cuda/bin/nvcc"),
+        "NVCC_GENCODE=-gencode=arch=compute_121,code=sm_121",
+    ]
+
+
+def test_options_of_the_command() -> None:
+    plan = nccl_build.plan(SOURCE, [GB10], TOOLKIT, BUILDER, "AllReduce Sum f32 Ring Simple")
+    argv = plan.argv(SOURCE, TOOLKIT, "/build/x", ccache=True)
+    assert argv[:4] == ["env", f"PATH={nccl_build.CCACHE_PATH}", "NVCUFLAGS_SYM=-c", "make"]
+    assert {"NVCC=ccache /usr/local/cuda/bin/nvcc", "ONLY_FUNCS=AllReduce Sum f32 Ring Simple"} < set(argv)
+
+
+def test_a_mixed_cluster_has_one_library_whatever_the_order() -> None:
+    plans = [nccl_build.plan(SOURCE, gpus, TOOLKIT, BUILDER) for gpus in ([GB10, THOR], [THOR, GB10, THOR])]
+    assert plans[0] == plans[1]
+    assert plans[0].stamp["gencode"] == "-gencode=arch=compute_110,code=sm_110 -gencode=arch=compute_121,code=sm_121"
+
+
+@pytest.mark.parametrize(
+    "other",
+    [
+        nccl_build.plan(dataclasses.replace(SOURCE, identity="commit 0"), [GB10], TOOLKIT, BUILDER),
+        nccl_build.plan(SOURCE, [RTX50], TOOLKIT, BUILDER),
+        nccl_build.plan(SOURCE, [GB10], dataclasses.replace(TOOLKIT, release="13.0.48"), BUILDER),
+        nccl_build.plan(SOURCE, [GB10], TOOLKIT, dataclasses.replace(BUILDER, machine="x86_64")),
+        nccl_build.plan(SOURCE, [GB10], TOOLKIT, BUILDER, "SendRecv"),
+    ],
+    ids=["source", "GPU", "CUDA", "machine", "functions"],
+)
+def test_what_decides_about_the_result_is_in_the_digest(other: nccl_build.Plan) -> None:
+    assert other.digest != nccl_build.plan(SOURCE, [GB10], TOOLKIT, BUILDER).digest
+
+
+def test_where_it_lies_and_how_many_build_it_is_not() -> None:
+    other = nccl_build.plan(dataclasses.replace(SOURCE, path="/y"), [GB10], TOOLKIT, dataclasses.replace(BUILDER, cores=2, memory=2**33))
+    assert other.digest == nccl_build.plan(SOURCE, [GB10], TOOLKIT, BUILDER).digest
+
+
+def test_a_release_that_hangs_is_built_with_a_finding() -> None:
+    plan = nccl_build.plan(dataclasses.replace(SOURCE, release=Release(2, 28, 9)), [GB10], TOOLKIT, BUILDER)
+    assert ["NVIDIA/nccl issue 2353" in finding.found for finding in plan.findings] == [True]
+
+
+@pytest.mark.parametrize(("cores", "memory_gib", "jobs"), [(20, 100, 20), (20, 12, 10), (2, 100, 2), (8, 1, 1), (8, 0, 1), (1, 100, 1)])
+def test_jobs(cores: int, memory_gib: int, jobs: int) -> None:
+    assert nccl_build.jobs(cores, memory_gib * 1024**3) == jobs
+
+
+def test_everything_that_is_missing_is_said_at_once() -> None:
+    builder = dataclasses.replace(BUILDER, disk=100 * 1024**2, programs=frozenset({"make", "python3", "which"}))
+    problems = nccl_build.prerequisites([GB10, THOR], Toolkit(None), builder, "no such function")
+    assert [problem.path for problem in problems] == ["functions", "programs", "toolkit", "disk"]
+    _functions, programs, toolkit, disk = problems
+    assert programs.found == "g++ not found"
+    assert toolkit.expected == "a CUDA toolkit of release 13.0 or newer"
+    assert disk.found == "100 MiB are free"
+
+
+def test_only_a_tag_needs_git() -> None:
+    assert nccl_build.prerequisites([GB10], TOOLKIT, BUILDER) == []
+    (problem,) = nccl_build.prerequisites([GB10], TOOLKIT, BUILDER, from_git=True)
+    assert (problem.found, problem.fix) == ("git not found", "apt-get install git")
+
+
+def test_without_a_gpu_there_is_nothing_to_build_for() -> None:
+    assert [problem.found for problem in nccl_build.prerequisites([], TOOLKIT, BUILDER)] == ["no GPU is known"]
+
+
+@pytest.mark.parametrize(
+    ("gpu", "expected"),
+    [(GB10, "CUDA 12.9 or newer for 12.1"), (THOR, "CUDA 13.0 or newer for 11.0"), (ComputeCapability(13, 0), "a CUDA release that knows 13.0")],
+    ids=str,
+)
+def test_a_toolkit_that_is_older_than_the_gpu(gpu: ComputeCapability, expected: str) -> None:
+    old = Toolkit("/usr/local/cuda-12.8", "12.8.93", frozenset({"sm_90", "sm_100", "sm_101", "sm_120"}))
+    (problem,) = nccl_build.prerequisites([gpu, H200], old, BUILDER)
+    assert problem.found == f"nvcc 12.8.93 in /usr/local/cuda-12.8 does not know {gpu.sm}"
+    assert problem.expected == expected
+
+
+def test_the_table_of_what_vllm_calls_is_what_is_built() -> None:
+    built = nccl_functions.selected(nccl_functions.vllm_functions())
+    for use in nccl_functions.USES:
+        for kind in use.types or ("",):
+            start = " ".join(word for word in (use.collective, use.operation, kind) if word)
+            assert any(name == start or name.startswith(f"{start} RING ") for name in built), start
+    assert not any(word in name for name in built for word in ("NVLS", "COLLNET", "Prod", "f64", "f8e"))
+    assert len(built) < len(nccl_functions.selected("")) / 10
+
+
+@pytest.mark.parametrize(
+    ("pattern", "count"),
+    [
+        ("SendRecv", 1),
+        ("AllReduce Sum f32 RING SIMPLE", 1),
+        ("allreduce sum f32 ring *", 3),
+        ("SendRecv|AllGather RING LL", 2),
+        ("AllReduce * * RING LL", 60),
+    ],
+)
+def test_selected(pattern: str, count: int) -> None:
+    assert len(nccl_functions.selected(pattern)) == count
+    assert nccl_functions.pattern_problems(pattern, "x") == []
+
+
+@pytest.mark.parametrize("pattern", ["$(touch x)", "a;b", 'x"', "`id`", "(AllReduce", "AllReduce +", "Al1Reduce", " ", "SendRecv\n"])
+def test_no_pattern(pattern: str) -> None:
+    (problem,) = nccl_functions.pattern_problems(pattern, "nccl_sm121_build_only_funcs")
+    assert problem.path == "nccl_sm121_build_only_funcs"
+    assert repr(pattern) in problem.found
+
+
+def installed(folder: Path, *architectures: str) -> Path:
+    """A library as NCCL's build leaves it: the file, and the links by which it is found."""
+    (folder / "lib").mkdir(parents=True)
+    (folder / "lib/libnccl.so.2.30.7").write_bytes(libnccl(*architectures, machine=MACHINE))
+    (folder / "lib/libnccl.so.2").symlink_to("libnccl.so.2.30.7")
+    return folder
+
+
+def test_nccl_info_reads_a_file_a_folder_and_a_link(tmp_path: Path) -> None:
+    built = installed(tmp_path / "2.30.7-x", "121")
+    (tmp_path / "current").symlink_to("2.30.7-x")
+    answers = [
+        run_module("nccl_info", {"path": str(path)})["library"] for path in (built / "lib/libnccl.so.2.30.7", built / "lib", tmp_path / "current")
+    ]
+    assert {answer["real_path"] for answer in answers} == {str(built / "lib/libnccl.so.2.30.7")}
+    assert {answer["sha256"] for answer in answers} == {answers[0]["sha256"]}
+    assert (answers[2]["path"], answers[2]["version"]) == (str(tmp_path / "current/lib/libnccl.so.2"), "2.30.7")
+    assert answers[2]["native"] == ["12.1"]
+
+
+@pytest.mark.parametrize("content", [None, b"", b"text", libnccl("121")[:-100]], ids=["absent", "empty", "text", "truncated"])
+def test_nccl_info_refuses_what_is_no_library(tmp_path: Path, content: bytes | None) -> None:
+    path = tmp_path / "libnccl.so.2"
+    if content is not None:
+        path.write_bytes(content)
+    answer = run_module("nccl_info", {"path": str(path)})
+    assert str(path) in answer["msg"]
+    assert "Expected: " in answer["msg"]
+
+
+#: Maps the files it is given and stays.
+MAPPER = """
+import mmap, sys
+files = [open(name, "rb") for name in sys.argv[1:]]
+kept = [mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ) for file in files]
+print("mapped", flush=True)
+sys.stdin.read()
+"""
+
+
+def mapping(*paths: Path) -> subprocess.Popen[str]:
+    process = subprocess.Popen([sys.executable, "-c", MAPPER, *map(str, paths)], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
+    assert process.stdout is not None
+    assert process.stdout.readline() == "mapped\n"
+    return process
+
+
+def test_nccl_info_proves_what_a_process_uses(tmp_path: Path) -> None:
+    ours, wheels = installed(tmp_path / "ours", "121"), installed(tmp_path / "wheel", "90", "120")
+    arguments = {"path": str(ours), "requires": {"capabilities": ["12.1"]}}
+    with mapping(ours / "lib/libnccl.so.2") as right, mapping(wheels / "lib/libnccl.so.2") as wrong, mapping() as other:
+        good = run_module("nccl_info", {**arguments, "pids": [right.pid, other.pid]})
+        bad = run_module("nccl_info", {**arguments, "pids": [right.pid, wrong.pid]})
+        for process in (right, wrong, other):
+            process.communicate()
+    assert good["problems"] == []
+    (found,) = good["processes"][0]["libraries"]
+    assert (found["path"], found["sha256"], found["deleted"]) == (good["library"]["real_path"], good["library"]["sha256"], False)
+    assert good["processes"][1]["libraries"] == []
+    (problem,) = bad["problems"]
+    assert f"{os.uname().nodename}, process {wrong.pid} (python" in problem
+    assert str(wheels / "lib/libnccl.so.2.30.7") in problem
+    assert str(ours / "lib/libnccl.so.2.30.7") in problem
+
+
+def test_nccl_info_sees_that_a_process_still_has_the_file_before(tmp_path: Path) -> None:
+    ours = installed(tmp_path / "ours", "121")
+    with mapping(ours / "lib/libnccl.so.2") as rank:
+        replaced = ours / "lib/new"
+        replaced.write_bytes(libnccl("121", "90", machine=MACHINE))
+        replaced.rename(ours / "lib/libnccl.so.2.30.7")
+        answer = run_module("nccl_info", {"path": str(ours), "pids": [rank.pid], "requires": {}})
+        rank.communicate()
+    (problem,) = answer["problems"]
+    assert "deleted since" in problem
+
+
+def test_nccl_info_knows_a_libnccl_by_its_functions(tmp_path: Path) -> None:
+    """The name says nothing: ours may be called anything, and any data may be called libnccl."""
+    ours, wheels = installed(tmp_path / "ours", "121"), installed(tmp_path / "wheel", "120")
+    (ours / "lib/libnccl.so.2.30.7").rename(ours / "lib/fast.so")
+    plugin, data = tmp_path / "libnccl-net.so", tmp_path / "libnccl.so.2"
+    plugin.write_bytes(elf(dynamic(exports=["ncclNet_v9"], imports=["ncclGetVersion"]), MACHINE))
+    data.write_bytes(b"no library at all" * 1000)
+    with mapping(ours / "lib/fast.so", wheels / "lib/libnccl.so.2", plugin, data) as process:
+        answer = run_module("nccl_info", {"pids": [process.pid]})
+        process.communicate()
+    (found,) = answer["processes"]
+    assert sorted(library["path"] for library in found["libraries"]) == sorted(map(str, [ours / "lib/fast.so", wheels / "lib/libnccl.so.2.30.7"]))
+    # Read by mmap, they were not loaded by anything that says which is called.
+    assert found["used"] is None
+    assert "nothing mapped tells which is called" in found["undecided"]
+
+
+def test_nccl_info_of_a_build_that_is_gone_from_the_store(tmp_path: Path) -> None:
+    ours = installed(tmp_path / "ours", "121")
+    sha256 = hashlib.sha256((ours / "lib/libnccl.so.2").read_bytes()).hexdigest()
+    with mapping(ours / "lib/libnccl.so.2") as rank:
+        shutil.rmtree(ours)
+        arguments = {"path": str(ours / "lib/libnccl.so.2"), "pids": [rank.pid]}
+        known = run_module("nccl_info", {**arguments, "requires": {"sha256": sha256}})
+        other = run_module("nccl_info", {**arguments, "requires": {"sha256": "0" * 64}})
+        rank.communicate()
+    assert (known["library"], known["processes"][0]["libraries"][0]["deleted"]) == (None, True)
+    assert ["there is no file" in problem for problem in known["problems"]] == [True]
+    assert ["there is no file" in problem for problem in other["problems"]] == [True, False]
+    assert "deleted since" in other["problems"][1]
+    assert run_module("nccl_info", {"path": arguments["path"]})["failed"]
+
+
+def wheel(runtime: Path, *architectures: str) -> Path:
+    path = runtime / "lib/python3.12/site-packages/nvidia/nccl/lib/libnccl.so.2"
+    path.parent.mkdir(parents=True)
+    path.write_bytes(libnccl(*architectures, machine=MACHINE, version="2.29.7", gcc=["8.5.0"]))
+    return path
+
+
+def test_nccl_info_reads_what_the_runtime_brought_also_behind_a_link(tmp_path: Path) -> None:
+    """The choice about a build is the same before and after one took the place of the wheel's."""
+    path = wheel(tmp_path / "runtime", "120")
+    before = run_module("nccl_info", {"runtime": str(tmp_path / "runtime")})["library"]
+    path.rename(f"{path}.gb10-original")
+    path.symlink_to(installed(tmp_path / "ours", "121") / "lib/libnccl.so.2")
+    after = run_module("nccl_info", {"runtime": str(tmp_path / "runtime")})["library"]
+    assert (before["version"], before["gcc"], before["native"]) == ("2.29.7", ["8.5.0"], ["12.0"])
+    assert {key: value for key, value in before.items() if "path" not in key} == {key: value for key, value in after.items() if "path" not in key}
+    assert run_module("nccl_info", {"runtime": str(tmp_path / "none")})["library"] is None
+
+
+def test_node_info_has_the_library_once_the_runtime_is_complete(tmp_path: Path) -> None:
+    assert io_nccl.bundled_facts(str(tmp_path)) is None
+    (tmp_path / ".complete").touch()
+    assert io_nccl.bundled_facts(str(tmp_path)) == {}
+    path = wheel(tmp_path, "120")
+    found = io_nccl.bundled_facts(str(tmp_path))
+    assert found is not None
+    assert (found["version"], found["runs"]) == ("2.29.7", ["12.0", "12.1"])
+    path.write_bytes(b"broken")
+    assert io_nccl.bundled_facts(str(tmp_path)) == {}
+
+
+#: Loads what it is told to and stays, as Python does when it imports PyTorch.
+LOADER = "import ctypes, sys; kept = [ctypes.CDLL(name) for name in sys.argv[1:]]; print(kept[-1].answer(), flush=True); sys.stdin.read()"
+
+
+@pytest.fixture(scope="module")
+def linked(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Two libraries that answer as NCCL does, and one that calls them and has an RPATH, as libtorch_cuda.so."""
+    if shutil.which("cc") is None:
+        pytest.skip("there is no C compiler")
+    folder = tmp_path_factory.mktemp("linked")
+    code = "const char code[20 << 20] = {1}; int ncclGetVersion(void) { return VERSION; }\n"
+    (folder / "nccl.c").write_text(code, encoding="utf-8")
+    (folder / "torch.c").write_text("int ncclGetVersion(void); int answer(void) { return ncclGetVersion(); }\n", encoding="utf-8")
+    for name, number in (("ours", 23007), ("wheel", 22907)):
+        (folder / name).mkdir()
+        command = ["cc", "-shared", "-fPIC", f"-DVERSION={number}", "-Wl,-soname,libnccl.so.2", "-o", folder / name / "libnccl.so.2"]
+        subprocess.run([*command, folder / "nccl.c"], check=True)
+    # Ours under a name of its own, which the older test by names did not see.
+    (folder / "ours/libnccl.so.2").rename(folder / "ours/fast.so")
+    options = ["-L", folder / "wheel", "-l:libnccl.so.2", "-Wl,--disable-new-dtags,-rpath,$ORIGIN/wheel"]
+    subprocess.run(["cc", "-shared", "-fPIC", "-o", folder / "libtorch.so", folder / "torch.c", *options], check=True)
+    return folder
+
+
+@pytest.mark.parametrize(
+    ("way", "expected"), [("alone", "wheel"), ("preload", "ours"), ("preload, title", "ours"), ("search path", "wheel"), ("ctypes", "wheel")]
+)
+def test_nccl_info_tells_which_one_is_called(linked: Path, way: str, expected: str) -> None:
+    """Against the linker itself: the library that was linked says which one it reached."""
+    ours = linked / "ours/fast.so"
+    environment = dict(os.environ)
+    loaded = [str(linked / "libtorch.so")]
+    if way.startswith("preload"):
+        environment["LD_PRELOAD"] = str(ours)
+        # By its path, or ours would stand for it, which has its name inside: with PyTorch both were seen.
+        loaded = [*loaded, str(linked / "wheel/libnccl.so.2"), *loaded]
+    if way == "search path":
+        environment["LD_LIBRARY_PATH"] = str(linked / "ours")
+    if way == "ctypes":
+        # Behind PyTorch, as vLLM's communicator does it.
+        loaded = [*loaded, str(ours), *loaded]
+    with subprocess.Popen([sys.executable, "-c", LOADER, *loaded], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True, env=environment) as rank:
+        assert rank.stdout is not None
+        said = rank.stdout.readline().strip()
+        if way == "preload, title":
+            # Programs that change their title write over their variables.
+            with pytest.MonkeyPatch.context() as patch:
+                patch.setattr(io_nccl, "_variables", lambda _pid: {})
+                (process,) = io_nccl.processes([], [rank.pid])
+                found = process.facts()
+        else:
+            (found,) = run_module("nccl_info", {"pids": [rank.pid]})["processes"]
+        rank.communicate()
+    assert said == {"ours": "23007", "wheel": "22907"}[expected], "what the linker does"
+    assert (found["used"], found["undecided"]) == (str({"ours": ours, "wheel": linked / "wheel/libnccl.so.2"}[expected]), "")
+    assert len(found["libraries"]) == (1 if way in ("alone", "search path") else 2)
+
+
+def test_nccl_info_tells_what_is_required_and_not_so(tmp_path: Path) -> None:
+    answer = run_module("nccl_info", {"path": str(installed(tmp_path / "x", "90")), "requires": {"capabilities": ["12.1"], "sha256": "0" * 64}})
+    assert ["have code for sm_121" in problem or "its sha256 is" in problem for problem in answer["problems"]] == [True, True]
+
+
+def test_nccl_info_tells_of_a_process_that_is_not_there() -> None:
+    with mapping() as ended:
+        ended.communicate()
+    answer = run_module("nccl_info", {"pids": [ended.pid]})
+    (found,) = answer["processes"]
+    assert (found["pid"], found["name"], found["libraries"], found["unreadable"]) == (ended.pid, "", [], "there is no such process")
+
+
+@pytest.mark.parametrize(
+    ("script", "said"),
+    [
+        ("echo 'Failed to connect to bus' >&2; exit 1", "systemctl show failed: Failed to connect to bus"),
+        ("echo", "it has no process"),
+        ("echo /system.slice/no-such-group.service", "it has no process"),
+    ],
+)
+def test_nccl_info_of_a_unit_that_does_not_run(tmp_path: Path, script: str, said: str) -> None:
+    answer = run_module("nccl_info", {"unit": "gb10-ray.service"}, program(tmp_path, "systemctl", script))
+    assert said in answer["msg"]
+
+
+def test_a_unit_is_all_processes_below_its_cgroup(tmp_path: Path) -> None:
+    for folder, members in (("", "12\n7\n"), ("worker", "9\n"), ("worker/deeper", ""), ("../other.service", "1\n")):
+        path = tmp_path / "system.slice/gb10-ray.service" / folder
+        path.mkdir(parents=True, exist_ok=True)
+        (path / "cgroup.procs").write_text(members, encoding="utf-8")
+    found = io_nccl.pids(lambda _argv: (0, "/system.slice/gb10-ray.service\n", ""), "gb10-ray.service", [str(tmp_path / "none"), str(tmp_path)])
+    assert found == [7, 9, 12]
+
+
+def test_nccl_info_needs_something_to_read() -> None:
+    assert "one of the following is required" in run_module("nccl_info", {})["msg"]
+    assert "path" in run_module("nccl_info", {"pids": [1], "requires": {}})["msg"]

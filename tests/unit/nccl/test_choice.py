@@ -1,0 +1,156 @@
+"""Whether NCCL is built: what the libraries hold decides, alike at every run, and the user's word before that."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any
+
+import pytest
+from cluster_nodes import KNOWN, LOCK, lock_of, spark
+from gpu_libraries import libnccl
+
+from ansible_collections.gb10.cluster.plugins.filter.cluster import FilterModule
+from ansible_collections.gb10.cluster.plugins.module_utils.cluster import plan as planner
+from ansible_collections.gb10.cluster.plugins.module_utils.nccl import library as nccl_library
+from ansible_collections.gb10.cluster.plugins.module_utils.nccl.choice import Choice, Cluster, Node, choose, hang, reasons
+
+CLUSTER = Cluster(cuda=True, container=False, ring=False, release="2.30.7")
+
+
+def facts(*architectures: str, machine: int = 183, **options: Any) -> dict[str, Any]:
+    data = libnccl(*(architectures or ("120",)), machine=machine, **options)
+    return nccl_library.read(memoryview(data), "lib").facts()
+
+
+def pair(*libraries: dict[str, Any] | None) -> list[Node]:
+    return [Node(f"spark{number}", "12.1", library) for number, library in enumerate(libraries, 1)]
+
+
+@pytest.mark.parametrize(
+    ("version", "gcc", "machine", "hangs"),
+    [
+        ("2.28.9", ["8.5.0"], 183, True),
+        ("2.29.2", ["9.4.0"], 183, True),
+        # Fixed in the source, whatever the compiler.
+        ("2.29.3", ["8.5.0"], 183, False),
+        ("2.29.7", ["8.3.1", "8.5.0"], 183, False),
+        ("2.30.7", ["8.5.0"], 183, False),
+        # What DGX OS builds, and we from source.
+        ("2.28.9", ["10.1.0"], 183, False),
+        ("2.28.9", ["13.3.0"], 183, False),
+        # CUDA's static library may be the older one, or NCCL itself: nobody can tell.
+        ("2.28.9", ["8.5.0", "13.3.0"], 183, True),
+        ("2.28.9", [], 183, True),
+        ("x", ["8.5.0"], 183, True),
+        # Only ARM.
+        ("2.28.9", ["8.5.0"], 62, False),
+    ],
+)
+def test_the_hang_on_arm(version: str, gcc: list[str], machine: int, hangs: bool) -> None:
+    assert bool(hang(facts(version=version, gcc=gcc, machine=machine))) is hangs
+
+
+def test_a_hang_is_told_with_what_was_read() -> None:
+    said = hang(facts(version="2.28.9", gcc=["8.5.0", "8.3.1"]))
+    assert said == "NCCL 2.28.9 is older than 2.29.3 and was compiled with GCC 8.3.1 and 8.5.0: before GCC 10 its ranks can hang on ARM"
+
+
+@pytest.mark.parametrize(
+    ("library", "ring", "words"),
+    [
+        (facts("120"), False, []),
+        (facts("121"), True, []),
+        # PTX is translated, and code of the same generation runs.
+        (facts("90"), False, ["no code that compute capability 12.1 can run"]),
+        (facts("121a"), False, []),
+        (facts("120a"), False, ["no code that compute capability 12.1 can run"]),
+        (facts(version="2.29.7"), False, []),
+        (facts(version="2.29.7"), True, ["NCCL 2.29.7 is older than 2.30, which a ring needs"]),
+        (facts(version="2.30.0"), True, []),
+        (facts("90", version="2.28.9", gcc=["8.5.0"]), True, ["hang on ARM", "no code", "which a ring needs"]),
+        ({}, False, ["brings no NCCL"]),
+    ],
+)
+def test_what_is_not_good_enough(library: dict[str, Any], ring: bool, words: list[str]) -> None:
+    found = reasons(Node("spark1", "12.1", library), ring)
+    assert [word in reason for word, reason in zip(words, found, strict=True)] == [True] * len(words)
+
+
+OLD = facts(version="2.28.9", gcc=["8.5.0"])
+
+
+@pytest.mark.parametrize(
+    ("wanted", "changes", "libraries", "build", "final", "word"),
+    [
+        ("auto", {}, [facts(), facts()], False, True, "NCCL 2.30.7 of the runtime has no hang that is known on ARM, and code for 12.1"),
+        ("auto", {}, [facts(), OLD], True, True, "spark2: NCCL 2.28.9 is older than 2.29.3"),
+        ("auto", {}, [OLD, None], True, True, "spark1: NCCL 2.28.9"),
+        ("auto", {}, [facts(), {}], True, True, "spark2: its runtime brings no NCCL"),
+        # Before the runtime is there, its release is all that is known, and is not the last word.
+        ("auto", {}, [None, None], False, False, "decided after installation"),
+        ("auto", {"release": "2.28.9"}, [None, None], True, False, "NCCL 2.28.9 is older than 2.29.3"),
+        ("auto", {"release": "2.29.7", "ring": True}, [None, None], True, False, "older than 2.30, which a ring needs"),
+        ("auto", {"release": ""}, [None, None], True, False, "is not known"),
+        ("auto", {"container": True}, [None, None], False, True, "the library in an image is not read"),
+        ("auto", {"container": True, "release": ""}, [None, None], True, True, "is not known"),
+        ("auto", {"cuda": False}, [{}, {}], False, True, "uses no GPU"),
+        ("auto", {}, [OLD], False, True, "one node alone"),
+        ("true", {}, [facts(), facts()], True, True, "nccl_sm121_build_enabled: true"),
+        ("false", {}, [facts(), OLD], False, True, "spark2: NCCL 2.28.9 is older than 2.29.3"),
+    ],
+)
+def test_the_choice(wanted: str, changes: dict[str, Any], libraries: list[Any], build: bool, final: bool, word: str) -> None:
+    found = choose(wanted, replace(CLUSTER, **changes), pair(*libraries))
+    assert (found.build, found.final) == (build, final)
+    assert any(word in reason for reason in found.why), found.why
+
+
+def planned(wanted: str = "auto", library: dict[str, Any] | None = None, lock: str = LOCK) -> dict[str, Any]:
+    nodes = [spark(1, "head"), spark(2, "worker")]
+    for node in nodes:
+        node["nccl_wanted"] = wanted
+        node["observed"]["nccl"] = library
+    plan, problems = planner.plan(nodes, lock, KNOWN)
+    assert problems == []
+    return plan
+
+
+NEW_LOCK, OLD_LOCK = (LOCK + lock_of(f"nvidia-nccl-cu13=={release}") for release in ("2.30.7", "2.28.9"))
+
+
+@pytest.mark.parametrize(
+    ("wanted", "library", "lock", "release"),
+    [
+        ("auto", None, NEW_LOCK, "2.30.7"),
+        ("auto", None, OLD_LOCK, "2.30.7"),
+        ("auto", facts(version="2.29.7"), NEW_LOCK, "2.29.7"),
+        ("false", None, OLD_LOCK, "2.28.9"),
+        ("true", facts(version="2.29.7"), NEW_LOCK, "2.30.7"),
+    ],
+)
+def test_the_rules_see_the_release_that_will_be_used(wanted: str, library: dict[str, Any] | None, lock: str, release: str) -> None:
+    assert planned(wanted, library, lock)["serve"]["nccl"] == release
+
+
+def test_the_role_decides_as_the_plan_did() -> None:
+    """The first run has no library when it plans, the second has: the role decides alike in both, from the library."""
+    decide = FilterModule().filters()["nccl_choice"]
+    for library in (facts(), OLD, facts("90")):
+        first, second = planned(library=None), planned(library=library)
+        names = [node["name"] for node in first["nodes"]]
+        found = [decide(plan, dict.fromkeys(names, library)) for plan in (first, second)]
+        assert found[0] == found[1] == {key: second["nccl"][key] for key in ("build", "final", "why")}
+    assert decide(planned(), {})["final"] is False
+    without = decide(planned(), dict.fromkeys(("spark1", "spark2"), None))
+    assert without["why"] == [f"{name}: its runtime brings no NCCL of NVIDIA's wheel" for name in ("spark1", "spark2")]
+
+
+@pytest.mark.parametrize("wanted", ["maybe", "yes", ""])
+def test_another_word_is_refused_before_anything_changes(wanted: str) -> None:
+    nodes = [{**spark(1, "head"), "nccl_wanted": wanted}, spark(2, "worker")]
+    (problem,) = planner.plan(nodes, NEW_LOCK, KNOWN)[1]
+    assert (problem.path, problem.expected) == ("nccl_sm121_build_enabled", "auto or true or false")
+
+
+def test_a_choice_is_plain_data() -> None:
+    assert Choice(True, False, ("a",)).facts() == {"build": True, "final": False, "why": ["a"]}

@@ -1,0 +1,262 @@
+"""What a node's tools print, as recorded where it says so, and the facts made of it."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import pytest
+
+from ansible_collections.gb10.cluster.plugins.module_utils.node import parse as node_text
+
+MEMINFO = "MemTotal:       125513088 kB\nMemFree:        100000000 kB\n"
+SUMMARY = "| NVIDIA-SMI 580.159.04             Driver Version: 580.159.04     CUDA Version: 13.0     |"
+#: As nvidia-smi prints it on a DGX Spark, whose GPU has no memory of its own (driver 580.142).
+GB10 = "NVIDIA GB10, 12.1, 580.142, [N/A], GPU-11111111-2222-3333-4444-555555555555\n"
+#: Recorded on an H200, but for the identifier.
+H200 = "NVIDIA H200, 9.0, 580.159.04, 143771, GPU-66666666-7777-8888-9999-000000000000\n"
+
+
+def facts(stdout: str, status: int = 0, stderr: str = "", summary: str = SUMMARY, meminfo: str = MEMINFO) -> dict[str, Any]:
+    return node_text.gpu_facts((status, stdout, stderr), summary, meminfo)
+
+
+def test_gb10_shares_the_hosts_memory() -> None:
+    found = facts(GB10)
+    (gpu,) = found["gpus"]
+    assert (gpu["name"], gpu["capability"], gpu["sm"], gpu["memory_bytes"]) == ("NVIDIA GB10", "12.1", "sm_121", None)
+    assert gpu["reasons"] == {"memory_bytes": "nvidia-smi says [N/A]: the GPU shares the host's memory"}
+    assert (found["unified_memory"], found["memory_bytes"]) == (True, 125513088 * 1024)
+    assert (found["driver_version"], found["cuda_version"], found["reason"]) == ("580.142", "13.0", "")
+
+
+def test_cma_that_the_kernel_took_for_itself() -> None:
+    """As a kernel whose handover reserve is CMA shows it: more free than there is in all."""
+    found = node_text.cma_facts("CmaTotal:              0 kB\nCmaFree:         9764864 kB\n")
+    assert found == {"cma_total_bytes": 0, "cma_free_bytes": 9764864 * 1024}
+    assert node_text.cma_facts(MEMINFO) == {"cma_total_bytes": None, "cma_free_bytes": None}
+
+
+def test_a_gpu_with_memory_of_its_own() -> None:
+    found = facts(H200)
+    (gpu,) = found["gpus"]
+    assert (gpu["capability"], gpu["sm"], gpu["memory_bytes"], gpu["reasons"]) == ("9.0", "sm_90", 143771 * 2**20, {})
+    assert gpu["uuid"].startswith("GPU-6666")
+    assert found["unified_memory"] is False
+
+
+def test_two_kinds_of_gpu_in_a_host_keep_their_order() -> None:
+    found = facts(GB10 + H200)
+    assert [gpu["sm"] for gpu in found["gpus"]] == ["sm_121", "sm_90"]
+    assert found["unified_memory"] is False
+
+
+DRIVER = "NVIDIA-SMI has failed because it couldn't communicate with the NVIDIA driver. Make sure that the latest NVIDIA driver is installed.\n"
+
+
+@pytest.mark.parametrize(
+    ("status", "stdout", "stderr", "reason"),
+    [
+        pytest.param(127, "", "nvidia-smi is not installed", "nvidia-smi is not installed", id="not installed"),
+        pytest.param(9, DRIVER, "", f"nvidia-smi failed with status 9: {DRIVER.strip()}", id="driver fails"),
+        pytest.param(6, "No devices were found\n", "", "nvidia-smi failed with status 6: No devices were found", id="no devices, status 6"),
+        pytest.param(0, "", "", "nvidia-smi lists no GPU", id="nothing"),
+        pytest.param(
+            0,
+            "No devices were found\n",
+            "",
+            "nvidia-smi answers 'No devices were found' instead of name, compute_cap, driver_version, memory.total, uuid",
+            id="no devices, status 0",
+        ),
+        pytest.param(2, 'Field "uuid" is not a valid field to query.\n', "", 'status 2: Field "uuid" is not', id="old driver"),
+    ],
+)
+def test_no_gpu_has_a_reason(status: int, stdout: str, stderr: str, reason: str) -> None:
+    found = facts(stdout, status, stderr)
+    assert reason in found["reason"]
+    assert (found["gpus"], found["driver_version"], found["cuda_version"], found["unified_memory"]) == ([], None, None, None)
+    assert found["memory_bytes"] == 125513088 * 1024
+
+
+def test_what_cannot_be_read_is_not_guessed() -> None:
+    found = facts("NVIDIA GB10, [Unknown Error], 580.142, [GPU requires reset], GPU-1\n", summary="", meminfo="")
+    (gpu,) = found["gpus"]
+    assert (gpu["capability"], gpu["sm"], gpu["memory_bytes"]) == (None, None, None)
+    assert "'[Unknown Error]' is not a compute capability" in gpu["reasons"]["capability"]
+    assert gpu["reasons"]["memory_bytes"] == "nvidia-smi says [GPU requires reset]"
+    assert (found["unified_memory"], found["cuda_version"], found["memory_bytes"]) == (None, None, None)
+    assert found["reason"] == "nvidia-smi prints no CUDA version"
+
+
+#: `ip -json address show` of iproute2 6.1 in a network namespace with a veth link up and one down; lifetimes left out.
+LINKS = """
+[{"ifindex":1,"ifname":"lo","flags":["LOOPBACK"],"mtu":65536,"qdisc":"noop","operstate":"DOWN","link_type":"loopback",
+  "address":"00:00:00:00:00:00","broadcast":"00:00:00:00:00:00","addr_info":[]},
+ {},
+ {"ifindex":3,"link":"peer0","ifname":"enp1s0f1np1","flags":["BROADCAST","MULTICAST","UP","LOWER_UP"],"mtu":9000,"qdisc":"noqueue",
+  "operstate":"UP","link_type":"ether","address":"7a:54:4d:96:2a:16","broadcast":"ff:ff:ff:ff:ff:ff",
+  "addr_info":[{"family":"inet","local":"10.110.0.1","prefixlen":24,"scope":"global","label":"enp1s0f1np1"},
+               {"family":"inet6","local":"fe80::7854:4dff:fe96:2a16","prefixlen":64,"scope":"link","tentative":true}]},
+ {"ifindex":5,"link":"peer1","ifname":"enP2p1s0f1np1","flags":["BROADCAST","MULTICAST","M-DOWN"],"mtu":1500,"qdisc":"noop",
+  "operstate":"DOWN","link_type":"ether","address":"ee:b5:cc:ad:22:f3","broadcast":"ff:ff:ff:ff:ff:ff","addr_info":[]},
+ {"ifindex":6,"ifname":"tun0","flags":["POINTOPOINT","NOARP","UP"],"mtu":1420,"link_type":"none",
+  "addr_info":[{"family":"inet","local":"10.9.0.2","prefixlen":32}]}]
+"""
+
+
+def test_interfaces() -> None:
+    assert node_text.interface_facts(json.loads(LINKS)) == {
+        "lo": {"mtu": 65536, "mac": "00:00:00:00:00:00", "up": False, "carrier": False, "addresses": [], "link_local": ""},
+        "enp1s0f1np1": {
+            "mtu": 9000,
+            "mac": "7a:54:4d:96:2a:16",
+            "up": True,
+            "carrier": True,
+            "addresses": ["10.110.0.1/24"],
+            "link_local": "fe80::7854:4dff:fe96:2a16",
+        },
+        "enP2p1s0f1np1": {"mtu": 1500, "mac": "ee:b5:cc:ad:22:f3", "up": False, "carrier": False, "addresses": [], "link_local": ""},
+        "tun0": {"mtu": 1420, "mac": None, "up": True, "carrier": False, "addresses": ["10.9.0.2/32"], "link_local": ""},
+    }
+
+
+#: Rows of a kernel 6.1; the last is an established connection.
+TCP = """  sl  local_address rem_address   st tx_queue rx_queue tr tm->when retrnsmt   uid  timeout inode
+   0: 0100007F:1F40 00000000:0000 0A 00000000:00000000 00:00000000 00000000     0        0 21034 1 0000000065169e13 100 0 0 10 0
+   1: 01006E0A:18EB 00000000:0000 0A 00000000:00000000 00:00000000 00000000   998        0 21035 1 0000000065169e14 100 0 0 10 0
+   2: 01006E0A:18EB 02006E0A:C350 01 00000000:00000000 00:00000000 00000000   998        0 21036 1 0000000065169e15 20 4 30 10 -1
+"""
+TCP6 = """  sl  local_address                         remote_address                st tx_queue rx_queue tr tm->when retrnsmt   uid  timeout inode
+   0: 00000000000000000000000000000000:0016 00000000000000000000000000000000:0000 0A 00000000:00000000 00:00000000 00000000     0        0 1135 1 0
+   1: 00000000000000000000000001000000:2328 00000000000000000000000000000000:0000 0A 00000000:00000000 00:00000000 00000000     0        0 1136 1 0
+   2: 0000000000000000FFFF00000100007F:2329 00000000000000000000000000000000:0000 0A 00000000:00000000 00:00000000 00000000     0        0 1137 1 0
+"""
+
+
+@pytest.mark.parametrize(
+    ("table", "expected"),
+    [
+        pytest.param(TCP, [("127.0.0.1", 8000, 21034), ("10.110.0.1", 6379, 21035)], id="tcp"),
+        pytest.param(TCP6, [("::", 22, 1135), ("::1", 9000, 1136), ("::ffff:127.0.0.1", 9001, 1137)], id="tcp6"),
+        pytest.param("", [], id="unreadable"),
+        pytest.param(TCP.splitlines()[0], [], id="header only"),
+    ],
+)
+def test_listening_sockets(table: str, expected: list[tuple[str, int, int]]) -> None:
+    found = node_text.listening_sockets(table)
+    # Python 3.13 writes an IPv4-mapped address in another way than 3.11.
+    assert [(socket["address"].replace("::ffff:7f00:1", "::ffff:127.0.0.1"), socket["port"], socket["inode"]) for socket in found] == expected
+
+
+@pytest.mark.parametrize(
+    ("text", "unit"),
+    [
+        pytest.param("0::/system.slice/gb10-ray.service\n", "gb10-ray.service", id="v2"),
+        pytest.param("0::/system.slice/gb10-ray.service/ray/worker\n", "gb10-ray.service", id="below the service"),
+        pytest.param(
+            "12:pids:/system.slice/gb10-vllm.service\n11:cpu,cpuacct:/\n1:name=systemd:/system.slice/gb10-vllm.service\n",
+            "gb10-vllm.service",
+            id="v1",
+        ),
+        pytest.param(
+            "2:memory:/system.slice/ssh.service\n1:name=systemd:/system.slice/ssh.service\n0::/system.slice/ssh.service\n", "ssh.service", id="hybrid"
+        ),
+        pytest.param("0::/machine.slice/systemd-nspawn@spark1.service/payload/system.slice/gb10-ray.service\n", "gb10-ray.service", id="in nspawn"),
+        pytest.param("0::/user.slice/user-1000.slice/session-3.scope\n", "", id="a login"),
+        pytest.param("0::/system.slice/docker-1234.scope\n", "", id="a container"),
+        pytest.param("0::/gb10.slice/gb10-vllm.slice/docker-1234.scope\n", "gb10-vllm.service", id="a container of ours"),
+        pytest.param("0::/\n", "", id="root"),
+        pytest.param("", "", id="gone"),
+    ],
+)
+def test_unit_of_cgroup(text: str, unit: str) -> None:
+    assert node_text.unit_of_cgroup(text) == unit
+
+
+def shown(**changes: str) -> str:
+    """`systemctl show` of a unit that is not there, as systemd 252 prints it, with some properties changed."""
+    properties = {
+        "LoadState": "not-found",
+        "UnitFileState": "",
+        "ActiveState": "inactive",
+        "SubState": "dead",
+        "Result": "success",
+        "MainPID": "0",
+        "NRestarts": "0",
+        "InvocationID": "",
+        "Job": "0",
+        "ExecMainStatus": "0",
+        "Environment": "",
+        "ExecStopPost": "",
+        "ExecMainStartTimestampMonotonic": "0",
+    }
+    assert set(properties) == set(node_text.SERVICE_PROPERTIES)
+    return "".join(f"{name}={value}\n" for name, value in (properties | changes).items())
+
+
+def test_a_service_that_is_not_there() -> None:
+    assert node_text.service_facts("gb10-ray.service", shown()) == {
+        "unit": "gb10-ray.service",
+        "load": "not-found",
+        "enabled": False,
+        "active": "inactive",
+        "sub": "dead",
+        "result": "success",
+        "pid": None,
+        "restarts": 0,
+        "status": 0,
+        "invocation": "",
+        "started": 0.0,
+        "queued": False,
+        "container": False,
+        "loaded_inputs": "",
+    }
+
+
+def test_a_running_service() -> None:
+    found = node_text.service_facts(
+        "gb10-ray.service",
+        shown(
+            LoadState="loaded",
+            UnitFileState="enabled",
+            ActiveState="active",
+            SubState="running",
+            MainPID="730",
+            NRestarts="2",
+            InvocationID="0f3c",
+            Environment='GB10_INPUTS=abc123 RAY_AUTH_TOKEN_PATH=%d/ray.token "LESS=a b"',
+            ExecMainStartTimestampMonotonic="123456789",
+        ),
+    )
+    assert (found["active"], found["enabled"], found["pid"], found["restarts"], found["invocation"]) == ("active", True, 730, 2, "0f3c")
+    assert (found["started"], found["loaded_inputs"]) == (123.456789, "abc123")
+
+
+def test_a_service_that_runs_a_container() -> None:
+    said = "{ path=/usr/bin/podman ; argv[]=podman rm --force gb10-vllm ; ignore_errors=yes ; start_time=[n/a] }"
+    assert node_text.service_facts("gb10-vllm.service", shown(ExecStopPost=said))["container"] is True
+
+
+def test_a_service_that_waits_for_its_next_start() -> None:
+    found = node_text.service_facts(
+        "gb10-vllm.service",
+        shown(
+            LoadState="loaded",
+            ActiveState="activating",
+            SubState="auto-restart",
+            Result="exit-code",
+            ExecMainStatus="203",
+            Environment="OTHER=GB10_INPUTS=no GB10_INPUTS=new",
+        ),
+    )
+    assert (found["sub"], found["result"], found["status"], found["pid"]) == ("auto-restart", "exit-code", 203, None)
+    assert found["loaded_inputs"] == "new"
+
+
+@pytest.mark.parametrize(
+    ("environ", "expected"),
+    [("PATH=/bin\0GB10_INPUTS=abc\0X=\0", "abc"), ("GB10_INPUTS=\0", ""), ("XGB10_INPUTS=abc\0GB10_INPUTS_OLD=abc", ""), ("", "")],
+    ids=["set", "empty", "other names", "unreadable"],
+)
+def test_inputs_of_environment(environ: str, expected: str) -> None:
+    assert node_text.inputs_of_environment(environ) == expected

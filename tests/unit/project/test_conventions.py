@@ -1,0 +1,294 @@
+"""The project's rules that no linter knows. Each check is a function from text to problems, shown below to be able to fail."""
+
+from __future__ import annotations
+
+import ast
+import configparser
+import re
+import sys
+from collections.abc import Callable, Iterator
+from pathlib import PurePosixPath
+
+import pytest
+from repository import ROOT, TASK_FILES, files, read, tasks_of, tracked_files
+
+MODULE_UTILS = "ansible_collections.gb10.cluster.plugins.module_utils"
+
+#: Standard library modules that reach outside the process, or answer differently when asked again.
+IMPURE_MODULES = frozenset(
+    "asyncio ctypes fcntl getpass glob http importlib io logging multiprocessing os pwd random secrets select shutil signal socket "
+    "sqlite3 ssl subprocess sysconfig tempfile threading time urllib.request uuid".split()
+)
+IMPURE_CALLS = frozenset("open print input exec eval __import__ breakpoint".split())
+IMPURE_METHODS = frozenset("read_text read_bytes write_text write_bytes now utcnow today".split())
+
+
+def purity_problems(text: str) -> Iterator[str]:
+    """A pure module imports the standard library and other pure modules, and does no I/O."""
+    for node in ast.walk(ast.parse(text)):
+        if isinstance(node, ast.Import):
+            for alias in node.names:
+                yield from import_problems(node.lineno, alias.name, "")
+        elif isinstance(node, ast.ImportFrom):
+            if node.level:
+                yield f"line {node.lineno}: relative import; write {MODULE_UTILS}..."
+            for alias in node.names:
+                yield from import_problems(node.lineno, node.module or "", alias.name)
+        elif isinstance(node, ast.Call):
+            called = node.func
+            if isinstance(called, ast.Name) and called.id in IMPURE_CALLS:
+                yield f"line {node.lineno}: {called.id}() is I/O; only io_*.py does that"
+            if isinstance(called, ast.Attribute) and called.attr in IMPURE_METHODS:
+                yield f"line {node.lineno}: .{called.attr}() is I/O; only io_*.py does that"
+
+
+def import_problems(line: int, module: str, name: str) -> Iterator[str]:
+    """``name`` is what is taken from ``module``, empty for a plain import."""
+    if module == MODULE_UTILS or module.startswith(MODULE_UTILS + "."):
+        if re.search(r"\.io_", f"{module}.{name}"):
+            yield f"line {line}: a pure module imports {name or module}, which does I/O"
+    elif (package := module.partition(".")[0]) not in sys.stdlib_module_names:
+        yield f"line {line}: {module} is neither the standard library nor {MODULE_UTILS}"
+    elif {module, package, f"{module}.{name}"} & IMPURE_MODULES or (module, name) == ("pathlib", "Path"):
+        yield f"line {line}: {module} {name} reaches outside the process; only io_*.py does that"
+
+
+def header_problems(path: str, text: str) -> Iterator[str]:
+    """Licence header in the first 20 lines; the one shebang that ansible-test accepts for modules, and none elsewhere."""
+    head = text.splitlines()[:20]
+    for needed in (
+        "GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)",
+        "SPDX-License-Identifier: GPL-3.0-or-later",
+    ):
+        if not any(needed in line for line in head):
+            yield f"the first 20 lines lack: {needed}"
+    shebang = text.startswith("#!")
+    if path.startswith("plugins/modules/") and head[:1] != ["#!/usr/bin/python"]:
+        yield "the first line of a module is exactly #!/usr/bin/python"
+    elif shebang and not path.startswith("plugins/modules/"):
+        yield "only modules have a shebang"
+
+
+def task_problems(text: str) -> Iterator[str]:
+    """Commands are explained and know what they change; nothing goes through a shell; no error is hidden."""
+    if (count := len(text.splitlines())) > 150:
+        yield f"{count} lines: split it, 150 is the most"
+    explained = False
+    for task in tasks_of(text):
+        where = f"line {task.line} ({task.data.get('name')})"
+        actions = {key.removeprefix("ansible.builtin.").removeprefix("ansible.legacy.") for key in task.data}
+        if actions & {"shell", "raw", "script"}:
+            yield f"{where}: no shell, raw or script; use a module, or command with argv"
+        if "command" in actions:
+            if "changed_when" not in task.data and not re.search(r"\b(creates|removes):", task.text):
+                yield f"{where}: command without changed_when, creates or removes"
+            # One comment serves commands that follow each other.
+            explained = explained or bool(re.search(r"(^|\s)#", task.text, re.MULTILINE))
+            if not explained:
+                yield f"{where}: command without a comment that says why no module does it"
+        else:
+            explained = False
+        if "ignore_errors" in task.data:
+            yield f"{where}: ignore_errors"
+        if task.data.get("failed_when") is False:
+            yield f"{where}: failed_when: false"
+
+
+def uncommented(line: str) -> str:
+    return re.sub(r"(^|\s)#.*", "", line)
+
+
+#: Variables named ansible_* that are not facts: Ansible's own, those that say how to connect, and a key of molecule.yml.
+NOT_FACTS = re.compile(
+    r"ansible_(facts|managed|collections|check_mode|diff_mode|host|port|user|password|connection|become\w*|ssh_\w+|shell_\w+|control_path\w*|pipelining"
+    r"|timeout|remote_tmp|async_dir|python_interpreter|play_\w+|playbook_python|config_file|loop|loop_var|index_var|search_path|verbosity"
+    r"|version|forks|limit|run_tags|skip_tags|role_names?|parent_role_\w+|dependent_role_names|collection_name|inventory_sources"
+    r"|failed_task|failed_result|playbook|job_id)"
+)
+
+
+def fact_problems(text: str) -> Iterator[str]:
+    """Facts are read as ansible_facts['x']; injected ansible_x variables do not exist here (see ansible.cfg)."""
+    for number, line in enumerate(text.splitlines(), 1):
+        for found in re.finditer(r"\bansible_[a-z]\w*", uncommented(line)):
+            if not NOT_FACTS.fullmatch(found[0]):
+                yield f"line {number}: {found[0]} is an injected fact; write ansible_facts['{found[0].removeprefix('ansible_')}']"
+
+
+def group_problems(text: str) -> Iterator[str]:
+    """A role is told its hosts; only playbooks and inventories know groups."""
+    for number, line in enumerate(text.splitlines(), 1):
+        if re.search(r"\bgroups\s*(\[|\.\w)|\bgroup_names\b", uncommented(line)):
+            yield f"line {number}: a role names no group; take the hosts as a variable"
+
+
+def machine_problems(text: str) -> Iterator[str]:
+    """A tracked file names neither the folders nor the package sources of the machine that it was written on."""
+    for number, line in enumerate(text.splitlines(), 1):
+        if found := re.search(r"(?<![\w}>.~$/-])/(work|root)/\S*", line):
+            yield f"line {number}: {found[0]} is a path of one machine"
+        for url in re.finditer(r"(?:index-url|find-links|index_url|find_links)\W+((?:https?|file)://[^\s/\"']*)", line, re.IGNORECASE):
+            if url[1] != "https://download.pytorch.org":
+                yield f"line {number}: {url[1]} is one machine's package source; leave it to the user's own pip configuration"
+
+
+def playbook_name_problems(path: str) -> Iterator[str]:
+    """`gb10.cluster.<name>` resolves only for names that are Python identifiers."""
+    if not PurePosixPath(path).stem.isidentifier():
+        yield f"{path}: a playbook with a hyphen cannot be run by its full name"
+
+
+def pure_files() -> list[str]:
+    return [path for path in files("plugins/module_utils/**/*.py") if not PurePosixPath(path).name.startswith("io_")]
+
+
+def layers() -> list[str]:
+    """The packages of module_utils in the order of docs/architecture.md, where each imports only those above it."""
+    return re.findall(r"^\| `(\w+)` \|", read("docs/architecture.md").partition("## Packages")[2], re.MULTILINE)
+
+
+def layer_problems(package: str, text: str, order: list[str]) -> Iterator[str]:
+    """A package that imports from one below it, or a file that lies in none."""
+    for node in ast.walk(ast.parse(text)):
+        if isinstance(node, ast.ImportFrom) and f"{node.module}.".startswith(f"{MODULE_UTILS}."):
+            imported = (node.module or "").removeprefix(MODULE_UTILS).removeprefix(".").partition(".")[0]
+            if imported not in order:
+                yield f"line {node.lineno}: {imported or node.names[0].name} is no package of docs/architecture.md"
+            elif order.index(imported) > order.index(package):
+                yield f"line {node.lineno}: {package} imports {imported}, which is below it in docs/architecture.md"
+
+
+def test_every_package_has_its_row() -> None:
+    assert sorted(layers()) == sorted({path.split("/")[2] for path in files("plugins/module_utils/*/*.py")})
+    assert files("plugins/module_utils/*.py") == []
+
+
+@pytest.mark.parametrize("path", files("plugins/module_utils/*/*.py"))
+def test_imports_go_one_way(path: str) -> None:
+    assert list(layer_problems(path.split("/")[2], read(path), layers())) == []
+
+
+def test_module_utils_are_found() -> None:
+    assert pure_files(), "an empty list would make the purity check pass unseen"
+
+
+@pytest.mark.parametrize("path", pure_files())
+def test_core_is_pure(path: str) -> None:
+    assert list(purity_problems(read(path))) == []
+
+
+@pytest.mark.parametrize("path", files("plugins/**/*.py"))
+def test_plugin_header(path: str) -> None:
+    assert list(header_problems(path, read(path))) == []
+
+
+@pytest.mark.parametrize("path", files(*TASK_FILES))
+def test_tasks(path: str) -> None:
+    assert list(task_problems(read(path))) == []
+
+
+@pytest.mark.parametrize("path", files(*TASK_FILES, "roles/*/*/**/*.yml", "roles/*/templates/**/*", "inventories/**/*.yml"))
+def test_no_injected_facts(path: str) -> None:
+    assert list(fact_problems(read(path))) == []
+
+
+def test_fact_injection_is_off() -> None:
+    config = configparser.ConfigParser(interpolation=None)
+    config.read(ROOT / "ansible.cfg")
+    assert config.getboolean("defaults", "inject_facts_as_vars") is False
+
+
+@pytest.mark.parametrize("path", files("roles/*/*/**/*.yml", "roles/*/templates/**/*"))
+def test_roles_name_no_group(path: str) -> None:
+    assert list(group_problems(read(path))) == []
+
+
+@pytest.mark.parametrize("path", files("playbooks/**/*.y*ml"))
+def test_playbook_name(path: str) -> None:
+    assert list(playbook_name_problems(path)) == []
+
+
+def test_tracked_files_name_no_machine() -> None:
+    found = {}
+    for path in tracked_files():
+        try:
+            text = read(path)
+        except UnicodeDecodeError:
+            continue  # an image or another binary file holds no text to check
+        if problems := list(machine_problems(text)):
+            found[path] = problems
+    assert found == {}
+
+
+def below_common(text: str) -> Iterator[str]:
+    """Read ``text`` as a file of the uppermost package."""
+    return layer_problems("common", text, layers())
+
+
+COMMAND = "- name: Ask\n  ansible.builtin.command: {argv: [x]}\n"
+# In two parts each, so that this file passes its own check.
+FOLDER = "/" + "work/main"
+INDEX = "https" + "://mirror.example/simple"
+
+
+@pytest.mark.parametrize(
+    ("check", "bad", "expected"),
+    [
+        (purity_problems, "import yaml", "neither the standard library"),
+        (purity_problems, "from ansible.module_utils.basic import AnsibleModule", "neither the standard library"),
+        (purity_problems, "from .problems import Problem", "relative import"),
+        (purity_problems, f"from {MODULE_UTILS}.io_files import read", "which does I/O"),
+        (purity_problems, f"from {MODULE_UTILS} import io_files", "which does I/O"),
+        (purity_problems, f"from {MODULE_UTILS}.fabric import io_files", "which does I/O"),
+        (below_common, f"from {MODULE_UTILS}.node import parse", "common imports node, which is below it"),
+        (below_common, f"from {MODULE_UTILS}.node.parse import names", "common imports node, which is below it"),
+        (below_common, f"from {MODULE_UTILS} import problems", "problems is no package"),
+        (purity_problems, "import subprocess", "reaches outside"),
+        (purity_problems, "import os.path", "reaches outside"),
+        (purity_problems, "from os import system", "reaches outside"),
+        (purity_problems, "from urllib.request import urlopen", "reaches outside"),
+        (purity_problems, "from urllib import request", "reaches outside"),
+        (purity_problems, "from pathlib import Path", "reaches outside"),
+        (purity_problems, "def f():\n    return open('x')", "open() is I/O"),
+        (purity_problems, "def f(p):\n    return p.read_text()", ".read_text() is I/O"),
+        (task_problems, "- name: Ask\n  ansible.builtin.shell: x\n", "no shell"),
+        (task_problems, "- hosts: all\n  tasks:\n    - name: Ask\n      block:\n        - name: Ask\n          shell: x\n", "line 5 (Ask): no shell"),
+        (task_problems, COMMAND + "  # why\n", "without changed_when"),
+        (task_problems, COMMAND + "  changed_when: false\n", "without a comment"),
+        (task_problems, COMMAND + "  changed_when: false\n\n# the next one's\n- name: Next\n  meta: noop\n", "without a comment"),
+        (task_problems, "- name: Try\n  ansible.builtin.meta: noop\n  ignore_errors: true\n", "ignore_errors"),
+        (task_problems, "- name: Try\n  ansible.builtin.meta: noop\n  failed_when: false\n", "failed_when: false"),
+        (task_problems, "- name: Long\n" + "  # line\n" * 150, "151 lines"),
+        (fact_problems, "when: ansible_architecture == 'aarch64'", "ansible_facts['architecture']"),
+        (fact_problems, "{{ ansible_hostname }} {{ ansible_host }}", "ansible_hostname"),
+        (group_problems, "loop: \"{{ groups['worker'] }}\"", "names no group"),
+        (group_problems, "loop: \"{{ groups.worker }}\"", "names no group"),
+        (group_problems, "when: \"'head' in group_names\"", "names no group"),
+        (machine_problems, f"cd {FOLDER}", "a path of one machine"),
+        (machine_problems, f"home='{FOLDER}'", "a path of one machine"),
+        (machine_problems, f"extra-index-url = {INDEX}", "https://mirror.example is one machine's"),
+        (playbook_name_problems, "playbooks/switch-model.yml", "cannot be run by its full name"),
+        (lambda text: header_problems("plugins/filter/x.py", text), "# SPDX-License-Identifier: GPL-3.0-or-later", "lack: GNU General"),
+        (lambda text: header_problems("plugins/filter/x.py", text), "# GNU General Public License v3.0+", "lack: SPDX"),
+        (lambda text: header_problems("plugins/filter/x.py", text), "#!/usr/bin/python\n", "only modules"),
+        (lambda text: header_problems("plugins/modules/x.py", text), "#!/usr/bin/env python\n", "exactly #!/usr/bin/python"),
+    ],
+)
+def test_the_check_can_fail(check: Callable[[str], Iterator[str]], bad: str, expected: str) -> None:
+    problems = list(check(bad))
+    assert any(expected in problem for problem in problems), problems
+
+
+@pytest.mark.parametrize(
+    ("check", "good"),
+    [
+        (purity_problems, f"import re\nfrom pathlib import PurePosixPath\nfrom urllib.parse import quote\nfrom {MODULE_UTILS}.fabric import plan"),
+        (task_problems, "# Only nvidia-smi knows.\n" + COMMAND + "  changed_when: false\n"),
+        (task_problems, COMMAND + "  changed_when: false  # only reads; no module does\n"),
+        (fact_problems, "{{ ansible_facts['hostname'] }} {{ ansible_host }} {{ ansible_managed | comment }}  # not ansible_hostname"),
+        (machine_problems, "upper: {{ lab_folder }}/work/spark1\nuses ~/.ssh and $HOME/work/x"),
+        (playbook_name_problems, "playbooks/switch_model.yml"),
+    ],
+)
+def test_the_check_can_pass(check: Callable[[str], Iterator[str]], good: str) -> None:
+    assert list(check(good)) == []

@@ -1,0 +1,147 @@
+"""The filters: the pure planners as templates see them, and documentation that fits their signatures."""
+
+from __future__ import annotations
+
+import inspect
+import json
+import subprocess
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+from ansible.errors import AnsibleFilterError
+from repository import ROOT, load_yaml, read
+
+from ansible_collections.gb10.cluster.plugins.filter.cluster import FilterModule, _plain
+
+FILTERS = FilterModule().filters()
+SNAPSHOT = Path(__file__).parents[1] / "data" / "plan_two_spark.json"
+PLAN = json.loads(SNAPSHOT.read_text(encoding="utf-8"))
+WORKER = FILTERS["node_plan"](PLAN, "spark2")
+
+
+@pytest.mark.parametrize(("name", "function"), FILTERS.items(), ids=FILTERS)
+def test_documented_options_are_the_functions_parameters(name: str, function: Callable[..., Any]) -> None:
+    documentation = load_yaml(read(f"plugins/filter/{name}.yml"))["DOCUMENTATION"]
+    first, *parameters = inspect.signature(function).parameters.values()
+    options = dict(documentation["options"])
+    assert options.pop("_input")["required"] is True, first
+    assert documentation["name"] == name
+    assert [word for word in documentation.get("positional", "").split(", ") if word] == list(options) == [parameter.name for parameter in parameters]
+    for parameter in parameters:
+        option = options[parameter.name]
+        assert option.get("required", False) is (parameter.default is inspect.Parameter.empty)
+        empty = inspect.Parameter.empty
+        assert option.get("default", empty) == (empty if option.get("required") else _plain(parameter.default))
+
+
+def test_node_plan_has_the_nodes_own_part() -> None:
+    assert (WORKER["node"]["name"], WORKER["node"]["address"], WORKER["node"]["head"]) == ("spark2", "10.110.0.2", False)
+    assert {name: value for name, value in WORKER.items() if name != "node"} == PLAN
+
+
+def test_node_plan_refuses_a_stranger() -> None:
+    with pytest.raises(AnsibleFilterError, match="no node 'spark9'"):
+        FILTERS["node_plan"](PLAN, "spark9")
+
+
+def test_what_the_core_knows_is_there_for_templates() -> None:
+    model = FILTERS["model_entry"]("gpt-oss-20b")
+    nodes = [{"name": f"spark{number}", "memory_bytes": 128_526_000_000, "head": number == 1} for number in (1, 2)]
+    memory = FILTERS["memory_plan"](model["config"], nodes, 2, weights_bytes=model["weights_bytes"])
+    assert memory["fits"]
+    assert memory["lines"][0].startswith("node")
+    assert FILTERS["stack"]("current")["vllm"] == "0.33.0"
+    assert FILTERS["stack"]("current", "vllm==0.31.0")["vllm"] == "0.31.0"
+    assert FILTERS["unknown_release"]("vllm==99.0.0")
+    assert not FILTERS["unknown_release"]("vllm==0.32.0")
+    assert FILTERS["model_path"]("mine", {"mine": {"path": "/srv/mine"}}) == "/srv/mine"
+    assert FILTERS["model_path"]("/srv/mine", {"mine": {"pathh": "/srv/mine"}}) == "/srv/mine"
+    assert FILTERS["model_path"]("org/mine", {}) == ""
+    assert FILTERS["model_path"]("org/mine", {}, "/opt/gb10") == "/opt/gb10/models/org--mine/main"
+    assert FILTERS["model_path"]("no such", {}, "/opt/gb10") == ""
+    assert FILTERS["stack_lock"]("curent") == ""
+
+
+@pytest.mark.parametrize(
+    ("name", "arguments", "words"),
+    [
+        ("stack", ("curent",), "did you mean current"),
+        ("model_entry", ("gpt-oss-12b",), "no model 'gpt-oss-12b'"),
+        ("memory_plan", ({}, [], 1), "hidden_size"),
+        ("lint_serve", ({}, {"no-such-rule": "because"}), "no rule 'no-such-rule'"),
+    ],
+)
+def test_what_the_core_refuses_is_an_error(name: str, arguments: tuple[Any, ...], words: str) -> None:
+    with pytest.raises(AnsibleFilterError, match=words):
+        FILTERS[name](*arguments)
+
+
+def test_cluster_plan_reports_problems() -> None:
+    answer = FILTERS["cluster_plan"]([], "", {})
+    assert answer["plan"] == {}
+    assert len(answer["problems"]) == 1
+    assert answer["problems"][0] in answer["report"]
+
+
+def test_ray_and_vllm_are_quoted_for_systemd() -> None:
+    assert " --address=10.110.0.1:6379 " in FILTERS["ray_exec"](WORKER, 1000, ['--labels={"a": "b"}'])
+    assert FILTERS["ray_exec"](WORKER, 1000, ['--labels={"a": "b"}']).endswith(' "--labels={\\"a\\": \\"b\\"}"')
+    own = {**WORKER, "serve": {"args": [], "own": ["--max-model-len", "1024"]}}
+    assert FILTERS["vllm_exec"](own).endswith(" --max-model-len 1024")
+
+
+def test_fabric_plan_takes_what_an_inventory_holds() -> None:
+    answer = FILTERS["fabric_plan"]([{"name": "spark1", "ports": [0]}, {"name": "spark2"}], {"mtu": 1500})
+    assert [node["address"] for node in answer["nodes"]] == ["10.110.0.1", "10.110.0.2"]
+    assert answer["nodes"][0]["netplan"]["network"]["ethernets"]["enp1s0f0np0"]["mtu"] == 1500
+    assert json.loads(json.dumps(answer)) == answer
+
+
+def test_fabric_plan_reports_problems() -> None:
+    answer = FILTERS["fabric_plan"]([{"name": "spark1", "ports": [7]}, {"name": "spark2"}])
+    assert (answer["nodes"], len(answer["problems"])) == ([], 1)
+    assert "nodes[0].ports[0]" in answer["report"]
+
+
+def test_fabric_plan_knows_its_arguments() -> None:
+    with pytest.raises(AnsibleFilterError, match="port"):
+        FILTERS["fabric_plan"]([{"name": "spark1", "port": [0]}])
+
+
+def test_pinned_gid_index_is_in_the_nodes_environment() -> None:
+    rails = WORKER["node"]["rails"]
+    gids = [{"index": 4, "gid": f"::ffff:{rail['address'].split('/')[0]}", "type": "RoCE v2"} for rail in rails]
+    facts = {"rdma": {rail["hca"]: {"gids": [gid]} for rail, gid in zip(rails, gids, strict=True)}}
+    plan = FILTERS["pinned_gid_index"](WORKER, facts)
+    assert plan["node"]["environment"] == {**WORKER["node"]["environment"], "NCCL_IB_GID_INDEX": "4"}
+    with pytest.raises(AnsibleFilterError, match="there is no rocep1s0f1"):
+        FILTERS["pinned_gid_index"](WORKER, {"rdma": {}})
+
+
+def test_templates_hand_over_lazy_containers() -> None:
+    """Ansible's own lists and mappings, which a template passes, are neither to json nor to dataclasses."""
+    template = "{{ ('@inputs@' | gb10.cluster.stamped_unit(nodes)).inputs }} {{ vars | gb10.cluster.node_plan('spark2') | gb10.cluster.ray_exec(1) }}"
+    answer = subprocess.run(
+        [Path(sys.executable).parent / "ansible", "localhost", "-m", "debug", "-a", f'msg="{template}"', "-e", f"@{SNAPSHOT}"],
+        cwd=ROOT,
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert answer.returncode == 0, answer.stdout + answer.stderr
+    assert FILTERS["stamped_unit"]("@inputs@", PLAN["nodes"])["inputs"] in answer.stdout
+    assert FILTERS["ray_exec"](WORKER, 1) in answer.stdout
+
+
+def test_the_bandwidth_of_a_planned_pair() -> None:
+    runs = FILTERS["bandwidth_runs"](WORKER, "nccl", 8471)
+    devices = [rail["hca"] for rail in WORKER["node"]["rails"]]
+    assert [run["environment"]["NCCL_IB_HCA"] for run in runs] == [",".join(devices), *devices]
+    assert runs[0]["environment"]["RANK"] == "1"
+    entry = {"collective": "all_gather", "bytes": 8, "seconds": 1.0, "bus_gbps": 21.0}
+    report = FILTERS["bandwidth_report"]({"together": {"results": [entry]}}, WORKER, "nccl", 0.0)
+    assert report["expected"] == 21.875
+    assert len(report["lines"]) == len(report["findings"]) == 1

@@ -1,0 +1,86 @@
+# GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""What tests/gpu/serve.py makes of its servers, without a GPU."""
+
+from __future__ import annotations
+
+import importlib.util
+import os
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+from types import ModuleType
+from typing import Any
+
+import pytest
+
+PROGRAM = Path(__file__).resolve().parents[2] / "gpu" / "serve.py"
+
+
+@pytest.fixture(scope="module")
+def serve() -> Iterator[ModuleType]:
+    # Its own modules are called like some of the tests'.
+    hidden = {name: sys.modules.pop(name) for name in ("hosts", "client", "adhoc") if name in sys.modules}
+    spec = importlib.util.spec_from_file_location("gpu_serve", PROGRAM)
+    assert spec and spec.loader
+    module = importlib.util.module_from_spec(spec)
+    sys.modules[spec.name] = module
+    sys.path.insert(0, str(PROGRAM.parent))
+    spec.loader.exec_module(module)
+    sys.path.remove(str(PROGRAM.parent))
+    for name in ("hosts", "client", "adhoc"):
+        sys.modules.pop(name, None)
+    sys.modules.update(hidden)
+    yield module
+    del sys.modules[spec.name]
+
+
+def served(name: str, rates: list[float], *selected: str, **facts: Any) -> dict[str, Any]:
+    return {"name": name, "failure": "", "recited": 2, "rates": rates, "selected": list(selected), "mapped": [], "problems": [], **facts}
+
+
+def failed(serve: ModuleType, *cases: dict[str, Any], **facts: Any) -> list[str]:
+    report = {"cases": list(cases), "nodes": 1, "passages": 2, "nccl": {}, **facts}
+    return [check for check, holds in serve.checks(report).items() if not holds]
+
+
+CUTLASS = "Selected CutlassFp8BlockScaledMMKernel for Fp8LinearMethod"
+TRITON = "Selected TritonFp8BlockScaledMMKernel for Fp8LinearMethod"
+
+
+def test_what_has_to_hold(serve: ModuleType) -> None:
+    graphs, eager = served("graphs", [700.0, 710.0, 90.0], CUTLASS), served("eager", [160.0, 170.0, 165.0], CUTLASS)
+    assert failed(serve, graphs, eager, served("graphs, our flags", [700.0], TRITON)) == []
+    assert failed(serve, served("graphs", [150.0]), eager) == ["graphs decode faster than eager"]
+    assert failed(serve, graphs | {"recited": 1}) == ["every token of every passage is the learnt one"]
+    assert failed(serve, graphs | {"failure": "ended"}) == ["every plan comes up and answers"]
+    wrong = "with our flags no linear layer is CUTLASS's or FlashInfer's"
+    assert failed(serve, served("graphs, our flags", [700.0], CUTLASS)) == [wrong]
+    assert failed(serve, served("graphs, our flags", [700.0])) == [wrong]
+
+
+def test_every_host_must_have_our_nccl(serve: ModuleType) -> None:
+    ours = {"nodes": 2, "nccl": {"name": "2.29.7"}}
+    assert failed(serve, served("ray", [1.0], mapped=[{}, {}]), **ours) == []
+    for wrong in ({"mapped": [{}]}, {"mapped": [{}, {}], "problems": ["another"]}):
+        assert failed(serve, served("ray", [1.0], **wrong), **ours) == ["ranks on every host have our NCCL mapped, and nothing else"]
+
+
+def test_what_the_log_says_is_found(serve: ModuleType) -> None:
+    log = (
+        f"(Worker pid=9) INFO 11-21 19:20:04 [fp8.py:594] {TRITON}\n(Worker) Using TRITON Fp8 MoE backend out of potential backends: ['TRITON']\n"
+        "Using FLASH_ATTN attention backend out of\nINFO Graph capturing finished in 7 secs, took 0.2 GiB\n"
+    )
+    found = serve.SELECTED.findall(log)
+    assert found == [TRITON, "Using TRITON Fp8 MoE backend", "Using FLASH_ATTN attention backend", "Graph capturing finished in 7 secs"]
+
+
+def test_processes_below_one(serve: ModuleType) -> None:
+    with subprocess.Popen(["sh", "-c", "sleep 30 & wait"]) as shell:
+        while len(found := serve.below(shell.pid)) < 2:
+            pass
+        assert found[0] == shell.pid
+        for pid in reversed(found):
+            os.kill(pid, 9)
+    assert serve.below(shell.pid) == []

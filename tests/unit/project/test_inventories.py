@@ -1,0 +1,197 @@
+"""The sample inventories tell the truth about the variables."""
+
+from __future__ import annotations
+
+import json
+import re
+import subprocess
+import sys
+from collections.abc import Iterable, Mapping
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+from cluster_nodes import KNOWN, LOCK, cabled, interface, spark
+from repository import ROOT, files, load_yaml, read
+
+from ansible_collections.gb10.cluster.plugins.module_utils.cluster import plan as planner
+from ansible_collections.gb10.cluster.plugins.module_utils.common.problems import report
+from ansible_collections.gb10.cluster.plugins.module_utils.lab.plan import plan
+
+ROLES = (
+    *("gb10", "qsfp_netplan", "peer_firewall", "vllm_runtime", "model_store"),
+    *("nccl_sm121_build", "vllm_patch", "ray_cluster", "vllm_serve"),
+)
+#: What the playbooks pass, and what another role passes.
+NOT_FOR_INVENTORIES = {
+    "gb10_nodes",
+    "gb10_heads",
+    "gb10_workers",
+    "gb10_facts_dir",
+    "gb10_plan_offline",
+    "gb10_plan_save_facts",
+    "gb10_service_broken",
+}
+NOT_FOR_INVENTORIES |= {"gb10_break_lock"}
+SAMPLE = "inventories/two-spark/group_vars/gb10_cluster.yml"
+SAMPLES = sorted(Path(path).parent.name for path in files("inventories/*/hosts.yml") if "/lab/" not in path)
+#: What a user must edit; the rest of a sample describes its cabling.
+TO_TOUCH = ["management_addresses", "ansible_user", "gb10_model"]
+
+
+def commented(text: str) -> dict[str, object]:
+    """Return the variables that stand in a file as a comment, with their values."""
+    found = re.findall(r"^# ([a-z0-9_]+): ?(.*)$", text, re.MULTILINE)
+    return {name: yaml.safe_load(value) for name, value in found}
+
+
+def declared() -> dict[str, Mapping[str, Any]]:
+    """Every variable that some role's argument specification declares."""
+    specs = [load_yaml(read(f"roles/{role}/meta/argument_specs.yml"))["argument_specs"] for role in ROLES]
+    return {name: option for entries in specs for entry in entries.values() for name, option in entry.get("options", {}).items()}
+
+
+def unknown_settings(settings: Mapping[str, object], options: Mapping[str, Mapping[str, Any]]) -> Iterable[str]:
+    """What no role knows, or knows with other choices. Ansible's own variables, and what they are made of, are not meant for roles."""
+    for name, value in settings.items():
+        if name == "management_addresses" or name.startswith("ansible_"):
+            continue
+        if name not in options:
+            yield f"{name}: no role has such a variable"
+        elif value not in options[name].get("choices", [value]):
+            yield f"{name}: {value!r} is none of {', '.join(options[name]['choices'])}"
+
+
+@pytest.fixture(params=SAMPLES, scope="module")
+def sample(request: pytest.FixtureRequest) -> str:
+    """The name of each sample's folder."""
+    return str(request.param)
+
+
+@pytest.fixture(scope="module")
+def inventory(sample: str) -> dict[str, Any]:
+    """A sample as Ansible reads it."""
+    command = [Path(sys.executable).with_name("ansible-inventory"), "-i", ROOT / "inventories" / sample, "--list"]
+    return dict(json.loads(subprocess.run(command, cwd=ROOT, check=True, capture_output=True, text=True).stdout))
+
+
+def members(inventory: Mapping[str, Any], group: str) -> list[str]:
+    """The hosts of a group, those of its children behind its own."""
+    entry = inventory.get(group, {})
+    return [*entry.get("hosts", []), *(host for child in entry.get("children", []) for host in members(inventory, child))]
+
+
+@pytest.mark.parametrize("role", ROLES)
+def test_the_sample_shows_every_default(role: str) -> None:
+    defaults = load_yaml(read(f"roles/{role}/defaults/main.yml"))
+    # Below the role's own heading, and no other role's.
+    section = read(SAMPLE).partition(f"\n# --- {role}\n")[2].partition("\n# --- ")[0]
+    assert commented(section) == {name: value for name, value in defaults.items() if name not in NOT_FOR_INVENTORIES}
+
+
+def test_the_samples_are_found() -> None:
+    assert {"single-spark", "two-spark", "three-spark-ring", "four-spark-switch", "spark-thor"} <= set(SAMPLES)
+
+
+def test_three_lines_are_to_be_touched_and_stand_first(sample: str) -> None:
+    given = load_yaml(read(f"inventories/{sample}/group_vars/gb10_cluster.yml"))
+    assert list(given)[:3] == TO_TOUCH
+    assert all("{{" not in str(given[name]) for name in TO_TOUCH)
+
+
+def test_no_other_sample_repeats_the_defaults(sample: str) -> None:
+    text = read(f"inventories/{sample}/group_vars/gb10_cluster.yml")
+    if f"inventories/{sample}/" not in SAMPLE:
+        assert commented(text) == {}
+        assert "inventories/two-spark" in text
+
+
+def test_every_node_has_an_address_and_the_first_one_is_the_head(sample: str, inventory: dict[str, Any]) -> None:
+    nodes = members(inventory, "gb10_cluster")
+    addresses = load_yaml(read(f"inventories/{sample}/group_vars/gb10_cluster.yml"))["management_addresses"]
+    assert len(addresses) == len(set(addresses)) == len(nodes)
+    assert [nodes[0]] == members(inventory, "head")
+    assert sorted(nodes[1:]) == sorted(members(inventory, "worker"))
+
+
+def test_each_node_has_only_variables_that_a_role_knows(inventory: dict[str, Any]) -> None:
+    found = inventory["_meta"]["hostvars"]
+    assert sorted(found) == sorted(members(inventory, "gb10_cluster"))
+    assert {name: list(unknown_settings(settings, declared())) for name, settings in found.items()} == {name: [] for name in found}
+
+
+def test_the_ranks_of_a_sample_use_all_its_nodes(inventory: dict[str, Any]) -> None:
+    for settings in inventory["_meta"]["hostvars"].values():
+        tensor, pipeline = settings.get("gb10_tensor_parallel_size", 0), settings.get("gb10_pipeline_parallel_size", 1)
+        assert not tensor or tensor * pipeline == len(inventory["_meta"]["hostvars"])
+        assert len(inventory["_meta"]["hostvars"]) % pipeline == 0
+
+
+#: Sample -> the rails of each node by the ports that are cabled. A Thor has a device of its own in place of ports.
+PORT_0, PORT_1 = (["enp1s0f0np0", "enP2p1s0f0np0"], ["enp1s0f1np1", "enP2p1s0f1np1"])
+RAILS: dict[str, dict[tuple[int, ...], list[list[str]]]] = {
+    "single-spark": {(): [[]], (1,): [[]]},
+    "two-spark": {(0,): [PORT_0] * 2, (1,): [PORT_1] * 2, (0, 1): [PORT_0 + PORT_1] * 2},
+    "three-spark-ring": {(0, 1): [PORT_0 + PORT_1] * 3},
+    "four-spark-switch": {(0,): [PORT_0] * 4, (1,): [PORT_1] * 4, (0, 1): [PORT_0 + PORT_1] * 4},
+    "spark-thor": {(0,): [PORT_0[:1]] * 2 + [["mgbe0_0"]] * 2, (0, 1): [PORT_0[:1]] * 2 + [["mgbe0_0"]] * 2},
+}
+
+
+def nodes_of(inventory: Mapping[str, Any], ports: tuple[int, ...]) -> list[dict[str, Any]]:
+    """The sample's nodes for the planner: Sparks with cables at these ports, and Thors, which have none."""
+    found = []
+    for number, name in enumerate(members(inventory, "gb10_cluster"), 1):
+        settings = {key: value for key, value in inventory["_meta"]["hostvars"][name].items() if key.startswith("gb10_")}
+        node = {**spark(number, "worker" if number > 1 else "head", **settings), "name": name}
+        links = cabled(*ports) if name.startswith("spark") else {"interfaces": {"mgbe0_0": interface()}, "rdma": {}}
+        management = {key: node["observed"]["interfaces"][key] for key in ("lo", "enP7s7")}
+        node["observed"] |= {"interfaces": {**management, **links["interfaces"]}, "rdma": links["rdma"], "model": None}
+        found.append(node)
+    return found
+
+
+def test_a_sample_takes_the_ports_that_are_cabled(sample: str, inventory: dict[str, Any]) -> None:
+    for ports, expected in RAILS[sample].items():
+        planned, problems = planner.plan(nodes_of(inventory, ports), LOCK, KNOWN)
+        assert problems == [], report(problems)
+        assert [[rail["interface"] for rail in node["rails"]] for node in planned["nodes"]] == expected
+        assert bool(planned["fabric"]) == bool(expected[0])
+
+
+def test_a_sample_without_its_cables_is_refused(inventory: dict[str, Any]) -> None:
+    nodes = nodes_of(inventory, ())
+    for node in nodes:
+        node["observed"]["interfaces"].get("mgbe0_0", {}).update(carrier=False)
+    _plan, problems = planner.plan(nodes, LOCK, KNOWN)
+    refused = {problem.path.partition(".")[0] for problem in problems}
+    assert refused == ({f"nodes[{index}]" for index in range(len(nodes))} if len(nodes) > 1 else set())
+
+
+@pytest.mark.parametrize(
+    ("cluster", "topology", "thors"),
+    [
+        ("single-spark", "switch", []),
+        ("two-spark", "direct", []),
+        ("three-spark-ring", "ring", []),
+        ("four-spark-switch", "switch", []),
+        ("spark-thor", "switch", ["thor1", "thor2"]),
+    ],
+)
+def test_the_overlay_cables_the_lab_as_the_sample_says(cluster: str, topology: str, thors: list[str]) -> None:
+    ask = "{{ {'nodes': groups['gb10_cluster'], 'topology': lab_topology, 'thors': lab_thors} | ansible.builtin.to_json }}"
+    command = [Path(sys.executable).with_name("ansible"), "-i", f"inventories/{cluster}", "-i", "inventories/lab/overlay.yml", "localhost"]
+    said = subprocess.run([*command, "-m", "debug", "-a", f"msg={ask}"], cwd=ROOT, check=True, capture_output=True, text=True).stdout
+    lab = plan("demo", "10.88.0", **json.loads(json.loads(said.partition("=>")[2])["msg"]))
+    assert (lab.topology, [node.name for node in lab.nodes if node.thor]) == (topology, thors)
+
+
+def test_a_wrong_default_would_be_found() -> None:
+    assert commented("# gb10_api_port: 8000\n# Not a variable: this.\n") == {"gb10_api_port": 8000}
+
+
+def test_a_wrong_setting_would_be_found() -> None:
+    options = {"gb10_a": {"choices": ["x", "y"]}, "gb10_b": {}}
+    found = list(unknown_settings({"gb10_a": "z", "gb10_b": 1, "gb10_c": 1, "ansible_user": "me"}, options))
+    assert found == ["gb10_a: 'z' is none of x, y", "gb10_c: no role has such a variable"]

@@ -1,0 +1,230 @@
+"""The modules that only read, run as a node runs them, with programs in PATH that answer as a Spark's would."""
+
+from __future__ import annotations
+
+import json
+import os
+import socket
+import sys
+from pathlib import Path
+
+import pytest
+from run_module import program, run_module
+
+from ansible_collections.gb10.cluster.plugins.module_utils.vllm_release import checks as vllm_release
+
+QUERY = "NVIDIA GB10, 12.1, 580.142, [N/A], GPU-1"
+SMI = f'case "$*" in --query-gpu=name,compute_cap,*) echo "{QUERY}";; "") echo "| CUDA Version: 13.0 |";; *) exit 2;; esac'
+
+
+@pytest.mark.parametrize("check", [False, True], ids=["run", "check mode"])
+def test_gpu_info(tmp_path: Path, check: bool) -> None:
+    answer = run_module("gpu_info", {}, program(tmp_path, "nvidia-smi", SMI), check)
+    (gpu,) = answer["gpus"]
+    assert (gpu["sm"], answer["cuda_version"], answer["driver_version"], answer["unified_memory"]) == ("sm_121", "13.0", "580.142", True)
+    assert (answer["changed"], answer["reason"]) == (False, "")
+    assert answer["memory_bytes"] > 2**20
+
+
+def test_gpu_info_without_a_driver(tmp_path: Path) -> None:
+    answer = run_module("gpu_info", {}, program(tmp_path, "nvidia-smi", "echo 'NVIDIA-SMI has failed'; exit 9"))
+    assert (answer["gpus"], answer["reason"]) == ([], "nvidia-smi failed with status 9: NVIDIA-SMI has failed")
+
+
+def test_node_info_answers_all_in_one(tmp_path: Path) -> None:
+    links = [{"ifname": "lo", "mtu": 65536, "flags": ["UP", "LOWER_UP"], "addr_info": [{"family": "inet", "local": "127.0.0.1", "prefixlen": 8}]}]
+    program(tmp_path, "nvidia-smi", SMI)
+    program(tmp_path, "ip", f"echo '{json.dumps(links)}'")
+    (tmp_path / "config.json").write_text('{"model_type": "llama"}', encoding="utf-8")
+    answer = run_module("node_info", {"model": str(tmp_path)}, tmp_path)
+    assert answer["gpu"]["gpus"][0]["capability"] == "12.1"
+    fabric = run_module("fabric_info", {}, tmp_path)
+    assert fabric["interfaces"]["lo"]["addresses"] == ["127.0.0.1/8"]
+    assert {key: answer[key] for key in ("interfaces", "rdma", "netplan", "unreadable")} == {
+        key: value for key, value in fabric.items() if key not in ("changed", "invocation")
+    }
+    assert answer["model"] == {"model_type": "llama"}
+    assert (answer["model_bytes"], answer["model_reason"]) == (None, "")
+    assert answer["kernel"] == os.uname().release
+    assert {"cma_total_bytes", "cma_free_bytes"} <= answer.keys()
+    assert run_module("node_info", {"model": str(tmp_path / "none")}, tmp_path)["model"] is None
+    assert run_module("node_info", {}, tmp_path)["model_bytes"] is None
+
+
+def test_node_info_counts_the_weights(tmp_path: Path) -> None:
+    program(tmp_path, "ip", "echo '[]'")
+    model = tmp_path / "a[1]"
+    model.mkdir()
+    for name, size in (("model-1.safetensors", 600), ("model-2.safetensors", 400), ("consolidated.safetensors", 1000)):
+        (model / name).write_bytes(bytes(size))
+    assert run_module("node_info", {"model": str(model)}, tmp_path)["model_bytes"] == 1000
+    index = {"metadata": {"total_size": 995}, "weight_map": {"a": "model-1.safetensors", "b": "model-2.safetensors"}}
+    (model / "model.safetensors.index.json").write_text(json.dumps(index), encoding="utf-8")
+    answer = run_module("node_info", {"model": str(model)}, tmp_path)
+    assert (answer["model_bytes"], answer["model_reason"]) == (995, "")
+    (model / "model-2.safetensors").unlink()
+    answer = run_module("node_info", {"model": str(model)}, tmp_path)
+    assert (answer["model_bytes"], answer["model_reason"]) == (995, "1 of 2 files of the index are missing: model-2.safetensors")
+
+
+@pytest.mark.parametrize(("text", "said"), [("{", "is not JSON: "), ("[]", "is no JSON object")])
+def test_node_info_names_a_file_that_is_no_model_configuration(tmp_path: Path, text: str, said: str) -> None:
+    program(tmp_path, "ip", "echo '[]'")
+    (tmp_path / "config.json").write_text(text, encoding="utf-8")
+    assert f"{tmp_path}/config.json {said}" in run_module("node_info", {"model": str(tmp_path)}, tmp_path)["msg"]
+
+
+def test_node_info_sees_who_listens(tmp_path: Path) -> None:
+    program(tmp_path, "ip", "echo '[]'")
+    with socket.create_server(("127.0.0.1", 0)) as server:
+        port = server.getsockname()[1]
+        answer = run_module("node_info", {}, tmp_path)
+    (found,) = [entry for entry in answer["listeners"] if entry["port"] == port]
+    assert (found["address"], found["pid"] is not None) == ("127.0.0.1", True)
+    assert found["process"]
+
+
+def test_node_info_says_why_it_fails(tmp_path: Path) -> None:
+    answer = run_module("node_info", {}, program(tmp_path, "ip", "echo 'Object \"address\" is unknown' >&2; exit 1"))
+    assert answer["msg"] == 'ip -json address show failed: Object "address" is unknown'
+
+
+SHOWN = """LoadState=loaded
+UnitFileState=enabled
+ActiveState=activating
+SubState=auto-restart
+Result=exit-code
+MainPID=0
+NRestarts=3
+InvocationID=0f3c
+ExecMainStatus=1
+Environment=GB10_INPUTS=abc
+ExecMainStartTimestampMonotonic=10000000"""
+LOG = [
+    (10.5, "(APIServer pid=7) INFO 11-21 00:12:38 [model.py:1] Resolved architecture: LlamaForCausalLM"),
+    (11.0, "OSError: [Errno 98] Address already in use"),
+]
+
+
+def systemd(folder: Path, shown: str = SHOWN) -> Path:
+    entries = "\n".join(json.dumps({"__MONOTONIC_TIMESTAMP": str(int(when * 1e6)), "MESSAGE": text}) for when, text in LOG)
+    (folder / "entries").write_text(entries, encoding="utf-8")
+    (folder / "shown").write_text(shown, encoding="utf-8")
+    program(folder, "systemctl", f"cat {folder}/shown")
+    return program(folder, "journalctl", f'echo "$*" > {folder}/asked; cat {folder}/entries')
+
+
+def test_service_info(tmp_path: Path) -> None:
+    service = run_module("service_info", {"name": "gb10-vllm.service"}, systemd(tmp_path))["service"]
+    assert (service["active"], service["pid"], service["restarts"], service["inputs"]) == ("activating", None, 3, "abc")
+
+
+def test_service_info_takes_no_inputs_from_a_service_that_does_not_run(tmp_path: Path) -> None:
+    stopped = SHOWN.replace("ActiveState=activating", "ActiveState=failed")
+    assert run_module("service_info", {"name": "gb10-vllm.service"}, systemd(tmp_path, stopped))["service"]["inputs"] == ""
+
+
+def test_vllm_info_of_a_failed_start(tmp_path: Path) -> None:
+    answer = run_module("vllm_info", {"url": "http://127.0.0.1:1", "model": "tiny"}, systemd(tmp_path))
+    assert (answer["healthy"], answer["answers"], answer["ready_after"]) == (False, None, None)
+    assert (answer["progress"], answer["cause"]) == ("architecture LlamaForCausalLM", "OSError: [Errno 98] Address already in use")
+    assert "INVOCATION_ID=0f3c" in (tmp_path / "asked").read_text(encoding="utf-8")
+
+
+def test_vllm_info_reads_an_earlier_start(tmp_path: Path) -> None:
+    run_module("vllm_info", {"url": "http://127.0.0.1:1", "invocation": "aaaa"}, systemd(tmp_path))
+    asked = (tmp_path / "asked").read_text(encoding="utf-8")
+    assert "INVOCATION_ID=aaaa" in asked and "0f3c" not in asked
+
+
+def test_ray_info_names_what_it_could_not_do(tmp_path: Path) -> None:
+    answer = run_module("ray_info", {"token_path": str(tmp_path / "none"), "expect": {"spark1": "10.110.0.1"}})
+    assert answer["msg"].startswith("Ray is not complete: after 0 s: ")
+    assert str(tmp_path / "none") in answer["msg"]
+
+
+ANSWER = {
+    "version": "0.40.0",
+    "options": [{"name": "--port", "kind": "value", "aliases": [], "choices": [], "fold": "", "open": False}],
+    "variables": ["VLLM_X"],
+}
+
+
+@pytest.mark.parametrize("check", [False, True], ids=["run", "check mode"])
+def test_vllm_arguments(tmp_path: Path, check: bool) -> None:
+    folder = program(tmp_path, "python", f"echo 'INFO plugins are loaded'; echo \"$#\" \"$1\" > {tmp_path}/asked; echo '{json.dumps(ANSWER)}'")
+    answer = run_module("vllm_arguments", {"python": f"{folder}/python"}, tmp_path, check)
+    assert {key: answer[key] for key in ANSWER} == ANSWER
+    assert (answer["changed"], (tmp_path / "asked").read_text(encoding="utf-8")) == (False, "2 -c\n")
+
+
+def test_vllm_arguments_asks_vllm(tmp_path: Path) -> None:
+    """The program finds the parser where vLLM had it until 0.28, and reads it as argparse has it."""
+    package = tmp_path / "vllm"
+    files = {
+        "__init__.py": "",
+        "version.py": "__version__ = '0.28.0'",
+        "envs.py": "environment_variables = {'VLLM_HOST_IP': None}",
+        "utils/__init__.py": "",
+        "utils/argparse_utils.py": "from argparse import ArgumentParser as FlexibleArgumentParser",
+        "tool_parsers/__init__.py": "class ToolParserManager:\n    list_registered = staticmethod(lambda: ['hermes'])",
+        "entrypoints/__init__.py": "",
+        "entrypoints/openai/__init__.py": "",
+        "entrypoints/openai/cli_args.py": """
+import argparse
+def make_arg_parser(parser):
+    parser.add_argument("model_tag", nargs="?")
+    parser.add_argument("--tensor-parallel-size", "-tp", type=int)
+    parser.add_argument("--eager", action=argparse.BooleanOptionalAction)
+    parser.add_argument("--headless", action="store_true")
+    parser.add_argument("--names", nargs="+")
+    parser.add_argument("--hf-token", nargs="?", const=True)
+    parser.add_argument("--middleware", action="append")
+    parser.add_argument("--moe-backend", choices=["a_b"], type=lambda s: s.lower().replace("-", "_"))
+    parser.add_argument("--tokenizer-mode", metavar=["auto", "hf"])
+    parser.add_argument("--tool-call-parser")
+    parser.add_argument("--load-format")
+    return parser
+""",
+    }
+    for name, text in files.items():
+        (package / name).parent.mkdir(parents=True, exist_ok=True)
+        (package / name).write_text(text, encoding="utf-8")
+    folder = program(tmp_path, "python", f'cd {tmp_path} && exec {sys.executable} "$@"')
+    answer = run_module("vllm_arguments", {"python": [f"{folder}/python"]}, tmp_path)
+    assert (answer["version"], answer["variables"]) == ("0.28.0", ["VLLM_HOST_IP"])
+    assert vllm_release.options_of(answer["options"]) == {
+        option.name: option
+        for option in [
+            vllm_release.Option("--tensor-parallel-size", aliases=("-tp",)),
+            vllm_release.Option("--eager", "flag", ("--no-eager",)),
+            vllm_release.Option("--headless", "flag"),
+            vllm_release.Option("--names", "list"),
+            vllm_release.Option("--hf-token", "optional"),
+            vllm_release.Option("--middleware", "append"),
+            vllm_release.Option("--moe-backend", choices=("a_b",), fold="lower"),
+            vllm_release.Option("--tokenizer-mode", choices=("auto", "hf"), open=True),
+            vllm_release.Option("--tool-call-parser", choices=("hermes",), open=True),
+            vllm_release.Option("--load-format"),
+        ]
+    }
+
+
+@pytest.mark.parametrize(
+    ("script", "said"),
+    [
+        (
+            "echo 'ModuleNotFoundError: No module named vllm' >&2; exit 1",
+            "could not tell vLLM's arguments: ModuleNotFoundError: No module named vllm",
+        ),
+        ("exit 3", "could not tell vLLM's arguments: status 3"),
+        ("echo hello", r"answered no JSON of vLLM's arguments: 'hello\n'"),
+        ("true", "answered no JSON of vLLM's arguments: ''"),
+        ("echo '{{\"failed\": 1}}'", "it has no list of options"),
+        ('exec {python} "$@"', "could not tell vLLM's arguments: ImportError: none of vllm.entrypoints.launchers.cli_args, "),
+    ],
+)
+def test_vllm_arguments_says_why_it_fails(tmp_path: Path, script: str, said: str) -> None:
+    folder = program(tmp_path, "python", script.format(python=sys.executable))
+    assert said in run_module("vllm_arguments", {"python": [f"{folder}/python"]}, tmp_path)["msg"]
+    assert "python is empty" in run_module("vllm_arguments", {"python": []}, tmp_path)["msg"]

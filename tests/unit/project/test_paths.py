@@ -1,0 +1,196 @@
+"""Root never reads, writes or runs what the service user can write: what the code names, and the program that looks at a host."""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+from repository import ROOT, files, load_yaml, read, tasks_of, tracked_files
+from who_can_write import changeable
+
+from ansible_collections.gb10.cluster.plugins.module_utils.fabric import io_rollback as io_netplan
+from ansible_collections.gb10.cluster.plugins.module_utils.launch import argv as launch
+
+#: Who names the service user's folder, and how it is used there; nothing else of ours is below it.
+HOME = re.compile(r"/var/lib/(gb10(?![\w-])|{{ *gb10_(plan\.|service_)user|' *~ *gb10_(plan\.|service_)user|{plan\['user'\]}|{user})")
+NAMED = {
+    "plugins/module_utils/fabric/io_rollback.py": "where an earlier release kept root's things",
+    "plugins/module_utils/launch/argv.py": "a container's user works there",
+    "roles/gb10/vars/main.yml": "the services may write there",
+    "roles/qsfp_netplan/README.md": "a page",
+    "roles/vllm_runtime/README.md": "a page",
+}
+
+
+def naming() -> set[str]:
+    return {path for path in tracked_files() if path.startswith(("plugins/", "roles/")) and not path.endswith(".lock") and HOME.search(read(path))}
+
+
+def test_few_name_the_service_users_folder_and_root_keeps_nothing_there() -> None:
+    assert naming() <= set(NAMED)
+    assert HOME.findall(read("plugins/module_utils/fabric/io_rollback.py")) == HOME.findall("/var/lib/gb10/netplan"), "the former place alone"
+
+
+@pytest.mark.parametrize(
+    "text", ["/var/lib/gb10/netplan", "/var/lib/{{ gb10_plan.user }}/x", "'/var/lib/' ~ gb10_service_user", 'f"/var/lib/{user}"']
+)
+def test_the_search_for_its_name_can_find(text: str) -> None:
+    assert HOME.search(text)
+
+
+@pytest.mark.parametrize("text", ["/var/lib/gb10-netplan", "/var/lib/gb10-lab", "/var/lib/dpkg"])
+def test_the_search_for_its_name_passes_others_over(text: str) -> None:
+    assert not HOME.search(text)
+
+
+def test_roots_state_is_not_below_it() -> None:
+    variables = load_yaml(read("roles/gb10/vars/main.yml"))
+    assert variables["_gb10_netplan_state"] == io_netplan.STATE
+    assert not f"{io_netplan.STATE}/".startswith(f"{launch.home('gb10')}/")
+    assert variables["_gb10_home"].replace("{{ gb10_plan.user }}", "x") == launch.home("x")
+
+
+def test_the_folder_is_the_users_alone() -> None:
+    tasks = load_yaml(read("roles/gb10/tasks/user.yml"))
+    (made,) = (task["ansible.builtin.file"] for task in tasks if "ansible.builtin.file" in task)
+    assert (made["path"], made["owner"], made["mode"]) == ("{{ _gb10_home }}", "{{ gb10_plan.user }}", "0700")
+
+
+@pytest.mark.parametrize("path", ["roles/ray_cluster/templates/gb10-ray.service.j2", "roles/vllm_serve/templates/gb10-vllm.service.j2"])
+def test_a_unit_of_root_touches_nothing_in_it_as_root(path: str) -> None:
+    """A container's unit is root's, because the engine is."""
+    for line in read(path).splitlines():
+        if re.match(r"Exec\w+=", line) and "_gb10_home" in line:
+            assert line.startswith("ExecStartPre=/usr/bin/setpriv --reuid={{ gb10_plan.user }} --regid={{ gb10_plan.user }} --clear-groups ")
+        assert not re.search(r"/var/lib/{{", line)
+
+
+# --- the program of tests/integration/model/test_who_can_write.py ---
+
+pytestmark_root = pytest.mark.skipif(os.geteuid() != 0, reason="gives files away")
+SERVICE = {23456}
+
+
+@pytest.fixture
+def tree(tmp_path: Path) -> Path:
+    (tmp_path / "opt/bin").mkdir(parents=True)
+    (tmp_path / "opt/bin/python").write_text("", encoding="utf-8")
+    (tmp_path / "opt/current").symlink_to("bin")
+    (tmp_path / "opt/nowhere").symlink_to("/nonexistent")
+    return tmp_path
+
+
+@pytestmark_root
+def test_what_is_roots_alone_is_found_to_be(tree: Path) -> None:
+    assert changeable([str(tree / "opt"), str(tree / "missing")], SERVICE) == {}
+    os.chown(tree / "opt/bin", 0, 23456)
+    assert changeable([str(tree / "opt")], SERVICE) == {}, "the group may read"
+
+
+@pytestmark_root
+@pytest.mark.parametrize("what", ["file", "folder", "parent", "group", "others", "sticky", "target", "target's folder"])
+def test_what_somebody_else_can_change_is_found(tree: Path, what: str) -> None:
+    found = {"file": "opt/bin/python", "folder": "opt/bin", "parent": "", "group": "opt/bin", "others": "opt/bin/python", "sticky": "opt/bin"}
+    outside = tree / "outside/library"
+    outside.parent.mkdir()
+    outside.touch()
+    (tree / "opt/library").symlink_to(outside)
+    place = {"target": outside, "target's folder": outside.parent}.get(what) or tree / found[what]
+    if what in ("group", "sticky"):
+        os.chown(place, 0, 23456)
+        place.chmod(0o1775 if what == "sticky" else 0o775)
+    elif what == "others":
+        place.chmod(0o602)
+    else:
+        os.chown(place, 12345, 12345)
+    assert list(changeable([str(tree / "opt")], SERVICE)) == [str(place)]
+
+
+# --- what is only asked ---
+
+
+def templated(expression: str) -> Any:
+    """What Ansible makes of an expression with the variables of the role gb10."""
+    given = {"gb10_service_user": "gb10", "gb10_service_read_write_paths": ["/data"], "gb10_plan": {"user": "gb10"}, "gb10_install_dir": "/opt/gb10"}
+    command = [Path(sys.executable).with_name("ansible"), "localhost", "-m", "ansible.builtin.debug", "-a", f"msg={{{{ {expression} }}}}"]
+    variables = ["-e", "@roles/gb10/vars/main.yml", "-e", json.dumps(given)]
+    environment = os.environ | {"ANSIBLE_CONFIG": str(ROOT / "ansible.cfg")}
+    done = subprocess.run([*command, *variables], cwd=ROOT, env=environment, capture_output=True, text=True, check=True)
+    return json.loads(done.stdout.partition("=>")[2])["msg"]
+
+
+def test_a_question_runs_as_the_ranks_do_and_without_network() -> None:
+    words = templated("_gb10_question")
+    assert words[:6] == ["systemd-run", "--wait", "--pipe", "--quiet", "--collect", "--uid=gb10"]
+    lines = templated("lookup('ansible.builtin.template', 'roles/gb10/templates/confined.j2')").splitlines()
+    confinement = {line for line in lines if not line.startswith(("#", "ExecStartPre"))}
+    assert {"NoNewPrivileges=yes", "CapabilityBoundingSet=", "ProtectSystem=strict", "ReadWritePaths=/var/lib/gb10 /data"} <= confinement
+    asked = {word.removeprefix("--property=") for word in words[6:]}
+    # A rank's semaphores are not a question's to delete.
+    assert asked == (confinement - {"RemoveIPC=yes"}) | {"PrivateNetwork=yes", "RuntimeMaxSec=600"}
+
+
+@pytest.mark.parametrize("path", files("roles/*/tasks/*.yml"))
+def test_root_runs_no_interpreter_of_a_runtime(path: str) -> None:
+    """What a package's code says is asked as the service user (tasks/ask.yml, asked.yml), or in a unit that is confined."""
+    for task in tasks_of(read(path)):
+        argv = str(task.data.get("ansible.builtin.command", {}))
+        # uv only names the interpreter.
+        if re.search(r"/bin/python|_model_store_python", argv) and "/bin/uv'" not in argv:
+            assert re.search(r"_gb10_question|systemd-run", argv), task.data["name"]
+
+
+# --- an upgrade from the release that kept root's things in the user's folder ---
+
+FORMER = """
+- hosts: localhost
+  connection: local
+  gather_facts: false
+  tasks:
+    - ansible.builtin.include_tasks: {tasks}
+"""
+
+
+@pytestmark_root
+@pytest.mark.parametrize(
+    ("case", "moved", "refused"),
+    [
+        ("root's", True, False),
+        ("before the user", True, False),
+        ("planted", False, False),
+        ("a link", False, False),
+        ("another program's", False, True),
+    ],
+)
+def test_what_an_earlier_release_kept_is_moved_if_root_made_it(tmp_path: Path, case: str, moved: bool, refused: bool) -> None:
+    home, state, kept = tmp_path / "home", tmp_path / "state", tmp_path / "home/netplan"
+    home.mkdir()
+    if case == "a link":
+        kept.symlink_to("/etc")
+    else:
+        kept.mkdir(mode=0o700)
+    if case == "planted":
+        os.chown(kept, 12345, 12345)
+    if case == "another program's":
+        (home / "volumes").mkdir()
+    group = "root" if case in ("another program's", "before the user") else "gb10"
+    given = {
+        "_gb10_home": str(home),
+        "_gb10_netplan_state": str(state),
+        "gb10_plan": {"user": "gb10"},
+        "__gb10_home": {"stat": {"gr_name": group}},
+        "ansible_become": False,
+        "ansible_python_interpreter": sys.executable,
+    }
+    (tmp_path / "play.yml").write_text(FORMER.format(tasks=ROOT / "roles/gb10/tasks/former.yml"), encoding="utf-8")
+    command = [Path(sys.executable).with_name("ansible-playbook"), "-i", "localhost,", tmp_path / "play.yml", "-e", json.dumps(given)]
+    environment = os.environ | {"ANSIBLE_CONFIG": str(ROOT / "ansible.cfg")}
+    done = subprocess.run(command, env=environment, capture_output=True, text=True, check=False)
+    assert (done.returncode != 0, "holds volumes" in done.stdout) == (refused, refused), done.stdout
+    assert (state.exists(), os.path.lexists(kept)) == (moved, not moved)

@@ -1,0 +1,92 @@
+# GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""The module root_files and its action: several small files in one call, atomically, with programs of the collection."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+from typing import Any
+
+import pytest
+from ansible.errors import AnsibleActionFail
+from repository import read
+from run_module import run_module
+
+from ansible_collections.gb10.cluster.plugins.action import root_files as action
+
+
+def install(*files: dict[str, Any], check: bool = False) -> dict[str, Any]:
+    return run_module("root_files", {"files": list(files)}, check=check)
+
+
+def mode(path: Path) -> int:
+    return path.stat().st_mode & 0o7777
+
+
+def test_files_are_written_once_with_their_folders(tmp_path: Path) -> None:
+    one, two = tmp_path / "a/b/one", tmp_path / "two"
+    files = [{"path": str(one), "content": "1\n"}, {"path": str(two), "content": "2\n"}]
+    before = os.umask(0o077)
+    try:
+        planned = install(*files, check=True)
+        assert not one.exists() and not two.exists()
+        first = install(*files)
+    finally:
+        os.umask(before)
+    assert planned["changed"] and first["changed"]
+    assert planned["diff"] == first["diff"]
+    assert first["changed_paths"] == [str(one), str(two)]
+    assert (one.read_text(encoding="utf-8"), two.read_text(encoding="utf-8")) == ("1\n", "2\n")
+    assert [mode(path) for path in (one, one.parent, one.parent.parent, two)] == [0o644, 0o755, 0o755, 0o644]
+    again = install(*files)
+    assert (again["changed"], again["diff"]) == (False, [])
+
+
+def test_only_what_differs_is_changed(tmp_path: Path) -> None:
+    same, other, closed, gone = (tmp_path / name for name in ("same", "other", "closed", "gone"))
+    for path in (same, other, closed, gone):
+        path.write_text("old\n", encoding="utf-8")
+        path.chmod(0o600 if path == closed else 0o644)
+    result = install(
+        {"path": str(same), "content": "old\n"},
+        {"path": str(other), "content": "new\n"},
+        {"path": str(closed), "content": "old\n"},
+        {"path": str(gone), "state": "absent"},
+        {"path": str(tmp_path / "never"), "state": "absent"},
+    )
+    assert result["changed_paths"] == [str(other), str(closed), str(gone)]
+    assert result["diff"][0] == {"before_header": str(other), "after_header": str(other), "before": "old\n", "after": "new\n"}
+    assert mode(closed) == 0o644
+    assert not gone.exists()
+
+
+def test_a_link_is_replaced_and_not_followed(tmp_path: Path) -> None:
+    target, link = tmp_path / "target", tmp_path / "link"
+    target.write_text("untouched\n", encoding="utf-8")
+    link.symlink_to(target)
+    install({"path": str(link), "content": "new\n"})
+    assert not link.is_symlink()
+    assert target.read_text(encoding="utf-8") == "untouched\n"
+
+
+def test_a_folder_in_the_way_is_reported(tmp_path: Path) -> None:
+    (tmp_path / "folder").mkdir()
+    assert "Is a directory" in install({"path": str(tmp_path / "folder"), "content": "x"})["msg"]
+
+
+@pytest.mark.parametrize("entry", [{}, {"content": "x", "program": "launch/io_ray.py"}], ids=["neither", "both"])
+def test_an_entry_has_one_source(tmp_path: Path, entry: dict[str, str]) -> None:
+    assert install({"path": str(tmp_path / "x"), **entry})["failed"]
+
+
+def test_a_program_is_one_of_the_collection() -> None:
+    entry = action._with_content({"path": "/x", "program": "launch/io_ray.py"})
+    assert entry == {"path": "/x", "content": read("plugins/module_utils/launch/io_ray.py")}
+    assert action._with_content({"path": "/x", "state": "absent"}) == {"path": "/x", "state": "absent"}
+
+
+@pytest.mark.parametrize("program", ["../modules/root_files.py", "launch", "launch/none.py", "/etc/passwd", ""])
+def test_another_program_is_refused(program: str) -> None:
+    with pytest.raises(AnsibleActionFail, match="is not a file of this collection"):
+        action._with_content({"path": "/x", "program": program})

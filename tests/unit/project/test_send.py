@@ -1,0 +1,71 @@
+"""Sending a file from the head, by the role's own tasks: systemd is a script that keeps a unit until it is stopped."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+from repository import ROOT, load_yaml, read
+from run_module import program
+
+PLAY = [
+    {
+        "hosts": "all",
+        "gather_facts": False,
+        "tasks": [{"ansible.builtin.include_role": {"name": "gb10.cluster.gb10", "tasks_from": "send"}}],
+    }
+]
+
+
+@pytest.mark.parametrize("before", ["nothing", "the unit of a run that was killed"])
+@pytest.mark.parametrize("meanwhile", ["goes on", "ends by itself"])
+def test_an_offer_is_made_whatever_was_left(tmp_path: Path, before: str, meanwhile: str) -> None:
+    unit = tmp_path / "unit"
+    if before != "nothing":
+        unit.touch()
+    gone = "true" if meanwhile == "goes on" else f"rm {unit}"
+    program(tmp_path / "bin", "systemd-run", f'[ ! -e {unit} ] || {{ echo "Unit was already loaded" >&2; exit 1; }}; touch {unit}; {gone}')
+    program(tmp_path / "bin", "systemctl", f"echo systemctl $* >> {tmp_path}/asked; rm {unit} 2>/dev/null || exit 5")
+    (tmp_path / "play.yml").write_text(json.dumps(PLAY), encoding="utf-8")
+    given = {
+        "gb10_send_unit": "gb10-test-offer.service",
+        "gb10_send_file": str(tmp_path / "offer/file"),
+        "gb10_send_sha256": "0" * 64,
+        "gb10_send_dest": str(tmp_path / "fetched/file"),
+        "gb10_send_wanted": False,
+        "gb10_send_port": 9,
+        "gb10_send_timeout": 60,
+        "gb10_plan": {"head": {"address": "127.0.0.1"}, "node": {"head": True}},
+        "ansible_become": False,
+        "ansible_connection": "local",
+        "ansible_python_interpreter": sys.executable,
+    }
+    # Whose they are is not for this test.
+    command = [Path(sys.executable).with_name("ansible-playbook"), "-i", "spark1,", "-e", json.dumps(given), tmp_path / "play.yml"]
+    environment = os.environ | {"ANSIBLE_CONFIG": str(ROOT / "ansible.cfg"), "PATH": f"{tmp_path / 'bin'}:{os.environ['PATH']}"}
+    done = subprocess.run(command, cwd=ROOT, env=environment, capture_output=True, text=True, check=False)
+    if os.geteuid() == 0:
+        assert done.returncode == 0, done.stdout
+    assert "Unit was already loaded" not in done.stdout
+    assert not unit.exists()
+    assert (tmp_path / "asked").read_text(encoding="utf-8").splitlines() == ["systemctl stop gb10-test-offer.service"] * 2
+
+
+@pytest.mark.parametrize(
+    ("tasks", "role"), [("roles/vllm_runtime/tasks/image.yml", "vllm_runtime"), ("roles/nccl_sm121_build/tasks/share.yml", "nccl_sm121_build")]
+)
+def test_what_a_killed_run_left_goes_first_and_whether_there_is_something_to_send_or_not(tasks: str, role: str) -> None:
+    first = load_yaml(read(tasks))[0]
+    variables = load_yaml(read(f"roles/{role}/vars/main.yml"))
+    transfer = f"_{role}_transfer"
+    assert first["ansible.builtin.file"] == {"path": f"{{{{ {transfer} }}}}", "state": "absent"}
+    assert "when" not in first
+    below = {name for name, value in variables.items() if str(value).startswith(f"{{{{ {transfer} }}}}/")}
+    sent = read(f"roles/{role}/tasks/share.yml")
+    used = {name for name in variables if f"gb10_send_file: \"{{{{ {name} }}}}" in sent or f"gb10_send_dest: \"{{{{ {name} }}}}" in sent}
+    assert used == below
+    assert len(used) == 2

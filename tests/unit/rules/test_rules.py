@@ -1,0 +1,494 @@
+"""The rules about serving: each fires on what it is about, and not on what is nearly that; what the plan itself gives passes."""
+
+from __future__ import annotations
+
+import copy
+import ipaddress
+import json
+import re
+from typing import Any
+
+import pytest
+from repository import ROOT
+from snapshot import assert_recorded
+
+from ansible_collections.gb10.cluster.plugins.module_utils.common.problems import ProblemsError
+from ansible_collections.gb10.cluster.plugins.module_utils.fabric import plan as fabric
+from ansible_collections.gb10.cluster.plugins.module_utils.rules import context as serve_situation
+from ansible_collections.gb10.cluster.plugins.module_utils.rules import lint as serve_rules
+from ansible_collections.gb10.cluster.plugins.module_utils.rules.lint import RULES
+from ansible_collections.gb10.cluster.plugins.module_utils.rules.schema import Finding, Rule
+
+PLAN = json.loads((ROOT / "tests" / "unit" / "data" / "plan_two_spark.json").read_text(encoding="utf-8"))
+PAGE = ROOT / "docs" / "rules.md"
+GIB = 2**30
+
+#: A pair of Sparks as the plan starts it, with the newest evidence's choices.
+CLEAN: dict[str, Any] = {
+    "release": "0.32.0",
+    "stack": "current",
+    "image": "",
+    "runtime": "native",
+    "network": "host",
+    "executor": "ray",
+    "tensor_parallel_size": 2,
+    "pipeline_parallel_size": 1,
+    "topology": "direct",
+    "transport": "roce",
+    "api_host": "127.0.0.1",
+    "api_key": False,
+    "nccl": "2.30.7",
+    "smoke_tokens": 512,
+    "model": {"name": "openai/gpt-oss-120b", "type": "gpt_oss", "scheme": "mxfp4", "moe": True, "reasoning": True, "weights_bytes": 65 * 10**9},
+    "arguments": {"--tensor-parallel-size": "2", "--max-model-len": "131072", "--gpu-memory-utilization": "0.8", "--kv-cache-memory-bytes": "24G"},
+    "nodes": [
+        {
+            "name": node["name"],
+            "head": node["head"],
+            "capability": "12.1",
+            "driver": "580.142",
+            "kernel": "6.17.0-1032-nvidia",
+            "memory_bytes": 121 * GIB,
+            # What the plan sets for Marlin is left out, since that is a rule too.
+            "environment": {name: value for name, value in node["environment"].items() if name != "VLLM_MARLIN_USE_ATOMIC_ADD"},
+            "cma_free_bytes": 0,
+            "cma_total_bytes": 0,
+        }
+        for node in PLAN["nodes"]
+    ],
+}
+THOR = {"capability": "11.0", "driver": "580.00", "kernel": "6.8.12-tegra"}
+DENSE_FP8 = {"name": "a", "type": "llama", "scheme": "fp8", "moe": False, "reasoning": False}
+NVFP4 = {"name": "a", "type": "qwen3_moe", "scheme": "nvfp4", "reasoning": False}
+NGC = "nvcr.io/nvidia/vllm:26.04-py3"
+SOCKETS = {"NCCL_IB_DISABLE": "1", "NCCL_IB_HCA": None}
+RING = {"NCCL_IB_SUBNET_AWARE_ROUTING": "1", "NCCL_IB_MERGE_NICS": "0"}
+
+
+def situation(
+    arguments: dict[str, Any] | None = None,
+    environment: dict[str, str | None] | None = None,
+    node: dict[str, Any] | None = None,
+    second: dict[str, Any] | None = None,
+    own: dict[str, str | None] | None = None,
+    model: dict[str, Any] | None = None,
+    count: int = 2,
+    **others: Any,
+) -> dict[str, Any]:
+    """The clean situation with changes: of all nodes (``environment``, ``node``), of the second one (``own``, ``second``), or of the rest.
+
+    None takes an argument or variable away.
+    """
+    changed: dict[str, Any] = copy.deepcopy(CLEAN) | others
+    changed["model"] |= model or {}
+    changed["arguments"] = given(changed["arguments"] | (arguments or {}))
+    while len(changed["nodes"]) < count:
+        changed["nodes"].append(copy.deepcopy(changed["nodes"][0]))
+        changed["nodes"][-1]["environment"]["VLLM_HOST_IP"] = f"10.110.0.{len(changed['nodes'])}"
+    del changed["nodes"][count:]
+    for index, each in enumerate(changed["nodes"]):
+        each.update((node or {}) | ((second or {}) if index == 1 else {}))
+        each["environment"] = given(each["environment"] | (environment or {}) | ((own or {}) if index == 1 else {}))
+    return changed
+
+
+def given(values: dict[str, Any]) -> dict[str, Any]:
+    return {name: value for name, value in values.items() if value is not None}
+
+
+def container(image: str, **others: Any) -> dict[str, Any]:
+    return {"runtime": "container", "image": image, **others}
+
+
+#: By rule: what fires it, and what is nearly that.
+CASES: dict[str, tuple[dict[str, Any], dict[str, Any]]] = {
+    "memory-utilization-ceiling": ({"arguments": {"--gpu-memory-utilization": "0.91"}}, {"arguments": {"--gpu-memory-utilization": "0.90"}}),
+    "memory-utilization-high": ({"arguments": {"--gpu-memory-utilization": "0.88"}}, {"arguments": {"--gpu-memory-utilization": "0.87"}}),
+    "memory-utilization-default": ({"arguments": {"--gpu-memory-utilization": None}}, {"arguments": {"--gpu-memory-utilization": "0.5"}}),
+    "memory-utilization-131k": (
+        {"arguments": {"--gpu-memory-utilization": "0.85", "--max-model-len": "128K"}},
+        {"arguments": {"--gpu-memory-utilization": "0.85", "--max-model-len": "128k"}},
+    ),
+    "kv-cache-bytes": ({"arguments": {"--kv-cache-memory-bytes": None}}, {"arguments": {"--kv-cache-memory-bytes": "1"}}),
+    "fastsafetensors-ngc": (
+        container(NGC, arguments={"--load-format": "fastsafetensors"}),
+        container("nvcr.io/nvidia/vllm:26.05-py3", arguments={"--load-format": "fastsafetensors"}),
+    ),
+    "fastsafetensors-large": (
+        {"arguments": {"--load-format": "fastsafetensors"}, "model": {"weights_bytes": 220 * GIB}},
+        {"arguments": {"--load-format": "fastsafetensors"}, "model": {"weights_bytes": 180 * GIB}},
+    ),
+    "unequal-memory": ({"second": {"memory_bytes": 60 * GIB}}, {"second": {"memory_bytes": 119 * GIB}}),
+    "sleep-mode": ({"arguments": {"--enable-sleep-mode": True}}, {"arguments": {"--enable-sleep-mode": False}}),
+    "flashinfer-autotune": ({"arguments": {"--enable-flashinfer-autotune": True}}, {"arguments": {"--enable-flashinfer-autotune": False}}),
+    "expandable-segments": (
+        {"environment": {"PYTORCH_CUDA_ALLOC_CONF": "backend:native,expandable_segments:True"}},
+        {"environment": {"PYTORCH_CUDA_ALLOC_CONF": "backend:native,expandable_segments:False"}},
+    ),
+    "expandable-segments-connector": (
+        {"environment": {"PYTORCH_CUDA_ALLOC_CONF": "expandable_segments:True"}, "arguments": {"--kv-offloading-size": "8"}},
+        {"environment": {"PYTORCH_CUDA_ALLOC_CONF": "expandable_segments:True"}},
+    ),
+    "swap-space": ({"release": "0.17.1"}, {"release": "0.17.1", "arguments": {"--swap-space": "0"}}),
+    "page-cache-counted": ({"release": "0.19.0"}, {"release": "0.20.0"}),
+    "load-pressure": ({"release": "0.23.0"}, {"release": "0.24.0"}),
+    "enforce-eager": ({"arguments": {"--enforce-eager": True}}, {"arguments": {"--enforce-eager": True}, "second": THOR}),
+    "nccl-arm-hang": ({"nccl": "2.29.2"}, {"nccl": "2.29.3"}),
+    "breakable-cudagraph": ({"environment": {"VLLM_USE_BREAKABLE_CUDAGRAPH": "1"}}, {"environment": {"VLLM_USE_BREAKABLE_CUDAGRAPH": "0"}}),
+    "cudagraph-mode": (
+        {"arguments": {"--compilation-config": '{"cudagraph_mode": "PIECEWISE"}'}},
+        {"arguments": {"--compilation-config.cudagraph_mode": "FULL_AND_PIECEWISE"}},
+    ),
+    "flashinfer-fp8": (
+        {"arguments": {"--attention-backend": "FLASHINFER"}, "model": {"scheme": "fp8"}},
+        {"arguments": {"--attention-backend": "FLASHINFER"}},
+    ),
+    "fp4-moe-path": ({"model": NVFP4}, {"model": NVFP4, "arguments": {"--moe-backend": "marlin"}}),
+    "flashinfer-moe-fp4": (
+        {"release": "0.19.0", "model": NVFP4},
+        {"release": "0.19.0", "model": NVFP4, "environment": {"VLLM_USE_FLASHINFER_MOE_FP4": "0"}},
+    ),
+    "moe-backend-datacentre": ({"arguments": {"--moe-backend": "flashinfer_trtllm"}}, {"arguments": {"--moe-backend": "flashinfer_b12x"}}),
+    "moe-backend-triton-nvfp4": (
+        {"model": NVFP4, "arguments": {"--kernel-config": '{"moe_backend": "triton"}'}},
+        {"model": {**NVFP4, "scheme": "fp8"}, "arguments": {"--kernel-config": '{"moe_backend": "triton"}'}},
+    ),
+    "linear-backend-strict": (
+        {"release": "0.27.1", "arguments": {"--linear-backend": "triton"}},
+        {"release": "0.28.0", "arguments": {"--linear-backend": "triton"}},
+    ),
+    "marlin-atomic-add": (
+        {"arguments": {"--moe-backend": "marlin"}},
+        {"arguments": {"--moe-backend": "marlin"}, "environment": {"VLLM_MARLIN_USE_ATOMIC_ADD": "1"}},
+    ),
+    "mxfp4-checkpoint": (
+        {"arguments": {"--quantization": "mxfp4"}, "model": {"type": "qwen3_moe", "scheme": "none"}},
+        {"arguments": {"--quantization": "mxfp4"}},
+    ),
+    "fp8-cutlass": (
+        {"release": "0.20.2+cu129", "model": DENSE_FP8},
+        {"release": "0.20.2+cu130", "model": DENSE_FP8},
+    ),
+    "speculative-decoding": ({"arguments": {"--speculative-config.method": "mtp"}}, {"arguments": {"--speculative-config": None}}),
+    "max-tokens-reasoning": ({"smoke_tokens": 511}, {"smoke_tokens": 8, "model": {"reasoning": False}}),
+    "reasoning-parser": (
+        {"model": {"type": "qwen3", "scheme": "none", "moe": False}},
+        {"model": {"type": "qwen3", "scheme": "none", "moe": False}, "arguments": {"--reasoning-parser": "qwen3"}},
+    ),
+    "bridge-network": (container("a@sha256:1", network="bridge"), container("a@sha256:1", network="bridge", count=1, tensor_parallel_size=1)),
+    "nccl-ib-hca-unset": ({"environment": {"NCCL_IB_HCA": None}}, {"environment": {"NCCL_IB_HCA": None}, "transport": "socket"}),
+    "nccl-ib-hca-half": ({"environment": {"NCCL_IB_HCA": "=rocep1s0f1:1"}}, {"environment": {"NCCL_IB_HCA": "=rocep1s0f1:1,roceP2p1s0f1:1"}}),
+    "nccl-gid-index": ({"environment": {"NCCL_IB_GID_INDEX": ""}}, {"environment": {"NCCL_IB_TC": "3"}}),
+    "roce-disabled": ({"environment": SOCKETS}, {"environment": SOCKETS, "transport": "socket"}),
+    "tp-over-sockets": (
+        {"environment": SOCKETS, "transport": "socket"},
+        {"environment": SOCKETS, "transport": "socket", "tensor_parallel_size": 1, "pipeline_parallel_size": 2},
+    ),
+    "tp-thor": (
+        {"environment": SOCKETS, "transport": "socket", "second": THOR},
+        {"environment": SOCKETS, "transport": "socket", "second": THOR, "tensor_parallel_size": 1, "pipeline_parallel_size": 2},
+    ),
+    "mixed-transport": ({"second": THOR, "transport": "socket"}, {"second": THOR, "transport": "socket", "environment": SOCKETS}),
+    "tensor-parallel-size": ({"tensor_parallel_size": 3, "count": 3}, {"tensor_parallel_size": 4, "count": 4}),
+    "pipeline-speed": (
+        {"tensor_parallel_size": 1, "pipeline_parallel_size": 2},
+        {"tensor_parallel_size": 1, "pipeline_parallel_size": 3, "count": 3},
+    ),
+    "ring-environment": (
+        {"topology": "ring", "environment": RING, "count": 4, "tensor_parallel_size": 4},
+        {"topology": "ring", "environment": RING, "count": 3, "tensor_parallel_size": 1, "pipeline_parallel_size": 3},
+    ),
+    "ring-nccl": ({"topology": "ring", "environment": RING, "nccl": "2.29.3"}, {"topology": "ring", "environment": RING, "nccl": "2.30.4"}),
+    "host-ip": ({"own": {"VLLM_HOST_IP": "10.110.0.1"}}, {"own": {"VLLM_HOST_IP": "10.110.0.9"}}),
+    "socket-interface": ({"own": {"GLOO_SOCKET_IFNAME": None}}, {"own": {"GLOO_SOCKET_IFNAME": "eth1"}}),
+    "gpudirect-rdma": ({"environment": {"NCCL_NET_GDR_LEVEL": "SYS"}}, {"environment": {"NCCL_NET_GDR_LEVEL": "0"}}),
+    "nccl-net-plugin": (container("a@sha256:1"), container("a@sha256:1", environment={"NCCL_NET_PLUGIN": "none"})),
+    "nccl-cross-nic": (
+        {"environment": {"NCCL_CROSS_NIC": "1", "NCCL_IB_HCA": "=rocep1s0f1:1,roceP2p1s0f1:1"}},
+        {"environment": {"NCCL_CROSS_NIC": "0", "NCCL_IB_HCA": "=rocep1s0f1:1,roceP2p1s0f1:1"}},
+    ),
+    "nccl-nvls": ({"environment": {"NCCL_NVLS_ENABLE": "0"}}, {"environment": {"NCCL_NVLS_ENABLE": "1"}}),
+    "environment-differs": ({"own": {"VLLM_USE_DEEP_GEMM": "0"}}, {"environment": {"VLLM_USE_DEEP_GEMM": "0"}}),
+    "idle-stall": (
+        {"release": "0.27.1", "count": 4, "tensor_parallel_size": 4},
+        {"release": "0.28.0", "count": 4, "tensor_parallel_size": 4},
+    ),
+    "driver-590": ({"node": {"driver": "590.48.01"}}, {"node": {"driver": "580.178.04"}}),
+    "driver-old": ({"node": {"driver": "580.82.07"}}, {"node": {"driver": "580.95.05"}}),
+    "driver-differs": ({"second": {"driver": "580.178.04"}}, {"second": THOR, "environment": SOCKETS}),
+    "kernel-differs": ({"second": {"kernel": "6.17.0-1031-nvidia"}}, {"second": {"kernel": ""}}),
+    "kernel-cma": ({"node": {"cma_free_bytes": 9 * GIB}}, {"node": {"cma_free_bytes": 9 * GIB, "cma_total_bytes": 10 * GIB}}),
+    "kernel-7-0-0-1019": ({"node": {"kernel": "7.0.0-1019-nvidia"}}, {"node": {"kernel": "7.0.0-1020-nvidia"}}),
+    "kernel-6-17-0-1008": ({"node": {"kernel": "6.17.0-1008-nvidia"}}, {"node": {"kernel": "6.17.0-1031-nvidia"}}),
+    "ray-memory-monitor": (
+        {"environment": {"RAY_memory_monitor_refresh_ms": None, "RAY_memory_usage_threshold": "1.0"}},
+        {"environment": {"RAY_memory_monitor_refresh_ms": None}, "executor": "mp"},
+    ),
+    "ray-missing": (container("nvcr.io/nvidia/vllm:26.05.post1-py3"), container("nvcr.io/nvidia/vllm:26.05.post1-py3", executor="mp")),
+    "nnodes-ray": ({"arguments": {"--nnodes": "2"}}, {"arguments": {"--nnodes": "2"}, "executor": "mp"}),
+    "image-not-pinned": (container("eugr/spark-vllm"), container("vllm/vllm-openai:v0.32.0", executor="mp")),
+    "triton-ptxas": (container(NGC), container(NGC, environment={"TRITON_PTXAS_PATH": "/usr/local/cuda/bin/ptxas"})),
+    "thor-ptxas": ({"release": "0.26.0", "node": THOR}, {"release": "0.27.1", "node": THOR}),
+    "thor-kernels": ({"release": "0.19.0", "node": THOR}, {"release": "0.20.0", "node": THOR}),
+    "api-without-key": ({"api_host": "0.0.0.0"}, {"api_host": "0.0.0.0", "api_key": True}),
+    "api-key-in-argv": ({"arguments": {"--api-key": "secret"}}, {"environment": {"VLLM_API_KEY": "secret"}}),
+}
+
+
+def found(rule: str, **changes: Any) -> list[Finding]:
+    return [finding for finding in serve_rules.lint(situation(**changes), {}) if finding.rule == rule]
+
+
+def test_a_plain_pair_passes() -> None:
+    assert serve_rules.report(serve_rules.lint(situation(), {})) == []
+
+
+def test_every_rule_has_its_cases() -> None:
+    assert sorted(CASES) == sorted(rule.id for rule in RULES)
+
+
+@pytest.mark.parametrize("rule", CASES)
+def test_the_rule_fires(rule: str) -> None:
+    findings = found(rule, **CASES[rule][0])
+    assert findings
+    for finding in findings:
+        assert re.fullmatch(r"(gb10_|vllm_)?\w+(\[\d\])?(\.[\w.-]+)?", finding.path), finding.path
+        assert finding.found
+
+
+@pytest.mark.parametrize("rule", CASES)
+def test_the_rule_does_not_fire_nearby(rule: str) -> None:
+    assert found(rule, **CASES[rule][1]) == []
+
+
+FP8_CACHE = {"--kv-cache-dtype": "fp8_e4m3"}
+ASKED = {"VLLM_ATTENTION_BACKEND": "FLASHINFER"}
+UNSAID = {"--gpu-memory-utilization": "0.85", "--max-model-len": None}
+CONNECTOR = {"--kv-transfer-config": '{"kv_connector": "OffloadingConnector"}'}
+EXPANDABLE = {"PYTORCH_CUDA_ALLOC_CONF": "expandable_segments:True"}
+INT4 = {"type": "qwen3_moe", "scheme": "int4", "moe": True, "reasoning": False}
+
+
+@pytest.mark.parametrize(
+    ("rule", "changes", "fires"),
+    [
+        ("flashinfer-fp8", {"arguments": FP8_CACHE}, True),
+        ("flashinfer-fp8", {"arguments": {**FP8_CACHE, "--attention-backend": "TRITON_ATTN"}}, False),
+        ("flashinfer-fp8", {"arguments": {**FP8_CACHE, "--attention-config": '{"backend": "flashinfer"}'}}, True),
+        ("flashinfer-fp8", {"model": DENSE_FP8, "environment": ASKED, "release": "0.14.1"}, True),
+        ("flashinfer-fp8", {"model": DENSE_FP8, "environment": ASKED}, False),
+        ("enforce-eager", {"arguments": {"--compilation-config.cudagraph_mode": "NONE"}}, True),
+        ("fp4-moe-path", {"arguments": {"--moe-backend": "cutlass"}}, True),
+        ("fp4-moe-path", {"arguments": {"--moe-backend": "auto"}}, False),
+        ("fp4-moe-path", {"model": NVFP4, "release": "0.16.0"}, False),
+        ("flashinfer-moe-fp4", {"model": NVFP4, "release": "0.14.1"}, False),
+        ("flashinfer-moe-fp4", {"model": NVFP4, "release": "0.24.0"}, False),
+        ("flashinfer-moe-fp4", {"model": NVFP4, "release": "0.19.0", "arguments": {"--moe-backend": "marlin"}}, False),
+        ("marlin-atomic-add", {"model": INT4}, True),
+        ("marlin-atomic-add", {"arguments": {"--quantization": "gptq_marlin"}}, True),
+        ("mxfp4-checkpoint", {"arguments": {"--quantization": "mxfp4"}, "model": {"type": "deepseek_v4"}}, False),
+        ("mxfp4-checkpoint", {"arguments": {"--quantization": "mxfp4"}, "model": {"type": "deepseek_v4"}, "release": "0.19.0"}, True),
+        ("fp8-cutlass", {"model": DENSE_FP8, "release": "0.18.1"}, True),
+        ("fp8-cutlass", {"model": DENSE_FP8, "release": "0.18.1", "environment": {"VLLM_DISABLED_KERNELS": "CutlassFP8ScaledMMLinearKernel"}}, False),
+        ("max-tokens-reasoning", {"arguments": {"--override-generation-config": '{"max_new_tokens": 256}'}}, True),
+        ("max-tokens-reasoning", {"arguments": {"--override-generation-config": "no JSON"}}, False),
+        ("host-ip", {"own": {"VLLM_HOST_IP": None}}, True),
+        ("host-ip", {"own": {"VLLM_HOST_IP": "127.0.1.1"}}, True),
+        ("gpudirect-rdma", {"environment": {"NCCL_DMABUF_ENABLE": "1"}}, True),
+        ("nccl-ib-hca-half", {"environment": {"NCCL_IB_HCA": "mlx5_0"}}, False),
+        ("kernel-7-0-0-1019", {"node": {"kernel": "7.0.0-1019-nvidia", "cma_free_bytes": 9 * GIB}}, False),
+        ("kernel-7-0-0-1019", {"node": {"kernel": "7.0.0-31-generic"}}, True),
+        ("kernel-7-0-0-1019", {"node": {"kernel": "7.0.0-30-generic"}}, False),
+        ("kernel-7-0-0-1019", {"node": {"kernel": "7.0.0-310-generic"}}, False),
+        # 919 MiB were enough.
+        ("kernel-cma", {"node": {"cma_free_bytes": 919 * 2**20}}, True),
+        ("kernel-cma", {"node": {"cma_free_bytes": 9 * GIB}, "transport": "socket"}, False),
+        # CUDA graphs and RoCE are no condition of the hang, and one node has nobody to wait for.
+        ("nccl-arm-hang", {"nccl": "2.28.9", "arguments": {"--enforce-eager": True}}, True),
+        ("nccl-arm-hang", {"nccl": "2.28.9", "environment": SOCKETS, "transport": "socket"}, True),
+        ("nccl-arm-hang", {"nccl": "2.29.7"}, False),
+        ("nccl-arm-hang", {"nccl": "2.28.9", "nccl_gcc": ["13.3.0"]}, False),
+        ("nccl-arm-hang", {"nccl": "2.28.9", "nccl_gcc": ["8.5.0", "13.3.0"]}, True),
+        ("nccl-arm-hang", {"nccl": "2.28.9", "count": 1, "tensor_parallel_size": 1}, False),
+        ("nccl-cross-nic", {"environment": {"NCCL_CROSS_NIC": "1", "NCCL_IB_HCA": "rocep1s0f1"}}, False),
+        ("nccl-cross-nic", {"environment": {"NCCL_CROSS_NIC": "1"}, "transport": "socket"}, False),
+        ("idle-stall", {"release": "0.26.0", "count": 4, "tensor_parallel_size": 4}, False),
+        ("idle-stall", {"release": "0.27.0", "count": 3, "tensor_parallel_size": 1, "pipeline_parallel_size": 3}, False),
+        ("expandable-segments-connector", {"release": "0.21.0", "arguments": CONNECTOR, "environment": EXPANDABLE}, False),
+        ("expandable-segments-connector", {"arguments": CONNECTOR, "environment": EXPANDABLE}, True),
+        ("expandable-segments-connector", {"arguments": {**CONNECTOR, "--enable-sleep-mode": True}, "environment": EXPANDABLE}, False),
+        ("expandable-segments-connector", {"arguments": CONNECTOR, "environment": {"PYTORCH_ALLOC_CONF": "expandable_segments:True"}}, False),
+        ("api-without-key", {"api_host": "::1"}, False),
+        ("api-without-key", {"api_host": "10.110.0.1"}, True),
+        ("image-not-pinned", container("registry.example:5000/vllm:nightly-20261015"), True),
+        ("image-not-pinned", container("registry.example:5000/vllm:nightly@sha256:1"), False),
+        ("ray-missing", container("vllm/vllm-openai:v0.27.1-aarch64"), True),
+        ("ray-missing", container("vllm/vllm-openai:v0.17.1"), False),
+        ("memory-utilization-131k", {"arguments": {"--gpu-memory-utilization": "0.85"}, "count": 1, "tensor_parallel_size": 1}, False),
+        ("memory-utilization-131k", {"arguments": UNSAID, "model": {"positions": 131072}}, True),
+        ("memory-utilization-131k", {"arguments": {**UNSAID, "--max-model-len": "auto"}, "model": {"positions": 131072}}, True),
+        ("memory-utilization-131k", {"arguments": UNSAID, "model": {"positions": 40960}}, False),
+        ("memory-utilization-131k", {"arguments": UNSAID}, False),
+        ("flashinfer-fp8", {"model": {"kv_dtype": "fp8"}}, True),
+        ("flashinfer-fp8", {"model": {"kv_dtype": "fp8"}, "arguments": {"--kv-cache-dtype": "auto"}}, True),
+        ("flashinfer-fp8", {"model": {"kv_dtype": "fp8"}, "arguments": {"--kv-cache-dtype": "bfloat16"}}, False),
+        ("flashinfer-fp8", {"model": {"kv_dtype": "bfloat16"}}, False),
+        ("ray-missing", container("registry.example/vllm:1", image_has_ray=False), True),
+        ("ray-missing", container("registry.example/vllm:1", image_has_ray=False, executor="mp"), False),
+        ("ray-missing", container("nvcr.io/nvidia/vllm:26.05-py3", image_has_ray=True), False),
+        ("bridge-network", container("a@sha256:1", container={"--ipc": ("gb10_container_args[0]", "private")}), True),
+        ("bridge-network", container("a@sha256:1", container={"--ipc": ("gb10_container_args[0]", "host")}), False),
+        ("bridge-network", container("a@sha256:1", container={"--pid": ("gb10_container_args[0]", "host")}), True),
+        ("bridge-network", container("a@sha256:1", container={"--pid": ("gb10_container_args[0]", "host")}, executor="mp"), False),
+    ],
+)
+def test_other_ways_into_a_rule(rule: str, changes: dict[str, Any], fires: bool) -> None:
+    assert bool(found(rule, **changes)) is fires
+
+
+def test_ids_are_unique_words() -> None:
+    ids = [rule.id for rule in RULES]
+    assert len(set(ids)) == len(ids)
+    assert all(re.fullmatch(r"[a-z0-9]+(-[a-z0-9]+)+", name) for name in ids)
+
+
+@pytest.mark.parametrize("rule", RULES, ids=[rule.id for rule in RULES])
+def test_every_field_is_filled(rule: Rule) -> None:
+    assert rule.severity in serve_rules.SEVERITIES
+    for text in (rule.when, rule.why, rule.fix, rule.source, rule.exercised, rule.disputed or "none"):
+        assert text == text.strip() and not text.endswith("."), text
+        assert text
+    assert re.fullmatch(r"20\d\d-\d\d(-\d\d)?|2026 \(vLLM [\d.]+\)", rule.evidence)
+    assert rule.severity != serve_rules.ERROR or not rule.disputed, "an error is what no evidence contradicts"
+
+
+def test_rules_are_about_their_gpus() -> None:
+    elsewhere = {"node": {"capability": "9.0"}}
+    unknown = {"node": {"capability": None}}
+    for changes in (elsewhere, unknown):
+        assert found("enforce-eager", arguments={"--enforce-eager": True}, **changes) == []
+        assert found("api-without-key", api_host="0.0.0.0", **changes)
+
+
+@pytest.mark.parametrize("release", ["", "main"])
+def test_an_unknown_release_counts_as_new(release: str) -> None:
+    assert found("page-cache-counted", release=release) == []
+    assert found("fp4-moe-path", release=release, model=NVFP4)
+
+
+def test_what_is_not_known_is_not_held_against_anybody() -> None:
+    node = {"driver": "", "kernel": "", "memory_bytes": 0}
+    assert serve_rules.lint(situation(nccl="", node=node, model={"type": "", "scheme": "unknown", "weights_bytes": None}), {}) == []
+
+
+@pytest.mark.parametrize(("topology", "count"), [("direct", 2), ("switch", 4), ("ring", 3), ("ring", 4)])
+def test_the_environment_of_the_plan_passes(topology: str, count: int) -> None:
+    rails = [fabric.Rail("a", name, ipaddress.ip_interface("10.110.0.1/24"), {}) for name in ("rocep1s0f1", "roceP2p1s0f1")]
+    kept = {name: None for name in PLAN["nodes"][0]["environment"] if name.startswith(("NCCL", "UCX"))}
+    own: dict[str, str | None] = {**kept, **fabric.environment(topology, count, "10.110.0.1", "enp1s0f1np1", rails)}
+    del own["VLLM_HOST_IP"]
+    split = {"tensor_parallel_size": 1, "pipeline_parallel_size": 3} if count == 3 else {"tensor_parallel_size": count}
+    assert serve_rules.lint(situation(environment=own, count=count, topology=topology, **split), {}) == []
+
+
+def test_a_mixed_cluster_as_the_plan_starts_it_passes() -> None:
+    environment = {**fabric.environment("socket", 2, "10.0.0.1", "eth0", []), "NCCL_IB_HCA": None, "NCCL_IB_MERGE_NICS": None}
+    del environment["VLLM_HOST_IP"]
+    changes = {"topology": "socket", "transport": "socket", "tensor_parallel_size": 1, "pipeline_parallel_size": 2, "second": THOR}
+    own = {"VLLM_DISABLED_KERNELS": "a rank of another GPU may need others"}
+    assert serve_rules.lint(situation(environment=environment, own=own, **changes), {}) == []
+    assert found("environment-differs", environment=environment, own={"NCCL_PROTO": "LL"}, **changes)
+
+
+def test_secrets_are_not_shown() -> None:
+    (finding,) = found("environment-differs", own={"HF_TOKEN": "hf_secret"})
+    assert finding.found == "another value on spark2, unset on spark1"
+
+
+def test_findings_are_sorted_and_plain() -> None:
+    findings = serve_rules.lint(situation(arguments={"--enforce-eager": True, "--gpu-memory-utilization": "0.95"}, api_host="0.0.0.0"), {})
+    assert [finding.rule for finding in findings] == ["memory-utilization-ceiling", "api-without-key", "enforce-eager"]
+    assert json.loads(json.dumps(findings[0].facts()))["path"] == "gb10_vllm_extra_args.--gpu-memory-utilization"
+    assert [finding.rule for finding in serve_rules.stopping(findings)] == ["memory-utilization-ceiling"]
+    assert len(serve_rules.stopping(findings, serve_rules.WARNING)) == 3
+    assert [finding.path for finding in serve_rules.on_host(findings)][::2] == ["argv.--gpu-memory-utilization", "argv.--enforce-eager"]
+
+
+def test_a_waiver_keeps_the_finding_and_lets_it_pass() -> None:
+    high = situation(arguments={"--gpu-memory-utilization": "0.95"})
+    (finding,) = serve_rules.lint(high, {"memory-utilization-ceiling": " measured here "})
+    assert (finding.severity, finding.waived) == ("error", "measured here")
+    assert serve_rules.stopping([finding]) == []
+    assert serve_rules.report([finding])[0].startswith("error (waived: measured here) memory-utilization-ceiling, gb10_vllm_extra_args.--gpu-mem")
+
+
+def test_a_waiver_that_is_not_needed_is_said() -> None:
+    (finding,) = serve_rules.lint(situation(), {"enforce-eager": "why not"})
+    assert (finding.rule, finding.severity, finding.path) == ("waiver-unused", "info", "gb10_serve_waivers.enforce-eager")
+
+
+def test_wrong_waivers_are_listed_together() -> None:
+    with pytest.raises(ProblemsError) as caught:
+        serve_rules.lint(situation(), {"enforce-eager": "  ", "no-such-rule": "because", "waiver-unused": "because"})
+    assert [problem.path for problem in caught.value.problems] == [
+        "gb10_serve_waivers.enforce-eager",
+        "gb10_serve_waivers.no-such-rule",
+        "gb10_serve_waivers.waiver-unused",
+    ]
+
+
+def test_the_report_says_who_and_when_and_who_contradicts() -> None:
+    (line,) = serve_rules.report(serve_rules.lint(situation(nccl="2.28.9"), {}))
+    for part in (
+        "warning nccl-arm-hang, nccl: 2.28.9. ",
+        "Fix: nccl_sm121_build_enabled: auto, or NCCL 2.29.3",
+        "NVIDIA/nccl#2353",
+        "2026-08-27",
+        "nowhere here",
+        "Disputed: DGX OS",
+    ):
+        assert part in line
+
+
+def test_the_page_is_the_rules() -> None:
+    text = serve_rules.document()
+    assert_recorded(PAGE, text)
+    rows = [line for line in text.splitlines() if line.startswith("| `")]
+    assert len(rows) == len(RULES)
+    assert {len(re.findall(r"(?<!\\)\|", row)) for row in rows} == {9}
+
+
+HOST = {
+    "name": "spark1",
+    "gpu": {"gpus": [{"capability": "12.1"}], "driver_version": "590.48.01", "memory_bytes": 121 * GIB},
+    "kernel": "7.0.0-1019-nvidia",
+    "meminfo": "MemTotal: 1 kB\nCmaTotal:       0 kB\nCmaFree:  9751552 kB\n",
+    "nccl": "",
+    "image": "",
+    "network": "",
+}
+
+
+def test_a_host_and_its_command_make_a_situation() -> None:
+    arguments = {"--tensor-parallel-size": "2", "--gpu-memory-utilization": "0.8", "--kv-cache-memory-bytes": "24G", "--reasoning-parser": "qwen3"}
+    environment = {"VLLM_HOST_IP": "10.0.0.1", "NCCL_IB_HCA": "rocep1s0f0"}
+    config = {"model_type": "a", "text_config": {"num_experts": 128}, "quantization_config": {"quant_method": "fp8"}}
+    seen = serve_situation.of_host(arguments, environment, "0.32.0", HOST, config)
+    assert (seen["transport"], seen["api_host"], seen["runtime"]) == ("roce", "0.0.0.0", "native")
+    model = {"name": "", "type": "a", "scheme": "fp8", "moe": True, "reasoning": True, "weights_bytes": None, "positions": 0, "kv_dtype": "bfloat16"}
+    assert seen["model"] | {"name": ""} == model
+    assert [finding.rule for finding in serve_rules.lint(seen, {})] == [
+        "kernel-cma",
+        "api-without-key",
+        "driver-590",
+        "nccl-ib-hca-half",
+        "socket-interface",
+        "socket-interface",
+    ]
+
+
+def test_a_host_without_a_gpu_or_a_model_is_no_situation_for_most_rules() -> None:
+    host = {**HOST, "gpu": {"gpus": [], "driver_version": None, "memory_bytes": None}, "meminfo": ""}
+    seen = serve_situation.of_host({"--headless": True, "--enforce-eager": True}, {}, "0.18.1", host, None)
+    assert (seen["transport"], seen["model"]["scheme"], seen["nodes"][0]["head"]) == ("none", "unknown", False)
+    assert serve_rules.lint(seen, {}) == []

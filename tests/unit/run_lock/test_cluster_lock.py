@@ -1,0 +1,432 @@
+"""One run at a time: the lock of a cluster, what is believed of it, who takes it over, and that playbooks give it back whatever fails."""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+import os
+import signal
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from repository import ROOT, files, load_yaml, read
+from run_module import run_module
+
+from ansible_collections.gb10.cluster.plugins.action import cluster_lock as action_plugin
+from ansible_collections.gb10.cluster.plugins.module_utils.run_lock import io_lock as io_cluster_lock
+from ansible_collections.gb10.cluster.plugins.module_utils.run_lock import plan as cluster_lock
+from ansible_collections.gb10.cluster.plugins.module_utils.run_lock.plan import Lock, LockError, Owner
+
+ALICE = Owner("alice", "laptop", "site.yml", "ab" * 16, 4711, "123")
+BOB = Owner("bob", "desk", "stop.yml", "cd" * 16, 42, "7")
+LOCK = Lock("3f9a2c1e", "2026-11-22 07:29:43", 100.5, ALICE)
+
+
+def test_a_lock_is_read_back() -> None:
+    assert cluster_lock.parse(cluster_lock.text(LOCK)) == LOCK
+
+
+def changed(**values: Any) -> dict[str, Any]:
+    entry = dataclasses.asdict(LOCK)
+    entry["owner"] |= {name: value for name, value in values.items() if name in entry["owner"]}
+    return entry | {name: value for name, value in values.items() if name not in entry["owner"]}
+
+
+@pytest.mark.parametrize(
+    "entry",
+    [
+        changed(id="3f9a2c1e; rm"),
+        changed(since="now"),
+        changed(taken=True),
+        changed(taken=float("nan")),
+        changed(taken=1e400),
+        changed(owner=None),
+        changed(more=1),
+        changed(user="a b"),
+        changed(user=""),
+        changed(host="\x1b[2J"),
+        changed(playbook="x" * 101),
+        changed(boot="xyz"),
+        changed(pid=0),
+        changed(pid=True),
+        changed(pid="1"),
+        changed(started="\n"),
+        [],
+        None,
+    ],
+)
+def test_what_is_no_lock(entry: Any) -> None:
+    with pytest.raises(LockError):
+        cluster_lock.parse(json.dumps(entry))
+
+
+SCALARS = st.none() | st.booleans() | st.integers() | st.floats() | st.text()
+JSON = st.recursive(SCALARS, lambda inner: st.lists(inner) | st.dictionaries(st.text(), inner))
+FIELDS = st.sampled_from(["id", "since", "taken", "owner", "user", "host", "playbook", "boot", "pid", "started"])
+
+
+@given(st.text() | JSON.map(json.dumps) | st.tuples(FIELDS, JSON).map(lambda field: json.dumps(changed(**{field[0]: field[1]}))))
+def test_no_text_raises_anything_but_its_own_error(text: str) -> None:
+    try:
+        found = cluster_lock.parse(text)
+    except LockError as error:
+        assert str(error).isprintable()
+    else:
+        assert cluster_lock.described(found).isprintable()
+        assert cluster_lock.refusal(found, 1.0, "").isascii()
+
+
+@pytest.mark.parametrize("text", ["[" * 4000, " " * 5000, "{", ""])
+def test_odd_texts(text: str) -> None:
+    with pytest.raises(LockError):
+        cluster_lock.parse(text)
+
+
+@given(st.text())
+def test_every_name_can_stand_in_a_lock(name: str) -> None:
+    entry = dataclasses.replace(LOCK, owner=dataclasses.replace(ALICE, user=cluster_lock.word(name)))
+    assert cluster_lock.parse(cluster_lock.text(entry)) == entry
+
+
+@pytest.mark.parametrize(
+    ("boot", "started", "expected"),
+    [
+        (ALICE.boot, "", True),
+        (ALICE.boot, "124", True),
+        (ALICE.boot, "123", False),
+        (BOB.boot, "", False),
+        ("", "", False),
+    ],
+)
+def test_only_the_same_machine_knows_that_a_run_has_ended(boot: str, started: str, expected: bool) -> None:
+    assert cluster_lock.ended(ALICE, boot, started) is expected
+    assert cluster_lock.ended(dataclasses.replace(ALICE, boot=""), "", started) is False
+
+
+def test_what_the_others_are_told() -> None:
+    said = cluster_lock.refusal(LOCK, 754.0, BOB.boot)
+    assert said.startswith("1 problem found; nothing was changed.")
+    words = "the cluster is locked: alice@laptop runs site.yml (process 4711) since 2026-11-22 07:29:43 UTC, for 12 min. Expected: one run at a time"
+    assert words in said
+    assert "you know that nothing of it runs any more, add -e gb10_break_lock=3f9a2c1e." in said
+    assert "or end it: kill 4711." in cluster_lock.refusal(LOCK, 1.0, ALICE.boot)
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> str:
+    return str(tmp_path / "gb10")
+
+
+def test_a_lock_is_held_by_one(folder: str) -> None:
+    assert io_cluster_lock.look(folder) is None
+    held, former = io_cluster_lock.hold(folder, ALICE, "")
+    assert (held.owner, former, io_cluster_lock.look(folder)) == (ALICE, None, held)
+    assert {path.name: path.stat().st_mode & 0o777 for path in [Path(folder), *Path(folder).iterdir()]} == {"gb10": 0o700, "lock.json": 0o600}
+    assert io_cluster_lock.hold(folder, ALICE, "") == (held, None), "once more is the same"
+    assert io_cluster_lock.hold(folder, BOB, "") == (held, None)
+    assert io_cluster_lock.hold(folder, BOB, "00000000") == (held, None), "another lock's id breaks nothing"
+    assert io_cluster_lock.release(folder, BOB) == held
+    broken, former = io_cluster_lock.hold(folder, BOB, held.id)
+    assert (broken.owner, former) == (BOB, held)
+    assert io_cluster_lock.release(folder, ALICE) == broken, "what was broken is not given back"
+    assert io_cluster_lock.release(folder, BOB) is None
+    assert io_cluster_lock.look(folder) is None
+    assert io_cluster_lock.release(folder, BOB) is None
+
+
+def test_of_many_at_once_one_has_it(folder: str) -> None:
+    owners = [dataclasses.replace(ALICE, pid=number) for number in range(1, 17)]
+    found: list[Lock] = []
+    threads = [threading.Thread(target=lambda owner=owner: found.append(io_cluster_lock.hold(folder, owner, "")[0])) for owner in owners]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert len(found) == 16
+    assert len(set(found)) == 1
+
+
+def test_what_others_could_have_put_there_is_not_believed(folder: str, tmp_path: Path) -> None:
+    place = Path(folder)
+    place.mkdir(mode=0o700)
+    for content in ("", "{}", "x" * 100_000):
+        (place / "lock.json").write_text(content, encoding="utf-8")
+        with pytest.raises(LockError):
+            io_cluster_lock.hold(folder, ALICE, "")
+    (place / "lock.json").unlink()
+    os.mkfifo(place / "lock.json")
+    with pytest.raises(LockError, match="no file"):
+        io_cluster_lock.look(folder)
+    (place / "lock.json").unlink()
+    (tmp_path / "elsewhere").write_text(cluster_lock.text(LOCK), encoding="utf-8")
+    (place / "lock.json").symlink_to(tmp_path / "elsewhere")
+    with pytest.raises(OSError, match="symbolic links"):
+        io_cluster_lock.hold(folder, BOB, "")
+    (place / "lock.json").unlink()
+    (place / "lock.json.new").symlink_to(tmp_path / "elsewhere")
+    with pytest.raises(OSError, match="symbolic links"):
+        io_cluster_lock.hold(folder, BOB, "")
+    assert (tmp_path / "elsewhere").read_text(encoding="utf-8") == cluster_lock.text(LOCK)
+    place.chmod(0o770)
+    with pytest.raises(LockError, match="others may write"):
+        io_cluster_lock.hold(folder, ALICE, "")
+    (tmp_path / "link").symlink_to(tmp_path)
+    with pytest.raises(LockError, match="is no folder"):
+        io_cluster_lock.hold(str(tmp_path / "link"), ALICE, "")
+
+
+def module(folder: str, owner: Owner, check: bool = False, **given: Any) -> dict[str, Any]:
+    return run_module("cluster_lock", {"folder": folder, "owner": dataclasses.asdict(owner), **given}, check=check)
+
+
+def test_the_module(folder: str) -> None:
+    assert module(folder, ALICE, check=True)["held"] is True
+    assert not Path(folder).exists(), "check mode takes nothing"
+    first = module(folder, ALICE)
+    assert (first["changed"], first["held"], first["holder"], first["former"]) == (False, True, {}, {})
+    for check in (False, True):
+        other = module(folder, BOB, check=check)
+        assert (other["held"], other["holder"]["owner"]["user"], other["holder"]["age"] < 100) == (False, "alice", True)
+    assert module(folder, BOB, check=True, breaks=other["holder"]["id"])["held"] is True
+    assert module(folder, ALICE, check=True, state="released")["holder"] == {}
+    assert module(folder, ALICE)["held"] is True
+    module(folder, ALICE, state="released")
+    assert module(folder, BOB)["held"] is True
+    Path(folder, "lock.json").write_text("{", encoding="utf-8")
+    assert "it is no lock of this collection: it is no JSON" in module(folder, BOB)["msg"]
+
+
+Answer = dict[str, Any]
+
+
+def acted(monkeypatch: pytest.MonkeyPatch, answers: list[Answer], check: bool = False, **given: Any) -> tuple[Answer, list[Answer]]:
+    """Return the action's result, and what it asked the module; this process is dead to it."""
+    action, asked = object.__new__(action_plugin.ActionModule), []
+
+    def answer(module_args: dict[str, Any], task_vars: Any) -> dict[str, Any]:
+        assert task_vars == {"inventory_hostname": "spark1"}
+        asked.append(dict(module_args))
+        return answers[min(len(asked), len(answers)) - 1]
+
+    task = type("Task", (), {"args": given, "check_mode": check})
+    monkeypatch.setattr(action_plugin.ActionBase, "run", lambda *_arguments: {})
+    monkeypatch.setattr(action_plugin.io_cluster_lock, "owner", lambda _pid, _playbook: ALICE)
+    monkeypatch.setattr(action_plugin.io_cluster_lock, "started", lambda pid: "123" if pid == ALICE.pid else "")
+    monkeypatch.setattr(action, "_execute_module", answer, raising=False)
+    monkeypatch.setattr(action, "_task", task, raising=False)
+    return action.run(None, {"inventory_hostname": "spark1"}), asked
+
+
+def told(owner: Owner, /, **changes: Any) -> dict[str, Any]:
+    holder = {**dataclasses.asdict(dataclasses.replace(LOCK, owner=owner)), "age": 60.0, **changes}
+    return {"changed": False, "held": False, "former": {}, "holder": holder}
+
+
+FREE = {"changed": False, "held": True, "former": {}, "holder": {}}
+
+
+def test_the_action_takes_over_what_its_own_machine_left(monkeypatch: pytest.MonkeyPatch) -> None:
+    result, asked = acted(monkeypatch, [FREE])
+    assert (result["held"], result["refused"], result["problem"], len(asked)) == (True, False, "", 1)
+    assert asked[0]["owner"] == dataclasses.asdict(ALICE)
+    ended = dataclasses.replace(BOB, boot=ALICE.boot)
+    result, asked = acted(monkeypatch, [told(ended), FREE])
+    assert (result["held"], [question.get("breaks", "") for question in asked]) == (True, ["", LOCK.id])
+    for others in (BOB, dataclasses.replace(ALICE, playbook="stop.yml")):
+        result, asked = acted(monkeypatch, [told(others)])
+        assert (result["held"], result["refused"], len(asked), "failed" in result) == (False, True, 1, False)
+        assert f"{others.user}@{others.host} runs {others.playbook}" in result["problem"]
+    result, asked = acted(monkeypatch, [told(ended)])
+    assert (result["refused"], len(asked)) == (True, 2), "others take it as often"
+
+
+def test_the_action_in_check_mode_warns(monkeypatch: pytest.MonkeyPatch) -> None:
+    result, _asked = acted(monkeypatch, [told(BOB)], check=True)
+    assert (result["held"], result["warnings"]) == (False, [result["problem"]])
+
+
+@pytest.mark.parametrize("changes", [{"age": "x"}, {"age": True}, {"age": float("inf")}, {"id": "\n"}, {"owner": 7}, {"more": 1}])
+def test_the_action_does_not_believe_the_head(monkeypatch: pytest.MonkeyPatch, changes: dict[str, Any]) -> None:
+    result, _asked = acted(monkeypatch, [told(BOB, **changes)])
+    assert (result["refused"], "it is no lock of this collection" in result["problem"]) == (True, True)
+    result, _asked = acted(monkeypatch, [told(BOB, **changes)], state="released")
+    assert result["failed"] is True
+
+
+def test_a_head_that_cannot_be_asked_is_not_a_refusal(monkeypatch: pytest.MonkeyPatch) -> None:
+    result, _asked = acted(monkeypatch, [{"failed": True, "msg": "Missing sudo password"}])
+    assert (result["held"], result["refused"], result["problem"], "failed" in result) == (False, False, "Missing sudo password", False)
+    result, _asked = acted(monkeypatch, [{"failed": True, "msg": "it is none", "refused": True}])
+    assert (result["refused"], result["problem"]) == (True, "it is none")
+    assert acted(monkeypatch, [{"failed": True, "msg": "Missing sudo password"}], state="released")[0]["failed"] is True
+
+
+def test_a_lock_that_was_broken_is_told_when_it_is_given_back(monkeypatch: pytest.MonkeyPatch) -> None:
+    result, _asked = acted(monkeypatch, [told(BOB)], state="released")
+    assert result["warnings"] == [f"The lock of this run was broken: {cluster_lock.described(dataclasses.replace(LOCK, owner=BOB))}."]
+
+
+def test_this_process() -> None:
+    mine = io_cluster_lock.owner(os.getpid(), "site.yml")
+    assert cluster_lock.owner(dataclasses.asdict(mine)) == mine
+    assert mine.started == io_cluster_lock.started(os.getpid()) != ""
+    child = subprocess.Popen([sys.executable, "-c", "pass"], stdin=subprocess.PIPE)
+    os.waitid(os.P_PID, child.pid, os.WEXITED | os.WNOWAIT)
+    assert io_cluster_lock.started(child.pid) == "", "one that has ended and is only not waited for"
+    child.communicate()
+    assert io_cluster_lock.started(child.pid) == ""
+
+
+PLAY = """
+- hosts: head
+  gather_facts: false
+  any_errors_fatal: true
+  tasks:
+    - import_tasks: {tasks}/lock.yml
+      when: not late | default(false)
+    - block:
+        - import_tasks: {tasks}/locked.yml
+        - command: "{{{{ command }}}}"
+      always:
+        - import_tasks: {tasks}/unlock.yml
+  module_defaults:
+    gb10.cluster.cluster_lock:
+      folder: "{{{{ folder }}}}"
+"""
+
+
+class Runs:
+    """Runs of one playbook on this machine, which is the head too, with the tasks of the real ones."""
+
+    def __init__(self, folder: Path) -> None:
+        self.folder, self.playbook, self.running = folder / "lock", folder / "play.yml", list[subprocess.Popen[str]]()
+        self.playbook.write_text(PLAY.format(tasks=ROOT / "playbooks/steps"), encoding="utf-8")
+
+    def begin(self, command: str, *arguments: str) -> subprocess.Popen[str]:
+        given = json.dumps({"folder": str(self.folder), "command": command, "ansible_become": False})
+        inventory = self.playbook.with_name("hosts.yml")
+        host = {"ansible_connection": "local", "ansible_python_interpreter": sys.executable}
+        inventory.write_text(json.dumps({"head": {"hosts": {"spark1": host}}}), encoding="utf-8")
+        argv = [Path(sys.executable).with_name("ansible-playbook"), self.playbook, "-i", inventory, "--extra-vars", given, *arguments]
+        process = subprocess.Popen(
+            argv,
+            cwd=ROOT,
+            env=os.environ | {"ANSIBLE_CONFIG": str(ROOT / "ansible.cfg")},
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.STDOUT,
+            text=True,
+            start_new_session=True,
+        )
+        self.running.append(process)
+        return process
+
+    def done(self, command: str, *arguments: str) -> tuple[int, str]:
+        process = self.begin(command, *arguments)
+        output = process.communicate(timeout=120)[0]
+        return process.returncode, output.replace("\\n", "\n")
+
+    def locked(self) -> bool:
+        until = time.monotonic() + 60
+        while time.monotonic() < until and not (self.folder / "lock.json").exists():
+            time.sleep(0.05)
+        return (self.folder / "lock.json").exists()
+
+
+@pytest.fixture
+def runs(tmp_path: Path) -> Iterator[Runs]:
+    made = Runs(tmp_path)
+    yield made
+    for process in made.running:
+        if process.poll() is None:
+            os.killpg(process.pid, signal.SIGKILL)
+        process.communicate()
+
+
+def test_two_runs_at_once_and_one_that_was_killed(runs: Runs) -> None:
+    first = runs.begin("sleep 300")
+    assert runs.locked()
+    status, output = runs.done("true")
+    assert status != 0
+    assert f"runs play.yml (process {first.pid})" in output
+    assert f"or end it: kill {first.pid}" in output
+    status, output = runs.done("true", "--check")
+    assert (status, "WARNING" in output and f"(process {first.pid})" in output) == (0, True), output
+    os.killpg(first.pid, signal.SIGKILL)
+    first.wait()
+    assert (runs.folder / "lock.json").exists()
+    status, output = runs.done("true")
+    assert (status, f"in place of a run that has ended: {cluster_lock.word(io_cluster_lock.owner(1, 'x').user)}@" in output) == (0, True), output
+    assert not (runs.folder / "lock.json").exists()
+
+
+def test_a_run_that_fails_gives_the_lock_back(runs: Runs) -> None:
+    status, _output = runs.done("false")
+    assert status != 0
+    assert [path.name for path in runs.folder.iterdir()] == []
+
+
+def test_the_lock_of_another_controller_is_broken_by_its_id_alone(runs: Runs) -> None:
+    lock, _former = io_cluster_lock.hold(str(runs.folder), BOB, "")
+    # As where the head could not be asked before the plan.
+    status, output = runs.done("true", "-e", "gb10_break_lock=00000000", "-e", "late=true")
+    assert (status != 0, f"-e gb10_break_lock={lock.id}." in output) == (True, True), output
+    assert io_cluster_lock.look(str(runs.folder)) == lock
+    assert runs.done("true", "-e", f"gb10_break_lock={lock.id}")[0] == 0
+    assert io_cluster_lock.look(str(runs.folder)) is None
+
+
+#: Playbooks that change no node of a cluster; the lab's nodes are not there before it is up.
+READING = {"discover", "lab_down", "lab_up", "plan", "status"}
+
+
+def locks(playbook: str) -> list[str]:
+    """What is wrong with how a playbook locks: plays on the cluster begin with the lock, work in one block, and give it back in its `always`."""
+    problems = []
+    plays = [play for play in load_yaml(read(playbook)) if play.get("hosts") == "gb10_cluster"]
+    for number, play in enumerate(plays):
+        name, tasks = play["name"], play.get("tasks", [])
+        if set(play) & {"roles", "pre_tasks", "post_tasks"}:
+            problems.append(f"{name}: what is not in the block runs on after a failure, or before the lock")
+        if number == 0:
+            if not tasks or tasks[0].get("ansible.builtin.import_tasks") != "steps/lock.yml" or "when" in tasks[0]:
+                problems.append(f"{name}: it does not begin with the lock")
+            tasks = tasks[1:]
+        if len(tasks) != 1 or "block" not in tasks[0]:
+            problems.append(f"{name}: not one block")
+            continue
+        back = [task.get("ansible.builtin.import_tasks") for task in tasks[0].get("always", [])]
+        if back != ["steps/unlock.yml"]:
+            problems.append(f"{name}: the lock is not given back")
+        if number and tasks[0]["block"][0].get("ansible.builtin.import_tasks") != "steps/locked.yml":
+            problems.append(f"{name}: it may run without the lock")
+    return problems
+
+
+@pytest.mark.parametrize("playbook", [path for path in files("playbooks/*.yml") if Path(path).stem not in READING])
+def test_a_playbook_that_changes_something_locks_the_cluster(playbook: str) -> None:
+    assert locks(playbook) == []
+
+
+def test_reading_playbooks_lock_nothing() -> None:
+    assert not any("lock.yml" in read(f"playbooks/{name}.yml") for name in READING)
+    assert {Path(path).stem for path in files("playbooks/*.yml")} - READING == {"benchmark_nccl", "site", "stop", "switch_model"}
+
+
+def test_that_check_can_fail(monkeypatch: pytest.MonkeyPatch) -> None:
+    bad = {"name": "Bad", "hosts": "gb10_cluster", "roles": ["x"], "tasks": [{"block": [], "always": []}]}
+    monkeypatch.setattr(sys.modules[__name__], "read", lambda _path: json.dumps([bad, {**bad, "tasks": []}]))
+    assert len(locks("x.yml")) == 5
+
+
+def test_tags_reach_the_lock() -> None:
+    for name in ("lock", "locked", "unlock"):
+        assert all(task["tags"] == "always" for task in load_yaml(read(f"playbooks/steps/{name}.yml")))

@@ -1,0 +1,96 @@
+"""What a container image may hold and print: its maker's words end as the reader's own error, or as values of one form."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import re
+from typing import Any
+
+import pytest
+from ansible.errors import AnsibleFilterError
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from ansible_collections.gb10.cluster.plugins.filter.cluster import FilterModule
+from ansible_collections.gb10.cluster.plugins.module_utils.common.problems import ProblemsError
+from ansible_collections.gb10.cluster.plugins.module_utils.runtime import image_copy, io_engine
+from ansible_collections.gb10.cluster.plugins.module_utils.runtime.image_copy import Copy
+from ansible_collections.gb10.cluster.plugins.module_utils.vllm_release import answer as vllm_release_answer
+from ansible_collections.gb10.cluster.plugins.module_utils.vllm_release import checks as vllm_release
+
+VERSIONS = FilterModule().filters()["image_versions"]
+IMAGE = {"Id": "sha256:" + "ab12" * 16, "Architecture": "arm64", "Size": 7, "RepoDigests": ["example.org/vllm@sha256:" + "5" * 64]}
+FOUND = {"package": "/p/vllm", "triton": "", "torch": "", "toolkit": "", "distributions": ["/p/vllm-1.dist-info"], "size": 1}
+OPTION = {"name": "--a-b", "kind": "value", "aliases": ["-a"], "choices": ["x y"], "fold": "", "open": False}
+ARGUMENTS = {"version": "0.40.0", "options": [OPTION], "variables": ["VLLM_X"]}
+COPY = {"image_id": "a" * 64, "image": "x", "package": "/p", "triton": ""}
+VALUES = st.recursive(
+    st.none()
+    | st.booleans()
+    | st.sampled_from([-1, 10**30, 1e300, "/a:b", "/a,readonly=false", "/../x", "{{ x }}", "a\nb", "-x"])
+    | st.text(max_size=9),
+    lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.sampled_from(["name", "Id", "a"]), inner, max_size=3),
+    max_leaves=4,
+)
+
+
+@settings(max_examples=60)
+@given(st.sampled_from(sorted(IMAGE)), VALUES)
+def test_what_the_engine_shows(key: str, value: Any) -> None:
+    for whole in ([{**IMAGE, key: value}], value, [value]):
+        with contextlib.suppress(ProblemsError):
+            image = image_copy.image(json.dumps(whole))
+            assert re.fullmatch(r"[0-9a-f]{64}", image.id) and re.fullmatch(r"\w*", image.architecture) and image.size >= 0
+            assert all("@sha256:" in digest and digest.isprintable() for digest in image.digests)
+
+
+@settings(max_examples=60)
+@given(st.sampled_from(sorted(FOUND)), VALUES)
+def test_what_the_search_prints(key: str, value: Any) -> None:
+    for whole in ({**FOUND, key: value}, value):
+        with contextlib.suppress(ValueError):
+            place = image_copy.found(json.dumps(whole))
+            # A path is the middle of `--volume=a:b:ro` and of `--mount=source=a,target=b`.
+            paths = [place.package, place.triton, place.torch, place.toolkit, *place.distributions]
+            assert not any(re.search(r"[:,\s\"'\\%{}]|(^|/)\.\.?(/|$)", path) for path in paths)
+            targets = [target for _source, target in image_copy.layout(place)]
+            assert all(target.startswith(("site-packages/", "toolkit/")) and ".." not in target.split("/") for target in targets)
+
+
+@pytest.mark.parametrize("path", ["/usr/lib/python3/dist-packages/vllm", "/opt/a-b_c+d@1/.venv/lib/x86~64=y"])
+def test_places_that_there_are(path: str) -> None:
+    assert image_copy.found(json.dumps({**FOUND, "package": path})).package == path
+
+
+@given(VALUES)
+def test_a_record_of_anything(value: Any) -> None:
+    assert image_copy.read_record(json.dumps(COPY)) == Copy(**COPY)
+    for whole in ({**COPY, "image_id": value}, value):
+        copy = image_copy.read_record(json.dumps(whole))
+        assert copy is None or image_copy.of_image(copy, "x", None) in (True, False)
+
+
+@given(VALUES | st.text())
+def test_releases_of_anything(value: Any) -> None:
+    assert VERSIONS('noise\n{"vllm": "0.32.0+cu130", "ray": ""}') == {"vllm": "0.32.0+cu130", "ray": ""}
+    for printed in (json.dumps({"vllm": value, "ray": ""}), json.dumps(value), str(value)):
+        with contextlib.suppress(AnsibleFilterError):
+            assert all(re.fullmatch(r"[\w.+!-]*", release) for release in VERSIONS(printed).values())
+
+
+@settings(max_examples=60)
+@given(st.sampled_from(sorted(ARGUMENTS)), st.sampled_from(sorted(OPTION)), VALUES)
+def test_arguments_of_anything(key: str, part: str, value: Any) -> None:
+    assert vllm_release_answer.answered(f"noise\n{json.dumps(ARGUMENTS)}") == ARGUMENTS
+    for whole in ({**ARGUMENTS, key: value}, {**ARGUMENTS, "options": [{**OPTION, part: value}]}, {**ARGUMENTS, "failed": value}, value):
+        with contextlib.suppress(ValueError):
+            answer = vllm_release_answer.answered(json.dumps(whole))
+            assert answer.keys() == ARGUMENTS.keys(), "the module returns it beside its own keys"
+            vllm_release.parse(["--a-b=1"], "0.40.0", asked=vllm_release.options_of(answer["options"]))
+
+
+@given(st.text())
+def test_what_a_program_in_it_says_is_shown_on_one_line(said: str) -> None:
+    shown = io_engine.last(said)
+    assert shown and shown.isprintable() and len(shown) <= 5000

@@ -1,0 +1,156 @@
+"""container_image as a node runs it, with an engine whose images are files: what it fetches, once, and what it says."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+from repository import ROOT
+from run_module import program, run_module
+
+from ansible_collections.gb10.cluster.plugins.module_utils.common.problems import ProblemsError
+from ansible_collections.gb10.cluster.plugins.module_utils.runtime import io_image as io_container_image
+from ansible_collections.gb10.cluster.plugins.module_utils.runtime.image_copy import Image
+
+ID, OTHER = "ab12" * 16, "cd34" * 16
+TAG, DIGEST = "example.org/vllm:1", "example.org/vllm@sha256:" + "5" * 64
+MACHINE = {"x86_64": "amd64", "aarch64": "arm64"}[os.uname().machine]
+
+
+class Host:
+    """A host with an engine that has nothing, and a registry that has one image."""
+
+    def __init__(self, folder: Path) -> None:
+        self.state = folder / "state"
+        for path in ("images", "containers", "registry"):
+            (self.state / path).mkdir(parents=True)
+        self.path = program(folder / "bin", "podman", f'exec {sys.executable} {ROOT}/tests/support/fake_engine.py {self.state} "$@"')
+        self.has("registry", ID, [TAG, DIGEST])
+
+    def has(self, place: str, image_id: str, names: list[str], architecture: str = MACHINE, size: int = 1000) -> None:
+        entry = {"names": names, "root": "/", "path": [], "said": {"Architecture": architecture, "Size": size}}
+        (self.state / place / f"{image_id}.json").write_text(json.dumps(entry), encoding="utf-8")
+
+    def run(self, image: str = DIGEST, check: bool = False, **changes: Any) -> dict[str, Any]:
+        return run_module("container_image", {"image": image, "engine": "podman", **changes}, self.path, check)
+
+    def got(self, image: str = DIGEST, check: bool = False, **changes: Any) -> dict[str, Any]:
+        answer = self.run(image, check, **changes)
+        assert not answer.get("failed"), answer
+        return answer
+
+    def calls(self) -> list[str]:
+        """What the engine was asked since the last time."""
+        path = self.state / "calls"
+        calls = path.read_text(encoding="utf-8").split() if path.exists() else []
+        path.unlink(missing_ok=True)
+        return calls
+
+    def images(self) -> list[str]:
+        return sorted(path.stem for path in (self.state / "images").iterdir())
+
+
+@pytest.fixture
+def host(tmp_path: Path) -> Host:
+    return Host(tmp_path)
+
+
+def test_pulled_once(host: Host) -> None:
+    first = host.got(pull=True)
+    assert (first["changed"], first["image_id"], first["size"], first["digests"]) == (True, ID, 1000, [DIGEST])
+    assert first["diff"] == {"before": "", "after": f"{DIGEST}\n"}
+    host.calls()
+    again = host.got(pull=True)
+    assert (again["changed"], again["image_id"], host.calls()) == (False, ID, ["image"])
+    assert host.got(f"sha256:{ID}")["image_id"] == ID
+
+
+def test_asked_only(host: Host) -> None:
+    assert (host.got()["image_id"], host.got()["changed"], host.images()) == (None, False, [])
+
+
+def test_check_mode_fetches_and_writes_nothing(host: Host, tmp_path: Path) -> None:
+    shown = host.got(check=True, pull=True, save=str(tmp_path / "out/image.tar"))
+    assert (shown["changed"], shown["image_id"], shown["saved_sha256"], host.images()) == (True, None, None, [])
+    assert (set(host.calls()), (tmp_path / "out").exists()) == ({"image"}, False)
+
+
+def test_from_one_host_to_another_by_a_file(host: Host, tmp_path: Path) -> None:
+    host.got(pull=True)
+    tar = tmp_path / "out/image.tar"
+    saved = host.got(f"sha256:{ID}", save=str(tar))
+    assert saved["saved_sha256"] == hashlib.sha256(tar.read_bytes()).hexdigest()
+    assert (tar.stat().st_mode & 0o777, [path.name for path in tar.parent.iterdir()]) == (0o644, ["image.tar"])
+    other = Host(tmp_path / "other")
+    loaded = other.got(f"sha256:{ID}", archive=str(tar))
+    assert (loaded["changed"], loaded["image_id"], "pull" in other.calls()) == (True, ID, False)
+    # It has a name there, without which `image prune` would take it.
+    assert f"gb10.cluster/runtime:{ID[:12]}" in (other.state / "images" / f"{ID}.json").read_text(encoding="utf-8")
+    tar.unlink()
+    assert other.got(f"sha256:{ID}", archive=str(tar))["changed"] is False, "what is here is not loaded again"
+
+
+def test_what_a_killed_save_left_is_no_hindrance(host: Host, tmp_path: Path) -> None:
+    host.got(pull=True)
+    (tmp_path / "image.tar.part").write_text("half", encoding="utf-8")
+    host.got(save=str(tmp_path / "image.tar"))
+    assert not (tmp_path / "image.tar.part").exists() and (tmp_path / "image.tar").exists()
+
+
+def test_a_wrong_digest(host: Host) -> None:
+    wrong = DIGEST.replace("5", "6")
+    answer = host.run(wrong, pull=True)
+    assert answer["failed"]
+    assert f"image: podman pull {wrong} failed: Error: reading manifest {wrong}: manifest unknown. Expected: an image that" in answer["msg"]
+    assert "correct gb10_container_image and its digest" in answer["msg"]
+    assert host.images() == []
+
+
+def test_an_archive_of_another_image(host: Host, tmp_path: Path) -> None:
+    host.has("images", OTHER, ["example.org/other:1"])
+    tar = tmp_path / "other.tar"
+    host.got("example.org/other:1", save=str(tar))
+    answer = host.run(archive=str(tar))
+    assert answer["failed"]
+    assert f"archive: {tar} holds another image (Loaded image: gb10.cluster/runtime:{OTHER[:12]}). Expected: {DIGEST}" in answer["msg"]
+
+
+def test_an_image_for_another_machine(host: Host) -> None:
+    host.has("images", OTHER, [TAG], architecture="riscv64")
+    answer = host.run(TAG)
+    assert answer["failed"]
+    assert f"{TAG} is for riscv64. Expected: an image for {os.uname().machine}" in answer["msg"]
+
+
+def test_no_room_for_the_file(host: Host, tmp_path: Path) -> None:
+    host.has("images", OTHER, [TAG], size=2**60)
+    answer = host.run(TAG, save=str(tmp_path / "image.tar"))
+    assert "MiB are free in" in answer["msg"] and f"{2**40 + 1} MiB for the image" in answer["msg"]
+    assert list(tmp_path.glob("image.tar*")) == []
+
+
+def test_a_save_that_fails_leaves_no_file(host: Host, tmp_path: Path) -> None:
+    host.got(pull=True)
+    (host.state / "trouble").write_text("save 1", encoding="utf-8")
+    assert "podman save failed: Error: it is broken" in host.run(save=str(tmp_path / "image.tar"))["msg"]
+    assert list(tmp_path.glob("image.tar*")) == []
+
+
+def test_no_engine(host: Host) -> None:
+    (host.path / "podman").unlink()
+    assert "engine: podman is not installed" in host.run()["msg"]
+
+
+@pytest.mark.parametrize(("architecture", "machine"), [("arm64", "aarch64"), ("amd64", "x86_64"), ("", "aarch64"), ("riscv64", "riscv64")])
+def test_machines_that_an_image_is_for(architecture: str, machine: str) -> None:
+    io_container_image.check_machine(Image(ID, architecture), TAG, machine)
+
+
+def test_a_machine_that_an_image_is_not_for() -> None:
+    with pytest.raises(ProblemsError, match=r"is for amd64\. Expected: an image for aarch64"):
+        io_container_image.check_machine(Image(ID, "amd64"), TAG, "aarch64")

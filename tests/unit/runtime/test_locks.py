@@ -1,0 +1,162 @@
+"""The locks: pinned, with a hash for everything, and for the CUDA that their names say."""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+from cluster_nodes import KNOWN, spark
+from repository import ROOT, load_yaml, read
+
+from ansible_collections.gb10.cluster.plugins.module_utils.cluster import plan as cluster
+from ansible_collections.gb10.cluster.plugins.module_utils.runtime import locks, stacks
+
+LOCKS = sorted((ROOT / "roles" / "gb10" / "files").glob("*.lock"))
+ZEROS = "0" * 64
+NAME = re.compile(r"vllm-(?P<vllm>[\d.]+)-cu(?P<cuda>\d{3})-aarch64-py312\.lock")
+#: A requirement, how it is pinned, and its hashes.
+PINNED = re.compile(
+    r"(?P<name>[\w.-]+)(?P<extra>\[[\w,]+\])?(==(?P<version>[\w.+!]+)| @ (?P<url>https://\S+))(?P<hashes>( \\\n    --hash=sha256:[0-9a-f]{64})+)\n"
+)
+
+
+def requirements(text: str) -> dict[str, re.Match[str]]:
+    """What a lock lists, by name. Whatever is not a comment has to be a pin with hashes."""
+    rest = "".join(line for line in text.splitlines(keepends=True) if not line.startswith("#"))
+    assert PINNED.sub("", rest) == ""
+    return {match["name"]: match for match in PINNED.finditer(rest)}
+
+
+@pytest.mark.parametrize("lock", LOCKS, ids=lambda path: path.name)
+def test_a_lock_is_what_its_name_says(lock: Path) -> None:
+    name, text = NAME.fullmatch(lock.name), lock.read_text(encoding="utf-8")
+    assert name
+    listed = requirements(text)
+    assert listed["vllm"]["version"] == name["vllm"]
+    assert {"ray", "transformers", "triton", "torch", f"nvidia-nccl-cu{name['cuda'][:2]}"} <= set(listed)
+    assert not [each for each in listed if re.search(r"nccl-cu(?!" + name["cuda"][:2] + ")", each)], "one CUDA's NCCL"
+    # The role reads uv's pin from the lock to install it first.
+    assert re.search(r"^uv==[^ ;\n]+", text, re.MULTILINE)
+    for each in listed.values():
+        if each["url"]:
+            assert re.fullmatch(
+                rf"https://download\.pytorch\.org/whl/cu{name['cuda']}/{each['name']}-[\d.]+%2Bcu{name['cuda']}-cp312-.*_aarch64\.whl", each["url"]
+            )
+
+
+def test_the_bundle_of_vllm_gb10() -> None:
+    listed = requirements((ROOT / "roles/gb10/files/vllm-0.18.1-cu129-aarch64-py312.lock").read_text(encoding="utf-8"))
+    assert [listed[name]["version"] for name in ("vllm", "triton", "transformers")] == ["0.18.1", "3.6.0", "4.57.6"]
+    # PyPI's own build for aarch64 has no CUDA.
+    assert listed["torch"]["url"]
+
+
+def test_what_was_forced_into_a_lock_is_said_in_its_head() -> None:
+    """vLLM 0.33.0 wants a newer certifi than there was; uv pip sync, which the role runs, does not compare."""
+    text = (ROOT / "roles/gb10/files/vllm-0.33.0-cu130-aarch64-py312.lock").read_text(encoding="utf-8")
+    head = text[: text.index("\n", text.rindex("\n#") + 1)]
+    assert requirements(text)["certifi"]["version"] == "2026.10.18"
+    assert "certifi==2026.10.18 as --override" in head
+    assert "'pip', 'sync'" in read("roles/vllm_runtime/tasks/build.yml")
+
+
+@pytest.mark.parametrize("bad", ["torch==2.10.0\n", "torch>=2.10.0 \\\n    --hash=sha256:" + "0" * 64 + "\n", "--no-binary torch\n"])
+def test_a_lock_that_is_none(bad: str) -> None:
+    with pytest.raises(AssertionError):
+        requirements(bad)
+
+
+def test_the_library_of_the_hub_is_the_same_everywhere() -> None:
+    library = "huggingface_hub==2.4.0"
+    assert library in read("requirements-dev.in").splitlines()
+    newest = stacks.STACKS["current"].lock
+    for lock in (f"roles/gb10/files/{newest}", "inventories/lab/requirements.txt", "roles/model_store/files/hub.lock"):
+        assert library.replace("_", "-") in {line.split(" ")[0] for line in read(lock).splitlines()}, lock
+
+
+#: Everything that root or a developer installs from an index.
+INSTALLED = ["inventories/lab/requirements.txt", "requirements-dev.txt", "roles/model_store/files/hub.lock"]
+
+
+@pytest.mark.parametrize("path", [*INSTALLED, *(str(lock.relative_to(ROOT)) for lock in LOCKS)])
+def test_whatever_is_installed_is_pinned_by_hash(path: str) -> None:
+    assert locks.check(read(path), path) == []
+
+
+@pytest.mark.parametrize(
+    ("lock", "found"),
+    [
+        ("vllm==0.32.0\n", "line 1: vllm==0.32.0"),
+        (f"# a comment\nray==2.60.0 \\\n    --hash=sha256:{ZEROS}\nvllm==0.32.0 ; python_version > '3'  # it\n", "line 4: vllm==0.32.0"),
+        (f"vllm==0.32.0 --hash=sha256:{ZEROS}\n" + "".join(f"a{number}==1\n" for number in range(9)), "line 4: a2==1; 6 more)"),
+        (f"vllm==0.32.0 --hash=md5:{ZEROS}\n", "line 1: vllm==0.32.0 --hash=md5"),
+        (f"vllm>=0.32.0 --hash=sha256:{ZEROS}\n", "line 1: vllm>=0.32.0"),
+        (f"vllm==0.32.* --hash=sha256:{ZEROS}\n", "line 1: vllm==0.32.*"),
+        ("-r other.txt\n", "line 1: -r other.txt"),
+        ("-e .\n", "line 1: -e ."),
+        ("vllm @ file:///tmp/vllm.whl\n", "line 1: vllm @ file:///tmp/vllm.whl"),
+        ("ray[default] @ https://example.org/ray-2.60.0-py3-none-any.whl\n", "line 1: ray[default] @ https://example.org/"),
+    ],
+)
+def test_a_lock_that_leaves_something_open_is_refused_before_any_change(lock: str, found: str) -> None:
+    (problem,) = locks.check(lock, "my.lock")
+    assert (problem.path, problem.found.startswith("my.lock has ")) == ("gb10_runtime_lock", True)
+    assert found in problem.found
+    assert "uv pip compile" in problem.fix
+    _plan, problems = cluster.plan([spark(1, "head")], f"{lock}vllm==0.32.0 --hash=sha256:{ZEROS}\n", KNOWN)
+    assert [each for each in problems if each.path == "gb10_runtime_lock"]
+
+
+def test_the_lock_of_an_image_is_not_installed() -> None:
+    """It only says which releases the image has."""
+    settings = {"gb10_runtime": "container", "gb10_container_image": f"sha256:{ZEROS}", "gb10_distributed_executor_backend": "mp"}
+    plan, problems = cluster.plan([spark(1, "head", **settings)], "vllm==0.32.0\n", KNOWN)
+    assert (problems, plan["runtime"]["kind"]) == ([], "container")
+
+
+def test_where_packages_are_is_no_problem() -> None:
+    lock = f"--index-url https://download.pytorch.org/whl/cpu\n--find-links=/srv/wheels\n--no-index\nvllm==1 --hash=sha256:{ZEROS}\n"
+    assert locks.check(lock, "x") == []
+
+
+def steps(path: str) -> list[dict[str, Any]]:
+    tasks = load_yaml(read(path))
+    return [*tasks, *(inner for task in tasks for inner in task.get("block", []))]
+
+
+def test_what_pip_and_uv_install_as_root_must_match_its_hash() -> None:
+    """Of the runtime: uv before anything else, then the lock. Of the hub's library: where no runtime has it."""
+    pip, sync = (
+        next(task["ansible.builtin.command"]["argv"] for task in steps("roles/vllm_runtime/tasks/build.yml") if task["name"].startswith(name))
+        for name in ("Install uv", "Install what the lock lists")
+    )
+    assert "'--require-hashes'" in pip and "'--no-deps'" in pip and "'-r'" in pip
+    assert "'--require-hashes'" in sync
+    (hub,) = (task["ansible.builtin.pip"] for task in steps("roles/model_store/tasks/list.yml") if "ansible.builtin.pip" in task)
+    assert "name" not in hub and hub["requirements"].endswith("/hub.lock")
+    assert {"--require-hashes", "--no-deps"} <= set(hub["extra_args"].split())
+
+
+@pytest.mark.parametrize("path", ["roles/gb10/files/vllm-0.32.0-cu130-aarch64-py312.lock", "inventories/lab/requirements.txt"])
+def test_uv_is_taken_out_of_the_lock_with_its_hashes(path: str) -> None:
+    expression = load_yaml(read("roles/vllm_runtime/vars/main.yml"))["_vllm_runtime_uv"]
+    given = {"gb10_plan": {"runtime": {"lock": str(ROOT / path)}}, "_vllm_runtime_uv": expression}
+    command = [Path(sys.executable).with_name("ansible"), "localhost", "-m", "ansible.builtin.debug", "-a", "msg={{ _vllm_runtime_uv }}"]
+    environment = os.environ | {"ANSIBLE_CONFIG": str(ROOT / "ansible.cfg")}
+    done = subprocess.run([*command, "-e", json.dumps(given)], cwd=ROOT, env=environment, capture_output=True, text=True, check=True)
+    text = json.loads(done.stdout.partition("=>")[2])["msg"] + "\n"
+    assert list(requirements(text)) == ["uv"]
+    assert text in read(path)
+
+
+def test_the_tags_of_nccl_are_known_by_their_commits() -> None:
+    commits = load_yaml(read("roles/nccl_sm121_build/vars/main.yml"))["_nccl_sm121_build_commits"]
+    assert {stack.nccl for stack in stacks.STACKS.values()} <= set(commits)
+    assert all(re.fullmatch(r"[0-9a-f]{40}", commit) for commit in commits.values())
+    assert len(set(commits.values())) == len(commits)

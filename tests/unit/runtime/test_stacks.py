@@ -1,0 +1,129 @@
+"""The stacks: what they say is what their lock files pin."""
+
+from __future__ import annotations
+
+from dataclasses import asdict
+
+import pytest
+from repository import ROOT, read
+from snapshot import assert_recorded
+
+from ansible_collections.gb10.cluster.plugins.module_utils.runtime.stacks import CONTAINER, STACKS, check_ray, locked, resolve, table
+from ansible_collections.gb10.cluster.plugins.module_utils.vllm_release import checks as vllm_release
+
+LOCKS = "roles/gb10/files"
+START = "## All of them\n\n"
+
+
+@pytest.mark.parametrize("stack", [stack for stack in STACKS.values() if stack.lock], ids=lambda stack: stack.name)
+def test_a_stack_is_what_its_lock_pins(stack: object) -> None:
+    said = asdict(stack)  # type: ignore[call-overload]
+    pinned = locked(read(f"{LOCKS}/{said['lock']}"))
+    assert {field: said[field] for field in pinned} == pinned
+    assert set(pinned) == {"vllm", "torch", "triton", "transformers", "ray", "bundled_nccl"}
+
+
+def test_the_lab_is_what_its_lock_pins() -> None:
+    lab = asdict(STACKS["lab"])
+    pinned = locked(read("inventories/lab/requirements.txt"))
+    assert {field: lab[field] for field in pinned} == pinned
+
+
+def test_the_current_stack_and_the_one_before() -> None:
+    current, before = (STACKS[name] for name in ("current", "vllm-0.32.0"))
+    assert (current.vllm, current.torch, current.triton, current.bundled_nccl) == ("0.33.0", "2.14.0", "3.8.0", "2.30.7")
+    assert (before.vllm, before.torch, before.triton, before.bundled_nccl) == ("0.32.0", "2.13.0", "3.7.1", "2.29.7")
+    assert vllm_release.known(current.vllm)
+
+
+def test_every_lock_has_a_stack() -> None:
+    assert {path.name for path in (ROOT / LOCKS).glob("*.lock")} == {stack.lock for stack in STACKS.values()} - {""}
+
+
+@pytest.mark.parametrize("stack", STACKS.values(), ids=STACKS)
+def test_every_stack_says_where_it_comes_from(stack: object) -> None:
+    said = asdict(stack)  # type: ignore[call-overload]
+    assert said["source"]
+    assert said["evidence"]
+    assert said["exercised"]
+    assert bool(said["image"]) == (said["runtime"] == CONTAINER)
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        ("vllm==0.32.0+cpu \\\n    --hash=sha256:12\n", {"vllm": "0.32.0"}),
+        ("ray[default]==2.60.0 ; python_version > '3'\n# torch==1\n", {"ray": "2.60.0"}),
+        ("nvidia-nccl-cu13==2.29.7", {"bundled_nccl": "2.29.7"}),
+        ("torch @ https://example.org/whl/torch-2.10.0%2Bcu129-cp312-cp312-linux_aarch64.whl", {"torch": "2.10.0"}),
+        ("vllm>=0.30", {}),
+        ("", {}),
+    ],
+)
+def test_what_a_lock_file_says(text: str, expected: dict[str, str]) -> None:
+    assert locked(text) == expected
+
+
+@pytest.mark.parametrize(
+    ("name", "lock", "path", "where", "words"),
+    [
+        ("curent", "vllm==1.0.0", "x.lock", "gb10_stack", ["'curent'", "did you mean current?"]),
+        ("xyz", "vllm==1.0.0", "x.lock", "gb10_stack", ["one of current, vllm-0.32.0, vllm-0.18.1", "correct gb10_stack"]),
+        ("lab", "", "", "gb10_runtime_lock", ["set gb10_runtime_lock, because lab brings none"]),
+        ("current", "", "x.lock", "gb10_runtime_lock", ["'x.lock' is not a readable file", "correct gb10_runtime_lock"]),
+        ("current", "ray==2.60.0", "x.lock", "gb10_runtime_lock", ["x.lock pins no vllm"]),
+    ],
+)
+def test_what_cannot_be_resolved(name: str, lock: str, path: str, where: str, words: list[str]) -> None:
+    _stack, (problem,) = resolve(name, lock, path)
+    assert problem.path == where
+    for word in words:
+        assert word in str(problem)
+
+
+def test_a_container_needs_an_image_and_no_lock() -> None:
+    image = "vllm/vllm-openai@sha256:" + "1" * 64
+    ngc, problems = resolve("ngc-26.04", "", "")
+    assert (problems, ngc.runtime, ngc.image) == ([], "container", "nvcr.io/nvidia/vllm:26.04-py3")
+    assert resolve("ngc-26.04", "", "", image=image)[0].image == image
+    lab, problems = resolve("lab", "vllm==0.33.0\n", "x.lock", "container", image)
+    assert (problems, lab.runtime, lab.image, lab.vllm) == ([], "container", image, "0.33.0")
+    native, problems = resolve("lab", "vllm==0.33.0\n", "x.lock", "native", image)
+    assert (problems, native.runtime, native.image) == ([], "native", "")
+
+
+def test_what_is_known_of_a_stacks_image_counts_for_no_other() -> None:
+    name = STACKS["ngc-26.04"].image
+    digest = "@sha256:" + "1" * 64
+    for image, known in (("", False), (name, False), (name + digest, False), (f"registry.example/vllm{digest}", None)):
+        assert resolve("ngc-26.04", "", "", image=image)[0].image_has_ray is known
+    assert resolve("ngc-26.04", "vllm==0.19.0", "x.lock", "native")[0].image_has_ray is None
+
+
+@pytest.mark.parametrize(
+    ("name", "runtime", "path", "where"),
+    [
+        ("lab", "container", "", "gb10_container_image: none is given, and the stack lab has none"),
+        ("ngc-26.04", "native", "", "gb10_runtime_lock: '' is not a readable file"),
+        ("ngc-26.04", "", "x.lock", "gb10_runtime_lock: 'x.lock' is not a readable file"),
+    ],
+)
+def test_what_a_runtime_lacks(name: str, runtime: str, path: str, where: str) -> None:
+    _stack, (problem,) = resolve(name, "", path, runtime)
+    assert str(problem).startswith(where)
+
+
+def test_the_lock_counts() -> None:
+    stack, problems = resolve("current", "vllm==0.33.1\nnvidia-nccl-cu13==2.31.2\n", "mine.lock")
+    assert problems == []
+    assert (stack.vllm, stack.bundled_nccl, stack.ray, stack.name) == ("0.33.1", "2.31.2", "2.60.0", "current")
+
+
+def test_the_document_is_current() -> None:
+    text = f"{read('docs/stacks.md').partition(START)[0]}{START}{table()}"
+    assert_recorded(ROOT / "docs/stacks.md", text)
+
+
+@pytest.mark.parametrize(("version", "wrong"), [("2.48.0", 1), ("2.51.9", 1), ("1.99.0", 1), ("2.52.0", 0), ("2.60.0", 0), ("3.0.0", 0), ("", 0)])
+def test_a_ray_without_a_token_is_refused(version: str, wrong: int) -> None:
+    assert [problem.expected for problem in check_ray(version, "gb10_runtime_lock")] == ["Ray 2.52 or newer"] * wrong

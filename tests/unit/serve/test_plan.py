@@ -1,0 +1,358 @@
+"""What is decided about a model on a cluster, and the text that a person reads of it."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+from cluster_nodes import KNOWN, LOCK, Node, mistakes, spark
+from plans import MEMORY, SHAPES, argv, inputs
+from repository import ROOT
+from snapshot import assert_recorded
+
+from ansible_collections.gb10.cluster.plugins.module_utils.cluster import plan as cluster
+from ansible_collections.gb10.cluster.plugins.module_utils.cluster import report as plan_text
+from ansible_collections.gb10.cluster.plugins.module_utils.model import catalog as catalogue
+from ansible_collections.gb10.cluster.plugins.module_utils.runtime import stacks
+from ansible_collections.gb10.cluster.plugins.module_utils.serve import plan as serve_plan
+from ansible_collections.gb10.cluster.plugins.module_utils.vllm_release import checks as vllm_release
+
+SNAPSHOT = Path(__file__).parents[1] / "data" / "plan_two_spark.txt"
+LOCKS = {name: (ROOT / "roles/gb10/files" / stack.lock).read_text(encoding="utf-8") for name, stack in stacks.STACKS.items() if stack.lock}
+
+
+def sparks(count: int, **settings: Any) -> list[Node]:
+    """Nodes whose model is one of the hub: nothing of it was read."""
+    nodes = [spark(number, "worker" if number > 1 else "head", **settings) for number in range(1, count + 1)]
+    for node in nodes:
+        node["observed"]["model"] = None
+    return nodes
+
+
+def without_ray(stack: str) -> dict[str, Any]:
+    """The setting without which a stack whose image has no Ray is refused."""
+    return {"gb10_distributed_executor_backend": "mp"} if stacks.STACKS[stack].image_has_ray is False else {}
+
+
+@pytest.mark.parametrize("shape", SHAPES)
+@pytest.mark.parametrize("model", catalogue.known())
+@pytest.mark.parametrize("stack", stacks.STACKS)
+def test_every_release_takes_what_is_planned_for_it(stack: str, model: str, shape: str) -> None:
+    count, thors = SHAPES[shape]
+    given = inputs(model, stack, count, thors, **without_ray(stack))
+    decision = serve_plan.decide(given)
+    said = {problem.path for problem in decision.problems}
+    assert said <= {"gb10_model", "gb10_stack"}, decision.problems
+    release = stacks.STACKS[stack].vllm
+    # Too large a model, and one that the release does not know, are told; whatever is planned, the release takes.
+    values, problems = vllm_release.parse(argv(given, decision), release)
+    if "gb10_stack" not in said:
+        assert problems == []
+    assert values["--tensor-parallel-size"] == str(decision.tensor)
+    assert decision.tensor * decision.pipeline == count
+    if thors:
+        assert decision.tensor == 1
+
+
+def test_the_plan_of_two_sparks_reads_as_reviewed() -> None:
+    plan, problems = cluster.plan(sparks(2, gb10_model="openai/gpt-oss-120b"), LOCKS["current"], KNOWN)
+    assert problems == []
+    text = "\n".join(plan_text.lines(plan, 1 << 30)) + "\n"
+    assert_recorded(SNAPSHOT, text)
+
+
+def arguments(given: serve_plan.Inputs) -> dict[str, Any]:
+    values, problems = vllm_release.parse(serve_plan.decide(given).args, given.stack.vllm)
+    assert problems == []
+    return values
+
+
+def test_key_value_memory_is_given_in_bytes() -> None:
+    values = arguments(inputs("gpt-oss-120b"))
+    assert 20 * 2**30 < int(values["--kv-cache-memory-bytes"]) < 0.85 * MEMORY
+    assert float(values["--gpu-memory-utilization"]) <= 0.85
+
+
+def test_what_the_users_arguments_say_of_memory_counts() -> None:
+    decision = serve_plan.decide(inputs("llama-3.1-8b-instruct", gb10_vllm_extra_args=["--max-model-len", "4096", "--max-num-seqs=4"]))
+    assert decision.memory is not None
+    assert (decision.memory.context, decision.memory.sequences) == (4096, 4)
+
+
+def test_of_an_unknown_model_no_memory_is_planned() -> None:
+    decision = serve_plan.decide(inputs("somebody/some-model"))
+    assert decision.problems == []
+    assert decision.args == ["--gpu-memory-utilization=0.8"]
+    assert "memory is not planned: no config.json was read" in decision.why[0]
+
+
+def test_nothing_is_said_of_the_memory_of_a_cpu() -> None:
+    assert not any("memory" in word for word in serve_plan.decide(inputs("gpt-oss-20b", "lab")).args)
+
+
+def test_heads_that_do_not_divide_leave_the_rest_to_the_pipeline() -> None:
+    decision = serve_plan.decide(inputs("phi-4", count=4))
+    assert (decision.tensor, decision.pipeline) == (2, 2)
+    assert any("heads do not divide by 4" in line for line in decision.why)
+
+
+def test_a_replica_on_each_node_has_all_of_the_model() -> None:
+    given = inputs("llama-3.1-8b-instruct", gb10_data_parallel_size=2)
+    small = {**given.nodes[1], "memory_bytes": MEMORY // 2}
+    decision = serve_plan.decide(serve_plan.Inputs(**{**vars(given), "nodes": [given.nodes[0], small]}))
+    assert (decision.problems, decision.tensor, decision.pipeline) == ([], 1, 1)
+    assert decision.memory is not None
+    alone = serve_plan.decide(serve_plan.Inputs(**{**vars(inputs("llama-3.1-8b-instruct", count=1)), "nodes": [small]}))
+    assert alone.memory is not None
+    assert decision.memory.weights == alone.memory.weights
+    assert [word for word in decision.args if "memory" in word] == [word for word in alone.args if "memory" in word]
+
+
+def test_experts_are_spread_where_there_are_any() -> None:
+    decision = serve_plan.decide(inputs("gpt-oss-120b", gb10_expert_parallel=True))
+    assert (decision.problems, "--enable-expert-parallel" in decision.args) == ([], True)
+    (problem,) = serve_plan.decide(inputs("phi-4", gb10_expert_parallel=True)).problems
+    assert (problem.path, problem.found) == ("gb10_expert_parallel", "phi-4 has no experts")
+    # Over replicas, a rank has a part of the experts and all of the rest, which is counted nowhere.
+    both = serve_plan.decide(inputs("gpt-oss-120b", gb10_expert_parallel=True, gb10_data_parallel_size=2))
+    assert both.memory is None
+    assert any("experts are spread over replicas" in line for line in both.why)
+
+
+def test_eager_only_where_a_thor_needs_it() -> None:
+    def eager(release: str, thors: int, **environment: str) -> bool:
+        given = inputs("gpt-oss-20b", count=2, thors=thors)
+        nodes = [{**node, "environment": {**node["environment"], **environment}} for node in given.nodes]
+        stack = stacks.Stack("current", vllm=release, cuda=13)
+        return "--enforce-eager" in serve_plan.decide(serve_plan.Inputs(**{**vars(given), "stack": stack, "nodes": nodes})).args
+
+    assert eager("0.24.0", 1)
+    assert not eager("0.24.0", 0), "a Spark needs none"
+    assert not eager("0.27.0", 1), "its Triton knows sm_110a"
+    assert not eager("0.24.0", 1, TRITON_PTXAS_PATH="/usr/local/cuda/bin/ptxas")
+    own = serve_plan.decide(inputs("gpt-oss-20b", "vllm-0.18.1", 2, 1, gb10_vllm_extra_args=["--enforce-eager"]))
+    assert "--enforce-eager" not in own.args, "once is enough"
+
+
+def test_a_release_beyond_the_table_is_said_not_judged() -> None:
+    given = inputs("gpt-oss-20b", gb10_vllm_extra_args=["--no-such-thing"])
+    later = serve_plan.Inputs(**{**vars(given), "stack": stacks.Stack("current", vllm="9.9.9", cuda=13)})
+    decision = serve_plan.decide(later)
+    assert decision.problems == []
+    assert any("9.9.9 is not in the table" in line for line in decision.why)
+    asked = vllm_release.options("0.32.0")
+    (problem,) = serve_plan.decide(serve_plan.Inputs(**{**vars(later), "asked": asked})).problems
+    assert problem.path == "gb10_vllm_extra_args[0]"
+
+
+def test_a_reasoning_models_answer_has_room() -> None:
+    assert serve_plan.decide(inputs("gpt-oss-20b")).smoke_tokens == 512
+    assert serve_plan.decide(inputs("phi-4")).smoke_tokens == 8
+
+
+def test_what_a_model_is_served_with_is_fetched_and_named() -> None:
+    decision = serve_plan.decide(inputs("nemotron-3-super-120b-a12b-nvfp4"))
+    (file,) = decision.files
+    assert len(file["sha256"]) == 64
+    assert f"--reasoning-parser-plugin={file['path']}" in decision.args
+
+
+BAD = {
+    "removed argument": ({"gb10_vllm_extra_args": ["--swap-space", "16"]}, ["gb10_vllm_extra_args[0]", "--swap-space", "0.18"]),
+    "unread variable": (
+        {"gb10_extra_env": {"VLLM_ATTENTION_BACKEND": "TRITON_ATTN"}},
+        ["gb10_extra_env.VLLM_ATTENTION_BACKEND", "--attention-backend"],
+    ),
+    "too long a context": ({"gb10_max_model_len": 900_000}, ["--max-model-len", "900000", "131072"]),
+    "contradiction": ({"gb10_vllm_extra_args": ["-tp", "1"]}, ["gb10_vllm_extra_args.--tensor-parallel-size", "gb10_tensor_parallel_size"]),
+    "other port": ({"gb10_vllm_extra_args": ["--port=8001"]}, ["gb10_vllm_extra_args.--port", "gb10_api_port"]),
+    "waiver without reason": ({"gb10_serve_waivers": {"enforce-eager": ""}}, ["gb10_serve_waivers.enforce-eager", "reason"]),
+    "waiver of nothing": ({"gb10_serve_waivers": {"no-such-rule": "because"}}, ["gb10_serve_waivers.no-such-rule", "docs/rules.md"]),
+    "error of a rule": (
+        {"gb10_vllm_extra_args": ["--gpu-memory-utilization=0.95"]},
+        ["gb10_vllm_extra_args.--gpu-memory-utilization", "gb10_serve_waivers.memory-utilization-ceiling"],
+    ),
+    "unknown model": ({"gb10_model": "gpt-oss-12b"}, ["gb10_model", "gpt-oss-120b"]),
+    "unknown key of a model": ({"gb10_models": {"mine": {"hub": "a/b", "tensorr": 2}}}, ["gb10_models.mine.tensorr", "tensor"]),
+    "unknown stack": ({"gb10_stack": "curent"}, ["gb10_stack", "current"]),
+}
+
+
+@pytest.mark.parametrize("mistake", BAD)
+def test_a_mistake_is_named(mistake: str) -> None:
+    settings, words = BAD[mistake]
+    problems = mistakes(sparks(2, **{"gb10_model": "gpt-oss-120b", **settings}))
+    said = "\n".join(map(str, problems))
+    for word in words:
+        assert word in said
+
+
+def test_all_mistakes_are_listed_together() -> None:
+    settings = {
+        "gb10_vllm_extra_args": ["--swap-space", "16", "-tp", "1", "--port=8001"],
+        "gb10_extra_env": {"VLLM_ATTENTION_BACKEND": "TRITON_ATTN"},
+        "gb10_max_model_len": 900_000,
+        "gb10_fabric_mtu": 70000,
+    }
+    said = "\n".join(map(str, mistakes(sparks(2, gb10_model="gpt-oss-120b", **settings))))
+    for word in ("gb10_fabric_mtu", "--swap-space", "VLLM_ATTENTION_BACKEND", "--max-model-len", "gb10_vllm_extra_args.--port"):
+        assert word in said
+
+
+def test_too_large_a_model_names_those_that_fit() -> None:
+    (problem,) = mistakes(sparks(1, gb10_model="qwen2.5-72b-instruct"))
+    assert "GiB larger than the cluster: spark1 lacks" in problem.found
+    assert "gpt-oss-120b" in problem.fix
+    assert "llama-3.1-70b-instruct" not in problem.fix
+
+
+def test_heads_that_do_not_divide_are_named() -> None:
+    nodes = sparks(4, gb10_model="phi-4", gb10_tensor_parallel_size=4, gb10_fabric_topology="switch")
+    (problem,) = mistakes(nodes)
+    assert (problem.path, problem.found) == ("gb10_tensor_parallel_size", "4 ranks for 10 key/value heads")
+    assert "pipeline parallelism for the rest" in problem.fix
+
+
+def test_a_model_that_the_release_does_not_have_is_named() -> None:
+    own = {"mine": {"hub": "somebody/mine", "requires": {"since": "0.33.0"}}}
+    (problem,) = mistakes(sparks(2, gb10_model="mine", gb10_models=own))
+    assert problem.path == "gb10_stack"
+    assert problem.expected == "vLLM since 0.33.0"
+
+
+def rules(decision: serve_plan.Decision) -> set[str]:
+    return {finding.rule for finding in decision.findings}
+
+
+def warned(nodes: list[Node]) -> str:
+    """What the plan of the cluster warns of."""
+    plan, problems = cluster.plan(nodes, LOCKS["current"], KNOWN)
+    assert problems == []
+    return "\n".join(plan["serve"]["warnings"])
+
+
+def test_nodes_are_judged_with_what_the_plan_and_the_catalogue_set() -> None:
+    advised = sparks(2, gb10_model="gpt-oss-120b", gb10_vllm_extra_args=["--moe-backend=marlin"])
+    assert "marlin-atomic-add" not in warned(advised)
+    assert "marlin-atomic-add" in warned(sparks(2, gb10_model="gpt-oss-120b", gb10_vllm_extra_args=["--moe-backend=marlin"], gb10_extra_env=OFF))
+    own = {"gpt-oss-120b": {"environment": {"PYTORCH_CUDA_ALLOC_CONF": "expandable_segments:True"}}}
+    plan, _problems = cluster.plan(sparks(2, gb10_model="gpt-oss-120b", gb10_models=own), LOCKS["current"], KNOWN)
+    assert any("expandable-segments" in line for line in plan["serve"]["findings"])
+    own = {"gpt-oss-20b": {"environment": {"TRITON_PTXAS_PATH": "/usr/local/cuda/bin/ptxas"}}}
+    thors = inputs("gpt-oss-20b", "vllm-0.18.1", 2, 1, gb10_models=own)
+    assert "--enforce-eager" not in serve_plan.decide(thors).args, "an assembler that the model's entry names counts too"
+
+
+OFF = {"VLLM_MARLIN_USE_ATOMIC_ADD": "0"}
+
+
+def test_the_models_own_context_is_as_long_as_one_that_is_asked_for() -> None:
+    high = ["--gpu-memory-utilization=0.85"]
+    assert "memory-utilization-131k" in rules(serve_plan.decide(inputs("gpt-oss-120b", gb10_vllm_extra_args=high)))
+    short = inputs("gpt-oss-120b", gb10_vllm_extra_args=[*high, "--max-model-len=65536"])
+    assert "memory-utilization-131k" not in rules(serve_plan.decide(short))
+    for model in catalogue.known():
+        assert "memory-utilization-131k" not in rules(serve_plan.decide(inputs(model))), "what the plan itself gives"
+
+
+def test_a_key_value_cache_that_the_checkpoint_has_in_fp8_is_one() -> None:
+    given = inputs("qwen2.5-7b-instruct")
+    assert given.config is not None
+    scheme = {"quant_method": "modelopt", "quant_algo": "NVFP4", "kv_cache_quant_algo": "FP8"}
+    calibrated = replace(given, config={**given.config, "quantization_config": scheme})
+    assert "flashinfer-fp8" in rules(serve_plan.decide(calibrated))
+    plain = replace(given, config={**given.config, "quantization_config": {**scheme, "kv_cache_quant_algo": ""}})
+    assert "flashinfer-fp8" not in rules(serve_plan.decide(plain))
+    own = {**calibrated.settings, "gb10_vllm_extra_args": ["--kv-cache-dtype=bfloat16"]}
+    assert "flashinfer-fp8" not in rules(serve_plan.decide(replace(calibrated, settings=own)))
+
+
+@pytest.mark.parametrize("stack", [name for name, stack in stacks.STACKS.items() if stack.device == stacks.CUDA])
+@pytest.mark.parametrize("model", catalogue.known())
+def test_an_entry_draws_no_warning_of_its_kernels(stack: str, model: str) -> None:
+    found = rules(serve_plan.decide(inputs(model, stack, **without_ray(stack))))
+    assert not found & {"fp4-moe-path", "flashinfer-moe-fp4"}
+    assert "flashinfer-fp8" not in found or not model.startswith("nemotron")
+
+
+def test_a_stack_is_served_with_what_it_says() -> None:
+    nvfp4 = replace(inputs("nemotron-3-super-120b-a12b-nvfp4", "ngc-26.04", gb10_distributed_executor_backend="mp"))
+    bare = replace(nvfp4, model=replace(nvfp4.model, args=()))
+    decision = serve_plan.decide(bare)
+    assert {"--attention-backend=TRITON_ATTN", "--moe-backend=marlin"} <= set(decision.args)
+    assert decision.environment.items() >= {"VLLM_USE_FLASHINFER_MOE_FP4": "0", "VLLM_MARLIN_USE_ATOMIC_ADD": "1"}.items()
+    for said in ("--attention-backend=TRITON_ATTN", "--moe-backend=marlin", "VLLM_USE_FLASHINFER_MOE_FP4=0"):
+        assert f"{said}: the stack ngc-26.04 is served with it" in decision.why
+    # The model's own is said once, and experts in FP8 are left to what the role vllm_patch finds out.
+    assert [word for word in serve_plan.decide(nvfp4).args if "-backend" in word] == ["--moe-backend", "--attention-backend"]
+    fp8 = serve_plan.decide(inputs("qwen3-next-80b-a3b-instruct-fp8", "ngc-26.04", gb10_distributed_executor_backend="mp"))
+    assert [word for word in fp8.args if "-backend" in word] == ["--attention-backend=TRITON_ATTN"]
+
+
+@pytest.mark.parametrize(
+    ("own", "left"),
+    [
+        (["--attention-backend", "FLASHINFER"], ["--moe-backend=marlin"]),
+        (["--attention-config", '{"backend": "FLASHINFER"}'], ["--moe-backend=marlin"]),
+        (["--attention-config.backend=FLASHINFER"], ["--moe-backend=marlin"]),
+        (["--moe-backend=flashinfer_cutlass"], ["--attention-backend=TRITON_ATTN"]),
+        (["--kernel-config.moe_backend", "triton"], ["--attention-backend=TRITON_ATTN"]),
+    ],
+)
+def test_the_users_arguments_take_the_place_of_the_stacks(own: list[str], left: list[str]) -> None:
+    given = inputs("nemotron-3-super-120b-a12b-nvfp4", "ngc-26.04", gb10_distributed_executor_backend="mp", gb10_vllm_extra_args=own)
+    decision = serve_plan.decide(replace(given, model=replace(given.model, args=())))
+    assert [word for word in decision.args if "-backend" in word] == left
+
+
+def test_the_users_variables_take_the_place_of_the_stacks() -> None:
+    name = "VLLM_USE_FLASHINFER_MOE_FP4"
+    settings = {"gb10_model": "gpt-oss-120b", "gb10_stack": "ngc-26.04", "gb10_distributed_executor_backend": "mp", "gb10_extra_env": {name: "1"}}
+    nodes = sparks(2, **settings, gb10_runtime_lock="")
+    plan, problems = cluster.plan(nodes, "", KNOWN)
+    assert problems == []
+    assert {node["environment"][name] for node in plan["nodes"]} == {"1"}
+    assert not any(line.startswith(f"{name}=") for line in plan["serve"]["why"])
+
+
+def test_an_image_without_ray_is_refused_to_who_wants_ray() -> None:
+    settings = {"gb10_model": "gpt-oss-120b", "gb10_stack": "ngc-26.04", "gb10_runtime_lock": ""}
+    _plan, (problem,) = cluster.plan(sparks(2, **settings), "", KNOWN)
+    assert problem.path == "image"
+    assert problem.fix.startswith("gb10_distributed_executor_backend: mp, or an image with a layer that installs Ray")
+    assert cluster.plan(sparks(2, **settings, gb10_distributed_executor_backend="mp"), "", KNOWN)[1] == []
+    derived = f"registry.example/vllm@sha256:{'1' * 64}"
+    assert cluster.plan(sparks(2, **settings, gb10_container_image=derived), "", KNOWN)[1] == [], "of another image nobody knows"
+
+
+@pytest.mark.parametrize(
+    ("args", "path", "found"),
+    [
+        (["--network=bridge"], "gb10_container_args[0]", "bridge"),
+        (["--shm-size=1g", "--network", "bridge"], "gb10_container_args[1]", "bridge"),
+        (["--net=mine"], "gb10_container_args[0]", "mine"),
+        (["--net", "none"], "gb10_container_args[0]", "none"),
+        (["--net=host", "--net=mine"], "gb10_container_args[1]", "mine"),
+        (["--ipc=private"], "gb10_container_args[0]", "--ipc=private"),
+        (["--ipc", "none"], "gb10_container_args[0]", "--ipc=none"),
+        (["--user=0"], "gb10_container_args[0]", "--user=0"),
+        (["--user", "root"], "gb10_container_args[0]", "--user=root"),
+        (["-u", "root"], "gb10_container_args[0]", "--user=root"),
+        (["-uroot"], "gb10_container_args[0]", "--user=root"),
+        (["--pid=host"], "gb10_container_args[0]", "--pid=host"),
+        (["--pid", "host"], "gb10_container_args[0]", "--pid=host"),
+    ],
+)
+def test_a_container_that_is_cut_off_is_refused_before_anything_changes(args: list[str], path: str, found: str) -> None:
+    container = {"gb10_model": "gpt-oss-120b", "gb10_runtime": "container", "gb10_container_image": f"a@sha256:{'1' * 64}"}
+    (problem,) = mistakes(sparks(2, **container, gb10_container_args=args))
+    assert (problem.path, problem.found) == (path, found)
+    assert "gb10_serve_waivers.bridge-network" in problem.fix
+
+
+@pytest.mark.parametrize("args", [["--network=host"], ["--net", "host"], ["--ipc=host"], ["--userns=host"], ["--pids-limit=-1"]])
+def test_other_options_of_a_container_pass(args: list[str]) -> None:
+    container = {"gb10_model": "gpt-oss-120b", "gb10_runtime": "container", "gb10_container_image": f"a@sha256:{'1' * 64}"}
+    assert cluster.plan(sparks(2, **container, gb10_container_args=args), LOCK, KNOWN)[1] == []

@@ -1,0 +1,243 @@
+"""What vLLM's releases know, and what is said of arguments that they do not know."""
+
+from __future__ import annotations
+
+import re
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from ansible_collections.gb10.cluster.plugins.module_utils.vllm_release import checks as vllm_release
+from ansible_collections.gb10.cluster.plugins.module_utils.vllm_release.checks import Option, check_environment, parse
+from ansible_collections.gb10.cluster.plugins.module_utils.vllm_release.lookup import rows, spans
+from ansible_collections.gb10.cluster.plugins.module_utils.vllm_release.replacements import EARLIER, REPLACED
+from ansible_collections.gb10.cluster.plugins.module_utils.vllm_release.table import READ
+
+NEW, OLD, NEWEST = "0.32.0", "0.13.0", READ.split()[-1]
+
+
+@pytest.mark.parametrize(
+    ("version", "expected"),
+    [("0.32.0", (0, 32, 0)), ("0.32.0+cpu", (0, 32, 0)), ("v0.21.1rc1.dev169+gabc", (0, 21, 1)), ("0.9", (0, 9, 0)), ("0.10.0", (0, 10, 0))],
+)
+def test_number(version: str, expected: tuple[int, int, int]) -> None:
+    assert vllm_release.number(version) == expected
+
+
+@pytest.mark.parametrize("version", ["", "latest", "nightly-arm64", "32"])
+def test_no_version(version: str) -> None:
+    with pytest.raises(ValueError, match="is no version of vLLM"):
+        vllm_release.number(version)
+
+
+@pytest.mark.parametrize(
+    ("version", "expected"),
+    [("0.13.0", True), ("0.20.7", True), ("0.32.0+cpu", True), ("0.33.0", True), ("0.12.9", False), ("0.33.1", False), ("1.0.0", False)],
+)
+def test_known(version: str, expected: bool) -> None:
+    assert vllm_release.known(version) is expected
+    if not expected:
+        with pytest.raises(ValueError, match=re.escape(f"vLLM {version} is not among the releases that are known here, 0.13.0 to 0.33.0")):
+            vllm_release.options(version)
+
+
+#: Each was seen in the sources: the last release without, the first with it.
+@pytest.mark.parametrize(
+    ("name", "without", "with_it"),
+    [
+        ("--moe-backend", "0.16.0", "0.17.0"),
+        ("--linear-backend", "0.21.0", "0.22.0"),
+        ("--kernel-config", "0.15.1", "0.16.0"),
+        ("--swap-space", "0.18.0", "0.17.1"),
+        ("--grpc-port", "0.31.0", "0.32.0"),
+        ("--reasoning-effort-map", "0.32.0", "0.33.0"),
+        # Between two releases that were read the older one counts.
+        ("--fingerprint-mode", "0.20.9", "0.21.5"),
+    ],
+)
+def test_has_option(name: str, without: str, with_it: str) -> None:
+    assert (vllm_release.has_option(without, name), vllm_release.has_option(with_it, name)) == (False, True)
+
+
+@pytest.mark.parametrize(
+    ("name", "without", "with_it"),
+    [
+        ("VLLM_ATTENTION_BACKEND", "0.15.0", "0.14.1"),
+        ("VLLM_MXFP4_USE_MARLIN", "0.24.0", "0.23.0"),
+        ("VLLM_TEST_FORCE_FP8_MARLIN", "0.29.0", "0.28.0"),
+        ("VLLM_USE_RAY_V2_EXECUTOR_BACKEND", "0.33.0", "0.32.0"),
+        ("VLLM_MULTI_STREAM_GEMM_TOKEN_THRESHOLD", "0.20.0", "0.20.1"),
+        # Gone for two releases.
+        ("VLLM_ROCM_USE_AITER_FP4_ASM_GEMM", "0.30.0", "0.31.0"),
+        ("VLLM_ROCM_USE_AITER_FP4_ASM_GEMM", "0.29.0", "0.28.0"),
+    ],
+)
+def test_has_variable(name: str, without: str, with_it: str) -> None:
+    assert (vllm_release.has_variable(without, name), vllm_release.has_variable(with_it, name)) == (False, True)
+
+
+def test_variables_that_every_release_reads() -> None:
+    for name in ("VLLM_HOST_IP", "VLLM_NCCL_SO_PATH", "VLLM_TUNED_CONFIG_FOLDER", "VLLM_DISABLED_KERNELS"):
+        assert all(vllm_release.has_variable(release, name) for release in (OLD, "0.24.0", NEW))
+
+
+def test_an_option_is_whole() -> None:
+    there = vllm_release.options(NEW)
+    assert there["--tensor-parallel-size"] == Option("--tensor-parallel-size", "value", ("-tp",))
+    assert there["--enable-expert-parallel"] == Option("--enable-expert-parallel", "flag", ("-ep", "--no-enable-expert-parallel"))
+    assert there["--headless"] == Option("--headless", "flag")
+    assert there["--gdn-prefill-backend"].choices == ("aiter_flydsl", "cutedsl", "flashinfer", "triton")
+    assert vllm_release.options("0.21.0")["--gdn-prefill-backend"].choices == ("flashinfer", "triton")
+    assert "-ep" not in vllm_release.options(OLD)["--enable-expert-parallel"].aliases
+
+
+#: What argparse, as vLLM 0.32.0 (CPU) sets it up, answered too: each row was put to its parser.
+@pytest.mark.parametrize(
+    ("argv", "expected"),
+    [
+        (["--port", "8000", "--port=9000"], {"--port": "9000"}),
+        (["-tp", "2", "-pp=3", "-n2"], {"--tensor-parallel-size": "2", "--pipeline-parallel-size": "3", "--nnodes": "2"}),
+        (["-q", "fp8", "-qawq"], {"--quantization": "awq"}),
+        (["--gpu_memory_utilization", "0.5"], {"--gpu-memory-utilization": "0.5"}),
+        (["--device-memory-utilization", "0.3"], {"--gpu-memory-utilization": "0.3"}),
+        (
+            ["--enforce-eager", "--no_enable_prefix_caching", "-ep"],
+            {"--enforce-eager": True, "--enable-prefix-caching": False, "--enable-expert-parallel": True},
+        ),
+        (["--served-model-name", "a", "b", "--headless"], {"--served-model-name": ["a", "b"], "--headless": True}),
+        (["--middleware", "a", "--middleware", "b"], {"--middleware": ["a", "b"]}),
+        (["--hf-token", "--hf-token=x"], {"--hf-token": "x"}),
+        (["--hf-token"], {"--hf-token": True}),
+        (
+            ["--max-model-len", "-1", "--chat-template", "-x y", "--revision", ""],
+            {"--max-model-len": "-1", "--chat-template": "-x y", "--revision": ""},
+        ),
+        (["-O3"], {"--optimization-level": "3"}),
+        (["-O", "2", "-O=1"], {"--optimization-level": "1"}),
+        (
+            ["-cc.mode", "3", "--compilation_config.pass_config.a_b=1"],
+            {"--compilation-config.mode": "3", "--compilation-config.pass_config.a_b": "1"},
+        ),
+        (["--compilation-config", '{"mode": 2}'], {"--compilation-config": '{"mode": 2}'}),
+        (["--moe-backend", "Flashinfer-CUTLASS"], {"--moe-backend": "flashinfer_cutlass"}),
+        (["--attention-backend", "flash_attn"], {"--attention-backend": "FLASH_ATTN"}),
+        (["--tool-call-parser", "mine", "--tool-parser-plugin", "mine.py"], {"--tool-call-parser": "mine", "--tool-parser-plugin": "mine.py"}),
+        (["--distributed-executor-backend", "my.Executor"], {"--distributed-executor-backend": "my.Executor"}),
+        (["--collect-detailed-traces", "model", "worker"], {"--collect-detailed-traces": ["model", "worker"]}),
+    ],
+    ids=str,
+)
+def test_parse(argv: list[str], expected: dict[str, Any]) -> None:
+    assert parse(argv, NEW) == (expected, [])
+
+
+@pytest.mark.parametrize(
+    ("release", "argv", "place", "found", "fix"),
+    [
+        (NEW, ["--swap-space", "4"], 0, "--swap-space was removed in vLLM 0.18.0", "leave it out: vLLM swaps nothing any more"),
+        ("0.16.0", ["--port", "1", "--moe-backend", "triton"], 2, "--moe-backend is there only from vLLM 0.17.0 on", "VLLM_USE_FLASHINFER_MOE_FP8"),
+        ("0.18.1", ["--linear-backend=torch"], 0, "--linear-backend is there only from vLLM 0.22.0 on", "set VLLM_DISABLED_KERNELS"),
+        ("0.18.1", ["--moe-backend", "triton_unfused"], 1, "--moe-backend triton_unfused is there only from vLLM 0.21.0 on", "choose one"),
+        (NEW, ["--load-format", "bitsandbytes"], 1, "--load-format bitsandbytes was removed in vLLM 0.28.0", "choose one that vLLM 0.32.0 has"),
+        (NEW, ["--moe-backend=tritn"], 0, "--moe-backend does not take 'tritn'", "write triton"),
+        (NEW, ["--kv-cache-dtype", "FP8"], 1, "--kv-cache-dtype does not take 'FP8'", "choose one"),
+        (NEW, ["--tool-call-parser", "hermez"], 1, "--tool-call-parser does not take 'hermez'", "write hermes"),
+        (NEW, ["--enable-reasoning"], 0, "vLLM 0.32.0 has no option --enable-reasoning", "leave it out: --reasoning-parser is enough"),
+        (NEW, ["--tensor-paralel-size", "2"], 0, "vLLM 0.32.0 has no option --tensor-paralel-size", "write --tensor-parallel-size"),
+        (NEW, ["--gpu-memory-util", "0.5"], 0, "--gpu-memory-util is short for --gpu-memory-utilization", "write --gpu-memory-utilization"),
+        (NEW, ["--no-headless"], 0, "--headless cannot be turned off", "leave it out"),
+        (NEW, ["-tp2"], 0, "vLLM 0.32.0 has no option -tp2", "write -tp"),
+        (OLD, ["-ep"], 0, "vLLM 0.13.0 has no option -ep", ""),
+        (NEW, ["--quantization"], 0, "--quantization has no value", "write --quantization and its value as two arguments"),
+        (NEW, ["--quantization", "--port", "1"], 0, "--quantization has no value", ""),
+        (NEW, ["--served-model-name"], 0, "--served-model-name has no value", ""),
+        (NEW, ["--compilation-config.mode"], 0, "--compilation-config.mode has no value", ""),
+        (NEW, ["--enforce-eager.x", "1"], 0, "--enforce-eager takes no keys", "give --enforce-eager without .x"),
+        (NEW, ["--conpilation-config.mode", "3"], 0, "vLLM 0.32.0 has no option --conpilation-config", "write --compilation-config"),
+        (NEW, ["--enforce-eager=1"], 0, "--enforce-eager takes no value", "write --enforce-eager"),
+        (NEW, ["--enforce-eager", "true"], 1, "--enforce-eager takes no value, and 'true' is behind it", "leave it out"),
+        (NEW, ["--port", "1", "stray"], 2, "'stray' is no option and no option's value", "leave it out"),
+        (NEW, ["--", "x"], 0, "vLLM 0.32.0 has no option --", "leave it out"),
+        (NEW, ["--model", "other"], 0, "the model is named already", "leave --model out"),
+    ],
+    ids=str,
+)
+def test_a_mistake(release: str, argv: list[str], place: int, found: str, fix: str) -> None:
+    (problem,) = parse(argv, release, path="gb10_vllm_extra_args")[1]
+    assert problem.path == f"gb10_vllm_extra_args[{place}]"
+    assert problem.found.startswith(found)
+    assert fix in problem.fix
+
+
+def test_all_mistakes_are_told_in_order() -> None:
+    argv = ["--load-format", "gguf", "--swap-space", "4", "--port", "8000", "--moe-backend", "none", "--enable-reasoning"]
+    values, problems = parse(argv, NEW, path="args")
+    assert [problem.path for problem in problems] == ["args[1]", "args[2]", "args[7]", "args[8]"]
+    assert values == {"--load-format": "gguf", "--port": "8000", "--moe-backend": "none"}
+
+
+def test_a_newer_release_is_asked() -> None:
+    argv = ["--brand-new", "1", "--port", "1"]
+    values, (problem,) = parse(argv, "0.40.0", path="args")
+    assert (values, problem.path) == ({}, "args")
+    assert "0.40.0 is not among the releases whose arguments are known here, 0.13.0 to 0.33.0" in problem.found
+    assert "gb10.cluster.vllm_arguments" in problem.fix
+    answer = [
+        {"name": "--brand-new", "kind": "value", "aliases": ["-bn"], "choices": ["1", "2"], "fold": "", "open": False},
+        {"name": "--port", "kind": "value", "aliases": [], "choices": [], "fold": "", "open": False},
+    ]
+    asked = vllm_release.options_of(answer)
+    assert parse(argv, "0.40.0", asked) == ({"--brand-new": "1", "--port": "1"}, [])
+    found = [problem.found for problem in parse(["-bn", "3", "--swap-space", "1"], "0.40.0", asked)[1]]
+    assert found == ["--brand-new does not take '3'", "vLLM 0.40.0 has no option --swap-space"]
+
+
+def test_check_environment() -> None:
+    environment = {"VLLM_HOST_IP": "1", "NCCL_DEBUG": "INFO", "VLLM_ATTENTION_BACKEND": "FLASHINFER", "VLLM_USE_DEEPGEMM": "0", "VLLM_X": "1"}
+    problems = check_environment(environment, "0.24.0", path="gb10_extra_env")
+    assert [problem.path for problem in problems] == [f"gb10_extra_env.VLLM_{name}" for name in ("ATTENTION_BACKEND", "USE_DEEPGEMM", "X")]
+    assert [problem.fix for problem in problems] == ["give --attention-backend", "write VLLM_USE_DEEP_GEMM", "leave it out"]
+    assert problems[0].found == "VLLM_ATTENTION_BACKEND was removed in vLLM 0.15.0; vLLM goes on without it"
+    assert problems[2].found == "vLLM 0.24.0 does not read VLLM_X; vLLM goes on without it"
+    assert [problem.path for problem in check_environment(environment, "0.14.1")] == ["environment.VLLM_USE_DEEPGEMM", "environment.VLLM_X"]
+
+
+def test_the_environment_of_a_newer_release_is_asked() -> None:
+    environment = {"VLLM_NEW": "1", "VLLM_HOST_IP": "1"}
+    assert [problem.path for problem in check_environment(environment, "0.40.0")] == ["environment"]
+    assert check_environment({"NCCL_DEBUG": "INFO"}, "0.40.0") == []
+    assert check_environment(environment, "0.40.0", ["VLLM_NEW", "VLLM_HOST_IP"]) == []
+    assert [problem.path for problem in check_environment(environment, "0.40.0", ["VLLM_HOST_IP"])] == ["environment.VLLM_NEW"]
+
+
+def test_what_is_replaced_is_gone_and_what_replaces_it_is_there() -> None:
+    for name, (advice, source) in REPLACED.items():
+        assert source
+        assert not vllm_release.has_option(NEWEST, name) and not vllm_release.has_variable(NEWEST, name), name
+        for option in re.findall(r"--[a-z0-9-]+", advice):
+            assert vllm_release.has_option(NEWEST, option), option
+    for name in EARLIER:
+        assert vllm_release.has_option(NEWEST, name) and not vllm_release.has_option(OLD, name)
+
+
+def test_spans_of_the_table_are_of_releases_that_were_read() -> None:
+    known = {vllm_release.number(version) for version in READ.split()}
+    for block in ("OPTIONS", "VARIABLES"):
+        for row in rows(block).values():
+            for since, until in (span for word in row for span in spans(word)):
+                assert since < (until or (99, 0, 0)), row
+                assert {since, until or since} <= known, row
+
+
+@given(st.sampled_from(["0.13.0", "0.20.2", "0.32.0", "0.33.0"]), st.data())
+def test_what_an_option_takes_is_no_problem(release: str, data: st.DataObject) -> None:
+    options = vllm_release.options(release)
+    option = options[data.draw(st.sampled_from(sorted(options.keys() - {"--model"})))]
+    flag = data.draw(st.sampled_from((option.name, *option.aliases)))
+    value = data.draw(st.sampled_from(option.choices)) if option.choices else "x"
+    values, problems = parse([flag] if option.kind == "flag" else [flag, value], release)
+    off = flag.startswith("--no-") and flag != option.name
+    expected: object = {"flag": not off, "list": [option.folded(value)], "append": [value]}.get(option.kind, option.folded(value))
+    assert (values, problems) == ({option.name: expected}, [])
