@@ -1,21 +1,21 @@
-# Everything a developer or CI runs; `make help` lists it. Nothing here sets an environment variable that a command needs:
-# each line can be typed by hand in the checkout.
+# All commands of developers and CI; `make help` lists them. No target sets an environment variable that a command needs,
+# so each line also works when typed in the checkout.
 SHELL := /bin/bash
 .SHELLFLAGS := -euo pipefail -c
 .DEFAULT_GOAL := help
 MAKEFLAGS += --no-print-directory
 
 PYTHON ?= python3
-# What the demo simulates: a folder of inventories, by default the pair of the lab's own.
+# The inventory that the demo simulates: a folder of inventories/, by default the lab's own pair.
 CLUSTER ?= lab
-# A cluster to test or measure: the demo's lab, unless told otherwise.
+# The cluster to test or measure, by default the demo's lab.
 INVENTORY ?= inventories/lab
 PYTEST_ARGS ?=
-# vLLM releases that `make patch` takes: two, all, or versions separated by commas.
+# vLLM releases for `make patch`: two, all, or versions separated by commas.
 RELEASES ?= two
-# One of molecule's scenarios.
+# A scenario of molecule.
 SCENARIO ?= default
-# Parts of `make test` or `make test-all`, by default all of it.
+# Parts of `make test` or `make test-all`, by default all.
 PARTS ?=
 
 bin := .venv/bin
@@ -28,7 +28,7 @@ installed := .venv/.installed
 help: ## Show this list
 	@grep -hE '^[a-z0-9-]+:.*## ' Makefile | sed -E 's/:.*## /\t/' | expand -t 19
 
-setup: $(installed) ## Make .venv with the pinned tools (installs python3-venv first where it is missing)
+setup: $(installed) ## Create .venv with the pinned tools (installs python3-venv first if it is missing)
 
 $(installed): requirements-dev.txt
 	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11) and "Python 3.11 or newer is needed, for example: make PYTHON=python3.12")'
@@ -40,14 +40,14 @@ $(installed): requirements-dev.txt
 	$(bin)/pip install --quiet --disable-pip-version-check --require-hashes -r requirements-dev.txt
 	@touch $@
 
-requirements: ## Resolve requirements-dev.in into requirements-dev.txt anew
+requirements: ## Resolve requirements-dev.in into requirements-dev.txt again
 	rm -rf build/requirements
 	$(PYTHON) -m venv build/requirements
 	build/requirements/bin/pip install --quiet --disable-pip-version-check uv==0.13.8
 	build/requirements/bin/uv pip compile --quiet --upgrade --universal --python-version 3.11 --generate-hashes --no-annotate \
 	  --custom-compile-command 'make requirements' requirements-dev.in --output-file requirements-dev.txt
 
-lint: yamllint ruff mypy changelog ansible-lint ## All linters, each of which is a target too (make -k lint: all findings at once)
+lint: yamllint ruff mypy changelog ansible-lint ## Run all linters; each is also a target (make -k lint: all findings at once)
 yamllint: setup
 	$(bin)/yamllint --strict .
 ruff: setup
@@ -59,72 +59,72 @@ changelog: setup
 ansible-lint: setup
 	$(bin)/ansible-lint --offline
 
-sanity: setup shellcheck ## ansible-test sanity on the installed collection
+sanity: setup shellcheck ## Run ansible-test sanity on the installed collection
 	$(bin)/pytest tests/sanity/test_ansible_test.py --junit-xml=build/junit/sanity.xml $(PYTEST_ARGS)
 
-# The one program that ansible-test wants and PyPI does not have.
+# The only program of ansible-test that PyPI does not provide.
 shellcheck:
 	@command -v shellcheck >/dev/null || { [ "$$(id -u)" = 0 ] || { echo "As root, once: apt-get install shellcheck"; exit 1; }; \
 	  apt-get update -q && apt-get install -qy --no-install-recommends shellcheck; }
 
-unit: setup ## Unit tests: the pure core, argument specifications, conventions
+unit: setup ## Run the unit tests: the pure core, argument specifications, conventions
 	$(bin)/pytest tests/unit --numprocesses=auto --junit-xml=build/junit/unit.xml $(PYTEST_ARGS)
 
-unit-repeat: setup ## Unit tests five times, each in another order
+unit-repeat: setup ## Run the unit tests five times, each in another order
 	for seed in 1 2 3 4 5; do $(bin)/pytest tests/unit --numprocesses=auto --random-order-seed=$$seed $(PYTEST_ARGS); done
 
-patch: setup ## The patches and the table of arguments on published vLLM releases (RELEASES=all), fetched once (16 to 330 MB each) into ~/.cache/gb10-lab
+patch: setup ## Test the patches and the table of arguments on published vLLM releases (RELEASES=all; downloads 16 to 330 MB each into ~/.cache/gb10-lab)
 	$(bin)/pytest tests/patch --releases=$(RELEASES) --junit-xml=build/junit/patch.xml $(PYTEST_ARGS)
 
-locks: setup ## Each lock installed for the platform that it is for, and the GPU code of its wheels (4.5 GB each, 1 GB kept in ~/.cache/gb10-lab)
+locks: setup ## Install each lock for its platform and test the GPU code of its wheels (4.5 GB each, 1 GB kept in ~/.cache/gb10-lab)
 	$(bin)/pytest tests/locks --junit-xml=build/junit/locks.xml $(PYTEST_ARGS)
 
-nccl-source: setup ## What is said of NCCL's sources, on those that Debian distributes (1 MB, fetched once into ~/.cache/gb10-lab)
+nccl-source: setup ## Test the claims about NCCL's sources on Debian's copy (downloads 1 MB into ~/.cache/gb10-lab)
 	$(bin)/pytest tests/nccl --junit-xml=build/junit/nccl-source.xml $(PYTEST_ARGS)
 
-collection: setup ## Build the package, install it into an empty folder, test its documentation and playbooks from there
+collection: setup ## Build the package, install it into an empty folder, and test its documentation and playbooks there
 	$(bin)/pytest tests/sanity/test_package.py --junit-xml=build/junit/collection.xml $(PYTEST_ARGS)
 
-downloads: root setup ## What the labs are made of: root file system, wheels, models (1.3 GB, fetched once into ~/.cache/gb10-lab)
+downloads: root setup ## Download the labs' root file system, wheels and models (1.3 GB, kept in ~/.cache/gb10-lab)
 	$(bin)/ansible-playbook playbooks/lab_up.yml -i inventories/lab -e lab_state=cached
 
-# Molecule looks for Ansible's commands in PATH; an activated .venv would do as well.
-molecule: root setup $(if $(filter nccl,$(SCENARIO)),nccl-source) ## A lab for a SCENARIO: create, check mode, converge, idempotence, integration tests, destroy (GB10_SLOW=1: all tests)
+# Molecule needs Ansible's commands in PATH; an activated .venv works too.
+molecule: root setup $(if $(filter nccl,$(SCENARIO)),nccl-source) ## Run a SCENARIO in a lab: create, check mode, converge, idempotence, integration tests, destroy (GB10_SLOW=1: all tests)
 	PATH="$(CURDIR)/$(bin):$$PATH" molecule test --scenario-name $(SCENARIO)
 
-integration: setup ## All integration tests on a cluster that is up (INVENTORY, by default the demo's lab)
+integration: setup ## Run all integration tests on a running cluster (INVENTORY, by default the demo's lab)
 	$(bin)/pytest tests/integration/fabric tests/integration/model --slow --inventory=$(INVENTORY) --junit-xml=build/junit/integration.xml $(PYTEST_ARGS)
 
-test: root setup ## What a change has to pass (aim: 20 minutes on 2 cores): linters, unit tests, the package, two releases of vLLM, a pair that serves
+test: root setup ## Run the tests that each change has to pass (aim: 20 minutes on 2 cores): linters, unit, the package, two vLLM releases, a pair
 	@$(bin)/python tests/run.py test $(PARTS)
 
-test-all: root setup ## Every test there is (aim: an hour on 2 cores; PARTS=ring: a part of them)
+test-all: root setup ## Run every test (aim: an hour on 2 cores; PARTS=ring: only this part)
 	@$(bin)/python tests/run.py test-all $(PARTS)
 
-test-table: setup ## The table of docs/testing.md from the reports of the last `make test-all`
+test-table: setup ## Write the table of docs/testing.md from the reports of the last `make test-all`
 	$(bin)/python tests/table.py
 
-release-table: setup ## The table of vLLM's arguments anew, from all releases (31 wheels, 2 GB, fetched once into ~/.cache/gb10-lab)
+release-table: setup ## Generate the table of vLLM's arguments from all releases (31 wheels, 2 GB, kept in ~/.cache/gb10-lab)
 	$(bin)/python tests/patch/release_table.py
 
-demo: root setup ## Two simulated Sparks on this machine that serve a model; they stay up (CLUSTER=three-spark-ring: another sample)
+demo: root setup ## Start two simulated Sparks that serve a model and stay up (CLUSTER=three-spark-ring: another sample)
 	$(bin)/ansible-playbook playbooks/lab_up.yml $(demo)
 	$(bin)/ansible-playbook site.yml $(demo)
 
-demo-down: root setup ## Remove the demo without a trace
+demo-down: root setup ## Remove the demo completely
 	$(bin)/ansible-playbook playbooks/lab_down.yml $(demo)
 
-arm64: root setup ## What runs without networkd, on an emulated arm64 host (its image takes minutes once)
+arm64: root setup ## Test all that works without networkd on an emulated arm64 host (its image takes minutes once)
 	$(bin)/ansible-playbook playbooks/lab_down.yml $(arm64)
 	$(bin)/ansible-playbook playbooks/lab_up.yml $(arm64)
 	$(bin)/pytest tests/emulated --inventory=inventories/single-spark --inventory=inventories/lab/overlay.yml \
 	  --extra-vars-file=tests/emulated/lab.yml --junit-xml=build/junit/arm64.xml $(PYTEST_ARGS)
 	$(bin)/ansible-playbook playbooks/lab_down.yml $(arm64)
 
-bench: setup ## Measure a cluster that is up (INVENTORY, by default the demo's lab)
+bench: setup ## Measure a running cluster (INVENTORY, by default the demo's lab)
 	$(bin)/python tests/benchmark/bench.py cluster --inventory $(INVENTORY)
 
-bench-fabric: root setup ## Measure the fabric of two and of eight hosts, in labs of its own
+bench-fabric: root setup ## Measure the fabric of two and of eight hosts, in separate labs
 	$(bin)/python tests/benchmark/bench.py fabric
 
 bench-store: root setup ## Measure the copy of a model to four hosts, in network namespaces with capped links
@@ -133,7 +133,7 @@ bench-store: root setup ## Measure the copy of a model to four hosts, in network
 bench-patch: setup ## Measure the CPU time of vllm_patch
 	$(bin)/python tests/benchmark/bench.py patch
 
-clean: ## Remove what the other targets made in this folder (the demo is removed by demo-down)
+clean: ## Remove the other targets' files in this folder (demo-down removes the demo)
 	rm -rf .venv .ansible .mypy_cache .pytest_cache .ruff_cache build tests/output
 	find . -name __pycache__ -prune -exec rm -rf {} +
 

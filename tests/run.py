@@ -1,6 +1,6 @@
-"""Run parts of the tests, two at a time, and show in the end what each took: run.py test|test-all [PART ...]
+"""Run parts of the tests, two at a time, and print a summary with the time of each: run.py test|test-all [PART ...]
 
-Each part is a target of the Makefile. Its output is in build/log/PART.log, and on the screen where it fails. Exits with 1 where a part fails.
+Each part is a target of the Makefile. Its output is in build/log/PART.log, and is also printed if it fails. Exits with 1 if a part fails.
 """
 
 from __future__ import annotations
@@ -20,13 +20,13 @@ from xml.etree import ElementTree
 ROOT = Path(__file__).resolve().parents[1]
 #: Parts that run at once. A part leaves a core idle now and then, and a lab takes up to 5 GB of memory.
 AT_ONCE = 2
-#: Lines of a failed part's log that are shown; linters and pytest end with what is wrong.
+#: Printed lines of a failed part's log; linters and pytest print the errors last.
 SHOWN = 400
 
 
 @dataclass(frozen=True)
 class Part:
-    """Arguments of make; what must be there for it, as a function that returns what is missing; the parts that have to end before."""
+    """Arguments of make; a function that returns the missing requirement, or ""; parts that have to end before."""
 
     arguments: Sequence[str]
     missing: Callable[[], str] = lambda: ""
@@ -34,18 +34,18 @@ class Part:
 
 
 def no_nccl() -> str:
-    return "" if Path("/usr/local/cuda/bin/nvcc").exists() else "it takes a CUDA toolkit in /usr/local/cuda, and there is none"
+    return "" if Path("/usr/local/cuda/bin/nvcc").exists() else "it needs a CUDA toolkit in /usr/local/cuda, which does not exist"
 
 
 def no_other_machine() -> str:
-    return "this machine is an arm64 one, on which every part runs" if platform.machine() == "aarch64" else ""
+    return "this is an arm64 machine, where every part runs natively" if platform.machine() == "aarch64" else ""
 
 
 def molecule(scenario: str, *after: str, missing: Callable[[], str] = lambda: "") -> Part:
     return Part(["molecule", f"SCENARIO={scenario}"], missing, ("downloads", *after))
 
 
-#: By name, in the order in which they start: what takes longest first.
+#: Parts by name, in their start order: the longest first.
 PARTS: Mapping[str, Part] = {
     "downloads": Part(["downloads"]),
     "lint": Part(["-k", "lint"]),
@@ -63,15 +63,15 @@ PARTS: Mapping[str, Part] = {
     "patch": Part(["patch"]),
     "locks": Part(["locks"]),
 }
-#: What `make test` runs; `make test-all` runs all, with every test of each.
+#: Parts of `make test`; `make test-all` runs all parts, with every test of each.
 QUICK = ("downloads", "lint", "default", "sanity", "unit", "collection", "patch")
-#: Variables of make and of molecule for either.
+#: Variables of make and molecule for both targets.
 SETTINGS: Mapping[str, Mapping[str, str]] = {"test": {"RELEASES": "two"}, "test-all": {"RELEASES": "all", "GB10_SLOW": "1"}}
 
 
 @dataclass
 class Run:
-    """A part that runs or has ended."""
+    """A running or finished part."""
 
     name: str
     process: subprocess.Popen[bytes]
@@ -99,7 +99,7 @@ def start(name: str, settings: Mapping[str, str], logs: Path) -> Run:
 
 
 def finish(running: list[Run]) -> Run:
-    """Wait for the next part to end, and take it from the list. The CPU time is that of its processes, not that of the lab's hosts."""
+    """Wait for the next part to end, and remove it from the list. The CPU time is that of its processes, without the lab's hosts."""
     pid, status, usage = os.wait4(-1, 0)
     run = next(run for run in running if run.process.pid == pid)
     running.remove(run)
@@ -114,7 +114,7 @@ def say(text: str) -> None:
 
 
 def run_all(names: Sequence[str], settings: Mapping[str, str], logs: Path) -> list[Run]:
-    """Run the parts, and return how each ended, in that order."""
+    """Run the parts, and return them in the order in which they ended."""
     waiting, running, ended = list(names), list[Run](), list[Run]()
     try:
         while waiting or running:
@@ -131,7 +131,7 @@ def run_all(names: Sequence[str], settings: Mapping[str, str], logs: Path) -> li
             if run.status:
                 say("\n".join(run.log.read_text(encoding="utf-8", errors="replace").splitlines()[-SHOWN:]))
     finally:
-        # Of an interrupted run.
+        # The run was interrupted.
         for run in running:
             os.killpg(run.process.pid, signal.SIGTERM)
     return ended
@@ -168,7 +168,7 @@ def cases(folder: Path) -> Iterator[Case]:
 
 @dataclass(frozen=True)
 class Usage:
-    """Seconds of CPU since the machine started: used here, and given to others by the machine's host."""
+    """Seconds of CPU since the machine started: used here, and stolen by the hypervisor."""
 
     used: float
     stolen: float
@@ -182,11 +182,11 @@ class Usage:
     def since(self, before: Usage, seconds: float) -> str:
         used, stolen = self.used - before.used, self.stolen - before.stolen
         cores = f"{used:.0f} s of {os.cpu_count()} cores were used"
-        return f"{seconds:.0f} s in all; {cores}, and {stolen:.0f} s were given to others by the machine's host"
+        return f"{seconds:.0f} s in all; {cores}, and {stolen:.0f} s were stolen by the hypervisor"
 
 
 def summary(ended: Sequence[Run], left_out: Mapping[str, str], found: Sequence[Case]) -> Iterator[str]:
-    """What took long, what was left out and why, and the closing line."""
+    """Yield the times, the omitted parts and tests with reasons, and the closing line."""
     yield f"{'part':<12} {'seconds':>8} {'CPU':>6}"
     yield from (f"{run.name:<12} {run.seconds:8.0f} {run.cpu:6.0f}{'  FAILED' if run.status else ''}" for run in ended)
     yield "the slowest tests:"
@@ -197,16 +197,16 @@ def summary(ended: Sequence[Run], left_out: Mapping[str, str], found: Sequence[C
             yield f"left out: {counted[-1]} tests of {run.name}, which `make test-all` runs"
     yield from (f"skipped: {case}: {case.reason}" for case in found if case.outcome == "skipped")
     outcomes = [case.outcome for case in found]
-    # What fails without a test that fails: a linter, a playbook before the tests, a lab that does not go away.
+    # Parts that fail without a failing test: a linter, a playbook before the tests, or the removal of a lab.
     failed_parts = {run.name for run in ended if run.status} - {case.part for case in found if case.outcome == "failed"}
     failed = outcomes.count("failed") + len(failed_parts)
     yield f"{outcomes.count('passed')} passed, {failed} failed, {outcomes.count('skipped')} skipped"
 
 
 def main(target: str, names: Sequence[str]) -> int:
-    """Run the parts of a target, or those that are named, and return the exit status."""
+    """Run the parts of a target, or only the named ones, and return the exit status."""
     if unknown := set(names) - PARTS.keys():
-        raise SystemExit(f"no such part: {', '.join(sorted(unknown))}. There are {', '.join(PARTS)}.")
+        raise SystemExit(f"unknown part: {', '.join(sorted(unknown))}. Expected: {', '.join(PARTS)}.")
     chosen = [name for name in PARTS if name in (names or (QUICK if target == "test" else PARTS))]
     left_out = {name: reason for name in chosen if (reason := PARTS[name].missing())}
     logs, reports = ROOT / "build" / "log", ROOT / "build" / "junit"

@@ -1,6 +1,6 @@
-"""Write the table of docs/testing.md from the reports in build/junit: which tests each part runs, and how long they take.
+"""Write the table of docs/testing.md from the reports in build/junit: the tests of each part and their times.
 
-Rows of parts without a report stay, so `make unit test-table` is enough after a change of the unit tests.
+Rows of parts without a report are kept, so `make unit test-table` suffices after a change of the unit tests.
 """
 
 from __future__ import annotations
@@ -54,7 +54,7 @@ def listed(text: str) -> Table:
 
 
 def page(text: str, found: Table) -> str:
-    """Return the page with what was found in place of its rows of the same parts."""
+    """Return the page with the rows of the found parts replaced."""
     parts = {part for part, _file in found}
     kept = {key: row for key, row in listed(text).items() if key[0] not in parts}
     return "\n".join([text.partition(START)[0] + START, *lines({**kept, **found})]) + "\n"

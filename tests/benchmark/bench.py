@@ -1,9 +1,9 @@
 """Measure reruns that change nothing, and write a section of docs/benchmarks.md.
 
-They are compared with the cheapest thing that Ansible does, `ansible all -m ping`, on the same hosts: the ratio says how much
-work a rerun is, whatever the machine. `cluster` measures a cluster that is up and serves, and fails above LIMIT; `fabric` boots
-labs of two and of eight hosts of its own and measures their fabric alone. `patch` measures the CPU time of the module vllm_patch, and
-fails above CPU_LIMITS. `store` copies a model to four hosts over capped links, and fails if that takes more than COPIES times one copy.
+They are compared with Ansible's cheapest operation, `ansible all -m ping`, on the same hosts. The ratio shows the work of a rerun
+independently of the machine. `cluster` measures a running cluster that serves, and fails above LIMIT. `fabric` boots its own labs of
+two and eight hosts and measures only their fabric. `patch` measures the CPU time of the module vllm_patch, and fails above CPU_LIMITS.
+`store` copies a model to four hosts over capped links, and fails if that takes more than COPIES times one copy.
 """
 
 from __future__ import annotations
@@ -28,14 +28,14 @@ from pathlib import Path
 ROOT = Path(__file__).parents[2]
 REPORT = ROOT / "docs" / "benchmarks.md"
 LIMIT = 20
-#: Seconds of CPU time, user and system together, that a run of vllm_patch may take: one that changes nothing, one that patches.
+#: Maximum seconds of CPU time (user plus system) of a vllm_patch run: one that changes nothing, one that patches.
 CPU_LIMITS = (0.3, 1.0)
-#: Times one copy that a copy to four hosts may take.
+#: Maximum time of a copy to four hosts, as a multiple of one copy.
 COPIES = 1.3
-#: The links of that measurement, and how much is copied: four files, as one more than fit at once would be.
+#: Of that measurement: link speed, number of files (a relay sends four at once), and bytes per file.
 MBIT, FILES, FILE_BYTES = 200, 4, 64 * 1024 * 1024
-HEADER = "| what | median s | min s | max s | times ping |\n|---|--:|--:|--:|--:|\n"
-#: A lab beside the demo's.
+HEADER = "| command | median s | min s | max s | times ping |\n|---|--:|--:|--:|--:|\n"
+#: A lab that can run next to the demo's.
 LAB = ["-i", "inventories/lab/overlay.yml", "-e", "lab_name=bench", "-e", "lab_prefix=10.98.0"]
 _RECAP = re.compile(r"changed=(\d+)\s+unreachable=(\d+)\s+failed=(\d+)")
 
@@ -54,7 +54,7 @@ def measure(command: Sequence[str], unchanged: bool = False) -> float:
     if result.returncode != 0:
         sys.exit(f"{' '.join(command)} failed:\n{result.stdout}{result.stderr}")
     if unchanged and any(counts != ("0", "0", "0") for counts in _RECAP.findall(result.stdout)):
-        sys.exit(f"{' '.join(command)} changed something, so this is no rerun of a converged cluster:\n{result.stdout}")
+        sys.exit(f"{' '.join(command)} changed something, so the cluster was not converged:\n{result.stdout}")
     return seconds
 
 
@@ -73,7 +73,7 @@ def write(title: str, text: str) -> None:
 
 
 def where(runs: int) -> str:
-    """Say what it was measured on."""
+    """Return date, machine and number of runs."""
     cores = f"{os.cpu_count()} cores ({platform.machine()})"
     return f"On {time.strftime('%Y-%m-%d')}, controller and nodes together on {cores}, {runs} runs each."
 
@@ -101,7 +101,8 @@ def cluster(inventory: str, runs: int) -> None:
         + HEADER
         + "".join(row(name, seconds, ping) for name, seconds in results.items())
         + f"\nA rerun of the whole site.yml that changes nothing takes {ratio:.1f} times as long as a ping; the limit is {LIMIT}. It reads every\n"
-        "node, proves every rail with full frames, asks Ray for its nodes, and asks the model for a token, a completion and a chat.",
+        "node, verifies every rail with full-size frames, queries Ray for its nodes, and requests a token, a completion and a chat from\n"
+        "the model.",
     )
     if ratio > LIMIT:
         sys.exit(f"a rerun takes {ratio:.1f} times a ping; the limit is {LIMIT}")
@@ -114,7 +115,7 @@ def fabric(runs: int) -> None:
         with tempfile.TemporaryDirectory() as folder:
             hosts = [f"spark{number}" for number in range(1, count + 1)]
             groups = {"head": {"hosts": {hosts[0]: {}}}, "worker": {"hosts": {name: {} for name in hosts[1:]}}}
-            # The lab's ports are all cabled; two rails are what the recorded times are of.
+            # All ports of the lab are cabled; the recorded times are for two rails.
             variables = {"gb10_fabric_topology": topology, "gb10_fabric_ports": [1], "gb10_model": "/srv/models/tiny"}
             inventory = Path(folder, "hosts.json")
             inventory.write_text(json.dumps({"gb10_cluster": {"children": groups, "vars": variables}}), encoding="utf-8")
@@ -134,12 +135,13 @@ def fabric(runs: int) -> None:
     write(
         "The fabric alone",
         f"`make bench-fabric`: `site.yml --tags qsfp_netplan` on two hosts on a cable and on eight on a switch. {where(runs)}\n\n{HEADER}{table}\n"
-        "A rerun reads every node, compares files and devices with the plan, and proves every path of every rail: 4 of two hosts, 112 of eight.",
+        "A rerun reads every node, compares files and devices with the plan, and verifies every path of every rail: 4 paths of two\n"
+        "hosts, 112 of eight.",
     )
 
 
 def cpu(command: Sequence[str], given: str = "") -> tuple[float, str]:
-    """Return the CPU seconds of a command and what it printed. Exits if it fails."""
+    """Return the CPU seconds of a command and its output. Exits if it fails."""
     environment = {"PYTHONPATH": str(ROOT / ".collections"), "PATH": os.defpath, "LC_ALL": "C.UTF-8"}
     before = resource.getrusage(resource.RUSAGE_CHILDREN)
     result = subprocess.run(command, env=environment, input=given, capture_output=True, text=True, check=False)
@@ -150,7 +152,7 @@ def cpu(command: Sequence[str], given: str = "") -> tuple[float, str]:
 
 
 def patch(version: str, runs: int) -> None:
-    """Measure the module vllm_patch on the files of a release that it looks at, with an extension of the usual size beside them."""
+    """Measure the module vllm_patch on the files of a release that it reads, with an extension of the usual size."""
     sys.path[:0] = [str(ROOT / ".collections"), str(ROOT / "tests")]
     from patch.sources import package as sources  # noqa: PLC0415
 
@@ -160,7 +162,7 @@ def patch(version: str, runs: int) -> None:
         package = Path(folder, "vllm")
         shutil.copytree(sources(version), package)
         with (package / "_C.abi3.so").open("wb") as file:
-            file.seek(1_399_223)  # where 0.24.0's for x86-64 names its runtime
+            file.seek(1_399_223)  # the runtime's name in 0.24.0 for x86-64
             file.write(b"libcudart.so.13\0")
             file.truncate(100 * 1024 * 1024)
 
@@ -177,23 +179,23 @@ def patch(version: str, runs: int) -> None:
             times.setdefault("Python and AnsibleModule alone", []).append(cpu([sys.executable, "-c", "import ansible.module_utils.basic"])[0])
             run("patches", True)
             run("nothing to change", False)
-            run("gives back", True, state="absent")
-            run("nothing to give back", False, state="absent")
+            run("restores", True, state="absent")
+            run("nothing to restore", False, state="absent")
     table = "".join(f"| {name} | {statistics.median(each):.2f} | {min(each):.2f} | {max(each):.2f} |\n" for name, each in times.items())
     idle, patching = CPU_LIMITS
     write(
         "The CPU time of vllm_patch",
-        "`make bench-patch`: the module's own process, user and system time, on those files of vLLM "
-        f"{version} that it looks at, and a file of 100 MB in\n"
+        "`make bench-patch`: the module's own process, user and system time, on the files of vLLM "
+        f"{version} that it reads, and a file of 100 MB in\n"
         f"place of the extension. {where(runs)}\n\n| run | median s | min s | max s |\n|---|--:|--:|--:|\n{table}\n"
         f"The limits are {idle} s for a run that changes nothing and {patching} s for one that patches.",
     )
     if statistics.median(times["nothing to change"]) > idle or statistics.median(times["patches"]) > patching:
-        sys.exit("vllm_patch takes more CPU time than it may")
+        sys.exit(f"vllm_patch exceeds its limits of CPU time: {idle} s without a change, {patching} s to patch")
 
 
 class Hosts:
-    """Hosts in network namespaces, on a switch, that send with at most MBIT each; the first has a model."""
+    """Hosts in network namespaces, on a switch, that send at most MBIT each. The first has a model."""
 
     def __init__(self, folder: Path, count: int) -> None:
         self.folder, self.count = folder, count
@@ -208,7 +210,7 @@ class Hosts:
         self.manifest.write_text(json.dumps({"model": "bench", "revision": "", "commit": "", "files": files}), encoding="utf-8")
 
     def make(self) -> None:
-        """Make and cable them."""
+        """Create and cable the hosts."""
         switch = self.names[0]
         for name in self.names:
             subprocess.run(["ip", "netns", "add", name], check=True)
@@ -226,12 +228,12 @@ class Hosts:
                 subprocess.run(argv, check=True)
 
     def remove(self) -> None:
-        """Remove them."""
+        """Remove the hosts."""
         for name in self.names:
             subprocess.run(["ip", "netns", "delete", name], capture_output=True, check=False)
 
     def copy(self, chain: Sequence[int]) -> float:
-        """Copy the model along the chain, whose first member has it, and return the seconds until every member has proven it."""
+        """Copy the model along the chain, whose first member has it. Return the seconds until every member has verified it."""
         for number in chain[1:]:
             shutil.rmtree(self.folder / str(number), ignore_errors=True)
         began = time.perf_counter()
@@ -266,7 +268,7 @@ class Hosts:
 
 
 def store(runs: int) -> None:
-    """Measure a copy of a model to four hosts: along a chain, and one after the other."""
+    """Measure a copy of a model to four hosts: along a chain, and to each host in turn."""
     with tempfile.TemporaryDirectory() as folder:
         hosts = Hosts(Path(folder), 5)
         try:
@@ -290,18 +292,18 @@ def store(runs: int) -> None:
     ratio = statistics.median(chains) / one
     write(
         "A model to four hosts",
-        f"`make bench-store`: {FILES} files of {FILE_BYTES >> 20} MiB among five hosts in network namespaces on a switch, each of which sends\n"
-        f"with at most {MBIT} Mbit/s (tc, tbf), by the program that the role model_store runs on each node.\n{where(runs)}\n\n"
-        f"| what | median s | min s | max s | times one copy |\n|---|--:|--:|--:|--:|\n{rows}\n"
-        f"The link alone takes {wire:.1f} s for one copy. From the start of the programs until the last host has proven every file and written its\n"
-        f"manifest, the chain takes {ratio:.2f} times one copy; the limit is {COPIES}.",
+        f"`make bench-store`: {FILES} files of {FILE_BYTES >> 20} MiB on five hosts in network namespaces on a switch. Each host sends\n"
+        f"at most {MBIT} Mbit/s (tc, tbf), with the program that the role model_store runs on each node.\n{where(runs)}\n\n"
+        f"| copies | median s | min s | max s | times one copy |\n|---|--:|--:|--:|--:|\n{rows}\n"
+        f"The link alone takes {wire:.1f} s for one copy. From the start of the programs until the last host has verified every file and written\n"
+        f"its manifest, the chain takes {ratio:.2f} times one copy; the limit is {COPIES}.",
     )
     if ratio > COPIES:
         sys.exit(f"a copy to four hosts takes {ratio:.2f} times one copy; the limit is {COPIES}")
 
 
 def main() -> None:
-    """Measure, write the report, judge."""
+    """Measure, write the report, and check the limits."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("what", choices=["cluster", "fabric", "patch", "store"])
     parser.add_argument("--inventory", default="inventories/lab")

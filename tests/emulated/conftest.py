@@ -1,4 +1,4 @@
-"""The emulated host, by the fixtures of the integration tests, and wheels that it can install."""
+"""Fixtures: the emulated host (from the integration tests), and wheels that it can install."""
 
 from __future__ import annotations
 
@@ -13,17 +13,17 @@ from repository import ROOT
 
 __all__ = ["cluster", "head", "nodes", "pytest_addoption", "runtime"]
 
-#: The host's Python, that of bookworm.
+#: Python of the host, as in bookworm.
 PYTHON = "3.11"
-#: Compiled for aarch64: a program, and a module of Python.
+#: Compiled for aarch64: a program and a Python module.
 COMPILED = ("uv", "msgpack")
-#: Hundreds of megabytes that are proven elsewhere. The role asks them for nothing but their version, and that they have.
+#: Stand-ins for packages of hundreds of megabytes that other tests cover. The role queries only their version.
 STANDING_IN = {"vllm": "0.32.0", "ray": "2.60.0"}
 
 
 @pytest.fixture(scope="session")
 def runtime(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
-    """A lock file and the archive of its wheels for aarch64, as gb10_runtime_lock and vllm_runtime_wheelhouse_archive."""
+    """Return a lock file and the archive of its aarch64 wheels, as gb10_runtime_lock and vllm_runtime_wheelhouse_archive."""
     with pytest.MonkeyPatch.context() as patch:
         patch.syspath_prepend(str(ROOT / "roles" / "lab" / "files"))
         import make_wheelhouse  # noqa: PLC0415  (a script of the role, not a package)

@@ -1,4 +1,4 @@
-"""On an emulated arm64 host: all info modules, preflight and plan, and the roles up to the first service."""
+"""Run all info modules, preflight, the plan, and the roles up to the first service on an emulated arm64 host."""
 
 from __future__ import annotations
 
@@ -15,19 +15,19 @@ from run_playbook import Run, run
 from testinfra.host import Host
 
 INFO_MODULES = [Path(path).stem for path in files("plugins/modules/*_info.py")]
-#: What the info modules must be told.
+#: Required arguments of info modules.
 ARGUMENTS: dict[str, dict[str, Any]] = {
     "model_store_info": {"folder": "/srv/models/tiny"},
     "nccl_info": {"pids": [1]},
     "service_info": {"name": "ssh.service"},
     "vllm_info": {"url": "http://127.0.0.1:8000"},
 }
-#: What differs from one look to the next.
+#: Results that differ between calls.
 PASSING = {"available", "uptime", "free_bytes"}
 
 
 def ask(cluster: Cluster, module: str, status: str = "SUCCESS", **arguments: Any) -> dict[str, Any]:
-    """Run a module on the head as root and return its answer, which must be of this status (SUCCESS means unchanged)."""
+    """Run a module on the head as root and return its result. Its status must be the given one (SUCCESS means unchanged)."""
     command = [Path(sys.executable).with_name("ansible"), *cluster.arguments, "--become", "head", "-m", module]
     given = ["-a", json.dumps(arguments)] if arguments else []
     said = subprocess.run([*command, *given], cwd=ROOT, check=False, capture_output=True, text=True)
@@ -87,7 +87,7 @@ def test_the_cluster_is_planned_and_nothing_changed(cluster: Cluster, runtime: d
 
 
 def test_check_mode_sees_to_the_end_of_site(cluster: Cluster, head: Host, runtime: dict[str, Path]) -> None:
-    # QEMU's user mode has no netlink of netfilter, which nft needs.
+    # nft needs netfilter's netlink, which QEMU's user mode lacks.
     given = ("--skip-tags", "peer_firewall", "--extra-vars", f"gb10_runtime_lock={runtime['gb10_runtime_lock']}")
     done = cluster.site("--check", "--diff", *given).assert_ok()
     assert "+++ after: /etc/systemd/system/gb10-vllm.service" in done.output

@@ -1,4 +1,4 @@
-"""What the programs of this folder have in common: running a module of the collection on this host, as a play would, and their reports."""
+"""Shared functions of the programs in this folder: run a module of the collection on this host, like a play, and write reports."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ ROOT = Path(__file__).resolve().parents[2]
 
 
 def module(name: str, arguments: Mapping[str, Any], check: bool = False) -> dict[str, Any]:
-    """Run a module through ansible, and return its answer. Exits if it fails."""
+    """Run a module through ansible, and return its result. Exits if it fails."""
     command = [sys.executable, "-m", "ansible", "adhoc", "localhost", "-m", f"gb10.cluster.{name}", "-a", json.dumps(arguments) if arguments else ""]
     command += ["-e", f"ansible_python_interpreter={sys.executable}", *(["--check"] if check else [])]
     environment = os.environ | {"ANSIBLE_CONFIG": str(ROOT / "ansible.cfg"), "ANSIBLE_NOCOLOR": "1", "LC_ALL": "C.UTF-8"}
@@ -26,7 +26,7 @@ def module(name: str, arguments: Mapping[str, Any], check: bool = False) -> dict
 
 
 def conclude(folder: Path, report: Mapping[str, Any], section: Callable[[Mapping[str, Any]], str]) -> None:
-    """Write report.json and report.md into a folder, the latter to stdout too. Exits with 1 if one of the report's checks does not hold."""
+    """Write report.json and report.md into a folder, and report.md also to stdout. Exits with 1 if one of the report's checks fails."""
     (folder / "report.json").write_text(json.dumps(report, indent=1) + "\n", encoding="utf-8")
     text = section(report)
     (folder / "report.md").write_text(text, encoding="utf-8")

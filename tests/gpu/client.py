@@ -1,7 +1,7 @@
 # Copyright (c) 2026, gb10.cluster maintainers
 # GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Asking a vLLM server by its API; the model is served under the name moe."""
+"""Client of a vLLM server's API; the model's served name is moe."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from typing import Any
 
 
 def request(url: str, path: str, body: Mapping[str, Any] | None = None) -> Any:
-    """Return an answer of a server, None if it is empty. Raises OSError."""
+    """Return a server's response, None if it is empty. Raises OSError."""
     data = None if body is None else json.dumps(body).encode()
     headers = {"Content-Type": "application/json"}
     with urllib.request.urlopen(urllib.request.Request(url + path, data, headers), timeout=180) as answer:
@@ -22,7 +22,7 @@ def request(url: str, path: str, body: Mapping[str, Any] | None = None) -> Any:
 
 
 def complete(url: str, opening: Sequence[int], tokens: int) -> dict[str, Any]:
-    """Return {tokens, logprobs, margins} of a completion; a margin is how far the second best token is behind."""
+    """Return {tokens, logprobs, margins} of a completion. A margin is the logprob difference between the best and the second-best token."""
     body = {
         "model": "moe",
         "prompt": opening,
@@ -42,7 +42,7 @@ def complete(url: str, opening: Sequence[int], tokens: int) -> dict[str, Any]:
 
 
 def healthy(url: str) -> bool:
-    """Whether a server says that it is up."""
+    """Return whether a server's /health succeeds."""
     try:
         request(url, "/health")
     except OSError:
@@ -51,7 +51,7 @@ def healthy(url: str) -> bool:
 
 
 def decode(url: str, opening: Sequence[int], tokens: int) -> tuple[float, float]:
-    """Return (tokens a second after the first, seconds to the first) of an answer that comes as a stream."""
+    """Return (tokens per second after the first token, seconds to the first token) of a streamed answer."""
     body = {"model": "moe", "prompt": opening, "max_tokens": tokens, "temperature": 0, "ignore_eos": True, "stream": True}
     question = urllib.request.Request(f"{url}/v1/completions", json.dumps(body).encode(), {"Content-Type": "application/json"})
     began, times = time.monotonic(), []

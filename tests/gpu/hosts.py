@@ -1,11 +1,11 @@
 # Copyright (c) 2026, gb10.cluster maintainers
 # GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Hosts with a GPU each, out of one host: a fixture for what needs several Sparks.
+"""Simulate several hosts with one GPU each on one machine, for tests that need several Sparks.
 
-Each is a set of namespaces (network, mounts, host name) on one bridge, with /tmp and /dev/shm of its own, so that neither NCCL, Ray nor vLLM takes
-them for one machine: ranks meet over sockets. What is not separate: the driver, which shows all GPUs; nvidia-smi is told to show one, and
-CUDA_VISIBLE_DEVICES hides the others.
+Each host is a set of namespaces (network, mounts, host name) on one bridge, with its own /tmp and /dev/shm. NCCL, Ray and vLLM therefore treat
+them as different machines, and ranks connect over sockets. The hosts share the driver, which shows all GPUs. An option limits nvidia-smi to
+one GPU, and CUDA_VISIBLE_DEVICES hides the others.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 NETWORK, BRIDGE, DEVICE = "10.121.0", "gb10gpu", "fabric0"
-#: Run in the new namespaces before they are used.
+#: Prepares the new namespaces.
 _PREPARE = """
 set -e
 hostname "$1"
@@ -37,7 +37,7 @@ exec sleep infinity
 
 @dataclass(frozen=True)
 class Host:
-    """A host: what goes before a command to run it there, and a Python for Ansible's modules."""
+    """A host: the command prefix to run a program there, and a Python for Ansible's modules."""
 
     name: str
     address: str
@@ -46,14 +46,14 @@ class Host:
     python: str
 
     def environment(self) -> dict[str, str]:
-        """Return what a login there would have."""
+        """Return the environment of a login there."""
         own = {name: value for name, value in os.environ.items() if not name.startswith("PYTHON")}
         return own | {"CUDA_VISIBLE_DEVICES": str(self.gpu)}
 
 
 @contextlib.contextmanager
 def hosts(count: int, folder: Path) -> Iterator[list[Host]]:
-    """Make that many hosts, each with the GPU of its number. ``folder`` must be outside /tmp. Root is needed."""
+    """Create ``count`` hosts, each with the GPU of its number. ``folder`` must be outside /tmp. Needs root."""
     with contextlib.ExitStack() as stack:
         _ip("link", "add", BRIDGE, "type", "bridge")
         stack.callback(_ip, "link", "delete", BRIDGE)
@@ -68,7 +68,7 @@ def _host(number: int, folder: Path, stack: contextlib.ExitStack) -> Host:
     stack.callback(holder.wait)
     stack.callback(holder.kill)
     if holder.stdout is None or holder.stdout.readline() != "ready\n":
-        sys.exit(f"{name}: its namespaces could not be made")
+        sys.exit(f"{name}: its namespaces could not be created")
     _ip("link", "add", f"{BRIDGE}{number}", "type", "veth", "peer", "name", DEVICE, "netns", str(holder.pid))
     _ip("link", "set", f"{BRIDGE}{number}", "master", BRIDGE, "up")
     prefix = ("nsenter", f"--target={holder.pid}", "--mount", "--uts", "--net")
@@ -93,7 +93,7 @@ def _ip(*arguments: str) -> None:
 
 @contextlib.contextmanager
 def running(host: Host, command: list[str], environment: dict[str, str], log: Path) -> Iterator[subprocess.Popen[bytes]]:
-    """Run a program on a host for as long as the block lasts; what it leaves behind is ended with it."""
+    """Run a program on a host during the block, then end it and its remaining child processes."""
     with log.open("wb") as file:
         process = subprocess.Popen(
             [*host.prefix, *command], env=environment, stdin=subprocess.DEVNULL, stdout=file, stderr=subprocess.STDOUT, start_new_session=True

@@ -1,9 +1,9 @@
-"""Teach a small Qwen3-MoE to recite the licence: moe.py FOLDER, run by the Python of an environment that vLLM is installed in.
+"""Train a small Qwen3-MoE to recite the license: moe.py FOLDER, with the Python of an environment with vLLM.
 
-Four folders come of it, the same weights in each: `bf16`, and in FP8 `block`, with a scale for each block of 128 x 128, `channel`, with a
-scale for each output as compressed-tensors has it, and `static`, with one scale for a weight and one, measured, for its inputs. Tokenizer and
-vocabulary are those of the lab's tiny model. `passages.json` has what was learnt, each passage an opening and the answer to it, as numbers of
-tokens; `training.json` says what the training came to. A GPU is needed; on the same one the weights are the same every time.
+It writes the same weights to four folders: `bf16`, and in FP8 `block` (a scale for each block of 128 x 128), `channel` (a scale for each
+output, as in compressed-tensors) and `static` (one scale for a weight and one, measured, for its inputs). Tokenizer and vocabulary are
+those of the lab's tiny model. `passages.json` contains the passages as token IDs, each with an opening and its answer. `training.json`
+contains the results of the training. Needs a GPU; on the same GPU the weights are the same every time.
 """
 
 from __future__ import annotations
@@ -28,14 +28,14 @@ from transformers import Qwen3MoeConfig, Qwen3MoeForCausalLM
 ROOT = Path(__file__).resolve().parents[2]
 TEXT = ROOT / "COPYING"
 HIDDEN, HEADS, KV_HEADS, HEAD_DIM, LAYERS, EXPERTS, EXPERT_SIZE, TOP = 1024, 16, 4, 64, 4, 16, 512, 4
-#: How many passages are learnt, evenly spread over the text, and the tokens of an opening and of an answer.
+#: Number of passages, evenly spread over the text, and the tokens of an opening and of an answer.
 PASSAGES, OPENING, ANSWER = 32, 32, 48
 SEED, RATE, MOST_STEPS, LOOK = 121, 5e-4, 1500, 25
-#: The training ends when the right token's logit is this far above every other, everywhere: rounding to FP8 moves logits by less.
+#: The training ends when each right token's logit exceeds every other by this margin. Rounding to FP8 changes logits by less.
 MARGIN = 10.0
 BLOCK = 128
 FP8_MAX = torch.finfo(torch.float8_e4m3fn).max
-#: What stays in 16 bits.
+#: Modules that stay in 16 bits.
 IGNORED = ["lm_head", *(f"model.layers.{layer}.mlp.gate" for layer in range(LAYERS))]
 QUANTIZATION: dict[str, dict[str, Any] | None] = {
     "bf16": None,
@@ -64,7 +64,7 @@ QUANTIZATION: dict[str, dict[str, Any] | None] = {
 
 
 def lab() -> ModuleType:
-    """Return the program that makes the lab's model."""
+    """Return the module that creates the lab's model."""
     spec = importlib.util.spec_from_file_location("make_model", ROOT / "roles/lab/files/make_model.py")
     assert spec and spec.loader
     module = importlib.util.module_from_spec(spec)
@@ -73,17 +73,17 @@ def lab() -> ModuleType:
 
 
 def passages(tokenizer: Tokenizer) -> torch.Tensor:
-    """Return the numbers of the tokens: a row for each passage, its opening and then its answer. Exits if an opening has two answers."""
+    """Return token IDs: a row for each passage, its opening and then its answer. Exits if two passages have the same opening."""
     tokens = tokenizer.encode(TEXT.read_text(encoding="utf-8")).ids
     length = OPENING + ANSWER
     rows = [tokens[start : start + length] for start in (number * (len(tokens) - length) // (PASSAGES - 1) for number in range(PASSAGES))]
     if len({tuple(row[:OPENING]) for row in rows}) < PASSAGES:
-        sys.exit("two passages open alike")
+        sys.exit("two passages have the same opening")
     return torch.tensor(rows)
 
 
 def train(config: Mapping[str, Any], rows: torch.Tensor, device: torch.device) -> tuple[Qwen3MoeForCausalLM, dict[str, Any]]:
-    """Return a model that recites, and {steps, loss, margin, seconds}. Exits if it does not learn."""
+    """Return the trained model, and {steps, loss, margin, seconds}. Exits if the training does not converge."""
     began = time.monotonic()
     torch.use_deterministic_algorithms(True)
     torch.manual_seed(SEED)
@@ -109,14 +109,14 @@ def train(config: Mapping[str, Any], rows: torch.Tensor, device: torch.device) -
 
 
 def lead(logits: torch.Tensor, right: torch.Tensor) -> float:
-    """Return how far the right tokens' logits are above the best other, where that is least; negative where one is wrong."""
+    """Return the least difference between a right token's logit and the best other one; negative if a token is wrong."""
     index = right.unsqueeze(-1)
     return float((logits.gather(-1, index) - logits.scatter(-1, index, float("-inf")).amax(-1, keepdim=True)).min())
 
 
 @torch.no_grad()
 def largest_inputs(model: Qwen3MoeForCausalLM, rows: torch.Tensor) -> dict[str, torch.Tensor]:
-    """Return the largest magnitude that goes into each projection on the passages, of all experts of a layer together."""
+    """Return the largest input magnitude of each projection on the passages, over all experts of a layer."""
     found: dict[str, torch.Tensor] = {}
 
     def linear(name: str) -> Any:
@@ -148,7 +148,7 @@ def largest_inputs(model: Qwen3MoeForCausalLM, rows: torch.Tensor) -> dict[str, 
 
 
 def checkpoint(model: Qwen3MoeForCausalLM) -> Iterator[tuple[str, torch.Tensor]]:
-    """Yield every weight with its name in a checkpoint, where each expert has its own."""
+    """Yield every weight with its name in a checkpoint, in which each expert's weights are separate."""
     for name, weight in model.state_dict().items():
         prefix, _, last = name.rpartition(".")
         if last == "gate_up_proj":
@@ -163,14 +163,14 @@ def checkpoint(model: Qwen3MoeForCausalLM) -> Iterator[tuple[str, torch.Tensor]]
 
 
 def quantized(weight: torch.Tensor, rows: int, columns: int) -> tuple[torch.Tensor, torch.Tensor]:
-    """Return the weight in FP8 and the scale of each tile of rows x columns, which divide it."""
+    """Return the weight in FP8 and the scale of each tile of ``rows`` x ``columns``, which must divide its shape."""
     tiles = weight.float().reshape(weight.shape[0] // rows, rows, weight.shape[1] // columns, columns)
     scale = tiles.abs().amax(dim=(1, 3), keepdim=True) / FP8_MAX
     return (tiles / scale).reshape(weight.shape).to(torch.float8_e4m3fn), scale[:, 0, :, 0].contiguous()
 
 
 def stored(kind: str, weights: Mapping[str, torch.Tensor], inputs: Mapping[str, torch.Tensor]) -> dict[str, torch.Tensor]:
-    """Return the weights in the form that the kind has them in. ``inputs``: see largest_inputs."""
+    """Return the weights in the kind's format. ``inputs``: see largest_inputs."""
     result = {}
     for full, weight in weights.items():
         name = full.removesuffix(".weight")
@@ -188,7 +188,7 @@ def stored(kind: str, weights: Mapping[str, torch.Tensor], inputs: Mapping[str, 
 
 
 def configuration(documents: Mapping[str, Any]) -> dict[str, Any]:
-    """Return config.json, from the lab's."""
+    """Return config.json, derived from the lab's."""
     result: dict[str, Any] = documents["config.json"] | {
         "architectures": ["Qwen3MoeForCausalLM"],
         "model_type": "qwen3_moe",
@@ -211,7 +211,7 @@ def configuration(documents: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def digest(weights: Mapping[str, torch.Tensor]) -> str:
-    """Return the digest of all weights, by which two trainings are compared."""
+    """Return the digest of all weights, to compare two trainings."""
     result = hashlib.sha256()
     for name in sorted(weights):
         result.update(name.encode() + weights[name].view(torch.int16).numpy().tobytes())
@@ -223,7 +223,7 @@ def write(path: Path, document: Any) -> None:
 
 
 def main(folder: Path, device: torch.device) -> None:
-    # Without it cuBLAS may add in another order from run to run.
+    # Otherwise cuBLAS may add in a different order in each run.
     os.environ["CUBLAS_WORKSPACE_CONFIG"] = ":4096:8"
     model = lab()
     documents = dict(model.documents("dense", *model.vocabulary()))

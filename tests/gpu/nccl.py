@@ -1,15 +1,16 @@
-"""Build NCCL as the role nccl_sm121_build does, on a host with two GPUs or more, and prove that processes which run collectives use it.
+"""Build NCCL like the role nccl_sm121_build, on a host with two GPUs or more, and verify that processes with collectives use it.
 
     .venv/bin/python tests/gpu/nccl.py --python /opt/torch/bin/python --source /var/tmp/nccl --identity 'sha256 …' --folder /var/tmp/proof
 
-PYTHON is that of a virtual environment with a CUDA build of PyTorch and NVIDIA's wheel of NCCL. It is not changed: FOLDER gets a copy made of
-links, with a library of its own and, where there is none, a package `vllm` with nothing in it, by which nccl_prefer finds the environment. SOURCE is
-NCCL's source tree, IDENTITY what it is where it is no git checkout. nccl_build, nccl_install, nccl_prefer and nccl_info run through ansible.
-One process a GPU measures all_reduce and all_gather (nccl_bandwidth.py) three times: with the wheel's library, with ours by LD_PRELOAD, and with
-ours by a link in the wheel's place; each time nccl_info reads what the processes have mapped. What is in FOLDER afterwards: the build, report.json,
-and report.md as a section for docs/benchmarks.md. The exit status is 1 if a check fails.
+PYTHON belongs to a virtual environment with a CUDA build of PyTorch and NVIDIA's wheel of NCCL. The environment is not changed. FOLDER
+gets a copy made of links, with its own library. If the package `vllm` is missing, the copy gets an empty one, which nccl_prefer uses to
+find the environment. SOURCE is NCCL's source tree; IDENTITY identifies it if it is not a git checkout. nccl_build, nccl_install,
+nccl_prefer and nccl_info run through ansible. One process per GPU measures all_reduce and all_gather (nccl_bandwidth.py) three times:
+with the wheel's library, with our library by LD_PRELOAD, and with our library by a link in place of the wheel's. Each time nccl_info
+reads the mapped libraries of the processes. Afterwards FOLDER contains the build, report.json, and report.md as a section for
+docs/benchmarks.md. The exit status is 1 if a check fails.
 
-Standard library only; the Python that runs this has ansible-core, as .venv does.
+Standard library only. Run it with a Python that has ansible-core, such as that of .venv.
 """
 
 from __future__ import annotations
@@ -31,7 +32,7 @@ from adhoc import ROOT, conclude, module
 
 PROGRAM = ROOT / "roles/nccl_sm121_build/files/nccl_bandwidth.py"
 WAYS = ("wheel", "preload", "link")
-#: What is asked of an environment: its folder, that of its packages, and PyTorch's release.
+#: Prints an environment's folder, the folder of its packages, and PyTorch's release.
 ASK = "import json, sys, sysconfig, torch; print(json.dumps([sys.prefix, sysconfig.get_path('purelib'), torch.__version__]))"
 NCCL = "nvidia/nccl/lib/libnccl.so.2"
 
@@ -40,7 +41,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--python", required=True, help="the interpreter of a virtual environment with PyTorch")
     parser.add_argument("--source", required=True, type=Path, help="NCCL's source tree")
-    parser.add_argument("--identity", help="what the source is exactly, such as the hash of the file that it came in")
+    parser.add_argument("--identity", help="identity of the source, such as the hash of its archive")
     parser.add_argument("--folder", required=True, type=Path, help="a folder for the build, the copy of the environment and the reports")
     parser.add_argument("--cuda-home", help="the folder of the CUDA toolkit, if it is not found")
     parser.add_argument("--bytes", type=int, default=1024**3, help="the largest message")
@@ -51,7 +52,7 @@ def main() -> None:
 
 
 def measure(options: argparse.Namespace) -> dict[str, Any]:
-    """Return the report: what was found, built, measured and mapped."""
+    """Return the report: GPUs, build, measurements and mapped libraries."""
     found = module("gpu_info", {})
     if len(found["gpus"]) < 2:
         sys.exit(f"two GPUs are needed; found {len(found['gpus'])}: {found['reason']}")
@@ -91,7 +92,8 @@ def measure(options: argparse.Namespace) -> dict[str, Any]:
 
 
 def build(options: argparse.Namespace, capabilities: list[str], packed: str) -> tuple[dict[str, Any], dict[str, Any], dict[str, float]]:
-    """Return the answers of two builds of the same, and what the first took, in seconds of CPU of all processes and of wall time, and bytes."""
+    """Build twice. Return both results of nccl_build, and the first build's {cpu, wall, bytes, cores}: CPU seconds of all processes, wall
+    seconds, and the library's bytes."""
     arguments = {"store": str(options.folder / "store"), "source": str(options.source.resolve()), "capabilities": capabilities, "pack": packed}
     arguments |= {key: value for key, value in (("identity", options.identity), ("cuda_home", options.cuda_home)) if value}
     used, began = resource.getrusage(resource.RUSAGE_CHILDREN), time.monotonic()
@@ -103,14 +105,14 @@ def build(options: argparse.Namespace, capabilities: list[str], packed: str) -> 
 
 
 def copy(python: str, folder: Path) -> tuple[Path, Path, str]:
-    """Make a copy of an environment out of links, and return its interpreter, its file of NCCL, and PyTorch's release.
+    """Copy an environment as links, and return the copy's interpreter, its file of NCCL, and PyTorch's release.
 
-    The loader takes $ORIGIN of PyTorch's libraries from the name by which they were found, so the copy's find the copy's NCCL.
+    The loader derives $ORIGIN from the path that it used to find PyTorch's libraries, so the copy's libraries find the copy's NCCL.
     """
     answer = subprocess.run([python, "-c", ASK], capture_output=True, text=True, check=True).stdout
     prefix, packages, torch = json.loads(answer.splitlines()[-1])
     if not Path(prefix, "pyvenv.cfg").is_file() or not Path(packages, NCCL).is_file():
-        sys.exit(f"{prefix} is no virtual environment with NVIDIA's wheel of NCCL")
+        sys.exit(f"{prefix} is not a virtual environment with NVIDIA's wheel of NCCL")
     shutil.rmtree(folder, ignore_errors=True)
     shutil.copytree(prefix, folder, symlinks=True, copy_function=os.symlink)
     copied = folder / Path(packages).relative_to(prefix)
@@ -125,8 +127,9 @@ def copy(python: str, folder: Path) -> tuple[Path, Path, str]:
 
 
 def run(python: str, ranks: int, largest: int, environment: Mapping[str, str], info: Mapping[str, Any]) -> dict[str, Any]:
-    """Run one process a GPU, and return {results, versions, processes, problems}: what was measured and said, and what nccl_info tells of them."""
-    # The port is free for as long as nobody else on this host takes it.
+    """Run one process per GPU. Return {results, versions, processes, problems}: the measurements, NCCL's versions in the log, and the report
+    of nccl_info."""
+    # No other process on this host may use this port.
     base = os.environ | environment | {"WORLD_SIZE": str(ranks), "MASTER_ADDR": "127.0.0.1", "MASTER_PORT": "29510", "NCCL_DEBUG": "VERSION"}
     command = [python, str(PROGRAM), "--bytes", str(largest)]
     processes = [
@@ -144,7 +147,7 @@ def run(python: str, ranks: int, largest: int, environment: Mapping[str, str], i
         told = module("nccl_info", {**info, "pids": [process.pid for process in processes]})
     finally:
         for process in processes:
-            process.kill()  # one that met an error leaves the others waiting
+            process.kill()  # after an error in one process, the others wait for it
             process.wait()
     lines = [line for before, _report in said for line in before]
     return {
@@ -156,7 +159,7 @@ def run(python: str, ranks: int, largest: int, environment: Mapping[str, str], i
 
 
 def until_report(process: subprocess.Popen[str]) -> tuple[list[str], dict[str, Any]]:
-    """Return the lines that a rank writes before its report, and the report. Exits if it ends without."""
+    """Return a rank's output before its report, and the report. Exits if the rank ends without a report."""
     lines: list[str] = []
     for line in process.stdout or ():
         if line.startswith("{"):
@@ -166,7 +169,7 @@ def until_report(process: subprocess.Popen[str]) -> tuple[list[str], dict[str, A
 
 
 def checks(report: Mapping[str, Any]) -> dict[str, bool]:
-    """Return what has to hold, each with whether it does."""
+    """Return the checks, each with its result."""
     cases, ours, before = report["cases"], report["library"], report["wheel"]["before"]
     ranks = len(report["gpu"]["gpus"])
 
@@ -177,16 +180,16 @@ def checks(report: Mapping[str, Any]) -> dict[str, bool]:
         return [f"NCCL version {library['version']}+cuda{library['cuda']}"]
 
     return {
-        "the same is not built again": report["built"]["again"] is False,
+        "an identical build is not repeated": report["built"]["again"] is False,
         "our library has code for these GPUs": {gpu["capability"] for gpu in report["gpu"]["gpus"]} <= set(ours["native"]),
-        "without a change, every rank has the wheel's alone, and nccl_info says so of each": mapped("wheel") == [{before["sha256"]}] * ranks
+        "without a change, every rank maps only the wheel's library, and nccl_info reports each rank": mapped("wheel") == [{before["sha256"]}] * ranks
         and len(cases["wheel"]["problems"]) == ranks,
-        "by LD_PRELOAD, every rank has ours beside the wheel's": mapped("preload") == [{before["sha256"], ours["sha256"]}] * ranks,
-        "by a link, every rank has ours alone": mapped("link") == [{ours["sha256"]}] * ranks,
-        "nccl_info finds nothing wrong with either": not cases["preload"]["problems"] and not cases["link"]["problems"],
-        "NCCL itself says the wheel's release without a change, and ours by both ways": cases["wheel"]["versions"] == version(before)
+        "by LD_PRELOAD, every rank maps our library and the wheel's": mapped("preload") == [{before["sha256"], ours["sha256"]}] * ranks,
+        "by a link, every rank maps only our library": mapped("link") == [{ours["sha256"]}] * ranks,
+        "nccl_info reports no problem with either": not cases["preload"]["problems"] and not cases["link"]["problems"],
+        "NCCL's log names the wheel's release without a change, and ours by both methods": cases["wheel"]["versions"] == version(before)
         and cases["preload"]["versions"] == cases["link"]["versions"] == version(ours),
-        "what the wheel brought is back afterwards": report["wheel"]["after"]["sha256"] == before["sha256"],
+        "the wheel's library is restored afterwards": report["wheel"]["after"]["sha256"] == before["sha256"],
     }
 
 
@@ -198,12 +201,12 @@ def section(report: Mapping[str, Any]) -> str:
         numbers = " | ".join(f"{entry['bus_gbps']:.2f}" for entry in entries)
         bandwidth.append(f"| {entries[0]['collective']} | {entries[0]['bytes']} | {numbers} |\n")
     names = {report["wheel"]["before"]["sha256"]: "the wheel's", ours["sha256"]: "ours"}
-    mapped = ["| way | NCCL says | mapped by each rank | nccl_info |\n|---|---|---|---|\n"]
+    mapped = ["| method | version in NCCL's log | mapped by each rank | nccl_info |\n|---|---|---|---|\n"]
     for way in WAYS:
         libraries = [process["libraries"] for process in cases[way]["processes"]]
         ranks = "; ".join(" and ".join(names.get(library["sha256"], library["path"]) for library in each) for each in libraries)
         problems = len(cases[way]["problems"])
-        verdict = f"{problems} problems" if problems else "nothing wrong"
+        verdict = f"{problems} problems"
         mapped.append(f"| {way} | {', '.join(cases[way]['versions'])} | {ranks} | {verdict} |\n")
     code = ", ".join(f"{entry['count']} {entry['kind']} for {entry['architecture']}" for entry in ours["code"])
     return f"""## NCCL on {len(gpus)} {gpus[0]["name"]}
@@ -211,12 +214,12 @@ def section(report: Mapping[str, Any]) -> str:
 `tests/gpu/nccl.py` on {time.strftime("%Y-%m-%d")}: {len(gpus)} {gpus[0]["name"]} of one host, compute capability {gpus[0]["capability"]}, driver
 {report["gpu"]["driver_version"]}, {os.uname().machine}, PyTorch {report["torch"]}. Not a GB10, no network between the GPUs.
 
-`nccl_build` made {built["stamp"]["release"]} ({built["stamp"]["source"]}) with CUDA {built["stamp"]["cuda"]} and `{built["stamp"]["gencode"]}`
+`nccl_build` built {built["stamp"]["release"]} ({built["stamp"]["source"]}) with CUDA {built["stamp"]["cuda"]} and `{built["stamp"]["gencode"]}`
 in {built["wall"]:.0f} s on {built["cores"]} cores with {built["jobs"]} jobs, {built["cpu"]:.0f} CPU s of all processes;
 {built["bytes"] / 1e6:.1f} MB: {code}.
 
 {"".join(mapped)}
-What nccl_info says where nothing was changed: "{cases["wheel"]["problems"][0] if cases["wheel"]["problems"] else "nothing"}"
+The report of nccl_info without a change: "{cases["wheel"]["problems"][0] if cases["wheel"]["problems"] else "nothing"}"
 
 Bus bandwidth, mean of 20 calls of the slowest rank, one run:
 

@@ -1,15 +1,16 @@
-"""Compare, on a real GPU, a vLLM that vllm_patch patched with the same vLLM unpatched, and with flags and variables alone.
+"""Compare on a real GPU: vLLM patched by vllm_patch, the same vLLM unpatched, and with flags and variables only.
 
     .venv/bin/python tests/gpu/patches.py --python /opt/vllm/bin/python --folder /var/tmp/moe [--capability 12.1]
 
-Needs an environment with a CUDA build of vLLM 0.20 or newer, which nobody else uses meanwhile, and some GB of the GPU's memory. Its
-package is patched by ansible and given back; where a run is killed, `state: absent` does that. A small model that has learnt passages of a
-text by heart (moe.py), in each kind of FP8, is served three ways: as shipped; with the flags and variables that mechanism auto returns for the
-capability; patched by mechanism source. Given the opening of a passage each answers, at temperature 0, and the answer has to be how the passage
-goes on. What is in FOLDER afterwards: report.json with every token and logprob, report.md as a section for docs/benchmarks.md, and vLLM's logs.
-The exit status is 1 if a check fails; that something does not come up as shipped is a finding, and no failure.
+Needs some GB of GPU memory and an environment with a CUDA build of vLLM 0.20 or newer, which no other process may use meanwhile.
+Ansible patches its package and restores it; after a killed run, restore it with `state: absent`. A small model was trained to recite
+passages of a text (moe.py). In each kind of FP8, it is served in three variants: as shipped; with the flags and variables that
+mechanism auto returns for the capability; patched by mechanism source. Each server gets the opening of a passage at temperature 0 and
+has to return the rest of the passage. Afterwards FOLDER contains report.json with every token and logprob, report.md as a section for
+docs/benchmarks.md, and vLLM's logs. The exit status is 1 if a check fails. A model that does not come up as shipped is a finding,
+not a failure.
 
-Standard library only; the Python that runs this has ansible-core, as .venv does.
+Standard library only. Run it with a Python that has ansible-core, such as that of .venv.
 """
 
 from __future__ import annotations
@@ -41,7 +42,7 @@ PAIRS = (("auto", "source"), ("shipped", "auto"), ("shipped", "source"))
 
 @dataclass(frozen=True)
 class Model:
-    """A folder that moe.py makes, how it is served, and whether patches and flags come to the same kernels and numbers."""
+    """A folder from moe.py, its launch arguments, and whether patches and flags lead to the same kernels and numbers."""
 
     folder: str
     arguments: tuple[str, ...] = ()
@@ -50,22 +51,22 @@ class Model:
 
 
 MODELS = {
-    # Whether CUTLASS is there decides, besides the kernel, whether activations are scaled by the token: only the patch changes that.
+    # CUTLASS determines the kernel, and whether activations are scaled per token. Only the patch changes the latter.
     "per-tensor, online": Model("bf16", ("--quantization", "fp8"), same=False),
     "per-tensor, static": Model("static"),
     "per-channel": Model("channel"),
-    # DeepGEMM comes before CUTLASS, and no patch is about it.
+    # DeepGEMM has priority over CUTLASS, and no patch changes it.
     "block-wise": Model("block", environment={"VLLM_USE_DEEP_GEMM": "0"}),
 }
 SERVE = "--served-model-name moe --enforce-eager --no-enable-prefix-caching --max-model-len 1024 --max-num-seqs 4 --seed 0".split()
-#: Bytes of KV cache and share of the GPU's memory that has to be free: several servers start at once.
+#: Bytes of KV cache, and the free share of GPU memory: several servers start at once.
 MEMORY = "--kv-cache-memory-bytes 268435456 --gpu-memory-utilization 0.05".split()
-#: What tells in vLLM's log which kernels it took.
+#: Lines of vLLM's log that name the chosen kernels.
 SELECTED = re.compile(r"Selected \w+ for \w+|Using \w+ Fp8 MoE backend")
 OURS = re.compile(r".+ \(gb10\.cluster\)")
-#: What differs from run to run in the lines of vLLM's log, the message aside; what stays is the process's name.
+#: Parts of vLLM's log lines, apart from the message, that differ between runs. The process's name is kept.
 _PLACE = re.compile(r" pid=\d+(?=\) )|(?<=\) )[A-Z]+ [\d-]+ [\d:]+ \[[^]]*\] |^[A-Z]+ [\d-]+ [\d:]+ \[[^]]*\] ", re.MULTILINE)
-#: Asks the patched functions themselves; arguments: names of modules and functions.
+#: Calls the patched functions. Arguments: names of modules and functions.
 ASK = """
 import importlib, json, sys
 answers = {}
@@ -89,7 +90,7 @@ FUNCTIONS = (
 
 @dataclass
 class Case:
-    """One server: what it is given, and what became of it. ``answers``: one {tokens, logprobs, margins} a passage, none where it failed."""
+    """One server: its inputs and its result. ``answers``: one {tokens, logprobs, margins} per passage, empty if it failed."""
 
     model: str
     variant: str
@@ -103,32 +104,32 @@ class Case:
 
     @property
     def url(self) -> str:
-        """Where the server is asked."""
+        """The server's address."""
         return f"http://127.0.0.1:{self.port}"
 
     def lines(self, pattern: re.Pattern[str]) -> list[str]:
-        """Return what the pattern finds in the log, each once, in order."""
+        """Return the pattern's matches in the log, each once, in order."""
         return list(dict.fromkeys(match[0] for match in pattern.finditer(_PLACE.sub("", self.log.read_text(encoding="utf-8", errors="replace")))))
 
 
 def digests(package: Path) -> dict[str, str]:
-    """Return the digest of every file in the package's folder; bytecode is vLLM's own doing."""
+    """Return the digest of every file in the package's folder, except bytecode, which vLLM itself creates."""
     paths = [path for path in sorted(package.rglob("*")) if path.is_file() and path.parent.name != "__pycache__"]
     return {str(path.relative_to(package)): hashlib.sha256(path.read_bytes()).hexdigest() for path in paths}
 
 
 def ask_functions(python: str) -> dict[str, bool]:
-    """Return what the functions that get patched say in a fresh process. Exits if it fails."""
+    """Return the results of the functions to patch, from a new process. Exits if it fails."""
     result = subprocess.run([python, "-c", ASK, *FUNCTIONS], capture_output=True, text=True, check=False)
     answers = [line.removeprefix("ANSWERS ") for line in result.stdout.splitlines() if line.startswith("ANSWERS ")]
     if result.returncode != 0 or not answers:
-        sys.exit(f"asking vLLM failed:\n{result.stdout}{result.stderr}")
+        sys.exit(f"calling vLLM's functions failed:\n{result.stdout}{result.stderr}")
     found: dict[str, bool] = json.loads(answers[0])
     return found
 
 
 def serve(case: Case, passages: Sequence[Mapping[str, list[int]]], limit: int) -> Case:
-    """Start a server, ask it, end it. ``limit``: the seconds it has to come up in."""
+    """Start a server, query it, stop it. ``limit``: seconds until it must be up."""
     began = time.monotonic()
     with case.log.open("wb") as log:
         process = subprocess.Popen(
@@ -149,7 +150,7 @@ def serve(case: Case, passages: Sequence[Mapping[str, list[int]]], limit: int) -
             process.terminate()
             with contextlib.suppress(subprocess.TimeoutExpired):
                 process.wait(60)
-            # What is left of it, a compiler above all.
+            # Remaining processes, such as a compiler.
             with contextlib.suppress(ProcessLookupError):
                 os.killpg(process.pid, signal.SIGKILL)
             process.wait()
@@ -157,7 +158,7 @@ def serve(case: Case, passages: Sequence[Mapping[str, list[int]]], limit: int) -
 
 
 def cases(options: argparse.Namespace, variants: Iterable[str], auto: Mapping[str, Any]) -> list[Case]:
-    """Return the servers of these variants, each with a port and a cache of its own."""
+    """Return the servers of these variants, each with its own port and cache."""
     result = []
     for variant in variants:
         flags, variables = (auto["flags"], auto["environment"]) if variant == "auto" else ([], {})
@@ -173,9 +174,9 @@ def cases(options: argparse.Namespace, variants: Iterable[str], auto: Mapping[st
 
 
 def difference(one: Sequence[Mapping[str, Any]], other: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
-    """Compare answers. ``logprob``, ``margin``: the largest difference over tokens that have the same tokens before them.
+    """Compare answers. ``logprob``, ``margin``: the largest difference over tokens that follow the same tokens.
 
-    ``parted``: for each passage whose tokens differ, the first place where they do, and how close the two best tokens were there for each.
+    ``parted``: for each passage with different tokens, the index of the first one, and both margins there.
     """
     parted, largest = [], {"logprob": 0.0, "margin": 0.0}
     for number, (a, b) in enumerate(zip(one, other, strict=True)):
@@ -191,10 +192,10 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--python", required=True, help="the interpreter of an environment with a CUDA build of vLLM")
     parser.add_argument("--folder", required=True, type=Path, help="a folder for the models, logs and reports")
-    parser.add_argument("--capability", help="what to patch for; by default what the GPU is found to be")
+    parser.add_argument("--capability", help="capability to patch for (default: that of the GPU)")
     parser.add_argument("--models", nargs="+", choices=MODELS, default=list(MODELS))
     parser.add_argument("--port", type=int, default=8400)
-    parser.add_argument("--start-seconds", type=int, default=900, help="how long a server may take to come up, compiling included")
+    parser.add_argument("--start-seconds", type=int, default=900, help="limit for a server to come up, including compilation")
     options = parser.parse_args()
     options.folder = options.folder.resolve()
     options.folder.mkdir(parents=True, exist_ok=True)
@@ -202,15 +203,18 @@ def main() -> None:
 
 
 def measure(options: argparse.Namespace) -> dict[str, Any]:
-    """Return the report: what was found, done, served and answered."""
+    """Return the report: GPU, patches, servers, answers and checks."""
     gpus = module("gpu_info", {})
     if not gpus["gpus"]:
         sys.exit(f"no GPU: {gpus['reason']}")
-    capability = options.capability or gpus["gpus"][0]["capability"] or sys.exit("the GPU does not say its capability: give --capability")
+    capability = options.capability or gpus["gpus"][0]["capability"] or sys.exit("the GPU's capability is unknown. Fix: set --capability")
     arguments = {"python": options.python, "capability": capability, "patches": PATCHES}
     auto = module("vllm_patch", arguments, check=True)
     if auto["changed"]:
-        sys.exit(f"vLLM {auto['vllm_version']} is patched by mechanism auto, too, or was before: there are no flags alone to compare with")
+        sys.exit(
+            f"vLLM {auto['vllm_version']}: mechanism auto patches files, or they were patched before. "
+            "Expected: an unpatched vLLM for which flags suffice."
+        )
     package = Path(auto["package_dir"])
     before = digests(package)
     subprocess.run([options.python, str(Path(__file__).with_name("moe.py")), str(options.folder / "models")], check=True)
@@ -219,13 +223,13 @@ def measure(options: argparse.Namespace) -> dict[str, Any]:
     with ThreadPoolExecutor(len(VARIANTS) * len(MODELS)) as pool:
         functions = {"shipped": pool.submit(ask_functions, options.python)}
         served = list(pool.map(ask, cases(options, ("shipped", "auto"), auto)))
-        functions["shipped"].result()  # before anything is patched
+        functions["shipped"].result()  # must end before the patch
         try:
             source = module("vllm_patch", {**arguments, "mechanism": "source"})
             again = module("vllm_patch", {**arguments, "mechanism": "source"})
             functions["source"] = pool.submit(ask_functions, options.python)
             served += pool.map(ask, cases(options, ("source",), auto))
-            functions["source"].result()  # before it is given back
+            functions["source"].result()  # must end before the files are restored
         finally:
             absent = module("vllm_patch", {**arguments, "state": "absent"})
     after = digests(package)
@@ -264,48 +268,52 @@ def linear(server: Mapping[str, Any]) -> list[str]:
 
 
 def moe(server: Mapping[str, Any]) -> str:
-    """Return the backend of the experts as vLLM's log says it, or as the patch does, which comes before."""
+    """Return the backend of the experts from vLLM's log, or from the patch's line, which comes before it."""
     found = {line.split()[1] for line in server["selected"] if line.startswith("Using ")}
     found |= {"TRITON" for line in server["ours"] if "Triton is the FP8 MoE backend" in line}
     return ", ".join(sorted(found))
 
 
 def checks(report: Mapping[str, Any]) -> dict[str, bool]:
-    """Return what has to hold, each with whether it does."""
+    """Return the checks, each with its result."""
     of = {(server["model"], server["variant"]): server for server in report["servers"]}
     models = list(report["differences"])
-    # A build for CUDA 13 has code for 12.x, and there auto leaves CUTLASS on.
+    # A build for CUDA 13 has code for 12.x; for these, auto leaves CUTLASS on.
     disabled = "VLLM_DISABLED_KERNELS" in report["auto"]["environment"]
     without = [server for server in report["servers"] if server["variant"] == "source" or (server["variant"] == "auto" and disabled)]
     alike = [model for model in models if MODELS[model].same and disabled]
     up = {variant: [model for model in models if not of[model, variant]["failure"]] for variant in VARIANTS}
     result = {
-        "gpu_info and the capability patched for are the same": report["gpu"]["gpus"][0]["capability"] == report["capability"],
+        "gpu_info reports the capability that vLLM was patched for": report["gpu"]["gpus"][0]["capability"] == report["capability"],
         "a second run changes nothing": report["source"]["changed"] == [True, False],
-        "patched functions answer no": not any(report["functions"]["source"].values()),
-        "each server's log says so": all(
+        "patched functions return False": not any(report["functions"]["source"].values()),
+        "each server's log confirms this": all(
             any(line.endswith(f"{name}() is False on {report['capability']} (gb10.cluster)") for line in of[model, "source"]["ours"])
             for model in models
             for name in ("cutlass_fp8_supported", "cutlass_block_fp8_supported")
         ),
-        "the process that runs the model says that the patch chose Triton": all(
+        "the log of the process that runs the model confirms that the patch chose Triton": all(
             f"(EngineCore) Triton is the FP8 MoE backend on {report['capability']} (gb10.cluster)" in of[model, "source"]["ours"] for model in models
         ),
-        "nothing of a patch is in the other logs": not any(server["ours"] for server in report["servers"] if server["variant"] != "source"),
-        "without CUTLASS and FlashInfer in linear layers, patched and where flags say so": all(
+        "no other log mentions a patch": not any(server["ours"] for server in report["servers"] if server["variant"] != "source"),
+        "linear layers do not use CUTLASS or FlashInfer, patched or by flags that disable them": all(
             linear(server) and not re.search("Cutlass|FlashInfer", "".join(linear(server))) for server in without
         ),
-        "Triton runs the experts patched and by flags": {moe(server) for server in report["servers"] if server["variant"] != "shipped"} == {"TRITON"},
-        "every model comes up patched and by flags": up["auto"] == up["source"] == models,
+        "Triton runs the experts, patched and by flags": {
+            moe(server) for server in report["servers"] if server["variant"] != "shipped"
+        } == {"TRITON"},
+        "every model comes up, patched and by flags": up["auto"] == up["source"] == models,
         **{
-            f"{variant}: every token of every answer is the learnt one: {'; '.join(up[variant])}": all(
+            f"{variant}: every token of every answer is right: {'; '.join(up[variant])}": all(
                 all(of[model, variant]["recited"]) for model in up[variant]
             )
             for variant in VARIANTS
             if up[variant]
         },
-        "the same tokens from all that came up": not any(found["parted"] for pairs in report["differences"].values() for found in pairs.values()),
-        f"each of the package's {report['files']['all']} files is what it was": report["files"]["changed"] == [],
+        "all servers that came up return the same tokens": not any(
+            found["parted"] for pairs in report["differences"].values() for found in pairs.values()
+        ),
+        f"the package's {report['files']['all']} files are unchanged afterwards": report["files"]["changed"] == [],
     }
     if alike:
         result[f"same linear kernels patched and by flags: {'; '.join(alike)}"] = all(
@@ -318,19 +326,19 @@ def checks(report: Mapping[str, Any]) -> dict[str, bool]:
 
 
 def learnt(report: Mapping[str, Any]) -> str:
-    """Return what the model learnt and is asked, as a paragraph."""
+    """Return a paragraph about the model's training and the queries."""
     training, passages = report["training"], report["passages"]
     opening, answer = (len(passages[0][part]) for part in ("opening", "answer"))
     taught = f"in {training['steps']} steps and {training['seconds']:.0f} s, to a loss of {training['loss']:.1g}"
-    return f"""The model is a small Qwen3-MoE that has learnt {len(passages)} passages of COPYING by heart, {taught};
-the four are its weights in four forms of FP8. Given the first {opening} tokens of each passage, one at a time and at temperature 0, it has to
-answer with the next {answer}; `recited` counts the answers that are right to the last token. A margin is how far the second best token is
-behind the best, as logprobs; in training it was at least {training["margin"]:.2f}.
+    return f"""The model is a small Qwen3-MoE that was trained to recite {len(passages)} passages of COPYING, {taught}.
+The four models are its weights in four forms of FP8. The prompt is the first {opening} tokens of a passage, one passage at a time and at
+temperature 0. The model has to answer with the next {answer}; `recited` counts the answers in which every token is right. A margin is the
+difference between the logprobs of the best and the second-best token; in training it was at least {training["margin"]:.2f}.
 """
 
 
 def outcome(server: Mapping[str, Any]) -> str:
-    """Return the cells that say what became of a server: seconds, passages, least margin."""
+    """Return the cells with a server's result: seconds, passages, least margin."""
     if server["failure"]:
         return f"{server['failure']} | | "
     least = min(margin for answer in server["answers"] for margin in answer["margins"])
@@ -340,14 +348,14 @@ def outcome(server: Mapping[str, Any]) -> str:
 def section(report: Mapping[str, Any]) -> str:
     """Return the section for docs/benchmarks.md."""
     gpu, auto = report["gpu"]["gpus"][0], report["auto"]
-    servers = ["| model | served | linear layers | experts | started in s | recited | least margin |\n|---|---|---|---|--:|--:|--:|\n"]
+    servers = ["| model | variant | linear layers | experts | launch s | recited | least margin |\n|---|---|---|---|--:|--:|--:|\n"]
     for server in report["servers"]:
         kernels = ", ".join(sorted({line.split()[1] for line in linear(server)}))
         servers.append(f"| {server['model']} | {server['variant']} | {kernels} | {moe(server)} | {outcome(server)} |\n")
     functions = ["| function | shipped | patched |\n|---|---|---|\n"]
     for name, answer in report["functions"]["shipped"].items():
         functions.append(f"| `{name}()` | {answer} | {report['functions']['source'][name]} |\n")
-    compared = ["| model | served | passages that part | largest difference of a logprob | of a margin | where: token, its margins |\n"]
+    compared = ["| model | variants | passages that differ | largest difference of a logprob | of a margin | first different token, its margins |\n"]
     compared.append("|---|---|--:|--:|--:|---|\n")
     for model, differences in report["differences"].items():
         for pair, found in differences.items():
@@ -358,24 +366,23 @@ def section(report: Mapping[str, Any]) -> str:
     return f"""## Patches on an {gpu["name"]}
 
 `tests/gpu/patches.py` on {time.strftime("%Y-%m-%d")}: vLLM {report["vllm_version"]} for CUDA {report["cuda_build"]} on an {card},
-eager. No other GPU was seen: none of the Spark's family, sm_12x, above all.
+eager. No other GPU was tested, in particular none of the Spark's family, sm_12x.
 
 {learnt(report)}
-`shipped`: nothing patched. `source`: patched for {report["capability"]} by mechanism source. `auto`: nothing patched, and what mechanism auto
-returned for {report["capability"]}: `{" ".join(auto["flags"])}` and
+`shipped`: nothing patched. `source`: patched for {report["capability"]} by mechanism source. `auto`: nothing patched, but with the result of
+mechanism auto for {report["capability"]}: `{" ".join(auto["flags"])}` and
 `{" ".join(f"{name}={value}" for name, value in auto["environment"].items())}`.
-Where a scale is for a whole tensor and made as it comes (`online`), the patch alone also turns the activations' scales from one a token to one
-in all.
+With dynamic per-tensor scales (`online`), only the patch also changes the activations' scales from one per token to one per tensor.
 
 {"".join(servers)}
 {"".join(functions)}
-What the logs of the patched ones say, with the process where they name it:
+Log lines of the patched servers, with the process if they name it:
 
 ```text
 {chr(10).join(said)}
 ```
 
-Logprobs and margins are compared as long as the tokens before are the same; where tokens part, both margins are told.
+Logprobs and margins are compared up to the first different token. For this token, both margins are listed.
 
 {"".join(compared)}
 {"".join(f"- {'yes' if holds else '**no**'}: {check}" + chr(10) for check, holds in report["checks"].items())}"""

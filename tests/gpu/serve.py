@@ -1,18 +1,19 @@
 # Copyright (c) 2026, gb10.cluster maintainers
 # GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Start a vLLM on real GPUs exactly as the collection plans it, and measure what it answers.
+"""Start vLLM on real GPUs exactly as the collection plans it, and measure its answers.
 
     .venv/bin/python tests/gpu/serve.py --runtime /opt/vllm --folder /var/tmp/serve [--nodes 2] [--nccl SOURCE --identity 'sha256 …']
 
-RUNTIME is the folder of a virtual environment with a CUDA build of vLLM, and Ray. The role gb10 reads and plans a cluster of NODES hosts, one GPU
-each (hosts.py), as it does for site.yml; argv and environment of Ray and vLLM are taken from that plan unchanged. The model is moe.py's, with FP8
-in blocks: it has learnt passages by heart, so every token of an answer is known. On one host it is served with CUDA graphs, eager, and with the
-flags and variables that vllm_patch returns for that GPU; on several by Ray, and by the executor mp, with tensor parallelism. With --nccl, NCCL is
-built for the GPUs and put in the wheel's place, and nccl_info reads what each rank has mapped.
-What is in FOLDER afterwards: report.json, report.md as a section for docs/benchmarks.md, plans and logs. The exit status is 1 if a check fails.
+RUNTIME is the folder of a virtual environment with a CUDA build of vLLM, and Ray. The role gb10 reads and plans a cluster of NODES hosts
+with one GPU each (hosts.py), as for site.yml. Argv and environment of Ray and vLLM are taken from that plan unchanged. The model is that of
+moe.py with FP8 in blocks. It was trained to recite passages, so every token of an answer is known. On one host it is served with CUDA
+graphs, eager, and with the flags and variables that vllm_patch returns for that GPU. On several hosts it is served by Ray and by the
+executor mp, with tensor parallelism. With --nccl, NCCL is built for the GPUs and replaces the wheel's library, and nccl_info reads the
+mapped libraries of each rank. Afterwards FOLDER contains report.json, report.md as a section for docs/benchmarks.md, plans and logs. The
+exit status is 1 if a check fails.
 
-Standard library only; the Python that runs this has ansible-core, as .venv does. Root is needed.
+Standard library only. Run it as root with a Python that has ansible-core, such as that of .venv.
 """
 
 from __future__ import annotations
@@ -40,19 +41,19 @@ sys.path.insert(0, str(ROOT / ".collections"))
 from ansible_collections.gb10.cluster.plugins.module_utils.launch import argv as launch
 from ansible_collections.gb10.cluster.plugins.module_utils.launch import overrides as additions
 
-#: Tokens of a measured answer, how many are measured, and Ray's object store in bytes.
+#: Tokens of a measured answer, the number of measurements, and Ray's object store in bytes.
 DECODE, ROUNDS, OBJECT_STORE = 512, 5, 1 << 30
-#: What vLLM's log says of its choices.
+#: Lines of vLLM's log about its choices.
 SELECTED = re.compile(
     r"Selected \w+ for \w+|Using \w+ Fp8 MoE backend|Using \w+ attention backend|Graph capturing finished in \d+ secs|NCCL version \S+"
 )
-#: NVLink's multicast can put GPUs that others share out of service. DeepGEMM warms up for minutes, and a GB10 has none.
+#: NVLink's multicast can disable shared GPUs. DeepGEMM warms up for minutes, and a GB10 does not support it.
 QUIET = {"NCCL_NVLS_ENABLE": "0", "NCCL_DEBUG": "VERSION", "VLLM_USE_DEEP_GEMM": "0"}
 
 
 @dataclass
 class Case:
-    """A cluster that serves: what of the inventory makes it, and what became of it."""
+    """A cluster that serves: its inventory variables and its results."""
 
     name: str
     inventory: Mapping[str, Any]
@@ -70,7 +71,7 @@ class Case:
 
     @property
     def label(self) -> str:
-        """What its files are called."""
+        """The prefix of its files' names."""
         return re.sub(r"\W+", "-", self.name)
 
 
@@ -80,8 +81,8 @@ def main() -> None:
     parser.add_argument("--folder", required=True, type=Path, help="a folder, not in /tmp, for the model, plans, logs and reports")
     parser.add_argument("--nodes", type=int, default=1)
     parser.add_argument("--nccl", type=Path, help="NCCL's source tree; without it the wheel's is used")
-    parser.add_argument("--identity", help="what that source is exactly, such as the hash of the file that it came in")
-    parser.add_argument("--start-seconds", type=int, default=600, help="how long a server may take to come up, compiling included")
+    parser.add_argument("--identity", help="identity of that source, such as the hash of its archive")
+    parser.add_argument("--start-seconds", type=int, default=600, help="limit for a server to come up, including compilation")
     parser.add_argument("--cases", nargs="+", help="only these")
     options = parser.parse_args()
     options.folder = options.folder.resolve()
@@ -90,7 +91,7 @@ def main() -> None:
 
 
 def cases(options: argparse.Namespace, patch: Mapping[str, Any]) -> list[Case]:
-    """Return what is served, in order."""
+    """Return the clusters to serve, in order."""
     if options.nodes > 1:
         both = [Case("ray", {"gb10_distributed_executor_backend": "ray"}), Case("mp", {"gb10_distributed_executor_backend": "mp"})]
     else:
@@ -100,7 +101,7 @@ def cases(options: argparse.Namespace, patch: Mapping[str, Any]) -> list[Case]:
 
 
 def measure(options: argparse.Namespace) -> dict[str, Any]:
-    """Return the report: what was found, planned, served and answered."""
+    """Return the report: GPUs, plans, servers, answers and checks."""
     python = str(options.runtime / "bin/python")
     gpus = module("gpu_info", {})
     if len(gpus["gpus"]) < options.nodes:
@@ -135,7 +136,8 @@ def measure(options: argparse.Namespace) -> dict[str, Any]:
 
 
 def build(options: argparse.Namespace, gpus: Mapping[str, Any]) -> dict[str, Any]:
-    """Build NCCL and put it in the wheel's place, as the role nccl_sm121_build does. Returns nccl_build's answer, the library and an addition."""
+    """Build NCCL and link it in place of the wheel's library, like the role nccl_sm121_build. Return nccl_build's result, the library and an
+    override."""
     began, packed = time.monotonic(), str(options.folder / "nccl.tar")
     capabilities = sorted({gpu["capability"] for gpu in gpus["gpus"]})
     source = {"source": str(options.nccl.resolve()), **({"identity": options.identity} if options.identity else {})}
@@ -147,10 +149,10 @@ def build(options: argparse.Namespace, gpus: Mapping[str, Any]) -> dict[str, Any
 
 
 def planned(case: Case, there: Sequence[Host], options: argparse.Namespace, nccl: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the cluster's plan, as the role gb10 makes it of an inventory of these hosts. Exits with what preflight says against it."""
+    """Return the cluster's plan that the role gb10 makes from an inventory of these hosts. Exits with preflight's errors."""
     frozen = subprocess.run([str(options.runtime / "bin/python"), "-m", "pip", "list", "--format=freeze"], capture_output=True, text=True, check=True)
     lock = options.folder / "lock.txt"
-    # The plan wants hashes of what is to be installed; this is.
+    # The plan requires hashes of the packages to install. These are installed already.
     pins = [line.split("+")[0] for line in frozen.stdout.splitlines() if "==" in line]
     lock.write_text("".join(f"{pin} --hash=sha256:{'0' * 64}\n" for pin in pins), encoding="utf-8")
 
@@ -191,7 +193,7 @@ def planned(case: Case, there: Sequence[Host], options: argparse.Namespace, nccl
 def serve(
     case: Case, there: Sequence[Host], options: argparse.Namespace, nccl: Mapping[str, Any], passages: Sequence[Mapping[str, list[int]]]
 ) -> None:
-    """Start what the plan says on each host, ask, end it."""
+    """Launch the plan's processes on each host, query the model, and stop them."""
     plan = planned(case, there, options, nccl)
     names = {entry["name"]: entry for entry in plan["nodes"]}
     token = options.folder / "ray.token"
@@ -199,7 +201,7 @@ def serve(
     token.chmod(0o600)
 
     def environment(host: Host) -> dict[str, str]:
-        # As the units have it.
+        # The same as in the units.
         ray = {"RAY_ADDRESS": f"{plan['head']['address']}:{plan['ray_port']}", "RAY_AUTH_TOKEN_PATH": str(token)} if plan["executor"] == "ray" else {}
         cache = {"VLLM_CACHE_ROOT": str(options.folder / "cache"), "HOME": str(options.folder / "home")}
         return host.environment() | cache | additions.rank_environment(names[host.name]) | ray
@@ -245,7 +247,7 @@ def serve(
 
 
 def mapped(processes: Sequence[subprocess.Popen[bytes]], nccl: Mapping[str, Any]) -> tuple[list[Any], list[str]]:
-    """Return what of NCCL all processes below these have mapped, and what nccl_info says against it; nothing without a build."""
+    """Return the mapped NCCL libraries of these processes and their descendants, and nccl_info's problems; both empty without a build."""
     if not nccl:
         return [], []
     pids = sorted({pid for process in processes for pid in below(process.pid)})
@@ -256,7 +258,7 @@ def mapped(processes: Sequence[subprocess.Popen[bytes]], nccl: Mapping[str, Any]
 
 
 def below(pid: int) -> list[int]:
-    """Return a process and all below it, nothing once it is gone."""
+    """Return a process ID and those of all descendants, or an empty list if the process has ended."""
     try:
         text = " ".join((thread / "children").read_text(encoding="ascii") for thread in Path(f"/proc/{pid}/task").iterdir())
     except OSError:
@@ -265,11 +267,11 @@ def below(pid: int) -> list[int]:
 
 
 def checks(report: Mapping[str, Any]) -> dict[str, bool]:
-    """Return what has to hold, each with whether it does."""
+    """Return the checks, each with its result."""
     served = report["cases"]
     result = {
         "every plan comes up and answers": not any(case["failure"] for case in served),
-        "every token of every passage is the learnt one": all(case["recited"] == report["passages"] for case in served),
+        "every token of every passage is right": all(case["recited"] == report["passages"] for case in served),
     }
     of = {case["name"]: case for case in served}
     if report["nodes"] == 1 and {"graphs", "eager"} <= of.keys():
@@ -277,9 +279,9 @@ def checks(report: Mapping[str, Any]) -> dict[str, bool]:
     if "graphs, our flags" in of:
         kernels = [line for line in of["graphs, our flags"]["selected"] if line.startswith("Selected ")]
         left_out = not re.search("Cutlass|FlashInfer", "".join(kernels))
-        result["with our flags no linear layer is CUTLASS's or FlashInfer's"] = bool(kernels) and left_out
+        result["with our flags no linear layer uses CUTLASS or FlashInfer"] = bool(kernels) and left_out
     if report["nccl"]:
-        result["ranks on every host have our NCCL mapped, and nothing else"] = all(
+        result["ranks on every host map only our NCCL"] = all(
             len(case["mapped"]) >= report["nodes"] and not case["problems"] for case in served
         )
     return result
@@ -288,7 +290,7 @@ def checks(report: Mapping[str, Any]) -> dict[str, bool]:
 def section(report: Mapping[str, Any]) -> str:
     """Return the section for docs/benchmarks.md."""
     gpu, nodes = report["gpu"]["gpus"][0], report["nodes"]
-    where = "one host" if nodes == 1 else f"{nodes} hosts made of namespaces of one, a GPU each, which meet over sockets"
+    where = "one host" if nodes == 1 else f"{nodes} hosts in namespaces of one machine, with one GPU each, connected over sockets"
     rows = []
     for case in report["cases"]:
         rates = case["rates"] or [0.0]
@@ -306,8 +308,8 @@ def section(report: Mapping[str, Any]) -> str:
 
 `tests/gpu/serve.py` on {time.strftime("%Y-%m-%d")}: vLLM {report["vllm"]} for CUDA {report["cuda"]}, capability {report["capability"]}, driver
 {report["gpu"]["driver_version"]}, {where}. Not a GB10. The plan is the role gb10's, its argv and environment unchanged; the model is a
-Qwen3-MoE of 4 layers with FP8 in blocks. Decode: {ROUNDS} answers of {DECODE} tokens, one at a time; so small a model is bound by launches, which
-makes the ratio of graphs to eager larger than a big one's.
+Qwen3-MoE of 4 layers with FP8 in blocks. Decode: {ROUNDS} answers of {DECODE} tokens, one at a time. Kernel launches limit such a small
+model, so its ratio of graphs to eager is larger than that of a big model.
 {nccl}
 | plan | healthy after s | recited | decode tok/s, median (range) | first token ms | graphs | kernels |
 |---|--:|---|--:|--:|--:|---|

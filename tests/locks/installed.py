@@ -1,6 +1,6 @@
-"""The locks, installed for the platform that they are for, whatever this machine is. What the tests read of it is kept outside the repository.
+"""Install the locks for their own platform, on any machine. The files that the tests read are kept outside the repository.
 
-A lock takes 8 GB for the time of its installation, most of it libraries of CUDA that nobody reads here; a gigabyte of it is kept.
+A lock takes 8 GB during its installation, mostly CUDA libraries that no test reads; 1 GB is kept.
 """
 
 from __future__ import annotations
@@ -18,15 +18,15 @@ from pathlib import Path
 from patch.sources import CACHE
 
 PLATFORM = ("--python-platform=aarch64-manylinux_2_39", "--python-version=3.12")
-#: What is kept: the code that is read, and what each wheel says of itself.
+#: Kept files: the code that the tests read, and each wheel's metadata.
 KEPT = ("vllm/*.so", "nvidia/nccl/lib/libnccl.so.2", "*.dist-info/WHEEL")
-#: A requirement with its hashes, as uv writes it; one that is pinned by an address is on another index, to which there may be no way.
+#: A requirement with its hashes, as uv writes it. If it is pinned by a URL, it is on another index, which may be unreachable.
 _ENTRY = re.compile(r"^(?P<name>[\w.-]+)(?:\[[^]]*\])?(?P<pin>==(?P<version>\S+)| @ \S+)(?: \\\n    --hash=sha256:[0-9a-f]{64})+$", re.MULTILINE)
 
 
 @dataclass(frozen=True)
 class Requirement:
-    """One entry of a lock; no version where it is pinned by an address."""
+    """One entry of a lock; the version is empty if a URL pins it."""
 
     name: str
     version: str
@@ -39,7 +39,7 @@ def requirements(lock: str) -> list[Requirement]:
 
 
 def site(lock: Path) -> Path:
-    """Return what is kept of a lock's site-packages, installed if it is not there. Raises CalledProcessError with what uv said."""
+    """Return the folder with the kept files of a lock's site-packages. Installs the lock if needed; raises CalledProcessError if uv fails."""
     text = lock.read_text(encoding="utf-8")
     target = CACHE / "locks" / hashlib.sha256(text.encode()).hexdigest()[:12]
     if not target.exists():
@@ -52,17 +52,17 @@ def site(lock: Path) -> Path:
                 place = kept / path.relative_to(whole)
                 place.parent.mkdir(parents=True, exist_ok=True)
                 shutil.move(path, place)
-            # Two at once: the first one's is as good.
+            # Another process may have installed the same lock meanwhile.
             if not target.exists():
                 shutil.move(kept, target)
     return target
 
 
 def install(entries: Iterable[Requirement], program: Path, folder: Path) -> Path:
-    """Install what a lock pins into a folder, each wheel by its hash, and return where; nothing is resolved, built or run."""
+    """Install a lock's wheels by their hashes below a folder, and return their folder. Nothing is resolved, built or run."""
     listed, target = folder / "requirements.txt", folder / "site"
     listed.write_text("".join(f"{entry.text}\n" for entry in entries), encoding="utf-8")
-    # Beside the target, so that no file is there twice.
+    # The cache is on the target's file system, so that hard links avoid copies.
     command = [program, "pip", "install", "--quiet", f"--cache-dir={folder / 'cache'}", "--link-mode=hardlink", "--target", target, *PLATFORM]
     done = subprocess.run(
         [*command, "--no-deps", "--only-binary=:all:", "--require-hashes", "-r", listed], capture_output=True, text=True, check=False
@@ -74,7 +74,7 @@ def install(entries: Iterable[Requirement], program: Path, folder: Path) -> Path
 
 
 def uv(entries: Iterable[Requirement]) -> Path:
-    """Return the uv that a lock pins, for this machine, fetched once."""
+    """Return the uv that a lock pins, for this machine. It is downloaded once."""
     (pinned,) = (entry for entry in entries if entry.name == "uv")
     target = CACHE / "uv" / pinned.version
     if not target.exists():

@@ -1,4 +1,4 @@
-"""Each lock installs for a Spark, and its wheels hold the code that is said of them: read on any machine, without a GPU."""
+"""Verify on any machine, without a GPU, that each lock installs for a Spark and its wheels contain the documented GPU code."""
 
 from __future__ import annotations
 
@@ -20,12 +20,12 @@ from ansible_collections.gb10.cluster.plugins.module_utils.runtime.stacks import
 FOLDER = ROOT / "roles/gb10/files"
 LOCKED = [stack for stack in STACKS.values() if stack.lock]
 GB10 = ComputeCapability(12, 1)
-#: Of how many programs of vLLM's libraries 12.1 runs the code of 12.0, translates PTX, and has nothing. Measured 2026-11-22.
+#: Number of programs in vLLM's libraries for which 12.1 runs the code of 12.0, translates PTX, or finds no code. Measured 2026-11-22.
 CODE: dict[str, dict[str, tuple[int, int, int]]] = {
     "0.33.0": {"_C_stable_libtorch": (85, 6, 20), "_moe_C_stable_libtorch": (27, 1, 0), "_flashkda_C": (1, 0, 0)},
     "0.32.0": {"_C_stable_libtorch": (82, 6, 19), "_moe_C_stable_libtorch": (26, 1, 0), "_flashkda_C": (1, 0, 0)},
 }
-#: Kernels for datacenter GPUs alone.
+#: Kernels for datacenter GPUs only.
 DATACENTER = {"_flashmla_C", "_flashmla_extension_C", "_deepselect_C", "_qutlass_C"}
 #: Whether NCCL is built for a pair, and for a ring.
 BUILT = {"0.33.0": (False, False), "0.32.0": (False, True), "0.18.1": (True, True)}
@@ -45,7 +45,7 @@ def site(stack: Stack) -> Path:
 def test_every_wheel_is_there_and_for_a_spark(stack: Stack, site: Path) -> None:
     pinned = {entry.name: entry.version for entry in installed.requirements((FOLDER / stack.lock).read_text(encoding="utf-8"))}
     addressed = {name for name, version in pinned.items() if not version}
-    assert addressed <= {"torch", "torchaudio", "torchvision"}, "what is on another index is not installed here"
+    assert addressed <= {"torch", "torchaudio", "torchvision"}, "packages on another index are not installed here"
     found = {}
     for path in site.glob("*.dist-info/WHEEL"):
         name, version = path.parent.name.removesuffix(".dist-info").rsplit("-", 1)
@@ -63,7 +63,7 @@ def ways(path: Path) -> dict[Way, int]:
 def test_vllms_kernels_run_on_a_gb10(stack: Stack, site: Path) -> None:
     found = {path.name.partition(".")[0]: ways(path) for path in site.glob("vllm/*.so")}
     assert found
-    assert all(each["native"] == 0 for each in found.values()), "no wheel has code of its own for 12.1"
+    assert all(each["native"] == 0 for each in found.values()), "no wheel has native code for 12.1"
     for name, (same, ptx, none) in CODE.get(stack.vllm, {}).items():
         assert (found[name]["same_major"], found[name]["ptx"], found[name]["none"]) == (same, ptx, none), name
     for name in DATACENTER & found.keys():
@@ -76,7 +76,7 @@ def test_what_is_decided_about_the_nccl_that_comes_along(stack: Stack, site: Pat
     library = io_nccl.library(str(path)).facts()
     assert (library["version"], library["machine"]) == (stack.bundled_nccl, "aarch64")
     assert "12.1" in library["runs"] and "12.1" not in library["native"]
-    assert library["gcc"], "the file says which compiler made it"
+    assert library["gcc"], "the file names its compiler"
     pair, ring = BUILT[stack.vllm]
     assert bool(hang(library)) is pair
     for wanted, is_ring in ((pair, False), (ring, True)):

@@ -1,4 +1,4 @@
-"""The collection as a user gets it: built, and installed into an empty folder."""
+"""Build the collection and install it into an empty folder, as a user gets it."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ VERSION = str(load_yaml(read("galaxy.yml"))["version"])
 
 @dataclass(frozen=True)
 class Installed:
-    """A collections path that holds nothing but gb10.cluster."""
+    """A collections path that contains only gb10.cluster."""
 
     path: Path
 
@@ -26,7 +26,7 @@ class Installed:
         return self.path / "ansible_collections" / "gb10" / "cluster"
 
     def run(self, *argv: str | Path, cwd: Path | None = None, env: Mapping[str, str] | None = None) -> subprocess.CompletedProcess[str]:
-        """Run a tool of this Python environment with no setting of the caller's in reach."""
+        """Run a tool of this Python environment without the caller's settings."""
         settings = {
             "PATH": f"{BIN}{os.pathsep}{os.defpath}",
             "HOME": str(self.path),

@@ -1,4 +1,4 @@
-"""`ansible-test sanity` on the collection as a user gets it: every one of its tests, in environments that it makes from the package index."""
+"""Run every test of `ansible-test sanity` on the installed collection, in environments that it creates from the package index."""
 
 from __future__ import annotations
 
@@ -13,9 +13,9 @@ import ansible_test
 from repository import ROOT
 from sanity.installed import BIN, install
 
-#: What ansible-test makes once: an environment for each of its tests.
+#: The home folder in which ansible-test creates, once, an environment for each of its tests.
 HOME = Path.home() / ".cache" / "gb10-lab" / "ansible-test"
-#: In place of the script that ansible-test downloads from a server of Ansible's own: Python brings a pip, which fetches the one that is wanted.
+#: Replaces the script that ansible-test downloads from Ansible's server: Python's own pip downloads the required release.
 GET_PIP = """import subprocess, sys
 subprocess.run([sys.executable, "-m", "ensurepip"], check=True, stdout=subprocess.DEVNULL)
 wanted = [word for word in sys.argv[1:] if word not in ("--no-setuptools", "--no-wheel")]
@@ -30,12 +30,12 @@ def test_sanity(tmp_path: Path) -> None:
     script.parent.mkdir(parents=True, exist_ok=True)
     script.write_text(GET_PIP, encoding="utf-8")
     collections = install(tmp_path)
-    # Not packaged, and each line has its reason.
+    # The package does not contain these files. Each line has its reason.
     ignored = sorted((ROOT / "tests" / "sanity").glob("ignore-*.txt"))
     (collections.root / "tests" / "sanity").mkdir(parents=True)
     for path in ignored:
         shutil.copy(path, collections.root / "tests" / "sanity")
-    # pip's settings of the user stay in reach, another home or not.
+    # Keep the user's pip settings despite another home folder.
     settings = {"XDG_CONFIG_HOME": os.environ.get("XDG_CONFIG_HOME", str(Path.home() / ".config")), "HOME": str(HOME), "LC_ALL": "C.UTF-8"}
     done = subprocess.run(
         [BIN / "ansible-test", "sanity", "--color=no", f"--python={sys.version_info.major}.{sys.version_info.minor}"],

@@ -1,4 +1,4 @@
-"""The collection as a user gets it: built, installed into an empty folder, and used from there, away from the checkout."""
+"""Build the collection, install it into an empty folder, and use it there, as a user gets it."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from ansible_collections.gb10.cluster.plugins.filter.cluster import FilterModule
 
 INVENTORIES = sorted(path.name for path in (ROOT / "inventories").iterdir() if any(path.glob("*.y*ml")))
 PLAYBOOKS = sorted(path.stem for path in (ROOT / "playbooks").glob("*.yml"))
-#: Plugin folders that ansible-doc knows, with the name of the type. Actions are documented by the module of their name.
+#: Plugin folders that ansible-doc supports, with the name of the type. The module of the same name documents an action.
 DOCUMENTED = {"modules": "module", "lookup": "lookup"}
 
 
@@ -28,7 +28,7 @@ def stems(pattern: str) -> list[str]:
     return [Path(path).stem for path in files(pattern) if not path.endswith("/__init__.py")]
 
 
-#: By type, the name of everything that ansible-doc can show: plugins by their file, filters and tests by their sidecar of documentation.
+#: By type, all names that ansible-doc can show: plugins by their file, filters and tests by their documentation sidecar.
 PLUGINS = {kind: stems(f"plugins/{folder}/*.py") for folder, kind in DOCUMENTED.items()}
 SIDECARS = {kind: stems(f"plugins/{kind}/*.yml") for kind in ("filter", "test")}
 
@@ -77,7 +77,7 @@ def test_missing_documentation_is_noticed(installed: Installed) -> None:
 
 @pytest.fixture(scope="session")
 def checked(installed: Installed) -> Callable[[str], str]:
-    """Check the syntax of all playbooks with an inventory, once, and return the output; the first mistake ends it."""
+    """Check the syntax of all playbooks with an inventory, once, and return the output; the first error ends the check."""
 
     @functools.cache
     def checked(inventory: str) -> str:
@@ -97,10 +97,10 @@ def test_playbook_syntax(checked: Callable[[str], str], installed: Installed, pl
 
 
 def validate_modules(collections: Installed, kind: str, folder: str) -> list[str]:
-    """What ansible-test's validate-modules finds, called as `ansible-test sanity` calls it, which would first download a pip."""
+    """Return the errors of ansible-test's validate-modules. It is called directly, because `ansible-test sanity` would first download pip."""
     program = Path(ansible_test.__path__[0]) / "_util" / "controller" / "sanity" / "validate-modules" / "validate.py"
     search = [program.parent, sysconfig.get_path("purelib"), collections.path]
-    # "--collection" is a word of its own: the program looks for it in sys.argv before it parses that.
+    # "--collection" is a separate word, because the program searches for it in sys.argv before it parses the arguments.
     result = collections.run(
         "python",
         program,

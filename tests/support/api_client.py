@@ -1,4 +1,4 @@
-"""The served model, asked from the head itself."""
+"""Client of the served model's API, run on the head."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from typing import Any
 from testinfra.host import Host
 
 API = "http://127.0.0.1:8000"
-#: curl with the API's key, for a shell of root on the head; the key is in no argument.
+#: curl with the API key, for a root shell on the head. No argument contains the key.
 CURL = """sed 's/^/header = "Authorization: Bearer /; s/$/"/' /etc/gb10/api.key | curl --config -"""
 
 
@@ -33,7 +33,7 @@ def answers_again(head: Host, within: float = 400) -> str:
         try:
             return completion(head)
         except AssertionError:
-            assert time.monotonic() < until, "the API did not come back"
+            assert time.monotonic() < until, f"the API did not answer within {within} s"
             time.sleep(3)
 
 

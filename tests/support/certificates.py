@@ -1,4 +1,4 @@
-"""A certificate authority of a test's own, and what it issues."""
+"""A certificate authority for tests, and its certificates."""
 
 from __future__ import annotations
 
@@ -33,12 +33,12 @@ class Pair:
         return self.locked("")
 
     def locked(self, passphrase: str) -> str:
-        """The key, with a passphrase if one is given."""
+        """Return the key in PEM, encrypted if a passphrase is given."""
         lock = serialization.BestAvailableEncryption(passphrase.encode()) if passphrase else serialization.NoEncryption()
         return self.key.private_bytes(_PEM, serialization.PrivateFormat.PKCS8, lock).decode()
 
     def issue(self, *names: str, days: float = 90, since: float = -1, ca: bool = False) -> Pair:
-        """Issue a certificate for DNS names and addresses; ``since`` and ``days`` are its time, in days from now."""
+        """Issue a certificate for DNS names and addresses. ``since`` and ``days`` are its validity, in days from now."""
         return _issue(names, self, days, since, ca)
 
     def write(self, folder: Path, name: str) -> tuple[str, str]:
@@ -51,7 +51,7 @@ class Pair:
 
 
 def authority(days: float = 365) -> Pair:
-    """A CA that signs itself."""
+    """Return a self-signed CA."""
     return _issue((), None, days, -1, ca=True)
 
 

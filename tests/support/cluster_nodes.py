@@ -1,4 +1,4 @@
-"""Nodes of a cluster as the role gb10 describes them to the planner."""
+"""Nodes of a cluster in the role gb10's input format of the planner."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ Node = dict[str, Any]
 
 
 def lock_of(*pins: str) -> str:
-    """A lock file of these, each with a hash."""
+    """Return a lock file with these pins, each with a hash."""
     return "".join(f"{pin} \\\n    --hash=sha256:{'0' * 64}\n" for pin in pins)
 
 
@@ -34,13 +34,13 @@ MODEL = "/srv/models/tiny"
 
 
 def interface(*addresses: str, **facts: Any) -> dict[str, Any]:
-    """One network device as node_info tells it, as far as the planner looks at it."""
+    """Return one network device as in node_info's result, with the fields that the planner reads."""
     hardware = {"mac": "02:00:00:00:00:01", "driver": "", "pci": None, "speed": None, "up": True, "carrier": True, "hca": ""}
     return {"mtu": 1500, "addresses": list(addresses), "owners": [], **hardware, **facts}
 
 
 def cabled(*ports: int) -> dict[str, dict[str, Any]]:
-    """The facts `interfaces` and `rdma` of a Spark's QSFP ports, of which these have a cable."""
+    """Return the facts `interfaces` and `rdma` of a Spark's QSFP ports. The given ports have a cable."""
     twins = [(port, twin) for port, twins in topology.SPARK_PORTS.items() for twin in twins]
     return {
         "interfaces": {twin.interface: interface(carrier=port in ports, hca=twin.hca) for port, twin in twins},
@@ -52,13 +52,13 @@ def cabled(*ports: int) -> dict[str, dict[str, Any]]:
 
 
 def observed(management: str, *ports: int) -> dict[str, Any]:
-    """What node_info returns of a Spark with its management interface, a cable at these QSFP ports (else at port 1), and a model."""
+    """Return node_info's result for a Spark with a management interface, cables at these QSFP ports (default: port 1), and a model."""
     links = cabled(*(ports or (1,)))
     return {
         "gpu": {
             "gpus": [{"name": "NVIDIA GB10", "capability": "12.1"}],
             "driver_version": "580.142",
-            # MemTotal of a Spark, as its users report it: 119.7 GiB.
+            # MemTotal of a Spark, as reported by users: 119.7 GiB.
             "memory_bytes": 128_526_000_000,
             "reason": "",
         },
@@ -82,7 +82,7 @@ def observed(management: str, *ports: int) -> dict[str, Any]:
 
 
 def spark(number: int, group: str, **settings: Any) -> Node:
-    """A valid node: the role's defaults, a model, and whatever settings the case changes; cabled at the ports that these name."""
+    """Return a valid node: the role's defaults, a model, and the case's settings. It is cabled at the ports in these settings."""
     address = f"192.168.1.{10 + number}"
     ports = settings.get("gb10_fabric_ports", (0, 1) if settings.get("gb10_fabric_topology") == "ring" else (1,))
     defaults = {name: _DEFAULTS[name] for name in _VARS["_gb10_settings"] if name in _DEFAULTS}

@@ -1,9 +1,8 @@
-"""A container engine with no containers: it understands what Podman and Docker are asked here, and an image is a folder.
+"""A container engine without containers. It supports the Podman and Docker commands of this collection; an image is a folder.
 
-``fake_engine.py STATE argv...``: STATE has images/ID.json ({names, root, path}), and gets containers/ID.json and calls. Paths inside an
-image are those of its folder on this host, but for /usr/local/cuda. A registry is STATE/registry, with files as in images, and a tar file is
-such a file. A file STATE/trouble names a command and what it does instead:
-an exit status, or "hang".
+``fake_engine.py STATE argv...``: STATE contains images/ID.json ({names, root, path}); the program writes containers/ID.json and calls. Paths
+inside an image are paths of its folder on this host, except for /usr/local/cuda. A registry is STATE/registry, with files as in images, and a
+tar file is such a file. A file STATE/trouble names a command and its replacement: an exit status, or "hang".
 """
 
 from __future__ import annotations
@@ -48,7 +47,7 @@ def create(state: Path, *argv: str) -> int:
     image_id, *arguments = argv[len(options) :]
     given = dict(word.removeprefix("--").partition("=")[::2] for word in options)
     if given["network"] != "none" or given["pull"] != "never" or image_id not in images(state):
-        return fail("this is not what an image is looked into with")
+        return fail("unexpected options or image to inspect an image")
     container = f"{len(list((state / 'containers').iterdir())) + 1:064x}"
     entry = {"image": image_id, "argv": [given["entrypoint"], *arguments], "label": given["label"], "options": options}
     (state / "containers" / f"{container}.json").write_text(json.dumps(entry), encoding="utf-8")
@@ -109,7 +108,7 @@ def save(state: Path, output: str, name: str) -> int:
     target = Path(output.partition("=")[2])
     if target.exists():
         return fail("docker-archive doesn't support modifying existing images")
-    # Of its names the one that it is saved under is kept, as in a real tar file.
+    # Like a real tar file, it contains only the name used to save it.
     target.write_text(json.dumps({**images(state)[image_id], "names": [name], "id": image_id}), encoding="utf-8")
     return 0
 

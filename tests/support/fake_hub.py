@@ -1,6 +1,6 @@
-"""A hub on loopback: as much of the Hugging Face hub's HTTP as huggingface_hub needs to list and download one model.
+"""A Hugging Face Hub on loopback: only the HTTP that huggingface_hub needs to list and download one model.
 
-Also a program: `hub.py FOLDER PORT` serves the files of a folder as org/tiny, until it is killed.
+Also a program: `hub.py FOLDER PORT` serves the files of a folder as org/tiny until it is killed.
 """
 
 from __future__ import annotations
@@ -20,9 +20,9 @@ NAME = "org/tiny"
 
 
 class Hub(http.server.ThreadingHTTPServer):
-    """Serves one model. ``gated``: only to who has the token. ``cut``: bytes of a file after which its next answer ends, once. ``damage``: how
-    many answers have a wrong byte. ``asked``: what was asked for, with the range. ``shown``: the tokens that it was shown. ``elsewhere``: another
-    hub, by its address, that has the files. ``answer``: what it says of the model in place of the truth."""
+    """Serves one model. ``gated``: the token is required. ``cut``: bytes of a file after which its next response ends, once. ``damage``: the
+    number of responses with a wrong byte. ``asked``: the requests, with their range. ``shown``: the received tokens. ``elsewhere``: the address
+    of another hub with the files. ``answer``: a false response about the model."""
 
     daemon_threads = True
 
@@ -42,7 +42,7 @@ class Hub(http.server.ThreadingHTTPServer):
 
 
 def sibling(name: str, content: bytes) -> dict[str, Any]:
-    """One file as the API tells it: large ones have a SHA-256, small ones git's hash."""
+    """Return one file as in the API's response: large files have a SHA-256, small ones git's hash."""
     blob = hashlib.sha1(b"blob %d\0" % len(content) + content).hexdigest()
     entry: dict[str, Any] = {"rfilename": name, "size": len(content), "blobId": blob}
     if name.endswith(".safetensors"):
@@ -105,7 +105,7 @@ class _Answer(http.server.BaseHTTPRequestHandler):
         self._send(b"{}", {"X-Error-Code": code, "X-Error-Message": f"{code} it is"}, status)
 
     def log_message(self, format: str, *args: Any) -> None:
-        """Nobody reads it."""
+        """Suppress the log."""
 
 
 if __name__ == "__main__":

@@ -1,4 +1,4 @@
-"""A package with the files of vLLM that are patched, a few lines each, in the shape that they have from 0.20 on."""
+"""A package with the patched files of vLLM, a few lines each, in their form since 0.20."""
 
 from __future__ import annotations
 
@@ -63,7 +63,7 @@ def select_fp8_moe_backend(config, weight_key, activation_key) -> tuple[Fp8MoeBa
 
 
 def install(package: Path, files: dict[str, str] | None = None) -> Path:
-    """Write the package, over what is there as an installer does, and return its folder."""
+    """Write the package over existing files, like an installer, and return its folder."""
     for name, text in (FILES if files is None else files).items():
         path = package / name
         path.parent.mkdir(parents=True, exist_ok=True)

@@ -1,4 +1,4 @@
-"""Shared libraries with GPU code in miniature, laid out as nvcc does: what the tests read where no CUDA is."""
+"""Small shared libraries with GPU code in nvcc's layout, for tests without CUDA."""
 
 from __future__ import annotations
 
@@ -13,20 +13,20 @@ def code(kind: str, architecture: str, size: int = 16) -> bytes:
     """One entry of a fat binary, such as code("cubin", "120f")."""
     number, variant = architecture.rstrip("af"), architecture.lstrip("0123456789")
     flags = 0x11 | _VARIANTS[variant]
-    # nvcc's cubins for 10.0 and newer have options behind the header.
+    # nvcc's cubins for 10.0 and newer have options after the header.
     options = bytes(48) if kind == "cubin" and int(number) >= 100 else b""
     header = struct.pack("<HHIQIIHHIIIQQQ", KINDS[kind], 0x101, 64 + len(options), size, 0, 0, 1, 8, int(number), 0, 0, flags, 0, 0)
     return header + options + b"\x7fELF".ljust(size, b"\x90")
 
 
 def fat(*codes: bytes) -> bytes:
-    """A fat binary of these entries."""
+    """Return a fat binary with these entries."""
     body = b"".join(codes)
     return struct.pack("<IHHQ", 0xBA55ED50, 1, 16, len(body)) + body
 
 
 def elf(sections: Sequence[tuple[str, bytes]], machine: int = 62) -> bytes:
-    """A shared object with these sections, each at a multiple of 8; machine is 62 for x86_64, 183 for aarch64."""
+    """Return a shared object with these sections, each at a multiple of 8. ``machine`` is 62 for x86_64, 183 for aarch64."""
     sections = [*sections, (".shstrtab", b"")]
     names = b"\0" + b"".join(name.encode() + b"\0" for name, _body in sections)
     sections[-1] = (".shstrtab", names)
@@ -45,7 +45,7 @@ def elf(sections: Sequence[tuple[str, bytes]], machine: int = 62) -> bytes:
 def dynamic(
     exports: Sequence[str] = (), imports: Sequence[str] = (), needed: Sequence[str] = (), soname: str = "", rpath: str = "", runpath: str = ""
 ) -> list[tuple[str, bytes]]:
-    """The sections by which the dynamic linker knows a library."""
+    """Return the sections that the dynamic linker uses to identify a library."""
     texts, symbols, table = b"\0", bytes(24), b""
     for name, section in [*((name, 7) for name in exports), *((name, 0) for name in imports)]:
         symbols += struct.pack("<IBBHQQ", len(texts), 0x12, 0, section, 0x1000 * section, 8)
@@ -58,7 +58,8 @@ def dynamic(
 
 
 def libnccl(*architectures: str, version: str = "2.30.7", cuda: str = "13.0", machine: int = 62, gcc: Sequence[str] = ("12.2.0",)) -> bytes:
-    """A libnccl for these architectures: linked code in two programs, a third for sm_100f as NCCL's makefile always adds, and what was linked."""
+    """Return a libnccl for these architectures. It has linked code in two programs, a third program for sm_100f, as NCCL's makefile always
+    adds, and the linked objects."""
     linked = fat(*(code("cubin", architecture) for architecture in architectures))
     family = fat(code("cubin", "100f"))
     text = f"\0NCCL version {version}+cuda{cuda}\0NCCL version mismatch with remote peer %s\0".encode()

@@ -1,4 +1,4 @@
-"""A running cluster as its inventory describes it: its nodes over SSH, and its playbooks."""
+"""A running cluster from its inventory: its nodes over SSH, and its playbooks."""
 
 from __future__ import annotations
 
@@ -25,11 +25,11 @@ class Cluster:
 
     groups: Mapping[str, Sequence[str]]
     nodes: Mapping[str, Mapping[str, Any]]
-    #: What ansible-playbook needs to reach the same cluster: -i and -e with their values.
+    #: Arguments of ansible-playbook to reach the same cluster: -i and -e with their values.
     arguments: Sequence[str]
 
     def variable(self, name: str, default: Any, node: str = "") -> Any:
-        """A variable of the inventory, of the head unless a node is named; the role's default has to be given."""
+        """Return a variable of the inventory, by default of the head. ``default`` is the role's default."""
         return self.nodes[node or next(iter(self.nodes))].get(name, default)
 
     def site(self, *arguments: str, environment: Mapping[str, str] | None = None) -> Run:
@@ -37,14 +37,14 @@ class Cluster:
         return run("site.yml", [*self.arguments, *arguments], environment)
 
     def serve(self, *arguments: str) -> Run:
-        """Run the roles of site.yml that start the model; the others take as long again, and change nothing where only the model does."""
+        """Run the roles of site.yml that start the model. The other roles would double the time and change nothing."""
         return self.site(*SERVE, *arguments)
 
     def connect(self, name: str) -> Host:
-        """A new connection to a node, whose host key must be the one that its known_hosts file pins."""
+        """Return a new connection to a node. Its host key must equal the pinned one in its known_hosts file."""
         variables = self.nodes[name]
         address, port = variables["ansible_host"], int(variables.get("ansible_port", 22))
-        # Not get_host, which returns the connection of an earlier call, also when it is dead.
+        # get_host would return the connection of an earlier call, even if it is dead.
         backend = get_backend(
             f"paramiko://{variables['ansible_user']}@{address}:{port}",
             ssh_identity_file=variables.get("ansible_ssh_private_key_file"),
@@ -53,13 +53,13 @@ class Cluster:
         backend.set_host(host := Host(backend))
         try:
             with warnings.catch_warnings():
-                warnings.simplefilter("ignore")  # the backend warns of every key; it is checked below
+                warnings.simplefilter("ignore")  # the backend warns about every key; the code below checks it
                 transport = host.backend.client.get_transport()
         except (OSError, paramiko.SSHException) as error:
-            pytest.fail(f"{name} does not answer at {address}:{port} ({error}). Is the lab up? `make demo` brings it up.", pytrace=False)
+            pytest.fail(f"{name} does not answer at {address}:{port} ({error}). Fix: start the lab with `make demo`.", pytrace=False)
         option = re.search(r"UserKnownHostsFile=(\S+)", variables.get("ansible_ssh_common_args", ""))
         known_hosts = Path(option[1] if option else "~/.ssh/known_hosts").expanduser()
         entry = address if port == 22 else f"[{address}]:{port}"
         if not paramiko.HostKeys(str(known_hosts)).check(entry, transport.get_remote_server_key()):
-            pytest.fail(f"{entry} shows a host key that {known_hosts} does not hold", pytrace=False)
+            pytest.fail(f"{entry} has a host key that is not in {known_hosts}", pytrace=False)
         return host

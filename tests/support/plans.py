@@ -1,4 +1,4 @@
-"""Models on clusters as serve_plan decides about them, and what vLLM is started with then."""
+"""Models on clusters as serve_plan plans them, and vLLM's resulting arguments."""
 
 from __future__ import annotations
 
@@ -13,12 +13,12 @@ from ansible_collections.gb10.cluster.plugins.module_utils.serve import plan as 
 
 MEMORY = 128_526_000_000
 DEFAULTS = spark(1, "head")["settings"]
-#: Nodes, and how many of them are Thors.
+#: Number of nodes, and of Thors among them.
 SHAPES = {"one": (1, 0), "two": (2, 0), "four": (4, 0), "two and two Thors": (4, 2)}
 
 
 def known(count: int, thors: int = 0) -> list[dict[str, Any]]:
-    """Planned nodes as serve_plan wants them."""
+    """Return planned nodes in serve_plan's input format."""
     capabilities = ["12.1"] * (count - thors) + ["11.0"] * thors
     common = {"memory_bytes": MEMORY, "driver": "580.142", "kernel": "6.17.0-1031-nvidia", "cma_free_bytes": 0, "cma_total_bytes": 0}
     transport = {"NCCL_IB_DISABLE": "1"} if thors else {"NCCL_IB_DISABLE": "0", "NCCL_IB_HCA": "rocep1s0f1,roceP2p1s0f1"}
@@ -45,7 +45,7 @@ def inputs(model: str, stack: str = "current", count: int = 2, thors: int = 0, *
 
 
 def argv(given: serve_plan.Inputs, decision: serve_plan.Decision) -> list[str]:
-    """What vllm serve gets behind the model's name."""
+    """Return the arguments of vllm serve after the model's name."""
     plan = {
         "runtime": {"kind": "native", "path": "/r"},
         "model": given.model.reference,

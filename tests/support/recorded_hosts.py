@@ -1,4 +1,4 @@
-"""Machines on paper (see tests/unit/data/hosts): their files, planted into a folder."""
+"""Recorded machines (see tests/unit/data/hosts): write their files into a folder."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ HOSTS = sorted(path.stem for path in (ROOT / "tests/unit/data/hosts").glob("*.ym
 
 
 def plant(name: str, root: Path) -> Path:
-    """Write the files of a machine below the folder, which it returns."""
+    """Write a machine's files below the folder, and return the folder."""
     _write(load_yaml(read(f"tests/unit/data/hosts/{name}.yml")), root)
     return root
 

@@ -1,4 +1,4 @@
-"""The repository as data, for the tests that check its rules: which roles, tasks and files there are."""
+"""The repository's roles, tasks and files as data, for the tests of its rules."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ _PLAY_TASKS = ("pre_tasks", "tasks", "post_tasks", "handlers")
 
 
 class _Loader(yaml.SafeLoader):
-    """YAML as Ansible writes it: ``!vault`` and ``!unsafe`` are read as the plain value behind the tag."""
+    """YAML with Ansible's tags: ``!vault`` and ``!unsafe`` are read as their plain value."""
 
 
 def _untagged(loader: yaml.SafeLoader, _suffix: str, node: yaml.Node) -> Any:
@@ -38,13 +38,13 @@ _Loader.add_multi_constructor("!", _untagged)
 
 
 def load_yaml(text: str) -> Any:
-    """The plain data of one YAML document."""
+    """Return the plain data of one YAML document."""
     return yaml.load(text, Loader=_Loader)
 
 
 @dataclass(frozen=True)
 class Task:
-    """One task: its data, its text with the comment above it, and the line (from 1) it starts on."""
+    """One task: its data, its text with the comment above it, and its first line (from 1)."""
 
     data: dict[str, Any]
     text: str
@@ -52,7 +52,7 @@ class Task:
 
 
 def tasks_of(text: str) -> list[Task]:
-    """Every task of a task file, a handler file or a playbook, those within blocks included."""
+    """Return every task of a task file, a handler file or a playbook, including tasks in blocks."""
     node = yaml.compose(text, Loader=_Loader)
     return list(_walk(node, text.splitlines())) if isinstance(node, yaml.SequenceNode) else []
 
@@ -66,7 +66,7 @@ def _walk(node: yaml.Node, lines: Sequence[str]) -> Iterator[Task]:
         while start and lines[start - 1].lstrip().startswith("#"):
             start -= 1
         if not {"hosts", "import_playbook", "ansible.builtin.import_playbook"} & children.keys():
-            # The lines behind a task up to the next one hold that one's comment, not this one's.
+            # The comment lines after a task belong to the next task.
             while end > item.start_mark.line + 1 and lines[end - 1].lstrip()[:1] in ("", "#"):
                 end -= 1
             yield Task(load_yaml(yaml.serialize(item)), "\n".join(lines[start:end]), item.start_mark.line + 1)
@@ -76,13 +76,13 @@ def _walk(node: yaml.Node, lines: Sequence[str]) -> Iterator[Task]:
 
 
 def files(*patterns: str) -> list[str]:
-    """Paths of existing files, relative to the repository, that match any of the glob patterns."""
+    """Return the paths, relative to the repository, of all files that match any of the glob patterns."""
     return sorted({str(path.relative_to(ROOT)) for pattern in patterns for path in ROOT.glob(pattern) if path.is_file()})
 
 
 def tracked_files() -> list[str]:
-    """What git tracks, or every file outside hidden folders and build where there is no git or no clone."""
-    # Root may run the tests of somebody else's clone, as CI does.
+    """Return git's tracked files. Without git or a clone, return every file outside hidden folders and build."""
+    # Root may run the tests of another user's clone, as in CI.
     command = ["git", "-c", "safe.directory=*", "ls-files", "-z"]
     listing = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=False) if shutil.which("git") else None
     if listing and listing.returncode == 0:
@@ -93,9 +93,9 @@ def tracked_files() -> list[str]:
 
 
 def read(path: str) -> str:
-    """The text of a file of the repository."""
+    """Return the text of a file of the repository."""
     return (ROOT / path).read_text(encoding="utf-8")
 
 
-#: Every file whose content is tasks or plays.
+#: All files with tasks or plays.
 TASK_FILES = ("roles/*/tasks/**/*.yml", "roles/*/handlers/**/*.yml", "playbooks/**/*.yml", "molecule/**/*.yml", "site.yml")

@@ -1,4 +1,4 @@
-"""A root file system that container images of the tests are made of."""
+"""A root file system for container images of the tests."""
 
 from __future__ import annotations
 
@@ -12,7 +12,8 @@ from live_cluster import Cluster
 
 
 def debian(cluster: Cluster, folder: Path, name: str, packages: Sequence[str] = ()) -> Path:
-    """Return a Debian with Python, a shell and more packages as a tar file in a folder. It is made once and kept with the lab's other downloads."""
+    """Return a tar file in a folder with a Debian that has Python, a shell and these packages. It is created once and kept with the lab's
+    other downloads."""
     suite, components = cluster.variable("lab_suite", "bookworm"), cluster.variable("lab_components", ["main"])
     included = f"--include={','.join(['base-files', 'coreutils', 'dash', 'python3', *packages])}"
     options = ["--variant=extract", f"--components={','.join(components)}", included, suite]

@@ -1,4 +1,4 @@
-"""Running a module as a node does: a process of its own, arguments in, JSON out. No root, no node."""
+"""Run a module as on a node: a separate process, arguments in, JSON out. Needs neither root nor a node."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from repository import ROOT
 
 
 def program(folder: Path, name: str, script: str) -> Path:
-    """Put an executable of this name, a POSIX shell script, into the folder, which it returns."""
+    """Write an executable POSIX shell script of this name into the folder, and return the folder."""
     folder.mkdir(exist_ok=True)
     path = folder / name
     path.write_text(f"#!/bin/sh\n{script}\n", encoding="utf-8")
@@ -22,7 +22,7 @@ def program(folder: Path, name: str, script: str) -> Path:
 
 
 def run_module(name: str, arguments: dict[str, Any], path: Path | None = None, check: bool = False) -> dict[str, Any]:
-    """Run a module of the collection and return its answer; ``path`` is a folder of programs that come before the system's."""
+    """Run a module of the collection and return its result. ``path`` is a folder with programs that precede the system's."""
     module = ROOT / ".collections" / "ansible_collections" / "gb10" / "cluster" / "plugins" / "modules" / f"{name}.py"
     given = {**arguments, "_ansible_check_mode": check, "_ansible_diff": True}
     environment = {"PYTHONPATH": str(ROOT / ".collections"), "PATH": f"{path}:{os.defpath}" if path else os.defpath, "LC_ALL": "C.UTF-8"}

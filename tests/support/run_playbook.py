@@ -1,4 +1,4 @@
-"""Running site.yml as a user does, and reading what it did."""
+"""Run playbooks as a user does, and parse their output."""
 
 from __future__ import annotations
 
@@ -15,24 +15,24 @@ from pathlib import Path
 from repository import ROOT
 
 _RECAP = re.compile(r"^(\S+)\s+: ok=(\d+)\s+changed=(\d+)\s+unreachable=(\d+)\s+failed=(\d+)", re.MULTILINE)
-# Molecule forces colours upon everything below it.
+# Molecule forces colors on all child processes.
 _ENVIRONMENT = {"ANSIBLE_CONFIG": str(ROOT / "ansible.cfg"), "ANSIBLE_FORCE_COLOR": "0", "ANSIBLE_NOCOLOR": "1", "PYTHONUNBUFFERED": "1"}
 
 
 @dataclass(frozen=True)
 class Run:
-    """A finished ansible-playbook."""
+    """A finished run of ansible-playbook."""
 
     status: int
     output: str
 
     @property
     def changed(self) -> Mapping[str, int]:
-        """How many tasks changed something, by host."""
+        """Return the number of changed tasks by host."""
         return {host: int(changed) for host, _ok, changed, _unreachable, _failed in _RECAP.findall(self.output)}
 
     def changed_tasks(self) -> set[str]:
-        """The names, without role, of the tasks that changed something on some host."""
+        """Return the names, without role, of the tasks that changed any host."""
         tasks = re.split(r"^TASK \[", self.output, flags=re.MULTILINE)[1:]
         return {task.split("]", 1)[0].rsplit(" : ", 1)[-1] for task in tasks if re.search(r"^changed: ", task, re.MULTILINE)}
 
@@ -49,7 +49,7 @@ class Run:
 
 
 def command(playbook: str, arguments: Sequence[str]) -> list[str]:
-    """The argv of one of the checkout's playbooks."""
+    """Return the argv of one of the checkout's playbooks."""
     return [str(Path(sys.executable).with_name("ansible-playbook")), str(ROOT / playbook), *arguments]
 
 
@@ -70,9 +70,9 @@ def run(playbook: str, arguments: Sequence[str], environment: Mapping[str, str] 
 
 
 def run_and_kill(playbook: str, arguments: Sequence[str], at_task: str, after: float = 0) -> str:
-    """Kill a playbook with SIGKILL, forks and all, `after` seconds after it announces a task. Returns its output.
+    """Kill a playbook and its forks with SIGKILL, `after` seconds after it announces a task. Returns its output.
 
-    Fails if it never comes there.
+    Fails if the playbook never announces that task.
     """
     process = subprocess.Popen(
         command(playbook, arguments),

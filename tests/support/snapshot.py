@@ -1,4 +1,4 @@
-"""What a test compares with a file of the repository that a person has reviewed."""
+"""Compare results of tests with reviewed files of the repository."""
 
 from __future__ import annotations
 
@@ -9,9 +9,9 @@ import pytest
 
 
 def assert_recorded(path: Path, text: str) -> None:
-    """Fail unless the file holds the text. GB10_RENEW=1 writes it there first, but not in CI, where nobody reviews it."""
+    """Fail unless the file contains the text. GB10_RENEW=1 writes the text first; it is refused in CI, which has no review."""
     if os.environ.get("GB10_RENEW"):
         if os.environ.get("CI"):
-            pytest.fail("GB10_RENEW accepts whatever comes, so it is refused in CI", pytrace=False)
+            pytest.fail("GB10_RENEW accepts every result without review, so it is refused in CI", pytrace=False)
         path.write_text(text, encoding="utf-8")
-    assert text == path.read_text(encoding="utf-8"), f"if {path.name} should change, renew it with GB10_RENEW=1 and review it"
+    assert text == path.read_text(encoding="utf-8"), f"{path.name} differs. Fix: if the change is intended, run with GB10_RENEW=1 and review the file"

@@ -1,4 +1,4 @@
-"""What Sparks on cables answer to discovery, made from who is wired to whom."""
+"""Answers of cabled Sparks to discovery, generated from the list of cables."""
 
 from __future__ import annotations
 
@@ -20,20 +20,21 @@ def name(machine: int) -> str:
 
 
 def sees(machine: int, port: int, twin: int, interface: str = "enp1s0f0np0") -> dict[str, str]:
-    """A neighbour entry: one twin of a port of a machine, on an interface of the one that sees it."""
+    """Return a neighbor entry: one PCIe function of a machine's port, on an interface of the machine that detects it."""
     return {
         "mac": mac(machine, port, twin),
         "address": f"fe80::{machine}:{port or ''}{twin}%{interface}",
         "source": "ndp",
         "name": name(machine),
         "management": "",
-        # Every machine has a key of its own; the last letters tell them apart.
+        # Each machine has a different key; only the last letters differ.
         "host_key": f"{KEY[:-1]}{machine}",
     }
 
 
 def machine(number: int, wires: Iterable[tuple[End, ...]], **changes: Any) -> dict[str, Any]:
-    """A given machine that sees what is on its wires; a wire is two ports or the ports on a switch. On a switch, twins see each other too."""
+    """Return a given machine with the neighbors on its wires. A wire is two ports or the ports on a switch. On a switch, the PCIe functions
+    of a port detect each other too."""
     neighbours: dict[str, list[dict[str, str]]] = {}
     interfaces = {"enP7s7": {"mac": mac(number, 9, 0), "up": True, "carrier": True, "addresses": [f"192.168.1.{number}/24"], "mtu": 1500}}
     for port, twins in SPARK_PORTS.items():
@@ -71,6 +72,6 @@ RING3 = (((1, 0), (2, 1)), ((2, 0), (3, 1)), ((3, 0), (1, 1)))
 
 
 def asked(stranger: Mapping[str, Any], *wires: tuple[End, ...], **changes: Any) -> dict[str, Any]:
-    """A machine that was found, with its answer."""
+    """Return a discovered machine with its answer."""
     number = int(stranger["label"].removeprefix("spark"))
     return {**stranger, "observed": machine(number, wires)["observed"], **changes}

@@ -1,4 +1,4 @@
-"""A machine that is no peer: a network namespace of its own, with an interface on the lab's management network and one on a bridge of a node."""
+"""An unlisted host: a network namespace with an interface on the lab's management network and one on a bridge of a node."""
 
 from __future__ import annotations
 
@@ -8,9 +8,9 @@ import subprocess
 from testinfra.host import Host
 
 SPACE = "gb10-stranger"
-#: The management port of every node, and the port that the stranger plugs into a node's bridge.
+#: The management port of every node, and the unlisted host's port on a node's bridge.
 MANAGEMENT, PORT = "enP7s7", "enxstranger"
-#: All ports at once: what is dropped instead of refused takes the three seconds.
+#: Scans all ports at once, because a dropped packet takes the three seconds of the timeout.
 SCAN = """
 import socket, sys
 from concurrent.futures import ThreadPoolExecutor
@@ -27,12 +27,12 @@ with ThreadPoolExecutor(len(ports)) as pool:
 
 
 def on_this_machine(*argv: str, given: str = "") -> str:
-    """Run a program of the machine that carries the lab and return what it prints."""
+    """Run a program on the lab's machine and return its output."""
     return subprocess.run(argv, input=given, capture_output=True, text=True, check=True).stdout
 
 
 class Stranger:
-    """A machine of its own on the network by which Ansible reaches the nodes, which tries the fabric's addresses by way of a node too."""
+    """An unlisted host on the management network, which also tries the fabric's addresses through a node."""
 
     def __init__(self, management: str, switch: str) -> None:
         self.switch = switch
@@ -45,38 +45,38 @@ class Stranger:
             on_this_machine("ip", "-n", SPACE, *words.split())
 
     def _up(self, interface: str) -> None:
-        """Without the check for duplicate addresses, IPv6 works at once."""
+        """Set an interface up without duplicate address detection, so that IPv6 works at once."""
         self.run("sh", "-c", f"echo 0 >/proc/sys/net/ipv6/conf/{interface}/accept_dad")
         on_this_machine("ip", "-n", SPACE, "link", "set", interface, "up")
 
     def plug_in(self, node: str, address: str) -> None:
-        """Put a cable into a port of a node, which is a namespace here, with another address of the same /24 on its end."""
+        """Connect a cable to a port of a node's namespace, with another address of the same /24 on the other end."""
         on_this_machine("ip", "-n", node, "link", "add", PORT, "type", "veth", "peer", "name", "eth1", "netns", SPACE)
         self._up("eth1")
         on_this_machine("ip", "-n", SPACE, "address", "add", f"{address}/24", "dev", "eth1")
 
     def run(self, *argv: str, given: str = "") -> str:
-        """Return what a program says there; ``given`` is its input."""
+        """Run a program on the unlisted host and return its output; ``given`` is its input."""
         return on_this_machine("ip", "netns", "exec", SPACE, *argv, given=given)
 
     def open(self, address: str, ports: set[int]) -> set[int]:
-        """Return which of the ports it can connect to."""
+        """Return the ports that accept a connection."""
         return {int(port) for port in self.run("python3", "-c", SCAN, address, *map(str, sorted(ports))).split()}
 
     def remove(self) -> None:
-        """Leave nothing, also of a run that was killed."""
-        # First the cable, which the kernel would take away some time after the namespace.
+        """Remove everything, including the remains of a killed run."""
+        # The cable comes first, because the kernel removes it only some time after the namespace.
         for argv in (["ip", "-n", self.switch, "link", "del", "stranger"], ["ip", "-n", SPACE, "link", "del", "eth1"], ["ip", "netns", "del", SPACE]):
             subprocess.run(argv, check=False, capture_output=True)
 
 
 def listening(host: Host) -> set[int]:
-    """Return every port on which anything listens, and those of Ray that nothing happens to use now."""
+    """Return every port with a listener, and Ray's ports even if they are unused now."""
     sockets = [line.split()[3] for line in host.check_output("ss -Hltn").splitlines()]
     return {int(socket.rpartition(":")[2]) for socket in sockets} | {6379, 8265, 20000, 29501, 29502}
 
 
 def link_local(host: Host, interface: str) -> str:
-    """Return a node's IPv6 address that needs no configuration."""
+    """Return a node's IPv6 link-local address, which needs no configuration."""
     shown = json.loads(host.check_output(f"ip -6 -json address show dev {interface} scope link"))
     return next(str(address["local"]) for link in shown for address in link.get("addr_info", []))

@@ -1,7 +1,7 @@
-"""Which files of a host somebody else than root can change, by the file itself or by a folder above it: who_can_write.py USER PATH ...
+"""List files on a host that users other than root can change, directly or through a folder above: who_can_write.py USER PATH ...
 
-A program for the host, which needs nothing but Python: a JSON object on stdout, path -> why, of every path below the given ones, every folder
-above them, and whatever their symbolic links lead to. USER is the one who must not, with all of its groups.
+It runs on the host and needs only Python. It prints a JSON object, path -> reason, for every path below the given ones, every folder above
+them, and all targets of their symbolic links. USER and all of its groups must not be able to write.
 """
 
 from __future__ import annotations
@@ -20,12 +20,12 @@ def groups_of(user: str) -> set[int]:
 
 
 def why(path: str, groups: set[int], above: bool) -> str:
-    """Return why somebody else can change what lies here, "" if nobody can; ``above`` says that only what lies further below counts."""
+    """Return why a user other than root can change this path, "" if none can. ``above``: only content further below this folder counts."""
     found = os.lstat(path)
     mode = stat.S_IMODE(found.st_mode)
     if found.st_uid != 0:
         return f"belongs to {found.st_uid}"
-    # The mode of a link means nothing; in a sticky folder nobody can move what is root's.
+    # A link's mode has no effect, and in a sticky folder other users cannot move root's files.
     if stat.S_ISLNK(found.st_mode) or (above and mode & stat.S_ISVTX):
         return ""
     if mode & 0o002 or (mode & 0o020 and found.st_gid in groups):
@@ -36,12 +36,12 @@ def why(path: str, groups: set[int], above: bool) -> str:
 
 
 def place(path: str) -> str:
-    """Return where a path lies, which may be a link itself, by folders that are none."""
+    """Return the path with resolved folders. The last component may be a link."""
     return str(Path(path).parent.resolve() / Path(path).name)
 
 
 def changeable(paths: list[str], groups: set[int]) -> dict[str, str]:
-    """Return path -> why for all that these paths are, hold and lead to."""
+    """Return path -> reason for these paths, their content and their links' targets."""
     found: dict[str, str] = {}
     seen: set[str] = set()
     roots = [place(path) for path in paths if os.path.lexists(path)]
@@ -57,7 +57,7 @@ def changeable(paths: list[str], groups: set[int]) -> dict[str, str]:
             found[path] = reason
         if Path(path).is_symlink():
             target = os.path.realpath(path)
-            # A link into nowhere, or into the kernel's files, is no file of anybody.
+            # Ignore dangling links and links into the kernel's file systems.
             todo += [target] if os.path.lexists(target) and not target.startswith(("/proc/", "/sys/", "/dev/")) else []
         elif Path(path).is_dir() and any(path == root or path.startswith(f"{root}/") for root in roots):
             todo += [entry.path for entry in os.scandir(path)]

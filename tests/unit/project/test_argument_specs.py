@@ -1,7 +1,7 @@
-"""Each role's interface: what meta/argument_specs.yml promises is what defaults/main.yml holds and what tasks_from calls.
+"""Each role's interface: meta/argument_specs.yml agrees with defaults/main.yml and with the uses of tasks_from.
 
-A mapping whose keys the role does not know (environment variables, labels) says "free-form mapping" in its description;
-every other ``type: dict`` lists its options.
+The description of a mapping with arbitrary keys (environment variables, labels) contains "free-form mapping".
+Every other ``type: dict`` lists its options.
 """
 
 from __future__ import annotations
@@ -13,21 +13,21 @@ from typing import Any
 import pytest
 from repository import ROLES, ROOT, TASK_FILES, files, load_yaml, read
 
-#: Facts that the role gb10 leaves for the others; they may declare them as a required input, under this name.
+#: Facts of the role gb10 for the other roles, which may declare them as a required input under this name.
 SHARED_INPUTS = frozenset({"gb10_plan"})
 TYPES = frozenset({"str", "list", "dict", "bool", "int", "float", "path", "raw", "jsonarg", "json", "bytes", "bits"})
 FREE_FORM = "free-form mapping"
 
 
 def role_problems(role: str, defaults: Mapping[str, Any], specs: Mapping[str, Any], task_files: frozenset[str]) -> list[str]:
-    """All that is wrong with a role's interface; ``task_files`` are the stems of tasks/*.yml."""
+    """Return all errors in a role's interface; ``task_files`` are the stems of tasks/*.yml."""
     problems = []
     options = {name: option for entry in specs.values() for name, option in entry.get("options", {}).items()}
     for name in sorted(defaults.keys() - options.keys()):
         problems.append(f"{name}: in defaults/main.yml, not in meta/argument_specs.yml")
     for entry_name, entry in specs.items():
         if entry_name not in task_files:
-            problems.append(f"entry point {entry_name}: there is no tasks/{entry_name}.yml")
+            problems.append(f"entry point {entry_name}: tasks/{entry_name}.yml does not exist")
         if not entry.get("short_description"):
             problems.append(f"entry point {entry_name}: no short_description")
         for name, option in entry.get("options", {}).items():
@@ -37,13 +37,13 @@ def role_problems(role: str, defaults: Mapping[str, Any], specs: Mapping[str, An
 
 
 def default_problems(role: str, name: str, option: Mapping[str, Any], defaults: Mapping[str, Any]) -> list[str]:
-    """An option has the name of its role and the default that the role really has."""
+    """Check that an option has its role's prefix and the role's actual default."""
     if name in SHARED_INPUTS and role != "gb10":
         return [] if option.get("required") is True else [f"{name}: another role's fact can only be a required input"]
     problems = [] if name.startswith(f"{role}_") else [f"{name}: a public variable of this role starts with {role}_"]
     if name in defaults:
         if option.get("required"):
-            problems.append(f"{name}: required, and yet has a default in defaults/main.yml")
+            problems.append(f"{name}: required, but has a default in defaults/main.yml")
         elif "default" not in option and defaults[name] is not None:
             problems.append(f"{name}: defaults/main.yml has a default, meta/argument_specs.yml has none")
         elif not same(option.get("default"), defaults[name]):
@@ -54,28 +54,28 @@ def default_problems(role: str, name: str, option: Mapping[str, Any], defaults: 
 
 
 def same(left: object, right: object) -> bool:
-    """Equal in value and type: to Python, 1 is True and 1.0."""
+    """Return whether both are equal in value and type, because in Python 1 equals True and 1.0."""
     return json.dumps(left, sort_keys=True) == json.dumps(right, sort_keys=True)
 
 
 def option_problems(path: str, option: Mapping[str, Any]) -> Iterator[str]:
-    """An option says its type, what it means, and what is in it."""
+    """Check that an option has a type, a description, and its elements or options."""
     kind, description = option.get("type"), option.get("description") or ""
     text = " ".join(description) if isinstance(description, list) else str(description)
     if kind not in TYPES:
-        yield f"{path}: type is {kind!r}, one of {', '.join(sorted(TYPES))} is needed"
+        yield f"{path}: type is {kind!r}, expected one of {', '.join(sorted(TYPES))}"
     if not text.strip():
         yield f"{path}: no description"
     if kind == "list" and option.get("elements") not in TYPES:
         yield f"{path}: a list without elements"
     if "dict" in (kind, option.get("elements")) and not option.get("options") and FREE_FORM not in text.lower():
-        yield f'{path}: a dict without options, whose description does not say "{FREE_FORM}"'
+        yield f'{path}: a dict without options, whose description lacks "{FREE_FORM}"'
     for name, sub in (option.get("options") or {}).items():
         yield from option_problems(f"{path}.{name}", sub)
 
 
 def role_calls(data: object) -> Iterator[tuple[str, str]]:
-    """Every (role, tasks_from) in a file's data, wherever it is nested; the collection's prefix is dropped."""
+    """Yield every (role, tasks_from) in a file's data at any depth, without the collection's prefix."""
     if isinstance(data, list):
         for item in data:
             yield from role_calls(item)
@@ -88,7 +88,7 @@ def role_calls(data: object) -> Iterator[tuple[str, str]]:
 
 
 def call_problems(calls: list[tuple[str, str]], entry_points: Mapping[str, frozenset[str]]) -> list[str]:
-    """Every tasks_from names an entry point that its role has declared."""
+    """Check that every tasks_from names a declared entry point of its role."""
     return [
         f"{role}: tasks_from {entry} has no entry point in meta/argument_specs.yml"
         for role, entry in calls
@@ -134,7 +134,7 @@ def spec(**options: Any) -> dict[str, Any]:
         ({"x_a": True}, spec(x_a=GOOD), "x_a: default 1 in meta/argument_specs.yml, True in"),
         ({"x_a": [1, 2]}, spec(x_a={**GOOD, "type": "list", "elements": "int", "default": [2, 1]}), "x_a: default [2, 1]"),
         ({"x_a": 1}, spec(x_a={"type": "int", "description": "How many."}), "x_a: defaults/main.yml has a default"),
-        ({"x_a": 1}, spec(x_a={**GOOD, "required": True}), "x_a: required, and yet"),
+        ({"x_a": 1}, spec(x_a={**GOOD, "required": True}), "x_a: required, but"),
         ({"y_a": 1}, spec(y_a=GOOD), "y_a: a public variable of this role starts with x_"),
         ({}, spec(gb10_plan={"type": "dict", "description": "A free-form mapping."}), "gb10_plan: another role's fact"),
         ({"x_a": 1}, spec(x_a={"description": "How many.", "default": 1}), "x_a: type is None"),
@@ -147,7 +147,7 @@ def spec(**options: Any) -> dict[str, Any]:
             "x_a.b: no description",
         ),
         ({}, {"main": {"short_description": ""}}, "entry point main: no short_description"),
-        ({}, {**spec(), "other": {"short_description": "Another"}}, "entry point other: there is no tasks/other.yml"),
+        ({}, {**spec(), "other": {"short_description": "Another"}}, "entry point other: tasks/other.yml does not exist"),
     ],
 )
 def test_the_role_check_can_fail(defaults: dict[str, Any], specs: dict[str, Any], expected: str) -> None:

@@ -1,4 +1,4 @@
-"""The project's rules that no linter knows. Each check is a function from text to problems, shown below to be able to fail."""
+"""Rules of the project that no linter checks. Each check is a function from text to problems; a test below verifies that it can fail."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from repository import ROOT, TASK_FILES, files, read, tasks_of, tracked_files
 
 MODULE_UTILS = "ansible_collections.gb10.cluster.plugins.module_utils"
 
-#: Standard library modules that reach outside the process, or answer differently when asked again.
+#: Standard library modules that access anything outside the process, or whose results differ between calls.
 IMPURE_MODULES = frozenset(
     "asyncio ctypes fcntl getpass glob http importlib io logging multiprocessing os pwd random secrets select shutil signal socket "
     "sqlite3 ssl subprocess sysconfig tempfile threading time urllib.request uuid".split()
@@ -24,7 +24,7 @@ IMPURE_METHODS = frozenset("read_text read_bytes write_text write_bytes now utcn
 
 
 def purity_problems(text: str) -> Iterator[str]:
-    """A pure module imports the standard library and other pure modules, and does no I/O."""
+    """Find I/O in a pure module, and imports other than the standard library and pure modules."""
     for node in ast.walk(ast.parse(text)):
         if isinstance(node, ast.Import):
             for alias in node.names:
@@ -37,24 +37,24 @@ def purity_problems(text: str) -> Iterator[str]:
         elif isinstance(node, ast.Call):
             called = node.func
             if isinstance(called, ast.Name) and called.id in IMPURE_CALLS:
-                yield f"line {node.lineno}: {called.id}() is I/O; only io_*.py does that"
+                yield f"line {node.lineno}: {called.id}() is I/O; only io_*.py may do that"
             if isinstance(called, ast.Attribute) and called.attr in IMPURE_METHODS:
-                yield f"line {node.lineno}: .{called.attr}() is I/O; only io_*.py does that"
+                yield f"line {node.lineno}: .{called.attr}() is I/O; only io_*.py may do that"
 
 
 def import_problems(line: int, module: str, name: str) -> Iterator[str]:
-    """``name`` is what is taken from ``module``, empty for a plain import."""
+    """Check one import. ``name`` is the imported name of ``module``, empty for a plain import."""
     if module == MODULE_UTILS or module.startswith(MODULE_UTILS + "."):
         if re.search(r"\.io_", f"{module}.{name}"):
             yield f"line {line}: a pure module imports {name or module}, which does I/O"
     elif (package := module.partition(".")[0]) not in sys.stdlib_module_names:
         yield f"line {line}: {module} is neither the standard library nor {MODULE_UTILS}"
     elif {module, package, f"{module}.{name}"} & IMPURE_MODULES or (module, name) == ("pathlib", "Path"):
-        yield f"line {line}: {module} {name} reaches outside the process; only io_*.py does that"
+        yield f"line {line}: {module} {name} reaches outside the process; only io_*.py may do that"
 
 
 def header_problems(path: str, text: str) -> Iterator[str]:
-    """Licence header in the first 20 lines; the one shebang that ansible-test accepts for modules, and none elsewhere."""
+    """Check for the license header in the first 20 lines. Modules have the shebang that ansible-test accepts, other files have none."""
     head = text.splitlines()[:20]
     for needed in (
         "GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)",
@@ -64,15 +64,15 @@ def header_problems(path: str, text: str) -> Iterator[str]:
             yield f"the first 20 lines lack: {needed}"
     shebang = text.startswith("#!")
     if path.startswith("plugins/modules/") and head[:1] != ["#!/usr/bin/python"]:
-        yield "the first line of a module is exactly #!/usr/bin/python"
+        yield "the first line of a module must be exactly #!/usr/bin/python"
     elif shebang and not path.startswith("plugins/modules/"):
-        yield "only modules have a shebang"
+        yield "only modules may have a shebang"
 
 
 def task_problems(text: str) -> Iterator[str]:
-    """Commands are explained and know what they change; nothing goes through a shell; no error is hidden."""
+    """Find commands without a comment or changed_when, uses of a shell, hidden errors, and long files."""
     if (count := len(text.splitlines())) > 150:
-        yield f"{count} lines: split it, 150 is the most"
+        yield f"{count} lines. Expected: at most 150. Fix: split the file"
     explained = False
     for task in tasks_of(text):
         where = f"line {task.line} ({task.data.get('name')})"
@@ -82,10 +82,10 @@ def task_problems(text: str) -> Iterator[str]:
         if "command" in actions:
             if "changed_when" not in task.data and not re.search(r"\b(creates|removes):", task.text):
                 yield f"{where}: command without changed_when, creates or removes"
-            # One comment serves commands that follow each other.
+            # One comment suffices for consecutive commands.
             explained = explained or bool(re.search(r"(^|\s)#", task.text, re.MULTILINE))
             if not explained:
-                yield f"{where}: command without a comment that says why no module does it"
+                yield f"{where}: command without a comment that explains why no module is used"
         else:
             explained = False
         if "ignore_errors" in task.data:
@@ -98,7 +98,7 @@ def uncommented(line: str) -> str:
     return re.sub(r"(^|\s)#.*", "", line)
 
 
-#: Variables named ansible_* that are not facts: Ansible's own, those that say how to connect, and a key of molecule.yml.
+#: Variables named ansible_* that are not facts: Ansible's own, connection variables, and a key of molecule.yml.
 NOT_FACTS = re.compile(
     r"ansible_(facts|managed|collections|check_mode|diff_mode|host|port|user|password|connection|become\w*|ssh_\w+|shell_\w+|control_path\w*|pipelining"
     r"|timeout|remote_tmp|async_dir|python_interpreter|play_\w+|playbook_python|config_file|loop|loop_var|index_var|search_path|verbosity"
@@ -108,7 +108,7 @@ NOT_FACTS = re.compile(
 
 
 def fact_problems(text: str) -> Iterator[str]:
-    """Facts are read as ansible_facts['x']; injected ansible_x variables do not exist here (see ansible.cfg)."""
+    """Find injected facts. Use ansible_facts['x']; injected ansible_x variables do not exist here (see ansible.cfg)."""
     for number, line in enumerate(text.splitlines(), 1):
         for found in re.finditer(r"\bansible_[a-z]\w*", uncommented(line)):
             if not NOT_FACTS.fullmatch(found[0]):
@@ -116,24 +116,24 @@ def fact_problems(text: str) -> Iterator[str]:
 
 
 def group_problems(text: str) -> Iterator[str]:
-    """A role is told its hosts; only playbooks and inventories know groups."""
+    """Find groups in a role. A role gets its hosts as a variable; only playbooks and inventories use groups."""
     for number, line in enumerate(text.splitlines(), 1):
         if re.search(r"\bgroups\s*(\[|\.\w)|\bgroup_names\b", uncommented(line)):
-            yield f"line {number}: a role names no group; take the hosts as a variable"
+            yield f"line {number}: a role names a group. Fix: pass the hosts as a variable"
 
 
 def machine_problems(text: str) -> Iterator[str]:
-    """A tracked file names neither the folders nor the package sources of the machine that it was written on."""
+    """Find folders and package sources of the developer's machine in a tracked file."""
     for number, line in enumerate(text.splitlines(), 1):
         if found := re.search(r"(?<![\w}>.~$/-])/(work|root)/\S*", line):
             yield f"line {number}: {found[0]} is a path of one machine"
         for url in re.finditer(r"(?:index-url|find-links|index_url|find_links)\W+((?:https?|file)://[^\s/\"']*)", line, re.IGNORECASE):
             if url[1] != "https://download.pytorch.org":
-                yield f"line {number}: {url[1]} is one machine's package source; leave it to the user's own pip configuration"
+                yield f"line {number}: {url[1]} is one machine's package source; use the user's own pip configuration"
 
 
 def playbook_name_problems(path: str) -> Iterator[str]:
-    """`gb10.cluster.<name>` resolves only for names that are Python identifiers."""
+    """Check a playbook's name: `gb10.cluster.<name>` resolves only for Python identifiers."""
     if not PurePosixPath(path).stem.isidentifier():
         yield f"{path}: a playbook with a hyphen cannot be run by its full name"
 
@@ -143,17 +143,17 @@ def pure_files() -> list[str]:
 
 
 def layers() -> list[str]:
-    """The packages of module_utils in the order of docs/architecture.md, where each imports only those above it."""
+    """Return the packages of module_utils in the order of docs/architecture.md. Each imports only those above it."""
     return re.findall(r"^\| `(\w+)` \|", read("docs/architecture.md").partition("## Packages")[2], re.MULTILINE)
 
 
 def layer_problems(package: str, text: str, order: list[str]) -> Iterator[str]:
-    """A package that imports from one below it, or a file that lies in none."""
+    """Find imports from a package below, and from files outside any package."""
     for node in ast.walk(ast.parse(text)):
         if isinstance(node, ast.ImportFrom) and f"{node.module}.".startswith(f"{MODULE_UTILS}."):
             imported = (node.module or "").removeprefix(MODULE_UTILS).removeprefix(".").partition(".")[0]
             if imported not in order:
-                yield f"line {node.lineno}: {imported or node.names[0].name} is no package of docs/architecture.md"
+                yield f"line {node.lineno}: {imported or node.names[0].name} is not a package of docs/architecture.md"
             elif order.index(imported) > order.index(package):
                 yield f"line {node.lineno}: {package} imports {imported}, which is below it in docs/architecture.md"
 
@@ -169,7 +169,7 @@ def test_imports_go_one_way(path: str) -> None:
 
 
 def test_module_utils_are_found() -> None:
-    assert pure_files(), "an empty list would make the purity check pass unseen"
+    assert pure_files(), "with an empty list the purity check would test nothing"
 
 
 @pytest.mark.parametrize("path", pure_files())
@@ -214,19 +214,19 @@ def test_tracked_files_name_no_machine() -> None:
         try:
             text = read(path)
         except UnicodeDecodeError:
-            continue  # an image or another binary file holds no text to check
+            continue  # a binary file, such as an image
         if problems := list(machine_problems(text)):
             found[path] = problems
     assert found == {}
 
 
 def below_common(text: str) -> Iterator[str]:
-    """Read ``text`` as a file of the uppermost package."""
+    """Check ``text`` as a file of the uppermost package."""
     return layer_problems("common", text, layers())
 
 
 COMMAND = "- name: Ask\n  ansible.builtin.command: {argv: [x]}\n"
-# In two parts each, so that this file passes its own check.
+# Split into two parts, so that this file passes its own check.
 FOLDER = "/" + "work/main"
 INDEX = "https" + "://mirror.example/simple"
 
@@ -242,7 +242,7 @@ INDEX = "https" + "://mirror.example/simple"
         (purity_problems, f"from {MODULE_UTILS}.fabric import io_files", "which does I/O"),
         (below_common, f"from {MODULE_UTILS}.node import parse", "common imports node, which is below it"),
         (below_common, f"from {MODULE_UTILS}.node.parse import names", "common imports node, which is below it"),
-        (below_common, f"from {MODULE_UTILS} import problems", "problems is no package"),
+        (below_common, f"from {MODULE_UTILS} import problems", "problems is not a package"),
         (purity_problems, "import subprocess", "reaches outside"),
         (purity_problems, "import os.path", "reaches outside"),
         (purity_problems, "from os import system", "reaches outside"),
@@ -261,9 +261,9 @@ INDEX = "https" + "://mirror.example/simple"
         (task_problems, "- name: Long\n" + "  # line\n" * 150, "151 lines"),
         (fact_problems, "when: ansible_architecture == 'aarch64'", "ansible_facts['architecture']"),
         (fact_problems, "{{ ansible_hostname }} {{ ansible_host }}", "ansible_hostname"),
-        (group_problems, "loop: \"{{ groups['worker'] }}\"", "names no group"),
-        (group_problems, "loop: \"{{ groups.worker }}\"", "names no group"),
-        (group_problems, "when: \"'head' in group_names\"", "names no group"),
+        (group_problems, "loop: \"{{ groups['worker'] }}\"", "names a group"),
+        (group_problems, "loop: \"{{ groups.worker }}\"", "names a group"),
+        (group_problems, "when: \"'head' in group_names\"", "names a group"),
         (machine_problems, f"cd {FOLDER}", "a path of one machine"),
         (machine_problems, f"home='{FOLDER}'", "a path of one machine"),
         (machine_problems, f"extra-index-url = {INDEX}", "https://mirror.example is one machine's"),

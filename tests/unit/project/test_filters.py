@@ -1,4 +1,4 @@
-"""The filters: the pure planners as templates see them, and documentation that fits their signatures."""
+"""The filters: the pure planners as used in templates, and documentation that matches their signatures."""
 
 from __future__ import annotations
 
@@ -122,7 +122,7 @@ def test_pinned_gid_index_is_in_the_nodes_environment() -> None:
 
 
 def test_templates_hand_over_lazy_containers() -> None:
-    """Ansible's own lists and mappings, which a template passes, are neither to json nor to dataclasses."""
+    """Templates pass Ansible's own lists and mappings, which neither json nor dataclasses accept."""
     template = "{{ ('@inputs@' | gb10.cluster.stamped_unit(nodes)).inputs }} {{ vars | gb10.cluster.node_plan('spark2') | gb10.cluster.ray_exec(1) }}"
     answer = subprocess.run(
         [Path(sys.executable).parent / "ansible", "localhost", "-m", "debug", "-a", f'msg="{template}"', "-e", f"@{SNAPSHOT}"],

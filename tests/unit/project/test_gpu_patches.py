@@ -1,6 +1,6 @@
 # GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""What tests/gpu/patches.py makes of its servers, without a GPU."""
+"""Test the evaluation of tests/gpu/patches.py, without a GPU."""
 
 from __future__ import annotations
 
@@ -27,9 +27,9 @@ def patches() -> Iterator[ModuleType]:
     spec = importlib.util.spec_from_file_location("gpu_patches", PROGRAM)
     assert spec and spec.loader
     module = importlib.util.module_from_spec(spec)
-    # A dataclass looks its module up while it is made.
+    # The dataclass decorator needs the module in sys.modules.
     sys.modules[spec.name] = module
-    # A program finds what lies beside it.
+    # A program finds modules in its own folder.
     sys.path.insert(0, str(PROGRAM.parent))
     spec.loader.exec_module(module)
     sys.path.remove(str(PROGRAM.parent))
@@ -69,7 +69,7 @@ def test_a_server_that_does_not_come_up_is_told_of(patches: ModuleType, tmp_path
 
 
 class Model(BaseHTTPRequestHandler):
-    """Answers 3, 4, 5 to the tokens 1, 2."""
+    """Returns the tokens 3, 4, 5 for the prompt 1, 2."""
 
     def log_message(self, format: str, *args: Any) -> None:
         pass

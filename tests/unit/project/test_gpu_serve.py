@@ -1,6 +1,6 @@
 # GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""What tests/gpu/serve.py makes of its servers, without a GPU."""
+"""Test the evaluation of tests/gpu/serve.py, without a GPU."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ PROGRAM = Path(__file__).resolve().parents[2] / "gpu" / "serve.py"
 
 @pytest.fixture(scope="module")
 def serve() -> Iterator[ModuleType]:
-    # Its own modules are called like some of the tests'.
+    # Some of its modules have the same names as modules of the tests.
     hidden = {name: sys.modules.pop(name) for name in ("hosts", "client", "adhoc") if name in sys.modules}
     spec = importlib.util.spec_from_file_location("gpu_serve", PROGRAM)
     assert spec and spec.loader
@@ -53,9 +53,9 @@ def test_what_has_to_hold(serve: ModuleType) -> None:
     graphs, eager = served("graphs", [700.0, 710.0, 90.0], CUTLASS), served("eager", [160.0, 170.0, 165.0], CUTLASS)
     assert failed(serve, graphs, eager, served("graphs, our flags", [700.0], TRITON)) == []
     assert failed(serve, served("graphs", [150.0]), eager) == ["graphs decode faster than eager"]
-    assert failed(serve, graphs | {"recited": 1}) == ["every token of every passage is the learnt one"]
+    assert failed(serve, graphs | {"recited": 1}) == ["every token of every passage is right"]
     assert failed(serve, graphs | {"failure": "ended"}) == ["every plan comes up and answers"]
-    wrong = "with our flags no linear layer is CUTLASS's or FlashInfer's"
+    wrong = "with our flags no linear layer uses CUTLASS or FlashInfer"
     assert failed(serve, served("graphs, our flags", [700.0], CUTLASS)) == [wrong]
     assert failed(serve, served("graphs, our flags", [700.0])) == [wrong]
 
@@ -64,7 +64,7 @@ def test_every_host_must_have_our_nccl(serve: ModuleType) -> None:
     ours = {"nodes": 2, "nccl": {"name": "2.29.7"}}
     assert failed(serve, served("ray", [1.0], mapped=[{}, {}]), **ours) == []
     for wrong in ({"mapped": [{}]}, {"mapped": [{}, {}], "problems": ["another"]}):
-        assert failed(serve, served("ray", [1.0], **wrong), **ours) == ["ranks on every host have our NCCL mapped, and nothing else"]
+        assert failed(serve, served("ray", [1.0], **wrong), **ours) == ["ranks on every host map only our NCCL"]
 
 
 def test_what_the_log_says_is_found(serve: ModuleType) -> None:

@@ -1,4 +1,4 @@
-"""The sample inventories tell the truth about the variables."""
+"""The sample inventories agree with the roles' variables."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ ROLES = (
     *("gb10", "qsfp_netplan", "peer_firewall", "vllm_runtime", "model_store"),
     *("nccl_sm121_build", "vllm_patch", "ray_cluster", "vllm_serve"),
 )
-#: What the playbooks pass, and what another role passes.
+#: Variables that playbooks or other roles pass.
 NOT_FOR_INVENTORIES = {
     "gb10_nodes",
     "gb10_heads",
@@ -36,48 +36,48 @@ NOT_FOR_INVENTORIES = {
 NOT_FOR_INVENTORIES |= {"gb10_break_lock"}
 SAMPLE = "inventories/two-spark/group_vars/gb10_cluster.yml"
 SAMPLES = sorted(Path(path).parent.name for path in files("inventories/*/hosts.yml") if "/lab/" not in path)
-#: What a user must edit; the rest of a sample describes its cabling.
+#: Variables that a user must edit; the rest of a sample describes its cabling.
 TO_TOUCH = ["management_addresses", "ansible_user", "gb10_model"]
 
 
 def commented(text: str) -> dict[str, object]:
-    """Return the variables that stand in a file as a comment, with their values."""
+    """Return the variables in a file's comments, with their values."""
     found = re.findall(r"^# ([a-z0-9_]+): ?(.*)$", text, re.MULTILINE)
     return {name: yaml.safe_load(value) for name, value in found}
 
 
 def declared() -> dict[str, Mapping[str, Any]]:
-    """Every variable that some role's argument specification declares."""
+    """Return every variable that a role's argument specification declares."""
     specs = [load_yaml(read(f"roles/{role}/meta/argument_specs.yml"))["argument_specs"] for role in ROLES]
     return {name: option for entries in specs for entry in entries.values() for name, option in entry.get("options", {}).items()}
 
 
 def unknown_settings(settings: Mapping[str, object], options: Mapping[str, Mapping[str, Any]]) -> Iterable[str]:
-    """What no role knows, or knows with other choices. Ansible's own variables, and what they are made of, are not meant for roles."""
+    """Yield variables that no role declares, and values outside a role's choices. Skips Ansible's own variables and their sources."""
     for name, value in settings.items():
         if name == "management_addresses" or name.startswith("ansible_"):
             continue
         if name not in options:
-            yield f"{name}: no role has such a variable"
+            yield f"{name}: no role declares this variable"
         elif value not in options[name].get("choices", [value]):
-            yield f"{name}: {value!r} is none of {', '.join(options[name]['choices'])}"
+            yield f"{name}: {value!r} is not one of {', '.join(options[name]['choices'])}"
 
 
 @pytest.fixture(params=SAMPLES, scope="module")
 def sample(request: pytest.FixtureRequest) -> str:
-    """The name of each sample's folder."""
+    """Return the name of each sample's folder."""
     return str(request.param)
 
 
 @pytest.fixture(scope="module")
 def inventory(sample: str) -> dict[str, Any]:
-    """A sample as Ansible reads it."""
+    """Return a sample as Ansible parses it."""
     command = [Path(sys.executable).with_name("ansible-inventory"), "-i", ROOT / "inventories" / sample, "--list"]
     return dict(json.loads(subprocess.run(command, cwd=ROOT, check=True, capture_output=True, text=True).stdout))
 
 
 def members(inventory: Mapping[str, Any], group: str) -> list[str]:
-    """The hosts of a group, those of its children behind its own."""
+    """Return the hosts of a group, followed by those of its children."""
     entry = inventory.get(group, {})
     return [*entry.get("hosts", []), *(host for child in entry.get("children", []) for host in members(inventory, child))]
 
@@ -85,7 +85,7 @@ def members(inventory: Mapping[str, Any], group: str) -> list[str]:
 @pytest.mark.parametrize("role", ROLES)
 def test_the_sample_shows_every_default(role: str) -> None:
     defaults = load_yaml(read(f"roles/{role}/defaults/main.yml"))
-    # Below the role's own heading, and no other role's.
+    # The section between this role's heading and the next one.
     section = read(SAMPLE).partition(f"\n# --- {role}\n")[2].partition("\n# --- ")[0]
     assert commented(section) == {name: value for name, value in defaults.items() if name not in NOT_FOR_INVENTORIES}
 
@@ -128,7 +128,7 @@ def test_the_ranks_of_a_sample_use_all_its_nodes(inventory: dict[str, Any]) -> N
         assert len(inventory["_meta"]["hostvars"]) % pipeline == 0
 
 
-#: Sample -> the rails of each node by the ports that are cabled. A Thor has a device of its own in place of ports.
+#: Sample -> the rails of each node by the cabled ports. A Thor has one device instead of ports.
 PORT_0, PORT_1 = (["enp1s0f0np0", "enP2p1s0f0np0"], ["enp1s0f1np1", "enP2p1s0f1np1"])
 RAILS: dict[str, dict[tuple[int, ...], list[list[str]]]] = {
     "single-spark": {(): [[]], (1,): [[]]},
@@ -140,7 +140,7 @@ RAILS: dict[str, dict[tuple[int, ...], list[list[str]]]] = {
 
 
 def nodes_of(inventory: Mapping[str, Any], ports: tuple[int, ...]) -> list[dict[str, Any]]:
-    """The sample's nodes for the planner: Sparks with cables at these ports, and Thors, which have none."""
+    """Return the sample's nodes for the planner: Sparks with cables at these ports, and Thors, which have no ports."""
     found = []
     for number, name in enumerate(members(inventory, "gb10_cluster"), 1):
         settings = {key: value for key, value in inventory["_meta"]["hostvars"][name].items() if key.startswith("gb10_")}
@@ -194,4 +194,4 @@ def test_a_wrong_default_would_be_found() -> None:
 def test_a_wrong_setting_would_be_found() -> None:
     options = {"gb10_a": {"choices": ["x", "y"]}, "gb10_b": {}}
     found = list(unknown_settings({"gb10_a": "z", "gb10_b": 1, "gb10_c": 1, "ansible_user": "me"}, options))
-    assert found == ["gb10_a: 'z' is none of x, y", "gb10_c: no role has such a variable"]
+    assert found == ["gb10_a: 'z' is not one of x, y", "gb10_c: no role declares this variable"]

@@ -1,4 +1,4 @@
-"""The modules that write, run as a node runs them: bad input changes nothing, check mode neither, and the diff tells all."""
+"""The modules that write, run as on a node: bad input and check mode change nothing, and the diff is complete."""
 
 from __future__ import annotations
 
@@ -134,7 +134,7 @@ def test_fabric_probe_tells_a_small_mtu_from_a_cut_cable(tmp_path: Path) -> None
 
 @pytest.mark.parametrize(("answered", "said"), [("02:00:00:00:00:02", []), ("02:00:00:00:00:99", ["answered by 02:00:00:00:00:99 instead of 02:00"])])
 def test_fabric_probe_wants_the_answer_of_the_device_that_has_the_address(tmp_path: Path, answered: str, said: list[str]) -> None:
-    """Twins hear each other's ARP requests: traffic for both rails may end at one of them."""
+    """The PCIe functions of a port hear each other's ARP requests, so one may receive the traffic of both rails."""
     folder = program(tmp_path / "bin", "ping", "exit 0")
     program(
         folder,
@@ -146,4 +146,4 @@ echo "$*" >> {tmp_path}/asked""",
     answer = run_module("fabric_probe", arguments, folder)
     assert [path["said"][: len(said[0])] for path in answer["unproven"]] == said
     forgotten = "neighbour delete 10.110.0.2 dev enp1s0f1np1" in (tmp_path / "asked").read_text(encoding="utf-8")
-    assert forgotten is bool(said), "what the kernel remembers is asked for anew"
+    assert forgotten is bool(said), "the probe must delete the kernel's neighbor entry to resolve it again"

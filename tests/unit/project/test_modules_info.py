@@ -1,4 +1,4 @@
-"""The modules that only read, run as a node runs them, with programs in PATH that answer as a Spark's would."""
+"""The modules that only read, run as on a node, with programs in PATH that return a Spark's output."""
 
 from __future__ import annotations
 
@@ -159,7 +159,7 @@ def test_vllm_arguments(tmp_path: Path, check: bool) -> None:
 
 
 def test_vllm_arguments_asks_vllm(tmp_path: Path) -> None:
-    """The program finds the parser where vLLM had it until 0.28, and reads it as argparse has it."""
+    """The program finds the parser at its location until vLLM 0.28, and reads it as an argparse parser."""
     package = tmp_path / "vllm"
     files = {
         "__init__.py": "",

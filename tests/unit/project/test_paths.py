@@ -1,4 +1,4 @@
-"""Root never reads, writes or runs what the service user can write: what the code names, and the program that looks at a host."""
+"""Root never reads, writes or runs files that the service user can write. Tests the paths in the code and the program that checks a host."""
 
 from __future__ import annotations
 
@@ -17,14 +17,14 @@ from who_can_write import changeable
 from ansible_collections.gb10.cluster.plugins.module_utils.fabric import io_rollback as io_netplan
 from ansible_collections.gb10.cluster.plugins.module_utils.launch import argv as launch
 
-#: Who names the service user's folder, and how it is used there; nothing else of ours is below it.
+#: Matches the service user's folder. NAMED lists the only files that may contain it, and their reasons.
 HOME = re.compile(r"/var/lib/(gb10(?![\w-])|{{ *gb10_(plan\.|service_)user|' *~ *gb10_(plan\.|service_)user|{plan\['user'\]}|{user})")
 NAMED = {
-    "plugins/module_utils/fabric/io_rollback.py": "where an earlier release kept root's things",
-    "plugins/module_utils/launch/argv.py": "a container's user works there",
-    "roles/gb10/vars/main.yml": "the services may write there",
-    "roles/qsfp_netplan/README.md": "a page",
-    "roles/vllm_runtime/README.md": "a page",
+    "plugins/module_utils/fabric/io_rollback.py": "earlier releases kept root's files there",
+    "plugins/module_utils/launch/argv.py": "home of a container's user",
+    "roles/gb10/vars/main.yml": "the services' write path",
+    "roles/qsfp_netplan/README.md": "documentation",
+    "roles/vllm_runtime/README.md": "documentation",
 }
 
 
@@ -34,7 +34,7 @@ def naming() -> set[str]:
 
 def test_few_name_the_service_users_folder_and_root_keeps_nothing_there() -> None:
     assert naming() <= set(NAMED)
-    assert HOME.findall(read("plugins/module_utils/fabric/io_rollback.py")) == HOME.findall("/var/lib/gb10/netplan"), "the former place alone"
+    assert HOME.findall(read("plugins/module_utils/fabric/io_rollback.py")) == HOME.findall("/var/lib/gb10/netplan"), "only the former folder"
 
 
 @pytest.mark.parametrize(
@@ -64,7 +64,7 @@ def test_the_folder_is_the_users_alone() -> None:
 
 @pytest.mark.parametrize("path", ["roles/ray_cluster/templates/gb10-ray.service.j2", "roles/vllm_serve/templates/gb10-vllm.service.j2"])
 def test_a_unit_of_root_touches_nothing_in_it_as_root(path: str) -> None:
-    """A container's unit is root's, because the engine is."""
+    """A container's unit runs as root, because the engine does."""
     for line in read(path).splitlines():
         if re.match(r"Exec\w+=", line) and "_gb10_home" in line:
             assert line.startswith("ExecStartPre=/usr/bin/setpriv --reuid={{ gb10_plan.user }} --regid={{ gb10_plan.user }} --clear-groups ")
@@ -90,7 +90,7 @@ def tree(tmp_path: Path) -> Path:
 def test_what_is_roots_alone_is_found_to_be(tree: Path) -> None:
     assert changeable([str(tree / "opt"), str(tree / "missing")], SERVICE) == {}
     os.chown(tree / "opt/bin", 0, 23456)
-    assert changeable([str(tree / "opt")], SERVICE) == {}, "the group may read"
+    assert changeable([str(tree / "opt")], SERVICE) == {}, "a group's read access is allowed"
 
 
 @pytestmark_root
@@ -112,11 +112,11 @@ def test_what_somebody_else_can_change_is_found(tree: Path, what: str) -> None:
     assert list(changeable([str(tree / "opt")], SERVICE)) == [str(place)]
 
 
-# --- what is only asked ---
+# --- read-only queries ---
 
 
 def templated(expression: str) -> Any:
-    """What Ansible makes of an expression with the variables of the role gb10."""
+    """Return Ansible's value of an expression with the variables of the role gb10."""
     given = {"gb10_service_user": "gb10", "gb10_service_read_write_paths": ["/data"], "gb10_plan": {"user": "gb10"}, "gb10_install_dir": "/opt/gb10"}
     command = [Path(sys.executable).with_name("ansible"), "localhost", "-m", "ansible.builtin.debug", "-a", f"msg={{{{ {expression} }}}}"]
     variables = ["-e", "@roles/gb10/vars/main.yml", "-e", json.dumps(given)]
@@ -132,21 +132,21 @@ def test_a_question_runs_as_the_ranks_do_and_without_network() -> None:
     confinement = {line for line in lines if not line.startswith(("#", "ExecStartPre"))}
     assert {"NoNewPrivileges=yes", "CapabilityBoundingSet=", "ProtectSystem=strict", "ReadWritePaths=/var/lib/gb10 /data"} <= confinement
     asked = {word.removeprefix("--property=") for word in words[6:]}
-    # A rank's semaphores are not a question's to delete.
+    # A query must not delete a rank's semaphores.
     assert asked == (confinement - {"RemoveIPC=yes"}) | {"PrivateNetwork=yes", "RuntimeMaxSec=600"}
 
 
 @pytest.mark.parametrize("path", files("roles/*/tasks/*.yml"))
 def test_root_runs_no_interpreter_of_a_runtime(path: str) -> None:
-    """What a package's code says is asked as the service user (tasks/ask.yml, asked.yml), or in a unit that is confined."""
+    """A package's code runs only as the service user (tasks/ask.yml, asked.yml) or in a confined unit."""
     for task in tasks_of(read(path)):
         argv = str(task.data.get("ansible.builtin.command", {}))
-        # uv only names the interpreter.
+        # uv only takes the interpreter's path.
         if re.search(r"/bin/python|_model_store_python", argv) and "/bin/uv'" not in argv:
             assert re.search(r"_gb10_question|systemd-run", argv), task.data["name"]
 
 
-# --- an upgrade from the release that kept root's things in the user's folder ---
+# --- upgrade from the release that kept root's files in the user's folder ---
 
 FORMER = """
 - hosts: localhost

@@ -1,4 +1,4 @@
-"""What runs the parts of the tests, on parts that take no time."""
+"""Test the runner of the tests with parts that take no time."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ FAILED = '<testcase classname="tests.unit.test_a" name="test_d" time="0.1"><fail
 
 @pytest.fixture
 def project(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[[str], Path]:
-    """Make a project whose Makefile is given."""
+    """Create a project with the given Makefile."""
 
     def project(makefile: str) -> Path:
         (tmp_path / "Makefile").write_text(makefile, encoding="utf-8")
@@ -41,7 +41,7 @@ def parts(monkeypatch: pytest.MonkeyPatch) -> Callable[..., None]:
 def test_two_run_at_once_and_each_after_what_it_needs(
     project: Callable[[str], Path], parts: Callable[..., None], capsys: pytest.CaptureFixture[str]
 ) -> None:
-    # Each of the first two waits for the other, and the third for a file of the first.
+    # The first two wait for each other, and the third waits for a file of the first.
     meet = "touch $@.here; for i in $$(seq 100); do test -e {other}.here && exit; sleep 0.1; done; exit 1"
     last = "test -e a.here && echo '3 deselected' && touch c.here"
     folder = project(f"a:\n\t@{meet.format(other='b')}\nb:\n\t@{meet.format(other='a')}\nc:\n\t@{last}\n")
@@ -87,7 +87,7 @@ def test_a_failed_test_counts_once(
 
 
 def test_a_part_that_is_none_is_refused() -> None:
-    with pytest.raises(SystemExit, match=r"no such part: lind\. There are downloads, lint"):
+    with pytest.raises(SystemExit, match=r"unknown part: lind\. Expected: downloads, lint"):
         run.main("test-all", ["lind"])
 
 

@@ -1,4 +1,4 @@
-"""Sending a file from the head, by the role's own tasks: systemd is a script that keeps a unit until it is stopped."""
+"""Send a file from the head with the role's tasks. A script replaces systemd and keeps a unit until it is stopped."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ def test_an_offer_is_made_whatever_was_left(tmp_path: Path, before: str, meanwhi
         "ansible_connection": "local",
         "ansible_python_interpreter": sys.executable,
     }
-    # Whose they are is not for this test.
+    # This test does not check the owner of the files.
     command = [Path(sys.executable).with_name("ansible-playbook"), "-i", "spark1,", "-e", json.dumps(given), tmp_path / "play.yml"]
     environment = os.environ | {"ANSIBLE_CONFIG": str(ROOT / "ansible.cfg"), "PATH": f"{tmp_path / 'bin'}:{os.environ['PATH']}"}
     done = subprocess.run(command, cwd=ROOT, env=environment, capture_output=True, text=True, check=False)
