@@ -82,7 +82,7 @@ def main() -> None:
     try:
         record, now = io_start.read(path), io_start.present()
         if state == "restored" and not record["start"]:
-            raise ValueError(f"{path} does not exist, so it has no launch to restore")
+            raise ValueError(f"{path} does not exist, so there is no launch to restore")
         differs = io_start.differences(record, now)
         wanted = {"start": module.params["start"], "files": now} if state == "kept" else record
         changed = wanted != record if state == "kept" else state == "restored" and bool(differs)

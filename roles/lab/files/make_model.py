@@ -5,7 +5,7 @@
 
 A Llama, or a Qwen3 mixture of experts. Uses the standard library only and always writes the same bytes. The answers are
 nonsense, but equal prompts get equal answers at any tensor-parallel size, as cluster tests need. Heads divide by 4, so
-tensor parallelism of 1, 2 and (with vLLM's replication of key/value heads) 4 works, and pipeline parallelism up to the
+tensor parallelism of 1, 2 and (with vLLM's replication of key/value heads) 4 works. Pipeline parallelism works up to the
 4 layers.
 """
 
