@@ -142,7 +142,7 @@ def _ring(names: Sequence[str], cables: Sequence[tuple[Port, ...]], beyond: Coll
 
 
 def _open(names: Sequence[str], links: Mapping[str, Mapping[int, Port]], beyond: Collection[Port]) -> tuple[Problem, ...]:
-    """Return the missing cables of a ring."""
+    """Return the problems that name a ring's missing cables."""
     groups: list[list[str]] = []
     for name in names:
         if not any(name in group for group in groups):

@@ -330,7 +330,7 @@ class LabBuilder:
             self.remove_node(name)
         for netns in self._namespaces():
             self._remove_namespace(netns)
-        if f"{self.name}-mgmt" in self._interfaces(""):  # the switch's end was never created; else it went with that
+        if f"{self.name}-mgmt" in self._interfaces(""):  # without a switch; else it went with its peer
             self._must(["ip", "link", "delete", f"{self.name}-mgmt"])
         _kill(self.cgroup)
         _rmdir_if_empty(self.cgroup.parent)
