@@ -2,7 +2,7 @@
 # GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
 
-"""The action behind the module cluster_lock: only the controller knows who runs, and whether another run of its own has ended."""
+"""Action plugin of cluster_lock. Only the controller can identify the run and detect that its other runs have ended."""
 
 from __future__ import annotations
 
@@ -20,14 +20,14 @@ from ansible_collections.gb10.cluster.plugins.module_utils.run_lock.plan import 
 
 
 class ActionModule(ActionBase):
-    """Runs the module as this run, and once more in place of a run that has ended."""
+    """Runs the module for this run, and again to replace the lock of a run that has ended."""
 
     _supports_check_mode = True
 
     def run(self, tmp: Any = None, task_vars: dict[str, Any] | None = None) -> dict[str, Any]:
-        """Return what the module documents. Raises AnsibleConnectionFailure."""
+        """Return the module's documented result. Raises AnsibleConnectionFailure."""
         super().run(tmp, task_vars)
-        # This is a worker, which ends with its task; the run is the process that made it.
+        # This process is a worker that ends with its task. Its parent is the run.
         mine = io_cluster_lock.owner(os.getppid(), _playbooks())
         arguments = {**self._task.args, "owner": asdict(mine)}
         answer: dict[str, Any] = {}
@@ -41,7 +41,7 @@ class ActionModule(ActionBase):
                 break
             if not answer["holder"]:
                 return {**answer, "refused": False, "problem": ""}
-            # Twice a run that has ended: others take it at the same time.
+            # A second ended run means that other runs take the lock at the same time.
             try:
                 lock, age = _holder(answer["holder"])
             except LockError as error:
@@ -50,7 +50,8 @@ class ActionModule(ActionBase):
             if not cluster_lock.ended(lock.owner, mine.boot, io_cluster_lock.started(lock.owner.pid)):
                 problem = cluster_lock.refusal(lock, age, mine.boot)
                 break
-            Display().display(f"  {(task_vars or {}).get('inventory_hostname')}: in place of a run that has ended: {cluster_lock.described(lock)}")
+            host = (task_vars or {}).get("inventory_hostname")
+            Display().display(f"  {host}: replaces the lock of a run that has ended: {cluster_lock.described(lock)}")
             arguments["breaks"] = lock.id
             problem = cluster_lock.refusal(lock, age, mine.boot)
         answer = {**answer, "refused": True, "problem": problem} if problem else answer
@@ -67,13 +68,13 @@ class ActionModule(ActionBase):
 
 
 def _holder(told: object) -> tuple[cluster_lock.Lock, float]:
-    """Return another run's lock and its age in seconds, as the head tells them. Raises LockError."""
+    """Validate the head's answer; return another run's lock and its age in seconds. Raises LockError."""
     if not isinstance(told, dict) or type(told.get("age")) not in (int, float) or not 0 <= told["age"] <= 1e12:
         raise LockError("it has no age")
     return cluster_lock.lock({key: value for key, value in told.items() if key != "age"}), float(told["age"])
 
 
 def _playbooks() -> str:
-    """Return the files that this run was given."""
+    """Return the playbook files on this run's command line."""
     given = context.CLIARGS.get("args") if context.CLIARGS else None
     return "+".join(os.path.basename(path) for path in given) if isinstance(given, (tuple, list)) and given else "ansible"

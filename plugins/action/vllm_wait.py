@@ -2,7 +2,7 @@
 # GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
 
-"""The action behind the module vllm_wait: its documentation is there."""
+"""Action plugin of vllm_wait, which documents it."""
 
 from __future__ import annotations
 
@@ -15,15 +15,15 @@ from ansible.utils.display import Display
 from ansible_collections.gb10.cluster.plugins.module_utils.common.argument_spec import API
 
 _PAUSE_SECONDS = 2
-#: A word now and then in a long silent step, so that nobody takes a quiet start for a hang.
+#: Interval of progress lines in a long silent step, so that a quiet start does not look like a hang.
 _SILENCE_SECONDS = 30
 
 
 class ActionModule(ActionBase):
-    """Polls the service from the controller, because a module cannot speak before it ends."""
+    """Polls the service from the controller, because a module cannot report before it ends."""
 
     def run(self, tmp: Any = None, task_vars: dict[str, Any] | None = None) -> dict[str, Any]:
-        """Return vllm_info's last answer; failed if the service failed or the time is over."""
+        """Return the last answer of vllm_info, marked as failed after a failed start or the timeout."""
         super().run(tmp, task_vars)
         _result, arguments = self.validate_argument_spec(
             argument_spec={
@@ -44,13 +44,14 @@ class ActionModule(ActionBase):
                 return info
             elapsed = time.monotonic() - begin
             service = info["service"]
-            # A server that is being stopped, or about to be, may answer until its end.
+            # A server that is stopping or about to stop may still answer.
             settled = service["active"] == "active" and not service["queued"]
             if info["healthy"] and settled:
                 return {**info, "changed": False}
             if info["untrusted"] and settled:
-                return {"failed": True, "msg": f"{arguments['url']} answers, but its TLS is not what was expected: {info['untrusted']}"}
-            if not first or service["restarts"] < first["restarts"]:  # a new start by hand begins to count at 0
+                problem = f"{arguments['url']} answers, but its TLS verification failed: {info['untrusted']}"
+                return {"failed": True, "msg": problem}
+            if not first or service["restarts"] < first["restarts"]:  # a manual start resets the count
                 first = service
             if service["active"] in ("failed", "inactive") and not service["queued"]:
                 return self._failure(arguments, info, service["invocation"], task_vars)
@@ -76,11 +77,11 @@ class ActionModule(ActionBase):
     def _failure(
         self, arguments: dict[str, Any], info: dict[str, Any], invocation: str, task_vars: dict[str, Any] | None
     ) -> dict[str, Any]:
-        """Tell the cause from the log of the start that failed; the present one has only begun."""
+        """Report the cause from the log of the failed start, because the current start has only begun."""
         failed = self._info(arguments, invocation, task_vars) if invocation != info["service"]["invocation"] else info
-        cause = failed.get("cause") or info["cause"] or f"its log tells no error; it ended with status {info['service']['status']}"
+        cause = failed.get("cause") or info["cause"] or f"its log has no error; it exited with status {info['service']['status']}"
         return {"failed": True, "msg": f"{arguments['name']} failed to start: {cause}. {_hint(arguments)}", "cause": cause}
 
 
 def _hint(arguments: dict[str, Any]) -> str:
-    return f"The whole log: journalctl -u {arguments['name']}"
+    return f"Full log: journalctl -u {arguments['name']}"

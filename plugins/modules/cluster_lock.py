@@ -11,49 +11,52 @@ module: cluster_lock
 short_description: Let one run at a time change a cluster
 version_added: 0.1.0
 description:
-  - Takes the lock of a cluster on its head, or gives it back. It names the run that holds it, and is gone after a reboot of the head.
-  - The lock of a run of the same controller that has ended, as one that was killed, is taken over. Every other lock stays, however old it is.
-  - A lock that is not to be had is no failure, because a playbook has to stop on all hosts then. RV(problem) has the owner, the age, and the way out.
+  - Takes or releases the lock of a cluster on its head.
+  - The lock names the run that holds it, and is gone after a reboot of the head.
+  - Takes over the lock of an ended run of the same controller, for example a killed one.
+  - Any other lock stays, however old it is.
+  - A lock of another run is not a failure, because a playbook then has to stop on all hosts.
+  - RV(problem) has its owner, its age and the fix.
 options:
   state:
-    description: Whether to take the lock or to give it back. To give back what one does not have is no error.
+    description: Whether to take or to release the lock. Releasing a lock that the run does not hold is not an error.
     type: str
     choices: [held, released]
     default: held
   breaks:
-    description: The id of another run's lock that is to count as none, as that run's message names it.
+    description: The id of another run's lock to ignore, from that lock's error message.
     type: str
     default: ""
   owner:
-    description: The run, which the action behind this module finds out.
+    description: The run. The action plugin of this module sets it.
     type: dict
     suboptions:
       user:
-        description: Who runs it.
+        description: The user who started it.
         type: str
         required: true
       host:
-        description: On which machine.
+        description: The machine that it runs on.
         type: str
         required: true
       playbook:
-        description: What is run.
+        description: The playbook that it runs.
         type: str
         required: true
       boot:
-        description: What tells the machine's present start from others, empty if nothing does.
+        description: ID of that machine's current boot, empty if unknown.
         type: str
         required: true
       pid:
-        description: The number of its process.
+        description: Its process number.
         type: int
         required: true
       started:
-        description: When the process was started.
+        description: The start time of its process.
         type: str
         required: true
   folder:
-    description: The folder with the lock, on the head.
+    description: The folder of the lock, on the head.
     type: path
     default: /run/gb10
 author:
@@ -61,10 +64,10 @@ author:
 attributes:
   check_mode:
     support: full
-    description: In check mode takes nothing, and warns of a lock that is not to be had.
+    description: In check mode only reads the lock, and warns if another run holds it.
   diff_mode:
     support: none
-    description: A run gives back what it took, so nothing counts as a change.
+    description: A run releases the lock that it took, so this is not a change.
 """
 
 EXAMPLES = r"""
@@ -80,15 +83,17 @@ EXAMPLES = r"""
 
 RETURN = r"""
 held:
-  description: Whether this run holds the lock now, or would without check mode.
+  description: Whether this run holds the lock, or would outside check mode.
   returned: success
   type: bool
 refused:
-  description: Whether another run holds the lock, or something else is in its place. If not, and it is not held, the head could not be asked.
+  description:
+    - Whether another run holds the lock, or its file is invalid.
+    - False with RV(held=false) means that the head could not be queried.
   returned: success
   type: bool
 problem:
-  description: Why the lock is not held, and what to do; empty if it is.
+  description: The reason that the lock is not held, and the fix; empty if it is held.
   returned: success
   type: str
 holder:
@@ -96,7 +101,7 @@ holder:
   returned: success
   type: dict
 former:
-  description: The lock of a run that had ended, or that was broken, in whose place this one is; empty if there was none.
+  description: The lock of an ended run, or a broken lock, that this one replaced; empty if none.
   returned: success
   type: dict
 """
@@ -118,7 +123,7 @@ def told(lock: Lock | None) -> dict[str, object]:
 
 
 def main() -> None:
-    """Take it, give it back, or in check mode look at it."""
+    """Take, release or, in check mode, read the lock."""
     module = AnsibleModule(
         argument_spec={
             "state": {"type": "str", "choices": ["held", "released"], "default": "held"},

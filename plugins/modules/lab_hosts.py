@@ -8,27 +8,27 @@ from __future__ import annotations
 
 DOCUMENTATION = r"""
 module: lab_hosts
-short_description: Simulated DGX Sparks on one Linux machine
+short_description: Simulate DGX Sparks on one Linux machine
 version_added: 0.1.0
 description:
-  - Creates or destroys a lab of Debian hosts that are booted by systemd-nspawn in network namespaces of their own and are
-    cabled as DGX Sparks are.
-  - Nodes that are up and were built from the same inputs are left alone; others are booted, rebuilt or removed.
+  - Creates or destroys a lab of Debian hosts. systemd-nspawn boots each in its own network namespace, and the cabling
+    is that of DGX Sparks.
+  - Running nodes with unchanged inputs are not touched; others are booted, rebuilt or removed.
   - Needs root, and systemd-nspawn, iproute2 and OpenSSH's client on the machine.
 author:
   - gb10.cluster maintainers (@gb10-cluster)
 options:
   state:
-    description: Whether the lab should be up or gone without a trace.
+    description: Whether the lab is up or completely removed.
     type: str
     choices: [present, absent]
     default: present
   name:
-    description: Name of the lab, 1 to 10 lower-case letters and digits; two labs with different names do not meet.
+    description: Name of the lab, 1 to 10 lower-case letters and digits. Labs with different names are separate.
     type: str
     required: true
   directory:
-    description: Folder that belongs to the lab alone. O(state=absent) deletes it.
+    description: Folder for this lab only. O(state=absent) deletes it.
     type: path
     required: true
   prefix:
@@ -48,25 +48,26 @@ options:
     default: auto
   thors:
     description:
-      - Those of O(nodes) that are Jetson Thors. Their one fabric interface, C(mgbe0_0), is on the switch of the Sparks' port 0,
+      - The O(nodes) that are Jetson Thors. Their one fabric interface, C(mgbe0_0), is on the switch of the Sparks' port 0,
         so they need O(topology=switch).
     type: list
     elements: str
     default: []
   emulated:
     description:
-      - Whether O(base) is of another architecture than the machine. The kernel must run its programs already, by QEMU's user mode.
-      - systemd-networkd does not run there, so the management address is set from outside.
+      - Whether O(base) is for another architecture than the machine's.
+      - The kernel must already run its programs with QEMU's user mode.
+      - systemd-networkd does not run there, so the power script sets the management address.
     type: bool
     default: false
   base:
-    description: Tar file of the root file system that the nodes share. Its name must change with its content.
+    description: Tar file of the shared root file system. Its name must change with its content.
     type: path
   firmware:
-    description: The script that boots a node and cuts its power.
+    description: The script that boots a node and turns it off.
     type: path
   files:
-    description: Files and folders that are added to every node.
+    description: Files and folders to copy into every node.
     type: list
     elements: dict
     default: []
@@ -94,24 +95,24 @@ options:
         type: str
         required: true
       writable:
-        description: Whether the nodes may write to it. The folder is made where it is missing.
+        description: Whether the nodes may write to it. A missing folder is created.
         type: bool
         default: false
   owner:
-    description: Numeric user who may use the lab's login key; the user who runs Ansible against the nodes.
+    description: Numeric ID of the user who runs Ansible against the nodes and may use the lab's login key.
     type: int
     default: 0
   timeout:
-    description: Seconds to wait for the nodes' sshd, and for another run that is changing the same lab.
+    description: Seconds to wait for the nodes' sshd, and for another run that changes the same lab.
     type: int
     default: 120
 attributes:
   check_mode:
     support: full
-    description: Says what would be created, booted or removed, without touching anything.
+    description: Reports the nodes that would be created, booted or removed, and changes nothing.
   diff_mode:
     support: full
-    description: Shows the nodes before and after, and what is done with each.
+    description: Shows the nodes before and after, and the action for each.
 """
 
 EXAMPLES = r"""
@@ -124,7 +125,7 @@ EXAMPLES = r"""
     base: /var/cache/gb10-lab/base-bookworm-0123456789ab.tar
     firmware: /var/cache/gb10-lab/power.sh
 
-- name: No trace of them
+- name: Remove the lab
   gb10.cluster.lab_hosts:
     name: demo
     directory: /var/lib/gb10-lab/demo
@@ -133,7 +134,7 @@ EXAMPLES = r"""
 
 RETURN = r"""
 actions:
-  description: What was (in check mode, would be) done with each node - keep, cable, boot, create, recreate or remove.
+  description: Action on each node (in check mode, the planned one) - keep, cable, boot, create, recreate or remove.
   type: dict
   returned: success
   sample: {"spark1": "keep", "spark2": "boot"}
@@ -224,7 +225,7 @@ def main() -> None:
         required_if=[("state", "present", ["prefix", "nodes", "base", "firmware"])],
         supports_check_mode=True,
     )
-    # The nodes' folders become parts of their root file systems, so the caller's umask must not count.
+    # The nodes' folders become part of their root file systems, so ignore the caller's umask.
     os.umask(0o022)
     try:
         builder = LabBuilder(module.params["name"], module.params["directory"], module.run_command)

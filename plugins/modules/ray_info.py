@@ -8,23 +8,23 @@ from __future__ import annotations
 DOCUMENTATION = r"""
 ---
 module: ray_info
-short_description: Read, and wait for, the nodes that Ray counts
+short_description: Read the nodes of a Ray cluster, and optionally wait for them
 version_added: 0.1.0
 description:
-  - Runs on the head and asks Ray's State API for its nodes and actors.
+  - Runs on the head and queries Ray's State API for nodes and actors.
 options:
   expect:
     description: >-
-      Name and address of every node. With it, waits until Ray counts exactly these, each with its GPUs, and proves that Ray refuses a request
-      without the token.
+      Name and address of every node. With it, waits until Ray has exactly these nodes, each with its GPUs, and verifies
+      that Ray rejects a request without the token.
     type: dict
     default: {}
   gpus:
-    description: GPUs that each node must offer.
+    description: GPUs that each node must provide.
     type: int
     default: 1
   timeout:
-    description: For how many seconds to wait.
+    description: Maximum seconds to wait.
     type: int
     default: 0
   dashboard_port:
@@ -32,7 +32,7 @@ options:
     type: int
     default: 8265
   token_path:
-    description: File on the head with the cluster's token.
+    description: File on the head that contains the cluster's token.
     type: path
     default: /etc/gb10/ray.token
 author:
@@ -53,7 +53,7 @@ EXAMPLES = r"""
 
 RETURN = r"""
 nodes:
-  description: Every node that Ray knows, also dead ones.
+  description: Every node in Ray, including dead ones.
   returned: success
   type: list
   elements: dict
@@ -65,10 +65,10 @@ nodes:
       description: C(ALIVE) or C(DEAD).
       type: str
     resources:
-      description: What the node offers.
+      description: The node's resources.
       type: dict
 actors:
-  description: Every living actor, with the node it runs on.
+  description: Every living actor, with its node.
   returned: success
   type: list
   elements: dict
@@ -90,7 +90,7 @@ from ansible_collections.gb10.cluster.plugins.module_utils.launch import io_ray
 
 
 def main() -> None:
-    """Wait if asked, then read."""
+    """Wait if `expect` is set, then read."""
     module = AnsibleModule(
         argument_spec={
             "expect": {"type": "dict", "default": {}},

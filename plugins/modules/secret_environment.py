@@ -8,13 +8,13 @@ from __future__ import annotations
 DOCUMENTATION = r"""
 ---
 module: secret_environment
-short_description: Keep variables that nobody else may read in a file for the units of the ranks
+short_description: Manage a file with secret environment variables for the units of the ranks
 version_added: 0.1.0
 description:
-  - The file is root's, 0600; systemd reads it. Neither the answer nor the difference shows a value.
+  - Root owns the file, with mode 0600; systemd reads it. Neither the result nor the diff contains a value.
 options:
   variables:
-    description: The variables with their values; the file is removed if there is none.
+    description: The variables with their values. Without any, the file is removed.
     type: dict
     default: {}
   path:
@@ -28,7 +28,7 @@ extends_documentation_fragment:
 """
 
 EXAMPLES = r"""
-- name: Keep a token of the hub
+- name: Store a Hugging Face token
   gb10.cluster.secret_environment:
     variables:
       HF_TOKEN: "{{ token_from_a_vault }}"
@@ -38,8 +38,8 @@ EXAMPLES = r"""
 RETURN = r"""
 version:
   description: >-
-    Changes with the file and, being keyed with a random salt that is in it alone, tells nothing of its values; empty without a file. What a
-    service was started from may contain it.
+    Changes with the file but reveals nothing about its values: it is keyed with a random salt that only the file has.
+    Launch inputs may therefore contain it. Empty without a file.
   returned: always
   type: str
   sample: 5f2b8e0f4d7f0f7fb7f0a1f3c5d2e4b6
@@ -57,7 +57,7 @@ _MODE = 0o600
 
 
 def main() -> None:
-    """Compare, write."""
+    """Compare and write."""
     module = AnsibleModule(
         argument_spec={
             "variables": {"type": "dict", "default": {}, "no_log": True},
@@ -69,7 +69,7 @@ def main() -> None:
     variables = {str(name): str(value) for name, value in module.params["variables"].items()}
     try:
         found, mode = io_file.read_file(path)
-        # The same salt as long as there is a file: a version changes with the values alone.
+        # Keep the salt while the file exists, so that the version changes only with the values.
         salt = secret_environment.salt_of(found or "") or secrets.token_hex(16)
         wanted = secret_environment.text(variables, salt) if variables else None
         changed = (found, mode) != (wanted, None if wanted is None else _MODE)
@@ -82,7 +82,7 @@ def main() -> None:
                 io_file.write_file(path, wanted, _MODE, (os.geteuid(), os.getegid()))
     except (ValueError, OSError) as error:
         module.fail_json(msg=str(error))
-    said = f"{path}: {'no such file' if wanted is None else 'root alone may read it'}\n" if changed else ""
+    said = f"{path}: {'no such file' if wanted is None else 'only root can read it'}\n" if changed else ""
     module.exit_json(changed=changed, version=secret_environment.version(wanted or ""), diff={"before": "", "after": said})
 
 

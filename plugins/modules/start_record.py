@@ -8,23 +8,23 @@ from __future__ import annotations
 DOCUMENTATION = r"""
 ---
 module: start_record
-short_description: Remember what a node's services were started from when the model answered, and put that back
+short_description: Record the launch inputs of a node's services after the model answered, or restore them
 version_added: 0.1.0
 description:
-  - Keeps the units, the environment of the ranks and what roles recorded, as they are now, or puts them back as they were kept.
-  - Starts and stops nothing. Contents are not shown, because the environment may hold what nobody should see.
+  - Records the current units, rank environment and role records, or restores the recorded ones.
+  - Does not start or stop a service. The diff omits contents, because the environment may contain secrets.
 options:
   state:
-    description: C(kept) to remember what is there now, C(restored) to put back what was remembered, C(read) to compare the two.
+    description: C(kept) records the current files, C(restored) restores the recorded ones, C(read) compares the two.
     type: str
     choices: [kept, restored, read]
     default: read
   start:
-    description: What to remember of the start beside its files, a free-form mapping. With O(state=kept).
+    description: Data about the launch to record with its files, a free-form mapping. For O(state=kept).
     type: dict
     default: {}
   path:
-    description: The record.
+    description: Path of the record.
     type: path
     default: /etc/gb10/good.json
 author:
@@ -34,7 +34,7 @@ extends_documentation_fragment:
 """
 
 EXAMPLES = r"""
-- name: Put back what the last model that answered was started from
+- name: Restore the launch inputs of the last model that answered
   gb10.cluster.start_record:
     state: restored
   become: true
@@ -42,21 +42,21 @@ EXAMPLES = r"""
 
 RETURN = r"""
 start:
-  description: What was remembered of the start, empty if nothing was.
+  description: The recorded data about the launch, empty without a record.
   returned: always
   type: dict
 differs:
-  description: The files that differed from the record.
+  description: Files that differed from the record.
   returned: always
   type: list
   elements: str
 units:
-  description: The services that the record has, in the order in which they are started.
+  description: Services in the record, in start order.
   returned: always
   type: list
   elements: str
 present:
-  description: The services that were there before the module ran, in the same order.
+  description: Services that existed before the module ran, in start order.
   returned: always
   type: list
   elements: str
@@ -69,7 +69,7 @@ from ansible_collections.gb10.cluster.plugins.module_utils.rollback import plan 
 
 
 def main() -> None:
-    """Compare, and do what the state asks for."""
+    """Compare, then record or restore as requested."""
     module = AnsibleModule(
         argument_spec={
             "state": {"type": "str", "choices": ["kept", "restored", "read"], "default": "read"},
@@ -82,7 +82,7 @@ def main() -> None:
     try:
         record, now = io_start.read(path), io_start.present()
         if state == "restored" and not record["start"]:
-            raise ValueError(f"{path} does not exist, so there is nothing to put back")
+            raise ValueError(f"{path} does not exist, so there is no launch to restore")
         differs = io_start.differences(record, now)
         wanted = {"start": module.params["start"], "files": now} if state == "kept" else record
         changed = wanted != record if state == "kept" else state == "restored" and bool(differs)

@@ -8,22 +8,22 @@ from __future__ import annotations
 DOCUMENTATION = r"""
 ---
 module: status_info
-short_description: Read how a node of the cluster and its server are doing
+short_description: Read the status of a cluster node and its server
 version_added: 0.1.0
 description:
-  - Reads the services, the ranks with their memory, the last error since boot and, where an address is given, what the server says of itself.
-  - Asks that server for one token, because a healthy one may be wedged.
+  - Reads the services, the ranks with their memory, and the last error since boot. With O(url), queries the server too.
+  - Requests one token from that server, because a server that reports healthy may be wedged.
 options:
   url:
-    description: The API's address, without path; empty on nodes that have no API.
+    description: The API's address, without path; empty on nodes without an API.
     type: str
     default: ""
   seconds:
-    description: For how long the server is watched to tell its tokens a second.
+    description: Seconds over which to measure the server's tokens per second.
     type: float
     default: 2
   timeout:
-    description: Seconds within which the token must come.
+    description: Maximum seconds to wait for the token.
     type: int
     default: 20
 author:
@@ -35,7 +35,7 @@ extends_documentation_fragment:
 """
 
 EXAMPLES = r"""
-- name: Read the head
+- name: Read the status of the head
   gb10.cluster.status_info:
     url: http://127.0.0.1:8000
   become: true
@@ -48,33 +48,33 @@ services:
   type: list
   elements: dict
 ranks:
-  description: The processes that hold a share of the model, with pid, name and resident bytes.
+  description: The processes with a share of the model, with pid, name and resident bytes.
   returned: success
   type: list
   elements: dict
 available:
-  description: Bytes of memory that are available.
+  description: Bytes of available memory.
   returned: success
   type: int
 total:
-  description: Bytes of memory in all.
+  description: Total bytes of memory.
   returned: success
   type: int
 uptime:
-  description: Seconds since boot, without those asleep, as systemd counts.
+  description: Seconds since boot, without sleep, like systemd's timestamps.
   returned: success
   type: float
 error:
-  description: The last error in the journals since boot, with its unit and age in seconds; empty if there is none.
+  description: The last error in the journals since boot, with its unit and age in seconds; empty without one.
   returned: success
   type: dict
 lock:
-  description: Whose run has the cluster's lock, as text, with its age in seconds; empty if none has it.
+  description: The run that holds the cluster's lock, as text, with its age in seconds; empty without one.
   returned: success
   type: dict
   sample: {"text": "alice@laptop runs site.yml (process 4711) since 2026-11-22 07:29:43 UTC", "age": 12.5}
 api:
-  description: What the server says of itself, empty where no address was given.
+  description: The server's status, empty without O(url).
   returned: success
   type: dict
 """
@@ -88,7 +88,7 @@ from ansible_collections.gb10.cluster.plugins.module_utils.health import io_stat
 
 
 def main() -> None:
-    """Read and return."""
+    """Read the status."""
     module = AnsibleModule(
         argument_spec={
             "url": {"type": "str", "default": ""},

@@ -8,31 +8,31 @@ from __future__ import annotations
 DOCUMENTATION = r"""
 ---
 module: vllm_api_key
-short_description: Keep the API's key on the head, and put it into the environment file of the server's unit
+short_description: Manage the API key on the head and in the environment file of the server's unit
 version_added: 0.1.0
 description:
-  - Generates a key of 256 bits where there is none, and none is given. A generated key never leaves the host.
-  - Both files are root's, 0600. Neither the answer nor the difference shows the key.
+  - Generates a 256-bit key if none exists and none is given. A generated key never leaves the host.
+  - Root owns both files, with mode 0600. Neither the result nor the diff contains the key.
 options:
   state:
-    description: Whether there is a key.
+    description: Whether the API has a key.
     type: str
     choices: [present, absent]
     default: present
   key:
-    description: The key; empty to keep the one in the file, or to generate one.
+    description: The key. If empty, the existing key is kept, or a new one is generated.
     type: str
     default: ""
   environment:
-    description: The environment of every process of the node, of which the server's own variables take something up.
+    description: The environment of all ranks of the node. The server's own variables extend some of these.
     type: dict
     default: {}
   key_file:
-    description: Where the key is, one line.
+    description: File with the key on one line.
     type: path
     default: /etc/gb10/api.key
   environment_file:
-    description: Where the variables of the server's unit are, for systemd.
+    description: File with the environment variables of the server's unit, for systemd.
     type: path
     default: /etc/gb10/api.env
 author:
@@ -42,12 +42,12 @@ extends_documentation_fragment:
 """
 
 EXAMPLES = r"""
-- name: Give the API a key
+- name: Create the API key
   gb10.cluster.vllm_api_key:
     environment: "{{ gb10_plan.node | gb10.cluster.rank_environment }}"
   become: true
 
-- name: Take it away
+- name: Remove the API key
   gb10.cluster.vllm_api_key:
     state: absent
   become: true
@@ -55,7 +55,7 @@ EXAMPLES = r"""
 
 RETURN = r"""
 version:
-  description: Changes with the key and tells nothing of it, empty without one; what a server was started from may contain it.
+  description: Changes with the key but reveals nothing about it, so launch inputs may contain it. Empty without a key.
   returned: always
   type: str
   sample: "1795198719123456789"
@@ -75,7 +75,7 @@ _MODE = 0o600
 
 
 def main() -> None:
-    """Compare, generate, write."""
+    """Compare, generate and write."""
     module = AnsibleModule(
         argument_spec={
             "state": {"type": "str", "choices": ["present", "absent"], "default": "present"},
@@ -100,19 +100,19 @@ def main() -> None:
                 params["environment_file"]: systemd.environment_file(api_access.environment(key, ranks)),
             }
         differing = [path for path, text in wanted.items() if io_file.read_file(path) != (text, None if text is None else _MODE)]
-        # Only a new content gives the file a new time.
+        # The version is the file's time, so write only new content.
         fresh = wanted[params["key_file"]] != io_file.read_file(params["key_file"])[0]
         if not module.check_mode:
             write(wanted, differing, keep="" if fresh else params["key_file"])
         version = "" if params["state"] == "absent" else "new" if fresh and module.check_mode else str(os.stat(params["key_file"]).st_mtime_ns)
     except (ValueError, OSError) as error:
         module.fail_json(msg=str(error))
-    said = "".join(f"{path}: {'no such file' if wanted[path] is None else 'root alone may read it'}\n" for path in differing)
+    said = "".join(f"{path}: {'no such file' if wanted[path] is None else 'only root can read it'}\n" for path in differing)
     module.exit_json(changed=bool(differing), version=version, diff={"before": "", "after": said})
 
 
 def write(wanted: dict[str, str | None], differing: list[str], keep: str) -> None:
-    """Write or remove the files. Of the file named in ``keep`` only the mode is wrong. Raises OSError."""
+    """Write or remove the files. The file named in ``keep`` has only a wrong mode. Raises OSError."""
     for path in differing:
         text = wanted[path]
         if text is None:

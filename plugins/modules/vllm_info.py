@@ -11,8 +11,8 @@ module: vllm_info
 short_description: Read the state of a vLLM service from systemd, its journal and its API
 version_added: 0.1.0
 description:
-  - Tells whether the service runs and from which inputs, whether its API is healthy, how far its start has come and, where it
-    failed, the root cause from the log instead of the last traceback.
+  - Reports whether the service runs, its launch inputs, whether its API is healthy and the progress of its start. After
+    a failure it reports the root cause from the log instead of the last traceback.
 options:
   name:
     description: The unit.
@@ -23,21 +23,21 @@ options:
     type: str
     required: true
   model:
-    description: The served model's name. With it, a healthy API is asked for one token.
+    description: The served model's name. With it, a healthy API receives a request for one token.
     type: str
     default: ""
   timeout:
-    description: Seconds within which that token must come.
+    description: Maximum seconds to wait for that token.
     type: int
     default: 60
   key_file:
     description: >-
-      A file on the host with the API's key, for that token; none is sent if the name is empty or there is no such file, and none to others than
-      the unit.
+      File on the host with the API key, for that token. The key is not sent if the name is empty, the file is absent,
+      or another process than the unit's listens on the port.
     type: path
     default: ""
   invocation:
-    description: Read the log of this earlier start instead of the present one's.
+    description: Read the log of this earlier start instead of the current one's.
     type: str
     default: ""
 author:
@@ -48,7 +48,7 @@ extends_documentation_fragment:
 """
 
 EXAMPLES = r"""
-- name: Ask whether the model answers
+- name: Verify that the model answers
   gb10.cluster.vllm_info:
     url: http://127.0.0.1:8000
     model: tiny
@@ -57,27 +57,27 @@ EXAMPLES = r"""
 
 RETURN = r"""
 service:
-  description: As M(gb10.cluster.service_info) returns it.
+  description: The result of M(gb10.cluster.service_info).
   returned: always
   type: dict
 healthy:
-  description: Whether /health says 200.
+  description: Whether /health returns 200.
   returned: always
   type: bool
 untrusted:
-  description: What is wrong with the TLS of what answers there, empty if nothing is.
+  description: The TLS error of the server on that port, empty without one.
   returned: always
   type: str
 answers:
-  description: Whether a token came, null if none was asked for.
+  description: Whether a token arrived, null if none was requested.
   returned: always
   type: bool
 reason:
-  description: Why none came.
+  description: Why no token arrived.
   returned: always
   type: str
 progress:
-  description: The last step of the start that the log tells of.
+  description: The last step of the start in the log.
   returned: always
   type: str
 cause:
@@ -85,7 +85,7 @@ cause:
   returned: always
   type: str
 ready_after:
-  description: Seconds from the start of the process until the API was up, null if the log does not tell.
+  description: Seconds from the start of the process until the API was up, null if the log does not show it.
   returned: always
   type: float
 """
@@ -102,7 +102,7 @@ _LOG_LINES = 3000
 
 
 def main() -> None:
-    """Read all three and return."""
+    """Read the service, its API and its log."""
     module = AnsibleModule(
         argument_spec={
             "name": {"type": "str", "default": "gb10-vllm.service"},

@@ -8,11 +8,11 @@ from __future__ import annotations
 DOCUMENTATION = r"""
 ---
 module: vllm_smoke
-short_description: Ask a model a completion, a chat and a streamed chat, and judge the answers
+short_description: Send a completion, a chat and a streamed chat request to a model, and validate the answers
 version_added: 0.1.0
 description:
-  - Refuses answers that are empty, that break off, or, of a model that reasons, a stream without reasoning or without content after it.
-  - All that is wrong is said together.
+  - Rejects empty and incomplete answers. For a reasoning model, also rejects a stream without reasoning or content.
+  - Reports all problems together.
 options:
   url:
     description: The API's address, without path.
@@ -23,15 +23,15 @@ options:
     type: str
     required: true
   max_tokens:
-    description: The length of each answer. A model that reasons needs hundreds before it says anything.
+    description: Maximum tokens of each answer. A reasoning model needs hundreds before its first content.
     type: int
     default: 8
   reasoning:
-    description: Whether the model reasons. If not, reasoning counts as an answer where there is some.
+    description: Whether the model is a reasoning model. If not, reasoning also counts as an answer.
     type: bool
     default: false
   timeout:
-    description: Seconds within which each answer must be whole.
+    description: Maximum seconds for each complete answer.
     type: int
     default: 300
 author:
@@ -43,7 +43,7 @@ extends_documentation_fragment:
 """
 
 EXAMPLES = r"""
-- name: Prove that the model answers
+- name: Verify that the model answers
   gb10.cluster.vllm_smoke:
     url: http://127.0.0.1:8000
     model: gpt-oss-120b
@@ -54,7 +54,7 @@ EXAMPLES = r"""
 
 RETURN = r"""
 answers:
-  description: What came back, by question, C(completion), C(chat) and C(stream); one that got no answer is left out.
+  description: The answers by request, C(completion), C(chat) and C(stream); a request without an answer is left out.
   returned: always
   type: dict
   contains:
@@ -62,10 +62,10 @@ answers:
       description: The answer's text.
       type: str
     reasoning:
-      description: What the model thought before.
+      description: The model's reasoning before the text.
       type: str
     reasoning_field:
-      description: Under which name reasoning came, C(reasoning) or C(reasoning_content), empty if none did.
+      description: Name of the field with the reasoning, C(reasoning) or C(reasoning_content), empty without reasoning.
       type: str
     finish_reason:
       description: Why the answer ended.
@@ -74,13 +74,13 @@ answers:
       description: The server's count of tokens.
       type: dict
     first_token_after:
-      description: Seconds until the first token, of the stream alone.
+      description: Seconds until the first token, for the stream only.
       type: float
     tokens_per_second:
-      description: How fast the others came, of the stream alone, null if that cannot be told.
+      description: Rate of the other tokens, for the stream only, null if unknown.
       type: float
 problems:
-  description: What is wrong with the answers.
+  description: The problems of the answers.
   returned: always
   type: list
   elements: str
@@ -94,12 +94,12 @@ from ansible_collections.gb10.cluster.plugins.module_utils.health import io_smok
 
 
 def main() -> None:
-    """Ask and judge."""
+    """Send the requests and validate the answers."""
     module = AnsibleModule(
         argument_spec={
             "url": {"type": "str", "required": True},
             "model": {"type": "str", "required": True},
-            # A number and no secret, whatever its name.
+            # A number, not a secret despite its name.
             "max_tokens": {"type": "int", "default": 8, "no_log": False},
             "reasoning": {"type": "bool", "default": False},
             "timeout": {"type": "int", "default": 300},
@@ -112,7 +112,8 @@ def main() -> None:
     server = io_vllm.Server(given.pop("url"), given.pop("ca_file"), given.pop("server_name"))
     answers, problems = io_smoke.test(server, **given)
     if problems:
-        module.fail_json(msg=f"The API is healthy, but does not answer as it should: {'; '.join(problems)}", answers=answers, problems=problems)
+        found = f"The API is healthy, but its answers are invalid: {'; '.join(problems)}"
+        module.fail_json(msg=found, answers=answers, problems=problems)
     module.exit_json(changed=False, answers=answers, problems=[])
 
 

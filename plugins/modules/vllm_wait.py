@@ -11,9 +11,10 @@ module: vllm_wait
 short_description: Wait for a vLLM service with progress, and stop early with the root cause
 version_added: 0.1.0
 description:
-  - Polls M(gb10.cluster.vllm_info) on the host and shows each new step of the start while it waits.
-  - Stops as soon as the start has failed, with the first error of the log that is not an echo of another, or the server's TLS is not as expected.
-  - It is an action that runs on the controller; the module itself only holds this documentation.
+  - Polls M(gb10.cluster.vllm_info) on the host and shows each new step of the start while waiting.
+  - Stops after a failed start with the first error of the log that is not an echo of another.
+  - Also stops after a TLS verification error.
+  - An action plugin on the controller implements it; the module only contains this documentation.
 options:
   name:
     description: The unit.
@@ -24,11 +25,11 @@ options:
     type: str
     required: true
   timeout:
-    description: Seconds until the API must be healthy.
+    description: Maximum seconds until the API is healthy.
     type: int
     required: true
   restarts:
-    description: How many failed starts to forgive. 1 suits a service that may be on its way down from an earlier fault.
+    description: Number of failed starts to ignore. 1 suits a service that may be stopping after an earlier fault.
     type: int
     default: 0
 author:
@@ -48,7 +49,7 @@ EXAMPLES = r"""
 
 RETURN = r"""
 ready_after:
-  description: Seconds from the start of the process until the API was up, null if the log does not tell.
+  description: Seconds from the start of the process until the API was up, null if the log does not show it.
   returned: success
   type: float
 """

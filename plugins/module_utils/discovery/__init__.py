@@ -2,7 +2,7 @@
 # GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
 
-"""From cables to an inventory. Private to this collection.
+"""Derive an inventory from the QSFP cables. Private to this collection.
 
-Entry: plan.discover. answer checks what hosts reported, cabling joins it to a topology, render writes the inventory.
+Entry: plan.discover. answer validates the hosts' reports, cabling derives the topology, render writes the inventory.
 """

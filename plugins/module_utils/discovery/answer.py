@@ -2,10 +2,10 @@
 # GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
 
-"""What a machine on a cable answered, turned into values of known form, before anything uses, shows or writes one of them.
+"""Validate the answers of machines on a cable and convert them to values of known form, before any other use.
 
-Whoever holds the other end of a cable may answer what they like. Only what is named here gets through, in the form that is named here;
-everything else of an answer is dropped. One value of another form makes the whole answer unusable, and each is reported.
+The machine at the other end of a cable is untrusted. Only the fields named here pass, in the form given here;
+all others are dropped. One malformed value makes the whole answer unusable, and each one is reported.
 """
 
 from __future__ import annotations
@@ -21,24 +21,25 @@ from typing import Any, TypedDict
 from ansible_collections.gb10.cluster.plugins.module_utils.common.problems import Problem
 from ansible_collections.gb10.cluster.plugins.module_utils.discovery.parse import NAME, PORT_OF, is_unicast
 
-#: Returns a MAC address as six pairs of lower-case digits with colons; raises ValueError for anything else. The standard library has no such type.
+#: Returns a MAC address as six pairs of lower-case digits with colons. Raises ValueError for any other text.
+#: The standard library has no such type.
 Mac = Callable[[str], str]
 
-#: The most of each that a cluster or an honest machine has; MACHINES is what discovery follows.
+#: Upper limits, at or above the counts of a cluster or an honest machine. Discovery follows at most MACHINES.
 MACHINES, INTERFACES, NEIGHBOURS, NOTES, TEXT = 64, 1024, 256, 16, 300
-#: A machine that answers nonsense has its first mistakes reported, not thousands.
+#: Report at most this many errors of one machine, because an answer may have thousands.
 _REPORTED = 8
 _HOSTNAME = re.compile(r"[a-z0-9][a-z0-9-]{0,62}")
 _FOUND = re.compile(r"found-[0-9a-f]{12}")
-#: Linux takes more than this; no driver and no tool uses it. Source: dev_valid_name() of net/core/dev.c, IFNAMSIZ.
+#: Linux accepts more characters; no driver or tool uses them. Source: dev_valid_name() of net/core/dev.c, IFNAMSIZ.
 _INTERFACE = re.compile(r"[\w.@+-]{1,15}", re.ASCII)
-#: A key of 32 bytes behind its type, each with its length before it: 51 bytes, in base64 without padding. Source: RFC 8709, section 4.
+#: Type and 32-byte key, each after its length: 51 bytes, in base64 without padding. Source: RFC 8709, section 4.
 _HOST_KEY, _KEY_START = re.compile(r"ssh-ed25519 ([A-Za-z0-9+/]{68})"), b"\0\0\0\x0bssh-ed25519\0\0\0\x20"
 _NO_MAC = "00:00:00:00:00:00"
 
 
 class Interface(TypedDict):
-    """``mac`` is "" where there is none."""
+    """A network interface. ``mac`` is "" if it has none."""
 
     mac: str
     up: bool
@@ -46,7 +47,10 @@ class Interface(TypedDict):
 
 
 class Sighting(TypedDict):
-    """Somebody on a cable: ``address`` with zone is how to get there from the machine that sees them. "" for what is not known."""
+    """A machine seen on a cable. Unknown fields are "".
+
+    ``address`` has a zone; the machine that sees this one reaches it there.
+    """
 
     mac: str
     address: str
@@ -55,7 +59,7 @@ class Sighting(TypedDict):
 
 
 class Answer(TypedDict):
-    """What is used of what fabric_neighbours returns, by its names."""
+    """The used fields of the result of fabric_neighbours, under the same names."""
 
     hostname: str
     management: str
@@ -66,9 +70,11 @@ class Answer(TypedDict):
 
 
 def machine(given: Mapping[str, Any], mac: Mac) -> dict[str, Any]:
-    """Return a machine as discovery.py has it. Where anything has another form, it has no ``observed``, and ``invalid`` says what is wrong.
+    """Return a machine in the form of discovery/plan.py.
 
-    ``given`` has the same shape, its ``observed`` as the machine answered; what went through here once goes through unchanged.
+    After any error it has no ``observed``, and ``invalid`` has the errors.
+
+    ``given`` has the same shape, with the machine's own answer as ``observed``. A second pass changes nothing.
     """
     read = _Reader(str(given["name"]), mac)
     result: dict[str, Any] = {
@@ -87,14 +93,14 @@ def machine(given: Mapping[str, Any], mac: Mac) -> dict[str, Any]:
 
 
 def text(value: object) -> str:
-    """Return what a machine said as one line that shows every character as it is; nothing in it moves a cursor or ends a line."""
+    """Return a machine's text as one line, with non-printable characters (such as cursor movements) escaped."""
     said = value if isinstance(value, str) else _shown(value)
     line = " ".join(said[: 4 * TEXT].split())[:TEXT]
     return "".join(letter if letter.isprintable() else letter.encode("unicode_escape").decode() for letter in line)[:TEXT].rstrip()
 
 
 def answer(read: _Reader, given: object) -> Answer:
-    """Return what is used of an answer. What is wrong is in ``read.problems``; then the result is not to be used."""
+    """Return the used fields of an answer. If ``read.problems`` has errors, the caller must discard the result."""
     fields = read.mapping("", given, 64)
     interfaces = read.mapping("interfaces", fields.get("interfaces"), INTERFACES)
     neighbours = read.mapping("neighbours", fields.get("neighbours"), len(PORT_OF))
@@ -116,7 +122,7 @@ def answer(read: _Reader, given: object) -> Answer:
 
 
 def _found(read: _Reader, given: Mapping[str, Any]) -> dict[str, Any]:
-    """Return what is known of a machine from those that see it; strangers() made it from their answers."""
+    """Return the details that other machines reported about this one, as plan.strangers() collected them."""
     zone = str(given["address"]).partition("%")[2]
     if not _FOUND.fullmatch(str(given["name"])):
         read.refuse("name", given["name"], "found- and a MAC address")
@@ -132,7 +138,7 @@ def _found(read: _Reader, given: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _login(read: _Reader, given: Mapping[str, Any]) -> dict[str, Any]:
-    """Return how the user lets Ansible log in; ssh's configuration has one line for each, within double quotes."""
+    """Return the user's login settings for Ansible. Each becomes one double-quoted line in the ssh configuration."""
     port, arguments = str(given["port"] or ""), read.own("login.arguments", given["arguments"], "ansible_ssh_common_args", quotes=True)
     try:
         shlex.split(arguments)
@@ -150,7 +156,7 @@ def _login(read: _Reader, given: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _shown(value: object) -> str:
-    """Return a short picture of any value."""
+    """Return a short representation of any value."""
     short = reprlib.Repr()
     short.maxstring = short.maxother = short.maxlong = 80
     try:
@@ -160,22 +166,25 @@ def _shown(value: object) -> str:
 
 
 class _Reader:
-    """Reads the values of one machine, and keeps what is wrong with them. Each method returns a value that is safe, also for a wrong one."""
+    """Reads the values of one machine and collects the errors.
+
+    Each method returns a safe value, also for an invalid one.
+    """
 
     def __init__(self, name: str, mac: Mac) -> None:
         self.name, self._mac = text(name), mac
         self.problems: list[Problem] = []
 
     def refuse(self, path: str, value: object, expected: str, instead: Any = "", fix: str = "") -> Any:
-        """Keep a problem, and return ``instead``."""
-        default = "find out which machine that is and correct it, or leave it out by -e discover_partial=true"
+        """Record a problem, and return ``instead``."""
+        default = "identify that machine and correct the value, or exclude the machine with -e discover_partial=true"
         if len(self.problems) < _REPORTED:
             where = ".".join(part for part in (self.name, path) if part)
-            self.problems.append(Problem(where, f"it answered {text(_shown(value))}", expected, fix or default))
+            self.problems.append(Problem(where, f"invalid value {text(_shown(value))}", expected, fix or default))
         return instead
 
     def own(self, path: str, value: object, variable: str, quotes: bool = False) -> str:
-        """A text that the user gave: anything that can be printed, but for double quotes where they end it."""
+        """Return a user-supplied text. It must be printable, without double quotes unless ``quotes``."""
         if isinstance(value, str) and value.isprintable() and (quotes or '"' not in value):
             return str(value)
         expected = "one line of printable characters" + ("" if quotes else ", without double quotes")
@@ -203,8 +212,9 @@ class _Reader:
         name = value.lower() if isinstance(value, str) else ""
         if _HOSTNAME.fullmatch(name):
             return name
-        fix = "give it such a name there (sudo hostnamectl set-hostname), or leave it out by -e discover_partial=true"
-        return str(self.refuse("hostname", value, "1 to 63 letters, digits and hyphens, no hyphen first", "", fix))
+        fix = "set such a name there (sudo hostnamectl set-hostname), or exclude it with -e discover_partial=true"
+        expected = "1 to 63 letters, digits and hyphens, not starting with a hyphen"
+        return str(self.refuse("hostname", value, expected, "", fix))
 
     def label(self, path: str, value: object) -> str:
         if isinstance(value, str) and (not value or NAME.fullmatch(value)):
@@ -218,7 +228,10 @@ class _Reader:
         return str(value) if isinstance(value, str) and value in PORT_OF else str(self.refuse(path, value, f"one of {', '.join(PORT_OF)}"))
 
     def facts(self, path: str, name: object, value: object) -> Interface:
-        """Of one interface. Tunnels and the like have something else in place of a MAC address; nobody on a cable has them."""
+        """Return the facts of one interface.
+
+        Tunnels have other data as MAC address; it is ignored unless the port is QSFP.
+        """
         facts = self.mapping(path, value, 64)
         mac = facts.get("mac")
         try:
@@ -237,7 +250,7 @@ class _Reader:
         }
 
     def mac(self, path: str, value: object) -> str:
-        """Of one machine, so not of a group of them."""
+        """Return a unicast MAC address."""
         try:
             mac = self._canonical(value)
         except ValueError:
@@ -252,7 +265,7 @@ class _Reader:
         return mac
 
     def management(self, value: object) -> str:
-        """IPv4, by which Ansible is to get there over a network: not this very host, not a group, not somewhere on the link."""
+        """Return the IPv4 address for Ansible over a network: not a loopback, multicast or link-local address."""
         if value == "":
             return ""
         try:
@@ -264,7 +277,7 @@ class _Reader:
         return str(ip)
 
     def address(self, path: str, value: object, zone: str) -> str:
-        """IPv4, or IPv6 of the link with its zone, the interface that it is seen on."""
+        """Return an IPv4 address, or an IPv6 link-local address whose zone is the interface that sees it."""
         if value == "":
             return ""
         number, percent, found = value.partition("%") if isinstance(value, str) else ("", "", "")

@@ -2,9 +2,9 @@
 # GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
 
-"""The cables and switches between Sparks, and the topology that they make.
+"""Derive the topology from the cables and switches between Sparks.
 
-Two ports that see only each other are a cable; a switch between just two ports cannot be told from one, and need not be.
+Two ports that see only each other count as a cable. A switch between just two ports looks the same and works the same.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from ansible_collections.gb10.cluster.plugins.module_utils.fabric.topology impor
 
 
 class Port(NamedTuple):
-    """A QSFP port of a machine that was asked."""
+    """A QSFP port of a queried machine."""
 
     machine: str
     number: int
@@ -29,20 +29,23 @@ class Port(NamedTuple):
 
 @dataclass(frozen=True)
 class Segment:
-    """Ports that see each other, in the order of the machines, and the machines among them that were not asked."""
+    """Ports that see each other, in the order of the machines, and the unqueried machines among them."""
 
     ports: tuple[Port, ...]
     strangers: frozenset[str] = frozenset()
 
     @property
     def is_cable(self) -> bool:
-        """Whether a direct cable explains it."""
+        """Whether a direct cable can be the connection."""
         return len(self.ports) + len(self.strangers) == 2 and len({port.machine for port in self.ports}) == len(self.ports)
 
 
 @dataclass(frozen=True)
 class Proposal:
-    """``machines`` in the order of the inventory; ``ports`` as gb10_fabric_ports wants them. Without a topology, ``problems`` say why."""
+    """``machines`` in the order of the inventory; ``ports`` as gb10_fabric_ports expects them.
+
+    Without a topology, ``problems`` have the reasons.
+    """
 
     topology: str = ""
     machines: tuple[str, ...] = ()
@@ -52,7 +55,7 @@ class Proposal:
 
 
 def propose(names: Sequence[str], segments: Sequence[Segment]) -> Proposal:
-    """Propose a topology for these machines, the head first; all of them must have been asked."""
+    """Propose a topology for these machines, the head first; all must have been queried."""
     switches = [segment for segment in segments if not segment.is_cable]
     cables = [segment.ports for segment in segments if segment.is_cable and not segment.strangers]
     if len(names) == 1:
@@ -63,13 +66,16 @@ def propose(names: Sequence[str], segments: Sequence[Segment]) -> Proposal:
         return _ring(names, cables, {port for segment in segments if segment.strangers for port in segment.ports})
     if cables:
         return Proposal("direct", tuple(names), {name: tuple(ends[side].number for ends in cables) for side, name in enumerate(names)})
-    between = f"none between {names[0]} and {names[1]}"
-    problem = Problem("cables", between, "a QSFP cable that both see", "plug it in; see the notes about their ports")
+    between = f"no connection between {names[0]} and {names[1]}"
+    problem = Problem("cables", between, "a QSFP cable between both", "connect one; see the notes about their ports")
     return Proposal(problems=(problem,))
 
 
 def _switch(names: Sequence[str], switches: Sequence[Segment]) -> Proposal:
-    """Every machine must be on the same switch; where there are two, rail by rail, a machine's ports are listed in the switches' order."""
+    """Propose a switch topology. Every machine must be on the same switch.
+
+    With two switches (one for each rail) a machine's ports are listed in the switches' order.
+    """
     common = [segment for segment in switches if {port.machine for port in segment.ports} == set(names)]
     if not common:
         widest = max(switches, key=lambda segment: len({port.machine for port in segment.ports}))
@@ -77,9 +83,9 @@ def _switch(names: Sequence[str], switches: Sequence[Segment]) -> Proposal:
         problems = [
             Problem(
                 name,
-                f"it does not see the switch that joins {', '.join(str(port) for port in widest.ports)}",
+                f"it is not connected to the switch of {', '.join(str(port) for port in widest.ports)}",
                 "every Spark on the same switch",
-                "cable it to that switch, and put its ports into the same network",
+                "connect it to that switch, in the same network",
             )
             for name in names
             if name not in there
@@ -91,7 +97,7 @@ def _switch(names: Sequence[str], switches: Sequence[Segment]) -> Proposal:
             name,
             f"ports {' and '.join(str(port.number) for port in doubled)} are in the same network",
             "one port, or a switch (or VLAN) for each port",
-            f"nothing: the inventory uses port {doubled[0].number}; two cables are no faster than one",
+            f"none needed: the inventory uses port {doubled[0].number}; two cables are no faster than one",
         )
         for segment in common
         for name in names
@@ -101,9 +107,9 @@ def _switch(names: Sequence[str], switches: Sequence[Segment]) -> Proposal:
 
 
 def _ring(names: Sequence[str], cables: Sequence[tuple[Port, ...]], beyond: Collection[Port]) -> Proposal:
-    """Walk from the head's lower port along the cables; NVIDIA cables port 0 to port 1 of the next.
+    """Follow the cables from the head's lower port. NVIDIA cables port 0 to port 1 of the next Spark.
 
-    ``beyond`` are the ports behind which there is a machine that was not asked.
+    ``beyond`` are the ports that lead to unqueried machines.
     """
     links: dict[str, dict[int, Port]] = {name: {} for name in names}
     for a, b in cables:
@@ -126,8 +132,8 @@ def _ring(names: Sequence[str], cables: Sequence[tuple[Port, ...]], beyond: Coll
         Problem(
             f"{a} - {b}",
             "a cable between two ports of the same number",
-            "port 0 of one Spark to port 1 of the next all around, as NVIDIA has it",
-            "swap the cables of one end, or keep them: the inventory says for each Spark which port leads on",
+            "port 0 of one Spark to port 1 of the next all around, as NVIDIA documents",
+            "swap the cables of one end, or keep them: the inventory lists for each Spark the port to the next",
         )
         for a, b in cables
         if a.number == b.number
@@ -136,12 +142,12 @@ def _ring(names: Sequence[str], cables: Sequence[tuple[Port, ...]], beyond: Coll
 
 
 def _open(names: Sequence[str], links: Mapping[str, Mapping[int, Port]], beyond: Collection[Port]) -> tuple[Problem, ...]:
-    """Say which cable is missing for a ring."""
+    """Return the problems that name a ring's missing cables."""
     groups: list[list[str]] = []
     for name in names:
         if not any(name in group for group in groups):
             group = [name]
-            for member in group:  # grows while it is walked
+            for member in group:  # the loop appends to it
                 group += {port.machine for port in links[member].values()}.difference(group)
             groups.append(group)
     if len(groups) > 1:
@@ -159,9 +165,9 @@ def _open(names: Sequence[str], links: Mapping[str, Mapping[int, Port]], beyond:
         return (
             Problem(
                 "cables",
-                f"the ring leads on through a machine that was not asked, behind {through}",
+                f"the ring includes an unqueried machine, at {through}",
                 "every machine of a ring",
-                "make that machine answer first: a ring cannot be written in part",
+                "make that machine reachable: discovery writes only complete rings",
             ),
         )
     ends = [Port(name, next(number for number in SPARK_PORTS if number not in links[name])) for name in names if len(links[name]) == 1]
@@ -170,6 +176,6 @@ def _open(names: Sequence[str], links: Mapping[str, Mapping[int, Port]], beyond:
             "cables",
             f"a ring of {len(names)} Sparks lacks the cable between {' and '.join(str(end) for end in ends)}",
             "a closed ring",
-            "plug it in; see the notes about these ports",
+            "connect it; see the notes about these ports",
         ),
     )

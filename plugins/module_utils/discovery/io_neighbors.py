@@ -2,7 +2,7 @@
 # GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
 
-"""Asking a node who is on its QSFP cables. It pings and listens; nothing is changed."""
+"""List the neighbors on a node's QSFP cables. Sends pings and reads tables; changes no setting."""
 
 from __future__ import annotations
 
@@ -14,16 +14,17 @@ from typing import Any
 from ansible_collections.gb10.cluster.plugins.module_utils.common.io_command import NOT_INSTALLED, RunAll
 from ansible_collections.gb10.cluster.plugins.module_utils.discovery import parse as text
 
-#: Every node on the link answers this address.
+#: IPv6 all-nodes multicast: every node on the link replies.
 _ALL_NODES = "ff02::1"
-#: ping ends with 1 where nobody answers.
+#: ping exits with 1 if no machine replies.
 _PING_WORKS = (0, 1)
 
 
 def read(run_all: RunAll, interfaces: Mapping[str, Mapping[str, Any]]) -> dict[str, Any]:
     """Return {neighbours: {interface: [...]}, unheard: {interface: reason}, notes: [str], management: str}.
 
-    ``interfaces`` is what io_node.interfaces returns. All of them are asked at once. Raises ValueError if `ip` fails or `ping` is not installed.
+    ``interfaces`` is the result of io_node.interfaces. All are queried in parallel. Raises ValueError if `ip` fails
+    or `ping` is not installed.
     """
     linked = [name for name in text.PORT_OF if name in interfaces and interfaces[name]["up"] and interfaces[name]["carrier"]]
     own = _link_locals()
@@ -32,7 +33,7 @@ def read(run_all: RunAll, interfaces: Mapping[str, Mapping[str, Any]]) -> dict[s
             ["ip", "-4", "-json", "route", "show", "default"],
             ["lldpctl", "-f", "json0"],
             ["avahi-browse", "-p", "-r", "-t", "_ssh._tcp"],
-            # Two packets a second apart: each neighbour has a second to answer the first.
+            # Two packets a second apart: each neighbor has a second to answer the first.
             *(["ping", "-6", "-n", "-c", "2", "-w", "2", f"{_ALL_NODES}%{name}"] for name in linked if name in own),
         ]
     )
@@ -40,11 +41,12 @@ def read(run_all: RunAll, interfaces: Mapping[str, Mapping[str, Any]]) -> dict[s
     lldp: dict[str, list[dict[str, str]]] = {}
     try:
         lldp = text.lldp(announced[1]) if announced[0] == 0 else {}
-    except ValueError as error:  # a neighbour wrote most of it
-        notes.append(f"lldpctl printed what cannot be read: {error}")
+    except ValueError as error:  # most of the text comes from a neighbor
+        notes.append(f"lldpctl output cannot be parsed: {error}")
     mdns = text.mdns(browsed[1]) if browsed[0] == 0 else {}
     answered: dict[str, list[tuple[str, str]]] = {name: [] for name in linked}
-    unheard = dict.fromkeys([name for name in linked if name not in own], "it has no IPv6 link-local address, and no IPv4 neighbour answers")
+    silent = "it has no IPv6 link-local address, and no IPv4 neighbor answers"
+    unheard = dict.fromkeys([name for name in linked if name not in own], silent)
     for name, ping in zip([name for name in linked if name in own], pings, strict=True):
         answered[name] = [(address, "ndp") for address in text.answering(ping[1]) if address not in own[name] and text.is_of_the_link(address)]
         if _installed(ping)[0] not in _PING_WORKS:
@@ -75,9 +77,10 @@ def _link_locals() -> dict[str, set[str]]:
 
 
 def _ipv4(run_all: RunAll, addresses: Mapping[str, list[str]], mdns: Mapping[str, Mapping[str, str]]) -> list[tuple[str, str]]:
-    """Return (interface, IPv4 address) of all that answer now, of those that it has spoken to or that announce themselves.
+    """Return (interface, IPv4 address) of each ARP or mDNS neighbor that replies to a ping.
 
-    For interfaces without IPv6, as this collection leaves them. An entry of the ARP table alone proves nothing: it may be days old.
+    This covers interfaces without IPv6, as this collection configures them. An ARP entry alone is no evidence: it may
+    be days old.
     """
     names = [name for name, own in addresses.items() if own]
     tables = run_all([["ip", "-4", "-json", "neigh", "show", "dev", name] for name in names])
@@ -93,7 +96,7 @@ def _ipv4(run_all: RunAll, addresses: Mapping[str, list[str]], mdns: Mapping[str
 
 
 def _add_host_keys(run_all: RunAll, neighbours: list[dict[str, str]]) -> None:
-    """Add `host_key`, which also tells the two twins of one machine from two machines."""
+    """Add `host_key`. It also shows that two PCIe functions belong to one machine."""
     asked = [entry for entry in neighbours if entry["address"]]
     scans = run_all([["ssh-keyscan", "-T", "3", "-t", "ed25519", entry["address"]] for entry in asked])
     for entry in neighbours:
@@ -116,4 +119,4 @@ def _must(answer: tuple[int, str, str]) -> str:
 
 def _reason(tool: str, answer: tuple[int, str, str]) -> str:
     status, stdout, stderr = answer
-    return f"{tool} ended with status {status}: {' '.join((stderr or stdout).split())}"
+    return f"{tool} exited with status {status}: {' '.join((stderr or stdout).split())}"

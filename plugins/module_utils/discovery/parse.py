@@ -2,10 +2,10 @@
 # GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
 
-"""What ping, ip, lldpctl, avahi-browse and ssh-keyscan print about the machines on a cable, turned into plain data.
+"""Parse the output of ping, ip, lldpctl, avahi-browse and ssh-keyscan about the machines on a cable.
 
-What a neighbour announces is left out where it has not the form that discovery_answer.py takes, so that it does not make this node's own answer
-unusable. Each function raises ValueError, and nothing else, for a text that its program does not print.
+Announced values that discovery/answer.py would reject are left out: a neighbor must not make this node's own answer
+unusable. Each function raises only ValueError, for text that its program does not print.
 """
 
 from __future__ import annotations
@@ -20,15 +20,15 @@ from ansible_collections.gb10.cluster.plugins.module_utils.fabric.topology impor
 
 #: QSFP interface -> its port.
 PORT_OF: Mapping[str, int] = {twin.interface: port for port, twins in SPARK_PORTS.items() for twin in twins}
-#: The other interfaces of a Spark: the RJ45 socket and Wi-Fi.
+#: A Spark's other interfaces: the RJ45 socket and Wi-Fi.
 MANAGEMENT = ("enP7s7", "wlP9s9")
-#: What is taken of a name that a machine announces, or nothing.
+#: Pattern of an acceptable announced name.
 NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,62}")
-#: Characters that such a program may print; lldpctl prints 4 KiB of a neighbour.
+#: Maximum output length in characters; lldpctl prints 4 KiB per neighbor.
 _MOST = 1 << 22
 _THIS_NETWORK = ipaddress.IPv4Network("0.0.0.0/8")
 _LINK_SCOPE = 0x20
-#: Flags of an address that cannot be used: not checked for duplicates yet, or found to be one.
+#: Flags of an unusable address: tentative (duplicate check pending) or duplicate.
 _TENTATIVE, _DUPLICATE = 0x40, 0x08
 
 
@@ -43,7 +43,7 @@ def link_locals(text: str) -> dict[str, set[str]]:
 
 
 def answering(text: str) -> list[str]:
-    """Return the addresses, without zone, that answered a ping."""
+    """Return the addresses, without zone, that replied to a ping."""
     found = re.findall(r"bytes from ([0-9a-fA-F:.]{1,45})(?:%\S+)?: icmp_seq", text)
     return list(dict.fromkeys(str(ip) for address in found if (ip := _ip(address)) is not None))
 
@@ -57,7 +57,7 @@ def macs(text: str) -> dict[str, str]:
 def lldp(text: str) -> dict[str, list[dict[str, str]]]:
     """Return interface -> [{mac, name, management}] of the Sparks in `lldpctl -f json0`.
 
-    A switch is left out: a Spark is told by the name of its port, which lldpd sends as description or as identifier.
+    Switches are left out. A Spark is recognized by its port name, which lldpd sends as description or as identifier.
     """
     result: dict[str, list[dict[str, str]]] = {}
     whole = load(text or "{}", _MOST)
@@ -87,7 +87,7 @@ def _value(mapping: Mapping[str, Any], name: str) -> str:
 
 
 def _ip(value: object) -> ipaddress.IPv4Address | ipaddress.IPv6Address | None:
-    """Return an address without zone, None for anything else."""
+    """Return an address without zone, or None for any other value."""
     try:
         return ipaddress.ip_address(value) if isinstance(value, str) and "%" not in value else None
     except ValueError:
@@ -100,7 +100,7 @@ def _management(value: object) -> str:
 
 
 def _mac(value: object) -> str:
-    """Return a MAC address in lower case, "" for what is none or one of a group: a neighbour announces what it likes."""
+    """Return a MAC address in lower case, or "" for invalid or multicast ones: a neighbor may announce anything."""
     found = value.lower() if isinstance(value, str) else ""
     return found if re.fullmatch(r"(?!00:00:00:00:00:00)[0-9a-f][02468ace](:[0-9a-f]{2}){5}", found) else ""
 
@@ -110,12 +110,12 @@ def _name(value: str) -> str:
 
 
 def is_unicast(ip: ipaddress.IPv4Address) -> bool:
-    """Whether it may be the address of another machine: not this very host, no group, not one of those that are reserved."""
+    """Whether it can be another machine's address: neither loopback, multicast nor reserved."""
     return not (ip.is_loopback or ip.is_multicast or ip.is_reserved or ip in _THIS_NETWORK)
 
 
 def is_of_the_link(address: str) -> bool:
-    """Whether it is one of IPv6 by which a machine is reached on the link."""
+    """Whether it is a unicast IPv6 link-local address."""
     ip = _ip(address)
     return isinstance(ip, ipaddress.IPv6Address) and ip.is_link_local
 
@@ -131,16 +131,17 @@ def mdns(text: str) -> dict[str, dict[str, str]]:
 
 
 def host_key(text: str) -> str:
-    """Return the key in the output of `ssh-keyscan -t ed25519`, as known_hosts has it behind the name, or ""."""
+    """Return the key in the output of `ssh-keyscan -t ed25519` in the form of known_hosts without the name, or ""."""
     found = re.search(r"^[^#\s]\S* (ssh-ed25519 [A-Za-z0-9+/]{68})$", text, re.MULTILINE)
     return found[1] if found else ""
 
 
 def management(default_routes: str, ssh_connection: str, interfaces: Mapping[str, Mapping[str, Any]]) -> str:
-    """Return the IPv4 address that a node is managed by, or "": nothing is guessed beyond a Spark's own interface names.
+    """Return a node's management IPv4 address, or "". Only a Spark's own interface names are considered.
 
-    It is the address of the default route's interface, else the one that SSH came in by, else that of RJ45 or Wi-Fi; never one
-    of the fabric. `default_routes` is `ip -4 -json route show default`, `ssh_connection` the variable SSH_CONNECTION.
+    It is the address of the default route's interface, else the SSH connection's local address, else that of RJ45 or
+    Wi-Fi; never a fabric address. `default_routes` is the output of `ip -4 -json route show default`,
+    `ssh_connection` the variable SSH_CONNECTION.
     """
     addresses = {
         name: [address.partition("/")[0] for address in facts["addresses"]] for name, facts in interfaces.items() if name not in PORT_OF
@@ -163,10 +164,11 @@ def merge(
     announced: Sequence[Mapping[str, str]],
     names: Mapping[str, str],
 ) -> list[dict[str, str]]:
-    """Put together what is known of the neighbours on one interface, a mapping for each MAC address.
+    """Merge the data about the neighbors on one interface, one mapping per MAC address.
 
-    ``addresses`` are (address, MAC address, "ndp" or "arp") of machines that answered just now, ``announced`` comes from lldp() and
-    ``names`` from mdns(). Returns [{mac, address, source, name, management}]; ``address`` is how to reach it from this node, with zone.
+    ``addresses`` are (address, MAC address, "ndp" or "arp") of machines that just replied, ``announced`` comes from
+    lldp() and ``names`` from mdns(). Returns [{mac, address, source, name, management}]. ``address`` has a zone and is
+    reachable from this node.
     """
     result: dict[str, dict[str, str]] = {}
     for address, mac, source in addresses:

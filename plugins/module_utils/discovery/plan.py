@@ -2,23 +2,24 @@
 # GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
 
-"""From what each machine sees on its QSFP ports to the cables, the topology and what is wrong with them.
+"""Derive cables, topology and cabling errors from the neighbors that each machine sees on its QSFP ports.
 
-A machine comes in as a mapping::
+A machine is a mapping::
 
-    {"name": str,            # as Ansible knows it in this run
-     "unreachable": str,     # why it could not be asked, or ""
-     "observed": {...},      # what discovery_answer.py took of its answer, or {} if it could not be asked or answered nonsense
-     "invalid": [{...}],     # the problems of an answer that cannot be used, as Problem has them; may be left out if there are none
-     "address": str,         # how it is reached; on a cable with the zone of the machine that sees it
+    {"name": str,            # Ansible's name for it in this run
+     "unreachable": str,     # why it could not be queried, or ""
+     "observed": {...},      # its answer, validated by answer.py; {} without an answer or after an error
+     "invalid": [{...}],     # the errors of the answer as fields of Problem; may be absent
+     "address": str,         # its address; on a cable with the zone of the machine that sees it
      "login": {"user": str, "key": str, "arguments": str, "port": int, "local": bool},  # arguments for ssh; local: this very machine
-     # and of a machine that was not given but found on a cable:
+     # and for a machine that was found on a cable:
      "via": str, "port": int,        # the machine and the port that it was seen from
-     "macs": [str], "host_key": str, # as seen from there
-     "label": str,                   # the name that it announces, or ""
-     "direct": str}                  # why its management address cannot be reached from here, or ""
+     "macs": [str], "host_key": str, # as reported from there
+     "label": str,                   # the announced name, or ""
+     "direct": str}                  # why its management address is unreachable from the controller, or ""
 
-What is seen may be a twin, on a direct cable too, for both twins of a port share the cable; so machines are counted, not MAC addresses.
+Both PCIe functions of a port share the cable, so a function may see its own port's other one, even on a direct cable.
+Machines are therefore counted, not MAC addresses.
 """
 
 from __future__ import annotations
@@ -36,7 +37,7 @@ from ansible_collections.gb10.cluster.plugins.module_utils.discovery.parse impor
 from ansible_collections.gb10.cluster.plugins.module_utils.fabric.topology import SPARK_PORTS
 
 Machine = Mapping[str, Any]
-#: Names that mean something else to Ansible or to the playbooks.
+#: Names with a special meaning for Ansible or the playbooks.
 _RESERVED = frozenset({"all", "ungrouped", "localhost", "gb10_cluster", "head", "worker"})
 
 
@@ -51,9 +52,9 @@ class Discovery:
 
 
 def strangers(machines: Sequence[Machine]) -> list[dict[str, Any]]:
-    """Return the machines that are seen on cables and were neither asked nor tried, one mapping each as above, not asked yet.
+    """Return the machines seen on cables that were not yet queried or tried, one unqueried mapping (as above) each.
 
-    None where they would be more than MACHINES in all: a machine may name others without end.
+    Returns none if the total would exceed MACHINES, because a machine may report an endless list of others.
     """
     found = _unasked(machines)
     return found if len(machines) + len(found) <= MACHINES else []
@@ -90,10 +91,10 @@ def _unasked(machines: Sequence[Machine]) -> list[dict[str, Any]]:
 
 
 def settled(machines: Sequence[Machine]) -> list[dict[str, Any]]:
-    """Return the machines under the names that they are to have in the inventory.
+    """Return the machines under their inventory names.
 
-    That is what the user called it, unless that was an address; else its host name, with a number where that is taken. The given ones
-    stay in their order, the others follow by name.
+    A name from the user is kept unless it is an address. Else the host name is used, with a number if it is taken.
+    The given machines keep their order; the others follow by name.
     """
     names = {machine["name"]: machine["name"] for machine in machines if not machine["observed"] or not _is_nameless(machine)}
     for machine in machines:
@@ -103,7 +104,7 @@ def settled(machines: Sequence[Machine]) -> list[dict[str, Any]]:
             free = (name for name in (base, *(f"{base}-{number}" for number in range(2, len(machines) + 2))) if name not in names.values())
             names[machine["name"]] = next(free)
     renamed = [{**machine, "name": names[machine["name"]], **({"via": names[machine["via"]]} if "via" in machine else {})} for machine in machines]
-    # In the order of the cables they came by chance; spark2 is to come before spark10.
+    # Found machines come in arbitrary order. The name's length sorts spark2 before spark10.
     return sorted(renamed, key=lambda machine: (1, len(machine["name"]), machine["name"]) if "via" in machine else (0, 0, ""))
 
 
@@ -116,11 +117,13 @@ def _is_nameless(machine: Machine) -> bool:
 
 
 def discover(machines: Sequence[Machine], partial: bool = False) -> Discovery:
-    """Find the cables and propose a topology for the Sparks that answered. ``machines`` are the given ones first, head first.
+    """Find the cables and propose a topology for the Sparks that answered.
 
-    With ``partial``, a machine that could not be asked is only a note.
+    ``machines`` has the given ones first, and the head before all.
+
+    With ``partial``, a machine that could not be queried is only a note.
     """
-    # Who has no QSFP port and was not given is no Spark: a server on the same switch that lets us in, for example.
+    # A found machine without QSFP ports is not a Spark, for example a server on the same switch that accepts our login.
     members = [
         machine
         for machine in machines
@@ -129,18 +132,18 @@ def discover(machines: Sequence[Machine], partial: bool = False) -> Discovery:
     names = [machine["name"] for machine in members]
     problems, notes = [*_twice(machines), *_not_direct(members)], [note for machine in members for note in _port_notes(machine)]
     segments = _segments(machines, names)
-    # A Spark that sees nobody is alone only if nothing is plugged in.
+    # A Spark that sees no other machine is single only if no cable is connected.
     alone = len(names) == 1 and not partial
     (problems if alone else notes).extend(problem for machine in members for problem in _silent_ports(machine, segments))
     for machine in machines:
         if machine["unreachable"]:
-            # Who shows no SSH on a switch may be the switch itself. On a cable it is the machine at its end.
+            # A machine without SSH on a switch may be the switch itself. At the end of a cable it is a Spark.
             unimportant = members and (partial or _may_be_the_switch(machine, segments))
             (notes if unimportant else problems).append(_not_asked(machine, machines))
         (notes if members and partial else problems).extend(Problem(**problem) for problem in machine.get("invalid", ()))
     if len(machines) + len(unasked := _unasked(machines)) > MACHINES:
         problems.append(_too_many(len(machines) + len(unasked), unasked))
-    # What is counted twice would only confuse.
+    # A machine that is counted twice would cause misleading topology errors.
     if not members or any(_twice(machines)):
         return Discovery(problems=tuple(problems), notes=tuple(notes))
     proposal = propose(names, segments)
@@ -155,7 +158,10 @@ def _sightings(machines: Sequence[Machine]) -> Iterator[tuple[Machine, int, Mapp
 
 
 def _owners(machines: Sequence[Machine]) -> dict[str, tuple[str, int | None]]:
-    """Return MAC address -> (machine, QSFP port or None) of every machine that was asked; a bridge may share the MAC address of a port."""
+    """Return MAC address -> (machine, QSFP port or None) of every queried machine.
+
+    A bridge may share a port's MAC address.
+    """
     owners: dict[str, tuple[str, int | None]] = {}
     for machine in machines:
         for interface, facts in machine["observed"].get("interfaces", {}).items():
@@ -165,7 +171,7 @@ def _owners(machines: Sequence[Machine]) -> dict[str, tuple[str, int | None]]:
 
 
 def _identities(machines: Sequence[Machine]) -> dict[str, str]:
-    """Return MAC address -> what tells its machine from others: the host key, where one was read, for the twins share it."""
+    """Return MAC address -> its machine's identity: the host key if known, because both PCIe functions share it."""
     identities: dict[str, str] = {}
     for _machine, _port, neighbour in _sightings(machines):
         identities[neighbour["mac"]] = neighbour["host_key"] or identities.get(neighbour["mac"], neighbour["mac"])
@@ -190,7 +196,7 @@ def _segments(machines: Sequence[Machine], names: Sequence[str]) -> list[Segment
         )
         for group in groups
     ]
-    # A port that sees only its own twin sees nobody.
+    # Drop segments of a port that sees only its own other PCIe function.
     return sorted(
         (segment for segment in segments if len(segment.ports) + len(segment.strangers) > 1),
         key=lambda segment: (names.index(segment.ports[0].machine), segment.ports[0].number),
@@ -210,8 +216,8 @@ def _twice(machines: Sequence[Machine]) -> Iterator[Problem]:
 
 def _too_many(count: int, unasked: Sequence[Machine]) -> Problem:
     seers = sorted({str(Port(machine["via"], machine["port"])) for machine in unasked})
-    fix = f"look at who is behind {', '.join(seers[:5])}, and take them off that network"
-    return Problem("cables", f"{count} machines are seen", f"{MACHINES} at most, of which the rest is not asked", fix)
+    fix = f"find the machines behind {', '.join(seers[:5])} and disconnect them from that network"
+    return Problem("cables", f"{count} machines are seen", f"at most {MACHINES}; the rest is not queried", fix)
 
 
 def _may_be_the_switch(machine: Machine, segments: Sequence[Segment]) -> bool:
@@ -224,24 +230,27 @@ def _may_be_the_switch(machine: Machine, segments: Sequence[Segment]) -> bool:
 def _not_asked(machine: Machine, machines: Sequence[Machine]) -> Problem:
     reason = machine["unreachable"].removeprefix("Task failed: ").rstrip(".")
     if "via" not in machine:
-        return Problem(machine["name"], reason, "a login from here", "correct the address, the user or the key (-u, --private-key)")
+        fix = "correct the address, the user or the key (-u, --private-key)"
+        return Problem(machine["name"], reason, "a login from the controller", fix)
     label = f" ({machine['label']})" if machine["label"] else ""
     where = str(Port(machine["via"], machine["port"]))
-    found = f"a machine is seen there{label}, {', '.join(machine['macs'])}, but it cannot be asked: {reason}"
+    found = f"found a machine{label}, {', '.join(machine['macs'])}, that cannot be queried: {reason}"
     without = "-e discover_partial=true writes the inventory without it"
     if not machine["host_key"]:
-        return Problem(where, found, "sshd on every Spark; a switch may have none", f"start it there, if it is a Spark; or {without}")
+        fix = f"start sshd there if it is a Spark; or {without}"
+        return Problem(where, found, "sshd on every Spark; a switch may have none", fix)
     expected = "a login with the same user and key as for the machine that sees it"
-    return Problem(where, found, expected, f"try `{try_command(machine, machines)}` and put your public key there; or {without}")
+    fix = f"try `{try_command(machine, machines)}` and install your public key there; or {without}"
+    return Problem(where, found, expected, fix)
 
 
 def try_command(machine: Machine, machines: Sequence[Machine]) -> str:
-    """Return the ssh command by which a person logs in to a machine that was found on a cable."""
+    """Return the ssh command for a person to log in to a machine that was found on a cable."""
     named = {other["name"]: other for other in machines}
     hops: list[str] = []
     hop = named[machine["via"]]
     while not hop["login"]["local"]:
-        # ssh hands the last hop to another ssh in a ProxyCommand, where %% stands for %, that one the hop before it, and so on.
+        # ssh passes the last hop to another ssh in a ProxyCommand, which reads %% as %, and so on for each earlier hop.
         hops.insert(0, _target(hop, "[{}]" if ":" in hop["address"] else "{}").replace("%", "%" * 2 ** (len(hops) + 1)))
         if "via" not in hop:
             break
@@ -261,16 +270,17 @@ def _not_direct(machines: Sequence[Machine]) -> Iterator[Problem]:
             yield Problem(
                 machine["observed"]["hostname"],
                 machine["direct"].removeprefix("Task failed: ").rstrip("."),
-                "an address by which this machine reaches it without the cable, for the cable gets new addresses",
+                "an address that reaches this machine without the cable, whose addresses will change",
                 "connect its RJ45 socket or Wi-Fi to your network, and run again",
             )
 
 
 def _port_notes(machine: Machine) -> Iterator[Problem]:
-    """What stands out on a machine's ports. It does not keep the inventory from being written."""
+    """Return the notes about a machine's ports. Notes do not block the inventory."""
     interfaces = machine["observed"]["interfaces"]
     for note in machine["observed"]["notes"]:
-        yield Problem(machine["name"], note, "what LLDP and mDNS know, a supplement", "-e discover_become=true where it is a matter of rights")
+        expected = "LLDP and mDNS data, which is optional"
+        yield Problem(machine["name"], note, expected, "-e discover_become=true if permission was denied")
     if not PORT_OF.keys() & interfaces.keys():
         yield Problem(machine["name"], "it has none of the QSFP interfaces of a Spark", ", ".join(PORT_OF), "check that this is a Spark")
         return
@@ -279,19 +289,21 @@ def _port_notes(machine: Machine) -> Iterator[Problem]:
         where = str(Port(machine["name"], number))
         for name in names:
             if name not in interfaces:
-                yield Problem(where, f"{name} does not exist", "both twins of the port", "check the driver, with lspci and ibdev2netdev")
+                fix = "check the driver, with lspci and ibdev2netdev"
+                yield Problem(where, f"{name} does not exist", "both PCIe functions of the port", fix)
             elif not interfaces[name]["up"]:
                 fix = f"`sudo ip link set {name} up` and run again (discovery changes nothing)"
-                yield Problem(where, f"{name} is down, so its cable cannot be seen", "up", fix)
+                yield Problem(where, f"{name} is down, so its cable cannot be detected", "up", fix)
         up = [name for name in names if name in interfaces and interfaces[name]["up"]]
         linked = [name for name in up if interfaces[name]["carrier"]]
         if linked and len(linked) < len(up):
             silent = next((name for name in up if name not in linked), "")
-            yield Problem(where, f"{silent} has no carrier although its twin has", "carrier on both twins", "reseat the cable, check the driver")
+            found = f"{silent} has no carrier, but the port's other PCIe function has"
+            yield Problem(where, found, "carrier on both functions", "reseat the cable, check the driver")
 
 
 def _silent_ports(machine: Machine, segments: Sequence[Segment]) -> Iterator[Problem]:
-    """Ports with a cable at whose other end nobody is seen, and that nobody else sees."""
+    """Yield the ports with a connected cable on which no machine sees another."""
     observed = machine["observed"]
     seen = {port for segment in segments for port in segment.ports}
     for number, twins in SPARK_PORTS.items():
@@ -300,7 +312,9 @@ def _silent_ports(machine: Machine, segments: Sequence[Segment]) -> Iterator[Pro
             reason = next((observed["unheard"][name] for name in linked if name in observed["unheard"]), "")
             yield Problem(
                 str(Port(machine["name"], number)),
-                f"a cable is plugged in ({', '.join(linked)} with carrier), but {reason or 'nobody answers'}",
+                f"a cable is connected ({', '.join(linked)} with carrier), but {reason or 'no machine answers'}",
                 "the machine at the other end",
-                "`ping` the other end's address there once, and run again" if reason else "is it on, its interface up, and IPv6 not filtered there?",
+                "`ping` the other end's address from there once, and run again"
+                if reason
+                else "check that it is on, that its interface is up, and that it does not filter IPv6",
             )

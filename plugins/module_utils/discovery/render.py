@@ -2,10 +2,10 @@
 # GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
 
-"""What discovery writes: how ssh gets to the machines behind a cable, and the inventory. Machines are as in discovery.py.
+"""Render the discovery's output: ssh access to machines on cables, and the inventory. plan.py describes a machine.
 
-What is written is loaded again, as configuration that is trusted. So each value is written in a form that ends where it ends and that no
-reader takes for a template, although discovery_answer.py looked at it before.
+Ansible and ssh load this output as trusted configuration. So each value is quoted, and no text from a machine can
+become a template, although answer.py already validated it.
 """
 
 from __future__ import annotations
@@ -22,29 +22,31 @@ from ansible_collections.gb10.cluster.plugins.module_utils.discovery.plan import
 
 
 class Template(str):
-    """A text of ours that Ansible is to render when it loads the inventory; any other text is to stay as it is."""
+    """A text from this module that Ansible renders when it loads the inventory. Any other text is literal."""
 
 
-#: What begins a template.
+#: The start of a template.
 _OPENING = re.compile(r"\{[{%#]")
-#: The host keys that were read over a cable lie beside the inventory. They come before the user's own arguments, for the first wins.
+#: The inventory's folder has the host keys that were read over a cable. ssh uses the first value of an option, so these
+#: options precede the user's arguments.
 _PINNED = """-o 'UserKnownHostsFile="{{ inventory_dir }}/known_hosts.txt"' -o StrictHostKeyChecking=yes"""
 #: As in the sample inventories.
 _BY_ITS_PLACE = Template("{{ management_addresses[groups['gb10_cluster'].index(inventory_hostname)] }}")
-#: The sizes that the attention heads of common models divide by.
+#: Numbers that divide the attention heads of common models.
 _EVEN = (1, 2, 4, 8)
 
 
 def fingerprint(host_key: str) -> str:
-    """Return what `ssh-keygen -l` shows of a key such as "ssh-ed25519 AAAA..."."""
+    """Return the fingerprint that `ssh-keygen -l` prints for a key such as "ssh-ed25519 AAAA..."."""
     digest = hashlib.sha256(base64.b64decode(host_key.split()[1])).digest()
     return "SHA256:" + base64.b64encode(digest).decode().rstrip("=")
 
 
 def ssh_config(machines: Sequence[Machine], folder: str) -> str:
-    """Return the ssh configuration by which the machines on cables are reached, each through the one that sees it.
+    """Return the ssh configuration for the machines on cables. ssh reaches each through the machine that sees it.
 
-    With the user's own keys, agent and configuration, and with the host keys of known_hosts(). Both are files of ``folder``, under these names.
+    The user's keys, agent and configuration apply, with the host keys of known_hosts(). ``folder`` has both files,
+    under the names ssh_config and known_hosts.
     """
     named = {machine["name"]: machine for machine in machines}
     lines = []
@@ -68,15 +70,15 @@ def ssh_config(machines: Sequence[Machine], folder: str) -> str:
 
 
 def _text(lines: Sequence[str]) -> str:
-    """Return the lines of a file. Raises ProblemsError for one that is more than a line to some reader."""
+    """Return the lines of a file. Raises ProblemsError for a line with a character that may end a line."""
     if wrong := [line for line in lines if not line.isprintable()]:
-        problems = [Problem("discovery", repr(line), "one line of printable characters", "correct what it is made of") for line in wrong]
+        problems = [Problem("discovery", repr(line), "one line of printable characters", "correct the value in it") for line in wrong]
         raise ProblemsError(problems)
     return "".join(f"{line}\n" for line in lines)
 
 
 def _jump(via: Machine, folder: str) -> str:
-    """Return the command that connects through a machine, "" if it is this very machine."""
+    """Return the command that connects through a machine, or "" for the controller."""
     login = via["login"]
     if login["local"]:
         return ""
@@ -89,7 +91,7 @@ def _jump(via: Machine, folder: str) -> str:
         words += ["-l", login["user"]] if login["user"] else []
         words += ["-i", login["key"]] if login["key"] else []
     host = via["name"] if "via" in via else via["address"]
-    # %h and %p are for ssh to fill in; any other % is to stay one.
+    # ssh expands %h and %p. Any other % is literal.
     return f"{_escaped(shlex.join(words))} -W '[%h]:%p' {_escaped(shlex.quote(host))}"
 
 
@@ -98,14 +100,14 @@ def _escaped(text: str) -> str:
 
 
 def known_hosts(machines: Sequence[Machine]) -> str:
-    """Return a line for each machine on a cable, under the name that ssh_config() gives it."""
+    """Return a line for each machine on a cable, under its name in ssh_config()."""
     return _text([f"{machine['name']} {machine['host_key']}" for machine in machines if "via" in machine and machine["host_key"]])
 
 
 def inventory(machines: Sequence[Machine], discovery: Discovery) -> dict[str, Any]:
-    """Return {hosts, variables, known_hosts, trusted} of the machines that the discovery proposes, in its order.
+    """Return {hosts, variables, known_hosts, trusted} of the proposed machines, in its order.
 
-    ``hosts`` has the variables of each host, ``variables`` those of the group, where all hosts agree.
+    ``variables`` has the group's variables, on which all hosts agree; ``hosts`` has each host's remaining variables.
     """
     by_name = {machine["name"]: machine for machine in machines}
     members = [by_name[name] for name in discovery.proposal.machines]
@@ -134,14 +136,14 @@ def _settings(machine: Machine, ports: Sequence[int]) -> dict[str, Any]:
 
 
 def _address(machine: Machine) -> str:
-    """Return what a machine is reached by: what the user gave, or the management address where that is a cable or this very machine."""
+    """Return a machine's address: the user's, or the management address if that is a cable or the controller."""
     return str(machine["observed"]["management"] if "via" in machine or machine["login"]["local"] else machine["address"])
 
 
 def files(machines: Sequence[Machine], discovery: Discovery, model: str) -> dict[str, str]:
-    """Return the inventory as file -> text, with paths below its folder, nothing without a topology.
+    """Return the inventory as file -> text, with paths relative to its folder; empty without a topology.
 
-    ``model`` is what gb10_model is to be, "" for a line to fill in.
+    ``model`` is the value of gb10_model, "" for a placeholder line.
     """
     if not discovery.proposal.topology:
         return {}
@@ -155,7 +157,7 @@ def files(machines: Sequence[Machine], discovery: Discovery, model: str) -> dict
 
 
 def _hosts(hosts: Mapping[str, Mapping[str, Any]], said: Sequence[str]) -> str:
-    lines = ["---", "# Found on the QSFP cables, the head first. What to edit is in group_vars/gb10_cluster.yml."]
+    lines = ["---", "# Found on the QSFP cables, the head first. The settings are in group_vars/gb10_cluster.yml."]
     lines += [f"#   {_comment(line)}" for line in said]
     lines += ["gb10_cluster:", "  children:"]
     for group, names in (("head", list(hosts)[:1]), ("worker", list(hosts)[1:])):
@@ -166,21 +168,24 @@ def _hosts(hosts: Mapping[str, Mapping[str, Any]], said: Sequence[str]) -> str:
 
 
 def _variables(variables: Mapping[str, Any], topology: str, count: int, model: str) -> str:
-    lines = ["---", "# Where the Sparks are reached, as whom, and what to serve."]
+    lines = ["---", "# Addresses and login of the Sparks, and the model to serve."]
     lines += [f"{name}: {scalar(value)}" for name, value in variables.items() if not name.startswith("gb10_")]
-    hint = "# TO FILL IN: the model to serve, a name on the Hugging Face hub or an absolute path that exists on every node."
+    hint = "# TO FILL IN: the model to serve, a name on Hugging Face Hub or an absolute path that exists on every node."
     lines += [f"gb10_model: {scalar(model)}"] if model else [hint, "# gb10_model: openai/gpt-oss-120b"]
-    lines += ["", "# How they are cabled.", f"gb10_fabric_topology: {topology}"]
+    lines += ["", "# Cabling.", f"gb10_fabric_topology: {topology}"]
     lines += [f"{name}: {scalar(value)}" for name, value in variables.items() if name.startswith("gb10_")]
     if count not in _EVEN:
-        lines.append(f"# The attention heads of common models do not divide by {count}, their layers do not have to.")
+        lines.append(f"# {count} does not divide the attention heads of common models, so a pipeline splits the layers.")
         lines.append(f"gb10_pipeline_parallel_size: {count}")
     other = "inventories/two-spark/group_vars/gb10_cluster.yml, or ansible-doc -t role gb10.cluster.<role>"
     return _text([*lines, "", f"# Every other variable with its default: {other}"])
 
 
 def scalar(value: str | int | Sequence[Any]) -> str:
-    """Return a value in YAML, on one line and in ASCII. A text that looks like a template and is none of ours is marked as none."""
+    """Return a value as ASCII YAML on one line.
+
+    A text that resembles a template but is not a Template is marked !unsafe.
+    """
     if isinstance(value, int):
         return str(value)
     if not isinstance(value, str):
@@ -197,28 +202,28 @@ def _character(letter: str) -> str:
 
 
 def _literal(text: str) -> str:
-    """Return what a template renders to this text."""
+    """Return a template that renders to this text."""
     return _OPENING.sub(lambda found: f"{{{{ '{found[0]}' }}}}", text)
 
 
 def _comment(line: str) -> str:
-    """Return a line with its characters that are none of one line, or that move a cursor, as escapes."""
+    """Return a line with non-printable characters escaped."""
     return "".join(letter if letter.isprintable() else letter.encode("unicode_escape").decode() for letter in line)
 
 
 def summary(machines: Sequence[Machine], discovery: Discovery) -> list[str]:
-    """Return what was found, a line each: the Sparks in order, and their cables."""
+    """Return the Sparks in order and their topology, then one line for each cable."""
     asked = [machine for machine in machines if machine["observed"]]
     names = discovery.proposal.machines or [machine["name"] for machine in asked]
-    lines = [f"{', '.join(names) or 'nobody'}: topology {discovery.proposal.topology or 'cannot be told'}"]
+    lines = [f"{', '.join(names) or 'no Spark'}: topology {discovery.proposal.topology or 'unknown'}"]
     for segment in discovery.segments:
-        ends = [str(port) for port in segment.ports] + ["a machine that was not asked"] * len(segment.strangers)
+        ends = [str(port) for port in segment.ports] + ["an unqueried machine"] * len(segment.strangers)
         lines.append(f"{'cable' if segment.is_cable else 'switch'}: {' - '.join(ends)}")
     return lines
 
 
 def trusted(machines: Sequence[Machine]) -> list[str]:
-    """Return a line for each machine whose host key was read over a cable: where, and the fingerprint."""
+    """Return the place and the fingerprint of each host key that was read over a cable."""
     return [
         f"{machine['label'] or machine['name']} at {machine['via']} port {machine['port']}: {fingerprint(machine['host_key'])}"
         for machine in machines

@@ -2,7 +2,7 @@
 # GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
 
-"""Asking a vLLM server and its journal."""
+"""Query a vLLM server and its journal."""
 
 from __future__ import annotations
 
@@ -23,55 +23,55 @@ from ansible_collections.gb10.cluster.plugins.module_utils.common.io_command imp
 from ansible_collections.gb10.cluster.plugins.module_utils.node import io_facts as io_node
 
 _HEALTH_SECONDS = 5
-#: Bytes of an answer that are read. The metrics of a busy server are some 100 KB.
+#: Maximum bytes read of an answer. The metrics of a busy server are about 100 KB.
 MOST = 8 * 1024**2
-#: The unit whose processes get the API's key.
+#: The unit whose processes receive the API key.
 UNIT = "gb10-vllm.service"
-#: In place of an HTTP status: nobody answered, and somebody did whose TLS is not what was expected.
+#: Used instead of an HTTP status: no server answered; or one answered whose TLS failed verification.
 _SILENT, _UNTRUSTED = 0, -1
 _READY = "Application startup complete"
 _TOKENS = re.compile(r"^vllm:(?:generation|prompt)_tokens_total\{[^}]*\}\s+([\d.e+]+)$", re.MULTILINE)
 
 
 class StrangerError(ValueError):
-    """The API's port is not held by the unit that serves it."""
+    """A process outside the serving unit listens on the API's port."""
 
 
 class _Named(ssl.SSLContext):
-    """Expects a certificate of the name that clients use, whatever the address that is asked."""
+    """Expects the certificate name that clients use, at any address."""
 
     server_name = ""
 
     def wrap_socket(self, sock: socket.socket, *arguments: Any, **options: Any) -> ssl.SSLSocket:
-        """Take the name in place of the host."""
+        """Verify that name instead of the host."""
         return super().wrap_socket(sock, *arguments, **{**options, "server_hostname": self.server_name or options.get("server_hostname")})
 
 
 class _NoRedirect(urllib.request.HTTPRedirectHandler):
-    """A key that is meant for this server goes nowhere else."""
+    """Follows no redirect, so that the API key reaches only this server."""
 
     def redirect_request(self, *_arguments: Any) -> None:
-        """Leave the answer as it is: an error, for those who ask."""
+        """Return the redirect as it is; callers see an HTTP error."""
 
 
 @dataclass(frozen=True)
 class Server:
-    """A vLLM on this host: its address without path and, for https, the CA of its certificate and the name in that."""
+    """A vLLM on this host: address without path and, for https, the CA and the name of its certificate."""
 
     url: str
     ca_file: str = ""
     server_name: str = ""
 
     def open(self, path: str, timeout: float, given: Mapping[str, str], data: bytes | None = None) -> Any:
-        """Send a request and return the response. Raises OSError, which urllib's errors are, and HTTPException.
+        """Send a request and return the response. Raises OSError (urllib's errors included) and HTTPException.
 
-        The server is on this host: a proxy of the environment would be asked for another one.
+        Ignores proxies from the environment, because the server is on this host.
         """
         handlers: list[urllib.request.BaseHandler] = [urllib.request.ProxyHandler({}), _NoRedirect()]
         if self.url.startswith("https:"):
             context = _Named(ssl.PROTOCOL_TLS_CLIENT)
             context.load_verify_locations(self.ca_file)
-            # The API's own certificate may be all that is trusted.
+            # The API's own certificate may be the only trust anchor.
             context.verify_flags |= ssl.VERIFY_X509_PARTIAL_CHAIN
             context.server_name = self.server_name
             handlers.append(urllib.request.HTTPSHandler(context=context))
@@ -80,8 +80,9 @@ class Server:
 
 
 def bearer(server: Server, key_file: str, unit: str = UNIT) -> str:
-    """Return the API's key for a server, "" if there is none. Raises ValueError without the key, StrangerError if others than the unit
-    hold the port, and OSError.
+    """Return a server's API key, "" without one.
+
+    Raises OSError, ValueError (without the key), and StrangerError if other processes than the unit's use the port.
     """
     found = key(key_file)
     if not found:
@@ -92,37 +93,42 @@ def bearer(server: Server, key_file: str, unit: str = UNIT) -> str:
     holders = [entry for entry in io_node.listeners() if entry["port"] == port and entry["address"].removeprefix("::ffff:") in addresses]
     others = [f"{entry['process'] or 'an unknown process'} ({entry['unit'] or 'no unit'})" for entry in holders if entry["unit"] != unit]
     if others or not holders:
-        raise StrangerError(f"port {port} is held by {', '.join(others) or 'nobody'} instead of {unit}, so the API's key was not sent")
+        used = ", ".join(others) or "no process"
+        raise StrangerError(f"port {port} is used by {used} instead of {unit}, so the API's key was not sent")
     return found
 
 
 def key(path: str) -> str:
-    """Return the API's key from its file, "" if there is none. Raises ValueError without the content if that is no key, or OSError."""
+    """Return the API key from its file, "" without one.
+
+    Raises OSError, or ValueError (without the content) for an invalid key.
+    """
     text = (io_file.read_file(path)[0] or "").strip() if path else ""
     if not text.isascii() or len(text.split()) > 1:
-        raise ValueError(f"{path} does not hold a key, which is one line of ASCII without blanks")
+        raise ValueError(f"{path} does not contain a key (one line of ASCII without blanks)")
     return text
 
 
 def headers(given: str) -> dict[str, str]:
-    """Return the headers of a request, with the API's key if there is one."""
+    """Return the headers of a request, with the API key if not empty."""
     return {"Content-Type": "application/json"} | ({"Authorization": f"Bearer {given}"} if given else {})
 
 
 def body_of(answer: Any) -> str:
-    """Return what came. Raises OSError for an answer that breaks off or is longer than MOST."""
+    """Return the body. Raises OSError if it is incomplete or longer than MOST."""
     try:
         content: bytes = answer.read(MOST)
     except http.client.IncompleteRead as error:
         raise ConnectionError(str(error)) from error
-    # Read in part, an answer that breaks off raises nothing.
+    # A partial read of an incomplete body raises no error.
     if missing := getattr(answer, "length", None):
-        raise ConnectionError(f"the answer breaks off or is too long: {len(content)} bytes came, {missing} more were announced")
+        got = f"{len(content)} bytes received, {missing} more expected"
+        raise ConnectionError(f"the answer is incomplete or too long: {got}")
     return content.decode("utf-8", "replace")
 
 
 def _ask(server: Server, path: str, timeout: float, body: dict[str, Any] | None = None, given: str = "") -> tuple[int, str]:
-    """Return (HTTP status, body); _SILENT or _UNTRUSTED and the reason if there is no answer."""
+    """Return (HTTP status, body). Without an answer: (_SILENT or _UNTRUSTED, reason)."""
     try:
         try:
             answer = server.open(path, timeout, headers(given), None if body is None else json.dumps(body).encode())
@@ -136,18 +142,19 @@ def _ask(server: Server, path: str, timeout: float, body: dict[str, Any] | None 
 
 
 def health(server: Server) -> tuple[bool, str]:
-    """Return whether /health says 200, and what is wrong with the server's TLS, "" if nothing is.
+    """Return whether /health returns 200, and the server's TLS error or "".
 
-    It says so for minutes after a rank is lost, so it is not proof of an answer.
+    /health returns 200 for minutes after the loss of a rank, so it does not show that the model answers.
     """
     status, said = _ask(server, "/health", _HEALTH_SECONDS)
     return status == 200, said if status == _UNTRUSTED else ""
 
 
 def answers(server: Server, model: str, timeout: float, key_file: str = "", unit: str = UNIT) -> tuple[bool, str]:
-    """Ask for one token, with the API's key if there is a file of it. Returns (True, "") if it came, else (False, reason).
+    """Request one token, with the API key if its file exists. Returns (True, "") or (False, reason).
 
-    An engine that is only busy makes tokens for others meanwhile; that counts as answering. Raises ValueError for a file that holds no key, OSError.
+    A busy engine that generates tokens for other requests counts as answering. Raises OSError, and ValueError for an
+    invalid key file.
     """
     try:
         given = bearer(server, key_file, unit)
@@ -159,22 +166,23 @@ def answers(server: Server, model: str, timeout: float, key_file: str = "", unit
         return True, ""
     if status == _SILENT and (after := tokens(server)) is not None and before is not None and after > before:
         return True, ""
-    return False, f"HTTP {status}: {said[:500]}" if status > 0 else f"no token within {timeout:g} s and none for others: {said}"
+    silent = f"no token within {timeout:g} s and none for other requests: {said}"
+    return False, f"HTTP {status}: {said[:500]}" if status > 0 else silent
 
 
 def tokens(server: Server) -> float | None:
-    """Return how many tokens the engine has read and written so far, None if its metrics cannot be read."""
+    """Return the number of tokens that the engine has read and generated so far, None without readable metrics."""
     status, text = _ask(server, "/metrics", _HEALTH_SECONDS)
     found = _TOKENS.findall(text) if status == 200 else []
     return sum(map(float, found)) if found else None
 
 
 def journal(run: Run, matches: Sequence[str], lines: int) -> list[tuple[float, str]]:
-    """Return the last `lines` messages that match as (seconds since boot, text). Raises ValueError if journalctl fails.
+    """Return the last `lines` matching messages as (seconds since boot, text). Raises ValueError if journalctl fails.
 
-    `matches` are journalctl's own: of_start() or of_unit().
+    `matches` are journalctl matches, from of_start() or of_unit().
     """
-    # Without --all, journalctl leaves out every message over 4096 bytes.
+    # Without --all, journalctl omits every message over 4096 bytes.
     status, stdout, stderr = run(["journalctl", "--no-pager", "--output=json", "--all", "--output-fields=MESSAGE", f"--lines={lines}", *matches])
     if status != 0:
         raise ValueError(f"journalctl {' '.join(matches)} failed: {stderr.strip()}")
@@ -183,21 +191,21 @@ def journal(run: Run, matches: Sequence[str], lines: int) -> list[tuple[float, s
 
 
 def of_start(invocation: str) -> list[str]:
-    """Match what one start of a unit said, and what systemd said of it."""
+    """Match the output of one start of a unit, and systemd's messages about it."""
     return [f"_SYSTEMD_INVOCATION_ID={invocation}", "+", f"INVOCATION_ID={invocation}"]
 
 
 def of_unit(unit: str) -> list[str]:
-    """Match what a unit said since boot, over all its starts, and what systemd said of it."""
+    """Match a unit's output since boot, over all its starts, and systemd's messages about it."""
     return ["--boot", f"--unit={unit}"]
 
 
 def _message(value: str | list[int] | None) -> str:
-    # journald gives a message with control characters, such as colours, as a list of bytes.
+    # journald returns a message with control characters, such as colors, as a list of bytes.
     return bytes(value).decode("utf-8", "replace") if isinstance(value, list) else value or ""
 
 
 def ready_after(entries: list[tuple[float, str]], started: float) -> float | None:
-    """Return after how many seconds of its process the server reported to be up, None if the entries do not tell."""
+    """Return the seconds from the start of the process to the server's ready message, None without that message."""
     times = [when for when, message in entries if _READY in message]
     return round(times[0] - started, 1) if times else None

@@ -2,7 +2,7 @@
 # GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
 
-"""Asking a server the questions of smoke.py."""
+"""Send the requests of smoke.py to a server."""
 
 from __future__ import annotations
 
@@ -22,9 +22,9 @@ _SHOWN, _CHUNK = 500, 65536
 
 
 def headers(server: Server, key_file: str, unit: str = io_vllm.UNIT) -> dict[str, str]:
-    """Return the headers of a request, with the API's key if there is a file of it and the unit listens.
+    """Return the headers of a request. They have the API key if its file exists and the unit listens on the port.
 
-    Raises smoke.AnswerError; no error shows the key.
+    Raises smoke.AnswerError; no error contains the key.
     """
     try:
         return io_vllm.headers(io_vllm.bearer(server, key_file, unit))
@@ -33,20 +33,20 @@ def headers(server: Server, key_file: str, unit: str = io_vllm.UNIT) -> dict[str
 
 
 def ask(server: Server, path: str, body: Mapping[str, Any], given: Mapping[str, str], timeout: float) -> list[tuple[float, str]]:
-    """Send a request and return the answer's lines with the seconds after which each came. Raises smoke.AnswerError.
+    """Send a request and return the answer's lines, each with the seconds until it arrived. Raises smoke.AnswerError.
 
-    ``timeout`` is for the whole answer, however slowly it drips.
+    ``timeout`` limits the whole answer, however slowly it arrives.
     """
     begin = time.monotonic()
     lines: list[tuple[float, str]] = []
     size, rest = 0, b""
     try:
         with server.open(path, timeout, given, json.dumps(body).encode()) as answer:
-            # Whatever has come: a line that never ends would be waited for.
+            # Read the bytes received so far; a line without an end would block.
             while chunk := answer.read1(_CHUNK):
                 elapsed = time.monotonic() - begin
                 if elapsed > timeout:
-                    raise smoke.AnswerError(f"no end of the answer after {timeout:g} s")
+                    raise smoke.AnswerError(f"the answer is incomplete after {timeout:g} s")
                 size += len(chunk)
                 if size > io_vllm.MOST:
                     raise smoke.AnswerError(f"the answer is longer than {io_vllm.MOST} bytes")
@@ -65,7 +65,7 @@ def ask(server: Server, path: str, body: Mapping[str, Any], given: Mapping[str, 
 def test(
     server: Server, model: str, max_tokens: int, reasoning: bool, timeout: float, key_file: str, unit: str
 ) -> tuple[dict[str, Any], list[str]]:
-    """Ask every question. Returns each one's answer as plain data, the stream's with its times, and every problem, a sentence each."""
+    """Send every request. Returns each answer as plain data (the stream's with times) and a list of all problems."""
     answers, facts, said = {}, {}, []
     for name, (path, body) in smoke.questions(model, max_tokens).items():
         try:

@@ -2,7 +2,7 @@
 # GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
 
-"""Reading how a node and its server are doing. Nothing is changed but for one token, asked of the server."""
+"""Read the status of a node and its server. Changes nothing; sends one request for one token."""
 
 from __future__ import annotations
 
@@ -27,10 +27,11 @@ _SECONDS = 5
 
 
 def node(run: Run) -> dict[str, Any]:
-    """Return {services, ranks, available, total, uptime, error, lock} of this node; sizes in bytes, times in seconds since boot.
+    """Return {services, ranks, available, total, uptime, error, lock} of this node: sizes in bytes, times in seconds
+    since boot.
 
-    ``error`` is {unit, text, age} of the last one in the journal since boot, {} if there is none. ``lock`` is {text, age} of a run that has the
-    cluster's lock, {} if none has. Raises ValueError.
+    ``error`` is {unit, text, age} of the last error in the journal since boot, or {}. ``lock`` is {text, age} of the
+    run that holds the cluster's lock, or {}. Raises ValueError.
     """
     services = [io_node.service(run, unit) for unit in way_back.UNITS]
     now = time.clock_gettime(time.CLOCK_MONOTONIC)
@@ -61,8 +62,8 @@ def _lock() -> dict[str, Any]:
 def api(server: Server, key_file: str, seconds: float, timeout: float, unit: str = io_vllm.UNIT) -> dict[str, Any]:
     """Return {url, healthy, answers, answered_after, reason, model, root, tokens_per_second, running, waiting} of a server.
 
-    It is watched for so many ``seconds``, and then asked for one token, to come within ``timeout``. What it does not tell is None or "".
-    It gets the key only if the unit listens there.
+    It measures for ``seconds``, then requests one token with a timeout of ``timeout``. Unknown values are None or "".
+    The server receives the key only if the unit listens on the port.
     """
     healthy, reason = io_vllm.health(server)
     facts: dict[str, Any] = {"url": server.url, "healthy": healthy, "answers": None, "answered_after": None, "reason": reason}
@@ -74,7 +75,7 @@ def api(server: Server, key_file: str, seconds: float, timeout: float, unit: str
     second, elapsed = _metrics(server), time.monotonic() - begin
     facts |= {"running": second.get("running"), "waiting": second.get("waiting")}
     if "generated" in first and "generated" in second:
-        # A server that started anew meanwhile counts from 0.
+        # A server that restarted meanwhile counts from 0.
         facts["tokens_per_second"] = round(max(0.0, second["generated"] - first["generated"]) / elapsed, 1)
     try:
         given = io_smoke.headers(server, key_file, unit)
@@ -87,7 +88,7 @@ def api(server: Server, key_file: str, seconds: float, timeout: float, unit: str
     except smoke.AnswerError as error:
         facts |= {"answers": False, "reason": str(error)}
     except (OSError, ValueError, LookupError, TypeError) as error:
-        facts |= {"answers": False, "reason": f"{server.url}/v1/models does not list a model: {error}"}
+        facts |= {"answers": False, "reason": f"{server.url}/v1/models lists no model: {error}"}
     return facts
 
 
@@ -99,6 +100,6 @@ def _metrics(server: Server) -> dict[str, float]:
 
 
 def _get(server: Server, path: str, headers: dict[str, str]) -> str:
-    """Raises OSError, which urllib's errors are."""
+    """Return a response body. Raises OSError (urllib's errors included)."""
     with server.open(path, _SECONDS, headers) as answer:
         return io_vllm.body_of(answer)

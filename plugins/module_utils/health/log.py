@@ -2,28 +2,28 @@
 # GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
 
-"""Reading vLLM's log: how far a start has come, and why it failed."""
+"""Parse vLLM's log: the progress of a start, and the cause of its failure."""
 
 from __future__ import annotations
 
 import re
 from collections.abc import Sequence
 
-#: How a message of each step of the start begins -> how to say it. The steps are in their order; each `{}` takes a group of the match.
+#: Start of a message -> its description, for each step of the start, in order. Each `{}` is a group of the match.
 _STEPS = (
     (r"Ray counts all (\d+ nodes)", "Ray counts all {}"),
     (r".*\bversion (\d+\.\d+\S*)$", "vLLM {} starts"),
     (r"Resolved architecture: (\S+)", "architecture {}"),
     (r"Initializing a V1 LLM engine", "engine starts"),
     (r".*Creating a new placement group", "Ray places the ranks"),
-    (r"rank \d+ in world size (\d+)", "ranks meet, world size {}"),
-    (r"Starting to load model", "model is being loaded"),
+    (r"rank \d+ in world size (\d+)", "ranks connected, world size {}"),
+    (r"Starting to load model", "loading model"),
     (r"(?:Multi-thread )?[Ll]oading [\w ]*shards[^:]*:\s+(\d+% Completed \| \d+/\d+)", "weights: {}"),
     (r"Loading weights took (.+? seconds)", "weights read in {}"),
     (r"Model loading took (.+? seconds)", "model loaded: {}"),
-    (r"Dynamo bytecode transform|Compiling a graph|torch\.compile took|torch\.compile takes", "graph is being compiled"),
+    (r"Dynamo bytecode transform|Compiling a graph|torch\.compile took|torch\.compile takes", "compiling graph"),
     (r"[GC]PU KV cache size: ([\d,]+ tokens)", "KV cache: {}"),
-    (r"Profiling CUDA graph memory", "CUDA graphs are being measured"),
+    (r"Profiling CUDA graph memory", "measuring CUDA graphs"),
     (r"Capturing [\w -]*CUDA graphs?[^:]*:\s+(\d+%)(?:\|[^|]*\| (\d+/\d+))?", "CUDA graphs: {} {}"),
     (r"Graph capturing finished in (.+ secs), took (.+ GiB)", "CUDA graphs captured in {}, {}"),
     (r"[Ww]arming up", "warm-up"),
@@ -31,16 +31,16 @@ _STEPS = (
     (r"Starting vLLM server on", "API server starts"),
     (r"(?:INFO:\s+)?Application startup complete", "API server is up"),
 )
-#: The process name and pid, level, time and place that vLLM and Ray put before a message.
+#: The prefix of a message from vLLM or Ray: process name and pid, level, time and place.
 _PREFIX = re.compile(
     r"^(?P<processes>(?:\((?:raylet|[^()]*pid=)[^()]*\)\s*)*)(?:(?P<level>ERROR|CRITICAL|INFO|WARNING|DEBUG)\s+[\d-]+\s+[\d:,.]+\s+\[[^\]]*\]\s?)?"
 )
 _ANSI = re.compile(r"\x1b\[[0-9;]*m")
 _ADDRESS = re.compile(r"\bip=([\d.]+)")
 _EXCEPTION = re.compile(r"^(?:[A-Za-z_][\w.]*\.)?([A-Z]\w*(?:Error|Exception|Exit|Interrupt|Timeout))(?:: (.*))?$")
-#: An exception that Ray carries here from another node: the traceback that follows it is that node's.
+#: An exception that Ray forwards from another node; its node's traceback follows.
 _REMOTE = re.compile(r"^(?:[\w.]+\.)?RayTaskError\(\w+\): ")
-#: Exceptions that only report that another one happened, by class or by text.
+#: Exceptions that only report another exception, by class or by text.
 _ECHO_CLASSES = (
     "ActorDiedError",
     "ActorHandleNotFoundError",
@@ -60,7 +60,7 @@ _ECHO_TEXTS = (
     "Executor failed",
 )
 _ECHO_WHOLE_TEXTS = ("cancelled",)
-#: Lines that are a cause without being an exception: what they match is told as it is.
+#: Lines that are a cause without an exception: the match is reported unchanged.
 _CAUSES = (
     re.compile(r"^(?:vllm|vllm serve|api_server\.py)[\w ]*: error: (.+)$"),
     re.compile(r"^Ray is not complete (.+)$"),
@@ -68,19 +68,19 @@ _CAUSES = (
     re.compile(r"^\S+\.service: A process of this unit has been killed by the OOM killer\.?$"),
     re.compile(r"^(?:RayWorkerProc|Worker proc) .*died unexpectedly"),
 )
-#: Ray's word on a rank that died without a word of its own.
+#: Ray's message about a rank that died without output.
 _DEAD_RANK = re.compile(
     r"^A worker died or was killed.*Worker IP address: (\S+).*Worker PID: (\d+).*Worker exit detail: (.+?)(?: Some common causes|$)"
 )
-#: What is left to tell where nothing else is.
+#: Reported if the log has no other cause.
 _KILLED = re.compile(r"^\S+\.service: (?:Main|Control) process exited, code=(?:killed|dumped), .*$")
 _VALIDATION = re.compile(r"^\d+ validation errors? for (\w+)$")
 
 
 def progress(lines: Sequence[str]) -> str:
-    """Return the furthest step that the lines tell of, in words; "" if they tell of none.
+    """Return a description of the furthest step in the lines, "" without one.
 
-    The furthest and not the last, because Ray hands on the lines of other nodes late.
+    The last step would be wrong, because Ray forwards the lines of other nodes late.
     """
     furthest, said = -1, ""
     for line in lines:
@@ -92,9 +92,9 @@ def progress(lines: Sequence[str]) -> str:
 
 
 def root_cause(lines: Sequence[str]) -> str:
-    """Return the first error of a failed start that is not an echo of another, with its node's address where that is told; "" if none is found.
+    """Return the first error of a failed start that is not an echo of another, with its node's address if known, or "".
 
-    An engine that fails takes every process around it down, each with a traceback; the last one is the least telling.
+    A failing engine ends every process around it, each with a traceback. The last one has the least information.
     """
     echo = killed = remote = ""
     texts = [_parts(line) for line in lines]
@@ -120,8 +120,8 @@ def root_cause(lines: Sequence[str]) -> str:
 
 
 def _parts(line: str) -> tuple[str, str, str]:
-    """Return a log line's level, "" if it has none; the address of the other node it comes from, "" for this one; and its message."""
-    # A progress bar that is drawn over itself reaches the journal as one message.
+    """Return a log line's level or "", the address of its node ("" for this one), and its message."""
+    # A progress bar that redraws itself reaches the journal as one message.
     plain = _ANSI.sub("", line.rstrip("\r").rpartition("\r")[2])
     prefix = _PREFIX.match(plain)
     if prefix is None:
@@ -131,9 +131,9 @@ def _parts(line: str) -> tuple[str, str, str]:
 
 
 def _telling(text: str, said: str, after: Sequence[str]) -> str:
-    """Return an exception's line, with the lines behind it where that one alone tells nothing."""
+    """Return an exception's line, with the following lines if it has no details itself."""
     if model := _VALIDATION.match(said):
-        # Pydantic: for each error the field, unless it is the whole, then the reason with the input behind it.
+        # Pydantic prints for each error the field (if any), then the reason and the input.
         reasons = []
         for line in after:
             if "For further information visit" in line or not line.strip():

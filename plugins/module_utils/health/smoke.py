@@ -2,11 +2,11 @@
 # GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
 
-"""What a freshly started server is asked before it is believed, and what is wrong with its answers.
+"""The smoke test's requests to a new server, and the validation of its answers.
 
-Three questions: a completion, a chat, and the same chat as a stream, which takes another way through the server: reasoning parsers have
-been right in one and wrong in the other. Source: vLLM 0.32, entrypoints/generate/base/protocol.py DeltaMessage; up to 0.11 the field
-`reasoning` was called `reasoning_content`.
+Three requests: a completion, a chat, and the same chat as a stream. The stream takes another path through the server:
+reasoning parsers have been right in one and wrong in the other. Source: vLLM 0.32,
+entrypoints/generate/base/protocol.py DeltaMessage. Up to 0.11 the field `reasoning` was called `reasoning_content`.
 """
 
 from __future__ import annotations
@@ -20,13 +20,13 @@ from ansible_collections.gb10.cluster.plugins.module_utils.common import bounded
 REASONING_FIELDS = ("reasoning", "reasoning_content")
 _QUESTION = "What is the capital of France?"
 _SHOWN = 300
-#: Characters of an answer, or of one event of it, that are read.
+#: Maximum characters read of an answer, or of one of its events.
 _MOST = 8 * 1024**2
 
 
 @dataclass(frozen=True)
 class Answer:
-    """What came back; ``reasoning_field`` is the name under which reasoning came, "" if none did."""
+    """An answer; ``reasoning_field`` is the name of the field with the reasoning, or ""."""
 
     text: str = ""
     reasoning: str = ""
@@ -36,7 +36,7 @@ class Answer:
 
 
 class AnswerError(Exception):
-    """What came back is no answer."""
+    """The response is not a valid answer."""
 
 
 def questions(model: str, max_tokens: int) -> dict[str, tuple[str, dict[str, Any]]]:
@@ -51,7 +51,7 @@ def questions(model: str, max_tokens: int) -> dict[str, tuple[str, dict[str, Any
 
 
 def whole(text: str) -> Answer:
-    """Read a completion or a chat that came in one piece. Raises AnswerError."""
+    """Parse a completion or a chat that is not streamed. Raises AnswerError."""
     body = _json(text)
     choice = _choice(body, text)
     message = choice.get("message")
@@ -59,10 +59,11 @@ def whole(text: str) -> Answer:
 
 
 def streamed(lines: Sequence[str]) -> Answer:
-    """Put a stream of server-sent events together, a line each. Raises AnswerError for one that breaks off."""
+    """Join the lines of a stream of server-sent events. Raises AnswerError for an incomplete stream."""
     events = [line.removeprefix("data:").strip() for line in lines if line.startswith("data:")]
     if not events or events[-1] != "[DONE]":
-        raise AnswerError(f"the stream breaks off after {len(events)} events: {_short(events[-1] if events else ' '.join(lines))}")
+        last = _short(events[-1] if events else " ".join(lines))
+        raise AnswerError(f"the stream is incomplete after {len(events)} events: {last}")
     deltas, finish, usage = [], None, None
     for event in events[:-1]:
         body = _json(event)
@@ -75,7 +76,7 @@ def streamed(lines: Sequence[str]) -> Answer:
 
 
 def carries_text(line: str) -> bool:
-    """Whether a line of a stream brings a token, for the clock."""
+    """Whether a line of a stream contains a token; used for timing."""
     if not line.startswith("data:") or "[DONE]" in line:
         return False
     choices = _json(line.removeprefix("data:")).get("choices") or [{}]
@@ -84,28 +85,30 @@ def carries_text(line: str) -> bool:
 
 
 def problems(answers: Mapping[str, Answer], reasoning: bool, max_tokens: int) -> list[str]:
-    """Say what is wrong with the answers, by the questions' names, a sentence each. ``reasoning``: whether the model is one that reasons.
+    """Return the problems of the answers, a sentence each. ``reasoning``: whether the model is a reasoning model.
 
-    Of a model that is not known to reason, reasoning is an answer too.
+    For a model not known to reason, reasoning also counts as an answer.
     """
     said = []
     for name, answer in answers.items():
         if not answer.finish_reason:
-            said.append(f"the {name} has no finish_reason, so it is not whole")
+            said.append(f"the {name} has no finish_reason, so it is incomplete")
         if reasoning and name == "stream" and not answer.reasoning.strip():
-            said.append(f"the stream has neither of the fields {' and '.join(REASONING_FIELDS)}: is there a --reasoning-parser that fits the model?")
+            fields = " and ".join(REASONING_FIELDS)
+            said.append(f"the stream has neither of the fields {fields}: set the --reasoning-parser of this model")
         if answer.text.strip() or (answer.reasoning.strip() and not (reasoning and name != "completion")):
             continue
         spent = f"{answer.usage.get('completion_tokens', 'unknown')} of {max_tokens} tokens"
         if answer.reasoning.strip() and answer.finish_reason == "length":
-            said.append(f"the {name} ends while the model still reasons, after {spent}: raise vllm_serve_smoke_tokens")
+            fix = "raise vllm_serve_smoke_tokens"
+            said.append(f"the {name} ends before the model finished reasoning, after {spent}: {fix}")
         else:
             said.append(f"the {name} is empty after {spent} (finish_reason {answer.finish_reason or 'none'})")
     return said
 
 
 def tokens_per_second(answer: Answer, first: float, last: float) -> float | None:
-    """Return how fast a stream's tokens came after the first; its times in seconds. None where that cannot be told."""
+    """Return the rate of a stream's tokens after the first; times in seconds. None if unknown."""
     count = answer.usage.get("completion_tokens")
     return round((count - 1) / (last - first), 1) if isinstance(count, int) and count > 1 and last > first else None
 
@@ -127,7 +130,7 @@ def _json(text: str) -> dict[str, Any]:
     except ValueError as error:
         raise AnswerError(f"not JSON: {_short(text)}") from error
     if not isinstance(body, dict):
-        raise AnswerError(f"no JSON object: {_short(text)}")
+        raise AnswerError(f"not a JSON object: {_short(text)}")
     return body
 
 

@@ -2,9 +2,10 @@
 # GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
 
-"""How a cluster is doing, on one screen, and what a node's metrics and log say for it.
+"""Format a cluster's status output, and parse a node's metrics and log for it.
 
-A node comes in as ``{"name": str, "head": bool, "unreachable": str, "status": {...} | {}}``; ``status`` is what status_info returned.
+A node is ``{"name": str, "head": bool, "unreachable": str, "status": {...} | {}}``. ``status`` is the result of
+status_info.
 """
 
 from __future__ import annotations
@@ -17,20 +18,20 @@ from ansible_collections.gb10.cluster.plugins.module_utils.common import spans
 from ansible_collections.gb10.cluster.plugins.module_utils.health import log as serve_log
 
 GIB = 1 << 30
-#: Metrics of vLLM that are shown, by the name in a status. Source: vLLM 0.32, v1/metrics/loggers.py.
+#: The displayed metrics of vLLM, by their name in a status. Source: vLLM 0.32, v1/metrics/loggers.py.
 _METRICS: Mapping[str, str] = {
     "generated": "vllm:generation_tokens_total",
     "running": "vllm:num_requests_running",
     "waiting": "vllm:num_requests_waiting",
 }
-#: How the processes that hold a share of the model call themselves (the kernel keeps 15 characters), the surest first.
+#: Names of the processes with a share of the model (the kernel keeps 15 characters), most reliable first.
 _RANKS = ("VLLM::Worker", "ray::RayWorkerP", "VLLM::EngineCor")
-#: systemd's word on a start.
+#: systemd's message about a start.
 _STARTING = re.compile(r"^Start(?:ed|ing) \S+\.service")
 
 
 def metrics(text: str) -> dict[str, float]:
-    """Return {generated, running, waiting} of a /metrics page, each the sum over engines; one that it has not is left out."""
+    """Return {generated, running, waiting} of a /metrics page, each summed over engines; missing ones are left out."""
     found = {}
     for name, metric in _METRICS.items():
         values = re.findall(rf"^{metric}(?:{{[^}}]*}})?\s+([\d.eE+-]+)$", text, re.MULTILINE)
@@ -40,7 +41,7 @@ def metrics(text: str) -> dict[str, float]:
 
 
 def ranks(processes: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]:
-    """Return those of {pid, name, bytes} that are ranks: workers, or the engine itself where it has none."""
+    """Return the ranks among {pid, name, bytes}: the workers, or the engine itself without workers."""
     for prefix in _RANKS:
         if found := [dict(process) for process in processes if process["name"].startswith(prefix)]:
             return sorted(found, key=lambda process: process["pid"])
@@ -48,9 +49,9 @@ def ranks(processes: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]:
 
 
 def last_error(entries: Sequence[tuple[float, str]]) -> tuple[float, str]:
-    """Return (when, text) of the root cause in the latest start that has one, of journal entries in order; (0.0, "") if none has.
+    """Return (time, text) of the root cause in the latest start that has one, or (0.0, ""). Entries are in order.
 
-    ``when`` is that of the start's last entry, which is when it ended.
+    The time is that of the start's last entry, when it ended.
     """
     starts: list[list[tuple[float, str]]] = [[]]
     for entry in entries:
@@ -64,7 +65,7 @@ def last_error(entries: Sequence[tuple[float, str]]) -> tuple[float, str]:
 
 
 def lines(nodes: Sequence[Mapping[str, Any]], wanted: str) -> list[str]:
-    """Return the screen. ``wanted``: the model that the inventory asks for, as vLLM is told of it."""
+    """Return the lines of the status output. ``wanted``: the inventory's model, in the form that vLLM receives."""
     result = _api(nodes, wanted)
     locks = [node["status"]["lock"] for node in nodes if node["head"] and node["status"].get("lock")]
     result += [f"locked: {lock['text']}, for {spans.span(lock['age'])}" for lock in locks]
@@ -83,17 +84,17 @@ def _api(nodes: Sequence[Mapping[str, Any]], wanted: str) -> list[str]:
     head = next((node for node in nodes if node["head"]), None)
     api = head["status"].get("api") if head else None
     if head is None or not api:
-        return [f"model: unknown, because {head['name'] if head else 'the head'} cannot be read", f"the inventory asks for {wanted}"]
+        return [f"model: unknown, because {head['name'] if head else 'the head'} cannot be read", f"the inventory specifies {wanted}"]
     if not api["healthy"]:
-        untrusted = f", whose TLS is not what was expected: {api['reason']}" if api["reason"] else ""
-        return [f"model: none is served at {api['url']}{untrusted}", f"the inventory asks for {wanted}"]
+        untrusted = f", TLS error: {api['reason']}" if api["reason"] else ""
+        return [f"model: none is served at {api['url']}{untrusted}", f"the inventory specifies {wanted}"]
     served = f"{api['root'] or 'unknown'}, served as {api['model'] or 'unknown'} at {api['url']}/v1"
-    state = f"it answers, in {api['answered_after']:.1f} s" if api["answers"] else f"IT DOES NOT ANSWER: {api['reason']}"
+    state = f"it answered in {api['answered_after']:.1f} s" if api["answers"] else f"IT DOES NOT ANSWER: {api['reason']}"
     speed = "unknown" if api["tokens_per_second"] is None else f"{api['tokens_per_second']:.1f}"
     counts = ", ".join(f"{'unknown' if api[name] is None else int(api[name])} requests {name}" for name in ("running", "waiting"))
-    result = [f"model: {served}", f"{state}; {speed} tokens/s written, {counts}"]
+    result = [f"model: {served}", f"{state}; {speed} tokens/s generated, {counts}"]
     if api["root"] and api["root"] != wanted:
-        result.append(f"the inventory asks for {wanted}: the next site.yml run switches to it")
+        result.append(f"the inventory specifies {wanted}: the next site.yml run switches to it")
     return result
 
 

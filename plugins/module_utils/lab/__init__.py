@@ -4,5 +4,5 @@
 
 """Simulated Sparks on one machine, for development. Private to this collection.
 
-Entry: plan.plan. io_build makes them.
+Entry: plan.plan. io_build creates them.
 """

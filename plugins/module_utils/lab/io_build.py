@@ -1,10 +1,10 @@
 # Copyright: gb10.cluster maintainers
 # GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Build, inspect and destroy what ``lab`` plans: namespaces, cables, root file systems and running nodes.
+"""Build, inspect and destroy the planned lab: namespaces, cables, root file systems and running nodes.
 
-Nothing is remembered between runs but the lab's folder; everything else is read from the kernel, so a run that was
-killed anywhere is continued by the next one. Needs root.
+The lab's folder is the only state kept between runs; all else is read from the kernel. So the next run completes the
+work of a killed one. Needs root.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ from ansible_collections.gb10.cluster.plugins.module_utils.lab.plan import (
     stamp,
 )
 
-#: Runs a command: (status, stdout, stderr). AnsibleModule.run_command fits.
+#: Runs a command and returns (status, stdout, stderr), like AnsibleModule.run_command.
 Run = Callable[[Sequence[str]], "tuple[int, str, str]"]
 
 TOOLS = {
@@ -47,23 +47,23 @@ TOOLS = {
     "unshare": "util-linux",
     "tar": "tar",
 }
-#: The login user of the nodes, as made by the base image.
+#: The login user of the nodes, created by the base image.
 USER_ID = 1000
-#: tar drops file capabilities otherwise, and with them ping for users.
+#: Without this tar drops file capabilities, and users cannot run ping.
 XATTRS = ("--xattrs", "--xattrs-include=*")
 NETNS_DIR = Path("/run/netns")
 
 
 def cgroup_root() -> Path:
-    """Where this machine has cgroup2: the usual place, or beside the version 1 hierarchies."""
+    """Return this machine's cgroup2 mount: the usual path, or unified/ next to version 1 hierarchies."""
     for path in (Path("/sys/fs/cgroup"), Path("/sys/fs/cgroup/unified")):
         if (path / "cgroup.controllers").exists():
             return path
-    raise LabError("/sys/fs/cgroup: no cgroup2 here, nor in unified/: mount it, for systemd inside the nodes needs it")
+    raise LabError("/sys/fs/cgroup: no cgroup2 here or in unified/: mount it, systemd inside the nodes needs it")
 
 
 def file_hash(path: Path) -> str:
-    """SHA-256 of a file's content and permissions, or of a folder's tree of them; '' for what is not there yet."""
+    """Return the SHA-256 of a file's content and mode, or of a folder's tree; '' if the path does not exist."""
     if not path.exists():
         return ""
     digest = hashlib.sha256()
@@ -75,7 +75,7 @@ def file_hash(path: Path) -> str:
 
 
 class LabBuilder:
-    """One lab on this machine. ``directory`` is the lab's own folder and holds all that is not kernel state."""
+    """One lab on this machine. ``directory`` is the lab's own folder with all state outside the kernel."""
 
     def __init__(self, name: str, directory: str, run: Run) -> None:
         self.name = checked_name(name)
@@ -87,11 +87,11 @@ class LabBuilder:
 
     @contextlib.contextmanager
     def exclusive(self, timeout: float) -> Iterator[None]:
-        """Be the only one who changes this lab; LabError if another run does so for longer than ``timeout`` seconds.
+        """Lock this lab against other runs. Raises LabError if another run holds the lock for over ``timeout`` seconds.
 
-        A killed ansible-playbook leaves its module running, and the next run must not meet it half-way.
+        A killed ansible-playbook leaves its module running, so the next run may start while that module still works.
         """
-        # A socket without a file: nothing to clean up, and the kernel lets go of it when the process ends, however it ends.
+        # An abstract socket needs no cleanup: the kernel releases it when the process ends, for any reason.
         with socket.socket(socket.AF_UNIX) as lock:
             deadline = time.monotonic() + timeout
             while True:
@@ -106,14 +106,14 @@ class LabBuilder:
                     time.sleep(0.1)
             yield
 
-    # -- what is there ---------------------------------------------------------------------------------------------
+    # -- existing state ---------------------------------------------------------------------------------------------
 
     def exists(self) -> bool:
-        """Whether anything of this lab is on the machine."""
+        """Whether any part of this lab is on the machine."""
         return self.dir.exists() or self.cgroup.exists() or bool(self._namespaces())
 
     def observe(self) -> dict[str, Observed]:
-        """All nodes of which anything is found: a folder, a control group or a network namespace."""
+        """Return all nodes with any trace: a folder, a control group or a network namespace."""
         names = {p.name for p in (*_folders(self.nodes_dir), *_folders(self.cgroup))}
         names |= {n.removeprefix(f"{self.name}-") for n in self._namespaces()} - {"switch"}
         return {
@@ -126,19 +126,20 @@ class LabBuilder:
         }
 
     def check(self, lab: Lab) -> None:
-        """Refuse what cannot work here: missing tools, no root, an address range that something else uses."""
+        """Raise LabError if the lab cannot work here: missing tools, no root, or an address range in use."""
         missing = sorted(package for tool, package in TOOLS.items() if shutil.which(tool) is None)
         if missing:
-            raise LabError(f"this machine lacks {', '.join(missing)}: apt install {' '.join(missing)}")
+            raise LabError(f"missing on this machine: {', '.join(missing)}: apt install {' '.join(missing)}")
         if os.geteuid() != 0:
             raise LabError("building a lab needs root: run the playbook with become")
         for link in json.loads(self._must(["ip", "-j", "-4", "address", "show"])):
             taken = [a["local"] for a in link["addr_info"] if str(a.get("local", "")).startswith(f"{lab.prefix}.")]
             if taken and link["ifname"] != lab.uplink:
-                raise LabError(f"lab_prefix: {lab.prefix}: {link['ifname']} has {taken[0]} already: choose another prefix, or destroy that lab")
+                found = f"{link['ifname']} already has {taken[0]}"
+                raise LabError(f"lab_prefix: {lab.prefix}: {found}: choose another prefix, or destroy that lab")
 
     def check_sources(self, paths: Iterable[str], binds: Sequence[Bind]) -> None:
-        """Refuse to start with files missing. A folder that the nodes may write to is made."""
+        """Raise LabError if files are missing. Folders that the nodes may write to are created."""
         for bind in binds:
             if bind.writable:
                 os.makedirs(bind.src, exist_ok=True)
@@ -147,7 +148,7 @@ class LabBuilder:
             raise LabError(f"no such file or folder on this machine: {', '.join(missing)}")
 
     def _namespaces(self) -> list[str]:
-        # Lab names hold no hyphen, so the prefix cannot match another lab's namespace.
+        # Lab names contain no hyphen, so the prefix cannot match another lab's namespace.
         return sorted(p.name for p in NETNS_DIR.glob(f"{self.name}-*"))
 
     def _interfaces(self, netns: str) -> frozenset[str]:
@@ -160,7 +161,7 @@ class LabBuilder:
     # -- keys and stamps -------------------------------------------------------------------------------------------
 
     def make_keys(self, lab: Lab, owner: int) -> None:
-        """One login key for the lab and one pinned host key per node; kept while the lab exists. ``owner`` may log in."""
+        """Create one login key for the lab and one pinned host key per node, once per lab. ``owner`` may log in."""
         (self.ssh_dir / "hosts").mkdir(parents=True, exist_ok=True)
         for key in [self.ssh_dir / "id_ed25519", *(self._host_key(node) for node in lab.nodes)]:
             if not key.with_name(f"{key.name}.pub").exists():
@@ -168,7 +169,7 @@ class LabBuilder:
                 self._must(["ssh-keygen", "-q", "-t", "ed25519", "-N", "", "-C", f"lab {self.name}", "-f", str(key)])
         keys = {node.name: _read(self._host_key(node).with_name(f"{node.name}.pub")) for node in lab.nodes}
         _write(self.ssh_dir / "known_hosts", known_hosts(lab, keys), 0o644)
-        # The user who runs Ansible reads the key and keeps ssh's control sockets here.
+        # The user who runs Ansible reads the key and stores ssh's control sockets here.
         os.chmod(self.ssh_dir, 0o700)
         os.chmod(self.ssh_dir / "hosts", 0o700)
         for path in [self.ssh_dir, *self.ssh_dir.glob("id_ed25519*"), self.ssh_dir / "known_hosts"]:
@@ -178,9 +179,9 @@ class LabBuilder:
         return self.ssh_dir / "hosts" / node.name
 
     def stamps(self, lab: Lab, base: str, firmware: str, files: Iterable[dict[str, str]], binds: Sequence[Bind]) -> dict[str, str]:
-        """The stamp each planned node should have, from the content of its inputs."""
+        """Return each planned node's expected stamp, from the content of its inputs."""
         common = {
-            # The image's name holds the hash of its recipe.
+            # The image's name contains the hash of its recipe.
             "base": Path(base).name,
             "firmware": file_hash(Path(firmware)),
             "files": [[f["dest"], file_hash(Path(f["src"]))] for f in files],
@@ -192,13 +193,13 @@ class LabBuilder:
     # -- building --------------------------------------------------------------------------------------------------
 
     def unpack_base(self, tarball: str) -> Path:
-        """Unpack the base image into the lab's folder and drop the one it replaces. Returns its root."""
+        """Unpack the base image into the lab's folder and delete the previous one. Returns its root."""
         target = self.dir / Path(tarball).name.removesuffix(".tar")
         if not target.exists():
             part = target.with_name(f"{target.name}.part")
             _remove(part)
             part.mkdir(parents=True)
-            # nspawn brings its own /dev, and making device nodes is not allowed everywhere.
+            # nspawn creates its own /dev, and some machines forbid device nodes.
             how = ["--extract", "--numeric-owner", *XATTRS, "--exclude=./dev/*"]
             self._must(["tar", *how, f"--file={tarball}", f"--directory={part}"])
             part.rename(target)
@@ -208,7 +209,7 @@ class LabBuilder:
         return target
 
     def create(self, lab: Lab, node: Node, base: Path, files: Iterable[dict[str, str]], binds: Sequence[Bind], wanted: str) -> None:
-        """Lay out one node's folder; the stamp comes last, so a half-made node is made again."""
+        """Create one node's folder. The stamp is written last, so an incomplete node is created again."""
         home = self.nodes_dir / node.name
         _remove(home)
         upper = home / "upper"
@@ -221,7 +222,7 @@ class LabBuilder:
         for suffix, mode in (("", 0o600), (".pub", 0o644)):
             source = self._host_key(node).with_name(node.name + suffix)
             _write(_inside(upper, f"etc/ssh/ssh_host_ed25519_key{suffix}"), _read(source), mode)
-        # A folder in the upper layer decides the owner and mode of the merged one.
+        # A folder in the upper layer sets the owner and mode of the merged one.
         authorized = _inside(upper, "home/nvidia/.ssh/authorized_keys")
         _write(authorized, _read(self.ssh_dir / "id_ed25519.pub"), 0o600)
         os.chmod(authorized.parent, 0o700)
@@ -234,14 +235,14 @@ class LabBuilder:
             "BASE": str(base),
             "INTERFACES": " ".join(sorted(interfaces_of(lab, node.netns))),
             "BINDS": " ".join(bind.argument for bind in binds),
-            # QEMU's user mode lacks what systemd-networkd needs of the kernel, so somebody else must set the address.
+            # systemd-networkd cannot run under QEMU's user mode, so the power script sets the address.
             "MANAGEMENT": f"{MANAGEMENT} {node.address}/24" if node.emulated else "",
         }
         _write(home / "node.env", "".join(f"{k}='{v}'\n" for k, v in environment.items()), 0o644)
         _write(home / "stamp", wanted, 0o644)
 
     def cable(self, lab: Lab) -> None:
-        """Make the namespaces, switches and links that are missing; leave the others, and what runs over them, alone."""
+        """Create missing namespaces, switches and links. Existing ones, and traffic over them, are not affected."""
         for netns in [lab.switch, *(node.netns for node in lab.nodes)]:
             if not (NETNS_DIR / netns).exists():
                 self._must(["ip", "netns", "add", netns])
@@ -259,7 +260,7 @@ class LabBuilder:
         self._prune(lab, present[lab.switch])
 
     def _make_link(self, link: Link) -> None:
-        for end in (link.a, link.b):  # half a link is the other lab's, or an old topology's: it cannot be joined
+        for end in (link.a, link.b):  # a single end belongs to an old topology or another lab and cannot be reused
             if end.name in self._interfaces(end.netns):
                 self._must(["ip", *(["-n", end.netns] if end.netns else []), "link", "delete", end.name])
         a, b = link.a, link.b
@@ -272,16 +273,16 @@ class LabBuilder:
             self._must(["ip", *where, "link", "set", end.name, "mtu", str(end.mtu), *master, "up"])
 
     def _prune(self, lab: Lab, present: frozenset[str]) -> None:
-        """Remove what an earlier plan left on the switch."""
+        """Remove leftovers of an earlier plan from the switch."""
         planned = interfaces_of(lab, lab.switch) | set(lab.bridges) | {"lo"}
         for name in sorted(present - planned & self._interfaces(lab.switch)):
             self._must(["ip", "-n", lab.switch, "link", "delete", name])
 
     def install_firmware(self, firmware: str) -> None:
-        """Copy the power switch into the lab's folder, where it finds its nodes."""
+        """Copy the power script into the lab's folder, where it finds its nodes."""
         target = self.dir / "power.sh"
         if _read(target) != _read(Path(firmware)):
-            # Replaced, not rewritten: bash reads a running script piece by piece.
+            # Replace the file, because bash reads a running script piece by piece.
             part = target.with_name("power.sh.part")
             _write(part, _read(Path(firmware)), 0o755)
             part.rename(target)
@@ -291,7 +292,7 @@ class LabBuilder:
         self._must([str(self.dir / "power.sh"), "on", node.name])
 
     def wait(self, nodes: Iterable[Node], timeout: float) -> None:
-        """Wait until every node's sshd answers; LabError shows the console of those that do not within ``timeout`` seconds."""
+        """Wait for every node's sshd. After ``timeout`` seconds raise LabError with the consoles of missing nodes."""
         deadline = time.monotonic() + timeout
         waiting = list(nodes)
         while waiting and time.monotonic() < deadline:
@@ -305,34 +306,35 @@ class LabBuilder:
     # -- destroying ------------------------------------------------------------------------------------------------
 
     def remove_node(self, name: str) -> None:
-        """Cut the node's power and remove its namespace and folder."""
+        """Turn the node off and remove its namespace and folder."""
         _kill(self.cgroup / name)
         self._remove_namespace(f"{self.name}-{name}")
         _remove(self.nodes_dir / name)
 
     def _remove_namespace(self, netns: str) -> None:
-        # One by one, because the kernel clears a deleted namespace later, when a new one may already have its names.
+        # Delete one by one: the kernel clears a deleted namespace later, when a new one may already use its names.
         for name in sorted(self._interfaces(netns) - {"lo"}):
             self._must(["ip", "-n", netns, "link", "delete", name])
         if (NETNS_DIR / netns).exists():
             self._must(["ip", "netns", "delete", netns])
 
     def destroy(self) -> None:
-        """Remove everything that bears the lab's name, also what a killed run left half made."""
+        """Remove everything with the lab's name, including leftovers of a killed run."""
         if self.dir.exists() and any(self.dir.iterdir()) and not (self.dir / "lab.json").exists():
-            raise LabError(f"lab_dir: {self.dir} holds files but no lab.json, so it is no lab: not deleted, check the path")
+            found = "contains files but no lab.json, so it is not a lab and was not deleted"
+            raise LabError(f"lab_dir: {self.dir} {found}: check the path")
         for master in self.ssh_dir.glob("*@*") if self.ssh_dir.exists() else []:
-            # Ansible's kept-open connections would stay as processes for minutes.
+            # Ansible's persistent connections would stay as processes for minutes.
             self._run(["ssh", "-O", "exit", "-o", f"ControlPath={master}", "lab"])
         for name in self.observe():
             self.remove_node(name)
         for netns in self._namespaces():
             self._remove_namespace(netns)
-        if f"{self.name}-mgmt" in self._interfaces(""):  # only if the switch was never made, else it went with its peer
+        if f"{self.name}-mgmt" in self._interfaces(""):  # without a switch; else it went with its peer
             self._must(["ip", "link", "delete", f"{self.name}-mgmt"])
         _kill(self.cgroup)
         _rmdir_if_empty(self.cgroup.parent)
-        # The file that proves this a lab goes last, so that a killed run can be repeated.
+        # Delete the file that identifies a lab last, so that a killed run can be repeated.
         for item in self.dir.iterdir() if self.dir.exists() else []:
             if item.name != "lab.json":
                 _remove(item)
@@ -341,7 +343,7 @@ class LabBuilder:
             _rmdir_if_empty(self.dir.parent)
 
     def mark(self, lab: Lab) -> None:
-        """Write lab.json, which tells people (and ``destroy``) what this folder is."""
+        """Write lab.json, which identifies this folder as a lab to people and to ``destroy``."""
         self.nodes_dir.mkdir(parents=True, exist_ok=True)
         document: dict[str, Any] = {
             "name": lab.name,
@@ -355,7 +357,7 @@ class LabBuilder:
     def _must(self, command: Sequence[str]) -> str:
         status, out, err = self._run(command)
         if status != 0:
-            raise LabError(f"`{' '.join(command)}` ended with status {status}: {err.strip() or out.strip()}")
+            raise LabError(f"`{' '.join(command)}` exited with status {status}: {err.strip() or out.strip()}")
         return out
 
 
@@ -372,7 +374,7 @@ def _read(path: Path) -> str:
 
 def _write(path: Path, content: str, mode: int) -> None:
     path.parent.mkdir(parents=True, exist_ok=True)
-    # Created with its final permissions: a private key is never readable in between.
+    # Create it with its final permissions, so that a private key is never readable in between.
     with open(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, mode), "w", encoding="utf-8") as file:
         file.write(content)
     os.chmod(path, mode)
@@ -403,7 +405,7 @@ def _rmdir_if_empty(path: Path) -> None:
 
 
 def _kill(cgroup: Path, timeout: float = 15.0) -> None:
-    """SIGKILL everything in a control group, wait until the last process is gone, and remove the group."""
+    """Kill all processes of a control group with SIGKILL, wait for their end, and remove the group."""
     if not cgroup.exists():
         return
     (cgroup / "cgroup.kill").write_text("1", encoding="ascii")

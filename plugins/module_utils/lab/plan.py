@@ -1,12 +1,12 @@
 # Copyright: gb10.cluster maintainers
 # GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""The plan of a lab: N simulated DGX Sparks on one Linux machine, from names to every link, address and file.
+"""Plan a lab: N simulated DGX Sparks on one Linux machine, from names to every link, address and file.
 
-Pure: no input or output here. ``io_lab`` builds what this module answers.
-Interface names and the cabling rules are those of a DGX Spark: one management port (``enP7s7``) and two QSFP ports,
-each of which the operating system sees twice, as ``enp1s0fXnpX`` and as its twin ``enP2p1s0fXnpX``.
-A Jetson Thor has no ConnectX: the first lane of its QSFP port is ``mgbe0_0``. Its management port has the Spark's name here.
+Pure: no input or output here. ``io_build`` builds the plan. Interface names and cabling rules follow a DGX Spark: one
+management port (``enP7s7``) and two QSFP ports, each with two PCIe functions, ``enp1s0fXnpX`` and ``enP2p1s0fXnpX``.
+A Jetson Thor has no ConnectX: the first lane of its QSFP port is ``mgbe0_0``. Here its management port has the Spark's
+name.
 """
 
 from __future__ import annotations
@@ -20,13 +20,13 @@ from dataclasses import asdict, dataclass
 from typing import Any
 
 MANAGEMENT = "enP7s7"
-#: Fabric interfaces in port order, with the short name used for the switch's end (IFNAMSIZ leaves 15 characters).
+#: Fabric interfaces in port order, with the short name of the switch's end (IFNAMSIZ allows 15 characters).
 FABRIC = {"enp1s0f0np0": "f0", "enP2p1s0f0np0": "P2f0", "enp1s0f1np1": "f1", "enP2p1s0f1np1": "P2f1"}
 THOR_FABRIC = {"mgbe0_0": "g0"}
-#: In a ring, the near end of a cable, at one node's port 0, and its far end, at the next node's port 1: for both twins.
+#: A ring's cable has its near end at one node's port 0 and its far end at the next node's port 1, for both functions.
 RING = {"enp1s0f0np0": "enp1s0f1np1", "enP2p1s0f0np0": "enP2p1s0f1np1"}
 TOPOLOGIES = ("auto", "direct", "ring", "switch")
-#: What a QSFP switch is told to carry, so that hosts may use 9000.
+#: MTU of the simulated QSFP switch, so that hosts may use 9000.
 SWITCH_MTU = 9216
 #: Last octet of the first node's management address; the machine that runs the lab has .1.
 FIRST_ADDRESS = 11
@@ -34,12 +34,15 @@ MAX_NODES = 200
 
 
 class LabError(Exception):
-    """The lab cannot be planned or built; the message says what, where and how to fix it."""
+    """The lab cannot be planned or built. The message has the place, the reason and the fix."""
 
 
 @dataclass(frozen=True)
 class Bind:
-    """A file or folder of this machine that every node shares, at ``dest``. Raises LabError for a path that nspawn's argument cannot hold."""
+    """A file or folder of this machine that every node shares, at ``dest``.
+
+    Raises LabError for a path that is not valid in nspawn's argument.
+    """
 
     src: str
     dest: str
@@ -48,11 +51,12 @@ class Bind:
     def __post_init__(self) -> None:
         for name, path in (("src", self.src), ("dest", self.dest)):
             if not re.fullmatch(r"(/[\w.+-]+)+/?", path, re.ASCII):
-                raise LabError(f"lab_binds: {name}: {path!r} is no absolute path of letters, digits and . _ + -: name another, or a link to it")
+                expected = "an absolute path of letters, digits and . _ + -"
+                raise LabError(f"lab_binds: {name}: {path!r} is not {expected}: use another, or a link to it")
 
     @property
     def argument(self) -> str:
-        """The option of systemd-nspawn."""
+        """Return the option of systemd-nspawn."""
         return f"--bind{'' if self.writable else '-ro'}={self.src}:{self.dest}"
 
 
@@ -63,7 +67,7 @@ class End:
     netns: str
     name: str
     mac: str
-    #: Bridge of ``netns`` that this end is plugged into, or empty for a host's own interface.
+    #: Bridge of ``netns`` that this end is attached to, or empty for a host's own interface.
     bridge: str = ""
     mtu: int = 1500
 
@@ -81,29 +85,29 @@ class Node:
     """One simulated Spark, or Thor."""
 
     name: str
-    #: systemd-nspawn machine name and network namespace; unique on the machine because it contains the lab's name.
+    #: systemd-nspawn machine name and network namespace, unique on the machine because it contains the lab's name.
     machine: str
     netns: str
     #: Management address, without prefix length.
     address: str
     thor: bool = False
-    #: Whether it is of another architecture than the machine that carries it.
+    #: Whether its architecture differs from that of the machine that runs the lab.
     emulated: bool = False
 
     @property
     def fabric(self) -> dict[str, str]:
-        """Its interfaces for the fabric, each with the short name of the switch's end."""
+        """Its fabric interfaces, each with the short name of the switch's end."""
         return THOR_FABRIC if self.thor else FABRIC
 
 
 @dataclass(frozen=True)
 class Lab:
-    """Everything that has to exist for one lab."""
+    """All parts of one lab."""
 
     name: str
     prefix: str
     topology: str
-    #: Network namespace that holds the switches (bridge ``mgmt`` and, for the topology switch, ``qsfp0`` and ``qsfp1``).
+    #: Network namespace of the switches (bridge ``mgmt`` and, for the topology switch, ``qsfp0`` and ``qsfp1``).
     switch: str
     bridges: tuple[str, ...]
     nodes: tuple[Node, ...]
@@ -122,7 +126,7 @@ class Lab:
 
 @dataclass(frozen=True)
 class Observed:
-    """What was found of one node: the stamp it was built from ('' if unfinished), its links and whether it is powered."""
+    """The observed state of one node: its stamp ('' if incomplete), its links and whether it is running."""
 
     stamp: str
     links: frozenset[str]
@@ -131,11 +135,11 @@ class Observed:
 
 def _name_problems(name: str) -> Iterable[str]:
     if not re.fullmatch(r"[a-z][a-z0-9]{0,9}", name):
-        yield f"lab_name: {name!r}: expected 1 to 10 lower-case letters and digits, because interface names hold 15"
+        yield f"lab_name: {name!r}: expected 1 to 10 lower-case letters and digits (interface names have at most 15)"
 
 
 def checked_name(name: str) -> str:
-    """``name`` if it can name a lab, else LabError."""
+    """Return ``name`` if it is a valid lab name, else raise LabError."""
     for problem in _name_problems(name):
         raise LabError(problem)
     return name
@@ -164,10 +168,10 @@ def _cabling_problems(nodes: list[str], topology: str, thors: list[str]) -> Iter
     if topology == "ring" and len(nodes) < 3:
         yield f"lab_topology: a ring needs 3 nodes or more, not {len(nodes)}: use direct (or auto)"
     if topology in ("direct", "ring") and thors:
-        yield f"lab_thors: {', '.join(thors)}: a Thor has no port for the cables of topology {topology}: use switch (or auto)"
+        yield f"lab_thors: {', '.join(thors)}: a Thor has no port for topology {topology}: use switch (or auto)"
     for thor in thors:
         if thor not in nodes:
-            yield f"lab_thors: {thor!r} is not among lab_nodes: {', '.join(nodes)}"
+            yield f"lab_thors: {thor!r} is not in lab_nodes: {', '.join(nodes)}"
 
 
 def _is_address(text: str) -> bool:
@@ -178,12 +182,12 @@ def _is_address(text: str) -> bool:
 
 
 def plan(name: str, prefix: str, nodes: Iterable[str], topology: str = "auto", thors: Iterable[str] = (), emulated: bool = False) -> Lab:
-    """Plan the lab ``name`` with one simulated machine per entry of ``nodes``: a Spark, or a Thor for those in ``thors``.
+    """Plan the lab ``name`` with one simulated machine per entry of ``nodes``: Thors for ``thors``, else Sparks.
 
     ``prefix`` is the management /24 as three octets; node *i* gets ``prefix.(11+i)``. ``topology`` is ``direct`` (2 nodes,
-    each port cabled to the same port of the other), ``ring`` (3 or more, port 0 of each to port 1 of the next, as in NVIDIA's
-    ring of three), ``switch`` (one layer-2 switch per QSFP port) or ``auto`` (direct for 2 Sparks, else switch).
-    Raises LabError that lists every problem at once.
+    each port cabled to the same port of the other), ``ring`` (3 or more, port 0 of each to port 1 of the next, as in
+    NVIDIA's ring of three), ``switch`` (one layer-2 switch per QSFP port) or ``auto`` (direct for 2 Sparks, else switch).
+    Raises LabError with all problems at once.
     """
     names, thors = [str(n) for n in nodes], [str(n) for n in thors]
     problems = [*_problems(name, prefix, names), *_cabling_problems(names, topology, thors)]
@@ -208,9 +212,9 @@ def plan(name: str, prefix: str, nodes: Iterable[str], topology: str = "auto", t
 
 
 def _mac(lab: str, node: int, port: int, side: int = 0) -> str:
-    """A locally administered address that is stable across rebuilds.
+    """Return a locally administered address that is stable across rebuilds.
 
-    Without one, udev gives a veth another address at the first boot, and whoever had asked for it waits for ARP to expire.
+    Otherwise udev changes a veth's address at the first boot, and its neighbors wait for their ARP entries to expire.
     """
     tag = hashlib.sha256(lab.encode()).digest()
     return f"02:{tag[0]:02x}:{tag[1]:02x}:{tag[2]:02x}:{node:02x}:{side * 16 + port:02x}"
@@ -225,7 +229,8 @@ def _links(lab: str, switch: str, nodes: tuple[Node, ...], topology: str) -> Ite
     ends = {(i, name): End(node.netns, name, _mac(lab, i, numbers[name])) for i, node in enumerate(nodes, start=1) for name in node.fabric}
     for (i, name), end in ends.items():
         if topology == "switch":
-            # The twins of a port share its cable, so they share a switch: each answers ARP for the other, as on a Spark.
+            # Both PCIe functions of a port share its cable and so a switch: each answers ARP for the other, as on a
+            # Spark.
             port = f"n{i}-{nodes[i - 1].fabric[name]}"
             yield Link(end, End(switch, port, _mac(lab, i, numbers[name], side=1), bridge=f"qsfp{name[-1]}", mtu=SWITCH_MTU))
         elif topology == "ring" and name in RING:
@@ -235,21 +240,21 @@ def _links(lab: str, switch: str, nodes: tuple[Node, ...], topology: str) -> Ite
 
 
 def links_of(lab: Lab, netns: str) -> tuple[Link, ...]:
-    """The links that have an end in ``netns``."""
+    """Return the links with an end in ``netns``."""
     return tuple(link for link in lab.links if netns in (link.a.netns, link.b.netns))
 
 
 def interfaces_of(lab: Lab, netns: str) -> frozenset[str]:
-    """Names of the interfaces that the plan puts into ``netns``."""
+    """Return the names of the planned interfaces in ``netns``."""
     return frozenset(end.name for link in lab.links for end in (link.a, link.b) if end.netns == netns)
 
 
 def node_files(node: Node) -> dict[str, tuple[str, int]]:
-    """What makes one node differ from its siblings: path in its root -> (content, mode).
+    """Return the files specific to one node: path in its root -> (content, mode).
 
-    The management address is the node's own netplan document, so that ``netplan apply`` inside keeps it. An empty
-    machine-id makes systemd draw a fresh one at the first boot. A Thor has the release file of Jetson Linux, by which the
-    fixture of nvidia-smi knows it.
+    The management address is in a separate netplan document of the node, so that ``netplan apply`` inside keeps it. An
+    empty machine-id makes systemd generate one at the first boot. A Thor has the release file of Jetson Linux, by which
+    the nvidia-smi fixture recognizes it.
     """
     netplan = {
         "network": {
@@ -263,16 +268,16 @@ def node_files(node: Node) -> dict[str, tuple[str, int]]:
         "etc/hostname": (f"{node.name}\n", 0o644),
         "etc/hosts": (f"127.0.0.1 localhost\n127.0.1.1 {node.name}\n", 0o644),
         "etc/machine-id": ("", 0o444),
-        # JSON is YAML, and needs no YAML library here.
+        # JSON is valid YAML, and needs no YAML library.
         "etc/netplan/00-management.yaml": (json.dumps(netplan, indent=2) + "\n", 0o600),
         **({"etc/nv_tegra_release": (release, 0o644)} if node.thor else {}),
     }
 
 
 def stamp(lab: Lab, node: Node, inputs: Mapping[str, Any]) -> str:
-    """Hash of all that ``node`` is built from: equal stamp means that the node on disk may be kept as it is.
+    """Return a hash of all inputs of ``node``. If it is unchanged, the node on disk can be kept.
 
-    ``inputs`` are the content hashes of what does not come from the plan (base image, extra files, keys, firmware).
+    ``inputs`` are the content hashes of inputs outside the plan (base image, extra files, keys, firmware).
     """
     document = {
         "node": asdict(node),
@@ -284,10 +289,10 @@ def stamp(lab: Lab, node: Node, inputs: Mapping[str, Any]) -> str:
 
 
 def actions(lab: Lab, stamps: Mapping[str, str], observed: Mapping[str, Observed]) -> dict[str, str]:
-    """What to do with each node, planned or found: ``keep``, ``cable``, ``boot``, ``create``, ``recreate`` or ``remove``.
+    """Return each node's action: ``keep``, ``cable``, ``boot``, ``create``, ``recreate`` or ``remove``.
 
-    ``stamps`` maps planned nodes to the stamp they should have. ``cable`` means that the node is up but lacks a link
-    (its neighbour was rebuilt), ``boot`` that it is complete but switched off.
+    ``stamps`` maps planned nodes to their expected stamp. ``cable``: the node is up but lacks a link, because its
+    neighbor was rebuilt. ``boot``: the node is complete but turned off.
     """
     result = dict.fromkeys(observed, "remove")
     for node in lab.nodes:
@@ -306,5 +311,5 @@ def actions(lab: Lab, stamps: Mapping[str, str], observed: Mapping[str, Observed
 
 
 def known_hosts(lab: Lab, keys: Mapping[str, str]) -> str:
-    """A known_hosts file for the nodes' management addresses; ``keys`` maps node names to public host keys."""
+    """Return a known_hosts file for the nodes' management addresses. ``keys`` maps node names to public host keys."""
     return "".join(f"{node.address} {' '.join(keys[node.name].split()[:2])}\n" for node in lab.nodes)

@@ -2,7 +2,7 @@
 # GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
 
-"""The way back to the last configuration that answered. Private to this collection.
+"""Roll back to the last configuration that answered. Private to this collection.
 
-Entry: plan.judge. io_record keeps the record on the nodes.
+Entry: plan.judge. io_record stores the record on the nodes.
 """

@@ -2,7 +2,7 @@
 # GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
 
-"""A node's record of its last good start: written, compared, put back. See way_back.py for its shape."""
+"""Write, compare and restore a node's record of its last good launch. plan.py describes the record."""
 
 from __future__ import annotations
 
@@ -15,20 +15,23 @@ from typing import Any
 from ansible_collections.gb10.cluster.plugins.module_utils.common import io_file, io_json, paths
 from ansible_collections.gb10.cluster.plugins.module_utils.rollback import plan as way_back
 
-#: The environment of the ranks may hold what a user would not show.
+#: The environment of the ranks may contain secrets.
 _MODE = 0o600
 
 
 def read(path: str) -> dict[str, Any]:
-    """Return the record, without start and files if there is none. Raises ValueError for a file that is none, OSError."""
+    """Return the record, with empty start and files if absent. Raises ValueError for an invalid file, OSError."""
     found = io_json.json_file(path) or {"start": {}, "files": {}}
     if not isinstance(found.get("start"), dict) or not isinstance(found.get("files"), dict):
-        raise ValueError(f"{path} is no record of a start; remove it")
+        raise ValueError(f"{path} is not a launch record; remove it")
     return found
 
 
 def present(root: str = "") -> dict[str, dict[str, Any]]:
-    """Return what the services of this node are started from now: path -> {text, mode}. ``root`` is put before each path. Raises OSError."""
+    """Return the launch inputs of this node's services: path -> {text, mode}. ``root`` prefixes each path.
+
+    Raises OSError.
+    """
     recorded = [name.removeprefix(root) for name in sorted(glob.glob(f"{glob.escape(root)}{paths.FOLDER}/*.json"))]
     files = {name: io_file.read_file(f"{root}{name}") for name in (*way_back.FILES, *recorded)}
     return {name: {"text": text, "mode": mode} for name, (text, mode) in files.items() if text is not None}
@@ -41,12 +44,12 @@ def write(path: str, record: dict[str, Any]) -> None:
 
 
 def differences(record: dict[str, Any], now: dict[str, dict[str, Any]]) -> list[str]:
-    """Return the paths that are not as recorded, also those that are not in the record."""
+    """Return the paths that differ from the record, including those that it lacks."""
     return sorted(name for name in record["files"].keys() | now.keys() if record["files"].get(name) != now.get(name))
 
 
 def restore(record: dict[str, Any], paths: list[str], root: str = "") -> None:
-    """Put files back as they were recorded; those that were not there are removed. Raises OSError."""
+    """Restore files from the record and remove those that it lacks. Raises OSError."""
     for name in paths:
         if name in record["files"]:
             os.makedirs(os.path.dirname(f"{root}{name}"), mode=0o755, exist_ok=True)

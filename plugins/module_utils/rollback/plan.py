@@ -2,11 +2,11 @@
 # GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
 
-"""The way back from a model that does not start to the last one that answered.
+"""Roll back from a model that does not start to the last one that answered.
 
-Each node keeps a record of the last good start, written when a model has answered: ``{"start": {...}, "files": {path: {"text", "mode"}}}``,
-with `start` as start() returns it, the same on all nodes, and the files that this node's services are started from. A start that failed
-comes in as ``{"name": str, "problem": str, "record": {"start": {...} | {}, "differs": [path]}}`` for each node.
+After a model answers, each node records the launch: ``{"start": {...}, "files": {path: {"text", "mode"}}}``.
+`start` is the result of start(), the same on all nodes; `files` are the launch inputs of this node's services.
+A failed launch is ``{"name": str, "problem": str, "record": {"start": {...} | {}, "differs": [path]}}`` for each node.
 """
 
 from __future__ import annotations
@@ -19,19 +19,19 @@ from ansible_collections.gb10.cluster.plugins.module_utils.cluster import node_c
 from ansible_collections.gb10.cluster.plugins.module_utils.common import secret_environment
 from ansible_collections.gb10.cluster.plugins.module_utils.launch import argv as launch
 
-#: Where a node keeps its record.
+#: Path of the record on a node.
 RECORD = "/etc/gb10/good.json"
 UNIT_FOLDER = "/etc/systemd/system"
-#: In the order in which they are started; stopped in the other one.
+#: In start order; they stop in reverse order.
 UNITS = (node_checks.RAY_UNIT, node_checks.VLLM_UNIT)
-#: What services are started from, beside the records in paths.FOLDER.
+#: Launch inputs of the services, in addition to the records in paths.FOLDER.
 FILES = ("/etc/gb10/cluster.env", *(f"{UNIT_FOLDER}/{unit}" for unit in UNITS), secret_environment.FILE, *api_tls.FILES.values())
 
 
 def start(plan: Mapping[str, Any]) -> dict[str, Any]:
-    """Return what is to be known of a start to come back to it: {id, model, served_model_name, url, server_name, needs}.
+    """Return the data that a rollback needs: {id, model, served_model_name, url, server_name, needs}.
 
-    ``id`` is the same on all nodes, and another one whenever they are started from anything else.
+    ``id`` is the same on all nodes. It changes with any launch input.
     """
     return {
         "id": launch.start_digest(plan),
@@ -44,35 +44,39 @@ def start(plan: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def units(files: Mapping[str, Any]) -> list[str]:
-    """Return the services that a record's files have, in the order in which they are started."""
+    """Return the services among a record's files, in start order."""
     return [unit for unit in UNITS if f"{UNIT_FOLDER}/{unit}" in files]
 
 
 def judge(nodes: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
-    """Return {failed, start, why_not}: what failed, "" if nothing did; the start to go back to, {} if there is none; and why there is none."""
+    """Return {failed, start, why_not}.
+
+    ``failed`` has the failures, or "". ``start`` is the launch to roll back to, or {}; then ``why_not`` has the reason.
+    """
     failed = "\n".join(f"{node['name']}: {node['problem']}" for node in nodes if node["problem"])
     starts = [node["record"].get("start") or {} for node in nodes]
     without = [node["name"] for node, known in zip(nodes, starts, strict=True) if not known]
     why_not = ""
     if len(without) == len(nodes):
-        why_not = "no model has answered here before"
+        why_not = "no model has answered on this cluster before"
     elif without:
-        why_not = f"{', '.join(without)} {'was' if len(without) == 1 else 'were'} no part of the last good start"
+        has = "has" if len(without) == 1 else "have"
+        why_not = f"{', '.join(without)} {has} no record of the last good launch"
     elif len({known["id"] for known in starts}) > 1:
-        why_not = "the nodes remember different starts, as after a run that was killed"
+        why_not = "the nodes have records of different launches, for example after a killed run"
     elif not any(node["record"]["differs"] for node in nodes):
-        why_not = "what failed is the last good start itself"
+        why_not = "the failed launch is the last good one"
     return {"failed": failed, "start": {} if why_not else dict(starts[0]), "why_not": why_not}
 
 
 def message(verdict: Mapping[str, Any], model: str, allowed: bool, back: str) -> str:
-    """Return the last word of a run whose start failed. ``back``: why the old one does not answer either, "" if it does."""
+    """Return the final message of a run whose launch failed. ``back``: the old model's failure to answer, or ""."""
     said = f"{model} could not be started:\n{verdict['failed']}\n"
     old = verdict["start"]
     if old and allowed:
-        name = old["model"] + (" as it was started before" if old["model"] == model else "")
+        name = old["model"] + (" with its previous configuration" if old["model"] == model else "")
         if back:
-            return f"{said}Went back to {name}, and that does not answer either: {back}"
-        return f"{said}Went back to {name}, which answers again. A run that asks for {model} tries it anew."
+            return f"{said}Restored {name}. It does not answer either: {back}"
+        return f"{said}Restored {name}. It answers again. The next run with {model} retries it."
     why = verdict["why_not"] or "vllm_serve_rollback is false"
-    return f"{said}Nothing was started in its place: {why}."
+    return f"{said}No rollback: {why}."

@@ -2,7 +2,7 @@
 # GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
 
-"""One run at a time on a cluster. Private to this collection.
+"""Allow one run at a time on a cluster. Private to this collection.
 
-io_lock holds the lock on the head; plan describes it and who has it.
+io_lock holds the lock on the head; plan defines the lock and its owner.
 """

@@ -2,9 +2,9 @@
 # GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
 
-"""Taking, giving back and reading the lock of a cluster on its head; and, on the controller, who takes it.
+"""Take, release and read a cluster's lock on its head; on the controller, identify the owner.
 
-Whoever looks and then writes has the folder to itself by flock, so two runs that begin at once do not both find it free.
+A writer holds flock on the folder while it reads and writes, so two simultaneous runs cannot both find it free.
 """
 
 from __future__ import annotations
@@ -29,9 +29,9 @@ _OPEN = os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
 
 
 def hold(folder: str, owner: Owner, breaks: str) -> tuple[Lock, Lock | None]:
-    """Return (the lock that now holds, the one in whose place it is): another's lock if it is taken.
+    """Return (the current lock, the one it replaced). If another run holds the lock, it is that run's lock.
 
-    ``breaks``: the id of a lock that counts as none. Raises LockError, OSError.
+    ``breaks``: the id of a lock to ignore. Raises LockError, OSError.
     """
     with _alone(folder) as place:
         found = _read(place)
@@ -46,7 +46,7 @@ def hold(folder: str, owner: Owner, breaks: str) -> tuple[Lock, Lock | None]:
 
 
 def release(folder: str, owner: Owner) -> Lock | None:
-    """Give the lock back if it is this owner's; return what holds then, which is another's, or None. Raises LockError, OSError."""
+    """Release this owner's lock. Return the lock if another owner holds it, else None. Raises LockError, OSError."""
     if not os.path.lexists(folder):
         return None
     with _alone(folder) as place:
@@ -58,7 +58,7 @@ def release(folder: str, owner: Owner) -> Lock | None:
 
 
 def look(folder: str) -> Lock | None:
-    """Return the lock that holds, None if there is none. Raises LockError, OSError."""
+    """Return the current lock, None without one. Raises LockError, OSError."""
     try:
         with _folder(folder) as place:
             return _read(place)
@@ -67,7 +67,7 @@ def look(folder: str) -> Lock | None:
 
 
 def now() -> float:
-    """Return the seconds since this machine was booted, also those asleep."""
+    """Return the seconds since this machine booted, including sleep."""
     return time.clock_gettime(time.CLOCK_BOOTTIME)
 
 
@@ -76,7 +76,7 @@ def _alone(folder: str) -> Iterator[int]:
     with contextlib.suppress(FileExistsError):
         os.mkdir(folder, 0o700)
     with _folder(folder) as place:
-        # Closed at the end, or by the end of this process.
+        # Released when the folder is closed, or when this process ends.
         fcntl.flock(place, fcntl.LOCK_EX)
         yield place
 
@@ -86,11 +86,11 @@ def _folder(folder: str) -> Iterator[int]:
     try:
         place = os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC)
     except NotADirectoryError:
-        raise LockError(f"{folder} is no folder") from None
+        raise LockError(f"{folder} is not a folder") from None
     try:
         facts = os.fstat(place)
         if facts.st_uid != os.geteuid() or facts.st_mode & (stat.S_IWGRP | stat.S_IWOTH):
-            raise LockError(f"others may write into {folder}")
+            raise LockError(f"other users may write to {folder}")
         yield place
     finally:
         os.close(place)
@@ -103,12 +103,12 @@ def _read(place: int) -> Lock | None:
         return None
     with os.fdopen(descriptor, "rb") as file:
         if not stat.S_ISREG(os.fstat(descriptor).st_mode):
-            raise LockError("it is no file")
+            raise LockError("it is not a regular file")
         return cluster_lock.parse(file.read(cluster_lock.MOST_TEXT + 1).decode("ascii", "replace"))
 
 
 def owner(pid: int, playbook: str) -> Owner:
-    """Return the run of this process on this machine, the controller."""
+    """Return the run of a process on this machine, the controller."""
     try:
         user = getpass.getuser()
     except (KeyError, OSError):  # a container's user may have no name
@@ -117,7 +117,7 @@ def owner(pid: int, playbook: str) -> Owner:
 
 
 def boot() -> str:
-    """Return what tells this machine's start, and the namespace of its process numbers, from all others; "" if that cannot be told."""
+    """Return an ID of this boot and process number namespace, "" if unavailable."""
     try:
         with open("/proc/sys/kernel/random/boot_id", encoding="ascii") as file:
             kernel = file.read().strip() + os.readlink("/proc/self/ns/pid")
@@ -127,7 +127,7 @@ def boot() -> str:
 
 
 def started(pid: int) -> str:
-    """Return when a process of this machine started, "" if there is none of that number or it has ended."""
+    """Return the start time of a process of this machine, "" if it does not exist or has ended."""
     if not os.path.isdir("/proc/self"):
         return " ".join(_said("ps", "-o", "lstart=", "-p", str(pid)).split())
     try:

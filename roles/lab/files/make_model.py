@@ -1,11 +1,12 @@
 # Copyright: gb10.cluster maintainers
 # GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Make a tiny model with random weights that vLLM loads as it loads any model: make_model.py FOLDER [dense|moe]
+"""Create a tiny model with random weights that vLLM loads like any other model: make_model.py FOLDER [dense|moe]
 
-A Llama, or a Qwen3 mixture of experts. Standard library only, and the same bytes every time. The answers are nonsense, but
-equal prompts get equal answers on any tensor-parallel size, which is what a test of a cluster needs. Heads divide by 4, so
-tensor parallelism of 1, 2 and (with vLLM's replication of key/value heads) 4 works, and pipeline parallelism up to the 4 layers.
+A Llama, or a Qwen3 mixture of experts. Uses the standard library only and always writes the same bytes. The answers are
+nonsense, but equal prompts get equal answers at any tensor-parallel size, as cluster tests need. Heads divide by 4, so
+tensor parallelism of 1, 2 and (with vLLM's replication of key/value heads) 4 works. Pipeline parallelism works up to the
+4 layers.
 """
 
 import array
@@ -20,7 +21,7 @@ from pathlib import Path
 
 SPECIAL = ["<|begin|>", "<|end|>", "<|user|>", "<|assistant|>", "<|system|>", "<|unknown|>"]
 HIDDEN, HEADS, HEAD_DIM, LAYERS, INTERMEDIATE = 256, 4, 64, 4, 512
-# Different, so that the two models differ in what they keep of a token.
+# Different values, so that the two models store different data per token.
 KV_HEADS = {"dense": 2, "moe": 4}
 EXPERTS, ACTIVE_EXPERTS, EXPERT_INTERMEDIATE = 8, 2, 64
 
@@ -31,14 +32,14 @@ CHAT_TEMPLATE = (
 
 
 def byte_alphabet():
-    """GPT-2's printable stand-in for each of the 256 bytes, in byte order."""
+    """Return GPT-2's printable replacement for each of the 256 bytes, in byte order."""
     printable = [*range(0x21, 0x7F), *range(0xA1, 0xAD), *range(0xAE, 0x100)]
     others = iter(range(256, 512))
     return [chr(byte if byte in printable else next(others)) for byte in range(256)]
 
 
 def vocabulary():
-    """(token -> id, merges): the special tokens, all bytes, and pairs of letters, so that any text has tokens."""
+    """Return (token -> id, merges): special tokens, all bytes and pairs of letters, so that any text has tokens."""
     alphabet = byte_alphabet()
     letters = "etaoinshrdlucmfw"
     merges = [(a, b) for a in letters for b in letters if a != b]
@@ -47,7 +48,7 @@ def vocabulary():
 
 
 def shapes(kind, vocab_size):
-    """Name -> shape of every weight, in the order they are stored."""
+    """Yield (name, shape) of every weight, in storage order."""
     yield "model.embed_tokens.weight", (vocab_size, HIDDEN)
     for layer in range(LAYERS):
         prefix = f"model.layers.{layer}."
@@ -70,23 +71,24 @@ def shapes(kind, vocab_size):
 
 
 def mlp(prefix, intermediate):
-    """Name -> shape of a gated MLP's weights."""
+    """Yield (name, shape) of a gated MLP's weights."""
     yield prefix + "gate_proj.weight", (intermediate, HIDDEN)
     yield prefix + "up_proj.weight", (intermediate, HIDDEN)
     yield prefix + "down_proj.weight", (HIDDEN, intermediate)
 
 
 def weights(name, shape, rng):
-    """Float32 values of one weight."""
+    """Return the float32 values of one weight."""
     if len(shape) == 1:
         return array.array("f", [1.0]) * shape[0]
     rows, columns = shape
     scale = columns**-0.5 * 2
-    # Sums of uniforms are near enough to a normal distribution, and the same on every platform, which gauss() does not promise.
+    # Sums of uniforms approximate a normal distribution and, unlike gauss(), are the same on every platform.
     values = array.array("f", (scale * (rng.random() + rng.random() - 1.0) for _number in range(rows * columns)))
     if name == "lm_head.weight":
-        # A special token's score is always 0 and never the highest of 500, so that no answer is empty or ends early;
-        # neither are the bytes that are no printable ASCII, so that an answer is text.
+        # Special tokens always score 0, never the highest of 500, so no answer is empty or ends early. The same holds
+        # for
+        # bytes outside printable ASCII, so an answer is text.
         dull = [len(SPECIAL) + byte for byte in range(256) if not 0x20 <= byte < 0x7F]
         for row in [*range(len(SPECIAL)), *dull]:
             values[row * columns : (row + 1) * columns] = array.array("f", bytes(4 * columns))
@@ -94,7 +96,7 @@ def weights(name, shape, rng):
 
 
 def write_safetensors(path, kind, vocab_size):
-    """The safetensors format: length of the header, a JSON header, the raw bytes."""
+    """Write the safetensors format: length of the header, a JSON header, the raw bytes."""
     rng = random.Random(121)  # the GB10's sm_121
     header, offset = {"__metadata__": {"format": "pt"}}, 0
     for name, shape in shapes(kind, vocab_size):
@@ -130,7 +132,7 @@ ARCHITECTURES = {
 
 
 def documents(kind, tokens, merges):
-    """The JSON files beside the weights."""
+    """Return the JSON files that accompany the weights."""
     yield (
         "config.json",
         {
@@ -198,7 +200,7 @@ def documents(kind, tokens, merges):
 def main(folder, kind="dense"):
     target = Path(folder)
     target.parent.mkdir(parents=True, exist_ok=True)
-    # Several labs may be created at once; the cache folder itself is the lock, held until this process ends.
+    # Several labs may be created at once. The cache folder itself is the lock, held until this process ends.
     fcntl.flock(os.open(target.parent, os.O_RDONLY), fcntl.LOCK_EX)
     if target.exists():
         return
@@ -209,7 +211,7 @@ def main(folder, kind="dense"):
     for name, document in documents(kind, tokens, merges):
         (part / name).write_text(json.dumps(document, indent=1, ensure_ascii=False) + "\n", encoding="utf-8")
     write_safetensors(part / "model.safetensors", kind, len(tokens))
-    # Only a complete model has its name: a killed run leaves nothing that a later one would take for a model.
+    # Only a complete model gets its final name, so a later run never uses the remains of a killed one.
     part.rename(target)
 
 

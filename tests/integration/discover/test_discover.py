@@ -93,7 +93,7 @@ def test_nothing_is_overwritten(discover: Discover, tmp_path: Path) -> None:
     answer = discover(tmp_path)
     assert answer.status != 0
     assert "an inventory is never overwritten" in answer.output
-    assert "Ask who is on its cables" not in answer.output
+    assert "List the machine's cable neighbors" not in answer.output
 
 
 def test_check_mode_shows_and_writes_nothing(discover: Discover, tmp_path: Path) -> None:
@@ -119,7 +119,7 @@ def test_an_answer_that_is_no_answer(discover: Discover, tmp_path: Path) -> None
     for arguments in ([], ["--check", "--diff"]):
         answer = discover(tmp_path / "mine", *arguments)
         assert answer.status != 0
-        assert ".hostname: it answered '{{x}}" in answer.output and "1 to 63 letters, digits and hyphens" in answer.output
+        assert ".hostname: invalid value '{{x}}" in answer.output and "1 to 63 letters, digits and hyphens" in answer.output
         assert not (tmp_path / "mine").exists()
 
 

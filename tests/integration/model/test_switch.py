@@ -102,7 +102,7 @@ def test_another_model_and_back(cluster: Cluster, head: Host) -> None:
         assert "in place of /srv/models/tiny, until the next run of site.yml" in done.output
         assert "gb10_model: /srv/models/tiny-moe" in done.output
         assert served(head) == "/srv/models/tiny-moe"
-        assert any(line.startswith("the inventory asks for /srv/models/tiny: ") for line in screen(cluster))
+        assert any(line.startswith("the inventory specifies /srv/models/tiny: ") for line in screen(cluster))
     finally:
         cluster.serve().assert_ok()
     assert completion(head) == text
@@ -119,7 +119,7 @@ def test_a_switch_to_a_broken_model_ends_with_the_old_one_answering(
     assert failed.status != 0
     said = failed.output.replace("\\n", "\n")
     assert f"{broken} could not be started:\nspark1: gb10-vllm.service failed to start: " in said
-    assert "Went back to /srv/models/tiny, which answers again." in said
+    assert "Restored /srv/models/tiny. It answers again." in said
     assert (served(head), completion(head)) == ("/srv/models/tiny", text)
     assert {name: host.check_output("cat /etc/gb10/good.json /etc/gb10/cluster.env") for name, host in nodes.items()} == before
     for host in nodes.values():
@@ -137,7 +137,7 @@ def test_a_switch_on_which_ray_does_not_come_up_ends_with_the_old_one_answering(
     assert failed.status != 0
     said = failed.output.replace("\\n", "\n")
     assert "/srv/models/tiny-moe could not be started:\nspark1: Ray is not complete: " in said
-    assert "Went back to /srv/models/tiny, which answers again." in said
+    assert "Restored /srv/models/tiny. It answers again." in said
     assert (served(head), completion(head)) == ("/srv/models/tiny", text)
     assert {name: host.check_output("cat /etc/gb10/good.json /etc/gb10/cluster.env") for name, host in nodes.items()} == before
     cluster.site().assert_unchanged()

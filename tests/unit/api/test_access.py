@@ -123,7 +123,7 @@ def test_what_is_no_key_is_refused_without_being_shown(tmp_path: Path) -> None:
     (tmp_path / "etc" / "api.key").write_text("two words\n", encoding="utf-8")
     answer = run_module("vllm_api_key", {"key_file": str(tmp_path / "etc" / "api.key"), "environment_file": str(tmp_path / "etc" / "api.env")})
     assert answer["failed"]
-    assert "does not hold a key" in answer["msg"]
+    assert "does not contain a key" in answer["msg"]
     assert "two words" not in answer["msg"]
 
 

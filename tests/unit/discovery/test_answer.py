@@ -1,4 +1,4 @@
-"""What a machine on a cable may answer: nothing of it becomes a line, a word of a shell, a template or an error of its own."""
+"""Validation of a cable neighbor's answers: none can inject a line, a shell word, a template or an unexpected error."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ PROXY = "127.0.0.1\n  ProxyCommand sh -c 'id>/tmp/owned'"
 
 
 def changed(path: str, value: Any) -> list[dict[str, Any]]:
-    """A pair of which the first machine, which is given, answers something else at a path of keys and numbers."""
+    """Return a pair whose first (given) machine has another value at a path of keys and indexes."""
     known = [{**machine(1, [PAIR]), "name": "192.168.1.1"}]
     target: Any = known[0]["observed"]
     *above, last = [int(part) if part.isdecimal() else part for part in path.split("/")]
@@ -108,14 +108,14 @@ def result(known: list[dict[str, Any]], partial: bool = False) -> dict[str, Any]
 def test_an_answer_of_another_form_is_reported_and_not_used(path: str, value: Any, where: str, expected: str) -> None:
     known = changed(path, value)
     found = result(known)
-    assert any(problem.startswith(f"192.168.1.1.{where}: it answered ") and f"Expected: {expected}" in problem for problem in found["problems"]), (
+    assert any(problem.startswith(f"192.168.1.1.{where}: invalid value ") and f"Expected: {expected}" in problem for problem in found["problems"]), (
         found["problems"]
     )
     assert all("Fix: " in problem and problem.isprintable() for problem in found["problems"])
-    assert "nobody" in found["summary"][0]
+    assert "no Spark" in found["summary"][0]
     everything = json.dumps([found["files"], found["summary"], found["trusted"], FILTERS["discovery_access"](known, "/tmp/x")])
     assert "owned" not in everything and "ProxyCommand id" not in everything
-    assert FILTERS["discovery_strangers"](known) == [], "whom it names is not asked"
+    assert FILTERS["discovery_strangers"](known) == [], "machines that it names are not queried"
 
 
 def test_all_that_is_wrong_with_all_machines_is_one_report() -> None:
@@ -142,13 +142,13 @@ def test_what_a_machine_on_a_cable_answers_does_not_count_either() -> None:
     assert FILTERS["discovery_machine"](kept) == kept
     found = result([seed, kept])
     assert [problem.partition(":")[0] for problem in found["problems"]] == [f"{stranger['name']}.management"]
-    assert FILTERS["discovery_strangers"]([seed, kept]) == [], "it is not asked again"
+    assert FILTERS["discovery_strangers"]([seed, kept]) == [], "it is not queried again"
     assert FILTERS["discovery_access"]([seed, kept], "/tmp/x")["trusted"] == []
 
 
 @pytest.mark.parametrize("answer", [{}, {"msg": "hello"}, {"failed": False, "changed": True, "observed": {}}])
 def test_an_answer_of_nothing_is_not_taken_for_one(answer: dict[str, Any]) -> None:
-    """An empty one stands for a machine that was not asked; the role never hands one over, for Ansible adds `changed`."""
+    """An empty answer means an unqueried machine. The role never passes one, because Ansible adds `changed`."""
     kept = FILTERS["discovery_machine"]({**machine(1, []), "observed": answer})
     assert (kept["observed"], bool(kept["invalid"])) == ({}, bool(answer))
 
@@ -161,7 +161,7 @@ def test_a_network_without_end_is_not_followed() -> None:
     entry = {**sees(2, 1, 0, QSFP), "host_key": ""}
     known = changed(f"neighbours/{QSFP}", [{**entry, "mac": f"02:00:00:00:10:{number:02x}"} for number in range(64)])
     assert FILTERS["discovery_strangers"](known) == []
-    assert any("66 machines are seen. Expected: 64 at most" in problem for problem in result(known)["problems"])
+    assert any("66 machines are seen. Expected: at most 64" in problem for problem in result(known)["problems"])
 
 
 def test_reasons_are_shown_on_one_line() -> None:
@@ -206,7 +206,7 @@ def test_what_the_user_gives_works_as_it_is(user: str) -> None:
 
 
 def rendered(files: dict[str, str]) -> dict[str, dict[str, Any]]:
-    """The variables of each host as Ansible loads and renders the written files."""
+    """Return the variables of each host as Ansible loads and renders the written files."""
     shared = loaded(files["group_vars/gb10_cluster.yml"])
     groups = loaded(files["hosts.yml"])["gb10_cluster"]["children"]
     hosts = {name: own or {} for group in ("head", "worker") for name, own in groups[group]["hosts"].items()}
@@ -218,7 +218,7 @@ def rendered(files: dict[str, str]) -> dict[str, dict[str, Any]]:
 
 
 def loaded(content: str) -> Any:
-    """As Ansible loads a file of an inventory, whose texts it renders when they are used."""
+    """Load a file like Ansible loads an inventory: texts are rendered on use."""
     return DataLoader().load(trust_as_template(content))
 
 
@@ -226,7 +226,7 @@ def template(value: Any, variables: dict[str, Any]) -> Any:
     return Templar(loader=DataLoader(), variables=variables).template(value)
 
 
-#: Texts that mean something to somebody who reads one of the files, and any other.
+#: Texts with a meaning to a reader of one of the files, and arbitrary ones.
 HOSTILE = [PROXY, EVIL, KEY, "!unsafe", "{% for x in y %}", "{# #}", "#", ": ", "'", '"', "\\", "\x85", "\u2028", "\r\n", "\x1b[2J", "fe80::1%x"]
 TEXTS = st.sampled_from(HOSTILE) | st.text(max_size=20) | st.lists(st.sampled_from(HOSTILE), max_size=3).map("".join)
 JSON = st.recursive(
@@ -290,7 +290,7 @@ def test_a_text_is_one_line_and_is_read_once(value: Any) -> None:
 
 
 def test_what_is_written_is_no_line_of_its_own_whoever_made_it() -> None:
-    """The files' own guard, should something get past the reader."""
+    """The files' own check rejects a text that passed the reader."""
     with pytest.raises(ProblemsError, match="one line of printable characters"):
         discovery_files.ssh_config([machine(1, []), {**machine(2, []), "via": "spark1", "host_key": KEY, "address": PROXY}], "/tmp/x")
 
@@ -301,7 +301,7 @@ def test_netaddr_is_named_where_it_is_missing(monkeypatch: pytest.MonkeyPatch) -
         FILTERS["discovery_machine"](machine(1, [PAIR]))
 
 
-#: What the programs print, with some of it replaced.
+#: Recorded program output, partly replaced.
 LLDP = (DATA / "lldpctl.json").read_text(encoding="utf-8")
 PARSERS: dict[str, Callable[[str], Any]] = {
     "link_locals": text.link_locals,
@@ -323,7 +323,7 @@ def test_no_print_raises_anything_but_value_error(name: str, printed: str) -> No
 
 
 def replaced(value: Any, number: int, by: Any) -> Any:
-    """The value with one part of it, by its number in some order, replaced."""
+    """Return the value with one part replaced; the part is given by its index in some order."""
     places: list[tuple[Any, Any]] = []
     todo = [value := copy.deepcopy(value)]
     while todo:

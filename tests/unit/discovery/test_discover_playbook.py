@@ -1,4 +1,4 @@
-"""playbooks/discover.yml as a user runs it, with an ssh that answers for the machines: no machine is reached."""
+"""Run playbooks/discover.yml with a fake ssh that answers for the machines. No machine is contacted."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from run_module import program
 from run_playbook import Run, run
 from sparks import PAIR, RING3, machine
 
-#: Answers with the file named after the host it is to reach, and keeps the configuration that it was given. The host is the word before the command.
+#: Prints the file named after the target host and saves its configuration. The host is the word before the command.
 SSH = """
 for word; do host=$command; command=$word; case $previous in -F) cat "$word" >> {0}/configured;; esac; previous=$word; done
 cat > /dev/null
@@ -24,7 +24,7 @@ cat "{0}/$host" 2> /dev/null || echo '{{"ping": "pong"}}'
 
 
 class Cables:
-    """What answers on cables, in a folder: by the address that is given, or by the name that discovery gives a machine that it found."""
+    """Answers of machines on cables, as files named after the given address or discovery's name for a found machine."""
 
     def __init__(self, folder: Path) -> None:
         self.folder, self.directory = folder, folder / "mine"
@@ -72,7 +72,7 @@ def test_a_pair_is_found_and_its_inventory_loads(cables: Cables) -> None:
 
 @pytest.mark.parametrize("check", [(), ("--check", "--diff")], ids=["write", "check"])
 def test_a_hostile_machine_on_a_cable_gets_nothing(cables: Cables, check: tuple[str, ...]) -> None:
-    """All that it could answer to have something run here, at once: by a line of ssh_config, by a template, by the written inventory."""
+    """The hostile answer tries each injection at once: through ssh_config, a template and the written inventory."""
     mark = cables.folder / "owned"
     cables.answers("192.168.1.1", 1, RING3)
     for name, number in (("found-020000000202", 2), ("found-020000000300", 3)):
@@ -86,6 +86,6 @@ def test_a_hostile_machine_on_a_cable_gets_nothing(cables: Cables, check: tuple[
     done = cables.discover(*check)
     assert done.status != 0
     for field in ("hostname", "management", "neighbours.enp1s0f0np0[0].mac", "neighbours.enp1s0f0np0[0].address"):
-        assert (f"found-020000000300.{field}: it answered" in done.output) is not field.endswith(".mac"), done.output
+        assert (f"found-020000000300.{field}: invalid value" in done.output) is not field.endswith(".mac"), done.output
     assert "ProxyCommand sh" not in cables.configured() and cables.configured().count("Host found-") > 1
     assert not mark.exists() and not cables.directory.exists()

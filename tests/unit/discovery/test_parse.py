@@ -1,4 +1,4 @@
-"""What the tools print about neighbours. data/neighbours was recorded on two lab nodes (Debian 12) with lldpd 1.0.16 and avahi 0.8."""
+"""Tests of the tool output parsers. data/neighbours is from two lab nodes (Debian 12), lldpd 1.0.16 and avahi 0.8."""
 
 from __future__ import annotations
 
@@ -100,7 +100,7 @@ def test_merge() -> None:
     ]
 
 
-#: One QSFP interface with IPv4 only, as this collection leaves them; `ip` as an executable that knows it.
+#: One QSFP interface with IPv4 only, as this collection configures them, and an `ip` executable that reports it.
 LINKS = """[{"ifname":"enp1s0f1np1","flags":["UP","LOWER_UP"],"mtu":9000,"address":"02:00:00:00:00:01",
 "addr_info":[{"family":"inet","local":"10.110.0.1","prefixlen":24}]}]"""
 TABLE = '[{"dst":"10.110.0.2","lladdr":"02:00:00:00:00:02","state":["STALE"]},{"dst":"10.9.0.2","lladdr":"02:00:00:00:00:09","state":["STALE"]}]'
@@ -120,15 +120,15 @@ def test_without_ipv6_those_are_asked_that_it_has_spoken_to(tmp_path: Path) -> N
     ((neighbour,),) = answer["neighbours"].values()
     assert (neighbour["mac"], neighbour["address"], neighbour["source"]) == ("02:00:00:00:00:02", "10.110.0.2", "arp")
     assert neighbour["host_key"] == text.host_key(recorded("keyscan.txt"))
-    assert (tmp_path / "asked").read_text() == "-n -c 1 -W 1 -I enp1s0f1np1 10.110.0.2\n", "nobody outside the interface's own subnet"
-    assert answer["notes"] == ["lldpctl ended with status 1: unable to connect to socket"]
+    assert (tmp_path / "asked").read_text() == "-n -c 1 -W 1 -I enp1s0f1np1 10.110.0.2\n", "no address outside the interface's own subnet"
+    assert answer["notes"] == ["lldpctl exited with status 1: unable to connect to socket"]
     assert (answer["changed"], answer["unheard"], answer["management"]) == (False, {}, "")
 
 
 def test_an_old_entry_that_does_not_answer_is_no_neighbour(tmp_path: Path) -> None:
     answer = run_module("fabric_neighbours", {}, spark(tmp_path, "exit 1"))
     assert answer["neighbours"] == {"enp1s0f1np1": []}
-    assert answer["unheard"] == {"enp1s0f1np1": "it has no IPv6 link-local address, and no IPv4 neighbour answers"}
+    assert answer["unheard"] == {"enp1s0f1np1": "it has no IPv6 link-local address, and no IPv4 neighbor answers"}
 
 
 def test_a_missing_ip_is_said(tmp_path: Path) -> None:
@@ -137,7 +137,7 @@ def test_a_missing_ip_is_said(tmp_path: Path) -> None:
 
 
 def test_a_missing_ping_is_said() -> None:
-    """It would otherwise look as if nobody answered."""
+    """An empty result would look like the absence of neighbors."""
 
     def run_all(argvs: Sequence[list[str]]) -> list[tuple[int, str, str]]:
         return [(0, TABLE, "") if argv[0] == "ip" else (127, "", f"{argv[0]} is not installed") for argv in argvs]

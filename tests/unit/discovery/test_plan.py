@@ -1,4 +1,4 @@
-"""Discovery: from what each machine sees on its ports to cables, topology, findings and the files of an inventory."""
+"""Tests of discovery: cables, topology, findings and inventory files from each machine's view of its ports."""
 
 from __future__ import annotations
 
@@ -49,7 +49,7 @@ def test_a_lone_spark_needs_no_fabric() -> None:
 
 
 def test_twins_that_see_both_twins_of_the_other_are_one_cable() -> None:
-    """The twins of a port share its cable, so what each sees is not known to be only its counterpart."""
+    """Both PCIe functions of a port share its cable, so each may see more than its counterpart."""
     pair = machines(PAIR)
     for number, (one, other) in enumerate([(1, 2), (2, 1)]):
         everybody = [sees(other, 1, 0), sees(other, 1, 1), sees(one, 1, 0), sees(one, 1, 1)]
@@ -70,7 +70,7 @@ def test_what_one_end_sees_is_enough() -> None:
 @pytest.mark.parametrize(
     ("wires", "count", "expected"),
     [
-        pytest.param([], 2, "cables: none between spark1 and spark2", id="no cable"),
+        pytest.param([], 2, "cables: no connection between spark1 and spark2", id="no cable"),
         pytest.param(RING3[:2], 3, "a ring of 3 Sparks lacks the cable between spark1 port 1 and spark3 port 0", id="a ring's cable is missing"),
         pytest.param([PAIR], 3, "not all Sparks are connected: spark1 and spark2; spark3", id="one is not connected"),
         pytest.param(
@@ -79,7 +79,7 @@ def test_what_one_end_sees_is_enough() -> None:
             "not all Sparks are connected: spark1 and spark2; spark3 and spark4",
             id="two pairs",
         ),
-        pytest.param([((1, 1), (2, 1), (3, 1))], 4, "spark4: it does not see the switch that joins spark1 port 1", id="not on the switch"),
+        pytest.param([((1, 1), (2, 1), (3, 1))], 4, "spark4: it is not connected to the switch of spark1 port 1", id="not on the switch"),
     ],
 )
 def test_wrong_cabling_is_a_problem(wires: Any, count: int, expected: str) -> None:
@@ -96,7 +96,7 @@ def test_a_ring_cabled_port_to_same_port_works_and_is_noted() -> None:
 
 
 def interface(number: int, port: int, twin: int, **changes: Any) -> list[dict[str, Any]]:
-    """A pair on one cable, one twin of which is changed; what it sees goes with its carrier."""
+    """Return a pair on one cable with one PCIe function changed. Without carrier it sees no neighbors."""
     pair = machines(PAIR)
     observed, device = pair[number - 1]["observed"], SPARK_PORTS[port][twin].interface
     if changes.pop("silent", False):
@@ -110,11 +110,15 @@ def interface(number: int, port: int, twin: int, **changes: Any) -> list[dict[st
 @pytest.mark.parametrize(
     ("pair", "expected"),
     [
-        pytest.param(interface(1, 1, 0, carrier=False), "spark1 port 1: enp1s0f1np1 has no carrier although its twin has", id="one twin"),
+        pytest.param(
+            interface(1, 1, 0, carrier=False),
+            "spark1 port 1: enp1s0f1np1 has no carrier, but the port's other PCIe function has",
+            id="one twin",
+        ),
         pytest.param(interface(2, 0, 0, up=False), "`sudo ip link set enp1s0f0np0 up` and run again", id="down"),
         pytest.param(
             interface(1, 0, 0, carrier=True, silent=True),
-            "spark1 port 0: a cable is plugged in (enp1s0f0np0 with carrier), but nobody",
+            "spark1 port 0: a cable is connected (enp1s0f0np0 with carrier), but no machine",
             id="nobody answers",
         ),
     ],
@@ -148,7 +152,7 @@ def test_the_same_machine_given_twice() -> None:
 
 
 def test_strangers_are_found_one_after_the_other() -> None:
-    """In a ring of four, the first sees two; the fourth is seen by those only."""
+    """In a ring of four, the first sees two, and only those two see the fourth."""
     wires = (((1, 0), (2, 1)), ((2, 0), (3, 1)), ((3, 0), (4, 1)), ((4, 0), (1, 1)))
     known = [machine(1, wires)]
     first = discovery.strangers(known)
@@ -166,7 +170,7 @@ def test_strangers_are_found_one_after_the_other() -> None:
 
 
 def test_two_machines_with_one_host_key_are_asked_one_after_the_other() -> None:
-    """Cloned images share keys; the second has MAC addresses that the first does not own up to."""
+    """Cloned images share keys. The second machine has MAC addresses that the first does not report."""
     seed = machine(1, RING3)
     (first,) = discovery.strangers([with_one_key(seed)])
     known = [seed, with_one_key(asked(first, *RING3))]
@@ -188,7 +192,7 @@ def failed(reason: str = "Permission denied (publickey).") -> list[dict[str, Any
 def test_a_machine_that_cannot_be_asked_is_a_problem() -> None:
     found = discovery.discover(failed())
     text = str(found.problems[0])
-    assert "spark1 port 1: a machine is seen there (spark3), 02:00:00:00:03:00, 02:00:00:00:03:01, 02:00:00:00:03:02, 02:00:00:00:03:03" in text
+    assert "spark1 port 1: found a machine (spark3), 02:00:00:00:03:00, 02:00:00:00:03:01, 02:00:00:00:03:02, 02:00:00:00:03:03" in text
     assert "`ssh -J nvidia@192.168.1.1 nvidia@fe80::3:0%enp1s0f1np1`" in text
     assert discovery.strangers(failed()) == []
 
@@ -196,11 +200,14 @@ def test_a_machine_that_cannot_be_asked_is_a_problem() -> None:
 def test_or_a_note_where_a_part_is_enough() -> None:
     found = discovery.discover(failed(), partial=True)
     assert (found.proposal.topology, found.proposal.ports, found.problems) == ("direct", {"spark1": (0,), "spark2": (1,)}, ())
-    assert "cannot be asked" in str(found.notes[0])
+    assert "cannot be queried" in str(found.notes[0])
 
 
 def test_the_switch_itself_may_be_seen() -> None:
-    """A managed switch answers pings on its own address, and shows no SSH key; at the end of a cable such a machine is a Spark without sshd."""
+    """A managed switch replies to pings on its own address, and has no SSH key.
+
+    At the end of a cable such a machine is a Spark without sshd.
+    """
     known = machines(((1, 1), (2, 1), (3, 1)))[:2]
     for entries in (entries for entry in known for entries in entry["observed"]["neighbours"].values()):
         entries[:] = [entry if entry["name"] != "spark3" else {**entry, "name": "", "host_key": ""} for entry in entries]
@@ -209,7 +216,7 @@ def test_the_switch_itself_may_be_seen() -> None:
     assert all("a switch may have none" in str(note) for note in found.notes)
     alone = machines(PAIR)[:1]
     (stranger,) = [{**stranger, "host_key": "", "unreachable": "no key"} for stranger in discovery.strangers(alone)]
-    assert ["start it there" in str(problem) for problem in discovery.discover([*alone, stranger]).problems] == [True]
+    assert ["start sshd there" in str(problem) for problem in discovery.discover([*alone, stranger]).problems] == [True]
 
 
 def test_a_ring_is_not_written_in_part() -> None:
@@ -217,7 +224,7 @@ def test_a_ring_is_not_written_in_part() -> None:
     known = machines(*wires)[:3]
     known += [{**found, "unreachable": "no"} for found in discovery.strangers(known)]
     (problem,) = discovery.discover(known, partial=True).problems
-    assert "the ring leads on through a machine that was not asked, behind spark1 port 1 and spark3 port 0" in str(problem)
+    assert "the ring includes an unqueried machine, at spark1 port 1 and spark3 port 0" in str(problem)
 
 
 def test_a_given_machine_that_does_not_answer() -> None:
@@ -262,7 +269,7 @@ def test_names(given: list[str], hostnames: list[str], expected: list[str]) -> N
 
 
 def chain() -> list[dict[str, Any]]:
-    """spark1, which was given, spark2 behind it and spark3 behind that."""
+    """Return spark1 (given), spark2 connected to it, and spark3 connected to spark2."""
     wires = RING3[:2]
     known = [{**machine(1, wires), "login": {"user": "nvidia", "key": "~/.ssh/k", "port": 2222, "arguments": "-o ProxyJump=a%b", "local": False}}]
     known += [asked(found, *wires) for found in discovery.strangers(known)]
@@ -283,7 +290,7 @@ def test_ssh_leads_from_one_to_the_next() -> None:
 
 
 def test_the_command_to_try_by_hand() -> None:
-    """Each ssh of the chain reads the zones of the hops before it once more, so they carry twice the percent signs."""
+    """Each ssh of the chain expands the zones of earlier hops once more, so their percent signs are doubled."""
     known = chain()
     assert discovery.try_command(known[2], known) == "ssh -J 'nvidia@192.168.1.1,nvidia@[fe80::2:10%%enp1s0f0np0]' nvidia@fe80::3:10%enp1s0f0np0"
 
@@ -299,7 +306,7 @@ def test_known_hosts_and_fingerprint() -> None:
     known = chain()[:2]
     known[1]["host_key"] = KEY
     assert discovery_files.known_hosts(known) == f"found-020000000202 {KEY}\n"
-    # What `ssh-keygen -lf` of OpenSSH 9.2 says of the same key.
+    # Output of `ssh-keygen -lf` of OpenSSH 9.2 for the same key.
     assert discovery_files.trusted(known) == ["spark2 at spark1 port 0: SHA256:wXTzBDR7LYhPhJz/UZcZ/3tkCaIhX9dlRtCCyVmhlVc"]
 
 
@@ -338,6 +345,6 @@ def test_summary() -> None:
     assert discovery_files.summary(known, discovery.discover(known, partial=True)) == [
         "spark1, spark2: topology direct",
         "cable: spark1 port 0 - spark2 port 1",
-        "cable: spark1 port 1 - a machine that was not asked",
-        "cable: spark2 port 0 - a machine that was not asked",
+        "cable: spark1 port 1 - an unqueried machine",
+        "cable: spark2 port 0 - an unqueried machine",
     ]

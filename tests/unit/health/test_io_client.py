@@ -1,4 +1,4 @@
-"""Asking a vLLM server for a token, and its journal for the past."""
+"""Requesting a token from a vLLM server, and reading its journal."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ import pytest
 
 from ansible_collections.gb10.cluster.plugins.module_utils.health import io_client as io_vllm
 
-#: As vLLM 0.32.0 prints them, abridged.
+#: Printed by vLLM 0.32.0, abridged.
 METRICS = """# HELP vllm:prompt_tokens_total Number of prefill tokens processed.
 # TYPE vllm:prompt_tokens_total counter
 vllm:prompt_tokens_total{{engine="0",model_name="tiny"}} {prompt}
@@ -24,7 +24,7 @@ vllm:generation_tokens_created{{engine="0",model_name="tiny"}} 1.795219871787122
 
 
 class Server(ThreadingHTTPServer):
-    """Plays a vLLM server whose behaviour a test sets."""
+    """A fake vLLM server whose behavior a test sets."""
 
     daemon_threads = True
 
@@ -50,7 +50,7 @@ class Handler(BaseHTTPRequestHandler):
     server: Server
 
     def do_GET(self) -> None:
-        """Give health or metrics."""
+        """Send health or metrics."""
         if self.path == "/metrics":
             self.server.generated += self.server.per_look
             self.reply(200 if self.server.metrics else 404, METRICS.format(prompt=14.0, generated=self.server.generated))
@@ -58,7 +58,7 @@ class Handler(BaseHTTPRequestHandler):
             self.reply(self.server.health, "")
 
     def do_POST(self) -> None:
-        """Complete, or not."""
+        """Send a completion, or an error."""
         self.server.asked.append({"path": self.path, **json.loads(self.rfile.read(int(self.headers["Content-Length"])))})
         if self.server.completion is None:
             self.server.end.wait(30)
@@ -66,14 +66,14 @@ class Handler(BaseHTTPRequestHandler):
             self.reply(*self.server.completion)
 
     def reply(self, status: int, body: str) -> None:
-        """Send an answer, whole unless the test wants it cut off."""
+        """Send an answer, truncated if the test sets that."""
         self.send_response(status)
         self.send_header("Content-Length", str(len(body) + (10 if self.server.cut_off else 0)))
         self.end_headers()
         self.wfile.write(body.encode())
 
     def log_message(self, *_arguments: Any) -> None:
-        """Say nothing."""
+        """Log nothing."""
 
 
 @pytest.fixture
@@ -117,7 +117,7 @@ def test_a_hanging_engine_does_not_answer(vllm: Server, metrics: bool) -> None:
     vllm.completion, vllm.metrics = None, metrics
     answered, reason = io_vllm.answers(vllm.at, "tiny", 0.2)
     assert not answered
-    assert reason.startswith("no token within 0.2 s and none for others: ")
+    assert reason.startswith("no token within 0.2 s and none for other requests: ")
     assert reason.endswith("timed out")
 
 

@@ -1,4 +1,4 @@
-"""vLLM's log: recorded starts, good and bad, and what a user is told of them."""
+"""vLLM's log: recorded starts, good and bad, and the messages derived from them."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ def recorded(name: str) -> list[str]:
 
 
 def steps(lines: list[str]) -> list[str]:
-    """Every step that somebody who polls while the log grows would see."""
+    """Return the steps that a client sees that polls the growing log."""
     seen = [progress(lines[:count]) for count in range(len(lines) + 1)]
     return [step for before, step in zip(["", *seen], seen, strict=False) if step != before]
 
@@ -78,7 +78,7 @@ def test_cause_of_a_recorded_failure(name: str, cause: str, step: str) -> None:
     lines = recorded(name)
     assert root_cause(lines).startswith(cause)
     assert progress(lines) == step
-    # Pydantic puts the whole input behind its reason.
+    # Pydantic prints the whole input after its reason.
     assert "input_value" not in root_cause(lines)
 
 

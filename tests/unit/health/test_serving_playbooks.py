@@ -1,4 +1,4 @@
-"""The playbooks about serving, as far as they come without a node that answers."""
+"""The serving playbooks, as far as they run without a reachable node."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a server is asked, and what is wrong with its answers: as vLLM 0.32.0 gave them, and as it must not give them."""
+"""The smoke test's requests and its verdict on answers: recorded from vLLM 0.32.0, and invalid ones."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from ansible_collections.gb10.cluster.plugins.module_utils.health import io_smok
 from ansible_collections.gb10.cluster.plugins.module_utils.health.smoke import Answer, AnswerError
 from ansible_collections.gb10.cluster.plugins.module_utils.node import parse as node_text
 
-#: Of this process, "" outside systemd.
+#: The unit of this process, "" outside systemd.
 UNIT = node_text.unit_of_cgroup(Path("/proc/self/cgroup").read_text(encoding="ascii"))
 USAGE = {"prompt_tokens": 9, "completion_tokens": 8, "total_tokens": 17}
 COMPLETION = {"choices": [{"index": 0, "text": " Paris.", "finish_reason": "length"}], "usage": USAGE}
@@ -26,7 +26,7 @@ CHAT = {"choices": [{"message": {"role": "assistant", "content": "Paris."}, "fin
 
 
 def events(*deltas: dict[str, Any], finish: str | None = "stop", done: bool = True) -> list[str]:
-    """A stream as vLLM sends it: the role, the deltas, the end with its reason, the usage."""
+    """Return a stream in vLLM's form: role, deltas, end with its reason, usage."""
     chunks: list[dict[str, Any]] = [{"choices": [{"delta": {"role": "assistant", "content": ""}, "finish_reason": None}]}]
     chunks += [{"choices": [{"delta": delta, "finish_reason": None}]} for delta in deltas]
     chunks += [{"choices": [{"delta": {"content": ""}, "finish_reason": finish}]}, {"choices": [], "usage": USAGE}]
@@ -54,12 +54,12 @@ def test_a_stream_is_put_together(lines: list[str], name: str) -> None:
     ("read", "given", "said"),
     [
         (smoke.whole, "<html>", "not JSON: <html>"),
-        (smoke.whole, "[]", "no JSON object"),
+        (smoke.whole, "[]", "not a JSON object"),
         (smoke.whole, "[" * 100_000, "not JSON: [[["),
         (smoke.whole, '{"choices": []}', "no choices"),
         (smoke.whole, "x" * 999, "x" * 300 + "..."),
-        (smoke.streamed, events({"content": "Par"}, done=False), "breaks off after 4 events"),
-        (smoke.streamed, [], "breaks off after 0 events"),
+        (smoke.streamed, events({"content": "Par"}, done=False), "is incomplete after 4 events"),
+        (smoke.streamed, [], "is incomplete after 0 events"),
         (smoke.streamed, ['data: {"error": {"message": "EngineCore died"}}', "data: [DONE]"], "EngineCore died"),
     ],
 )
@@ -81,7 +81,11 @@ STILL = Answer("", "so", "reasoning", "length", {"completion_tokens": 512})
         ({"completion": GOOD, "chat": THOUGHT, "stream": THOUGHT}, True, []),
         ({"stream": STILL}, False, []),
         ({"stream": GOOD}, True, ["the stream has neither of the fields reasoning and reasoning_content"]),
-        ({"chat": STILL}, True, ["the chat ends while the model still reasons, after 512 of 512 tokens: raise vllm_serve_smoke_tokens"]),
+        (
+            {"chat": STILL},
+            True,
+            ["the chat ends before the model finished reasoning, after 512 of 512 tokens: raise vllm_serve_smoke_tokens"],
+        ),
         (
             {"completion": Answer(" \n", finish_reason="length", usage=USAGE)},
             False,
@@ -108,7 +112,7 @@ def test_tokens_per_second() -> None:
 
 
 class Server(ThreadingHTTPServer):
-    """A vLLM with the answers that a test gives it, a list of lines for the stream."""
+    """A fake vLLM with the test's answers; for the stream, a list of lines."""
 
     daemon_threads = True
 
@@ -123,12 +127,12 @@ class Server(ThreadingHTTPServer):
 
 
 class Handler(BaseHTTPRequestHandler):
-    """Answers by path and by whether a stream is wanted."""
+    """Answers by path, and by the request's stream field."""
 
     server: Server
 
     def do_POST(self) -> None:
-        """Answer, if the key is right."""
+        """Answer if the key is correct."""
         body = json.loads(self.rfile.read(int(self.headers["Content-Length"])))
         self.server.asked.append(body)
         allowed = not self.server.key or self.headers["Authorization"] == f"Bearer {self.server.key}"
@@ -145,7 +149,7 @@ class Handler(BaseHTTPRequestHandler):
             self.wfile.write(json.dumps(self.server.chat if "messages" in body else self.server.completion).encode())
 
     def log_message(self, *_arguments: Any) -> None:
-        """Say nothing."""
+        """Log nothing."""
 
 
 @pytest.fixture
@@ -198,7 +202,7 @@ def test_the_key_is_sent_and_not_shown(vllm: Server, tmp_path: Path) -> None:
     assert ask(vllm, key_file=str(file))["answers"]["chat"]["text"] == "Paris."
     file.write_text("two words\n", encoding="ascii")
     said = ask(vllm, key_file=str(file))["msg"]
-    assert "does not hold a key" in said and "two words" not in said
+    assert "does not contain a key" in said and "two words" not in said
     assert "HTTP 401" in ask(vllm, key_file=str(tmp_path / "none"))["msg"]
 
 
@@ -206,13 +210,13 @@ def test_the_key_is_sent_to_the_unit_alone(vllm: Server, tmp_path: Path) -> None
     file = tmp_path / "key"
     file.write_text("5ec0e7\n", encoding="ascii")
     said = ask(vllm, key_file=str(file), unit="gb10-vllm.service")["msg"]
-    assert f"port {vllm.server_port} is held by " in said and "so the API's key was not sent" in said
+    assert f"port {vllm.server_port} is used by " in said and "so the API's key was not sent" in said
     assert vllm.asked == []
 
 
 def test_a_stream_that_drips_is_too_slow(vllm: Server) -> None:
     vllm.pause = 0.4
-    assert "the stream: no end of the answer after 1 s" in ask(vllm, timeout=1)["msg"]
+    assert "the stream: the answer is incomplete after 1 s" in ask(vllm, timeout=1)["msg"]
 
 
 @pytest.mark.parametrize("line", ["x" * 1000, "x" * 1000 + "\n"], ids=["one line", "many lines"])

@@ -1,4 +1,4 @@
-"""How the cluster is doing: what is read of metrics and log, and the screen."""
+"""The cluster's status: parsed metrics and log, and the status output."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from ansible_collections.gb10.cluster.plugins.module_utils.health import io_stat
 from ansible_collections.gb10.cluster.plugins.module_utils.health import status as status_text
 from ansible_collections.gb10.cluster.plugins.module_utils.health.status import GIB
 
-#: As vLLM 0.32.0 prints them, abridged; two engines.
+#: Printed by vLLM 0.32.0, abridged; two engines.
 METRICS = """# TYPE vllm:num_requests_running gauge
 vllm:num_requests_running{{engine="0",model_name="tiny"}} 3.0
 vllm:num_requests_waiting{{engine="0",model_name="tiny"}} 1.0
@@ -101,7 +101,7 @@ def test_the_screen() -> None:
     head = node("spark1", api=API, services=[service("gb10-ray.service"), service("gb10-vllm.service", started=3900.0, restarts=2)], error=error)
     assert status_text.lines([head, node("spark2", ranks=[])], "/srv/models/tiny") == [
         "model: /srv/models/tiny, served as tiny at http://127.0.0.1:8000/v1",
-        "it answers, in 0.3 s; 12.3 tokens/s written, 3 requests running, 0 requests waiting",
+        "it answered in 0.3 s; 12.3 tokens/s generated, 3 requests running, 0 requests waiting",
         "spark1  gb10-ray active for 1 h, gb10-vllm active for 1 min (2 restarts); rank pid 812 with 1.0 GiB; memory 100.0 of 120.0 GiB available",
         "spark2  gb10-ray active for 1 h; no rank; memory 100.0 of 120.0 GiB available",
         "last error: 2 min ago, gb10-vllm.service on spark1: ValueError: bad",
@@ -112,8 +112,8 @@ def test_what_is_wrong_is_on_the_screen() -> None:
     gone = {"name": "spark2", "head": False, "unreachable": "Failed to connect\n via ssh: No route to host", "status": {}}
     wedged = {**API, "answers": False, "reason": "no answer after 20 s", "tokens_per_second": None, "running": None}
     said = status_text.lines([node("spark1", api=wedged), gone], "/srv/models/other")
-    assert said[1] == "IT DOES NOT ANSWER: no answer after 20 s; unknown tokens/s written, unknown requests running, 0 requests waiting"
-    assert said[2] == "the inventory asks for /srv/models/other: the next site.yml run switches to it"
+    assert said[1] == "IT DOES NOT ANSWER: no answer after 20 s; unknown tokens/s generated, unknown requests running, 0 requests waiting"
+    assert said[2] == "the inventory specifies /srv/models/other: the next site.yml run switches to it"
     assert said[4] == "spark2  CANNOT BE READ: Failed to connect via ssh: No route to host"
     assert said[5] == "last error: none since boot on the nodes that could be read"
 
@@ -127,7 +127,7 @@ def test_a_run_that_has_the_lock_is_on_the_screen() -> None:
 def test_nothing_runs() -> None:
     stopped = service("gb10-vllm.service", active="inactive", sub="dead", pid=None, enabled=False)
     said = status_text.lines([node("spark1", api={**API, "healthy": False}, services=[stopped], ranks=[])], "/srv/models/tiny")
-    assert said[:2] == ["model: none is served at http://127.0.0.1:8000", "the inventory asks for /srv/models/tiny"]
+    assert said[:2] == ["model: none is served at http://127.0.0.1:8000", "the inventory specifies /srv/models/tiny"]
     assert said[2].startswith("spark1  gb10-vllm inactive (dead) (not started at boot); no rank; ")
 
 
@@ -142,30 +142,30 @@ def test_span(seconds: float, expected: str) -> None:
 
 
 class Handler(BaseHTTPRequestHandler):
-    """A vLLM that writes 10 tokens between two looks."""
+    """A fake vLLM that generates 10 tokens between two requests."""
 
     generated = 0.0
     models: ClassVar[Any] = {"data": [{"id": "tiny", "root": "/srv/models/tiny"}]}
 
     def do_GET(self) -> None:
-        """Give health, metrics or models."""
+        """Send health, metrics or models."""
         type(self).generated += 10.0 * (self.path == "/metrics")
         body = {"/metrics": METRICS.format(generated=self.generated), "/v1/models": json.dumps(self.models)}.get(self.path, "")
         self.reply(body)
 
     def do_POST(self) -> None:
-        """Give a token."""
+        """Send a token."""
         self.rfile.read(int(self.headers["Content-Length"]))
         self.reply("{}")
 
     def reply(self, body: str) -> None:
-        """Send it."""
+        """Send the body."""
         self.send_response(200)
         self.end_headers()
         self.wfile.write(body.encode())
 
     def log_message(self, *_arguments: Any) -> None:
-        """Say nothing."""
+        """Log nothing."""
 
 
 @pytest.fixture
@@ -188,12 +188,12 @@ def test_a_server_is_watched_and_asked(at: io_vllm.Server) -> None:
 def test_a_server_without_models(at: io_vllm.Server, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     monkeypatch.setattr(Handler, "models", {"data": []})
     facts = io_status.api(at, "", 0, 5)
-    assert facts["answers"] is False and "does not list a model" in facts["reason"]
+    assert facts["answers"] is False and "lists no model" in facts["reason"]
     monkeypatch.setattr(Handler, "models", {"data": [{"id": "x" * io_vllm.MOST}]})
-    assert "does not list a model" in io_status.api(at, "", 0, 5)["reason"]
+    assert "lists no model" in io_status.api(at, "", 0, 5)["reason"]
     file = tmp_path / "key"
     file.write_text("two words\n", encoding="ascii")
-    assert io_status.api(at, str(file), 0, 5)["reason"] == f"{file} does not hold a key, which is one line of ASCII without blanks"
+    assert io_status.api(at, str(file), 0, 5)["reason"] == f"{file} does not contain a key (one line of ASCII without blanks)"
 
 
 def test_the_key_goes_to_the_service_alone(at: io_vllm.Server, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -231,7 +231,7 @@ def test_who_holds_the_port_gets_the_key(
     if given:
         assert io_vllm.bearer(server, str(file)) == "5ec0e7"
     else:
-        with pytest.raises(io_vllm.StrangerError, match="port 8000 is held by"):
+        with pytest.raises(io_vllm.StrangerError, match="port 8000 is used by"):
             io_vllm.bearer(server, str(file))
     assert io_vllm.bearer(server, "") == ""
 
@@ -240,7 +240,7 @@ def test_a_server_with_another_certificate_is_told() -> None:
     api = {**API, "url": "https://127.0.0.1:8000", "healthy": False, "reason": "certificate verify failed: certificate has expired"}
     said = status_text.lines([node("spark1", api=api)], "/srv/models/tiny")
     assert said[0] == (
-        "model: none is served at https://127.0.0.1:8000, whose TLS is not what was expected: certificate verify failed: certificate has expired"
+        "model: none is served at https://127.0.0.1:8000, TLS error: certificate verify failed: certificate has expired"
     )
 
 

@@ -1,4 +1,4 @@
-"""The action vllm_wait against scripted answers of vllm_info, with a clock of its own."""
+"""The action vllm_wait with scripted answers of vllm_info and a fake clock."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ TLS = {"server_name": "spark.example.com", "ca_file": "/etc/gb10/tls/ca.crt"}
 
 
 def info(progress: str = "", healthy: bool = False, cause: str = "", untrusted: str = "", **service: Any) -> dict[str, Any]:
-    """An answer of vllm_info."""
+    """Return an answer of vllm_info."""
     return {
         "healthy": healthy,
         "untrusted": untrusted,
@@ -25,7 +25,7 @@ def info(progress: str = "", healthy: bool = False, cause: str = "", untrusted: 
 
 
 class Clock:
-    """Stands for the module time: sleeping is what makes it go on."""
+    """Fake module time: only sleep() advances it."""
 
     def __init__(self) -> None:
         self.now = 1000.0
@@ -35,18 +35,18 @@ class Clock:
         return self.now
 
     def sleep(self, seconds: float) -> None:
-        """Go on."""
+        """Advance the clock."""
         self.now += seconds
 
 
 class Shown(list[str]):
-    """Stands for Display, and collects what is shown."""
+    """Fake Display that collects the displayed lines."""
 
     def __call__(self) -> Shown:
         return self
 
     def display(self, text: str) -> None:
-        """Take a line."""
+        """Record a line."""
         self.append(text)
 
 
@@ -64,7 +64,7 @@ class Wait:
         monkeypatch.setattr(self.action, "_execute_module", self.answer, raising=False)
 
     def answer(self, module_name: str, module_args: dict[str, Any], task_vars: Mapping[str, Any]) -> dict[str, Any]:
-        """Play vllm_info on the host."""
+        """Return the scripted answer of vllm_info."""
         assert task_vars["inventory_hostname"] == "spark1"
         assert module_name == "gb10.cluster.vllm_info"
         self.asked.append(module_args)
@@ -73,13 +73,13 @@ class Wait:
         return self.answers.pop(0) if len(self.answers) > 1 else self.answers[0]
 
     def run(self, monkeypatch: pytest.MonkeyPatch, **arguments: Any) -> dict[str, Any]:
-        """Run the action to its end."""
+        """Run the action to completion."""
         given = {"name": "gb10-vllm.service", "url": "http://127.0.0.1:8000", "timeout": 600, "restarts": 0, **TLS, **arguments}
         monkeypatch.setattr(self.action, "validate_argument_spec", lambda **_spec: (None, given), raising=False)
         return self.action.run(None, {"inventory_hostname": "spark1"})
 
 
-HINT = " The whole log: journalctl -u gb10-vllm.service"
+HINT = " Full log: journalctl -u gb10-vllm.service"
 
 
 def test_healthy_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -137,7 +137,7 @@ def test_a_restart_fails_with_the_cause_of_the_start_that_failed(monkeypatch: py
     wait = Wait(monkeypatch, [info("engine starts"), present], {"one": info(cause="OSError: no weights (on 10.110.0.2)")})
     answer = wait.run(monkeypatch)
     assert (answer["failed"], answer["cause"]) == (True, "OSError: no weights (on 10.110.0.2)")
-    assert wait.clock.now == 1002.0, "no waiting for the timeout"
+    assert wait.clock.now == 1002.0, "it does not wait for the timeout"
     assert [asked["invocation"] for asked in wait.asked] == ["", "", "one"]
 
 
@@ -169,7 +169,7 @@ def test_a_counter_that_began_anew_still_notices_a_failure(monkeypatch: pytest.M
 
 def test_a_log_without_a_cause(monkeypatch: pytest.MonkeyPatch) -> None:
     answer = Wait(monkeypatch, [info(active="failed", status=137)]).run(monkeypatch)
-    assert answer["msg"] == f"gb10-vllm.service failed to start: its log tells no error; it ended with status 137.{HINT}"
+    assert answer["msg"] == f"gb10-vllm.service failed to start: its log has no error; it exited with status 137.{HINT}"
 
 
 @pytest.mark.parametrize(("step", "told"), [("weights: 50%", "weights: 50%"), ("", "none")])
@@ -188,6 +188,6 @@ def test_a_server_whose_certificate_is_another_ends_the_wait(monkeypatch: pytest
     old = info(untrusted="certificate verify failed", queued=True)
     wait = Wait(monkeypatch, [old, info("engine starts"), info("API server is up", untrusted="certificate verify failed: unknown CA")])
     answer = wait.run(monkeypatch)
-    assert (answer["failed"], wait.clock.now) == (True, 1004.0), "the server that is being stopped does not count"
-    assert answer["msg"] == "http://127.0.0.1:8000 answers, but its TLS is not what was expected: certificate verify failed: unknown CA"
+    assert (answer["failed"], wait.clock.now) == (True, 1004.0), "a stopping server does not count"
+    assert answer["msg"] == "http://127.0.0.1:8000 answers, but its TLS verification failed: certificate verify failed: unknown CA"
     assert all(TLS.items() <= asked.items() for asked in wait.asked)

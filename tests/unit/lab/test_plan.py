@@ -1,6 +1,6 @@
 # GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""The lab's plan: names that fit, cables that join what a Spark's would, and decisions that keep what is right."""
+"""The lab's plan: valid names, cables like a Spark's, and actions that keep unchanged nodes."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ def stamps(lab: Lab, **inputs: str) -> dict[str, str]:
 
 
 def cables(lab: Lab) -> list[set[str]]:
-    """Both ends of each link between two nodes, as NODE:INTERFACE without the lab's name."""
+    """Return both ends of each link between two nodes, as NODE:INTERFACE without the lab's name."""
     return [{f"{end.netns.removeprefix('demo-')}:{end.name}" for end in (link.a, link.b)} for link in lab.links if link.b.netns != lab.switch]
 
 
@@ -103,7 +103,7 @@ def test_names_fit_and_do_not_collide(count: int, topology: str, thors: list[str
     assert max(len(end.name) for end in ends(lab)) <= 15
     assert len({(end.netns, end.name) for end in ends(lab)}) == len(ends(lab))
     assert len({end.mac for end in ends(lab)}) == len(ends(lab))
-    # Locally administered, and no multicast address.
+    # Locally administered and unicast.
     assert all(int(end.mac[:2], 16) & 3 == 2 for end in ends(lab))
     assert len({node.address for node in lab.nodes} | {lab.gateway}) == count + 1
 
@@ -135,9 +135,9 @@ def test_two_labs_share_no_name_and_no_mac() -> None:
         (("demo", "10.88.0", nodes(3), "direct"), "exactly 2 nodes, not 3"),
         (("demo", "10.88.0", nodes(2), "ring"), "a ring needs 3 nodes or more, not 2"),
         (("demo", "10.88.0", nodes(3), "socket"), "lab_topology: 'socket'"),
-        (("demo", "10.88.0", nodes(2), "auto", ["thor1"]), "lab_thors: 'thor1' is not among lab_nodes: spark1, spark2"),
-        (("demo", "10.88.0", nodes(3), "ring", ["spark3"]), "lab_thors: spark3: a Thor has no port for the cables of topology ring"),
-        (("demo", "10.88.0", nodes(2), "direct", ["spark2"]), "lab_thors: spark2: a Thor has no port for the cables of topology direct"),
+        (("demo", "10.88.0", nodes(2), "auto", ["thor1"]), "lab_thors: 'thor1' is not in lab_nodes: spark1, spark2"),
+        (("demo", "10.88.0", nodes(3), "ring", ["spark3"]), "lab_thors: spark3: a Thor has no port for topology ring"),
+        (("demo", "10.88.0", nodes(2), "direct", ["spark2"]), "lab_thors: spark2: a Thor has no port for topology direct"),
     ],
 )
 def test_refuses(arguments: tuple, told: str) -> None:

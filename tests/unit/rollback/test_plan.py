@@ -1,4 +1,4 @@
-"""The way back to the last model that answered: what is remembered, when there is a way, and what is said in the end."""
+"""Rollback to the last model that answered: the record, the decision and the final message."""
 
 from __future__ import annotations
 
@@ -51,25 +51,28 @@ def test_back_to_the_last_good_start() -> None:
     verdict = way_back.judge([node("spark1", BAD), node("spark2", differs=())])
     assert verdict == {"failed": f"spark1: {BAD}", "start": GOOD, "why_not": ""}
     said = way_back.message(verdict, "broken", True, "")
-    assert said.startswith(f"broken could not be started:\nspark1: {BAD}\nWent back to {GOOD['model']}, which answers again.")
-    assert "that does not answer either: no token" in way_back.message(verdict, "broken", True, "no token")
+    assert said.startswith(f"broken could not be started:\nspark1: {BAD}\nRestored {GOOD['model']}. It answers again.")
+    assert "It does not answer either: no token" in way_back.message(verdict, "broken", True, "no token")
     assert "vllm_serve_rollback is false" in way_back.message(verdict, "broken", False, "")
-    assert "as it was started before, which answers again" in way_back.message(verdict, GOOD["model"], True, "")
+    assert "with its previous configuration. It answers again" in way_back.message(verdict, GOOD["model"], True, "")
 
 
 @pytest.mark.parametrize(
     ("nodes", "why"),
     [
-        ([node("spark1", BAD, {}), node("spark2", "", {})], "no model has answered here before"),
-        ([node("spark1", BAD), node("spark2", "", {})], "spark2 was no part of the last good start"),
-        ([node("spark1", BAD), node("spark2", "", {**GOOD, "id": "other"})], "the nodes remember different starts, as after a run that was killed"),
-        ([node("spark1", BAD, differs=()), node("spark2", differs=())], "what failed is the last good start itself"),
+        ([node("spark1", BAD, {}), node("spark2", "", {})], "no model has answered on this cluster before"),
+        ([node("spark1", BAD), node("spark2", "", {})], "spark2 has no record of the last good launch"),
+        (
+            [node("spark1", BAD), node("spark2", "", {**GOOD, "id": "other"})],
+            "the nodes have records of different launches, for example after a killed run",
+        ),
+        ([node("spark1", BAD, differs=()), node("spark2", differs=())], "the failed launch is the last good one"),
     ],
 )
 def test_there_is_no_way_back(nodes: list[dict[str, Any]], why: str) -> None:
     verdict = way_back.judge(nodes)
     assert (verdict["start"], verdict["why_not"]) == ({}, why)
-    assert way_back.message(verdict, "broken", True, "").endswith(f"Nothing was started in its place: {why}.")
+    assert way_back.message(verdict, "broken", True, "").endswith(f"No rollback: {why}.")
 
 
 def test_all_problems_are_said() -> None:
@@ -95,7 +98,7 @@ def test_files_come_back_as_they_were(tmp_path: Path) -> None:
     old = io_start.present(root)
     io_start.write(path, {"start": GOOD, "files": old})
     assert (tmp_path / "etc/gb10/good.json").stat().st_mode & 0o777 == 0o600
-    # Another executor and another model: one file gone, one changed, one new.
+    # Another executor and another model: one file is removed, one changed, one new.
     Path(f"{root}{RAY}").unlink()
     put(tmp_path, VLLM, "new")
     put(tmp_path, ADDED, "{}")
@@ -123,8 +126,8 @@ def test_the_module_keeps_and_compares(tmp_path: Path) -> None:
 
 def test_the_module_says_what_is_wrong(tmp_path: Path) -> None:
     path = tmp_path / "good.json"
-    assert "nothing to put back" in run_module("start_record", {"path": str(path), "state": "restored"})["msg"]
+    assert "no launch to restore" in run_module("start_record", {"path": str(path), "state": "restored"})["msg"]
     path.write_text("[", encoding="utf-8")
     assert f"{path} is not JSON" in run_module("start_record", {"path": str(path)})["msg"]
     path.write_text('{"start": 1}', encoding="utf-8")
-    assert "is no record of a start" in run_module("start_record", {"path": str(path)})["msg"]
+    assert "is not a launch record" in run_module("start_record", {"path": str(path)})["msg"]

@@ -1,4 +1,4 @@
-"""One run at a time: the lock of a cluster, what is believed of it, who takes it over, and that playbooks give it back whatever fails."""
+"""One run at a time: validation of the lock, takeover, and release by the playbooks after any failure."""
 
 from __future__ import annotations
 
@@ -116,7 +116,7 @@ def test_what_the_others_are_told() -> None:
     assert said.startswith("1 problem found; nothing was changed.")
     words = "the cluster is locked: alice@laptop runs site.yml (process 4711) since 2026-11-22 07:29:43 UTC, for 12 min. Expected: one run at a time"
     assert words in said
-    assert "you know that nothing of it runs any more, add -e gb10_break_lock=3f9a2c1e." in said
+    assert "none of its processes is left, add -e gb10_break_lock=3f9a2c1e." in said
     assert "or end it: kill 4711." in cluster_lock.refusal(LOCK, 1.0, ALICE.boot)
 
 
@@ -130,13 +130,13 @@ def test_a_lock_is_held_by_one(folder: str) -> None:
     held, former = io_cluster_lock.hold(folder, ALICE, "")
     assert (held.owner, former, io_cluster_lock.look(folder)) == (ALICE, None, held)
     assert {path.name: path.stat().st_mode & 0o777 for path in [Path(folder), *Path(folder).iterdir()]} == {"gb10": 0o700, "lock.json": 0o600}
-    assert io_cluster_lock.hold(folder, ALICE, "") == (held, None), "once more is the same"
+    assert io_cluster_lock.hold(folder, ALICE, "") == (held, None), "a second call returns the same"
     assert io_cluster_lock.hold(folder, BOB, "") == (held, None)
     assert io_cluster_lock.hold(folder, BOB, "00000000") == (held, None), "another lock's id breaks nothing"
     assert io_cluster_lock.release(folder, BOB) == held
     broken, former = io_cluster_lock.hold(folder, BOB, held.id)
     assert (broken.owner, former) == (BOB, held)
-    assert io_cluster_lock.release(folder, ALICE) == broken, "what was broken is not given back"
+    assert io_cluster_lock.release(folder, ALICE) == broken, "a broken lock is not released"
     assert io_cluster_lock.release(folder, BOB) is None
     assert io_cluster_lock.look(folder) is None
     assert io_cluster_lock.release(folder, BOB) is None
@@ -163,7 +163,7 @@ def test_what_others_could_have_put_there_is_not_believed(folder: str, tmp_path:
             io_cluster_lock.hold(folder, ALICE, "")
     (place / "lock.json").unlink()
     os.mkfifo(place / "lock.json")
-    with pytest.raises(LockError, match="no file"):
+    with pytest.raises(LockError, match="not a regular file"):
         io_cluster_lock.look(folder)
     (place / "lock.json").unlink()
     (tmp_path / "elsewhere").write_text(cluster_lock.text(LOCK), encoding="utf-8")
@@ -176,10 +176,10 @@ def test_what_others_could_have_put_there_is_not_believed(folder: str, tmp_path:
         io_cluster_lock.hold(folder, BOB, "")
     assert (tmp_path / "elsewhere").read_text(encoding="utf-8") == cluster_lock.text(LOCK)
     place.chmod(0o770)
-    with pytest.raises(LockError, match="others may write"):
+    with pytest.raises(LockError, match="other users may write"):
         io_cluster_lock.hold(folder, ALICE, "")
     (tmp_path / "link").symlink_to(tmp_path)
-    with pytest.raises(LockError, match="is no folder"):
+    with pytest.raises(LockError, match="is not a folder"):
         io_cluster_lock.hold(str(tmp_path / "link"), ALICE, "")
 
 
@@ -201,14 +201,14 @@ def test_the_module(folder: str) -> None:
     module(folder, ALICE, state="released")
     assert module(folder, BOB)["held"] is True
     Path(folder, "lock.json").write_text("{", encoding="utf-8")
-    assert "it is no lock of this collection: it is no JSON" in module(folder, BOB)["msg"]
+    assert "it is not a lock of this collection: it is not JSON" in module(folder, BOB)["msg"]
 
 
 Answer = dict[str, Any]
 
 
 def acted(monkeypatch: pytest.MonkeyPatch, answers: list[Answer], check: bool = False, **given: Any) -> tuple[Answer, list[Answer]]:
-    """Return the action's result, and what it asked the module; this process is dead to it."""
+    """Return the action's result and its module calls. The action regards this process as ended."""
     action, asked = object.__new__(action_plugin.ActionModule), []
 
     def answer(module_args: dict[str, Any], task_vars: Any) -> dict[str, Any]:
@@ -245,7 +245,7 @@ def test_the_action_takes_over_what_its_own_machine_left(monkeypatch: pytest.Mon
         assert (result["held"], result["refused"], len(asked), "failed" in result) == (False, True, 1, False)
         assert f"{others.user}@{others.host} runs {others.playbook}" in result["problem"]
     result, asked = acted(monkeypatch, [told(ended)])
-    assert (result["refused"], len(asked)) == (True, 2), "others take it as often"
+    assert (result["refused"], len(asked)) == (True, 2), "other runs take it at the same time"
 
 
 def test_the_action_in_check_mode_warns(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -256,7 +256,7 @@ def test_the_action_in_check_mode_warns(monkeypatch: pytest.MonkeyPatch) -> None
 @pytest.mark.parametrize("changes", [{"age": "x"}, {"age": True}, {"age": float("inf")}, {"id": "\n"}, {"owner": 7}, {"more": 1}])
 def test_the_action_does_not_believe_the_head(monkeypatch: pytest.MonkeyPatch, changes: dict[str, Any]) -> None:
     result, _asked = acted(monkeypatch, [told(BOB, **changes)])
-    assert (result["refused"], "it is no lock of this collection" in result["problem"]) == (True, True)
+    assert (result["refused"], "it is not a lock of this collection" in result["problem"]) == (True, True)
     result, _asked = acted(monkeypatch, [told(BOB, **changes)], state="released")
     assert result["failed"] is True
 
@@ -280,7 +280,7 @@ def test_this_process() -> None:
     assert mine.started == io_cluster_lock.started(os.getpid()) != ""
     child = subprocess.Popen([sys.executable, "-c", "pass"], stdin=subprocess.PIPE)
     os.waitid(os.P_PID, child.pid, os.WEXITED | os.WNOWAIT)
-    assert io_cluster_lock.started(child.pid) == "", "one that has ended and is only not waited for"
+    assert io_cluster_lock.started(child.pid) == "", "an ended process that its parent has not reaped"
     child.communicate()
     assert io_cluster_lock.started(child.pid) == ""
 
@@ -304,7 +304,7 @@ PLAY = """
 
 
 class Runs:
-    """Runs of one playbook on this machine, which is the head too, with the tasks of the real ones."""
+    """Runs of one playbook on this machine, which is also the head, with the task files of the real playbooks."""
 
     def __init__(self, folder: Path) -> None:
         self.folder, self.playbook, self.running = folder / "lock", folder / "play.yml", list[subprocess.Popen[str]]()
@@ -364,7 +364,8 @@ def test_two_runs_at_once_and_one_that_was_killed(runs: Runs) -> None:
     first.wait()
     assert (runs.folder / "lock.json").exists()
     status, output = runs.done("true")
-    assert (status, f"in place of a run that has ended: {cluster_lock.word(io_cluster_lock.owner(1, 'x').user)}@" in output) == (0, True), output
+    replaced = f"replaces the lock of a run that has ended: {cluster_lock.word(io_cluster_lock.owner(1, 'x').user)}@"
+    assert (status, replaced in output) == (0, True), output
     assert not (runs.folder / "lock.json").exists()
 
 
@@ -376,7 +377,7 @@ def test_a_run_that_fails_gives_the_lock_back(runs: Runs) -> None:
 
 def test_the_lock_of_another_controller_is_broken_by_its_id_alone(runs: Runs) -> None:
     lock, _former = io_cluster_lock.hold(str(runs.folder), BOB, "")
-    # As where the head could not be asked before the plan.
+    # As after a failure to query the head before the plan.
     status, output = runs.done("true", "-e", "gb10_break_lock=00000000", "-e", "late=true")
     assert (status != 0, f"-e gb10_break_lock={lock.id}." in output) == (True, True), output
     assert io_cluster_lock.look(str(runs.folder)) == lock
@@ -384,30 +385,33 @@ def test_the_lock_of_another_controller_is_broken_by_its_id_alone(runs: Runs) ->
     assert io_cluster_lock.look(str(runs.folder)) is None
 
 
-#: Playbooks that change no node of a cluster; the lab's nodes are not there before it is up.
+#: Playbooks that do not change a cluster's nodes. The lab's nodes do not exist before lab_up.
 READING = {"discover", "lab_down", "lab_up", "plan", "status"}
 
 
 def locks(playbook: str) -> list[str]:
-    """What is wrong with how a playbook locks: plays on the cluster begin with the lock, work in one block, and give it back in its `always`."""
+    """Return the locking errors of a playbook.
+
+    Plays on the cluster must take the lock first, work in one block, and release the lock in its `always`.
+    """
     problems = []
     plays = [play for play in load_yaml(read(playbook)) if play.get("hosts") == "gb10_cluster"]
     for number, play in enumerate(plays):
         name, tasks = play["name"], play.get("tasks", [])
         if set(play) & {"roles", "pre_tasks", "post_tasks"}:
-            problems.append(f"{name}: what is not in the block runs on after a failure, or before the lock")
+            problems.append(f"{name}: tasks outside the block run after a failure, or before the lock")
         if number == 0:
             if not tasks or tasks[0].get("ansible.builtin.import_tasks") != "steps/lock.yml" or "when" in tasks[0]:
-                problems.append(f"{name}: it does not begin with the lock")
+                problems.append(f"{name}: its first task does not take the lock")
             tasks = tasks[1:]
         if len(tasks) != 1 or "block" not in tasks[0]:
             problems.append(f"{name}: not one block")
             continue
         back = [task.get("ansible.builtin.import_tasks") for task in tasks[0].get("always", [])]
         if back != ["steps/unlock.yml"]:
-            problems.append(f"{name}: the lock is not given back")
+            problems.append(f"{name}: the lock is not released")
         if number and tasks[0]["block"][0].get("ansible.builtin.import_tasks") != "steps/locked.yml":
-            problems.append(f"{name}: it may run without the lock")
+            problems.append(f"{name}: it can run without the lock")
     return problems
 
 
