@@ -321,7 +321,7 @@ def test_an_image_without_ray_is_refused_to_who_wants_ray() -> None:
     settings = {"gb10_model": "gpt-oss-120b", "gb10_stack": "ngc-26.04", "gb10_runtime_lock": ""}
     _plan, (problem,) = cluster.plan(sparks(2, **settings), "", KNOWN)
     assert problem.path == "image"
-    assert problem.fix.startswith("gb10_distributed_executor_backend: mp, or an image with a layer that installs Ray")
+    assert problem.fix.startswith("set gb10_distributed_executor_backend: mp, or use an image with a layer that")
     assert cluster.plan(sparks(2, **settings, gb10_distributed_executor_backend="mp"), "", KNOWN)[1] == []
     derived = f"registry.example/vllm@sha256:{'1' * 64}"
     assert cluster.plan(sparks(2, **settings, gb10_container_image=derived), "", KNOWN)[1] == [], "of another image nobody knows"
