@@ -9,19 +9,21 @@ A node is a mapping::
     {"name": str, "address": str,          # inventory name and management address
      "group": "head" | "worker" | "",
      "settings": {"gb10_...": value},       # all public variables of the role gb10
-     "variables": [str],                    # the names of all variables the inventory gives this node
+     "variables": [str],                    # the names of all inventory variables of this node
      "nccl": str,                           # the tag of the NCCL to build, "stack" for the stack's
      "nccl_wanted": "auto" | "true" | "false",   # whether to build NCCL
-     "asked": {"options": [...], "variables": [str]} | {},   # reported by the head's vLLM, if it is newer than the
-     table "removing": bool,                      # whether to remove the fabric's configuration "key_problem": str,
-     # the error in the API key, or ""; the key is never here "tls": {"problems": [...], "warnings": [str], "digest":
-     str, "until": str} | {},   # api_tls.facts of the head's certificate, {} without "secrets": {"names": [str],
-     "problems": [...]},   # secret_environment.verdict: the values are never here "smoke_tokens": int,
-     # the smoke test's token limit, 0 for the role's default
-         "store": {"enabled": bool, "source": str},   # whether models are put into the store; their source folder, ""
-         for Hugging Face Hub "unreachable": str,                    # the reason why the node could not be read, or ""
-         "unrecorded": str,                     # the missing file of recorded facts, for a plan without access to the
-         nodes, or "" "observed": {...} | {}}                # the result of node_info, {} if the node was not read
+     "asked": {"options": [...], "variables": [str]} | {},   # from the head's vLLM, if it is newer than the table
+     "removing": bool,                      # whether to remove the fabric's configuration
+     "key_problem": str,                    # the error in the API key, or ""; the key itself is never here
+     "tls": {"problems": [...], "warnings": [str], "digest": str, "until": str} | {},
+                                            # api_tls.facts of the head's certificate, {} without TLS
+     "secrets": {"names": [str], "problems": [...]},   # secret_environment.verdict: the values are never here
+     "smoke_tokens": int,                   # the smoke test's token limit, 0 for the role's default
+     "store": {"enabled": bool, "source": str},   # whether models are copied to the store; their source folder,
+                                            # "" for Hugging Face Hub
+     "unreachable": str,                    # the reason why the node could not be read, or ""
+     "unrecorded": str,                     # the missing file of recorded facts, in an offline plan, or ""
+     "observed": {...} | {}}                # the result of node_info, {} if the node was not read
 """
 
 from __future__ import annotations

@@ -27,7 +27,8 @@ from ansible_collections.gb10.cluster.plugins.module_utils.rules.schema import (
 
 EAGER, MOE, LINEAR, QUANTIZATION, SPECULATIVE = "--enforce-eager", "--moe-backend", "--linear-backend", "--quantization", "--speculative-config"
 _CUTLASS = ("cutlass", "flashinfer_cutlass")
-#: Backends whose kernels are for 10.x alone. Source: vLLM 0.17.1 to 0.32.0, fused_moe/experts/trtllm_*.py, flashinfer_cutedsl*.py.
+#: Backends with kernels only for 10.x.
+#: Source: vLLM 0.17.1 to 0.32.0, fused_moe/experts/trtllm_*.py, flashinfer_cutedsl*.py.
 _DATACENTRE = ("flashinfer_trtllm", "flashinfer_cutedsl")
 _LEAST_TOKENS = 512
 _READ = "condition: unit tests; code: read in vLLM 0.17.1 to 0.32.0; effect: not tested here"
@@ -78,7 +79,7 @@ def _breakable(view: View) -> list[Found]:
 
 
 def _flashinfer_fp8(view: View) -> list[Found]:
-    # With auto, vLLM takes the type that the checkpoint was calibrated for.
+    # With auto, vLLM uses the type that the checkpoint was calibrated for.
     cache = view.argument("--kv-cache-dtype").removeprefix("auto") or str(view.model.get("kv_dtype", ""))
     if view.model["scheme"] != "fp8" and not cache.startswith("fp8"):
         return []
@@ -89,7 +90,7 @@ def _flashinfer_fp8(view: View) -> list[Found]:
     # vLLM reads this variable only up to 0.14.
     if view.before(0, 15) and (asked := view.variable("VLLM_ATTENTION_BACKEND", lambda value: value is not None)):
         return [found for found in asked if "FLASHINFER" in found[1].upper()]
-    left = f"not given, and FlashInfer is the first of vLLM's choices on 12.x that takes a KV cache of {cache}"
+    left = f"not given, and FlashInfer is the first of vLLM's choices on 12.x that supports a KV cache of {cache}"
     return when(cache.startswith("fp8"), ("gb10_vllm_extra_args.--attention-backend", left))
 
 

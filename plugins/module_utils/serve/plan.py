@@ -7,8 +7,8 @@
 A node is a mapping::
 
     {"name": str, "head": bool, "environment": {str: str}, "additions": {...}, "capability": "12.1" | None,
-     "memory_bytes": int, "driver": str, "kernel": str, "cma_free_bytes": int, "cma_total_bytes": int}     # 0 and "" if
-     unknown
+     "memory_bytes": int, "driver": str, "kernel": str, "cma_free_bytes": int, "cma_total_bytes": int}
+                                            # 0 and "" if unknown
 """
 
 from __future__ import annotations

@@ -189,7 +189,8 @@ def test_what_nobody_tells_is_a_warning_and_the_plan_stays_cautious() -> None:
     assert plan == planned(pair(silent))
     assert [word for word in plan["serve"]["args"] if "memory" in word] == ["--gpu-memory-utilization=0.8"]
     (warning,) = [line for line in plan["serve"]["warnings"] if "127.0.0.1" in line]
-    assert warning.startswith(f"Hugging Face Hub could not be queried for {NAME} at main: 127.0.0.1 does not answer: refused; ")
+    failed = f"Hugging Face Hub could not be queried for {NAME} at main: 127.0.0.1 does not answer: refused; "
+    assert warning.startswith(failed)
     assert "the plan uses cautious defaults" in warning
     (warning,) = [line for line in planned(pair(NOT_THERE, source="/mnt/m"))["serve"]["warnings"] if "/mnt/m" in line]
     assert warning.startswith("spark1 has no /mnt/m/config.json (model_store_source)")
