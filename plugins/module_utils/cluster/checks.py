@@ -206,13 +206,13 @@ def _check_folders(settings: Mapping[str, Any]) -> list[Problem]:
     for name, folder in theirs.items():
         taken = next((other for other in (*_ROOTS, root) if _below(folder, other) or _below(other, folder)), "")
         if taken:
-            found = f"{folder} and {taken}, which belongs to root, contain one another"
+            found = f"{folder} overlaps with {taken}, which belongs to root"
             problems.append(
                 Problem(name, found, "a folder that only the services use", f"choose a folder outside {taken}")
             )
     home = launch.home(user)
     if _below(root, home) or _below(home, root):
-        found = f"{root} and {home}, the folder of {user}, contain one another"
+        found = f"{root} overlaps with {home}, the folder of {user}"
         problems.append(
             Problem("gb10_install_dir", found, "a folder that only root can change", f"choose a folder outside {home}")
         )

@@ -17,7 +17,7 @@ from ansible_collections.gb10.cluster.plugins.module_utils.fabric.rdma import de
 from ansible_collections.gb10.cluster.plugins.module_utils.launch import argv as launch
 
 RAY_UNIT, VLLM_UNIT = "gb10-ray.service", "gb10-vllm.service"
-#: The interface whose addresses are in no network.
+#: The interface whose addresses are local to the node.
 _LOOPBACK = "lo"
 
 
@@ -140,7 +140,7 @@ def _check_pool(name: str, interfaces: Mapping[str, Mapping[str, Any]], network:
         Problem(
             "gb10_fabric_cidr",
             f"{pool} overlaps with {address} on {interface} of {name}",
-            "a network without other users",
+            "an unused network",
             "choose another gb10_fabric_cidr",
         )
         for interface, found in interfaces.items()

@@ -108,7 +108,7 @@ def default_devices(*routes: str) -> set[str]:
 
 
 def source(client: str) -> list[str]:
-    """Return an SSH client's address for ``ip route get``, [] if there is none, as if Ansible runs on the node."""
+    """Return an SSH client's address for ``ip route get``, [] if there is none (Ansible runs on the node)."""
     address, _percent, zone = client.partition("%")
     try:
         ipaddress.ip_address(address)
@@ -177,7 +177,7 @@ def rulers(ruleset_json: str, legacy: Mapping[str, str], active: Sequence[str]) 
     """Return the other firewall that controls incoming traffic, by nft's name of the family, "" without one.
 
     ``ruleset_json`` is the output of ``nft -j list ruleset``, ``legacy`` that of iptables-legacy -S and
-    ip6tables-legacy -S, by family. ``active`` lists ufw and firewalld if they are active; they decide about both
+    ip6tables-legacy -S, by family. ``active`` lists ufw and firewalld if they are active; they control both
     families. A table that only blocks some hosts, such as fail2ban's, does not count. A table that refuses all other
     traffic counts.
     """

@@ -196,7 +196,8 @@ def advice(rulers: Mapping[str, str], access: Access, plan_ports: Mapping[str, A
     for ruling in dict.fromkeys(filter(None, rulers.values())):
         families = [family for family in FAMILIES if rulers[family] == ruling]
         family = "" if len(families) == len(FAMILIES) else f" {FAMILIES[families[0]]}"
-        unchanged = f"Its rules were not changed, and the table {TABLE} does not filter{family or ' any traffic'}"
+        inactive = f"does not filter{family}" if family else "is not loaded"
+        unchanged = f"Its rules were not changed, and the table {TABLE} {inactive}"
         lines.append(f"{ruling} controls incoming{family} traffic. {unchanged}. {ruling} must allow:")
         lines += [f"  {line}" for line in _needed(access, plan_ports, families)]
         if commands := _commands(ruling, access):

@@ -366,7 +366,7 @@ def _judge_environment(inputs: Inputs, decision: Decision) -> None:
     if not known:
         first, last = (".".join(map(str, number)) for number in (vllm_release.FIRST, vllm_release.LAST))
         asked = (
-            "read from the installed one"
+            "the installed one was queried"
             if inputs.asked is not None
             else "it is not installed, so arguments are not checked"
         )
