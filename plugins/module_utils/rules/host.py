@@ -218,7 +218,7 @@ RULES = (
             "Ray counts the weights as host memory: at 95 % it kills the worker that loads them, and the head's log "
             "does not report it"
         ),
-        fix="leave it unset: the plan sets 0 on every node before Ray starts",
+        fix="keep the plan's value: 0 on every node, set before Ray starts",
         source=f"{CONSELARA}; NVIDIA's vLLM playbook; ray-project/ray#39723",
         evidence="2026-07",
         disputed=(

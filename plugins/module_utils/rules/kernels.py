@@ -180,9 +180,9 @@ RULES = (
         source=f"{CONSELARA}; vLLM's own article about Sparks (2026-06-01): graphs by default",
         evidence="2026-08-16",
         disputed=(
-            "a recipe for Gemma 4 31B on two Sparks calls it necessary (vllm-project/recipes#414, open, 2026-04), and "
-            "the draft of vLLM's article called it the key to stability (vllm-project/vllm-project.github.io#214, "
-            "2026-05), which the published one does not. Avarok and vllm-gb10 run eager (2026-02). Across nodes the "
+            "a recipe for Gemma 4 31B on two Sparks calls it necessary (vllm-project/recipes#414, open, 2026-04). The "
+            "draft of vLLM's article called it the key to stability (vllm-project/vllm-project.github.io#214, "
+            "2026-05); the published article does not. Avarok and vllm-gb10 run eager (2026-02). Across nodes the "
             "cause was the hang of old NCCL: eager made it rarer (vllm-project/vllm#41725, 2026-07) or hid it "
             "(vllm-project/vllm#52504, 2026-08). Some images still need eager (tonyd2wild GLM-5.3-Flash, topkfix; "
             "eugr/spark-vllm-docker#400, 2026-09): waive this for those"
@@ -204,8 +204,9 @@ RULES = (
         ),
         evidence="2026-08-27",
         disputed=(
-            "DGX OS's own build of 2.28.9 ran 60 minutes clean where the wheel's 2.28.9 hung (vllm-project/vllm#42354, 2026-07): a newer GCC would "
-            "explain it, and gb10.cluster.nccl_info reads the compiler. With 2.30.4 a pair also stalled "
+            "DGX OS's own build of 2.28.9 ran 60 minutes clean where the wheel's 2.28.9 hung "
+            "(vllm-project/vllm#42354, 2026-07). A newer GCC would explain it, and gb10.cluster.nccl_info reads the "
+            "compiler. With 2.30.4 a pair also stalled "
             "(vllm-project/vllm#41834, 2026-05), and so did receivers on dual rails (NVIDIA/nccl#2334, open): not "
             "every hang has this cause"
         ),
@@ -336,7 +337,7 @@ RULES = (
         evidence="2026-05",
         disputed=(
             "vLLM's code calls it an experimental speed-up for narrow layers, not a correctness fix (0.18.1 to 0.32.0, "
-            "marlin_utils.py), and NVIDIA's Marlin recipes leave it unset (2026-07), which is newer. It has no known "
+            "marlin_utils.py). NVIDIA's Marlin recipes leave it unset (2026-07), which is newer. It has no known "
             "cost: set it, or waive this if the answers to fixed prompts are correct"
         ),
     ),
@@ -373,8 +374,8 @@ RULES = (
         source="vllm-gb10 (vLLM 0.18.1), Avarok-Cybersecurity/dgx-vllm; vllm-project/vllm#43367",
         evidence="2026-06",
         disputed=(
-            "a nightly of 0.19.2 for CUDA 13 also failed (vllm-project/vllm#40758, 2026-04), while the wheels for "
-            "CUDA 13 from 0.20 on contain sm_120f, which 12.1 can run"
+            "a nightly of 0.19.2 for CUDA 13 also failed (vllm-project/vllm#40758, 2026-04). The wheels for CUDA 13 "
+            "from 0.20 on contain sm_120f, which 12.1 can run"
         ),
     ),
     Rule(

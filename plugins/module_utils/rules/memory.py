@@ -205,8 +205,8 @@ RULES = (
         when="nodes differ in memory by more than a tenth",
         check=_unequal,
         why=(
-            "every rank has the same share of the model, so the smallest node sets the limit, and a fraction of the "
-            "memory is a different size on each node; Sparks with 64 GB exist"
+            "every rank has the same share of the model, so the smallest node sets the limit. A fraction of the memory "
+            "is a different size on each node; Sparks with 64 GB exist"
         ),
         fix="use nodes with equal memory, or set --kv-cache-memory-bytes for the smallest",
         source="NVIDIA, build.nvidia.com/spark/vllm-cluster",

@@ -51,7 +51,7 @@ def _bridge(view: View) -> list[Found]:
     changed: Mapping[str, tuple[str, str]] = view.data.get("container", {})
     bridged = view.ranks > 1 and view.data["network"] != "host"
     path = changed[_NETWORK][0] if _NETWORK in changed else "network"
-    # The two containers of a node share Ray's objects in memory, Ray monitors its drivers by their process IDs, and its
+    # The two containers of a node share Ray's objects in memory. Ray monitors its drivers by their process IDs. Its
     # token belongs to the service user.
     own = ("--ipc", "--user", "--pid") if view.data["executor"] == "ray" else ("--ipc", "--user")
     others = [(option, *changed[option]) for option in own if option in changed]
@@ -194,7 +194,7 @@ RULES = (
         when="RoCE between nodes without `NCCL_IB_HCA`",
         check=_devices_unset,
         why="NCCL can choose the wrong devices, or only one of a port's two, and hang without a message",
-        fix="leave it unset, so that the plan sets it, or list both PCIe functions of each cabled port",
+        fix="keep the plan's value, or list both PCIe functions of each cabled port",
         source=f"{CONSELARA}; NVIDIA/dgx-spark-playbooks#102",
         evidence="2026-08",
         disputed=(
@@ -209,8 +209,8 @@ RULES = (
         when="`NCCL_IB_HCA` names only one of the two devices of a port",
         check=_one_twin,
         why=(
-            "each device is a separate x4 link and carries at most half of the port's traffic: 98 instead of 161 "
-            "Gb/s, while the link reports 200"
+            "each device is a separate x4 link and carries at most half of the port's traffic. Measured: 98 "
+            "instead of 161 Gb/s, while the link reports 200"
         ),
         fix="list both, such as rocep1s0f1,roceP2p1s0f1",
         source="tonyd2wild/DeepSeek-v4-Flash-Vision-Exp-DSpark-1M-NVFP4-KV-2x-DGX-Spark#35; NVIDIA/dgx-spark-playbooks#103",
@@ -226,8 +226,8 @@ RULES = (
         when="RoCE with `NCCL_IB_GID_INDEX`, also if it is empty, which means 0",
         check=_gid,
         why=(
-            "the index changes when addresses come and go (3 to 4 within half an hour on one device), and then the "
-            "pinned index fails on that device; 0 is link-local or RoCEv1"
+            "the index changes when addresses come and go (3 to 4 within half an hour on one device). Then the pinned "
+            "index fails on that device; 0 is link-local or RoCEv1"
         ),
         fix="unset it (gb10_fabric_pin_gid_index: false): NCCL 2.21 and newer choose an index for each device",
         source="tonyd2wild/DeepSeek-v4-Flash-Vision-Exp-DSpark-1M-NVFP4-KV-2x-DGX-Spark#38; NVIDIA/nccl#2157",
@@ -244,7 +244,7 @@ RULES = (
         when="a RoCE fabric with `NCCL_IB_DISABLE=1`",
         check=_roce_off,
         why="NCCL falls back to TCP: it works, at about a quarter of the throughput",
-        fix="leave it unset, so that the plan sets 0; set gb10_fabric_transport: socket to use sockets",
+        fix="keep the plan's value (0); set gb10_fabric_transport: socket to use sockets",
         source="vllm-gb10 (pull request 24), eugr/spark-vllm-docker#252",
         evidence="2026-06",
         disputed=(
@@ -314,7 +314,7 @@ RULES = (
             "not every pair of nodes in a ring has a cable; without these settings NCCL tries pairs without one: "
             "ibv_modify_qp fails with 110"
         ),
-        fix="leave the three variables unset, so that the plan sets them",
+        fix="keep the plan's values of the three variables",
         source="NVIDIA/dgx-spark-playbooks, connect-three-sparks; eugr/spark-vllm-docker NETWORKING.md and #252",
         evidence="2026-09",
     ),
@@ -334,10 +334,10 @@ RULES = (
         when="several nodes and a `VLLM_HOST_IP` that is unset, loopback, or equal on two nodes",
         check=_host_ip,
         why=(
-            "vLLM guesses the address from the default route, Ray reports another one, and the ranks do not find each "
-            "other: 'Every node should have a unique IP address'"
+            "vLLM guesses the address from the default route, and Ray reports another one. Then the ranks do not find "
+            "each other: 'Every node should have a unique IP address'"
         ),
-        fix="leave it unset: the plan sets each node's fabric address",
+        fix="keep the plan's value: each node's fabric address",
         source="vllm-gb10 (vLLM 0.18.1); vLLM 0.32.0, utils/network_utils.py line 52",
         evidence="2026-06",
         gpus=(),
@@ -351,7 +351,7 @@ RULES = (
             "the rendezvous uses the interface that the host lists first, such as loopback or Wi-Fi: connection "
             "refused, or the slow network"
         ),
-        fix="leave them unset, so that the plan sets them",
+        fix="keep the plan's values",
         source=f"{CONSELARA}; vllm-gb10 (vLLM 0.18.1); NVIDIA's vLLM playbook",
         evidence="2026-07",
         gpus=(SPARK, THOR),
@@ -413,9 +413,9 @@ RULES = (
         source="vllm-project/vllm#51921, #51593 (the cause); vLLM 0.28.0, v1/attention/backends/mla/indexer.py line 87",
         evidence="2026-08-12",
         disputed=(
-            "the same user first found that idling works without speculative decoding or with that fix, and hours "
-            "later that neither helps after heavy load (vllm-project/vllm#51921, both 2026-08-12); the same four "
-            "Sparks also stalled in NCCL (NVIDIA/nccl#2334, 2026-08-11)"
+            "the same user first found that idling works without speculative decoding or with that fix. Hours later "
+            "neither helped after heavy load (vllm-project/vllm#51921, both 2026-08-12). The same four Sparks also "
+            "stalled in NCCL (NVIDIA/nccl#2334, 2026-08-11)"
         ),
         exercised="condition: unit tests; fix: read in vLLM 0.28.0, and missing in 0.25.1; effect: not tested here",
     ),
@@ -425,8 +425,8 @@ RULES = (
         when="RoCE over several devices with `NCCL_CROSS_NIC=1`",
         check=_cross,
         why=(
-            "after hours at full load receivers waited for data that had already arrived, with NCCL 2.28.9, 2.30.4 "
-            "and 2.30.7: every rank hangs, and the API stays green"
+            "after hours at full load receivers waited for data that had already arrived. Every rank hangs, and the API "
+            "stays green. This was reported with NCCL 2.28.9, 2.30.4 and 2.30.7"
         ),
         fix="unset it",
         source="NVIDIA/nccl#2334 (open; four Sparks, two models)",

@@ -15,8 +15,8 @@ from typing import Any
 from ansible_collections.gb10.cluster.plugins.module_utils.common import bounded_json
 from ansible_collections.gb10.cluster.plugins.module_utils.common.versions import release as numbers
 
-#: An error stops the run unless it is waived: the service does not start, returns wrong answers or takes the host down,
-#: and no evidence contradicts that.
+#: An error stops the run unless it is waived. The service does not start, returns wrong answers or takes the host down.
+#: No evidence contradicts that.
 ERROR, WARNING, INFO = "error", "warning", "info"
 SEVERITIES = (ERROR, WARNING, INFO)
 
