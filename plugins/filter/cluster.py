@@ -2,7 +2,7 @@
 # GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
 
-"""The pure planners as filters, for roles and playbooks."""
+"""Filters for roles and playbooks that call the pure planners."""
 
 from __future__ import annotations
 
@@ -18,9 +18,9 @@ from ansible_collections.gb10.cluster.plugins.module_utils.common.problems impor
 
 
 class _Core:
-    """A topic of the core, imported by the first use of a name in it.
+    """A module of the core, imported on the first access to one of its names.
 
-    Ansible loads this file anew in the process of nearly every task, and compiles all that it imports: a fifth of the time of a run.
+    Ansible loads this file again in nearly every task's process, and compiles its imports: a fifth of a run's time.
     """
 
     def __init__(self, topic: str, folder: str = "module_utils") -> None:
@@ -63,7 +63,7 @@ way_back = _Core("rollback.plan")
 
 
 def _plain(data: Any) -> Any:
-    """Copy Ansible's lazy and tagged containers into plain ones, which json and dataclasses accept."""
+    """Copy Ansible's lazy and tagged containers to plain ones, which json and dataclasses accept."""
     if isinstance(data, Mapping):
         return {str(key): _plain(value) for key, value in data.items()}
     if isinstance(data, Sequence) and not isinstance(data, str | bytes):
@@ -81,7 +81,7 @@ def cluster_plan(nodes: Sequence[Any], lock: str, known_variables: Mapping[str, 
 
 
 def node_plan(plan: Mapping[str, Any], name: str) -> dict[str, Any]:
-    """Return the plan as one node sees it: the cluster's, with the node's own part under `node`."""
+    """Return the plan of one node: the cluster's plan, with the node's own part under `node`."""
     for node in plan["nodes"]:
         if node["name"] == name:
             return {**_plain(plan), "node": _plain(node)}
@@ -89,7 +89,7 @@ def node_plan(plan: Mapping[str, Any], name: str) -> dict[str, Any]:
 
 
 def fabric_plan(nodes: Sequence[Any], settings: Mapping[str, Any] = MappingProxyType({})) -> dict[str, Any]:
-    """Return {nodes, problems, report}; a node is given as module_utils/fabric/topology.py's FabricNode, the settings as its Fabric."""
+    """Return {nodes, problems, report} for FabricNode's and Fabric's fields; see module_utils/fabric/topology.py."""
     given = [{key: tuple(value) if isinstance(value, list) else value for key, value in node.items()} for node in _plain(nodes)]
     try:
         arguments = [topology.FabricNode(**node) for node in given], topology.Fabric(**_plain(settings))
@@ -100,12 +100,12 @@ def fabric_plan(nodes: Sequence[Any], settings: Mapping[str, Any] = MappingProxy
 
 
 def fabric_outcome(outcomes: Sequence[Any], mtu: int) -> str:
-    """Return what went wrong with the fabric on all nodes, "" if nothing did; see module_utils/fabric/report.py."""
+    """Return a report of the fabric's problems on all nodes, "" without any; see module_utils/fabric/report.py."""
     return fabric_report.report(_plain(outcomes), mtu)
 
 
 def pinned_gid_index(plan: Mapping[str, Any], fabric_facts: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the plan of a node with NCCL_IB_GID_INDEX in its environment, as its RDMA devices have it now."""
+    """Return the plan of a node with its RDMA devices' current NCCL_IB_GID_INDEX in the environment."""
     result = _plain(plan)
     environment, problems = fabric_state.pinned(result["node"], _plain(fabric_facts))
     if problems:
@@ -114,7 +114,7 @@ def pinned_gid_index(plan: Mapping[str, Any], fabric_facts: Mapping[str, Any]) -
 
 
 def with_additions(plan: Mapping[str, Any], role: str, results: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the plan with what a role found out on each node, by the node's name; see module_utils/launch/overrides.py."""
+    """Return the plan with a role's overrides, by the node's name; see module_utils/launch/overrides.py."""
     return additions.added(_plain(plan), str(role), _plain(results))
 
 
@@ -124,13 +124,13 @@ def rank_environment(node: Mapping[str, Any]) -> dict[str, str]:
 
 
 def patch_problems(results: Mapping[str, Any]) -> str:
-    """Return what is wrong with the nodes' results of vllm_patch, by the node's name, "" if nothing is."""
+    """Return the problems in the nodes' results of vllm_patch, by the node's name, "" if there are none."""
     problems = patch_report.check(_plain(results))
     return report(problems) if problems else ""
 
 
 def nccl_choice(plan: Mapping[str, Any], libraries: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the plan's choice about NCCL once the runtime is installed; ``libraries`` are by node what nccl_info says, null for none."""
+    """Return the NCCL choice after installation; ``libraries`` are nccl_info's results by node, null if missing."""
     given, found = _plain(plan), {name: library or {} for name, library in _plain(libraries).items()}
     nodes = [nccl_choices.Node(node["name"], node["capability"] or "", found.get(node["name"])) for node in given["nodes"]]
     facts: dict[str, Any] = nccl_choices.choose(given["nccl"]["wanted"], nccl_choices.Cluster(**given["nccl"]["cluster"]), nodes).facts()
@@ -143,7 +143,7 @@ def bandwidth_runs(plan: Mapping[str, Any], backend: str, port: int) -> list[dic
 
 
 def bandwidth_report(results: Mapping[str, Any], plan: Mapping[str, Any], backend: str, expected: float) -> dict[str, Any]:
-    """Return {lines, expected, findings}: what was measured, by the run's name, and what is slower than it should be."""
+    """Return {lines, expected, findings}: the measurements by the run's name, and those that are too slow."""
     measured, least = _plain(results), nccl_bandwidth.expected(_plain(plan), str(backend), float(expected))
     return {"lines": nccl_bandwidth.lines(measured), "expected": least, "findings": list(map(str, nccl_bandwidth.findings(measured, least)))}
 
@@ -163,27 +163,28 @@ def vllm_exec(plan: Mapping[str, Any], owner: str = "") -> str:
 
 
 def image_look(plan: Mapping[str, Any], argv: Sequence[str]) -> list[str]:
-    """Return the argv that runs another in a bare container of the image of the plan's node."""
+    """Return the argv that runs another argv in a bare container of the image of the plan's node."""
     return launch.look_argv(_plain(plan), _plain(argv))
 
 
 def image_versions(printed: str) -> dict[str, str]:
-    """Return {vllm, ray}: the releases that an image printed, "" for what it has not."""
+    """Return {vllm, ray}: the releases that an image printed, "" for a missing package."""
     try:
         return image_copies.versions(str(printed))
     except ValueError as error:
-        raise AnsibleFilterError(f"gb10_container_image: the image did not print which vLLM and Ray it has: {error}") from error
+        message = f"gb10_container_image: the image did not print its vLLM and Ray releases: {error}"
+        raise AnsibleFilterError(message) from error
 
 
 def plan_text(plan: Mapping[str, Any], object_store_memory: int) -> list[str]:
-    """Return the plan as lines that a person reads."""
+    """Return the plan as text lines for people."""
     return plan_lines.lines(_plain(plan), int(object_store_memory))
 
 
 def model_path(name: str, own: Mapping[str, Any], root: str = "") -> str:
-    """Return the folder of a model on the nodes: with ``root``, that in the store for one of a hub; otherwise "" for it.
+    """Return a model's folder on the nodes; for a Hugging Face Hub model the store's folder with ``root``, else "".
 
-    Mistakes in the name and in ``own`` are said by cluster_plan.
+    cluster_plan reports errors in the name and in ``own``.
     """
     try:
         model = catalogue.find(str(name), _plain(own))
@@ -193,7 +194,7 @@ def model_path(name: str, own: Mapping[str, Any], root: str = "") -> str:
 
 
 def hub_model(name: str, own: Mapping[str, Any]) -> dict[str, str]:
-    """Return {name, revision} of a model of the hub, {} for one with a folder. Mistakes are said by cluster_plan."""
+    """Return {name, revision} of a model on Hugging Face Hub, {} for one with a folder. cluster_plan reports errors."""
     try:
         model = catalogue.find(str(name), _plain(own))
     except ProblemsError:
@@ -207,7 +208,7 @@ def model_store_plan(
     """Return {receivers, chain, problems, report}; see module_utils/model_store/plan.py."""
     given, nodes = _plain(found), [_plain(node) for node in plan["nodes"]]
     names = [node["name"] for node in nodes]
-    # What the head will have once it has fetched is not known by its hash yet; then whoever is not as the listing says receives.
+    # Before the head's download its digest is unknown. Then every node that differs from the listing receives.
     wanted = "" if listing else given[names[0]]["digest"]
     receivers = model_store.receivers(names, given, wanted, bool(verify))
     problems = model_store.problems(_plain(plan["store"]), names, given, _plain(listing) or None, int(reserve))
@@ -220,7 +221,7 @@ def model_store_plan(
 
 
 def stack(name: str, lock: str = "") -> dict[str, Any]:
-    """Return the versions of a stack, those that a lock file pins in place of its own."""
+    """Return the versions of a stack. Versions that a lock file pins replace the stack's own."""
     found, problems = stacks.resolve(str(name), str(lock), "the lock") if lock else stacks.named(str(name))
     if problems:
         raise AnsibleFilterError("; ".join(map(str, problems)))
@@ -228,7 +229,7 @@ def stack(name: str, lock: str = "") -> dict[str, Any]:
 
 
 def model_entry(name: str, own: Mapping[str, Any] = MappingProxyType({})) -> dict[str, Any]:
-    """Return what is known of a model; see module_utils/model/catalog.py."""
+    """Return a model's catalog entry; see module_utils/model/catalog.py."""
     try:
         return catalogue.find(str(name), _plain(own)).facts()
     except ProblemsError as error:
@@ -238,7 +239,7 @@ def model_entry(name: str, own: Mapping[str, Any] = MappingProxyType({})) -> dic
 def memory_plan(
     config: Mapping[str, Any], nodes: Sequence[Any], tensor: int, pipeline: int = 1, weights_bytes: int = 0, max_model_len: int = 0
 ) -> dict[str, Any]:
-    """Return the memory that a model takes; see module_utils/memory/plan.py."""
+    """Return a model's memory plan; see module_utils/memory/plan.py."""
     sizes = {"tensor": int(tensor), "pipeline": int(pipeline), "weights_bytes": int(weights_bytes) or None, "max_model_len": int(max_model_len)}
     try:
         planned = memory_planner.plan(model_shape.shape(_plain(config)), nodes=_plain(nodes), **sizes)
@@ -248,7 +249,7 @@ def memory_plan(
 
 
 def lint_serve(situation: Mapping[str, Any], waivers: Mapping[str, Any] = MappingProxyType({})) -> list[dict[str, Any]]:
-    """Return what the rules find; see module_utils/rules/lint.py."""
+    """Return the findings of the rules; see module_utils/rules/lint.py."""
     try:
         return [finding.facts() for finding in serve_rules.lint(_plain(situation), _plain(waivers))]
     except ProblemsError as error:
@@ -256,58 +257,58 @@ def lint_serve(situation: Mapping[str, Any], waivers: Mapping[str, Any] = Mappin
 
 
 def api_key_problem(key: str) -> str:
-    """Return what is wrong with a key for the API, without the key; "" if nothing is."""
+    """Return the error in a key for the API, without the key; "" for a valid key."""
     return api_access.key_problem(str(key))
 
 
 def firewall_access(plan: Mapping[str, Any]) -> dict[str, Any]:
-    """Return {peers, peer_ports, api_port, api_clients}: who gets in to the plan's node, as the module peer_firewall takes it."""
+    """Return {peers, peer_ports, api_port, api_clients}: module peer_firewall's options for the plan's node."""
     return firewall.of_plan(_plain(plan))
 
 
 def unknown_release(lock: str) -> bool:
-    """Whether a lock file pins a vLLM whose arguments are not known here, so that the installed one has to be asked."""
+    """Whether a lock file pins a vLLM outside the table of arguments, so that the installed one must be queried."""
     release = stacks.locked(str(lock)).get("vllm", "")
     return bool(release) and not vllm_release.known(release)
 
 
 def stack_lock(name: str) -> str:
-    """Return the name of a stack's lock file among those of the role gb10, "" if it has none, or there is no such stack."""
+    """Return the name of a stack's lock file in the role gb10, "" without a lock or for an unknown stack."""
     stack = stacks.STACKS.get(str(name))
     return stack.lock if stack else ""
 
 
 def stamped_unit(text: str, inputs: Sequence[Any]) -> dict[str, str]:
-    """Return {text, inputs}: the unit with its placeholder replaced by the digest of everything the service is started from."""
+    """Return {text, inputs}: the unit with the digest of all launch inputs in place of its placeholder."""
     return systemd.stamped_unit(str(text), _plain(inputs))
 
 
 def good_start(plan: Mapping[str, Any]) -> dict[str, Any]:
-    """Return what is to be known of a start to come back to it; see module_utils/rollback/plan.py."""
+    """Return the record that a rollback to this launch needs; see module_utils/rollback/plan.py."""
     return way_back.start(_plain(plan))
 
 
 def start_verdict(nodes: Sequence[Any]) -> dict[str, Any]:
-    """Return {failed, start, why_not} of a start on all nodes; see module_utils/rollback/plan.py for the shape of a node."""
+    """Return {failed, start, why_not} of a launch on all nodes; see module_utils/rollback/plan.py for its nodes."""
     return way_back.judge(_plain(nodes))
 
 
 def start_message(verdict: Mapping[str, Any], model: str, allowed: bool, back: str = "") -> str:
-    """Return the last word of a run whose start failed."""
+    """Return the error message for a failed launch."""
     return way_back.message(_plain(verdict), str(model), bool(allowed), str(back))
 
 
 def status_text(nodes: Sequence[Any], wanted: str) -> list[str]:
-    """Return how the cluster is doing as lines that a person reads; see module_utils/health/status.py for the shape of a node."""
+    """Return the cluster's status as text lines for people; see module_utils/health/status.py for a node's shape."""
     return status_lines.lines(_plain(nodes), str(wanted))
 
 
 def _mac(value: str) -> str:
-    """Return a MAC address as netaddr writes it. Raises ValueError for anything else."""
+    """Return a MAC address in netaddr's format. Raises ValueError for anything else."""
     try:
         netaddr = import_module("netaddr")
     except ImportError as error:
-        raise AnsibleFilterError("netaddr is needed where Ansible runs, to read MAC addresses: pip install netaddr") from error
+        raise AnsibleFilterError("netaddr is not installed on the controller. Fix: pip install netaddr") from error
     try:
         return str(netaddr.EUI(value, version=48, dialect=netaddr.mac_unix_expanded))
     except (netaddr.AddrFormatError, TypeError) as error:
@@ -315,22 +316,22 @@ def _mac(value: str) -> str:
 
 
 def discovery_machine(machine: Mapping[str, Any]) -> dict[str, Any]:
-    """Return a machine with what can be used of its answer, and what is wrong with it."""
+    """Return a machine with its valid facts and the problems in them."""
     return discovery_answers.machine(machine, _mac)
 
 
 def _machines(machines: Sequence[Any]) -> list[dict[str, Any]]:
-    """Nothing of an answer gets into a file, a command or a message but through here."""
+    """Validate all machines: only validated facts may reach a file, a command or a message."""
     return [discovery_machine(machine) for machine in machines]
 
 
 def discovery_strangers(machines: Sequence[Any]) -> list[dict[str, Any]]:
-    """Return the machines that are seen on cables and were not asked yet."""
+    """Return the machines on cables that were not queried yet."""
     return discovery.strangers(_machines(machines))
 
 
 def discovery_access(machines: Sequence[Any], folder: str) -> dict[str, Any]:
-    """Return {ssh_config, known_hosts, trusted}: how ssh gets to the machines on cables."""
+    """Return {ssh_config, known_hosts, trusted}: the SSH configuration for the machines on cables."""
     known = _machines(machines)
     new = [machine for machine in discovery.settled(known) if not (machine["observed"] or machine["unreachable"] or machine["invalid"])]
     try:
@@ -367,17 +368,17 @@ def api_place(host: str, port: int, name: str, address: str, tls: bool) -> dict[
 
 
 def api_tls(texts: Mapping[str, str], name: str) -> dict[str, Any]:
-    """Return what is to be known of the API's certificate, without its key; see module_utils/api/tls.py."""
+    """Return the facts and problems of the API's certificate, without its key; see module_utils/api/tls.py."""
     return certificate.verdict(_plain(texts), str(name))
 
 
 def secret_environment(variables: Mapping[str, Any], plain: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the names of secret variables and what is wrong with them, without a value; see module_utils/common/secret_environment.py."""
+    """Return secret variables' names and problems, without values; see module_utils/common/secret_environment.py."""
     return secrets.verdict(_plain(variables), _plain(plain))
 
 
 class FilterModule:
-    """Registers the filters."""
+    """Register the filters."""
 
     def filters(self) -> dict[str, Callable[..., Any]]:
         """Return name -> function."""

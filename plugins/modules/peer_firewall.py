@@ -8,24 +8,27 @@ from __future__ import annotations
 DOCUMENTATION = r"""
 ---
 module: peer_firewall
-short_description: Let the cluster's ports in from its peers alone, by a table of nftables that takes itself back
+short_description: Restrict cluster ports to cluster peers with an nftables table (auto-rollback)
 version_added: 0.1.0
 description:
-  - Loads the table C(inet gb10), which rejects what is not from a peer, SSH, the API, an answer, or opened by name. No other table and no file of
-    another tool is touched, and nothing of what is forwarded to containers.
-  - New rules go away again by themselves unless they are confirmed. The action behind this module confirms them over an SSH connection from
-    another host that did not exist before. Without such a connection, as with C(ansible_connection=local), new rules are refused.
-  - What opens ports to peers and clients does not start without the table, and the table comes back where C(nftables.service) flushes it.
-  - Where ufw, firewalld or other rules decide what comes in, it only reports what they have to let in, and takes its own table away. Where they
-    decide for one family of addresses alone, its table leaves that family to them.
+  - Loads the table C(inet gb10), which rejects incoming traffic except from peers, to SSH, to the API, to open ports,
+    and replies.
+  - Changes no other table, no other tool's files, and no traffic that is forwarded to containers.
+  - New rules are removed automatically unless they are confirmed. The action plugin of this module confirms them over a
+    new SSH connection from another host. Without such a connection, as with C(ansible_connection=local), the module
+    refuses new rules.
+  - Services that open ports to peers and clients do not start without the table. It is loaded again if
+    C(nftables.service) flushes it.
+  - If ufw, firewalld or other rules control incoming traffic, the module only returns the traffic that they must allow,
+    and removes its own table. If they control one address family only, the table does not filter that family.
 options:
   state:
-    description: Whether there is such a table.
+    description: Whether the table exists.
     type: str
     choices: [present, absent]
     default: present
   peers:
-    description: By which interface each peer comes in, and with which address.
+    description: The incoming interface and the address of each peer.
     type: list
     elements: dict
     default: []
@@ -39,11 +42,11 @@ options:
         type: str
         required: true
   peer_ports:
-    description: The fixed ports that peers use, by name, for what another firewall is told.
+    description: The fixed ports that peers use, by name, for the advice about another firewall.
     type: dict
     default: {}
   api_port:
-    description: The port of the API, 0 where there is none.
+    description: The port of the API, 0 without an API.
     type: int
     default: 0
   api_clients:
@@ -58,21 +61,22 @@ options:
     default: []
   interfaces:
     description:
-      - Interfaces from which everything is let in, such as those of the host's own containers; C(*) stands for any end of a name.
-      - With C(*), one that carries the default route, lies on a port of the machine, or is a network of the cluster or of this run is refused.
+      - Trusted interfaces, such as those of the host's own containers; C(*) matches the rest of a name.
+      - An entry with C(*) must not match an interface with the default route, of a hardware port, of the cluster, or
+        of this run's connection.
     type: list
     elements: str
     default: []
   confirm_timeout:
-    description: Seconds after which new rules go away unless they are confirmed.
+    description: Seconds after which new rules are removed unless they are confirmed.
     type: int
     default: 60
   confirm:
-    description: Whether this call is the proof that new connections come in. The action says so, nobody else has to.
+    description: Whether this call verifies that new connections work. For the action plugin only.
     type: bool
     default: false
   client:
-    description: The address of the SSH client by whose connection this call comes. The action fills it in; nobody else has to.
+    description: The address of the SSH client of this call's connection. For the action plugin only.
     type: str
     default: ""
 author:
@@ -82,7 +86,7 @@ extends_documentation_fragment:
 """
 
 EXAMPLES = r"""
-- name: Close the head
+- name: Restrict access to the head
   gb10.cluster.peer_firewall:
     peers:
       - interface: enp1s0f1np1
@@ -90,7 +94,7 @@ EXAMPLES = r"""
     api_port: 8000
   become: true
 
-- name: Open it again
+- name: Remove the restrictions
   gb10.cluster.peer_firewall:
     state: absent
   become: true
@@ -98,11 +102,11 @@ EXAMPLES = r"""
 
 RETURN = r"""
 ruler:
-  description: Which other firewalls decide all that comes in, empty if they do not.
+  description: The other firewalls that control all incoming traffic, empty without them.
   returned: always
   type: str
 rulers:
-  description: Which other firewall decides what comes in of a family, C(ip) or C(ip6), empty where none does.
+  description: The other firewall that controls incoming traffic, by family C(ip) or C(ip6), empty without one.
   returned: always
   type: dict
 installed:
@@ -110,7 +114,7 @@ installed:
   returned: always
   type: bool
 advice:
-  description: What those firewalls have to let in.
+  description: The traffic that those firewalls must allow.
   returned: always
   type: list
   elements: str
@@ -120,11 +124,11 @@ ssh_ports:
   type: list
   elements: int
 matches:
-  description: Which interfaces each entry of O(interfaces) lets in now.
+  description: The interfaces that each entry of O(interfaces) matches now.
   returned: always
   type: dict
 closed:
-  description: What listens on the host and is reached by peers alone, the cluster's own services left out.
+  description: The listeners that only peers can reach, without the cluster's own services.
   returned: always
   type: list
   elements: str
@@ -133,7 +137,7 @@ due:
   returned: always
   type: bool
 pending:
-  description: Whether new rules wait for their confirmation.
+  description: Whether new rules wait for confirmation.
   returned: always
   type: bool
 """
@@ -151,7 +155,7 @@ from ansible_collections.gb10.cluster.plugins.module_utils.node import io_facts 
 
 
 def main() -> None:
-    """Compare, load, confirm, remove."""
+    """Compare, load, confirm or remove the rules."""
     module = AnsibleModule(
         argument_spec={
             "state": {"type": "str", "choices": ["present", "absent"], "default": "present"},
@@ -179,7 +183,7 @@ def main() -> None:
 
 
 def outcome(module: Any) -> dict[str, Any]:
-    """Return the module's answer. Raises ProblemsError, FirewallError, ValueError or OSError."""
+    """Return the module's result. Raises ProblemsError, FirewallError, ValueError or OSError."""
     run, params = runner(module), module.params
     access = firewall.Access(
         [(peer["interface"], peer["address"]) for peer in params["peers"]],
@@ -217,13 +221,13 @@ def outcome(module: Any) -> dict[str, Any]:
     if not installed:
         if unproven:
             raise ProblemsError(unproven)
-        if module.check_mode:  # the role would have installed it
+        if module.check_mode:  # outside check mode the role installs it before
             return {**answer, "changed": True, "due": True, "diff": {"before": "", "after": text}}
         raise io_firewall.FirewallError("nft is not installed: install the package nftables")
     nft = module.get_bin_path("nft", required=True)
     files = io_firewall.files(nft, text)
     before, after = io_firewall.loaded(run), io_firewall.listing(run, text)
-    # Rules that are loaded and in no file were tried by a run that was killed.
+    # Loaded rules without a file are left from a killed run.
     new = before != after or bool(io_firewall.pending(run)) or not io_firewall.confirmed(text)
     unsaved = io_firewall.unsaved(run, files)
     if new and unproven:
@@ -231,7 +235,7 @@ def outcome(module: Any) -> dict[str, Any]:
     if module.check_mode:
         pass
     elif new and params["confirm"] and before != after:
-        raise io_firewall.FirewallError("the rules to be confirmed are no longer loaded")
+        raise io_firewall.FirewallError("the rules to confirm are no longer loaded")
     elif new and not params["confirm"]:
         io_firewall.attempt(run, nft, text, params["confirm_timeout"])
         answer["pending"] = True

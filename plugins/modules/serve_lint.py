@@ -8,11 +8,11 @@ from __future__ import annotations
 DOCUMENTATION = r"""
 ---
 module: serve_lint
-short_description: Hold a vLLM command on this host against what others learned
+short_description: Lint a vLLM command on this host with rules from published reports
 version_added: 0.1.0
 description:
-  - Reads GPU, driver, kernel and memory of the host, takes the command and its environment as given, and returns what the rules
-    of C(docs/rules.md) find, each with who says so, when, and who contradicts. Nothing is changed.
+  - Reads GPU, driver, kernel and memory of the host, and takes the command and its environment from the options.
+  - Returns the findings of the rules in C(docs/rules.md), each with its source, its date and the evidence against it.
   - One host does not show how the nodes are cabled, nor whether their environments agree; the plan of the cluster does.
 options:
   argv:
@@ -21,20 +21,20 @@ options:
     elements: str
     required: true
   environment:
-    description: The environment of that process, a free-form mapping. The rules need no secret's value; leave V(x) in its place.
+    description: The environment of that process, a free-form mapping. Replace the values of secrets by V(x).
     type: dict
     default: {}
   release:
-    description: The vLLM release. Without it, that of the package that O(python) has; one of the two is needed.
+    description: The vLLM release. The default is the release of O(python)'s package. One of the two is required.
     type: str
   python:
-    description: An interpreter whose vLLM is asked for its release.
+    description: A Python interpreter. The module reads the release of its vLLM package.
     type: path
   model:
-    description: The folder of the model, whose C(config.json) tells what its weights are.
+    description: The folder of the model. Its C(config.json) describes the weights.
     type: path
   image:
-    description: The container image that the command runs in, empty if in none.
+    description: The container image that the command runs in, empty without a container.
     type: str
     default: ""
   network:
@@ -46,11 +46,11 @@ options:
     type: str
     default: ""
   waivers:
-    description: By the id of a rule, why its findings do not count here.
+    description: Waived rules, as rule id and reason.
     type: dict
     default: {}
   fail_on:
-    description: The least severity of a finding, not waived, at which the module fails.
+    description: The module fails for unwaived findings of this severity or above.
     type: str
     choices: [none, error, warning]
     default: none
@@ -61,7 +61,7 @@ extends_documentation_fragment:
 """
 
 EXAMPLES = r"""
-- name: Hold a command against the rules
+- name: Lint a vLLM command
   gb10.cluster.serve_lint:
     argv: [--tensor-parallel-size, "2", --enforce-eager]
     environment:
@@ -74,7 +74,7 @@ EXAMPLES = r"""
 
 RETURN = r"""
 findings:
-  description: What the rules find, errors first.
+  description: The findings of the rules, errors first.
   returned: always
   type: list
   elements: dict
@@ -90,36 +90,36 @@ findings:
       type: str
       sample: argv.--enforce-eager
     found:
-      description: What it is now.
+      description: The current value of that input.
       type: str
     why:
-      description: What comes of it.
+      description: The effect of that value.
       type: str
     fix:
-      description: What to do.
+      description: The change that resolves the finding.
       type: str
     source:
-      description: Who says so.
+      description: The source of the rule.
       type: str
     evidence:
       description: The date of the newest source.
       type: str
     exercised:
-      description: What this collection exercised the rule on.
+      description: How this project tested the rule.
       type: str
     disputed:
-      description: What contradicts it, and how to choose; empty if nothing does.
+      description: The evidence against the rule, and how to choose; empty if there is none.
       type: str
     waived:
-      description: The reason for which it is waived, empty if it is not.
+      description: The reason of the waiver, empty if the finding is not waived.
       type: str
 report:
-  description: The same as text, a line each.
+  description: The findings as text, one line per finding.
   returned: always
   type: list
   elements: str
 release:
-  description: The vLLM release that was assumed.
+  description: The vLLM release that the rules assumed.
   returned: always
   type: str
 """
@@ -153,7 +153,7 @@ def _arguments(argv: list[str], release: str) -> dict[str, object]:
 
 
 def main() -> None:
-    """Read, ask the rules and return."""
+    """Read the host, apply the rules and return the findings."""
     module = AnsibleModule(
         argument_spec={
             "argv": {"type": "list", "elements": "str", "required": True},
@@ -182,8 +182,9 @@ def main() -> None:
         config = io_json.json_file(f"{params['model']}/config.json") if params["model"] else None
         release = _release(module)
         if not release:
-            found = f"the vLLM of {params['python']} does not tell its release" if params["python"] else "there is none, nor a python to ask"
-            raise ProblemsError([Problem("release", found, "a release of vLLM, such as 0.32.0", "give release or python")])
+            python = params["python"]
+            found = f"the vLLM of {python} has no readable release" if python else "release and python are not set"
+            raise ProblemsError([Problem("release", found, "a vLLM release, such as 0.32.0", "set release or python")])
         situation = serve_situation.of_host(_arguments(params["argv"], release), environment, release, host, config)
         findings = serve_rules.on_host(serve_rules.lint(situation, {rule: str(reason or "") for rule, reason in params["waivers"].items()}))
     except (ProblemsError, ValueError) as error:

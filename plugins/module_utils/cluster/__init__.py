@@ -2,8 +2,8 @@
 # GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
 
-"""All inputs to one plan. Private to this collection.
+"""Combine all inputs into one plan. Private to this collection.
 
-Entry: plan.plan. checks and node_checks return every problem of the inputs and of the nodes; report shows the plan as
+Entry: plan.plan. checks and node_checks return every problem of the inputs and of the nodes; report formats the plan as
 text.
 """

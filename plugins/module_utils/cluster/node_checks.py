@@ -2,7 +2,7 @@
 # GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
 
-"""What a node can contradict: its devices, its files, its listeners. A node has the shape that cluster.py documents."""
+"""Check the settings against the facts of a node: devices, files, listeners. plan.py documents the shape of a node."""
 
 from __future__ import annotations
 
@@ -17,12 +17,12 @@ from ansible_collections.gb10.cluster.plugins.module_utils.fabric.rdma import de
 from ansible_collections.gb10.cluster.plugins.module_utils.launch import argv as launch
 
 RAY_UNIT, VLLM_UNIT = "gb10-ray.service", "gb10-vllm.service"
-#: An interface whose addresses are nobody's network.
+#: The interface whose addresses are local to the node.
 _LOOPBACK = "lo"
 
 
 def check(index: int, node: Mapping[str, Any], settings: Mapping[str, Any], devices: Sequence[topology.Twin]) -> list[Problem]:
-    """Return what the index-th node contradicts; ``devices`` are what the fabric is to use of it."""
+    """Return the problems of the index-th node; ``devices`` are the node's devices for the fabric."""
     path, name, observed = f"nodes[{index}]", node["name"], node["observed"]
     problems = []
     if node["unreachable"]:
@@ -30,13 +30,14 @@ def check(index: int, node: Mapping[str, Any], settings: Mapping[str, Any], devi
             Problem(
                 path,
                 f"{name} ({node['address']}) cannot be read: {' '.join(node['unreachable'].split())}",
-                "an SSH login and sudo",
-                f"try: ssh {node['address']}; then check ansible_host, ansible_user and the key",
+                "SSH login and sudo",
+                f"run 'ssh {node['address']}'; then check ansible_host, ansible_user and the key",
             )
         )
     if node["unrecorded"]:
-        fix = "run playbooks/plan.yml -e gb10_plan_save_facts=true once, while the nodes can be reached"
-        problems.append(Problem(path, f"nothing was recorded of {name}: there is no {node['unrecorded']}", "what node_info returned of it", fix))
+        fix = "run playbooks/plan.yml -e gb10_plan_save_facts=true once, while the nodes are reachable"
+        found = f"{name} has no recorded facts: {node['unrecorded']} does not exist"
+        problems.append(Problem(path, found, "the recorded result of node_info", fix))
     if observed:
         problems += _check_node(path, node, observed, settings)
         problems += _check_devices(path, node, observed["interfaces"], settings, devices)
@@ -48,17 +49,35 @@ def _check_node(path: str, node: Mapping[str, Any], observed: Mapping[str, Any],
     problems = []
     if not observed["gpu"]["gpus"]:
         problems.append(
-            Problem(f"{path}.gpu", f"{name} shows no GPU: {observed['gpu']['reason']}", "nvidia-smi that lists one", "install or repair the driver")
+            Problem(
+                f"{path}.gpu",
+                f"{name} has no visible GPU: {observed['gpu']['reason']}",
+                "a GPU that nvidia-smi lists",
+                "install or repair the driver",
+            )
         )
     model = settings["gb10_model"]
     if model.startswith("/") and observed["model"] is None and not (node["store"]["enabled"] and node["store"]["source"]):
         problems.append(
-            Problem(f"{path}.model", f"{model}/config.json is missing on {name}", "the model at the same path on every node", f"copy it to {name}")
+            Problem(
+                f"{path}.model",
+                f"{model}/config.json is missing on {name}",
+                "the model at the same path on every node",
+                f"copy the model to {name}",
+            )
         )
     if settings["gb10_service_user"] in observed.get("login_users", ()):
-        why = f"{settings['gb10_service_user']} logs in to {name}: it may do more than serve, and logind deletes its semaphores when it logs out"
+        who = f"{settings['gb10_service_user']} is a login user of {name}"
+        why = (
+            f"{who}: it may have more rights than the services need, and logind deletes its semaphores when it logs out"
+        )
         problems.append(
-            Problem(f"{path}.gb10_service_user", why, "a system user of the services' own", "leave gb10_service_user as it is: the run creates it")
+            Problem(
+                f"{path}.gb10_service_user",
+                why,
+                "a dedicated system user",
+                "remove gb10_service_user: the run creates the default user",
+            )
         )
     ours = {RAY_UNIT, VLLM_UNIT}
     for variable, port in listeners(settings, node["group"] == "head").items():
@@ -78,7 +97,7 @@ def _check_node(path: str, node: Mapping[str, Any], observed: Mapping[str, Any],
 def _check_devices(
     path: str, node: Mapping[str, Any], interfaces: Mapping[str, Mapping[str, Any]], settings: Mapping[str, Any], devices: Sequence[topology.Twin]
 ) -> list[Problem]:
-    """Compare the fabric's devices with what the node has: they exist, nobody else configures them, and their network is free."""
+    """Check that the fabric's devices exist, that nothing else configures them, and that their network is free."""
     name, problems = node["name"], []
     there = ", ".join(sorted(set(interfaces) - {_LOOPBACK}))
     for interface in sorted(twin.interface for twin in devices):
@@ -93,13 +112,18 @@ def _check_devices(
             problems.append(Problem(where, f"{name} has no interface {interface}{missing}", f"one of {there}", fix))
             continue
         if any(address.split("/")[0] == node["address"] for address in found["addresses"]) and not fabric_links.ours(found):
-            carried = f"{interface} of {name} carries {node['address']}, by which Ansible reaches it"
-            fix = "reach the node over another network, or use another port"
-            problems.append(Problem(where, carried, "a device that the fabric has for itself", fix))
+            carried = f"{interface} of {name} has {node['address']}, the address that Ansible connects to"
+            fix = "connect to the node over another network, or use another port"
+            problems.append(Problem(where, carried, "a device that only the fabric uses", fix))
         problems += _check_owners(where, name, interface, found["owners"], settings["gb10_fabric_replace_existing"])
     if devices:
         problems += [
-            Problem(f"{path}.netplan", f"{entry['file']} of {name}: {entry['reason']}", "configuration that can be read", "mend or remove it")
+            Problem(
+                f"{path}.netplan",
+                f"{entry['file']} of {name}: {entry['reason']}",
+                "a readable configuration",
+                "correct or remove the file",
+            )
             for entry in node["observed"]["unreadable"]
         ]
         problems += _check_pool(name, interfaces, settings["gb10_fabric_cidr"], {twin.interface for twin in devices})
@@ -107,7 +131,7 @@ def _check_devices(
 
 
 def _check_pool(name: str, interfaces: Mapping[str, Mapping[str, Any]], network: str, planned: set[str]) -> list[Problem]:
-    """Find addresses of the node's other interfaces in the fabric's pool; what an earlier plan of ours addressed, this one gives back."""
+    """Find addresses of the node's other interfaces in the fabric's CIDR, except addresses from an earlier plan."""
     try:
         pool = ipaddress.IPv4Network(network)
     except ValueError:  # reported with the settings
@@ -116,7 +140,7 @@ def _check_pool(name: str, interfaces: Mapping[str, Mapping[str, Any]], network:
         Problem(
             "gb10_fabric_cidr",
             f"{pool} overlaps with {address} on {interface} of {name}",
-            "a network that nothing else uses",
+            "an unused network",
             "choose another gb10_fabric_cidr",
         )
         for interface, found in interfaces.items()
@@ -127,36 +151,45 @@ def _check_pool(name: str, interfaces: Mapping[str, Mapping[str, Any]], network:
 
 
 def _position(node: Mapping[str, Any], interface: str) -> int:
-    """Return which of the node's ports a device belongs to."""
+    """Return the index of the node's port that a device belongs to."""
     ports = node["settings"]["gb10_fabric_ports"]
     return next(i for i, port in enumerate(ports) if interface in (twin.interface for twin in topology.SPARK_PORTS.get(port, ())))
 
 
 def _check_owners(where: str, name: str, interface: str, owners: Sequence[Mapping[str, Any]], takeover: bool) -> list[Problem]:
-    """Find other configuration of a device: netplan merges files, so both would count. A name can be taken out of a file, a pattern cannot."""
+    """Find other configuration of a device: netplan merges files. A file can drop a name, but not a pattern."""
     problems = []
     for owner in owners:
-        # NetworkManager has to leave the device to networkd, or gives our profile priority, so only one for just this device says what
-        # somebody wanted.
+            # NetworkManager must leave the device to networkd, or gives our profile priority. So only a profile for
+            # exactly this device shows that a user configured it.
         profile = owner["kind"] == "NetworkManager"
         simple = owner["by"] == "name" and (profile or owner["kind"] == "ethernets")
         if owner["file"] == topology.NETPLAN_FILE or (simple and takeover) or (profile and not simple):
             continue
-        how = {"name": "", "match": " by a pattern", "member": f" as a part of {owner['id']}"}[owner["by"]]
-        fix = "set gb10_fabric_replace_existing: true, which qsfp_netplan_state: absent undoes" if simple else f"take {interface} out of it"
+        how = {"name": "", "match": " with a pattern", "member": f" as a member of {owner['id']}"}[owner["by"]]
+        fix = (
+            "set gb10_fabric_replace_existing: true, which qsfp_netplan_state: absent undoes"
+            if simple
+            else f"remove {interface} from the file"
+        )
         problems.append(
-            Problem(where, f"{interface} of {name} is configured by {owner['file']}{how}", "no other configuration of the fabric's interfaces", fix)
+            Problem(
+                where,
+                f"{interface} of {name} is configured by {owner['file']}{how}",
+                "only this collection's configuration of the fabric's interfaces",
+                fix,
+            )
         )
     return problems
 
 
 def warnings(nodes: Sequence[Mapping[str, Any]]) -> list[str]:
-    """Return what will make a node's fabric slow, a sentence each."""
+    """Return the causes of a slow fabric, one sentence each."""
     return [f"{node['name']}: {sentence}" for node in nodes if node["observed"] for sentence in degraded(node["observed"]["interfaces"])]
 
 
 def listeners(settings: Mapping[str, Any], head: bool) -> dict[str, int]:
-    """Return what the cluster itself will listen on, as variable -> port; for the fixed ports of Ray, variable.name -> port."""
+    """Return the cluster's own listeners as {variable: port}; Ray's fixed ports are {variable.name: port}."""
     if settings["gb10_distributed_executor_backend"] == "mp":
         meet = settings["gb10_master_port"]
         return {"gb10_api_port": settings["gb10_api_port"], "gb10_master_port": meet, "gb10_master_port.ranks": meet + 1} if head else {}

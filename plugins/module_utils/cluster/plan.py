@@ -2,26 +2,28 @@
 # GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
 
-"""The cluster plan: every input of every node checked at once, then one plan that the roles write down.
+"""The cluster plan: check all inputs of all nodes at once, then return one plan that the roles apply.
 
-A node comes in as a mapping::
+A node is a mapping::
 
     {"name": str, "address": str,          # inventory name and management address
      "group": "head" | "worker" | "",
      "settings": {"gb10_...": value},       # all public variables of the role gb10
-     "variables": [str],                    # the names of all variables the inventory gives this node
-     "nccl": str,                           # the tag of the NCCL that is built where one is, "stack" for the stack's
-     "nccl_wanted": "auto" | "true" | "false",   # whether one is built
-     "asked": {"options": [...], "variables": [str]} | {},   # what an installed vLLM newer than the table named, on the head
-     "removing": bool,                      # whether the fabric is to be taken away instead of configured
-     "key_problem": str,                    # what is wrong with the API's key, which itself is never here, or ""
-     "tls": {"problems": [...], "warnings": [str], "digest": str, "until": str} | {},   # api_tls.facts of the head's certificate, {} without
+     "variables": [str],                    # the names of all inventory variables of this node
+     "nccl": str,                           # the tag of the NCCL to build, "stack" for the stack's
+     "nccl_wanted": "auto" | "true" | "false",   # whether to build NCCL
+     "asked": {"options": [...], "variables": [str]} | {},   # from the head's vLLM, if it is newer than the table
+     "removing": bool,                      # whether to remove the fabric's configuration
+     "key_problem": str,                    # the error in the API key, or ""; the key itself is never here
+     "tls": {"problems": [...], "warnings": [str], "digest": str, "until": str} | {},
+                                            # api_tls.facts of the head's certificate, {} without TLS
      "secrets": {"names": [str], "problems": [...]},   # secret_environment.verdict: the values are never here
-     "smoke_tokens": int,                   # how long the answer is that is asked for in the end, 0 for the role's default
-     "store": {"enabled": bool, "source": str},   # whether models are put into the store, and the folder they come from, "" for the hub
-     "unreachable": str,                    # why it could not be asked, or ""
-     "unrecorded": str,                     # the file in which nothing was recorded of it, where it was not to be asked, or ""
-     "observed": {...} | {}}                # what node_info returned, or nothing if it could not be asked
+     "smoke_tokens": int,                   # the smoke test's token limit, 0 for the role's default
+     "store": {"enabled": bool, "source": str},   # whether models are copied to the store; their source folder,
+                                            # "" for Hugging Face Hub
+     "unreachable": str,                    # the reason why the node could not be read, or ""
+     "unrecorded": str,                     # the missing file of recorded facts, in an offline plan, or ""
+     "observed": {...} | {}}                # the result of node_info, {} if the node was not read
 """
 
 from __future__ import annotations
@@ -102,7 +104,7 @@ def plan(nodes: Sequence[Mapping[str, Any]], lock: str, known_variables: Mapping
     problems += found
     if settings["gb10_distributed_executor_backend"] == "ray":
         problems += _check_ray(nodes, stack)
-    # A container's lock says what the image has, and is not installed.
+    # A container's lock lists the contents of the image; it is not installed.
     problems += locks.check(lock, settings["gb10_runtime_lock"]) if stack.runtime == stacks.NATIVE else []
     for index, node in enumerate(nodes):
         problems += wheels.check(node["settings"]["gb10_runtime_wheels"], lock, f"nodes[{index}].gb10_runtime_wheels")
@@ -111,14 +113,14 @@ def plan(nodes: Sequence[Mapping[str, Any]], lock: str, known_variables: Mapping
     problems += fabric_links.check(nodes, members, kind, roce)
     digest = hashlib.sha256(lock.encode()).hexdigest()
     if problems:
-        # The rest is judged all the same, as far as it can be, so that all is listed together.
+        # Check the rest as far as possible, so that all problems are listed together.
         return {}, [*problems, *_also(nodes, settings, stack, problems)]
     plan, problems = _plan(nodes, shares, settings, stack, digest)
     return ({**plan, "fabric": fabric_links.explain(kind, why, plan["nodes"])} if plan else {}), problems
 
 
 def _check_ray(nodes: Sequence[Mapping[str, Any]], stack: stacks.Stack) -> list[Problem]:
-    """Hold the Ray of the lock, and the one that was found in the image, against what the token takes."""
+    """Check that the Ray of the lock, or of the image, supports token authentication."""
     if stack.runtime != stacks.CONTAINER:
         return stacks.check_ray(stack.ray, "gb10_runtime_lock")
     inside = [additions.current(node["observed"].get("additions", {}), stack.image).get(launch.IMAGE_ROLE, {}).get("versions", {}) for node in nodes]
@@ -126,7 +128,7 @@ def _check_ray(nodes: Sequence[Mapping[str, Any]], stack: stacks.Stack) -> list[
 
 
 def _also(nodes: Sequence[Mapping[str, Any]], settings: Mapping[str, Any], stack: stacks.Stack, problems: Sequence[Problem]) -> list[Problem]:
-    """Return what is wrong with the model and its arguments where other things are wrong already."""
+    """Return the problems of the model and its arguments after other problems were found."""
     try:
         model = catalogue.find(settings["gb10_model"], settings["gb10_models"])
     except ProblemsError as error:
@@ -155,7 +157,7 @@ def _member(node: Mapping[str, Any]) -> topology.FabricNode:
 
 
 def _typed(settings: Mapping[str, Any]) -> dict[str, Any]:
-    """Convert what the argument specification accepted as a number or a boolean, but Ansible leaves as text (-e name=value)."""
+    """Convert numbers and booleans that Ansible passes as text (-e name=value)."""
     typed = dict(settings)
     for name in INTEGERS:
         typed[name] = int(settings[name])
@@ -208,7 +210,7 @@ def _plan(
         for node, share, plain in zip(nodes, shares, map(fabric.plain, shares), strict=True)
     ]
     problems: list[Problem] = []
-    # On a fresh host there is no index before there is an address; then the role qsfp_netplan pins it.
+    # A fresh host has no index before it has an address; then the role qsfp_netplan pins the index.
     for index, (entry, node) in enumerate(zip(planned, nodes, strict=True)):
         if settings["gb10_fabric_pin_gid_index"] and not fabric.drift(entry["rails"], settings["gb10_fabric_mtu"], node["observed"]["interfaces"]):
             environment, found = fabric_state.pinned(entry, node["observed"])
@@ -276,7 +278,7 @@ def _plan(
 
 
 def _runtime(settings: Mapping[str, Any], stack: stacks.Stack, digest: str) -> dict[str, Any]:
-    """Return what the ranks run in; ``name`` is what additions are found out for. Only an environment on the nodes has a path and a lock."""
+    """Return the ranks' runtime. Overrides belong to ``name``. Only a native environment has a path and a lock."""
     container = {"engine": settings["gb10_container_engine"], "engine_args": settings["gb10_container_args"]}
     if stack.runtime == stacks.CONTAINER:
         return {"kind": stack.runtime, "name": stack.image, "image": stack.image, **container}
@@ -286,5 +288,5 @@ def _runtime(settings: Mapping[str, Any], stack: stacks.Stack, digest: str) -> d
 
 
 def _carrier(address: str, interfaces: Mapping[str, Mapping[str, Any]]) -> str:
-    """Return the interface that carries an address, "" if none does; vllm_host_ip then says so."""
+    """Return the interface that has an address, "" if there is none, which vllm_host_ip then reports."""
     return next((name for name, found in interfaces.items() if address in (entry.split("/")[0] for entry in found["addresses"])), "")

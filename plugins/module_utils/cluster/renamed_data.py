@@ -2,7 +2,7 @@
 # GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
 
-"""Variables under the names that they had in checkouts before the first release, and the names that took their place."""
+"""Former names of variables, from checkouts before the first release, with their current names."""
 
 from __future__ import annotations
 

@@ -2,7 +2,7 @@
 # GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
 
-"""The plan as a person reads it: what runs on each node, how much memory that takes, what speaks against it, and why."""
+"""Format the plan for people: the processes on each node, the memory use, the findings and the reasons."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ _INDENT = "  "
 
 
 def lines(plan: Mapping[str, Any], object_store_memory: int) -> list[str]:
-    """Return the lines for a plan of cluster.py; ``object_store_memory`` is Ray's, in bytes."""
+    """Return the lines for a plan of plan.py; ``object_store_memory`` is Ray's, in bytes."""
     serve, count = plan["serve"], len(plan["nodes"])
     result = [
         f"{plan['served_model_name']}: {plan['model']} on {count} {'node' if count == 1 else 'nodes'}, "
@@ -28,7 +28,7 @@ def lines(plan: Mapping[str, Any], object_store_memory: int) -> list[str]:
     result.append(f"API at {plan['api']['endpoint']}, {'with a key' if plan['api_key'] else 'without a key'}, {secured}")
     if plan["runtime"]["image"]:
         result.append(f"in containers of {plan['runtime']['image']}, run by {plan['runtime']['engine']}")
-    result += _block(f"NCCL is {'built' if plan['nccl']['build'] else 'what the runtime brings'}", plan["nccl"]["why"])
+    result += _block(f"NCCL {'is built' if plan['nccl']['build'] else 'comes with the runtime'}", plan["nccl"]["why"])
     result += _block("why", serve["why"])
     result += _block("the model", serve["model"])
     result += _block("memory", serve["memory"])
@@ -45,12 +45,12 @@ def _block(title: str, text: list[str]) -> list[str]:
 
 def _node(plan: Mapping[str, Any], node: Mapping[str, Any], object_store_memory: int) -> list[str]:
     mine = {**plan, "node": node}
-    gpu = f"compute capability {node['capability']}" if node["capability"] else "no GPU seen"
+    gpu = f"compute capability {node['capability']}" if node["capability"] else "no GPU found"
     ray = [launch.ray_argv(mine, object_store_memory)] if plan["executor"] == "ray" else []
     argvs = ray + ([launch.vllm_argv(mine)] if node["head"] or not ray else [])
     result = [f"{node['name']} ({'head' if node['head'] else 'worker'}, {node['address']} on {node['interface'] or 'no interface yet'}, {gpu}):"]
     for argv in argvs:
-        # A line an argument: what a review compares. Words that are values stay with their option.
+        # One line per argument, for reviews by diff. A value stays on the line of its option.
         result += [f"{_INDENT}{' '.join(argv[:2])}", *(f"{_INDENT * 2}{argument}" for argument in _joined(argv[2:]))]
     result += [f"{_INDENT}environment", *(f"{_INDENT * 2}{name}={value}" for name, value in sorted(additions.rank_environment(node).items()))]
     result += [f"{_INDENT * 2}{name} (secret)" for name in node["secrets"]]
@@ -58,7 +58,7 @@ def _node(plan: Mapping[str, Any], node: Mapping[str, Any], object_store_memory:
 
 
 def _joined(words: list[str]) -> list[str]:
-    """Put the words behind an option on its line."""
+    """Join each option with the words that follow it."""
     result: list[str] = []
     for word in words:
         if result and not word.startswith("-") and result[-1].startswith("-") and "=" not in result[-1]:

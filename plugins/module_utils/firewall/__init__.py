@@ -2,7 +2,7 @@
 # GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
 
-"""Who reaches which port of a node. Private to this collection.
+"""Restrict access to the ports of a node. Private to this collection.
 
-Entry: plan.of_plan and plan.ruleset. io_nftables loads the rules and takes them back.
+Entry: plan.of_plan and plan.ruleset. io_nftables loads the rules and rolls them back.
 """

@@ -2,7 +2,7 @@
 # GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
 
-"""What a node itself reports before it is closed: its SSH servers, other firewalls, its interfaces, and whence this run reaches it."""
+"""A node's state before its firewall changes: SSH servers, other firewalls, interfaces, this run's connection."""
 
 from __future__ import annotations
 
@@ -16,14 +16,14 @@ from typing import Any
 from ansible_collections.gb10.cluster.plugins.module_utils.common.problems import Problem
 from ansible_collections.gb10.cluster.plugins.module_utils.firewall.plan import FAMILIES, TABLE, Access, span
 
-#: What ssh_ports reads of ``systemctl show`` of socket units.
+#: Properties of socket units that ssh_ports reads from ``systemctl show``.
 SOCKET_PROPERTIES = ("Id", "Triggers", "Listen", "ActiveState", "UnitFileState")
 _SSH_UNIT = re.compile(r"sshd?(@.*)?\.(service|socket)")
 _SSH_SERVERS = frozenset({"sshd", "dropbear"})
 _ENDPOINT = re.compile(r"(?:\[([0-9a-f:.]+)(?:%[^\]]*)?\]|([\d.]+)):(\d+)(?: \(Stream\))?")
-#: Expressions of a rule that match nothing: a rule of these alone counts for every packet.
+#: Expressions without a match: a rule that has only these applies to every packet.
 _NO_MATCH = frozenset({"counter", "log", "limit", "drop", "reject", "comment"})
-#: How a rule names the family of a packet, as nft's own families.
+#: Names of a packet's family in a rule, mapped to nft's families.
 _OF_FAMILY = {"nfproto": {"ipv4": "ip", "ipv6": "ip6"}, "protocol": {"ip": "ip", "ip6": "ip6"}}
 
 #: Family, table, name.
@@ -33,7 +33,7 @@ _Rules = Mapping[_Chain, Sequence[Sequence[Mapping[str, Any]]]]
 
 @dataclass(frozen=True)
 class Link:
-    """A network device. ``ports`` are the devices with hardware behind them that it is or lies on, such as a bridge's members."""
+    """A network device. ``ports`` are the hardware devices that it is or is based on, such as a bridge's members."""
 
     name: str
     ports: tuple[str, ...] = ()
@@ -41,10 +41,11 @@ class Link:
 
 
 def ssh_ports(listeners: Iterable[Mapping[str, Any]], sockets: str, config: str) -> list[int]:
-    """Return the ports on which SSH servers wait, now and after the next boot. What a login forwards (ssh -R) is not one.
+    """Return the ports of SSH servers, now and after the next boot, without ports that a login forwards (ssh -R).
 
-    ``listeners`` are node_info's. ``sockets`` is what ``systemctl show`` prints of SOCKET_PROPERTIES: with ssh.socket, systemd itself holds the
-    port, and no sshd runs before the first connection. ``config`` is what ``sshd -T`` prints, which counts where no socket unit does.
+    ``listeners`` are node_info's. ``sockets`` is the output of ``systemctl show`` for SOCKET_PROPERTIES: with
+    ssh.socket, systemd itself holds the port, and no sshd runs before the first connection. ``config`` is the output of
+    ``sshd -T``, used if there is no socket unit.
     """
     found = {
         entry["port"]
@@ -58,7 +59,7 @@ def ssh_ports(listeners: Iterable[Mapping[str, Any]], sockets: str, config: str)
 
 
 def _socket_ports(block: str) -> set[int]:
-    """Return the ports of one socket unit, if it is for SSH and in use now or at boot. Source: systemd.socket(5), org.freedesktop.systemd1(5)."""
+    """Return an active or enabled SSH socket unit's ports. Source: systemd.socket(5), org.freedesktop.systemd1(5)."""
     values: dict[str, list[str]] = {}
     for line in block.splitlines():
         name, _equals, value = line.partition("=")
@@ -71,13 +72,13 @@ def _socket_ports(block: str) -> set[int]:
 
 
 def _port(endpoint: str) -> int:
-    """Return the port of an endpoint that others reach, such as "[::]:22 (Stream)", 0 for any other, such as a path."""
+    """Return an endpoint's port if other hosts reach it, such as "[::]:22 (Stream)", else 0, such as for a path."""
     match = _ENDPOINT.fullmatch(endpoint)
     return int(match[3]) if match and not _loopback(match[1] or match[2]) else 0
 
 
 def closed(listeners: Iterable[Mapping[str, Any]], access: Access, ssh: Iterable[int]) -> list[str]:
-    """Return what listens on the node and is out of reach for all but peers, such as "3389/tcp (gnome-remote-de)"; our own services are left out."""
+    """Return listeners that only peers reach, such as "3389/tcp (gnome-remote-de)", without the cluster's own."""
     spans = [span(text) for text in access.open_ports if text.endswith("/tcp")]
     found = {
         entry["port"]: entry["process"] or "unknown"
@@ -100,14 +101,14 @@ def _loopback(address: str) -> bool:
 
 
 def default_devices(*routes: str) -> set[str]:
-    """Return the devices of default routes, from what ``ip -json route show default`` prints for each family."""
+    """Return the devices of default routes, from the output of ``ip -json route show default`` for each family."""
     found = [route for text in routes for route in json.loads(text or "[]")]
     hops = [*found, *(hop for route in found for hop in route.get("nexthops", []))]
     return {hop["dev"] for hop in hops if "dev" in hop}
 
 
 def source(client: str) -> list[str]:
-    """Return an SSH client's address as ``ip route get`` takes it, [] if it is none, such as where Ansible runs on the node itself."""
+    """Return an SSH client's address for ``ip route get``, [] if there is none (Ansible runs on the node)."""
     address, _percent, zone = client.partition("%")
     try:
         ipaddress.ip_address(address)
@@ -117,13 +118,13 @@ def source(client: str) -> list[str]:
 
 
 def entrance(route: str) -> str:
-    """Return the device of a route to a client, "" if it is this node itself. ``route`` is what ``ip -json route get`` prints."""
+    """Return a route's device, "" if the client is this node. ``route`` is the output of ``ip -json route get``."""
     found = json.loads(route)[0]
     return "" if found.get("type") == "local" or found["dev"] == "lo" else str(found["dev"])
 
 
 def matches(access: Access, links: Iterable[Link]) -> dict[str, list[str]]:
-    """Return which devices each entry of peer_firewall_trusted_interfaces lets in now; entries without any are left out."""
+    """Return the devices that each entry of peer_firewall_trusted_interfaces matches now, without empty entries."""
     found = {pattern: sorted(link.name for link in links if _fits(pattern, link.name)) for pattern in access.interfaces}
     return {pattern: names for pattern, names in found.items() if names}
 
@@ -133,9 +134,10 @@ def _fits(pattern: str, name: str) -> bool:
 
 
 def problems(access: Access, links: Sequence[Link], ssh: Sequence[int], came_by: str) -> list[Problem]:
-    """Return why the node must not be closed as it is now. ``came_by`` is the device by which this run reaches it.
+    """Return the reasons not to close the node in its current state. ``came_by`` is this run's incoming device.
 
-    A pattern means the node's own containers and virtual machines. A network that others are on has to be named without a *.
+    Patterns are for the node's own containers and virtual machines. A network with other hosts must be listed by its
+    full name.
     """
     peers = {interface for interface, _address in access.peers}
     found = []
@@ -143,35 +145,41 @@ def problems(access: Access, links: Sequence[Link], ssh: Sequence[int], came_by:
         for link in (link for link in links if pattern.endswith("*") and _fits(pattern, link.name)):
             reasons = [
                 *(["carries the default route"] if link.default_route else []),
-                *([f"lies on the port {', '.join(link.ports)}"] if link.ports else []),
+                *([f"uses the port {', '.join(link.ports)}"] if link.ports else []),
                 *(["is a network of the cluster"] if link.name in peers else []),
-                *(["is the network by which this run comes in"] if link.name == came_by else []),
+                *(["is the network of this run's connection"] if link.name == came_by else []),
             ]
             if reasons:
-                expected = "interfaces of the node's own containers and virtual machines, for everything from them is let in"
-                fix = f"give the names that are meant, or {link.name} itself if all who are on its network may reach every port"
+                expected = (
+                    "interfaces of the node's own containers and virtual machines, because they can reach every port"
+                )
+                fix = f"list exact names, including {link.name} only if all hosts on its network may reach every port"
                 text = f"{pattern!r} matches {link.name}, which {' and '.join(reasons)}"
                 found.append(Problem(f"peer_firewall_trusted_interfaces[{index}]", text, expected, fix))
     if not ssh:
-        text = "no SSH server was found on this node: no sshd waits, no socket unit starts one, and sshd -T names no address"
+        text = "this node has no SSH server: no sshd listens, no socket unit starts one, and sshd -T lists no address"
         fix = "start ssh.service or ssh.socket, or set peer_firewall_enabled: false for this node"
-        found.append(Problem("peer_firewall_enabled", text, "a port of SSH, which stays open to all", fix))
+        found.append(Problem("peer_firewall_enabled", text, "an SSH port, which stays open to all hosts", fix))
     return found
 
 
 def unproven(client: str) -> Problem:
-    """Return the problem that nobody proves that new rules let an administrator in."""
-    text = f"this run reaches the node {f'from itself ({client})' if client else 'by no SSH connection, as with ansible_connection: local'}"
-    fix = "run the playbook from another machine, another node will do, or set peer_firewall_enabled: false for this node"
-    return Problem("ansible_connection", text, "SSH from another host, which proves that the new rules let it in", fix)
+    """Return the problem that no SSH connection can verify access under new rules."""
+    origin = f"from itself ({client})" if client else "without SSH, as with ansible_connection: local"
+    text = f"this run connects to the node {origin}"
+    fix = (
+        "run the playbook from another machine, such as another node, or set peer_firewall_enabled: false for this node"
+    )
+    return Problem("ansible_connection", text, "SSH from another host, which verifies access under the new rules", fix)
 
 
 def rulers(ruleset_json: str, legacy: Mapping[str, str], active: Sequence[str]) -> dict[str, str]:
-    """Return which other firewall decides what comes in, by nft's name of the family, "" where none does.
+    """Return the other firewall that controls incoming traffic, by nft's name of the family, "" without one.
 
-    ``ruleset_json`` is what ``nft -j list ruleset`` prints, ``legacy`` what iptables-legacy -S and ip6tables-legacy -S do, by family, ``active``
-    those of ufw and firewalld that are active; they rule both. A table that only shuts out somebody, such as fail2ban's, rules nothing; one
-    whose last word is no, does.
+    ``ruleset_json`` is the output of ``nft -j list ruleset``, ``legacy`` that of iptables-legacy -S and
+    ip6tables-legacy -S, by family. ``active`` lists ufw and firewalld if they are active; they control both
+    families. A table that only blocks some hosts, such as fail2ban's, does not count. A table that refuses all other
+    traffic counts.
     """
     objects = json.loads(ruleset_json or '{"nftables": []}')["nftables"]
     chains = [entry["chain"] for entry in objects if "chain" in entry]
@@ -189,7 +197,7 @@ def rulers(ruleset_json: str, legacy: Mapping[str, str], active: Sequence[str]) 
 
 
 def _decides(chain: Mapping[str, Any], rules: _Rules, family: str) -> bool:
-    """Whether a chain has the last word on what comes in of a family, and it is no."""
+    """Whether a chain refuses all incoming traffic of a family that it did not accept."""
     table = (chain["family"], chain["table"])
     if chain.get("hook") != "input" or " ".join(table) == TABLE or chain["family"] not in (family, "inet"):
         return False
@@ -202,7 +210,7 @@ def _decides(chain: Mapping[str, Any], rules: _Rules, family: str) -> bool:
 
 
 def _refuses(rules: _Rules, chain: _Chain, family: str, seen: set[_Chain]) -> bool:
-    """Whether a chain, or one that it always goes on to, refuses whatever of a family it did not accept."""
+    """Whether a chain, or a chain that it always jumps to, refuses a family's remaining traffic."""
     if chain in seen:
         return False
     seen.add(chain)

@@ -2,7 +2,7 @@
 # GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
 
-"""Reading and changing a host's own table of nftables, so that a change that cuts the host off is taken back by the host itself."""
+"""Read and change the collection's nftables table. The host itself rolls back a change that cuts it off."""
 
 from __future__ import annotations
 
@@ -19,25 +19,25 @@ from ansible_collections.gb10.cluster.plugins.module_utils.common.io_command imp
 from ansible_collections.gb10.cluster.plugins.module_utils.firewall import host as firewall_host
 from ansible_collections.gb10.cluster.plugins.module_utils.firewall import plan as firewall
 
-#: The rules that were confirmed, which is what the unit loads at boot. Those that are being tried are in no file.
+#: The confirmed rules, which the unit loads at boot. Rules on trial are in no file.
 RULES = "/etc/gb10/firewall.nft"
 UNIT = "gb10-firewall.service"
 UNITS = "/etc/systemd/system"
-#: Each change has a transient timer of this name and an end of its own, which goes back to RULES.
+#: Prefix of the transient timers. Each change has a timer with its own suffix, which restores RULES.
 RESTORE = "gb10-firewall-restore"
 _NO_NFT = 127
-# Both in one process, because the namespace ends with it.
+# Both commands run in one process, because the namespace ends with it.
 _SCRATCH = 'nft -f "$1" && nft --stateless list table inet gb10'
-# What is confirmed is decided when it runs. Both ways may be taken twice.
+# The script checks for confirmed rules when it runs. Both branches are idempotent.
 _BACK = 'if [ -e "$1" ]; then exec "$0" -f "$1"; else exec "$0" "add table $2; delete table $2"; fi'
 
 
 class FirewallError(Exception):
-    """The host refused a step; the message says which and why."""
+    """The host refused a step; the message names the step and the reason."""
 
 
 def ruling(run: Run) -> tuple[bool, dict[str, str]]:
-    """Return (whether nft is installed, firewall_host.rulers). Raises FirewallError if nft's answer is an error."""
+    """Return (whether nft is installed, firewall_host.rulers). Raises FirewallError if nft fails."""
     active = []
     if _asked(run, ["ufw", "status"]).startswith("Status: active"):
         active.append("ufw")
@@ -46,7 +46,7 @@ def ruling(run: Run) -> tuple[bool, dict[str, str]]:
     legacy = {
         family: _asked(run, [f"{family}tables-legacy", "-S", "INPUT"])
         for family in firewall.FAMILIES
-        # Asking would load the kernel's module where it is not loaded.
+        # The query would load the kernel module.
         if "filter" in (io_file.read_file(f"/proc/net/{family}_tables_names")[0] or "").split()
     }
     status, stdout, stderr = run(["nft", "--json", "list", "ruleset"])
@@ -57,7 +57,7 @@ def ruling(run: Run) -> tuple[bool, dict[str, str]]:
 
 def ssh_ports(run: Run, listeners: Sequence[Mapping[str, Any]]) -> list[int]:
     """Return firewall_host.ssh_ports of this node."""
-    # Named, because systemd knows a unit that is not in use by its name alone.
+    # Exact names, because a pattern does not match units that are not loaded.
     properties = f"--property={','.join(firewall_host.SOCKET_PROPERTIES)}"
     sockets = _asked(run, ["systemctl", "show", properties, "ssh.socket", "sshd.socket", "*.socket"])
     return firewall_host.ssh_ports(listeners, sockets, _asked(run, ["sshd", "-T"]))
@@ -75,7 +75,7 @@ def links(run: Run, root: str = "/") -> list[firewall_host.Link]:
 
 
 def _ports(folder: str, name: str) -> set[str]:
-    """Return the devices with hardware behind them that one is, or lies on: members of a bridge or a bond, what a VLAN is of."""
+    """Return the hardware devices that a device is or is based on: members of a bridge or a bond, a VLAN's parent."""
     path = os.path.join(folder, name)
     if os.path.exists(os.path.join(path, "device")):
         return {name}
@@ -84,7 +84,7 @@ def _ports(folder: str, name: str) -> set[str]:
 
 
 def entrance(run: Run, client: str) -> tuple[bool, str]:
-    """Return (whether an SSH client is another host, the device by which it comes in, "" where no route to it is known)."""
+    """Return (whether an SSH client is another host, its incoming device, "" without a known route to it)."""
     source = firewall_host.source(client)
     if not source:
         return False, ""
@@ -96,18 +96,18 @@ def entrance(run: Run, client: str) -> tuple[bool, str]:
 
 
 def _asked(run: Run, argv: list[str]) -> str:
-    """Return what a command says, "" where it is not installed or says no by its status."""
+    """Return a command's output, "" if it is not installed or fails."""
     status, stdout, _stderr = run(argv)
     return stdout if status == 0 else ""
 
 
 def loaded(run: Run) -> str:
-    """Return our table as the kernel has it, "" if it has none."""
+    """Return the collection's table as the kernel lists it, "" if it does not exist."""
     return _asked(run, ["nft", "--stateless", "list", "table", *firewall.TABLE.split()])
 
 
 def listing(run: Run, text: str) -> str:
-    """Return a ruleset as the kernel would list it, by loading it in a network namespace of its own. Raises FirewallError if it is refused."""
+    """Return a ruleset as the kernel lists it, from a scratch namespace. Raises FirewallError if nft refuses it."""
     with _written(text) as path:
         status, stdout, stderr = run(["unshare", "--net", "sh", "-c", _SCRATCH, "sh", path])
     if status != 0:
@@ -124,7 +124,7 @@ def _written(text: str) -> Iterator[str]:
 
 
 def files(nft: str, text: str) -> dict[str, str]:
-    """Return what has to be on disk for the rules to be loaded at boot, and again after others flushed them. The rules come last."""
+    """Return the files that load the rules at boot, and after another service flushed them. The rules come last."""
     return {_unit_file(): firewall.unit(nft, RULES), _drop_in(): firewall.again(nft, RULES), RULES: text}
 
 
@@ -137,12 +137,12 @@ def _drop_in() -> str:
 
 
 def confirmed(text: str) -> bool:
-    """Whether these are the rules that were confirmed last."""
+    """Whether these rules are the last confirmed rules."""
     return io_file.read_file(RULES)[0] == text
 
 
 def unsaved(run: Run, wanted: Mapping[str, str]) -> list[str]:
-    """Return what is not yet so that the rules come back at boot, and before the services that open ports."""
+    """Return the missing files and states without which the rules are not loaded at boot, before the services."""
     found = [path for path, text in wanted.items() if io_file.read_file(path) != (text, 0o644)]
     required = [f"{UNITS}/{service}.requires/{UNIT}" for service in firewall.OPENING]
     found += [path for path in required if not os.path.lexists(path)]
@@ -151,22 +151,22 @@ def unsaved(run: Run, wanted: Mapping[str, str]) -> list[str]:
 
 
 def pending(run: Run) -> list[str]:
-    """Return the units of changes that wait for their confirmation, or are taken back now."""
+    """Return the units of changes that wait for confirmation or are being rolled back."""
     shown = _asked(run, ["systemctl", "list-units", "--plain", "--no-legend", f"{RESTORE}-*"])
     return [line.split()[0] for line in shown.splitlines() if line.strip()]
 
 
 def attempt(run: Run, nft: str, text: str, seconds: int) -> None:
-    """Load rules that go away again in so many seconds unless they are confirmed. Raises FirewallError or OSError; then nothing was changed.
+    """Load rules that expire after ``seconds`` unless confirmed. Raises FirewallError or OSError, then changes nothing.
 
-    The time is that of the kernel's monotonic clock, and no file has to be written once the timer runs.
+    The kernel's monotonic clock counts the time. The running timer does not need to write a file.
     """
     earlier = pending(run)
     with _written(text) as path:
         timer = f"{RESTORE}-{uuid.uuid4().hex[:8]}"
         keep = ["--collect", "--property=Restart=on-failure", "--property=RestartSec=5", "--timer-property=AccuracySec=1s"]
         _must(run, ["systemd-run", "--quiet", f"--unit={timer}", f"--on-active={seconds}s", *keep, *_back(nft)])
-        # The new timer is there before an old one, of a run that was killed, goes.
+        # Start the new timer before stopping an old one of a killed run.
         _stop(run, earlier)
         try:
             _must(run, [nft, "-f", path])
@@ -176,11 +176,11 @@ def attempt(run: Run, nft: str, text: str, seconds: int) -> None:
 
 
 def save(run: Run, nft: str, wanted: Mapping[str, str]) -> None:
-    """Keep the rules that are loaded, also over a reboot. Raises FirewallError or OSError; then those that were confirmed before are back."""
+    """Persist the loaded rules over reboots. Raises FirewallError or OSError, and then restores the previous rules."""
     try:
         for path, text in wanted.items():
             if path == RULES:
-                # All that may fail for want of space comes before the rules count as confirmed.
+                # Steps that may fail on a full disk come before the rules count as confirmed.
                 _must(run, ["systemctl", "daemon-reload"])
                 _must(run, ["systemctl", "--quiet", "enable", UNIT])
             os.makedirs(os.path.dirname(path), mode=0o755, exist_ok=True)
@@ -189,13 +189,13 @@ def save(run: Run, nft: str, wanted: Mapping[str, str]) -> None:
         back(run, nft)
         raise
     disarm(run)
-    # Never a restart, which would restart what requires it. The second loads the rules also where the timer was faster.
+    # Not a restart, which would restart dependent units. The reload loads the rules even if the timer was faster.
     _must(run, ["systemctl", "start", UNIT])
     _must(run, ["systemctl", "reload", UNIT])
 
 
 def back(run: Run, nft: str) -> None:
-    """Go back to the rules that were confirmed last, or to none. Raises FirewallError or OSError; then the timer does it."""
+    """Restore the last confirmed rules, or none. Raises FirewallError or OSError; then the timer restores them."""
     if os.path.exists(RULES):
         _must(run, _back(nft))
         disarm(run)
@@ -208,7 +208,7 @@ def _back(nft: str) -> list[str]:
 
 
 def disarm(run: Run) -> None:
-    """Forget the timers, if there are any."""
+    """Stop the rollback timers, if there are any."""
     _stop(run, pending(run))
 
 
@@ -218,23 +218,23 @@ def _stop(run: Run, units: Sequence[str]) -> None:
 
 
 def there(run: Run) -> list[str]:
-    """Return what of ours is on the host."""
+    """Return the collection's files and table that exist on the host."""
     return [path for path in (RULES, _unit_file(), _drop_in()) if os.path.exists(path)] + ([f"table {firewall.TABLE}"] if loaded(run) else [])
 
 
 def remove(run: Run) -> None:
-    """Take our table away, and what brings it back. Raises FirewallError or OSError."""
+    """Remove the table and the files that load it. Raises FirewallError or OSError."""
     with contextlib.suppress(FileNotFoundError):
         os.unlink(RULES)
     if os.path.exists(_unit_file()):
-        # Once it is disabled and forgotten, no service requires it any more, and none is stopped with it.
+        # After disable and reload no service requires the unit, so stopping it stops no service.
         _must(run, ["systemctl", "--quiet", "disable", UNIT])
         _must(run, ["systemctl", "daemon-reload"])
         _must(run, ["systemctl", "stop", UNIT])
     for path in (_unit_file(), _drop_in()):
         with contextlib.suppress(FileNotFoundError):
             os.unlink(path)
-    with contextlib.suppress(OSError):  # other files of the user's, or no folder
+    with contextlib.suppress(OSError):  # the folder has other files, or does not exist
         os.rmdir(os.path.dirname(_drop_in()))
     _must(run, ["systemctl", "daemon-reload"])
     if loaded(run):

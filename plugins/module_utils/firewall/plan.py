@@ -2,7 +2,7 @@
 # GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
 
-"""Who reaches which port of a node: a table of nftables, or what to tell another firewall that rules there."""
+"""Access to the ports of a node: an nftables table, or advice for another active firewall."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ TABLE = "inet gb10"
 _WRITTEN = "# Written by the role peer_firewall of gb10.cluster; changes are overwritten."
 #: The services that open ports to peers and clients.
 OPENING = (f"{launch.RAY}.service", f"{launch.VLLM}.service")
-#: Families of addresses, as nft and people name them.
+#: Address families: nft's name and the common name.
 FAMILIES: Mapping[str, str] = {"ip": "IPv4", "ip6": "IPv6"}
 _VERSIONS: Mapping[str, int] = {"ip": 4, "ip6": 6}
 _LAST_PORT = 65535
@@ -30,22 +30,22 @@ _INTERFACE = re.compile(r"[A-Za-z0-9_.@-]{1,14}[A-Za-z0-9_.@*-]")
 
 @dataclass(frozen=True)
 class Access:
-    """Who gets in, beside SSH."""
+    """Permitted access, in addition to SSH."""
 
-    #: (interface, IPv4 address) by which each peer comes in.
+    #: (incoming interface, IPv4 address) of each peer.
     peers: Sequence[tuple[str, str]]
-    #: 0 where no API is.
+    #: 0 on a node without an API.
     api_port: int
-    #: Networks; none for all.
+    #: Networks; empty for all.
     api_clients: Sequence[str]
     #: Such as 8443/tcp or 60000-61000/udp.
     open_ports: Sequence[str]
-    #: Names of interfaces, with * for an end, from which all is let in.
+    #: Trusted interfaces, by name or by prefix and *.
     interfaces: Sequence[str]
 
 
 def of_plan(plan: Mapping[str, Any]) -> dict[str, Any]:
-    """Return what the module peer_firewall is told of the plan's node: {peers, peer_ports, api_port, api_clients}."""
+    """Return the options of module peer_firewall for the plan's node: {peers, peer_ports, api_port, api_clients}."""
     api = plan["node"]["head"] and not api_access.loopback(plan["api_host"])
     return {
         "peers": [{"interface": interface, "address": address} for interface, address in peers(plan)],
@@ -56,7 +56,7 @@ def of_plan(plan: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def peers(plan: Mapping[str, Any]) -> list[tuple[str, str]]:
-    """Return by which interface of the plan's node and from which address each other node comes in, on every rail and on the cluster's network."""
+    """Return (incoming interface, address) of all other nodes, on every rail and on the cluster's network."""
     node = plan["node"]
     found = [(rail["interface"], address) for rail in node["rails"] for address in rail["peers"].values()]
     found += [(node["interface"], other["address"]) for other in plan["nodes"] if other["name"] != node["name"]]
@@ -64,7 +64,7 @@ def peers(plan: Mapping[str, Any]) -> list[tuple[str, str]]:
 
 
 def check(access: Access) -> list[Problem]:
-    """Return every problem of what the user set."""
+    """Return every problem of the user's settings."""
     problems = []
     for index, text in enumerate(access.open_ports):
         first, last = span(text)
@@ -73,7 +73,10 @@ def check(access: Access) -> list[Problem]:
             problems.append(Problem(f"peer_firewall_open_ports[{index}]", repr(text), expected, "correct it"))
     problems += [
         Problem(
-            f"peer_firewall_trusted_interfaces[{index}]", repr(name), "the name of an interface, or its begin and a *, such as virbr*", "correct it"
+            f"peer_firewall_trusted_interfaces[{index}]",
+            repr(name),
+            "an interface name, or a prefix and *, such as virbr*",
+            "correct it",
         )
         for index, name in enumerate(access.interfaces)
         if not _INTERFACE.fullmatch(name)
@@ -88,25 +91,26 @@ def span(text: str) -> tuple[int, int]:
 
 
 def ruleset(access: Access, ssh_ports: Iterable[int], others: Iterable[str] = ()) -> str:
-    """Return the file for ``nft -f`` that puts our table in the place of an earlier one, in one step, and touches no other.
+    """Return the file for ``nft -f`` that replaces the collection's table in one step, and changes no other table.
 
-    What is forwarded to containers is not ours: only what the host itself receives is judged, without the families of ``others``.
+    Traffic forwarded to containers is not filtered, only traffic to the host itself, without the families of
+    ``others``.
     """
     lines = ['iifname "lo" accept']
-    # Another firewall decides there; to accept is to leave it to that one.
+    # Another firewall decides about this family; accept here leaves the decision to it.
     lines += [f"meta nfproto {FAMILIES[family].lower()} accept" for family in others]
     lines += [f'iifname "{name}" accept' for name in access.interfaces]
     if access.peers:
         lines.append("iifname . ip saddr @peers accept")
     lines += ["ct state established,related accept", "ct state invalid drop", "meta l4proto { icmp, ipv6-icmp, igmp } accept"]
-    # Replies to a broadcast or a multicast are no reply to the kernel: DHCP, and names ending in .local.
+    # The kernel does not track replies to broadcast or multicast as replies: DHCP, and names ending in .local.
     lines += ["udp sport 67 udp dport 68 accept", "udp sport 547 udp dport 546 accept"]
     lines += ["ip daddr 224.0.0.251 udp dport 5353 accept", "ip6 daddr ff02::fb udp dport 5353 accept"]
     lines += [f"tcp dport {port} accept" for port in sorted(set(ssh_ports))]
     if access.api_port:
         lines += [f"{source}tcp dport {access.api_port} accept" for source in _sources(access.api_clients)]
     lines += [f"{text.partition('/')[2]} dport {text.partition('/')[0]} accept" for text in access.open_ports]
-    # A client learns at once that it is not let in, instead of waiting.
+    # A refused client fails at once, instead of waiting.
     lines.append("meta l4proto tcp counter reject with tcp reset")
     entries = ", ".join(f'"{interface}" . {address}' for interface, address in access.peers)
     return "\n".join(
@@ -136,7 +140,7 @@ def _sources(clients: Sequence[str]) -> list[str]:
 
 
 def unit(nft: str, rules: str) -> str:
-    """Return the unit that loads the file ``rules`` at boot, before there is a network. ``nft`` is the program's path."""
+    """Return the unit that loads the file ``rules`` at boot, before the network. ``nft`` is the program's path."""
     services = " ".join(OPENING)
     return "\n".join(
         [
@@ -157,8 +161,8 @@ def unit(nft: str, rules: str) -> str:
             "",
             "[Install]",
             "WantedBy=multi-user.target",
-            # In their own units it would restart them where the firewall is switched on or off.
-            "# What opens ports does not start without it.",
+            # A Requires= in the services' own units would restart them if the firewall is turned on or off.
+            "# Services that open ports do not start without this unit.",
             f"RequiredBy={services}",
             "",
         ]
@@ -166,15 +170,16 @@ def unit(nft: str, rules: str) -> str:
 
 
 def again(nft: str, rules: str) -> str:
-    """Return what Debian's nftables.service does beside its own: to start, to restart and to reload it is to flush all tables, ours as well.
+    """Return a drop-in for Debian's nftables.service, whose start, restart and reload flush all tables.
 
-    PartOf= in our unit would restart with it what requires our unit, a model above all, and would not do for a start.
+    PartOf= in the collection's unit would also restart units that require it, such as the model, and does not cover a
+    start.
     """
     return "\n".join(
         [
             _WRITTEN,
             "[Service]",
-            "# A failure here must not stop the service, which would flush everybody's rules.",
+            "# A failure here must not stop the service, which would flush all rules.",
             f"ExecStartPost=-{nft} -f {rules}",
             f"ExecReload={nft} -f {rules}",
             "",
@@ -183,15 +188,17 @@ def again(nft: str, rules: str) -> str:
 
 
 def advice(rulers: Mapping[str, str], access: Access, plan_ports: Mapping[str, Any]) -> list[str]:
-    """Return what the firewalls that rule have to let in, as their own commands where they have some.
+    """Return the traffic that the active firewalls must allow, with their commands if known.
 
     ``rulers`` is firewall_host.rulers(), ``plan_ports`` is needs().
     """
     lines = []
     for ruling in dict.fromkeys(filter(None, rulers.values())):
         families = [family for family in FAMILIES if rulers[family] == ruling]
-        over, there = ("", "is there") if len(families) == len(FAMILIES) else (f" over {FAMILIES[families[0]]}", "judges that")
-        lines.append(f"{ruling} decides what comes in{over}; nothing of it was changed, and no table of ours {there}. It has to let in:")
+        family = "" if len(families) == len(FAMILIES) else f" {FAMILIES[families[0]]}"
+        inactive = f"does not filter{family}" if family else "is not loaded"
+        unchanged = f"Its rules were not changed, and the table {TABLE} {inactive}"
+        lines.append(f"{ruling} controls incoming{family} traffic. {unchanged}. {ruling} must allow:")
         lines += [f"  {line}" for line in _needed(access, plan_ports, families)]
         if commands := _commands(ruling, access):
             lines += ["With:", *(f"  sudo {command}" for command in commands)]
@@ -219,7 +226,7 @@ def _commands(ruling: str, access: Access) -> list[str]:
 
 
 def needs(plan: Mapping[str, Any]) -> dict[str, Any]:
-    """Return which ports of the plan's node its peers use, by name; beside them NCCL, Gloo and vLLM take what the kernel gives them."""
+    """Return the fixed ports that peers use, by name. In addition, NCCL, Gloo and vLLM use ephemeral ports."""
     node = plan["node"]
     if plan["executor"] == "ray":
         first, last = launch.RAY_WORKER_PORTS
@@ -239,4 +246,4 @@ def _needed(access: Access, ports: Mapping[str, Any], families: Sequence[str]) -
     clients = [client for client in access.api_clients if ipaddress.ip_network(client).version in versions]
     if access.api_port and (clients or not access.api_clients):
         lines.append(f"from {', '.join(clients) or 'all clients'}: TCP {access.api_port} (the API)")
-    return lines or ["nothing: this node has no peers and no API there"]
+    return lines or ["nothing: this node has no peers and no API in this family"]

@@ -2,7 +2,7 @@
 # GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
 
-"""The situation that rules are asked about, from what one host shows and the command that runs there."""
+"""Build the situation that the rules read, from the facts of one host and the command that runs there."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from ansible_collections.gb10.cluster.plugins.module_utils.model import config a
 from ansible_collections.gb10.cluster.plugins.module_utils.node import parse as node_text
 from ansible_collections.gb10.cluster.plugins.module_utils.rules.schema import SPARK
 
-#: vLLM listens on all addresses unless it is told.
+#: vLLM's default for --host: all addresses.
 _ANY = "0.0.0.0"
 #: Keys of config.json that count experts.
 _EXPERTS = ("num_experts", "num_local_experts", "n_routed_experts", "num_experts_per_tok")
@@ -23,10 +23,11 @@ _EXPERTS = ("num_experts", "num_local_experts", "n_routed_experts", "num_experts
 def of_host(
     arguments: Mapping[str, Any], environment: Mapping[str, str], release: str, host: Mapping[str, Any], config: Mapping[str, Any] | None
 ) -> dict[str, Any]:
-    """Return the situation; serve_rule_types.View has its shape.
+    """Return the situation; rules.schema.View documents its shape.
 
-    ``arguments`` are effective values by long name; ``host`` is {name, gpu: as node_text.gpu_facts, kernel, meminfo: its text, nccl, image,
-    network}; ``config`` is the model's config.json, None if it is not known. One host does not show how the nodes are cabled.
+    ``arguments`` are effective values by long name; ``host`` is {name, gpu: as node_text.gpu_facts, kernel, meminfo:
+    the text of the file, nccl, image, network}; ``config`` is the model's config.json, None if unknown. One host does
+    not show how the nodes are cabled.
     """
     tensor, pipeline = (_integer(arguments.get(f"--{kind}-parallel-size")) for kind in ("tensor", "pipeline"))
     gpus = host["gpu"]["gpus"]
@@ -46,7 +47,7 @@ def of_host(
         "api_host": "" if arguments.get("--headless") else str(arguments.get("--host") or _ANY),
         "api_key": bool(arguments.get("--api-key") or environment.get("VLLM_API_KEY")),
         "nccl": host["nccl"],
-        # How much is asked for is the clients' business.
+        # Clients choose their own token limits; this value satisfies rule max-tokens-reasoning.
         "smoke_tokens": 512,
         "model": _model(arguments, config),
         "arguments": dict(arguments),

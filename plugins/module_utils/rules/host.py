@@ -2,7 +2,7 @@
 # GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
 
-"""Rules about what vLLM stands on: driver, kernel, image, assembler, Ray, and who may reach its API."""
+"""Rules about the platform under vLLM (driver, kernel, image, assembler, Ray) and about access to its API."""
 
 from __future__ import annotations
 
@@ -26,9 +26,9 @@ _SUSPECT_DRIVER, _OLDEST_DRIVER = (590,), (580, 95)
 _BAD_KERNELS, _PANICKING_KERNEL = ("7.0.0-1019", "7.0.0-31-"), "6.17.0-1008"
 _NGC = re.compile(r"nvcr\.io/nvidia/vllm:(\d\d)\.(\d\d)")
 _UPSTREAM = re.compile(r"(?:docker\.io/)?vllm/vllm-openai:(v\d[\w.]*)")
-#: From these on the images have no Ray: NGC's, and vLLM's own.
+#: First releases of the images without Ray: NGC's, and vLLM's own.
 _NO_RAY, _NO_RAY_UPSTREAM = (26, 5), (0, 27, 1)
-#: Triton finds no assembler for 12.1 in these.
+#: Triton does not find an assembler for 12.1 in these images.
 _NO_PTXAS = ((26, 3), (26, 4))
 _MOVING = re.compile(r"latest|main|nightly.*|.*-nightly|dev")
 _LOOPBACK = re.compile(r"127\..*|::1|\[::1\]|localhost")
@@ -61,7 +61,7 @@ def _differs(view: View, key: str) -> list[Found]:
 
 
 def _reserved(view: View) -> dict[int, str]:
-    """Return by place the nodes whose kernel lends out memory that cannot be pinned, and how that shows."""
+    """Return, by index, the nodes whose kernel lends out memory that cannot be pinned, with the evidence."""
     return {
         index: f"CmaFree {node['cma_free_bytes'] / 2**30:.1f} GiB, CmaTotal {node['cma_total_bytes'] / 2**30:.1f} GiB, kernel {node['kernel']}"
         for index, node in view.nodes
@@ -126,13 +126,14 @@ RULES = (
         WARNING,
         when="a GB10 with driver 590 or newer",
         check=_new_driver,
-        why="590 is said to hang while it captures CUDA graphs, and DGX OS ships 580 up to 7.6 (580.178.04)",
-        fix="the driver of DGX OS (580), held, the same on all nodes",
+        why="590 reportedly hangs while it captures CUDA graphs; DGX OS ships 580 up to 7.6 (580.178.04)",
+        fix="install DGX OS's driver (580) on all nodes, and hold the package",
         source=f"{CONSELARA}; a contributor's note in eugr/spark-vllm-docker; for 7.6 the notes of two owners",
         evidence="2026-09",
         disputed=(
             "no issue confirms the hang, and NCCL 2.28 may have been the cause; al-engr.com runs 590 in production (2026-05), others 595 "
-            "(2026-09), which is newer. The kernel mattered more than the driver in every later report: keep what works, alike on all nodes"
+            "(2026-09), which is newer. In every later report the kernel mattered more than the driver: keep a "
+            "working driver, the same on all nodes"
         ),
     ),
     Rule(
@@ -140,8 +141,8 @@ RULES = (
         WARNING,
         when="a GB10 with a driver older than 580.95",
         check=_old_driver,
-        why="NVIDIA's playbooks for CUDA 13.0 ask for 580.95.05 or newer",
-        fix="the driver of DGX OS",
+        why="NVIDIA's playbooks for CUDA 13.0 require 580.95.05 or newer",
+        fix="install DGX OS's driver",
         source="NVIDIA/dgx-spark-playbooks, vss",
         evidence="2026-07",
     ),
@@ -150,8 +151,8 @@ RULES = (
         WARNING,
         when="nodes with the same GPU have different drivers",
         check=lambda view: _differs(view, "driver"),
-        why="updates reach each machine on another day, and ranks on different drivers are what nobody tests",
-        fix="the same driver on all nodes, held",
+        why="updates reach each machine on a different day, and ranks on different drivers are untested",
+        fix="install the same driver on all nodes, and hold the package",
         source="TechPreacher's checks; NVIDIA/open-gpu-kernel-modules#1358",
         evidence="2026-09",
     ),
@@ -160,8 +161,8 @@ RULES = (
         WARNING,
         when="Sparks run different kernels",
         check=lambda view: _differs(view, "kernel"),
-        why="updates reach each machine on another day; one node then fails or slows all",
-        fix="the same kernel on all nodes, held",
+        why="updates reach each machine on a different day; one node then fails or slows all",
+        fix="install the same kernel on all nodes, and hold the package",
         source="eugr/spark-vllm-docker#392",
         evidence="2026-09",
     ),
@@ -171,8 +172,8 @@ RULES = (
         when="RoCE, and /proc/meminfo has more CmaFree than CmaTotal",
         check=_cma,
         why=(
-            "the kernel keeps memory for its own hand-over (KHO), 9.3 GiB on most Sparks and 919 MiB on one pair, which cannot be pinned: "
-            "ibv_reg_mr_iova2 fails with 'Cannot allocate memory' when NCCL starts"
+            "the kernel keeps memory for its own hand-over (KHO), 9.3 GiB on most Sparks and 919 MiB on one pair. "
+            "This memory cannot be pinned: ibv_reg_mr_iova2 fails with 'Cannot allocate memory' when NCCL starts"
         ),
         fix="boot 6.17.0-1031 or -1032, or add kho=off to the kernel's command line",
         source="NVIDIA/NV-Kernels#591 (open), #590; MiaAI-Lab/DeepSeek-v4-Flash-DSpark-2x-DGX-Spark#259; eugr/spark-vllm-docker#389",
@@ -181,21 +182,30 @@ RULES = (
     Rule(
         "kernel-7-0-0-1019",
         WARNING,
-        when="RoCE with kernel 7.0.0-1019 (DGX OS 7.6) or Ubuntu's 7.0.0-31, where /proc/meminfo does not show it already",
+        when=(
+            "RoCE with kernel 7.0.0-1019 (DGX OS 7.6) or Ubuntu's 7.0.0-31, unless /proc/meminfo already shows it "
+            "(kernel-cma)"
+        ),
         check=_bad_kernel,
-        why="unless it was started with kho=off, NCCL cannot register memory with it: ibv_reg_mr_iova2 'Cannot allocate memory'",
+        why="unless it was booted with kho=off, NCCL cannot register memory: ibv_reg_mr_iova2 'Cannot allocate memory'",
         fix="boot 6.17.0-1031 or -1032 and hold it, or add kho=off to the kernel's command line",
         source="NVIDIA/NV-Kernels#591 (open), #590; MiaAI-Lab/DeepSeek-v4-Flash-DSpark-2x-DGX-Spark#259; eugr/spark-vllm-docker#389",
         evidence="2026-09-16",
-        disputed="one pair served over RoCE on DGX OS 7.6 with 7.0.0-1019 (2026-09-25); its notes do not tell whether KHO was off",
+        disputed=(
+            "one pair served over RoCE on DGX OS 7.6 with 7.0.0-1019 (2026-09-25); its notes do not state whether KHO "
+            "was off"
+        ),
     ),
     Rule(
         "kernel-6-17-0-1008",
         WARNING,
         when="kernel 6.17.0-1008",
         check=lambda view: _kernel(view, _PANICKING_KERNEL),
-        why="it panics under memory pressure, and was seen to leave the firmware such that the driver failed at every later start",
-        fix="6.17.0-1031 or -1032",
+        why=(
+            "it panics under memory pressure. On one machine the firmware was then in a state in which the driver "
+            "failed at every boot"
+        ),
+        fix="boot 6.17.0-1031 or -1032",
         source="pytorch/pytorch#174358; NVIDIA developer forum, thread 366026",
         evidence="2026-04-11",
     ),
@@ -205,10 +215,10 @@ RULES = (
         when="Ray without `RAY_memory_monitor_refresh_ms=0`",
         check=_monitor,
         why=(
-            "the weights are in memory that Ray takes for the host's: at 95 % it kills the worker that loads them, and the log of the head "
-            "does not say so"
+            "Ray counts the weights as host memory: at 95 % it kills the worker that loads them, and the head's log "
+            "does not report it"
         ),
-        fix="leave it to the plan: 0, on every node, when Ray starts",
+        fix="keep the plan's value: 0 on every node, set before Ray starts",
         source=f"{CONSELARA}; NVIDIA's vLLM playbook; ray-project/ray#39723",
         evidence="2026-07",
         disputed=(
@@ -220,10 +230,13 @@ RULES = (
     Rule(
         "ray-missing",
         ERROR,
-        when="Ray in an image of which the stack says that it has none, in NGC's 26.05 or newer, or in vllm/vllm-openai 0.27.1 or newer",
+        when=(
+            "Ray in an image that the stack lists as having no Ray, in NGC's 26.05 or newer, or in vllm/vllm-openai "
+            "0.27.1 or newer"
+        ),
         check=_no_ray,
-        why="the image has no Ray (any more): ray: command not found",
-        fix="gb10_distributed_executor_backend: mp, or an image with a layer that installs Ray",
+        why="the image does not contain Ray (removed in these releases): ray: command not found",
+        fix="set gb10_distributed_executor_backend: mp, or use an image with a layer that installs Ray",
         source="NVIDIA/dgx-spark-playbooks, vllm; getainode/ainode#84; docs/stacks.md",
         evidence="2026-09-14",
         gpus=(),
@@ -233,19 +246,22 @@ RULES = (
         ERROR,
         when="`--nnodes` above 1 with Ray",
         check=_nnodes,
-        why="vLLM raises ValueError: these options are for the executor mp",
-        fix="drop --nnodes, or gb10_distributed_executor_backend: mp",
+        why="vLLM raises ValueError: these options belong to the executor mp",
+        fix="remove --nnodes, or set gb10_distributed_executor_backend: mp",
         source="vLLM 0.11.2 to 0.32.0, config/parallel.py",
         evidence="2026-11",
         gpus=(),
-        exercised="the condition: unit tests; the code: read in vLLM 0.32.0; the effect: nowhere here",
+        exercised="condition: unit tests; code: read in vLLM 0.32.0; effect: not tested here",
     ),
     Rule(
         "image-not-pinned",
         WARNING,
-        when="an image by a tag that moves (latest, main, nightly, none)",
+        when="an image with a moving tag (latest, main, nightly, none)",
         check=_moving,
-        why="the same line is another vLLM tomorrow, nightlies vanish from registries, and nodes that pull at different times differ",
+        why=(
+            "the same tag is another vLLM tomorrow, registries delete nightlies, and nodes that pull at different "
+            "times differ"
+        ),
         fix="name the image with its digest (@sha256)",
         source="eugr/spark-vllm-docker#226, #296; spark-arena/sparkrun#164",
         evidence="2026-08",
@@ -256,8 +272,8 @@ RULES = (
         WARNING,
         when="NGC's image 26.03 or 26.04 without `TRITON_PTXAS_PATH`",
         check=_ptxas,
-        why="its Triton does not find an assembler that knows sm_121a, and the first request fails",
-        fix="let role vllm_patch see to it (triton_ptxas), or TRITON_PTXAS_PATH=/usr/local/cuda/bin/ptxas",
+        why="its Triton does not find an assembler that supports sm_121a, and the first request fails",
+        fix="let role vllm_patch set it (patch triton_ptxas), or set TRITON_PTXAS_PATH=/usr/local/cuda/bin/ptxas",
         source=CONSELARA,
         evidence="2026-05",
     ),
@@ -266,8 +282,8 @@ RULES = (
         WARNING,
         when="a Thor, vLLM before 0.27, neither `TRITON_PTXAS_PATH` nor `--enforce-eager`",
         check=_thor_ptxas,
-        why="Triton before 3.7 brings an assembler that does not know sm_110a: ptxas fatal",
-        fix="TRITON_PTXAS_PATH=/usr/local/cuda/bin/ptxas of CUDA 13, or --enforce-eager",
+        why="Triton before 3.7 ships an assembler without support for sm_110a: ptxas fatal",
+        fix="set TRITON_PTXAS_PATH=/usr/local/cuda/bin/ptxas from CUDA 13, or use --enforce-eager",
         source=f"vllm-project/vllm#34470; {MIXED_NOTES}",
         evidence="2026-03",
         gpus=(THOR,),
@@ -278,7 +294,7 @@ RULES = (
         when="a Thor with vLLM before 0.20",
         check=lambda view: when(view.before(0, 20), ("release", view.data["release"])),
         why="the published wheels and images have no kernels for 11.0: no kernel image is available for execution",
-        fix="vLLM 0.20 or newer, or build with TORCH_CUDA_ARCH_LIST=11.0a",
+        fix="install vLLM 0.20 or newer, or build with TORCH_CUDA_ARCH_LIST=11.0a",
         source=f"vllm-project/vllm#39233; {MIXED_NOTES}",
         evidence="2026-07-18",
         gpus=(THOR,),
@@ -288,8 +304,8 @@ RULES = (
         WARNING,
         when="the API listens beyond loopback and has no key",
         check=_open,
-        why="anybody on the network may use it, and read what others ask",
-        fix="gb10_api_key_enabled: true, or gb10_api_host: 127.0.0.1 and a tunnel",
+        why="every host on the network can use it and read other users' requests",
+        fix="set gb10_api_key_enabled: true, or gb10_api_host: 127.0.0.1 and use a tunnel",
         source="MiaAI-Lab/DeepSeek-v4-Flash-DSpark-2x-DGX-Spark#64; NVIDIA/NemoClaw#9591",
         evidence="2026-09",
         gpus=(),
@@ -300,7 +316,7 @@ RULES = (
         when="`--api-key`",
         check=lambda view: when(view.argument("--api-key") != "", ("gb10_vllm_extra_args.--api-key", "given")),
         why="every user of the host sees the arguments, and vLLM logs them",
-        fix="gb10_api_key, which the head's server gets in its environment",
+        fix="set gb10_api_key: the head's server receives it in its environment",
         source="MiaAI-Lab/DeepSeek-v4-Flash-DSpark-2x-DGX-Spark#64",
         evidence="2026-09",
         gpus=(),

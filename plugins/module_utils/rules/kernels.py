@@ -2,9 +2,9 @@
 # GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
 
-"""Rules about kernels and what the model is: attention, MoE and linear backends, CUDA graphs, quantisation, speculation, reasoning.
+"""Rules about kernels and models: backends, CUDA graphs, quantization, speculative decoding, reasoning.
 
-What vLLM's FP8 kernels need in which release is vllm_patch_table's business; the rule about them only says where to look.
+vllm_patch decides which FP8 kernels of a vLLM release need a patch; the rule about them only refers to it.
 """
 
 from __future__ import annotations
@@ -27,20 +27,21 @@ from ansible_collections.gb10.cluster.plugins.module_utils.rules.schema import (
 
 EAGER, MOE, LINEAR, QUANTIZATION, SPECULATIVE = "--enforce-eager", "--moe-backend", "--linear-backend", "--quantization", "--speculative-config"
 _CUTLASS = ("cutlass", "flashinfer_cutlass")
-#: Backends whose kernels are for 10.x alone. Source: vLLM 0.17.1 to 0.32.0, fused_moe/experts/trtllm_*.py, flashinfer_cutedsl*.py.
+#: Backends with kernels only for 10.x.
+#: Source: vLLM 0.17.1 to 0.32.0, fused_moe/experts/trtllm_*.py, flashinfer_cutedsl*.py.
 _DATACENTRE = ("flashinfer_trtllm", "flashinfer_cutedsl")
 _LEAST_TOKENS = 512
-_READ = "the condition: unit tests; the code: read in vLLM 0.17.1 to 0.32.0; the effect: nowhere here"
+_READ = "condition: unit tests; code: read in vLLM 0.17.1 to 0.32.0; effect: not tested here"
 _BACKENDS = (
     "Marlin restored correctness (MiaAI GLM-NVFP4, 2026-08), crashed where flashinfer_b12x worked (vllm-project/vllm#49926, 2026-08), "
     "and did not fit where native CUTLASS built from source did (vllm-project/vllm#50925, 2026-08); eugr's recipes of 2026-09 and "
-    "NVIDIA's cluster page of 2026-10 take B12X. The newest evidence is for B12X in their image; the answer belongs to model, "
-    "quantisation and image together: choose, and compare fixed prompts"
+    "NVIDIA's cluster page of 2026-10 take B12X. The newest evidence is for B12X in their image. The best backend "
+    "depends on model, quantization and image together: choose one, and compare fixed prompts"
 )
 
 
 def moe_backend(view: View) -> str:
-    """Return the MoE backend that was asked for, "" if vLLM may choose."""
+    """Return the MoE backend that was requested, "" if vLLM chooses."""
     found = view.argument(MOE) or view.member("--kernel-config", "moe_backend")
     return "" if found == "auto" else found
 
@@ -50,12 +51,12 @@ def _fp4_moe(view: View) -> bool:
 
 
 def graphs(view: View) -> bool:
-    """Whether CUDA graphs are captured."""
+    """Whether vLLM captures CUDA graphs."""
     return not view.argument(EAGER) and view.member("--compilation-config", "cudagraph_mode").upper() != "NONE"
 
 
 def _eager(view: View) -> list[Found]:
-    # On a Thor eager is how its notes avoid an assembler that does not know it.
+    # The notes on Thors use eager mode to avoid an assembler without sm_110a.
     if view.has(THOR) or graphs(view):
         return []
     return view.given(EAGER) if view.argument(EAGER) else [("gb10_vllm_extra_args.--compilation-config.cudagraph_mode", "NONE")]
@@ -78,7 +79,7 @@ def _breakable(view: View) -> list[Found]:
 
 
 def _flashinfer_fp8(view: View) -> list[Found]:
-    # With auto, vLLM takes the type that the checkpoint was calibrated for.
+    # With auto, vLLM uses the type that the checkpoint was calibrated for.
     cache = view.argument("--kv-cache-dtype").removeprefix("auto") or str(view.model.get("kv_dtype", ""))
     if view.model["scheme"] != "fp8" and not cache.startswith("fp8"):
         return []
@@ -86,10 +87,10 @@ def _flashinfer_fp8(view: View) -> list[Found]:
         return when(chosen.upper() == "FLASHINFER", *view.given("--attention-backend"))
     if chosen := view.member("--attention-config", "backend"):
         return when(chosen.upper() == "FLASHINFER", ("gb10_vllm_extra_args.--attention-config.backend", chosen))
-    # Read up to 0.14 alone.
+    # vLLM reads this variable only up to 0.14.
     if view.before(0, 15) and (asked := view.variable("VLLM_ATTENTION_BACKEND", lambda value: value is not None)):
         return [found for found in asked if "FLASHINFER" in found[1].upper()]
-    left = f"not given, and FlashInfer is the first of vLLM's choices on 12.x that takes a KV cache of {cache}"
+    left = f"not given, and FlashInfer is the first of vLLM's choices on 12.x that supports a KV cache of {cache}"
     return when(cache.startswith("fp8"), ("gb10_vllm_extra_args.--attention-backend", left))
 
 
@@ -97,16 +98,16 @@ def _fp4_path(view: View) -> list[Found]:
     if not _fp4_moe(view) or view.before(0, 17):
         return []
     chosen = moe_backend(view)
-    # For MXFP4 vLLM itself takes Marlin on 12.x; for NVFP4 FlashInfer's CUTLASS, then its own, come first.
+    # On 12.x vLLM chooses Marlin for MXFP4. For NVFP4 it prefers FlashInfer's CUTLASS, then its own.
     unsafe = chosen in _CUTLASS or (not chosen and view.model["scheme"] == "nvfp4")
-    return when(unsafe, (f"gb10_vllm_extra_args.{MOE}", chosen or "not given, so vLLM takes CUTLASS for NVFP4"))
+    return when(unsafe, (f"gb10_vllm_extra_args.{MOE}", chosen or "not given, so vLLM uses CUTLASS for NVFP4"))
 
 
 def _fp4_variable(view: View) -> list[Found]:
-    # The variable is gone in 0.24, and an explicit backend goes before it.
+    # The variable does not exist from 0.24 on, and an explicit backend overrides it.
     if not view.before(0, 24) or not view.model["moe"] or view.model["scheme"] != "nvfp4" or moe_backend(view):
         return []
-    # Up to 0.14 unset is 0.
+    # Up to 0.14 an unset variable means 0.
     fine = ("0", None) if view.before(0, 15) else ("0",)
     return view.variable("VLLM_USE_FLASHINFER_MOE_FP4", lambda value: value not in fine)
 
@@ -127,7 +128,7 @@ def _linear(view: View) -> list[Found]:
 
 def _atomic_add(view: View) -> list[Found]:
     asked = "marlin" in (moe_backend(view), view.argument(LINEAR)) or view.argument(QUANTIZATION).endswith("_marlin")
-    # Weights of 4 bits with 16-bit activations are Marlin's by default.
+    # vLLM uses Marlin by default for 4-bit weights with 16-bit activations.
     if not asked and view.model["scheme"] != "int4":
         return []
     return view.variable("VLLM_MARLIN_USE_ATOMIC_ADD", lambda value: value != "1")
@@ -137,7 +138,7 @@ def _mxfp4(view: View) -> list[Found]:
     model = view.model
     if view.argument(QUANTIZATION) != "mxfp4" or model["type"] in ("", "gpt_oss"):
         return []
-    # From 0.20 on vLLM reads MXFP4 checkpoints of other models, too.
+    # From 0.20 on vLLM also reads MXFP4 checkpoints of other models.
     other = model["scheme"] not in ("mxfp4", "unknown", "") or (model["scheme"] == "mxfp4" and view.before(0, 20))
     return when(other, (f"gb10_vllm_extra_args.{QUANTIZATION}", f"mxfp4 with {model['name']}, whose weights are {model['scheme']}"))
 
@@ -163,7 +164,7 @@ def _tokens(view: View) -> list[Found]:
 
 
 def _parser(view: View) -> list[Found]:
-    # gpt-oss answers in its own format, which vLLM takes apart without being asked.
+    # vLLM parses the gpt-oss format without this option.
     wanted = view.model["reasoning"] and view.model["type"] not in ("", "gpt_oss")
     return when(wanted and not view.argument("--reasoning-parser"), *view.given("--reasoning-parser"))
 
@@ -172,39 +173,42 @@ RULES = (
     Rule(
         "enforce-eager",
         WARNING,
-        when=f"`{EAGER}`, or the graph mode NONE, and no Thor",
+        when=f"`{EAGER}`, or the graph mode NONE, in a cluster without a Thor",
         check=_eager,
-        why="without CUDA graphs gpt-oss-120b made 26 instead of 59 tokens a second on one Spark",
-        fix=f"leave {EAGER} out, with NCCL 2.29.3 or newer between nodes",
+        why="without CUDA graphs gpt-oss-120b generated 26 instead of 59 tokens per second on one Spark",
+        fix=f"remove {EAGER}, and use NCCL 2.29.3 or newer between nodes",
         source=f"{CONSELARA}; vLLM's own article about Sparks (2026-06-01): graphs by default",
         evidence="2026-08-16",
         disputed=(
-            "a recipe for Gemma 4 31B on two Sparks calls it needed (vllm-project/recipes#414, open, 2026-04), and the draft of vLLM's article "
-            "called it the key to stability (vllm-project/vllm-project.github.io#214, 2026-05), which the published one does not. Avarok and "
-            "vllm-gb10 run eager (2026-02). Across nodes the hang of old NCCL was behind it: eager made it rarer (vllm-project/vllm#41725, "
-            "2026-07) or hid it (vllm-project/vllm#52504, 2026-08). Some images still need eager (tonyd2wild GLM-5.3-Flash, topkfix; "
+            "a recipe for Gemma 4 31B on two Sparks calls it necessary (vllm-project/recipes#414, open, 2026-04). The "
+            "draft of vLLM's article called it the key to stability (vllm-project/vllm-project.github.io#214, "
+            "2026-05); the published article does not. Avarok and vllm-gb10 run eager (2026-02). Across nodes the "
+            "cause was the hang of old NCCL: eager made it rarer (vllm-project/vllm#41725, 2026-07) or hid it "
+            "(vllm-project/vllm#52504, 2026-08). Some images still need eager (tonyd2wild GLM-5.3-Flash, topkfix; "
             "eugr/spark-vllm-docker#400, 2026-09): waive this for those"
         ),
     ),
     Rule(
         "nccl-arm-hang",
         WARNING,
-        when="several nodes, NCCL below 2.29.3, unless it was read and made by GCC 10 or newer",
+        when="several nodes, NCCL below 2.29.3, unless it was verified to be built by GCC 10 or newer",
         check=_old_nccl,
         why=(
-            "made by a GCC before 10 it loses slots for operations when a compare-and-swap fails without a reason, as it may on ARM: after "
-            "minutes to hours one rank waits for a slot forever, its peers spin at 96 % and 20 W, and the API stays green; CUDA graphs and RoCE "
-            "are no condition"
+            "a build by a GCC before 10 loses slots for operations when a compare-and-swap fails spuriously, as it "
+            "may on ARM. After minutes to hours one rank waits for a slot forever, its peers spin at 96 % and 20 W, "
+            "and the API stays green. It happens with and without CUDA graphs, and with and without RoCE"
         ),
-        fix="nccl_sm121_build_enabled: auto, or NCCL 2.29.3 or newer in every process",
+        fix="set nccl_sm121_build_enabled: auto, or use NCCL 2.29.3 or newer in every process",
         source=(
             "NVIDIA/nccl#2353 (wheels bisected), its release v2.29.3-1; marin-community/marin#7344 (the cause); sgl-project/sglang#33289 (two Sparks)"
         ),
         evidence="2026-08-27",
         disputed=(
-            "DGX OS's own build of 2.28.9 ran 60 minutes clean where the wheel's 2.28.9 hung (vllm-project/vllm#42354, 2026-07): a newer GCC would "
-            "explain it, and gb10.cluster.nccl_info reads which one it was. With 2.30.4 a pair stalled all the same (vllm-project/vllm#41834, "
-            "2026-05), and so did receivers on dual rails (NVIDIA/nccl#2334, open): not every hang is this one"
+            "DGX OS's own build of 2.28.9 ran 60 minutes clean where the wheel's 2.28.9 hung "
+            "(vllm-project/vllm#42354, 2026-07). A newer GCC would explain it, and gb10.cluster.nccl_info reads the "
+            "compiler. With 2.30.4 a pair also stalled "
+            "(vllm-project/vllm#41834, 2026-05), and so did receivers on dual rails (NVIDIA/nccl#2334, open): not "
+            "every hang has this cause"
         ),
     ),
     Rule(
@@ -213,10 +217,13 @@ RULES = (
         when="several nodes and `VLLM_USE_BREAKABLE_CUDAGRAPH=1`",
         check=_breakable,
         why="it captures the all-reduce between nodes, which has no GPUDirect on a GB10: an illegal access at capture, or a hang",
-        fix="leave it unset or 0",
+        fix="unset it, or set it to 0",
         source="vllm-project/vllm#46253; MiaAI DeepSeek-V4-Flash (0)",
         evidence="2026-08-20",
-        disputed="with NCCL 2.30.7 and a patch of every capture site AEON-7 runs such graphs (vllm-project/vllm#46253, 2026-08-20)",
+        disputed=(
+            "AEON-7 runs such graphs with NCCL 2.30.7 and a patch of every capture site (vllm-project/vllm#46253, "
+            "2026-08-20)"
+        ),
     ),
     Rule(
         "cudagraph-mode",
@@ -224,7 +231,7 @@ RULES = (
         when="several nodes and a graph mode other than FULL_AND_PIECEWISE",
         check=_graph_mode,
         why="FULL_AND_PIECEWISE was 5 to 17 % faster on four Sparks, plain PIECEWISE 19 % slower",
-        fix="leave the mode to vLLM, or FULL_AND_PIECEWISE",
+        fix="let vLLM choose the mode, or set FULL_AND_PIECEWISE",
         source="tonyd2wild/GLM-5.3-Flash-NVFP4-1M-KV-4x-DGX-Spark#5",
         evidence="2026-09",
         disputed="eugr/spark-vllm-docker#35 saw FULL hang and PIECEWISE work (2026-02)",
@@ -232,25 +239,31 @@ RULES = (
     Rule(
         "flashinfer-fp8",
         WARNING,
-        when="an FP8 model with FlashInfer attention, or an FP8 KV cache (asked for, or the checkpoint's) unless another backend is given",
+        when=(
+            "an FP8 model with FlashInfer attention, or an FP8 KV cache (requested, or the checkpoint's) without "
+            "another backend"
+        ),
         check=_flashinfer_fp8,
-        why="FlashInfer gave wrong answers with FP8 on Blackwell",
-        fix="--attention-backend TRITON_ATTN, or compare fixed prompts at temperature 0 before you trust it",
+        why="FlashInfer returned wrong answers with FP8 on Blackwell",
+        fix="set --attention-backend TRITON_ATTN, or compare fixed prompts at temperature 0 before you rely on it",
         source=f"vllm-project/vllm#35138; {CONSELARA}",
         evidence="2026-05",
         disputed=(
-            "that issue is of eight NVLink GPUs on 0.16; the one on 12.0 with an FP8 cache (vllm-project/vllm#41651) is closed, and NVIDIA's "
-            "and eugr's recipes run FlashInfer with an FP8 cache (2026-06 to 2026-09), which is newer. Keep FlashInfer where your prompts "
-            "come out right"
+            "that issue is about eight NVLink GPUs on 0.16; the one on 12.0 with an FP8 cache "
+            "(vllm-project/vllm#41651) is closed. NVIDIA's and eugr's recipes run FlashInfer with an FP8 cache "
+            "(2026-06 to 2026-09), which is newer. Keep FlashInfer if the answers to your prompts are correct"
         ),
     ),
     Rule(
         "fp4-moe-path",
         WARNING,
-        when=f"a MoE model with FP4 weights on CUTLASS: asked for, or for NVFP4 because `{MOE}` is not given (0.17 and newer)",
+        when=(
+            f"a MoE model with FP4 weights on CUTLASS: requested, or for NVFP4 because `{MOE}` is not given (0.17 and "
+            "newer)"
+        ),
         check=_fp4_path,
-        why="CUTLASS FP4 answered fluent nonsense on 12.1; nothing but the text shows it",
-        fix=f"{MOE} marlin; flashinfer_b12x (0.22) or b12x (0.29) where the image has it",
+        why="CUTLASS FP4 returned fluent nonsense on 12.1; only the text shows it",
+        fix=f"set {MOE} marlin, or flashinfer_b12x (0.22) or b12x (0.29) if the image has it",
         source=f"{CONSELARA}; vLLM 0.32.0, fused_moe/oracle/nvfp4.py line 203",
         evidence="2026-09",
         disputed=_BACKENDS,
@@ -262,10 +275,10 @@ RULES = (
         when=f"an NVFP4 MoE model, no `{MOE}`, and vLLM 0.15 to 0.23 without `VLLM_USE_FLASHINFER_MOE_FP4=0`, or older with another value",
         check=_fp4_variable,
         why=(
-            "unless it is 0, FlashInfer's CUTLASS is the first that vLLM takes; its own CUTLASS is the next, so the variable alone is not "
-            "enough from 0.17 on"
+            "unless it is 0, vLLM tries FlashInfer's CUTLASS first. Its own CUTLASS is the next choice, so from 0.17 "
+            "on the variable alone is not enough"
         ),
-        fix=f"VLLM_USE_FLASHINFER_MOE_FP4=0 and, from 0.17 on, {MOE} marlin",
+        fix=f"set VLLM_USE_FLASHINFER_MOE_FP4=0 and, from 0.17 on, {MOE} marlin",
         source=f"{CONSELARA}; NVIDIA's nemotron playbook",
         evidence="2026-07",
         disputed=_BACKENDS,
@@ -276,8 +289,11 @@ RULES = (
         ERROR,
         when=f"a MoE model with `{MOE}` {' or '.join(_DATACENTRE)}",
         check=_datacentre,
-        why="these kernels are for compute capability 10.x alone, and a backend that was asked for and cannot run is a ValueError",
-        fix=f"{MOE} marlin, or leave it out",
+        why=(
+            "these kernels exist only for compute capability 10.x, and vLLM raises ValueError for a requested backend "
+            "that cannot run"
+        ),
+        fix=f"set {MOE} marlin, or remove it",
         source="vLLM 0.32.0, fused_moe/experts/trtllm_*.py, flashinfer_cutedsl_moe.py: is_device_capability_family(100)",
         evidence="2026-11",
         gpus=(SPARK, THOR),
@@ -288,8 +304,8 @@ RULES = (
         ERROR,
         when=f"an NVFP4 MoE model with `{MOE} triton`",
         check=_triton_nvfp4,
-        why="no release has a Triton kernel for NVFP4 experts: ValueError. The flag counts for every kind of MoE",
-        fix=f"leave {MOE} triton to FP8 models",
+        why="no release has a Triton kernel for NVFP4 experts: ValueError. The flag applies to every kind of MoE",
+        fix=f"use {MOE} triton only for FP8 models",
         source="vLLM 0.17.1 to 0.32.0, fused_moe/oracle/nvfp4.py map_nvfp4_backend",
         evidence="2026-11",
         gpus=(),
@@ -300,8 +316,11 @@ RULES = (
         WARNING,
         when=f"vLLM 0.22 to 0.27 with `{LINEAR}`",
         check=_linear,
-        why="these releases raise ValueError if any kind of layer of the model has no kernel of that backend; from 0.28 on they warn and choose",
-        fix="name the kernels to avoid in VLLM_DISABLED_KERNELS instead, or vLLM 0.28",
+        why=(
+            "these releases raise ValueError if a layer type of the model has no kernel of that backend; from 0.28 on "
+            "vLLM warns and chooses another"
+        ),
+        fix="list the kernels to avoid in VLLM_DISABLED_KERNELS instead, or use vLLM 0.28",
         source="vLLM 0.22.1, model_executor/kernels/linear/__init__.py line 484",
         evidence="2026-11",
         gpus=(),
@@ -310,25 +329,31 @@ RULES = (
     Rule(
         "marlin-atomic-add",
         WARNING,
-        when="Marlin, asked for or by 4-bit integer weights, without `VLLM_MARLIN_USE_ATOMIC_ADD=1`",
+        when="Marlin (requested, or the default for 4-bit integer weights) without `VLLM_MARLIN_USE_ATOMIC_ADD=1`",
         check=_atomic_add,
-        why="without it Marlin was seen to answer wrongly on 12.1, by a race",
-        fix="VLLM_MARLIN_USE_ATOMIC_ADD=1 in gb10_extra_env, on all ranks",
+        why="without it a race in Marlin caused wrong answers on 12.1",
+        fix="set VLLM_MARLIN_USE_ATOMIC_ADD=1 in gb10_extra_env, on all ranks",
         source=CONSELARA,
         evidence="2026-05",
         disputed=(
-            "vLLM's code calls it an experimental way to be faster with narrow layers, not one to be right (0.18.1 to 0.32.0, "
-            "marlin_utils.py), and NVIDIA's Marlin recipes leave it unset (2026-07), which is newer. It costs nothing known: set it, or "
-            "waive this if fixed prompts come out right"
+            "vLLM's code calls it an experimental speed-up for narrow layers, not a correctness fix (0.18.1 to 0.32.0, "
+            "marlin_utils.py). NVIDIA's Marlin recipes leave it unset (2026-07), which is newer. It has no known "
+            "cost: set it, or waive this if the answers to fixed prompts are correct"
         ),
     ),
     Rule(
         "mxfp4-checkpoint",
         ERROR,
-        when=f"`{QUANTIZATION} mxfp4` with a model that is not gpt-oss and whose weights are not MXFP4 (before 0.20: any that is not gpt-oss)",
+        when=(
+            f"`{QUANTIZATION} mxfp4` with a model other than gpt-oss whose weights are not MXFP4 (before 0.20: any "
+            "model other than gpt-oss)"
+        ),
         check=_mxfp4,
-        why="the loader wants gpt-oss's packed experts; other checkpoints end in an IndexError, and there is no quantisation to MXFP4 while loading",
-        fix=f"leave {QUANTIZATION} out: vLLM reads it from the checkpoint (gptq_marlin for GPTQ, fp8 for FP8)",
+        why=(
+            "the loader expects gpt-oss's packed experts; other checkpoints cause an IndexError, and vLLM cannot "
+            "quantize to MXFP4 at load time"
+        ),
+        fix=f"remove {QUANTIZATION}: vLLM reads the method from the checkpoint (gptq_marlin for GPTQ, fp8 for FP8)",
         source=CONSELARA,
         evidence="2026-05",
         gpus=(SPARK, THOR),
@@ -336,18 +361,21 @@ RULES = (
     Rule(
         "fp8-cutlass",
         INFO,
-        when="an FP8 model with vLLM before 0.20 or a build for CUDA 12, and the CUTLASS kernels not turned off by variable",
+        when=(
+            "an FP8 model with vLLM before 0.20 or a build for CUDA 12, without the variable that turns the CUTLASS "
+            "kernels off"
+        ),
         check=_fp8_kernels,
         why=(
-            "the CUTLASS FP8 kernels of these builds are for sm_120a, which 12.1 does not run; before 0.20 some of it takes a patch, which "
-            "cannot be seen from here"
+            "the CUTLASS FP8 kernels of these builds are for sm_120a, which 12.1 cannot run. Before 0.20 some of them "
+            "need a patch, which this rule cannot detect"
         ),
-        fix="let role vllm_patch decide: it patches what needs it and sets VLLM_DISABLED_KERNELS where that is enough",
+        fix="let role vllm_patch decide: it patches these kernels, or sets VLLM_DISABLED_KERNELS if that is enough",
         source="vllm-gb10 (vLLM 0.18.1), Avarok-Cybersecurity/dgx-vllm; vllm-project/vllm#43367",
         evidence="2026-06",
         disputed=(
-            "a nightly of 0.19.2 for CUDA 13 failed, too (vllm-project/vllm#40758, 2026-04), while the wheels for CUDA 13 from 0.20 on hold "
-            "sm_120f, which 12.1 runs"
+            "a nightly of 0.19.2 for CUDA 13 also failed (vllm-project/vllm#40758, 2026-04). The wheels for CUDA 13 "
+            "from 0.20 on contain sm_120f, which 12.1 can run"
         ),
     ),
     Rule(
@@ -356,15 +384,16 @@ RULES = (
         when=f"`{SPECULATIVE}`",
         check=_speculative,
         why=(
-            "it has made answers slower (-54 % at 0 to 1.4 % acceptance) and, with CUDA graphs in one image, wrong (acceptance 0.000); "
-            "acceptance decides, and the prompts decide that"
+            "it made answers slower (-54 % at 0 to 1.4 % acceptance) and, with CUDA graphs in one image, wrong "
+            "(acceptance 0.000). The result depends on the acceptance rate, and the rate on the prompts"
         ),
-        fix="watch vllm:spec_decode_num_accepted_tokens, compare fixed prompts with and without",
+        fix="monitor vllm:spec_decode_num_accepted_tokens, and compare fixed prompts with and without it",
         source="Avarok-Cybersecurity/dgx-vllm v48; tonyd2wild DeepSeek-v4.1#2",
         evidence="2026-09",
         disputed=(
-            "Avarok advised against it (2026-01-20) and a month later reported 67 instead of 42 tokens a second with it; NVIDIA's (2026-06) "
-            "and eugr's (2026-09) recipes use MTP or DFlash. The newer evidence is for it where the checkpoint brings a draft"
+            "Avarok advised against it (2026-01-20) and a month later reported 67 instead of 42 tokens per second "
+            "with it; NVIDIA's (2026-06) and eugr's (2026-09) recipes use MTP or DFlash. The newer evidence supports "
+            "it if the checkpoint includes a draft"
         ),
     ),
     Rule(
@@ -372,8 +401,8 @@ RULES = (
         WARNING,
         when="a reasoning model and fewer than 512 tokens for an answer",
         check=_tokens,
-        why="the thoughts count too: the budget is spent before the answer begins, and content is null",
-        fix="512 tokens or more, 1024 with tools",
+        why="reasoning tokens count too: they use up the budget before the answer begins, and content is null",
+        fix="allow 512 tokens or more, 1024 with tools",
         source=f"{CONSELARA}; NVIDIA's vLLM playbook (finish_reason: length)",
         evidence="2026-10-07",
         gpus=(),
@@ -383,8 +412,8 @@ RULES = (
         INFO,
         when="a reasoning model other than gpt-oss without `--reasoning-parser`",
         check=_parser,
-        why="its thoughts then come in content, as raw <think> tags",
-        fix="--reasoning-parser as the model's card names it, such as qwen3",
+        why="the reasoning then appears in content, as raw <think> tags",
+        fix="set --reasoning-parser to the value in the model card, such as qwen3",
         source="vllm-gb10 (vLLM 0.18.1)",
         evidence="2026 (vLLM 0.18.1)",
         gpus=(),

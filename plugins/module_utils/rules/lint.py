@@ -2,7 +2,10 @@
 # GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
 
-"""What is wrong with a way to serve a model, by rules that others paid for; each says who, when, and who contradicts."""
+"""Lint a vLLM launch configuration with rules from published reports.
+
+Each rule has its source, its date and the evidence against it.
+"""
 
 from __future__ import annotations
 
@@ -20,15 +23,16 @@ from ansible_collections.gb10.cluster.plugins.module_utils.rules.schema import E
 
 RULES: tuple[Rule, ...] = serve_rules_memory.RULES + serve_rules_kernels.RULES + serve_rules_network.RULES + serve_rules_host.RULES
 
-#: The variable in which a user waives rules, {id: reason}, and the id under which a waiver is reported that was not needed.
+#: The variable in which a user waives rules, {id: reason}, and the id of the finding that reports an unnecessary
+#: waiver.
 WAIVERS, UNUSED = "gb10_serve_waivers", "waiver-unused"
 
 
 def lint(situation: Mapping[str, Any], waivers: Mapping[str, str]) -> list[Finding]:
-    """Return what the rules find, errors first, then by id; serve_rule_types.View has the situation's shape.
+    """Return the rules' findings, errors first, then by id; rules.schema.View documents the situation's shape.
 
-    A waived finding stays, with its reason. A waiver of a rule that found nothing is a finding of its own, as info. Raises
-    ProblemsError for waivers of rules that do not exist and for those without a reason.
+    A waived finding stays in the result, with its reason. A waiver of a rule without findings is itself a finding of
+    severity info. Raises ProblemsError for waivers of rules that do not exist and for waivers without a reason.
     """
     if problems := _wrong_waivers(waivers):
         raise ProblemsError(problems)
@@ -39,18 +43,18 @@ def lint(situation: Mapping[str, Any], waivers: Mapping[str, str]) -> list[Findi
 
 
 def stopping(findings: Iterable[Finding], least: str = ERROR) -> list[Finding]:
-    """Return the findings of at least this severity that are not waived."""
+    """Return the findings of at least this severity, except the waived ones."""
     return [finding for finding in findings if SEVERITIES.index(finding.severity) <= SEVERITIES.index(least) and not finding.waived]
 
 
 def on_host(findings: Iterable[Finding]) -> list[Finding]:
-    """Return the findings with the paths that a command on one host has: argv and environment instead of the inventory's variables."""
+    """Return the findings with paths for a command on one host: argv and environment instead of inventory variables."""
     names = (("gb10_vllm_extra_args.", "argv."), ("gb10_extra_env.", "environment."), (f"{WAIVERS}.", "waivers."))
     return [replace(finding, path=_renamed(finding.path, names)) for finding in findings]
 
 
 def report(findings: Iterable[Finding]) -> list[str]:
-    """Return the findings as text, a line each."""
+    """Return the findings as text, one line per finding."""
     return [_line(finding) for finding in findings]
 
 
@@ -76,15 +80,16 @@ _HEAD = (
     "",
     "<!-- Written by plugins/module_utils/rules/lint.py; GB10_RENEW=1 pytest tests/unit/rules/test_rules.py renews it. -->",
     "",
-    "What others learned about vLLM on DGX Sparks (compute capability 12.1) and Jetson Thors (11.0), as rules that a configuration is held against.",
-    "An error is what surely does not start, answers wrongly or takes the host with it, and what no evidence contradicts; a warning is what may;",
-    f"info is a choice. Any of them is waived with a reason, `{WAIVERS}: {{id: reason}}`, which the report shows. Nobody here has a Spark:",
-    "the rules are tested, what they say is others' evidence, of the date given.",
+    "Lint rules for vLLM on DGX Sparks (compute capability 12.1) and Jetson Thors (11.0), from published reports.",
+    "An error marks a configuration that fails to start, returns wrong answers or takes the host down, with no",
+    "evidence to the contrary. A warning marks a configuration that may do so. Info marks a choice. A finding can be",
+    f"waived with a reason, `{WAIVERS}: {{id: reason}}`, and the report then shows that reason. This project has no",
+    "Spark: unit tests cover the rules, but other users reported the effects, at the given date.",
     "",
 )
 _TABLE = ("| id | severity | GPU | when | why | fix | source | date |", "|---|---|---|---|---|---|---|---|")
-_DISPUTED = ("", "## Where the evidence disagrees", "")
-_EXERCISED = ("", "## What was exercised", "")
+_DISPUTED = ("", "## Conflicting evidence", "")
+_EXERCISED = ("", "## Test coverage", "")
 
 
 def _renamed(path: str, names: Iterable[tuple[str, str]]) -> str:
@@ -96,9 +101,11 @@ def _wrong_waivers(waivers: Mapping[str, str]) -> list[Problem]:
     for rule, reason in waivers.items():
         path = f"{WAIVERS}.{rule}"
         if rule not in ids:
-            problems.append(Problem(path, f"there is no rule {rule!r}", "the id of a rule in docs/rules.md", "correct or drop it"))
+            expected = "the id of a rule in docs/rules.md"
+            problems.append(Problem(path, f"unknown rule {rule!r}", expected, "correct or remove it"))
         elif not (reason or "").strip():
-            problems.append(Problem(path, "a waiver without a reason", "why the finding does not count here", "give the reason as its value"))
+            found, expected = "waiver without a reason", "the reason of the waiver"
+            problems.append(Problem(path, found, expected, "set the reason as its value"))
     return problems
 
 
@@ -117,9 +124,9 @@ def _unused(rule: str, reason: str) -> Finding:
         UNUSED,
         INFO,
         f"{WAIVERS}.{rule}",
-        f"waived ({reason.strip()}), and the rule finds nothing",
-        "a waiver that is not needed hides the rule when it is",
-        "drop the waiver",
+        f"waived ({reason.strip()}), but the rule has no finding",
+        "an unnecessary waiver hides later findings of this rule",
+        "remove the waiver",
         "this configuration",
         "now",
         "unit tests",

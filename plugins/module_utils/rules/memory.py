@@ -2,7 +2,7 @@
 # GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
 
-"""Rules about memory that CPU and GPU share: how much vLLM may take of it, and what fills it while a model is loaded."""
+"""Rules about memory that CPU and GPU share: vLLM's part of it, and the other users of it while a model is loaded."""
 
 from __future__ import annotations
 
@@ -22,12 +22,13 @@ from ansible_collections.gb10.cluster.plugins.module_utils.rules.schema import (
 
 UTILIZATION, KV_BYTES, LENGTH, LOAD = "--gpu-memory-utilization", "--kv-cache-memory-bytes", "--max-model-len", "--load-format"
 _CEILING, _SAFE, _SAFE_AT_LENGTH, _LONG = 0.90, 0.87, 0.82, 131072
-#: Above this share of the memory a loader that reads whole files into it does not fit beside them; nodes this unequal are not alike.
+#: Above the first share of a node's memory, a loader that reads whole files into memory has no room for them and the
+#: weights. Nodes below the second share of the largest node's memory count as unequal.
 _LOADED_SHARE, _UNEQUAL = 0.8, 0.9
 _FRACTIONS = (
-    "0.4 to 0.9 are all published: NVIDIA 0.8, and 0.9 without headroom for production (2026-07); eugr 0.8 (2026-06); MiaAI 0.835 (2026-09); "
-    "and 0.70 still wedged a host while profiling (vllm-project/vllm#46307, 2026-06). The newest"
-    " practice is the KV cache in bytes and a small fraction"
+    "published values range from 0.4 to 0.9: NVIDIA 0.8, and 0.9 without headroom for production (2026-07); eugr 0.8 "
+    "(2026-06); MiaAI 0.835 (2026-09). 0.70 still wedged a host while profiling (vllm-project/vllm#46307, 2026-06). "
+    "The newest practice is the KV cache in bytes and a small fraction"
 )
 _FASTSAFETENSORS = "fastsafetensors"
 
@@ -42,12 +43,13 @@ def _high(view: View) -> list[Found]:
 
 def _default(view: View) -> list[Found]:
     default = "0.9" if view.before(0, 20) else "0.92"
-    return when(not view.argument(UTILIZATION), (f"gb10_vllm_extra_args.{UTILIZATION}", f"not given, so vLLM takes {default}"))
+    found = (f"gb10_vllm_extra_args.{UTILIZATION}", f"not given, so vLLM uses {default}")
+    return when(not view.argument(UTILIZATION), found)
 
 
 def _at_length(view: View) -> list[Found]:
     high = _SAFE_AT_LENGTH < (view.number(UTILIZATION) or 0) <= _CEILING
-    # Without a number vLLM serves the model's own context.
+    # Without a number vLLM uses the model's maximum context.
     given = view.number(LENGTH)
     tokens = int(view.model.get("positions", 0) if given is None else given)
     said = f"{view.argument(UTILIZATION)} at {view.argument(LENGTH) if given else tokens} tokens"
@@ -79,7 +81,7 @@ def _unequal(view: View) -> list[Found]:
         return []
     most = max(memory.values())
     return [
-        (f"nodes[{index}].memory_bytes", f"{size / 2**30:.0f} GiB, where another node has {most / 2**30:.0f} GiB")
+        (f"nodes[{index}].memory_bytes", f"{size / 2**30:.0f} GiB; another node has {most / 2**30:.0f} GiB")
         for index, size in memory.items()
         if size < _UNEQUAL * most
     ]
@@ -93,7 +95,7 @@ def _allocator(view: View) -> list[Found]:
 def _connector(view: View) -> list[Found]:
     given = [name for name in ("--kv-transfer-config", "--kv-offloading-size") if view.argument(name)]
     exempt = view.argument("--enable-sleep-mode") or view.argument("--enable-cumem-allocator")
-    # vLLM compares the text of this variable alone.
+    # vLLM checks only this variable, and only this exact text.
     set_so = view.variable("PYTORCH_CUDA_ALLOC_CONF", lambda value: "expandable_segments:True" in (value or ""))
     return set_so if given and not exempt and not view.before(0, 22) else []
 
@@ -105,10 +107,11 @@ RULES = (
         when=f"`{UTILIZATION}` is above 0.90",
         check=_ceiling,
         why=(
-            "CPU and GPU share the memory, and the page cache competes with CUDA for it: above 0.90 the result was OOM crashes and Xid 43, "
-            "and on this hardware exhausted memory takes the whole host down, without a trace of why"
+            "CPU and GPU share the memory, and the page cache competes with CUDA for it. Above 0.90 users reported "
+            "OOM crashes and Xid 43. On this hardware exhausted memory takes the whole host down, without a trace of "
+            "the cause"
         ),
-        fix="0.85 or less, or the KV cache in bytes with --kv-cache-memory-bytes",
+        fix="use 0.85 or less, or set the KV cache in bytes with --kv-cache-memory-bytes",
         source=f"{CONSELARA}; NVIDIA/dgx-spark-playbooks#97",
         evidence="2026-08",
     ),
@@ -117,8 +120,8 @@ RULES = (
         WARNING,
         when=f"`{UTILIZATION}` is above 0.87, up to 0.90",
         check=_high,
-        why="0.85 to 0.87 is the range that held for most models; what CUDA graphs and profiling allocate comes on top",
-        fix="0.85 or less, or the KV cache in bytes",
+        why="0.85 to 0.87 worked for most models; CUDA graphs and profiling allocate additional memory",
+        fix="use 0.85 or less, or set the KV cache in bytes",
         source=CONSELARA,
         evidence="2026-05",
         disputed=_FRACTIONS,
@@ -129,22 +132,28 @@ RULES = (
         when=f"`{UTILIZATION}` is not given",
         check=_default,
         why=(
-            "vLLM's default is 0.9, and 0.92 from 0.20 on, which is more than anybody recommends where the host lives in the same memory. "
-            "With --kv-cache-memory-bytes it is still the memory that must be free at the start"
+            "vLLM's default is 0.9, and 0.92 from 0.20 on. That is more than any source recommends for memory that "
+            "the host shares. With --kv-cache-memory-bytes this fraction must still be free at launch"
         ),
-        fix=f"give {UTILIZATION}, 0.8 for a first try",
+        fix=f"set {UTILIZATION}, 0.8 for a first try",
         source="vLLM 0.13.0 to 0.33.0, config/cache.py, v1/worker/utils.py request_memory; conselara.dev",
         evidence="2026-11",
         disputed="NVIDIA's playbook for one Spark starts vLLM with the default (2026-06)",
-        exercised="the condition: unit tests; the defaults: read in vLLM's code; the effect: nowhere here",
+        exercised="condition: unit tests; defaults: read in vLLM's code; effect: not tested here",
     ),
     Rule(
         "memory-utilization-131k",
         WARNING,
-        when=f"several nodes, a context of 131072 or more (`{LENGTH}`, or the model's own), `{UTILIZATION}` above 0.82",
+        when=(
+            f"several nodes, a context of 131072 or more (`{LENGTH}`, or the model's maximum), `{UTILIZATION}` above "
+            "0.82"
+        ),
         check=_at_length,
-        why="with large KV caches on two nodes Xid 43 only stopped at 0.82, and a prefill of 128K tokens reset the head of a pair",
-        fix="0.82 or less, or fewer tokens",
+        why=(
+            "with large KV caches on two nodes Xid 43 stopped only at 0.82, and a prefill of 128K tokens reset the "
+            "head of a pair"
+        ),
+        fix="use 0.82 or less, or fewer tokens",
         source=f"{CONSELARA}; NVIDIA/dgx-spark-playbooks#97",
         evidence="2026-08",
         disputed=(
@@ -157,14 +166,17 @@ RULES = (
         INFO,
         when=f"`{KV_BYTES}` is not given",
         check=_kv_fraction,
-        why="a fraction of the memory is no upper bound while vLLM profiles, and it moves with what else the host holds; bytes do not",
-        fix=f"{KV_BYTES} with what the plan computes, and a small {UTILIZATION}",
+        why=(
+            "a fraction of the memory is not an upper bound while vLLM profiles, and it depends on the host's other "
+            "memory use; bytes do not"
+        ),
+        fix=f"set {KV_BYTES} to the plan's value, and a small {UTILIZATION}",
         source="vllm-project/vllm#46307; tonyd2wild GLM-5.3-Flash-NVFP4, eugr recipes",
         evidence="2026-09",
         disputed=(
-            "with bytes vLLM skips its own measurement of free memory and CUDA graphs, so AEON-7 advises against "
-            "(AEON-7/vllm-ultimate-dgx-spark#9, 2026-07); the fleets that run bytes are newer (2026-09). Take bytes where the plan's memory "
-            "figures fit, else the fraction"
+            "with bytes vLLM skips its own measurement of free memory and CUDA graphs, so AEON-7 advises against bytes "
+            "(AEON-7/vllm-ultimate-dgx-spark#9, 2026-07); the fleets that use bytes are newer (2026-09). Use bytes if "
+            "the plan's memory figures fit, else the fraction"
         ),
     ),
     Rule(
@@ -173,7 +185,7 @@ RULES = (
         when=f"`{LOAD} fastsafetensors` in the image nvcr.io/nvidia/vllm 26.03 or 26.04",
         check=_ngc_loader,
         why="these images lack the package: ImportError",
-        fix=f"leave {LOAD} out",
+        fix=f"remove {LOAD}",
         source=CONSELARA,
         evidence="2026-05",
     ),
@@ -182,8 +194,8 @@ RULES = (
         WARNING,
         when=f"`{LOAD} fastsafetensors` with weights above 80 % of a node's memory",
         check=_large_load,
-        why="it holds files and weights in the same memory at once",
-        fix=f"{LOAD} instanttensor (vLLM 0.18 or newer), or the default",
+        why="it holds the files and the weights in the same memory at the same time",
+        fix=f"use {LOAD} instanttensor (vLLM 0.18 or newer), or the default",
         source="eugr/spark-vllm-docker README",
         evidence="2026-09",
     ),
@@ -193,10 +205,10 @@ RULES = (
         when="nodes differ in memory by more than a tenth",
         check=_unequal,
         why=(
-            "every rank takes the same share of the model, so the smallest node decides, and a fraction of the memory is another size on "
-            "each; there are Sparks with 64 GB"
+            "every rank has the same share of the model, so the smallest node sets the limit. A fraction of the memory "
+            "is a different size on each node; Sparks with 64 GB exist"
         ),
-        fix="nodes of one size, or --kv-cache-memory-bytes for the smallest",
+        fix="use nodes with equal memory, or set --kv-cache-memory-bytes for the smallest",
         source="NVIDIA, build.nvidia.com/spark/vllm-cluster",
         evidence="2026-10-20",
     ),
@@ -206,7 +218,7 @@ RULES = (
         when="`--enable-sleep-mode`",
         check=lambda view: when(view.argument("--enable-sleep-mode") != "", *view.given("--enable-sleep-mode")),
         why="waking up killed the engine on one Spark and took the whole host down on another",
-        fix="leave it out; stop and start the service instead",
+        fix="remove it; stop and start the service instead",
         source="vllm-project/vllm#50011",
         evidence="2026-09-02",
     ),
@@ -216,44 +228,48 @@ RULES = (
         when="`--enable-flashinfer-autotune`",
         check=lambda view: when(view.argument("--enable-flashinfer-autotune") != "", *view.given("--enable-flashinfer-autotune")),
         why="the same configuration ran out of memory in its warm-up with this flag and started without it",
-        fix="leave the flag out; --no-enable-flashinfer-autotune turns off what vLLM tunes by default, too",
+        fix="remove the flag; --no-enable-flashinfer-autotune also turns off vLLM's default tuning",
         source="NVIDIA/dgx-spark-playbooks#97 (an A/B on two Sparks), eugr/spark-vllm-docker#389",
         evidence="2026-09-12",
     ),
     Rule(
         "expandable-segments",
         INFO,
-        when="PyTorch's allocator is given `expandable_segments:True`",
+        when="PyTorch's allocator has `expandable_segments:True`",
         check=_allocator,
-        why="with it a pair logged NV_ERR_NO_MEMORY while it loaded, and did not with False",
-        fix="try expandable_segments:False where a start runs out of memory",
+        why="a pair logged NV_ERR_NO_MEMORY at load time with True, and did not with False",
+        fix="try expandable_segments:False if a launch runs out of memory",
         source="NVIDIA/dgx-spark-playbooks#97 (an A/B on two Sparks)",
         evidence="2026-09-13",
         disputed=(
-            "eugr's launcher sets True (2026-09), and vllm-project/vllm#55569 reports that True cured a prefill that ran out of memory, and "
-            "a second user that it did not (2026-09-13). Reported, and not verified here: False wedged a host where True finished "
-            "(MiaAI-Lab/GLM-5.3-Flash-EXL3-2x-DGX-Sparks#58). The newest evidence is split: leave it as it is unless memory runs out"
+            "eugr's launcher sets True (2026-09). vllm-project/vllm#55569 reports that True cured a prefill that ran "
+            "out of memory; a second user there reports that it did not (2026-09-13). Reported, and not verified "
+            "here: False wedged a host where True finished (MiaAI-Lab/GLM-5.3-Flash-EXL3-2x-DGX-Sparks#58). The "
+            "newest evidence is split: change it only if memory runs out"
         ),
     ),
     Rule(
         "expandable-segments-connector",
         ERROR,
-        when="vLLM 0.22 or newer, PyTorch's allocator is given `expandable_segments:True`, and a KV connector without sleep mode",
+        when=(
+            "vLLM 0.22 or newer, PyTorch's allocator has `expandable_segments:True`, and a KV connector is used "
+            "without sleep mode"
+        ),
         check=_connector,
         why="vLLM raises ValueError: the allocator may move memory that a connector has registered",
-        fix="expandable_segments:False, or leave the connector out",
+        fix="set expandable_segments:False, or remove the connector",
         source="vLLM 0.22.1 to 0.33.0, config/vllm.py; vllm-project/vllm#42404",
         evidence="2026-11",
         gpus=(),
-        exercised="the condition: unit tests; the code: read in vLLM 0.22.1 to 0.33.0; the effect: nowhere here",
+        exercised="condition: unit tests; code: read in vLLM 0.22.1 to 0.33.0; effect: not tested here",
     ),
     Rule(
         "swap-space",
         WARNING,
         when="vLLM before 0.18 without `--swap-space 0`",
         check=lambda view: when(view.before(0, 18) and view.number("--swap-space") != 0, *view.given("--swap-space")),
-        why="the default of 4 GiB for each GPU is taken from the memory that the GPU itself uses",
-        fix="--swap-space 0",
+        why="the default of 4 GiB per GPU comes out of the memory that the GPU itself uses",
+        fix="set --swap-space 0",
         source=MIXED_NOTES,
         evidence="2026 (vLLM 0.17.1)",
         gpus=(SPARK, THOR),
@@ -263,8 +279,11 @@ RULES = (
         WARNING,
         when="vLLM before 0.20",
         check=lambda view: when(view.before(0, 20), ("release", view.data["release"])),
-        why="it takes the page cache for used memory: 'Free memory ... is less than desired', a little less at each retry",
-        fix="vLLM 0.20 or newer, or drop the page cache before each start",
+        why=(
+            "it counts the page cache as used memory: 'Free memory ... is less than desired', a little less at each "
+            "retry"
+        ),
+        fix="install vLLM 0.20 or newer, or drop the page cache before each launch",
         source="vllm-project/vllm#35356; vLLM 0.20.2, utils/mem_utils.py; NVIDIA's playbooks",
         evidence="2026-07",
         gpus=(SPARK, THOR),
@@ -274,8 +293,11 @@ RULES = (
         INFO,
         when="vLLM 0.20 to 0.23",
         check=lambda view: when(view.before(0, 24) and (not view.before(0, 20)), ("release", view.data["release"])),
-        why="from 0.24 on vLLM gives cached device memory back under pressure while it loads, which is reported to spare hosts",
-        fix="vLLM 0.24 or newer",
+        why=(
+            "from 0.24 on vLLM frees cached device memory under pressure at load time, which reportedly avoids host "
+            "failures"
+        ),
+        fix="install vLLM 0.24 or newer",
         source="vllm-project/vllm#45179",
         evidence="2026-09",
     ),

@@ -2,7 +2,7 @@
 # GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
 
-"""Rules about several nodes: how they reach each other, how the model is split over them, and that they are started alike."""
+"""Rules about several nodes: the network, the split of the model, and equal launch settings on all nodes."""
 
 from __future__ import annotations
 
@@ -25,18 +25,18 @@ from ansible_collections.gb10.cluster.plugins.module_utils.rules.schema import (
     when,
 )
 
-#: Variables that are each node's own.
+#: Variables with a different value on each node.
 _OWN = frozenset(
     "VLLM_HOST_IP NCCL_SOCKET_IFNAME GLOO_SOCKET_IFNAME TP_SOCKET_IFNAME UCX_NET_DEVICES NCCL_IB_HCA NCCL_IB_GID_INDEX MN_IF_NAME "
     "OMPI_MCA_btl_tcp_if_include RAY_NODE_IP_ADDRESS RAY_OVERRIDE_NODE_IP_ADDRESS VLLM_API_KEY GB10_INPUTS".split()
 )
-#: What all nodes must agree on even where their GPUs differ.
+#: Prefixes of variables that must be equal on all nodes, even with different GPUs.
 _COMMON = ("NCCL_", "RAY_")
 _SECRET = re.compile(r"TOKEN|KEY|SECRET|PASSWORD")
 _TWIN = re.compile(r"roce(P2)?p1s0f([01])")
 _RING = {"NCCL_IB_SUBNET_AWARE_ROUTING": "1", "NCCL_IB_MERGE_NICS": "0"}
 _FULLY_CONNECTED_RING = 3
-#: What a unit gives its container, whatever the node.
+#: The options that a unit gives its container on every node.
 _NETWORK = "--network"
 _PLANNED = {"--ipc": "host"}
 
@@ -51,7 +51,8 @@ def _bridge(view: View) -> list[Found]:
     changed: Mapping[str, tuple[str, str]] = view.data.get("container", {})
     bridged = view.ranks > 1 and view.data["network"] != "host"
     path = changed[_NETWORK][0] if _NETWORK in changed else "network"
-    # The two containers of a node share what Ray keeps in memory, Ray looks after its drivers by their numbers, and its token is the service user's.
+    # The two containers of a node share Ray's objects in memory. Ray monitors its drivers by their process IDs. Its
+    # token belongs to the service user.
     own = ("--ipc", "--user", "--pid") if view.data["executor"] == "ray" else ("--ipc", "--user")
     others = [(option, *changed[option]) for option in own if option in changed]
     return when(bridged, (path, view.data["network"] or "not given")) + [
@@ -64,7 +65,7 @@ def _devices_unset(view: View) -> list[Found]:
 
 
 def _half(value: str | None) -> bool:
-    """Whether a list of devices has only one of the two that share a port."""
+    """Whether a device list has only one of the two PCIe functions of a port."""
     twins: dict[str, set[str]] = {}
     for name in (value or "").removeprefix("=").split(","):
         if match := _TWIN.fullmatch(name.partition(":")[0].strip()):
@@ -174,15 +175,15 @@ RULES = (
         "bridge-network",
         ERROR,
         when=(
-            "containers on several nodes that are not on the host's network, or that get other shared memory, another user or, with Ray, other "
-            "processes to see than the unit gives them"
+            "containers on several nodes that are outside the host's network, or whose shared memory, user or (with "
+            "Ray) process namespace differs from the unit's"
         ),
         check=_bridge,
         why=(
-            "the ranks cannot meet: NCCL and Ray hand out addresses that exist only inside the container, and what Ray and its drivers share is "
-            "in the host's memory and readable by the service's user"
+            "the ranks cannot connect: NCCL and Ray publish addresses that exist only inside the container. Ray and "
+            "its drivers share objects in the host's memory that the service's user must be able to read"
         ),
-        fix="network host, and leave --ipc, --user and --pid to the unit",
+        fix="use network host, and let the unit set --ipc, --user and --pid",
         source=f"{CONSELARA}; eugr/spark-vllm-docker, launch-cluster.sh",
         evidence="2026-09",
         gpus=(),
@@ -192,13 +193,14 @@ RULES = (
         WARNING,
         when="RoCE between nodes without `NCCL_IB_HCA`",
         check=_devices_unset,
-        why="NCCL can take the wrong devices, or one of a port's two, and hang without a word",
-        fix="leave it to the plan, or name both twins of each cabled port",
+        why="NCCL can choose the wrong devices, or only one of a port's two, and hang without a message",
+        fix="keep the plan's value, or list both PCIe functions of each cabled port",
         source=f"{CONSELARA}; NVIDIA/dgx-spark-playbooks#102",
         evidence="2026-08",
         disputed=(
-            "NVIDIA's NCCL playbook leaves it to NCCL (2026-08-12); users of the same month had to pin both twins of one cable to have its bandwidth "
-            "(NVIDIA/dgx-spark-playbooks#103). Pin it unless you measured"
+            "NVIDIA's NCCL playbook lets NCCL choose (2026-08-12); in the same month users had to list both PCIe "
+            "functions of one cable for its full bandwidth (NVIDIA/dgx-spark-playbooks#103). Pin it unless you "
+            "measured"
         ),
     ),
     Rule(
@@ -206,39 +208,49 @@ RULES = (
         WARNING,
         when="`NCCL_IB_HCA` names only one of the two devices of a port",
         check=_one_twin,
-        why="each is an x4 link of its own and carries at most half of the port: 98 instead of 161 Gb/s, while the link says 200",
-        fix="name both, such as rocep1s0f1,roceP2p1s0f1",
+        why=(
+            "each device is a separate x4 link and carries at most half of the port's traffic. Measured: 98 "
+            "instead of 161 Gb/s, while the link reports 200"
+        ),
+        fix="list both, such as rocep1s0f1,roceP2p1s0f1",
         source="tonyd2wild/DeepSeek-v4-Flash-Vision-Exp-DSpark-1M-NVFP4-KV-2x-DGX-Spark#35; NVIDIA/dgx-spark-playbooks#103",
         evidence="2026-09",
-        disputed="end to end it is worth 5 % of prefill and nothing of decode (MiaAI-Lab/DeepSeek-v4-Flash-DSpark-2x-DGX-Spark#104, 2026-08)",
+        disputed=(
+            "end to end it gains 5 % in prefill and nothing in decode "
+            "(MiaAI-Lab/DeepSeek-v4-Flash-DSpark-2x-DGX-Spark#104, 2026-08)"
+        ),
     ),
     Rule(
         "nccl-gid-index",
         WARNING,
-        when="RoCE with `NCCL_IB_GID_INDEX`, also where it is empty, which is 0",
+        when="RoCE with `NCCL_IB_GID_INDEX`, also if it is empty, which means 0",
         check=_gid,
         why=(
-            "the index moves when addresses come and go (3 to 4 within half an hour on one device), and then the pinned one fails on that "
-            "device; 0 is link-local or RoCEv1"
+            "the index changes when addresses come and go (3 to 4 within half an hour on one device). Then the pinned "
+            "index fails on that device; 0 is link-local or RoCEv1"
         ),
-        fix="leave it unset (gb10_fabric_pin_gid_index: false): NCCL 2.21 and newer choose for each device",
+        fix="unset it (gb10_fabric_pin_gid_index: false): NCCL 2.21 and newer choose an index for each device",
         source="tonyd2wild/DeepSeek-v4-Flash-Vision-Exp-DSpark-1M-NVFP4-KV-2x-DGX-Spark#38; NVIDIA/nccl#2157",
         evidence="2026-09",
         disputed=(
             "conselara.dev pins 3 (2026-05) and AEON-7 still does (2026-08), Avarok pinned 0 (2026-02); NVIDIA and eugr leave it unset, and "
-            "the reports of the drift are newer. A pin holds where the devices have no IPv6 address and nothing changes them"
+            "the reports of the drift are newer. A pin works if the devices have no IPv6 address and their addresses "
+            "do not change"
         ),
     ),
     Rule(
         "roce-disabled",
         WARNING,
-        when="a fabric of RoCE with `NCCL_IB_DISABLE=1`",
+        when="a RoCE fabric with `NCCL_IB_DISABLE=1`",
         check=_roce_off,
         why="NCCL falls back to TCP: it works, at about a quarter of the throughput",
-        fix="leave it to the plan (0); choose gb10_fabric_transport: socket if sockets are meant",
+        fix="keep the plan's value (0); set gb10_fabric_transport: socket to use sockets",
         source="vllm-gb10 (pull request 24), eugr/spark-vllm-docker#252",
         evidence="2026-06",
-        disputed="vllm-gb10's first guide (vLLM 0.18.1) set 1; its own later measurement is against it, and no current source is for it",
+        disputed=(
+            "vllm-gb10's first guide (vLLM 0.18.1) set 1; its own later measurement contradicts that, and no current "
+            "source supports it"
+        ),
     ),
     Rule(
         "tp-over-sockets",
@@ -246,7 +258,7 @@ RULES = (
         when="tensor parallelism between nodes without RoCE",
         check=_tp_sockets,
         why="every layer waits for the network twice; users call it unbearably slow",
-        fix="pipeline parallelism over Ethernet, or RoCE",
+        fix="use pipeline parallelism over Ethernet, or RoCE",
         source=f"{MIXED_NOTES}; eugr/spark-vllm-docker#252",
         evidence="2026-06",
         gpus=(),
@@ -257,7 +269,7 @@ RULES = (
         when="tensor parallelism over a Jetson Thor and other nodes",
         check=_tp_thor,
         why="a Thor has 25 Gb/s Ethernet and no RoCE, and every layer waits for the slowest node",
-        fix="gb10_pipeline_parallel_size: the number of nodes",
+        fix="set gb10_pipeline_parallel_size: the number of nodes",
         source=f"{MIXED_NOTES}; eugr/spark-vllm-docker#216",
         evidence="2026-03",
         gpus=(THOR,),
@@ -268,17 +280,17 @@ RULES = (
         when="Sparks and Thors together without `NCCL_IB_DISABLE=1` on the Sparks",
         check=_mixed,
         why="the Sparks would offer RoCE and the Thors sockets: NCCL stops with 'wrong type 3 != 4'",
-        fix="gb10_fabric_topology: socket, which sets it",
+        fix="set gb10_fabric_topology: socket, which sets the variable",
         source=MIXED_NOTES,
         evidence="2026 (vLLM 0.17.1)",
     ),
     Rule(
         "tensor-parallel-size",
         WARNING,
-        when="a tensor parallel size that is no power of two",
+        when="a tensor parallel size that is not a power of two",
         check=_odd_split,
-        why="heads and experts of the usual models do not divide by it, and vLLM then refuses the model",
-        fix="a power of two, or pipeline parallelism over three nodes",
+        why="most models' head and expert counts are not divisible by it, and vLLM then refuses the model",
+        fix="use a power of two, or pipeline parallelism over three nodes",
         source="eugr/spark-vllm-docker README and #246",
         evidence="2026-09",
         gpus=(),
@@ -288,8 +300,8 @@ RULES = (
         INFO,
         when="2, 4 or 8 Sparks with RoCE and pipeline parallelism",
         check=_stages,
-        why="stages give room, not speed: on four Sparks PP 4 made 4.4 tokens a second and TP 4 13.0",
-        fix="gb10_tensor_parallel_size: the number of nodes",
+        why="pipeline stages add memory, not speed: on four Sparks PP 4 generated 4.4 tokens per second, and TP 4 13.0",
+        fix="set gb10_tensor_parallel_size: the number of nodes",
         source="yunwei37 (GLM-5.2, a ring of 4), unslothai/unsloth#10280",
         evidence="2026-09",
     ),
@@ -298,8 +310,11 @@ RULES = (
         WARNING,
         when="a ring whose environment lacks subnet-aware routing, unmerged devices or, from 4 nodes on, the ring algorithm",
         check=_ring,
-        why="not every pair of a ring has a cable; without these NCCL tries those that have none: ibv_modify_qp fails with 110",
-        fix="leave the three variables to the plan",
+        why=(
+            "not every pair of nodes in a ring has a cable; without these settings NCCL tries pairs without one: "
+            "ibv_modify_qp fails with 110"
+        ),
+        fix="keep the plan's values of the three variables",
         source="NVIDIA/dgx-spark-playbooks, connect-three-sparks; eugr/spark-vllm-docker NETWORKING.md and #252",
         evidence="2026-09",
     ),
@@ -308,21 +323,21 @@ RULES = (
         WARNING,
         when="a ring with NCCL below 2.30",
         check=_ring_nccl,
-        why="releases before do not know NCCL_IB_SUBNET_AWARE_ROUTING",
-        fix="NCCL 2.30.4 or newer",
+        why="older releases do not support NCCL_IB_SUBNET_AWARE_ROUTING",
+        fix="install NCCL 2.30.4 or newer",
         source="eugr/spark-vllm-docker (2026-05-18); NVIDIA/dgx-spark-playbooks, nccl",
         evidence="2026-08-12",
     ),
     Rule(
         "host-ip",
         WARNING,
-        when="several nodes and a `VLLM_HOST_IP` that is unset, loopback, or another node's too",
+        when="several nodes and a `VLLM_HOST_IP` that is unset, loopback, or equal on two nodes",
         check=_host_ip,
         why=(
-            "vLLM guesses by the default route, Ray says another address, and the ranks do not find each other: 'Every node should have a "
-            "unique IP address'"
+            "vLLM guesses the address from the default route, and Ray reports another one. Then the ranks do not find "
+            "each other: 'Every node should have a unique IP address'"
         ),
-        fix="leave it to the plan: each node's address on the fabric",
+        fix="keep the plan's value: each node's fabric address",
         source="vllm-gb10 (vLLM 0.18.1); vLLM 0.32.0, utils/network_utils.py line 52",
         evidence="2026-06",
         gpus=(),
@@ -332,8 +347,11 @@ RULES = (
         WARNING,
         when="several nodes without `GLOO_SOCKET_IFNAME` or `NCCL_SOCKET_IFNAME`",
         check=_interfaces,
-        why="the rendezvous takes whatever interface the host names first, such as loopback or Wi-Fi: connection refused, or the slow network",
-        fix="leave them to the plan",
+        why=(
+            "the rendezvous uses the interface that the host lists first, such as loopback or Wi-Fi: connection "
+            "refused, or the slow network"
+        ),
+        fix="keep the plan's values",
         source=f"{CONSELARA}; vllm-gb10 (vLLM 0.18.1); NVIDIA's vLLM playbook",
         evidence="2026-07",
         gpus=(SPARK, THOR),
@@ -341,15 +359,15 @@ RULES = (
     Rule(
         "gpudirect-rdma",
         WARNING,
-        when="NCCL is told to use GPUDirect RDMA (`NCCL_NET_GDR_LEVEL`, `NCCL_DMABUF_ENABLE`)",
+        when="NCCL is set to use GPUDirect RDMA (`NCCL_NET_GDR_LEVEL`, `NCCL_DMABUF_ENABLE`)",
         check=_gdr,
-        why="a GB10 has none, and forcing it can hang the start",
-        fix="leave both unset, or NCCL_NET_GDR_LEVEL=0",
+        why="a GB10 does not support it, and forcing it can hang the launch",
+        fix="unset both, or set NCCL_NET_GDR_LEVEL=0",
         source="NVIDIA, DGX Spark porting guide; NVIDIA/nccl#2213",
         evidence="2026-08",
         disputed=(
-            "a log of November 2025 prints it as enabled, vllm-gb10 sets SYS (vLLM 0.18.1); NVIDIA says that neither peermem, DMA-BUF nor "
-            "GDRCopy work, and is newer"
+            "a log of November 2025 prints it as enabled, and vllm-gb10 sets SYS (vLLM 0.18.1). NVIDIA states that "
+            "peermem, DMA-BUF and GDRCopy do not work, which is newer"
         ),
     ),
     Rule(
@@ -357,21 +375,24 @@ RULES = (
         INFO,
         when="a container with RoCE and without `NCCL_NET_PLUGIN=none`",
         check=_plugin,
-        why="the plugin for another cloud's network in NGC's images can take over and fall back to TCP",
-        fix="NCCL_NET_PLUGIN=none",
+        why="NGC's images contain a plugin for another cloud's network; NCCL can load it and fall back to TCP",
+        fix="set NCCL_NET_PLUGIN=none",
         source=CONSELARA,
         evidence="2026-05",
     ),
     Rule(
         "environment-differs",
         WARNING,
-        when="a variable differs between ranks that is not a node's own; between different GPUs, only NCCL's and Ray's",
+        when=(
+            "a variable differs between ranks, except per-node variables; between different GPUs, only NCCL's and "
+            "Ray's variables count"
+        ),
         check=_unequal,
         why=(
-            "ranks that choose different kernels or transports answer wrongly, slowly or not at all, and Ray cannot give a worker the "
-            "driver's environment"
+            "ranks that choose different kernels or transports are wrong, slow or hang, and Ray cannot give a worker "
+            "the driver's environment"
         ),
-        fix="gb10_extra_env for all nodes alike",
+        fix="set the same gb10_extra_env for all nodes",
         source="eugr/spark-vllm-docker README; gpustack/gpustack#2691",
         evidence="2026-08",
         gpus=(),
@@ -382,17 +403,21 @@ RULES = (
         when="vLLM 0.27 on four nodes or more",
         check=lambda view: when(view.ranks >= 4 and view.before(0, 28) and (not view.before(0, 27)), ("release", view.data["release"])),
         why=(
-            "it stalls for good after a minute without requests: with speculative decoding the length of a padded slot becomes negative, and a "
-            "kernel never ends. Keeping the API busy does not help"
+            "it stalls permanently after a minute without requests: with speculative decoding the length of a padded "
+            "slot becomes negative, and a kernel never ends. Constant API traffic does not help"
         ),
-        fix="vLLM 0.28 or newer, which has the fix (vllm-project/vllm#51538), or no speculative decoding",
+        fix=(
+            "install vLLM 0.28 or newer, which contains the fix (vllm-project/vllm#51538), or turn speculative "
+            "decoding off"
+        ),
         source="vllm-project/vllm#51921, #51593 (the cause); vLLM 0.28.0, v1/attention/backends/mla/indexer.py line 87",
         evidence="2026-08-12",
         disputed=(
-            "the same user found first that without speculative decoding or with that fix idling is survived, and hours later that after heavy load "
-            "neither helps (vllm-project/vllm#51921, both 2026-08-12); the same four Sparks also stalled in NCCL (NVIDIA/nccl#2334, 2026-08-11)"
+            "the same user first found that idling works without speculative decoding or with that fix. Hours later "
+            "neither helped after heavy load (vllm-project/vllm#51921, both 2026-08-12). The same four Sparks also "
+            "stalled in NCCL (NVIDIA/nccl#2334, 2026-08-11)"
         ),
-        exercised="the condition: unit tests; the fix: read in vLLM 0.28.0, and missing in 0.25.1; the effect: nowhere here",
+        exercised="condition: unit tests; fix: read in vLLM 0.28.0, and missing in 0.25.1; effect: not tested here",
     ),
     Rule(
         "nccl-cross-nic",
@@ -400,10 +425,10 @@ RULES = (
         when="RoCE over several devices with `NCCL_CROSS_NIC=1`",
         check=_cross,
         why=(
-            "hours into serving at full load receivers waited for data that had come, with NCCL 2.28.9, 2.30.4 and 2.30.7: every rank hangs, "
-            "the API stays green"
+            "after hours at full load receivers waited for data that had already arrived. Every rank hangs, and the API "
+            "stays green. This was reported with NCCL 2.28.9, 2.30.4 and 2.30.7"
         ),
-        fix="leave it unset",
+        fix="unset it",
         source="NVIDIA/nccl#2334 (open; four Sparks, two models)",
         evidence="2026-08-11",
     ),
@@ -412,14 +437,18 @@ RULES = (
         INFO,
         when="`NCCL_NVLS_ENABLE=0`",
         check=lambda view: view.variable("NCCL_NVLS_ENABLE", lambda value: value == "0"),
-        why="a Spark has no NVLink switch that it could turn off, and that it cures a hang while a MoE is loaded was not shown",
-        fix="leave it unset, unless loading hangs without it",
+        why=(
+            "a Spark has no NVLink switch, so there is nothing to turn off; no report confirmed that it cures a hang "
+            "at MoE load time"
+        ),
+        fix="unset it, unless loading hangs without it",
         source="NVIDIA/nccl#2167",
         evidence="2026-05-10",
         disputed=(
-            "on eight Sparks 2.30.4 hung two of three loads of a MoE without it, and Kimi K2.6 loaded with it (vllm-project/vllm#40969); when the "
-            "same configuration then came up without it, its author took back that it is the fix (NVIDIA/nccl#2167, all 2026-05-10). Another "
-            "user still names it the one that counts (eugr/spark-vllm-docker#260, 2026-06)"
+            "on eight Sparks 2.30.4 hung in two of three loads of a MoE without it, and Kimi K2.6 loaded with it "
+            "(vllm-project/vllm#40969). Later the same configuration loaded without it, and its author withdrew the "
+            "claim that it is the fix (NVIDIA/nccl#2167, all 2026-05-10). Another user still calls it the setting "
+            "that counts (eugr/spark-vllm-docker#260, 2026-06)"
         ),
     ),
 )

@@ -2,7 +2,7 @@
 # GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
 
-"""What a rule about serving is, what it finds, and the situation as a rule sees it."""
+"""The types of the lint rules: a rule, its findings, and its view of a situation."""
 
 from __future__ import annotations
 
@@ -15,31 +15,33 @@ from typing import Any
 from ansible_collections.gb10.cluster.plugins.module_utils.common import bounded_json
 from ansible_collections.gb10.cluster.plugins.module_utils.common.versions import release as numbers
 
-#: An error stops unless it is waived: the service does not start, answers wrongly, or takes the host with it, and no evidence contradicts that.
+#: An error stops the run unless it is waived. The service does not start, returns wrong answers or takes the host down.
+#: No evidence contradicts that.
 ERROR, WARNING, INFO = "error", "warning", "info"
 SEVERITIES = (ERROR, WARNING, INFO)
 
 SPARK, THOR = "12.1", "11.0"
-#: Two sources that many rules have: notes on two Sparks with NGC's image, and on Sparks and Thors over Ethernet.
+#: Two sources that many rules cite: notes on two Sparks with NGC's image, and on Sparks and Thors over Ethernet.
 CONSELARA = "conselara.dev (vLLM 0.19, NGC 26.04)"
 MIXED_NOTES = "distributed-vllm notes (Sparks and Thors, vLLM 0.17.1)"
-_CONDITION = "the condition: unit tests; the effect: nowhere here"
+_CONDITION = "condition: unit tests; effect: not tested here"
 _SUFFIXES = {"": 1, "k": 10**3, "m": 10**6, "g": 10**9, "K": 2**10, "M": 2**20, "G": 2**30}
 
-#: Characters of an argument that is JSON.
+#: Maximum length of a JSON argument, in characters.
 _MOST = 100_000
 
-#: The input to change and what it is now.
+#: The input to change and its current value.
 Found = tuple[str, str]
 
 
 @dataclass(frozen=True)
 class Rule:
-    """One thing that others learned about serving on these machines.
+    """One lesson from a published report about serving on these machines.
 
-    ``when`` is the condition in words, ``check`` the condition itself: it answers what is wrong, [] if nothing is. ``gpus`` are the
-    compute capabilities of the nodes that the rule looks at, none for all nodes; without such a node it is not asked.
-    ``evidence`` is the date of the newest source, and ``disputed`` what contradicts it, with dates and how to choose.
+    ``when`` describes the condition in words. ``check`` evaluates it and returns the findings, [] if there are none.
+    ``gpus`` are the compute capabilities of the nodes that the rule applies to, () for all nodes; without such a node
+    the rule is skipped. ``evidence`` is the date of the newest source. ``disputed`` is the evidence against the rule,
+    with dates and how to choose.
     """
 
     id: str
@@ -57,7 +59,7 @@ class Rule:
 
 @dataclass(frozen=True)
 class Finding:
-    """What a rule found in a situation. ``waived`` is the user's reason to go on all the same, "" if there is none."""
+    """A rule's finding in a situation. ``waived`` is the user's reason to accept it, "" if it is not waived."""
 
     rule: str
     severity: str
@@ -78,14 +80,15 @@ class Finding:
 
 @dataclass(frozen=True)
 class View:
-    """A situation as one rule sees it: ``nodes`` are those of its GPUs.
+    """One rule's view of a situation: ``nodes`` are the nodes with the rule's GPUs.
 
     The situation is plain data: {release, runtime, image, network, executor, tensor_parallel_size, pipeline_parallel_size, topology,
-    transport, api_host, api_key, nccl, nccl_gcc, smoke_tokens, model: {name, type, scheme, moe, reasoning, weights_bytes, positions: its own context
-    in tokens, kv_dtype: what its checkpoint says of the KV cache}, arguments: effective values by long name, container: {option: (path, value)} of
-    the engine's options by which the user changes what the unit gives, image_has_ray: bool or None, nodes: [{name, head, capability, driver,
-    kernel, memory_bytes, environment, cma_free_bytes, cma_total_bytes}]}. What is not known is "", 0, None or missing, and nothing is
-    concluded from it.
+    transport, api_host, api_key, nccl, nccl_gcc, smoke_tokens, model: {name, type, scheme, moe, reasoning,
+    weights_bytes, positions: the model's maximum context in tokens, kv_dtype: the checkpoint's KV cache type},
+    arguments: effective values by long name, container: {option: (path, value)} of the user's engine options that
+    override the unit's, image_has_ray: bool or None, nodes: [{name, head, capability, driver, kernel, memory_bytes,
+    environment, cma_free_bytes, cma_total_bytes}]}. Unknown values are "", 0, None or missing, and rules conclude
+    nothing from them.
     """
 
     data: Mapping[str, Any]
@@ -93,18 +96,18 @@ class View:
 
     @property
     def nodes(self) -> list[tuple[int, Mapping[str, Any]]]:
-        """The nodes of the rule's GPUs, with their places in the cluster."""
+        """The nodes of the rule's GPUs, with their indexes in the cluster."""
         return [(index, node) for index, node in enumerate(self.data["nodes"]) if not self.gpus or node["capability"] in self.gpus]
 
     @property
     def model(self) -> Mapping[str, Any]:
-        """What is known of the model."""
+        """The known facts about the model."""
         model: Mapping[str, Any] = self.data["model"]
         return model
 
     @property
     def ranks(self) -> int:
-        """How many nodes there are; a command that is read on one of them tells by what it splits the model into."""
+        """The number of nodes. For a command that was read on one node it is the number of ranks."""
         split: int = self.data["tensor_parallel_size"] * self.data["pipeline_parallel_size"]
         return max(len(self.data["nodes"]), split)
 
@@ -114,38 +117,38 @@ class View:
         return self.ranks > 1 and self.data["transport"] == "roce"
 
     def has(self, capability: str) -> bool:
-        """Whether any node of the cluster has this GPU."""
+        """Whether a node of the cluster has this GPU."""
         return any(node["capability"] == capability for node in self.data["nodes"])
 
     def before(self, *release: int) -> bool:
-        """Whether vLLM is older than this release; an unknown one is not."""
+        """Whether vLLM is older than this release; an unknown release is not."""
         known = numbers(self.data["release"])
         return known is not None and known < release
 
     def argument(self, name: str) -> str:
-        """Return an argument's effective value as text, "" where it is not given or switched off."""
+        """Return an argument's effective value as text, "" if it is not given or switched off."""
         value = self.data["arguments"].get(name)
         if value is None or value is False:
             return ""
         return json.dumps(value) if isinstance(value, Mapping) else " ".join(map(str, value)) if isinstance(value, list) else str(value)
 
     def member(self, name: str, key: str) -> str:
-        """Return one member of an argument that is a JSON object, or was given by its dotted name; "" where it is not given."""
+        """Return a member of an argument (a JSON object, or given by its dotted name); "" if it is not given."""
         if dotted := self.argument(f"{name}.{key}"):
             return dotted
         try:
             found = bounded_json.load(self.argument(name) or "{}", _MOST)
-        except ValueError:  # whoever parses the arguments says so
+        except ValueError:  # the argument parser reports it
             return ""
         return str(found.get(key) or "") if isinstance(found, Mapping) else ""
 
     def number(self, name: str) -> float | None:
-        """Return an argument as a number; vLLM reads 128k as 128000 and 128K as 131072. None where it is none."""
+        """Return an argument as a number; vLLM reads 128k as 128000 and 128K as 131072. None if it is not a number."""
         match = re.fullmatch(r"(\d*\.?\d+)([kKmMgG]?)", self.argument(name))
         return float(match[1]) * _SUFFIXES[match[2]] if match else None
 
     def variable(self, name: str, wrong: Callable[[str | None], bool]) -> list[Found]:
-        """Return what an environment variable is on those of the nodes where it is wrong; the condition gets None where it is unset."""
+        """Return a variable's wrong values with their nodes; ``wrong`` gets None for an unset variable."""
         nodes: dict[str | None, list[str]] = {}
         for _index, node in self.nodes:
             value = node["environment"].get(name)
@@ -154,15 +157,15 @@ class View:
         return [(f"gb10_extra_env.{name}", f"{'unset' if value is None else repr(value)} on {', '.join(names)}") for value, names in nodes.items()]
 
     def given(self, name: str) -> list[Found]:
-        """Return an argument as it is, for a rule that dislikes it."""
+        """Return an argument and its current value as a finding."""
         return [(f"gb10_vllm_extra_args.{name}", self.argument(name) or "not given")]
 
 
 def when(condition: bool, *found: Found) -> list[Found]:
-    """Return what was found if the condition holds."""
+    """Return the findings if the condition holds, else []."""
     return list(found) if condition else []
 
 
 def version(text: str) -> tuple[int, ...] | None:
-    """Return (2, 30, 7) of "2.30.7", None of "" and of what is no version."""
+    """Return (2, 30, 7) for "2.30.7", None for "" and for text that is not a version."""
     return numbers(text)

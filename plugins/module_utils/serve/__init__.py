@@ -2,7 +2,7 @@
 # GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
 
-"""How a model is served: parallelism, vLLM's arguments and environment, with the reason for each. Private to this collection.
+"""Plan how a model is served: parallelism, vLLM's arguments and environment, with reasons. Private to this collection.
 
 Entry: plan.decide.
 """

@@ -2,7 +2,7 @@
 # GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
 
-"""From the nodes as the role gb10 describes them (cluster.py) to what serve_plan decides about."""
+"""Convert the nodes that the role gb10 describes (cluster/plan.py) to the inputs of serve/plan.py."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ def inputs(
     kind: str,
     carried: str,
 ) -> Inputs:
-    """Return what is decided about: ``known`` are the nodes as serve_plan has them; see read() for the model."""
+    """Return the inputs of plan.decide, which documents the form of ``known``; read() finds the model's facts."""
     head = nodes[0]
     found = read(model, nodes, settings["gb10_install_dir"])
     choice = nccl(nodes, known, stack, kind, carried)
@@ -52,11 +52,11 @@ def inputs(
 
 
 def read(model: catalogue.Model, nodes: Sequence[Mapping[str, Any]], root: str) -> Mapping[str, Any]:
-    """Return what was read of the model's files, as {model, model_bytes}, {} if nothing was.
+    """Return the facts read from the model's files as {model, model_bytes}, {} if nothing was read.
 
-    A node that has all of it counts first, then the folder or the hub that it comes from, of which the head was told: so the run that copies it and
-    those after it decide about the same. What is there of a copy that is not complete comes last. Answers about another model do not count, which
-    recorded facts may hold.
+    A node with the complete model comes first. Next is the source of the model, the folder or Hugging Face Hub as the
+    head reported it. So the run that copies the model and the runs after it decide from the same facts. An incomplete
+    copy on the head comes last. Facts about another model, which recorded facts may contain, are ignored.
     """
     head = nodes[0]["observed"]
     stored = model_store.folder(root, model.hub, model.revision) if model.hub else ""
@@ -68,22 +68,25 @@ def read(model: catalogue.Model, nodes: Sequence[Mapping[str, Any]], root: str) 
 
 
 def unread(model: catalogue.Model, nodes: Sequence[Mapping[str, Any]], found: Mapping[str, Any]) -> list[str]:
-    """Return that the model was to be read where it comes from and was not, a sentence; ``found`` is what read() returned."""
+    """Return a warning if the model's source was not read although it is needed; ``found`` is read()'s result."""
     said, store = nodes[0]["observed"].get("hub_model") or {}, nodes[0]["store"]
     if said.get("trouble"):
-        why = f"the hub tells nothing of {said['name']} at {said['revision']}: {said['trouble']}"
+        why = f"Hugging Face Hub could not be queried for {said['name']} at {said['revision']}: {said['trouble']}"
     elif store["enabled"] and store["source"] and nodes[0]["observed"] and not found:
         why = f"{nodes[0]['name']} has no {store['source']}/config.json (model_store_source)"
     else:
         return []
-    known = "what was read of it before counts" if found else "what the catalogue has of it counts" if model.config else "the plan is a cautious one"
-    return [f"{why}; {known}, and a later run may plan otherwise"]
+    if found:
+        known = "the plan uses facts from an earlier read"
+    else:
+        known = "the plan uses the catalog entry" if model.config else "the plan uses cautious defaults"
+    return [f"{why}; {known}, and a later run may plan differently"]
 
 
 def nccl(nodes: Sequence[Mapping[str, Any]], known: Sequence[Mapping[str, Any]], stack: stacks.Stack, kind: str, carried: str) -> dict[str, Any]:
-    """Return whether an NCCL is built, as far as the nodes' answers say it, and what that depends on: {build, final, why, wanted, cluster}.
+    """Return whether to build NCCL, as far as the nodes' facts decide it: {build, final, why, wanted, cluster}.
 
-    ``known`` are the nodes as serve_plan has them, ``kind`` the topology, ``carried`` the transport.
+    ``known`` are the nodes in the form that plan.py documents, ``kind`` the topology, ``carried`` the transport.
     """
     wanted = nodes[0]["nccl_wanted"]
     cluster = nccl_choice.Cluster(
@@ -98,7 +101,7 @@ def nccl(nodes: Sequence[Mapping[str, Any]], known: Sequence[Mapping[str, Any]],
 
 
 def of_node(node: Mapping[str, Any]) -> dict[str, Any]:
-    """Return what the decision has to know of a node beside the plan; 0, "" and None where it was not read."""
+    """Return the facts of a node that the decision needs in addition to the plan; 0, "" and None if unknown."""
     observed = node["observed"]
     gpu = observed.get("gpu", {})
     return {
@@ -112,7 +115,7 @@ def of_node(node: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def transport(planned: Sequence[Mapping[str, Any]]) -> str:
-    """Return what the plan's environment tells NCCL to use."""
+    """Return the transport that the plan's environment selects for NCCL."""
     if len(planned) == 1:
         return "none"
     return "socket" if planned[0]["environment"].get("NCCL_IB_DISABLE") == "1" else "roce"

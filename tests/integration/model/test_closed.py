@@ -132,7 +132,7 @@ def test_another_firewall_is_told_and_left_alone(cluster: Cluster, workers: list
     try:
         mine = worker.check_output("nft list table inet mine")
         said = cluster.site("--tags", "peer_firewall").assert_ok().output
-        assert "the nftables table inet mine decides what comes in;" in said
+        assert "the nftables table inet mine controls incoming traffic." in said
         assert "10.110.0.1 on enp1s0f1np1" in said
         assert worker.run("nft list table inet gb10").rc != 0
         assert worker.check_output("nft list table inet mine") == mine
@@ -147,7 +147,7 @@ def test_a_firewall_of_ipv6_alone_leaves_ipv4_to_ours(cluster: Cluster, workers:
     worker.check_output("nft 'table ip6 mine { chain in { type filter hook input priority 5; policy drop; accept; }; }'")
     try:
         said = cluster.site("--tags", "peer_firewall").assert_ok().output
-        assert "the nftables table ip6 mine decides what comes in over IPv6" in said
+        assert "the nftables table ip6 mine controls incoming IPv6 traffic" in said
         rules = worker.check_output("nft list table inet gb10")
         assert "meta nfproto ipv6 accept" in rules
         assert "tcp dport 22 accept" in rules

@@ -114,7 +114,7 @@ def test_a_missing_head_is_named(cluster: Cluster, tmp_path: Path) -> None:
     arguments = [str(inventory) if word.endswith("inventories/lab") else word for word in cluster.arguments]
     run = type(cluster)(cluster.groups, cluster.nodes, [*arguments, "--inventory", str(ROOT / "inventories" / "lab" / "overlay.yml")]).site()
     assert run.status != 0
-    assert "groups.head: no node is the head" in run.output
+    assert "groups.head: no host is in the group head" in run.output
     assert set(run.changed.values()) == {0}
 
 

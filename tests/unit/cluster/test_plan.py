@@ -1,4 +1,4 @@
-"""The cluster plan: valid nodes give one plan, invalid ones every problem at once and no plan."""
+"""Tests of the cluster plan: valid nodes give one plan, invalid nodes give all problems at once and no plan."""
 
 from __future__ import annotations
 
@@ -129,7 +129,7 @@ def test_pipeline_parallelism_leaves_the_rest_to_tensor_parallelism() -> None:
 
 
 def change(nodes: list[Node], index: int, **changes: Any) -> list[Node]:
-    """The nodes with one of them changed: its settings by their names, everything else by its key."""
+    """Return the nodes with one of them changed: settings by name, everything else by key."""
     for name, value in changes.items():
         (nodes[index] if name in nodes[index] else nodes[index]["settings"])[name] = value
     return nodes
@@ -160,16 +160,22 @@ SOCKETS = [(1, "head", "eth9"), (2, "worker", "enp1s0f0np0")]
 CX7, PROFILE = "/etc/netplan/40-cx7.yaml", "/etc/NetworkManager/system-connections/fast.nmconnection"
 
 
-#: name -> (nodes, path, found, expected, fix): each a single mistake; the last three are parts of the text.
+#: name -> (nodes, path, found, expected, fix): one mistake each; the last three are parts of the text.
 BAD: dict[str, tuple[Callable[[], list[Node]], str, str, str, str]] = {
     "empty": (list, "nodes", "no host in the group gb10_cluster", "a head and its workers", "add hosts"),
-    "no head": (lambda: change(pair(), 0, group="worker"), "groups.head", "no node is the head", "exactly one host", "move one host"),
+    "no head": (
+        lambda: change(pair(), 0, group="worker"),
+        "groups.head",
+        "no host is in the group head",
+        "exactly one host",
+        "move one host",
+    ),
     "two heads": (lambda: change(pair(), 1, group="head"), "groups.head", "2 heads: spark1, spark2", "exactly one host", "to worker"),
     "neither": (lambda: change(pair(), 1, group=""), "nodes[1]", "spark2 is neither in head nor in worker", "one of the two", "to worker"),
     "misspelt": (
         lambda: change(pair(), 1, variables=["gb10_fabric_mtuu"]),
         "nodes[1].gb10_fabric_mtuu",
-        "gb10_fabric_mtuu, set for spark2, is no variable of this collection",
+        "gb10_fabric_mtuu, set for spark2, is not a variable of this collection",
         "gb10_fabric_mtu",
         "rename it to gb10_fabric_mtu",
     ),
@@ -219,10 +225,16 @@ BAD: dict[str, tuple[Callable[[], list[Node]], str, str, str, str]] = {
         lambda: pair(gb10_tensor_parallel_size=1, gb10_pipeline_parallel_size=1),
         "gb10_tensor_parallel_size",
         "uses 1 GPUs; 2 nodes have 2",
-        "no node is idle",
-        "leave nodes out",
+        "every node is used",
+        "remove nodes",
     ),
-    "TP negative": (lambda: pair(gb10_tensor_parallel_size=-1), "gb10_tensor_parallel_size", "-1", "0 to have it decided", "correct"),
+    "TP negative": (
+        lambda: pair(gb10_tensor_parallel_size=-1),
+        "gb10_tensor_parallel_size",
+        "-1",
+        "0 for automatic",
+        "correct",
+    ),
     "PP negative": (lambda: pair(gb10_pipeline_parallel_size=-2), "gb10_pipeline_parallel_size", "-2", "1 or more", "correct"),
     "PP too large": (lambda: pair(gb10_pipeline_parallel_size=3), "gb10_tensor_parallel_size", "pipeline 3 needs 3 GPUs", "at most 2", "lower"),
     "replicas for a part of the nodes": (
@@ -237,7 +249,7 @@ BAD: dict[str, tuple[Callable[[], list[Node]], str, str, str, str]] = {
         "gb10_tensor_parallel_size",
         "2 within a replica",
         "0 or 1 with gb10_data_parallel_size 2",
-        "leave out one of the two",
+        "remove one of the two",
     ),
     "executor": (
         lambda: pair(gb10_distributed_executor_backend="uni"),
@@ -249,8 +261,8 @@ BAD: dict[str, tuple[Callable[[], list[Node]], str, str, str, str]] = {
     "API where ranks meet": (
         lambda: pair(gb10_distributed_executor_backend="mp", gb10_api_port=29502),
         "gb10_api_port",
-        "29502 is where the ranks meet",
-        "of its own",
+        "29502 is also the ranks' master port",
+        "separate port",
         "change gb10_api_port",
     ),
     "no port to meet": (
@@ -260,13 +272,55 @@ BAD: dict[str, tuple[Callable[[], list[Node]], str, str, str, str]] = {
         "1024 to 65534",
         "correct gb10_master_port",
     ),
-    "API on Ray's port": (lambda: pair(gb10_api_port=6379), "gb10_api_port", "6379 is Ray's port too", "of its own", "change gb10_api_port"),
-    "API on Ray's second port": (lambda: pair(gb10_api_port=6380), "gb10_api_port", "Ray's node-manager-port", "of its own", "change"),
-    "API on the dashboard": (lambda: pair(gb10_api_port=8265), "gb10_api_port", "8265 is Ray's dashboard too", "of its own", "change"),
-    "API among the workers": (lambda: pair(gb10_api_port=20500), "gb10_api_port", "one of Ray's worker ports", "of its own", "change"),
-    "API on the last worker port": (lambda: pair(gb10_api_port=20999), "gb10_api_port", "one of Ray's worker ports", "of its own", "change"),
-    "Ray over the dashboard": (lambda: pair(gb10_ray_port=8260), "gb10_ray_port", "8265, Ray's", "of their own", "change gb10_ray_port"),
-    "Ray among the workers": (lambda: pair(gb10_ray_port=20996), "gb10_ray_port", "20996, Ray's port", "of their own", "change gb10_ray_port"),
+    "API on Ray's port": (
+        lambda: pair(gb10_api_port=6379),
+        "gb10_api_port",
+        "6379 is also Ray's port",
+        "separate port",
+        "change gb10_api_port",
+    ),
+    "API on Ray's second port": (
+        lambda: pair(gb10_api_port=6380),
+        "gb10_api_port",
+        "Ray's node-manager-port",
+        "separate port",
+        "change",
+    ),
+    "API on the dashboard": (
+        lambda: pair(gb10_api_port=8265),
+        "gb10_api_port",
+        "8265 is also Ray's dashboard",
+        "separate port",
+        "change",
+    ),
+    "API among the workers": (
+        lambda: pair(gb10_api_port=20500),
+        "gb10_api_port",
+        "one of Ray's worker ports",
+        "separate port",
+        "change",
+    ),
+    "API on the last worker port": (
+        lambda: pair(gb10_api_port=20999),
+        "gb10_api_port",
+        "one of Ray's worker ports",
+        "separate port",
+        "change",
+    ),
+    "Ray over the dashboard": (
+        lambda: pair(gb10_ray_port=8260),
+        "gb10_ray_port",
+        "8265, Ray's",
+        "separate ports",
+        "change gb10_ray_port",
+    ),
+    "Ray among the workers": (
+        lambda: pair(gb10_ray_port=20996),
+        "gb10_ray_port",
+        "20996, Ray's port",
+        "separate ports",
+        "change gb10_ray_port",
+    ),
     "privileged port": (lambda: pair(gb10_api_port=80), "gb10_api_port", "80", "1024 to 65535", "correct gb10_api_port"),
     "beyond the last port": (lambda: pair(gb10_ray_port=65530), "gb10_ray_port", "65530", "1024 to 65528", "correct gb10_ray_port"),
     "VLLM_HOST_IP": (
@@ -288,13 +342,13 @@ BAD: dict[str, tuple[Callable[[], list[Node]], str, str, str, str]] = {
         "nodes[1].model",
         "/srv/models/tiny/config.json is missing on spark2",
         "at the same path on every node",
-        "copy it to spark2",
+        "copy the model to spark2",
     ),
     "no GPU": (
         lambda: seen(pair(), 1, gpu={"gpus": [], "reason": "nvidia-smi is not installed"}),
         "nodes[1].gpu",
-        "spark2 shows no GPU: nvidia-smi is not installed",
-        "nvidia-smi that lists one",
+        "spark2 has no visible GPU: nvidia-smi is not installed",
+        "a GPU that nvidia-smi lists",
         "the driver",
     ),
     "API port in use": (
@@ -322,8 +376,8 @@ BAD: dict[str, tuple[Callable[[], list[Node]], str, str, str, str]] = {
         lambda: change(pair(), 1, unreachable="Failed to connect\n via ssh: No route to host", observed={}),
         "nodes[1]",
         ": Failed to connect via ssh: No route to host",
-        "an SSH login and sudo",
-        "try: ssh 192.168.1.12",
+        "SSH login and sudo",
+        "run 'ssh 192.168.1.12'",
     ),
     "no such interface": (
         lambda: seen(pair(), 1, interfaces=without("enP2p1s0f1np1")),
@@ -336,56 +390,56 @@ BAD: dict[str, tuple[Callable[[], list[Node]], str, str, str, str]] = {
         lambda: seen(pair(), 1, interfaces=addressed("enP7s7", "10.110.200.5/24")),
         "gb10_fabric_cidr",
         "10.110.0.0/16 overlaps with 10.110.200.5/24 on enP7s7 of spark2",
-        "a network that nothing else uses",
+        "an unused network",
         "choose another gb10_fabric_cidr",
     ),
     "pool within a wider network": (
         lambda: seen(pair(), 1, interfaces=addressed("tun0", "10.8.0.2/8")),
         "gb10_fabric_cidr",
         "overlaps with 10.8.0.2/8 on tun0",
-        "nothing else uses",
+        "an unused network",
         "choose another",
     ),
     "another netplan file": (
         lambda: seen(pair(), 1, interfaces=owned(CX7)),
         "nodes[1].ports[0]",
         "enP2p1s0f1np1 of spark2 is configured by /etc/netplan/40-cx7.yaml",
-        "no other configuration",
+        "only this collection's configuration",
         "gb10_fabric_replace_existing: true",
     ),
     "a profile of NetworkManager": (
         lambda: seen(pair(), 1, interfaces=owned(PROFILE, kind="NetworkManager")),
         "nodes[1].ports[0]",
         f"enP2p1s0f1np1 of spark2 is configured by {PROFILE}",
-        "no other configuration",
+        "only this collection's configuration",
         "gb10_fabric_replace_existing: true",
     ),
     "a pattern cannot be taken over": (
         lambda: seen(pair(gb10_fabric_replace_existing=True), 1, interfaces=owned(CX7, "match")),
         "nodes[1].ports[0]",
-        "configured by /etc/netplan/40-cx7.yaml by a pattern",
-        "no other configuration",
-        "take enP2p1s0f1np1 out of it",
+        "configured by /etc/netplan/40-cx7.yaml with a pattern",
+        "only this collection's configuration",
+        "remove enP2p1s0f1np1 from the file",
     ),
     "a bond cannot be taken over": (
         lambda: seen(pair(gb10_fabric_replace_existing=True), 1, interfaces=owned(CX7, "member", "bonds")),
         "nodes[1].ports[0]",
-        "as a part of cx7",
-        "no other configuration",
-        "take enP2p1s0f1np1 out of it",
+        "as a member of cx7",
+        "only this collection's configuration",
+        "remove enP2p1s0f1np1 from the file",
     ),
     "netplan that cannot be read": (
         lambda: seen(pair(), 0, unreadable=[{"file": CX7, "reason": "line 3 is no YAML"}]),
         "nodes[0].netplan",
         "/etc/netplan/40-cx7.yaml of spark1: line 3 is no YAML",
-        "can be read",
-        "mend",
+        "a readable configuration",
+        "correct or remove",
     ),
     "the device that Ansible comes over": (
         lambda: seen(pair(), 1, interfaces=addressed("enp1s0f1np1", "192.168.1.12/24")),
         "nodes[1].ports[0]",
-        "enp1s0f1np1 of spark2 carries 192.168.1.12",
-        "for itself",
+        "enp1s0f1np1 of spark2 has 192.168.1.12",
+        "only the fabric uses",
         "another network",
     ),
     "no such device": (
@@ -399,29 +453,29 @@ BAD: dict[str, tuple[Callable[[], list[Node]], str, str, str, str]] = {
     "the runtime where the services write": (
         lambda: pair(gb10_install_dir="/var/lib/gb10/opt"),
         "gb10_install_dir",
-        "/var/lib/gb10/opt and /var/lib/gb10, the folder of gb10",
-        "root alone can change",
+        "/var/lib/gb10/opt overlaps with /var/lib/gb10, the folder of gb10",
+        "only root can change",
         "outside /var/lib/gb10",
     ),
     "the services' folder in the runtime": (
         lambda: pair(gb10_install_dir="/var/lib", gb10_service_user="vllm"),
         "gb10_install_dir",
-        "/var/lib and /var/lib/vllm, the folder of vllm",
-        "root alone can change",
+        "/var/lib overlaps with /var/lib/vllm, the folder of vllm",
+        "only root can change",
         "outside /var/lib/vllm",
     ),
     "a folder of the services' in the runtime": (
         lambda: pair(gb10_service_read_write_paths=["/data", "/opt/gb10/cache"]),
         "gb10_service_read_write_paths[1]",
-        "/opt/gb10/cache and /opt/gb10, which is root's",
-        "the services' alone",
+        "/opt/gb10/cache overlaps with /opt/gb10, which belongs to root",
+        "only the services use",
         "outside /opt/gb10",
     ),
     "a folder of the services' around root's": (
         lambda: pair(gb10_service_read_write_paths=["/data/.//", "/var//lib/"]),
         "gb10_service_read_write_paths[1]",
-        "/var//lib/ and /var/lib/gb10-netplan, which is root's",
-        "the services' alone",
+        "/var//lib/ overlaps with /var/lib/gb10-netplan, which belongs to root",
+        "only the services use",
         "outside /var/lib/gb10-netplan",
     ),
     "a folder that climbs": (
@@ -434,12 +488,24 @@ BAD: dict[str, tuple[Callable[[], list[Node]], str, str, str, str]] = {
     "a model that the services can change": (
         lambda: pair(gb10_service_read_write_paths=["/data"], gb10_model="/data/models/tiny"),
         "gb10_model",
-        "/data/models/tiny is below /data",
-        "they cannot change",
+        "root reads /data/models/tiny",
+        "the services cannot change",
         "out of /data",
     ),
-    "a user of others": (lambda: pair(gb10_service_user="nobody"), "gb10_service_user", "'nobody'", "a user of the services' own", "correct it"),
-    "a user that is a path": (lambda: pair(gb10_service_user="../etc"), "gb10_service_user", "'../etc'", "a user of the services' own", "correct it"),
+    "a user of others": (
+        lambda: pair(gb10_service_user="nobody"),
+        "gb10_service_user",
+        "'nobody'",
+        "dedicated user name",
+        "correct",
+    ),
+    "a user that is a path": (
+        lambda: pair(gb10_service_user="../etc"),
+        "gb10_service_user",
+        "'../etc'",
+        "dedicated user name",
+        "correct",
+    ),
     "no pool": (lambda: pair(gb10_fabric_cidr="ten"), "gb10_fabric_cidr", "'ten'", "10.110.0.0/16", "correct gb10_fabric_cidr"),
     "fabric": (lambda: pair(gb10_fabric_mtu=70000), "gb10_fabric_mtu", "70000", "1280 to 9216", "9000"),
 }
@@ -563,7 +629,7 @@ def test_planning_leaves_its_input_alone() -> None:
     "owner",
     [
         pytest.param(owned("/etc/netplan/60-gb10-qsfp.yaml"), id="our own file"),
-        # netplan makes NetworkManager leave alone what networkd has.
+        # netplan keeps NetworkManager away from networkd's devices.
         pytest.param(owned(PROFILE, "match", "NetworkManager"), id="a profile for every device"),
     ],
 )
@@ -577,13 +643,13 @@ def test_a_takeover_is_done_on_request(file: str, kind: str) -> None:
 
 
 def test_what_an_earlier_plan_addressed_is_no_overlap() -> None:
-    """After a change of gb10_fabric_ports the old port still has its address when the new plan is made."""
+    """After a change of gb10_fabric_ports the old port still has its address when the new plan is computed."""
     ours = [{"file": "/etc/netplan/60-gb10-qsfp.yaml", "id": "enp1s0f0np0", "kind": "ethernets", "by": "name"}]
     assert planned(seen(pair(), 1, interfaces=addressed("enp1s0f0np0", "10.110.0.2/24", owners=ours)))
 
 
 def rdma(*indices: int) -> dict[str, Any]:
-    """The RDMA devices of spark2's rails, each with a RoCE v2 GID of its address at its index, and a link-local one at 1."""
+    """The RDMA devices of spark2's rails: a RoCE v2 GID of the address at the given index, a link-local GID at 1."""
     hosts = ("10.110.0.2", "10.110.1.2")
     return {
         hca: {
@@ -637,7 +703,7 @@ def test_a_container_in_place_of_an_environment() -> None:
         "engine_args": ["--env=A=1"],
     }
     assert {key for key in native if native[key] != inside[key]} == {"runtime", "serve", "nccl"}
-    # How it is served is the same; what is known of plugins in images is told.
+    # The serving plan is the same, except for the finding about plugins in images.
     assert {key for key in native["serve"] if native["serve"][key] != inside["serve"][key]} == {"findings"}
     assert (native["runtime"]["kind"], native["runtime"]["name"]) == ("native", native["runtime"]["path"])
 
@@ -671,10 +737,10 @@ def test_everything_wrong_with_a_container_at_once() -> None:
         "gb10_container_args[2]",
         "gb10_container_args[3]",
     ]
-    assert "'docker'. Expected: '' for that of gb10_stack or native or container." in problems["gb10_runtime"]
+    assert "'docker'. Expected: '' for gb10_stack's runtime or native or container." in problems["gb10_runtime"]
     assert "Expected: docker or podman." in problems["gb10_container_engine"]
     assert "with 64 digits" in problems["gb10_container_image"]
-    assert "a container gets the devices that it needs" in problems["gb10_container_args[2]"]
+    assert "the container gets only the devices that it needs" in problems["gb10_container_args[2]"]
 
 
 def test_a_container_without_an_image() -> None:

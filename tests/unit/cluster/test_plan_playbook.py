@@ -1,4 +1,4 @@
-"""playbooks/plan.yml, from recorded facts: no node is reached, and it does not take long."""
+"""Tests of playbooks/plan.yml with recorded facts: it connects to no node, and is fast."""
 
 from __future__ import annotations
 
@@ -12,14 +12,14 @@ from cluster_nodes import observed
 from repository import ROOT
 from run_playbook import Run, run
 
-#: Seconds of CPU of all processes. It takes less than 4 on an idle machine; busy neighbours make the same work cost more.
+#: Seconds of CPU of all processes. An idle machine needs less than 4; other load makes the same work cost more.
 LIMIT = 8
 INVENTORY = ROOT / "inventories/two-spark"
 
 
 @pytest.fixture
 def recorded(tmp_path: Path) -> Path:
-    """What was recorded of the two nodes of a sample."""
+    """Return a folder with the recorded facts of a sample's two nodes."""
     for number in (1, 2):
         text = json.dumps({**observed(f"192.168.1.{10 + number}"), "model": None})
         (tmp_path / f"spark{number}.json").write_text(text, encoding="utf-8")
@@ -37,14 +37,14 @@ def test_the_sample_is_planned_without_its_nodes(recorded: Path) -> None:
     after = resource.getrusage(resource.RUSAGE_CHILDREN)
     assert after.ru_utime + after.ru_stime - before.ru_utime - before.ru_stime < LIMIT
     snapshot = Path(__file__).parents[1] / "data" / "plan_two_spark.txt"
-    # The runtime's folder is named after the lock's digest, of which Ansible reads no line end.
+    # The runtime's folder is named after the lock's digest, and Ansible strips the final line break.
     assert [line.split("/bin/")[-1].strip() for line in snapshot.read_text(encoding="utf-8").splitlines()] == [
         line.split("/bin/")[-1].strip() for line in shown(done)
     ]
 
 
 def shown(done: Run) -> list[str]:
-    """The lines that the playbook showed."""
+    """Return the lines that the playbook printed."""
     text = done.output.rpartition('"msg": ')[2]
     lines, _end = json.JSONDecoder().raw_decode(text)
     return [str(line) for line in lines]
@@ -76,7 +76,7 @@ def test_a_port_without_carrier_and_an_hca_that_is_down_are_said_with_all_else(r
 def test_all_that_is_wrong_is_said_at_once(tmp_path: Path) -> None:
     done = plan(tmp_path, gb10_model="gpt-oss-12b", gb10_stack="curent")
     assert done.status != 0
-    missing = f"nothing was recorded of spark1: there is no {tmp_path}/spark1.json"
+    missing = f"spark1 has no recorded facts: {tmp_path}/spark1.json does not exist"
     for word in (missing, "spark2.json", "no model 'gpt-oss-12b'", "did you mean current"):
         assert word in done.output
 

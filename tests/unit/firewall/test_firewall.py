@@ -1,4 +1,4 @@
-"""Who reaches which port: the rules, what another firewall is told, and a host that takes a change back. nft and systemd are played."""
+"""Tests of the firewall: rules, advice for another firewall, rollback by the host. nft and systemd are simulated."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ def access(**changes: Any) -> firewall.Access:
 
 
 def rules(text: str) -> list[str]:
-    """The lines of the chain, without its hook."""
+    """Return the lines of the chain, without its hook."""
     return [line.strip() for line in text.partition("policy drop;")[2].splitlines() if line.strip(" \t}")]
 
 
@@ -55,7 +55,7 @@ def test_a_ring_lets_peers_in_where_they_have_no_cable() -> None:
     nodes = [spark(number, "worker" if number > 1 else "head", gb10_fabric_topology="ring", gb10_fabric_ports=[0, 1]) for number in (1, 2, 3)]
     found = firewall.of_plan(planned("spark1", *nodes))["peers"]
     assert {"interface": "enP7s7", "address": "192.168.1.12"} in found
-    assert len(found) == 6, "two twins for each of two cables, and the network by which all meet"
+    assert len(found) == 6, "two PCIe functions for each of two cables, and the cluster's network"
 
 
 def test_a_single_node_has_no_peer_and_an_api_of_its_own_no_client() -> None:
@@ -126,7 +126,7 @@ def listener(port: int, process: str, unit: str = "", address: str = "0.0.0.0") 
 LISTENERS = [
     listener(22, "sshd", "ssh.service", "::"),
     listener(2222, "sshd", "other-sshd.service"),
-    # A login's processes have no service.
+    # A login's processes belong to no service.
     listener(9022, "sshd"),
     listener(6010, "sshd", "", "127.0.0.1"),
     listener(11000, "dgx-dashboard", "dgx-dashboard.service", "::ffff:127.0.0.1"),
@@ -138,7 +138,7 @@ LISTENERS = [
 
 
 def socket_unit(name: str, *endpoints: str, active: str = "active", enabled: str = "disabled", triggers: str = "") -> str:
-    """One unit as `systemctl show` prints it."""
+    """Return a unit in the format of `systemctl show`."""
     lines = [f"Id={name}", f"Triggers={triggers}", *(f"Listen={endpoint}" for endpoint in endpoints)]
     return "\n".join([*lines, f"ActiveState={active}", f"UnitFileState={enabled}", ""])
 
@@ -167,7 +167,7 @@ def test_ssh_is_found_where_it_listens() -> None:
     ],
 )
 def test_ssh_is_found_where_systemd_waits_for_it(sockets: str, config: str, expected: list[int]) -> None:
-    # As the kernel shows it with ssh.socket: the holder is systemd, whose process 1 is in no service.
+    # As the kernel lists it with ssh.socket: systemd, process 1, holds the port and belongs to no service.
     assert firewall_host.ssh_ports([listener(22, "systemd", "", "::"), listener(80, "systemd")], sockets, config) == expected
 
 
@@ -309,13 +309,15 @@ def test_another_firewall_is_told_peers_ports_and_commands() -> None:
         "  sudo firewall-cmd --reload",
     ]
     assert not [line for line in firewall.advice(both("the nftables table inet mine"), given, {}) if "sudo" in line]
-    assert firewall.advice(both("ufw"), ALL, {})[1:2] == ["  nothing: this node has no peers and no API there"]
+    assert firewall.advice(both("ufw"), ALL, {})[1:2] == ["  nothing: this node has no peers and no API in this family"]
 
 
 def test_a_firewall_of_one_family_is_told_of_that_family_alone() -> None:
     given = access(api_clients=("192.168.1.0/24", "fd00::/8"))
     assert firewall.advice({"ip": "", "ip6": "iptables (legacy)"}, given, {}) == [
-        "iptables (legacy) decides what comes in over IPv6; nothing of it was changed, and no table of ours judges that. It has to let in:",
+        "iptables (legacy) controls incoming IPv6 traffic. Its rules were not changed, and the table inet gb10 does "
+        "not filter IPv6. "
+        "iptables (legacy) must allow:",
         "  from fd00::/8: TCP 8000 (the API)",
     ]
     assert "  from 192.168.1.0/24: TCP 8000 (the API)" in firewall.advice({"ip": "mine", "ip6": ""}, given, {})
@@ -344,12 +346,19 @@ def test_what_a_pattern_lets_in_is_reported() -> None:
         (
             ("docker*", "br-*"),
             "",
-            ["[1]: 'br-*' matches br-lan, which lies on the port enp3s0.", "[1]: 'br-*' matches br-up, which carries the default route."],
+            [
+                "[1]: 'br-*' matches br-lan, which uses the port enp3s0.",
+                "[1]: 'br-*' matches br-up, which carries the default route.",
+            ],
         ),
         (("docker*", "br-0*"), "", []),
         (("br-lan", "br-up"), "", []),
-        (("docker*",), "docker0", ["[0]: 'docker*' matches docker0, which is the network by which this run comes in."]),
-        (("en*",), "enp9s0", ["[0]: 'en*' matches enp1s0f1np1, which lies on the port enp1s0f1np1 and is a network of the cluster."]),
+        (("docker*",), "docker0", ["[0]: 'docker*' matches docker0, which is the network of this run's connection."]),
+        (
+            ("en*",),
+            "enp9s0",
+            ["[0]: 'en*' matches enp1s0f1np1, which uses the port enp1s0f1np1 and is a network of the cluster."],
+        ),
     ],
 )
 def test_a_pattern_that_lets_a_network_of_others_in_is_refused(patterns: tuple[str, ...], came_by: str, expected: list[str]) -> None:
@@ -357,7 +366,7 @@ def test_a_pattern_that_lets_a_network_of_others_in_is_refused(patterns: tuple[s
     assert len(found) == len(expected)
     for text, part in zip(found, expected, strict=True):
         assert text.startswith(f"peer_firewall_trusted_interfaces{part}")
-        assert "Fix: give the names that are meant" in text
+        assert "Fix: list exact names" in text
 
 
 def test_no_bridge_of_a_network_is_let_in_by_default() -> None:
@@ -415,7 +424,7 @@ def test_the_unit_comes_before_the_services_that_open_ports() -> None:
     assert "RequiredBy=gb10-ray.service gb10-vllm.service" in lines
     assert "Before=network-pre.target gb10-ray.service gb10-vllm.service" in lines
     assert "ExecReload=/usr/sbin/nft -f /etc/gb10/firewall.nft" in lines
-    # It would restart the services that require this unit with Debian's nftables.service.
+    # PartOf= would restart the services that require this unit together with Debian's nftables.service.
     assert not [line for line in lines if line.startswith(("PartOf=", "BindsTo="))]
 
 
@@ -426,14 +435,14 @@ def test_who_flushes_all_tables_loads_ours_again() -> None:
 
 
 class KilledError(Exception):
-    """The module ends here, as by SIGKILL."""
+    """The module is killed here, as by SIGKILL."""
 
 
 CLIENT = "192.168.1.200"
 
 
 class Host:
-    """A host whose nft and systemd are played; its files are real."""
+    """A host with simulated nft and systemd, and real files."""
 
     def __init__(self, folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
         self.units, self.rules = folder / "units", folder / "etc" / "firewall.nft"
@@ -447,11 +456,11 @@ class Host:
         self.table, self.timers, self.states, self.links = "", {}, set(), []
         self.listeners, self.sockets = LISTENERS, ""
         self.installed, self.ufw, self.broken, self.ip6tables = True, False, False, False
-        #: What was done, and after how many more steps the module is killed.
+        #: The commands so far, and the number of further steps before the module is killed.
         self.done, self.left, self.refuses = [], None, ""
 
     def run(self, argv: list[str]) -> tuple[int, str, str]:
-        """Do what a host would, and then maybe die."""
+        """Simulate a command on the host, and kill the module if its time has come."""
         self.done.append(shlex.join(argv))
         if self.refuses and self.refuses in self.done[-1]:
             return 1, "", "refused"
@@ -496,7 +505,7 @@ class Host:
         return Path(path).read_text(encoding="utf-8").partition("delete table inet gb10\n")[2]
 
     def restore(self, words: list[str]) -> tuple[int, str, str]:
-        """What the shell does: the rules that are confirmed, else none."""
+        """Simulate the shell script: load the confirmed rules, else none."""
         option, _script, nft, rules, table = words
         assert (option, nft, rules, table) == ("-c", "/usr/sbin/nft", str(self.rules), "inet gb10")
         self.table = self.listed(rules) if self.rules.exists() else ""
@@ -525,7 +534,7 @@ class Host:
         self.table = self.listed(str(self.rules))
 
     def stop(self) -> None:
-        assert not self.links_of_services(), "it would stop the services that require it"
+        assert not self.links_of_services(), "stopping it would stop the services that require it"
         self.states.discard("ActiveState=active")
         self.table = ""
 
@@ -546,7 +555,7 @@ class Host:
         return sorted(self.units.glob("*.requires/*"))
 
     def fire(self) -> None:
-        """Let the timers run out."""
+        """Expire the timers."""
         for words in self.timers.values():
             self.restore(words[words.index("/bin/sh") + 1 :])
         self.timers = {}
@@ -568,7 +577,7 @@ class Host:
         return module.outcome(SimpleNamespace(params=given, check_mode=check, get_bin_path=lambda _name, **_required: "/usr/sbin/nft"))
 
     def full(self, monkeypatch: pytest.MonkeyPatch, path: Path) -> None:
-        """Let the disk have no room for this file."""
+        """Simulate a full disk for this file."""
         write = io_firewall.io_file.write_file
 
         def refuse(name: str, *arguments: Any) -> None:
@@ -579,12 +588,12 @@ class Host:
         monkeypatch.setattr(io_firewall.io_file, "write_file", refuse)
 
     def assert_open(self) -> None:
-        """Nothing of ours is here."""
+        """Assert that nothing of the collection is on the host."""
         assert (self.table, self.timers, self.states) == ("", {}, set())
         assert not [path for path in (self.rules, self.unit, self.drop_in.parent, *self.links_of_services()) if path.exists()]
 
     def assert_closed(self) -> None:
-        """The rules are loaded, confirmed, and come back at boot."""
+        """Assert that the rules are loaded, confirmed, and loaded at boot."""
         assert self.table == self.listed(str(self.rules)) != ""
         assert (self.timers, self.states) == ({}, {"UnitFileState=enabled", "ActiveState=active"})
         assert self.unit.exists()
@@ -598,7 +607,7 @@ def host(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Host:
 
 
 def closed_host(host: Host) -> Host:
-    """A host whose rules were confirmed."""
+    """Return a host with confirmed rules."""
     host.ask()
     host.ask(confirm=True)
     return host
@@ -609,7 +618,7 @@ def test_new_rules_are_loaded_and_saved_once_they_are_confirmed(host: Host) -> N
     assert (foreseen["changed"], foreseen["pending"], host.table) == (True, False, "")
     first = host.ask()
     assert (first["changed"], first["pending"], first["ssh_ports"]) == (True, True, [22, 2222])
-    assert not host.rules.exists(), "no boot knows of them yet"
+    assert not host.rules.exists(), "no boot loads them yet"
     assert host.ask(confirm=True)["changed"]
     assert "@peers" in host.rules.read_text(encoding="utf-8")
     host.assert_closed()
@@ -622,7 +631,7 @@ def test_the_timer_runs_by_the_monotonic_clock_and_before_anything_is_loaded(hos
     host.ask()
     ((_name, words),) = host.timers.items()
     assert "--on-active=60s" in words
-    assert not [word for word in words if word.startswith("--on-calendar")], "a clock that is set meanwhile must not matter"
+    assert not [word for word in words if word.startswith("--on-calendar")], "a change of the clock must not matter"
     armed = next(index for index, command in enumerate(host.done) if command.startswith("systemd-run"))
     assert not [command for command in host.done[:armed] if " -f " in command and "nft" in command.split()[0]]
 
@@ -665,7 +674,7 @@ def test_without_a_confirmation_the_last_rules_are_back(host: Host) -> None:
 
 def test_a_run_killed_before_its_confirmation_is_repeated(host: Host) -> None:
     host.ask()
-    assert host.ask()["pending"], "the table is there, and goes away if nobody confirms it"
+    assert host.ask()["pending"], "the table is loaded, and expires unless it is confirmed"
 
 
 def test_rules_that_nobody_confirmed_are_not_kept_because_they_are_loaded(host: Host) -> None:
@@ -705,7 +714,7 @@ def test_a_unit_that_cannot_be_enabled_ends_with_no_rules(host: Host) -> None:
 
 
 def commands(host: Host, *calls: dict[str, Any]) -> int:
-    """Return how many commands these calls take."""
+    """Return the number of commands of these calls."""
     begin = len(host.done)
     for call in calls:
         host.ask(**call)
@@ -733,7 +742,7 @@ def test_killed_anywhere_the_next_run_converges(tmp_path: Path, monkeypatch: pyt
             commands(host, NEW, {**NEW, "confirm": True})
         host.left = None
         confirmed = host.rules.exists() and "8443" in host.rules.read_text(encoding="utf-8")
-        assert confirmed or host.timers or host.table == old, f"step {step}: new rules that nothing takes back"
+        assert confirmed or host.timers or host.table == old, f"step {step}: new rules without a rollback"
         if fires:
             host.fire()
             assert ("8443" in host.table) is confirmed, f"step {step}"
@@ -773,7 +782,7 @@ def test_what_is_damaged_is_mended(host: Host, damage: str) -> None:
         getattr(host, damage).write_text("", encoding="utf-8")
     assert host.ask(check=True)["changed"]
     answer = host.ask()
-    # Rules that are in no file may be those of a run that was killed.
+    # Rules without a file may be left from a killed run.
     assert (answer["changed"], answer["pending"]) == (True, damage in ("table", "rules"))
     if answer["pending"]:
         host.ask(confirm=True)
@@ -817,9 +826,9 @@ def test_mistakes_and_what_the_node_is_like_are_listed_together(host: Host) -> N
 
 
 def test_without_a_port_of_ssh_nothing_is_changed(host: Host) -> None:
-    # As over ansible_connection: local with ssh.socket that is not read: systemd holds port 22, in no service.
+    # As with ansible_connection: local and an ssh.socket that is not read: systemd holds port 22, in no service.
     host.listeners = [listener(22, "systemd")]
-    with pytest.raises(ProblemsError, match="no SSH server was found"):
+    with pytest.raises(ProblemsError, match="this node has no SSH server"):
         host.ask()
     host.assert_open()
     host.sockets = UBUNTU
@@ -852,7 +861,7 @@ def test_what_is_confirmed_needs_nobody(host: Host) -> None:
 
 def test_a_client_in_a_container_of_the_node_confirms_nothing(host: Host) -> None:
     host.links = [firewall_host.Link("docker0")]
-    with pytest.raises(ProblemsError, match="docker0, which is the network by which this run comes in"):
+    with pytest.raises(ProblemsError, match="docker0, which is the network of this run's connection"):
         host.ask(client="172.17.0.2", interfaces=["docker*"])
     assert host.ask(interfaces=["docker*"])["matches"] == {"docker*": ["docker0"]}
 
@@ -880,7 +889,7 @@ def test_where_ip6tables_rules_ipv6_ours_closes_ipv4(host: Host) -> None:
     host.ip6tables = True
     answer = closed_host(host).ask()
     assert (answer["ruler"], answer["rulers"]) == ("", {"ip": "", "ip6": "the nftables table ip6 filter"})
-    assert "the nftables table ip6 filter decides what comes in over IPv6" in answer["advice"][0]
+    assert "the nftables table ip6 filter controls incoming IPv6 traffic" in answer["advice"][0]
     assert "meta nfproto ipv6 accept" in host.table
     host.assert_closed()
     assert answer["changed"] is False
@@ -897,7 +906,7 @@ def test_without_nft_check_mode_foresees_its_installation(host: Host) -> None:
 
 
 class Connection:
-    """A connection that a host refuses while it is cut off."""
+    """A connection that the host refuses while it is cut off."""
 
     transport = "ssh"
 
@@ -908,7 +917,7 @@ class Connection:
         self.resets += 1
 
     def shell(self, command: str, **_options: Any) -> dict[str, Any]:
-        """Play the login shell on the host."""
+        """Simulate the login shell on the host."""
         assert "$SSH_CONNECTION" in command
         found = self.clients.pop(0) if self.clients else ""
         if found == "cut":
@@ -916,7 +925,7 @@ class Connection:
         return {"stdout": f"Welcome to spark1\n{found}\n"}
 
     def answer(self, module_name: str = "peer_firewall", module_args: dict[str, Any] | None = None, **_variables: Any) -> dict[str, Any]:
-        """Play the module on the host."""
+        """Simulate the module on the host."""
         given = module_args or {}
         self.asked.append((module_name, given.get("confirm", False), given.get("client", "")))
         found = self.answers.pop(0)
@@ -931,7 +940,7 @@ FIRST, SECOND = "192.168.1.200 50000 192.168.1.11 22", "192.168.1.200 50002 192.
 def act(
     monkeypatch: pytest.MonkeyPatch, *answers: Any, clients: tuple[str, ...] = (FIRST, SECOND), transport: str = "ssh"
 ) -> tuple[dict[str, Any], Connection]:
-    """Run the action on a host that answers so."""
+    """Run the action on a host that returns these results."""
     connection, clock = Connection(list(answers), list(clients)), iter(range(0, 1000, 3))
     connection.transport = transport
     monkeypatch.setattr(action_plugin.ActionBase, "run", lambda *_arguments: {})
@@ -963,7 +972,7 @@ def test_the_action_confirms_nothing_over_an_old_connection(monkeypatch: pytest.
 
 @pytest.mark.parametrize("transport", ["local", "chroot"])
 def test_the_action_knows_no_client_without_ssh(monkeypatch: pytest.MonkeyPatch, transport: str) -> None:
-    # Ansible's own shell has the variable of the SSH connection that it was started by.
+    # Ansible's own shell has the variable of the SSH connection that started it.
     _answer, connection = act(monkeypatch, {"changed": False}, transport=transport)
     assert connection.asked == [("peer_firewall", False, "")]
 
@@ -981,7 +990,7 @@ def test_the_action_has_nothing_to_confirm_where_nothing_is_new(monkeypatch: pyt
 def test_the_action_outlives_a_host_that_was_cut_off(monkeypatch: pytest.MonkeyPatch, clients: tuple[str, ...], answers: tuple[Any, ...]) -> None:
     answer, connection = act(monkeypatch, LOADED, *answers, clients=clients)
     assert answer["failed"]
-    assert "took them back" in answer["msg"]
+    assert "rolled them back" in answer["msg"]
     assert connection.asked[-1][0] == "ansible.builtin.ping"
 
 

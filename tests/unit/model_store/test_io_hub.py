@@ -189,7 +189,9 @@ def test_what_nobody_tells_is_a_warning_and_the_plan_stays_cautious() -> None:
     assert plan == planned(pair(silent))
     assert [word for word in plan["serve"]["args"] if "memory" in word] == ["--gpu-memory-utilization=0.8"]
     (warning,) = [line for line in plan["serve"]["warnings"] if "127.0.0.1" in line]
-    assert warning.startswith(f"the hub tells nothing of {NAME} at main: 127.0.0.1 does not answer: refused; the plan is a cautious one")
+    failed = f"Hugging Face Hub could not be queried for {NAME} at main: 127.0.0.1 does not answer: refused; "
+    assert warning.startswith(failed)
+    assert "the plan uses cautious defaults" in warning
     (warning,) = [line for line in planned(pair(NOT_THERE, source="/mnt/m"))["serve"]["warnings"] if "/mnt/m" in line]
     assert warning.startswith("spark1 has no /mnt/m/config.json (model_store_source)")
 
@@ -198,7 +200,7 @@ def test_the_catalogue_counts_where_the_hub_is_silent() -> None:
     trouble = {"name": "openai/gpt-oss-120b", "revision": "b5c939de8f754692c1647ca79fbf85e8c1e70f8a", **io_hub.NOTHING, "trouble": "no"}
     plan = planned(pair({"model": None, "hub_model": trouble}, {"model": None}, gb10_model="gpt-oss-120b"))
     assert plan["serve"]["memory"]
-    assert any("what the catalogue has of it counts" in line for line in plan["serve"]["warnings"])
+    assert any("the plan uses the catalog entry" in line for line in plan["serve"]["warnings"])
 
 
 def ask(tmp_path: Path, hub: Hub, **options: Any) -> dict[str, Any]:
@@ -391,7 +393,7 @@ def test_the_role_plans_the_same_before_and_after_the_download(tmp_path: Path, h
 def test_the_role_says_what_it_could_not_read(tmp_path: Path) -> None:
     plan, done = Planner(tmp_path, "http://127.0.0.1:9").run()
     assert plan["quantization"] == "unknown"
-    assert f"the hub tells nothing of {NAME} at main: 127.0.0.1 does not answer: " in done.output
+    assert f"Hugging Face Hub could not be queried for {NAME} at main: 127.0.0.1 does not answer: " in done.output
 
 
 @pytest.mark.skipif(os.geteuid() != 0, reason="the record is root's")
@@ -403,4 +405,4 @@ def test_what_each_node_downloads_by_itself_is_kept(tmp_path: Path, hub: Hub) ->
     assert run("site.yml", given, environment).assert_ok().changed_tasks() == {"Record the model's configuration as Hugging Face Hub returned it"}
     assert json.loads(record.read_text(encoding="utf-8")) == told(described())["hub_model"]
     hub.answer = b"gone"
-    assert "what was read of it before counts" in run("site.yml", given, environment).assert_unchanged().output
+    assert "the plan uses facts from an earlier read" in run("site.yml", given, environment).assert_unchanged().output

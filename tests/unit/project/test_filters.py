@@ -71,7 +71,7 @@ def test_what_the_core_knows_is_there_for_templates() -> None:
         ("stack", ("curent",), "did you mean current"),
         ("model_entry", ("gpt-oss-12b",), "no model 'gpt-oss-12b'"),
         ("memory_plan", ({}, [], 1), "hidden_size"),
-        ("lint_serve", ({}, {"no-such-rule": "because"}), "no rule 'no-such-rule'"),
+        ("lint_serve", ({}, {"no-such-rule": "because"}), "unknown rule 'no-such-rule'"),
     ],
 )
 def test_what_the_core_refuses_is_an_error(name: str, arguments: tuple[Any, ...], words: str) -> None:

@@ -1,4 +1,4 @@
-"""The rules about serving: each fires on what it is about, and not on what is nearly that; what the plan itself gives passes."""
+"""Tests of the lint rules: each fires for its case and not for a similar one; the plan's own settings pass."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ PLAN = json.loads((ROOT / "tests" / "unit" / "data" / "plan_two_spark.json").rea
 PAGE = ROOT / "docs" / "rules.md"
 GIB = 2**30
 
-#: A pair of Sparks as the plan starts it, with the newest evidence's choices.
+#: A pair of Sparks as the plan launches it, with the choices that the newest evidence supports.
 CLEAN: dict[str, Any] = {
     "release": "0.32.0",
     "stack": "current",
@@ -49,7 +49,7 @@ CLEAN: dict[str, Any] = {
             "driver": "580.142",
             "kernel": "6.17.0-1032-nvidia",
             "memory_bytes": 121 * GIB,
-            # What the plan sets for Marlin is left out, since that is a rule too.
+            # Without the plan's variable for Marlin, because a rule covers it.
             "environment": {name: value for name, value in node["environment"].items() if name != "VLLM_MARLIN_USE_ATOMIC_ADD"},
             "cma_free_bytes": 0,
             "cma_total_bytes": 0,
@@ -75,9 +75,10 @@ def situation(
     count: int = 2,
     **others: Any,
 ) -> dict[str, Any]:
-    """The clean situation with changes: of all nodes (``environment``, ``node``), of the second one (``own``, ``second``), or of the rest.
+    """Return the clean situation with changes.
 
-    None takes an argument or variable away.
+    ``environment`` and ``node`` change all nodes, ``own`` and ``second`` the second one, ``others`` the rest. None
+    removes an argument or variable.
     """
     changed: dict[str, Any] = copy.deepcopy(CLEAN) | others
     changed["model"] |= model or {}
@@ -100,7 +101,7 @@ def container(image: str, **others: Any) -> dict[str, Any]:
     return {"runtime": "container", "image": image, **others}
 
 
-#: By rule: what fires it, and what is nearly that.
+#: By rule: changes that fire it, and similar changes that do not.
 CASES: dict[str, tuple[dict[str, Any], dict[str, Any]]] = {
     "memory-utilization-ceiling": ({"arguments": {"--gpu-memory-utilization": "0.91"}}, {"arguments": {"--gpu-memory-utilization": "0.90"}}),
     "memory-utilization-high": ({"arguments": {"--gpu-memory-utilization": "0.88"}}, {"arguments": {"--gpu-memory-utilization": "0.87"}}),
@@ -300,10 +301,10 @@ INT4 = {"type": "qwen3_moe", "scheme": "int4", "moe": True, "reasoning": False}
         ("kernel-7-0-0-1019", {"node": {"kernel": "7.0.0-31-generic"}}, True),
         ("kernel-7-0-0-1019", {"node": {"kernel": "7.0.0-30-generic"}}, False),
         ("kernel-7-0-0-1019", {"node": {"kernel": "7.0.0-310-generic"}}, False),
-        # 919 MiB were enough.
+        # 919 MiB were enough to fail on one pair.
         ("kernel-cma", {"node": {"cma_free_bytes": 919 * 2**20}}, True),
         ("kernel-cma", {"node": {"cma_free_bytes": 9 * GIB}, "transport": "socket"}, False),
-        # CUDA graphs and RoCE are no condition of the hang, and one node has nobody to wait for.
+        # The hang needs neither CUDA graphs nor RoCE, but it needs several nodes.
         ("nccl-arm-hang", {"nccl": "2.28.9", "arguments": {"--enforce-eager": True}}, True),
         ("nccl-arm-hang", {"nccl": "2.28.9", "environment": SOCKETS, "transport": "socket"}, True),
         ("nccl-arm-hang", {"nccl": "2.29.7"}, False),
@@ -359,7 +360,7 @@ def test_every_field_is_filled(rule: Rule) -> None:
         assert text == text.strip() and not text.endswith("."), text
         assert text
     assert re.fullmatch(r"20\d\d-\d\d(-\d\d)?|2026 \(vLLM [\d.]+\)", rule.evidence)
-    assert rule.severity != serve_rules.ERROR or not rule.disputed, "an error is what no evidence contradicts"
+    assert rule.severity != serve_rules.ERROR or not rule.disputed, "no evidence contradicts an error"
 
 
 def test_rules_are_about_their_gpus() -> None:
@@ -441,10 +442,10 @@ def test_the_report_says_who_and_when_and_who_contradicts() -> None:
     (line,) = serve_rules.report(serve_rules.lint(situation(nccl="2.28.9"), {}))
     for part in (
         "warning nccl-arm-hang, nccl: 2.28.9. ",
-        "Fix: nccl_sm121_build_enabled: auto, or NCCL 2.29.3",
+        "Fix: set nccl_sm121_build_enabled: auto, or use NCCL 2.29.3",
         "NVIDIA/nccl#2353",
         "2026-08-27",
-        "nowhere here",
+        "not tested here",
         "Disputed: DGX OS",
     ):
         assert part in line

@@ -1,4 +1,4 @@
-"""The module that holds a command on a host against the rules, run as a node runs it."""
+"""Tests of module serve_lint, run as on a node."""
 
 from __future__ import annotations
 
@@ -43,8 +43,8 @@ def test_it_fails_at_the_severity_that_was_asked_for(tmp_path: Path) -> None:
 
 
 def test_wrong_waivers_and_arguments_are_named(tmp_path: Path) -> None:
-    assert "no rule 'no-such-rule'" in lint(tmp_path, QUIET, waivers={"no-such-rule": "because"})["msg"]
-    assert "a waiver without a reason" in lint(tmp_path, QUIET, waivers={"enforce-eager": None})["msg"]
+    assert "unknown rule 'no-such-rule'" in lint(tmp_path, QUIET, waivers={"no-such-rule": "because"})["msg"]
+    assert "waiver without a reason" in lint(tmp_path, QUIET, waivers={"enforce-eager": None})["msg"]
     assert f"argv[{len(QUIET)}]: vLLM 0.32.0 has no option --no-such-option" in lint(tmp_path, [*QUIET, "--no-such-option"])["msg"]
 
 
@@ -58,8 +58,8 @@ def test_the_release_is_asked_of_the_package(tmp_path: Path) -> None:
     assert answer["release"] == "0.19.0"
     assert "page-cache-counted" in [finding["rule"] for finding in answer["findings"]]
     (package / "_version.py").unlink()
-    assert "does not tell its release" in lint(tmp_path, QUIET, release=None, python=str(python))["msg"]
-    assert "release: there is none, nor a python to ask" in lint(tmp_path, QUIET, release=None)["msg"]
+    assert "has no readable release" in lint(tmp_path, QUIET, release=None, python=str(python))["msg"]
+    assert "release: release and python are not set" in lint(tmp_path, QUIET, release=None)["msg"]
 
 
 def test_the_model_is_read_where_it_lies(tmp_path: Path) -> None:

@@ -1,4 +1,4 @@
-"""What is decided about a model on a cluster, and the text that a person reads of it."""
+"""Tests of the serving decisions for a model on a cluster, and of the plan's text."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ LOCKS = {name: (ROOT / "roles/gb10/files" / stack.lock).read_text(encoding="utf-
 
 
 def sparks(count: int, **settings: Any) -> list[Node]:
-    """Nodes whose model is one of the hub: nothing of it was read."""
+    """Return nodes whose model is on Hugging Face Hub and was not read."""
     nodes = [spark(number, "worker" if number > 1 else "head", **settings) for number in range(1, count + 1)]
     for node in nodes:
         node["observed"]["model"] = None
@@ -32,7 +32,7 @@ def sparks(count: int, **settings: Any) -> list[Node]:
 
 
 def without_ray(stack: str) -> dict[str, Any]:
-    """The setting without which a stack whose image has no Ray is refused."""
+    """Return the setting that a stack needs if its image has no Ray."""
     return {"gb10_distributed_executor_backend": "mp"} if stacks.STACKS[stack].image_has_ray is False else {}
 
 
@@ -46,7 +46,7 @@ def test_every_release_takes_what_is_planned_for_it(stack: str, model: str, shap
     said = {problem.path for problem in decision.problems}
     assert said <= {"gb10_model", "gb10_stack"}, decision.problems
     release = stacks.STACKS[stack].vllm
-    # Too large a model, and one that the release does not know, are told; whatever is planned, the release takes.
+    # A model that is too large or unknown to the release is reported. The release accepts every planned argument.
     values, problems = vllm_release.parse(argv(given, decision), release)
     if "gb10_stack" not in said:
         assert problems == []
@@ -95,7 +95,7 @@ def test_nothing_is_said_of_the_memory_of_a_cpu() -> None:
 def test_heads_that_do_not_divide_leave_the_rest_to_the_pipeline() -> None:
     decision = serve_plan.decide(inputs("phi-4", count=4))
     assert (decision.tensor, decision.pipeline) == (2, 2)
-    assert any("heads do not divide by 4" in line for line in decision.why)
+    assert any("heads are not divisible by 4" in line for line in decision.why)
 
 
 def test_a_replica_on_each_node_has_all_of_the_model() -> None:
@@ -115,10 +115,10 @@ def test_experts_are_spread_where_there_are_any() -> None:
     assert (decision.problems, "--enable-expert-parallel" in decision.args) == ([], True)
     (problem,) = serve_plan.decide(inputs("phi-4", gb10_expert_parallel=True)).problems
     assert (problem.path, problem.found) == ("gb10_expert_parallel", "phi-4 has no experts")
-    # Over replicas, a rank has a part of the experts and all of the rest, which is counted nowhere.
+    # With replicas a rank has some experts and all other weights. The memory plan does not support this.
     both = serve_plan.decide(inputs("gpt-oss-120b", gb10_expert_parallel=True, gb10_data_parallel_size=2))
     assert both.memory is None
-    assert any("experts are spread over replicas" in line for line in both.why)
+    assert any("experts are distributed over replicas" in line for line in both.why)
 
 
 def test_eager_only_where_a_thor_needs_it() -> None:
@@ -129,8 +129,8 @@ def test_eager_only_where_a_thor_needs_it() -> None:
         return "--enforce-eager" in serve_plan.decide(serve_plan.Inputs(**{**vars(given), "stack": stack, "nodes": nodes})).args
 
     assert eager("0.24.0", 1)
-    assert not eager("0.24.0", 0), "a Spark needs none"
-    assert not eager("0.27.0", 1), "its Triton knows sm_110a"
+    assert not eager("0.24.0", 0), "a Spark does not need it"
+    assert not eager("0.27.0", 1), "its Triton supports sm_110a"
     assert not eager("0.24.0", 1, TRITON_PTXAS_PATH="/usr/local/cuda/bin/ptxas")
     own = serve_plan.decide(inputs("gpt-oss-20b", "vllm-0.18.1", 2, 1, gb10_vllm_extra_args=["--enforce-eager"]))
     assert "--enforce-eager" not in own.args, "once is enough"
@@ -227,7 +227,7 @@ def rules(decision: serve_plan.Decision) -> set[str]:
 
 
 def warned(nodes: list[Node]) -> str:
-    """What the plan of the cluster warns of."""
+    """Return the warnings of the cluster plan."""
     plan, problems = cluster.plan(nodes, LOCKS["current"], KNOWN)
     assert problems == []
     return "\n".join(plan["serve"]["warnings"])
@@ -242,7 +242,7 @@ def test_nodes_are_judged_with_what_the_plan_and_the_catalogue_set() -> None:
     assert any("expandable-segments" in line for line in plan["serve"]["findings"])
     own = {"gpt-oss-20b": {"environment": {"TRITON_PTXAS_PATH": "/usr/local/cuda/bin/ptxas"}}}
     thors = inputs("gpt-oss-20b", "vllm-0.18.1", 2, 1, gb10_models=own)
-    assert "--enforce-eager" not in serve_plan.decide(thors).args, "an assembler that the model's entry names counts too"
+    assert "--enforce-eager" not in serve_plan.decide(thors).args, "an assembler in the model's entry counts too"
 
 
 OFF = {"VLLM_MARLIN_USE_ATOMIC_ADD": "0"}
@@ -254,7 +254,7 @@ def test_the_models_own_context_is_as_long_as_one_that_is_asked_for() -> None:
     short = inputs("gpt-oss-120b", gb10_vllm_extra_args=[*high, "--max-model-len=65536"])
     assert "memory-utilization-131k" not in rules(serve_plan.decide(short))
     for model in catalogue.known():
-        assert "memory-utilization-131k" not in rules(serve_plan.decide(inputs(model))), "what the plan itself gives"
+        assert "memory-utilization-131k" not in rules(serve_plan.decide(inputs(model))), "the plan's own values"
 
 
 def test_a_key_value_cache_that_the_checkpoint_has_in_fp8_is_one() -> None:
@@ -284,8 +284,8 @@ def test_a_stack_is_served_with_what_it_says() -> None:
     assert {"--attention-backend=TRITON_ATTN", "--moe-backend=marlin"} <= set(decision.args)
     assert decision.environment.items() >= {"VLLM_USE_FLASHINFER_MOE_FP4": "0", "VLLM_MARLIN_USE_ATOMIC_ADD": "1"}.items()
     for said in ("--attention-backend=TRITON_ATTN", "--moe-backend=marlin", "VLLM_USE_FLASHINFER_MOE_FP4=0"):
-        assert f"{said}: the stack ngc-26.04 is served with it" in decision.why
-    # The model's own is said once, and experts in FP8 are left to what the role vllm_patch finds out.
+        assert f"{said}: the stack ngc-26.04 sets it" in decision.why
+    # The model's own argument appears once. The role vllm_patch decides about experts in FP8.
     assert [word for word in serve_plan.decide(nvfp4).args if "-backend" in word] == ["--moe-backend", "--attention-backend"]
     fp8 = serve_plan.decide(inputs("qwen3-next-80b-a3b-instruct-fp8", "ngc-26.04", gb10_distributed_executor_backend="mp"))
     assert [word for word in fp8.args if "-backend" in word] == ["--attention-backend=TRITON_ATTN"]
@@ -321,10 +321,10 @@ def test_an_image_without_ray_is_refused_to_who_wants_ray() -> None:
     settings = {"gb10_model": "gpt-oss-120b", "gb10_stack": "ngc-26.04", "gb10_runtime_lock": ""}
     _plan, (problem,) = cluster.plan(sparks(2, **settings), "", KNOWN)
     assert problem.path == "image"
-    assert problem.fix.startswith("gb10_distributed_executor_backend: mp, or an image with a layer that installs Ray")
+    assert problem.fix.startswith("set gb10_distributed_executor_backend: mp, or use an image with a layer that")
     assert cluster.plan(sparks(2, **settings, gb10_distributed_executor_backend="mp"), "", KNOWN)[1] == []
     derived = f"registry.example/vllm@sha256:{'1' * 64}"
-    assert cluster.plan(sparks(2, **settings, gb10_container_image=derived), "", KNOWN)[1] == [], "of another image nobody knows"
+    assert cluster.plan(sparks(2, **settings, gb10_container_image=derived), "", KNOWN)[1] == [], "other images are unknown"
 
 
 @pytest.mark.parametrize(
