@@ -1,4 +1,4 @@
-"""What roles add to how the ranks are started, what a config.json says of the weights, and when nodes' patches are refused."""
+"""Launch overrides of roles, the quantization in a config.json, and rejected differences between the nodes' patches."""
 
 from __future__ import annotations
 
