@@ -105,7 +105,7 @@ def offer(cluster: Cluster, workers: list[Host], tmp_path: Path) -> Iterator[Cal
 
 @pytest.mark.parametrize(
     ("architecture", "corrupt", "said"),
-    [("90", False, "not all its programs have code for sm_121"), ("121", True, "artifact: /var/tmp/offered.tar has sha256 ")],
+    [("90", False, "not all programs have code for sm_121"), ("121", True, "artifact: /var/tmp/offered.tar has sha256 ")],
     ids=["another GPU's", "corrupted"],
 )
 def test_a_build_that_is_not_right_is_refused(workers: list[Host], offer: Callable[..., Run], architecture: str, corrupt: bool, said: str) -> None:
