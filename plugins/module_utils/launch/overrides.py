@@ -5,8 +5,9 @@
 """Launch overrides of a node's ranks. Roles record them on the node, so that runs without those roles still apply them.
 
 An override is ``{"runtime": str, "environment": {str: str}, "flags": [str], "files": {path: SHA-256}, "mounts":
-[{source, target, read_only}]}``: the runtime that it is for (the plan's ``runtime.name``), variables of the ranks,
-arguments of ``vllm serve``, files that the role read or changed, and mounts of a container. A role may add other keys.
+[{source, target, read_only}]}``. ``runtime`` is the plan's ``runtime.name`` to which the override applies. Next are
+variables of the ranks, arguments of ``vllm serve``, files that the role read or changed, and mounts of a container. A
+role may add other keys.
 """
 
 from __future__ import annotations

@@ -2,8 +2,7 @@
 # GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
 
-"""Bandwidth between the nodes of a cluster: the runs of nccl_bandwidth.py that measure it, and the evaluation of
-results.
+"""Bandwidth between the nodes of a cluster: the runs of nccl_bandwidth.py and the evaluation of their results.
 
 The program writes a result as {"rank", "ranks", "backend", "torch", "results": [{"collective", "bytes", "seconds",
 "bus_gbps"}]}.

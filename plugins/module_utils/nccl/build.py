@@ -34,12 +34,10 @@ SINCE = {
     ComputeCapability(12, 1): (12, 9),
     ComputeCapability(11, 0): (13, 0),
 }
-#: Bytes for each compiler process (the largest measured took 0.6 GB, docs/benchmarks.md), and for the rest of the
-#: machine.
+#: Bytes per compiler (at most 0.6 GB were measured, docs/benchmarks.md), and for the rest of the machine.
 JOB_BYTES = 1024**3
 RESERVE_BYTES = 2 * 1024**3
-#: Bytes for objects and library of one architecture (several times the measured, docs/benchmarks.md), and per further
-#: one.
+#: Bytes of disk for one architecture (several times the measured value, docs/benchmarks.md), and per further one.
 DISK_BYTES, DISK_BYTES_FURTHER = 512 * 1024**2, 128 * 1024**2
 #: Programs that NCCL's makefiles call, and the package of each. A source from a tag also needs git.
 PROGRAMS = {"make": "make", "g++": "g++", "python3": "python3", "which": "debianutils"}
@@ -143,7 +141,7 @@ class Plan:
     def argv(self, source: Source, toolkit: Toolkit, target: str, ccache: bool = False) -> list[str]:
         """Return the command that builds ``target``/lib/libnccl.so and ``target``/include, with or without ccache."""
         nvcc = f"{toolkit.home}/bin/nvcc"
-        # NVCUFLAGS_SYM: ccache caches only compilations with -c, but the symmetric kernels use the equivalent -dw.
+        # NVCUFLAGS_SYM: ccache only caches compilations with -c. The symmetric kernels use -dw, which is equivalent.
         cached = ["env", f"PATH={CCACHE_PATH}", "NVCUFLAGS_SYM=-c"] if ccache else []
         return [
             *cached,
@@ -172,7 +170,7 @@ def jobs(cores: int, memory: int) -> int:
 
 
 def plan(source: Source, gpus: Sequence[ComputeCapability], toolkit: Toolkit, builder: Builder, functions: str = "") -> Plan:
-    """Plan a build, without prerequisites() checks. ``functions`` is NCCL's ONLY_FUNCS, empty for all."""
+    """Plan a build. ``functions`` is NCCL's ONLY_FUNCS, empty for all. prerequisites() checks the feasibility."""
     stamp = {
         "release": str(source.release),
         "source": source.identity,

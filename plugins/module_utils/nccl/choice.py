@@ -2,8 +2,7 @@
 # GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
 
-"""Decide whether to build NCCL for a cluster, or to use the runtime's. The same facts give the same decision at every
-run.
+"""Decide whether to build NCCL for a cluster or to use the runtime's. Equal facts give equal decisions in every run.
 
 A library is given as library.Library.facts() returns it; {} means that the runtime has none, None that it cannot be
 read yet.
@@ -20,8 +19,8 @@ from ansible_collections.gb10.cluster.plugins.module_utils.nccl import build as 
 
 AUTO, TRUE, FALSE = WANTED = ("auto", "true", "false")
 #: The first release whose proxy retries a weak compare-and-swap, which can fail spuriously on ARM. In older releases
-#: such a failure loses operation slots, until a rank waits for one forever. Source: NVIDIA/nccl, release v2.29.3-1 and
-#: issue 2353; marin-community/marin issue 7344.
+#: such a failure loses operation slots, until a rank waits for one forever.
+#: Source: NVIDIA/nccl, release v2.29.3-1 and issue 2353; marin-community/marin issue 7344.
 HANG_FIXED = nccl_build.MINIMUM
 #: Compiled with this GCC or newer, older releases do not hang. Source: the notes of that release.
 HANG_COMPILER = 10
@@ -87,7 +86,7 @@ def hang(library: Mapping[str, Any]) -> str:
 
 
 def reasons(node: Node, ring: bool) -> list[str]:
-    """Return why the library of a node, which was read, is not usable."""
+    """Return why the library of a node, which was read, is not sufficient."""
     library = node.library or {}
     if not library:
         return ["its runtime has no NCCL from NVIDIA's wheel"]

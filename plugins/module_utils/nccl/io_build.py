@@ -55,8 +55,7 @@ def builder(folder: str) -> Builder:
 
 
 def source(run: Run, path: str, identity: str | None, commit: str | None = None) -> Source:
-    """Return a source tree. Its identity is the git commit unless given. Raises ProblemsError if it cannot be
-    determined.
+    """Return a source tree. ``identity`` defaults to the git commit. Raises ProblemsError if that is unknown.
 
     ``commit`` rejects any other commit: a tag can be moved, and root runs the code.
     """

@@ -2,8 +2,7 @@
 # GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
 
-"""The store of built NCCLs on a host: a folder for each build, either complete or absent, and a link to the current
-one.
+"""The store of NCCL builds on a host: a folder for each build, complete or absent, and a link to the current one.
 
     STORE/2.30.7-0123456789ab/lib/libnccl.so.2.30.7     and the links libnccl.so.2 and libnccl.so
     STORE/2.30.7-0123456789ab/stamp.json                the inputs of the build, and the library's SHA-256

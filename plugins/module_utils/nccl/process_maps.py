@@ -4,10 +4,10 @@
 
 """The libnccl that each process of a node has mapped, the one that it uses, and differences from the expected one.
 
-Only the mappings of a process are evidence. With PyTorch's wheels LD_LIBRARY_PATH has no effect, VLLM_NCCL_SO_PATH
-changes vLLM's own communicator only, LD_PRELOAD leaves the wheel's file mapped too, and torch.cuda.nccl.version() is a
-build-time constant of PyTorch. If several are mapped, PyTorch calls the first preloaded one, else the one found by its
-search path.
+Only the mappings of a process are evidence. With PyTorch's wheels LD_LIBRARY_PATH has no effect, and
+VLLM_NCCL_SO_PATH changes vLLM's own communicator only. LD_PRELOAD leaves the wheel's file mapped too, and
+torch.cuda.nccl.version() is a build-time constant of PyTorch. If several are mapped, PyTorch calls the first preloaded
+one, else the one found by its search path.
 """
 
 from __future__ import annotations
@@ -25,8 +25,8 @@ _LINE = re.compile(r"^([0-9a-f]+-[0-9a-f]+) \S+ [0-9a-f]+ ([0-9a-f]+:[0-9a-f]+) 
 _DELETED = " (deleted)"
 #: All names of the library, but not its plugins (libnccl-net.so). The name decides if the content cannot be read.
 _NAME = re.compile(r"libnccl\.so(\.\d+)*")
-#: The linker maps itself, then preloaded libraries, then the program's libraries, each below the previous one (mmap's
-#: default).
+#: The linker maps itself, then preloaded libraries, then the program's libraries, each below the previous one
+#: (mmap's default).
 _LOADER, _LIBC = re.compile(r"ld-linux[^/]*\.so\.\d+|ld-[\d.]+\.so"), re.compile(r"libc(\.so\.6|-[\d.]+\.so)")
 #: Smaller files may be in a gap between those: the linker unmaps its cache, and large pages are aligned separately. A
 #: libnccl is larger.
@@ -37,8 +37,7 @@ OWN = "VLLM_NCCL_SO_PATH"
 
 @dataclass(frozen=True)
 class Mapping:
-    """A file that a process has mapped: its path for the process, its identity, and whether the name was deleted or
-    reused.
+    """A mapped file: its path for the process, its identity, and whether the name was deleted or reused.
 
     ``range`` is the address range of its first part, which is its name in /proc/PID/map_files. ``size`` is the size of
     all parts in bytes. ``sha256`` is None if the file was not read.

@@ -169,7 +169,7 @@ def gencode(*architectures: str) -> list[str]:
     return [f"-gencode=arch=compute_{architecture},code=sm_{architecture}" for architecture in architectures]
 
 
-@pytest.mark.skipif(NVCC is None, reason="there is no nvcc")
+@pytest.mark.skipif(NVCC is None, reason="nvcc is not installed")
 @pytest.mark.parametrize(
     ("options", "expected"),
     [
