@@ -177,7 +177,8 @@ def capability_of(run: io_command.Run, given: str | None, state: str) -> Compute
     found = next((gpu["capability"] for gpu in gpu["gpus"] if gpu["capability"]), None)
     if found is None:
         reason = gpu["reason"] or "the GPU does not report one"
-        raise ProblemsError([Problem("capability", f"not set, and {reason}", 'a compute capability such as "12.1"', "set capability")])
+        expected = 'a compute capability such as "12.1"'
+        raise ProblemsError([Problem("capability", f"not set, and {reason}", expected, "set capability")])
     return ComputeCapability.parse(found)
 
 

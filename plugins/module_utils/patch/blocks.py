@@ -118,7 +118,8 @@ class _Block:
         self._require(self.returns.startswith("tuple[Fp8MoeBackend, "), f"Fp8MoeBackend or tuple[Fp8MoeBackend, ...], found {self.returns}")
         self._require(source_edit.parameters(self.function)[:3] == ["config", "weight_key", "activation_key"], "config, weight_key, activation_key")
         self._require("use_batched_activation_format" in names, "config.moe_parallel_config.use_batched_activation_format")
-        self._require("moe_backend" in names or "VLLM_USE_FLASHINFER_MOE_FP8" in names, "config.moe_backend, the user's choice")
+        chosen = "moe_backend" in names or "VLLM_USE_FLASHINFER_MOE_FP8" in names
+        self._require(chosen, "config.moe_backend, the user's choice")
         defined = {getattr(node, "name", "") for node in self.tree.body}
         self._require(self._has("mk") and "backend_to_kernel_cls" in defined, "mk and backend_to_kernel_cls in the module")
         if "moe_backend" in names:

@@ -100,7 +100,8 @@ def _by_row(row: Row, request: Request, tree: Tree, earlier: Mapping[str, Decisi
     if refused := _refusal(edits if trusted else everything, row.patch, request.capability, tree):
         return Decision(UNSUPPORTED, refused, row.source, everything)
     if row.flags and request.quantization == OTHER and not in_source:
-        return Decision(NOT_NEEDED, f"the model is not FP8, and {' '.join(row.flags)} would apply to it too", row.source)
+        reason = f"the model is not FP8, and {' '.join(row.flags)} would apply to it too"
+        return Decision(NOT_NEEDED, reason, row.source)
     if edits:
         environment = {} if in_source else row.environment
         return Decision(APPLIES, row.reason, row.source, edits, environment=environment)
@@ -156,7 +157,8 @@ def _ptxas(row: Row, request: Request, tree: Tree) -> Decision:
         return Decision(UNSUPPORTED, f"support for {target} in the assemblers is unknown: {trouble}", row.source)
     if target not in toolkit.archs:
         missing = f"{toolkit.path} does not either" if toolkit.path else "no ptxas of a CUDA toolkit was found"
-        return Decision(UNSUPPORTED, f"{unknown}, and {missing}; expected a ptxas that does, such as CUDA 13.0's", row.source)
+        reason = f"{unknown}, and {missing}; expected a ptxas that does, such as CUDA 13.0's"
+        return Decision(UNSUPPORTED, reason, row.source)
     reason = f"{unknown}, {toolkit.path} supports {target}: {row.reason}"
     if request.mechanism == "source":
         return Decision(APPLIES, reason, row.source, files={path: Link(toolkit.path)})
@@ -170,5 +172,6 @@ def _cmake(row: Row, request: Request, tree: Tree) -> Decision:
     if refused := _refusal(row.edits, row.patch, request.capability, tree):
         return Decision(UNSUPPORTED, refused, row.source, row.edits)
     if shipped is not None and blocks.made(shipped, row.edits, row.patch, request.capability) == shipped:
-        return Decision(NOT_NEEDED, f"every list with {request.capability.major}.0 already has {request.capability}", row.source, row.edits)
+        reason = f"every list with {request.capability.major}.0 already has {request.capability}"
+        return Decision(NOT_NEEDED, reason, row.source, row.edits)
     return Decision(APPLIES, row.reason, row.source, row.edits)

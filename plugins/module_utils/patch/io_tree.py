@@ -159,8 +159,8 @@ class Tree:
             while not os.path.isdir(folder):
                 folder = os.path.dirname(folder)
             if not os.access(folder, os.W_OK):
-                found = f"{folder} is not writable"
-                raise self._refusal(path, found, "a folder that this user may change", "run as its owner, or mount it read-write")
+                found, fix = f"{folder} is not writable", "run as its owner, or mount it read-write"
+                raise self._refusal(path, found, "a folder that this user may change", fix)
             if path.endswith(".py") and isinstance(wanted, bytes):
                 compile(wanted, real, "exec", dont_inherit=True)
 
@@ -175,8 +175,8 @@ class Tree:
         except OSError as error:
             for path in reversed(written):
                 self._back(self._states[path])
-            failed = f"writing failed: {error}"
-            raise self._refusal(written[-1], failed, "a folder that this user may change", "free disk space, or mount it read-write") from error
+            failed, fix = f"writing failed: {error}", "free disk space, or mount it read-write"
+            raise self._refusal(written[-1], failed, "a folder that this user may change", fix) from error
         finally:
             self._states.clear()
 

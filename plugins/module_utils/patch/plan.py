@@ -75,7 +75,7 @@ def absent(request: Request, tree: Tree) -> Plan:
         elif mine:
             plan.patches.append(_entry(name, "removed", mine, "the shipped files are restored", ""))
         elif stale:
-            reason = "vLLM was reinstalled after it was patched; the outdated original is removed, and nothing is restored"
+            reason = "vLLM was reinstalled after it was patched; nothing is restored, the old original is removed"
             plan.patches.append(_entry(name, NOT_NEEDED, stale, reason, ""))
         else:
             plan.patches.append(_entry(name, NOT_NEEDED, [], "it is not applied", ""))

@@ -87,10 +87,7 @@ _HALF = (
     "for block-wise FP8 only the patch helps. Otherwise the well-known patch has no effect in this release, because "
     "CutlassFP8ScaledMMLinearKernel does not call cutlass_fp8_supported(); VLLM_DISABLED_KERNELS turns it off"
 )
-_SCALES = (
-    "Per-tensor FP8 with dynamic activation scales keeps a scale for each token, while the patch uses one for all tokens; "
-    "so their answers differ"
-)
+_SCALES = "Per-tensor FP8 with dynamic scales keeps a scale for each token, the patch one for all: their answers differ"
 _BLOCK_KERNEL = (f"{_KERNELS}/cutlass.py", "class CutlassFp8BlockScaledMMKernel")
 _NO_LINEAR_OP = "Fp8LinearOp was removed in 0.15; VLLM_DISABLED_KERNELS turns off the two kernels that precede torch's"
 _TRITON = "triton_moe"
@@ -121,13 +118,15 @@ ROWS: tuple[Row, ...] = (
     Row(
         "w8a8", (0, 29), None, USE_FLAG,
         "VLLM_DISABLED_KERNELS turns off all CUTLASS FP8 kernels; before 0.31 the well-known patch would leave CutlassFP8ScaledMMLinearKernel "
-        f"on. Block-wise FP8 then uses DeepGEMM, or Marlin with 16-bit activations, which precedes Triton since 0.29. {_SCALES}",
+        "on. Block-wise FP8 then uses DeepGEMM, or Marlin with 16-bit activations, which precedes Triton since 0.29. "
+        f"{_SCALES}",
         f"{_KERNELS}/cutlass.py (0.30.0) lines 164, 288; (0.32.0) lines 169, 290; model_executor/kernels/linear/__init__.py line 478; "
         f"{FP8} (0.32.0) line 277",
         replaced=(*_FUNCTIONS, *_kernels(_KERNELS)), environment=_ALL_CUTLASS, known_by=_BLOCK_KERNEL,
     ),
     Row(
-        "w8a8_torch", (0, 13), (0, 15), APPLIES, "Fp8LinearOp uses CUTLASS or FlashInfer if cutlass_fp8_supported() is True",
+        "w8a8_torch", (0, 13), (0, 15), APPLIES,
+        "Fp8LinearOp uses CUTLASS or FlashInfer if cutlass_fp8_supported() is True",
         f"{UTILS} (0.13.0) line 409",
         edits=(_TORCH,), covered_by="w8a8",
     ),
@@ -142,7 +141,8 @@ ROWS: tuple[Row, ...] = (
     ),
     Row(
         "fp8_moe_oracle", (0, 13), (0, 14), NOT_NEEDED,
-        "on this GPU the function already returns Triton: FlashInfer, DeepGEMM and CUTLASS are for 9.0 and 10.x, Marlin for below 8.9",
+        "on this GPU the function already returns Triton: FlashInfer, DeepGEMM and CUTLASS are for 9.0 and 10.x, "
+        "Marlin for below 8.9",
         f"{FP8} (0.13.0) lines 125 to 196; utils/deep_gemm.py line 47", replaced=(Edit(FP8, "get_fp8_moe_backend", _TRITON),), family=12,
     ),
     Row(
@@ -151,12 +151,14 @@ ROWS: tuple[Row, ...] = (
     ),
     Row(
         "fp8_moe_oracle", (0, 14), (0, 15), APPLIES,
-        "compressed-tensors models that are not block-wise use CUTLASS, whose group GEMM is not rejected on 12.1 before 0.15; no flag chooses",
+        "compressed-tensors models that are not block-wise use CUTLASS, whose group GEMM is not rejected on 12.1 "
+        "before 0.15; no flag chooses",
         f"{ORACLE} (0.14.1) line 141, _custom_ops.py line 898", edits=(Edit(ORACLE, "select_fp8_moe_backend", _TRITON),),
     ),
     Row(
         "fp8_moe_oracle", (0, 15), (0, 17), USE_FLAG,
-        "static per-tensor FP8 would use FlashInfer's CUTLASS; without FlashInfer, Triton is the first that supports 12.x",
+        "static per-tensor FP8 would use FlashInfer's CUTLASS; without FlashInfer, Triton is the first that supports "
+        "12.x",
         f"{ORACLE} (0.15.1) lines 142, 203", replaced=(Edit(ORACLE, "select_fp8_moe_backend", _TRITON),),
         environment={"VLLM_USE_FLASHINFER_MOE_FP8": "0"}, family=12,
     ),
@@ -166,15 +168,15 @@ ROWS: tuple[Row, ...] = (
     ),
     Row(
         "fp8_moe_oracle", (0, 17), None, USE_FLAG,
-        "static per-tensor FP8 would use FlashInfer's CUTLASS, and block-wise FP8 DeepGEMM since 0.24. --moe-backend applies to every "
-        "kind of MoE: with an NVFP4 model vLLM does not start, so it depends on quantization",
+        "static per-tensor FP8 would use FlashInfer's CUTLASS, and block-wise FP8 DeepGEMM since 0.24. --moe-backend "
+        "applies to every kind of MoE: with an NVFP4 model vLLM does not start, so it depends on quantization",
         f"{ORACLE} (0.18.1) lines 209, 271; (0.32.0) lines 394, 451", replaced=(Edit(ORACLE, "select_fp8_moe_backend", _TRITON),),
         flags=("--moe-backend", "triton"), known_by=(ORACLE, "config.moe_backend"),
     ),
     Row(
         "moe_config", (0, 13), None, USE_FLAG,
-        "vLLM reads tuned tables from VLLM_TUNED_CONFIG_FOLDER first; these are within ranges that others measured on a GB10, "
-        "but were not measured themselves",
+        "vLLM reads tuned tables from VLLM_TUNED_CONFIG_FOLDER first; these are within ranges that others measured "
+        "on a GB10, but were not measured themselves",
         "fused_moe.py get_moe_configs: 0.13.0 line 832, 0.32.0 line 1109; https://github.com/Avarok-Cybersecurity/dgx-vllm",
     ),
     Row(
