@@ -95,7 +95,8 @@ def main() -> None:
             way = "" if params["state"] == "absent" else params["way"] if params["way"] != "auto" else "link" if wheel else "preload"
             if way == "link" and not wheel:
                 found = f"{os.path.normpath(f'{package.path}/{NCCL}')} not found"
-                raise ProblemsError([Problem("way", found, "NVIDIA's wheel of NCCL in the environment", "set auto or preload")])
+                expected = "NVIDIA's wheel of NCCL in the environment"
+                raise ProblemsError([Problem("way", found, expected, "set auto or preload")])
             wanted: dict[str, Wanted] = {NCCL: Link(params["library"]) if way == "link" else None} if wheel else {}
             changes = tree.changes(wanted)
             texts = [tree.texts(path, content) for path, content in changes.items()]

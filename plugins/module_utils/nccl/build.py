@@ -60,7 +60,8 @@ class Release:
         """Parse "v2.30.7-1". Raises ProblemsError at ``path`` for a branch or a development tag."""
         match = re.fullmatch(r"v?(\d+)\.(\d+)\.(\d+)-(\d+)", tag)
         if match is None:
-            expected, fix = 'the tag of a release, such as "v2.30.7-1"', "set a release tag; branches were measured many times slower"
+            expected = 'the tag of a release, such as "v2.30.7-1"'
+            fix = "set a release tag; branches were measured many times slower"
             raise ProblemsError([Problem(path, f"{tag!r} is not a release tag of NCCL", expected, fix)])
         return cls(*(int(number) for number in match.groups()))
 
@@ -72,8 +73,8 @@ class Release:
         }
         if not all(found.values()):
             missing = ", ".join(name for name, match in found.items() if match is None)
-            expected = "the source tree of an NCCL release"
-            raise ProblemsError([Problem(path, f"version.mk does not define {missing}", expected, "unpack the complete source again")])
+            found_text, expected = f"version.mk does not define {missing}", "the source tree of an NCCL release"
+            raise ProblemsError([Problem(path, found_text, expected, "unpack the complete source again")])
         return cls(*(int(match[1]) for match in found.values() if match))
 
     @property
@@ -89,7 +90,8 @@ class Release:
         if (self.major, self.minor, self.patch) >= MINIMUM:
             return None
         minimum = ".".join(map(str, MINIMUM))
-        found = f"{self} compiled with a GCC before 10 can hang on ARM under load, with a healthy API (NVIDIA/nccl issue 2353)"
+        hang = "can hang on ARM under load, with a healthy API (NVIDIA/nccl issue 2353)"
+        found = f"{self} compiled with a GCC before 10 {hang}"
         return Problem(path, found, f"{minimum} or newer", f"set a newer tag in {path}, unless you study that hang")
 
 
@@ -192,18 +194,22 @@ def prerequisites(
     needed_programs = PROGRAMS | (GIT if from_git else {})
     if missing := [name for name in needed_programs if name not in builder.programs]:
         packages = " ".join(needed_programs[name] for name in missing)
-        problems.append(Problem("programs", f"{', '.join(missing)} not found", "all programs that NCCL's build calls", f"apt-get install {packages}"))
+        expected = "all programs that NCCL's build calls"
+        problems.append(Problem("programs", f"{', '.join(missing)} not found", expected, f"apt-get install {packages}"))
     if not gpus:
-        problems.append(Problem("gpus", "no GPU is known", "at least one GPU", "set its compute capability, such as 12.1"))
+        fix = "set its compute capability, such as 12.1"
+        problems.append(Problem("gpus", "no GPU is known", "at least one GPU", fix))
     if toolkit.home is None:
         newest = max((SINCE[gpu] for gpu in gpus if gpu in SINCE), default=(12, 9))
         expected = f"a CUDA toolkit of release {_dotted(newest)} or newer"
-        problems.append(Problem("toolkit", "nvcc not found", expected, "install one, or set the folder of an installed one"))
+        fix = "install one, or set the folder of an installed one"
+        problems.append(Problem("toolkit", "nvcc not found", expected, fix))
     else:
         problems += [_unknown_to(toolkit, gpu) for gpu in sorted(set(gpus)) if gpu.sm not in toolkit.architectures]
     if builder.disk < (needed := DISK_BYTES + DISK_BYTES_FURTHER * (len(set(gpus)) - 1)):
         found = f"{builder.disk // 1024**2} MiB are free"
-        problems.append(Problem("disk", found, f"{needed // 1024**2} MiB for the build", "free disk space, or use a folder on another disk"))
+        expected, fix = f"{needed // 1024**2} MiB for the build", "free disk space, or use a folder on another disk"
+        problems.append(Problem("disk", found, expected, fix))
     return problems
 
 

@@ -119,7 +119,8 @@ def choose(wanted: str, cluster: Cluster, nodes: Sequence[Node]) -> Choice:
 def _good(nodes: Sequence[Node]) -> str:
     releases = sorted({_named(node.library) for node in nodes if node.library})
     gpus = sorted({node.capability for node in nodes if node.capability})
-    return f"{' and '.join(releases)} of the runtime has no known hang on ARM, and has code for {', '.join(gpus) or 'the GPUs'}"
+    code = f"has code for {', '.join(gpus) or 'the GPUs'}"
+    return f"{' and '.join(releases)} of the runtime has no known hang on ARM, and {code}"
 
 
 def _by_release(cluster: Cluster, final: bool, why: str) -> Choice:

@@ -120,7 +120,8 @@ def exports(data: memoryview, path: str, name: str) -> bool:
 
 def wrong(path: str, found: str) -> ProblemsError:
     """Return the error for a file that is not a valid shared library."""
-    return ProblemsError([Problem(path, found, "a complete shared library for a 64-bit little-endian machine", "copy or build the file again")])
+    expected = "a complete shared library for a 64-bit little-endian machine"
+    return ProblemsError([Problem(path, found, expected, "copy or build the file again")])
 
 
 def _header(data: memoryview, path: str) -> tuple[int, ...]:

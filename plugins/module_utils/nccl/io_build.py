@@ -38,10 +38,12 @@ def toolkit(run: Run, home: str | None) -> Toolkit:
             continue
         answers = [run([nvcc, option]) for option in ("--version", "--list-gpu-code")]
         if any(status != 0 for status, _stdout, _stderr in answers):
-            raise ProblemsError([Problem("cuda_home", f"{nvcc} does not run: {answers[0][2].strip()}", "a CUDA toolkit", "repair it or set another")])
+            found = f"{nvcc} does not run: {answers[0][2].strip()}"
+            raise ProblemsError([Problem("cuda_home", found, "a working CUDA toolkit", "repair it, or set another")])
         return Toolkit.of_nvcc(place, answers[0][1], answers[1][1])
     if home:
-        raise ProblemsError([Problem("cuda_home", f"{home}/bin/nvcc not found", "the folder of a CUDA toolkit", "correct it, or leave it unset")])
+        found, fix = f"{home}/bin/nvcc not found", "correct it, or leave it unset"
+        raise ProblemsError([Problem("cuda_home", found, "the folder of a CUDA toolkit", fix)])
     return Toolkit(None)
 
 
@@ -61,7 +63,8 @@ def source(run: Run, path: str, identity: str | None, commit: str | None = None)
     """
     text, _mode = read_file(f"{path}/makefiles/version.mk")
     if text is None:
-        raise ProblemsError([Problem("source", f"{path}/makefiles/version.mk not found", "the source tree of NCCL", "correct the path")])
+        found = f"{path}/makefiles/version.mk not found"
+        raise ProblemsError([Problem("source", found, "the source tree of NCCL", "correct the path")])
     release = Release.of_makefile(text, "source")
     if identity:
         return Source(path, release, identity)
@@ -70,7 +73,8 @@ def source(run: Run, path: str, identity: str | None, commit: str | None = None)
     changed = run([*git, "status", "--porcelain", "--untracked-files=no"]) if status == 0 else (0, "", "")
     if status != 0 or changed[1].strip():
         found = f"{path} has uncommitted changes" if status == 0 else f"git failed in {path}: {said.strip()}"
-        raise ProblemsError([Problem("source", found, "an unmodified commit, as identity of the build", "check it out again, or set its identity")])
+        fix = "check it out again, or set its identity"
+        raise ProblemsError([Problem("source", found, "an unmodified commit, as identity of the build", fix)])
     if commit and head.strip() != commit:
         fix = f"find out why the tag was moved; set the commit if it is correct, else remove {path}"
         raise ProblemsError([Problem("commit", f"{path} is commit {head.strip()}", commit, fix)])

@@ -40,7 +40,8 @@ def find(path: str) -> str:
     for name in names:
         if os.path.isfile(name):
             return name
-    found = f"a broken link to {os.readlink(path)}" if os.path.islink(path) and not os.path.exists(path) else f"{' or '.join(names)} not found"
+    broken = os.path.islink(path) and not os.path.exists(path)
+    found = f"a broken link to {os.readlink(path)}" if broken else f"{' or '.join(names)} not found"
     raise ProblemsError([Problem(path, found, f"a libnccl, or a folder with {SONAME}", "build it, or correct the path")])
 
 
@@ -82,7 +83,8 @@ def pids(run: Run, unit: str, roots: Sequence[str] = _CGROUPS) -> list[int]:
     """
     status, stdout, stderr = run(["systemctl", "show", unit, "--property=ControlGroup", "--value"])
     if status != 0:
-        raise ProblemsError([Problem(unit, f"systemctl show failed: {stderr.strip()}", "a systemd unit", "correct its name")])
+        reason = f"systemctl show failed: {stderr.strip()}"
+        raise ProblemsError([Problem(unit, reason, "a systemd unit", "correct its name")])
     group = stdout.strip()
     # Docker's containers belong to its daemon, but are in a slice named after the unit (launch/argv.py).
     part = f"/{unit.removesuffix('.service')}.slice"
@@ -91,7 +93,8 @@ def pids(run: Run, unit: str, roots: Sequence[str] = _CGROUPS) -> list[int]:
         folders = [f"{root}{place}" for root in roots if place and os.path.isdir(f"{root}{place}")]
         found += sorted(_members(folders[0])) if folders else []
     if not found:
-        raise ProblemsError([Problem(unit, "it has no process", "a running unit", f"start it, or find out why it stopped: systemctl status {unit}")])
+        fix = f"start it, or find out why it stopped: systemctl status {unit}"
+        raise ProblemsError([Problem(unit, "it has no process", "a running unit", fix)])
     return found
 
 

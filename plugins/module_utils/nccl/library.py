@@ -106,13 +106,15 @@ def problems(library: Library, path: str, gpus: Sequence[ComputeCapability], mac
     if library.version is None:
         found.append(Problem(path, "it contains no NCCL release", "a libnccl", "set the path of the built library"))
     if library.machine != machine:
-        found.append(Problem(path, f"it is built for {library.machine}", f"a library for {machine}", "build it on a node of this kind"))
+        expected, fix = f"a library for {machine}", "build it on a node of this kind"
+        found.append(Problem(path, f"it is built for {library.machine}", expected, fix))
     found += [_lacking(library, path, gpu) for gpu in gpus if gpu not in library.native]
     return found
 
 
 def _lacking(library: Library, path: str, gpu: ComputeCapability) -> Problem:
-    held = ", ".join(f"{count} {code.kind} for {code.architecture}" for code, count in fat_binary.counts(library.fat_binaries)) or "no GPU code"
+    counts = fat_binary.counts(library.fat_binaries)
+    held = ", ".join(f"{count} {code.kind} for {code.architecture}" for code, count in counts) or "no GPU code"
     ways = fat_binary.ways(library.common, gpu)
     runs = ", ".join(f"{ways[way]} {said}" for way, said in _SAID if ways[way]) or "it has no programs"
     found = f"not all programs have code for {gpu.sm}: {runs}; it contains {held}"

@@ -171,11 +171,12 @@ def differences(node: str, processes: Sequence[Process], path: str, sha256: str 
     replacing the wheel's file. Without it, another one may be mapped if the file is used, as with LD_PRELOAD.
     """
     problems = []
-    hashed = sha256 is not None
+    hashed, expected = sha256 is not None, _expected(path, sha256)
     for process in processes:
         place, fix = f"{node}, {process}", "restart the service, so that each rank loads it"
         if process.unreadable:
-            problems.append(Problem(place, process.unreadable, "readable mappings", "run this as root while the service runs"))
+            as_root = "run this as root while the service runs"
+            problems.append(Problem(place, process.unreadable, "readable mappings", as_root))
             continue
         meant = [mapping for mapping in process.libraries if _is(mapping, path, sha256)]
         others = [mapping for mapping in process.libraries if mapping not in meant]
@@ -184,17 +185,20 @@ def differences(node: str, processes: Sequence[Process], path: str, sha256: str 
         if others and (alone or not meant):
             beside = f" in addition to {path}" if meant else ""
             found = f"it has mapped {', '.join(mapping.said(hashed) for mapping in others)}{beside}"
-            problems.append(Problem(place, found, _expected(path, sha256), fix))
+            problems.append(Problem(place, found, expected, fix))
         elif others and called is None:
-            problems.append(Problem(place, f"the used library is unknown: {why}", _expected(path, sha256), "map only one library, or preload it"))
+            found = f"the used library is unknown: {why}"
+            problems.append(Problem(place, found, expected, "map only one library, or preload it"))
         elif called in others:
-            problems.append(Problem(place, f"it uses {called.said(hashed)}, while {path} is only mapped", _expected(path, sha256), fix))
+            found = f"it uses {called.said(hashed)}, while {path} is only mapped"
+            problems.append(Problem(place, found, expected, fix))
         elif own:
             found = f"vLLM's own communicator uses {own.said(hashed)}, from {OWN}"
-            problems.append(Problem(place, found, _expected(path, sha256), f"leave {OWN} unset"))
+            problems.append(Problem(place, found, expected, f"leave {OWN} unset"))
     if not problems and not any(process.libraries for process in processes):
         found = f"none of {len(processes)} processes has mapped a libnccl"
-        problems.append(Problem(node, found, _expected(path, sha256), "query again after the ranks have loaded PyTorch"))
+        fix = "query again after the ranks have loaded PyTorch"
+        problems.append(Problem(node, found, expected, fix))
     return problems
 
 
