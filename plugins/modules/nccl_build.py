@@ -8,27 +8,27 @@ from __future__ import annotations
 DOCUMENTATION = r"""
 ---
 module: nccl_build
-short_description: Build NCCL for the GPUs of a cluster, once
+short_description: Build NCCL once for the GPUs of a cluster
 version_added: 0.1.0
 description:
-  - Builds on this host, in a folder named after everything that decides about the result. What was built from the same is not built again, and
-    what a killed run had made is taken up.
-  - A library that lacks code for one of the GPUs is not kept.
-  - Without O(source) it only says what stands in the way of a build. In check mode the programs that it takes are not asked for, because
-    packages may be yet to be installed.
+  - Builds NCCL on this host, in a folder named after all inputs of the build. An existing build from the same inputs is
+    reused, and an interrupted build is continued.
+  - Removes a library that lacks code for one of the GPUs.
+  - Without O(source), only checks the prerequisites of a build. In check mode, required programs are not checked,
+    because their packages may not be installed yet.
 options:
   store:
-    description: The folder of built NCCLs on this host.
+    description: The store of NCCL builds on this host.
     type: path
     required: true
   source:
     description: The source tree of an NCCL release on this host.
     type: path
   identity:
-    description: What the source is exactly, such as the hash of the file that it came in. By default the commit, asked of git.
+    description: Exact identity of the source, such as the hash of its archive. By default the git commit.
     type: str
   commit:
-    description: The commit that the source must be, 40 hexadecimal digits. Counts without O(identity).
+    description: The required commit of the source, 40 hexadecimal digits. Ignored with O(identity).
     type: str
   capabilities:
     description: The compute capabilities to build for.
@@ -36,22 +36,22 @@ options:
     elements: str
     required: true
   cuda_home:
-    description: The folder of the CUDA toolkit. By default it is looked for.
+    description: The folder of the CUDA toolkit. By default the usual folders are searched.
     type: path
   functions:
-    description: NCCL's C(ONLY_FUNCS). What it leaves out does nothing when it is called, without an error.
+    description: NCCL's C(ONLY_FUNCS). An excluded function does nothing when called, without an error.
     type: str
     default: ''
   from_git:
-    description: Without O(source), whether git will have to fetch it.
+    description: Without O(source), whether the source will be fetched with git.
     type: bool
     default: false
   ccache:
-    description: Whether C(ccache), which has to be installed, keeps what compilers make.
+    description: Whether to cache compiler output with C(ccache), which must be installed.
     type: bool
     default: false
   pack:
-    description: A file to pack the build into, for other hosts. That alone changes nothing in the sense of Ansible.
+    description: A file to pack the build into, for other hosts. Packing alone does not count as a change.
     type: path
 author:
   - gb10.cluster maintainers (@gb10-cluster)
@@ -60,7 +60,7 @@ extends_documentation_fragment:
 """
 
 EXAMPLES = r"""
-- name: Build it for DGX Sparks
+- name: Build NCCL for DGX Sparks
   gb10.cluster.nccl_build:
     store: /opt/gb10/nccl
     source: /opt/gb10/nccl/source
@@ -70,28 +70,28 @@ EXAMPLES = r"""
 
 RETURN = r"""
 name:
-  description: The build's folder in the store, empty without O(source).
+  description: The build's folder name in the store, empty without O(source).
   returned: success
   type: str
   sample: 2.30.7-0123456789ab
 stamp:
-  description: What the result is decided by.
+  description: The inputs that determine the result.
   returned: success
   type: dict
 jobs:
-  description: How many compilers run at once.
+  description: Number of parallel compilers.
   returned: success
   type: int
 sha256:
-  description: Hash of the library, null in check mode before it was built.
+  description: SHA-256 of the library, null in check mode before it is built.
   returned: success
   type: str
 packed_sha256:
-  description: Hash of O(pack), null without.
+  description: SHA-256 of O(pack), null without O(pack).
   returned: success
   type: str
 findings:
-  description: What speaks against the release.
+  description: Warnings about the release.
   returned: success
   type: list
   elements: str
@@ -110,7 +110,7 @@ from ansible_collections.gb10.cluster.plugins.module_utils.node.capability impor
 
 
 def main() -> None:
-    """Look whether it is there, and build it if not."""
+    """Build the library if it is not in the store."""
     module = AnsibleModule(
         argument_spec={
             "store": {"type": "path", "required": True},

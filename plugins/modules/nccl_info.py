@@ -8,45 +8,46 @@ from __future__ import annotations
 DOCUMENTATION = r"""
 ---
 module: nccl_info
-short_description: Read what a libnccl holds, and which one running processes use
+short_description: Read the facts of a libnccl, and find the one that running processes use
 version_added: 0.1.0
 description:
   - Reads release, CUDA, machine, compiler and the GPU code of a libnccl from the file itself, without GPU, driver or CUDA.
-  - Reads from C(/proc) which libnccl each process has mapped, which is the one proof of what it uses. The search path, a version that PyTorch
-    tells, and vLLM's log each say something else. A mapped file is known as a libnccl by its exported functions, whatever its name is.
-  - Of several that a process has mapped, it tells which one PyTorch calls; see RV(processes.used).
-  - With O(requires) says what is wrong. It does not fail for that; see RV(problems).
+  - Reads the mapped libnccl of each process from C(/proc). Only the mappings are evidence. The search path, PyTorch's
+    reported version and vLLM's log can each differ. A mapped file is recognized as a libnccl by its exported functions,
+    not by its name.
+  - If a process has mapped several, returns the one that PyTorch calls; see RV(processes.used).
+  - With O(requires), returns the differences in RV(problems), and does not fail.
 options:
   path:
-    description: The library, or a folder with C(libnccl.so.2) in it or in its C(lib). Links are followed. Where processes are asked for too, a
-      file that is gone is one of RV(problems) rather than an error.
+    description: The library, or a folder with C(libnccl.so.2) in it or in its C(lib). Links are followed. If processes
+      are read too, a missing file is one of RV(problems), not an error.
     type: path
   runtime:
-    description: An environment of Python, in place of O(path). What NVIDIA's wheel brought there is read, be it in its place or kept beside a
-      link that M(gb10.cluster.nccl_prefer) made. RV(library) is null where there is none.
+    description: A Python environment, instead of O(path). The library of NVIDIA's wheel is read, also if a link of
+      M(gb10.cluster.nccl_prefer) replaced it. RV(library) is null without a wheel.
     type: path
   unit:
-    description: A systemd unit, each process of which is read, those that others of them started too. Needs root.
+    description: A systemd unit. Each of its processes is read, including child processes. Requires root.
     type: str
   pids:
-    description: Further processes. Those of other users need root.
+    description: Further processes. Processes of other users require root.
     type: list
     elements: int
   requires:
-    description: What has to be so. Needs O(path), which is then also the file that the processes have to use.
+    description: Requirements. Needs O(path), which is then also the required library of the processes.
     type: dict
     suboptions:
       capabilities:
-        description: Compute capabilities of GPUs for which the library has to hold code of their own; see RV(library.native).
+        description: Compute capabilities of GPUs for which the library must have native code; see RV(library.native).
         type: list
         elements: str
         default: []
       sha256:
-        description: What the library's hash has to be, for instance the one where it was built.
+        description: Required SHA-256 of the library, such as that on the build host.
         type: str
       alone:
-        description: Whether a process may have no other libnccl mapped beside it. With C(LD_PRELOAD) the wheel's is there too, and it is
-          enough that O(path) is the one that is used.
+        description: Whether no other libnccl may be mapped. With C(LD_PRELOAD) the wheel's is mapped too, so leave this
+          V(false); the process must still use O(path).
         type: bool
         default: false
 author:
@@ -56,13 +57,13 @@ extends_documentation_fragment:
 """
 
 EXAMPLES = r"""
-- name: Read what a library was built for
+- name: Check whether a library has code for DGX Sparks
   gb10.cluster.nccl_info:
     path: /opt/gb10/nccl/current
     requires:
       capabilities: ["12.1"]
 
-- name: See which library the ranks of this node use
+- name: Verify the library that the ranks of this node use
   gb10.cluster.nccl_info:
     path: /opt/gb10/nccl/current
     unit: gb10-ray.service
@@ -74,85 +75,88 @@ EXAMPLES = r"""
 
 RETURN = r"""
 library:
-  description: The library at O(path) or in O(runtime), null without.
+  description: The library at O(path) or in O(runtime), null if there is none.
   returned: always
   type: dict
   contains:
     path:
-      description: Where it was found.
+      description: The path of the library.
       type: str
     real_path:
-      description: The file itself, links resolved, as C(/proc) names it.
+      description: The path with links resolved, as in C(/proc).
       type: str
     sha256:
-      description: Hash of the file.
+      description: SHA-256 of the file.
       type: str
     version:
-      description: NCCL's release, null if the file names none.
+      description: NCCL's release, null if the file has none.
       type: str
       sample: 2.30.7
     cuda:
-      description: Release of CUDA that it was built with, null if the file names none.
+      description: CUDA release of the build, null if the file has none.
       type: str
       sample: "13.0"
     machine:
-      description: For which machines it is, as uname says it.
+      description: Machine of the library, as in uname.
       type: str
       sample: aarch64
     gcc:
-      description: The releases of GCC that its object files were compiled with, those of CUDA's static libraries in it too.
+      description: The GCC releases that compiled its object files, including those of CUDA's static libraries.
       type: list
       elements: str
       sample: ["8.3.1", "8.5.0"]
     programs:
-      description: How many fat binaries the driver loads from it. Those that were only there to be linked do not count.
+      description: Number of fat binaries that the driver loads. Input of a device link does not count.
       type: int
     code:
-      description: The code in them. C(kind) is cubin, ptx or lto; an C(f) behind the architecture stands for its family, C(a) for that GPU alone.
+      description: The code in them. C(kind) is cubin, ptx or lto. The suffix C(f) of an architecture means its family,
+        C(a) only that GPU.
       type: list
       elements: dict
       sample: [{"kind": "cubin", "architecture": "sm_121", "count": 28}, {"kind": "cubin", "architecture": "sm_100f", "count": 10}]
     native:
-      description: Capabilities of the GPUs for which each program has code of their own. Programs for one family of GPUs alone, of which NCCL
-        builds some in any case, do not count.
+      description: Capabilities of the GPUs for which each program has native code. Programs for only one family of
+        GPUs, which NCCL always builds, do not count.
       type: list
       elements: str
       sample: ["12.1"]
     runs:
-      description: Capabilities of the GPUs that can run each program, as their own code, an older GPU's of their generation, or from PTX.
+      description: Capabilities of the GPUs that can run each program, natively, with code of an older GPU of their
+        generation, or from PTX.
       type: list
       elements: str
       sample: ["12.0", "12.1"]
 processes:
-  description: Each process that was asked for.
+  description: The processes of O(unit) and O(pids).
   returned: always
   type: list
   elements: dict
   contains:
     pid:
-      description: The process.
+      description: The process ID.
       type: int
     name:
-      description: What the kernel calls it. Arguments are not read, because they may hold secrets.
+      description: The kernel's name of the process. Arguments are not read, because they may contain secrets.
       type: str
     libraries:
-      description: Each libnccl that it has mapped. The path is as the process sees it; C(deleted) is whether that name is gone or another file's
-        by now; C(sha256) is of the very file that is mapped, null if it could not be read.
+      description: Each mapped libnccl. The path is that inside the process's root; C(deleted) is true if the name was
+        deleted or reused; C(sha256) is that of the mapped file, null if it could not be read.
       type: list
       elements: dict
       sample: [{"path": "/opt/gb10/nccl/2.30.7-0123456789ab/lib/libnccl.so.2.30.7", "device": "fd:01", "inode": 9, "deleted": false, "sha256": "…"}]
     used:
-      description: The path of the one that PyTorch calls. Of several it is the first that was preloaded, else the first in the folders that
-        PyTorch's own library names (RPATH, then C(LD_LIBRARY_PATH), then RUNPATH). Null without any, and where it cannot be told.
+      description: The path of the library that PyTorch calls. Of several, the first preloaded one, else the first in
+        the search path of PyTorch's own library (RPATH, then C(LD_LIBRARY_PATH), then RUNPATH). Null if there is none
+        or it is unknown.
       type: str
     undecided:
-      description: Why it cannot be told which one is used, empty if it can.
+      description: Why the used library is unknown, empty if it is known.
       type: str
     unreadable:
-      description: Why it is not known what the process has mapped, empty if it is.
+      description: Why the mappings of the process are unknown, empty if they are known.
       type: str
 problems:
-  description: What differs from O(requires), a sentence each that names node, process and file.
+  description: Differences from O(requires), each a sentence with node, process and file.
   returned: always
   type: list
   elements: str
@@ -178,7 +182,7 @@ _REQUIRES = {
 
 
 def main() -> None:
-    """Read, compare with what is required, and return both."""
+    """Read the library and the processes, and compare them with the requirements."""
     module = AnsibleModule(
         argument_spec={
             "path": {"type": "path"},
@@ -204,7 +208,7 @@ def main() -> None:
         except ProblemsError as error:
             if not processes:
                 raise
-            # Processes that run go on with a file that is gone; their next start is what fails.
+            # Running processes continue to use a deleted file; only their next start fails.
             problems += error.problems
         if wanted is not None:
             gpus = [ComputeCapability.parse(text, "requires.capabilities") for text in wanted["capabilities"]]

@@ -8,22 +8,23 @@ from __future__ import annotations
 DOCUMENTATION = r"""
 ---
 module: nccl_install
-short_description: Put a built NCCL into a host's store, and use it
+short_description: Install a built NCCL into a host's store, and make it current
 version_added: 0.1.0
 description:
-  - Unpacks what M(gb10.cluster.nccl_build) packed on another host, once its hash is that of the file that was packed, and points C(current) at it.
-  - Refuses a library without code for this host's GPUs, and keeps some older builds to go back to.
+  - Unpacks a build that M(gb10.cluster.nccl_build) packed on another host, after verifying its hash, and points
+    C(current) at it.
+  - Rejects a library without code for this host's GPUs. Keeps some older builds for a rollback.
 options:
   store:
-    description: The folder of built NCCLs on this host.
+    description: The store of NCCL builds on this host.
     type: path
     required: true
   name:
-    description: The build.
+    description: The name of the build.
     type: str
     required: true
   sha256:
-    description: Hash of its library.
+    description: SHA-256 of its library.
     type: str
     required: true
   capabilities:
@@ -32,13 +33,13 @@ options:
     elements: str
     required: true
   artifact:
-    description: The packed build on this host. Without it a build that is not in the store is only said to be missing.
+    description: The packed build on this host. Without it, a missing build is only reported in RV(missing).
     type: path
   artifact_sha256:
-    description: Hash of O(artifact).
+    description: SHA-256 of O(artifact).
     type: str
   keep:
-    description: How many builds to keep, the one in use counted.
+    description: Number of builds to keep, including the current one.
     type: int
     default: 3
 author:
@@ -48,7 +49,7 @@ extends_documentation_fragment:
 """
 
 EXAMPLES = r"""
-- name: Use what was built on the head
+- name: Install the build of the head
   gb10.cluster.nccl_install:
     store: /opt/gb10/nccl
     name: "{{ build.name }}"
@@ -61,15 +62,15 @@ EXAMPLES = r"""
 
 RETURN = r"""
 missing:
-  description: Whether the build is not in the store, nor could be put there.
+  description: Whether the build is not in the store and could not be installed.
   returned: success
   type: bool
 library:
-  description: The library's path, null if it is missing.
+  description: The library's path, null if the build is missing.
   returned: success
   type: str
 removed:
-  description: The older builds that were removed.
+  description: The removed older builds.
   returned: success
   type: list
   elements: str
@@ -88,7 +89,7 @@ from ansible_collections.gb10.cluster.plugins.module_utils.node.capability impor
 
 
 def check(path: str, name: str, found: str, sha256: str, gpus: list[ComputeCapability]) -> None:
-    """Raise ProblemsError unless the library of a build, whose hash was found, is the one that was built, and serves these GPUs."""
+    """Raise ProblemsError unless the library's hash (``found``) is ``sha256`` and it has code for these GPUs."""
     problems = nccl_library.problems(io_nccl.library(path), f"libnccl {name}", gpus, os.uname().machine)
     if found != sha256:
         problems.insert(0, Problem(f"libnccl {name}", f"it has sha256 {found}", sha256, "build it again, or correct sha256"))
@@ -97,7 +98,7 @@ def check(path: str, name: str, found: str, sha256: str, gpus: list[ComputeCapab
 
 
 def main() -> None:
-    """Unpack if it is not there, check, use, forget the oldest."""
+    """Unpack a missing build, check it, make it current, and remove the oldest builds."""
     module = AnsibleModule(
         argument_spec={
             "store": {"type": "path", "required": True},
@@ -131,7 +132,7 @@ def main() -> None:
         if used != name and not module.check_mode:
             io_nccl_store.use(store, name)
         older = [each for each in io_nccl_store.names(store) if each not in (name, used)]
-        # What was used until now stays too: ranks that run still have it mapped.
+        # Keep the build used until now too: running ranks still have it mapped.
         removed = older[max(0, params["keep"] - len({name, used} - {None})) :]
         for each in removed if not module.check_mode else []:
             io_nccl_store.forget(store, each)

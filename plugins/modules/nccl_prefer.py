@@ -8,29 +8,29 @@ from __future__ import annotations
 DOCUMENTATION = r"""
 ---
 module: nccl_prefer
-short_description: Make every process of an environment use our NCCL
+short_description: Make all processes of an environment use a built NCCL
 version_added: 0.1.0
 description:
-  - Puts a link in the place of the library that NVIDIA's wheel brought, which PyTorch finds whatever the search path says. The wheel's file is kept
-    beside it with its hash, and comes back with O(state=absent).
-  - Where there is no such wheel, C(LD_PRELOAD) in the environment of the ranks does it.
-  - C(LD_LIBRARY_PATH) does not (PyTorch's own path comes first), and C(VLLM_NCCL_SO_PATH) moves vLLM's communicator alone; both were measured on
-    two NVIDIA H200.
+  - Replaces the library of NVIDIA's wheel with a link, because PyTorch loads it independent of the search path. The
+    wheel's file is kept in the same folder with its hash. O(state=absent) restores it.
+  - Without such a wheel, sets C(LD_PRELOAD) in the environment of the ranks.
+  - C(LD_LIBRARY_PATH) has no effect (PyTorch's own path comes first), and C(VLLM_NCCL_SO_PATH) changes only vLLM's
+    communicator. Both were measured on two NVIDIA H200.
 options:
   python:
-    description: The interpreter of the environment that vLLM is installed in. It is not run.
+    description: The interpreter of vLLM's environment. It is not run.
     type: path
     required: true
   library:
     description: The library to use.
     type: path
   state:
-    description: Whether O(library) should be used, or what the environment brought.
+    description: Whether to use O(library), or the environment's own library.
     type: str
     choices: [present, absent]
     default: present
   way:
-    description: How; V(auto) takes the link where there is a wheel.
+    description: The method. V(auto) uses the link if there is a wheel.
     type: str
     choices: [auto, link, preload]
     default: auto
@@ -41,7 +41,7 @@ extends_documentation_fragment:
 """
 
 EXAMPLES = r"""
-- name: Use what we built
+- name: Use the built NCCL
   gb10.cluster.nccl_prefer:
     python: /opt/gb10/runtime/current/bin/python
     library: /opt/gb10/nccl/2.30.7-0123456789ab/lib/libnccl.so.2
@@ -51,15 +51,15 @@ EXAMPLES = r"""
 
 RETURN = r"""
 way:
-  description: How it is done, V(link) or V(preload); empty if it is not.
+  description: The method, V(link) or V(preload); empty with O(state=absent).
   returned: success
   type: str
 replaced:
-  description: The file that is a link now, or was one; empty if there is no wheel.
+  description: The wheel's file, which the link replaces; empty without a wheel.
   returned: success
   type: str
 environment:
-  description: The variables that the ranks have to be started with in addition.
+  description: Additional environment variables of the ranks.
   returned: success
   type: dict
 """
@@ -75,7 +75,7 @@ from ansible_collections.gb10.cluster.plugins.module_utils.runtime import io_pac
 
 
 def main() -> None:
-    """Look what there is, and link or unlink."""
+    """Link or restore the library."""
     module = AnsibleModule(
         argument_spec={
             "python": {"type": "path", "required": True},
@@ -94,8 +94,9 @@ def main() -> None:
             wheel = tree.exists(NCCL)
             way = "" if params["state"] == "absent" else params["way"] if params["way"] != "auto" else "link" if wheel else "preload"
             if way == "link" and not wheel:
-                found = f"there is no {os.path.normpath(f'{package.path}/{NCCL}')}"
-                raise ProblemsError([Problem("way", found, "NVIDIA's wheel of NCCL in the environment", "choose auto or preload")])
+                found = f"{os.path.normpath(f'{package.path}/{NCCL}')} not found"
+                expected = "NVIDIA's wheel of NCCL in the environment"
+                raise ProblemsError([Problem("way", found, expected, "set auto or preload")])
             wanted: dict[str, Wanted] = {NCCL: Link(params["library"]) if way == "link" else None} if wheel else {}
             changes = tree.changes(wanted)
             texts = [tree.texts(path, content) for path, content in changes.items()]

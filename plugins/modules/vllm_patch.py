@@ -8,59 +8,63 @@ from __future__ import annotations
 DOCUMENTATION = r"""
 ---
 module: vllm_patch
-short_description: Make an installed vLLM do the right thing on a GB10
+short_description: Patch an installed vLLM for a GB10
 version_added: 0.1.0
 description:
-  - Knows for each release of vLLM what compute capability 12.1 needs, a patch, a flag, an environment variable or nothing. Files are
-    changed only where nothing else helps.
-  - What is inserted acts on one capability only, asked at run time. The original of each file is kept beside it and comes back with O(state=absent).
-  - vLLM is not imported, and neither interpreters nor assemblers are run, not even to ask them. Tested on the Python sources of
-    vLLM 0.13.0 to 0.33.0 and, for capability 9.0, with vLLM 0.24.0 on an H200; not on a GB10.
+  - Selects for each release of vLLM the requirement of compute capability 12.1, which is a patch, a flag, an
+    environment variable or none. Files are changed only if nothing else helps.
+  - Inserted code affects only one capability, checked at run time. The original of each file is kept in its folder, and
+    O(state=absent) restores it.
+  - Neither imports vLLM nor runs interpreters or assemblers. Tested on the Python sources of vLLM 0.13.0 to 0.33.0 and,
+    for capability 9.0, with vLLM 0.24.0 on an H200; not on a GB10.
 options:
   package_dir:
     description: The folder of the package C(vllm).
     type: path
   python:
-    description: The interpreter of the environment that vLLM is installed in. It is not run; the folder is found beside it.
+    description: The interpreter of vLLM's environment. It is not run; its location determines the package's folder.
     type: path
   capability:
-    description: The compute capability to patch for. By default that of the host's GPU; nothing is needed if that is not 12.1.
+    description: The compute capability to patch for. By default that of the host's GPU; then no patch is needed unless
+      it is 12.1.
     type: str
   patches:
-    description: The patches to see to. By default all; those that do not apply say so.
+    description: The patches to apply or remove. By default all; the status shows those that do not apply.
     type: list
     elements: str
     choices: [w8a8, w8a8_torch, fp8_moe_oracle, moe_config, triton_ptxas, cmake_archs]
   state:
-    description: Whether the patches should be in effect, or what vLLM shipped.
+    description: Whether to apply the patches, or to restore the shipped files.
     type: str
     choices: [present, absent]
     default: present
   mechanism:
-    description: Whether a flag, a variable or a folder is preferred where one does the same, or files are patched whatever else would do.
+    description: Whether to prefer an equivalent flag, variable or folder (V(auto)), or always to patch files
+      (V(source)).
     type: str
     choices: [auto, source]
     default: auto
   quantization:
     description:
-      - What the model is quantised to that vLLM is to serve. Where a flag would do and counts for other kinds of experts too, it is given for
-        V(fp8), nothing is done for V(other), and with V(unknown) the function is patched, which acts on FP8 alone.
+      - The quantization of the served model. It matters if a flag is sufficient but also applies to other kinds of
+        experts. Then V(fp8) sets the flag, V(other) does nothing, and V(unknown) patches the function, which affects
+        only FP8.
     type: str
     choices: [fp8, other, unknown]
     default: fp8
   config_folder:
-    description: Where the tables of V(moe_config) are put. By default the folder C(gb10_moe_configs) beside the package.
+    description: The folder for the tables of V(moe_config). By default C(gb10_moe_configs) next to the package.
     type: path
   toolkit:
-    description: The assembler of the CUDA toolkit that V(triton_ptxas) may name, such as that inside an image.
+    description: The assembler of the CUDA toolkit for V(triton_ptxas), such as one inside an image.
     type: dict
     suboptions:
       path:
-        description: Where this host has it; what it knows is read from the file. It may be missing; then there is none.
+        description: Its path on this host. The supported targets are read from the file. The file may be missing.
         type: path
         default: /usr/local/cuda/bin/ptxas
       runs_as:
-        description: Where vLLM will find it, if that is elsewhere, as in a container.
+        description: Its path for vLLM, if different, as in a container.
         type: path
 author:
   - gb10.cluster maintainers (@gb10-cluster)
@@ -69,13 +73,13 @@ extends_documentation_fragment:
 """
 
 EXAMPLES = r"""
-- name: See to the vLLM of this environment
+- name: Patch the vLLM of this environment
   gb10.cluster.vllm_patch:
     python: /opt/gb10/runtime/current/bin/python
   register: patch
   become: true
 
-- name: Give back what vLLM shipped
+- name: Restore the shipped files of vLLM
   gb10.cluster.vllm_patch:
     package_dir: /opt/gb10/runtime/current/lib/python3.12/site-packages/vllm
     state: absent
@@ -88,59 +92,59 @@ package_dir:
   returned: success
   type: str
 vllm_version:
-  description: The package's version, null if it says none.
+  description: The package's version, null if unknown.
   returned: success
   type: str
 capability:
-  description: The compute capability that was patched for; null if none had to be known.
+  description: The compute capability to patch for; null if none was needed.
   returned: success
   type: str
   sample: "12.1"
 cuda_build:
-  description: The CUDA release that this vLLM was built for, null if that cannot be told.
+  description: The CUDA release that this vLLM was built for, null if unknown.
   returned: success
   type: int
 patches:
-  description: One entry a patch.
+  description: One entry for each patch.
   returned: success
   type: list
   elements: dict
   contains:
     name:
-      description: The patch.
+      description: The name of the patch.
       type: str
     status:
       description: One of applied, already_applied, not_needed, use_flag, unsupported and removed.
       type: str
     file:
-      description: The first of the files, relative to the package; empty if there is none.
+      description: The first of RV(patches.files), relative to the package; empty if there is none.
       type: str
     files:
-      description: The files that it is about.
+      description: The files that the patch affects.
       type: list
       elements: str
     reason:
-      description: Why the status is what it is.
+      description: The reason for the status.
       type: str
     source:
-      description: Where that is known from.
+      description: The source of the reason.
       type: str
 written:
-  description: The files that were written or removed, or would be.
+  description: The files that were written or removed, or would be in check mode.
   returned: success
   type: list
   elements: str
 files:
-  description: The SHA-256 of each file that the patches are about, as it is after the run; empty for one that is not there.
+  description: The SHA-256 of each affected file after the run; empty for a missing file.
   returned: success
   type: dict
 flags:
-  description: What C(vllm serve) has to be given in addition.
+  description: Additional arguments of C(vllm serve).
   returned: success
   type: list
   elements: str
 environment:
-  description: The variables that vLLM has to be started with in addition.
+  description: Additional environment variables of vLLM.
   returned: success
   type: dict
 """
@@ -166,20 +170,21 @@ from ansible_collections.gb10.cluster.plugins.module_utils.runtime.image_copy im
 
 
 def capability_of(run: io_command.Run, given: str | None, state: str) -> ComputeCapability:
-    """Return the capability to patch for; to remove a patch none has to be known. Raises ProblemsError."""
+    """Return the capability to patch for. Removal does not need one. Raises ProblemsError."""
     if given is not None or state == "absent":
         return ComputeCapability.parse(given) if given is not None else GB10
     gpu = io_node.gpu(run)
     found = next((gpu["capability"] for gpu in gpu["gpus"] if gpu["capability"]), None)
     if found is None:
-        reason = gpu["reason"] or "the GPU does not say its own"
-        raise ProblemsError([Problem("capability", f"none given, and {reason}", 'one such as "12.1"', "give capability")])
+        reason = gpu["reason"] or "the GPU does not report one"
+        expected = 'a compute capability such as "12.1"'
+        raise ProblemsError([Problem("capability", f"not set, and {reason}", expected, "set capability")])
     return ComputeCapability.parse(found)
 
 
 def main() -> None:
-    """Find the package, plan, write."""
-    gc.disable()  # a short run whose many objects, syntax trees, stay to its end: looking for garbage takes an eighth of its time
+    """Find the package, plan the patches, and write the files."""
+    gc.disable()  # Syntax trees stay in use until the end of this short run. Collection takes an eighth of its time.
     module = AnsibleModule(
         argument_spec={
             "package_dir": {"type": "path"},

@@ -1,6 +1,6 @@
-"""NCCL's own source, as Debian distributes it (nvidia-nccl in contrib of sid), fetched once into a cache outside the repository.
+"""NCCL's source from Debian (nvidia-nccl in contrib of sid), fetched once into a cache outside the repository.
 
-apt checks it against Debian's signature. Nothing of the machine's own apt is changed: sources and lists are in a folder that goes away.
+apt verifies Debian's signature. The machine's own apt is not changed: sources and lists are in a temporary folder.
 """
 
 from __future__ import annotations
@@ -17,11 +17,11 @@ _KEYS = "/usr/share/keyrings/debian-archive-keyring.gpg"
 
 
 class NotFetchedError(Exception):
-    """There is no way to Debian's sources from here, or the release there has just changed; the text is apt's."""
+    """Debian's sources are unreachable, or the release has just changed. The text is apt's."""
 
 
 def tarball(cache: Path = CACHE) -> Path:
-    """Return the upstream tarball, from the mirror that this machine installs Debian's packages from. Raises NotFetchedError."""
+    """Return the upstream tarball, from this machine's Debian mirror. Raises NotFetchedError."""
     if kept := sorted(cache.glob("nvidia-nccl_*.orig.tar.*")):
         return kept[-1]
     cache.mkdir(parents=True, exist_ok=True)
@@ -42,7 +42,7 @@ def tarball(cache: Path = CACHE) -> Path:
 def tree(target: Path) -> Path:
     """Unpack the tarball into a folder and return the source tree in it."""
     with tarfile.open(tarball()) as archive:
-        # An attribute, because Debian 12's Python does not know the argument yet.
+        # An attribute, because Debian 12's Python does not have the argument yet.
         archive.extraction_filter = getattr(tarfile, "data_filter", None)
         archive.extractall(target)
     (found,) = target.iterdir()
@@ -51,10 +51,10 @@ def tree(target: Path) -> Path:
 
 def _mirror() -> str:
     shown = _run(["apt-get", "indextargets", "--format", "$(REPO_URI)", "Created-By: Packages", "Origin: Debian"], Path("/"))
-    # Security updates come from another place, which has no sources of sid.
+    # The mirror of security updates has no sources of sid.
     found = [line for line in shown.splitlines() if "security" not in line]
     if not found:
-        raise NotFetchedError("this machine has no mirror of Debian among its apt sources")
+        raise NotFetchedError("the apt sources of this machine contain no Debian mirror")
     return found[0]
 
 

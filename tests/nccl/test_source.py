@@ -1,4 +1,4 @@
-"""What is said of NCCL's sources, asked of the sources that Debian distributes: no GPU and no CUDA is needed."""
+"""Verify statements about NCCL's sources with the sources from Debian, without GPU and CUDA."""
 
 from __future__ import annotations
 
@@ -23,14 +23,14 @@ def tree(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 def generated(tree: Path, folder: Path, pattern: str) -> set[str]:
-    """The device functions that NCCL's generator makes for an ONLY_FUNCS, as the pattern names them."""
+    """Return the device functions that NCCL's generator creates for an ONLY_FUNCS, with the names in the pattern."""
     subprocess.run([sys.executable, str(tree / "src/device/generate.py"), str(folder), pattern], check=True)
     table = (folder / "device_table.cu").read_text(encoding="utf-8")
     return {words(name) for name in re.findall(r"^/\* *\d+\*/ ncclDevFunc_(\w+),", table, re.MULTILINE)} - {"Nop"}
 
 
 def words(name: str) -> str:
-    """In the table all words of a name are joined, those of an algorithm such as COLLNET_CHAIN too."""
+    """Split a name of the table, which joins all words, including those of an algorithm such as COLLNET_CHAIN."""
     return name.replace("_", " ")
 
 
@@ -45,7 +45,7 @@ def test_release(tree: Path) -> None:
 def test_patterns_choose_what_is_said(tree: Path, tmp_path: Path, pattern: str) -> None:
     made = generated(tree, tmp_path, pattern)
     chosen = {words(name) for name in nccl_functions.selected(pattern)}
-    # The generator leaves out what no GPU can do, and makes sums of signed integers from unsigned ones'.
+    # The generator omits functions that no GPU supports, and uses unsigned sums for signed integers.
     assert made <= {re.sub(r" i(\d+)", r" u\1", name) for name in chosen} | chosen
     assert {name for name in chosen if re.search(r"(Sum|MinMax) (f16|f32|bf16|u32) RING (LL|LL128|SIMPLE)$", name)} <= made
     assert {name for name in chosen if name in ("SendRecv", "AllGather RING LL", "Broadcast RING LL")} <= made
@@ -60,7 +60,7 @@ def test_what_vllm_calls_is_made(tree: Path, tmp_path: Path) -> None:
 
 
 def test_a_function_that_is_left_out_does_nothing(tree: Path) -> None:
-    """The reason why ONLY_FUNCS is off: there is no error."""
+    """ONLY_FUNCS is off by default, because a missing function causes no error."""
     assert "__device__ void ncclDevFunc_Nop() {}" in (tree / "src/device/common.cu").read_text(encoding="utf-8")
     assert 'return ("Nop", None, None, None, None)' in (tree / "src/device/generate.py").read_text(encoding="utf-8")
 

@@ -1,7 +1,8 @@
-"""What `vllm serve` of one release takes, read from its Python sources by their syntax trees: nothing of vLLM is imported.
+"""The arguments of `vllm serve` in one release, read from the syntax trees of its Python sources.
 
-It follows the code that builds the parser: the calls of add_argument, and for those that are made from a dataclass the rules of
-vllm.engine.arg_utils._compute_kwargs. What it does not understand is an error, so that a new release is read rightly or not at all.
+vLLM is not imported. The reader follows the code that builds the parser: the calls of add_argument, and the rules of
+vllm.engine.arg_utils._compute_kwargs for those made from a dataclass. Unknown code is an error, so that a new release
+is never read wrongly.
 """
 
 from __future__ import annotations
@@ -14,7 +15,7 @@ from dataclasses import dataclass, field, replace
 from functools import cached_property
 from pathlib import Path
 
-#: The platform of a GB10, where the sources ask for the platform.
+#: The platform of a GB10, for sources that query the platform.
 _PLATFORM = "cuda"
 _BUILTINS = {"bool", "int", "float", "str", "list", "tuple", "set", "dict"}
 _CONTAINERS = ("fixed", "tuple", "list", "set")
@@ -22,10 +23,11 @@ _CONTAINERS = ("fixed", "tuple", "list", "set")
 
 @dataclass(frozen=True)
 class Argument:
-    """An option as the parser has it. ``kind``: value, list (one or more), optional (none or one), append, flag, or bool (with --no-).
+    """An option of the parser.
 
-    ``fold`` is how a value is changed before it is compared with ``choices``; ``open``: not the parser checks it but what comes later,
-    where plugins can have added to the choices.
+    ``kind``: value, list (one or more), optional (none or one), append, flag, or bool (with --no-). ``fold``: the
+    change of a value before it is compared with ``choices``. ``open``: later code checks it instead of the parser, and
+    plugins can have added choices.
     """
 
     name: str
@@ -47,7 +49,7 @@ class Hint:
 
 @dataclass
 class Keywords:
-    """What get_kwargs() answers for one field, as far as it is needed here."""
+    """The needed part of the result of get_kwargs() for one field."""
 
     kind: str
     choices: list[str] = field(default_factory=list)
@@ -56,7 +58,7 @@ class Keywords:
 
 
 class Release:
-    """The sources of one release, the folder vllm of its wheel. Raises ValueError for what it cannot read."""
+    """The sources of one release, the folder vllm of its wheel. Raises ValueError for unknown code."""
 
     def __init__(self, package: Path) -> None:
         self.package = package
@@ -72,7 +74,7 @@ class Release:
         return self.path(module).read_text(encoding="utf-8")
 
     def names(self, module: str) -> dict[str, tuple[str, ast.AST | None, str]]:
-        """Return what each top-level name of a module is: (module, its expression or class, "") or (other module, None, name there)."""
+        """Return top-level name -> (module, its expression or class, "") or (other module, None, name there)."""
         if module not in self._names:
             found: dict[str, tuple[str, ast.AST | None, str]] = {}
             self._collect(module, ast.parse(self.text(module)).body, found)
@@ -83,7 +85,7 @@ class Release:
         for node in body:
             match node:
                 case ast.If() | ast.Try():
-                    # What is in the else of TYPE_CHECKING is what counts when the parser is built, and it comes second.
+                    # The else of TYPE_CHECKING counts when the parser is built, so it comes second.
                     self._collect(module, node.body + node.orelse, found)
                 case ast.ImportFrom():
                     origin = node.module or ""
@@ -99,7 +101,7 @@ class Release:
                     found[name] = (module, value, "")
 
     def find(self, module: str, name: str) -> tuple[str, ast.AST] | None:
-        """Return the module that defines a name, and its expression or class; None for what is not vLLM's."""
+        """Return the module that defines a name, and its expression or class; None for other packages."""
         while module.startswith("vllm.") and self.path(module).exists() and name in self.names(module):
             module, node, there = self.names(module)[name]
             if node is not None:
@@ -108,7 +110,7 @@ class Release:
         return None
 
     def hints(self, module: str, node: ast.AST) -> tuple[Hint, ...]:
-        """Return the parts of an annotation, as get_type_hints() of arg_utils does."""
+        """Return the parts of an annotation, like get_type_hints() of arg_utils."""
         match node:
             case ast.Constant(value=None):
                 return (Hint("None"),)
@@ -148,7 +150,7 @@ class Release:
         return (Hint("dataclass" if decorators & {"config", "dataclass"} else "other"),)
 
     def literals(self, module: str, values: list[ast.expr]) -> Iterator[str]:
-        """Yield the values of a Literal, those of Literals in it too."""
+        """Yield the values of a Literal, including those of nested Literals."""
         for value in values:
             if isinstance(value, ast.Constant):
                 yield str(value.value)
@@ -182,7 +184,7 @@ class Release:
         return answer
 
     def keywords(self, module: str, annotation: ast.expr) -> Keywords:
-        """Return what _compute_kwargs() makes of a type."""
+        """Return the result of _compute_kwargs() for a type."""
         hints = {hint.name: hint for hint in self.hints(module, annotation)}
         if "dataclass" in hints:
             return Keywords("value")
@@ -197,7 +199,7 @@ class Release:
         if literal is None:
             return Keywords(kind)
         checked_later = kind == "value" and "str" in hints
-        # Until 0.30 the text None was among the choices, with which None, that it had become, was compared.
+        # Until 0.30 the choices contained the text None, and a parsed None was compared with it.
         none = "None" in hints and not checked_later and '["choices"].append(None)' in self.text("vllm.engine.arg_utils")
         return Keywords(kind, [*literal.values, *(["None"] if none else [])], open=checked_later)
 
@@ -234,7 +236,7 @@ class Release:
         return found[1]
 
     def _frontend(self) -> Iterator[Argument]:
-        """The server's options: one for each field, but for what the functions of the class change."""
+        """Yield the server's options: one for each field, with the changes by the functions of the class."""
         module, text = self.cli, self.text(self.cli)
         if '["flags"]' in text:
             raise ValueError(f"{module}: an option of the frontend has further flags, which is not provided for")
@@ -256,7 +258,7 @@ class Release:
         yield from reader.arguments
 
     def _checked_later(self) -> Iterator[tuple[str, list[str], str]]:
-        """Options whose value is text to the parser, and is looked up once the arguments are parsed: (name, choices, fold)."""
+        """Yield (name, choices, fold) of options that the parser reads as text and later code checks."""
         yield "--quantization", self.literal("vllm.model_executor.layers.quantization", "QuantizationMethods"), ""
         yield "--load-format", self.literal("vllm.model_executor.model_loader", "LoadFormats"), ""
         for option, package in (("--tool-call-parser", "vllm.tool_parsers"), ("--reasoning-parser", "vllm.reasoning")):
@@ -272,7 +274,7 @@ class Release:
     # Everything else
 
     def variables(self) -> set[str]:
-        """Return the environment variables that envs.py knows, and those of vLLM's own that another file reads past it."""
+        """Return the environment variables in envs.py, and vLLM's own variables that other files read directly."""
         found = self.names("vllm.envs")["environment_variables"][1]
         assert isinstance(found, ast.Dict)
         named = {key.value for key in found.keys if isinstance(key, ast.Constant)}
@@ -295,7 +297,7 @@ class Reader:
         for node in body:
             match node:
                 case ast.If():
-                    # `if not async_args_only` and `if "nargs" in ...`: both are so for `vllm serve`.
+                    # `if not async_args_only` and `if "nargs" in ...`: both are true for `vllm serve`.
                     self.read(node.body)
                 case ast.Assign(targets=[ast.Name(id=name)], value=ast.Call(func=ast.Name(id="get_kwargs"), args=[ast.Name(id=of)])):
                     if of != "cls" and name not in self.known:
@@ -317,7 +319,7 @@ class Reader:
                     self.needed(target).choices.remove(str(found_at[1].value))
 
     def field(self, node: ast.AST) -> Keywords | None:
-        """Return what X["name"], or a name given to that, stands for."""
+        """Return the field for X["name"] or a variable assigned from it."""
         match node:
             case ast.Subscript(value=ast.Name(id=name), slice=ast.Constant(value=str() as key)) if name in self.known:
                 return self.known[name][key]
@@ -354,7 +356,7 @@ class Reader:
                 raise ValueError(f"{self.module}: {ast.unparse(target)} = {text} is not understood")
 
     def permutations(self, target: ast.expr, node: ast.AugAssign) -> None:
-        """The one list that is added to: each pair of the values, with a comma between them."""
+        """Read the one extended list: each pair of the values, separated by a comma."""
         asked = re.search(r"permutations\(get_args\((\w+)\), r=2\)", ast.unparse(node.value))
         if asked is None:
             raise ValueError(f"{self.module}: {ast.unparse(node)} is not understood")
@@ -386,7 +388,7 @@ class Reader:
         self.arguments.append(_argument(flags, keywords))
 
     def action(self, text: str) -> str:
-        """A class of vLLM's own takes one value, unless it says otherwise."""
+        """Return the kind of vLLM's own action classes: one value, unless they call super().__init__."""
         found = self.release.find(self.module, text)
         if found is None or "super().__init__" in ast.unparse(found[1]):
             raise ValueError(f"{self.module}: the action {text} is not understood")

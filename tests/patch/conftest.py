@@ -1,4 +1,4 @@
-"""Which releases the matrix is run on."""
+"""The releases of the test matrix."""
 
 from __future__ import annotations
 

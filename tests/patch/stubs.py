@@ -1,4 +1,4 @@
-"""A vLLM without GPU, PyTorch and compiled code: modules of it are executed with everything that they import replaced."""
+"""Execute modules of vLLM without GPU, PyTorch and compiled code, with stand-ins for all imports."""
 
 from __future__ import annotations
 
@@ -10,12 +10,12 @@ from types import ModuleType, SimpleNamespace
 from typing import Any
 from unittest.mock import MagicMock, patch
 
-#: What the stand-ins answer for kernels that are asked whether they support a layer.
+#: The kernel classes whose stand-ins report support for a layer.
 Supported = set[str]
 
 
 class _Class(type):
-    """A class of which any attribute can be read, always the same one."""
+    """A class that has any attribute; repeated reads return the same value."""
 
     def __getattr__(cls, name: str) -> Any:
         if name.startswith("__"):
@@ -26,7 +26,7 @@ class _Class(type):
 
 
 def _accept(_self: Any, **_given: Any) -> None:
-    """Construct a stand-in from anything."""
+    """Construct a stand-in from any arguments."""
 
 
 def _is_supported_config(cls: type, *_given: Any) -> tuple[bool, str | None]:
@@ -34,7 +34,7 @@ def _is_supported_config(cls: type, *_given: Any) -> tuple[bool, str | None]:
 
 
 class _Module(ModuleType):
-    """A module that has every name: classes for names like classes', mocks for others."""
+    """A module that has every name: classes for class-like names, mocks for others."""
 
     def __getattr__(self, name: str) -> Any:
         if name.startswith("__"):
@@ -51,7 +51,7 @@ class _Module(ModuleType):
 
 
 class World:
-    """What the executed module meets; a test sets it before it calls."""
+    """The environment of the executed module. A test sets it before its calls."""
 
     def __init__(self) -> None:
         self.capability = (12, 1)
@@ -80,7 +80,7 @@ def _platform() -> MagicMock:
 
 
 class _Environment(ModuleType):
-    """vllm.envs with the defaults that count here; what a test sets counts as set by the user."""
+    """vllm.envs with the relevant defaults. Variables that a test sets count as set by the user."""
 
     def __getattr__(self, name: str) -> Any:
         if name.startswith("__"):
@@ -98,7 +98,7 @@ def _logger(_name: str) -> MagicMock:
 
 
 class _Finder:
-    """Finds a stand-in for every module of these packages."""
+    """Find a stand-in for every module of these packages."""
 
     def find_spec(self, name: str, _path: Any = None, _target: Any = None) -> Any:
         from importlib.machinery import ModuleSpec  # noqa: PLC0415
@@ -114,12 +114,12 @@ class _Finder:
         return module
 
     def exec_module(self, module: ModuleType) -> None:
-        """A stand-in makes its names when they are asked for."""
+        """Do nothing: a stand-in creates its names on access."""
 
 
 @contextmanager
 def world() -> Iterator[World]:
-    """Have vLLM's imports answered by stand-ins until the end of the block."""
+    """Replace vLLM's imports with stand-ins until the end of the block."""
     finder = _Finder()
     with patch.dict(sys.modules), patch.object(sys, "meta_path", [finder, *sys.meta_path]):
         for name in [name for name in sys.modules if name.partition(".")[0] in ("vllm", "torch", "packaging")]:
@@ -135,7 +135,7 @@ def world() -> Iterator[World]:
 
 
 def execute(path: Path) -> Any:
-    """Execute a module of vLLM and return what it defines."""
+    """Execute a module of vLLM and return it."""
     module = ModuleType("vllm.executed")
     module.__file__ = str(path)
     sys.modules["vllm.executed"] = module

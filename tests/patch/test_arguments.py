@@ -1,4 +1,4 @@
-"""The table of vLLM's arguments is what the sources of the releases say."""
+"""The table of vLLM's arguments matches the sources of the releases."""
 
 from __future__ import annotations
 

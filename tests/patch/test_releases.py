@@ -1,4 +1,4 @@
-"""The patches on published releases: made, made again, taken back, and what the patched functions answer on four GPUs."""
+"""Patches on published releases: applied, applied again, removed, and results of patched functions on four GPUs."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ def shipped(version: str) -> Path:
 
 @pytest.fixture(scope="module")
 def patched(shipped: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A copy of the package with every patch in its source."""
+    """Return a copy of the package with every patch in its source."""
     package = tmp_path_factory.mktemp("patched") / "vllm"
     shutil.copytree(shipped, package)
     patch(package)
@@ -75,7 +75,7 @@ def test_made_twice_and_taken_back(version: str, shipped: Path, tmp_path: Path) 
     assert patch(package, state="absent")["changed"] is False
 
 
-#: What auto answers on 12.1: for builds for CUDA 12, and where they differ for those for CUDA 13.
+#: Results of auto on 12.1, for CUDA 12 builds. The test adjusts them for CUDA 13 builds.
 AUTO = [
     ((0, 13), {"w8a8": "applied", "w8a8_torch": "not_needed", "fp8_moe_oracle": "not_needed"}, [], {}),
     ((0, 14), {"w8a8": "applied", "w8a8_torch": "not_needed", "fp8_moe_oracle": "applied"}, [], {}),
@@ -123,7 +123,7 @@ def test_auto_changes_no_file_where_a_flag_does(version: str, shipped: Path, tmp
 
 
 def test_the_patch_decides_scales_that_no_flag_decides(version: str, shipped: Path) -> None:
-    """Where a flag stands for the patch, its row says what it does not do."""
+    """If a flag replaces the patch, its row states the remaining difference."""
     if number(version) < (0, 20):
         return
     token, tensor = (rf"self\.activation_quant_key = kFp8Dynamic{kind}Sym" for kind in ("Token", "Tensor"))
@@ -146,7 +146,7 @@ def test_cutlass_fp8(version: str, shipped: Path, patched: Path, capability: tup
             assert constants and set(constants.values()) == {expected}
             assert any("is False on 12.1 (gb10.cluster)" in line for line in around.log) is not expected
             around.cuda = False
-            assert module.cutlass_fp8_supported() is False, "without CUDA nothing of it is asked"
+            assert module.cutlass_fp8_supported() is False, "without CUDA the capability is not queried"
     assert number(version)
 
 
@@ -186,7 +186,7 @@ EVERYTHING = {
 
 
 class Oracle:
-    """The function that chooses the FP8 MoE backend in one release, called alike in all."""
+    """The function that chooses the FP8 MoE backend in one release, with the same interface for all releases."""
 
     def __init__(self, package: Path, around: World) -> None:
         self.around = around
@@ -195,7 +195,7 @@ class Oracle:
         self.bare = not hasattr(self.module, "backend_to_kernel_cls")
 
     def ask(self, moe_backend: str = "auto", batched: bool = False) -> tuple[str, ...]:
-        """Return the names of backend and class."""
+        """Return the names of the backend and its class."""
         if self.bare:
             if hasattr(self.module, "get_fp8_moe_backend"):
                 return (self.module.get_fp8_moe_backend(False, SimpleNamespace(tp_size=1), False).name,)
@@ -215,7 +215,7 @@ def test_moe_oracle(version: str, shipped: Path, patched: Path, capability: tupl
         if capability == (12, 1):
             assert now.ask() == (("TRITON",) if now.bare else ("TRITON", "TritonExperts"))
             assert "Triton is the FP8 MoE backend on 12.1 (gb10.cluster)" in around.log
-            # 0.13 alone asks nothing that 12.1 supports, so the patch changes nothing there, and auto does not make it.
+            # Only 0.13 queries no backend that 12.1 supports. The patch has no effect there, and auto omits it.
             assert (was.ask() == now.ask()) is (number(version) < (0, 14))
         else:
             assert was.ask() == now.ask()
@@ -224,7 +224,7 @@ def test_moe_oracle(version: str, shipped: Path, patched: Path, capability: tupl
         assert was.bare or was.ask() == now.ask()
 
 
-#: What a user can say; each must lead where it led before the patch.
+#: The user's choices. Each must have the same result as before the patch.
 CHOICES: list[dict[str, Any]] = [
     {"environment": {"VLLM_TEST_FORCE_FP8_MARLIN": True}},
     {"environment": {"VLLM_USE_FLASHINFER_MOE_FP8": True}},
@@ -240,7 +240,7 @@ CHOICES: list[dict[str, Any]] = [
 
 @pytest.mark.parametrize("choice", CHOICES, ids=str)
 def test_what_the_user_chose_wins(version: str, shipped: Path, patched: Path, choice: dict[str, Any]) -> None:
-    # --moe-backend came with 0.17, and before 0.15 the function is not told the format.
+    # --moe-backend exists since 0.17, and before 0.15 the function does not receive the format.
     unknown = {"moe_backend"} if number(version) >= (0, 15) else {"moe_backend", "batched"}
     if number(version) < (0, 17):
         choice = {key: value for key, value in choice.items() if key not in unknown}
@@ -253,7 +253,7 @@ def test_what_the_user_chose_wins(version: str, shipped: Path, patched: Path, ch
         if honoured and (choice.get("environment") or asked):
             assert now.ask(**asked) == was.ask(**asked)
         else:
-            assert now.ask(**asked)[0] == "TRITON", "a variable that this release does not know changes nothing"
+            assert now.ask(**asked)[0] == "TRITON", "a variable unknown to this release has no effect"
 
 
 def test_without_triton_upstream_chooses(shipped: Path, patched: Path) -> None:

@@ -2,7 +2,7 @@
 # GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
 
-"""What runs on each node: the argv and environment of Ray and vLLM, and the digest by which a running service is recognised."""
+"""The argv and environment of Ray and vLLM on each node, and the digest that identifies a running service's inputs."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from ansible_collections.gb10.cluster.plugins.module_utils.runtime import stacks
 #: A Spark has one GPU.
 GPUS_PER_NODE = 1
 
-#: Ray's fixed listeners, as distances from gb10_ray_port. Left alone, Ray picks them at random and no firewall can know them.
+#: Ray's fixed listeners, as offsets from gb10_ray_port. By default Ray picks random ports, which no firewall allows.
 #: Source: Ray documentation, "Configuring Ray: ports".
 RAY_PORTS: Mapping[str, int] = {
     "port": 0,
@@ -36,31 +36,31 @@ RAY_WORKER_PORTS = (20000, 20999)
 #: Where the role vllm_serve puts io_rank.py.
 RANK_PROGRAM = "/usr/local/lib/gb10-rank.py"
 
-#: The units, and the containers that they run.
+#: The names of the units and of their containers.
 RAY, VLLM = "gb10-ray", "gb10-vllm"
-#: The role that leaves the image's id on a node, as files: {image: id}.
+#: The role that records the image's ID on a node, as files: {image: id}.
 IMAGE_ROLE = "vllm_runtime"
 ENGINES = ("docker", "podman")
 _GPUS: Mapping[str, Sequence[str]] = {"docker": ("--gpus=all",), "podman": ("--device=nvidia.com/gpu=all",)}
-#: So that a container's processes are known as the unit's: Podman's stay in it, Docker's belong to its daemon.
+#: Assign a container's processes to the unit: Podman's stay in the unit's cgroup, Docker's belong to its daemon.
 _CGROUP: Mapping[str, Callable[[str], Sequence[str]]] = {
     "docker": lambda unit: [f"--cgroup-parent={unit}.slice"],
     "podman": lambda _unit: ["--cgroups=split"],
 }
-#: What units have in their environment beside that of the ranks; an engine leaves out what is not set.
+#: Environment variables of the units, in addition to those of the ranks. The engine omits unset variables.
 _OF_UNIT = ("RAY_ADDRESS", "RAY_AUTH_TOKEN_PATH", "RAY_GRACEFUL_SHUTDOWN_DRAIN_TIMEOUT_S")
 _NOBODY = "65534:65534"
-#: Options of an engine's run that give a container another network, memory, user or view of processes than contained() does.
+#: Options of docker run and podman run that replace contained()'s network, IPC namespace, PID namespace or user.
 _OVERRIDES = {"--network": "--network", "--net": "--network", "--ipc": "--ipc", "--pid": "--pid", "--user": "--user", "-u": "--user"}
 
 
 def home(user: str) -> str:
-    """Return the folder of the service user, which is its own: nothing in it is root's to read, write or run (docs/security.md)."""
+    """Return the service user's folder. Root must not read, write or run anything in it (docs/security.md)."""
     return f"/var/lib/{user}"
 
 
 def own_environment(fabric: Mapping[str, str], model: str, extra: Mapping[str, str]) -> dict[str, str]:
-    """Return what the plan and the user give every process of one node; the user's own variables come last and win.
+    """Return the environment of every process of one node. The user's variables come last and win.
 
     Ray's memory monitor is off because it counts the weights in unified memory as leaked host memory and kills the worker.
     """
@@ -77,7 +77,7 @@ def own_environment(fabric: Mapping[str, str], model: str, extra: Mapping[str, s
 
 
 def ray_ports(base: int, head: bool) -> dict[str, int]:
-    """Return option name -> port of each fixed listener of Ray on the head or on a worker."""
+    """Return option name -> port for each fixed listener of Ray on the head or a worker."""
     return {name: base + offset for name, offset in RAY_PORTS.items() if head or name not in _HEAD_ONLY}
 
 
@@ -105,9 +105,9 @@ def ray_argv(plan: Mapping[str, Any], object_store_memory: int, args: Sequence[s
 
 
 def vllm_argv(plan: Mapping[str, Any]) -> list[str]:
-    """Return the argv of ``vllm serve`` on the plan's node. The user's arguments come last, so they win where an option is given twice.
+    """Return the argv of ``vllm serve`` on the plan's node. The user's arguments come last and override earlier ones.
 
-    With Ray it runs on the head alone. With mp it runs on every node, and only the head's has the API.
+    With Ray, it runs on the head only. With mp, it runs on every node, and only the head serves the API.
     """
     node = plan["node"]
     guard = [f"--middleware={api_access.GUARD}"] if plan["api_key"] else []
@@ -130,16 +130,20 @@ def vllm_argv(plan: Mapping[str, Any]) -> list[str]:
 
 
 def tls_files(plan: Mapping[str, Any]) -> dict[str, str]:
-    """Return where the head's server reads its certificate and its key, {} without TLS: both are credentials of its unit.
+    """Return the paths of the head's certificate and key, {} without TLS. Both are credentials of the unit.
 
-    A container's user cannot read root's credentials; there the unit lays them out. Source: systemd.io, "System and Service Credentials", Paths.
+    A container's user cannot read root's credentials, so the unit copies them to its runtime directory.
+    Source: systemd.io, "System and Service Credentials", Paths.
     """
     folder = f"/run/credentials/{VLLM}.service" if plan["runtime"]["kind"] == stacks.NATIVE else f"/run/{VLLM}"
     return {name: f"{folder}/api.{name}" for name in ("cert", "key")} if plan["api_tls"] else {}
 
 
 def _meeting(plan: Mapping[str, Any]) -> list[str]:
-    """Return the arguments by which ranks find each other. Source: vLLM 0.32, "Data Parallel Deployment"; engine/arg_utils.py."""
+    """Return the arguments that let ranks find each other.
+
+    Source: vLLM 0.32, "Data Parallel Deployment"; engine/arg_utils.py.
+    """
     ranks, address, port, alone = len(plan["nodes"]), plan["head"]["address"], plan["rendezvous_port"], plan["executor"] == "mp"
     if plan["data_parallel_size"] > 1:
         replicas = [f"--data-parallel-size={ranks}", "--data-parallel-size-local=1", f"--data-parallel-address={address}"]
@@ -153,36 +157,37 @@ def _meeting(plan: Mapping[str, Any]) -> list[str]:
 
 
 def program(plan: Mapping[str, Any], name: str) -> str:
-    """Return a program of the runtime: by its path in an environment on the node, by its name in an image, which has its own PATH."""
+    """Return a program of the runtime: its path in an environment, or its name in an image with its own PATH."""
     return f"{plan['runtime']['path']}/bin/{name}" if plan["runtime"]["kind"] == stacks.NATIVE else name
 
 
 def rank_argv(plan: Mapping[str, Any], owner: str = "") -> list[str]:
-    """Return the argv of what starts and ends vLLM on the plan's node together with the other ranks; see io_rank.py."""
+    """Return the argv of io_rank.py, which starts and ends vLLM on the plan's node together with the other ranks."""
     place = [f"--address={plan['head']['address']}", f"--port={plan['rendezvous_port'] + 1}"]
     place += [f"--rank={_rank(plan)}", f"--ranks={len(plan['nodes'])}"]
-    # Of a container's unit it is root's, and leaves no files among those of the service's user (-B).
+    # A container's unit runs it as root, which must not write bytecode into the service user's folder (-B).
     return ["/usr/bin/python3", "-B", RANK_PROGRAM, *place, "--", *contained(plan, VLLM, vllm_argv(plan), owner)]
 
 
 def start_digest(plan: Mapping[str, Any]) -> str:
-    """Return a digest of what all ranks are started from, as the service's inputs: what else of a node changes must not restart them."""
+    """Return a digest of the launch inputs of all ranks. Other changes on a node must not restart the ranks."""
     of_nodes = [[additions.rank_environment(node), node["additions"]] for node in plan["nodes"]]
     return systemd.digest([vllm_argv({**plan, "node": plan["nodes"][0]}), of_nodes])
 
 
 def image(plan: Mapping[str, Any]) -> str:
-    """Return the image of the plan's node: by its id, the same on all nodes, once the role vllm_runtime found it; before that, as it is named."""
+    """Return the image of the plan's node: the ID that vllm_runtime recorded (equal on all nodes), else its name."""
     name: str = plan["runtime"]["image"]
     return str(plan["node"]["additions"].get(IMAGE_ROLE, {}).get("files", {}).get(name, name))
 
 
 def contained(plan: Mapping[str, Any], unit: str, argv: Sequence[str], owner: str = "") -> list[str]:
-    """Return an argv as a unit of the plan's node runs it: as it is, or in a container that is named after the unit.
+    """Return the argv that a unit of the plan's node runs: unchanged, or in a container that is named after the unit.
 
-    ``owner`` is the numeric user and group (``UID:GID``) of gb10_service_user. The container has the host's network, for Ray's and NCCL's
-    addresses, and its shared memory; it has no privileges, and no devices but the GPU and the RDMA adapters. Values of variables are not in the
-    argv: the engine takes them from the unit's environment. The user's own arguments come last and win. Source: docker-run(1), podman-run(1).
+    ``owner`` is the numeric user and group (``UID:GID``) of gb10_service_user. The container uses the host's network,
+    for Ray's and NCCL's addresses, and the host's shared memory. It has no privileges, and no devices except the GPU
+    and the RDMA adapters. The argv contains no values of variables: the engine takes them from the unit's
+    environment. The user's arguments come last and win. Source: docker-run(1), podman-run(1).
     """
     if plan["runtime"]["kind"] == stacks.NATIVE:
         return list(argv)
@@ -190,21 +195,21 @@ def contained(plan: Mapping[str, Any], unit: str, argv: Sequence[str], owner: st
     ray = plan["executor"] == "ray"
     folders = [plan["model"]] if plan["model"].startswith("/") else []
     folders += [f"{plan['root']}/files"] if plan["serve"]["files"] else []
-    # The token of Ray and the key of TLS, as the unit lays them out for the container's user.
+    # Ray's token and the TLS key, which the unit copies for the container's user.
     folders += [f"/run/{unit}"] if ray or (unit == VLLM and node["head"] and plan["api_tls"]) else []
     mounts = [{"source": folder, "target": folder, "read_only": True} for folder in folders]
     mounts += [{"source": folder_of_user, "target": folder_of_user, "read_only": False}]
     mounts += [mount for addition in node["additions"].values() for mount in addition.get("mounts", ())]
     names = {*additions.rank_environment(node), *_OF_UNIT, *node["secrets"], "VLLM_HOST_IP"}
     if plan["api_key"] and node["head"] and unit == VLLM:
-        # What asks for the key, and what it comes from.
+        # The middleware that checks the API key, and the key's configuration.
         names |= {*api_access.VARIABLES}
         mounts += [{"source": folder, "target": folder, "read_only": True} for folder in (api_access.GUARD_FOLDER, api_access.CONFIG_FOLDER)]
     return [
         *_run(runtime["engine"], unit),
         "--network=host",
         "--ipc=host",
-        # Ray looks after its drivers by their numbers.
+        # Ray monitors its drivers by PID.
         *([f"--pid=container:{RAY}"] if ray and unit != RAY else []),
         f"--user={owner or _NOBODY}",
         "--ulimit=memlock=-1:-1",
@@ -214,7 +219,7 @@ def contained(plan: Mapping[str, Any], unit: str, argv: Sequence[str], owner: st
         *(["--device=/dev/infiniband"] if node["infiniband"] else []),
         *_CGROUP[runtime["engine"]](unit),
         f"--workdir={folder_of_user}",
-        # An image knows no such user.
+        # The image has no entry for this user.
         f"--env=HOME={folder_of_user}",
         f"--env=USER={plan['user']}",
         f"--env=RAY_TMPDIR={folder_of_user}",
@@ -228,9 +233,9 @@ def contained(plan: Mapping[str, Any], unit: str, argv: Sequence[str], owner: st
 
 
 def overrides(engine_args: Sequence[str]) -> dict[str, tuple[str, str]]:
-    """Return {option: (path, value)} of those of the user's engine options that change what contained() gives a container, by their long names.
+    """Return {long option: (path, value)} for the user's engine options that replace settings of contained().
 
-    Both forms are read, ``--net=x`` and ``--net x``; the last one counts, as it does for the engine.
+    Both forms are read, ``--net=x`` and ``--net x``. The last one counts, as it does for the engine.
     """
     found = {}
     for index, word in enumerate(engine_args):
@@ -244,9 +249,9 @@ def overrides(engine_args: Sequence[str]) -> dict[str, tuple[str, str]]:
 
 
 def look_argv(plan: Mapping[str, Any], argv: Sequence[str]) -> list[str]:
-    """Return an argv that looks into the image of the plan's node, in a container without network, GPU and user.
+    """Return an argv that inspects the image of the plan's node, in an unprivileged container without network and GPU.
 
-    The user's own options come first: an engine takes the last of two, and they are for a container that serves.
+    The user's options come first: the engine uses the last of two, and the user's are intended for a serving container.
     """
     runtime = plan["runtime"]
     nobody = ["--network=none", f"--user={_NOBODY}", "--env=HOME=/tmp", "--env=NVIDIA_VISIBLE_DEVICES=void"]
@@ -254,7 +259,7 @@ def look_argv(plan: Mapping[str, Any], argv: Sequence[str]) -> list[str]:
 
 
 def _run(engine: str, name: str) -> list[str]:
-    # What a container says goes to the journal by its client; the engine would keep it a second time, without limit.
+    # The engine's client writes the container's output to the journal. The engine would store it again, without limit.
     closed = ["--cap-drop=ALL", "--security-opt=no-new-privileges", "--log-driver=none"]
     return [engine, "run", "--rm", "--pull=never", f"--name={name}", *closed]
 

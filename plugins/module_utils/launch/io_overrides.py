@@ -2,7 +2,7 @@
 # GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
 
-"""Reading what roles recorded on this node."""
+"""Read the launch overrides that roles recorded on this node."""
 
 from __future__ import annotations
 
@@ -14,6 +14,6 @@ from ansible_collections.gb10.cluster.plugins.module_utils.common import io_json
 
 
 def recorded_additions() -> dict[str, dict[str, Any]]:
-    """Return what roles recorded on this node, by role. Raises ValueError naming a file that cannot be read."""
+    """Return the launch overrides recorded on this node, by role. Raises ValueError naming an unreadable file."""
     names = sorted(glob.glob(f"{paths.FOLDER}/*.json"))
     return {os.path.basename(name).removesuffix(".json"): io_json.json_file(name) or {} for name in names}

@@ -2,11 +2,12 @@
 # GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
 
-"""Runs a rank of vLLM's executor mp with the others, and ends it with them. This file is also a program: gb10-vllm.service runs it on each node.
+"""Start and end a rank of vLLM's executor mp together with the other ranks.
 
-vLLM's ranks do not notice each other's end: a headless one goes on for hours without its head, and the head hangs in a collective without one of
-the others. So each of the others holds a connection to the head's. Ranks are started when all have connected, and end when any connection does.
-Those of another group, which were started from other inputs, wait outside, so a restart never mixes old ranks with new ones.
+gb10-vllm.service runs this file on each node. vLLM's ranks do not detect that another rank ended. A headless rank runs
+on for hours without its head, and the head hangs in a collective when another rank is missing. So every other rank
+holds a connection to the head's. Ranks start when all have connected, and end when any connection ends. The head
+rejects ranks of another group, which were started from other inputs, so a restart never mixes old ranks with new ones.
 """
 
 from __future__ import annotations
@@ -21,16 +22,16 @@ import sys
 from collections.abc import Coroutine, Sequence
 from typing import Any
 
-#: The environment variable that says which ranks belong together.
+#: The environment variable that identifies the group of a rank.
 GROUP_VARIABLE = "GB10_RANK_GROUP"
-#: Seconds: between attempts to reach the head, for a greeting, and for a rank to end by itself.
+#: Seconds: between attempts to reach the head, to receive a greeting, and for a rank to exit by itself.
 _RETRY, _GREETING, _END = 2, 10, 30
-#: A node that lost its power closes nothing: ask after 10 s, three times.
+#: A node that loses power does not close its connections: probe after 10 s, three times.
 _KEEPALIVE = ((socket.TCP_KEEPIDLE, 10), (socket.TCP_KEEPINTVL, 5), (socket.TCP_KEEPCNT, 3))
 
 
 class Group:
-    """The ranks of one cluster, as one of them sees it."""
+    """The ranks of one cluster, from the view of one rank."""
 
     def __init__(self, address: str, port: int, name: str) -> None:
         self.address, self.port, self.name = address, port, name
@@ -39,18 +40,18 @@ class Group:
         self.reason = ""
 
     def end(self, reason: str) -> None:
-        """All ranks are to end; the first reason counts."""
+        """Request the end of all ranks. The first reason counts."""
         self.reason = self.reason or reason
         self.ended.set()
 
     async def lead(self, ranks: int) -> None:
-        """Wait until all others have connected, and tell them to go."""
+        """Wait until all other ranks have connected, and send them the start signal."""
         server = await asyncio.start_server(lambda reader, writer: self._welcome(reader, writer, ranks), self.address, self.port)
-        say(f"waits for {ranks - 1} other ranks on {self.address}:{self.port}")
+        say(f"waiting for {ranks - 1} other ranks on {self.address}:{self.port}")
         if ranks == 1:
             self.complete.set()
         await either(self.complete.wait(), self.ended.wait())
-        # The server is kept by the loop; who comes now is turned away.
+        # Keep a reference to the server. _welcome() rejects ranks that connect from now on.
         self.server = server
         for writer in self.others.values():
             writer.write(b"go\n")
@@ -63,7 +64,7 @@ class Group:
             if name != self.name or rank not in map(str, range(1, ranks)) or rank in self.others or self.complete.is_set():
                 raise ValueError
             self.others[rank] = writer
-            say(f"rank {rank} is there")
+            say(f"rank {rank} connected")
             if len(self.others) == ranks - 1:
                 self.complete.set()
             await until_closed(reader)
@@ -76,15 +77,15 @@ class Group:
             del self.others[rank]
 
     async def follow(self, rank: int) -> None:
-        """Connect to the head until it says go; its end is everybody's from then on."""
-        say(f"waits for the head on {self.address}:{self.port}")
+        """Connect to the head until it sends the start signal. From then on, the end of the head ends this rank."""
+        say(f"waiting for the head on {self.address}:{self.port}")
         while not self.ended.is_set():
             with contextlib.suppress(OSError):
                 reader, writer = await asyncio.open_connection(self.address, self.port)
                 keep_alive(writer)
                 writer.write(f"{self.name} {rank}\n".encode())
                 if await either(reader.readline(), self.ended.wait()) == b"go\n":
-                    # Kept: a writer that nobody refers to closes its connection, and a task of which nobody knows ends.
+                    # Keep references: an unreferenced writer closes its connection, and an unreferenced task ends.
                     self.kept = writer, asyncio.ensure_future(self._until_closed(reader))
                     return
                 writer.close()
@@ -97,13 +98,13 @@ class Group:
 
 
 async def until_closed(reader: asyncio.StreamReader) -> None:
-    """Wait for the end of a connection; what comes until then is kept nowhere."""
+    """Wait for the end of a connection, and discard the data received until then."""
     while await reader.read(4096):
         pass
 
 
 def keep_alive(writer: asyncio.StreamWriter) -> None:
-    """Have the kernel notice a peer that is gone without a word."""
+    """Enable keepalive, so that the kernel detects a peer that vanished without closing its connection."""
     connection = writer.get_extra_info("socket")
     connection.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
     for option, value in _KEEPALIVE:
@@ -111,7 +112,7 @@ def keep_alive(writer: asyncio.StreamWriter) -> None:
 
 
 async def either(*waits: Coroutine[Any, Any, Any]) -> Any:
-    """Return the answer of what comes first; the rest is given up."""
+    """Return the result of the first coroutine that completes, and cancel the others."""
     tasks = [asyncio.ensure_future(wait) for wait in waits]
     done, pending = await asyncio.wait(tasks, return_when=asyncio.FIRST_COMPLETED)
     for task in pending:
@@ -120,21 +121,21 @@ async def either(*waits: Coroutine[Any, Any, Any]) -> Any:
 
 
 def say(text: str) -> None:
-    """Write a line into the service's log."""
+    """Write a line to the service's log."""
     sys.stdout.write(f"gb10-rank: {text}\n")
     sys.stdout.flush()
 
 
 async def run(group: Group, rank: int, ranks: int, command: Sequence[str]) -> int:
-    """Run a rank from the moment that all are there to the end of any, and return its exit status, 1 where another one ended first."""
+    """Run a rank once all have connected, until any ends. Return its exit status, 1 if another one ended first."""
     loop = asyncio.get_running_loop()
     for number in (signal.SIGTERM, signal.SIGINT):
-        loop.add_signal_handler(number, group.end, "this service is stopped")
+        loop.add_signal_handler(number, group.end, "this service is being stopped")
     await (group.follow(rank) if rank else group.lead(ranks))
     if group.ended.is_set():
         say(group.reason)
         return 1
-    say("all ranks are there")
+    say("all ranks connected")
     child = await asyncio.create_subprocess_exec(*command, start_new_session=True)
     exited = asyncio.ensure_future(child.wait())
     exited.add_done_callback(lambda _task: group.end("this rank ended"))
@@ -152,20 +153,21 @@ async def run(group: Group, rank: int, ranks: int, command: Sequence[str]) -> in
 
 
 def main() -> None:
-    """Read the arguments, run."""
-    parser = argparse.ArgumentParser(description="Run a rank of vLLM with the others.")
+    """Parse the arguments and run the rank."""
+    parser = argparse.ArgumentParser(description="Run a rank of vLLM together with the other ranks.")
     parser.add_argument("--address", required=True, help="the head's address, on which it listens")
     parser.add_argument("--port", type=int, required=True)
     parser.add_argument("--rank", type=int, required=True, help="0 for the head")
-    parser.add_argument("--ranks", type=int, required=True, help="how many there are")
+    parser.add_argument("--ranks", type=int, required=True, help="number of ranks")
     parser.add_argument("command", nargs="+")
     options = parser.parse_args()
     if not 0 <= options.rank < options.ranks:
-        parser.error(f"--rank {options.rank} is none of 0 to {options.ranks - 1}")
-    # The same word for ranks that were started from the same. Arguments are everybody's to read, and the rank itself needs it not.
+        parser.error(f"--rank {options.rank} is not in the range 0 to {options.ranks - 1}")
+    # Ranks with the same launch inputs share this word. It is not an argument, because every user can read those.
+    # vLLM does not need it.
     name = os.environ.pop(GROUP_VARIABLE, "")
     if not name or name.split() != [name]:
-        parser.error(f"{GROUP_VARIABLE} has to be one word")
+        parser.error(f"{GROUP_VARIABLE} must be one word")
 
     async def start() -> int:
         group = Group(options.address, options.port, name)

@@ -2,9 +2,10 @@
 # GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
 
-"""Bandwidth between the nodes of a cluster: the runs of nccl_bandwidth.py that measure it, and what their results say.
+"""Bandwidth between the nodes of a cluster: the runs of nccl_bandwidth.py and the evaluation of their results.
 
-A result is what the program writes: {"rank", "ranks", "backend", "torch", "results": [{"collective", "bytes", "seconds", "bus_gbps"}]}.
+The program writes a result as {"rank", "ranks", "backend", "torch", "results": [{"collective", "bytes", "seconds",
+"bus_gbps"}]}.
 """
 
 from __future__ import annotations
@@ -15,23 +16,23 @@ from typing import Any
 from ansible_collections.gb10.cluster.plugins.module_utils.common.problems import Problem
 from ansible_collections.gb10.cluster.plugins.module_utils.launch.overrides import rank_environment
 
-#: Bus bandwidth in 10^9 bytes a second below which NVIDIA warns, of the largest message, over all devices together.
+#: NVIDIA warns below this bus bandwidth, in 10^9 bytes per second, of the largest message over all devices together.
 #: Source: dgx-spark-playbooks, spark_cluster_setup.py (175 Gbit/s, and 80 in a ring).
 EXPECTED, EXPECTED_RING = 21.875, 10.0
-#: The variables that the libraries under a collective read. Others stay out: arguments and logs would show a token.
+#: Prefixes of the variables that a collective's libraries read. Others could expose a token in arguments and logs.
 _READ = ("NCCL_", "GLOO_", "TP_", "UCX_", "CUDA_", "OMP_", "LD_PRELOAD")
 TOGETHER = "together"
 
 
 def is_ring(plan: Mapping[str, Any]) -> bool:
-    """Whether some cable of the cluster does not reach all nodes."""
+    """Return whether any cable of the cluster does not reach all nodes."""
     return any(len(rail["peers"]) < len(plan["nodes"]) - 1 for node in plan["nodes"] for rail in node["rails"])
 
 
 def runs(plan: Mapping[str, Any], backend: str, port: int) -> list[dict[str, Any]]:
-    """Return the runs as {name, environment} for the plan's node: with all of NCCL's devices, and where they are several, with each alone.
+    """Return the runs as {name, environment} for the plan's node: with all of NCCL's devices, and with each if several.
 
-    Every node has as many, of the same names, which are those of the head's devices. In a ring one device alone does not reach all nodes.
+    Every node has the same runs, named after the head's devices. In a ring, one device alone does not reach all nodes.
     """
     names = [node["name"] for node in plan["nodes"]]
     own = {name: value for name, value in rank_environment(plan["node"]).items() if name.startswith(_READ)}
@@ -50,14 +51,14 @@ def runs(plan: Mapping[str, Any], backend: str, port: int) -> list[dict[str, Any
 
 
 def expected(plan: Mapping[str, Any], backend: str, wanted: float) -> float:
-    """Return what the bus bandwidth has to be: ``wanted``, or for 0 what NVIDIA expects of RoCE between Sparks; 0 where nothing is known."""
+    """Return the required bus bandwidth: ``wanted``, or NVIDIA's value for RoCE between Sparks if 0; 0 if unknown."""
     if wanted or backend != "nccl" or not any(_devices(node) for node in plan["nodes"]):
         return wanted
     return EXPECTED_RING if is_ring(plan) else EXPECTED
 
 
 def lines(results: Mapping[str, Mapping[str, Any]]) -> list[str]:
-    """Return what was measured, a line each, by the run's name."""
+    """Return a line for each measurement, prefixed with the run's name."""
     return [
         f"{name}: {entry['collective']} of {entry['bytes']} bytes: {entry['bus_gbps']:.3f} GB/s on the bus, {entry['seconds'] * 1e6:.0f} us"
         for name, result in results.items()
@@ -66,7 +67,7 @@ def lines(results: Mapping[str, Mapping[str, Any]]) -> list[str]:
 
 
 def findings(results: Mapping[str, Mapping[str, Any]], least: float) -> list[Problem]:
-    """Say which collectives were slower than ``least`` with their largest message, over all devices together."""
+    """Return the collectives slower than ``least`` with their largest message, over all devices together."""
     largest: dict[str, Mapping[str, Any]] = {}
     for entry in results[TOGETHER]["results"]:
         largest[entry["collective"]] = max(entry, largest.get(entry["collective"], entry), key=lambda each: int(each["bytes"]))
@@ -75,7 +76,7 @@ def findings(results: Mapping[str, Mapping[str, Any]], least: float) -> list[Pro
             f"bandwidth.{name}",
             f"{entry['bus_gbps']:.3f} GB/s of bus bandwidth with {entry['bytes']} bytes{_alone(results, name, entry['bytes'])}",
             f"{least:g} GB/s or more",
-            "see that no other job uses the GPUs or cables, then run --tags qsfp_netplan, which says what is wrong with a cable or device",
+            "stop other jobs on the GPUs or cables, then run --tags qsfp_netplan, which checks each cable and device",
         )
         for name, entry in largest.items()
         if entry["bus_gbps"] < least
@@ -83,14 +84,17 @@ def findings(results: Mapping[str, Mapping[str, Any]], least: float) -> list[Pro
 
 
 def _devices(node: Mapping[str, Any]) -> list[str]:
-    """NCCL's devices, each as a value of NCCL_IB_HCA: = in front of a list means whole names, ^ all others, which cannot be told apart."""
+    """Return NCCL's devices, each as a value of NCCL_IB_HCA.
+
+    A leading = means exact names. A leading ^ means all other devices, which cannot be listed one by one.
+    """
     value = rank_environment(node).get("NCCL_IB_HCA", "")
     whole = "=" if value.startswith("=") else ""
     return [value] if value.startswith("^") else [f"{whole}{device}" for device in value.removeprefix("=").split(",") if device]
 
 
 def _alone(results: Mapping[str, Mapping[str, Any]], collective: str, size: int) -> str:
-    """What each device did alone, which tells a slow one from a limit that they share."""
+    """Return the bandwidth of each device alone, which distinguishes a slow device from a shared limit."""
     found = [
         f"{entry['bus_gbps']:.3f} by {run} alone"
         for run, result in results.items()

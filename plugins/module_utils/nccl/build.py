@@ -2,7 +2,7 @@
 # GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
 
-"""How NCCL is built for the GPUs of a cluster: release, architectures, jobs, the command, and the stamp that names the result."""
+"""Build plan of NCCL for a cluster's GPUs: release, architectures, jobs, command, and the result's stamp."""
 
 from __future__ import annotations
 
@@ -17,9 +17,10 @@ from ansible_collections.gb10.cluster.plugins.module_utils.common.problems impor
 from ansible_collections.gb10.cluster.plugins.module_utils.nccl.functions import pattern_problems
 from ansible_collections.gb10.cluster.plugins.module_utils.node.capability import ComputeCapability
 
-#: The first release whose source has no hang on ARM, whatever compiles it. Source: NVIDIA/nccl, release v2.29.3-1; see nccl_choice.
+#: The first release without the hang on ARM, independent of the compiler.
+#: Source: NVIDIA/nccl, release v2.29.3-1; see choice.py.
 MINIMUM = (2, 29, 3)
-#: The CUDA release whose nvcc first knows an architecture under this name; Thor's 11.0 was 10.1 before CUDA 13.
+#: The first CUDA release whose nvcc supports an architecture under this name. Thor's 11.0 was 10.1 before CUDA 13.
 #: Source: NVIDIA, CUDA Features Archive, "CUDA Compiler" of each release.
 SINCE = {
     ComputeCapability(8, 0): (11, 0),
@@ -33,15 +34,15 @@ SINCE = {
     ComputeCapability(12, 1): (12, 9),
     ComputeCapability(11, 0): (13, 0),
 }
-#: Bytes for each compiler, of which the largest was seen to take 0.6 GB (docs/benchmarks.md), and those that the rest of the machine keeps.
+#: Bytes per compiler (at most 0.6 GB were measured, docs/benchmarks.md), and for the rest of the machine.
 JOB_BYTES = 1024**3
 RESERVE_BYTES = 2 * 1024**3
-#: Bytes for objects and library for one architecture, several times what was seen (docs/benchmarks.md), and for each further one.
+#: Bytes of disk for one architecture (several times the measured value, docs/benchmarks.md), and per further one.
 DISK_BYTES, DISK_BYTES_FURTHER = 512 * 1024**2, 128 * 1024**2
-#: Programs that NCCL's makefiles call, with what to install for each; and what a source that is a tag needs besides.
+#: Programs that NCCL's makefiles call, and the package of each. A source from a tag also needs git.
 PROGRAMS = {"make": "make", "g++": "g++", "python3": "python3", "which": "debianutils"}
 GIT = {"git": "git"}
-#: PATH of a build with ccache: its package's links to compilers, then what root has.
+#: PATH of a build with ccache: the compiler links of its package, then root's PATH.
 CCACHE_PATH = "/usr/lib/ccache:/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
 
 
@@ -56,45 +57,47 @@ class Release:
 
     @classmethod
     def of_tag(cls, tag: str, path: str) -> Release:
-        """Read "v2.30.7-1". Raises ProblemsError, with ``path`` as the place, for a branch or a development tag."""
+        """Parse "v2.30.7-1". Raises ProblemsError at ``path`` for a branch or a development tag."""
         match = re.fullmatch(r"v?(\d+)\.(\d+)\.(\d+)-(\d+)", tag)
         if match is None:
-            expected, fix = 'the tag of a release, such as "v2.30.7-1"', "name a release: branches were seen to be many times slower"
-            raise ProblemsError([Problem(path, f"{tag!r} is no release of NCCL", expected, fix)])
+            expected = 'the tag of a release, such as "v2.30.7-1"'
+            fix = "set a release tag; branches were measured many times slower"
+            raise ProblemsError([Problem(path, f"{tag!r} is not a release tag of NCCL", expected, fix)])
         return cls(*(int(number) for number in match.groups()))
 
     @classmethod
     def of_makefile(cls, text: str, path: str) -> Release:
-        """Read makefiles/version.mk of a source tree. Raises ProblemsError, with ``path`` as the place, if the release is not in it."""
+        """Parse makefiles/version.mk of a source tree. Raises ProblemsError at ``path`` if the release is missing."""
         found = {
             name: re.search(rf"^{name}\s*:?=\s*(\d+)\s*$", text, re.MULTILINE) for name in ("NCCL_MAJOR", "NCCL_MINOR", "NCCL_PATCH", "PKG_REVISION")
         }
         if not all(found.values()):
             missing = ", ".join(name for name, match in found.items() if match is None)
-            expected = "the source tree of a release of NCCL"
-            raise ProblemsError([Problem(path, f"it does not say {missing}", expected, "unpack the source again, whole")])
+            found_text, expected = f"version.mk does not define {missing}", "the source tree of an NCCL release"
+            raise ProblemsError([Problem(path, found_text, expected, "unpack the complete source again")])
         return cls(*(int(match[1]) for match in found.values() if match))
 
     @property
     def tag(self) -> str:
-        """The tag of the release in NVIDIA's repository."""
+        """The release's tag in NVIDIA's repository."""
         return f"v{self}-{self.revision}"
 
     def __str__(self) -> str:
         return f"{self.major}.{self.minor}.{self.patch}"
 
     def finding(self, path: str) -> Problem | None:
-        """What speaks against the release, for those who chose it on purpose."""
+        """Return a warning about the release, or None. A user may have chosen it on purpose."""
         if (self.major, self.minor, self.patch) >= MINIMUM:
             return None
         minimum = ".".join(map(str, MINIMUM))
-        found = f"{self} can hang on ARM under load, with the API still green, where a GCC before 10 makes it (NVIDIA/nccl issue 2353)"
-        return Problem(path, found, f"{minimum} or newer", f"name a newer tag, unless you look for that fault, in {path}")
+        hang = "can hang on ARM under load, with a healthy API (NVIDIA/nccl issue 2353)"
+        found = f"{self} compiled with a GCC before 10 {hang}"
+        return Problem(path, found, f"{minimum} or newer", f"set a newer tag in {path}, unless you study that hang")
 
 
 @dataclass(frozen=True)
 class Toolkit:
-    """A CUDA toolkit: its folder, nvcc's release ("13.0.88") and the architectures that nvcc lists ("sm_121"). No folder: none was found."""
+    """A CUDA toolkit: its folder (None if not found), nvcc's release ("13.0.88") and its architectures ("sm_121")."""
 
     home: str | None
     release: str = ""
@@ -102,14 +105,14 @@ class Toolkit:
 
     @classmethod
     def of_nvcc(cls, home: str, version: str, codes: str) -> Toolkit:
-        """From what `nvcc --version` and `nvcc --list-gpu-code` print."""
+        """Parse the output of `nvcc --version` and `nvcc --list-gpu-code`."""
         release = re.search(r"\bV(\d+\.\d+\.\d+)\b", version)
         return cls(home, release[1] if release else "", frozenset(re.findall(r"^sm_\d+\w?$", codes, re.MULTILINE)))
 
 
 @dataclass(frozen=True)
 class Builder:
-    """The node that builds: machine as uname says it, cores, bytes of memory and disk that are free, which of PROGRAMS and GIT it has."""
+    """The build node: machine as in uname, cores, free bytes of memory and disk, and its programs (PROGRAMS, GIT)."""
 
     machine: str
     cores: int
@@ -120,7 +123,7 @@ class Builder:
 
 @dataclass(frozen=True)
 class Source:
-    """A source tree: its folder, its release, and what it is exactly ("commit 73cf112…", "sha256 e672…")."""
+    """A source tree: its folder, its release, and its exact identity ("commit 73cf112…", "sha256 e672…")."""
 
     path: str
     release: Release
@@ -129,7 +132,7 @@ class Source:
 
 @dataclass(frozen=True)
 class Plan:
-    """A build: jobs, what decides about the result (stamp), its digest, the name of its folder, and what speaks against it."""
+    """A build: jobs, the inputs that determine the result (stamp), their digest, the folder's name, and warnings."""
 
     jobs: int
     stamp: Mapping[str, Any]
@@ -138,9 +141,9 @@ class Plan:
     findings: tuple[Problem, ...]
 
     def argv(self, source: Source, toolkit: Toolkit, target: str, ccache: bool = False) -> list[str]:
-        """The command that makes ``target``/lib/libnccl.so and ``target``/include; with ``ccache`` what compilers make is kept for the next time."""
+        """Return the command that builds ``target``/lib/libnccl.so and ``target``/include, with or without ccache."""
         nvcc = f"{toolkit.home}/bin/nvcc"
-        # NVCUFLAGS_SYM: ccache keeps what is made by -c, and the symmetric kernels are compiled by -dw alone, which means the same.
+        # NVCUFLAGS_SYM: ccache only caches compilations with -c. The symmetric kernels use -dw, which is equivalent.
         cached = ["env", f"PATH={CCACHE_PATH}", "NVCUFLAGS_SYM=-c"] if ccache else []
         return [
             *cached,
@@ -148,7 +151,7 @@ class Plan:
             "-C",
             source.path,
             f"-j{self.jobs}",
-            # The static library would cost as much disk again, and nothing here links it.
+            # The static library would need as much disk again, and is never linked.
             "src.lib",
             f"BUILDDIR={target}",
             f"CUDA_HOME={toolkit.home}",
@@ -159,17 +162,17 @@ class Plan:
 
 
 def gencode(gpus: Sequence[ComputeCapability]) -> str:
-    """NVCC_GENCODE for these GPUs, each once, in order, so that the same cluster always has the same stamp."""
+    """Return NVCC_GENCODE for these GPUs, sorted and without duplicates, so that the stamp of a cluster is stable."""
     return " ".join(gpu.gencode for gpu in sorted(set(gpus)))
 
 
 def jobs(cores: int, memory: int) -> int:
-    """How many compilers run at once: one a core, as far as the memory that is free (bytes) goes, and one at least."""
+    """Return the number of parallel compilers: one per core, limited by free memory (bytes), at least one."""
     return max(1, min(cores, (memory - RESERVE_BYTES) // JOB_BYTES))
 
 
 def plan(source: Source, gpus: Sequence[ComputeCapability], toolkit: Toolkit, builder: Builder, functions: str = "") -> Plan:
-    """Plan a build. ``functions`` is NCCL's ONLY_FUNCS, empty for all. What stands in its way is another question, see prerequisites()."""
+    """Plan a build. ``functions`` is NCCL's ONLY_FUNCS, empty for all. prerequisites() checks the feasibility."""
     stamp = {
         "release": str(source.release),
         "source": source.identity,
@@ -186,31 +189,35 @@ def plan(source: Source, gpus: Sequence[ComputeCapability], toolkit: Toolkit, bu
 def prerequisites(
     gpus: Sequence[ComputeCapability], toolkit: Toolkit, builder: Builder, functions: str = "", from_git: bool = False
 ) -> list[Problem]:
-    """Say what stands in the way of a build on that node; to be asked before the source is fetched, so that all of it is said at once."""
+    """Return the missing prerequisites of a build. Call it before the source is fetched, to report all at once."""
     problems = pattern_problems(functions, "functions")
     needed_programs = PROGRAMS | (GIT if from_git else {})
     if missing := [name for name in needed_programs if name not in builder.programs]:
         packages = " ".join(needed_programs[name] for name in missing)
-        problems.append(Problem("programs", f"{', '.join(missing)} not found", "all that NCCL's build calls", f"apt-get install {packages}"))
+        expected = "all programs that NCCL's build calls"
+        problems.append(Problem("programs", f"{', '.join(missing)} not found", expected, f"apt-get install {packages}"))
     if not gpus:
-        problems.append(Problem("gpus", "no GPU is known", "one at least", "name the capability, such as 12.1"))
+        fix = "set its compute capability, such as 12.1"
+        problems.append(Problem("gpus", "no GPU is known", "at least one GPU", fix))
     if toolkit.home is None:
         newest = max((SINCE[gpu] for gpu in gpus if gpu in SINCE), default=(12, 9))
         expected = f"a CUDA toolkit of release {_dotted(newest)} or newer"
-        problems.append(Problem("toolkit", "nvcc not found", expected, "install one, or name the folder of one that is there"))
+        fix = "install one, or set the folder of an installed one"
+        problems.append(Problem("toolkit", "nvcc not found", expected, fix))
     else:
         problems += [_unknown_to(toolkit, gpu) for gpu in sorted(set(gpus)) if gpu.sm not in toolkit.architectures]
     if builder.disk < (needed := DISK_BYTES + DISK_BYTES_FURTHER * (len(set(gpus)) - 1)):
         found = f"{builder.disk // 1024**2} MiB are free"
-        problems.append(Problem("disk", found, f"{needed // 1024**2} MiB for the build", "free some, or name a folder on another disk"))
+        expected, fix = f"{needed // 1024**2} MiB for the build", "free disk space, or use a folder on another disk"
+        problems.append(Problem("disk", found, expected, fix))
     return problems
 
 
 def _unknown_to(toolkit: Toolkit, gpu: ComputeCapability) -> Problem:
     since = SINCE.get(gpu)
-    expected = f"CUDA {_dotted(since)} or newer for {gpu}" if since else f"a CUDA release that knows {gpu}"
-    found = f"nvcc {toolkit.release} in {toolkit.home} does not know {gpu.sm}"
-    return Problem("toolkit", found, expected, "install it, or name the folder of one that is there")
+    expected = f"CUDA {_dotted(since)} or newer for {gpu}" if since else f"a CUDA release that supports {gpu}"
+    found = f"nvcc {toolkit.release} in {toolkit.home} does not support {gpu.sm}"
+    return Problem("toolkit", found, expected, "install it, or set the folder of an installed one")
 
 
 def _dotted(release: tuple[int, int]) -> str:

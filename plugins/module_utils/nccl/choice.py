@@ -2,9 +2,10 @@
 # GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
 
-"""Whether an NCCL is built for a cluster, or the one that the runtime brings is good enough. The same facts give the same answer at every run.
+"""Decide whether to build NCCL for a cluster or to use the runtime's. Equal facts give equal decisions in every run.
 
-A library is given as nccl_library.Library.facts() returns it; {} means that the runtime brings none, None that it could not be read yet.
+A library is given as library.Library.facts() returns it; {} means that the runtime has none, None that it cannot be
+read yet.
 """
 
 from __future__ import annotations
@@ -17,12 +18,13 @@ from ansible_collections.gb10.cluster.plugins.module_utils.common.versions impor
 from ansible_collections.gb10.cluster.plugins.module_utils.nccl import build as nccl_build
 
 AUTO, TRUE, FALSE = WANTED = ("auto", "true", "false")
-#: The first release whose proxy retries a weak compare-and-swap that fails on ARM without a reason. Before, such a failure loses slots for
-#: operations until a rank waits for one forever. Source: NVIDIA/nccl, release v2.29.3-1 and issue 2353; marin-community/marin issue 7344.
+#: The first release whose proxy retries a weak compare-and-swap, which can fail spuriously on ARM. In older releases
+#: such a failure loses operation slots, until a rank waits for one forever.
+#: Source: NVIDIA/nccl, release v2.29.3-1 and issue 2353; marin-community/marin issue 7344.
 HANG_FIXED = nccl_build.MINIMUM
-#: From this GCC on the same source does not have it. Source: the notes of that release.
+#: Compiled with this GCC or newer, older releases do not hang. Source: the notes of that release.
 HANG_COMPILER = 10
-#: The first release that knows NCCL_IB_SUBNET_AWARE_ROUTING, without which a ring of cables fails.
+#: The first release with NCCL_IB_SUBNET_AWARE_ROUTING. Without it a ring of cables fails.
 #: Source: eugr/spark-vllm-docker (2026-05-18); NVIDIA/dgx-spark-playbooks, nccl.
 RING = (2, 30)
 _ARM = "aarch64"
@@ -30,8 +32,11 @@ _ARM = "aarch64"
 
 @dataclass(frozen=True)
 class Cluster:
-    """What the choice depends on beside the libraries: whether vLLM is a CUDA build, whether the ranks run in containers, whether the
-    cables are a ring with RoCE, and the release of NCCL that the lock or the stack names, "" where none does."""
+    """Inputs of the choice besides the libraries.
+
+    ``cuda``: vLLM is a CUDA build; ``container``: ranks run in containers; ``ring``: the cables are a ring with RoCE;
+    ``release``: the NCCL release in the lock or the stack, "" if neither has one.
+    """
 
     cuda: bool
     container: bool
@@ -41,7 +46,7 @@ class Cluster:
 
 @dataclass(frozen=True)
 class Node:
-    """A node: its name, the compute capability of its GPU, "" where none is known, and the library that its runtime brings."""
+    """A node: its name, the compute capability of its GPU ("" if unknown), and the library of its runtime."""
 
     name: str
     capability: str
@@ -50,54 +55,54 @@ class Node:
 
 @dataclass(frozen=True)
 class Choice:
-    """Whether to build, and why. ``final`` is False where the libraries are not installed yet: then the release alone was judged."""
+    """Whether to build, and why. ``final`` is False if no library is installed yet, so only the release counted."""
 
     build: bool
     final: bool
     why: tuple[str, ...]
 
     def facts(self) -> dict[str, Any]:
-        """The same as plain data."""
+        """Return the choice as plain data."""
         return {**asdict(self), "why": list(self.why)}
 
 
 def new_compilers(gcc: Sequence[str]) -> bool:
-    """Whether all of a library was compiled by releases of GCC with which the old source does not hang; none is not known."""
+    """Return whether all compilers of a library are GCC releases without the hang; False if no compiler is known."""
     return bool(gcc) and all(int(text.partition(".")[0]) >= HANG_COMPILER for text in gcc)
 
 
 def hang(library: Mapping[str, Any]) -> str:
-    """Say why ranks can hang on ARM with this library, "" if they do not."""
+    """Return why ranks can hang on ARM with this library, "" if they cannot."""
     release, compilers = numbers(library["version"] or ""), library["gcc"]
     if library["machine"] != _ARM or (release is not None and release >= HANG_FIXED):
         return ""
     if new_compilers(compilers):
         return ""
-    # A static library of CUDA's can be the older one; which compiler made NCCL itself is not in the file.
+    # The old compiler may be that of CUDA's static library. The file does not record which compiler built NCCL itself.
     if release is None:
-        return f"{_named(library)} may be older than {_dotted(HANG_FIXED)}, with which ranks can hang on ARM"
-    made = f"was compiled with GCC {' and '.join(compilers)}" if compilers else "does not say with which compiler it was made"
+        return f"{_named(library)} may be older than {_dotted(HANG_FIXED)}; older releases can hang on ARM"
+    made = f"was compiled with GCC {' and '.join(compilers)}" if compilers else "does not record its compiler"
     return f"{_named(library)} is older than {_dotted(HANG_FIXED)} and {made}: before GCC {HANG_COMPILER} its ranks can hang on ARM"
 
 
 def reasons(node: Node, ring: bool) -> list[str]:
-    """Say why the library of a node, which was read, is not good enough."""
+    """Return why the library of a node, which was read, is not sufficient."""
     library = node.library or {}
     if not library:
-        return ["its runtime brings no NCCL of NVIDIA's wheel"]
+        return ["its runtime has no NCCL from NVIDIA's wheel"]
     found = [hang(library)]
     release = numbers(library["version"] or "")
     if node.capability and node.capability not in library["runs"]:
         found.append(f"{_named(library)} has no code that compute capability {node.capability} can run")
     if ring and (release is None or release < RING):
-        found.append(f"{_named(library)} is older than {_dotted(RING)}, which a ring needs")
+        found.append(f"{_named(library)} is older than {_dotted(RING)}, which a ring requires")
     return [reason for reason in found if reason]
 
 
 def choose(wanted: str, cluster: Cluster, nodes: Sequence[Node]) -> Choice:
-    """Return whether NCCL is built. ``wanted`` is nccl_sm121_build_enabled: auto, true or false."""
+    """Return whether to build NCCL. ``wanted`` is nccl_sm121_build_enabled: auto, true or false."""
     if len(nodes) == 1:
-        return Choice(build=False, final=True, why=("one node alone has nobody to talk to",))
+        return Choice(build=False, final=True, why=("a single node does not need NCCL",))
     read = [node for node in nodes if node.library is not None and cluster.cuda]
     found = tuple(f"{node.name}: {reason}" for node in read for reason in reasons(node, cluster.ring))
     if wanted != AUTO:
@@ -114,21 +119,22 @@ def choose(wanted: str, cluster: Cluster, nodes: Sequence[Node]) -> Choice:
 def _good(nodes: Sequence[Node]) -> str:
     releases = sorted({_named(node.library) for node in nodes if node.library})
     gpus = sorted({node.capability for node in nodes if node.capability})
-    return f"{' and '.join(releases)} of the runtime has no hang that is known on ARM, and code for {', '.join(gpus) or 'the GPUs'}"
+    code = f"has code for {', '.join(gpus) or 'the GPUs'}"
+    return f"{' and '.join(releases)} of the runtime has no known hang on ARM, and {code}"
 
 
 def _by_release(cluster: Cluster, final: bool, why: str) -> Choice:
-    """Judge by what the lock or the stack says; a release that nobody knows, or an old one, is built."""
+    """Decide by the release in the lock or the stack: build if it is unknown or too old."""
     release = numbers(cluster.release)
     if release is None:
-        return Choice(True, final, (why, "which NCCL the runtime brings is not known"))
+        return Choice(True, final, (why, "the NCCL release of the runtime is unknown"))
     old = [f"older than {_dotted(HANG_FIXED)}"] if release < HANG_FIXED else []
-    old += [f"older than {_dotted(RING)}, which a ring needs"] if cluster.ring and release < RING else []
+    old += [f"older than {_dotted(RING)}, which a ring requires"] if cluster.ring and release < RING else []
     return Choice(bool(old), final, (why, f"NCCL {cluster.release} is {' and '.join(old) if old else 'new enough by its release'}"))
 
 
 def _named(library: Mapping[str, Any]) -> str:
-    return f"NCCL {library['version']}" if library["version"] else "an NCCL that names no release"
+    return f"NCCL {library['version']}" if library["version"] else "an NCCL without a release number"
 
 
 def _dotted(release: tuple[int, ...]) -> str:

@@ -2,7 +2,7 @@
 # GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
 
-"""The sections of an ELF file, and what it tells the dynamic linker.
+"""The sections of an ELF file, and its entries for the dynamic linker.
 
 Source: Tool Interface Standard, "Executable and Linking Format", and its 64-bit form in elf(5).
 """
@@ -19,24 +19,25 @@ from ansible_collections.gb10.cluster.plugins.module_utils.common.problems impor
 #: Magic, 64 bits, little endian.
 MAGIC = b"\x7fELF"
 _IDENT = MAGIC + b"\x02\x01"
-#: Behind e_ident: type, machine, version, entry, phoff, shoff, flags, ehsize, phentsize, phnum, shentsize, shnum, shstrndx.
+#: After e_ident: type, machine, version, entry, phoff, shoff, flags, ehsize, phentsize, phnum, shentsize, shnum,
+#: shstrndx.
 _HEADER = struct.Struct("<16x HHIQQQIHHHHHH")
 #: Name, type, flags, address, offset, size, link, info, alignment, entry size.
 _SECTION = struct.Struct("<IIQQQQIIQQ")
 _NOBITS = 8
-#: Name, info, other, section (0: it is defined elsewhere), value, size; and a tag with its value.
+#: Name, info, other, section (0: defined elsewhere), value, size; and a tag with its value.
 _SYMBOL, _DYNAMIC = struct.Struct("<IBBHQQ"), struct.Struct("<QQ")
 _NEEDED, _SONAME, _RPATH, _RUNPATH = 1, 14, 15, 29
-#: The longest text of .dynstr that is read, a list of folders.
+#: The maximum length of a text in .dynstr, a list of folders.
 _LONGEST = 4096
 _XINDEX = 0xFFFF
-#: e_machine as uname calls it.
+#: e_machine, as in uname.
 _MACHINES = {62: "x86_64", 183: "aarch64"}
 
 
 @dataclass(frozen=True)
 class Section:
-    """A section that has bytes in the file: from ``start`` up to ``end``."""
+    """A section with bytes in the file, from ``start`` to ``end`` (exclusive)."""
 
     name: bytes
     start: int
@@ -44,13 +45,13 @@ class Section:
 
 
 def machine(data: memoryview, path: str) -> str:
-    """For which machines the file is, as uname says it, or its number in ELF. Raises ProblemsError as sections() does."""
+    """Return the file's machine as in uname, or its ELF number. Raises ProblemsError as sections() does."""
     number: int = _header(data, path)[1]
     return _MACHINES.get(number, f"ELF machine {number}")
 
 
 def sections(data: memoryview, path: str) -> Iterator[Section]:
-    """Yield the sections. Raises ProblemsError, with ``path`` as the place, if it is no such file or ends too early."""
+    """Yield the sections. Raises ProblemsError at ``path`` if it is not an ELF file or is truncated."""
     header = _header(data, path)
     table, size, count, names_index = header[5], header[10], header[11], header[12]
     if table == 0:
@@ -58,10 +59,10 @@ def sections(data: memoryview, path: str) -> Iterator[Section]:
     if size != _SECTION.size:
         raise wrong(path, f"its section headers have {size} bytes")
     first = _section(data, table, path)
-    # Counts that do not fit into the header are in the first section.
+    # The first section holds counts that do not fit into the header.
     count, names_index = count or first[5], first[6] if names_index == _XINDEX else names_index
     if table + count * size > len(data) or names_index >= count:
-        raise wrong(path, f"{len(data)} bytes do not hold its {count} section headers")
+        raise wrong(path, f"its {count} section headers do not fit into {len(data)} bytes")
     names = _section(data, table + names_index * size, path)
     for index in range(1, count):
         name, kind, _flags, _address, start, length, *_rest = _section(data, table + index * size, path)
@@ -74,9 +75,10 @@ def sections(data: memoryview, path: str) -> Iterator[Section]:
 
 @dataclass(frozen=True)
 class Dynamic:
-    """What a library tells the dynamic linker: its own name, the libraries that it needs, and where to look for them.
+    """A library's entries for the dynamic linker: its own name, the libraries that it needs, and their search path.
 
-    With a ``runpath`` the linker ignores the ``rpath``. An rpath goes before LD_LIBRARY_PATH, a runpath behind it. Source: ld.so(8).
+    With a ``runpath`` the linker ignores the ``rpath``. The linker searches an rpath before LD_LIBRARY_PATH, a runpath
+    after it. Source: ld.so(8).
     """
 
     soname: str = ""
@@ -86,7 +88,7 @@ class Dynamic:
 
 
 def dynamic(data: memoryview, path: str) -> Dynamic:
-    """Return what the file tells the dynamic linker, nothing where it has no such section. Raises ProblemsError as sections() does."""
+    """Return the file's entries for the dynamic linker, if it has any. Raises ProblemsError as sections() does."""
     found = {section.name: section for section in sections(data, path)}
     table, texts = found.get(b".dynamic"), found.get(b".dynstr")
     if table is None or texts is None:
@@ -103,12 +105,12 @@ def dynamic(data: memoryview, path: str) -> Dynamic:
 
 
 def exports(data: memoryview, path: str, name: str) -> bool:
-    """Whether the file defines a dynamic symbol of this name. Raises ProblemsError as sections() does."""
+    """Return whether the file defines a dynamic symbol of this name. Raises ProblemsError as sections() does."""
     found = {section.name: section for section in sections(data, path)}
     symbols, texts = found.get(b".dynsym"), found.get(b".dynstr")
     if symbols is None or texts is None:
         return False
-    # Linkers keep a name that ends another one there only.
+    # Linkers store a name that is a suffix of another only inside that one.
     places = {match.start() for match in re.finditer(re.escape(name.encode()) + rb"\0", data[texts.start : texts.end])}
     size = (symbols.end - symbols.start) // _SYMBOL.size * _SYMBOL.size
     return bool(places) and any(
@@ -117,13 +119,14 @@ def exports(data: memoryview, path: str, name: str) -> bool:
 
 
 def wrong(path: str, found: str) -> ProblemsError:
-    """The one error of a file that cannot be read as what it should be."""
-    return ProblemsError([Problem(path, found, "a whole shared library for a 64-bit little-endian machine", "copy or build the file again")])
+    """Return the error for a file that is not a valid shared library."""
+    expected = "a complete shared library for a 64-bit little-endian machine"
+    return ProblemsError([Problem(path, found, expected, "copy or build the file again")])
 
 
 def _header(data: memoryview, path: str) -> tuple[int, ...]:
     if data[: len(_IDENT)] != _IDENT:
-        raise wrong(path, "it does not begin like such a library")
+        raise wrong(path, "it does not begin with an ELF header")
     if len(data) < _HEADER.size:
         raise wrong(path, f"it ends after {len(data)} bytes")
     return _HEADER.unpack_from(data)
@@ -131,10 +134,10 @@ def _header(data: memoryview, path: str) -> tuple[int, ...]:
 
 def _section(data: memoryview, offset: int, path: str) -> tuple[int, ...]:
     if offset + _SECTION.size > len(data):
-        raise wrong(path, f"its section headers at byte {offset} are beyond its {len(data)} bytes")
+        raise wrong(path, f"its section headers at byte {offset} exceed its {len(data)} bytes")
     return _SECTION.unpack_from(data, offset)
 
 
 def _string(data: memoryview, start: int) -> bytes:
-    """The zero-terminated text there; names are short, and one without end is no name that anybody asks for."""
+    """Return the zero-terminated text at ``start``, at most 64 bytes: section names are short."""
     return bytes(data[start : start + 64]).partition(b"\0")[0]

@@ -2,12 +2,14 @@
 # GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
 
-"""Which GPU code a shared library holds, and how a GPU would run it, read from the file's bytes without CUDA.
+"""The GPU code in a shared library, and how a GPU would run it, read from the file's bytes without CUDA.
 
-NVIDIA documents neither layout nor flags; what stands here was found by compiling with nvcc 13.0 for single architectures and agrees with
-cuobjdump 13.5 on those files and on libnccl 2.28.9 and 2.30.7 (tests/unit/nccl/test_fat_binary.py repeats it where both tools are).
-A section holds fat binaries one after another: a header of 16 bytes (magic, version, its own size as u16, size of what follows as u64), then
-entries, each with a header of its own and the code, which may be compressed.
+NVIDIA documents neither the layout nor the flags. They were derived by compiling with nvcc 13.0 for single
+architectures. The results match cuobjdump 13.5 on those files and on libnccl 2.28.9 and 2.30.7.
+tests/unit/nccl/test_fat_binary.py repeats the comparison where both tools are installed.
+
+A section holds consecutive fat binaries. Each begins with a header of 16 bytes (magic, version, its own size as u16,
+size of the rest as u64). Its entries follow, each with a header and the code, which may be compressed.
 """
 
 from __future__ import annotations
@@ -21,7 +23,7 @@ from typing import Literal
 from ansible_collections.gb10.cluster.plugins.module_utils.nccl.elf import Section, sections, wrong
 from ansible_collections.gb10.cluster.plugins.module_utils.node.capability import Architecture, ComputeCapability, Variant
 
-#: The code that the driver loads, and code that waits for a device link; the value is whether it is of the second kind.
+#: Code that the driver loads (False), and input of a device link (True).
 SECTIONS = {b".nv_fatbin": False, b"__nv_relfatbin": True}
 _MAGIC = 0xBA55ED50
 _HEADER = struct.Struct("<IHHQ")
@@ -32,9 +34,10 @@ _ENTRY_SIZE = 64
 _KINDS: dict[int, Kind] = {1: "ptx", 2: "cubin", 8: "lto"}
 _ARCHITECTURE_ONLY, _FAMILY = 0x10_0000, 0x20_0000
 
-#: Code as text for the driver, code for the GPU, or code for the linker of a later build.
+#: Text for the driver, code for the GPU, or code for the linker of a later build.
 Kind = Literal["ptx", "cubin", "lto"]
-#: How a GPU would run one fat binary, best first: code for exactly it, for an older one of its major, translated from PTX, or not at all.
+#: How a GPU would run one fat binary, best first: code for that GPU, code for an older GPU of its major capability,
+#: translated from PTX, or not at all.
 Way = Literal["native", "same_major", "ptx", "none"]
 WAYS: tuple[Way, ...] = ("native", "same_major", "ptx", "none")
 
@@ -47,7 +50,7 @@ class Code:
     architecture: Architecture
 
     def way(self, gpu: ComputeCapability) -> Way:
-        """How this GPU runs this program. Code for a link runs nowhere."""
+        """Return how this GPU runs this program. Code for a link runs on no GPU."""
         built_for, variant = self.architecture.capability, self.architecture.variant
         if self.kind == "cubin" and gpu.runs(built_for, variant):
             return "native" if gpu == built_for else "same_major"
@@ -56,21 +59,21 @@ class Code:
 
 @dataclass(frozen=True)
 class FatBinary:
-    """The same program for several architectures. A relocatable one is input of a device link and is not loaded."""
+    """One program for several architectures. A relocatable one is input of a device link and is not loaded."""
 
     relocatable: bool
     codes: tuple[Code, ...]
 
     def way(self, gpu: ComputeCapability) -> Way:
-        """The best way in which this GPU runs the program."""
+        """Return the best way in which this GPU runs the program."""
         return min((code.way(gpu) for code in self.codes), key=WAYS.index, default="none")
 
 
 def read(data: memoryview, path: str) -> list[FatBinary]:
     """Return every fat binary of a shared library, in the order of the file.
 
-    ``data`` may be a mapped file: only headers are touched. Raises ProblemsError, with ``path`` as the place, where it is no whole ELF file for
-    64-bit little-endian machines or its GPU code is not laid out as described above.
+    ``data`` may be a mapped file: only headers are read. Raises ProblemsError at ``path`` if the file is not a complete
+    ELF file for 64-bit little-endian machines, or its GPU code has another layout.
     """
     return [
         FatBinary(SECTIONS[section.name], codes)
@@ -81,18 +84,18 @@ def read(data: memoryview, path: str) -> list[FatBinary]:
 
 
 def loaded(fat_binaries: Sequence[FatBinary]) -> list[FatBinary]:
-    """Those that the driver loads. Like cuobjdump: those of a device link, and the others only where there was none."""
+    """Return the fat binaries that the driver loads. As in cuobjdump, relocatable ones count only without others."""
     return [fat for fat in fat_binaries if not fat.relocatable] or list(fat_binaries)
 
 
 def counts(fat_binaries: Sequence[FatBinary]) -> list[tuple[Code, int]]:
-    """How many programs of each kind and architecture there are, by architecture."""
+    """Return the number of programs of each kind and architecture, sorted by architecture."""
     found = Counter(code for fat in fat_binaries for code in fat.codes)
     return sorted(found.items(), key=lambda item: (item[0].architecture, item[0].kind))
 
 
 def ways(fat_binaries: Sequence[FatBinary], gpu: ComputeCapability) -> dict[Way, int]:
-    """How many fat binaries the GPU would run in each way; every way is there."""
+    """Return the number of fat binaries that the GPU would run in each way. Every way has an entry."""
     found = Counter(fat.way(gpu) for fat in fat_binaries)
     return {way: found[way] for way in WAYS}
 
@@ -100,7 +103,7 @@ def ways(fat_binaries: Sequence[FatBinary], gpu: ComputeCapability) -> dict[Way,
 def _fat_binaries(data: memoryview, section: Section, path: str) -> Iterator[tuple[Code, ...]]:
     offset = 0
     while offset < len(data):
-        # Linkers fill up to the next multiple of 8 with zeros.
+        # Linkers pad with zeros to a multiple of 8.
         if data[offset : offset + 8] == bytes(8)[: len(data) - offset]:
             offset += 8
             continue
@@ -108,7 +111,7 @@ def _fat_binaries(data: memoryview, section: Section, path: str) -> Iterator[tup
             raise _broken(section, offset, "has no room for a header", path)
         magic, _version, header, size = _HEADER.unpack_from(data, offset)
         if magic != _MAGIC or header < _HEADER.size:
-            raise _broken(section, offset, "does not begin like a fat binary", path)
+            raise _broken(section, offset, "does not begin with a fat binary header", path)
         end = offset + header + size
         if end > len(data):
             raise _broken(section, offset, "is longer than its section", path)

@@ -2,11 +2,12 @@
 # GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
 
-"""NCCL's device functions: which ones vLLM calls, and the build option ONLY_FUNCS, which leaves out all others.
+"""NCCL's device functions: those that vLLM calls, and the build option ONLY_FUNCS, which excludes all others.
 
-The option was made for developers of NCCL. What it leaves out is not refused at run time: the entry of the table of functions is
-`ncclDevFunc_Nop`, which does nothing (src/device/generate.py, src/device/common.cu), so a collective that is missing returns at once with
-whatever was in the buffer. Hence it is off unless asked for, and a library built so is for the one program whose calls are known.
+The option is intended for NCCL developers. An excluded function does not fail at run time. Its entry in the function
+table is `ncclDevFunc_Nop`, which does nothing (src/device/generate.py, src/device/common.cu). So a missing collective
+returns at once with the old content of the buffer. Hence the option is off by default, and such a library serves only
+the one program whose calls are known.
 """
 
 from __future__ import annotations
@@ -18,7 +19,7 @@ from dataclasses import dataclass
 
 from ansible_collections.gb10.cluster.plugins.module_utils.common.problems import Problem
 
-#: Which algorithms each collective has; SendRecv has none. Source: src/device/generate.py of 2.30.7.
+#: The algorithms of each collective; SendRecv has none. Source: src/device/generate.py of 2.30.7.
 _MOVES = {"AllGather": ("RING", "COLLNET_DIRECT", "NVLS", "PAT"), "AllGatherV": ("RING",), "Broadcast": ("RING",)}
 _REDUCES = {
     "AllReduce": ("TREE", "RING", "COLLNET_DIRECT", "COLLNET_CHAIN", "NVLS", "NVLS_TREE"),
@@ -32,7 +33,10 @@ _PROTOCOLS = ("LL", "LL128", "SIMPLE")
 
 @dataclass(frozen=True)
 class Use:
-    """A collective that vLLM calls on GPU tensors. ``types`` is empty where NCCL only moves bytes. ``calls`` are files and lines of vLLM 0.32.0."""
+    """A collective that vLLM calls on GPU tensors.
+
+    ``types`` is empty if NCCL only moves bytes. ``calls`` are files and lines of vLLM 0.32.0.
+    """
 
     collective: str
     operation: str
@@ -41,8 +45,8 @@ class Use:
 
 
 _MODEL_TYPES = ("bf16", "f16", "f32")
-#: Taken from vLLM 0.32.0 by reading every call of PyNcclCommunicator and of torch.distributed with a device group. What runs in CPU groups (Gloo),
-#: in ROCm's, XPU's and CPU's communicators, in weight transfer from a trainer, and in single models' own files is not in it.
+#: Every call of PyNcclCommunicator, and of torch.distributed with a device group, in vLLM 0.32.0. Not included: CPU
+#: groups (Gloo), the communicators of ROCm, XPU and CPU, weight transfer from a trainer, and files of single models.
 USES = (
     Use(
         "AllReduce",
@@ -111,43 +115,46 @@ USES = (
         ),
     ),
 )
-#: What GB10s can use among themselves: no NVLink switch (NVLS), no switch that computes (COLLNET).
+#: The algorithms between GB10s, without an NVLink switch (NVLS) or an in-network computing switch (COLLNET).
 _ALGORITHMS = ("RING", "TREE", "PAT")
 
 
 def vllm_functions() -> str:
-    """ONLY_FUNCS for what is in USES on GPUs without NVLink, every protocol."""
+    """Return ONLY_FUNCS for USES on GPUs without NVLink, with every protocol."""
     algorithms = f"({'|'.join(_ALGORITHMS)}) *"
     return "|".join(
         " ".join(
             [use.collective, *([use.operation, f"({'|'.join(_with_unsigned(use.types))})"] if use.operation else [])]
             + ([algorithms] if use.collective != "SendRecv" else [])
         )
-        # NCCL ends the pattern with $, which then belongs to the last alternative alone; the shortest name must not be last.
+        # NCCL appends $ to the pattern, which binds to the last alternative only. The shortest name must not be last.
         for use in sorted(USES, key=lambda use: use.collective != "SendRecv")
     )
 
 
 def selected(pattern: str) -> frozenset[str]:
-    """Names of the functions that ONLY_FUNCS chooses, all for "". As generate.py does it: * is a word, letters of any case. Raises re.error."""
+    """Return the functions that ONLY_FUNCS selects, all for "".
+
+    As in generate.py, * matches a word, and case does not matter. Raises re.error.
+    """
     wanted = re.compile(pattern.replace("*", "[^ ]*") + "$", re.IGNORECASE)
     return frozenset(name for name in _names() if not pattern or wanted.match(name))
 
 
 def pattern_problems(pattern: str, path: str) -> list[Problem]:
-    """Say what is wrong with an ONLY_FUNCS, which make hands to a shell: it chooses nothing, or is none."""
+    """Return the errors in an ONLY_FUNCS, which make passes to a shell: characters, syntax, or no match."""
     expected = 'words, *, | and parentheses, such as "AllReduce Sum (bf16|f32) RING *"'
     if not re.fullmatch(r"[\w *|()]*", pattern, re.ASCII):
-        return [Problem(path, f"{pattern!r} has other characters", expected, f"correct {path}")]
+        return [Problem(path, f"{pattern!r} has invalid characters", expected, f"correct {path}")]
     try:
         chosen = selected(pattern)
     except re.error as error:
-        return [Problem(path, f"{pattern!r} is not a pattern: {error}", expected, f"correct {path}")]
-    return [] if chosen else [Problem(path, f"{pattern!r} chooses no function of NCCL", expected, f"correct {path}")]
+        return [Problem(path, f"{pattern!r} is not a valid pattern: {error}", expected, f"correct {path}")]
+    return [] if chosen else [Problem(path, f"{pattern!r} matches no function of NCCL", expected, f"correct {path}")]
 
 
 def _with_unsigned(types: tuple[str, ...]) -> list[str]:
-    """Sums of signed integers are those of unsigned ones, whose kernels have to be chosen too."""
+    """Add the unsigned types: their kernels also compute sums of signed integers."""
     return [name for kind in types for name in ([kind, f"u{kind[1:]}"] if kind.startswith("i") else [kind])]
 
 

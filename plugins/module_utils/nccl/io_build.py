@@ -2,7 +2,7 @@
 # GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
 
-"""Building NCCL on this host, as nccl_build plans it: what there is to build with, the source, and making the library."""
+"""Build NCCL on this host as planned by build.py: find the toolkit and programs, read the source, build the library."""
 
 from __future__ import annotations
 
@@ -23,14 +23,14 @@ from ansible_collections.gb10.cluster.plugins.module_utils.nccl.build import GIT
 from ansible_collections.gb10.cluster.plugins.module_utils.node.capability import ComputeCapability
 from ansible_collections.gb10.cluster.plugins.module_utils.node.parse import available_memory
 
-#: Where CUDA toolkits are installed, best first; the link that their packages make comes before what they installed.
+#: Folders of CUDA toolkits, best first. The link that the packages create comes before the versioned folders.
 _TOOLKITS = ("/usr/local/cuda", "/usr/local/cuda-*", "/opt/cuda")
-#: How many lines of a build that failed are shown.
+#: The number of output lines shown for a failed build.
 _SHOWN = 20
 
 
 def toolkit(run: Run, home: str | None) -> Toolkit:
-    """Return the toolkit in that folder, or the first that there is. Raises ProblemsError for a folder without one that runs."""
+    """Return the toolkit in ``home``, or the first installed one. Raises ProblemsError if it does not work."""
     places = [home] if home else [path for pattern in _TOOLKITS for path in sorted(glob.glob(pattern), reverse=True)]
     for place in places:
         nvcc = f"{place}/bin/nvcc"
@@ -38,15 +38,17 @@ def toolkit(run: Run, home: str | None) -> Toolkit:
             continue
         answers = [run([nvcc, option]) for option in ("--version", "--list-gpu-code")]
         if any(status != 0 for status, _stdout, _stderr in answers):
-            raise ProblemsError([Problem("cuda_home", f"{nvcc} does not run: {answers[0][2].strip()}", "a CUDA toolkit", "repair or name another")])
+            found = f"{nvcc} does not run: {answers[0][2].strip()}"
+            raise ProblemsError([Problem("cuda_home", found, "a working CUDA toolkit", "repair it, or set another")])
         return Toolkit.of_nvcc(place, answers[0][1], answers[1][1])
     if home:
-        raise ProblemsError([Problem("cuda_home", f"there is no {home}/bin/nvcc", "the folder of a CUDA toolkit", "correct it, or leave it out")])
+        found, fix = f"{home}/bin/nvcc not found", "correct it, or leave it unset"
+        raise ProblemsError([Problem("cuda_home", found, "the folder of a CUDA toolkit", fix)])
     return Toolkit(None)
 
 
 def builder(folder: str) -> Builder:
-    """Return what this host has; ``folder`` is where the build goes."""
+    """Return this host's resources and programs. ``folder`` is the target of the build."""
     while not os.path.isdir(folder):
         folder = os.path.dirname(folder)
     there = frozenset(name for name in PROGRAMS | GIT if shutil.which(name))
@@ -55,13 +57,14 @@ def builder(folder: str) -> Builder:
 
 
 def source(run: Run, path: str, identity: str | None, commit: str | None = None) -> Source:
-    """Return a source tree; what it is exactly is asked of git unless it is given. Raises ProblemsError if that cannot be told.
+    """Return a source tree. ``identity`` defaults to the git commit. Raises ProblemsError if that is unknown.
 
-    With ``commit`` another one is refused as well: a tag can be moved, and root runs what it leads to.
+    ``commit`` rejects any other commit: a tag can be moved, and root runs the code.
     """
     text, _mode = read_file(f"{path}/makefiles/version.mk")
     if text is None:
-        raise ProblemsError([Problem("source", f"there is no {path}/makefiles/version.mk", "the source tree of NCCL", "correct the path")])
+        found = f"{path}/makefiles/version.mk not found"
+        raise ProblemsError([Problem("source", found, "the source tree of NCCL", "correct the path")])
     release = Release.of_makefile(text, "source")
     if identity:
         return Source(path, release, identity)
@@ -69,18 +72,22 @@ def source(run: Run, path: str, identity: str | None, commit: str | None = None)
     status, head, said = run([*git, "rev-parse", "HEAD"])
     changed = run([*git, "status", "--porcelain", "--untracked-files=no"]) if status == 0 else (0, "", "")
     if status != 0 or changed[1].strip():
-        found = f"{path} has changes that are in no commit" if status == 0 else f"git says of {path}: {said.strip()}"
-        raise ProblemsError([Problem("source", found, "a commit, so that the result can be told apart", "check it out anew, or give its identity")])
+        found = f"{path} has uncommitted changes" if status == 0 else f"git failed in {path}: {said.strip()}"
+        fix = "check it out again, or set its identity"
+        raise ProblemsError([Problem("source", found, "an unmodified commit, as identity of the build", fix)])
     if commit and head.strip() != commit:
-        fix = f"find out why the tag leads elsewhere; if that commit is meant, name it; else remove {path}"
+        fix = f"find out why the tag was moved; set the commit if it is correct, else remove {path}"
         raise ProblemsError([Problem("commit", f"{path} is commit {head.strip()}", commit, fix)])
     return Source(path, release, f"commit {head.strip()}")
 
 
 def make(run: Run, plan: Plan, given: Source, tools: Toolkit, store: str, ccache: bool) -> str:
-    """Build, in a folder that a killed run leaves to the next one, and return the library. Raises ProblemsError with the end of make's output."""
+    """Build and return the library. A killed run leaves its folder to the next run.
+
+    Raises ProblemsError with the end of make's output.
+    """
     target = f"{store}/.build-{plan.name}"
-    # A build of another plan is of no more use, and takes a gigabyte.
+    # A build of another plan is obsolete and takes a gigabyte.
     for other in glob.glob(f"{glob.escape(store)}/.build-*"):
         if other != target:
             shutil.rmtree(other)
@@ -88,12 +95,13 @@ def make(run: Run, plan: Plan, given: Source, tools: Toolkit, store: str, ccache
     status, stdout, stderr = run(plan.argv(given, tools, target, ccache))
     if status != 0:
         last = "\n".join(f"{stdout}\n{stderr}".strip().splitlines()[-_SHOWN:])
-        raise ProblemsError([Problem("source", f"make failed with status {status}: {last}", "a build", "see what it says, and run again")])
+        found = f"make failed with status {status}: {last}"
+        raise ProblemsError([Problem("source", found, "exit status 0", "fix the reported error, then run again")])
     return io_nccl.find(target)
 
 
 def add(plan: Plan, made: str, gpus: Sequence[ComputeCapability], store: str) -> None:
-    """Put what was built into the store, once it has code for these GPUs. Raises ProblemsError if it has not, and keeps nothing of it."""
+    """Add the built library to the store. Raises ProblemsError, and removes it, if it has no code for these GPUs."""
     if problems := nccl_library.problems(io_nccl.library(made), made, gpus, os.uname().machine):
         shutil.rmtree(f"{store}/.build-{plan.name}")
         raise ProblemsError(problems)

@@ -2,7 +2,7 @@
 # GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
 
-"""Reading a libnccl, and which one running processes have mapped. Nothing here changes anything, and no CUDA is needed."""
+"""Read a libnccl, and find the one that running processes have mapped. Read-only, without CUDA."""
 
 from __future__ import annotations
 
@@ -26,26 +26,27 @@ from ansible_collections.gb10.cluster.plugins.module_utils.nccl import library a
 from ansible_collections.gb10.cluster.plugins.module_utils.nccl.library import Library
 from ansible_collections.gb10.cluster.plugins.module_utils.nccl.process_maps import Caller, Mapping, Process
 
-#: The name by which programs load the library, and under which it lies in a folder.
+#: The name under which programs load the library, and its file name.
 SONAME = "libnccl.so.2"
-#: Where NVIDIA's wheel puts it below an environment, and what nccl_prefer adds to its name where a link took its place.
+#: The folder of NVIDIA's wheel in an environment, and the suffix that nccl_prefer adds when a link replaces the file.
 _WHEEL, _KEPT = "lib/python3*/site-packages/nvidia/nccl/lib", ".gb10-original"
-#: Where systemd's cgroups are: unified, beside the old controllers, and with those alone.
+#: systemd's cgroups: unified, hybrid and legacy hierarchy.
 _CGROUPS = ("/sys/fs/cgroup", "/sys/fs/cgroup/unified", "/sys/fs/cgroup/systemd")
 
 
 def find(path: str) -> str:
-    """Return the library that ``path`` means: itself, or libnccl.so.2 in that folder or in its lib. Raises ProblemsError if there is none."""
+    """Return the library at ``path``, or libnccl.so.2 in that folder or its lib. Raises ProblemsError if missing."""
     names = [path] if not os.path.isdir(path) else [f"{path}/{SONAME}", f"{path}/lib/{SONAME}"]
     for name in names:
         if os.path.isfile(name):
             return name
-    found = f"a broken link to {os.readlink(path)}" if os.path.islink(path) and not os.path.exists(path) else "there is no file " + " or ".join(names)
+    broken = os.path.islink(path) and not os.path.exists(path)
+    found = f"a broken link to {os.readlink(path)}" if broken else f"{' or '.join(names)} not found"
     raise ProblemsError([Problem(path, found, f"a libnccl, or a folder with {SONAME}", "build it, or correct the path")])
 
 
 def bundled(runtime: str) -> str | None:
-    """Return the library that NVIDIA's wheel brought into an environment, be it in its place or beside a link; None if there is none."""
+    """Return the library of NVIDIA's wheel in an environment, also if a link replaced it; None if there is none."""
     for folder in sorted(glob.glob(f"{glob.escape(runtime)}/{_WHEEL}")):
         place = f"{folder}/{SONAME}"
         if os.path.islink(place) and os.path.isfile(place + _KEPT):
@@ -56,7 +57,7 @@ def bundled(runtime: str) -> str | None:
 
 
 def bundled_facts(runtime: str) -> dict[str, Any] | None:
-    """Return what that library is, {} where there is none that can be read, None where the environment is not installed to its end."""
+    """Return that library's facts, {} if none is readable, None if the environment is not completely installed."""
     if not os.path.isfile(f"{runtime}/.complete"):
         return None
     path = bundled(runtime)
@@ -67,34 +68,39 @@ def bundled_facts(runtime: str) -> dict[str, Any] | None:
 
 
 def library(path: str) -> Library:
-    """Return what the file holds. Raises ProblemsError if it is none, OSError if it may not be read."""
+    """Read a library. Raises ProblemsError if the file is not a library, OSError if it cannot be read."""
     with open(path, "rb") as file:
         if os.fstat(file.fileno()).st_size == 0:
-            raise ProblemsError([Problem(path, "it is empty", "a libnccl", "copy or build the file again")])
+            raise ProblemsError([Problem(path, "the file is empty", "a libnccl", "copy or build the file again")])
         with mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ) as mapping, memoryview(mapping) as data:
             return nccl_library.read(data, path)
 
 
 def pids(run: Run, unit: str, roots: Sequence[str] = _CGROUPS) -> list[int]:
-    """Return every process of a systemd unit, those of cgroups below its own and of its container too. Raises ProblemsError if it is not running."""
+    """Return every process of a systemd unit, including those in sub-cgroups and in its container.
+
+    Raises ProblemsError if the unit is not running.
+    """
     status, stdout, stderr = run(["systemctl", "show", unit, "--property=ControlGroup", "--value"])
     if status != 0:
-        raise ProblemsError([Problem(unit, f"systemctl show failed: {stderr.strip()}", "a unit of systemd", "correct its name")])
+        reason = f"systemctl show failed: {stderr.strip()}"
+        raise ProblemsError([Problem(unit, reason, "a systemd unit", "correct its name")])
     group = stdout.strip()
-    # Docker's containers belong to its daemon, but are in a slice of the unit's name (launch.py).
+    # Docker's containers belong to its daemon, but are in a slice named after the unit (launch/argv.py).
     part = f"/{unit.removesuffix('.service')}.slice"
     found: list[int] = []
     for place in (group, f"/{part[1:].partition('-')[0]}.slice{part}", part):
         folders = [f"{root}{place}" for root in roots if place and os.path.isdir(f"{root}{place}")]
         found += sorted(_members(folders[0])) if folders else []
     if not found:
-        raise ProblemsError([Problem(unit, "it has no process", "a running unit", f"start it, or see why it stopped: systemctl status {unit}")])
+        fix = f"start it, or find out why it stopped: systemctl status {unit}"
+        raise ProblemsError([Problem(unit, "it has no process", "a running unit", fix)])
     return found
 
 
 @dataclasses.dataclass
 class _File:
-    """What is known of a mapped file: whether it is a libnccl, what it tells the linker where it needs one, its hash if it was asked for."""
+    """Facts of a mapped file: whether it is a libnccl, its linker entries if it needs one, its hash if it is one."""
 
     nccl: bool = False
     dynamic: elf.Dynamic | None = None
@@ -102,14 +108,15 @@ class _File:
 
 
 def processes(of_unit: Iterable[int], named: Iterable[int]) -> list[Process]:
-    """Return what each process has mapped. A file that many have mapped is read once.
+    """Return the libraries that each process has mapped. A shared file is read once.
 
-    One that may not be read says so. One of a unit that ended meanwhile is no part of it any more; a named one that is not there says so.
+    An unreadable process has the reason in ``unreadable``, and so has a missing process of ``named``. Processes of
+    ``of_unit`` that have ended are omitted.
     """
     known: dict[tuple[str, int], _File] = {}
     found = [_process(pid, known) for pid in of_unit]
     return [process for process in found if process is not None] + [
-        _process(pid, known) or Process(pid, "", unreadable="there is no such process") for pid in named
+        _process(pid, known) or Process(pid, "", unreadable="no such process") for pid in named
     ]
 
 
@@ -139,7 +146,7 @@ def _process(pid: int, known: dict[tuple[str, int], _File]) -> Process | None:
     variables = _variables(pid)
     search = [folder for folder in variables.get("LD_LIBRARY_PATH", "").split(":") if folder]
     callers = [Caller(mapping.path, _files(pid, mapping.path, file.dynamic, search)) for mapping, file in files.items() if file.dynamic]
-    # What a container has there is not read: it may be anything.
+    # A container's own file is not read: its content is untrusted.
     everywhere = read("/etc/ld.so.preload") if _same_root(pid) else ""
     preload = [entry for entry in re.split(r"[:\s]+", f"{variables.get('LD_PRELOAD', '')} {everywhere}") if entry]
     early = [libraries[mapping] for mapping in process_maps.early(mapped) if mapping in libraries]
@@ -155,14 +162,14 @@ def _process(pid: int, known: dict[tuple[str, int], _File]) -> Process | None:
 
 
 def _variables(pid: int) -> dict[str, str]:
-    """Return how the linker and vLLM were told to look for libraries when the process was started; its other variables are not kept."""
+    """Return the process's initial variables for library lookup by the linker and vLLM. Others are discarded."""
     wanted = ("LD_PRELOAD", "LD_LIBRARY_PATH", process_maps.OWN)
     pairs = (entry.partition("=") for entry in read(f"/proc/{pid}/environ").split("\0"))
     return {name: value for name, _sign, value in pairs if name in wanted}
 
 
 def _files(pid: int, caller: str, dynamic: elf.Dynamic, search: Sequence[str]) -> tuple[str, ...]:
-    """Return the files that the linker would take for the library, in its order. Source: ld.so(8)."""
+    """Return the files that the linker would load as the library, in search order. Source: ld.so(8)."""
     folders = [*search, *dynamic.runpath] if dynamic.runpath else [*dynamic.rpath, *search]
     origin = os.path.dirname(caller)
     places = [re.sub(r"\$(ORIGIN|\{ORIGIN\})", lambda _match: origin, folder) for folder in folders]
@@ -170,7 +177,7 @@ def _files(pid: int, caller: str, dynamic: elf.Dynamic, search: Sequence[str]) -
 
 
 def _real(pid: int, path: str) -> str:
-    """Return the file that a path means to the process, links resolved; where the process has another root, the path as it is."""
+    """Return the path with links resolved, or unchanged if the process has another root."""
     return os.path.realpath(path) if _same_root(pid) and os.path.exists(path) else path
 
 
@@ -181,13 +188,13 @@ def _same_root(pid: int) -> bool:
 
 
 def _look(pid: int, mapping: Mapping) -> _File:
-    """Read what a mapped file is. Where its content cannot be read, its name has to do."""
+    """Read a mapped file. If its content cannot be read, its name decides."""
     file = _open(pid, mapping)
     if file is None:
         return _File(nccl=mapping.named)
     with file:
         try:
-            # Data of any kind is mapped too, and may shrink while it is.
+            # Data files are mapped too, and may shrink meanwhile.
             if file.read(len(elf.MAGIC)) != elf.MAGIC:
                 return _File()
             with mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ) as content, memoryview(content) as data:
@@ -199,9 +206,9 @@ def _look(pid: int, mapping: Mapping) -> _File:
 
 
 def _open(pid: int, mapping: Mapping) -> BufferedReader | None:
-    """Open the very file that is mapped, which may be deleted or in a container; where the kernel does not give it out, the one of that name.
+    """Open the mapped file itself, which may be deleted or in a container. If the kernel denies that, open it by name.
 
-    None for what is no file, which reading could change, and for what cannot be read.
+    Returns None if the file is unreadable or not a regular file, because reading may change it.
     """
     names = [f"/proc/{pid}/map_files/{mapping.range}"] + ([] if mapping.deleted else [f"/proc/{pid}/root{mapping.path}"])
     for name in names:

@@ -2,11 +2,11 @@
 # GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
 
-"""The folder of built NCCLs on a host: one folder a build, each complete or not there, and a link to the one that is used.
+"""The store of NCCL builds on a host: a folder for each build, complete or absent, and a link to the current one.
 
     STORE/2.30.7-0123456789ab/lib/libnccl.so.2.30.7     and the links libnccl.so.2 and libnccl.so
-    STORE/2.30.7-0123456789ab/stamp.json                what it was built from, and the library's SHA-256
-    STORE/current                                       a link to the build that is used
+    STORE/2.30.7-0123456789ab/stamp.json                the inputs of the build, and the library's SHA-256
+    STORE/current                                       a link to the current build
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ STAMP, LIBRARY = "stamp.json", "lib/libnccl.so.2"
 
 
 def stamp(store: str, name: str) -> dict[str, Any] | None:
-    """Return the stamp of a build that is there, None if it is not, or its library is not the one that was stamped."""
+    """Return the stamp of a build, None if the build is missing or its library does not match the stamp."""
     text, _mode = io_file.read_file(f"{store}/{name}/{STAMP}")
     try:
         found = json.loads(text) if text else None
@@ -41,7 +41,7 @@ def stamp(store: str, name: str) -> dict[str, Any] | None:
 
 @contextlib.contextmanager
 def part(store: str, name: str) -> Iterator[str]:
-    """Give a folder to be filled, which takes the build's place when the block ends well, and is gone if it does not."""
+    """Yield a temporary folder. It replaces the build if the block succeeds, and is removed otherwise."""
     folder, temporary = f"{store}/{name}", f"{store}/.{name}.part"
     shutil.rmtree(temporary, ignore_errors=True)
     os.makedirs(f"{temporary}/lib", mode=0o755)
@@ -50,7 +50,7 @@ def part(store: str, name: str) -> Iterator[str]:
         for file in (f"{temporary}/{LIBRARY}", f"{temporary}/{STAMP}"):
             with open(file, "rb") as handle:
                 os.fsync(handle.fileno())
-        # What is there is broken, or the caller would not make it anew.
+        # An existing folder is broken, otherwise the caller would not build it again.
         shutil.rmtree(folder, ignore_errors=True)
         os.rename(temporary, folder)
         io_file.sync_folder(store)
@@ -69,7 +69,7 @@ def fill(folder: str, library: str, content: Mapping[str, Any]) -> None:
 
 
 def pack(store: str, name: str, path: str) -> str:
-    """Pack a build for other hosts, the same bytes whenever and wherever it is packed, and return the file's SHA-256."""
+    """Pack a build reproducibly for other hosts, and return the file's SHA-256."""
     os.makedirs(os.path.dirname(path), mode=0o755, exist_ok=True)
     with tarfile.open(path, "w", format=tarfile.PAX_FORMAT) as archive:
         for place in sorted(glob.glob(f"{glob.escape(store)}/{name}/**", recursive=True))[1:]:
@@ -86,34 +86,37 @@ def _plain(entry: tarfile.TarInfo) -> tarfile.TarInfo:
 
 @contextlib.contextmanager
 def unpacked(store: str, name: str, path: str, sha256: str) -> Iterator[str]:
-    """Give the folder of a packed build, which is in the store when the block ends well. Raises ProblemsError for a file of another SHA-256."""
+    """Yield the folder of a packed build, which is added to the store if the block succeeds.
+
+    Raises ProblemsError if the file has another SHA-256.
+    """
     with open(path, "rb") as file:
         content = file.read()
     found = hashlib.sha256(content).hexdigest()
     if found != sha256:
-        raise ProblemsError([Problem("artifact", f"{path} has sha256 {found}", sha256, "have it sent again")])
+        raise ProblemsError([Problem("artifact", f"{path} has sha256 {found}", sha256, "send the file again")])
     with part(store, name) as folder:
         with tarfile.open(fileobj=io.BytesIO(content)) as archive:
-            # What is unpacked is the very file that pack() made, by its hash. Newer Pythons warn without a filter; Debian 12's has none.
+            # The hash verifies that pack() made this file. Newer Pythons warn without a filter; Debian 12's has none.
             archive.extraction_filter = getattr(tarfile, "fully_trusted_filter", None)
             archive.extractall(folder)
         yield folder
 
 
 def names(store: str) -> list[str]:
-    """Return the builds that are there, the newest first."""
+    """Return the builds in the store, newest first."""
     found = [path for path in glob.glob(f"{glob.escape(store)}/*/{STAMP}") if not os.path.islink(os.path.dirname(path))]
     return [os.path.basename(os.path.dirname(path)) for path in sorted(found, key=os.path.getmtime, reverse=True)]
 
 
 def current(store: str) -> str | None:
-    """Return the build that is used."""
+    """Return the name of the current build."""
     path = f"{store}/current"
     return os.path.basename(os.readlink(path)) if os.path.islink(path) else None
 
 
 def use(store: str, name: str) -> None:
-    """Point current at a build, at once."""
+    """Point current at a build, atomically."""
     temporary = f"{store}/.current"
     with contextlib.suppress(FileNotFoundError):
         os.unlink(temporary)

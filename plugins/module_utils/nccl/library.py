@@ -2,7 +2,7 @@
 # GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
 
-"""What a libnccl is, from its bytes: release, CUDA, compiler, GPU code; and what is wrong with one that is to serve a GPU."""
+"""Facts of a libnccl from its bytes: release, CUDA, compiler and GPU code; and its defects for given GPUs."""
 
 from __future__ import annotations
 
@@ -17,26 +17,26 @@ from ansible_collections.gb10.cluster.plugins.module_utils.nccl.build import SIN
 from ansible_collections.gb10.cluster.plugins.module_utils.nccl.fat_binary import FatBinary, Way
 from ansible_collections.gb10.cluster.plugins.module_utils.node.capability import ComputeCapability, Variant
 
-#: NCCL puts it together when it is compiled, "so that running strings on the lib can quickly reveal the version" (src/init.cc).
+#: NCCL's compile-time string, "so that running strings on the lib can quickly reveal the version" (src/init.cc).
 _VERSION = re.compile(rb"NCCL version (\d+\.\d+\.\d+)([^\0+ ]{0,32})\+cuda(\d+\.\d+)\0")
-#: What each object file brings into .comment: "GCC: (GNU) 8.5.0 20210514 (Red Hat 8.5.0-26)".
+#: The entry of each object file in .comment: "GCC: (GNU) 8.5.0 20210514 (Red Hat 8.5.0-26)".
 _GCC = re.compile(rb"GCC: \([^)\0]*\) (\d{1,3}(?:\.\d{1,3}){0,2})")
-#: The one function that tells a libnccl from its plugins, and from all that only calls it.
+#: The function that distinguishes a libnccl from its plugins and callers.
 SYMBOL = "ncclGetVersion"
 
 _SAID: tuple[tuple[Way, str], ...] = (
-    ("native", "have it"),
-    ("same_major", "would run as code for an older GPU of its generation"),
-    ("ptx", "would have to be translated from PTX"),
-    ("none", "do not run there"),
+    ("native", "have native code"),
+    ("same_major", "would run code of an older GPU of its generation"),
+    ("ptx", "would be translated from PTX"),
+    ("none", "cannot run"),
 )
 
 
 @dataclass(frozen=True)
 class Library:
-    """A libnccl: release ("2.30.7", None where the file names none), CUDA release, machine as uname says it, GPU code that is loaded.
+    """A libnccl: release ("2.30.7", None if unknown), CUDA release, machine as in uname, and loaded GPU code.
 
-    ``gcc`` are the releases of GCC that its object files were compiled with, those of static libraries in it too, oldest first.
+    ``gcc`` are the GCC releases that compiled its object files, including those of static libraries, oldest first.
     """
 
     version: str | None
@@ -47,7 +47,7 @@ class Library:
 
     @property
     def common(self) -> tuple[FatBinary, ...]:
-        """The programs that every GPU needs. NCCL has a few for one family alone (sm_100f; sm_100a before CUDA 12.9), whatever it is built for."""
+        """The programs for every GPU. NCCL always adds a few for one family (sm_100f; sm_100a before CUDA 12.9)."""
         variants: tuple[Variant, ...] = ("", "a")
         for variant in variants:
             if found := tuple(fat for fat in self.fat_binaries if any(code.architecture.variant == variant for code in fat.codes)):
@@ -56,17 +56,17 @@ class Library:
 
     @property
     def native(self) -> list[ComputeCapability]:
-        """The GPUs for which every program has code of their own."""
+        """The GPUs for which every program has native code."""
         built_for = {code.architecture.capability for fat in self.common for code in fat.codes if code.kind == "cubin"}
         return sorted(gpu for gpu in built_for if all(fat.way(gpu) == "native" for fat in self.common))
 
     @property
     def runs(self) -> list[ComputeCapability]:
-        """The GPUs that have code for every program, be it an older one's of their generation or PTX."""
+        """The GPUs that can run every program, natively, with code of an older GPU of their generation, or from PTX."""
         return [gpu for gpu in sorted(SINCE) if self.common and all(fat.way(gpu) != "none" for fat in self.common)]
 
     def facts(self) -> dict[str, Any]:
-        """The same as plain data, as nccl_info returns it."""
+        """Return the library as plain data, as in nccl_info."""
         counts = fat_binary.counts(self.fat_binaries)
         return {
             "version": self.version,
@@ -81,8 +81,8 @@ class Library:
 
 
 def read(data: memoryview, path: str) -> Library:
-    """Read a library from its bytes, which may be a mapped file. Raises ProblemsError, with ``path`` as the place, if it is none that is whole."""
-    # Most of the file is GPU code; the text is where constants are.
+    """Read a library from bytes, such as a mapped file. Raises ProblemsError at ``path`` if it is not complete."""
+    # Most of the file is GPU code; the version string is among the constants.
     constants = [data[section.start : section.end] for section in elf.sections(data, path) if section.name == b".rodata"]
     found = next((match for part in [*constants, data] if (match := _VERSION.search(part))), None)
     version, cuda = (found[1].decode() + found[2].decode("ascii", "replace"), found[3].decode()) if found else (None, None)
@@ -90,7 +90,7 @@ def read(data: memoryview, path: str) -> Library:
 
 
 def is_one(data: memoryview, path: str) -> bool:
-    """Whether the file is a libnccl, whatever its name is. Raises ProblemsError where it is no ELF file that is whole."""
+    """Return whether the file is a libnccl, under any name. Raises ProblemsError if it is not a complete ELF file."""
     return elf.exports(data, path, SYMBOL)
 
 
@@ -101,19 +101,21 @@ def _compilers(data: memoryview, path: str) -> tuple[str, ...]:
 
 
 def problems(library: Library, path: str, gpus: Sequence[ComputeCapability], machine: str) -> list[Problem]:
-    """Say why the library does not serve these GPUs with code of their own on such a machine (as uname says it)."""
+    """Return the reasons why the library has no native code for these GPUs on a machine (as in uname)."""
     found = []
     if library.version is None:
-        found.append(Problem(path, "it names no NCCL release", "a libnccl", "name the file that NCCL's build made"))
+        found.append(Problem(path, "it contains no NCCL release", "a libnccl", "set the path of the built library"))
     if library.machine != machine:
-        found.append(Problem(path, f"it is for {library.machine}", f"one for {machine}", "build it on a node of this kind"))
+        expected, fix = f"a library for {machine}", "build it on a node of this kind"
+        found.append(Problem(path, f"it is built for {library.machine}", expected, fix))
     found += [_lacking(library, path, gpu) for gpu in gpus if gpu not in library.native]
     return found
 
 
 def _lacking(library: Library, path: str, gpu: ComputeCapability) -> Problem:
-    held = ", ".join(f"{count} {code.kind} for {code.architecture}" for code, count in fat_binary.counts(library.fat_binaries)) or "none at all"
+    counts = fat_binary.counts(library.fat_binaries)
+    held = ", ".join(f"{count} {code.kind} for {code.architecture}" for code, count in counts) or "no GPU code"
     ways = fat_binary.ways(library.common, gpu)
-    runs = ", ".join(f"{ways[way]} {said}" for way, said in _SAID if ways[way]) or "there are none"
-    found = f"not all its programs have code for {gpu.sm}: {runs}; it holds {held}"
+    runs = ", ".join(f"{ways[way]} {said}" for way, said in _SAID if ways[way]) or "it has no programs"
+    found = f"not all programs have code for {gpu.sm}: {runs}; it contains {held}"
     return Problem(path, found, f"cubins for {gpu.sm}", f"build it with NVCC_GENCODE={gpu.gencode}")

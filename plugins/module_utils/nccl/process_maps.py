@@ -2,11 +2,12 @@
 # GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
 
-"""Which libnccl the processes of a node have mapped, which one of them they use, and which of them differ from what was meant.
+"""The libnccl that each process of a node has mapped, the one that it uses, and differences from the expected one.
 
-What a process maps is the one proof: with PyTorch's wheels LD_LIBRARY_PATH changes nothing, VLLM_NCCL_SO_PATH moves vLLM's own communicator
-only, LD_PRELOAD leaves the wheel's file mapped beside ours, and torch.cuda.nccl.version() is a constant of PyTorch's build. Of several that
-are mapped, PyTorch calls the first that was preloaded, else the one that its own list of folders leads to.
+Only the mappings of a process are evidence. With PyTorch's wheels LD_LIBRARY_PATH has no effect, and
+VLLM_NCCL_SO_PATH changes vLLM's own communicator only. LD_PRELOAD leaves the wheel's file mapped too, and
+torch.cuda.nccl.version() is a build-time constant of PyTorch. If several are mapped, PyTorch calls the first preloaded
+one, else the one found by its search path.
 """
 
 from __future__ import annotations
@@ -22,22 +23,24 @@ from ansible_collections.gb10.cluster.plugins.module_utils.common.problems impor
 #: Address range, permissions, offset, device, inode, path. Source: proc_pid_maps(5).
 _LINE = re.compile(r"^([0-9a-f]+-[0-9a-f]+) \S+ [0-9a-f]+ ([0-9a-f]+:[0-9a-f]+) (\d+) +(/.*)$", re.MULTILINE)
 _DELETED = " (deleted)"
-#: The library under all its names, and not its plugins (libnccl-net.so): where the content cannot be read, the name has to do.
+#: All names of the library, but not its plugins (libnccl-net.so). The name decides if the content cannot be read.
 _NAME = re.compile(r"libnccl\.so(\.\d+)*")
-#: The linker maps itself first, then what is preloaded, then the program's own libraries, each below the one before (mmap's default).
+#: The linker maps itself, then preloaded libraries, then the program's libraries, each below the previous one
+#: (mmap's default).
 _LOADER, _LIBC = re.compile(r"ld-linux[^/]*\.so\.\d+|ld-[\d.]+\.so"), re.compile(r"libc(\.so\.6|-[\d.]+\.so)")
-#: What is smaller may lie in a hole between those: the linker unmaps its cache, and large pages want addresses of their own. A libnccl is larger.
+#: Smaller files may be in a gap between those: the linker unmaps its cache, and large pages are aligned separately. A
+#: libnccl is larger.
 _HOLE = 16 * 2**20
-#: The variable with which vLLM's own communicator loads another library.
+#: The variable that makes vLLM's own communicator load another library.
 OWN = "VLLM_NCCL_SO_PATH"
 
 
 @dataclass(frozen=True)
 class Mapping:
-    """A file that a process has mapped: path as the process sees it, identity on its machine, whether the name is gone or another file's by now.
+    """A mapped file: its path for the process, its identity, and whether the name was deleted or reused.
 
-    ``range`` is the address range of its first part, which names it in /proc/PID/map_files; ``size`` is that of all parts, in bytes.
-    ``sha256`` is None where the file was not read.
+    ``range`` is the address range of its first part, which is its name in /proc/PID/map_files. ``size`` is the size of
+    all parts in bytes. ``sha256`` is None if the file was not read.
     """
 
     path: str
@@ -49,29 +52,29 @@ class Mapping:
     size: int = 0
 
     def facts(self) -> dict[str, Any]:
-        """The same as plain data."""
+        """Return the mapping as plain data."""
         return {"path": self.path, "device": self.device, "inode": self.inode, "deleted": self.deleted, "sha256": self.sha256}
 
     def said(self, hashed: bool) -> str:
-        """The path, and what distinguishes the file from another of that name; ``hashed`` says whether its hash was asked for."""
+        """Return the path with notes that distinguish the file from others of that name, and its hash if ``hashed``."""
         content = f"sha256 {self.sha256[:12]}…" if self.sha256 else "its content could not be read"
-        notes = ["deleted since"] * self.deleted + [content] * hashed
+        notes = ["deleted"] * self.deleted + [content] * hashed
         return f"{self.path} ({', '.join(notes)})" if notes else self.path
 
     @property
     def address(self) -> int:
-        """Where its first part begins."""
+        """The start address of its first part."""
         return _ends(self.range)[0]
 
     @property
     def named(self) -> bool:
-        """Whether the file is called like the library."""
+        """Whether the file has a name of the library."""
         return _NAME.fullmatch(self.path.rpartition("/")[2]) is not None
 
 
 @dataclass(frozen=True)
 class Caller:
-    """A mapped file that needs the library, and the files that the linker would take for it, in the order in which it looks for them."""
+    """A mapped file that needs the library, and the linker's candidates for the library, in search order."""
 
     path: str
     files: tuple[str, ...] = ()
@@ -79,10 +82,10 @@ class Caller:
 
 @dataclass(frozen=True)
 class Process:
-    """A process: its name (never its arguments, which may hold secrets), what it has mapped, and why that is not known where it is not.
+    """A process: its name (never its arguments, which may contain secrets), its mappings, and the reason if unreadable.
 
-    ``preload`` are the files that it was told to preload, ``early`` those of the libraries that were mapped before the C library, which only
-    a preload does: programs that change their title overwrite the variables. ``own`` is the value of OWN.
+    ``preload`` are the files in its preload settings. ``early`` are the libraries mapped before the C library, which
+    only a preload causes; programs that change their title overwrite the variables. ``own`` is the value of OWN.
     """
 
     pid: int
@@ -95,7 +98,7 @@ class Process:
     own: str = ""
 
     def facts(self) -> dict[str, Any]:
-        """The same as plain data, as nccl_info returns it."""
+        """Return the process as plain data, as in nccl_info."""
         found, why = used(self)
         return {
             "pid": self.pid,
@@ -111,7 +114,7 @@ class Process:
 
 
 def mapped(maps: str) -> list[Mapping]:
-    """Return every file that /proc/PID/maps shows, once each, in the order of the addresses. Other lines are passed over."""
+    """Return each file in /proc/PID/maps once, in address order. Other lines are skipped."""
     found: dict[tuple[str, str, str], list[str]] = {}
     for addresses, device, inode, path in _LINE.findall(maps):
         found.setdefault((path, device, inode), []).append(addresses)
@@ -129,9 +132,10 @@ def mapped(maps: str) -> list[Mapping]:
 
 
 def early(files: Sequence[Mapping]) -> list[Mapping]:
-    """Return what was mapped behind the linker and before the C library, in that order: the linker itself, and what was preloaded.
+    """Return the preloaded files: those mapped after the linker and before the C library, in that order.
 
-    Nothing is returned where the addresses do not fall, as under another layout of memory; a small file that was mapped later is left out.
+    Returns [] if the addresses do not decrease, as under another memory layout. Small files that were mapped later are
+    omitted.
     """
     loader = next((file.address for file in files if _LOADER.fullmatch(posixpath.basename(file.path))), None)
     library = next((file.address for file in files if _LIBC.fullmatch(posixpath.basename(file.path))), None)
@@ -141,7 +145,7 @@ def early(files: Sequence[Mapping]) -> list[Mapping]:
 
 
 def used(process: Process) -> tuple[Mapping | None, str]:
-    """Return the library that PyTorch calls in this process, and why that is not known where it is not: (None, "") for a process without one."""
+    """Return the library that PyTorch calls in this process and the reason if unknown; (None, "") without any."""
     libraries = process.libraries
     if len(libraries) < 2:
         return (libraries[0], "") if libraries else (None, "")
@@ -155,46 +159,51 @@ def used(process: Process) -> tuple[Mapping | None, str]:
         return answers.pop(), ""
     names = ", ".join(mapping.path for mapping in libraries)
     callers = ", ".join(caller.path for caller in process.callers)
-    return None, f"{len(libraries)} are mapped ({names}), and {f'{callers} may call either' if callers else 'nothing mapped tells which is called'}"
+    caller = f"{callers} may call either" if callers else "no mapped file shows which one is called"
+    return None, f"{len(libraries)} are mapped ({names}), and {caller}"
 
 
 def differences(node: str, processes: Sequence[Process], path: str, sha256: str | None = None, alone: bool = False) -> list[Problem]:
-    """Say which processes of a node use another libnccl than the file at ``path`` (as /proc shows it: links resolved).
+    """Return the processes of a node that use another libnccl than the file at ``path`` (as in /proc: links resolved).
 
-    A process without any libnccl is no rank and may stay so, but one at least has to have mapped the file. With ``sha256`` its content decides,
-    whatever its name. With ``alone`` nothing else may be mapped beside it, as where the wheel's file was replaced; without, as with LD_PRELOAD,
-    it may, if the file is the one that is used.
+    A process without any libnccl is not a rank and is ignored, but at least one process must have mapped the file. With
+    ``sha256`` the content decides instead of the name. With ``alone`` no other libnccl may be mapped, as after
+    replacing the wheel's file. Without it, another one may be mapped if the file is used, as with LD_PRELOAD.
     """
     problems = []
-    hashed = sha256 is not None
+    hashed, expected = sha256 is not None, _expected(path, sha256)
     for process in processes:
         place, fix = f"{node}, {process}", "restart the service, so that each rank loads it"
         if process.unreadable:
-            problems.append(Problem(place, process.unreadable, "a list of what it has mapped", "run this as root, while the service is up"))
+            as_root = "run this as root while the service runs"
+            problems.append(Problem(place, process.unreadable, "readable mappings", as_root))
             continue
         meant = [mapping for mapping in process.libraries if _is(mapping, path, sha256)]
         others = [mapping for mapping in process.libraries if mapping not in meant]
         called, why = used(process)
         own = _called(process.own, others)
         if others and (alone or not meant):
-            beside = f" beside {path}" if meant else ""
+            beside = f" in addition to {path}" if meant else ""
             found = f"it has mapped {', '.join(mapping.said(hashed) for mapping in others)}{beside}"
-            problems.append(Problem(place, found, _expected(path, sha256), fix))
+            problems.append(Problem(place, found, expected, fix))
         elif others and called is None:
-            problems.append(Problem(place, f"it cannot be told which it uses: {why}", _expected(path, sha256), "let it map one alone, or preload it"))
+            found = f"the used library is unknown: {why}"
+            problems.append(Problem(place, found, expected, "map only one library, or preload it"))
         elif called in others:
-            problems.append(Problem(place, f"it uses {called.said(hashed)}, and {path} is only mapped", _expected(path, sha256), fix))
+            found = f"it uses {called.said(hashed)}, while {path} is only mapped"
+            problems.append(Problem(place, found, expected, fix))
         elif own:
-            found = f"vLLM's own communicator uses {own.said(hashed)}, by {OWN}"
-            problems.append(Problem(place, found, _expected(path, sha256), f"leave {OWN} unset"))
+            found = f"vLLM's own communicator uses {own.said(hashed)}, from {OWN}"
+            problems.append(Problem(place, found, expected, f"leave {OWN} unset"))
     if not problems and not any(process.libraries for process in processes):
         found = f"none of {len(processes)} processes has mapped a libnccl"
-        problems.append(Problem(node, found, _expected(path, sha256), "ask again when the ranks have loaded PyTorch"))
+        fix = "query again after the ranks have loaded PyTorch"
+        problems.append(Problem(node, found, expected, fix))
     return problems
 
 
 def _called(entry: str, libraries: Sequence[Mapping]) -> Mapping | None:
-    """Return the library that a path means; a link that is gone with its file still names the folder of the file."""
+    """Return the library at a path. A deleted link still identifies its library by the folder."""
     if exact := next((mapping for mapping in libraries if mapping.path == entry), None):
         return exact
     folder = posixpath.dirname(entry)
@@ -203,12 +212,12 @@ def _called(entry: str, libraries: Sequence[Mapping]) -> Mapping | None:
 
 
 def _first(paths: Sequence[str], libraries: Sequence[Mapping]) -> Mapping | None:
-    """Return the library that the first of these paths which means one means."""
+    """Return the library at the first of these paths that matches one."""
     return next((found for path in paths if (found := _called(path, libraries))), None)
 
 
 def _is(mapping: Mapping, path: str, sha256: str | None) -> bool:
-    """The content decides where it was asked for: in a container the same file has another name, and a name may be another file's by now."""
+    """Compare by content if a hash is given: a container has other names, and a name may have been reused."""
     return mapping.sha256 == sha256 if sha256 else mapping.path == path and not mapping.deleted
 
 
@@ -222,5 +231,5 @@ def _ends(addresses: str) -> tuple[int, int]:
 
 
 def _unescaped(path: str) -> str:
-    """The kernel writes a line end in a name as octal."""
+    """Unescape line breaks, which the kernel writes in octal."""
     return path.replace("\\012", "\n")

@@ -2,7 +2,7 @@
 # GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
 
-"""What vLLM needs on a GB10, applied to its files and taken back. Private to this collection.
+"""Patches of vLLM for a GB10: planned, applied to its files, and reverted. Private to this collection.
 
 Entry: plan.present and plan.absent. io_tree writes the files.
 """

@@ -2,7 +2,7 @@
 # GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
 
-"""The lines that each patch inserts, and the shape that a function must have for them. They act on one capability, asked at run time."""
+"""The lines that each patch inserts, and the required form of the function. They check the GPU at run time."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from ansible_collections.gb10.cluster.plugins.module_utils.patch.table import PA
 
 #: Any marker line: patch, version of its lines, capability.
 MARKER = re.compile(rb"# gb10\.cluster patch (\w+) (\d+) for (\d+\.\d)\b")
-#: Settings by which a user of some release chooses a backend, and how the release's function itself asks for them.
+#: Variables with which a user chooses a backend in some release, and the release's own expression for each.
 _CHOICES = {
     "VLLM_USE_FLASHINFER_MOE_FP8": 'envs.is_set("VLLM_USE_FLASHINFER_MOE_FP8") and envs.VLLM_USE_FLASHINFER_MOE_FP8',
     "VLLM_MOE_USE_DEEP_GEMM": 'envs.is_set("VLLM_MOE_USE_DEEP_GEMM") and envs.VLLM_MOE_USE_DEEP_GEMM and envs.VLLM_USE_DEEP_GEMM',
@@ -29,12 +29,12 @@ _CHOICES = {
 
 
 def marker(patch: str, capability: ComputeCapability) -> str:
-    """Return the line by which a patch is recognised."""
+    """Return the line that identifies a patch."""
     return f"# gb10.cluster patch {patch} {PATCHES[patch]} for {capability}"
 
 
 def made(content: bytes, edits: Sequence[Edit], patch: str, capability: ComputeCapability) -> bytes:
-    """Return the file with the patch in these places. Raises SyntaxError, and SourceEditError where a place has another shape."""
+    """Return the file with the patch applied. Raises SyntaxError, or SourceEditError if a function has another form."""
     for edit in edits:
         content = _apply(content, edit, patch, capability)
     return content
@@ -42,13 +42,13 @@ def made(content: bytes, edits: Sequence[Edit], patch: str, capability: ComputeC
 
 @functools.lru_cache(maxsize=32)
 def _apply(source: bytes, edit: Edit, patch: str, capability: ComputeCapability) -> bytes:
-    """Make one edit; a plan asks for the same one more than once."""
+    """Make one edit. A plan requests the same edit more than once, hence the cache."""
     if edit.kind == "cmake":
         return patch_files.with_arch(source, capability, marker(patch, capability))
     tree = source_edit.parse(source)
     function = source_edit.find(tree, edit.function)
     if not source_edit.is_plain(function):
-        raise SourceEditError(edit.function, "a function that returns its value, no coroutine or generator")
+        raise SourceEditError(edit.function, "a plain function, not a coroutine or generator")
     block = _Block(tree, function, edit.function, capability)
     after = None
     if edit.kind == "false":
@@ -63,7 +63,7 @@ def _apply(source: bytes, edit: Edit, patch: str, capability: ComputeCapability)
 
 
 class _Block:
-    """What goes into one function of one release."""
+    """The lines for one function of one release."""
 
     def __init__(self, tree: ast.Module, function: Function, name: str, capability: ComputeCapability) -> None:
         self.tree, self.function, self.name, self.capability = tree, function, name, capability
@@ -71,7 +71,7 @@ class _Block:
         self.imports = [] if self._has("current_platform") else ["from vllm.platforms import current_platform as gb10_platform"]
         platform = "gb10_platform" if self.imports else "current_platform"
         number = 10 * capability.major + capability.minor
-        # ROCm counts its capabilities too, hence is_cuda().
+        # ROCm has capability numbers too, hence is_cuda().
         self.here = [
             f"{platform}.is_cuda()",
             f"(gb10_capability := {platform}.get_device_capability()) is not None",
@@ -79,7 +79,7 @@ class _Block:
         ]
 
     def _has(self, name: str) -> bool:
-        """Whether the module has the name and the function does not make it its own."""
+        """Return whether the module defines the name and the function does not redefine it."""
         return name in _names(self.tree) - _locals(self.function)
 
     def _require(self, holds: bool, expected: str) -> None:
@@ -92,8 +92,8 @@ class _Block:
         return ["    from vllm.logger import init_logger as gb10_logger", f'    gb10_logger(__name__).info_once("{said} (gb10.cluster)")']
 
     def returns_false(self) -> list[str]:
-        self._require(not source_edit.required(self.function), "no parameter without a default")
-        self._require(self.returns in ("", "bool"), f"a bool as what it returns, found {self.returns}")
+        self._require(not source_edit.required(self.function), "only parameters with a default")
+        self._require(self.returns in ("", "bool"), f"return type bool, found {self.returns}")
         return [f"if {' and '.join(self.here)}:", *self._log(f"{self.name}() is False on {self.capability}"), "    return False"]
 
     def returns_unsupported(self) -> list[str]:
@@ -109,16 +109,17 @@ class _Block:
         names = {node.attr for node in ast.walk(self.function) if isinstance(node, ast.Attribute)}
         backends = [node for node in self.tree.body if isinstance(node, ast.ClassDef) and node.name == "Fp8MoeBackend"]
         members = {ast.unparse(target) for node in backends for part in node.body if isinstance(part, ast.Assign) for target in part.targets}
-        self._require("TRITON" in members, "the enumeration Fp8MoeBackend with TRITON")
+        self._require("TRITON" in members, "an enumeration Fp8MoeBackend with TRITON")
         choices = [f"not ({asked})" for name, asked in _CHOICES.items() if name in names]
-        self._require(not choices or self._has("envs"), "envs as a name of the module")
+        self._require(not choices or self._has("envs"), "the name envs in the module")
         log = self._log(f"Triton is the FP8 MoE backend on {self.capability}")
         if self.returns == "Fp8MoeBackend":
             return ["if (", *_joined([*self.here, *choices]), "):", *log, "    return Fp8MoeBackend.TRITON"]
         self._require(self.returns.startswith("tuple[Fp8MoeBackend, "), f"Fp8MoeBackend or tuple[Fp8MoeBackend, ...], found {self.returns}")
         self._require(source_edit.parameters(self.function)[:3] == ["config", "weight_key", "activation_key"], "config, weight_key, activation_key")
         self._require("use_batched_activation_format" in names, "config.moe_parallel_config.use_batched_activation_format")
-        self._require("moe_backend" in names or "VLLM_USE_FLASHINFER_MOE_FP8" in names, "config.moe_backend, by which a user chooses")
+        chosen = "moe_backend" in names or "VLLM_USE_FLASHINFER_MOE_FP8" in names
+        self._require(chosen, "config.moe_backend, the user's choice")
         defined = {getattr(node, "name", "") for node in self.tree.body}
         self._require(self._has("mk") and "backend_to_kernel_cls" in defined, "mk and backend_to_kernel_cls in the module")
         if "moe_backend" in names:
@@ -142,14 +143,14 @@ def _joined(conditions: list[str]) -> list[str]:
 
 
 def _imported(tree: ast.AST) -> set[str]:
-    """Return the names that imports anywhere below the node bind."""
+    """Return the names bound by imports anywhere below the node."""
     imports = [node for node in ast.walk(tree) if isinstance(node, ast.Import | ast.ImportFrom)]
     return {alias.asname or alias.name.partition(".")[0] for node in imports for alias in node.names}
 
 
 @functools.lru_cache(maxsize=16)
 def _names(module: ast.Module) -> set[str]:
-    """Return the names that the module's own statements import or assign."""
+    """Return the names that module-level statements import or assign."""
     statements = list(source_edit.statements(module.body))
     assigned = {ast.unparse(target) for node in statements if isinstance(node, ast.Assign) for target in node.targets}
     return assigned.union(*(_imported(node) for node in statements if isinstance(node, ast.Import | ast.ImportFrom)))
@@ -157,6 +158,6 @@ def _names(module: ast.Module) -> set[str]:
 
 @functools.lru_cache(maxsize=16)
 def _locals(function: Function) -> set[str]:
-    """Return the names that a function makes its own."""
+    """Return the local names of a function."""
     stored = {node.id for node in ast.walk(function) if isinstance(node, ast.Name) and isinstance(node.ctx, ast.Store)}
     return stored.union(source_edit.parameters(function), _imported(function))

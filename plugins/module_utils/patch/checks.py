@@ -2,7 +2,7 @@
 # GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
 
-"""What the patches of vLLM came to, told once for all nodes."""
+"""Check the results of vllm_patch across all nodes."""
 
 from __future__ import annotations
 
@@ -13,18 +13,18 @@ from ansible_collections.gb10.cluster.plugins.module_utils.common.problems impor
 
 
 def check(results: Mapping[str, Mapping[str, Any]]) -> list[Problem]:
-    """Return what is wrong with the nodes' results of vllm_patch, by the node's name: patches that cannot be made, nodes that differ.
+    """Return the problems in the nodes' results of vllm_patch (by node name): impossible patches and differences.
 
-    Nodes with the same GPU must end with the same release and the same files: ranks of one model that compute differently give answers
-    that nobody can explain. A node that was skipped, as a fresh one is in check mode, has no result.
+    Nodes with the same GPU must have the same release and the same files, because ranks of one model that compute
+    differently return inexplicable answers. A skipped node, such as a fresh one in check mode, has no result.
     """
     results = {name: result for name, result in results.items() if "patches" in result}
     problems = [
         Problem(
             f"{name}.{patch['name']}",
             patch["reason"],
-            "code that the patch knows",
-            f"take {patch['name']} out of vllm_patch_patches, or change what is said there",
+            "vLLM code that the patch supports",
+            f"remove {patch['name']} from vllm_patch_patches, or resolve the reported cause",
         )
         for name, result in results.items()
         for patch in result["patches"]
@@ -38,7 +38,7 @@ def check(results: Mapping[str, Mapping[str, Any]]) -> list[Problem]:
 
 
 def _differences(name: str, result: Mapping[str, Any], other: str, reference: Mapping[str, Any]) -> list[Problem]:
-    """Compare a node with the first of its kind."""
+    """Compare a node with the first node that has the same GPU."""
     fix = f"rerun with --tags vllm_runtime,vllm_patch; if that does not help, remove {result['package_dir']} and rerun"
     if result["vllm_version"] != reference["vllm_version"]:
         found = f"vLLM {result['vllm_version']} on {name}, and {reference['vllm_version']} on {other}"
@@ -49,7 +49,7 @@ def _differences(name: str, result: Mapping[str, Any], other: str, reference: Ma
         if result[what] != reference[what]
     ]
     return problems + [
-        Problem(f"{name}.{path}", f"it would differ from that of {other}", "the same file on all nodes", fix)
+        Problem(f"{name}.{path}", f"it would differ from the file on {other}", "the same file on all nodes", fix)
         for path, digest in sorted(result["files"].items())
         if digest != reference["files"].get(path, digest)
     ]

@@ -2,7 +2,7 @@
 # GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
 
-"""Which row of the table counts for a vLLM, and what becomes of each patch by it."""
+"""Select the table row for an installed vLLM, and decide on each patch."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ _BLACKWELL = ComputeCapability(10, 0)
 
 
 def _read(request: Request) -> bool:
-    """Whether the table was made from releases like this one."""
+    """Return whether the release is in the range from which the table was made."""
     number = release(request.version)
     return number is not None and FIRST <= number <= LAST
 
@@ -47,25 +47,25 @@ def _in_range(row: Row, request: Request) -> bool:
 
 
 def rows(name: str, request: Request) -> Iterator[tuple[Row, str]]:
-    """Yield the rows that may count for a patch, best first, each with a remark on why it may, "" for that of the release itself."""
+    """Yield candidate rows of a patch, best first, each with a remark on the reason ("" for the release's own row)."""
     mine = [row for row in ROWS if row.patch == name and row.family in (None, request.capability.major)]
     fits = [row for row in mine if _in_range(row, request)]
     span = f"({'.'.join(map(str, FIRST))} to {'.'.join(map(str, LAST))})"
     version = request.version or "of unknown version"
-    remark = "" if _read(request) else f"vLLM {version} is not among the releases that were read {span}, so its code counts: "
+    remark = "" if _read(request) else f"vLLM {version} is outside the known releases {span}, so its code decides: "
     for row in fits:
         if row.cuda is None or (request.mechanism == "auto" and (request.cuda or 0) >= row.cuda):
             yield row, remark
     for row in sorted(mine, key=lambda row: row.since, reverse=True):
         if row not in fits and row.cuda is None:
-            yield row, remark or f"its code is not that of other builds of {version}, but that of another release: "
+            yield row, remark or f"its code differs from other builds of {version} and matches another release: "
 
 
 def decide(name: str, request: Request, tree: Tree, earlier: Mapping[str, Decision]) -> Decision:
-    """Return what becomes of a patch; ``earlier`` are the decisions on those before it. Raises ProblemsError for a file with an error."""
+    """Return the decision on a patch, given earlier decisions. Raises ProblemsError for a file with a syntax error."""
     first = next(row for row in ROWS if row.patch == name)
     if not request.asked and request.capability != GB10:
-        reason = f"it is made for {GB10}, and this GPU is {request.capability}; name the capability to patch for it"
+        reason = f"the patch is for {GB10}, but this GPU is {request.capability}; set capability to patch for it"
         return Decision(NOT_NEEDED, reason, first.source)
     if name == "moe_config":
         return _moe_config(first, request, tree)
@@ -80,18 +80,18 @@ def decide(name: str, request: Request, tree: Tree, earlier: Mapping[str, Decisi
             decision.reason = remark + decision.reason
             return decision
         refused = refused or decision
-    return refused or Decision(UNSUPPORTED, f"no row of the table is for vLLM {request.version}", first.source)
+    return refused or Decision(UNSUPPORTED, f"the table has no row for vLLM {request.version}", first.source)
 
 
 def _by_row(row: Row, request: Request, tree: Tree, earlier: Mapping[str, Decision]) -> Decision:
     everything = row.edits + row.replaced
-    # A flag counts for every kind of MoE, and some do not start with it.
+    # A flag applies to every kind of MoE, and vLLM does not start some of them with it.
     in_source = request.mechanism == "source" or (bool(row.flags) and request.quantization == UNKNOWN)
     edits = everything if in_source else row.edits
     cover = earlier.get(row.covered_by)
     if cover and cover.status in (APPLIES, USE_FLAG) and not (in_source and edits):
-        return Decision(NOT_NEEDED, f"{row.covered_by} does it too: {row.reason}", row.source)
-    # What the table says of a release that was read is believed; elsewhere the code must be what the row is about.
+        return Decision(NOT_NEEDED, f"{row.covered_by} covers it: {row.reason}", row.source)
+    # The table is trusted for the releases it was made from. For others the code must match the row.
     trusted = _read(request) and _in_range(row, request)
     if row.known_by and not trusted:
         file, text = row.known_by
@@ -100,7 +100,8 @@ def _by_row(row: Row, request: Request, tree: Tree, earlier: Mapping[str, Decisi
     if refused := _refusal(edits if trusted else everything, row.patch, request.capability, tree):
         return Decision(UNSUPPORTED, refused, row.source, everything)
     if row.flags and request.quantization == OTHER and not in_source:
-        return Decision(NOT_NEEDED, f"the model is not FP8, and {' '.join(row.flags)} would count for it too", row.source)
+        reason = f"the model is not FP8, and {' '.join(row.flags)} would apply to it too"
+        return Decision(NOT_NEEDED, reason, row.source)
     if edits:
         environment = {} if in_source else row.environment
         return Decision(APPLIES, row.reason, row.source, edits, environment=environment)
@@ -108,36 +109,36 @@ def _by_row(row: Row, request: Request, tree: Tree, earlier: Mapping[str, Decisi
 
 
 def _refusal(edits: Sequence[Edit], patch: str, capability: ComputeCapability, tree: Tree) -> str:
-    """Return why a patch cannot be made, "" if it can. Raises ProblemsError for a file with an error."""
+    """Return why a patch cannot be applied, "" if it can. Raises ProblemsError for a file with a syntax error."""
     content: dict[str, bytes] = {}
     for edit in edits:
         shipped, trouble = content.get(edit.file) or tree.shipped(edit.file), tree.trouble(edit.file)
         if trouble:
             return f"{edit.file}: {trouble}"
         if shipped is None:
-            return f"{edit.file}: expected {edit.function}, but there is no such file"
+            return f"{edit.file}: expected {edit.function}, file not found"
         try:
             content[edit.file] = blocks.made(shipped, [edit], patch, capability)
         except SourceEditError as error:
             return f"{edit.file}: {error}"
         except SyntaxError as error:
             found = f"{edit.file} has a syntax error in line {error.lineno}: {error.msg}"
-            raise ProblemsError([Problem("package_dir", found, "files that Python can read", "install vLLM anew")]) from error
+            raise ProblemsError([Problem("package_dir", found, "valid Python files", "reinstall vLLM")]) from error
     return ""
 
 
-# --- patches that are no edit of a function ---
+# --- patches other than edits of a function ---
 
 
 def _moe_config(row: Row, request: Request, tree: Tree) -> Decision:
     if request.capability != GB10:
-        return Decision(NOT_NEEDED, f"the tables are for a GPU that calls itself NVIDIA GB10, which is {GB10}", row.source)
+        return Decision(NOT_NEEDED, f"the tables are for the device name NVIDIA GB10, which is {GB10}", row.source)
     folder = CONFIGS if request.mechanism == "source" else request.folder
-    # Upstream's own tables win, and so does a table that the user put into the folder.
+    # Upstream's tables and the user's tables in the folder win.
     tables = {name: table for name, table in patch_files.moe_tables().items() if tree.shipped(f"{CONFIGS}/{name}") is None}
     files: dict[str, Wanted] = {f"{folder}/{name}": table for name, table in tables.items() if tree.shipped(f"{folder}/{name}") is None}
     if not tables:
-        return Decision(NOT_NEEDED, "vLLM ships all of these tables itself", row.source)
+        return Decision(NOT_NEEDED, "vLLM ships all of these tables", row.source)
     if request.mechanism == "source":
         return Decision(APPLIES, row.reason, row.source, files=files)
     return Decision(USE_FLAG, row.reason, row.source, files=files, environment={"VLLM_TUNED_CONFIG_FOLDER": request.folder})
@@ -148,16 +149,17 @@ def _ptxas(row: Row, request: Request, tree: Tree) -> Decision:
     name = "ptxas-blackwell" if request.capability >= _BLACKWELL and tree.exists(f"{PTXAS}/ptxas-blackwell") else "ptxas"
     path, bundled, toolkit = f"{PTXAS}/{name}", request.bundled[name], request.toolkit
     if not tree.exists(PTXAS):
-        return Decision(NOT_NEEDED, "there is no Triton with assemblers beside this vLLM", row.source)
+        return Decision(NOT_NEEDED, "the environment of this vLLM has no Triton with assemblers", row.source)
     if target in bundled.archs:
-        return Decision(NOT_NEEDED, f"Triton's own {name} knows {target}", row.source)
-    unknown = bundled.trouble or f"Triton's own {name} does not know {target}"
+        return Decision(NOT_NEEDED, f"Triton's own {name} supports {target}", row.source)
+    unknown = bundled.trouble or f"Triton's own {name} does not support {target}"
     if target not in toolkit.archs and (trouble := "; ".join(filter(None, [bundled.trouble, toolkit.trouble]))):
-        return Decision(UNSUPPORTED, f"whether an assembler knows {target} cannot be told: {trouble}", row.source)
+        return Decision(UNSUPPORTED, f"support for {target} in the assemblers is unknown: {trouble}", row.source)
     if target not in toolkit.archs:
-        reason = f"{unknown}, and neither does {toolkit.path or 'a ptxas of a CUDA toolkit, as there is none'}"
-        return Decision(UNSUPPORTED, f"{reason}; expected one that does, such as that of CUDA 13.0", row.source)
-    reason = f"{unknown}, {toolkit.path} knows {target}: {row.reason}"
+        missing = f"{toolkit.path} does not either" if toolkit.path else "no ptxas of a CUDA toolkit was found"
+        reason = f"{unknown}, and {missing}; expected a ptxas that does, such as CUDA 13.0's"
+        return Decision(UNSUPPORTED, reason, row.source)
+    reason = f"{unknown}, {toolkit.path} supports {target}: {row.reason}"
     if request.mechanism == "source":
         return Decision(APPLIES, reason, row.source, files={path: Link(toolkit.path)})
     return Decision(USE_FLAG, reason, row.source, environment={"TRITON_PTXAS_PATH": toolkit.path, "TRITON_PTXAS_BLACKWELL_PATH": toolkit.path})
@@ -166,9 +168,10 @@ def _ptxas(row: Row, request: Request, tree: Tree) -> Decision:
 def _cmake(row: Row, request: Request, tree: Tree) -> Decision:
     shipped = tree.shipped(CMAKE)
     if not patch_files.is_vllm_cmake(shipped):
-        return Decision(NOT_NEEDED, "this is no source checkout of vLLM", row.source)
+        return Decision(NOT_NEEDED, "this is not a source checkout of vLLM", row.source)
     if refused := _refusal(row.edits, row.patch, request.capability, tree):
         return Decision(UNSUPPORTED, refused, row.source, row.edits)
     if shipped is not None and blocks.made(shipped, row.edits, row.patch, request.capability) == shipped:
-        return Decision(NOT_NEEDED, f"every list with {request.capability.major}.0 has {request.capability} too", row.source, row.edits)
+        reason = f"every list with {request.capability.major}.0 already has {request.capability}"
+        return Decision(NOT_NEEDED, reason, row.source, row.edits)
     return Decision(APPLIES, row.reason, row.source, row.edits)

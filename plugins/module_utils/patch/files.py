@@ -2,7 +2,7 @@
 # GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
 
-"""What patches write that is no Python: the GB10's tables for fused MoE kernels, and the architecture lists of a source checkout."""
+"""Non-Python files of patches: tables of fused MoE kernels for a GB10, and CMake architecture lists."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from collections.abc import Iterator
 
 from ansible_collections.gb10.cluster.plugins.module_utils.node.capability import ComputeCapability
 
-#: (experts of a rank, intermediate size of a rank): Qwen3-Next-80B whole, and tensor parallel over two.
+#: (experts per rank, intermediate size per rank) of Qwen3-Next-80B on one rank, and tensor parallel over two.
 MOE_SHAPES = ((512, 512), (512, 256))
 _BLOCK_SHAPES = ("", ",block_shape=[128,128]")
 #: Batch sizes in tokens.
@@ -20,21 +20,22 @@ _BATCHES = (1, 2, 4, 8, 16, 24, 32, 48, 64, 96, 128, 256, 512, 1024, 1536, 2048,
 _SMALL, _LARGE = 64, 512
 
 _LISTS = b"CUDA_SUPPORTED_ARCHS|SCALED_MM_ARCHS|FP4_ARCHS|MLA_ARCHS|CUTLASS_MOE_DATA_ARCHS"
-#: CMake has no parser in the standard library; a command that opens its line and names one of these lists is what counts.
+#: The standard library has no CMake parser. Match commands at the start of a line that name one of these lists.
 _ARCHS = re.compile(rb'^([ \t]*)((?:set|cuda_archs_loose_intersection)[ \t]*\([ \t]*(?:' + _LISTS + rb')\s+")([^"$]*)"', re.MULTILINE)
 
 
 def moe_tables() -> dict[str, bytes]:
-    """Return file name -> content, as vLLM's get_config_file_name() names them for FP8 W8A8, with block-wise scales and without.
+    """Return file name -> content, with vLLM's get_config_file_name() for FP8 W8A8, with and without block-wise scales.
 
-    vLLM reads every key but triton_version as a batch size, so that is the one place for a remark.
+    vLLM reads every key except triton_version as a batch size, so only that key can hold a remark.
     """
     table: dict[str, object] = {"triton_version": "untuned: written by gb10.cluster within ranges known from a GB10, not measured"}
     for batch in _BATCHES:
         table[str(batch)] = {
             "BLOCK_SIZE_M": 16 if batch <= _SMALL else 32,
             "BLOCK_SIZE_N": 128,
-            # Small batches wait for memory: deeper pipelines of smaller tiles. 5 stages of 16 x 64 and 64 x 128 bytes take 45 KiB.
+            # Small batches are memory-bound, so use deeper pipelines of smaller tiles. 5 stages of 16 x 64 and
+            # 64 x 128 bytes take 45 KiB.
             "BLOCK_SIZE_K": 64 if batch <= _SMALL else 128,
             "GROUP_SIZE_M": 1 if batch <= _SMALL else 8 if batch <= _LARGE else 16,
             "num_warps": 4,
@@ -49,12 +50,12 @@ def moe_tables() -> dict[str, bytes]:
 
 
 def is_vllm_cmake(source: bytes | None) -> bool:
-    """Whether this is the CMakeLists.txt of vLLM, not that of whatever the package lies in."""
+    """Return whether this is the CMakeLists.txt of vLLM, not that of another project."""
     return source is not None and b"project(vllm_extensions" in source
 
 
 def with_arch(source: bytes, capability: ComputeCapability, marker: str) -> bytes:
-    """Return a CMakeLists.txt with the capability behind each MAJOR.0 of the lists that lack it; the same bytes if none does."""
+    """Return CMakeLists.txt with the capability after each MAJOR.0 of lists that lack it, unchanged if none does."""
 
     def added(match: re.Match[bytes]) -> bytes:
         indent, command, archs = match.groups()

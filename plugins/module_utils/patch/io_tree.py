@@ -2,11 +2,11 @@
 # GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
 
-"""Replacing files of an installed package one by one, and giving back what was shipped.
+"""Replace files of an installed package one by one, and restore the shipped files.
 
-Beside a file that was written lie what was there (`.gb10-original`, unless nothing was) and a record in sha256sum's format
-(`.gb10-sha256`): the digest of the original, if there is one, and that of what was written. Original and record are on disk before the
-file itself is replaced, so a run that was killed anywhere is told apart from everything else by digests alone.
+A written file's folder also holds its original (`.gb10-original`), if there was one. A record in sha256sum's format
+(`.gb10-sha256`) holds the digests of the original and of the written content. Both are on disk before the file is
+replaced, so the digests identify the state after a run was killed at any point.
 """
 
 from __future__ import annotations
@@ -25,16 +25,16 @@ from ansible_collections.gb10.cluster.plugins.module_utils.patch.blocks import M
 from ansible_collections.gb10.cluster.plugins.module_utils.patch.schema import Link, Wanted
 from ansible_collections.gb10.cluster.plugins.module_utils.patch.table import PTXAS
 
-#: NCCL's library beside the package, as NVIDIA's wheel brings it.
+#: The library of NVIDIA's NCCL wheel, relative to the package.
 NCCL = "../nvidia/nccl/lib/libnccl.so.2"
-#: Large files that may be replaced by a link; only digests of them are ever asked for.
+#: Large files that a link may replace. Only their digests are read.
 LARGE = (PTXAS, NCCL)
 _ORIGINAL, _RECORD = ".gb10-original", ".gb10-sha256"
 
 
 @dataclass(frozen=True)
 class _State:
-    """What is known of a file. ``kept`` says that an earlier run's original or record lies beside it."""
+    """The state of a file. ``kept``: an original or record of an earlier run exists."""
 
     real: str
     current: Wanted
@@ -46,7 +46,7 @@ class _State:
 
 
 class Tree:
-    """A vllm_patch_types.Tree on disk that reads each file once, and the way to change it. ``folder`` is the one for tuned tables."""
+    """A schema.Tree on disk that reads each file once and can write it. ``folder`` is for tuned tables."""
 
     def __init__(self, root: str, folder: str = "") -> None:
         self._root = root
@@ -73,12 +73,12 @@ class Tree:
         return state.kept and not state.ours and not state.trouble
 
     def original(self, path: str) -> str:
-        """Return where the file lies that vLLM or Triton shipped, be it where it was or beside that."""
+        """Return the path of the file that vLLM or Triton shipped, original or in place."""
         state = self._state(path)
         return state.real + (_ORIGINAL if state.ours else "")
 
     def changes(self, files: Mapping[str, Wanted]) -> dict[str, Wanted]:
-        """Return those files that are not yet what they are to be."""
+        """Return the files that differ from their wanted content."""
         return {path: wanted for path, wanted in files.items() if not self._is(path, wanted)}
 
     def _is(self, path: str, wanted: Wanted) -> bool:
@@ -86,7 +86,7 @@ class Tree:
         return not (state.ours or state.kept) if wanted is None else state.ours and state.current == wanted
 
     def digests(self, paths: Iterable[str], files: Mapping[str, Wanted]) -> dict[str, str]:
-        """Return the SHA-256 of what each path is once ``files`` are written, "" where nothing is; a link's is that of its text."""
+        """Return each path's SHA-256 after ``files`` are written, "" if absent. A link's digest is that of its text."""
         result = {}
         for path in paths:
             state = self._state(path)
@@ -94,7 +94,7 @@ class Tree:
             if wanted is None and path in files:
                 wanted = state.shipped if state.ours else state.current
             if path.startswith(LARGE) and not isinstance(wanted, Link):
-                # Its content was not read.
+                # The content of a large file was not read.
                 shipped = self.original(path) if path in files else state.real
                 result[path] = _digest(shipped) if os.path.lexists(shipped) else ""
             else:
@@ -104,20 +104,20 @@ class Tree:
     def texts(self, path: str, wanted: Wanted) -> tuple[str, str, str]:
         """Return (path, text before, text after) of a change."""
         state = self._state(path)
-        # What is not ours and not wanted is left alone; only what was kept beside it goes.
+        # A foreign file that is not wanted stays. Only its kept original and record are removed.
         after = wanted if wanted is not None else state.shipped if state.ours else state.current
         return state.real, _text(state.current), _text(after)
 
     def _real(self, path: str) -> str:
-        """Return where a file lies. Raises ProblemsError if a symbolic link leads out of where it belongs."""
+        """Return the real path of a file. Raises ProblemsError if a symbolic link leads out of its folder."""
         full = os.path.join(self._root, path)
         base = self._folder if path.startswith(self._folder) else os.path.dirname(self._root) if path.startswith("../") else self._root
-        # Such a file may be a link itself, ours for one.
+        # Such a file may itself be a link, such as this module's.
         real = os.path.join(os.path.realpath(os.path.dirname(full)), os.path.basename(full)) if path.startswith(LARGE) else os.path.realpath(full)
         if os.path.commonpath([real, os.path.realpath(base)]) != os.path.realpath(base):
             found = f"{os.path.normpath(full)} is a symbolic link to {real}"
-            expected = f"files in {base}, which no other environment shares"
-            raise self._refusal(path, found, expected, "install vLLM without links, with uv by --link-mode=copy")
+            expected = f"files in {base}, not shared with another environment"
+            raise self._refusal(path, found, expected, "install vLLM without links (uv: --link-mode=copy)")
         return real
 
     def _refusal(self, path: str, found: str, expected: str, fix: str) -> ProblemsError:
@@ -144,28 +144,28 @@ class Tree:
             shipped = None if link or path.startswith(LARGE) else _read(real + _ORIGINAL)
             originals = [line.partition("  ")[0] for line in record if line.endswith(_ORIGINAL)]
             if originals and not (os.path.lexists(real + _ORIGINAL) and _digest(real + _ORIGINAL) == originals[0]):
-                trouble = f"{real}{_ORIGINAL} is not the original that {real}{_RECORD} tells of; install vLLM anew"
+                trouble = f"{real}{_ORIGINAL} does not match {real}{_RECORD}; reinstall vLLM"
         elif marked and record:
-            trouble = f"{real} was changed after it was patched; put that right, or put {real}{_ORIGINAL} in its place"
+            trouble = f"{real} was changed after it was patched; undo that change, or replace it with {real}{_ORIGINAL}"
         elif marked:
-            trouble = f"{real} carries a patch, and what it was before is not kept beside it; install vLLM anew"
+            trouble = f"{real} is patched, but its original is missing; reinstall vLLM"
         return _State(real, current, shipped, ours, kept, trouble, record)
 
     def check(self, files: Mapping[str, Wanted]) -> None:
-        """Raise ProblemsError if a file's folder cannot be written to, SyntaxError if one is no Python after all."""
+        """Raise ProblemsError if a file's folder is not writable, SyntaxError if a file is not valid Python."""
         for path, wanted in files.items():
             real = self._state(path).real
             folder = os.path.dirname(real)
             while not os.path.isdir(folder):
                 folder = os.path.dirname(folder)
             if not os.access(folder, os.W_OK):
-                found = f"{folder} cannot be written to"
-                raise self._refusal(path, found, "a folder that this user may change", "become its owner, mount it read-write")
+                found, fix = f"{folder} is not writable", "run as its owner, or mount it read-write"
+                raise self._refusal(path, found, "a folder that this user may change", fix)
             if path.endswith(".py") and isinstance(wanted, bytes):
                 compile(wanted, real, "exec", dont_inherit=True)
 
     def write(self, files: Mapping[str, Wanted]) -> None:
-        """Make these files what they are to be, each at once or not at all. Raises what check() does, and then all are as they were."""
+        """Write these files, each atomically. On an error, all files are restored. Raises the errors of check()."""
         self.check(files)
         written: list[str] = []
         try:
@@ -175,8 +175,8 @@ class Tree:
         except OSError as error:
             for path in reversed(written):
                 self._back(self._states[path])
-            failed = f"writing failed: {error}"
-            raise self._refusal(written[-1], failed, "a folder that this user may change", "make room, mount it read-write") from error
+            failed, fix = f"writing failed: {error}", "free disk space, or mount it read-write"
+            raise self._refusal(written[-1], failed, "a folder that this user may change", fix) from error
         finally:
             self._states.clear()
 
@@ -194,7 +194,7 @@ class Tree:
             return
         os.makedirs(folder, exist_ok=True)
         if state.ours:
-            # What is there stays recorded until it is replaced, so that it is known wherever the run is killed.
+            # Keep the current content recorded until it is replaced, so that a killed run is recognized.
             now = _digest(real)
             record = [line for line in state.record if line.endswith(_ORIGINAL) or line.startswith(now)]
         else:
@@ -208,7 +208,7 @@ class Tree:
         _drop_bytecode(real)
 
     def _back(self, state: _State) -> None:
-        """Undo _put(), however far it came."""
+        """Undo _put(), even if it was incomplete."""
         real = state.real
         if not state.ours:
             if os.path.lexists(real + _ORIGINAL) or state.current is None:
@@ -222,12 +222,12 @@ class Tree:
 
 
 def _beside(real: str) -> str:
-    """Return a name in a file's folder that nothing has; only a call that never replaces may use it."""
+    """Return an unused name in a file's folder. Use it only with calls that never replace a file."""
     return os.path.join(os.path.dirname(real), f".{os.path.basename(real)}.{secrets.token_hex(8)}")
 
 
 def _write(real: str, wanted: bytes | Link) -> None:
-    """Put a file or link in a file's place at once; mode and owner stay, a new file's are 0644 and its folder's."""
+    """Replace a file atomically. Mode and owner stay; a new file gets 0644 and its folder's owner."""
     if isinstance(wanted, Link):
         temporary = _beside(real)  # symlink() never follows or replaces
         os.symlink(wanted, temporary)
@@ -248,7 +248,7 @@ def _record(path: str) -> tuple[str, ...]:
 
 
 def _restore(real: str) -> None:
-    """Put the very file that was kept back, with its mode, owner and times; where none was kept, there was no file."""
+    """Restore the kept file with its mode, owner and times. Remove the file if none was kept."""
     if os.path.lexists(real + _ORIGINAL):
         temporary = _beside(real)  # link() never replaces
         os.link(real + _ORIGINAL, temporary, follow_symlinks=False)
@@ -261,13 +261,13 @@ def _replace(temporary: str, real: str) -> None:
     try:
         os.replace(temporary, real)
     finally:
-        # After a failure, and where both are the same file already: then rename(2) leaves both names.
+        # After a failure, or if both are the same file already: then rename(2) keeps both names.
         _unlink(temporary)
     io_file.sync_folder(os.path.dirname(real))
 
 
 def _forget(real: str) -> None:
-    """Drop what is kept of a file; the record goes last, so that a killed run leaves nothing that nobody knows of."""
+    """Remove the kept original, then the record. This order leaves no unknown files if the run is killed."""
     _unlink(real + _ORIGINAL)
     _unlink(real + _RECORD)
 
@@ -284,7 +284,7 @@ def _drop_bytecode(real: str) -> None:
 
 
 def _sweep(real: str) -> None:
-    """Remove what a killed run had not yet moved into place."""
+    """Remove temporary files of a killed run."""
     folder, name = os.path.split(real)
     for path in glob.glob(f"{glob.escape(folder)}/.{glob.escape(name)}.*"):
         _unlink(path)
@@ -303,7 +303,7 @@ def _sha256(wanted: bytes | Link) -> str:
 
 
 def _digest(path: str) -> str:
-    """Return the digest of what a path is: a link's is that of where it points."""
+    """Return the digest of a file, or of a link's target path."""
     return _sha256(Link(os.readlink(path))) if os.path.islink(path) else io_file.sha256(path)
 
 

@@ -2,7 +2,7 @@
 # GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
 
-"""What patches, flags and variables a vLLM needs to do the right thing on a GPU, and every file that comes of it."""
+"""Plan the patches, flags and variables that a vLLM needs on a GPU, and all files to write."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ from ansible_collections.gb10.cluster.plugins.module_utils.patch.table import (
 
 @dataclass
 class Plan:
-    """``patches`` as the module returns them; ``files``: every file that an earlier or this run writes, and what it is to be."""
+    """``patches`` as the module returns them; ``files``: each file of this or an earlier run, with wanted content."""
 
     patches: list[dict[str, Any]] = field(default_factory=list)
     flags: list[str] = field(default_factory=list)
@@ -38,16 +38,16 @@ class Plan:
 
 
 def present(request: Request, tree: Tree) -> Plan:
-    """Plan that the patches named are in effect. Raises ProblemsError for a file that no Python can read."""
+    """Plan to apply the named patches. Raises ProblemsError for a file with a syntax error."""
     decisions: dict[str, Decision] = {}
     for name in _ordered(request.names):
         decisions[name] = choice.decide(name, request, tree, decisions)
-    # A patch that cannot be made changes nothing, so what there is of it stays too.
+    # An impossible patch changes nothing, so its existing edits stay too.
     settled = {name: each.edits if each.status == APPLIES else () for name, each in decisions.items() if each.status != UNSUPPORTED}
     plan = Plan(files=_edited(request, tree, settled))
     for name, decision in decisions.items():
         if name in settled:
-            # Tables and links of an earlier run that are not wanted any more go.
+            # Remove tables and links of an earlier run that are no longer wanted.
             plan.files |= {path: None for path in _whole(name, request) if tree.ours(path)} | decision.files
         status, paths = decision.status, list(dict.fromkeys([*(edit.file for edit in decision.edits), *decision.files]))
         if status == APPLIES:
@@ -62,7 +62,7 @@ def present(request: Request, tree: Tree) -> Plan:
 
 
 def absent(request: Request, tree: Tree) -> Plan:
-    """Plan that the patches named are in no file."""
+    """Plan to remove the named patches from all files."""
     troubles = {name: [path for path in _editable(name) if tree.trouble(path)] for name in request.names}
     plan = Plan(files=_edited(request, tree, {name: () for name, troubled in troubles.items() if not troubled}))
     for name in _ordered(request.names):
@@ -73,12 +73,12 @@ def absent(request: Request, tree: Tree) -> Plan:
         if troubled:
             plan.patches.append(_entry(name, UNSUPPORTED, troubled, tree.trouble(troubled[0]), ""))
         elif mine:
-            plan.patches.append(_entry(name, "removed", mine, "what vLLM shipped is there again", ""))
+            plan.patches.append(_entry(name, "removed", mine, "the shipped files are restored", ""))
         elif stale:
-            reason = "vLLM was installed anew since it was patched: there is nothing to restore, and the original that was kept is dropped"
+            reason = "vLLM was reinstalled after it was patched; nothing is restored, the old original is removed"
             plan.patches.append(_entry(name, NOT_NEEDED, stale, reason, ""))
         else:
-            plan.patches.append(_entry(name, NOT_NEEDED, [], "it is not there", ""))
+            plan.patches.append(_entry(name, NOT_NEEDED, [], "it is not applied", ""))
     return plan
 
 
@@ -91,7 +91,7 @@ def _entry(name: str, status: str, files: list[str], reason: str, source: str) -
 
 
 def _done(name: str, decision: Decision, path: str, capability: ComputeCapability, tree: Tree) -> bool:
-    """Whether the file already has what the patch brings."""
+    """Return whether the file already contains the patch."""
     if path in decision.files:
         return tree.ours(path) and tree.current(path) == decision.files[path]
     edits = [edit for edit in decision.edits if edit.file == path]
@@ -101,7 +101,7 @@ def _done(name: str, decision: Decision, path: str, capability: ComputeCapabilit
 
 
 def _editable(name: str) -> list[str]:
-    """Return every file that some release's row of the patch edits."""
+    """Return every file that a row of the patch edits, in any release."""
     return list(dict.fromkeys(edit.file for row in ROWS if row.patch == name for edit in row.edits + row.replaced))
 
 
@@ -118,7 +118,7 @@ def _bytes(tree: Tree, path: str) -> bytes:
 
 
 def _held(tree: Tree, path: str) -> list[tuple[str, ComputeCapability]]:
-    """Return the patches that an earlier run left in a file."""
+    """Return the patches of an earlier run in a file."""
     if not tree.ours(path):
         return []
     found = dict.fromkeys((match[1].decode(), match[3].decode()) for match in blocks.MARKER.finditer(_bytes(tree, path)))
@@ -126,7 +126,7 @@ def _held(tree: Tree, path: str) -> list[tuple[str, ComputeCapability]]:
 
 
 def _edited(request: Request, tree: Tree, made: Mapping[str, Sequence[Edit]]) -> dict[str, Wanted]:
-    """Return every edited file with the patches made and, of those not asked about, the ones it has; None where none is left."""
+    """Return every edited file with ``made`` and its other existing patches, None if no patch remains."""
     files: dict[str, Wanted] = {}
     for path in dict.fromkeys(path for name in PATCHES for path in _editable(name)):
         if tree.trouble(path):
@@ -145,7 +145,7 @@ def _edited(request: Request, tree: Tree, made: Mapping[str, Sequence[Edit]]) ->
 
 
 def _held_edits(name: str, path: str, request: Request) -> Sequence[Edit]:
-    """Return the edits by which a patch came into a file."""
+    """Return the edits that put a patch into a file."""
     for row, _remark in choice.rows(name, request):
         if edits := [edit for edit in row.edits + row.replaced if edit.file == path]:
             return edits

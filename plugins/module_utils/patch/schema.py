@@ -2,7 +2,7 @@
 # GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
 
-"""What the planning of patches is told and what it answers."""
+"""Inputs and results of patch planning."""
 
 from __future__ import annotations
 
@@ -18,12 +18,12 @@ GB10 = ComputeCapability(12, 1)
 
 
 class Link(str):
-    """A symbolic link in a file's place; the text is what it points to."""
+    """A symbolic link instead of a file; the text is its target."""
 
     __slots__ = ()
 
 
-#: What a file is to be; None stands for what vLLM shipped.
+#: The wanted content of a file; None means the shipped content.
 Wanted: TypeAlias = "bytes | Link | None"
 
 
@@ -31,31 +31,31 @@ class Tree(Protocol):
     """A package's files, by their path relative to it."""
 
     def shipped(self, path: str) -> bytes | None:
-        """Return the file as vLLM shipped it, None if it did not."""
+        """Return the shipped content of the file, None if vLLM did not ship it."""
 
     def current(self, path: str) -> Wanted:
-        """Return the file as it is, None if it is not there."""
+        """Return the current content of the file, None if absent."""
 
     def exists(self, path: str) -> bool:
-        """Whether a file or folder is there."""
+        """Return whether a file or folder exists."""
 
     def trouble(self, path: str) -> str:
-        """Return why it is not known what vLLM shipped, "" if it is."""
+        """Return why the shipped content is unknown, "" if it is known."""
 
     def ours(self, path: str) -> bool:
-        """Whether the file is as an earlier run wrote it."""
+        """Return whether the file has the content that an earlier run wrote."""
 
     def stale(self, path: str) -> bool:
-        """Whether an earlier run's original is kept of a file that is not patched any more."""
+        """Return whether an original is kept of a file that is no longer patched."""
 
 
 @dataclass(frozen=True)
 class Request:
-    """``asked`` says that the capability was given rather than found; ``folder`` is where tuned tables may be put.
+    """``asked``: the capability was given, not detected. ``folder``: the folder for tuned tables.
 
-    ``quantization`` is what flags are chosen for: "fp8"; "other", where a flag that counts for every kind of MoE is left out; or
-    "unknown", where the function is patched instead, which acts on FP8 alone.
-    ``bundled`` are Triton's own assemblers by their file name, without what an earlier run put in their place.
+    ``quantization`` selects flags: "fp8"; "other" omits a flag that applies to every kind of MoE; "unknown" patches the
+    function instead, which affects only FP8.
+    ``bundled`` are Triton's own assemblers by file name, not the replacements of an earlier run.
     """
 
     names: Sequence[str]
@@ -72,7 +72,7 @@ class Request:
 
 @dataclass
 class Decision:
-    """What becomes of one patch. ``edits`` are the places that it is about, which are edited if it applies; ``files`` what it writes whole."""
+    """The decision on one patch. ``edits`` are its places, edited if it applies; ``files`` are written as a whole."""
 
     status: str
     reason: str

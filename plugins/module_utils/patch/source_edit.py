@@ -2,7 +2,7 @@
 # GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
 
-"""Inserting statements into a function of a Python file, found in its syntax tree; every other byte stays as it is."""
+"""Insert statements into a function of a Python file, found in its syntax tree. All other bytes stay unchanged."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ _UTF8 = (b"utf-8", b"utf8", b"utf-8-sig", b"us-ascii", b"ascii")
 
 
 class SourceEditError(Exception):
-    """The file has not the shape that the edit is made for. ``function`` is the dotted name, ``expected`` what was looked for."""
+    """The file does not have the expected form. ``function`` is the dotted name, ``expected`` the missing code."""
 
     def __init__(self, function: str, expected: str) -> None:
         self.function = function
@@ -31,7 +31,7 @@ class SourceEditError(Exception):
 
 @functools.lru_cache(maxsize=16)
 def parse(source: bytes) -> ast.Module:
-    """Return the syntax tree of a file; it is not to be changed, for the next one who asks gets the same.
+    """Return the syntax tree of a file. Do not change it: the cache returns it again.
 
     Raises SyntaxError, also for null bytes and wrong UTF-8, and SourceEditError for another encoding.
     """
@@ -60,7 +60,7 @@ def find(tree: ast.Module, name: str) -> Function:
 
 
 def statements(body: Sequence[ast.stmt]) -> Iterator[ast.stmt]:
-    """Yield the statements of one scope, but for those that only type checkers see."""
+    """Yield the statements of one scope, except those under TYPE_CHECKING."""
     for node in body:
         yield node
         if isinstance(node, ast.If) and ast.unparse(node.test) in ("TYPE_CHECKING", "typing.TYPE_CHECKING"):
@@ -84,7 +84,7 @@ def own_nodes(function: Function) -> Iterator[ast.AST]:
 
 
 def is_plain(function: Function) -> bool:
-    """Whether ``return x`` in it returns x to the caller: neither a coroutine nor a generator."""
+    """Return whether ``return x`` in it returns x to the caller: neither a coroutine nor a generator."""
     return isinstance(function, ast.FunctionDef) and not any(isinstance(node, ast.Yield | ast.YieldFrom) for node in own_nodes(function))
 
 
@@ -95,7 +95,7 @@ def parameters(function: Function) -> list[str]:
 
 
 def required(function: Function) -> list[str]:
-    """Return the names of the parameters that a caller must give."""
+    """Return the names of the parameters without a default."""
     given = function.args
     positional = [*given.posonlyargs, *given.args]
     keyword = [argument for argument, default in zip(given.kwonlyargs, given.kw_defaults, strict=True) if default is None]
@@ -103,7 +103,7 @@ def required(function: Function) -> list[str]:
 
 
 def _place(function: Function, name: str, after: str | None) -> int:
-    """Return the index in the body at which the block goes: behind the docstring, or behind the first statement that assigns ``after``."""
+    """Return the body index for the block: after the docstring, or after the first statement that assigns ``after``."""
     if after is None:
         return int(ast.get_docstring(function, clean=False) is not None)
     for index, statement in enumerate(function.body, 1):
@@ -115,7 +115,7 @@ def _place(function: Function, name: str, after: str | None) -> int:
 
 
 class _Lines:
-    """A file's lines, counted as the syntax tree counts them, and its style."""
+    """A file's lines, numbered as in the syntax tree, and its style."""
 
     def __init__(self, source: bytes) -> None:
         self.source = source
@@ -124,7 +124,7 @@ class _Lines:
         self.newline = breaks[0][0] if breaks else b"\n"
 
     def start(self, line: int) -> int:
-        """Return the offset of a line's first byte, that of the file's end for a line behind the last."""
+        """Return the offset of a line's first byte, or of the file's end for a line after the last."""
         return self._starts[line - 1] if line <= len(self._starts) else len(self.source)
 
     def text(self, line: int) -> bytes:
@@ -135,7 +135,7 @@ class _Lines:
         return text[: len(text) - len(text.lstrip(b" \t\f"))]
 
     def opens(self, node: ast.stmt) -> bool:
-        """Whether the statement is the first of its line; one with decorators always is."""
+        """Return whether the statement is the first of its line; one with decorators always is."""
         return first_line(node) != node.lineno or len(self.indent(node.lineno)) == node.col_offset
 
 
@@ -146,11 +146,11 @@ def first_line(node: ast.stmt) -> int:
 
 
 def insert(source: bytes, name: str, block: Sequence[str], after: str | None = None) -> bytes:
-    """Return the file with ``block`` (lines without the body's indentation) in a function.
+    """Return the file with ``block`` (lines without the body's indentation) inserted into a function.
 
-    It goes to the start of the body, behind the docstring; or behind the first statement of the body that assigns ``after``, such as
-    "self.backend". Raises SyntaxError if the file has an error, SourceEditError if the place is not there or the result would not be
-    exactly the old syntax tree with the block in that place.
+    The block is inserted at the start of the body, after the docstring, or after the first statement that assigns
+    ``after``, such as "self.backend". Raises SyntaxError if the file has an error. Raises SourceEditError if the place
+    is missing, or if the result is not exactly the old syntax tree with the block in that place.
     """
     bom = _BOM if source.startswith(_BOM) else b""
     text = source.removeprefix(_BOM)
@@ -164,14 +164,14 @@ def insert(source: bytes, name: str, block: Sequence[str], after: str | None = N
     said = _says(edited, tree, function)
     del function.body[index : index + len(added)]
     if not said:
-        raise SourceEditError(name, "a body to which lines can be added without changing what it says")
+        raise SourceEditError(name, "a body to which lines can be added without changing its meaning")
     return bom + edited
 
 
 def _says(edited: bytes, tree: ast.Module, function: Function) -> bool:
-    """Whether the file says what the tree says, in which only ``function`` differs from what the file was.
+    """Return whether the file matches the tree, which differs from the old file only in ``function``.
 
-    Statements around that function's are the same bytes, so it is enough that they still begin and end where they did.
+    The statements around that function have the same bytes, so it is sufficient to compare their positions.
     """
     try:
         body = parse(edited).body
@@ -214,7 +214,7 @@ def _edits(lines: _Lines, function: Function, index: int, block: Sequence[str]) 
             start, end, _opening = edits.pop()
             return [(start, end, lines.newline + added + indent)]
         line = first_line(behind)
-        # Comments over the first statement are about it, so they stay with it.
+        # Comments above the first statement describe it, so they stay with it.
         while lines.text(line - 1).strip() == b"" or lines.text(line - 1).lstrip().startswith(b"#"):
             line -= 1
         return [(lines.start(line), lines.start(line), added)]
@@ -225,7 +225,7 @@ def _edits(lines: _Lines, function: Function, index: int, block: Sequence[str]) 
         start = lines.start(behind.lineno) + behind.col_offset
         return [*edits, (end, start, lines.newline + added + indent)]
     start = lines.start(before.end_lineno + 1)
-    if _NEWLINE.search(lines.text(before.end_lineno)) is None:  # the file ends without one
+    if _NEWLINE.search(lines.text(before.end_lineno)) is None:  # the file has no final newline
         added = lines.newline + added.removesuffix(lines.newline)
     return [*edits, (start, start, added)]
 

@@ -105,7 +105,7 @@ def offer(cluster: Cluster, workers: list[Host], tmp_path: Path) -> Iterator[Cal
 
 @pytest.mark.parametrize(
     ("architecture", "corrupt", "said"),
-    [("90", False, "not all its programs have code for sm_121"), ("121", True, "artifact: /var/tmp/offered.tar has sha256 ")],
+    [("90", False, "not all programs have code for sm_121"), ("121", True, "artifact: /var/tmp/offered.tar has sha256 ")],
     ids=["another GPU's", "corrupted"],
 )
 def test_a_build_that_is_not_right_is_refused(workers: list[Host], offer: Callable[..., Run], architecture: str, corrupt: bool, said: str) -> None:
@@ -119,8 +119,8 @@ def test_a_build_that_is_not_right_is_refused(workers: list[Host], offer: Callab
 BAD = {
     "a file that is not there": ({"nccl_sm121_build_source": "/none/nccl.tar.gz"}, "nccl_sm121_build_source: /none/nccl.tar.gz is not there"),
     "another file than was meant": ({"nccl_sm121_build_checksum": "0" * 64}, f"Expected: {'0' * 64}"),
-    "no toolkit": ({"nccl_sm121_build_cuda_home": "/nonexistent"}, "cuda_home: there is no /nonexistent/bin/nvcc"),
-    "no GPU that nvcc knows": ({"nccl_sm121_build_capabilities": ["13.7"]}, "does not know sm_137"),
+    "no toolkit": ({"nccl_sm121_build_cuda_home": "/nonexistent"}, "cuda_home: /nonexistent/bin/nvcc not found"),
+    "no GPU that nvcc knows": ({"nccl_sm121_build_capabilities": ["13.7"]}, "does not support sm_137"),
     "functions that are none": ({"nccl_sm121_build_only_funcs": "AllReduce; reboot"}, "functions"),
 }
 

@@ -1,4 +1,4 @@
-"""What is started and how it is written down: argv, units, environment files and the digest of all of it."""
+"""Argv, units, environment files and the digest of the launch inputs."""
 
 from __future__ import annotations
 
@@ -49,7 +49,7 @@ INSIDE: dict[str, Any] = {**PLAN, "runtime": {"kind": "container", "name": IMAGE
 
 
 def option(argv: list[str], name: str) -> str | None:
-    """The value that a parser would take for an option: the last one given."""
+    """Return the value that a parser would use for an option: the last one."""
     values = [word.partition("=")[2] for word in argv if word == f"--{name}" or word.startswith(f"--{name}=")]
     return values[-1] if values else None
 
@@ -60,7 +60,7 @@ def test_ray_on_the_head() -> None:
     assert option(argv, "address") is None
     assert (option(argv, "port"), option(argv, "ray-client-server-port")) == ("6379", "6386")
     assert (option(argv, "node-ip-address"), option(argv, "num-gpus"), option(argv, "object-store-memory")) == ("10.110.0.1", "1", "100000000")
-    # The dashboard can start jobs, so nobody else may reach it.
+    # The dashboard can start jobs, so no other host may reach it.
     assert (option(argv, "dashboard-host"), option(argv, "dashboard-port")) == ("127.0.0.1", "8265")
 
 
@@ -79,7 +79,7 @@ def test_every_port_of_ray_is_fixed_and_its_own(plan: dict[str, Any]) -> None:
     assert {name: option(argv, name) for name in ports} == {name: str(port) for name, port in ports.items()}
     assert len(set(ports.values())) == len(ports)
     first, last = (int(option(argv, name) or 0) for name in ("min-worker-port", "max-worker-port"))
-    # A process a core and an actor a rank: less than a hundred is tight.
+    # A process per core and an actor per rank: less than a hundred is tight.
     assert last - first > 100
     assert {"node-manager-port", "object-manager-port", "metrics-export-port", "runtime-env-agent-port"} <= ports.keys()
 
@@ -109,7 +109,7 @@ def test_ranks_meet_without_ray() -> None:
     assert started[:5] == ["/usr/bin/python3", "-B", "/usr/local/lib/gb10-rank.py", "--address=10.110.0.1", "--port=29502"]
     assert started[5:] == ["--rank=1", "--ranks=2", "--", *launch.vllm_argv(worker)]
     assert launch.start_digest(worker) == launch.start_digest(head), "the same group"
-    assert launch.start_digest(head)[:16] not in " ".join(started), "arguments are everybody's to read"
+    assert launch.start_digest(head)[:16] not in " ".join(started), "every user can read arguments"
 
 
 def test_replicas_meet_at_the_heads_address() -> None:
@@ -161,7 +161,7 @@ def test_a_container_gets_what_it_needs_and_no_more() -> None:
 
 
 def contained(unit: str = launch.VLLM, **changes: Any) -> list[str]:
-    """The argv of a container, with a part of its plan changed."""
+    """Return the argv of a container, with changes to its plan."""
     return launch.contained({**INSIDE, **changes}, unit, ["vllm", "serve", "x"], "990:980")
 
 
@@ -169,7 +169,7 @@ def test_podman_has_its_own_words_for_gpus_and_cgroups() -> None:
     argv = contained(runtime={**INSIDE["runtime"], "engine": "podman", "engine_args": ["--cgroups=disabled"]})
     assert (argv[0], option(argv, "device"), option(argv, "gpus")) == ("podman", "/dev/infiniband", None)
     assert "--device=nvidia.com/gpu=all" in argv
-    # The user's own come last and win.
+    # The user's options come last and win.
     assert (option(argv, "cgroups"), argv.index("--cgroups=disabled") > argv.index("--cgroups=split")) == ("disabled", True)
 
 
@@ -258,7 +258,7 @@ def test_own_environment() -> None:
     variables = launch.own_environment(fabric, "/srv/models/tiny", {"NCCL_DEBUG": "INFO", "NCCL_SOCKET_IFNAME": "mine"})
     assert variables["NCCL_SOCKET_IFNAME"] == "mine", "the user's own win"
     assert (variables["VLLM_HOST_IP"], variables["NCCL_DEBUG"]) == ("10.110.0.1", "INFO")
-    # Without authentication anybody on the fabric may run code.
+    # Without authentication any host on the fabric may run code.
     assert (variables["RAY_AUTH_MODE"], variables["RAY_memory_monitor_refresh_ms"]) == ("token", "0")
     assert variables["HF_HUB_OFFLINE"] == "1"
     assert "HF_HUB_OFFLINE" not in launch.own_environment(fabric, "org/model", {})
@@ -315,12 +315,12 @@ def test_a_unit_without_placeholder_is_refused() -> None:
         systemd.stamped_unit("[Service]\nExecStart=/bin/true\n", [])
 
 
-#: What systemd's C-style unquoting turns a character behind a backslash into (systemd.syntax(7)); none of the words here needs more.
+#: The characters that systemd's C-style unquoting makes of an escape (systemd.syntax(7)). The words here need no more.
 ESCAPES = {"\\": "\\", '"': '"', "'": "'", "s": " "}
 
 
 def systemd_words(line: str) -> list[str]:
-    """A small model of how systemd splits an ExecStart= line: quotes, escapes, then specifiers (%%) and variables ($$)."""
+    """Split an ExecStart= line as systemd does: quotes, escapes, then specifiers (%%) and variables ($$)."""
     words: list[str] = []
     word: str | None = None
     quoted = False
@@ -334,7 +334,7 @@ def systemd_words(line: str) -> list[str]:
             words += [word] if word is not None else []
             word = None
         else:
-            assert quoted or character not in "';", f"{character} means something to systemd outside quotes"
+            assert quoted or character not in "';", f"{character} is special to systemd outside quotes"
             word = (word or "") + character
     assert not quoted
     words += [word] if word is not None else []
@@ -342,7 +342,7 @@ def systemd_words(line: str) -> list[str]:
     return [word.replace("%%", "%").replace("$$", "$") for word in words]
 
 
-#: One line of text as an argv or an environment can hold it.
+#: One line of text that an argv or an environment can contain.
 LINE = st.text(st.characters(exclude_characters="\n\r\0", exclude_categories=("Cs",)))
 
 
@@ -353,7 +353,7 @@ def test_systemd_reads_back_every_word(argv: list[str]) -> None:
 
 
 def test_an_environment_line_keeps_its_dollar() -> None:
-    # Environment= knows specifiers and no variables.
+    # Environment= expands specifiers but not variables.
     assert systemd.systemd_quote("A=$HOME 100%", exec_line=False) == '"A=$HOME 100%%"'
 
 
@@ -368,7 +368,7 @@ VARIABLES = st.dictionaries(NAMES.map(lambda name: f"GB10_TEST_{name}"), LINE, m
 
 
 def systemd_environment(text: str) -> dict[str, str]:
-    """A small model of EnvironmentFile= (systemd.exec(5)): in double quotes, a backslash frees only these four."""
+    """Parse EnvironmentFile= as systemd does (systemd.exec(5)): in double quotes, a backslash escapes only four."""
     variables = {}
     for line in text.splitlines():
         name, _, value = line.partition("=")

@@ -1,4 +1,4 @@
-"""Ranks that start and end together: real processes on loopback."""
+"""Ranks start and end together: real processes on loopback."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ Start = Callable[..., "Rank"]
 
 
 class Rank:
-    """A rank under the program; its command notes that it runs, and sleeps."""
+    """A rank under the program. Its command records its PID and sleeps."""
 
     def __init__(self, folder: Path, port: int, rank: int, ranks: int, group: str) -> None:
         self.mark = folder / f"{rank}-{group}"
@@ -31,7 +31,7 @@ class Rank:
         self.process = subprocess.Popen(command, stdout=subprocess.PIPE, text=True, env=environment)
 
     def runs(self, within: float = 10) -> bool:
-        """Whether the command was started in time."""
+        """Return whether the command started in time."""
         until = time.monotonic() + within
         while time.monotonic() < until:
             if self.mark.exists() and self.mark.read_text(encoding="utf-8").strip():
@@ -44,7 +44,7 @@ class Rank:
         return int(self.mark.read_text(encoding="utf-8").split()[0])
 
     def gone(self) -> bool:
-        """Whether program and command have ended."""
+        """Return whether the program and its command have ended."""
         self.process.wait(timeout=20)
         return not Path(f"/proc/{self.pid}").exists()
 
@@ -116,7 +116,7 @@ def test_one_that_gave_up_waiting_can_come_again(start: Start) -> None:
     head = start(0)
     early = start(1)
     assert head.process.stdout
-    while "rank 1 is there" not in head.process.stdout.readline():
+    while "rank 1 connected" not in head.process.stdout.readline():
         assert head.process.poll() is None
     early.process.terminate()
     assert early.process.wait(timeout=10) == 1
@@ -146,11 +146,11 @@ def test_a_place_that_there_is_not_is_refused(rank: int, group: str) -> None:
     command = [sys.executable, PROGRAM, "--address=127.0.0.1", "--port=9", f"--rank={rank}", "--ranks=3", "--", "true"]
     done = subprocess.run(command, env=os.environ | {io_rank.GROUP_VARIABLE: group}, capture_output=True, text=True, check=False, timeout=20)
     assert done.returncode == 2
-    assert f"--rank {rank} is none of 0 to 2" in done.stderr or "GB10_RANK_GROUP has to be one word" in done.stderr
+    assert f"--rank {rank} is not in the range 0 to 2" in done.stderr or "GROUP must be one word" in done.stderr
 
 
 def test_the_group_is_not_handed_on(start: Start) -> None:
     rank = start(0, ranks=1)
     assert rank.runs()
-    # The command wrote its number and, had it the variable, the group.
+    # The command wrote its PID, and the group if it had the variable.
     assert rank.mark.read_text(encoding="utf-8").split() == [str(rank.pid)]

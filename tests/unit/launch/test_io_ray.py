@@ -1,4 +1,4 @@
-"""Asking Ray for its nodes: over loopback, with the token, from a server that plays Ray's State API."""
+"""Query Ray's nodes over loopback, with the token, from a server that simulates Ray's State API."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ NODES = {"spark1": "10.110.0.1", "spark2": "10.110.0.2"}
 
 
 def row(address: str, state: str = "ALIVE", gpus: float | None = 1.0) -> dict[str, Any]:
-    """A row of the State API's nodes, as Ray 2.x gives it, less what is not read."""
+    """Return a row of the State API's nodes as in Ray 2.x, without unused keys."""
     resources = {"CPU": 20.0, "memory": 1e11} | ({} if gpus is None else {"GPU": gpus})
     return {"node_id": f"id-{address}", "node_ip": address, "state": state, "resources_total": resources}
 
@@ -42,7 +42,7 @@ BOTH = [row("10.110.0.1"), row("10.110.0.2")]
         pytest.param([*BOTH, row("10.110.0.3", "DEAD")], [], id="a stranger that has left"),
         pytest.param(
             [*BOTH, row("10.110.0.2")],
-            ["spark2 (10.110.0.2) is counted 2 times: Ray has not given up its former process yet"],
+            ["spark2 (10.110.0.2) is listed 2 times: Ray has not removed its old process yet"],
             id="counted twice",
         ),
         pytest.param(
@@ -57,7 +57,7 @@ def test_missing(rows: list[dict[str, Any]], expected: list[str]) -> None:
 
 
 class Server(HTTPServer):
-    """Plays Ray's dashboard: `answers` are given in turn, the last one again and again."""
+    """Simulate Ray's dashboard: return `answers` in turn and repeat the last one."""
 
     def __init__(self) -> None:
         super().__init__(("127.0.0.1", 0), Handler)
@@ -67,12 +67,12 @@ class Server(HTTPServer):
 
 
 class Handler(BaseHTTPRequestHandler):
-    """Asks for the token as Ray does with RAY_AUTH_MODE=token."""
+    """Require the token as Ray does with RAY_AUTH_MODE=token."""
 
     server: Server
 
     def do_GET(self) -> None:
-        """Answer with the next listing, or refuse."""
+        """Return the next listing, or reject the request."""
         authorization = self.headers.get("Authorization")
         self.server.requests.append((self.path, authorization))
         if authorization != f"Bearer {TOKEN}" and not self.server.open:
@@ -85,14 +85,14 @@ class Handler(BaseHTTPRequestHandler):
             self.reply(200, json.dumps({"result": True, "data": {"result": {"total": len(answer), "result": answer}}}).encode())
 
     def reply(self, status: int, body: bytes) -> None:
-        """Send a whole answer."""
+        """Send a complete response."""
         self.send_response(status)
         self.send_header("Content-Length", str(len(body)))
         self.end_headers()
         self.wfile.write(body)
 
     def log_message(self, *_arguments: Any) -> None:
-        """Say nothing."""
+        """Log nothing."""
 
 
 @pytest.fixture
@@ -183,20 +183,21 @@ def test_the_token_is_not_sent_to_a_proxy(ray: Server, token: str, monkeypatch: 
 def test_wait_ends_when_every_node_has_joined(ray: Server, token: str) -> None:
     ray.answers = [b"", BOTH[:1], [BOTH[0], row("10.110.0.2", gpus=0)], BOTH]
     assert io_ray.wait(NODES, 1, ray.server_port, token, 30) == BOTH
-    assert [authorization for _path, authorization in ray.requests] == [f"Bearer {TOKEN}"] * 4 + [None], "the last is the proof"
+    # The last request verifies that Ray requires the token.
+    assert [authorization for _path, authorization in ray.requests] == [f"Bearer {TOKEN}"] * 4 + [None]
 
 
 def test_a_ray_that_asks_for_no_token_is_refused_at_once(ray: Server, token: str) -> None:
     ray.answers, ray.open = [BOTH], True
     said = failure(lambda: io_ray.wait(NODES, 1, ray.server_port, token, 30))
-    assert "answers HTTP 200 without the token, where 401 or 403 is expected" in said
+    assert "accepted a request without a token (HTTP 200). Expected: 401 or 403" in said
     assert len(ray.requests) == 2
 
 
 def test_a_ray_that_is_gone_proves_nothing() -> None:
     with Server() as server:
         port = server.server_port
-    assert "does not answer" in failure(lambda: io_ray.refuses_strangers(port))
+    assert "did not respond" in failure(lambda: io_ray.refuses_strangers(port))
 
 
 def test_a_timeout_names_the_missing_node(ray: Server, token: str) -> None:

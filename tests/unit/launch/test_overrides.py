@@ -1,4 +1,4 @@
-"""What roles add to how the ranks are started, what a config.json says of the weights, and when nodes' patches are refused."""
+"""Launch overrides of roles, the quantization in a config.json, and rejected differences between the nodes' patches."""
 
 from __future__ import annotations
 
@@ -103,7 +103,7 @@ def test_equal_nodes_are_as_they_should_be() -> None:
 @pytest.mark.parametrize(
     ("changes", "path", "found"),
     [
-        ({"files": {"a.py": "2"}}, "spark2.a.py", "it would differ from that of spark1"),
+        ({"files": {"a.py": "2"}}, "spark2.a.py", "it would differ from the file on spark1"),
         ({"vllm_version": "0.24.0"}, "spark2.vllm_version", "vLLM 0.24.0 on spark2, and 0.22.1 on spark1"),
         ({"flags": ["--x"]}, "spark2.flags", "['--x'] on spark2, and [] on spark1"),
         ({"environment": {"X": "1"}}, "spark2.environment", "{'X': '1'} on spark2, and {} on spark1"),

@@ -1,4 +1,4 @@
-"""Which runs measure the bandwidth between nodes, and what is too little."""
+"""The runs that measure the bandwidth between nodes, and their thresholds."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ PEERS = {"pair": [["b"]], "ring": [["b"], ["c"]], "switch": [["b", "c"]]}
 
 
 def plan(shape: str, devices: tuple[str, ...] = ("rocep1s0f0,roceP2p1s0f0", "rocep1s0f1,roceP2p1s0f1"), node: int = 0) -> Data:
-    """A cluster of nodes a, b (and c), with each node's NCCL_IB_HCA ("" for none)."""
+    """Return a plan of nodes a, b (and c), with each node's NCCL_IB_HCA ("" for none)."""
     names = ["a", "b"] if shape == "pair" else ["a", "b", "c"]
     rails = [{"interface": "x", "peers": dict.fromkeys(peers, "10.0.0.2")} for peers in PEERS[shape]]
     nodes = [
@@ -33,7 +33,7 @@ def plan(shape: str, devices: tuple[str, ...] = ("rocep1s0f0,roceP2p1s0f0", "roc
 
 
 def result(*numbers: float, collective: str = "all_reduce") -> Data:
-    """A program's result whose messages are 4096 bytes and twice as many each."""
+    """Return a program's result with message sizes that start at 4096 bytes and double."""
     entries = [{"collective": collective, "bytes": 4096 << index, "seconds": 0.5, "bus_gbps": number} for index, number in enumerate(numbers)]
     return {"rank": 0, "ranks": 2, "backend": "nccl", "torch": "2.11.0", "results": entries}
 

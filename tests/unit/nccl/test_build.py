@@ -1,4 +1,4 @@
-"""NCCL: what a library is and lacks, how one is built, which of its functions vLLM calls, and the module that reads them."""
+"""NCCL: facts and defects of a library, its build, the functions that vLLM calls, and the module nccl_info."""
 
 from __future__ import annotations
 
@@ -69,8 +69,8 @@ def test_version(version: str, cuda: str, expected: tuple[str | None, str | None
 @pytest.mark.parametrize(
     ("architectures", "said"),
     [
-        (["90"], "2 do not run there; it holds 2 cubin for sm_90, 1 cubin for sm_100f"),
-        (["120"], "2 would run as code for an older GPU of its generation"),
+        (["90"], "2 cannot run; it contains 2 cubin for sm_90, 1 cubin for sm_100f"),
+        (["120"], "2 would run code of an older GPU of its generation"),
         (["121"], None),
         (["121a"], None),
         (["120", "121"], None),
@@ -87,7 +87,7 @@ def test_a_library_without_code_for_the_gpu(architectures: list[str], said: str 
 
 def test_everything_that_is_wrong_with_a_library_is_listed() -> None:
     problems = nccl_library.problems(library("90", version="x", machine=183), "lib", [GB10, H200, THOR], "x86_64")
-    assert [problem.expected for problem in problems] == ["a libnccl", "one for x86_64", "cubins for sm_121", "cubins for sm_110"]
+    assert [problem.expected for problem in problems] == ["a libnccl", "a library for x86_64", "cubins for sm_121", "cubins for sm_110"]
 
 
 @pytest.mark.parametrize(("tag", "release"), [("v2.30.7-1", Release(2, 30, 7)), ("2.28.9-1", Release(2, 28, 9)), ("v2.5.6-2", Release(2, 5, 6, 2))])
@@ -106,7 +106,7 @@ def test_what_is_no_release(tag: str) -> None:
 def test_release_of_a_source_tree() -> None:
     text = "##### version\nNCCL_MAJOR   := 2\nNCCL_MINOR   := 30\nNCCL_PATCH   := 7\nNCCL_SUFFIX  :=\nPKG_REVISION := 1\n"
     assert Release.of_makefile(text, "x").tag == "v2.30.7-1"
-    with pytest.raises(ProblemsError, match="does not say NCCL_PATCH"):
+    with pytest.raises(ProblemsError, match="does not define NCCL_PATCH"):
         Release.of_makefile(text.replace("NCCL_PATCH   := 7", ""), "makefiles/version.mk")
 
 
@@ -216,13 +216,13 @@ def test_without_a_gpu_there_is_nothing_to_build_for() -> None:
 
 @pytest.mark.parametrize(
     ("gpu", "expected"),
-    [(GB10, "CUDA 12.9 or newer for 12.1"), (THOR, "CUDA 13.0 or newer for 11.0"), (ComputeCapability(13, 0), "a CUDA release that knows 13.0")],
+    [(GB10, "CUDA 12.9 or newer for 12.1"), (THOR, "CUDA 13.0 or newer for 11.0"), (ComputeCapability(13, 0), "a CUDA release that supports 13.0")],
     ids=str,
 )
 def test_a_toolkit_that_is_older_than_the_gpu(gpu: ComputeCapability, expected: str) -> None:
     old = Toolkit("/usr/local/cuda-12.8", "12.8.93", frozenset({"sm_90", "sm_100", "sm_101", "sm_120"}))
     (problem,) = nccl_build.prerequisites([gpu, H200], old, BUILDER)
-    assert problem.found == f"nvcc 12.8.93 in /usr/local/cuda-12.8 does not know {gpu.sm}"
+    assert problem.found == f"nvcc 12.8.93 in /usr/local/cuda-12.8 does not support {gpu.sm}"
     assert problem.expected == expected
 
 
@@ -259,7 +259,7 @@ def test_no_pattern(pattern: str) -> None:
 
 
 def installed(folder: Path, *architectures: str) -> Path:
-    """A library as NCCL's build leaves it: the file, and the links by which it is found."""
+    """Create a library as NCCL's build does: the file and its links."""
     (folder / "lib").mkdir(parents=True)
     (folder / "lib/libnccl.so.2.30.7").write_bytes(libnccl(*architectures, machine=MACHINE))
     (folder / "lib/libnccl.so.2").symlink_to("libnccl.so.2.30.7")
@@ -288,7 +288,7 @@ def test_nccl_info_refuses_what_is_no_library(tmp_path: Path, content: bytes | N
     assert "Expected: " in answer["msg"]
 
 
-#: Maps the files it is given and stays.
+#: Map the given files and wait.
 MAPPER = """
 import mmap, sys
 files = [open(name, "rb") for name in sys.argv[1:]]
@@ -332,11 +332,11 @@ def test_nccl_info_sees_that_a_process_still_has_the_file_before(tmp_path: Path)
         answer = run_module("nccl_info", {"path": str(ours), "pids": [rank.pid], "requires": {}})
         rank.communicate()
     (problem,) = answer["problems"]
-    assert "deleted since" in problem
+    assert "(deleted" in problem
 
 
 def test_nccl_info_knows_a_libnccl_by_its_functions(tmp_path: Path) -> None:
-    """The name says nothing: ours may be called anything, and any data may be called libnccl."""
+    """The name is irrelevant: a libnccl may have any name, and any data may be named libnccl."""
     ours, wheels = installed(tmp_path / "ours", "121"), installed(tmp_path / "wheel", "120")
     (ours / "lib/libnccl.so.2.30.7").rename(ours / "lib/fast.so")
     plugin, data = tmp_path / "libnccl-net.so", tmp_path / "libnccl.so.2"
@@ -347,9 +347,9 @@ def test_nccl_info_knows_a_libnccl_by_its_functions(tmp_path: Path) -> None:
         process.communicate()
     (found,) = answer["processes"]
     assert sorted(library["path"] for library in found["libraries"]) == sorted(map(str, [ours / "lib/fast.so", wheels / "lib/libnccl.so.2.30.7"]))
-    # Read by mmap, they were not loaded by anything that says which is called.
+    # Mapped with mmap: no mapped file links to one of them, so the called one is unknown.
     assert found["used"] is None
-    assert "nothing mapped tells which is called" in found["undecided"]
+    assert "no mapped file shows which one is called" in found["undecided"]
 
 
 def test_nccl_info_of_a_build_that_is_gone_from_the_store(tmp_path: Path) -> None:
@@ -362,9 +362,9 @@ def test_nccl_info_of_a_build_that_is_gone_from_the_store(tmp_path: Path) -> Non
         other = run_module("nccl_info", {**arguments, "requires": {"sha256": "0" * 64}})
         rank.communicate()
     assert (known["library"], known["processes"][0]["libraries"][0]["deleted"]) == (None, True)
-    assert ["there is no file" in problem for problem in known["problems"]] == [True]
-    assert ["there is no file" in problem for problem in other["problems"]] == [True, False]
-    assert "deleted since" in other["problems"][1]
+    assert ["not found" in problem for problem in known["problems"]] == [True]
+    assert ["not found" in problem for problem in other["problems"]] == [True, False]
+    assert "(deleted" in other["problems"][1]
     assert run_module("nccl_info", {"path": arguments["path"]})["failed"]
 
 
@@ -376,7 +376,7 @@ def wheel(runtime: Path, *architectures: str) -> Path:
 
 
 def test_nccl_info_reads_what_the_runtime_brought_also_behind_a_link(tmp_path: Path) -> None:
-    """The choice about a build is the same before and after one took the place of the wheel's."""
+    """The build decision is the same before and after a built library replaced the wheel's."""
     path = wheel(tmp_path / "runtime", "120")
     before = run_module("nccl_info", {"runtime": str(tmp_path / "runtime")})["library"]
     path.rename(f"{path}.gb10-original")
@@ -399,15 +399,15 @@ def test_node_info_has_the_library_once_the_runtime_is_complete(tmp_path: Path) 
     assert io_nccl.bundled_facts(str(tmp_path)) == {}
 
 
-#: Loads what it is told to and stays, as Python does when it imports PyTorch.
+#: Load the given libraries and wait, as Python does when it imports PyTorch.
 LOADER = "import ctypes, sys; kept = [ctypes.CDLL(name) for name in sys.argv[1:]]; print(kept[-1].answer(), flush=True); sys.stdin.read()"
 
 
 @pytest.fixture(scope="module")
 def linked(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """Two libraries that answer as NCCL does, and one that calls them and has an RPATH, as libtorch_cuda.so."""
+    """Build two libraries that simulate NCCL, and one that calls them and has an RPATH, as libtorch_cuda.so."""
     if shutil.which("cc") is None:
-        pytest.skip("there is no C compiler")
+        pytest.skip("no C compiler is installed")
     folder = tmp_path_factory.mktemp("linked")
     code = "const char code[20 << 20] = {1}; int ncclGetVersion(void) { return VERSION; }\n"
     (folder / "nccl.c").write_text(code, encoding="utf-8")
@@ -416,7 +416,7 @@ def linked(tmp_path_factory: pytest.TempPathFactory) -> Path:
         (folder / name).mkdir()
         command = ["cc", "-shared", "-fPIC", f"-DVERSION={number}", "-Wl,-soname,libnccl.so.2", "-o", folder / name / "libnccl.so.2"]
         subprocess.run([*command, folder / "nccl.c"], check=True)
-    # Ours under a name of its own, which the older test by names did not see.
+    # Our library under another name, which a test by names would miss.
     (folder / "ours/libnccl.so.2").rename(folder / "ours/fast.so")
     options = ["-L", folder / "wheel", "-l:libnccl.so.2", "-Wl,--disable-new-dtags,-rpath,$ORIGIN/wheel"]
     subprocess.run(["cc", "-shared", "-fPIC", "-o", folder / "libtorch.so", folder / "torch.c", *options], check=True)
@@ -427,24 +427,24 @@ def linked(tmp_path_factory: pytest.TempPathFactory) -> Path:
     ("way", "expected"), [("alone", "wheel"), ("preload", "ours"), ("preload, title", "ours"), ("search path", "wheel"), ("ctypes", "wheel")]
 )
 def test_nccl_info_tells_which_one_is_called(linked: Path, way: str, expected: str) -> None:
-    """Against the linker itself: the library that was linked says which one it reached."""
+    """Compare with the linker itself: the linked library returns the release that it called."""
     ours = linked / "ours/fast.so"
     environment = dict(os.environ)
     loaded = [str(linked / "libtorch.so")]
     if way.startswith("preload"):
         environment["LD_PRELOAD"] = str(ours)
-        # By its path, or ours would stand for it, which has its name inside: with PyTorch both were seen.
+        # By path: our library has the same soname and would replace it. With PyTorch, both are mapped.
         loaded = [*loaded, str(linked / "wheel/libnccl.so.2"), *loaded]
     if way == "search path":
         environment["LD_LIBRARY_PATH"] = str(linked / "ours")
     if way == "ctypes":
-        # Behind PyTorch, as vLLM's communicator does it.
+        # After PyTorch, as vLLM's communicator does.
         loaded = [*loaded, str(ours), *loaded]
     with subprocess.Popen([sys.executable, "-c", LOADER, *loaded], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True, env=environment) as rank:
         assert rank.stdout is not None
         said = rank.stdout.readline().strip()
         if way == "preload, title":
-            # Programs that change their title write over their variables.
+            # Programs that change their title overwrite their variables.
             with pytest.MonkeyPatch.context() as patch:
                 patch.setattr(io_nccl, "_variables", lambda _pid: {})
                 (process,) = io_nccl.processes([], [rank.pid])
@@ -452,7 +452,7 @@ def test_nccl_info_tells_which_one_is_called(linked: Path, way: str, expected: s
         else:
             (found,) = run_module("nccl_info", {"pids": [rank.pid]})["processes"]
         rank.communicate()
-    assert said == {"ours": "23007", "wheel": "22907"}[expected], "what the linker does"
+    assert said == {"ours": "23007", "wheel": "22907"}[expected], "the linker's choice"
     assert (found["used"], found["undecided"]) == (str({"ours": ours, "wheel": linked / "wheel/libnccl.so.2"}[expected]), "")
     assert len(found["libraries"]) == (1 if way in ("alone", "search path") else 2)
 
@@ -467,7 +467,7 @@ def test_nccl_info_tells_of_a_process_that_is_not_there() -> None:
         ended.communicate()
     answer = run_module("nccl_info", {"pids": [ended.pid]})
     (found,) = answer["processes"]
-    assert (found["pid"], found["name"], found["libraries"], found["unreadable"]) == (ended.pid, "", [], "there is no such process")
+    assert (found["pid"], found["name"], found["libraries"], found["unreadable"]) == (ended.pid, "", [], "no such process")
 
 
 @pytest.mark.parametrize(

@@ -1,4 +1,4 @@
-"""Whether NCCL is built: what the libraries hold decides, alike at every run, and the user's word before that."""
+"""The decision to build NCCL: the user's setting first, then the libraries' facts, equal at every run."""
 
 from __future__ import annotations
 
@@ -31,14 +31,14 @@ def pair(*libraries: dict[str, Any] | None) -> list[Node]:
     [
         ("2.28.9", ["8.5.0"], 183, True),
         ("2.29.2", ["9.4.0"], 183, True),
-        # Fixed in the source, whatever the compiler.
+        # Fixed in the source, for every compiler.
         ("2.29.3", ["8.5.0"], 183, False),
         ("2.29.7", ["8.3.1", "8.5.0"], 183, False),
         ("2.30.7", ["8.5.0"], 183, False),
-        # What DGX OS builds, and we from source.
+        # Built by DGX OS, and by this collection from source.
         ("2.28.9", ["10.1.0"], 183, False),
         ("2.28.9", ["13.3.0"], 183, False),
-        # CUDA's static library may be the older one, or NCCL itself: nobody can tell.
+        # The older compiler may be that of CUDA's static library or of NCCL itself.
         ("2.28.9", ["8.5.0", "13.3.0"], 183, True),
         ("2.28.9", [], 183, True),
         ("x", ["8.5.0"], 183, True),
@@ -65,10 +65,10 @@ def test_a_hang_is_told_with_what_was_read() -> None:
         (facts("121a"), False, []),
         (facts("120a"), False, ["no code that compute capability 12.1 can run"]),
         (facts(version="2.29.7"), False, []),
-        (facts(version="2.29.7"), True, ["NCCL 2.29.7 is older than 2.30, which a ring needs"]),
+        (facts(version="2.29.7"), True, ["NCCL 2.29.7 is older than 2.30, which a ring requires"]),
         (facts(version="2.30.0"), True, []),
-        (facts("90", version="2.28.9", gcc=["8.5.0"]), True, ["hang on ARM", "no code", "which a ring needs"]),
-        ({}, False, ["brings no NCCL"]),
+        (facts("90", version="2.28.9", gcc=["8.5.0"]), True, ["hang on ARM", "no code", "which a ring requires"]),
+        ({}, False, ["has no NCCL"]),
     ],
 )
 def test_what_is_not_good_enough(library: dict[str, Any], ring: bool, words: list[str]) -> None:
@@ -82,19 +82,19 @@ OLD = facts(version="2.28.9", gcc=["8.5.0"])
 @pytest.mark.parametrize(
     ("wanted", "changes", "libraries", "build", "final", "word"),
     [
-        ("auto", {}, [facts(), facts()], False, True, "NCCL 2.30.7 of the runtime has no hang that is known on ARM, and code for 12.1"),
+        ("auto", {}, [facts(), facts()], False, True, "NCCL 2.30.7 of the runtime has no known hang on ARM, and has code for 12.1"),
         ("auto", {}, [facts(), OLD], True, True, "spark2: NCCL 2.28.9 is older than 2.29.3"),
         ("auto", {}, [OLD, None], True, True, "spark1: NCCL 2.28.9"),
-        ("auto", {}, [facts(), {}], True, True, "spark2: its runtime brings no NCCL"),
-        # Before the runtime is there, its release is all that is known, and is not the last word.
+        ("auto", {}, [facts(), {}], True, True, "spark2: its runtime has no NCCL"),
+        # Before the runtime is installed, only its release is known, so the choice is not final.
         ("auto", {}, [None, None], False, False, "decided after installation"),
         ("auto", {"release": "2.28.9"}, [None, None], True, False, "NCCL 2.28.9 is older than 2.29.3"),
-        ("auto", {"release": "2.29.7", "ring": True}, [None, None], True, False, "older than 2.30, which a ring needs"),
-        ("auto", {"release": ""}, [None, None], True, False, "is not known"),
+        ("auto", {"release": "2.29.7", "ring": True}, [None, None], True, False, "older than 2.30, which a ring requires"),
+        ("auto", {"release": ""}, [None, None], True, False, "is unknown"),
         ("auto", {"container": True}, [None, None], False, True, "the library in an image is not read"),
-        ("auto", {"container": True, "release": ""}, [None, None], True, True, "is not known"),
+        ("auto", {"container": True, "release": ""}, [None, None], True, True, "is unknown"),
         ("auto", {"cuda": False}, [{}, {}], False, True, "uses no GPU"),
-        ("auto", {}, [OLD], False, True, "one node alone"),
+        ("auto", {}, [OLD], False, True, "a single node"),
         ("true", {}, [facts(), facts()], True, True, "nccl_sm121_build_enabled: true"),
         ("false", {}, [facts(), OLD], False, True, "spark2: NCCL 2.28.9 is older than 2.29.3"),
     ],
@@ -133,7 +133,7 @@ def test_the_rules_see_the_release_that_will_be_used(wanted: str, library: dict[
 
 
 def test_the_role_decides_as_the_plan_did() -> None:
-    """The first run has no library when it plans, the second has: the role decides alike in both, from the library."""
+    """The first run plans without the library, the second with it. The role makes the same decision in both."""
     decide = FilterModule().filters()["nccl_choice"]
     for library in (facts(), OLD, facts("90")):
         first, second = planned(library=None), planned(library=library)
@@ -142,7 +142,7 @@ def test_the_role_decides_as_the_plan_did() -> None:
         assert found[0] == found[1] == {key: second["nccl"][key] for key in ("build", "final", "why")}
     assert decide(planned(), {})["final"] is False
     without = decide(planned(), dict.fromkeys(("spark1", "spark2"), None))
-    assert without["why"] == [f"{name}: its runtime brings no NCCL of NVIDIA's wheel" for name in ("spark1", "spark2")]
+    assert without["why"] == [f"{name}: its runtime has no NCCL from NVIDIA's wheel" for name in ("spark1", "spark2")]
 
 
 @pytest.mark.parametrize("wanted", ["maybe", "yes", ""])

@@ -1,4 +1,4 @@
-"""GPU code in shared libraries: read from files made here, from files of nvcc compared with cuobjdump where both are, and from no such files."""
+"""GPU code in shared libraries: in files made here, in nvcc's files compared with cuobjdump, and in invalid files."""
 
 from __future__ import annotations
 
@@ -94,15 +94,15 @@ def test_the_best_code_of_a_program_counts() -> None:
 @pytest.mark.parametrize(
     ("data", "expected"),
     [
-        (b"", "does not begin like"),
-        (b"#!/bin/sh\n", "does not begin like"),
-        (WHOLE[:4] + b"\x01" + WHOLE[5:], "does not begin like"),
+        (b"", "does not begin with"),
+        (b"#!/bin/sh\n", "does not begin with"),
+        (WHOLE[:4] + b"\x01" + WHOLE[5:], "does not begin with"),
         (WHOLE[:40], "ends after 40 bytes"),
         (WHOLE[:-1], "section headers"),
-        (WHOLE[:200], "are beyond its 200 bytes"),
+        (WHOLE[:200], "exceed its 200 bytes"),
         (elf([(".nv_fatbin", fat(code("cubin", "121"))[:-1])]), "is longer than its section"),
         (elf([(".nv_fatbin", b"\x50\xed\x55\xba")]), "has no room for a header"),
-        (elf([(".nv_fatbin", b"something else than code")]), "does not begin like a fat binary"),
+        (elf([(".nv_fatbin", b"something else than code")]), "does not begin with a fat binary header"),
         (elf([(".nv_fatbin", fat(code("cubin", "121")[:40]))]), "no room for an entry"),
         (elf([(".nv_fatbin", fat(code("cubin", "121")[:-1]))]), "longer than its fat binary"),
     ],
@@ -149,7 +149,7 @@ def test_what_a_library_tells_the_linker() -> None:
 
 @given(st.lists(st.tuples(st.integers(0, len(LINKED) - 1), st.integers(0, 255)), min_size=1, max_size=8), st.integers(0, len(LINKED)))
 def test_what_a_mapped_file_says_is_read_or_refused(changes: list[tuple[int, int]], size: int) -> None:
-    """The files that a process has mapped are anybody's."""
+    """Any user's files can be mapped by a process."""
     data = bytearray(LINKED)
     for place, value in changes:
         data[place] = value
@@ -169,7 +169,7 @@ def gencode(*architectures: str) -> list[str]:
     return [f"-gencode=arch=compute_{architecture},code=sm_{architecture}" for architecture in architectures]
 
 
-@pytest.mark.skipif(NVCC is None, reason="there is no nvcc")
+@pytest.mark.skipif(NVCC is None, reason="nvcc is not installed")
 @pytest.mark.parametrize(
     ("options", "expected"),
     [
@@ -194,7 +194,7 @@ def test_as_nvcc_writes_it(tmp_path: Path, options: list[str], expected: set[str
 
 
 def listed(path: Path) -> Counter[str]:
-    """What cuobjdump counts; for cubins of a family it leaves the f away."""
+    """Return the counts of cuobjdump, which omits the f of family cubins."""
     shown = subprocess.run([str(CUOBJDUMP), "-all", "-lelf", "-lptx", str(path)], capture_output=True, text=True, check=False).stdout
     found = re.findall(r"^(ELF|PTX) file.*\.(sm_\d+[af]?)\.\w+$", shown, re.MULTILINE)
     return Counter(f"{'cubin' if kind == 'ELF' else 'ptx'} {architecture}".rstrip("f") for kind, architecture in found)

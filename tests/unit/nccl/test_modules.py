@@ -1,4 +1,4 @@
-"""nccl_build, nccl_install and nccl_prefer as a node runs them: a make that copies a library in miniature, a store, and an environment."""
+"""nccl_build, nccl_install and nccl_prefer as on a node: a make that copies a library, a store, and an environment."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from run_module import program, run_module
 
 MACHINE = {"x86_64": 62, "aarch64": 183}[os.uname().machine]
 VERSION = "NCCL_MAJOR := 2\nNCCL_MINOR := 30\nNCCL_PATCH := 7\nPKG_REVISION := 1\n"
-#: Leaves a mark each time it runs, and takes a library that lies beside it.
+#: Records each run, and copies a library from the same folder.
 MAKEFILE = """\
 src.lib:
 \techo "$(NVCC_GENCODE) $(ONLY_FUNCS)" >> made
@@ -35,7 +35,7 @@ NVCC = "[ \"$1\" = --version ] && echo 'Cuda compilation tools, release 13.0, V1
 
 @pytest.fixture
 def source(tmp_path: Path) -> Path:
-    """A source tree whose build is a copy."""
+    """Create a source tree whose build copies a library."""
     folder = tmp_path / "source"
     (folder / "makefiles").mkdir(parents=True)
     (folder / "makefiles" / "version.mk").write_text(VERSION, encoding="utf-8")
@@ -65,7 +65,7 @@ def build(tree: Path, check: bool = False, **changes: Any) -> dict[str, Any]:
 
 
 def made(source: Path) -> list[str]:
-    """What each run of make was asked for."""
+    """Return the arguments of each run of make."""
     return (source / "made").read_text(encoding="utf-8").splitlines() if (source / "made").exists() else []
 
 
@@ -105,7 +105,7 @@ def test_a_library_that_was_changed_is_built_again(source: Path) -> None:
 def test_a_library_for_another_gpu_is_not_kept(source: Path) -> None:
     (source / "libnccl").write_bytes(libnccl("90", machine=MACHINE))
     answer = run_module("nccl_build", given(source))
-    assert "not all its programs have code for sm_121" in answer["msg"]
+    assert "not all programs have code for sm_121" in answer["msg"]
     assert store(source) == []
 
 
@@ -143,9 +143,9 @@ def test_a_build_that_was_killed_leaves_nothing_that_counts(source: Path) -> Non
     [
         ({"capabilities": ["12.1a"]}, "capabilities[0]: '12.1a' is not a compute capability"),
         ({"capabilities": ["12.0"]}, "nvcc 13.0.88 in "),
-        ({"cuda_home": "/nonexistent"}, "cuda_home: there is no /nonexistent/bin/nvcc"),
-        ({"source": "/nonexistent"}, "source: there is no /nonexistent/makefiles/version.mk"),
-        ({"identity": None}, "source: git says of "),
+        ({"cuda_home": "/nonexistent"}, "cuda_home: /nonexistent/bin/nvcc not found"),
+        ({"source": "/nonexistent"}, "source: /nonexistent/makefiles/version.mk not found"),
+        ({"identity": None}, "source: git failed in "),
         ({"functions": "; rm"}, "functions"),
     ],
 )
@@ -171,7 +171,7 @@ def test_a_commit_is_asked_of_git(source: Path) -> None:
     moved = run_module("nccl_build", given(source, identity=None, commit="0" * 40))
     assert f"commit: {source} is commit {commit}. Expected: {'0' * 40}" in moved["msg"]
     (source / "Makefile").write_text(f"{MAKEFILE}# changed\n", encoding="utf-8")
-    assert "has changes that are in no commit" in run_module("nccl_build", given(source, identity=None))["msg"]
+    assert "has uncommitted changes" in run_module("nccl_build", given(source, identity=None))["msg"]
 
 
 # --- another host ---
@@ -179,7 +179,7 @@ def test_a_commit_is_asked_of_git(source: Path) -> None:
 
 @pytest.fixture
 def sent(source: Path) -> dict[str, Any]:
-    """The arguments of nccl_install on another host that got a build."""
+    """Return the arguments of nccl_install on another host that received a build."""
     artifact = source.parent / "sent" / "nccl.tar"
     answer = build(source, pack=str(artifact))
     return {
@@ -236,7 +236,7 @@ def test_a_corrupted_file_is_refused_and_what_was_used_stays(source: Path, sent:
     answer = run_module("nccl_install", wanted)
     assert "artifact: " in answer["msg"]
     assert f"Expected: {other['packed_sha256']}" in answer["msg"]
-    # Whoever packed a broken library is found out by the library's own hash.
+    # The library's own hash detects a broken library in a valid archive.
     answer = run_module("nccl_install", {**wanted, "artifact_sha256": hashlib.sha256(content).hexdigest(), "sha256": "0" * 64})
     assert answer["failed"]
     assert (names(sent["store"]), used(sent["store"])) == ([sent["name"], "current"], sent["name"])
@@ -244,7 +244,7 @@ def test_a_corrupted_file_is_refused_and_what_was_used_stays(source: Path, sent:
 
 def test_a_library_for_another_gpu_is_refused(sent: dict[str, Any]) -> None:
     answer = run_module("nccl_install", {**sent, "capabilities": ["9.0"]})
-    assert f"libnccl {sent['name']}: not all its programs have code for sm_90" in answer["msg"]
+    assert f"libnccl {sent['name']}: not all programs have code for sm_90" in answer["msg"]
     assert names(sent["store"]) == []
 
 
@@ -260,7 +260,7 @@ def test_back_to_an_older_build_and_the_oldest_are_forgotten(source: Path, sent:
     assert installed(back, keep=3)["changed"] is True
     assert used(sent["store"]) == builds[1]["name"]
     assert installed(builds[3])["removed"]
-    # The newest and what was in use until now stay.
+    # The newest build and the one used until now stay.
     assert {builds[3]["name"], builds[1]["name"]} < set(names(sent["store"]))
     assert len(names(sent["store"])) == 4
 
@@ -272,7 +272,7 @@ SITE = "lib/python3.12/site-packages"
 
 
 def environment(folder: Path, wheel: bool) -> Path:
-    """An interpreter beside whose vllm there is NVIDIA's wheel, or none."""
+    """Create an environment with vLLM, with or without NVIDIA's wheel, and return its interpreter."""
     install(folder / SITE / "vllm")
     if wheel:
         library = folder / SITE / "nvidia" / "nccl" / "lib" / "libnccl.so.2"
@@ -297,7 +297,7 @@ def test_a_link_in_the_wheels_place_and_back(tmp_path: Path) -> None:
     assert (back["changed"], back["way"], library.read_bytes(), library.stat().st_ino) == (True, "", before, status.st_ino)
     assert [path.name for path in library.parent.iterdir()] == ["libnccl.so.2"]
     assert run_module("nccl_prefer", {"python": arguments["python"], "state": "absent"})["changed"] is False
-    assert not (tmp_path / "ran").exists(), "root runs no interpreter to find a folder"
+    assert not (tmp_path / "ran").exists(), "root must not run an interpreter to find a folder"
 
 
 def test_from_a_link_to_a_variable(tmp_path: Path) -> None:

@@ -1,4 +1,4 @@
-"""Which libnccl processes have mapped, and which of them differ from what was meant."""
+"""The libnccl that processes have mapped, and differences from the expected one."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from ansible_collections.gb10.cluster.plugins.module_utils.nccl.process_maps imp
 
 OURS = "/opt/gb10/nccl/2.30.7-0123456789ab/lib/libnccl.so.2.30.7"
 WHEELS = "/opt/gb10/runtime/x/lib/python3.12/site-packages/nvidia/nccl/lib/libnccl.so.2"
-#: As Linux writes it for a vLLM worker started with LD_PRELOAD, shortened.
+#: The mappings of a vLLM worker with LD_PRELOAD on Linux, shortened.
 MAPS = f"""\
 558f0a000000-558f0a001000 r--p 00000000 fd:01 1311 /usr/bin/python3.12
 7f0000000000-7f0000200000 r--p 00000000 fd:01 4711 {OURS}
@@ -36,7 +36,7 @@ def test_what_cannot_be_read_goes_by_its_name_and_a_plugin_is_none() -> None:
     assert [file.named for file in mapped(MAPS)] == [False, True, True, False]
 
 
-#: What was mapped first lies highest: the linker, what is preloaded, the C library, and what was opened later.
+#: Addresses decrease in mapping order: the linker, preloaded files, the C library, and files opened later.
 ADDRESSES = f"""\
 7f0000000000-7f0000200000 r--p 00000000 fd:01 4242 {WHEELS}
 7f0004000000-7f0004200000 r--p 00000000 fd:01 11 /usr/lib/aarch64-linux-gnu/libc.so.6
@@ -51,7 +51,7 @@ def test_what_lies_between_the_linker_and_the_c_library_was_preloaded() -> None:
     assert [file.path for file in early(mapped(ADDRESSES))] == [OURS]
     assert early(mapped(MAPS)) == []
     other = ADDRESSES.replace("7f0006200000-7f0006201000", "7e0006200000-7e0006201000")
-    assert early(mapped(other)) == [], "memory is laid out another way"
+    assert early(mapped(other)) == [], "another memory layout"
 
 
 @pytest.mark.parametrize(
@@ -92,12 +92,12 @@ def test_with_a_preload_both_may_be_mapped() -> None:
     [
         ({"preload": (OURS,), "callers": (Caller(TORCH, (WHEELS,)),)}, OURS),
         ({"preload": ("/usr/lib/libjemalloc.so", WHEELS, OURS)}, WHEELS),
-        # The link that was named is gone, and its folder with it.
+        # The link was deleted together with its folder.
         ({"preload": (OURS.removesuffix(".30.7"),)}, OURS),
         ({"early": BOTH[:1], "callers": (Caller(TORCH, (WHEELS,)),)}, OURS),
         ({"callers": (Caller(TORCH, ("/nowhere/libnccl.so.2", WHEELS, OURS)),)}, WHEELS),
         ({"callers": (Caller(TORCH, (WHEELS,)), Caller("/x/libmine.so", (WHEELS,)))}, WHEELS),
-        # Nobody can say.
+        # Unknown.
         ({}, None),
         ({"callers": (Caller(TORCH),)}, None),
         ({"callers": (Caller(TORCH, (WHEELS,)), Caller("/x/libmine.so", (OURS,)))}, None),
@@ -119,27 +119,27 @@ def test_none_is_used_where_none_is_mapped() -> None:
 
 
 def test_mapped_beside_the_one_that_is_used_is_not_used() -> None:
-    """ctypes opened ours, as VLLM_NCCL_SO_PATH does; PyTorch goes on with the wheel's."""
+    """ctypes opened our library, as VLLM_NCCL_SO_PATH does. PyTorch continues to use the wheel's."""
     beside = Process(7, "x", BOTH, callers=(Caller(TORCH, (WHEELS,)),))
     (problem,) = differences("spark1", [beside], OURS, "a" * 64)
-    assert problem.found == f"it uses {WHEELS} (sha256 bbbbbbbbbbbb…), and {OURS} is only mapped"
+    assert problem.found == f"it uses {WHEELS} (sha256 bbbbbbbbbbbb…), while {OURS} is only mapped"
 
 
 def test_what_cannot_be_told_is_no_proof() -> None:
     (problem,) = differences("spark1", [Process(7, "x", BOTH)], OURS, "a" * 64)
-    assert problem.found.startswith("it cannot be told which it uses: 2 are mapped")
-    assert "nothing mapped tells which is called" in problem.found
+    assert problem.found.startswith("the used library is unknown: 2 are mapped")
+    assert "no mapped file shows which one is called" in problem.found
 
 
 def test_vllms_own_communicator_may_have_another() -> None:
     (problem,) = differences("spark1", [Process(7, "x", BOTH, preload=(OURS,), own=WHEELS)], OURS, "a" * 64)
-    assert problem.found == f"vLLM's own communicator uses {WHEELS} (sha256 bbbbbbbbbbbb…), by VLLM_NCCL_SO_PATH"
+    assert problem.found == f"vLLM's own communicator uses {WHEELS} (sha256 bbbbbbbbbbbb…), from VLLM_NCCL_SO_PATH"
 
 
 def test_alone_nothing_else_may_be() -> None:
     (problem,) = differences("spark1", [WORKER, OTHER], OURS, "a" * 64, alone=True)
     assert problem.path == "spark1, process 7 (VLLM::Worker_TP0)"
-    assert problem.found == f"it has mapped {WHEELS} (sha256 bbbbbbbbbbbb…) beside {OURS}"
+    assert problem.found == f"it has mapped {WHEELS} (sha256 bbbbbbbbbbbb…) in addition to {OURS}"
 
 
 @pytest.mark.parametrize(
@@ -147,7 +147,7 @@ def test_alone_nothing_else_may_be() -> None:
     [
         (library(WHEELS, "b" * 64), f"it has mapped {WHEELS} (sha256 bbbbbbbbbbbb…)"),
         (library(OURS, "b" * 64), f"it has mapped {OURS} (sha256 bbbbbbbbbbbb…)"),
-        (library(OURS, "b" * 64, deleted=True), f"it has mapped {OURS} (deleted since, sha256 bbbbbbbbbbbb…)"),
+        (library(OURS, "b" * 64, deleted=True), f"it has mapped {OURS} (deleted, sha256 bbbbbbbbbbbb…)"),
         (library(OURS, None), f"it has mapped {OURS} (its content could not be read)"),
     ],
     ids=["the wheel's", "another one of that name", "the one before", "unknown"],

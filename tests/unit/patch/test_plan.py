@@ -1,4 +1,4 @@
-"""Which patch, flag or nothing: decided from version, GPU, build and the files' code alone."""
+"""The choice of patches and flags, from version, GPU, build and the files' code only."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ ALL_KERNELS = "FlashInferFP8ScaledMMLinearKernel,CutlassFP8ScaledMMLinearKernel,
 
 
 class FakeTree:
-    """Files in memory: what vLLM shipped, and over it what was written."""
+    """Files in memory: those that vLLM shipped, and the written ones over them."""
 
     def __init__(self, shipped: dict[str, bytes]) -> None:
         self._shipped = shipped
@@ -130,7 +130,7 @@ def test_flags_and_variables_where_they_do() -> None:
     ],
 )
 def test_a_flag_that_counts_for_every_moe_is_for_fp8_models(quantization: str, mechanism: str, status: str, flags: list[str]) -> None:
-    """Where the model is not known, the function is patched, which acts on FP8 alone; w8a8 keeps its variable, which harms nobody."""
+    """For an unknown model the function is patched, which affects only FP8. w8a8 keeps its harmless variable."""
     plan = vllm_patches.present(request(names=["w8a8", "fp8_moe_oracle"], quantization=quantization, mechanism=mechanism), tree())
     assert (statuses(plan)[1], plan.flags, ORACLE in plan.files) == (status, flags, status == "applied")
     assert statuses(plan)[0] == ("use_flag" if mechanism == "auto" else "applied")
@@ -142,7 +142,7 @@ def test_a_variable_that_two_patches_share_has_each_kernel_once() -> None:
 
 
 def test_another_capability_has_no_family_target() -> None:
-    """sm_120f runs on 12.x alone, so what CUDA 13 brings is nothing to a GPU of another major."""
+    """sm_120f runs only on 12.x, so CUDA 13 wheels do not help a GPU of another major capability."""
     plan = vllm_patches.present(request(names=["w8a8"], cuda=13, capability=ComputeCapability(9, 0)), tree())
     assert (statuses(plan), plan.environment) == (["use_flag"], {"VLLM_DISABLED_KERNELS": ALL_KERNELS})
 
@@ -213,33 +213,33 @@ def test_another_capability_replaces_the_lines() -> None:
 def test_what_was_never_read_is_judged_by_its_code(version: str | None) -> None:
     plan = vllm_patches.present(request(version=version, names=["w8a8", "fp8_moe_oracle"]), tree())
     assert statuses(plan) == ["use_flag", "use_flag"]
-    assert all("is not among the releases that were read (0.13.0 to 0.33.0), so its code counts" in entry["reason"] for entry in plan.patches)
+    assert all("is outside the known releases (0.13.0 to 0.33.0), so its code decides" in entry["reason"] for entry in plan.patches)
     other = tree(**{ORACLE: FILES[ORACLE].replace("config.moe_backend", "config.other")})
     assert statuses(vllm_patches.present(request(version=version, names=["w8a8", "fp8_moe_oracle"]), other)) == ["use_flag", "unsupported"]
 
 
 def test_a_build_with_older_code_is_judged_by_it() -> None:
-    """Distributions move code between releases; the version alone does not decide."""
+    """Distributions backport code between releases, so the version alone does not decide."""
     kernels = {name.replace(KERNELS, "model_executor/layers/quantization/kernels/scaled_mm"): text for name, text in FILES.items() if KERNELS in name}
     moved = tree(**{name: None for name in FILES if KERNELS in name}, **kernels)
     plan = vllm_patches.present(request(names=["w8a8"], mechanism="source"), moved)
     assert statuses(plan) == ["applied"]
-    assert plan.patches[0]["reason"].startswith("its code is not that of other builds of 0.22.1")
+    assert plan.patches[0]["reason"].startswith("its code differs from other builds of 0.22.1")
 
 
 SHAPES = [
     (UTILS, "def cutlass_block_fp8_supported() -> bool", "def renamed() -> bool", "cutlass_block_fp8_supported: expected one definition"),
-    (UTILS, "cutlass_fp8_supported() -> bool", "cutlass_fp8_supported(x) -> bool", "no parameter without a default"),
-    (UTILS, "cutlass_fp8_supported() -> bool", "cutlass_fp8_supported() -> int", "a bool as what it returns, found int"),
-    (UTILS, "    return current_platform", "    yield current_platform", "no coroutine or generator"),
-    (UTILS, "def cutlass_fp8", "async def cutlass_fp8", "no coroutine or generator"),
+    (UTILS, "cutlass_fp8_supported() -> bool", "cutlass_fp8_supported(x) -> bool", "only parameters with a default"),
+    (UTILS, "cutlass_fp8_supported() -> bool", "cutlass_fp8_supported() -> int", "return type bool, found int"),
+    (UTILS, "    return current_platform", "    yield current_platform", "not a coroutine or generator"),
+    (UTILS, "def cutlass_fp8", "async def cutlass_fp8", "not a coroutine or generator"),
     (f"{KERNELS}/cutlass.py", "tuple[bool, str | None]", "bool", "tuple[bool, str | None], found bool"),
     (f"{KERNELS}/cutlass.py", "CutlassFP8ScaledMMLinearKernel", "Other", "one class CutlassFP8ScaledMMLinearKernel, found 0"),
     (ORACLE, "tuple[Fp8MoeBackend, type | None]", "Selection", "Fp8MoeBackend or tuple[Fp8MoeBackend, ...], found Selection"),
-    (ORACLE, "TRITON =", "TRITON2 =", "the enumeration Fp8MoeBackend with TRITON"),
+    (ORACLE, "TRITON =", "TRITON2 =", "an enumeration Fp8MoeBackend with TRITON"),
     (ORACLE, "(config, ", "(settings, ", "config, weight_key, activation_key"),
     (ORACLE, ".use_batched_activation_format", ".batched", "use_batched_activation_format"),
-    (ORACLE, 'config.moe_backend != "auto"', "False", "config.moe_backend, by which a user chooses"),
+    (ORACLE, 'config.moe_backend != "auto"', "False", "config.moe_backend, the user's choice"),
     (ORACLE, "import mk", "import mk2", "mk and backend_to_kernel_cls"),
 ]
 
@@ -275,7 +275,7 @@ def test_without_a_version_the_code_tells_the_releases_apart(left_out: str, expe
 
 def test_a_missing_file_is_unsupported() -> None:
     plan = vllm_patches.present(request(mechanism="source", names=["w8a8"]), tree(**{UTILS: None}))
-    assert "but there is no such file" in plan.patches[0]["reason"]
+    assert "file not found" in plan.patches[0]["reason"]
 
 
 def test_a_file_with_an_error_is_a_problem() -> None:
@@ -285,11 +285,11 @@ def test_a_file_with_an_error_is_a_problem() -> None:
 
 def test_without_the_original_nothing_is_patched() -> None:
     files = tree()
-    files.troubles[UTILS] = "somebody was here"
+    files.troubles[UTILS] = "changed by a user"
     plan = vllm_patches.present(request(mechanism="source"), files)
     assert statuses(plan) == ["unsupported", "use_flag", "applied"], "w8a8 does not cover w8a8_torch then"
     assert UTILS not in plan.files
-    assert vllm_patches.absent(request(), files).patches[0]["reason"] == "somebody was here"
+    assert vllm_patches.absent(request(), files).patches[0]["reason"] == "changed by a user"
 
 
 CLASS, DECORATED = "class Klass:\n\tdef f(self): ...", "@decorated\ndef more():\n    pass"
@@ -339,7 +339,7 @@ def test_a_name_that_the_function_would_not_find_is_imported(hidden: str) -> Non
 
 
 def answers(source: Wanted, capability: int) -> tuple[bool, bool]:
-    """Execute the file with a platform of this capability and return what the two functions answer."""
+    """Execute the file on a platform with this capability, and return the results of the two functions."""
 
     class Platform:
         def is_cuda(self) -> bool:
@@ -384,7 +384,7 @@ def test_moe_tables_are_what_vllm_reads() -> None:
         ranges |= {"GROUP_SIZE_M": {1, 8, 16}, "num_warps": {4}, "num_stages": {4, 5}}
         assert {key: {entry[key] for entry in table.values()} for key in table["1"]} == ranges
         for entry in table.values():
-            # One byte a weight and an activation; a block of a GB10 has 99 KiB of shared memory.
+            # One byte per weight and per activation. A block of a GB10 has 99 KiB of shared memory.
             assert entry["num_stages"] * entry["BLOCK_SIZE_K"] * (entry["BLOCK_SIZE_M"] + entry["BLOCK_SIZE_N"]) <= 99 * 1024
 
 
@@ -435,7 +435,7 @@ def test_triton_ptxas(bundled: frozenset[str], toolkit: frozenset[str], mechanis
     variables = dict.fromkeys(["TRITON_PTXAS_PATH", "TRITON_PTXAS_BLACKWELL_PATH"], "/toolkit/ptxas")
     assert (statuses(plan), plan.environment) == ([status], variables if status == "use_flag" else {})
     assert plan.files == ({f"{PTXAS}/ptxas-blackwell": Link("/toolkit/ptxas")} if status == "applied" else {})
-    assert statuses(vllm_patches.present(given, tree())) == ["not_needed"], "there is no Triton at all"
+    assert statuses(vllm_patches.present(given, tree())) == ["not_needed"], "without Triton"
 
 
 CMAKE_TEXT = """\

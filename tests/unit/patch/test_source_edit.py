@@ -1,4 +1,4 @@
-"""A block goes into a function of a Python file; whatever the file looks like, the rest stays byte for byte, or nothing is done."""
+"""Insert a block into a function of any Python file. All other bytes stay unchanged, or the edit is rejected."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ def test_the_block_is_first_and_the_rest_stays(before: str, after: str | None) -
 
 
 def assert_only_added(before: str, after: str, name: str) -> None:
-    """The tree is the old one with the block at the start of the body; comments and spacing are all still there, in order."""
+    """The tree is the old one with the block at the start of the body. Comments and spacing stay in order."""
     old, new = ast.parse(before.encode()), ast.parse(after.encode())
     old_body, new_body = find(old, name).body, find(new, name).body
     at = int(isinstance(old_body[0], ast.Expr) and isinstance(old_body[0].value, ast.Constant) and isinstance(old_body[0].value.value, str))
@@ -77,7 +77,7 @@ def test_behind_an_assignment() -> None:
         (b"class A: pass\n", "A.f", "one definition of f, found 0"),
         (b"def g():\n    def f(): pass\n", "f", "one definition of f, found 0"),
         (b"# -*- coding: latin-1 -*-\ndef f(): return '\xe9'\n", "f", "UTF-8, not latin-1"),
-        (b"def f():\n    'doc' \\\n    ; return 0\n", "f", "without changing what it says"),
+        (b"def f():\n    'doc' \\\n    ; return 0\n", "f", "without changing its meaning"),
     ],
 )
 def test_another_shape_is_refused(source: bytes, name: str, expected: str) -> None:
@@ -144,7 +144,7 @@ def test_any_layout_is_edited_rightly_or_refused(
     try:
         parse((start + source).encode())
     except SyntaxError:
-        return  # not a file that Python would import
+        return  # not a file that Python can import
     edited = insert((start + source).encode(), "f", BLOCK).decode()
     assert edited.startswith("\ufeff") is bom
     assert_only_added(source, edited.removeprefix("\ufeff"), "f")

@@ -1,4 +1,4 @@
-"""vllm_patch as a node runs it, on a package of a few files: what it writes, what it gives back, and what it does when it is disturbed."""
+"""vllm_patch as on a node, with a package of a few files: written files, restored files, and interrupted runs."""
 
 from __future__ import annotations
 
@@ -126,7 +126,7 @@ def test_installed_anew_in_between(package: Path) -> None:
     before = {path: path.read_bytes() for path in package.rglob("*.py")}
     removed = patch(package, state="absent")
     assert (removed["changed"], statuses(removed)) == (True, ["not_needed", "not_needed"])
-    assert "installed anew" in removed["patches"][0]["reason"]
+    assert "vLLM was reinstalled" in removed["patches"][0]["reason"]
     assert {path: path.read_bytes() for path in package.rglob("*.py")} == before
     assert not list(package.rglob("*gb10*"))
     patch(package)
@@ -180,7 +180,7 @@ def test_a_link_in_place_of_an_assembler(tmp_path: Path, package: Path) -> None:
     assert (ptxas.read_bytes(), ptxas.stat().st_mode & 0o777, [path.name for path in ptxas.parent.iterdir()]) == (b"old", 0o755, ["ptxas"])
 
 
-# --- found, not given ---
+# --- detected values ---
 
 
 def smi(folder: Path, capability: str) -> Path:
@@ -197,7 +197,7 @@ def test_the_capability_is_the_hosts(tmp_path: Path, package: Path, capability: 
 def test_no_gpu_and_no_capability(tmp_path: Path, package: Path) -> None:
     nothing = program(tmp_path / "bin", "nvidia-smi", "exit 9")
     answer = run_module("vllm_patch", arguments(package, capability=None), nothing)
-    assert answer["failed"] and "capability: none given" in answer["msg"]
+    assert answer["failed"] and "capability: not set" in answer["msg"]
     assert patch(package, path=nothing, capability=None, state="absent")["changed"] is False
 
 
@@ -312,12 +312,12 @@ def test_a_folder_that_may_not_be_written(package: Path, monkeypatch: pytest.Mon
     before = content(package.parent)
     locked = str((package / ORACLE).parent)
     monkeypatch.setattr(os, "access", lambda path, _mode: str(path) != locked)
-    with pytest.raises(ProblemsError, match=rf"package_dir: {locked} cannot be written to"):
+    with pytest.raises(ProblemsError, match=rf"package_dir: {locked} is not writable"):
         io_patch_tree.Tree(str(package), "/none").write(new_content(package))
     assert content(package.parent) == before
 
 
-#: Writing renames the record and the file, giving back the file alone.
+#: Writing renames the record and the file, restoring renames only the file.
 FULL = [("first", number) for number in range(1, 9)] + [("again", number) for number in range(1, 9)] + [("back", number) for number in range(1, 5)]
 
 
@@ -354,9 +354,9 @@ def test_what_does_not_compile_is_never_written(package: Path) -> None:
     assert content(package.parent) == before
 
 
-# --- disturbed ---
+# --- interrupted ---
 
-#: Runs the module, and is killed at the n-th call that changes the disk.
+#: Run the module, and kill it at the n-th call that changes the disk.
 KILLED = """
 import os, runpy, signal, sys
 left = int(sys.argv[1])
@@ -376,7 +376,7 @@ runpy.run_path(sys.argv.pop(), run_name="__main__")
 
 
 def killed(package: Path, number: int, **changes: Any) -> bool:
-    """Run the module until its n-th change; return whether it was killed."""
+    """Run the module until its n-th change, and return whether it was killed."""
     result = subprocess.run(
         [sys.executable, "-c", KILLED, str(number), str(MODULE)],
         input=json.dumps({"ANSIBLE_MODULE_ARGS": arguments(package, **changes)}),
@@ -391,7 +391,7 @@ def killed(package: Path, number: int, **changes: Any) -> bool:
 
 @pytest.mark.parametrize("start", ["shipped", "other", "patched"])
 def test_killed_anywhere_a_file_is_old_or_new_and_the_next_run_ends_it(tmp_path: Path, start: str) -> None:
-    """`other` is patched for another capability, `patched` is to be given back."""
+    """`other` is patched for another capability, `patched` will be restored."""
     changes = {"patches": ["fp8_moe_oracle"], "state": "absent" if start == "patched" else "present"}
     whole = install(tmp_path / "whole" / "vllm")
     files = {"shipped": (whole / ORACLE).read_bytes()}
@@ -407,13 +407,13 @@ def test_killed_anywhere_a_file_is_old_or_new_and_the_next_run_ends_it(tmp_path:
             patch(package, patches=["fp8_moe_oracle"], capability="12.0" if start == "other" else "12.1")
         more = killed(package, number, **changes)
         assert (package / ORACLE).read_bytes() in (files[start], goal)
-        if number % 2:  # what was begun is ended
+        if number % 2:  # complete the interrupted run
             patch(package, **changes)
             assert (package / ORACLE).read_bytes() == goal
         patch(package, patches=["fp8_moe_oracle"], state="absent")
         expected = {name: hashlib.sha256(text.encode()).hexdigest() for name, text in sorted(FILES.items())}
         assert content(package) == expected
-    assert number > 6, "there were calls to be killed at"
+    assert number > 6, "the run made too few calls"
 
 
 def test_runs_at_the_same_time(package: Path) -> None:

@@ -213,12 +213,12 @@ def test_the_copy_is_patched_for_the_container(host: Host) -> None:
     ("bundled", "toolkit", "status", "reason"),
     [
         ("?", "?", "unsupported", "ptxas names no architecture; "),
-        ("?", "", "unsupported", "whether an assembler knows sm_121a cannot be told: "),
-        ("?", LISTS, "use_flag", "ptxas names no architecture, /usr/local/cuda/bin/ptxas knows sm_121a"),
+        ("?", "", "unsupported", "support for sm_121a in the assemblers is unknown: "),
+        ("?", LISTS, "use_flag", "ptxas names no architecture, /usr/local/cuda/bin/ptxas supports sm_121a"),
         ("sm_90", "?", "unsupported", "toolkit/ptxas names no architecture"),
         ("sm_90", "#!/bin/sh", "unsupported", "toolkit/ptxas is no program of Linux"),
-        ("sm_90", "", "unsupported", "does not know sm_121a, and neither does a ptxas of a CUDA toolkit, as there is none"),
-        ("sm_90", "sm_90", "unsupported", "does not know sm_121a, and neither does /usr/local/cuda/bin/ptxas"),
+        ("sm_90", "", "unsupported", "does not support sm_121a, and no ptxas of a CUDA toolkit was found"),
+        ("sm_90", "sm_90", "unsupported", "does not support sm_121a, and /usr/local/cuda/bin/ptxas does not either"),
     ],
 )
 def test_an_assembler_that_does_not_tell(host: Host, bundled: str, toolkit: str, status: str, reason: str) -> None:
