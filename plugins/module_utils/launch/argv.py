@@ -270,5 +270,3 @@ def _mount(mount: Mapping[str, Any]) -> str:
 
 def _rank(plan: Mapping[str, Any]) -> int:
     return [node["name"] for node in plan["nodes"]].index(plan["node"]["name"])
-
-

@@ -81,5 +81,3 @@ class Decision:
     files: dict[str, Wanted] = field(default_factory=dict)
     flags: tuple[str, ...] = ()
     environment: Mapping[str, str] = field(default_factory=dict)
-
-
