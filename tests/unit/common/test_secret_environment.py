@@ -1,4 +1,4 @@
-"""Secrets of the ranks: where none may be, and the file that root alone reads."""
+"""Secrets of the ranks: settings that must hold none, and the file that only root can read."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ SECRET = "a-secret-that-nobody-sees"
 
 
 def paths(**settings: Any) -> list[str]:
-    """Where a single node's settings are wrong. No message shows a value."""
+    """The paths of the problems in a single node's settings. No message shows a value."""
     problems = mistakes([spark(1, "head", **settings)])
     assert SECRET not in "".join(map(str, problems))
     return [problem.path for problem in problems]
@@ -50,7 +50,7 @@ def test_other_variables_pass(name: str) -> None:
     [
         *([f"--api-key={SECRET}"], [f"--api_key={SECRET}"], ["--api-key", SECRET], ["--api-k", SECRET], [f"--ap={SECRET}"]),
         *([f"--hf-token={SECRET}"], ["--hf-token", SECRET], [f"--hf_t={SECRET}"]),
-        # A file that may hold one.
+        # A file that may hold a secret.
         *(["--config", "/etc/vllm.yaml"], ["--config=/etc/vllm.yaml"]),
     ],
 )
