@@ -73,8 +73,8 @@ def test_vllm_host_ip_lists_all_problems_and_writes_nothing(tmp_path: Path) -> N
     assert message.startswith("5 problems found; nothing was changed.")
     for part in (
         "10.110.0.2 is also the address of spark2",
-        "the cluster knows spark1 as 10.110.0.1",
-        "Ray is told 192.168.1.11",
+        "the cluster's address of spark1 is 10.110.0.1",
+        "Ray uses 192.168.1.11",
         "10.110.0.2 is not on enP7s7",
         "'NO-NAME' is not the name of an environment variable",
         "LINES contains a line break",
