@@ -31,7 +31,7 @@ _BLOCK = re.compile(r"-----BEGIN CERTIFICATE-----.*?-----END CERTIFICATE-----", 
 
 
 def verdict(texts: Mapping[str, str], name: str, now: datetime | None = None) -> dict[str, Any]:
-    """Return api_tls.facts of the PEM texts {certificate, key, ca} ("" if not set), without the key; {} if all are ""."""
+    """Return api_tls.facts of the texts {certificate, key, ca}, "" if not set, without the key; {} if all are ""."""
     if not any(texts.values()):
         return {}
     if MISSING:
@@ -68,12 +68,13 @@ def _certificates(text: str, variable: str) -> tuple[list[x509.Certificate], lis
 
 
 def _key_fits(chain: Sequence[x509.Certificate], text: str) -> tuple[bool | None, list[Problem]]:
-    """Return whether the key matches the first certificate. Library errors are not shown, because they may quote the key."""
+    """Return whether the key matches the first certificate. Library errors stay hidden: they may quote the key."""
     try:
         key = serialization.load_pem_private_key(text.encode(), password=None)
     except TypeError:
         fix = "remove the passphrase (openssl pkey -in KEY -out PLAIN), and keep the result in a vault"
-        return None, [Problem(api_tls.KEY, "it is locked with a passphrase", "a key without passphrase, because a service reads it", fix)]
+        expected = "a key without passphrase, because a service reads it"
+        return None, [Problem(api_tls.KEY, "it is locked with a passphrase", expected, fix)]
     except ValueError:
         return None, [Problem(api_tls.KEY, "it cannot be read", "a private key in PEM", f"correct {api_tls.KEY}")]
     form = serialization.Encoding.DER, serialization.PublicFormat.SubjectPublicKeyInfo

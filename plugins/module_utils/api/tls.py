@@ -55,7 +55,8 @@ def missing(texts: Mapping[str, str]) -> list[Problem]:
             problems.append(Problem(variable, "it is empty, but other TLS settings are not", _PEM, fix))
         elif text and not re.search(rf"-----BEGIN (?:[A-Z]+ )*{expected}-----", text):
             found = f"it has no {expected}, and is not the path of a readable file with one"
-            problems.append(Problem(variable, found, _PEM, f"correct {variable}; a relative path starts at the playbook's folder"))
+            fix = f"correct {variable}; a relative path starts at the playbook's folder"
+            problems.append(Problem(variable, found, _PEM, fix))
         elif part != "key" and "PRIVATE KEY" in text:
             found = "it also has a private key, which every user of the head could read"
             problems.append(Problem(variable, found, "certificates alone", f"move the key to {KEY}"))
@@ -82,7 +83,8 @@ def judge(certificate: Certificate, name: str, now: datetime) -> tuple[list[Prob
     if not covers(certificate, name):
         held = ", ".join([*certificate.names, *certificate.addresses]) or "nothing: it has no subjectAltName"
         fix = "issue it for that too, or set gb10_api_name to the name that clients use"
-        problems.append(Problem(CERTIFICATE, f"it does not cover {name}, but {held}", "a certificate for the address that clients use", fix))
+        expected = "a certificate for the address that clients use"
+        problems.append(Problem(CERTIFICATE, f"it does not cover {name}, but {held}", expected, fix))
     return problems, warnings
 
 

@@ -29,7 +29,7 @@ class OutsideError(Exception):
 
 
 class Folder:
-    """A folder, by its path. Links in that path must belong to root or the caller, because no other user can make those.
+    """A folder, by its path. Links in that path must belong to root or the caller, as no other user can make those.
 
     Links below the folder must end inside it. Links of a Hugging Face cache are allowed too: from a folder
     `snapshots/REVISION` directly into the `blobs` next to `snapshots`, which belong to the same model.
@@ -97,7 +97,7 @@ class Folder:
     def names(self) -> list[str]:
         """Return the relative path of every file below the folder. Links to folders are neither listed nor followed."""
         with self.place() as place:
-            # os.fwalk lists links to folders among the folders.
+            # os.fwalk lists links to folders as folders.
             walk = os.fwalk(".", dir_fd=place)
             return [os.path.normpath(f"{above}/{name}") for above, _folders, names, _descriptor in walk for name in names]
 

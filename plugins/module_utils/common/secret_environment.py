@@ -70,7 +70,7 @@ def check_arguments(argv: Sequence[str], path: str) -> list[Problem]:
         # vLLM handles this option itself, and only by its full name.
         if name == "--config":
             found = "--config is given: its file may hold a key, and its settings are neither planned nor checked"
-            problems.append(Problem(f"{path}[{index}]", found, "the arguments themselves", "list what the file sets, one argument each"))
+            problems.append(Problem(f"{path}[{index}]", found, "the arguments themselves", "list the settings of the file, one argument each"))
         for option, fix in _OPTIONS.items():
             # --hf-token without a value uses the token of `hf auth login`; then the arguments hold no secret.
             bare = option == "--hf-token" and "=" not in word and not _is_value(argv, index + 1)
@@ -119,7 +119,7 @@ def verdict(variables: Mapping[str, Any], plain: Mapping[str, Any]) -> dict[str,
             problems.append(Problem(f"{VARIABLE}.{name}", "gb10_extra_env has it too", "each variable once", "remove one of them"))
     for name, value in variables.items():
         if isinstance(value, (Mapping, list)):
-            problems.append(Problem(f"{VARIABLE}.{name}", "it is not a text", "one line of text", "give the value itself"))
+            problems.append(Problem(f"{VARIABLE}.{name}", "it is not a text", "one line of text", "set the value itself"))
     try:
         systemd.environment_file({str(name): str(value) for name, value in variables.items()})
     except ValueError as error:

@@ -239,9 +239,8 @@ def check_addresses(
                 continue
             path = f"nodes[{index}].fabric_addresses[{rail}]"
             if address.ip in owners:
-                problems.append(
-                    Problem(path, f"{address.ip} of {node.name} is also {owners[address.ip]}", "a unique address", "change one of the two")
-                )
+                found = f"{address.ip} of {node.name} is also {owners[address.ip]}"
+                problems.append(Problem(path, found, "a unique address", "change one of the two"))
             owners.setdefault(address.ip, f"{path} of {node.name}")
             # Check the whole subnet, because all of it is routed to the fabric.
             if pool and not address.network.subnet_of(pool):
@@ -250,7 +249,8 @@ def check_addresses(
                 )
             # Both addresses of a /31 are hosts (RFC 3021).
             if address.network.prefixlen != 31 and address.ip in (address.network.network_address, address.network.broadcast_address):
-                problems.append(Problem(path, f"{address} of {node.name} is not a host address", "a host address", "change its last octet"))
+                found = f"{address} of {node.name} is not a host address"
+                problems.append(Problem(path, found, "a host address", "change its last octet"))
             twin = next((other for other, network in seen.items() if network.overlaps(address.network)), None)
             if twin is not None:
                 problems.append(

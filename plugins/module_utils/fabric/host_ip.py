@@ -32,13 +32,11 @@ def check(
         if other != node and other_address == address
     ]
     if nodes.get(node) != address:
-        problems.append(
-            Problem(path, f"{address}, but the cluster's address of {node} is {nodes.get(node)}", "the same address", "rerun the play for all nodes")
-        )
+        differs = f"{address}, but the cluster's address of {node} is {nodes.get(node)}"
+        problems.append(Problem(path, differs, "the same address", "rerun the play for all nodes"))
     if ray_node_ip_address != address:
-        problems.append(
-            Problem(path, f"{address}, but Ray uses {ray_node_ip_address}", "the same address", "remove --node-ip-address from ray_cluster_args")
-        )
+        fix = "remove --node-ip-address from ray_cluster_args"
+        problems.append(Problem(path, f"{address}, but Ray uses {ray_node_ip_address}", "the same address", fix))
     carriers = [name for name, found in interfaces.items() if address in (entry.split("/")[0] for entry in found["addresses"])]
     if interface not in carriers:
         where = f"it is on {', '.join(carriers)}" if carriers else "no interface carries it"

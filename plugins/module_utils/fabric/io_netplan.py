@@ -82,7 +82,7 @@ def _parsed(path: str, text: str) -> Any:
     try:
         import yaml  # noqa: PLC0415
     except ImportError as error:
-        raise NetplanError(f"{path} cannot be read without PyYAML: apt install python3-yaml (netplan.io depends on it)") from error
+        raise NetplanError(f"{path} cannot be read without PyYAML. Fix: apt install python3-yaml") from error
     try:
         return yaml.safe_load(text)
     except yaml.YAMLError as error:
@@ -141,7 +141,8 @@ def refusal(run: Run, files: Mapping[str, Any], interfaces: Sequence[str], scrat
     status, stdout, stderr = run(["netplan", "generate", "--root-dir", scratch])
     if status != 0:
         # The first line has the file and the reason. Later lines quote the file, including Wi-Fi passwords.
-        return f"netplan rejects it: {next(iter((stderr or stdout).strip().splitlines()), 'no reason given').replace(scratch, '')}"
+        reason = next(iter((stderr or stdout).strip().splitlines()), "no reason given")
+        return f"netplan rejects it: {reason.replace(scratch, '')}"
     ours = {f"{start}{interface}" for interface in interfaces for _folder, start, _end in _GENERATED}
     stale = sorted(name for name in _changed(scratch) if os.path.splitext(name)[0] not in ours)
     if not stale:
@@ -162,7 +163,8 @@ def diff(wanted: Mapping[str, Any], others: Sequence[str], found: Sequence[str])
     for path, saved in wanted["files"].items():
         before, after = io_file.read_file(path)[0] or "", saved[0] if saved else ""
         if path in others:
-            shown += [f"{path}: the fabric's interfaces are {'removed' if after.startswith(_HEADER[:19]) else 'restored'}\n"] * (before != after)
+            done = "removed" if after.startswith(_HEADER[:19]) else "restored"
+            shown += [f"{path}: the fabric's interfaces are {done}\n"] * (before != after)
         else:
             shown += difflib.unified_diff(before.splitlines(True), after.splitlines(True), path, path)
     return {"prepared": "".join([*shown, *(f"# {sentence}\n" for sentence in found)])}

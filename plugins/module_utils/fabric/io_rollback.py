@@ -213,7 +213,8 @@ def read(path: str) -> dict[str, Any] | None:
 
 def _check() -> None:
     if why := io_file.exposed(STATE):
-        raise NetplanError(f"{why}, but root runs the program in {STATE}. Expected: a folder that only root can change. Fix: remove {STATE}")
+        expected = f"Expected: a folder that only root can change. Fix: remove {STATE}"
+        raise NetplanError(f"{why}, but root runs the program in {STATE}. {expected}")
 
 
 def _former() -> bool:
@@ -311,7 +312,7 @@ def confirm(run: Run, identifier: str) -> bool:
                 os.unlink(ORIGINAL)
         else:
             original = read(ORIGINAL) or {"files": {}, "links": {}}
-            # A removal restores the state before the very first change, except for files that changed since we wrote them.
+            # A removal restores the state before the very first change, except for files that changed since then.
             first = {kind: {**pending["before"][kind], **original[kind]} for kind in ("files", "links")}
             first["files"] |= pending.get("original", {})
             _save(ORIGINAL, {**first, "written": {**original.get("written", {}), **pending.get("written", {})}})

@@ -129,7 +129,8 @@ def _uncabled(index: int, node: Node) -> Problem:
     if down:
         which = f"{', '.join(down)} {'is' if len(down) == 1 else 'are'}"
         found = f"no QSFP port of {name} shows carrier; {which} down, so carrier is unknown"
-        return Problem(path, found, "a port that is up and has carrier", f"`sudo ip link set dev {down[0]} up` for each, or list {PORTS}")
+        fix = f"`sudo ip link set dev {down[0]} up` for each, or list {PORTS}"
+        return Problem(path, found, "a port that is up and has carrier", fix)
     return Problem(path, f"no QSFP port of {name} has carrier", "a cabled port", "plug in the cable, and check that the port at its other end is up")
 
 
@@ -219,7 +220,8 @@ def _check_hca(where: str, name: str, observed: Mapping[str, Any], twin: Twin, h
         return [Problem(where, found, "Ethernet, which RoCE needs", fix)]
     if facts["up"] and facts["carrier"] and port["state"] != "ACTIVE":
         fix = f"check `rdma link show {hca}/1` and `sudo dmesg`; reboot the node if its driver failed"
-        return [Problem(where, f"{device} is {port['state'] or 'in an unknown state'}", "ACTIVE, as the link has carrier", fix)]
+        found = f"{device} is {port['state'] or 'in an unknown state'}"
+        return [Problem(where, found, "ACTIVE, as the link has carrier", fix)]
     return []
 
 

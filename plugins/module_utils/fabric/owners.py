@@ -5,7 +5,7 @@
 """Find the files that configure an interface: netplan's, where later files amend earlier ones, and NetworkManager's.
 
 Files may hold passwords: only names leave this module, also in its errors.
-Sources: netplan(5), netplan-generate(8), nm-settings-keyfile(5), and what netplan 0.106 and NetworkManager 1.42 generate.
+Sources: netplan(5), netplan-generate(8), nm-settings-keyfile(5), and the output of netplan 0.106 and NetworkManager 1.42.
 """
 
 from __future__ import annotations

@@ -37,7 +37,7 @@ def device_type(uevent: str) -> str:
 
 
 def pci_facts(address: str, files: Mapping[str, str]) -> dict[str, Any] | None:
-    """Convert the PCI_FILES of a device to {address, width, max_width, speed, max_speed}; None for a device of another bus."""
+    """Convert the PCI_FILES of a device to {address, width, max_width, speed, max_speed}; None for another bus."""
     if not _PCI_ADDRESS.fullmatch(address):
         return None
     return {

@@ -121,7 +121,7 @@ def environment(topology: str, nodes: int, address: str, interface: str, rails: 
 
     Sockets, which NCCL, Gloo and Ray start with, use ``interface``. With RoCE, data uses both PCIe functions of every
     cabled port. Sources:
-    eugr/spark-vllm-docker, NETWORKING.md (rings, merging the twins of a pair); NVIDIA dgx-spark-playbooks, nccl;
+    eugr/spark-vllm-docker, NETWORKING.md (rings, merging the PCIe functions of a pair); NVIDIA dgx-spark-playbooks, nccl;
     the distributed-vllm notes for a mixed cluster, whose nodes must all use the same transport and protocol.
     """
     result = {

@@ -87,8 +87,8 @@ def login_users() -> list[str]:
 def service(run: io_command.Run, unit: str) -> dict[str, Any]:
     """Return {unit, load, active, sub, result, pid, since, restarts, invocation, container, inputs} of a systemd unit.
 
-    `inputs` is the digest in the environment of the running main process. While systemd is about to start the unit, it is
-    the loaded unit's digest. It is "" if the service does not run or has no digest.
+    `inputs` is the digest in the environment of the running main process. While systemd is about to start the unit, it
+    is the loaded unit's digest. It is "" if the service does not run or has no digest.
     """
     status, stdout, stderr = run(["systemctl", "show", unit, f"--property={','.join(node_text.SERVICE_PROPERTIES)}"])
     if status != 0:

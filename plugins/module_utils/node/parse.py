@@ -42,7 +42,7 @@ def gpu_facts(query: tuple[int, str, str], summary: str, meminfo: str) -> dict[s
 
     `query` is (status, stdout, stderr) of the query for GPU_FIELDS, `summary` the output without options.
     Returns {gpus: [{name, capability, sm, memory_bytes, reasons}], driver_version, cuda_version, memory_bytes, unified_memory, reason}.
-    `memory_bytes` at the top is the host's MemTotal. A GPU without its own memory in nvidia-smi, such as GB10, shares it.
+    `memory_bytes` at the top is the host's MemTotal. A GPU without memory in nvidia-smi, such as GB10, shares it.
     """
     total = re.search(r"^MemTotal:\s+(\d+) kB", meminfo, re.MULTILINE)
     facts: dict[str, Any] = {

@@ -94,7 +94,7 @@ def test_another_key_is_another_version(tmp_path: Path) -> None:
     assert read(tmp_path)[0] == f"{KEY}\n"
     foreseen = api_key(tmp_path, check=True, key=KEY * 2)
     assert (foreseen["changed"], foreseen["version"]) == (True, "new")
-    assert api_key(tmp_path)["changed"] is False, "the user's key is kept where none is given any more"
+    assert api_key(tmp_path)["changed"] is False, "the user's key stays after it is unset"
     (tmp_path / "etc" / "api.key").unlink()
     versions.append(api_key(tmp_path)["version"])
     assert len(set(versions)) == 3

@@ -190,7 +190,7 @@ def test_a_container_reads_what_the_unit_lays_out() -> None:
 
 
 def unit(planned: dict[str, Any], folder: Path) -> list[str]:
-    """The unit of vLLM as the role writes it, less its comments."""
+    """The unit of vLLM from the role, without comments."""
     variables = folder / "plan.json"
     given = {
         "gb10_plan": planned,

@@ -93,7 +93,7 @@ def test_names_are_those_of_files_and_of_links_to_files(tree: Path) -> None:
     assert sorted(Folder(str(tree)).names()) == ["link", "sub/a"]
 
 
-@pytest.mark.skipif(os.geteuid() != 0, reason="only root can give a link away")
+@pytest.mark.skipif(os.geteuid() != 0, reason="only root can change the owner of a link")
 def test_a_link_on_the_way_to_the_folder_must_be_roots(tree: Path) -> None:
     link = tree.parent / "by"
     link.symlink_to(tree)

@@ -148,7 +148,7 @@ def test_a_folder_that_others_can_change_is_exposed(tmp_path: Path, which: str, 
     assert exposed(str(tmp_path / "a/b")) == ("" if sticky_above else f"other users can write to {tmp_path / which} (mode {mode:04o})")
 
 
-@pytest.mark.skipif(os.geteuid() != 0, reason="gives a folder away")
+@pytest.mark.skipif(os.geteuid() != 0, reason="changes the owner of a folder")
 @pytest.mark.parametrize("which", ["a", "a/b"])
 def test_a_folder_of_somebody_else_is_exposed(tmp_path: Path, which: str) -> None:
     (tmp_path / "a/b").mkdir(parents=True)
@@ -165,7 +165,7 @@ def test_a_link_and_a_file_are_no_folder(tmp_path: Path) -> None:
         exposed(str(tmp_path / "none"))
 
 
-@pytest.mark.skipif(os.geteuid() != 0, reason="gives a folder away")
+@pytest.mark.skipif(os.geteuid() != 0, reason="changes the owner of a folder")
 def test_the_folders_above_are_those_that_a_link_leads_to(tmp_path: Path) -> None:
     (tmp_path / "theirs/state").mkdir(parents=True)
     (tmp_path / "way").symlink_to(tmp_path / "theirs")

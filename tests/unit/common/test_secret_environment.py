@@ -126,7 +126,7 @@ def test_the_plan_has_their_names_alone() -> None:
     assert "    HF_TOKEN (secret)" in plan_text.lines(plan, 1)
     inside = {**plan["runtime"], "kind": "container", "engine": "podman", "image": "sha256:" + "1" * 64}
     argv = launch.contained({**plan, "node": plan["nodes"][0], "runtime": inside}, launch.RAY, ["ray"])
-    assert "--env=HF_TOKEN" in argv, "podman takes the value from the unit's environment"
+    assert "--env=HF_TOKEN" in argv, "podman reads the value from the unit's environment"
     assert SECRET not in json.dumps([plan, argv])
 
 
@@ -146,7 +146,7 @@ def test_root_alone_reads_the_file_and_its_version_tells_nothing(tmp_path: Path)
     assert line == f"HF_TOKEN={SECRET}"
     assert len(salt.split()) == 3 and salt.startswith("# salt ")
     elsewhere = keep(tmp_path / "other", HF_TOKEN=SECRET)
-    assert elsewhere["version"] != first["version"], "a digest of the value alone would tell a short one"
+    assert elsewhere["version"] != first["version"], "a digest of only the value would reveal a short one"
     assert keep(tmp_path, check=True, HF_TOKEN="another")["version"] == keep(tmp_path, HF_TOKEN="another")["version"] != first["version"]
     assert keep(tmp_path, HF_TOKEN=SECRET)["version"] == first["version"], "the salt stays"
 

@@ -36,7 +36,7 @@ def test_document(renderer: str, ignores: bool) -> None:
     network = netplan.document({"enp1s0f1np1": "10.110.0.1/24"}, 9000, renderer)["network"]
     (definition,) = network["ethernets"].values()
     assert (definition["renderer"], "ignore-carrier" in definition) == (renderer, ignores)
-    assert "renderer" not in network, "the other interfaces keep theirs"
+    assert "renderer" not in network, "the other interfaces keep their renderer"
     # Otherwise NetworkManager would activate the last used profile, which may be the user's.
     passthrough = {"passthrough": {"connection.autoconnect-priority": "999"}}
     assert definition.get("networkmanager") == (passthrough if renderer == "NetworkManager" else None)
@@ -157,18 +157,18 @@ def test_an_armed_change_is_put_back_whole(host: Host) -> None:
     assert (io_netplan.read(io_netplan.LAST) or {})["how"] == "restored by the timer"
     assert "systemctl disable --now gb10-netplan-restore.timer" in host.asked
     assert list(Path(io_netplan.UNITS).iterdir()) == []
-    assert not io_netplan.restore(host.run, "again"), "there is nothing any more"
+    assert not io_netplan.restore(host.run, "again"), "no change is pending any more"
 
 
 def test_a_confirmed_change_stays_and_remembers_what_was_first(host: Host) -> None:
     before = changed(host)
     assert io_netplan.confirm(host.run, "one")
     assert io_netplan.read(io_netplan.ORIGINAL) == {**before, "written": {}}
-    assert not io_netplan.restore(host.run, "late"), "the timer comes too late"
+    assert not io_netplan.restore(host.run, "late"), "the timer is too late"
     now = io_netplan.capture(host.run, before["files"], before["links"])
     io_netplan.arm(host.run, "two", now, 60, final=False)
     assert io_netplan.confirm(host.run, "two")
-    assert io_netplan.read(io_netplan.ORIGINAL) == {**before, "written": {}}, "not what the first change made"
+    assert io_netplan.read(io_netplan.ORIGINAL) == {**before, "written": {}}, "not the state after the first change"
 
 
 def test_a_removal_forgets_what_was_first(host: Host) -> None:
@@ -236,7 +236,7 @@ def planted(host: Host) -> Path:
     return target
 
 
-@pytest.mark.skipif(os.geteuid() != 0, reason="gives a folder away")
+@pytest.mark.skipif(os.geteuid() != 0, reason="changes the owner of a folder")
 @pytest.mark.parametrize("what", ["another's", "a link", "open to a group"])
 def test_a_state_folder_that_root_does_not_own_alone_is_refused(host: Host, what: str) -> None:
     target, state = planted(host), Path(io_netplan.STATE)
@@ -275,16 +275,16 @@ def test_what_an_earlier_release_kept_is_taken_over_if_it_is_roots(host: Host, r
     Path(io_netplan.STATE).rename(io_netplan.FORMER)
     Path(io_netplan.FORMER).chmod(0o755 if readable else 0o700)
     if readable:
-        assert io_netplan.read(io_netplan.ORIGINAL) is None, "nobody knows who made that"
+        assert io_netplan.read(io_netplan.ORIGINAL) is None, "its author is unknown"
         return
-    assert io_netplan.read(io_netplan.ORIGINAL) == {**before, "written": {}}, "in check mode, too"
+    assert io_netplan.read(io_netplan.ORIGINAL) == {**before, "written": {}}, "also in check mode"
     assert not Path(io_netplan.STATE).exists()
     io_netplan.arm(host.run, "two", before, 60, final=True)
     assert not Path(io_netplan.FORMER).exists()
     assert (io_netplan.read(io_netplan.ORIGINAL), io_netplan.confirm(host.run, "two")) == ({**before, "written": {}}, True)
 
 
-@pytest.mark.skipif(os.geteuid() != 0, reason="gives a folder away")
+@pytest.mark.skipif(os.geteuid() != 0, reason="changes the owner of a folder")
 @pytest.mark.parametrize("whose", ["the folder", "the one around it"])
 def test_what_the_service_user_planted_there_is_left_alone(host: Host, whose: str) -> None:
     former = Path(io_netplan.FORMER)
@@ -344,7 +344,7 @@ def test_the_renderer_has_time_to_set_its_addresses(host: Host, monkeypatch: pyt
     io_netplan.put(host.run, saved)
     assert host.links["fast"]["addresses"] == ["192.168.100.1/24"]
     assert [words for words in host.asked if "replace" in words] == by_hand
-    assert "ip address delete 10.110.0.1/24 dev fast" in host.asked, "one too many may be what cuts the host off"
+    assert "ip address delete 10.110.0.1/24 dev fast" in host.asked, "an extra address may cut the host off"
 
 
 def test_a_device_that_was_down_goes_down_again(host: Host) -> None:
@@ -503,7 +503,7 @@ def test_a_file_that_cannot_be_put_back_is_tried_again(host: Host, monkeypatch: 
         io_netplan.restore(host.run, "restored by the timer")
     assert io_netplan.capture(host.run, [], before["links"])["links"] == before["links"]
     assert "netplan apply" in host.asked
-    assert not Path(host.path("60-gb10.yaml")).exists(), "what is removed needs no room"
+    assert not Path(host.path("60-gb10.yaml")).exists(), "a removal needs no disk space"
     assert io_netplan.read(io_netplan.PENDING), "systemd tries again"
     room()
     assert io_netplan.restore(host.run, "restored by the timer")
@@ -544,7 +544,7 @@ def test_a_disk_that_is_full_in_the_middle_of_a_change_takes_it_back(host: Host,
     before = io_netplan.capture(host.run, target["files"], ["fast"])
     full(monkeypatch, "pending.json", "program", "systemd", ".gb10-before", "40-cx7.yaml")
     identifier, problem = netplan_change.change(host.run, {**PARAMS, "identifier": "one", "confirm_timeout": 60}, target, list)
-    assert (identifier, "No space left" in problem, "The old configuration is back" in problem) == ("", True, True)
+    assert (identifier, "No space left" in problem, "The old configuration is restored" in problem) == ("", True, True)
     assert io_netplan.capture(host.run, target["files"], ["fast"]) == before
 
 
@@ -554,7 +554,7 @@ def test_a_confirmation_that_cannot_be_remembered_is_none(host: Host, monkeypatc
     full(monkeypatch, "last.json")
     with pytest.raises(OSError, match="No space left"):
         io_netplan.confirm(host.run, "one")
-    assert io_netplan.read(io_netplan.PENDING), "the timer takes it back"
+    assert io_netplan.read(io_netplan.PENDING), "the timer rolls it back"
 
 
 RAILS = ["enp1s0f1np1", "enP2p1s0f1np1"]
@@ -706,19 +706,19 @@ def test_all_is_well() -> None:
 @pytest.mark.parametrize(
     ("outcomes", "expected"),
     [
-        pytest.param([outcome("a", path("b")), outcome("b", path("a"))], "Check both ends: check the cable", id="a pair blames nobody"),
+        pytest.param([outcome("a", path("b")), outcome("b", path("a"))], "Each end may be at fault: check the cable", id="a pair blames nobody"),
         pytest.param(
             [outcome("a", path("c")), outcome("b", path("c")), outcome("c", path("a"), path("b"))],
             "Every failing path ends at c: check the cable",
             id="one of three",
         ),
-        pytest.param([outcome("a", path("c", small=True)), outcome("b"), outcome("c")], "Check both ends: a device carries", id="one way"),
+        pytest.param([outcome("a", path("c", small=True)), outcome("b"), outcome("c")], "Each end may be at fault: a device carries", id="one way"),
         pytest.param(
             [outcome("a", path("c", small=True)), outcome("b", path("c", small=True)), outcome("c")],
             "Every failing path ends at c: a device carries less than 9000 bytes",
             id="MTU",
         ),
-        pytest.param([outcome("a", path("b")), outcome("b"), outcome("c", path("d")), outcome("d")], "Check both ends", id="two cables"),
+        pytest.param([outcome("a", path("b")), outcome("b"), outcome("c", path("d")), outcome("d")], "Each end may be at fault", id="two cables"),
     ],
 )
 def test_the_node_that_all_failing_paths_share_is_named(outcomes: list[dict[str, Any]], expected: str) -> None:

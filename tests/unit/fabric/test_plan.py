@@ -343,7 +343,7 @@ def test_every_plan_of_a_pair_is_sound(pair: tuple[tuple[FabricNode, FabricNode]
     assert all(address.network.subnet_of(pool) and address.ip in list(address.network.hosts()) for address in addresses)
     for share, other in zip(shares, reversed(shares), strict=True):
         networks = [rail.address.network for rail in share.rails]
-        assert len(set(networks)) == len(networks), "twins share a subnet"
+        assert len(set(networks)) == len(networks), "PCIe functions share a subnet"
         assert [rail.peers for rail in share.rails] == [{other.name: str(rail.address.ip)} for rail in other.rails]
 
 

@@ -260,8 +260,8 @@ def test_every_plan_is_sound(count: int, topology: str, mtu: int) -> None:
     ips = [rail.address.ip for share in shares for rail in share.rails]
     assert len(set(ips)) == len(ips)
     for share in shares:
-        assert len({rail.address.network for rail in share.rails}) == 4, "twins share a subnet"
-        assert all(rail.peers for rail in share.rails), "a rail that reaches nobody"
-    assert all((b, j, a, i) in links(shares) for a, i, b, j in links(shares)), "a path without a way back"
+        assert len({rail.address.network for rail in share.rails}) == 4, "PCIe functions share a subnet"
+        assert all(rail.peers for rail in share.rails), "a rail without peers"
+    assert all((b, j, a, i) in links(shares) for a, i, b, j in links(shares)), "a path without a reverse path"
     written = [replace(node, addresses=tuple(str(rail.address) for rail in share.rails)) for node, share in zip(nodes, shares, strict=True)]
-    assert planned(written, cabling) == shares, "what is chosen is accepted when the user writes it down"
+    assert planned(written, cabling) == shares, "the chosen addresses are valid as the user's addresses"
