@@ -88,7 +88,7 @@ def _check_topology(nodes: Sequence[FabricNode], topology: str) -> list[Problem]
 def _check_number_of_ports(nodes: Sequence[FabricNode], topology: str) -> list[Problem]:
     """Check that all nodes of a pair or a switch have equally many ports. _check_ring checks rings."""
     expected = {
-        "direct": "as many as on the other end: each cable needs a port at both",
+        "direct": "as many as on the other end: each cable needs a port at both ends",
         "switch": "as many as on every node: each switch connects all nodes",
     }
     return [

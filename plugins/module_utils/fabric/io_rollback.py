@@ -312,7 +312,7 @@ def confirm(run: Run, identifier: str) -> bool:
                 os.unlink(ORIGINAL)
         else:
             original = read(ORIGINAL) or {"files": {}, "links": {}}
-            # A removal restores the state before the very first change, except for files that changed since then.
+            # A removal restores the state before the very first change, except for files that others edited since.
             first = {kind: {**pending["before"][kind], **original[kind]} for kind in ("files", "links")}
             first["files"] |= pending.get("original", {})
             _save(ORIGINAL, {**first, "written": {**original.get("written", {}), **pending.get("written", {})}})

@@ -128,7 +128,7 @@ def test_a_path_that_carries_nothing_ends_in_a_clear_error_and_the_old_state(clu
     before = states()
     with switch_port(cluster, "spark2", "nomaster", back=("master", "qsfp1")):
         said = failed(cluster.site(*TAG, *extra(gb10_fabric_mtu=MTU, qsfp_netplan_probe_timeout=6)))
-    assert "spark1 enp1s0f1np1 -> spark2 (10.110.0.2): no answer" in said
+    assert "spark1 enp1s0f1np1 -> spark2 (10.110.0.2): no reply" in said
     assert "Every failing path ends at spark2: check the cable" in said
     assert "The configuration from before this run is restored on" in said
     assert states() == before
