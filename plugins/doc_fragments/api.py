@@ -7,27 +7,27 @@ from __future__ import annotations
 
 
 class ModuleDocFragment:
-    """The arguments in module_utils/common/argument_spec.py: API and, as KEY, API_KEY."""
+    """The arguments API and, as KEY, API_KEY of module_utils/common/argument_spec.py."""
 
     DOCUMENTATION = r"""
 options:
   server_name:
-    description: The name or address in the API's certificate, for an address that begins with https; empty for the address's own.
+    description: The name or address in the API's certificate, for an https address; empty for the host of that address.
     type: str
     default: ""
   ca_file:
-    description: The CA on the host that the API's certificate must come from. Read for an address that begins with https alone.
+    description: The CA on the host that must have issued the API's certificate. Read only for an https address.
     type: path
     default: /etc/gb10/tls/ca.crt
 """
     KEY = r"""
 options:
   key_file:
-    description: A file on the host with the API's key, empty if there is none. The key appears nowhere.
+    description: A file on the host with the API's key, empty if none. No output shows the key.
     type: path
     default: ""
   unit:
-    description: The unit whose processes must hold the API's port; to others the key is not sent.
+    description: The unit whose processes must own the API's port; otherwise the key is not sent.
     type: str
     default: gb10-vllm.service
 """

@@ -6,14 +6,14 @@ from __future__ import annotations
 
 
 class ModuleDocFragment:
-    """What every module of this collection says of itself."""
+    """The attributes of this collection's modules."""
 
     INFO = r"""
 options: {}
 attributes:
   check_mode:
     support: full
-    description: Reads only, so it does the same in check mode.
+    description: Read-only, so check mode makes no difference.
   diff_mode:
     support: none
     description: Changes nothing.
@@ -23,7 +23,7 @@ options: {}
 attributes:
   check_mode:
     support: full
-    description: In check mode says what it would change and changes nothing.
+    description: In check mode, reports the changes without making them.
   diff_mode:
     support: full
     description: Returns the difference with C(--diff).

@@ -7,12 +7,12 @@ from __future__ import annotations
 
 
 class ModuleDocFragment:
-    """The arguments in module_utils/common/argument_spec.py: RAILS."""
+    """The arguments RAILS of module_utils/common/argument_spec.py."""
 
     DOCUMENTATION = r"""
 options:
   rails:
-    description: The node's rails, as the plan has them.
+    description: The node's rails, as in the plan.
     type: list
     elements: dict
     required: true
@@ -22,7 +22,7 @@ options:
         type: str
         required: true
       hca:
-        description: The RDMA device behind it.
+        description: The RDMA device of the interface.
         type: str
       address:
         description: The node's own address with prefix length.
@@ -33,7 +33,7 @@ options:
         type: dict
         required: true
       macs:
-        description: Name of each peer and the hardware address of its device on this rail, where it is known.
+        description: Name of each peer and the hardware address of its device on this rail, if known.
         type: dict
         default: {}
   mtu:

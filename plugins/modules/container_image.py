@@ -8,11 +8,11 @@ from __future__ import annotations
 DOCUMENTATION = r"""
 ---
 module: container_image
-short_description: Get a container image onto the host, once, and into a tar file for other hosts
+short_description: Pull or load a container image, and save it to a tar file for other hosts
 version_added: 0.1.0
 description:
-  - Loads an image from a tar file or pulls it, if the engine does not have it yet, and tells its id, by which hosts can be compared.
-  - An image for another machine is an error, not something that fails when it is started.
+  - Loads an image from a tar file or pulls it, if the engine does not have it yet. Returns its id, to compare hosts.
+  - Fails for an image of another machine architecture, before a container fails at its start.
   - Tested with Podman 4.3 on simulated hosts. Docker's commands are the same but were not run.
 options:
   image:
@@ -20,14 +20,14 @@ options:
     type: str
     required: true
   archive:
-    description: A tar file on the host, as C(docker save) or C(podman save) writes it, to load the image from.
+    description: A tar file on the host from C(docker save) or C(podman save), to load the image from.
     type: path
   pull:
-    description: Whether to pull the image from its registry where neither the engine nor O(archive) has it.
+    description: Whether to pull the image from its registry if neither the engine nor O(archive) has it.
     type: bool
     default: false
   save:
-    description: A tar file to write the image into. It is written each time.
+    description: A tar file to save the image to. The module writes it each time.
     type: path
   engine:
     description: The container engine.
@@ -48,7 +48,7 @@ EXAMPLES = r"""
   register: image
   become: true
 
-- name: Look whether this host has it
+- name: Check whether this host has the image
   gb10.cluster.container_image:
     image: "sha256:{{ image.image_id }}"
   become: true
@@ -56,16 +56,17 @@ EXAMPLES = r"""
 
 RETURN = r"""
 image_id:
-  description: The image's id, 64 hexadecimal digits; null if it is not on the host and was not to be fetched, or would be in check mode.
+  description: The image's id, 64 hexadecimal digits; null if it is not on the host, also if only check mode prevented
+    the fetch.
   returned: success
   type: str
 digests:
-  description: References by digest under which registries have it; none for an image that was made or loaded here.
+  description: References by digest under which registries have it, empty for an image that was built or loaded here.
   returned: success
   type: list
   elements: str
 size:
-  description: What it takes on disk, in bytes.
+  description: Its disk usage in bytes.
   returned: success
   type: int
 saved_sha256:
@@ -88,7 +89,7 @@ from ansible_collections.gb10.cluster.plugins.module_utils.runtime.io_engine imp
 
 
 def see_to(engine: Engine, params: dict[str, Any], check: bool) -> dict[str, Any]:
-    """Have the image here, and in a tar file if one is wanted."""
+    """Pull or load the image if it is missing, and save it to a tar file if requested."""
     reference, saved = params["image"], None
     image = engine.find(reference)
     missing = image is None and (params["archive"] or params["pull"])
@@ -110,7 +111,7 @@ def see_to(engine: Engine, params: dict[str, Any], check: bool) -> dict[str, Any
 
 
 def main() -> None:
-    """Look, get, save."""
+    """Find, fetch and save the image."""
     module = AnsibleModule(
         argument_spec={
             "image": {"type": "str", "required": True},
@@ -121,7 +122,7 @@ def main() -> None:
         },
         supports_check_mode=True,
     )
-    # Where the tar file is, another user reads it.
+    # Another user reads the tar file.
     os.umask(0o022)
     try:
         image_copy.check_reference(module.params["image"])

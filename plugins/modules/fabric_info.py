@@ -8,18 +8,19 @@ from __future__ import annotations
 DOCUMENTATION = r"""
 ---
 module: fabric_info
-short_description: Read a node's network hardware and who configures it
+short_description: Read a node's network hardware and the owners of its interfaces
 version_added: 0.1.0
 description:
-  - Reads interfaces, PCIe links, RDMA devices and their GIDs from sysfs and C(ip -json), and which netplan file or
-    NetworkManager profile configures each interface.
-  - Needs root for the netplan files and profiles, which are closed to others; what could not be read is listed. Nothing of their
-    content is returned but names.
+  - Reads interfaces, PCIe links, RDMA devices and their GIDs from sysfs and C(ip -json), and finds the netplan file or
+    NetworkManager profile that configures each interface.
+  - Needs root for the netplan files and profiles, which other users cannot read. Lists the files that it could not
+    read. Returns only names from their content.
 requirements:
   - python3-yaml on the node where it has netplan files (C(netplan.io) depends on it)
 options:
   root:
-    description: Folder that holds the file system of a recorded machine, with the answer of C(ip -json address show) in its C(ip-address.json).
+    description: Folder with the file system of a recorded machine, and the output of C(ip -json address show) in
+      C(ip-address.json).
     type: path
     default: /
 author:
@@ -37,7 +38,7 @@ EXAMPLES = r"""
 
 RETURN = r"""
 interfaces:
-  description: For each network interface what it is. Each value has the keys below.
+  description: The network interfaces by name. Each value has the keys below.
   returned: always
   type: dict
   contains:
@@ -51,7 +52,7 @@ interfaces:
       description: Whether it was set up.
       type: bool
     carrier:
-      description: Whether the link is there. An interface that is not up shows none.
+      description: Whether the link is present. Always false if the interface is not up.
       type: bool
     addresses:
       description: IPv4 addresses with prefix length.
@@ -72,7 +73,8 @@ interfaces:
       description: C(physical) with a device behind it, else C(virtual).
       type: str
     pci:
-      description: The PCIe link, as I(address), I(width) and I(max_width) in lanes, I(speed) and I(max_speed); null if it is on no PCI bus.
+      description: The PCIe link, as I(address), I(width) and I(max_width) in lanes, I(speed) and I(max_speed); null if
+        it is on no PCI bus.
       type: dict
       sample: {address: "0000:01:00.1", width: 4, max_width: 4, speed: 32.0 GT/s PCIe, max_speed: 32.0 GT/s PCIe}
     hca:
@@ -81,14 +83,14 @@ interfaces:
       sample: rocep1s0f1
     owners:
       description:
-        - What configures it. I(file), I(id) of the definition or profile, and I(kind), which is netplan's (C(ethernets), C(wifis),
-          C(bonds), C(bridges), C(vlans) and so on) or C(NetworkManager).
+        - The definitions that configure it, with I(file), I(id) of the definition or profile, and I(kind). The kind is
+          netplan's (C(ethernets), C(wifis), C(bonds), C(bridges), C(vlans) and so on) or C(NetworkManager).
         - I(by) is C(name), C(match), or C(member) for the bond, bridge, VRF or VLAN that uses it.
       type: list
       elements: dict
       sample: [{file: /etc/netplan/40-cx7.yaml, id: enp1s0f1np1, kind: ethernets, by: name}]
 rdma:
-  description: For each RDMA device its first port. Each value has the keys below.
+  description: The first port of each RDMA device, by the device's name. Each value has the keys below.
   returned: always
   type: dict
   contains:
@@ -103,12 +105,13 @@ rdma:
       description: C(Ethernet) or C(InfiniBand).
       type: str
     gids:
-      description: The GIDs that are set, each with I(index), I(gid), I(type) (C(RoCE v1) or C(RoCE v2)) and I(interface).
+      description: The GIDs that are set, each with I(index), I(gid), I(type) (C(RoCE v1) or C(RoCE v2)) and
+        I(interface).
       type: list
       elements: dict
       sample: [{index: 3, gid: "0000:0000:0000:0000:0000:ffff:0a6e:0001", type: RoCE v2, interface: enp1s0f1np1}]
 netplan:
-  description: The files that netplan merges, in its order.
+  description: The files that netplan merges, in netplan's order.
   returned: always
   type: list
   elements: str
@@ -122,7 +125,7 @@ unreadable:
       description: The path.
       type: str
     reason:
-      description: Why.
+      description: The reason.
       type: str
 """
 
@@ -133,7 +136,7 @@ from ansible_collections.gb10.cluster.plugins.module_utils.fabric import io_fact
 
 
 def main() -> None:
-    """Read and return."""
+    """Return the facts."""
     module = AnsibleModule(argument_spec={"root": {"type": "path", "default": "/"}}, supports_check_mode=True)
     try:
         module.exit_json(changed=False, **io_fabric.read(runner(module), module.params["root"]))

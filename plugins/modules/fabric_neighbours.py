@@ -8,13 +8,15 @@ from __future__ import annotations
 DOCUMENTATION = r"""
 ---
 module: fabric_neighbours
-short_description: Say who is at the other end of a node's QSFP cables
+short_description: Find the neighbors on a node's QSFP cables
 version_added: 0.1.0
 description:
-  - Pings all nodes (ff02::1) on every QSFP interface with carrier and reads the neighbour table; where an interface has IPv4 addresses,
-    those that it has spoken to are asked too. Only what answers now counts.
-  - Adds what lldpctl and avahi-browse know where they are installed; lldpctl needs root. All interfaces are asked at once.
-  - Reads each neighbour's SSH host key over the cable, which also tells the twins of one machine from two machines.
+  - Pings all nodes (ff02::1) on every QSFP interface with carrier and reads the neighbor table. On interfaces with IPv4
+    addresses, it also queries the known IPv4 neighbors. Only neighbors that reply now count.
+  - Adds facts from lldpctl and avahi-browse where they are installed; lldpctl needs root. Queries all interfaces at
+    once.
+  - Reads each neighbor's SSH host key over the cable. The key also shows whether two PCIe functions belong to one
+    machine.
 author:
   - gb10.cluster maintainers (@gb10-cluster)
 extends_documentation_fragment:
@@ -22,7 +24,7 @@ extends_documentation_fragment:
 """
 
 EXAMPLES = r"""
-- name: Ask who is on the cables
+- name: Find the neighbors on the cables
   gb10.cluster.fabric_neighbours:
   register: cables
 """
@@ -37,13 +39,17 @@ interfaces:
   returned: success
   type: dict
 management:
-  description: The IPv4 address of the default route's interface, else the one that SSH came in by, else that of RJ45 or Wi-Fi; empty if none.
+  description: The IPv4 address of the default route's interface, else of the SSH connection, else of RJ45 or Wi-Fi;
+    empty if none.
   returned: success
   type: str
 neighbours:
   description:
-    - For each QSFP interface with carrier a list of C(mac), C(address) (how to reach it from this node, with zone; empty if only LLDP knows it),
-      C(source) (V(ndp), V(arp) or V(lldp)), C(name) and C(management) (as announced, else empty), and C(host_key) (ed25519, else empty).
+    - For each QSFP interface with carrier, a list of neighbors with the keys C(mac), C(address), C(source), C(name),
+      C(management) and C(host_key).
+    - C(address) reaches the neighbor from this node, with zone; it is empty if only LLDP reports the neighbor.
+      C(source) is V(ndp), V(arp) or V(lldp). C(name) and C(management) are announced values, else empty. C(host_key) is
+      the ed25519 key, else empty.
   returned: success
   type: dict
   sample:
@@ -55,12 +61,12 @@ neighbours:
         management: ""
         host_key: ssh-ed25519 AAAA...
 notes:
-  description: What could not be read although it is installed, and why.
+  description: Installed programs whose data could not be read, and the reason.
   returned: success
   type: list
   elements: str
 unheard:
-  description: The interfaces with carrier of which nothing can be said, and why.
+  description: The interfaces with carrier and without results, and the reason.
   returned: success
   type: dict
 """
@@ -78,7 +84,7 @@ _TIMEOUT = 10
 
 
 def main() -> None:
-    """Ask and return."""
+    """Return the neighbors."""
     module = AnsibleModule(argument_spec={}, supports_check_mode=True)
     try:
         interfaces = io_node.interfaces(runner(module))

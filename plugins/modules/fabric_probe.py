@@ -8,20 +8,21 @@ from __future__ import annotations
 DOCUMENTATION = r"""
 ---
 module: fabric_probe
-short_description: Prove that every rail of the fabric carries packets of the full MTU
+short_description: Verify that every rail of the fabric carries packets of the full MTU
 version_added: 0.1.0
 description:
-  - Pings each peer of each rail, bound to the rail's interface, with a packet of exactly the MTU and fragmentation forbidden.
-  - Where the peers' hardware addresses are given, the answer must come from the very device that has the address; an older
-    answer that the kernel remembers is forgotten and asked for anew.
-  - Run on every node it proves both directions.
+  - Pings each peer of each rail, bound to the rail's interface, with a packet of exactly the MTU and fragmentation
+    forbidden.
+  - If the peers' hardware addresses are given, the reply must come from the device with the address. A cached reply of
+    another device is deleted, and the path is tried again.
+  - To verify both directions, run it on every node.
 options:
   timeout:
-    description: For how many seconds a rail that does not answer is tried again, because links and peers come up late.
+    description: Seconds for retries on a rail without reply, because links and peers may come up late.
     type: int
     default: 20
   required:
-    description: Whether the module fails where a path is not proven. If not, RV(unproven) tells.
+    description: Whether the module fails if it cannot verify a path. Otherwise RV(unproven) lists the path.
     type: bool
     default: true
 author:
@@ -32,7 +33,7 @@ extends_documentation_fragment:
 """
 
 EXAMPLES = r"""
-- name: Prove the fabric
+- name: Verify the fabric
   gb10.cluster.fabric_probe:
     rails: "{{ gb10_plan.node.rails }}"
     mtu: "{{ gb10_plan.mtu }}"
@@ -41,7 +42,7 @@ EXAMPLES = r"""
 
 RETURN = r"""
 proven:
-  description: What was proven, a line for each rail and peer.
+  description: The verified paths, a line for each rail and peer.
   returned: success
   type: list
   elements: str
@@ -65,10 +66,10 @@ unproven:
       description: The hardware address of the device at its other end, empty if it is not known.
       type: str
     said:
-      description: What is wrong with it.
+      description: The problem.
       type: str
     small:
-      description: Whether a packet of 576 bytes comes through, so that only the MTU is at fault.
+      description: Whether a packet of 576 bytes arrives, so that only the MTU is wrong.
       type: bool
 """
 
@@ -81,33 +82,33 @@ from ansible_collections.gb10.cluster.plugins.module_utils.common.argument_spec 
 from ansible_collections.gb10.cluster.plugins.module_utils.common.io_command import Run, runner
 from ansible_collections.gb10.cluster.plugins.module_utils.fabric import report as fabric_report
 
-#: IPv4 and ICMP headers, which the ping payload leaves room for.
+#: Bytes of the IPv4 and ICMP headers, which the ping payload excludes.
 _HEADERS = 28
-#: What every IPv4 link carries, to tell a path of a smaller MTU from one that is cut.
+#: Every IPv4 link carries this size. It distinguishes a path with a smaller MTU from a broken one.
 _SMALL = 576
 
 
 def ping(run: Run, interface: str, address: str, size: int) -> str:
-    """Send one packet of exactly `size` bytes. Returns "" or what went wrong."""
+    """Send one packet of exactly `size` bytes. Returns "" or the error."""
     status, stdout, stderr = run(["ping", "-n", "-c", "1", "-W", "1", "-M", "do", "-s", str(size - _HEADERS), "-I", interface, address])
     if status == 0:
         return ""
     said = [line for line in (stderr or stdout).splitlines() if line.strip() and "statistics" not in line]
-    return said[-1].strip() if said else f"ping ended with status {status}"
+    return said[-1].strip() if said else f"ping failed with status {status}"
 
 
 def misdirected(run: Run, interface: str, address: str, mac: str) -> str:
-    """Say whether another device than the rail's own answers for the address; then ask anew, for the answer may be an old one."""
+    """Return a sentence if another device than the rail's replied, and delete that reply, which may be old."""
     _status, stdout, _stderr = run(["ip", "-json", "neighbour", "show", "to", address, "dev", interface])
     answered = next((entry.get("lladdr") for entry in json.loads(stdout or "[]")), None)
     if not mac or answered in (None, mac):
         return ""
     run(["ip", "neighbour", "delete", address, "dev", interface])
-    return f"answered by {answered} instead of {mac}, the device that has the address"
+    return f"{answered} replied instead of {mac}, the device with the address"
 
 
 def probe(run: Run, target: dict, mtu: int) -> dict:
-    """Try one path. Returns {} if it is proven, else the entry for `unproven` as far as it is known."""
+    """Try one path. Returns {} if it is verified, else the known part of its entry for `unproven`."""
     said = ping(run, target["interface"], target["address"], mtu)
     if said:
         return {**target, "said": said, "small": None}
@@ -116,7 +117,7 @@ def probe(run: Run, target: dict, mtu: int) -> dict:
 
 
 def main() -> None:
-    """Try every path until all are proven or the time is over."""
+    """Try every path until all are verified or the timeout ends."""
     module = AnsibleModule(
         argument_spec={
             **RAILS,
@@ -142,11 +143,11 @@ def main() -> None:
     for path in unproven:
         if path["small"] is None:
             path["small"] = not ping(run, path["interface"], path["address"], _SMALL)
-            path["said"] = f"packets come through, but not of {mtu} bytes" if path["small"] else f"no answer ({path['said']})"
+            too_large = f"small packets arrive, but not packets of {mtu} bytes"
+            path["said"] = too_large if path["small"] else f"no reply ({path['said']})"
     if unproven and module.params["required"]:
-        module.fail_json(
-            msg=f"{len(unproven)} of {len(targets)} paths are not proven:\n" + "\n".join(fabric_report.lines(unproven)), unproven=unproven
-        )
+        summary = f"{len(unproven)} of {len(targets)} paths could not be verified:"
+        module.fail_json(msg="\n".join([summary, *fabric_report.lines(unproven)]), unproven=unproven)
     failed = [(path["interface"], path["address"]) for path in unproven]
     proven = [f"{t['interface']} -> {t['peer']} ({t['address']}): {mtu} bytes" for t in targets if (t["interface"], t["address"]) not in failed]
     module.exit_json(changed=False, proven=proven, unproven=unproven)

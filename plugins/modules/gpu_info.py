@@ -8,11 +8,11 @@ from __future__ import annotations
 DOCUMENTATION = r"""
 ---
 module: gpu_info
-short_description: Read what GPUs a host has
+short_description: Read the GPUs of a host
 version_added: 0.1.0
 description:
   - Reads name, compute capability, driver and CUDA version from C(nvidia-smi) and the host's memory from C(/proc/meminfo).
-  - A value that cannot be read is null and the reason is beside it. Nothing is guessed.
+  - A value that cannot be read is null, with a reason next to it. The module guesses nothing.
 author:
   - gb10.cluster maintainers (@gb10-cluster)
 extends_documentation_fragment:
@@ -27,13 +27,13 @@ EXAMPLES = r"""
 
 RETURN = r"""
 gpus:
-  description: One entry a GPU, in the order of nvidia-smi.
+  description: One entry per GPU, in the order of nvidia-smi.
   returned: always
   type: list
   elements: dict
   contains:
     name:
-      description: What the driver calls the GPU.
+      description: The driver's name of the GPU.
       type: str
       sample: NVIDIA GB10
     uuid:
@@ -51,7 +51,7 @@ gpus:
       description: The GPU's own memory in bytes, null where it shares the host's.
       type: int
     reasons:
-      description: For each value that is null, why.
+      description: The reason for each null value.
       type: dict
 driver_version:
   description: Version of the driver, null if unknown.
@@ -72,7 +72,7 @@ unified_memory:
   returned: always
   type: bool
 reason:
-  description: Why something is missing, empty if nothing is.
+  description: The reason for missing values, empty if none is missing.
   returned: always
   type: str
 """
@@ -84,7 +84,7 @@ from ansible_collections.gb10.cluster.plugins.module_utils.node import io_facts 
 
 
 def main() -> None:
-    """Read and return."""
+    """Return the facts."""
     module = AnsibleModule(argument_spec={}, supports_check_mode=True)
     module.exit_json(changed=False, **io_node.gpu(runner(module)))
 

@@ -8,17 +8,19 @@ from __future__ import annotations
 DOCUMENTATION = r"""
 ---
 module: netplan_change
-short_description: Configure the fabric by netplan, with a way back
+short_description: Configure the fabric with netplan and automatic rollback
 version_added: 0.1.0
 description:
-  - Compares the fabric's netplan file and the devices with the plan. Where something differs, the new files are first tried by
-    C(netplan generate) in a scratch root among the host's others; what netplan refuses is not written.
-  - Before anything changes, the present files and devices are saved, and a systemd timer is started that puts them back, also
-    after a reboot. M(gb10.cluster.netplan_confirm) stops it.
-  - If the change cuts the host off, the module waits until the timer has put the old configuration back, and says so in RV(problem).
+  - Compares the fabric's netplan file and the devices with the plan. If they differ, C(netplan generate) first checks
+    the new files in a scratch root together with the host's other files. The module does not write files that netplan
+    rejects.
+  - Before a change, the module saves the present files and devices, and starts a systemd timer that restores them, also
+    after a reboot. M(gb10.cluster.netplan_confirm) stops the timer.
+  - If the change cuts the host off, the module waits until the timer has restored the old configuration, and reports it
+    in RV(problem).
 options:
   state:
-    description: Whether the fabric should be configured, or what was there before its first configuration.
+    description: Whether to configure the fabric, or to restore the state before its first configuration.
     type: str
     choices: [present, absent]
     default: present
@@ -27,25 +29,25 @@ options:
     type: str
     required: true
   files:
-    description: Other files that go with it, path to text; one whose text is empty is removed.
+    description: Other files of the fabric, path to text. A file with an empty text is removed.
     type: dict
     default: {}
   takeover:
     description:
-      - Whether to take the fabric's interfaces out of other netplan files.
-      - O(state=absent) brings these files back as they were. Into one that was changed since, only the interfaces that were taken out.
+      - Whether to remove the fabric's interfaces from other netplan files.
+      - O(state=absent) restores these files. In a file that was changed since, it restores only the removed interfaces.
     type: bool
     default: false
   timeout:
-    description: Seconds until the host must be as planned after C(netplan apply).
+    description: Seconds after C(netplan apply) until the host must match the plan.
     type: int
     default: 30
   confirm_timeout:
-    description: Seconds after which the old configuration comes back unless the change was confirmed.
+    description: Seconds until the timer restores the old configuration, unless the change was confirmed.
     type: int
     default: 120
   identifier:
-    description: Name of this change. It is chosen if it is not given.
+    description: Identifier of this change; random by default.
     type: str
 author:
   - gb10.cluster maintainers (@gb10-cluster)
@@ -55,7 +57,7 @@ extends_documentation_fragment:
 """
 
 EXAMPLES = r"""
-- name: Configure the fabric, with a way back
+- name: Configure the fabric with automatic rollback
   gb10.cluster.netplan_change:
     content: "{{ gb10_plan.node.netplan | to_nice_yaml }}"
     files: "{{ gb10_plan.node.files }}"
@@ -66,16 +68,16 @@ EXAMPLES = r"""
 
 RETURN = r"""
 differences:
-  description: How the host differed before, a sentence each.
+  description: The differences before the change, one sentence each.
   returned: always
   type: list
   elements: str
 pending:
-  description: The change that waits for its confirmation, empty if there is none.
+  description: The change that waits for confirmation, empty if none.
   returned: always
   type: str
 problem:
-  description: Why the change failed, empty if it did not. The old configuration is back then.
+  description: The reason why the change failed and the old configuration was restored, empty if it did not fail.
   returned: always
   type: str
 """
@@ -97,9 +99,9 @@ from ansible_collections.gb10.cluster.plugins.module_utils.fabric.io_rollback im
 
 
 def change(run: io_netplan.Run, params: dict, target: dict, differences: Callable[[], list[str]]) -> tuple[str, str]:
-    """Arm, put and wait. Returns (identifier, ""), or ("", why it failed) after everything was put back."""
+    """Start the timer, apply the change and wait. Returns (identifier, ""), or ("", reason) after a rollback."""
     identifier = params["identifier"] or secrets.token_hex(8)
-    # A device that is to be configured is put back too.
+    # A rollback also restores the devices that the plan configures.
     links = {*target["links"], *netplan.hearing([rail["interface"] for rail in params["rails"]])}
     before = io_netplan.capture(run, target["files"], links)
     io_netplan.arm(run, identifier, before, params["confirm_timeout"], params["state"] == "absent", target)
@@ -116,12 +118,12 @@ def change(run: io_netplan.Run, params: dict, target: dict, differences: Callabl
     try:
         io_netplan.restore(run, "restored because it failed")
     except NetplanError as error:
-        raise NetplanError(f"{problem}. Putting the old configuration back failed too, and the host's timer tries again: {error}") from error
-    return "", f"{problem}. The old configuration is back"
+        raise NetplanError(f"{problem}. The rollback failed too; the host's timer tries it again: {error}") from error
+    return "", f"{problem}. The old configuration is restored"
 
 
 def main() -> None:
-    """Compare, try in a scratch root, change."""
+    """Compare, check in a scratch root, change."""
     module = AnsibleModule(
         argument_spec={
             "state": {"type": "str", "choices": ["present", "absent"], "default": "present"},

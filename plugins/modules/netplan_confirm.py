@@ -8,18 +8,18 @@ from __future__ import annotations
 DOCUMENTATION = r"""
 ---
 module: netplan_confirm
-short_description: Keep a change of the network configuration, or take it back at once
+short_description: Confirm a change of the network configuration, or roll it back at once
 version_added: 0.1.0
 description:
-  - Ends a change that M(gb10.cluster.netplan_change) made. Without it the old configuration comes back by itself.
+  - Ends a change by M(gb10.cluster.netplan_change). Without confirmation, a timer restores the old configuration.
 options:
   state:
-    description: Whether to keep the change, to take it back, or only to read how it stands.
+    description: Whether to keep the change, to roll it back, or only to read its state.
     type: str
     choices: [confirmed, restored, read]
     default: confirmed
   identifier:
-    description: The change, as RV(gb10.cluster.netplan_change#module:pending) names it.
+    description: The change, from RV(gb10.cluster.netplan_change#module:pending).
     type: str
     required: true
 author:
@@ -37,11 +37,11 @@ EXAMPLES = r"""
 
 RETURN = r"""
 pending:
-  description: The change that still waits for its confirmation, empty if none does.
+  description: The change that still waits for confirmation, empty if none.
   returned: always
   type: str
 last:
-  description: How the last change ended, empty before the first one.
+  description: The result of the last change, empty before the first one.
   returned: always
   type: dict
   sample: {"id": "5c3a6e0f1b2d4a79", "how": "restored by the timer", "time": "2026-11-21 09:30:00"}
@@ -74,7 +74,8 @@ def main() -> None:
         module.fail_json(msg=str(error))
     if state == "confirmed" and not changed and (last.get("id"), last.get("how")) != (identifier, "confirmed"):
         how = f"{last['how']} at {last['time']}" if last.get("id") == identifier else "unknown here"
-        module.fail_json(msg=f"The change {identifier} is not there to be confirmed: it is {how}.", pending=waiting, last=last)
+        message = f"The change {identifier} cannot be confirmed, because it is {how}."
+        module.fail_json(msg=message, pending=waiting, last=last)
     module.exit_json(changed=changed, pending=waiting, last=last, diff={"before": "", "after": f"{state} {identifier}\n" if changed else ""})
 
 

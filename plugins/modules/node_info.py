@@ -8,19 +8,19 @@ from __future__ import annotations
 DOCUMENTATION = r"""
 ---
 module: node_info
-short_description: Read what preflight must know of a node, in one call
+short_description: Read all facts of a node for the plan in one call
 version_added: 0.1.0
 description:
-  - Reads GPU, network hardware and who configures it, listening ports with the systemd unit that owns them, the
-    model's configuration and the size of its weights, the kernel, the NCCL of the runtime, and what roles recorded here.
+  - Reads the GPU, network hardware with the owners of its interfaces, listening ports with their systemd units, the
+    model's configuration and size of weights, the kernel, the runtime's NCCL, and overrides that roles recorded.
 requirements:
   - python3-yaml on the node where it has netplan files (C(netplan.io) depends on it)
 options:
   model:
-    description: The folder of the model to be served, if it is one.
+    description: The folder of the model to serve, if the model is a folder.
     type: path
   source:
-    description: The folder that O(model) is copied from, which is read until that is complete.
+    description: The folder from which O(model) is copied. The module reads it until O(model) is complete.
     type: path
   exclude:
     description: Patterns of files that are not copied.
@@ -28,7 +28,7 @@ options:
     elements: str
     default: []
   runtime:
-    description: The environment of Python that the ranks run in, if it is one of the node's own.
+    description: The Python environment of the ranks, if it is on the node.
     type: path
 author:
   - gb10.cluster maintainers (@gb10-cluster)
@@ -46,7 +46,7 @@ EXAMPLES = r"""
 
 RETURN = r"""
 gpu:
-  description: What M(gb10.cluster.gpu_info) returns.
+  description: As M(gb10.cluster.gpu_info) returns it.
   returned: always
   type: dict
 interfaces:
@@ -74,13 +74,13 @@ listeners:
   elements: dict
   contains:
     address:
-      description: The address that is bound.
+      description: The bound address.
       type: str
     port:
       description: The port.
       type: int
     pid:
-      description: The process, null if it cannot be seen.
+      description: The process ID, null if unknown.
       type: int
     process:
       description: The process's name.
@@ -93,20 +93,20 @@ model:
   returned: always
   type: dict
 model_bytes:
-  description: Bytes of the model's safetensors, as their index says if there is one; null if there are none.
+  description: Bytes of the model's safetensors, from their index if it exists; null if there are none.
   returned: always
   type: int
   sample: 65248815744
 model_reason:
-  description: What is wrong with the model's weights (files missing, or of another size than the index says), empty if nothing.
+  description: The problem of the model's weights (missing files, or sizes that differ from the index), empty if none.
   returned: always
   type: str
 model_at:
-  description: The folder that was read, empty if none was to be.
+  description: The folder that was read, empty if none was requested.
   returned: always
   type: str
 model_complete:
-  description: Whether O(model) is complete by the manifest that the role model_store writes.
+  description: Whether O(model) is complete according to the manifest of the role model_store.
   returned: always
   type: bool
 kernel:
@@ -115,7 +115,7 @@ kernel:
   type: str
   sample: 6.17.0-1031-nvidia
 infiniband:
-  description: Whether there is a C(/dev/infiniband), through which programs use RDMA.
+  description: Whether C(/dev/infiniband) exists, through which programs use RDMA.
   returned: always
   type: bool
 cma_total_bytes:
@@ -132,12 +132,12 @@ login_users:
   type: list
   elements: str
 nccl:
-  description: What the libnccl of NVIDIA's wheel in O(runtime) is, as M(gb10.cluster.nccl_info) says it; null where there is no finished
-    environment, empty where it has none.
+  description: The libnccl of NVIDIA's wheel in O(runtime), as M(gb10.cluster.nccl_info) returns it; null if there is no
+    finished environment, empty if the environment has no such wheel.
   returned: always
   type: dict
 additions:
-  description: By role, what it found out here that changes how the ranks are started.
+  description: Per-node launch overrides by role, which roles recorded on this node.
   returned: always
   type: dict
 """
@@ -153,7 +153,7 @@ from ansible_collections.gb10.cluster.plugins.module_utils.node import io_facts 
 
 
 def main() -> None:
-    """Read and return."""
+    """Return the facts."""
     module = AnsibleModule(
         argument_spec={
             "model": {"type": "path"},

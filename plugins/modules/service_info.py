@@ -8,18 +8,18 @@ from __future__ import annotations
 DOCUMENTATION = r"""
 ---
 module: service_info
-short_description: Read a systemd service and from which inputs its running process was started
+short_description: Read a systemd service and the launch inputs of its running process
 version_added: 0.1.0
 description:
-  - The units of this collection carry a digest of everything they are started from. Compared with the digest in the running
-    process's environment it tells whether a restart is due, also after a run that was killed between writing and restarting.
+  - Units of this collection hold a digest of their launch inputs. If the digest in the running process's environment
+    differs, a restart is needed, also after a run that was killed between writing and restarting.
 options:
   name:
     description: The unit, with its suffix.
     type: str
     required: true
   log:
-    description: Whether to look for the cause of a failure in the unit's journal.
+    description: Whether to search the unit's journal for the cause of a failure.
     type: bool
     default: false
 author:
@@ -46,7 +46,7 @@ service:
       description: The unit's name.
       type: str
     load:
-      description: C(loaded), or C(not-found) where there is no such unit.
+      description: C(loaded), or C(not-found) if the unit does not exist.
       type: str
     enabled:
       description: Whether it starts at boot.
@@ -58,7 +58,7 @@ service:
       description: systemd's SubState.
       type: str
     result:
-      description: How the last run ended.
+      description: The result of the last run.
       type: str
     pid:
       description: The main process, null if there is none.
@@ -67,25 +67,26 @@ service:
       description: Exit status of the last main process.
       type: int
     restarts:
-      description: How often systemd restarted it.
+      description: The number of restarts by systemd.
       type: int
     invocation:
-      description: Identifier of the present start, as in the journal.
+      description: Identifier of the present invocation, as in the journal.
       type: str
     queued:
-      description: Whether systemd has a job for it that is not done, such as a restart.
+      description: Whether systemd has an unfinished job for it, such as a restart.
       type: bool
     started:
-      description: When the main process started, in seconds since boot.
+      description: Start time of the main process, in seconds since boot.
       type: float
     container:
-      description: Whether the unit as systemd has it runs a container, which it removes when it ends.
+      description: Whether the loaded unit runs a container, which it removes when it stops.
       type: bool
     inputs:
       description: The digest of inputs in the running main process's environment, empty if there is none.
       type: str
 cause:
-  description: The first error in the last lines of its journal that is not an echo of another, empty if none or not asked for.
+  description: The first error in the last lines of its journal that does not repeat another, empty if none or not
+    requested.
   returned: always
   type: str
 """
@@ -101,7 +102,7 @@ _LOG_LINES = 300
 
 
 def main() -> None:
-    """Read and return."""
+    """Return the facts."""
     module = AnsibleModule(
         argument_spec={"name": {"type": "str", "required": True}, "log": {"type": "bool", "default": False}}, supports_check_mode=True
     )

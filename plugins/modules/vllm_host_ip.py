@@ -8,12 +8,13 @@ from __future__ import annotations
 DOCUMENTATION = r"""
 ---
 module: vllm_host_ip
-short_description: Pin a node's fabric address into the environment of every rank
+short_description: Write a node's fabric address to the environment file of its ranks
 version_added: 0.1.0
 description:
-  - Writes the environment file that Ray and vLLM are started with, with C(VLLM_HOST_IP) as the node's fabric address.
-  - Refuses an address that another node has too, that the interface does not carry now, or that differs from the address Ray
-    is told. Those end in C(Every node should have a unique IP address) or in a placement group that waits for half an hour.
+  - Writes the environment file of Ray and vLLM, with the node's fabric address as C(VLLM_HOST_IP).
+  - Rejects an address that another node also has, that the interface does not have now, or that differs from Ray's
+    address. Those cause C(Every node should have a unique IP address), or a placement group that waits for half an
+    hour.
 options:
   node:
     description: The node's name in the inventory.
@@ -24,11 +25,11 @@ options:
     type: str
     required: true
   interface:
-    description: The interface that must carry it.
+    description: The interface that must have this address.
     type: str
     required: true
   ray_node_ip_address:
-    description: What C(ray start --node-ip-address) is given on this node.
+    description: The value of C(ray start --node-ip-address) on this node.
     type: str
     required: true
   nodes:
@@ -40,7 +41,7 @@ options:
     type: dict
     default: {}
   path:
-    description: The file. Its directory is made if it is not there.
+    description: The file. The module creates its directory if needed.
     type: path
     default: /etc/gb10/cluster.env
 author:
@@ -50,7 +51,7 @@ extends_documentation_fragment:
 """
 
 EXAMPLES = r"""
-- name: Pin the fabric address
+- name: Write the fabric address
   gb10.cluster.vllm_host_ip:
     node: spark1
     address: 10.110.0.1
@@ -80,7 +81,7 @@ from ansible_collections.gb10.cluster.plugins.module_utils.common.systemd import
 from ansible_collections.gb10.cluster.plugins.module_utils.fabric.host_ip import check
 from ansible_collections.gb10.cluster.plugins.module_utils.node import io_facts as io_node
 
-#: Readable by all: it holds no secret, and people source it.
+#: Readable by all: it holds no secret, and users source it.
 MODE = 0o644
 
 
@@ -113,7 +114,7 @@ def main() -> None:
             content = environment_file({**{name: str(value) for name, value in params["environment"].items()}, "VLLM_HOST_IP": params["address"]})
         except ValueError as error:
             raise ProblemsError([*problems, Problem("environment", str(error), "variable names and one-line values", "correct them")]) from error
-        # On a fresh host in check mode the interface has no address yet, and that is no mistake.
+        # In check mode on a new host, the interface has no address yet, which is not an error.
         if problems and not module.check_mode:
             raise ProblemsError(problems)
         for problem in problems:

@@ -8,27 +8,30 @@ from __future__ import annotations
 DOCUMENTATION = r"""
 ---
 module: vllm_image_copy
-short_description: Copy the vLLM of a container image onto the host, to patch it there
+short_description: Copy the vLLM of a container image to the host, to patch it there
 version_added: 0.1.0
 description:
-  - Copies the package C(vllm) of an image, and what M(gb10.cluster.vllm_patch) looks at beside it, into a folder named after the image's id.
-    Containers of that image then mount the copy in place of their own; the image stays as it is.
-  - The interpreter inside is asked where the package lies, in a container without network and GPU that is removed again. vLLM is not imported.
-  - A copy is there completely or not at all, whenever a run is killed; what killed runs left is removed by the next one that changes something.
-  - Tested with Podman 4.3 on a simulated host, with the Python sources of a vLLM. Docker's commands are the same but were not run.
+  - Copies the package C(vllm) of an image, and the other files that M(gb10.cluster.vllm_patch) reads, to a folder named
+    after the image's id. Containers of that image then mount the copy over their own; the image does not change.
+  - The interpreter inside the image finds the package, in a temporary container without network and GPU. It does not
+    import vLLM.
+  - A copy is complete or does not exist, also if a run is killed. The next run with changes removes leftovers of killed
+    runs.
+  - Tested with Podman 4.3 on a simulated host, with the Python sources of a vLLM. Docker's commands are the same but
+    were not run.
 options:
   image:
     description: The image by reference or id. It has to be on the host.
     type: str
     required: true
   dest:
-    description: A folder for copies alone; each has a folder of its own in it, named after the first 12 digits of the image's id.
+    description: A folder only for copies. Each copy has a subfolder, named after the first 12 digits of the image's id.
     type: path
     required: true
   state:
     description:
-      - Whether there should be a copy.
-      - V(absent) removes the copies of the image that O(image) means now, and of those that it meant before.
+      - Whether the copy should exist.
+      - V(absent) removes the copies of the image that O(image) means now, and of the images that it meant before.
     type: str
     choices: [present, absent]
     default: present
@@ -60,7 +63,7 @@ EXAMPLES = r"""
   register: copy
   become: true
 
-- name: See to the copy
+- name: Patch the copy
   gb10.cluster.vllm_patch:
     package_dir: "{{ copy.package_dir }}"
     config_folder: "{{ copy.config_folder }}"
@@ -84,17 +87,20 @@ container_package_dir:
   returned: when O(state=present)
   type: str
 config_folder:
-  description: Where M(gb10.cluster.vllm_patch) may put tables of its patch V(moe_config), so that containers see them at the same path.
+  description: Folder for tables of the patch V(moe_config) of M(gb10.cluster.vllm_patch). Containers have it at the
+    same path.
   returned: when O(state=present)
   type: str
 mounts:
-  description: What containers have to mount, each C(source) on the host at C(target) in the container. Empty in check mode if there is no copy yet.
+  description: The mounts of containers, each C(source) on the host at C(target) in the container. Empty in check mode
+    without a copy.
   returned: when O(state=present)
   type: list
   elements: dict
   sample: [{source: /opt/gb10/images/8dc02be0f5e9/site-packages/vllm, target: /usr/local/lib/python3.12/dist-packages/vllm, read_only: true}]
 toolkit:
-  description: Where the assembler of the image's CUDA toolkit, if it has one, is in the copy (C(path)) and in the image (C(runs_as)).
+  description: The paths of the assembler of the image's CUDA toolkit, if any, in the copy (C(path)) and in the image
+    (C(runs_as)).
   returned: when O(state=present)
   type: dict
 """
@@ -113,7 +119,7 @@ from ansible_collections.gb10.cluster.plugins.module_utils.runtime.io_engine imp
 
 
 def present(engine: Engine, dest: str, params: dict[str, Any], check: bool) -> dict[str, Any]:
-    """See that there is a copy."""
+    """Create the copy if it does not exist."""
     image = engine.image(params["image"])
     folder, copy = io_image.folder_of(dest, image), io_image.existing(dest, image)
     changed = copy is None
@@ -127,7 +133,7 @@ def present(engine: Engine, dest: str, params: dict[str, Any], check: bool) -> d
 
 
 def absent(engine: Engine, dest: str, params: dict[str, Any], check: bool) -> dict[str, Any]:
-    """See that there is none, also if the image or the engine is gone already."""
+    """Remove the copies, even if the image or the engine does not exist any more."""
     try:
         image_id = engine.image(params["image"]).id
     except ProblemsError:
@@ -141,7 +147,7 @@ def absent(engine: Engine, dest: str, params: dict[str, Any], check: bool) -> di
 
 
 def main() -> None:
-    """Look, copy or remove."""
+    """Create or remove the copy."""
     module = AnsibleModule(
         argument_spec={
             "image": {"type": "str", "required": True},
@@ -153,7 +159,7 @@ def main() -> None:
         },
         supports_check_mode=True,
     )
-    # Containers run as other users than root read the copy, so the caller's umask must not count.
+    # Containers of other users than root read the copy, so the caller's umask must not apply.
     os.umask(0o022)
     params = module.params
     try:

@@ -2,7 +2,7 @@
 # GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
 
-"""Reading the API's certificate on the controller. Only here is cryptography needed, which ansible-core depends on."""
+"""Read the API's certificate on the controller. Only this file needs cryptography, a dependency of ansible-core."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ try:
     from cryptography.hazmat.primitives import serialization
 
     #: Since cryptography 42.
-    MISSING = "" if hasattr(x509.Certificate, "not_valid_after_utc") else "the one that is installed is older"
+    MISSING = "" if hasattr(x509.Certificate, "not_valid_after_utc") else "the installed release is older"
 except ImportError as error:
     MISSING = str(error)
 
@@ -31,7 +31,7 @@ _BLOCK = re.compile(r"-----BEGIN CERTIFICATE-----.*?-----END CERTIFICATE-----", 
 
 
 def verdict(texts: Mapping[str, str], name: str, now: datetime | None = None) -> dict[str, Any]:
-    """Return what is to be known of {certificate, key, ca}, texts or "" each, without the key; {} where none is given. See api_tls.facts."""
+    """Return api_tls.facts of the texts {certificate, key, ca}, "" if not set, without the key; {} if all are ""."""
     if not any(texts.values()):
         return {}
     if MISSING:
@@ -43,7 +43,7 @@ def verdict(texts: Mapping[str, str], name: str, now: datetime | None = None) ->
     anchors, other = _certificates(texts["ca"], api_tls.CA) if texts["ca"] else (chain, [])
     key_fits, third = _key_fits(chain, texts["key"]) if texts["key"] and chain else (None, [])
     problems += [*unread, *(problem for problem in other if problem not in unread), *third]
-    # One problem a variable: what cannot be read is not judged.
+    # One problem per variable: an unreadable value gets no further checks.
     problems = list({problem.path: problem for problem in reversed(problems)}.values())[::-1]
     if not chain:
         return api_tls.facts(problems)
@@ -68,12 +68,13 @@ def _certificates(text: str, variable: str) -> tuple[list[x509.Certificate], lis
 
 
 def _key_fits(chain: Sequence[x509.Certificate], text: str) -> tuple[bool | None, list[Problem]]:
-    """Hold the key against the first certificate. No error of a library is shown: it may quote the key."""
+    """Return whether the key matches the first certificate. Library errors stay hidden: they may quote the key."""
     try:
         key = serialization.load_pem_private_key(text.encode(), password=None)
     except TypeError:
-        fix = "take the passphrase away (openssl pkey -in KEY -out PLAIN), and keep the result in a vault"
-        return None, [Problem(api_tls.KEY, "it is locked with a passphrase", "a key that a service can read by itself", fix)]
+        fix = "remove the passphrase (openssl pkey -in KEY -out PLAIN), and keep the result in a vault"
+        expected = "a key without passphrase, because a service reads it"
+        return None, [Problem(api_tls.KEY, "it is locked with a passphrase", expected, fix)]
     except ValueError:
         return None, [Problem(api_tls.KEY, "it cannot be read", "a private key in PEM", f"correct {api_tls.KEY}")]
     form = serialization.Encoding.DER, serialization.PublicFormat.SubjectPublicKeyInfo
@@ -90,7 +91,7 @@ def _alternatives(certificate: x509.Certificate) -> tuple[list[str], list[str]]:
 
 
 def _path(chain: Sequence[x509.Certificate], anchors: Sequence[x509.Certificate]) -> list[x509.Certificate]:
-    """Return the certificates from the API's own to one that clients trust, [] if none leads there."""
+    """Return the chain from the API's certificate to one that clients trust, [] if there is none."""
     path, rest = [chain[0]], list(chain[1:])
     while path[-1] not in anchors:
         issuer = next((entry for entry in [*anchors, *rest] if _issued(path[-1], entry)), None)

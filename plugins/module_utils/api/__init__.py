@@ -2,7 +2,7 @@
 # GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
 
-"""Who uses the API: its key, clients, address and certificate. Private to this collection.
+"""Access to the API: its key, clients, address and certificate. Private to this collection.
 
 Entry: access.check. io_guard runs inside vLLM.
 """

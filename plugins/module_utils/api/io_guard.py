@@ -2,11 +2,11 @@
 # GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
 
-"""What vLLM runs before each request (--middleware): without the key, only what tells of the server's health is answered.
+"""vLLM middleware (--middleware) that requires the key for every path except health and metrics.
 
-vLLM itself asks for its key below /v1 and a few more paths alone: POST /invocations, with the same body, gets a completion from every
-release from 0.13.0 to 0.33.0 without a key, and /pause or /tokenize are open too. The role vllm_serve copies this file to the head; it
-imports nothing that is not in the standard library.
+vLLM itself requires its key only below /v1 and for a few more paths. In every release from 0.13.0 to 0.33.0,
+POST /invocations returns a completion for the same body without a key; /pause and /tokenize are open too.
+The role vllm_serve copies this file to the head. It imports only the standard library.
 """
 
 from __future__ import annotations
@@ -15,21 +15,21 @@ import hmac
 import os
 from typing import Any
 
-#: Nothing of what others ask or are answered is in these.
+#: These reveal nothing about the requests and responses of other clients.
 OPEN = frozenset({"/health", "/ping", "/metrics"})
 
 
 class Guard:
-    """ASGI middleware. Raises KeyError at the start of a server that has no key."""
+    """ASGI middleware. Raises KeyError when a server without a key starts."""
 
     def __init__(self, app: Any) -> None:
         self._app = app
         self._key = os.environ["VLLM_API_KEY"].encode()
 
     async def __call__(self, scope: dict[str, Any], receive: Any, send: Any) -> None:
-        """Pass a request on, or answer 401."""
+        """Forward a request, or respond with 401."""
         kind = scope["type"]
-        # OPTIONS is how a browser asks whether it may send a key at all.
+        # Browsers send OPTIONS without a key, to find out whether they may send one.
         if kind not in ("http", "websocket") or scope["path"] in OPEN or scope.get("method") == "OPTIONS" or self._allowed(scope):
             await self._app(scope, receive, send)
         elif kind == "websocket":

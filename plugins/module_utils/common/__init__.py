@@ -2,7 +2,7 @@
 # GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
 
-"""What all packages share. Private to this collection.
+"""Helpers that all packages share. Private to this collection.
 
-Problems, commands, files, units of systemd, and how text from others is bounded. It imports no other package.
+Problems, commands, files, systemd units, and size limits for untrusted text. Imports no other package.
 """

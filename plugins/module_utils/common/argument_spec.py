@@ -2,23 +2,23 @@
 # GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
 
-"""Arguments that several modules share; the documentation fragments of the same name document them."""
+"""Arguments that several modules share. The documentation fragments of the same names document them."""
 
 from __future__ import annotations
 
 from typing import Any
 
-#: How the API's certificate is known, where its address begins with https. Paths are no secrets.
+#: How to verify the API's certificate at an https address. Paths are not secret.
 API: dict[str, Any] = {
     "server_name": {"type": "str", "default": ""},
     "ca_file": {"type": "path", "default": "/etc/gb10/tls/ca.crt"},
 }
-#: The key, and who must listen to get it.
+#: The key file, and the unit that must own the API's port before the key is sent.
 API_KEY: dict[str, Any] = {
     "key_file": {"type": "path", "default": "", "no_log": False},
     "unit": {"type": "str", "default": "gb10-vllm.service"},
 }
-#: A node's rails as the plan has them.
+#: A node's rails, as in the plan.
 RAILS: dict[str, Any] = {
     "rails": {
         "type": "list",

@@ -2,7 +2,10 @@
 # GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
 
-"""JSON that a stranger wrote: a model's files, what an image or a neighbour holds. Python's own reader takes more than JSON has, and any amount."""
+"""Parse untrusted JSON: a model's files, or data from an image or a neighbor.
+
+Python's parser also accepts values outside JSON, and has no size limit.
+"""
 
 from __future__ import annotations
 
@@ -11,16 +14,16 @@ import math
 from collections.abc import Mapping
 from typing import Any
 
-#: No file that is read here nests deeper than 8; Python ends at some hundreds, Ansible before that.
+#: Files read here nest at most 8 levels. Python's parser fails at some hundreds of levels, Ansible earlier.
 DEPTH = 32
-#: Digits of a number: those of a 64-bit integer, and more than a float has.
+#: Maximum digits of a number: more than a 64-bit integer or a float has.
 _DIGITS = 40
 
 
 def load(text: str, most: int) -> Any:
-    """Return the value. Raises ValueError with the reason for what is no JSON, longer than ``most`` characters, or nested too deep.
+    """Return the value. Raises ValueError for invalid JSON, more than ``most`` characters, or too deep nesting.
 
-    NaN, infinity, numbers that overflow and integers of more than 40 digits are no values of JSON that anything here could count with.
+    NaN, infinity, floats that overflow and integers of more than 40 digits are rejected too.
     """
     if len(text) > most:
         raise ValueError(f"it is longer than {most} characters")
@@ -34,12 +37,12 @@ def load(text: str, most: int) -> Any:
 
 
 def mappings(value: object) -> list[Mapping[str, Any]]:
-    """Return the objects in a list, none where it is no list."""
+    """Return the objects in a list, [] if ``value`` is not a list."""
     return [entry for entry in value if isinstance(entry, Mapping)] if isinstance(value, list) else []
 
 
 def _refused(word: str) -> Any:
-    raise ValueError(f"{word} is no number")
+    raise ValueError(f"{word} is not a number")
 
 
 def _finite(digits: str) -> float:
@@ -56,7 +59,7 @@ def _integer(digits: str) -> int:
 
 
 def _deeper(value: object) -> bool:
-    """Whether it is nested deeper than DEPTH, level by level: a function that calls itself would end as Python does."""
+    """Return whether a value nests deeper than DEPTH. Not recursive: recursion would fail as Python's parser does."""
     level = [value]
     for _level in range(DEPTH):
         level = [

@@ -2,10 +2,11 @@
 # GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
 
-"""Opening what lies below a folder that somebody other than root may change at any moment.
+"""Open files below a folder that users other than root may change at any moment.
 
-Every part of a path is opened from its parent's descriptor and never followed by the kernel, so there is no time between check and use.
-A hard link cannot be told from a file; making one to another user's file is what fs.protected_hardlinks forbids, which Debian and Ubuntu set.
+Each part of a path is opened relative to its parent's descriptor, and the kernel follows no link.
+So no change can happen between check and use. Hard links cannot be distinguished from files:
+fs.protected_hardlinks, which Debian and Ubuntu set, forbids hard links to other users' files.
 """
 
 from __future__ import annotations
@@ -16,22 +17,22 @@ import os
 import stat
 from collections.abc import Iterator
 
-#: Links in a row, as in the kernel.
+#: Maximum links in one path, as in the kernel.
 _LINKS = 40
 _LOOK = os.O_PATH | os.O_NOFOLLOW | os.O_CLOEXEC
-#: Not to wait for the other end of a pipe.
+#: O_NONBLOCK, because opening a pipe must not wait for its other end.
 _FILE = os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
 
 
 class OutsideError(Exception):
-    """A path leads out of its folder, or to something that is no file; the text says how, after the path's name."""
+    """A path leads out of its folder, or not to a regular file. The text continues after the path."""
 
 
 class Folder:
-    """A folder by its path. Links in that path count only if they are root's or the caller's own, as nobody else can have made those.
+    """A folder, by its path. Links in that path must belong to root or the caller, as no other user can make those.
 
-    Below it links count that end inside it. The links of a Hugging Face cache count too: those of a folder `snapshots/REVISION` that end
-    directly in the `blobs` beside `snapshots`, which are of the same model.
+    Links below the folder must end inside it. Links of a Hugging Face cache are allowed too: from a folder
+    `snapshots/REVISION` directly into the `blobs` next to `snapshots`, which belong to the same model.
     """
 
     def __init__(self, path: str) -> None:
@@ -44,7 +45,7 @@ class Folder:
 
     @contextlib.contextmanager
     def _base(self) -> Iterator[int]:
-        """Give a descriptor of the folder within which links may lead."""
+        """Yield a descriptor of the folder that links must stay in."""
         root = os.open("/", os.O_PATH | os.O_DIRECTORY | os.O_CLOEXEC)
         with _Walk(root, "") as walk:
             walk.to(self._above.split("/"), trusted=True)
@@ -52,13 +53,13 @@ class Folder:
 
     @contextlib.contextmanager
     def place(self, path: str = "", make: bool = False) -> Iterator[int]:
-        """Give a descriptor of a folder below this one, "" for itself, through no link at all; ``make`` it where it is not there.
+        """Yield a descriptor of a folder below this one ("" for itself), without following links; ``make`` creates it.
 
         Raises OSError, OutsideError.
         """
         with self._base() as base, _Walk(os.dup(base), self._above) as walk:
             walk.to([*self._inside, *path.split("/")], links=False, make=make)
-            # A walk's descriptors only name places; this one can be listed and synchronised.
+            # The walk's descriptors are O_PATH; this one can be listed and synced.
             found = os.open(".", os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC, dir_fd=walk.here)
             try:
                 yield found
@@ -67,7 +68,7 @@ class Folder:
 
     @contextlib.contextmanager
     def open(self, path: str) -> Iterator[int]:
-        """Give a descriptor to read a file. Raises OSError, OutsideError."""
+        """Yield a descriptor to read a file. Raises OSError, OutsideError."""
         with self._base() as base, _Walk(os.dup(base), self._above) as walk:
             name = walk.to([*self._inside, *path.split("/")], file=True)
             names = [*walk.names, name]
@@ -81,7 +82,7 @@ class Folder:
             os.close(found)
 
     def size(self, path: str) -> int | None:
-        """Return the bytes of a file, None where there is none. Raises OSError, OutsideError."""
+        """Return the size of a file in bytes, None if it does not exist. Raises OSError, OutsideError."""
         try:
             with self.open(path) as found:
                 return os.fstat(found).st_size
@@ -94,27 +95,27 @@ class Folder:
             return hashlib.file_digest(file, "sha256").hexdigest()
 
     def names(self) -> list[str]:
-        """Return the path of all that is below it and no folder. Links to folders are not entered, so what is behind them is not there."""
+        """Return the relative path of every file below the folder. Links to folders are neither listed nor followed."""
         with self.place() as place:
-            # Links to folders are among the folders.
+            # os.fwalk lists links to folders as folders.
             walk = os.fwalk(".", dir_fd=place)
             return [os.path.normpath(f"{above}/{name}") for above, _folders, names, _descriptor in walk for name in names]
 
 
 def create(place: int, name: str) -> int:
-    """Return a descriptor to read and write a file of this name, which may be there. Raises OSError, OutsideError."""
+    """Open a file for reading and writing, and create it if needed. Raises OSError, OutsideError."""
     return _regular(os.open(name, os.O_RDWR | os.O_CREAT | _FILE, 0o644, dir_fd=place))
 
 
 def _regular(descriptor: int) -> int:
     if not stat.S_ISREG(os.fstat(descriptor).st_mode):
         os.close(descriptor)
-        raise OutsideError("is no file")
+        raise OutsideError("is not a regular file")
     return descriptor
 
 
 class _Walk:
-    """A way down from a folder, of which each step is held open; it begins with the descriptor, which it closes."""
+    """A path down from a folder. Each step stays open until the end. It takes ownership of the descriptor ``top``."""
 
     def __init__(self, top: int, path: str) -> None:
         self.path, self.places, self.names, self.links = path, [top], list[str](), 0
@@ -128,11 +129,11 @@ class _Walk:
 
     @property
     def here(self) -> int:
-        """The descriptor of the folder that it has come to."""
+        """The descriptor of the current folder."""
         return self.places[-1]
 
     def to(self, parts: list[str], file: bool = False, links: bool = True, trusted: bool = False, make: bool = False) -> str:
-        """Go on to a folder or, with ``file``, to the folder of one; return that one's name there, "" without ``file``."""
+        """Descend to a folder or, with ``file``, to a file's folder. Returns the file's name, "" without ``file``."""
         todo = [part for part in reversed(parts) if part not in ("", ".")]
         while todo:
             name = todo.pop()
@@ -153,7 +154,7 @@ class _Walk:
                 self.places.append(found)
                 self.names.append(name)
         if file:
-            raise OutsideError("is no file")
+            raise OutsideError("is not a regular file")
         return ""
 
     def _look(self, name: str, make: bool) -> int:
@@ -170,16 +171,16 @@ class _Walk:
         if len(self.places) > 1:
             os.close(self.places.pop())
             self.names.pop()
-        elif not trusted:  # above / is /
+        elif not trusted:  # the parent of / is /
             raise OutsideError(f"leads out of {self.path}")
 
     def _follow(self, link: int, links: bool, trusted: bool) -> list[str]:
-        """Return the parts that a link stands for, the last one first; an absolute one begins at the top again."""
+        """Return the parts of a link's target, last one first. An absolute target starts at the top again."""
         target, self.links = os.readlink("", dir_fd=link), self.links + 1
         if not links or self.links > _LINKS:
-            raise OutsideError(f"is a link to {target}" if not links else "is a link that goes round in circles")
+            raise OutsideError(f"is a link to {target}" if not links else "is a link in a loop of links")
         if trusted and os.fstat(link).st_uid not in (0, os.geteuid()):
-            raise OutsideError(f"has a link to {target} on the way to it, which is another user's")
+            raise OutsideError(f"has a link to {target} in its path, which belongs to another user")
         if target.startswith("/"):
             if not trusted and not target.startswith(f"{self.path}/"):
                 raise OutsideError(f"leads to {target}, which is outside of {self.path}")

@@ -2,7 +2,7 @@
 # GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
 
-"""Running commands for the readers, without shell and without failing the module."""
+"""Run commands without a shell and without failing the module."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ import time
 from collections.abc import Callable, Sequence
 from typing import Any
 
-#: Runs an argv and returns (exit status, stdout, stderr), as AnsibleModule.run_command does. 127 stands for a missing command.
+#: Runs an argv and returns (exit status, stdout, stderr), as AnsibleModule.run_command does. 127: not installed.
 Run = Callable[[list[str]], tuple[int, str, str]]
 
 #: Runs several argvs at the same time and returns (exit status, stdout, stderr) of each, in order.
@@ -22,7 +22,7 @@ _ENVIRONMENT = {"LC_ALL": "C.UTF-8"}
 
 
 def runner(module: Any) -> Run:
-    """Return a Run that uses an AnsibleModule's run_command; a command that is not installed answers with status 127."""
+    """Return a Run that uses an AnsibleModule's run_command; the status is 127 if the command is not installed."""
 
     def run(argv: list[str]) -> tuple[int, str, str]:
         path = _find(module, argv[0])
@@ -35,7 +35,7 @@ def runner(module: Any) -> Run:
 
 
 def parallel_runner(module: Any, timeout: float) -> RunAll:
-    """Return a RunAll. A command that may not be run answers with status 126, one that runs for more than ``timeout`` seconds with 124."""
+    """Return a RunAll. The status is 126 if the user may not run the command, 124 after ``timeout`` seconds."""
 
     def start(argv: list[str]) -> subprocess.Popen[str] | tuple[int, str, str]:
         path = _find(module, argv[0])
@@ -52,7 +52,7 @@ def parallel_runner(module: Any, timeout: float) -> RunAll:
                 errors="replace",
             )
         except PermissionError:
-            return 126, "", f"{path} may not be run by this user"
+            return 126, "", f"this user may not run {path}"
 
     def finish(process: subprocess.Popen[str] | tuple[int, str, str], deadline: float) -> tuple[int, str, str]:
         if isinstance(process, tuple):
@@ -62,7 +62,7 @@ def parallel_runner(module: Any, timeout: float) -> RunAll:
         except subprocess.TimeoutExpired:
             process.kill()
             stdout, _stderr = process.communicate()
-            return TIMED_OUT, stdout, f"no end after {timeout:.0f} s"
+            return TIMED_OUT, stdout, f"timed out after {timeout:.0f} s"
         return process.returncode, stdout, stderr
 
     def run_all(argvs: Sequence[list[str]]) -> list[tuple[int, str, str]]:
@@ -74,6 +74,6 @@ def parallel_runner(module: Any, timeout: float) -> RunAll:
 
 
 def _find(module: Any, command: str) -> str | None:
-    """Return the command's path: what is in PATH wins; get_bin_path looks into the system's sbin behind it, but into opt_dirs before."""
+    """Return the command's path. PATH wins: get_bin_path searches sbin folders after it, but opt_dirs before it."""
     path: str | None = module.get_bin_path(command) or module.get_bin_path(command, opt_dirs=["/usr/local/bin"])
     return path

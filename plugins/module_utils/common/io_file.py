@@ -2,7 +2,7 @@
 # GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
 
-"""Reading, hashing and writing whole files."""
+"""Read, hash and write whole files."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ READABLE = 0o644
 def read_file(path: str) -> tuple[str | None, int | None]:
     """Return (text, permission bits) of a file, (None, None) if there is none. Raises OSError for anything else."""
     try:
-        # What is no UTF-8 differs from all that we write, which is all a caller wants to know.
+        # Replaced bytes make the text differ from every file that we write, which is enough for callers.
         with open(path, encoding="utf-8", errors="replace") as file:
             return file.read(), os.fstat(file.fileno()).st_mode & 0o7777
     except FileNotFoundError:
@@ -27,18 +27,19 @@ def read_file(path: str) -> tuple[str | None, int | None]:
 
 
 def exposed(path: str) -> str:
-    """Return why others than root and this user may change what lies in a folder, "" if they may not. Raises OSError if it is not there.
+    """Return why users other than root and this one can change the content of a folder, "" if they cannot.
 
-    The folder may be no link, and neither it nor one above may be another's or open to others; above it a sticky one such as /tmp may.
+    The folder must not be a link. Neither it nor a folder above it may belong to another user or be writable by others;
+    folders above it may be if they are sticky, such as /tmp. Raises OSError if the folder does not exist.
     """
     place, found, kept = os.path.abspath(path), os.lstat(path), 0
     if not stat.S_ISDIR(found.st_mode):
-        return f"{place} is no folder"
+        return f"{place} is not a folder"
     while True:
         if found.st_uid not in (0, os.geteuid()):
-            return f"{place} belongs to the user {found.st_uid}"
+            return f"{place} belongs to user {found.st_uid}"
         if found.st_mode & 0o022 and not found.st_mode & kept:
-            return f"others may write into {place} (mode {found.st_mode & 0o7777:04o})"
+            return f"other users can write to {place} (mode {found.st_mode & 0o7777:04o})"
         if place == "/":
             return ""
         place, kept = os.path.realpath(os.path.dirname(place)), stat.S_ISVTX
@@ -46,15 +47,18 @@ def exposed(path: str) -> str:
 
 
 def read_bounded(path: str, most: int) -> str | None:
-    """Return the text of a file that a stranger wrote, None if there is none. Raises ValueError for more than ``most`` bytes, or no file; OSError."""
+    """Return the text of an untrusted file, None if it does not exist.
+
+    Raises OSError; ValueError for more than ``most`` bytes and for anything but a regular file.
+    """
     try:
-        # What waits for a writer, such as a FIFO, does not hold us up.
+        # Opening a FIFO must not wait for a writer.
         descriptor = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
     except FileNotFoundError:
         return None
     with os.fdopen(descriptor, "rb") as file:
         if not stat.S_ISREG(os.fstat(descriptor).st_mode):
-            raise ValueError("it is no regular file")
+            raise ValueError("it is not a regular file")
         content = file.read(most + 1)
     if len(content) > most:
         raise ValueError(f"it is longer than {most} bytes")
@@ -68,9 +72,9 @@ def sha256(path: str) -> str:
 
 
 def write_file(path: str, content: str | bytes, mode: int, owner: tuple[int, int] | None = None) -> None:
-    """Write a file so that at any moment either the old or the new one is there, whole, and survives a power cut.
+    """Replace a file atomically: at any moment the complete old or new file exists, also after a power cut.
 
-    ``owner`` is (user, group) by number, by default the writer's own. Raises OSError; then the old file is untouched.
+    ``owner`` is (user ID, group ID), by default the caller's. Raises OSError; then the old file is unchanged.
     """
     folder = os.path.dirname(path) or "."
     descriptor, temporary = tempfile.mkstemp(dir=folder, prefix=f".{os.path.basename(path)}.")
@@ -109,7 +113,7 @@ def install(path: str, text: str | None) -> None:
 
 
 def sync_folder(folder: str) -> None:
-    """Make what was renamed or removed in a folder survive a power cut."""
+    """Make renames and removals in a folder survive a power cut."""
     directory = os.open(folder, os.O_RDONLY)
     try:
         os.fsync(directory)
@@ -118,7 +122,7 @@ def sync_folder(folder: str) -> None:
 
 
 def read(path: str) -> str:
-    """Return a small file of /proc or /sys, or "" if it is gone or closed to us: processes end while they are read."""
+    """Return a small file of /proc or /sys, "" if it is gone or not readable: processes may end meanwhile."""
     try:
         with open(path, encoding="utf-8", errors="replace") as file:
             return file.read()

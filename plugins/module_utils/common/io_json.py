@@ -2,7 +2,7 @@
 # GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
 
-"""Reading a JSON file that a stranger wrote."""
+"""Read an untrusted JSON file."""
 
 from __future__ import annotations
 
@@ -10,12 +10,12 @@ from typing import Any
 
 from ansible_collections.gb10.cluster.plugins.module_utils.common import bounded_json, io_file
 
-#: Characters of a JSON file. The index of a model with 100000 tensors has 12 million.
+#: Maximum characters of a JSON file. The index of a model with 100000 tensors has 12 million.
 MOST_JSON = 1 << 25
 
 
 def json_file(path: str, most: int = MOST_JSON) -> dict[str, Any] | None:
-    """Return the object in a JSON file, None if there is no file. Raises ValueError naming the file if it holds anything else."""
+    """Return the object in a JSON file, None if it does not exist. Raises ValueError for other content."""
     try:
         text = io_file.read_bounded(path, most)
         found = None if text is None else bounded_json.load(text, most)
@@ -24,5 +24,5 @@ def json_file(path: str, most: int = MOST_JSON) -> dict[str, Any] | None:
     if text is None:
         return None
     if not isinstance(found, dict):
-        raise ValueError(f"{path} is no JSON object")
+        raise ValueError(f"{path} is not a JSON object")
     return found

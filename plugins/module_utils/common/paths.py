@@ -6,5 +6,5 @@
 
 from __future__ import annotations
 
-#: One file a role, named after it.
+#: Per-node overrides: one file per role, named after the role.
 FOLDER = "/etc/gb10/additions"

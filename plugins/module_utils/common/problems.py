@@ -2,7 +2,7 @@
 # GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
 
-"""What is wrong with an input, said the same way everywhere: where, what was found, what was expected, how to fix it."""
+"""Errors in an input, in one format: place, found value, expected value, fix."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True)
 class Problem:
-    """One mistake in the input or one fact of a node that contradicts it.
+    """One error in the input, or one fact of a node that contradicts it.
 
     ``path`` is the value's place in the cluster, such as ``nodes[1].ports[0]`` or ``gb10_fabric_mtu``.
     """
@@ -27,7 +27,7 @@ class Problem:
 
 
 class ProblemsError(Exception):
-    """Raised by planners and modules with every problem that was found, never with only the first."""
+    """Raised by planners and modules with all problems, not only the first."""
 
     def __init__(self, problems: Sequence[Problem]) -> None:
         self.problems = tuple(problems)
@@ -35,7 +35,7 @@ class ProblemsError(Exception):
 
 
 def report(problems: Sequence[Problem]) -> str:
-    """Return the problems as one message, a numbered line each."""
+    """Return the problems as one message with a numbered line for each."""
     noun = "problem" if len(problems) == 1 else "problems"
     lines = [f"{len(problems)} {noun} found; nothing was changed."]
     lines += [f"  {number}. {problem}" for number, problem in enumerate(problems, 1)]

@@ -2,7 +2,7 @@
 # GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
 
-"""Variables of the ranks that nobody else may read, and where secrets are not to be: in what every user of a node can see."""
+"""Secret variables of the ranks, and checks that no secret is readable by every user of a node."""
 
 from __future__ import annotations
 
@@ -17,20 +17,20 @@ from ansible_collections.gb10.cluster.plugins.module_utils.common import systemd
 from ansible_collections.gb10.cluster.plugins.module_utils.common.problems import Problem
 
 VARIABLE = "gb10_secret_env"
-#: Root's alone; systemd reads it for the units.
+#: Readable by root alone; systemd reads it for the units.
 FILE = "/etc/gb10/secret.env"
 _SECRET = re.compile(r".*(?:_TOKEN|_KEY|_SECRET)|.*PASSWORD.*", re.IGNORECASE)
-#: What decides how Ray asks for its token.
+#: Variables that control whether and how Ray requires its token.
 _RAY = re.compile(r"RAY_AUTH_(?:MODE|TOKEN.*)")
 _API_KEY = "VLLM_API_KEY"
-#: Options of vllm serve whose value is a secret, and where it belongs.
+#: Options of vllm serve with a secret value, and the fix for each.
 _OPTIONS: Mapping[str, str] = {"--api-key": "move it to gb10_api_key, in a vault", "--hf-token": f"move it to {VARIABLE}.HF_TOKEN, in a vault"}
-#: Options that variables stand for: vLLM would speak TLS, and what asks it would not know.
+#: Options that the gb10_api_tls variables replace: without those, the clients of this collection would not use TLS.
 _TLS: Mapping[str, str] = {
     "--ssl-certfile": "use gb10_api_tls_certificate",
     "--ssl-keyfile": "use gb10_api_tls_key",
-    "--ssl-ca-certs": "leave it out: the API has a key, and no certificates of clients; gb10_api_tls_ca is what clients trust",
-    "--ssl-cert-reqs": "leave it out: the API has a key, and no certificates of clients",
+    "--ssl-ca-certs": "leave it out: the API uses a key, not client certificates; clients trust gb10_api_tls_ca",
+    "--ssl-cert-reqs": "leave it out: the API uses a key, not client certificates",
 }
 #: Options of an engine's run that set a variable.
 _ENGINE = ("-e", "--env")
@@ -38,7 +38,7 @@ _SALT = re.compile(r"# salt ([0-9a-f]{32})\n")
 
 
 def check_environment(environment: Mapping[str, str], path: str) -> list[Problem]:
-    """Return a problem for each variable that is a secret by its name, or that decides about Ray's token. No value is shown."""
+    """Return a problem for each variable that has a secret's name or controls Ray's token. No message shows a value."""
     problems = []
     for name in environment:
         if name == _API_KEY:
@@ -47,39 +47,39 @@ def check_environment(environment: Mapping[str, str], path: str) -> list[Problem
         elif _RAY.fullmatch(name):
             problems.append(_of_ray(name, path))
         elif _SECRET.fullmatch(name):
-            found = f"{name} is a secret by its name, and every user of every node could read it"
+            found = f"{name} has the name of a secret, and every user of every node could read it"
             problems.append(Problem(f"{path}.{name}", found, "no secrets here", f"move it to {VARIABLE}, in a vault"))
     return problems
 
 
 def _of_ray(name: str, path: str) -> Problem:
-    found = f"{name} is set, and decides whether Ray asks others for its token"
-    return Problem(f"{path}.{name}", found, "nothing: the cluster has a token of its own", "remove it")
+    found = f"{name} is set, and controls whether Ray requires its token"
+    return Problem(f"{path}.{name}", found, "nothing: the cluster has its own token", "remove it")
 
 
 def check_arguments(argv: Sequence[str], path: str) -> list[Problem]:
-    """Return a problem for each argument of vllm serve that has a secret, that may hide one in a file, or that takes TLS past the variables.
+    """Return a problem for each argument of vllm serve that holds a secret, may hide one in a file, or configures TLS.
 
-    argparse takes an option by the beginning of its name, and vLLM takes an underscore for a hyphen.
+    argparse accepts options by the beginning of their names, and vLLM accepts underscores for hyphens.
     """
     problems = []
     for index, word in enumerate(argv):
         name = word.partition("=")[0].replace("_", "-")
         if not name.startswith("--") or name == "--":
             continue
-        # vLLM looks for this one itself, by its whole name.
+        # vLLM handles this option itself, and only by its full name.
         if name == "--config":
-            found = "--config is given: its file may hold a key, and what it sets is neither planned nor checked"
-            problems.append(Problem(f"{path}[{index}]", found, "the arguments themselves", "list what the file sets, one argument each"))
+            found = "--config is given: its file may hold a key, and its settings are neither planned nor checked"
+            problems.append(Problem(f"{path}[{index}]", found, "the arguments themselves", "list the settings of the file, one argument each"))
         for option, fix in _OPTIONS.items():
-            # --hf-token alone takes what `hf auth login` left, which is no secret of the arguments.
+            # --hf-token without a value uses the token of `hf auth login`; then the arguments hold no secret.
             bare = option == "--hf-token" and "=" not in word and not _is_value(argv, index + 1)
             if option.startswith(name) and not bare:
                 found = f"{option} is given, and every user of the head could read it"
                 problems.append(Problem(f"{path}[{index}]", found, "no secrets in arguments", fix))
         for option, fix in _TLS.items():
             if option == name or (option.startswith(name) and len(name) > len("--ssl-")):
-                problems.append(Problem(f"{path}[{index}]", f"{name} is given", "TLS by its variables alone", fix))
+                problems.append(Problem(f"{path}[{index}]", f"{name} is given", "TLS through gb10_api_tls_*", fix))
                 break
     return problems
 
@@ -89,7 +89,7 @@ def _is_value(argv: Sequence[str], index: int) -> bool:
 
 
 def check_engine(argv: Sequence[str], path: str) -> list[Problem]:
-    """Return a problem for each variable that arguments of a container engine set to a secret."""
+    """Return a problem for each secret variable that arguments of a container engine set."""
     problems = []
     for index, word in enumerate(argv):
         option, _equals, given = word.partition("=") if word.startswith("--") else (word[:2], "", word[2:].removeprefix("="))
@@ -103,7 +103,10 @@ def check_engine(argv: Sequence[str], path: str) -> list[Problem]:
 
 
 def verdict(variables: Mapping[str, Any], plain: Mapping[str, Any]) -> dict[str, Any]:
-    """Return {names, problems} of the secret variables beside the ``plain`` ones: no value, because the planner's inputs are facts."""
+    """Return {names, problems} of the secret variables, compared with the ``plain`` ones.
+
+    No value is returned, because the planner's inputs are facts.
+    """
     problems = []
     for name in map(str, variables):
         if name == _API_KEY:
@@ -116,7 +119,7 @@ def verdict(variables: Mapping[str, Any], plain: Mapping[str, Any]) -> dict[str,
             problems.append(Problem(f"{VARIABLE}.{name}", "gb10_extra_env has it too", "each variable once", "remove one of them"))
     for name, value in variables.items():
         if isinstance(value, (Mapping, list)):
-            problems.append(Problem(f"{VARIABLE}.{name}", "it is no text", "one line of text", "give the value itself"))
+            problems.append(Problem(f"{VARIABLE}.{name}", "it is not a text", "one line of text", "set the value itself"))
     try:
         systemd.environment_file({str(name): str(value) for name, value in variables.items()})
     except ValueError as error:
@@ -125,7 +128,7 @@ def verdict(variables: Mapping[str, Any], plain: Mapping[str, Any]) -> dict[str,
 
 
 def text(variables: Mapping[str, str], salt: str) -> str:
-    """Return the file. ``salt`` (32 hexadecimal digits) goes with it, so that its version tells nothing of short values."""
+    """Return the file's text. ``salt`` (32 hexadecimal digits) keeps its version from revealing short values."""
     return f"# salt {salt}\n{systemd.environment_file(variables)}"
 
 
@@ -136,5 +139,5 @@ def salt_of(file: str) -> str:
 
 
 def version(file: str) -> str:
-    """Return what changes with the file, for those who cannot read it; "" for no file."""
+    """Return an identifier that changes with the file, for users who cannot read it; "" for an empty file."""
     return hmac.new(salt_of(file).encode(), file.encode(), hashlib.sha256).hexdigest()[:32] if file else ""

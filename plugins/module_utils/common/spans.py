@@ -2,7 +2,7 @@
 # GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
 
-"""Spans of time as people read them."""
+"""Durations as readable text."""
 
 from __future__ import annotations
 
@@ -10,6 +10,6 @@ _SPANS = ((86400, "d"), (3600, "h"), (60, "min"), (1, "s"))
 
 
 def span(seconds: float) -> str:
-    """Return a duration in its largest unit, as 3 h."""
+    """Return a duration in its largest unit, such as 3 h."""
     size, unit = next((entry for entry in _SPANS if seconds >= entry[0]), _SPANS[-1])
     return f"{int(seconds // size)} {unit}"

@@ -2,7 +2,7 @@
 # GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
 
-"""Units of systemd: how they are quoted, stamped with what they are started from, and named."""
+"""systemd units: quoting, and the digest of a service's launch inputs."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ import re
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-#: The variable in a unit's environment that carries the digest of everything the service was started from.
+#: The variable in a unit's environment that holds the digest of the service's launch inputs.
 INPUTS_VARIABLE = "GB10_INPUTS"
 PLACEHOLDER = "@inputs@"
 
@@ -20,7 +20,8 @@ PLACEHOLDER = "@inputs@"
 def stamped_unit(text: str, inputs: Sequence[Any]) -> dict[str, str]:
     """Return {text, inputs}: a unit with its placeholder `@inputs@` replaced by a digest of the unit itself and of `inputs`.
 
-    `inputs` is whatever else the service is started from, such as the environment of its ranks. Raises ValueError without placeholder.
+    `inputs` are the service's other launch inputs, such as its ranks' environment.
+    Raises ValueError without placeholder.
     """
     if PLACEHOLDER not in text:
         raise ValueError(f"the unit has no placeholder {PLACEHOLDER}")
@@ -41,7 +42,7 @@ def digest(data: Any) -> str:
 def systemd_quote(word: str, exec_line: bool = True) -> str:
     """Quote one word for ExecStart= or Environment=. Source: service(5), "COMMAND LINES"; exec(5).
 
-    Raises ValueError for a line break, which neither can carry; to systemd a carriage return is one, too.
+    Raises ValueError for line breaks, which neither setting supports; systemd counts a carriage return as one.
     """
     if re.search(r"[\n\r\0]", word):
         raise ValueError(f"{word!r} contains a line break")
@@ -56,7 +57,7 @@ def systemd_quote(word: str, exec_line: bool = True) -> str:
 def environment_file(variables: Mapping[str, str]) -> str:
     """Return the variables as a file that both systemd's EnvironmentFile= and a POSIX shell read alike, sorted.
 
-    Raises ValueError that lists every name that is no variable name and every value with a line break.
+    Raises ValueError that lists every invalid name and every value with a line break.
     """
     lines, wrong = [], []
     for name, value in sorted(variables.items()):

@@ -2,7 +2,7 @@
 # GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
 
-"""Releases as versions tell them."""
+"""Read the release and the CUDA release from a version."""
 
 from __future__ import annotations
 
@@ -16,6 +16,6 @@ def release(version: str | None) -> tuple[int, ...] | None:
 
 
 def build(version: str | None) -> int | None:
-    """Return the CUDA release that a version's local part names: 13 of "0.20.2+cu130", None if it names none."""
+    """Return the CUDA release in a version's local part: 13 of "0.20.2+cu130", None if there is none."""
     match = re.search(r"\+(?:.*\.)?cu(\d\d)\d\b", version or "")
     return int(match[1]) if match else None

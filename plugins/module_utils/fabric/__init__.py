@@ -2,7 +2,9 @@
 # GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
 
-"""QSFP ports to addresses, netplan files and the environment of NCCL; the change of the network with its rollback. Private to this collection.
+"""The fabric: addresses, netplan files and NCCL's variables for QSFP ports, and network changes with rollback.
+
+Private to this collection.
 
 Entry: plan.plan.
 """

@@ -2,7 +2,7 @@
 # GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
 
-"""What can be wrong with a fabric. Every function returns problems, or appends them, and goes as far as the others' mistakes let it."""
+"""Checks of a fabric. Each function returns or appends problems, and continues as far as other problems allow."""
 
 from __future__ import annotations
 
@@ -34,9 +34,9 @@ _TOPOLOGY = "gb10_fabric_topology"
 
 
 def check_fabric(nodes: Sequence[FabricNode], fabric: Fabric, topology: str) -> tuple[list[Problem], ipaddress.IPv4Network | None]:
-    """Check what describes the whole fabric. Returns the problems and the address pool, None if that is wrong."""
+    """Check the settings of the whole fabric. Returns the problems and the address pool, None if that is invalid."""
     problems = _check_topology(nodes, topology)
-    # What a wrong topology would ask of the nodes is not known.
+    # The requirements of an invalid topology are unknown.
     if not any(problem.path == _TOPOLOGY for problem in problems):
         problems += [problem for index, node in enumerate(nodes) if managed(nodes, topology) for problem in _check_management(node, index, topology)]
         problems += _check_ring(nodes) if topology == "ring" else []
@@ -65,10 +65,10 @@ def check_fabric(nodes: Sequence[FabricNode], fabric: Fabric, topology: str) -> 
 
 
 def _check_topology(nodes: Sequence[FabricNode], topology: str) -> list[Problem]:
-    """Compare the topology with the number of nodes, and with what each of them has for it."""
+    """Check the topology against the number of nodes and their interfaces or ports."""
     count = len(nodes)
     wrong = {
-        "auto": ("ring or switch: they are cabled in one of two ways", f"set {_TOPOLOGY}", topology == "auto"),
+        "auto": ("ring or switch, whichever matches the cables", f"set {_TOPOLOGY}", topology == "auto"),
         "direct": ("two nodes on one cable", "list the pair, or choose another topology", count != 2),
         "none": ("a topology that connects them", f"set {_TOPOLOGY}: {resolve_topology('auto', count)}", count > 1),
         "ring": ("three nodes or more", "use direct for a pair", count < 3),
@@ -86,10 +86,10 @@ def _check_topology(nodes: Sequence[FabricNode], topology: str) -> list[Problem]
 
 
 def _check_number_of_ports(nodes: Sequence[FabricNode], topology: str) -> list[Problem]:
-    """A pair has a port at each end of a cable, and a switch joins all nodes; a ring has rules of its own."""
+    """Check that all nodes of a pair or a switch have equally many ports. _check_ring checks rings."""
     expected = {
-        "direct": "as many as on the other end: a cable has a port at each",
-        "switch": "as many as on every node: each switch joins all of them",
+        "direct": "as many as on the other end: each cable needs a port at both ends",
+        "switch": "as many as on every node: each switch connects all nodes",
     }
     return [
         Problem(
@@ -107,8 +107,8 @@ def _check_interfaces(nodes: Sequence[FabricNode]) -> list[Problem]:
     return [
         Problem(
             f"nodes[{index}].interface",
-            f"{node.name} names none, others do",
-            "the device that is on the others' network",
+            f"{node.name} has none, but other nodes do",
+            "the device on the others' network",
             "set gb10_fabric_interface for every node, or for none to use the management network",
         )
         for index, node in enumerate(nodes)
@@ -117,7 +117,10 @@ def _check_interfaces(nodes: Sequence[FabricNode]) -> list[Problem]:
 
 
 def _check_ring(nodes: Sequence[FabricNode]) -> list[Problem]:
-    """Find cables that are missing or join equal ports, over which queue pairs do not connect (users report ibv_modify_qp 110)."""
+    """Find missing cables, and cables between equal ports.
+
+    Queue pairs do not connect over the latter (users report ibv_modify_qp 110).
+    """
     problems = []
     for index, node in enumerate(nodes):
         previous, following = nodes[index - 1], nodes[(index + 1) % len(nodes)]
@@ -135,35 +138,38 @@ def _check_ring(nodes: Sequence[FabricNode]) -> list[Problem]:
                 Problem(
                     f"nodes[{index}].ports[1]",
                     f"port {node.ports[1]} of {node.name} is cabled to port {previous.ports[0]} of {previous.name}",
-                    "every cable of a ring from a port 0 to a port 1",
-                    "turn the cables of one node around, and list [0, 1] for every node",
+                    "every cable of a ring between a port 0 and a port 1",
+                    "swap the cables of one node, and list [0, 1] for every node",
                 )
             )
     return problems
 
 
 def _check_management(node: FabricNode, index: int, topology: str) -> list[Problem]:
-    """Ray replaces a loopback address by one of its own choice, and vLLM compares addresses, not names."""
+    """Check a node's management address.
+
+    Ray replaces a loopback address by another one, and vLLM compares addresses, not names.
+    """
     path = f"nodes[{index}].address"
     with contextlib.suppress(ValueError):
         if not ipaddress.IPv4Address(node.management).is_loopback:
             if node.management_interface == "" and topology != "none":
                 found = f"no interface of {node.name} carries {node.management}"
-                return [Problem(path, found, "the address by which the other nodes reach it", "set ansible_host to it")]
+                return [Problem(path, found, "the address at which the other nodes reach it", "set ansible_host to it")]
             return []
-    why = "it has no fabric to be called by" if topology == "none" else "the nodes call each other by it"
+    why = "it has no fabric address" if topology == "none" else "the nodes reach each other at it"
     return [
         Problem(
             path,
-            f"{node.name} is reached as {node.management!r}",
-            f"an IPv4 address of one of its interfaces, for {why}",
+            f"the management address of {node.name} is {node.management!r}",
+            f"an IPv4 address of one of its interfaces, because {why}",
             "set ansible_host to it",
         )
     ]
 
 
 def check_ports(node: FabricNode, index: int, topology: str, problems: list[Problem]) -> int:
-    """Return how many rails the node has; 0 if any of its ports is wrong or not known, so that nothing is concluded from them."""
+    """Return the node's number of rails, 0 if a port is invalid or unknown, so that no check uses it."""
     if topology in ("socket", "none"):
         return len(devices(node, topology))
     if node.ports is None:
@@ -187,7 +193,7 @@ def addresses_of(
 ) -> list[ipaddress.IPv4Interface | None]:
     """Return the node's address on each rail: the user's if given, else host number index + 1 of the rail's subnet.
 
-    None where the user's is no address; ``rails`` is 0 where it cannot be told.
+    None where the user's value is not an address; ``rails`` is 0 if unknown.
     """
     if not node.addresses:
         return [ipaddress.IPv4Interface(f"{subnet[index + 1]}/24") for subnet in subnets[:rails] if index < HOSTS_OF_A_24]
@@ -197,8 +203,8 @@ def addresses_of(
             Problem(
                 path,
                 f"{len(node.addresses)} for {node.name}",
-                f"{rails}, one for each twin of each cabled port",
-                "list them all in gb10_fabric_addresses, or none to have them chosen from gb10_fabric_cidr",
+                f"{rails}, one for each PCIe function of each cabled port",
+                "list all of them in gb10_fabric_addresses, or none to take them from gb10_fabric_cidr",
             )
         )
     result: list[ipaddress.IPv4Interface | None] = []
@@ -233,26 +239,26 @@ def check_addresses(
                 continue
             path = f"nodes[{index}].fabric_addresses[{rail}]"
             if address.ip in owners:
-                problems.append(
-                    Problem(path, f"{address.ip} of {node.name} is also {owners[address.ip]}", "an address of its own", "change one of the two")
-                )
+                found = f"{address.ip} of {node.name} is also {owners[address.ip]}"
+                problems.append(Problem(path, found, "a unique address", "change one of the two"))
             owners.setdefault(address.ip, f"{path} of {node.name}")
-            # The whole subnet, because all of it is routed to the fabric.
+            # Check the whole subnet, because all of it is routed to the fabric.
             if pool and not address.network.subnet_of(pool):
                 problems.append(
                     Problem(path, f"{address} of {node.name} is outside gb10_fabric_cidr {pool}", f"a subnet of {pool}", "change one of the two")
                 )
             # Both addresses of a /31 are hosts (RFC 3021).
             if address.network.prefixlen != 31 and address.ip in (address.network.network_address, address.network.broadcast_address):
-                problems.append(Problem(path, f"{address} of {node.name} is no host address", "a host address", "change its last octet"))
+                found = f"{address} of {node.name} is not a host address"
+                problems.append(Problem(path, found, "a host address", "change its last octet"))
             twin = next((other for other, network in seen.items() if network.overlaps(address.network)), None)
             if twin is not None:
                 problems.append(
                     Problem(
                         path,
                         f"{address} of {node.name} is in the same subnet as its fabric_addresses[{twin}]",
-                        "each twin in a subnet of its own",
-                        "give the twins different subnets",
+                        "each PCIe function in its own subnet",
+                        "use different subnets for the PCIe functions",
                     )
                 )
             seen[rail] = address.network
@@ -264,6 +270,6 @@ def check_addresses(
                         path,
                         f"{address} of {node.name} cannot reach {first} of {owner} on the same cable",
                         f"an address in {first.network}",
-                        "use one subnet a rail",
+                        "use one subnet per rail",
                     )
                 )

@@ -2,7 +2,7 @@
 # GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
 
-"""Whether an address can be a node's VLLM_HOST_IP."""
+"""Check whether an address can be a node's VLLM_HOST_IP."""
 
 from __future__ import annotations
 
@@ -20,25 +20,23 @@ def check(
     nodes: Mapping[str, str],
     interfaces: Mapping[str, Mapping[str, Any]],
 ) -> list[Problem]:
-    """Return what speaks against `address` as VLLM_HOST_IP of `node`.
+    """Return all problems of `address` as VLLM_HOST_IP of `node`.
 
-    `nodes` maps every node to its address; `interfaces` is the node's own, as io_node.interfaces returns them.
+    `nodes` maps every node to its address; `interfaces` are those of `node`, as io_node.interfaces returns them.
     vLLM compares the addresses of its ranks with each other and, in some releases, with Ray's (ray_executor.py), so all must agree.
     """
     path = f"nodes[{node}].VLLM_HOST_IP"
     problems = [
-        Problem(path, f"{address} is also the address of {other}", "an address of its own", "correct gb10_fabric_addresses")
+        Problem(path, f"{address} is also the address of {other}", "a unique address", "correct gb10_fabric_addresses")
         for other, other_address in nodes.items()
         if other != node and other_address == address
     ]
     if nodes.get(node) != address:
-        problems.append(
-            Problem(path, f"{address}, but the cluster knows {node} as {nodes.get(node)}", "the same address", "rerun the play for all nodes")
-        )
+        differs = f"{address}, but the cluster's address of {node} is {nodes.get(node)}"
+        problems.append(Problem(path, differs, "the same address", "rerun the play for all nodes"))
     if ray_node_ip_address != address:
-        problems.append(
-            Problem(path, f"{address}, but Ray is told {ray_node_ip_address}", "the same address", "remove --node-ip-address from ray_cluster_args")
-        )
+        fix = "remove --node-ip-address from ray_cluster_args"
+        problems.append(Problem(path, f"{address}, but Ray uses {ray_node_ip_address}", "the same address", fix))
     carriers = [name for name, found in interfaces.items() if address in (entry.split("/")[0] for entry in found["addresses"])]
     if interface not in carriers:
         where = f"it is on {', '.join(carriers)}" if carriers else "no interface carries it"

@@ -2,7 +2,7 @@
 # GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
 
-"""Reading a node's network hardware and who configures it. One `ip`, else only files; nothing here changes anything."""
+"""Read a node's network hardware and the owners of its interfaces. Runs `ip` once, else reads files. Read-only."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ from ansible_collections.gb10.cluster.plugins.module_utils.node import parse as 
 def read(run: Run, root: str = "/") -> dict[str, Any]:
     """Return {interfaces, rdma, netplan, unreadable}, as fabric_info documents them.
 
-    Where `root` is not "/", it holds a recorded machine, and what `ip -json address show` said there is in its ip-address.json.
+    A `root` other than "/" holds a recorded machine, with the output of `ip -json address show` in its ip-address.json.
     Raises ValueError or OSError if the interfaces cannot be read, ImportError if there is a netplan file but no python3-yaml.
     """
     links = io_node.links(run) if root == "/" else _recorded(os.path.join(root, "ip-address.json"))
@@ -115,7 +115,7 @@ def _listings(root: str, folders: Iterable[str], unreadable: list[dict[str, str]
 
 
 def _each(root: str, files: Sequence[str], parse: Callable[[str, str], Any], unreadable: list[dict[str, str]]) -> list[Any]:
-    """Return what each file parses to; a file that cannot be read or parsed goes to `unreadable`, with a reason that quotes nothing of it."""
+    """Return the parsed files. Files that cannot be read or parsed go to `unreadable`, with a reason without quotes."""
     parsed = []
     for file in files:
         try:
@@ -132,13 +132,14 @@ def _each(root: str, files: Sequence[str], parse: Callable[[str, str], Any], unr
 
 
 def _definitions(file: str, text: str) -> list[owners.Definition]:
-    import yaml  # noqa: PLC0415  # Only a node with netplan needs it, and netplan.io depends on it.
+    import yaml  # noqa: PLC0415  # Needed only with netplan; netplan.io depends on it.
 
     try:
-        # As netplan does: all scalars are strings (no number has colons, as a MAC address may look like one), and only the first document counts.
+        # Like netplan: all scalars are strings (YAML can take a MAC address for a number), and only the first document
+        # counts.
         document = next(yaml.load_all(text, Loader=yaml.BaseLoader), None)
     except yaml.YAMLError as error:
         mark = getattr(error, "problem_mark", None)
-        # The parser's own message may quote the file.
+        # Drop the parser's message, because it may quote the file.
         raise ValueError(f"it is not YAML{f', line {mark.line + 1}' if mark else ''}") from error
     return owners.definitions(file, document)

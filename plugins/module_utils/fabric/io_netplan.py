@@ -2,7 +2,7 @@
 # GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
 
-"""What a change of the fabric's netplan writes: its own files, and others' with the fabric's interfaces taken out."""
+"""The files of a netplan change: the fabric's own, and foreign files without the fabric's interfaces."""
 
 from __future__ import annotations
 
@@ -22,13 +22,14 @@ from ansible_collections.gb10.cluster.plugins.module_utils.fabric.owners import 
 from ansible_collections.gb10.cluster.plugins.module_utils.fabric.topology import NETPLAN_FILE
 from ansible_collections.gb10.cluster.plugins.module_utils.node import io_facts as io_node
 
-#: What netplan generates for its two renderers: folder, the beginning of each name, and what follows the interface. Source: netplan-generate(8).
+#: Files that netplan generates for its two renderers: folder, prefix of the name, and suffix after the interface.
+#: Source: netplan-generate(8).
 _GENERATED = (("/run/systemd/network/", "10-netplan-", ".network"), ("/run/NetworkManager/system-connections/", "netplan-", ".nmconnection"))
 _HEADER = "# gb10.cluster took {interfaces} out of this file; qsfp_netplan_state: absent puts it back as it was.\n"
 
 
 def target(params: Mapping[str, Any]) -> tuple[dict[str, Any], list[str]]:
-    """Return what files and devices are to become, as io_netplan.put() takes it, and a line for each file of others that changes."""
+    """Return the wanted files and devices for io_netplan.put(), and the paths of foreign files that change."""
     original = io_netplan.read(io_netplan.ORIGINAL) or {"files": {}, "links": {}}
     ours = {NETPLAN_FILE: params["content"], **params["files"]}
     if params["state"] == "absent":
@@ -39,18 +40,18 @@ def target(params: Mapping[str, Any]) -> tuple[dict[str, Any], list[str]]:
     files = {path: [text, 0o600 if path == NETPLAN_FILE else 0o644] if text else None for path, text in ours.items()}
     interfaces = [rail["interface"] for rail in params["rails"]]
     others = _taken(interfaces) if params["takeover"] else {}
-    # A device that the plan does not use any more gets back what it had.
+    # Devices that the plan no longer uses get their original settings back.
     left = {name: saved for name, saved in original["links"].items() if name not in netplan.hearing(interfaces)}
-    # What is taken out again was put in by somebody since: from now on that is what a removal brings back.
+    # The owner added these interfaces again since. From now on, a removal restores that version.
     again = {path: saved for path in others if original["files"].get(path) and (saved := _given_back(path, original, known=False))}
     return {"files": {**files, **others}, "links": left, "original": again}, list(others)
 
 
 def _given_back(path: str, original: Mapping[str, Any], known: bool = True) -> list[Any] | None:
-    """Return [text, mode] of a file of others with what was taken out of it; None for one that is to stay as it is, or is gone.
+    """Return [text, mode] of a foreign file with its removed definitions; None if it stays as it is or is gone.
 
-    Unchanged since we wrote it, it is the one from before, to the letter (None instead if not `known`). Else only the definitions
-    that were taken out return, and those that it has again stay.
+    A file that is unchanged since we wrote it gets its exact original text (None instead if not `known`).
+    Otherwise only the removed definitions return; definitions that the owner added again stay.
     """
     text, mode = io_file.read_file(path)
     saved = original["files"][path]
@@ -77,47 +78,47 @@ def _taken(interfaces: Sequence[str]) -> dict[str, list[Any]]:
 
 
 def _parsed(path: str, text: str) -> Any:
-    # Only a host with such a file needs it, and netplan itself comes with it.
+    # Needed only with such files; netplan.io depends on it.
     try:
         import yaml  # noqa: PLC0415
     except ImportError as error:
-        raise NetplanError(f"{path} cannot be read without PyYAML: apt install python3-yaml, on which netplan.io depends") from error
+        raise NetplanError(f"{path} cannot be read without PyYAML. Fix: apt install python3-yaml") from error
     try:
         return yaml.safe_load(text)
     except yaml.YAMLError as error:
-        # Only where: the parser quotes what it stumbles over, which may be a password.
+        # Report only the line: the parser quotes the invalid text, which may be a password.
         mark = getattr(error, "problem_mark", None)
-        raise NetplanError(f"{path} is no YAML{f' (line {mark.line + 1})' if mark else ''}") from error
+        raise NetplanError(f"{path} is not YAML{f' (line {mark.line + 1})' if mark else ''}") from error
 
 
 def _dumped(document: Any) -> str:
-    import yaml  # noqa: PLC0415  # The document was parsed by it.
+    import yaml  # noqa: PLC0415  # _parsed imported it before.
 
     return str(yaml.safe_dump(document, sort_keys=False))
 
 
 def differences(run: Run, params: Mapping[str, Any], wanted: Mapping[str, Any]) -> list[str]:
-    """Say how files and devices differ from what they should be, a sentence each."""
+    """Return how files and devices differ from their wanted state, one sentence each."""
     links = [name for name, saved in wanted["links"].items() if saved]
     now = io_netplan.capture(run, wanted["files"], links)
     files = {path: saved for path, saved in wanted["files"].items() if now["files"][path] != saved}
-    said = [f"{path} {'should not be there' if saved is None else 'differs'}" for path, saved in files.items()]
-    # None is a device that is gone since; there is nothing to give back.
+    said = [f"{path} {'should not exist' if saved is None else 'differs'}" for path, saved in files.items()]
+    # None: the device is gone, so nothing can be restored.
     said += [f"{name} is not as it was before" for name in links if now["links"][name] not in (wanted["links"][name], None)]
     if params["state"] == "absent":
         return said
     said += fabric.drift(params["rails"], params["mtu"], io_node.interfaces(run))
     for rail in params["rails"]:
         settings = {key: (io_netplan.sysctl(rail["interface"], key), value) for key, value in netplan.RAIL.items()}
-        # A setting that the kernel does not have, such as all of IPv6, is no difference.
+        # Settings that the kernel lacks, such as all of IPv6, do not count.
         said += [f"{rail['interface']} has {key} {found} instead of {value}" for key, (found, value) in settings.items() if found not in ("", value)]
     return said + unapplied(NETPLAN_FILE)
 
 
 def unapplied(path: str) -> list[str]:
-    """Say whether the file is another than the one that was applied last since the boot: a run may have been killed in between.
+    """Return a sentence if the file differs from the version applied last since boot: a run may have been killed.
 
-    By its content: times tell nothing on a host whose clock was behind at the boot.
+    Compares content, because times are unreliable on a host whose clock was behind at boot.
     """
     text, _mode = io_file.read_file(path)
     last = io_netplan.applied().get(path)
@@ -125,9 +126,9 @@ def unapplied(path: str) -> list[str]:
 
 
 def refusal(run: Run, files: Mapping[str, Any], interfaces: Sequence[str], scratch: str) -> str:
-    """Return what speaks against these files among the host's others, "" if nothing does.
+    """Return why these files must not join the host's other netplan files, "" if they may.
 
-    Either netplan refuses them, or somebody changed another interface's configuration and never applied it: it would go live with ours.
+    Either netplan rejects them, or another interface has changes that were never applied: they would go live with ours.
     """
     for folder in NETPLAN_FOLDERS:
         os.makedirs(scratch + folder)
@@ -139,8 +140,9 @@ def refusal(run: Run, files: Mapping[str, Any], interfaces: Sequence[str], scrat
             io_file.write_file(scratch + path, *saved)
     status, stdout, stderr = run(["netplan", "generate", "--root-dir", scratch])
     if status != 0:
-        # The first line says which file and why; those below quote it, passwords of wireless networks included.
-        return f"netplan refuses it: {next(iter((stderr or stdout).strip().splitlines()), 'no reason given').replace(scratch, '')}"
+        # The first line has the file and the reason. Later lines quote the file, including Wi-Fi passwords.
+        reason = next(iter((stderr or stdout).strip().splitlines()), "no reason given")
+        return f"netplan rejects it: {reason.replace(scratch, '')}"
     ours = {f"{start}{interface}" for interface in interfaces for _folder, start, _end in _GENERATED}
     stale = sorted(name for name in _changed(scratch) if os.path.splitext(name)[0] not in ours)
     if not stale:
@@ -150,18 +152,19 @@ def refusal(run: Run, files: Mapping[str, Any], interfaces: Sequence[str], scrat
 
 
 def _changed(scratch: str) -> set[str]:
-    """Return the names of the files that netplan would now generate otherwise than it did."""
+    """Return the names of the files that netplan would now generate differently."""
     paths = {path.removeprefix(root) for root in ("", scratch) for folder, start, _end in _GENERATED for path in glob.glob(f"{root}{folder}{start}*")}
     return {os.path.basename(path) for path in paths if io_file.read_file(path)[0] != io_file.read_file(scratch + path)[0]}
 
 
 def diff(wanted: Mapping[str, Any], others: Sequence[str], found: Sequence[str]) -> dict[str, str]:
-    """Return the difference as text. Other people's files may hold passwords, so of them only the name is shown."""
+    """Return the difference as text. Foreign files may hold passwords, so only their names are shown."""
     shown = []
     for path, saved in wanted["files"].items():
         before, after = io_file.read_file(path)[0] or "", saved[0] if saved else ""
         if path in others:
-            shown += [f"{path}: the fabric's interfaces are {'taken out' if after.startswith(_HEADER[:19]) else 'put back'}\n"] * (before != after)
+            done = "removed" if after.startswith(_HEADER[:19]) else "restored"
+            shown += [f"{path}: the fabric's interfaces are {done}\n"] * (before != after)
         else:
             shown += difflib.unified_diff(before.splitlines(True), after.splitlines(True), path, path)
     return {"prepared": "".join([*shown, *(f"# {sentence}\n" for sentence in found)])}

@@ -2,11 +2,12 @@
 # GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
 
-"""Changing a host's network so that it comes back by itself unless somebody confirms the change.
+"""Change a host's network, with an automatic rollback unless the change is confirmed.
 
-A change is armed first: what is there now is saved, and a systemd timer is started that puts it back. Units and state are on disk,
-so that it also comes back after a reboot, which is what people do to a host they have lost. This file is the restore program too:
-arm() copies it and io_file to the host, and systemd runs it; hence it imports nothing else.
+arm() first saves the present state and starts a systemd timer that restores it. Units and state are on disk, so that
+the rollback also happens after a reboot, because people reboot a host that they cannot reach. This file is the restore
+program too: arm() copies it and io_file to the host, and systemd runs it. So it imports no other file of this
+collection.
 """
 
 from __future__ import annotations
@@ -28,31 +29,34 @@ from typing import Any
 
 from ansible_collections.gb10.cluster.plugins.module_utils.common import io_file
 
-#: Root's alone, because netplan files may hold the password of a wireless network, and root runs what is here. Not in the service user's
-#: folder, where earlier releases had it (docs/security.md).
+#: Only root has access, because netplan files may hold Wi-Fi passwords, and root runs the program in this folder.
+#: Earlier releases used a folder of the service user (docs/security.md).
 STATE, FORMER = "/var/lib/gb10-netplan", "/var/lib/gb10/netplan"
-#: The change that waits for its confirmation, what the last one ended with, and what was there before the first.
+#: The change that waits for confirmation, the result of the last change, and the state before the first change.
 PENDING, LAST, ORIGINAL = (f"{STATE}/{name}.json" for name in ("pending", "last", "original"))
 PROGRAM = f"{STATE}/program"
-#: The files that netplan applied last, path to digest(): in memory, because a boot applies what is on the disk then.
+#: The files that netplan applied last, path to digest(). In /run, because a boot applies the files on the disk.
 APPLIED = "/run/gb10-netplan.json"
 UNIT = "gb10-netplan-restore"
 UNITS = "/etc/systemd/system"
-#: The settings of a device that networkd and the fabric change, below /proc/sys/net.
+#: Device settings that networkd and the fabric change, below /proc/sys/net.
 SYSCTLS = ("ipv6/disable_ipv6", "ipv6/addr_gen_mode", "ipv4/arp_ignore", "ipv4/arp_announce")
-#: Seconds that the kernel and the renderer have to settle after a change, and of these the ones that the renderer has to itself: where
-#: NetworkManager finds an address that it did not set, it leaves the device as it is instead of activating its profile.
+#: Seconds for the kernel and the renderer to settle after a change, and the first of them, when only the renderer adds
+#: addresses: NetworkManager does not activate its profile on a device with an address that it did not set.
 SETTLE, PATIENCE = 15, 5
 
 Run = Callable[[list[str]], tuple[int, str, str]]
 
 
 class NetplanError(Exception):
-    """The host refused a step; the message says which and why."""
+    """A step failed on the host; the message names the step and the reason."""
 
 
 def link(run: Run, name: str) -> dict[str, Any] | None:
-    """Return {up, mtu, addresses, sysctl} of a device, None if there is none. `addresses` are its IPv4 addresses that no DHCP server gave."""
+    """Return {up, mtu, addresses, sysctl} of a device, None if it does not exist.
+
+    `addresses` are its IPv4 addresses, without those from DHCP.
+    """
     status, stdout, _stderr = run(["ip", "-json", "address", "show", "dev", name])
     if status != 0:
         return None
@@ -66,7 +70,7 @@ def link(run: Run, name: str) -> dict[str, Any] | None:
 
 
 def capture(run: Run, paths: Iterable[str], links: Iterable[str]) -> dict[str, Any]:
-    """Return what these files and devices are now: {files: {path: [text, mode] | None}, links: {name: link() | None}}."""
+    """Return the present files and devices: {files: {path: [text, mode] | None}, links: {name: link() | None}}."""
     files = {}
     for path in paths:
         text, mode = io_file.read_file(path)
@@ -75,12 +79,15 @@ def capture(run: Run, paths: Iterable[str], links: Iterable[str]) -> dict[str, A
 
 
 def digest(text: str) -> str:
-    """Return what a file's text is known by, in APPLIED and ORIGINAL."""
+    """Return the digest of a file's text in APPLIED and ORIGINAL."""
     return hashlib.sha256(text.encode()).hexdigest()
 
 
 def put(run: Run, state: Mapping[str, Any]) -> None:
-    """Make files and devices what capture() returned, or the like. Raises NetplanError, or OSError for a file before anything is applied."""
+    """Bring files and devices into a state like capture() returns.
+
+    Raises NetplanError, or OSError for a file before anything is applied.
+    """
     for path, saved in state["files"].items():
         _put_file(path, saved)
     _apply(run, state)
@@ -96,13 +103,13 @@ def _put_file(path: str, saved: Sequence[Any] | None) -> None:
 
 
 def _put_back(run: Run, state: Mapping[str, Any]) -> None:
-    """Do what put() does, as far as it goes: no file that cannot be written keeps the devices from coming back. Raises NetplanError."""
+    """Do the same as put(), but restore the devices even if a file cannot be written. Raises NetplanError."""
     for name, saved in state["links"].items():
         if saved:
-            # Its addresses are left to the renderer; an address too many may be what cuts the host off.
+            # Only remove addresses, because an extra one may cut the host off. The renderer adds them.
             _put_link(run, name, saved, add=False)
     failed = []
-    # What goes makes room for what comes.
+    # Delete files first, to make room for the others.
     for path, saved in sorted(state["files"].items(), key=lambda item: item[1] is not None):
         try:
             _put_file(path, saved)
@@ -110,14 +117,17 @@ def _put_back(run: Run, state: Mapping[str, Any]) -> None:
             try:
                 os.replace(_copy(path), path)
             except OSError:
-                failed.append(f"{path} could not be put back ({error.strerror})")
+                failed.append(f"{path} could not be restored ({error.strerror})")
     _apply(run, state)
     if failed:
         raise NetplanError(f"the devices are as before, but {'; '.join(failed)}")
 
 
 def _copy(path: str) -> str:
-    """Return where a file waits for its return: beside it, so that a full disk does not matter, under a name that nobody reads."""
+    """Return the path of a file's saved copy.
+
+    It is in the same folder, so that a rename restores it on a full disk, under a name that no program reads.
+    """
     return os.path.join(os.path.dirname(path), f".{os.path.basename(path)}.gb10-before")
 
 
@@ -126,7 +136,7 @@ def _apply(run: Run, state: Mapping[str, Any]) -> None:
     for path, saved in state["files"].items():
         if saved is not None and path.startswith("/etc/sysctl.d/"):
             run(["sysctl", "--quiet", f"--load={path}"])
-    # The devices come next also after a failure: an address too many may be what cuts the host off.
+    # Continue with the devices after a failure, because an extra address may cut the host off.
     wanted = {name: saved for name, saved in state["links"].items() if saved}
     began = time.monotonic()
     calm = 0
@@ -140,21 +150,21 @@ def _apply(run: Run, state: Mapping[str, Any]) -> None:
     try:
         io_file.write_file(APPLIED, json.dumps({path: digest(saved[0]) if saved else "" for path, saved in state["files"].items()}), 0o600)
     except OSError:
-        # Without it nothing is said of these files; with an old one they would be applied again.
+        # Without the record, unapplied() reports nothing. With an old one, these files would be applied again.
         with contextlib.suppress(FileNotFoundError):
             os.unlink(APPLIED)
 
 
 def applied() -> dict[str, str]:
-    """Return the digest of each file that netplan applied last since the boot, "" for one that was not there; {} where that is not known."""
+    """Return the digest of each file that netplan applied last since boot, "" for a missing file; {} if unknown."""
     text, _mode = io_file.read_file(APPLIED)
     return json.loads(text) if text else {}
 
 
 def _put_link(run: Run, name: str, wanted: Mapping[str, Any], add: bool) -> bool:
-    """Bring a device nearer to what it should be, with `add` also its addresses. Returns whether it was not there yet.
+    """Bring a device closer to its wanted state; with `add`, add missing addresses. Returns whether it differed.
 
-    By hand, because networkd leaves addresses and MTU behind on a device that it no longer manages.
+    networkd does not do this: it leaves addresses and MTU on a device that it no longer manages.
     """
     found = link(run, name)
     if found is None or found == wanted:
@@ -169,7 +179,7 @@ def _put_link(run: Run, name: str, wanted: Mapping[str, Any], add: bool) -> bool
         run(["ip", "link", "set", "dev", name, "mtu", str(wanted["mtu"])])
     for key, value in wanted["sysctl"].items():
         if value and sysctl(name, key) != value:
-            # Whether it was taken is seen the next time.
+            # The next call checks whether the kernel accepted the value.
             with contextlib.suppress(OSError), open(_sysctl_path(name, key), "w", encoding="ascii") as file:
                 file.write(value)
     if found["up"] != wanted["up"]:
@@ -189,7 +199,10 @@ def sysctl(name: str, key: str) -> str:
 
 
 def read(path: str) -> dict[str, Any] | None:
-    """Return one of PENDING, LAST and ORIGINAL, None if it is not there. Raises NetplanError where others may have written it."""
+    """Return the content of PENDING, LAST or ORIGINAL, None if it does not exist.
+
+    Raises NetplanError if other users may have written it.
+    """
     if os.path.lexists(STATE):
         _check()
     elif _former():
@@ -200,11 +213,15 @@ def read(path: str) -> dict[str, Any] | None:
 
 def _check() -> None:
     if why := io_file.exposed(STATE):
-        raise NetplanError(f"{why}, and root runs what is in {STATE}. Expected: a folder that root alone can change. Fix: remove {STATE}")
+        expected = f"Expected: a folder that only root can change. Fix: remove {STATE}"
+        raise NetplanError(f"{why}, but root runs the program in {STATE}. {expected}")
 
 
 def _former() -> bool:
-    """Whether an earlier release left its state. While the folder around it is root's, and sticky, nobody else can put one of root's there."""
+    """Return whether an earlier release left its state.
+
+    In a sticky folder of root, no other user can have placed a folder that belongs to root.
+    """
     try:
         around, found = os.lstat(os.path.dirname(FORMER)), os.lstat(FORMER)
     except OSError:
@@ -218,7 +235,7 @@ def _save(path: str, document: Mapping[str, Any]) -> None:
 
 @contextlib.contextmanager
 def _alone() -> Iterator[None]:
-    """Keep a confirmation and the timer from meeting half-way."""
+    """Prevent a confirmation and the timer from running at the same time."""
     if not os.path.lexists(STATE):
         if _former():
             os.rename(FORMER, STATE)
@@ -234,10 +251,11 @@ def _alone() -> Iterator[None]:
 
 
 def arm(run: Run, identifier: str, before: Mapping[str, Any], seconds: int, final: bool, after: Mapping[str, Any] | None = None) -> None:
-    """Promise to put `before` back in so many seconds. What an unconfirmed change saved earlier is kept: that was the last good state.
+    """Schedule the restore of `before` in `seconds`. A state saved by an earlier unconfirmed change wins: it was good.
 
-    `final` says that a confirmation ends the collection's hold on the host. `after` is what put() will get; its `original`, if it has one,
-    are files that a removal is to bring back in place of those in ORIGINAL. Raises NetplanError or OSError; then nothing may be changed.
+    `final`: after its confirmation, the collection no longer manages this network. `after` is the later argument of
+    put(); its `original`, if present, are files that a removal restores in place of those in ORIGINAL.
+    Raises NetplanError or OSError; then the caller must not change anything.
     """
     with _alone():
         earlier = read(PENDING) or {"before": {"files": {}, "links": {}}}
@@ -253,11 +271,11 @@ def arm(run: Run, identifier: str, before: Mapping[str, Any], seconds: int, fina
         for part in (io_file, sys.modules[__name__]):
             _install(part)
         service = (
-            "[Unit]\nDescription=Put the network configuration back unless its change was confirmed (gb10.cluster)\n"
+            "[Unit]\nDescription=Restore the network configuration unless its change was confirmed (gb10.cluster)\n"
             f"[Service]\nType=oneshot\nEnvironment=PYTHONPATH={PROGRAM}\nExecStart={sys.executable} -m {__name__}\nRestart=on-failure\nRestartSec=5\n"
         )
         timer = (
-            "[Unit]\nDescription=Give a changed network configuration time to be confirmed (gb10.cluster)\n"
+            "[Unit]\nDescription=Wait for the confirmation of a network configuration change (gb10.cluster)\n"
             f"[Timer]\nOnActiveSec={seconds}\nAccuracySec=100ms\n[Install]\nWantedBy=timers.target\n"
         )
         io_file.write_file(f"{UNITS}/{UNIT}.service", service, 0o644)
@@ -284,7 +302,7 @@ def _disarm(run: Run) -> None:
 
 
 def confirm(run: Run, identifier: str) -> bool:
-    """Keep a change. Returns False if it is not there any more: the timer was faster."""
+    """Keep a change. Returns False if it is no longer pending because the timer was faster."""
     with _alone():
         pending = read(PENDING)
         if pending is None or pending["id"] != identifier:
@@ -294,7 +312,7 @@ def confirm(run: Run, identifier: str) -> bool:
                 os.unlink(ORIGINAL)
         else:
             original = read(ORIGINAL) or {"files": {}, "links": {}}
-            # What was there before the very first change is what a removal brings back, where nobody has changed what we wrote.
+            # A removal restores the state before the very first change, except for files that others edited since.
             first = {kind: {**pending["before"][kind], **original[kind]} for kind in ("files", "links")}
             first["files"] |= pending.get("original", {})
             _save(ORIGINAL, {**first, "written": {**original.get("written", {}), **pending.get("written", {})}})
@@ -303,7 +321,10 @@ def confirm(run: Run, identifier: str) -> bool:
 
 
 def restore(run: Run, how: str) -> bool:
-    """Put back what was there before the pending change. Returns False if there is none. Raises NetplanError; then the timer tries again."""
+    """Restore the state before the pending change. Returns False if there is none.
+
+    Raises NetplanError; then the timer tries again.
+    """
     with _alone():
         pending = read(PENDING)
         if pending is None:
@@ -314,7 +335,7 @@ def restore(run: Run, how: str) -> bool:
 
 
 def _end(run: Run, pending: Mapping[str, Any], how: str) -> None:
-    # On a full disk it is not told how it ended. Still pending, the network would be put back again and again.
+    # A full disk prevents only this record. A change that stays pending would be restored repeatedly.
     with contextlib.suppress(OSError):
         _save(LAST, {"id": pending["id"], "how": how, "time": time.strftime("%Y-%m-%d %H:%M:%S")})
     for path in pending["before"]["files"]:
@@ -331,4 +352,4 @@ def _subprocess(argv: list[str]) -> tuple[int, str, str]:
 
 if __name__ == "__main__":
     if restore(_subprocess, "restored by the timer"):
-        sys.stdout.write("The change of the network configuration was not confirmed in time; the old one is back.\n")
+        sys.stdout.write("The network change was not confirmed in time. The previous configuration is restored.\n")

@@ -2,12 +2,13 @@
 # GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
 
-"""The links under a fabric: which ports ``gb10_fabric_ports: auto`` takes, and what speaks against a port or its RDMA devices.
+"""The links of a fabric: the ports that ``gb10_fabric_ports: auto`` selects, and problems of ports and RDMA devices.
 
-A node has the shape that cluster.py documents. The kernel tells the carrier only of a device that is administratively up: of one
-that is down nothing is concluded, and nothing is set up to find out. Sources: Linux Documentation/ABI/testing/sysfs-class-net
-(carrier), stable/sysfs-class-infiniband (state, link_layer); drivers/infiniband/hw/mlx5/main.c, mlx5_query_port_roce: a RoCE port is
-ACTIVE while its network device is up and has carrier.
+cluster/plan.py documents the shape of a node. The kernel reports carrier only for devices that are administratively up.
+The carrier of a device that is down stays unknown, and no device is set up to find out.
+Sources: Linux Documentation/ABI/testing/sysfs-class-net (carrier), stable/sysfs-class-infiniband (state, link_layer);
+drivers/infiniband/hw/mlx5/main.c, mlx5_query_port_roce: a RoCE port is ACTIVE while its network device is up and has
+carrier.
 """
 
 from __future__ import annotations
@@ -28,9 +29,9 @@ from ansible_collections.gb10.cluster.plugins.module_utils.fabric.topology impor
 
 PORTS = "gb10_fabric_ports"
 AUTO = "auto"
-#: What auto takes in a ring, in NVIDIA's order: the port to the next node, then the one to the previous.
+#: The ports that auto selects in a ring, in NVIDIA's order: to the next node, then to the previous one.
 _RING = (0, 1)
-#: What a removal goes by where no cable shows anything. All that it puts back was recorded on the node.
+#: The ports of a removal where no cable is detected. The node has a record of everything that a removal restores.
 _USUAL = (1,)
 
 Node = Mapping[str, Any]
@@ -49,16 +50,16 @@ def ours(interface: Mapping[str, Any]) -> bool:
 
 
 def hcas(observed: Mapping[str, Any]) -> dict[str, str]:
-    """Return network device -> RDMA device, as sysfs has them on the node; devices without one are left out."""
+    """Return network device -> RDMA device, from the node's sysfs; devices without one are left out."""
     found = {port["interface"]: hca for hca, port in sorted(observed["rdma"].items()) if port["interface"]}
     return found | {name: facts["hca"] for name, facts in observed["interfaces"].items() if facts["hca"]}
 
 
 def choose(nodes: Sequence[Node], topology: str) -> tuple[list[tuple[int, ...] | None], list[Problem], str]:
-    """Return each node's ports, what is wrong with the choice, and in words what auto took; "" if the ports are given.
+    """Return each node's ports, the problems, and auto's choice as text, "" if the ports are given.
 
-    None stands for ports that cannot be told: the reason is among the problems of the nodes, or no port is wanted. A port that an
-    earlier run configured counts as cabled, so that a cable that falls out is an error and no other network.
+    None means unknown ports: the problems of the nodes have the reason, or no port is wanted. A port that an earlier
+    run configured counts as cabled, so that a cable that falls out is an error instead of another network.
     """
     given = [node["settings"][PORTS] for node in nodes]
     problems = [
@@ -87,7 +88,7 @@ def _is_list(value: Any) -> bool:
 
 
 def _cabled(nodes: Sequence[Node]) -> tuple[list[tuple[int, ...] | None], list[Problem], str]:
-    """Take the ports that are cabled on all nodes, else the only one of each."""
+    """Select the ports that are cabled on all nodes, else the only cabled port of each node."""
     cabled = [[port for port in SPARK_PORTS if _is_cabled(node["observed"]["interfaces"], port)] for node in nodes]
     common = tuple(port for port in SPARK_PORTS if all(port in ports for ports in cabled))
     if common:
@@ -116,7 +117,7 @@ def _beside(cabled: Sequence[Sequence[int]], common: Sequence[int]) -> list[list
 
 
 def _uncabled(index: int, node: Node) -> Problem:
-    """Return why no port of a node can be taken: its devices are down, have no carrier, or are not there."""
+    """Return why no port of a node can be selected: its devices are down, missing, or without carrier."""
     name, interfaces = node["name"], node["observed"]["interfaces"]
     path = f"nodes[{index}].ports"
     there = [twin.interface for twins in SPARK_PORTS.values() for twin in twins if twin.interface in interfaces]
@@ -126,8 +127,10 @@ def _uncabled(index: int, node: Node) -> Problem:
         fix = "check that the ConnectX-7 driver is loaded, or set gb10_fabric_topology: socket"
         return Problem(path, f"{name} has no QSFP port", f"an interface of {names}", fix)
     if down:
-        found = f"no QSFP port of {name} shows carrier, and {', '.join(down)} {'is' if len(down) == 1 else 'are'} down, which hides it"
-        return Problem(path, found, "a port that is up and has carrier", f"`sudo ip link set dev {down[0]} up` and so on, or list {PORTS}")
+        which = f"{', '.join(down)} {'is' if len(down) == 1 else 'are'}"
+        found = f"no QSFP port of {name} shows carrier; {which} down, so carrier is unknown"
+        fix = f"`sudo ip link set dev {down[0]} up` for each, or list {PORTS}"
+        return Problem(path, found, "a port that is up and has carrier", fix)
     return Problem(path, f"no QSFP port of {name} has carrier", "a cabled port", "plug in the cable, and check that the port at its other end is up")
 
 
@@ -136,7 +139,7 @@ def _named(ports: Sequence[int]) -> str:
 
 
 def check(nodes: Sequence[Node], members: Sequence[FabricNode], topology: str, roce: bool) -> list[Problem]:
-    """Return what is wrong with the links that the fabric is to use; ``roce`` says that each needs an RDMA device.
+    """Return the problems of the links that the fabric will use. With ``roce``, each link needs an RDMA device.
 
     A removal needs neither carrier nor RDMA.
     """
@@ -175,7 +178,7 @@ def _check_carrier(index: int, nodes: Sequence[Node], members: Sequence[FabricNo
 
 
 def _is_dark(index: int, position: int, nodes: Sequence[Node], members: Sequence[FabricNode], topology: str) -> bool:
-    """Return whether the other end of a cable is down on its node, which takes the carrier from this one until both are configured."""
+    """Return whether a cable's other end is down. Then this end has no carrier until both are configured."""
     if topology == "switch":
         return False
     count = len(nodes)
@@ -199,12 +202,12 @@ def _check_rdma(index: int, node: Node, member: FabricNode, topology: str) -> li
             problems += _check_hca(where, node["name"], observed, twin, found.get(twin.interface, ""), topology)
     if found and not observed["infiniband"]:
         lacks, fix = f"{node['name']} has no /dev/infiniband", "load the module: `sudo modprobe ib_uverbs`; install rdma-core to load it at boot"
-        problems.append(Problem(f"nodes[{index}].infiniband", lacks, "the folder by which programs use RDMA", fix))
+        problems.append(Problem(f"nodes[{index}].infiniband", lacks, "the folder that gives programs access to RDMA", fix))
     return problems
 
 
 def _check_hca(where: str, name: str, observed: Mapping[str, Any], twin: Twin, hca: str, topology: str) -> list[Problem]:
-    """Compare one RDMA device with what NCCL needs. Without carrier no port is ACTIVE, which is told of the carrier."""
+    """Check one RDMA device for NCCL. Without carrier no port is ACTIVE; _check_carrier reports that."""
     facts, port = observed["interfaces"][twin.interface], observed["rdma"].get(hca)
     if port is None:
         sockets = "" if topology == "ring" else ", or set gb10_fabric_transport: socket"
@@ -216,13 +219,14 @@ def _check_hca(where: str, name: str, observed: Mapping[str, Any], twin: Twin, h
         fix = "set its port to Ethernet (mlxconfig, LINK_TYPE), then switch the node off and on"
         return [Problem(where, found, "Ethernet, which RoCE needs", fix)]
     if facts["up"] and facts["carrier"] and port["state"] != "ACTIVE":
-        fix = f"look at `rdma link show {hca}/1` and `sudo dmesg`; reboot the node if its driver failed"
-        return [Problem(where, f"{device} is {port['state'] or 'in no known state'}", "ACTIVE, as the link has carrier", fix)]
+        fix = f"check `rdma link show {hca}/1` and `sudo dmesg`; reboot the node if its driver failed"
+        found = f"{device} is {port['state'] or 'in an unknown state'}"
+        return [Problem(where, found, "ACTIVE, as the link has carrier", fix)]
     return []
 
 
 def explain(topology: str, why: str, planned: Sequence[Mapping[str, Any]]) -> list[str]:
-    """Return the fabric as lines for a person; ``why`` as choose() returns it, ``planned`` the nodes of the plan."""
+    """Return the fabric as lines of text; ``why`` is from choose(), ``planned`` are the nodes of the plan."""
     if not any(node["rails"] for node in planned):
         return []
     rails = [f"{node['name']}: {', '.join(_rail(rail) for rail in node['rails'])}" for node in planned]

@@ -2,7 +2,10 @@
 # GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
 
-"""Netplan documents: the fabric's own, and other people's with the fabric's interfaces taken out. Source: the netplan YAML reference."""
+"""Netplan documents: the fabric's own, and foreign ones without the fabric's interfaces.
+
+Source: the netplan YAML reference.
+"""
 
 from __future__ import annotations
 
@@ -11,38 +14,41 @@ from typing import Any
 
 from ansible_collections.gb10.cluster.plugins.module_utils.fabric.topology import NETWORK_MANAGER_FILE, SPARK_PORTS, SYSCTL_FILE
 
-#: A reply only for an address of the device that was asked, and requests only with such an address.
+#: Reply only for addresses of the device that received the request, and send requests only with such an address.
 ARP = {"ipv4/arp_ignore": "1", "ipv4/arp_announce": "2"}
-#: What a rail has besides. The link-local address that NetworkManager gave a device stays when networkd takes it over, and where
-#: NetworkManager has it, netplan's `link-local: []` leaves it to the kernel to make one (seen with NetworkManager 1.42, netplan 0.106).
+#: Settings of a rail. A link-local address from NetworkManager stays when networkd takes over the device. Under
+#: NetworkManager, netplan's `link-local: []` lets the kernel create one (observed: NetworkManager 1.42, netplan 0.106).
 RAIL = {**ARP, "ipv6/disable_ipv6": "1"}
 
 
 def document(addresses: Mapping[str, str], mtu: int, renderer: str) -> dict[str, Any]:
     """Return the document of these interfaces, each with its address: static, without IPv6, kept while the peer is off.
 
-    ``ignore-carrier`` because a direct cable loses carrier on both ends when one node reboots, and without an address the
-    other node's own processes cannot reach each other; NetworkManager's counterpart is network_manager_configuration().
-    No link-local address, so that RoCE GID indices do not move. The renderer is named for each interface, so that a desktop's
-    NetworkManager leaves the fabric to networkd.
+    ``ignore-carrier``: a direct cable loses carrier on both ends when one node reboots, and without an address the
+    other node's own processes cannot reach each other. NetworkManager's counterpart is network_manager_configuration().
+    ``link-local`` is empty, so that RoCE GID indices stay constant. Each interface has its ``renderer``, so that a
+    desktop's NetworkManager leaves the fabric to networkd.
     """
     common: dict[str, Any] = {"dhcp4": False, "dhcp6": False, "link-local": [], "mtu": mtu, "optional": True, "renderer": renderer}
     if renderer == "networkd":
         common["ignore-carrier"] = True
     else:
-        # Of several profiles for a device NetworkManager activates the one that was used last, unless another has a higher priority.
+        # NetworkManager activates a device's last used profile, unless another one has a higher priority.
         common["networkmanager"] = {"passthrough": {"connection.autoconnect-priority": "999"}}
     return {"network": {"version": 2, "ethernets": {name: {"addresses": [address], **common} for name, address in addresses.items()}}}
 
 
 def network_manager_configuration(interfaces: Sequence[str]) -> str:
-    """Return what makes NetworkManager keep static addresses without carrier. Source: NetworkManager.conf(5), ignore-carrier."""
+    """Return settings for NetworkManager to keep static addresses without carrier.
+
+    Source: NetworkManager.conf(5), ignore-carrier.
+    """
     match = ",".join(f"interface-name:{interface}" for interface in interfaces)
     return f"[device-gb10-qsfp]\nmatch-device={match}\nignore-carrier=yes\n"
 
 
 def files(interfaces: Sequence[str], renderer: str) -> dict[str, str]:
-    """Return the other files that a fabric needs, path to text; "" for one that must not be there."""
+    """Return the other files of a fabric, path to text; "" for a file that must not exist."""
     return {
         SYSCTL_FILE: sysctl_configuration(interfaces),
         NETWORK_MANAGER_FILE: network_manager_configuration(interfaces) if renderer == "NetworkManager" else "",
@@ -50,25 +56,27 @@ def files(interfaces: Sequence[str], renderer: str) -> dict[str, str]:
 
 
 def sysctl_configuration(interfaces: Sequence[str]) -> str:
-    """Return what makes each device answer ARP for its own address only, and keeps IPv6 off the rails.
+    """Return settings for each device to reply to ARP for its own address only, and for rails to have no IPv6.
 
-    The twins of a port hear each other's requests, and by default Linux answers for any address of the host. Then the traffic of
-    both rails ends at one twin, at half the bandwidth, and RoCE at a device that does not have the address. Sources: Linux
-    ip-sysctl, arp_ignore and arp_announce; AMD Instinct, RoCE cluster network configuration guide (ARP flux); seen in the lab.
+    Both PCIe functions of a port receive the same requests, and by default Linux replies for any address of the host.
+    Then the traffic of both rails ends at one function, at half the bandwidth, and RoCE ends at a device without the
+    address.
+    Sources: Linux ip-sysctl, arp_ignore and arp_announce; AMD Instinct, RoCE cluster network configuration guide (ARP
+    flux); observed in the lab.
     """
     settings = {name: RAIL if name in interfaces else ARP for name in hearing(interfaces)}
-    # One a line, such as net.ipv4.conf.enp1s0f1np1.arp_ignore = 1.
+    # One per line, such as net.ipv4.conf.enp1s0f1np1.arp_ignore = 1.
     return "".join(f"net.{key.replace('/', f'.conf.{name}.')} = {value}\n" for name, wanted in settings.items() for key, value in wanted.items())
 
 
 def hearing(interfaces: Sequence[str]) -> list[str]:
-    """Return the interfaces and the twins of their ports, which hear the same requests also where they are not used."""
+    """Return the interfaces of all PCIe functions of these ports: all receive the same requests, even if unused."""
     twins = [twin.interface for port in SPARK_PORTS.values() if any(t.interface in interfaces for t in port) for twin in port]
     return [*interfaces, *(name for name in twins if name not in interfaces)]
 
 
 def without(parsed: Any, interfaces: Sequence[str]) -> tuple[Any, list[str]]:
-    """Take interfaces out of a parsed netplan document. Returns it without them, and which ones it defined by their name."""
+    """Remove interfaces from a parsed netplan document. Returns it without them, and those that it defined by name."""
     ethernets = _ethernets(parsed)
     taken = [name for name in interfaces if name in ethernets]
     if not taken:
@@ -79,7 +87,7 @@ def without(parsed: Any, interfaces: Sequence[str]) -> tuple[Any, list[str]]:
 
 
 def with_again(parsed: Any, before: Any, interfaces: Collection[str]) -> Any:
-    """Return a parsed netplan document with the definitions of interfaces that it lacks and that an earlier one had."""
+    """Return a parsed netplan document, with an earlier document's definitions of interfaces that it lacks."""
     ethernets = _ethernets(parsed)
     missing = {name: definition for name, definition in _ethernets(before).items() if name in interfaces and name not in ethernets}
     if not missing:

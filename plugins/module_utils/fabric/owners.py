@@ -2,10 +2,10 @@
 # GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
 
-"""Which file configures which interface: netplan's, where later ones amend earlier ones, and NetworkManager's own profiles.
+"""Find the files that configure an interface: netplan's, where later files amend earlier ones, and NetworkManager's.
 
 Files may hold passwords: only names leave this module, also in its errors.
-Sources: netplan(5), netplan-generate(8), nm-settings-keyfile(5), and what netplan 0.106 and NetworkManager 1.42 generate.
+Sources: netplan(5), netplan-generate(8), nm-settings-keyfile(5), and the output of netplan 0.106 and NetworkManager 1.42.
 """
 
 from __future__ import annotations
@@ -22,13 +22,13 @@ NETWORK_MANAGER_FOLDERS = ("/etc/NetworkManager/system-connections", "/run/Netwo
 NETWORK_MANAGER = "NetworkManager"
 #: netplan's kinds of definitions.
 _KINDS = "ethernets wifis modems bonds bridges vlans vrfs tunnels dummy-devices virtual-ethernets nm-devices".split()
-#: What matches any device of a kind, if it matches on nothing: kind or profile's type -> DEVTYPE of the device.
+#: Kind of a definition or type of a profile -> DEVTYPE of the devices that it matches without further conditions.
 _DEVICE_TYPES = {"ethernets": "", "ethernet": "", "802-3-ethernet": "", "wifis": "wlan", "wifi": "wlan", "802-11-wireless": "wlan"}
 
 
 @dataclass(frozen=True)
 class Device:
-    """What definitions match an interface by. ``mac`` is its permanent one, ``type`` its DEVTYPE."""
+    """The properties of an interface that definitions match. ``mac`` is the permanent one, ``type`` the DEVTYPE."""
 
     name: str
     mac: str = ""
@@ -39,7 +39,10 @@ class Device:
 
 @dataclass(frozen=True)
 class Definition:
-    """One definition of one netplan file. ``match`` is None where it has none; ``members`` are the identifiers that it enslaves."""
+    """One definition of one netplan file.
+
+    ``match`` is None if it has none; ``members`` are the identifiers that it enslaves.
+    """
 
     file: str
     id: str
@@ -51,10 +54,10 @@ class Definition:
 
 @dataclass(frozen=True)
 class Profile:
-    """One NetworkManager profile; ``parent`` is the interface that its VLAN lies on.
+    """One NetworkManager profile; ``parent`` is the interface below its VLAN.
 
-    ``generated`` ones NetworkManager makes up for every device that nobody configured, and gives up for any other (autoconnect-priority
-    -999). They own nothing.
+    NetworkManager creates ``generated`` profiles for unconfigured devices, and drops them for any other profile
+    (autoconnect-priority -999). They own nothing.
     """
 
     file: str
@@ -68,7 +71,7 @@ class Profile:
 
 
 def netplan_files(listings: Mapping[str, Iterable[str]]) -> list[str]:
-    """Return the files that netplan merges, in its order, from the names in each of its folders."""
+    """Return the files that netplan merges, in netplan's order, from the names in each of its folders."""
     chosen = {
         name: f"{folder}/{name}" for folder in NETPLAN_FOLDERS for name in listings.get(folder, ()) if re.fullmatch(r"[^.].*\.yaml", name)
     }
@@ -76,7 +79,7 @@ def netplan_files(listings: Mapping[str, Iterable[str]]) -> list[str]:
 
 
 def network_manager_files(listings: Mapping[str, Iterable[str]]) -> list[str]:
-    """Return NetworkManager's own profiles, without those that netplan generated. Only in /etc may the suffix be missing."""
+    """Return NetworkManager's own profiles, without netplan's generated ones. The suffix is optional only in /etc."""
     return [
         f"{folder}/{name}"
         for folder in NETWORK_MANAGER_FOLDERS
@@ -87,7 +90,10 @@ def network_manager_files(listings: Mapping[str, Iterable[str]]) -> list[str]:
 
 
 def definitions(file: str, document: Any) -> list[Definition]:
-    """Return the definitions of a netplan document whose scalars are all strings. Raises ValueError where netplan refuses it too."""
+    """Return the definitions of a netplan document whose scalars are all strings.
+
+    Raises ValueError where netplan rejects it too.
+    """
     network = _mapping(_mapping(document or {}, "the document").get("network", {}), "network")
     return [
         _definition(file, kind, name, _mapping(body, f"network.{kind}.{name}"))
@@ -111,7 +117,7 @@ def _definition(file: str, kind: str, name: str, body: Mapping[str, Any]) -> Def
 
 def _mapping(value: Any, path: str) -> Mapping[str, Any]:
     if not isinstance(value, Mapping):
-        raise ValueError(f"{path} is no mapping")
+        raise ValueError(f"{path} is not a mapping")
     return value
 
 
@@ -123,7 +129,7 @@ def _strings(value: Any, path: str) -> tuple[str, ...]:
 
 
 def profile(file: str, text: str) -> Profile:
-    """Read a NetworkManager keyfile. Raises ValueError with the number of a line that is none of a keyfile."""
+    """Parse a NetworkManager keyfile. Raises ValueError with the number of an invalid line."""
     sections: dict[str, dict[str, str]] = {}
     values: dict[str, str] | None = None
     for number, line in enumerate(text.splitlines(), 1):
@@ -173,7 +179,7 @@ def _owner(file: str, name: str, kind: str, by: str) -> dict[str, str]:
 
 
 def _merge(found: Sequence[Definition]) -> dict[str, Definition]:
-    """Return each identifier's definition as netplan sees it: a later file may amend one whose match stands in an earlier file."""
+    """Return each identifier's definition as netplan merges it: a later file may amend a match from an earlier one."""
     merged: dict[str, Definition] = {}
     for new in found:
         old = merged.get(new.id, new)
@@ -218,12 +224,12 @@ def _any_of_type(kind: str, device: Device) -> bool:
 
 
 def _same_mac(macs: Sequence[str], device: Device) -> bool:
-    # A bond or bridge carries its member's address, but has no permanent one of its own.
+    # A bond or bridge has its member's address, but no permanent address.
     return device.type in _DEVICE_TYPES.values() and device.mac.lower() in (mac.lower() for mac in macs)
 
 
 def _fits_patterns(patterns: Sequence[str], name: str) -> bool:
-    """Apply NetworkManager's list of patterns: none with "!" may match, and one of the others must, or all that have "&"."""
+    """Apply NetworkManager's list of patterns: none with "!", all with "&", and one of the others must match."""
     plain = [pattern.removeprefix("|") for pattern in patterns if pattern[0] not in "!&"]
     return (
         not any(fnmatchcase(name, pattern[1:]) for pattern in patterns if pattern[0] == "!")

@@ -2,7 +2,7 @@
 # GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
 
-"""What sysfs says of network hardware, turned into plain data. An unknown number is None.
+"""Convert sysfs files of network hardware to plain data. An unknown number is None.
 
 Sources: Linux Documentation/ABI: testing/sysfs-class-net, testing/sysfs-bus-pci, stable/sysfs-class-infiniband.
 """
@@ -16,12 +16,12 @@ from typing import Any
 #: The files of a PCI device that pci_facts reads.
 PCI_FILES = ("current_link_width", "max_link_width", "current_link_speed", "max_link_speed")
 _PCI_ADDRESS = re.compile(r"[0-9a-f]{4,}:[0-9a-f]{2}:[0-9a-f]{2}\.[0-7]")
-#: The kernel's names of a GID's type, as ibv_devinfo and show_gids say them.
+#: The kernel's name of a GID's type -> the name that ibv_devinfo and show_gids print.
 _GID_TYPES = {"IB/RoCE v1": "RoCE v1"}
 
 
 def speed(text: str) -> int | None:
-    """Return a link's speed in Mb/s; without carrier the file says -1, or cannot be read, which is ""."""
+    """Return a link's speed in Mb/s. Without carrier, the file holds -1 or cannot be read ("")."""
     number = _number(text)
     return number if number is not None and number > 0 else None
 
@@ -37,7 +37,7 @@ def device_type(uevent: str) -> str:
 
 
 def pci_facts(address: str, files: Mapping[str, str]) -> dict[str, Any] | None:
-    """Turn the PCI_FILES of a device into {address, width, max_width, speed, max_speed}; None for a device of another bus."""
+    """Convert the PCI_FILES of a device to {address, width, max_width, speed, max_speed}; None for another bus."""
     if not _PCI_ADDRESS.fullmatch(address):
         return None
     return {
@@ -55,11 +55,11 @@ def port_state(text: str) -> str:
 
 
 def is_gid(text: str) -> bool:
-    """Say whether a slot of the GID table is taken: a free one is all zeros, or cannot be read."""
+    """Return whether a slot of the GID table is in use: a free one is all zeros, or cannot be read."""
     return bool(text.strip("0:\n"))
 
 
 def gid_facts(index: int, gid: str, gid_type: str, interface: str) -> dict[str, Any]:
-    """Turn an entry of the GID table into {index, gid, type, interface}."""
+    """Convert an entry of the GID table to {index, gid, type, interface}."""
     kind = gid_type.strip()
     return {"index": index, "gid": gid.strip(), "type": _GID_TYPES.get(kind, kind), "interface": interface.strip()}

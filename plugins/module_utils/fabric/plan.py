@@ -24,13 +24,13 @@ from ansible_collections.gb10.cluster.plugins.module_utils.fabric.topology impor
     subnets,
 )
 
-#: NCCL needs its ring algorithm where not every pair of a ring has a cable.
+#: In larger rings, not every pair has a cable, so that NCCL needs its ring algorithm.
 _FULLY_CONNECTED_RING = 3
 
 
 @dataclass(frozen=True)
 class Rail:
-    """One twin of one node: its device, its address with prefix length, and the peers' addresses on the same subnet."""
+    """One PCIe function of a node: device, address with prefix length, and peers' addresses on the same subnet."""
 
     interface: str
     hca: str
@@ -40,7 +40,7 @@ class Rail:
 
 @dataclass(frozen=True)
 class NodeFabric:
-    """One node's share of the fabric. ``address``, on ``interface``, is what Ray and vLLM call the node."""
+    """One node's share of the fabric. Ray and vLLM use ``address``, on ``interface``, for the node."""
 
     name: str
     address: str
@@ -53,12 +53,12 @@ class NodeFabric:
 def plan(nodes: Sequence[FabricNode], fabric: Fabric) -> tuple[list[NodeFabric], list[Problem]]:
     """Plan the fabric. The same input always gives the same plan.
 
-    Returns one NodeFabric a node, in order, and every problem of the input; with problems, or with ports that cannot be told, the plan is
-    empty.
+    Returns one NodeFabric per node, in order, and all problems of the input. With problems or unknown ports, the plan
+    is empty.
     """
     topology = resolve_topology(fabric.topology, len(nodes))
     problems, pool = fabric_checks.check_fabric(nodes, fabric, topology)
-    # Every check goes as far as the others' mistakes let it: the user is to see all of them at once.
+    # Each check continues as far as other problems allow, because the user needs all problems at once.
     addresses = [
         fabric_checks.addresses_of(
             node, index, fabric_checks.check_ports(node, index, topology, problems), subnets(nodes, index, topology, pool), problems
@@ -119,9 +119,10 @@ def plain(share: NodeFabric) -> dict[str, Any]:
 def environment(topology: str, nodes: int, address: str, interface: str, rails: Sequence[Rail], transport: str = "auto") -> dict[str, str]:
     """Return the variables that keep every library on the fabric. NCCL's GID index stays unset: NCCL picks it per device.
 
-    Sockets, which NCCL, Gloo and Ray start with, use ``interface``; with RoCE, data uses both twins of every cabled port. Sources:
-    eugr/spark-vllm-docker, NETWORKING.md (rings, merging the twins of a pair); NVIDIA dgx-spark-playbooks, nccl;
-    the distributed-vllm notes for a mixed cluster, whose nodes must all speak the same transport and protocol.
+    Sockets, which NCCL, Gloo and Ray start with, use ``interface``. With RoCE, data uses both PCIe functions of every
+    cabled port. Sources:
+    eugr/spark-vllm-docker, NETWORKING.md (rings, merging the PCIe functions of a pair); NVIDIA dgx-spark-playbooks, nccl;
+    the distributed-vllm notes for a mixed cluster, whose nodes must all use the same transport and protocol.
     """
     result = {
         "VLLM_HOST_IP": address,
@@ -145,7 +146,7 @@ def environment(topology: str, nodes: int, address: str, interface: str, rails: 
 
 
 def drift(rails: Sequence[Mapping[str, Any]], mtu: int, interfaces: Mapping[str, Mapping[str, Any]]) -> list[str]:
-    """Say how a node's interfaces differ from its rails, a sentence each; empty when the plan is live.
+    """Return how a node's interfaces differ from its rails, one sentence each; empty when the plan is live.
 
     ``rails`` as in the plan (interface, address with prefix), ``interfaces`` as node_info returns them.
     """

@@ -2,7 +2,7 @@
 # GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
 
-"""What a node's network facts mean for a fabric: the GID index of its rails, and links that are slower than a Spark's."""
+"""Evaluate a node's network facts: the GID index of its rails, and links that are slower than a Spark's."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from ansible_collections.gb10.cluster.plugins.module_utils.common.problems impor
 
 ROCE_V2 = "RoCE v2"
 _CONNECTX_DRIVER = "mlx5_core"
-#: The two PCIe halves of a Spark's ConnectX-7. The functions of a half, one a port, share its link.
+#: The two PCIe halves of a Spark's ConnectX-7. A half has one function per port; they share its link.
 _FUNCTION = re.compile(r"(000[02]:01:00)\.[01]")
 _WIDTH, _GIGATRANSFERS, _MEGABITS = 4, 32.0, 200000
 
@@ -23,10 +23,11 @@ _WIDTH, _GIGATRANSFERS, _MEGABITS = 4, 32.0, 200000
 def gid_index(fabric: Mapping[str, Any], hcas: Sequence[str], addresses: Sequence[str]) -> tuple[int | None, list[Problem]]:
     """Return the one index at which every HCA has the RoCE v2 GID of its IPv4 address, for NCCL_IB_GID_INDEX.
 
-    ``fabric`` is what fabric_info returns, ``addresses`` are the rails' own, in the order of ``hcas``, with or without prefix
-    length. None with problems if an HCA has no such GID, or no index holds for all; None without if there is no HCA.
-    Left unset, NCCL 2.21 and newer picks per device, which is better: an index moves when IPv6 addresses come or go
-    (NVIDIA/nccl issues 1333 and 2157).
+    ``fabric`` is from fabric_info; ``addresses`` are the rails', in the order of ``hcas``, with or without prefix
+    length. Returns None with problems if an HCA has no such GID or the indices differ, None without problems if there
+    is no HCA.
+    If unset, NCCL 2.21 and newer selects an index per device. That is better, because an index changes when IPv6
+    addresses appear or disappear (NVIDIA/nccl issues 1333 and 2157).
     """
     problems: list[Problem] = []
     found: dict[str, set[int]] = {}
@@ -45,7 +46,7 @@ def gid_index(fabric: Mapping[str, Any], hcas: Sequence[str], addresses: Sequenc
                 Problem(
                     f"rdma[{hca}].gids",
                     f"no {ROCE_V2} GID of {wanted.ipv4_mapped} on {hca} (its {ROCE_V2} GIDs: {others})",
-                    f"one of {wanted.ipv4_mapped}, which comes with the address",
+                    f"a GID of {wanted.ipv4_mapped}, which the kernel adds with the address",
                     "rerun with --tags qsfp_netplan",
                 )
             )
@@ -65,17 +66,17 @@ def gid_index(fabric: Mapping[str, Any], hcas: Sequence[str], addresses: Sequenc
 
 
 def pinned(node: Mapping[str, Any], fabric: Mapping[str, Any]) -> tuple[dict[str, str], list[Problem]]:
-    """Return the environment of a planned node with NCCL_IB_GID_INDEX, where it has RDMA devices; ``fabric`` as fabric_info returns it."""
+    """Return a planned node's environment, with NCCL_IB_GID_INDEX if it has RDMA. ``fabric`` is from fabric_info."""
     rails = [rail for rail in node["rails"] if rail["hca"]]
     index, problems = gid_index(fabric, [rail["hca"] for rail in rails], [rail["address"] for rail in rails])
     return {**node["environment"], **({} if index is None else {"NCCL_IB_GID_INDEX": str(index)})}, problems
 
 
 def degraded(interfaces: Mapping[str, Mapping[str, Any]]) -> list[str]:
-    """Say which ConnectX twins have less than a Spark's link: PCIe x4 at 32 GT/s for each half, 200000 Mb/s for each port with carrier.
+    """Return a sentence for each ConnectX link that is slower than a Spark's.
 
-    ``interfaces`` as fabric_info returns them. What is unknown is not judged. A link that is whole here may still carry only
-    13 Gb/s; that shows only under load.
+    A Spark has PCIe x4 at 32 GT/s for each half, and 200000 Mb/s for each port with carrier. ``interfaces`` are from
+    fabric_info. Unknown values are skipped. A link with full values may still carry only 13 Gb/s; only load shows that.
     Sources: servethehome.com, "The NVIDIA GB10 ConnectX-7 200GbE networking is really different" (x4 at 32 GT/s each half);
     forums.developer.nvidia.com topic 367853 (x2 on an ASUS GX10) and tonyd2wild/DeepSeek-v4-Flash issue 35 (firmware before
     2026-04; fixed through fwupdmgr); NVIDIA dgx-spark-playbooks, prevalidation of spark_cluster_setup (200000Mb/s).
@@ -96,7 +97,8 @@ def degraded(interfaces: Mapping[str, Mapping[str, Any]]) -> list[str]:
             )
     return sentences + [
         f"{name}: the link has {interfaces[name]['speed']} Mb/s; {_MEGABITS} are expected. "
-        "Check the cable, and the speed that the switch's port is set to; then firmware and power as for PCIe: fwupdmgr update, off and on."
+        "Check the cable and the speed of the switch's port. "
+        "Then update the firmware (fwupdmgr update), and switch the node off and on."
         for names in halves.values()
         for name in names
         if interfaces[name]["carrier"] and interfaces[name]["speed"] is not None and interfaces[name]["speed"] < _MEGABITS

@@ -2,7 +2,7 @@
 # GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
 
-"""What a change of the fabric came to, told once for all nodes."""
+"""The report of a failed change of the fabric, one for all nodes."""
 
 from __future__ import annotations
 
@@ -11,12 +11,12 @@ from typing import Any
 
 
 def lines(unproven: Sequence[Mapping[str, Any]], node: str = "") -> list[str]:
-    """Return a line for each path that fabric_probe could not prove."""
+    """Return a line for each path that fabric_probe could not verify."""
     return [f"  {f'{node} ' if node else ''}{path['interface']} -> {path['peer']} ({path['address']}): {path['said']}" for path in unproven]
 
 
 def report(outcomes: Sequence[Mapping[str, Any]], mtu: int) -> str:
-    """Return what went wrong on all nodes, with the node or the kind of fault that explains it; "" if nothing did.
+    """Return the problems of all nodes, with the node or the kind of fault that explains them; "" if there are none.
 
     An outcome is {node, problem, unproven, pending}: netplan_change's `problem` and `pending`, and fabric_probe's `unproven`.
     """
@@ -31,14 +31,16 @@ def report(outcomes: Sequence[Mapping[str, Any]], mtu: int) -> str:
         told.append(_diagnosis(paths, [outcome["node"] for outcome in outcomes], mtu))
     restored = [outcome["node"] for outcome in outcomes if outcome["pending"]]
     if restored:
-        told.append(f"What was configured before this run is put back on {', '.join(restored)}.")
+        told.append(f"The configuration from before this run is restored on {', '.join(restored)}.")
     return "\n".join(told)
 
 
 def _diagnosis(paths: Sequence[tuple[str, Mapping[str, Any]]], nodes: Sequence[str], mtu: int) -> str:
-    """Name the node that is on one end of every failing path, where there are others that work, and say what to look at."""
+    """Return the checks to do, and the node that is on one end of every failing path if other paths work."""
     common = [name for name in nodes if all(name in (node, path["peer"]) for node, path in paths)]
-    where = f"Every failing path ends at {common[0]}" if len(common) == 1 and len(nodes) > 2 else "Look at both ends"
+    one = len(common) == 1 and len(nodes) > 2
+    where = f"Every failing path ends at {common[0]}" if one else "Each end may be at fault"
     if all(path["small"] for _node, path in paths):
-        return f"{where}: something carries less than {mtu} bytes. Check the MTU of its interfaces and of the switch's ports, or set gb10_fabric_mtu."
+        fix = "Check the MTU of its interfaces and of the switch's ports, or set gb10_fabric_mtu."
+        return f"{where}: a device carries less than {mtu} bytes. {fix}"
     return f"{where}: check the cable, the port (gb10_fabric_ports), and that the other end is up."

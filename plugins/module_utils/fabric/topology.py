@@ -2,10 +2,11 @@
 # GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
 
-"""The shape of a fabric: which machines there are, which of their devices it uses, and which ports share a cable or a switch.
+"""The shape of a fabric: its nodes, the devices that it uses, and the ports that share a cable or a switch.
 
-A ConnectX-7 port of a Spark appears as two network devices, one on each PCIe half ("twins"); one twin alone reaches half the
-port's bandwidth, and twins in one subnet confuse routing and NCCL. So a cabled port is two rails, each its own subnet.
+A ConnectX-7 port of a Spark has two PCIe functions ("twins" in the code), one on each PCIe half, each with a network
+device. One alone reaches half the port's bandwidth, and two in one subnet confuse routing and NCCL. So a cabled port is
+two rails, each with its own subnet.
 Sources: NVIDIA dgx-spark-playbooks, connect-two-sparks, connect-three-sparks and multi-sparks-through-switch (July 2026);
 eugr/spark-vllm-docker, NETWORKING.md.
 """
@@ -21,24 +22,25 @@ MTU_MIN, MTU_MAX = 1280, 9216
 TOPOLOGIES = ("auto", "direct", "ring", "switch", "socket", "none")
 TRANSPORTS = ("auto", "roce", "socket")
 RENDERERS = ("networkd", "NetworkManager")
-#: The files that this collection owns on a node. Names below 99 let a user's own later file still win, and the plan refuses those that do.
+#: The files that this collection owns on a node. A user's file with a later name would override them, as the names are
+#: below 99; the plan rejects such files.
 NETPLAN_FILE = "/etc/netplan/60-gb10-qsfp.yaml"
 NETWORK_MANAGER_FILE = "/etc/NetworkManager/conf.d/60-gb10-qsfp.conf"
 SYSCTL_FILE = "/etc/sysctl.d/60-gb10-qsfp.conf"
-#: How many nodes a subnet of the pool has room for.
+#: The number of nodes that fit into a subnet of the pool.
 HOSTS_OF_A_24 = 254
 
 
 @dataclass(frozen=True)
 class Twin:
-    """One PCIe half of a QSFP port: its network device and its RDMA device, "" where there is none."""
+    """One PCIe function of a QSFP port: its network device and its RDMA device, "" if there is none."""
 
     interface: str
     hca: str
 
 
-#: Physical port -> both twins, the one on PCIe domain 0000 first. Port 0 is the one next to the RJ45 socket. The network devices are
-#: found by these names; an RDMA device may have another one (mlx5_0), which is read from each node.
+#: Physical port -> both PCIe functions, the one on PCIe domain 0000 first. Port 0 is next to the RJ45 socket.
+#: Network devices are found by these names. An RDMA device may have another name (mlx5_0), read from each node.
 SPARK_PORTS: Mapping[int, tuple[Twin, Twin]] = {
     0: (Twin("enp1s0f0np0", "rocep1s0f0"), Twin("enP2p1s0f0np0", "roceP2p1s0f0")),
     1: (Twin("enp1s0f1np1", "rocep1s0f1"), Twin("enP2p1s0f1np1", "roceP2p1s0f1")),
@@ -47,13 +49,14 @@ SPARK_PORTS: Mapping[int, tuple[Twin, Twin]] = {
 
 @dataclass(frozen=True)
 class FabricNode:
-    """What the fabric needs to know of a node.
+    """The fabric's input for a node.
 
-    ``ports`` are its cabled QSFP ports; in a ring the one towards the next node first, then the one towards the previous. None: they
-    cannot be told. ``hcas`` has the RDMA device of each network device as the node names it; of others a Spark's usual names count.
-    ``addresses`` are those that the user wants, one for each rail. ``management`` is the address that Ansible reaches it by, and
-    ``management_interface`` what carries it: "" if nothing does, None if that is not known. ``interface`` is the one device of a
-    node in the topology socket, "" for the network that it is managed over.
+    ``ports`` are its cabled QSFP ports, None if unknown; in a ring, first the port to the next node, then the one to
+    the previous. ``hcas`` maps network devices to RDMA devices with the node's names; missing ones have a Spark's
+    usual names.
+    ``addresses`` are the user's, one for each rail. ``management`` is the address that Ansible uses, and
+    ``management_interface`` the interface with that address: "" if none has it, None if unknown. ``interface`` is the
+    node's only device in the topology socket, "" for its management network.
     """
 
     name: str
@@ -77,17 +80,17 @@ class Fabric:
 
 
 def resolve_topology(topology: str, nodes: int) -> str:
-    """Return the topology that ``auto`` means for this many nodes; three or more can be cabled in two ways, so they stay ``auto``."""
+    """Return the topology for ``auto``. Three or more nodes can be cabled in two ways, so they stay ``auto``."""
     return {1: "none", 2: "direct"}.get(nodes, "auto") if topology == "auto" else topology
 
 
 def resolve_transport(transport: str, topology: str) -> str:
-    """Return the transport that ``auto`` means: RoCE wherever ConnectX ports are joined."""
+    """Return the transport for ``auto``: RoCE wherever ConnectX ports are connected."""
     return ("socket" if topology in ("socket", "none") else "roce") if transport == "auto" else transport
 
 
 def devices(node: FabricNode, topology: str) -> list[Twin]:
-    """Return the devices that the fabric uses on a node, port by port; ports that do not exist are left out."""
+    """Return a node's devices in the fabric, port by port; ports that do not exist are left out."""
     if topology == "none":
         return []
     if topology == "socket":
@@ -97,17 +100,17 @@ def devices(node: FabricNode, topology: str) -> list[Twin]:
 
 
 def managed(nodes: Sequence[FabricNode], topology: str) -> bool:
-    """Whether the nodes call each other by the addresses they are managed by: in a ring no subnet of the fabric reaches all."""
+    """Return whether nodes use each other's management addresses: in a ring, no subnet of the fabric reaches all."""
     return topology in ("none", "ring") or (topology == "socket" and not any(node.interface for node in nodes))
 
 
 def width(topology: str) -> int:
-    """How many rails a port has."""
+    """Return the number of rails per port."""
     return 1 if topology == "socket" else 2
 
 
 def segment(topology: str, index: int, position: int, count: int) -> int:
-    """Number the cable (or switch) that the position-th port of the index-th node is plugged into.
+    """Return the number of the cable (or switch) at the position-th port of the index-th node.
 
     In a ring, cable i joins the first port of node i with the second of node i + 1.
     """
@@ -115,7 +118,7 @@ def segment(topology: str, index: int, position: int, count: int) -> int:
 
 
 def subnets(nodes: Sequence[FabricNode], index: int, topology: str, pool: ipaddress.IPv4Network | None) -> list[ipaddress.IPv4Network]:
-    """Return the subnet of each rail of a node: every twin of every cable has one of its own."""
+    """Return the subnet of each rail of a node: each PCIe function of each cable has its own."""
     rails = width(topology)
     ports = len(devices(nodes[index], topology)) // rails
     every = list(itertools.islice(pool.subnets(new_prefix=24), needed_subnets(nodes, topology))) if pool else []
@@ -124,6 +127,6 @@ def subnets(nodes: Sequence[FabricNode], index: int, topology: str, pool: ipaddr
 
 
 def needed_subnets(nodes: Sequence[FabricNode], topology: str) -> int:
-    """Return how many subnets the pool must have room for."""
+    """Return the number of subnets that the pool must have room for."""
     segments = len(nodes) if topology == "ring" else max((len(set(node.ports or ())) for node in nodes), default=0)
     return {"none": 0, "socket": int(any(node.interface for node in nodes))}.get(topology, 2 * segments)

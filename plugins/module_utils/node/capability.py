@@ -2,7 +2,7 @@
 # GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
 
-"""CUDA compute capabilities: what a GPU is called by the compilers and which binaries it runs."""
+"""CUDA compute capabilities: compilers' names for a GPU, and the binaries that it runs."""
 
 from __future__ import annotations
 
@@ -48,28 +48,29 @@ class ComputeCapability:
         return f"{self}a" if self >= ComputeCapability(9, 0) else str(self)
 
     def runs(self, built_for: ComputeCapability, variant: Variant = "") -> bool:
-        """Whether a cubin built for ``built_for`` loads here: same major, and not newer; with the variant "a" exactly that one.
+        """Return whether a cubin for ``built_for`` loads on this GPU.
 
-        A family (``120f``) is those of one major from that minor on, which is the rule of plain cubins too.
+        The major must be equal, and the minor not newer; with variant "a" both must be equal. A family (``120f``) has
+        the rule of plain cubins: the same major, from that minor on.
         Source: CUDA C++ programming guide, "Binary Compatibility" and "Family-Specific Features".
         """
         return self == built_for if variant == "a" else self.major == built_for.major and self.minor >= built_for.minor
 
     def translates(self, ptx_for: ComputeCapability, variant: Variant = "") -> bool:
-        """Whether the driver can translate PTX of ``ptx_for`` for this GPU: any older one's, with a variant only where its cubin would load.
+        """Return whether the driver can translate PTX: any older PTX, with a variant only if its cubin would load.
 
         Source: CUDA C++ programming guide, "PTX Compatibility".
         """
         return self.runs(ptx_for, variant) if variant else self >= ptx_for
 
 
-#: What code may count on: "" the capability, "f" the features of its family, "a" those of exactly this GPU.
+#: Features that code may use: "" of its capability, "f" of its family, "a" of exactly this GPU.
 Variant = Literal["", "a", "f"]
 
 
 @dataclass(frozen=True, order=True)
 class Architecture:
-    """What a piece of code was compiled for: ``sm_121``, ``sm_120f``, ``sm_90a``."""
+    """The target of compiled code: ``sm_121``, ``sm_120f``, ``sm_90a``."""
 
     capability: ComputeCapability
     variant: Variant = ""

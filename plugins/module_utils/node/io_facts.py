@@ -2,7 +2,7 @@
 # GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
 
-"""Reading a node: its GPU, interfaces, listeners and services. Nothing here changes anything."""
+"""Read a node's GPU, interfaces, listeners and services. Read-only."""
 
 from __future__ import annotations
 
@@ -19,14 +19,14 @@ _FIRST_LOGIN, _NOBODY = 1000, 65534
 
 
 def gpu(run: io_command.Run) -> dict[str, Any]:
-    """Ask nvidia-smi and /proc/meminfo; see node_text.gpu_facts for the shape."""
+    """Return the facts of nvidia-smi and /proc/meminfo; see node_text.gpu_facts for the shape."""
     query = run(["nvidia-smi", f"--query-gpu={','.join(node_text.GPU_FIELDS)}", "--format=csv,noheader,nounits"])
     summary = run(["nvidia-smi"]) if query[0] == 0 else (query[0], "", "")
     return node_text.gpu_facts(query, summary[1], io_file.read("/proc/meminfo"))
 
 
 def links(run: io_command.Run) -> list[dict[str, Any]]:
-    """Return what `ip -json address show` says of every network device. Raises ValueError if it fails."""
+    """Return the output of `ip -json address show`, one entry per network device. Raises ValueError if it fails."""
     status, stdout, stderr = run(["ip", "-json", "address", "show"])
     if status != 0:
         raise ValueError(f"ip -json address show failed: {stderr.strip()}")
@@ -35,7 +35,7 @@ def links(run: io_command.Run) -> list[dict[str, Any]]:
 
 
 def interfaces(run: io_command.Run) -> dict[str, dict[str, Any]]:
-    """Return node_text.interface_facts of every network device, for those who need no more; io_fabric.read adds the rest."""
+    """Return node_text.interface_facts of every network device. fabric.io_facts.read returns more facts."""
     return node_text.interface_facts(links(run))
 
 
@@ -69,14 +69,17 @@ def _process(pid: int | None) -> dict[str, Any]:
 
 
 def system() -> dict[str, Any]:
-    """Return {kernel, infiniband, cma_total_bytes, cma_free_bytes}: the kernel's release, whether programs can use RDMA, node_text.cma_facts."""
+    """Return {kernel, infiniband, cma_total_bytes, cma_free_bytes}.
+
+    ``kernel`` is its release; ``infiniband`` is whether programs can use RDMA; the others are node_text.cma_facts.
+    """
     return {"kernel": os.uname().release, "infiniband": os.path.isdir("/dev/infiniband"), **node_text.cma_facts(io_file.read("/proc/meminfo"))}
 
 
 def login_users() -> list[str]:
-    """Return the users who log in: root, and those whose semaphores and shared memory logind deletes when they log out (RemoveIPC=).
+    """Return root and the users whose semaphores and shared memory logind deletes at logout (RemoveIPC=).
 
-    Source: systemd, src/login/logind-user.c: system users, of which the last has the number 999, are left alone.
+    Source: systemd, src/login/logind-user.c: system users (up to number 999) are excluded.
     """
     return sorted(entry.pw_name for entry in pwd.getpwall() if entry.pw_uid == 0 or _FIRST_LOGIN <= entry.pw_uid < _NOBODY)
 
@@ -84,8 +87,8 @@ def login_users() -> list[str]:
 def service(run: io_command.Run, unit: str) -> dict[str, Any]:
     """Return {unit, load, active, sub, result, pid, since, restarts, invocation, container, inputs} of a systemd unit.
 
-    `inputs` is the digest in the environment of the running main process, or of the unit as loaded while systemd is about to
-    start it; "" if it does not run or has none.
+    `inputs` is the digest in the environment of the running main process. While systemd is about to start the unit, it
+    is the loaded unit's digest. It is "" if the service does not run or has no digest.
     """
     status, stdout, stderr = run(["systemctl", "show", unit, f"--property={','.join(node_text.SERVICE_PROPERTIES)}"])
     if status != 0:

@@ -2,7 +2,7 @@
 # GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
 
-"""The text that a node's tools print, turned into plain data. An unknown value is None, with the reason beside it."""
+"""Convert the output of a node's tools to plain data. An unknown value is None, with a reason next to it."""
 
 from __future__ import annotations
 
@@ -33,16 +33,16 @@ SERVICE_PROPERTIES = (
     "ExecMainStartTimestampMonotonic",
 )
 _LISTEN = "0A"
-#: What nvidia-smi prints for a value that the GPU does not have, as opposed to one that it could not read.
+#: nvidia-smi's output for a value that the GPU does not have, unlike a value that it could not read.
 _NOT_APPLICABLE = ("[N/A]", "N/A", "[Not Supported]")
 
 
 def gpu_facts(query: tuple[int, str, str], summary: str, meminfo: str) -> dict[str, Any]:
-    """Turn nvidia-smi's answers and /proc/meminfo into facts.
+    """Convert the output of nvidia-smi and /proc/meminfo to facts.
 
-    `query` is (status, stdout, stderr) of the query for GPU_FIELDS, `summary` the plain output, "" if there is none.
+    `query` is (status, stdout, stderr) of the query for GPU_FIELDS, `summary` the output without options.
     Returns {gpus: [{name, capability, sm, memory_bytes, reasons}], driver_version, cuda_version, memory_bytes, unified_memory, reason}.
-    `memory_bytes` at the top is the host's MemTotal; a GPU whose own memory nvidia-smi does not report, as on GB10, shares it.
+    `memory_bytes` at the top is the host's MemTotal. A GPU without memory in nvidia-smi, such as GB10, shares it.
     """
     total = re.search(r"^MemTotal:\s+(\d+) kB", meminfo, re.MULTILINE)
     facts: dict[str, Any] = {
@@ -61,7 +61,7 @@ def gpu_facts(query: tuple[int, str, str], summary: str, meminfo: str) -> dict[s
     if not rows:
         return {**facts, "reason": "nvidia-smi lists no GPU"}
     if any(len(row) != len(GPU_FIELDS) for row in rows):
-        return {**facts, "reason": f"nvidia-smi answers {' '.join(stdout.split())!r} instead of {', '.join(GPU_FIELDS)}"}
+        return {**facts, "reason": f"nvidia-smi printed {' '.join(stdout.split())!r} instead of {', '.join(GPU_FIELDS)}"}
     gpus = [dict(zip(GPU_FIELDS, row, strict=True)) for row in rows]
     facts["gpus"] = [_gpu(gpu) for gpu in gpus]
     cuda = re.search(r"CUDA Version:\s*([\d.]+)", summary)
@@ -74,26 +74,26 @@ def gpu_facts(query: tuple[int, str, str], summary: str, meminfo: str) -> dict[s
 
 
 def available_memory(meminfo: str) -> int:
-    """Return MemAvailable of /proc/meminfo in bytes. Raises ValueError if it says none."""
+    """Return MemAvailable of /proc/meminfo in bytes. Raises ValueError if it is missing."""
     return _memory(meminfo, "MemAvailable")
 
 
 def total_memory(meminfo: str) -> int:
-    """Return MemTotal of /proc/meminfo in bytes. Raises ValueError if it says none."""
+    """Return MemTotal of /proc/meminfo in bytes. Raises ValueError if it is missing."""
     return _memory(meminfo, "MemTotal")
 
 
 def _memory(meminfo: str, key: str) -> int:
     found = re.search(rf"^{key}:\s+(\d+) kB", meminfo, re.MULTILINE)
     if found is None:
-        raise ValueError(f"/proc/meminfo says no {key}")
+        raise ValueError(f"/proc/meminfo has no {key}")
     return int(found[1]) * 1024
 
 
 def cma_facts(meminfo: str) -> dict[str, int | None]:
     """Return {cma_total_bytes, cma_free_bytes} of /proc/meminfo, None where the kernel has no CMA.
 
-    More free than there is in all gives away a kernel that registers RDMA memory in vain (NVIDIA's 7.0.0-1019, NV-Kernels #590).
+    CmaFree above CmaTotal identifies a kernel that cannot register RDMA memory (NVIDIA's 7.0.0-1019, NV-Kernels #590).
     """
     found = {name: re.search(rf"^{key}:\s+(\d+) kB", meminfo, re.MULTILINE) for name, key in (("total", "CmaTotal"), ("free", "CmaFree"))}
     return {f"cma_{name}_bytes": int(match[1]) * 1024 if match else None for name, match in found.items()}
@@ -108,7 +108,7 @@ def _gpu(row: Mapping[str, str]) -> dict[str, Any]:
     memory = row["memory.total"]
     if not memory.isdigit():
         shared = ": the GPU shares the host's memory" if memory in _NOT_APPLICABLE else ""
-        reasons["memory_bytes"] = f"nvidia-smi says {memory or 'nothing'}{shared}"
+        reasons["memory_bytes"] = f"nvidia-smi reports {memory or 'nothing'}{shared}"
     return {
         "name": row["name"],
         "uuid": row["uuid"],
@@ -120,7 +120,7 @@ def _gpu(row: Mapping[str, str]) -> dict[str, Any]:
 
 
 def interface_facts(links: Iterable[Mapping[str, Any]]) -> dict[str, dict[str, Any]]:
-    """Turn `ip -json address show` into name -> {mtu, mac, up, carrier, addresses, link_local}.
+    """Convert `ip -json address show` to name -> {mtu, mac, up, carrier, addresses, link_local}.
 
     `addresses` are IPv4 with prefix length, `link_local` is the first IPv6 address of that scope, "" if there is none.
     """
@@ -139,7 +139,7 @@ def interface_facts(links: Iterable[Mapping[str, Any]]) -> dict[str, dict[str, A
 
 
 def listening_sockets(table: str) -> list[dict[str, Any]]:
-    """Turn /proc/net/tcp or tcp6 into [{address, port, inode}] of the sockets that listen. Source: proc_net_tcp(5)."""
+    """Convert /proc/net/tcp or tcp6 to [{address, port, inode}] of listening sockets. Source: proc_net_tcp(5)."""
     sockets = []
     for line in table.splitlines()[1:]:
         fields = line.split()
@@ -150,20 +150,20 @@ def listening_sockets(table: str) -> list[dict[str, Any]]:
 
 
 def _hex_address(text: str) -> str:
-    # The kernel prints 32-bit words in host order, and every host of ours is little-endian.
+    # The kernel prints 32-bit words in host order; all supported hosts are little-endian.
     words = [bytes.fromhex(text[start : start + 8])[::-1] for start in range(0, len(text), 8)]
     return str(ipaddress.ip_address(b"".join(words)))
 
 
 def unit_of_cgroup(text: str) -> str:
-    """Return the systemd service that a /proc/PID/cgroup names, or "". A slice of ours stands for the service whose container is in it."""
+    """Return the systemd service in a /proc/PID/cgroup, or "". A gb10 slice counts as its container's service."""
     units = re.findall(r"/([^/\n]+\.service)(?=/|$)", text, re.MULTILINE)
     slices = re.findall(r"/(gb10-[^/\n]+)\.slice/", text)
     return str(units[-1]) if units else f"{slices[-1]}.service" if slices else ""
 
 
 def service_facts(unit: str, shown: str) -> dict[str, Any]:
-    """Turn `systemctl show` of SERVICE_PROPERTIES into the facts of one service; times are seconds since boot."""
+    """Convert `systemctl show` of SERVICE_PROPERTIES to the facts of one service; times are seconds since boot."""
     shown_properties = dict(line.split("=", 1) for line in shown.splitlines() if "=" in line)
     return {
         "unit": unit,

@@ -2,7 +2,9 @@
 # GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
 
-"""Which versions go together and where they are: stacks, locks, wheels, container images, the installed package. Private to this collection.
+"""Compatible versions and their sources: stacks, locks, wheels, container images, the installed package.
+
+Private to this collection.
 
 Entry: stacks.resolve.
 """

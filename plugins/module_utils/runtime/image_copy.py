@@ -2,10 +2,10 @@
 # GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
 
-"""A copy of the vLLM inside a container image: how it is laid out, what is written down of it, what a container mounts in its place.
+"""A copy of the vLLM inside a container image: its layout, its record, and a container's mounts of it.
 
-In the copy everything lies where vllm_patch looks for it, however it was spread in the image. What an image holds and prints is its maker's:
-each value is taken in one form alone.
+The copy has the layout that vllm_patch expects, regardless of the image's layout. Content and output of an image are
+untrusted: each value is accepted in only one form.
 """
 
 from __future__ import annotations
@@ -23,26 +23,27 @@ from ansible_collections.gb10.cluster.plugins.module_utils.common.problems impor
 #: Where CUDA toolkits are installed.
 TOOLKIT = "/usr/local/cuda/bin/ptxas"
 
-#: Written last into a copy, so that without it there is none.
+#: Written last into a copy. A folder without it is not a copy.
 RECORD = "gb10-image.json"
-#: Mounted as a folder of its own, because vllm_patch makes and removes the one inside it.
+#: Mounted as a separate folder, because vllm_patch creates and removes a folder inside it.
 CONFIG = "config"
 _PACKAGE, _TRITON = "site-packages/vllm", "site-packages/triton/backends/nvidia/bin"
 _TORCH, _TOOLKIT = "site-packages/torch/version.py", "toolkit/ptxas"
 _ID, _ARCHITECTURE = re.compile(r"[0-9a-f]{64}"), re.compile(r"[a-z0-9_]{0,32}")
 _DIGEST = re.compile(r"[A-Za-z0-9][\w.:/-]{0,255}@sha256:[0-9a-f]{64}", re.ASCII)
-#: A place inside an image: an engine takes it as a part of a word, between colons and commas.
+#: A path inside an image. An engine gets it inside an argument, between colons and commas.
 _PATH = re.compile(r"(/(?!\.{1,2}(/|$))[\w.+@=~-]+)+", re.ASCII)
 _DISTRIBUTION, _VERSION = re.compile(r"vllm[\w.+-]*\.dist-info", re.ASCII), re.compile(r"[\w.+!-]{0,64}", re.ASCII)
-#: Characters of what an engine prints of an image, and of one line from inside it; bytes that a size can be; other limits.
+#: Limits: characters of an engine's output on an image and of a line from inside it, bytes of a size, entries, path.
 _MOST, _MOST_LINE, _MOST_BYTES, _MOST_ENTRIES, _MOST_PATH = 1 << 22, 1 << 16, 1 << 63, 64, 1024
 
 
 @dataclass(frozen=True)
 class Image:
-    """An image that the engine has; ``id`` is 64 hexadecimal digits, ``architecture`` as Go names it, such as arm64; ``size`` is in bytes.
+    """An image of the engine.
 
-    ``digests`` are those under which registries have it, as references.
+    ``id`` is 64 hexadecimal digits, ``architecture`` is Go's name, such as arm64, and ``size`` is in bytes.
+    ``digests`` are the references by digest under which registries have it.
     """
 
     id: str
@@ -53,7 +54,7 @@ class Image:
 
 @dataclass(frozen=True)
 class Found:
-    """Absolute paths inside an image, without symbolic links, "" for what is not there; ``size`` is what they take on disk, in bytes."""
+    """Absolute paths inside an image, without symbolic links, "" if missing; ``size`` is their disk usage in bytes."""
 
     package: str
     triton: str
@@ -65,7 +66,10 @@ class Found:
 
 @dataclass(frozen=True)
 class Copy:
-    """What is written down of a copy: the image, by its id and by the name it then had, and where package and Triton's assemblers lie in it."""
+    """The record of a copy: the image's id and its name at that time, and paths inside it.
+
+    ``package`` is the path of vLLM, ``triton`` the path of Triton's assemblers.
+    """
 
     image_id: str
     image: str
@@ -79,14 +83,17 @@ def short(image_id: str) -> str:
 
 
 def check_reference(reference: str) -> None:
-    """Raise ProblemsError for what cannot be an image; an engine would take what begins with a hyphen for an option."""
+    """Raise ProblemsError for a text that cannot be an image. Engines parse a leading hyphen as an option."""
     if not re.fullmatch(r"[A-Za-z0-9]\S*", reference):
         expected = "a reference such as example.org/vllm:1 or an image's id"
-        raise ProblemsError([Problem("image", f"{reference!r} is no image", expected, "correct image")])
+        raise ProblemsError([Problem("image", f"{reference!r} is not an image", expected, "correct image")])
 
 
 def image(inspected: str) -> Image:
-    """Read what `image inspect` prints: a list of one. Docker writes "sha256:" before an id, Podman does not. Raises ProblemsError."""
+    """Parse the output of `image inspect`, a list of one. Only Docker's ids have "sha256:" before them.
+
+    Raises ProblemsError.
+    """
     try:
         (entry,) = mappings(load(inspected, _MOST))
         digests = entry.get("RepoDigests") or []
@@ -100,7 +107,8 @@ def image(inspected: str) -> Image:
         )
     except ValueError as error:
         expected = "an id, an architecture, a size and references by digest"
-        raise ProblemsError([Problem("image", f"the engine shows an image that is none: {error}", expected, "take another image")]) from error
+        found = f"the engine returned an invalid image: {error}"
+        raise ProblemsError([Problem("image", found, expected, "use another image")]) from error
 
 
 def _word(entry: Mapping[str, Any], key: str, form: re.Pattern[str], before: str = "") -> str:
@@ -117,19 +125,19 @@ def _number(value: object, key: str) -> int:
 
 
 def _answered(printed: str) -> Mapping[str, Any]:
-    """Return the object in the last line that a program inside an image printed. Raises ValueError."""
+    """Return the object in the last output line of a program inside an image. Raises ValueError."""
     entry = load((printed.strip().splitlines() or [""])[-1], _MOST_LINE)
     if not isinstance(entry, dict):
-        raise ValueError(f"{reprlib.repr(entry)} is no object")
+        raise ValueError(f"{reprlib.repr(entry)} is not an object")
     return entry
 
 
 def found(printed: str) -> Found:
-    """Read the last line that the search inside the image printed. Raises ValueError if that is not what it prints."""
+    """Parse the last output line of the search inside the image. Raises ValueError if it has another form."""
     entry = _answered(printed)
     names = entry.get("distributions")
     if entry.keys() != {field.name for field in fields(Found)} or not isinstance(names, list) or len(names) > _MOST_ENTRIES:
-        raise ValueError("it is not what the search prints")
+        raise ValueError("it is not the output of the search")
     distributions = tuple(_path({"distributions": name}, "distributions") for name in names)
     if not all(_DISTRIBUTION.fullmatch(path.rpartition("/")[2]) for path in distributions):
         raise ValueError(f"distributions is {reprlib.repr(names)}")
@@ -145,13 +153,13 @@ def _path(entry: Mapping[str, Any], key: str) -> str:
 
 
 def versions(printed: str) -> dict[str, str]:
-    """Read the last line that the image printed of the vLLM and the Ray in it, "" for what it has not. Raises ValueError."""
+    """Parse the image's last output line with its releases of vLLM and Ray, "" if missing. Raises ValueError."""
     entry = _answered(printed)
     return {name: _word(entry, name, _VERSION) for name in ("vllm", "ray")}
 
 
 def layout(place: Found) -> list[tuple[str, str]]:
-    """Return what is copied: (path inside the image, path inside the copy)."""
+    """Return the paths to copy: (path inside the image, path inside the copy)."""
     pairs = [(place.package, _PACKAGE), (place.triton, _TRITON), (place.torch, _TORCH), (place.toolkit, _TOOLKIT)]
     pairs += [(path, f"site-packages/{path.rpartition('/')[2]}") for path in place.distributions]
     return [(source, target) for source, target in pairs if source]
@@ -163,7 +171,7 @@ def record(copy: Copy) -> str:
 
 
 def read_record(text: str | None) -> Copy | None:
-    """Return the copy that a record describes, None if it is none."""
+    """Return the copy that a record describes, None if the record is invalid."""
     try:
         entry = load(text or "", _MOST_LINE)
         return Copy(**entry) if isinstance(entry, dict) and all(isinstance(value, str) for value in entry.values()) else None
@@ -172,7 +180,7 @@ def read_record(text: str | None) -> Copy | None:
 
 
 def of_image(copy: Copy, reference: str, image_id: str | None) -> bool:
-    """Whether a copy is of the image that a reference means now, meant when it was made, or begins the id of."""
+    """Return whether a copy is of the image that a reference names now, named at copy time, or abbreviates by id."""
     named = reference.removeprefix("sha256:")
     return copy.image_id == image_id or copy.image == reference or (len(named) >= 12 and copy.image_id.startswith(named))
 
@@ -183,7 +191,7 @@ def package_dir(folder: str) -> str:
 
 
 def answer(folder: str, copy: Copy) -> dict[str, Any]:
-    """Return what a container needs of the copy in ``folder``, and vllm_patch to patch it."""
+    """Return a container's mounts of the copy in ``folder``, and the arguments for vllm_patch."""
     mounts = [(package_dir(folder), copy.package), (f"{folder}/{_TRITON}", copy.triton), (f"{folder}/{CONFIG}", f"{folder}/{CONFIG}")]
     return {
         "package_dir": package_dir(folder),
@@ -196,9 +204,9 @@ def answer(folder: str, copy: Copy) -> dict[str, Any]:
 
 @dataclass(frozen=True)
 class Assembler:
-    """One ptxas: where vLLM finds it, "" if it is not there, and the architectures that its help lists.
+    """One ptxas: its path for vLLM, "" if it does not exist, and the architectures that its help lists.
 
-    ``trouble`` says why these cannot be told of one that is there, "" if they can.
+    ``trouble`` is the reason why an existing one has no readable architectures, else "".
     """
 
     path: str

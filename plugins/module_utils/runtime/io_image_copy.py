@@ -2,7 +2,7 @@
 # GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
 
-"""Copying the vLLM of a container image onto the host, whole or not at all."""
+"""Copy the vLLM of a container image to the host, completely or not at all."""
 
 from __future__ import annotations
 
@@ -18,8 +18,8 @@ from ansible_collections.gb10.cluster.plugins.module_utils.runtime import image_
 from ansible_collections.gb10.cluster.plugins.module_utils.runtime.image_copy import TOOLKIT, Copy, Image
 from ansible_collections.gb10.cluster.plugins.module_utils.runtime.io_engine import Engine, last, refused
 
-#: Run inside the image: where everything lies as that interpreter would import it, and how many bytes it takes in blocks of 4096. The package
-#: is found without importing it, and the working folder is not searched.
+#: Runs inside the image: returns the paths that the interpreter would import, and their size in blocks of 4096 bytes.
+#: It finds the package without importing it, and does not search the working folder.
 _LOOK = f"""
 import sys
 sys.path[:] = [p for p in sys.path if p]
@@ -49,38 +49,39 @@ print(json.dumps(answer))
 
 
 def folder_of(dest: str, image: Image) -> str:
-    """Return where the copy of an image lies, or would lie."""
+    """Return the path of an image's copy, which may not exist."""
     return os.path.join(dest, image_copy.short(image.id))
 
 
 def existing(dest: str, image: Image) -> Copy | None:
-    """Return the complete copy of an image, None if there is none. Raises ProblemsError if something else is in its place."""
+    """Return the complete copy of an image, None if there is none. Raises ProblemsError if its path is occupied."""
     folder = folder_of(dest, image)
     if not os.path.lexists(folder):
         return None
     copy = _copy_in(folder)
     if copy is None or copy.image_id != image.id or not os.path.isdir(image_copy.package_dir(folder)):
-        raise refused("dest", f"{folder} is there and is not the copy of image {image.id}", "a folder for copies alone", f"remove {folder}")
+        found = f"{folder} exists and is not the copy of image {image.id}"
+        raise refused("dest", found, "a folder only for copies", f"remove {folder}")
     return copy
 
 
 def of_image(dest: str, reference: str, image_id: str | None) -> dict[str, Copy]:
-    """Return the copies, by their folder, of an image as it is now, if it is here, and as it was."""
+    """Return folder -> copy: those of an image as it is now, if it is on this host, and as it was before."""
     folders = {folder: _copy_in(folder) for folder in sorted(glob.glob(f"{glob.escape(dest)}/*"))}
     return {folder: copy for folder, copy in folders.items() if copy and image_copy.of_image(copy, reference, image_id)}
 
 
 def unfinished(dest: str) -> list[str]:
-    """Return the folders that killed runs left."""
+    """Return the folders of killed runs."""
     return sorted(glob.glob(f"{glob.escape(dest)}/.{'[0-9a-f]' * 12}.part"))
 
 
 def make(engine: Engine, dest: str, image: Image, reference: str, python: str) -> Copy:
-    """Copy the image's vLLM and return what was written down. Raises ProblemsError; then nothing is left."""
+    """Copy the image's vLLM and return the record. Raises ProblemsError; then nothing is left."""
     os.makedirs(dest, exist_ok=True)
     with _locked(dest):
         if (copy := existing(dest, image)) is not None:
-            return copy  # by a run that this one waited for
+            return copy  # another run made it meanwhile
         _sweep(engine, dest)
         part = _part(folder_of(dest, image))
         try:
@@ -94,32 +95,34 @@ def make(engine: Engine, dest: str, image: Image, reference: str, python: str) -
             _own(part)
             copy = Copy(image.id, reference, place.package, place.triton)
             io_file.write_file(f"{part}/{image_copy.RECORD}", image_copy.record(copy), 0o644)
-            # The engine does not: after a power cut the folder could be there with empty files.
+            # The engine does not sync: after a power cut, the folder could have empty files.
             os.sync()
             os.rename(part, folder_of(dest, image))
             io_file.sync_folder(dest)
         finally:
-            shutil.rmtree(part, ignore_errors=True)  # gone already, unless something failed, and then the next run tries again
+            shutil.rmtree(part, ignore_errors=True)  # exists only after a failure
     return copy
 
 
 def _look(engine: Engine, container: str, image: Image, reference: str, python: str) -> image_copy.Found:
-    """Return where things lie in the image of a container that runs the search."""
+    """Return the paths in the image of a container that runs the search."""
     status, stdout, stderr = engine.start(container)
     if status != 0:
         found = f"{python} does not run in {reference}, which is for {image.architecture}: {last(stderr or stdout)}"
-        raise refused("python", found, "a Python interpreter inside the image", "name the one that its vLLM is started with")
+        fix = "set python to the interpreter that starts its vLLM"
+        raise refused("python", found, "a Python interpreter inside the image", fix)
     try:
         place = image_copy.found(stdout)
     except ValueError as error:
         raise refused("python", f"{python} in {reference} printed {last(stdout)[:200]!r}", "a Python interpreter", "correct python") from error
     if not place.package:
-        raise refused("image", f"{python} in {reference} finds no vllm", "an image that has it for that interpreter", "correct image or python")
+        found = f"{python} in {reference} finds no vllm"
+        raise refused("image", found, "an image with vllm for that interpreter", "correct image or python")
     return place
 
 
 def remove(engine: Engine, dest: str, folders: Sequence[str]) -> None:
-    """Remove copies, and what killed runs left. A copy that is half removed is taken for none."""
+    """Remove copies, and leftovers of killed runs. A partly removed copy does not count as a copy."""
     with _locked(dest):
         _sweep(engine, dest)
         for folder in folders:
@@ -149,11 +152,11 @@ def _check_room(dest: str, size: int) -> None:
     free = status.f_bavail * status.f_frsize
     if free < size:
         found = f"{free // 2**20} MiB are free in {dest}"
-        raise refused("dest", found, f"{size // 2**20 + 1} MiB for the copy", "make room, or choose another dest")
+        raise refused("dest", found, f"{size // 2**20 + 1} MiB for the copy", "free disk space, or choose another dest")
 
 
 def _own(folder: str) -> None:
-    """Make everything this user's alone to change: engines keep an image's numbers and modes, among them 0777."""
+    """Let only this user change the files: engines keep an image's owners and modes, such as 0777."""
     for path, folders, files in os.walk(folder):
         for name in (".", *folders, *files):
             entry = os.path.join(path, name)
@@ -164,7 +167,10 @@ def _own(folder: str) -> None:
 
 @contextlib.contextmanager
 def _locked(dest: str) -> Iterator[None]:
-    """Keep other runs away from the folder until the end of the block, when it goes if it is empty. The kernel unlocks it however a run ends."""
+    """Lock the folder until the end of the block, then remove it if it is empty.
+
+    The kernel releases the lock however a run ends.
+    """
     descriptor = os.open(dest, os.O_RDONLY)
     try:
         fcntl.flock(descriptor, fcntl.LOCK_EX)

@@ -2,7 +2,7 @@
 # GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
 
-"""Finding an installed vLLM without importing it: where it lies, its version, what it was built for, which assemblers there are."""
+"""Find an installed vLLM without importing it: its path, version, CUDA release and assemblers."""
 
 from __future__ import annotations
 
@@ -22,16 +22,16 @@ from ansible_collections.gb10.cluster.plugins.module_utils.common.problems impor
 from ansible_collections.gb10.cluster.plugins.module_utils.common.versions import build
 from ansible_collections.gb10.cluster.plugins.module_utils.runtime.image_copy import Assembler
 
-#: Where an interpreter finds what was installed for it, from the folder above its own: environments, and Debian's for the system.
+#: An interpreter's package folders, relative to the parent of its folder: of environments, and Debian's of the system.
 _SITES = ("lib*/python3*/site-packages", "lib/python3*/dist-packages", "local/lib/python3*/dist-packages")
-#: How much of a shared object is searched for the libraries that it needs; they are named near the start.
+#: Bytes of a shared object to search for the libraries that it needs; their names are near the start.
 _HEAD = 32 * 1024 * 1024
 _ELF = b"\x7fELF"
 
 
 @dataclass(frozen=True)
 class Package:
-    """Where a vLLM lies, its version and the CUDA release that it was built for; None for what is not known."""
+    """The path of a vLLM, its version and the CUDA release that it was built for; None if unknown."""
 
     path: str
     version: str | None
@@ -39,28 +39,33 @@ class Package:
 
 
 def find(package_dir: str | None, python: str | None) -> Package:
-    """Return the package. No interpreter is run: whoever asks may be root. Raises ProblemsError naming the argument that leads to none."""
+    """Return the package. Runs no interpreter, because the caller may be root.
+
+    Raises ProblemsError with the wrong argument.
+    """
     path, argument = (_of_python(python), "python") if python is not None else (str(package_dir), "package_dir")
     if not os.path.isdir(path):
-        raise _refused(argument, f"{path} is {'no folder' if os.path.exists(path) else 'not there'}", "the folder of the installed package vllm")
+        found = f"{path} is {'not a folder' if os.path.exists(path) else 'missing'}"
+        raise _refused(argument, found, "the folder of the installed package vllm")
     path = os.path.realpath(path)
     if not os.path.isdir(f"{path}/model_executor") or not (os.path.isfile(f"{path}/__init__.py") or os.path.isfile(f"{path}/_version.py")):
-        raise _refused(argument, f"{path} is not a vLLM package", "the folder of the package itself, which has model_executor in it")
+        expected = "the package's own folder, which contains model_executor"
+        raise _refused(argument, f"{path} is not a vLLM package", expected)
     version = _version(path)
     return Package(path, version, build(version) or _cuda(path))
 
 
 def _of_python(python: str) -> str:
-    """Return where the package of an interpreter's environment lies."""
+    """Return the path of the package in an interpreter's environment."""
     if not os.access(python, os.X_OK) or os.path.isdir(python):
         raise _refused("python", f"there is no interpreter {python}", "a Python interpreter")
     above = glob.escape(os.path.dirname(os.path.dirname(os.path.abspath(python))))
     # An environment's lib64 is a link to its lib.
     found = sorted({os.path.realpath(name) for site in _SITES for name in glob.glob(f"{above}/{site}/vllm")})
     if len(found) > 1:
-        raise _refused("python", f"{python} has vllm at {' and '.join(found)}", "one; otherwise package_dir")
+        raise _refused("python", f"{python} has vllm at {' and '.join(found)}", "one vllm; otherwise set package_dir")
     if not found:
-        raise _refused("python", f"{python} has no vllm", "the interpreter of the environment in which vLLM is installed, or package_dir")
+        raise _refused("python", f"{python} has no vllm", "the interpreter of an environment with vLLM, or package_dir")
     return found[0]
 
 
@@ -69,7 +74,7 @@ def _refused(argument: str, found: str, expected: str) -> ProblemsError:
 
 
 def _version(path: str) -> str | None:
-    """Return the version that setuptools-scm wrote into the package, else that of the one distribution beside it that is vLLM."""
+    """Return the version that setuptools-scm wrote into the package, else that of the only vLLM distribution nearby."""
     text, _mode = io_file.read_file(f"{path}/_version.py")
     with contextlib.suppress(SyntaxError):
         for node in ast.parse(text or "").body:
@@ -81,7 +86,7 @@ def _version(path: str) -> str | None:
 
 
 def _cuda(path: str) -> int | None:
-    """Return the major CUDA release whose runtime the extension needs; where it does not say, that of the PyTorch beside it."""
+    """Return the major CUDA release whose runtime the extension needs, else that of the PyTorch next to it."""
     # An empty file cannot be mapped.
     for name in sorted(name for name in glob.glob(f"{glob.escape(path)}/_C*.so") if os.path.getsize(name)):
         with open(name, "rb") as file, mmap.mmap(file.fileno(), min(os.path.getsize(name), _HEAD), access=mmap.ACCESS_READ) as head:
@@ -94,7 +99,7 @@ def _cuda(path: str) -> int | None:
 
 @contextlib.contextmanager
 def locked(package: Package) -> Iterator[None]:
-    """Keep other runs away from the package until the end of the block; nothing is written for it, so check mode may too."""
+    """Lock the package until the end of the block. Nothing is written, so check mode may use it too."""
     descriptor = os.open(package.path, os.O_RDONLY)
     try:
         fcntl.flock(descriptor, fcntl.LOCK_EX)
@@ -104,19 +109,19 @@ def locked(package: Package) -> Iterator[None]:
 
 
 def assembler(path: str, runs_as: str | None = None) -> Assembler:
-    """Read from a ptxas which architectures it knows. ``runs_as`` is where the process that will run it finds it, if that is elsewhere.
+    """Read the architectures of a ptxas. ``runs_as`` is its path for the process that will run it, if different.
 
-    It is not run: it may be an image's, and whoever asks may be root. What it takes for --gpu-name it holds as text, each name ended by a
-    zero; those of CUDA 12.8 and 13.0 have sm_121a exactly where their help lists it.
+    It is not run, because it may come from an image, and the caller may be root. It holds the values of --gpu-name as
+    text, each with a zero at the end. Those of CUDA 12.8 and 13.0 have sm_121a exactly where their help lists it.
     """
     if not os.access(path, os.X_OK):
         return Assembler("")
-    # A pipe in its place must not keep anybody waiting.
+    # Opening a pipe must not block.
     descriptor = os.open(path, os.O_RDONLY | os.O_NONBLOCK)
     with open(descriptor, "rb") as file:
         found = os.fstat(descriptor)
         if not stat.S_ISREG(found.st_mode) or file.read(len(_ELF)) != _ELF:
-            return Assembler(runs_as or path, trouble=f"{path} is no program of Linux")
+            return Assembler(runs_as or path, trouble=f"{path} is not a Linux program")
         with mmap.mmap(descriptor, 0, access=mmap.ACCESS_READ) as data:
             archs = frozenset(name.decode() for name in re.findall(rb"sm_\d{2,3}[af]?(?=\0)", data))
     return Assembler(runs_as or path, archs, "" if archs else f"{path} names no architecture")

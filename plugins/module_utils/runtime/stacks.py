@@ -2,7 +2,7 @@
 # GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
 
-"""Stacks: named bundles of versions that go together, and what a lock file says of them."""
+"""Stacks: named bundles of compatible versions, and the versions in a lock file."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from dataclasses import dataclass, field, replace
 
 from ansible_collections.gb10.cluster.plugins.module_utils.common.problems import Problem
 
-#: The first Ray that asks for a token. Source: Ray documentation, "Ray security: token authentication".
+#: The first Ray with token authentication. Source: Ray documentation, "Ray security: token authentication".
 TOKEN_RAY = (2, 52)
 NATIVE, CONTAINER = "native", "container"
 CUDA, CPU = "cuda", "cpu"
@@ -21,11 +21,13 @@ CUDA, CPU = "cuda", "cpu"
 
 @dataclass(frozen=True)
 class Stack:
-    """A bundle. Versions that are not known are empty; ``nccl`` is the tag that is built for the GPU, ``bundled_nccl`` what comes along.
+    """A bundle. Unknown versions are empty.
 
-    ``lock`` is the requirements file among those of the role gb10, empty where the inventory brings its own; ``image`` is the container's.
-    ``args``, ``environment`` and, by how experts' weights are stored (model_config.scheme), ``moe_backends`` are what it is served with; the model's
-    and the user's own win. ``image_has_ray`` is None where nobody looked. ``exercised`` says on what this project ran it.
+    ``nccl`` is the tag to build for the GPU, ``bundled_nccl`` the release of PyPI's nvidia-nccl. ``lock`` is the
+    requirements file in the role gb10, empty if the inventory has one; ``image`` is the container's.
+    vLLM gets ``args``, ``environment`` and ``moe_backends`` (by the storage of experts' weights, model_config.scheme).
+    The model's and the user's values override them. ``image_has_ray`` is None if unknown. ``exercised`` is the
+    project's test evidence.
     """
 
     name: str
@@ -50,7 +52,7 @@ class Stack:
     exercised: str = ""
 
 
-#: The packages of a lock file that make a stack, as PyPI names them, and the field that each fills.
+#: The packages of a lock file that define a stack, by PyPI's names, and their fields.
 _PACKAGES: Mapping[str, str] = {
     "vllm": "vllm",
     "torch": "torch",
@@ -60,7 +62,7 @@ _PACKAGES: Mapping[str, str] = {
     "nvidia-nccl-cu12": "bundled_nccl",
     "nvidia-nccl-cu13": "bundled_nccl",
 }
-#: A pin, or the address of a wheel, which has the version behind the name.
+#: A pin, or the address of a wheel, with the version after the name.
 _PIN = re.compile(r"^([A-Za-z0-9._-]+)(?:\[[^]]*\])?(?:==| @ \S*/\1-)([0-9][0-9A-Za-z.!]*)", re.MULTILINE)
 
 _ALL = (
@@ -74,7 +76,7 @@ _ALL = (
         ray="2.60.0",
         bundled_nccl="2.30.7",
         lock="vllm-0.33.0-cu130-aarch64-py312.lock",
-        source="the newest release whose sources were read; wheels of PyPI for aarch64, whose kernels are sm_120f, which 12.1 runs",
+        source="the newest release whose sources were read; PyPI's wheels for aarch64 have sm_120f kernels, which 12.1 runs",
         evidence="2026-11",
         exercised="the lock was resolved, never installed on a Spark; its sources were patched in the tests",
     ),
@@ -88,7 +90,7 @@ _ALL = (
         ray="2.60.0",
         bundled_nccl="2.29.7",
         lock="vllm-0.32.0-cu130-aarch64-py312.lock",
-        source="the release before; wheels of PyPI for aarch64, whose kernels are sm_120f, which 12.1 runs",
+        source="the previous release; PyPI's wheels for aarch64 have sm_120f kernels, which 12.1 runs",
         evidence="2026-11",
         exercised="the lock was resolved, never installed on a Spark; the same release's CPU build serves in the lab",
     ),
@@ -102,7 +104,8 @@ _ALL = (
         ray="2.55.0",
         bundled_nccl="2.27.5",
         lock="vllm-0.18.1-cu129-aarch64-py312.lock",
-        source="vllm-gb10: what its installer pins on every node; its NCCL v2.28.9-1 is from before the fix of the hang on ARM (NVIDIA/nccl#2353)",
+        source="vllm-gb10: the versions that its installer pins on every node; "
+        "its NCCL v2.28.9-1 lacks the fix of the hang on ARM (NVIDIA/nccl#2353)",
         evidence="2026-06",
         exercised="the lock was resolved, never installed on a Spark; its sources were patched in the tests",
     ),
@@ -116,8 +119,8 @@ _ALL = (
         environment={"VLLM_USE_FLASHINFER_MOE_FP4": "0", "VLLM_MARLIN_USE_ATOMIC_ADD": "1"},
         moe_backends={"nvfp4": "marlin"},
         image_has_ray=False,
-        source="the reference of two Sparks on NVIDIA's container (conselara.dev), which runs Ray and does not tell where that came from; "
-        "makiisthenes/dgx-spark-multinode-vllm-ray found none in the image",
+        source="the reference of two Sparks with NVIDIA's container (conselara.dev), which runs Ray of unknown origin; "
+        "makiisthenes/dgx-spark-multinode-vllm-ray found no Ray in the image",
         evidence="2026-05",
         exercised="nothing: the image was never pulled",
     ),
@@ -137,7 +140,7 @@ STACKS: Mapping[str, Stack] = {stack.name: stack for stack in _ALL}
 
 
 def table() -> str:
-    """Return all stacks as docs/stacks.md shows them."""
+    """Return all stacks as the table of docs/stacks.md."""
     versions = ("vllm", "cuda", "torch", "triton", "transformers", "ray", "bundled_nccl", "nccl")
     lines = [
         f"| stack | runtime | {' | '.join(versions)} | lock or image | served with | source | evidence | exercised on |",
@@ -153,13 +156,13 @@ def table() -> str:
 
 
 def served_with(stack: Stack) -> list[str]:
-    """Return the arguments and variables that a stack brings, as text."""
+    """Return a stack's arguments and variables as text."""
     moe = [f"--moe-backend={backend} for {scheme}" for scheme, backend in stack.moe_backends.items()]
     return [*stack.args, *moe, *(f"{name}={value}" for name, value in stack.environment.items())]
 
 
 def named(name: str) -> tuple[Stack, list[Problem]]:
-    """Return the stack of a name, and what is wrong with the name."""
+    """Return the stack with a name, and the problems of the name."""
     if name in STACKS:
         return STACKS[name], []
     close = difflib.get_close_matches(name, STACKS, n=1)
@@ -168,16 +171,16 @@ def named(name: str) -> tuple[Stack, list[Problem]]:
 
 
 def resolve(name: str, lock: str, path: str, runtime: str = "", image: str = "") -> tuple[Stack, list[Problem]]:
-    """Return a stack as it is run, and every problem; ``lock`` is the text of a lock file, ``path`` its name for messages.
+    """Return the stack to run, and all problems; ``lock`` is the text of a lock file, ``path`` its name for messages.
 
-    ``runtime`` and ``image`` win over the stack's own. The lock counts, because it is what is installed; the stack says the rest, such as which
-    NCCL to build. A container needs no lock: there it only says which versions the image has.
+    ``runtime`` and ``image`` override the stack's. The lock's versions win, because they are installed. The stack has
+    the rest, such as the NCCL to build. A container needs no lock: there it only lists the versions in the image.
     """
     stack, problems = named(name)
     if problems:
         return stack, problems
     kind = runtime or stack.runtime
-    # What is known of the stack's image counts for no other; a digest behind its name makes it none.
+    # The stack's knowledge applies only to its own image; a digest after the name is still the same image.
     ray = stack.image_has_ray if kind == CONTAINER and (image or stack.image).partition("@")[0] == stack.image else None
     stack = replace(stack, runtime=kind, image=(image or stack.image) if kind == CONTAINER else "", image_has_ray=ray)
     if stack.runtime == CONTAINER and not stack.image:
@@ -189,29 +192,30 @@ def resolve(name: str, lock: str, path: str, runtime: str = "", image: str = "")
         return stack, [*problems, _unlocked(name, path)]
     pins = locked(lock)
     if lock and "vllm" not in pins:
-        fix = "add it, or take another lock"
+        fix = "add it, or use another lock"
         problems.append(Problem("gb10_runtime_lock", f"{path} pins no vllm", "a line such as vllm==0.32.0", fix))
     return replace(stack, **{field: pins.get(field, getattr(stack, field)) for field in _PACKAGES.values()}), problems
 
 
 def check_ray(version: str, path: str) -> list[Problem]:
-    """Return what is wrong with a version of Ray, "" where it is not known: one that knows no token lets anybody on the network run code."""
+    """Return the problems of a Ray version, "" if unknown. Without tokens, every host on the network could run code."""
     found = re.match(r"(\d+)\.(\d+)", version)
     if not found or (int(found[1]), int(found[2])) >= TOKEN_RAY:
         return []
-    fix = "take a release of vLLM that goes with it, or gb10_distributed_executor_backend: mp"
-    return [Problem(path, f"Ray {version} does not know RAY_AUTH_MODE, so anybody on the network could run code", "Ray 2.52 or newer", fix)]
+    fix = "use a release of vLLM for that Ray, or gb10_distributed_executor_backend: mp"
+    problem = f"Ray {version} has no RAY_AUTH_MODE, so every host on the network could run code"
+    return [Problem(path, problem, "Ray 2.52 or newer", fix)]
 
 
 def _unlocked(name: str, path: str) -> Problem:
-    fix = "correct gb10_runtime_lock" if path else f"set gb10_runtime_lock, because {name} brings none"
+    fix = "correct gb10_runtime_lock" if path else f"set gb10_runtime_lock, because {name} has none"
     return Problem("gb10_runtime_lock", f"{path!r} is not a readable file on the controller", "a requirements file with exact versions", fix)
 
 
 def locked(text: str) -> dict[str, str]:
-    """Return field of a Stack -> version, for those of its packages that a requirements file pins.
+    """Return field of a Stack -> version, for the packages that a requirements file pins.
 
-    A local part such as ``+cpu`` is left out: it names the build, not the release.
+    A local part such as ``+cpu`` is dropped: it names the build, not the release.
     """
     pins = {name.lower().replace("_", "-"): version for name, version in _PIN.findall(text)}
     return {field: pins[package] for package, field in _PACKAGES.items() if package in pins}

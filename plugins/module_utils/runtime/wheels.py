@@ -2,9 +2,9 @@
 # GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
 
-"""Wheels of a node's own, in place of the lock's: the same releases, built for another GPU.
+"""A node's own wheels, in place of the lock's: the same releases, built for another GPU.
 
-A wheel is ``{"wheel": str, "sha256": str}``: an absolute path on the controller or an address, and what the file must be.
+A wheel is ``{"wheel": str, "sha256": str}``: an absolute path on the controller or an address, and the file's SHA-256.
 """
 
 from __future__ import annotations
@@ -22,16 +22,18 @@ _KEYS = {"wheel", "sha256"}
 
 
 def check(wheels: Sequence[Any], lock: str, path: str) -> list[Problem]:
-    """Return every problem of a node's wheels. Another release than the lock's would be one that the other nodes do not run."""
+    """Return all problems of a node's wheels. Their releases must be the lock's, because the other nodes run those."""
     problems = []
     for index, wheel in enumerate(wheels):
         where = f"{path}[{index}]"
         if not isinstance(wheel, Mapping) or set(wheel) != _KEYS:
-            problems.append(Problem(where, repr(wheel), "wheel and sha256", "give both, and nothing else"))
+            problems.append(Problem(where, repr(wheel), "wheel and sha256", "set both, and nothing else"))
             continue
         place, digest = str(wheel["wheel"]), str(wheel["sha256"])
         if not re.fullmatch("[0-9a-f]{64}", digest):
-            problems.append(Problem(f"{where}.sha256", repr(digest), "64 hexadecimal digits in lower case", "take what sha256sum prints of the file"))
+            expected = "64 hexadecimal digits in lower case"
+            fix = "use the output of sha256sum for the file"
+            problems.append(Problem(f"{where}.sha256", repr(digest), expected, fix))
         if not re.match("/|https?://", place):
             problems.append(Problem(f"{where}.wheel", place, "an absolute path on the controller, or an address", "correct it"))
         problems += _release(place, lock, f"{where}.wheel")
@@ -39,11 +41,11 @@ def check(wheels: Sequence[Any], lock: str, path: str) -> list[Problem]:
 
 
 def _release(place: str, lock: str, where: str) -> list[Problem]:
-    """Hold a wheel's name against the lock."""
+    """Check a wheel's name against the lock."""
     name = place.rpartition("/")[2]
     found = _WHEEL.fullmatch(name)
     if not found:
-        return [Problem(where, name, "NAME-VERSION-TAGS.whl", "give the file the name that its builder gave it")]
+        return [Problem(where, name, "NAME-VERSION-TAGS.whl", "restore the file's original name")]
     package = re.sub("[-_.]+", "-", found[1]).lower()
     pin = re.search(_PIN.format(re.sub("-", "[-_.]+", package)), lock, re.MULTILINE | re.IGNORECASE)
     if pin is None:

@@ -128,9 +128,9 @@ def test_a_path_that_carries_nothing_ends_in_a_clear_error_and_the_old_state(clu
     before = states()
     with switch_port(cluster, "spark2", "nomaster", back=("master", "qsfp1")):
         said = failed(cluster.site(*TAG, *extra(gb10_fabric_mtu=MTU, qsfp_netplan_probe_timeout=6)))
-    assert "spark1 enp1s0f1np1 -> spark2 (10.110.0.2): no answer" in said
+    assert "spark1 enp1s0f1np1 -> spark2 (10.110.0.2): no reply" in said
     assert "Every failing path ends at spark2: check the cable" in said
-    assert "What was configured before this run is put back on" in said
+    assert "The configuration from before this run is restored on" in said
     assert states() == before
 
 
@@ -138,10 +138,10 @@ def test_one_node_with_an_mtu_of_1500_is_found_by_name(cluster: Cluster, states:
     before = states()
     with switch_port(cluster, "spark3", "mtu", "1500", back=("mtu", "9216")):
         said = failed(cluster.site(*TAG, *extra(qsfp_netplan_probe_timeout=6)))
-    assert "spark1 enp1s0f1np1 -> spark3 (10.110.0.3): packets come through, but not of 9000 bytes" in said
-    assert "Every failing path ends at spark3: something carries less than 9000 bytes" in said
+    assert "spark1 enp1s0f1np1 -> spark3 (10.110.0.3): small packets arrive, but not packets of 9000 bytes" in said
+    assert "Every failing path ends at spark3: a device carries less than 9000 bytes" in said
     # Nothing was due, so nothing was changed.
-    assert "put back" not in said
+    assert "is restored on" not in said
     assert states() == before
 
 
@@ -172,10 +172,10 @@ def test_a_change_that_cuts_the_management_network_comes_back_by_itself(
         assert "spark2: connection lost during the change" in run.output
         said = failed(run)
         assert "spark2: the change cut the host off for" in said
-        assert "it was restored by the timer, and the old configuration is back" in said
+        assert "it was restored by the timer, and the old configuration is in place" in said
         assert time.monotonic() - began < 180
         # The workers that changed with it are put back, the head was never touched.
-        assert "What was configured before this run is put back on spark3, spark4." in said
+        assert "The configuration from before this run is restored on spark3, spark4." in said
         assert states() == before
     finally:
         host.check_output("rm -f /etc/netplan/01-route.yaml; netplan apply")

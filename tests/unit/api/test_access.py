@@ -1,4 +1,4 @@
-"""The API's key: what is refused, who gets it, and what is asked for it."""
+"""The API's key: rejected values, the processes that get it, and the requests that require it."""
 
 from __future__ import annotations
 
@@ -70,7 +70,7 @@ def api_key(folder: Path, check: bool = False, **arguments: Any) -> dict[str, An
 
 
 def read(folder: Path) -> tuple[str, str]:
-    """Return both files, which root alone may read."""
+    """Return both files; only root may read them."""
     paths = [folder / "etc" / name for name in ("api.key", "api.env")]
     assert [path.stat().st_mode & 0o777 for path in paths] == [0o600, 0o600]
     return paths[0].read_text(encoding="utf-8"), paths[1].read_text(encoding="utf-8")
@@ -94,7 +94,7 @@ def test_another_key_is_another_version(tmp_path: Path) -> None:
     assert read(tmp_path)[0] == f"{KEY}\n"
     foreseen = api_key(tmp_path, check=True, key=KEY * 2)
     assert (foreseen["changed"], foreseen["version"]) == (True, "new")
-    assert api_key(tmp_path)["changed"] is False, "the user's key is kept where none is given any more"
+    assert api_key(tmp_path)["changed"] is False, "the user's key stays after it is unset"
     (tmp_path / "etc" / "api.key").unlink()
     versions.append(api_key(tmp_path)["version"])
     assert len(set(versions)) == 3
@@ -128,7 +128,7 @@ def test_what_is_no_key_is_refused_without_being_shown(tmp_path: Path) -> None:
 
 
 class Api:
-    """What the guard stands before."""
+    """The application that the guard protects."""
 
     def __init__(self) -> None:
         self.reached = False
@@ -138,7 +138,7 @@ class Api:
 
 
 def asked(path: str, authorization: bytes | None = None, **scope: Any) -> tuple[bool, list[dict[str, Any]]]:
-    """Return whether a request reached the API, and what the guard answered."""
+    """Return whether a request reached the API, and the guard's response."""
     api, sent = Api(), []
 
     async def send(message: dict[str, Any]) -> None:

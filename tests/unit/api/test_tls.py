@@ -1,4 +1,4 @@
-"""TLS of the API: which certificates are refused, that no text of a key gets out, and that who asks holds the server to its certificate."""
+"""TLS of the API: rejected certificates, no leak of the key, and clients that verify the server's certificate."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ def texts(pair: certificates.Pair = GOOD, **changes: str) -> dict[str, str]:
 
 
 def found(given: dict[str, str], name: str = NAME) -> dict[str, str]:
-    """Return what is wrong, by variable; nothing of the key may be in it."""
+    """Return the problem of each variable; none may contain the key."""
     verdict = FILTERS["api_tls"](given, name)
     said = json.dumps(verdict)
     assert not [line for line in given["key"].splitlines()[1:-1] if line in said]
@@ -82,15 +82,15 @@ def test_without_tls_there_is_no_verdict() -> None:
         (texts(key=OTHER.key_text), "key", "the key of another certificate"),
         (texts(key=GOOD.locked("secret")), "key", "locked with a passphrase"),
         (texts(key="-----BEGIN PRIVATE KEY-----\nbm9uZQ==\n-----END PRIVATE KEY-----"), "key", "cannot be read"),
-        (texts(key="/no/such/file.pem"), "key", "names no readable file"),
+        (texts(key="/no/such/file.pem"), "key", "is not the path of a readable file"),
         (texts(key=""), "key", "is empty"),
         (texts(certificate=""), "certificate", "is empty"),
         (texts(certificate=GOOD.key_text), "certificate", "it has no CERTIFICATE"),
-        (texts(certificate=GOOD.text + GOOD.key_text), "certificate", "a private key too"),
+        (texts(certificate=GOOD.text + GOOD.key_text), "certificate", "also has a private key"),
         (texts(certificate="-----BEGIN CERTIFICATE-----\nbm9uZQ==\n-----END CERTIFICATE-----"), "certificate", "cannot be read"),
-        (texts(ca=OTHER.text), "ca", "no certificate of it issued"),
-        (texts(ca="/no/such/ca.pem"), "ca", "names no readable file"),
-        (texts(BELOW), "ca", "no certificate of it issued"),
+        (texts(ca=OTHER.text), "ca", "none of its certificates issued"),
+        (texts(ca="/no/such/ca.pem"), "ca", "is not the path of a readable file"),
+        (texts(BELOW), "ca", "none of its certificates issued"),
         (texts(CA.issue(NAME, days=-0.5)), "certificate", "it expired on"),
         (texts(CA.issue(NAME, since=1)), "certificate", "it is not valid before"),
         (texts(CA.issue("other.example.com")), "certificate", f"does not cover {NAME}, but other.example.com"),
@@ -155,7 +155,7 @@ def test_the_end_is_a_warning_of_the_plan() -> None:
     "argument", ["--ssl-certfile=/a", "--ssl_certfile", "--ssl-cert", "--ssl-keyfile=/a", "--ssl-k=/a", "--ssl-ca-certs=/a", "--ssl-cert-reqs=2"]
 )
 def test_tls_past_the_variables_is_refused(argument: str) -> None:
-    (problem,) = [entry for entry in mistakes([spark(1, "head", gb10_vllm_extra_args=[argument])]) if entry.expected == "TLS by its variables alone"]
+    (problem,) = [entry for entry in mistakes([spark(1, "head", gb10_vllm_extra_args=[argument])]) if entry.expected == "TLS through gb10_api_tls_*"]
     assert problem.path == "gb10_vllm_extra_args[0]"
 
 
@@ -190,7 +190,7 @@ def test_a_container_reads_what_the_unit_lays_out() -> None:
 
 
 def unit(planned: dict[str, Any], folder: Path) -> list[str]:
-    """The unit of vLLM as the role writes it, less its comments."""
+    """The unit of vLLM from the role, without comments."""
     variables = folder / "plan.json"
     given = {
         "gb10_plan": planned,
@@ -273,21 +273,21 @@ def test_the_role_keeps_the_files_and_shows_no_key(tmp_path: Path) -> None:
 
 
 class Handler(BaseHTTPRequestHandler):
-    """A vLLM that is well."""
+    """A healthy vLLM."""
 
     seen: list[str]
 
     def do_GET(self) -> None:
-        """Give health and models."""
+        """Serve health and models."""
         self.reply(json.dumps({"data": [{"id": "tiny", "root": "/m"}]}))
 
     def do_POST(self) -> None:
-        """Give an answer."""
+        """Serve a completion."""
         self.rfile.read(int(self.headers["Content-Length"]))
         self.reply(json.dumps({"choices": [{"text": "Paris", "finish_reason": "stop"}]}))
 
     def reply(self, body: str) -> None:
-        """Send it, and note who asked."""
+        """Send the response, and record the request with its key."""
         self.server.seen.append(f"{self.path} {self.headers['Authorization']}")  # type: ignore[attr-defined]
         self.send_response(302 if self.path == "/moved/v1/models" else 200)
         self.send_header("Location", "/v1/models")
@@ -295,11 +295,11 @@ class Handler(BaseHTTPRequestHandler):
         self.wfile.write(body.encode())
 
     def log_message(self, *_arguments: Any) -> None:
-        """Say nothing."""
+        """Print nothing."""
 
 
 class Tls(ThreadingHTTPServer):
-    """It, behind TLS; a handshake that fails is the client's to tell."""
+    """The same server with TLS. The client reports a failed handshake."""
 
     daemon_threads = True
 
@@ -312,7 +312,7 @@ class Tls(ThreadingHTTPServer):
             self.socket = context.wrap_socket(self.socket, server_side=True, do_handshake_on_connect=False)
 
     def handle_error(self, *_arguments: Any) -> None:
-        """Say nothing."""
+        """Print nothing."""
 
 
 Serve = Callable[..., Any]

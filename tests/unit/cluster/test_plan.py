@@ -761,7 +761,7 @@ IMAGE = "sha256:" + "1" * 64
 
 def test_a_ray_without_a_token_is_refused_where_it_runs() -> None:
     (problem,) = mistakes(pair(), OLD_RAY)
-    assert (problem.path, problem.found.split(",")[0]) == ("gb10_runtime_lock", "Ray 2.48.0 does not know RAY_AUTH_MODE")
+    assert (problem.path, problem.found.split(",")[0]) == ("gb10_runtime_lock", "Ray 2.48.0 has no RAY_AUTH_MODE")
     plan, problems = cluster.plan(pair(gb10_distributed_executor_backend="mp"), OLD_RAY, KNOWN)
     assert (plan["executor"], problems) == ("mp", [])
 

@@ -111,12 +111,12 @@ def test_secrets_and_certificates_that_do_not_fit_are_told_before_any_change(rec
         "gb10_api_tls_key: it is the key of another certificate",
         "gb10_api_tls_certificate: it expired on",
         "gb10_api_tls_certificate: it does not cover 192.168.1.11, but spark.example.com",
-        "gb10_api_tls_ca: it has no CERTIFICATE, and names no readable file",
-        "gb10_extra_env.hf_token: hf_token is a secret by its name",
+        "gb10_api_tls_ca: it has no CERTIFICATE, and is not the path of a readable file",
+        "gb10_extra_env.hf_token: hf_token has the name of a secret",
         "gb10_extra_env.RAY_AUTH_MODE: RAY_AUTH_MODE is set",
         "gb10_extra_env.RAY_AUTH_TOKEN_PATH: RAY_AUTH_TOKEN_PATH is set",
         "gb10_vllm_extra_args[0]: --hf-token is given",
-        "gb10_runtime_lock: Ray 2.48.0 does not know RAY_AUTH_MODE",
+        "gb10_runtime_lock: Ray 2.48.0 has no RAY_AUTH_MODE",
     ):
         assert words in done.output, done.output
     assert SECRET not in done.output

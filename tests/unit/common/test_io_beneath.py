@@ -1,4 +1,4 @@
-"""Opening what lies below a folder that others may change: no link, and no sequence of links, leads out of it."""
+"""Open files below a folder that other users may change: no link or chain of links leads out of it."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ SECRET = b"root's alone"
 
 @pytest.fixture
 def tree(tmp_path: Path) -> Path:
-    """A folder with a file in a folder, and secrets around it."""
+    """A folder with a file in a subfolder, and secrets next to the folder."""
     (tmp_path / "model/sub").mkdir(parents=True)
     (tmp_path / "model/sub/a").write_bytes(b"a")
     for place in (tmp_path, tmp_path / "beside"):
@@ -69,7 +69,7 @@ def test_no_links_lead_out(tree: Path, targets: list[list[str]], path: list[str]
 @pytest.mark.parametrize("make", [os.mkfifo, os.mkdir])
 def test_what_is_no_file_is_refused_and_not_waited_for(tree: Path, make: Callable[[Path], None]) -> None:
     make(tree / "odd")
-    with pytest.raises(OutsideError, match="is no file"):
+    with pytest.raises(OutsideError, match="is not a regular file"):
         content(tree, "odd")
     with Folder(str(tree)).place() as place, pytest.raises((OutsideError, OSError)):
         io_beneath.create(place, "odd")
@@ -93,11 +93,11 @@ def test_names_are_those_of_files_and_of_links_to_files(tree: Path) -> None:
     assert sorted(Folder(str(tree)).names()) == ["link", "sub/a"]
 
 
-@pytest.mark.skipif(os.geteuid() != 0, reason="only root can give a link away")
+@pytest.mark.skipif(os.geteuid() != 0, reason="only root can change the owner of a link")
 def test_a_link_on_the_way_to_the_folder_must_be_roots(tree: Path) -> None:
     link = tree.parent / "by"
     link.symlink_to(tree)
     assert content(link, "sub/a") == b"a"
     os.lchown(link, 65534, 65534)
-    with pytest.raises(OutsideError, match="another user's"):
+    with pytest.raises(OutsideError, match="belongs to another user"):
         content(link, "sub/a")

@@ -1,4 +1,4 @@
-"""Files are written whole or not at all."""
+"""Files are written completely or not at all."""
 
 from __future__ import annotations
 
@@ -131,7 +131,7 @@ def test_what_is_no_text_can_be_replaced(tmp_path: Path) -> None:
     assert text is not None and text.startswith("A=") and text != "A=\n"
 
 
-# --- whose a folder is ---
+# --- who can change a folder ---
 
 
 def test_what_root_and_this_user_alone_can_change_is_not_exposed(tmp_path: Path) -> None:
@@ -145,29 +145,29 @@ def test_a_folder_that_others_can_change_is_exposed(tmp_path: Path, which: str, 
     (tmp_path / "a/b").mkdir(parents=True)
     (tmp_path / which).chmod(mode)
     sticky_above = which == "a" and mode & 0o1000
-    assert exposed(str(tmp_path / "a/b")) == ("" if sticky_above else f"others may write into {tmp_path / which} (mode {mode:04o})")
+    assert exposed(str(tmp_path / "a/b")) == ("" if sticky_above else f"other users can write to {tmp_path / which} (mode {mode:04o})")
 
 
-@pytest.mark.skipif(os.geteuid() != 0, reason="gives a folder away")
+@pytest.mark.skipif(os.geteuid() != 0, reason="changes the owner of a folder")
 @pytest.mark.parametrize("which", ["a", "a/b"])
 def test_a_folder_of_somebody_else_is_exposed(tmp_path: Path, which: str) -> None:
     (tmp_path / "a/b").mkdir(parents=True)
     os.chown(tmp_path / which, 12345, 12345)
-    assert exposed(str(tmp_path / "a/b")) == f"{tmp_path / which} belongs to the user 12345"
+    assert exposed(str(tmp_path / "a/b")) == f"{tmp_path / which} belongs to user 12345"
 
 
 def test_a_link_and_a_file_are_no_folder(tmp_path: Path) -> None:
     (tmp_path / "link").symlink_to("/")
     (tmp_path / "file").touch()
     for name in ("link", "file"):
-        assert exposed(str(tmp_path / name)) == f"{tmp_path / name} is no folder"
+        assert exposed(str(tmp_path / name)) == f"{tmp_path / name} is not a folder"
     with pytest.raises(FileNotFoundError):
         exposed(str(tmp_path / "none"))
 
 
-@pytest.mark.skipif(os.geteuid() != 0, reason="gives a folder away")
+@pytest.mark.skipif(os.geteuid() != 0, reason="changes the owner of a folder")
 def test_the_folders_above_are_those_that_a_link_leads_to(tmp_path: Path) -> None:
     (tmp_path / "theirs/state").mkdir(parents=True)
     (tmp_path / "way").symlink_to(tmp_path / "theirs")
     os.chown(tmp_path / "theirs", 12345, 12345)
-    assert exposed(str(tmp_path / "way/state")) == f"{tmp_path}/theirs belongs to the user 12345"
+    assert exposed(str(tmp_path / "way/state")) == f"{tmp_path}/theirs belongs to user 12345"

@@ -1,4 +1,4 @@
-"""Secrets of the ranks: where none may be, and the file that root alone reads."""
+"""Secrets of the ranks: settings that must hold none, and the file that only root can read."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ SECRET = "a-secret-that-nobody-sees"
 
 
 def paths(**settings: Any) -> list[str]:
-    """Where a single node's settings are wrong. No message shows a value."""
+    """The paths of the problems in a single node's settings. No message shows a value."""
     problems = mistakes([spark(1, "head", **settings)])
     assert SECRET not in "".join(map(str, problems))
     return [problem.path for problem in problems]
@@ -50,7 +50,7 @@ def test_other_variables_pass(name: str) -> None:
     [
         *([f"--api-key={SECRET}"], [f"--api_key={SECRET}"], ["--api-key", SECRET], ["--api-k", SECRET], [f"--ap={SECRET}"]),
         *([f"--hf-token={SECRET}"], ["--hf-token", SECRET], [f"--hf_t={SECRET}"]),
-        # A file that may hold one.
+        # A file that may hold a secret.
         *(["--config", "/etc/vllm.yaml"], ["--config=/etc/vllm.yaml"]),
     ],
 )
@@ -126,7 +126,7 @@ def test_the_plan_has_their_names_alone() -> None:
     assert "    HF_TOKEN (secret)" in plan_text.lines(plan, 1)
     inside = {**plan["runtime"], "kind": "container", "engine": "podman", "image": "sha256:" + "1" * 64}
     argv = launch.contained({**plan, "node": plan["nodes"][0], "runtime": inside}, launch.RAY, ["ray"])
-    assert "--env=HF_TOKEN" in argv, "podman takes the value from the unit's environment"
+    assert "--env=HF_TOKEN" in argv, "podman reads the value from the unit's environment"
     assert SECRET not in json.dumps([plan, argv])
 
 
@@ -146,7 +146,7 @@ def test_root_alone_reads_the_file_and_its_version_tells_nothing(tmp_path: Path)
     assert line == f"HF_TOKEN={SECRET}"
     assert len(salt.split()) == 3 and salt.startswith("# salt ")
     elsewhere = keep(tmp_path / "other", HF_TOKEN=SECRET)
-    assert elsewhere["version"] != first["version"], "a digest of the value alone would tell a short one"
+    assert elsewhere["version"] != first["version"], "a digest of only the value would reveal a short one"
     assert keep(tmp_path, check=True, HF_TOKEN="another")["version"] == keep(tmp_path, HF_TOKEN="another")["version"] != first["version"]
     assert keep(tmp_path, HF_TOKEN=SECRET)["version"] == first["version"], "the salt stays"
 

@@ -1,4 +1,4 @@
-"""Whether an address can be a node's VLLM_HOST_IP, and every reason why not."""
+"""VLLM_HOST_IP: valid addresses, and every reason to reject one."""
 
 from __future__ import annotations
 
@@ -44,14 +44,18 @@ def test_a_good_address(changes: dict[str, Any]) -> None:
     ("changes", "found", "expected", "fix"),
     [
         pytest.param(
-            {"nodes": {**NODES, "spark2": "10.110.0.1"}}, "10.110.0.1 is also the address of spark2", "its own", "gb10_fabric_addresses", id="twice"
+            {"nodes": {**NODES, "spark2": "10.110.0.1"}}, "10.110.0.1 is also the address of spark2", "unique", "gb10_fabric_addresses", id="twice"
         ),
         pytest.param(
-            {"nodes": {**NODES, "spark1": "10.110.0.9"}}, "the cluster knows spark1 as 10.110.0.9", "the same", "for all nodes", id="other plan"
+            {"nodes": {**NODES, "spark1": "10.110.0.9"}},
+            "the cluster's address of spark1 is 10.110.0.9",
+            "the same",
+            "for all nodes",
+            id="other plan",
         ),
-        pytest.param({"nodes": {}}, "the cluster knows spark1 as None", "the same", "for all nodes", id="unknown node"),
+        pytest.param({"nodes": {}}, "the cluster's address of spark1 is None", "the same", "for all nodes", id="unknown node"),
         pytest.param(
-            {"ray_node_ip_address": "192.168.1.11"}, "Ray is told 192.168.1.11", "the same", "remove --node-ip-address", id="Ray elsewhere"
+            {"ray_node_ip_address": "192.168.1.11"}, "Ray uses 192.168.1.11", "the same", "remove --node-ip-address", id="Ray elsewhere"
         ),
         pytest.param(
             {"interface": "enP7s7"},

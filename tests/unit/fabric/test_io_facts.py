@@ -1,4 +1,4 @@
-"""fabric_info on machines on paper (tests/unit/data/hosts), run as a node runs it."""
+"""fabric_info on simulated machines (tests/unit/data/hosts), run as on a node."""
 
 from __future__ import annotations
 
@@ -165,7 +165,7 @@ def test_files(host: str, netplan: list[str], unreadable: list[dict[str, str]]) 
 @pytest.mark.parametrize("host", HOSTS)
 def test_no_secret_leaves_the_node(host: str, tmp_path: Path) -> None:
     assert "hunter2" not in json.dumps(answer(host))
-    # Nor where a password is what makes the file unreadable, for the parsers' own messages quote it.
+    # The parsers' messages quote a password that is the syntax error itself.
     root = plant(host, tmp_path)
     (root / "etc/netplan").mkdir(parents=True, exist_ok=True)
     for number, value in enumerate(["*hunter2", "[hunter2", "@hunter2", '"hunter2', "hunter2: {hunter2", "hunter2\n\thunter2"]):
@@ -187,14 +187,14 @@ def test_files_that_cannot_be_read(tmp_path: Path) -> None:
         (f"/etc/{KEYFILES}", "Not a directory"),
         ("/etc/netplan/50-latin.yaml", "it is not UTF-8"),
         ("/etc/netplan/60-folder.yaml", "Is a directory"),
-        ("/etc/netplan/70-text.yaml", "the document is no mapping"),
+        ("/etc/netplan/70-text.yaml", "the document is not a mapping"),
     ]
     assert found["interfaces"]["enp1s0f1np1"]["owners"], "the files that can be read still count"
 
 
 def test_a_mac_address_is_no_number(tmp_path: Path) -> None:
     root = plant("spark_pair", tmp_path)
-    # Decimal digits with colons are a number to base 60 in YAML 1.1.
+    # In YAML 1.1, decimal digits with colons are a base-60 number.
     links = json.loads((root / "ip-address.json").read_text(encoding="utf-8"))
     links[1]["address"] = "52:54:00:12:34:56"
     (root / "ip-address.json").write_text(json.dumps(links), encoding="utf-8")
@@ -207,7 +207,7 @@ def test_a_mac_address_is_no_number(tmp_path: Path) -> None:
 
 def test_a_gid_slot_that_cannot_be_read_is_free(tmp_path: Path) -> None:
     root = plant("spark_pair", tmp_path)
-    # A folder gives an OSError to whoever reads it, as a free slot does (EINVAL).
+    # Reading a folder raises OSError, like a free slot (EINVAL).
     (root / "sys/class/infiniband/rocep1s0f1/ports/1/gids/10").mkdir()
     found = run_module("fabric_info", {"root": str(root)})
     assert [entry["index"] for entry in found["rdma"]["rocep1s0f1"]["gids"]] == [0, 1, 2, 3]

@@ -1,4 +1,4 @@
-"""The links under a fabric: what gb10_fabric_ports: auto takes, and what is found wrong with ports and RDMA devices before any change."""
+"""The links of a fabric: the ports of gb10_fabric_ports: auto, and problems of ports and RDMA devices."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from ansible_collections.gb10.cluster.plugins.module_utils.fabric import links a
 from ansible_collections.gb10.cluster.plugins.module_utils.fabric.topology import NETPLAN_FILE, SPARK_PORTS
 
 OURS = [{"file": NETPLAN_FILE, "id": "x", "kind": "ethernets", "by": "name"}]
-#: A port's devices: with a cable, up without one, down, or configured by an earlier run and now without a cable.
+#: A port's devices: with a cable, up without a cable, down, or configured by an earlier run and now without a cable.
 LIT, EMPTY, DOWN, LOST = (
     {"up": True, "carrier": True},
     {"up": True, "carrier": False},
@@ -29,7 +29,7 @@ LIT, EMPTY, DOWN, LOST = (
 
 
 def sparks(*ports: tuple[dict[str, Any], dict[str, Any]], **settings: Any) -> list[Node]:
-    """A node for each pair of facts: those of its port 0 and of its port 1."""
+    """A node for each pair of facts: port 0, port 1."""
     nodes = [spark(number, "worker" if number > 1 else "head", **settings) for number in range(1, len(ports) + 1)]
     for node, both in zip(nodes, ports, strict=True):
         for facts, (number, twins) in zip(both, SPARK_PORTS.items(), strict=True):
@@ -112,7 +112,7 @@ def test_a_list_is_taken_as_it_is(ports: list[int]) -> None:
 
 
 def after(nodes: list[Node]) -> list[Node]:
-    """The same nodes once their plan is live: its devices are up and ours, and both ends of a cable then have carrier."""
+    """The same nodes with a live plan: its devices are up and configured, and both ends of each cable have carrier."""
     nodes, plan = copy.deepcopy(nodes), planned(nodes)
     for node, share in zip(nodes, plan["nodes"], strict=True):
         for rail in share["rails"]:
@@ -149,7 +149,7 @@ def test_a_cable_that_falls_out_of_a_live_fabric_is_an_error_and_no_other_networ
 
 
 def test_a_listed_port_without_carrier_is_named_with_the_one_that_has_it() -> None:
-    """The owner cabled port 0; the list, which was the default once, says 1."""
+    """The user cabled port 0, but the list, a former default, has port 1."""
     problems = mistakes(sparks((LIT, EMPTY), (LIT, EMPTY), gb10_fabric_ports=[1]))
     assert [problem.path for problem in problems] == ["nodes[0].ports[0]", "nodes[1].ports[0]"]
     assert problems[1].found == "port 1 of spark2 has no carrier, port 0 has"
@@ -177,11 +177,11 @@ def test_one_twin_without_carrier_is_a_port_without() -> None:
 
 
 def test_a_device_that_is_down_may_be_listed_and_darkens_the_other_end() -> None:
-    """As on a server whose renderer leaves unconfigured ports down: the change sets them up, and its proof finds a missing cable."""
+    """Some renderers leave unconfigured ports down: the change sets them up, and its check finds a missing cable."""
     assert taken(planned(sparks((EMPTY, EMPTY), (EMPTY, DOWN), gb10_fabric_ports=[1]))) == [[1], [1]]
     ring = sparks((EMPTY, LIT), (LIT, DOWN), (LIT, LIT), gb10_fabric_topology="ring")
     assert taken(planned(ring)) == [[0, 1]] * 3
-    # A switch gives carrier by itself.
+    # A switch provides carrier by itself.
     (problem,) = mistakes(sparks((EMPTY, EMPTY), (EMPTY, DOWN), gb10_fabric_ports=[1], gb10_fabric_topology="switch"))
     assert problem.path == "nodes[0].ports[0]"
 
@@ -200,8 +200,8 @@ def test_a_missing_cable_of_a_ring_is_found_at_both_ends() -> None:
         pytest.param(
             sparks((EMPTY, LIT), (DOWN, DOWN)),
             "nodes[1].ports",
-            "no QSFP port of spark2 shows carrier, and enp1s0f0np0, enP2p1s0f0np0, enp1s0f1np1, enP2p1s0f1np1 are down, which hides it",
-            "`sudo ip link set dev enp1s0f0np0 up` and so on, or list gb10_fabric_ports",
+            "no QSFP port of spark2 shows carrier; enp1s0f0np0, enP2p1s0f0np0, enp1s0f1np1, enP2p1s0f1np1 are down, so carrier is unknown",
+            "`sudo ip link set dev enp1s0f0np0 up` for each, or list gb10_fabric_ports",
             id="down",
         ),
         pytest.param(
@@ -259,7 +259,7 @@ def test_the_interface_of_a_machine_without_connectx_needs_a_link_too() -> None:
 
 
 def test_a_fabric_is_taken_away_without_a_cable() -> None:
-    """With qsfp_netplan_state: absent; what a removal puts back is recorded on the node."""
+    """With qsfp_netplan_state: absent. The node has a record of everything that a removal restores."""
     nodes = sparks((LOST, EMPTY), (LOST, EMPTY))
     assert [problem.path for problem in mistakes(nodes)] == ["nodes[0].ports[0]", "nodes[1].ports[0]"]
     for node in nodes:
@@ -272,7 +272,7 @@ def test_a_fabric_is_taken_away_without_a_cable() -> None:
 
 
 def renamed(node: Node, names: dict[str, str]) -> None:
-    """Give the RDMA devices the names of a kernel without udev's persistent ones."""
+    """Rename the RDMA devices as a kernel without udev's persistent names does."""
     observed = node["observed"]
     observed["rdma"] = {names.get(hca, hca): port for hca, port in observed["rdma"].items()}
     for facts in observed["interfaces"].values():
@@ -331,7 +331,7 @@ def test_a_ring_is_not_told_of_sockets() -> None:
     assert (problem.path, problem.fix) == ("nodes[2].ports[1]", "load its driver: `sudo modprobe mlx5_ib`")
 
 
-@pytest.mark.parametrize(("state", "said"), [("DOWN", "DOWN"), ("INIT", "INIT"), ("ARMED", "ARMED"), ("", "in no known state")])
+@pytest.mark.parametrize(("state", "said"), [("DOWN", "DOWN"), ("INIT", "INIT"), ("ARMED", "ARMED"), ("", "in an unknown state")])
 def test_an_hca_has_to_be_active(state: str, said: str) -> None:
     nodes = sparks((EMPTY, LIT), (EMPTY, LIT))
     nodes[0]["observed"]["rdma"]["rocep1s0f1"]["state"] = state
@@ -373,7 +373,7 @@ FACTS = st.sampled_from([LIT, EMPTY, DOWN, LOST])
 
 @given(st.lists(st.tuples(FACTS, FACTS), min_size=2, max_size=4), st.sampled_from(["direct", "ring", "switch"]))
 def test_auto_never_guesses(ports: list[tuple[dict[str, Any], dict[str, Any]]], topology: str) -> None:
-    """There is a plan of ports that all show carrier (a ring leaves no choice), or there is a problem."""
+    """The result is a plan of ports with carrier (a ring leaves no choice), or a problem."""
     nodes = sparks(*ports, gb10_fabric_topology=topology)
     plan, problems = cluster.plan(nodes, LOCK, KNOWN)
     assert bool(plan) != bool(problems)

@@ -1,4 +1,4 @@
-"""netplan documents: the fabric's own, other people's, and what a change makes of files and devices."""
+"""netplan documents: the fabric's own, foreign ones, and the effect of a change on files and devices."""
 
 from __future__ import annotations
 
@@ -36,8 +36,8 @@ def test_document(renderer: str, ignores: bool) -> None:
     network = netplan.document({"enp1s0f1np1": "10.110.0.1/24"}, 9000, renderer)["network"]
     (definition,) = network["ethernets"].values()
     assert (definition["renderer"], "ignore-carrier" in definition) == (renderer, ignores)
-    assert "renderer" not in network, "the other interfaces keep theirs"
-    # NetworkManager would activate the profile that was used last, which may be a user's own.
+    assert "renderer" not in network, "the other interfaces keep their renderer"
+    # Otherwise NetworkManager would activate the last used profile, which may be the user's.
     passthrough = {"passthrough": {"connection.autoconnect-priority": "999"}}
     assert definition.get("networkmanager") == (passthrough if renderer == "NetworkManager" else None)
 
@@ -54,7 +54,7 @@ def test_each_device_answers_arp_for_itself_alone() -> None:
     assert files["/etc/sysctl.d/60-gb10-qsfp.conf"] == (
         "net.ipv4.conf.enp1s0f0np0.arp_ignore = 1\nnet.ipv4.conf.enp1s0f0np0.arp_announce = 2\n"
         "net.ipv6.conf.enp1s0f0np0.disable_ipv6 = 1\n"
-        # The twin hears the same requests, also where only one of them is used.
+        # The other PCIe function receives the same requests, even if only one is used.
         "net.ipv4.conf.enP2p1s0f0np0.arp_ignore = 1\nnet.ipv4.conf.enP2p1s0f0np0.arp_announce = 2\n"
     )
     assert netplan.sysctl_configuration(["mgbe0_0"]).count("\n") == 3
@@ -80,7 +80,7 @@ def test_what_has_no_interfaces_is_left_alone(document: Any) -> None:
 
 
 class Host:
-    """Devices and commands of a host, as `ip`, netplan and systemctl show them; files are real, below a folder."""
+    """A simulated host with devices, `ip`, netplan and systemctl. Its files are real, below a folder."""
 
     def __init__(self, folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
         self.folder = folder
@@ -140,7 +140,7 @@ def host(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Host:
 
 
 def changed(host: Host, identifier: str = "one", final: bool = False) -> dict[str, Any]:
-    """A host on which a change was made: one file is new, one differs, and the device has another address and MTU."""
+    """A host after a change: one file is new, one differs, and the device has another address and MTU."""
     old, new = host.write("40-cx7.yaml", "old", 0o640), host.path("60-gb10.yaml")
     host.link("fast", "192.168.100.1/24")
     before = io_netplan.capture(host.run, [old, new], ["fast", "gone"])
@@ -157,18 +157,18 @@ def test_an_armed_change_is_put_back_whole(host: Host) -> None:
     assert (io_netplan.read(io_netplan.LAST) or {})["how"] == "restored by the timer"
     assert "systemctl disable --now gb10-netplan-restore.timer" in host.asked
     assert list(Path(io_netplan.UNITS).iterdir()) == []
-    assert not io_netplan.restore(host.run, "again"), "there is nothing any more"
+    assert not io_netplan.restore(host.run, "again"), "no change is pending any more"
 
 
 def test_a_confirmed_change_stays_and_remembers_what_was_first(host: Host) -> None:
     before = changed(host)
     assert io_netplan.confirm(host.run, "one")
     assert io_netplan.read(io_netplan.ORIGINAL) == {**before, "written": {}}
-    assert not io_netplan.restore(host.run, "late"), "the timer comes too late"
+    assert not io_netplan.restore(host.run, "late"), "the timer is too late"
     now = io_netplan.capture(host.run, before["files"], before["links"])
     io_netplan.arm(host.run, "two", now, 60, final=False)
     assert io_netplan.confirm(host.run, "two")
-    assert io_netplan.read(io_netplan.ORIGINAL) == {**before, "written": {}}, "not what the first change made"
+    assert io_netplan.read(io_netplan.ORIGINAL) == {**before, "written": {}}, "not the state after the first change"
 
 
 def test_a_removal_forgets_what_was_first(host: Host) -> None:
@@ -187,7 +187,7 @@ def test_only_the_pending_change_can_be_confirmed(host: Host, identifier: str) -
 
 
 def test_a_second_attempt_goes_back_to_the_last_good_state(host: Host) -> None:
-    """The first run was killed: what is there now is no state that anybody wanted."""
+    """The first run was killed, so the present state is not a state to restore."""
     before = changed(host)
     half = io_netplan.capture(host.run, before["files"], before["links"])
     io_netplan.arm(host.run, "two", half, 60, final=False)
@@ -211,7 +211,7 @@ def test_the_timer_outlives_a_reboot_and_the_program_needs_nothing_else(host: Ho
 
 
 def test_the_restore_program_runs_by_itself(host: Host) -> None:
-    """systemd runs it with the two files that were copied: one import more, and no host would get its network back."""
+    """systemd runs it with the two copied files: one more import would break the rollback of every host."""
     changed(host)
     program = "from ansible_collections.gb10.cluster.plugins.module_utils.fabric import io_rollback as io; print(io.__file__)"
     answer = subprocess.run(
@@ -221,11 +221,11 @@ def test_the_restore_program_runs_by_itself(host: Host) -> None:
     assert answer.stdout.startswith(io_netplan.PROGRAM)
 
 
-# --- what somebody else planted: root writes, reads and runs what is in the state folder ---
+# --- files of other users: root writes, reads and runs files of the state folder ---
 
 
 def planted(host: Host) -> Path:
-    """A state folder with a change that waits, and a program, of whoever could make it; and what it would do to the host."""
+    """A state folder of another user with a pending change and a program, and the file that they would change."""
     state, target = Path(io_netplan.STATE), host.folder / "shadow"
     target.write_text("root", encoding="utf-8")
     state.mkdir(parents=True)
@@ -236,7 +236,7 @@ def planted(host: Host) -> Path:
     return target
 
 
-@pytest.mark.skipif(os.geteuid() != 0, reason="gives a folder away")
+@pytest.mark.skipif(os.geteuid() != 0, reason="changes the owner of a folder")
 @pytest.mark.parametrize("what", ["another's", "a link", "open to a group"])
 def test_a_state_folder_that_root_does_not_own_alone_is_refused(host: Host, what: str) -> None:
     target, state = planted(host), Path(io_netplan.STATE)
@@ -254,7 +254,7 @@ def test_a_state_folder_that_root_does_not_own_alone_is_refused(host: Host, what
         lambda: io_netplan.restore(host.run, "restored"),
         lambda: io_netplan.read(io_netplan.ORIGINAL),
     ):
-        with pytest.raises(io_netplan.NetplanError, match=rf"root runs what is in {state}. Expected: .* Fix: remove {state}"):
+        with pytest.raises(io_netplan.NetplanError, match=rf"root runs the program in {state}. Expected: .* Fix: remove {state}"):
             attempt()
     assert target.read_text(encoding="utf-8") == "root"
     assert (host.asked, list(Path(io_netplan.UNITS).iterdir())) == ([], [])
@@ -275,16 +275,16 @@ def test_what_an_earlier_release_kept_is_taken_over_if_it_is_roots(host: Host, r
     Path(io_netplan.STATE).rename(io_netplan.FORMER)
     Path(io_netplan.FORMER).chmod(0o755 if readable else 0o700)
     if readable:
-        assert io_netplan.read(io_netplan.ORIGINAL) is None, "nobody knows who made that"
+        assert io_netplan.read(io_netplan.ORIGINAL) is None, "its author is unknown"
         return
-    assert io_netplan.read(io_netplan.ORIGINAL) == {**before, "written": {}}, "in check mode, too"
+    assert io_netplan.read(io_netplan.ORIGINAL) == {**before, "written": {}}, "also in check mode"
     assert not Path(io_netplan.STATE).exists()
     io_netplan.arm(host.run, "two", before, 60, final=True)
     assert not Path(io_netplan.FORMER).exists()
     assert (io_netplan.read(io_netplan.ORIGINAL), io_netplan.confirm(host.run, "two")) == ({**before, "written": {}}, True)
 
 
-@pytest.mark.skipif(os.geteuid() != 0, reason="gives a folder away")
+@pytest.mark.skipif(os.geteuid() != 0, reason="changes the owner of a folder")
 @pytest.mark.parametrize("whose", ["the folder", "the one around it"])
 def test_what_the_service_user_planted_there_is_left_alone(host: Host, whose: str) -> None:
     former = Path(io_netplan.FORMER)
@@ -327,7 +327,7 @@ def test_what_dhcp_gave_is_neither_saved_nor_removed(host: Host) -> None:
 
 @pytest.mark.parametrize(("after", "by_hand"), [(1.0, []), (60.0, ["ip address replace 192.168.100.1/24 dev fast"])])
 def test_the_renderer_has_time_to_set_its_addresses(host: Host, monkeypatch: pytest.MonkeyPatch, after: float, by_hand: list[str]) -> None:
-    """NetworkManager takes an address that it did not set as somebody else's, and leaves its own profile aside."""
+    """NetworkManager does not activate its profile on a device with an address that it did not set."""
     now = 0.0
 
     def sleep(seconds: float) -> None:
@@ -344,7 +344,7 @@ def test_the_renderer_has_time_to_set_its_addresses(host: Host, monkeypatch: pyt
     io_netplan.put(host.run, saved)
     assert host.links["fast"]["addresses"] == ["192.168.100.1/24"]
     assert [words for words in host.asked if "replace" in words] == by_hand
-    assert "ip address delete 10.110.0.1/24 dev fast" in host.asked, "one too many may be what cuts the host off"
+    assert "ip address delete 10.110.0.1/24 dev fast" in host.asked, "an extra address may cut the host off"
 
 
 def test_a_device_that_was_down_goes_down_again(host: Host) -> None:
@@ -360,7 +360,7 @@ PARAMS = {"state": "present", "content": "ours", "files": {}, "takeover": False,
 
 @pytest.fixture
 def folders(host: Host, monkeypatch: pytest.MonkeyPatch) -> Host:
-    """The host's files at their places, below its folder."""
+    """The host's files at their usual paths, below its folder."""
     monkeypatch.setattr(io_netplan_files, "NETPLAN_FILE", host.path("60-gb10.yaml"))
     monkeypatch.setattr(io_netplan_files.glob, "glob", lambda _pattern: sorted(str(path) for path in host.folder.glob("*.yaml")))
     return host
@@ -379,23 +379,23 @@ def test_a_takeover_rewrites_only_files_that_name_an_interface(folders: Host) ->
 
 
 def test_no_error_quotes_other_peoples_files(folders: Host, tmp_path: Path) -> None:
-    """Both parsers show the text they stumble over."""
+    """Both parsers quote the invalid text."""
     folders.write("40-cx7.yaml", "network:\n  wifis: {wlP9s9: {password: *hunter2}}\n  # enp1s0f1np1\n")
-    with pytest.raises(io_netplan.NetplanError, match=r"40-cx7\.yaml is no YAML \(line 2\)$"):
+    with pytest.raises(io_netplan.NetplanError, match=r"40-cx7\.yaml is not YAML \(line 2\)$"):
         io_netplan_files.target({**PARAMS, "takeover": True})
 
     def run(_argv: list[str]) -> tuple[int, str, str]:
         return 1, "", f"{tmp_path}/scratch/etc/netplan/40-cx7.yaml:2:37: Invalid YAML: unknown alias:\n    password: *hunter2\n    ^\n"
 
     said = io_netplan_files.refusal(run, {}, [], str(tmp_path / "scratch"))
-    assert said == "netplan refuses it: /etc/netplan/40-cx7.yaml:2:37: Invalid YAML: unknown alias:"
+    assert said == "netplan rejects it: /etc/netplan/40-cx7.yaml:2:37: Invalid YAML: unknown alias:"
 
 
 def test_the_difference_shows_no_content_of_other_peoples_files(folders: Host) -> None:
     path = folders.write("40-cx7.yaml", yaml.safe_dump(FOREIGN))
     target, others = io_netplan_files.target({**PARAMS, "takeover": True})
     shown = io_netplan_files.diff(target, others, ["a difference"])["prepared"]
-    assert f"{path}: the fabric's interfaces are taken out\n" in shown
+    assert f"{path}: the fabric's interfaces are removed\n" in shown
     assert "+ours" in shown
     assert "# a difference\n" in shown
     assert "password" not in shown
@@ -414,7 +414,7 @@ def test_a_device_that_the_plan_left_gets_back_what_it_had() -> None:
 
 
 class Killed(BaseException):
-    """The end of a run by SIGKILL."""
+    """A run that SIGKILL ends."""
 
 
 def test_a_file_that_was_not_applied_is_known(folders: Host) -> None:
@@ -441,13 +441,13 @@ def test_a_file_that_comes_back_after_its_removal_is_not_applied(folders: Host) 
     assert io_netplan_files.unapplied(path) == []
     folders.write("60-gb10.yaml", "of a backup")
     assert len(io_netplan_files.unapplied(path)) == 1
-    # A boot applies what is there.
+    # A boot applies the present files.
     Path(io_netplan.APPLIED).unlink()
     assert io_netplan_files.unapplied(path) == []
 
 
 def test_a_clock_that_is_behind_applies_nothing_again(folders: Host, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Booted in 1970, the host generated its files before, to the clock, the one that they are of was written."""
+    """The host booted in 1970, so its generated files have earlier times than their source."""
     path, generated = Path(io_netplan_files.NETPLAN_FILE), folders.folder / "enp1s0f1np1.network"
     monkeypatch.setattr(io_netplan_files, "_GENERATED", ((f"{folders.folder}/", "", ".network"),))
     generated.touch()
@@ -464,7 +464,7 @@ def test_a_clock_that_is_behind_applies_nothing_again(folders: Host, monkeypatch
 
 
 def full(monkeypatch: pytest.MonkeyPatch, *but: str) -> Callable[[], None]:
-    """A disk without room for anything, but for files with one of these in their path. Returns what makes room."""
+    """A full disk, except for files with one of these in their path. Returns a function that makes room."""
     write = io_netplan.io_file.write_file
 
     def refuse(path: str, content: str, mode: int) -> None:
@@ -489,7 +489,7 @@ def test_a_full_disk_keeps_neither_devices_nor_files_from_coming_back(host: Host
     assert io_netplan.capture(host.run, before["files"], before["links"]) == before
     assert host.asked.count("netplan apply") == 1
     assert host.asked.index("ip address delete 10.110.0.1/24 dev fast") < host.asked.index("netplan apply"), "the devices come first"
-    # It is not put back once more, though its end could not be written down.
+    # It is not restored again, although its end could not be recorded.
     assert io_netplan.read(io_netplan.PENDING) is None
     assert "systemctl disable --now gb10-netplan-restore.timer" in host.asked
     assert copies(host) == []
@@ -499,11 +499,11 @@ def test_a_file_that_cannot_be_put_back_is_tried_again(host: Host, monkeypatch: 
     before = changed(host)
     Path(host.path(".40-cx7.yaml.gb10-before")).unlink()
     room = full(monkeypatch)
-    with pytest.raises(io_netplan.NetplanError, match=r"the devices are as before, but .*40-cx7\.yaml could not be put back \(No space left"):
+    with pytest.raises(io_netplan.NetplanError, match=r"the devices are as before, but .*40-cx7\.yaml could not be restored \(No space left"):
         io_netplan.restore(host.run, "restored by the timer")
     assert io_netplan.capture(host.run, [], before["links"])["links"] == before["links"]
     assert "netplan apply" in host.asked
-    assert not Path(host.path("60-gb10.yaml")).exists(), "what is removed needs no room"
+    assert not Path(host.path("60-gb10.yaml")).exists(), "a removal needs no disk space"
     assert io_netplan.read(io_netplan.PENDING), "systemd tries again"
     room()
     assert io_netplan.restore(host.run, "restored by the timer")
@@ -544,24 +544,24 @@ def test_a_disk_that_is_full_in_the_middle_of_a_change_takes_it_back(host: Host,
     before = io_netplan.capture(host.run, target["files"], ["fast"])
     full(monkeypatch, "pending.json", "program", "systemd", ".gb10-before", "40-cx7.yaml")
     identifier, problem = netplan_change.change(host.run, {**PARAMS, "identifier": "one", "confirm_timeout": 60}, target, list)
-    assert (identifier, "No space left" in problem, "The old configuration is back" in problem) == ("", True, True)
+    assert (identifier, "No space left" in problem, "The old configuration is restored" in problem) == ("", True, True)
     assert io_netplan.capture(host.run, target["files"], ["fast"]) == before
 
 
 def test_a_confirmation_that_cannot_be_remembered_is_none(host: Host, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Without what was there first, a removal could not bring it back."""
+    """Without a record of the first state, a removal could not restore it."""
     changed(host)
     full(monkeypatch, "last.json")
     with pytest.raises(OSError, match="No space left"):
         io_netplan.confirm(host.run, "one")
-    assert io_netplan.read(io_netplan.PENDING), "the timer takes it back"
+    assert io_netplan.read(io_netplan.PENDING), "the timer rolls it back"
 
 
 RAILS = ["enp1s0f1np1", "enP2p1s0f1np1"]
 
 
 def applied(host: Host, **changes: Any) -> None:
-    """Make a change as the module does, and confirm it."""
+    """Make a change like the module, and confirm it."""
     params = {**PARAMS, "takeover": True, "rails": [{"interface": name} for name in RAILS], **changes}
     target, _others = io_netplan_files.target(params)
     before = io_netplan.capture(host.run, target["files"], {*target["links"], *netplan.hearing(RAILS)})
@@ -574,7 +574,7 @@ CX7 = "# NVIDIA's\n" + yaml.safe_dump(FOREIGN)
 
 
 def edited(host: Host, change: Callable[[dict[str, Any]], None]) -> dict[str, Any]:
-    """Change the file that was taken over as its owner does, by hand. Returns what is in it then."""
+    """Edit the file that was taken over, like its owner. Returns its new content."""
     document = yaml.safe_load(Path(host.path("40-cx7.yaml")).read_text(encoding="utf-8"))
     change(document["network"])
     host.write("40-cx7.yaml", "# mine\n" + yaml.safe_dump(document), 0o640)
@@ -632,7 +632,7 @@ def test_a_file_that_is_no_yaml_any_more_is_refused_and_left_alone(folders: Host
     folders.write("40-cx7.yaml", CX7)
     applied(folders)
     path = folders.write("40-cx7.yaml", "network:\n  wifis: {wlP9s9: {password: *hunter2}}\n")
-    with pytest.raises(io_netplan.NetplanError, match=r"40-cx7\.yaml is no YAML \(line 2\)$"):
+    with pytest.raises(io_netplan.NetplanError, match=r"40-cx7\.yaml is not YAML \(line 2\)$"):
         io_netplan_files.target({**PARAMS, "state": "absent"})
     assert "hunter2" in Path(path).read_text(encoding="utf-8")
 
@@ -641,7 +641,7 @@ def test_what_was_taken_out_twice_comes_back_as_it_was_the_last_time(folders: Ho
     both = {"network": {**FOREIGN["network"], "ethernets": {name: {"mtu": 1500} for name in (*RAILS, "enP7s7")}}}
     folders.write("40-cx7.yaml", yaml.safe_dump(both))
     applied(folders)
-    # Its owner writes one of the two back, and more.
+    # Its owner adds one of the two again, and more.
     mine = edited(folders, lambda network: network["ethernets"].update(enp1s0f1np1={"mtu": 4000}, enP8s8={"dhcp4": False}))
     applied(folders)
     assert list(found(folders)["network"]["ethernets"]) == ["enP7s7", "enP8s8"]
@@ -706,19 +706,19 @@ def test_all_is_well() -> None:
 @pytest.mark.parametrize(
     ("outcomes", "expected"),
     [
-        pytest.param([outcome("a", path("b")), outcome("b", path("a"))], "Look at both ends: check the cable", id="a pair blames nobody"),
+        pytest.param([outcome("a", path("b")), outcome("b", path("a"))], "Each end may be at fault: check the cable", id="a pair blames nobody"),
         pytest.param(
             [outcome("a", path("c")), outcome("b", path("c")), outcome("c", path("a"), path("b"))],
             "Every failing path ends at c: check the cable",
             id="one of three",
         ),
-        pytest.param([outcome("a", path("c", small=True)), outcome("b"), outcome("c")], "Look at both ends: something carries", id="one way"),
+        pytest.param([outcome("a", path("c", small=True)), outcome("b"), outcome("c")], "Each end may be at fault: a device carries", id="one way"),
         pytest.param(
             [outcome("a", path("c", small=True)), outcome("b", path("c", small=True)), outcome("c")],
-            "Every failing path ends at c: something carries less than 9000 bytes",
+            "Every failing path ends at c: a device carries less than 9000 bytes",
             id="MTU",
         ),
-        pytest.param([outcome("a", path("b")), outcome("b"), outcome("c", path("d")), outcome("d")], "Look at both ends", id="two cables"),
+        pytest.param([outcome("a", path("b")), outcome("b"), outcome("c", path("d")), outcome("d")], "Each end may be at fault", id="two cables"),
     ],
 )
 def test_the_node_that_all_failing_paths_share_is_named(outcomes: list[dict[str, Any]], expected: str) -> None:
@@ -728,4 +728,4 @@ def test_the_node_that_all_failing_paths_share_is_named(outcomes: list[dict[str,
 def test_what_was_put_back_is_told() -> None:
     text = fabric_report.report([outcome("a", pending="1"), outcome("b", problem="it was cut off"), outcome("c", pending="2")], 9000)
     assert "b: it was cut off." in text
-    assert text.endswith("What was configured before this run is put back on a, c.")
+    assert text.endswith("The configuration from before this run is restored on a, c.")

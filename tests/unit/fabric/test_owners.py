@@ -1,4 +1,4 @@
-"""Who owns an interface, where the machines on paper (test_fabric_info) have no case for it."""
+"""Owners of an interface, for cases that the simulated machines (test_io_facts) lack."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ VETH = Device("enp2s0", "02:00:00:00:00:01", "", "", physical=False)
 
 
 def how(device: Device, *documents: dict[str, Any]) -> list[tuple[str, str, str]]:
-    """Which of the documents, numbered from 0, own the device: (number, identifier, by)."""
+    """The documents, numbered from 0, that own the device: (number, identifier, by)."""
     found = [entry for number, network in enumerate(documents) for entry in definitions(str(number), {"network": network})]
     return [(entry["file"], entry["id"], entry["by"]) for entry in owners.owners([device], found, [])[device.name]]
 
@@ -96,11 +96,11 @@ def test_owners(documents: list[dict[str, Any]], expected: list[tuple[str, str, 
 @pytest.mark.parametrize(
     ("document", "reason"),
     [
-        ("text", "the document is no mapping"),
-        ({"network": ""}, "network is no mapping"),
-        ({"network": {"ethernets": ["enp1s0f1np1"]}}, "network.ethernets is no mapping"),
-        ({"network": {"ethernets": {"cx7": ""}}}, "network.ethernets.cx7 is no mapping"),
-        ({"network": {"ethernets": {"cx7": {"match": "enp*"}}}}, "network.ethernets.cx7.match is no mapping"),
+        ("text", "the document is not a mapping"),
+        ({"network": ""}, "network is not a mapping"),
+        ({"network": {"ethernets": ["enp1s0f1np1"]}}, "network.ethernets is not a mapping"),
+        ({"network": {"ethernets": {"cx7": ""}}}, "network.ethernets.cx7 is not a mapping"),
+        ({"network": {"ethernets": {"cx7": {"match": "enp*"}}}}, "network.ethernets.cx7.match is not a mapping"),
         ({"network": {"ethernets": {"cx7": {"match": {"name": {}}}}}}, "network.ethernets.cx7.match.name is neither a text nor a list of texts"),
         ({"network": {"bonds": {"bond0": {"interfaces": [["cx7"]]}}}}, "network.bonds.bond0.interfaces is neither"),
     ],

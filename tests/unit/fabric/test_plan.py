@@ -1,4 +1,4 @@
-"""The fabric of a pair (test_topologies.py has the others): what is planned, and every mistake that is found, together with all others."""
+"""The fabric of a pair (test_topologies.py has the others): its plan, and its problems, all listed together."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from ansible_collections.gb10.cluster.plugins.module_utils.fabric.topology impor
 
 ONE = FabricNode("spark1")
 TWO = FabricNode("spark2")
-#: The user's own addresses, good ones.
+#: Valid addresses from the user.
 MINE = ("10.110.7.11/24", "10.110.8.11/24")
 YOURS = ("10.110.7.12/24", "10.110.8.12/24")
 
@@ -62,7 +62,7 @@ def test_a_cable_may_join_different_ports() -> None:
     assert [rail.interface for rail in head.rails] == ["enp1s0f0np0", "enP2p1s0f0np0"]
     assert [rail.interface for rail in worker.rails] == ["enp1s0f1np1", "enP2p1s0f1np1"]
     assert [dict(rail.peers) for rail in head.rails] == [{"spark2": "10.110.0.2"}, {"spark2": "10.110.1.2"}]
-    # Each rank names its own interface; the other node's would not exist.
+    # Each rank uses its own interface; the other node's would not exist.
     assert (head.environment["NCCL_SOCKET_IFNAME"], worker.environment["NCCL_SOCKET_IFNAME"]) == ("enp1s0f0np0", "enp1s0f1np1")
 
 
@@ -108,7 +108,7 @@ def test_the_netplan_document_touches_only_the_rails_and_stays_static() -> None:
         document = ethernets[rail.interface]
         assert (document["addresses"], document["mtu"]) == ([str(rail.address)], 4200)
         assert (document["dhcp4"], document["dhcp6"], document["link-local"]) == (False, False, [])
-        # Keeps the address while the peer reboots, and does not hold up a boot without a cable.
+        # Keep the address while the peer reboots, and do not delay a boot without a cable.
         assert (document["ignore-carrier"], document["optional"]) == (True, True)
 
 
@@ -136,7 +136,7 @@ BAD: dict[str, tuple[tuple[FabricNode, ...], Fabric, str, str, str, str]] = {
         Fabric(),
         "nodes[1].fabric_addresses[0]",
         "10.110.7.11 of spark2 is also nodes[0].fabric_addresses[0] of spark1",
-        "an address of its own",
+        "a unique address",
         "change one of the two",
     ),
     "outside the pool": (
@@ -160,7 +160,7 @@ BAD: dict[str, tuple[tuple[FabricNode, ...], Fabric, str, str, str, str]] = {
         Fabric(),
         "nodes[0].fabric_addresses[1]",
         "10.110.7.13/24 of spark1 is in the same subnet as its fabric_addresses[0]",
-        "each twin in a subnet of its own",
+        "each PCIe function in its own subnet",
         "different subnets",
     ),
     "a twin within the other's subnet": (
@@ -168,14 +168,14 @@ BAD: dict[str, tuple[tuple[FabricNode, ...], Fabric, str, str, str, str]] = {
         Fabric(),
         "nodes[0].fabric_addresses[1]",
         "10.110.4.11/22 of spark1 is in the same subnet as its fabric_addresses[0]",
-        "each twin in a subnet of its own",
+        "each PCIe function in its own subnet",
         "different subnets",
     ),
     "network address": (
         user(("10.110.7.0/24", MINE[1])),
         Fabric(),
         "nodes[0].fabric_addresses[0]",
-        "10.110.7.0/24 of spark1 is no host address",
+        "10.110.7.0/24 of spark1 is not a host address",
         "a host address",
         "last octet",
     ),
@@ -183,7 +183,7 @@ BAD: dict[str, tuple[tuple[FabricNode, ...], Fabric, str, str, str, str]] = {
         user(("10.110.7.255/24", MINE[1])),
         Fabric(),
         "nodes[0].fabric_addresses[0]",
-        "10.110.7.255/24 of spark1 is no host address",
+        "10.110.7.255/24 of spark1 is not a host address",
         "a host address",
         "last octet",
     ),
@@ -208,7 +208,7 @@ BAD: dict[str, tuple[tuple[FabricNode, ...], Fabric, str, str, str, str]] = {
         Fabric(),
         "nodes[0].fabric_addresses",
         "1 for spark1",
-        "2, one for each twin of each cabled port",
+        "2, one for each PCIe function of each cabled port",
         "gb10_fabric_addresses",
     ),
     "another subnet than the peer's": (
@@ -217,7 +217,7 @@ BAD: dict[str, tuple[tuple[FabricNode, ...], Fabric, str, str, str, str]] = {
         "nodes[1].fabric_addresses[0]",
         "10.110.9.12/24 of spark2 cannot reach 10.110.7.11/24 of spark1",
         "an address in 10.110.7.0/24",
-        "one subnet a rail",
+        "one subnet per rail",
     ),
     "unknown port": (
         (ONE, replace(TWO, ports=(7,))),
@@ -287,7 +287,7 @@ def test_a_mistake_is_named(nodes: tuple[FabricNode, ...], cabling: Fabric, path
     assert fix in at_path[0].fix
 
 
-#: Mistakes of one value, which must not be explained by a second, made-up problem.
+#: Mistakes of one value, which must not cause a second, unfounded problem.
 ALONE = sorted(BAD.keys() - {"outside the pool", "a subnet wider than the pool", "twins in one subnet", "a twin within the other's subnet"})
 
 
@@ -343,7 +343,7 @@ def test_every_plan_of_a_pair_is_sound(pair: tuple[tuple[FabricNode, FabricNode]
     assert all(address.network.subnet_of(pool) and address.ip in list(address.network.hosts()) for address in addresses)
     for share, other in zip(shares, reversed(shares), strict=True):
         networks = [rail.address.network for rail in share.rails]
-        assert len(set(networks)) == len(networks), "twins share a subnet"
+        assert len(set(networks)) == len(networks), "PCIe functions share a subnet"
         assert [rail.peers for rail in share.rails] == [{other.name: str(rail.address.ip)} for rail in other.rails]
 
 

@@ -1,4 +1,4 @@
-"""GID indices and degraded links, on the machines on paper and with one fact changed."""
+"""GID indices and degraded links, on the simulated machines and with one fact changed."""
 
 from __future__ import annotations
 
@@ -77,7 +77,7 @@ def test_gid_index_takes_neither_version_1_nor_another_place(machines: Any) -> N
         gids = fabric["rdma"][hca]["gids"]
         gids[3]["type"] = "RoCE v1"
     assert gid_index(fabric, PAIR, PAIR_ADDRESSES)[0] is None
-    # The same GID twice, as while an address moves: the index that both have.
+    # The same GID twice, as while an address moves: the result is the common index.
     for hca, indices in zip(PAIR, [(3, 7), (5, 7)], strict=True):
         gids = fabric["rdma"][hca]["gids"]
         gids[:] = [{**gids[3], "type": "RoCE v2", "index": index} for index in indices]

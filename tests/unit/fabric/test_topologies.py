@@ -1,4 +1,4 @@
-"""The fabric of rings, switches, machines without ConnectX and single nodes, and what can be wrong with each."""
+"""The fabric of rings, switches, machines without ConnectX and single nodes, and the problems of each."""
 
 from __future__ import annotations
 
@@ -34,13 +34,13 @@ def mistakes(nodes: list[FabricNode], cabling: Fabric) -> list[Problem]:
 
 
 def links(shares: list[NodeFabric]) -> set[tuple[str, str, str, str]]:
-    """(node, interface, peer, the peer's interface) of every pair that can talk."""
+    """(node, interface, peer, the peer's interface) of every connected pair."""
     where = {str(rail.address.ip): rail.interface for share in shares for rail in share.rails}
     return {(share.name, rail.interface, peer, where[ip]) for share in shares for rail in share.rails for peer, ip in rail.peers.items()}
 
 
 def test_a_ring_of_three_has_six_subnets_as_nvidias_table() -> None:
-    """NVIDIA's connect-three-sparks: port 0 of each node to port 1 of the next, twin to twin, two /24 a cable."""
+    """NVIDIA's connect-three-sparks: port 0 of each node to port 1 of the next, two /24 per cable."""
     shares = planned(sparks(3, (0, 1)), RING)
     table = {share.name: {rail.interface: str(rail.address) for rail in share.rails} for share in shares}
     assert table == {
@@ -86,7 +86,7 @@ def test_a_ring_calls_its_nodes_by_the_network_that_reaches_all(count: int) -> N
         assert {given[name] for name in ("NCCL_SOCKET_IFNAME", "GLOO_SOCKET_IFNAME", "TP_SOCKET_IFNAME", "UCX_NET_DEVICES")} == {"enP7s7"}
         assert given["NCCL_IB_HCA"] == "rocep1s0f0,roceP2p1s0f0,rocep1s0f1,roceP2p1s0f1"
         assert (given["NCCL_IB_SUBNET_AWARE_ROUTING"], given["NCCL_NET_PLUGIN"], given["NCCL_IB_MERGE_NICS"]) == ("1", "none", "0")
-        # From four on not every pair has a cable.
+        # From four nodes on, not every pair has a cable.
         assert given.get("NCCL_ALGO") == ("Ring" if count > 3 else None)
 
 
@@ -129,7 +129,7 @@ def test_a_mixed_cluster_has_one_rail_of_sockets() -> None:
     ]
     assert shares[0].rails[0].peers == {"spark2": "10.110.0.2", "spark3": "10.110.0.3", "spark4": "10.110.0.4"}
     for share in shares:
-        # The distributed-vllm notes: every node must speak the same transport and protocol.
+        # The distributed-vllm notes: every node must use the same transport and protocol.
         assert {name: value for name, value in share.environment.items() if name.startswith("NCCL")} == {
             "NCCL_SOCKET_IFNAME": share.interface,
             "NCCL_IB_DISABLE": "1",
@@ -156,7 +156,7 @@ def test_the_renderer_is_named_for_each_interface() -> None:
     (head, *_rest) = planned(sparks(2), Fabric(renderer="NetworkManager"))
     for definition in head.netplan["network"]["ethernets"].values():
         assert definition["renderer"] == "NetworkManager"
-        # networkd's own; NetworkManager has a setting of its configuration instead.
+        # Only for networkd; NetworkManager has a configuration setting instead.
         assert "ignore-carrier" not in definition
 
 
@@ -182,7 +182,7 @@ BAD: dict[str, tuple[list[FabricNode], Fabric, str, str, str, str]] = {
         [replace(mixed()[0], interface=""), *mixed()[1:]],
         SOCKET,
         "nodes[0].interface",
-        "spark1 names none",
+        "spark1 has none",
         "the others' network",
         "gb10_fabric_interface",
     ),
@@ -202,7 +202,7 @@ BAD: dict[str, tuple[list[FabricNode], Fabric, str, str, str, str]] = {
         RING,
         "nodes[0].fabric_addresses[3]",
         "in the same subnet as its fabric_addresses[2]",
-        "each twin in a subnet of its own",
+        "each PCIe function in its own subnet",
         "different subnets",
     ),
 }
@@ -223,7 +223,7 @@ def test_one_mistake_is_one_problem(name: str) -> None:
 
 
 def test_a_cable_between_equal_ports_is_found_at_both_ends_of_the_node() -> None:
-    """Turning one node around breaks both of its cables."""
+    """Swapping the cables of one node breaks both."""
     problems = mistakes(ring(1, ports=(1, 0)), RING)
     assert [problem.path for problem in problems] == ["nodes[1].ports[1]", "nodes[2].ports[1]"]
     assert "port 0 of spark2 is cabled to port 0 of spark1" in problems[0].found
@@ -260,8 +260,8 @@ def test_every_plan_is_sound(count: int, topology: str, mtu: int) -> None:
     ips = [rail.address.ip for share in shares for rail in share.rails]
     assert len(set(ips)) == len(ips)
     for share in shares:
-        assert len({rail.address.network for rail in share.rails}) == 4, "twins share a subnet"
-        assert all(rail.peers for rail in share.rails), "a rail that reaches nobody"
-    assert all((b, j, a, i) in links(shares) for a, i, b, j in links(shares)), "a path without a way back"
+        assert len({rail.address.network for rail in share.rails}) == 4, "PCIe functions share a subnet"
+        assert all(rail.peers for rail in share.rails), "a rail without peers"
+    assert all((b, j, a, i) in links(shares) for a, i, b, j in links(shares)), "a path without a reverse path"
     written = [replace(node, addresses=tuple(str(rail.address) for rail in share.rails)) for node, share in zip(nodes, shares, strict=True)]
-    assert planned(written, cabling) == shares, "what is chosen is accepted when the user writes it down"
+    assert planned(written, cabling) == shares, "the chosen addresses are valid as the user's addresses"

@@ -139,11 +139,11 @@ def test_as_many_patterns_as_can_be_take_seconds() -> None:
         (b"[" * 10_000_000, "it is longer than 4194304 bytes"),
         (b"[" * 100_000, "it is nested deeper than 32"),
         (b'{"a":' * 40 + b"1" + b"}" * 40, "it is nested deeper than 32"),
-        (b'{"hidden_size": NaN}', "NaN is no number"),
+        (b'{"hidden_size": NaN}', "NaN is not a number"),
         (b'{"hidden_size": 1e999}', "1e999 is too large a number"),
         (b'{"hidden_size": ' + b"9" * 5000 + b"}", "is too large a number"),
         (b"\xff\xfe", "is not JSON"),
-        (b"[]", "is no JSON object"),
+        (b"[]", "is not a JSON object"),
     ],
     ids=["long", "open", "deep", "NaN", "infinite", "digits", "bytes", "list"],
 )
@@ -157,4 +157,4 @@ def test_a_file_has_limits(tmp_path: Path, content: bytes, reason: str) -> None:
 def test_what_is_no_file_is_not_waited_for(tmp_path: Path) -> None:
     os.mkfifo(tmp_path / "config.json")
     answer = run_module("serve_lint", {"argv": [], "model": str(tmp_path), "release": "0.32.0"})
-    assert answer["failed"] and "config.json is not JSON: it is no regular file" in answer["msg"]
+    assert answer["failed"] and "config.json is not JSON: it is not a regular file" in answer["msg"]

@@ -268,7 +268,7 @@ def test_no_link_leads_out_of_the_source(tmp_path: Path) -> None:
         ("far.json", f"leads out of {source}"),
         ("gone.json", "leads nowhere"),
         ("out.json", f"leads out of {source}"),
-        ("pipe.json", "is no file"),
+        ("pipe.json", "is not a regular file"),
     ):
         assert f"'{name}' {words}" in problem["found"]
 

@@ -278,7 +278,7 @@ def test_nobody_is_led_from_https_to_http() -> None:
         ({"answer": json.dumps({"sha": COMMIT, "siblings": [{"rfilename": "../x"}]}).encode()}, "'../x' is no path below a folder"),
         ({"answer": json.dumps({"sha": COMMIT, "siblings": [{"rfilename": "README.md"}]}).encode()}, "the model has no config.json"),
         ({"files": {**FILES, "config.json": b"{"}}, "its config.json is not JSON"),
-        ({"files": {**FILES, "config.json": b"[]"}}, "its config.json is no JSON object"),
+        ({"files": {**FILES, "config.json": b"[]"}}, "its config.json is not a JSON object"),
         ({"cut": {"config.json": 10}}, "127.0.0.1 ended its answer early"),
         ({"elsewhere": "ftp://127.0.0.1"}, "127.0.0.1 does not answer"),
         ({"elsewhere": "file:///etc/passwd#"}, "127.0.0.1"),

@@ -1,4 +1,4 @@
-"""Compute capabilities: reading them, naming them, and which binaries they run."""
+"""Compute capabilities: parsing, names, and the binaries that they run."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a node's tools print, as recorded where it says so, and the facts made of it."""
+"""Facts from the output of a node's tools. Comments name the recorded outputs."""
 
 from __future__ import annotations
 
@@ -11,9 +11,9 @@ from ansible_collections.gb10.cluster.plugins.module_utils.node import parse as 
 
 MEMINFO = "MemTotal:       125513088 kB\nMemFree:        100000000 kB\n"
 SUMMARY = "| NVIDIA-SMI 580.159.04             Driver Version: 580.159.04     CUDA Version: 13.0     |"
-#: As nvidia-smi prints it on a DGX Spark, whose GPU has no memory of its own (driver 580.142).
+#: The output of nvidia-smi on a DGX Spark, whose GPU has no separate memory (driver 580.142).
 GB10 = "NVIDIA GB10, 12.1, 580.142, [N/A], GPU-11111111-2222-3333-4444-555555555555\n"
-#: Recorded on an H200, but for the identifier.
+#: Recorded on an H200, except for the identifier.
 H200 = "NVIDIA H200, 9.0, 580.159.04, 143771, GPU-66666666-7777-8888-9999-000000000000\n"
 
 
@@ -25,13 +25,13 @@ def test_gb10_shares_the_hosts_memory() -> None:
     found = facts(GB10)
     (gpu,) = found["gpus"]
     assert (gpu["name"], gpu["capability"], gpu["sm"], gpu["memory_bytes"]) == ("NVIDIA GB10", "12.1", "sm_121", None)
-    assert gpu["reasons"] == {"memory_bytes": "nvidia-smi says [N/A]: the GPU shares the host's memory"}
+    assert gpu["reasons"] == {"memory_bytes": "nvidia-smi reports [N/A]: the GPU shares the host's memory"}
     assert (found["unified_memory"], found["memory_bytes"]) == (True, 125513088 * 1024)
     assert (found["driver_version"], found["cuda_version"], found["reason"]) == ("580.142", "13.0", "")
 
 
 def test_cma_that_the_kernel_took_for_itself() -> None:
-    """As a kernel whose handover reserve is CMA shows it: more free than there is in all."""
+    """A kernel whose handover reserve is CMA reports CmaFree above CmaTotal."""
     found = node_text.cma_facts("CmaTotal:              0 kB\nCmaFree:         9764864 kB\n")
     assert found == {"cma_total_bytes": 0, "cma_free_bytes": 9764864 * 1024}
     assert node_text.cma_facts(MEMINFO) == {"cma_total_bytes": None, "cma_free_bytes": None}
@@ -65,7 +65,7 @@ DRIVER = "NVIDIA-SMI has failed because it couldn't communicate with the NVIDIA 
             0,
             "No devices were found\n",
             "",
-            "nvidia-smi answers 'No devices were found' instead of name, compute_cap, driver_version, memory.total, uuid",
+            "nvidia-smi printed 'No devices were found' instead of name, compute_cap, driver_version, memory.total, uuid",
             id="no devices, status 0",
         ),
         pytest.param(2, 'Field "uuid" is not a valid field to query.\n', "", 'status 2: Field "uuid" is not', id="old driver"),
@@ -83,7 +83,7 @@ def test_what_cannot_be_read_is_not_guessed() -> None:
     (gpu,) = found["gpus"]
     assert (gpu["capability"], gpu["sm"], gpu["memory_bytes"]) == (None, None, None)
     assert "'[Unknown Error]' is not a compute capability" in gpu["reasons"]["capability"]
-    assert gpu["reasons"]["memory_bytes"] == "nvidia-smi says [GPU requires reset]"
+    assert gpu["reasons"]["memory_bytes"] == "nvidia-smi reports [GPU requires reset]"
     assert (found["unified_memory"], found["cuda_version"], found["memory_bytes"]) == (None, None, None)
     assert found["reason"] == "nvidia-smi prints no CUDA version"
 
@@ -144,7 +144,7 @@ TCP6 = """  sl  local_address                         remote_address            
 )
 def test_listening_sockets(table: str, expected: list[tuple[str, int, int]]) -> None:
     found = node_text.listening_sockets(table)
-    # Python 3.13 writes an IPv4-mapped address in another way than 3.11.
+    # Python 3.13 formats IPv4-mapped addresses differently from 3.11.
     assert [(socket["address"].replace("::ffff:7f00:1", "::ffff:127.0.0.1"), socket["port"], socket["inode"]) for socket in found] == expected
 
 
@@ -174,7 +174,7 @@ def test_unit_of_cgroup(text: str, unit: str) -> None:
 
 
 def shown(**changes: str) -> str:
-    """`systemctl show` of a unit that is not there, as systemd 252 prints it, with some properties changed."""
+    """`systemctl show` of a missing unit, from systemd 252, with some properties changed."""
     properties = {
         "LoadState": "not-found",
         "UnitFileState": "",

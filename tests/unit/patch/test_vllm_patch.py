@@ -268,8 +268,8 @@ def nothing(package: Path) -> None:
 BAD = [
     (nothing, {"capability": "abc"}, "capability: 'abc' is not a compute capability"),
     (nothing, {"capability": "12.1a"}, "capability: '12.1a' is not a compute capability"),
-    (nothing, {"package_dir": "/nonexistent"}, "package_dir: /nonexistent is not there"),
-    (nothing, {"package_dir": "/etc/passwd"}, "package_dir: /etc/passwd is no folder"),
+    (nothing, {"package_dir": "/nonexistent"}, "package_dir: /nonexistent is missing"),
+    (nothing, {"package_dir": "/etc/passwd"}, "package_dir: /etc/passwd is not a folder"),
     (nothing, {"package_dir": "/etc"}, "package_dir: /etc is not a vLLM package"),
     (nothing, {"package_dir": None, "python": sys.executable}, f"python: {sys.executable} has no vllm"),
     (nothing, {"package_dir": None, "python": "/nonexistent"}, "python: there is no interpreter /nonexistent"),

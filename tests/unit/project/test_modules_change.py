@@ -73,8 +73,8 @@ def test_vllm_host_ip_lists_all_problems_and_writes_nothing(tmp_path: Path) -> N
     assert message.startswith("5 problems found; nothing was changed.")
     for part in (
         "10.110.0.2 is also the address of spark2",
-        "the cluster knows spark1 as 10.110.0.1",
-        "Ray is told 192.168.1.11",
+        "the cluster's address of spark1 is 10.110.0.1",
+        "Ray uses 192.168.1.11",
         "10.110.0.2 is not on enP7s7",
         "'NO-NAME' is not the name of an environment variable",
         "LINES contains a line break",
@@ -112,8 +112,8 @@ def test_fabric_probe_tells_every_path_that_fails(tmp_path: Path) -> None:
     script = 'case "$*" in *10.110.1.2) echo "ping: local error: message too long, mtu=1500" >&2; exit 1;; esac'
     rails = [RAIL, {"interface": "enP2p1s0f1np1", "address": "10.110.0.1/24", "peers": {"spark2": "10.110.1.2"}}]
     answer = run_module("fabric_probe", {"rails": rails, "mtu": 9000, "timeout": 0}, program(tmp_path, "ping", script))
-    assert answer["msg"].startswith("1 of 2 paths are not proven")
-    assert "enP2p1s0f1np1 -> spark2 (10.110.1.2): no answer (ping: local error: message too long, mtu=1500)" in answer["msg"]
+    assert answer["msg"].startswith("1 of 2 paths could not be verified")
+    assert "enP2p1s0f1np1 -> spark2 (10.110.1.2): no reply (ping: local error: message too long, mtu=1500)" in answer["msg"]
 
 
 def test_fabric_probe_tells_a_small_mtu_from_a_cut_cable(tmp_path: Path) -> None:
@@ -126,13 +126,13 @@ def test_fabric_probe_tells_a_small_mtu_from_a_cut_cable(tmp_path: Path) -> None
             "peer": "spark2",
             "address": "10.110.0.2",
             "mac": "",
-            "said": "packets come through, but not of 9000 bytes",
+            "said": "small packets arrive, but not packets of 9000 bytes",
             "small": True,
         }
     ]
 
 
-@pytest.mark.parametrize(("answered", "said"), [("02:00:00:00:00:02", []), ("02:00:00:00:00:99", ["answered by 02:00:00:00:00:99 instead of 02:00"])])
+@pytest.mark.parametrize(("answered", "said"), [("02:00:00:00:00:02", []), ("02:00:00:00:00:99", ["02:00:00:00:00:99 replied instead of 02:00"])])
 def test_fabric_probe_wants_the_answer_of_the_device_that_has_the_address(tmp_path: Path, answered: str, said: list[str]) -> None:
     """The PCIe functions of a port hear each other's ARP requests, so one may receive the traffic of both rails."""
     folder = program(tmp_path / "bin", "ping", "exit 0")

@@ -67,7 +67,7 @@ def test_node_info_counts_the_weights(tmp_path: Path) -> None:
     assert (answer["model_bytes"], answer["model_reason"]) == (995, "1 of 2 files of the index are missing: model-2.safetensors")
 
 
-@pytest.mark.parametrize(("text", "said"), [("{", "is not JSON: "), ("[]", "is no JSON object")])
+@pytest.mark.parametrize(("text", "said"), [("{", "is not JSON: "), ("[]", "is not a JSON object")])
 def test_node_info_names_a_file_that_is_no_model_configuration(tmp_path: Path, text: str, said: str) -> None:
     program(tmp_path, "ip", "echo '[]'")
     (tmp_path / "config.json").write_text(text, encoding="utf-8")

@@ -1,4 +1,4 @@
-"""What a container image may hold and print: its maker's words end as the reader's own error, or as values of one form."""
+"""Untrusted content and output of container images: values have one form, or the parser raises its own error."""
 
 from __future__ import annotations
 
@@ -51,7 +51,7 @@ def test_what_the_search_prints(key: str, value: Any) -> None:
     for whole in ({**FOUND, key: value}, value):
         with contextlib.suppress(ValueError):
             place = image_copy.found(json.dumps(whole))
-            # A path is the middle of `--volume=a:b:ro` and of `--mount=source=a,target=b`.
+            # A path is inside `--volume=a:b:ro` and `--mount=source=a,target=b`.
             paths = [place.package, place.triton, place.torch, place.toolkit, *place.distributions]
             assert not any(re.search(r"[:,\s\"'\\%{}]|(^|/)\.\.?(/|$)", path) for path in paths)
             targets = [target for _source, target in image_copy.layout(place)]
@@ -86,7 +86,7 @@ def test_arguments_of_anything(key: str, part: str, value: Any) -> None:
     for whole in ({**ARGUMENTS, key: value}, {**ARGUMENTS, "options": [{**OPTION, part: value}]}, {**ARGUMENTS, "failed": value}, value):
         with contextlib.suppress(ValueError):
             answer = vllm_release_answer.answered(json.dumps(whole))
-            assert answer.keys() == ARGUMENTS.keys(), "the module returns it beside its own keys"
+            assert answer.keys() == ARGUMENTS.keys(), "the module returns it next to its own keys"
             vllm_release.parse(["--a-b=1"], "0.40.0", asked=vllm_release.options_of(answer["options"]))
 
 

@@ -1,4 +1,4 @@
-"""container_image as a node runs it, with an engine whose images are files: what it fetches, once, and what it says."""
+"""container_image as on a node, with an engine whose images are files: it fetches each image once; messages."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ MACHINE = {"x86_64": "amd64", "aarch64": "arm64"}[os.uname().machine]
 
 
 class Host:
-    """A host with an engine that has nothing, and a registry that has one image."""
+    """A host with an engine without images, and a registry with one image."""
 
     def __init__(self, folder: Path) -> None:
         self.state = folder / "state"
@@ -45,7 +45,7 @@ class Host:
         return answer
 
     def calls(self) -> list[str]:
-        """What the engine was asked since the last time."""
+        """The engine's commands since the last call."""
         path = self.state / "calls"
         calls = path.read_text(encoding="utf-8").split() if path.exists() else []
         path.unlink(missing_ok=True)
@@ -89,10 +89,10 @@ def test_from_one_host_to_another_by_a_file(host: Host, tmp_path: Path) -> None:
     other = Host(tmp_path / "other")
     loaded = other.got(f"sha256:{ID}", archive=str(tar))
     assert (loaded["changed"], loaded["image_id"], "pull" in other.calls()) == (True, ID, False)
-    # It has a name there, without which `image prune` would take it.
+    # It has a tag there; otherwise `image prune` would remove it.
     assert f"gb10.cluster/runtime:{ID[:12]}" in (other.state / "images" / f"{ID}.json").read_text(encoding="utf-8")
     tar.unlink()
-    assert other.got(f"sha256:{ID}", archive=str(tar))["changed"] is False, "what is here is not loaded again"
+    assert other.got(f"sha256:{ID}", archive=str(tar))["changed"] is False, "an image on the host is not loaded again"
 
 
 def test_what_a_killed_save_left_is_no_hindrance(host: Host, tmp_path: Path) -> None:

@@ -1,4 +1,4 @@
-"""The locks: pinned, with a hash for everything, and for the CUDA that their names say."""
+"""The locks: pinned releases with hashes, for the CUDA release in their names."""
 
 from __future__ import annotations
 
@@ -20,14 +20,14 @@ from ansible_collections.gb10.cluster.plugins.module_utils.runtime import locks,
 LOCKS = sorted((ROOT / "roles" / "gb10" / "files").glob("*.lock"))
 ZEROS = "0" * 64
 NAME = re.compile(r"vllm-(?P<vllm>[\d.]+)-cu(?P<cuda>\d{3})-aarch64-py312\.lock")
-#: A requirement, how it is pinned, and its hashes.
+#: A requirement, its pin, and its hashes.
 PINNED = re.compile(
     r"(?P<name>[\w.-]+)(?P<extra>\[[\w,]+\])?(==(?P<version>[\w.+!]+)| @ (?P<url>https://\S+))(?P<hashes>( \\\n    --hash=sha256:[0-9a-f]{64})+)\n"
 )
 
 
 def requirements(text: str) -> dict[str, re.Match[str]]:
-    """What a lock lists, by name. Whatever is not a comment has to be a pin with hashes."""
+    """The requirements of a lock, by name. All lines except comments must be pins with hashes."""
     rest = "".join(line for line in text.splitlines(keepends=True) if not line.startswith("#"))
     assert PINNED.sub("", rest) == ""
     return {match["name"]: match for match in PINNED.finditer(rest)}
@@ -41,7 +41,7 @@ def test_a_lock_is_what_its_name_says(lock: Path) -> None:
     assert listed["vllm"]["version"] == name["vllm"]
     assert {"ray", "transformers", "triton", "torch", f"nvidia-nccl-cu{name['cuda'][:2]}"} <= set(listed)
     assert not [each for each in listed if re.search(r"nccl-cu(?!" + name["cuda"][:2] + ")", each)], "one CUDA's NCCL"
-    # The role reads uv's pin from the lock to install it first.
+    # The role reads uv's pin from the lock, to install uv first.
     assert re.search(r"^uv==[^ ;\n]+", text, re.MULTILINE)
     for each in listed.values():
         if each["url"]:
@@ -53,12 +53,12 @@ def test_a_lock_is_what_its_name_says(lock: Path) -> None:
 def test_the_bundle_of_vllm_gb10() -> None:
     listed = requirements((ROOT / "roles/gb10/files/vllm-0.18.1-cu129-aarch64-py312.lock").read_text(encoding="utf-8"))
     assert [listed[name]["version"] for name in ("vllm", "triton", "transformers")] == ["0.18.1", "3.6.0", "4.57.6"]
-    # PyPI's own build for aarch64 has no CUDA.
+    # PyPI's build for aarch64 has no CUDA.
     assert listed["torch"]["url"]
 
 
 def test_what_was_forced_into_a_lock_is_said_in_its_head() -> None:
-    """vLLM 0.33.0 wants a newer certifi than there was; uv pip sync, which the role runs, does not compare."""
+    """vLLM 0.33.0 requires a newer certifi than existed; uv pip sync, which the role runs, does not check that."""
     text = (ROOT / "roles/gb10/files/vllm-0.33.0-cu130-aarch64-py312.lock").read_text(encoding="utf-8")
     head = text[: text.index("\n", text.rindex("\n#") + 1)]
     assert requirements(text)["certifi"]["version"] == "2026.10.18"
@@ -80,7 +80,7 @@ def test_the_library_of_the_hub_is_the_same_everywhere() -> None:
         assert library.replace("_", "-") in {line.split(" ")[0] for line in read(lock).splitlines()}, lock
 
 
-#: Everything that root or a developer installs from an index.
+#: All files that root or a developer installs from an index.
 INSTALLED = ["inventories/lab/requirements.txt", "requirements-dev.txt", "roles/model_store/files/hub.lock"]
 
 
@@ -114,7 +114,7 @@ def test_a_lock_that_leaves_something_open_is_refused_before_any_change(lock: st
 
 
 def test_the_lock_of_an_image_is_not_installed() -> None:
-    """It only says which releases the image has."""
+    """It only lists the releases in the image."""
     settings = {"gb10_runtime": "container", "gb10_container_image": f"sha256:{ZEROS}", "gb10_distributed_executor_backend": "mp"}
     plan, problems = cluster.plan([spark(1, "head", **settings)], "vllm==0.32.0\n", KNOWN)
     assert (problems, plan["runtime"]["kind"]) == ([], "container")
@@ -131,7 +131,7 @@ def steps(path: str) -> list[dict[str, Any]]:
 
 
 def test_what_pip_and_uv_install_as_root_must_match_its_hash() -> None:
-    """Of the runtime: uv before anything else, then the lock. Of the hub's library: where no runtime has it."""
+    """For the runtime: first uv, then the lock. For the library of Hugging Face Hub: where no runtime has it."""
     pip, sync = (
         next(task["ansible.builtin.command"]["argv"] for task in steps("roles/vllm_runtime/tasks/build.yml") if task["name"].startswith(name))
         for name in ("Install uv", "Install what the lock lists")

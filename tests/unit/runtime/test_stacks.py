@@ -1,4 +1,4 @@
-"""The stacks: what they say is what their lock files pin."""
+"""The stacks have the versions that their lock files pin."""
 
 from __future__ import annotations
 
@@ -69,7 +69,7 @@ def test_what_a_lock_file_says(text: str, expected: dict[str, str]) -> None:
     [
         ("curent", "vllm==1.0.0", "x.lock", "gb10_stack", ["'curent'", "did you mean current?"]),
         ("xyz", "vllm==1.0.0", "x.lock", "gb10_stack", ["one of current, vllm-0.32.0, vllm-0.18.1", "correct gb10_stack"]),
-        ("lab", "", "", "gb10_runtime_lock", ["set gb10_runtime_lock, because lab brings none"]),
+        ("lab", "", "", "gb10_runtime_lock", ["set gb10_runtime_lock, because lab has none"]),
         ("current", "", "x.lock", "gb10_runtime_lock", ["'x.lock' is not a readable file", "correct gb10_runtime_lock"]),
         ("current", "ray==2.60.0", "x.lock", "gb10_runtime_lock", ["x.lock pins no vllm"]),
     ],

@@ -1,4 +1,4 @@
-"""vllm_image_copy as a node runs it, with an engine whose images are folders: what it copies, what it leaves, and what it says."""
+"""vllm_image_copy as on a node, with an engine whose images are folders: copies, leftovers and messages."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ LISTS = "sm_120 sm_121a"
 
 
 class Host:
-    """A host with an engine that has one image; ``path`` is what comes first in PATH."""
+    """A host with an engine that has one image; ``path`` is the first folder in PATH."""
 
     def __init__(self, folder: Path) -> None:
         self.state, self.root, self.dest = folder / "state", folder / "image", folder / "copies"
@@ -55,7 +55,7 @@ class Host:
         return answer
 
     def calls(self) -> list[str]:
-        """What the engine was asked since the last time."""
+        """The engine's commands since the last call."""
         path = self.state / "calls"
         calls = path.read_text(encoding="utf-8").split() if path.exists() else []
         path.unlink(missing_ok=True)
@@ -67,7 +67,7 @@ class Host:
 
 @pytest.fixture
 def host(tmp_path: Path) -> Host:
-    """The image has all that there can be to copy, and more."""
+    """The image has every file that can be copied, and more."""
     host = Host(tmp_path)
     package = install(host.site / "vllm")
     (package / "link.py").symlink_to("__init__.py")
@@ -84,7 +84,7 @@ def host(tmp_path: Path) -> Host:
 
 
 def ptxas(archs: str) -> bytes:
-    """A program that holds these names as a real one does, and that no kernel runs."""
+    """A program with these names in the form of a real one, which no kernel can run."""
     return b"\x7fELF" + bytes(60) + b"".join(f"compute_{arch[3:]}\0{arch}\0".encode() for arch in archs.split())
 
 
@@ -206,7 +206,7 @@ def test_the_copy_is_patched_for_the_container(host: Host) -> None:
     assert (Path(answer["mounts"][1]["source"]) / "ptxas").readlink() == Path("/usr/local/cuda/bin/ptxas")
     assert host.copied()["changed"] is False, "a patched copy is a copy"
     patched(host, answer, state="absent")
-    assert all(Path(mount["source"]).is_dir() for mount in answer["mounts"]), "what containers mount stays"
+    assert all(Path(mount["source"]).is_dir() for mount in answer["mounts"]), "the mounted folders stay"
 
 
 @pytest.mark.parametrize(
@@ -216,7 +216,7 @@ def test_the_copy_is_patched_for_the_container(host: Host) -> None:
         ("?", "", "unsupported", "support for sm_121a in the assemblers is unknown: "),
         ("?", LISTS, "use_flag", "ptxas names no architecture, /usr/local/cuda/bin/ptxas supports sm_121a"),
         ("sm_90", "?", "unsupported", "toolkit/ptxas names no architecture"),
-        ("sm_90", "#!/bin/sh", "unsupported", "toolkit/ptxas is no program of Linux"),
+        ("sm_90", "#!/bin/sh", "unsupported", "toolkit/ptxas is not a Linux program"),
         ("sm_90", "", "unsupported", "does not support sm_121a, and no ptxas of a CUDA toolkit was found"),
         ("sm_90", "sm_90", "unsupported", "does not support sm_121a, and /usr/local/cuda/bin/ptxas does not either"),
     ],
@@ -234,7 +234,7 @@ def test_an_assembler_that_does_not_tell(host: Host, bundled: str, toolkit: str,
 @pytest.mark.parametrize("state", ["present", "absent"])
 @pytest.mark.parametrize("check", [False, True])
 def test_nothing_of_an_image_runs_on_the_host(host: Host, tmp_path: Path, state: str, check: bool) -> None:
-    """Root asks, and whoever made the image wrote its programs."""
+    """The caller is root, and the programs of an image are untrusted."""
     answer, ran = host.copied(), tmp_path / "ran"
     for path in (Path(answer["mounts"][1]["source"]) / "ptxas", Path(answer["toolkit"]["path"])):
         program(path.parent, path.name, f"touch {ran}; echo \"'sm_121a'\"")
@@ -245,7 +245,7 @@ def test_nothing_of_an_image_runs_on_the_host(host: Host, tmp_path: Path, state:
 
 def test_a_pipe_in_place_of_an_assembler_keeps_nobody_waiting(tmp_path: Path) -> None:
     os.mkfifo(tmp_path / "ptxas", 0o755)
-    assert io_vllm_package.assembler(str(tmp_path / "ptxas")).trouble == f"{tmp_path}/ptxas is no program of Linux"
+    assert io_vllm_package.assembler(str(tmp_path / "ptxas")).trouble == f"{tmp_path}/ptxas is not a Linux program"
 
 
 def test_an_image_is_looked_into_as_nobody(host: Host) -> None:
@@ -263,7 +263,7 @@ def test_nobody_else_can_change_a_copy(host: Host) -> None:
     assert [path for path in (folder, *folder.rglob("*")) if not path.is_symlink() and path.stat().st_mode & 0o7022] == []
 
 
-# --- disturbed ---
+# --- interrupted runs and errors ---
 
 
 @pytest.mark.parametrize("state", ["present", "absent"])
@@ -309,15 +309,15 @@ def trouble(host: Host, what: str) -> None:
 
 BAD = [
     (nothing, {"image": "example.org/none:1"}, "image: podman has no image example.org/none:1 on this host"),
-    (nothing, {"image": "--all"}, "image: '--all' is no image"),
+    (nothing, {"image": "--all"}, "image: '--all' is not an image"),
     (nothing, {"python": "/opt/venv/bin/python"}, f"python: /opt/venv/bin/python does not run in {NAME}, which is for amd64: Error: crun"),
     (nothing, {"python": "rubbish"}, f"python: rubbish in {NAME} printed 'usage: rubbish'"),
     (nothing, {"engine": "buildah"}, "value of engine must be one of: docker, podman"),
     (no_engine, {}, "engine: podman is not installed"),
     (no_vllm, {}, f"image: python3 in {NAME} finds no vllm"),
-    (lambda host: trouble(host, "image 125"), {}, "engine: podman does not answer: Error: it is broken"),
+    (lambda host: trouble(host, "image 125"), {}, "engine: podman does not respond: Error: it is broken"),
     (lambda host: trouble(host, "create 125"), {}, "engine: podman create failed: Error: it is broken"),
-    (lambda host: trouble(host, "ps 125"), {}, "engine: podman does not answer: Error: it is broken"),
+    (lambda host: trouble(host, "ps 125"), {}, "engine: podman does not respond: Error: it is broken"),
     (lambda host: trouble(host, "cp 1"), {}, "dest: podman cp failed: Error: it is broken"),
 ]
 
@@ -351,11 +351,11 @@ def test_what_is_in_the_way_is_left_alone(host: Host, record: str | None) -> Non
     if record is not None:
         (folder / image_copy.RECORD).write_text(record, encoding="utf-8")
     answer = host.run()
-    assert answer["failed"] and f"dest: {folder} is there and is not the copy of image {ID}" in answer["msg"]
+    assert answer["failed"] and f"dest: {folder} exists and is not the copy of image {ID}" in answer["msg"]
     assert folder.exists() and host.calls() == ["image"]
 
 
-# --- which copies are an image's ---
+# --- the copies of an image ---
 
 
 def test_an_image_that_changed_under_its_name(host: Host) -> None:
@@ -363,7 +363,7 @@ def test_an_image_that_changed_under_its_name(host: Host) -> None:
     host.has(ID, [], [host.site])
     host.has(OTHER, [NAME], [host.site])
     assert host.copied()["changed"] is True
-    assert names(host.dest) == [ID[:12], OTHER[:12]], "a container that runs may still mount the older one"
+    assert names(host.dest) == [ID[:12], OTHER[:12]], "a running container may still mount the older one"
     (host.state / "images" / f"{ID}.json").unlink()
     assert host.copied(image=ID[:12], state="absent")["changed"] is True
     assert names(host.dest) == [OTHER[:12]]

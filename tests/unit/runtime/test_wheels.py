@@ -1,6 +1,6 @@
 # GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Wheels of a node's own, held against the lock."""
+"""A node's own wheels, checked against the lock."""
 
 from __future__ import annotations
 
