@@ -64,7 +64,10 @@ def test_node_info_counts_the_weights(tmp_path: Path) -> None:
     assert (answer["model_bytes"], answer["model_reason"]) == (995, "")
     (model / "model-2.safetensors").unlink()
     answer = run_module("node_info", {"model": str(model)}, tmp_path)
-    assert (answer["model_bytes"], answer["model_reason"]) == (995, "1 of 2 files of the index are missing: model-2.safetensors")
+    assert (answer["model_bytes"], answer["model_reason"]) == (
+        995,
+        "1 of 2 files in the index are missing: model-2.safetensors",
+    )
 
 
 @pytest.mark.parametrize(("text", "said"), [("{", "is not JSON: "), ("[]", "is no JSON object")])
