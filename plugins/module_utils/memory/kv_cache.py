@@ -91,7 +91,7 @@ def number_bytes(shape: Shape, kv_dtype: str, dtype: str) -> Fraction:
 
 
 def token_bytes(kept: Kept, tensor: int, number: Fraction, packed: bool = False) -> int:
-    """Return a layer's KV bytes per token on one rank: its share of the KV heads, at least one; a latent is undivided."""
+    """Return a layer's KV bytes per token on one rank: its share of the KV heads, at least one; latents are whole."""
     if kept.kind == "mla":
         return (_DS_MLA_BYTES if packed else int(kept.key * number)) + kept.index
     return max(1, kept.heads // tensor) * int((kept.key + kept.value) * number) if kept.kind in ("full", "sliding") else 0
