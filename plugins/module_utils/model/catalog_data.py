@@ -380,8 +380,7 @@ MODELS: Mapping[str, Mapping[str, Any]] = {
         "nodes": 2,
         "requires": {"since": "0.17.0"},
         "sure": "served by others on two Sparks (tensor parallel) and on four Sparks and Thors (pipeline parallel); no "
-        "figures published. Its dimensions are from several projects' copies that agree, its FP8 blocks from sibling "
-        "models",
+        "figures given. Its dimensions are from several projects' copies that agree, its FP8 blocks from sibling models",
         "source": "vllm-gb10, its production model; distributed-vllm",
         "evidence": _READ,
         "notes": "The weight size is that of all files, including a vision tower and a layer for speculative decoding "

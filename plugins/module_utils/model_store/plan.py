@@ -47,7 +47,7 @@ _MOST_TOLD, _MOST_SHOWN = 10, 100
 
 
 def plan(hub: str, path: str, revision: str, root: str, enabled: bool, source: str) -> dict[str, str]:
-    """Return {folder, hub, revision, source} of a model for the store, {} for a model served from its own folder.
+    """Return {folder, hub, revision, source} of a model for the store, {} for a model outside the store.
 
     ``source``: the source folder on the head, "" for Hugging Face Hub. A model with a folder (``path``) is copied
     there.
@@ -68,7 +68,7 @@ def folder(root: str, hub: str, revision: str) -> str:
 
 
 def chain(nodes: Sequence[Mapping[str, Any]], receivers: Iterable[str]) -> dict[str, dict[str, str]]:
-    """Return by node {upstream, upstream_address, listen}: sender, its address, and the own listen address.
+    """Return by node {upstream, upstream_address, listen}: sender, sender's address, and address to send on.
 
     Missing values are "". The head is first and sends to the first receiver. Each receiver sends to the next one in the
     plan's order, in a ring the cabled neighbor. ``nodes``: the plan's nodes with their peers' addresses by rail.

@@ -86,7 +86,7 @@ REPLACED: Mapping[str, tuple[str, str]] = {
         "remove it: no release since 0.13 reads it",
         "gone before 0.13; vllm/v1/executor/ray_executor.py (0.13.0)",
     ),
-    "VLLM_USE_RAY_V2_EXECUTOR_BACKEND": ("remove it: this is the only Ray executor since 0.33", _RAY),
+    "VLLM_USE_RAY_V2_EXECUTOR_BACKEND": ("remove it: since 0.33 the V2 executor is the only one for Ray", _RAY),
     "VLLM_USE_RAY_COMPILED_DAG_CHANNEL_TYPE": ("remove it: since 0.33 no executor compiles a DAG", _RAY),
     "VLLM_USE_RAY_COMPILED_DAG_OVERLAP_COMM": ("remove it: since 0.33 no executor compiles a DAG", _RAY),
     "VLLM_USE_RAY_WRAPPED_PP_COMM": ("remove it: since 0.33 no executor compiles a DAG", _RAY),
