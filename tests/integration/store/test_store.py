@@ -195,7 +195,7 @@ def test_a_node_without_room_is_said_before_anything_is_copied(cluster: Cluster,
         done = store(cluster)
         assert done.status != 0
         for name in names[2:]:
-            assert f"{name} has 0.05 GB free there, and 0.10 GB of 0.10 are missing" in done.output
+            assert f"{name} has 0.05 GB free, and 0.10 GB of 0.10 are missing" in done.output
         assert not nodes[names[1]].file(MODEL).exists, source
     finally:
         for name in names[2:]:
