@@ -2,7 +2,7 @@
 # GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
 
-"""The action behind the module model_store_wait: its documentation is there."""
+"""The action plugin of the module model_store_wait, which contains its documentation."""
 
 from __future__ import annotations
 
@@ -15,17 +15,17 @@ from ansible.utils.display import Display
 
 from ansible_collections.gb10.cluster.plugins.module_utils.model_store import plan as model_store
 
-#: Seconds between questions; fewer at first, so that a small model does not wait long.
+#: Seconds between queries; shorter at first, so that a small model does not wait long.
 _PAUSE = 5
 _FIRST = 1
-#: Between the lines that are shown.
+#: Seconds between progress lines.
 _SHOWN = 15
-#: Of a node that does not answer, until it counts as gone.
+#: Seconds without a response until a node counts as unreachable.
 _SILENCE = 60
 
 
 class ActionModule(ActionBase):
-    """Polls the unit from the controller, because a module cannot speak before it ends."""
+    """Polls the unit from the controller, because a module cannot show output while it runs."""
 
     def run(self, tmp: Any = None, task_vars: dict[str, Any] | None = None) -> dict[str, Any]:
         """Return {changed, reason}."""
@@ -50,7 +50,10 @@ class ActionModule(ActionBase):
                 )
             except AnsibleConnectionFailure as error:
                 if time.monotonic() - heard > _SILENCE:
-                    return {"changed": False, "reason": f"{name} cannot be reached any more: {' '.join(str(error).split())}"}
+                    return {
+                        "changed": False,
+                        "reason": f"{name} is no longer reachable: {' '.join(str(error).split())}",
+                    }
                 time.sleep(_PAUSE)
                 continue
             now = heard = time.monotonic()
@@ -62,10 +65,12 @@ class ActionModule(ActionBase):
             if progress["state"] == "failed":
                 return {"changed": False, "reason": f"{name}: {progress['reason']}"}
             if progress["active"] in ("failed", "inactive"):
-                return {"changed": False, "reason": f"{name}: {arguments['unit']} has ended. Its log: journalctl -u {arguments['unit']}"}
+                unit = arguments["unit"]
+                return {"changed": False, "reason": f"{name}: {unit} has stopped. Fix: see journalctl -u {unit}"}
             if done < 0 or now - shown >= _SHOWN:
                 Display().display(f"  {name}: {model_store.line(progress, max(done, 0), now - shown if done >= 0 else 0)}")
                 done, shown = progress["done"], now
             if now - begin > arguments["timeout"]:
-                return {"changed": False, "reason": f"{name}: after {now - begin:.0f} s, {model_store.line(progress, 0, 0)}"}
+                line = model_store.line(progress, 0, 0)
+                return {"changed": False, "reason": f"{name}: timeout after {now - begin:.0f} s, {line}"}
             time.sleep(_FIRST if now - begin < _PAUSE else _PAUSE)

@@ -22,7 +22,7 @@ author:
 """
 
 EXAMPLES = r"""
-- name: Show what can be set
+- name: Show the public variables of two roles
   ansible.builtin.debug:
     msg: "{{ lookup('gb10.cluster.public_variables', 'ray_cluster', 'vllm_serve') }}"
 """
@@ -45,7 +45,7 @@ _ROLES = Path(__file__).parents[2] / "roles"
 
 
 class LookupModule(LookupBase):
-    """Reads the roles beside this plugin, whatever path the collection is installed in."""
+    """Reads the roles of the collection that contains this plugin, at any installation path."""
 
     def run(self, terms: list[str], variables: Any = None, **kwargs: Any) -> list[dict[str, list[str]]]:
         """Return [{role: [names]}]."""
@@ -56,5 +56,5 @@ def _names(path: Path) -> list[str]:
     try:
         specs = yaml.safe_load(path.read_text(encoding="utf-8"))["argument_specs"]
     except OSError as error:
-        raise AnsibleError(f"no argument specification: {error}") from error
+        raise AnsibleError(f"argument specification not found: {error}") from error
     return sorted({name for entry in specs.values() for name in entry.get("options", {})})

@@ -8,11 +8,12 @@ from __future__ import annotations
 DOCUMENTATION = r"""
 ---
 module: hub_model_info
-short_description: Read what a model on the Hugging Face hub is, before it is downloaded
+short_description: Read a model's commit, config.json and size from Hugging Face Hub before the download
 version_added: 0.1.0
 description:
-  - Resolves the revision to a commit, and reads config.json and the index of the weights at that commit, of limited size and in limited time.
-  - It needs no library beside Python's own. A hub that does not answer is told in the answer, and no failure.
+  - Resolves the revision to a commit, and reads config.json and the index of the weights at that commit.
+  - Size and time are limited. Needs only Python's standard library.
+  - The module does not fail if Hugging Face Hub is unreachable; RV(hub_model.trouble) has the reason.
 options:
   name:
     description: OWNER/NAME of the model.
@@ -25,24 +26,26 @@ options:
   environment:
     description:
       - Environment variables of the download, a free-form mapping, such as E(HF_ENDPOINT), E(HTTPS_PROXY), E(NO_PROXY) or E(SSL_CERT_FILE).
-      - Proxies of the login's own environment do not count.
+      - The module ignores proxies in the login's own environment.
     type: dict
     default: {}
   token:
-    description: The token of an account on the hub, for gated and private models; empty for none.
+    description: The token of a Hugging Face account, for gated and private models; empty for none.
     type: str
     default: ""
   exclude:
-    description: Patterns of files that are not downloaded, whose weights do not count.
+    description: Patterns of files that are not downloaded. Their weights do not count.
     type: list
     elements: str
     default: []
   record:
-    description: A file with the answer of an earlier run, which counts where the hub does not answer, and for a commit.
+    description:
+      - A file with the result of an earlier run.
+      - It is used if Hugging Face Hub is unreachable, or if O(revision) is its commit.
     type: path
     default: /etc/gb10/hub-model.json
   timeout:
-    description: Seconds for all of it.
+    description: Total timeout in seconds.
     type: int
     default: 60
 author:
@@ -52,7 +55,7 @@ extends_documentation_fragment:
 """
 
 EXAMPLES = r"""
-- name: Read what the model is
+- name: Read the model's configuration from Hugging Face Hub
   gb10.cluster.hub_model_info:
     name: openai/gpt-oss-120b
     environment:
@@ -62,30 +65,30 @@ EXAMPLES = r"""
 
 RETURN = r"""
 hub_model:
-  description: What the model is.
+  description: The model.
   returned: always
   type: dict
   contains:
     name:
-      description: The model.
+      description: The model's name.
       type: str
     revision:
-      description: What was asked for.
+      description: The requested revision.
       type: str
     commit:
-      description: The commit that it is, empty if nobody told.
+      description: The commit of the revision, empty if unknown.
       type: str
     model:
-      description: Its C(config.json), null if nobody told.
+      description: Its C(config.json), null if unknown.
       type: dict
     model_bytes:
-      description: Bytes of its safetensors, as their index says if there is one; null if not known.
+      description: Bytes of its safetensors, from their index if there is one; null if unknown.
       type: int
     model_reason:
-      description: What is wrong with the weights, empty if nothing.
+      description: A problem with the weights, empty if there is none.
       type: str
     trouble:
-      description: Why the hub did not tell, empty if it did.
+      description: Why the query of Hugging Face Hub failed, empty if it succeeded.
       type: str
 """
 
@@ -97,7 +100,7 @@ from ansible_collections.gb10.cluster.plugins.module_utils.model_store import io
 
 
 def main() -> None:
-    """Ask, and return."""
+    """Query Hugging Face Hub and return the result."""
     module = AnsibleModule(
         argument_spec={
             "name": {"type": "str", "required": True},

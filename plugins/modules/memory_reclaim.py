@@ -8,30 +8,32 @@ from __future__ import annotations
 DOCUMENTATION = r"""
 ---
 module: memory_reclaim
-short_description: Get a node's memory back before a server is started, and refuse with numbers if it does not come
+short_description: Wait for free memory before starting a server, and fail if there is too little
 version_added: 0.1.0
 description:
-  - Gives up the page cache and waits until as much memory is available as the server needs. What a stopped one held comes back late.
-  - If it does not come back, says how much there is, how much is needed, and which processes hold most.
+  - Drops the page cache and waits until enough memory is available. The memory of a stopped server returns with a delay.
+  - On timeout, reports the available memory, the needed memory, and the largest processes.
 options:
   node:
     description: The node's name, for the message.
     type: str
     required: true
   needed:
-    description: Bytes that must be available, 0 if that is not known. Then nothing is waited for.
+    description: Bytes that must be available, or 0 if unknown. With 0 the module does not wait.
     type: int
     required: true
   timeout:
-    description: For how many seconds to wait.
+    description: Maximum wait in seconds.
     type: int
     default: 120
   drop_caches:
-    description: Whether to give up the page cache.
+    description: Whether to drop the page cache.
     type: bool
     default: true
   required:
-    description: Whether too little memory is a failure. If not, C(problem) tells, so that all nodes can be judged together.
+    description:
+      - Whether to fail if there is too little memory.
+      - If V(false), only RV(problem) reports it, so that a play can report all nodes together.
     type: bool
     default: true
 author:
@@ -39,14 +41,14 @@ author:
 attributes:
   check_mode:
     support: full
-    description: Neither gives up the page cache nor waits in check mode.
+    description: In check mode the module neither drops the page cache nor waits.
   diff_mode:
     support: none
-    description: Changes nothing that stays.
+    description: The module makes no persistent change.
 """
 
 EXAMPLES = r"""
-- name: Wait for 100 GiB
+- name: Wait for 100 GiB of free memory
   gb10.cluster.memory_reclaim:
     node: spark1
     needed: 107374182400
@@ -55,15 +57,15 @@ EXAMPLES = r"""
 
 RETURN = r"""
 available:
-  description: Bytes that are available now.
+  description: Available bytes at the end.
   returned: success
   type: int
 waited:
-  description: For how many seconds it waited.
+  description: Seconds that the module waited.
   returned: success
   type: float
 problem:
-  description: What is wrong, empty if nothing is.
+  description: The error message, empty if there is enough memory.
   returned: success
   type: str
 """
@@ -78,7 +80,7 @@ from ansible_collections.gb10.cluster.plugins.module_utils.node import parse as 
 
 
 def main() -> None:
-    """Give up the cache, wait, judge."""
+    """Drop the cache, wait, and report."""
     module = AnsibleModule(
         argument_spec={
             "node": {"type": "str", "required": True},
@@ -99,7 +101,9 @@ def main() -> None:
         held = (io_memory.processes(), io_memory.gpu_processes(run)) if short else ([], [])
         problem = reclaim.refusal(params["node"], params["needed"], available, total, waited, *held)
     except OSError as error:
-        module.fail_json(msg=f"The page cache cannot be given up: {error}. Where the kernel does not allow it, set drop_caches: false.")
+        module.fail_json(
+            msg=f"Cannot drop the page cache: {error}. Fix: if the kernel does not allow it, set drop_caches: false."
+        )
     except ValueError as error:
         module.fail_json(msg=str(error))
     if problem and params["required"] and not module.check_mode:

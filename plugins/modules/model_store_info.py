@@ -8,21 +8,21 @@ from __future__ import annotations
 DOCUMENTATION = r"""
 ---
 module: model_store_info
-short_description: Read what a node has of a model, and how far a copy has come
+short_description: Read the state of a model's folder on a node, and the progress of a copy
 version_added: 0.1.0
 description:
-  - Tells whether a model's folder is complete by its manifest and the sizes of its files, what of it is there, and how much room is left.
+  - Returns whether a model's folder is complete by its manifest and file sizes, its existing files, and the free space.
 options:
   folder:
     description: The model's folder.
     type: path
     required: true
   unit:
-    description: The unit that copies the model to this node. With it, also tells how far it is.
+    description: The unit that copies the model to this node. If set, the module also returns RV(progress).
     type: str
     default: ""
   status:
-    description: The file that such a unit tells it in.
+    description: The unit's status file.
     type: path
 author:
   - gb10.cluster maintainers (@gb10-cluster)
@@ -31,7 +31,7 @@ extends_documentation_fragment:
 """
 
 EXAMPLES = r"""
-- name: Look whether the node has the model
+- name: Check whether the node has the model
   gb10.cluster.model_store_info:
     folder: /opt/gb10/models/openai--gpt-oss-120b/main
   become: true
@@ -40,45 +40,45 @@ EXAMPLES = r"""
 
 RETURN = r"""
 manifest:
-  description: What the model consists of, null if that is not known here.
+  description: The model's manifest, null if this node has none.
   returned: always
   type: dict
   contains:
     model:
-      description: Its name on the hub, or the folder that it was copied from.
+      description: Its name on Hugging Face Hub, or its source folder.
       type: str
     revision:
-      description: The revision that was asked for.
+      description: The requested revision.
       type: str
     commit:
-      description: The commit that this was.
+      description: The commit of the revision at download time.
       type: str
     files:
       description: Each file's path, size and SHA-256.
       type: list
       elements: dict
 digest:
-  description: What tells this manifest's files from those of another, empty if there is none.
+  description: A digest of the manifest's files, empty without a manifest.
   returned: always
   type: str
 complete:
-  description: Whether every file of the manifest has its size.
+  description: Whether every file in the manifest exists with its size.
   returned: always
   type: bool
 there:
-  description: The bytes that are there of each file, by its path; also of files that have come in part.
+  description: The existing bytes of each file by path, also of partial files.
   returned: always
   type: dict
 free_bytes:
-  description: The room that is left where the folder is or would be.
+  description: The free bytes in the file system of the folder, which may not exist yet.
   returned: always
   type: int
 left:
-  description: Whether the folder of the status file is there, which a run removes at its end.
+  description: Whether the folder of the status file exists. A run removes it at its end.
   returned: always
   type: bool
 progress:
-  description: How far the unit is, null if there is none.
+  description: The unit's progress, null without O(unit).
   returned: always
   type: dict
   contains:
@@ -86,16 +86,16 @@ progress:
       description: systemd's ActiveState of the unit.
       type: str
     state:
-      description: C(checking), C(receiving), C(complete) or C(failed); empty if it did not tell.
+      description: C(checking), C(receiving), C(complete) or C(failed); empty without a status file.
       type: str
     done:
-      description: The bytes that are there.
+      description: The existing bytes.
       type: int
     total:
-      description: The bytes of the model.
+      description: The model's total bytes.
       type: int
     reason:
-      description: Why it failed.
+      description: The reason of a failure.
       type: str
 """
 
@@ -112,7 +112,7 @@ from ansible_collections.gb10.cluster.plugins.module_utils.node import io_facts 
 
 
 def progress(module: Any) -> dict[str, Any] | None:
-    """Return how far the unit is, None if none was named."""
+    """Return the unit's progress, None without a unit."""
     if not module.params["unit"]:
         return None
     active = io_node.service(runner(module), module.params["unit"])["active"]
@@ -121,7 +121,7 @@ def progress(module: Any) -> dict[str, Any] | None:
 
 
 def main() -> None:
-    """Read and return."""
+    """Read the folder and return its state."""
     module = AnsibleModule(
         argument_spec={
             "folder": {"type": "path", "required": True},
@@ -141,7 +141,7 @@ def main() -> None:
             there=io_model_files.there(folder),
             free_bytes=io_model_files.free_bytes(folder),
             left=bool(module.params["status"]) and os.path.isdir(os.path.dirname(module.params["status"])),
-            # Last read, so that a unit that ended meanwhile has told its outcome.
+            # Read last, so that a unit that has ended in the meantime has written its result.
             progress=progress(module),
         )
     except (ValueError, OSError) as error:

@@ -8,12 +8,13 @@ from __future__ import annotations
 DOCUMENTATION = r"""
 ---
 module: model_store_wait
-short_description: Wait until a node has its model, with progress
+short_description: Wait until a node has its model, and show the progress
 version_added: 0.1.0
 description:
-  - Polls M(gb10.cluster.model_store_info) on the host and shows how many bytes are there, and how fast they come.
-  - Does not fail, so that what went wrong on every node can be told together; RV(reason) says it. A node that cannot be reached is such a reason.
-  - It is an action that runs on the controller; the module itself only holds this documentation.
+  - Polls M(gb10.cluster.model_store_info) on the host and shows the transferred bytes and the transfer rate.
+  - Does not fail, so that a play can report the errors of all nodes together.
+  - RV(reason) has the error, also for an unreachable node.
+  - This is an action plugin that runs on the controller; the module file contains only its documentation.
 options:
   folder:
     description: The model's folder.
@@ -24,11 +25,11 @@ options:
     type: str
     required: true
   status:
-    description: The file that it tells in how far it is.
+    description: The unit's status file.
     type: path
     required: true
   timeout:
-    description: Seconds until the model must be there.
+    description: Maximum wait in seconds.
     type: int
     required: true
 author:
@@ -38,7 +39,7 @@ extends_documentation_fragment:
 """
 
 EXAMPLES = r"""
-- name: Wait for the model
+- name: Wait until the node has the model
   gb10.cluster.model_store_wait:
     folder: /opt/gb10/models/openai--gpt-oss-120b/main
     unit: gb10-model.service
@@ -50,7 +51,7 @@ EXAMPLES = r"""
 
 RETURN = r"""
 reason:
-  description: Why the model is not there, empty if it is.
+  description: Why the node does not have the model, empty if it does.
   returned: always
   type: str
 """

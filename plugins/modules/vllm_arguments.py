@@ -8,14 +8,14 @@ from __future__ import annotations
 DOCUMENTATION = r"""
 ---
 module: vllm_arguments
-short_description: Ask an installed vLLM which arguments and environment variables it knows
+short_description: Read the arguments and environment variables of an installed vLLM
 version_added: 0.1.0
 description:
-  - Builds the parser of C(vllm serve) with the vLLM that is installed, and returns its options, and the variables of its C(envs.py).
-  - This is for releases that are newer than those whose arguments this collection knows. It takes the CPU time of an import of vLLM.
+  - Builds the parser of C(vllm serve) with the installed vLLM. Returns its options and the variables of its C(envs.py).
+  - Use it for releases newer than those in this collection's option table. It takes the CPU time of an import of vLLM.
 options:
   python:
-    description: The Python that vLLM is installed for, or what runs it, such as a container engine with its arguments.
+    description: The Python interpreter with vLLM, or a command that runs it, such as a container engine with arguments.
     type: list
     elements: str
     required: true
@@ -26,12 +26,12 @@ extends_documentation_fragment:
 """
 
 EXAMPLES = r"""
-- name: Ask the vLLM of a virtual environment
+- name: Read the arguments of vLLM in a virtual environment
   gb10.cluster.vllm_arguments:
     python: /opt/gb10/venv/bin/python
   register: arguments
 
-- name: Ask the vLLM of an image
+- name: Read the arguments of vLLM in an image
   gb10.cluster.vllm_arguments:
     python: [podman, run, --rm, --network=none, --entrypoint=python3, docker.io/vllm/vllm-openai:v0.32.0]
 """
@@ -43,34 +43,36 @@ version:
   type: str
   sample: 0.32.0
 options:
-  description: Every option of C(vllm serve) but C(--help).
+  description: Every option of C(vllm serve) except C(--help).
   returned: success
   type: list
   elements: dict
   contains:
     name:
-      description: The first of its long names.
+      description: Its first long name.
       type: str
       sample: --tensor-parallel-size
     aliases:
-      description: Its other names, with the C(--no-) form of a flag that can be turned off.
+      description: Its other names, including the C(--no-) form of a negatable flag.
       type: list
       elements: str
     kind:
-      description: How many values it takes. C(value), C(optional) (none or one), C(list) (one or more), C(append) (one, several times) or C(flag).
+      description:
+        - Its number of values.
+        - C(value) (one), C(optional) (none or one), C(list) (one or more), C(append) (one, repeatable) or C(flag) (none).
       type: str
     choices:
-      description: The values that it takes, empty where it takes any.
+      description: Its valid values, empty if it accepts any value.
       type: list
       elements: str
     fold:
-      description: How a value is changed before it is compared with these, C(lower), C(upper) or nothing.
+      description: The case conversion of a value before the comparison, C(lower), C(upper) or empty.
       type: str
     open:
-      description: Whether values are looked up only after the arguments were read, where plugins can add to the choices.
+      description: Whether vLLM checks values only after it has parsed the arguments. Plugins can then add choices.
       type: bool
 variables:
-  description: The environment variables that it reads.
+  description: The environment variables that this vLLM reads.
   returned: success
   type: list
   elements: str
@@ -84,23 +86,25 @@ from ansible_collections.gb10.cluster.plugins.module_utils.vllm_release import i
 
 
 def main() -> None:
-    """Run the program under vLLM's Python and return what it says."""
+    """Run the program with vLLM's Python and return its result."""
     module = AnsibleModule(
         argument_spec={"python": {"type": "list", "elements": "str", "required": True}},
         supports_check_mode=True,
     )
     python = module.params["python"]
     if not python:
-        module.fail_json(msg="python is empty: name the Python that vLLM is installed for")
+        module.fail_json(msg="python is empty. Expected: the Python interpreter with vLLM. Fix: set python")
     status, stdout, stderr = runner(module)([*python, "-c", io_vllm_arguments.program()])
     if status != 0:
         said = [line for line in stderr.splitlines() if line.strip()] or [f"status {status}"]
-        module.fail_json(msg=f"{' '.join(python)} could not tell vLLM's arguments: {said[-1]}")
+        module.fail_json(msg=f"{' '.join(python)} could not read vLLM's arguments: {said[-1]}")
     try:
-        # vLLM and its plugins may print lines of their own before.
+        # vLLM and its plugins may print other lines before the result.
         answer = vllm_release_answer.answered(stdout)
     except ValueError as error:
-        module.fail_json(msg=f"{' '.join(python)} answered no JSON of vLLM's arguments: {stdout[-500:]!r} ({error})")
+        module.fail_json(
+            msg=f"{' '.join(python)} returned no valid JSON of vLLM's arguments: {stdout[-500:]!r} ({error})"
+        )
     module.exit_json(changed=False, **answer)
 
 

@@ -2,7 +2,7 @@
 # GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
 
-"""Whether a model fits: weights, KV cache, context, and the memory that a start waits for. Private to this collection.
+"""Memory planning: weights, KV cache, context, and the free memory required for a launch. Private to this collection.
 
 Entry: plan.plan.
 """

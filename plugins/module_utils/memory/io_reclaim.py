@@ -2,7 +2,7 @@
 # GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
 
-"""Getting a node's memory back: the page cache, what a stopped server held, and who holds it still."""
+"""Memory reclaim on a node: drop the page cache, wait for freed memory, and list the processes that hold memory."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ _PAUSE_SECONDS = 1
 
 
 def drop_caches(path: str = DROP_CACHES) -> None:
-    """Write dirty pages and give up what is cached. Raises OSError."""
+    """Write dirty pages and drop the caches. Raises OSError."""
     os.sync()
     with open(path, "w", encoding="ascii") as file:
         file.write(_ALL)
@@ -35,7 +35,7 @@ def available() -> int:
 
 
 def wait(needed: int, timeout: float) -> tuple[int, float]:
-    """Wait until so many bytes are available. Returns (bytes available at last, seconds waited)."""
+    """Wait until this many bytes are available. Returns (bytes available at the end, seconds waited)."""
     begin = time.monotonic()
     while (found := available()) < needed and time.monotonic() - begin < timeout:
         time.sleep(_PAUSE_SECONDS)
@@ -43,12 +43,12 @@ def wait(needed: int, timeout: float) -> tuple[int, float]:
 
 
 def processes() -> list[dict[str, Any]]:
-    """Return {pid, name, bytes} of every process, the bytes that are resident."""
+    """Return {pid, name, bytes} of every process; the bytes are resident memory."""
     found = ((int(path.split("/")[2]), reclaim.resident(read(path))) for path in glob.iglob("/proc/[0-9]*/status"))
     return [{"pid": pid, "name": entry[0], "bytes": entry[1]} for pid, entry in found if entry]
 
 
 def gpu_processes(run: Run) -> list[dict[str, Any]]:
-    """Return what nvidia-smi says of processes on the GPU; nothing where it says nothing."""
+    """Return the GPU processes that nvidia-smi lists; [] if nvidia-smi fails."""
     status, stdout, _stderr = run(["nvidia-smi", "--query-compute-apps=pid,process_name,used_memory", "--format=csv,noheader,nounits"])
     return reclaim.gpu_processes(stdout) if status == 0 else []

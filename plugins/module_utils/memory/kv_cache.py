@@ -2,12 +2,13 @@
 # GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
 
-"""How vLLM divides the memory for KV into blocks, and how many tokens that makes.
+"""vLLM's division of KV cache memory into blocks, and the resulting number of tokens.
 
-Layers that keep alike share block tables as a group; all groups take their blocks from one pool, so a block is as many bytes for each
-group, and has a page for each layer of the largest one. Source: vLLM 0.32, v1/core/kv_cache_utils.py and v1/kv_cache_interface.py
-(groups, pages, what a sequence needs), platforms/interface.py (blocks next to states), distributed/utils.py (pipeline stages). Older
-releases allocate alike and count hybrid models' tokens differently in their log.
+Layers with the same KV cache spec form a group and share block tables. All groups take their blocks from one pool, so a
+block has the same size in every group, with a page for each layer of the largest group. Source: vLLM 0.32,
+v1/core/kv_cache_utils.py and v1/kv_cache_interface.py (groups, pages, blocks per sequence), platforms/interface.py
+(blocks next to states), distributed/utils.py (pipeline stages). Older releases allocate the same way, but log other
+token counts for hybrid models.
 """
 
 from __future__ import annotations
@@ -20,13 +21,13 @@ from ansible_collections.gb10.cluster.plugins.module_utils.model.layers import K
 from ansible_collections.gb10.cluster.plugins.module_utils.model.parameter_bytes import ELEMENT
 from ansible_collections.gb10.cluster.plugins.module_utils.model.shape import Shape
 
-#: Tokens of a block, unless a backend wants more. Source: vLLM 0.32, config/cache.py; its CPU build takes 128.
+#: Tokens per block, unless a backend requires more. Source: vLLM 0.32, config/cache.py; its CPU build uses 128.
 BLOCK = 16
-#: With latents beside states the block has to be a multiple of this. Source: platforms/interface.py.
+#: For models with both latents and states the block must be a multiple of this. Source: platforms/interface.py.
 _MLA_BLOCK = 128
-#: Bytes a number by --kv-cache-dtype. NVFP4 has a scale of 8 bits for 16 numbers.
+#: Bytes per number by --kv-cache-dtype. NVFP4 has an 8-bit scale per 16 numbers.
 _NUMBER = {name: Fraction(1) for name in ("fp8", "fp8_e4m3", "fp8_e5m2", "fp8_inc")} | {"nvfp4": Fraction(9, 16)}
-#: What this format keeps of a token in a layer of latent attention. Source: vLLM 0.32, layers/attention/mla_attention.py.
+#: Bytes per token and MLA layer in the format fp8_ds_mla. Source: vLLM 0.32, layers/attention/mla_attention.py.
 _DS_MLA_BYTES = 656
 DTYPES = ("auto", *(name for name in ELEMENT if name != "float"), *_NUMBER, "fp8_ds_mla")
 
@@ -41,7 +42,7 @@ class Group:
 
 @dataclass(frozen=True)
 class Layout:
-    """The blocks of a rank with its share of the heads. ``pages``: bytes by layer, 0 for those that keep nothing."""
+    """The blocks of a rank with its share of the heads. ``pages``: bytes by layer, 0 for layers without KV or state."""
 
     groups: tuple[Group, ...]
     pages: tuple[int, ...]
@@ -49,27 +50,30 @@ class Layout:
     in_flight: int
 
     def block_bytes(self, layers: range) -> int:
-        """Bytes of one block on a rank that has these layers; 0 if none of them keeps anything."""
+        """Return the bytes of one block on a rank with these layers; 0 if no layer has KV or state."""
         return max((sum(self.pages[index] for index in group.layers if index in layers) for group in self.groups), default=0)
 
     def blocks(self, context: int) -> int:
-        """Blocks that a sequence of so many tokens needs, over all groups."""
+        """Return the blocks for a sequence of this many tokens, over all groups."""
         return sum(self._blocks(group, context) for group in self.groups)
 
     def _blocks(self, group: Group, context: int) -> int:
         if group.kept.kind == "state":
             return group.kept.pages
         if group.kept.kind == "sliding":
-            # The window may begin within a block, and what runs is only freed afterwards.
+            # The window may begin within a block, and vLLM frees scheduled tokens only after they ran.
             return -(-min(group.kept.window - 1 + self.in_flight, context) // self.block) + 1
         return -(-context // self.block)
 
     def tokens(self, blocks: int, context: int) -> int:
-        """What vLLM logs as "KV cache size": tokens of as many sequences of that length as fit."""
+        """Return vLLM's logged "KV cache size": the tokens of all sequences of that length that fit."""
         return blocks * context // self.blocks(context)
 
     def longest(self, blocks: int, limit: int, sequences: int = 1) -> int:
-        """The longest context, up to the limit, that as many sequences can have at once; one block is never used. 0 if not even one token fits."""
+        """Return the longest context up to the limit for this many parallel sequences; 0 if not even one token fits.
+
+        vLLM never uses one of the blocks.
+        """
         low, high = 0, limit
         while low < high:
             middle = (low + high + 1) // 2
@@ -81,33 +85,36 @@ class Layout:
 
 
 def number_bytes(shape: Shape, kv_dtype: str, dtype: str) -> Fraction:
-    """Bytes of one number of the KV cache. ``dtype`` is the loaded model's type, ``kv_dtype`` one of DTYPES."""
+    """Return the bytes per number in the KV cache. ``dtype``: the loaded model's type, ``kv_dtype``: one of DTYPES."""
     named = (shape.kv_dtype if shape.kv_dtype in _NUMBER else dtype) if kv_dtype == "auto" else kv_dtype
     return _NUMBER.get(named) or Fraction(ELEMENT.get(named, 1))
 
 
 def token_bytes(kept: Kept, tensor: int, number: Fraction, packed: bool = False) -> int:
-    """Bytes that a layer keeps of a token on one rank: its share of the KV heads, one at least; a latent is not divided."""
+    """Return a layer's KV bytes per token on one rank: its share of the KV heads, at least one; latents are whole."""
     if kept.kind == "mla":
         return (_DS_MLA_BYTES if packed else int(kept.key * number)) + kept.index
     return max(1, kept.heads // tensor) * int((kept.key + kept.value) * number) if kept.kind in ("full", "sliding") else 0
 
 
 def state_bytes(kept: Kept, tensor: int, dtype: str) -> int:
-    """Bytes that a layer of a linear attention keeps of a sequence on one rank. Too few groups are repeated, for each rank to have one."""
+    """Return the state bytes per sequence of a linear attention layer on one rank.
+
+    vLLM repeats groups that do not divide evenly, so that each rank has one.
+    """
     groups = kept.groups + (max(0, tensor - kept.groups) if kept.groups and kept.groups % tensor else 0)
     recurrent = ELEMENT.get(kept.recurrent_dtype or dtype, ELEMENT["float32"])
     return (kept.convolution + groups * kept.group) // tensor * ELEMENT[dtype] + kept.recurrent // tensor * recurrent
 
 
 def layout(shape: Shape, tensor: int, kv_dtype: str, dtype: str, in_flight: int, block: int = BLOCK) -> Layout:
-    """Return the blocks of a rank. ``in_flight``: tokens that may be scheduled and not yet done."""
+    """Return the blocks of a rank. ``in_flight``: maximum number of scheduled tokens that have not finished."""
     number = number_bytes(shape, kv_dtype, dtype)
     tokens = [token_bytes(layer.kept, tensor, number, kv_dtype == "fp8_ds_mla") for layer in shape.layers]
     states = [state_bytes(layer.kept, tensor, dtype) if layer.kept.kind == "state" else 0 for layer in shape.layers]
     if any(states) and any(tokens):
         step = max(block, _MLA_BLOCK if shape.of("mla") else block)
-        # A page of tokens is made as large as a state, and states are padded to it.
+        # vLLM enlarges the token page to at least the size of a state, and pads states to that page.
         block = step * -(-max(states) // (step * max(tokens)))
         pages = tuple(max(tokens) * block if token or state else 0 for token, state in zip(tokens, states, strict=True))
     else:
@@ -116,7 +123,10 @@ def layout(shape: Shape, tensor: int, kv_dtype: str, dtype: str, in_flight: int,
 
 
 def _groups(kept: Sequence[Kept]) -> tuple[Group, ...]:
-    """Groups of as many layers as the rarest kind has, or all of the most frequent if that is less than half as many more."""
+    """Return groups of equal size.
+
+    The size is the layer count of the rarest kind, or of the most frequent kind if that is below 1.5 times the former.
+    """
     kinds: dict[tuple[str, int], list[int]] = {}
     for index, one in enumerate(kept):
         if one.kind != "none":
@@ -133,7 +143,7 @@ def _groups(kept: Sequence[Kept]) -> tuple[Group, ...]:
 
 
 def stages(layers: int, pipeline: int) -> list[range]:
-    """Return each pipeline stage's layers; what is left over goes to the stages before the last, from behind."""
+    """Return each pipeline stage's layers; remaining layers go to the stages before the last, in reverse order."""
     sizes = [layers // pipeline] * pipeline
     for index in range(2, layers % pipeline + 2):
         sizes[-index] += 1

@@ -2,9 +2,9 @@
 # GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
 
-"""Whether a model fits on the nodes, with which context, and how fast it can be at best.
+"""Memory plan: whether a model fits on the nodes, its context, and its maximum speed.
 
-Weights and KV are counted; what a process takes besides is estimated, by constants that nobody has measured on a GB10.
+Weights and KV are computed. Other memory of a process is estimated with constants that were never measured on a GB10.
 """
 
 from __future__ import annotations
@@ -23,26 +23,33 @@ from ansible_collections.gb10.cluster.plugins.module_utils.model.parameter_bytes
 from ansible_collections.gb10.cluster.plugins.module_utils.model.shape import Shape
 
 KIB, MIB, GIB = 1 << 10, 1 << 20, 1 << 30
-#: Bytes a second that a GB10 reads from its memory. Source: NVIDIA, DGX Spark's specification (256 bit of LPDDR5X at 8533 MT/s).
+#: A GB10's memory bandwidth in bytes/s. Source: NVIDIA, DGX Spark's specification (256-bit LPDDR5X at 8533 MT/s).
 BANDWIDTH = 273_000_000_000
-#: Left to the operating system, SSH, Ray and the page cache, at least; unified memory that runs out takes the whole host with it. An
-#: estimate, below what published recipes leave (0.80 to 0.90 of the memory are theirs).
+#: Minimum reserve for the operating system, SSH, Ray and the page cache; exhausted unified memory stops the whole host.
+#: An estimate, smaller than the reserve of published recipes (they give 0.80 to 0.90 of the memory to vLLM).
 RESERVE = 5 * GIB
-#: More of it on the head, for the API server, the scheduler and Ray's dashboard. An estimate; Ray's dashboard alone takes 1 GiB in the lab.
+#: Additional reserve on the head for the API server, the scheduler and Ray's dashboard. An estimate; Ray's dashboard
+#: alone takes 1 GiB in the lab.
 HEAD_RESERVE = 4 * GIB
-#: A rank's process beside its tensors, its CUDA context and the captured graphs. Estimates, of what vLLM logs on other GPUs.
+#: A rank's process without its tensors, its CUDA context and the captured graphs. Estimated from vLLM's logs on other
+#: GPUs.
 PROCESS, CONTEXT, GRAPHS = 2 * GIB, 1 * GIB, 1 * GIB
-#: NCCL's buffers, where there is more than one rank. An estimate: 4 MiB (NCCL_BUFFSIZE) for each of some tens of channels and peers.
+#: NCCL's buffers with more than one rank. An estimate: 4 MiB (NCCL_BUFFSIZE) for each of some tens of channels and
+#: peers.
 NCCL = GIB // 2
-#: Less context is of no use, so a model that has not even this does not fit, where no context is asked for.
+#: Minimum useful context: without a configured context, a model fits only if this context fits.
 SMALLEST_CONTEXT = 4096
-#: vLLM's defaults: from so much memory on, tokens a batch and sequences at once. Source: vLLM 0.32, engine/arg_utils.py get_batch_defaults.
+#: vLLM's defaults: (minimum memory, tokens per batch, sequences). Source: vLLM 0.32, engine/arg_utils.py
+#: get_batch_defaults.
 _BATCHES = ((160 * GIB, 16384, 1024), (70 * GIB, 8192, 1024), (0, 2048, 256))
 
 
 @dataclass(frozen=True)
 class NodePlan:
-    """One rank's node; all in bytes. ``left`` is for KV, negative where not even the weights fit; ``short`` what is lacking."""
+    """One rank's node, in bytes.
+
+    ``left``: for KV, negative if the weights do not fit. ``short``: the missing amount.
+    """
 
     name: str
     rank: int
@@ -53,7 +60,7 @@ class NodePlan:
     workspace: int
     left: int
     kv: int
-    #: What a token takes while no window is full, and what each further one takes.
+    #: KV bytes per token before a sliding window is full, and per further token.
     kv_per_token: int
     kv_growth: int
     short: int
@@ -75,7 +82,7 @@ class MemoryPlan:
     largest_context: int
     concurrency: float
     sequences: int
-    #: The context that each of ``sequences`` can have when all are there at once.
+    #: The context of each sequence when ``sequences`` run simultaneously.
     context_of_each: int
     kv_cache_memory_bytes: int
     fraction: str
@@ -85,7 +92,7 @@ class MemoryPlan:
     problems: tuple[Problem, ...]
 
     def facts(self) -> dict[str, Any]:
-        """The same as plain data; the problems as sentences."""
+        """Return the plan as plain data, with the problems as text."""
         return {**asdict(self), "problems": [str(problem) for problem in self.problems]}
 
 
@@ -108,19 +115,22 @@ def plan(
     kv_cache_memory_bytes: int = 0,
     block: int = kv_cache.BLOCK,
 ) -> MemoryPlan:
-    """Plan the memory of each rank, one a node, in vLLM's order: the ranks of a stage next to each other.
+    """Plan the memory of each rank, one rank per node, in vLLM's order: the ranks of a stage are adjacent.
 
-    ``nodes``: {name, memory_bytes, head}, at least one for each rank; the first are used. ``weights_bytes``: of the safetensors, None to
-    estimate it from the dimensions. ``dtype``: vLLM's --dtype. ``max_model_len``, ``sequences`` (--max-num-seqs) and ``batched_tokens``
-    (--max-num-batched-tokens): 0 for the model's own context, lowered to what fits, and for vLLM's defaults. ``ceiling``: the most of a
-    node's memory that vLLM may have. ``kv_in_bytes``: whether the release has --kv-cache-memory-bytes, otherwise the plan ends in a
-    fraction; ``kv_cache_memory_bytes``: what the user gives it, 0 for all that is left. Raises ProblemsError with every input that cannot
-    be planned; that a model does not fit is an answer (``fits``, ``problems``).
+    ``nodes``: {name, memory_bytes, head}, at least one per rank; the first ones are used. ``weights_bytes``: size of
+    the safetensors, None to estimate it from the dimensions. ``dtype``: vLLM's --dtype. ``max_model_len``: 0 for the
+    model's own context, lowered if it does not fit. ``sequences`` (--max-num-seqs) and ``batched_tokens``
+    (--max-num-batched-tokens): 0 for vLLM's defaults. ``ceiling``: the maximum share of a node's memory for vLLM.
+    ``kv_in_bytes``: whether the release has --kv-cache-memory-bytes; without it the plan returns a fraction.
+    ``kv_cache_memory_bytes``: the user's value for that option, 0 for all remaining memory.
 
-    Decode roofline, tokens a second of one sequence: 1 / sum over pipeline stages of (bytes that a token makes one rank of the stage read /
-    273e9). Read are the weights that a token uses, the output matrix among them, and (``_full``) the KV of a full context. Tensor
-    parallelism divides what a rank reads; the stages of a pipeline wait for each other, so they add up. By NVIDIA's 273 GB/s: users report
-    57 to 60 for gpt-oss-120b on one node, for which this says 54.6.
+    Raises ProblemsError with every invalid input. A model that does not fit is a normal result (``fits``,
+    ``problems``).
+
+    Decode roofline, in tokens per second of one sequence: 1 / sum over pipeline stages of (bytes that one rank of the
+    stage reads per token / 273e9). A token reads the weights that it uses, including the output matrix, and (``_full``)
+    the KV of a full context. Tensor parallelism divides the bytes per rank. Pipeline stages wait for each other, so
+    their times add up. With NVIDIA's 273 GB/s the result for gpt-oss-120b on one node is 54.6; users report 57 to 60.
     """
     problems = memory_checks.check(shape, nodes, tensor, pipeline, kv_dtype, dtype, max_model_len, weights_bytes, ceiling)
     if problems:
@@ -129,7 +139,7 @@ def plan(
     loaded = memory_checks.loaded_dtype(shape, dtype)
     default_tokens, default_sequences = next(entry[1:] for entry in _BATCHES if min(node["memory_bytes"] for node in ranks) >= entry[0])
     sequences, batched = sequences or default_sequences, batched_tokens or default_tokens
-    # Two batches may be under way, or one for each stage and one more.
+    # vLLM may schedule one batch per pipeline stage and one more.
     layout = kv_cache.layout(shape, tensor, kv_dtype, loaded, (pipeline + 1) * batched, block)
     scale = Fraction(weights_bytes, model_weights.checkpoint(shape)) if weights_bytes else Fraction(1)
     stages = [_stage(shape, layers, tensor, loaded, kv_dtype, scale) for layers in kv_cache.stages(len(shape.layers), pipeline)]
@@ -140,7 +150,7 @@ def plan(
     reserves = [max(node["memory_bytes"] - int(ceiling * node["memory_bytes"]), reserve) + (head_reserve if node["head"] else 0) for node in ranks]
     needs = [stage.weights + workspace for stage in of_rank]
     left = [size - kept - need for size, kept, need in zip(memory, reserves, needs, strict=True)]
-    # All ranks get the same arguments, so the fullest node decides.
+    # All ranks get the same arguments, so the fullest node limits them.
     in_bytes = kv_in_bytes or kv_cache_memory_bytes > 0
     if in_bytes:
         pinned = kv_cache_memory_bytes or max(0, min(left)) // MIB * MIB
@@ -157,7 +167,7 @@ def plan(
     context = wanted if max_model_len or largest < wanted else largest
     if not max_model_len and KIB < context < shape.positions:
         context = context // KIB * KIB
-    # What KV lacks for that context, and what the weights, or the bytes that the user gives KV, lack of the node's memory.
+    # Missing bytes: KV for that context, and memory for the weights and the user's KV size.
     short = [
         max(0, page * (layout.blocks(wanted) + 1) - have) + max(0, kv_cache_memory_bytes - had)
         for page, have, had in zip(pages, kv, left, strict=True)
@@ -204,7 +214,10 @@ def plan(
 
 @dataclass(frozen=True)
 class _Stage:
-    """What one rank of a pipeline stage has, in bytes: ``reads`` of its weights for a token, ``tokens`` kept of each by layer, ``states``."""
+    """One rank of a pipeline stage, in bytes.
+
+    ``reads``: weights read per token; ``tokens``: KV per token, by layer; ``states``: states of all layers.
+    """
 
     layers: range
     weights: int
@@ -213,7 +226,7 @@ class _Stage:
     states: int
 
     def reads_of(self, context: int) -> int:
-        """Bytes of KV and states that one token of a sequence of that length reads."""
+        """Return the bytes of KV and states that one token of a sequence of that length reads."""
         return self.states + sum(size * min(context, kept.window or context) for kept, size in self.tokens)
 
 
@@ -230,14 +243,20 @@ def _stage(shape: Shape, layers: range, tensor: int, loaded: str, kv_dtype: str,
 
 
 def _workspace(shape: Shape, tensor: int, element: int, tokens: int, sequences: int) -> int:
-    """Activations of the largest batch and of the sampler, an estimate: some rows of the hidden and of the inner size are alive at once,
-    for a mixture of experts a row for each expert of a token, and the scores of all sequences as float32, three times."""
+    """Return an estimate of the activations for the largest batch and the sampler.
+
+    Several rows of the hidden and the intermediate size exist at the same time; a mixture of experts adds a row for
+    each expert of a token. The sampler holds the scores of all sequences as float32, three times.
+    """
     rows = 8 * shape.hidden + 3 * shape.intermediate // tensor + shape.active_experts * shape.hidden
     return tokens * rows * element + sequences * shape.vocabulary * 4 * 3
 
 
 def _arguments(fits: bool, pinned: int, fraction: str, context: int) -> tuple[str, ...]:
-    """With bytes given, vLLM uses the fraction only to refuse a start where less memory is free than that."""
+    """Return the vLLM arguments.
+
+    If bytes are set, vLLM uses the fraction only to refuse a start with less free memory.
+    """
     if not fits:
         return ()
     arguments = [f"--kv-cache-memory-bytes={pinned}"] if pinned else []
@@ -246,12 +265,12 @@ def _arguments(fits: bool, pinned: int, fraction: str, context: int) -> tuple[st
 
 
 def needs(plan: MemoryPlan) -> dict[str, int]:
-    """Return the bytes that vLLM takes on each node, by name: what must be available there before it is started."""
+    """Return by node name the bytes that vLLM takes, which must be available before the start."""
     return {node.name: node.weights + node.workspace + node.kv for node in plan.nodes}
 
 
 def explain(plan: MemoryPlan) -> list[str]:
-    """Return the plan as a table in GiB, a line a node, with what it comes to below."""
+    """Return the plan as a table in GiB, one line per node, followed by the totals."""
     width = max(4, *(len(node.name) for node in plan.nodes))
     lines = [f"{'node':{width}}  memory  reserve  weights  workspace  KV cache  KiB/token"]
     lines += [
@@ -262,12 +281,16 @@ def explain(plan: MemoryPlan) -> list[str]:
     source = "estimated from the model's dimensions" if plan.weights_estimated else "in the checkpoint"
     lines.append(f"weights: {_gib(plan.weights)} GiB {source}; KV cache in {plan.kv_dtype}, blocks of {plan.block} tokens")
     if not plan.fits:
-        return [*lines, f"does not fit: short by {_gib(plan.short)} GiB in all, for {plan.context} tokens of context"]
+        return [*lines, f"does not fit: short by {_gib(plan.short)} GiB in total, for {plan.context} tokens of context"]
     lines.append(
-        f"fits: {plan.tokens} tokens of KV; context {plan.context} (largest {plan.largest_context}), {plan.concurrency:.1f} of them at once; "
-        f"{plan.sequences} sequences at once can have {plan.context_of_each} each"
+        f"fits: {plan.tokens} tokens of KV; context {plan.context} (largest {plan.largest_context}), "
+        f"for {plan.concurrency:.1f} sequences at once; "
+        f"{plan.sequences} sequences at once: {plan.context_of_each} tokens each"
     )
-    lines.append(f"decode at best {plan.tokens_per_second:.1f} tokens/s for one sequence, {plan.tokens_per_second_full:.1f} at {plan.context} tokens")
+    lines.append(
+        f"decode: at most {plan.tokens_per_second:.1f} tokens/s for one sequence, "
+        f"{plan.tokens_per_second_full:.1f} at {plan.context} tokens"
+    )
     return [*lines, " ".join(plan.arguments)]
 
 

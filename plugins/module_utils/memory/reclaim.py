@@ -2,10 +2,11 @@
 # GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
 
-"""Whether a node has the memory back that a server is to be started with, and who holds it if not.
+"""Check that a node has enough free memory to start a server, and report the processes that hold memory if not.
 
-What a stopped server held comes back late, and a crashed one's sometimes not before a reboot. On a GB10 the GPU takes what MemAvailable
-counts, so a start without it ends in a refusal by vLLM at best, and at worst takes the whole host.
+The memory of a stopped server returns with a delay, that of a crashed one sometimes only after a reboot. On a GB10 the
+GPU allocates from MemAvailable. A start with too little memory makes vLLM refuse at best, and the whole host fail at
+worst.
 """
 
 from __future__ import annotations
@@ -18,20 +19,21 @@ from typing import Any
 from ansible_collections.gb10.cluster.plugins.module_utils.common.problems import Problem
 
 GIB = 1 << 30
-#: How many processes a report names.
+#: Maximum number of processes in a report.
 LARGEST = 5
 
 
 def resident(status: str) -> tuple[str, int] | None:
-    """Return (name, resident bytes) of a /proc/PID/status, None of a kernel thread or of a process that ended meanwhile."""
+    """Return (name, resident bytes) from a /proc/PID/status, None for a kernel thread or a process that has ended."""
     name, size = (re.search(rf"^{key}:\s+(.+?)(?: kB)?$", status, re.MULTILINE) for key in ("Name", "VmRSS"))
     return (name[1], int(size[1]) * 1024) if name and size else None
 
 
 def gpu_processes(text: str) -> list[dict[str, Any]]:
-    """Turn `nvidia-smi --query-compute-apps=pid,process_name,used_memory --format=csv,noheader,nounits` into [{pid, name, bytes}].
+    """Return [{pid, name, bytes}] from nvidia-smi's output.
 
-    ``bytes`` is None where nvidia-smi tells none, as it may for unified memory.
+    Command: `nvidia-smi --query-compute-apps=pid,process_name,used_memory --format=csv,noheader,nounits`. ``bytes`` is
+    None if nvidia-smi reports no size, which can happen with unified memory.
     """
     rows = [[cell.strip() for cell in row] for row in csv.reader(text.splitlines())]
     return [
@@ -44,16 +46,20 @@ def gpu_processes(text: str) -> list[dict[str, Any]]:
 def refusal(
     name: str, needed: int, available: int, total: int, waited: float, processes: Sequence[Mapping[str, Any]], gpu: Sequence[Mapping[str, Any]]
 ) -> Problem | None:
-    """Return what keeps a server from being started on a node, None if nothing does; sizes in bytes, ``processes`` as {pid, name, bytes}."""
+    """Return the Problem if a node lacks memory for a server, otherwise None.
+
+    Sizes are in bytes; ``processes`` and ``gpu`` contain {pid, name, bytes}.
+    """
     if available >= needed:
         return None
     largest = sorted(processes, key=lambda process: -process["bytes"])[:LARGEST]
-    held = [f"the largest processes are {_list(largest)}"] + ([f"the GPU's are {_list(gpu)}"] if gpu else [])
+    held = [f"the largest processes are {_list(largest)}"] + ([f"the GPU processes are {_list(gpu)}"] if gpu else [])
     return Problem(
         f"{name}.memory",
-        f"{name} has {_gib(available)} GiB of memory available of {_gib(total)} GiB after waiting {waited:.0f} s; {'; '.join(held)}",
-        f"{_gib(needed)} GiB, which the plan needs there",
-        "stop what holds it; if nothing does, reboot the node",
+        f"{name} has {_gib(available)} of {_gib(total)} GiB memory available after waiting {waited:.0f} s; "
+        f"{'; '.join(held)}",
+        f"{_gib(needed)} GiB available, as in the memory plan",
+        "stop the processes that hold the memory; if there are none, reboot the node",
     )
 
 

@@ -2,7 +2,7 @@
 # GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
 
-"""What is known of a model: by its short name, with what the inventory changes or adds (``gb10_models``)."""
+"""The model catalog: models by short name, merged with the inventory's ``gb10_models``."""
 
 from __future__ import annotations
 
@@ -14,13 +14,13 @@ from typing import Any
 from ansible_collections.gb10.cluster.plugins.module_utils.common.problems import Problem, ProblemsError
 from ansible_collections.gb10.cluster.plugins.module_utils.model import catalog_checks as catalogue_checks
 
-UNKNOWN = "not in the catalogue"
-OWN = "said by the inventory"
+UNKNOWN = "not in the catalog"
+OWN = "from the inventory"
 
 
 @dataclass(frozen=True)
 class File:
-    """A file that the model is served with, and the argument of ``vllm serve`` that takes its path."""
+    """An extra file for serving the model, and the argument of ``vllm serve`` that takes its path."""
 
     name: str
     url: str
@@ -30,11 +30,11 @@ class File:
 
 @dataclass(frozen=True)
 class Model:
-    """A model and how it is served. Zero, "" and None stand for what is not known or not decided here.
+    """A model and its serving settings. Zero, "" and None mean unknown or left to the planner.
 
-    ``config``: the keys of its config.json that say its shape and quantisation. ``args``: what it needs of ``vllm serve`` whatever the
-    cluster. ``nodes``: the fewest Sparks of 128 GB. ``requires``: the first and last release that serve it, as "since" and "until".
-    ``sure``: how sure we are, and what is not confirmed.
+    ``config``: the keys of its config.json for shape and quantization. ``args``: the ``vllm serve`` arguments that it
+    needs on any cluster. ``nodes``: the minimum number of Sparks with 128 GB. ``requires``: the first and last release
+    that serve it, as "since" and "until". ``sure``: how well the entry was tested, and which parts are unconfirmed.
     """
 
     name: str
@@ -61,7 +61,7 @@ class Model:
 
     @property
     def reference(self) -> str:
-        """What ``vllm serve`` is given: the folder, or the name on the hub."""
+        """The model argument of ``vllm serve``: the folder, or the name on Hugging Face Hub."""
         return self.path or self.hub
 
     def facts(self) -> dict[str, Any]:
@@ -71,14 +71,14 @@ class Model:
 
 
 def find(name: str, own: Mapping[str, Any] | None = None) -> Model:
-    """Return the model that ``gb10_model`` names: a short name, a name on the hub, or a folder, whatever its case.
+    """Return the model for ``gb10_model``: a short name or a Hugging Face Hub name (in any case), or a folder.
 
-    ``own`` is ``gb10_models``: {name: {key of Model: value}}. A name of the catalogue changes its single keys (mappings merge, lists
-    replace); another adds a model. Raises ProblemsError with every mistake of both.
+    ``own`` is ``gb10_models``: {name: {key of Model: value}}. A catalog name overrides single keys of that entry
+    (mappings merge, lists replace); any other name adds a model. Raises ProblemsError with every error in both.
     """
     problems = catalogue_checks.check(own or {})
     models = known({} if problems else own)
-    # The inventory's models by name alone, so that a wrong entry does not make its name unknown too.
+    # Keep the names of invalid inventory entries, so that such a name is not also reported as unknown.
     sketches = [Model(str(key)) for key in own] if problems and isinstance(own, Mapping) else []
     found = _named(name, models) or _elsewhere(name, [*models.values(), *sketches])
     if isinstance(found, Problem):
@@ -89,7 +89,7 @@ def find(name: str, own: Mapping[str, Any] | None = None) -> Model:
 
 
 def known(own: Mapping[str, Mapping[str, Any]] | None = None) -> dict[str, Model]:
-    """Return every model by its name; ``own`` has no mistakes."""
+    """Return every model by its name; ``own`` is already validated."""
     merged = catalogue_checks.merged(own or {})
     return {name: _model(name, entry) for name, entry in merged.items()}
 
@@ -100,19 +100,24 @@ def _model(name: str, entry: Mapping[str, Any]) -> Model:
 
 
 def _named(name: str, models: Mapping[str, Model]) -> Model | Problem | None:
-    """The model with this name, folder or name on the hub; a Problem if it is the hub's name of several."""
+    """Return the model with this name, folder or Hub name; a Problem if several models share the Hub name."""
     wanted = str(name).casefold()
     if exact := [model for model in models.values() if wanted == model.name.casefold() or (model.path and name == model.path)]:
         return exact[0]
     same = [model for model in models.values() if model.hub and wanted == model.hub.casefold()]
     if len(same) > 1:
         names = " and ".join(model.name for model in same)
-        return Problem("gb10_model", f"{name!r} is what {names} have on the hub", "one model", "give the name of one of them")
+        return Problem(
+            "gb10_model", f"{name!r} is the Hugging Face Hub name of {names}", "one model", "use one of these names"
+        )
     return same[0] if same else None
 
 
 def _elsewhere(name: str, models: Iterable[Model]) -> Model | Problem:
-    """A model that is in neither list: a folder or a name on the hub is taken as it is, another name is a mistake."""
+    """Return a model outside the catalog and ``gb10_models``: a folder or a Hugging Face Hub name.
+
+    Any other name is a Problem.
+    """
     if catalogue_checks.is_path(name):
         return Model(name=name, path=name)
     if catalogue_checks.is_hub(name):
@@ -123,29 +128,31 @@ def _elsewhere(name: str, models: Iterable[Model]) -> Model | Problem:
     hubs = {model.hub.rpartition("/")[2].casefold(): model.name for model in models if model.hub}
     close = difflib.get_close_matches(str(name).casefold(), [*names, *hubs], n=4, cutoff=0.5)
     close = list(dict.fromkeys((names | hubs)[each] for each in close))
-    expected = "a name of the catalogue or of gb10_models, OWNER/NAME on the Hugging Face hub, or an absolute path"
-    fix = f"perhaps {' or '.join(close)}" if close else "docs/models.md lists the catalogue; add your own under gb10_models"
-    return Problem("gb10_model", f"no model {name!r}", expected, fix)
+    expected = "a name from the catalog or gb10_models, OWNER/NAME on Hugging Face Hub, or an absolute path"
+    fix = "choose a model from docs/models.md, or add your own to gb10_models"
+    fix = f"perhaps use {' or '.join(close)}" if close else fix
+    return Problem("gb10_model", f"unknown model {name!r}", expected, fix)
 
 
 def describe(model: Model) -> list[str]:
-    """Return what a person wants to know of a model, a line each."""
+    """Return a summary of the model for people, as lines."""
     size = f"{model.weights_bytes / 1e9:.1f} GB of weights" if model.weights_bytes else "weights of unknown size"
     method = quantization(model)
     lines = [f"{model.name}: {model.reference}{f' at {model.revision[:12]}' if model.revision else ''}, {size}{f', {method}' if method else ''}"]
     if model.nodes:
         lines.append(f"  on {model.nodes} Spark{'s' if model.nodes > 1 else ''} of 128 GB or more")
     lines += [f"  vLLM {' '.join(f'{word} {release}' for word, release in model.requires.items())}"] * bool(model.requires)
-    traits = [text for text, holds in (("reasons", model.reasoning), ("wants a login at the hub", model.gated)) if holds]
+    found = (("reasoning model", model.reasoning), ("gated: needs a Hugging Face token", model.gated))
+    traits = [text for text, holds in found if holds]
     lines += [f"  {', '.join(traits)}"] * bool(traits)
     lines += [f"  {' '.join(model.args)}"] * bool(model.args)
     lines += [f"  with {each.name} for {each.argument}" for each in model.files]
-    lines.append(f"  how sure: {model.sure}")
+    lines.append(f"  confidence: {model.sure}")
     return lines
 
 
 def quantization(model: Model) -> str:
-    """Return what its weights are quantised with, as vLLM is told or as its config.json names it; "" for no quantisation or an unknown one."""
+    """Return the quantization method that vLLM is given or that config.json names; "" for none or an unknown one."""
     given = model.config.get("quantization_config")
     if model.quantization or not isinstance(given, Mapping):
         return model.quantization

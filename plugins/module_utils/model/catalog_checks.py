@@ -2,7 +2,7 @@
 # GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
 
-"""What an inventory's models say wrong, and what they make of the catalogue's."""
+"""Validation of the inventory's models, and their merge with the catalog."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ _HUB = re.compile(r"\w[\w.-]*/\w[\w.-]*", re.ASCII)
 _NAME = re.compile(r"\w[\w.-]*", re.ASCII)
 _RELEASE = re.compile(r"\d+\.\d+(\.\d+)?")
 _SHA256 = re.compile(r"[0-9a-f]{64}")
-#: What must not stand among the arguments, because a key of its own says it. An alias of vLLM's is one too.
+#: Arguments that ``args`` must not contain, because a separate key sets them; with vLLM's aliases.
 _SAID_BY = {
     "--model": "hub",
     "--revision": "revision",
@@ -34,12 +34,12 @@ _SAID_BY = {
 
 
 def is_path(name: object) -> bool:
-    """Whether it is an absolute path."""
+    """Return whether the name is an absolute path."""
     return isinstance(name, str) and name.startswith("/")
 
 
 def is_hub(name: object) -> bool:
-    """Whether it is written as OWNER/NAME on the hub."""
+    """Return whether the name has the form OWNER/NAME of Hugging Face Hub."""
     return isinstance(name, str) and _HUB.fullmatch(name) is not None
 
 
@@ -79,23 +79,23 @@ def _files(value: object) -> bool:
     return isinstance(value, list | tuple) and all(map(_file, value))
 
 
-#: What each key may hold, and how that is said.
+#: The check of each key's value, and the expected value in words.
 _KEYS: Mapping[str, tuple[Callable[[object], bool], str]] = {
-    "hub": (is_hub, "OWNER/NAME on the Hugging Face hub"),
+    "hub": (is_hub, "OWNER/NAME on Hugging Face Hub"),
     "path": (is_path, "an absolute path"),
     "revision": (_text, "a commit, tag or branch, as text"),
-    "weights_bytes": (lambda value: value is None or (_count(value) and value != 0), "bytes, or null where nobody knows"),
-    "config": (_table, "keys of the model's config.json"),
+    "weights_bytes": (lambda value: value is None or (_count(value) and value != 0), "bytes, or null if unknown"),
+    "config": (_table, "a mapping with keys of the model's config.json"),
     "reasoning": (lambda value: isinstance(value, bool), "true or false"),
     "gated": (lambda value: isinstance(value, bool), "true or false"),
     "args": (_texts, "a list of words, such as [--tool-call-parser, hermes]"),
     "environment": (_strings, "variables and their values, as text"),
     "files": (_files, "a list of {name, url (https), argument (--...), sha256 (64 hexadecimal digits)}"),
-    "nodes": (_count, "a number of nodes, 0 to decide"),
-    "tensor": (_count, "a number of nodes, 0 to decide"),
-    "pipeline": (_count, "a number of nodes, 0 to decide"),
-    "max_model_len": (_count, "a number of tokens, 0 to decide"),
-    "quantization": (_text, "what --quantization takes, as text"),
+    "nodes": (_count, "a number of nodes, or 0 for automatic"),
+    "tensor": (_count, "a number of nodes, or 0 for automatic"),
+    "pipeline": (_count, "a number of nodes, or 0 for automatic"),
+    "max_model_len": (_count, "a number of tokens, or 0 for automatic"),
+    "quantization": (_text, "a value of --quantization, as text"),
     "requires": (_requires, '{since: "0.17.0", until: "0.18.1"}, or one of them, as text'),
     "sure": (_text, "text"),
     "source": (_text, "text"),
@@ -105,21 +105,25 @@ _KEYS: Mapping[str, tuple[Callable[[object], bool], str]] = {
 
 
 def check(own: object) -> list[Problem]:
-    """Return what is wrong with ``gb10_models``, all of it."""
+    """Return every problem in ``gb10_models``."""
     if not isinstance(own, Mapping):
-        return [Problem("gb10_models", f"{own!r}", "models by their names", "write {name: {hub: OWNER/NAME}}")]
+        return [Problem("gb10_models", f"{own!r}", "a mapping from names to models", "write {name: {hub: OWNER/NAME}}")]
     problems = []
     names: dict[str, str] = {}
     for name, entry in own.items():
         path = f"gb10_models.{name}"
         if (other := names.setdefault(str(name).casefold(), str(name))) != str(name):
-            problems.append(Problem(path, f"{other} in another case", "each model once", "make them one entry"))
+            problems.append(
+                Problem(path, f"the name differs from {other} only in case", "each model once", "merge the two entries")
+            )
         if not isinstance(name, str) or not _NAME.fullmatch(name):
             same = next((key for key, model in MODELS.items() if str(name).casefold() == model["hub"].casefold()), "")
-            fix = f"call it {same}" if same else "give it a name of letters, digits, dots, hyphens and underscores"
+            fix = f"name it {same}" if same else "use only letters, digits, dots, hyphens and underscores in the name"
             problems.append(Problem(path, f"the name {name!r}", "a short name", fix))
         elif not isinstance(entry, Mapping):
-            problems.append(Problem(path, f"{entry!r}", "keys and their values", f"write {{{name}: {{hub: OWNER/NAME}}}}"))
+            problems.append(
+                Problem(path, f"{entry!r}", "a mapping of keys to values", f"write {{{name}: {{hub: OWNER/NAME}}}}")
+            )
         else:
             found = list(_values(path, entry))
             problems += found or _contradictions(path, entry, _merge(_base(name, entry), entry), known=_known(name) is not None)
@@ -127,12 +131,12 @@ def check(own: object) -> list[Problem]:
 
 
 def check_entry(path: str, entry: Mapping[str, Any]) -> list[Problem]:
-    """Return what is wrong with an entry that stands for itself, such as one of the catalogue."""
+    """Return the problems of a complete entry that overrides no other, such as a catalog entry."""
     return list(_values(path, entry)) or list(_contradictions(path, entry, entry, known=False))
 
 
 def merged(own: Mapping[str, Mapping[str, Any]]) -> dict[str, dict[str, Any]]:
-    """Return every model's entry by its name, the inventory's over the catalogue's; ``own`` has no mistakes."""
+    """Return every model's entry by its name, with the inventory's overrides; ``own`` is already validated."""
     entries: dict[str, dict[str, Any]] = {name: dict(entry) for name, entry in MODELS.items()}
     for name, entry in own.items():
         entries[_known(name) or name] = _merge(_base(name, entry), entry)
@@ -140,19 +144,19 @@ def merged(own: Mapping[str, Mapping[str, Any]]) -> dict[str, dict[str, Any]]:
 
 
 def _known(name: str) -> str | None:
-    """The catalogue's name that this is, whatever its case."""
+    """Return the catalog name that equals this name in any case, or None."""
     return next((key for key in MODELS if key.casefold() == name.casefold()), None)
 
 
 def _base(name: str, entry: Mapping[str, Any]) -> Mapping[str, Any]:
-    """The catalogue's entry that is changed. A folder or another name takes the place of what says where the weights are."""
+    """Return the catalog entry to override. Another folder or Hub name drops its hub, revision and gated keys."""
     base = MODELS.get(_known(name) or "", {})
     moved = "path" in entry or ("hub" in entry and entry["hub"] != base.get("hub"))
     return {key: value for key, value in base.items() if key not in ("hub", "revision", "gated")} if moved else base
 
 
 def _merge(base: Mapping[str, Any], over: Mapping[str, Any]) -> dict[str, Any]:
-    """Mappings merge, everything else is replaced."""
+    """Merge mappings; replace all other values."""
     result = dict(base)
     for key, value in over.items():
         before = result.get(key)
@@ -161,52 +165,82 @@ def _merge(base: Mapping[str, Any], over: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _values(path: str, entry: Mapping[str, Any]) -> Iterator[Problem]:
-    """Keys that there are not, and values that their keys do not take."""
+    """Yield unknown keys and invalid values."""
     for key, value in entry.items():
         if key not in _KEYS:
             close = difflib.get_close_matches(str(key), _KEYS, n=1)
-            fix = f"perhaps {close[0]}" if close else f"one of {', '.join(_KEYS)}"
-            yield Problem(f"{path}.{key}", "there is no such key", "a key of a model", fix)
+            fix = f"perhaps use {close[0]}" if close else f"use one of {', '.join(_KEYS)}"
+            yield Problem(f"{path}.{key}", "unknown key", "a key of a model", fix)
         elif not _KEYS[key][0](value):
             yield Problem(f"{path}.{key}", f"{value!r}", _KEYS[key][1], f"change {path}.{key}")
 
 
 def _contradictions(path: str, entry: Mapping[str, Any], whole: Mapping[str, Any], known: bool) -> list[Problem]:
-    """What the entry, or what it makes of the catalogue's (``whole``), says against itself."""
+    """Return the contradictions within the entry, or within its merge with the catalog (``whole``)."""
     problems = []
     if not known and not entry.get("hub") and not entry.get("path"):
         close = difflib.get_close_matches(path.rpartition("gb10_models.")[2], MODELS, n=1)
-        hint = f", or mean {close[0]}, which the catalogue has" if close else ""
-        problems.append(Problem(path, "a model without hub and path", "where its weights are", f"add {path}.hub or {path}.path{hint}"))
+        hint = f", or use {close[0]} from the catalog" if close else ""
+        problems.append(
+            Problem(
+                path,
+                "a model without hub and path",
+                "the location of its weights",
+                f"add {path}.hub or {path}.path{hint}",
+            )
+        )
     if entry.get("hub") and entry.get("path"):
-        problems.append(Problem(path, f"hub {entry['hub']} and path {entry['path']}", "one place of the weights", "remove one of them"))
+        problems.append(
+            Problem(
+                path,
+                f"hub {entry['hub']} and path {entry['path']}",
+                "one location of the weights",
+                "remove one of them",
+            )
+        )
     if whole.get("path"):
         for key in ("gated", "revision"):
             if whole.get(key):
                 fix = f"remove {path}.{key} or {path}.path"
-                problems.append(Problem(f"{path}.{key}", f"{whole[key]!r} of a folder", "it only of a model on the hub", fix))
+                problems.append(
+                    Problem(
+                        f"{path}.{key}",
+                        f"{whole[key]!r} for a folder",
+                        f"{key} only with a model on Hugging Face Hub",
+                        fix,
+                    )
+                )
     problems += secret_environment.check_environment(entry.get("environment", {}), f"{path}.environment")
     problems += secret_environment.check_arguments(entry.get("args", ()), f"{path}.args")
     problems += _sizes(path, entry, whole)
     for key, word in ((_SAID_BY[word], word) for each in whole.get("args", ()) if (word := _option(each)) in _SAID_BY):
-        problems.append(Problem(f"{path}.args", word, "what no key of its own says", f"say it with {path}.{key}"))
+        problems.append(
+            Problem(f"{path}.args", word, "only arguments without a separate key", f"set {path}.{key} instead")
+        )
     return problems
 
 
 def _option(word: str) -> str:
-    """An argument's name, without its value and as it is documented."""
+    """Return an argument's name without its value, in the documented spelling."""
     name = word.partition("=")[0]
     return name.replace("_", "-") if name.startswith("--") else name
 
 
 def _sizes(path: str, entry: Mapping[str, Any], whole: Mapping[str, Any]) -> Iterator[Problem]:
-    """Numbers that contradict each other. The catalogue's number of nodes is the fewest: more ranks than that are no mistake."""
+    """Yield contradicting numbers. The catalog's number of nodes is a minimum, so more ranks than that are valid."""
     nodes, ranks = entry.get("nodes", 0), (whole.get("tensor", 0) or 1) * (whole.get("pipeline", 0) or 1)
     if nodes and ranks > nodes:
         found = f"tensor {whole.get('tensor', 0)} times pipeline {whole.get('pipeline', 0)} on {nodes}"
         key = "pipeline" if whole.get("pipeline", 0) > 1 else "tensor"
-        yield Problem(f"{path}.{key}", found, "at most as many ranks as nodes, one GPU each", f"raise {path}.nodes to {ranks}")
+        yield Problem(
+            f"{path}.{key}", found, "at most one rank per node (one GPU each)", f"raise {path}.nodes to {ranks}"
+        )
     since, until = (tuple(map(int, whole.get("requires", {}).get(key, "0").split("."))) for key in ("since", "until"))
     if until > (0,) and since > until:
         fix = f"swap {path}.requires.since and until"
-        yield Problem(f"{path}.requires", f"since {whole['requires']['since']} until {whole['requires']['until']}", "a span of releases", fix)
+        yield Problem(
+            f"{path}.requires",
+            f"since {whole['requires']['since']} until {whole['requires']['until']}",
+            "since not after until",
+            fix,
+        )

@@ -2,14 +2,17 @@
 # GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
 
-"""The models that are known by a short name. Only data; ``catalogue`` says what each key means and checks it.
+"""The models with a short name. Only data: ``catalog`` defines the keys, ``catalog_checks`` validates them.
 
-``config`` has the keys of each config.json that say its shape and quantisation. They were not read at the hub but from copies, tables and
-tests in public repositories; those of the models in BF16 and of gpt-oss were checked by computing the published number of bytes from them,
-to the byte (tests/unit/model/test_catalog.py). ``requires`` was read from vLLM's own model registries, of 0.10.2 to 0.32.0. What the presets
-give for memory (0.80 to 0.90 of it, --swap-space, lengths), --enforce-eager, --enable-expert-parallel and --attention-backend is
-left out: they disagree with each other and with newer evidence, and the memory plan and the rules decide it for the release at hand.
-Every parser that ``args`` names is registered in each vLLM from 0.11.2 to 0.32.0 that was read, or is a file of the model.
+``config`` has the keys of each config.json for shape and quantization. They come from copies, tables and tests in
+public repositories, not from Hugging Face Hub. For the BF16 models and gpt-oss, the published number of bytes was
+computed from these keys and matches to the byte (tests/unit/model/test_catalog.py). ``requires`` comes from vLLM's own
+model registries, 0.10.2 to 0.32.0.
+
+The presets' settings for memory (0.80 to 0.90 of it, --swap-space, lengths), --enforce-eager, --enable-expert-parallel
+and --attention-backend are left out. They disagree with each other and with newer evidence; the memory plan and the
+rules choose these settings for the installed release. Every parser in ``args`` is registered in each inspected vLLM
+from 0.11.2 to 0.32.0, or is a file of the model.
 """
 
 from __future__ import annotations
@@ -17,12 +20,13 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-_PRESET = "published preset, served over two Sparks; no figures with it"
+_PRESET = "published preset, served over two Sparks; no figures given"
 _PRESETS = "vllm-dgx-spark, supported models"
 _READ = "2026-11"
 _TOOLS = "--enable-auto-tool-choice"
 _BF16 = "bfloat16"
-#: Blocks of 128 x 128 with a scale each, as Qwen publishes FP8. The list of modules that stay as they are is left out for its length.
+#: Qwen's FP8 format: one scale per block of 128 x 128. The list of unquantized modules is omitted because of its
+#: length.
 _QWEN_FP8 = {"quant_method": "fp8", "fmt": "e4m3", "activation_scheme": "dynamic", "weight_block_size": [128, 128]}
 _GPT_OSS = {
     "model_type": "gpt_oss",
@@ -44,7 +48,8 @@ _GPT_OSS = {
     },
 }
 _GPT_OSS_NOTES = (
-    "vLLM chooses the reasoning parser openai_gptoss for this architecture by itself. The preset's --enable-expert-parallel is left out. "
+    "vLLM selects the reasoning parser openai_gptoss for this architecture itself. "
+    "The preset's --enable-expert-parallel is left out. "
     "--enforce-eager halves the speed on one Spark (57 to 26 tokens a second, conselara.dev, 2026-05)"
 )
 _QWEN25 = {
@@ -64,8 +69,11 @@ _LLAMA31 = {
     "tie_word_embeddings": False,
     "torch_dtype": _BF16,
 }
-_LLAMA_NOTES = "vLLM's own examples give a chat template for tools, which its wheel does not contain; the model's own is used here"
-#: What Qwen3-Next and Qwen3.5 share: three layers of four keep a state, one keeps keys and values.
+_LLAMA_NOTES = (
+    "vLLM's own examples use a chat template for tools that its wheel does not contain; "
+    "this entry uses the model's own template"
+)
+#: Keys shared by Qwen3-Next and Qwen3.5: of every four layers, three keep a state and one keeps keys and values.
 _GATED_DELTA = {
     "head_dim": 256,
     "num_key_value_heads": 2,
@@ -117,7 +125,7 @@ MODELS: Mapping[str, Mapping[str, Any]] = {
         "reasoning": True,
         "args": [_TOOLS, "--tool-call-parser", "openai"],
         "nodes": 1,
-        "sure": "measured on a Spark by others: 57 to 60 tokens a second on one, 69 to 76 on two (other stacks than these)",
+        "sure": "measured by others, with other stacks: 57 to 60 tokens a second on one Spark, 69 to 76 on two",
         "source": f"{_PRESETS}, its default; conselara.dev; kubis.ai; Spark Arena",
         "evidence": "2026-05",
         "notes": _GPT_OSS_NOTES,
@@ -210,7 +218,7 @@ MODELS: Mapping[str, Mapping[str, Any]] = {
         "sure": _PRESET,
         "source": _PRESETS,
         "evidence": _READ,
-        "notes": "Every token reads all of them, so it is slow on Sparks",
+        "notes": "Every token reads all weights, so it is slow on Sparks",
     },
     "mistral-7b-instruct-v0.3": {
         "hub": "mistralai/Mistral-7B-Instruct-v0.3",
@@ -229,7 +237,7 @@ MODELS: Mapping[str, Mapping[str, Any]] = {
         "sure": _PRESET,
         "source": _PRESETS,
         "evidence": _READ,
-        "notes": "Mistral's own tokenizer, because the identifiers of its tool calls must have nine characters",
+        "notes": "Uses Mistral's own tokenizer, because its tool call identifiers must have nine characters",
     },
     "mistral-nemo-instruct-2407": {
         "hub": "mistralai/Mistral-Nemo-Instruct-2407",
@@ -249,7 +257,8 @@ MODELS: Mapping[str, Mapping[str, Any]] = {
         "sure": _PRESET,
         "source": f"{_PRESETS}; another project's runs with vLLM 0.29 on one H100",
         "evidence": "2026-09-26",
-        "notes": "With the tokenizer of transformers, vLLM 0.29 found no chat template; with Mistral's own it served",
+        "notes": "With the transformers tokenizer, vLLM 0.29 found no chat template; with Mistral's own tokenizer it "
+        "served",
     },
     "mixtral-8x7b-instruct-v0.1": {
         "hub": "mistralai/Mixtral-8x7B-Instruct-v0.1",
@@ -269,10 +278,10 @@ MODELS: Mapping[str, Mapping[str, Any]] = {
             "torch_dtype": _BF16,
         },
         "nodes": 1,
-        "sure": f"{_PRESET}; that one Spark holds it is derived from its size",
+        "sure": f"{_PRESET}; its size implies that it fits on one Spark",
         "source": _PRESETS,
         "evidence": _READ,
-        "notes": "The model does not call tools",
+        "notes": "The model does not support tool calls",
     },
     "llama-3.1-8b-instruct": {
         "hub": "meta-llama/Llama-3.1-8B-Instruct",
@@ -281,7 +290,8 @@ MODELS: Mapping[str, Mapping[str, Any]] = {
         "gated": True,
         "args": [_TOOLS, "--tool-call-parser", "llama3_json"],
         "nodes": 1,
-        "sure": f"{_PRESET}; others measured its FP8 and NVFP4 forms (20 and 39 tokens a second on one Spark), not this one in BF16",
+        "sure": f"{_PRESET}; others measured its FP8 and NVFP4 forms (20 and 39 tokens a second on one Spark), but not "
+        "this BF16 form",
         "source": _PRESETS,
         "evidence": _READ,
         "notes": _LLAMA_NOTES,
@@ -293,7 +303,8 @@ MODELS: Mapping[str, Mapping[str, Any]] = {
         "gated": True,
         "args": [_TOOLS, "--tool-call-parser", "llama3_json"],
         "nodes": 2,
-        "sure": f"{_PRESET}; LMSYS measured its FP8 form (2.7 tokens a second on one Spark), nobody this one in BF16",
+        "sure": f"{_PRESET}; LMSYS measured its FP8 form (2.7 tokens a second on one Spark); no figures for this BF16 "
+        "form",
         "source": _PRESETS,
         "evidence": _READ,
         "notes": _LLAMA_NOTES,
@@ -318,7 +329,7 @@ MODELS: Mapping[str, Mapping[str, Any]] = {
         "sure": _PRESET,
         "source": f"{_PRESETS}; another project's runs with vLLM 0.29 on one H100",
         "evidence": "2026-09-26",
-        "notes": "Ten heads of keys divide by two nodes, not by four",
+        "notes": "Its ten key/value heads are divisible by two nodes, not by four",
     },
     "gemma-2-27b-it": {
         "hub": "google/gemma-2-27b-it",
@@ -341,10 +352,10 @@ MODELS: Mapping[str, Mapping[str, Any]] = {
         },
         "gated": True,
         "nodes": 1,
-        "sure": f"{_PRESET}; the size of its weights is computed from its dimensions",
+        "sure": f"{_PRESET}; its weight size is computed from its dimensions",
         "source": _PRESETS,
         "evidence": _READ,
-        "notes": "The model does not call tools",
+        "notes": "The model does not support tool calls",
     },
     "qwen3.5-122b-a10b-fp8": {
         "hub": "Qwen/Qwen3.5-122B-A10B-FP8",
@@ -368,12 +379,13 @@ MODELS: Mapping[str, Mapping[str, Any]] = {
         "args": ["--reasoning-parser", "qwen3", _TOOLS, "--tool-call-parser", "qwen3_coder"],
         "nodes": 2,
         "requires": {"since": "0.17.0"},
-        "sure": "served by others on two Sparks (tensor parallel) and on four Sparks and Thors (pipeline parallel); no figures with it. "
-        "Its dimensions are from several projects' copies that agree; its FP8 blocks from those of its sisters",
+        "sure": "served by others on two Sparks (tensor parallel) and on four Sparks and Thors (pipeline parallel); no "
+        "figures given. Its dimensions are from several projects' copies that agree, its FP8 blocks from sibling models",
         "source": "vllm-gb10, its production model; distributed-vllm",
         "evidence": _READ,
-        "notes": "The weights are the files' size, with a vision tower and a layer for speculative decoding that the text model does not need. "
-        "Both presets give --trust-remote-code, which an architecture of vLLM's own does not need. vllm-gb10: 13 minutes to load",
+        "notes": "The weight size is that of all files, including a vision tower and a layer for speculative decoding "
+        "that the text model does not need. Both presets set --trust-remote-code, which an architecture built into "
+        "vLLM does not need. vllm-gb10: 13 minutes to load",
     },
     "qwen3.5-35b-a3b": {
         "hub": "Qwen/Qwen3.5-35B-A3B",
@@ -395,10 +407,11 @@ MODELS: Mapping[str, Mapping[str, Any]] = {
         "args": ["--reasoning-parser", "qwen3", _TOOLS, "--tool-call-parser", "qwen3_coder"],
         "nodes": 1,
         "requires": {"since": "0.17.0"},
-        "sure": "published preset, served on one Spark; no figures with it. The size of its weights is its number of parameters in BF16",
+        "sure": "published preset, served on one Spark; no figures given. Its weight size is its number of "
+        "parameters in BF16",
         "source": "vllm-gb10",
         "evidence": _READ,
-        "notes": "The preset gives --trust-remote-code, which an architecture of vLLM's own does not need",
+        "notes": "The preset sets --trust-remote-code, which an architecture built into vLLM does not need",
     },
     "qwen3-omni-30b-a3b-instruct": {
         "hub": "Qwen/Qwen3-Omni-30B-A3B-Instruct",
@@ -431,12 +444,12 @@ MODELS: Mapping[str, Mapping[str, Any]] = {
         },
         "nodes": 1,
         "requires": {"since": "0.11.1"},
-        "sure": "published preset, served on one Spark; no figures with it, and the preset does not say whether it is this one or -Thinking. "
-        "The size of its weights is its number of parameters in BF16",
+        "sure": "published preset, served on one Spark; no figures given. The preset does not specify this model "
+        "or -Thinking. Its weight size is its number of parameters in BF16",
         "source": "vllm-gb10",
         "evidence": _READ,
-        "notes": "vLLM itself serves the part that answers in text (it loads no talker); the preset's `vllm serve --omni` is vllm-omni's, "
-        "which no stack here has",
+        "notes": "vLLM itself serves only the text output (it does not load the talker). The preset's `vllm serve "
+        "--omni` needs vllm-omni, which this collection's stacks do not contain",
     },
     "nemotron-3-super-120b-a12b-nvfp4": {
         "hub": "nvidia/NVIDIA-Nemotron-3-Super-120B-A12B-NVFP4",
@@ -503,15 +516,16 @@ MODELS: Mapping[str, Mapping[str, Any]] = {
         ],
         "nodes": 1,
         "requires": {"since": "0.17.0"},
-        "sure": "served by others on one Spark, on two, and on two with two Thors (pipeline parallel); NVIDIA lists it as supported. "
-        "The size of its weights is rounded",
+        "sure": "served by others on one Spark, on two, and on two with two Thors (pipeline parallel); NVIDIA lists it "
+        "as supported. Its weight size is rounded",
         "source": "distributed-vllm; NVIDIA's playbook for Nemotron on Spark",
         "evidence": "2026-07",
-        "notes": "Both presets give --kv-cache-dtype fp8, which its weights are calibrated for, and which vLLM takes by itself. The first gives "
-        "TRITON_ATTN, NVIDIA's playbook --moe-backend marlin; until 0.23 that was VLLM_NVFP4_GEMM_BACKEND=marlin and "
-        "VLLM_USE_FLASHINFER_MOE_FP4=0. From 0.17.0 on vLLM has a parser of its own, "
-        "nemotron_v3, with which others did without the plugin. Two projects record the plugin's checksum, one of them for this revision, "
-        "and a third's copy of the file has it. Of 41,100 quantised modules 139 are FP8, the others NVFP4",
+        "notes": "Both presets set --kv-cache-dtype fp8; the weights are calibrated for it, and vLLM selects it by "
+        "default. The first preset sets TRITON_ATTN, NVIDIA's playbook --moe-backend marlin; until 0.23 that was "
+        "VLLM_NVFP4_GEMM_BACKEND=marlin and VLLM_USE_FLASHINFER_MOE_FP4=0. Since 0.17.0 vLLM has the built-in parser "
+        "nemotron_v3; others served with it and without the plugin. Two projects record the plugin's checksum, one "
+        "of them for this revision, and a third project's copy of the file matches it. Of 41,100 quantized modules "
+        "139 are FP8, the others NVFP4",
     },
     "qwen3-next-80b-a3b-instruct-fp8": {
         "hub": "Qwen/Qwen3-Next-80B-A3B-Instruct-FP8",
@@ -519,11 +533,11 @@ MODELS: Mapping[str, Mapping[str, Any]] = {
         "config": {**_QWEN3_NEXT, "quantization_config": _QWEN_FP8},
         "args": [_TOOLS, "--tool-call-parser", "hermes"],
         "nodes": 1,
-        "sure": "served by others on one Spark; no figures with it. Its dimensions are those of Qwen3-Coder-Next, a sister; "
-        "the size of its weights is the sum of its rounded files",
-        "source": "a user's notes of a Spark; dgx-vllm (Avarok) for another FP8 form of it",
+        "sure": "served by others on one Spark; no figures given. Its dimensions are those of Qwen3-Coder-Next, a "
+        "sibling model; its weight size is the sum of its rounded file sizes",
+        "source": "a user's notes about a Spark; dgx-vllm (Avarok) for another FP8 form of it",
         "evidence": _READ,
-        "notes": "The Instruct form does not reason, so it has no reasoning parser",
+        "notes": "The Instruct form is not a reasoning model, so it has no reasoning parser",
     },
     "qwen3-next-80b-a3b-instruct-fp8-dynamic": {
         "hub": "DevQuasar/Qwen.Qwen3-Next-80B-A3B-Instruct-FP8-Dynamic",
@@ -536,11 +550,13 @@ MODELS: Mapping[str, Mapping[str, Any]] = {
         },
         "args": [_TOOLS, "--tool-call-parser", "hermes"],
         "nodes": 1,
-        "sure": "measured on a Spark by others: 39 tokens a second on one, in an image of its own. Its dimensions are those of Qwen3-Coder-Next, "
-        "a sister; its quantisation is taken from its name, and the size of its weights is not known",
+        "sure": "measured by others: 39 tokens a second on one Spark, in a custom image. Its dimensions are those of "
+        "Qwen3-Coder-Next, a sibling model; its quantization is inferred from its name, and its weight size is "
+        "unknown",
         "source": "dgx-vllm (Avarok)",
         "evidence": "2026-01-20",
-        "notes": "The preset gives --reasoning-parser qwen3, which a model that does not reason has no use for, and --kv-cache-dtype fp8. "
-        "Its configuration of the experts for GB10, E=512,N=512,device_name=NVIDIA_GB10,dtype=fp8_w8a8.json, is for one node",
+        "notes": "The preset sets --kv-cache-dtype fp8, and --reasoning-parser qwen3, which this model does not need: "
+        "it is not a reasoning model. Its expert configuration for GB10, "
+        "E=512,N=512,device_name=NVIDIA_GB10,dtype=fp8_w8a8.json, is for one node",
     },
 }

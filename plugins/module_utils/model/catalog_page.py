@@ -2,7 +2,7 @@
 # GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
 
-"""docs/models.md: the catalogue as a page."""
+"""Generates docs/models.md from the catalog."""
 
 from __future__ import annotations
 
@@ -14,10 +14,11 @@ from ansible_collections.gb10.cluster.plugins.module_utils.model.catalog import 
 _HEAD = """\
 # Models
 
-`gb10_model: NAME` with a name of this page is enough. A name on the Hugging Face hub or an absolute path is taken too, as it is.
-**Nobody on this project has a Spark, and none of these models was ever started here**; what others saw of each is told below it.
+Set `gb10_model: NAME` to a name from this page, a name on Hugging Face Hub, or an absolute path.
+**This project has no Spark and never started any of these models**; each section below lists the results of others.
 
-`gb10_models` changes single keys of an entry or adds a model; mappings merge, lists replace, and mistakes are listed all at once:
+`gb10_models` overrides single keys of an entry or adds a model. Mappings merge, lists replace. All errors are listed
+together:
 
     gb10_models:
       gpt-oss-120b:
@@ -29,26 +30,27 @@ _HEAD = """\
 
 | key | value |
 |---|---|
-| `hub` or `path` | where the weights are: OWNER/NAME on the hub, or a folder that each node has |
-| `revision`, `gated` | a commit of the hub's; whether it wants a login |
-| `weights_bytes`, `config` | for the memory plan: their size; the keys of config.json that say shape and quantisation |
-| `reasoning` | whether it thinks before it answers |
-| `args`, `environment` | what it needs of `vllm serve` on any cluster, no flags for memory; variables of the ranks |
-| `files` | what it is served with: `{name, url, argument, sha256}` |
-| `nodes`, `tensor`, `pipeline`, `max_model_len` | the fewest Sparks of 128 GB; how it is divided; its context; 0 leaves it to the plan |
-| `quantization` | only where vLLM would not find it by itself |
+| `hub` or `path` | the location of the weights: OWNER/NAME on Hugging Face Hub, or a folder that exists on each node |
+| `revision`, `gated` | a commit on Hugging Face Hub; whether access needs a token |
+| `weights_bytes`, `config` | for the memory plan: the weight size; the keys of config.json for shape and quantization |
+| `reasoning` | whether it is a reasoning model |
+| `args`, `environment` | `vllm serve` arguments that it needs on any cluster, without memory flags; environment variables of the ranks |
+| `files` | extra files for serving: `{name, url, argument, sha256}` |
+| `nodes`, `tensor`, `pipeline`, `max_model_len` | the minimum number of Sparks with 128 GB; parallel sizes; the context; 0 = chosen by the plan |
+| `quantization` | only if vLLM does not detect it |
 | `requires` | `{since: RELEASE, until: RELEASE}` of vLLM |
-| `sure`, `source`, `evidence`, `notes` | how sure that is, who says so, the source's date or when it was read, and what else there is to know |
+| `sure`, `source`, `evidence`, `notes` | the confidence in the entry, its source, the source's date or the reading date, and notes |
 
-The division into ranks is the plan's for every entry here. The presets of vllm-dgx-spark give about half of these sizes for the models in
-bfloat16; these are the published files'. This page is made from `plugins/module_utils/model/catalog_data.py`.
+For every entry on this page the plan chooses the parallel sizes. The sizes in GB are those of the published files; for
+bfloat16 models, the vllm-dgx-spark presets give about half of that. This page is generated from
+`plugins/module_utils/model/catalog_data.py`.
 """
 
 
 def page() -> str:
     """Return the page."""
     models = list(known().values())
-    head = ["name", "on the hub", "GB", "weights", "context", "Sparks", "login", "vLLM"]
+    head = ["name", "on Hugging Face Hub", "GB", "weights", "context", "Sparks", "gated", "vLLM"]
     lines = [_HEAD, _row(head), "|---|---|--:|---|--:|--:|---|---|", *(_row(_cells(model)) for model in models)]
     return "\n".join([*lines, *(line for model in models for line in _section(model))]) + "\n"
 
@@ -66,13 +68,13 @@ def _cells(model: Model) -> list[str]:
 
 
 def _text(config: Mapping[str, Any]) -> Mapping[str, Any]:
-    """The language model's part, with what the outer parts say of it all."""
+    """Return the language model's part, merged over the outer keys."""
     inner = next((config[key] for key in ("text_config", "thinker_config") if isinstance(config.get(key), Mapping)), None)
     return {**config, **_text(inner)} if inner is not None else config
 
 
 def _section(model: Model) -> list[str]:
-    lines = ["", f"## {model.name}", "", f"How sure: {model.sure}. Source: {model.source} ({model.evidence})."]
+    lines = ["", f"## {model.name}", "", f"Confidence: {model.sure}. Source: {model.source} ({model.evidence})."]
     lines += ["", f"    {' '.join(model.args)}"] * bool(model.args)
     for each in model.files:
         lines += ["", f"With [{each.name}]({each.url}) for `{each.argument}`, SHA-256 `{each.sha256}`."]

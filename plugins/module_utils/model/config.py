@@ -2,9 +2,9 @@
 # GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
 
-"""What a model's config.json says of it.
+"""Readers for a model's config.json.
 
-Whoever published the model wrote the file, so any value may be of any type: one that is not of the type that it is read for counts as not there.
+The model's publisher wrote the file, so any value may have any type. A value of an unexpected type counts as missing.
 """
 
 from __future__ import annotations
@@ -13,56 +13,56 @@ import re
 from collections.abc import Mapping
 from typing import Any
 
-#: What the weights are quantised to, as far as it decides between flags that count for one kind alone.
+#: Weight quantization, only as far as flags that apply to one kind depend on it.
 FP8, OTHER, UNKNOWN = "fp8", "other", "unknown"
 
-#: Methods whose weights are 8-bit floating point whatever else they say. Source: vLLM 0.32, model_executor/layers/quantization.
+#: Methods whose weights are always 8-bit floating point. Source: vLLM 0.32, model_executor/layers/quantization.
 _FP8_METHODS = ("fp8", "fbgemm_fp8", "ptpc_fp8")
 _BITS = 8
 
 
-#: The keys that say how many tokens a sequence can have, the first that is there.
+#: Keys for the maximum number of tokens in a sequence; the first one present counts.
 POSITIONS = ("max_position_embeddings", "max_sequence_length", "seq_length")
-#: Where multimodal models keep their language model.
+#: Keys that hold the language model of a multimodal model.
 _TEXT = ("text_config", "llm_config", "language_config")
-#: Methods whose weights have as many bits as their key "bits" (AWQ: "w_bit") says.
+#: Methods with the bits of a weight in their key "bits" (AWQ: "w_bit").
 _INTEGER_METHODS = ("gptq", "awq", "auto-round", "auto_round", "autoround", "gptqmodel")
-#: Names of families and types, and of files of weights: they are shown, and compared with those that are known.
+#: Names of families and types, and of weight files: they are shown, and compared with known names.
 _WORD, _SHARD = re.compile(r"[A-Za-z0-9_.-]{1,64}"), re.compile(r"[\w.+-]{1,255}", re.ASCII)
-#: No checkpoint has a petabyte.
+#: A petabyte: larger than any checkpoint.
 _MOST_BYTES = 10**15
 
 
 def text(config: Mapping[str, Any]) -> Mapping[str, Any]:
-    """Return the language model's part of a config.json; an omni model has it within its thinker."""
+    """Return the language model's part of a config.json; in an omni model it is part of the thinker."""
     thinker = config.get("thinker_config")
     whole = thinker if isinstance(thinker, Mapping) else config
     return next((found for key in _TEXT if isinstance(found := whole.get(key), Mapping)), whole)
 
 
 def word(value: object) -> str:
-    """Return a name of a family or a type, "" for what cannot be one."""
+    """Return a name of a family or a type, "" for an invalid value."""
     return value if isinstance(value, str) and _WORD.fullmatch(value) else ""
 
 
 def count(value: object) -> int:
-    """Return a small number, such as of bits, 0 for what is none."""
+    """Return a small number, such as a number of bits; 0 for an invalid value."""
     return value if isinstance(value, int) and not isinstance(value, bool) and 0 <= value < 1 << 16 else 0
 
 
 def family(config: Mapping[str, Any] | None) -> str:
-    """Return the model's type as transformers calls it, "" if it is not said."""
+    """Return the model's type as transformers calls it, "" if missing."""
     return word((config or {}).get("model_type"))
 
 
 def quantization_config(config: Mapping[str, Any]) -> Mapping[str, Any]:
-    """Return what it says of quantisation, {} if nothing."""
+    """Return its quantization_config, {} if missing."""
     found = config.get("quantization_config") or text(config).get("quantization_config")
     return found if isinstance(found, Mapping) else {}
 
 
 def dtype(config: Mapping[str, Any]) -> str:
-    """Return the type of what is not quantised: "bfloat16", "float16", "float32"; bfloat16 where it is not said."""
+    """Return the type of the unquantized weights: "bfloat16", "float16", "float32"; bfloat16 if missing."""
     for part in (text(config), config):
         if found := word(part.get("dtype")) or word(part.get("torch_dtype")):
             return found.removeprefix("torch.")
@@ -70,7 +70,7 @@ def dtype(config: Mapping[str, Any]) -> str:
 
 
 def kv_dtype(config: Mapping[str, Any]) -> str:
-    """Return the type of the KV cache that vLLM's "auto" takes: "fp8" where the checkpoint says so, otherwise the model's.
+    """Return the KV cache type for vLLM's "auto": "fp8" if the checkpoint specifies it, otherwise the model's type.
 
     Source: vLLM 0.32, layers/attention/attention.py and layers/quantization/modelopt.py.
     """
@@ -81,19 +81,20 @@ def kv_dtype(config: Mapping[str, Any]) -> str:
 
 
 def positions(config: Mapping[str, Any]) -> int:
-    """Return the context that vLLM serves where none is asked for, in tokens; 0 where it is not said."""
+    """Return the context that vLLM serves by default, in tokens; 0 if missing."""
     values = {**config, **text(config)}
     return next((found for key in POSITIONS if isinstance(found := values.get(key), int)), 0)
 
 
-#: What Model Optimizer's quant_algo begins with.
+#: Prefixes of Model Optimizer's quant_algo.
 _ALGORITHMS = {"FP8": FP8, "NVFP4": "nvfp4", "MXFP4": "mxfp4", "W4A16_AWQ": "int4", "W4A8_AWQ": "int4", "INT8": "int8"}
 
 
 def scheme(config: Mapping[str, Any] | None) -> str:
-    """Return how the weights are stored: none, fp8, nvfp4, mxfp4, int4, int8, other (mixed, or rare), unknown (no config.json).
+    """Return the weights' storage format.
 
-    Sources: as quantization().
+    One of none, fp8, nvfp4, mxfp4, int4, int8, other (mixed, or rare), unknown (no config.json). Sources: see
+    quantization().
     """
     if config is None:
         return UNKNOWN
@@ -110,7 +111,7 @@ def _scheme(found: Mapping[str, Any]) -> str:
     if method.startswith("modelopt"):
         algorithm = word(found.get("quant_algo")).upper()
         if algorithm.startswith("MIXED"):
-            # Most of the weights, and what decides about kernels.
+            # NVFP4 holds most of the weights and determines the kernels.
             return "nvfp4" if "nvfp4" in _group_schemes(found) else OTHER
         return next((name for start, name in _ALGORITHMS.items() if algorithm.startswith(start)), OTHER)
     if method in _INTEGER_METHODS:
@@ -120,7 +121,7 @@ def _scheme(found: Mapping[str, Any]) -> str:
 
 
 def group_weights(found: Mapping[str, Any]) -> list[Mapping[str, Any]]:
-    """Return what it says of the weights of each group of layers, {} for a group of which it says nothing."""
+    """Return the weights entry of each layer group in config_groups, {} for a group without one."""
     groups = found.get("config_groups")
     said = [group.get("weights") if isinstance(group, Mapping) else None for group in groups.values()] if isinstance(groups, Mapping) else []
     return [weights if isinstance(weights, Mapping) else {} for weights in said]
@@ -138,10 +139,10 @@ def _group_scheme(weights: Mapping[str, Any]) -> str:
 
 
 def quantization(config: Mapping[str, Any] | None) -> str:
-    """Return FP8 or OTHER by a config.json (a multimodal model's text part counts), UNKNOWN where there is none to read.
+    """Return FP8 or OTHER from a config.json (for a multimodal model, from its text part), UNKNOWN without one.
 
-    Sources: the formats of Hugging Face's ``quantization_config``, of compressed-tensors (``config_groups``) and of NVIDIA's Model
-    Optimizer (``quant_algo``).
+    Sources: the formats of Hugging Face's ``quantization_config``, of compressed-tensors (``config_groups``) and of
+    NVIDIA's Model Optimizer (``quant_algo``).
     """
     if config is None:
         return UNKNOWN
@@ -156,31 +157,32 @@ def quantization(config: Mapping[str, Any] | None) -> str:
 
 
 def checkpoint(sizes: Mapping[str, int], index: Mapping[str, Any] | None) -> tuple[int | None, str]:
-    """Return (bytes of the weights, what is wrong with the files or "") of a folder.
+    """Return (bytes of the weights, a problem with the files or "") of a folder.
 
-    ``sizes``: bytes of each *.safetensors in it; ``index``: model.safetensors.index.json, None if there is none. The index's total_size
-    counts, so that a file that is missing does not make the model smaller. None bytes: no weights, or an index that does not say.
+    ``sizes``: bytes of each *.safetensors in it; ``index``: model.safetensors.index.json, None if missing. The index's
+    total_size counts, so that a missing file does not make the model smaller. None bytes: no weights, or no size in the
+    index.
     """
     if index is None:
-        # Mistral's repositories hold the weights twice, once in a format of its own.
+        # Mistral's repositories contain the weights twice, once in Mistral's own format.
         plain = [size for name, size in sizes.items() if not name.startswith("consolidated")]
         return (sum(plain or sizes.values()) or None), ""
     metadata, shards = index.get("metadata"), index.get("weight_map")
     named = list(shards.values()) if isinstance(shards, Mapping) else []
     if any(not isinstance(name, str) or not _SHARD.fullmatch(name) for name in named):
-        return None, "the index names what cannot be a file"
+        return None, "the index contains an invalid file name"
     names = set(named)
     total = _bytes(metadata.get("total_size") if isinstance(metadata, Mapping) else None)
     here = sum(sizes.get(name, 0) for name in names)
     if missing := sorted(names - sizes.keys()):
         more = ", ..." if len(missing) > 1 else ""
-        return total, f"{len(missing)} of {len(names)} files of the index are missing: {missing[0]}{more}"
+        return total, f"{len(missing)} of {len(names)} files in the index are missing: {missing[0]}{more}"
     if not total:
         return here or None, ""
     differs = abs(here - total) * 100 > total
-    return total, f"the index says {total} bytes, the files have {here}" if differs else ""
+    return total, f"the index lists {total} bytes, the files have {here}" if differs else ""
 
 
 def _bytes(value: object) -> int | None:
-    """Return a size, None for what is none; some indexes have it as a float."""
+    """Return a size, None for an invalid value; some indexes contain a float."""
     return int(value) if isinstance(value, int | float) and not isinstance(value, bool) and 0 < value < _MOST_BYTES else None

@@ -2,7 +2,7 @@
 # GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
 
-"""A model's layers, from its config.json: what each keeps of earlier tokens, and how many parameters it has. See model_shape."""
+"""A model's layers, from its config.json: the KV cache or state of each layer, and its parameters. See shape.py."""
 
 from __future__ import annotations
 
@@ -19,28 +19,30 @@ Kind = Literal["full", "sliding", "mla", "state", "none"]
 
 #: Families whose MLP has two matrices, without a gate.
 _UNGATED = ("nemotron", "nemotron_h", "starcoder2", "phi", "gpt_neox", "falcon")
-#: Families that norm queries and keys, head by head.
+#: Families that normalize queries and keys per head.
 _QUERY_NORMS = ("qwen3", "gemma3")
-#: Families whose layers alternate between a window and full attention where the configuration does not list them, and after how many.
-#: Source: transformers, models/{gemma2,gpt_oss,gemma3}/configuration_*.py.
+#: Default period of full attention layers among sliding-window layers, by family, for configurations without a layer
+#: list. Source: transformers, models/{gemma2,gpt_oss,gemma3}/configuration_*.py.
 _ALTERNATE = {"gemma2": 2, "gpt_oss": 2, "gemma3": 6}
-#: What nemotron_h calls its layers. Source: the same, models/nemotron_h.
+#: nemotron_h's layer codes. Source: transformers, models/nemotron_h.
 _NEMOTRON = {"M": "state", "*": "attention", "-": "mlp", "E": "moe"}
 _NEMOTRON_NAMES = {"mamba": "M", "linear_attention": "M", "attention": "*", "full_attention": "*", "mlp": "-", "moe": "E"}
-#: DeepSeek V3.2's indexer keeps a key of 128 8-bit numbers and one scale of 4 bytes per token and layer. Source: vLLM 0.32, models/deepseek_v2.py.
+#: DeepSeek V3.2's indexer keeps a key of 128 8-bit numbers and one scale of 4 bytes per token and layer. Source: vLLM
+#: 0.32, models/deepseek_v2.py.
 _INDEX_SCALE_BYTES = 4
-#: The most that a dimension can be, and those of which something is counted or listed one by one.
+#: Upper limits: of any dimension, and of the dimensions that the code iterates over.
 _MOST = 1 << 32
 _MOST_OF = {"num_hidden_layers": 512, "n_layer": 512, "num_attention_heads": 4096, "num_key_value_heads": 4096}
 
 
 @dataclass(frozen=True)
 class Kept:
-    """What a layer keeps of the tokens that it has seen, on one rank that has all of it.
+    """A layer's KV cache or state for earlier tokens, on one rank that holds the whole layer.
 
-    ``full``, ``sliding``, ``mla``: ``heads * (key + value)`` numbers a token (MLA: one head, latent and rotary key, no value).
-    ``state``: ``heads`` that tensor parallelism has to divide, and a fixed amount a sequence: ``convolution`` numbers in the model's type
-    (with ``group`` more for each of ``groups``), and ``recurrent`` numbers of the type ``recurrent_dtype`` ("" the model's).
+    ``full``, ``sliding``, ``mla``: ``heads * (key + value)`` numbers per token (MLA: one head, latent and rotary key,
+    no value). ``state``: ``heads`` must be divisible by the tensor-parallel size. Its amount per sequence is fixed:
+    ``convolution`` numbers in the model's type (with ``group`` more for each of ``groups``), and ``recurrent`` numbers
+    of the type ``recurrent_dtype`` ("" the model's).
     """
 
     kind: Kind = "none"
@@ -48,52 +50,53 @@ class Kept:
     key: int = 0
     value: int = 0
     window: int = 0
-    #: Bytes a token beside the above, of an indexer.
+    #: Additional bytes per token for an indexer.
     index: int = 0
     convolution: int = 0
     groups: int = 0
     group: int = 0
     recurrent: int = 0
     recurrent_dtype: str = ""
-    #: How many such states a sequence may hold with prefix caching, which is on by default.
+    #: Maximum number of states per sequence with prefix caching, which is on by default.
     pages: int = 0
 
 
 @dataclass(frozen=True)
 class Layer:
-    """A layer's parameters by how they are divided over ranks and stored; ``routed`` is what one token uses of ``experts``."""
+    """A layer's parameters by division over ranks and storage. ``routed``: parameters of ``experts`` for one token."""
 
     kept: Kept = Kept()
     #: Divided by tensor parallelism: queries and output, or the projections of a linear layer; MLA's up-projections.
     attention: int = 0
-    #: Keys and values: divided down to one head a rank.
+    #: Keys and values: divided down to one head per rank.
     kv: int = 0
     #: MLA's down-projections and indexer: whole on each rank.
     latent: int = 0
-    #: A dense MLP, or what of a mixture of experts each token uses.
+    #: A dense MLP, or the part of a mixture of experts that every token uses.
     mlp: int = 0
     experts: int = 0
     routed: int = 0
-    #: Norms, router, biases, convolutions: never quantised, taken as whole on each rank.
+    #: Norms, router, biases, convolutions: never quantized, counted in full on each rank.
     small: int = 0
 
     @property
     def parameters(self) -> int:
-        """All of them."""
+        """Return the number of all parameters."""
         return self.attention + self.kv + self.latent + self.mlp + self.experts + self.small
 
 
 class Reader:
-    """The language model's part of a config.json, which remembers what it looked for in vain."""
+    """Reads the language model's part of a config.json, and collects a Problem for each missing or invalid key."""
 
     def __init__(self, config: Mapping[str, Any]) -> None:
         self.values = model_config.text(config)
         self.problems: list[Problem] = []
 
     def number(self, *names: str, default: int | None = None, least: int | None = None) -> int:
-        """The first of the keys that is set; a Problem, and 1, if none is and there is no default, or it is out of bounds.
+        """Return the first of the keys that is set.
 
-        ``least`` is 1 for a number that there has to be, otherwise 0, unless given.
+        Adds a Problem and returns 1 if it is out of bounds, or if none is set and there is no default. ``least``
+        defaults to 1 for a required number, otherwise to 0.
         """
         for name in names:
             value = self.values.get(name)
@@ -104,24 +107,24 @@ class Reader:
                 self.refuse(name, value, f"a number from {low} to {high}")
                 return 1
         if default is None:
-            fix = f"add {' or '.join(names)}, as the model's authors publish it"
+            fix = f"add {' or '.join(names)} from the model's published config.json"
             self.problems.append(Problem(f"config.json {names[0]}", "missing", "a number", fix))
             return 1
         return default
 
-    def refuse(self, name: str, value: object, expected: str, fix: str = "take the file as its authors publish it") -> None:
+    def refuse(self, name: str, value: object, expected: str, fix: str = "use the published config.json") -> None:
         self.problems.append(Problem(f"config.json {name}", reprlib.repr(value), expected, fix))
 
     def flag(self, name: str, default: bool = False) -> bool:
         return bool(self.values.get(name, default))
 
     def words(self, name: str) -> list[Any]:
-        """A list with an entry for each layer; empty, and a Problem, if it is longer than a model."""
+        """Return a list with an entry for each layer; adds a Problem and returns [] if it has too many layers."""
         value = self.values.get(name)
         if not isinstance(value, Sequence) or isinstance(value, str | bytes):
             return []
         if len(value) > _MOST_OF["num_hidden_layers"]:
-            self.refuse(name, value, f"{_MOST_OF['num_hidden_layers']} layers at most")
+            self.refuse(name, value, f"at most {_MOST_OF['num_hidden_layers']} layers")
             return []
         return list(value)
 
@@ -135,7 +138,7 @@ def experts_of(read: Reader) -> int:
 
 
 def intermediate(read: Reader) -> int:
-    """The dense MLP's width; a model whose layers all have experts may have none."""
+    """Return the dense MLP's width; a model with experts in all layers may lack this key."""
     return read.number("intermediate_size", "ffn_hidden_size", default=expert_width(read) if experts_of(read) else None)
 
 
@@ -149,7 +152,7 @@ def head_dim(read: Reader) -> int:
 
 
 def layers(read: Reader) -> tuple[Layer, ...]:
-    """Return the model's layers: attention (of some kind) followed by an MLP (of some kind); nemotron_h's are one of these each."""
+    """Return the model's layers: each has attention and an MLP; each nemotron_h layer has only one of the two."""
     if read.family == "nemotron_h":
         return _nemotron(read)
     hidden = read.number("hidden_size", default=1)
@@ -178,7 +181,7 @@ def _kinds(read: Reader) -> list[str]:
     names = {"full_attention": "full", "attention": "full", "sliding_attention": "sliding", "linear_attention": "linear"}
     if given := read.words("layer_types"):
         if unknown := [kind for kind in given if not isinstance(kind, str) or kind not in names]:
-            fix = "plan this model by hand, and give --kv-cache-memory-bytes"
+            fix = "plan this model by hand, and set --kv-cache-memory-bytes"
             read.refuse("layer_types", unknown[0], f"one of {', '.join(names)}", fix)
         return [names.get(str(kind), "full") for kind in given]
     if every := read.number("full_attention_interval", default=4 if read.number("linear_num_value_heads", default=0) else 0):
@@ -193,7 +196,7 @@ def _kinds(read: Reader) -> list[str]:
 
 
 def _attention(read: Reader, sliding: bool) -> Layer:
-    """MHA, GQA or MQA. Qwen3-Next and 3.5 gate its output, with as many numbers more as queries."""
+    """Return an MHA, GQA or MQA layer. Qwen3-Next and 3.5 gate its output, which adds as many numbers as queries."""
     hidden, heads, size = read.number("hidden_size", default=1), read.number("num_attention_heads", default=1), head_dim(read)
     kv_heads = read.number("num_key_value_heads", default=heads, least=1)
     gated = read.flag("attn_output_gate", read.family.startswith(("qwen3_next", "qwen3_5")))
@@ -204,7 +207,7 @@ def _attention(read: Reader, sliding: bool) -> Layer:
 
 
 def _mla(read: Reader) -> Layer:
-    """DeepSeek's latent attention: one latent and one rotary key a token, which tensor parallelism does not divide."""
+    """Return DeepSeek's MLA layer: one latent and one rotary key per token, not divided by tensor parallelism."""
     hidden, heads = read.number("hidden_size", default=1), read.number("num_attention_heads", default=1)
     rank, queries = read.number("kv_lora_rank"), read.number("q_lora_rank", default=0)
     plain, rotary, value = read.number("qk_nope_head_dim"), read.number("qk_rope_head_dim"), read.number("v_head_dim")
@@ -232,7 +235,7 @@ def _delta(read: Reader) -> Layer:
 
 
 def _mlp(read: Reader, index: int) -> tuple[int, int, int, int]:
-    """Return parameters of (what each token uses, all experts, a token's experts, the router) of the index-th layer."""
+    """Return the index-th layer's MLP parameters: (used by every token, all experts, one token's experts, router)."""
     matrices = 2 if read.family in _UNGATED else 3
     hidden, experts = read.number("hidden_size", default=1), experts_of(read)
     every = read.number("decoder_sparse_step", "moe_layer_freq", default=1)
@@ -243,7 +246,10 @@ def _mlp(read: Reader, index: int) -> tuple[int, int, int, int]:
 
 
 def _mixture(read: Reader, matrices: int) -> tuple[int, int, int, int]:
-    """The same of a layer with experts. Those of Nemotron 3 Super work on a latent of the token; gpt-oss's have biases."""
+    """Return the same tuple for a layer with experts.
+
+    Nemotron 3 Super's experts use a latent of the token; gpt-oss's have biases.
+    """
     hidden, experts, width = read.number("hidden_size", default=1), experts_of(read), expert_width(read)
     latent = read.number("moe_latent_size", default=0)
     one = matrices * (latent or hidden) * width + (2 * width + hidden if read.family == "gpt_oss" else 0)
@@ -255,12 +261,15 @@ def _mixture(read: Reader, matrices: int) -> tuple[int, int, int, int]:
 
 
 def _nemotron(read: Reader) -> tuple[Layer, ...]:
-    """nemotron_h: each layer is one of Mamba 2, attention, MLP, experts. Source: vLLM 0.32, models/nemotron_h.py and mamba_utils.py."""
+    """Return nemotron_h's layers: Mamba 2, attention, MLP or experts.
+
+    Source: vLLM 0.32, models/nemotron_h.py and mamba_utils.py.
+    """
     given = read.values.get("hybrid_override_pattern")
     pattern = given if isinstance(given, str) else ""
     pattern = pattern or "".join(_NEMOTRON_NAMES.get(str(name), "?") for name in read.words("layers_block_type"))
     if not pattern or len(pattern) > _MOST_OF["num_hidden_layers"] or set(pattern) - _NEMOTRON.keys():
-        read.refuse("hybrid_override_pattern", pattern, f"one letter a layer, of {' '.join(_NEMOTRON)}")
+        read.refuse("hybrid_override_pattern", pattern, f"one character per layer, from {' '.join(_NEMOTRON)}")
         return ()
     hidden = read.number("hidden_size", default=1)
     one = {"*": _attention(read, False)} if "*" in pattern else {}
@@ -288,7 +297,7 @@ def _mamba(read: Reader) -> Layer:
         group=2 * state * (kernel - 1),
         recurrent=heads * size * state,
         recurrent_dtype=model_config.word(read.values.get("mamba_ssm_cache_dtype")) or "float32",
-        # The current one, the one before, and one saved while a prompt is read.
+        # The current state, the previous one, and one saved during prefill.
         pages=3,
     )
     small = channels * (kernel + 1) + 3 * heads + inner + hidden

@@ -2,7 +2,7 @@
 # GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
 
-"""How many bytes a checkpoint spends on a parameter, by what the parameter is for and how the model is quantised."""
+"""Bytes per parameter in a checkpoint, by component and quantization."""
 
 from __future__ import annotations
 
@@ -15,19 +15,20 @@ from typing import Any
 
 from ansible_collections.gb10.cluster.plugins.module_utils.model import config as model_config
 
-#: Bytes of a number.
+#: Bytes per number.
 ELEMENT = {"float32": 4, "float": 4, "bfloat16": 2, "float16": 2, "half": 2}
-#: Bytes a weight with its scales: NVFP4 has 8 bits for 16 weights, MXFP4 for 32; 8-bit formats' scales are less than 0.1 %.
-#: Sources: NVIDIA, "Introducing NVFP4"; OCP Microscaling Formats 1.0.
+#: Bytes per weight with its scales: NVFP4 has 8 bits per 16 weights, MXFP4 per 32; scales of 8-bit formats are less
+#: than 0.1 %. Sources: NVIDIA, "Introducing NVFP4"; OCP Microscaling Formats 1.0.
 _WEIGHT = {"fp8": Fraction(1), "int8": Fraction(1), "nvfp4": Fraction(9, 16), "mxfp4": Fraction(17, 32)}
-#: AWQ and GPTQ have a scale of 16 bits and a zero of 4 for each group.
+#: AWQ and GPTQ have a 16-bit scale and a 4-bit zero point per group.
 _GROUP, _GROUP_BYTES = 128, Fraction(5, 2)
-#: Lists of modules that are not quantised, in the several formats of quantization_config.
+#: Keys for the lists of unquantized modules in the formats of quantization_config.
 _LEFT_OUT = ("ignore", "exclude_modules", "modules_to_not_convert", "ignored_layers")
-#: Characters of a name, patterns of a model, choices within an expression.
+#: Limits: characters per name, patterns per model, choices per expression.
 _LONGEST, _MOST_PATTERNS, _MOST_CHOICES = 256, 256, 64
 _PREFIXES = ("model.", "model.language_model.", "language_model.model.", "backbone.")
-#: A module that stands for all of its kind in a layer. Routers, norms, embeddings and the output are never quantised here.
+#: Modules that represent all modules of their kind in a layer. Routers, norms, embeddings and the output always count
+#: as unquantized.
 _MODULES = {
     "attention": ("self_attn.o_proj", "linear_attn.out_proj", "mixer.o_proj", "mixer.out_proj"),
     "mlp": ("mlp.down_proj", "mlp.shared_expert.down_proj", "mlp.shared_experts.down_proj", "mixer.shared_experts.down_proj"),
@@ -37,7 +38,10 @@ _MODULES = {
 
 @dataclass(frozen=True)
 class Stored:
-    """Bytes a parameter. ``known`` is False where the format's size is not: the figures then only say how weights relate to each other."""
+    """Bytes per parameter.
+
+    ``known`` is False for a format of unknown size: the figures then only show relative sizes.
+    """
 
     scheme: str
     known: bool
@@ -49,7 +53,7 @@ class Stored:
 
 
 def stored(config: Mapping[str, Any], layers: int) -> Stored:
-    """Return what a config.json says of the checkpoint's weights; a component left unquantised in some layers counts in part."""
+    """Return the bytes per parameter from config.json; components unquantized in some layers count in part."""
     scheme, plain = model_config.scheme(config), Fraction(ELEMENT.get(model_config.dtype(config), 2))
     found = model_config.quantization_config(config)
     weight = Fraction(1, 2) + _GROUP_BYTES / _group_size(found) if scheme == "int4" else _WEIGHT.get(scheme, plain)
@@ -71,10 +75,10 @@ def _group_size(found: Mapping[str, Any]) -> int:
 
 
 class _LeftOut:
-    """Names of modules that are not quantised: whole names, names of what is above them, wildcards, or ``re:`` and an expression.
+    """Names of unquantized modules: full names, parent modules, wildcards, or ``re:`` with a regular expression.
 
-    The expressions are a stranger's, and Python's take a lifetime where it is well made; so they are turned into wildcards, as far as they
-    can be. ``understood`` is False where something could not.
+    The expressions are untrusted, and Python's matcher can take exponential time. So they are converted to wildcards
+    where possible; ``understood`` is False if one could not be converted.
     """
 
     def __init__(self, names: Iterable[object]) -> None:
@@ -97,7 +101,7 @@ class _LeftOut:
         self.patterns = [re.compile(fnmatch.translate(wildcard)) for wildcard in sorted(wildcards) if len(wildcards) <= _MOST_PATTERNS]
 
     def layer(self, index: int, modules: Iterable[str]) -> bool:
-        """Whether one of the modules of the index-th layer is left out."""
+        """Return whether one of these modules of the index-th layer is unquantized."""
         return any(self._has(f"{prefix}layers.{index}.{module}") for prefix in _PREFIXES for module in modules)
 
     def _has(self, module: str) -> bool:
@@ -106,13 +110,16 @@ class _LeftOut:
         return bool(self.names.intersection(above)) or any(pattern.match(name) for pattern in self.patterns for name in above[3:])
 
 
-#: What quantisers write in such expressions, and what it is as a wildcard.
+#: Tokens that quantizers use in such expressions; _wildcard() converts each.
 _TOKENS = re.compile(r"(?P<many>\.[*+]\??)|(?P<digits>(?:\\d|\[0-9\])\+?)|\\(?P<escaped>\W)|(?P<any>\.)|(?P<plain>[\w:/-])", re.ASCII)
 _GROUPS = re.compile(r"\((?:\?:)?([^()]*)\)(?![*+?{])")
 
 
 def _wildcards(expression: str) -> set[str]:
-    """Return the wildcards that together match what an expression does. Raises ValueError for one that says more than wildcards can."""
+    """Return wildcards that together match the same names as an expression.
+
+    Raises ValueError if wildcards cannot express it.
+    """
     found, todo = set(), [expression]
     while todo:
         one = todo.pop()
@@ -133,9 +140,9 @@ def _wildcard(expression: str) -> str:
     while rest:
         token = _TOKENS.match(rest)
         if token is None:
-            raise ValueError(f"{rest[:20]!r} is no part of a wildcard")
+            raise ValueError(f"{rest[:20]!r} cannot be converted to a wildcard")
         kinds = {"many": "*", "digits": "[0-9]*", "any": "?", "escaped": f"[{token['escaped']}]"}
         result += kinds.get(str(token.lastgroup), token[0])
         rest = rest[token.end() :]
-    # An expression only has to match the beginning.
+    # A regular expression matches a prefix, a wildcard the whole name.
     return result if ended else f"{result}*"

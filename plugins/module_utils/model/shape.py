@@ -2,11 +2,12 @@
 # GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
 
-"""A model's dimensions, from its config.json: what each layer keeps of earlier tokens, and how many parameters it has.
+"""A model's dimensions, from its config.json: the KV cache or state of each layer, and its parameters.
 
-Read for: llama, mistral, mixtral, qwen2, qwen3, qwen3_moe, qwen3_next, qwen3_5(_moe), gpt_oss, gemma2, gemma3, phi3, deepseek_v2 and v3
-(MLA), glm4_moe, minimax_m2, nemotron_h. Another decoder is taken for one of the usual kind, unless it has a key that says it is not.
-Not counted: what a checkpoint has beside the language model (vision towers, layers that predict further tokens).
+Supported: llama, mistral, mixtral, qwen2, qwen3, qwen3_moe, qwen3_next, qwen3_5(_moe), gpt_oss, gemma2, gemma3, phi3,
+deepseek_v2 and v3 (MLA), glm4_moe, minimax_m2, nemotron_h. Any other decoder counts as a standard one, unless it has a
+key from _OTHERWISE. Not counted: parts of a checkpoint outside the language model (vision towers, layers that predict
+further tokens).
 """
 
 from __future__ import annotations
@@ -22,23 +23,26 @@ from ansible_collections.gb10.cluster.plugins.module_utils.model import paramete
 from ansible_collections.gb10.cluster.plugins.module_utils.model.layers import Kind, Layer
 from ansible_collections.gb10.cluster.plugins.module_utils.model.parameter_bytes import Stored
 
-#: Keys of layers that are sized otherwise than here; a plan that ignored them would be wrong without saying so.
+#: Keys of layers with unsupported sizes; a plan that ignored them would be wrong without a warning.
 _OTHERWISE = {
     "is_encoder_decoder": "an encoder",
     "num_kv_shared_layers": "layers that share their KV cache",
     "global_head_dim": "heads of several sizes",
     "block_configs": "layers of different sizes",
     "compress_ratios": "compressed KV",
-    "linear_attn_config": "a linear attention of its own kind",
+    "linear_attn_config": "an unsupported kind of linear attention",
     "interleave_moe_layer_step": "Llama 4's layers",
     "attn_type_list": "lightning attention",
-    "mamba_d_state": "a hybrid of another kind than nemotron_h",
+    "mamba_d_state": "a hybrid architecture other than nemotron_h",
 }
 
 
 @dataclass(frozen=True)
 class Shape:
-    """A model. ``intermediate`` is the widest row of an MLP that a token goes through; ``head`` is 0 where the embedding is the output too."""
+    """A model's dimensions.
+
+    ``intermediate`` is the widest MLP row that a token passes; ``head`` is 0 if the output uses the embedding.
+    """
 
     family: str
     dtype: str
@@ -59,22 +63,22 @@ class Shape:
     stored: Stored
 
     def of(self, kind: Kind) -> int:
-        """The number of layers of a kind."""
+        """Return the number of layers of a kind."""
         return sum(layer.kept.kind == kind for layer in self.layers)
 
     @property
     def parameters(self) -> int:
-        """All parameters."""
+        """Return the number of all parameters."""
         return self.embeddings + self.head + self.hidden + sum(layer.parameters for layer in self.layers)
 
     @property
     def active(self) -> int:
-        """Parameters that one token uses: of the experts its own, of an untied input embedding one row."""
+        """Return the number of parameters that one token uses: only its experts, and not an untied input embedding."""
         idle = sum(layer.experts - layer.routed for layer in self.layers)
         return self.parameters - idle - (self.embeddings if self.head else 0)
 
     def counts(self) -> dict[str, int]:
-        """Parameters by what they are for: attention, mlp, experts, embeddings, other. They sum up to ``parameters``."""
+        """Return parameters by component: attention, mlp, experts, embeddings, other. Their sum is ``parameters``."""
         layers = self.layers
         return {
             "attention": sum(layer.attention + layer.kv + layer.latent for layer in layers),
@@ -86,12 +90,17 @@ class Shape:
 
 
 def shape(config: Mapping[str, Any]) -> Shape:
-    """Return the model's dimensions. Raises ProblemsError with every key that is missing or says that its layers are sized otherwise."""
+    """Return the model's dimensions.
+
+    Raises ProblemsError with every key that is missing or marks an unsupported kind of layer.
+    """
     read = model_layers.Reader(config)
     for key, what in _OTHERWISE.items():
         if read.values.get(key):
-            fix = "plan this model by hand, and give --kv-cache-memory-bytes"
-            read.problems.append(Problem(f"config.json {key}", f"a model with {what}", "layers that this plan can size", fix))
+            fix = "plan this model by hand, and set --kv-cache-memory-bytes"
+            read.problems.append(
+                Problem(f"config.json {key}", f"a model with {what}", "layers of a supported kind", fix)
+            )
     hidden, heads = read.number("hidden_size"), read.number("num_attention_heads")
     vocabulary = read.number("vocab_size")
     layers = model_layers.layers(read)
@@ -99,7 +108,7 @@ def shape(config: Mapping[str, Any]) -> Shape:
     experts = model_layers.experts_of(read)
     tied = read.flag("tie_word_embeddings", read.family.startswith("gemma"))
     if read.problems:
-        # A key is looked for in each layer.
+        # Each layer reads the same keys, so problems repeat.
         raise ProblemsError(list(dict.fromkeys(read.problems)))
     dtype = model_config.dtype(config)
     return Shape(

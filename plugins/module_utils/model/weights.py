@@ -2,7 +2,7 @@
 # GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
 
-"""Bytes of a model's weights: of the whole checkpoint, on one rank, and those that one token makes a rank read."""
+"""Bytes of a model's weights: in the whole checkpoint, on one rank, and read by one rank per token."""
 
 from __future__ import annotations
 
@@ -15,15 +15,16 @@ from ansible_collections.gb10.cluster.plugins.module_utils.model.shape import Sh
 
 
 def checkpoint(shape: Shape) -> int:
-    """Bytes of the safetensors, from the dimensions: what ``weights_bytes`` is estimated as where nobody can count the files."""
+    """Return the bytes of the safetensors, computed from the dimensions; estimates ``weights_bytes`` without files."""
     outside = (shape.embeddings + shape.head + shape.hidden) * shape.stored.plain
     return int(outside + sum(_layer(shape, layer, shape.stored, 1, False) for layer in shape.layers))
 
 
 def on_rank(shape: Shape, layers: range, tensor: int, dtype: str, active: bool = False) -> int:
-    """Bytes on a rank of the stage with these layers, with the model loaded as ``dtype``; ``active``: only what one token reads.
+    """Return the bytes on a rank of the stage with these layers, for a model loaded as ``dtype``.
 
-    The first stage has the embedding, the last the output, both divided by tensor parallelism; a tied embedding is on both.
+    ``active``: only the bytes that one token reads. The first stage has the embedding, the last stage the output, both
+    divided by tensor parallelism. Both have a tied embedding.
     """
     stored = loaded(shape.stored, dtype)
     first, last = layers.start == 0, layers.stop == len(shape.layers)
@@ -33,7 +34,7 @@ def on_rank(shape: Shape, layers: range, tensor: int, dtype: str, active: bool =
 
 
 def loaded(stored: Stored, dtype: str) -> Stored:
-    """The same with the type that vLLM loads unquantised weights as."""
+    """Return the bytes per parameter after loading: unquantized weights have the type that vLLM loads them as."""
     plain = Fraction(ELEMENT[dtype])
     if stored.scheme == "none":
         return replace(stored, attention=plain, mlp=plain, experts=plain, plain=plain)
@@ -41,7 +42,7 @@ def loaded(stored: Stored, dtype: str) -> Stored:
 
 
 def _layer(shape: Shape, layer: Layer, stored: Stored, tensor: int, active: bool) -> Fraction:
-    # Fewer KV heads than ranks are repeated, for each rank to have one.
+    # With fewer KV heads than ranks, vLLM repeats them so that each rank has one.
     divided = Fraction(layer.attention, tensor) + Fraction(layer.kv, min(tensor, max(1, shape.kv_heads))) + layer.latent
     experts = Fraction(layer.routed if active else layer.experts, tensor)
     return divided * stored.attention + Fraction(layer.mlp, tensor) * stored.mlp + experts * stored.experts + layer.small * stored.plain

@@ -2,7 +2,7 @@
 # GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
 
-"""The model on every node: download, relay from node to node, manifest. Private to this collection.
+"""Model distribution: download, relay from node to node, manifest. Private to this collection.
 
 Entry: plan.plan. io_fetch and io_relay run on the nodes.
 """

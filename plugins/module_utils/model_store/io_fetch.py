@@ -2,11 +2,11 @@
 # GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
 
-"""Brings a model to the head, from the Hugging Face hub or from a folder. This file is also a program: `list` prints what it consists of,
-`fetch` brings the files and proves them.
+"""Fetches a model to the head, from Hugging Face Hub or a folder.
 
-From the hub it needs the library huggingface_hub, which vLLM brings along, so it is run by the runtime's interpreter. The token comes as systemd's
-credential hub.token, never as an argument.
+This file is also a program: `list` prints the model's file list, `fetch` fetches the files and verifies them. Downloads
+need the library huggingface_hub, a dependency of vLLM, so the runtime's interpreter runs this file. The token comes as
+the systemd credential hub.token, never as an argument.
 """
 
 from __future__ import annotations
@@ -32,30 +32,33 @@ from ansible_collections.gb10.cluster.plugins.module_utils.model_store import io
 from ansible_collections.gb10.cluster.plugins.module_utils.model_store import plan as model_store
 from ansible_collections.gb10.cluster.plugins.module_utils.model_store.io_files import CHUNK, GaveUpError, Part, Status
 
-#: Where huggingface_hub keeps what has come of a file, below the folder. Source: huggingface_hub 0.36 and 2.4, _local_folder.py.
+#: huggingface_hub's subfolder for partial downloads. Source: huggingface_hub 0.36 and 2.4, _local_folder.py.
 _CACHE = ".cache"
 
 
 def token() -> str | None:
-    """Return the token, None if none was given."""
+    """Return the token, None if there is none."""
     folder = os.environ.get("CREDENTIALS_DIRECTORY", "")
     text, _mode = io_file.read_file(f"{folder}/hub.token") if folder else (None, None)
     return (text or "").strip() or None
 
 
 def list_folder(folder: str, exclude: Sequence[str]) -> dict[str, Any]:
-    """Return the listing of a folder; see model_store.py. Raises ProblemsError: no model, or names that root must not read for its owner."""
+    """Return the listing of a folder; see plan.py.
+
+    Raises ProblemsError if it is not a model's folder, or has files that root must not read for the folder's owner.
+    """
     source = Folder(folder)
     try:
         names = source.names()
     except (FileNotFoundError, NotADirectoryError):
-        raise _no_source(folder, "there is no such folder") from None
+        raise _no_source(folder, "folder not found") from None
     except (OSError, OutsideError) as error:
         raise _no_source(folder, error.strerror or str(error) if isinstance(error, OSError) else f"it {error}") from error
     names = [name for name in names if name != model_store.MANIFEST and not name.startswith(f"{_CACHE}/") and not name.endswith(model_store.PART)]
     files = model_store.chosen([{"path": name, "size": 0, "sha256": "", "git": ""} for name in names], exclude)
     if not any(file["path"] == "config.json" for file in files):
-        raise _no_source(folder, "it has no config.json")
+        raise _no_source(folder, "config.json is missing")
     refused = []
     for file in files:
         try:
@@ -63,15 +66,15 @@ def list_folder(folder: str, exclude: Sequence[str]) -> dict[str, Any]:
         except (OSError, OutsideError) as error:
             refused.append(f"{file['path']!r} {error if isinstance(error, OutsideError) else error.strerror}")
         if file["size"] is None:
-            refused.append(f"{file['path']!r} leads nowhere")
+            refused.append(f"{file['path']!r} is a broken link")
     if refused:
         raise ProblemsError(
             [
                 Problem(
                     "model_store_source",
-                    f"{folder} holds {len(refused)} that are not read: {'; '.join(refused)}",
-                    "files, or links to files in it; of a Hugging Face cache, to the blobs of the same model",
-                    "copy those files into it in place of the links, or leave them out with model_store_exclude",
+                    f"{folder} contains {len(refused)} entries that must not be read: {'; '.join(refused)}",
+                    "files, or links to files in this folder (in a Hugging Face cache: to blobs of the same model)",
+                    "replace these links with copies of the files, or exclude them with model_store_exclude",
                 )
             ]
         )
@@ -79,22 +82,26 @@ def list_folder(folder: str, exclude: Sequence[str]) -> dict[str, Any]:
 
 
 def _no_source(folder: str, found: str) -> ProblemsError:
-    fix = "correct model_store_source, or mount it"
+    fix = "correct model_store_source, or mount the folder"
     return ProblemsError([Problem("model_store_source", f"{folder}: {found}", "a model's folder on the head", fix)])
 
 
 def list_hub(name: str, revision: str, exclude: Sequence[str]) -> dict[str, Any]:
-    """Return the listing of a model on the hub. Raises ProblemsError: gated, unknown, no such revision, unreachable."""
+    """Return the listing of a model on Hugging Face Hub.
+
+    Raises ProblemsError for a gated or unknown model, an unknown revision, or an unreachable Hub.
+    """
     hub = importlib.import_module("huggingface_hub")
     given = token()
     try:
         info = hub.HfApi(token=given or False).model_info(name, revision=revision, files_metadata=True)
         files = [_file(sibling) for sibling in info.siblings or ()]
         if wrong := model_store.files_problem(files, hashed=False):
-            raise ProblemsError([Problem("model_store", f"{name}: {wrong}", "a model's files", "choose another model, or report it")])
+            fix = "choose another model, or report the error"
+            raise ProblemsError([Problem("model_store", f"{name}: {wrong}", "a valid list of model files", fix)])
         files = model_store.chosen(files, exclude)
         if files:
-            # What a gated model consists of is told to everybody; its files are not.
+            # The file list of a gated model is public, its files are not: test access with the smallest one.
             smallest = min(files, key=lambda file: int(file["size"]))["path"]
             hub.get_hf_file_metadata(hub.hf_hub_url(name, smallest, revision=info.sha), token=given or False)
     except _errors() as error:
@@ -108,7 +115,7 @@ def _file(sibling: Any) -> dict[str, Any]:
 
 
 def _errors() -> tuple[type[Exception], ...]:
-    """Return what huggingface_hub raises when the hub says no or nothing; its network library differs between releases."""
+    """Return huggingface_hub's exceptions for refused and failed requests; its HTTP library depends on the release."""
     found: list[type[Exception]] = [importlib.import_module("huggingface_hub.errors").HfHubHTTPError, OSError]
     for library, name in (("httpx2", "HTTPError"), ("httpx", "HTTPError"), ("requests", "RequestException")):
         with contextlib.suppress(ImportError):
@@ -119,36 +126,41 @@ def _errors() -> tuple[type[Exception], ...]:
 def _problem(name: str, revision: str, with_token: bool, error: Exception) -> Problem:
     errors = importlib.import_module("huggingface_hub.errors")
     status = getattr(getattr(error, "response", None), "status_code", None)
-    own = "the token in model_store_hub_token" if with_token else "no token"
+    own = "with the token in model_store_hub_token" if with_token else "without a token"
     if isinstance(error, errors.GatedRepoError) or status in (401, 403):
         return Problem(
             "model_store_hub_token",
-            f"the hub does not give {name} to who has {own} (HTTP {status}): it is gated or private, or there is none of that name",
-            f"a token of an account that may read it; for a gated model, one that accepted its terms on the page of {name}",
-            "correct the name, or accept the terms, and put the account's token into model_store_hub_token, encrypted with ansible-vault",
+            f"Hugging Face Hub denied access to {name} {own} (HTTP {status}): "
+            "the model is gated, private or nonexistent",
+            "a token of an account with access to the model "
+            f"(for a gated model, the account must accept its terms on the page of {name})",
+            "correct the name, or accept the terms and set model_store_hub_token to the account's token, "
+            "encrypted with ansible-vault",
         )
     if isinstance(error, errors.RevisionNotFoundError):
-        return Problem("gb10_models", f"{name} has no revision {revision}", "a commit, tag or branch of it", "correct its revision in gb10_models")
+        fix = "correct its revision in gb10_models"
+        return Problem("gb10_models", f"{name} has no revision {revision}", "an existing commit, tag or branch", fix)
     if isinstance(error, errors.RepositoryNotFoundError):
-        return Problem("gb10_model", f"the hub has no model {name} for who has {own}", "the name of one", "correct gb10_model")
+        found = f"model {name} not found on Hugging Face Hub ({own})"
+        return Problem("gb10_model", found, "an existing model that you can access", "correct gb10_model")
     first = next(iter(str(error).splitlines()), "") or type(error).__name__
     return Problem(
         "model_store",
-        f"the hub does not answer for {name}: {first}",
-        "a way from the head to the hub, as HTTPS_PROXY or HF_ENDPOINT in model_store_env may say",
-        "look at the network, or give a folder in model_store_source",
+        f"the request for {name} to Hugging Face Hub failed: {first}",
+        "a connection from the head to Hugging Face Hub (or through HTTPS_PROXY or HF_ENDPOINT in model_store_env)",
+        "check the network, or set model_store_source to a folder",
     )
 
 
 class Fetcher:
-    """Brings the files of a listing into a folder, and proves them."""
+    """Fetches the files of a listing into a folder, and verifies them."""
 
     def __init__(self, listing: Mapping[str, Any], folder: str, source: str, status: Status) -> None:
         self.listing, self.folder, self.source, self.status = listing, folder, source, status
         self.within = Folder(folder)
 
     def fetch(self, streams: int, verify: bool) -> dict[str, Any]:
-        """Return the manifest, once everything is there; it is written last. Raises GaveUpError."""
+        """Fetch all files, then write and return the manifest. Raises GaveUpError."""
         known = io_model_files.manifest(self.folder)
         proven = {} if verify or known is None else {file["path"]: (file["size"], file["sha256"]) for file in known["files"]}
 
@@ -158,7 +170,7 @@ class Fetcher:
                 try:
                     sha256 = self._one(file, verify)
                 except GaveUpError as error:
-                    # Now: the files that are under way may take long.
+                    # Report immediately: files in transfer may take long.
                     self.status.end(str(error))
                     raise
             self.status.add(file["size"])
@@ -176,22 +188,22 @@ class Fetcher:
         return manifest
 
     def _size(self, name: str) -> int | None:
-        """Return the bytes of a file that is there; None for what leads elsewhere, which is replaced."""
+        """Return the bytes of an existing file; None for a link out of the folder, which is replaced."""
         try:
             return self.within.size(name)
         except (OSError, OutsideError):
             return None
 
     def _one(self, file: Mapping[str, Any], verify: bool) -> str:
-        """Bring a file, unless it is there, and return its SHA-256."""
+        """Fetch a file unless it exists, and return its SHA-256."""
         here = self.source == self.folder
         try:
-            # A file that was copied from a folder was whole when it got its name; to verify it is to copy it again.
+            # A copied file gets its name only when it is complete, so verification copies it again.
             if self._size(file["path"]) == file["size"] and (here or not self.source or not verify):
                 sha256 = self.within.sha256(file["path"])
                 if here or self._is(file, sha256):
                     return sha256
-                io_model_files.say(f"{file['path']} is not what it should be, and is fetched again")
+                io_model_files.say(f"{file['path']} has wrong content and is fetched again")
             elif here:
                 raise GaveUpError(f"{file['path']} changed while it was read")
             self.status.state = "receiving"
@@ -208,10 +220,10 @@ class Fetcher:
             except OutsideError as error:
                 raise GaveUpError(f"{self.source}/{file['path']} {error}") from error
             part = opened.enter_context(contextlib.closing(Part(self.within, file["path"])))
-            # What has come before may be of another source.
+            # An existing partial file may come from another source.
             part.empty()
             buffer = bytearray(CHUNK)
-            # One byte more than there should be tells a file that grows, without writing all that it grows by.
+            # One byte beyond the expected size detects a growing file without copying all of it.
             while part.size <= file["size"] and (count := os.readv(source, [memoryview(buffer)[: file["size"] + 1 - part.size]])):
                 part.add(memoryview(buffer)[:count])
             if part.size != file["size"]:
@@ -225,7 +237,8 @@ class Fetcher:
         given, commit = token(), self.listing["commit"]
         for again in (False, True):
             try:
-                # It would take a file of the right commit for the right file, whatever is in it.
+                # Without force_download the library accepts an existing file of this commit without checking its
+                # content.
                 there = os.path.exists(path)
                 hub.hf_hub_download(
                     self.listing["model"], file["path"], revision=commit, local_dir=self.folder, token=given or False, force_download=again or there
@@ -240,14 +253,17 @@ class Fetcher:
                     os.fsync(done.fileno())
                 os.chmod(path, 0o644)
                 return sha256
-            io_model_files.say(f"{file['path']} came damaged from the hub")
-        # Its bytes are worth nothing, and their place may be needed.
+            io_model_files.say(f"{file['path']} was damaged in a download from Hugging Face Hub")
+        # The damaged file only takes up space.
         os.unlink(path)
         expected = f"SHA-256 {file['sha256']}" if file["sha256"] else f"{file['size']} bytes and git's hash {file['git']}"
-        raise GaveUpError(f"{file['path']} came damaged twice from the hub: its SHA-256 is {sha256}; expected: {expected}. Try again later")
+        raise GaveUpError(
+            f"{file['path']} was damaged in two downloads from Hugging Face Hub: its SHA-256 is {sha256}. "
+            f"Expected: {expected}. Fix: try again later"
+        )
 
     def _is(self, file: Mapping[str, Any], sha256: str) -> bool:
-        """Whether a file on the disk is that of the listing."""
+        """Return whether a file on the disk matches the listing."""
         if file["sha256"]:
             return bool(sha256 == file["sha256"])
         if self._size(file["path"]) != file["size"]:
@@ -264,7 +280,7 @@ def _size(path: str) -> int | None:
 
 
 def git_hash(descriptor: int) -> str:
-    """Return the hash that git gives a file's content."""
+    """Return git's blob hash of a file."""
     found = hashlib.sha1(b"blob %d\0" % os.fstat(descriptor).st_size, usedforsecurity=False)
     with os.fdopen(os.dup(descriptor), "rb") as file:
         while data := file.read(CHUNK):
@@ -273,7 +289,7 @@ def git_hash(descriptor: int) -> str:
 
 
 def fetch(options: argparse.Namespace) -> int:
-    """Fetch what a listing says, telling how far it is all the while."""
+    """Fetch the files of a listing, and update the status file every second."""
     listing = json.loads(io_file.read_file(options.listing)[0] or "{}")
     if problem := model_store.files_problem(listing.get("files"), hashed=False):
         raise SystemExit(f"{options.listing}: {problem}")
@@ -283,7 +299,7 @@ def fetch(options: argparse.Namespace) -> int:
 
     def tell() -> None:
         while not done.wait(1):
-            # The library tells nobody how far it is; its files do.
+            # The library does not report its progress, so measure its files.
             status.done = max(status.done, min(status.total, _bytes(options.folder))) if status.state == "receiving" else status.done
             status.write()
 
@@ -291,7 +307,7 @@ def fetch(options: argparse.Namespace) -> int:
     io_model_files.say(f"{listing['model']} at {listing['commit'] or 'no commit'}: {status.total} bytes")
     teller = threading.Thread(target=tell, daemon=True)
     teller.start()
-    reason = "the program has failed; its log says why"
+    reason = "the program failed; see its log"
     try:
         fetcher.fetch(options.streams, options.verify)
         reason = ""
@@ -312,19 +328,19 @@ def _bytes(folder: str) -> int:
 
 def main() -> None:
     """Read the arguments, list or fetch."""
-    parser = argparse.ArgumentParser(description="Bring a model to this node.")
+    parser = argparse.ArgumentParser(description="Fetch a model to this node.")
     commands = parser.add_subparsers(dest="command", required=True)
-    lister = commands.add_parser("list", help="print what it consists of, or what is wrong, as JSON")
-    lister.add_argument("--hub", default="", help="its name on the hub")
+    lister = commands.add_parser("list", help="print the model's file list, or the problem, as JSON")
+    lister.add_argument("--hub", default="", help="its name on Hugging Face Hub")
     lister.add_argument("--revision", default="main")
-    lister.add_argument("--source", default="", help="its folder, in place of the hub")
-    lister.add_argument("--exclude", action="append", default=[], help="a pattern of files to leave out")
-    fetcher = commands.add_parser("fetch", help="bring its files")
-    fetcher.add_argument("--listing", required=True, help="what list printed")
+    lister.add_argument("--source", default="", help="its folder, instead of Hugging Face Hub")
+    lister.add_argument("--exclude", action="append", default=[], help="a pattern of files to exclude")
+    fetcher = commands.add_parser("fetch", help="fetch its files")
+    fetcher.add_argument("--listing", required=True, help="the output of list")
     fetcher.add_argument("--folder", required=True)
     fetcher.add_argument("--source", default="")
-    fetcher.add_argument("--status", required=True, help="the file that tells how far it is")
-    fetcher.add_argument("--streams", type=int, default=4, help="how many files at once")
+    fetcher.add_argument("--status", required=True, help="the status file")
+    fetcher.add_argument("--streams", type=int, default=4, help="number of parallel files")
     fetcher.add_argument("--verify", action="store_true", help="read every file again")
     options = parser.parse_args()
     if options.command == "fetch":

@@ -2,7 +2,7 @@
 # GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
 
-"""A model's folder on a node: what is there, how far a copy has come, and a file's bytes on their way to the disk."""
+"""A model's folder on a node: its files, the progress of a copy, and partial files."""
 
 from __future__ import annotations
 
@@ -20,16 +20,16 @@ from ansible_collections.gb10.cluster.plugins.module_utils.common import io_bene
 from ansible_collections.gb10.cluster.plugins.module_utils.common.io_beneath import Folder, OutsideError
 from ansible_collections.gb10.cluster.plugins.module_utils.model_store import plan as model_store
 
-#: Bytes that are read, hashed and written at once.
+#: Bytes to read, hash and write at once.
 CHUNK = 1 << 20
 
 
 class GaveUpError(Exception):
-    """Why a model cannot be completed on this node, as a sentence."""
+    """A model cannot be completed on this node; the text is the reason."""
 
 
 def manifest(folder: str) -> dict[str, Any] | None:
-    """Return the manifest of a folder, None if there is none that can be read."""
+    """Return the manifest of a folder, None if there is no readable one."""
     try:
         with Folder(folder).open(model_store.MANIFEST) as found, os.fdopen(os.dup(found), "rb") as file:
             return model_store.parse(file.read(model_store.MOST_TEXT + 1).decode("utf-8", "replace"))
@@ -38,7 +38,10 @@ def manifest(folder: str) -> dict[str, Any] | None:
 
 
 def there(folder: str, files: Sequence[Mapping[str, Any]] = ()) -> dict[str, int]:
-    """Return the bytes on the disk by path, those of a part for a file that is not whole; of these files, or of all below the folder."""
+    """Return the bytes on the disk by path, for these files or all files below the folder.
+
+    For an incomplete file these are the bytes of its partial file.
+    """
     paths = [file["path"] for file in files] or [os.path.relpath(path, folder).removesuffix(model_store.PART) for path in _walk(folder)]
     found = {}
     for path in paths:
@@ -54,7 +57,7 @@ def _walk(folder: str) -> list[str]:
 
 
 def complete(folder: str) -> bool:
-    """Whether the manifest is there and every file of it has its size."""
+    """Return whether the manifest exists and all its files have their size."""
     known = manifest(folder)
     return known is not None and all(_size(f"{folder}/{file['path']}") == file["size"] for file in known["files"])
 
@@ -67,7 +70,7 @@ def _size(path: str) -> int | None:
 
 
 def free_bytes(folder: str) -> int:
-    """Return what a file system has left for a folder that may not exist yet."""
+    """Return the free bytes of the file system for a folder that may not exist yet."""
     while not os.path.isdir(folder):
         folder = os.path.dirname(folder)
     found = os.statvfs(folder)
@@ -75,24 +78,27 @@ def free_bytes(folder: str) -> int:
 
 
 def write_manifest(folder: str, known: Mapping[str, Any]) -> None:
-    """Say that the model is complete; its files are on the disk, also after a power cut. Raises OSError, OutsideError."""
+    """Sync the folders to survive a power cut, then write the manifest, which marks the model as complete.
+
+    Raises OSError, OutsideError.
+    """
     within = Folder(folder)
     for name in {os.path.dirname(file["path"]) for file in known["files"]}:
         with within.place(name) as place:
             os.fsync(place)
     with within.place() as place:
-        # By the descriptor, so that the folder is the one that was looked at.
+        # Write through the descriptor, so that the folder cannot be replaced in between.
         io_file.write_file(f"/proc/self/fd/{place}/{model_store.MANIFEST}", json.dumps(known, indent=1) + "\n", 0o644)
 
 
 class Part:
-    """The file that a file's bytes are written to until all are there and proven. What is there already is kept, and hashed again.
+    """The partial file of a file until it is complete and verified. Existing bytes are kept and hashed again.
 
-    No link is followed on the way to it: the folder may be somebody's who would have root write elsewhere.
+    Follows no links in the path: the folder's owner could otherwise make root write elsewhere.
     """
 
     def __init__(self, folder: Folder, path: str) -> None:
-        """Open it. Raises OSError, OutsideError."""
+        """Open or create the partial file. Raises OSError, OutsideError."""
         self.name, self.size, self.hash = os.path.basename(path), 0, hashlib.sha256()
         with folder.place(os.path.dirname(path), make=True) as place:
             self.descriptor, self.place = io_beneath.create(place, self.name + model_store.PART), os.dup(place)
@@ -102,7 +108,7 @@ class Part:
             self.size += count
 
     def add(self, data: memoryview) -> None:
-        """Write at the end. Raises OSError."""
+        """Append data. Raises OSError."""
         self.hash.update(data)
         while data:
             count = os.pwrite(self.descriptor, data, self.size)
@@ -110,26 +116,26 @@ class Part:
             data = data[count:]
 
     def empty(self) -> None:
-        """Begin again."""
+        """Drop all bytes."""
         os.ftruncate(self.descriptor, 0)
         self.size, self.hash = 0, hashlib.sha256()
 
     def sync(self) -> None:
-        """Have it survive a power cut."""
+        """Sync the bytes to the disk, to survive a power cut."""
         os.fsync(self.descriptor)
 
     def keep(self) -> None:
-        """Give it its name; an older file of that name is replaced at once."""
+        """Rename it to the final name, replacing an older file atomically."""
         os.replace(self.name + model_store.PART, self.name, src_dir_fd=self.place, dst_dir_fd=self.place)
 
     def close(self) -> None:
-        """Leave it as it is, kept or to be gone on with."""
+        """Close the descriptors; a partial file remains for the next run."""
         os.close(self.descriptor)
         os.close(self.place)
 
 
 class Status:
-    """How far it is, in a file that is read while the program runs: {state, done, total, reason}; bytes of all files together."""
+    """The status file, readable while the program runs: {state, done, total, reason}; bytes of all files together."""
 
     def __init__(self, path: str, total: int) -> None:
         self.path, self.total, self.done = path, total, 0
@@ -137,7 +143,7 @@ class Status:
         self.began, self.counting, self.writing = time.monotonic(), threading.Lock(), threading.Lock()
 
     def add(self, count: int) -> None:
-        """That many bytes more are there; fewer, if negative."""
+        """Add a number of bytes, which may be negative."""
         with self.counting:
             self.done += count
 
@@ -151,21 +157,24 @@ class Status:
             os.replace(temporary, self.path)
 
     def end(self, reason: str = "") -> None:
-        """Tell the outcome, in the log too."""
+        """Write the result to the file and the log."""
         self.reason, self.state = reason, "failed" if reason else "complete"
         self.write()
         say(reason or f"complete after {time.monotonic() - self.began:.1f} s: {self.total} bytes")
 
 
 def say(text: str) -> None:
-    """Write a line into the unit's log."""
+    """Write a line to the unit's log."""
     sys.stdout.write(f"gb10-model: {text}\n")
     sys.stdout.flush()
 
 
 def not_written(folder: str, name: str, error: OSError | OutsideError) -> GaveUpError:
-    """Return the sentence for a disk that does not take more, or a place that is a trap. ``name`` is the file's."""
+    """Return the error for a failed write or an unsafe path. ``name`` is the name of the file."""
     if isinstance(error, OutsideError):
-        return GaveUpError(f"{name} cannot be written in {folder}: its path {error}. Remove that, and run again")
+        return GaveUpError(f"{name} cannot be written in {folder}: its path {error}. Fix: remove it and run again")
     free = model_store.gigabytes(free_bytes(folder))
-    return GaveUpError(f"{name} cannot be written in {folder}: {error.strerror}; {free} GB are free there. What has come is kept for the next run")
+    return GaveUpError(
+        f"{name} cannot be written in {folder}: {error.strerror}; {free} GB are free. "
+        "Partial files are kept for the next run"
+    )

@@ -2,10 +2,11 @@
 # GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
 
-"""What a model on the Hugging Face hub is, read before it is downloaded: its commit, its config.json and the size of its weights.
+"""Reads a model's commit, config.json and weight size from Hugging Face Hub before the download.
 
-With the standard library alone, because the first run plans before there is a runtime with huggingface_hub. The environment of the process says where
-the hub is and how it is reached (HF_ENDPOINT, HTTPS_PROXY, NO_PROXY, SSL_CERT_FILE), as it does for the download.
+Uses only the standard library, because the first run plans before a runtime with huggingface_hub exists. As for the
+download, environment variables define the endpoint and the connection (HF_ENDPOINT, HTTPS_PROXY, NO_PROXY,
+SSL_CERT_FILE).
 """
 
 from __future__ import annotations
@@ -28,9 +29,9 @@ from ansible_collections.gb10.cluster.plugins.module_utils.model_store import io
 from ansible_collections.gb10.cluster.plugins.module_utils.model_store import plan as model_store
 
 ENDPOINT = "https://huggingface.co"
-#: The most bytes of an answer: what a model consists of, and each of its small files.
+#: Maximum bytes of a response: the file list, and each small file.
 LISTING, FILES = 16 << 20, {"config.json": io_model.MOST_CONFIG, "model.safetensors.index.json": io_json.MOST_JSON}
-#: Seconds without a byte after which the hub counts as silent.
+#: Socket timeout in seconds.
 SILENCE = 15
 _CHUNK = 1 << 16
 _COMMIT = re.compile(r"[0-9a-f]{40}")
@@ -38,14 +39,14 @@ _ON = ("1", "on", "true", "yes")
 
 
 class HubError(Exception):
-    """Why the hub did not tell what a model is, as a part of a sentence."""
+    """Reading a model from Hugging Face Hub failed; the text is the reason, as part of a sentence."""
 
 
 def describe(name: str, revision: str, token: str, exclude: Sequence[str], timeout: float, folder: str | None = None) -> dict[str, Any]:
-    """Return {commit, model, model_bytes, model_reason} of a model as its files will say on the nodes; see io_model.model().
+    """Return {commit, model, model_bytes, model_reason} of a model, equal to the later result from its files.
 
-    ``exclude``: patterns of files that are not downloaded. ``timeout``: seconds for all of it. ``folder``: for what comes meanwhile, by default
-    the system's for temporary files. Raises HubError.
+    See io_model.model(). ``exclude``: patterns of files that are not downloaded. ``timeout``: seconds in total.
+    ``folder``: for temporary files, by default the system's. Raises HubError.
     """
     answers: list[dict[str, Any] | HubError] = []
 
@@ -55,13 +56,13 @@ def describe(name: str, revision: str, token: str, exclude: Sequence[str], timeo
         except HubError as error:
             answers.append(error)
         except OSError as error:
-            answers.append(HubError(f"what it told cannot be kept here: {error}"))
+            answers.append(HubError(f"its response cannot be stored: {error}"))
 
-    # Neither a name server nor a hub that sends a byte now and then holds up a run.
+    # A thread limits the total time, also for slow name resolution and a server that sends single bytes.
     thread = threading.Thread(target=work, daemon=True)
     thread.start()
     thread.join(timeout)
-    answer = answers[0] if answers else HubError(f"it did not tell all within {timeout:.0f} s")
+    answer = answers[0] if answers else HubError(f"no complete response within {timeout:.0f} s")
     if isinstance(answer, HubError):
         raise answer
     return answer
@@ -86,23 +87,23 @@ def _describe(hub: _Hub, name: str, revision: str, exclude: Sequence[str], folde
 
 
 def _listing(text: bytes) -> dict[str, Any]:
-    """Return {commit, files} of the hub's answer, which is anybody's. Raises HubError."""
+    """Return {commit, files} from the untrusted response. Raises HubError."""
     try:
         answer = bounded_json.load(text.decode(), LISTING)
         siblings = answer["siblings"]
         files = [{"path": each["rfilename"], "size": each.get("size") or 0, "sha256": ""} for each in siblings]
         commit = answer["sha"]
     except (ValueError, KeyError, TypeError, AttributeError) as error:
-        raise HubError("its answer is not that of a hub") from error
+        raise HubError("its response is invalid") from error
     if not isinstance(commit, str) or not _COMMIT.fullmatch(commit):
-        raise HubError("its answer names no commit")
+        raise HubError("its response contains no commit")
     if wrong := model_store.files_problem(files, hashed=False):
-        raise HubError(f"in its answer {wrong}")
+        raise HubError(f"its response has an invalid file list: {wrong}")
     return {"commit": commit, "files": files}
 
 
 class _Hub:
-    """Gets files of one model. A token is shown to the hub alone, wherever that sends us."""
+    """Gets files of one model. Redirects to other hosts do not receive the token."""
 
     def __init__(self, name: str, token: str) -> None:
         if os.environ.get("HF_HUB_OFFLINE", "").lower() in _ON:
@@ -110,7 +111,7 @@ class _Hub:
         if not catalogue_checks.is_hub(name):
             raise HubError(f"{name!r} is not OWNER/NAME")
         if token and not re.fullmatch(r"[!-~]+", token):
-            raise HubError("its token is not one word of ASCII")
+            raise HubError("the token is not a single ASCII word")
         self.endpoint, self.token = os.environ.get("HF_ENDPOINT", "").rstrip("/") or ENDPOINT, token
         self.opener = urllib.request.OpenerDirector()
         authorities = next((found for name in ("REQUESTS_CA_BUNDLE", "CURL_CA_BUNDLE") if (found := os.environ.get(name))), None)
@@ -118,7 +119,7 @@ class _Hub:
             context = ssl.create_default_context(cafile=authorities)
         except (OSError, ssl.SSLError) as error:
             raise HubError(f"{authorities or 'the certificates of this host'} cannot be read: {error}") from error
-        # No handler of files and FTP: the hub might name one.
+        # No handlers for file: and ftp: URLs, because a redirect could contain one.
         for handler in (
             urllib.request.ProxyHandler(_proxies()),
             urllib.request.UnknownHandler(),
@@ -131,7 +132,7 @@ class _Hub:
             self.opener.add_handler(handler)
 
     def get(self, path: str, most: int) -> bytes:
-        """Return what the hub has there. Raises HubError."""
+        """Return the content at a path. Raises HubError."""
         headers = {"User-Agent": "gb10.cluster", **({"Authorization": f"Bearer {self.token}"} if self.token else {})}
         host = urllib.parse.urlsplit(self.endpoint).hostname or self.endpoint
         try:
@@ -147,27 +148,29 @@ class _Hub:
             raise HubError(self._refusal(host, error.code)) from error
         except (OSError, http.client.HTTPException, ValueError) as error:
             reason = getattr(error, "reason", None) or str(error) or type(error).__name__
-            raise HubError(f"{host} does not answer: {reason}") from error
+            raise HubError(f"{host} does not respond: {reason}") from error
         if announced.isdigit() and len(content) < int(announced):
-            raise HubError(f"{host} ended its answer early")
+            raise HubError(f"{host} closed the connection early")
         return bytes(content)
 
     def _refusal(self, host: str, status: int) -> str:
-        own = "the token in model_store_hub_token" if self.token else "no token"
+        own = "with the token in model_store_hub_token" if self.token else "without a token"
         if status in (401, 403):
-            return f"{host} does not give it to who has {own} (HTTP {status}): it is gated or private, or there is none of that name"
-        return f"{host} has no such revision of it (HTTP 404)" if status == http.client.NOT_FOUND else f"{host} answers with HTTP {status}"
+            return f"{host} denied access {own} (HTTP {status}): the model is gated, private or nonexistent"
+        if status == http.client.NOT_FOUND:
+            return f"{host} has no such revision of the model (HTTP 404)"
+        return f"{host} returned HTTP {status}"
 
 
 def _proxies() -> dict[str, str]:
-    """Return the proxies of the environment by scheme; ALL_PROXY stands for what has none of its own."""
+    """Return the environment's proxies by scheme; ALL_PROXY is the default for schemes without a proxy."""
     found = urllib.request.getproxies_environment()
     everything = found.pop("all", "")
     return {**({"http": everything, "https": everything} if everything else {}), **found}
 
 
 class _Redirects(urllib.request.HTTPRedirectHandler):
-    """Follows the hub to where its files are, without the token and never from https to http."""
+    """Follows redirects: to other hosts without the token, and never from https to http."""
 
     def redirect_request(
         self, req: urllib.request.Request, fp: IO[bytes], code: int, msg: str, headers: http.client.HTTPMessage, newurl: str
@@ -175,21 +178,23 @@ class _Redirects(urllib.request.HTTPRedirectHandler):
         """Return the next request."""
         before, after = urllib.parse.urlsplit(req.full_url), urllib.parse.urlsplit(newurl)
         if (before.scheme, after.scheme) == ("https", "http"):
-            raise urllib.error.URLError(f"it leads from https to http://{after.hostname}")
+            raise urllib.error.URLError(f"redirect from https to http://{after.hostname}")
         following = super().redirect_request(req, fp, code, msg, headers, newurl)
         if following is not None and (before.scheme, before.netloc) != (after.scheme, after.netloc):
             following.remove_header("Authorization")
         return following
 
 
-#: What there is of a model of which nothing is known.
+#: The result for an unknown model.
 NOTHING: dict[str, Any] = {"commit": "", "model": None, "model_bytes": None, "model_reason": ""}
 
 
 def known(name: str, revision: str, record: str, ask: Callable[[], dict[str, Any]]) -> dict[str, Any]:
-    """Return {name, revision, commit, model, model_bytes, model_reason, trouble}: what the hub says, or said in an earlier run that kept it.
+    """Return the model's data from Hugging Face Hub or an earlier run.
 
-    ``record``: the file with that. A commit is asked for once. ``trouble``: why the hub did not tell now, "" if it did or need not.
+    The keys are {name, revision, commit, model, model_bytes, model_reason, trouble}. ``record``: the file with the
+    result of an earlier run. If the revision is a commit, the Hub is queried only once. ``trouble``: why the query
+    failed, "" if it succeeded or was not needed.
     """
     try:
         kept = io_json.json_file(record) or {}

@@ -2,7 +2,7 @@
 # GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
 
-"""A model's folder on this host, as the planner needs it."""
+"""Reads a model's folder on this host for the planner."""
 
 from __future__ import annotations
 
@@ -16,17 +16,18 @@ from ansible_collections.gb10.cluster.plugins.module_utils.model import config a
 from ansible_collections.gb10.cluster.plugins.module_utils.model_store import io_files as io_model_files
 from ansible_collections.gb10.cluster.plugins.module_utils.model_store import plan as model_store
 
-#: What planned_model() returns where there is none to look at.
+#: The result of planned_model() without a model folder.
 NO_MODEL: dict[str, Any] = {"model": None, "model_bytes": None, "model_reason": "", "model_at": "", "model_complete": False}
-#: Of a config.json, all of which goes to the controller. The largest, with names of what is not quantised, have half a million.
+#: Maximum bytes of a config.json, all of which go to the controller. The largest files list unquantized modules and
+#: have half a million bytes.
 MOST_CONFIG = 1 << 22
 
 
 def model(folder: str, sizes: Mapping[str, int] | None = None) -> dict[str, Any]:
-    """Return {model, model_bytes, model_reason} of a folder: its config.json, its weights, and what is wrong with the latter.
+    """Return {model, model_bytes, model_reason} of a folder: config.json, bytes of weights, and a problem with them.
 
-    Both are None if there are none; see model_config.checkpoint. ``sizes``: bytes of its *.safetensors, None to look at what is there. Raises
-    ValueError naming a JSON file that cannot be read.
+    The first two are None if missing; see config.checkpoint(). ``sizes``: bytes of its *.safetensors, None to read them
+    from the folder. Raises ValueError with the name of an unreadable JSON file.
     """
     sizes = _weights(folder) if sizes is None else sizes
     size, reason = model_config.checkpoint(sizes, io_json.json_file(f"{folder}/model.safetensors.index.json"))
@@ -39,10 +40,11 @@ def _weights(folder: str) -> dict[str, int]:
 
 
 def planned_model(folder: str, source: str, exclude: Sequence[str]) -> dict[str, Any]:
-    """Return what model() says of a model that is in its folder or, until that is complete by its manifest, in the one that it is copied from.
+    """Return the result of model() for the model's folder, or for its source folder until the copy is complete.
 
-    With {model_at, model_complete}: the folder that was read, and whether the first is complete. ``source`` may be "", ``exclude`` are patterns of
-    files that are not copied. The answer is the same before and after the copy. Raises ValueError.
+    The manifest marks a complete copy. Adds {model_at, model_complete}: the folder that was read, and whether the
+    model's folder is complete. ``source`` may be "", ``exclude`` contains patterns of files that are not copied. The
+    copy does not change the result of model(). Raises ValueError.
     """
     complete = io_model_files.complete(folder)
     place = source if source and not complete and os.path.exists(f"{source}/config.json") else folder

@@ -2,16 +2,18 @@
 # GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
 
-"""Sends a model along a chain of nodes. This file is also a program: a transient unit runs it on each of them while the model is copied.
+"""Sends a model along a chain of nodes.
 
-Each node receives from the one before it and sends on what it has, also of files that are still coming: N nodes cost about one copy. Nodes have no
-login on each other, so what comes is believed by its SHA-256 alone, which was given over Ansible's own connection.
+This file is also a program: a transient unit runs it on each node during the copy. Each node receives from the previous
+one and forwards available bytes, also of incomplete files, so N nodes take about as long as one copy. Nodes cannot log
+in to each other; they trust received files only by the SHA-256 from Ansible's connection.
 
-A sender answers GET /DIGEST/NUMBER/START: the bytes from START of the manifest's file with this number, as they come. With /proven behind it, it
-waits until it has proven the file itself: that is how a file is asked for again that came damaged. 503 tells why it gave up.
+A sender serves GET /DIGEST/NUMBER/START: the bytes from START of the manifest's file with this number, as they arrive.
+With the suffix /proven it first waits until it has verified the file itself; receivers use it to request a damaged file
+again. Status 503 contains the reason of a failure.
 
-Who is at the other end may be anybody. A sender believes nothing but a request for a file of the manifest; a receiver takes no byte more
-than the manifest says, from an answer that announces exactly those. What either may be sent is checked in model_store.py.
+Peers are untrusted. A sender accepts only requests for files of the manifest. A receiver accepts only a response with
+exactly the expected number of bytes. plan.py checks requests and responses.
 """
 
 from __future__ import annotations
@@ -37,33 +39,33 @@ from ansible_collections.gb10.cluster.plugins.module_utils.model_store import io
 from ansible_collections.gb10.cluster.plugins.module_utils.model_store import plan as model_store
 from ansible_collections.gb10.cluster.plugins.module_utils.model_store.io_files import GaveUpError, Part, Status
 
-#: Seconds: for a connection, between attempts, and without a byte from a sender that cannot be reached.
+#: Seconds: to connect, between attempts, and without data from an unreachable sender.
 _CONNECT, _RETRY, _PATIENCE = 10, 1, 60
-#: Seconds without a byte from a sender that is there; it may have to receive and prove a file of many gigabytes first.
+#: Seconds without data from a reachable sender, which may first have to receive and verify a file of many gigabytes.
 _IDLE = 3600
-#: Answers without a byte, one after the other.
+#: Consecutive responses without data.
 _EMPTY = 100
-#: Seconds: for a request, and for a receiver to take some bytes. Connections at once: a receiver has one for each of its streams.
+#: Seconds: for a request, and for a receiver to accept some bytes. Parallel connections: a receiver has one per stream.
 _REQUEST, _TAKE, _CONNECTIONS = 30, 600, 64
-#: A node that lost its power closes nothing: ask after 10 s, three times.
+#: A node without power closes no connections, so probe after 10 s, three times.
 _KEEPALIVE = ((socket.TCP_KEEPIDLE, 10), (socket.TCP_KEEPINTVL, 5), (socket.TCP_KEEPCNT, 3))
 _SEND = 8 << 20
 
 
 class File:
-    """A file of the manifest: how many of its bytes can be sent on, from which descriptor's path, and whether all are proven."""
+    """A file of the manifest: the number of bytes ready to send, its path, and whether it is verified."""
 
     def __init__(self, entry: Mapping[str, Any], folder: str) -> None:
         self.name, self.size, self.sha256 = str(entry["path"]), int(entry["size"]), str(entry["sha256"])
         self.path = f"{folder}/{self.name}"
         self.within = Folder(folder)
         self.have, self.proven = 0, False
-        #: Counts how often it was begun: who sends from an earlier beginning has to stop.
+        #: Number of restarts: a transfer from before a restart has to stop.
         self.beginning = 0
 
 
 class Store:
-    """The model on this node, as those see it who receive it and who send it on."""
+    """The model on this node, shared by the receiver and the senders."""
 
     def __init__(self, folder: str, manifest: Mapping[str, Any], status: Status) -> None:
         self.folder, self.manifest, self.status = folder, manifest, status
@@ -73,13 +75,13 @@ class Store:
         self.reason = ""
 
     def update(self, change: Callable[[], None]) -> None:
-        """Change something that others wait for."""
+        """Apply a change and wake the waiting threads."""
         with self.changed:
             change()
             self.changed.notify_all()
 
     def set_have(self, file: File, have: int, proven: bool = False, anew: bool = False) -> None:
-        """So many bytes of a file are there."""
+        """Set the number of available bytes of a file."""
 
         def change() -> None:
             self.status.add(have - file.have)
@@ -89,7 +91,7 @@ class Store:
         self.update(change)
 
     def give_up(self, reason: str) -> None:
-        """Tell it to all who ask; the first reason counts."""
+        """Record the reason of the failure, which all requests then receive; the first reason counts."""
 
         def change() -> None:
             if not self.reason:
@@ -99,7 +101,7 @@ class Store:
         self.update(change)
 
     def check(self, file: File, trusted: bool) -> None:
-        """Take a file that is there, if it is what it should be; ``trusted``: if it has its size."""
+        """Accept an existing file if its content is right; ``trusted``: if its size is right."""
         try:
             if (size := file.within.size(file.name)) is None:
                 return
@@ -109,15 +111,15 @@ class Store:
         if right:
             self.set_have(file, file.size, proven=True)
         else:
-            io_model_files.say(f"{file.name} is not what it should be, and is fetched again")
+            io_model_files.say(f"{file.name} has wrong content and is fetched again")
 
     def send(self, file: File, start: int, to: socket.socket) -> None:
-        """Send a file's bytes as they come; ends early if they turn out to be wrong, or will not come."""
+        """Send a file's bytes as they arrive; end early if they are damaged or the transfer failed."""
         with self.changed:
             beginning = file.beginning
             if self._sendable(file, start, beginning) <= start:
                 return
-            # Once open, it may be renamed.
+            # The open descriptor survives the later rename.
             opened = contextlib.ExitStack()
             descriptor = opened.enter_context(file.within.open(file.name if file.proven else file.name + model_store.PART))
         with opened:
@@ -126,21 +128,21 @@ class Store:
                     have = self._sendable(file, start, beginning)
                 if have <= start:
                     return
-                # 0 bytes: the part has just been emptied.
+                # 0 bytes: the partial file was just emptied.
                 while start < have and (count := os.sendfile(to.fileno(), descriptor, start, min(have - start, _SEND))):
                     start += count
 
     def _sendable(self, file: File, start: int, beginning: int) -> int:
-        """Wait for bytes of a file behind the start, and return how many it has by then; 0 if it was begun anew, or nothing more comes."""
+        """Wait for bytes of a file after the start, and return its available bytes; 0 after a restart or a failure."""
         self.changed.wait_for(lambda: file.have > start or file.beginning != beginning or self.reason)
         return 0 if file.beginning != beginning or self.reason else file.have
 
 
 class Sender(http.server.BaseHTTPRequestHandler):
-    """Answers the node that comes next. Python's own limits on a request hold: 64 KiB a line, 100 headers."""
+    """Serves the next node. Python limits a request to 64 KiB per line and 100 headers."""
 
     server: Server
-    #: For the request; setup() gives it to the connection.
+    #: Timeout of the request; setup() applies it to the connection.
     timeout = _REQUEST
 
     def do_GET(self) -> None:
@@ -152,7 +154,7 @@ class Sender(http.server.BaseHTTPRequestHandler):
             self._say(404, str(error))
             return
         file = store.files[number]
-        # Waiting for bytes may take long, but not for a receiver that takes none. sendfile needs a socket that waits.
+        # Waiting for bytes may take long, but a receiver that accepts none times out. sendfile needs a blocking socket.
         self.connection.settimeout(None)
         self.connection.setsockopt(socket.SOL_SOCKET, socket.SO_SNDTIMEO, struct.pack("ll", _TAKE, 0))
         if proven:
@@ -168,7 +170,7 @@ class Sender(http.server.BaseHTTPRequestHandler):
         try:
             store.send(file, start, self.connection)
         except (BrokenPipeError, ConnectionResetError, BlockingIOError):
-            return  # who asked is gone, or asks again; the last: it took nothing for too long
+            return  # the client disconnected or will retry; BlockingIOError: it accepted no bytes for too long
 
     def _say(self, status: int, text: str) -> None:
         body = text.encode()
@@ -178,7 +180,7 @@ class Sender(http.server.BaseHTTPRequestHandler):
         self.wfile.write(body)
 
     def log_message(self, format: str, *args: Any) -> None:
-        """Requests are not worth a line."""
+        """Do not log requests."""
 
 
 class Server(http.server.ThreadingHTTPServer):
@@ -191,14 +193,14 @@ class Server(http.server.ThreadingHTTPServer):
         self.store, self._room = store, threading.BoundedSemaphore(_CONNECTIONS)
 
     def process_request(self, request: Any, client_address: Any) -> None:
-        """Answer it in a thread, as long as there are not too many."""
+        """Handle the request in a thread, unless there are too many connections."""
         if self._room.acquire(blocking=False):
             super().process_request(request, client_address)
         else:
             self.shutdown_request(request)
 
     def process_request_thread(self, request: Any, client_address: Any) -> None:
-        """Make room when it is answered."""
+        """Free the connection slot after the request."""
         try:
             super().process_request_thread(request, client_address)
         finally:
@@ -206,13 +208,13 @@ class Server(http.server.ThreadingHTTPServer):
 
 
 class Receiver:
-    """Fetches the files that are missing from the node before this one."""
+    """Fetches missing files from the previous node."""
 
     def __init__(self, store: Store, name: str, address: str, port: int, patience: float = _PATIENCE, idle: float = _IDLE) -> None:
         self.store, self.name, self.address, self.port, self.patience, self.idle = store, name, address, port, patience, idle
 
     def fetch(self, number: int) -> None:
-        """Fetch a file and prove it, once more if it came damaged. Raises GaveUpError."""
+        """Fetch and verify a file, a second time if it was damaged. Raises GaveUpError."""
         file = self.store.files[number]
         try:
             with contextlib.closing(Part(file.within, file.name)) as part:
@@ -226,14 +228,15 @@ class Receiver:
                         part.sync()
                         self.store.update(lambda: self._keep(file, part))
                         return
-                    io_model_files.say(f"{file.name} came damaged from {self.name}")
+                    io_model_files.say(f"{file.name} was damaged in a transfer from {self.name}")
                     self.store.set_have(file, 0, anew=True)
                     part.empty()
-        except (OSError, OutsideError) as error:  # the network's are dealt with in _receive
+        except (OSError, OutsideError) as error:  # _receive handles network errors
             raise io_model_files.not_written(self.store.folder, file.name, error) from error
         raise GaveUpError(
-            f"{file.name} came damaged twice from {self.name}: its SHA-256 is {found} and should be {file.sha256}. "
-            "Run again with -e model_store_verify=true, which reads every file on every node and fetches those anew that have changed"
+            f"{file.name} was damaged in two transfers from {self.name}: its SHA-256 is {found}. "
+            f"Expected: {file.sha256}. Fix: run again with -e model_store_verify=true, which reads every file on every "
+            "node and fetches changed files again"
         )
 
     def _keep(self, file: File, part: Part) -> None:
@@ -241,8 +244,8 @@ class Receiver:
         file.proven = True
 
     def _receive(self, number: int, file: File, part: Part, proven: bool) -> None:
-        """Add what is missing to the part, over as many connections as it takes."""
-        last, error, empty = time.monotonic(), "it ends in the middle of a file", 0
+        """Add the missing bytes to the partial file, over as many connections as needed."""
+        last, error, empty = time.monotonic(), "the connection ended in the middle of a file", 0
         while part.size < file.size:
             try:
                 with self._ask(f"/{self.store.digest}/{number}/{part.size}{'/proven' if proven else ''}", file.size - part.size) as answer:
@@ -257,14 +260,18 @@ class Receiver:
                 error = str(found)
             if part.size < file.size:
                 if empty > _EMPTY:
-                    raise GaveUpError(f"{self.name} answered {empty} times in a row without a byte of {file.name}")
+                    raise GaveUpError(f"{self.name} responded {empty} times in a row without data of {file.name}")
                 if time.monotonic() - last > self.patience:
-                    raise GaveUpError(f"nothing came from {self.name} ({self.address}:{self.port}) for {self.patience:.0f} s: {error}")
+                    place = f"{self.name} ({self.address}:{self.port})"
+                    raise GaveUpError(f"no data from {place} for {self.patience:.0f} s: {error}")
                 time.sleep(_RETRY)
 
     @contextlib.contextmanager
     def _ask(self, path: str, count: int) -> Iterator[http.client.HTTPResponse]:
-        """Give the answer to a request for so many bytes. Raises GaveUpError if it is no, or of others; _NetworkError if there is none."""
+        """Yield the response to a request for this many bytes.
+
+        Raises GaveUpError for a refusal or a wrong response, _NetworkError without a response.
+        """
         connection = http.client.HTTPConnection(self.address, self.port, timeout=_CONNECT)
         try:
             try:
@@ -280,13 +287,13 @@ class Receiver:
             try:
                 model_store.check_answer(answer.status, answer.length, count, refusal)
             except model_store.PeerError as error:
-                raise GaveUpError(f"{self.name} sends nothing: {error}") from error
+                raise GaveUpError(f"{self.name} sent no data: {error}") from error
             yield answer
         finally:
             connection.close()
 
     def _read(self, answer: http.client.HTTPResponse, most: int) -> bytes:
-        """Return what has come by now, of as many bytes as there should be; b"" at the end."""
+        """Return the bytes received so far, up to the expected number; b"" at the end."""
         try:
             return answer.read1(min(io_model_files.CHUNK, most)) if most else b""
         except TimeoutError as error:
@@ -295,10 +302,12 @@ class Receiver:
             raise _NetworkError(str(error)) from error
 
     def _silent(self) -> GaveUpError:
-        return GaveUpError(f"{self.name} ({self.address}:{self.port}) is there, and sent nothing for {self.idle:.0f} s")
+        return GaveUpError(
+            f"{self.name} ({self.address}:{self.port}) is reachable, but sent no data for {self.idle:.0f} s"
+        )
 
     def _keep_alive(self, connection: socket.socket) -> None:
-        """Wait as long as the sender is there, within reason, and notice when it is not."""
+        """Wait for a reachable sender up to the idle limit, and detect an unreachable one with TCP keepalive."""
         connection.settimeout(self.idle)
         connection.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
         for option, value in _KEEPALIVE:
@@ -306,11 +315,11 @@ class Receiver:
 
 
 class _NetworkError(Exception):
-    """A sender cannot be reached or is gone, which is told apart from a disk that cannot be written."""
+    """A sender is unreachable or disconnected; separate from OSError, which means a failed write to the disk."""
 
 
 def complete(store: Store, receiver: Receiver | None, streams: int, verify: bool) -> None:
-    """Check what is there, fetch what is missing, several files at once, and write the manifest. Raises GaveUpError."""
+    """Check existing files, fetch missing ones in parallel, and write the manifest. Raises GaveUpError."""
     before = io_model_files.manifest(store.folder)
     trusted = not verify and before is not None and model_store.digest(before) == store.digest
 
@@ -321,7 +330,7 @@ def complete(store: Store, receiver: Receiver | None, streams: int, verify: bool
         if file.proven or store.reason:
             return
         if receiver is None:
-            raise GaveUpError(f"{file.name} is not what it should be, and nobody sends it here")
+            raise GaveUpError(f"{file.name} has wrong content, and no node sends it to this one")
         store.status.state = "receiving"
         receiver.fetch(number)
 
@@ -341,10 +350,13 @@ def complete(store: Store, receiver: Receiver | None, streams: int, verify: bool
 
 
 def run(options: argparse.Namespace) -> int:
-    """Complete the model and send it on, until the unit is stopped. Returns the exit status, which is 0 only if it was complete by then."""
+    """Complete the model and forward it until the unit is stopped.
+
+    Returns the exit status: 0 if the model is complete.
+    """
     known = model_store.parse(io_file.read_file(options.manifest)[0])
     if known is None:
-        raise SystemExit(f"{options.manifest} is no manifest")
+        raise SystemExit(f"{options.manifest} is not a valid manifest")
     stopped = threading.Event()
     for number in (signal.SIGTERM, signal.SIGINT):
         signal.signal(number, lambda *_arguments: stopped.set())
@@ -357,13 +369,14 @@ def run(options: argparse.Namespace) -> int:
         try:
             server = Server(options.listen, options.port, store)
         except OSError as error:
-            status.end(f"it cannot send on {options.listen}:{options.port}: {error.strerror} (model_store_port)")
+            status.end(f"cannot listen on {options.listen}:{options.port}: {error.strerror} (model_store_port)")
             return 1
         threading.Thread(target=server.serve_forever, daemon=True).start()
-    io_model_files.say(f"{known['model']}: {status.total} bytes {f'from {options.upstream}' if options.upstream else 'are here'}")
+    source = f"from {options.upstream}" if options.upstream else "on this node"
+    io_model_files.say(f"{known['model']}: {status.total} bytes {source}")
 
     def work() -> None:
-        reason = "the program has failed; its log says why"
+        reason = "the program failed; see its log"
         try:
             complete(store, receiver, options.streams, options.verify)
             reason = ""
@@ -387,16 +400,16 @@ def run(options: argparse.Namespace) -> int:
 
 
 def main() -> None:
-    """Read the arguments, run."""
+    """Parse the arguments and run."""
     parser = argparse.ArgumentParser(description="Receive a model from one node and send it to the next.")
     parser.add_argument("--folder", required=True)
-    parser.add_argument("--manifest", required=True, help="what the model consists of")
-    parser.add_argument("--status", required=True, help="the file that tells how far it is")
+    parser.add_argument("--manifest", required=True, help="the model's manifest")
+    parser.add_argument("--status", required=True, help="the status file")
     parser.add_argument("--port", type=int, required=True)
-    parser.add_argument("--listen", default="", help="the address on which the next node asks; none to send nothing")
-    parser.add_argument("--upstream", default="", help="the name of the node that sends; none for the first")
+    parser.add_argument("--listen", default="", help="the address to serve the next node on; empty to send nothing")
+    parser.add_argument("--upstream", default="", help="the name of the sending node; empty for the first node")
     parser.add_argument("--upstream-address", default="")
-    parser.add_argument("--streams", type=int, default=4, help="how many files at once")
+    parser.add_argument("--streams", type=int, default=4, help="number of parallel files")
     parser.add_argument("--verify", action="store_true", help="read every file again")
     raise SystemExit(run(parser.parse_args()))
 

@@ -2,16 +2,16 @@
 # GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
 
-"""The store of models on the nodes: where a model lies, what it consists of, who sends it to whom, and whether there is room for it.
+"""The model store on the nodes: a model's folder, its files, the order of the transfers, and the free space.
 
-A model in the store is a folder. Its manifest, written last, says what is in it::
+A model in the store is a folder. Its manifest, written last, lists its files::
 
-    {"model": str,                # its name on the hub, or the folder that it was copied from
-     "revision": str, "commit": str,       # what was asked for and what that was then; "" for a folder
+    {"model": str,                # its name on Hugging Face Hub, or the source folder
+     "revision": str, "commit": str,       # the requested revision and its commit; "" for a folder
      "files": [{"path": str, "size": int, "sha256": str}]}
 
-A listing, which is what a model consists of before it is there, has the same shape, plus ``"git"`` for each file: the hash of a blob that
-git gives small files, "" where there is none. Its ``sha256`` is "" where only reading the file will tell.
+A listing describes a model before it is fetched. It has the same shape, plus ``"git"`` for each file: git's blob hash
+of small files, otherwise "". Its ``sha256`` is "" if it is unknown before the file is read.
 """
 
 from __future__ import annotations
@@ -29,27 +29,28 @@ from ansible_collections.gb10.cluster.plugins.module_utils.common import bounded
 from ansible_collections.gb10.cluster.plugins.module_utils.common.problems import Problem
 
 MANIFEST = "gb10-model.json"
-#: What a file is called until it is whole.
+#: Suffix of a partial file.
 PART = ".gb10-part"
-#: What a model may be that strangers describe: files, bytes of a file, of a path and of each of its parts (the kernel's own limits), and
-#: characters of a manifest. The largest models have hundreds of files and less than 10^13 bytes.
+#: Limits for untrusted file lists: files, bytes per file, bytes of a path and of each of its parts (the kernel's
+#: limits), and characters of a manifest. The largest models have hundreds of files and less than 10^13 bytes.
 _MOST_FILES, _MOST_BYTES, _MOST_PATH, _MOST_PART = 20_000, 1 << 50, 4096 - 1024, 255 - len(PART)
 MOST_TEXT = 32 << 20
-#: Bytes of what a peer tells in words.
+#: Maximum bytes of a peer's error message.
 MOST_WORDS = 2000
 _SHA256 = re.compile(r"[0-9a-f]{64}")
 _GIT = re.compile(r"[0-9a-f]{40}|[0-9a-f]{64}|")
-#: Weights in pickles, which vLLM leaves alone where there are safetensors. Source: vLLM 0.32, model_loader/default_loader.py.
+#: Pickle weights, which vLLM ignores if there are safetensors. Source: vLLM 0.32, model_loader/default_loader.py.
 _PICKLES = ("*.bin", "*.pt", "*.pth")
 _GB = 1e9
-#: Problems in one message, and characters of a wrong value.
+#: Maximum problems in one message, and characters of an invalid value.
 _MOST_TOLD, _MOST_SHOWN = 10, 100
 
 
 def plan(hub: str, path: str, revision: str, root: str, enabled: bool, source: str) -> dict[str, str]:
-    """Return {folder, hub, revision, source} of a model that is to be in the store, {} for one that is served from where it is.
+    """Return {folder, hub, revision, source} of a model for the store, {} for a model outside the store.
 
-    ``source``: the folder on the head that it is copied from, "" for the hub. A model that has a folder (``path``) is copied there.
+    ``source``: the source folder on the head, "" for Hugging Face Hub. A model with a folder (``path``) is copied
+    there.
     """
     if not enabled or (path and not source):
         return {}
@@ -59,15 +60,18 @@ def plan(hub: str, path: str, revision: str, root: str, enabled: bool, source: s
 
 
 def folder(root: str, hub: str, revision: str) -> str:
-    """Return where a model of the hub lies; the same whatever its branch points at, so that it is known without asking."""
+    """Return the folder of a model from Hugging Face Hub.
+
+    It does not depend on the branch's current commit, so that it is known without a query.
+    """
     return f"{root}/models/{hub.replace('/', '--')}/{(revision or 'main').replace('/', '--')}"
 
 
 def chain(nodes: Sequence[Mapping[str, Any]], receivers: Iterable[str]) -> dict[str, dict[str, str]]:
-    """Return, by node, {upstream, upstream_address, listen}: from whom it receives, and on which address it sends; "" for nobody and none.
+    """Return by node {upstream, upstream_address, listen}: sender, sender's address, and address to send on.
 
-    The head, which comes first, sends to the first of the receivers, and each to the next in the plan's order: in a ring that is the
-    neighbour on the cable. ``nodes`` are those of the plan, with the addresses of their peers on each rail.
+    Missing values are "". The head is first and sends to the first receiver. Each receiver sends to the next one in the
+    plan's order, in a ring the cabled neighbor. ``nodes``: the plan's nodes with their peers' addresses by rail.
     """
     wanted = set(receivers)
     members = [node for index, node in enumerate(nodes) if index == 0 or node["name"] in wanted]
@@ -81,7 +85,7 @@ def chain(nodes: Sequence[Mapping[str, Any]], receivers: Iterable[str]) -> dict[
 
 
 def chosen(files: Sequence[Mapping[str, Any]], exclude: Sequence[str]) -> list[dict[str, Any]]:
-    """Return the files that serving needs, sorted: not those that match a pattern, nor pickles of the weights beside safetensors."""
+    """Return the files for serving, sorted, without excluded files, and without pickle weights if safetensors exist."""
     kept = [dict(file) for file in files if not _matches(file["path"], exclude)]
     if any(file["path"].endswith(".safetensors") for file in kept):
         kept = [file for file in kept if not _matches(file["path"], _PICKLES)]
@@ -89,7 +93,7 @@ def chosen(files: Sequence[Mapping[str, Any]], exclude: Sequence[str]) -> list[d
 
 
 def weights(files: Sequence[Mapping[str, Any]], exclude: Sequence[str]) -> dict[str, int]:
-    """Return the bytes of each file of weights that vLLM would read beside config.json, by name."""
+    """Return the bytes of each weight file that vLLM reads in the folder of config.json, by name."""
     names = (file["path"] for file in chosen(files, exclude) if "/" not in file["path"])
     found = {*fnmatch.filter(names, "[!.]*.safetensors")}
     return {file["path"]: file["size"] for file in files if file["path"] in found}
@@ -100,71 +104,75 @@ def _matches(path: str, patterns: Sequence[str]) -> bool:
 
 
 class PeerError(ValueError):
-    """Another machine asks or answers what it must not."""
+    """A peer sent an invalid request or response."""
 
 
 def request(path: str, digest: str, sizes: Sequence[int]) -> tuple[int, int, bool]:
-    """Return (number of a file, its byte to begin with, whether only proven) of what is asked of a sender. Raises PeerError.
+    """Return (file number, first byte, whether the file must be verified) of a request to a sender. Raises PeerError.
 
-    ``sizes``: those of the manifest's files, in its order.
+    ``sizes``: the sizes of the manifest's files, in its order.
     """
     found = re.fullmatch(rf"/{digest}/([0-9]{{1,9}})/([0-9]{{1,18}})(/proven)?", path)
     if not found or int(found[1]) >= len(sizes) or int(found[2]) > sizes[int(found[1])]:
-        raise PeerError("it sends another model")
+        raise PeerError("it serves another model")
     return int(found[1]), int(found[2]), bool(found[3])
 
 
 def check_answer(status: int, length: int | None, count: int, refusal: bytes) -> None:
-    """Raise PeerError unless a sender's answer is exactly the bytes that were asked for.
+    """Raise PeerError unless a sender's response has exactly the requested bytes.
 
-    ``length``: its Content-Length, None for none or no number. ``count``: the bytes that are missing. ``refusal``: how an answer with another status
-    than 200 begins.
+    ``length``: its Content-Length, None if missing or invalid. ``count``: the missing bytes. ``refusal``: the beginning
+    of a response with a status other than 200.
     """
     if status != 200:
-        raise PeerError(words(refusal) or f"it answers with status {status}")
+        raise PeerError(words(refusal) or f"it returned status {status}")
     if length != count:
-        raise PeerError(f"it announces {'no number of' if length is None else length} bytes, and {count} are missing")
+        raise PeerError(f"its Content-Length is {'invalid' if length is None else length}, expected {count}")
 
 
 def words(said: bytes) -> str:
-    """Return what another machine tells in words, as one line that is safe to show; "" if it tells nothing."""
+    """Return a peer's error message as one printable line; "" if it is empty."""
     text = said[:MOST_WORDS].decode("utf-8", "replace")
     return " ".join("".join(letter if letter.isprintable() else " " for letter in text).split())
 
 
 def files_problem(files: object, hashed: bool = True) -> str:
-    """Return what is wrong with the files of a manifest or, not ``hashed``, of a listing; "" if nothing is. Both may come from strangers."""
+    """Return the problems with the files of a manifest or, if not ``hashed``, of a listing; "" if there are none.
+
+    Both are untrusted.
+    """
     if not isinstance(files, Sequence) or isinstance(files, (str, bytes)) or not files:
         return "it lists no files"
     if len(files) > _MOST_FILES:
-        return f"it lists {len(files)} files, and {_MOST_FILES} are the most"
+        return f"it lists {len(files)} files, the maximum is {_MOST_FILES}"
     found = [_file_problem(file, hashed) for file in files]
     if not any(found):
         paths = [file["path"] for file in files]
         twice = {path for path, count in collections.Counter(paths).items() if count > 1}
         folders = {"/".join(parts[:end]) for parts in (path.split("/") for path in paths) for end in range(1, len(parts))}
-        found = [f"{path!r} is there twice" for path in sorted(twice)] + [f"{path!r} is a file and a folder" for path in sorted(folders & set(paths))]
+        found = [f"{path!r} is listed twice" for path in sorted(twice)]
+        found += [f"{path!r} is both a file and a folder" for path in sorted(folders & set(paths))]
     told = [problem for problem in found if problem]
     return "; ".join(told[:_MOST_TOLD]) + (f"; and {len(told) - _MOST_TOLD} more" if len(told) > _MOST_TOLD else "")
 
 
 def _file_problem(file: object, hashed: bool) -> str:
     if not isinstance(file, Mapping):
-        return f"{_shown(file)} is no file"
+        return f"{_shown(file)} is not a file entry"
     path, size, sha256, git = *(file.get(key) for key in ("path", "size", "sha256")), file.get("git", "")
     if not isinstance(path, str) or not _is_path(path):
-        return f"{_shown(path)} is no path below a folder"
+        return f"{_shown(path)} is not a valid relative path"
     if isinstance(size, bool) or not isinstance(size, int) or not 0 <= size <= _MOST_BYTES:
-        return f"{path!r} has a size of {_shown(size)}"
+        return f"{path!r} has the invalid size {_shown(size)}"
     if not isinstance(sha256, str) or not (_SHA256.fullmatch(sha256) or (sha256 == "" and not hashed)):
-        return f"{path!r} has a SHA-256 of {_shown(sha256)}"
+        return f"{path!r} has the invalid SHA-256 {_shown(sha256)}"
     if not hashed and not (isinstance(git, str) and _GIT.fullmatch(git)):
-        return f"{path!r} has a hash of git's of {_shown(git)}"
+        return f"{path!r} has the invalid git hash {_shown(git)}"
     return ""
 
 
 def _is_path(path: str) -> bool:
-    """Whether a path ends below the folder that it is put behind, is shown as it is, and is not one of our own names."""
+    """Return whether a path stays below its folder, is printable, and is not a name reserved by the model store."""
     if len(path) > _MOST_PATH or not path.isprintable() or "\\" in path or path == MANIFEST or path.endswith(PART):
         return False
     return all(part not in ("", ".", "..") and len(part.encode()) <= _MOST_PART for part in path.split("/"))
@@ -176,13 +184,13 @@ def _shown(value: object) -> str:
 
 
 def manifest(listing: Mapping[str, Any], sha256: Mapping[str, str]) -> dict[str, Any]:
-    """Return the manifest of a listing whose files have these hashes, by path."""
+    """Return the manifest of a listing with these hashes by path."""
     files = [{"path": file["path"], "size": file["size"], "sha256": sha256[file["path"]]} for file in listing["files"]]
     return {**{key: listing[key] for key in ("model", "revision", "commit")}, "files": files}
 
 
 def parse(text: str | None) -> dict[str, Any] | None:
-    """Return the manifest in a text, None if it is none: then the model counts as not there."""
+    """Return the manifest in a text, None if it is invalid: then the model counts as missing."""
     try:
         found = bounded_json.load(text or "null", MOST_TEXT)
     except ValueError:
@@ -193,7 +201,7 @@ def parse(text: str | None) -> dict[str, Any] | None:
 
 
 def digest(given: Mapping[str, Any] | None) -> str:
-    """Return what tells one manifest's files from another's, "" for none."""
+    """Return a digest of the manifest's files, "" for None."""
     if given is None:
         return ""
     return hashlib.sha256(json.dumps([sorted(file.items()) for file in given["files"]], separators=(",", ":")).encode()).hexdigest()
@@ -205,13 +213,16 @@ def total(files: Iterable[Mapping[str, Any]]) -> int:
 
 
 def missing(files: Iterable[Mapping[str, Any]], there: Mapping[str, int]) -> int:
-    """Return the bytes that still have to come. ``there``: those on the disk, by path, of parts too; a file with too many comes again."""
+    """Return the bytes left to transfer. ``there``: bytes on the disk by path, also of partial files.
+
+    A file with too many bytes counts as missing.
+    """
     had = ((file["size"], there.get(file["path"], 0)) for file in files)
     return sum(size - (found if found <= size else 0) for size, found in had)
 
 
 def receivers(nodes: Sequence[str], found: Mapping[str, Mapping[str, Any]], wanted: str, verify: bool) -> list[str]:
-    """Return the nodes, of all but the head, that do not have the model with this digest; with ``verify`` all, to be proven again."""
+    """Return the nodes except the head that lack the model with this digest; with ``verify`` all of them."""
     return [name for name in nodes[1:] if verify or not found[name]["complete"] or found[name]["digest"] != wanted]
 
 
@@ -222,16 +233,18 @@ def problems(
     listing: Mapping[str, Any] | None,
     reserve: int,
 ) -> list[Problem]:
-    """Return all that speaks against copying: the listing's own problem, and nodes without room.
+    """Return the problems that prevent copying: the listing's own problem, and nodes without enough free space.
 
-    ``nodes``: their names, the head first. ``found``: what model_store_info returned, by name. ``listing`` is None where the head has the model.
+    ``nodes``: their names, the head first. ``found``: the results of model_store_info by name. ``listing`` is None if
+    the head has the model.
     """
     result = []
     if listing is not None and listing.get("problem"):
         return [Problem(**listing["problem"])]
     files = (listing or found[nodes[0]]["manifest"] or {"files": []})["files"]
     if listing is not None and (wrong := files_problem(files, hashed=False)):
-        return [Problem("model_store", f"{listing['model']}: {wrong}", "a model's files", "choose another model, or report it")]
+        fix = "choose another model, or report the error"
+        return [Problem("model_store", f"{listing['model']}: {wrong}", "a valid list of model files", fix)]
     for index, name in enumerate(nodes):
         node = found[name]
         bytes_missing = 0 if index == 0 and store["source"] == store["folder"] else missing(files, node["there"])
@@ -240,21 +253,22 @@ def problems(
             result.append(
                 Problem(
                     f"nodes[{index}].{store['folder']}",
-                    f"{name} has {gigabytes(node['free_bytes'])} GB free there, and {lacks}",
-                    f"{gigabytes(bytes_missing + reserve)} GB, of which {gigabytes(reserve)} stay free (model_store_min_free_bytes)",
-                    "remove what is not needed (models that are no longer served are kept), or have gb10_install_dir on a larger file system",
+                    f"{name} has {gigabytes(node['free_bytes'])} GB free, and {lacks}",
+                    f"{gigabytes(bytes_missing + reserve)} GB free, so that {gigabytes(reserve)} GB remain "
+                    "(model_store_min_free_bytes)",
+                    "remove unneeded files (former models are kept), or put gb10_install_dir on a larger file system",
                 )
             )
     return result
 
 
 def gigabytes(count: float) -> str:
-    """Return bytes in 10^9, as discs and networks are sold."""
+    """Return bytes in units of 10^9."""
     return f"{count / _GB:.2f}" if count < _GB else f"{count / _GB:.1f}"
 
 
 def line(status: Mapping[str, Any], done_before: int, seconds: float) -> str:
-    """Return how far a node is. ``status`` is what the programs write; ``seconds`` ago it had ``done_before`` bytes."""
+    """Return a node's progress as a line. ``status``: its status file; ``done_before``: its bytes ``seconds`` ago."""
     rate = (status["done"] - done_before) / seconds if seconds else 0
     speed = f", {gigabytes(rate)} GB/s" if rate >= _GB else f", {rate / 1e6:.0f} MB/s" if rate > 0 else ""
     return f"{status['state']}: {gigabytes(status['done'])} of {gigabytes(status['total'])} GB{speed}"

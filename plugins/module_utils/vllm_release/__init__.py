@@ -2,7 +2,7 @@
 # GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
 
-"""Which options and variables a release of vLLM takes. Private to this collection.
+"""Options and environment variables of vLLM releases. Private to this collection.
 
 Entry: checks.unknown.
 """

@@ -2,11 +2,11 @@
 # GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
 
-"""What an installed vLLM says of its own arguments. This file is also a program: vLLM's Python runs it, so it needs nothing of this collection.
+"""Reads the arguments of an installed vLLM.
 
-The last line on stdout is one JSON object: {"version", "options": [{"name", "kind", "aliases", "choices", "fold", "open"}], "variables": [name]},
-the options as vllm_release_lookup.Option has them. What cannot be asked is not guessed: an option whose values vLLM looks up later has no
-choices then.
+This file is also a program: vLLM's Python runs it, so it imports nothing from this collection. The last line on stdout
+is one JSON object: {"version", "options": [{"name", "kind", "aliases", "choices", "fold", "open"}], "variables":
+[name]}, with options as in lookup.Option. If vLLM does not expose the values of an option, its choices are empty.
 """
 
 from __future__ import annotations
@@ -26,12 +26,12 @@ _ARITIES = {None: "value", "?": "optional", "+": "list", "*": "list"}
 
 
 def program() -> str:
-    """Return this file, to be run as `python -c`."""
+    """Return the source of this file, for `python -c`."""
     return inspect.getsource(sys.modules[__name__])
 
 
 def parser() -> argparse.ArgumentParser:
-    """Return the parser of `vllm serve`. Raises ImportError where vLLM is not installed, or has it elsewhere."""
+    """Return the parser of `vllm serve`. Raises ImportError if vLLM is not installed, or moved the parser."""
     module = None
     for name in _PARSERS:
         try:
@@ -41,19 +41,19 @@ def parser() -> argparse.ArgumentParser:
             if error.name is None or not name.startswith(error.name):
                 raise
     if module is None:
-        raise ImportError(f"none of {', '.join(_PARSERS)} is there")
+        raise ImportError(f"none of {', '.join(_PARSERS)} found")
     flexible = importlib.import_module("vllm.utils.argparse_utils").FlexibleArgumentParser
     made: argparse.ArgumentParser = module.make_arg_parser(flexible(prog="vllm serve"))
     return made
 
 
 def described(action: argparse.Action) -> dict[str, Any]:
-    """Return an option as Option has it. Raises ValueError for one that takes a fixed number of values."""
+    """Return an option with the fields of lookup.Option. Raises ValueError for one with a fixed number of values."""
     name = next(flag for flag in action.option_strings if flag.startswith("--"))
     kind = _KINDS.get(type(action).__name__) or _ARITIES.get(action.nargs)  # type: ignore[arg-type]
     if kind is None:
-        raise ValueError(f"{name} takes {action.nargs} values, which this program does not know")
-    # vLLM gives the choices of an option that takes any other text too as its metavar.
+        raise ValueError(f"{name} takes {action.nargs} values, which this program does not support")
+    # For an option that also accepts other text, vLLM's metavar contains the choices.
     taken = action.metavar if isinstance(action.metavar, list) else ()
     choices = sorted({str(choice) for choice in action.choices or taken})
     aliases = [flag for flag in action.option_strings if flag != name]
@@ -61,7 +61,7 @@ def described(action: argparse.Action) -> dict[str, Any]:
 
 
 def _fold(action: argparse.Action) -> str:
-    """Return "lower" where the option's type makes text so, found by trying."""
+    """Return "lower" if the option's type converts a test value to lower case."""
     try:
         return "lower" if callable(action.type) and action.type("A-b") == "a_b" else ""
     except (ValueError, argparse.ArgumentTypeError):
@@ -81,7 +81,7 @@ def _backends() -> Iterable[str]:
     return [*config.AttentionBackendEnum.__members__, *automatic]
 
 
-#: Options whose values vLLM looks up only after parsing: where, and how a value is folded.
+#: Options whose values vLLM checks only after parsing: the source of the values, and their case conversion.
 LATER: dict[str, tuple[Choices, str]] = {
     "--quantization": (lambda: importlib.import_module("vllm.model_executor.layers.quantization").QUANTIZATION_METHODS, ""),
     "--load-format": (lambda: importlib.import_module("vllm.model_executor.model_loader")._LOAD_FORMAT_TO_MODEL_LOADER, ""),
@@ -92,7 +92,7 @@ LATER: dict[str, tuple[Choices, str]] = {
 
 
 def answer() -> dict[str, Any]:
-    """Ask the vLLM of this interpreter. Raises ImportError and ValueError."""
+    """Return the arguments of this interpreter's vLLM. Raises ImportError and ValueError."""
     options = [described(action) for action in parser()._actions if action.option_strings and action.dest != "help"]
     for option in options:
         if option["name"] in LATER and not option["choices"]:

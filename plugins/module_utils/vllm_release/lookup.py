@@ -2,7 +2,7 @@
 # GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
 
-"""Which options and environment variables a vLLM release has: vllm_release_table, read. vllm_release is the face of it."""
+"""Lookup of a vLLM release's options and environment variables in table.py. Other packages use checks.py instead."""
 
 from __future__ import annotations
 
@@ -20,26 +20,28 @@ Number = tuple[int, int, int]
 
 
 def number(version: str) -> Number:
-    """Return (0, 21, 1) of "0.21.1rc1.dev169+gabc". Raises ValueError for what is no version."""
+    """Return (0, 21, 1) of "0.21.1rc1.dev169+gabc". Raises ValueError for an invalid version."""
     found = release_of(version)
     if found is None:
-        raise ValueError(f"{version!r} is no version of vLLM, such as 0.32.0")
+        raise ValueError(f"{version!r} is not a vLLM version such as 0.32.0")
     major, minor, patch = found
     return major, minor, patch
 
 
 _READ: tuple[Number, ...] = tuple(number(version) for version in vllm_release_table.READ.split())
-#: The first and the last release that the table was read from.
+#: The first and the last release in the table.
 FIRST, LAST = _READ[0], _READ[-1]
 
 
 @dataclass(frozen=True)
 class Option:
-    """An option of `vllm serve`. ``kind`` is how many values it takes: value, optional (none or one), list (one or more), append (one, each
-    time that it is given), flag (none); a flag that can be turned off has its --no- form among ``aliases``.
+    """An option of `vllm serve`.
 
-    ``choices`` is empty where any value may be given; a value is compared after it was made ``fold`` (lower, with - as _, or upper) case.
-    ``open``: the parser takes any value; what vLLM looks it up in later is known here, but plugins can add to it.
+    ``kind`` is its number of values: value (one), optional (none or one), list (one or more), append (one per
+    occurrence), flag (none). The ``aliases`` of a negatable flag include its --no- form. ``choices`` is empty if the
+    option accepts any value. A value is converted to ``fold`` case (lower, with - as _, or upper) before the
+    comparison. ``open``: the parser accepts any value. The choices are vLLM's values for the later check; plugins can
+    add others.
     """
 
     name: str
@@ -50,11 +52,11 @@ class Option:
     open: bool = False
 
     def folded(self, value: str) -> str:
-        """Return a value as it is compared."""
+        """Return a value in the case for comparison."""
         return {"lower": value.lower().replace("-", "_"), "upper": value.upper()}.get(self.fold, value)
 
     def takes(self, value: str) -> bool:
-        """Return whether a value is one of the choices, as far as they are known; a dot is in the names of classes."""
+        """Return whether a value may be valid. For an ``open`` option that includes names with a dot: classes."""
         return not self.choices or self.folded(value) in self.choices or (self.open and (value in ("", "None") or "." in value))
 
 
@@ -64,18 +66,18 @@ def text(release: Number) -> str:
 
 
 def known(release: str) -> bool:
-    """Return whether the table tells of a release. One between two that were read counts as the older of them."""
+    """Return whether a release is within the table. A release between two listed ones counts as the older one."""
     return FIRST <= number(release) <= LAST
 
 
 def read(release: str) -> Number:
     if not known(release):
-        raise ValueError(f"vLLM {release} is not among the releases that are known here, {text(FIRST)} to {text(LAST)}")
+        raise ValueError(f"unknown vLLM release {release} (known releases: {text(FIRST)} to {text(LAST)})")
     return _READ[bisect_right(_READ, number(release)) - 1]
 
 
 def spans(word: str) -> list[tuple[Number, Number | None]]:
-    """Return from which release to before which a word of the table counts."""
+    """Return the spans (first release, first release without it or None) of a word in the table."""
     found = []
     for span in word.partition("@")[2].split(",") if "@" in word else ["-"]:
         since, _dash, until = span.partition("-")
@@ -89,8 +91,8 @@ def among(word: str, release: Number) -> bool:
 
 @functools.cache
 def rows(block: str) -> Mapping[str, tuple[str, ...]]:
-    """Return the words of each line of the table by its name; the first word is the name with its releases."""
-    # A line that goes on is indented.
+    """Return the words of each row of the table by its name; the first word is the name with its releases."""
+    # Continuation lines are indented.
     lines = getattr(vllm_release_table, block).strip().replace("\n    ", " ").splitlines()
     words = (tuple(line.split()) for line in lines)
     return {row[0].partition("@")[0]: row for row in words}
@@ -118,7 +120,7 @@ def options(release: str) -> Mapping[str, Option]:
 
 
 def options_of(answer: Sequence[Mapping[str, Any]]) -> Mapping[str, Option]:
-    """Return the options that the module vllm_arguments answered, by their long names."""
+    """Return the options from the module vllm_arguments by their long names."""
     return {
         entry["name"]: Option(entry["name"], entry["kind"], tuple(entry["aliases"]), tuple(entry["choices"]), entry["fold"], entry["open"])
         for entry in answer
@@ -137,11 +139,11 @@ def has_variable(release: str, name: str) -> bool:
 
 
 def history(word: str, name: str, release: Number) -> str:
-    """Say when a name was there that this release has not; ``word`` is the name as the table has it."""
+    """Return the history of a name that this release lacks; ``word`` is the name's entry in the table."""
     found = spans(word)
     later = [since for since, _until in found if since > release]
     if later:
-        return f"{name} is there only from vLLM {text(later[0])} on"
+        return f"{name} exists only since vLLM {text(later[0])}"
     return f"{name} was removed in vLLM {text(next(until for _since, until in reversed(found) if until))}"
 
 
@@ -152,6 +154,6 @@ def words_of(name: str) -> tuple[str, ...]:
 
 
 def advice(name: str, word: str, release: Number) -> str:
-    """Return what to write instead of a name that the release does not know, "" if nothing is known."""
+    """Return the replacement of a name that the release lacks, "" if unknown."""
     later = bool(word) and any(since > release for since, _until in spans(word))
     return (EARLIER if later else REPLACED).get(name, ("", ""))[0]

@@ -75,4 +75,4 @@ def test_the_second_run_plans_what_the_first_did(cluster: Cluster, nodes: dict[s
 def test_a_hub_that_does_not_answer_is_a_warning(cluster: Cluster, planned: Planned) -> None:
     assert planned()["quantization"] == "unknown"
     done = run("playbooks/plan.yml", [*cluster.arguments, "--extra-vars", json.dumps(VARIABLES)]).assert_unchanged()
-    assert f"Hugging Face Hub could not be queried for {NAME} at main: 127.0.0.1 does not answer: " in done.output
+    assert f"Hugging Face Hub could not be queried for {NAME} at main: 127.0.0.1 does not respond: " in done.output

@@ -90,7 +90,7 @@ def test_too_little_memory_is_refused_with_numbers(cluster: Cluster) -> None:
     command = [*cluster.arguments, "--extra-vars", json.dumps({"needed": 1 << 50})]
     refused = run("tests/integration/model/memory.yml", command)
     assert refused.status != 0
-    assert "1048576.0 GiB, which the plan needs there" in refused.output
+    assert "1048576.0 GiB available, as in the memory plan" in refused.output
     assert "the largest processes are " in refused.output
 
 

@@ -195,7 +195,7 @@ def test_a_node_without_room_is_said_before_anything_is_copied(cluster: Cluster,
         done = store(cluster)
         assert done.status != 0
         for name in names[2:]:
-            assert f"{name} has 0.05 GB free there, and 0.10 GB of 0.10 are missing" in done.output
+            assert f"{name} has 0.05 GB free, and 0.10 GB of 0.10 are missing" in done.output
         assert not nodes[names[1]].file(MODEL).exists, source
     finally:
         for name in names[2:]:
@@ -213,7 +213,7 @@ def test_a_disk_that_fills_up_and_a_rerun(cluster: Cluster, nodes: dict[str, Hos
         assert done.status != 0
         assert f"{names[2]}: model-" in done.output
         assert f"cannot be written in {MODEL}: No space left on device" in done.output
-        assert f"{names[3]}: {names[2]} sends nothing: model-" in done.output
+        assert f"{names[3]}: {names[2]} sent no data: model-" in done.output
         assert "what runs was not touched" in done.output
         assert not full.file("/run/gb10-model").exists
     finally:
@@ -229,7 +229,7 @@ def test_a_relay_that_is_killed_and_a_rerun_that_goes_on(cluster: Cluster, nodes
     with slow(nodes, 20):
         done = during(lambda: store(cluster), killed, lambda: killed.check_output(f"systemctl kill --signal=KILL {RELAY}"))
     assert done.status != 0
-    assert f"{names[2]}: {RELAY} has ended" in done.output
+    assert f"{names[2]}: {RELAY} has stopped" in done.output
     # What came so far is kept; the node behind the killed one may have had nothing yet.
     there = {name: int(nodes[name].check_output(f"du -sb {MODEL} | cut -f1")) for name in names[1:3]}
     assert all(count > MIB for count in there.values()), there
@@ -244,7 +244,7 @@ def test_a_damaged_shard(cluster: Cluster, nodes: dict[str, Host], source: str) 
         nodes[name].check_output(f"printf x | dd of={MODEL}/{SHARDS[1]} bs=1 seek=1000 conv=notrunc status=none")
     done = store(cluster)
     assert done.status != 0
-    assert f"{names[3]}: {SHARDS[1]} came damaged twice from {names[0]}" in done.output
+    assert f"{names[3]}: {SHARDS[1]} was damaged in two transfers from {names[0]}" in done.output
     assert not nodes[names[3]].file(f"{MODEL}/gb10-model.json").exists
     store(cluster, model_store_verify=True).assert_ok()
     assert_stored(nodes, source)

@@ -449,7 +449,7 @@ BAD: dict[str, tuple[Callable[[], list[Node]], str, str, str, str]] = {
         "enP7s7",
         "correct gb10_fabric_interface",
     ),
-    "no model": (lambda: pair(gb10_model=" "), "gb10_model", "no model ' '", "Hugging Face hub", "docs/models.md"),
+    "no model": (lambda: pair(gb10_model=" "), "gb10_model", "unknown model ' '", "Hugging Face Hub", "docs/models.md"),
     "the runtime where the services write": (
         lambda: pair(gb10_install_dir="/var/lib/gb10/opt"),
         "gb10_install_dir",

@@ -77,7 +77,7 @@ def test_all_that_is_wrong_is_said_at_once(tmp_path: Path) -> None:
     done = plan(tmp_path, gb10_model="gpt-oss-12b", gb10_stack="curent")
     assert done.status != 0
     missing = f"spark1 has no recorded facts: {tmp_path}/spark1.json does not exist"
-    for word in (missing, "spark2.json", "no model 'gpt-oss-12b'", "did you mean current"):
+    for word in (missing, "spark2.json", "unknown model 'gpt-oss-12b'", "did you mean current"):
         assert word in done.output
 
 

@@ -1,4 +1,4 @@
-"""Memory plans: what vLLM logged for models of several kinds, what users measured, and what cannot be planned."""
+"""Memory plans, compared with vLLM's logs for several kinds of models and with users' measurements; invalid inputs."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from ansible_collections.gb10.cluster.plugins.module_utils.model import shape as
 from ansible_collections.gb10.cluster.plugins.module_utils.model import weights as model_weights
 
 CONFIGS: dict[str, dict[str, Any]] = json.loads((Path(__file__).parents[1] / "data" / "model_configs.json").read_text(encoding="utf-8"))
-#: MemTotal of three kinds of node that there are.
+#: MemTotal of three kinds of existing nodes.
 SMALL, MIDDLE, LARGE = 57 * GIB, 119 * GIB, 121 * GIB
 
 
@@ -64,18 +64,18 @@ WINDOWS = {"model_type": "gemma3_text", "num_hidden_layers": 8, "layer_types": [
         ({"model_type": "qwen3_moe", "num_key_value_heads": 4, **MOE}, {}, 131072),
         ({"model_type": "qwen3_moe", "num_key_value_heads": 4, **MOE}, {"tensor": 2}, 262144),
         (WINDOWS, {}, 119837),
-        # With --max-num-batched-tokens 128. The CPU build has one batch under way, a GPU's two.
+        # With --max-num-batched-tokens 128. The CPU build schedules one batch at a time, a GPU build two.
         (WINDOWS, {"batched_tokens": 64}, 246723),
         ({"model_type": "mistral", "sliding_window": 128}, {}, 233016),
         ({"model_type": "gpt_oss", "num_hidden_layers": 6, "layer_types": [SLIDING, FULL] * 3, "sliding_window": 128, **OSS}, {}, 164442),
         ({"model_type": "qwen3_next", "num_hidden_layers": 8, **MOE, **DELTA}, {}, 299593),
         ({"model_type": "nemotron_h", "hybrid_override_pattern": "M-M*-M-M*", **MAMBA}, {}, 155306),
-        # The CPU build has blocks of 16 with latent attention.
+        # The CPU build uses blocks of 16 for latent attention.
         ({"model_type": "deepseek_v2", **LATENT}, {"block": 16}, 116496),
     ],
 )
 def test_the_plan_has_as_many_tokens_as_vllm_logs(config: dict[str, Any], more: dict[str, Any], logged: int) -> None:
-    """The "CPU KV cache size" of vLLM 0.32.0 with 1 GiB of KV as float32, --max-model-len 1024, blocks of 128 tokens."""
+    """vLLM 0.32.0's "CPU KV cache size" with 1 GiB of float32 KV, --max-model-len 1024, blocks of 128 tokens."""
     arguments = {"dtype": "float32", "max_model_len": 1024, "batched_tokens": 2048, "kv_cache_memory_bytes": GIB, "block": 128} | more
     found = memory_plan.plan(model_shape.shape(TINY | config), nodes=nodes(LARGE, LARGE), **{"tensor": 1} | arguments)
     assert found.tokens == logged
@@ -83,10 +83,10 @@ def test_the_plan_has_as_many_tokens_as_vllm_logs(config: dict[str, Any], more: 
 
 
 def test_the_roofline_of_a_dense_model_is_the_published_one() -> None:
-    """6.7 tokens/s for Llama-3.3-70B in NVFP4 on one node: NVIDIA, dgx-spark-playbooks issue 79 (4.0 to 4.2 were measured)."""
+    """Llama-3.3-70B in NVFP4 on one node: 6.7 tokens/s (NVIDIA, dgx-spark-playbooks issue 79; measured: 4.0 to 4.2)."""
     one, two = plan("Llama-3.3-70B-NVFP4", MIDDLE), plan("Llama-3.3-70B-NVFP4", MIDDLE, LARGE)
     assert one.tokens_per_second == pytest.approx(6.72, abs=0.01)
-    # Norms are read by each rank; the rest is divided, and so is the KV of a full context.
+    # Each rank reads the norms; all other weights and the KV of a full context are divided.
     assert two.tokens_per_second == pytest.approx(2 * one.tokens_per_second, rel=0.001)
     assert one.tokens_per_second_full < one.tokens_per_second
     stages = plan("Llama-3.3-70B-NVFP4", MIDDLE, LARGE, tensor=1, pipeline=2)
@@ -101,7 +101,7 @@ def test_a_model_that_fits_says_how_it_is_started() -> None:
     assert node.left - memory_plan.MIB < node.kv <= node.left
     assert node.kv_per_token == 73728
     assert node.kv_growth == 73728 // 2
-    # 119 GiB less the tenth above the ceiling and the head's share: 103.1 of it.
+    # 103.1 of 119 GiB remain after the ceiling of 0.9 and the head's reserve.
     assert found.arguments == (f"--kv-cache-memory-bytes={node.kv}", "--gpu-memory-utilization=0.87")
     assert found.weights_estimated
     assert found.kv_dtype == "bfloat16"
@@ -169,27 +169,30 @@ def test_the_head_is_charged_extra() -> None:
 
 def test_a_pipeline_divides_layers_and_not_tokens() -> None:
     found = plan("Llama-3.1-8B", MIDDLE, MIDDLE, MIDDLE, tensor=1, pipeline=3)
-    # As vLLM 0.32 says of 32 layers: "Hidden layers were unevenly partitioned: [11,11,10]".
+    # vLLM 0.32 logs for 32 layers: "Hidden layers were unevenly partitioned: [11,11,10]".
     assert [node.layers for node in found.nodes] == [11, 11, 10]
     assert [node.kv_per_token for node in found.nodes] == [layers * 4096 for layers in (11, 11, 10)]
     shape = model_shape.shape(CONFIGS["Llama-3.1-8B"])
     assert abs(sum(node.weights for node in found.nodes) - model_weights.checkpoint(shape)) < 10
-    # The stage with most layers has room for the fewest blocks.
+    # The stage with the most layers has room for the fewest blocks.
     assert found.tokens <= found.kv_cache_memory_bytes // (11 * 4096)
 
 
 def test_heads_and_latents_on_more_ranks() -> None:
     assert plan("Llama-3.1-8B", MIDDLE, MIDDLE).nodes[0].kv_per_token == 131072 // 2
-    # Two KV heads are repeated on four ranks.
+    # vLLM repeats two KV heads on four ranks.
     assert plan("Qwen3-Next-80B", *[MIDDLE] * 4).nodes[0].kv_per_token == 24576 // 2
-    # A latent is whole on each.
+    # Each rank holds the whole latent.
     assert plan("DeepSeek-V3", *[LARGE] * 8).nodes[0].kv_per_token == 70272
     assert plan("Llama-3.1-8B", MIDDLE, kv_dtype="fp8").nodes[0].kv_per_token == 131072 // 2
     assert plan("Llama-3.3-70B-NVFP4", MIDDLE).kv_dtype == "fp8"
 
 
 def test_states_make_the_blocks_large() -> None:
-    """Qwen3-Next: a state of 2 x 16 x 128 + 32 x 128 channels by 3, and 32 x 128 x 128, in 2 bytes, needs a page of 544 tokens of 2 KiB."""
+    """Qwen3-Next's state needs a page of 544 tokens of 2 KiB.
+
+    The state: (2 x 16 x 128 + 32 x 128) channels x 3, and 32 x 128 x 128, with 2 bytes per number.
+    """
     found = plan("Qwen3-Next-80B", LARGE, LARGE)
     state = (8192 * 3 + 32 * 128 * 128) * 2
     assert found.block == 544 == -(-state // (2048 * 16)) * 16

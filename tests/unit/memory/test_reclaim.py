@@ -1,4 +1,4 @@
-"""The memory that a start needs: what is refused, who is named, and that nothing is waited for in vain."""
+"""The free memory required for a launch: the refusal, the processes in it, and no needless waiting."""
 
 from __future__ import annotations
 
@@ -38,9 +38,11 @@ def test_a_refusal_has_numbers_and_names() -> None:
     gpu = [{"pid": 812, "name": "VLLM::EngineCore", "bytes": None}]
     problem = reclaim.refusal("spark1", 96 * GIB, 20 * GIB, 120 * GIB, 61.4, PROCESSES, gpu)
     assert str(problem) == (
-        "spark1.memory: spark1 has 20.0 GiB of memory available of 120.0 GiB after waiting 61 s; the largest processes are p8 (pid 8, 8.0 GiB), "
-        "p7 (pid 7, 7.0 GiB), p6 (pid 6, 6.0 GiB), p5 (pid 5, 5.0 GiB), p4 (pid 4, 4.0 GiB); the GPU's are VLLM::EngineCore (pid 812, unknown). "
-        "Expected: 96.0 GiB, which the plan needs there. Fix: stop what holds it; if nothing does, reboot the node."
+        "spark1.memory: spark1 has 20.0 of 120.0 GiB memory available after waiting 61 s; "
+        "the largest processes are p8 (pid 8, 8.0 GiB), p7 (pid 7, 7.0 GiB), p6 (pid 6, 6.0 GiB), p5 (pid 5, 5.0 GiB), "
+        "p4 (pid 4, 4.0 GiB); the GPU processes are VLLM::EngineCore (pid 812, unknown). "
+        "Expected: 96.0 GiB available, as in the memory plan. "
+        "Fix: stop the processes that hold the memory; if there are none, reboot the node."
     )
 
 
@@ -61,7 +63,7 @@ def test_the_module_refuses_or_tells(tmp_path: Path) -> None:
     path = program(tmp_path, "nvidia-smi", "echo '7, other, 1024'")
     given = {"node": "spark1", "needed": 1 << 60, "timeout": 0, "drop_caches": False}
     refused = run_module("memory_reclaim", given, path)
-    assert refused["failed"] and "the GPU's are other (pid 7, 1.0 GiB)" in refused["msg"]
+    assert refused["failed"] and "the GPU processes are other (pid 7, 1.0 GiB)" in refused["msg"]
     told = run_module("memory_reclaim", {**given, "required": False}, path)
     assert told["changed"] is False
     assert told["problem"].startswith("spark1.memory: ")

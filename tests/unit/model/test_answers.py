@@ -1,4 +1,4 @@
-"""What a model's files may say: whoever published them, the plan ends with its own problems, soon, and nothing of theirs is more than a word."""
+"""Untrusted model files: the plan ends quickly with its own problems, and copies only single words from the files."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ QUANTIZATION = ["quant_method", "quant_algo", "config_groups", "bits", "w_bit", 
 
 
 def judged(config: Any) -> None:
-    """Everything that is asked of a config.json."""
+    """Run every reader of a config.json."""
     said = [model_config.scheme(config), model_config.quantization(config), model_config.dtype(config), model_config.kv_dtype(config)]
     said += [model_config.family(config), serve_situation._model({}, config)["type"]]
     assert all(re.fullmatch(r"[\w.-]{0,64}", word) for word in said)
@@ -119,7 +119,7 @@ def test_expressions_that_quantisers_write(expression: str) -> None:
 
 @pytest.mark.parametrize("expression", ["re:(a+)+$", r"re:(.*)*\1", "re:(?!x).*", "re:(", "re:" + "(a|b)" * 30, "re:" + "x" * 999])
 def test_an_expression_that_is_more_is_not_run(expression: str) -> None:
-    """Its figures are not claimed to be known then. Python's own matcher takes longer than the universe for the first."""
+    """The figures are then marked as unknown. Python's own matcher needs exponential time for the first expression."""
     before = time.process_time()
     stored = quantised(expression)
     assert (float(stored.attention), stored.known) == (1, False)

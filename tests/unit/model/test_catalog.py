@@ -1,4 +1,4 @@
-"""The catalogue of models: what each entry says, what an inventory makes of it, and every mistake that it can hold."""
+"""The model catalog: its entries, overrides from the inventory, and every error in an override."""
 
 from __future__ import annotations
 
@@ -24,19 +24,19 @@ BF16 = 2
 
 
 def text(config: Mapping[str, Any]) -> Mapping[str, Any]:
-    """The language model's part of a config.json."""
+    """Return the language model's part of a config.json."""
     inner = [config[key] for key in ("text_config", "thinker_config") if key in config]
     return text(inner[0]) if inner else config
 
 
 def problems(name: Any, own: Any) -> list[tuple[str, str]]:
-    """(path, found) of everything that is wrong."""
+    """Return (path, found) of every problem."""
     with pytest.raises(ProblemsError) as error:
         find(name, own)
     return [(problem.path, problem.found) for problem in error.value.problems]
 
 
-# What the entries say
+# Entries
 
 
 def test_what_the_issue_names_is_there() -> None:
@@ -62,9 +62,11 @@ def test_each_entry_is_complete(model: Model) -> None:
     assert model.name == model.name.lower()
     assert model.hub.lower().endswith(model.name)
     assert all((model.sure, model.source, model.evidence, model.nodes, model.config))
-    assert not any((model.tensor, model.pipeline, model.path)), "the plan decides"
+    assert not any((model.tensor, model.pipeline, model.path)), "the plan chooses these"
     assert "--enforce-eager" not in model.args
-    assert not [word for word in model.args if "memory" in word or "kv-cache" in word or "max-" in word], "the memory plan decides"
+    assert not [word for word in model.args if "memory" in word or "kv-cache" in word or "max-" in word], (
+        "the memory plan chooses these"
+    )
     shape = text(model.config)
     wanted = {"model_type", "hidden_size", "num_hidden_layers", "num_attention_heads", "num_key_value_heads", "vocab_size", "max_position_embeddings"}
     assert wanted <= set(shape)
@@ -76,7 +78,7 @@ def test_each_entry_is_complete(model: Model) -> None:
 def test_arguments_fit_each_other(model: Model) -> None:
     assert ("--tool-call-parser" in model.args) == ("--enable-auto-tool-choice" in model.args)
     parser = model.args[model.args.index("--reasoning-parser") + 1] if "--reasoning-parser" in model.args else ""
-    # gpt-oss reasons too: vLLM chooses its parser by the architecture.
+    # gpt-oss is a reasoning model too: vLLM selects its parser by architecture.
     assert model.reasoning is bool(parser or model.config["model_type"] == "gpt_oss")
     plugins = [each.name for each in model.files if each.argument == "--reasoning-parser-plugin"]
     assert plugins == ([f"{parser}_reasoning_parser.py"] if parser not in ("", "qwen3") else [])
@@ -94,13 +96,13 @@ def test_an_architecture_that_came_later_says_so() -> None:
     assert late == {
         "qwen3_5_moe": {"since": "0.17.0"},
         "qwen3_omni_moe": {"since": "0.11.1"},
-        # The kind of layer is older; weights of mixed precision are not.
+        # Older releases support the kind of layer, but not mixed-precision weights.
         "nemotron_h": {"since": "0.17.0"},
     }
 
 
 def attention(shape: Mapping[str, Any]) -> int:
-    """Numbers of a layer's attention, with the biases of the families that have some."""
+    """Return the number of parameters in a layer's attention, with biases where the family has them."""
     hidden, heads, groups = shape["hidden_size"], shape["num_attention_heads"], shape["num_key_value_heads"]
     size = shape.get("head_dim", hidden // heads)
     queries, keys = heads * size, 2 * groups * size
@@ -109,7 +111,7 @@ def attention(shape: Mapping[str, Any]) -> int:
 
 
 def tensors(shape: Mapping[str, Any]) -> int:
-    """Bytes of a model whose matrices are all in BF16, or whose experts are in MXFP4 as gpt-oss publishes them."""
+    """Return the bytes of a model with all matrices in BF16, or with experts in MXFP4 as in gpt-oss."""
     hidden, layers, experts = shape["hidden_size"], shape["num_hidden_layers"], shape.get("num_local_experts", 0)
     gemma = shape["model_type"] == "gemma2"
     ends = shape["vocab_size"] * hidden * (1 if gemma else 2) + hidden
@@ -117,7 +119,7 @@ def tensors(shape: Mapping[str, Any]) -> int:
     mlp = 3 * hidden * shape["intermediate_size"]
     if shape["model_type"] != "gpt_oss":
         return BF16 * (ends + layers * (plain + mlp * max(1, experts)))
-    # Two numbers a byte, a byte of scale for 32, and biases in BF16 for gate, up, down and the router.
+    # Two numbers per byte, one byte of scale per 32, and biases in BF16 for gate, up, down and the router.
     packed = mlp // 2 + mlp // 32 + BF16 * (2 * shape["intermediate_size"] + hidden)
     return BF16 * (ends + layers * (plain + experts)) + layers * experts * packed
 
@@ -132,7 +134,10 @@ def test_dimensions_give_the_published_bytes(name: str) -> None:
 
 
 def linear_parameters(shape: Mapping[str, Any]) -> int:
-    """Matrices of Qwen3-Next and Qwen3.5, without norms, convolutions and what predicts further tokens."""
+    """Return the parameters in matrices of Qwen3-Next and Qwen3.5.
+
+    Not counted: norms, convolutions and layers that predict further tokens.
+    """
     hidden, experts = shape["hidden_size"], shape["num_experts"]
     queries = shape["num_attention_heads"] * shape["head_dim"]
     full = hidden * (2 * queries + 2 * shape["num_key_value_heads"] * shape["head_dim"]) + queries * hidden
@@ -145,7 +150,7 @@ def linear_parameters(shape: Mapping[str, Any]) -> int:
 
 
 def nemotron_parameters(shape: Mapping[str, Any]) -> int:
-    """Matrices of Nemotron 3, likewise."""
+    """Return the parameters in matrices of Nemotron 3, with the same exceptions."""
     hidden, pattern = shape["hidden_size"], shape["hybrid_override_pattern"]
     inner, states = shape["mamba_num_heads"] * shape["mamba_head_dim"], 2 * shape["n_groups"] * shape["ssm_state_size"]
     size = shape["head_dim"] * (2 * shape["num_attention_heads"] + 2 * shape["num_key_value_heads"])
@@ -158,7 +163,8 @@ def nemotron_parameters(shape: Mapping[str, Any]) -> int:
 @pytest.mark.parametrize(
     ("name", "parameters"),
     [
-        # Published: 125,086,497,008 and 35,951,822,704 with a vision tower and a layer that predicts further tokens; the sister's 79,674,391,296.
+        # Published: 125,086,497,008 and 35,951,822,704 with a vision tower and a layer that predicts further tokens;
+        # for the sibling model 79,674,391,296.
         ("qwen3.5-122b-a10b-fp8", 122.1e9),
         ("qwen3.5-35b-a3b", 34.66e9),
         ("qwen3-next-80b-a3b-instruct-fp8", 79.674e9),
@@ -169,7 +175,7 @@ def test_dimensions_of_hybrids_give_their_parameters(name: str, parameters: floa
 
 
 def test_dimensions_of_nemotron_give_its_parameters() -> None:
-    # Published: 123,611,012,096, of which 2,942,324,736 predict further tokens.
+    # Published: 123,611,012,096, including 2,942,324,736 that predict further tokens.
     assert nemotron_parameters(NEMOTRON.config) == pytest.approx(123_611_012_096 - 2_942_324_736, rel=0.001)
     assert [NEMOTRON.config["hybrid_override_pattern"].count(letter) for letter in "M*E"] == [40, 8, 40]
 
@@ -181,7 +187,7 @@ def test_what_the_weights_are_quantised_to() -> None:
     assert {catalogue.quantization(model) for model in known().values()} == {"", "mxfp4", "fp8", "compressed-tensors", "modelopt MIXED_PRECISION"}
 
 
-# What is found
+# Lookup
 
 
 @pytest.mark.parametrize("name", ["gpt-oss-120b", "GPT-OSS-120B", "openai/gpt-oss-120b", "OpenAI/GPT-OSS-120b"])
@@ -209,7 +215,7 @@ def test_single_keys_are_changed() -> None:
     assert model.config["model_type"] == "qwen3_5_moe"
     assert model.requires == {"since": "0.17.0", "until": "0.32.0"}
     assert (model.hub, model.sure) == (before.hub, before.sure)
-    assert known()["qwen3.5-35b-a3b"] == before, "the catalogue is not changed"
+    assert known()["qwen3.5-35b-a3b"] == before, "the catalog is unchanged"
 
 
 def test_a_folder_takes_the_hubs_place() -> None:
@@ -237,16 +243,16 @@ def test_a_person_can_read_it() -> None:
         f"{NEMOTRON.name}: {NEMOTRON.hub} at 445d56f38229, 80.3 GB of weights, modelopt MIXED_PRECISION",
         "  on 1 Spark of 128 GB or more",
         "  vLLM since 0.17.0",
-        "  reasons",
+        "  reasoning model",
         "  --trust-remote-code --reasoning-parser super_v3 --enable-auto-tool-choice --tool-call-parser qwen3_coder "
         "--moe-backend marlin --attention-backend TRITON_ATTN",
         "  with super_v3_reasoning_parser.py for --reasoning-parser-plugin",
-        f"  how sure: {NEMOTRON.sure}",
+        f"  confidence: {NEMOTRON.sure}",
     ]
     assert describe(Model("x", hub="a/x", gated=True)) == [
         "x: a/x, weights of unknown size",
-        "  wants a login at the hub",
-        "  how sure: not in the catalogue",
+        "  gated: needs a Hugging Face token",
+        "  confidence: not in the catalog",
     ]
 
 
@@ -254,7 +260,7 @@ def test_the_page_is_current() -> None:
     assert_recorded(PAGE, page())
 
 
-# What is wrong
+# Errors
 
 
 def fix_of(name: Any, own: Any = None) -> str:
@@ -274,23 +280,25 @@ def fix_of(name: Any, own: Any = None) -> str:
     ],
 )
 def test_close_names_are_offered(name: str, close: str) -> None:
-    assert problems(name, {}) == [("gb10_model", f"no model {name!r}")]
+    assert problems(name, {}) == [("gb10_model", f"unknown model {name!r}")]
     assert close in fix_of(name)
 
 
 def test_own_names_are_offered_too() -> None:
-    assert fix_of("myne", {"mine": {"hub": "me/Mine"}}) == "perhaps mine"
+    assert fix_of("myne", {"mine": {"hub": "me/Mine"}}) == "perhaps use mine"
     assert "docs/models.md" in fix_of("zzzzzz")
 
 
 @pytest.mark.parametrize("name", ["", " ", "a/b/c", "./model", "-x", None, 5])
 def test_what_names_no_model(name: Any) -> None:
-    assert problems(name, {}) == [("gb10_model", f"no model {name!r}")]
+    assert problems(name, {}) == [("gb10_model", f"unknown model {name!r}")]
 
 
 def test_a_hubs_name_of_several() -> None:
     own = {"long": {"hub": "microsoft/PHI-4", "max_model_len": 16384}}
-    assert problems("microsoft/phi-4", own) == [("gb10_model", "'microsoft/phi-4' is what phi-4 and long have on the hub")]
+    assert problems("microsoft/phi-4", own) == [
+        ("gb10_model", "'microsoft/phi-4' is the Hugging Face Hub name of phi-4 and long")
+    ]
     assert find("long", own).max_model_len == 16384
     assert find("phi-4", own).max_model_len == 0
 
@@ -343,10 +351,10 @@ def test_every_key_is_checked() -> None:
 @pytest.mark.parametrize(
     ("entry", "path", "found"),
     [
-        ({"tensr": 2}, ".tensr", "there is no such key"),
+        ({"tensr": 2}, ".tensr", "unknown key"),
         ({"hub": "a/b", "path": "/a/b"}, "", "hub a/b and path /a/b"),
-        ({"path": "/a", "gated": True}, ".gated", "True of a folder"),
-        ({"path": "/a", "revision": "main"}, ".revision", "'main' of a folder"),
+        ({"path": "/a", "gated": True}, ".gated", "True for a folder"),
+        ({"path": "/a", "revision": "main"}, ".revision", "'main' for a folder"),
         ({"tensor": 2, "pipeline": 2, "nodes": 2}, ".pipeline", "tensor 2 times pipeline 2 on 2"),
         ({"tensor": 4, "nodes": 2}, ".tensor", "tensor 4 times pipeline 0 on 2"),
         ({"requires": {"since": "0.20.0", "until": "0.18.1"}}, ".requires", "since 0.20.0 until 0.18.1"),
@@ -366,7 +374,11 @@ def test_contradictions(entry: dict[str, Any], path: str, found: str) -> None:
         ({"openai/gpt-oss-120b": {"nodes": 1}}, "gb10_models.openai/gpt-oss-120b", "the name 'openai/gpt-oss-120b'"),
         ({5: {"hub": "a/b"}}, "gb10_models.5", "the name 5"),
         ({"mine": "a/b"}, "gb10_models.mine", "'a/b'"),
-        ({"mine": {"hub": "a/b"}, "Mine": {"hub": "a/c"}}, "gb10_models.Mine", "mine in another case"),
+        (
+            {"mine": {"hub": "a/b"}, "Mine": {"hub": "a/c"}},
+            "gb10_models.Mine",
+            "the name differs from mine only in case",
+        ),
         (["mine"], "gb10_models", "['mine']"),
         ("mine", "gb10_models", "'mine'"),
     ],
@@ -376,19 +388,19 @@ def test_an_entry_that_is_none(own: Any, path: str, found: str) -> None:
 
 
 def test_the_right_name_is_said() -> None:
-    assert fix_of("phi-4", {"openai/gpt-oss-120b": {"nodes": 1}}) == "call it gpt-oss-120b"
-    assert "mean gpt-oss-120b" in fix_of("phi-4", {"gpt-oss-12b": {"nodes": 1}})
-    assert fix_of("phi-4", {"phi-4": {"tensr": 2}}) == "perhaps tensor"
+    assert fix_of("phi-4", {"openai/gpt-oss-120b": {"nodes": 1}}) == "name it gpt-oss-120b"
+    assert "use gpt-oss-120b" in fix_of("phi-4", {"gpt-oss-12b": {"nodes": 1}})
+    assert fix_of("phi-4", {"phi-4": {"tensr": 2}}) == "perhaps use tensor"
 
 
 def test_all_mistakes_are_listed_together() -> None:
     own = {"a": {"nodes": "two", "colour": 1}, "b": {"path": "/b", "gated": True}, "c": 5}
     assert problems("nothing-like-it", own) == [
         ("gb10_models.a.nodes", "'two'"),
-        ("gb10_models.a.colour", "there is no such key"),
-        ("gb10_models.b.gated", "True of a folder"),
+        ("gb10_models.a.colour", "unknown key"),
+        ("gb10_models.b.gated", "True for a folder"),
         ("gb10_models.c", "5"),
-        ("gb10_model", "no model 'nothing-like-it'"),
+        ("gb10_model", "unknown model 'nothing-like-it'"),
     ]
 
 

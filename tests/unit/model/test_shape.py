@@ -1,7 +1,7 @@
-"""A model's dimensions and bytes, compared with what its authors publish.
+"""A model's dimensions and bytes, compared with its authors' figures.
 
-The configurations are what the models' config.json say, without what is not read. Checkpoint sizes are ``metadata.total_size`` of
-model.safetensors.index.json where an exact figure is given.
+The configurations are the models' config.json without keys that the code does not read. Exact checkpoint sizes are
+``metadata.total_size`` of model.safetensors.index.json.
 """
 
 from __future__ import annotations
@@ -66,7 +66,10 @@ def test_other_families_have_the_parameters_of_their_names(name: str, total: flo
 @pytest.mark.parametrize(
     ("name", "size"),
     [
-        ("Llama-3.1-8B", 131072),  # 32 layers, 8 heads, key and value of 128, 2 bytes: 128 KiB, as NVIDIA and Meta say
+        (
+            "Llama-3.1-8B",
+            131072,
+        ),  # 32 layers, 8 heads, key and value of 128, 2 bytes: 128 KiB, as NVIDIA and Meta publish
         ("Llama-3.1-70B", 327680),
         ("DeepSeek-V3", 70272),  # DeepSeek-V3 report: 61 layers of a latent of 512 and a rotary key of 64, 70.272 KB
         ("gpt-oss-120b", 73728),  # 36 layers, 8 heads of 64
@@ -220,8 +223,16 @@ def test_a_part_of_the_layers_left_unquantised_counts_in_part() -> None:
         ({"a.safetensors": 7, "consolidated.safetensors": 8}, None, (7, "")),
         ({"consolidated.safetensors": 8}, None, (8, "")),
         ({"a": 995}, {"metadata": {"total_size": 1000}, "weight_map": {"x": "a"}}, (1000, "")),
-        ({"a": 500}, {"metadata": {"total_size": 1000}, "weight_map": {"x": "a"}}, (1000, "the index says 1000 bytes, the files have 500")),
-        ({"a": 5}, {"metadata": {"total_size": 9}, "weight_map": {"x": "a", "y": "b"}}, (9, "1 of 2 files of the index are missing: b")),
+        (
+            {"a": 500},
+            {"metadata": {"total_size": 1000}, "weight_map": {"x": "a"}},
+            (1000, "the index lists 1000 bytes, the files have 500"),
+        ),
+        (
+            {"a": 5},
+            {"metadata": {"total_size": 9}, "weight_map": {"x": "a", "y": "b"}},
+            (9, "1 of 2 files in the index are missing: b"),
+        ),
         ({"a": 5, "b": 9}, {"weight_map": {"x": "a"}}, (5, "")),
     ],
 )

@@ -1,4 +1,4 @@
-"""Bringing a model to the head: huggingface_hub itself against a hub on loopback, and folders."""
+"""Fetching a model to the head: with huggingface_hub from a server on loopback, and from folders."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ LARGE = "model-00001-of-00002.safetensors"
 
 
 class Head:
-    """The program as a unit runs it, with its files in a folder."""
+    """Runs the program as its unit does, with its files in a folder."""
 
     def __init__(self, folder: Path, url: str) -> None:
         self.folder, self.url, self.model = folder, url, folder / "model"
@@ -49,7 +49,7 @@ class Head:
         return subprocess.run([sys.executable, "-m", PROGRAM, *arguments], env=environment, capture_output=True, text=True, check=False)
 
     def list(self, *arguments: str, token: str = "") -> dict[str, Any]:
-        """What `list` prints, kept for `fetch`."""
+        """Run `list`, store its output for `fetch`, and return it."""
         done = self.run("list", *(arguments or (f"--hub={NAME}", "--revision=main", "--exclude=original/*")), token=token)
         assert done.returncode == 0, done.stderr
         self.listing.write_text(done.stdout, encoding="utf-8")
@@ -57,7 +57,7 @@ class Head:
         return answer
 
     def fetch(self, *arguments: str, token: str = "") -> dict[str, Any]:
-        """The status that `fetch` ends with."""
+        """Run `fetch` and return its final status."""
         paths = [f"--listing={self.listing}", f"--folder={self.model}", f"--status={self.folder / 'status.json'}"]
         done = self.run("fetch", *paths, *arguments, token=token)
         status: dict[str, Any] = json.loads((self.folder / "status.json").read_text(encoding="utf-8"))
@@ -70,7 +70,7 @@ class Head:
         return model_store.parse(path.read_text(encoding="utf-8")) if path.exists() else None
 
     def content(self) -> dict[str, bytes]:
-        """Every file below the model's folder, but for the manifest."""
+        """Return every file below the model's folder except the manifest."""
         files = [path for path in self.model.rglob("*") if path.is_file() and path.name != model_store.MANIFEST]
         return {str(path.relative_to(self.model)): path.read_bytes() for path in files}
 
@@ -101,14 +101,14 @@ def test_a_model_of_the_hub(begin: Begin) -> None:
     assert all(file["git"] for file in listing["files"] if not file["sha256"])
     status = head.fetch()
     assert (status["state"], status["done"], status["total"]) == ("complete", status["total"], sum(len(FILES[name]) for name in WANTED))
-    assert head.content() == {name: FILES[name] for name in WANTED}, "nothing of the library's own is left"
+    assert head.content() == {name: FILES[name] for name in WANTED}, "the library's own files are removed"
     known = head.manifest()
     assert known is not None
     assert (known["model"], known["revision"], known["commit"]) == (NAME, "main", COMMIT)
     assert {file["path"]: file["sha256"] for file in known["files"]} == {name: hashlib.sha256(FILES[name]).hexdigest() for name in WANTED}
     hub.asked.clear()
     assert head.fetch()["state"] == "complete"
-    assert hub.asked == [], "what is proven is not asked for again"
+    assert hub.asked == [], "verified files are not requested again"
 
 
 def test_a_download_that_was_cut_goes_on(begin: Begin) -> None:
@@ -137,7 +137,7 @@ def test_a_file_that_stays_damaged_is_an_error(begin: Begin) -> None:
     hub.damage = {LARGE: 9}
     status = head.fetch()
     assert (status["state"], head.manifest()) == ("failed", None)
-    assert f"{LARGE} came damaged twice from the hub" in status["reason"]
+    assert f"{LARGE} was damaged in two downloads from Hugging Face Hub" in status["reason"]
     assert LARGE not in head.content()
 
 
@@ -149,12 +149,14 @@ def test_to_verify_finds_what_has_changed(begin: Begin) -> None:
         path = head.model / name
         path.write_bytes(bytes([FILES[name][0] ^ 1]) + FILES[name][1:])
     assert head.fetch()["state"] == "complete"
-    assert head.content()[LARGE] != WEIGHTS, "only sizes are looked at unless asked"
+    assert head.content()[LARGE] != WEIGHTS, "without --verify only sizes are compared"
     assert head.fetch("--verify")["state"] == "complete"
     assert head.content() == {name: FILES[name] for name in WANTED}
 
 
-@pytest.mark.parametrize(("token", "own"), [("", "no token"), ("hf_wrong", "the token in model_store_hub_token")])
+@pytest.mark.parametrize(
+    ("token", "own"), [("", "without a token"), ("hf_wrong", "with the token in model_store_hub_token")]
+)
 def test_a_gated_model(begin: Begin, token: str, own: str) -> None:
     head, _hub = begin(gated=True)
     problem = head.list(token=token)["problem"]
@@ -171,16 +173,16 @@ def test_access_that_is_lost_meanwhile(begin: Begin) -> None:
     hub.gated = True
     status = head.fetch()
     assert status["state"] == "failed"
-    assert "gated or private" in status["reason"]
+    assert "gated, private or nonexistent" in status["reason"]
 
 
 @pytest.mark.parametrize(
     ("arguments", "path", "words"),
     [
-        (("--hub=org/none",), "model_store_hub_token", "there is none of that name"),
+        (("--hub=org/none",), "model_store_hub_token", "private or nonexistent"),
         ((f"--hub={NAME}", "--revision=v2"), "gb10_models", "has no revision v2"),
-        (("--source=/nowhere",), "model_store_source", "/nowhere: there is no such folder"),
-        (("--source=/proc/self/fdinfo",), "model_store_source", "it has no config.json"),
+        (("--source=/nowhere",), "model_store_source", "/nowhere: folder not found"),
+        (("--source=/proc/self/fdinfo",), "model_store_source", "config.json is missing"),
     ],
 )
 def test_what_cannot_be_listed(begin: Begin, arguments: tuple[str, ...], path: str, words: str) -> None:
@@ -195,12 +197,12 @@ def test_what_the_hub_lists_is_not_believed(begin: Begin) -> None:
     hub.files |= {"../up.json": b"x", "a\x1b[2J.json": b"x"}
     problem = head.list()["problem"]
     assert problem["path"] == "model_store"
-    assert "'../up.json' is no path below a folder; 'a\\x1b[2J.json' is no path below a folder" in problem["found"]
+    assert "'../up.json' is not a valid relative path; 'a\\x1b[2J.json' is not a valid" in problem["found"]
 
 
 def test_a_hub_that_does_not_answer(tmp_path: Path) -> None:
     problem = Head(tmp_path, "http://127.0.0.1:9").list(f"--hub={NAME}")["problem"]
-    assert (problem["path"], "does not answer" in problem["found"]) == ("model_store", True)
+    assert (problem["path"], "to Hugging Face Hub failed" in problem["found"]) == ("model_store", True)
 
 
 def plant(folder: Path) -> Path:
@@ -220,7 +222,7 @@ def test_a_folder_is_copied(tmp_path: Path) -> None:
     known = head.manifest()
     assert known is not None
     assert known["model"] == str(source)
-    # The source is what counts when all is proven again.
+    # With --verify the files are compared with the source.
     (head.model / LARGE).write_bytes(WEIGHTS[:-1] + b"x")
     assert head.fetch(f"--source={source}", "--verify")["state"] == "complete"
     assert head.content()[LARGE] == WEIGHTS
@@ -262,11 +264,11 @@ def test_no_link_leads_out_of_the_source(tmp_path: Path) -> None:
     os.mkfifo(source / "pipe.json")
     problem = head.list(f"--source={source}", "--exclude=*.gguf")["problem"]
     assert problem["path"] == "model_store_source"
-    assert "holds 5 that are not read" in problem["found"]
+    assert "contains 5 entries that must not be read" in problem["found"]
     for name, words in (
         ("absolute_out.json", f"leads to {secret}, which is outside of {source}"),
         ("far.json", f"leads out of {source}"),
-        ("gone.json", "leads nowhere"),
+        ("gone.json", "is a broken link"),
         ("out.json", f"leads out of {source}"),
         ("pipe.json", "is not a regular file"),
     ):
@@ -308,7 +310,7 @@ def test_a_hugging_face_cache_is_copied_with_its_blobs_alone(tmp_path: Path, her
     (cache / "blobs/sub").mkdir()
     (cache / "blobs/sub/0").write_bytes(b"x")
     found = head.list(f"--source={source}")["problem"]["found"]
-    assert "holds 3 that are not read" in found
+    assert "contains 3 entries that must not be read" in found
     assert all(name in found for name in ("'other.json'", "'deeper.json'", "'refs.json'"))
 
 
@@ -331,12 +333,12 @@ def test_root_does_not_write_through_a_link_in_the_models_folder(tmp_path: Path)
     assert status["state"] == "failed"
     assert f"config.json cannot be written in {head.model}" in status["reason"]
     (head.model / f"config.json{model_store.PART}").unlink()
-    # A link in the place of a whole file is replaced, as is the one of the manifest.
+    # Links in place of a complete file and of the manifest are replaced.
     (head.model / "config.json").symlink_to(victim)
     (head.model / model_store.MANIFEST).symlink_to(victim)
     assert head.fetch(f"--source={source}")["state"] == "complete"
     assert (victim.read_bytes(), (head.model / "config.json").is_symlink()) == (b"root's alone", False)
-    # A folder in the model that leads elsewhere.
+    # A folder in the model is a link to another place.
     (tmp_path / "elsewhere").mkdir()
     (head.model / "tokenizer/vocab.txt").unlink()
     (head.model / "tokenizer").rmdir()

@@ -1,4 +1,4 @@
-"""What a model is before it is on the nodes: the plan of the run that downloads it is the plan of every run after it."""
+"""Reading a model before its download: the run that downloads it makes the same plan as every later run."""
 
 from __future__ import annotations
 
@@ -51,7 +51,7 @@ FILES = {
     **SHARDS,
 }
 STORED = f"/opt/gb10/models/{NAME.replace('/', '--')}/main"
-#: What the download leaves out by default, as far as it matters here.
+#: The default patterns of excluded files, as far as these tests need them.
 EXCLUDE = ["original/*"]
 
 
@@ -64,7 +64,7 @@ def other() -> Iterator[Hub]:
 
 @pytest.fixture
 def hub(monkeypatch: pytest.MonkeyPatch) -> Iterator[Hub]:
-    """The hub that is asked."""
+    """The server at HF_ENDPOINT."""
     with Hub(FILES) as started:
         monkeypatch.setenv("HF_ENDPOINT", started.url)
         monkeypatch.setenv("NO_PROXY", "*")
@@ -77,12 +77,12 @@ def described(token: str = "", name: str = NAME, revision: str = "main") -> dict
 
 
 def told(found: dict[str, Any] | None, trouble: str = "", revision: str = "main") -> dict[str, Any]:
-    """The answer of hub_model_info."""
+    """Return a result of hub_model_info."""
     return {"hub_model": {"name": NAME, "revision": revision, **(found or io_hub.NOTHING), "trouble": trouble}}
 
 
 def download(folder: Path) -> str:
-    """Put the model into a folder as the role model_store does."""
+    """Write the model to a folder as the role model_store does."""
     files = [{"path": path, "size": len(content), "sha256": "", "git": ""} for path, content in FILES.items()]
     chosen = model_store.chosen(files, EXCLUDE)
     for file in chosen:
@@ -94,7 +94,7 @@ def download(folder: Path) -> str:
 
 
 def read(folder: str, at: str = STORED) -> dict[str, Any]:
-    """The answer of node_info about a folder that stands for another."""
+    """Return a result of node_info for a folder, with another path."""
     found = io_model.planned_model(folder, "", [])
     return {**found, "model_at": at}
 
@@ -123,7 +123,9 @@ def test_the_plan_of_the_first_run_is_that_of_the_second(hub: Hub, tmp_path: Pat
     assert first == second
     assert first["quantization"] == "fp8"
     assert any(word.startswith("--kv-cache-memory-bytes=") for word in first["serve"]["args"])
-    assert first["serve"]["warnings"] == planned(pair(read(folder)))["serve"]["warnings"], "a node that lacks it does not matter"
+    assert first["serve"]["warnings"] == planned(pair(read(folder)))["serve"]["warnings"], (
+        "a worker without the model has no effect"
+    )
     assert hub.asked == ["GET config.json", "GET model.safetensors.index.json"], "small files only"
 
 
@@ -170,7 +172,9 @@ def test_what_is_there_of_a_download_comes_after_the_hub(tmp_path: Path) -> None
     (tmp_path / "config.json").write_text(json.dumps({**CONFIG, "num_key_value_heads": 2}), encoding="utf-8")
     partial, asked = read(str(tmp_path)), told(described())
     assert planned(pair({**partial, **asked})) == planned(pair({**NOT_THERE, **asked}))
-    assert planned(pair({**partial, **told(None, "no")}))["quantization"] == "fp8", "better than nothing"
+    assert planned(pair({**partial, **told(None, "no")}))["quantization"] == "fp8", (
+        "a partial download is the last resort"
+    )
 
 
 @pytest.mark.usefixtures("hub")
@@ -184,12 +188,12 @@ def test_answers_about_another_model_do_not_count(tmp_path: Path) -> None:
 
 
 def test_what_nobody_tells_is_a_warning_and_the_plan_stays_cautious() -> None:
-    silent = {**NOT_THERE, **told(None, "127.0.0.1 does not answer: refused")}
+    silent = {**NOT_THERE, **told(None, "127.0.0.1 does not respond: refused")}
     plan = planned(pair(silent))
     assert plan == planned(pair(silent))
     assert [word for word in plan["serve"]["args"] if "memory" in word] == ["--gpu-memory-utilization=0.8"]
     (warning,) = [line for line in plan["serve"]["warnings"] if "127.0.0.1" in line]
-    failed = f"Hugging Face Hub could not be queried for {NAME} at main: 127.0.0.1 does not answer: refused; "
+    failed = f"Hugging Face Hub could not be queried for {NAME} at main: 127.0.0.1 does not respond: refused; "
     assert warning.startswith(failed)
     assert "the plan uses cautious defaults" in warning
     (warning,) = [line for line in planned(pair(NOT_THERE, source="/mnt/m"))["serve"]["warnings"] if "/mnt/m" in line]
@@ -216,8 +220,8 @@ def test_the_module_tells_and_keeps_a_token_to_itself(tmp_path: Path, hub: Hub) 
     hub.gated = True
     refused = ask(tmp_path, hub)
     assert (refused["model"], refused["commit"]) == (None, "")
-    assert refused["trouble"].startswith("127.0.0.1 does not give it to who has no token (HTTP 401)")
-    assert "the token in model_store_hub_token (HTTP 403)" in ask(tmp_path, hub, token="hf_wrong")["trouble"]
+    assert refused["trouble"].startswith("127.0.0.1 denied access without a token (HTTP 401)")
+    assert "with the token in model_store_hub_token (HTTP 403)" in ask(tmp_path, hub, token="hf_wrong")["trouble"]
     found = ask(tmp_path, hub, token="hf_right")
     assert (found["commit"], found["trouble"], found["model"], found["model_bytes"]) == (COMMIT, "", CONFIG, 30_500_000_000)
 
@@ -227,11 +231,11 @@ def test_what_was_told_before_counts_where_the_hub_is_silent(tmp_path: Path, hub
     found = ask(tmp_path, hub)
     record.write_text(json.dumps(found), encoding="utf-8")
     silent = ask(tmp_path, hub, environment={"HF_ENDPOINT": "http://127.0.0.1:9"})
-    assert silent.pop("trouble").startswith("127.0.0.1 does not answer: ")
+    assert silent.pop("trouble").startswith("127.0.0.1 does not respond: ")
     assert {**silent, "trouble": ""} == found
     now, then = (planned(pair({**NOT_THERE, "hub_model": said}))["serve"] for said in ({**silent, "trouble": "no"}, found))
     assert (now["args"], now["why"]) == (then["args"], then["why"])
-    assert ask(tmp_path, hub, revision="v2")["model"] is None, "of another revision it says nothing"
+    assert ask(tmp_path, hub, revision="v2")["model"] is None, "a record of another revision does not count"
     hub.asked.clear()
     record.write_text(json.dumps({**found, "revision": COMMIT}), encoding="utf-8")
     assert ask(tmp_path, hub, revision=COMMIT)["model"] == CONFIG
@@ -243,10 +247,10 @@ def test_what_was_told_before_counts_where_the_hub_is_silent(tmp_path: Path, hub
 
 def test_the_hub_is_reached_as_the_download_reaches_it(tmp_path: Path, hub: Hub) -> None:
     away = {"HF_ENDPOINT": "http://hub.invalid", "NO_PROXY": ""}
-    assert "hub.invalid does not give it" in ask(tmp_path, hub, environment={**away, "HTTP_PROXY": hub.url})["trouble"]
-    assert "hub.invalid does not give it" in ask(tmp_path, hub, environment={**away, "ALL_PROXY": hub.url})["trouble"]
+    assert "hub.invalid denied access" in ask(tmp_path, hub, environment={**away, "HTTP_PROXY": hub.url})["trouble"]
+    assert "hub.invalid denied access" in ask(tmp_path, hub, environment={**away, "ALL_PROXY": hub.url})["trouble"]
     around = {**away, "HTTP_PROXY": hub.url, "NO_PROXY": ".invalid"}
-    assert "hub.invalid does not answer" in ask(tmp_path, hub, environment=around)["trouble"]
+    assert "hub.invalid does not respond" in ask(tmp_path, hub, environment=around)["trouble"]
     assert ask(tmp_path, hub, environment={"HF_HUB_OFFLINE": "1"})["trouble"] == "HF_HUB_OFFLINE is set"
     missing = ask(tmp_path, hub, environment={"REQUESTS_CA_BUNDLE": "/nowhere.pem"})
     assert missing["trouble"].startswith("/nowhere.pem cannot be read")
@@ -271,16 +275,22 @@ def test_nobody_is_led_from_https_to_http() -> None:
 @pytest.mark.parametrize(
     ("change", "words"),
     [
-        ({"answer": b"{"}, "its answer is not that of a hub"),
-        ({"answer": b"[]"}, "its answer is not that of a hub"),
-        ({"answer": b"[" * 100_000}, "its answer is not that of a hub"),
-        ({"answer": b'{"sha": "main", "siblings": []}'}, "its answer names no commit"),
-        ({"answer": json.dumps({"sha": COMMIT, "siblings": [{"rfilename": "../x"}]}).encode()}, "'../x' is no path below a folder"),
-        ({"answer": json.dumps({"sha": COMMIT, "siblings": [{"rfilename": "README.md"}]}).encode()}, "the model has no config.json"),
+        ({"answer": b"{"}, "its response is invalid"),
+        ({"answer": b"[]"}, "its response is invalid"),
+        ({"answer": b"[" * 100_000}, "its response is invalid"),
+        ({"answer": b'{"sha": "main", "siblings": []}'}, "its response contains no commit"),
+        (
+            {"answer": json.dumps({"sha": COMMIT, "siblings": [{"rfilename": "../x"}]}).encode()},
+            "'../x' is not a valid relative path",
+        ),
+        (
+            {"answer": json.dumps({"sha": COMMIT, "siblings": [{"rfilename": "README.md"}]}).encode()},
+            "the model has no config.json",
+        ),
         ({"files": {**FILES, "config.json": b"{"}}, "its config.json is not JSON"),
         ({"files": {**FILES, "config.json": b"[]"}}, "its config.json is not a JSON object"),
-        ({"cut": {"config.json": 10}}, "127.0.0.1 ended its answer early"),
-        ({"elsewhere": "ftp://127.0.0.1"}, "127.0.0.1 does not answer"),
+        ({"cut": {"config.json": 10}}, "127.0.0.1 closed the connection early"),
+        ({"elsewhere": "ftp://127.0.0.1"}, "127.0.0.1 does not respond"),
         ({"elsewhere": "file:///etc/passwd#"}, "127.0.0.1"),
     ],
     ids=lambda value: value.replace(" ", "-") if isinstance(value, str) else "",
@@ -295,10 +305,10 @@ def test_what_a_hub_says_wrong_is_told(hub: Hub, change: dict[str, Any], words: 
 @pytest.mark.usefixtures("hub")
 def test_what_is_asked_wrong_is_told(monkeypatch: pytest.MonkeyPatch) -> None:
     for arguments, words in (
-        (("", NAME, "v2"), "no such revision of it"),
-        (("", "org/none", "main"), "none of that name"),
+        (("", NAME, "v2"), "no such revision of the model"),
+        (("", "org/none", "main"), "private or nonexistent"),
         (("", "../../etc", "main"), "is not OWNER/NAME"),
-        (("hf_\nX: y", NAME, "main"), "its token is not one word of ASCII"),
+        (("hf_\nX: y", NAME, "main"), "the token is not a single ASCII word"),
     ):
         with pytest.raises(io_hub.HubError, match=words) as caught:
             described(*arguments)
@@ -307,7 +317,7 @@ def test_what_is_asked_wrong_is_told(monkeypatch: pytest.MonkeyPatch) -> None:
     with pytest.raises(io_hub.HubError, match=r"config.json has more than 100 bytes"):
         described()
     monkeypatch.setattr(io_hub, "_describe", lambda *_: io_hub.threading.Event().wait(5))
-    with pytest.raises(io_hub.HubError, match="did not tell all within 0 s"):
+    with pytest.raises(io_hub.HubError, match="no complete response within 0 s"):
         io_hub.describe(NAME, "main", "", [], 0.1)
 
 
@@ -346,7 +356,7 @@ def test_only_models_of_the_hub_are_asked_for() -> None:
 
 
 class Planner:
-    """The role gb10 on this machine, as a node that has programs of a Spark's."""
+    """Runs the role gb10 on this machine, as a node with fake programs of a Spark."""
 
     def __init__(self, folder: Path, hub: str) -> None:
         self.folder, self.root = folder, folder / "root"
@@ -360,7 +370,7 @@ class Planner:
         (folder / "hosts.yml").write_text(json.dumps(inventory), encoding="utf-8")
 
     def run(self, *arguments: str) -> tuple[dict[str, Any], Run]:
-        """The plan, and the run that made it."""
+        """Run the planner; return the plan and the run."""
         answer = self.folder / "plan.json"
         given = ["--inventory", str(self.folder / "hosts.yml"), "--extra-vars", f"plan_file={answer}", *arguments]
         done = run("tests/integration/model/plan.yml", given, {"PATH": f"{self.path}:{os.environ['PATH']}"}).assert_ok()
@@ -387,13 +397,13 @@ def test_the_role_plans_the_same_before_and_after_the_download(tmp_path: Path, h
     hub.asked.clear()
     second, _done = planner.run()
     assert second == first
-    assert hub.asked == [], "the node has it"
+    assert hub.asked == [], "the node has the model"
 
 
 def test_the_role_says_what_it_could_not_read(tmp_path: Path) -> None:
     plan, done = Planner(tmp_path, "http://127.0.0.1:9").run()
     assert plan["quantization"] == "unknown"
-    assert f"Hugging Face Hub could not be queried for {NAME} at main: 127.0.0.1 does not answer: " in done.output
+    assert f"Hugging Face Hub could not be queried for {NAME} at main: 127.0.0.1 does not respond: " in done.output
 
 
 @pytest.mark.skipif(os.geteuid() != 0, reason="the record is root's")

@@ -1,4 +1,4 @@
-"""A model along a chain: relays as processes on loopback addresses, behind a sender of which the test decides how much it has."""
+"""Model transfer along a chain: relay processes on loopback addresses, with a head whose progress the test controls."""
 
 from __future__ import annotations
 
@@ -57,7 +57,7 @@ def soon(holds: Callable[[], bool], seconds: float = 60) -> bool:
 
 
 class Relay:
-    """A node: the program with its folder and status. The head is number 1, on 127.0.0.1."""
+    """A node: the program with its folder and status. Node 1 is the head, on 127.0.0.1."""
 
     def __init__(self, chain: Chain, number: int, *options: str, file_limit: int = 0) -> None:
         self.folder, self.status_file = chain.folder / f"node{number}", chain.folder / f"status{number}.json"
@@ -78,25 +78,25 @@ class Relay:
         return status
 
     def ends(self, state: str) -> str:
-        """Wait for the outcome, and return its reason."""
+        """Wait for the final state and return its reason."""
         assert soon(lambda: self.status["state"] in ("complete", "failed")), self.status
         assert self.status["state"] == state, self.status
         reason: str = self.status["reason"]
         return reason
 
     def whole(self) -> bool:
-        """Whether it has exactly the model, and says so."""
+        """Return whether the folder contains exactly the model and its manifest."""
         files = {str(path.relative_to(self.folder)): path.read_bytes() for path in self.folder.rglob("*") if path.is_file()}
         return model_store.parse(files.pop(model_store.MANIFEST, b"").decode()) == MANIFEST and files == FILES
 
     def stop(self) -> str:
-        """End it as systemd does, and return its log."""
+        """Stop the process as systemd does, and return its log."""
         self.process.send_signal(signal.SIGTERM)
         return self.process.communicate(timeout=10)[0]
 
 
 class Chain:
-    """Nodes that use one port, each on its own loopback address."""
+    """Nodes on one port, each with its own loopback address."""
 
     def __init__(self, folder: Path) -> None:
         with socket.socket() as free:
@@ -117,7 +117,7 @@ class Chain:
 
 
 class Head(io_model_relay.Server):
-    """A sender that has nothing until it is told to."""
+    """A sender without any bytes until the test calls have()."""
 
     def __init__(self, folder: Path, status: Path, port: int) -> None:
         store = io_model_relay.Store(str(folder), MANIFEST, Status(str(status), 0))
@@ -130,7 +130,7 @@ class Head(io_model_relay.Server):
         super().finish_request(request, client_address)
 
     def have(self, bytes_of_large: int) -> None:
-        """Give so much of the large file, and all of the others."""
+        """Make this many bytes of the large file available, and all other files."""
         for file in self.store.files:
             if file.name == LARGE and bytes_of_large < file.size:
                 Path(file.path).rename(f"{file.path}{model_store.PART}") if Path(file.path).exists() else None
@@ -157,7 +157,7 @@ def test_what_has_come_is_sent_on_while_the_rest_still_comes(chain: Chain) -> No
     head = chain.head()
     half = len(FILES[LARGE]) // 2
     head.have(half)
-    nodes = [chain.node(4), chain.node(3), chain.node(2)]  # in whatever order they are started
+    nodes = [chain.node(4), chain.node(3), chain.node(2)]  # the start order does not matter
     assert soon(lambda: all((node.folder / PART).exists() and (node.folder / PART).stat().st_size == half for node in nodes))
     assert soon(lambda: all(node.status.get("done") == half + len(FILES["config.json"]) + len(FILES["sub/more.safetensors"]) for node in nodes))
     assert {node.status["state"] for node in nodes} == {"receiving"}
@@ -196,12 +196,12 @@ def test_a_part_that_is_damaged_is_fetched_anew_also_by_those_behind(chain: Chai
     nodes = [chain.node(2), chain.node(3)]
     assert soon(lambda: (node3 / PART).exists() and (node3 / PART).stat().st_size == 200_000)
     head.have(len(FILES[LARGE]))
-    # Both, before one is stopped: the first sends to the second.
+    # Wait for both before stopping one: the first sends to the second.
     for node in nodes:
         node.ends("complete")
         assert node.whole()
     for node in nodes:
-        assert f"{LARGE} came damaged" in node.stop()
+        assert f"{LARGE} was damaged" in node.stop()
     assert [asked for asked in head.asked if asked.startswith("/2/")] == ["/2/100000", "/2/0/proven"]
 
 
@@ -211,9 +211,9 @@ def test_a_sender_whose_file_is_damaged_is_named_by_all(chain: Chain) -> None:
     head.have(len(FILES[LARGE]))
     nodes = [chain.node(2), chain.node(3)]
     first, second = (node.ends("failed") for node in nodes)
-    assert first.startswith(f"{LARGE} came damaged twice from spark1: its SHA-256 is ")
+    assert first.startswith(f"{LARGE} was damaged in two transfers from spark1: its SHA-256 is ")
     assert "model_store_verify=true" in first
-    # Whether it saw the damage or only that the one before it gave up: it names the file.
+    # The second node names the file, whether it detected the damage itself or received the first node's error.
     assert LARGE in second
     assert not any((node.folder / LARGE).exists() or (node.folder / model_store.MANIFEST).exists() for node in nodes)
 
@@ -223,8 +223,8 @@ def test_a_disk_that_is_full(chain: Chain) -> None:
     full, behind = chain.node(2, file_limit=3_000_000), chain.node(3)
     reason = full.ends("failed")
     assert reason.startswith(f"{LARGE} cannot be written in {full.folder}: ")
-    assert "GB are free there. What has come is kept" in reason
-    assert behind.ends("failed").startswith(f"spark2 sends nothing: {LARGE} cannot be written")
+    assert "GB are free. Partial files are kept" in reason
+    assert behind.ends("failed").startswith(f"spark2 sent no data: {LARGE} cannot be written")
     full.stop()
     again = chain.node(2)
     again.ends("complete")
@@ -239,12 +239,12 @@ def receiver_in(folder: Path, port: int, address: str = "127.0.0.1", **limits: f
 
 def test_a_sender_that_is_not_there(tmp_path: Path, chain: Chain) -> None:
     receiver = receiver_in(tmp_path, chain.port, "127.0.0.9")
-    with pytest.raises(GaveUpError, match=rf"nothing came from spark1 \(127.0.0.9:{chain.port}\) for 1 s: .*refused"):
+    with pytest.raises(GaveUpError, match=rf"no data from spark1 \(127.0.0.9:{chain.port}\) for 1 s: .*refused"):
         receiver.fetch(2)
 
 
 class Stranger:
-    """Sends one answer to each request, whatever is asked, for as long as somebody reads."""
+    """Sends the same response to each request while the client reads."""
 
     def __init__(self, head: bytes, body: bytes = b"", times: int = 1, wait: float = 0) -> None:
         self.listener = socket.create_server(("127.0.0.1", 0))
@@ -275,13 +275,13 @@ SIZE = len(FILES[LARGE])
 @pytest.mark.parametrize(
     ("head", "words"),
     [
-        (b"HTTP/1.0 200 OK\r\n\r\n", f"it announces no number of bytes, and {SIZE} are missing"),
-        (b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n", "no number of bytes"),
-        (b"HTTP/1.0 200 OK\r\nContent-Length: 400000000\r\n\r\n", f"it announces 400000000 bytes, and {SIZE} are missing"),
-        (b"HTTP/1.0 200 OK\r\nContent-Length: -1\r\n\r\n", "no number of bytes"),
-        (b"HTTP/1.0 200 OK\r\nContent-Length: 1\r\n\r\n", "it announces 1 bytes"),
-        (b"HTTP/1.0 206 OK\r\nContent-Length: 0\r\n\r\n", "it answers with status 206"),
-        (b"HTTP/1.0 503 no\r\n\r\n\x1b[2Jso\r\nthere", r"sends nothing: \[2Jso there$"),
+        (b"HTTP/1.0 200 OK\r\n\r\n", f"its Content-Length is invalid, expected {SIZE}"),
+        (b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n", "Content-Length is invalid"),
+        (b"HTTP/1.0 200 OK\r\nContent-Length: 400000000\r\n\r\n", f"its Content-Length is 400000000, expected {SIZE}"),
+        (b"HTTP/1.0 200 OK\r\nContent-Length: -1\r\n\r\n", "Content-Length is invalid"),
+        (b"HTTP/1.0 200 OK\r\nContent-Length: 1\r\n\r\n", "Content-Length is 1, expected"),
+        (b"HTTP/1.0 206 OK\r\nContent-Length: 0\r\n\r\n", "it returned status 206"),
+        (b"HTTP/1.0 503 no\r\n\r\n\x1b[2Jso\r\nthere", r"sent no data: \[2Jso there$"),
     ],
 )
 def test_a_sender_that_sends_something_else(tmp_path: Path, head: bytes, words: str) -> None:
@@ -294,19 +294,19 @@ def test_a_sender_that_sends_something_else(tmp_path: Path, head: bytes, words: 
 
 def test_a_sender_that_sends_more_than_it_announces(tmp_path: Path) -> None:
     stranger = Stranger(f"HTTP/1.0 200 OK\r\nContent-Length: {SIZE}\r\n\r\n".encode(), bytes(1 << 20), times=300)
-    with contextlib.closing(stranger), pytest.raises(GaveUpError, match="came damaged twice"):
+    with contextlib.closing(stranger), pytest.raises(GaveUpError, match="was damaged in two transfers"):
         receiver_in(tmp_path, stranger.port).fetch(2)
     assert (tmp_path / "node2" / PART).stat().st_size == 0
-    assert stranger.sent < 100 << 20, "its connection was closed when the file was full"
+    assert stranger.sent < 100 << 20, "the receiver closes the connection when the file is complete"
 
 
 @pytest.mark.parametrize(
     ("head", "wait", "words"),
     [
-        (b"", 3, "is there, and sent nothing for 1 s"),
-        (b"\0" * 100_000, 0, "nothing came from spark1"),
-        (b"HTTP/1.0 200 OK\r\n" + b"X: y\r\n" * 1000, 0, "nothing came from spark1 .*headers"),
-        (b"HTTP/1.0 200 OK\r\nX: " + b"y" * 100_000, 0, "nothing came from spark1 .*line"),
+        (b"", 3, "is reachable, but sent no data for 1 s"),
+        (b"\0" * 100_000, 0, "no data from spark1"),
+        (b"HTTP/1.0 200 OK\r\n" + b"X: y\r\n" * 1000, 0, "no data from spark1 .*headers"),
+        (b"HTTP/1.0 200 OK\r\nX: " + b"y" * 100_000, 0, "no data from spark1 .*line"),
     ],
 )
 def test_a_sender_that_is_none(tmp_path: Path, head: bytes, wait: float, words: str) -> None:
@@ -318,12 +318,15 @@ def test_a_sender_that_is_none(tmp_path: Path, head: bytes, wait: float, words: 
 def test_a_sender_that_answers_without_a_byte(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(io_model_relay, "_RETRY", 0)
     stranger = Stranger(f"HTTP/1.0 200 OK\r\nContent-Length: {SIZE}\r\n\r\n".encode())
-    with contextlib.closing(stranger), pytest.raises(GaveUpError, match=f"answered 101 times in a row without a byte of {LARGE}"):
+    with (
+        contextlib.closing(stranger),
+        pytest.raises(GaveUpError, match=f"responded 101 times in a row without data of {LARGE}"),
+    ):
         receiver_in(tmp_path, stranger.port, patience=60).fetch(2)
 
 
 class Wire:
-    """A connection that has brought certain bytes already."""
+    """A connection that has already received certain bytes."""
 
     def __init__(self, said: bytes) -> None:
         self.said = said
@@ -388,13 +391,13 @@ def test_a_link_in_the_models_folder_is_neither_sent_nor_written_through(tmp_pat
     (folder / "config.json").unlink()
     (folder / "config.json").symlink_to(tmp_path / "secret")
     (folder / model_store.MANIFEST).write_text(json.dumps(MANIFEST), encoding="utf-8")
-    assert chain.node(1).ends("failed") == "config.json is not what it should be, and nobody sends it here"
+    assert chain.node(1).ends("failed") == "config.json has wrong content, and no node sends it to this one"
 
 
 def test_a_sender_of_another_model(chain: Chain) -> None:
     head = chain.head()
     head.store.digest = "0" * 64
-    assert chain.node(2).ends("failed") == "spark1 sends nothing: it sends another model"
+    assert chain.node(2).ends("failed") == "spark1 sent no data: it serves another model"
 
 
 @pytest.mark.parametrize("verify", [False, True])
@@ -421,13 +424,13 @@ def test_files_without_a_manifest_are_read_before_they_are_believed(chain: Chain
 
 def test_a_head_with_less_than_its_manifest(chain: Chain) -> None:
     plant(chain.folder / "node1", model=b"short")
-    assert chain.node(1).ends("failed") == f"{LARGE} is not what it should be, and nobody sends it here"
+    assert chain.node(1).ends("failed") == f"{LARGE} has wrong content, and no node sends it to this one"
 
 
 def test_a_port_that_is_taken(chain: Chain) -> None:
     chain.head()
     node = chain.node(1)
-    assert node.ends("failed").startswith(f"it cannot send on 127.0.0.1:{chain.port}: Address already in use")
+    assert node.ends("failed").startswith(f"cannot listen on 127.0.0.1:{chain.port}: Address already in use")
     assert node.process.wait(timeout=10) == 1
 
 

@@ -1,4 +1,4 @@
-"""The store of models, planned: where it lies, what is in it, who sends to whom, what speaks against it; and how it is waited for."""
+"""The model store's plan: folders, files, transfers and problems; and the wait for a transfer."""
 
 from __future__ import annotations
 
@@ -94,17 +94,17 @@ def test_files_that_are_not_believed(files: Any) -> None:
     [
         ("abc", "it lists no files"),
         ({"path": "a"}, "it lists no files"),
-        (["a", 7], "'a' is no file; 7 is no file"),
-        ([file("a", True)], "'a' has a size of True"),
-        ([file("a", 1 << 60)], f"'a' has a size of {1 << 60}"),
-        ([file("a\x1b[2J")], "is no path below a folder"),
-        ([file("x" * 300)], "is no path below a folder"),
-        ([file("a/" * 2000 + "b")], "is no path below a folder"),
-        ([file("a\udc80")], "is no path below a folder"),
-        ([file("a"), file("a/b")], "'a' is a file and a folder"),
-        ([file(str(number)) for number in range(30_000)], "it lists 30000 files, and 20000 are the most"),
+        (["a", 7], "'a' is not a file entry; 7 is not a file entry"),
+        ([file("a", True)], "'a' has the invalid size True"),
+        ([file("a", 1 << 60)], f"'a' has the invalid size {1 << 60}"),
+        ([file("a\x1b[2J")], "is not a valid relative path"),
+        ([file("x" * 300)], "is not a valid relative path"),
+        ([file("a/" * 2000 + "b")], "is not a valid relative path"),
+        ([file("a\udc80")], "is not a valid relative path"),
+        ([file("a"), file("a/b")], "'a' is both a file and a folder"),
+        ([file(str(number)) for number in range(30_000)], "it lists 30000 files, the maximum is 20000"),
         ([file(f"../{number}") for number in range(12)], "; and 2 more"),
-        ([{**file("a", sha256=""), "git": "x"}], "'a' has a hash of git's of 'x'"),
+        ([{**file("a", sha256=""), "git": "x"}], "'a' has the invalid git hash 'x'"),
     ],
 )
 def test_what_strangers_list_has_types_and_limits(files: Any, told: str) -> None:
@@ -259,7 +259,10 @@ LISTING = {**manifest(file("a", 60 * GB, "")), "problem": None}
 def test_room_on_every_node_is_judged_at_once() -> None:
     answer = judged({"spark1": info(60 * GB), "spark2": info(), "spark3": info(3 * GB)}, LISTING)
     assert len(answer["problems"]) == 2
-    assert "spark1 has 60.0 GB free there, and 60.0 GB of 60.0 are missing. Expected: 70.0 GB, of which 10.0 stay free" in answer["report"]
+    assert (
+        "spark1 has 60.0 GB free, and 60.0 GB of 60.0 are missing. Expected: 70.0 GB free, so that 10.0 GB remain"
+        in answer["report"]
+    )
     assert answer["problems"][1].startswith("nodes[2]./opt/gb10/models/m: spark3 has 3.0 GB free")
 
 
@@ -284,7 +287,10 @@ def test_the_problem_of_a_listing_is_the_only_one() -> None:
 
 
 def test_a_listing_of_strangers_is_not_believed() -> None:
-    assert "'../a' is no path below a folder" in judged({"spark1": info()}, {**LISTING, "files": [file("../a")]})["report"]
+    assert (
+        "'../a' is not a valid relative path"
+        in judged({"spark1": info()}, {**LISTING, "files": [file("../a")]})["report"]
+    )
 
 
 @pytest.mark.parametrize(
@@ -340,7 +346,7 @@ def test_how_far_a_unit_is(tmp_path: Path) -> None:
 
 
 class Clock:
-    """Stands for the module time: sleeping is what makes it go on."""
+    """Replaces the module time: only sleep() advances it."""
 
     def __init__(self) -> None:
         self.now = 1000.0
@@ -357,7 +363,7 @@ def progress(state: str = "receiving", done: int = 0, active: str = "active", re
 
 
 def waited(monkeypatch: pytest.MonkeyPatch, answers: list[Any]) -> tuple[dict[str, Any], list[str], float]:
-    """Return the action's result, what it showed, and the seconds that it took; the last answer is repeated."""
+    """Return the action's result, its output, and its seconds; the last answer is repeated."""
     clock, shown, left = Clock(), [], list(answers)
     action = object.__new__(model_store_wait.ActionModule)
 
@@ -396,10 +402,13 @@ def test_waiting_shows_how_fast_it_comes(monkeypatch: pytest.MonkeyPatch) -> Non
     [
         ([progress(), progress("failed", reason="the disk is full")], "spark2: the disk is full"),
         ([progress("failed", active="inactive", reason="the disk is full")], "spark2: the disk is full"),
-        ([progress(), progress(active="inactive")], "spark2: gb10-model-relay.service has ended. Its log: journalctl -u gb10-model-relay.service"),
+        (
+            [progress(), progress(active="inactive")],
+            "spark2: gb10-model-relay.service has stopped. Fix: see journalctl -u gb10-model-relay.service",
+        ),
         ([{"failed": True, "msg": "no such thing"}], "spark2: no such thing"),
-        ([progress(), AnsibleConnectionFailure("no route")], "spark2 cannot be reached any more: no route"),
-        ([progress(done=GB)], "spark2: after 605 s, receiving: 1.0 of 10.0 GB"),
+        ([progress(), AnsibleConnectionFailure("no route")], "spark2 is no longer reachable: no route"),
+        ([progress(done=GB)], "spark2: timeout after 605 s, receiving: 1.0 of 10.0 GB"),
     ],
 )
 def test_what_ends_the_wait(monkeypatch: pytest.MonkeyPatch, answers: list[Any], reason: str) -> None:
@@ -412,7 +421,7 @@ def test_a_connection_that_comes_back_is_no_reason(monkeypatch: pytest.MonkeyPat
 
 
 def imports(name: str) -> set[str]:
-    """The files of module_utils that one of them needs, with itself; ``name`` is such as model_store/plan."""
+    """Return a file of module_utils and all files that it imports; ``name`` is, for example, model_store/plan."""
     found = {f"{name}.py"}
     for node in ast.walk(ast.parse(read(f"plugins/module_utils/{name}.py"))):
         if not isinstance(node, ast.ImportFrom) or ".module_utils." not in (node.module or ""):

@@ -69,7 +69,7 @@ def test_what_the_core_knows_is_there_for_templates() -> None:
     ("name", "arguments", "words"),
     [
         ("stack", ("curent",), "did you mean current"),
-        ("model_entry", ("gpt-oss-12b",), "no model 'gpt-oss-12b'"),
+        ("model_entry", ("gpt-oss-12b",), "unknown model 'gpt-oss-12b'"),
         ("memory_plan", ({}, [], 1), "hidden_size"),
         ("lint_serve", ({}, {"no-such-rule": "because"}), "unknown rule 'no-such-rule'"),
     ],

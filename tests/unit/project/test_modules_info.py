@@ -64,7 +64,10 @@ def test_node_info_counts_the_weights(tmp_path: Path) -> None:
     assert (answer["model_bytes"], answer["model_reason"]) == (995, "")
     (model / "model-2.safetensors").unlink()
     answer = run_module("node_info", {"model": str(model)}, tmp_path)
-    assert (answer["model_bytes"], answer["model_reason"]) == (995, "1 of 2 files of the index are missing: model-2.safetensors")
+    assert (answer["model_bytes"], answer["model_reason"]) == (
+        995,
+        "1 of 2 files in the index are missing: model-2.safetensors",
+    )
 
 
 @pytest.mark.parametrize(("text", "said"), [("{", "is not JSON: "), ("[]", "is not a JSON object")])
@@ -215,13 +218,16 @@ def make_arg_parser(parser):
     [
         (
             "echo 'ModuleNotFoundError: No module named vllm' >&2; exit 1",
-            "could not tell vLLM's arguments: ModuleNotFoundError: No module named vllm",
+            "could not read vLLM's arguments: ModuleNotFoundError: No module named vllm",
         ),
-        ("exit 3", "could not tell vLLM's arguments: status 3"),
-        ("echo hello", r"answered no JSON of vLLM's arguments: 'hello\n'"),
-        ("true", "answered no JSON of vLLM's arguments: ''"),
-        ("echo '{{\"failed\": 1}}'", "it has no list of options"),
-        ('exec {python} "$@"', "could not tell vLLM's arguments: ImportError: none of vllm.entrypoints.launchers.cli_args, "),
+        ("exit 3", "could not read vLLM's arguments: status 3"),
+        ("echo hello", r"returned no valid JSON of vLLM's arguments: 'hello\n'"),
+        ("true", "returned no valid JSON of vLLM's arguments: ''"),
+        ("echo '{{\"failed\": 1}}'", "list of options missing or invalid"),
+        (
+            'exec {python} "$@"',
+            "could not read vLLM's arguments: ImportError: none of vllm.entrypoints.launchers.cli_args, ",
+        ),
     ],
 )
 def test_vllm_arguments_says_why_it_fails(tmp_path: Path, script: str, said: str) -> None:

@@ -212,7 +212,7 @@ def test_heads_that_do_not_divide_are_named() -> None:
     nodes = sparks(4, gb10_model="phi-4", gb10_tensor_parallel_size=4, gb10_fabric_topology="switch")
     (problem,) = mistakes(nodes)
     assert (problem.path, problem.found) == ("gb10_tensor_parallel_size", "4 ranks for 10 key/value heads")
-    assert "pipeline parallelism for the rest" in problem.fix
+    assert "pipeline parallelism for the other nodes" in problem.fix
 
 
 def test_a_model_that_the_release_does_not_have_is_named() -> None:

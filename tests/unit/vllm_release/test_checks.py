@@ -1,4 +1,4 @@
-"""What vLLM's releases know, and what is said of arguments that they do not know."""
+"""Options and variables of vLLM's releases, and the problems with unknown ones."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ def test_number(version: str, expected: tuple[int, int, int]) -> None:
 
 @pytest.mark.parametrize("version", ["", "latest", "nightly-arm64", "32"])
 def test_no_version(version: str) -> None:
-    with pytest.raises(ValueError, match="is no version of vLLM"):
+    with pytest.raises(ValueError, match="is not a vLLM version"):
         vllm_release.number(version)
 
 
@@ -39,11 +39,13 @@ def test_no_version(version: str) -> None:
 def test_known(version: str, expected: bool) -> None:
     assert vllm_release.known(version) is expected
     if not expected:
-        with pytest.raises(ValueError, match=re.escape(f"vLLM {version} is not among the releases that are known here, 0.13.0 to 0.33.0")):
+        with pytest.raises(
+            ValueError, match=re.escape(f"unknown vLLM release {version} (known releases: 0.13.0 to 0.33.0)")
+        ):
             vllm_release.options(version)
 
 
-#: Each was seen in the sources: the last release without, the first with it.
+#: Read from the sources: a release without the option, and the adjacent one with it.
 @pytest.mark.parametrize(
     ("name", "without", "with_it"),
     [
@@ -53,7 +55,7 @@ def test_known(version: str, expected: bool) -> None:
         ("--swap-space", "0.18.0", "0.17.1"),
         ("--grpc-port", "0.31.0", "0.32.0"),
         ("--reasoning-effort-map", "0.32.0", "0.33.0"),
-        # Between two releases that were read the older one counts.
+        # A release between two in the table counts as the older one.
         ("--fingerprint-mode", "0.20.9", "0.21.5"),
     ],
 )
@@ -69,7 +71,7 @@ def test_has_option(name: str, without: str, with_it: str) -> None:
         ("VLLM_TEST_FORCE_FP8_MARLIN", "0.29.0", "0.28.0"),
         ("VLLM_USE_RAY_V2_EXECUTOR_BACKEND", "0.33.0", "0.32.0"),
         ("VLLM_MULTI_STREAM_GEMM_TOKEN_THRESHOLD", "0.20.0", "0.20.1"),
-        # Gone for two releases.
+        # Missing for two releases.
         ("VLLM_ROCM_USE_AITER_FP4_ASM_GEMM", "0.30.0", "0.31.0"),
         ("VLLM_ROCM_USE_AITER_FP4_ASM_GEMM", "0.29.0", "0.28.0"),
     ],
@@ -93,7 +95,7 @@ def test_an_option_is_whole() -> None:
     assert "-ep" not in vllm_release.options(OLD)["--enable-expert-parallel"].aliases
 
 
-#: What argparse, as vLLM 0.32.0 (CPU) sets it up, answered too: each row was put to its parser.
+#: Each row was verified with the parser of vLLM 0.32.0 (CPU).
 @pytest.mark.parametrize(
     ("argv", "expected"),
     [
@@ -136,31 +138,91 @@ def test_parse(argv: list[str], expected: dict[str, Any]) -> None:
 @pytest.mark.parametrize(
     ("release", "argv", "place", "found", "fix"),
     [
-        (NEW, ["--swap-space", "4"], 0, "--swap-space was removed in vLLM 0.18.0", "leave it out: vLLM swaps nothing any more"),
-        ("0.16.0", ["--port", "1", "--moe-backend", "triton"], 2, "--moe-backend is there only from vLLM 0.17.0 on", "VLLM_USE_FLASHINFER_MOE_FP8"),
-        ("0.18.1", ["--linear-backend=torch"], 0, "--linear-backend is there only from vLLM 0.22.0 on", "set VLLM_DISABLED_KERNELS"),
-        ("0.18.1", ["--moe-backend", "triton_unfused"], 1, "--moe-backend triton_unfused is there only from vLLM 0.21.0 on", "choose one"),
-        (NEW, ["--load-format", "bitsandbytes"], 1, "--load-format bitsandbytes was removed in vLLM 0.28.0", "choose one that vLLM 0.32.0 has"),
-        (NEW, ["--moe-backend=tritn"], 0, "--moe-backend does not take 'tritn'", "write triton"),
-        (NEW, ["--kv-cache-dtype", "FP8"], 1, "--kv-cache-dtype does not take 'FP8'", "choose one"),
-        (NEW, ["--tool-call-parser", "hermez"], 1, "--tool-call-parser does not take 'hermez'", "write hermes"),
-        (NEW, ["--enable-reasoning"], 0, "vLLM 0.32.0 has no option --enable-reasoning", "leave it out: --reasoning-parser is enough"),
-        (NEW, ["--tensor-paralel-size", "2"], 0, "vLLM 0.32.0 has no option --tensor-paralel-size", "write --tensor-parallel-size"),
-        (NEW, ["--gpu-memory-util", "0.5"], 0, "--gpu-memory-util is short for --gpu-memory-utilization", "write --gpu-memory-utilization"),
-        (NEW, ["--no-headless"], 0, "--headless cannot be turned off", "leave it out"),
+        (NEW, ["--swap-space", "4"], 0, "--swap-space was removed in vLLM 0.18.0", "remove it: vLLM no longer swaps"),
+        (
+            "0.16.0",
+            ["--port", "1", "--moe-backend", "triton"],
+            2,
+            "--moe-backend exists only since vLLM 0.17.0",
+            "VLLM_USE_FLASHINFER_MOE_FP8",
+        ),
+        (
+            "0.18.1",
+            ["--linear-backend=torch"],
+            0,
+            "--linear-backend exists only since vLLM 0.22.0",
+            "set VLLM_DISABLED_KERNELS",
+        ),
+        (
+            "0.18.1",
+            ["--moe-backend", "triton_unfused"],
+            1,
+            "--moe-backend triton_unfused exists only since vLLM 0.21.0",
+            "choose a value",
+        ),
+        (
+            NEW,
+            ["--load-format", "bitsandbytes"],
+            1,
+            "--load-format bitsandbytes was removed in vLLM 0.28.0",
+            "choose a value that vLLM 0.32.0 accepts",
+        ),
+        (NEW, ["--moe-backend=tritn"], 0, "--moe-backend does not accept 'tritn'", "write triton"),
+        (NEW, ["--kv-cache-dtype", "FP8"], 1, "--kv-cache-dtype does not accept 'FP8'", "choose a value"),
+        (NEW, ["--tool-call-parser", "hermez"], 1, "--tool-call-parser does not accept 'hermez'", "write hermes"),
+        (
+            NEW,
+            ["--enable-reasoning"],
+            0,
+            "vLLM 0.32.0 has no option --enable-reasoning",
+            "remove it: --reasoning-parser is enough",
+        ),
+        (
+            NEW,
+            ["--tensor-paralel-size", "2"],
+            0,
+            "vLLM 0.32.0 has no option --tensor-paralel-size",
+            "write --tensor-parallel-size",
+        ),
+        (
+            NEW,
+            ["--gpu-memory-util", "0.5"],
+            0,
+            "--gpu-memory-util is short for --gpu-memory-utilization",
+            "write --gpu-memory-utilization",
+        ),
+        (NEW, ["--no-headless"], 0, "--headless cannot be turned off", "remove it"),
         (NEW, ["-tp2"], 0, "vLLM 0.32.0 has no option -tp2", "write -tp"),
         (OLD, ["-ep"], 0, "vLLM 0.13.0 has no option -ep", ""),
-        (NEW, ["--quantization"], 0, "--quantization has no value", "write --quantization and its value as two arguments"),
+        (
+            NEW,
+            ["--quantization"],
+            0,
+            "--quantization has no value",
+            "write --quantization and its value as two arguments",
+        ),
         (NEW, ["--quantization", "--port", "1"], 0, "--quantization has no value", ""),
         (NEW, ["--served-model-name"], 0, "--served-model-name has no value", ""),
         (NEW, ["--compilation-config.mode"], 0, "--compilation-config.mode has no value", ""),
-        (NEW, ["--enforce-eager.x", "1"], 0, "--enforce-eager takes no keys", "give --enforce-eager without .x"),
-        (NEW, ["--conpilation-config.mode", "3"], 0, "vLLM 0.32.0 has no option --conpilation-config", "write --compilation-config"),
+        (NEW, ["--enforce-eager.x", "1"], 0, "--enforce-eager takes no keys", "write --enforce-eager without .x"),
+        (
+            NEW,
+            ["--conpilation-config.mode", "3"],
+            0,
+            "vLLM 0.32.0 has no option --conpilation-config",
+            "write --compilation-config",
+        ),
         (NEW, ["--enforce-eager=1"], 0, "--enforce-eager takes no value", "write --enforce-eager"),
-        (NEW, ["--enforce-eager", "true"], 1, "--enforce-eager takes no value, and 'true' is behind it", "leave it out"),
-        (NEW, ["--port", "1", "stray"], 2, "'stray' is no option and no option's value", "leave it out"),
-        (NEW, ["--", "x"], 0, "vLLM 0.32.0 has no option --", "leave it out"),
-        (NEW, ["--model", "other"], 0, "the model is named already", "leave --model out"),
+        (
+            NEW,
+            ["--enforce-eager", "true"],
+            1,
+            "unexpected argument 'true' after --enforce-eager, which takes no value",
+            "remove it",
+        ),
+        (NEW, ["--port", "1", "stray"], 2, "unexpected argument 'stray'", "remove it"),
+        (NEW, ["--", "x"], 0, "vLLM 0.32.0 has no option --", "remove it"),
+        (NEW, ["--model", "other"], 0, "the model is already set", "remove --model"),
     ],
     ids=str,
 )
@@ -182,7 +244,7 @@ def test_a_newer_release_is_asked() -> None:
     argv = ["--brand-new", "1", "--port", "1"]
     values, (problem,) = parse(argv, "0.40.0", path="args")
     assert (values, problem.path) == ({}, "args")
-    assert "0.40.0 is not among the releases whose arguments are known here, 0.13.0 to 0.33.0" in problem.found
+    assert "vLLM 0.40.0 are unknown (known releases: 0.13.0 to 0.33.0)" in problem.found
     assert "gb10.cluster.vllm_arguments" in problem.fix
     answer = [
         {"name": "--brand-new", "kind": "value", "aliases": ["-bn"], "choices": ["1", "2"], "fold": "", "open": False},
@@ -191,16 +253,16 @@ def test_a_newer_release_is_asked() -> None:
     asked = vllm_release.options_of(answer)
     assert parse(argv, "0.40.0", asked) == ({"--brand-new": "1", "--port": "1"}, [])
     found = [problem.found for problem in parse(["-bn", "3", "--swap-space", "1"], "0.40.0", asked)[1]]
-    assert found == ["--brand-new does not take '3'", "vLLM 0.40.0 has no option --swap-space"]
+    assert found == ["--brand-new does not accept '3'", "vLLM 0.40.0 has no option --swap-space"]
 
 
 def test_check_environment() -> None:
     environment = {"VLLM_HOST_IP": "1", "NCCL_DEBUG": "INFO", "VLLM_ATTENTION_BACKEND": "FLASHINFER", "VLLM_USE_DEEPGEMM": "0", "VLLM_X": "1"}
     problems = check_environment(environment, "0.24.0", path="gb10_extra_env")
     assert [problem.path for problem in problems] == [f"gb10_extra_env.VLLM_{name}" for name in ("ATTENTION_BACKEND", "USE_DEEPGEMM", "X")]
-    assert [problem.fix for problem in problems] == ["give --attention-backend", "write VLLM_USE_DEEP_GEMM", "leave it out"]
-    assert problems[0].found == "VLLM_ATTENTION_BACKEND was removed in vLLM 0.15.0; vLLM goes on without it"
-    assert problems[2].found == "vLLM 0.24.0 does not read VLLM_X; vLLM goes on without it"
+    assert [problem.fix for problem in problems] == ["use --attention-backend", "write VLLM_USE_DEEP_GEMM", "remove it"]
+    assert problems[0].found == "VLLM_ATTENTION_BACKEND was removed in vLLM 0.15.0; vLLM ignores it"
+    assert problems[2].found == "vLLM 0.24.0 does not read VLLM_X; vLLM ignores it"
     assert [problem.path for problem in check_environment(environment, "0.14.1")] == ["environment.VLLM_USE_DEEPGEMM", "environment.VLLM_X"]
 
 
