@@ -186,7 +186,7 @@ def test_a_change_that_cuts_the_management_network_comes_back_by_itself(
 def test_a_controller_that_dies_before_confirming_leaves_the_old_state(cluster: Cluster, states: Callable[[], dict[str, State]]) -> None:
     before = states()
     changed = extra(gb10_fabric_mtu=MTU, qsfp_netplan_confirm_timeout=15)
-    run_and_kill("site.yml", [*cluster.arguments, *TAG, *changed], "Keep the change on all hosts, or take it back on all")
+    run_and_kill("site.yml", [*cluster.arguments, *TAG, *changed], "Confirm the fabric change on all hosts, or roll it back on all")
     assert states() != before
     deadline = time.monotonic() + 40
     while states() != before and time.monotonic() < deadline:
@@ -201,7 +201,7 @@ def test_a_node_that_loses_power_before_the_confirmation_comes_up_with_the_old_s
     """What people do to a host that they cannot reach any more."""
     before = states()
     changed = extra(gb10_fabric_mtu=MTU, qsfp_netplan_confirm_timeout=25)
-    run_and_kill("site.yml", [*cluster.arguments, *TAG, *changed], "Keep the change on all hosts, or take it back on all")
+    run_and_kill("site.yml", [*cluster.arguments, *TAG, *changed], "Confirm the fabric change on all hosts, or roll it back on all")
     power = f"{cluster.nodes['spark4']['lab_dir']}/power.sh"
     subprocess.run([power, "off", "spark4"], check=True)
     subprocess.run([power, "on", "spark4"], check=True)
@@ -229,7 +229,7 @@ def test_a_full_disk_does_not_keep_the_old_network_from_coming_back(
     try:
         before = states()
         changed = extra(gb10_fabric_mtu=MTU, qsfp_netplan_confirm_timeout=25)
-        run_and_kill("site.yml", [*cluster.arguments, *TAG, *changed], "Keep the change on all hosts, or take it back on all")
+        run_and_kill("site.yml", [*cluster.arguments, *TAG, *changed], "Confirm the fabric change on all hosts, or roll it back on all")
         assert host.run("cat /dev/zero > /etc/netplan/fill").rc != 0
         last = "find /var/lib -path '*netplan/last.json' -newer /etc/netplan/fill -exec cat {} +"
         deadline = time.monotonic() + 60
@@ -255,7 +255,7 @@ def test_a_clock_that_is_behind_changes_nothing(cluster: Cluster, nodes: dict[st
 
 
 def test_killed_in_the_middle_of_a_change_the_next_run_completes_it(cluster: Cluster, nodes: dict[str, Host]) -> None:
-    run_and_kill("site.yml", [*cluster.arguments, *TAG, *extra(gb10_fabric_mtu=MTU)], "Change the workers", after=1.5)
+    run_and_kill("site.yml", [*cluster.arguments, *TAG, *extra(gb10_fabric_mtu=MTU)], "Apply the fabric configuration on the workers", after=1.5)
     cluster.site(*TAG, *extra(gb10_fabric_mtu=MTU)).assert_ok()
     for host in nodes.values():
         assert host.check_output("cat /sys/class/net/enp1s0f1np1/mtu") == str(MTU)

@@ -117,7 +117,7 @@ def test_check_mode_creates_nothing(head: Host, site: Site) -> None:
 def test_a_container_has_the_patched_files_and_the_image_the_old_ones(head: Host, site: Site, image: str, shipped: Path) -> None:
     before = identity(head, image)
     first = site().assert_ok()
-    assert first.changed_tasks() == {COPY, "Change vLLM", "Make the folder", "Write the record"}
+    assert first.changed_tasks() == {COPY, "Patch vLLM", "Create the launch overrides directory", "Write the launch overrides"}
     for name in ("w8a8", "fp8_moe_oracle", "moe_config", "triton_ptxas"):
         assert f"{name}: applied; " in first.output
 
@@ -170,7 +170,7 @@ def test_an_image_that_is_not_here(head: Host, site: Site) -> None:
 
 def test_absent_leaves_nothing(head: Host, site: Site) -> None:
     removed = site(vllm_patch_state="absent")
-    assert removed.assert_ok().changed_tasks() == {COPY, "Remove the record"}
+    assert removed.assert_ok().changed_tasks() == {COPY, "Remove the launch overrides"}
     assert not head.file(DEST).exists
     site(vllm_patch_state="absent").assert_unchanged()
 

@@ -105,7 +105,7 @@ def test_the_firewall_comes_back_after_a_reboot_and_goes_on_request(cluster: Clu
     before = worker.check_output(ray).split()
     assert "gb10-firewall.service" in before
     worker.check_output("nft delete table inet gb10")
-    assert "Announce the change" in cluster.site("--tags", "peer_firewall").assert_ok().output
+    assert "Announce the firewall change" in cluster.site("--tags", "peer_firewall").assert_ok().output
     assert worker.run(table).rc == 0
     # No restart, which would restart what requires it.
     worker.check_output("nft delete table inet gb10; systemctl reload gb10-firewall")

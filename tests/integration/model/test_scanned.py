@@ -183,7 +183,7 @@ def test_a_full_disk_ends_with_the_rules_that_were_confirmed(cluster: Cluster, w
 def test_killed_while_it_closes_the_node_has_what_was_confirmed(cluster: Cluster, nodes: dict[str, Host], after: float) -> None:
     new = extra(peer_firewall_open_ports=["8443/tcp"], peer_firewall_confirm_timeout=10)
     try:
-        run_and_kill("site.yml", [*cluster.arguments, *TAG, *new], "Close the node, or open it", after=after)
+        run_and_kill("site.yml", [*cluster.arguments, *TAG, *new], "Apply or remove the firewall rules", after=after)
         until = time.monotonic() + 30
         for name, host in nodes.items():
             while host.check_output(TIMERS).strip() or ("8443" in host.check_output(TABLE)) != ("8443" in host.file(RULES).content_string):

@@ -97,7 +97,7 @@ def test_an_upgrade_takes_over_what_is_roots(cluster: Cluster, former: Host) -> 
     before = former.check_output(f"cat {STATE}/*.json")
     former.check_output(f"mv {STATE} {HOME}/netplan")
     run = cluster.site("--tags", "ray_cluster").assert_ok()
-    assert {"Move it to root's own folders", "Make the folder the user's alone"} <= run.changed_tasks()
+    assert {"Move the network rollback files to root's directory", "Restrict the home directory to the service user"} <= run.changed_tasks()
     assert former.check_output(f"cat {STATE}/*.json") == before
     assert not former.file(f"{HOME}/netplan").exists
     cluster.site("--tags", "qsfp_netplan,ray_cluster").assert_unchanged()

@@ -141,7 +141,7 @@ def test_a_truncated_file_is_refused(cluster: Cluster, head: Host, tmp_path: Pat
     before = used(head)
     refused = site(cluster, "--extra-vars", f"nccl_sm121_build_source={archive}")
     assert refused.status != 0
-    assert "Unpack the file" in refused.output
+    assert "Unpack the NCCL source archive" in refused.output
     assert used(head) == before
     head.check_output(f"rm -r {STORE}/source/{hashlib.sha256(archive.read_bytes()).hexdigest()[:12]}")
 
@@ -155,7 +155,7 @@ def test_a_tag_that_is_not_there_is_refused(cluster: Cluster, head: Host) -> Non
     assert "nccl_sm121_build_version: v9.9.9-1 is a tag, which can be moved" in unknown.output
     refused = site(cluster, "--extra-vars", json.dumps({**given, "nccl_sm121_build_commit": "0" * 40}))
     assert refused.status != 0
-    assert "Check out the tag" in refused.output
+    assert "Check out the NCCL tag" in refused.output
     assert "v9.9.9-1" in refused.output
     assert used(head) == before
     head.check_output(f"rm -rf {repository} {STORE}/source/v9.9.9-1")
@@ -204,7 +204,7 @@ def test_another_build_is_used_and_the_first_again_without_building(
     assert f"{name}, process " in problem
     assert f"it has mapped {STORE}/{first}/lib/libnccl.so." in problem
     back = site(cluster).assert_ok()
-    assert back.changed_tasks() == {"Look whether this node has it"}
+    assert back.changed_tasks() == {"Select the NCCL build when this node has it"}
     assert {used(host) for host in nodes.values()} == {first}
     assert all(info["problems"] == [] for info in read().values())
 
@@ -214,8 +214,8 @@ def test_a_node_that_lost_it_gets_it_from_the_head_again(cluster: Cluster, nodes
     first = used(workers[-1])
     workers[-1].check_output(f"truncate --size=1000 {STORE}/{first}/lib/libnccl.so.2")
     again = site(cluster).assert_ok()
-    assert "Put it into the store and use it" in again.changed_tasks()
-    assert "Build NCCL for the GPUs of the cluster, unless that was done" not in again.changed_tasks()
+    assert "Install and select the received NCCL build" in again.changed_tasks()
+    assert "Build NCCL for the GPUs of the cluster when its inputs changed" not in again.changed_tasks()
     hashes = {host.check_output(f"sha256sum {STORE}/current/lib/libnccl.so.2").split()[0] for host in nodes.values()}
     assert len(hashes) == 1
     site(cluster).assert_unchanged()

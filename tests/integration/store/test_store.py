@@ -125,7 +125,7 @@ def test_a_run_that_was_killed_and_a_rerun(cluster: Cluster, nodes: dict[str, Ho
     names = list(nodes)
     forget(nodes, *names[1:])
     with slow(nodes, 40):
-        run_and_kill("site.yml", [*cluster.arguments, "--tags", "model_store"], "model_store : Wait for it", after=2)
+        run_and_kill("site.yml", [*cluster.arguments, "--tags", "model_store"], "model_store : Wait for the model copy", after=2)
         assert head.file(LOCK).mode == 0o600
     done = store(cluster).assert_ok()
     assert "in place of a run that has ended: " in done.output

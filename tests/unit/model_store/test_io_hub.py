@@ -400,7 +400,10 @@ def test_what_each_node_downloads_by_itself_is_kept(tmp_path: Path, hub: Hub) ->
     variables = {"_gb10_hub_record": str(record), "model_store_enabled": False}
     given = ["--inventory", str(tmp_path / "hosts.yml"), "--extra-vars", json.dumps(variables), "--tags", "model_store"]
     environment = {"PATH": f"{planner.path}:{os.environ['PATH']}"}
-    assert run("site.yml", given, environment).assert_ok().changed_tasks() == {"Make the folder", "Write what the hub said"}
+    assert run("site.yml", given, environment).assert_ok().changed_tasks() == {
+        "Create the directory of the model information",
+        "Write the model information from Hugging Face Hub",
+    }
     assert json.loads(record.read_text(encoding="utf-8")) == told(described())["hub_model"]
     hub.answer = b"gone"
     assert "what was read of it before counts" in run("site.yml", given, environment).assert_unchanged().output
