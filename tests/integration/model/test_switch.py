@@ -68,8 +68,8 @@ def test_a_node_that_cannot_be_reached_is_on_the_screen(cluster: Cluster, tmp_pa
 def test_what_is_no_switch_is_refused_before_anything_changes(cluster: Cluster, head: Host) -> None:
     pid = head.check_output("systemctl show --property=MainPID --value gb10-vllm")
     for variables, words in (
-        ({}, "There is nothing to switch"),
-        ({"gb10_model": "/srv/models/tiny"}, "/srv/models/tiny is served already"),
+        ({}, "or gb10_model is not set"),
+        ({"gb10_model": "/srv/models/tiny"}, "/srv/models/tiny is already served"),
         ({"gb10_model": "/srv/models/absent"}, "/srv/models/absent/config.json is missing on spark1"),
     ):
         refused = play(cluster, "switch_model", **variables)

@@ -252,7 +252,7 @@ def test_auto_takes_what_the_runtime_brings_unless_the_gpu_cannot_run_it(
     built = {used(host) for host in nodes.values()}
     place = wheel("121")
     brought = site(cluster, *AUTO).assert_ok()
-    assert "NCCL is what the runtime brings" in brought.output
+    assert "the NCCL of the runtime is used" in brought.output
     assert "code for 12.1" in brought.output
     assert {"LD_PRELOAD" in host.file("/etc/gb10/cluster.env").content_string for host in nodes.values()} == {False}
     site(cluster, *AUTO).assert_unchanged()

@@ -214,7 +214,7 @@ def test_a_disk_that_fills_up_and_a_rerun(cluster: Cluster, nodes: dict[str, Hos
         assert f"{names[2]}: model-" in done.output
         assert f"cannot be written in {MODEL}: No space left on device" in done.output
         assert f"{names[3]}: {names[2]} sends nothing: model-" in done.output
-        assert "what runs was not touched" in done.output
+        assert "Running services were not touched" in done.output
         assert not full.file("/run/gb10-model").exists
     finally:
         full.check_output("umount /srv/store")
