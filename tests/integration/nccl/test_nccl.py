@@ -117,7 +117,7 @@ def test_a_build_that_is_not_right_is_refused(workers: list[Host], offer: Callab
 
 
 BAD = {
-    "a file that is not there": ({"nccl_sm121_build_source": "/none/nccl.tar.gz"}, "nccl_sm121_build_source: /none/nccl.tar.gz is not there"),
+    "a file that is not there": ({"nccl_sm121_build_source": "/none/nccl.tar.gz"}, "nccl_sm121_build_source: /none/nccl.tar.gz does not exist"),
     "another file than was meant": ({"nccl_sm121_build_checksum": "0" * 64}, f"Expected: {'0' * 64}"),
     "no toolkit": ({"nccl_sm121_build_cuda_home": "/nonexistent"}, "cuda_home: there is no /nonexistent/bin/nvcc"),
     "no GPU that nvcc knows": ({"nccl_sm121_build_capabilities": ["13.7"]}, "does not know sm_137"),
