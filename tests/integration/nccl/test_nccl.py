@@ -1,4 +1,4 @@
-"""NCCL, really built: where it is, who has it mapped, what is refused and how one goes back. No GPU runs any of it."""
+"""A real NCCL build: its files, the processes that map it, refused inputs and the switch back. No GPU runs it."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ MACHINE = {"x86_64": 62, "aarch64": 183}[os.uname().machine]
 
 @pytest.fixture
 def read(cluster: Cluster, tmp_path: Path) -> Callable[..., dict[str, Any]]:
-    """What nccl_info says on each node, by its name."""
+    """Return nccl_info's result of each node, by node name."""
 
     def read(**variables: Any) -> dict[str, Any]:
         answer = tmp_path / "answer.json"
@@ -79,7 +79,7 @@ def test_again_nothing_is_built_or_sent(cluster: Cluster) -> None:
 
 @pytest.fixture
 def offer(cluster: Cluster, workers: list[Host], tmp_path: Path) -> Iterator[Callable[..., Run]]:
-    """Install a build in miniature on the last node; it is gone from there after the test."""
+    """Install a miniature build on the last node, and remove it after the test."""
     before = workers[-1].check_output(f"ls {STORE}").split()
 
     def offer(architecture: str, corrupt: bool = False) -> Run:
@@ -161,7 +161,7 @@ def test_a_tag_that_is_not_there_is_refused(cluster: Cluster, head: Host) -> Non
     head.check_output(f"rm -rf {repository} {STORE}/source/v9.9.9-1")
 
 
-#: Another build than the one that is there, which none of these tests lets come to an end: nothing of it is in a cache.
+#: A build with other inputs. No test completes it, so no cache contains it.
 OTHER = {"nccl_sm121_build_only_funcs": "SendRecv", "nccl_sm121_build_ccache": False}
 
 
@@ -182,7 +182,7 @@ def test_an_interrupted_build_leaves_the_one_that_is_used(cluster: Cluster, head
     before = used(head)
     arguments = [*cluster.arguments, "--tags", "nccl_sm121_build", "--extra-vars", json.dumps(OTHER)]
     run_and_kill("site.yml", arguments, "Build NCCL for the GPUs of the cluster", after=20)
-    # What the run had started goes on without it.
+    # The processes of the interrupted run continue.
     for pid in head.check_output("pgrep --exact make || true").split():
         head.run(f"kill -9 {pid}")
     assert head.check_output(f"ls -d {STORE}/.build-*").count("\n") == 0
@@ -198,7 +198,7 @@ def test_another_build_is_used_and_the_first_again_without_building(
     first = used(workers[-1])
     offer("121").assert_ok()
     assert used(workers[-1]) != first
-    # Ray still has the first one mapped, which is what a look at the processes is for.
+    # Ray still maps the first build, which the process check must detect.
     (name,) = (name for name, info in read().items() if info["problems"])
     problem = read()[name]["problems"][0]
     assert f"{name}, process " in problem
@@ -221,13 +221,13 @@ def test_a_node_that_lost_it_gets_it_from_the_head_again(cluster: Cluster, nodes
     site(cluster).assert_unchanged()
 
 
-#: A stack for GPUs, so that there is something to decide; what is installed stays the lab's, by its lock.
+#: A stack for GPUs, so that auto has a decision to make. The lock keeps the lab's installed packages.
 AUTO = ("--extra-vars", '{"gb10_stack": "vllm-0.32.0", "nccl_sm121_build_enabled": "auto"}')
 
 
 @pytest.fixture
 def wheel(cluster: Cluster, nodes: dict[str, Host], tmp_path: Path) -> Iterator[Callable[[str], str]]:
-    """Put a library in the place of NVIDIA's wheel on every node, with code for an architecture; without a GPU the lab has none. Returns its path."""
+    """Install a library for an architecture in place of NVIDIA's wheel on every node; the lab has no wheel. Returns its path."""
     (folder,) = {host.check_output("ls -d /opt/gb10/runtime/current/lib/python3*/site-packages") + "/nvidia" for host in nodes.values()}
     place = f"{folder}/nccl/lib/libnccl.so.2"
 
@@ -256,17 +256,17 @@ def test_auto_takes_what_the_runtime_brings_unless_the_gpu_cannot_run_it(
     assert "code for 12.1" in brought.output
     assert {"LD_PRELOAD" in host.file("/etc/gb10/cluster.env").content_string for host in nodes.values()} == {False}
     site(cluster, *AUTO).assert_unchanged()
-    # As another release of vLLM may bring it.
+    # Another vLLM release may include such a library.
     assert wheel("90") == place
     replaced = site(cluster, *AUTO).assert_ok()
     assert "NCCL is built" in replaced.output
     assert "NCCL 2.30.7 has no code that compute capability 12.1 can run" in replaced.output
     assert {host.file(place).linked_to for host in nodes.values()} == {f"{STORE}/{name}/lib/libnccl.so.2" for name in built}
-    # A link in its place is no library that the runtime brought: the second run decides by the one beside it.
+    # The link is not the runtime's own library. The second run decides from the saved original next to it.
     site(cluster, *AUTO).assert_unchanged()
 
 
-# Last, because it stays so: Ray is slow to restart.
+# This test runs last and does not restore the state, because Ray restarts slowly.
 @pytest.mark.disruptive
 def test_without_it_the_ranks_are_started_as_before(cluster: Cluster, nodes: dict[str, Host]) -> None:
     off = ("--extra-vars", '{"nccl_sm121_build_enabled": false}')
