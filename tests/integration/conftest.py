@@ -1,4 +1,4 @@
-"""A running cluster, from its inventory: the lab of the demo unless --inventory and --extra-vars-file name another.
+"""A running cluster, from its inventory: the demo lab unless --inventory and --extra-vars-file select another.
 
 Tests take ``cluster``, ``head``, ``workers`` or ``nodes``; the last three are testinfra hosts that run commands as root.
 """
@@ -22,23 +22,23 @@ from testinfra.host import Host
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
-    parser.addoption("--inventory", action="append", help="inventories of the cluster to test, with blanks between (default: inventories/lab)")
-    parser.addoption("--extra-vars-file", action="append", default=[], help="as ansible-playbook's --extra-vars @FILE, repeatable")
-    # Of the environment, because Molecule passes no options of the day on.
+    parser.addoption("--inventory", action="append", help="inventories of the cluster to test, separated by spaces (default: inventories/lab)")
+    parser.addoption("--extra-vars-file", action="append", default=[], help="like ansible-playbook's --extra-vars @FILE, repeatable")
+    # From the environment, because Molecule does not pass extra options on.
     slow = os.environ.get("GB10_SLOW", "") not in ("", "0")
-    parser.addoption("--slow", action="store_true", default=slow, help="also run what takes minutes, as with GB10_SLOW=1 in the environment")
+    parser.addoption("--slow", action="store_true", default=slow, help="also run tests that take minutes, like GB10_SLOW=1 in the environment")
 
 
 def pytest_configure(config: pytest.Config) -> None:
-    config.addinivalue_line("markers", "slow: takes minutes, mostly for a model to start again; run with --slow")
-    config.addinivalue_line("markers", "disruptive: breaks or restarts something and mends it again; runs last, in the file's order")
+    config.addinivalue_line("markers", "slow: takes minutes, mostly for a model restart; run with --slow")
+    config.addinivalue_line("markers", "disruptive: breaks or restarts something and repairs it; runs last, in the file's order")
 
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
     items.sort(key=lambda item: item.get_closest_marker("disruptive") is not None)
     for item in items:
         if item.get_closest_marker("slow"):
-            item.user_properties.append(("slow", "`make test` leaves it out"))
+            item.user_properties.append(("slow", "`make test` skips it"))
     if not config.getoption("--slow"):
         left_out = [item for item in items if item.get_closest_marker("slow")]
         items[:] = [item for item in items if item not in left_out]
@@ -63,7 +63,7 @@ def cluster(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFac
 
 @pytest.fixture(scope="session")
 def alone(cluster: Cluster) -> Callable[[str], Run]:
-    """Run one role by its tag, with all that Ansible can show; once, however many tests look at it."""
+    """Run one role by its tag, with Ansible's full output. All tests share one run per role."""
 
     @functools.cache
     def alone(role: str) -> Run:
@@ -74,7 +74,7 @@ def alone(cluster: Cluster) -> Callable[[str], Run]:
 
 @pytest.fixture(scope="session")
 def nodes(cluster: Cluster) -> dict[str, Host]:
-    """Every node of the cluster by its name in the inventory, the head first."""
+    """Every node of the cluster by its inventory name, the head first."""
     return {name: cluster.connect(name) for name in cluster.groups["gb10_cluster"]}
 
 
@@ -92,9 +92,9 @@ def workers(cluster: Cluster, nodes: dict[str, Host]) -> list[Host]:
 
 @pytest.fixture(scope="module")
 def stranger(cluster: Cluster) -> Iterator[Stranger]:
-    """A machine on the management network of the lab that is no peer."""
+    """A machine on the lab's management network that is not a peer."""
     head = cluster.nodes[cluster.groups["head"][0]]
-    # roles/lab: the management network is a bridge in a namespace of the lab's own.
+    # roles/lab: the management network is a bridge in the lab's own namespace.
     found = Stranger(head["ansible_host"], f"{head['lab_name']}-switch")
     yield found
     found.remove()

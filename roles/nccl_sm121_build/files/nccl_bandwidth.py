@@ -6,10 +6,10 @@
 
     RANK=0 WORLD_SIZE=2 MASTER_ADDR=10.100.0.1 MASTER_PORT=29510 python nccl_bandwidth.py --bytes 1073741824
 
-Needs PyTorch alone, no MPI. The last line on stdout is one JSON object:
-{"rank", "ranks", "backend", "torch", "results": [{"collective", "bytes", "seconds", "bus_gbps"}]}. Seconds are those of one call, of the rank that
-took longest on average; bus_gbps is bus bandwidth in 10^9 bytes a second. The first result of each is checked, and a wrong one is an error.
-The process ends when its stdin does, so whoever started it can look at it before.
+Needs only PyTorch, no MPI. The last line on stdout is one JSON object:
+{"rank", "ranks", "backend", "torch", "results": [{"collective", "bytes", "seconds", "bus_gbps"}]}. Seconds are for one call, of the rank
+with the longest average; bus_gbps is bus bandwidth in 10^9 bytes a second. The first result of each collective is verified.
+The process ends when its stdin closes, so its parent can inspect it before.
 """
 
 from __future__ import annotations
@@ -25,13 +25,13 @@ from collections.abc import Callable
 import torch
 import torch.distributed as dist
 
-#: From one message size to the next smaller one, and the smallest.
+#: The factor between message sizes, and the smallest size.
 STEP, SMALLEST = 8, 4096
 WARM_UP = 5
 
 
 def sizes(largest: int, ranks: int) -> list[int]:
-    """Return message sizes in bytes, largest last, each a number of 4-byte values for every rank."""
+    """Return message sizes in bytes, largest last, each a multiple of one 4-byte value per rank."""
     unit = 4 * ranks
     found = [largest]
     while found[-1] // STEP >= SMALLEST:
@@ -40,12 +40,12 @@ def sizes(largest: int, ranks: int) -> list[int]:
 
 
 def bus_factor(collective: str, ranks: int) -> float:
-    """Return what the size over the time is multiplied by. Source: NVIDIA nccl-tests, doc/PERFORMANCE.md; all_gather's size is that of its result."""
+    """Return the factor from size/time to bus bandwidth. Source: NVIDIA nccl-tests, doc/PERFORMANCE.md; all_gather's size is its result's."""
     return {"all_reduce": 2.0, "all_gather": 1.0}[collective] * (ranks - 1) / ranks
 
 
 def prepare(collective: str, size: int, device: torch.device) -> tuple[Callable[[], None], Callable[[], bool]]:
-    """Return what does the collective once, and what tells whether its first result was right."""
+    """Return a function that runs the collective once, and a function that verifies its first result."""
     rank, ranks = dist.get_rank(), dist.get_world_size()
     whole = torch.full((size // 4,), float(rank + 1), device=device)
     if collective == "all_reduce":
@@ -87,10 +87,10 @@ def measure(collective: str, size: int, iterations: int, device: torch.device) -
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--bytes", type=int, default=1024**3, help="the largest message; of 16 GiB a node froze")
+    parser.add_argument("--bytes", type=int, default=1024**3, help="the largest message; 16 GiB froze a node")
     parser.add_argument("--backend", choices=("nccl", "gloo"), default="nccl", help="gloo needs no GPU")
     parser.add_argument("--iterations", type=int, default=20)
-    parser.add_argument("--timeout", type=int, default=120, help="seconds in which the ranks have to meet, and a call has to end")
+    parser.add_argument("--timeout", type=int, default=120, help="seconds for the ranks to meet, and for each call")
     options = parser.parse_args()
     device = torch.device("cpu")
     if options.backend == "nccl":

@@ -1,6 +1,6 @@
-"""A change of the fabric that goes wrong ends with what was there before. On a cluster of three or more on a switch, without a model.
+"""A failed fabric change restores the former configuration. On a cluster of three or more nodes on a switch, without a model.
 
-Each test leaves the fabric as it found it; the order is the file's.
+Each test restores the fabric; the tests run in the file's order.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ pytestmark = pytest.mark.disruptive
 
 TAG = ("--tags", "qsfp_netplan")
 OURS, MANAGEMENT = "/etc/netplan/60-gb10-qsfp.yaml", "/etc/netplan/00-management.yaml"
-#: Another MTU is the change of most tests: every rail of every node differs.
+#: Most tests change the MTU, because then every rail of every node differs.
 MTU = 8000
 State = dict[str, object]
 
@@ -33,7 +33,7 @@ def extra(**variables: object) -> tuple[str, str]:
 
 
 def state(host: Host) -> State:
-    """What a change may touch: addresses, MTU and flags of every device, and the files of netplan."""
+    """Return the state that a change can affect: addresses, MTU and flags of every device, and netplan's files."""
     links = {
         link["ifname"]: (
             link["mtu"],
@@ -53,7 +53,7 @@ def states(nodes: dict[str, Host]) -> Callable[[], dict[str, State]]:
 
 @contextmanager
 def switch_port(cluster: Cluster, node: str, *change: str, back: tuple[str, ...], port: int = 1) -> Iterator[None]:
-    """Change the switch's end of both twins of a node's port: the node itself is not asked."""
+    """Change the switch's end of both PCIe functions of a node's port, without access to the node."""
     lab = cluster.nodes[node]["lab_name"]
     number = list(cluster.nodes).index(node) + 1
 
@@ -69,7 +69,7 @@ def switch_port(cluster: Cluster, node: str, *change: str, back: tuple[str, ...]
 
 
 def assert_fresh(host: Host) -> None:
-    """Without a fabric a host is as after its first boot: MTU 1500, up, and only the kernel's own link-local addresses."""
+    """Assert the state after the first boot: MTU 1500, up, and only the kernel's own link-local addresses."""
     assert not host.file(OURS).exists
     links = state(host)["links"]
     assert isinstance(links, dict)
@@ -83,7 +83,7 @@ def assert_fresh(host: Host) -> None:
 
 
 def failed(run: Run) -> str:
-    """Return the report of a failed run, or all that it said if it came to none."""
+    """Return the report of a failed run, or its whole output if it has no report."""
     assert run.status != 0, run.output
     return run.output.split("The fabric is not as planned.")[-1].split("Origin:")[0]
 
@@ -99,7 +99,7 @@ def test_a_pulled_cable_is_found_before_anything_changes(cluster: Cluster, state
 
 
 def test_auto_takes_what_is_cabled_and_then_what_it_took(cluster: Cluster, states: Callable[[], dict[str, State]]) -> None:
-    """The fabric is on port 1 by a list; without carrier on port 0, auto means the same."""
+    """A list puts the fabric on port 1. Without carrier on port 0, auto selects the same port."""
     before = states()
     auto = extra(gb10_fabric_ports="auto")
     with ExitStack() as stack:
@@ -112,7 +112,7 @@ def test_auto_takes_what_is_cabled_and_then_what_it_took(cluster: Cluster, state
         both = cluster.site(*TAG, *auto).assert_ok()
         assert "auto takes ports 0 and 1, with carrier on every node" in both.output
         cluster.site(*TAG, *auto).assert_unchanged()
-        # What was taken stays a part of the plan.
+        # A selected port stays a part of the plan.
         with switch_port(cluster, "spark3", "down", back=("up",), port=0):
             run = cluster.site(*TAG, *auto)
         assert "nodes[2].ports[0]: port 0 of spark3 has no carrier" in run.output
@@ -124,7 +124,7 @@ def test_auto_takes_what_is_cabled_and_then_what_it_took(cluster: Cluster, state
 
 @pytest.mark.slow
 def test_a_path_that_carries_nothing_ends_in_a_clear_error_and_the_old_state(cluster: Cluster, states: Callable[[], dict[str, State]]) -> None:
-    """A port in another network of the switch: it has carrier, so only the proof finds it."""
+    """A port in another network of the switch has carrier, so only the probe finds the error."""
     before = states()
     with switch_port(cluster, "spark2", "nomaster", back=("master", "qsfp1")):
         said = failed(cluster.site(*TAG, *extra(gb10_fabric_mtu=MTU, qsfp_netplan_probe_timeout=6)))
@@ -156,7 +156,7 @@ def test_what_was_changed_by_hand_is_mended_on_that_node_alone(cluster: Cluster,
 def test_a_change_that_cuts_the_management_network_comes_back_by_itself(
     cluster: Cluster, nodes: dict[str, Host], states: Callable[[], dict[str, State]]
 ) -> None:
-    """spark2 reaches its controller through a router, at an address that the fabric's new subnet swallows. No preflight can see that."""
+    """spark2 reaches its controller through a router, at an address inside the fabric's new subnet. No preflight can detect that."""
     name, host = "spark2", nodes["spark2"]
     lab, gateway = cluster.nodes[name]["lab_name"], cluster.nodes[name]["lab_prefix"] + ".1"
     controller = ["address", "{}", "10.120.0.200/32", "dev", f"{lab}-mgmt"]
@@ -186,7 +186,7 @@ def test_a_change_that_cuts_the_management_network_comes_back_by_itself(
 def test_a_controller_that_dies_before_confirming_leaves_the_old_state(cluster: Cluster, states: Callable[[], dict[str, State]]) -> None:
     before = states()
     changed = extra(gb10_fabric_mtu=MTU, qsfp_netplan_confirm_timeout=15)
-    run_and_kill("site.yml", [*cluster.arguments, *TAG, *changed], "Keep the change on all hosts, or take it back on all")
+    run_and_kill("site.yml", [*cluster.arguments, *TAG, *changed], "Confirm the fabric change on all hosts, or roll it back on all")
     assert states() != before
     deadline = time.monotonic() + 40
     while states() != before and time.monotonic() < deadline:
@@ -198,10 +198,10 @@ def test_a_controller_that_dies_before_confirming_leaves_the_old_state(cluster: 
 def test_a_node_that_loses_power_before_the_confirmation_comes_up_with_the_old_state(
     cluster: Cluster, nodes: dict[str, Host], states: Callable[[], dict[str, State]]
 ) -> None:
-    """What people do to a host that they cannot reach any more."""
+    """Users power-cycle a host that they cannot reach any more."""
     before = states()
     changed = extra(gb10_fabric_mtu=MTU, qsfp_netplan_confirm_timeout=25)
-    run_and_kill("site.yml", [*cluster.arguments, *TAG, *changed], "Keep the change on all hosts, or take it back on all")
+    run_and_kill("site.yml", [*cluster.arguments, *TAG, *changed], "Confirm the fabric change on all hosts, or roll it back on all")
     power = f"{cluster.nodes['spark4']['lab_dir']}/power.sh"
     subprocess.run([power, "off", "spark4"], check=True)
     subprocess.run([power, "on", "spark4"], check=True)
@@ -221,7 +221,7 @@ def test_a_node_that_loses_power_before_the_confirmation_comes_up_with_the_old_s
 def test_a_full_disk_does_not_keep_the_old_network_from_coming_back(
     cluster: Cluster, nodes: dict[str, Host], states: Callable[[], dict[str, State]]
 ) -> None:
-    """The folder of netplan is a disk of its own, which fills between the change and the end of its timer."""
+    """netplan's directory is a separate disk, which fills between the change and the end of the rollback timer."""
     host = nodes["spark4"]
     host.check_output(
         "cp -a /etc/netplan /var/tmp/netplan && mount -t tmpfs -o size=256k,mode=755 tmpfs /etc/netplan && cp -a /var/tmp/netplan/. /etc/netplan/"
@@ -229,7 +229,7 @@ def test_a_full_disk_does_not_keep_the_old_network_from_coming_back(
     try:
         before = states()
         changed = extra(gb10_fabric_mtu=MTU, qsfp_netplan_confirm_timeout=25)
-        run_and_kill("site.yml", [*cluster.arguments, *TAG, *changed], "Keep the change on all hosts, or take it back on all")
+        run_and_kill("site.yml", [*cluster.arguments, *TAG, *changed], "Confirm the fabric change on all hosts, or roll it back on all")
         assert host.run("cat /dev/zero > /etc/netplan/fill").rc != 0
         last = "find /var/lib -path '*netplan/last.json' -newer /etc/netplan/fill -exec cat {} +"
         deadline = time.monotonic() + 60
@@ -246,7 +246,7 @@ def test_a_full_disk_does_not_keep_the_old_network_from_coming_back(
 
 
 def test_a_clock_that_is_behind_changes_nothing(cluster: Cluster, nodes: dict[str, Host]) -> None:
-    """All that was generated since the boot is older, to the clock, than the file that it is of."""
+    """By the clock, all generated files are older than their source file."""
     nodes["spark2"].check_output(f"touch --date='+1 day' {OURS}")
     try:
         cluster.site(*TAG).assert_unchanged()
@@ -255,7 +255,7 @@ def test_a_clock_that_is_behind_changes_nothing(cluster: Cluster, nodes: dict[st
 
 
 def test_killed_in_the_middle_of_a_change_the_next_run_completes_it(cluster: Cluster, nodes: dict[str, Host]) -> None:
-    run_and_kill("site.yml", [*cluster.arguments, *TAG, *extra(gb10_fabric_mtu=MTU)], "Change the workers", after=1.5)
+    run_and_kill("site.yml", [*cluster.arguments, *TAG, *extra(gb10_fabric_mtu=MTU)], "Apply the fabric configuration on the workers", after=1.5)
     cluster.site(*TAG, *extra(gb10_fabric_mtu=MTU)).assert_ok()
     for host in nodes.values():
         assert host.check_output("cat /sys/class/net/enp1s0f1np1/mtu") == str(MTU)
@@ -284,7 +284,7 @@ def test_somebody_elses_unapplied_edit_does_not_go_live_with_ours(
 def test_the_fabric_is_removed_then_another_file_refused_taken_over_and_given_back(
     cluster: Cluster, nodes: dict[str, Host], states: Callable[[], dict[str, State]]
 ) -> None:
-    """NVIDIA's own file, with a device that is not ours and a password that must not be shown."""
+    """NVIDIA's own file, with a device outside the fabric and a password that must not be shown."""
     host, path, secret = nodes["spark2"], "/etc/netplan/40-cx7.yaml", "hunter2-of-the-bridge"
     foreign = (
         "network:\n  version: 2\n  ethernets:\n    enp1s0f1np1:  # NVIDIA's\n      dhcp4: no\n      addresses: [192.168.100.11/24]\n"
@@ -306,7 +306,7 @@ def test_the_fabric_is_removed_then_another_file_refused_taken_over_and_given_ba
         assert "enp1s0f1np1:" not in rest
         assert "enp1s0f0np0:" in rest
         assert host.file(path).mode == 0o600
-        # Once taken over, there is nothing to ask about any more.
+        # After the replacement, the variable is not needed any more.
         cluster.site(*TAG).assert_unchanged()
 
         given_back = cluster.site(*TAG, "--diff", *extra(qsfp_netplan_state="absent")).assert_ok()

@@ -1,4 +1,4 @@
-"""playbooks/discover.yml on fresh hosts: three in a ring, of which only the first is given."""
+"""playbooks/discover.yml on three fresh hosts in a ring, with only the first host as an argument."""
 
 from __future__ import annotations
 
@@ -21,17 +21,17 @@ Discover = Callable[..., Run]
 
 @pytest.fixture
 def discover(cluster: Cluster) -> Discover:
-    """Run the playbook with the first node as the only one that is given, as a user types it."""
+    """Run the playbook with only the first node as an argument, as a user types it."""
     seed = cluster.nodes["spark1"]
     given = [f"--inventory={seed['ansible_host']},", f"--user={seed['ansible_user']}", f"--private-key={seed['ansible_ssh_private_key_file']}"]
-    # The lab's own known_hosts: the nodes that are found must not need it.
+    # The lab's own known_hosts, which the discovered nodes must not need.
     given.append(f"--ssh-common-args={seed['ansible_ssh_common_args']}")
     return lambda directory, *arguments: run("playbooks/discover.yml", [*given, f"--extra-vars=discover_directory={directory}", *arguments])
 
 
 @pytest.fixture
 def everybody_but_spark3(nodes: dict[str, Host]) -> Iterator[None]:
-    """spark3 lets nobody in, but for the connection that was opened before."""
+    """spark3 accepts no login, except over the connection that is already open."""
     host = nodes["spark3"]
     host.check_output("mv /home/nvidia/.ssh/authorized_keys /home/nvidia/.ssh/authorized_keys.off")
     yield
@@ -40,8 +40,8 @@ def everybody_but_spark3(nodes: dict[str, Host]) -> Iterator[None]:
 
 @pytest.fixture
 def strange_name(nodes: dict[str, Host]) -> Iterator[None]:
-    """spark3 calls itself what would be code in an inventory."""
-    # The command hostname refuses such a name, and the kernel does not.
+    """spark3's hostname would be code in an inventory."""
+    # The command hostname refuses such a name, but the kernel accepts it.
     nodes["spark3"].check_output("python3 -c %s", "import socket; socket.sethostname('{{x}}\\nall:')")
     yield
     nodes["spark3"].check_output("hostname spark3")
@@ -49,7 +49,7 @@ def strange_name(nodes: dict[str, Host]) -> Iterator[None]:
 
 @pytest.fixture
 def open_ring(nodes: dict[str, Host]) -> Iterator[None]:
-    """The cable between spark2 port 0 and spark3 port 1 is not there: both ends lose their carrier."""
+    """The cable between spark2 port 0 and spark3 port 1 is missing: both ends lose their carrier."""
     interfaces = [twin.interface for twin in SPARK_PORTS[0]]
     for interface in interfaces:
         nodes["spark2"].check_output("ip link set %s down", interface)
@@ -59,7 +59,7 @@ def open_ring(nodes: dict[str, Host]) -> Iterator[None]:
 
 
 def ansible(command: str, *arguments: str | Path) -> str:
-    """Run one of Ansible's commands with nothing but the written inventory."""
+    """Run an Ansible command with only the written inventory."""
     result = subprocess.run(
         [Path(sys.executable).with_name(command), *arguments], cwd=ROOT, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, check=False
     )
@@ -135,7 +135,7 @@ def test_a_missing_cable(discover: Discover, tmp_path: Path) -> None:
 def test_the_written_inventory_brings_up_the_fabric(discover: Discover, tmp_path: Path) -> None:
     directory = tmp_path / "mine"
     discover(directory, "--extra-vars=discover_model=/srv/models/tiny").assert_ok()
-    # The lab's only difference that this inventory does not know: there is no RDMA.
+    # The one lab difference that this inventory lacks: the nodes have no RDMA.
     arguments = ["--inventory", str(directory), "--tags", "qsfp_netplan", "--extra-vars", "gb10_fabric_rdma_required=false"]
     run("site.yml", arguments).assert_ok()
     run("site.yml", arguments).assert_unchanged()

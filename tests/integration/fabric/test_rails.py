@@ -1,4 +1,4 @@
-"""The rails of any fabric as the nodes see them: pair, ring, switch or machines without ConnectX, whatever the inventory says."""
+"""The rails of the inventory's fabric on the nodes: pair, ring, switch or machines without ConnectX."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from live_cluster import Cluster
 from testinfra.host import Host
 
 NETPLAN = "/etc/netplan/60-gb10-qsfp.yaml"
-#: The first twin of each QSFP port.
+#: The first PCIe function of each QSFP port.
 PORTS = ("enp1s0f0np0", "enp1s0f1np1")
 #: IPv4 and ICMP headers.
 HEADERS = 28
@@ -19,7 +19,7 @@ Rails = dict[str, dict[str, ipaddress.IPv4Interface]]
 
 @pytest.fixture(scope="module")
 def rails(cluster: Cluster, nodes: dict[str, Host]) -> Rails:
-    """The address of every device of every node that lies in the fabric's pool."""
+    """The address of every device of every node in the fabric's network."""
     pool = ipaddress.IPv4Network(cluster.variable("gb10_fabric_cidr", "10.110.0.0/16"))
     found: Rails = {}
     for name, host in nodes.items():
@@ -36,7 +36,7 @@ def test_each_cabled_port_has_two_rails_and_other_machines_one(cluster: Cluster,
             assert len(found) == 1, name
             continue
         ports = cluster.variable("gb10_fabric_ports", "auto", name)
-        # Every node of a lab is cabled alike.
+        # All nodes of a lab have the same cabling.
         cabled = [port for port in PORTS if nodes[name].check_output(f"cat /sys/class/net/{port}/carrier") == "1"] if ports == "auto" else ports
         assert len(found) == 2 * len(cabled), name
 
@@ -71,7 +71,7 @@ def test_each_rail_carries_frames_of_the_mtu_to_every_peer_and_no_more(cluster: 
 
 
 def test_each_address_is_answered_for_by_its_own_device(nodes: dict[str, Host], rails: Rails) -> None:
-    """Else the traffic of two rails ends at one of two twins. The test above has just spoken with every peer."""
+    """Otherwise one PCIe function would receive the traffic of two rails. The test above has just contacted every peer."""
     macs = {
         str(address.ip): nodes[name].check_output(f"cat /sys/class/net/{device}/address")
         for name, found in rails.items()

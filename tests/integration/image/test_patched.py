@@ -1,6 +1,6 @@
-"""A container with a patched vLLM, of an image that stays as it is: a real engine, a real release's Python sources, no GPU.
+"""A container with a patched vLLM from an unchanged image: a real engine, a real release's Python sources, no GPU.
 
-The image is a small Debian with the files of vLLM that are patched. Assemblers of Triton and CUDA are scripts that list architectures.
+The image is a small Debian with the patched files of vLLM. The assemblers of Triton and CUDA are files that list architectures.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ LAB = "--cgroups=disabled --network=none"
 
 def add(archive: tarfile.TarFile, name: str, data: bytes, mode: int = 0o644) -> None:
     entry = tarfile.TarInfo(f"./{name}")
-    # Not root's, as in an image that builds vLLM as a user.
+    # Not owned by root, as in an image that builds vLLM as a user.
     entry.size, entry.mode, entry.uid, entry.gid, entry.mtime = len(data), mode, 1000, 1000, 1_700_000_000
     archive.addfile(entry, io.BytesIO(data))
 
@@ -46,7 +46,7 @@ def link(archive: tarfile.TarFile, name: str, target: str) -> None:
 
 
 def ptxas(*archs: str) -> bytes:
-    """What an assembler holds, which is read; nothing runs it."""
+    """Return an assembler's content, which is only read and never executed."""
     return b"\x7fELF" + bytes(60) + b"".join(f"{arch}\0".encode() for arch in archs)
 
 
@@ -73,7 +73,7 @@ def image(cluster: Cluster, head: Host, shipped: Path, tmp_path_factory: pytest.
     head.backend.client.open_sftp().put(str(tar), "/var/tmp/image.tar")
     head.check_output(f"podman import --quiet /var/tmp/image.tar {IMAGE} && rm /var/tmp/image.tar")
     yield IMAGE
-    # Also after a test that failed half-way.
+    # Clean up also after a failed test.
     head.check_output(f"podman image rm --force {IMAGE} && rm --recursive --force {DEST}")
 
 
@@ -82,7 +82,7 @@ Site = Callable[..., Run]
 
 @pytest.fixture
 def site(cluster: Cluster, image: str) -> Site:
-    """Run the role alone on the image, with source patches unless told otherwise: what they do can be seen in the files."""
+    """Run only the role on the image, by default with source patches, because their effect is visible in the files."""
 
     def site(*arguments: str, **variables: Any) -> Run:
         engine = {"vllm_patch_engine": "podman", "vllm_patch_engine_args": ["--cgroups=disabled"]}
@@ -93,13 +93,13 @@ def site(cluster: Cluster, image: str) -> Site:
 
 
 def record(host: Host) -> dict[str, Any]:
-    """What the role handed on."""
+    """Return the role's saved launch overrides."""
     found: dict[str, Any] = json.loads(host.file(RECORD).content_string)
     return found
 
 
 def in_container(host: Host, image: str, command: str, mounts: list[dict[str, Any]]) -> str:
-    """Return what a command prints in a new container."""
+    """Return a command's output in a new container."""
     options = " ".join(f"--mount=type=bind,source={m['source']},target={m['target']}{',ro' if m['read_only'] else ''}" for m in mounts)
     return host.check_output(f"podman run --rm {LAB} {options} {image} {command}")
 
@@ -117,7 +117,7 @@ def test_check_mode_creates_nothing(head: Host, site: Site) -> None:
 def test_a_container_has_the_patched_files_and_the_image_the_old_ones(head: Host, site: Site, image: str, shipped: Path) -> None:
     before = identity(head, image)
     first = site().assert_ok()
-    assert first.changed_tasks() == {COPY, "Change vLLM", "Record the node's overrides, or remove the record"}
+    assert first.changed_tasks() == {COPY, "Patch vLLM", "Save or remove the launch overrides on the node"}
     for name in ("w8a8", "fp8_moe_oracle", "moe_config", "triton_ptxas"):
         assert f"{name}: applied; " in first.output
 
@@ -130,7 +130,7 @@ def test_a_container_has_the_patched_files_and_the_image_the_old_ones(head: Host
     assert (inside == on_host == record(head)["files"][ORACLE], inside == original) == (True, False)
     assert in_container(head, image, f"sha256sum {changed}", []).split()[0] == original
     assert identity(head, image) == before
-    # The toolkit's assembler in place of Triton's: a link that leads somewhere in the container alone.
+    # The toolkit's assembler replaces Triton's by a link whose target exists only in the container.
     assert "sm_121a" in in_container(head, image, f"cat {TRITON}/ptxas", mounts)
     assert "sm_121a" not in in_container(head, image, f"cat {TRITON}/ptxas", [])
     assert head.run(f"podman run --rm {LAB} --mount=type=bind,source={mounts[0]['source']},target={PACKAGE},ro {image} touch {changed}").rc != 0
@@ -143,7 +143,7 @@ def test_the_copy_is_roots_with_the_modes_and_times_of_the_image(head: Host) -> 
     assert head.check_output(f"stat --format='%a %Y' {package}/__init__.py") == "644 1700000000"
     assert head.check_output(f"readlink {package}/also.py") == "__init__.py"
     assert head.check_output(f"stat --format=%a {DEST}/*/toolkit/ptxas") == "755"
-    # Ansible makes its folders private; what a container's user reads may not be.
+    # Ansible's directories are private by default, but a container's user must be able to read these.
     assert head.check_output(f"find {DEST} -type d ! -perm -005") == ""
 
 
@@ -170,13 +170,13 @@ def test_an_image_that_is_not_here(head: Host, site: Site) -> None:
 
 def test_absent_leaves_nothing(head: Host, site: Site) -> None:
     removed = site(vllm_patch_state="absent")
-    assert removed.assert_ok().changed_tasks() == {COPY, "Remove the record"}
+    assert removed.assert_ok().changed_tasks() == {COPY, "Remove the launch overrides"}
     assert not head.file(DEST).exists
     site(vllm_patch_state="absent").assert_unchanged()
 
 
 def test_after_a_killed_run_the_next_one_makes_it_good(head: Host, site: Site, image: str) -> None:
-    # Whoever holds the folder is the module.
+    # Only the module has the directory open.
     kill = f"find /proc/[0-9]*/fd -maxdepth 1 -lname {DEST} 2>/dev/null | cut --delimiter=/ --fields=3 | xargs kill -KILL"
     script = f"until test -e {DEST}/.*.part/site-packages/vllm; do sleep 0.01; done; {kill}"
     head.check_output("systemd-run --collect --unit=killer bash -c %s", script)

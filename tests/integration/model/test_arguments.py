@@ -1,4 +1,4 @@
-"""The vLLM that is installed on the nodes knows the arguments that the table says of its release, no more and no fewer."""
+"""The installed vLLM has exactly the arguments that the table lists for its release."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ def asked(host: Host, python: str = PYTHON) -> dict[str, Any]:
 
 
 def unordered(option: Option) -> Option:
-    # The table is of CUDA builds, and this option alone asks the platform.
+    # The table lists CUDA builds, and only this option depends on the platform.
     choices = set(option.choices) - ({"cuda"} if option.name == "--mm-processor-device" else set())
     return replace(option, aliases=tuple(sorted(option.aliases)), choices=tuple(sorted(choices)))
 
@@ -53,7 +53,7 @@ def test_the_parser_is_the_table(head: Host) -> None:
     assert vllm_release.parse(given, release, vllm_release.options_of(answer["options"]))[0] == vllm_release.parse(given, release)[0]
 
 
-#: Prints what its parser refuses of the arguments in its own argument, by name.
+#: Prints by name the parser's errors for the argument lists in its own argument.
 PARSE = """
 import contextlib, io, json, sys
 space = {{"__name__": "asked"}}

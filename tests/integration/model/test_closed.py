@@ -1,4 +1,4 @@
-"""Closed by default: what a stranger on the management network reaches, who has the key, and what the services may do."""
+"""Closed by default: the access of an unlisted host on the management network, the location of the key, and the services' privileges."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ print(client.chat.completions.create(model="tiny", messages=[{"role": "user", "c
 
 
 def environments(host: Host, key: str) -> set[str]:
-    """Return the units, as cgroups, that have a process with the key in its environment."""
+    """Return the units (by cgroup) that have a process with the key in its environment."""
     command = "for p in /proc/[0-9]*; do tr '\\0' ' ' <$p/environ 2>/dev/null | tr '\\n' ' '; echo; cat $p/cgroup 2>/dev/null | tail -1; done"
     lines = host.check_output(command).splitlines()
     return {lines[index + 1].rpartition("/")[2] for index, line in enumerate(lines) if key in line}
@@ -33,7 +33,7 @@ def test_a_stranger_reaches_ssh_and_the_api_alone(cluster: Cluster, nodes: dict[
         assert len(ports) > 5
         expected = {22, 8000} if host is head else {22}
         assert stranger.open(cluster.nodes[name]["ansible_host"], ports) == expected, name
-    # By way of the head to its address on the fabric, as if it were a peer's packet.
+    # Through the head to its fabric address, like a peer's packet.
     assert stranger.open("10.110.0.1", listening(head)) <= {22, 8000}
 
 
@@ -56,7 +56,7 @@ def test_a_peer_reaches_all(head: Host, workers: list[Host]) -> None:
 
 
 def test_the_stock_client_works_with_the_key(head: Host) -> None:
-    # On the head, because sudo would show the key that a test gives to another host.
+    # On the head, because sudo on another host would log the key.
     head.check_output(f"cat >/run/client.py <<'END'\n{OPENAI}\nEND")
     client = f"/opt/gb10/runtime/current/bin/python /run/client.py http://10.110.0.1:8000/v1 <{KEY}; rm /run/client.py"
     assert head.check_output(client).strip()
@@ -105,11 +105,11 @@ def test_the_firewall_comes_back_after_a_reboot_and_goes_on_request(cluster: Clu
     before = worker.check_output(ray).split()
     assert "gb10-firewall.service" in before
     worker.check_output("nft delete table inet gb10")
-    assert "Announce the change" in cluster.site("--tags", "peer_firewall").assert_ok().output
+    assert "Announce the firewall change" in cluster.site("--tags", "peer_firewall").assert_ok().output
     assert worker.run(table).rc == 0
-    # No restart, which would restart what requires it.
+    # A reload, because a restart would also restart the units that require it.
     worker.check_output("nft delete table inet gb10; systemctl reload gb10-firewall")
-    assert worker.run(table).rc == 0, "what the unit does at boot"
+    assert worker.run(table).rc == 0, "the reload does the same as the boot"
     cluster.site("--tags", "peer_firewall").assert_unchanged()
     assert stranger.open(address, {6380}) == set()
     try:
@@ -119,7 +119,7 @@ def test_the_firewall_comes_back_after_a_reboot_and_goes_on_request(cluster: Clu
         assert worker.check_output(f"ls --directory {left} /etc/systemd/system/*.requires/gb10-firewall.service 2>/dev/null || true") == ""
         without = worker.check_output(ray).split()
         assert "gb10-firewall.service" not in without
-        # The process goes on.
+        # The process continues.
         assert {word for word in before if word.isdigit()} == {word for word in without if word.isdigit()}
     finally:
         cluster.site("--tags", "peer_firewall").assert_ok()

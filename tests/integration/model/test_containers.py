@@ -1,7 +1,7 @@
-"""The same cluster in containers, and back: the same answer, and nothing of the other runtime left.
+"""Switch the cluster to containers and back: the answers are the same, and no part of the other runtime is left.
 
-The image is a small Debian, made here; vLLM comes into it by a mount of the environment that the nodes have, so that nothing large is copied.
-All else is as on a Spark with Podman: the image goes from the head to the worker, units run the engine, containers run as the service's user.
+The image is a small Debian. It mounts vLLM from the nodes' environment, so no large file is copied. The rest is like a Spark with
+Podman: the image goes from the head to the worker, units run the engine, and containers run as the service user.
 """
 
 from __future__ import annotations
@@ -27,8 +27,8 @@ UNIT = "gb10-vllm"
 
 @pytest.fixture(scope="module")
 def image(cluster: Cluster, nodes: dict[str, Host], head: Host, tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
-    """Have an engine on all nodes, and the image on the head; return its id."""
-    # Ray starts its processes by bash.
+    """Configure the engine on all nodes and import the image on the head. Returns its ID."""
+    # Ray starts its processes through bash.
     packages = ["bash", "libgomp1", "libnuma1", "libstdc++6", "util-linux"]
     tar = root_file_system.debian(cluster, tmp_path_factory.mktemp("image"), "image-vllm", packages)
     for host in nodes.values():
@@ -45,10 +45,10 @@ def image(cluster: Cluster, nodes: dict[str, Host], head: Host, tmp_path_factory
 
 
 def inside(head: Host, image: str, **changes: Any) -> tuple[str, str]:
-    """The variables of a run in containers of the image."""
+    """Return the variables of a run in containers of the image."""
     (runtime,) = {head.check_output("readlink /opt/gb10/runtime/current")}
     arguments = [
-        # What a simulated host lacks, and a real one has.
+        # A simulated host does not support the defaults of a real one.
         "--cgroups=disabled",
         "--ulimit=memlock=65536:65536",
         "--ulimit=nofile=4096:4096",
@@ -69,7 +69,7 @@ def main_pid(host: Host, unit: str = UNIT) -> str:
 
 
 def owner_of_ranks(host: Host) -> set[str]:
-    """Who runs the processes of vLLM."""
+    """Return the users of vLLM's processes."""
     return set(host.check_output("ps -o user:20= -p $(pgrep --full 'bin/vllm serve' | paste -sd,)").split()) - {"root"}
 
 
@@ -105,10 +105,10 @@ def test_containers_without_ray(cluster: Cluster, nodes: dict[str, Host], head: 
         assert owner_of_ranks(host) == {"gb10"}
         privileged, pid = host.check_output(f"podman inspect --format '{{{{.HostConfig.Privileged}}}} {{{{.State.Pid}}}}' {UNIT}").split()
         assert privileged == "false"
-        # Podman 4.3 calls it shareable, whatever it is.
+        # Podman 4.3 always reports it as shareable.
         assert host.check_output(f"readlink /proc/{pid}/ns/ipc") == host.check_output("readlink /proc/1/ns/ipc")
     cluster.site(*given).assert_unchanged()
-    # One rank dies, and all start again, without a run of the playbook.
+    # After one rank dies, all ranks restart without a playbook run.
     workers[0].check_output(f"podman kill --signal KILL {UNIT}")
     time.sleep(5)
     assert answers_again(head) == text
@@ -116,8 +116,8 @@ def test_containers_without_ray(cluster: Cluster, nodes: dict[str, Host], head: 
 
 @pytest.mark.usefixtures("image")
 def test_the_containers_of_ray_join(cluster: Cluster, nodes: dict[str, Host], head: Host) -> None:
-    # The role waits until Ray counts all nodes. vLLM's container cannot follow here: it has to see Ray's processes, which Podman refuses to
-    # containers without cgroups of their own, and with such cgroups crun needs a right that simulated hosts do not have.
+    # The role waits until Ray reports all nodes. vLLM's container cannot start here: it needs access to Ray's processes. Podman gives
+    # that only to containers with their own cgroups, for which crun needs a privilege that simulated hosts do not have.
     cluster.site(*inside(head, TAG), "--tags", "vllm_runtime,ray_cluster").assert_ok()
     for host in nodes.values():
         assert "gb10-ray" in containers(host)

@@ -1,4 +1,4 @@
-"""The same inventory with another executor, other parallelism and another model, and back: the same answers, and nothing of the others left."""
+"""Switch the executor, the parallelism and the model, and back: the answers are the same, and no other service is left."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ WAYS: dict[str, dict[str, object]] = {
     "mp, tensor 2": {"gb10_distributed_executor_backend": "mp"},
     "mp, pipeline 2": {"gb10_distributed_executor_backend": "mp", "gb10_tensor_parallel_size": 1, "gb10_pipeline_parallel_size": 2},
 }
-#: Each differs from the one before in the executor, in how layers are split, in the model, or in all.
+#: Each entry differs from the previous one in the executor, the parallelism, the model, or in all.
 SWITCHES = [
     ("mp, tensor 2", "tiny"),
     ("mp, pipeline 2", "tiny"),
@@ -49,7 +49,7 @@ def test_without_ray_and_back(cluster: Cluster, nodes: dict[str, Host], head: Ho
             assert host.run("pgrep --full '[r]aylet'").rc == 1
         assert completion(head) == text, "the same model, the same weights on each rank"
         cluster.site(*MP).assert_unchanged()
-        # One rank dies, and all start again, without a run of the playbook.
+        # After one rank dies, all ranks restart without a playbook run.
         before = [restarts(host) for host in nodes.values()]
         (rank, *_others) = workers[0].check_output("pgrep --parent $(systemctl show --property=MainPID --value gb10-vllm)").split()
         workers[0].check_output(f"kill -9 {rank}")
@@ -65,7 +65,7 @@ def test_without_ray_and_back(cluster: Cluster, nodes: dict[str, Host], head: Ho
 
 
 def left(host: Host) -> dict[str, list[str]]:
-    """What services can leave behind: the user's processes, listeners, shared memory and semaphores, and folders in /tmp."""
+    """Return the leftovers of services: the user's processes, listeners, shared memory, semaphores, and directories in /tmp."""
     commands = {
         "processes": "pgrep --uid gb10 --list-full || true",
         "listeners": "ss --no-header --listening --tcp --udp --numeric | awk '{print $1, $5}' | sort -u",
@@ -93,5 +93,5 @@ def test_ten_switches_leave_nothing_behind(cluster: Cluster, nodes: dict[str, Ho
         assert {name: left(host) for name, host in nodes.items()} == before
     finally:
         cluster.serve().assert_ok()
-    # The weights are the same on however many ranks, and float32 leaves no doubt about the best token.
+    # The weights do not depend on the number of ranks, and float32 makes the best token unambiguous.
     assert {model: len(found) for model, found in texts.items()} == {"tiny": 1, "tiny-moe": 1}

@@ -1,4 +1,4 @@
-"""What breaks is noticed, and site.yml mends it. Each test leaves the cluster as it found it; the order is the file's."""
+"""Faults are detected, and site.yml repairs them. Each test restores the cluster; the tests run in the file's order."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ def extra(**variables: object) -> tuple[str, str]:
 
 @contextmanager
 def cable_pulled(cluster: Cluster, node: str) -> Iterator[None]:
-    """Take one end of the QSFP cable down from outside the node, so that both ends lose carrier, as with a DAC."""
+    """Set one end of the QSFP cable down from outside the node, so that both ends lose carrier, as with a DAC."""
     netns = f"{cluster.nodes[node]['lab_name']}-{node}"
 
     def link(state: str) -> None:
@@ -48,10 +48,10 @@ def cable_pulled(cluster: Cluster, node: str) -> Iterator[None]:
 
 @pytest.mark.slow
 def test_killed_while_the_runtime_is_installed_the_next_run_completes_it(cluster: Cluster, nodes: dict[str, Host]) -> None:
-    # A second runtime beside the one that serves; nothing is restarted.
+    # A second runtime in addition to the serving one. Nothing restarts.
     arguments = [*extra(gb10_install_dir="/opt/second"), "--tags", "vllm_runtime"]
     try:
-        run_and_kill("site.yml", [*cluster.arguments, *arguments], "Install what the lock lists", after=5)
+        run_and_kill("site.yml", [*cluster.arguments, *arguments], "Install exactly the locked packages", after=5)
         for host in nodes.values():
             assert not host.file("/opt/second/runtime/current").exists
         cluster.site(*arguments).assert_ok()
@@ -67,7 +67,7 @@ def test_killed_while_the_runtime_is_installed_the_next_run_completes_it(cluster
 def test_a_service_that_would_not_start_at_boot_is_enabled_without_a_restart(cluster: Cluster, nodes: dict[str, Host]) -> None:
     ray = main_pids(nodes, "gb10-ray")
     nodes["spark2"].check_output("systemctl disable gb10-ray")
-    assert cluster.site("--tags", "ray_cluster").assert_ok().changed_tasks() == {"Start or restart"}
+    assert cluster.site("--tags", "ray_cluster").assert_ok().changed_tasks() == {"Start the service, or restart it when its inputs changed"}
     assert nodes["spark2"].check_output("systemctl is-enabled gb10-ray") == "enabled"
     assert main_pids(nodes, "gb10-ray") == ray
 
@@ -83,10 +83,10 @@ def test_only_the_server_restarts_when_only_its_arguments_change(cluster: Cluste
     run = cluster.serve(*extra(gb10_vllm_extra_args=arguments)).assert_ok()
     assert "Restarting gb10-vllm.service on spark1" in run.output
     assert run.changed_tasks() == {
-        "Write the unit",
-        "Stop the server that is to be replaced",
-        "Start or restart",
-        "Remember what the model that answers is started from",
+        "Write the systemd unit file",
+        "Stop the vLLM server that must be replaced",
+        "Start the service, or restart it when its inputs changed",
+        "Record the launch inputs of the working model",
     }
     assert main_pids(nodes, "gb10-ray") == ray
     assert main_pids({"head": head}, "gb10-vllm") != vllm
@@ -94,7 +94,7 @@ def test_only_the_server_restarts_when_only_its_arguments_change(cluster: Cluste
 
 @pytest.mark.slow
 def test_killed_while_the_server_starts_the_next_run_waits_for_it(cluster: Cluster, head: Host) -> None:
-    # Undoes the change of the test above.
+    # This run also undoes the change of the test above.
     run_and_kill("site.yml", [*cluster.arguments, *SERVE], "gb10.cluster.vllm_serve : Wait until the API is healthy")
     cluster.serve().assert_ok()
     assert completion(head).strip()
@@ -107,7 +107,7 @@ def test_killed_after_writing_a_new_token_the_next_run_restarts_ray_and_shows_no
     ray = main_pids(nodes, "gb10-ray")
     old = head.file(TOKEN).content_string.strip()
     head.check_output(f"rm {TOKEN}")
-    shown = run_and_kill("site.yml", [*cluster.arguments, *SERVE, "-vvv", "--diff"], "gb10.cluster.gb10 : Write the unit")
+    shown = run_and_kill("site.yml", [*cluster.arguments, *SERVE, "-vvv", "--diff"], "gb10.cluster.gb10 : Write the systemd unit file")
     assert main_pids(nodes, "gb10-ray") == ray
     run = cluster.serve("-vvv", "--diff").assert_ok()
     assert "Restarting gb10-ray.service on spark2" in run.output
@@ -127,7 +127,7 @@ def test_killed_before_a_change_of_the_fabric_is_confirmed_the_next_run_complete
     refused = cluster.site(*mtu, *extra(gb10_allow_restart=False), "--tags", "qsfp_netplan")
     assert refused.status != 0
     assert "must be changed while its ranks run" in refused.output
-    run_and_kill("site.yml", [*cluster.arguments, *mtu, "--tags", "qsfp_netplan"], "Prove every rail with full frames")
+    run_and_kill("site.yml", [*cluster.arguments, *mtu, "--tags", "qsfp_netplan"], "Verify every rail with full-size frames")
     cluster.site(*mtu, "--tags", "qsfp_netplan").assert_ok()
     for host in nodes.values():
         for twin in TWINS:
@@ -138,11 +138,11 @@ def test_killed_before_a_change_of_the_fabric_is_confirmed_the_next_run_complete
 
 @pytest.mark.slow
 def test_a_failed_start_ends_early_with_the_root_cause(cluster: Cluster, head: Host) -> None:
-    # No plan of the memory on a CPU, so nothing but vLLM refuses it.
+    # On a CPU there is no memory plan, so only vLLM refuses the value.
     run = cluster.serve(*extra(gb10_vllm_extra_args=[*cluster.nodes["spark1"]["gb10_vllm_extra_args"], "--max-model-len=999999"]))
     assert run.status != 0
     assert "999999" in run.output.split("failed to start: ")[1].splitlines()[0]
-    # Seconds of the wait alone, as it shows them: how long the playbook takes to come there is the machine's.
+    # Only the seconds of the wait, from its output: the playbook's time before it depends on the machine.
     waited = [int(seconds) for seconds in re.findall(r"^ +spark1: +(\d+) s  ", run.output, re.MULTILINE)]
     assert waited
     assert max(waited) < 120
@@ -174,8 +174,8 @@ def test_after_a_worker_reboots_site_brings_the_answer_back(cluster: Cluster, no
     nodes["spark2"].run("systemctl reboot")
     time.sleep(5)
     run = cluster.site().assert_ok()
-    # Everything comes back from what is enabled on the node; nothing had to be written again.
-    assert not {"Change the workers", "Change the head"} & run.changed_tasks()
-    assert "Write the unit" not in run.changed_tasks()
+    # The enabled units start everything at boot, so no file had to be written again.
+    assert not {"Apply the fabric configuration on the workers", "Apply the fabric configuration on the head"} & run.changed_tasks()
+    assert "Write the systemd unit file" not in run.changed_tasks()
     assert completion(head).strip()
     assert len(ranks(head)) == len(nodes)

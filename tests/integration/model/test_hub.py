@@ -1,4 +1,4 @@
-"""A model of a hub that is not in the catalogue: the run that downloads it plans what every run after it plans."""
+"""A model of a hub, not in the catalog: the downloading run makes the same plan as every later run."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ Planned = Callable[[], dict[str, Any]]
 
 @pytest.fixture
 def hub(head: Host) -> Iterator[None]:
-    """The lab's model on a hub that the head alone reaches."""
+    """The lab's model on a hub that only the head can reach."""
     head.check_output("echo %s | base64 --decode > /srv/hub.py", base64.b64encode(read("tests/support/fake_hub.py").encode()).decode())
     head.check_output(f"systemd-run --collect --unit={HUB} python3 /srv/hub.py /srv/models/tiny {PORT}")
     head.check_output(f"curl --silent --fail --retry 20 --retry-connrefused --retry-delay 1 http://127.0.0.1:{PORT}/api/models/{NAME}/revision/main")
@@ -61,7 +61,7 @@ def test_the_second_run_plans_what_the_first_did(cluster: Cluster, nodes: dict[s
         assert planned() == first
         cluster.site(*extra).assert_unchanged()
         cluster.site(*extra, "--check").assert_unchanged()
-        # Nobody is asked for what is there.
+        # A stored model needs no request to the hub.
         head.check_output(f"systemctl stop {HUB}")
         assert planned() == first
         cluster.site(*extra).assert_unchanged()

@@ -1,4 +1,4 @@
-"""The memory plan, compared with what the vLLM that serves logs of its KV cache."""
+"""Compare the memory plan with the KV cache size in the running vLLM's log."""
 
 from __future__ import annotations
 
@@ -14,14 +14,14 @@ from testinfra.host import Host
 from ansible_collections.gb10.cluster.plugins.module_utils.memory import plan as memory_plan
 from ansible_collections.gb10.cluster.plugins.module_utils.model import shape as model_shape
 
-#: Tokens of a block in vLLM's CPU build; on a GPU it is memory_plan's default.
+#: Tokens per block in vLLM's CPU build. A GPU uses memory_plan's default.
 CPU_BLOCK = 128
 LOGGED = re.compile(r"([GC])PU KV cache size: ([\d,]+) tokens, Maximum concurrency for ([\d,]+) tokens per request: ([\d.]+)x")
 
 
 @dataclass(frozen=True)
 class Logged:
-    """What vLLM says of its KV cache."""
+    """vLLM's logged KV cache size."""
 
     cpu: bool
     tokens: int
@@ -30,7 +30,7 @@ class Logged:
 
 
 def logged(text: str) -> Logged:
-    """Read the last size that vLLM logged."""
+    """Read the last KV cache size in vLLM's log."""
     found = LOGGED.findall(text)
     assert found, text
     device, tokens, context, concurrency = found[-1]
@@ -38,13 +38,13 @@ def logged(text: str) -> Logged:
 
 
 def kv_cache_bytes(cluster: Cluster) -> int:
-    """The bytes of KV cache that the inventory gives each rank."""
+    """Return the inventory's KV cache bytes per rank."""
     arguments = cluster.variable("gb10_vllm_extra_args", [])
     return int(arguments[arguments.index("--kv-cache-memory-bytes") + 1])
 
 
 def planned(cluster: Cluster, nodes: dict[str, Host], model: str, said: Logged) -> memory_plan.MemoryPlan:
-    """Plan the folder's model over these nodes, with the KV bytes, type and context that the cluster's inventory gives vLLM."""
+    """Plan the directory's model over these nodes, with the KV bytes, type and context of the cluster's inventory."""
     head = next(iter(nodes.values()))
     arguments = cluster.variable("gb10_vllm_extra_args", [])
     pipeline = cluster.variable("gb10_pipeline_parallel_size", 0) or 1
@@ -78,7 +78,7 @@ def test_vllm_has_as_much_kv_as_planned(cluster: Cluster, nodes: dict[str, Host]
     assert_as_logged(cluster, nodes, cluster.variable("gb10_model", ""), logged(journal))
 
 
-#: A rank alone, in one process: a third of what a server of its own takes to start.
+#: A single rank in one process: it starts in a third of a server's time.
 ALONE = """
 from vllm import LLM
 LLM({model!r}, enforce_eager=True, dtype="float32", max_model_len=1024, kv_cache_memory_bytes={kv_cache})
@@ -89,7 +89,7 @@ def test_so_it_has_for_a_mixture_of_experts(cluster: Cluster, nodes: dict[str, H
     model, python = "/srv/models/tiny-moe", f"{cluster.variable('gb10_install_dir', '/opt/gb10')}/runtime/current/bin/python"
     program = shlex.quote(ALONE.format(model=model, kv_cache=kv_cache_bytes(cluster)))
     command = f"set -a; . /etc/gb10/cluster.env; VLLM_ENABLE_V1_MULTIPROCESSING=0; cd /tmp; exec {python} -c {program} 2>&1"
-    # Root would leave what Python compiles in the user's own folder.
+    # Root would leave Python's bytecode in the user's home.
     said = head.run("runuser --user=gb10 -- sh -c %s", command)
     name, first = next(iter(nodes.items()))
     assert_as_logged(cluster, {name: first}, model, logged(said.stdout))

@@ -1,4 +1,4 @@
-"""The fixtures reach the hosts that the inventory means."""
+"""The fixtures reach the hosts of the inventory."""
 
 from __future__ import annotations
 

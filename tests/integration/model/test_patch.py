@@ -12,20 +12,20 @@ from testinfra.host import Host
 RECORD = "/etc/gb10/additions/vllm_patch.json"
 KERNELS = "VLLM_DISABLED_KERNELS=FlashInferFP8ScaledMMLinearKernel,CutlassFP8ScaledMMLinearKernel,CutlassFp8BlockScaledMMKernel"
 PATCHED = "model_executor/layers/quantization/utils/w8a8_utils.py"
-#: The roles that patched sources concern.
+#: The roles that patched sources affect.
 RANKS = ("--tags", "vllm_patch,ray_cluster,vllm_serve")
 SOURCE = ("--extra-vars", "vllm_patch_mechanism=source")
 
 
 def environments(host: Host) -> list[list[str]]:
-    """What the ranks of a node inherit: the environment of Ray there, and on the head that of vLLM's server. Ranks overwrite their own by a title."""
+    """Return the ranks' inherited environment: that of Ray, and on the head also vLLM's server. Ranks overwrite their own with a process title."""
     units = [unit for unit in ("gb10-ray", "gb10-vllm") if host.service(unit).is_running]
     pids = [host.check_output(f"systemctl show --property=MainPID --value {unit}") for unit in units]
     return [host.check_output(f"tr '\\0' '\\n' < /proc/{pid}/environ").splitlines() for pid in pids]
 
 
 def digests(host: Host) -> dict[str, str]:
-    """Every file of the installed vLLM that could be patched, and what lies beside such files."""
+    """Return the digest of every patchable file of the installed vLLM, and of the backup files next to them."""
     folder = host.check_output("echo /opt/gb10/runtime/current/lib/python3*/site-packages/vllm")
     kinds = "-name '*.py' -o -name '*.gb10-*'"
     lines = host.check_output(f"cd {folder}/model_executor && find . {kinds} | sort | xargs sha256sum").splitlines()
@@ -61,7 +61,7 @@ def test_patched_sources_serve_the_same_tokens_and_go_back(cluster: Cluster, nod
     assert completion(head, tokens=64) == answer
     assert not any(KERNELS in variables for host in nodes.values() for variables in environments(host))
     cluster.site(*SOURCE, *RANKS).assert_unchanged()
-    # The roles after it, alone, know what it found out.
+    # Later roles alone use the saved overrides.
     cluster.site(*SOURCE, "--tags", "ray_cluster,vllm_serve").assert_unchanged()
     cluster.site("--tags", "vllm_patch", "--extra-vars", "vllm_patch_state=absent").assert_ok()
     assert {name: digests(host) for name, host in nodes.items()} == before

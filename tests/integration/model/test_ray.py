@@ -1,4 +1,4 @@
-"""Ray as it runs: joined over the fabric, and its token a secret."""
+"""The running Ray: joined over the fabric, with a secret token."""
 
 from __future__ import annotations
 
@@ -56,7 +56,7 @@ def test_the_token_is_the_same_everywhere_and_shown_nowhere(alone: Callable[[str
     for name, host in nodes.items():
         file = host.file(TOKEN)
         assert (file.mode, file.user) == (0o600, "root"), name
-        # /proc/PID/cmdline of every process, and both journals; grep -c is not used, for it would show the pattern in argv.
+        # /proc/PID/cmdline of every process, and both journals. Not grep -c, because it would show the pattern in argv.
         argvs = host.check_output("cat /proc/[0-9]*/cmdline 2>/dev/null | tr '\\0' ' ' || true")
         assert token not in argvs, name
         assert token not in host.check_output("journalctl --no-pager --output=json"), name

@@ -25,7 +25,7 @@ def test_check_mode_sees_no_change(cluster: Cluster) -> None:
 @pytest.mark.parametrize("role", ["qsfp_netplan", "vllm_runtime", "vllm_patch", "ray_cluster", "vllm_serve"])
 def test_a_role_alone_changes_nothing(alone: Callable[[str], Run], role: str) -> None:
     output = alone(role).assert_unchanged().output
-    # Ansible validates the arguments of every role, whatever the tags.
+    # Ansible validates the arguments of every role, regardless of the tags.
     tasks = [line for line in output.splitlines() if line.startswith("TASK [gb10.cluster.") and "Validating arguments" not in line]
     assert {line.removeprefix("TASK [gb10.cluster.").split(" :")[0] for line in tasks} == {"gb10", role}
 
@@ -47,9 +47,9 @@ def test_an_inventory_without_nodes_is_refused(cluster: Cluster, tmp_path: Path)
 
 
 def spoilt(cluster: Cluster, folder: Path, inventory: dict[str, Any], *arguments: str) -> str:
-    """Run site.yml with an inventory laid over the cluster's; assert that it fails before any change. Returns its message."""
+    """Run site.yml with an inventory on top of the cluster's, and assert that it fails before any change. Returns its message."""
     file = folder / "spoilt.yml"
-    # Every node by name, in the cluster's order: the first inventory that names a host decides its place.
+    # Every node by name, in the cluster's order: the first inventory with a host decides its position.
     hosts: dict[str, Any] = {name: {} for name in cluster.nodes} | inventory.get("hosts", {})
     file.write_text(yaml.safe_dump({"gb10_cluster": inventory | {"hosts": hosts}}, sort_keys=False), encoding="utf-8")
     # The lab's own inventory must come last.
@@ -107,7 +107,7 @@ def test_all_mistakes_are_listed_together(cluster: Cluster, tmp_path: Path) -> N
 
 
 def test_a_missing_head_is_named(cluster: Cluster, tmp_path: Path) -> None:
-    # Other groups than the lab's inventory gives, so only its overlay is used.
+    # The groups differ from the lab's inventory, so only its overlay is used.
     inventory = tmp_path / "headless.yml"
     workers: dict[str, Any] = {"hosts": {name: {} for name in cluster.nodes}}
     inventory.write_text(yaml.safe_dump({"gb10_cluster": {"children": {"worker": workers}}}), encoding="utf-8")

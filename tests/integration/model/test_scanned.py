@@ -1,6 +1,6 @@
-"""A port scan from a machine that is no peer, over IPv4 and IPv6, after all that opened hosts before: only SSH and the API are open.
+"""A port scan from a machine that is not a peer, over IPv4 and IPv6, in the cases that opened hosts before: only SSH and the API are open.
 
-Each test leaves the cluster as it found it; the order is the file's.
+Each test restores the cluster; the tests run in the file's order.
 """
 
 from __future__ import annotations
@@ -20,16 +20,16 @@ from testinfra.host import Host
 
 pytestmark = pytest.mark.disruptive
 
-#: The last is of a service of the user's own, on every address of a node.
+#: OFFERED is the port of a user's service on every address of a node.
 SSH, API, OFFERED = 22, 8000, 8999
 TAG = ("--tags", "peer_firewall")
 TABLE = "nft --stateless list table inet gb10"
 RULES = "/etc/gb10/firewall.nft"
 TIMERS = "systemctl list-units --plain --no-legend 'gb10-firewall-restore-*'"
-#: The process of Ray, which no change of the firewall may end.
+#: Ray's process, which no firewall change may end.
 RAY = "systemctl show --property=MainPID --value gb10-ray"
 BRIDGE = "br-lan"
-#: Of the head and of the stranger on a network of the bridge's own.
+#: The addresses of the head and of the unlisted host on the bridge's network.
 ON_BRIDGE, BESIDE_IT = "10.99.0.1", "10.99.0.2"
 
 
@@ -38,9 +38,9 @@ def extra(**variables: object) -> tuple[str, str]:
 
 
 def offer(host: Host) -> None:
-    """Have something listen on every address of a node."""
+    """Start a server on every address of a node."""
     server = f"python3 -m http.server {OFFERED} --bind :: --directory /run/offered"
-    # A run that was killed leaves it.
+    # An interrupted run leaves the unit.
     host.run("systemctl stop offered")
     host.check_output(f"mkdir -p /run/offered; systemd-run --quiet --collect --unit=offered {server}")
     until = time.monotonic() + 30
@@ -59,7 +59,7 @@ def offered(nodes: dict[str, Host]) -> Iterator[None]:
 
 
 def assert_only_ssh_and_the_api(stranger: Stranger, host: Host, address: str, api: bool) -> None:
-    """Scan a node by its management network."""
+    """Scan a node over its management network."""
     ports = listening(host)
     assert OFFERED in ports
     assert stranger.open(address, ports | {API}) == ({SSH, API} if api else {SSH}), "over IPv4"
@@ -72,14 +72,14 @@ def assert_all_closed(stranger: Stranger, cluster: Cluster, nodes: dict[str, Hos
         assert_only_ssh_and_the_api(stranger, host, cluster.nodes[name]["ansible_host"], host is head)
 
 
-#: As Ubuntu 24.04 does: systemd holds the port of SSH and starts sshd at the first connection. Sessions go on meanwhile.
+#: As in Ubuntu 24.04, systemd holds the SSH port and starts sshd at the first connection. Existing sessions continue.
 BY_SOCKET = "systemctl disable --now ssh.service; systemctl enable --now ssh.socket"
 BY_SERVICE = "systemctl disable --now ssh.socket; systemctl enable ssh.service; systemctl restart ssh.service"
 
 
 @contextmanager
 def bridged(cluster: Cluster, name: str, host: Host, stranger: Stranger) -> Iterator[None]:
-    """Put a bridge onto a node, named as Docker's are, with a port of the node in it, by which others come in."""
+    """Create a bridge on a node, with a name like Docker's, and a port of the node in it that other hosts use."""
     host.check_output(f"ip link add {BRIDGE} type bridge && echo 0 >/proc/sys/net/ipv6/conf/{BRIDGE}/accept_dad && ip link set {BRIDGE} up")
     try:
         stranger.plug_in(f"{cluster.nodes[name]['lab_name']}-{name}", BESIDE_IT)
@@ -93,7 +93,7 @@ def bridged(cluster: Cluster, name: str, host: Host, stranger: Stranger) -> Iter
 
 
 def wait_for_boot(cluster: Cluster, name: str, mark: str, within: float = 120) -> Host:
-    """Return a new connection to a node once it has booted, which removes the mark."""
+    """Return a new connection to a node after its reboot, which removes the mark."""
     until = time.monotonic() + within
     while True:
         try:
@@ -108,11 +108,11 @@ def wait_for_boot(cluster: Cluster, name: str, mark: str, within: float = 120) -
 
 def test_with_sshd_started_by_its_socket(cluster: Cluster, nodes: dict[str, Host], head: Host, stranger: Stranger) -> None:
     try:
-        # Rules are due, so whoever writes them has to find the port.
+        # The run must write rules, so it has to find the SSH port.
         head.check_output(f"{BY_SOCKET}; nft delete table inet gb10; systemctl stop ssh.service")
         assert "open to others: SSH (22)" in cluster.site(*TAG).assert_ok().output
         cluster.site(*TAG).assert_unchanged()
-        # No sshd waits; the scan starts one.
+        # sshd does not run; the scan starts it.
         head.check_output("systemctl stop ssh.service")
         assert_all_closed(stranger, cluster, nodes, head)
     finally:
@@ -128,7 +128,7 @@ def test_with_a_bridge_that_has_a_port_of_the_node(cluster: Cluster, head: Host,
         for _again in range(2):
             assert stranger.open(ON_BRIDGE, ports) == {SSH, API}
             assert stranger.open(f"{link_local(head, BRIDGE)}%eth1", ports) == {SSH}
-            # Now also with rules that know the bridge.
+            # The second pass has rules for the bridge.
             cluster.site(*TAG).assert_ok()
         before = head.check_output(TABLE)
         refused = cluster.site(*TAG, *extra(peer_firewall_trusted_interfaces=["docker*", "br-*"]))
@@ -136,7 +136,7 @@ def test_with_a_bridge_that_has_a_port_of_the_node(cluster: Cluster, head: Host,
         assert "peer_firewall_trusted_interfaces[1]: 'br-*' matches br-lan, which carries the default route" in refused.output
         assert "nothing was changed" in refused.output
         assert (head.check_output(TABLE), head.run(TIMERS).stdout.strip()) == (before, "")
-        # By its own name it is the user's word.
+        # Its exact name is an explicit decision of the user.
         cluster.site(*TAG, *extra(peer_firewall_trusted_interfaces=[BRIDGE])).assert_ok()
         assert {SSH, API, OFFERED} <= stranger.open(ON_BRIDGE, ports)
         cluster.site(*TAG).assert_ok()
@@ -155,7 +155,7 @@ def test_after_whatever_debians_service_does(cluster: Cluster, nodes: dict[str, 
         cluster.site(*TAG).assert_unchanged()
     finally:
         for host in nodes.values():
-            # To stop it is to flush all tables, by its own command.
+            # The unit's stop command flushes all tables.
             host.check_output("systemctl stop nftables; systemctl reload gb10-firewall")
     assert {name: host.check_output(RAY) for name, host in nodes.items()} == rays
 
@@ -183,7 +183,7 @@ def test_a_full_disk_ends_with_the_rules_that_were_confirmed(cluster: Cluster, w
 def test_killed_while_it_closes_the_node_has_what_was_confirmed(cluster: Cluster, nodes: dict[str, Host], after: float) -> None:
     new = extra(peer_firewall_open_ports=["8443/tcp"], peer_firewall_confirm_timeout=10)
     try:
-        run_and_kill("site.yml", [*cluster.arguments, *TAG, *new], "Close the node, or open it", after=after)
+        run_and_kill("site.yml", [*cluster.arguments, *TAG, *new], "Apply or remove the firewall rules", after=after)
         until = time.monotonic() + 30
         for name, host in nodes.items():
             while host.check_output(TIMERS).strip() or ("8443" in host.check_output(TABLE)) != ("8443" in host.file(RULES).content_string):
@@ -198,7 +198,7 @@ def test_killed_while_it_closes_the_node_has_what_was_confirmed(cluster: Cluster
 
 @pytest.mark.slow
 def test_after_a_reboot(cluster: Cluster, nodes: dict[str, Host], head: Host, stranger: Stranger) -> None:
-    """A worker, with ssh.socket and with Debian's own service, which flushes all tables as it starts."""
+    """A worker with ssh.socket and with Debian's own service, which flushes all tables when it starts."""
     name = cluster.groups["worker"][0]
     host, address, mark = nodes[name], cluster.nodes[name]["ansible_host"], "/run/before-the-reboot"
     try:
@@ -206,7 +206,7 @@ def test_after_a_reboot(cluster: Cluster, nodes: dict[str, Host], head: Host, st
         host.run("systemctl reboot")
         host = wait_for_boot(cluster, name, mark)
         assert host.check_output("systemctl show --property=ActiveState --value gb10-firewall nftables").split() == ["active", "active"]
-        # What opens ports comes after the rules.
+        # Services open ports only after the rules are loaded.
         began = "systemctl show --value --property={} {}"
         loaded = int(host.check_output(began.format("ActiveEnterTimestampMonotonic", "gb10-firewall")))
         until = time.monotonic() + 60

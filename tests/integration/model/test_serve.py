@@ -1,4 +1,4 @@
-"""The model as a client sees it, and where it really runs."""
+"""The model's answers to a client, and the nodes of its ranks."""
 
 from __future__ import annotations
 
@@ -35,6 +35,6 @@ def test_the_ranks_talk_over_the_fabric(head: Host) -> None:
 
     fabric, management = sent("enp1s0f1np1"), sent("enP7s7")
     completion(head, tokens=64)
-    # 64 tokens of tensor parallelism; the management network carries this test's own ssh.
+    # 64 tokens with tensor parallelism. The management network carries this test's own SSH.
     assert sent("enp1s0f1np1") - fabric > 300_000
     assert sent("enP7s7") - management < 100_000

@@ -1,4 +1,4 @@
-"""Another model and back, a broken one, stopped and started: what runs, what is said, and that the old one answers in the end."""
+"""Switch to another model and back, to a broken model, and stop and start: the services, the messages, and the old model's answers."""
 
 from __future__ import annotations
 
@@ -23,21 +23,21 @@ def play(cluster: Cluster, name: str, *arguments: str, **variables: object) -> R
 
 
 def screen(cluster: Cluster, *arguments: str, **variables: object) -> list[str]:
-    """The lines that status.yml shows."""
-    # A node that cannot be reached has a message too, which is no list.
+    """Return the output lines of status.yml."""
+    # An unreachable node also has a message, but not a list.
     text = play(cluster, "status", *arguments, **variables).assert_unchanged().output.partition('"msg": [')[2]
     lines, _end = json.JSONDecoder().raw_decode(f"[{text}")
     return [str(line) for line in lines]
 
 
 def served(head: Host) -> str:
-    """The model as vLLM was told of it."""
+    """Return the model of the running vLLM."""
     return str(json.loads(head.check_output(f"{CURL} --silent --fail {API}/v1/models"))["data"][0]["root"])
 
 
 @pytest.fixture
 def broken(nodes: dict[str, Host]) -> Iterator[str]:
-    """The model with one file of weights cut off on every node, which nobody sees before it is loaded."""
+    """The model with one truncated weights file on every node. Only loading detects the error."""
     for host in nodes.values():
         host.check_output(f"cp -rL /srv/models/tiny {BROKEN} && truncate --size=4096 {BROKEN}/*.safetensors")
     yield BROKEN
@@ -68,8 +68,8 @@ def test_a_node_that_cannot_be_reached_is_on_the_screen(cluster: Cluster, tmp_pa
 def test_what_is_no_switch_is_refused_before_anything_changes(cluster: Cluster, head: Host) -> None:
     pid = head.check_output("systemctl show --property=MainPID --value gb10-vllm")
     for variables, words in (
-        ({}, "There is nothing to switch"),
-        ({"gb10_model": "/srv/models/tiny"}, "/srv/models/tiny is served already"),
+        ({}, "or gb10_model is not set"),
+        ({"gb10_model": "/srv/models/tiny"}, "/srv/models/tiny is already served"),
         ({"gb10_model": "/srv/models/absent"}, "/srv/models/absent/config.json is missing on spark1"),
     ):
         refused = play(cluster, "switch_model", **variables)
@@ -86,7 +86,7 @@ def test_what_is_no_switch_is_refused_before_anything_changes(cluster: Cluster, 
 
 
 def test_too_little_memory_is_refused_with_numbers(cluster: Cluster) -> None:
-    # The lab plans no memory, so the module is asked alone.
+    # The lab has no memory plan, so this runs only the module.
     command = [*cluster.arguments, "--extra-vars", json.dumps({"needed": 1 << 50})]
     refused = run("tests/integration/model/memory.yml", command)
     assert refused.status != 0
@@ -131,7 +131,7 @@ def test_a_switch_to_a_broken_model_ends_with_the_old_one_answering(
 def test_a_switch_on_which_ray_does_not_come_up_ends_with_the_old_one_answering(cluster: Cluster, nodes: dict[str, Host], head: Host) -> None:
     text = completion(head)
     before = {name: host.check_output("cat /etc/gb10/good.json /etc/gb10/cluster.env") for name, host in nodes.items()}
-    # Another environment of the ranks restarts Ray, which ends the old model. No Ray is up within a second.
+    # A changed rank environment restarts Ray, which ends the old model. Ray cannot start within a second.
     changed = {"gb10_extra_env": {"OMP_NUM_THREADS": "2"}, "ray_cluster_join_timeout": 1}
     failed = play(cluster, "switch_model", gb10_model="/srv/models/tiny-moe", **changed)
     assert failed.status != 0

@@ -1,4 +1,4 @@
-"""The API over TLS, with a certificate of a CA of the test's own, and secrets of the ranks."""
+"""The API over TLS, with a certificate of the test's own CA, and secrets of the ranks."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ except openai.APIConnectionError as error:
 
 @dataclass
 class Secured:
-    """The cluster with TLS: its CA, the certificate that it has now, and the run that brought it."""
+    """The cluster with TLS: its CA, its current certificate, and the run that installed it."""
 
     cluster: Cluster
     folder: Path
@@ -51,7 +51,7 @@ class Secured:
         return f"https://{self.address}:8000"
 
     def arguments(self) -> list[str]:
-        """Of every run: paths of the certificate and its key, and the text of the CA."""
+        """Return the arguments of every run: paths of the certificate and its key, and the text of the CA."""
         variables: dict[str, Any] = {
             "gb10_api_tls_certificate": str(self.folder / "api.crt"),
             "gb10_api_tls_key": str(self.folder / "api.key"),
@@ -61,7 +61,7 @@ class Secured:
         return ["--extra-vars", json.dumps(variables)]
 
     def renew(self) -> Run:
-        """Give the cluster a new certificate."""
+        """Install a new certificate on the cluster."""
         self.pair = self.ca.issue(self.address)
         self.pair.write(self.folder, "api")
         self.run = self.cluster.serve("-vvv", "--diff", *self.arguments())
@@ -99,7 +99,7 @@ def test_curl_succeeds_with_the_ca_and_fails_without(secured: Secured, head: Hos
     refused = head.run(asked)
     # 60: the peer's certificate cannot be verified.
     assert (refused.rc, "certificate" in refused.stderr) == (60, True)
-    assert head.run(f"curl --silent --cacert {CA_FILE} https://127.0.0.1:8000/health").rc == 60, "the certificate is of another name"
+    assert head.run(f"curl --silent --cacert {CA_FILE} https://127.0.0.1:8000/health").rc == 60, "the certificate has another name"
     assert head.run(f"curl --silent {secured.url.replace('https', 'http')}/health").rc != 0
 
 

@@ -1,4 +1,4 @@
-"""Root reads, writes and runs nothing that the service user can write: every path that the roles made, and every folder above it."""
+"""The service user cannot write paths that root reads, writes or runs: every path of the roles, and every parent directory."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from testinfra.host import Host
 
 PROGRAM = (ROOT / "tests/support/who_can_write.py").read_text(encoding="utf-8")
 USER, HOME, STATE = "gb10", "/var/lib/gb10", "/var/lib/gb10-netplan"
-#: What roles make beside units; a node need not have all of it.
+#: The paths of roles, without units. A node need not have all of them.
 MADE = (
     "/etc/gb10",
     "/etc/netplan",
@@ -24,14 +24,14 @@ MADE = (
     "/srv/models/tiny",
     "/usr/local/lib",
 )
-#: What a unit names: files that systemd reads as root, and programs.
+#: The properties of a unit with paths: files that systemd reads as root, and programs.
 PROPERTIES = "FragmentPath,DropInPaths,EnvironmentFiles,LoadCredential,WorkingDirectory,ExecStart,ExecStartPre,ExecStartPost,ExecStopPost,ExecReload"
 
 
 def changeable(host: Host, paths: list[str]) -> dict[str, str]:
-    """Return path -> why of what somebody else than root can change."""
+    """Return path -> reason for each path that a user other than root can change."""
     command = f"python3 - {USER} {' '.join(map(shlex.quote, paths))} <<'END'\n{PROGRAM}\nEND"
-    # Not check_output, which would take each % of the program for a place to fill.
+    # Not check_output, which would interpret each % of the program as a placeholder.
     done = host.run(command)
     assert done.rc == 0, done.stderr
     found: dict[str, str] = json.loads(done.stdout)
@@ -39,13 +39,13 @@ def changeable(host: Host, paths: list[str]) -> dict[str, str]:
 
 
 def named_by_units(host: Host) -> list[str]:
-    """Return every path that a unit of ours names."""
+    """Return every path in the collection's units."""
     units = host.check_output("systemctl list-unit-files --no-legend 'gb10-*' | cut -d' ' -f1").split()
     assert {"gb10-ray.service", "gb10-firewall.service"} <= set(units)
     shown = host.check_output(f"systemctl show --property={PROPERTIES} {' '.join(units)}")
     words = shown.replace("=", " ").replace(":", " ").replace(";", " ").replace('"', " ").split()
     paths = {word.removeprefix("!") for word in words if word.removeprefix("!").startswith("/")}
-    # The services themselves write into this one, and work there.
+    # The services themselves write to the home directory and use it as working directory.
     return sorted(path for path in paths if path != HOME)
 
 
@@ -71,19 +71,19 @@ def test_the_service_users_folder_is_its_own_and_holds_nothing_of_roots(nodes: d
         assert host.check_output(f"find {HOME} ! -user {USER}") == "", name
         state = host.file(STATE)
         assert (state.user, state.group, state.mode) == ("root", "root", 0o700), name
-        # What Python compiled is there for the ranks: nobody compiles it again at each start.
+        # The ranks find Python's bytecode cache, so no start compiles again.
         assert host.check_output(f"find {HOME}/pycache -name 'vllm' -type d | head -1"), name
 
 
 def test_no_process_of_a_unit_has_more_groups_than_its_users(nodes: dict[str, Host]) -> None:
-    """Else the group of a file would say nothing."""
+    """Otherwise the group of a file would not be meaningful."""
     for host in nodes.values():
         assert host.check_output(f"id --groups --name {USER}") == USER
 
 
 @pytest.fixture
 def former(workers: list[Host], cluster: Cluster) -> Iterator[Host]:
-    """A node as an earlier release left it: the user's folder is root's and open to its group."""
+    """A node in the state of an earlier release: root owns the user's home, and the user's group can write to it."""
     (host, *_others) = workers
     host.check_output(f"chown root:{USER} {HOME} && chmod 1775 {HOME}")
     yield host
@@ -97,7 +97,7 @@ def test_an_upgrade_takes_over_what_is_roots(cluster: Cluster, former: Host) -> 
     before = former.check_output(f"cat {STATE}/*.json")
     former.check_output(f"mv {STATE} {HOME}/netplan")
     run = cluster.site("--tags", "ray_cluster").assert_ok()
-    assert {"Move it to root's own folders", "Make the folder the user's alone"} <= run.changed_tasks()
+    assert {"Move the network rollback files to root's directory", "Restrict the home directory to the service user"} <= run.changed_tasks()
     assert former.check_output(f"cat {STATE}/*.json") == before
     assert not former.file(f"{HOME}/netplan").exists
     cluster.site("--tags", "qsfp_netplan,ray_cluster").assert_unchanged()

@@ -1,4 +1,4 @@
-"""NCCL, really built: where it is, who has it mapped, what is refused and how one goes back. No GPU runs any of it."""
+"""A real NCCL build: its files, the processes that map it, refused inputs and the switch back. No GPU runs it."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ MACHINE = {"x86_64": 62, "aarch64": 183}[os.uname().machine]
 
 @pytest.fixture
 def read(cluster: Cluster, tmp_path: Path) -> Callable[..., dict[str, Any]]:
-    """What nccl_info says on each node, by its name."""
+    """Return nccl_info's result of each node, by node name."""
 
     def read(**variables: Any) -> dict[str, Any]:
         answer = tmp_path / "answer.json"
@@ -79,7 +79,7 @@ def test_again_nothing_is_built_or_sent(cluster: Cluster) -> None:
 
 @pytest.fixture
 def offer(cluster: Cluster, workers: list[Host], tmp_path: Path) -> Iterator[Callable[..., Run]]:
-    """Install a build in miniature on the last node; it is gone from there after the test."""
+    """Install a miniature build on the last node, and remove it after the test."""
     before = workers[-1].check_output(f"ls {STORE}").split()
 
     def offer(architecture: str, corrupt: bool = False) -> Run:
@@ -117,7 +117,7 @@ def test_a_build_that_is_not_right_is_refused(workers: list[Host], offer: Callab
 
 
 BAD = {
-    "a file that is not there": ({"nccl_sm121_build_source": "/none/nccl.tar.gz"}, "nccl_sm121_build_source: /none/nccl.tar.gz is not there"),
+    "a file that is not there": ({"nccl_sm121_build_source": "/none/nccl.tar.gz"}, "nccl_sm121_build_source: /none/nccl.tar.gz does not exist"),
     "another file than was meant": ({"nccl_sm121_build_checksum": "0" * 64}, f"Expected: {'0' * 64}"),
     "no toolkit": ({"nccl_sm121_build_cuda_home": "/nonexistent"}, "cuda_home: /nonexistent/bin/nvcc not found"),
     "no GPU that nvcc knows": ({"nccl_sm121_build_capabilities": ["13.7"]}, "does not support sm_137"),
@@ -141,7 +141,7 @@ def test_a_truncated_file_is_refused(cluster: Cluster, head: Host, tmp_path: Pat
     before = used(head)
     refused = site(cluster, "--extra-vars", f"nccl_sm121_build_source={archive}")
     assert refused.status != 0
-    assert "Unpack the file" in refused.output
+    assert "Unpack the NCCL source archive" in refused.output
     assert used(head) == before
     head.check_output(f"rm -r {STORE}/source/{hashlib.sha256(archive.read_bytes()).hexdigest()[:12]}")
 
@@ -155,13 +155,13 @@ def test_a_tag_that_is_not_there_is_refused(cluster: Cluster, head: Host) -> Non
     assert "nccl_sm121_build_version: v9.9.9-1 is a tag, which can be moved" in unknown.output
     refused = site(cluster, "--extra-vars", json.dumps({**given, "nccl_sm121_build_commit": "0" * 40}))
     assert refused.status != 0
-    assert "Check out the tag" in refused.output
+    assert "Check out the NCCL tag" in refused.output
     assert "v9.9.9-1" in refused.output
     assert used(head) == before
     head.check_output(f"rm -rf {repository} {STORE}/source/v9.9.9-1")
 
 
-#: Another build than the one that is there, which none of these tests lets come to an end: nothing of it is in a cache.
+#: A build with other inputs. No test completes it, so no cache contains it.
 OTHER = {"nccl_sm121_build_only_funcs": "SendRecv", "nccl_sm121_build_ccache": False}
 
 
@@ -182,7 +182,7 @@ def test_an_interrupted_build_leaves_the_one_that_is_used(cluster: Cluster, head
     before = used(head)
     arguments = [*cluster.arguments, "--tags", "nccl_sm121_build", "--extra-vars", json.dumps(OTHER)]
     run_and_kill("site.yml", arguments, "Build NCCL for the GPUs of the cluster", after=20)
-    # What the run had started goes on without it.
+    # The processes of the interrupted run continue.
     for pid in head.check_output("pgrep --exact make || true").split():
         head.run(f"kill -9 {pid}")
     assert head.check_output(f"ls -d {STORE}/.build-*").count("\n") == 0
@@ -198,13 +198,13 @@ def test_another_build_is_used_and_the_first_again_without_building(
     first = used(workers[-1])
     offer("121").assert_ok()
     assert used(workers[-1]) != first
-    # Ray still has the first one mapped, which is what a look at the processes is for.
+    # Ray still maps the first build, which the process check must detect.
     (name,) = (name for name, info in read().items() if info["problems"])
     problem = read()[name]["problems"][0]
     assert f"{name}, process " in problem
     assert f"it has mapped {STORE}/{first}/lib/libnccl.so." in problem
     back = site(cluster).assert_ok()
-    assert back.changed_tasks() == {"Look whether this node has it"}
+    assert back.changed_tasks() == {"Select the NCCL build when this node has it"}
     assert {used(host) for host in nodes.values()} == {first}
     assert all(info["problems"] == [] for info in read().values())
 
@@ -214,20 +214,20 @@ def test_a_node_that_lost_it_gets_it_from_the_head_again(cluster: Cluster, nodes
     first = used(workers[-1])
     workers[-1].check_output(f"truncate --size=1000 {STORE}/{first}/lib/libnccl.so.2")
     again = site(cluster).assert_ok()
-    assert "Put it into the store and use it" in again.changed_tasks()
-    assert "Build NCCL for the GPUs of the cluster, unless that was done" not in again.changed_tasks()
+    assert "Install and select the received NCCL build" in again.changed_tasks()
+    assert "Build NCCL for the GPUs of the cluster when its inputs changed" not in again.changed_tasks()
     hashes = {host.check_output(f"sha256sum {STORE}/current/lib/libnccl.so.2").split()[0] for host in nodes.values()}
     assert len(hashes) == 1
     site(cluster).assert_unchanged()
 
 
-#: A stack for GPUs, so that there is something to decide; what is installed stays the lab's, by its lock.
+#: A stack for GPUs, so that auto has a decision to make. The lock keeps the lab's installed packages.
 AUTO = ("--extra-vars", '{"gb10_stack": "vllm-0.32.0", "nccl_sm121_build_enabled": "auto"}')
 
 
 @pytest.fixture
 def wheel(cluster: Cluster, nodes: dict[str, Host], tmp_path: Path) -> Iterator[Callable[[str], str]]:
-    """Put a library in the place of NVIDIA's wheel on every node, with code for an architecture; without a GPU the lab has none. Returns its path."""
+    """Install a library for an architecture in place of NVIDIA's wheel on every node; the lab has no wheel. Returns its path."""
     (folder,) = {host.check_output("ls -d /opt/gb10/runtime/current/lib/python3*/site-packages") + "/nvidia" for host in nodes.values()}
     place = f"{folder}/nccl/lib/libnccl.so.2"
 
@@ -252,23 +252,23 @@ def test_auto_takes_what_the_runtime_brings_unless_the_gpu_cannot_run_it(
     built = {used(host) for host in nodes.values()}
     place = wheel("121")
     brought = site(cluster, *AUTO).assert_ok()
-    assert "NCCL comes with the runtime" in brought.output
+    assert "the NCCL of the runtime is used" in brought.output
     assert "code for 12.1" in brought.output
     record = "/etc/gb10/additions/nccl_sm121_build.json"
     assert {host.file(record).exists for host in nodes.values()} == {False}
     site(cluster, *AUTO).assert_unchanged()
-    # As another release of vLLM may bring it.
+    # Another vLLM release may include such a library.
     assert wheel("90") == place
     replaced = site(cluster, *AUTO).assert_ok()
     assert "NCCL is built" in replaced.output
     assert "NCCL 2.30.7 has no code that compute capability 12.1 can run" in replaced.output
     assert {host.check_output(f"readlink {place}") for host in nodes.values()} == {f"{STORE}/{name}/lib/libnccl.so.2" for name in built}
     assert {host.file(record).exists for host in nodes.values()} == {True}
-    # A link in its place is no library that the runtime brought: the second run decides by the one beside it.
+    # The link is not the runtime's own library. The second run decides from the saved original next to it.
     site(cluster, *AUTO).assert_unchanged()
 
 
-# Last, because it stays so: Ray is slow to restart.
+# This test runs last and does not restore the state, because Ray restarts slowly.
 @pytest.mark.disruptive
 def test_without_it_the_ranks_are_started_as_before(cluster: Cluster, nodes: dict[str, Host]) -> None:
     off = ("--extra-vars", '{"nccl_sm121_build_enabled": false}')

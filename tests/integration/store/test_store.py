@@ -1,4 +1,4 @@
-"""A model of 100 MB that is copied along a chain of nodes over capped links; then with a relay killed, a shard damaged, a disk that fills up."""
+"""Copy a 100 MB model along a chain of nodes over capped links, also with a killed relay, a damaged shard and a full disk."""
 
 from __future__ import annotations
 
@@ -20,13 +20,13 @@ SOURCE, MODEL = "/srv/source/model", "/srv/store/model"
 SHARDS = [f"model-0000{number}-of-00004.safetensors" for number in (1, 2, 3, 4)]
 RELAY = "gb10-model-relay.service"
 MIB = 1 << 20
-#: For a busy machine to come as far as the copy.
+#: Seconds until a busy machine has started the copy.
 BEGINS_S = 300
 
 
 @pytest.fixture(scope="module")
 def source(head: Host) -> str:
-    """Make the folder that the model is copied from, and return what sha256sum says of it."""
+    """Create the source directory of the model, and return its sha256sum output."""
     head.check_output(f"mkdir -p {SOURCE} && cp /srv/models/tiny/*.json {SOURCE}/")
     for shard in SHARDS:
         head.check_output(f"test -e {SOURCE}/{shard} || head -c {25 * MIB} /dev/urandom > {SOURCE}/{shard}")
@@ -42,13 +42,13 @@ def store(cluster: Cluster, *arguments: str, **variables: Any) -> Run:
 
 
 def forget(nodes: Mapping[str, Host], *names: str) -> None:
-    """Take the model from these nodes."""
+    """Remove the model from these nodes."""
     for name in names:
         nodes[name].check_output(f"rm -rf {MODEL}")
 
 
 def assert_stored(nodes: Mapping[str, Host], source: str) -> None:
-    """Every node has the model, can serve it, and nothing of the copying is left."""
+    """Every node has a readable model, and no file or service of the copy is left."""
     for name, node in nodes.items():
         assert sums(node, MODEL) == source, name
         assert json.loads(node.file(f"{MODEL}/gb10-model.json").content_string)["model"] == SOURCE
@@ -60,7 +60,7 @@ def assert_stored(nodes: Mapping[str, Host], source: str) -> None:
 
 @contextmanager
 def slow(nodes: Mapping[str, Host], mbit: int) -> Iterator[None]:
-    """Cap what each node sends over the fabric."""
+    """Cap each node's transmit rate on the fabric."""
     device = "$(ip -o -4 address show to 10.110.0.0/24 | cut -d' ' -f2)"
     for node in nodes.values():
         node.check_output(f"tc qdisc replace dev {device} root tbf rate {mbit}mbit burst 256kb latency 50ms")
@@ -81,7 +81,7 @@ def during(run: Callable[[], Run], node: Host, act: Callable[[], Any]) -> Run:
     try:
         while int(node.check_output(received)) < MIB:
             assert thread.is_alive(), answer[0].output
-            assert time.monotonic() < until, "the copy has not begun"
+            assert time.monotonic() < until, "the copy has not started"
             time.sleep(0.5)
         act()
     finally:
@@ -110,7 +110,7 @@ def test_two_runs_at_once(cluster: Cluster, nodes: dict[str, Host], head: Host, 
     forget(nodes, *names[1:])
     second: list[Run] = []
     with slow(nodes, 40):
-        # Another run used to stop the copy of the first.
+        # In an earlier release the second run stopped the copy of the first.
         first = during(lambda: store(cluster), nodes[names[1]], lambda: second.append(store(cluster)))
     first.assert_ok()
     assert second[0].status != 0
@@ -125,7 +125,7 @@ def test_a_run_that_was_killed_and_a_rerun(cluster: Cluster, nodes: dict[str, Ho
     names = list(nodes)
     forget(nodes, *names[1:])
     with slow(nodes, 40):
-        run_and_kill("site.yml", [*cluster.arguments, "--tags", "model_store"], "model_store : Wait for it", after=2)
+        run_and_kill("site.yml", [*cluster.arguments, "--tags", "model_store"], "model_store : Wait for the model copy", after=2)
         assert head.file(LOCK).mode == 0o600
     done = store(cluster).assert_ok()
     assert "replaces the lock of a run that has ended: " in done.output
@@ -155,7 +155,7 @@ def test_links_out_of_the_source_are_all_named_and_none_is_read(cluster: Cluster
         assert refused.status != 0
         assert "'id.json' leads out of " in refused.output and "'shadow.json' leads to /etc/shadow" in refused.output
         assert not any(node.file(MODEL).exists for node in nodes.values())
-        assert not head.file(LOCK).exists, "a run that fails gives the lock back"
+        assert not head.file(LOCK).exists, "a failed run releases the lock"
     finally:
         head.check_output(f"rm {SOURCE}/shadow.json {SOURCE}/id.json")
     store(cluster).assert_ok()
@@ -163,7 +163,7 @@ def test_links_out_of_the_source_are_all_named_and_none_is_read(cluster: Cluster
 
 
 def copied_in(nodes: Mapping[str, Host], *names: str) -> float:
-    """Seconds from the first start of a relay on these nodes to the last byte written on any."""
+    """Return the seconds from the first relay start on these nodes to the last byte written on any of them."""
     started = f"journalctl --unit={RELAY} --output=short-unix --grep=Started --lines=1 --quiet | cut -d' ' -f1"
     written = f"stat --format=%.Y {MODEL}/*.safetensors | sort | tail -1"
     return max(float(nodes[name].check_output(written)) for name in names) - min(float(nodes[name].check_output(started)) for name in names)
@@ -181,7 +181,7 @@ def test_all_nodes_cost_about_one_copy(
         seconds.append(copied_in(nodes, *without))
     one, chain = seconds
     record_property("seconds", {"one copy": one, "along the chain": chain})
-    assert one > 100 * MIB * 8 / 40e6 * 0.95, "the cap holds"
+    assert one > 100 * MIB * 8 / 40e6 * 0.95, "the cap is active"
     assert chain < 1.3 * one
     assert_stored(nodes, source)
 
@@ -214,7 +214,7 @@ def test_a_disk_that_fills_up_and_a_rerun(cluster: Cluster, nodes: dict[str, Hos
         assert f"{names[2]}: model-" in done.output
         assert f"cannot be written in {MODEL}: No space left on device" in done.output
         assert f"{names[3]}: {names[2]} sent no data: model-" in done.output
-        assert "what runs was not touched" in done.output
+        assert "Running services were not touched" in done.output
         assert not full.file("/run/gb10-model").exists
     finally:
         full.check_output("umount /srv/store")
@@ -230,7 +230,7 @@ def test_a_relay_that_is_killed_and_a_rerun_that_goes_on(cluster: Cluster, nodes
         done = during(lambda: store(cluster), killed, lambda: killed.check_output(f"systemctl kill --signal=KILL {RELAY}"))
     assert done.status != 0
     assert f"{names[2]}: {RELAY} has stopped" in done.output
-    # What came so far is kept; the node behind the killed one may have had nothing yet.
+    # Received data is kept. The node after the killed one may not have received any data yet.
     there = {name: int(nodes[name].check_output(f"du -sb {MODEL} | cut -f1")) for name in names[1:3]}
     assert all(count > MIB for count in there.values()), there
     store(cluster).assert_ok()

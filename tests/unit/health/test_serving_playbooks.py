@@ -31,7 +31,7 @@ def test_nodes_that_cannot_be_locked_are_listed_by_the_plan() -> None:
 def test_a_measurement_without_the_lock_is_a_failure() -> None:
     done = run("playbooks/benchmark_nccl.yml", [*INVENTORY, *NOBODY])
     assert done.status != 0
-    assert "Stop where it is not to be had" in done.output
+    assert "Stop when the cluster lock is not available" in done.output
 
 
 def test_what_cannot_be_stopped_is_a_failure() -> None:

@@ -412,7 +412,7 @@ def test_what_each_node_downloads_by_itself_is_kept(tmp_path: Path, hub: Hub) ->
     variables = {"_gb10_hub_record": str(record), "model_store_enabled": False}
     given = ["--inventory", str(tmp_path / "hosts.yml"), "--extra-vars", json.dumps(variables), "--tags", "model_store"]
     environment = {"PATH": f"{planner.path}:{os.environ['PATH']}"}
-    assert run("site.yml", given, environment).assert_ok().changed_tasks() == {"Record the model's configuration as Hugging Face Hub returned it"}
+    assert run("site.yml", given, environment).assert_ok().changed_tasks() == {"Save the model information from Hugging Face Hub"}
     assert json.loads(record.read_text(encoding="utf-8")) == told(described())["hub_model"]
     hub.answer = b"gone"
     assert "the plan uses facts from an earlier read" in run("site.yml", given, environment).assert_unchanged().output

@@ -192,5 +192,5 @@ def test_what_an_earlier_release_kept_is_moved_if_root_made_it(tmp_path: Path, c
     command = [Path(sys.executable).with_name("ansible-playbook"), "-i", "localhost,", tmp_path / "play.yml", "-e", json.dumps(given)]
     environment = os.environ | {"ANSIBLE_CONFIG": str(ROOT / "ansible.cfg")}
     done = subprocess.run(command, env=environment, capture_output=True, text=True, check=False)
-    assert (done.returncode != 0, "holds volumes" in done.stdout) == (refused, refused), done.stdout
+    assert (done.returncode != 0, "contains volumes" in done.stdout) == (refused, refused), done.stdout
     assert (state.exists(), os.path.lexists(kept)) == (moved, not moved)

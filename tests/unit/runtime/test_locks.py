@@ -134,7 +134,7 @@ def test_what_pip_and_uv_install_as_root_must_match_its_hash() -> None:
     """For the runtime: first uv, then the lock. For the library of Hugging Face Hub: where no runtime has it."""
     pip, sync = (
         next(task["ansible.builtin.command"]["argv"] for task in steps("roles/vllm_runtime/tasks/build.yml") if task["name"].startswith(name))
-        for name in ("Install uv", "Install what the lock lists")
+        for name in ("Install uv", "Install exactly the locked packages")
     )
     assert "'--require-hashes'" in pip and "'--no-deps'" in pip and "'-r'" in pip
     assert "'--require-hashes'" in sync
