@@ -214,6 +214,8 @@ def main(target: str, names: Sequence[str]) -> int:
         folder.mkdir(parents=True, exist_ok=True)
         for path in folder.iterdir():
             path.unlink()
+    # The default action would leave the parts running.
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit(128 + signal.SIGTERM))
     began, before = time.monotonic(), Usage.now()
     ended = run_all([name for name in chosen if name not in left_out], SETTINGS[target], logs)
     if not names:

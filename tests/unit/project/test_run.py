@@ -2,7 +2,11 @@
 
 from __future__ import annotations
 
+import os
 import re
+import subprocess
+import sys
+import time
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 
@@ -110,3 +114,26 @@ def test_every_scenario_is_a_part() -> None:
 def test_the_workflow_runs_every_part() -> None:
     suites = load_yaml(read(".github/workflows/ci.yml"))["jobs"]["checks"]["strategy"]["matrix"]["parts"]
     assert {part for suite in suites for part in suite.split()} | {"downloads"} == set(run.PARTS)
+
+
+def test_a_terminated_run_ends_its_parts(tmp_path: Path) -> None:
+    program = f"""
+from pathlib import Path
+import run
+run.ROOT = Path({str(tmp_path)!r})
+run.PARTS = {{"a": run.Part(["--eval=a:; echo $$$$ > pid; exec sleep 60", "a"])}}
+run.main("test", ["a"])
+"""
+    with subprocess.Popen([sys.executable, "-c", program], env=os.environ | {"PYTHONPATH": str(ROOT / "tests")}) as runner:
+        pid = tmp_path / "pid"
+        while not pid.exists() or not pid.read_text(encoding="ascii").strip():
+            assert runner.poll() is None
+            time.sleep(0.05)
+        runner.terminate()
+        assert runner.wait() == 143
+    for _attempt in range(100):
+        if not Path(f"/proc/{pid.read_text(encoding='ascii').strip()}").exists():
+            break
+        time.sleep(0.05)
+    else:
+        pytest.fail("the part runs on")
