@@ -160,8 +160,8 @@ def _check_owners(where: str, name: str, interface: str, owners: Sequence[Mappin
     """Find other configuration of a device: netplan merges files. A file can drop a name, but not a pattern."""
     problems = []
     for owner in owners:
-            # NetworkManager must leave the device to networkd, or gives our profile priority. So only a profile for
-            # exactly this device shows that a user configured it.
+        # NetworkManager must leave the device to networkd, or gives our profile priority. So only a profile for
+        # exactly this device shows that a user configured it.
         profile = owner["kind"] == "NetworkManager"
         simple = owner["by"] == "name" and (profile or owner["kind"] == "ethernets")
         if owner["file"] == topology.NETPLAN_FILE or (simple and takeover) or (profile and not simple):
