@@ -95,7 +95,7 @@ def test_all_mistakes_are_listed_together(cluster: Cluster, tmp_path: Path) -> N
         "/srv/models/absent/config.json is missing on spark2",
         "10.110.0.1 of spark2 is also",
         "10.112.1.2/24 of spark2 is outside",
-        "6381 is Ray's object-manager-port too",
+        "6381 is also Ray's object-manager-port",
         "gb10_vllm_extra_args[0]: --swap-space",
         "gb10_extra_env.VLLM_ATTENTION_BACKEND",
         "gb10_extra_env.HF_TOKEN",

@@ -49,7 +49,7 @@ def broken(nodes: dict[str, Host]) -> Iterator[str]:
 def test_the_screen(cluster: Cluster, nodes: dict[str, Host], mode: tuple[str, ...]) -> None:
     said = screen(cluster, *mode)
     assert said[0] == f"model: /srv/models/tiny, served as tiny at {API}/v1"
-    assert said[1].startswith("it answers, in ")
+    assert said[1].startswith("it answered in ")
     for name, line in zip(nodes, said[2:], strict=False):
         assert line.startswith(f"{name}  gb10-ray active for ")
         assert "; rank pid " in line and "GiB available" in line
