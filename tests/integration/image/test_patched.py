@@ -170,7 +170,7 @@ def test_an_image_that_is_not_here(head: Host, site: Site) -> None:
 
 def test_absent_leaves_nothing(head: Host, site: Site) -> None:
     removed = site(vllm_patch_state="absent")
-    assert removed.assert_ok().changed_tasks() == {COPY, "Remove the launch overrides"}
+    assert removed.assert_ok().changed_tasks() == {COPY, "Save or remove the launch overrides on the node"}
     assert not head.file(DEST).exists
     site(vllm_patch_state="absent").assert_unchanged()
 
