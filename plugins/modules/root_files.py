@@ -11,10 +11,16 @@ module: root_files
 short_description: Install small files that every user may read and root alone may change
 version_added: 0.1.0
 description:
-  - Writes all files of a role in one call, atomically, with mode 0644, and creates missing folders with mode 0755.
+  - Writes all files of a role in one call, atomically, with mode 0644.
+  - A file or folder of another owner, with another mode, or a link in a file's place is replaced or corrected, whatever its content.
   - Programs are files of this collection that nodes run without Ansible. The action plugin of this name reads them on the controller.
   - Not for secrets, because the difference shows the content.
 options:
+  directories:
+    description: Folders for the files, with mode 0755. Missing folders above them are created too.
+    type: list
+    elements: path
+    default: []
   files:
     description: The files. Each entry has O(files[].content), O(files[].program), or O(files[].state=absent).
     type: list
@@ -53,11 +59,13 @@ EXAMPLES = r"""
 
 RETURN = r"""
 changed_paths:
-  description: The files that were written or removed.
+  description: The folders that were created or corrected, and the files that were written or removed.
   returned: success
   type: list
   elements: str
 """
+
+import os
 
 from ansible.module_utils.basic import AnsibleModule
 
@@ -68,6 +76,7 @@ def main() -> None:
     """Compare each file, then write or remove those that differ."""
     module = AnsibleModule(
         argument_spec={
+            "directories": {"type": "list", "elements": "path", "default": []},
             "files": {
                 "type": "list",
                 "elements": "dict",
@@ -86,17 +95,20 @@ def main() -> None:
     )
     wanted = {entry["path"]: None if entry["state"] == "absent" else entry["content"] for entry in module.params["files"]}
     try:
-        found = {path: io_file.read_file(path) for path in wanted}
-        changed = [path for path, text in wanted.items() if found[path] != (text, None if text is None else io_file.READABLE)]
+        folders = [path for path in module.params["directories"] if not io_file.installed(path, io_file.SEARCHABLE)]
+        changed = [path for path, text in wanted.items() if io_file.differs(path, text)]
+        # The difference must not show the target of a link.
+        before = {path: io_file.read_file(path)[0] or "" for path in changed if os.path.isfile(path) and not os.path.islink(path)}
         if not module.check_mode:
+            for path in folders:
+                io_file.install_folder(path)
             for path in changed:
                 io_file.install(path, wanted[path])
     except OSError as error:
         module.fail_json(msg=str(error))
-    diff = [
-        {"before_header": path, "after_header": path, "before": found[path][0] or "", "after": wanted[path] or ""} for path in changed
-    ]
-    module.exit_json(changed=bool(changed), changed_paths=changed, diff=diff)
+    diff = [{"before_header": path, "after_header": path, "before": "", "after": "folder, mode 0755\n"} for path in folders]
+    diff += [{"before_header": path, "after_header": path, "before": before.get(path, ""), "after": wanted[path] or ""} for path in changed]
+    module.exit_json(changed=bool(folders or changed), changed_paths=folders + changed, diff=diff)
 
 
 if __name__ == "__main__":

@@ -29,6 +29,7 @@ RENAMED: Mapping[str, str] = {
     "nccl_sm121_build_keep": "nccl_sm121_build_keep_releases",
     "nccl_sm121_build_way": "nccl_sm121_build_method",
     "peer_firewall_interfaces": "peer_firewall_trusted_interfaces",
+    "plan_facts": "gb10_facts_dir",
     "plan_offline": "gb10_plan_offline",
     "plan_record": "gb10_plan_save_facts",
     "vllm_serve_answer_timeout": "vllm_serve_request_timeout",

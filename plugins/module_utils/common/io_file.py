@@ -12,8 +12,8 @@ import os
 import stat
 import tempfile
 
-#: Mode of a file that every user may read.
-READABLE = 0o644
+#: Modes of files and folders that every user may read and only their owner may change.
+READABLE, SEARCHABLE = 0o644, 0o755
 
 
 def read_file(path: str) -> tuple[str | None, int | None]:
@@ -94,22 +94,46 @@ def write_file(path: str, content: str | bytes, mode: int, owner: tuple[int, int
     sync_folder(folder)
 
 
+def installed(path: str, mode: int) -> bool:
+    """Return whether the path is the caller's own file or folder, not a link, with exactly this mode. Raises OSError."""
+    try:
+        found = os.lstat(path)
+    except FileNotFoundError:
+        return False
+    expected = (stat.S_IFDIR if mode == SEARCHABLE else stat.S_IFREG) | mode
+    return (found.st_mode, found.st_uid, found.st_gid) == (expected, os.geteuid(), os.getegid())
+
+
+def differs(path: str, text: str | None) -> bool:
+    """Return whether install() would change the file. Raises OSError."""
+    if text is None:
+        return os.path.lexists(path)
+    return not installed(path, READABLE) or read_file(path)[0] != text
+
+
+def install_folder(path: str) -> None:
+    """Create a folder, with the missing ones above it, or make it the caller's own. Raises OSError, also for a link."""
+    parent = os.path.dirname(path)
+    if not os.path.isdir(parent):
+        install_folder(parent)
+    with contextlib.suppress(FileExistsError):
+        os.mkdir(path)
+    # Independent of the umask, which a hardened host sets to 077. A link fails, because the flags exclude it.
+    folder = os.open(path, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC)
+    try:
+        os.fchown(folder, os.geteuid(), os.getegid())
+        os.fchmod(folder, SEARCHABLE)
+    finally:
+        os.close(folder)
+
+
 def install(path: str, text: str | None) -> None:
-    """Write a file of the caller's that every user may read, with its folders; remove it where ``text`` is None. Raises OSError."""
+    """Replace a file by one of the caller's that every user may read, or remove it if ``text`` is None. Raises OSError."""
     if text is None:
         with contextlib.suppress(FileNotFoundError):
             os.unlink(path)
-        return
-    # Independent of the caller's umask, which a hardened host sets to 077.
-    missing = []
-    folder = os.path.dirname(path)
-    while not os.path.isdir(folder):
-        missing.append(folder)
-        folder = os.path.dirname(folder)
-    for folder in reversed(missing):
-        os.mkdir(folder)
-        os.chmod(folder, 0o755)
-    write_file(path, text, READABLE, (os.geteuid(), os.getegid()))
+    else:
+        write_file(path, text, READABLE, (os.geteuid(), os.getegid()))
 
 
 def sync_folder(folder: str) -> None:

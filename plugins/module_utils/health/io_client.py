@@ -117,13 +117,14 @@ def headers(given: str) -> dict[str, str]:
 def body_of(answer: Any) -> str:
     """Return the body. Raises OSError if it is incomplete or longer than MOST."""
     try:
-        content: bytes = answer.read(MOST)
+        content: bytes = answer.read(MOST + 1)
     except http.client.IncompleteRead as error:
         raise ConnectionError(str(error)) from error
+    if len(content) > MOST:
+        raise ConnectionError(f"the answer is longer than {MOST} bytes")
     # A partial read of an incomplete body raises no error.
     if missing := getattr(answer, "length", None):
-        got = f"{len(content)} bytes received, {missing} more expected"
-        raise ConnectionError(f"the answer is incomplete or too long: {got}")
+        raise ConnectionError(f"the answer is incomplete: {len(content)} bytes received, {missing} more expected")
     return content.decode("utf-8", "replace")
 
 

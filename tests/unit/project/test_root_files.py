@@ -5,6 +5,7 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -16,8 +17,8 @@ from run_module import run_module
 from ansible_collections.gb10.cluster.plugins.action import root_files as action
 
 
-def install(*files: dict[str, Any], check: bool = False) -> dict[str, Any]:
-    return run_module("root_files", {"files": list(files)}, check=check)
+def install(*files: dict[str, Any], folders: Sequence[Path] = (), check: bool = False) -> dict[str, Any]:
+    return run_module("root_files", {"files": list(files), "directories": [str(path) for path in folders]}, check=check)
 
 
 def mode(path: Path) -> int:
@@ -29,17 +30,17 @@ def test_files_are_written_once_with_their_folders(tmp_path: Path) -> None:
     files = [{"path": str(one), "content": "1\n"}, {"path": str(two), "content": "2\n"}]
     before = os.umask(0o077)
     try:
-        planned = install(*files, check=True)
+        planned = install(*files, folders=[one.parent], check=True)
         assert not one.exists() and not two.exists()
-        first = install(*files)
+        first = install(*files, folders=[one.parent])
     finally:
         os.umask(before)
     assert planned["changed"] and first["changed"]
     assert planned["diff"] == first["diff"]
-    assert first["changed_paths"] == [str(one), str(two)]
+    assert first["changed_paths"] == [str(one.parent), str(one), str(two)]
     assert (one.read_text(encoding="utf-8"), two.read_text(encoding="utf-8")) == ("1\n", "2\n")
     assert [mode(path) for path in (one, one.parent, one.parent.parent, two)] == [0o644, 0o755, 0o755, 0o644]
-    again = install(*files)
+    again = install(*files, folders=[one.parent])
     assert (again["changed"], again["diff"]) == (False, [])
 
 
@@ -65,9 +66,50 @@ def test_a_link_is_replaced_and_not_followed(tmp_path: Path) -> None:
     target, link = tmp_path / "target", tmp_path / "link"
     target.write_text("untouched\n", encoding="utf-8")
     link.symlink_to(target)
-    install({"path": str(link), "content": "new\n"})
+    assert "untouched" not in str(install({"path": str(link), "content": "new\n"})["diff"])
     assert not link.is_symlink()
     assert target.read_text(encoding="utf-8") == "untouched\n"
+
+
+def test_a_link_to_the_same_content_is_replaced(tmp_path: Path) -> None:
+    target, link = tmp_path / "target", tmp_path / "link"
+    target.write_text("same\n", encoding="utf-8")
+    target.chmod(0o644)
+    link.symlink_to(target)
+    assert install({"path": str(link), "content": "same\n"})["changed"]
+    assert not link.is_symlink()
+    assert not install({"path": str(link), "content": "same\n"})["changed"]
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="another owner needs root")
+def test_the_owner_of_a_planted_file_or_folder_loses_it(tmp_path: Path) -> None:
+    file, folder = tmp_path / "planted/file", tmp_path / "planted"
+    folder.mkdir()
+    file.write_text("same\n", encoding="utf-8")
+    file.chmod(0o644)
+    folder.chmod(0o755)
+    for path in (file, folder):
+        os.chown(path, 65534, 65534)
+    given = {"path": str(file), "content": "same\n"}
+    assert install(given, folders=[folder], check=True)["changed_paths"] == [str(folder), str(file)]
+    assert install(given, folders=[folder])["changed"]
+    assert [(path.stat().st_uid, path.stat().st_gid) for path in (file, folder)] == [(0, 0), (0, 0)]
+    assert not install(given, folders=[folder])["changed"]
+
+
+def test_a_folder_that_others_may_write_to_is_closed(tmp_path: Path) -> None:
+    folder = tmp_path / "open"
+    folder.mkdir()
+    folder.chmod(0o777)
+    assert install({"path": str(folder / "file"), "content": "x"}, folders=[folder])["changed_paths"][0] == str(folder)
+    assert mode(folder) == 0o755
+
+
+def test_a_link_in_a_folders_place_is_refused(tmp_path: Path) -> None:
+    (tmp_path / "elsewhere").mkdir()
+    (tmp_path / "link").symlink_to(tmp_path / "elsewhere")
+    assert install({"path": str(tmp_path / "link/file"), "content": "x"}, folders=[tmp_path / "link"])["failed"]
+    assert not (tmp_path / "elsewhere/file").exists()
 
 
 def test_a_folder_in_the_way_is_reported(tmp_path: Path) -> None:
