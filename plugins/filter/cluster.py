@@ -35,6 +35,7 @@ api_access = _Core("api.access")
 catalogue = _Core("model.catalog")
 certificate = _Core("certificate", "plugin_utils")
 cluster = _Core("cluster.plan")
+confined = _Core("launch.confinement")
 discovery = _Core("discovery.plan")
 discovery_answers = _Core("discovery.answer")
 discovery_files = _Core("discovery.render")
@@ -148,18 +149,33 @@ def bandwidth_report(results: Mapping[str, Any], plan: Mapping[str, Any], backen
     return {"lines": nccl_bandwidth.lines(measured), "expected": least, "findings": list(map(str, nccl_bandwidth.findings(measured, least)))}
 
 
-def ray_exec(plan: Mapping[str, Any], object_store_memory: int, args: Sequence[str] = (), owner: str = "") -> str:
-    """Return the ExecStart= of Ray on the plan's node; ``owner`` is the UID:GID that a container runs as."""
+def ray_exec(plan: Mapping[str, Any], object_store_memory: int, args: Sequence[str] = ()) -> str:
+    """Return the ExecStart= of Ray on the plan's node."""
     given = _plain(plan)
-    return systemd.exec_line(launch.contained(given, launch.RAY, launch.ray_argv(given, object_store_memory, _plain(args)), str(owner)))
+    return systemd.exec_line(launch.contained(given, launch.RAY, launch.ray_argv(given, object_store_memory, _plain(args)), _owner(given)))
 
 
-def vllm_exec(plan: Mapping[str, Any], owner: str = "") -> str:
-    """Return the ExecStart= of vLLM on the plan's node; ``owner`` is the UID:GID that a container runs as."""
+def vllm_exec(plan: Mapping[str, Any]) -> str:
+    """Return the ExecStart= of vLLM on the plan's node."""
     given = _plain(plan)
     if given["executor"] == "ray":
-        return systemd.exec_line(launch.contained(given, launch.VLLM, launch.vllm_argv(given), str(owner)))
-    return systemd.exec_line(launch.rank_argv(given, str(owner)))
+        return systemd.exec_line(launch.contained(given, launch.VLLM, launch.vllm_argv(given), _owner(given)))
+    return systemd.exec_line(launch.rank_argv(given, _owner(given)))
+
+
+def _owner(plan: Mapping[str, Any]) -> str:
+    """Return the UID:GID that a container runs as, because an image does not have the user's name; "" if it is unknown."""
+    return str(plan["node"]["state"].get("service_user", ""))
+
+
+def confinement(user: str, writable: Sequence[str]) -> list[str]:
+    """Return the properties that confine a unit of the service user; see module_utils/launch/confinement.py."""
+    return confined.properties(str(user), _plain(writable))
+
+
+def confined_query(user: str, writable: Sequence[str]) -> list[str]:
+    """Return the command prefix of a confined query without network; see module_utils/launch/confinement.py."""
+    return confined.query(str(user), _plain(writable))
 
 
 def image_look(plan: Mapping[str, Any], argv: Sequence[str]) -> list[str]:
@@ -390,6 +406,8 @@ class FilterModule:
             "bandwidth_runs": bandwidth_runs,
             "nccl_choice": nccl_choice,
             "cluster_plan": cluster_plan,
+            "confined_query": confined_query,
+            "confinement": confinement,
             "discovery_access": discovery_access,
             "discovery_machine": discovery_machine,
             "discovery_result": discovery_result,

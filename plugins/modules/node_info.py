@@ -30,6 +30,14 @@ options:
   runtime:
     description: The Python environment of the ranks, if it is on the node.
     type: path
+  user:
+    description: The user of the services.
+    type: str
+    default: gb10
+  home:
+    description: The home directory of O(user).
+    type: path
+    default: /var/lib/gb10
 author:
   - gb10.cluster maintainers (@gb10-cluster)
 extends_documentation_fragment:
@@ -136,6 +144,31 @@ nccl:
     finished environment, empty if the environment has no such wheel.
   returned: always
   type: dict
+state:
+  description: The parts of the collection that are already on the node, so that roles skip them.
+  returned: always
+  type: dict
+  contains:
+    service_user:
+      description: The UID and GID of O(user), joined by a colon; empty if there is no such user.
+      type: str
+      sample: "996:996"
+    service_user_ready:
+      description: Whether O(user) has no login shell and its own O(home), which is closed to others.
+      type: bool
+    ray_token_digest:
+      description: The SHA-256 of Ray's token if the role ray_cluster generated it and only root can read it, else empty.
+      type: str
+    runtime_mark:
+      description: The SHA-256 of the file C(.complete) of O(runtime) if the link C(current) names it, else empty.
+      type: str
+    units:
+      description: The names of the collection's systemd unit files.
+      type: list
+      elements: str
+    certificate:
+      description: Whether files of the API's certificate exist.
+      type: bool
 additions:
   description: Per-node launch overrides by role, which roles recorded on this node.
   returned: always
@@ -160,6 +193,8 @@ def main() -> None:
             "source": {"type": "path"},
             "exclude": {"type": "list", "elements": "str", "default": []},
             "runtime": {"type": "path"},
+            "user": {"type": "str", "default": "gb10"},
+            "home": {"type": "path", "default": "/var/lib/gb10"},
         },
         supports_check_mode=True,
     )
@@ -173,6 +208,7 @@ def main() -> None:
             **(io_model.planned_model(folder, source, module.params["exclude"]) if folder else io_model.NO_MODEL),
             **io_node.system(),
             nccl=io_nccl.bundled_facts(module.params["runtime"]) if module.params["runtime"] else None,
+            state=io_node.state(module.params["user"], module.params["home"], module.params["runtime"] or ""),
             login_users=io_node.login_users(),
             additions=io_additions.recorded_additions(),
         )

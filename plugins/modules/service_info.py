@@ -8,7 +8,7 @@ from __future__ import annotations
 DOCUMENTATION = r"""
 ---
 module: service_info
-short_description: Read a systemd service and the launch inputs of its running process
+short_description: Read a systemd service, and compare it with its planned unit
 version_added: 0.1.0
 description:
   - Units of this collection hold a digest of their launch inputs. If the digest in the running process's environment
@@ -22,6 +22,22 @@ options:
     description: Whether to search the unit's journal for the cause of a failure.
     type: bool
     default: false
+  unit:
+    description: The planned unit, from the filter P(gb10.cluster.stamped_unit#filter).
+    type: dict
+    suboptions:
+      text:
+        description: The text of the unit file.
+        type: str
+        required: true
+      inputs:
+        description: The digest of the launch inputs.
+        type: str
+        required: true
+  broken:
+    description: Why a service with unchanged inputs must be restarted; empty for no restart.
+    type: str
+    default: ""
 author:
   - gb10.cluster maintainers (@gb10-cluster)
 extends_documentation_fragment:
@@ -84,6 +100,18 @@ service:
     inputs:
       description: The digest of inputs in the running main process's environment, empty if there is none.
       type: str
+restart_needed:
+  description: Whether the running process has other launch inputs than O(unit), or O(broken) is not empty.
+  returned: if O(unit) is given
+  type: bool
+start_needed:
+  description: Whether the service must be started, enabled or restarted.
+  returned: if O(unit) is given
+  type: bool
+differs:
+  description: Whether the unit file differs from O(unit), or its owner or mode is wrong.
+  returned: if O(unit) is given
+  type: bool
 cause:
   description: The first error in the last lines of its journal that does not repeat another, empty if none or not
     requested.
@@ -93,6 +121,7 @@ cause:
 
 from ansible.module_utils.basic import AnsibleModule
 
+from ansible_collections.gb10.cluster.plugins.module_utils.common import io_file, paths
 from ansible_collections.gb10.cluster.plugins.module_utils.common.io_command import runner
 from ansible_collections.gb10.cluster.plugins.module_utils.health import io_client as io_vllm
 from ansible_collections.gb10.cluster.plugins.module_utils.health import log as serve_log
@@ -104,15 +133,28 @@ _LOG_LINES = 300
 def main() -> None:
     """Return the facts."""
     module = AnsibleModule(
-        argument_spec={"name": {"type": "str", "required": True}, "log": {"type": "bool", "default": False}}, supports_check_mode=True
+        argument_spec={
+            "name": {"type": "str", "required": True},
+            "log": {"type": "bool", "default": False},
+            "unit": {"type": "dict", "options": {"text": {"type": "str", "required": True}, "inputs": {"type": "str", "required": True}}},
+            "broken": {"type": "str", "default": ""},
+        },
+        supports_check_mode=True,
     )
-    name, run = module.params["name"], runner(module)
+    name, planned, run = module.params["name"], module.params["unit"], runner(module)
     try:
         service = io_node.service(run, name)
         entries = io_vllm.journal(run, io_vllm.of_unit(name), _LOG_LINES) if module.params["log"] else []
-        module.exit_json(changed=False, service=service, cause=serve_log.root_cause([message for _when, message in entries]))
-    except ValueError as error:
+        compared = {}
+        if planned:
+            restart = service["inputs"] != planned["inputs"] or bool(module.params["broken"])
+            running = service["enabled"] and service["active"] in ("active", "activating")
+            differs = io_file.differs(f"{paths.UNITS}/{name}", planned["text"])
+            compared = {"restart_needed": restart, "start_needed": restart or not running, "differs": differs}
+    except (ValueError, OSError) as error:
         module.fail_json(msg=str(error))
+    cause = serve_log.root_cause([message for _when, message in entries])
+    module.exit_json(changed=False, service=service, cause=cause, **compared)
 
 
 if __name__ == "__main__":

@@ -206,6 +206,7 @@ def _plan(
             "secrets": node["secrets"]["names"],
             "infiniband": node["observed"].get("infiniband", False),
             "additions": additions.current(node["observed"].get("additions", {}), runtime["name"]),
+            **_installed(node, digest),
         }
         for node, share, plain in zip(nodes, shares, map(fabric.plain, shares), strict=True)
     ]
@@ -275,6 +276,13 @@ def _plan(
         },
     }
     return ({}, problems) if problems else (plan, [])
+
+
+def _installed(node: Mapping[str, Any], digest: str) -> dict[str, Any]:
+    """Return the text of the runtime's last file, which completes it, and the state of the node that lets roles skip finished work."""
+    mark = "".join(f"{line}\n" for line in (digest, *(wheel["sha256"] for wheel in node["settings"]["gb10_runtime_wheels"])))
+    state = node["observed"].get("state", {})
+    return {"runtime_mark": mark, "state": {**state, "runtime_ready": state.get("runtime_mark") == hashlib.sha256(mark.encode()).hexdigest()}}
 
 
 def _runtime(settings: Mapping[str, Any], stack: stacks.Stack, digest: str) -> dict[str, Any]:

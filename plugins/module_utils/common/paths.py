@@ -6,5 +6,14 @@
 
 from __future__ import annotations
 
+import re
+
 #: Per-node overrides: one file per role, named after the role.
-FOLDER = "/etc/gb10/additions"
+OVERRIDES = "/etc/gb10/additions"
+#: The role ray_cluster generates the token there: 256 bits as hexadecimal digits.
+RAY_TOKEN = "/etc/gb10/ray.token"
+GENERATED_TOKEN = re.compile(r"[0-9a-f]{64}\n?")
+#: The API's certificate, its key and its CA, on the head.
+CERTIFICATE = "/etc/gb10/tls"
+#: systemd's folder for the administrator's units.
+UNITS = "/etc/systemd/system"

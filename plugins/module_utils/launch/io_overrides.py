@@ -15,5 +15,5 @@ from ansible_collections.gb10.cluster.plugins.module_utils.common import io_json
 
 def recorded_additions() -> dict[str, dict[str, Any]]:
     """Return the launch overrides recorded on this node, by role. Raises ValueError naming an unreadable file."""
-    names = sorted(glob.glob(f"{paths.FOLDER}/*.json"))
+    names = sorted(glob.glob(f"{paths.OVERRIDES}/*.json"))
     return {os.path.basename(name).removesuffix(".json"): io_json.json_file(name) or {} for name in names}

@@ -7,12 +7,14 @@
 from __future__ import annotations
 
 import glob
+import hashlib
 import json
 import os
 import pwd
+import stat
 from typing import Any
 
-from ansible_collections.gb10.cluster.plugins.module_utils.common import io_command, io_file
+from ansible_collections.gb10.cluster.plugins.module_utils.common import io_command, io_file, paths
 from ansible_collections.gb10.cluster.plugins.module_utils.node import parse as node_text
 
 _FIRST_LOGIN, _NOBODY = 1000, 65534
@@ -82,6 +84,55 @@ def login_users() -> list[str]:
     Source: systemd, src/login/logind-user.c: system users (up to number 999) are excluded.
     """
     return sorted(entry.pw_name for entry in pwd.getpwall() if entry.pw_uid == 0 or _FIRST_LOGIN <= entry.pw_uid < _NOBODY)
+
+
+def state(user: str, home: str, runtime: str) -> dict[str, Any]:
+    """Return {service_user, service_user_ready, ray_token_digest, runtime_mark, units, certificate}.
+
+    Roles skip finished work by it. ``units`` are the names of the collection's unit files, ``certificate`` is whether
+    the node has files of the API's certificate.
+    ``service_user`` is its "UID:GID", "" if there is no such user; it is ready if the home and its mode are right too.
+    ``runtime_mark`` is the digest of the file .complete in the folder that the link "current" next to ``runtime`` names,
+    "" if the link names another folder. All digests are SHA-256.
+    """
+    try:
+        entry = pwd.getpwnam(user)
+    except KeyError:
+        owner, ready = "", False
+    else:
+        owner = f"{entry.pw_uid}:{entry.pw_gid}"
+        private = (stat.S_IFDIR | 0o700, entry.pw_uid, entry.pw_gid)
+        ready = (entry.pw_dir, entry.pw_shell, _owned(home)) == (home, "/usr/sbin/nologin", private)
+    current = runtime and os.path.realpath(os.path.join(os.path.dirname(runtime), "current")) == os.path.realpath(runtime)
+    return {
+        "service_user": owner,
+        "service_user_ready": ready,
+        "ray_token_digest": _token_digest(paths.RAY_TOKEN),
+        "runtime_mark": _digest(io_file.read(os.path.join(runtime, ".complete"))) if current else "",
+        "units": sorted(map(os.path.basename, glob.iglob(f"{paths.UNITS}/gb10-*.service"))),
+        "certificate": os.path.lexists(paths.CERTIFICATE),
+    }
+
+
+def _owned(path: str) -> tuple[int, int, int] | None:
+    """Return a path's (mode with type, UID, GID), None if it does not exist. A link is not followed."""
+    try:
+        found = os.lstat(path)
+    except FileNotFoundError:
+        return None
+    return found.st_mode, found.st_uid, found.st_gid
+
+
+def _token_digest(path: str) -> str:
+    """Return the digest of a generated token that only root can read; "" for others, because a short word could be guessed."""
+    if _owned(path) != (stat.S_IFREG | 0o600, 0, 0):
+        return ""
+    token = io_file.read(path)
+    return _digest(token) if paths.GENERATED_TOKEN.fullmatch(token) else ""
+
+
+def _digest(text: str) -> str:
+    return hashlib.sha256(text.encode()).hexdigest() if text else ""
 
 
 def service(run: io_command.Run, unit: str) -> dict[str, Any]:

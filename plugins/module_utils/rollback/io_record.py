@@ -32,7 +32,7 @@ def present(root: str = "") -> dict[str, dict[str, Any]]:
 
     Raises OSError.
     """
-    recorded = [name.removeprefix(root) for name in sorted(glob.glob(f"{glob.escape(root)}{paths.FOLDER}/*.json"))]
+    recorded = [name.removeprefix(root) for name in sorted(glob.glob(f"{glob.escape(root)}{paths.OVERRIDES}/*.json"))]
     files = {name: io_file.read_file(f"{root}{name}") for name in (*way_back.FILES, *recorded)}
     return {name: {"text": text, "mode": mode} for name, (text, mode) in files.items() if text is not None}
 

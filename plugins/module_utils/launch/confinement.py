@@ -1,0 +1,52 @@
+# Copyright (c) 2026, gb10.cluster maintainers
+# GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+
+"""Confinement of the service user's processes by systemd, as strict as CUDA and RDMA allow.
+
+These properties do not work: PrivateDevices, ProtectClock (it closes all device files except a clock's),
+MemoryDenyWriteExecute (kernel compilers), ProcSubset (/proc/meminfo), PrivateNetwork, a system call filter.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from ansible_collections.gb10.cluster.plugins.module_utils.launch import argv as launch
+
+_PROPERTIES = (
+    "NoNewPrivileges=yes",
+    "CapabilityBoundingSet=",
+    "ProtectSystem=strict",
+    "ReadWritePaths={paths}",
+    # A model may be in a home directory.
+    "ProtectHome=read-only",
+    "PrivateTmp=yes",
+    "ProtectKernelTunables=yes",
+    "ProtectKernelModules=yes",
+    "ProtectKernelLogs=yes",
+    "ProtectControlGroups=yes",
+    "ProtectHostname=yes",
+    "RestrictNamespaces=yes",
+    "RestrictRealtime=yes",
+    "RestrictSUIDSGID=yes",
+    "LockPersonality=yes",
+    "SystemCallArchitectures=native",
+    # The RDMA library needs AF_NETLINK.
+    "RestrictAddressFamilies=AF_UNIX AF_INET AF_INET6 AF_NETLINK",
+)
+#: Removes a killed rank's shared memory and semaphores with the user's last service.
+_REMOVE_IPC = "RemoveIPC=yes"
+
+
+def properties(user: str, writable: Sequence[str]) -> list[str]:
+    """Return the properties of a unit. ``writable``: folders outside the user's home that its processes may change."""
+    paths = " ".join((launch.home(user), *writable))
+    return [*(line.format(paths=paths) for line in _PROPERTIES), _REMOVE_IPC]
+
+
+def query(user: str, writable: Sequence[str]) -> list[str]:
+    """Return the command prefix for a query in a runtime: confined like its ranks, without network, for ten minutes at most."""
+    confined = [f"--property={line}" for line in properties(user, writable) if line != _REMOVE_IPC]
+    limits = ["--property=PrivateNetwork=yes", "--property=RuntimeMaxSec=600"]
+    return ["systemd-run", "--wait", "--pipe", "--quiet", "--collect", f"--uid={user}", *limits, *confined]
