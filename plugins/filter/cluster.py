@@ -165,7 +165,7 @@ def vllm_exec(plan: Mapping[str, Any]) -> str:
 
 def _owner(plan: Mapping[str, Any]) -> str:
     """Return the UID:GID that a container runs as, because an image does not have the user's name; "" if it is unknown."""
-    return str(plan["node"]["state"].get("service_user", ""))
+    return str(plan["node"].get("state", {}).get("service_user", ""))
 
 
 def confinement(user: str, writable: Sequence[str]) -> list[str]:

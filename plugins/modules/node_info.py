@@ -34,10 +34,6 @@ options:
     description: The user of the services.
     type: str
     default: gb10
-  home:
-    description: The home directory of O(user).
-    type: path
-    default: /var/lib/gb10
 author:
   - gb10.cluster maintainers (@gb10-cluster)
 extends_documentation_fragment:
@@ -154,7 +150,7 @@ state:
       type: str
       sample: "996:996"
     service_user_ready:
-      description: Whether O(user) has no login shell and its own O(home), which is closed to others.
+      description: Whether O(user) has no login shell and its own home, which is closed to others.
       type: bool
     ray_token_digest:
       description: The SHA-256 of Ray's token if the role ray_cluster generated it and only root can read it, else empty.
@@ -179,6 +175,7 @@ from ansible.module_utils.basic import AnsibleModule, missing_required_lib
 
 from ansible_collections.gb10.cluster.plugins.module_utils.common.io_command import runner
 from ansible_collections.gb10.cluster.plugins.module_utils.fabric import io_facts as io_fabric
+from ansible_collections.gb10.cluster.plugins.module_utils.launch import argv as launch
 from ansible_collections.gb10.cluster.plugins.module_utils.launch import io_overrides as io_additions
 from ansible_collections.gb10.cluster.plugins.module_utils.model_store import io_model
 from ansible_collections.gb10.cluster.plugins.module_utils.nccl import io_library as io_nccl
@@ -194,7 +191,6 @@ def main() -> None:
             "exclude": {"type": "list", "elements": "str", "default": []},
             "runtime": {"type": "path"},
             "user": {"type": "str", "default": "gb10"},
-            "home": {"type": "path", "default": "/var/lib/gb10"},
         },
         supports_check_mode=True,
     )
@@ -208,7 +204,7 @@ def main() -> None:
             **(io_model.planned_model(folder, source, module.params["exclude"]) if folder else io_model.NO_MODEL),
             **io_node.system(),
             nccl=io_nccl.bundled_facts(module.params["runtime"]) if module.params["runtime"] else None,
-            state=io_node.state(module.params["user"], module.params["home"], module.params["runtime"] or ""),
+            state=io_node.state(module.params["user"], launch.home(module.params["user"]), module.params["runtime"] or ""),
             login_users=io_node.login_users(),
             additions=io_additions.recorded_additions(),
         )

@@ -252,6 +252,7 @@ def _plan(
         "pin_gid_index": settings["gb10_fabric_pin_gid_index"],
         "root": settings["gb10_install_dir"],
         "user": settings["gb10_service_user"],
+        "home": launch.home(settings["gb10_service_user"]),
         "writable": settings["gb10_service_read_write_paths"],
         "allow_restart": settings["gb10_allow_restart"],
         "runtime": runtime,

@@ -194,9 +194,6 @@ def unit(planned: dict[str, Any], folder: Path) -> list[str]:
     variables = folder / "plan.json"
     given = {
         "gb10_plan": planned,
-        "_gb10_owner": "990:980",
-        "gb10_service_user": "gb10",
-        "gb10_service_read_write_paths": [],
         "vllm_serve_ray_timeout": 600,
     }
     variables.write_text(json.dumps(given), encoding="utf-8")

@@ -16,13 +16,13 @@ from who_can_write import changeable
 
 from ansible_collections.gb10.cluster.plugins.module_utils.fabric import io_rollback as io_netplan
 from ansible_collections.gb10.cluster.plugins.module_utils.launch import argv as launch
+from ansible_collections.gb10.cluster.plugins.module_utils.launch import confinement
 
 #: Matches the service user's folder. NAMED lists the only files that may contain it, and their reasons.
 HOME = re.compile(r"/var/lib/(gb10(?![\w-])|{{ *gb10_(plan\.|service_)user|' *~ *gb10_(plan\.|service_)user|{plan\['user'\]}|{user})")
 NAMED = {
     "plugins/module_utils/fabric/io_rollback.py": "earlier releases kept root's files there",
     "plugins/module_utils/launch/argv.py": "home of a container's user",
-    "roles/gb10/vars/main.yml": "the services' write path",
     "roles/qsfp_netplan/README.md": "documentation",
     "roles/vllm_runtime/README.md": "documentation",
 }
@@ -53,20 +53,19 @@ def test_roots_state_is_not_below_it() -> None:
     variables = load_yaml(read("roles/gb10/vars/main.yml"))
     assert variables["_gb10_netplan_state"] == io_netplan.STATE
     assert not f"{io_netplan.STATE}/".startswith(f"{launch.home('gb10')}/")
-    assert variables["_gb10_home"].replace("{{ gb10_plan.user }}", "x") == launch.home("x")
 
 
 def test_the_folder_is_the_users_alone() -> None:
     tasks = load_yaml(read("roles/gb10/tasks/user.yml"))
     (made,) = (task["ansible.builtin.file"] for task in tasks if "ansible.builtin.file" in task)
-    assert (made["path"], made["owner"], made["mode"]) == ("{{ _gb10_home }}", "{{ gb10_plan.user }}", "0700")
+    assert (made["path"], made["owner"], made["mode"]) == ("{{ gb10_plan.home }}", "{{ gb10_plan.user }}", "0700")
 
 
 @pytest.mark.parametrize("path", ["roles/ray_cluster/templates/gb10-ray.service.j2", "roles/vllm_serve/templates/gb10-vllm.service.j2"])
 def test_a_unit_of_root_touches_nothing_in_it_as_root(path: str) -> None:
     """A container's unit runs as root, because the engine does."""
     for line in read(path).splitlines():
-        if re.match(r"Exec\w+=", line) and "_gb10_home" in line:
+        if re.match(r"Exec\w+=", line) and "gb10_plan.home" in line:
             assert line.startswith("ExecStartPre=/usr/bin/setpriv --reuid={{ gb10_plan.user }} --regid={{ gb10_plan.user }} --clear-groups ")
         assert not re.search(r"/var/lib/{{", line)
 
@@ -115,25 +114,14 @@ def test_what_somebody_else_can_change_is_found(tree: Path, what: str) -> None:
 # --- read-only queries ---
 
 
-def templated(expression: str) -> Any:
-    """Return Ansible's value of an expression with the variables of the role gb10."""
-    given = {"gb10_service_user": "gb10", "gb10_service_read_write_paths": ["/data"], "gb10_plan": {"user": "gb10"}, "gb10_install_dir": "/opt/gb10"}
-    command = [Path(sys.executable).with_name("ansible"), "localhost", "-m", "ansible.builtin.debug", "-a", f"msg={{{{ {expression} }}}}"]
-    variables = ["-e", "@roles/gb10/vars/main.yml", "-e", json.dumps(given)]
-    environment = os.environ | {"ANSIBLE_CONFIG": str(ROOT / "ansible.cfg")}
-    done = subprocess.run([*command, *variables], cwd=ROOT, env=environment, capture_output=True, text=True, check=True)
-    return json.loads(done.stdout.partition("=>")[2])["msg"]
-
-
 def test_a_question_runs_as_the_ranks_do_and_without_network() -> None:
-    words = templated("_gb10_question")
+    words = confinement.query("gb10", ["/data"])
     assert words[:6] == ["systemd-run", "--wait", "--pipe", "--quiet", "--collect", "--uid=gb10"]
-    lines = templated("lookup('ansible.builtin.template', 'roles/gb10/templates/confined.j2')").splitlines()
-    confinement = {line for line in lines if not line.startswith(("#", "ExecStartPre"))}
-    assert {"NoNewPrivileges=yes", "CapabilityBoundingSet=", "ProtectSystem=strict", "ReadWritePaths=/var/lib/gb10 /data"} <= confinement
+    confined = set(confinement.properties("gb10", ["/data"]))
+    assert {"NoNewPrivileges=yes", "CapabilityBoundingSet=", "ProtectSystem=strict", "ReadWritePaths=/var/lib/gb10 /data"} <= confined
     asked = {word.removeprefix("--property=") for word in words[6:]}
     # A query must not delete a rank's semaphores.
-    assert asked == (confinement - {"RemoveIPC=yes"}) | {"PrivateNetwork=yes", "RuntimeMaxSec=600"}
+    assert asked == (confined - {"RemoveIPC=yes"}) | {"PrivateNetwork=yes", "RuntimeMaxSec=600"}
 
 
 @pytest.mark.parametrize("path", files("roles/*/tasks/*.yml"))
@@ -181,9 +169,8 @@ def test_what_an_earlier_release_kept_is_moved_if_root_made_it(tmp_path: Path, c
         (home / "volumes").mkdir()
     group = "root" if case in ("another program's", "before the user") else "gb10"
     given = {
-        "_gb10_home": str(home),
         "_gb10_netplan_state": str(state),
-        "gb10_plan": {"user": "gb10"},
+        "gb10_plan": {"user": "gb10", "home": str(home)},
         "__gb10_home": {"stat": {"gr_name": group}},
         "ansible_become": False,
         "ansible_python_interpreter": sys.executable,
