@@ -9,7 +9,7 @@ Two ports that see only each other count as a cable. A switch between just two p
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
@@ -38,6 +38,10 @@ class Segment:
     def is_cable(self) -> bool:
         """Whether a direct cable can be the connection."""
         return len(self.ports) + len(self.strangers) == 2 and len({port.machine for port in self.ports}) == len(self.ports)
+
+    def ports_of(self, machine: str) -> list[Port]:
+        """Return the ports of one machine."""
+        return [port for port in self.ports if port.machine == machine]
 
 
 @dataclass(frozen=True)
@@ -78,32 +82,36 @@ def _switch(names: Sequence[str], switches: Sequence[Segment]) -> Proposal:
     """
     common = [segment for segment in switches if {port.machine for port in segment.ports} == set(names)]
     if not common:
-        widest = max(switches, key=lambda segment: len({port.machine for port in segment.ports}))
-        there = {port.machine for port in widest.ports}
-        problems = [
-            Problem(
+        return Proposal(problems=tuple(_off_the_switch(names, switches)))
+    ports = {name: tuple(segment.ports_of(name)[0].number for segment in common) for name in names}
+    return Proposal("switch", tuple(names), ports, notes=tuple(_doubled(names, common)))
+
+
+def _off_the_switch(names: Sequence[str], switches: Sequence[Segment]) -> Iterator[Problem]:
+    """Report the machines that are not on the switch of most machines."""
+    widest = max(switches, key=lambda segment: len({port.machine for port in segment.ports}))
+    for name in names:
+        if not widest.ports_of(name):
+            yield Problem(
                 name,
                 f"it is not connected to the switch of {', '.join(str(port) for port in widest.ports)}",
                 "every Spark on the same switch",
                 "connect it to that switch, in the same network",
             )
-            for name in names
-            if name not in there
-        ]
-        return Proposal(problems=tuple(problems))
-    ports = {name: tuple(next(port.number for port in segment.ports if port.machine == name) for segment in common) for name in names}
-    notes = [
-        Problem(
-            name,
-            f"ports {' and '.join(str(port.number) for port in doubled)} are in the same network",
-            "one port, or a switch (or VLAN) for each port",
-            f"none needed: the inventory uses port {doubled[0].number}; two cables are no faster than one",
-        )
-        for segment in common
-        for name in names
-        if len(doubled := [port for port in segment.ports if port.machine == name]) > 1
-    ]
-    return Proposal("switch", tuple(names), ports, notes=tuple(notes))
+
+
+def _doubled(names: Sequence[str], switches: Sequence[Segment]) -> Iterator[Problem]:
+    """Report machines with several ports on one switch."""
+    for segment in switches:
+        for name in names:
+            ports = segment.ports_of(name)
+            if len(ports) > 1:
+                yield Problem(
+                    name,
+                    f"ports {' and '.join(str(port.number) for port in ports)} are in the same network",
+                    "one port, or a switch (or VLAN) for each port",
+                    f"none needed: the inventory uses port {ports[0].number}; two cables are no faster than one",
+                )
 
 
 def _ring(names: Sequence[str], cables: Sequence[tuple[Port, ...]], beyond: Collection[Port]) -> Proposal:
