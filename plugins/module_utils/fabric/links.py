@@ -19,18 +19,20 @@ from typing import Any
 
 from ansible_collections.gb10.cluster.plugins.module_utils.common.problems import Problem
 from ansible_collections.gb10.cluster.plugins.module_utils.fabric.topology import (
+    AUTO,
+    DEVICE,
     NETPLAN_FILE,
     SPARK_PORTS,
+    SWITCHES,
+    TOPOLOGIES,
     FabricNode,
     Twin,
     devices,
+    entry,
     segment,
 )
 
 PORTS = "gb10_fabric_ports"
-AUTO = "auto"
-#: The ports that auto selects in a ring, in NVIDIA's order: to the next node, then to the previous one.
-_RING = (0, 1)
 #: The ports of a removal where no cable is detected. The node has a record of everything that a removal restores.
 _USUAL = (1,)
 
@@ -65,9 +67,10 @@ def choose(nodes: Sequence[Node], topology: str) -> tuple[list[tuple[int, ...] |
     problems = _check_given(nodes, given)
     if problems or AUTO not in given:
         return [tuple(value) if _is_list(value) else None for value in given], problems, ""
-    if topology == "ring":
-        return [_RING] * len(nodes), [], "in a ring, port 0 to the next node and port 1 to the previous"
-    if topology not in ("direct", "switch") or not all(node["observed"] for node in nodes):
+    shape = TOPOLOGIES.get(topology)
+    if shape and shape.ports:
+        return [shape.ports] * len(nodes), [], shape.ports_text
+    if not shape or not shape.qsfp or not all(node["observed"] for node in nodes):
         return [None] * len(nodes), [], ""
     return _cabled(nodes)
 
@@ -156,12 +159,13 @@ def check(nodes: Sequence[Node], members: Sequence[FabricNode], topology: str, r
     A removal needs neither carrier nor RDMA.
     """
     problems: list[Problem] = []
-    if topology not in ("direct", "ring", "switch", "socket"):
+    shape = TOPOLOGIES.get(topology)
+    if not shape or not shape.medium:
         return problems
     for index, (node, member) in enumerate(zip(nodes, members, strict=True)):
         if not node["observed"] or node["removing"]:
             continue
-        problems += _check_interface(index, node, member) if topology == "socket" else _check_carrier(index, nodes, members, topology)
+        problems += _check_interface(index, node, member) if shape.medium == DEVICE else _check_carrier(index, nodes, members, topology)
         problems += _check_rdma(index, node, member, topology) if roce else []
     return problems
 
@@ -191,7 +195,7 @@ def _check_carrier(index: int, nodes: Sequence[Node], members: Sequence[FabricNo
 
 def _is_dark(index: int, position: int, nodes: Sequence[Node], members: Sequence[FabricNode], topology: str) -> bool:
     """Return whether a cable's other end is down. Then this end has no carrier until both are configured."""
-    if topology == "switch":
+    if entry(topology).medium == SWITCHES:
         return False
     count = len(nodes)
     here = segment(topology, index, position, count)
@@ -222,7 +226,7 @@ def _check_hca(where: str, name: str, observed: Mapping[str, Any], twin: Twin, h
     """Check one RDMA device for NCCL. Without carrier no port is ACTIVE; _check_carrier reports that."""
     facts, port = observed["interfaces"][twin.interface], observed["rdma"].get(hca)
     if port is None:
-        sockets = "" if topology == "ring" else ", or set gb10_fabric_transport: socket"
+        sockets = "" if entry(topology).one_transport else ", or set gb10_fabric_transport: socket"
         fix = f"load its driver: `sudo modprobe mlx5_ib`{sockets}"
         return [Problem(where, f"{twin.interface} of {name} has no RDMA device", f"one, such as {twin.hca}", fix)]
     device = f"{hca}, the RDMA device of {twin.interface} of {name},"
