@@ -23,7 +23,7 @@ demo := -i inventories/$(CLUSTER) -i inventories/lab/overlay.yml
 arm64 := -i inventories/single-spark -i inventories/lab/overlay.yml -e @tests/emulated/lab.yml
 installed := .venv/.installed
 
-.PHONY: help setup requirements downloads shellcheck lint yamllint ruff mypy changelog ansible-lint sanity unit unit-repeat patch locks nccl-source release-table collection molecule integration test test-all test-table demo demo-down bench bench-fabric bench-store bench-patch arm64 clean root
+.PHONY: help setup requirements downloads shellcheck lint yamllint ruff mypy complexity changelog ansible-lint sanity unit unit-repeat patch locks nccl-source release-table collection molecule integration test test-all test-table demo demo-down bench bench-fabric bench-store bench-patch arm64 clean root
 
 help: ## Show this list
 	@grep -hE '^[a-z0-9-]+:.*## ' Makefile | sed -E 's/:.*## /\t/' | expand -t 19
@@ -47,13 +47,15 @@ requirements: ## Resolve requirements-dev.in into requirements-dev.txt again
 	build/requirements/bin/uv pip compile --quiet --upgrade --universal --python-version 3.11 --generate-hashes --no-annotate \
 	  --custom-compile-command 'make requirements' requirements-dev.in --output-file requirements-dev.txt
 
-lint: yamllint ruff mypy changelog ansible-lint ## Run all linters; each is also a target (make -k lint: all findings at once)
+lint: yamllint ruff mypy complexity changelog ansible-lint ## Run all linters; each is also a target (make -k lint: all findings at once)
 yamllint: setup
 	$(bin)/yamllint --strict .
 ruff: setup
 	$(bin)/ruff check
 mypy: setup
 	$(bin)/mypy
+complexity: setup
+	$(bin)/python tests/complexity.py plugins tests/support
 changelog: setup
 	$(bin)/antsibull-changelog lint
 ansible-lint: setup

@@ -34,23 +34,16 @@ class ActionModule(ActionBase):
                 **API,
             }
         )
-        begin = time.monotonic()
+        begin = shown_at = time.monotonic()
+        shown = ""
         first: dict[str, Any] = {}
         previous: dict[str, Any] = {}
-        shown, shown_at = "", begin
         while True:
             info = self._info(arguments, "", task_vars)
-            if info.get("failed"):
-                return info
+            if result := _settled(info, arguments["url"]):
+                return result
             elapsed = time.monotonic() - begin
             service = info["service"]
-            # A server that is stopping or about to stop may still answer.
-            settled = service["active"] == "active" and not service["queued"]
-            if info["healthy"] and settled:
-                return {**info, "changed": False}
-            if info["untrusted"] and settled:
-                problem = f"{arguments['url']} answers, but its TLS verification failed: {info['untrusted']}"
-                return {"failed": True, "msg": problem}
             if not first or service["restarts"] < first["restarts"]:  # a manual start resets the count
                 first = service
             if service["active"] in ("failed", "inactive") and not service["queued"]:
@@ -81,6 +74,21 @@ class ActionModule(ActionBase):
         failed = self._info(arguments, invocation, task_vars) if invocation != info["service"]["invocation"] else info
         cause = failed.get("cause") or info["cause"] or f"its log has no error; it exited with status {info['service']['status']}"
         return {"failed": True, "msg": f"{arguments['name']} failed to start: {cause}. {_hint(arguments)}", "cause": cause}
+
+
+def _settled(info: dict[str, Any], url: str) -> dict[str, Any]:
+    """Return the result if this answer of vllm_info is final, else {}."""
+    if info.get("failed"):
+        return info
+    service = info["service"]
+    # A server that is stopping or about to stop may still answer.
+    if service["active"] != "active" or service["queued"]:
+        return {}
+    if info["healthy"]:
+        return {**info, "changed": False}
+    if info["untrusted"]:
+        return {"failed": True, "msg": f"{url} answers, but its TLS verification failed: {info['untrusted']}"}
+    return {}
 
 
 def _hint(arguments: dict[str, Any]) -> str:

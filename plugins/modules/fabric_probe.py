@@ -116,23 +116,9 @@ def probe(run: Run, target: dict, mtu: int) -> dict:
     return {**target, "said": said, "small": False} if said else {}
 
 
-def main() -> None:
-    """Try every path until all are verified or the timeout ends."""
-    module = AnsibleModule(
-        argument_spec={
-            **RAILS,
-            "timeout": {"type": "int", "default": 20},
-            "required": {"type": "bool", "default": True},
-        },
-        supports_check_mode=True,
-    )
-    run, mtu = runner(module), module.params["mtu"]
-    targets = [
-        {"interface": rail["interface"], "peer": name, "address": address, "mac": rail["macs"].get(name, "")}
-        for rail in module.params["rails"]
-        for name, address in rail["peers"].items()
-    ]
-    deadline = time.monotonic() + module.params["timeout"]
+def unproven_paths(run: Run, targets: list[dict], mtu: int, timeout: int) -> list[dict]:
+    """Try the paths until all are verified or the timeout ends. Returns the entries of `unproven`."""
+    deadline = time.monotonic() + timeout
     unproven = targets
     while unproven:
         unproven = [failed for target in unproven if (failed := probe(run, target, mtu))]
@@ -145,6 +131,26 @@ def main() -> None:
             path["small"] = not ping(run, path["interface"], path["address"], _SMALL)
             too_large = f"small packets arrive, but not packets of {mtu} bytes"
             path["said"] = too_large if path["small"] else f"no reply ({path['said']})"
+    return unproven
+
+
+def main() -> None:
+    """Try every path until all are verified or the timeout ends."""
+    module = AnsibleModule(
+        argument_spec={
+            **RAILS,
+            "timeout": {"type": "int", "default": 20},
+            "required": {"type": "bool", "default": True},
+        },
+        supports_check_mode=True,
+    )
+    mtu = module.params["mtu"]
+    targets = [
+        {"interface": rail["interface"], "peer": name, "address": address, "mac": rail["macs"].get(name, "")}
+        for rail in module.params["rails"]
+        for name, address in rail["peers"].items()
+    ]
+    unproven = unproven_paths(runner(module), targets, mtu, module.params["timeout"])
     if unproven and module.params["required"]:
         summary = f"{len(unproven)} of {len(targets)} paths could not be verified:"
         module.fail_json(msg="\n".join([summary, *fabric_report.lines(unproven)]), unproven=unproven)

@@ -102,7 +102,7 @@ import dataclasses
 from ansible.module_utils.basic import AnsibleModule
 
 from ansible_collections.gb10.cluster.plugins.module_utils.common.io_command import runner
-from ansible_collections.gb10.cluster.plugins.module_utils.common.problems import ProblemsError
+from ansible_collections.gb10.cluster.plugins.module_utils.common.problems import ProblemsError, refuse
 from ansible_collections.gb10.cluster.plugins.module_utils.nccl import build as nccl_build
 from ansible_collections.gb10.cluster.plugins.module_utils.nccl import io_build as io_nccl_build
 from ansible_collections.gb10.cluster.plugins.module_utils.nccl import io_store as io_nccl_store
@@ -134,15 +134,13 @@ def main() -> None:
         if module.check_mode:
             builder = dataclasses.replace(builder, programs=frozenset(nccl_build.PROGRAMS) | frozenset(nccl_build.GIT))
         if params["source"] is None:
-            if problems := nccl_build.prerequisites(gpus, toolkit, builder, params["functions"], params["from_git"]):
-                raise ProblemsError(problems)
+            refuse(nccl_build.prerequisites(gpus, toolkit, builder, params["functions"], params["from_git"]))
             module.exit_json(changed=False, name="", stamp={}, jobs=0, sha256=None, packed_sha256=None, findings=[])
         source = io_nccl_build.source(run, params["source"], params["identity"], params["commit"])
         plan = nccl_build.plan(source, gpus, toolkit, builder, params["functions"])
         there = io_nccl_store.stamp(store, plan.name)
         if there is None:
-            if problems := nccl_build.prerequisites(gpus, toolkit, builder, params["functions"]):
-                raise ProblemsError(problems)
+            refuse(nccl_build.prerequisites(gpus, toolkit, builder, params["functions"]))
             if not module.check_mode:
                 made = io_nccl_build.make(run, plan, source, toolkit, store, params["ccache"])
                 io_nccl_build.add(plan, made, gpus, store)

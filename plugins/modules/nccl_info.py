@@ -163,6 +163,7 @@ problems:
 """
 
 import os
+from typing import Any
 
 from ansible.module_utils.basic import AnsibleModule
 
@@ -196,34 +197,50 @@ def main() -> None:
         required_by={"requires": ("path",)},
         supports_check_mode=True,
     )
-    params, facts, problems = module.params, None, []
-    wanted, node = params["requires"], os.uname()
+    params, library, facts, problems = module.params, None, None, []
     try:
         of_unit = io_nccl.pids(runner(module), params["unit"]) if params["unit"] else []
         processes = io_nccl.processes(of_unit, params["pids"] or [])
         try:
-            if path := io_nccl.bundled(params["runtime"]) if params["runtime"] else params["path"] and io_nccl.find(params["path"]):
-                library, sha256 = io_nccl.library(path), io_file.sha256(path)
-                facts = {"path": path, "real_path": os.path.realpath(path), "sha256": sha256, **library.facts()}
+            if path := find(params):
+                library = io_nccl.library(path)
+                facts = {"path": path, "real_path": os.path.realpath(path), "sha256": io_file.sha256(path), **library.facts()}
         except ProblemsError as error:
             if not processes:
                 raise
             # Running processes continue to use a deleted file; only their next start fails.
             problems += error.problems
-        if wanted is not None:
-            gpus = [ComputeCapability.parse(text, "requires.capabilities") for text in wanted["capabilities"]]
-            meant, expected = (facts["real_path"], sha256) if facts else (params["path"], wanted["sha256"])
-            if facts:
-                problems += nccl_library.problems(library, meant, gpus, node.machine)
-            if facts and wanted["sha256"] not in (None, sha256):
-                problems.append(Problem(meant, f"its sha256 is {sha256}", wanted["sha256"], "copy or build the file again"))
-            if processes:
-                problems += process_maps.differences(node.nodename, processes, meant, expected, wanted["alone"])
+        if params["requires"] is not None:
+            problems += differences(params, library, facts, processes)
     except (ProblemsError, OSError) as error:
         module.fail_json(msg=str(error))
     module.exit_json(
         changed=False, library=facts, processes=[process.facts() for process in processes], problems=[str(problem) for problem in problems]
     )
+
+
+def find(params: dict[str, Any]) -> str | None:
+    """Return the library's path, None or "" if there is none to read. Raises ProblemsError if it does not exist."""
+    if params["runtime"]:
+        return io_nccl.bundled(params["runtime"])
+    return params["path"] and io_nccl.find(params["path"])
+
+
+def differences(
+    params: dict[str, Any], library: nccl_library.Library | None, facts: dict[str, Any] | None, processes: list[process_maps.Process]
+) -> list[Problem]:
+    """Return the differences from the requirements. ``library`` and ``facts`` are None without a readable library."""
+    wanted, node = params["requires"], os.uname()
+    gpus = [ComputeCapability.parse(text, "requires.capabilities") for text in wanted["capabilities"]]
+    path, sha256, problems = params["path"], wanted["sha256"], []
+    if library and facts:
+        path, sha256 = facts["real_path"], facts["sha256"]
+        problems += nccl_library.problems(library, path, gpus, node.machine)
+        if wanted["sha256"] not in (None, sha256):
+            problems.append(Problem(path, f"its sha256 is {sha256}", wanted["sha256"], "copy or build the file again"))
+    if processes:
+        problems += process_maps.differences(node.nodename, processes, path, sha256, wanted["alone"])
+    return problems
 
 
 if __name__ == "__main__":

@@ -77,6 +77,7 @@ removed:
 """
 
 import os
+from typing import Any
 
 from ansible.module_utils.basic import AnsibleModule
 
@@ -119,23 +120,18 @@ def main() -> None:
         gpus = [ComputeCapability.parse(text, f"capabilities[{index}]") for index, text in enumerate(params["capabilities"])]
         stamp = io_nccl_store.stamp(store, name)
         there = stamp is not None and stamp["sha256"] == params["sha256"]
-        if not there and not params["artifact"]:
-            module.exit_json(changed=False, missing=True, library=None, removed=[])
-        if not there and not module.check_mode:
-            os.makedirs(store, mode=0o755, exist_ok=True)
-            with io_nccl_store.unpacked(store, name, params["artifact"], params["artifact_sha256"]) as part:
-                made = f"{part}/{io_nccl_store.LIBRARY}"
-                check(made, name, io_file.sha256(made), params["sha256"], gpus)
         if there:
             check(library, name, params["sha256"], params["sha256"], gpus)
+        elif not params["artifact"]:
+            module.exit_json(changed=False, missing=True, library=None, removed=[])
+        elif not module.check_mode:
+            unpack(params, gpus)
         used = io_nccl_store.current(store)
-        if used != name and not module.check_mode:
-            io_nccl_store.use(store, name)
         older = [each for each in io_nccl_store.names(store) if each not in (name, used)]
         # Keep the build used until now too: running ranks still have it mapped.
         removed = older[max(0, params["keep"] - len({name, used} - {None})) :]
-        for each in removed if not module.check_mode else []:
-            io_nccl_store.forget(store, each)
+        if not module.check_mode:
+            make_current(store, name, used, removed)
     except (ProblemsError, OSError, ValueError) as error:
         module.fail_json(msg=str(error))
     module.exit_json(
@@ -145,6 +141,23 @@ def main() -> None:
         removed=removed,
         diff={"before": f"current: {used}\n", "after": f"current: {name}\n"},
     )
+
+
+def unpack(params: dict[str, Any], gpus: list[ComputeCapability]) -> None:
+    """Add the artifact's build to the store if it is valid. Raises ProblemsError, OSError or ValueError."""
+    store, name = params["store"], params["name"]
+    os.makedirs(store, mode=0o755, exist_ok=True)
+    with io_nccl_store.unpacked(store, name, params["artifact"], params["artifact_sha256"]) as part:
+        made = f"{part}/{io_nccl_store.LIBRARY}"
+        check(made, name, io_file.sha256(made), params["sha256"], gpus)
+
+
+def make_current(store: str, name: str, used: str | None, removed: list[str]) -> None:
+    """Switch from the build ``used`` to ``name``, then remove old builds. Raises OSError."""
+    if used != name:
+        io_nccl_store.use(store, name)
+    for each in removed:
+        io_nccl_store.forget(store, each)
 
 
 if __name__ == "__main__":

@@ -146,8 +146,8 @@ from typing import Any
 
 from ansible.module_utils.basic import AnsibleModule
 
-from ansible_collections.gb10.cluster.plugins.module_utils.common.io_command import runner
-from ansible_collections.gb10.cluster.plugins.module_utils.common.problems import ProblemsError
+from ansible_collections.gb10.cluster.plugins.module_utils.common.io_command import Run, runner
+from ansible_collections.gb10.cluster.plugins.module_utils.common.problems import Problem, ProblemsError, refuse
 from ansible_collections.gb10.cluster.plugins.module_utils.firewall import host as firewall_host
 from ansible_collections.gb10.cluster.plugins.module_utils.firewall import io_nftables as io_firewall
 from ansible_collections.gb10.cluster.plugins.module_utils.firewall import plan as firewall
@@ -197,52 +197,70 @@ def outcome(module: Any) -> dict[str, Any]:
     ssh = io_firewall.ssh_ports(run, listeners)
     other_host, came_by = io_firewall.entrance(run, params["client"])
     unproven = [] if other_host else [firewall_host.unproven(params["client"])]
+    present = params["state"] == "present"
     ruler = " and ".join(dict.fromkeys(rulers.values())) if all(rulers.values()) else ""
-    wanted = params["state"] == "present" and not ruler
-    problems = firewall.check(access) + (firewall_host.problems(access, links, ssh, came_by) if wanted else [])
-    if problems:
-        raise ProblemsError(problems + unproven if wanted else problems)
-    answer = {
+    wanted = present and not ruler
+    problems = firewall.check(access)
+    if wanted:
+        problems += firewall_host.problems(access, links, ssh, came_by)
+        problems += unproven if problems else []
+    refuse(problems)
+    result = {
         "ruler": ruler,
         "rulers": rulers,
         "installed": installed,
-        "advice": firewall.advice(rulers, access, params["peer_ports"]) if params["state"] == "present" else [],
+        "advice": firewall.advice(rulers, access, params["peer_ports"]) if present else [],
         "ssh_ports": ssh,
         "matches": firewall_host.matches(access, links),
         "closed": firewall_host.closed(listeners, access, ssh) if wanted else [],
         "pending": False,
     }
     if not wanted:
-        found = io_firewall.there(run) if installed else []
-        if found and not module.check_mode:
-            io_firewall.remove(run)
-        return {**answer, "changed": bool(found), "due": bool(found), "diff": {"before": "".join(f"{line}\n" for line in found), "after": ""}}
+        return {**result, **_remove(module, run, installed)}
     text = firewall.ruleset(access, ssh, [family for family, other in rulers.items() if other])
-    if not installed:
-        if unproven:
-            raise ProblemsError(unproven)
-        if module.check_mode:  # outside check mode the role installs it before
-            return {**answer, "changed": True, "due": True, "diff": {"before": "", "after": text}}
+    load = _load if installed else _load_later
+    return {**result, **load(module, run, text, unproven)}
+
+
+def _remove(module: Any, run: Run, installed: bool) -> dict[str, Any]:
+    """Remove the collection's rules. Returns part of the result."""
+    found = io_firewall.there(run) if installed else []
+    if found and not module.check_mode:
+        io_firewall.remove(run)
+    return _change("".join(f"{line}\n" for line in found), "", bool(found))
+
+
+def _load_later(module: Any, _run: Run, text: str, unproven: list[Problem]) -> dict[str, Any]:
+    """Return part of the result on a host without nft, which the role installs only outside check mode."""
+    refuse(unproven)
+    if not module.check_mode:
         raise io_firewall.FirewallError("nft is not installed: install the package nftables")
+    return _change("", text, True)
+
+
+def _load(module: Any, run: Run, text: str, unproven: list[Problem]) -> dict[str, Any]:
+    """Compare the rules with those on the host, then load, confirm or save them. Returns part of the result."""
     nft = module.get_bin_path("nft", required=True)
     files = io_firewall.files(nft, text)
     before, after = io_firewall.loaded(run), io_firewall.listing(run, text)
     # Loaded rules without a file are left from a killed run.
     new = before != after or bool(io_firewall.pending(run)) or not io_firewall.confirmed(text)
     unsaved = io_firewall.unsaved(run, files)
-    if new and unproven:
-        raise ProblemsError(unproven)
-    if module.check_mode:
-        pass
-    elif new and params["confirm"] and before != after:
-        raise io_firewall.FirewallError("the rules to confirm are no longer loaded")
-    elif new and not params["confirm"]:
-        io_firewall.attempt(run, nft, text, params["confirm_timeout"])
-        answer["pending"] = True
-    elif new or unsaved:
-        io_firewall.save(run, nft, files)
     due = new or bool(unsaved)
-    return {**answer, "changed": due, "due": due, "diff": {"before": before, "after": after + "".join(f"# {line}\n" for line in unsaved)}}
+    if new:
+        refuse(unproven)
+    pending = new and not module.params["confirm"] and not module.check_mode
+    if pending:
+        io_firewall.attempt(run, nft, text, module.params["confirm_timeout"])
+    elif due and not module.check_mode:
+        if before != after:
+            raise io_firewall.FirewallError("the rules to confirm are no longer loaded")
+        io_firewall.save(run, nft, files)
+    return {**_change(before, after + "".join(f"# {line}\n" for line in unsaved), due), "pending": pending}
+
+
+def _change(before: str, after: str, due: bool) -> dict[str, Any]:
+    return {"changed": due, "due": due, "diff": {"before": before, "after": after}}
 
 
 if __name__ == "__main__":

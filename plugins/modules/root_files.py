@@ -71,6 +71,13 @@ from ansible.module_utils.basic import AnsibleModule
 
 from ansible_collections.gb10.cluster.plugins.module_utils.common import io_file
 
+_FILE = {
+    "path": {"type": "path", "required": True},
+    "content": {"type": "str"},
+    "program": {"type": "str"},
+    "state": {"type": "str", "choices": ["present", "absent"], "default": "present"},
+}
+
 
 def main() -> None:
     """Compare each file, then write or remove those that differ."""
@@ -81,12 +88,7 @@ def main() -> None:
                 "type": "list",
                 "elements": "dict",
                 "required": True,
-                "options": {
-                    "path": {"type": "path", "required": True},
-                    "content": {"type": "str"},
-                    "program": {"type": "str"},
-                    "state": {"type": "str", "choices": ["present", "absent"], "default": "present"},
-                },
+                "options": _FILE,
                 "mutually_exclusive": [("content", "program")],
                 "required_if": [("state", "present", ["content"])],
             },
@@ -96,19 +98,30 @@ def main() -> None:
     wanted = {entry["path"]: None if entry["state"] == "absent" else entry["content"] for entry in module.params["files"]}
     try:
         folders = [path for path in module.params["directories"] if not io_file.installed(path, io_file.SEARCHABLE)]
-        changed = [path for path, text in wanted.items() if io_file.differs(path, text)]
-        # The difference must not show the target of a link.
-        before = {path: io_file.read_file(path)[0] or "" for path in changed if os.path.isfile(path) and not os.path.islink(path)}
+        files = {path: text for path, text in wanted.items() if io_file.differs(path, text)}
+        diff = [_difference(path, "", "folder, mode 0755\n") for path in folders]
+        diff += [_difference(path, _before(path), text or "") for path, text in files.items()]
         if not module.check_mode:
-            for path in folders:
-                io_file.install_folder(path)
-            for path in changed:
-                io_file.install(path, wanted[path])
+            _install(folders, files)
     except OSError as error:
         module.fail_json(msg=str(error))
-    diff = [{"before_header": path, "after_header": path, "before": "", "after": "folder, mode 0755\n"} for path in folders]
-    diff += [{"before_header": path, "after_header": path, "before": before.get(path, ""), "after": wanted[path] or ""} for path in changed]
-    module.exit_json(changed=bool(folders or changed), changed_paths=folders + changed, diff=diff)
+    module.exit_json(changed=bool(folders or files), changed_paths=[*folders, *files], diff=diff)
+
+
+def _before(path: str) -> str:
+    """Return the text of a file. The difference must not show the target of a link."""
+    return io_file.read_file(path)[0] or "" if os.path.isfile(path) and not os.path.islink(path) else ""
+
+
+def _difference(path: str, before: str, after: str) -> dict[str, str]:
+    return {"before_header": path, "after_header": path, "before": before, "after": after}
+
+
+def _install(folders: list[str], files: dict[str, str | None]) -> None:
+    for path in folders:
+        io_file.install_folder(path)
+    for path, text in files.items():
+        io_file.install(path, text)
 
 
 if __name__ == "__main__":

@@ -130,7 +130,7 @@ from ansible.module_utils.basic import AnsibleModule
 
 from ansible_collections.gb10.cluster.plugins.module_utils.common import io_file, io_json
 from ansible_collections.gb10.cluster.plugins.module_utils.common.io_command import runner
-from ansible_collections.gb10.cluster.plugins.module_utils.common.problems import Problem, ProblemsError
+from ansible_collections.gb10.cluster.plugins.module_utils.common.problems import Problem, ProblemsError, refuse
 from ansible_collections.gb10.cluster.plugins.module_utils.node import io_facts as io_node
 from ansible_collections.gb10.cluster.plugins.module_utils.rules import context as serve_situation
 from ansible_collections.gb10.cluster.plugins.module_utils.rules import lint as serve_rules
@@ -147,8 +147,7 @@ def _release(module: AnsibleModule) -> str:
 
 def _arguments(argv: list[str], release: str) -> dict[str, object]:
     arguments, problems = vllm_release.parse(argv, release, path="argv")
-    if problems:
-        raise ProblemsError(problems)
+    refuse(problems)
     return arguments
 
 

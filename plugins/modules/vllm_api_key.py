@@ -86,29 +86,35 @@ def main() -> None:
         },
         supports_check_mode=True,
     )
-    params = module.params
-    wanted: dict[str, str | None] = {params["key_file"]: None, params["environment_file"]: None}
+    key_file = module.params["key_file"]
     try:
-        if params["state"] == "present":
-            if problem := api_access.key_problem(params["key"]):
-                module.fail_json(msg=f"The key of the API: {problem}.")
-            key = params["key"] or io_vllm.key(params["key_file"]) or secrets.token_hex(32)
-            module.no_log_values.add(key)
-            ranks = {str(name): str(value) for name, value in params["environment"].items()}
-            wanted = {
-                params["key_file"]: f"{key}\n",
-                params["environment_file"]: systemd.environment_file(api_access.environment(key, ranks)),
-            }
+        wanted = contents(module)
         differing = [path for path, text in wanted.items() if io_file.read_file(path) != (text, None if text is None else _MODE)]
         # The version is the file's time, so write only new content.
-        fresh = wanted[params["key_file"]] != io_file.read_file(params["key_file"])[0]
+        fresh = wanted[key_file] != io_file.read_file(key_file)[0]
         if not module.check_mode:
-            write(wanted, differing, keep="" if fresh else params["key_file"])
-        version = "" if params["state"] == "absent" else "new" if fresh and module.check_mode else str(os.stat(params["key_file"]).st_mtime_ns)
+            write(wanted, differing, keep="" if fresh else key_file)
+        version = "" if module.params["state"] == "absent" else "new" if fresh and module.check_mode else str(os.stat(key_file).st_mtime_ns)
     except (ValueError, OSError) as error:
         module.fail_json(msg=str(error))
     said = "".join(f"{path}: {'no such file' if wanted[path] is None else 'only root can read it'}\n" for path in differing)
     module.exit_json(changed=bool(differing), version=version, diff={"before": "", "after": said})
+
+
+def contents(module: AnsibleModule) -> dict[str, str | None]:
+    """Return the content of each file, None for a file to remove. Raises ValueError or OSError."""
+    params = module.params
+    if params["state"] == "absent":
+        return {params["key_file"]: None, params["environment_file"]: None}
+    if problem := api_access.key_problem(params["key"]):
+        raise ValueError(f"The key of the API: {problem}.")
+    key = params["key"] or io_vllm.key(params["key_file"]) or secrets.token_hex(32)
+    module.no_log_values.add(key)
+    ranks = {str(name): str(value) for name, value in params["environment"].items()}
+    return {
+        params["key_file"]: f"{key}\n",
+        params["environment_file"]: systemd.environment_file(api_access.environment(key, ranks)),
+    }
 
 
 def write(wanted: dict[str, str | None], differing: list[str], keep: str) -> None:

@@ -40,24 +40,34 @@ def verdict(texts: Mapping[str, str], name: str, now: datetime | None = None) ->
     if any(problem.path == api_tls.CERTIFICATE for problem in problems):
         return api_tls.facts(problems)
     chain, unread = _certificates(texts["certificate"], api_tls.CERTIFICATE)
-    anchors, other = _certificates(texts["ca"], api_tls.CA) if texts["ca"] else (chain, [])
-    key_fits, third = _key_fits(chain, texts["key"]) if texts["key"] and chain else (None, [])
-    problems += [*unread, *(problem for problem in other if problem not in unread), *third]
-    # One problem per variable: an unreadable value gets no further checks.
-    problems = list({problem.path: problem for problem in reversed(problems)}.values())[::-1]
+    anchors, unread_ca = _certificates(texts["ca"], api_tls.CA) if texts["ca"] else (chain, [])
+    key_fits, unread_key = _key_fits(chain, texts["key"]) if texts["key"] and chain else (None, [])
+    problems = _first_of_each_path([*problems, *unread, *unread_ca, *unread_key])
     if not chain:
         return api_tls.facts(problems)
+    certificate = _summary(chain, anchors, key_fits)
+    found, warnings = api_tls.judge(certificate, name, now or datetime.now(UTC))
+    digest = hashlib.sha256(b"".join(entry.public_bytes(serialization.Encoding.DER) for entry in chain)).hexdigest()
+    return api_tls.facts([*problems, *found], warnings, digest, api_tls.day(certificate.until))
+
+
+def _first_of_each_path(problems: Sequence[Problem]) -> list[Problem]:
+    """Keep one problem per variable: an unreadable value gets no further checks."""
+    first: dict[str, Problem] = {}
+    for problem in problems:
+        first.setdefault(problem.path, problem)
+    return list(first.values())
+
+
+def _summary(chain: Sequence[x509.Certificate], anchors: Sequence[x509.Certificate], key_fits: bool | None) -> api_tls.Certificate:
     path = _path(chain, anchors)
-    certificate = api_tls.Certificate(
+    return api_tls.Certificate(
         *_alternatives(chain[0]),
         since=max(entry.not_valid_before_utc for entry in chain),
         until=min(entry.not_valid_after_utc for entry in [*chain, *path]),
         key_fits=key_fits,
         trusted=bool(path) if anchors else None,
     )
-    found, warnings = api_tls.judge(certificate, name, now or datetime.now(UTC))
-    digest = hashlib.sha256(b"".join(entry.public_bytes(serialization.Encoding.DER) for entry in chain)).hexdigest()
-    return api_tls.facts([*problems, *found], warnings, digest, api_tls.day(certificate.until))
 
 
 def _certificates(text: str, variable: str) -> tuple[list[x509.Certificate], list[Problem]]:

@@ -55,16 +55,22 @@ def changeable(paths: list[str], groups: set[int]) -> dict[str, str]:
         folders.update(map(str, Path(path).parents))
         if reason := why(path, groups, above=False):
             found[path] = reason
-        if Path(path).is_symlink():
-            target = os.path.realpath(path)
-            # Ignore dangling links and links into the kernel's file systems.
-            todo += [target] if os.path.lexists(target) and not target.startswith(("/proc/", "/sys/", "/dev/")) else []
-        elif Path(path).is_dir() and any(path == root or path.startswith(f"{root}/") for root in roots):
-            todo += [entry.path for entry in os.scandir(path)]
+        todo += followed(path, roots)
     for folder in folders - seen:
         if reason := why(folder, groups, above=True):
             found[folder] = reason
     return found
+
+
+def followed(path: str, roots: list[str]) -> list[str]:
+    """Return a link's target, and the content of a folder below the roots."""
+    if Path(path).is_symlink():
+        target = os.path.realpath(path)
+        # Ignore dangling links and links into the kernel's file systems.
+        return [target] if os.path.lexists(target) and not target.startswith(("/proc/", "/sys/", "/dev/")) else []
+    if Path(path).is_dir() and any(path == root or path.startswith(f"{root}/") for root in roots):
+        return [entry.path for entry in os.scandir(path)]
+    return []
 
 
 if __name__ == "__main__":

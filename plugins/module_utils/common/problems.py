@@ -34,6 +34,12 @@ class ProblemsError(Exception):
         super().__init__(report(problems))
 
 
+def refuse(problems: Sequence[Problem]) -> None:
+    """Raise ProblemsError if there are problems."""
+    if problems:
+        raise ProblemsError(problems)
+
+
 def report(problems: Sequence[Problem]) -> str:
     """Return the problems as one message with a numbered line for each."""
     noun = "problem" if len(problems) == 1 else "problems"

@@ -9,12 +9,21 @@ Two ports that see only each other count as a cable. A switch between just two p
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from itertools import permutations
 from typing import NamedTuple
 
 from ansible_collections.gb10.cluster.plugins.module_utils.common.problems import Problem
-from ansible_collections.gb10.cluster.plugins.module_utils.fabric.topology import SPARK_PORTS
+from ansible_collections.gb10.cluster.plugins.module_utils.fabric.topology import (
+    AUTO,
+    CABLES,
+    SPARK_PORTS,
+    SWITCHES,
+    TOPOLOGIES,
+    Topology,
+    resolve_topology,
+)
 
 
 class Port(NamedTuple):
@@ -39,6 +48,10 @@ class Segment:
         """Whether a direct cable can be the connection."""
         return len(self.ports) + len(self.strangers) == 2 and len({port.machine for port in self.ports}) == len(self.ports)
 
+    def ports_of(self, machine: str) -> list[Port]:
+        """Return the ports of one machine."""
+        return [port for port in self.ports if port.machine == machine]
+
 
 @dataclass(frozen=True)
 class Proposal:
@@ -55,127 +68,147 @@ class Proposal:
 
 
 def propose(names: Sequence[str], segments: Sequence[Segment]) -> Proposal:
-    """Propose a topology for these machines, the head first; all must have been queried."""
-    switches = [segment for segment in segments if not segment.is_cable]
-    cables = [segment.ports for segment in segments if segment.is_cable and not segment.strangers]
-    if len(names) == 1:
-        return Proposal("none", (names[0],))
-    if switches:
-        return _switch(names, switches)
-    if len(names) > 2:
-        return _ring(names, cables, {port for segment in segments if segment.strangers for port in segment.ports})
-    if cables:
-        return Proposal("direct", tuple(names), {name: tuple(ends[side].number for ends in cables) for side, name in enumerate(names)})
-    between = f"no connection between {names[0]} and {names[1]}"
-    problem = Problem("cables", between, "a QSFP cable between both", "connect one; see the notes about their ports")
-    return Proposal(problems=(problem,))
+    """Propose the first topology that connects these machines in this way, the head first.
 
-
-def _switch(names: Sequence[str], switches: Sequence[Segment]) -> Proposal:
-    """Propose a switch topology. Every machine must be on the same switch.
-
-    With two switches (one for each rail) a machine's ports are listed in the switches' order.
+    All must have been queried. Cables next to switches are ignored.
     """
-    common = [segment for segment in switches if {port.machine for port in segment.ports} == set(names)]
-    if not common:
-        widest = max(switches, key=lambda segment: len({port.machine for port in segment.ports}))
-        there = {port.machine for port in widest.ports}
-        problems = [
-            Problem(
+    if len(names) == 1:
+        return Proposal(resolve_topology(AUTO, 1), tuple(names))
+    switches = [segment for segment in segments if not segment.is_cable]
+    medium, used = (SWITCHES, switches) if switches else (CABLES, [segment for segment in segments if not segment.strangers])
+    for topology, shape in TOPOLOGIES.items():
+        if shape.medium == medium and shape.least <= len(names) <= shape.most and (ports := _arranged(shape, names, used)):
+            notes = (*_doubled(names, used), *(_uncrossed(used) if shape.crossed else ()))
+            return Proposal(topology, tuple(ports), ports, notes=notes)
+    if switches:
+        return Proposal(problems=tuple(_off_the_switch(names, switches)))
+    return Proposal(problems=(_open(names, segments),))
+
+
+def _arranged(shape: Topology, names: Sequence[str], segments: Sequence[Segment]) -> dict[str, tuple[int, ...]] | None:
+    """Return the machines in the topology's order, each with its ports by position; None if the cables do not match.
+
+    If the topology leaves the number of ports open, the machines use as many as all of them have.
+    """
+    found = {port: number for number, segment in enumerate(segments) for port in segment.ports}
+    for positions in [len(shape.ports)] if shape.ports else range(len(SPARK_PORTS), 0, -1):
+        for head in _choices(names[:1], found, positions):
+            if ports := _placed(shape, names, found, head):
+                return ports
+    return None
+
+
+def _placed(shape: Topology, names: Sequence[str], found: Mapping[Port, int], head: tuple[Port, ...]) -> dict[str, tuple[int, ...]] | None:
+    """Place the head with these ports, then one machine after the other: the first whose cables match so far.
+
+    ``found`` are the numbers of the cables or switches at each port.
+    """
+    placed: dict[str, tuple[int, ...]] = {}
+    pairs: set[tuple[int, int]] = set()  # numbers in the topology, and in ``found``
+    while len(placed) < len(names):
+        expected = [shape.segment(len(placed), position, len(names)) for position in range(len(head))]
+        for ports in _choices([name for name in names if name not in placed], found, len(head)) if placed else [head]:
+            more = pairs.union(zip(expected, (found[port] for port in ports), strict=True))
+            if _is_one_to_one(more):
+                pairs = more
+                placed[ports[0].machine] = tuple(port.number for port in ports)
+                break
+        else:
+            return None
+    return placed
+
+
+def _choices(names: Sequence[str], found: Mapping[Port, int], positions: int) -> Iterator[tuple[Port, ...]]:
+    for name in names:
+        yield from permutations(sorted(port for port in found if port.machine == name), positions)
+
+
+def _is_one_to_one(pairs: Collection[tuple[int, int]]) -> bool:
+    return all(len(set(side)) == len(pairs) for side in zip(*pairs, strict=True))
+
+
+def _off_the_switch(names: Sequence[str], switches: Sequence[Segment]) -> Iterator[Problem]:
+    """Report the machines that are not on the switch of most machines."""
+    widest = max(switches, key=lambda segment: len({port.machine for port in segment.ports}))
+    for name in names:
+        if not widest.ports_of(name):
+            yield Problem(
                 name,
                 f"it is not connected to the switch of {', '.join(str(port) for port in widest.ports)}",
                 "every Spark on the same switch",
                 "connect it to that switch, in the same network",
             )
-            for name in names
-            if name not in there
-        ]
-        return Proposal(problems=tuple(problems))
-    ports = {name: tuple(next(port.number for port in segment.ports if port.machine == name) for segment in common) for name in names}
-    notes = [
-        Problem(
-            name,
-            f"ports {' and '.join(str(port.number) for port in doubled)} are in the same network",
-            "one port, or a switch (or VLAN) for each port",
-            f"none needed: the inventory uses port {doubled[0].number}; two cables are no faster than one",
+
+
+def _doubled(names: Sequence[str], switches: Sequence[Segment]) -> Iterator[Problem]:
+    """Report machines with several ports on one switch."""
+    for segment in switches:
+        for name in names:
+            ports = segment.ports_of(name)
+            if len(ports) > 1:
+                yield Problem(
+                    name,
+                    f"ports {' and '.join(str(port.number) for port in ports)} are in the same network",
+                    "one port, or a switch (or VLAN) for each port",
+                    f"none needed: the inventory uses port {ports[0].number}; two cables are no faster than one",
+                )
+
+
+def _uncrossed(cables: Sequence[Segment]) -> Iterator[Problem]:
+    """Report cables between two ports of the same number. NVIDIA cables port 0 to port 1 of the next Spark."""
+    for a, b in (segment.ports for segment in cables):
+        if a.number == b.number:
+            yield Problem(
+                f"{a} - {b}",
+                "a cable between two ports of the same number",
+                "port 0 of one Spark to port 1 of the next all around, as NVIDIA documents",
+                "swap the cables of one end, or keep them: the inventory lists for each Spark the port to the next",
+            )
+
+
+def _open(names: Sequence[str], segments: Sequence[Segment]) -> Problem:
+    """Return the problem that names the missing cables."""
+    if len(names) == 2:
+        between = f"no connection between {names[0]} and {names[1]}"
+        return Problem("cables", between, "a QSFP cable between both", "connect one; see the notes about their ports")
+    groups = _groups(names, segments)
+    if len(groups) > 1:
+        joined = "; ".join(" and ".join(sorted(group, key=names.index)) for group in groups)
+        return Problem(
+            "cables",
+            f"not all Sparks are connected: {joined}",
+            "a ring (port 0 of each to port 1 of the next) or a switch",
+            "check the cables between these groups, and the notes about their ports",
         )
-        for segment in common
-        for name in names
-        if len(doubled := [port for port in segment.ports if port.machine == name]) > 1
-    ]
-    return Proposal("switch", tuple(names), ports, notes=tuple(notes))
-
-
-def _ring(names: Sequence[str], cables: Sequence[tuple[Port, ...]], beyond: Collection[Port]) -> Proposal:
-    """Follow the cables from the head's lower port. NVIDIA cables port 0 to port 1 of the next Spark.
-
-    ``beyond`` are the ports that lead to unqueried machines.
-    """
-    links: dict[str, dict[int, Port]] = {name: {} for name in names}
-    for a, b in cables:
-        links[a.machine][a.number] = b
-        links[b.machine][b.number] = a
-    if any(len(ends) < 2 for ends in links.values()):
-        return Proposal(problems=_open(names, links, beyond))
-    order: list[str] = []
-    ports: dict[str, tuple[int, ...]] = {}
-    here = Port(names[0], min(links[names[0]]))
-    while here.machine not in order:
-        back = next(number for number in links[here.machine] if number != here.number)
-        order.append(here.machine)
-        ports[here.machine] = (here.number, back)
-        entry = links[here.machine][here.number]
-        here = Port(entry.machine, next(number for number in links[entry.machine] if number != entry.number))
-    if len(order) != len(names):
-        return Proposal(problems=_open(names, links, beyond))
-    notes = [
-        Problem(
-            f"{a} - {b}",
-            "a cable between two ports of the same number",
-            "port 0 of one Spark to port 1 of the next all around, as NVIDIA documents",
-            "swap the cables of one end, or keep them: the inventory lists for each Spark the port to the next",
+    if beyond := _ports([segment for segment in segments if segment.strangers]):
+        through = " and ".join(str(port) for port in sorted(beyond))
+        return Problem(
+            "cables",
+            f"the ring includes an unqueried machine, at {through}",
+            "every machine of a ring",
+            "make that machine reachable: discovery writes only complete rings",
         )
-        for a, b in cables
-        if a.number == b.number
-    ]
-    return Proposal("ring", tuple(order), ports, notes=tuple(notes))
+    used = _ports(segments)
+    ends = [port for name in names for port in (Port(name, number) for number in SPARK_PORTS) if port not in used]
+    return Problem(
+        "cables",
+        f"a ring of {len(names)} Sparks lacks the cable between {' and '.join(str(end) for end in ends)}",
+        "a closed ring",
+        "connect it; see the notes about these ports",
+    )
 
 
-def _open(names: Sequence[str], links: Mapping[str, Mapping[int, Port]], beyond: Collection[Port]) -> tuple[Problem, ...]:
-    """Return the problems that name a ring's missing cables."""
+def _ports(segments: Sequence[Segment]) -> set[Port]:
+    return {port for segment in segments for port in segment.ports}
+
+
+def _groups(names: Sequence[str], segments: Sequence[Segment]) -> list[list[str]]:
+    """Return the machines in groups that cables connect."""
     groups: list[list[str]] = []
     for name in names:
         if not any(name in group for group in groups):
             group = [name]
             for member in group:  # the loop appends to it
-                group += {port.machine for port in links[member].values()}.difference(group)
+                group += {port.machine for segment in segments if segment.ports_of(member) for port in segment.ports}.difference(group)
             groups.append(group)
-    if len(groups) > 1:
-        joined = "; ".join(" and ".join(sorted(group, key=names.index)) for group in groups)
-        return (
-            Problem(
-                "cables",
-                f"not all Sparks are connected: {joined}",
-                "a ring (port 0 of each to port 1 of the next) or a switch",
-                "check the cables between these groups, and the notes about their ports",
-            ),
-        )
-    if beyond:
-        through = " and ".join(str(port) for port in sorted(beyond))
-        return (
-            Problem(
-                "cables",
-                f"the ring includes an unqueried machine, at {through}",
-                "every machine of a ring",
-                "make that machine reachable: discovery writes only complete rings",
-            ),
-        )
-    ends = [Port(name, next(number for number in SPARK_PORTS if number not in links[name])) for name in names if len(links[name]) == 1]
-    return (
-        Problem(
-            "cables",
-            f"a ring of {len(names)} Sparks lacks the cable between {' and '.join(str(end) for end in ends)}",
-            "a closed ring",
-            "connect it; see the notes about these ports",
-        ),
-    )
+    return groups

@@ -8,8 +8,8 @@ from __future__ import annotations
 
 import ipaddress
 import os
-from collections.abc import Mapping
-from typing import Any
+from collections.abc import Collection, Mapping, Sequence
+from typing import Any, NamedTuple
 
 from ansible_collections.gb10.cluster.plugins.module_utils.common.io_command import NOT_INSTALLED, RunAll
 from ansible_collections.gb10.cluster.plugins.module_utils.discovery import parse as text
@@ -18,6 +18,16 @@ from ansible_collections.gb10.cluster.plugins.module_utils.discovery import pars
 _ALL_NODES = "ff02::1"
 #: ping exits with 1 if no machine replies.
 _PING_WORKS = (0, 1)
+#: Exit status, standard output and standard error of a command.
+Answer = tuple[int, str, str]
+
+
+class _Address(NamedTuple):
+    """An address of a neighbor. ``source`` is ndp or arp."""
+
+    interface: str
+    address: str
+    source: str
 
 
 def read(run_all: RunAll, interfaces: Mapping[str, Mapping[str, Any]]) -> dict[str, Any]:
@@ -26,46 +36,71 @@ def read(run_all: RunAll, interfaces: Mapping[str, Mapping[str, Any]]) -> dict[s
     ``interfaces`` is the result of io_node.interfaces. All are queried in parallel. Raises ValueError if `ip` fails
     or `ping` is not installed.
     """
-    linked = [name for name in text.PORT_OF if name in interfaces and interfaces[name]["up"] and interfaces[name]["carrier"]]
-    own = _link_locals()
+    linked = [name for name in text.PORT_OF if name in interfaces and _is_linked(interfaces[name])]
+    own = {name: addresses for name, addresses in _link_locals().items() if name in linked}
     routes, announced, browsed, *pings = run_all(
         [
             ["ip", "-4", "-json", "route", "show", "default"],
             ["lldpctl", "-f", "json0"],
             ["avahi-browse", "-p", "-r", "-t", "_ssh._tcp"],
             # Two packets a second apart: each neighbor has a second to answer the first.
-            *(["ping", "-6", "-n", "-c", "2", "-w", "2", f"{_ALL_NODES}%{name}"] for name in linked if name in own),
+            *(["ping", "-6", "-n", "-c", "2", "-w", "2", f"{_ALL_NODES}%{name}"] for name in own),
         ]
     )
-    notes = [_reason(tool, answer) for tool, answer in (("lldpctl", announced), ("avahi-browse", browsed)) if answer[0] not in (0, NOT_INSTALLED)]
-    lldp: dict[str, list[dict[str, str]]] = {}
-    try:
-        lldp = text.lldp(announced[1]) if announced[0] == 0 else {}
-    except ValueError as error:  # most of the text comes from a neighbor
-        notes.append(f"lldpctl output cannot be parsed: {error}")
+    pinged = dict(zip(own, map(_installed, pings), strict=True))
+    lldp, notes = _lldp(announced)
     mdns = text.mdns(browsed[1]) if browsed[0] == 0 else {}
-    answered: dict[str, list[tuple[str, str]]] = {name: [] for name in linked}
-    silent = "it has no IPv6 link-local address, and no IPv4 neighbor answers"
-    unheard = dict.fromkeys([name for name in linked if name not in own], silent)
-    for name, ping in zip([name for name in linked if name in own], pings, strict=True):
-        answered[name] = [(address, "ndp") for address in text.answering(ping[1]) if address not in own[name] and text.is_of_the_link(address)]
-        if _installed(ping)[0] not in _PING_WORKS:
-            unheard[name] = _reason("ping", ping)
-    for name, address in _ipv4(run_all, {name: interfaces[name]["addresses"] for name in linked}, mdns):
-        answered[name].append((address, "arp"))
-    tables = run_all([["ip", "-json", "neigh", "show", "dev", name] for name in linked])
-    neighbours: dict[str, list[dict[str, str]]] = {}
-    for name, table in zip(linked, tables, strict=True):
-        macs = text.macs(_must(table))
-        found = [(address, macs[address], source) for address, source in answered[name] if address in macs]
-        neighbours[name] = text.merge(name, found, lldp.get(name, []), mdns.get(name, {}))
-    _add_host_keys(run_all, [entry for entries in neighbours.values() for entry in entries])
+    found = [_Address(name, address, "ndp") for name, ping in pinged.items() for address in _ndp(ping, own[name])]
+    found += _ipv4(run_all, {name: interfaces[name]["addresses"] for name in linked}, mdns)
+    neighbours = _neighbors(run_all, linked, found, lldp, mdns)
     return {
         "neighbours": neighbours,
-        "unheard": {name: reason for name, reason in unheard.items() if not neighbours[name]},
-        "notes": notes,
+        "unheard": {name: reason for name in linked if not neighbours[name] and (reason := _unheard(pinged.get(name)))},
+        "notes": [*notes, *_optional("avahi-browse", browsed)],
         "management": text.management(_must(routes), os.environ.get("SSH_CONNECTION", ""), interfaces),
     }
+
+
+def _is_linked(facts: Mapping[str, Any]) -> bool:
+    return bool(facts["up"] and facts["carrier"])
+
+
+def _lldp(answer: Answer) -> tuple[dict[str, list[dict[str, str]]], list[str]]:
+    """Return the neighbors that lldpctl prints, and notes about errors."""
+    try:
+        return text.lldp(answer[1]) if answer[0] == 0 else {}, _optional("lldpctl", answer)
+    except ValueError as error:  # most of the text comes from a neighbor
+        return {}, [f"lldpctl output cannot be parsed: {error}"]
+
+
+def _ndp(ping: Answer, own: Collection[str]) -> list[str]:
+    """Return the link-local addresses of the neighbors that answered a ping to all nodes."""
+    return [address for address in text.answering(ping[1]) if address not in own and text.is_of_the_link(address)]
+
+
+def _unheard(ping: Answer | None) -> str:
+    """Return why an interface may have neighbors that the ping to all nodes did not find, else ""."""
+    if ping is None:
+        return "it has no IPv6 link-local address, and no IPv4 neighbor answers"
+    return "" if ping[0] in _PING_WORKS else _reason("ping", ping)
+
+
+def _neighbors(
+    run_all: RunAll,
+    linked: Sequence[str],
+    addresses: Sequence[_Address],
+    lldp: Mapping[str, list[dict[str, str]]],
+    mdns: Mapping[str, Mapping[str, str]],
+) -> dict[str, list[dict[str, str]]]:
+    """Return the neighbors of each interface with their MAC addresses and host keys."""
+    tables = run_all([["ip", "-json", "neigh", "show", "dev", name] for name in linked])
+    neighbors = {}
+    for name, table in zip(linked, tables, strict=True):
+        macs = text.macs(_must(table))
+        found = [(each.address, macs[each.address], each.source) for each in addresses if each.interface == name and each.address in macs]
+        neighbors[name] = text.merge(name, found, lldp.get(name, []), mdns.get(name, {}))
+    _add_host_keys(run_all, [entry for entries in neighbors.values() for entry in entries])
+    return neighbors
 
 
 def _link_locals() -> dict[str, set[str]]:
@@ -76,8 +111,8 @@ def _link_locals() -> dict[str, set[str]]:
         return {}
 
 
-def _ipv4(run_all: RunAll, addresses: Mapping[str, list[str]], mdns: Mapping[str, Mapping[str, str]]) -> list[tuple[str, str]]:
-    """Return (interface, IPv4 address) of each ARP or mDNS neighbor that replies to a ping.
+def _ipv4(run_all: RunAll, addresses: Mapping[str, list[str]], mdns: Mapping[str, Mapping[str, str]]) -> list[_Address]:
+    """Return the IPv4 address of each ARP or mDNS neighbor that replies to a ping.
 
     This covers interfaces without IPv6, as this collection configures them. An ARP entry alone is no evidence: it may
     be days old.
@@ -90,8 +125,8 @@ def _ipv4(run_all: RunAll, addresses: Mapping[str, list[str]], mdns: Mapping[str
         for address in dict.fromkeys([*text.macs(_must(table)), *mdns.get(name, {})]):
             ip = ipaddress.ip_address(address)
             if any(ip in subnet.network and ip != subnet.ip for subnet in subnets):
-                candidates.append((name, address))
-    answers = run_all([["ping", "-n", "-c", "1", "-W", "1", "-I", name, address] for name, address in candidates])
+                candidates.append(_Address(name, address, "arp"))
+    answers = run_all([["ping", "-n", "-c", "1", "-W", "1", "-I", name, address] for name, address, _source in candidates])
     return [candidate for candidate, answer in zip(candidates, answers, strict=True) if _installed(answer)[0] == 0]
 
 
@@ -105,18 +140,23 @@ def _add_host_keys(run_all: RunAll, neighbours: list[dict[str, str]]) -> None:
         entry["host_key"] = text.host_key(scan[1])
 
 
-def _installed(answer: tuple[int, str, str]) -> tuple[int, str, str]:
+def _optional(tool: str, answer: Answer) -> list[str]:
+    """Return a note if an installed tool failed."""
+    return [] if answer[0] in (0, NOT_INSTALLED) else [_reason(tool, answer)]
+
+
+def _installed(answer: Answer) -> Answer:
     if answer[0] == NOT_INSTALLED:
         raise ValueError(answer[2])
     return answer
 
 
-def _must(answer: tuple[int, str, str]) -> str:
+def _must(answer: Answer) -> str:
     if answer[0] != 0:
         raise ValueError(_reason("ip", answer))
     return answer[1]
 
 
-def _reason(tool: str, answer: tuple[int, str, str]) -> str:
+def _reason(tool: str, answer: Answer) -> str:
     status, stdout, stderr = answer
     return f"{tool} exited with status {status}: {' '.join((stderr or stdout).split())}"

@@ -123,31 +123,26 @@ def discover(machines: Sequence[Machine], partial: bool = False) -> Discovery:
 
     With ``partial``, a machine that could not be queried is only a note.
     """
-    # A found machine without QSFP ports is not a Spark, for example a server on the same switch that accepts our login.
-    members = [
-        machine
-        for machine in machines
-        if machine["observed"] and ("via" not in machine or PORT_OF.keys() & machine["observed"]["interfaces"].keys())
-    ]
+    members = [machine for machine in machines if _is_spark(machine)]
     names = [machine["name"] for machine in members]
-    problems, notes = [*_twice(machines), *_not_direct(members)], [note for machine in members for note in _port_notes(machine)]
     segments = _segments(machines, names)
+    silent = [problem for machine in members for problem in _silent_ports(machine, segments)]
     # A Spark that sees no other machine is single only if no cable is connected.
     alone = len(names) == 1 and not partial
-    (problems if alone else notes).extend(problem for machine in members for problem in _silent_ports(machine, segments))
-    for machine in machines:
-        if machine["unreachable"]:
-            # A machine without SSH on a switch may be the switch itself. At the end of a cable it is a Spark.
-            unimportant = members and (partial or _may_be_the_switch(machine, segments))
-            (notes if unimportant else problems).append(_not_asked(machine, machines))
-        (notes if members and partial else problems).extend(Problem(**problem) for problem in machine.get("invalid", ()))
-    if len(machines) + len(unasked := _unasked(machines)) > MACHINES:
-        problems.append(_too_many(len(machines) + len(unasked), unasked))
+    failed, tolerated = _failed_queries(machines, segments, partial and bool(members))
+    problems = [*_twice(machines), *_not_direct(members), *(silent if alone else ()), *failed, *_too_many(machines)]
+    notes = [*(note for machine in members for note in _port_notes(machine)), *(() if alone else silent), *tolerated]
     # A machine that is counted twice would cause misleading topology errors.
     if not members or any(_twice(machines)):
         return Discovery(problems=tuple(problems), notes=tuple(notes))
     proposal = propose(names, segments)
     return Discovery(proposal, tuple(segments), (*problems, *proposal.problems), (*proposal.notes, *notes))
+
+
+def _is_spark(machine: Machine) -> bool:
+    """Return whether a machine answered and is a Spark. A found one may be a server that accepts our login."""
+    observed = machine["observed"]
+    return bool(observed) and ("via" not in machine or not PORT_OF.keys().isdisjoint(observed["interfaces"]))
 
 
 def _sightings(machines: Sequence[Machine]) -> Iterator[tuple[Machine, int, Mapping[str, str]]]:
@@ -179,7 +174,24 @@ def _identities(machines: Sequence[Machine]) -> dict[str, str]:
 
 
 def _segments(machines: Sequence[Machine], names: Sequence[str]) -> list[Segment]:
-    owners, identities = _owners(machines), _identities(machines)
+    identities = _identities(machines)
+    order = {name: index for index, name in enumerate(names)}
+
+    def place(port: Port) -> tuple[int, int]:
+        return order[port.machine], port.number
+
+    segments = []
+    for group in _connected(machines, names):
+        ports = sorted((end for end in group if isinstance(end, Port)), key=place)
+        segments.append(Segment(tuple(ports), frozenset(identities[end] for end in group if isinstance(end, str))))
+    # Drop segments of a port that sees only its own other PCIe function.
+    joined = [segment for segment in segments if len(segment.ports) + len(segment.strangers) > 1]
+    return sorted(joined, key=lambda segment: place(segment.ports[0]))
+
+
+def _connected(machines: Sequence[Machine], names: Sequence[str]) -> list[set[Port | str]]:
+    """Return groups of ends that see each other: ports of queried machines, and MAC addresses of others."""
+    owners = _owners(machines)
     groups: list[set[Port | str]] = []
     for machine, number, neighbour in _sightings(machines):
         if machine["name"] not in names:
@@ -189,18 +201,7 @@ def _segments(machines: Sequence[Machine], names: Sequence[str]) -> list[Segment
         ends = {Port(machine["name"], number), seen}
         touching = [group for group in groups if group & ends]
         groups = [group for group in groups if not group & ends] + [ends.union(*touching)]
-    segments = [
-        Segment(
-            tuple(sorted((end for end in group if isinstance(end, Port)), key=lambda port: (names.index(port.machine), port.number))),
-            frozenset(identities[end] for end in group if isinstance(end, str)),
-        )
-        for group in groups
-    ]
-    # Drop segments of a port that sees only its own other PCIe function.
-    return sorted(
-        (segment for segment in segments if len(segment.ports) + len(segment.strangers) > 1),
-        key=lambda segment: (names.index(segment.ports[0].machine), segment.ports[0].number),
-    )
+    return groups
 
 
 def _twice(machines: Sequence[Machine]) -> Iterator[Problem]:
@@ -214,10 +215,26 @@ def _twice(machines: Sequence[Machine]) -> Iterator[Problem]:
         owners |= dict.fromkeys(own, machine["name"])
 
 
-def _too_many(count: int, unasked: Sequence[Machine]) -> Problem:
-    seers = sorted({str(Port(machine["via"], machine["port"])) for machine in unasked})
-    fix = f"find the machines behind {', '.join(seers[:5])} and disconnect them from that network"
-    return Problem("cables", f"{count} machines are seen", f"at most {MACHINES}; the rest is not queried", fix)
+def _too_many(machines: Sequence[Machine]) -> Iterator[Problem]:
+    unasked = _unasked(machines)
+    count = len(machines) + len(unasked)
+    if count > MACHINES:
+        seers = sorted({str(Port(machine["via"], machine["port"])) for machine in unasked})
+        fix = f"find the machines behind {', '.join(seers[:5])} and disconnect them from that network"
+        yield Problem("cables", f"{count} machines are seen", f"at most {MACHINES}; the rest is not queried", fix)
+
+
+def _failed_queries(machines: Sequence[Machine], segments: Sequence[Segment], partial: bool) -> tuple[list[Problem], list[Problem]]:
+    """Return the problems and the notes about machines that could not be queried or gave an invalid answer."""
+    problems: list[Problem] = []
+    notes: list[Problem] = []
+    for machine in machines:
+        if machine["unreachable"]:
+            # A machine without SSH on a switch may be the switch itself. At the end of a cable it is a Spark.
+            tolerated = partial or _may_be_the_switch(machine, segments)
+            (notes if tolerated else problems).append(_not_asked(machine, machines))
+        (notes if partial else problems).extend(Problem(**problem) for problem in machine.get("invalid", ()))
+    return problems, notes
 
 
 def _may_be_the_switch(machine: Machine, segments: Sequence[Segment]) -> bool:
@@ -285,21 +302,24 @@ def _port_notes(machine: Machine) -> Iterator[Problem]:
         yield Problem(machine["name"], "it has none of the QSFP interfaces of a Spark", ", ".join(PORT_OF), "check that this is a Spark")
         return
     for number, twins in SPARK_PORTS.items():
-        names = [twin.interface for twin in twins]
-        where = str(Port(machine["name"], number))
-        for name in names:
-            if name not in interfaces:
-                fix = "check the driver, with lspci and ibdev2netdev"
-                yield Problem(where, f"{name} does not exist", "both PCIe functions of the port", fix)
-            elif not interfaces[name]["up"]:
-                fix = f"`sudo ip link set {name} up` and run again (discovery changes nothing)"
-                yield Problem(where, f"{name} is down, so its cable cannot be detected", "up", fix)
-        up = [name for name in names if name in interfaces and interfaces[name]["up"]]
-        linked = [name for name in up if interfaces[name]["carrier"]]
-        if linked and len(linked) < len(up):
-            silent = next((name for name in up if name not in linked), "")
-            found = f"{silent} has no carrier, but the port's other PCIe function has"
-            yield Problem(where, found, "carrier on both functions", "reseat the cable, check the driver")
+        yield from _twin_notes(Port(machine["name"], number), [twin.interface for twin in twins], interfaces)
+
+
+def _twin_notes(port: Port, names: Sequence[str], interfaces: Mapping[str, Mapping[str, Any]]) -> Iterator[Problem]:
+    """Compare the interfaces of a port's two PCIe functions, which share its cable."""
+    where = str(port)
+    for name in names:
+        if name not in interfaces:
+            fix = "check the driver, with lspci and ibdev2netdev"
+            yield Problem(where, f"{name} does not exist", "both PCIe functions of the port", fix)
+        elif not interfaces[name]["up"]:
+            fix = f"`sudo ip link set {name} up` and run again (discovery changes nothing)"
+            yield Problem(where, f"{name} is down, so its cable cannot be detected", "up", fix)
+    carrier = {name: interfaces[name]["carrier"] for name in names if name in interfaces and interfaces[name]["up"]}
+    silent = [name for name in carrier if not carrier[name]]
+    if silent and any(carrier.values()):
+        found = f"{silent[0]} has no carrier, but the port's other PCIe function has"
+        yield Problem(where, found, "carrier on both functions", "reseat the cable, check the driver")
 
 
 def _silent_ports(machine: Machine, segments: Sequence[Segment]) -> Iterator[Problem]:

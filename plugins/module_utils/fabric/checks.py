@@ -12,6 +12,8 @@ from collections.abc import Sequence
 
 from ansible_collections.gb10.cluster.plugins.module_utils.common.problems import Problem
 from ansible_collections.gb10.cluster.plugins.module_utils.fabric.topology import (
+    AUTO,
+    DEVICE,
     HOSTS_OF_A_24,
     MTU_MAX,
     MTU_MIN,
@@ -22,6 +24,7 @@ from ansible_collections.gb10.cluster.plugins.module_utils.fabric.topology impor
     Fabric,
     FabricNode,
     devices,
+    entry,
     managed,
     needed_subnets,
     resolve_topology,
@@ -39,14 +42,13 @@ def check_fabric(nodes: Sequence[FabricNode], fabric: Fabric, topology: str) -> 
     # The requirements of an invalid topology are unknown.
     if not any(problem.path == _TOPOLOGY for problem in problems):
         problems += [problem for index, node in enumerate(nodes) if managed(nodes, topology) for problem in _check_management(node, index, topology)]
-        problems += _check_ring(nodes) if topology == "ring" else []
+        problems += _check_ring(nodes) if entry(topology).crossed else []
     pool = None
     if not MTU_MIN <= fabric.mtu <= MTU_MAX:
         problems.append(Problem("gb10_fabric_mtu", str(fabric.mtu), f"{MTU_MIN} to {MTU_MAX} bytes", "use 9000 on a direct cable"))
     if fabric.transport not in TRANSPORTS:
         problems.append(Problem("gb10_fabric_transport", repr(fabric.transport), " or ".join(TRANSPORTS), "use auto, which is roce between Sparks"))
-    elif resolve_transport(fabric.transport, topology) != (expected := resolve_transport("auto", topology)) and topology in ("ring", "socket"):
-        why = "in a ring, sockets reach all nodes over the management network only" if topology == "ring" else "not every node has ConnectX"
+    elif (why := entry(topology).one_transport) and fabric.transport not in ("auto", expected := resolve_transport("auto", topology)):
         problems.append(Problem("gb10_fabric_transport", f"{fabric.transport} with {topology}: {why}", expected, "use auto"))
     if fabric.renderer not in RENDERERS:
         problems.append(Problem("gb10_fabric_renderer", repr(fabric.renderer), " or ".join(RENDERERS), "use networkd"))
@@ -67,39 +69,35 @@ def check_fabric(nodes: Sequence[FabricNode], fabric: Fabric, topology: str) -> 
 def _check_topology(nodes: Sequence[FabricNode], topology: str) -> list[Problem]:
     """Check the topology against the number of nodes and their interfaces or ports."""
     count = len(nodes)
-    wrong = {
-        "auto": ("ring or switch, whichever matches the cables", f"set {_TOPOLOGY}", topology == "auto"),
-        "direct": ("two nodes on one cable", "list the pair, or choose another topology", count != 2),
-        "none": ("a topology that connects them", f"set {_TOPOLOGY}: {resolve_topology('auto', count)}", count > 1),
-        "ring": ("three nodes or more", "use direct for a pair", count < 3),
-        "switch": ("two nodes or more", "use auto", count < 2),
-        "socket": ("two nodes or more", "use auto", count < 2),
-    }
-    if topology not in TOPOLOGIES:
-        return [Problem(_TOPOLOGY, repr(topology), " or ".join(TOPOLOGIES), f"set {_TOPOLOGY} to one of them")]
-    expected, fix, found = wrong[topology]
-    if found:
-        return [Problem(_TOPOLOGY, f"{topology} with {count} nodes", expected, fix)]
+    if topology not in (AUTO, *TOPOLOGIES):
+        return [Problem(_TOPOLOGY, repr(topology), " or ".join([AUTO, *TOPOLOGIES]), f"set {_TOPOLOGY} to one of them")]
+    if topology == AUTO:
+        manual = [name for name, shape in TOPOLOGIES.items() if shape.qsfp and shape.automatic is None]
+        expected = f"{' or '.join(manual)}, whichever matches the cables"
+        return [Problem(_TOPOLOGY, f"{AUTO} with {count} nodes", expected, f"set {_TOPOLOGY}")]
     if count > HOSTS_OF_A_24:
         return [Problem("nodes", f"{count} nodes", f"at most {HOSTS_OF_A_24}, the hosts of a /24", "list fewer nodes")]
-    return _check_interfaces(nodes) if topology == "socket" else _check_number_of_ports(nodes, topology)
+    shape = entry(topology)
+    if not shape.least <= count <= shape.most:
+        fix = shape.fix.format(auto=resolve_topology(AUTO, count))
+        return [Problem(_TOPOLOGY, f"{topology} with {count} nodes", shape.expected, fix)]
+    return _check_interfaces(nodes) if shape.medium == DEVICE else _check_number_of_ports(nodes, shape.equal_ports)
 
 
-def _check_number_of_ports(nodes: Sequence[FabricNode], topology: str) -> list[Problem]:
-    """Check that all nodes of a pair or a switch have equally many ports. _check_ring checks rings."""
-    expected = {
-        "direct": "as many as on the other end: each cable needs a port at both ends",
-        "switch": "as many as on every node: each switch connects all nodes",
-    }
+def _check_number_of_ports(nodes: Sequence[FabricNode], expected: str) -> list[Problem]:
+    """Check that all nodes have equally many ports, with ``expected`` as reason; "" allows any number.
+
+    _check_ring checks rings.
+    """
     return [
         Problem(
             f"nodes[{index}].ports",
             f"{len(node.ports)} of {node.name}, {len(nodes[0].ports)} of {nodes[0].name}",
-            expected[topology],
+            expected,
             "correct gb10_fabric_ports",
         )
         for index, node in enumerate(nodes)
-        if topology in expected and node.ports and nodes[0].ports and len(node.ports) != len(nodes[0].ports)
+        if expected and node.ports and nodes[0].ports and len(node.ports) != len(nodes[0].ports)
     ]
 
 
@@ -170,7 +168,7 @@ def _check_management(node: FabricNode, index: int, topology: str) -> list[Probl
 
 def check_ports(node: FabricNode, index: int, topology: str, problems: list[Problem]) -> int:
     """Return the node's number of rails, 0 if a port is invalid or unknown, so that no check uses it."""
-    if topology in ("socket", "none"):
+    if not entry(topology).qsfp:
         return len(devices(node, topology))
     if node.ports is None:
         return 0

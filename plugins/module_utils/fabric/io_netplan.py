@@ -10,7 +10,7 @@ import difflib
 import glob
 import os
 import shutil
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 from ansible_collections.gb10.cluster.plugins.module_utils.common import io_file
@@ -33,18 +33,23 @@ def target(params: Mapping[str, Any]) -> tuple[dict[str, Any], list[str]]:
     original = io_netplan.read(io_netplan.ORIGINAL) or {"files": {}, "links": {}}
     ours = {NETPLAN_FILE: params["content"], **params["files"]}
     if params["state"] == "absent":
-        theirs = [path for path, saved in original["files"].items() if saved and path not in ours]
-        back = {path: saved for path in theirs if (saved := _given_back(path, original))}
-        files = {**dict.fromkeys(ours), **{path: saved for path, saved in original["files"].items() if path not in theirs}, **back}
-        return {"files": files, "links": original["links"]}, list(back)
-    files = {path: [text, 0o600 if path == NETPLAN_FILE else 0o644] if text else None for path, text in ours.items()}
+        return _removal(original, ours)
     interfaces = [rail["interface"] for rail in params["rails"]]
+    files = {path: [text, 0o600 if path == NETPLAN_FILE else 0o644] if text else None for path, text in ours.items()}
     others = _taken(interfaces) if params["takeover"] else {}
     # Devices that the plan no longer uses get their original settings back.
     left = {name: saved for name, saved in original["links"].items() if name not in netplan.hearing(interfaces)}
     # The owner added these interfaces again since. From now on, a removal restores that version.
     again = {path: saved for path in others if original["files"].get(path) and (saved := _given_back(path, original, known=False))}
     return {"files": {**files, **others}, "links": left, "original": again}, list(others)
+
+
+def _removal(original: Mapping[str, Any], ours: Iterable[str]) -> tuple[dict[str, Any], list[str]]:
+    """Return target() of a removal: the collection's files (``ours``) go, and foreign definitions return."""
+    theirs = [path for path, saved in original["files"].items() if saved and path not in ours]
+    kept = {path: saved for path, saved in original["files"].items() if path not in theirs}
+    back = {path: saved for path in theirs if (saved := _given_back(path, original))}
+    return {"files": {**dict.fromkeys(ours), **kept, **back}, "links": original["links"]}, list(back)
 
 
 def _given_back(path: str, original: Mapping[str, Any], known: bool = True) -> list[Any] | None:

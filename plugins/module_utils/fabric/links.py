@@ -19,18 +19,20 @@ from typing import Any
 
 from ansible_collections.gb10.cluster.plugins.module_utils.common.problems import Problem
 from ansible_collections.gb10.cluster.plugins.module_utils.fabric.topology import (
+    AUTO,
+    DEVICE,
     NETPLAN_FILE,
     SPARK_PORTS,
+    SWITCHES,
+    TOPOLOGIES,
     FabricNode,
     Twin,
     devices,
+    entry,
     segment,
 )
 
 PORTS = "gb10_fabric_ports"
-AUTO = "auto"
-#: The ports that auto selects in a ring, in NVIDIA's order: to the next node, then to the previous one.
-_RING = (0, 1)
 #: The ports of a removal where no cable is detected. The node has a record of everything that a removal restores.
 _USUAL = (1,)
 
@@ -62,25 +64,31 @@ def choose(nodes: Sequence[Node], topology: str) -> tuple[list[tuple[int, ...] |
     run configured counts as cabled, so that a cable that falls out is an error instead of another network.
     """
     given = [node["settings"][PORTS] for node in nodes]
+    problems = _check_given(nodes, given)
+    if problems or AUTO not in given:
+        return [tuple(value) if _is_list(value) else None for value in given], problems, ""
+    shape = TOPOLOGIES.get(topology)
+    if shape and shape.ports:
+        return [shape.ports] * len(nodes), [], shape.ports_text
+    if not shape or not shape.qsfp or not all(node["observed"] for node in nodes):
+        return [None] * len(nodes), [], ""
+    return _cabled(nodes)
+
+
+def _check_given(nodes: Sequence[Node], given: Sequence[Any]) -> list[Problem]:
+    """Check that the values of gb10_fabric_ports are all auto or all lists."""
     problems = [
         Problem(f"nodes[{index}].{PORTS}", repr(value), "auto, or a list such as [1]", f"correct {PORTS}")
         for index, value in enumerate(given)
         if value != AUTO and not _is_list(value)
     ]
-    automatic = [index for index, value in enumerate(given) if value == AUTO]
-    if automatic and len(automatic) < len(nodes):
-        other = next(node["name"] for node in nodes if node["settings"][PORTS] != AUTO)
+    if other := next((node["name"] for node, value in zip(nodes, given, strict=True) if value != AUTO), ""):
         problems += [
             Problem(f"nodes[{index}].{PORTS}", f"auto for {nodes[index]['name']}, a list for {other}", "one way for all nodes", f"set {PORTS} alike")
-            for index in automatic
+            for index, value in enumerate(given)
+            if value == AUTO
         ]
-    if problems or not automatic:
-        return [tuple(value) if _is_list(value) else None for value in given], problems, ""
-    if topology == "ring":
-        return [_RING] * len(nodes), [], "in a ring, port 0 to the next node and port 1 to the previous"
-    if topology not in ("direct", "switch") or not all(node["observed"] for node in nodes):
-        return [None] * len(nodes), [], ""
-    return _cabled(nodes)
+    return problems
 
 
 def _is_list(value: Any) -> bool:
@@ -89,31 +97,38 @@ def _is_list(value: Any) -> bool:
 
 def _cabled(nodes: Sequence[Node]) -> tuple[list[tuple[int, ...] | None], list[Problem], str]:
     """Select the ports that are cabled on all nodes, else the only cabled port of each node."""
-    cabled = [[port for port in SPARK_PORTS if _is_cabled(node["observed"]["interfaces"], port)] for node in nodes]
-    common = tuple(port for port in SPARK_PORTS if all(port in ports for ports in cabled))
-    if common:
-        others = [f"{_named(ports)} of {node['name']}" for node, ports in zip(nodes, _beside(cabled, common), strict=True) if ports]
+    cabled = [_cabled_ports(node["observed"]["interfaces"]) for node in nodes]
+    if common := tuple(port for port in SPARK_PORTS if all(port in ports for ports in cabled)):
+        others = _ports_of(nodes, [[port for port in ports if port not in common] for ports in cabled])
         beside = f"; not {' and '.join(others)}, which others lack" if others else ""
         return [common] * len(nodes), [], f"{_named(common)}, with carrier on every node{beside}"
     if all(len(ports) == 1 for ports in cabled):
-        own = ", ".join(f"{_named(ports)} of {node['name']}" for node, ports in zip(nodes, cabled, strict=True))
-        return [tuple(ports) for ports in cabled], [], f"the only port with carrier on each node: {own}"
+        return [tuple(ports) for ports in cabled], [], f"the only port with carrier on each node: {', '.join(_ports_of(nodes, cabled))}"
     if nodes[0]["removing"]:
         return [_USUAL] * len(nodes), [], ""
-    problems = [_uncabled(index, node) for index, (node, ports) in enumerate(zip(nodes, cabled, strict=True)) if not ports]
-    if not problems:
-        found = "; ".join(f"{_named(ports)} of {node['name']}" for node, ports in zip(nodes, cabled, strict=True))
-        fix = f"correct the cables, or list the ports of each node in {PORTS}"
-        problems = [Problem(PORTS, f"no port has carrier on every node: {found}", "the same port, or one port of each node", fix)]
-    return [None] * len(nodes), problems, ""
+    return [None] * len(nodes), _no_choice(nodes, cabled), ""
 
 
-def _is_cabled(interfaces: Mapping[str, Mapping[str, Any]], port: int) -> bool:
-    return carrier(interfaces, port) or any(twin.interface in interfaces and ours(interfaces[twin.interface]) for twin in SPARK_PORTS[port])
+def _no_choice(nodes: Sequence[Node], cabled: Sequence[Sequence[int]]) -> list[Problem]:
+    """Return why no ports can be selected: nodes without a cable, or different ports."""
+    if uncabled := [_uncabled(index, node) for index, node in enumerate(nodes) if not cabled[index]]:
+        return uncabled
+    found = f"no port has carrier on every node: {'; '.join(_ports_of(nodes, cabled))}"
+    fix = f"correct the cables, or list the ports of each node in {PORTS}"
+    return [Problem(PORTS, found, "the same port, or one port of each node", fix)]
 
 
-def _beside(cabled: Sequence[Sequence[int]], common: Sequence[int]) -> list[list[int]]:
-    return [[port for port in ports if port not in common] for ports in cabled]
+def _ports_of(nodes: Sequence[Node], ports: Sequence[Sequence[int]]) -> list[str]:
+    """Return text with the ports of each node that has some."""
+    return [f"{_named(own)} of {node['name']}" for node, own in zip(nodes, ports, strict=True) if own]
+
+
+def _cabled_ports(interfaces: Mapping[str, Mapping[str, Any]]) -> list[int]:
+    return [
+        port
+        for port, twins in SPARK_PORTS.items()
+        if carrier(interfaces, port) or any(twin.interface in interfaces and ours(interfaces[twin.interface]) for twin in twins)
+    ]
 
 
 def _uncabled(index: int, node: Node) -> Problem:
@@ -144,12 +159,13 @@ def check(nodes: Sequence[Node], members: Sequence[FabricNode], topology: str, r
     A removal needs neither carrier nor RDMA.
     """
     problems: list[Problem] = []
-    if topology not in ("direct", "ring", "switch", "socket"):
+    shape = TOPOLOGIES.get(topology)
+    if not shape or not shape.medium:
         return problems
     for index, (node, member) in enumerate(zip(nodes, members, strict=True)):
         if not node["observed"] or node["removing"]:
             continue
-        problems += _check_interface(index, node, member) if topology == "socket" else _check_carrier(index, nodes, members, topology)
+        problems += _check_interface(index, node, member) if shape.medium == DEVICE else _check_carrier(index, nodes, members, topology)
         problems += _check_rdma(index, node, member, topology) if roce else []
     return problems
 
@@ -179,7 +195,7 @@ def _check_carrier(index: int, nodes: Sequence[Node], members: Sequence[FabricNo
 
 def _is_dark(index: int, position: int, nodes: Sequence[Node], members: Sequence[FabricNode], topology: str) -> bool:
     """Return whether a cable's other end is down. Then this end has no carrier until both are configured."""
-    if topology == "switch":
+    if entry(topology).medium == SWITCHES:
         return False
     count = len(nodes)
     here = segment(topology, index, position, count)
@@ -210,7 +226,7 @@ def _check_hca(where: str, name: str, observed: Mapping[str, Any], twin: Twin, h
     """Check one RDMA device for NCCL. Without carrier no port is ACTIVE; _check_carrier reports that."""
     facts, port = observed["interfaces"][twin.interface], observed["rdma"].get(hca)
     if port is None:
-        sockets = "" if topology == "ring" else ", or set gb10_fabric_transport: socket"
+        sockets = "" if entry(topology).one_transport else ", or set gb10_fabric_transport: socket"
         fix = f"load its driver: `sudo modprobe mlx5_ib`{sockets}"
         return [Problem(where, f"{twin.interface} of {name} has no RDMA device", f"one, such as {twin.hca}", fix)]
     device = f"{hca}, the RDMA device of {twin.interface} of {name},"

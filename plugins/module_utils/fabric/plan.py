@@ -18,14 +18,12 @@ from ansible_collections.gb10.cluster.plugins.module_utils.fabric.topology impor
     Fabric,
     FabricNode,
     devices,
+    entry,
     managed,
     resolve_topology,
     resolve_transport,
     subnets,
 )
-
-#: In larger rings, not every pair has a cable, so that NCCL needs its ring algorithm.
-_FULLY_CONNECTED_RING = 3
 
 
 @dataclass(frozen=True)
@@ -66,7 +64,7 @@ def plan(nodes: Sequence[FabricNode], fabric: Fabric) -> tuple[list[NodeFabric],
         for index, node in enumerate(nodes)
     ]
     fabric_checks.check_addresses(nodes, addresses, topology, pool, problems)
-    if problems or (topology not in ("none", "socket") and any(node.ports is None for node in nodes)):
+    if problems or (entry(topology).qsfp and any(node.ports is None for node in nodes)):
         return [], problems
     # Without problems there is an address for every device.
     complete = [[address for address in own if address is not None] for own in addresses]
@@ -131,18 +129,10 @@ def environment(topology: str, nodes: int, address: str, interface: str, rails: 
         "TP_SOCKET_IFNAME": interface,
         "UCX_NET_DEVICES": interface,
     }
-    if topology == "socket":
-        return result | {"NCCL_IB_DISABLE": "1", "NCCL_P2P_DISABLE": "1", "NCCL_SHM_DISABLE": "1", "NCCL_PROTO": "Simple"}
+    shape = entry(topology)
     if resolve_transport(transport, topology) == "socket":
-        return result | {"NCCL_IB_DISABLE": "1"}
-    result |= {"NCCL_IB_DISABLE": "0", "NCCL_IB_HCA": ",".join(rail.hca for rail in rails)}
-    if topology == "direct":
-        result["NCCL_IB_MERGE_NICS"] = "1"
-    if topology == "ring":
-        result |= {"NCCL_IB_SUBNET_AWARE_ROUTING": "1", "NCCL_NET_PLUGIN": "none", "NCCL_IB_MERGE_NICS": "0"}
-        if nodes > _FULLY_CONNECTED_RING:
-            result["NCCL_ALGO"] = "Ring"
-    return result
+        return result | {"NCCL_IB_DISABLE": "1"} | ({} if shape.qsfp else shape.variables(nodes))
+    return result | {"NCCL_IB_DISABLE": "0", "NCCL_IB_HCA": ",".join(rail.hca for rail in rails)} | shape.variables(nodes)
 
 
 def drift(rails: Sequence[Mapping[str, Any]], mtu: int, interfaces: Mapping[str, Mapping[str, Any]]) -> list[str]:

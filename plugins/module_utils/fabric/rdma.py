@@ -32,24 +32,8 @@ def gid_index(fabric: Mapping[str, Any], hcas: Sequence[str], addresses: Sequenc
     problems: list[Problem] = []
     found: dict[str, set[int]] = {}
     for hca, address in zip(hcas, addresses, strict=True):
-        device = fabric["rdma"].get(hca)
-        wanted = ipaddress.IPv6Address(f"::ffff:{ipaddress.IPv4Interface(address).ip}")
-        if device is None:
-            present = ", ".join(sorted(fabric["rdma"])) or "none"
-            problems.append(Problem(f"rdma[{hca}]", f"there is no {hca}, only {present}", "the RDMA device of each rail", "check `ibv_devices`"))
-            continue
-        version_2 = {entry["index"]: ipaddress.IPv6Address(entry["gid"]) for entry in device["gids"] if entry["type"] == ROCE_V2}
-        found[hca] = {index for index, gid in version_2.items() if gid == wanted}
-        if not found[hca]:
-            others = ", ".join(f"{index}: {gid}" for index, gid in version_2.items()) or "none"
-            problems.append(
-                Problem(
-                    f"rdma[{hca}].gids",
-                    f"no {ROCE_V2} GID of {wanted.ipv4_mapped} on {hca} (its {ROCE_V2} GIDs: {others})",
-                    f"a GID of {wanted.ipv4_mapped}, which the kernel adds with the address",
-                    "rerun with --tags qsfp_netplan",
-                )
-            )
+        found[hca], wrong = _indices(fabric["rdma"], hca, ipaddress.IPv4Interface(address).ip)
+        problems += wrong
     if problems or not found:
         return None, problems
     if common := set.intersection(*found.values()):
@@ -63,6 +47,26 @@ def gid_index(fabric: Mapping[str, Any], hcas: Sequence[str], addresses: Sequenc
             "leave NCCL_IB_GID_INDEX unset, or remove the IPv6 addresses of the rails",
         )
     ]
+
+
+def _indices(devices: Mapping[str, Any], hca: str, address: ipaddress.IPv4Address) -> tuple[set[int], list[Problem]]:
+    """Return the indices of an HCA's RoCE v2 GIDs of one address, and a problem if it has none."""
+    if hca not in devices:
+        present = ", ".join(sorted(devices)) or "none"
+        return set(), [Problem(f"rdma[{hca}]", f"there is no {hca}, only {present}", "the RDMA device of each rail", "check `ibv_devices`")]
+    wanted = ipaddress.IPv6Address(f"::ffff:{address}")
+    version_2 = {entry["index"]: ipaddress.IPv6Address(entry["gid"]) for entry in devices[hca]["gids"] if entry["type"] == ROCE_V2}
+    found = {index for index, gid in version_2.items() if gid == wanted}
+    if found:
+        return found, []
+    others = ", ".join(f"{index}: {gid}" for index, gid in version_2.items()) or "none"
+    problem = Problem(
+        f"rdma[{hca}].gids",
+        f"no {ROCE_V2} GID of {address} on {hca} (its {ROCE_V2} GIDs: {others})",
+        f"a GID of {address}, which the kernel adds with the address",
+        "rerun with --tags qsfp_netplan",
+    )
+    return set(), [problem]
 
 
 def pinned(node: Mapping[str, Any], fabric: Mapping[str, Any]) -> tuple[dict[str, str], list[Problem]]:
@@ -83,23 +87,38 @@ def degraded(interfaces: Mapping[str, Mapping[str, Any]]) -> list[str]:
     """
     halves: dict[str, list[str]] = {}
     for name, found in sorted(interfaces.items()):
-        function = _FUNCTION.fullmatch(found["pci"]["address"]) if found["pci"] and found["driver"] == _CONNECTX_DRIVER else None
-        if function:
-            halves.setdefault(function[1], []).append(name)
-    sentences = []
-    for half, names in sorted(halves.items()):
-        pci = interfaces[names[0]]["pci"]
-        rate = re.match(r"[\d.]+(?= GT/s)", pci["speed"])
-        if (pci["width"] is not None and pci["width"] < _WIDTH) or (rate and float(rate[0]) < _GIGATRANSFERS):
-            sentences.append(
-                f"{' and '.join(names)}: the PCIe link of {half} runs x{pci['width'] or '?'} at {pci['speed']}; x4 at 32.0 GT/s is expected. "
-                "Update the firmware (fwupdmgr refresh, fwupdmgr update), then switch the node off and on: a reboot is not enough."
-            )
-    return sentences + [
-        f"{name}: the link has {interfaces[name]['speed']} Mb/s; {_MEGABITS} are expected. "
-        "Check the cable and the speed of the switch's port. "
-        "Then update the firmware (fwupdmgr update), and switch the node off and on."
-        for names in halves.values()
-        for name in names
-        if interfaces[name]["carrier"] and interfaces[name]["speed"] is not None and interfaces[name]["speed"] < _MEGABITS
+        if half := _half(found):
+            halves.setdefault(half, []).append(name)
+    return [
+        *(
+            f"{' and '.join(names)}: the PCIe link of {half} runs x{pci['width'] or '?'} at {pci['speed']}; x4 at 32.0 GT/s is expected. "
+            "Update the firmware (fwupdmgr refresh, fwupdmgr update), then switch the node off and on: a reboot is not enough."
+            for half, names in sorted(halves.items())
+            if _is_slow_pci(pci := interfaces[names[0]]["pci"])
+        ),
+        *(
+            f"{name}: the link has {interfaces[name]['speed']} Mb/s; {_MEGABITS} are expected. "
+            "Check the cable and the speed of the switch's port. "
+            "Then update the firmware (fwupdmgr update), and switch the node off and on."
+            for names in halves.values()
+            for name in names
+            if _is_slow_link(interfaces[name])
+        ),
     ]
+
+
+def _half(interface: Mapping[str, Any]) -> str:
+    """Return the PCIe half of a ConnectX interface, "" for another interface."""
+    pci = interface["pci"]
+    function = _FUNCTION.fullmatch(pci["address"]) if pci and interface["driver"] == _CONNECTX_DRIVER else None
+    return function[1] if function else ""
+
+
+def _is_slow_pci(pci: Mapping[str, Any]) -> bool:
+    rate = re.match(r"[\d.]+(?= GT/s)", pci["speed"])
+    narrow = pci["width"] is not None and pci["width"] < _WIDTH
+    return narrow or (rate is not None and float(rate[0]) < _GIGATRANSFERS)
+
+
+def _is_slow_link(interface: Mapping[str, Any]) -> bool:
+    return interface["carrier"] and interface["speed"] is not None and interface["speed"] < _MEGABITS

@@ -4,6 +4,8 @@
 
 """The shape of a fabric: its nodes, the devices that it uses, and the ports that share a cable or a switch.
 
+A topology is one entry of TOPOLOGIES. Checks, addresses, environment, discovery and the lab derive from it.
+
 A ConnectX-7 port of a Spark has two PCIe functions ("twins" in the code), one on each PCIe half, each with a network
 device. One alone reaches half the port's bandwidth, and two in one subnet confuse routing and NCCL. So a cabled port is
 two rails, each with its own subnet.
@@ -15,11 +17,13 @@ from __future__ import annotations
 
 import ipaddress
 import itertools
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 
 MTU_MIN, MTU_MAX = 1280, 9216
-TOPOLOGIES = ("auto", "direct", "ring", "switch", "socket", "none")
+AUTO = "auto"
+#: The medium of a topology.
+CABLES, SWITCHES, DEVICE, NOTHING = "cables", "switches", "device", ""
 TRANSPORTS = ("auto", "roce", "socket")
 RENDERERS = ("networkd", "NetworkManager")
 #: The files that this collection owns on a node. A user's file with a later name would override them, as the names are
@@ -79,42 +83,153 @@ class Fabric:
     renderer: str = "networkd"
 
 
+def _by_position(_index: int, position: int, _count: int) -> int:
+    return position
+
+
+def _around(index: int, position: int, count: int) -> int:
+    """In a ring, cable i joins the first port of node i with the second of node i + 1."""
+    return (index - position) % count
+
+
+def _no_variables(_nodes: int) -> dict[str, str]:
+    return {}
+
+
+def _ring_variables(nodes: int) -> dict[str, str]:
+    """Beyond three nodes, not every pair has a cable, so that NCCL needs its ring algorithm."""
+    result = {"NCCL_IB_SUBNET_AWARE_ROUTING": "1", "NCCL_NET_PLUGIN": "none", "NCCL_IB_MERGE_NICS": "0"}
+    return result | ({"NCCL_ALGO": "Ring"} if nodes > 3 else {})
+
+
+@dataclass(frozen=True)
+class Topology:
+    """One way to connect nodes."""
+
+    #: CABLES or SWITCHES between QSFP ports, another DEVICE of each node, or NOTHING.
+    medium: str
+    #: The smallest number of nodes, and the text of the problem with another number: expectation and fix.
+    #: In ``fix``, {auto} is the topology that auto selects.
+    least: int
+    expected: str
+    fix: str
+    most: int = HOSTS_OF_A_24
+    #: The number of nodes for which auto selects this topology.
+    automatic: int | None = None
+    #: (index of a node, position of its port, number of nodes) -> number of the cable or switch there, all from 0.
+    segment: Callable[[int, int, int], int] = _by_position
+    #: The ports of every node by position if they are fixed, and their description.
+    ports: tuple[int, ...] = ()
+    ports_text: str = ""
+    #: The number of ports that a node is expected to have, if all have equally many.
+    equal_ports: str = ""
+    #: Whether each cable joins a port 0 and a port 1.
+    crossed: bool = False
+    #: Whether nodes use each other's management addresses, because no subnet of the fabric reaches all.
+    managed: bool = False
+    #: Why only the automatic transport works, "" if all do.
+    one_transport: str = ""
+    #: Number of nodes -> NCCL's variables in addition to the transport's. With QSFP ports they apply to RoCE only.
+    variables: Callable[[int], dict[str, str]] = _no_variables
+
+    @property
+    def qsfp(self) -> bool:
+        """Whether it connects QSFP ports."""
+        return self.medium in (CABLES, SWITCHES)
+
+
+#: The values of gb10_fabric_topology except auto. Discovery proposes the first topology that matches the cables.
+TOPOLOGIES: dict[str, Topology] = {
+    "direct": Topology(
+        CABLES,
+        least=2,
+        most=2,
+        automatic=2,
+        expected="two nodes on one cable",
+        fix="list the pair, or choose another topology",
+        equal_ports="as many as on the other end: each cable needs a port at both ends",
+        variables=lambda _nodes: {"NCCL_IB_MERGE_NICS": "1"},
+    ),
+    "ring": Topology(
+        CABLES,
+        least=3,
+        expected="three nodes or more",
+        fix="use direct for a pair",
+        segment=_around,
+        ports=(0, 1),
+        ports_text="in a ring, port 0 to the next node and port 1 to the previous",
+        crossed=True,
+        managed=True,
+        one_transport="in a ring, sockets reach all nodes over the management network only",
+        variables=_ring_variables,
+    ),
+    "switch": Topology(
+        SWITCHES,
+        least=2,
+        expected="two nodes or more",
+        fix="use auto",
+        equal_ports="as many as on every node: each switch connects all nodes",
+    ),
+    "socket": Topology(
+        DEVICE,
+        least=2,
+        expected="two nodes or more",
+        fix="use auto",
+        one_transport="not every node has ConnectX",
+        variables=lambda _nodes: {"NCCL_P2P_DISABLE": "1", "NCCL_SHM_DISABLE": "1", "NCCL_PROTO": "Simple"},
+    ),
+    "none": Topology(
+        NOTHING,
+        least=1,
+        most=1,
+        automatic=1,
+        expected="a topology that connects them",
+        fix="set gb10_fabric_topology: {auto}",
+        managed=True,
+    ),
+}
+
+
+def entry(topology: str) -> Topology:
+    """Return a topology. For an invalid name, which is a problem itself, further checks assume a switch."""
+    return TOPOLOGIES.get(topology, TOPOLOGIES["switch"])
+
+
 def resolve_topology(topology: str, nodes: int) -> str:
     """Return the topology for ``auto``. Three or more nodes can be cabled in two ways, so they stay ``auto``."""
-    return {1: "none", 2: "direct"}.get(nodes, "auto") if topology == "auto" else topology
+    if topology != AUTO:
+        return topology
+    return next((name for name, shape in TOPOLOGIES.items() if shape.automatic == nodes), AUTO)
 
 
 def resolve_transport(transport: str, topology: str) -> str:
     """Return the transport for ``auto``: RoCE wherever ConnectX ports are connected."""
-    return ("socket" if topology in ("socket", "none") else "roce") if transport == "auto" else transport
+    return ("roce" if entry(topology).qsfp else "socket") if transport == "auto" else transport
 
 
 def devices(node: FabricNode, topology: str) -> list[Twin]:
     """Return a node's devices in the fabric, port by port; ports that do not exist are left out."""
-    if topology == "none":
-        return []
-    if topology == "socket":
-        return [Twin(node.interface, "")] if node.interface else []
-    twins = [twin for port in node.ports or () for twin in SPARK_PORTS.get(port, ())]
+    shape = entry(topology)
+    if shape.medium == DEVICE and node.interface:
+        return [Twin(node.interface, "")]
+    twins = [twin for port in node.ports or () for twin in SPARK_PORTS.get(port, ())] if shape.qsfp else []
     return [Twin(twin.interface, node.hcas.get(twin.interface, twin.hca)) for twin in twins]
 
 
 def managed(nodes: Sequence[FabricNode], topology: str) -> bool:
-    """Return whether nodes use each other's management addresses: in a ring, no subnet of the fabric reaches all."""
-    return topology in ("none", "ring") or (topology == "socket" and not any(node.interface for node in nodes))
+    """Return whether nodes use each other's management addresses, because no subnet of the fabric reaches all."""
+    shape = entry(topology)
+    return shape.managed or (shape.medium == DEVICE and not any(node.interface for node in nodes))
 
 
 def width(topology: str) -> int:
     """Return the number of rails per port."""
-    return 1 if topology == "socket" else 2
+    return 1 if entry(topology).medium == DEVICE else 2
 
 
 def segment(topology: str, index: int, position: int, count: int) -> int:
-    """Return the number of the cable (or switch) at the position-th port of the index-th node.
-
-    In a ring, cable i joins the first port of node i with the second of node i + 1.
-    """
-    return (index - position) % count if topology == "ring" else position
+    """Return the number of the cable (or switch) at the position-th port of the index-th node."""
+    return entry(topology).segment(index, position, count)
 
 
 def subnets(nodes: Sequence[FabricNode], index: int, topology: str, pool: ipaddress.IPv4Network | None) -> list[ipaddress.IPv4Network]:
@@ -128,5 +243,9 @@ def subnets(nodes: Sequence[FabricNode], index: int, topology: str, pool: ipaddr
 
 def needed_subnets(nodes: Sequence[FabricNode], topology: str) -> int:
     """Return the number of subnets that the pool must have room for."""
-    segments = len(nodes) if topology == "ring" else max((len(set(node.ports or ())) for node in nodes), default=0)
-    return {"none": 0, "socket": int(any(node.interface for node in nodes))}.get(topology, 2 * segments)
+    shape, count = entry(topology), len(nodes)
+    if not shape.qsfp:
+        return int(shape.medium == DEVICE and any(node.interface for node in nodes))
+    ports = [len(shape.ports) or len(set(node.ports or ())) for node in nodes]
+    segments = {shape.segment(index, position, count) for index, own in enumerate(ports) for position in range(own)}
+    return 2 * len(segments)

@@ -101,22 +101,35 @@ def root_cause(lines: Sequence[str]) -> str:
     for index, (level, address, text) in enumerate(texts):
         if level in ("DEBUG", "INFO", "WARNING"):
             continue
-        if any(pattern.match(text) for pattern in _CAUSES):
-            return text
-        if match := _DEAD_RANK.match(text):
-            return f"the rank with pid {match[2]} on {match[1]} died: {match[3]}"
+        if plain := _plain_cause(text):
+            return plain
         if _REMOTE.match(text) and (found := _ADDRESS.search(text)):
             remote = found[1]
         elif match := _EXCEPTION.match(text):
             said = match[2] or ""
-            if match[1] in _ECHO_CLASSES or said in _ECHO_WHOLE_TEXTS or any(echoed in said for echoed in _ECHO_TEXTS):
-                echo = echo or text
-            else:
-                where = address or remote
-                return _telling(text, said, [after for _level, _address, after in texts[index + 1 :]]) + (f" (on {where})" if where else "")
+            if not _is_echo(match[1], said):
+                return _telling(text, said, [after for _level, _address, after in texts[index + 1 :]]) + _on(address or remote)
+            echo = echo or text
         elif _KILLED.match(text):
             killed = text
     return echo or killed
+
+
+def _on(address: str) -> str:
+    return f" (on {address})" if address else ""
+
+
+def _plain_cause(text: str) -> str:
+    """Return the cause in a line without an exception, "" if it has none."""
+    if any(pattern.match(text) for pattern in _CAUSES):
+        return text
+    match = _DEAD_RANK.match(text)
+    return f"the rank with pid {match[2]} on {match[1]} died: {match[3]}" if match else ""
+
+
+def _is_echo(exception: str, said: str) -> bool:
+    """Return whether an exception only reports that another process failed."""
+    return exception in _ECHO_CLASSES or said in _ECHO_WHOLE_TEXTS or any(echoed in said for echoed in _ECHO_TEXTS)
 
 
 def _parts(line: str) -> tuple[str, str, str]:

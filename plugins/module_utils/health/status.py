@@ -82,20 +82,22 @@ def lines(nodes: Sequence[Mapping[str, Any]], wanted: str) -> list[str]:
 
 def _api(nodes: Sequence[Mapping[str, Any]], wanted: str) -> list[str]:
     head = next((node for node in nodes if node["head"]), None)
-    api = head["status"].get("api") if head else None
-    if head is None or not api:
+    if head is None or not (api := head["status"].get("api")):
         return [f"model: unknown, because {head['name'] if head else 'the head'} cannot be read", f"the inventory specifies {wanted}"]
     if not api["healthy"]:
         untrusted = f", TLS error: {api['reason']}" if api["reason"] else ""
         return [f"model: none is served at {api['url']}{untrusted}", f"the inventory specifies {wanted}"]
-    served = f"{api['root'] or 'unknown'}, served as {api['model'] or 'unknown'} at {api['url']}/v1"
-    state = f"it answered in {api['answered_after']:.1f} s" if api["answers"] else f"IT DOES NOT ANSWER: {api['reason']}"
-    speed = "unknown" if api["tokens_per_second"] is None else f"{api['tokens_per_second']:.1f}"
-    counts = ", ".join(f"{'unknown' if api[name] is None else int(api[name])} requests {name}" for name in ("running", "waiting"))
-    result = [f"model: {served}", f"{state}; {speed} tokens/s generated, {counts}"]
+    result = [f"model: {api['root'] or 'unknown'}, served as {api['model'] or 'unknown'} at {api['url']}/v1", _activity(api)]
     if api["root"] and api["root"] != wanted:
         result.append(f"the inventory specifies {wanted}: the next site.yml run switches to it")
     return result
+
+
+def _activity(api: Mapping[str, Any]) -> str:
+    state = f"it answered in {api['answered_after']:.1f} s" if api["answers"] else f"IT DOES NOT ANSWER: {api['reason']}"
+    speed = "unknown" if api["tokens_per_second"] is None else f"{api['tokens_per_second']:.1f}"
+    counts = ", ".join(f"{'unknown' if api[name] is None else int(api[name])} requests {name}" for name in ("running", "waiting"))
+    return f"{state}; {speed} tokens/s generated, {counts}"
 
 
 def _node(node: Mapping[str, Any]) -> list[str]:

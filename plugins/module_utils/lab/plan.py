@@ -19,13 +19,22 @@ from collections.abc import Iterable, Mapping
 from dataclasses import asdict, dataclass
 from typing import Any
 
+from ansible_collections.gb10.cluster.plugins.module_utils.fabric.topology import (
+    AUTO,
+    CABLES,
+    SPARK_PORTS,
+    SWITCHES,
+    TOPOLOGIES,
+    Topology,
+    entry,
+)
+
 MANAGEMENT = "enP7s7"
 #: Fabric interfaces in port order, with the short name of the switch's end (IFNAMSIZ allows 15 characters).
 FABRIC = {"enp1s0f0np0": "f0", "enP2p1s0f0np0": "P2f0", "enp1s0f1np1": "f1", "enP2p1s0f1np1": "P2f1"}
 THOR_FABRIC = {"mgbe0_0": "g0"}
-#: A ring's cable has its near end at one node's port 0 and its far end at the next node's port 1, for both functions.
-RING = {"enp1s0f0np0": "enp1s0f1np1", "enP2p1s0f0np0": "enP2p1s0f1np1"}
-TOPOLOGIES = ("auto", "direct", "ring", "switch")
+_SPARK = {port: tuple(twin.interface for twin in twins) for port, twins in SPARK_PORTS.items()}
+_THOR = {0: tuple(THOR_FABRIC)}
 #: MTU of the simulated QSFP switch, so that hosts may use 9000.
 SWITCH_MTU = 9216
 #: Last octet of the first node's management address; the machine that runs the lab has .1.
@@ -99,6 +108,11 @@ class Node:
         """Its fabric interfaces, each with the short name of the switch's end."""
         return THOR_FABRIC if self.thor else FABRIC
 
+    @property
+    def ports(self) -> dict[int, tuple[str, ...]]:
+        """Its QSFP ports, each with the interfaces of its PCIe functions."""
+        return _THOR if self.thor else _SPARK
+
 
 @dataclass(frozen=True)
 class Lab:
@@ -107,7 +121,7 @@ class Lab:
     name: str
     prefix: str
     topology: str
-    #: Network namespace of the switches (bridge ``mgmt`` and, for the topology switch, ``qsfp0`` and ``qsfp1``).
+    #: Network namespace of the switches: bridge ``mgmt``, and ``qsfp0`` and so on if the topology has switches.
     switch: str
     bridges: tuple[str, ...]
     nodes: tuple[Node, ...]
@@ -161,17 +175,21 @@ def _problems(name: str, prefix: str, nodes: list[str]) -> Iterable[str]:
 
 
 def _cabling_problems(nodes: list[str], topology: str, thors: list[str]) -> Iterable[str]:
-    if topology not in TOPOLOGIES:
-        yield f"lab_topology: {topology!r}: expected one of {', '.join(TOPOLOGIES)}"
-    if topology == "direct" and len(nodes) != 2:
-        yield f"lab_topology: direct cables join exactly 2 nodes, not {len(nodes)}: use switch (or auto)"
-    if topology == "ring" and len(nodes) < 3:
-        yield f"lab_topology: a ring needs 3 nodes or more, not {len(nodes)}: use direct (or auto)"
-    if topology in ("direct", "ring") and thors:
+    valid = [AUTO, *(name for name, shape in TOPOLOGIES.items() if shape.qsfp)]
+    if topology not in valid:
+        yield f"lab_topology: {topology!r}: expected one of {', '.join(valid)}"
+    elif topology != AUTO and not _fits(entry(topology), len(nodes)):
+        yield f"lab_topology: {topology} with {len(nodes)} nodes: expected {entry(topology).expected}: use auto, or another topology"
+    if topology in valid[1:] and entry(topology).medium == CABLES and thors:
         yield f"lab_thors: {', '.join(thors)}: a Thor has no port for topology {topology}: use switch (or auto)"
     for thor in thors:
         if thor not in nodes:
             yield f"lab_thors: {thor!r} is not in lab_nodes: {', '.join(nodes)}"
+
+
+def _fits(shape: Topology, count: int) -> bool:
+    """Return whether a lab can have this many nodes. A single node on a switch is a lab too."""
+    return shape.least <= count <= shape.most or (count == 1 and shape.medium == SWITCHES)
 
 
 def _is_address(text: str) -> bool:
@@ -184,9 +202,8 @@ def _is_address(text: str) -> bool:
 def plan(name: str, prefix: str, nodes: Iterable[str], topology: str = "auto", thors: Iterable[str] = (), emulated: bool = False) -> Lab:
     """Plan the lab ``name`` with one simulated machine per entry of ``nodes``: Thors for ``thors``, else Sparks.
 
-    ``prefix`` is the management /24 as three octets; node *i* gets ``prefix.(11+i)``. ``topology`` is ``direct`` (2 nodes,
-    each port cabled to the same port of the other), ``ring`` (3 or more, port 0 of each to port 1 of the next, as in
-    NVIDIA's ring of three), ``switch`` (one layer-2 switch per QSFP port) or ``auto`` (direct for 2 Sparks, else switch).
+    ``prefix`` is the management /24 as three octets; node *i* gets ``prefix.(11+i)``. ``topology`` is one of the fabric's
+    topologies with QSFP ports, or ``auto`` (direct for 2 Sparks, else switch).
     Raises LabError with all problems at once.
     """
     names, thors = [str(n) for n in nodes], [str(n) for n in thors]
@@ -200,14 +217,15 @@ def plan(name: str, prefix: str, nodes: Iterable[str], topology: str = "auto", t
         Node(n, machine=f"{name}-{n}", netns=f"{name}-{n}", address=f"{prefix}.{FIRST_ADDRESS + i}", thor=n in thors, emulated=emulated)
         for i, n in enumerate(names)
     )
+    links = tuple(_links(name, switch, planned, entry(topology)))
     return Lab(
         name=name,
         prefix=prefix,
         topology=topology,
         switch=switch,
-        bridges=("mgmt", "qsfp0", "qsfp1") if topology == "switch" else ("mgmt",),
+        bridges=tuple(dict.fromkeys(end.bridge for link in links for end in (link.a, link.b) if end.bridge)),
         nodes=planned,
-        links=tuple(_links(name, switch, planned, topology)),
+        links=links,
     )
 
 
@@ -220,23 +238,32 @@ def _mac(lab: str, node: int, port: int, side: int = 0) -> str:
     return f"02:{tag[0]:02x}:{tag[1]:02x}:{tag[2]:02x}:{node:02x}:{side * 16 + port:02x}"
 
 
-def _links(lab: str, switch: str, nodes: tuple[Node, ...], topology: str) -> Iterable[Link]:
+def _links(lab: str, switch: str, nodes: tuple[Node, ...], shape: Topology) -> Iterable[Link]:
     # Node numbers start at 1, as in spark1; 0 is the machine that runs the lab.
     yield Link(End("", f"{lab}-mgmt", _mac(lab, 0, 0)), End(switch, "uplink", _mac(lab, 0, 0, side=1), bridge="mgmt"))
     for i, node in enumerate(nodes, start=1):
         yield Link(End(node.netns, MANAGEMENT, _mac(lab, i, 0)), End(switch, f"n{i}-m", _mac(lab, i, 0, side=1), bridge="mgmt"))
     numbers = {name: number for number, name in enumerate(FABRIC | THOR_FABRIC, start=1)}
     ends = {(i, name): End(node.netns, name, _mac(lab, i, numbers[name])) for i, node in enumerate(nodes, start=1) for name in node.fabric}
-    for (i, name), end in ends.items():
-        if topology == "switch":
-            # Both PCIe functions of a port share its cable and so a switch: each answers ARP for the other, as on a
-            # Spark.
+    for (segment, _function), places in _segments(nodes, shape).items():
+        if shape.medium == CABLES:
+            here, there = places
+            yield Link(ends[here], ends[there])
+            continue
+        # Both PCIe functions of a port share its cable and so a switch: each answers ARP for the other, as on a Spark.
+        for i, name in places:
             port = f"n{i}-{nodes[i - 1].fabric[name]}"
-            yield Link(end, End(switch, port, _mac(lab, i, numbers[name], side=1), bridge=f"qsfp{name[-1]}", mtu=SWITCH_MTU))
-        elif topology == "ring" and name in RING:
-            yield Link(end, ends[i % len(nodes) + 1, RING[name]])
-        elif topology == "direct" and i == 1:
-            yield Link(end, ends[2, name])
+            yield Link(ends[i, name], End(switch, port, _mac(lab, i, numbers[name], side=1), bridge=f"qsfp{segment}", mtu=SWITCH_MTU))
+
+
+def _segments(nodes: tuple[Node, ...], shape: Topology) -> dict[tuple[int, int], list[tuple[int, str]]]:
+    """Return the node numbers and interfaces at each (cable or switch, PCIe function)."""
+    segments: dict[tuple[int, int], list[tuple[int, str]]] = {}
+    for position, port in enumerate(shape.ports or SPARK_PORTS):
+        for i, node in enumerate(nodes, start=1):
+            for function, name in enumerate(node.ports.get(port, ())):
+                segments.setdefault((shape.segment(i - 1, position, len(nodes)), function), []).append((i, name))
+    return segments
 
 
 def links_of(lab: Lab, netns: str) -> tuple[Link, ...]:

@@ -191,45 +191,65 @@ def contained(plan: Mapping[str, Any], unit: str, argv: Sequence[str], owner: st
     """
     if plan["runtime"]["kind"] == stacks.NATIVE:
         return list(argv)
-    runtime, node, folder_of_user = plan["runtime"], plan["node"], home(plan["user"])
-    ray = plan["executor"] == "ray"
-    folders = [plan["model"]] if plan["model"].startswith("/") else []
-    folders += [f"{plan['root']}/files"] if plan["serve"]["files"] else []
-    # Ray's token and the TLS key, which the unit copies for the container's user.
-    folders += [f"/run/{unit}"] if ray or (unit == VLLM and node["head"] and plan["api_tls"]) else []
-    mounts = [{"source": folder, "target": folder, "read_only": True} for folder in folders]
-    mounts += [{"source": folder_of_user, "target": folder_of_user, "read_only": False}]
-    mounts += [mount for addition in node["additions"].values() for mount in addition.get("mounts", ())]
-    names = {*additions.rank_environment(node), *_OF_UNIT, *node["secrets"], "VLLM_HOST_IP"}
-    if plan["api_key"] and node["head"] and unit == VLLM:
-        # The middleware that checks the API key, and the key's configuration.
-        names |= {*api_access.VARIABLES}
-        mounts += [{"source": folder, "target": folder, "read_only": True} for folder in (api_access.GUARD_FOLDER, api_access.CONFIG_FOLDER)]
+    runtime, home_folder = plan["runtime"], home(plan["user"])
+    engine = runtime["engine"]
     return [
-        *_run(runtime["engine"], unit),
+        *_run(engine, unit),
         "--network=host",
         "--ipc=host",
         # Ray monitors its drivers by PID.
-        *([f"--pid=container:{RAY}"] if ray and unit != RAY else []),
+        *([f"--pid=container:{RAY}"] if plan["executor"] == "ray" and unit != RAY else []),
         f"--user={owner or _NOBODY}",
         "--ulimit=memlock=-1:-1",
         "--ulimit=stack=67108864:67108864",
         "--ulimit=nofile=1048576:1048576",
-        *(_GPUS[runtime["engine"]] if plan["stack"]["device"] == stacks.CUDA else []),
-        *(["--device=/dev/infiniband"] if node["infiniband"] else []),
-        *_CGROUP[runtime["engine"]](unit),
-        f"--workdir={folder_of_user}",
+        *(_GPUS[engine] if plan["stack"]["device"] == stacks.CUDA else []),
+        *(["--device=/dev/infiniband"] if plan["node"]["infiniband"] else []),
+        *_CGROUP[engine](unit),
+        f"--workdir={home_folder}",
         # The image has no entry for this user.
-        f"--env=HOME={folder_of_user}",
+        f"--env=HOME={home_folder}",
         f"--env=USER={plan['user']}",
-        f"--env=RAY_TMPDIR={folder_of_user}",
-        *(f"--env={name}" for name in sorted(names)),
-        *(_mount(mount) for mount in mounts),
+        f"--env=RAY_TMPDIR={home_folder}",
+        *(f"--env={name}" for name in _variables(plan, unit)),
+        *(_mount(mount) for mount in _mounts(plan, unit)),
         *runtime["engine_args"],
         f"--entrypoint={argv[0]}",
         image(plan),
         *argv[1:],
     ]
+
+
+def _is_api_server(plan: Mapping[str, Any], unit: str) -> bool:
+    return bool(unit == VLLM and plan["node"]["head"])
+
+
+def _variables(plan: Mapping[str, Any], unit: str) -> list[str]:
+    """Return the names of the unit's variables that its container gets."""
+    node = plan["node"]
+    # The middleware that checks the API key, and the key's configuration.
+    guard = api_access.VARIABLES if plan["api_key"] and _is_api_server(plan, unit) else ()
+    return sorted({*additions.rank_environment(node), *_OF_UNIT, *node["secrets"], "VLLM_HOST_IP", *guard})
+
+
+def _mounts(plan: Mapping[str, Any], unit: str) -> list[dict[str, Any]]:
+    """Return the folders of the host that the unit's container gets, under the same path except for additions."""
+    serves = _is_api_server(plan, unit)
+    folders = {
+        plan["model"]: plan["model"].startswith("/"),
+        f"{plan['root']}/files": plan["serve"]["files"],
+        # Ray's token and the TLS key, which the unit copies for the container's user.
+        f"/run/{unit}": plan["executor"] == "ray" or (serves and plan["api_tls"]),
+    }
+    mounts = [_same(folder) for folder, needed in folders.items() if needed]
+    mounts.append(_same(home(plan["user"]), read_only=False))
+    mounts += [mount for addition in plan["node"]["additions"].values() for mount in addition.get("mounts", ())]
+    guard = (api_access.GUARD_FOLDER, api_access.CONFIG_FOLDER) if plan["api_key"] and serves else ()
+    return mounts + [_same(folder) for folder in guard]
+
+
+def _same(folder: str, read_only: bool = True) -> dict[str, Any]:
+    return {"source": folder, "target": folder, "read_only": read_only}
 
 
 def overrides(engine_args: Sequence[str]) -> dict[str, tuple[str, str]]:

@@ -167,20 +167,23 @@ def checkpoint(sizes: Mapping[str, int], index: Mapping[str, Any] | None) -> tup
         # Mistral's repositories contain the weights twice, once in Mistral's own format.
         plain = [size for name, size in sizes.items() if not name.startswith("consolidated")]
         return (sum(plain or sizes.values()) or None), ""
-    metadata, shards = index.get("metadata"), index.get("weight_map")
-    named = list(shards.values()) if isinstance(shards, Mapping) else []
-    if any(not isinstance(name, str) or not _SHARD.fullmatch(name) for name in named):
+    shards = list(_mapping(index.get("weight_map")).values())
+    if any(not isinstance(name, str) or not _SHARD.fullmatch(name) for name in shards):
         return None, "the index contains an invalid file name"
-    names = set(named)
-    total = _bytes(metadata.get("total_size") if isinstance(metadata, Mapping) else None)
-    here = sum(sizes.get(name, 0) for name in names)
+    names = set(shards)
+    total = _bytes(_mapping(index.get("metadata")).get("total_size"))
     if missing := sorted(names - sizes.keys()):
         more = ", ..." if len(missing) > 1 else ""
         return total, f"{len(missing)} of {len(names)} files in the index are missing: {missing[0]}{more}"
+    here = sum(sizes[name] for name in names)
     if not total:
         return here or None, ""
     differs = abs(here - total) * 100 > total
     return total, f"the index lists {total} bytes, the files have {here}" if differs else ""
+
+
+def _mapping(value: object) -> Mapping[str, Any]:
+    return value if isinstance(value, Mapping) else {}
 
 
 def _bytes(value: object) -> int | None:

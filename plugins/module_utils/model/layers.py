@@ -178,21 +178,31 @@ def layers(read: Reader) -> tuple[Layer, ...]:
 def _kinds(read: Reader) -> list[str]:
     """Return "full", "sliding" or "linear" for each layer."""
     count = read.number("num_hidden_layers", "n_layer")
-    names = {"full_attention": "full", "attention": "full", "sliding_attention": "sliding", "linear_attention": "linear"}
     if given := read.words("layer_types"):
-        if unknown := [kind for kind in given if not isinstance(kind, str) or kind not in names]:
-            fix = "plan this model by hand, and set --kv-cache-memory-bytes"
-            read.refuse("layer_types", unknown[0], f"one of {', '.join(names)}", fix)
-        return [names.get(str(kind), "full") for kind in given]
+        return _listed(read, given)
     if every := read.number("full_attention_interval", default=4 if read.number("linear_num_value_heads", default=0) else 0):
-        return ["linear" if (index + 1) % every else "full" for index in range(count)]
+        return _all_but_every(every, "linear", count)
     if not read.number("sliding_window", default=0) or not read.flag("use_sliding_window", True):
         return ["full"] * count
     if read.family in _ALTERNATE:
         every = read.number("sliding_window_pattern", default=_ALTERNATE[read.family], least=1)
-        return ["sliding" if (index + 1) % every else "full" for index in range(count)]
+        return _all_but_every(every, "sliding", count)
     first = read.number("max_window_layers", default=0) if read.family.startswith("qwen") else 0
     return ["sliding" if index >= first else "full" for index in range(count)]
+
+
+def _listed(read: Reader, given: Sequence[Any]) -> list[str]:
+    """Return the kinds in layer_types."""
+    names = {"full_attention": "full", "attention": "full", "sliding_attention": "sliding", "linear_attention": "linear"}
+    if unknown := [kind for kind in given if not isinstance(kind, str) or kind not in names]:
+        fix = "plan this model by hand, and set --kv-cache-memory-bytes"
+        read.refuse("layer_types", unknown[0], f"one of {', '.join(names)}", fix)
+    return [names.get(str(kind), "full") for kind in given]
+
+
+def _all_but_every(every: int, kind: str, count: int) -> list[str]:
+    """Return the kinds of layers of which each ``every``-th has full attention."""
+    return [kind if (index + 1) % every else "full" for index in range(count)]
 
 
 def _attention(read: Reader, sliding: bool) -> Layer:

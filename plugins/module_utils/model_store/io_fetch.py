@@ -53,21 +53,14 @@ def list_folder(folder: str, exclude: Sequence[str]) -> dict[str, Any]:
         names = source.names()
     except (FileNotFoundError, NotADirectoryError):
         raise _no_source(folder, "folder not found") from None
-    except (OSError, OutsideError) as error:
-        raise _no_source(folder, error.strerror or str(error) if isinstance(error, OSError) else f"it {error}") from error
-    names = [name for name in names if name != model_store.MANIFEST and not name.startswith(f"{_CACHE}/") and not name.endswith(model_store.PART)]
-    files = model_store.chosen([{"path": name, "size": 0, "sha256": "", "git": ""} for name in names], exclude)
+    except OSError as error:
+        raise _no_source(folder, error.strerror or str(error)) from error
+    except OutsideError as error:
+        raise _no_source(folder, f"it {error}") from error
+    files = model_store.chosen([{"path": name, "size": 0, "sha256": "", "git": ""} for name in names if not _is_work_file(name)], exclude)
     if not any(file["path"] == "config.json" for file in files):
         raise _no_source(folder, "config.json is missing")
-    refused = []
-    for file in files:
-        try:
-            file["size"] = source.size(file["path"])
-        except (OSError, OutsideError) as error:
-            refused.append(f"{file['path']!r} {error if isinstance(error, OutsideError) else error.strerror}")
-        if file["size"] is None:
-            refused.append(f"{file['path']!r} is a broken link")
-    if refused:
+    if refused := [reason for file in files if (reason := _measure(source, file))]:
         raise ProblemsError(
             [
                 Problem(
@@ -79,6 +72,22 @@ def list_folder(folder: str, exclude: Sequence[str]) -> dict[str, Any]:
             ]
         )
     return {"model": folder, "revision": "", "commit": "", "files": files}
+
+
+def _is_work_file(name: str) -> bool:
+    """Return whether a file belongs to a download or to the model store, not to the model."""
+    return name == model_store.MANIFEST or name.startswith(f"{_CACHE}/") or name.endswith(model_store.PART)
+
+
+def _measure(source: Folder, file: dict[str, Any]) -> str:
+    """Set the size of a file. Returns why it must not be read, "" if it may."""
+    try:
+        file["size"] = source.size(file["path"])
+    except OutsideError as error:
+        return f"{file['path']!r} {error}"
+    except OSError as error:
+        return f"{file['path']!r} {error.strerror}"
+    return f"{file['path']!r} is a broken link" if file["size"] is None else ""
 
 
 def _no_source(folder: str, found: str) -> ProblemsError:

@@ -145,15 +145,19 @@ def files_problem(files: object, hashed: bool = True) -> str:
         return "it lists no files"
     if len(files) > _MOST_FILES:
         return f"it lists {len(files)} files, the maximum is {_MOST_FILES}"
-    found = [_file_problem(file, hashed) for file in files]
-    if not any(found):
-        paths = [file["path"] for file in files]
-        twice = {path for path, count in collections.Counter(paths).items() if count > 1}
-        folders = {"/".join(parts[:end]) for parts in (path.split("/") for path in paths) for end in range(1, len(parts))}
-        found = [f"{path!r} is listed twice" for path in sorted(twice)]
-        found += [f"{path!r} is both a file and a folder" for path in sorted(folders & set(paths))]
-    told = [problem for problem in found if problem]
-    return "; ".join(told[:_MOST_TOLD]) + (f"; and {len(told) - _MOST_TOLD} more" if len(told) > _MOST_TOLD else "")
+    found = [problem for file in files if (problem := _file_problem(file, hashed))] or _path_problems([file["path"] for file in files])
+    more = f"; and {len(found) - _MOST_TOLD} more" if len(found) > _MOST_TOLD else ""
+    return "; ".join(found[:_MOST_TOLD]) + more
+
+
+def _path_problems(paths: Sequence[str]) -> list[str]:
+    """Return the conflicts between valid paths."""
+    twice = {path for path, count in collections.Counter(paths).items() if count > 1}
+    folders = {"/".join(parts[:end]) for parts in (path.split("/") for path in paths) for end in range(1, len(parts))}
+    return [
+        *(f"{path!r} is listed twice" for path in sorted(twice)),
+        *(f"{path!r} is both a file and a folder" for path in sorted(folders & set(paths))),
+    ]
 
 
 def _file_problem(file: object, hashed: bool) -> str:

@@ -141,24 +141,26 @@ def _process(pid: int, known: dict[tuple[str, int], _File]) -> Process | None:
             known[key] = _look(pid, mapping)
         files[mapping] = known[key]
     libraries = {mapping: dataclasses.replace(mapping, sha256=file.sha256) for mapping, file in files.items() if file.nccl}
+    process = Process(pid, name, tuple(libraries.values()))
     if len(libraries) < 2:
-        return Process(pid, name, tuple(libraries.values()))
+        return process
     variables = _variables(pid)
     search = [folder for folder in variables.get("LD_LIBRARY_PATH", "").split(":") if folder]
-    callers = [Caller(mapping.path, _files(pid, mapping.path, file.dynamic, search)) for mapping, file in files.items() if file.dynamic]
+    own = variables.get(process_maps.OWN)
+    return dataclasses.replace(
+        process,
+        preload=_preload(pid, variables.get("LD_PRELOAD", "")),
+        early=tuple(libraries[mapping] for mapping in process_maps.early(mapped) if mapping in libraries),
+        callers=tuple(Caller(mapping.path, _files(pid, mapping.path, file.dynamic, search)) for mapping, file in files.items() if file.dynamic),
+        own=_real(pid, own) if own else "",
+    )
+
+
+def _preload(pid: int, variable: str) -> tuple[str, ...]:
+    """Return the preloaded files of a process: those in LD_PRELOAD (``variable``), then those of its host."""
     # A container's own file is not read: its content is untrusted.
     everywhere = read("/etc/ld.so.preload") if _same_root(pid) else ""
-    preload = [entry for entry in re.split(r"[:\s]+", f"{variables.get('LD_PRELOAD', '')} {everywhere}") if entry]
-    early = [libraries[mapping] for mapping in process_maps.early(mapped) if mapping in libraries]
-    return Process(
-        pid,
-        name,
-        tuple(libraries.values()),
-        preload=tuple(_real(pid, entry) for entry in preload),
-        early=tuple(early),
-        callers=tuple(callers),
-        own=_real(pid, variables[process_maps.OWN]) if variables.get(process_maps.OWN) else "",
-    )
+    return tuple(_real(pid, entry) for entry in re.split(r"[:\s]+", f"{variable} {everywhere}") if entry)
 
 
 def _variables(pid: int) -> dict[str, str]:

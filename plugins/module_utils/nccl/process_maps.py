@@ -170,36 +170,36 @@ def differences(node: str, processes: Sequence[Process], path: str, sha256: str 
     ``sha256`` the content decides instead of the name. With ``alone`` no other libnccl may be mapped, as after
     replacing the wheel's file. Without it, another one may be mapped if the file is used, as with LD_PRELOAD.
     """
+    expected = f"{path} (sha256 {sha256[:12]}…)" if sha256 else path
     problems = []
-    hashed, expected = sha256 is not None, _expected(path, sha256)
     for process in processes:
-        place, fix = f"{node}, {process}", "restart the service, so that each rank loads it"
+        place = f"{node}, {process}"
         if process.unreadable:
-            as_root = "run this as root while the service runs"
-            problems.append(Problem(place, process.unreadable, "readable mappings", as_root))
-            continue
-        meant = [mapping for mapping in process.libraries if _is(mapping, path, sha256)]
-        others = [mapping for mapping in process.libraries if mapping not in meant]
-        called, why = used(process)
-        own = _called(process.own, others)
-        if others and (alone or not meant):
-            beside = f" in addition to {path}" if meant else ""
-            found = f"it has mapped {', '.join(mapping.said(hashed) for mapping in others)}{beside}"
-            problems.append(Problem(place, found, expected, fix))
-        elif others and called is None:
-            found = f"the used library is unknown: {why}"
-            problems.append(Problem(place, found, expected, "map only one library, or preload it"))
-        elif called in others:
-            found = f"it uses {called.said(hashed)}, while {path} is only mapped"
-            problems.append(Problem(place, found, expected, fix))
-        elif own:
-            found = f"vLLM's own communicator uses {own.said(hashed)}, from {OWN}"
-            problems.append(Problem(place, found, expected, f"leave {OWN} unset"))
+            problems.append(Problem(place, process.unreadable, "readable mappings", "run this as root while the service runs"))
+        elif difference := _difference(process, path, sha256, alone):
+            problems.append(Problem(place, difference[0], expected, difference[1]))
     if not problems and not any(process.libraries for process in processes):
         found = f"none of {len(processes)} processes has mapped a libnccl"
-        fix = "query again after the ranks have loaded PyTorch"
-        problems.append(Problem(node, found, expected, fix))
+        problems.append(Problem(node, found, expected, "query again after the ranks have loaded PyTorch"))
     return problems
+
+
+def _difference(process: Process, path: str, sha256: str | None, alone: bool) -> tuple[str, str] | None:
+    """Return how a process uses another libnccl and how to fix that, None if it does not."""
+    meant = [mapping for mapping in process.libraries if _is(mapping, path, sha256)]
+    others = [mapping for mapping in process.libraries if mapping not in meant]
+    hashed, restart = sha256 is not None, "restart the service, so that each rank loads it"
+    if others and (alone or not meant):
+        beside = f" in addition to {path}" if meant else ""
+        return f"it has mapped {', '.join(mapping.said(hashed) for mapping in others)}{beside}", restart
+    called, why = used(process)
+    if others and called is None:
+        return f"the used library is unknown: {why}", "map only one library, or preload it"
+    if called in others:
+        return f"it uses {called.said(hashed)}, while {path} is only mapped", restart
+    if own := _called(process.own, others):
+        return f"vLLM's own communicator uses {own.said(hashed)}, from {OWN}", f"leave {OWN} unset"
+    return None
 
 
 def _called(entry: str, libraries: Sequence[Mapping]) -> Mapping | None:
@@ -219,10 +219,6 @@ def _first(paths: Sequence[str], libraries: Sequence[Mapping]) -> Mapping | None
 def _is(mapping: Mapping, path: str, sha256: str | None) -> bool:
     """Compare by content if a hash is given: a container has other names, and a name may have been reused."""
     return mapping.sha256 == sha256 if sha256 else mapping.path == path and not mapping.deleted
-
-
-def _expected(path: str, sha256: str | None) -> str:
-    return f"{path} (sha256 {sha256[:12]}…)" if sha256 else path
 
 
 def _ends(addresses: str) -> tuple[int, int]:

@@ -9,7 +9,7 @@ from __future__ import annotations
 import csv
 import ipaddress
 import re
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 from ansible_collections.gb10.cluster.plugins.module_utils.common.problems import ProblemsError
@@ -44,33 +44,40 @@ def gpu_facts(query: tuple[int, str, str], summary: str, meminfo: str) -> dict[s
     Returns {gpus: [{name, capability, sm, memory_bytes, reasons}], driver_version, cuda_version, memory_bytes, unified_memory, reason}.
     `memory_bytes` at the top is the host's MemTotal. A GPU without memory in nvidia-smi, such as GB10, shares it.
     """
-    total = re.search(r"^MemTotal:\s+(\d+) kB", meminfo, re.MULTILINE)
-    facts: dict[str, Any] = {
-        "gpus": [],
-        "driver_version": None,
-        "cuda_version": None,
-        "memory_bytes": int(total[1]) * 1024 if total else None,
-        "unified_memory": None,
-        "reason": "",
+    rows, reason = _gpu_rows(query)
+    cuda = re.search(r"CUDA Version:\s*([\d.]+)", summary) if rows else None
+    if rows and cuda is None:
+        reason = "nvidia-smi prints no CUDA version"
+    return {
+        "gpus": [_gpu(row) for row in rows],
+        "driver_version": rows[0]["driver_version"] if rows else None,
+        "cuda_version": cuda[1] if cuda else None,
+        "memory_bytes": _bytes(meminfo, "MemTotal"),
+        "unified_memory": _is_unified([row["memory.total"] for row in rows]),
+        "reason": reason,
     }
+
+
+def _gpu_rows(query: tuple[int, str, str]) -> tuple[list[dict[str, str]], str]:
+    """Return GPU_FIELDS of each GPU, or the reason if nvidia-smi printed none."""
     status, stdout, stderr = query
+    if status == 127:
+        return [], "nvidia-smi is not installed"
     if status != 0:
-        said = " ".join((stderr or stdout).split())
-        return {**facts, "reason": "nvidia-smi is not installed" if status == 127 else f"nvidia-smi failed with status {status}: {said}"}
+        return [], f"nvidia-smi failed with status {status}: {' '.join((stderr or stdout).split())}"
     rows = [[cell.strip() for cell in row] for row in csv.reader(stdout.splitlines()) if row]
     if not rows:
-        return {**facts, "reason": "nvidia-smi lists no GPU"}
+        return [], "nvidia-smi lists no GPU"
     if any(len(row) != len(GPU_FIELDS) for row in rows):
-        return {**facts, "reason": f"nvidia-smi printed {' '.join(stdout.split())!r} instead of {', '.join(GPU_FIELDS)}"}
-    gpus = [dict(zip(GPU_FIELDS, row, strict=True)) for row in rows]
-    facts["gpus"] = [_gpu(gpu) for gpu in gpus]
-    cuda = re.search(r"CUDA Version:\s*([\d.]+)", summary)
-    facts["driver_version"] = gpus[0]["driver_version"]
-    facts["cuda_version"] = cuda[1] if cuda else None
-    memory = [gpu["memory.total"] for gpu in gpus]
-    if all(text.isdigit() or text in _NOT_APPLICABLE for text in memory):
-        facts["unified_memory"] = not any(text.isdigit() for text in memory)
-    return {**facts, "reason": "" if cuda else "nvidia-smi prints no CUDA version"}
+        return [], f"nvidia-smi printed {' '.join(stdout.split())!r} instead of {', '.join(GPU_FIELDS)}"
+    return [dict(zip(GPU_FIELDS, row, strict=True)) for row in rows], ""
+
+
+def _is_unified(memory: Sequence[str]) -> bool | None:
+    """Return whether the GPUs share the host's memory, None if unknown. ``memory`` is nvidia-smi's memory.total."""
+    if not memory or not all(text.isdigit() or text in _NOT_APPLICABLE for text in memory):
+        return None
+    return not any(text.isdigit() for text in memory)
 
 
 def available_memory(meminfo: str) -> int:
@@ -84,10 +91,16 @@ def total_memory(meminfo: str) -> int:
 
 
 def _memory(meminfo: str, key: str) -> int:
-    found = re.search(rf"^{key}:\s+(\d+) kB", meminfo, re.MULTILINE)
+    found = _bytes(meminfo, key)
     if found is None:
         raise ValueError(f"/proc/meminfo has no {key}")
-    return int(found[1]) * 1024
+    return found
+
+
+def _bytes(meminfo: str, key: str) -> int | None:
+    """Return a value of /proc/meminfo, None if it is missing."""
+    found = re.search(rf"^{key}:\s+(\d+) kB", meminfo, re.MULTILINE)
+    return int(found[1]) * 1024 if found else None
 
 
 def cma_facts(meminfo: str) -> dict[str, int | None]:
@@ -95,8 +108,7 @@ def cma_facts(meminfo: str) -> dict[str, int | None]:
 
     CmaFree above CmaTotal identifies a kernel that cannot register RDMA memory (NVIDIA's 7.0.0-1019, NV-Kernels #590).
     """
-    found = {name: re.search(rf"^{key}:\s+(\d+) kB", meminfo, re.MULTILINE) for name, key in (("total", "CmaTotal"), ("free", "CmaFree"))}
-    return {f"cma_{name}_bytes": int(match[1]) * 1024 if match else None for name, match in found.items()}
+    return {"cma_total_bytes": _bytes(meminfo, "CmaTotal"), "cma_free_bytes": _bytes(meminfo, "CmaFree")}
 
 
 def _gpu(row: Mapping[str, str]) -> dict[str, Any]:

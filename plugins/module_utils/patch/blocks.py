@@ -107,28 +107,33 @@ class _Block:
 
     def takes_triton(self) -> list[str]:
         names = {node.attr for node in ast.walk(self.function) if isinstance(node, ast.Attribute)}
-        backends = [node for node in self.tree.body if isinstance(node, ast.ClassDef) and node.name == "Fp8MoeBackend"]
-        members = {ast.unparse(target) for node in backends for part in node.body if isinstance(part, ast.Assign) for target in part.targets}
-        self._require("TRITON" in members, "an enumeration Fp8MoeBackend with TRITON")
+        self._require("TRITON" in self._fp8_backends(), "an enumeration Fp8MoeBackend with TRITON")
         choices = [f"not ({asked})" for name, asked in _CHOICES.items() if name in names]
         self._require(not choices or self._has("envs"), "the name envs in the module")
         log = self._log(f"Triton is the FP8 MoE backend on {self.capability}")
         if self.returns == "Fp8MoeBackend":
             return ["if (", *_joined([*self.here, *choices]), "):", *log, "    return Fp8MoeBackend.TRITON"]
         self._require(self.returns.startswith("tuple[Fp8MoeBackend, "), f"Fp8MoeBackend or tuple[Fp8MoeBackend, ...], found {self.returns}")
+        return self._returns_triton_class(names, choices, log)
+
+    def _fp8_backends(self) -> set[str]:
+        """Return the members of the enumeration Fp8MoeBackend."""
+        backends = [node for node in self.tree.body if isinstance(node, ast.ClassDef) and node.name == "Fp8MoeBackend"]
+        return {ast.unparse(target) for node in backends for part in node.body if isinstance(part, ast.Assign) for target in part.targets}
+
+    def _returns_triton_class(self, names: set[str], choices: list[str], log: list[str]) -> list[str]:
+        """Return the block for releases whose function also returns the class of the kernel."""
         self._require(source_edit.parameters(self.function)[:3] == ["config", "weight_key", "activation_key"], "config, weight_key, activation_key")
         self._require("use_batched_activation_format" in names, "config.moe_parallel_config.use_batched_activation_format")
-        chosen = "moe_backend" in names or "VLLM_USE_FLASHINFER_MOE_FP8" in names
-        self._require(chosen, "config.moe_backend, the user's choice")
+        self._require(not names.isdisjoint({"moe_backend", "VLLM_USE_FLASHINFER_MOE_FP8"}), "config.moe_backend, the user's choice")
         defined = {getattr(node, "name", "") for node in self.tree.body}
         self._require(self._has("mk") and "backend_to_kernel_cls" in defined, "mk and backend_to_kernel_cls in the module")
-        if "moe_backend" in names:
-            choices.insert(0, 'config.moe_backend == "auto"')
-        choices.append("not config.moe_parallel_config.use_batched_activation_format")
+        automatic = ['config.moe_backend == "auto"'] if "moe_backend" in names else []
+        conditions = [*self.here, *automatic, *choices, "not config.moe_parallel_config.use_batched_activation_format"]
         asked = "gb10_class, config, weight_key, activation_key, mk.FusedMoEActivationFormat.Standard"
         return [
             "if (",
-            *_joined([*self.here, *choices]),
+            *_joined(conditions),
             "):",
             "    gb10_classes = backend_to_kernel_cls(Fp8MoeBackend.TRITON)",
             "    for gb10_class in gb10_classes if isinstance(gb10_classes, list) else [gb10_classes]:",

@@ -49,16 +49,21 @@ def _in_range(row: Row, request: Request) -> bool:
 def rows(name: str, request: Request) -> Iterator[tuple[Row, str]]:
     """Yield candidate rows of a patch, best first, each with a remark on the reason ("" for the release's own row)."""
     mine = [row for row in ROWS if row.patch == name and row.family in (None, request.capability.major)]
-    fits = [row for row in mine if _in_range(row, request)]
-    span = f"({'.'.join(map(str, FIRST))} to {'.'.join(map(str, LAST))})"
-    version = request.version or "of unknown version"
-    remark = "" if _read(request) else f"vLLM {version} is outside the known releases {span}, so its code decides: "
-    for row in fits:
-        if row.cuda is None or (request.mechanism == "auto" and (request.cuda or 0) >= row.cuda):
+    version, remark = request.version or "of unknown version", ""
+    if not _read(request):
+        span = f"({'.'.join(map(str, FIRST))} to {'.'.join(map(str, LAST))})"
+        remark = f"vLLM {version} is outside the known releases {span}, so its code decides: "
+    for row in mine:
+        if _in_range(row, request) and _is_for_cuda(row, request):
             yield row, remark
+    other = remark or f"its code differs from other builds of {version} and matches another release: "
     for row in sorted(mine, key=lambda row: row.since, reverse=True):
-        if row not in fits and row.cuda is None:
-            yield row, remark or f"its code differs from other builds of {version} and matches another release: "
+        if not _in_range(row, request) and row.cuda is None:
+            yield row, other
+
+
+def _is_for_cuda(row: Row, request: Request) -> bool:
+    return row.cuda is None or (request.mechanism == "auto" and (request.cuda or 0) >= row.cuda)
 
 
 def decide(name: str, request: Request, tree: Tree, earlier: Mapping[str, Decision]) -> Decision:
@@ -91,13 +96,7 @@ def _by_row(row: Row, request: Request, tree: Tree, earlier: Mapping[str, Decisi
     cover = earlier.get(row.covered_by)
     if cover and cover.status in (APPLIES, USE_FLAG) and not (in_source and edits):
         return Decision(NOT_NEEDED, f"{row.covered_by} covers it: {row.reason}", row.source)
-    # The table is trusted for the releases it was made from. For others the code must match the row.
-    trusted = _read(request) and _in_range(row, request)
-    if row.known_by and not trusted:
-        file, text = row.known_by
-        if text.encode() not in (tree.shipped(file) or b""):
-            return Decision(UNSUPPORTED, f"{file}: expected {text}", row.source, everything)
-    if refused := _refusal(edits if trusted else everything, row.patch, request.capability, tree):
+    if refused := _mismatch(row, edits, request, tree):
         return Decision(UNSUPPORTED, refused, row.source, everything)
     if row.flags and request.quantization == OTHER and not in_source:
         reason = f"the model is not FP8, and {' '.join(row.flags)} would apply to it too"
@@ -106,6 +105,20 @@ def _by_row(row: Row, request: Request, tree: Tree, earlier: Mapping[str, Decisi
         environment = {} if in_source else row.environment
         return Decision(APPLIES, row.reason, row.source, edits, environment=environment)
     return Decision(row.verdict, row.reason, row.source, everything, flags=row.flags, environment=row.environment)
+
+
+def _mismatch(row: Row, edits: Sequence[Edit], request: Request, tree: Tree) -> str:
+    """Return why the installed code does not fit a row, "" if it does.
+
+    The table is trusted for the releases from which it was made. For others the code must match the whole row.
+    """
+    if _read(request) and _in_range(row, request):
+        return _refusal(edits, row.patch, request.capability, tree)
+    if row.known_by:
+        file, text = row.known_by
+        if text.encode() not in (tree.shipped(file) or b""):
+            return f"{file}: expected {text}"
+    return _refusal(row.edits + row.replaced, row.patch, request.capability, tree)
 
 
 def _refusal(edits: Sequence[Edit], patch: str, capability: ComputeCapability, tree: Tree) -> str:

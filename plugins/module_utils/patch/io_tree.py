@@ -130,26 +130,20 @@ class Tree:
         return self._states[path]
 
     def _look(self, path: str) -> _State:
-        real = self._real(path)
+        real, large = self._real(path), path.startswith(LARGE)
         record = _record(real + _RECORD)
         kept = bool(record) or os.path.lexists(real + _ORIGINAL)
-        link = os.path.islink(real)
-        current: Wanted = Link(os.readlink(real)) if link else b"" if path.startswith(LARGE) and os.path.exists(real) else _read(real)
-        digest = _digest(real) if record and current is not None else ""
-        ours = digest in [line.partition("  ")[0] for line in record if not line.endswith(_ORIGINAL)]
-        marked = isinstance(current, bytes) and MARKER.search(current) is not None
-        trouble = ""
+        current = _current(real, large)
+        if record and current is not None and _digest(real) in _recorded(record, of_original=False):
+            shipped = None if large or isinstance(current, Link) else _read(real + _ORIGINAL)
+            return _State(real, current, shipped, True, kept, _original_trouble(real, record), record)
         shipped = current if isinstance(current, bytes) else None
-        if ours:
-            shipped = None if link or path.startswith(LARGE) else _read(real + _ORIGINAL)
-            originals = [line.partition("  ")[0] for line in record if line.endswith(_ORIGINAL)]
-            if originals and not (os.path.lexists(real + _ORIGINAL) and _digest(real + _ORIGINAL) == originals[0]):
-                trouble = f"{real}{_ORIGINAL} does not match {real}{_RECORD}; reinstall vLLM"
-        elif marked and record:
-            trouble = f"{real} was changed after it was patched; undo that change, or replace it with {real}{_ORIGINAL}"
-        elif marked:
+        trouble = ""
+        if shipped is not None and MARKER.search(shipped):
             trouble = f"{real} is patched, but its original is missing; reinstall vLLM"
-        return _State(real, current, shipped, ours, kept, trouble, record)
+            if record:
+                trouble = f"{real} was changed after it was patched; undo that change, or replace it with {real}{_ORIGINAL}"
+        return _State(real, current, shipped, False, kept, trouble, record)
 
     def check(self, files: Mapping[str, Wanted]) -> None:
         """Raise ProblemsError if a file's folder is not writable, SyntaxError if a file is not valid Python."""
@@ -219,6 +213,26 @@ class Tree:
                 os.link(real, real + _ORIGINAL, follow_symlinks=False)
             _write_record(real, state.record)
             _write(real, state.current)
+
+
+def _current(real: str, large: bool) -> Wanted:
+    """Return a file's content: a link's target, empty for a large file, None if it does not exist."""
+    if os.path.islink(real):
+        return Link(os.readlink(real))
+    return b"" if large and os.path.exists(real) else _read(real)
+
+
+def _recorded(record: Sequence[str], of_original: bool) -> list[str]:
+    """Return the digests in a record: that of the original, or those of written content."""
+    return [line.partition("  ")[0] for line in record if line.endswith(_ORIGINAL) == of_original]
+
+
+def _original_trouble(real: str, record: Sequence[str]) -> str:
+    """Return why a written file's original cannot be restored, "" if it can or if there was none."""
+    for digest in _recorded(record, of_original=True)[:1]:
+        if not os.path.lexists(real + _ORIGINAL) or _digest(real + _ORIGINAL) != digest:
+            return f"{real}{_ORIGINAL} does not match {real}{_RECORD}; reinstall vLLM"
+    return ""
 
 
 def _beside(real: str) -> str:

@@ -55,10 +55,15 @@ def present(request: Request, tree: Tree) -> Plan:
             status = "already_applied" if done else "applied"
         plan.patches.append(_entry(name, status, paths, decision.reason, decision.source))
         plan.flags += decision.flags
-        for variable, value in decision.environment.items():
-            before = plan.environment.get(variable, "") if variable == "VLLM_DISABLED_KERNELS" else ""
-            plan.environment[variable] = ",".join(dict.fromkeys(part for part in f"{before},{value}".split(",") if part))
+        _merge(plan.environment, decision.environment)
     return plan
+
+
+def _merge(environment: dict[str, str], added: Mapping[str, str]) -> None:
+    """Add variables. VLLM_DISABLED_KERNELS is a list, to which several patches add."""
+    for variable, value in added.items():
+        before = environment.get(variable, "") if variable == "VLLM_DISABLED_KERNELS" else ""
+        environment[variable] = ",".join(dict.fromkeys(part for part in f"{before},{value}".split(",") if part))
 
 
 def absent(request: Request, tree: Tree) -> Plan:
@@ -66,20 +71,23 @@ def absent(request: Request, tree: Tree) -> Plan:
     troubles = {name: [path for path in _editable(name) if tree.trouble(path)] for name in request.names}
     plan = Plan(files=_edited(request, tree, {name: () for name, troubled in troubles.items() if not troubled}))
     for name in _ordered(request.names):
-        whole, editable, troubled = _whole(name, request), _editable(name), troubles[name]
-        mine = [path for path in whole if tree.ours(path)] + [path for path in editable if name in dict(_held(tree, path))]
-        stale = [path for path in [*editable, *whole] if tree.stale(path)]
+        whole = _whole(name, request)
         plan.files |= dict.fromkeys(path for path in whole if tree.ours(path) or tree.stale(path))
-        if troubled:
-            plan.patches.append(_entry(name, UNSUPPORTED, troubled, tree.trouble(troubled[0]), ""))
-        elif mine:
-            plan.patches.append(_entry(name, "removed", mine, "the shipped files are restored", ""))
-        elif stale:
-            reason = "vLLM was reinstalled after it was patched; nothing is restored, the old original is removed"
-            plan.patches.append(_entry(name, NOT_NEEDED, stale, reason, ""))
-        else:
-            plan.patches.append(_entry(name, NOT_NEEDED, [], "it is not applied", ""))
+        plan.patches.append(_removed(name, whole, troubles[name], tree))
     return plan
+
+
+def _removed(name: str, whole: Sequence[str], troubled: list[str], tree: Tree) -> dict[str, Any]:
+    """Return the entry of a patch to remove. ``whole`` are the files that it adds, ``troubled`` those it cannot edit."""
+    if troubled:
+        return _entry(name, UNSUPPORTED, troubled, tree.trouble(troubled[0]), "")
+    editable = _editable(name)
+    if mine := [path for path in whole if tree.ours(path)] + [path for path in editable if name in dict(_held(tree, path))]:
+        return _entry(name, "removed", mine, "the shipped files are restored", "")
+    if stale := [path for path in [*editable, *whole] if tree.stale(path)]:
+        reason = "vLLM was reinstalled after it was patched; nothing is restored, the old original is removed"
+        return _entry(name, NOT_NEEDED, stale, reason, "")
+    return _entry(name, NOT_NEEDED, [], "it is not applied", "")
 
 
 def _ordered(names: Sequence[str]) -> list[str]:
@@ -131,17 +139,23 @@ def _edited(request: Request, tree: Tree, made: Mapping[str, Sequence[Edit]]) ->
     for path in dict.fromkeys(path for name in PATCHES for path in _editable(name)):
         if tree.trouble(path):
             continue
-        kept = {name: capability for name, capability in _held(tree, path) if name not in made}
-        content = shipped = tree.shipped(path)
-        for name in PATCHES:
-            edits = made[name] if name in made else _held_edits(name, path, request) if name in kept else ()
-            if content is not None:
-                content = blocks.made(content, [edit for edit in edits if edit.file == path], name, kept.get(name, request.capability))
+        shipped = tree.shipped(path)
+        content = None if shipped is None else _patched(shipped, path, request, tree, made)
         if content != shipped:
             files[path] = content
         elif tree.ours(path) or tree.stale(path):
             files[path] = None
     return files
+
+
+def _patched(shipped: bytes, path: str, request: Request, tree: Tree, made: Mapping[str, Sequence[Edit]]) -> bytes:
+    """Return a file with the edits in ``made`` and its other existing patches."""
+    kept = {name: capability for name, capability in _held(tree, path) if name not in made}
+    content = shipped
+    for name in PATCHES:
+        edits = made[name] if name in made else _held_edits(name, path, request) if name in kept else ()
+        content = blocks.made(content, [edit for edit in edits if edit.file == path], name, kept.get(name, request.capability))
+    return content
 
 
 def _held_edits(name: str, path: str, request: Request) -> Sequence[Edit]:

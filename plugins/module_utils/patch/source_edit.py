@@ -197,37 +197,39 @@ def _span(node: ast.stmt, moved: int) -> tuple[int | None, ...]:
 def _edits(lines: _Lines, function: Function, index: int, block: Sequence[str]) -> list[tuple[int, int, bytes]]:
     """Return [(start, end, replacement)] that put the block before the body's statement ``index``."""
     body = function.body
-    before, behind = (body[index - 1] if index else None), (body[index] if index < len(body) else None)
-    edits = []
-    if lines.opens(body[0]):
-        indent = lines.indent(first_line(body[0]))
-    else:  # def f(): return x
-        outer = lines.indent(function.lineno)
-        indent = outer + (b"\t" if outer.endswith(b"\t") else b"    ")
-        start = lines.start(body[0].lineno) + body[0].col_offset
-        edits.append((len(lines.source[:start].rstrip(b" \t")), start, lines.newline + indent))
+    indent, opening = _opening(lines, function)
     added = b"".join((indent + line.encode() if line else b"") + lines.newline for line in block)
-    if before is None:
-        if behind is None:
-            raise AssertionError("a body is never empty")
-        if edits:
-            start, end, _opening = edits.pop()
+    if index == 0:
+        if opening:
+            start, end, _line_break = opening[0]
             return [(start, end, lines.newline + added + indent)]
-        line = first_line(behind)
+        line = first_line(body[0])
         # Comments above the first statement describe it, so they stay with it.
         while lines.text(line - 1).strip() == b"" or lines.text(line - 1).lstrip().startswith(b"#"):
             line -= 1
         return [(lines.start(line), lines.start(line), added)]
+    before = body[index - 1]
     if before.end_lineno is None or before.end_col_offset is None:
         raise AssertionError("ast.parse sets both")
-    end = lines.start(before.end_lineno) + before.end_col_offset
-    if behind is not None and first_line(behind) == before.end_lineno:  # "docstring"; return x
-        start = lines.start(behind.lineno) + behind.col_offset
-        return [*edits, (end, start, lines.newline + added + indent)]
+    if index < len(body) and first_line(body[index]) == before.end_lineno:  # "docstring"; return x
+        end = lines.start(before.end_lineno) + before.end_col_offset
+        start = lines.start(body[index].lineno) + body[index].col_offset
+        return [*opening, (end, start, lines.newline + added + indent)]
     start = lines.start(before.end_lineno + 1)
     if _NEWLINE.search(lines.text(before.end_lineno)) is None:  # the file has no final newline
         added = lines.newline + added.removesuffix(lines.newline)
-    return [*edits, (start, start, added)]
+    return [*opening, (start, start, added)]
+
+
+def _opening(lines: _Lines, function: Function) -> tuple[bytes, list[tuple[int, int, bytes]]]:
+    """Return the body's indentation, and the edit that moves a body from the line of its ``def`` to its own line."""
+    first = function.body[0]
+    if lines.opens(first):
+        return lines.indent(first_line(first)), []
+    outer = lines.indent(function.lineno)
+    indent = outer + (b"\t" if outer.endswith(b"\t") else b"    ")
+    start = lines.start(first.lineno) + first.col_offset
+    return indent, [(len(lines.source[:start].rstrip(b" \t")), start, lines.newline + indent)]
 
 
 def _apply(source: bytes, edits: Sequence[tuple[int, int, bytes]]) -> bytes:

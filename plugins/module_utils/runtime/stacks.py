@@ -179,22 +179,30 @@ def resolve(name: str, lock: str, path: str, runtime: str = "", image: str = "")
     stack, problems = named(name)
     if problems:
         return stack, problems
-    kind = runtime or stack.runtime
-    # The stack's knowledge applies only to its own image; a digest after the name is still the same image.
-    ray = stack.image_has_ray if kind == CONTAINER and (image or stack.image).partition("@")[0] == stack.image else None
-    stack = replace(stack, runtime=kind, image=(image or stack.image) if kind == CONTAINER else "", image_has_ray=ray)
+    stack = _overridden(stack, runtime, image)
     if stack.runtime == CONTAINER and not stack.image:
         found = f"none is given, and the stack {name} has none"
         problems.append(
             Problem("gb10_container_image", found, "an image by its digest, such as vllm/vllm-openai@sha256:...", "set gb10_container_image")
         )
-    if not lock and not (stack.runtime == CONTAINER and not path):
+    if not lock and (stack.runtime != CONTAINER or path):
         return stack, [*problems, _unlocked(name, path)]
     pins = locked(lock)
     if lock and "vllm" not in pins:
         fix = "add it, or use another lock"
         problems.append(Problem("gb10_runtime_lock", f"{path} pins no vllm", "a line such as vllm==0.32.0", fix))
     return replace(stack, **{field: pins.get(field, getattr(stack, field)) for field in _PACKAGES.values()}), problems
+
+
+def _overridden(stack: Stack, runtime: str, image: str) -> Stack:
+    """Return the stack with another runtime or image, "" to keep it. Only a container has an image."""
+    kind = runtime or stack.runtime
+    if kind != CONTAINER:
+        return replace(stack, runtime=kind, image="", image_has_ray=None)
+    used = image or stack.image
+    # The stack's knowledge applies only to its own image; a digest after the name is still the same image.
+    ray = stack.image_has_ray if used.partition("@")[0] == stack.image else None
+    return replace(stack, runtime=kind, image=used, image_has_ray=ray)
 
 
 def check_ray(version: str, path: str) -> list[Problem]:

@@ -79,7 +79,7 @@ def _unread(name: str, release: str, asked: Sequence[str] | None, path: str) -> 
     there = asked if asked is not None else [other for other, row in table.items() if among(row[0], read(release))]
     close = get_close_matches(name, there, n=1, cutoff=0.85)
     said = history(word, name, at) if word and asked is None else f"vLLM {release} does not read {name}"
-    fix = advice(name, word, at) or (f"write {close[0]}" if close else "remove it")
+    fix = advice(name, word, at) or _write(close)
     # vLLM only logs a warning, and fails only with --fail-on-environ-validation: the variable would have no effect.
     return Problem(f"{path}.{name}", f"{said}; vLLM ignores it", f"a variable that vLLM {release} reads", fix)
 
@@ -99,9 +99,13 @@ def unknown(name: str, release: str, there: Mapping[str, Option], asked: bool, p
         return Problem(path, f"{positive} cannot be turned off", f"{positive} or nothing", "remove it")
     else:
         said = f"vLLM {release} has no option {name}"
-    close = begins[:1] or get_close_matches(name, names, n=1, cutoff=0.75)
-    fix = advice(name, word, at) or (f"write {close[0]}" if close and not word else "remove it")
+    close = [] if word else begins[:1] or get_close_matches(name, names, n=1, cutoff=0.75)
+    fix = advice(name, word, at) or _write(close)
     return Problem(path, said, f"an option of `vllm serve` {release}", fix)
+
+
+def _write(close: Sequence[str]) -> str:
+    return f"write {close[0]}" if close else "remove it"
 
 
 def unfit(option: Option, value: str, release: str, asked: bool, path: str) -> Problem:
@@ -140,6 +144,22 @@ _NUMBER = re.compile(r"-\d+|-\d*\.\d+")
 _PLUGINS = {"--tool-call-parser": "--tool-parser-plugin", "--reasoning-parser": "--reasoning-parser-plugin"}
 
 
+def _split(argv: Sequence[str], position: int) -> tuple[str, str | None]:
+    """Return the option's name and the value in its argument, rewritten as vLLM does before argparse."""
+    argument = argv[position]
+    if argument == "-O":
+        level = argv[position + 1 : position + 2]
+        return ("--optimization-level" if level and level[0] in ("0", "1", "2", "3") else argument), None
+    name, equals, given = argument.partition("=")
+    value = given if equals else None
+    if name.startswith("-O"):  # -O3 or -O=3
+        return "--optimization-level", given if name == "-O" else argument[2:]
+    if name.startswith("--"):
+        head, dot, keys = name.partition(".")
+        name = head.replace("_", "-") + dot + keys
+    return name, value
+
+
 class _Parser:
     """Parses an argv like vLLM's FlexibleArgumentParser (vllm/utils/argparse_utils.py): argparse after some rewriting."""
 
@@ -162,18 +182,7 @@ class _Parser:
 
     def argument(self, argv: Sequence[str], position: int) -> int:
         """Parse the argument at a position and return the position of the next one."""
-        name, equals, given = argv[position].partition("=")
-        value = given if equals else None
-        if name.startswith("--"):
-            head, dot, keys = name.partition(".")
-            name = head.replace("_", "-") + dot + keys
-        elif name.startswith("-O"):
-            # vLLM first expands -O3, -O=3 and -O 3.
-            following = argv[position + 1] if argv[position] == "-O" and position + 1 < len(argv) else ""
-            if argv[position] != "-O":
-                name, value = "--optimization-level", given if name == "-O" else argv[position][2:]
-            elif following in ("0", "1", "2", "3"):
-                name = "--optimization-level"
+        name, value = _split(argv, position)
         if not name.startswith("-") or name == "-":
             return self.stray(argv, position)
         if "." in name:
@@ -196,18 +205,16 @@ class _Parser:
                 self.problem(position, f"{name} takes no value", f"{name} alone", f"write {name}, or remove it")
             self.values[option.name] = name == option.name or not name.startswith("--no-")
             return position + 1
-        end = position + 1 if value is not None else self.behind(argv, position + 1, len(argv) if option.kind == "list" else 1)
-        found = [value] if value is not None else list(argv[position + 1 : end])
-        if not found and option.kind != "optional":
-            self.problem(
-                position,
-                f"{name} has no value",
-                "a value after it",
-                f"write {name} and its value as two arguments, or remove it",
-            )
+        if value is not None:
+            end, given = position + 1, [(position, value)]
+        else:
+            end = self.behind(argv, position + 1, len(argv) if option.kind == "list" else 1)
+            given = [(index, argv[index]) for index in range(position + 1, end)]
+        if not given and option.kind != "optional":
+            self.no_value(position, name)
             return end
-        self.chosen += [(position if value is not None else position + 1 + offset, option, one) for offset, one in enumerate(found)]
-        found = [option.folded(one) for one in found]
+        self.chosen += [(index, option, one) for index, one in given]
+        found = [option.folded(one) for _index, one in given]
         match option.kind:
             case "list":
                 self.values[option.name] = found
@@ -216,6 +223,9 @@ class _Parser:
             case _:
                 self.values[option.name] = found[0] if found else True
         return end
+
+    def no_value(self, position: int, name: str) -> None:
+        self.problem(position, f"{name} has no value", "a value after it", f"write {name} and its value as two arguments, or remove it")
 
     def dotted(self, argv: Sequence[str], position: int, name: str, value: str | None) -> int:
         """Record one key of an option that takes JSON; the next argument is always its value."""
@@ -228,12 +238,7 @@ class _Parser:
             fix = f"write {option.name} without .{keys}"
             self.problem(position, f"{head} takes no keys", "an option that takes JSON before the dot", fix)
         elif end > len(argv):
-            self.problem(
-                position,
-                f"{name} has no value",
-                "a value after it",
-                f"write {name} and its value as two arguments, or remove it",
-            )
+            self.no_value(position, name)
         else:
             self.values[f"{option.name}.{keys}"] = argv[position + 1] if value is None else value
         return min(end, len(argv))

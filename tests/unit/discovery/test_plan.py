@@ -32,6 +32,13 @@ from ansible_collections.gb10.cluster.plugins.module_utils.fabric.topology impor
         pytest.param(
             [((1, 0), (2, 1), (3, 0)), ((1, 1), (2, 0), (3, 1))], "switch", [1, 2, 3], {1: [0, 1], 2: [1, 0], 3: [0, 1]}, id="two switches"
         ),
+        pytest.param(
+            [((1, 0), (2, 0), (3, 0)), ((1, 1), (2, 1), (3, 1), (4, 1))],
+            "switch",
+            [1, 2, 3, 4],
+            {number: [1] for number in (1, 2, 3, 4)},
+            id="two switches, one without the last Spark",
+        ),
         pytest.param([((1, 0), (1, 1), (2, 0), (2, 1))], "switch", [1, 2], {1: [0], 2: [0]}, id="both ports into one switch"),
     ],
 )
