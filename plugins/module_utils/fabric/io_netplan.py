@@ -19,6 +19,7 @@ from ansible_collections.gb10.cluster.plugins.module_utils.fabric import netplan
 from ansible_collections.gb10.cluster.plugins.module_utils.fabric import plan as fabric
 from ansible_collections.gb10.cluster.plugins.module_utils.fabric.io_rollback import NetplanError, Run
 from ansible_collections.gb10.cluster.plugins.module_utils.fabric.owners import NETPLAN_FOLDERS
+from ansible_collections.gb10.cluster.plugins.module_utils.fabric.schema import interfaces
 from ansible_collections.gb10.cluster.plugins.module_utils.fabric.topology import NETPLAN_FILE
 from ansible_collections.gb10.cluster.plugins.module_utils.node import io_facts as io_node
 
@@ -107,7 +108,8 @@ def differences(run: Run, params: Mapping[str, Any], wanted: Mapping[str, Any]) 
     said += [f"{name} is not as it was before" for name in links if now["links"][name] not in (wanted["links"][name], None)]
     if params["state"] == "absent":
         return said
-    said += fabric.drift(params["rails"], params["mtu"], io_node.interfaces(run))
+    rails = {rail["interface"]: rail["address"] for rail in params["rails"]}
+    said += fabric.drift(rails, params["mtu"], interfaces(io_node.interfaces(run)))
     for rail in params["rails"]:
         settings = {key: (io_netplan.sysctl(rail["interface"], key), value) for key, value in netplan.RAIL.items()}
         # Settings that the kernel lacks, such as all of IPv6, do not count.

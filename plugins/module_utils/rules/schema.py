@@ -14,6 +14,7 @@ from typing import Any
 
 from ansible_collections.gb10.cluster.plugins.module_utils.common import bounded_json
 from ansible_collections.gb10.cluster.plugins.module_utils.common.versions import release as numbers
+from ansible_collections.gb10.cluster.plugins.module_utils.memory import schema as memory
 
 #: An error stops the run unless it is waived. The service does not start, returns wrong answers or takes the host down.
 #: No evidence contradicts that.
@@ -76,6 +77,18 @@ class Finding:
     def facts(self) -> dict[str, str]:
         """Return the finding as plain data."""
         return asdict(self)
+
+
+@dataclass(frozen=True)
+class Node(memory.Node):
+    """A node as the rules see it. ``capability``: "12.1", None without a GPU; unknown values are "" and 0."""
+
+    capability: str | None
+    driver: str
+    kernel: str
+    cma_free_bytes: int
+    cma_total_bytes: int
+    environment: Mapping[str, str]
 
 
 @dataclass(frozen=True)

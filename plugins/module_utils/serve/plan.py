@@ -2,19 +2,12 @@
 # GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
 
-"""Decide how a model is served: arguments, environment, memory, findings and reasons.
-
-A node is a mapping::
-
-    {"name": str, "head": bool, "environment": {str: str}, "additions": {...}, "capability": "12.1" | None,
-     "memory_bytes": int, "driver": str, "kernel": str, "cma_free_bytes": int, "cma_total_bytes": int}
-                                            # 0 and "" if unknown
-"""
+"""Decide how a model is served: arguments, environment, memory, findings and reasons."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import replace
 from typing import Any
 
 from ansible_collections.gb10.cluster.plugins.module_utils.common.problems import Problem, ProblemsError
@@ -22,22 +15,24 @@ from ansible_collections.gb10.cluster.plugins.module_utils.launch import argv as
 from ansible_collections.gb10.cluster.plugins.module_utils.launch import overrides as additions
 from ansible_collections.gb10.cluster.plugins.module_utils.memory import checks as memory_checks
 from ansible_collections.gb10.cluster.plugins.module_utils.memory import plan as memory_plan
+from ansible_collections.gb10.cluster.plugins.module_utils.memory import schema as memory
 from ansible_collections.gb10.cluster.plugins.module_utils.model import catalog as catalogue
 from ansible_collections.gb10.cluster.plugins.module_utils.model import config as model_config
 from ansible_collections.gb10.cluster.plugins.module_utils.model import shape as model_shape
 from ansible_collections.gb10.cluster.plugins.module_utils.model.catalog import Model
 from ansible_collections.gb10.cluster.plugins.module_utils.model.shape import Shape
 from ansible_collections.gb10.cluster.plugins.module_utils.rules import lint as serve_rules
-from ansible_collections.gb10.cluster.plugins.module_utils.rules.schema import Finding, View
+from ansible_collections.gb10.cluster.plugins.module_utils.rules.schema import View
 from ansible_collections.gb10.cluster.plugins.module_utils.runtime import stacks
+from ansible_collections.gb10.cluster.plugins.module_utils.serve.schema import ANSWER, Decision, File, Inputs, Settings
 from ansible_collections.gb10.cluster.plugins.module_utils.vllm_release import checks as vllm_release
 
 #: vLLM's share of a unified memory if the model is unknown. NVIDIA's and eugr's recipes: 0.8.
 UNKNOWN_MODEL_UTILIZATION = 0.8
 #: vLLM's maximum share of a node's memory, the middle of the range that recipes report as safe (0.80 to 0.87).
 CEILING = 0.85
-#: Token limits of the smoke test. A reasoning model uses hundreds of tokens before its answer.
-_ANSWER, _REASONED_ANSWER = 8, 512
+#: The smoke test's token limit for a reasoning model, which uses hundreds of tokens before its answer.
+_REASONED_ANSWER = 512
 _GB10, _THOR = "12.1", "11.0"
 #: The first release whose Triton (3.7) supports Thor.
 _THOR_ASSEMBLER = (0, 27)
@@ -60,50 +55,10 @@ _OWNED: Mapping[str, tuple[str, Any]] = {
 }
 
 
-@dataclass(frozen=True)
-class Inputs:
-    """The inputs. ``config`` and ``weights_bytes`` come from the model's files if read, else from the catalog."""
-
-    model: Model
-    config: Mapping[str, Any] | None
-    weights_bytes: int | None
-    stack: stacks.Stack
-    settings: Mapping[str, Any]
-    nodes: Sequence[Mapping[str, Any]]
-    #: "" if other problems prevented a plan of the network.
-    topology: str
-    transport: str
-    #: The NCCL release that the ranks will load, "" if unknown.
-    nccl: str
-    smoke_tokens: int = 0
-    #: The arguments that an installed vLLM reported, for a release outside the table.
-    asked: Mapping[str, vllm_release.Option] | None = None
-    variables: Sequence[str] | None = None
-    #: The GCC releases that compiled this NCCL, () if unknown.
-    nccl_gcc: Sequence[str] = ()
-
-
-@dataclass
-class Decision:
-    """The decision; ``problems`` stop a run before it changes anything."""
-
-    tensor: int = 1
-    pipeline: int = 1
-    smoke_tokens: int = _ANSWER
-    args: list[str] = field(default_factory=list)
-    environment: dict[str, str] = field(default_factory=dict)
-    #: Files that the head needs: {url, sha256, path}.
-    files: list[dict[str, str]] = field(default_factory=list)
-    why: list[str] = field(default_factory=list)
-    memory: memory_plan.MemoryPlan | None = None
-    findings: list[Finding] = field(default_factory=list)
-    problems: list[Problem] = field(default_factory=list)
-
-
 def decide(inputs: Inputs) -> Decision:
     """Decide how to serve. Collects all problems, so that they are listed together with those of the cluster."""
-    decision = Decision(smoke_tokens=inputs.smoke_tokens or (_REASONED_ANSWER if inputs.model.reasoning else _ANSWER))
-    own, decision.problems = _parse(inputs, inputs.settings["gb10_vllm_extra_args"], "gb10_vllm_extra_args")
+    decision = Decision(smoke_tokens=inputs.smoke_tokens or (_REASONED_ANSWER if inputs.model.reasoning else ANSWER))
+    own, decision.problems = _parse(inputs, inputs.settings.vllm_extra_args, "gb10_vllm_extra_args")
     inputs = _environment(inputs, decision)
     shape, unknown = _shape(inputs.config)
     if unknown:
@@ -115,8 +70,9 @@ def decide(inputs: Inputs) -> Decision:
     _stack(inputs, shape, own, decision)
     decision.args += _named(inputs.model)
     for file in inputs.model.files:
-        decision.files.append({"url": file.url, "sha256": file.sha256, "path": f"{inputs.settings['gb10_install_dir']}/files/{file.name}"})
-        decision.args.append(f"{file.argument}={decision.files[-1]['path']}")
+        path = f"{inputs.settings.install_dir}/files/{file.name}"
+        decision.files.append(File(file.url, file.sha256, path))
+        decision.args.append(f"{file.argument}={path}")
     decision.problems += [*_required(inputs), *_contradictions(inputs.settings, decision, own)]
     _judge_environment(inputs, decision)
     _findings(inputs, shape, {**_planned(inputs, decision), **own}, decision)
@@ -128,12 +84,12 @@ def _environment(inputs: Inputs, decision: Decision) -> Inputs:
     decision.environment |= {**inputs.stack.environment, **inputs.model.environment}
     if _cuda(inputs):
         decision.environment.setdefault(_MARLIN, "1")
-    return replace(inputs, nodes=[{**node, "environment": {**decision.environment, **node["environment"]}} for node in inputs.nodes])
+    return replace(inputs, nodes=[replace(node, environment={**decision.environment, **node.environment}) for node in inputs.nodes])
 
 
 def _stack(inputs: Inputs, shape: Shape | None, own: Mapping[str, Any], decision: Decision) -> None:
     """Add the stack's arguments that neither model nor user sets in any way. Explain the stack's variables."""
-    brought, others = inputs.stack.environment, {**inputs.model.environment, **inputs.settings["gb10_extra_env"]}
+    brought, others = inputs.stack.environment, {**inputs.model.environment, **inputs.settings.extra_env}
     decision.why += [
         f"{name}={value}: the stack {inputs.stack.name} sets it"
         for name, value in brought.items()
@@ -174,7 +130,7 @@ def _has(inputs: Inputs, option: str) -> bool:
 
 def _cuda(inputs: Inputs) -> bool:
     """Whether the ranks run on a GB10's GPU. Memory and kernel settings do not apply to the CPUs of the lab's nodes."""
-    return inputs.stack.device == stacks.CUDA and any(node["capability"] == _GB10 for node in inputs.nodes)
+    return inputs.stack.device == stacks.CUDA and any(node.capability == _GB10 for node in inputs.nodes)
 
 
 def _shape(config: Mapping[str, Any] | None) -> tuple[Shape | None, str]:
@@ -189,8 +145,8 @@ def _shape(config: Mapping[str, Any] | None) -> tuple[Shape | None, str]:
 
 def _parallelism(inputs: Inputs, shape: Shape | None, decision: Decision) -> None:
     """Take tensor and pipeline parallelism from the user, or choose them."""
-    tensor, pipeline = inputs.settings["gb10_tensor_parallel_size"], inputs.settings["gb10_pipeline_parallel_size"]
-    if inputs.settings["gb10_data_parallel_size"] > 1:
+    tensor, pipeline = inputs.settings.tensor_parallel_size, inputs.settings.pipeline_parallel_size
+    if inputs.settings.data_parallel_size > 1:
         decision.why.append(
             "each node has a replica of the model: requests are distributed, and the model is not split over the "
             "network"
@@ -210,22 +166,20 @@ def _sizes(inputs: Inputs, shape: Shape | None, model: Model) -> tuple[int, int,
     count = len(inputs.nodes)
     if model.tensor * model.pipeline == count:
         return model.tensor, model.pipeline, "from the catalog"
-    kinds = {node["capability"] for node in inputs.nodes if node["capability"]}
-    if count > 1 and (inputs.transport == "socket" or len(kinds) > 1):
-        reason = "the GPUs differ" if len(kinds) > 1 else "NCCL uses sockets"
-        return (
-            1,
-            count,
-            f"one pipeline stage per node, because {reason}; tensor parallelism waits for the network in every layer",
-        )
-    tensor = next(size for size in range(count, 0, -1) if count % size == 0 and (shape is None or memory_checks.divides(shape, size)))
+    mixed = len({node.capability for node in inputs.nodes if node.capability}) > 1
+    if count > 1 and (mixed or inputs.transport == "socket"):
+        reason = "the GPUs differ" if mixed else "NCCL uses sockets"
+        slow = "tensor parallelism waits for the network in every layer"
+        return 1, count, f"one pipeline stage per node, because {reason}; {slow}"
+    fitting = (size for size in range(count, 0, -1) if count % size == 0)
+    tensor = next(size for size in fitting if shape is None or memory_checks.divides(shape, size))
     least = "" if tensor == count else f"; its heads are not divisible by {count}"
     return tensor, count // tensor, f"every layer is split over as many nodes as the model allows{least}"
 
 
 def _experts(inputs: Inputs, shape: Shape | None, decision: Decision) -> None:
     """Distribute whole experts over the ranks, instead of slices of each."""
-    if not inputs.settings["gb10_expert_parallel"]:
+    if not inputs.settings.expert_parallel:
         return
     if shape is not None and not shape.experts:
         found = f"{inputs.model.name} has no experts"
@@ -240,7 +194,7 @@ def _eager(inputs: Inputs, own: Mapping[str, Any], decision: Decision) -> None:
     if inputs.stack.device != stacks.CUDA or vllm_release.number(inputs.stack.vllm) >= _THOR_ASSEMBLER or "--enforce-eager" in own:
         return
     without = [
-        node["name"] for node in inputs.nodes if node["capability"] == _THOR and not additions.rank_environment(node).get("TRITON_PTXAS_PATH")
+        node.name for node in inputs.nodes if node.capability == _THOR and not node.rank_environment.get("TRITON_PTXAS_PATH")
     ]
     if without:
         decision.args.append("--enforce-eager")
@@ -254,40 +208,24 @@ def _eager(inputs: Inputs, own: Mapping[str, Any], decision: Decision) -> None:
 def _memory(inputs: Inputs, shape: Shape | None, own: Mapping[str, Any], decision: Decision) -> None:
     """Plan the memory, and add the resulting arguments. The user's own arguments take precedence."""
     settings = inputs.settings
-    length, sequences, kv_dtype = settings["gb10_max_model_len"], settings["gb10_max_num_seqs"], settings["gb10_kv_cache_dtype"]
-    decision.args += [f"--kv-cache-dtype={kv_dtype}"] if kv_dtype != "auto" else []
-    decision.args += [f"--max-num-seqs={sequences}"] if sequences else []
+    decision.args += [f"--kv-cache-dtype={settings.kv_cache_dtype}"] if settings.kv_cache_dtype != "auto" else []
+    decision.args += [f"--max-num-seqs={settings.max_num_seqs}"] if settings.max_num_seqs else []
+    length = [f"--max-model-len={settings.max_model_len}"] if settings.max_model_len else []
     if not _cuda(inputs):
-        decision.args += [f"--max-model-len={length}"] if length else []
+        decision.args += length
         return
-    known = all(node["memory_bytes"] for node in inputs.nodes)
-    replicas = settings["gb10_data_parallel_size"] > 1
-    if replicas and settings["gb10_expert_parallel"]:
+    if settings.data_parallel_size > 1 and settings.expert_parallel:
         decision.why.append("memory is not planned: experts are distributed over replicas")
         shape = None
+    known = all(node.memory_bytes for node in inputs.nodes)
     if shape is None or not known:
-        decision.args += [f"--gpu-memory-utilization={UNKNOWN_MODEL_UTILIZATION}", *([f"--max-model-len={length}"] if length else [])]
+        decision.args += [f"--gpu-memory-utilization={UNKNOWN_MODEL_UTILIZATION}", *length]
         why = "" if known else "; the nodes' memory is unknown"
         share = f"{UNKNOWN_MODEL_UTILIZATION} of the memory, as in most recipes"
         decision.why.append(f"{share}: vLLM's default is too much for shared memory{why}")
         return
     try:
-        plan = memory_plan.plan(
-            shape,
-            # Each replica contains the whole model, so the smallest node sets the limit.
-            nodes=[min(inputs.nodes, key=lambda node: int(node["memory_bytes"]))] if replicas else inputs.nodes,
-            tensor=decision.tensor,
-            pipeline=decision.pipeline,
-            weights_bytes=inputs.weights_bytes,
-            dtype=str(own.get("--dtype", "auto")),
-            kv_dtype=str(own.get("--kv-cache-dtype", kv_dtype)),
-            max_model_len=_whole(own.get("--max-model-len")) or length or min(inputs.model.max_model_len, shape.positions),
-            sequences=_whole(own.get("--max-num-seqs")) or sequences,
-            batched_tokens=_whole(own.get("--max-num-batched-tokens")),
-            ceiling=CEILING,
-            kv_in_bytes=_has(inputs, "--kv-cache-memory-bytes"),
-            kv_cache_memory_bytes=_whole(own.get("--kv-cache-memory-bytes")),
-        )
+        plan = memory_plan.plan(_memory_inputs(inputs, shape, own, decision))
     except ProblemsError as error:
         decision.problems += error.problems
         return
@@ -299,6 +237,29 @@ def _memory(inputs: Inputs, shape: Shape | None, own: Mapping[str, Any], decisio
     ]
 
 
+def _memory_inputs(inputs: Inputs, shape: Shape, own: Mapping[str, Any], decision: Decision) -> memory.Inputs:
+    """Return the inputs of the memory plan, with the user's own arguments ``own`` by name."""
+    settings = inputs.settings
+    default = settings.max_model_len or min(inputs.model.max_model_len, shape.positions)
+    # Each replica contains the whole model, so the smallest node sets the limit.
+    smallest = [min(inputs.nodes, key=lambda node: node.memory_bytes)]
+    return memory.Inputs(
+        shape,
+        nodes=smallest if settings.data_parallel_size > 1 else inputs.nodes,
+        tensor=decision.tensor,
+        pipeline=decision.pipeline,
+        weights_bytes=inputs.weights_bytes,
+        dtype=str(own.get("--dtype", "auto")),
+        kv_dtype=str(own.get("--kv-cache-dtype", settings.kv_cache_dtype)),
+        max_model_len=_whole(own.get("--max-model-len")) or default,
+        sequences=_whole(own.get("--max-num-seqs")) or settings.max_num_seqs,
+        batched_tokens=_whole(own.get("--max-num-batched-tokens")),
+        ceiling=CEILING,
+        kv_in_bytes=_has(inputs, "--kv-cache-memory-bytes"),
+        kv_cache_memory_bytes=_whole(own.get("--kv-cache-memory-bytes")),
+    )
+
+
 def _fitting(inputs: Inputs) -> str:
     """Return the names of the catalog's models that fit on these nodes, largest first."""
     found = []
@@ -307,7 +268,7 @@ def _fitting(inputs: Inputs) -> str:
         tensor, pipeline, _why = _sizes(inputs, shape, model)
         if shape is None or memory_checks.parallelism(shape, len(inputs.nodes), tensor, pipeline):
             continue
-        plan = memory_plan.plan(shape, nodes=inputs.nodes, tensor=tensor, pipeline=pipeline, weights_bytes=model.weights_bytes, ceiling=CEILING)
+        plan = memory_plan.plan(memory.Inputs(shape, inputs.nodes, tensor, pipeline, model.weights_bytes, ceiling=CEILING))
         if plan.fits:
             found.append((plan.weights, model.name))
     return ", ".join(name for _weights, name in sorted(found, reverse=True)) or "the catalog has none"
@@ -321,7 +282,7 @@ def _whole(value: Any) -> int:
 
 def _planned(inputs: Inputs, decision: Decision) -> dict[str, Any]:
     """Return the values of the planned arguments, including the roles' overrides."""
-    planned = [*decision.args, *additions.serve_flags(inputs.nodes)]
+    planned = [*decision.args, *additions.serve_flags([{"additions": node.additions} for node in inputs.nodes])]
     values, problems = _parse(inputs, planned, f"gb10_models.{inputs.model.name}.args")
     decision.problems += problems
     return values
@@ -339,12 +300,12 @@ def _required(inputs: Inputs) -> list[Problem]:
     return [Problem("gb10_stack", found, f"vLLM {expected}", "use another stack or another model")]
 
 
-def _contradictions(settings: Mapping[str, Any], decision: Decision, own: Mapping[str, Any]) -> list[Problem]:
+def _contradictions(settings: Settings, decision: Decision, own: Mapping[str, Any]) -> list[Problem]:
     """Find user arguments that contradict a variable, because other roles read the variable."""
     decided = {"gb10_tensor_parallel_size": decision.tensor, "gb10_pipeline_parallel_size": decision.pipeline}
     problems = []
     for argument, (variable, unset) in _OWNED.items():
-        value = decided.get(variable, settings[variable])
+        value = decided.get(variable, getattr(settings, variable.removeprefix("gb10_")))
         if argument in own and value != unset and str(own[argument]) != str(value):
             problems.append(
                 Problem(
@@ -359,7 +320,7 @@ def _contradictions(settings: Mapping[str, Any], decision: Decision, own: Mappin
 
 def _judge_environment(inputs: Inputs, decision: Decision) -> None:
     """Report the variables that the release does not read, or that the release is unknown."""
-    release, given = inputs.stack.vllm, inputs.settings["gb10_extra_env"]
+    release, given = inputs.stack.vllm, inputs.settings.extra_env
     known = vllm_release.known(release)
     if known or inputs.variables is not None:
         decision.problems += vllm_release.check_environment(given, release, asked=None if known else inputs.variables, path="gb10_extra_env")
@@ -378,13 +339,10 @@ def _findings(inputs: Inputs, shape: Shape | None, arguments: Mapping[str, Any],
     if not inputs.topology:
         return
     model, settings = inputs.model, inputs.settings
-    container = launch.overrides(settings["gb10_container_args"])
+    container = launch.overrides(settings.container_args)
 
-    def gpu(node: Mapping[str, Any]) -> str | None:
-        """Return the GPU's compute capability, None for ranks on the CPU."""
-        capability: str | None = node["capability"] if inputs.stack.device == stacks.CUDA else None
-        return capability
-
+    # Ranks on the CPU do not use the GPU of their node.
+    gpus = inputs.stack.device == stacks.CUDA
     situation = {
         "release": inputs.stack.vllm,
         "stack": inputs.stack.name,
@@ -393,13 +351,13 @@ def _findings(inputs: Inputs, shape: Shape | None, arguments: Mapping[str, Any],
         "network": container.get("--network", ("", "host"))[1],
         "container": container,
         "image_has_ray": inputs.stack.image_has_ray,
-        "executor": settings["gb10_distributed_executor_backend"],
+        "executor": settings.distributed_executor_backend,
         "tensor_parallel_size": decision.tensor,
         "pipeline_parallel_size": decision.pipeline,
         "topology": inputs.topology,
         "transport": inputs.transport,
-        "api_host": settings["gb10_api_host"],
-        "api_key": settings["gb10_api_key_enabled"],
+        "api_host": settings.api_host,
+        "api_key": settings.api_key_enabled,
         "nccl": inputs.nccl,
         "nccl_gcc": inputs.nccl_gcc,
         "smoke_tokens": decision.smoke_tokens,
@@ -414,10 +372,12 @@ def _findings(inputs: Inputs, shape: Shape | None, arguments: Mapping[str, Any],
             "kv_dtype": model_config.kv_dtype(inputs.config) if inputs.config else "",
         },
         "arguments": dict(arguments),
-        "nodes": [{**node, "capability": gpu(node), "environment": additions.rank_environment(node)} for node in inputs.nodes],
+        "nodes": [
+            {**vars(node), "capability": node.capability if gpus else None, "environment": node.rank_environment} for node in inputs.nodes
+        ],
     }
     try:
-        decision.findings = serve_rules.lint(situation, settings["gb10_serve_waivers"])
+        decision.findings = serve_rules.lint(situation, settings.serve_waivers)
     except ProblemsError as error:
         decision.problems += error.problems
         return
