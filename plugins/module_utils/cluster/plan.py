@@ -145,7 +145,7 @@ def _check_nodes(inputs: Inputs, fabric: FabricPlan) -> list[Problem]:
     return problems
 
 
-def _runtime(settings: Settings, stack: stacks.Stack, digest: str) -> Container:
+def _runtime(settings: Settings, stack: stacks.Stack, digest: str) -> Container | Environment:
     """Return the ranks' runtime. Overrides belong to ``name``. Only a native environment has a path and a lock."""
     engine, arguments = settings.container_engine, settings.container_args
     if stack.runtime == stacks.CONTAINER:
@@ -155,7 +155,7 @@ def _runtime(settings: Settings, stack: stacks.Stack, digest: str) -> Container:
     return Environment(stack.runtime, path, "", engine, arguments, settings.runtime_lock, digest, path, link)
 
 
-def _ranks(inputs: Inputs, fabric: FabricPlan, runtime: Container, model: Chosen) -> list[serve.Node]:
+def _ranks(inputs: Inputs, fabric: FabricPlan, runtime: Container | Environment, model: Chosen) -> list[serve.Node]:
     """Return the rank of each node. Without a plan of the fabric it has no environment."""
     environments = [
         launch.own_environment(share.environment, model.entry.reference, inputs.head.settings.extra_env) for share in fabric.nodes
@@ -228,7 +228,7 @@ def _plan(
     inputs: Inputs,
     fabric: FabricPlan,
     ranks: Sequence[serve.Node],
-    runtime: Container,
+    runtime: Container | Environment,
     nccl: Nccl,
     model: Chosen,
     serving: serve.Inputs,

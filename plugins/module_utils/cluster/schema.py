@@ -352,7 +352,7 @@ class Plan:
     user: str
     writable: Sequence[str]
     allow_restart: bool
-    runtime: Container
+    runtime: Container | Environment
     nccl: Nccl
     stack: StackVersions
     serve: Serve
