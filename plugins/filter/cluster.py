@@ -56,6 +56,7 @@ patch_report = _Core("patch.checks")
 plan_lines = _Core("cluster.report")
 secrets = _Core("common.secret_environment")
 serve_rules = _Core("rules.lint")
+serve_situation = _Core("rules.context")
 stacks = _Core("runtime.stacks")
 status_lines = _Core("health.status")
 systemd = _Core("common.systemd")
@@ -256,9 +257,9 @@ def memory_plan(
 
 
 def lint_serve(situation: Mapping[str, Any], waivers: Mapping[str, Any] = MappingProxyType({})) -> list[dict[str, Any]]:
-    """Return the findings of the rules; see module_utils/rules/lint.py."""
+    """Return the findings of the rules; see Situation in module_utils/rules/schema.py for the keys."""
     try:
-        return [finding.facts() for finding in serve_rules.lint(_plain(situation), _plain(waivers))]
+        return [finding.facts() for finding in serve_rules.lint(serve_situation.of_data(_plain(situation)), _plain(waivers))]
     except ProblemsError as error:
         raise AnsibleFilterError(str(error)) from error
 

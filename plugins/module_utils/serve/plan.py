@@ -22,7 +22,7 @@ from ansible_collections.gb10.cluster.plugins.module_utils.model import shape as
 from ansible_collections.gb10.cluster.plugins.module_utils.model.catalog import Model
 from ansible_collections.gb10.cluster.plugins.module_utils.model.shape import Shape
 from ansible_collections.gb10.cluster.plugins.module_utils.rules import lint as serve_rules
-from ansible_collections.gb10.cluster.plugins.module_utils.rules.schema import View
+from ansible_collections.gb10.cluster.plugins.module_utils.rules.schema import ServedModel, Situation, View
 from ansible_collections.gb10.cluster.plugins.module_utils.runtime import stacks
 from ansible_collections.gb10.cluster.plugins.module_utils.serve.schema import ANSWER, Decision, File, Inputs, Settings
 from ansible_collections.gb10.cluster.plugins.module_utils.vllm_release import checks as vllm_release
@@ -98,7 +98,7 @@ def _stack(inputs: Inputs, shape: Shape | None, own: Mapping[str, Any], decision
     if _MARLIN in decision.environment and _MARLIN not in {**brought, **inputs.model.environment}:
         decision.why.append(f"{_MARLIN}=1: without it Marlin's kernels reportedly race on sm_121")
     said, _problems = _parse(inputs, inputs.model.args, "")
-    view = View({"arguments": {**said, **own}}, ())
+    view = View(Situation(arguments={**said, **own}), ())
     moe = inputs.stack.moe_backends.get(model_config.scheme(inputs.config), "") if shape and shape.experts else ""
     for word in [*inputs.stack.args, *([f"--moe-backend={moe}"] if moe else [])]:
         name = word.partition("=")[0]
@@ -338,44 +338,42 @@ def _findings(inputs: Inputs, shape: Shape | None, arguments: Mapping[str, Any],
     """Lint the whole configuration, once the network is planned. Errors without a waiver become problems."""
     if not inputs.topology:
         return
-    model, settings = inputs.model, inputs.settings
+    model, settings, config = inputs.model, inputs.settings, inputs.config
     container = launch.overrides(settings.container_args)
-
     # Ranks on the CPU do not use the GPU of their node.
     gpus = inputs.stack.device == stacks.CUDA
-    situation = {
-        "release": inputs.stack.vllm,
-        "stack": inputs.stack.name,
-        "image": inputs.stack.image,
-        "runtime": inputs.stack.runtime,
-        "network": container.get("--network", ("", "host"))[1],
-        "container": container,
-        "image_has_ray": inputs.stack.image_has_ray,
-        "executor": settings.distributed_executor_backend,
-        "tensor_parallel_size": decision.tensor,
-        "pipeline_parallel_size": decision.pipeline,
-        "topology": inputs.topology,
-        "transport": inputs.transport,
-        "api_host": settings.api_host,
-        "api_key": settings.api_key_enabled,
-        "nccl": inputs.nccl,
-        "nccl_gcc": inputs.nccl_gcc,
-        "smoke_tokens": decision.smoke_tokens,
-        "model": {
-            "name": model.hub or model.name,
-            "type": model_config.family(inputs.config),
-            "scheme": model_config.scheme(inputs.config),
-            "moe": bool(shape and shape.experts),
-            "reasoning": model.reasoning,
-            "weights_bytes": inputs.weights_bytes,
-            "positions": model_config.positions(inputs.config or {}),
-            "kv_dtype": model_config.kv_dtype(inputs.config) if inputs.config else "",
-        },
-        "arguments": dict(arguments),
-        "nodes": [
-            {**vars(node), "capability": node.capability if gpus else None, "environment": node.rank_environment} for node in inputs.nodes
+    situation = Situation(
+        release=inputs.stack.vllm,
+        image=inputs.stack.image,
+        runtime=inputs.stack.runtime,
+        network=container.get("--network", ("", "host"))[1],
+        container=container,
+        image_has_ray=inputs.stack.image_has_ray,
+        executor=settings.distributed_executor_backend,
+        tensor_parallel_size=decision.tensor,
+        pipeline_parallel_size=decision.pipeline,
+        topology=inputs.topology,
+        transport=inputs.transport,
+        api_host=settings.api_host,
+        api_key=settings.api_key_enabled,
+        nccl=inputs.nccl,
+        nccl_gcc=inputs.nccl_gcc,
+        smoke_tokens=decision.smoke_tokens,
+        model=ServedModel(
+            name=model.hub or model.name,
+            type=model_config.family(config),
+            scheme=model_config.scheme(config),
+            moe=bool(shape and shape.experts),
+            reasoning=model.reasoning,
+            weights_bytes=inputs.weights_bytes,
+            positions=model_config.positions(config or {}),
+            kv_dtype=model_config.kv_dtype(config) if config else "",
+        ),
+        arguments=arguments,
+        nodes=[
+            replace(node, capability=node.capability if gpus else None, environment=node.rank_environment) for node in inputs.nodes
         ],
-    }
+    )
     try:
         decision.findings = serve_rules.lint(situation, settings.serve_waivers)
     except ProblemsError as error:

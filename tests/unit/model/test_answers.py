@@ -41,7 +41,7 @@ QUANTIZATION = ["quant_method", "quant_algo", "config_groups", "bits", "w_bit", 
 def judged(config: Any) -> None:
     """Run every reader of a config.json."""
     said = [model_config.scheme(config), model_config.quantization(config), model_config.dtype(config), model_config.kv_dtype(config)]
-    said += [model_config.family(config), serve_situation._model({}, config)["type"]]
+    said += [model_config.family(config), serve_situation._model({}, config).type]
     assert all(re.fullmatch(r"[\w.-]{0,64}", word) for word in said)
     try:
         shape = model_shape.shape(config)
