@@ -33,11 +33,19 @@ def target(params: Mapping[str, Any]) -> tuple[dict[str, Any], list[str]]:
     """Return the wanted files and devices for io_netplan.put(), and the paths of foreign files that change."""
     original = io_netplan.read(io_netplan.ORIGINAL) or {"files": {}, "links": {}}
     ours = {NETPLAN_FILE: params["content"], **params["files"]}
-    if params["state"] == "absent":
-        theirs = [path for path, saved in original["files"].items() if saved and path not in ours]
-        back = {path: saved for path in theirs if (saved := _given_back(path, original))}
-        files = {**dict.fromkeys(ours), **{path: saved for path, saved in original["files"].items() if path not in theirs}, **back}
-        return {"files": files, "links": original["links"]}, list(back)
+    return _original(original, ours) if params["state"] == "absent" else _planned(original, ours, params)
+
+
+def _original(original: Mapping[str, Any], ours: Mapping[str, str]) -> tuple[dict[str, Any], list[str]]:
+    """Return the state before the first change, without our files."""
+    theirs = [path for path, saved in original["files"].items() if saved and path not in ours]
+    back = {path: saved for path in theirs if (saved := _given_back(path, original))}
+    rest = {path: saved for path, saved in original["files"].items() if path not in theirs}
+    return {"files": {**dict.fromkeys(ours), **rest, **back}, "links": original["links"]}, list(back)
+
+
+def _planned(original: Mapping[str, Any], ours: Mapping[str, str], params: Mapping[str, Any]) -> tuple[dict[str, Any], list[str]]:
+    """Return the state with our files."""
     files = {path: [text, 0o600 if path == NETPLAN_FILE else 0o644] if text else None for path, text in ours.items()}
     interfaces = [rail["interface"] for rail in params["rails"]]
     others = _taken(interfaces) if params["takeover"] else {}

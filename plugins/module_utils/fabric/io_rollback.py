@@ -137,14 +137,7 @@ def _apply(run: Run, state: Mapping[str, Any]) -> None:
         if saved is not None and path.startswith("/etc/sysctl.d/"):
             run(["sysctl", "--quiet", f"--load={path}"])
     # Continue with the devices after a failure, because an extra address may cut the host off.
-    wanted = {name: saved for name, saved in state["links"].items() if saved}
-    began = time.monotonic()
-    calm = 0
-    while calm < 2 and (passed := time.monotonic() - began) < SETTLE:
-        changes = [_put_link(run, name, saved, passed > PATIENCE) for name, saved in wanted.items()]
-        calm = 0 if any(changes) else calm + 1
-        if wanted:
-            time.sleep(0.3)
+    _settle(run, {name: saved for name, saved in state["links"].items() if saved})
     if status != 0:
         raise NetplanError(f"netplan apply failed: {(stderr or stdout).strip()}")
     try:
@@ -153,6 +146,16 @@ def _apply(run: Run, state: Mapping[str, Any]) -> None:
         # Without the record, unapplied() reports nothing. With an old one, these files would be applied again.
         with contextlib.suppress(FileNotFoundError):
             os.unlink(APPLIED)
+
+
+def _settle(run: Run, wanted: Mapping[str, Any]) -> None:
+    """Bring the devices to their wanted state, until two passes find no difference or SETTLE seconds have passed."""
+    began, calm = time.monotonic(), 0
+    while calm < 2 and (passed := time.monotonic() - began) < SETTLE:
+        changes = [_put_link(run, name, saved, passed > PATIENCE) for name, saved in wanted.items()]
+        calm = 0 if any(changes) else calm + 1
+        if wanted:
+            time.sleep(0.3)
 
 
 def applied() -> dict[str, str]:

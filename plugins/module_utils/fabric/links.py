@@ -82,18 +82,21 @@ def _cabled(nodes: Sequence[FabricNode], networks: Sequence[Network]) -> Choice:
         rest = _of_nodes(nodes, [[port for port in ports if port not in common] for ports in cabled])
         unused = f"; not {' and '.join(rest)}, which others lack" if rest else ""
         return [common] * len(nodes), [], f"{_named(common)}, with carrier on every node{unused}"
-    found = _of_nodes(nodes, cabled)
     if all(len(ports) == 1 for ports in cabled):
-        return cabled, [], f"the only port with carrier on each node: {', '.join(found)}"
+        return cabled, [], f"the only port with carrier on each node: {', '.join(_of_nodes(nodes, cabled))}"
     if nodes[0].removing:
         return [_USUAL] * len(nodes), [], ""
+    return [None] * len(nodes), _no_common_port(nodes, networks, cabled), ""
+
+
+def _no_common_port(nodes: Sequence[FabricNode], networks: Sequence[Network], cabled: Sequence[Sequence[int]]) -> list[Problem]:
+    """Return why no port can be selected: nodes without a cable, or else different ports."""
     uncabled = [index for index, ports in enumerate(cabled) if not ports]
-    problems = [_uncabled(index, nodes[index].name, networks[index].interfaces) for index in uncabled]
-    if not problems:
-        fix = f"correct the cables, or list the ports of each node in {PORTS}"
-        text = f"no port has carrier on every node: {'; '.join(found)}"
-        problems = [Problem(PORTS, text, "the same port, or one port of each node", fix)]
-    return [None] * len(nodes), problems, ""
+    if uncabled:
+        return [_uncabled(index, nodes[index].name, networks[index].interfaces) for index in uncabled]
+    found = f"no port has carrier on every node: {'; '.join(_of_nodes(nodes, cabled))}"
+    fix = f"correct the cables, or list the ports of each node in {PORTS}"
+    return [Problem(PORTS, found, "the same port, or one port of each node", fix)]
 
 
 def _is_cabled(interfaces: Mapping[str, Interface], port: int) -> bool:
