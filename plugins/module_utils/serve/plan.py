@@ -7,7 +7,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from typing import Any
 
 from ansible_collections.gb10.cluster.plugins.module_utils.common.problems import Problem, ProblemsError
@@ -22,7 +22,7 @@ from ansible_collections.gb10.cluster.plugins.module_utils.model import shape as
 from ansible_collections.gb10.cluster.plugins.module_utils.model.catalog import Model
 from ansible_collections.gb10.cluster.plugins.module_utils.model.shape import Shape
 from ansible_collections.gb10.cluster.plugins.module_utils.rules import lint as serve_rules
-from ansible_collections.gb10.cluster.plugins.module_utils.rules.schema import ServedModel, Situation, View
+from ansible_collections.gb10.cluster.plugins.module_utils.rules.schema import Finding, ServedModel, Situation, View
 from ansible_collections.gb10.cluster.plugins.module_utils.runtime import stacks
 from ansible_collections.gb10.cluster.plugins.module_utils.serve.schema import ANSWER, Decision, File, Inputs, Settings
 from ansible_collections.gb10.cluster.plugins.module_utils.vllm_release import checks as vllm_release
@@ -55,56 +55,79 @@ _OWNED: Mapping[str, tuple[str, Any]] = {
 }
 
 
+@dataclass(frozen=True)
+class _Part:
+    """One part of the decision: arguments of vLLM, reasons and problems."""
+
+    args: Sequence[str] = ()
+    why: Sequence[str] = ()
+    problems: Sequence[Problem] = ()
+
+
 def decide(inputs: Inputs) -> Decision:
     """Decide how to serve. Collects all problems, so that they are listed together with those of the cluster."""
-    decision = Decision(smoke_tokens=inputs.smoke_tokens or (_REASONED_ANSWER if inputs.model.reasoning else ANSWER))
-    own, decision.problems = _parse(inputs, inputs.settings.vllm_extra_args, "gb10_vllm_extra_args")
-    inputs = _environment(inputs, decision)
+    own, own_problems = _parse(inputs, inputs.settings.vllm_extra_args, "gb10_vllm_extra_args")
+    environment = _environment(inputs)
+    # A node's own values win.
+    inputs = replace(inputs, nodes=[replace(node, environment={**environment, **node.environment}) for node in inputs.nodes])
     shape, unknown = _shape(inputs.config)
-    if unknown:
-        decision.why.append(f"memory is not planned: {unknown}")
-    _parallelism(inputs, shape, decision)
-    _experts(inputs, shape, decision)
-    _memory(inputs, shape, own, decision)
-    _eager(inputs, own, decision)
-    _stack(inputs, shape, own, decision)
-    decision.args += _named(inputs.model)
-    for file in inputs.model.files:
-        path = f"{inputs.settings.install_dir}/files/{file.name}"
-        decision.files.append(File(file.url, file.sha256, path))
-        decision.args.append(f"{file.argument}={path}")
-    decision.problems += [*_required(inputs), *_contradictions(inputs.settings, decision, own)]
-    _judge_environment(inputs, decision)
-    _findings(inputs, shape, {**_planned(inputs, decision), **own}, decision)
-    return decision
-
-
-def _environment(inputs: Inputs, decision: Decision) -> Inputs:
-    """Decide the variables. Return the inputs with the ranks' environments, in which a node's own values win."""
-    decision.environment |= {**inputs.stack.environment, **inputs.model.environment}
-    if _cuda(inputs):
-        decision.environment.setdefault(_MARLIN, "1")
-    return replace(inputs, nodes=[replace(node, environment={**decision.environment, **node.environment}) for node in inputs.nodes])
-
-
-def _stack(inputs: Inputs, shape: Shape | None, own: Mapping[str, Any], decision: Decision) -> None:
-    """Add the stack's arguments that neither model nor user sets in any way. Explain the stack's variables."""
-    brought, others = inputs.stack.environment, {**inputs.model.environment, **inputs.settings.extra_env}
-    decision.why += [
-        f"{name}={value}: the stack {inputs.stack.name} sets it"
-        for name, value in brought.items()
-        if name not in others
+    tensor, pipeline, split = _parallelism(inputs, shape)
+    memory_part, plan = _memory(inputs, shape, own, tensor, pipeline)
+    folder = f"{inputs.settings.install_dir}/files"
+    files = [(file.argument, File(file.url, file.sha256, f"{folder}/{file.name}")) for file in inputs.model.files]
+    parts = [
+        _Part(why=[f"memory is not planned: {unknown}"] if unknown else [], problems=own_problems),
+        _Part(why=split),
+        _experts(inputs, shape),
+        memory_part,
+        _eager(inputs, own),
+        _stack(inputs, shape, own, environment),
+        _Part(args=[*_named(inputs.model), *(f"{argument}={file.path}" for argument, file in files)]),
+        _Part(problems=[*_required(inputs), *_contradictions(inputs.settings, tensor, pipeline, own)]),
+        _variables(inputs),
     ]
-    if _MARLIN in decision.environment and _MARLIN not in {**brought, **inputs.model.environment}:
-        decision.why.append(f"{_MARLIN}=1: without it Marlin's kernels reportedly race on sm_121")
-    said, _problems = _parse(inputs, inputs.model.args, "")
-    view = View(Situation(arguments={**said, **own}), ())
-    moe = inputs.stack.moe_backends.get(model_config.scheme(inputs.config), "") if shape and shape.experts else ""
-    for word in [*inputs.stack.args, *([f"--moe-backend={moe}"] if moe else [])]:
+    args = [word for part in parts for word in part.args]
+    overridden = [*args, *additions.serve_flags([{"additions": node.additions} for node in inputs.nodes])]
+    values, problems = _parse(inputs, overridden, f"gb10_models.{inputs.model.name}.args")
+    tokens = inputs.smoke_tokens or (_REASONED_ANSWER if inputs.model.reasoning else ANSWER)
+    situation = _situation(inputs, shape, {**values, **own}, tensor, pipeline, tokens)
+    findings, stopping = _findings(situation, inputs.settings.serve_waivers)
+    return Decision(
+        tensor=tensor,
+        pipeline=pipeline,
+        smoke_tokens=tokens,
+        args=args,
+        environment=environment,
+        files=[file for _argument, file in files],
+        why=[line for part in parts for line in part.why],
+        memory=plan,
+        findings=findings,
+        problems=[*(problem for part in parts for problem in part.problems), *problems, *stopping],
+    )
+
+
+def _environment(inputs: Inputs) -> dict[str, str]:
+    """Return the variables that all ranks have in common."""
+    own = {_MARLIN: "1"} if _cuda(inputs) else {}
+    return {**own, **inputs.stack.environment, **inputs.model.environment}
+
+
+def _stack(inputs: Inputs, shape: Shape | None, own: Mapping[str, Any], environment: Mapping[str, str]) -> _Part:
+    """Add the stack's arguments that neither model nor user sets in any way. Explain the stack's variables."""
+    stack, others = inputs.stack, {**inputs.model.environment, **inputs.settings.extra_env}
+    why = [f"{name}={value}: the stack {stack.name} sets it" for name, value in stack.environment.items() if name not in others]
+    if _MARLIN in environment and _MARLIN not in {**stack.environment, **inputs.model.environment}:
+        why.append(f"{_MARLIN}=1: without it Marlin's kernels reportedly race on sm_121")
+    of_model, _problems = _parse(inputs, inputs.model.args, "")
+    given = View(Situation(arguments={**of_model, **own}), ())
+    moe = stack.moe_backends.get(model_config.scheme(inputs.config), "") if shape and shape.experts else ""
+    args = []
+    for word in [*stack.args, *([f"--moe-backend={moe}"] if moe else [])]:
         name = word.partition("=")[0]
-        if _has(inputs, name) and not view.argument(name) and not view.member(*_ELSEWHERE.get(name, (name, ""))):
-            decision.args.append(word)
-            decision.why.append(f"{word}: the stack {inputs.stack.name} sets it")
+        if _has(inputs, name) and not given.argument(name) and not given.member(*_ELSEWHERE.get(name, (name, ""))):
+            args.append(word)
+            why.append(f"{word}: the stack {stack.name} sets it")
+    return _Part(args, why)
 
 
 def _named(model: Model) -> list[str]:
@@ -143,22 +166,16 @@ def _shape(config: Mapping[str, Any] | None) -> tuple[Shape | None, str]:
         return None, "; ".join(f"{problem.path} {problem.found}" for problem in error.problems)
 
 
-def _parallelism(inputs: Inputs, shape: Shape | None, decision: Decision) -> None:
-    """Take tensor and pipeline parallelism from the user, or choose them."""
+def _parallelism(inputs: Inputs, shape: Shape | None) -> tuple[int, int, list[str]]:
+    """Take (tensor, pipeline) from the user, or choose them; return them with the reason."""
     tensor, pipeline = inputs.settings.tensor_parallel_size, inputs.settings.pipeline_parallel_size
     if inputs.settings.data_parallel_size > 1:
-        decision.why.append(
-            "each node has a replica of the model: requests are distributed, and the model is not split over the "
-            "network"
-        )
-        return
+        return 1, 1, ["each node has a replica of the model: requests are distributed, and the model is not split over the network"]
     count = len(inputs.nodes)
     if tensor or pipeline:
-        decision.tensor, decision.pipeline = tensor or max(1, count // pipeline), pipeline or max(1, count // tensor)
-        return
-    decision.tensor, decision.pipeline, why = _sizes(inputs, shape, inputs.model)
-    if count > 1:
-        decision.why.append(f"tensor {decision.tensor} x pipeline {decision.pipeline}: {why}")
+        return tensor or max(1, count // pipeline), pipeline or max(1, count // tensor), []
+    tensor, pipeline, why = _sizes(inputs, shape, inputs.model)
+    return tensor, pipeline, [f"tensor {tensor} x pipeline {pipeline}: {why}"] if count > 1 else []
 
 
 def _sizes(inputs: Inputs, shape: Shape | None, model: Model) -> tuple[int, int, str]:
@@ -177,67 +194,54 @@ def _sizes(inputs: Inputs, shape: Shape | None, model: Model) -> tuple[int, int,
     return tensor, count // tensor, f"every layer is split over as many nodes as the model allows{least}"
 
 
-def _experts(inputs: Inputs, shape: Shape | None, decision: Decision) -> None:
+def _experts(inputs: Inputs, shape: Shape | None) -> _Part:
     """Distribute whole experts over the ranks, instead of slices of each."""
     if not inputs.settings.expert_parallel:
-        return
-    if shape is not None and not shape.experts:
-        found = f"{inputs.model.name} has no experts"
-        decision.problems.append(
-            Problem("gb10_expert_parallel", found, "a mixture of experts", "set gb10_expert_parallel: false")
-        )
-    decision.args.append("--enable-expert-parallel")
+        return _Part()
+    found = f"{inputs.model.name} has no experts"
+    problem = Problem("gb10_expert_parallel", found, "a mixture of experts", "set gb10_expert_parallel: false")
+    return _Part(["--enable-expert-parallel"], problems=[problem] if shape is not None and not shape.experts else [])
 
 
-def _eager(inputs: Inputs, own: Mapping[str, Any], decision: Decision) -> None:
+def _eager(inputs: Inputs, own: Mapping[str, Any]) -> _Part:
     """Turn the compiler off if Triton's assembler does not support a Thor's sm_110a; see rule thor-ptxas."""
-    if inputs.stack.device != stacks.CUDA or vllm_release.number(inputs.stack.vllm) >= _THOR_ASSEMBLER or "--enforce-eager" in own:
-        return
-    without = [
-        node.name for node in inputs.nodes if node.capability == _THOR and not node.rank_environment.get("TRITON_PTXAS_PATH")
-    ]
-    if without:
-        decision.args.append("--enforce-eager")
-        nodes = ", ".join(without)
-        why = (
-            f"Triton of vLLM {inputs.stack.vllm} has no assembler for sm_110a; TRITON_PTXAS_PATH is not set on {nodes}"
-        )
-        decision.why.append(f"--enforce-eager: {why}")
+    release = inputs.stack.vllm
+    if inputs.stack.device != stacks.CUDA or vllm_release.number(release) >= _THOR_ASSEMBLER or "--enforce-eager" in own:
+        return _Part()
+    thors = [node for node in inputs.nodes if node.capability == _THOR]
+    without = ", ".join(node.name for node in thors if not node.rank_environment.get("TRITON_PTXAS_PATH"))
+    if not without:
+        return _Part()
+    why = f"Triton of vLLM {release} has no assembler for sm_110a; TRITON_PTXAS_PATH is not set on {without}"
+    return _Part(["--enforce-eager"], [f"--enforce-eager: {why}"])
 
 
-def _memory(inputs: Inputs, shape: Shape | None, own: Mapping[str, Any], decision: Decision) -> None:
+def _memory(
+    inputs: Inputs, shape: Shape | None, own: Mapping[str, Any], tensor: int, pipeline: int
+) -> tuple[_Part, memory.MemoryPlan | None]:
     """Plan the memory, and add the resulting arguments. The user's own arguments take precedence."""
     settings = inputs.settings
-    decision.args += [f"--kv-cache-dtype={settings.kv_cache_dtype}"] if settings.kv_cache_dtype != "auto" else []
-    decision.args += [f"--max-num-seqs={settings.max_num_seqs}"] if settings.max_num_seqs else []
+    args = [f"--kv-cache-dtype={settings.kv_cache_dtype}"] if settings.kv_cache_dtype != "auto" else []
+    args += [f"--max-num-seqs={settings.max_num_seqs}"] if settings.max_num_seqs else []
     length = [f"--max-model-len={settings.max_model_len}"] if settings.max_model_len else []
     if not _cuda(inputs):
-        decision.args += length
-        return
-    if settings.data_parallel_size > 1 and settings.expert_parallel:
-        decision.why.append("memory is not planned: experts are distributed over replicas")
-        shape = None
+        return _Part([*args, *length]), None
+    distributed = settings.data_parallel_size > 1 and settings.expert_parallel
     known = all(node.memory_bytes for node in inputs.nodes)
-    if shape is None or not known:
-        decision.args += [f"--gpu-memory-utilization={UNKNOWN_MODEL_UTILIZATION}", *length]
-        why = "" if known else "; the nodes' memory is unknown"
-        share = f"{UNKNOWN_MODEL_UTILIZATION} of the memory, as in most recipes"
-        decision.why.append(f"{share}: vLLM's default is too much for shared memory{why}")
-        return
+    if shape is None or distributed or not known:
+        args += [f"--gpu-memory-utilization={UNKNOWN_MODEL_UTILIZATION}", *length]
+        share = f"{UNKNOWN_MODEL_UTILIZATION} of the memory, as in most recipes: vLLM's default is too much for shared memory"
+        why = ["memory is not planned: experts are distributed over replicas"] if distributed else []
+        return _Part(args, [*why, share if known else f"{share}; the nodes' memory is unknown"]), None
     try:
-        plan = memory_plan.plan(_memory_inputs(inputs, shape, own, decision))
+        plan = memory_plan.plan(_memory_inputs(inputs, shape, own, tensor, pipeline))
     except ProblemsError as error:
-        decision.problems += error.problems
-        return
-    decision.memory = plan
-    decision.args += plan.arguments
-    decision.problems += [
-        replace(problem, fix=f"{problem.fix}, or use a model that fits: {_fitting(inputs)}")
-        for problem in plan.problems
-    ]
+        return _Part(args, problems=error.problems), None
+    problems = [replace(problem, fix=f"{problem.fix}, or use a model that fits: {_fitting(inputs)}") for problem in plan.problems]
+    return _Part([*args, *plan.arguments], problems=problems), plan
 
 
-def _memory_inputs(inputs: Inputs, shape: Shape, own: Mapping[str, Any], decision: Decision) -> memory.Inputs:
+def _memory_inputs(inputs: Inputs, shape: Shape, own: Mapping[str, Any], tensor: int, pipeline: int) -> memory.Inputs:
     """Return the inputs of the memory plan, with the user's own arguments ``own`` by name."""
     settings = inputs.settings
     default = settings.max_model_len or min(inputs.model.max_model_len, shape.positions)
@@ -246,8 +250,8 @@ def _memory_inputs(inputs: Inputs, shape: Shape, own: Mapping[str, Any], decisio
     return memory.Inputs(
         shape,
         nodes=smallest if settings.data_parallel_size > 1 else inputs.nodes,
-        tensor=decision.tensor,
-        pipeline=decision.pipeline,
+        tensor=tensor,
+        pipeline=pipeline,
         weights_bytes=inputs.weights_bytes,
         dtype=str(own.get("--dtype", "auto")),
         kv_dtype=str(own.get("--kv-cache-dtype", settings.kv_cache_dtype)),
@@ -280,14 +284,6 @@ def _whole(value: Any) -> int:
     return int(text) if text.isdigit() else 0
 
 
-def _planned(inputs: Inputs, decision: Decision) -> dict[str, Any]:
-    """Return the values of the planned arguments, including the roles' overrides."""
-    planned = [*decision.args, *additions.serve_flags([{"additions": node.additions} for node in inputs.nodes])]
-    values, problems = _parse(inputs, planned, f"gb10_models.{inputs.model.name}.args")
-    decision.problems += problems
-    return values
-
-
 def _required(inputs: Inputs) -> list[Problem]:
     """Check that the vLLM release supports the model's architecture."""
     model, release = inputs.model, vllm_release.number(inputs.stack.vllm)
@@ -300,9 +296,9 @@ def _required(inputs: Inputs) -> list[Problem]:
     return [Problem("gb10_stack", found, f"vLLM {expected}", "use another stack or another model")]
 
 
-def _contradictions(settings: Settings, decision: Decision, own: Mapping[str, Any]) -> list[Problem]:
+def _contradictions(settings: Settings, tensor: int, pipeline: int, own: Mapping[str, Any]) -> list[Problem]:
     """Find user arguments that contradict a variable, because other roles read the variable."""
-    decided = {"gb10_tensor_parallel_size": decision.tensor, "gb10_pipeline_parallel_size": decision.pipeline}
+    decided = {"gb10_tensor_parallel_size": tensor, "gb10_pipeline_parallel_size": pipeline}
     problems = []
     for argument, (variable, unset) in _OWNED.items():
         value = decided.get(variable, getattr(settings, variable.removeprefix("gb10_")))
@@ -318,31 +314,30 @@ def _contradictions(settings: Settings, decision: Decision, own: Mapping[str, An
     return problems
 
 
-def _judge_environment(inputs: Inputs, decision: Decision) -> None:
+def _variables(inputs: Inputs) -> _Part:
     """Report the variables that the release does not read, or that the release is unknown."""
     release, given = inputs.stack.vllm, inputs.settings.extra_env
-    known = vllm_release.known(release)
-    if known or inputs.variables is not None:
-        decision.problems += vllm_release.check_environment(given, release, asked=None if known else inputs.variables, path="gb10_extra_env")
-    if not known:
-        first, last = (".".join(map(str, number)) for number in (vllm_release.FIRST, vllm_release.LAST))
-        asked = (
-            "the installed one was queried"
-            if inputs.asked is not None
-            else "it is not installed, so arguments are not checked"
-        )
-        decision.why.append(f"vLLM {release} is not in the table of arguments ({first} to {last}): {asked}")
+    if vllm_release.known(release):
+        return _Part(problems=vllm_release.check_environment(given, release, asked=None, path="gb10_extra_env"))
+    problems = []
+    if inputs.variables is not None:
+        problems = vllm_release.check_environment(given, release, asked=inputs.variables, path="gb10_extra_env")
+    first, last = (".".join(map(str, number)) for number in (vllm_release.FIRST, vllm_release.LAST))
+    asked = "it is not installed, so arguments are not checked" if inputs.asked is None else "the installed one was queried"
+    return _Part(why=[f"vLLM {release} is not in the table of arguments ({first} to {last}): {asked}"], problems=problems)
 
 
-def _findings(inputs: Inputs, shape: Shape | None, arguments: Mapping[str, Any], decision: Decision) -> None:
-    """Lint the whole configuration, once the network is planned. Errors without a waiver become problems."""
+def _situation(
+    inputs: Inputs, shape: Shape | None, arguments: Mapping[str, Any], tensor: int, pipeline: int, smoke_tokens: int
+) -> Situation | None:
+    """Return the whole configuration, once the network is planned; ``arguments`` are effective values."""
     if not inputs.topology:
-        return
+        return None
     model, settings, config = inputs.model, inputs.settings, inputs.config
     container = launch.overrides(settings.container_args)
     # Ranks on the CPU do not use the GPU of their node.
     gpus = inputs.stack.device == stacks.CUDA
-    situation = Situation(
+    return Situation(
         release=inputs.stack.vllm,
         image=inputs.stack.image,
         runtime=inputs.stack.runtime,
@@ -350,15 +345,15 @@ def _findings(inputs: Inputs, shape: Shape | None, arguments: Mapping[str, Any],
         container=container,
         image_has_ray=inputs.stack.image_has_ray,
         executor=settings.distributed_executor_backend,
-        tensor_parallel_size=decision.tensor,
-        pipeline_parallel_size=decision.pipeline,
+        tensor_parallel_size=tensor,
+        pipeline_parallel_size=pipeline,
         topology=inputs.topology,
         transport=inputs.transport,
         api_host=settings.api_host,
         api_key=settings.api_key_enabled,
         nccl=inputs.nccl,
         nccl_gcc=inputs.nccl_gcc,
-        smoke_tokens=decision.smoke_tokens,
+        smoke_tokens=smoke_tokens,
         model=ServedModel(
             name=model.hub or model.name,
             type=model_config.family(config),
@@ -374,17 +369,22 @@ def _findings(inputs: Inputs, shape: Shape | None, arguments: Mapping[str, Any],
             replace(node, capability=node.capability if gpus else None, environment=node.rank_environment) for node in inputs.nodes
         ],
     )
+
+
+def _findings(situation: Situation | None, waivers: Mapping[str, str]) -> tuple[list[Finding], list[Problem]]:
+    """Lint a configuration. Errors without a waiver become problems."""
+    if situation is None:
+        return [], []
     try:
-        decision.findings = serve_rules.lint(situation, settings.serve_waivers)
+        findings = serve_rules.lint(situation, waivers)
     except ProblemsError as error:
-        decision.problems += error.problems
-        return
-    decision.problems += [
+        return [], list(error.problems)
+    return findings, [
         Problem(
             finding.path,
             finding.found,
             finding.why,
             f"{finding.fix}; or waive it with a reason in gb10_serve_waivers.{finding.rule}",
         )
-        for finding in serve_rules.stopping(decision.findings)
+        for finding in serve_rules.stopping(findings)
     ]

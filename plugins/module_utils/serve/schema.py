@@ -7,7 +7,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Any
 
 from ansible_collections.gb10.cluster.plugins.module_utils.common.problems import Problem
@@ -80,23 +80,6 @@ class Inputs:
     nccl_gcc: Sequence[str] = ()
 
 
-@dataclass
-class Decision:
-    """The decision; ``problems`` stop a run before it changes anything."""
-
-    tensor: int = 1
-    pipeline: int = 1
-    smoke_tokens: int = ANSWER
-    args: list[str] = field(default_factory=list)
-    environment: dict[str, str] = field(default_factory=dict)
-    #: Files that the head needs.
-    files: list[File] = field(default_factory=list)
-    why: list[str] = field(default_factory=list)
-    memory: MemoryPlan | None = None
-    findings: list[rules.Finding] = field(default_factory=list)
-    problems: list[Problem] = field(default_factory=list)
-
-
 @dataclass(frozen=True)
 class File:
     """A file to download to a path on the head."""
@@ -104,3 +87,19 @@ class File:
     url: str
     sha256: str
     path: str
+
+
+@dataclass(frozen=True)
+class Decision:
+    """The decision. ``environment``: of all ranks; ``files``: for the head; ``problems`` stop a run before any change."""
+
+    tensor: int
+    pipeline: int
+    smoke_tokens: int
+    args: list[str]
+    environment: dict[str, str]
+    files: list[File]
+    why: list[str]
+    memory: MemoryPlan | None
+    findings: list[rules.Finding]
+    problems: list[Problem]
