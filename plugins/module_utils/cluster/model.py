@@ -37,7 +37,9 @@ def choose(inputs: Inputs) -> Chosen:
     """Return the model of gb10_model. Raises ProblemsError for errors in gb10_model and gb10_models."""
     head, settings = inputs.head, inputs.head.settings
     model = catalogue.find(settings.model, settings.models)
-    store = model_store.plan(model.hub, model.path, model.revision, settings.install_dir, head.store_enabled, head.store_source)
+    store = model_store.plan(
+        model.hub, model.path, model.revision, settings.install_dir, head.store_enabled, head.store_source
+    )
     entry = replace(model, path=store["folder"]) if store else model
     found = _read(entry, inputs.nodes, settings.install_dir)
     return Chosen(

@@ -2,7 +2,7 @@
 # GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
 
-"""Parse the inputs of the cluster plan once. Private data of nodes, such as keys, is never among them."""
+"""Parse the inputs of the cluster plan once. Keys and other secrets are never among them."""
 
 from __future__ import annotations
 
@@ -105,14 +105,18 @@ def _facts(observed: Mapping[str, Any]) -> Facts:
         listeners=tuple(Listener(entry["port"], entry["process"], entry["unit"]) for entry in observed["listeners"]),
         login_users=tuple(observed.get("login_users", ())),
         model=_model_files(observed),
-        hub=HubModel(hub.get("name", ""), hub.get("revision", ""), hub.get("trouble", ""), _model_files(hub)) if hub else None,
+        hub=HubModel(hub.get("name", ""), hub.get("revision", ""), hub.get("trouble", ""), _model_files(hub))
+        if hub
+        else None,
         nccl=observed.get("nccl"),
         additions=observed.get("additions", {}),
     )
 
 
 def _model_files(found: Mapping[str, Any]) -> ModelFiles:
-    return ModelFiles(found.get("model"), found.get("model_bytes"), found.get("model_at"), bool(found.get("model_complete")))
+    return ModelFiles(
+        found.get("model"), found.get("model_bytes"), found.get("model_at"), bool(found.get("model_complete"))
+    )
 
 
 def _settings(given: Mapping[str, Any], path: str, problems: list[Problem]) -> Settings:
@@ -122,7 +126,7 @@ def _settings(given: Mapping[str, Any], path: str, problems: list[Problem]) -> S
         name, (convert, expected, fallback) = f"{PREFIX}{field.name}", _TYPES[str(field.type)]
         try:
             values[field.name] = convert(given[name])
-        except (TypeError, ValueError):
+        except (AttributeError, TypeError, ValueError):
             problems.append(Problem(f"{path}.{name}", repr(given[name]), expected, f"correct {name}"))
             values[field.name] = fallback
     return Settings(**values)
@@ -133,6 +137,8 @@ def _boolean(value: Any) -> bool:
 
 
 def _words(value: Any) -> list[str]:
+    if isinstance(value, str):
+        raise TypeError(value)
     return [str(word) for word in value]
 
 

@@ -54,7 +54,9 @@ class Settings(serve_schema.Settings):
     @property
     def fabric(self) -> Fabric:
         """The settings that the whole fabric has in common."""
-        return Fabric(self.fabric_topology, self.fabric_cidr, self.fabric_mtu, self.fabric_transport, self.fabric_renderer)
+        return Fabric(
+            self.fabric_topology, self.fabric_cidr, self.fabric_mtu, self.fabric_transport, self.fabric_renderer
+        )
 
 
 @dataclass(frozen=True)

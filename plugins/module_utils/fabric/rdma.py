@@ -43,12 +43,21 @@ def gid_index(devices: Mapping[str, RdmaDevice], rails: Sequence[tuple[str, str]
             problems += missing
         else:
             present = ", ".join(sorted(devices)) or "none"
-            problems.append(Problem(f"rdma[{hca}]", f"there is no {hca}, only {present}", "the RDMA device of each rail", "check `ibv_devices`"))
+            problems.append(
+                Problem(
+                    f"rdma[{hca}]",
+                    f"there is no {hca}, only {present}",
+                    "the RDMA device of each rail",
+                    "check `ibv_devices`",
+                )
+            )
     if problems or not found:
         return None, problems
     if common := set.intersection(*found.values()):
         return min(common), []
-    indices = ", ".join(f"{hca} has {' and '.join(str(index) for index in sorted(some))}" for hca, some in found.items())
+    indices = ", ".join(
+        f"{hca} has {' and '.join(str(index) for index in sorted(some))}" for hca, some in found.items()
+    )
     return None, [
         Problem(
             "rdma.gids",
@@ -84,7 +93,9 @@ def degraded(interfaces: Mapping[str, Interface]) -> list[str]:
         function = _FUNCTION.fullmatch(found.pci.address) if found.pci and found.driver == _CONNECTX_DRIVER else None
         if function:
             halves.setdefault(function[1], {})[name] = found
-    slow = [_slow_half(half, list(members), next(iter(members.values())).pci) for half, members in sorted(halves.items())]
+    slow = [
+        _slow_half(half, list(members), next(iter(members.values())).pci) for half, members in sorted(halves.items())
+    ]
     return [sentence for sentence in slow if sentence] + [
         f"{name}: the link has {found.speed} Mb/s; {_MEGABITS} are expected. "
         "Check the cable and the speed of the switch's port. "

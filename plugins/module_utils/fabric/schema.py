@@ -119,7 +119,9 @@ def interfaces(facts: Mapping[str, Mapping[str, Any]]) -> dict[str, Interface]:
             driver=found.get("driver", ""),
             speed=found.get("speed"),
             hca=found.get("hca", ""),
-            pci=PciLink(**{key: found["pci"][key] for key in ("address", "width", "speed")}) if found.get("pci") else None,
+            pci=PciLink(**{key: found["pci"][key] for key in ("address", "width", "speed")})
+            if found.get("pci")
+            else None,
             owners=tuple(Owner(each["file"], each["id"], each["kind"], each["by"]) for each in found.get("owners", ())),
         )
         for name, found in facts.items()

@@ -29,7 +29,11 @@ def loaded_dtype(shape: Shape, dtype: str) -> str:
 
 def check(inputs: Inputs) -> list[Problem]:
     """Return a Problem for every input that makes a plan impossible."""
-    return [*parallelism(inputs.shape, len(inputs.nodes), inputs.tensor, inputs.pipeline), *_options(inputs), *_model(inputs)]
+    return [
+        *parallelism(inputs.shape, len(inputs.nodes), inputs.tensor, inputs.pipeline),
+        *_options(inputs),
+        *_model(inputs),
+    ]
 
 
 def _options(inputs: Inputs) -> list[Problem]:
@@ -95,7 +99,9 @@ def _heads(shape: Shape, tensor: int) -> list[Problem]:
     """Return the problems of heads that the ranks of a stage cannot share evenly."""
     problems, expected = [], "the same number of heads on each rank"
     if not divides(shape, tensor):
-        fitting = [size for size in range(1, shape.heads + 1) if shape.heads % size == 0 and _divides(shape.kv_heads, size)]
+        fitting = [
+            size for size in range(1, shape.heads + 1) if shape.heads % size == 0 and _divides(shape.kv_heads, size)
+        ]
         sizes = ", ".join(map(str, fitting[:5]))
         fix = f"use a size that divides them ({sizes}), and pipeline parallelism for the other nodes"
         heads = f"{shape.heads} attention" if shape.heads % tensor else f"{shape.kv_heads} key/value"
@@ -120,6 +126,8 @@ def _divides(kv_heads: int, tensor: int) -> bool:
 def too_large(names: Sequence[str], short: Sequence[int], context: int) -> Problem:
     """Return the Problem for a model that does not fit. ``short``: bytes that each of the named nodes lacks."""
     lacking = ", ".join(f"{name} lacks {size / GIB:.1f} GiB" for name, size in zip(names, short, strict=True) if size)
-    found = f"the model with {context} tokens of context is {sum(short) / GIB:.1f} GiB larger than the cluster: {lacking}"
+    found = (
+        f"the model with {context} tokens of context is {sum(short) / GIB:.1f} GiB larger than the cluster: {lacking}"
+    )
     fix = "add nodes, use stronger quantization or shorten the context"
     return Problem("gb10_model", found, "weights, workspace and KV cache within each node's memory", fix)

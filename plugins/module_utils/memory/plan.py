@@ -77,7 +77,9 @@ def plan(inputs: Inputs) -> MemoryPlan:
         arguments=_arguments(fits, budget.pinned, budget.fraction, lowered),
         tokens_per_second=round(BANDWIDTH / reads, 2),
         tokens_per_second_full=round(BANDWIDTH / full, 2),
-        problems=() if fits else (memory_checks.too_large([node.name for node in inputs.ranks], short, context.wanted),),
+        problems=()
+        if fits
+        else (memory_checks.too_large([node.name for node in inputs.ranks], short, context.wanted),),
     )
 
 
@@ -161,7 +163,8 @@ def _budget(inputs: Inputs, demand: _Demand) -> _Budget:
     """Divide each node's memory. All ranks get the same arguments, so the fullest node limits them."""
     memory = [node.memory_bytes for node in inputs.ranks]
     reserves = tuple(
-        max(node.memory_bytes - int(inputs.ceiling * node.memory_bytes), inputs.reserve) + inputs.head_reserve * node.head
+        max(node.memory_bytes - int(inputs.ceiling * node.memory_bytes), inputs.reserve)
+        + inputs.head_reserve * node.head
         for node in inputs.ranks
     )
     needs = [demand.stage(rank).weights + demand.workspace for rank in range(len(memory))]
@@ -265,11 +268,14 @@ def explain(plan: MemoryPlan) -> list[str]:
     lines = [f"{'node':{width}}  memory  reserve  weights  workspace  KV cache  KiB/token"]
     lines += [
         f"{node.name:{width}}  {_gib(node.memory):>6}  {_gib(node.reserve):>7}  {_gib(node.weights):>7}  {_gib(node.workspace):>9}  "
-        f"{_gib(node.kv):>8}  {node.kv_per_token / KIB:>9.1f}" + (f"  short by {_gib(node.short)}" if node.short else "")
+        f"{_gib(node.kv):>8}  {node.kv_per_token / KIB:>9.1f}"
+        + (f"  short by {_gib(node.short)}" if node.short else "")
         for node in plan.nodes
     ]
     source = "estimated from the model's dimensions" if plan.weights_estimated else "in the checkpoint"
-    lines.append(f"weights: {_gib(plan.weights)} GiB {source}; KV cache in {plan.kv_dtype}, blocks of {plan.block} tokens")
+    lines.append(
+        f"weights: {_gib(plan.weights)} GiB {source}; KV cache in {plan.kv_dtype}, blocks of {plan.block} tokens"
+    )
     if not plan.fits:
         return [*lines, f"does not fit: short by {_gib(plan.short)} GiB in total, for {plan.context} tokens of context"]
     lines.append(
