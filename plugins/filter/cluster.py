@@ -35,26 +35,29 @@ api_access = _Core("api.access")
 catalogue = _Core("model.catalog")
 certificate = _Core("certificate", "plugin_utils")
 cluster = _Core("cluster.plan")
+cluster_inputs = _Core("cluster.parse")
 confined = _Core("launch.confinement")
 discovery = _Core("discovery.plan")
 discovery_answers = _Core("discovery.answer")
 discovery_files = _Core("discovery.render")
 fabric = _Core("fabric.plan")
 fabric_report = _Core("fabric.report")
+fabric_schema = _Core("fabric.schema")
 fabric_state = _Core("fabric.rdma")
 firewall = _Core("firewall.plan")
 image_copies = _Core("runtime.image_copy")
 launch = _Core("launch.argv")
 memory_planner = _Core("memory.plan")
+memory_schema = _Core("memory.schema")
 model_shape = _Core("model.shape")
 model_store = _Core("model_store.plan")
 nccl_bandwidth = _Core("nccl.bandwidth")
 nccl_choices = _Core("nccl.choice")
-node_checks = _Core("cluster.node_checks")
 patch_report = _Core("patch.checks")
 plan_lines = _Core("cluster.report")
 secrets = _Core("common.secret_environment")
 serve_rules = _Core("rules.lint")
+serve_situation = _Core("rules.context")
 stacks = _Core("runtime.stacks")
 status_lines = _Core("health.status")
 systemd = _Core("common.systemd")
@@ -73,12 +76,15 @@ def _plain(data: Any) -> Any:
 
 
 def cluster_plan(nodes: Sequence[Any], lock: str, known_variables: Mapping[str, Any]) -> dict[str, Any]:
-    """Return {plan, problems, report, warnings}; see module_utils/cluster/plan.py for the shape of a node."""
-    given = _plain(nodes)
-    plan, problems = cluster.plan(given, str(lock), _plain(known_variables))
-    warnings = [sentence for node in given for sentence in node["tls"].get("warnings", ())]
-    warnings += node_checks.warnings(given) + (plan["serve"]["warnings"] if plan else [])
-    return {"plan": plan, "problems": [str(problem) for problem in problems], "report": report(problems), "warnings": warnings}
+    """Return {plan, problems, report, warnings}; see module_utils/cluster/parse.py for the shape of a node."""
+    inputs = cluster_inputs.parse(_plain(nodes), str(lock))
+    plan, problems = cluster.plan(inputs, _plain(known_variables))
+    return {
+        "plan": plan.facts() if plan else {},
+        "problems": [str(problem) for problem in problems],
+        "report": report(problems),
+        "warnings": cluster.warnings(inputs, plan),
+    }
 
 
 def node_plan(plan: Mapping[str, Any], name: str) -> dict[str, Any]:
@@ -108,10 +114,11 @@ def fabric_outcome(outcomes: Sequence[Any], mtu: int) -> str:
 def pinned_gid_index(plan: Mapping[str, Any], fabric_facts: Mapping[str, Any]) -> dict[str, Any]:
     """Return the plan of a node with its RDMA devices' current NCCL_IB_GID_INDEX in the environment."""
     result = _plain(plan)
-    environment, problems = fabric_state.pinned(result["node"], _plain(fabric_facts))
+    node, rails = result["node"], [(rail["hca"], rail["address"]) for rail in result["node"]["rails"]]
+    environment, problems = fabric_state.pinned(rails, fabric_schema.rdma_devices(_plain(fabric_facts)["rdma"]))
     if problems:
         raise AnsibleFilterError("; ".join(map(str, problems)))
-    return {**result, "node": {**result["node"], "environment": environment}}
+    return {**result, "node": {**node, "environment": {**node["environment"], **environment}}}
 
 
 def with_additions(plan: Mapping[str, Any], role: str, results: Mapping[str, Any]) -> dict[str, Any]:
@@ -256,18 +263,19 @@ def memory_plan(
     config: Mapping[str, Any], nodes: Sequence[Any], tensor: int, pipeline: int = 1, weights_bytes: int = 0, max_model_len: int = 0
 ) -> dict[str, Any]:
     """Return a model's memory plan; see module_utils/memory/plan.py."""
+    members = [memory_schema.Node(node["name"], node["head"], node["memory_bytes"]) for node in _plain(nodes)]
     sizes = {"tensor": int(tensor), "pipeline": int(pipeline), "weights_bytes": int(weights_bytes) or None, "max_model_len": int(max_model_len)}
     try:
-        planned = memory_planner.plan(model_shape.shape(_plain(config)), nodes=_plain(nodes), **sizes)
+        planned = memory_planner.plan(memory_schema.Inputs(model_shape.shape(_plain(config)), members, **sizes))
     except ProblemsError as error:
         raise AnsibleFilterError(str(error)) from error
     return {**planned.facts(), "lines": memory_planner.explain(planned)}
 
 
 def lint_serve(situation: Mapping[str, Any], waivers: Mapping[str, Any] = MappingProxyType({})) -> list[dict[str, Any]]:
-    """Return the findings of the rules; see module_utils/rules/lint.py."""
+    """Return the findings of the rules; see Situation in module_utils/rules/schema.py for the keys."""
     try:
-        return [finding.facts() for finding in serve_rules.lint(_plain(situation), _plain(waivers))]
+        return [finding.facts() for finding in serve_rules.lint(serve_situation.of_data(_plain(situation)), _plain(waivers))]
     except ProblemsError as error:
         raise AnsibleFilterError(str(error)) from error
 

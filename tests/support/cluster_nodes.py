@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import copy
+from collections.abc import Sequence
 from typing import Any
 
 from repository import load_yaml, read
 
 from ansible_collections.gb10.cluster.plugins.module_utils.cluster import plan as cluster
+from ansible_collections.gb10.cluster.plugins.module_utils.cluster.parse import parse
 from ansible_collections.gb10.cluster.plugins.module_utils.common.problems import Problem
 from ansible_collections.gb10.cluster.plugins.module_utils.fabric import topology
 
@@ -107,7 +109,13 @@ def spark(number: int, group: str, **settings: Any) -> Node:
     }
 
 
+def cluster_plan(nodes: Sequence[Node], lock: str = LOCK) -> tuple[dict[str, Any], list[Problem]]:
+    """Return the plan as plain data, {} if there is none, and the problems."""
+    plan, problems = cluster.plan(parse(nodes, lock), KNOWN)
+    return plan.facts() if plan else {}, problems
+
+
 def mistakes(nodes: list[Node], lock: str = LOCK) -> list[Problem]:
-    plan, problems = cluster.plan(nodes, lock, KNOWN)
+    plan, problems = cluster_plan(nodes, lock)
     assert plan == {}, "a plan with problems"
     return problems

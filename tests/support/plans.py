@@ -6,27 +6,36 @@ from typing import Any
 
 from cluster_nodes import spark
 
+from ansible_collections.gb10.cluster.plugins.module_utils.cluster.parse import parse
+from ansible_collections.gb10.cluster.plugins.module_utils.cluster.schema import Settings
 from ansible_collections.gb10.cluster.plugins.module_utils.launch import argv as launch
 from ansible_collections.gb10.cluster.plugins.module_utils.model import catalog as catalogue
 from ansible_collections.gb10.cluster.plugins.module_utils.runtime import stacks
 from ansible_collections.gb10.cluster.plugins.module_utils.serve import plan as serve_plan
+from ansible_collections.gb10.cluster.plugins.module_utils.serve.schema import Node
 
 MEMORY = 128_526_000_000
-DEFAULTS = spark(1, "head")["settings"]
+DEFAULTS = spark(1, "head")
 #: Number of nodes, and of Thors among them.
 SHAPES = {"one": (1, 0), "two": (2, 0), "four": (4, 0), "two and two Thors": (4, 2)}
 
 
-def known(count: int, thors: int = 0) -> list[dict[str, Any]]:
+def known(count: int, thors: int = 0) -> list[Node]:
     """Return planned nodes in serve_plan's input format."""
     capabilities = ["12.1"] * (count - thors) + ["11.0"] * thors
     common = {"memory_bytes": MEMORY, "driver": "580.142", "kernel": "6.17.0-1031-nvidia", "cma_free_bytes": 0, "cma_total_bytes": 0}
     transport = {"NCCL_IB_DISABLE": "1"} if thors else {"NCCL_IB_DISABLE": "0", "NCCL_IB_HCA": "rocep1s0f1,roceP2p1s0f1"}
     environment = {**transport, "RAY_memory_monitor_refresh_ms": "0"}
     return [
-        {"name": f"node{index}", "head": index == 0, "environment": environment, "additions": {}, "capability": capability, **common}
+        Node(name=f"node{index}", head=index == 0, environment=environment, additions={}, capability=capability, **common)
         for index, capability in enumerate(capabilities)
     ]
+
+
+def settings_of(**settings: Any) -> Settings:
+    """Return the role's defaults with changes."""
+    node = {**DEFAULTS, "settings": {**DEFAULTS["settings"], **settings}}
+    return parse([node], "").head.settings
 
 
 def inputs(model: str, stack: str = "current", count: int = 2, thors: int = 0, **settings: Any) -> serve_plan.Inputs:
@@ -36,7 +45,7 @@ def inputs(model: str, stack: str = "current", count: int = 2, thors: int = 0, *
         config=chosen.config or None,
         weights_bytes=chosen.weights_bytes,
         stack=stacks.STACKS[stack],
-        settings={**DEFAULTS, "gb10_model": model, **settings},
+        settings=settings_of(gb10_model=model, **settings),
         nodes=known(count, thors),
         topology="socket" if thors else "direct",
         transport="none" if count == 1 else "socket" if thors else "roce",
@@ -56,12 +65,12 @@ def argv(given: serve_plan.Inputs, decision: serve_plan.Decision) -> list[str]:
         "api_tls": {},
         "tensor_parallel_size": decision.tensor,
         "pipeline_parallel_size": decision.pipeline,
-        "data_parallel_size": given.settings["gb10_data_parallel_size"],
-        "executor": given.settings["gb10_distributed_executor_backend"],
+        "data_parallel_size": given.settings.data_parallel_size,
+        "executor": given.settings.distributed_executor_backend,
         "rendezvous_port": 29501,
-        "head": {"name": given.nodes[0]["name"], "address": "10.110.0.1"},
-        "node": given.nodes[0],
+        "head": {"name": given.nodes[0].name, "address": "10.110.0.1"},
+        "node": vars(given.nodes[0]),
         "serve": {"args": decision.args, "own": []},
-        "nodes": given.nodes,
+        "nodes": [vars(node) for node in given.nodes],
     }
     return launch.vllm_argv(plan)[3:]

@@ -4,6 +4,6 @@
 
 """Combine all inputs into one plan. Private to this collection.
 
-Entry: plan.plan. checks and node_checks return every problem of the inputs and of the nodes; report formats the plan as
-text.
+Entry: parse.parse, then plan.plan. checks and node_checks return every problem of the inputs and of the nodes; model
+chooses the model; report formats the plan as text.
 """

@@ -2,7 +2,7 @@
 # GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
 
-"""Check the inputs of a cluster before any node is read. plan.py documents the shape of a node."""
+"""Check the inputs of a cluster that no node needs to be read for."""
 
 from __future__ import annotations
 
@@ -10,10 +10,11 @@ import difflib
 import posixpath
 import re
 from collections.abc import Mapping, Sequence
-from typing import Any
+from dataclasses import fields
 
 from ansible_collections.gb10.cluster.plugins.module_utils.api import access as api_access
 from ansible_collections.gb10.cluster.plugins.module_utils.cluster.renamed_data import RENAMED
+from ansible_collections.gb10.cluster.plugins.module_utils.cluster.schema import PREFIX, Inputs, Node, Settings
 from ansible_collections.gb10.cluster.plugins.module_utils.common import secret_environment, systemd
 from ansible_collections.gb10.cluster.plugins.module_utils.common.problems import Problem
 from ansible_collections.gb10.cluster.plugins.module_utils.launch import argv as launch
@@ -43,25 +44,23 @@ _ROOTS = ("/boot", "/etc", "/root", "/run", "/usr", "/var/lib/gb10-netplan")
 PLAN_FACT = "gb10_plan"
 
 
-def check(nodes: Sequence[Mapping[str, Any]], known_variables: Mapping[str, Sequence[str]]) -> list[Problem]:
-    """Return every problem of groups, names and settings.
-
-    The first node is the head; ``known_variables`` maps roles to their public variables.
-    """
+def check(inputs: Inputs, known_variables: Mapping[str, Sequence[str]]) -> list[Problem]:
+    """Return every problem of groups, names and settings. ``known_variables`` maps roles to their public variables."""
+    nodes, settings = inputs.nodes, inputs.head.settings
     return [
         *_check_groups(nodes),
         *_check_variables(nodes, known_variables),
         *_check_equal(nodes),
-        *_check_settings(nodes[0]["settings"], len(nodes)),
+        *_check_settings(settings, len(nodes)),
         *_check_access(nodes),
-        *_check_folders(nodes[0]["settings"]),
-        *_check_nccl(nodes[0]["nccl_wanted"]),
+        *_check_folders(settings),
+        *_check_nccl(inputs.head.nccl_wanted),
     ]
 
 
-def parallelism(settings: Mapping[str, Any], nodes: int) -> tuple[int, int]:
+def _sizes(settings: Settings, nodes: int) -> tuple[int, int]:
     """Return the user's (tensor, pipeline) parallel size. 0 means the rest of the GPUs, or all if both are 0."""
-    tensor, pipeline = settings["gb10_tensor_parallel_size"], settings["gb10_pipeline_parallel_size"]
+    tensor, pipeline = settings.tensor_parallel_size, settings.pipeline_parallel_size
     devices = nodes * launch.GPUS_PER_NODE
     return tensor or max(1, devices // (pipeline or 1)), pipeline or (max(1, devices // tensor) if tensor else 1)
 
@@ -72,8 +71,8 @@ def _check_nccl(wanted: str) -> list[Problem]:
     return [Problem("nccl_sm121_build_enabled", repr(wanted), " or ".join(nccl_choice.WANTED), "correct or remove it")]
 
 
-def _check_groups(nodes: Sequence[Mapping[str, Any]]) -> list[Problem]:
-    heads = [node["name"] for node in nodes if node["group"] == "head"]
+def _check_groups(nodes: Sequence[Node]) -> list[Problem]:
+    heads = [node.name for node in nodes if node.head]
     problems = []
     if not heads:
         problems.append(
@@ -96,80 +95,72 @@ def _check_groups(nodes: Sequence[Mapping[str, Any]]) -> list[Problem]:
     problems += [
         Problem(
             f"nodes[{index}]",
-            f"{node['name']} is neither in head nor in worker",
+            f"{node.name} is neither in head nor in worker",
             "one of the two groups",
             "add the host to worker",
         )
         for index, node in enumerate(nodes)
-        if not node["group"]
+        if not node.group
     ]
     return problems
 
 
-def _check_variables(nodes: Sequence[Mapping[str, Any]], known: Mapping[str, Sequence[str]]) -> list[Problem]:
+def _check_variables(nodes: Sequence[Node], known: Mapping[str, Sequence[str]]) -> list[Problem]:
     """Find misspelled names of this collection's variables, because Ansible ignores them."""
     prefixes = tuple(f"{role}_" for role in known)
     names = {PLAN_FACT, *(name for variables in known.values() for name in variables)}
-    problems = []
-    for index, node in enumerate(nodes):
-        for name in sorted(node["variables"]):
-            if name in names:
-                continue
-            if new := RENAMED.get(name):
-                found = f"{name}, set for {node['name']}, is the former name of {new}"
-                problems.append(Problem(f"nodes[{index}].{name}", found, new, f"rename it to {new}"))
-                continue
-            # The role's prefix may be misspelled too. Then only a very similar name counts.
-            close = difflib.get_close_matches(name, sorted(names), n=1, cutoff=0.6 if name.startswith(prefixes) else 0.9)
-            if not close and not name.startswith(prefixes):
-                continue
-            problems.append(
-                Problem(
-                    f"nodes[{index}].{name}",
-                    f"{name}, set for {node['name']}, is not a variable of this collection",
-                    close[0] if close else "a variable that a role's argument_specs list",
-                    f"rename it to {close[0]}, or remove it" if close else "remove it",
-                )
-            )
-    return problems
+    problems = (
+        _check_variable(f"nodes[{index}].{name}", node.name, name, names, prefixes)
+        for index, node in enumerate(nodes)
+        for name in sorted(node.variables)
+        if name not in names
+    )
+    return [problem for problem in problems if problem]
 
 
-def _check_equal(nodes: Sequence[Mapping[str, Any]]) -> list[Problem]:
+def _check_variable(path: str, node: str, name: str, names: set[str], prefixes: tuple[str, ...]) -> Problem | None:
+    """Return the problem of a variable outside ``names``, None for a variable of another program."""
+    if new := RENAMED.get(name):
+        return Problem(path, f"{name}, set for {node}, is the former name of {new}", new, f"rename it to {new}")
+    ours = name.startswith(prefixes)
+    # The role's prefix may be misspelled too. Then only a very similar name counts.
+    close = difflib.get_close_matches(name, sorted(names), n=1, cutoff=0.6 if ours else 0.9)
+    if not close and not ours:
+        return None
+    expected = close[0] if close else "a variable that a role's argument_specs list"
+    fix = f"rename it to {close[0]}, or remove it" if close else "remove it"
+    return Problem(path, f"{name}, set for {node}, is not a variable of this collection", expected, fix)
+
+
+def _check_equal(nodes: Sequence[Node]) -> list[Problem]:
     first = nodes[0]
+    common = [field.name for field in fields(Settings) if f"{PREFIX}{field.name}" not in PER_NODE]
     return [
         Problem(
-            f"nodes[{index}].{name}",
-            f"{node['name']} has {node['settings'][name]!r}, {first['name']} has {value!r}",
+            f"nodes[{index}].{PREFIX}{name}",
+            f"{node.name} has {getattr(node.settings, name)!r}, {first.name} has {getattr(first.settings, name)!r}",
             "the same on every node",
-            f"set {name} for the group gb10_cluster",
+            f"set {PREFIX}{name} for the group gb10_cluster",
         )
-        for name, value in first["settings"].items()
-        if name not in PER_NODE
+        for name in common
         for index, node in enumerate(nodes)
-        if node["settings"][name] != value
+        if getattr(node.settings, name) != getattr(first.settings, name)
     ]
 
 
-def _check_settings(settings: Mapping[str, Any], nodes: int) -> list[Problem]:
+def _check_settings(settings: Settings, nodes: int) -> list[Problem]:
     problems = []
-    if settings["gb10_distributed_executor_backend"] not in EXECUTORS:
-        problems.append(
-            Problem(
-                "gb10_distributed_executor_backend",
-                repr(settings["gb10_distributed_executor_backend"]),
-                " or ".join(EXECUTORS),
-                "correct gb10_distributed_executor_backend",
-            )
-        )
-    negative = [name for name in PARALLELISM if settings[name] < 0]
-    problems += [
-        Problem(name, str(settings[name]), "1 or more, or 0 for automatic", f"correct {name}") for name in negative
-    ]
-    problems += _check_replicas(settings, nodes)
-    problems += _check_parallelism(settings, nodes) if not negative and settings["gb10_data_parallel_size"] == 1 else []
+    if settings.distributed_executor_backend not in EXECUTORS:
+        name = "gb10_distributed_executor_backend"
+        problems.append(Problem(name, repr(settings.distributed_executor_backend), " or ".join(EXECUTORS), f"correct {name}"))
+    sizes = dict(zip(PARALLELISM, (settings.tensor_parallel_size, settings.pipeline_parallel_size), strict=True))
+    negative = {name: size for name, size in sizes.items() if size < 0}
+    problems += [Problem(name, str(size), "1 or more, or 0 for automatic", f"correct {name}") for name, size in negative.items()]
+    problems += _check_replicas(settings.data_parallel_size, sizes, nodes)
+    problems += _check_parallelism(settings, nodes) if not negative and settings.data_parallel_size == 1 else []
     problems += _check_ports(settings)
     problems += _check_container(settings)
-    if "VLLM_HOST_IP" in settings["gb10_extra_env"]:
+    if "VLLM_HOST_IP" in settings.extra_env:
         problems.append(
             Problem(
                 "gb10_extra_env.VLLM_HOST_IP",
@@ -179,53 +170,61 @@ def _check_settings(settings: Mapping[str, Any], nodes: int) -> list[Problem]:
             )
         )
     try:
-        systemd.environment_file(settings["gb10_extra_env"])
+        systemd.environment_file(settings.extra_env)
     except ValueError as error:
         problems.append(Problem("gb10_extra_env", str(error), "variable names and one-line values", "correct gb10_extra_env"))
     return problems
 
 
-def _check_folders(settings: Mapping[str, Any]) -> list[Problem]:
+def _check_folders(settings: Settings) -> list[Problem]:
     """Find paths that root reads, writes or runs below a folder that the services can write to (docs/security.md)."""
-    user, root = settings["gb10_service_user"], settings["gb10_install_dir"]
+    user, root = settings.service_user, settings.install_dir
     if not _USER.fullmatch(user):
         expected = "a dedicated user name: lower case letters, digits, - and _"
         return [Problem("gb10_service_user", repr(user), expected, "correct gb10_service_user, or remove it")]
-    named = {
-        "gb10_install_dir": root,
-        **{f"gb10_service_read_write_paths[{index}]": folder for index, folder in enumerate(settings["gb10_service_read_write_paths"])},
-    }
+    theirs = {f"gb10_service_read_write_paths[{index}]": folder for index, folder in enumerate(settings.service_read_write_paths)}
     problems = [
         Problem(name, repr(folder), "an absolute path without blanks, quotes or %", f"correct {name.partition('[')[0]}")
-        for name, folder in named.items()
+        for name, folder in {"gb10_install_dir": root, **theirs}.items()
         if not _FOLDER.fullmatch(folder) or ".." in folder.split("/")
     ]
-    if problems:
-        return problems
-    theirs = {name: folder for name, folder in named.items() if name != "gb10_install_dir"}
-    for name, folder in theirs.items():
-        taken = next((other for other in (*_ROOTS, root) if _below(folder, other) or _below(other, folder)), "")
+    home = launch.home(user)
+    return problems or [*_check_writable(theirs, root), *_check_root(root, home, user), *_check_models(settings, (home, *theirs.values()))]
+
+
+def _check_writable(folders: Mapping[str, str], root: str) -> list[Problem]:
+    """Check that the services' own folders, by variable, do not overlap with root's."""
+    problems = []
+    for name, folder in folders.items():
+        taken = next((other for other in (*_ROOTS, root) if _overlap(folder, other)), "")
         if taken:
             found = f"{folder} overlaps with {taken}, which belongs to root"
-            problems.append(
-                Problem(name, found, "a folder that only the services use", f"choose a folder outside {taken}")
-            )
-    home = launch.home(user)
-    if _below(root, home) or _below(home, root):
-        found = f"{root} overlaps with {home}, the folder of {user}"
-        problems.append(
-            Problem("gb10_install_dir", found, "a folder that only root can change", f"choose a folder outside {home}")
-        )
-    entries = {name: entry for name, entry in settings["gb10_models"].items() if isinstance(entry, Mapping)}
+            problems.append(Problem(name, found, "a folder that only the services use", f"choose a folder outside {taken}"))
+    return problems
+
+
+def _check_root(root: str, home: str, user: str) -> list[Problem]:
+    if not _overlap(root, home):
+        return []
+    found = f"{root} overlaps with {home}, the folder of {user}"
+    return [Problem("gb10_install_dir", found, "a folder that only root can change", f"choose a folder outside {home}")]
+
+
+def _check_models(settings: Settings, writable: Sequence[str]) -> list[Problem]:
+    """Check that no model is in a folder that the services can write to."""
+    entries = {name: entry for name, entry in settings.models.items() if isinstance(entry, Mapping)}
     models = {f"gb10_models.{name}.path": str(entry.get("path") or "") for name, entry in entries.items()}
-    for name, folder in {"gb10_model": settings["gb10_model"], **models}.items():
-        around = next((other for other in (home, *theirs.values()) if folder.startswith("/") and _below(folder, other)), "")
+    problems = []
+    for name, folder in {"gb10_model": settings.model, **models}.items():
+        around = next((other for other in writable if folder.startswith("/") and _below(folder, other)), "")
         if around:
             found = f"root reads {folder}, and the services can write to {around}"
-            problems.append(
-                Problem(name, found, "a folder that the services cannot change", f"move the model out of {around}")
-            )
+            problems.append(Problem(name, found, "a folder that the services cannot change", f"move the model out of {around}"))
     return problems
+
+
+def _overlap(one: str, other: str) -> bool:
+    return _below(one, other) or _below(other, one)
 
 
 def _below(path: str, folder: str) -> bool:
@@ -234,26 +233,24 @@ def _below(path: str, folder: str) -> bool:
     return path == folder or path.startswith(f"{folder}/")
 
 
-def _check_access(nodes: Sequence[Mapping[str, Any]]) -> list[Problem]:
-    settings = nodes[0]["settings"]
-    problem = next((node["key_problem"] for node in nodes if node["key_problem"]), "")
-    verdicts = [nodes[0]["tls"], *(node["secrets"] for node in nodes)]
+def _check_access(nodes: Sequence[Node]) -> list[Problem]:
+    settings, tls = nodes[0].settings, nodes[0].tls
+    problem = next((node.key_problem for node in nodes if node.key_problem), "")
+    secrets = [found for node in nodes for found in node.secret_problems]
     return [
-        *api_access.check(
-            settings["gb10_api_key_enabled"], problem, settings["gb10_api_host"], settings["gb10_api_name"], settings["gb10_api_clients"]
-        ),
-        *dict.fromkeys(Problem(**found) for verdict in verdicts for found in verdict.get("problems", ())),
-        *secret_environment.check_environment(settings["gb10_extra_env"], "gb10_extra_env"),
-        *secret_environment.check_arguments(settings["gb10_vllm_extra_args"], "gb10_vllm_extra_args"),
-        *secret_environment.check_engine(settings["gb10_container_args"], "gb10_container_args"),
+        *api_access.check(settings.api_key_enabled, problem, settings.api_host, settings.api_name, settings.api_clients),
+        *dict.fromkeys((*(tls.problems if tls else ()), *secrets)),
+        *secret_environment.check_environment(settings.extra_env, "gb10_extra_env"),
+        *secret_environment.check_arguments(settings.vllm_extra_args, "gb10_vllm_extra_args"),
+        *secret_environment.check_engine(settings.container_args, "gb10_container_args"),
     ]
 
 
-def _check_ports(settings: Mapping[str, Any]) -> list[Problem]:
+def _check_ports(settings: Settings) -> list[Problem]:
     """Find invalid ports, and ports that two listeners of the head would share."""
-    if settings["gb10_distributed_executor_backend"] == "mp":
+    if settings.distributed_executor_backend == "mp":
         return _check_rendezvous(settings)
-    api, ray = settings["gb10_api_port"], settings["gb10_ray_port"]
+    api, ray = settings.api_port, settings.ray_port
     problems = [
         Problem(name, str(port), f"1024 to {last}", f"correct {name}")
         for name, port, last in (("gb10_api_port", api, 65535), ("gb10_ray_port", ray, 65535 - max(launch.RAY_PORTS.values())))
@@ -283,20 +280,18 @@ def _check_ports(settings: Mapping[str, Any]) -> list[Problem]:
     return problems
 
 
-def _check_container(settings: Mapping[str, Any]) -> list[Problem]:
+def _check_container(settings: Settings) -> list[Problem]:
     """Find settings that do not work with the unit, which runs the engine in the foreground and names the container."""
-    choices = {"gb10_runtime": ("", stacks.NATIVE, stacks.CONTAINER), "gb10_container_engine": launch.ENGINES}
+    choices: Mapping[str, tuple[str, Sequence[str]]] = {
+        "gb10_runtime": (settings.runtime, ("", stacks.NATIVE, stacks.CONTAINER)),
+        "gb10_container_engine": (settings.container_engine, launch.ENGINES),
+    }
     problems = [
-        Problem(
-            name,
-            repr(settings[name]),
-            " or ".join(value or "'' for gb10_stack's runtime" for value in allowed),
-            f"correct {name}",
-        )
-        for name, allowed in choices.items()
-        if settings[name] not in allowed
+        Problem(name, repr(value), " or ".join(each or "'' for gb10_stack's runtime" for each in allowed), f"correct {name}")
+        for name, (value, allowed) in choices.items()
+        if value not in allowed
     ]
-    image = settings["gb10_container_image"]
+    image = settings.container_image
     if image and not _IMAGE.fullmatch(image):
         expected = "a reference such as vllm/vllm-openai@sha256:..., or an image ID (sha256:...), with 64 digits"
         problems.append(
@@ -306,15 +301,15 @@ def _check_container(settings: Mapping[str, Any]) -> list[Problem]:
         )
     problems += [
         Problem(f"gb10_container_args[{index}]", word, f"not set, because {_TAKEN[option]}", "remove it")
-        for index, word in enumerate(settings["gb10_container_args"])
+        for index, word in enumerate(settings.container_args)
         if (option := word.partition("=")[0]) in _TAKEN
     ]
     return problems
 
 
-def _check_rendezvous(settings: Mapping[str, Any]) -> list[Problem]:
+def _check_rendezvous(settings: Settings) -> list[Problem]:
     """Check the ports without Ray: vLLM's ranks connect on the master port, and use the next port to end together."""
-    api, meet = settings["gb10_api_port"], settings["gb10_master_port"]
+    api, meet = settings.api_port, settings.master_port
     problems = [
         Problem(name, str(port), f"1024 to {last}", f"correct {name}")
         for name, port, last in (("gb10_api_port", api, 65535), ("gb10_master_port", meet, 65534))
@@ -332,14 +327,13 @@ def _check_rendezvous(settings: Mapping[str, Any]) -> list[Problem]:
     return problems
 
 
-def _check_replicas(settings: Mapping[str, Any], nodes: int) -> list[Problem]:
+def _check_replicas(data: int, sizes: Mapping[str, int], nodes: int) -> list[Problem]:
     """Check that each node has one replica. A replica over several nodes uses another address, which is untested."""
     path = "gb10_data_parallel_size"
-    data = settings[path]
-    split = [name for name in PARALLELISM if data > 1 and settings[name] > 1]
     problems = [
-        Problem(name, f"{settings[name]} within a replica", f"0 or 1 with {path} {data}", "remove one of the two")
-        for name in split
+        Problem(name, f"{size} within a replica", f"0 or 1 with {path} {data}", "remove one of the two")
+        for name, size in sizes.items()
+        if data > 1 and size > 1
     ]
     if data not in (1, nodes):
         expected = f"1, or {nodes}, a replica on each node" if nodes > 1 else "1 with one node"
@@ -347,8 +341,8 @@ def _check_replicas(settings: Mapping[str, Any], nodes: int) -> list[Problem]:
     return problems
 
 
-def _check_parallelism(settings: Mapping[str, Any], nodes: int) -> list[Problem]:
-    tensor, pipeline = parallelism(settings, nodes)
+def _check_parallelism(settings: Settings, nodes: int) -> list[Problem]:
+    tensor, pipeline = _sizes(settings, nodes)
     devices = nodes * launch.GPUS_PER_NODE
     if tensor < 1 or tensor * pipeline > devices:
         return [

@@ -6,5 +6,5 @@
 
 Private to this collection.
 
-Entry: plan.plan.
+Entry: plan.of_cluster, with the nodes' facts; plan.plan without them.
 """

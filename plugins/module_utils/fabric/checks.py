@@ -43,27 +43,34 @@ def check_fabric(nodes: Sequence[FabricNode], fabric: Fabric, topology: str) -> 
     if not any(problem.path == _TOPOLOGY for problem in problems):
         problems += [problem for index, node in enumerate(nodes) if managed(nodes, topology) for problem in _check_management(node, index, topology)]
         problems += _check_ring(nodes) if entry(topology).crossed else []
-    pool = None
     if not MTU_MIN <= fabric.mtu <= MTU_MAX:
         problems.append(Problem("gb10_fabric_mtu", str(fabric.mtu), f"{MTU_MIN} to {MTU_MAX} bytes", "use 9000 on a direct cable"))
-    if fabric.transport not in TRANSPORTS:
-        problems.append(Problem("gb10_fabric_transport", repr(fabric.transport), " or ".join(TRANSPORTS), "use auto, which is roce between Sparks"))
-    elif (why := entry(topology).one_transport) and fabric.transport not in ("auto", expected := resolve_transport("auto", topology)):
-        problems.append(Problem("gb10_fabric_transport", f"{fabric.transport} with {topology}: {why}", expected, "use auto"))
+    problems += _check_transport(fabric.transport, topology)
     if fabric.renderer not in RENDERERS:
         problems.append(Problem("gb10_fabric_renderer", repr(fabric.renderer), " or ".join(RENDERERS), "use networkd"))
+    pool, found = _check_pool(fabric.pool, needed_subnets(nodes, topology))
+    return [*problems, *found], pool
+
+
+def _check_transport(transport: str, topology: str) -> list[Problem]:
+    path, expected = "gb10_fabric_transport", resolve_transport("auto", topology)
+    if transport not in TRANSPORTS:
+        return [Problem(path, repr(transport), " or ".join(TRANSPORTS), "use auto, which is roce between Sparks")]
+    if (why := entry(topology).one_transport) and resolve_transport(transport, topology) != expected:
+        return [Problem(path, f"{transport} with {topology}: {why}", expected, "use auto")]
+    return []
+
+
+def _check_pool(text: str, needed: int) -> tuple[ipaddress.IPv4Network | None, list[Problem]]:
+    """Return the address pool, None if it is invalid or has no room for the needed subnets, and the problems."""
+    path = "gb10_fabric_cidr"
     try:
-        pool = ipaddress.IPv4Network(fabric.pool)
+        pool = ipaddress.IPv4Network(text)
     except ValueError as error:
-        problems.append(Problem("gb10_fabric_cidr", str(error), "an IPv4 network such as 10.110.0.0/16", "correct gb10_fabric_cidr"))
-    else:
-        needed = needed_subnets(nodes, topology)
-        if needed and (pool.prefixlen > 24 or 2 ** (24 - pool.prefixlen) < needed):
-            problems.append(
-                Problem("gb10_fabric_cidr", f"{pool} has no room for {needed} subnets", f"room for {needed} /24 networks", "use a /16")
-            )
-            pool = None
-    return problems, pool
+        return None, [Problem(path, str(error), "an IPv4 network such as 10.110.0.0/16", f"correct {path}")]
+    if needed and (pool.prefixlen > 24 or 2 ** (24 - pool.prefixlen) < needed):
+        return None, [Problem(path, f"{pool} has no room for {needed} subnets", f"room for {needed} /24 networks", "use a /16")]
+    return pool, []
 
 
 def _check_topology(nodes: Sequence[FabricNode], topology: str) -> list[Problem]:

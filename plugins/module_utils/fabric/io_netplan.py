@@ -10,7 +10,7 @@ import difflib
 import glob
 import os
 import shutil
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from ansible_collections.gb10.cluster.plugins.module_utils.common import io_file
@@ -19,6 +19,7 @@ from ansible_collections.gb10.cluster.plugins.module_utils.fabric import netplan
 from ansible_collections.gb10.cluster.plugins.module_utils.fabric import plan as fabric
 from ansible_collections.gb10.cluster.plugins.module_utils.fabric.io_rollback import NetplanError, Run
 from ansible_collections.gb10.cluster.plugins.module_utils.fabric.owners import NETPLAN_FOLDERS
+from ansible_collections.gb10.cluster.plugins.module_utils.fabric.schema import interfaces
 from ansible_collections.gb10.cluster.plugins.module_utils.fabric.topology import NETPLAN_FILE
 from ansible_collections.gb10.cluster.plugins.module_utils.node import io_facts as io_node
 
@@ -32,24 +33,27 @@ def target(params: Mapping[str, Any]) -> tuple[dict[str, Any], list[str]]:
     """Return the wanted files and devices for io_netplan.put(), and the paths of foreign files that change."""
     original = io_netplan.read(io_netplan.ORIGINAL) or {"files": {}, "links": {}}
     ours = {NETPLAN_FILE: params["content"], **params["files"]}
-    if params["state"] == "absent":
-        return _removal(original, ours)
-    interfaces = [rail["interface"] for rail in params["rails"]]
+    return _original(original, ours) if params["state"] == "absent" else _planned(original, ours, params)
+
+
+def _original(original: Mapping[str, Any], ours: Mapping[str, str]) -> tuple[dict[str, Any], list[str]]:
+    """Return the state before the first change, without our files."""
+    theirs = [path for path, saved in original["files"].items() if saved and path not in ours]
+    back = {path: saved for path in theirs if (saved := _given_back(path, original))}
+    rest = {path: saved for path, saved in original["files"].items() if path not in theirs}
+    return {"files": {**dict.fromkeys(ours), **rest, **back}, "links": original["links"]}, list(back)
+
+
+def _planned(original: Mapping[str, Any], ours: Mapping[str, str], params: Mapping[str, Any]) -> tuple[dict[str, Any], list[str]]:
+    """Return the state with our files."""
     files = {path: [text, 0o600 if path == NETPLAN_FILE else 0o644] if text else None for path, text in ours.items()}
+    interfaces = [rail["interface"] for rail in params["rails"]]
     others = _taken(interfaces) if params["takeover"] else {}
     # Devices that the plan no longer uses get their original settings back.
     left = {name: saved for name, saved in original["links"].items() if name not in netplan.hearing(interfaces)}
     # The owner added these interfaces again since. From now on, a removal restores that version.
     again = {path: saved for path in others if original["files"].get(path) and (saved := _given_back(path, original, known=False))}
     return {"files": {**files, **others}, "links": left, "original": again}, list(others)
-
-
-def _removal(original: Mapping[str, Any], ours: Iterable[str]) -> tuple[dict[str, Any], list[str]]:
-    """Return target() of a removal: the collection's files (``ours``) go, and foreign definitions return."""
-    theirs = [path for path, saved in original["files"].items() if saved and path not in ours]
-    kept = {path: saved for path, saved in original["files"].items() if path not in theirs}
-    back = {path: saved for path in theirs if (saved := _given_back(path, original))}
-    return {"files": {**dict.fromkeys(ours), **kept, **back}, "links": original["links"]}, list(back)
 
 
 def _given_back(path: str, original: Mapping[str, Any], known: bool = True) -> list[Any] | None:
@@ -112,7 +116,8 @@ def differences(run: Run, params: Mapping[str, Any], wanted: Mapping[str, Any]) 
     said += [f"{name} is not as it was before" for name in links if now["links"][name] not in (wanted["links"][name], None)]
     if params["state"] == "absent":
         return said
-    said += fabric.drift(params["rails"], params["mtu"], io_node.interfaces(run))
+    rails = {rail["interface"]: rail["address"] for rail in params["rails"]}
+    said += fabric.drift(rails, params["mtu"], interfaces(io_node.interfaces(run)))
     for rail in params["rails"]:
         settings = {key: (io_netplan.sysctl(rail["interface"], key), value) for key, value in netplan.RAIL.items()}
         # Settings that the kernel lacks, such as all of IPv6, do not count.

@@ -4,7 +4,7 @@
 
 """The links of a fabric: the ports that ``gb10_fabric_ports: auto`` selects, and problems of ports and RDMA devices.
 
-cluster/plan.py documents the shape of a node. The kernel reports carrier only for devices that are administratively up.
+The kernel reports carrier only for devices that are administratively up.
 The carrier of a device that is down stays unknown, and no device is set up to find out.
 Sources: Linux Documentation/ABI/testing/sysfs-class-net (carrier), stable/sysfs-class-infiniband (state, link_layer);
 drivers/infiniband/hw/mlx5/main.c, mlx5_query_port_roce: a RoCE port is ACTIVE while its network device is up and has
@@ -15,11 +15,11 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
-from typing import Any
+from typing import Literal
 
 from ansible_collections.gb10.cluster.plugins.module_utils.common.problems import Problem
+from ansible_collections.gb10.cluster.plugins.module_utils.fabric.schema import Interface, Network
 from ansible_collections.gb10.cluster.plugins.module_utils.fabric.topology import (
-    AUTO,
     DEVICE,
     NETPLAN_FILE,
     SPARK_PORTS,
@@ -33,114 +33,92 @@ from ansible_collections.gb10.cluster.plugins.module_utils.fabric.topology impor
 )
 
 PORTS = "gb10_fabric_ports"
+#: A node's value of gb10_fabric_ports: a list, auto, or None for an invalid value, which is reported already.
+Ports = tuple[int, ...] | Literal["auto"] | None
 #: The ports of a removal where no cable is detected. The node has a record of everything that a removal restores.
 _USUAL = (1,)
 
-Node = Mapping[str, Any]
 
-
-def carrier(interfaces: Mapping[str, Mapping[str, Any]], port: int) -> bool | None:
+def carrier(interfaces: Mapping[str, Interface], port: int) -> bool | None:
     """Return whether all devices of a port that are up have carrier, None if none is up."""
     found = [interfaces[twin.interface] for twin in SPARK_PORTS.get(port, ()) if twin.interface in interfaces]
-    told = [facts["carrier"] for facts in found if facts["up"]]
-    return all(told) if told else None
+    up = [facts.carrier for facts in found if facts.up]
+    return all(up) if up else None
 
 
-def ours(interface: Mapping[str, Any]) -> bool:
+def ours(interface: Interface) -> bool:
     """Return whether an earlier run configured this device."""
-    return any(owner["file"] == NETPLAN_FILE for owner in interface["owners"])
+    return any(owner.file == NETPLAN_FILE for owner in interface.owners)
 
 
-def hcas(observed: Mapping[str, Any]) -> dict[str, str]:
-    """Return network device -> RDMA device, from the node's sysfs; devices without one are left out."""
-    found = {port["interface"]: hca for hca, port in sorted(observed["rdma"].items()) if port["interface"]}
-    return found | {name: facts["hca"] for name, facts in observed["interfaces"].items() if facts["hca"]}
+Choice = tuple[Sequence[tuple[int, ...] | None], list[Problem], str]
 
 
-def choose(nodes: Sequence[Node], topology: str) -> tuple[list[tuple[int, ...] | None], list[Problem], str]:
+def choose(nodes: Sequence[FabricNode], given: Sequence[Ports], topology: str) -> Choice:
     """Return each node's ports, the problems, and auto's choice as text, "" if the ports are given.
 
     None means unknown ports: the problems of the nodes have the reason, or no port is wanted. A port that an earlier
     run configured counts as cabled, so that a cable that falls out is an error instead of another network.
     """
-    given = [node["settings"][PORTS] for node in nodes]
-    problems = _check_given(nodes, given)
-    if problems or AUTO not in given:
-        return [tuple(value) if _is_list(value) else None for value in given], problems, ""
+    automatic = [index for index, value in enumerate(given) if value == "auto"]
+    if len(automatic) < len(nodes):
+        other = next(node.name for node, value in zip(nodes, given, strict=True) if value != "auto")
+        problems = [
+            Problem(f"nodes[{index}].{PORTS}", f"auto for {nodes[index].name}, a list for {other}", "one way for all nodes", f"set {PORTS} alike")
+            for index in automatic
+        ]
+        return [None if value == "auto" else value for value in given], problems, ""
     shape = TOPOLOGIES.get(topology)
     if shape and shape.ports:
         return [shape.ports] * len(nodes), [], shape.ports_text
-    if not shape or not shape.qsfp or not all(node["observed"] for node in nodes):
+    read = [node.network for node in nodes if node.network]
+    if not shape or not shape.qsfp or len(read) < len(nodes):
         return [None] * len(nodes), [], ""
-    return _cabled(nodes)
+    return _cabled(nodes, read)
 
 
-def _check_given(nodes: Sequence[Node], given: Sequence[Any]) -> list[Problem]:
-    """Check that the values of gb10_fabric_ports are all auto or all lists."""
-    problems = [
-        Problem(f"nodes[{index}].{PORTS}", repr(value), "auto, or a list such as [1]", f"correct {PORTS}")
-        for index, value in enumerate(given)
-        if value != AUTO and not _is_list(value)
-    ]
-    if other := next((node["name"] for node, value in zip(nodes, given, strict=True) if value != AUTO), ""):
-        problems += [
-            Problem(f"nodes[{index}].{PORTS}", f"auto for {nodes[index]['name']}, a list for {other}", "one way for all nodes", f"set {PORTS} alike")
-            for index, value in enumerate(given)
-            if value == AUTO
-        ]
-    return problems
-
-
-def _is_list(value: Any) -> bool:
-    return isinstance(value, list | tuple) and all(isinstance(port, int) for port in value)
-
-
-def _cabled(nodes: Sequence[Node]) -> tuple[list[tuple[int, ...] | None], list[Problem], str]:
+def _cabled(nodes: Sequence[FabricNode], networks: Sequence[Network]) -> Choice:
     """Select the ports that are cabled on all nodes, else the only cabled port of each node."""
-    cabled = [_cabled_ports(node["observed"]["interfaces"]) for node in nodes]
-    if common := tuple(port for port in SPARK_PORTS if all(port in ports for ports in cabled)):
-        others = _ports_of(nodes, [[port for port in ports if port not in common] for ports in cabled])
-        beside = f"; not {' and '.join(others)}, which others lack" if others else ""
-        return [common] * len(nodes), [], f"{_named(common)}, with carrier on every node{beside}"
+    cabled = [tuple(port for port in SPARK_PORTS if _is_cabled(network.interfaces, port)) for network in networks]
+    common = tuple(port for port in SPARK_PORTS if all(port in ports for ports in cabled))
+    if common:
+        rest = _of_nodes(nodes, [[port for port in ports if port not in common] for ports in cabled])
+        unused = f"; not {' and '.join(rest)}, which others lack" if rest else ""
+        return [common] * len(nodes), [], f"{_named(common)}, with carrier on every node{unused}"
     if all(len(ports) == 1 for ports in cabled):
-        return [tuple(ports) for ports in cabled], [], f"the only port with carrier on each node: {', '.join(_ports_of(nodes, cabled))}"
-    if nodes[0]["removing"]:
+        return cabled, [], f"the only port with carrier on each node: {', '.join(_of_nodes(nodes, cabled))}"
+    if nodes[0].removing:
         return [_USUAL] * len(nodes), [], ""
-    return [None] * len(nodes), _no_choice(nodes, cabled), ""
+    return [None] * len(nodes), _no_common_port(nodes, networks, cabled), ""
 
 
-def _no_choice(nodes: Sequence[Node], cabled: Sequence[Sequence[int]]) -> list[Problem]:
-    """Return why no ports can be selected: nodes without a cable, or different ports."""
-    if uncabled := [_uncabled(index, node) for index, node in enumerate(nodes) if not cabled[index]]:
-        return uncabled
-    found = f"no port has carrier on every node: {'; '.join(_ports_of(nodes, cabled))}"
+def _no_common_port(nodes: Sequence[FabricNode], networks: Sequence[Network], cabled: Sequence[Sequence[int]]) -> list[Problem]:
+    """Return why no port can be selected: nodes without a cable, or else different ports."""
+    uncabled = [index for index, ports in enumerate(cabled) if not ports]
+    if uncabled:
+        return [_uncabled(index, nodes[index].name, networks[index].interfaces) for index in uncabled]
+    found = f"no port has carrier on every node: {'; '.join(_of_nodes(nodes, cabled))}"
     fix = f"correct the cables, or list the ports of each node in {PORTS}"
     return [Problem(PORTS, found, "the same port, or one port of each node", fix)]
 
 
-def _ports_of(nodes: Sequence[Node], ports: Sequence[Sequence[int]]) -> list[str]:
-    """Return text with the ports of each node that has some."""
-    return [f"{_named(own)} of {node['name']}" for node, own in zip(nodes, ports, strict=True) if own]
+def _is_cabled(interfaces: Mapping[str, Interface], port: int) -> bool:
+    return carrier(interfaces, port) or any(twin.interface in interfaces and ours(interfaces[twin.interface]) for twin in SPARK_PORTS[port])
 
 
-def _cabled_ports(interfaces: Mapping[str, Mapping[str, Any]]) -> list[int]:
-    return [
-        port
-        for port, twins in SPARK_PORTS.items()
-        if carrier(interfaces, port) or any(twin.interface in interfaces and ours(interfaces[twin.interface]) for twin in twins)
-    ]
+def _of_nodes(nodes: Sequence[FabricNode], ports: Sequence[Sequence[int]]) -> list[str]:
+    return [f"{_named(some)} of {node.name}" for node, some in zip(nodes, ports, strict=True) if some]
 
 
-def _uncabled(index: int, node: Node) -> Problem:
+def _uncabled(index: int, name: str, interfaces: Mapping[str, Interface]) -> Problem:
     """Return why no port of a node can be selected: its devices are down, missing, or without carrier."""
-    name, interfaces = node["name"], node["observed"]["interfaces"]
     path = f"nodes[{index}].ports"
-    there = [twin.interface for twins in SPARK_PORTS.values() for twin in twins if twin.interface in interfaces]
-    down = [interface for interface in there if not interfaces[interface]["up"]]
+    usual = [twin.interface for twins in SPARK_PORTS.values() for twin in twins]
+    there = [interface for interface in usual if interface in interfaces]
+    down = [interface for interface in there if not interfaces[interface].up]
     if not there:
-        names = ", ".join(twin.interface for twins in SPARK_PORTS.values() for twin in twins)
         fix = "check that the ConnectX-7 driver is loaded, or set gb10_fabric_topology: socket"
-        return Problem(path, f"{name} has no QSFP port", f"an interface of {names}", fix)
+        return Problem(path, f"{name} has no QSFP port", f"an interface of {', '.join(usual)}", fix)
     if down:
         which = f"{', '.join(down)} {'is' if len(down) == 1 else 'are'}"
         found = f"no QSFP port of {name} shows carrier; {which} down, so carrier is unknown"
@@ -153,7 +131,7 @@ def _named(ports: Sequence[int]) -> str:
     return f"port{'s' * (len(ports) > 1)} {' and '.join(str(port) for port in ports)}"
 
 
-def check(nodes: Sequence[Node], members: Sequence[FabricNode], topology: str, roce: bool) -> list[Problem]:
+def check(nodes: Sequence[FabricNode], topology: str, roce: bool) -> list[Problem]:
     """Return the problems of the links that the fabric will use. With ``roce``, each link needs an RDMA device.
 
     A removal needs neither carrier nor RDMA.
@@ -162,92 +140,81 @@ def check(nodes: Sequence[Node], members: Sequence[FabricNode], topology: str, r
     shape = TOPOLOGIES.get(topology)
     if not shape or not shape.medium:
         return problems
-    for index, (node, member) in enumerate(zip(nodes, members, strict=True)):
-        if not node["observed"] or node["removing"]:
+    for index, node in enumerate(nodes):
+        if not node.network or node.removing:
             continue
-        problems += _check_interface(index, node, member) if shape.medium == DEVICE else _check_carrier(index, nodes, members, topology)
-        problems += _check_rdma(index, node, member, topology) if roce else []
+        if shape.medium == DEVICE:
+            problems += _check_interface(index, node, node.network)
+        else:
+            problems += _check_carrier(index, nodes, node.network.interfaces, topology)
+        problems += _check_rdma(index, node, node.network, topology) if roce else []
     return problems
 
 
-def _check_interface(index: int, node: Node, member: FabricNode) -> list[Problem]:
-    facts = node["observed"]["interfaces"].get(member.interface)
-    if not facts or not facts["up"] or facts["carrier"]:
+def _check_interface(index: int, node: FabricNode, network: Network) -> list[Problem]:
+    facts = network.interfaces.get(node.interface)
+    if not facts or not facts.up or facts.carrier:
         return []
-    found = f"{member.interface} of {node['name']} has no carrier"
+    found = f"{node.interface} of {node.name} has no carrier"
     return [Problem(f"nodes[{index}].interface", found, "a link", "check the cable and the switch's port, or correct gb10_fabric_interface")]
 
 
-def _check_carrier(index: int, nodes: Sequence[Node], members: Sequence[FabricNode], topology: str) -> list[Problem]:
-    name, interfaces = nodes[index]["name"], nodes[index]["observed"]["interfaces"]
-    ports = [port for port in members[index].ports or () if port in SPARK_PORTS]
+def _check_carrier(index: int, nodes: Sequence[FabricNode], interfaces: Mapping[str, Interface], topology: str) -> list[Problem]:
+    node = nodes[index]
+    ports = [port for port in node.ports or () if port in SPARK_PORTS]
     others = [port for port in SPARK_PORTS if port not in ports and carrier(interfaces, port)]
+    only = f"set {PORTS}: [{others[0]}]" if others and len(ports) == 1 else f"list only the cabled ports in {PORTS}"
     problems = []
-    for position, port in enumerate(members[index].ports or ()):
-        if carrier(interfaces, port) is not False or _is_dark(index, position, nodes, members, topology):
+    for position, port in enumerate(node.ports or ()):
+        if carrier(interfaces, port) is not False or _is_dark(index, position, nodes, topology):
             continue
-        found = f"port {port} of {name} has no carrier{f', {_named(others)} has' if others else ''}"
-        fix = f"set {PORTS}: [{others[0]}]" if others and len(ports) == 1 else f"list only the cabled ports in {PORTS}"
-        cable = "check the cable and the port at its other end"
-        problems.append(Problem(f"nodes[{index}].ports[{position}]", found, "a link on every port of the fabric", f"{cable}, or {fix}"))
+        found = f"port {port} of {node.name} has no carrier{f', {_named(others)} has' if others else ''}"
+        fix = f"check the cable and the port at its other end, or {only}"
+        problems.append(Problem(f"nodes[{index}].ports[{position}]", found, "a link on every port of the fabric", fix))
     return problems
 
 
-def _is_dark(index: int, position: int, nodes: Sequence[Node], members: Sequence[FabricNode], topology: str) -> bool:
+def _is_dark(index: int, position: int, nodes: Sequence[FabricNode], topology: str) -> bool:
     """Return whether a cable's other end is down. Then this end has no carrier until both are configured."""
     if entry(topology).medium == SWITCHES:
         return False
-    count = len(nodes)
-    here = segment(topology, index, position, count)
+    here = segment(topology, index, position, len(nodes))
     return any(
-        carrier(nodes[other]["observed"]["interfaces"], port) is None
-        for other, member in enumerate(members)
-        if other != index and nodes[other]["observed"]
-        for there, port in enumerate(member.ports or ())
-        if port in SPARK_PORTS and segment(topology, other, there, count) == here
+        carrier(node.network.interfaces, port) is None
+        for other, node in enumerate(nodes)
+        if other != index and node.network
+        for there, port in enumerate(node.ports or ())
+        if port in SPARK_PORTS and segment(topology, other, there, len(nodes)) == here
     )
 
 
-def _check_rdma(index: int, node: Node, member: FabricNode, topology: str) -> list[Problem]:
-    observed, problems = node["observed"], []
-    found = hcas(observed)
-    used = [(position, twin) for position, port in enumerate(member.ports or ()) for twin in devices(replace(member, ports=(port,)), topology)]
+def _check_rdma(index: int, node: FabricNode, network: Network, topology: str) -> list[Problem]:
+    problems, found = [], network.hcas
+    used = [(position, twin) for position, port in enumerate(node.ports or ()) for twin in devices(replace(node, ports=(port,)), topology)]
     for position, twin in used:
-        if twin.interface in observed["interfaces"]:
+        if twin.interface in network.interfaces:
             where = f"nodes[{index}].ports[{position}]"
-            problems += _check_hca(where, node["name"], observed, twin, found.get(twin.interface, ""), topology)
-    if found and not observed["infiniband"]:
-        lacks, fix = f"{node['name']} has no /dev/infiniband", "load the module: `sudo modprobe ib_uverbs`; install rdma-core to load it at boot"
+            problems += _check_hca(where, node.name, network, twin, found.get(twin.interface, ""), topology)
+    if found and not network.infiniband:
+        lacks, fix = f"{node.name} has no /dev/infiniband", "load the module: `sudo modprobe ib_uverbs`; install rdma-core to load it at boot"
         problems.append(Problem(f"nodes[{index}].infiniband", lacks, "the folder that gives programs access to RDMA", fix))
     return problems
 
 
-def _check_hca(where: str, name: str, observed: Mapping[str, Any], twin: Twin, hca: str, topology: str) -> list[Problem]:
+def _check_hca(where: str, name: str, network: Network, twin: Twin, hca: str, topology: str) -> list[Problem]:
     """Check one RDMA device for NCCL. Without carrier no port is ACTIVE; _check_carrier reports that."""
-    facts, port = observed["interfaces"][twin.interface], observed["rdma"].get(hca)
+    facts, port = network.interfaces[twin.interface], network.rdma.get(hca)
     if port is None:
         sockets = "" if entry(topology).one_transport else ", or set gb10_fabric_transport: socket"
         fix = f"load its driver: `sudo modprobe mlx5_ib`{sockets}"
         return [Problem(where, f"{twin.interface} of {name} has no RDMA device", f"one, such as {twin.hca}", fix)]
     device = f"{hca}, the RDMA device of {twin.interface} of {name},"
-    if port["link_layer"] != "Ethernet":
-        found = f"{device} has the link layer {port['link_layer'] or 'unknown'}"
+    if port.link_layer != "Ethernet":
+        found = f"{device} has the link layer {port.link_layer or 'unknown'}"
         fix = "set its port to Ethernet (mlxconfig, LINK_TYPE), then switch the node off and on"
         return [Problem(where, found, "Ethernet, which RoCE needs", fix)]
-    if facts["up"] and facts["carrier"] and port["state"] != "ACTIVE":
+    if facts.up and facts.carrier and port.state != "ACTIVE":
         fix = f"check `rdma link show {hca}/1` and `sudo dmesg`; reboot the node if its driver failed"
-        found = f"{device} is {port['state'] or 'in an unknown state'}"
+        found = f"{device} is {port.state or 'in an unknown state'}"
         return [Problem(where, found, "ACTIVE, as the link has carrier", fix)]
     return []
-
-
-def explain(topology: str, why: str, planned: Sequence[Mapping[str, Any]]) -> list[str]:
-    """Return the fabric as lines of text; ``why`` is from choose(), ``planned`` are the nodes of the plan."""
-    if not any(node["rails"] for node in planned):
-        return []
-    rails = [f"{node['name']}: {', '.join(_rail(rail) for rail in node['rails'])}" for node in planned]
-    return [f"{topology}{f'; {PORTS}: auto takes {why}' if why else ''}", *rails]
-
-
-def _rail(rail: Mapping[str, Any]) -> str:
-    return f"{rail['interface']} {rail['address']}" + (f" ({rail['hca']})" if rail["hca"] else "")

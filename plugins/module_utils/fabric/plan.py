@@ -8,12 +8,13 @@ from __future__ import annotations
 
 import ipaddress
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 from ansible_collections.gb10.cluster.plugins.module_utils.common.problems import Problem
 from ansible_collections.gb10.cluster.plugins.module_utils.fabric import checks as fabric_checks
-from ansible_collections.gb10.cluster.plugins.module_utils.fabric import netplan
+from ansible_collections.gb10.cluster.plugins.module_utils.fabric import links, netplan, rdma
+from ansible_collections.gb10.cluster.plugins.module_utils.fabric.schema import Interface
 from ansible_collections.gb10.cluster.plugins.module_utils.fabric.topology import (
     Fabric,
     FabricNode,
@@ -35,6 +36,9 @@ class Rail:
     address: ipaddress.IPv4Interface
     peers: Mapping[str, str]
 
+    def __str__(self) -> str:
+        return f"{self.interface} {self.address}" + (f" ({self.hca})" if self.hca else "")
+
 
 @dataclass(frozen=True)
 class NodeFabric:
@@ -46,6 +50,43 @@ class NodeFabric:
     rails: tuple[Rail, ...] = ()
     netplan: Mapping[str, Any] = field(default_factory=dict)
     environment: Mapping[str, str] = field(default_factory=dict)
+
+
+@dataclass(frozen=True)
+class FabricPlan:
+    """The fabric of a cluster.
+
+    ``members`` are the inputs with the chosen ports. ``nodes``, in the same order, is empty if problems prevent a plan.
+    ``why`` is the reason for the ports, "" if they are given. ``problems`` are those of the settings and the cabling,
+    ``link_problems`` those of the links and their GIDs.
+    """
+
+    topology: str
+    members: tuple[FabricNode, ...]
+    nodes: tuple[NodeFabric, ...]
+    why: str
+    problems: tuple[Problem, ...]
+    link_problems: tuple[Problem, ...]
+
+
+def of_cluster(nodes: Sequence[FabricNode], ports: Sequence[links.Ports], fabric: Fabric, rdma_required: bool, pin: bool) -> FabricPlan:
+    """Plan the fabric from the settings and the nodes' facts.
+
+    ``ports`` are the values of gb10_fabric_ports. ``pin``: set NCCL_IB_GID_INDEX where the plan is live. A fresh host
+    has no index before it has an address; then the role qsfp_netplan pins it.
+    """
+    topology = resolve_topology(fabric.topology, len(nodes))
+    chosen, unclear, why = links.choose(nodes, ports, topology)
+    nodes = [replace(node, ports=some) for node, some in zip(nodes, chosen, strict=True)]
+    shares, problems = plan(nodes, fabric)
+    roce = rdma_required and resolve_transport(fabric.transport, topology) == "roce"
+    link_problems = links.check(nodes, topology, roce)
+    for index, (share, node) in enumerate(zip(shares, nodes, strict=bool(shares))):
+        if pin and node.network and not drift({rail.interface: str(rail.address) for rail in share.rails}, fabric.mtu, node.network.interfaces):
+            index_variable, found = rdma.pinned([(rail.hca, str(rail.address)) for rail in share.rails], node.network.rdma)
+            shares[index] = replace(share, environment={**share.environment, **index_variable})
+            link_problems += [replace(problem, path=f"nodes[{index}].{problem.path}") for problem in found]
+    return FabricPlan(topology, tuple(nodes), tuple(shares), why, (*unclear, *problems), tuple(link_problems))
 
 
 def plan(nodes: Sequence[FabricNode], fabric: Fabric) -> tuple[list[NodeFabric], list[Problem]]:
@@ -135,20 +176,27 @@ def environment(topology: str, nodes: int, address: str, interface: str, rails: 
     return result | {"NCCL_IB_DISABLE": "0", "NCCL_IB_HCA": ",".join(rail.hca for rail in rails)} | shape.variables(nodes)
 
 
-def drift(rails: Sequence[Mapping[str, Any]], mtu: int, interfaces: Mapping[str, Mapping[str, Any]]) -> list[str]:
+def drift(rails: Mapping[str, str], mtu: int, interfaces: Mapping[str, Interface]) -> list[str]:
     """Return how a node's interfaces differ from its rails, one sentence each; empty when the plan is live.
 
-    ``rails`` as in the plan (interface, address with prefix), ``interfaces`` as node_info returns them.
+    ``rails`` maps interfaces to addresses with prefix length.
     """
     differences = []
-    for rail in rails:
-        name = rail["interface"]
+    for name, address in rails.items():
         found = interfaces.get(name)
         if found is None:
             differences.append(f"{name} does not exist")
             continue
-        if rail["address"] not in found["addresses"]:
-            differences.append(f"{name} has {', '.join(found['addresses']) or 'no address'} instead of {rail['address']}")
-        if found["mtu"] != mtu:
-            differences.append(f"{name} has MTU {found['mtu']} instead of {mtu}")
+        if address not in found.addresses:
+            differences.append(f"{name} has {', '.join(found.addresses) or 'no address'} instead of {address}")
+        if found.mtu != mtu:
+            differences.append(f"{name} has MTU {found.mtu} instead of {mtu}")
     return differences
+
+
+def explain(topology: str, why: str, nodes: Sequence[NodeFabric]) -> list[str]:
+    """Return the fabric as lines of text; ``why`` is the reason for the ports, "" if they are given."""
+    if not any(node.rails for node in nodes):
+        return []
+    rails = [f"{node.name}: {', '.join(str(rail) for rail in node.rails)}" for node in nodes]
+    return [f"{topology}{f'; {links.PORTS}: auto takes {why}' if why else ''}", *rails]

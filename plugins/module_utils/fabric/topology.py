@@ -20,6 +20,8 @@ import itertools
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 
+from ansible_collections.gb10.cluster.plugins.module_utils.fabric.schema import Network
+
 MTU_MIN, MTU_MAX = 1280, 9216
 AUTO = "auto"
 #: The medium of a topology.
@@ -60,7 +62,8 @@ class FabricNode:
     usual names.
     ``addresses`` are the user's, one for each rail. ``management`` is the address that Ansible uses, and
     ``management_interface`` the interface with that address: "" if none has it, None if unknown. ``interface`` is the
-    node's only device in the topology socket, "" for its management network.
+    node's only device in the topology socket, "" for its management network. ``network`` are the node's facts, None if
+    it was not read. ``removing``: the node's fabric is removed, so that its links do not count.
     """
 
     name: str
@@ -70,6 +73,8 @@ class FabricNode:
     management_interface: str | None = None
     interface: str = ""
     hcas: Mapping[str, str] = field(default_factory=dict)
+    network: Network | None = None
+    removing: bool = False
 
 
 @dataclass(frozen=True)

@@ -6,16 +6,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from typing import Any
+from collections.abc import Sequence
 
 from ansible_collections.gb10.cluster.plugins.module_utils.common.problems import Problem
 from ansible_collections.gb10.cluster.plugins.module_utils.memory import kv_cache
+from ansible_collections.gb10.cluster.plugins.module_utils.memory.schema import GIB, Inputs
 from ansible_collections.gb10.cluster.plugins.module_utils.model.parameter_bytes import ELEMENT
 from ansible_collections.gb10.cluster.plugins.module_utils.model.shape import Shape
 
 _TENSOR, _PIPELINE = "gb10_tensor_parallel_size", "gb10_pipeline_parallel_size"
-_GIB = 1 << 30
 
 
 def loaded_dtype(shape: Shape, dtype: str) -> str:
@@ -28,28 +27,27 @@ def loaded_dtype(shape: Shape, dtype: str) -> str:
     return shape.dtype if ELEMENT.get(shape.dtype, 4) == 2 else "bfloat16"
 
 
-def check(
-    shape: Shape,
-    nodes: Sequence[Mapping[str, Any]],
-    tensor: int,
-    pipeline: int,
-    kv_dtype: str,
-    dtype: str,
-    max_model_len: int,
-    weights_bytes: int | None,
-    ceiling: float,
-) -> list[Problem]:
-    """Return a Problem for every input that makes a plan impossible; the arguments are those of plan.plan()."""
-    problems = parallelism(shape, len(nodes), tensor, pipeline)
-    problems += [
+def check(inputs: Inputs) -> list[Problem]:
+    """Return a Problem for every input that makes a plan impossible."""
+    return [
+        *parallelism(inputs.shape, len(inputs.nodes), inputs.tensor, inputs.pipeline),
+        *_options(inputs),
+        *_model(inputs),
+    ]
+
+
+def _options(inputs: Inputs) -> list[Problem]:
+    """Return the problems of the nodes' memory and of vLLM's options."""
+    shape, kv_dtype, dtype = inputs.shape, inputs.kv_dtype, inputs.dtype
+    problems = [
         Problem(
             f"nodes[{index}].memory_bytes",
-            f"the memory of {node['name']} is unknown",
+            f"the memory of {node.name} is unknown",
             "MemTotal from /proc/meminfo",
             "gather the node's facts",
         )
-        for index, node in enumerate(nodes[: max(0, tensor * pipeline)])
-        if not node["memory_bytes"]
+        for index, node in enumerate(inputs.ranks)
+        if not node.memory_bytes
     ]
     if kv_dtype not in kv_cache.DTYPES or (kv_dtype == "fp8_ds_mla" and not shape.of("mla")):
         expected = f"one of {', '.join(kv_cache.DTYPES)} (fp8_ds_mla only with latent attention)"
@@ -57,16 +55,24 @@ def check(
         problems.append(Problem("--kv-cache-dtype", kv_dtype, expected, fix))
     if dtype not in ("auto", *ELEMENT):
         problems.append(Problem("--dtype", dtype, f"one of auto, {', '.join(ELEMENT)}", "correct --dtype"))
-    if not 0 <= max_model_len <= shape.positions:
+    if not 0 <= inputs.max_model_len <= shape.positions:
         expected = f"at most {shape.positions}, the model's max_position_embeddings"
-        problems.append(Problem("--max-model-len", str(max_model_len), expected, f"lower it to {shape.positions}"))
-    if not shape.stored.known and not weights_bytes:
-        found = f"weights in a format ({shape.stored.scheme}) of unknown size"
+        fix = f"lower it to {shape.positions}"
+        problems.append(Problem("--max-model-len", str(inputs.max_model_len), expected, fix))
+    return problems
+
+
+def _model(inputs: Inputs) -> list[Problem]:
+    """Return the problems of the model's format and layers, and of the ceiling."""
+    problems = []
+    if not inputs.shape.stored.known and not inputs.weights_bytes:
+        found = f"weights in a format ({inputs.shape.stored.scheme}) of unknown size"
         fix = "copy the model to the nodes, so that the size of its files is known"
         problems.append(Problem("gb10_model", found, "a known format, or the checkpoint's files", fix))
-    if not 0 < ceiling <= 1:
-        problems.append(Problem("ceiling", str(ceiling), "a fraction of the memory, above 0 and at most 1", "use 0.90"))
-    if all(layer.kept.kind in ("none", "state") for layer in shape.layers):
+    if not 0 < inputs.ceiling <= 1:
+        expected = "a fraction of the memory, above 0 and at most 1"
+        problems.append(Problem("ceiling", str(inputs.ceiling), expected, "use 0.90"))
+    if all(layer.kept.kind in ("none", "state") for layer in inputs.shape.layers):
         found = "no layer keeps keys and values of its tokens"
         problems.append(Problem("gb10_model", found, "a model with attention layers", "plan this model by hand"))
     return problems
@@ -75,26 +81,9 @@ def check(
 def parallelism(shape: Shape, nodes: int, tensor: int, pipeline: int) -> list[Problem]:
     """Return the problems with the two parallel sizes for a model on this many nodes with one GPU each."""
     if tensor < 1 or pipeline < 1:
-        return [Problem(path, str(value), "1 or more", f"correct {path}") for path, value in ((_TENSOR, tensor), (_PIPELINE, pipeline)) if value < 1]
-    problems = []
-    fitting = [size for size in range(1, shape.heads + 1) if shape.heads % size == 0 and _divides(shape.kv_heads, size)]
-    sizes = ", ".join(map(str, fitting[:5]))
-    fix = f"use a size that divides them ({sizes}), and pipeline parallelism for the other nodes"
-    if shape.heads % tensor:
-        found = f"{tensor} ranks for {shape.heads} attention heads"
-        problems.append(Problem(_TENSOR, found, "the same number of heads on each rank", fix))
-    elif not shape.of("mla") and not _divides(shape.kv_heads, tensor):
-        found = f"{tensor} ranks for {shape.kv_heads} key/value heads"
-        problems.append(Problem(_TENSOR, found, "the same number of heads on each rank", fix))
-    problems += [
-        Problem(
-            _TENSOR,
-            f"{tensor} ranks for {heads} heads of linear attention",
-            "the same number of heads on each rank",
-            f"use a divisor of {heads}",
-        )
-        for heads in sorted({layer.kept.heads for layer in shape.layers if layer.kept.kind == "state" and layer.kept.heads % tensor})
-    ]
+        sizes = {_TENSOR: tensor, _PIPELINE: pipeline}
+        return [Problem(path, str(value), "1 or more", f"correct {path}") for path, value in sizes.items() if value < 1]
+    problems = _heads(shape, tensor)
     if pipeline > len(shape.layers):
         found = f"{pipeline} stages for {len(shape.layers)} layers"
         problems.append(
@@ -104,6 +93,24 @@ def parallelism(shape: Shape, nodes: int, tensor: int, pipeline: int) -> list[Pr
         found = f"{tensor} x {pipeline} ranks on {nodes} nodes"
         problems.append(Problem(_TENSOR, found, "one node per rank", f"lower {_TENSOR} or {_PIPELINE}, or add nodes"))
     return problems
+
+
+def _heads(shape: Shape, tensor: int) -> list[Problem]:
+    """Return the problems of heads that the ranks of a stage cannot share evenly."""
+    problems, expected = [], "the same number of heads on each rank"
+    if not divides(shape, tensor):
+        fitting = [
+            size for size in range(1, shape.heads + 1) if shape.heads % size == 0 and _divides(shape.kv_heads, size)
+        ]
+        sizes = ", ".join(map(str, fitting[:5]))
+        fix = f"use a size that divides them ({sizes}), and pipeline parallelism for the other nodes"
+        heads = f"{shape.heads} attention" if shape.heads % tensor else f"{shape.kv_heads} key/value"
+        problems.append(Problem(_TENSOR, f"{tensor} ranks for {heads} heads", expected, fix))
+    states = {layer.kept.heads for layer in shape.layers if layer.kept.kind == "state"}
+    return problems + [
+        Problem(_TENSOR, f"{tensor} ranks for {heads} heads of linear attention", expected, f"use a divisor of {heads}")
+        for heads in sorted(heads for heads in states if heads % tensor)
+    ]
 
 
 def divides(shape: Shape, tensor: int) -> bool:
@@ -116,10 +123,11 @@ def _divides(kv_heads: int, tensor: int) -> bool:
     return kv_heads % tensor == 0 if kv_heads >= tensor else tensor % kv_heads == 0
 
 
-def too_large(short: Sequence[tuple[str, int]], context: int) -> Problem:
-    """Return the Problem for a model that does not fit. ``short``: bytes that each node lacks."""
-    lacking = ", ".join(f"{name} lacks {size / _GIB:.1f} GiB" for name, size in short if size)
-    excess = sum(size for _name, size in short) / _GIB
-    found = f"the model with {context} tokens of context is {excess:.1f} GiB larger than the cluster: {lacking}"
+def too_large(names: Sequence[str], short: Sequence[int], context: int) -> Problem:
+    """Return the Problem for a model that does not fit. ``short``: bytes that each of the named nodes lacks."""
+    lacking = ", ".join(f"{name} lacks {size / GIB:.1f} GiB" for name, size in zip(names, short, strict=True) if size)
+    found = (
+        f"the model with {context} tokens of context is {sum(short) / GIB:.1f} GiB larger than the cluster: {lacking}"
+    )
     fix = "add nodes, use stronger quantization or shorten the context"
     return Problem("gb10_model", found, "weights, workspace and KV cache within each node's memory", fix)

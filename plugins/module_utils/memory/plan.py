@@ -9,28 +9,21 @@ Weights and KV are computed. Other memory of a process is estimated with constan
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from fractions import Fraction
-from typing import Any
 
-from ansible_collections.gb10.cluster.plugins.module_utils.common.problems import Problem, ProblemsError
+from ansible_collections.gb10.cluster.plugins.module_utils.common.problems import ProblemsError
 from ansible_collections.gb10.cluster.plugins.module_utils.memory import checks as memory_checks
 from ansible_collections.gb10.cluster.plugins.module_utils.memory import kv_cache
+from ansible_collections.gb10.cluster.plugins.module_utils.memory.schema import GIB, Inputs, MemoryPlan, NodePlan
 from ansible_collections.gb10.cluster.plugins.module_utils.model import weights as model_weights
 from ansible_collections.gb10.cluster.plugins.module_utils.model.layers import Kept
 from ansible_collections.gb10.cluster.plugins.module_utils.model.parameter_bytes import ELEMENT
 from ansible_collections.gb10.cluster.plugins.module_utils.model.shape import Shape
 
-KIB, MIB, GIB = 1 << 10, 1 << 20, 1 << 30
+KIB, MIB = 1 << 10, 1 << 20
 #: A GB10's memory bandwidth in bytes/s. Source: NVIDIA, DGX Spark's specification (256-bit LPDDR5X at 8533 MT/s).
 BANDWIDTH = 273_000_000_000
-#: Minimum reserve for the operating system, SSH, Ray and the page cache; exhausted unified memory stops the whole host.
-#: An estimate, smaller than the reserve of published recipes (they give 0.80 to 0.90 of the memory to vLLM).
-RESERVE = 5 * GIB
-#: Additional reserve on the head for the API server, the scheduler and Ray's dashboard. An estimate; Ray's dashboard
-#: alone takes 1 GiB in the lab.
-HEAD_RESERVE = 4 * GIB
 #: A rank's process without its tensors, its CUDA context and the captured graphs. Estimated from vLLM's logs on other
 #: GPUs.
 PROCESS, CONTEXT, GRAPHS = 2 * GIB, 1 * GIB, 1 * GIB
@@ -44,85 +37,8 @@ SMALLEST_CONTEXT = 4096
 _BATCHES = ((160 * GIB, 16384, 1024), (70 * GIB, 8192, 1024), (0, 2048, 256))
 
 
-@dataclass(frozen=True)
-class NodePlan:
-    """One rank's node, in bytes.
-
-    ``left``: for KV, negative if the weights do not fit. ``short``: the missing amount.
-    """
-
-    name: str
-    rank: int
-    layers: int
-    memory: int
-    reserve: int
-    weights: int
-    workspace: int
-    left: int
-    kv: int
-    #: KV bytes per token before a sliding window is full, and per further token.
-    kv_per_token: int
-    kv_growth: int
-    short: int
-
-
-@dataclass(frozen=True)
-class MemoryPlan:
-    """See plan(). ``tokens``: vLLM's "KV cache size"; ``concurrency``: its "Maximum concurrency" for ``context``."""
-
-    nodes: tuple[NodePlan, ...]
-    fits: bool
-    short: int
-    weights: int
-    weights_estimated: bool
-    kv_dtype: str
-    block: int
-    tokens: int
-    context: int
-    largest_context: int
-    concurrency: float
-    sequences: int
-    #: The context of each sequence when ``sequences`` run simultaneously.
-    context_of_each: int
-    kv_cache_memory_bytes: int
-    fraction: str
-    arguments: tuple[str, ...]
-    tokens_per_second: float
-    tokens_per_second_full: float
-    problems: tuple[Problem, ...]
-
-    def facts(self) -> dict[str, Any]:
-        """Return the plan as plain data, with the problems as text."""
-        return {**asdict(self), "problems": [str(problem) for problem in self.problems]}
-
-
-def plan(
-    shape: Shape,
-    *,
-    nodes: Sequence[Mapping[str, Any]],
-    tensor: int,
-    pipeline: int = 1,
-    weights_bytes: int | None = None,
-    dtype: str = "auto",
-    kv_dtype: str = "auto",
-    max_model_len: int = 0,
-    sequences: int = 0,
-    batched_tokens: int = 0,
-    ceiling: float = 0.90,
-    reserve: int = RESERVE,
-    head_reserve: int = HEAD_RESERVE,
-    kv_in_bytes: bool = True,
-    kv_cache_memory_bytes: int = 0,
-    block: int = kv_cache.BLOCK,
-) -> MemoryPlan:
-    """Plan the memory of each rank, one rank per node, in vLLM's order: the ranks of a stage are adjacent.
-
-    ``nodes``: {name, memory_bytes, head}, at least one per rank; the first ones are used. ``weights_bytes``: size of
-    the safetensors, None to estimate it from the dimensions. ``dtype``: vLLM's --dtype. ``max_model_len``: 0 for the
-    model's own context, lowered if it does not fit. ``sequences`` (--max-num-seqs) and ``batched_tokens``
-    (--max-num-batched-tokens): 0 for vLLM's defaults. ``ceiling``: the maximum share of a node's memory for vLLM.
-    ``kv_in_bytes``: whether the release has --kv-cache-memory-bytes; without it the plan returns a fraction.
-    ``kv_cache_memory_bytes``: the user's value for that option, 0 for all remaining memory.
+def plan(inputs: Inputs) -> MemoryPlan:
+    """Plan the memory of each rank, one rank per node.
 
     Raises ProblemsError with every invalid input. A model that does not fit is a normal result (``fits``,
     ``problems``).
@@ -132,83 +48,38 @@ def plan(
     the KV of a full context. Tensor parallelism divides the bytes per rank. Pipeline stages wait for each other, so
     their times add up. With NVIDIA's 273 GB/s the result for gpt-oss-120b on one node is 54.6; users report 57 to 60.
     """
-    problems = memory_checks.check(shape, nodes, tensor, pipeline, kv_dtype, dtype, max_model_len, weights_bytes, ceiling)
-    if problems:
+    if problems := memory_checks.check(inputs):
         raise ProblemsError(problems)
-    ranks = list(nodes[: tensor * pipeline])
-    loaded = memory_checks.loaded_dtype(shape, dtype)
-    default_tokens, default_sequences = next(entry[1:] for entry in _BATCHES if min(node["memory_bytes"] for node in ranks) >= entry[0])
-    sequences, batched = sequences or default_sequences, batched_tokens or default_tokens
-    # vLLM may schedule one batch per pipeline stage and one more.
-    layout = kv_cache.layout(shape, tensor, kv_dtype, loaded, (pipeline + 1) * batched, block)
-    scale = Fraction(weights_bytes, model_weights.checkpoint(shape)) if weights_bytes else Fraction(1)
-    stages = [_stage(shape, layers, tensor, loaded, kv_dtype, scale) for layers in kv_cache.stages(len(shape.layers), pipeline)]
-    of_rank = [stages[rank // tensor] for rank in range(len(ranks))]
-
-    workspace = _workspace(shape, tensor, ELEMENT[loaded], batched, sequences) + PROCESS + CONTEXT + GRAPHS + (NCCL if len(ranks) > 1 else 0)
-    memory = [node["memory_bytes"] for node in ranks]
-    reserves = [max(node["memory_bytes"] - int(ceiling * node["memory_bytes"]), reserve) + (head_reserve if node["head"] else 0) for node in ranks]
-    needs = [stage.weights + workspace for stage in of_rank]
-    left = [size - kept - need for size, kept, need in zip(memory, reserves, needs, strict=True)]
-    # All ranks get the same arguments, so the fullest node limits them.
-    in_bytes = kv_in_bytes or kv_cache_memory_bytes > 0
-    if in_bytes:
-        pinned = kv_cache_memory_bytes or max(0, min(left)) // MIB * MIB
-        kv = [pinned] * len(ranks)
-        percent = max(-(-(need + pinned) * 100 // size) for need, size in zip(needs, memory, strict=True))
-    else:
-        pinned, percent = 0, max(0, min((size - kept) * 100 // size for size, kept in zip(memory, reserves, strict=True)))
-        kv = [max(0, percent * size // 100 - need) for need, size in zip(needs, memory, strict=True)]
-
-    pages = [layout.block_bytes(stage.layers) for stage in of_rank]
-    blocks = min((have // page for have, page in zip(kv, pages, strict=True) if page), default=0)
-    largest = layout.longest(blocks, shape.positions)
-    wanted = max_model_len or min(SMALLEST_CONTEXT, shape.positions)
-    context = wanted if max_model_len or largest < wanted else largest
-    if not max_model_len and KIB < context < shape.positions:
-        context = context // KIB * KIB
-    # Missing bytes: KV for that context, and memory for the weights and the user's KV size.
-    short = [
-        max(0, page * (layout.blocks(wanted) + 1) - have) + max(0, kv_cache_memory_bytes - had)
-        for page, have, had in zip(pages, kv, left, strict=True)
-    ]
-    fits, fraction, reads = not any(short), f"{percent / 100:.2f}", sum(stage.reads for stage in stages)
+    demand = _demand(inputs)
+    budget = _budget(inputs, demand)
+    context = _context(inputs, demand, budget)
+    short = _short(inputs, demand, budget, context.wanted)
+    fits, shape, layout = not any(short), inputs.shape, demand.layout
+    reads = sum(stage.reads for stage in demand.stages)
+    full = reads + sum(stage.reads_of(context.planned) for stage in demand.stages)
+    lowered = context.planned if inputs.max_model_len or context.planned < shape.positions else 0
     return MemoryPlan(
-        nodes=tuple(
-            NodePlan(
-                name=node["name"],
-                rank=rank,
-                layers=len(stage.layers),
-                memory=memory[rank],
-                reserve=reserves[rank],
-                weights=stage.weights,
-                workspace=workspace,
-                left=left[rank],
-                kv=kv[rank],
-                kv_per_token=sum(size for _kept, size in stage.tokens),
-                kv_growth=sum(size for kept, size in stage.tokens if not kept.window),
-                short=short[rank],
-            )
-            for rank, (node, stage) in enumerate(zip(ranks, of_rank, strict=True))
-        ),
+        nodes=tuple(_node(inputs, demand, budget, rank, lack) for rank, lack in enumerate(short)),
         fits=fits,
         short=sum(short),
-        weights=weights_bytes or model_weights.checkpoint(shape),
-        weights_estimated=not weights_bytes,
-        kv_dtype=kv_dtype if kv_dtype != "auto" else shape.kv_dtype if shape.kv_dtype == "fp8" else loaded,
+        weights=inputs.weights_bytes or model_weights.checkpoint(shape),
+        weights_estimated=not inputs.weights_bytes,
+        kv_dtype=_kv_dtype(inputs, demand.dtype),
         block=layout.block,
-        tokens=layout.tokens(blocks, context),
-        context=context,
-        largest_context=largest,
-        concurrency=blocks / layout.blocks(context),
-        sequences=sequences,
-        context_of_each=layout.longest(blocks, context, sequences),
-        kv_cache_memory_bytes=pinned,
-        fraction=fraction,
-        arguments=_arguments(fits, pinned, fraction, context if max_model_len or context < shape.positions else 0),
+        tokens=layout.tokens(context.blocks, context.planned),
+        context=context.planned,
+        largest_context=context.largest,
+        concurrency=context.blocks / layout.blocks(context.planned),
+        sequences=demand.sequences,
+        context_of_each=layout.longest(context.blocks, context.planned, demand.sequences),
+        kv_cache_memory_bytes=budget.pinned,
+        fraction=budget.fraction,
+        arguments=_arguments(fits, budget.pinned, budget.fraction, lowered),
         tokens_per_second=round(BANDWIDTH / reads, 2),
-        tokens_per_second_full=round(BANDWIDTH / (reads + sum(stage.reads_of(context) for stage in stages)), 2),
-        problems=() if fits else (memory_checks.too_large([(node["name"], lack) for node, lack in zip(ranks, short, strict=True)], wanted),),
+        tokens_per_second_full=round(BANDWIDTH / full, 2),
+        problems=()
+        if fits
+        else (memory_checks.too_large([node.name for node in inputs.ranks], short, context.wanted),),
     )
 
 
@@ -228,6 +99,128 @@ class _Stage:
     def reads_of(self, context: int) -> int:
         """Return the bytes of KV and states that one token of a sequence of that length reads."""
         return self.states + sum(size * min(context, kept.window or context) for kept, size in self.tokens)
+
+
+@dataclass(frozen=True)
+class _Demand:
+    """The demand of the ranks: the batch, the stages in order, the workspace of a rank in bytes, and the KV layout."""
+
+    sequences: int
+    dtype: str
+    stages: tuple[_Stage, ...]
+    tensor: int
+    workspace: int
+    layout: kv_cache.Layout
+
+    def stage(self, rank: int) -> _Stage:
+        """Return the stage of a rank."""
+        return self.stages[rank // self.tensor]
+
+
+@dataclass(frozen=True)
+class _Budget:
+    """The memory that remains by rank, in bytes. ``pinned``: KV bytes of each rank, 0 if a fraction sets them."""
+
+    reserves: tuple[int, ...]
+    left: tuple[int, ...]
+    kv: tuple[int, ...]
+    pinned: int
+    fraction: str
+
+
+@dataclass(frozen=True)
+class _Context:
+    """The KV blocks of a rank, and contexts in tokens: the largest possible, the wanted and the planned one."""
+
+    blocks: int
+    largest: int
+    wanted: int
+    planned: int
+
+
+def _demand(inputs: Inputs) -> _Demand:
+    shape, tensor, dtype = inputs.shape, inputs.tensor, memory_checks.loaded_dtype(inputs.shape, inputs.dtype)
+    smallest = min(node.memory_bytes for node in inputs.ranks)
+    default_tokens, default_sequences = next(entry[1:] for entry in _BATCHES if smallest >= entry[0])
+    sequences, batched = inputs.sequences or default_sequences, inputs.batched_tokens or default_tokens
+    scale = Fraction(inputs.weights_bytes, model_weights.checkpoint(shape)) if inputs.weights_bytes else Fraction(1)
+    workspace = _workspace(shape, tensor, ELEMENT[dtype], batched, sequences) + PROCESS + CONTEXT + GRAPHS
+    return _Demand(
+        sequences=sequences,
+        dtype=dtype,
+        stages=tuple(
+            _stage(shape, layers, tensor, dtype, inputs.kv_dtype, scale)
+            for layers in kv_cache.stages(len(shape.layers), inputs.pipeline)
+        ),
+        tensor=tensor,
+        workspace=workspace + (NCCL if len(inputs.ranks) > 1 else 0),
+        # vLLM may schedule one batch per pipeline stage and one more.
+        layout=kv_cache.layout(shape, tensor, inputs.kv_dtype, dtype, (inputs.pipeline + 1) * batched, inputs.block),
+    )
+
+
+def _budget(inputs: Inputs, demand: _Demand) -> _Budget:
+    """Divide each node's memory. All ranks get the same arguments, so the fullest node limits them."""
+    memory = [node.memory_bytes for node in inputs.ranks]
+    reserves = tuple(
+        max(node.memory_bytes - int(inputs.ceiling * node.memory_bytes), inputs.reserve)
+        + inputs.head_reserve * node.head
+        for node in inputs.ranks
+    )
+    needs = [demand.stage(rank).weights + demand.workspace for rank in range(len(memory))]
+    left = tuple(size - kept - need for size, kept, need in zip(memory, reserves, needs, strict=True))
+    if inputs.kv_in_bytes or inputs.kv_cache_memory_bytes > 0:
+        pinned = inputs.kv_cache_memory_bytes or max(0, min(left)) // MIB * MIB
+        percent = max(-(-(need + pinned) * 100 // size) for need, size in zip(needs, memory, strict=True))
+        return _Budget(reserves, left, (pinned,) * len(memory), pinned, f"{percent / 100:.2f}")
+    percent = max(0, min((size - kept) * 100 // size for size, kept in zip(memory, reserves, strict=True)))
+    kv = tuple(max(0, percent * size // 100 - need) for need, size in zip(needs, memory, strict=True))
+    return _Budget(reserves, left, kv, 0, f"{percent / 100:.2f}")
+
+
+def _context(inputs: Inputs, demand: _Demand, budget: _Budget) -> _Context:
+    layout, positions = demand.layout, inputs.shape.positions
+    pages = [layout.block_bytes(demand.stage(rank).layers) for rank in range(len(budget.kv))]
+    blocks = min((have // page for have, page in zip(budget.kv, pages, strict=True) if page), default=0)
+    largest = layout.longest(blocks, positions)
+    if inputs.max_model_len:
+        return _Context(blocks, largest, inputs.max_model_len, inputs.max_model_len)
+    wanted = min(SMALLEST_CONTEXT, positions)
+    planned = max(largest, wanted)
+    return _Context(blocks, largest, wanted, planned // KIB * KIB if KIB < planned < positions else planned)
+
+
+def _short(inputs: Inputs, demand: _Demand, budget: _Budget, wanted: int) -> list[int]:
+    """Return the missing bytes by rank: KV for the wanted context, and memory for weights and the user's KV size."""
+    pages = [demand.layout.block_bytes(demand.stage(rank).layers) for rank in range(len(budget.kv))]
+    return [
+        max(0, page * (demand.layout.blocks(wanted) + 1) - have) + max(0, inputs.kv_cache_memory_bytes - left)
+        for page, have, left in zip(pages, budget.kv, budget.left, strict=True)
+    ]
+
+
+def _node(inputs: Inputs, demand: _Demand, budget: _Budget, rank: int, short: int) -> NodePlan:
+    node, stage = inputs.ranks[rank], demand.stage(rank)
+    return NodePlan(
+        name=node.name,
+        rank=rank,
+        layers=len(stage.layers),
+        memory=node.memory_bytes,
+        reserve=budget.reserves[rank],
+        weights=stage.weights,
+        workspace=demand.workspace,
+        left=budget.left[rank],
+        kv=budget.kv[rank],
+        kv_per_token=sum(size for _kept, size in stage.tokens),
+        kv_growth=sum(size for kept, size in stage.tokens if not kept.window),
+        short=short,
+    )
+
+
+def _kv_dtype(inputs: Inputs, loaded: str) -> str:
+    if inputs.kv_dtype != "auto":
+        return inputs.kv_dtype
+    return inputs.shape.kv_dtype if inputs.shape.kv_dtype == "fp8" else loaded
 
 
 def _stage(shape: Shape, layers: range, tensor: int, loaded: str, kv_dtype: str, scale: Fraction) -> _Stage:
@@ -275,11 +268,14 @@ def explain(plan: MemoryPlan) -> list[str]:
     lines = [f"{'node':{width}}  memory  reserve  weights  workspace  KV cache  KiB/token"]
     lines += [
         f"{node.name:{width}}  {_gib(node.memory):>6}  {_gib(node.reserve):>7}  {_gib(node.weights):>7}  {_gib(node.workspace):>9}  "
-        f"{_gib(node.kv):>8}  {node.kv_per_token / KIB:>9.1f}" + (f"  short by {_gib(node.short)}" if node.short else "")
+        f"{_gib(node.kv):>8}  {node.kv_per_token / KIB:>9.1f}"
+        + (f"  short by {_gib(node.short)}" if node.short else "")
         for node in plan.nodes
     ]
     source = "estimated from the model's dimensions" if plan.weights_estimated else "in the checkpoint"
-    lines.append(f"weights: {_gib(plan.weights)} GiB {source}; KV cache in {plan.kv_dtype}, blocks of {plan.block} tokens")
+    lines.append(
+        f"weights: {_gib(plan.weights)} GiB {source}; KV cache in {plan.kv_dtype}, blocks of {plan.block} tokens"
+    )
     if not plan.fits:
         return [*lines, f"does not fit: short by {_gib(plan.short)} GiB in total, for {plan.context} tokens of context"]
     lines.append(

@@ -8,11 +8,12 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping
+from dataclasses import fields
 from typing import Any
 
 from ansible_collections.gb10.cluster.plugins.module_utils.model import config as model_config
 from ansible_collections.gb10.cluster.plugins.module_utils.node import parse as node_text
-from ansible_collections.gb10.cluster.plugins.module_utils.rules.schema import SPARK
+from ansible_collections.gb10.cluster.plugins.module_utils.rules.schema import SPARK, Node, ServedModel, Situation
 
 #: vLLM's default for --host: all addresses.
 _ANY = "0.0.0.0"
@@ -22,63 +23,75 @@ _EXPERTS = ("num_experts", "num_local_experts", "n_routed_experts", "num_experts
 
 def of_host(
     arguments: Mapping[str, Any], environment: Mapping[str, str], release: str, host: Mapping[str, Any], config: Mapping[str, Any] | None
-) -> dict[str, Any]:
-    """Return the situation; rules.schema.View documents its shape.
+) -> Situation:
+    """Return the situation of one host, which does not show how the nodes are cabled.
 
     ``arguments`` are effective values by long name; ``host`` is {name, gpu: as node_text.gpu_facts, kernel, meminfo:
-    the text of the file, nccl, image, network}; ``config`` is the model's config.json, None if unknown. One host does
-    not show how the nodes are cabled.
+    the text of the file, nccl, image, network}; ``config`` is the model's config.json, None if unknown.
     """
     tensor, pipeline = (_integer(arguments.get(f"--{kind}-parallel-size")) for kind in ("tensor", "pipeline"))
-    gpus = host["gpu"]["gpus"]
-    capability = gpus[0]["capability"] if gpus else None
-    several = tensor * pipeline > 1 or _integer(arguments.get("--nnodes")) > 1
-    roce = several and capability == SPARK and environment.get("NCCL_IB_DISABLE") != "1"
-    return {
-        "release": release,
-        "runtime": "container" if host["image"] else "native",
-        "image": host["image"],
-        "network": host["network"],
-        "executor": str(arguments.get("--distributed-executor-backend") or "mp"),
-        "tensor_parallel_size": tensor,
-        "pipeline_parallel_size": pipeline,
-        "topology": "",
-        "transport": ("roce" if roce else "socket") if several else "none",
-        "api_host": "" if arguments.get("--headless") else str(arguments.get("--host") or _ANY),
-        "api_key": bool(arguments.get("--api-key") or environment.get("VLLM_API_KEY")),
-        "nccl": host["nccl"],
+    node = _node(host, environment, not arguments.get("--headless"))
+    transport = "none"
+    if tensor * pipeline > 1 or _integer(arguments.get("--nnodes")) > 1:
+        transport = "roce" if node.capability == SPARK and environment.get("NCCL_IB_DISABLE") != "1" else "socket"
+    return Situation(
+        release=release,
+        runtime="container" if host["image"] else "native",
+        image=host["image"],
+        network=host["network"],
+        executor=str(arguments.get("--distributed-executor-backend") or "mp"),
+        tensor_parallel_size=tensor,
+        pipeline_parallel_size=pipeline,
+        transport=transport,
+        api_host=str(arguments.get("--host") or _ANY) if node.head else "",
+        api_key=bool(arguments.get("--api-key") or environment.get("VLLM_API_KEY")),
+        nccl=host["nccl"],
         # Clients choose their own token limits; this value satisfies rule max-tokens-reasoning.
-        "smoke_tokens": 512,
-        "model": _model(arguments, config),
-        "arguments": dict(arguments),
-        "nodes": [
-            {
-                "name": host["name"],
-                "head": not arguments.get("--headless"),
-                "capability": capability,
-                "driver": host["gpu"]["driver_version"] or "",
-                "kernel": host["kernel"],
-                "memory_bytes": host["gpu"]["memory_bytes"] or 0,
-                "environment": dict(environment),
-                **{name: size or 0 for name, size in node_text.cma_facts(host["meminfo"]).items()},
-            }
-        ],
-    }
+        smoke_tokens=512,
+        model=_model(arguments, config),
+        arguments=arguments,
+        nodes=[node],
+    )
 
 
-def _model(arguments: Mapping[str, Any], config: Mapping[str, Any] | None) -> dict[str, Any]:
+def of_data(data: Mapping[str, Any]) -> Situation:
+    """Return the situation of plain data with the keys of Situation, ServedModel and Node; others are ignored."""
+    model = ServedModel(**_known(ServedModel, data.get("model", {})))
+    nodes = [Node(**_known(Node, each)) for each in data.get("nodes", ())]
+    return Situation(**{**_known(Situation, data), "model": model, "nodes": nodes})
+
+
+def _known(kind: Any, data: Mapping[str, Any]) -> dict[str, Any]:
+    return {field.name: data[field.name] for field in fields(kind) if field.name in data}
+
+
+def _node(host: Mapping[str, Any], environment: Mapping[str, str], head: bool) -> Node:
+    gpu, cma = host["gpu"], node_text.cma_facts(host["meminfo"])
+    return Node(
+        name=host["name"],
+        head=head,
+        memory_bytes=gpu["memory_bytes"] or 0,
+        capability=gpu["gpus"][0]["capability"] if gpu["gpus"] else None,
+        driver=gpu["driver_version"] or "",
+        kernel=host["kernel"],
+        cma_free_bytes=cma["cma_free_bytes"] or 0,
+        cma_total_bytes=cma["cma_total_bytes"] or 0,
+        environment=environment,
+    )
+
+
+def _model(arguments: Mapping[str, Any], config: Mapping[str, Any] | None) -> ServedModel:
     text = (config or {}).get("text_config")
     keys = {**(text if isinstance(text, Mapping) else {}), **(config or {})}
-    return {
-        "name": "the model",
-        "type": model_config.family(keys),
-        "scheme": model_config.scheme(config),
-        "moe": any(_integer(keys.get(key), 0) > 1 for key in _EXPERTS),
-        "reasoning": bool(arguments.get("--reasoning-parser")),
-        "weights_bytes": None,
-        "positions": model_config.positions(config or {}),
-        "kv_dtype": model_config.kv_dtype(config) if config else "",
-    }
+    return ServedModel(
+        name="the model",
+        type=model_config.family(keys),
+        scheme=model_config.scheme(config),
+        moe=any(_integer(keys.get(key), 0) > 1 for key in _EXPERTS),
+        reasoning=bool(arguments.get("--reasoning-parser")),
+        positions=model_config.positions(config or {}),
+        kv_dtype=model_config.kv_dtype(config) if config else "",
+    )
 
 
 def _integer(value: Any, default: int = 1) -> int:

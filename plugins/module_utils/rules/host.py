@@ -39,33 +39,33 @@ def _numbers(text: str) -> tuple[int, ...]:
 
 
 def _ngc(view: View) -> tuple[int, ...]:
-    match = _NGC.match(view.data["image"])
+    match = _NGC.match(view.situation.image)
     return (int(match[1]), int(match[2])) if match else ()
 
 
 def _new_driver(view: View) -> list[Found]:
-    return [(f"nodes[{index}].driver", node["driver"]) for index, node in view.nodes if _numbers(node["driver"]) >= _SUSPECT_DRIVER]
+    return [(f"nodes[{index}].driver", node.driver) for index, node in view.nodes if _numbers(node.driver) >= _SUSPECT_DRIVER]
 
 
 def _old_driver(view: View) -> list[Found]:
-    return [(f"nodes[{index}].driver", node["driver"]) for index, node in view.nodes if node["driver"] and _numbers(node["driver"]) < _OLDEST_DRIVER]
+    return [(f"nodes[{index}].driver", node.driver) for index, node in view.nodes if node.driver and _numbers(node.driver) < _OLDEST_DRIVER]
 
 
 def _differs(view: View, key: str) -> list[Found]:
-    known = [(index, node) for index, node in view.nodes if node[key]]
+    values = [(index, node.name, getattr(node, key)) for index, node in view.nodes if getattr(node, key)]
     return [
-        (f"nodes[{index}].{key}", f"{node[key]} on {node['name']}, {known[0][1][key]} on {known[0][1]['name']}")
-        for index, node in known[1:]
-        if node[key] != known[0][1][key]
+        (f"nodes[{index}].{key}", f"{value} on {name}, {values[0][2]} on {values[0][1]}")
+        for index, name, value in values[1:]
+        if value != values[0][2]
     ]
 
 
 def _reserved(view: View) -> dict[int, str]:
     """Return, by index, the nodes whose kernel lends out memory that cannot be pinned, with the evidence."""
     return {
-        index: f"CmaFree {node['cma_free_bytes'] / 2**30:.1f} GiB, CmaTotal {node['cma_total_bytes'] / 2**30:.1f} GiB, kernel {node['kernel']}"
+        index: f"CmaFree {node.cma_free_bytes / 2**30:.1f} GiB, CmaTotal {node.cma_total_bytes / 2**30:.1f} GiB, kernel {node.kernel}"
         for index, node in view.nodes
-        if node["cma_free_bytes"] > node["cma_total_bytes"]
+        if node.cma_free_bytes > node.cma_total_bytes
     }
 
 
@@ -74,7 +74,7 @@ def _cma(view: View) -> list[Found]:
 
 
 def _kernel(view: View, *names: str) -> list[Found]:
-    return [(f"nodes[{index}].kernel", node["kernel"]) for index, node in view.nodes if node["kernel"].startswith(names)]
+    return [(f"nodes[{index}].kernel", node.kernel) for index, node in view.nodes if node.kernel.startswith(names)]
 
 
 def _bad_kernel(view: View) -> list[Found]:
@@ -83,26 +83,26 @@ def _bad_kernel(view: View) -> list[Found]:
 
 
 def _monitor(view: View) -> list[Found]:
-    return view.variable("RAY_memory_monitor_refresh_ms", lambda value: value != "0") if view.data["executor"] == "ray" else []
+    return view.variable("RAY_memory_monitor_refresh_ms", lambda value: value != "0") if view.situation.executor == "ray" else []
 
 
 def _no_ray(view: View) -> list[Found]:
-    upstream = _UPSTREAM.match(view.data["image"])
+    upstream = _UPSTREAM.match(view.situation.image)
     bare = _ngc(view) >= _NO_RAY or (upstream is not None and (version(upstream[1]) or ()) >= _NO_RAY_UPSTREAM)
-    if (said := view.data.get("image_has_ray")) is not None:
+    if (said := view.situation.image_has_ray) is not None:
         bare = not said
-    return when(view.data["runtime"] == "container" and view.data["executor"] == "ray" and bare, ("image", view.data["image"]))
+    return when(view.situation.runtime == "container" and view.situation.executor == "ray" and bare, ("image", view.situation.image))
 
 
 def _nnodes(view: View) -> list[Found]:
     several = (view.number("--nnodes") or 1) > 1
-    return when(several and view.data["executor"] == "ray", ("gb10_vllm_extra_args.--nnodes", f"{view.argument('--nnodes')} with Ray"))
+    return when(several and view.situation.executor == "ray", ("gb10_vllm_extra_args.--nnodes", f"{view.argument('--nnodes')} with Ray"))
 
 
 def _moving(view: View) -> list[Found]:
-    image = view.data["image"]
+    image = view.situation.image
     tag = image.rpartition("/")[2].partition("@")[0].partition(":")[2] or "latest"
-    loose = view.data["runtime"] == "container" and image != "" and "@sha256:" not in image and bool(_MOVING.fullmatch(tag))
+    loose = view.situation.runtime == "container" and image != "" and "@sha256:" not in image and bool(_MOVING.fullmatch(tag))
     return when(loose, ("image", image))
 
 
@@ -116,8 +116,8 @@ def _thor_ptxas(view: View) -> list[Found]:
 
 
 def _open(view: View) -> list[Found]:
-    host = view.data["api_host"]
-    return when(bool(host) and not _LOOPBACK.fullmatch(host) and not view.data["api_key"], ("gb10_api_host", f"{host} without a key"))
+    host = view.situation.api_host
+    return when(bool(host) and not _LOOPBACK.fullmatch(host) and not view.situation.api_key, ("gb10_api_host", f"{host} without a key"))
 
 
 RULES = (
@@ -292,7 +292,7 @@ RULES = (
         "thor-kernels",
         WARNING,
         when="a Thor with vLLM before 0.20",
-        check=lambda view: when(view.before(0, 20), ("release", view.data["release"])),
+        check=lambda view: when(view.before(0, 20), ("release", view.situation.release)),
         why="the published wheels and images have no kernels for 11.0: no kernel image is available for execution",
         fix="install vLLM 0.20 or newer, or build with TORCH_CUDA_ARCH_LIST=11.0a",
         source=f"vllm-project/vllm#39233; {MIXED_NOTES}",

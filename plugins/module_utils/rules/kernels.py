@@ -47,7 +47,7 @@ def moe_backend(view: View) -> str:
 
 
 def _fp4_moe(view: View) -> bool:
-    return bool(view.model["moe"]) and view.model["scheme"] in ("nvfp4", "mxfp4")
+    return view.model.moe and view.model.scheme in ("nvfp4", "mxfp4")
 
 
 def graphs(view: View) -> bool:
@@ -69,9 +69,9 @@ def _graph_mode(view: View) -> list[Found]:
 
 
 def _old_nccl(view: View) -> list[Found]:
-    loaded = version(view.data["nccl"])
-    made_new = new_compilers(view.data.get("nccl_gcc", ()))
-    return when(view.ranks > 1 and loaded is not None and loaded < HANG_FIXED and not made_new, ("nccl", view.data["nccl"]))
+    loaded = version(view.situation.nccl)
+    made_new = new_compilers(view.situation.nccl_gcc)
+    return when(view.ranks > 1 and loaded is not None and loaded < HANG_FIXED and not made_new, ("nccl", view.situation.nccl))
 
 
 def _breakable(view: View) -> list[Found]:
@@ -80,8 +80,8 @@ def _breakable(view: View) -> list[Found]:
 
 def _flashinfer_fp8(view: View) -> list[Found]:
     # With auto, vLLM uses the type that the checkpoint was calibrated for.
-    cache = view.argument("--kv-cache-dtype").removeprefix("auto") or str(view.model.get("kv_dtype", ""))
-    if view.model["scheme"] != "fp8" and not cache.startswith("fp8"):
+    cache = view.argument("--kv-cache-dtype").removeprefix("auto") or view.model.kv_dtype
+    if view.model.scheme != "fp8" and not cache.startswith("fp8"):
         return []
     if chosen := view.argument("--attention-backend"):
         return when(chosen.upper() == "FLASHINFER", *view.given("--attention-backend"))
@@ -99,13 +99,13 @@ def _fp4_path(view: View) -> list[Found]:
         return []
     chosen = moe_backend(view)
     # On 12.x vLLM chooses Marlin for MXFP4. For NVFP4 it prefers FlashInfer's CUTLASS, then its own.
-    unsafe = chosen in _CUTLASS or (not chosen and view.model["scheme"] == "nvfp4")
+    unsafe = chosen in _CUTLASS or (not chosen and view.model.scheme == "nvfp4")
     return when(unsafe, (f"gb10_vllm_extra_args.{MOE}", chosen or "not given, so vLLM uses CUTLASS for NVFP4"))
 
 
 def _fp4_variable(view: View) -> list[Found]:
     # The variable does not exist from 0.24 on, and an explicit backend overrides it.
-    if not view.before(0, 24) or not view.model["moe"] or view.model["scheme"] != "nvfp4" or moe_backend(view):
+    if not view.before(0, 24) or not view.model.moe or view.model.scheme != "nvfp4" or moe_backend(view):
         return []
     # Up to 0.14 an unset variable means 0.
     fine = ("0", None) if view.before(0, 15) else ("0",)
@@ -113,11 +113,11 @@ def _fp4_variable(view: View) -> list[Found]:
 
 
 def _datacentre(view: View) -> list[Found]:
-    return when(bool(view.model["moe"]) and moe_backend(view) in _DATACENTRE, (f"gb10_vllm_extra_args.{MOE}", moe_backend(view)))
+    return when(view.model.moe and moe_backend(view) in _DATACENTRE, (f"gb10_vllm_extra_args.{MOE}", moe_backend(view)))
 
 
 def _triton_nvfp4(view: View) -> list[Found]:
-    nvfp4 = bool(view.model["moe"]) and view.model["scheme"] == "nvfp4"
+    nvfp4 = view.model.moe and view.model.scheme == "nvfp4"
     return when(nvfp4 and moe_backend(view) == "triton", (f"gb10_vllm_extra_args.{MOE}", "triton"))
 
 
@@ -129,43 +129,43 @@ def _linear(view: View) -> list[Found]:
 def _atomic_add(view: View) -> list[Found]:
     asked = "marlin" in (moe_backend(view), view.argument(LINEAR)) or view.argument(QUANTIZATION).endswith("_marlin")
     # vLLM uses Marlin by default for 4-bit weights with 16-bit activations.
-    if not asked and view.model["scheme"] != "int4":
+    if not asked and view.model.scheme != "int4":
         return []
     return view.variable("VLLM_MARLIN_USE_ATOMIC_ADD", lambda value: value != "1")
 
 
 def _mxfp4(view: View) -> list[Found]:
     model = view.model
-    if view.argument(QUANTIZATION) != "mxfp4" or model["type"] in ("", "gpt_oss"):
+    if view.argument(QUANTIZATION) != "mxfp4" or model.type in ("", "gpt_oss"):
         return []
     # From 0.20 on vLLM also reads MXFP4 checkpoints of other models.
-    other = model["scheme"] not in ("mxfp4", "unknown", "") or (model["scheme"] == "mxfp4" and view.before(0, 20))
-    return when(other, (f"gb10_vllm_extra_args.{QUANTIZATION}", f"mxfp4 with {model['name']}, whose weights are {model['scheme']}"))
+    other = model.scheme not in ("mxfp4", "unknown", "") or (model.scheme == "mxfp4" and view.before(0, 20))
+    return when(other, (f"gb10_vllm_extra_args.{QUANTIZATION}", f"mxfp4 with {model.name}, whose weights are {model.scheme}"))
 
 
 def _fp8_kernels(view: View) -> list[Found]:
-    old = view.before(0, 20) or build(view.data["release"]) == 12
-    if view.model["scheme"] != "fp8" or not old:
+    old = view.before(0, 20) or build(view.situation.release) == 12
+    if view.model.scheme != "fp8" or not old:
         return []
     return view.variable("VLLM_DISABLED_KERNELS", lambda value: "CutlassFP8ScaledMMLinearKernel" not in (value or ""))
 
 
 def _speculative(view: View) -> list[Found]:
-    names = [name for name in view.data["arguments"] if name.partition(".")[0] == SPECULATIVE and view.argument(name)]
+    names = [name for name in view.situation.arguments if name.partition(".")[0] == SPECULATIVE and view.argument(name)]
     return [found for name in names for found in view.given(name)]
 
 
 def _tokens(view: View) -> list[Found]:
-    if not view.model["reasoning"]:
+    if not view.model.reasoning:
         return []
-    found = when(view.data["smoke_tokens"] < _LEAST_TOKENS, ("vllm_serve_smoke_tokens", str(view.data["smoke_tokens"])))
+    found = when(view.situation.smoke_tokens < _LEAST_TOKENS, ("vllm_serve_smoke_tokens", str(view.situation.smoke_tokens)))
     limit = view.member("--override-generation-config", "max_new_tokens")
     return found + when(limit.isdigit() and int(limit) < _LEAST_TOKENS, ("gb10_vllm_extra_args.--override-generation-config.max_new_tokens", limit))
 
 
 def _parser(view: View) -> list[Found]:
     # vLLM parses the gpt-oss format without this option.
-    wanted = view.model["reasoning"] and view.model["type"] not in ("", "gpt_oss")
+    wanted = view.model.reasoning and view.model.type not in ("", "gpt_oss")
     return when(wanted and not view.argument("--reasoning-parser"), *view.given("--reasoning-parser"))
 
 

@@ -12,14 +12,13 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
-from typing import Any
 
 from ansible_collections.gb10.cluster.plugins.module_utils.common.problems import Problem, ProblemsError
 from ansible_collections.gb10.cluster.plugins.module_utils.rules import host as serve_rules_host
 from ansible_collections.gb10.cluster.plugins.module_utils.rules import kernels as serve_rules_kernels
 from ansible_collections.gb10.cluster.plugins.module_utils.rules import memory as serve_rules_memory
 from ansible_collections.gb10.cluster.plugins.module_utils.rules import network as serve_rules_network
-from ansible_collections.gb10.cluster.plugins.module_utils.rules.schema import ERROR, INFO, SEVERITIES, WARNING, Finding, Rule, View
+from ansible_collections.gb10.cluster.plugins.module_utils.rules.schema import ERROR, INFO, SEVERITIES, WARNING, Finding, Rule, Situation, View
 
 RULES: tuple[Rule, ...] = serve_rules_memory.RULES + serve_rules_kernels.RULES + serve_rules_network.RULES + serve_rules_host.RULES
 
@@ -28,8 +27,8 @@ RULES: tuple[Rule, ...] = serve_rules_memory.RULES + serve_rules_kernels.RULES +
 WAIVERS, UNUSED = "gb10_serve_waivers", "waiver-unused"
 
 
-def lint(situation: Mapping[str, Any], waivers: Mapping[str, str]) -> list[Finding]:
-    """Return the rules' findings, errors first, then by id; rules.schema.View documents the situation's shape.
+def lint(situation: Situation, waivers: Mapping[str, str]) -> list[Finding]:
+    """Return the rules' findings, errors first, then by id.
 
     A waived finding stays in the result, with its reason. A waiver of a rule without findings is itself a finding of
     severity info. Raises ProblemsError for waivers of rules that do not exist and for waivers without a reason.
@@ -109,7 +108,7 @@ def _wrong_waivers(waivers: Mapping[str, str]) -> list[Problem]:
     return problems
 
 
-def _apply(rule: Rule, situation: Mapping[str, Any], waived: str) -> list[Finding]:
+def _apply(rule: Rule, situation: Situation, waived: str) -> list[Finding]:
     view = View(situation, rule.gpus)
     if not view.nodes:
         return []

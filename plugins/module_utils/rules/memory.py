@@ -51,7 +51,7 @@ def _at_length(view: View) -> list[Found]:
     high = _SAFE_AT_LENGTH < (view.number(UTILIZATION) or 0) <= _CEILING
     # Without a number vLLM uses the model's maximum context.
     given = view.number(LENGTH)
-    tokens = int(view.model.get("positions", 0) if given is None else given)
+    tokens = int(view.model.positions if given is None else given)
     said = f"{view.argument(UTILIZATION)} at {view.argument(LENGTH) if given else tokens} tokens"
     return when(high and tokens >= _LONG and view.ranks > 1, (f"gb10_vllm_extra_args.{UTILIZATION}", said))
 
@@ -61,22 +61,22 @@ def _kv_fraction(view: View) -> list[Found]:
 
 
 def _ngc_loader(view: View) -> list[Found]:
-    image = view.data["image"]
+    image = view.situation.image
     broken = any(f"nvcr.io/nvidia/vllm:{tag}" in image for tag in ("26.03", "26.04"))
     return when(broken and view.argument(LOAD) == _FASTSAFETENSORS, (f"gb10_vllm_extra_args.{LOAD}", f"{_FASTSAFETENSORS} in {image}"))
 
 
 def _large_load(view: View) -> list[Found]:
-    weights, memory = view.model["weights_bytes"], [node["memory_bytes"] for _index, node in view.nodes if node["memory_bytes"]]
+    weights, memory = view.model.weights_bytes, [node.memory_bytes for _index, node in view.nodes if node.memory_bytes]
     if view.argument(LOAD) != _FASTSAFETENSORS or not weights or not memory:
         return []
-    split = view.data["tensor_parallel_size"] * view.data["pipeline_parallel_size"]
+    split = view.situation.tensor_parallel_size * view.situation.pipeline_parallel_size
     share = weights / split / min(memory)
     return when(share > _LOADED_SHARE, (f"gb10_vllm_extra_args.{LOAD}", f"{_FASTSAFETENSORS} with weights that are {share:.0%} of a node's memory"))
 
 
 def _unequal(view: View) -> list[Found]:
-    memory = {index: node["memory_bytes"] for index, node in view.nodes if node["memory_bytes"]}
+    memory = {index: node.memory_bytes for index, node in view.nodes if node.memory_bytes}
     if not memory:
         return []
     most = max(memory.values())
@@ -278,7 +278,7 @@ RULES = (
         "page-cache-counted",
         WARNING,
         when="vLLM before 0.20",
-        check=lambda view: when(view.before(0, 20), ("release", view.data["release"])),
+        check=lambda view: when(view.before(0, 20), ("release", view.situation.release)),
         why=(
             "it counts the page cache as used memory: 'Free memory ... is less than desired', a little less at each "
             "retry"
@@ -292,7 +292,7 @@ RULES = (
         "load-pressure",
         INFO,
         when="vLLM 0.20 to 0.23",
-        check=lambda view: when(view.before(0, 24) and (not view.before(0, 20)), ("release", view.data["release"])),
+        check=lambda view: when(view.before(0, 24) and (not view.before(0, 20)), ("release", view.situation.release)),
         why=(
             "from 0.24 on vLLM frees cached device memory under pressure at load time, which reportedly avoids host "
             "failures"

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Mapping
-from typing import Any
 
 from ansible_collections.gb10.cluster.plugins.module_utils.rules.schema import (
     CONSELARA,
@@ -19,6 +18,7 @@ from ansible_collections.gb10.cluster.plugins.module_utils.rules.schema import (
     THOR,
     WARNING,
     Found,
+    Node,
     Rule,
     View,
     version,
@@ -46,16 +46,16 @@ def _other_than(right: str) -> Callable[[str | None], bool]:
 
 
 def _bridge(view: View) -> list[Found]:
-    if view.data["runtime"] != "container":
+    if view.situation.runtime != "container":
         return []
-    changed: Mapping[str, tuple[str, str]] = view.data.get("container", {})
-    bridged = view.ranks > 1 and view.data["network"] != "host"
+    changed: Mapping[str, tuple[str, str]] = view.situation.container
+    bridged = view.ranks > 1 and view.situation.network != "host"
     path = changed[_NETWORK][0] if _NETWORK in changed else "network"
     # The two containers of a node share Ray's objects in memory. Ray monitors its drivers by their process IDs. Its
     # token belongs to the service user.
-    own = ("--ipc", "--user", "--pid") if view.data["executor"] == "ray" else ("--ipc", "--user")
+    own = ("--ipc", "--user", "--pid") if view.situation.executor == "ray" else ("--ipc", "--user")
     others = [(option, *changed[option]) for option in own if option in changed]
-    return when(bridged, (path, view.data["network"] or "not given")) + [
+    return when(bridged, (path, view.situation.network or "not given")) + [
         (where, f"{option}={value}") for option, where, value in others if value != _PLANNED.get(option)
     ]
 
@@ -86,13 +86,13 @@ def _gid(view: View) -> list[Found]:
 
 
 def _tp_sockets(view: View) -> list[Found]:
-    size = view.data["tensor_parallel_size"]
-    return when(size > 1 and view.data["transport"] == "socket" and not view.has(THOR), ("gb10_tensor_parallel_size", f"{size} over sockets"))
+    size = view.situation.tensor_parallel_size
+    return when(size > 1 and view.situation.transport == "socket" and not view.has(THOR), ("gb10_tensor_parallel_size", f"{size} over sockets"))
 
 
 def _tp_thor(view: View) -> list[Found]:
-    size = view.data["tensor_parallel_size"]
-    return when(size > 1, ("gb10_tensor_parallel_size", f"{size} with {', '.join(node['name'] for _index, node in view.nodes)}"))
+    size = view.situation.tensor_parallel_size
+    return when(size > 1, ("gb10_tensor_parallel_size", f"{size} with {', '.join(node.name for _index, node in view.nodes)}"))
 
 
 def _mixed(view: View) -> list[Found]:
@@ -100,31 +100,31 @@ def _mixed(view: View) -> list[Found]:
 
 
 def _odd_split(view: View) -> list[Found]:
-    size = view.data["tensor_parallel_size"]
+    size = view.situation.tensor_parallel_size
     return when(size & (size - 1) != 0, ("gb10_tensor_parallel_size", str(size)))
 
 
 def _stages(view: View) -> list[Found]:
-    stages, even = view.data["pipeline_parallel_size"], view.ranks & (view.ranks - 1) == 0
+    stages, even = view.situation.pipeline_parallel_size, view.ranks & (view.ranks - 1) == 0
     return when(stages > 1 and even and view.roce and not view.has(THOR), ("gb10_pipeline_parallel_size", str(stages)))
 
 
 def _ring(view: View) -> list[Found]:
-    if view.data["topology"] != "ring" or not view.roce:
+    if view.situation.topology != "ring" or not view.roce:
         return []
     wanted = _RING | ({"NCCL_ALGO": "Ring"} if view.ranks > _FULLY_CONNECTED_RING else {})
     return [found for name, right in wanted.items() for found in view.variable(name, _other_than(right))]
 
 
 def _ring_nccl(view: View) -> list[Found]:
-    loaded = version(view.data["nccl"])
-    return when(view.data["topology"] == "ring" and view.roce and loaded is not None and loaded < (2, 30), ("nccl", view.data["nccl"]))
+    loaded = version(view.situation.nccl)
+    return when(view.situation.topology == "ring" and view.roce and loaded is not None and loaded < (2, 30), ("nccl", view.situation.nccl))
 
 
 def _host_ip(view: View) -> list[Found]:
     if view.ranks < 2:
         return []
-    addresses = [node["environment"].get("VLLM_HOST_IP") for _index, node in view.nodes]
+    addresses = [node.environment.get("VLLM_HOST_IP") for _index, node in view.nodes]
     return view.variable("VLLM_HOST_IP", lambda value: not value or value.startswith("127.") or addresses.count(value) > 1)
 
 
@@ -139,23 +139,23 @@ def _gdr(view: View) -> list[Found]:
 
 
 def _cross(view: View) -> list[Found]:
-    devices = [node["environment"].get("NCCL_IB_HCA") or "" for _index, node in view.nodes]
+    devices = [node.environment.get("NCCL_IB_HCA") or "" for _index, node in view.nodes]
     dual = any(value.count(",") for value in devices)
     return view.variable("NCCL_CROSS_NIC", lambda value: value == "1") if view.roce and dual else []
 
 
 def _plugin(view: View) -> list[Found]:
-    container = view.data["runtime"] == "container"
+    container = view.situation.runtime == "container"
     return view.variable("NCCL_NET_PLUGIN", lambda value: value is None) if container and view.roce else []
 
 
-def _differences(index: int, node: Mapping[str, Any], first: Mapping[str, Any], names: set[str]) -> list[Found]:
+def _differences(index: int, node: Node, first: Node, names: set[str]) -> list[Found]:
     found = []
     for name in sorted(names):
-        here, there = (each["environment"].get(name) for each in (node, first))
+        here, there = (each.environment.get(name) for each in (node, first))
         if here != there:
             shown = ["unset" if value is None else "another value" if _SECRET.search(name) else repr(value) for value in (here, there)]
-            found.append((f"nodes[{index}].environment.{name}", f"{shown[0]} on {node['name']}, {shown[1]} on {first['name']}"))
+            found.append((f"nodes[{index}].environment.{name}", f"{shown[0]} on {node.name}, {shown[1]} on {first.name}"))
     return found
 
 
@@ -163,8 +163,8 @@ def _unequal(view: View) -> list[Found]:
     found: list[Found] = []
     for index, node in view.nodes[1:]:
         _index, first = view.nodes[0]
-        alike = next(other for _index, other in view.nodes if other["capability"] == node["capability"])
-        names = (node["environment"].keys() | first["environment"].keys() | alike["environment"].keys()) - _OWN
+        alike = next(other for _index, other in view.nodes if other.capability == node.capability)
+        names = (node.environment.keys() | first.environment.keys() | alike.environment.keys()) - _OWN
         common = {name for name in names if name.startswith(_COMMON)}
         found += _differences(index, node, first, common) + _differences(index, node, alike, names - common)
     return found
@@ -401,7 +401,7 @@ RULES = (
         "idle-stall",
         WARNING,
         when="vLLM 0.27 on four nodes or more",
-        check=lambda view: when(view.ranks >= 4 and view.before(0, 28) and (not view.before(0, 27)), ("release", view.data["release"])),
+        check=lambda view: when(view.ranks >= 4 and view.before(0, 28) and (not view.before(0, 27)), ("release", view.situation.release)),
         why=(
             "it stalls permanently after a minute without requests: with speculative decoding the length of a padded "
             "slot becomes negative, and a kernel never ends. Constant API traffic does not help"

@@ -8,12 +8,13 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Callable, Mapping
-from dataclasses import asdict, dataclass
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import asdict, dataclass, field
 from typing import Any
 
 from ansible_collections.gb10.cluster.plugins.module_utils.common import bounded_json
 from ansible_collections.gb10.cluster.plugins.module_utils.common.versions import release as numbers
+from ansible_collections.gb10.cluster.plugins.module_utils.memory import schema as memory
 
 #: An error stops the run unless it is waived. The service does not start, returns wrong answers or takes the host down.
 #: No evidence contradicts that.
@@ -79,55 +80,102 @@ class Finding:
 
 
 @dataclass(frozen=True)
-class View:
-    """One rule's view of a situation: ``nodes`` are the nodes with the rule's GPUs.
+class Node(memory.Node):
+    """A node as the rules see it. ``capability``: "12.1", None without a GPU; unknown values are "" and 0."""
 
-    The situation is plain data: {release, runtime, image, network, executor, tensor_parallel_size, pipeline_parallel_size, topology,
-    transport, api_host, api_key, nccl, nccl_gcc, smoke_tokens, model: {name, type, scheme, moe, reasoning,
-    weights_bytes, positions: the model's maximum context in tokens, kv_dtype: the checkpoint's KV cache type},
-    arguments: effective values by long name, container: {option: (path, value)} of the user's engine options that
-    override the unit's, image_has_ray: bool or None, nodes: [{name, head, capability, driver, kernel, memory_bytes,
-    environment, cma_free_bytes, cma_total_bytes}]}. Unknown values are "", 0, None or missing, and rules conclude
-    nothing from them.
+    capability: str | None
+    driver: str
+    kernel: str
+    cma_free_bytes: int
+    cma_total_bytes: int
+    environment: Mapping[str, str]
+
+
+@dataclass(frozen=True)
+class ServedModel:
+    """The known facts about the model. ``scheme``: the storage of its weights, as model.config.scheme() returns it.
+
+    ``positions``: its maximum context in tokens; ``kv_dtype``: the KV cache type of the checkpoint.
     """
 
-    data: Mapping[str, Any]
+    name: str = ""
+    type: str = ""
+    scheme: str = ""
+    moe: bool = False
+    reasoning: bool = False
+    weights_bytes: int | None = None
+    positions: int = 0
+    kv_dtype: str = ""
+
+
+@dataclass(frozen=True)
+class Situation:
+    """A launch configuration and its nodes. Unknown values are "", 0 or None, and rules conclude nothing from them.
+
+    ``arguments``: effective values by long name. ``container``: the user's engine options that override the unit's, as
+    (path, value). ``nccl`` is the release that the ranks load, ``nccl_gcc`` the GCC releases that compiled it.
+    """
+
+    release: str = ""
+    image: str = ""
+    runtime: str = ""
+    network: str = ""
+    container: Mapping[str, tuple[str, str]] = field(default_factory=dict)
+    image_has_ray: bool | None = None
+    executor: str = ""
+    tensor_parallel_size: int = 1
+    pipeline_parallel_size: int = 1
+    topology: str = ""
+    transport: str = ""
+    api_host: str = ""
+    api_key: bool = False
+    nccl: str = ""
+    nccl_gcc: Sequence[str] = ()
+    smoke_tokens: int = 0
+    model: ServedModel = ServedModel()
+    arguments: Mapping[str, Any] = field(default_factory=dict)
+    nodes: Sequence[Node] = ()
+
+
+@dataclass(frozen=True)
+class View:
+    """One rule's view of a situation: ``nodes`` are the nodes with the rule's GPUs."""
+
+    situation: Situation
     gpus: tuple[str, ...]
 
     @property
-    def nodes(self) -> list[tuple[int, Mapping[str, Any]]]:
+    def nodes(self) -> list[tuple[int, Node]]:
         """The nodes of the rule's GPUs, with their indexes in the cluster."""
-        return [(index, node) for index, node in enumerate(self.data["nodes"]) if not self.gpus or node["capability"] in self.gpus]
+        return [(index, node) for index, node in enumerate(self.situation.nodes) if not self.gpus or node.capability in self.gpus]
 
     @property
-    def model(self) -> Mapping[str, Any]:
+    def model(self) -> ServedModel:
         """The known facts about the model."""
-        model: Mapping[str, Any] = self.data["model"]
-        return model
+        return self.situation.model
 
     @property
     def ranks(self) -> int:
         """The number of nodes. For a command that was read on one node it is the number of ranks."""
-        split: int = self.data["tensor_parallel_size"] * self.data["pipeline_parallel_size"]
-        return max(len(self.data["nodes"]), split)
+        return max(len(self.situation.nodes), self.situation.tensor_parallel_size * self.situation.pipeline_parallel_size)
 
     @property
     def roce(self) -> bool:
         """Whether several nodes exchange data over RoCE."""
-        return self.ranks > 1 and self.data["transport"] == "roce"
+        return self.ranks > 1 and self.situation.transport == "roce"
 
     def has(self, capability: str) -> bool:
         """Whether a node of the cluster has this GPU."""
-        return any(node["capability"] == capability for node in self.data["nodes"])
+        return any(node.capability == capability for node in self.situation.nodes)
 
     def before(self, *release: int) -> bool:
         """Whether vLLM is older than this release; an unknown release is not."""
-        known = numbers(self.data["release"])
+        known = numbers(self.situation.release)
         return known is not None and known < release
 
     def argument(self, name: str) -> str:
         """Return an argument's effective value as text, "" if it is not given or switched off."""
-        value = self.data["arguments"].get(name)
+        value = self.situation.arguments.get(name)
         if value is None or value is False:
             return ""
         return json.dumps(value) if isinstance(value, Mapping) else " ".join(map(str, value)) if isinstance(value, list) else str(value)
@@ -151,9 +199,9 @@ class View:
         """Return a variable's wrong values with their nodes; ``wrong`` gets None for an unset variable."""
         nodes: dict[str | None, list[str]] = {}
         for _index, node in self.nodes:
-            value = node["environment"].get(name)
+            value = node.environment.get(name)
             if wrong(value):
-                nodes.setdefault(value, []).append(node["name"])
+                nodes.setdefault(value, []).append(node.name)
         return [(f"gb10_extra_env.{name}", f"{'unset' if value is None else repr(value)} on {', '.join(names)}") for value, names in nodes.items()]
 
     def given(self, name: str) -> list[Found]:

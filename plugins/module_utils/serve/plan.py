@@ -2,19 +2,12 @@
 # GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
 
-"""Decide how a model is served: arguments, environment, memory, findings and reasons.
-
-A node is a mapping::
-
-    {"name": str, "head": bool, "environment": {str: str}, "additions": {...}, "capability": "12.1" | None,
-     "memory_bytes": int, "driver": str, "kernel": str, "cma_free_bytes": int, "cma_total_bytes": int}
-                                            # 0 and "" if unknown
-"""
+"""Decide how a model is served: arguments, environment, memory, findings and reasons."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from typing import Any
 
 from ansible_collections.gb10.cluster.plugins.module_utils.common.problems import Problem, ProblemsError
@@ -22,22 +15,24 @@ from ansible_collections.gb10.cluster.plugins.module_utils.launch import argv as
 from ansible_collections.gb10.cluster.plugins.module_utils.launch import overrides as additions
 from ansible_collections.gb10.cluster.plugins.module_utils.memory import checks as memory_checks
 from ansible_collections.gb10.cluster.plugins.module_utils.memory import plan as memory_plan
+from ansible_collections.gb10.cluster.plugins.module_utils.memory import schema as memory
 from ansible_collections.gb10.cluster.plugins.module_utils.model import catalog as catalogue
 from ansible_collections.gb10.cluster.plugins.module_utils.model import config as model_config
 from ansible_collections.gb10.cluster.plugins.module_utils.model import shape as model_shape
 from ansible_collections.gb10.cluster.plugins.module_utils.model.catalog import Model
 from ansible_collections.gb10.cluster.plugins.module_utils.model.shape import Shape
 from ansible_collections.gb10.cluster.plugins.module_utils.rules import lint as serve_rules
-from ansible_collections.gb10.cluster.plugins.module_utils.rules.schema import Finding, View
+from ansible_collections.gb10.cluster.plugins.module_utils.rules.schema import Finding, ServedModel, Situation, View
 from ansible_collections.gb10.cluster.plugins.module_utils.runtime import stacks
+from ansible_collections.gb10.cluster.plugins.module_utils.serve.schema import ANSWER, Decision, File, Inputs, Settings
 from ansible_collections.gb10.cluster.plugins.module_utils.vllm_release import checks as vllm_release
 
 #: vLLM's share of a unified memory if the model is unknown. NVIDIA's and eugr's recipes: 0.8.
 UNKNOWN_MODEL_UTILIZATION = 0.8
 #: vLLM's maximum share of a node's memory, the middle of the range that recipes report as safe (0.80 to 0.87).
 CEILING = 0.85
-#: Token limits of the smoke test. A reasoning model uses hundreds of tokens before its answer.
-_ANSWER, _REASONED_ANSWER = 8, 512
+#: The smoke test's token limit for a reasoning model, which uses hundreds of tokens before its answer.
+_REASONED_ANSWER = 512
 _GB10, _THOR = "12.1", "11.0"
 #: The first release whose Triton (3.7) supports Thor.
 _THOR_ASSEMBLER = (0, 27)
@@ -61,94 +56,78 @@ _OWNED: Mapping[str, tuple[str, Any]] = {
 
 
 @dataclass(frozen=True)
-class Inputs:
-    """The inputs. ``config`` and ``weights_bytes`` come from the model's files if read, else from the catalog."""
+class _Part:
+    """One part of the decision: arguments of vLLM, reasons and problems."""
 
-    model: Model
-    config: Mapping[str, Any] | None
-    weights_bytes: int | None
-    stack: stacks.Stack
-    settings: Mapping[str, Any]
-    nodes: Sequence[Mapping[str, Any]]
-    #: "" if other problems prevented a plan of the network.
-    topology: str
-    transport: str
-    #: The NCCL release that the ranks will load, "" if unknown.
-    nccl: str
-    smoke_tokens: int = 0
-    #: The arguments that an installed vLLM reported, for a release outside the table.
-    asked: Mapping[str, vllm_release.Option] | None = None
-    variables: Sequence[str] | None = None
-    #: The GCC releases that compiled this NCCL, () if unknown.
-    nccl_gcc: Sequence[str] = ()
-
-
-@dataclass
-class Decision:
-    """The decision; ``problems`` stop a run before it changes anything."""
-
-    tensor: int = 1
-    pipeline: int = 1
-    smoke_tokens: int = _ANSWER
-    args: list[str] = field(default_factory=list)
-    environment: dict[str, str] = field(default_factory=dict)
-    #: Files that the head needs: {url, sha256, path}.
-    files: list[dict[str, str]] = field(default_factory=list)
-    why: list[str] = field(default_factory=list)
-    memory: memory_plan.MemoryPlan | None = None
-    findings: list[Finding] = field(default_factory=list)
-    problems: list[Problem] = field(default_factory=list)
+    args: Sequence[str] = ()
+    why: Sequence[str] = ()
+    problems: Sequence[Problem] = ()
 
 
 def decide(inputs: Inputs) -> Decision:
     """Decide how to serve. Collects all problems, so that they are listed together with those of the cluster."""
-    decision = Decision(smoke_tokens=inputs.smoke_tokens or (_REASONED_ANSWER if inputs.model.reasoning else _ANSWER))
-    own, decision.problems = _parse(inputs, inputs.settings["gb10_vllm_extra_args"], "gb10_vllm_extra_args")
-    inputs = _environment(inputs, decision)
+    own, own_problems = _parse(inputs, inputs.settings.vllm_extra_args, "gb10_vllm_extra_args")
+    environment = _environment(inputs)
+    # A node's own values win.
+    inputs = replace(inputs, nodes=[replace(node, environment={**environment, **node.environment}) for node in inputs.nodes])
     shape, unknown = _shape(inputs.config)
-    if unknown:
-        decision.why.append(f"memory is not planned: {unknown}")
-    _parallelism(inputs, shape, decision)
-    _experts(inputs, shape, decision)
-    _memory(inputs, shape, own, decision)
-    _eager(inputs, own, decision)
-    _stack(inputs, shape, own, decision)
-    decision.args += _named(inputs.model)
-    for file in inputs.model.files:
-        decision.files.append({"url": file.url, "sha256": file.sha256, "path": f"{inputs.settings['gb10_install_dir']}/files/{file.name}"})
-        decision.args.append(f"{file.argument}={decision.files[-1]['path']}")
-    decision.problems += [*_required(inputs), *_contradictions(inputs.settings, decision, own)]
-    _judge_environment(inputs, decision)
-    _findings(inputs, shape, {**_planned(inputs, decision), **own}, decision)
-    return decision
-
-
-def _environment(inputs: Inputs, decision: Decision) -> Inputs:
-    """Decide the variables. Return the inputs with the ranks' environments, in which a node's own values win."""
-    decision.environment |= {**inputs.stack.environment, **inputs.model.environment}
-    if _cuda(inputs):
-        decision.environment.setdefault(_MARLIN, "1")
-    return replace(inputs, nodes=[{**node, "environment": {**decision.environment, **node["environment"]}} for node in inputs.nodes])
-
-
-def _stack(inputs: Inputs, shape: Shape | None, own: Mapping[str, Any], decision: Decision) -> None:
-    """Add the stack's arguments that neither model nor user sets in any way. Explain the stack's variables."""
-    brought, others = inputs.stack.environment, {**inputs.model.environment, **inputs.settings["gb10_extra_env"]}
-    decision.why += [
-        f"{name}={value}: the stack {inputs.stack.name} sets it"
-        for name, value in brought.items()
-        if name not in others
+    tensor, pipeline, split = _parallelism(inputs, shape)
+    memory_part, plan = _memory(inputs, shape, own, tensor, pipeline)
+    folder = f"{inputs.settings.install_dir}/files"
+    files = [(file.argument, File(file.url, file.sha256, f"{folder}/{file.name}")) for file in inputs.model.files]
+    parts = [
+        _Part(why=[f"memory is not planned: {unknown}"] if unknown else [], problems=own_problems),
+        _Part(why=split),
+        _experts(inputs, shape),
+        memory_part,
+        _eager(inputs, own),
+        _stack(inputs, shape, own, environment),
+        _Part(args=[*_named(inputs.model), *(f"{argument}={file.path}" for argument, file in files)]),
+        _Part(problems=[*_required(inputs), *_contradictions(inputs.settings, tensor, pipeline, own)]),
+        _variables(inputs),
     ]
-    if _MARLIN in decision.environment and _MARLIN not in {**brought, **inputs.model.environment}:
-        decision.why.append(f"{_MARLIN}=1: without it Marlin's kernels reportedly race on sm_121")
-    said, _problems = _parse(inputs, inputs.model.args, "")
-    view = View({"arguments": {**said, **own}}, ())
-    moe = inputs.stack.moe_backends.get(model_config.scheme(inputs.config), "") if shape and shape.experts else ""
-    for word in [*inputs.stack.args, *([f"--moe-backend={moe}"] if moe else [])]:
+    args = [word for part in parts for word in part.args]
+    overridden = [*args, *additions.serve_flags([{"additions": node.additions} for node in inputs.nodes])]
+    values, problems = _parse(inputs, overridden, f"gb10_models.{inputs.model.name}.args")
+    tokens = inputs.smoke_tokens or (_REASONED_ANSWER if inputs.model.reasoning else ANSWER)
+    situation = _situation(inputs, shape, {**values, **own}, tensor, pipeline, tokens)
+    findings, stopping = _findings(situation, inputs.settings.serve_waivers)
+    return Decision(
+        tensor=tensor,
+        pipeline=pipeline,
+        smoke_tokens=tokens,
+        args=args,
+        environment=environment,
+        files=[file for _argument, file in files],
+        why=[line for part in parts for line in part.why],
+        memory=plan,
+        findings=findings,
+        problems=[*(problem for part in parts for problem in part.problems), *problems, *stopping],
+    )
+
+
+def _environment(inputs: Inputs) -> dict[str, str]:
+    """Return the variables that all ranks have in common."""
+    own = {_MARLIN: "1"} if _cuda(inputs) else {}
+    return {**own, **inputs.stack.environment, **inputs.model.environment}
+
+
+def _stack(inputs: Inputs, shape: Shape | None, own: Mapping[str, Any], environment: Mapping[str, str]) -> _Part:
+    """Add the stack's arguments that neither model nor user sets in any way. Explain the stack's variables."""
+    stack, others = inputs.stack, {**inputs.model.environment, **inputs.settings.extra_env}
+    why = [f"{name}={value}: the stack {stack.name} sets it" for name, value in stack.environment.items() if name not in others]
+    if _MARLIN in environment and _MARLIN not in {**stack.environment, **inputs.model.environment}:
+        why.append(f"{_MARLIN}=1: without it Marlin's kernels reportedly race on sm_121")
+    of_model, _problems = _parse(inputs, inputs.model.args, "")
+    given = View(Situation(arguments={**of_model, **own}), ())
+    moe = stack.moe_backends.get(model_config.scheme(inputs.config), "") if shape and shape.experts else ""
+    args = []
+    for word in [*stack.args, *([f"--moe-backend={moe}"] if moe else [])]:
         name = word.partition("=")[0]
-        if _has(inputs, name) and not view.argument(name) and not view.member(*_ELSEWHERE.get(name, (name, ""))):
-            decision.args.append(word)
-            decision.why.append(f"{word}: the stack {inputs.stack.name} sets it")
+        if _has(inputs, name) and not given.argument(name) and not given.member(*_ELSEWHERE.get(name, (name, ""))):
+            args.append(word)
+            why.append(f"{word}: the stack {stack.name} sets it")
+    return _Part(args, why)
 
 
 def _named(model: Model) -> list[str]:
@@ -174,7 +153,7 @@ def _has(inputs: Inputs, option: str) -> bool:
 
 def _cuda(inputs: Inputs) -> bool:
     """Whether the ranks run on a GB10's GPU. Memory and kernel settings do not apply to the CPUs of the lab's nodes."""
-    return inputs.stack.device == stacks.CUDA and any(node["capability"] == _GB10 for node in inputs.nodes)
+    return inputs.stack.device == stacks.CUDA and any(node.capability == _GB10 for node in inputs.nodes)
 
 
 def _shape(config: Mapping[str, Any] | None) -> tuple[Shape | None, str]:
@@ -187,22 +166,16 @@ def _shape(config: Mapping[str, Any] | None) -> tuple[Shape | None, str]:
         return None, "; ".join(f"{problem.path} {problem.found}" for problem in error.problems)
 
 
-def _parallelism(inputs: Inputs, shape: Shape | None, decision: Decision) -> None:
-    """Take tensor and pipeline parallelism from the user, or choose them."""
-    tensor, pipeline = inputs.settings["gb10_tensor_parallel_size"], inputs.settings["gb10_pipeline_parallel_size"]
-    if inputs.settings["gb10_data_parallel_size"] > 1:
-        decision.why.append(
-            "each node has a replica of the model: requests are distributed, and the model is not split over the "
-            "network"
-        )
-        return
+def _parallelism(inputs: Inputs, shape: Shape | None) -> tuple[int, int, list[str]]:
+    """Take (tensor, pipeline) from the user, or choose them; return them with the reason."""
+    tensor, pipeline = inputs.settings.tensor_parallel_size, inputs.settings.pipeline_parallel_size
+    if inputs.settings.data_parallel_size > 1:
+        return 1, 1, ["each node has a replica of the model: requests are distributed, and the model is not split over the network"]
     count = len(inputs.nodes)
     if tensor or pipeline:
-        decision.tensor, decision.pipeline = tensor or max(1, count // pipeline), pipeline or max(1, count // tensor)
-        return
-    decision.tensor, decision.pipeline, why = _sizes(inputs, shape, inputs.model)
-    if count > 1:
-        decision.why.append(f"tensor {decision.tensor} x pipeline {decision.pipeline}: {why}")
+        return tensor or max(1, count // pipeline), pipeline or max(1, count // tensor), []
+    tensor, pipeline, why = _sizes(inputs, shape, inputs.model)
+    return tensor, pipeline, [f"tensor {tensor} x pipeline {pipeline}: {why}"] if count > 1 else []
 
 
 def _sizes(inputs: Inputs, shape: Shape | None, model: Model) -> tuple[int, int, str]:
@@ -210,93 +183,85 @@ def _sizes(inputs: Inputs, shape: Shape | None, model: Model) -> tuple[int, int,
     count = len(inputs.nodes)
     if model.tensor * model.pipeline == count:
         return model.tensor, model.pipeline, "from the catalog"
-    kinds = {node["capability"] for node in inputs.nodes if node["capability"]}
-    if count > 1 and (inputs.transport == "socket" or len(kinds) > 1):
-        reason = "the GPUs differ" if len(kinds) > 1 else "NCCL uses sockets"
-        return (
-            1,
-            count,
-            f"one pipeline stage per node, because {reason}; tensor parallelism waits for the network in every layer",
-        )
-    tensor = next(size for size in range(count, 0, -1) if count % size == 0 and (shape is None or memory_checks.divides(shape, size)))
+    mixed = len({node.capability for node in inputs.nodes if node.capability}) > 1
+    if count > 1 and (mixed or inputs.transport == "socket"):
+        reason = "the GPUs differ" if mixed else "NCCL uses sockets"
+        slow = "tensor parallelism waits for the network in every layer"
+        return 1, count, f"one pipeline stage per node, because {reason}; {slow}"
+    fitting = (size for size in range(count, 0, -1) if count % size == 0)
+    tensor = next(size for size in fitting if shape is None or memory_checks.divides(shape, size))
     least = "" if tensor == count else f"; its heads are not divisible by {count}"
     return tensor, count // tensor, f"every layer is split over as many nodes as the model allows{least}"
 
 
-def _experts(inputs: Inputs, shape: Shape | None, decision: Decision) -> None:
+def _experts(inputs: Inputs, shape: Shape | None) -> _Part:
     """Distribute whole experts over the ranks, instead of slices of each."""
-    if not inputs.settings["gb10_expert_parallel"]:
-        return
-    if shape is not None and not shape.experts:
-        found = f"{inputs.model.name} has no experts"
-        decision.problems.append(
-            Problem("gb10_expert_parallel", found, "a mixture of experts", "set gb10_expert_parallel: false")
-        )
-    decision.args.append("--enable-expert-parallel")
+    if not inputs.settings.expert_parallel:
+        return _Part()
+    found = f"{inputs.model.name} has no experts"
+    problem = Problem("gb10_expert_parallel", found, "a mixture of experts", "set gb10_expert_parallel: false")
+    return _Part(["--enable-expert-parallel"], problems=[problem] if shape is not None and not shape.experts else [])
 
 
-def _eager(inputs: Inputs, own: Mapping[str, Any], decision: Decision) -> None:
+def _eager(inputs: Inputs, own: Mapping[str, Any]) -> _Part:
     """Turn the compiler off if Triton's assembler does not support a Thor's sm_110a; see rule thor-ptxas."""
-    if inputs.stack.device != stacks.CUDA or vllm_release.number(inputs.stack.vllm) >= _THOR_ASSEMBLER or "--enforce-eager" in own:
-        return
-    without = [
-        node["name"] for node in inputs.nodes if node["capability"] == _THOR and not additions.rank_environment(node).get("TRITON_PTXAS_PATH")
-    ]
-    if without:
-        decision.args.append("--enforce-eager")
-        nodes = ", ".join(without)
-        why = (
-            f"Triton of vLLM {inputs.stack.vllm} has no assembler for sm_110a; TRITON_PTXAS_PATH is not set on {nodes}"
-        )
-        decision.why.append(f"--enforce-eager: {why}")
+    release = inputs.stack.vllm
+    if inputs.stack.device != stacks.CUDA or vllm_release.number(release) >= _THOR_ASSEMBLER or "--enforce-eager" in own:
+        return _Part()
+    thors = [node for node in inputs.nodes if node.capability == _THOR]
+    without = ", ".join(node.name for node in thors if not node.rank_environment.get("TRITON_PTXAS_PATH"))
+    if not without:
+        return _Part()
+    why = f"Triton of vLLM {release} has no assembler for sm_110a; TRITON_PTXAS_PATH is not set on {without}"
+    return _Part(["--enforce-eager"], [f"--enforce-eager: {why}"])
 
 
-def _memory(inputs: Inputs, shape: Shape | None, own: Mapping[str, Any], decision: Decision) -> None:
+def _memory(
+    inputs: Inputs, shape: Shape | None, own: Mapping[str, Any], tensor: int, pipeline: int
+) -> tuple[_Part, memory.MemoryPlan | None]:
     """Plan the memory, and add the resulting arguments. The user's own arguments take precedence."""
     settings = inputs.settings
-    length, sequences, kv_dtype = settings["gb10_max_model_len"], settings["gb10_max_num_seqs"], settings["gb10_kv_cache_dtype"]
-    decision.args += [f"--kv-cache-dtype={kv_dtype}"] if kv_dtype != "auto" else []
-    decision.args += [f"--max-num-seqs={sequences}"] if sequences else []
+    args = [f"--kv-cache-dtype={settings.kv_cache_dtype}"] if settings.kv_cache_dtype != "auto" else []
+    args += [f"--max-num-seqs={settings.max_num_seqs}"] if settings.max_num_seqs else []
+    length = [f"--max-model-len={settings.max_model_len}"] if settings.max_model_len else []
     if not _cuda(inputs):
-        decision.args += [f"--max-model-len={length}"] if length else []
-        return
-    known = all(node["memory_bytes"] for node in inputs.nodes)
-    replicas = settings["gb10_data_parallel_size"] > 1
-    if replicas and settings["gb10_expert_parallel"]:
-        decision.why.append("memory is not planned: experts are distributed over replicas")
-        shape = None
-    if shape is None or not known:
-        decision.args += [f"--gpu-memory-utilization={UNKNOWN_MODEL_UTILIZATION}", *([f"--max-model-len={length}"] if length else [])]
-        why = "" if known else "; the nodes' memory is unknown"
-        share = f"{UNKNOWN_MODEL_UTILIZATION} of the memory, as in most recipes"
-        decision.why.append(f"{share}: vLLM's default is too much for shared memory{why}")
-        return
+        return _Part([*args, *length]), None
+    distributed = settings.data_parallel_size > 1 and settings.expert_parallel
+    known = all(node.memory_bytes for node in inputs.nodes)
+    if shape is None or distributed or not known:
+        args += [f"--gpu-memory-utilization={UNKNOWN_MODEL_UTILIZATION}", *length]
+        share = f"{UNKNOWN_MODEL_UTILIZATION} of the memory, as in most recipes: vLLM's default is too much for shared memory"
+        why = ["memory is not planned: experts are distributed over replicas"] if distributed else []
+        return _Part(args, [*why, share if known else f"{share}; the nodes' memory is unknown"]), None
     try:
-        plan = memory_plan.plan(
-            shape,
-            # Each replica contains the whole model, so the smallest node sets the limit.
-            nodes=[min(inputs.nodes, key=lambda node: int(node["memory_bytes"]))] if replicas else inputs.nodes,
-            tensor=decision.tensor,
-            pipeline=decision.pipeline,
-            weights_bytes=inputs.weights_bytes,
-            dtype=str(own.get("--dtype", "auto")),
-            kv_dtype=str(own.get("--kv-cache-dtype", kv_dtype)),
-            max_model_len=_whole(own.get("--max-model-len")) or length or min(inputs.model.max_model_len, shape.positions),
-            sequences=_whole(own.get("--max-num-seqs")) or sequences,
-            batched_tokens=_whole(own.get("--max-num-batched-tokens")),
-            ceiling=CEILING,
-            kv_in_bytes=_has(inputs, "--kv-cache-memory-bytes"),
-            kv_cache_memory_bytes=_whole(own.get("--kv-cache-memory-bytes")),
-        )
+        plan = memory_plan.plan(_memory_inputs(inputs, shape, own, tensor, pipeline))
     except ProblemsError as error:
-        decision.problems += error.problems
-        return
-    decision.memory = plan
-    decision.args += plan.arguments
-    decision.problems += [
-        replace(problem, fix=f"{problem.fix}, or use a model that fits: {_fitting(inputs)}")
-        for problem in plan.problems
-    ]
+        return _Part(args, problems=error.problems), None
+    problems = [replace(problem, fix=f"{problem.fix}, or use a model that fits: {_fitting(inputs)}") for problem in plan.problems]
+    return _Part([*args, *plan.arguments], problems=problems), plan
+
+
+def _memory_inputs(inputs: Inputs, shape: Shape, own: Mapping[str, Any], tensor: int, pipeline: int) -> memory.Inputs:
+    """Return the inputs of the memory plan, with the user's own arguments ``own`` by name."""
+    settings = inputs.settings
+    default = settings.max_model_len or min(inputs.model.max_model_len, shape.positions)
+    # Each replica contains the whole model, so the smallest node sets the limit.
+    smallest = [min(inputs.nodes, key=lambda node: node.memory_bytes)]
+    return memory.Inputs(
+        shape,
+        nodes=smallest if settings.data_parallel_size > 1 else inputs.nodes,
+        tensor=tensor,
+        pipeline=pipeline,
+        weights_bytes=inputs.weights_bytes,
+        dtype=str(own.get("--dtype", "auto")),
+        kv_dtype=str(own.get("--kv-cache-dtype", settings.kv_cache_dtype)),
+        max_model_len=_whole(own.get("--max-model-len")) or default,
+        sequences=_whole(own.get("--max-num-seqs")) or settings.max_num_seqs,
+        batched_tokens=_whole(own.get("--max-num-batched-tokens")),
+        ceiling=CEILING,
+        kv_in_bytes=_has(inputs, "--kv-cache-memory-bytes"),
+        kv_cache_memory_bytes=_whole(own.get("--kv-cache-memory-bytes")),
+    )
 
 
 def _fitting(inputs: Inputs) -> str:
@@ -307,7 +272,7 @@ def _fitting(inputs: Inputs) -> str:
         tensor, pipeline, _why = _sizes(inputs, shape, model)
         if shape is None or memory_checks.parallelism(shape, len(inputs.nodes), tensor, pipeline):
             continue
-        plan = memory_plan.plan(shape, nodes=inputs.nodes, tensor=tensor, pipeline=pipeline, weights_bytes=model.weights_bytes, ceiling=CEILING)
+        plan = memory_plan.plan(memory.Inputs(shape, inputs.nodes, tensor, pipeline, model.weights_bytes, ceiling=CEILING))
         if plan.fits:
             found.append((plan.weights, model.name))
     return ", ".join(name for _weights, name in sorted(found, reverse=True)) or "the catalog has none"
@@ -317,14 +282,6 @@ def _whole(value: Any) -> int:
     """Return an argument as a number, 0 if it is "auto" or not a number, which vLLM's parser reports."""
     text = str(value)
     return int(text) if text.isdigit() else 0
-
-
-def _planned(inputs: Inputs, decision: Decision) -> dict[str, Any]:
-    """Return the values of the planned arguments, including the roles' overrides."""
-    planned = [*decision.args, *additions.serve_flags(inputs.nodes)]
-    values, problems = _parse(inputs, planned, f"gb10_models.{inputs.model.name}.args")
-    decision.problems += problems
-    return values
 
 
 def _required(inputs: Inputs) -> list[Problem]:
@@ -339,12 +296,12 @@ def _required(inputs: Inputs) -> list[Problem]:
     return [Problem("gb10_stack", found, f"vLLM {expected}", "use another stack or another model")]
 
 
-def _contradictions(settings: Mapping[str, Any], decision: Decision, own: Mapping[str, Any]) -> list[Problem]:
+def _contradictions(settings: Settings, tensor: int, pipeline: int, own: Mapping[str, Any]) -> list[Problem]:
     """Find user arguments that contradict a variable, because other roles read the variable."""
-    decided = {"gb10_tensor_parallel_size": decision.tensor, "gb10_pipeline_parallel_size": decision.pipeline}
+    decided = {"gb10_tensor_parallel_size": tensor, "gb10_pipeline_parallel_size": pipeline}
     problems = []
     for argument, (variable, unset) in _OWNED.items():
-        value = decided.get(variable, settings[variable])
+        value = decided.get(variable, getattr(settings, variable.removeprefix("gb10_")))
         if argument in own and value != unset and str(own[argument]) != str(value):
             problems.append(
                 Problem(
@@ -357,76 +314,77 @@ def _contradictions(settings: Mapping[str, Any], decision: Decision, own: Mappin
     return problems
 
 
-def _judge_environment(inputs: Inputs, decision: Decision) -> None:
+def _variables(inputs: Inputs) -> _Part:
     """Report the variables that the release does not read, or that the release is unknown."""
-    release, given = inputs.stack.vllm, inputs.settings["gb10_extra_env"]
-    known = vllm_release.known(release)
-    if known or inputs.variables is not None:
-        decision.problems += vllm_release.check_environment(given, release, asked=None if known else inputs.variables, path="gb10_extra_env")
-    if not known:
-        first, last = (".".join(map(str, number)) for number in (vllm_release.FIRST, vllm_release.LAST))
-        asked = (
-            "the installed one was queried"
-            if inputs.asked is not None
-            else "it is not installed, so arguments are not checked"
-        )
-        decision.why.append(f"vLLM {release} is not in the table of arguments ({first} to {last}): {asked}")
+    release, given = inputs.stack.vllm, inputs.settings.extra_env
+    if vllm_release.known(release):
+        return _Part(problems=vllm_release.check_environment(given, release, asked=None, path="gb10_extra_env"))
+    problems = []
+    if inputs.variables is not None:
+        problems = vllm_release.check_environment(given, release, asked=inputs.variables, path="gb10_extra_env")
+    first, last = (".".join(map(str, number)) for number in (vllm_release.FIRST, vllm_release.LAST))
+    asked = "it is not installed, so arguments are not checked" if inputs.asked is None else "the installed one was queried"
+    return _Part(why=[f"vLLM {release} is not in the table of arguments ({first} to {last}): {asked}"], problems=problems)
 
 
-def _findings(inputs: Inputs, shape: Shape | None, arguments: Mapping[str, Any], decision: Decision) -> None:
-    """Lint the whole configuration, once the network is planned. Errors without a waiver become problems."""
+def _situation(
+    inputs: Inputs, shape: Shape | None, arguments: Mapping[str, Any], tensor: int, pipeline: int, smoke_tokens: int
+) -> Situation | None:
+    """Return the whole configuration, once the network is planned; ``arguments`` are effective values."""
     if not inputs.topology:
-        return
-    model, settings = inputs.model, inputs.settings
-    container = launch.overrides(settings["gb10_container_args"])
+        return None
+    model, settings, config = inputs.model, inputs.settings, inputs.config
+    container = launch.overrides(settings.container_args)
+    # Ranks on the CPU do not use the GPU of their node.
+    gpus = inputs.stack.device == stacks.CUDA
+    return Situation(
+        release=inputs.stack.vllm,
+        image=inputs.stack.image,
+        runtime=inputs.stack.runtime,
+        network=container.get("--network", ("", "host"))[1],
+        container=container,
+        image_has_ray=inputs.stack.image_has_ray,
+        executor=settings.distributed_executor_backend,
+        tensor_parallel_size=tensor,
+        pipeline_parallel_size=pipeline,
+        topology=inputs.topology,
+        transport=inputs.transport,
+        api_host=settings.api_host,
+        api_key=settings.api_key_enabled,
+        nccl=inputs.nccl,
+        nccl_gcc=inputs.nccl_gcc,
+        smoke_tokens=smoke_tokens,
+        model=ServedModel(
+            name=model.hub or model.name,
+            type=model_config.family(config),
+            scheme=model_config.scheme(config),
+            moe=bool(shape and shape.experts),
+            reasoning=model.reasoning,
+            weights_bytes=inputs.weights_bytes,
+            positions=model_config.positions(config or {}),
+            kv_dtype=model_config.kv_dtype(config) if config else "",
+        ),
+        arguments=arguments,
+        nodes=[
+            replace(node, capability=node.capability if gpus else None, environment=node.rank_environment) for node in inputs.nodes
+        ],
+    )
 
-    def gpu(node: Mapping[str, Any]) -> str | None:
-        """Return the GPU's compute capability, None for ranks on the CPU."""
-        capability: str | None = node["capability"] if inputs.stack.device == stacks.CUDA else None
-        return capability
 
-    situation = {
-        "release": inputs.stack.vllm,
-        "stack": inputs.stack.name,
-        "image": inputs.stack.image,
-        "runtime": inputs.stack.runtime,
-        "network": container.get("--network", ("", "host"))[1],
-        "container": container,
-        "image_has_ray": inputs.stack.image_has_ray,
-        "executor": settings["gb10_distributed_executor_backend"],
-        "tensor_parallel_size": decision.tensor,
-        "pipeline_parallel_size": decision.pipeline,
-        "topology": inputs.topology,
-        "transport": inputs.transport,
-        "api_host": settings["gb10_api_host"],
-        "api_key": settings["gb10_api_key_enabled"],
-        "nccl": inputs.nccl,
-        "nccl_gcc": inputs.nccl_gcc,
-        "smoke_tokens": decision.smoke_tokens,
-        "model": {
-            "name": model.hub or model.name,
-            "type": model_config.family(inputs.config),
-            "scheme": model_config.scheme(inputs.config),
-            "moe": bool(shape and shape.experts),
-            "reasoning": model.reasoning,
-            "weights_bytes": inputs.weights_bytes,
-            "positions": model_config.positions(inputs.config or {}),
-            "kv_dtype": model_config.kv_dtype(inputs.config) if inputs.config else "",
-        },
-        "arguments": dict(arguments),
-        "nodes": [{**node, "capability": gpu(node), "environment": additions.rank_environment(node)} for node in inputs.nodes],
-    }
+def _findings(situation: Situation | None, waivers: Mapping[str, str]) -> tuple[list[Finding], list[Problem]]:
+    """Lint a configuration. Errors without a waiver become problems."""
+    if situation is None:
+        return [], []
     try:
-        decision.findings = serve_rules.lint(situation, settings["gb10_serve_waivers"])
+        findings = serve_rules.lint(situation, waivers)
     except ProblemsError as error:
-        decision.problems += error.problems
-        return
-    decision.problems += [
+        return [], list(error.problems)
+    return findings, [
         Problem(
             finding.path,
             finding.found,
             finding.why,
             f"{finding.fix}; or waive it with a reason in gb10_serve_waivers.{finding.rule}",
         )
-        for finding in serve_rules.stopping(decision.findings)
+        for finding in serve_rules.stopping(findings)
     ]

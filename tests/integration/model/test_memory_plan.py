@@ -12,6 +12,7 @@ from live_cluster import Cluster
 from testinfra.host import Host
 
 from ansible_collections.gb10.cluster.plugins.module_utils.memory import plan as memory_plan
+from ansible_collections.gb10.cluster.plugins.module_utils.memory.schema import Inputs, MemoryPlan, Node
 from ansible_collections.gb10.cluster.plugins.module_utils.model import shape as model_shape
 
 #: Tokens per block in vLLM's CPU build. A GPU uses memory_plan's default.
@@ -43,16 +44,16 @@ def kv_cache_bytes(cluster: Cluster) -> int:
     return int(arguments[arguments.index("--kv-cache-memory-bytes") + 1])
 
 
-def planned(cluster: Cluster, nodes: dict[str, Host], model: str, said: Logged) -> memory_plan.MemoryPlan:
+def planned(cluster: Cluster, nodes: dict[str, Host], model: str, said: Logged) -> MemoryPlan:
     """Plan the directory's model over these nodes, with the KV bytes, type and context of the cluster's inventory."""
     head = next(iter(nodes.values()))
     arguments = cluster.variable("gb10_vllm_extra_args", [])
     pipeline = cluster.variable("gb10_pipeline_parallel_size", 0) or 1
     memory = {name: re.search(r"^MemTotal:\s+(\d+) kB", host.file("/proc/meminfo").content_string, re.MULTILINE) for name, host in nodes.items()}
-    return memory_plan.plan(
+    inputs = Inputs(
         model_shape.shape(json.loads(head.file(f"{model}/config.json").content_string)),
         nodes=[
-            {"name": name, "memory_bytes": int(found[1]) * 1024 if found else 0, "head": index == 0}
+            Node(name, index == 0, int(found[1]) * 1024 if found else 0)
             for index, (name, found) in enumerate(memory.items())
         ],
         tensor=len(nodes) // pipeline,
@@ -63,6 +64,7 @@ def planned(cluster: Cluster, nodes: dict[str, Host], model: str, said: Logged) 
         kv_cache_memory_bytes=kv_cache_bytes(cluster),
         block=CPU_BLOCK,
     )
+    return memory_plan.plan(inputs)
 
 
 def assert_as_logged(cluster: Cluster, nodes: dict[str, Host], model: str, said: Logged) -> None:

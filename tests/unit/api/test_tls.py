@@ -16,13 +16,12 @@ from typing import Any
 import certificates
 import pytest
 from ansible.errors import AnsibleFilterError
-from cluster_nodes import KNOWN, LOCK, mistakes, spark
+from cluster_nodes import KNOWN, LOCK, cluster_plan, mistakes, spark
 from repository import ROOT
 from run_module import run_module
 from run_playbook import Run, run
 
 from ansible_collections.gb10.cluster.plugins.filter.cluster import FilterModule
-from ansible_collections.gb10.cluster.plugins.module_utils.cluster import plan as cluster
 from ansible_collections.gb10.cluster.plugins.module_utils.cluster import report as plan_text
 from ansible_collections.gb10.cluster.plugins.module_utils.health import io_client as io_vllm
 from ansible_collections.gb10.cluster.plugins.module_utils.health import io_smoke, io_status, smoke
@@ -160,7 +159,7 @@ def test_tls_past_the_variables_is_refused(argument: str) -> None:
 
 
 def plan(**settings: Any) -> dict[str, Any]:
-    result, problems = cluster.plan([secured(**settings)], LOCK, KNOWN)
+    result, problems = cluster_plan([secured(**settings)])
     assert problems == []
     return {**result, "node": result["nodes"][0]}
 

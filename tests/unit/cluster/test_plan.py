@@ -9,11 +9,11 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from cluster_nodes import KNOWN, LOCK, MODEL, Node, interface, lock_of, mistakes, observed, spark
+from cluster_nodes import KNOWN, LOCK, MODEL, Node, cluster_plan, interface, lock_of, mistakes, observed, spark
 from snapshot import assert_recorded
 
 from ansible_collections.gb10.cluster.plugins.module_utils.cluster import node_checks
-from ansible_collections.gb10.cluster.plugins.module_utils.cluster import plan as cluster
+from ansible_collections.gb10.cluster.plugins.module_utils.cluster.parse import parse
 from ansible_collections.gb10.cluster.plugins.module_utils.common.problems import report
 
 SNAPSHOT = Path(__file__).parents[1] / "data" / "plan_two_spark.json"
@@ -24,7 +24,7 @@ def pair(**settings: Any) -> list[Node]:
 
 
 def planned(nodes: list[Node]) -> dict[str, Any]:
-    plan, problems = cluster.plan(nodes, LOCK, KNOWN)
+    plan, problems = cluster_plan(nodes)
     assert problems == []
     return plan
 
@@ -55,6 +55,14 @@ def test_text_numbers_and_booleans_are_converted() -> None:
     plan = planned(pair(gb10_api_port="8001", gb10_fabric_mtu="4200", gb10_fabric_ports=["0"], gb10_allow_restart="no"))
     assert (plan["api_port"], plan["mtu"], plan["allow_restart"]) == (8001, 4200, False)
     assert plan["nodes"][0]["interface"] == "enp1s0f0np0"
+
+
+def test_values_of_another_type_are_listed_together() -> None:
+    nodes = pair(gb10_api_port="many", gb10_extra_env=["A=1"], gb10_vllm_extra_args="--a --b")
+    problems = parse(nodes[:1], LOCK).problems
+    assert [problem.path for problem in problems] == [f"nodes[0].gb10_{name}" for name in ("api_port", "extra_env", "vllm_extra_args")]
+    assert str(problems[0]) == "nodes[0].gb10_api_port: 'many'. Expected: a number. Fix: correct gb10_api_port."
+    assert set(problems) <= set(mistakes(nodes))
 
 
 @pytest.mark.parametrize("port", [1024, 19999, 21000, 65535])
@@ -563,7 +571,7 @@ def test_a_worker_may_use_the_heads_ports_for_itself() -> None:
 
 
 def test_listeners_of_head_and_worker() -> None:
-    settings = pair()[0]["settings"]
+    settings = parse(pair(), LOCK).head.settings
     head, worker = (node_checks.listeners(settings, head=is_head) for is_head in (True, False))
     assert head["gb10_api_port"] == 8000
     assert worker.keys() < head.keys()
@@ -686,7 +694,7 @@ def test_a_slow_link_is_a_warning() -> None:
     slow = {"driver": "mlx5_core", "pci": {"address": "0002:01:00.1", "width": 2, "speed": "32.0 GT/s PCIe"}}
     nodes = seen(pair(), 1, interfaces=addressed("enP2p1s0f1np1", **slow))
     assert planned(nodes)
-    (sentence,) = node_checks.warnings(nodes)
+    (sentence,) = node_checks.warnings(parse(nodes, LOCK).nodes)
     assert sentence.startswith("spark2: enP2p1s0f1np1: the PCIe link of 0002:01:00 runs x2")
 
 
@@ -762,7 +770,7 @@ IMAGE = "sha256:" + "1" * 64
 def test_a_ray_without_a_token_is_refused_where_it_runs() -> None:
     (problem,) = mistakes(pair(), OLD_RAY)
     assert (problem.path, problem.found.split(",")[0]) == ("gb10_runtime_lock", "Ray 2.48.0 has no RAY_AUTH_MODE")
-    plan, problems = cluster.plan(pair(gb10_distributed_executor_backend="mp"), OLD_RAY, KNOWN)
+    plan, problems = cluster_plan(pair(gb10_distributed_executor_backend="mp"), OLD_RAY)
     assert (plan["executor"], problems) == ("mp", [])
 
 

@@ -7,11 +7,10 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from cluster_nodes import KNOWN, LOCK, mistakes, spark
+from cluster_nodes import cluster_plan, mistakes, spark
 from run_module import run_module
 
 from ansible_collections.gb10.cluster.plugins.filter.cluster import FilterModule
-from ansible_collections.gb10.cluster.plugins.module_utils.cluster import plan as cluster
 from ansible_collections.gb10.cluster.plugins.module_utils.cluster import report as plan_text
 from ansible_collections.gb10.cluster.plugins.module_utils.common import secret_environment
 from ansible_collections.gb10.cluster.plugins.module_utils.launch import argv as launch
@@ -121,7 +120,7 @@ def test_the_planner_lists_them_once() -> None:
 
 def test_the_plan_has_their_names_alone() -> None:
     verdict = FILTERS["secret_environment"]({"HF_TOKEN": SECRET}, {})
-    plan, problems = cluster.plan([{**spark(1, "head"), "secrets": verdict}], LOCK, KNOWN)
+    plan, problems = cluster_plan([{**spark(1, "head"), "secrets": verdict}])
     assert problems == []
     assert "    HF_TOKEN (secret)" in plan_text.lines(plan, 1)
     inside = {**plan["runtime"], "kind": "container", "engine": "podman", "image": "sha256:" + "1" * 64}

@@ -7,15 +7,15 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from cluster_nodes import KNOWN, LOCK, Node, interface, mistakes, spark
+from cluster_nodes import Node, cluster_plan, interface, mistakes, spark
 from hypothesis import given
 from hypothesis import strategies as st
 from recorded_hosts import plant
 
-from ansible_collections.gb10.cluster.plugins.module_utils.cluster import plan as cluster
 from ansible_collections.gb10.cluster.plugins.module_utils.common.problems import report
 from ansible_collections.gb10.cluster.plugins.module_utils.fabric import io_facts as io_fabric
 from ansible_collections.gb10.cluster.plugins.module_utils.fabric import links as fabric_links
+from ansible_collections.gb10.cluster.plugins.module_utils.fabric.schema import interfaces, network
 from ansible_collections.gb10.cluster.plugins.module_utils.fabric.topology import NETPLAN_FILE, SPARK_PORTS
 
 OURS = [{"file": NETPLAN_FILE, "id": "x", "kind": "ethernets", "by": "name"}]
@@ -45,7 +45,7 @@ def change(node: Node, port: int, *, twins: slice = slice(2), **facts: Any) -> N
 
 
 def planned(nodes: list[Node]) -> dict[str, Any]:
-    plan, problems = cluster.plan(nodes, LOCK, KNOWN)
+    plan, problems = cluster_plan(nodes)
     assert problems == [], report(problems)
     return plan
 
@@ -363,9 +363,9 @@ def test_rdma_that_no_program_can_open_is_refused() -> None:
     ],
 )
 def test_what_is_read_of_a_machine_is_enough(tmp_path: Path, host: str, carriers: list[bool | None], hca: str | None) -> None:
-    observed = io_fabric.read(lambda argv: (127, "", argv[0]), str(plant(host, tmp_path)))
-    assert [fabric_links.carrier(observed["interfaces"], port) for port in SPARK_PORTS] == carriers
-    assert fabric_links.hcas(observed).get("enp1s0f1np1") == hca
+    found = network(io_fabric.read(lambda argv: (127, "", argv[0]), str(plant(host, tmp_path))))
+    assert [fabric_links.carrier(found.interfaces, port) for port in SPARK_PORTS] == carriers
+    assert found.hcas.get("enp1s0f1np1") == hca
 
 
 FACTS = st.sampled_from([LIT, EMPTY, DOWN, LOST])
@@ -375,8 +375,8 @@ FACTS = st.sampled_from([LIT, EMPTY, DOWN, LOST])
 def test_auto_never_guesses(ports: list[tuple[dict[str, Any], dict[str, Any]]], topology: str) -> None:
     """The result is a plan of ports with carrier (a ring leaves no choice), or a problem."""
     nodes = sparks(*ports, gb10_fabric_topology=topology)
-    plan, problems = cluster.plan(nodes, LOCK, KNOWN)
+    plan, problems = cluster_plan(nodes)
     assert bool(plan) != bool(problems)
     if plan and topology != "ring":
         chosen = zip(nodes, taken(plan), strict=True)
-        assert all(fabric_links.carrier(node["observed"]["interfaces"], port) for node, some in chosen for port in some)
+        assert all(fabric_links.carrier(interfaces(node["observed"]["interfaces"]), port) for node, some in chosen for port in some)

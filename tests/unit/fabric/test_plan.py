@@ -12,6 +12,7 @@ from hypothesis import strategies as st
 from ansible_collections.gb10.cluster.plugins.module_utils.common.problems import Problem
 from ansible_collections.gb10.cluster.plugins.module_utils.fabric import plan as fabric
 from ansible_collections.gb10.cluster.plugins.module_utils.fabric.plan import NodeFabric
+from ansible_collections.gb10.cluster.plugins.module_utils.fabric.schema import interfaces as typed
 from ansible_collections.gb10.cluster.plugins.module_utils.fabric.topology import Fabric, FabricNode
 
 ONE = FabricNode("spark1")
@@ -353,11 +354,11 @@ def test_what_is_chosen_is_accepted_when_the_user_writes_it_down() -> None:
     assert planned(*written) == shares
 
 
-RAILS = [{"interface": "enp1s0f1np1", "address": "10.110.0.1/24"}, {"interface": "enP2p1s0f1np1", "address": "10.110.1.1/24"}]
+RAILS = {"enp1s0f1np1": "10.110.0.1/24", "enP2p1s0f1np1": "10.110.1.1/24"}
 
 
 def live(**changes: object) -> dict[str, dict[str, object]]:
-    found = {rail["interface"]: {"mtu": 9000, "addresses": [rail["address"]]} for rail in RAILS}
+    found = {name: {"mtu": 9000, "addresses": [address]} for name, address in RAILS.items()}
     return {**found, "enp1s0f1np1": {**found["enp1s0f1np1"], **changes}}
 
 
@@ -373,4 +374,4 @@ def live(**changes: object) -> dict[str, dict[str, object]]:
     ],
 )
 def test_drift(interfaces: dict[str, dict[str, object]], expected: list[str]) -> None:
-    assert fabric.drift(RAILS, 9000, interfaces) == expected
+    assert fabric.drift(RAILS, 9000, typed(interfaces)) == expected

@@ -9,12 +9,18 @@ from typing import Any
 import pytest
 from recorded_hosts import plant
 
+from ansible_collections.gb10.cluster.plugins.module_utils.common.problems import Problem
 from ansible_collections.gb10.cluster.plugins.module_utils.fabric import io_facts as io_fabric
 from ansible_collections.gb10.cluster.plugins.module_utils.fabric.rdma import degraded, gid_index
+from ansible_collections.gb10.cluster.plugins.module_utils.fabric.schema import interfaces, network
 
 RING = ["rocep1s0f0", "roceP2p1s0f0", "rocep1s0f1", "roceP2p1s0f1"]
 RING_ADDRESSES = ["10.20.0.11/24", "10.20.1.11/24", "10.20.2.11/24", "10.20.3.11/24"]
 PAIR, PAIR_ADDRESSES = ["rocep1s0f1", "roceP2p1s0f1"], ["192.168.100.10/24", "192.168.101.10"]
+
+
+def index_of(facts: dict[str, Any], hcas: list[str], addresses: list[str]) -> tuple[int | None, list[Problem]]:
+    return gid_index(network(facts).rdma, list(zip(hcas, addresses, strict=True)))
 
 
 @pytest.fixture(scope="module")
@@ -41,7 +47,7 @@ def machines(tmp_path_factory: pytest.TempPathFactory) -> Any:
     ],
 )
 def test_gid_index(machines: Any, host: str, hcas: list[str], addresses: list[str], expected: int | None) -> None:
-    assert gid_index(machines(host), hcas, addresses) == (expected, [])
+    assert index_of(machines(host), hcas, addresses) == (expected, [])
 
 
 @pytest.mark.parametrize(
@@ -66,7 +72,7 @@ def test_gid_index(machines: Any, host: str, hcas: list[str], addresses: list[st
     ],
 )
 def test_no_gid_index(machines: Any, host: str, hcas: list[str], addresses: list[str], said: list[str]) -> None:
-    index, problems = gid_index(machines(host), hcas, addresses)
+    index, problems = index_of(machines(host), hcas, addresses)
     assert index is None
     assert [text in problem.found for text, problem in zip(said, problems, strict=True)] == [True] * len(said), problems
 
@@ -76,23 +82,23 @@ def test_gid_index_takes_neither_version_1_nor_another_place(machines: Any) -> N
     for hca in PAIR:
         gids = fabric["rdma"][hca]["gids"]
         gids[3]["type"] = "RoCE v1"
-    assert gid_index(fabric, PAIR, PAIR_ADDRESSES)[0] is None
+    assert index_of(fabric, PAIR, PAIR_ADDRESSES)[0] is None
     # The same GID twice, as while an address moves: the result is the common index.
     for hca, indices in zip(PAIR, [(3, 7), (5, 7)], strict=True):
         gids = fabric["rdma"][hca]["gids"]
         gids[:] = [{**gids[3], "type": "RoCE v2", "index": index} for index in indices]
-    assert gid_index(fabric, PAIR, PAIR_ADDRESSES) == (7, [])
+    assert index_of(fabric, PAIR, PAIR_ADDRESSES) == (7, [])
     fabric["rdma"][PAIR[0]]["gids"].append({**fabric["rdma"][PAIR[0]]["gids"][0], "index": 5})
-    assert gid_index(fabric, PAIR, PAIR_ADDRESSES) == (5, [])
+    assert index_of(fabric, PAIR, PAIR_ADDRESSES) == (5, [])
 
 
 @pytest.mark.parametrize("host", ["spark_pair", "spark_sync", "spark_ring", "spark_bond", "thor"])
 def test_whole_links(machines: Any, host: str) -> None:
-    assert degraded(machines(host)["interfaces"]) == []
+    assert degraded(network(machines(host)).interfaces) == []
 
 
 def test_degraded_links(machines: Any) -> None:
-    pcie, first, second = degraded(machines("spark_x2")["interfaces"])
+    pcie, first, second = degraded(network(machines("spark_x2")).interfaces)
     assert first.startswith("enP2p1s0f1np1: the link has 100000 Mb/s; 200000 are expected.")
     assert second.startswith("enp1s0f1np1: the link has 100000 Mb/s; 200000 are expected.")
     assert pcie.startswith("enP2p1s0f0np0 and enP2p1s0f1np1: the PCIe link of 0002:01:00 runs x2 at 32.0 GT/s PCIe; x4 at 32.0 GT/s is expected.")
@@ -116,4 +122,4 @@ def test_degraded_links(machines: Any) -> None:
 def test_what_is_degraded(machines: Any, changes: dict[str, Any], sentences: int) -> None:
     twin = machines("spark_pair")["interfaces"]["enp1s0f1np1"]
     changed = {**twin, **changes, "pci": {**twin["pci"], **changes.get("pci", {})}}
-    assert len(degraded({"enp1s0f1np1": changed})) == sentences
+    assert len(degraded(interfaces({"enp1s0f1np1": changed}))) == sentences

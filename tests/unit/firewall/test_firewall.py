@@ -11,11 +11,10 @@ from typing import Any
 
 import pytest
 from ansible.errors import AnsibleConnectionFailure
-from cluster_nodes import KNOWN, LOCK, spark
+from cluster_nodes import cluster_plan, spark
 from repository import load_yaml, read
 
 from ansible_collections.gb10.cluster.plugins.action import peer_firewall as action_plugin
-from ansible_collections.gb10.cluster.plugins.module_utils.cluster import plan as cluster
 from ansible_collections.gb10.cluster.plugins.module_utils.common.problems import ProblemsError
 from ansible_collections.gb10.cluster.plugins.module_utils.firewall import host as firewall_host
 from ansible_collections.gb10.cluster.plugins.module_utils.firewall import io_nftables as io_firewall
@@ -37,7 +36,7 @@ def rules(text: str) -> list[str]:
 
 
 def planned(name: str, *nodes: Any) -> dict[str, Any]:
-    plan, problems = cluster.plan(list(nodes), LOCK, KNOWN)
+    plan, problems = cluster_plan(list(nodes))
     assert problems == []
     return {**plan, "node": next(node for node in plan["nodes"] if node["name"] == name)}
 

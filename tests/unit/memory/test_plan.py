@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from ansible_collections.gb10.cluster.plugins.module_utils.common.problems import ProblemsError
 from ansible_collections.gb10.cluster.plugins.module_utils.memory import kv_cache
 from ansible_collections.gb10.cluster.plugins.module_utils.memory import plan as memory_plan
-from ansible_collections.gb10.cluster.plugins.module_utils.memory.plan import GIB
+from ansible_collections.gb10.cluster.plugins.module_utils.memory.schema import GIB, HEAD_RESERVE, Inputs, MemoryPlan, Node
 from ansible_collections.gb10.cluster.plugins.module_utils.model import shape as model_shape
 from ansible_collections.gb10.cluster.plugins.module_utils.model import weights as model_weights
 
@@ -22,12 +22,16 @@ CONFIGS: dict[str, dict[str, Any]] = json.loads((Path(__file__).parents[1] / "da
 SMALL, MIDDLE, LARGE = 57 * GIB, 119 * GIB, 121 * GIB
 
 
-def nodes(*memory: int) -> list[dict[str, Any]]:
-    return [{"name": f"spark{index + 1}", "memory_bytes": size, "head": index == 0} for index, size in enumerate(memory)]
+def nodes(*memory: int) -> list[Node]:
+    return [Node(f"spark{index + 1}", index == 0, size) for index, size in enumerate(memory)]
 
 
-def plan(name: str, *memory: int, **arguments: Any) -> memory_plan.MemoryPlan:
-    return memory_plan.plan(model_shape.shape(CONFIGS[name]), **{"nodes": nodes(*memory), "tensor": len(memory)} | arguments)
+def planned(config: dict[str, Any], **arguments: Any) -> MemoryPlan:
+    return memory_plan.plan(Inputs(model_shape.shape(config), **arguments))
+
+
+def plan(name: str, *memory: int, **arguments: Any) -> MemoryPlan:
+    return planned(CONFIGS[name], **{"nodes": nodes(*memory), "tensor": len(memory)} | arguments)
 
 
 SLIDING, FULL = "sliding_attention", "full_attention"
@@ -77,7 +81,7 @@ WINDOWS = {"model_type": "gemma3_text", "num_hidden_layers": 8, "layer_types": [
 def test_the_plan_has_as_many_tokens_as_vllm_logs(config: dict[str, Any], more: dict[str, Any], logged: int) -> None:
     """vLLM 0.32.0's "CPU KV cache size" with 1 GiB of float32 KV, --max-model-len 1024, blocks of 128 tokens."""
     arguments = {"dtype": "float32", "max_model_len": 1024, "batched_tokens": 2048, "kv_cache_memory_bytes": GIB, "block": 128} | more
-    found = memory_plan.plan(model_shape.shape(TINY | config), nodes=nodes(LARGE, LARGE), **{"tensor": 1} | arguments)
+    found = planned(TINY | config, nodes=nodes(LARGE, LARGE), **{"tensor": 1} | arguments)
     assert found.tokens == logged
     assert found.concurrency == pytest.approx(logged / 1024, rel=0.0001)
 
@@ -163,7 +167,7 @@ def test_the_smallest_node_decides() -> None:
 
 def test_the_head_is_charged_extra() -> None:
     first, second = plan("Qwen2.5-72B", LARGE, LARGE).nodes
-    assert first.reserve - second.reserve == memory_plan.HEAD_RESERVE
+    assert first.reserve - second.reserve == HEAD_RESERVE
     assert (plan("Qwen2.5-72B", SMALL, reserve=8 * GIB, head_reserve=0).nodes[0].reserve) == 8 * GIB
 
 
@@ -208,7 +212,7 @@ def test_the_files_count_where_they_are_known() -> None:
 
 def test_a_checkpoint_in_float32_is_loaded_in_half_as_many_bytes() -> None:
     config = CONFIGS["Llama-3.1-8B"] | {"torch_dtype": "float32"}
-    found = [memory_plan.plan(model_shape.shape(config), nodes=nodes(MIDDLE), tensor=1, dtype=dtype) for dtype in ("auto", "float32")]
+    found = [planned(config, nodes=nodes(MIDDLE), tensor=1, dtype=dtype) for dtype in ("auto", "float32")]
     assert [node.weights for one in found for node in one.nodes] == [16060522496, 32121044992]
 
 
@@ -262,20 +266,20 @@ def test_what_cannot_be_planned_is_said_all_at_once(name: str, arguments: dict[s
 def test_key_value_heads_that_do_not_divide() -> None:
     config = CONFIGS["Llama-3.1-8B"] | {"num_attention_heads": 12, "num_key_value_heads": 6, "head_dim": 128}
     with pytest.raises(ProblemsError, match=r"4 ranks for 6 key/value heads.*\(1, 2, 3, 6, 12\)"):
-        memory_plan.plan(model_shape.shape(config), nodes=nodes(*[LARGE] * 4), tensor=4)
+        planned(config, nodes=nodes(*[LARGE] * 4), tensor=4)
 
 
 def test_a_format_of_unknown_size_needs_the_files() -> None:
-    shape = model_shape.shape(CONFIGS["Llama-3.1-8B"] | {"quantization_config": {"quant_method": "bitsandbytes"}})
+    config = CONFIGS["Llama-3.1-8B"] | {"quantization_config": {"quant_method": "bitsandbytes"}}
     with pytest.raises(ProblemsError, match="unknown size"):
-        memory_plan.plan(shape, nodes=nodes(LARGE), tensor=1)
-    assert memory_plan.plan(shape, nodes=nodes(LARGE), tensor=1, weights_bytes=5 * GIB).nodes[0].weights == pytest.approx(5 * GIB, abs=1)
+        planned(config, nodes=nodes(LARGE), tensor=1)
+    assert planned(config, nodes=nodes(LARGE), tensor=1, weights_bytes=5 * GIB).nodes[0].weights == pytest.approx(5 * GIB, abs=1)
 
 
 def test_a_model_without_attention_is_refused() -> None:
     config = CONFIGS["Nemotron-3-Nano"] | {"hybrid_override_pattern": "MEMEME"}
     with pytest.raises(ProblemsError, match="no layer keeps keys and values"):
-        memory_plan.plan(model_shape.shape(config), nodes=nodes(LARGE), tensor=1)
+        planned(config, nodes=nodes(LARGE), tensor=1)
 
 
 def test_the_table_has_a_line_a_node() -> None:

@@ -16,6 +16,7 @@ from run_module import run_module
 
 from ansible_collections.gb10.cluster.plugins.module_utils.common.problems import ProblemsError
 from ansible_collections.gb10.cluster.plugins.module_utils.memory import plan as memory_plan
+from ansible_collections.gb10.cluster.plugins.module_utils.memory.schema import Inputs, Node
 from ansible_collections.gb10.cluster.plugins.module_utils.model import config as model_config
 from ansible_collections.gb10.cluster.plugins.module_utils.model import parameter_bytes as model_storage
 from ansible_collections.gb10.cluster.plugins.module_utils.model import shape as model_shape
@@ -23,7 +24,7 @@ from ansible_collections.gb10.cluster.plugins.module_utils.model_store import io
 from ansible_collections.gb10.cluster.plugins.module_utils.rules import context as serve_situation
 
 CONFIGS: dict[str, dict[str, Any]] = json.loads((Path(__file__).parents[1] / "data" / "model_configs.json").read_text(encoding="utf-8"))
-NODES = [{"name": f"spark{number}", "memory_bytes": 119 << 30, "head": number == 1} for number in (1, 2)]
+NODES = [Node(f"spark{number}", number == 1, 119 << 30) for number in (1, 2)]
 EVIL = "{{ lookup('ansible.builtin.pipe', 'id') }}\n"
 VALUES = st.recursive(
     st.none()
@@ -40,11 +41,11 @@ QUANTIZATION = ["quant_method", "quant_algo", "config_groups", "bits", "w_bit", 
 def judged(config: Any) -> None:
     """Run every reader of a config.json."""
     said = [model_config.scheme(config), model_config.quantization(config), model_config.dtype(config), model_config.kv_dtype(config)]
-    said += [model_config.family(config), serve_situation._model({}, config)["type"]]
+    said += [model_config.family(config), serve_situation._model({}, config).type]
     assert all(re.fullmatch(r"[\w.-]{0,64}", word) for word in said)
     try:
         shape = model_shape.shape(config)
-        memory_plan.explain(memory_plan.plan(shape, nodes=NODES, tensor=2, kv_dtype="nvfp4"))
+        memory_plan.explain(memory_plan.plan(Inputs(shape, NODES, tensor=2, kv_dtype="nvfp4")))
     except ProblemsError as error:
         assert all(str(problem).isprintable() and len(str(problem)) < 500 for problem in error.problems), str(error)
 

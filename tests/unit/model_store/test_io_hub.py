@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from cluster_nodes import KNOWN, LOCK, Node, spark
+from cluster_nodes import Node, cluster_plan, spark
 from fake_hub import COMMIT, NAME, Hub
 from hypothesis import given
 from hypothesis import strategies as st
@@ -19,7 +19,6 @@ from run_module import program, run_module
 from run_playbook import Run, run
 
 from ansible_collections.gb10.cluster.plugins.filter.cluster import FilterModule
-from ansible_collections.gb10.cluster.plugins.module_utils.cluster import plan as cluster
 from ansible_collections.gb10.cluster.plugins.module_utils.model_store import io_files as io_model_files
 from ansible_collections.gb10.cluster.plugins.module_utils.model_store import io_hub, io_model
 from ansible_collections.gb10.cluster.plugins.module_utils.model_store import plan as model_store
@@ -111,7 +110,7 @@ def pair(head: dict[str, Any], worker: dict[str, Any] | None = None, source: str
 
 
 def planned(nodes: list[Node]) -> dict[str, Any]:
-    plan, problems = cluster.plan(nodes, LOCK, KNOWN)
+    plan, problems = cluster_plan(nodes)
     assert problems == []
     return plan
 

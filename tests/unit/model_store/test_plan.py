@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 from ansible.errors import AnsibleConnectionFailure
-from cluster_nodes import KNOWN, LOCK, spark
+from cluster_nodes import cluster_plan, spark
 from hypothesis import given
 from hypothesis import strategies as st
 from repository import load_yaml, read
@@ -19,7 +19,6 @@ from run_module import program, run_module
 
 from ansible_collections.gb10.cluster.plugins.action import model_store_wait
 from ansible_collections.gb10.cluster.plugins.filter.cluster import FilterModule
-from ansible_collections.gb10.cluster.plugins.module_utils.cluster import plan as cluster
 from ansible_collections.gb10.cluster.plugins.module_utils.model_store import plan as model_store
 
 GB = 10**9
@@ -202,7 +201,7 @@ def test_what_still_has_to_come(there: dict[str, int], expected: int) -> None:
 
 def nodes(count: int, **settings: Any) -> list[dict[str, Any]]:
     given = [spark(number, "head" if number == 1 else "worker", **settings) for number in range(1, count + 1)]
-    plan, problems = cluster.plan(given, LOCK, KNOWN)
+    plan, problems = cluster_plan(given)
     assert problems == []
     found: list[dict[str, Any]] = plan["nodes"]
     return found

@@ -6,11 +6,10 @@ from dataclasses import replace
 from typing import Any
 
 import pytest
-from cluster_nodes import KNOWN, LOCK, lock_of, spark
+from cluster_nodes import LOCK, cluster_plan, lock_of, spark
 from gpu_libraries import libnccl
 
 from ansible_collections.gb10.cluster.plugins.filter.cluster import FilterModule
-from ansible_collections.gb10.cluster.plugins.module_utils.cluster import plan as planner
 from ansible_collections.gb10.cluster.plugins.module_utils.nccl import library as nccl_library
 from ansible_collections.gb10.cluster.plugins.module_utils.nccl.choice import Choice, Cluster, Node, choose, hang, reasons
 
@@ -110,7 +109,7 @@ def planned(wanted: str = "auto", library: dict[str, Any] | None = None, lock: s
     for node in nodes:
         node["nccl_wanted"] = wanted
         node["observed"]["nccl"] = library
-    plan, problems = planner.plan(nodes, lock, KNOWN)
+    plan, problems = cluster_plan(nodes, lock)
     assert problems == []
     return plan
 
@@ -148,7 +147,7 @@ def test_the_role_decides_as_the_plan_did() -> None:
 @pytest.mark.parametrize("wanted", ["maybe", "yes", ""])
 def test_another_word_is_refused_before_anything_changes(wanted: str) -> None:
     nodes = [{**spark(1, "head"), "nccl_wanted": wanted}, spark(2, "worker")]
-    (problem,) = planner.plan(nodes, NEW_LOCK, KNOWN)[1]
+    (problem,) = cluster_plan(nodes, NEW_LOCK)[1]
     assert (problem.path, problem.expected) == ("nccl_sm121_build_enabled", "auto or true or false")
 
 

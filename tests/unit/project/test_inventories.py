@@ -12,10 +12,9 @@ from typing import Any
 
 import pytest
 import yaml
-from cluster_nodes import KNOWN, LOCK, cabled, interface, spark
+from cluster_nodes import cabled, cluster_plan, interface, spark
 from repository import ROOT, files, load_yaml, read
 
-from ansible_collections.gb10.cluster.plugins.module_utils.cluster import plan as planner
 from ansible_collections.gb10.cluster.plugins.module_utils.common.problems import report
 from ansible_collections.gb10.cluster.plugins.module_utils.lab.plan import plan
 
@@ -154,7 +153,7 @@ def nodes_of(inventory: Mapping[str, Any], ports: tuple[int, ...]) -> list[dict[
 
 def test_a_sample_takes_the_ports_that_are_cabled(sample: str, inventory: dict[str, Any]) -> None:
     for ports, expected in RAILS[sample].items():
-        planned, problems = planner.plan(nodes_of(inventory, ports), LOCK, KNOWN)
+        planned, problems = cluster_plan(nodes_of(inventory, ports))
         assert problems == [], report(problems)
         assert [[rail["interface"] for rail in node["rails"]] for node in planned["nodes"]] == expected
         assert bool(planned["fabric"]) == bool(expected[0])
@@ -164,7 +163,7 @@ def test_a_sample_without_its_cables_is_refused(inventory: dict[str, Any]) -> No
     nodes = nodes_of(inventory, ())
     for node in nodes:
         node["observed"]["interfaces"].get("mgbe0_0", {}).update(carrier=False)
-    _plan, problems = planner.plan(nodes, LOCK, KNOWN)
+    _plan, problems = cluster_plan(nodes)
     refused = {problem.path.partition(".")[0] for problem in problems}
     assert refused == ({f"nodes[{index}]" for index in range(len(nodes))} if len(nodes) > 1 else set())
 

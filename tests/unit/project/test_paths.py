@@ -8,7 +8,6 @@ import re
 import subprocess
 import sys
 from pathlib import Path
-from typing import Any
 
 import pytest
 from repository import ROOT, files, load_yaml, read, tasks_of, tracked_files

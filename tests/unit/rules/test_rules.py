@@ -17,7 +17,7 @@ from ansible_collections.gb10.cluster.plugins.module_utils.fabric import plan as
 from ansible_collections.gb10.cluster.plugins.module_utils.rules import context as serve_situation
 from ansible_collections.gb10.cluster.plugins.module_utils.rules import lint as serve_rules
 from ansible_collections.gb10.cluster.plugins.module_utils.rules.lint import RULES
-from ansible_collections.gb10.cluster.plugins.module_utils.rules.schema import Finding, Rule
+from ansible_collections.gb10.cluster.plugins.module_utils.rules.schema import Finding, Rule, Situation
 
 PLAN = json.loads((ROOT / "tests" / "unit" / "data" / "plan_two_spark.json").read_text(encoding="utf-8"))
 PAGE = ROOT / "docs" / "rules.md"
@@ -74,7 +74,7 @@ def situation(
     model: dict[str, Any] | None = None,
     count: int = 2,
     **others: Any,
-) -> dict[str, Any]:
+) -> Situation:
     """Return the clean situation with changes.
 
     ``environment`` and ``node`` change all nodes, ``own`` and ``second`` the second one, ``others`` the rest. None
@@ -90,7 +90,7 @@ def situation(
     for index, each in enumerate(changed["nodes"]):
         each.update((node or {}) | ((second or {}) if index == 1 else {}))
         each["environment"] = given(each["environment"] | (environment or {}) | ((own or {}) if index == 1 else {}))
-    return changed
+    return serve_situation.of_data(changed)
 
 
 def given(values: dict[str, Any]) -> dict[str, Any]:
@@ -475,9 +475,9 @@ def test_a_host_and_its_command_make_a_situation() -> None:
     environment = {"VLLM_HOST_IP": "10.0.0.1", "NCCL_IB_HCA": "rocep1s0f0"}
     config = {"model_type": "a", "text_config": {"num_experts": 128}, "quantization_config": {"quant_method": "fp8"}}
     seen = serve_situation.of_host(arguments, environment, "0.32.0", HOST, config)
-    assert (seen["transport"], seen["api_host"], seen["runtime"]) == ("roce", "0.0.0.0", "native")
+    assert (seen.transport, seen.api_host, seen.runtime) == ("roce", "0.0.0.0", "native")
     model = {"name": "", "type": "a", "scheme": "fp8", "moe": True, "reasoning": True, "weights_bytes": None, "positions": 0, "kv_dtype": "bfloat16"}
-    assert seen["model"] | {"name": ""} == model
+    assert vars(seen.model) | {"name": ""} == model
     assert [finding.rule for finding in serve_rules.lint(seen, {})] == [
         "kernel-cma",
         "api-without-key",
@@ -491,5 +491,5 @@ def test_a_host_and_its_command_make_a_situation() -> None:
 def test_a_host_without_a_gpu_or_a_model_is_no_situation_for_most_rules() -> None:
     host = {**HOST, "gpu": {"gpus": [], "driver_version": None, "memory_bytes": None}, "meminfo": ""}
     seen = serve_situation.of_host({"--headless": True, "--enforce-eager": True}, {}, "0.18.1", host, None)
-    assert (seen["transport"], seen["model"]["scheme"], seen["nodes"][0]["head"]) == ("none", "unknown", False)
+    assert (seen.transport, seen.model.scheme, seen.nodes[0].head) == ("none", "unknown", False)
     assert serve_rules.lint(seen, {}) == []

@@ -11,10 +11,9 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from cluster_nodes import KNOWN, spark
+from cluster_nodes import cluster_plan, spark
 from repository import ROOT, load_yaml, read
 
-from ansible_collections.gb10.cluster.plugins.module_utils.cluster import plan as cluster
 from ansible_collections.gb10.cluster.plugins.module_utils.runtime import locks, stacks
 
 LOCKS = sorted((ROOT / "roles" / "gb10" / "files").glob("*.lock"))
@@ -109,14 +108,14 @@ def test_a_lock_that_leaves_something_open_is_refused_before_any_change(lock: st
     assert (problem.path, problem.found.startswith("my.lock has ")) == ("gb10_runtime_lock", True)
     assert found in problem.found
     assert "uv pip compile" in problem.fix
-    _plan, problems = cluster.plan([spark(1, "head")], f"{lock}vllm==0.32.0 --hash=sha256:{ZEROS}\n", KNOWN)
+    _plan, problems = cluster_plan([spark(1, "head")], f"{lock}vllm==0.32.0 --hash=sha256:{ZEROS}\n")
     assert [each for each in problems if each.path == "gb10_runtime_lock"]
 
 
 def test_the_lock_of_an_image_is_not_installed() -> None:
     """It only lists the releases in the image."""
     settings = {"gb10_runtime": "container", "gb10_container_image": f"sha256:{ZEROS}", "gb10_distributed_executor_backend": "mp"}
-    plan, problems = cluster.plan([spark(1, "head", **settings)], "vllm==0.32.0\n", KNOWN)
+    plan, problems = cluster_plan([spark(1, "head", **settings)], "vllm==0.32.0\n")
     assert (problems, plan["runtime"]["kind"]) == ([], "container")
 
 

@@ -7,9 +7,8 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
-from cluster_nodes import KNOWN, lock_of, spark
+from cluster_nodes import cluster_plan, lock_of, spark
 
-from ansible_collections.gb10.cluster.plugins.module_utils.cluster import plan as cluster
 from ansible_collections.gb10.cluster.plugins.module_utils.runtime import wheels
 
 LOCK = "ray[default]==2.60.0 \\\n    --hash=sha256:0\nFlash_Attn==2.8.3\nvllm==0.18.1\n"
@@ -54,8 +53,8 @@ def test_they_are_a_nodes_own() -> None:
     wheel = {"wheel": "/srv/vllm-0.18.1+sm110-cp38-abi3-linux_aarch64.whl", "sha256": SHA}
     nodes = [spark(1, "head"), spark(2, "worker", gb10_runtime_wheels=[wheel])]
     lock = lock_of("vllm==0.18.1", "ray==2.55.0")
-    plan, problems = cluster.plan(nodes, lock, KNOWN)
+    plan, problems = cluster_plan(nodes, lock)
     assert problems == []
     assert [node["wheels"] for node in plan["nodes"]] == [[], [wheel]]
     wrong = [spark(1, "head"), spark(2, "worker", gb10_runtime_wheels=[{**wheel, "sha256": "?"}])]
-    assert [problem.path for problem in cluster.plan(wrong, lock, KNOWN)[1]] == ["nodes[1].gb10_runtime_wheels[0].sha256"]
+    assert [problem.path for problem in cluster_plan(wrong, lock)[1]] == ["nodes[1].gb10_runtime_wheels[0].sha256"]

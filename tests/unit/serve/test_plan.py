@@ -7,12 +7,11 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from cluster_nodes import KNOWN, LOCK, Node, mistakes, spark
+from cluster_nodes import Node, cluster_plan, mistakes, spark
 from plans import MEMORY, SHAPES, argv, inputs
 from repository import ROOT
 from snapshot import assert_recorded
 
-from ansible_collections.gb10.cluster.plugins.module_utils.cluster import plan as cluster
 from ansible_collections.gb10.cluster.plugins.module_utils.cluster import report as plan_text
 from ansible_collections.gb10.cluster.plugins.module_utils.model import catalog as catalogue
 from ansible_collections.gb10.cluster.plugins.module_utils.runtime import stacks
@@ -57,7 +56,7 @@ def test_every_release_takes_what_is_planned_for_it(stack: str, model: str, shap
 
 
 def test_the_plan_of_two_sparks_reads_as_reviewed() -> None:
-    plan, problems = cluster.plan(sparks(2, gb10_model="openai/gpt-oss-120b"), LOCKS["current"], KNOWN)
+    plan, problems = cluster_plan(sparks(2, gb10_model="openai/gpt-oss-120b"), LOCKS["current"])
     assert problems == []
     text = "\n".join(plan_text.lines(plan, 1 << 30)) + "\n"
     assert_recorded(SNAPSHOT, text)
@@ -100,11 +99,11 @@ def test_heads_that_do_not_divide_leave_the_rest_to_the_pipeline() -> None:
 
 def test_a_replica_on_each_node_has_all_of_the_model() -> None:
     given = inputs("llama-3.1-8b-instruct", gb10_data_parallel_size=2)
-    small = {**given.nodes[1], "memory_bytes": MEMORY // 2}
-    decision = serve_plan.decide(serve_plan.Inputs(**{**vars(given), "nodes": [given.nodes[0], small]}))
+    small = replace(given.nodes[1], memory_bytes=MEMORY // 2)
+    decision = serve_plan.decide(replace(given, nodes=[given.nodes[0], small]))
     assert (decision.problems, decision.tensor, decision.pipeline) == ([], 1, 1)
     assert decision.memory is not None
-    alone = serve_plan.decide(serve_plan.Inputs(**{**vars(inputs("llama-3.1-8b-instruct", count=1)), "nodes": [small]}))
+    alone = serve_plan.decide(replace(inputs("llama-3.1-8b-instruct", count=1), nodes=[small]))
     assert alone.memory is not None
     assert decision.memory.weights == alone.memory.weights
     assert [word for word in decision.args if "memory" in word] == [word for word in alone.args if "memory" in word]
@@ -124,9 +123,9 @@ def test_experts_are_spread_where_there_are_any() -> None:
 def test_eager_only_where_a_thor_needs_it() -> None:
     def eager(release: str, thors: int, **environment: str) -> bool:
         given = inputs("gpt-oss-20b", count=2, thors=thors)
-        nodes = [{**node, "environment": {**node["environment"], **environment}} for node in given.nodes]
+        nodes = [replace(node, environment={**node.environment, **environment}) for node in given.nodes]
         stack = stacks.Stack("current", vllm=release, cuda=13)
-        return "--enforce-eager" in serve_plan.decide(serve_plan.Inputs(**{**vars(given), "stack": stack, "nodes": nodes})).args
+        return "--enforce-eager" in serve_plan.decide(replace(given, stack=stack, nodes=nodes)).args
 
     assert eager("0.24.0", 1)
     assert not eager("0.24.0", 0), "a Spark does not need it"
@@ -138,12 +137,12 @@ def test_eager_only_where_a_thor_needs_it() -> None:
 
 def test_a_release_beyond_the_table_is_said_not_judged() -> None:
     given = inputs("gpt-oss-20b", gb10_vllm_extra_args=["--no-such-thing"])
-    later = serve_plan.Inputs(**{**vars(given), "stack": stacks.Stack("current", vllm="9.9.9", cuda=13)})
+    later = replace(given, stack=stacks.Stack("current", vllm="9.9.9", cuda=13))
     decision = serve_plan.decide(later)
     assert decision.problems == []
     assert any("9.9.9 is not in the table" in line for line in decision.why)
     asked = vllm_release.options("0.32.0")
-    (problem,) = serve_plan.decide(serve_plan.Inputs(**{**vars(later), "asked": asked})).problems
+    (problem,) = serve_plan.decide(replace(later, asked=asked)).problems
     assert problem.path == "gb10_vllm_extra_args[0]"
 
 
@@ -155,8 +154,8 @@ def test_a_reasoning_models_answer_has_room() -> None:
 def test_what_a_model_is_served_with_is_fetched_and_named() -> None:
     decision = serve_plan.decide(inputs("nemotron-3-super-120b-a12b-nvfp4"))
     (file,) = decision.files
-    assert len(file["sha256"]) == 64
-    assert f"--reasoning-parser-plugin={file['path']}" in decision.args
+    assert len(file.sha256) == 64
+    assert f"--reasoning-parser-plugin={file.path}" in decision.args
 
 
 BAD = {
@@ -228,7 +227,7 @@ def rules(decision: serve_plan.Decision) -> set[str]:
 
 def warned(nodes: list[Node]) -> str:
     """Return the warnings of the cluster plan."""
-    plan, problems = cluster.plan(nodes, LOCKS["current"], KNOWN)
+    plan, problems = cluster_plan(nodes, LOCKS["current"])
     assert problems == []
     return "\n".join(plan["serve"]["warnings"])
 
@@ -238,7 +237,7 @@ def test_nodes_are_judged_with_what_the_plan_and_the_catalogue_set() -> None:
     assert "marlin-atomic-add" not in warned(advised)
     assert "marlin-atomic-add" in warned(sparks(2, gb10_model="gpt-oss-120b", gb10_vllm_extra_args=["--moe-backend=marlin"], gb10_extra_env=OFF))
     own = {"gpt-oss-120b": {"environment": {"PYTORCH_CUDA_ALLOC_CONF": "expandable_segments:True"}}}
-    plan, _problems = cluster.plan(sparks(2, gb10_model="gpt-oss-120b", gb10_models=own), LOCKS["current"], KNOWN)
+    plan, _problems = cluster_plan(sparks(2, gb10_model="gpt-oss-120b", gb10_models=own), LOCKS["current"])
     assert any("expandable-segments" in line for line in plan["serve"]["findings"])
     own = {"gpt-oss-20b": {"environment": {"TRITON_PTXAS_PATH": "/usr/local/cuda/bin/ptxas"}}}
     thors = inputs("gpt-oss-20b", "vllm-0.18.1", 2, 1, gb10_models=own)
@@ -265,7 +264,7 @@ def test_a_key_value_cache_that_the_checkpoint_has_in_fp8_is_one() -> None:
     assert "flashinfer-fp8" in rules(serve_plan.decide(calibrated))
     plain = replace(given, config={**given.config, "quantization_config": {**scheme, "kv_cache_quant_algo": ""}})
     assert "flashinfer-fp8" not in rules(serve_plan.decide(plain))
-    own = {**calibrated.settings, "gb10_vllm_extra_args": ["--kv-cache-dtype=bfloat16"]}
+    own = replace(calibrated.settings, vllm_extra_args=["--kv-cache-dtype=bfloat16"])
     assert "flashinfer-fp8" not in rules(serve_plan.decide(replace(calibrated, settings=own)))
 
 
@@ -311,7 +310,7 @@ def test_the_users_variables_take_the_place_of_the_stacks() -> None:
     name = "VLLM_USE_FLASHINFER_MOE_FP4"
     settings = {"gb10_model": "gpt-oss-120b", "gb10_stack": "ngc-26.04", "gb10_distributed_executor_backend": "mp", "gb10_extra_env": {name: "1"}}
     nodes = sparks(2, **settings, gb10_runtime_lock="")
-    plan, problems = cluster.plan(nodes, "", KNOWN)
+    plan, problems = cluster_plan(nodes, "")
     assert problems == []
     assert {node["environment"][name] for node in plan["nodes"]} == {"1"}
     assert not any(line.startswith(f"{name}=") for line in plan["serve"]["why"])
@@ -319,12 +318,12 @@ def test_the_users_variables_take_the_place_of_the_stacks() -> None:
 
 def test_an_image_without_ray_is_refused_to_who_wants_ray() -> None:
     settings = {"gb10_model": "gpt-oss-120b", "gb10_stack": "ngc-26.04", "gb10_runtime_lock": ""}
-    _plan, (problem,) = cluster.plan(sparks(2, **settings), "", KNOWN)
+    _plan, (problem,) = cluster_plan(sparks(2, **settings), "")
     assert problem.path == "image"
     assert problem.fix.startswith("set gb10_distributed_executor_backend: mp, or use an image with a layer that")
-    assert cluster.plan(sparks(2, **settings, gb10_distributed_executor_backend="mp"), "", KNOWN)[1] == []
+    assert cluster_plan(sparks(2, **settings, gb10_distributed_executor_backend="mp"), "")[1] == []
     derived = f"registry.example/vllm@sha256:{'1' * 64}"
-    assert cluster.plan(sparks(2, **settings, gb10_container_image=derived), "", KNOWN)[1] == [], "other images are unknown"
+    assert cluster_plan(sparks(2, **settings, gb10_container_image=derived), "")[1] == [], "other images are unknown"
 
 
 @pytest.mark.parametrize(
@@ -355,4 +354,4 @@ def test_a_container_that_is_cut_off_is_refused_before_anything_changes(args: li
 @pytest.mark.parametrize("args", [["--network=host"], ["--net", "host"], ["--ipc=host"], ["--userns=host"], ["--pids-limit=-1"]])
 def test_other_options_of_a_container_pass(args: list[str]) -> None:
     container = {"gb10_model": "gpt-oss-120b", "gb10_runtime": "container", "gb10_container_image": f"a@sha256:{'1' * 64}"}
-    assert cluster.plan(sparks(2, **container, gb10_container_args=args), LOCK, KNOWN)[1] == []
+    assert cluster_plan(sparks(2, **container, gb10_container_args=args))[1] == []

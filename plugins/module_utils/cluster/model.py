@@ -1,0 +1,90 @@
+# Copyright (c) 2026, gb10.cluster maintainers
+# GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+
+"""The model to serve: its catalog entry, its place in the store, and the facts that were read from its files."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+from ansible_collections.gb10.cluster.plugins.module_utils.cluster.schema import HubModel, Inputs, ModelFiles, Node
+from ansible_collections.gb10.cluster.plugins.module_utils.model import catalog as catalogue
+from ansible_collections.gb10.cluster.plugins.module_utils.model.catalog import Model
+from ansible_collections.gb10.cluster.plugins.module_utils.model_store import plan as model_store
+
+
+@dataclass(frozen=True)
+class Chosen:
+    """The model. ``entry``: its path is the folder in the store, if it is stored; ``name``: its default name in the API.
+
+    ``config`` and ``weights_bytes`` come from its files if they were read, else from the catalog; None if unknown.
+    ``store`` is from model_store's plan(), ``about`` and ``warnings`` are text.
+    """
+
+    entry: Model
+    name: str
+    store: Mapping[str, str]
+    config: Mapping[str, Any] | None
+    weights_bytes: int | None
+    about: Sequence[str]
+    warnings: Sequence[str]
+
+
+def choose(inputs: Inputs) -> Chosen:
+    """Return the model of gb10_model. Raises ProblemsError for errors in gb10_model and gb10_models."""
+    head, settings = inputs.head, inputs.head.settings
+    model = catalogue.find(settings.model, settings.models)
+    store = model_store.plan(
+        model.hub, model.path, model.revision, settings.install_dir, head.store_enabled, head.store_source
+    )
+    entry = replace(model, path=store["folder"]) if store else model
+    found = _read(entry, inputs.nodes, settings.install_dir)
+    return Chosen(
+        entry=entry,
+        name=model.reference.rstrip("/").rsplit("/", 1)[-1],
+        store=store,
+        config=found.config if found else model.config or None,
+        weights_bytes=(found and found.weights_bytes) or model.weights_bytes,
+        about=catalogue.describe(model),
+        warnings=_unread(entry, head, found),
+    )
+
+
+def _read(model: Model, nodes: Sequence[Node], root: str) -> ModelFiles | None:
+    """Return the facts read from the model's files, None if nothing was read.
+
+    A node with the complete model comes first. Next is the source of the model, the folder or Hugging Face Hub as the
+    head reported it. So the run that copies the model and the runs after it decide from the same facts. An incomplete
+    copy on the head comes last. Facts about another model, which recorded facts may contain, are ignored.
+    """
+    stored = model_store.folder(root, model.hub, model.revision) if model.hub else ""
+    folders = (None, model.path, stored, nodes[0].store_source)
+    ours = [(node, node.facts.model) for node in nodes if node.facts and node.facts.model.path in folders]
+    hub = _hub(nodes[0])
+    candidates = [files for _node, files in ours if files.complete]
+    candidates += [hub.files] if hub and (hub.name, hub.revision) == (model.hub, model.revision or "main") else []
+    candidates += [files for node, files in ours if node is nodes[0]]
+    return next((files for files in candidates if files.config is not None), None)
+
+
+def _unread(model: Model, head: Node, found: ModelFiles | None) -> list[str]:
+    """Return a warning if the model's source was not read although it is needed; ``found`` is _read()'s result."""
+    hub = _hub(head)
+    if hub and hub.trouble:
+        why = f"Hugging Face Hub could not be queried for {hub.name} at {hub.revision}: {hub.trouble}"
+    elif head.store_enabled and head.store_source and head.facts and not found:
+        why = f"{head.name} has no {head.store_source}/config.json (model_store_source)"
+    else:
+        return []
+    if found:
+        known = "the plan uses facts from an earlier read"
+    else:
+        known = "the plan uses the catalog entry" if model.config else "the plan uses cautious defaults"
+    return [f"{why}; {known}, and a later run may plan differently"]
+
+
+def _hub(head: Node) -> HubModel | None:
+    return head.facts.hub if head.facts else None

@@ -1,0 +1,170 @@
+# Copyright (c) 2026, gb10.cluster maintainers
+# GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+
+"""Parse the inputs of the cluster plan once. Keys and other secrets are never among them."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import fields
+from typing import Any
+
+from ansible_collections.gb10.cluster.plugins.module_utils.cluster.schema import (
+    PREFIX,
+    Facts,
+    Gpu,
+    HubModel,
+    Inputs,
+    Installed,
+    Listener,
+    ModelFiles,
+    Node,
+    Settings,
+    Tls,
+)
+from ansible_collections.gb10.cluster.plugins.module_utils.common.problems import Problem
+from ansible_collections.gb10.cluster.plugins.module_utils.fabric import schema as fabric_schema
+from ansible_collections.gb10.cluster.plugins.module_utils.fabric.links import PORTS, Ports
+
+
+def parse(nodes: Sequence[Mapping[str, Any]], lock: str) -> Inputs:
+    """Parse the nodes of the role gb10, and the text of the runtime's lock file, "" if there is none.
+
+    A node is a mapping::
+
+        {"name": str, "address": str,          # inventory name and management address
+         "group": "head" | "worker" | "",
+         "settings": {"gb10_...": value},       # all public variables of the role gb10
+         "variables": [str],                    # the names of all inventory variables of this node
+         "nccl": str,                           # the tag of the NCCL to build, "stack" for the stack's
+         "nccl_wanted": "auto" | "true" | "false",   # whether to build NCCL
+         "asked": {"options": [...], "variables": [str]} | {},   # from the head's vLLM, if it is newer than the table
+         "removing": bool,                      # whether to remove the fabric's configuration
+         "key_problem": str,                    # the error in the API key, or ""; the key itself is never here
+         "tls": {"problems": [...], "warnings": [str], "digest": str, "until": str} | {},
+                                                # api_tls.facts of the head's certificate, {} without TLS
+         "secrets": {"names": [str], "problems": [...]},   # secret_environment.verdict: the values are never here
+         "smoke_tokens": int,                   # the smoke test's token limit, 0 for the role's default
+         "store": {"enabled": bool, "source": str},   # whether models are copied to the store; their source folder,
+                                                # "" for Hugging Face Hub
+         "unreachable": str,                    # the reason why the node could not be read, or ""
+         "unrecorded": str,                     # the missing file of recorded facts, in an offline plan, or ""
+         "observed": {...} | {}}                # the result of node_info, {} if the node was not read
+    """
+    problems: list[Problem] = []
+    ordered = sorted(nodes, key=lambda node: node["group"] != "head")
+    parsed = tuple(_node(given, f"nodes[{index}]", problems) for index, given in enumerate(ordered))
+    return Inputs(parsed, lock, tuple(problems))
+
+
+def _node(given: Mapping[str, Any], path: str, problems: list[Problem]) -> Node:
+    asked, tls, secrets = given["asked"], given["tls"], given["secrets"]
+    return Node(
+        name=given["name"],
+        address=given["address"],
+        group=given["group"],
+        settings=_settings(given["settings"], path, problems),
+        variables=tuple(given["variables"]),
+        nccl=given["nccl"],
+        nccl_wanted=given["nccl_wanted"],
+        options=asked["options"] if asked else None,
+        environment_variables=asked.get("variables"),
+        removing=given["removing"],
+        key_problem=given["key_problem"],
+        tls=Tls(tls["digest"], tls["until"], _problems(tls), tuple(tls["warnings"])) if tls else None,
+        secrets=secrets["names"],
+        secret_problems=_problems(secrets),
+        smoke_tokens=int(given["smoke_tokens"]),
+        store_enabled=given["store"]["enabled"],
+        store_source=given["store"]["source"],
+        unreachable=given["unreachable"],
+        unrecorded=given["unrecorded"],
+        facts=_facts(given["observed"]) if given["observed"] else None,
+    )
+
+
+def _problems(verdict: Mapping[str, Any]) -> tuple[Problem, ...]:
+    return tuple(Problem(**found) for found in verdict["problems"])
+
+
+def _facts(observed: Mapping[str, Any]) -> Facts:
+    gpu, hub = observed["gpu"], observed.get("hub_model") or {}
+    return Facts(
+        network=fabric_schema.network(observed),
+        gpu=Gpu(
+            visible=bool(gpu["gpus"]),
+            capability=next((entry["capability"] for entry in gpu["gpus"] if entry["capability"]), None),
+            driver=gpu.get("driver_version") or "",
+            memory_bytes=gpu.get("memory_bytes") or 0,
+            reason=gpu["reason"],
+        ),
+        kernel=observed.get("kernel", ""),
+        cma_free_bytes=observed.get("cma_free_bytes") or 0,
+        cma_total_bytes=observed.get("cma_total_bytes") or 0,
+        listeners=tuple(Listener(entry["port"], entry["process"], entry["unit"]) for entry in observed["listeners"]),
+        login_users=tuple(observed.get("login_users", ())),
+        model=_model_files(observed),
+        hub=HubModel(hub.get("name", ""), hub.get("revision", ""), hub.get("trouble", ""), _model_files(hub))
+        if hub
+        else None,
+        nccl=observed.get("nccl"),
+        additions=observed.get("additions", {}),
+        installed=Installed(**observed.get("state", {})),
+    )
+
+
+def _model_files(found: Mapping[str, Any]) -> ModelFiles:
+    return ModelFiles(
+        found.get("model"), found.get("model_bytes"), found.get("model_at"), bool(found.get("model_complete"))
+    )
+
+
+def _settings(given: Mapping[str, Any], path: str, problems: list[Problem]) -> Settings:
+    """Convert each variable to its type. ``-e name=value`` passes numbers and booleans as text."""
+    values = {}
+    for field in fields(Settings):
+        name, (convert, expected, fallback) = f"{PREFIX}{field.name}", _TYPES[str(field.type)]
+        try:
+            values[field.name] = convert(given[name])
+        except (AttributeError, TypeError, ValueError):
+            problems.append(Problem(f"{path}.{name}", repr(given[name]), expected, f"correct {name}"))
+            values[field.name] = fallback
+    return Settings(**values)
+
+
+def _boolean(value: Any) -> bool:
+    return value if isinstance(value, bool) else str(value).lower() in ("true", "yes", "on", "1")
+
+
+def _words(value: Any) -> list[str]:
+    if isinstance(value, str):
+        raise TypeError(value)
+    return [str(word) for word in value]
+
+
+def _texts(value: Mapping[Any, Any]) -> dict[str, str]:
+    return {str(name): "" if text is None else str(text) for name, text in value.items()}
+
+
+def _ports(value: Any) -> Ports:
+    """Return gb10_fabric_ports. Raises ValueError for anything else than auto and a list of numbers."""
+    if value == "auto":
+        return "auto"
+    if not isinstance(value, list | tuple) or not all(re.fullmatch(r"-?\d+", str(port)) for port in value):
+        raise ValueError(f"{PORTS}: {value!r}")
+    return tuple(int(port) for port in value)
+
+
+#: Type of a field -> conversion, description, and the value after an error.
+_TYPES: Mapping[str, tuple[Callable[[Any], Any], str, Any]] = {
+    "str": (lambda value: value, "a text", ""),
+    "int": (int, "a number", 0),
+    "bool": (_boolean, "true or false", False),
+    "Sequence[str]": (_words, "a list", []),
+    "Sequence[Any]": (list, "a list", []),
+    "Mapping[str, str]": (_texts, "a mapping", {}),
+    "Mapping[str, Any]": (lambda value: value, "a mapping", {}),
+    "Ports": (_ports, "auto, or a list such as [1]", None),
+}

@@ -1,0 +1,400 @@
+# Copyright (c) 2026, gb10.cluster maintainers
+# GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+
+"""The types of the cluster plan: its inputs, which parse.parse() returns, and the plan that roles and templates read."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, fields, is_dataclass
+from typing import Any
+
+from ansible_collections.gb10.cluster.plugins.module_utils.common.problems import Problem
+from ansible_collections.gb10.cluster.plugins.module_utils.fabric import schema as fabric_schema
+from ansible_collections.gb10.cluster.plugins.module_utils.fabric.links import Ports
+from ansible_collections.gb10.cluster.plugins.module_utils.fabric.topology import Fabric
+from ansible_collections.gb10.cluster.plugins.module_utils.nccl import choice as nccl_choice
+from ansible_collections.gb10.cluster.plugins.module_utils.serve import schema as serve_schema
+
+PREFIX = "gb10_"
+
+
+@dataclass(frozen=True)
+class Settings(serve_schema.Settings):
+    """The public variables of the role gb10 without secrets. A field is a variable without ``gb10_``."""
+
+    model: str
+    models: Mapping[str, Any]
+    api_name: str
+    api_clients: Sequence[str]
+    ray_port: int
+    master_port: int
+    fabric_topology: str
+    fabric_ports: Ports
+    fabric_addresses: Sequence[str]
+    fabric_cidr: str
+    fabric_mtu: int
+    fabric_transport: str
+    fabric_rdma_required: bool
+    fabric_renderer: str
+    fabric_interface: str
+    fabric_replace_existing: bool
+    fabric_pin_gid_index: bool
+    stack: str
+    runtime_lock: str
+    runtime_wheels: Sequence[Any]
+    runtime: str
+    container_image: str
+    container_engine: str
+    service_user: str
+    service_read_write_paths: Sequence[str]
+    allow_restart: bool
+
+    @property
+    def fabric(self) -> Fabric:
+        """The settings that the whole fabric has in common."""
+        return Fabric(
+            self.fabric_topology, self.fabric_cidr, self.fabric_mtu, self.fabric_transport, self.fabric_renderer
+        )
+
+
+@dataclass(frozen=True)
+class Gpu:
+    """A node's GPUs. ``capability``: of the first known one, such as "12.1"; ``reason``: why none is visible."""
+
+    visible: bool
+    capability: str | None
+    driver: str
+    memory_bytes: int
+    reason: str
+
+
+@dataclass(frozen=True)
+class Listener:
+    """A listening TCP port; ``process`` and the systemd ``unit`` are "" if unknown."""
+
+    port: int
+    process: str
+    unit: str
+
+
+@dataclass(frozen=True)
+class ModelFiles:
+    """A model as it was read: its config.json (None if missing) and the bytes of its weights, None if unknown.
+
+    ``path``: the folder, None if not recorded; ``complete``: whether the role model_store verified the folder.
+    """
+
+    config: Mapping[str, Any] | None
+    weights_bytes: int | None
+    path: str | None = None
+    complete: bool = False
+
+
+@dataclass(frozen=True)
+class HubModel:
+    """The model that the head queried on Hugging Face Hub. ``trouble``: why the query failed, or ""."""
+
+    name: str
+    revision: str
+    trouble: str
+    files: ModelFiles
+
+
+@dataclass(frozen=True)
+class Installed:
+    """The parts of the collection that are on a node already; the module node_info documents them."""
+
+    service_user: str = ""
+    service_user_ready: bool = False
+    ray_token_digest: str = ""
+    runtime_mark: str = ""
+    units: Sequence[str] = ()
+    certificate: bool = False
+
+
+@dataclass(frozen=True)
+class Facts:
+    """The facts of a node, from the module node_info. Unknown values are 0 and "".
+
+    ``nccl``: the library of the runtime, {} if there is none, None if it was not read. ``additions``: the launch
+    overrides that roles recorded, by role.
+    """
+
+    network: fabric_schema.Network
+    gpu: Gpu
+    kernel: str
+    cma_free_bytes: int
+    cma_total_bytes: int
+    listeners: tuple[Listener, ...]
+    login_users: tuple[str, ...]
+    model: ModelFiles
+    hub: HubModel | None
+    nccl: Mapping[str, Any] | None
+    additions: Mapping[str, Mapping[str, Any]]
+    installed: Installed
+
+
+@dataclass(frozen=True)
+class Tls:
+    """The head's certificate without its key: digest and end of validity, and the result of its verification."""
+
+    digest: str
+    until: str
+    problems: tuple[Problem, ...]
+    warnings: tuple[str, ...]
+
+
+@dataclass(frozen=True)
+class Node:
+    """A node of the inventory. ``facts`` is None if it was not read. parse.parse() documents the other fields."""
+
+    name: str
+    address: str
+    group: str
+    settings: Settings
+    variables: tuple[str, ...]
+    nccl: str
+    nccl_wanted: str
+    options: Sequence[Mapping[str, Any]] | None
+    environment_variables: Sequence[str] | None
+    removing: bool
+    key_problem: str
+    tls: Tls | None
+    secrets: Sequence[str]
+    secret_problems: tuple[Problem, ...]
+    smoke_tokens: int
+    store_enabled: bool
+    store_source: str
+    unreachable: str
+    unrecorded: str
+    facts: Facts | None
+
+    @property
+    def head(self) -> bool:
+        """Whether the node is the head."""
+        return self.group == "head"
+
+    @property
+    def capability(self) -> str | None:
+        """The compute capability of the GPU, None if unknown."""
+        return self.facts.gpu.capability if self.facts else None
+
+
+@dataclass(frozen=True)
+class Inputs:
+    """All inputs. The head is first: it is rank 0, nodes[0] in messages, and host 1 of every subnet.
+
+    ``lock``: the text of the runtime's lock file; ``problems``: values of another type than their variable's.
+    """
+
+    nodes: tuple[Node, ...]
+    lock: str
+    problems: tuple[Problem, ...]
+
+    @property
+    def head(self) -> Node:
+        """The first node, whose settings count for the cluster."""
+        return self.nodes[0]
+
+
+@dataclass(frozen=True)
+class Rail:
+    """One PCIe function in the fabric. ``peers``: address by node's name; ``macs``: MAC address by node's name."""
+
+    interface: str
+    hca: str
+    address: str
+    peers: Mapping[str, str]
+    macs: Mapping[str, str]
+
+
+@dataclass(frozen=True)
+class Wheel:
+    """A wheel that replaces the lock's on one node."""
+
+    wheel: str
+    sha256: str
+
+
+@dataclass(frozen=True)
+class State(Installed):
+    """The finished parts of a node, so that roles skip them; ``runtime_ready``: it has the planned environment."""
+
+    runtime_ready: bool = False
+
+
+@dataclass(frozen=True)
+class PlannedNode:
+    """The plan of one node. ``files``: the fabric's other files, path to text, "" for a file that must not exist.
+
+    ``runtime_mark`` is the text of the runtime's last file, which completes it.
+    """
+
+    name: str
+    address: str
+    interface: str
+    rails: tuple[Rail, ...]
+    netplan: Mapping[str, Any]
+    environment: Mapping[str, str]
+    head: bool
+    wheels: tuple[Wheel, ...]
+    capability: str | None
+    files: Mapping[str, str]
+    secrets: Sequence[str]
+    infiniband: bool
+    additions: Mapping[str, Mapping[str, Any]]
+    runtime_mark: str
+    state: State
+
+
+@dataclass(frozen=True)
+class Head:
+    """The address at which the ranks reach the head."""
+
+    name: str
+    address: str
+
+
+@dataclass(frozen=True)
+class Store:
+    """A model for the store; see model_store/plan.py."""
+
+    folder: str
+    hub: str
+    revision: str
+    source: str
+
+
+@dataclass(frozen=True)
+class Api:
+    """The API's addresses; see api/access.py, place()."""
+
+    url: str
+    server_name: str
+    endpoint: str
+    client: str
+
+
+@dataclass(frozen=True)
+class ApiTls:
+    """The API's certificate."""
+
+    digest: str
+    until: str
+
+
+@dataclass(frozen=True)
+class Container:
+    """The ranks' runtime: a container. Launch overrides belong to ``name``."""
+
+    kind: str
+    name: str
+    image: str
+    engine: str
+    engine_args: Sequence[str]
+
+
+@dataclass(frozen=True)
+class Environment(Container):
+    """The ranks' runtime: a Python environment, which the lock file defines."""
+
+    lock: str
+    digest: str
+    path: str
+    link: str
+
+
+@dataclass(frozen=True)
+class Nccl:
+    """Whether NCCL is built; see nccl/choice.py."""
+
+    build: bool
+    final: bool
+    why: Sequence[str]
+    wanted: str
+    cluster: nccl_choice.Cluster
+
+
+@dataclass(frozen=True)
+class StackVersions:
+    """The versions of the stack; see runtime/stacks.py."""
+
+    name: str
+    vllm: str
+    nccl: str
+    device: str
+    cuda: int
+
+
+@dataclass(frozen=True)
+class Serve:
+    """How the model is served. ``own``: the user's arguments; ``needs``: bytes of memory by node's name.
+
+    ``model``, ``memory``, ``why``, ``findings`` and ``warnings`` are text for people.
+    """
+
+    args: Sequence[str]
+    own: Sequence[str]
+    files: Sequence[serve_schema.File]
+    smoke_tokens: int
+    reasoning: bool
+    nccl: str
+    why: Sequence[str]
+    model: Sequence[str]
+    memory: Sequence[str]
+    needs: Mapping[str, int]
+    findings: Sequence[str]
+    warnings: Sequence[str]
+
+
+@dataclass(frozen=True)
+class Plan:
+    """The plan that roles apply. As plain data it is the fact ``gb10_plan``, with the node's own part in ``node``."""
+
+    nodes: tuple[PlannedNode, ...]
+    head: Head
+    model: str
+    quantization: str
+    served_model_name: str
+    store: Store | None
+    executor: str
+    ranks_unit: str
+    tensor_parallel_size: int
+    pipeline_parallel_size: int
+    data_parallel_size: int
+    api_host: str
+    api_port: int
+    api_key: bool
+    api_clients: Sequence[str]
+    api: Api
+    api_tls: ApiTls | None
+    ray_port: int
+    rendezvous_port: int
+    mtu: int
+    takeover: bool
+    pin_gid_index: bool
+    root: str
+    user: str
+    home: str
+    writable: Sequence[str]
+    allow_restart: bool
+    runtime: Container | Environment
+    nccl: Nccl
+    stack: StackVersions
+    serve: Serve
+    fabric: Sequence[str]
+
+    def facts(self) -> dict[str, Any]:
+        """Return the plan as plain data; ``store`` and ``api_tls`` are {} if there is none."""
+        return {**_plain(self), "store": _plain(self.store or {}), "api_tls": _plain(self.api_tls or {})}
+
+
+def _plain(value: Any) -> Any:
+    """Convert dataclasses to dicts and all sequences to lists."""
+    if is_dataclass(value):
+        return {field.name: _plain(getattr(value, field.name)) for field in fields(value)}
+    if isinstance(value, Mapping):
+        return {key: _plain(each) for key, each in value.items()}
+    return [_plain(each) for each in value] if isinstance(value, list | tuple) else value

@@ -1,0 +1,119 @@
+# Copyright (c) 2026, gb10.cluster maintainers
+# GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+
+"""The inputs of a memory plan, and the plan."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import asdict, dataclass
+from typing import Any
+
+from ansible_collections.gb10.cluster.plugins.module_utils.common.problems import Problem
+from ansible_collections.gb10.cluster.plugins.module_utils.memory import kv_cache
+from ansible_collections.gb10.cluster.plugins.module_utils.model.shape import Shape
+
+GIB = 1 << 30
+#: Minimum reserve for the operating system, SSH, Ray and the page cache; exhausted unified memory stops the whole host.
+#: An estimate, smaller than the reserve of published recipes (they give 0.80 to 0.90 of the memory to vLLM).
+RESERVE = 5 * GIB
+#: Additional reserve on the head for the API server, the scheduler and Ray's dashboard. An estimate; Ray's dashboard
+#: alone takes 1 GiB in the lab.
+HEAD_RESERVE = 4 * GIB
+
+
+@dataclass(frozen=True)
+class Node:
+    """A node with one GPU. ``memory_bytes``: MemTotal, 0 if unknown."""
+
+    name: str
+    head: bool
+    memory_bytes: int
+
+
+@dataclass(frozen=True)
+class Inputs:
+    """The inputs. Sizes are in bytes.
+
+    ``nodes``: at least one per rank; the first ones are used. ``weights_bytes``: size of the safetensors, None to
+    estimate it from the dimensions. ``dtype``: vLLM's --dtype. ``max_model_len``: 0 for the model's own context,
+    lowered if it does not fit. ``sequences`` (--max-num-seqs) and ``batched_tokens`` (--max-num-batched-tokens): 0 for
+    vLLM's defaults. ``ceiling``: the maximum share of a node's memory for vLLM. ``kv_in_bytes``: whether the release
+    has --kv-cache-memory-bytes; without it the plan returns a fraction. ``kv_cache_memory_bytes``: the user's value for
+    that option, 0 for all remaining memory.
+    """
+
+    shape: Shape
+    nodes: Sequence[Node]
+    tensor: int
+    pipeline: int = 1
+    weights_bytes: int | None = None
+    dtype: str = "auto"
+    kv_dtype: str = "auto"
+    max_model_len: int = 0
+    sequences: int = 0
+    batched_tokens: int = 0
+    ceiling: float = 0.90
+    reserve: int = RESERVE
+    head_reserve: int = HEAD_RESERVE
+    kv_in_bytes: bool = True
+    kv_cache_memory_bytes: int = 0
+    block: int = kv_cache.BLOCK
+
+    @property
+    def ranks(self) -> Sequence[Node]:
+        """The nodes that have a rank, in vLLM's order: the ranks of a pipeline stage are adjacent."""
+        return self.nodes[: max(0, self.tensor * self.pipeline)]
+
+
+@dataclass(frozen=True)
+class NodePlan:
+    """One rank's node, in bytes.
+
+    ``left``: for KV, negative if the weights do not fit. ``short``: the missing amount.
+    """
+
+    name: str
+    rank: int
+    layers: int
+    memory: int
+    reserve: int
+    weights: int
+    workspace: int
+    left: int
+    kv: int
+    #: KV bytes per token before a sliding window is full, and per further token.
+    kv_per_token: int
+    kv_growth: int
+    short: int
+
+
+@dataclass(frozen=True)
+class MemoryPlan:
+    """See plan.plan(). ``tokens``: vLLM's "KV cache size"; ``concurrency``: its "Maximum concurrency" for ``context``."""
+
+    nodes: tuple[NodePlan, ...]
+    fits: bool
+    short: int
+    weights: int
+    weights_estimated: bool
+    kv_dtype: str
+    block: int
+    tokens: int
+    context: int
+    largest_context: int
+    concurrency: float
+    sequences: int
+    #: The context of each sequence when ``sequences`` run simultaneously.
+    context_of_each: int
+    kv_cache_memory_bytes: int
+    fraction: str
+    arguments: tuple[str, ...]
+    tokens_per_second: float
+    tokens_per_second_full: float
+    problems: tuple[Problem, ...]
+
+    def facts(self) -> dict[str, Any]:
+        """Return the plan as plain data, with the problems as text."""
+        return {**asdict(self), "problems": [str(problem) for problem in self.problems]}

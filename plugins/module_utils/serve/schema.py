@@ -1,0 +1,105 @@
+# Copyright (c) 2026, gb10.cluster maintainers
+# GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+
+"""The inputs of the serving decision, and the decision."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from ansible_collections.gb10.cluster.plugins.module_utils.common.problems import Problem
+from ansible_collections.gb10.cluster.plugins.module_utils.launch import overrides as additions
+from ansible_collections.gb10.cluster.plugins.module_utils.memory.schema import MemoryPlan
+from ansible_collections.gb10.cluster.plugins.module_utils.model.catalog import Model
+from ansible_collections.gb10.cluster.plugins.module_utils.rules import schema as rules
+from ansible_collections.gb10.cluster.plugins.module_utils.runtime import stacks
+from ansible_collections.gb10.cluster.plugins.module_utils.vllm_release import checks as vllm_release
+
+#: The default token limit of the smoke test.
+ANSWER = 8
+
+
+@dataclass(frozen=True)
+class Settings:
+    """The variables of the role gb10 that decide how a model is served. A field is a variable without ``gb10_``."""
+
+    served_model_name: str
+    distributed_executor_backend: str
+    tensor_parallel_size: int
+    pipeline_parallel_size: int
+    data_parallel_size: int
+    expert_parallel: bool
+    api_host: str
+    api_port: int
+    api_key_enabled: bool
+    extra_env: Mapping[str, str]
+    max_model_len: int
+    max_num_seqs: int
+    kv_cache_dtype: str
+    serve_waivers: Mapping[str, str]
+    vllm_extra_args: Sequence[str]
+    container_args: Sequence[str]
+    install_dir: str
+
+
+@dataclass(frozen=True)
+class Node(rules.Node):
+    """A node with one rank. ``environment``: variables of the rank; ``additions``: launch overrides by role."""
+
+    additions: Mapping[str, Mapping[str, Any]]
+
+    @property
+    def rank_environment(self) -> dict[str, str]:
+        """The environment with the launch overrides."""
+        return additions.rank_environment({"environment": self.environment, "additions": self.additions})
+
+
+@dataclass(frozen=True)
+class Inputs:
+    """The inputs. ``config`` and ``weights_bytes`` come from the model's files if read, else from the catalog."""
+
+    model: Model
+    config: Mapping[str, Any] | None
+    weights_bytes: int | None
+    stack: stacks.Stack
+    settings: Settings
+    nodes: Sequence[Node]
+    #: "" if other problems prevented a plan of the network.
+    topology: str
+    transport: str
+    #: The NCCL release that the ranks will load, "" if unknown.
+    nccl: str
+    smoke_tokens: int = 0
+    #: The arguments that an installed vLLM reported, for a release outside the table.
+    asked: Mapping[str, vllm_release.Option] | None = None
+    variables: Sequence[str] | None = None
+    #: The GCC releases that compiled this NCCL, () if unknown.
+    nccl_gcc: Sequence[str] = ()
+
+
+@dataclass(frozen=True)
+class File:
+    """A file to download to a path on the head."""
+
+    url: str
+    sha256: str
+    path: str
+
+
+@dataclass(frozen=True)
+class Decision:
+    """The decision. ``environment``: of all ranks; ``files``: for the head; ``problems`` stop a run before any change."""
+
+    tensor: int
+    pipeline: int
+    smoke_tokens: int
+    args: list[str]
+    environment: dict[str, str]
+    files: list[File]
+    why: list[str]
+    memory: MemoryPlan | None
+    findings: list[rules.Finding]
+    problems: list[Problem]
