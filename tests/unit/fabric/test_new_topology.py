@@ -59,8 +59,7 @@ def test_the_planner_reports_another_number_of_nodes_and_lists_the_name() -> Non
 
 
 def test_auto_selects_its_ports() -> None:
-    nodes = [{"name": f"spark{n}", "settings": {links.PORTS: "auto"}, "observed": {}} for n in range(COUNT)]
-    assert links.choose(nodes, "grid") == ([(0, 1)] * COUNT, [], GRID.ports_text)
+    assert links.choose(sparks(COUNT), ["auto"] * COUNT, "grid") == ([(0, 1)] * COUNT, [], GRID.ports_text)
 
 
 def test_discovery_proposes_it() -> None:
