@@ -17,11 +17,11 @@ import certificates
 import pytest
 from ansible.errors import AnsibleFilterError
 from cluster_nodes import KNOWN, LOCK, mistakes, spark
+from filters import FILTERS
 from repository import ROOT
 from run_module import run_module
 from run_playbook import Run, run
 
-from ansible_collections.gb10.cluster.plugins.filter.cluster import FilterModule
 from ansible_collections.gb10.cluster.plugins.module_utils.cluster import plan as cluster
 from ansible_collections.gb10.cluster.plugins.module_utils.cluster import report as plan_text
 from ansible_collections.gb10.cluster.plugins.module_utils.health import io_client as io_vllm
@@ -30,7 +30,6 @@ from ansible_collections.gb10.cluster.plugins.module_utils.launch import argv as
 from ansible_collections.gb10.cluster.plugins.module_utils.node import parse as node_text
 from ansible_collections.gb10.cluster.plugins.plugin_utils import certificate
 
-FILTERS = FilterModule().filters()
 CA = certificates.authority()
 OTHER = certificates.authority()
 NAME = "spark.example.com"

@@ -8,9 +8,9 @@ from typing import Any
 
 import pytest
 from cluster_nodes import KNOWN, LOCK, mistakes, spark
+from filters import FILTERS
 from run_module import run_module
 
-from ansible_collections.gb10.cluster.plugins.filter.cluster import FilterModule
 from ansible_collections.gb10.cluster.plugins.module_utils.cluster import plan as cluster
 from ansible_collections.gb10.cluster.plugins.module_utils.cluster import report as plan_text
 from ansible_collections.gb10.cluster.plugins.module_utils.common import secret_environment
@@ -18,7 +18,6 @@ from ansible_collections.gb10.cluster.plugins.module_utils.launch import argv as
 from ansible_collections.gb10.cluster.plugins.module_utils.model import catalog_checks as catalogue_checks
 from ansible_collections.gb10.cluster.plugins.module_utils.rollback import plan as way_back
 
-FILTERS = FilterModule().filters()
 SECRET = "a-secret-that-nobody-sees"
 
 

@@ -15,18 +15,17 @@ import pytest
 from ansible.errors import AnsibleFilterError
 from ansible.parsing.dataloader import DataLoader
 from ansible.template import Templar, trust_as_template
+from filters import FILTERS
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from sparks import KEY, PAIR, RING3, asked, machine, machines, sees
 
-from ansible_collections.gb10.cluster.plugins.filter.cluster import FilterModule
 from ansible_collections.gb10.cluster.plugins.module_utils.common.bounded_json import load
 from ansible_collections.gb10.cluster.plugins.module_utils.common.problems import ProblemsError
 from ansible_collections.gb10.cluster.plugins.module_utils.discovery import answer as discovery_answer
 from ansible_collections.gb10.cluster.plugins.module_utils.discovery import parse as text
 from ansible_collections.gb10.cluster.plugins.module_utils.discovery import render as discovery_files
 
-FILTERS = FilterModule().filters()
 DATA = Path(__file__).parents[1] / "data" / "neighbours"
 QSFP = "enp1s0f1np1"
 EVIL = "{{ lookup('ansible.builtin.pipe', 'id>/tmp/owned') }}"

@@ -8,13 +8,12 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from filters import FILTERS
 from run_module import run_module
 
-from ansible_collections.gb10.cluster.plugins.filter.cluster import FilterModule
 from ansible_collections.gb10.cluster.plugins.module_utils.rollback import io_record as io_start
 from ansible_collections.gb10.cluster.plugins.module_utils.rollback import plan as way_back
 
-FILTERS = FilterModule().filters()
 PLAN = json.loads((Path(__file__).parents[1] / "data" / "plan_two_spark.json").read_text(encoding="utf-8"))
 GOOD = way_back.start(PLAN)
 

@@ -1,0 +1,39 @@
+# Copyright (c) 2026, gb10.cluster maintainers
+# GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+
+"""Filters: problems and RDMA settings of the fabric."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+from ansible.errors import AnsibleFilterError
+
+from ansible_collections.gb10.cluster.plugins.plugin_utils.lazy import Core, plain_data
+
+fabric_report = Core("fabric.report")
+fabric_state = Core("fabric.rdma")
+
+
+def fabric_outcome(outcomes: Sequence[Any], mtu: int) -> str:
+    """Return a report of the fabric's problems on all nodes, "" without any; see module_utils/fabric/report.py."""
+    return fabric_report.report(plain_data(outcomes), mtu)
+
+
+def pinned_gid_index(plan: Mapping[str, Any], fabric_facts: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the plan of a node with its RDMA devices' current NCCL_IB_GID_INDEX in the environment."""
+    result = plain_data(plan)
+    environment, problems = fabric_state.pinned(result["node"], plain_data(fabric_facts))
+    if problems:
+        raise AnsibleFilterError("; ".join(map(str, problems)))
+    return {**result, "node": {**result["node"], "environment": environment}}
+
+
+class FilterModule:
+    """Register the filters."""
+
+    def filters(self) -> dict[str, Callable[..., Any]]:
+        """Return name -> function."""
+        return {"fabric_outcome": fabric_outcome, "pinned_gid_index": pinned_gid_index}

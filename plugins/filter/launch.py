@@ -1,0 +1,59 @@
+# Copyright (c) 2026, gb10.cluster maintainers
+# GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+
+"""Filters: command lines, environment and overrides of Ray and vLLM."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+from ansible_collections.gb10.cluster.plugins.plugin_utils.lazy import Core, plain_data
+
+additions = Core("launch.overrides")
+launch = Core("launch.argv")
+systemd = Core("common.systemd")
+
+
+def with_additions(plan: Mapping[str, Any], role: str, results: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the plan with a role's overrides, by the node's name; see module_utils/launch/overrides.py."""
+    return additions.added(plain_data(plan), str(role), plain_data(results))
+
+
+def rank_environment(node: Mapping[str, Any]) -> dict[str, str]:
+    """Return the environment of every process of a planned node."""
+    return additions.rank_environment(plain_data(node))
+
+
+def ray_exec(plan: Mapping[str, Any], object_store_memory: int, args: Sequence[str] = (), owner: str = "") -> str:
+    """Return the ExecStart= of Ray on the plan's node; ``owner`` is the UID:GID that a container runs as."""
+    given = plain_data(plan)
+    return systemd.exec_line(launch.contained(given, launch.RAY, launch.ray_argv(given, object_store_memory, plain_data(args)), str(owner)))
+
+
+def vllm_exec(plan: Mapping[str, Any], owner: str = "") -> str:
+    """Return the ExecStart= of vLLM on the plan's node; ``owner`` is the UID:GID that a container runs as."""
+    given = plain_data(plan)
+    if given["executor"] == "ray":
+        return systemd.exec_line(launch.contained(given, launch.VLLM, launch.vllm_argv(given), str(owner)))
+    return systemd.exec_line(launch.rank_argv(given, str(owner)))
+
+
+def image_look(plan: Mapping[str, Any], argv: Sequence[str]) -> list[str]:
+    """Return the argv that runs another argv in a bare container of the image of the plan's node."""
+    return launch.look_argv(plain_data(plan), plain_data(argv))
+
+
+class FilterModule:
+    """Register the filters."""
+
+    def filters(self) -> dict[str, Callable[..., Any]]:
+        """Return name -> function."""
+        return {
+            "with_additions": with_additions,
+            "rank_environment": rank_environment,
+            "ray_exec": ray_exec,
+            "vllm_exec": vllm_exec,
+            "image_look": image_look,
+        }
