@@ -15,7 +15,7 @@ api_access = Core("api.access")
 certificate = Core("certificate", "plugin_utils")
 
 
-def api_key_problem(key: str) -> str:
+def api_key_error(key: str) -> str:
     """Return the error in a key for the API, without the key; "" for a valid key."""
     return api_access.key_problem(str(key))
 
@@ -36,7 +36,7 @@ class FilterModule:
     def filters(self) -> dict[str, Callable[..., Any]]:
         """Return name -> function."""
         return {
-            "api_key_problem": api_key_problem,
+            "api_key_error": api_key_error,
             "api_place": api_place,
             "api_tls": api_tls,
         }

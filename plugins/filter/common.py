@@ -15,9 +15,9 @@ secrets = Core("common.secret_environment")
 systemd = Core("common.systemd")
 
 
-def stamped_unit(text: str, inputs: Sequence[Any]) -> dict[str, str]:
+def unit_with_digest(text: str, inputs: Sequence[Any]) -> dict[str, str]:
     """Return {text, inputs}: the unit with the digest of all launch inputs in place of its placeholder."""
-    return systemd.stamped_unit(str(text), plain_data(inputs))
+    return systemd.unit_with_digest(str(text), plain_data(inputs))
 
 
 def secret_environment(variables: Mapping[str, Any], plain: Mapping[str, Any]) -> dict[str, Any]:
@@ -30,4 +30,4 @@ class FilterModule:
 
     def filters(self) -> dict[str, Callable[..., Any]]:
         """Return name -> function."""
-        return {"stamped_unit": stamped_unit, "secret_environment": secret_environment}
+        return {"unit_with_digest": unit_with_digest, "secret_environment": secret_environment}

@@ -42,12 +42,12 @@ def _machines(machines: Sequence[Any]) -> list[dict[str, Any]]:
     return [discovery_machine(machine) for machine in machines]
 
 
-def discovery_strangers(machines: Sequence[Any]) -> list[dict[str, Any]]:
+def discovery_pending_hosts(machines: Sequence[Any]) -> list[dict[str, Any]]:
     """Return the machines on cables that were not queried yet."""
     return discovery.strangers(_machines(machines))
 
 
-def discovery_access(machines: Sequence[Any], folder: str) -> dict[str, Any]:
+def discovery_ssh_files(machines: Sequence[Any], folder: str) -> dict[str, Any]:
     """Return {ssh_config, known_hosts, trusted}: the SSH configuration for the machines on cables."""
     known = _machines(machines)
     new = [machine for machine in discovery.settled(known) if not (machine["observed"] or machine["unreachable"] or machine["invalid"])]
@@ -86,7 +86,7 @@ class FilterModule:
         """Return name -> function."""
         return {
             "discovery_machine": discovery_machine,
-            "discovery_strangers": discovery_strangers,
-            "discovery_access": discovery_access,
+            "discovery_pending_hosts": discovery_pending_hosts,
+            "discovery_ssh_files": discovery_ssh_files,
             "discovery_result": discovery_result,
         }

@@ -13,13 +13,13 @@ from ansible.errors import AnsibleFilterError
 
 from ansible_collections.gb10.cluster.plugins.plugin_utils.lazy import Core, plain_data
 
-fabric_report = Core("fabric.report")
+report_lines = Core("fabric.report")
 fabric_state = Core("fabric.rdma")
 
 
-def fabric_outcome(outcomes: Sequence[Any], mtu: int) -> str:
+def fabric_report(outcomes: Sequence[Any], mtu: int) -> str:
     """Return a report of the fabric's problems on all nodes, "" without any; see module_utils/fabric/report.py."""
-    return fabric_report.report(plain_data(outcomes), mtu)
+    return report_lines.report(plain_data(outcomes), mtu)
 
 
 def pinned_gid_index(plan: Mapping[str, Any], fabric_facts: Mapping[str, Any]) -> dict[str, Any]:
@@ -36,4 +36,4 @@ class FilterModule:
 
     def filters(self) -> dict[str, Callable[..., Any]]:
         """Return name -> function."""
-        return {"fabric_outcome": fabric_outcome, "pinned_gid_index": pinned_gid_index}
+        return {"fabric_report": fabric_report, "pinned_gid_index": pinned_gid_index}

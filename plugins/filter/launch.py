@@ -16,23 +16,23 @@ launch = Core("launch.argv")
 systemd = Core("common.systemd")
 
 
-def with_additions(plan: Mapping[str, Any], role: str, results: Mapping[str, Any]) -> dict[str, Any]:
+def merge_overrides(plan: Mapping[str, Any], role: str, results: Mapping[str, Any]) -> dict[str, Any]:
     """Return the plan with a role's overrides, by the node's name; see module_utils/launch/overrides.py."""
     return additions.added(plain_data(plan), str(role), plain_data(results))
 
 
-def rank_environment(node: Mapping[str, Any]) -> dict[str, str]:
+def rank_env(node: Mapping[str, Any]) -> dict[str, str]:
     """Return the environment of every process of a planned node."""
     return additions.rank_environment(plain_data(node))
 
 
-def ray_exec(plan: Mapping[str, Any], object_store_memory: int, args: Sequence[str] = (), owner: str = "") -> str:
+def ray_exec_start(plan: Mapping[str, Any], object_store_memory: int, args: Sequence[str] = (), owner: str = "") -> str:
     """Return the ExecStart= of Ray on the plan's node; ``owner`` is the UID:GID that a container runs as."""
     given = plain_data(plan)
     return systemd.exec_line(launch.contained(given, launch.RAY, launch.ray_argv(given, object_store_memory, plain_data(args)), str(owner)))
 
 
-def vllm_exec(plan: Mapping[str, Any], owner: str = "") -> str:
+def vllm_exec_start(plan: Mapping[str, Any], owner: str = "") -> str:
     """Return the ExecStart= of vLLM on the plan's node; ``owner`` is the UID:GID that a container runs as."""
     given = plain_data(plan)
     if given["executor"] == "ray":
@@ -40,7 +40,7 @@ def vllm_exec(plan: Mapping[str, Any], owner: str = "") -> str:
     return systemd.exec_line(launch.rank_argv(given, str(owner)))
 
 
-def image_look(plan: Mapping[str, Any], argv: Sequence[str]) -> list[str]:
+def image_probe_argv(plan: Mapping[str, Any], argv: Sequence[str]) -> list[str]:
     """Return the argv that runs another argv in a bare container of the image of the plan's node."""
     return launch.look_argv(plain_data(plan), plain_data(argv))
 
@@ -51,9 +51,9 @@ class FilterModule:
     def filters(self) -> dict[str, Callable[..., Any]]:
         """Return name -> function."""
         return {
-            "with_additions": with_additions,
-            "rank_environment": rank_environment,
-            "ray_exec": ray_exec,
-            "vllm_exec": vllm_exec,
-            "image_look": image_look,
+            "merge_overrides": merge_overrides,
+            "rank_env": rank_env,
+            "ray_exec_start": ray_exec_start,
+            "vllm_exec_start": vllm_exec_start,
+            "image_probe_argv": image_probe_argv,
         }

@@ -11,13 +11,13 @@ from typing import Any
 
 from ansible_collections.gb10.cluster.plugins.plugin_utils.lazy import Core, plain_data
 
-patch_report = Core("patch.checks")
+patch_checks = Core("patch.checks")
 problem_types = Core("common.problems")
 
 
-def patch_problems(results: Mapping[str, Any]) -> str:
+def patch_report(results: Mapping[str, Any]) -> str:
     """Return the problems in the nodes' results of vllm_patch, by the node's name, "" if there are none."""
-    problems = patch_report.check(plain_data(results))
+    problems = patch_checks.check(plain_data(results))
     return problem_types.report(problems) if problems else ""
 
 
@@ -26,4 +26,4 @@ class FilterModule:
 
     def filters(self) -> dict[str, Callable[..., Any]]:
         """Return name -> function."""
-        return {"patch_problems": patch_problems}
+        return {"patch_report": patch_report}

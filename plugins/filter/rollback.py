@@ -15,17 +15,17 @@ launch = Core("launch.argv")
 way_back = Core("rollback.plan")
 
 
-def good_start(plan: Mapping[str, Any]) -> dict[str, Any]:
+def last_good_record(plan: Mapping[str, Any]) -> dict[str, Any]:
     """Return the record that a rollback to this launch needs; see module_utils/rollback/plan.py."""
     return way_back.start(plain_data(plan))
 
 
-def start_verdict(nodes: Sequence[Any]) -> dict[str, Any]:
+def rollback_decision(nodes: Sequence[Any]) -> dict[str, Any]:
     """Return {failed, start, why_not} of a launch on all nodes; see module_utils/rollback/plan.py for its nodes."""
     return way_back.judge(plain_data(nodes))
 
 
-def start_message(verdict: Mapping[str, Any], model: str, allowed: bool, back: str = "") -> str:
+def rollback_message(verdict: Mapping[str, Any], model: str, allowed: bool, back: str = "") -> str:
     """Return the error message for a failed launch."""
     return way_back.message(plain_data(verdict), str(model), bool(allowed), str(back))
 
@@ -36,7 +36,7 @@ class FilterModule:
     def filters(self) -> dict[str, Callable[..., Any]]:
         """Return name -> function."""
         return {
-            "good_start": good_start,
-            "start_verdict": start_verdict,
-            "start_message": start_message,
+            "last_good_record": last_good_record,
+            "rollback_decision": rollback_decision,
+            "rollback_message": rollback_message,
         }

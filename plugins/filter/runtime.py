@@ -15,7 +15,6 @@ from ansible_collections.gb10.cluster.plugins.plugin_utils.lazy import Core
 
 image_copies = Core("runtime.image_copy")
 stacks = Core("runtime.stacks")
-vllm_release = Core("vllm_release.checks")
 
 
 def stack_lock(name: str) -> str:
@@ -33,19 +32,9 @@ def image_versions(printed: str) -> dict[str, str]:
         raise AnsibleFilterError(message) from error
 
 
-def unknown_release(lock: str) -> bool:
-    """Whether a lock file pins a vLLM outside the table of arguments, so that the installed one must be queried."""
-    release = stacks.locked(str(lock)).get("vllm", "")
-    return bool(release) and not vllm_release.known(release)
-
-
 class FilterModule:
     """Register the filters."""
 
     def filters(self) -> dict[str, Callable[..., Any]]:
         """Return name -> function."""
-        return {
-            "stack_lock": stack_lock,
-            "image_versions": image_versions,
-            "unknown_release": unknown_release,
-        }
+        return {"stack_lock": stack_lock, "image_versions": image_versions}

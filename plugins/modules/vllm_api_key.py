@@ -44,7 +44,7 @@ extends_documentation_fragment:
 EXAMPLES = r"""
 - name: Create the API key
   gb10.cluster.vllm_api_key:
-    environment: "{{ gb10_plan.node | gb10.cluster.rank_environment }}"
+    environment: "{{ gb10_plan.node | gb10.cluster.rank_env }}"
   become: true
 
 - name: Remove the API key

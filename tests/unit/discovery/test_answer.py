@@ -112,9 +112,9 @@ def test_an_answer_of_another_form_is_reported_and_not_used(path: str, value: An
     )
     assert all("Fix: " in problem and problem.isprintable() for problem in found["problems"])
     assert "no Spark" in found["summary"][0]
-    everything = json.dumps([found["files"], found["summary"], found["trusted"], FILTERS["discovery_access"](known, "/tmp/x")])
+    everything = json.dumps([found["files"], found["summary"], found["trusted"], FILTERS["discovery_ssh_files"](known, "/tmp/x")])
     assert "owned" not in everything and "ProxyCommand id" not in everything
-    assert FILTERS["discovery_strangers"](known) == [], "machines that it names are not queried"
+    assert FILTERS["discovery_pending_hosts"](known) == [], "machines that it names are not queried"
 
 
 def test_all_that_is_wrong_with_all_machines_is_one_report() -> None:
@@ -133,7 +133,7 @@ def test_a_machine_that_answers_nonsense_can_be_left_out() -> None:
 
 def test_what_a_machine_on_a_cable_answers_does_not_count_either() -> None:
     seed = machine(1, [PAIR])
-    (stranger,) = FILTERS["discovery_strangers"]([seed])
+    (stranger,) = FILTERS["discovery_pending_hosts"]([seed])
     answered = asked(stranger, PAIR)
     answered["observed"]["management"] = EVIL
     kept = FILTERS["discovery_machine"](answered)
@@ -141,8 +141,8 @@ def test_what_a_machine_on_a_cable_answers_does_not_count_either() -> None:
     assert FILTERS["discovery_machine"](kept) == kept
     found = result([seed, kept])
     assert [problem.partition(":")[0] for problem in found["problems"]] == [f"{stranger['name']}.management"]
-    assert FILTERS["discovery_strangers"]([seed, kept]) == [], "it is not queried again"
-    assert FILTERS["discovery_access"]([seed, kept], "/tmp/x")["trusted"] == []
+    assert FILTERS["discovery_pending_hosts"]([seed, kept]) == [], "it is not queried again"
+    assert FILTERS["discovery_ssh_files"]([seed, kept], "/tmp/x")["trusted"] == []
 
 
 @pytest.mark.parametrize("answer", [{}, {"msg": "hello"}, {"failed": False, "changed": True, "observed": {}}])
@@ -159,7 +159,7 @@ def test_thousands_of_mistakes_are_not_reported_one_by_one() -> None:
 def test_a_network_without_end_is_not_followed() -> None:
     entry = {**sees(2, 1, 0, QSFP), "host_key": ""}
     known = changed(f"neighbours/{QSFP}", [{**entry, "mac": f"02:00:00:00:10:{number:02x}"} for number in range(64)])
-    assert FILTERS["discovery_strangers"](known) == []
+    assert FILTERS["discovery_pending_hosts"](known) == []
     assert any("66 machines are seen. Expected: at most 64" in problem for problem in result(known)["problems"])
 
 
@@ -193,8 +193,8 @@ def test_what_the_user_gives_is_one_line_too(name: str, value: Any, variable: st
 def test_what_the_user_gives_works_as_it_is(user: str) -> None:
     arguments = "-o 'ProxyCommand=ssh -W %h:%p \"jump host\"' -o SetEnv=A={{b}}{%"
     known = [{**machine(1, RING3[:1]), "login": {"user": user, "key": "~/my keys/{#k", "port": "2222", "arguments": arguments, "local": False}}]
-    known += [asked(found, *RING3[:1]) for found in FILTERS["discovery_strangers"](known)]
-    access = FILTERS["discovery_access"](known, "/tmp/x")
+    known += [asked(found, *RING3[:1]) for found in FILTERS["discovery_pending_hosts"](known)]
+    access = FILTERS["discovery_ssh_files"](known, "/tmp/x")
     (line,) = [line for line in access["ssh_config"].splitlines() if line.startswith("  ProxyCommand ")]
     words = [word.replace("%%", "%") for word in shlex.split(line.removeprefix("  ProxyCommand "))]
     assert [*shlex.split(arguments), "-p", "2222", "-l", user, "-i", "~/my keys/{#k"] == words[5:-3]
@@ -244,8 +244,8 @@ def test_no_answer_leaves_its_field(path: str, value: Any) -> None:
     known = changed(path, value)
     found = result(known)
     assert all(line.isprintable() for line in [*found["problems"], *found["notes"], *found["summary"], *found["trusted"]])
-    strangers = FILTERS["discovery_strangers"](known)
-    access = FILTERS["discovery_access"]([*known, *strangers], "/tmp/x")
+    strangers = FILTERS["discovery_pending_hosts"](known)
+    access = FILTERS["discovery_ssh_files"]([*known, *strangers], "/tmp/x")
     lines = [line.split()[0] for line in access["ssh_config"].splitlines()]
     block = "Host HostName HostKeyAlias UserKnownHostsFile StrictHostKeyChecking ConnectTimeout ServerAliveInterval User ProxyCommand".split()
     assert lines == block * (len(lines) // len(block)) + ["Match", "Include"]

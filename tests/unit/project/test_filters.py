@@ -61,8 +61,9 @@ def test_node_plan_refuses_a_stranger() -> None:
 
 def test_what_the_core_knows_is_there_for_templates() -> None:
     assert FILTERS["model_entry"]("gpt-oss-20b")["reference"]
-    assert FILTERS["unknown_release"]("vllm==99.0.0")
-    assert not FILTERS["unknown_release"]("vllm==0.32.0")
+    assert not TESTS["known_release"]("vllm==99.0.0")
+    assert TESTS["known_release"]("vllm==0.32.0")
+    assert TESTS["known_release"]("ray==2.60.0")
     assert FILTERS["model_path"]("mine", {"mine": {"path": "/srv/mine"}}) == "/srv/mine"
     assert FILTERS["model_path"]("/srv/mine", {"mine": {"pathh": "/srv/mine"}}) == "/srv/mine"
     assert FILTERS["model_path"]("org/mine", {}) == ""
@@ -84,10 +85,10 @@ def test_cluster_plan_reports_problems() -> None:
 
 
 def test_ray_and_vllm_are_quoted_for_systemd() -> None:
-    assert " --address=10.110.0.1:6379 " in FILTERS["ray_exec"](WORKER, 1000, ['--labels={"a": "b"}'])
-    assert FILTERS["ray_exec"](WORKER, 1000, ['--labels={"a": "b"}']).endswith(' "--labels={\\"a\\": \\"b\\"}"')
+    assert " --address=10.110.0.1:6379 " in FILTERS["ray_exec_start"](WORKER, 1000, ['--labels={"a": "b"}'])
+    assert FILTERS["ray_exec_start"](WORKER, 1000, ['--labels={"a": "b"}']).endswith(' "--labels={\\"a\\": \\"b\\"}"')
     own = {**WORKER, "serve": {"args": [], "own": ["--max-model-len", "1024"]}}
-    assert FILTERS["vllm_exec"](own).endswith(" --max-model-len 1024")
+    assert FILTERS["vllm_exec_start"](own).endswith(" --max-model-len 1024")
 
 
 def test_pinned_gid_index_is_in_the_nodes_environment() -> None:
@@ -102,7 +103,8 @@ def test_pinned_gid_index_is_in_the_nodes_environment() -> None:
 
 def test_templates_hand_over_lazy_containers() -> None:
     """Templates pass Ansible's own lists and mappings, which neither json nor dataclasses accept."""
-    template = "{{ ('@inputs@' | gb10.cluster.stamped_unit(nodes)).inputs }} {{ vars | gb10.cluster.node_plan('spark2') | gb10.cluster.ray_exec(1) }}"
+    template = "{{ ('@inputs@' | gb10.cluster.unit_with_digest(nodes)).inputs }} "
+    template += "{{ vars | gb10.cluster.node_plan('spark2') | gb10.cluster.ray_exec_start(1) }}"
     answer = subprocess.run(
         [Path(sys.executable).parent / "ansible", "localhost", "-m", "debug", "-a", f'msg="{template}"', "-e", f"@{SNAPSHOT}"],
         cwd=ROOT,
@@ -111,8 +113,8 @@ def test_templates_hand_over_lazy_containers() -> None:
         check=False,
     )
     assert answer.returncode == 0, answer.stdout + answer.stderr
-    assert FILTERS["stamped_unit"]("@inputs@", PLAN["nodes"])["inputs"] in answer.stdout
-    assert FILTERS["ray_exec"](WORKER, 1) in answer.stdout
+    assert FILTERS["unit_with_digest"]("@inputs@", PLAN["nodes"])["inputs"] in answer.stdout
+    assert FILTERS["ray_exec_start"](WORKER, 1) in answer.stdout
 
 
 def test_the_bandwidth_of_a_planned_pair() -> None:

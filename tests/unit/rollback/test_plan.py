@@ -20,7 +20,7 @@ GOOD = way_back.start(PLAN)
 
 def test_a_start_is_the_same_on_every_node() -> None:
     assert {"model", "served_model_name", "url", "server_name", "needs"} < GOOD.keys()
-    assert {FILTERS["good_start"](FILTERS["node_plan"](PLAN, name))["id"] for name in ("spark1", "spark2")} == {GOOD["id"]}
+    assert {FILTERS["last_good_record"](FILTERS["node_plan"](PLAN, name))["id"] for name in ("spark1", "spark2")} == {GOOD["id"]}
 
 
 @pytest.mark.parametrize(
