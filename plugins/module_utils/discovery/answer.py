@@ -59,7 +59,7 @@ class Sighting(TypedDict):
 
 
 class Answer(TypedDict):
-    """The used fields of the result of fabric_neighbours, under the same names."""
+    """The used fields of the result of fabric_neighbors_info, under the same names."""
 
     hostname: str
     management: str

@@ -18,7 +18,7 @@ def lines(unproven: Sequence[Mapping[str, Any]], node: str = "") -> list[str]:
 def report(outcomes: Sequence[Mapping[str, Any]], mtu: int) -> str:
     """Return the problems of all nodes, with the node or the kind of fault that explains them; "" if there are none.
 
-    An outcome is {node, problem, unproven, pending}: netplan_change's `problem` and `pending`, and fabric_probe's `unproven`.
+    An outcome is {node, problem, unproven, pending}: netplan_apply's `problem` and `pending`, and fabric_probe's `unproven`.
     """
     problems = [f"  {outcome['node']}: {outcome['problem']}." for outcome in outcomes if outcome["problem"]]
     paths = [(outcome["node"], path) for outcome in outcomes for path in outcome["unproven"]]

@@ -16,7 +16,7 @@ from ansible_collections.gb10.cluster.plugins.module_utils.runtime import image_
 from ansible_collections.gb10.cluster.plugins.module_utils.runtime.image_copy import Image
 
 #: The label with the folder that a container serves, to find containers of killed runs.
-_LABEL = "gb10.cluster.vllm_image_copy"
+_LABEL = "gb10.cluster.vllm_image_extract"
 #: Numbers of a user and a group that own nothing in any image.
 NOBODY = "65534:65534"
 _SHOWN = 500

@@ -384,6 +384,6 @@ def test_the_key_follows_no_redirect(serve: Serve, tmp_path: Path) -> None:
 def test_the_modules_take_the_ca_and_the_name(serve: Serve) -> None:
     with serve() as (server, _seen):
         given = {"url": server.url, "ca_file": server.ca_file, "server_name": server.server_name, "model": "tiny"}
-        answers = run_module("vllm_smoke", given)["answers"]
+        answers = run_module("vllm_smoke_test", given)["answers"]
         assert answers["completion"]["text"] == "Paris"
-        assert "mismatch" in run_module("vllm_smoke", {**given, "server_name": "other.example.com"})["msg"]
+        assert "mismatch" in run_module("vllm_smoke_test", {**given, "server_name": "other.example.com"})["msg"]

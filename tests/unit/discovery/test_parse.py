@@ -116,7 +116,7 @@ def spark(folder: Path, ping: str = "exit 0") -> Path:
 
 
 def test_without_ipv6_those_are_asked_that_it_has_spoken_to(tmp_path: Path) -> None:
-    answer = run_module("fabric_neighbours", {}, spark(tmp_path))
+    answer = run_module("fabric_neighbors_info", {}, spark(tmp_path))
     ((neighbour,),) = answer["neighbours"].values()
     assert (neighbour["mac"], neighbour["address"], neighbour["source"]) == ("02:00:00:00:00:02", "10.110.0.2", "arp")
     assert neighbour["host_key"] == text.host_key(recorded("keyscan.txt"))
@@ -126,13 +126,13 @@ def test_without_ipv6_those_are_asked_that_it_has_spoken_to(tmp_path: Path) -> N
 
 
 def test_an_old_entry_that_does_not_answer_is_no_neighbour(tmp_path: Path) -> None:
-    answer = run_module("fabric_neighbours", {}, spark(tmp_path, "exit 1"))
+    answer = run_module("fabric_neighbors_info", {}, spark(tmp_path, "exit 1"))
     assert answer["neighbours"] == {"enp1s0f1np1": []}
     assert answer["unheard"] == {"enp1s0f1np1": "it has no IPv6 link-local address, and no IPv4 neighbor answers"}
 
 
 def test_a_missing_ip_is_said(tmp_path: Path) -> None:
-    answer = run_module("fabric_neighbours", {}, program(tmp_path, "ip", "echo 'Object unknown' >&2; exit 1"))
+    answer = run_module("fabric_neighbors_info", {}, program(tmp_path, "ip", "echo 'Object unknown' >&2; exit 1"))
     assert answer["msg"] == "ip -json address show failed: Object unknown"
 
 

@@ -112,21 +112,21 @@ def test_files_come_back_as_they_were(tmp_path: Path) -> None:
 
 def test_the_module_keeps_and_compares(tmp_path: Path) -> None:
     path = str(tmp_path / "good.json")
-    nothing = run_module("start_record", {"path": path})
+    nothing = run_module("last_good_config", {"path": path})
     assert (nothing["changed"], nothing["start"]) == (False, {})
-    given = {"path": path, "state": "kept", "start": GOOD}
-    assert run_module("start_record", given, check=True)["changed"]
+    given = {"path": path, "state": "present", "start": GOOD}
+    assert run_module("last_good_config", given, check=True)["changed"]
     assert not Path(path).exists()
-    assert run_module("start_record", given)["changed"]
-    assert not run_module("start_record", given)["changed"]
-    answer = run_module("start_record", {"path": path, "state": "restored"})
+    assert run_module("last_good_config", given)["changed"]
+    assert not run_module("last_good_config", given)["changed"]
+    answer = run_module("last_good_config", {"path": path, "state": "restored"})
     assert (answer["changed"], answer["start"], answer["differs"]) == (False, GOOD, [])
 
 
 def test_the_module_says_what_is_wrong(tmp_path: Path) -> None:
     path = tmp_path / "good.json"
-    assert "no launch to restore" in run_module("start_record", {"path": str(path), "state": "restored"})["msg"]
+    assert "no launch to restore" in run_module("last_good_config", {"path": str(path), "state": "restored"})["msg"]
     path.write_text("[", encoding="utf-8")
-    assert f"{path} is not JSON" in run_module("start_record", {"path": str(path)})["msg"]
+    assert f"{path} is not JSON" in run_module("last_good_config", {"path": str(path)})["msg"]
     path.write_text('{"start": 1}', encoding="utf-8")
-    assert "is not a launch record" in run_module("start_record", {"path": str(path)})["msg"]
+    assert "is not a launch record" in run_module("last_good_config", {"path": str(path)})["msg"]

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 DOCUMENTATION = r"""
 ---
-module: vllm_arguments
+module: vllm_arguments_info
 short_description: Read the arguments and environment variables of an installed vLLM
 version_added: 0.1.0
 description:
@@ -27,12 +27,12 @@ extends_documentation_fragment:
 
 EXAMPLES = r"""
 - name: Read the arguments of vLLM in a virtual environment
-  gb10.cluster.vllm_arguments:
+  gb10.cluster.vllm_arguments_info:
     python: /opt/gb10/venv/bin/python
   register: arguments
 
 - name: Read the arguments of vLLM in an image
-  gb10.cluster.vllm_arguments:
+  gb10.cluster.vllm_arguments_info:
     python: [podman, run, --rm, --network=none, --entrypoint=python3, docker.io/vllm/vllm-openai:v0.32.0]
 """
 

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 DOCUMENTATION = r"""
 ---
-module: service_info
+module: systemd_unit_info
 short_description: Read a systemd service and the launch inputs of its running process
 version_added: 0.1.0
 description:
@@ -30,7 +30,7 @@ extends_documentation_fragment:
 
 EXAMPLES = r"""
 - name: Read the service
-  gb10.cluster.service_info:
+  gb10.cluster.systemd_unit_info:
     name: gb10-ray.service
   become: true
   register: ray

@@ -2,7 +2,7 @@
 # GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
 
-"""The action of the module netplan_change: it survives a change that cuts its host off."""
+"""The action of the module netplan_apply: it survives a change that cuts its host off."""
 
 from __future__ import annotations
 

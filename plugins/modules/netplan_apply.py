@@ -7,7 +7,7 @@ from __future__ import annotations
 
 DOCUMENTATION = r"""
 ---
-module: netplan_change
+module: netplan_apply
 short_description: Configure the fabric with netplan and automatic rollback
 version_added: 0.1.0
 description:
@@ -58,7 +58,7 @@ extends_documentation_fragment:
 
 EXAMPLES = r"""
 - name: Configure the fabric with automatic rollback
-  gb10.cluster.netplan_change:
+  gb10.cluster.netplan_apply:
     content: "{{ gb10_plan.node.netplan | to_nice_yaml }}"
     files: "{{ gb10_plan.node.files }}"
     rails: "{{ gb10_plan.node.rails }}"

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 DOCUMENTATION = r"""
 ---
-module: serve_lint
+module: vllm_lint
 short_description: Lint a vLLM command on this host with rules from published reports
 version_added: 0.1.0
 description:
@@ -62,7 +62,7 @@ extends_documentation_fragment:
 
 EXAMPLES = r"""
 - name: Lint a vLLM command
-  gb10.cluster.serve_lint:
+  gb10.cluster.vllm_lint:
     argv: [--tensor-parallel-size, "2", --enforce-eager]
     environment:
       NCCL_IB_HCA: rocep1s0f1,roceP2p1s0f1

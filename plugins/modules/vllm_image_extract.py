@@ -7,7 +7,7 @@ from __future__ import annotations
 
 DOCUMENTATION = r"""
 ---
-module: vllm_image_copy
+module: vllm_image_extract
 short_description: Copy the vLLM of a container image to the host, to patch it there
 version_added: 0.1.0
 description:
@@ -57,7 +57,7 @@ extends_documentation_fragment:
 
 EXAMPLES = r"""
 - name: Copy vLLM out of the image
-  gb10.cluster.vllm_image_copy:
+  gb10.cluster.vllm_image_extract:
     image: vllm/vllm-openai:v0.28.0
     dest: /opt/gb10/images
   register: copy

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 DOCUMENTATION = r"""
 ---
-module: start_record
+module: last_good_config
 short_description: Record the launch inputs of a node's services after the model answered, or restore them
 version_added: 0.1.0
 description:
@@ -15,12 +15,12 @@ description:
   - Does not start or stop a service. The diff omits contents, because the environment may contain secrets.
 options:
   state:
-    description: C(kept) records the current files, C(restored) restores the recorded ones, C(read) compares the two.
+    description: C(present) records the current files, C(restored) restores the recorded ones, C(read) compares the two.
     type: str
-    choices: [kept, restored, read]
+    choices: [present, restored, read]
     default: read
   start:
-    description: Data about the launch to record with its files, a free-form mapping. For O(state=kept).
+    description: Data about the launch to record with its files, a free-form mapping. For O(state=present).
     type: dict
     default: {}
   path:
@@ -35,7 +35,7 @@ extends_documentation_fragment:
 
 EXAMPLES = r"""
 - name: Restore the launch inputs of the last model that answered
-  gb10.cluster.start_record:
+  gb10.cluster.last_good_config:
     state: restored
   become: true
 """
@@ -72,7 +72,7 @@ def main() -> None:
     """Compare, then record or restore as requested."""
     module = AnsibleModule(
         argument_spec={
-            "state": {"type": "str", "choices": ["kept", "restored", "read"], "default": "read"},
+            "state": {"type": "str", "choices": ["present", "restored", "read"], "default": "read"},
             "start": {"type": "dict", "default": {}},
             "path": {"type": "path", "default": way_back.RECORD},
         },
@@ -84,10 +84,10 @@ def main() -> None:
         if state == "restored" and not record["start"]:
             raise ValueError(f"{path} does not exist, so there is no launch to restore")
         differs = io_start.differences(record, now)
-        wanted = {"start": module.params["start"], "files": now} if state == "kept" else record
-        changed = wanted != record if state == "kept" else state == "restored" and bool(differs)
+        wanted = {"start": module.params["start"], "files": now} if state == "present" else record
+        changed = wanted != record if state == "present" else state == "restored" and bool(differs)
         if changed and not module.check_mode:
-            if state == "kept":
+            if state == "present":
                 io_start.write(path, wanted)
             else:
                 io_start.restore(record, differs)

@@ -1,4 +1,4 @@
-"""vllm_image_copy as on a node, with an engine whose images are folders: copies, leftovers and messages."""
+"""vllm_image_extract as on a node, with an engine whose images are folders: copies, leftovers and messages."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ class Host:
         return {"image": NAME, "dest": str(self.dest), "engine": "podman", **changes}
 
     def run(self, check: bool = False, **changes: Any) -> dict[str, Any]:
-        return run_module("vllm_image_copy", self.arguments(**changes), self.path, check)
+        return run_module("vllm_image_extract", self.arguments(**changes), self.path, check)
 
     def copied(self, check: bool = False, **changes: Any) -> dict[str, Any]:
         answer = self.run(check, **changes)
@@ -269,7 +269,7 @@ def test_nobody_else_can_change_a_copy(host: Host) -> None:
 @pytest.mark.parametrize("state", ["present", "absent"])
 def test_what_a_killed_run_left(host: Host, state: str) -> None:
     (host.state / "trouble").write_text("cp hang", encoding="utf-8")
-    module = ROOT / ".collections/ansible_collections/gb10/cluster/plugins/modules/vllm_image_copy.py"
+    module = ROOT / ".collections/ansible_collections/gb10/cluster/plugins/modules/vllm_image_extract.py"
     environment = {"PYTHONPATH": str(ROOT / ".collections"), "PATH": f"{host.path}:{os.defpath}"}
     process = subprocess.Popen(
         [sys.executable, str(module)], env=environment, stdin=subprocess.PIPE, stdout=subprocess.DEVNULL, text=True, start_new_session=True
@@ -376,7 +376,7 @@ def test_an_image_that_changed_under_its_name(host: Host) -> None:
 
 def test_only_containers_of_the_same_folder_are_removed(host: Host) -> None:
     other = host.state / "containers" / f"{'f' * 64}.json"
-    other.write_text(json.dumps({"label": f"gb10.cluster.vllm_image_copy={host.dest}2"}), encoding="utf-8")
+    other.write_text(json.dumps({"label": f"gb10.cluster.vllm_image_extract={host.dest}2"}), encoding="utf-8")
     host.copied()
     assert host.containers() == [other]
 

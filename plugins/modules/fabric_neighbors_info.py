@@ -7,7 +7,7 @@ from __future__ import annotations
 
 DOCUMENTATION = r"""
 ---
-module: fabric_neighbours
+module: fabric_neighbors_info
 short_description: Find the neighbors on a node's QSFP cables
 version_added: 0.1.0
 description:
@@ -25,7 +25,7 @@ extends_documentation_fragment:
 
 EXAMPLES = r"""
 - name: Find the neighbors on the cables
-  gb10.cluster.fabric_neighbours:
+  gb10.cluster.fabric_neighbors_info:
   register: cables
 """
 

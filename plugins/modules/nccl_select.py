@@ -7,7 +7,7 @@ from __future__ import annotations
 
 DOCUMENTATION = r"""
 ---
-module: nccl_prefer
+module: nccl_select
 short_description: Make all processes of an environment use a built NCCL
 version_added: 0.1.0
 description:
@@ -42,7 +42,7 @@ extends_documentation_fragment:
 
 EXAMPLES = r"""
 - name: Use the built NCCL
-  gb10.cluster.nccl_prefer:
+  gb10.cluster.nccl_select:
     python: /opt/gb10/runtime/current/bin/python
     library: /opt/gb10/nccl/2.30.7-0123456789ab/lib/libnccl.so.2
   register: preferred

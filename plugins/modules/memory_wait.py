@@ -7,7 +7,7 @@ from __future__ import annotations
 
 DOCUMENTATION = r"""
 ---
-module: memory_reclaim
+module: memory_wait
 short_description: Wait for free memory before starting a server, and fail if there is too little
 version_added: 0.1.0
 description:
@@ -49,7 +49,7 @@ attributes:
 
 EXAMPLES = r"""
 - name: Wait for 100 GiB of free memory
-  gb10.cluster.memory_reclaim:
+  gb10.cluster.memory_wait:
     node: spark1
     needed: 107374182400
   become: true

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 DOCUMENTATION = r"""
 ---
-module: vllm_smoke
+module: vllm_smoke_test
 short_description: Send a completion, a chat and a streamed chat request to a model, and validate the answers
 version_added: 0.1.0
 description:
@@ -44,7 +44,7 @@ extends_documentation_fragment:
 
 EXAMPLES = r"""
 - name: Verify that the model answers
-  gb10.cluster.vllm_smoke:
+  gb10.cluster.vllm_smoke_test:
     url: http://127.0.0.1:8000
     model: gpt-oss-120b
     max_tokens: 512

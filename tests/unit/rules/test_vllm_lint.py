@@ -1,4 +1,4 @@
-"""Tests of module serve_lint, run as on a node."""
+"""Tests of module vllm_lint, run as on a node."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ QUIET = ["--host", "127.0.0.1", "--gpu-memory-utilization", "0.8", "--kv-cache-m
 
 
 def lint(folder: Path, argv: list[str], check: bool = False, **options: Any) -> dict[str, Any]:
-    return run_module("serve_lint", {"argv": argv, "release": "0.32.0", **options}, program(folder, "nvidia-smi", SMI), check)
+    return run_module("vllm_lint", {"argv": argv, "release": "0.32.0", **options}, program(folder, "nvidia-smi", SMI), check)
 
 
 @pytest.mark.parametrize("check", [False, True], ids=["run", "check mode"])

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 DOCUMENTATION = r"""
 ---
-module: status_info
+module: cluster_status_info
 short_description: Read the status of a cluster node and its server
 version_added: 0.1.0
 description:
@@ -36,14 +36,14 @@ extends_documentation_fragment:
 
 EXAMPLES = r"""
 - name: Read the status of the head
-  gb10.cluster.status_info:
+  gb10.cluster.cluster_status_info:
     url: http://127.0.0.1:8000
   become: true
 """
 
 RETURN = r"""
 services:
-  description: Each service as M(gb10.cluster.service_info) returns it.
+  description: Each service as M(gb10.cluster.systemd_unit_info) returns it.
   returned: success
   type: list
   elements: dict
