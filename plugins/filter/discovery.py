@@ -44,7 +44,7 @@ def _machines(machines: Sequence[Any]) -> list[dict[str, Any]]:
 
 def discovery_pending_hosts(machines: Sequence[Any]) -> list[dict[str, Any]]:
     """Return the machines on cables that were not queried yet."""
-    return discovery.strangers(_machines(machines))
+    return discovery.pending_hosts(_machines(machines))
 
 
 def discovery_ssh_files(machines: Sequence[Any], folder: str) -> dict[str, Any]:

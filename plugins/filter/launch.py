@@ -11,19 +11,19 @@ from typing import Any
 
 from ansible_collections.gb10.cluster.plugins.plugin_utils.lazy import Core, plain_data
 
-additions = Core("launch.overrides")
+overrides = Core("launch.overrides")
 launch = Core("launch.argv")
 systemd = Core("common.systemd")
 
 
 def merge_overrides(plan: Mapping[str, Any], role: str, results: Mapping[str, Any]) -> dict[str, Any]:
     """Return the plan with a role's overrides, by the node's name; see module_utils/launch/overrides.py."""
-    return additions.added(plain_data(plan), str(role), plain_data(results))
+    return overrides.merge(plain_data(plan), str(role), plain_data(results))
 
 
 def rank_env(node: Mapping[str, Any]) -> dict[str, str]:
     """Return the environment of every process of a planned node."""
-    return additions.rank_environment(plain_data(node))
+    return overrides.rank_environment(plain_data(node))
 
 
 def ray_exec_start(plan: Mapping[str, Any], object_store_memory: int, args: Sequence[str] = (), owner: str = "") -> str:

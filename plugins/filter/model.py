@@ -14,7 +14,7 @@ from ansible.errors import AnsibleFilterError
 
 from ansible_collections.gb10.cluster.plugins.plugin_utils.lazy import Core, plain_data
 
-catalogue = Core("model.catalog")
+catalog = Core("model.catalog")
 model_store = Core("model_store.plan")
 problem_types = Core("common.problems")
 
@@ -22,7 +22,7 @@ problem_types = Core("common.problems")
 def model_entry(name: str, own: Mapping[str, Any] = MappingProxyType({})) -> dict[str, Any]:
     """Return a model's catalog entry; see module_utils/model/catalog.py."""
     try:
-        return catalogue.find(str(name), plain_data(own)).facts()
+        return catalog.find(str(name), plain_data(own)).facts()
     except problem_types.ProblemsError as error:
         raise AnsibleFilterError(str(error)) from error
 
@@ -33,7 +33,7 @@ def model_path(name: str, own: Mapping[str, Any], root: str = "") -> str:
     cluster_plan reports errors in the name and in ``own``.
     """
     try:
-        model = catalogue.find(str(name), plain_data(own))
+        model = catalog.find(str(name), plain_data(own))
     except problem_types.ProblemsError:
         return str(name) if str(name).startswith("/") else ""
     return model.path or (model_store.folder(str(root), model.hub, model.revision) if root and model.hub else "")
@@ -42,7 +42,7 @@ def model_path(name: str, own: Mapping[str, Any], root: str = "") -> str:
 def hub_model(name: str, own: Mapping[str, Any]) -> dict[str, str]:
     """Return {name, revision} of a model on Hugging Face Hub, {} for one with a folder. cluster_plan reports errors."""
     try:
-        model = catalogue.find(str(name), plain_data(own))
+        model = catalog.find(str(name), plain_data(own))
     except problem_types.ProblemsError:
         return {}
     return {"name": model.hub, "revision": model.revision or "main"} if model.hub and not model.path else {}

@@ -12,22 +12,22 @@ from typing import Any
 from ansible_collections.gb10.cluster.plugins.plugin_utils.lazy import Core, plain_data
 
 launch = Core("launch.argv")
-way_back = Core("rollback.plan")
+rollback = Core("rollback.plan")
 
 
 def last_good_record(plan: Mapping[str, Any]) -> dict[str, Any]:
     """Return the record that a rollback to this launch needs; see module_utils/rollback/plan.py."""
-    return way_back.start(plain_data(plan))
+    return rollback.start(plain_data(plan))
 
 
 def rollback_decision(nodes: Sequence[Any]) -> dict[str, Any]:
     """Return {failed, start, why_not} of a launch on all nodes; see module_utils/rollback/plan.py for its nodes."""
-    return way_back.judge(plain_data(nodes))
+    return rollback.judge(plain_data(nodes))
 
 
 def rollback_message(verdict: Mapping[str, Any], model: str, allowed: bool, back: str = "") -> str:
     """Return the error message for a failed launch."""
-    return way_back.message(plain_data(verdict), str(model), bool(allowed), str(back))
+    return rollback.message(plain_data(verdict), str(model), bool(allowed), str(back))
 
 
 class FilterModule:

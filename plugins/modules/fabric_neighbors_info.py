@@ -43,7 +43,7 @@ management:
     empty if none.
   returned: success
   type: str
-neighbours:
+neighbors:
   description:
     - For each QSFP interface with carrier, a list of neighbors with the keys C(mac), C(address), C(source), C(name),
       C(management) and C(host_key).
@@ -76,7 +76,7 @@ import socket
 from ansible.module_utils.basic import AnsibleModule
 
 from ansible_collections.gb10.cluster.plugins.module_utils.common.io_command import parallel_runner, runner
-from ansible_collections.gb10.cluster.plugins.module_utils.discovery import io_neighbors as io_neighbours
+from ansible_collections.gb10.cluster.plugins.module_utils.discovery import io_neighbors
 from ansible_collections.gb10.cluster.plugins.module_utils.node import io_facts as io_node
 
 #: Seconds that one command may take.
@@ -88,7 +88,7 @@ def main() -> None:
     module = AnsibleModule(argument_spec={}, supports_check_mode=True)
     try:
         interfaces = io_node.interfaces(runner(module))
-        found = io_neighbours.read(parallel_runner(module, _TIMEOUT), interfaces)
+        found = io_neighbors.read(parallel_runner(module, _TIMEOUT), interfaces)
     except ValueError as error:
         module.fail_json(msg=str(error))
     module.exit_json(changed=False, hostname=socket.gethostname().partition(".")[0], interfaces=interfaces, **found)

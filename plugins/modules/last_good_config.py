@@ -64,8 +64,8 @@ present:
 
 from ansible.module_utils.basic import AnsibleModule
 
-from ansible_collections.gb10.cluster.plugins.module_utils.rollback import io_record as io_start
-from ansible_collections.gb10.cluster.plugins.module_utils.rollback import plan as way_back
+from ansible_collections.gb10.cluster.plugins.module_utils.rollback import io_record
+from ansible_collections.gb10.cluster.plugins.module_utils.rollback import plan as rollback
 
 
 def main() -> None:
@@ -74,23 +74,23 @@ def main() -> None:
         argument_spec={
             "state": {"type": "str", "choices": ["present", "restored", "read"], "default": "read"},
             "start": {"type": "dict", "default": {}},
-            "path": {"type": "path", "default": way_back.RECORD},
+            "path": {"type": "path", "default": rollback.RECORD},
         },
         supports_check_mode=True,
     )
     state, path = module.params["state"], module.params["path"]
     try:
-        record, now = io_start.read(path), io_start.present()
+        record, now = io_record.read(path), io_record.present()
         if state == "restored" and not record["start"]:
             raise ValueError(f"{path} does not exist, so there is no launch to restore")
-        differs = io_start.differences(record, now)
+        differs = io_record.differences(record, now)
         wanted = {"start": module.params["start"], "files": now} if state == "present" else record
         changed = wanted != record if state == "present" else state == "restored" and bool(differs)
         if changed and not module.check_mode:
             if state == "present":
-                io_start.write(path, wanted)
+                io_record.write(path, wanted)
             else:
-                io_start.restore(record, differs)
+                io_record.restore(record, differs)
     except (ValueError, OSError) as error:
         module.fail_json(msg=str(error))
     lines = "".join(f"{name}\n" for name in differs) if changed else ""
@@ -98,8 +98,8 @@ def main() -> None:
         changed=changed,
         start=wanted["start"],
         differs=differs,
-        units=way_back.units(wanted["files"]),
-        present=way_back.units(now),
+        units=rollback.units(wanted["files"]),
+        present=rollback.units(now),
         diff={"before": "", "after": f"{state}:\n{lines}" if changed else ""},
     )
 

@@ -192,7 +192,7 @@ def outcome(module: Any) -> dict[str, Any]:
         params["open_ports"],
         params["interfaces"],
     )
-    installed, rulers = io_firewall.ruling(run)
+    installed, rulers = io_firewall.active_firewall(run)
     listeners, links = io_node.listeners(), io_firewall.links(run)
     ssh = io_firewall.ssh_ports(run, listeners)
     other_host, came_by = io_firewall.entrance(run, params["client"])
@@ -213,7 +213,7 @@ def outcome(module: Any) -> dict[str, Any]:
         "pending": False,
     }
     if not wanted:
-        found = io_firewall.there(run) if installed else []
+        found = io_firewall.existing_objects(run) if installed else []
         if found and not module.check_mode:
             io_firewall.remove(run)
         return {**answer, "changed": bool(found), "due": bool(found), "diff": {"before": "".join(f"{line}\n" for line in found), "after": ""}}
@@ -226,10 +226,10 @@ def outcome(module: Any) -> dict[str, Any]:
         raise io_firewall.FirewallError("nft is not installed: install the package nftables")
     nft = module.get_bin_path("nft", required=True)
     files = io_firewall.files(nft, text)
-    before, after = io_firewall.loaded(run), io_firewall.listing(run, text)
+    before, after = io_firewall.loaded_ruleset(run), io_firewall.normalize(run, text)
     # Loaded rules without a file are left from a killed run.
     new = before != after or bool(io_firewall.pending(run)) or not io_firewall.confirmed(text)
-    unsaved = io_firewall.unsaved(run, files)
+    changed_files = io_firewall.changed_files(run, files)
     if new and unproven:
         raise ProblemsError(unproven)
     if module.check_mode:
@@ -239,10 +239,10 @@ def outcome(module: Any) -> dict[str, Any]:
     elif new and not params["confirm"]:
         io_firewall.attempt(run, nft, text, params["confirm_timeout"])
         answer["pending"] = True
-    elif new or unsaved:
+    elif new or changed_files:
         io_firewall.save(run, nft, files)
-    due = new or bool(unsaved)
-    return {**answer, "changed": due, "due": due, "diff": {"before": before, "after": after + "".join(f"# {line}\n" for line in unsaved)}}
+    due = new or bool(changed_files)
+    return {**answer, "changed": due, "due": due, "diff": {"before": before, "after": after + "".join(f"# {line}\n" for line in changed_files)}}
 
 
 if __name__ == "__main__":

@@ -107,8 +107,8 @@ def main() -> None:
         version = "" if params["state"] == "absent" else "new" if fresh and module.check_mode else str(os.stat(params["key_file"]).st_mtime_ns)
     except (ValueError, OSError) as error:
         module.fail_json(msg=str(error))
-    said = "".join(f"{path}: {'no such file' if wanted[path] is None else 'only root can read it'}\n" for path in differing)
-    module.exit_json(changed=bool(differing), version=version, diff={"before": "", "after": said})
+    summary = "".join(f"{path}: {'no such file' if wanted[path] is None else 'only root can read it'}\n" for path in differing)
+    module.exit_json(changed=bool(differing), version=version, diff={"before": "", "after": summary})
 
 
 def write(wanted: dict[str, str | None], differing: list[str], keep: str) -> None:

@@ -96,8 +96,8 @@ def main() -> None:
         module.fail_json(msg="python is empty. Expected: the Python interpreter with vLLM. Fix: set python")
     status, stdout, stderr = runner(module)([*python, "-c", io_vllm_arguments.program()])
     if status != 0:
-        said = [line for line in stderr.splitlines() if line.strip()] or [f"status {status}"]
-        module.fail_json(msg=f"{' '.join(python)} could not read vLLM's arguments: {said[-1]}")
+        reported = [line for line in stderr.splitlines() if line.strip()] or [f"status {status}"]
+        module.fail_json(msg=f"{' '.join(python)} could not read vLLM's arguments: {reported[-1]}")
     try:
         # vLLM and its plugins may print other lines before the result.
         answer = vllm_release_answer.answered(stdout)

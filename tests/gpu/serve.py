@@ -186,7 +186,7 @@ def planned(case: Case, there: Sequence[Host], options: argparse.Namespace, nccl
         runtime.symlink_to(options.runtime.resolve())
     for role, addition in (("vllm_patch", {**case.patch, "mounts": []}), ("nccl_sm121_build", nccl.get("addition", {}))):
         if "flags" in addition:
-            plan = additions.added(plan, role, {entry.name: {"runtime": str(runtime), **addition} for entry in there})
+            plan = additions.merge(plan, role, {entry.name: {"runtime": str(runtime), **addition} for entry in there})
     return plan
 
 

@@ -32,12 +32,12 @@ class Segment:
     """Ports that see each other, in the order of the machines, and the unqueried machines among them."""
 
     ports: tuple[Port, ...]
-    strangers: frozenset[str] = frozenset()
+    unlisted: frozenset[str] = frozenset()
 
     @property
     def is_cable(self) -> bool:
         """Whether a direct cable can be the connection."""
-        return len(self.ports) + len(self.strangers) == 2 and len({port.machine for port in self.ports}) == len(self.ports)
+        return len(self.ports) + len(self.unlisted) == 2 and len({port.machine for port in self.ports}) == len(self.ports)
 
 
 @dataclass(frozen=True)
@@ -57,13 +57,13 @@ class Proposal:
 def propose(names: Sequence[str], segments: Sequence[Segment]) -> Proposal:
     """Propose a topology for these machines, the head first; all must have been queried."""
     switches = [segment for segment in segments if not segment.is_cable]
-    cables = [segment.ports for segment in segments if segment.is_cable and not segment.strangers]
+    cables = [segment.ports for segment in segments if segment.is_cable and not segment.unlisted]
     if len(names) == 1:
         return Proposal("none", (names[0],))
     if switches:
         return _switch(names, switches)
     if len(names) > 2:
-        return _ring(names, cables, {port for segment in segments if segment.strangers for port in segment.ports})
+        return _ring(names, cables, {port for segment in segments if segment.unlisted for port in segment.ports})
     if cables:
         return Proposal("direct", tuple(names), {name: tuple(ends[side].number for ends in cables) for side, name in enumerate(names)})
     between = f"no connection between {names[0]} and {names[1]}"

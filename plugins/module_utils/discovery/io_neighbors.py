@@ -21,7 +21,7 @@ _PING_WORKS = (0, 1)
 
 
 def read(run_all: RunAll, interfaces: Mapping[str, Mapping[str, Any]]) -> dict[str, Any]:
-    """Return {neighbours: {interface: [...]}, unheard: {interface: reason}, notes: [str], management: str}.
+    """Return {neighbors: {interface: [...]}, unheard: {interface: reason}, notes: [str], management: str}.
 
     ``interfaces`` is the result of io_node.interfaces. All are queried in parallel. Raises ValueError if `ip` fails
     or `ping` is not installed.
@@ -54,15 +54,15 @@ def read(run_all: RunAll, interfaces: Mapping[str, Mapping[str, Any]]) -> dict[s
     for name, address in _ipv4(run_all, {name: interfaces[name]["addresses"] for name in linked}, mdns):
         answered[name].append((address, "arp"))
     tables = run_all([["ip", "-json", "neigh", "show", "dev", name] for name in linked])
-    neighbours: dict[str, list[dict[str, str]]] = {}
+    neighbors: dict[str, list[dict[str, str]]] = {}
     for name, table in zip(linked, tables, strict=True):
         macs = text.macs(_must(table))
         found = [(address, macs[address], source) for address, source in answered[name] if address in macs]
-        neighbours[name] = text.merge(name, found, lldp.get(name, []), mdns.get(name, {}))
-    _add_host_keys(run_all, [entry for entries in neighbours.values() for entry in entries])
+        neighbors[name] = text.merge(name, found, lldp.get(name, []), mdns.get(name, {}))
+    _add_host_keys(run_all, [entry for entries in neighbors.values() for entry in entries])
     return {
-        "neighbours": neighbours,
-        "unheard": {name: reason for name, reason in unheard.items() if not neighbours[name]},
+        "neighbors": neighbors,
+        "unheard": {name: reason for name, reason in unheard.items() if not neighbors[name]},
         "notes": notes,
         "management": text.management(_must(routes), os.environ.get("SSH_CONNECTION", ""), interfaces),
     }
@@ -95,13 +95,13 @@ def _ipv4(run_all: RunAll, addresses: Mapping[str, list[str]], mdns: Mapping[str
     return [candidate for candidate, answer in zip(candidates, answers, strict=True) if _installed(answer)[0] == 0]
 
 
-def _add_host_keys(run_all: RunAll, neighbours: list[dict[str, str]]) -> None:
+def _add_host_keys(run_all: RunAll, neighbors: list[dict[str, str]]) -> None:
     """Add `host_key`. It also shows that two PCIe functions belong to one machine."""
-    asked = [entry for entry in neighbours if entry["address"]]
-    scans = run_all([["ssh-keyscan", "-T", "3", "-t", "ed25519", entry["address"]] for entry in asked])
-    for entry in neighbours:
+    queried = [entry for entry in neighbors if entry["address"]]
+    scans = run_all([["ssh-keyscan", "-T", "3", "-t", "ed25519", entry["address"]] for entry in queried])
+    for entry in neighbors:
         entry["host_key"] = ""
-    for entry, scan in zip(asked, scans, strict=True):
+    for entry, scan in zip(queried, scans, strict=True):
         entry["host_key"] = text.host_key(scan[1])
 
 

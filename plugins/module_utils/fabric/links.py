@@ -40,8 +40,8 @@ Node = Mapping[str, Any]
 def carrier(interfaces: Mapping[str, Mapping[str, Any]], port: int) -> bool | None:
     """Return whether all devices of a port that are up have carrier, None if none is up."""
     found = [interfaces[twin.interface] for twin in SPARK_PORTS.get(port, ()) if twin.interface in interfaces]
-    told = [facts["carrier"] for facts in found if facts["up"]]
-    return all(told) if told else None
+    reported = [facts["carrier"] for facts in found if facts["up"]]
+    return all(reported) if reported else None
 
 
 def ours(interface: Mapping[str, Any]) -> bool:

@@ -24,15 +24,15 @@ def report(outcomes: Sequence[Mapping[str, Any]], mtu: int) -> str:
     paths = [(outcome["node"], path) for outcome in outcomes for path in outcome["unproven"]]
     if not problems and not paths:
         return ""
-    told = ["The fabric is not as planned.", *problems]
+    reported = ["The fabric is not as planned.", *problems]
     for outcome in outcomes:
-        told += lines(outcome["unproven"], outcome["node"])
+        reported += lines(outcome["unproven"], outcome["node"])
     if paths:
-        told.append(_diagnosis(paths, [outcome["node"] for outcome in outcomes], mtu))
+        reported.append(_diagnosis(paths, [outcome["node"] for outcome in outcomes], mtu))
     restored = [outcome["node"] for outcome in outcomes if outcome["pending"]]
     if restored:
-        told.append(f"The configuration from before this run is restored on {', '.join(restored)}.")
-    return "\n".join(told)
+        reported.append(f"The configuration from before this run is restored on {', '.join(restored)}.")
+    return "\n".join(reported)
 
 
 def _diagnosis(paths: Sequence[tuple[str, Mapping[str, Any]]], nodes: Sequence[str], mtu: int) -> str:

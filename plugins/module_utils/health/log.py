@@ -82,13 +82,13 @@ def progress(lines: Sequence[str]) -> str:
 
     The last step would be wrong, because Ray forwards the lines of other nodes late.
     """
-    furthest, said = -1, ""
+    furthest, message = -1, ""
     for line in lines:
         level, _address, text = _parts(line)
         for index, (pattern, words) in enumerate(_STEPS):
             if index >= furthest and level != "WARNING" and (match := re.match(pattern, text)):
-                furthest, said = index, words.format(*(group or "" for group in match.groups())).rstrip()
-    return said
+                furthest, message = index, words.format(*(group or "" for group in match.groups())).rstrip()
+    return message
 
 
 def root_cause(lines: Sequence[str]) -> str:
@@ -108,12 +108,12 @@ def root_cause(lines: Sequence[str]) -> str:
         if _REMOTE.match(text) and (found := _ADDRESS.search(text)):
             remote = found[1]
         elif match := _EXCEPTION.match(text):
-            said = match[2] or ""
-            if match[1] in _ECHO_CLASSES or said in _ECHO_WHOLE_TEXTS or any(echoed in said for echoed in _ECHO_TEXTS):
+            message = match[2] or ""
+            if match[1] in _ECHO_CLASSES or message in _ECHO_WHOLE_TEXTS or any(echoed in message for echoed in _ECHO_TEXTS):
                 echo = echo or text
             else:
                 where = address or remote
-                return _telling(text, said, [after for _level, _address, after in texts[index + 1 :]]) + (f" (on {where})" if where else "")
+                return _telling(text, message, [after for _level, _address, after in texts[index + 1 :]]) + (f" (on {where})" if where else "")
         elif _KILLED.match(text):
             killed = text
     return echo or killed
@@ -130,9 +130,9 @@ def _parts(line: str) -> tuple[str, str, str]:
     return prefix["level"] or "", address[1] if address else "", plain[prefix.end() :].rstrip()
 
 
-def _telling(text: str, said: str, after: Sequence[str]) -> str:
+def _telling(text: str, message: str, after: Sequence[str]) -> str:
     """Return an exception's line, with the following lines if it has no details itself."""
-    if model := _VALIDATION.match(said):
+    if model := _VALIDATION.match(message):
         # Pydantic prints for each error the field (if any), then the reason and the input.
         reasons = []
         for line in after:
@@ -140,6 +140,6 @@ def _telling(text: str, said: str, after: Sequence[str]) -> str:
                 break
             reasons.append(re.sub(r"\s*\[type=.*", "", line.strip()).removeprefix("Value error, "))
         return f"{model[1]}: {': '.join(reasons)}" if reasons else text
-    if said.endswith(":") and after and after[0].strip():
+    if message.endswith(":") and after and after[0].strip():
         return f"{text} {after[0].strip()}"
     return text

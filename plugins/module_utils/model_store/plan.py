@@ -130,9 +130,9 @@ def check_answer(status: int, length: int | None, count: int, refusal: bytes) ->
         raise PeerError(f"its Content-Length is {'invalid' if length is None else length}, expected {count}")
 
 
-def words(said: bytes) -> str:
+def words(reported: bytes) -> str:
     """Return a peer's error message as one printable line; "" if it is empty."""
-    text = said[:MOST_WORDS].decode("utf-8", "replace")
+    text = reported[:MOST_WORDS].decode("utf-8", "replace")
     return " ".join("".join(letter if letter.isprintable() else " " for letter in text).split())
 
 
@@ -152,8 +152,8 @@ def files_problem(files: object, hashed: bool = True) -> str:
         folders = {"/".join(parts[:end]) for parts in (path.split("/") for path in paths) for end in range(1, len(parts))}
         found = [f"{path!r} is listed twice" for path in sorted(twice)]
         found += [f"{path!r} is both a file and a folder" for path in sorted(folders & set(paths))]
-    told = [problem for problem in found if problem]
-    return "; ".join(told[:_MOST_TOLD]) + (f"; and {len(told) - _MOST_TOLD} more" if len(told) > _MOST_TOLD else "")
+    reported = [problem for problem in found if problem]
+    return "; ".join(reported[:_MOST_TOLD]) + (f"; and {len(reported) - _MOST_TOLD} more" if len(reported) > _MOST_TOLD else "")
 
 
 def _file_problem(file: object, hashed: bool) -> str:

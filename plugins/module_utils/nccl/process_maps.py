@@ -55,7 +55,7 @@ class Mapping:
         """Return the mapping as plain data."""
         return {"path": self.path, "device": self.device, "inode": self.inode, "deleted": self.deleted, "sha256": self.sha256}
 
-    def said(self, hashed: bool) -> str:
+    def described(self, hashed: bool) -> str:
         """Return the path with notes that distinguish the file from others of that name, and its hash if ``hashed``."""
         content = f"sha256 {self.sha256[:12]}…" if self.sha256 else "its content could not be read"
         notes = ["deleted"] * self.deleted + [content] * hashed
@@ -184,16 +184,16 @@ def differences(node: str, processes: Sequence[Process], path: str, sha256: str 
         own = _called(process.own, others)
         if others and (alone or not meant):
             beside = f" in addition to {path}" if meant else ""
-            found = f"it has mapped {', '.join(mapping.said(hashed) for mapping in others)}{beside}"
+            found = f"it has mapped {', '.join(mapping.described(hashed) for mapping in others)}{beside}"
             problems.append(Problem(place, found, expected, fix))
         elif others and called is None:
             found = f"the used library is unknown: {why}"
             problems.append(Problem(place, found, expected, "map only one library, or preload it"))
         elif called in others:
-            found = f"it uses {called.said(hashed)}, while {path} is only mapped"
+            found = f"it uses {called.described(hashed)}, while {path} is only mapped"
             problems.append(Problem(place, found, expected, fix))
         elif own:
-            found = f"vLLM's own communicator uses {own.said(hashed)}, from {OWN}"
+            found = f"vLLM's own communicator uses {own.described(hashed)}, from {OWN}"
             problems.append(Problem(place, found, expected, f"leave {OWN} unset"))
     if not problems and not any(process.libraries for process in processes):
         found = f"none of {len(processes)} processes has mapped a libnccl"

@@ -55,8 +55,8 @@ def gpu_facts(query: tuple[int, str, str], summary: str, meminfo: str) -> dict[s
     }
     status, stdout, stderr = query
     if status != 0:
-        said = " ".join((stderr or stdout).split())
-        return {**facts, "reason": "nvidia-smi is not installed" if status == 127 else f"nvidia-smi failed with status {status}: {said}"}
+        reported = " ".join((stderr or stdout).split())
+        return {**facts, "reason": "nvidia-smi is not installed" if status == 127 else f"nvidia-smi failed with status {status}: {reported}"}
     rows = [[cell.strip() for cell in row] for row in csv.reader(stdout.splitlines()) if row]
     if not rows:
         return {**facts, "reason": "nvidia-smi lists no GPU"}

@@ -86,10 +86,10 @@ class _Block:
         if not holds:
             raise SourceEditError(self.name, expected)
 
-    def _log(self, said: str) -> list[str]:
+    def _log(self, message: str) -> list[str]:
         if self._has("logger"):
-            return [f'    logger.info_once("{said} (gb10.cluster)")']
-        return ["    from vllm.logger import init_logger as gb10_logger", f'    gb10_logger(__name__).info_once("{said} (gb10.cluster)")']
+            return [f'    logger.info_once("{message} (gb10.cluster)")']
+        return ["    from vllm.logger import init_logger as gb10_logger", f'    gb10_logger(__name__).info_once("{message} (gb10.cluster)")']
 
     def returns_false(self) -> list[str]:
         self._require(not source_edit.required(self.function), "only parameters with a default")
@@ -98,19 +98,19 @@ class _Block:
 
     def returns_unsupported(self) -> list[str]:
         self._require(self.returns.replace(" ", "") in ("", "tuple[bool,str|None]"), f"tuple[bool, str | None], found {self.returns}")
-        said = f"{self.name.partition('.')[0]} is off on {self.capability}"
-        return [f"if {' and '.join(self.here)}:", *self._log(said), f'    return False, "{said} (gb10.cluster)"']
+        message = f"{self.name.partition('.')[0]} is off on {self.capability}"
+        return [f"if {' and '.join(self.here)}:", *self._log(message), f'    return False, "{message} (gb10.cluster)"']
 
     def takes_torch(self) -> list[str]:
-        said = f"torch is the backend of Fp8LinearOp on {self.capability}"
-        return [f"if {' and '.join(self.here)}:", *self._log(said), '    self.preferred_backend = "torch"']
+        message = f"torch is the backend of Fp8LinearOp on {self.capability}"
+        return [f"if {' and '.join(self.here)}:", *self._log(message), '    self.preferred_backend = "torch"']
 
     def takes_triton(self) -> list[str]:
         names = {node.attr for node in ast.walk(self.function) if isinstance(node, ast.Attribute)}
         backends = [node for node in self.tree.body if isinstance(node, ast.ClassDef) and node.name == "Fp8MoeBackend"]
         members = {ast.unparse(target) for node in backends for part in node.body if isinstance(part, ast.Assign) for target in part.targets}
         self._require("TRITON" in members, "an enumeration Fp8MoeBackend with TRITON")
-        choices = [f"not ({asked})" for name, asked in _CHOICES.items() if name in names]
+        choices = [f"not ({condition})" for name, condition in _CHOICES.items() if name in names]
         self._require(not choices or self._has("envs"), "the name envs in the module")
         log = self._log(f"Triton is the FP8 MoE backend on {self.capability}")
         if self.returns == "Fp8MoeBackend":
@@ -125,14 +125,14 @@ class _Block:
         if "moe_backend" in names:
             choices.insert(0, 'config.moe_backend == "auto"')
         choices.append("not config.moe_parallel_config.use_batched_activation_format")
-        asked = "gb10_class, config, weight_key, activation_key, mk.FusedMoEActivationFormat.Standard"
+        arguments = "gb10_class, config, weight_key, activation_key, mk.FusedMoEActivationFormat.Standard"
         return [
             "if (",
             *_joined([*self.here, *choices]),
             "):",
             "    gb10_classes = backend_to_kernel_cls(Fp8MoeBackend.TRITON)",
             "    for gb10_class in gb10_classes if isinstance(gb10_classes, list) else [gb10_classes]:",
-            f"        if gb10_class.is_supported_config({asked})[0]:",
+            f"        if gb10_class.is_supported_config({arguments})[0]:",
             *(f"        {line}" for line in log),
             "            return Fp8MoeBackend.TRITON, gb10_class",
         ]

@@ -26,7 +26,7 @@ from ansible_collections.gb10.cluster.plugins.module_utils.discovery import answ
 from ansible_collections.gb10.cluster.plugins.module_utils.discovery import parse as text
 from ansible_collections.gb10.cluster.plugins.module_utils.discovery import render as discovery_files
 
-DATA = Path(__file__).parents[1] / "data" / "neighbours"
+DATA = Path(__file__).parents[1] / "data" / "neighbors"
 QSFP = "enp1s0f1np1"
 EVIL = "{{ lookup('ansible.builtin.pipe', 'id>/tmp/owned') }}"
 PROXY = "127.0.0.1\n  ProxyCommand sh -c 'id>/tmp/owned'"
@@ -51,32 +51,32 @@ def result(known: list[dict[str, Any]], partial: bool = False) -> dict[str, Any]
 @pytest.mark.parametrize(
     ("path", "value", "where", "expected"),
     [
-        (f"neighbours/{QSFP}/0/address", PROXY, f"neighbours.{QSFP}[0].address", "an IPv4 address, or fe80::"),
-        (f"neighbours/{QSFP}/0/address", "fe80::1%x\n  ProxyCommand id", f"neighbours.{QSFP}[0].address", "an IPv4 address"),
-        (f"neighbours/{QSFP}/0/address", "fe80::1%enp1s0f0np0", f"neighbours.{QSFP}[0].address", "an IPv4 address"),
-        (f"neighbours/{QSFP}/0/address", "fe80::1%", f"neighbours.{QSFP}[0].address", "an IPv4 address"),
-        (f"neighbours/{QSFP}/0/address", "2001:db8::1%enp1s0f1np1", f"neighbours.{QSFP}[0].address", "an IPv4 address"),
-        (f"neighbours/{QSFP}/0/address", "127.0.0.1", f"neighbours.{QSFP}[0].address", "an IPv4 address"),
-        (f"neighbours/{QSFP}/0/address", 2130706433, f"neighbours.{QSFP}[0].address", "an IPv4 address"),
-        (f"neighbours/{QSFP}/0/address", "-oProxyCommand=id", f"neighbours.{QSFP}[0].address", "an IPv4 address"),
-        (f"neighbours/{QSFP}/0/address", "10.0.0.1'; id #", f"neighbours.{QSFP}[0].address", "an IPv4 address"),
-        (f"neighbours/{QSFP}/0/mac", "02:00:00:00:02:02\nall:", f"neighbours.{QSFP}[0].mac", "a MAC address"),
-        (f"neighbours/{QSFP}/0/mac", "33:33:00:00:00:01", f"neighbours.{QSFP}[0].mac", "a MAC address of one machine"),
-        (f"neighbours/{QSFP}/0/mac", "00:00:00:00:00:00", f"neighbours.{QSFP}[0].mac", "a MAC address"),
-        (f"neighbours/{QSFP}/0/mac", "0200.0000.0202", f"neighbours.{QSFP}[0].mac", "a MAC address"),
-        (f"neighbours/{QSFP}/0/mac", "02-00-00-00-02-02", f"neighbours.{QSFP}[0].mac", "a MAC address"),
-        (f"neighbours/{QSFP}/0/mac", ["02:00:00:00:02:02"], f"neighbours.{QSFP}[0].mac", "a MAC address"),
-        (f"neighbours/{QSFP}/0/name", "x\nProxyCommand id", f"neighbours.{QSFP}[0].name", "at most 63 letters"),
-        (f"neighbours/{QSFP}/0/name", EVIL, f"neighbours.{QSFP}[0].name", "at most 63 letters"),
-        (f"neighbours/{QSFP}/0/name", "\x1b[2J", f"neighbours.{QSFP}[0].name", "at most 63 letters"),
-        (f"neighbours/{QSFP}/0/host_key", f"{KEY}\n* {KEY}", f"neighbours.{QSFP}[0].host_key", "ssh-ed25519 and the 68"),
-        (f"neighbours/{QSFP}/0/host_key", "ssh-ed25519 AAAA", f"neighbours.{QSFP}[0].host_key", "ssh-ed25519 and the 68"),
-        (f"neighbours/{QSFP}/0/host_key", "ssh-ed25519 " + "A" * 68, f"neighbours.{QSFP}[0].host_key", "ssh-ed25519 and the 68"),
-        (f"neighbours/{QSFP}/0/host_key", KEY.replace("ssh-ed25519", "ssh-rsa"), f"neighbours.{QSFP}[0].host_key", "ssh-ed25519 and"),
-        (f"neighbours/{QSFP}/0", "x", f"neighbours.{QSFP}[0]", "a mapping"),
-        (f"neighbours/{QSFP}", [{}] * 257, f"neighbours.{QSFP}", "a list with 256 entries at most"),
-        ("neighbours", {"eth0\n": []}, "neighbours", "one of enp1s0f0np0"),
-        ("neighbours", [], "neighbours", "a mapping"),
+        (f"neighbors/{QSFP}/0/address", PROXY, f"neighbors.{QSFP}[0].address", "an IPv4 address, or fe80::"),
+        (f"neighbors/{QSFP}/0/address", "fe80::1%x\n  ProxyCommand id", f"neighbors.{QSFP}[0].address", "an IPv4 address"),
+        (f"neighbors/{QSFP}/0/address", "fe80::1%enp1s0f0np0", f"neighbors.{QSFP}[0].address", "an IPv4 address"),
+        (f"neighbors/{QSFP}/0/address", "fe80::1%", f"neighbors.{QSFP}[0].address", "an IPv4 address"),
+        (f"neighbors/{QSFP}/0/address", "2001:db8::1%enp1s0f1np1", f"neighbors.{QSFP}[0].address", "an IPv4 address"),
+        (f"neighbors/{QSFP}/0/address", "127.0.0.1", f"neighbors.{QSFP}[0].address", "an IPv4 address"),
+        (f"neighbors/{QSFP}/0/address", 2130706433, f"neighbors.{QSFP}[0].address", "an IPv4 address"),
+        (f"neighbors/{QSFP}/0/address", "-oProxyCommand=id", f"neighbors.{QSFP}[0].address", "an IPv4 address"),
+        (f"neighbors/{QSFP}/0/address", "10.0.0.1'; id #", f"neighbors.{QSFP}[0].address", "an IPv4 address"),
+        (f"neighbors/{QSFP}/0/mac", "02:00:00:00:02:02\nall:", f"neighbors.{QSFP}[0].mac", "a MAC address"),
+        (f"neighbors/{QSFP}/0/mac", "33:33:00:00:00:01", f"neighbors.{QSFP}[0].mac", "a MAC address of one machine"),
+        (f"neighbors/{QSFP}/0/mac", "00:00:00:00:00:00", f"neighbors.{QSFP}[0].mac", "a MAC address"),
+        (f"neighbors/{QSFP}/0/mac", "0200.0000.0202", f"neighbors.{QSFP}[0].mac", "a MAC address"),
+        (f"neighbors/{QSFP}/0/mac", "02-00-00-00-02-02", f"neighbors.{QSFP}[0].mac", "a MAC address"),
+        (f"neighbors/{QSFP}/0/mac", ["02:00:00:00:02:02"], f"neighbors.{QSFP}[0].mac", "a MAC address"),
+        (f"neighbors/{QSFP}/0/name", "x\nProxyCommand id", f"neighbors.{QSFP}[0].name", "at most 63 letters"),
+        (f"neighbors/{QSFP}/0/name", EVIL, f"neighbors.{QSFP}[0].name", "at most 63 letters"),
+        (f"neighbors/{QSFP}/0/name", "\x1b[2J", f"neighbors.{QSFP}[0].name", "at most 63 letters"),
+        (f"neighbors/{QSFP}/0/host_key", f"{KEY}\n* {KEY}", f"neighbors.{QSFP}[0].host_key", "ssh-ed25519 and the 68"),
+        (f"neighbors/{QSFP}/0/host_key", "ssh-ed25519 AAAA", f"neighbors.{QSFP}[0].host_key", "ssh-ed25519 and the 68"),
+        (f"neighbors/{QSFP}/0/host_key", "ssh-ed25519 " + "A" * 68, f"neighbors.{QSFP}[0].host_key", "ssh-ed25519 and the 68"),
+        (f"neighbors/{QSFP}/0/host_key", KEY.replace("ssh-ed25519", "ssh-rsa"), f"neighbors.{QSFP}[0].host_key", "ssh-ed25519 and"),
+        (f"neighbors/{QSFP}/0", "x", f"neighbors.{QSFP}[0]", "a mapping"),
+        (f"neighbors/{QSFP}", [{}] * 257, f"neighbors.{QSFP}", "a list with 256 entries at most"),
+        ("neighbors", {"eth0\n": []}, "neighbors", "one of enp1s0f0np0"),
+        ("neighbors", [], "neighbors", "a mapping"),
         ("management", EVIL, "management", "the IPv4 address of one machine"),
         ("management", "192.168.1.2\n", "management", "the IPv4 address of one machine"),
         ("management", "127.0.0.1", "management", "the IPv4 address of one machine"),
@@ -153,12 +153,12 @@ def test_an_answer_of_nothing_is_not_taken_for_one(answer: dict[str, Any]) -> No
 
 
 def test_thousands_of_mistakes_are_not_reported_one_by_one() -> None:
-    assert len(result(changed(f"neighbours/{QSFP}", ["x"] * 256))["problems"]) == 8
+    assert len(result(changed(f"neighbors/{QSFP}", ["x"] * 256))["problems"]) == 8
 
 
 def test_a_network_without_end_is_not_followed() -> None:
     entry = {**sees(2, 1, 0, QSFP), "host_key": ""}
-    known = changed(f"neighbours/{QSFP}", [{**entry, "mac": f"02:00:00:00:10:{number:02x}"} for number in range(64)])
+    known = changed(f"neighbors/{QSFP}", [{**entry, "mac": f"02:00:00:00:10:{number:02x}"} for number in range(64)])
     assert FILTERS["discovery_pending_hosts"](known) == []
     assert any("66 machines are seen. Expected: at most 64" in problem for problem in result(known)["problems"])
 
@@ -233,9 +233,9 @@ JSON = st.recursive(
     lambda inner: st.lists(inner, max_size=3) | st.dictionaries(TEXTS | st.sampled_from(["mac", "up", QSFP]), inner, max_size=3),
     max_leaves=6,
 )
-PLACES = ["hostname", "management", "interfaces", f"interfaces/{QSFP}", f"interfaces/{QSFP}/mac", "neighbours", "unheard", "notes"]
-PLACES += [f"neighbours/{QSFP}"]
-PLACES += [f"neighbours/{QSFP}/0{field}" for field in ("", "/mac", "/address", "/name", "/host_key", "/management")]
+PLACES = ["hostname", "management", "interfaces", f"interfaces/{QSFP}", f"interfaces/{QSFP}/mac", "neighbors", "unheard", "notes"]
+PLACES += [f"neighbors/{QSFP}"]
+PLACES += [f"neighbors/{QSFP}/0{field}" for field in ("", "/mac", "/address", "/name", "/host_key", "/management")]
 
 
 @settings(max_examples=80)
@@ -337,11 +337,11 @@ def replaced(value: Any, number: int, by: Any) -> Any:
 
 @settings(max_examples=60)
 @given(st.integers(0, 500), JSON)
-def test_a_neighbour_announces_nothing_that_makes_our_own_answer_unusable(number: int, by: Any) -> None:
+def test_a_neighbor_announces_nothing_that_makes_our_own_answer_unusable(number: int, by: Any) -> None:
     announced = text.lldp(json.dumps(replaced(json.loads(LLDP), number, by)))
     for entry in (entry for entries in announced.values() for entry in entries):
         entries = text.merge(QSFP, [], [entry], {})
-        known = changed(f"neighbours/{QSFP}", [{**found, "host_key": ""} for found in entries])
+        known = changed(f"neighbors/{QSFP}", [{**found, "host_key": ""} for found in entries])
         assert FILTERS["discovery_machine"](known[0])["invalid"] == []
 
 
