@@ -67,11 +67,11 @@ class ActionModule(ActionBase):
             return {"failed": True, "msg": cluster_lock.unreadable(str(error))}
 
 
-def _holder(told: object) -> tuple[cluster_lock.Lock, float]:
+def _holder(reported: object) -> tuple[cluster_lock.Lock, float]:
     """Validate the head's answer; return another run's lock and its age in seconds. Raises LockError."""
-    if not isinstance(told, dict) or type(told.get("age")) not in (int, float) or not 0 <= told["age"] <= 1e12:
+    if not isinstance(reported, dict) or type(reported.get("age")) not in (int, float) or not 0 <= reported["age"] <= 1e12:
         raise LockError("it has no age")
-    return cluster_lock.lock({key: value for key, value in told.items() if key != "age"}), float(told["age"])
+    return cluster_lock.lock({key: value for key, value in reported.items() if key != "age"}), float(reported["age"])
 
 
 def _playbooks() -> str:

@@ -62,8 +62,8 @@ class ActionModule(ActionBase):
         # Without SSH the variable would be that of the shell that runs Ansible.
         if not re.search("ssh|paramiko", self._connection.transport):
             return "", ""
-        said = self._low_level_execute_command('printf "%s\\n" "$SSH_CONNECTION"', sudoable=False)
-        found = _CONNECTION.findall(said["stdout"])
+        reported = self._low_level_execute_command('printf "%s\\n" "$SSH_CONNECTION"', sudoable=False)
+        found = _CONNECTION.findall(reported["stdout"])
         return found[-1] if found else ("", "")
 
     def _wait(self, deadline: float, task_vars: dict[str, Any] | None) -> None:

@@ -117,7 +117,7 @@ from ansible_collections.gb10.cluster.plugins.module_utils.run_lock.plan import 
 OWNER = {name: {"type": "int" if name == "pid" else "str", "required": True} for name in ("user", "host", "playbook", "boot", "pid", "started")}
 
 
-def told(lock: Lock | None) -> dict[str, object]:
+def facts(lock: Lock | None) -> dict[str, object]:
     """Return a lock with its age."""
     return {**asdict(lock), "age": max(0.0, round(io_cluster_lock.now() - lock.taken, 1))} if lock else {}
 
@@ -149,7 +149,7 @@ def main() -> None:
     except OSError as error:
         module.fail_json(msg=f"{folder}/{cluster_lock.FILE} on the head: {error.strerror}")
     others = lock is not None and not lock.owner.runs(owner)
-    module.exit_json(changed=False, held=state == "held" and not others, holder=told(lock) if others else {}, former=told(former))
+    module.exit_json(changed=False, held=state == "held" and not others, holder=facts(lock) if others else {}, former=facts(former))
 
 
 if __name__ == "__main__":

@@ -93,8 +93,8 @@ def ping(run: Run, interface: str, address: str, size: int) -> str:
     status, stdout, stderr = run(["ping", "-n", "-c", "1", "-W", "1", "-M", "do", "-s", str(size - _HEADERS), "-I", interface, address])
     if status == 0:
         return ""
-    said = [line for line in (stderr or stdout).splitlines() if line.strip() and "statistics" not in line]
-    return said[-1].strip() if said else f"ping failed with status {status}"
+    reported = [line for line in (stderr or stdout).splitlines() if line.strip() and "statistics" not in line]
+    return reported[-1].strip() if reported else f"ping failed with status {status}"
 
 
 def misdirected(run: Run, interface: str, address: str, mac: str) -> str:
@@ -109,11 +109,11 @@ def misdirected(run: Run, interface: str, address: str, mac: str) -> str:
 
 def probe(run: Run, target: dict, mtu: int) -> dict:
     """Try one path. Returns {} if it is verified, else the known part of its entry for `unproven`."""
-    said = ping(run, target["interface"], target["address"], mtu)
-    if said:
-        return {**target, "said": said, "small": None}
-    said = misdirected(run, target["interface"], target["address"], target["mac"])
-    return {**target, "said": said, "small": False} if said else {}
+    reported = ping(run, target["interface"], target["address"], mtu)
+    if reported:
+        return {**target, "said": reported, "small": None}
+    reported = misdirected(run, target["interface"], target["address"], target["mac"])
+    return {**target, "said": reported, "small": False} if reported else {}
 
 
 def unproven_paths(run: Run, targets: list[dict], mtu: int, timeout: int) -> list[dict]:

@@ -116,8 +116,8 @@ def progress(module: Any) -> dict[str, Any] | None:
     if not module.params["unit"]:
         return None
     active = io_node.service(runner(module), module.params["unit"])["active"]
-    told = io_json.json_file(module.params["status"]) if module.params["status"] else None
-    return {"active": active, **(told or {"state": "", "done": 0, "total": 0, "reason": ""})}
+    reported = io_json.json_file(module.params["status"]) if module.params["status"] else None
+    return {"active": active, **(reported or {"state": "", "done": 0, "total": 0, "reason": ""})}
 
 
 def main() -> None:

@@ -24,7 +24,7 @@ options:
     type: path
   runtime:
     description: A Python environment, instead of O(path). The library of NVIDIA's wheel is read, also if a link of
-      M(gb10.cluster.nccl_prefer) replaced it. RV(library) is null without a wheel.
+      M(gb10.cluster.nccl_select) replaced it. RV(library) is null without a wheel.
     type: path
   unit:
     description: A systemd unit. Each of its processes is read, including child processes. Requires root.

@@ -11,7 +11,7 @@ module: netplan_confirm
 short_description: Confirm a change of the network configuration, or roll it back at once
 version_added: 0.1.0
 description:
-  - Ends a change by M(gb10.cluster.netplan_change). Without confirmation, a timer restores the old configuration.
+  - Ends a change by M(gb10.cluster.netplan_apply). Without confirmation, a timer restores the old configuration.
 options:
   state:
     description: Whether to keep the change, to roll it back, or only to read its state.
@@ -19,7 +19,7 @@ options:
     choices: [confirmed, restored, read]
     default: confirmed
   identifier:
-    description: The change, from RV(gb10.cluster.netplan_change#module:pending).
+    description: The change, from RV(gb10.cluster.netplan_apply#module:pending).
     type: str
     required: true
 author:

@@ -192,7 +192,7 @@ def outcome(module: Any) -> dict[str, Any]:
         params["open_ports"],
         params["interfaces"],
     )
-    installed, rulers = io_firewall.ruling(run)
+    installed, rulers = io_firewall.active_firewall(run)
     listeners, links = io_node.listeners(), io_firewall.links(run)
     ssh = io_firewall.ssh_ports(run, listeners)
     other_host, came_by = io_firewall.entrance(run, params["client"])
@@ -224,7 +224,7 @@ def outcome(module: Any) -> dict[str, Any]:
 
 def _remove(module: Any, run: Run, installed: bool) -> dict[str, Any]:
     """Remove the collection's rules. Returns part of the result."""
-    found = io_firewall.there(run) if installed else []
+    found = io_firewall.existing_objects(run) if installed else []
     if found and not module.check_mode:
         io_firewall.remove(run)
     return _change("".join(f"{line}\n" for line in found), "", bool(found))
@@ -242,11 +242,11 @@ def _load(module: Any, run: Run, text: str, unproven: list[Problem]) -> dict[str
     """Compare the rules with those on the host, then load, confirm or save them. Returns part of the result."""
     nft = module.get_bin_path("nft", required=True)
     files = io_firewall.files(nft, text)
-    before, after = io_firewall.loaded(run), io_firewall.listing(run, text)
+    before, after = io_firewall.loaded_ruleset(run), io_firewall.normalize(run, text)
     # Loaded rules without a file are left from a killed run.
     new = before != after or bool(io_firewall.pending(run)) or not io_firewall.confirmed(text)
-    unsaved = io_firewall.unsaved(run, files)
-    due = new or bool(unsaved)
+    changed_files = io_firewall.changed_files(run, files)
+    due = new or bool(changed_files)
     if new:
         refuse(unproven)
     pending = new and not module.params["confirm"] and not module.check_mode
@@ -256,7 +256,7 @@ def _load(module: Any, run: Run, text: str, unproven: list[Problem]) -> dict[str
         if before != after:
             raise io_firewall.FirewallError("the rules to confirm are no longer loaded")
         io_firewall.save(run, nft, files)
-    return {**_change(before, after + "".join(f"# {line}\n" for line in unsaved), due), "pending": pending}
+    return {**_change(before, after + "".join(f"# {line}\n" for line in changed_files), due), "pending": pending}
 
 
 def _change(before: str, after: str, due: bool) -> dict[str, Any]:

@@ -82,8 +82,8 @@ def main() -> None:
                 io_file.write_file(path, wanted, _MODE, (os.geteuid(), os.getegid()))
     except (ValueError, OSError) as error:
         module.fail_json(msg=str(error))
-    said = f"{path}: {'no such file' if wanted is None else 'only root can read it'}\n" if changed else ""
-    module.exit_json(changed=changed, version=secret_environment.version(wanted or ""), diff={"before": "", "after": said})
+    summary = f"{path}: {'no such file' if wanted is None else 'only root can read it'}\n" if changed else ""
+    module.exit_json(changed=changed, version=secret_environment.version(wanted or ""), diff={"before": "", "after": summary})
 
 
 if __name__ == "__main__":

@@ -44,7 +44,7 @@ extends_documentation_fragment:
 EXAMPLES = r"""
 - name: Create the API key
   gb10.cluster.vllm_api_key:
-    environment: "{{ gb10_plan.node | gb10.cluster.rank_environment }}"
+    environment: "{{ gb10_plan.node | gb10.cluster.rank_env }}"
   become: true
 
 - name: Remove the API key
@@ -97,8 +97,8 @@ def main() -> None:
         version = "" if module.params["state"] == "absent" else "new" if fresh and module.check_mode else str(os.stat(key_file).st_mtime_ns)
     except (ValueError, OSError) as error:
         module.fail_json(msg=str(error))
-    said = "".join(f"{path}: {'no such file' if wanted[path] is None else 'only root can read it'}\n" for path in differing)
-    module.exit_json(changed=bool(differing), version=version, diff={"before": "", "after": said})
+    summary = "".join(f"{path}: {'no such file' if wanted[path] is None else 'only root can read it'}\n" for path in differing)
+    module.exit_json(changed=bool(differing), version=version, diff={"before": "", "after": summary})
 
 
 def contents(module: AnsibleModule) -> dict[str, str | None]:

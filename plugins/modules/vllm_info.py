@@ -57,7 +57,7 @@ EXAMPLES = r"""
 
 RETURN = r"""
 service:
-  description: The result of M(gb10.cluster.service_info).
+  description: The result of M(gb10.cluster.systemd_unit_info).
   returned: always
   type: dict
 healthy:

@@ -214,7 +214,7 @@ def main() -> None:
                 version=package.version,
                 cuda=package.cuda,
                 mechanism=params["mechanism"],
-                asked=params["capability"] is not None,
+                capability_given=params["capability"] is not None,
                 folder=folder,
                 bundled={name: io_vllm_package.assembler(tree.original(f"{PTXAS}/{name}")) for name in ("ptxas", "ptxas-blackwell")},
                 toolkit=io_vllm_package.assembler(**(params["toolkit"] or {"path": TOOLKIT})),

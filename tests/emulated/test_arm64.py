@@ -21,7 +21,7 @@ ARGUMENTS: dict[str, dict[str, Any]] = {
     "hub_model_info": {"name": "org/tiny", "environment": {"HF_ENDPOINT": "http://127.0.0.1:9"}},
     "model_store_info": {"folder": "/srv/models/tiny"},
     "nccl_info": {"pids": [1]},
-    "service_info": {"name": "ssh.service"},
+    "systemd_unit_info": {"name": "ssh.service"},
     "vllm_info": {"url": "http://127.0.0.1:8000"},
 }
 #: Results that differ between calls.
@@ -75,7 +75,7 @@ def test_the_node_is_read_with_its_ports_and_their_owners(cluster: Cluster, head
 
 
 def test_services_are_told_apart(cluster: Cluster) -> None:
-    ssh, nothing = (ask(cluster, "gb10.cluster.service_info", name=name)["service"] for name in ("ssh.service", "gb10-nothing.service"))
+    ssh, nothing = (ask(cluster, "gb10.cluster.systemd_unit_info", name=name)["service"] for name in ("ssh.service", "gb10-nothing.service"))
     assert (ssh["load"], ssh["active"], ssh["enabled"]) == ("loaded", "active", True)
     assert (nothing["load"], nothing["active"], nothing["pid"]) == ("not-found", "inactive", None)
 

@@ -3,9 +3,9 @@
     .venv/bin/python tests/gpu/nccl.py --python /opt/torch/bin/python --source /var/tmp/nccl --identity 'sha256 …' --folder /var/tmp/proof
 
 PYTHON belongs to a virtual environment with a CUDA build of PyTorch and NVIDIA's wheel of NCCL. The environment is not changed. FOLDER
-gets a copy made of links, with its own library. If the package `vllm` is missing, the copy gets an empty one, which nccl_prefer uses to
+gets a copy made of links, with its own library. If the package `vllm` is missing, the copy gets an empty one, which nccl_select uses to
 find the environment. SOURCE is NCCL's source tree; IDENTITY identifies it if it is not a git checkout. nccl_build, nccl_install,
-nccl_prefer and nccl_info run through ansible. One process per GPU measures all_reduce and all_gather (nccl_bandwidth.py) three times:
+nccl_select and nccl_info run through ansible. One process per GPU measures all_reduce and all_gather (nccl_bandwidth.py) three times:
 with the wheel's library, with our library by LD_PRELOAD, and with our library by a link in place of the wheel's. Each time nccl_info
 reads the mapped libraries of the processes. Afterwards FOLDER contains the build, report.json, and report.md as a section for
 docs/benchmarks.md. The exit status is 1 if a check fails.
@@ -76,10 +76,10 @@ def measure(options: argparse.Namespace) -> dict[str, Any]:
     requires = {"capabilities": capabilities, "sha256": built["sha256"]}
     cases = {}
     for way in WAYS:
-        preferred = module("nccl_prefer", {**prefer, "way": way}) if way != "wheel" else {"environment": {}, "replaced": ""}
+        preferred = module("nccl_select", {**prefer, "way": way}) if way != "wheel" else {"environment": {}, "replaced": ""}
         info = {"path": installed["library"], "requires": {**requires, "alone": way == "link"}}
         cases[way] = run(str(python), len(found["gpus"]), options.bytes, preferred["environment"], info) | {"preferred": preferred}
-    module("nccl_prefer", {"python": str(python), "state": "absent"})
+    module("nccl_select", {"python": str(python), "state": "absent"})
     report = {
         "gpu": found,
         "torch": torch,

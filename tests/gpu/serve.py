@@ -121,7 +121,7 @@ def measure(options: argparse.Namespace) -> dict[str, Any]:
             sys.stdout.write(f"{case.name}: {case.failure or f'{case.seconds:.0f} s, {case.recited} recited, {case.rates}'}\n")
             sys.stdout.flush()
     if nccl:
-        module("nccl_prefer", {"python": python, "state": "absent"})
+        module("nccl_select", {"python": python, "state": "absent"})
     report = {
         "gpu": gpus,
         "capability": capability,
@@ -143,7 +143,7 @@ def build(options: argparse.Namespace, gpus: Mapping[str, Any]) -> dict[str, Any
     source = {"source": str(options.nccl.resolve()), **({"identity": options.identity} if options.identity else {})}
     built = module("nccl_build", {"store": str(options.folder / "store"), "capabilities": capabilities, "pack": packed, **source})
     library = str(options.folder / "store" / built["name"] / "lib/libnccl.so.2")
-    preferred = module("nccl_prefer", {"python": str(options.runtime / "bin/python"), "library": library})
+    preferred = module("nccl_select", {"python": str(options.runtime / "bin/python"), "library": library})
     addition = {"environment": preferred["environment"], "flags": [], "files": {library: built["sha256"]}, "mounts": []}
     return built | {"library": library, "capabilities": capabilities, "addition": addition, "seconds": time.monotonic() - began}
 
@@ -186,7 +186,7 @@ def planned(case: Case, there: Sequence[Host], options: argparse.Namespace, nccl
         runtime.symlink_to(options.runtime.resolve())
     for role, addition in (("vllm_patch", {**case.patch, "mounts": []}), ("nccl_sm121_build", nccl.get("addition", {}))):
         if "flags" in addition:
-            plan = additions.added(plan, role, {entry.name: {"runtime": str(runtime), **addition} for entry in there})
+            plan = additions.merge(plan, role, {entry.name: {"runtime": str(runtime), **addition} for entry in there})
     return plan
 
 

@@ -13,10 +13,9 @@ from typing import Any
 
 import ansible_test
 import pytest
+from filters import FILTERS, TESTS
 from repository import ROLES, ROOT, files
 from sanity.installed import VERSION, Installed, install
-
-from ansible_collections.gb10.cluster.plugins.filter.cluster import FilterModule
 
 INVENTORIES = sorted(path.name for path in (ROOT / "inventories").iterdir() if any(path.glob("*.y*ml")))
 PLAYBOOKS = sorted(path.stem for path in (ROOT / "playbooks").glob("*.yml"))
@@ -61,8 +60,9 @@ def test_plugins_are_documented(installed: Installed, kind: str, names: list[str
     assert [name for name, plugin in shown.items() if not (plugin["doc"]["short_description"] and plugin["examples"])] == []
 
 
-def test_every_filter_has_its_documentation() -> None:
-    assert sorted(FilterModule().filters()) == SIDECARS["filter"]
+def test_every_filter_and_test_has_its_documentation() -> None:
+    assert sorted(FILTERS) == SIDECARS["filter"]
+    assert sorted(TESTS) == SIDECARS["test"]
 
 
 def test_roles_are_documented(installed: Installed) -> None:

@@ -9,7 +9,7 @@ from cluster_nodes import spark
 from ansible_collections.gb10.cluster.plugins.module_utils.cluster.parse import parse
 from ansible_collections.gb10.cluster.plugins.module_utils.cluster.schema import Settings
 from ansible_collections.gb10.cluster.plugins.module_utils.launch import argv as launch
-from ansible_collections.gb10.cluster.plugins.module_utils.model import catalog as catalogue
+from ansible_collections.gb10.cluster.plugins.module_utils.model import catalog
 from ansible_collections.gb10.cluster.plugins.module_utils.runtime import stacks
 from ansible_collections.gb10.cluster.plugins.module_utils.serve import plan as serve_plan
 from ansible_collections.gb10.cluster.plugins.module_utils.serve.schema import Node
@@ -39,7 +39,7 @@ def settings_of(**settings: Any) -> Settings:
 
 
 def inputs(model: str, stack: str = "current", count: int = 2, thors: int = 0, **settings: Any) -> serve_plan.Inputs:
-    chosen = catalogue.find(model, settings.get("gb10_models", {}))
+    chosen = catalog.find(model, settings.get("gb10_models", {}))
     return serve_plan.Inputs(
         model=chosen,
         config=chosen.config or None,

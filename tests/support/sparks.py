@@ -35,7 +35,7 @@ def sees(machine: int, port: int, twin: int, interface: str = "enp1s0f0np0") -> 
 def machine(number: int, wires: Iterable[tuple[End, ...]], **changes: Any) -> dict[str, Any]:
     """Return a given machine with the neighbors on its wires. A wire is two ports or the ports on a switch. On a switch, the PCIe functions
     of a port detect each other too."""
-    neighbours: dict[str, list[dict[str, str]]] = {}
+    neighbors: dict[str, list[dict[str, str]]] = {}
     interfaces = {"enP7s7": {"mac": mac(number, 9, 0), "up": True, "carrier": True, "addresses": [f"192.168.1.{number}/24"], "mtu": 1500}}
     for port, twins in SPARK_PORTS.items():
         wire = next((wire for wire in wires if (number, port) in wire), ())
@@ -44,7 +44,7 @@ def machine(number: int, wires: Iterable[tuple[End, ...]], **changes: Any) -> di
             if wire:
                 ends = [(other, there, side) for other, there in wire for side in (0, 1)]
                 seen = [end for end in ends if end != (number, port, index)] if len(wire) > 2 else [(*end[:2], index) for end in ends[::2]]
-                neighbours[twin.interface] = [sees(*end, twin.interface) for end in seen if end != (number, port, index)]
+                neighbors[twin.interface] = [sees(*end, twin.interface) for end in seen if end != (number, port, index)]
     return {
         "name": name(number),
         "address": f"192.168.1.{number}",
@@ -54,7 +54,7 @@ def machine(number: int, wires: Iterable[tuple[End, ...]], **changes: Any) -> di
             "hostname": name(number),
             "management": f"192.168.1.{number}",
             "interfaces": interfaces,
-            "neighbours": neighbours,
+            "neighbors": neighbors,
             "unheard": {},
             "notes": [],
         },

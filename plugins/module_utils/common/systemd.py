@@ -17,7 +17,7 @@ INPUTS_VARIABLE = "GB10_INPUTS"
 PLACEHOLDER = "@inputs@"
 
 
-def stamped_unit(text: str, inputs: Sequence[Any]) -> dict[str, str]:
+def unit_with_digest(text: str, inputs: Sequence[Any]) -> dict[str, str]:
     """Return {text, inputs}: a unit with its placeholder `@inputs@` replaced by a digest of the unit itself and of `inputs`.
 
     `inputs` are the service's other launch inputs, such as its ranks' environment.

@@ -26,7 +26,7 @@ from ansible_collections.gb10.cluster.plugins.module_utils.discovery.parse impor
 Mac = Callable[[str], str]
 
 #: Upper limits, at or above the counts of a cluster or an honest machine. Discovery follows at most MACHINES.
-MACHINES, INTERFACES, NEIGHBOURS, NOTES, TEXT = 64, 1024, 256, 16, 300
+MACHINES, INTERFACES, NEIGHBORS, NOTES, TEXT = 64, 1024, 256, 16, 300
 #: Report at most this many errors of one machine, because an answer may have thousands.
 _REPORTED = 8
 _HOSTNAME = re.compile(r"[a-z0-9][a-z0-9-]{0,62}")
@@ -59,12 +59,12 @@ class Sighting(TypedDict):
 
 
 class Answer(TypedDict):
-    """The used fields of the result of fabric_neighbours, under the same names."""
+    """The used fields of the result of fabric_neighbors_info, under the same names."""
 
     hostname: str
     management: str
     interfaces: dict[str, Interface]
-    neighbours: dict[str, list[Sighting]]
+    neighbors: dict[str, list[Sighting]]
     unheard: dict[str, str]
     notes: list[str]
 
@@ -94,8 +94,8 @@ def machine(given: Mapping[str, Any], mac: Mac) -> dict[str, Any]:
 
 def text(value: object) -> str:
     """Return a machine's text as one line, with non-printable characters (such as cursor movements) escaped."""
-    said = value if isinstance(value, str) else _shown(value)
-    line = " ".join(said[: 4 * TEXT].split())[:TEXT]
+    reported = value if isinstance(value, str) else _shown(value)
+    line = " ".join(reported[: 4 * TEXT].split())[:TEXT]
     return "".join(letter if letter.isprintable() else letter.encode("unicode_escape").decode() for letter in line)[:TEXT].rstrip()
 
 
@@ -103,26 +103,26 @@ def answer(read: _Reader, given: object) -> Answer:
     """Return the used fields of an answer. If ``read.problems`` has errors, the caller must discard the result."""
     fields = read.mapping("", given, 64)
     interfaces = read.mapping("interfaces", fields.get("interfaces"), INTERFACES)
-    neighbours = read.mapping("neighbours", fields.get("neighbours"), len(PORT_OF))
+    neighbors = read.mapping("neighbors", fields.get("neighbors"), len(PORT_OF))
     unheard = read.mapping("unheard", fields.get("unheard"), len(PORT_OF))
     return {
         "hostname": read.hostname(fields.get("hostname")),
         "management": read.management(fields.get("management")),
         "interfaces": {read.interface("interfaces", name): read.facts(f"interfaces.{text(name)}", name, facts) for name, facts in interfaces.items()},
-        "neighbours": {
-            read.zone("neighbours", name): [
-                read.sighting(f"neighbours.{text(name)}[{index}]", str(name), entry)
-                for index, entry in enumerate(read.items(f"neighbours.{text(name)}", entries, NEIGHBOURS))
+        "neighbors": {
+            read.zone("neighbors", name): [
+                read.sighting(f"neighbors.{text(name)}[{index}]", str(name), entry)
+                for index, entry in enumerate(read.items(f"neighbors.{text(name)}", entries, NEIGHBORS))
             ]
-            for name, entries in neighbours.items()
+            for name, entries in neighbors.items()
         },
-        "unheard": {read.zone("unheard", name): read.text(f"unheard.{text(name)}", said) for name, said in unheard.items()},
-        "notes": [read.text(f"notes[{index}]", said) for index, said in enumerate(read.items("notes", fields.get("notes"), NOTES))],
+        "unheard": {read.zone("unheard", name): read.text(f"unheard.{text(name)}", reported) for name, reported in unheard.items()},
+        "notes": [read.text(f"notes[{index}]", reported) for index, reported in enumerate(read.items("notes", fields.get("notes"), NOTES))],
     }
 
 
 def _found(read: _Reader, given: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the details that other machines reported about this one, as plan.strangers() collected them."""
+    """Return the details that other machines reported about this one, as plan.pending_hosts() collected them."""
     zone = str(given["address"]).partition("%")[2]
     if not _FOUND.fullmatch(str(given["name"])):
         read.refuse("name", given["name"], "found- and a MAC address")
@@ -130,7 +130,7 @@ def _found(read: _Reader, given: Mapping[str, Any]) -> dict[str, Any]:
         "address": read.address("address", given["address"], zone if zone in PORT_OF else ""),
         "via": read.own("via", given["via"], "inventory_hostname"),
         "port": given["port"] if given["port"] in (0, 1) else read.refuse("port", given["port"], "0 or 1", 0),
-        "macs": [read.mac("macs", mac) for mac in read.items("macs", given["macs"], MACHINES * NEIGHBOURS)],
+        "macs": [read.mac("macs", mac) for mac in read.items("macs", given["macs"], MACHINES * NEIGHBORS)],
         "host_key": read.host_key("host_key", given["host_key"]),
         "label": read.label("label", given["label"]),
         "direct": text(given["direct"]),

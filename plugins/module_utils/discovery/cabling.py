@@ -41,12 +41,12 @@ class Segment:
     """Ports that see each other, in the order of the machines, and the unqueried machines among them."""
 
     ports: tuple[Port, ...]
-    strangers: frozenset[str] = frozenset()
+    unlisted: frozenset[str] = frozenset()
 
     @property
     def is_cable(self) -> bool:
         """Whether a direct cable can be the connection."""
-        return len(self.ports) + len(self.strangers) == 2 and len({port.machine for port in self.ports}) == len(self.ports)
+        return len(self.ports) + len(self.unlisted) == 2 and len({port.machine for port in self.ports}) == len(self.ports)
 
     def ports_of(self, machine: str) -> list[Port]:
         """Return the ports of one machine."""
@@ -75,7 +75,7 @@ def propose(names: Sequence[str], segments: Sequence[Segment]) -> Proposal:
     if len(names) == 1:
         return Proposal(resolve_topology(AUTO, 1), tuple(names))
     switches = [segment for segment in segments if not segment.is_cable]
-    medium, used = (SWITCHES, switches) if switches else (CABLES, [segment for segment in segments if not segment.strangers])
+    medium, used = (SWITCHES, switches) if switches else (CABLES, [segment for segment in segments if not segment.unlisted])
     for topology, shape in TOPOLOGIES.items():
         if shape.medium == medium and shape.least <= len(names) <= shape.most and (ports := _arranged(shape, names, used)):
             notes = (*_doubled(names, used), *(_uncrossed(used) if shape.crossed else ()))
@@ -180,7 +180,7 @@ def _open(names: Sequence[str], segments: Sequence[Segment]) -> Problem:
             "a ring (port 0 of each to port 1 of the next) or a switch",
             "check the cables between these groups, and the notes about their ports",
         )
-    if beyond := _ports([segment for segment in segments if segment.strangers]):
+    if beyond := _ports([segment for segment in segments if segment.unlisted]):
         through = " and ".join(str(port) for port in sorted(beyond))
         return Problem(
             "cables",

@@ -31,7 +31,7 @@ class _Address(NamedTuple):
 
 
 def read(run_all: RunAll, interfaces: Mapping[str, Mapping[str, Any]]) -> dict[str, Any]:
-    """Return {neighbours: {interface: [...]}, unheard: {interface: reason}, notes: [str], management: str}.
+    """Return {neighbors: {interface: [...]}, unheard: {interface: reason}, notes: [str], management: str}.
 
     ``interfaces`` is the result of io_node.interfaces. All are queried in parallel. Raises ValueError if `ip` fails
     or `ping` is not installed.
@@ -52,10 +52,10 @@ def read(run_all: RunAll, interfaces: Mapping[str, Mapping[str, Any]]) -> dict[s
     mdns = text.mdns(browsed[1]) if browsed[0] == 0 else {}
     found = [_Address(name, address, "ndp") for name, ping in pinged.items() for address in _ndp(ping, own[name])]
     found += _ipv4(run_all, {name: interfaces[name]["addresses"] for name in linked}, mdns)
-    neighbours = _neighbors(run_all, linked, found, lldp, mdns)
+    neighbors = _neighbors(run_all, linked, found, lldp, mdns)
     return {
-        "neighbours": neighbours,
-        "unheard": {name: reason for name in linked if not neighbours[name] and (reason := _unheard(pinged.get(name)))},
+        "neighbors": neighbors,
+        "unheard": {name: reason for name in linked if not neighbors[name] and (reason := _unheard(pinged.get(name)))},
         "notes": [*notes, *_optional("avahi-browse", browsed)],
         "management": text.management(_must(routes), os.environ.get("SSH_CONNECTION", ""), interfaces),
     }
@@ -130,13 +130,13 @@ def _ipv4(run_all: RunAll, addresses: Mapping[str, list[str]], mdns: Mapping[str
     return [candidate for candidate, answer in zip(candidates, answers, strict=True) if _installed(answer)[0] == 0]
 
 
-def _add_host_keys(run_all: RunAll, neighbours: list[dict[str, str]]) -> None:
+def _add_host_keys(run_all: RunAll, neighbors: list[dict[str, str]]) -> None:
     """Add `host_key`. It also shows that two PCIe functions belong to one machine."""
-    asked = [entry for entry in neighbours if entry["address"]]
-    scans = run_all([["ssh-keyscan", "-T", "3", "-t", "ed25519", entry["address"]] for entry in asked])
-    for entry in neighbours:
+    queried = [entry for entry in neighbors if entry["address"]]
+    scans = run_all([["ssh-keyscan", "-T", "3", "-t", "ed25519", entry["address"]] for entry in queried])
+    for entry in neighbors:
         entry["host_key"] = ""
-    for entry, scan in zip(asked, scans, strict=True):
+    for entry, scan in zip(queried, scans, strict=True):
         entry["host_key"] = text.host_key(scan[1])
 
 

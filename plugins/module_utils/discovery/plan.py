@@ -51,7 +51,7 @@ class Discovery:
     notes: tuple[Problem, ...] = ()
 
 
-def strangers(machines: Sequence[Machine]) -> list[dict[str, Any]]:
+def pending_hosts(machines: Sequence[Machine]) -> list[dict[str, Any]]:
     """Return the machines seen on cables that were not yet queried or tried, one unqueried mapping (as above) each.
 
     Returns none if the total would exceed MACHINES, because a machine may report an endless list of others.
@@ -64,13 +64,13 @@ def _unasked(machines: Sequence[Machine]) -> list[dict[str, Any]]:
     known = _owners(machines).keys() | {mac for machine in machines if not machine["observed"] for mac in machine.get("macs", [])}
     identities = _identities(machines)
     found: dict[str, dict[str, Any]] = {}
-    for machine, port, neighbour in _sightings(machines):
-        if neighbour["mac"] in known:
+    for machine, port, neighbor in _sightings(machines):
+        if neighbor["mac"] in known:
             continue
-        stranger = found.setdefault(
-            identities[neighbour["mac"]],
+        pending = found.setdefault(
+            identities[neighbor["mac"]],
             {
-                "name": f"found-{neighbour['mac'].replace(':', '')}",
+                "name": f"found-{neighbor['mac'].replace(':', '')}",
                 "via": machine["name"],
                 "port": port,
                 "macs": [],
@@ -83,10 +83,10 @@ def _unasked(machines: Sequence[Machine]) -> list[dict[str, Any]]:
                 "direct": "",
             },
         )
-        stranger["macs"] += [neighbour["mac"]] if neighbour["mac"] not in stranger["macs"] else []
-        stranger["label"] = stranger["label"] or neighbour["name"]
-        if neighbour["host_key"] and not stranger["host_key"]:
-            stranger.update(via=machine["name"], port=port, address=neighbour["address"], host_key=neighbour["host_key"])
+        pending["macs"] += [neighbor["mac"]] if neighbor["mac"] not in pending["macs"] else []
+        pending["label"] = pending["label"] or neighbor["name"]
+        if neighbor["host_key"] and not pending["host_key"]:
+            pending.update(via=machine["name"], port=port, address=neighbor["address"], host_key=neighbor["host_key"])
     return list(found.values())
 
 
@@ -147,9 +147,9 @@ def _is_spark(machine: Machine) -> bool:
 
 def _sightings(machines: Sequence[Machine]) -> Iterator[tuple[Machine, int, Mapping[str, str]]]:
     for machine in machines:
-        for interface, neighbours in machine["observed"].get("neighbours", {}).items():
-            for neighbour in neighbours:
-                yield machine, PORT_OF[interface], neighbour
+        for interface, neighbors in machine["observed"].get("neighbors", {}).items():
+            for neighbor in neighbors:
+                yield machine, PORT_OF[interface], neighbor
 
 
 def _owners(machines: Sequence[Machine]) -> dict[str, tuple[str, int | None]]:
@@ -168,8 +168,8 @@ def _owners(machines: Sequence[Machine]) -> dict[str, tuple[str, int | None]]:
 def _identities(machines: Sequence[Machine]) -> dict[str, str]:
     """Return MAC address -> its machine's identity: the host key if known, because both PCIe functions share it."""
     identities: dict[str, str] = {}
-    for _machine, _port, neighbour in _sightings(machines):
-        identities[neighbour["mac"]] = neighbour["host_key"] or identities.get(neighbour["mac"], neighbour["mac"])
+    for _machine, _port, neighbor in _sightings(machines):
+        identities[neighbor["mac"]] = neighbor["host_key"] or identities.get(neighbor["mac"], neighbor["mac"])
     return identities
 
 
@@ -185,7 +185,7 @@ def _segments(machines: Sequence[Machine], names: Sequence[str]) -> list[Segment
         ports = sorted((end for end in group if isinstance(end, Port)), key=place)
         segments.append(Segment(tuple(ports), frozenset(identities[end] for end in group if isinstance(end, str))))
     # Drop segments of a port that sees only its own other PCIe function.
-    joined = [segment for segment in segments if len(segment.ports) + len(segment.strangers) > 1]
+    joined = [segment for segment in segments if len(segment.ports) + len(segment.unlisted) > 1]
     return sorted(joined, key=lambda segment: place(segment.ports[0]))
 
 
@@ -193,11 +193,11 @@ def _connected(machines: Sequence[Machine], names: Sequence[str]) -> list[set[Po
     """Return groups of ends that see each other: ports of queried machines, and MAC addresses of others."""
     owners = _owners(machines)
     groups: list[set[Port | str]] = []
-    for machine, number, neighbour in _sightings(machines):
+    for machine, number, neighbor in _sightings(machines):
         if machine["name"] not in names:
             continue
-        owner, other = owners.get(neighbour["mac"], ("", None))
-        seen = Port(owner, other) if owner in names and other is not None else neighbour["mac"]
+        owner, other = owners.get(neighbor["mac"], ("", None))
+        seen = Port(owner, other) if owner in names and other is not None else neighbor["mac"]
         ends = {Port(machine["name"], number), seen}
         touching = [group for group in groups if group & ends]
         groups = [group for group in groups if not group & ends] + [ends.union(*touching)]
@@ -327,7 +327,7 @@ def _silent_ports(machine: Machine, segments: Sequence[Segment]) -> Iterator[Pro
     observed = machine["observed"]
     seen = {port for segment in segments for port in segment.ports}
     for number, twins in SPARK_PORTS.items():
-        linked = [twin.interface for twin in twins if twin.interface in observed["neighbours"]]
+        linked = [twin.interface for twin in twins if twin.interface in observed["neighbors"]]
         if linked and Port(machine["name"], number) not in seen:
             reason = next((observed["unheard"][name] for name in linked if name in observed["unheard"]), "")
             yield Problem(

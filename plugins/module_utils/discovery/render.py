@@ -156,9 +156,9 @@ def files(machines: Sequence[Machine], discovery: Discovery, model: str) -> dict
     return {path: text for path, text in texts.items() if text}
 
 
-def _hosts(hosts: Mapping[str, Mapping[str, Any]], said: Sequence[str]) -> str:
+def _hosts(hosts: Mapping[str, Mapping[str, Any]], comments: Sequence[str]) -> str:
     lines = ["---", "# Found on the QSFP cables, the head first. The settings are in group_vars/gb10_cluster.yml."]
-    lines += [f"#   {_comment(line)}" for line in said]
+    lines += [f"#   {_comment(line)}" for line in comments]
     lines += ["gb10_cluster:", "  children:"]
     for group, names in (("head", list(hosts)[:1]), ("worker", list(hosts)[1:])):
         lines += [f"    {group}:", "      hosts:" if names else "      hosts: {}"]
@@ -213,11 +213,11 @@ def _comment(line: str) -> str:
 
 def summary(machines: Sequence[Machine], discovery: Discovery) -> list[str]:
     """Return the Sparks in order and their topology, then one line for each cable."""
-    asked = [machine for machine in machines if machine["observed"]]
-    names = discovery.proposal.machines or [machine["name"] for machine in asked]
+    queried = [machine for machine in machines if machine["observed"]]
+    names = discovery.proposal.machines or [machine["name"] for machine in queried]
     lines = [f"{', '.join(names) or 'no Spark'}: topology {discovery.proposal.topology or 'unknown'}"]
     for segment in discovery.segments:
-        ends = [str(port) for port in segment.ports] + ["an unqueried machine"] * len(segment.strangers)
+        ends = [str(port) for port in segment.ports] + ["an unqueried machine"] * len(segment.unlisted)
         lines.append(f"{'cable' if segment.is_cable else 'switch'}: {' - '.join(ends)}")
     return lines
 

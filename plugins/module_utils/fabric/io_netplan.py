@@ -111,18 +111,19 @@ def differences(run: Run, params: Mapping[str, Any], wanted: Mapping[str, Any]) 
     links = [name for name, saved in wanted["links"].items() if saved]
     now = io_netplan.capture(run, wanted["files"], links)
     files = {path: saved for path, saved in wanted["files"].items() if now["files"][path] != saved}
-    said = [f"{path} {'should not exist' if saved is None else 'differs'}" for path, saved in files.items()]
+    differs = [f"{path} {'should not exist' if saved is None else 'differs'}" for path, saved in files.items()]
     # None: the device is gone, so nothing can be restored.
-    said += [f"{name} is not as it was before" for name in links if now["links"][name] not in (wanted["links"][name], None)]
+    differs += [f"{name} is not as it was before" for name in links if now["links"][name] not in (wanted["links"][name], None)]
     if params["state"] == "absent":
-        return said
+        return differs
     rails = {rail["interface"]: rail["address"] for rail in params["rails"]}
-    said += fabric.drift(rails, params["mtu"], interfaces(io_node.interfaces(run)))
+    differs += fabric.drift(rails, params["mtu"], interfaces(io_node.interfaces(run)))
     for rail in params["rails"]:
         settings = {key: (io_netplan.sysctl(rail["interface"], key), value) for key, value in netplan.RAIL.items()}
         # Settings that the kernel lacks, such as all of IPv6, do not count.
-        said += [f"{rail['interface']} has {key} {found} instead of {value}" for key, (found, value) in settings.items() if found not in ("", value)]
-    return said + unapplied(NETPLAN_FILE)
+        wrong = [(key, found, value) for key, (found, value) in settings.items() if found not in ("", value)]
+        differs += [f"{rail['interface']} has {key} {found} instead of {value}" for key, found, value in wrong]
+    return differs + unapplied(NETPLAN_FILE)
 
 
 def unapplied(path: str) -> list[str]:

@@ -18,21 +18,21 @@ def lines(unproven: Sequence[Mapping[str, Any]], node: str = "") -> list[str]:
 def report(outcomes: Sequence[Mapping[str, Any]], mtu: int) -> str:
     """Return the problems of all nodes, with the node or the kind of fault that explains them; "" if there are none.
 
-    An outcome is {node, problem, unproven, pending}: netplan_change's `problem` and `pending`, and fabric_probe's `unproven`.
+    An outcome is {node, problem, unproven, pending}: netplan_apply's `problem` and `pending`, and fabric_probe's `unproven`.
     """
     problems = [f"  {outcome['node']}: {outcome['problem']}." for outcome in outcomes if outcome["problem"]]
     paths = [(outcome["node"], path) for outcome in outcomes for path in outcome["unproven"]]
     if not problems and not paths:
         return ""
-    told = ["The fabric is not as planned.", *problems]
+    reported = ["The fabric is not as planned.", *problems]
     for outcome in outcomes:
-        told += lines(outcome["unproven"], outcome["node"])
+        reported += lines(outcome["unproven"], outcome["node"])
     if paths:
-        told.append(_diagnosis(paths, [outcome["node"] for outcome in outcomes], mtu))
+        reported.append(_diagnosis(paths, [outcome["node"] for outcome in outcomes], mtu))
     restored = [outcome["node"] for outcome in outcomes if outcome["pending"]]
     if restored:
-        told.append(f"The configuration from before this run is restored on {', '.join(restored)}.")
-    return "\n".join(told)
+        reported.append(f"The configuration from before this run is restored on {', '.join(restored)}.")
+    return "\n".join(reported)
 
 
 def _diagnosis(paths: Sequence[tuple[str, Mapping[str, Any]]], nodes: Sequence[str], mtu: int) -> str:

@@ -36,7 +36,7 @@ class FirewallError(Exception):
     """The host refused a step; the message names the step and the reason."""
 
 
-def ruling(run: Run) -> tuple[bool, dict[str, str]]:
+def active_firewall(run: Run) -> tuple[bool, dict[str, str]]:
     """Return (whether nft is installed, firewall_host.rulers). Raises FirewallError if nft fails."""
     active = []
     if _asked(run, ["ufw", "status"]).startswith("Status: active"):
@@ -101,12 +101,12 @@ def _asked(run: Run, argv: list[str]) -> str:
     return stdout if status == 0 else ""
 
 
-def loaded(run: Run) -> str:
+def loaded_ruleset(run: Run) -> str:
     """Return the collection's table as the kernel lists it, "" if it does not exist."""
     return _asked(run, ["nft", "--stateless", "list", "table", *firewall.TABLE.split()])
 
 
-def listing(run: Run, text: str) -> str:
+def normalize(run: Run, text: str) -> str:
     """Return a ruleset as the kernel lists it, from a scratch namespace. Raises FirewallError if nft refuses it."""
     with _written(text) as path:
         status, stdout, stderr = run(["unshare", "--net", "sh", "-c", _SCRATCH, "sh", path])
@@ -141,7 +141,7 @@ def confirmed(text: str) -> bool:
     return io_file.read_file(RULES)[0] == text
 
 
-def unsaved(run: Run, wanted: Mapping[str, str]) -> list[str]:
+def changed_files(run: Run, wanted: Mapping[str, str]) -> list[str]:
     """Return the missing files and states without which the rules are not loaded at boot, before the services."""
     found = [path for path, text in wanted.items() if io_file.read_file(path) != (text, 0o644)]
     required = [f"{UNITS}/{service}.requires/{UNIT}" for service in firewall.OPENING]
@@ -217,9 +217,9 @@ def _stop(run: Run, units: Sequence[str]) -> None:
         run(["systemctl", "--quiet", "stop", *units])
 
 
-def there(run: Run) -> list[str]:
+def existing_objects(run: Run) -> list[str]:
     """Return the collection's files and table that exist on the host."""
-    return [path for path in (RULES, _unit_file(), _drop_in()) if os.path.exists(path)] + ([f"table {firewall.TABLE}"] if loaded(run) else [])
+    return [path for path in (RULES, _unit_file(), _drop_in()) if os.path.exists(path)] + ([f"table {firewall.TABLE}"] if loaded_ruleset(run) else [])
 
 
 def remove(run: Run) -> None:
@@ -237,7 +237,7 @@ def remove(run: Run) -> None:
     with contextlib.suppress(OSError):  # the folder has other files, or does not exist
         os.rmdir(os.path.dirname(_drop_in()))
     _must(run, ["systemctl", "daemon-reload"])
-    if loaded(run):
+    if loaded_ruleset(run):
         _must(run, ["nft", "delete", "table", *firewall.TABLE.split()])
     disarm(run)
 

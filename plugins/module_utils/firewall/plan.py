@@ -193,26 +193,26 @@ def advice(rulers: Mapping[str, str], access: Access, plan_ports: Mapping[str, A
     ``rulers`` is firewall_host.rulers(), ``plan_ports`` is needs().
     """
     lines = []
-    for ruling in dict.fromkeys(filter(None, rulers.values())):
-        families = [family for family in FAMILIES if rulers[family] == ruling]
+    for active_firewall in dict.fromkeys(filter(None, rulers.values())):
+        families = [family for family in FAMILIES if rulers[family] == active_firewall]
         family = "" if len(families) == len(FAMILIES) else f" {FAMILIES[families[0]]}"
         inactive = f"does not filter{family}" if family else "is not loaded"
         unchanged = f"Its rules were not changed, and the table {TABLE} {inactive}"
-        lines.append(f"{ruling} controls incoming{family} traffic. {unchanged}. {ruling} must allow:")
+        lines.append(f"{active_firewall} controls incoming{family} traffic. {unchanged}. {active_firewall} must allow:")
         lines += [f"  {line}" for line in _needed(access, plan_ports, families)]
-        if commands := _commands(ruling, access):
+        if commands := _commands(active_firewall, access):
             lines += ["With:", *(f"  sudo {command}" for command in commands)]
     return lines
 
 
-def _commands(ruling: str, access: Access) -> list[str]:
-    if ruling == "ufw":
+def _commands(active_firewall: str, access: Access) -> list[str]:
+    if active_firewall == "ufw":
         clients = (access.api_clients or ["any"]) if access.api_port else []
         return [
             *(f"ufw allow in on {interface} from {address}" for interface, address in access.peers),
             *(f"ufw allow proto tcp from {client} to any port {access.api_port}" for client in clients),
         ]
-    if ruling == "firewalld":
+    if active_firewall == "firewalld":
         rich = "firewall-cmd --permanent --add-rich-rule='rule family=\"{}\" source address=\"{}\"{} accept'"
         port = f' port port="{access.api_port}" protocol="tcp"'
         clients = access.api_clients if access.api_port else []

@@ -147,8 +147,8 @@ def health(server: Server) -> tuple[bool, str]:
 
     /health returns 200 for minutes after the loss of a rank, so it does not show that the model answers.
     """
-    status, said = _ask(server, "/health", _HEALTH_SECONDS)
-    return status == 200, said if status == _UNTRUSTED else ""
+    status, reported = _ask(server, "/health", _HEALTH_SECONDS)
+    return status == 200, reported if status == _UNTRUSTED else ""
 
 
 def answers(server: Server, model: str, timeout: float, key_file: str = "", unit: str = UNIT) -> tuple[bool, str]:
@@ -162,13 +162,13 @@ def answers(server: Server, model: str, timeout: float, key_file: str = "", unit
     except StrangerError as error:
         return False, str(error)
     before = tokens(server)
-    status, said = _ask(server, "/v1/completions", timeout, {"model": model, "prompt": "Hello", "max_tokens": 1, "temperature": 0}, given)
+    status, reported = _ask(server, "/v1/completions", timeout, {"model": model, "prompt": "Hello", "max_tokens": 1, "temperature": 0}, given)
     if status == 200:
         return True, ""
     if status == _SILENT and (after := tokens(server)) is not None and before is not None and after > before:
         return True, ""
-    silent = f"no token within {timeout:g} s and none for other requests: {said}"
-    return False, f"HTTP {status}: {said[:500]}" if status > 0 else silent
+    silent = f"no token within {timeout:g} s and none for other requests: {reported}"
+    return False, f"HTTP {status}: {reported[:500]}" if status > 0 else silent
 
 
 def tokens(server: Server) -> float | None:

@@ -66,7 +66,7 @@ def test(
     server: Server, model: str, max_tokens: int, reasoning: bool, timeout: float, key_file: str, unit: str
 ) -> tuple[dict[str, Any], list[str]]:
     """Send every request. Returns each answer as plain data (the stream's with times) and a list of all problems."""
-    answers, facts, said = {}, {}, []
+    answers, facts, reported = {}, {}, []
     for name, (path, body) in smoke.questions(model, max_tokens).items():
         try:
             lines = ask(server, path, body, headers(server, key_file, unit), timeout)
@@ -78,5 +78,5 @@ def test(
                 facts[name]["first_token_after"] = round(times[0], 2)
                 facts[name]["tokens_per_second"] = smoke.tokens_per_second(answers[name], times[0], times[-1])
         except smoke.AnswerError as error:
-            said.append(f"the {name}: {error}")
-    return facts, [*said, *smoke.problems(answers, reasoning, max_tokens)]
+            reported.append(f"the {name}: {error}")
+    return facts, [*reported, *smoke.problems(answers, reasoning, max_tokens)]

@@ -18,7 +18,7 @@ from ansible_collections.gb10.cluster.plugins.module_utils.health.io_client impo
 from ansible_collections.gb10.cluster.plugins.module_utils.memory import io_reclaim as io_memory
 from ansible_collections.gb10.cluster.plugins.module_utils.node import io_facts as io_node
 from ansible_collections.gb10.cluster.plugins.module_utils.node import parse as node_text
-from ansible_collections.gb10.cluster.plugins.module_utils.rollback import plan as way_back
+from ansible_collections.gb10.cluster.plugins.module_utils.rollback import plan as rollback
 from ansible_collections.gb10.cluster.plugins.module_utils.run_lock import io_lock as io_cluster_lock
 from ansible_collections.gb10.cluster.plugins.module_utils.run_lock import plan as cluster_lock
 
@@ -33,10 +33,10 @@ def node(run: Run) -> dict[str, Any]:
     ``error`` is {unit, text, age} of the last error in the journal since boot, or {}. ``lock`` is {text, age} of the
     run that holds the cluster's lock, or {}. Raises ValueError.
     """
-    services = [io_node.service(run, unit) for unit in way_back.UNITS]
+    services = [io_node.service(run, unit) for unit in rollback.UNITS]
     now = time.clock_gettime(time.CLOCK_MONOTONIC)
     errors: list[dict[str, Any]] = []
-    for unit in way_back.UNITS:
+    for unit in rollback.UNITS:
         when, text = status_text.last_error(io_vllm.journal(run, io_vllm.of_unit(unit), _LOG_LINES))
         errors += [{"unit": unit, "text": text, "age": max(0.0, round(now - when, 1))}] if text else []
     meminfo = io_file.read("/proc/meminfo")
@@ -81,10 +81,10 @@ def api(server: Server, key_file: str, seconds: float, timeout: float, unit: str
         given = io_smoke.headers(server, key_file, unit)
         models = bounded_json.load(_get(server, "/v1/models", given), io_vllm.MOST)["data"]
         facts |= {"model": str(models[0]["id"]), "root": str(models[0].get("root") or "")}
-        asked = time.monotonic()
+        sent_at = time.monotonic()
         body = {"model": facts["model"], "prompt": "Hello", "max_tokens": 1, "temperature": 0}
         io_smoke.ask(server, "/v1/completions", body, given, timeout)
-        facts |= {"answers": True, "answered_after": round(time.monotonic() - asked, 2)}
+        facts |= {"answers": True, "answered_after": round(time.monotonic() - sent_at, 2)}
     except smoke.AnswerError as error:
         facts |= {"answers": False, "reason": str(error)}
     except (OSError, ValueError, LookupError, TypeError) as error:

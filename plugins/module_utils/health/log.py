@@ -82,13 +82,13 @@ def progress(lines: Sequence[str]) -> str:
 
     The last step would be wrong, because Ray forwards the lines of other nodes late.
     """
-    furthest, said = -1, ""
+    furthest, message = -1, ""
     for line in lines:
         level, _address, text = _parts(line)
         for index, (pattern, words) in enumerate(_STEPS):
             if index >= furthest and level != "WARNING" and (match := re.match(pattern, text)):
-                furthest, said = index, words.format(*(group or "" for group in match.groups())).rstrip()
-    return said
+                furthest, message = index, words.format(*(group or "" for group in match.groups())).rstrip()
+    return message
 
 
 def root_cause(lines: Sequence[str]) -> str:
@@ -106,9 +106,9 @@ def root_cause(lines: Sequence[str]) -> str:
         if _REMOTE.match(text) and (found := _ADDRESS.search(text)):
             remote = found[1]
         elif match := _EXCEPTION.match(text):
-            said = match[2] or ""
-            if not _is_echo(match[1], said):
-                return _telling(text, said, [after for _level, _address, after in texts[index + 1 :]]) + _on(address or remote)
+            message = match[2] or ""
+            if not _is_echo(match[1], message):
+                return _telling(text, message, [after for _level, _address, after in texts[index + 1 :]]) + _on(address or remote)
             echo = echo or text
         elif _KILLED.match(text):
             killed = text
@@ -127,9 +127,9 @@ def _plain_cause(text: str) -> str:
     return f"the rank with pid {match[2]} on {match[1]} died: {match[3]}" if match else ""
 
 
-def _is_echo(exception: str, said: str) -> bool:
+def _is_echo(exception: str, message: str) -> bool:
     """Return whether an exception only reports that another process failed."""
-    return exception in _ECHO_CLASSES or said in _ECHO_WHOLE_TEXTS or any(echoed in said for echoed in _ECHO_TEXTS)
+    return exception in _ECHO_CLASSES or message in _ECHO_WHOLE_TEXTS or any(echoed in message for echoed in _ECHO_TEXTS)
 
 
 def _parts(line: str) -> tuple[str, str, str]:
@@ -143,9 +143,9 @@ def _parts(line: str) -> tuple[str, str, str]:
     return prefix["level"] or "", address[1] if address else "", plain[prefix.end() :].rstrip()
 
 
-def _telling(text: str, said: str, after: Sequence[str]) -> str:
+def _telling(text: str, message: str, after: Sequence[str]) -> str:
     """Return an exception's line, with the following lines if it has no details itself."""
-    if model := _VALIDATION.match(said):
+    if model := _VALIDATION.match(message):
         # Pydantic prints for each error the field (if any), then the reason and the input.
         reasons = []
         for line in after:
@@ -153,6 +153,6 @@ def _telling(text: str, said: str, after: Sequence[str]) -> str:
                 break
             reasons.append(re.sub(r"\s*\[type=.*", "", line.strip()).removeprefix("Value error, "))
         return f"{model[1]}: {': '.join(reasons)}" if reasons else text
-    if said.endswith(":") and after and after[0].strip():
+    if message.endswith(":") and after and after[0].strip():
         return f"{text} {after[0].strip()}"
     return text

@@ -89,22 +89,22 @@ def problems(answers: Mapping[str, Answer], reasoning: bool, max_tokens: int) ->
 
     For a model not known to reason, reasoning also counts as an answer.
     """
-    said = []
+    reported = []
     for name, answer in answers.items():
         if not answer.finish_reason:
-            said.append(f"the {name} has no finish_reason, so it is incomplete")
+            reported.append(f"the {name} has no finish_reason, so it is incomplete")
         if reasoning and name == "stream" and not answer.reasoning.strip():
             fields = " and ".join(REASONING_FIELDS)
-            said.append(f"the stream has neither of the fields {fields}: set the --reasoning-parser of this model")
+            reported.append(f"the stream has neither of the fields {fields}: set the --reasoning-parser of this model")
         if answer.text.strip() or (answer.reasoning.strip() and not (reasoning and name != "completion")):
             continue
         spent = f"{answer.usage.get('completion_tokens', 'unknown')} of {max_tokens} tokens"
         if answer.reasoning.strip() and answer.finish_reason == "length":
             fix = "raise vllm_serve_smoke_tokens"
-            said.append(f"the {name} ends before the model finished reasoning, after {spent}: {fix}")
+            reported.append(f"the {name} ends before the model finished reasoning, after {spent}: {fix}")
         else:
-            said.append(f"the {name} is empty after {spent} (finish_reason {answer.finish_reason or 'none'})")
-    return said
+            reported.append(f"the {name} is empty after {spent} (finish_reason {answer.finish_reason or 'none'})")
+    return reported
 
 
 def tokens_per_second(answer: Answer, first: float, last: float) -> float | None:

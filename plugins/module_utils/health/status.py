@@ -5,7 +5,7 @@
 """Format a cluster's status output, and parse a node's metrics and log for it.
 
 A node is ``{"name": str, "head": bool, "unreachable": str, "status": {...} | {}}``. ``status`` is the result of
-status_info.
+cluster_status_info.
 """
 
 from __future__ import annotations

@@ -61,7 +61,7 @@ def listing(resource: str, port: int, token_path: str) -> list[dict[str, Any]]:
         raise RayError(f"Ray's State API at {url} did not respond: {error}") from error
 
 
-def refuses_strangers(port: int) -> None:
+def require_token(port: int) -> None:
     """Request the nodes without a token. Raises OpenRayError if Ray accepts the request.
 
     Then any host that reaches Ray's ports can run code on every node. Raises RayError if there is no response.
@@ -106,15 +106,15 @@ def wait(expected: Mapping[str, str], gpus: int, port: int, token_path: str, tim
         try:
             rows = listing("nodes", port, token_path)
             if not (sentences := missing(rows, expected, gpus)):
-                refuses_strangers(port)
+                require_token(port)
                 return rows
-            said = "; ".join(sentences)
+            reported = "; ".join(sentences)
         except OpenRayError:
             raise
         except RayError as error:
-            said = str(error)
+            reported = str(error)
         if time.monotonic() >= deadline:
-            raise RayError(f"after {timeout:g} s: {said}")
+            raise RayError(f"after {timeout:g} s: {reported}")
         time.sleep(_PAUSE_SECONDS)
 
 

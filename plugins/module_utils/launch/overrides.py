@@ -24,7 +24,7 @@ def current(recorded: Mapping[str, Mapping[str, Any]], runtime: str) -> dict[str
     return {role: dict(addition) for role, addition in sorted(recorded.items()) if addition.get("runtime") == runtime}
 
 
-def added(plan: Mapping[str, Any], role: str, additions: Mapping[str, Mapping[str, Any] | None]) -> dict[str, Any]:
+def merge(plan: Mapping[str, Any], role: str, additions: Mapping[str, Mapping[str, Any] | None]) -> dict[str, Any]:
     """Return a plan with a role's overrides by node name. None or a missing entry removes the override of that node."""
 
     def changed(node: Mapping[str, Any]) -> dict[str, Any]:

@@ -17,7 +17,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from fractions import Fraction
 
-from ansible_collections.gb10.cluster.plugins.module_utils.model.layers import Kept
+from ansible_collections.gb10.cluster.plugins.module_utils.model.layers import KVCacheSpec
 from ansible_collections.gb10.cluster.plugins.module_utils.model.parameter_bytes import ELEMENT
 from ansible_collections.gb10.cluster.plugins.module_utils.model.shape import Shape
 
@@ -36,7 +36,7 @@ DTYPES = ("auto", *(name for name in ELEMENT if name != "float"), *_NUMBER, "fp8
 class Group:
     """Layers with one block table."""
 
-    kept: Kept
+    kept: KVCacheSpec
     layers: tuple[int, ...]
 
 
@@ -90,14 +90,14 @@ def number_bytes(shape: Shape, kv_dtype: str, dtype: str) -> Fraction:
     return _NUMBER.get(named) or Fraction(ELEMENT.get(named, 1))
 
 
-def token_bytes(kept: Kept, tensor: int, number: Fraction, packed: bool = False) -> int:
+def token_bytes(kept: KVCacheSpec, tensor: int, number: Fraction, packed: bool = False) -> int:
     """Return a layer's KV bytes per token on one rank: its share of the KV heads, at least one; latents are whole."""
     if kept.kind == "mla":
         return (_DS_MLA_BYTES if packed else int(kept.key * number)) + kept.index
     return max(1, kept.heads // tensor) * int((kept.key + kept.value) * number) if kept.kind in ("full", "sliding") else 0
 
 
-def state_bytes(kept: Kept, tensor: int, dtype: str) -> int:
+def state_bytes(kept: KVCacheSpec, tensor: int, dtype: str) -> int:
     """Return the state bytes per sequence of a linear attention layer on one rank.
 
     vLLM repeats groups that do not divide evenly, so that each rank has one.
@@ -122,7 +122,7 @@ def layout(shape: Shape, tensor: int, kv_dtype: str, dtype: str, in_flight: int,
     return Layout(_groups([layer.kept for layer in shape.layers]), pages, block, in_flight)
 
 
-def _groups(kept: Sequence[Kept]) -> tuple[Group, ...]:
+def _groups(kept: Sequence[KVCacheSpec]) -> tuple[Group, ...]:
     """Return groups of equal size.
 
     The size is the layer count of the rarest kind, or of the most frequent kind if that is below 1.5 times the former.

@@ -17,7 +17,7 @@ from ansible_collections.gb10.cluster.plugins.module_utils.memory import checks 
 from ansible_collections.gb10.cluster.plugins.module_utils.memory import kv_cache
 from ansible_collections.gb10.cluster.plugins.module_utils.memory.schema import GIB, Inputs, MemoryPlan, NodePlan
 from ansible_collections.gb10.cluster.plugins.module_utils.model import weights as model_weights
-from ansible_collections.gb10.cluster.plugins.module_utils.model.layers import Kept
+from ansible_collections.gb10.cluster.plugins.module_utils.model.layers import KVCacheSpec
 from ansible_collections.gb10.cluster.plugins.module_utils.model.parameter_bytes import ELEMENT
 from ansible_collections.gb10.cluster.plugins.module_utils.model.shape import Shape
 
@@ -93,7 +93,7 @@ class _Stage:
     layers: range
     weights: int
     reads: int
-    tokens: tuple[tuple[Kept, int], ...]
+    tokens: tuple[tuple[KVCacheSpec, int], ...]
     states: int
 
     def reads_of(self, context: int) -> int:

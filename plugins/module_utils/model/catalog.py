@@ -12,7 +12,7 @@ from dataclasses import asdict, dataclass, field
 from typing import Any
 
 from ansible_collections.gb10.cluster.plugins.module_utils.common.problems import Problem, ProblemsError
-from ansible_collections.gb10.cluster.plugins.module_utils.model import catalog_checks as catalogue_checks
+from ansible_collections.gb10.cluster.plugins.module_utils.model import catalog_checks
 
 UNKNOWN = "not in the catalog"
 OWN = "from the inventory"
@@ -76,7 +76,7 @@ def find(name: str, own: Mapping[str, Any] | None = None) -> Model:
     ``own`` is ``gb10_models``: {name: {key of Model: value}}. A catalog name overrides single keys of that entry
     (mappings merge, lists replace); any other name adds a model. Raises ProblemsError with every error in both.
     """
-    problems = catalogue_checks.check(own or {})
+    problems = catalog_checks.check(own or {})
     models = known({} if problems else own)
     # Keep the names of invalid inventory entries, so that such a name is not also reported as unknown.
     sketches = [Model(str(key)) for key in own] if problems and isinstance(own, Mapping) else []
@@ -90,7 +90,7 @@ def find(name: str, own: Mapping[str, Any] | None = None) -> Model:
 
 def known(own: Mapping[str, Mapping[str, Any]] | None = None) -> dict[str, Model]:
     """Return every model by its name; ``own`` is already validated."""
-    merged = catalogue_checks.merged(own or {})
+    merged = catalog_checks.merged(own or {})
     return {name: _model(name, entry) for name, entry in merged.items()}
 
 
@@ -118,9 +118,9 @@ def _elsewhere(name: str, models: Iterable[Model]) -> Model | Problem:
 
     Any other name is a Problem.
     """
-    if catalogue_checks.is_path(name):
+    if catalog_checks.is_path(name):
         return Model(name=name, path=name)
-    if catalogue_checks.is_hub(name):
+    if catalog_checks.is_hub(name):
         return Model(name=name, hub=name)
     names = {model.name.casefold(): model.name for model in models}
     if str(name).casefold() in names:

@@ -123,8 +123,8 @@ def _scheme(found: Mapping[str, Any]) -> str:
 def group_weights(found: Mapping[str, Any]) -> list[Mapping[str, Any]]:
     """Return the weights entry of each layer group in config_groups, {} for a group without one."""
     groups = found.get("config_groups")
-    said = [group.get("weights") if isinstance(group, Mapping) else None for group in groups.values()] if isinstance(groups, Mapping) else []
-    return [weights if isinstance(weights, Mapping) else {} for weights in said]
+    declared = [group.get("weights") if isinstance(group, Mapping) else None for group in groups.values()] if isinstance(groups, Mapping) else []
+    return [weights if isinstance(weights, Mapping) else {} for weights in declared]
 
 
 def _group_schemes(found: Mapping[str, Any]) -> set[str]:

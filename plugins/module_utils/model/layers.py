@@ -36,7 +36,7 @@ _MOST_OF = {"num_hidden_layers": 512, "n_layer": 512, "num_attention_heads": 409
 
 
 @dataclass(frozen=True)
-class Kept:
+class KVCacheSpec:
     """A layer's KV cache or state for earlier tokens, on one rank that holds the whole layer.
 
     ``full``, ``sliding``, ``mla``: ``heads * (key + value)`` numbers per token (MLA: one head, latent and rotary key,
@@ -65,7 +65,7 @@ class Kept:
 class Layer:
     """A layer's parameters by division over ranks and storage. ``routed``: parameters of ``experts`` for one token."""
 
-    kept: Kept = Kept()
+    kept: KVCacheSpec = KVCacheSpec()
     #: Divided by tensor parallelism: queries and output, or the projections of a linear layer; MLA's up-projections.
     attention: int = 0
     #: Keys and values: divided down to one head per rank.
@@ -211,7 +211,7 @@ def _attention(read: Reader, sliding: bool) -> Layer:
     kv_heads = read.number("num_key_value_heads", default=heads, least=1)
     gated = read.flag("attn_output_gate", read.family.startswith(("qwen3_next", "qwen3_5")))
     bias = read.flag("attention_bias", read.family in ("qwen2", "qwen2_moe"))
-    kept = Kept("sliding" if sliding else "full", kv_heads, size, size, read.number("sliding_window", default=0) if sliding else 0)
+    kept = KVCacheSpec("sliding" if sliding else "full", kv_heads, size, size, read.number("sliding_window", default=0) if sliding else 0)
     small = ((heads + 2 * kv_heads) * size if bias else 0) + (2 * size if read.family.startswith(_QUERY_NORMS) else 0)
     return Layer(kept, attention=hidden * heads * size * (3 if gated else 2), kv=2 * hidden * kv_heads * size, small=small)
 
@@ -228,7 +228,7 @@ def _mla(read: Reader) -> Layer:
         size, count = read.number("index_head_dim"), read.number("index_n_heads")
         down += queries * count * size + hidden * (size + count)
         index = size + _INDEX_SCALE_BYTES
-    return Layer(Kept("mla", 1, rank + rotary, index=index), attention=up, latent=down, small=queries + rank)
+    return Layer(KVCacheSpec("mla", 1, rank + rotary, index=index), attention=up, latent=down, small=queries + rank)
 
 
 def _delta(read: Reader) -> Layer:
@@ -239,7 +239,7 @@ def _delta(read: Reader) -> Layer:
     channels = 2 * keys * key + values * value
     recurrent_dtype = model_config.word(read.values.get("mamba_ssm_dtype"))
     size = values * value * key
-    kept = Kept("state", math.gcd(keys, values), convolution=channels * (kernel - 1), recurrent=size, recurrent_dtype=recurrent_dtype, pages=2)
+    kept = KVCacheSpec("state", math.gcd(keys, values), convolution=channels * (kernel - 1), recurrent=size, recurrent_dtype=recurrent_dtype, pages=2)
     projections = hidden * (channels + values * value + 2 * values) + values * value * hidden
     return Layer(kept, attention=projections, small=channels * kernel + 2 * values + value)
 
@@ -299,7 +299,7 @@ def _mamba(read: Reader) -> Layer:
     groups, state = read.number("n_groups"), read.number("ssm_state_size")
     inner = heads * size
     channels = inner + 2 * groups * state
-    kept = Kept(
+    kept = KVCacheSpec(
         "state",
         heads,
         convolution=inner * (kernel - 1),

@@ -130,9 +130,9 @@ def check_answer(status: int, length: int | None, count: int, refusal: bytes) ->
         raise PeerError(f"its Content-Length is {'invalid' if length is None else length}, expected {count}")
 
 
-def words(said: bytes) -> str:
+def words(reported: bytes) -> str:
     """Return a peer's error message as one printable line; "" if it is empty."""
-    text = said[:MOST_WORDS].decode("utf-8", "replace")
+    text = reported[:MOST_WORDS].decode("utf-8", "replace")
     return " ".join("".join(letter if letter.isprintable() else " " for letter in text).split())
 
 

@@ -69,10 +69,10 @@ def source(run: Run, path: str, identity: str | None, commit: str | None = None)
     if identity:
         return Source(path, release, identity)
     git = ["git", "-c", f"safe.directory={path}", "-C", path]
-    status, head, said = run([*git, "rev-parse", "HEAD"])
+    status, head, reported = run([*git, "rev-parse", "HEAD"])
     changed = run([*git, "status", "--porcelain", "--untracked-files=no"]) if status == 0 else (0, "", "")
     if status != 0 or changed[1].strip():
-        found = f"{path} has uncommitted changes" if status == 0 else f"git failed in {path}: {said.strip()}"
+        found = f"{path} has uncommitted changes" if status == 0 else f"git failed in {path}: {reported.strip()}"
         fix = "check it out again, or set its identity"
         raise ProblemsError([Problem("source", found, "an unmodified commit, as identity of the build", fix)])
     if commit and head.strip() != commit:

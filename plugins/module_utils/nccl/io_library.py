@@ -28,7 +28,7 @@ from ansible_collections.gb10.cluster.plugins.module_utils.nccl.process_maps imp
 
 #: The name under which programs load the library, and its file name.
 SONAME = "libnccl.so.2"
-#: The folder of NVIDIA's wheel in an environment, and the suffix that nccl_prefer adds when a link replaces the file.
+#: The folder of NVIDIA's wheel in an environment, and the suffix that nccl_select adds when a link replaces the file.
 _WHEEL, _KEPT = "lib/python3*/site-packages/nvidia/nccl/lib", ".gb10-original"
 #: systemd's cgroups: unified, hybrid and legacy hierarchy.
 _CGROUPS = ("/sys/fs/cgroup", "/sys/fs/cgroup/unified", "/sys/fs/cgroup/systemd")

@@ -55,7 +55,7 @@ class Mapping:
         """Return the mapping as plain data."""
         return {"path": self.path, "device": self.device, "inode": self.inode, "deleted": self.deleted, "sha256": self.sha256}
 
-    def said(self, hashed: bool) -> str:
+    def described(self, hashed: bool) -> str:
         """Return the path with notes that distinguish the file from others of that name, and its hash if ``hashed``."""
         content = f"sha256 {self.sha256[:12]}…" if self.sha256 else "its content could not be read"
         notes = ["deleted"] * self.deleted + [content] * hashed
@@ -191,14 +191,14 @@ def _difference(process: Process, path: str, sha256: str | None, alone: bool) ->
     hashed, restart = sha256 is not None, "restart the service, so that each rank loads it"
     if others and (alone or not meant):
         beside = f" in addition to {path}" if meant else ""
-        return f"it has mapped {', '.join(mapping.said(hashed) for mapping in others)}{beside}", restart
+        return f"it has mapped {', '.join(mapping.described(hashed) for mapping in others)}{beside}", restart
     called, why = used(process)
     if others and called is None:
         return f"the used library is unknown: {why}", "map only one library, or preload it"
     if called in others:
-        return f"it uses {called.said(hashed)}, while {path} is only mapped", restart
+        return f"it uses {called.described(hashed)}, while {path} is only mapped", restart
     if own := _called(process.own, others):
-        return f"vLLM's own communicator uses {own.said(hashed)}, from {OWN}", f"leave {OWN} unset"
+        return f"vLLM's own communicator uses {own.described(hashed)}, from {OWN}", f"leave {OWN} unset"
     return None
 
 

@@ -86,10 +86,10 @@ class _Block:
         if not holds:
             raise SourceEditError(self.name, expected)
 
-    def _log(self, said: str) -> list[str]:
+    def _log(self, message: str) -> list[str]:
         if self._has("logger"):
-            return [f'    logger.info_once("{said} (gb10.cluster)")']
-        return ["    from vllm.logger import init_logger as gb10_logger", f'    gb10_logger(__name__).info_once("{said} (gb10.cluster)")']
+            return [f'    logger.info_once("{message} (gb10.cluster)")']
+        return ["    from vllm.logger import init_logger as gb10_logger", f'    gb10_logger(__name__).info_once("{message} (gb10.cluster)")']
 
     def returns_false(self) -> list[str]:
         self._require(not source_edit.required(self.function), "only parameters with a default")
@@ -98,12 +98,12 @@ class _Block:
 
     def returns_unsupported(self) -> list[str]:
         self._require(self.returns.replace(" ", "") in ("", "tuple[bool,str|None]"), f"tuple[bool, str | None], found {self.returns}")
-        said = f"{self.name.partition('.')[0]} is off on {self.capability}"
-        return [f"if {' and '.join(self.here)}:", *self._log(said), f'    return False, "{said} (gb10.cluster)"']
+        message = f"{self.name.partition('.')[0]} is off on {self.capability}"
+        return [f"if {' and '.join(self.here)}:", *self._log(message), f'    return False, "{message} (gb10.cluster)"']
 
     def takes_torch(self) -> list[str]:
-        said = f"torch is the backend of Fp8LinearOp on {self.capability}"
-        return [f"if {' and '.join(self.here)}:", *self._log(said), '    self.preferred_backend = "torch"']
+        message = f"torch is the backend of Fp8LinearOp on {self.capability}"
+        return [f"if {' and '.join(self.here)}:", *self._log(message), '    self.preferred_backend = "torch"']
 
     def takes_triton(self) -> list[str]:
         names = {node.attr for node in ast.walk(self.function) if isinstance(node, ast.Attribute)}

@@ -69,7 +69,7 @@ def _is_for_cuda(row: Row, request: Request) -> bool:
 def decide(name: str, request: Request, tree: Tree, earlier: Mapping[str, Decision]) -> Decision:
     """Return the decision on a patch, given earlier decisions. Raises ProblemsError for a file with a syntax error."""
     first = next(row for row in ROWS if row.patch == name)
-    if not request.asked and request.capability != GB10:
+    if not request.capability_given and request.capability != GB10:
         reason = f"the patch is for {GB10}, but this GPU is {request.capability}; set capability to patch for it"
         return Decision(NOT_NEEDED, reason, first.source)
     if name == "moe_config":

@@ -51,7 +51,7 @@ class Tree(Protocol):
 
 @dataclass(frozen=True)
 class Request:
-    """``asked``: the capability was given, not detected. ``folder``: the folder for tuned tables.
+    """``capability_given``: the capability was given, not detected. ``folder``: the folder for tuned tables.
 
     ``quantization`` selects flags: "fp8"; "other" omits a flag that applies to every kind of MoE; "unknown" patches the
     function instead, which affects only FP8.
@@ -63,7 +63,7 @@ class Request:
     version: str | None
     cuda: int | None
     mechanism: str
-    asked: bool
+    capability_given: bool
     folder: str
     bundled: Mapping[str, image_copy.Assembler]
     toolkit: image_copy.Assembler

@@ -161,9 +161,9 @@ def insert(source: bytes, name: str, block: Sequence[str], after: str | None = N
     edited = _apply(text, _edits(lines, function, index, block))
     added = ast.parse("\n".join(block)).body
     function.body[index:index] = added
-    said = _says(edited, tree, function)
+    reported = _says(edited, tree, function)
     del function.body[index : index + len(added)]
-    if not said:
+    if not reported:
         raise SourceEditError(name, "a body to which lines can be added without changing its meaning")
     return bom + edited
 

@@ -13,7 +13,7 @@ import os
 from typing import Any
 
 from ansible_collections.gb10.cluster.plugins.module_utils.common import io_file, io_json, paths
-from ansible_collections.gb10.cluster.plugins.module_utils.rollback import plan as way_back
+from ansible_collections.gb10.cluster.plugins.module_utils.rollback import plan as rollback
 
 #: The environment of the ranks may contain secrets.
 _MODE = 0o600
@@ -33,7 +33,7 @@ def present(root: str = "") -> dict[str, dict[str, Any]]:
     Raises OSError.
     """
     recorded = [name.removeprefix(root) for name in sorted(glob.glob(f"{glob.escape(root)}{paths.OVERRIDES}/*.json"))]
-    files = {name: io_file.read_file(f"{root}{name}") for name in (*way_back.FILES, *recorded)}
+    files = {name: io_file.read_file(f"{root}{name}") for name in (*rollback.FILES, *recorded)}
     return {name: {"text": text, "mode": mode} for name, (text, mode) in files.items() if text is not None}
 
 

@@ -16,7 +16,7 @@ from ansible_collections.gb10.cluster.plugins.module_utils.runtime import image_
 from ansible_collections.gb10.cluster.plugins.module_utils.runtime.image_copy import Image
 
 #: The label with the folder that a container serves, to find containers of killed runs.
-_LABEL = "gb10.cluster.vllm_image_copy"
+_LABEL = "gb10.cluster.vllm_image_extract"
 #: Numbers of a user and a group that own nothing in any image.
 NOBODY = "65534:65534"
 _SHOWN = 500
@@ -45,10 +45,10 @@ class Engine:
             return image_copy.image(stdout)
         if status == NOT_INSTALLED:
             raise refused("engine", f"{self.name} is not installed", "the container engine that runs vLLM", "install it, or correct engine")
-        said = last(stderr or stdout)
-        if re.search(r"no such (image|object)|not known", said, re.IGNORECASE):
+        reported = last(stderr or stdout)
+        if re.search(r"no such (image|object)|not known", reported, re.IGNORECASE):
             return None
-        raise self._silent(said)
+        raise self._silent(reported)
 
     def pull(self, reference: str) -> None:
         """Pull an image from its registry. Both engines verify the digest if the reference has one."""
@@ -100,8 +100,8 @@ class Engine:
         if containers:
             self._must(["rm", "--force", "--volumes", *containers], "engine")
 
-    def _silent(self, said: str) -> ProblemsError:
-        found = f"{self.name} does not respond: {last(said)}"
+    def _silent(self, reported: str) -> ProblemsError:
+        found = f"{self.name} does not respond: {last(reported)}"
         return refused("engine", found, "a running container engine", f"make `{self.name} ps` work for this user")
 
     def _must(self, arguments: Sequence[str], argument: str) -> str:

@@ -23,11 +23,11 @@ def get(engine: Engine, reference: str, archive: str | None, pull: bool) -> Imag
     Raises ProblemsError if that fails.
     """
     if archive:
-        said = engine.load(archive)
+        reported = engine.load(archive)
         found = engine.find(reference)
         if found is None:
             fix = "correct gb10_container_image, or use the tar file of that image"
-            raise refused("archive", f"{archive} holds another image ({said})", reference, fix)
+            raise refused("archive", f"{archive} holds another image ({reported})", reference, fix)
         return found
     if not pull:
         return None

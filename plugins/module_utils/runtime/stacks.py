@@ -150,8 +150,8 @@ def table() -> str:
         cells = [str(getattr(stack, field) or "") for field in versions]
         where = stack.lock or stack.image or "the inventory's"
         served = ", ".join(f"`{word}`" for word in served_with(stack))
-        told = (where, served, stack.source, stack.evidence, stack.exercised)
-        lines.append(f"| `{stack.name}` | {stack.runtime} | {' | '.join(cells)} | {' | '.join(told)} |")
+        history = (where, served, stack.source, stack.evidence, stack.exercised)
+        lines.append(f"| `{stack.name}` | {stack.runtime} | {' | '.join(cells)} | {' | '.join(history)} |")
     return "\n".join(lines) + "\n"
 
 

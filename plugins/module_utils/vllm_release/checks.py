@@ -5,7 +5,7 @@
 """Validation of vLLM options and environment variables against a release.
 
 Known releases are in table.py. For a newer release the installed vLLM provides the options
-(gb10.cluster.vllm_arguments).
+(gb10.cluster.vllm_arguments_info).
 """
 
 from __future__ import annotations
@@ -57,7 +57,7 @@ def newer(release: str, path: str) -> Problem:
         path,
         f"the arguments of vLLM {release} are unknown (known releases: {text(FIRST)} to {text(LAST)})",
         "a known release, or the arguments from the installed vLLM",
-        f"read them with gb10.cluster.vllm_arguments, or use a release up to {text(LAST)}",
+        f"read them with gb10.cluster.vllm_arguments_info, or use a release up to {text(LAST)}",
     )
 
 

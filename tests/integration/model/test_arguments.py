@@ -9,7 +9,7 @@ from typing import Any
 from plans import SHAPES, argv, inputs
 from testinfra.host import Host
 
-from ansible_collections.gb10.cluster.plugins.module_utils.model import catalog as catalogue
+from ansible_collections.gb10.cluster.plugins.module_utils.model import catalog
 from ansible_collections.gb10.cluster.plugins.module_utils.runtime import stacks
 from ansible_collections.gb10.cluster.plugins.module_utils.serve import plan as serve_plan
 from ansible_collections.gb10.cluster.plugins.module_utils.vllm_release import checks as vllm_release
@@ -74,11 +74,11 @@ def test_the_parser_takes_what_is_planned_for_every_model(head: Host) -> None:
     release = head.check_output(f"{PYTHON} -c 'from importlib.metadata import version; print(version(\"vllm\"))'").partition("+")[0]
     stack = next(stack for stack in stacks.STACKS.values() if stack.vllm == release and stack.device == stacks.CUDA)
     planned = {}
-    for model in catalogue.known():
+    for model in catalog.known():
         for shape, (count, thors) in SHAPES.items():
             given = inputs(model, stack.name, count, thors)
             planned[f"{model} on {shape}"] = argv(given, serve_plan.decide(given))
-    assert len(planned) == len(catalogue.known()) * len(SHAPES)
+    assert len(planned) == len(catalog.known()) * len(SHAPES)
     planned["refused"] = ["--swap-space=16"]
     answer = head.check_output("%s -c %s %s", PYTHON, PARSE.format(program=io_vllm_arguments.program()), json.dumps(planned))
     known, refused = json.loads(answer.splitlines()[-1])

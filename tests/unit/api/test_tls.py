@@ -17,11 +17,11 @@ import certificates
 import pytest
 from ansible.errors import AnsibleFilterError
 from cluster_nodes import KNOWN, LOCK, cluster_plan, mistakes, spark
+from filters import FILTERS
 from repository import ROOT
 from run_module import run_module
 from run_playbook import Run, run
 
-from ansible_collections.gb10.cluster.plugins.filter.cluster import FilterModule
 from ansible_collections.gb10.cluster.plugins.module_utils.cluster import report as plan_text
 from ansible_collections.gb10.cluster.plugins.module_utils.health import io_client as io_vllm
 from ansible_collections.gb10.cluster.plugins.module_utils.health import io_smoke, io_status, smoke
@@ -29,7 +29,6 @@ from ansible_collections.gb10.cluster.plugins.module_utils.launch import argv as
 from ansible_collections.gb10.cluster.plugins.module_utils.node import parse as node_text
 from ansible_collections.gb10.cluster.plugins.plugin_utils import certificate
 
-FILTERS = FilterModule().filters()
 CA = certificates.authority()
 OTHER = certificates.authority()
 NAME = "spark.example.com"
@@ -381,6 +380,6 @@ def test_the_key_follows_no_redirect(serve: Serve, tmp_path: Path) -> None:
 def test_the_modules_take_the_ca_and_the_name(serve: Serve) -> None:
     with serve() as (server, _seen):
         given = {"url": server.url, "ca_file": server.ca_file, "server_name": server.server_name, "model": "tiny"}
-        answers = run_module("vllm_smoke", given)["answers"]
+        answers = run_module("vllm_smoke_test", given)["answers"]
         assert answers["completion"]["text"] == "Paris"
-        assert "mismatch" in run_module("vllm_smoke", {**given, "server_name": "other.example.com"})["msg"]
+        assert "mismatch" in run_module("vllm_smoke_test", {**given, "server_name": "other.example.com"})["msg"]

@@ -8,16 +8,15 @@ from typing import Any
 
 import pytest
 from cluster_nodes import cluster_plan, mistakes, spark
+from filters import FILTERS
 from run_module import run_module
 
-from ansible_collections.gb10.cluster.plugins.filter.cluster import FilterModule
 from ansible_collections.gb10.cluster.plugins.module_utils.cluster import report as plan_text
 from ansible_collections.gb10.cluster.plugins.module_utils.common import secret_environment
 from ansible_collections.gb10.cluster.plugins.module_utils.launch import argv as launch
-from ansible_collections.gb10.cluster.plugins.module_utils.model import catalog_checks as catalogue_checks
-from ansible_collections.gb10.cluster.plugins.module_utils.rollback import plan as way_back
+from ansible_collections.gb10.cluster.plugins.module_utils.model import catalog_checks
+from ansible_collections.gb10.cluster.plugins.module_utils.rollback import plan as rollback
 
-FILTERS = FilterModule().filters()
 SECRET = "a-secret-that-nobody-sees"
 
 
@@ -86,7 +85,7 @@ def test_other_arguments_of_the_engine_pass(words: list[str]) -> None:
 
 def test_no_secret_is_in_a_model_of_ones_own() -> None:
     entry = {"hub": "a/b", "environment": {"HF_TOKEN": SECRET}, "args": ["--api-key", SECRET]}
-    problems = catalogue_checks.check({"mine": entry})
+    problems = catalog_checks.check({"mine": entry})
     assert [problem.path for problem in problems] == ["gb10_models.mine.environment.HF_TOKEN", "gb10_models.mine.args[0]"]
     assert SECRET not in "".join(map(str, problems))
 
@@ -167,4 +166,4 @@ def test_no_variables_leave_no_file(tmp_path: Path) -> None:
 
 
 def test_the_way_back_has_secrets_and_certificate() -> None:
-    assert {secret_environment.FILE, "/etc/gb10/tls/api.crt", "/etc/gb10/tls/api.key", "/etc/gb10/tls/ca.crt"} <= set(way_back.FILES)
+    assert {secret_environment.FILE, "/etc/gb10/tls/api.crt", "/etc/gb10/tls/api.key", "/etc/gb10/tls/ca.crt"} <= set(rollback.FILES)

@@ -15,19 +15,18 @@ import pytest
 from ansible.errors import AnsibleFilterError
 from ansible.parsing.dataloader import DataLoader
 from ansible.template import Templar, trust_as_template
+from filters import FILTERS
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from sparks import KEY, PAIR, RING3, asked, machine, machines, sees
 
-from ansible_collections.gb10.cluster.plugins.filter.cluster import FilterModule
 from ansible_collections.gb10.cluster.plugins.module_utils.common.bounded_json import load
 from ansible_collections.gb10.cluster.plugins.module_utils.common.problems import ProblemsError
 from ansible_collections.gb10.cluster.plugins.module_utils.discovery import answer as discovery_answer
 from ansible_collections.gb10.cluster.plugins.module_utils.discovery import parse as text
 from ansible_collections.gb10.cluster.plugins.module_utils.discovery import render as discovery_files
 
-FILTERS = FilterModule().filters()
-DATA = Path(__file__).parents[1] / "data" / "neighbours"
+DATA = Path(__file__).parents[1] / "data" / "neighbors"
 QSFP = "enp1s0f1np1"
 EVIL = "{{ lookup('ansible.builtin.pipe', 'id>/tmp/owned') }}"
 PROXY = "127.0.0.1\n  ProxyCommand sh -c 'id>/tmp/owned'"
@@ -52,32 +51,32 @@ def result(known: list[dict[str, Any]], partial: bool = False) -> dict[str, Any]
 @pytest.mark.parametrize(
     ("path", "value", "where", "expected"),
     [
-        (f"neighbours/{QSFP}/0/address", PROXY, f"neighbours.{QSFP}[0].address", "an IPv4 address, or fe80::"),
-        (f"neighbours/{QSFP}/0/address", "fe80::1%x\n  ProxyCommand id", f"neighbours.{QSFP}[0].address", "an IPv4 address"),
-        (f"neighbours/{QSFP}/0/address", "fe80::1%enp1s0f0np0", f"neighbours.{QSFP}[0].address", "an IPv4 address"),
-        (f"neighbours/{QSFP}/0/address", "fe80::1%", f"neighbours.{QSFP}[0].address", "an IPv4 address"),
-        (f"neighbours/{QSFP}/0/address", "2001:db8::1%enp1s0f1np1", f"neighbours.{QSFP}[0].address", "an IPv4 address"),
-        (f"neighbours/{QSFP}/0/address", "127.0.0.1", f"neighbours.{QSFP}[0].address", "an IPv4 address"),
-        (f"neighbours/{QSFP}/0/address", 2130706433, f"neighbours.{QSFP}[0].address", "an IPv4 address"),
-        (f"neighbours/{QSFP}/0/address", "-oProxyCommand=id", f"neighbours.{QSFP}[0].address", "an IPv4 address"),
-        (f"neighbours/{QSFP}/0/address", "10.0.0.1'; id #", f"neighbours.{QSFP}[0].address", "an IPv4 address"),
-        (f"neighbours/{QSFP}/0/mac", "02:00:00:00:02:02\nall:", f"neighbours.{QSFP}[0].mac", "a MAC address"),
-        (f"neighbours/{QSFP}/0/mac", "33:33:00:00:00:01", f"neighbours.{QSFP}[0].mac", "a MAC address of one machine"),
-        (f"neighbours/{QSFP}/0/mac", "00:00:00:00:00:00", f"neighbours.{QSFP}[0].mac", "a MAC address"),
-        (f"neighbours/{QSFP}/0/mac", "0200.0000.0202", f"neighbours.{QSFP}[0].mac", "a MAC address"),
-        (f"neighbours/{QSFP}/0/mac", "02-00-00-00-02-02", f"neighbours.{QSFP}[0].mac", "a MAC address"),
-        (f"neighbours/{QSFP}/0/mac", ["02:00:00:00:02:02"], f"neighbours.{QSFP}[0].mac", "a MAC address"),
-        (f"neighbours/{QSFP}/0/name", "x\nProxyCommand id", f"neighbours.{QSFP}[0].name", "at most 63 letters"),
-        (f"neighbours/{QSFP}/0/name", EVIL, f"neighbours.{QSFP}[0].name", "at most 63 letters"),
-        (f"neighbours/{QSFP}/0/name", "\x1b[2J", f"neighbours.{QSFP}[0].name", "at most 63 letters"),
-        (f"neighbours/{QSFP}/0/host_key", f"{KEY}\n* {KEY}", f"neighbours.{QSFP}[0].host_key", "ssh-ed25519 and the 68"),
-        (f"neighbours/{QSFP}/0/host_key", "ssh-ed25519 AAAA", f"neighbours.{QSFP}[0].host_key", "ssh-ed25519 and the 68"),
-        (f"neighbours/{QSFP}/0/host_key", "ssh-ed25519 " + "A" * 68, f"neighbours.{QSFP}[0].host_key", "ssh-ed25519 and the 68"),
-        (f"neighbours/{QSFP}/0/host_key", KEY.replace("ssh-ed25519", "ssh-rsa"), f"neighbours.{QSFP}[0].host_key", "ssh-ed25519 and"),
-        (f"neighbours/{QSFP}/0", "x", f"neighbours.{QSFP}[0]", "a mapping"),
-        (f"neighbours/{QSFP}", [{}] * 257, f"neighbours.{QSFP}", "a list with 256 entries at most"),
-        ("neighbours", {"eth0\n": []}, "neighbours", "one of enp1s0f0np0"),
-        ("neighbours", [], "neighbours", "a mapping"),
+        (f"neighbors/{QSFP}/0/address", PROXY, f"neighbors.{QSFP}[0].address", "an IPv4 address, or fe80::"),
+        (f"neighbors/{QSFP}/0/address", "fe80::1%x\n  ProxyCommand id", f"neighbors.{QSFP}[0].address", "an IPv4 address"),
+        (f"neighbors/{QSFP}/0/address", "fe80::1%enp1s0f0np0", f"neighbors.{QSFP}[0].address", "an IPv4 address"),
+        (f"neighbors/{QSFP}/0/address", "fe80::1%", f"neighbors.{QSFP}[0].address", "an IPv4 address"),
+        (f"neighbors/{QSFP}/0/address", "2001:db8::1%enp1s0f1np1", f"neighbors.{QSFP}[0].address", "an IPv4 address"),
+        (f"neighbors/{QSFP}/0/address", "127.0.0.1", f"neighbors.{QSFP}[0].address", "an IPv4 address"),
+        (f"neighbors/{QSFP}/0/address", 2130706433, f"neighbors.{QSFP}[0].address", "an IPv4 address"),
+        (f"neighbors/{QSFP}/0/address", "-oProxyCommand=id", f"neighbors.{QSFP}[0].address", "an IPv4 address"),
+        (f"neighbors/{QSFP}/0/address", "10.0.0.1'; id #", f"neighbors.{QSFP}[0].address", "an IPv4 address"),
+        (f"neighbors/{QSFP}/0/mac", "02:00:00:00:02:02\nall:", f"neighbors.{QSFP}[0].mac", "a MAC address"),
+        (f"neighbors/{QSFP}/0/mac", "33:33:00:00:00:01", f"neighbors.{QSFP}[0].mac", "a MAC address of one machine"),
+        (f"neighbors/{QSFP}/0/mac", "00:00:00:00:00:00", f"neighbors.{QSFP}[0].mac", "a MAC address"),
+        (f"neighbors/{QSFP}/0/mac", "0200.0000.0202", f"neighbors.{QSFP}[0].mac", "a MAC address"),
+        (f"neighbors/{QSFP}/0/mac", "02-00-00-00-02-02", f"neighbors.{QSFP}[0].mac", "a MAC address"),
+        (f"neighbors/{QSFP}/0/mac", ["02:00:00:00:02:02"], f"neighbors.{QSFP}[0].mac", "a MAC address"),
+        (f"neighbors/{QSFP}/0/name", "x\nProxyCommand id", f"neighbors.{QSFP}[0].name", "at most 63 letters"),
+        (f"neighbors/{QSFP}/0/name", EVIL, f"neighbors.{QSFP}[0].name", "at most 63 letters"),
+        (f"neighbors/{QSFP}/0/name", "\x1b[2J", f"neighbors.{QSFP}[0].name", "at most 63 letters"),
+        (f"neighbors/{QSFP}/0/host_key", f"{KEY}\n* {KEY}", f"neighbors.{QSFP}[0].host_key", "ssh-ed25519 and the 68"),
+        (f"neighbors/{QSFP}/0/host_key", "ssh-ed25519 AAAA", f"neighbors.{QSFP}[0].host_key", "ssh-ed25519 and the 68"),
+        (f"neighbors/{QSFP}/0/host_key", "ssh-ed25519 " + "A" * 68, f"neighbors.{QSFP}[0].host_key", "ssh-ed25519 and the 68"),
+        (f"neighbors/{QSFP}/0/host_key", KEY.replace("ssh-ed25519", "ssh-rsa"), f"neighbors.{QSFP}[0].host_key", "ssh-ed25519 and"),
+        (f"neighbors/{QSFP}/0", "x", f"neighbors.{QSFP}[0]", "a mapping"),
+        (f"neighbors/{QSFP}", [{}] * 257, f"neighbors.{QSFP}", "a list with 256 entries at most"),
+        ("neighbors", {"eth0\n": []}, "neighbors", "one of enp1s0f0np0"),
+        ("neighbors", [], "neighbors", "a mapping"),
         ("management", EVIL, "management", "the IPv4 address of one machine"),
         ("management", "192.168.1.2\n", "management", "the IPv4 address of one machine"),
         ("management", "127.0.0.1", "management", "the IPv4 address of one machine"),
@@ -113,9 +112,9 @@ def test_an_answer_of_another_form_is_reported_and_not_used(path: str, value: An
     )
     assert all("Fix: " in problem and problem.isprintable() for problem in found["problems"])
     assert "no Spark" in found["summary"][0]
-    everything = json.dumps([found["files"], found["summary"], found["trusted"], FILTERS["discovery_access"](known, "/tmp/x")])
+    everything = json.dumps([found["files"], found["summary"], found["trusted"], FILTERS["discovery_ssh_files"](known, "/tmp/x")])
     assert "owned" not in everything and "ProxyCommand id" not in everything
-    assert FILTERS["discovery_strangers"](known) == [], "machines that it names are not queried"
+    assert FILTERS["discovery_pending_hosts"](known) == [], "machines that it names are not queried"
 
 
 def test_all_that_is_wrong_with_all_machines_is_one_report() -> None:
@@ -134,7 +133,7 @@ def test_a_machine_that_answers_nonsense_can_be_left_out() -> None:
 
 def test_what_a_machine_on_a_cable_answers_does_not_count_either() -> None:
     seed = machine(1, [PAIR])
-    (stranger,) = FILTERS["discovery_strangers"]([seed])
+    (stranger,) = FILTERS["discovery_pending_hosts"]([seed])
     answered = asked(stranger, PAIR)
     answered["observed"]["management"] = EVIL
     kept = FILTERS["discovery_machine"](answered)
@@ -142,8 +141,8 @@ def test_what_a_machine_on_a_cable_answers_does_not_count_either() -> None:
     assert FILTERS["discovery_machine"](kept) == kept
     found = result([seed, kept])
     assert [problem.partition(":")[0] for problem in found["problems"]] == [f"{stranger['name']}.management"]
-    assert FILTERS["discovery_strangers"]([seed, kept]) == [], "it is not queried again"
-    assert FILTERS["discovery_access"]([seed, kept], "/tmp/x")["trusted"] == []
+    assert FILTERS["discovery_pending_hosts"]([seed, kept]) == [], "it is not queried again"
+    assert FILTERS["discovery_ssh_files"]([seed, kept], "/tmp/x")["trusted"] == []
 
 
 @pytest.mark.parametrize("answer", [{}, {"msg": "hello"}, {"failed": False, "changed": True, "observed": {}}])
@@ -154,13 +153,13 @@ def test_an_answer_of_nothing_is_not_taken_for_one(answer: dict[str, Any]) -> No
 
 
 def test_thousands_of_mistakes_are_not_reported_one_by_one() -> None:
-    assert len(result(changed(f"neighbours/{QSFP}", ["x"] * 256))["problems"]) == 8
+    assert len(result(changed(f"neighbors/{QSFP}", ["x"] * 256))["problems"]) == 8
 
 
 def test_a_network_without_end_is_not_followed() -> None:
     entry = {**sees(2, 1, 0, QSFP), "host_key": ""}
-    known = changed(f"neighbours/{QSFP}", [{**entry, "mac": f"02:00:00:00:10:{number:02x}"} for number in range(64)])
-    assert FILTERS["discovery_strangers"](known) == []
+    known = changed(f"neighbors/{QSFP}", [{**entry, "mac": f"02:00:00:00:10:{number:02x}"} for number in range(64)])
+    assert FILTERS["discovery_pending_hosts"](known) == []
     assert any("66 machines are seen. Expected: at most 64" in problem for problem in result(known)["problems"])
 
 
@@ -194,8 +193,8 @@ def test_what_the_user_gives_is_one_line_too(name: str, value: Any, variable: st
 def test_what_the_user_gives_works_as_it_is(user: str) -> None:
     arguments = "-o 'ProxyCommand=ssh -W %h:%p \"jump host\"' -o SetEnv=A={{b}}{%"
     known = [{**machine(1, RING3[:1]), "login": {"user": user, "key": "~/my keys/{#k", "port": "2222", "arguments": arguments, "local": False}}]
-    known += [asked(found, *RING3[:1]) for found in FILTERS["discovery_strangers"](known)]
-    access = FILTERS["discovery_access"](known, "/tmp/x")
+    known += [asked(found, *RING3[:1]) for found in FILTERS["discovery_pending_hosts"](known)]
+    access = FILTERS["discovery_ssh_files"](known, "/tmp/x")
     (line,) = [line for line in access["ssh_config"].splitlines() if line.startswith("  ProxyCommand ")]
     words = [word.replace("%%", "%") for word in shlex.split(line.removeprefix("  ProxyCommand "))]
     assert [*shlex.split(arguments), "-p", "2222", "-l", user, "-i", "~/my keys/{#k"] == words[5:-3]
@@ -234,9 +233,9 @@ JSON = st.recursive(
     lambda inner: st.lists(inner, max_size=3) | st.dictionaries(TEXTS | st.sampled_from(["mac", "up", QSFP]), inner, max_size=3),
     max_leaves=6,
 )
-PLACES = ["hostname", "management", "interfaces", f"interfaces/{QSFP}", f"interfaces/{QSFP}/mac", "neighbours", "unheard", "notes"]
-PLACES += [f"neighbours/{QSFP}"]
-PLACES += [f"neighbours/{QSFP}/0{field}" for field in ("", "/mac", "/address", "/name", "/host_key", "/management")]
+PLACES = ["hostname", "management", "interfaces", f"interfaces/{QSFP}", f"interfaces/{QSFP}/mac", "neighbors", "unheard", "notes"]
+PLACES += [f"neighbors/{QSFP}"]
+PLACES += [f"neighbors/{QSFP}/0{field}" for field in ("", "/mac", "/address", "/name", "/host_key", "/management")]
 
 
 @settings(max_examples=80)
@@ -245,8 +244,8 @@ def test_no_answer_leaves_its_field(path: str, value: Any) -> None:
     known = changed(path, value)
     found = result(known)
     assert all(line.isprintable() for line in [*found["problems"], *found["notes"], *found["summary"], *found["trusted"]])
-    strangers = FILTERS["discovery_strangers"](known)
-    access = FILTERS["discovery_access"]([*known, *strangers], "/tmp/x")
+    strangers = FILTERS["discovery_pending_hosts"](known)
+    access = FILTERS["discovery_ssh_files"]([*known, *strangers], "/tmp/x")
     lines = [line.split()[0] for line in access["ssh_config"].splitlines()]
     block = "Host HostName HostKeyAlias UserKnownHostsFile StrictHostKeyChecking ConnectTimeout ServerAliveInterval User ProxyCommand".split()
     assert lines == block * (len(lines) // len(block)) + ["Match", "Include"]
@@ -338,11 +337,11 @@ def replaced(value: Any, number: int, by: Any) -> Any:
 
 @settings(max_examples=60)
 @given(st.integers(0, 500), JSON)
-def test_a_neighbour_announces_nothing_that_makes_our_own_answer_unusable(number: int, by: Any) -> None:
+def test_a_neighbor_announces_nothing_that_makes_our_own_answer_unusable(number: int, by: Any) -> None:
     announced = text.lldp(json.dumps(replaced(json.loads(LLDP), number, by)))
     for entry in (entry for entries in announced.values() for entry in entries):
         entries = text.merge(QSFP, [], [entry], {})
-        known = changed(f"neighbours/{QSFP}", [{**found, "host_key": ""} for found in entries])
+        known = changed(f"neighbors/{QSFP}", [{**found, "host_key": ""} for found in entries])
         assert FILTERS["discovery_machine"](known[0])["invalid"] == []
 
 

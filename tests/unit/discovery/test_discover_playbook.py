@@ -78,14 +78,14 @@ def test_a_hostile_machine_on_a_cable_gets_nothing(cables: Cables, check: tuple[
     for name, number in (("found-020000000202", 2), ("found-020000000300", 3)):
         cables.answers(name, number, RING3)
     hostile = json.loads((cables.folder / "found-020000000300").read_text(encoding="utf-8"))
-    for entry in (entry for entries in hostile["neighbours"].values() for entry in entries):
+    for entry in (entry for entries in hostile["neighbors"].values() for entry in entries):
         entry |= {"mac": "02:00:00:00:09:01", "address": f"127.0.0.1\n  ProxyCommand sh -c 'touch {mark}'", "name": f"'; touch {mark} #"}
     hostile |= {"management": f"{{{{ lookup('ansible.builtin.pipe', 'touch {mark}') }}}}", "hostname": "x\nall:\n  vars: {ansible_connection: local}"}
     hostile |= {"add_host": {"host_name": "localhost", "host_vars": {"ansible_python_interpreter": str(mark)}}, "ansible_facts": {"x": "{{ y }}"}}
     (cables.folder / "found-020000000300").write_text(json.dumps(hostile), encoding="utf-8")
     done = cables.discover(*check)
     assert done.status != 0
-    for field in ("hostname", "management", "neighbours.enp1s0f0np0[0].mac", "neighbours.enp1s0f0np0[0].address"):
+    for field in ("hostname", "management", "neighbors.enp1s0f0np0[0].mac", "neighbors.enp1s0f0np0[0].address"):
         assert (f"found-020000000300.{field}: invalid value" in done.output) is not field.endswith(".mac"), done.output
     assert "ProxyCommand sh" not in cables.configured() and cables.configured().count("Host found-") > 1
     assert not mark.exists() and not cables.directory.exists()

@@ -1,4 +1,4 @@
-"""Tests of the tool output parsers. data/neighbours is from two lab nodes (Debian 12), lldpd 1.0.16 and avahi 0.8."""
+"""Tests of the tool output parsers. data/neighbors is from two lab nodes (Debian 12), lldpd 1.0.16 and avahi 0.8."""
 
 from __future__ import annotations
 
@@ -8,10 +8,10 @@ from pathlib import Path
 import pytest
 from run_module import program, run_module
 
-from ansible_collections.gb10.cluster.plugins.module_utils.discovery import io_neighbors as io_neighbours
+from ansible_collections.gb10.cluster.plugins.module_utils.discovery import io_neighbors
 from ansible_collections.gb10.cluster.plugins.module_utils.discovery import parse as text
 
-DATA = Path(__file__).parents[1] / "data" / "neighbours"
+DATA = Path(__file__).parents[1] / "data" / "neighbors"
 
 
 def recorded(name: str) -> str:
@@ -45,7 +45,7 @@ def test_lldp() -> None:
     assert text.lldp('{"lldp": [{}]}') == {}
 
 
-def test_a_switch_that_speaks_lldp_is_no_neighbour() -> None:
+def test_a_switch_that_speaks_lldp_is_no_neighbor() -> None:
     assert text.lldp(recorded("lldpctl.json").replace('"value": "enp1s0f0np0"', '"value": "swp3"')).keys() == {"enP2p1s0f0np0"}
 
 
@@ -116,23 +116,23 @@ def spark(folder: Path, ping: str = "exit 0") -> Path:
 
 
 def test_without_ipv6_those_are_asked_that_it_has_spoken_to(tmp_path: Path) -> None:
-    answer = run_module("fabric_neighbours", {}, spark(tmp_path))
-    ((neighbour,),) = answer["neighbours"].values()
-    assert (neighbour["mac"], neighbour["address"], neighbour["source"]) == ("02:00:00:00:00:02", "10.110.0.2", "arp")
-    assert neighbour["host_key"] == text.host_key(recorded("keyscan.txt"))
+    answer = run_module("fabric_neighbors_info", {}, spark(tmp_path))
+    ((neighbor,),) = answer["neighbors"].values()
+    assert (neighbor["mac"], neighbor["address"], neighbor["source"]) == ("02:00:00:00:00:02", "10.110.0.2", "arp")
+    assert neighbor["host_key"] == text.host_key(recorded("keyscan.txt"))
     assert (tmp_path / "asked").read_text() == "-n -c 1 -W 1 -I enp1s0f1np1 10.110.0.2\n", "no address outside the interface's own subnet"
     assert answer["notes"] == ["lldpctl exited with status 1: unable to connect to socket"]
     assert (answer["changed"], answer["unheard"], answer["management"]) == (False, {}, "")
 
 
-def test_an_old_entry_that_does_not_answer_is_no_neighbour(tmp_path: Path) -> None:
-    answer = run_module("fabric_neighbours", {}, spark(tmp_path, "exit 1"))
-    assert answer["neighbours"] == {"enp1s0f1np1": []}
+def test_an_old_entry_that_does_not_answer_is_no_neighbor(tmp_path: Path) -> None:
+    answer = run_module("fabric_neighbors_info", {}, spark(tmp_path, "exit 1"))
+    assert answer["neighbors"] == {"enp1s0f1np1": []}
     assert answer["unheard"] == {"enp1s0f1np1": "it has no IPv6 link-local address, and no IPv4 neighbor answers"}
 
 
 def test_a_missing_ip_is_said(tmp_path: Path) -> None:
-    answer = run_module("fabric_neighbours", {}, program(tmp_path, "ip", "echo 'Object unknown' >&2; exit 1"))
+    answer = run_module("fabric_neighbors_info", {}, program(tmp_path, "ip", "echo 'Object unknown' >&2; exit 1"))
     assert answer["msg"] == "ip -json address show failed: Object unknown"
 
 
@@ -143,4 +143,4 @@ def test_a_missing_ping_is_said() -> None:
         return [(0, TABLE, "") if argv[0] == "ip" else (127, "", f"{argv[0]} is not installed") for argv in argvs]
 
     with pytest.raises(ValueError, match="ping is not installed"):
-        io_neighbours.read(run_all, {"enp1s0f1np1": {"up": True, "carrier": True, "addresses": ["10.110.0.1/24"]}})
+        io_neighbors.read(run_all, {"enp1s0f1np1": {"up": True, "carrier": True, "addresses": ["10.110.0.1/24"]}})

@@ -62,7 +62,7 @@ def test_twins_that_see_both_twins_of_the_other_are_one_cable() -> None:
         everybody = [sees(other, 1, 0), sees(other, 1, 1), sees(one, 1, 0), sees(one, 1, 1)]
         for twin in SPARK_PORTS[1]:
             own = pair[number]["observed"]["interfaces"][twin.interface]["mac"]
-            pair[number]["observed"]["neighbours"][twin.interface] = [entry for entry in everybody if entry["mac"] != own]
+            pair[number]["observed"]["neighbors"][twin.interface] = [entry for entry in everybody if entry["mac"] != own]
     found = discovery.discover(pair)
     assert (found.proposal.topology, found.problems) == ("direct", ())
     assert [[str(port) for port in segment.ports] for segment in found.segments] == [["spark1 port 1", "spark2 port 1"]]
@@ -70,7 +70,7 @@ def test_twins_that_see_both_twins_of_the_other_are_one_cable() -> None:
 
 def test_what_one_end_sees_is_enough() -> None:
     pair = machines(PAIR)
-    pair[1]["observed"]["neighbours"] = {}
+    pair[1]["observed"]["neighbors"] = {}
     assert discovery.discover(pair).proposal.topology == "direct"
 
 
@@ -107,10 +107,10 @@ def interface(number: int, port: int, twin: int, **changes: Any) -> list[dict[st
     pair = machines(PAIR)
     observed, device = pair[number - 1]["observed"], SPARK_PORTS[port][twin].interface
     if changes.pop("silent", False):
-        observed["neighbours"][device] = []
+        observed["neighbors"][device] = []
     observed["interfaces"][device] |= changes
     if not (observed["interfaces"][device]["carrier"] and observed["interfaces"][device]["up"]):
-        observed["neighbours"].pop(device, None)
+        observed["neighbors"].pop(device, None)
     return pair
 
 
@@ -138,7 +138,7 @@ def test_notes_about_ports(pair: list[dict[str, Any]], expected: str) -> None:
 
 def test_a_port_of_which_nothing_can_be_said_says_why() -> None:
     (alone,) = machines(PAIR)[:1]
-    alone["observed"] |= {"neighbours": {"enp1s0f1np1": [], "enP2p1s0f1np1": []}, "unheard": {"enp1s0f1np1": "it has no IPv6 link-local address"}}
+    alone["observed"] |= {"neighbors": {"enp1s0f1np1": [], "enP2p1s0f1np1": []}, "unheard": {"enp1s0f1np1": "it has no IPv6 link-local address"}}
     (problem,) = discovery.discover([alone]).problems
     assert "but it has no IPv6 link-local address" in str(problem)
     assert discovery.discover([alone], partial=True).notes == (problem,)
@@ -162,16 +162,16 @@ def test_strangers_are_found_one_after_the_other() -> None:
     """In a ring of four, the first sees two, and only those two see the fourth."""
     wires = (((1, 0), (2, 1)), ((2, 0), (3, 1)), ((3, 0), (4, 1)), ((4, 0), (1, 1)))
     known = [machine(1, wires)]
-    first = discovery.strangers(known)
+    first = discovery.pending_hosts(known)
     assert [(found["label"], found["via"], found["port"], found["macs"]) for found in first] == [
         ("spark2", "spark1", 0, [mac(2, 1, 0), mac(2, 1, 1)]),
         ("spark4", "spark1", 1, [mac(4, 0, 0), mac(4, 0, 1)]),
     ]
     known += [asked(found, *wires) for found in first]
-    (last,) = discovery.strangers(known)
+    (last,) = discovery.pending_hosts(known)
     assert (last["label"], last["via"], last["login"]["user"]) == ("spark3", first[0]["name"], "nvidia")
     known.append(asked(last, *wires))
-    assert discovery.strangers(known) == []
+    assert discovery.pending_hosts(known) == []
     found = discovery.discover(discovery.settled(known))
     assert (found.proposal.topology, found.proposal.machines) == ("ring", ("spark1", "spark2", "spark3", "spark4"))
 
@@ -179,21 +179,21 @@ def test_strangers_are_found_one_after_the_other() -> None:
 def test_two_machines_with_one_host_key_are_asked_one_after_the_other() -> None:
     """Cloned images share keys. The second machine has MAC addresses that the first does not report."""
     seed = machine(1, RING3)
-    (first,) = discovery.strangers([with_one_key(seed)])
+    (first,) = discovery.pending_hosts([with_one_key(seed)])
     known = [seed, with_one_key(asked(first, *RING3))]
-    (second,) = discovery.strangers(known)
+    (second,) = discovery.pending_hosts(known)
     assert (first["name"], second["macs"]) == (f"found-{mac(2, 1, 0).replace(':', '')}", [mac(3, 0, 0), mac(3, 0, 1), mac(3, 1, 0), mac(3, 1, 1)])
 
 
 def with_one_key(seer: dict[str, Any]) -> dict[str, Any]:
-    for entry in (entry for entries in seer["observed"]["neighbours"].values() for entry in entries):
+    for entry in (entry for entries in seer["observed"]["neighbors"].values() for entry in entries):
         entry["host_key"] = KEY
     return seer
 
 
 def failed(reason: str = "Permission denied (publickey).") -> list[dict[str, Any]]:
     seed = machines(*RING3)[:2]
-    return [*seed, *[{**found, "unreachable": reason} for found in discovery.strangers(seed)]]
+    return [*seed, *[{**found, "unreachable": reason} for found in discovery.pending_hosts(seed)]]
 
 
 def test_a_machine_that_cannot_be_asked_is_a_problem() -> None:
@@ -201,7 +201,7 @@ def test_a_machine_that_cannot_be_asked_is_a_problem() -> None:
     text = str(found.problems[0])
     assert "spark1 port 1: found a machine (spark3), 02:00:00:00:03:00, 02:00:00:00:03:01, 02:00:00:00:03:02, 02:00:00:00:03:03" in text
     assert "`ssh -J nvidia@192.168.1.1 nvidia@fe80::3:0%enp1s0f1np1`" in text
-    assert discovery.strangers(failed()) == []
+    assert discovery.pending_hosts(failed()) == []
 
 
 def test_or_a_note_where_a_part_is_enough() -> None:
@@ -216,20 +216,20 @@ def test_the_switch_itself_may_be_seen() -> None:
     At the end of a cable such a machine is a Spark without sshd.
     """
     known = machines(((1, 1), (2, 1), (3, 1)))[:2]
-    for entries in (entries for entry in known for entries in entry["observed"]["neighbours"].values()):
+    for entries in (entries for entry in known for entries in entry["observed"]["neighbors"].values()):
         entries[:] = [entry if entry["name"] != "spark3" else {**entry, "name": "", "host_key": ""} for entry in entries]
-    found = discovery.discover([*known, *[{**stranger, "unreachable": "no key"} for stranger in discovery.strangers(known)]])
+    found = discovery.discover([*known, *[{**stranger, "unreachable": "no key"} for stranger in discovery.pending_hosts(known)]])
     assert (found.proposal.topology, found.problems) == ("switch", ())
     assert all("a switch may have none" in str(note) for note in found.notes)
     alone = machines(PAIR)[:1]
-    (stranger,) = [{**stranger, "host_key": "", "unreachable": "no key"} for stranger in discovery.strangers(alone)]
+    (stranger,) = [{**stranger, "host_key": "", "unreachable": "no key"} for stranger in discovery.pending_hosts(alone)]
     assert ["start sshd there" in str(problem) for problem in discovery.discover([*alone, stranger]).problems] == [True]
 
 
 def test_a_ring_is_not_written_in_part() -> None:
     wires = (((1, 0), (2, 1)), ((2, 0), (3, 1)), ((3, 0), (4, 1)), ((4, 0), (1, 1)))
     known = machines(*wires)[:3]
-    known += [{**found, "unreachable": "no"} for found in discovery.strangers(known)]
+    known += [{**found, "unreachable": "no"} for found in discovery.pending_hosts(known)]
     (problem,) = discovery.discover(known, partial=True).problems
     assert "the ring includes an unqueried machine, at spark1 port 1 and spark3 port 0" in str(problem)
 
@@ -243,7 +243,7 @@ def test_a_given_machine_that_does_not_answer() -> None:
 
 def test_found_without_an_address_of_its_own() -> None:
     known = machines(PAIR)[:1]
-    (stranger,) = discovery.strangers(known)
+    (stranger,) = discovery.pending_hosts(known)
     found = discovery.discover([*known, asked(stranger, PAIR, direct="Connection timed out")])
     assert ["spark2: Connection timed out" in str(problem) for problem in found.problems] == [True]
 
@@ -251,7 +251,7 @@ def test_found_without_an_address_of_its_own() -> None:
 def test_a_server_on_the_switch_is_no_part_of_the_cluster() -> None:
     wires = (((1, 1), (2, 1), (3, 1)),)
     known = machines(*wires)[:2]
-    (server,) = discovery.strangers(known)
+    (server,) = discovery.pending_hosts(known)
     answer = {**machine(3, [])["observed"], "interfaces": {f"eth{side}": {"mac": mac(3, 1, side)} for side in (0, 1)}}
     found = discovery.discover([*known, {**server, "observed": answer}])
     assert (found.proposal.topology, found.proposal.machines, found.problems) == ("switch", ("spark1", "spark2"), ())
@@ -279,8 +279,8 @@ def chain() -> list[dict[str, Any]]:
     """Return spark1 (given), spark2 connected to it, and spark3 connected to spark2."""
     wires = RING3[:2]
     known = [{**machine(1, wires), "login": {"user": "nvidia", "key": "~/.ssh/k", "port": 2222, "arguments": "-o ProxyJump=a%b", "local": False}}]
-    known += [asked(found, *wires) for found in discovery.strangers(known)]
-    return known + [asked(found, *wires) for found in discovery.strangers(known)]
+    known += [asked(found, *wires) for found in discovery.pending_hosts(known)]
+    return known + [asked(found, *wires) for found in discovery.pending_hosts(known)]
 
 
 def test_ssh_leads_from_one_to_the_next() -> None:

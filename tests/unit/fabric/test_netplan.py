@@ -19,7 +19,7 @@ from ansible_collections.gb10.cluster.plugins.module_utils.fabric import io_netp
 from ansible_collections.gb10.cluster.plugins.module_utils.fabric import io_rollback as io_netplan
 from ansible_collections.gb10.cluster.plugins.module_utils.fabric import netplan
 from ansible_collections.gb10.cluster.plugins.module_utils.fabric import report as fabric_report
-from ansible_collections.gb10.cluster.plugins.modules import netplan_change
+from ansible_collections.gb10.cluster.plugins.modules import netplan_apply
 
 FOREIGN = {
     "network": {
@@ -532,7 +532,7 @@ def test_without_room_for_the_way_back_nothing_changes(host: Host, monkeypatch: 
     target = {"files": {old: ["changed", 0o600]}, "links": {}}
     full(monkeypatch, *room)
     with pytest.raises(OSError, match="No space left"):
-        netplan_change.change(host.run, {**PARAMS, "identifier": "one", "confirm_timeout": 60}, target, list)
+        netplan_apply.change(host.run, {**PARAMS, "identifier": "one", "confirm_timeout": 60}, target, list)
     assert Path(old).read_text(encoding="utf-8") == "old"
     assert "netplan apply" not in host.asked
 
@@ -543,7 +543,7 @@ def test_a_disk_that_is_full_in_the_middle_of_a_change_takes_it_back(host: Host,
     target = {"files": {old: ["changed", 0o600], new: ["ours", 0o600]}, "links": {"fast": None}}
     before = io_netplan.capture(host.run, target["files"], ["fast"])
     full(monkeypatch, "pending.json", "program", "systemd", ".gb10-before", "40-cx7.yaml")
-    identifier, problem = netplan_change.change(host.run, {**PARAMS, "identifier": "one", "confirm_timeout": 60}, target, list)
+    identifier, problem = netplan_apply.change(host.run, {**PARAMS, "identifier": "one", "confirm_timeout": 60}, target, list)
     assert (identifier, "No space left" in problem, "The old configuration is restored" in problem) == ("", True, True)
     assert io_netplan.capture(host.run, target["files"], ["fast"]) == before
 

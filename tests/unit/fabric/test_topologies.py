@@ -66,7 +66,7 @@ def test_a_ring_of_three_has_six_subnets_as_nvidias_table() -> None:
 
 
 @pytest.mark.parametrize("count", [3, 4, 8])
-def test_a_ring_joins_neighbours_port_0_to_port_1(count: int) -> None:
+def test_a_ring_joins_neighbors_port_0_to_port_1(count: int) -> None:
     shares = planned(sparks(count, (0, 1)), RING)
     names = [share.name for share in shares]
     following = dict(zip(names, names[1:] + names[:1], strict=True))

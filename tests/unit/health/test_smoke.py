@@ -164,7 +164,7 @@ def vllm() -> Iterator[Server]:
 
 def ask(vllm: Server, **arguments: Any) -> dict[str, Any]:
     given = {"url": f"http://127.0.0.1:{vllm.server_port}", "model": "tiny", "unit": UNIT, **arguments}
-    answer = run_module("vllm_smoke", given, check=True)
+    answer = run_module("vllm_smoke_test", given, check=True)
     assert answer["changed"] is False if "changed" in answer else answer["failed"]
     return answer
 
@@ -238,5 +238,5 @@ def test_lines_are_those_that_were_sent_however_they_come(vllm: Server) -> None:
 def test_nobody_listens() -> None:
     with Server() as server:
         port = server.server_port
-    answer = run_module("vllm_smoke", {"url": f"http://127.0.0.1:{port}", "model": "tiny"})
+    answer = run_module("vllm_smoke_test", {"url": f"http://127.0.0.1:{port}", "model": "tiny"})
     assert answer["msg"].count("refused") == 3

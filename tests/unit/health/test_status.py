@@ -263,14 +263,14 @@ def test_status_info(tmp_path: Path) -> None:
     (tmp_path / "shown").write_text(SHOWN, encoding="utf-8")
     program(tmp_path, "systemctl", f"cat {tmp_path}/shown")
     path = program(tmp_path, "journalctl", f"cat {tmp_path}/entries")
-    answer = run_module("status_info", {"url": "http://127.0.0.1:1", "seconds": 0}, path, check=True)
+    answer = run_module("cluster_status_info", {"url": "http://127.0.0.1:1", "seconds": 0}, path, check=True)
     assert answer["changed"] is False
     assert [entry["unit"] for entry in answer["services"]] == ["gb10-ray.service", "gb10-vllm.service"]
     assert (answer["error"]["text"], answer["api"]["healthy"]) == ("OSError: the second start's", False)
     assert 0 < answer["available"] < answer["total"]
-    assert run_module("status_info", {}, path)["api"] == {}
+    assert run_module("cluster_status_info", {}, path)["api"] == {}
 
 
 def test_status_info_says_why_it_fails(tmp_path: Path) -> None:
     path = program(tmp_path, "systemctl", "echo 'System has not been booted with systemd' >&2; exit 1")
-    assert "System has not been booted" in run_module("status_info", {}, path)["msg"]
+    assert "System has not been booted" in run_module("cluster_status_info", {}, path)["msg"]

@@ -290,10 +290,10 @@ UNIT = "[Service]\nEnvironment=GB10_INPUTS=@inputs@\nExecStart=/bin/true\n"
 
 
 def test_a_stamped_unit_carries_its_digest() -> None:
-    stamped = systemd.stamped_unit(UNIT, [{"A": "1"}, "token"])
+    stamped = systemd.unit_with_digest(UNIT, [{"A": "1"}, "token"])
     assert len(stamped["inputs"]) == 64
     assert stamped["text"] == UNIT.replace("@inputs@", stamped["inputs"])
-    assert systemd.stamped_unit(UNIT, [{"A": "1"}, "token"]) == stamped
+    assert systemd.unit_with_digest(UNIT, [{"A": "1"}, "token"]) == stamped
 
 
 @pytest.mark.parametrize(
@@ -307,12 +307,12 @@ def test_a_stamped_unit_carries_its_digest() -> None:
     ],
 )
 def test_the_stamp_changes_with_each_input(text: str, inputs: list[Any]) -> None:
-    assert systemd.stamped_unit(text, inputs)["inputs"] != systemd.stamped_unit(UNIT, [{"A": "1"}])["inputs"]
+    assert systemd.unit_with_digest(text, inputs)["inputs"] != systemd.unit_with_digest(UNIT, [{"A": "1"}])["inputs"]
 
 
 def test_a_unit_without_placeholder_is_refused() -> None:
     with pytest.raises(ValueError, match="@inputs@"):
-        systemd.stamped_unit("[Service]\nExecStart=/bin/true\n", [])
+        systemd.unit_with_digest("[Service]\nExecStart=/bin/true\n", [])
 
 
 #: The characters that systemd's C-style unquoting makes of an escape (systemd.syntax(7)). The words here need no more.

@@ -197,7 +197,7 @@ def test_a_ray_that_asks_for_no_token_is_refused_at_once(ray: Server, token: str
 def test_a_ray_that_is_gone_proves_nothing() -> None:
     with Server() as server:
         port = server.server_port
-    assert "did not respond" in failure(lambda: io_ray.refuses_strangers(port))
+    assert "did not respond" in failure(lambda: io_ray.require_token(port))
 
 
 def test_a_timeout_names_the_missing_node(ray: Server, token: str) -> None:

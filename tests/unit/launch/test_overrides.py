@@ -51,7 +51,7 @@ def test_flags_of_all_nodes_come_once() -> None:
 def test_a_role_replaces_what_it_added_on_all_nodes() -> None:
     first, second = node({}, vllm_patch=addition(flags=["--old"]), nccl=addition()), {**node({}), "name": "spark2"}
     plan = {"nodes": [first, second], "node": second, "model": "m"}
-    new = additions.added(plan, "vllm_patch", {"spark1": None, "spark2": addition(flags=["--new"])})
+    new = additions.merge(plan, "vllm_patch", {"spark1": None, "spark2": addition(flags=["--new"])})
     assert [list(each["additions"]) for each in new["nodes"]] == [["nccl"], ["vllm_patch"]]
     assert (new["node"], new["model"]) == (new["nodes"][1], "m")
     assert list(first["additions"]) == ["vllm_patch", "nccl"]

@@ -62,20 +62,20 @@ def test_caches_are_given_up(tmp_path: Path) -> None:
 def test_the_module_refuses_or_tells(tmp_path: Path) -> None:
     path = program(tmp_path, "nvidia-smi", "echo '7, other, 1024'")
     given = {"node": "spark1", "needed": 1 << 60, "timeout": 0, "drop_caches": False}
-    refused = run_module("memory_reclaim", given, path)
+    refused = run_module("memory_wait", given, path)
     assert refused["failed"] and "the GPU processes are other (pid 7, 1.0 GiB)" in refused["msg"]
-    told = run_module("memory_reclaim", {**given, "required": False}, path)
+    told = run_module("memory_wait", {**given, "required": False}, path)
     assert told["changed"] is False
     assert told["problem"].startswith("spark1.memory: ")
 
 
 def test_the_module_has_nothing_to_wait_for() -> None:
-    answer = run_module("memory_reclaim", {"node": "spark1", "needed": 0, "timeout": 600, "drop_caches": False})
+    answer = run_module("memory_wait", {"node": "spark1", "needed": 0, "timeout": 600, "drop_caches": False})
     assert (answer["problem"], answer["waited"]) == ("", 0.0)
     assert answer["available"] > 0
 
 
 def test_check_mode_neither_drops_nor_waits() -> None:
-    answer = run_module("memory_reclaim", {"node": "spark1", "needed": 1 << 60, "timeout": 600}, check=True)
+    answer = run_module("memory_wait", {"node": "spark1", "needed": 1 << 60, "timeout": 600}, check=True)
     assert (answer["waited"], answer.get("failed", False)) == (0.0, False)
     assert answer["problem"]

@@ -157,5 +157,5 @@ def test_a_file_has_limits(tmp_path: Path, content: bytes, reason: str) -> None:
 
 def test_what_is_no_file_is_not_waited_for(tmp_path: Path) -> None:
     os.mkfifo(tmp_path / "config.json")
-    answer = run_module("serve_lint", {"argv": [], "model": str(tmp_path), "release": "0.32.0"})
+    answer = run_module("vllm_lint", {"argv": [], "model": str(tmp_path), "release": "0.32.0"})
     assert answer["failed"] and "config.json is not JSON: it is not a regular file" in answer["msg"]

@@ -11,8 +11,7 @@ from repository import ROOT
 from snapshot import assert_recorded
 
 from ansible_collections.gb10.cluster.plugins.module_utils.common.problems import ProblemsError
-from ansible_collections.gb10.cluster.plugins.module_utils.model import catalog as catalogue
-from ansible_collections.gb10.cluster.plugins.module_utils.model import catalog_checks as catalogue_checks
+from ansible_collections.gb10.cluster.plugins.module_utils.model import catalog, catalog_checks
 from ansible_collections.gb10.cluster.plugins.module_utils.model.catalog import File, Model, describe, find, known
 from ansible_collections.gb10.cluster.plugins.module_utils.model.catalog_data import MODELS
 from ansible_collections.gb10.cluster.plugins.module_utils.model.catalog_page import page
@@ -58,7 +57,7 @@ def test_what_the_issue_names_is_there() -> None:
 @pytest.mark.parametrize("model", known().values(), ids=known())
 def test_each_entry_is_complete(model: Model) -> None:
     entry = MODELS[model.name]
-    assert catalogue_checks.check_entry(model.name, entry) == []
+    assert catalog_checks.check_entry(model.name, entry) == []
     assert model.name == model.name.lower()
     assert model.hub.lower().endswith(model.name)
     assert all((model.sure, model.source, model.evidence, model.nodes, model.config))
@@ -184,7 +183,7 @@ def test_what_the_weights_are_quantised_to() -> None:
     found = {name: quantization(model.config) for name, model in known().items()}
     assert {name for name, kind in found.items() if kind == FP8} == {name for name in MODELS if "fp8" in name}
     assert set(found.values()) == {FP8, OTHER}
-    assert {catalogue.quantization(model) for model in known().values()} == {"", "mxfp4", "fp8", "compressed-tensors", "modelopt MIXED_PRECISION"}
+    assert {catalog.quantization(model) for model in known().values()} == {"", "mxfp4", "fp8", "compressed-tensors", "modelopt MIXED_PRECISION"}
 
 
 # Lookup
@@ -196,7 +195,7 @@ def test_a_model_is_found_by_its_names(name: str) -> None:
 
 
 def test_a_model_of_neither_list_is_taken_as_it_is() -> None:
-    assert find("someone/Model-1B") == Model("someone/Model-1B", hub="someone/Model-1B", sure=catalogue.UNKNOWN)
+    assert find("someone/Model-1B") == Model("someone/Model-1B", hub="someone/Model-1B", sure=catalog.UNKNOWN)
     assert find("/srv/models/tiny").reference == "/srv/models/tiny"
     assert find("/srv/models/tiny", {"tiny": {"path": "/srv/models/tiny", "nodes": 2}}).name == "tiny"
 
@@ -234,7 +233,7 @@ def test_more_ranks_than_the_fewest_nodes_are_no_mistake() -> None:
 def test_an_own_model() -> None:
     file = {"name": "p.py", "url": "https://example.org/p.py", "argument": "--reasoning-parser-plugin", "sha256": "0" * 64}
     model = find("mine", {"mine": {"hub": "me/Mine", "files": [file], "environment": {"A": "1"}, "weights_bytes": None}})
-    assert model == Model("mine", hub="me/Mine", files=(File(**file),), environment={"A": "1"}, sure=catalogue.OWN)
+    assert model == Model("mine", hub="me/Mine", files=(File(**file),), environment={"A": "1"}, sure=catalog.OWN)
     assert find("ME/mine", {"mine": {"hub": "me/Mine"}}).name == "mine"
 
 
@@ -345,7 +344,7 @@ def test_a_value_that_its_key_does_not_take(key: str, value: Any) -> None:
 
 def test_every_key_is_checked() -> None:
     keys = {field for field in Model.__dataclass_fields__ if field != "name"}
-    assert set(catalogue_checks._KEYS) == keys
+    assert set(catalog_checks._KEYS) == keys
 
 
 @pytest.mark.parametrize(

@@ -12,13 +12,13 @@ from typing import Any
 import pytest
 from cluster_nodes import Node, cluster_plan, spark
 from fake_hub import COMMIT, NAME, Hub
+from filters import FILTERS
 from hypothesis import given
 from hypothesis import strategies as st
 from repository import ROOT
 from run_module import program, run_module
 from run_playbook import Run, run
 
-from ansible_collections.gb10.cluster.plugins.filter.cluster import FilterModule
 from ansible_collections.gb10.cluster.plugins.module_utils.model_store import io_files as io_model_files
 from ansible_collections.gb10.cluster.plugins.module_utils.model_store import io_hub, io_model
 from ansible_collections.gb10.cluster.plugins.module_utils.model_store import plan as model_store
@@ -347,7 +347,7 @@ def test_node_info_reads_the_folder_that_counts(tmp_path: Path) -> None:
 
 
 def test_only_models_of_the_hub_are_asked_for() -> None:
-    hub_model = FilterModule().filters()["hub_model"]
+    hub_model = FILTERS["hub_model"]
     assert hub_model("org/mine", {}) == {"name": "org/mine", "revision": "main"}
     assert hub_model("mine", {"mine": {"hub": "org/mine", "revision": "v1"}}) == {"name": "org/mine", "revision": "v1"}
     for name, own in (("/srv/mine", {}), ("mine", {"mine": {"path": "/srv/mine"}}), ("no such", {}), ("mine", {"mine": {"hubb": "a/b"}})):

@@ -12,18 +12,18 @@ from typing import Any
 import pytest
 from ansible.errors import AnsibleConnectionFailure
 from cluster_nodes import cluster_plan, spark
+from filters import FILTERS
 from hypothesis import given
 from hypothesis import strategies as st
 from repository import load_yaml, read
 from run_module import program, run_module
 
 from ansible_collections.gb10.cluster.plugins.action import model_store_wait
-from ansible_collections.gb10.cluster.plugins.filter.cluster import FilterModule
 from ansible_collections.gb10.cluster.plugins.module_utils.model_store import plan as model_store
 
 GB = 10**9
 HASH = "a" * 64
-PLAN_FILTER = FilterModule().filters()["model_store_plan"]
+PLAN_FILTER = FILTERS["model_store_plan"]
 
 
 def file(path: str, size: int = 10, sha256: str = HASH) -> dict[str, Any]:

@@ -7,9 +7,9 @@ from typing import Any
 
 import pytest
 from cluster_nodes import LOCK, cluster_plan, lock_of, spark
+from filters import FILTERS
 from gpu_libraries import libnccl
 
-from ansible_collections.gb10.cluster.plugins.filter.cluster import FilterModule
 from ansible_collections.gb10.cluster.plugins.module_utils.nccl import library as nccl_library
 from ansible_collections.gb10.cluster.plugins.module_utils.nccl.choice import Choice, Cluster, Node, choose, hang, reasons
 
@@ -133,7 +133,7 @@ def test_the_rules_see_the_release_that_will_be_used(wanted: str, library: dict[
 
 def test_the_role_decides_as_the_plan_did() -> None:
     """The first run plans without the library, the second with it. The role makes the same decision in both."""
-    decide = FilterModule().filters()["nccl_choice"]
+    decide = FILTERS["nccl_choice"]
     for library in (facts(), OLD, facts("90")):
         first, second = planned(library=None), planned(library=library)
         names = [node["name"] for node in first["nodes"]]

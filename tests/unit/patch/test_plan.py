@@ -73,7 +73,7 @@ def request(**changes: Any) -> Request:
         "version": "0.22.1",
         "cuda": 12,
         "mechanism": "auto",
-        "asked": True,
+        "capability_given": True,
         "folder": "/configs",
         "bundled": {"ptxas": none, "ptxas-blackwell": none},
         "toolkit": Assembler("/toolkit/ptxas"),
@@ -148,11 +148,11 @@ def test_another_capability_has_no_family_target() -> None:
 
 
 def test_a_gpu_that_was_only_found_needs_nothing_unless_it_is_a_gb10() -> None:
-    plan = vllm_patches.present(request(capability=ComputeCapability(9, 0), asked=False, names=list(PATCHES)), tree())
+    plan = vllm_patches.present(request(capability=ComputeCapability(9, 0), capability_given=False, names=list(PATCHES)), tree())
     assert set(statuses(plan)) == {"not_needed"}
     assert (plan.files, plan.flags, plan.environment) == ({}, [], {})
     assert "this GPU is 9.0" in plan.patches[0]["reason"]
-    assert "use_flag" in statuses(vllm_patches.present(request(asked=False), tree()))
+    assert "use_flag" in statuses(vllm_patches.present(request(capability_given=False), tree()))
 
 
 def test_source_patches_whatever_else_would_do() -> None:

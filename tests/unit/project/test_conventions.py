@@ -182,6 +182,11 @@ def test_plugin_header(path: str) -> None:
     assert list(header_problems(path, read(path))) == []
 
 
+@pytest.mark.parametrize("path", files("plugins/action/*.py"))
+def test_an_action_has_its_module(path: str) -> None:
+    assert (ROOT / path.replace("/action/", "/modules/")).is_file()
+
+
 @pytest.mark.parametrize("path", files(*TASK_FILES))
 def test_tasks(path: str) -> None:
     assert list(task_problems(read(path))) == []

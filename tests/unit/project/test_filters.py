@@ -4,22 +4,34 @@ from __future__ import annotations
 
 import inspect
 import json
+import re
 import subprocess
 import sys
 from collections.abc import Callable
-from pathlib import Path
+from pathlib import Path, PurePosixPath
 from typing import Any
 
 import pytest
 from ansible.errors import AnsibleFilterError
-from repository import ROOT, load_yaml, read
+from filters import FILTERS, TESTS
+from repository import ROOT, files, load_yaml, read
 
-from ansible_collections.gb10.cluster.plugins.filter.cluster import FilterModule, _plain
+from ansible_collections.gb10.cluster.plugins.plugin_utils.lazy import plain_data
 
-FILTERS = FilterModule().filters()
 SNAPSHOT = Path(__file__).parents[1] / "data" / "plan_two_spark.json"
 PLAN = json.loads(SNAPSHOT.read_text(encoding="utf-8"))
 WORKER = FILTERS["node_plan"](PLAN, "spark2")
+
+
+@pytest.mark.parametrize("path", files("plugins/filter/*.py", "plugins/test/*.py"))
+def test_a_file_is_named_like_its_package(path: str) -> None:
+    assert (ROOT / "plugins" / "module_utils" / PurePosixPath(path).stem).is_dir()
+
+
+@pytest.mark.parametrize("name", [*FILTERS, *TESTS])
+def test_a_role_or_playbook_uses_each_filter(name: str) -> None:
+    paths = files("roles/*/*/*", "playbooks/**/*.yml")
+    assert any(re.search(rf"gb10\.cluster\.{name}\b", read(path)) for path in paths if not path.endswith(".lock"))
 
 
 @pytest.mark.parametrize(("name", "function"), FILTERS.items(), ids=FILTERS)
@@ -34,7 +46,7 @@ def test_documented_options_are_the_functions_parameters(name: str, function: Ca
         option = options[parameter.name]
         assert option.get("required", False) is (parameter.default is inspect.Parameter.empty)
         empty = inspect.Parameter.empty
-        assert option.get("default", empty) == (empty if option.get("required") else _plain(parameter.default))
+        assert option.get("default", empty) == (empty if option.get("required") else plain_data(parameter.default))
 
 
 def test_node_plan_has_the_nodes_own_part() -> None:
@@ -48,15 +60,10 @@ def test_node_plan_refuses_a_stranger() -> None:
 
 
 def test_what_the_core_knows_is_there_for_templates() -> None:
-    model = FILTERS["model_entry"]("gpt-oss-20b")
-    nodes = [{"name": f"spark{number}", "memory_bytes": 128_526_000_000, "head": number == 1} for number in (1, 2)]
-    memory = FILTERS["memory_plan"](model["config"], nodes, 2, weights_bytes=model["weights_bytes"])
-    assert memory["fits"]
-    assert memory["lines"][0].startswith("node")
-    assert FILTERS["stack"]("current")["vllm"] == "0.33.0"
-    assert FILTERS["stack"]("current", "vllm==0.31.0")["vllm"] == "0.31.0"
-    assert FILTERS["unknown_release"]("vllm==99.0.0")
-    assert not FILTERS["unknown_release"]("vllm==0.32.0")
+    assert FILTERS["model_entry"]("gpt-oss-20b")["reference"]
+    assert not TESTS["known_release"]("vllm==99.0.0")
+    assert TESTS["known_release"]("vllm==0.32.0")
+    assert TESTS["known_release"]("ray==2.60.0")
     assert FILTERS["model_path"]("mine", {"mine": {"path": "/srv/mine"}}) == "/srv/mine"
     assert FILTERS["model_path"]("/srv/mine", {"mine": {"pathh": "/srv/mine"}}) == "/srv/mine"
     assert FILTERS["model_path"]("org/mine", {}) == ""
@@ -65,18 +72,9 @@ def test_what_the_core_knows_is_there_for_templates() -> None:
     assert FILTERS["stack_lock"]("curent") == ""
 
 
-@pytest.mark.parametrize(
-    ("name", "arguments", "words"),
-    [
-        ("stack", ("curent",), "did you mean current"),
-        ("model_entry", ("gpt-oss-12b",), "unknown model 'gpt-oss-12b'"),
-        ("memory_plan", ({}, [], 1), "hidden_size"),
-        ("lint_serve", ({}, {"no-such-rule": "because"}), "unknown rule 'no-such-rule'"),
-    ],
-)
-def test_what_the_core_refuses_is_an_error(name: str, arguments: tuple[Any, ...], words: str) -> None:
-    with pytest.raises(AnsibleFilterError, match=words):
-        FILTERS[name](*arguments)
+def test_an_unknown_model_is_an_error() -> None:
+    with pytest.raises(AnsibleFilterError, match="unknown model 'gpt-oss-12b'"):
+        FILTERS["model_entry"]("gpt-oss-12b")
 
 
 def test_cluster_plan_reports_problems() -> None:
@@ -87,28 +85,10 @@ def test_cluster_plan_reports_problems() -> None:
 
 
 def test_ray_and_vllm_are_quoted_for_systemd() -> None:
-    assert " --address=10.110.0.1:6379 " in FILTERS["ray_exec"](WORKER, 1000, ['--labels={"a": "b"}'])
-    assert FILTERS["ray_exec"](WORKER, 1000, ['--labels={"a": "b"}']).endswith(' "--labels={\\"a\\": \\"b\\"}"')
+    assert " --address=10.110.0.1:6379 " in FILTERS["ray_exec_start"](WORKER, 1000, ['--labels={"a": "b"}'])
+    assert FILTERS["ray_exec_start"](WORKER, 1000, ['--labels={"a": "b"}']).endswith(' "--labels={\\"a\\": \\"b\\"}"')
     own = {**WORKER, "serve": {"args": [], "own": ["--max-model-len", "1024"]}}
-    assert FILTERS["vllm_exec"](own).endswith(" --max-model-len 1024")
-
-
-def test_fabric_plan_takes_what_an_inventory_holds() -> None:
-    answer = FILTERS["fabric_plan"]([{"name": "spark1", "ports": [0]}, {"name": "spark2"}], {"mtu": 1500})
-    assert [node["address"] for node in answer["nodes"]] == ["10.110.0.1", "10.110.0.2"]
-    assert answer["nodes"][0]["netplan"]["network"]["ethernets"]["enp1s0f0np0"]["mtu"] == 1500
-    assert json.loads(json.dumps(answer)) == answer
-
-
-def test_fabric_plan_reports_problems() -> None:
-    answer = FILTERS["fabric_plan"]([{"name": "spark1", "ports": [7]}, {"name": "spark2"}])
-    assert (answer["nodes"], len(answer["problems"])) == ([], 1)
-    assert "nodes[0].ports[0]" in answer["report"]
-
-
-def test_fabric_plan_knows_its_arguments() -> None:
-    with pytest.raises(AnsibleFilterError, match="port"):
-        FILTERS["fabric_plan"]([{"name": "spark1", "port": [0]}])
+    assert FILTERS["vllm_exec_start"](own).endswith(" --max-model-len 1024")
 
 
 def test_pinned_gid_index_is_in_the_nodes_environment() -> None:
@@ -123,7 +103,8 @@ def test_pinned_gid_index_is_in_the_nodes_environment() -> None:
 
 def test_templates_hand_over_lazy_containers() -> None:
     """Templates pass Ansible's own lists and mappings, which neither json nor dataclasses accept."""
-    template = "{{ ('@inputs@' | gb10.cluster.stamped_unit(nodes)).inputs }} {{ vars | gb10.cluster.node_plan('spark2') | gb10.cluster.ray_exec(1) }}"
+    template = "{{ ('@inputs@' | gb10.cluster.unit_with_digest(nodes)).inputs }} "
+    template += "{{ vars | gb10.cluster.node_plan('spark2') | gb10.cluster.ray_exec_start(1) }}"
     answer = subprocess.run(
         [Path(sys.executable).parent / "ansible", "localhost", "-m", "debug", "-a", f'msg="{template}"', "-e", f"@{SNAPSHOT}"],
         cwd=ROOT,
@@ -132,8 +113,8 @@ def test_templates_hand_over_lazy_containers() -> None:
         check=False,
     )
     assert answer.returncode == 0, answer.stdout + answer.stderr
-    assert FILTERS["stamped_unit"]("@inputs@", PLAN["nodes"])["inputs"] in answer.stdout
-    assert FILTERS["ray_exec"](WORKER, 1) in answer.stdout
+    assert FILTERS["unit_with_digest"]("@inputs@", PLAN["nodes"])["inputs"] in answer.stdout
+    assert FILTERS["ray_exec_start"](WORKER, 1) in answer.stdout
 
 
 def test_the_bandwidth_of_a_planned_pair() -> None:

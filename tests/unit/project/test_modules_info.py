@@ -118,13 +118,13 @@ def systemd(folder: Path, shown: str = SHOWN) -> Path:
 
 
 def test_service_info(tmp_path: Path) -> None:
-    service = run_module("service_info", {"name": "gb10-vllm.service"}, systemd(tmp_path))["service"]
+    service = run_module("systemd_unit_info", {"name": "gb10-vllm.service"}, systemd(tmp_path))["service"]
     assert (service["active"], service["pid"], service["restarts"], service["inputs"]) == ("activating", None, 3, "abc")
 
 
 def test_service_info_takes_no_inputs_from_a_service_that_does_not_run(tmp_path: Path) -> None:
     stopped = SHOWN.replace("ActiveState=activating", "ActiveState=failed")
-    assert run_module("service_info", {"name": "gb10-vllm.service"}, systemd(tmp_path, stopped))["service"]["inputs"] == ""
+    assert run_module("systemd_unit_info", {"name": "gb10-vllm.service"}, systemd(tmp_path, stopped))["service"]["inputs"] == ""
 
 
 def test_vllm_info_of_a_failed_start(tmp_path: Path) -> None:
@@ -156,7 +156,7 @@ ANSWER = {
 @pytest.mark.parametrize("check", [False, True], ids=["run", "check mode"])
 def test_vllm_arguments(tmp_path: Path, check: bool) -> None:
     folder = program(tmp_path, "python", f"echo 'INFO plugins are loaded'; echo \"$#\" \"$1\" > {tmp_path}/asked; echo '{json.dumps(ANSWER)}'")
-    answer = run_module("vllm_arguments", {"python": f"{folder}/python"}, tmp_path, check)
+    answer = run_module("vllm_arguments_info", {"python": f"{folder}/python"}, tmp_path, check)
     assert {key: answer[key] for key in ANSWER} == ANSWER
     assert (answer["changed"], (tmp_path / "asked").read_text(encoding="utf-8")) == (False, "2 -c\n")
 
@@ -194,7 +194,7 @@ def make_arg_parser(parser):
         (package / name).parent.mkdir(parents=True, exist_ok=True)
         (package / name).write_text(text, encoding="utf-8")
     folder = program(tmp_path, "python", f'cd {tmp_path} && exec {sys.executable} "$@"')
-    answer = run_module("vllm_arguments", {"python": [f"{folder}/python"]}, tmp_path)
+    answer = run_module("vllm_arguments_info", {"python": [f"{folder}/python"]}, tmp_path)
     assert (answer["version"], answer["variables"]) == ("0.28.0", ["VLLM_HOST_IP"])
     assert vllm_release.options_of(answer["options"]) == {
         option.name: option
@@ -232,5 +232,5 @@ def make_arg_parser(parser):
 )
 def test_vllm_arguments_says_why_it_fails(tmp_path: Path, script: str, said: str) -> None:
     folder = program(tmp_path, "python", script.format(python=sys.executable))
-    assert said in run_module("vllm_arguments", {"python": [f"{folder}/python"]}, tmp_path)["msg"]
-    assert "python is empty" in run_module("vllm_arguments", {"python": []}, tmp_path)["msg"]
+    assert said in run_module("vllm_arguments_info", {"python": [f"{folder}/python"]}, tmp_path)["msg"]
+    assert "python is empty" in run_module("vllm_arguments_info", {"python": []}, tmp_path)["msg"]

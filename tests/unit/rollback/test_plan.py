@@ -8,20 +8,19 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from filters import FILTERS
 from run_module import run_module
 
-from ansible_collections.gb10.cluster.plugins.filter.cluster import FilterModule
-from ansible_collections.gb10.cluster.plugins.module_utils.rollback import io_record as io_start
-from ansible_collections.gb10.cluster.plugins.module_utils.rollback import plan as way_back
+from ansible_collections.gb10.cluster.plugins.module_utils.rollback import io_record
+from ansible_collections.gb10.cluster.plugins.module_utils.rollback import plan as rollback
 
-FILTERS = FilterModule().filters()
 PLAN = json.loads((Path(__file__).parents[1] / "data" / "plan_two_spark.json").read_text(encoding="utf-8"))
-GOOD = way_back.start(PLAN)
+GOOD = rollback.start(PLAN)
 
 
 def test_a_start_is_the_same_on_every_node() -> None:
     assert {"model", "served_model_name", "url", "server_name", "needs"} < GOOD.keys()
-    assert {FILTERS["good_start"](FILTERS["node_plan"](PLAN, name))["id"] for name in ("spark1", "spark2")} == {GOOD["id"]}
+    assert {FILTERS["last_good_record"](FILTERS["node_plan"](PLAN, name))["id"] for name in ("spark1", "spark2")} == {GOOD["id"]}
 
 
 @pytest.mark.parametrize(
@@ -37,7 +36,7 @@ def test_a_start_is_the_same_on_every_node() -> None:
 def test_a_start_from_anything_else_is_another(change: Any) -> None:
     plan = copy.deepcopy(PLAN)
     change(plan)
-    assert way_back.start(plan)["id"] != GOOD["id"]
+    assert rollback.start(plan)["id"] != GOOD["id"]
 
 
 def node(name: str, problem: str = "", start: dict[str, Any] | None = None, differs: tuple[str, ...] = ("unit",)) -> dict[str, Any]:
@@ -48,13 +47,13 @@ BAD = "gb10-vllm.service failed to start: ValueError: bad."
 
 
 def test_back_to_the_last_good_start() -> None:
-    verdict = way_back.judge([node("spark1", BAD), node("spark2", differs=())])
+    verdict = rollback.judge([node("spark1", BAD), node("spark2", differs=())])
     assert verdict == {"failed": f"spark1: {BAD}", "start": GOOD, "why_not": ""}
-    said = way_back.message(verdict, "broken", True, "")
+    said = rollback.message(verdict, "broken", True, "")
     assert said.startswith(f"broken could not be started:\nspark1: {BAD}\nRestored {GOOD['model']}. It answers again.")
-    assert "It does not answer either: no token" in way_back.message(verdict, "broken", True, "no token")
-    assert "vllm_serve_rollback is false" in way_back.message(verdict, "broken", False, "")
-    assert "with its previous configuration. It answers again" in way_back.message(verdict, GOOD["model"], True, "")
+    assert "It does not answer either: no token" in rollback.message(verdict, "broken", True, "no token")
+    assert "vllm_serve_rollback is false" in rollback.message(verdict, "broken", False, "")
+    assert "with its previous configuration. It answers again" in rollback.message(verdict, GOOD["model"], True, "")
 
 
 @pytest.mark.parametrize(
@@ -70,17 +69,17 @@ def test_back_to_the_last_good_start() -> None:
     ],
 )
 def test_there_is_no_way_back(nodes: list[dict[str, Any]], why: str) -> None:
-    verdict = way_back.judge(nodes)
+    verdict = rollback.judge(nodes)
     assert (verdict["start"], verdict["why_not"]) == ({}, why)
-    assert way_back.message(verdict, "broken", True, "").endswith(f"No rollback: {why}.")
+    assert rollback.message(verdict, "broken", True, "").endswith(f"No rollback: {why}.")
 
 
 def test_all_problems_are_said() -> None:
-    assert way_back.judge([node("spark1", BAD), node("spark2", "no memory")])["failed"] == f"spark1: {BAD}\nspark2: no memory"
-    assert way_back.judge([node("spark1"), node("spark2")])["failed"] == ""
+    assert rollback.judge([node("spark1", BAD), node("spark2", "no memory")])["failed"] == f"spark1: {BAD}\nspark2: no memory"
+    assert rollback.judge([node("spark1"), node("spark2")])["failed"] == ""
 
 
-ENV, RAY, VLLM = way_back.FILES[:3]
+ENV, RAY, VLLM = rollback.FILES[:3]
 ADDED = "/etc/gb10/additions/vllm_patch.json"
 
 
@@ -95,39 +94,39 @@ def test_files_come_back_as_they_were(tmp_path: Path) -> None:
     root, path = str(tmp_path), str(tmp_path / "etc/gb10/good.json")
     for name in (ENV, RAY, VLLM):
         put(tmp_path, name, f"old {name}")
-    old = io_start.present(root)
-    io_start.write(path, {"start": GOOD, "files": old})
+    old = io_record.present(root)
+    io_record.write(path, {"start": GOOD, "files": old})
     assert (tmp_path / "etc/gb10/good.json").stat().st_mode & 0o777 == 0o600
     # Another executor and another model: one file is removed, one changed, one new.
     Path(f"{root}{RAY}").unlink()
     put(tmp_path, VLLM, "new")
     put(tmp_path, ADDED, "{}")
-    record = io_start.read(path)
-    assert way_back.units(record["files"]) == ["gb10-ray.service", "gb10-vllm.service"]
-    differs = io_start.differences(record, io_start.present(root))
+    record = io_record.read(path)
+    assert rollback.units(record["files"]) == ["gb10-ray.service", "gb10-vllm.service"]
+    differs = io_record.differences(record, io_record.present(root))
     assert differs == sorted([ADDED, RAY, VLLM])
-    io_start.restore(record, differs, root)
-    assert io_start.present(root) == old
-    assert io_start.differences(record, io_start.present(root)) == []
+    io_record.restore(record, differs, root)
+    assert io_record.present(root) == old
+    assert io_record.differences(record, io_record.present(root)) == []
 
 
 def test_the_module_keeps_and_compares(tmp_path: Path) -> None:
     path = str(tmp_path / "good.json")
-    nothing = run_module("start_record", {"path": path})
+    nothing = run_module("last_good_config", {"path": path})
     assert (nothing["changed"], nothing["start"]) == (False, {})
-    given = {"path": path, "state": "kept", "start": GOOD}
-    assert run_module("start_record", given, check=True)["changed"]
+    given = {"path": path, "state": "present", "start": GOOD}
+    assert run_module("last_good_config", given, check=True)["changed"]
     assert not Path(path).exists()
-    assert run_module("start_record", given)["changed"]
-    assert not run_module("start_record", given)["changed"]
-    answer = run_module("start_record", {"path": path, "state": "restored"})
+    assert run_module("last_good_config", given)["changed"]
+    assert not run_module("last_good_config", given)["changed"]
+    answer = run_module("last_good_config", {"path": path, "state": "restored"})
     assert (answer["changed"], answer["start"], answer["differs"]) == (False, GOOD, [])
 
 
 def test_the_module_says_what_is_wrong(tmp_path: Path) -> None:
     path = tmp_path / "good.json"
-    assert "no launch to restore" in run_module("start_record", {"path": str(path), "state": "restored"})["msg"]
+    assert "no launch to restore" in run_module("last_good_config", {"path": str(path), "state": "restored"})["msg"]
     path.write_text("[", encoding="utf-8")
-    assert f"{path} is not JSON" in run_module("start_record", {"path": str(path)})["msg"]
+    assert f"{path} is not JSON" in run_module("last_good_config", {"path": str(path)})["msg"]
     path.write_text('{"start": 1}', encoding="utf-8")
-    assert "is not a launch record" in run_module("start_record", {"path": str(path)})["msg"]
+    assert "is not a launch record" in run_module("last_good_config", {"path": str(path)})["msg"]

@@ -9,17 +9,17 @@ from typing import Any
 
 import pytest
 from ansible.errors import AnsibleFilterError
+from filters import FILTERS
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from ansible_collections.gb10.cluster.plugins.filter.cluster import FilterModule
 from ansible_collections.gb10.cluster.plugins.module_utils.common.problems import ProblemsError
 from ansible_collections.gb10.cluster.plugins.module_utils.runtime import image_copy, io_engine
 from ansible_collections.gb10.cluster.plugins.module_utils.runtime.image_copy import Copy
 from ansible_collections.gb10.cluster.plugins.module_utils.vllm_release import answer as vllm_release_answer
 from ansible_collections.gb10.cluster.plugins.module_utils.vllm_release import checks as vllm_release
 
-VERSIONS = FilterModule().filters()["image_versions"]
+VERSIONS = FILTERS["image_versions"]
 IMAGE = {"Id": "sha256:" + "ab12" * 16, "Architecture": "arm64", "Size": 7, "RepoDigests": ["example.org/vllm@sha256:" + "5" * 64]}
 FOUND = {"package": "/p/vllm", "triton": "", "torch": "", "toolkit": "", "distributions": ["/p/vllm-1.dist-info"], "size": 1}
 OPTION = {"name": "--a-b", "kind": "value", "aliases": ["-a"], "choices": ["x y"], "fold": "", "open": False}

@@ -13,7 +13,7 @@ from repository import ROOT
 from snapshot import assert_recorded
 
 from ansible_collections.gb10.cluster.plugins.module_utils.cluster import report as plan_text
-from ansible_collections.gb10.cluster.plugins.module_utils.model import catalog as catalogue
+from ansible_collections.gb10.cluster.plugins.module_utils.model import catalog
 from ansible_collections.gb10.cluster.plugins.module_utils.runtime import stacks
 from ansible_collections.gb10.cluster.plugins.module_utils.serve import plan as serve_plan
 from ansible_collections.gb10.cluster.plugins.module_utils.vllm_release import checks as vllm_release
@@ -36,7 +36,7 @@ def without_ray(stack: str) -> dict[str, Any]:
 
 
 @pytest.mark.parametrize("shape", SHAPES)
-@pytest.mark.parametrize("model", catalogue.known())
+@pytest.mark.parametrize("model", catalog.known())
 @pytest.mark.parametrize("stack", stacks.STACKS)
 def test_every_release_takes_what_is_planned_for_it(stack: str, model: str, shape: str) -> None:
     count, thors = SHAPES[shape]
@@ -252,7 +252,7 @@ def test_the_models_own_context_is_as_long_as_one_that_is_asked_for() -> None:
     assert "memory-utilization-131k" in rules(serve_plan.decide(inputs("gpt-oss-120b", gb10_vllm_extra_args=high)))
     short = inputs("gpt-oss-120b", gb10_vllm_extra_args=[*high, "--max-model-len=65536"])
     assert "memory-utilization-131k" not in rules(serve_plan.decide(short))
-    for model in catalogue.known():
+    for model in catalog.known():
         assert "memory-utilization-131k" not in rules(serve_plan.decide(inputs(model))), "the plan's own values"
 
 
@@ -269,7 +269,7 @@ def test_a_key_value_cache_that_the_checkpoint_has_in_fp8_is_one() -> None:
 
 
 @pytest.mark.parametrize("stack", [name for name, stack in stacks.STACKS.items() if stack.device == stacks.CUDA])
-@pytest.mark.parametrize("model", catalogue.known())
+@pytest.mark.parametrize("model", catalog.known())
 def test_an_entry_draws_no_warning_of_its_kernels(stack: str, model: str) -> None:
     found = rules(serve_plan.decide(inputs(model, stack, **without_ray(stack))))
     assert not found & {"fp4-moe-path", "flashinfer-moe-fp4"}

@@ -1,0 +1,33 @@
+# Copyright (c) 2026, gb10.cluster maintainers
+# GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+
+"""Filters: systemd units and secret variables."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+from ansible_collections.gb10.cluster.plugins.plugin_utils.lazy import Core, plain_data
+
+secrets = Core("common.secret_environment")
+systemd = Core("common.systemd")
+
+
+def unit_with_digest(text: str, inputs: Sequence[Any]) -> dict[str, str]:
+    """Return {text, inputs}: the unit with the digest of all launch inputs in place of its placeholder."""
+    return systemd.unit_with_digest(str(text), plain_data(inputs))
+
+
+def secret_environment(variables: Mapping[str, Any], plain: Mapping[str, Any]) -> dict[str, Any]:
+    """Return secret variables' names and problems, without values; see module_utils/common/secret_environment.py."""
+    return secrets.verdict(plain_data(variables), plain_data(plain))
+
+
+class FilterModule:
+    """Register the filters."""
+
+    def filters(self) -> dict[str, Callable[..., Any]]:
+        """Return name -> function."""
+        return {"unit_with_digest": unit_with_digest, "secret_environment": secret_environment}

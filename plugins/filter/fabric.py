@@ -1,0 +1,41 @@
+# Copyright (c) 2026, gb10.cluster maintainers
+# GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+
+"""Filters: problems and RDMA settings of the fabric."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+from ansible.errors import AnsibleFilterError
+
+from ansible_collections.gb10.cluster.plugins.plugin_utils.lazy import Core, plain_data
+
+report_lines = Core("fabric.report")
+fabric_schema = Core("fabric.schema")
+fabric_state = Core("fabric.rdma")
+
+
+def fabric_report(outcomes: Sequence[Any], mtu: int) -> str:
+    """Return a report of the fabric's problems on all nodes, "" without any; see module_utils/fabric/report.py."""
+    return report_lines.report(plain_data(outcomes), mtu)
+
+
+def pinned_gid_index(plan: Mapping[str, Any], fabric_facts: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the plan of a node with its RDMA devices' current NCCL_IB_GID_INDEX in the environment."""
+    result = plain_data(plan)
+    node, rails = result["node"], [(rail["hca"], rail["address"]) for rail in result["node"]["rails"]]
+    environment, problems = fabric_state.pinned(rails, fabric_schema.rdma_devices(plain_data(fabric_facts)["rdma"]))
+    if problems:
+        raise AnsibleFilterError("; ".join(map(str, problems)))
+    return {**result, "node": {**node, "environment": {**node["environment"], **environment}}}
+
+
+class FilterModule:
+    """Register the filters."""
+
+    def filters(self) -> dict[str, Callable[..., Any]]:
+        """Return name -> function."""
+        return {"fabric_report": fabric_report, "pinned_gid_index": pinned_gid_index}

@@ -1,0 +1,77 @@
+# Copyright (c) 2026, gb10.cluster maintainers
+# GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+
+"""Filters: command lines, environment and overrides of Ray and vLLM."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+from ansible_collections.gb10.cluster.plugins.plugin_utils.lazy import Core, plain_data
+
+confined = Core("launch.confinement")
+overrides = Core("launch.overrides")
+launch = Core("launch.argv")
+systemd = Core("common.systemd")
+
+
+def merge_overrides(plan: Mapping[str, Any], role: str, results: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the plan with a role's overrides, by the node's name; see module_utils/launch/overrides.py."""
+    return overrides.merge(plain_data(plan), str(role), plain_data(results))
+
+
+def rank_env(node: Mapping[str, Any]) -> dict[str, str]:
+    """Return the environment of every process of a planned node."""
+    return overrides.rank_environment(plain_data(node))
+
+
+def ray_exec_start(plan: Mapping[str, Any], object_store_memory: int, args: Sequence[str] = ()) -> str:
+    """Return the ExecStart= of Ray on the plan's node."""
+    given = plain_data(plan)
+    return systemd.exec_line(launch.contained(given, launch.RAY, launch.ray_argv(given, object_store_memory, plain_data(args)), _owner(given)))
+
+
+def vllm_exec_start(plan: Mapping[str, Any]) -> str:
+    """Return the ExecStart= of vLLM on the plan's node."""
+    given = plain_data(plan)
+    if given["executor"] == "ray":
+        return systemd.exec_line(launch.contained(given, launch.VLLM, launch.vllm_argv(given), _owner(given)))
+    return systemd.exec_line(launch.rank_argv(given, _owner(given)))
+
+
+def _owner(plan: Mapping[str, Any]) -> str:
+    """Return the UID:GID that a container runs as, because an image does not have the user's name; "" if it is unknown."""
+    return str(plan["node"].get("state", {}).get("service_user", ""))
+
+
+def confinement(user: str, writable: Sequence[str]) -> list[str]:
+    """Return the properties that confine a unit of the service user; see module_utils/launch/confinement.py."""
+    return confined.properties(str(user), plain_data(writable))
+
+
+def confined_query(user: str, writable: Sequence[str]) -> list[str]:
+    """Return the command prefix of a confined query without network; see module_utils/launch/confinement.py."""
+    return confined.query(str(user), plain_data(writable))
+
+
+def image_probe_argv(plan: Mapping[str, Any], argv: Sequence[str]) -> list[str]:
+    """Return the argv that runs another argv in a bare container of the image of the plan's node."""
+    return launch.look_argv(plain_data(plan), plain_data(argv))
+
+
+class FilterModule:
+    """Register the filters."""
+
+    def filters(self) -> dict[str, Callable[..., Any]]:
+        """Return name -> function."""
+        return {
+            "confined_query": confined_query,
+            "confinement": confinement,
+            "merge_overrides": merge_overrides,
+            "rank_env": rank_env,
+            "ray_exec_start": ray_exec_start,
+            "vllm_exec_start": vllm_exec_start,
+            "image_probe_argv": image_probe_argv,
+        }

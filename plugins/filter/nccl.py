@@ -1,0 +1,46 @@
+# Copyright (c) 2026, gb10.cluster maintainers
+# GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+
+"""Filters: the choice of NCCL, and its bandwidth."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import Any
+
+from ansible_collections.gb10.cluster.plugins.plugin_utils.lazy import Core, plain_data
+
+nccl_bandwidth = Core("nccl.bandwidth")
+nccl_choices = Core("nccl.choice")
+
+
+def nccl_choice(plan: Mapping[str, Any], libraries: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the NCCL choice after installation; ``libraries`` are nccl_info's results by node, null if missing."""
+    given, found = plain_data(plan), {name: library or {} for name, library in plain_data(libraries).items()}
+    nodes = [nccl_choices.Node(node["name"], node["capability"] or "", found.get(node["name"])) for node in given["nodes"]]
+    facts: dict[str, Any] = nccl_choices.choose(given["nccl"]["wanted"], nccl_choices.Cluster(**given["nccl"]["cluster"]), nodes).facts()
+    return facts
+
+
+def bandwidth_runs(plan: Mapping[str, Any], backend: str, port: int) -> list[dict[str, Any]]:
+    """Return the runs that measure the bandwidth between nodes, as {name, environment} for the plan's node."""
+    return nccl_bandwidth.runs(plain_data(plan), str(backend), int(port))
+
+
+def bandwidth_report(results: Mapping[str, Any], plan: Mapping[str, Any], backend: str, expected: float) -> dict[str, Any]:
+    """Return {lines, expected, findings}: the measurements by the run's name, and those that are too slow."""
+    measured, least = plain_data(results), nccl_bandwidth.expected(plain_data(plan), str(backend), float(expected))
+    return {"lines": nccl_bandwidth.lines(measured), "expected": least, "findings": list(map(str, nccl_bandwidth.findings(measured, least)))}
+
+
+class FilterModule:
+    """Register the filters."""
+
+    def filters(self) -> dict[str, Callable[..., Any]]:
+        """Return name -> function."""
+        return {
+            "nccl_choice": nccl_choice,
+            "bandwidth_runs": bandwidth_runs,
+            "bandwidth_report": bandwidth_report,
+        }

@@ -1,0 +1,113 @@
+#!/usr/bin/python
+# Copyright (c) 2026, gb10.cluster maintainers
+# GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+
+from __future__ import annotations
+
+DOCUMENTATION = r"""
+---
+module: cluster_status_info
+short_description: Read the status of a cluster node and its server
+version_added: 0.1.0
+description:
+  - Reads the services, the ranks with their memory, and the last error since boot. With O(url), queries the server too.
+  - Requests one token from that server, because a server that reports healthy may be wedged.
+options:
+  url:
+    description: The API's address, without path; empty on nodes without an API.
+    type: str
+    default: ""
+  seconds:
+    description: Seconds over which to measure the server's tokens per second.
+    type: float
+    default: 2
+  timeout:
+    description: Maximum seconds to wait for the token.
+    type: int
+    default: 20
+author:
+  - gb10.cluster maintainers (@gb10-cluster)
+extends_documentation_fragment:
+  - gb10.cluster.attributes.info
+  - gb10.cluster.api
+  - gb10.cluster.api.key
+"""
+
+EXAMPLES = r"""
+- name: Read the status of the head
+  gb10.cluster.cluster_status_info:
+    url: http://127.0.0.1:8000
+  become: true
+"""
+
+RETURN = r"""
+services:
+  description: Each service as M(gb10.cluster.systemd_unit_info) returns it.
+  returned: success
+  type: list
+  elements: dict
+ranks:
+  description: The processes with a share of the model, with pid, name and resident bytes.
+  returned: success
+  type: list
+  elements: dict
+available:
+  description: Bytes of available memory.
+  returned: success
+  type: int
+total:
+  description: Total bytes of memory.
+  returned: success
+  type: int
+uptime:
+  description: Seconds since boot, without sleep, like systemd's timestamps.
+  returned: success
+  type: float
+error:
+  description: The last error in the journals since boot, with its unit and age in seconds; empty without one.
+  returned: success
+  type: dict
+lock:
+  description: The run that holds the cluster's lock, as text, with its age in seconds; empty without one.
+  returned: success
+  type: dict
+  sample: {"text": "alice@laptop runs site.yml (process 4711) since 2026-11-22 07:29:43 UTC", "age": 12.5}
+api:
+  description: The server's status, empty without O(url).
+  returned: success
+  type: dict
+"""
+
+from ansible.module_utils.basic import AnsibleModule
+
+from ansible_collections.gb10.cluster.plugins.module_utils.common import argument_spec as arguments
+from ansible_collections.gb10.cluster.plugins.module_utils.common.io_command import runner
+from ansible_collections.gb10.cluster.plugins.module_utils.health import io_client as io_vllm
+from ansible_collections.gb10.cluster.plugins.module_utils.health import io_status
+
+
+def main() -> None:
+    """Read the status."""
+    module = AnsibleModule(
+        argument_spec={
+            "url": {"type": "str", "default": ""},
+            **arguments.API,
+            **arguments.API_KEY,
+            "seconds": {"type": "float", "default": 2},
+            "timeout": {"type": "int", "default": 20},
+        },
+        supports_check_mode=True,
+    )
+    params = module.params
+    try:
+        facts = io_status.node(runner(module))
+        server = io_vllm.Server(params["url"], params["ca_file"], params["server_name"])
+        api = io_status.api(server, params["key_file"], params["seconds"], params["timeout"], params["unit"]) if server.url else {}
+    except ValueError as error:
+        module.fail_json(msg=str(error))
+    module.exit_json(changed=False, **facts, api=api)
+
+
+if __name__ == "__main__":
+    main()

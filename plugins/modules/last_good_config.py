@@ -1,0 +1,108 @@
+#!/usr/bin/python
+# Copyright (c) 2026, gb10.cluster maintainers
+# GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+
+from __future__ import annotations
+
+DOCUMENTATION = r"""
+---
+module: last_good_config
+short_description: Record the launch inputs of a node's services after the model answered, or restore them
+version_added: 0.1.0
+description:
+  - Records the current units, rank environment and role records, or restores the recorded ones.
+  - Does not start or stop a service. The diff omits contents, because the environment may contain secrets.
+options:
+  state:
+    description: C(present) records the current files, C(restored) restores the recorded ones, C(read) compares the two.
+    type: str
+    choices: [present, restored, read]
+    default: read
+  start:
+    description: Data about the launch to record with its files, a free-form mapping. For O(state=present).
+    type: dict
+    default: {}
+  path:
+    description: Path of the record.
+    type: path
+    default: /etc/gb10/good.json
+author:
+  - gb10.cluster maintainers (@gb10-cluster)
+extends_documentation_fragment:
+  - gb10.cluster.attributes.change
+"""
+
+EXAMPLES = r"""
+- name: Restore the launch inputs of the last model that answered
+  gb10.cluster.last_good_config:
+    state: restored
+  become: true
+"""
+
+RETURN = r"""
+start:
+  description: The recorded data about the launch, empty without a record.
+  returned: always
+  type: dict
+differs:
+  description: Files that differed from the record.
+  returned: always
+  type: list
+  elements: str
+units:
+  description: Services in the record, in start order.
+  returned: always
+  type: list
+  elements: str
+present:
+  description: Services that existed before the module ran, in start order.
+  returned: always
+  type: list
+  elements: str
+"""
+
+from ansible.module_utils.basic import AnsibleModule
+
+from ansible_collections.gb10.cluster.plugins.module_utils.rollback import io_record
+from ansible_collections.gb10.cluster.plugins.module_utils.rollback import plan as rollback
+
+
+def main() -> None:
+    """Compare, then record or restore as requested."""
+    module = AnsibleModule(
+        argument_spec={
+            "state": {"type": "str", "choices": ["present", "restored", "read"], "default": "read"},
+            "start": {"type": "dict", "default": {}},
+            "path": {"type": "path", "default": rollback.RECORD},
+        },
+        supports_check_mode=True,
+    )
+    state, path = module.params["state"], module.params["path"]
+    try:
+        record, now = io_record.read(path), io_record.present()
+        if state == "restored" and not record["start"]:
+            raise ValueError(f"{path} does not exist, so there is no launch to restore")
+        differs = io_record.differences(record, now)
+        wanted = {"start": module.params["start"], "files": now} if state == "present" else record
+        changed = wanted != record if state == "present" else state == "restored" and bool(differs)
+        if changed and not module.check_mode:
+            if state == "present":
+                io_record.write(path, wanted)
+            else:
+                io_record.restore(record, differs)
+    except (ValueError, OSError) as error:
+        module.fail_json(msg=str(error))
+    lines = "".join(f"{name}\n" for name in differs) if changed else ""
+    module.exit_json(
+        changed=changed,
+        start=wanted["start"],
+        differs=differs,
+        units=rollback.units(wanted["files"]),
+        present=rollback.units(now),
+        diff={"before": "", "after": f"{state}:\n{lines}" if changed else ""},
+    )
+
+
+if __name__ == "__main__":
+    main()

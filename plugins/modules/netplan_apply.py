@@ -1,0 +1,164 @@
+#!/usr/bin/python
+# Copyright (c) 2026, gb10.cluster maintainers
+# GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+
+from __future__ import annotations
+
+DOCUMENTATION = r"""
+---
+module: netplan_apply
+short_description: Configure the fabric with netplan and automatic rollback
+version_added: 0.1.0
+description:
+  - Compares the fabric's netplan file and the devices with the plan. If they differ, C(netplan generate) first checks
+    the new files in a scratch root together with the host's other files. The module does not write files that netplan
+    rejects.
+  - Before a change, the module saves the present files and devices, and starts a systemd timer that restores them, also
+    after a reboot. M(gb10.cluster.netplan_confirm) stops the timer.
+  - If the change cuts the host off, the module waits until the timer has restored the old configuration, and reports it
+    in RV(problem).
+options:
+  state:
+    description: Whether to configure the fabric, or to restore the state before its first configuration.
+    type: str
+    choices: [present, absent]
+    default: present
+  content:
+    description: The netplan document as YAML text.
+    type: str
+    required: true
+  files:
+    description: Other files of the fabric, path to text. A file with an empty text is removed.
+    type: dict
+    default: {}
+  takeover:
+    description:
+      - Whether to remove the fabric's interfaces from other netplan files.
+      - O(state=absent) restores these files. In a file that was changed since, it restores only the removed interfaces.
+    type: bool
+    default: false
+  timeout:
+    description: Seconds after C(netplan apply) until the host must match the plan.
+    type: int
+    default: 30
+  confirm_timeout:
+    description: Seconds until the timer restores the old configuration, unless the change was confirmed.
+    type: int
+    default: 120
+  identifier:
+    description: Identifier of this change; random by default.
+    type: str
+author:
+  - gb10.cluster maintainers (@gb10-cluster)
+extends_documentation_fragment:
+  - gb10.cluster.rails
+  - gb10.cluster.attributes.change
+"""
+
+EXAMPLES = r"""
+- name: Configure the fabric with automatic rollback
+  gb10.cluster.netplan_apply:
+    content: "{{ gb10_plan.node.netplan | to_nice_yaml }}"
+    files: "{{ gb10_plan.node.files }}"
+    rails: "{{ gb10_plan.node.rails }}"
+    mtu: "{{ gb10_plan.mtu }}"
+  become: true
+"""
+
+RETURN = r"""
+differences:
+  description: The differences before the change, one sentence each.
+  returned: always
+  type: list
+  elements: str
+pending:
+  description: The change that waits for confirmation, empty if none.
+  returned: always
+  type: str
+problem:
+  description: The reason why the change failed and the old configuration was restored, empty if it did not fail.
+  returned: always
+  type: str
+"""
+
+import os
+import secrets
+import tempfile
+import time
+from collections.abc import Callable
+
+from ansible.module_utils.basic import AnsibleModule
+
+from ansible_collections.gb10.cluster.plugins.module_utils.common.argument_spec import RAILS
+from ansible_collections.gb10.cluster.plugins.module_utils.common.io_command import runner
+from ansible_collections.gb10.cluster.plugins.module_utils.fabric import io_netplan as io_netplan_files
+from ansible_collections.gb10.cluster.plugins.module_utils.fabric import io_rollback as io_netplan
+from ansible_collections.gb10.cluster.plugins.module_utils.fabric import netplan
+from ansible_collections.gb10.cluster.plugins.module_utils.fabric.io_rollback import NetplanError
+
+
+def change(run: io_netplan.Run, params: dict, target: dict, differences: Callable[[], list[str]]) -> tuple[str, str]:
+    """Start the timer, apply the change and wait. Returns (identifier, ""), or ("", reason) after a rollback."""
+    identifier = params["identifier"] or secrets.token_hex(8)
+    # A rollback also restores the devices that the plan configures.
+    links = {*target["links"], *netplan.hearing([rail["interface"] for rail in params["rails"]])}
+    before = io_netplan.capture(run, target["files"], links)
+    io_netplan.arm(run, identifier, before, params["confirm_timeout"], params["state"] == "absent", target)
+    try:
+        io_netplan.put(run, target)
+        deadline = time.monotonic() + params["timeout"]
+        while (left := differences()) and time.monotonic() < deadline:
+            time.sleep(0.3)
+        if not left:
+            return identifier, ""
+        problem = f"{params['timeout']} s after netplan apply the host still differs from the plan: {'; '.join(left)}"
+    except (NetplanError, OSError) as error:
+        problem = str(error)
+    try:
+        io_netplan.restore(run, "restored because it failed")
+    except NetplanError as error:
+        raise NetplanError(f"{problem}. The rollback failed too; the host's timer tries it again: {error}") from error
+    return "", f"{problem}. The old configuration is restored"
+
+
+def main() -> None:
+    """Compare, check in a scratch root, change."""
+    module = AnsibleModule(
+        argument_spec={
+            "state": {"type": "str", "choices": ["present", "absent"], "default": "present"},
+            "content": {"type": "str", "required": True},
+            "files": {"type": "dict", "default": {}},
+            **RAILS,
+            "takeover": {"type": "bool", "default": False},
+            "timeout": {"type": "int", "default": 30},
+            "confirm_timeout": {"type": "int", "default": 120},
+            "identifier": {"type": "str"},
+        },
+        supports_check_mode=True,
+    )
+    run, params = runner(module), module.params
+    pending, problem = "", ""
+    try:
+        target, notes = io_netplan_files.target(params)
+
+        def differences() -> list[str]:
+            return io_netplan_files.differences(run, params, target)
+
+        found = differences() + (["an earlier change was never confirmed"] if io_netplan.read(io_netplan.PENDING) else [])
+        diff = io_netplan_files.diff(target, notes, found)
+        if found:
+            with tempfile.TemporaryDirectory(prefix="gb10-netplan-") as scratch:
+                refused = io_netplan_files.refusal(run, target["files"], [*target["links"], *(r["interface"] for r in params["rails"])], scratch)
+            if refused:
+                module.fail_json(msg=f"Nothing was changed: {refused}", differences=found, pending="", problem="")
+            if not module.check_mode:
+                os.umask(0o022)
+                pending, problem = change(run, params, target, differences)
+    except (NetplanError, ValueError, OSError) as error:
+        module.fail_json(msg=str(error), differences=[], pending="", problem="")
+    module.exit_json(changed=bool(found) and not problem, differences=found, pending=pending, problem=problem, diff=diff)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,161 @@
+#!/usr/bin/python
+# Copyright (c) 2026, gb10.cluster maintainers
+# GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+
+from __future__ import annotations
+
+DOCUMENTATION = r"""
+---
+module: service_info
+short_description: Read a systemd service, and compare it with its planned unit
+version_added: 0.1.0
+description:
+  - Units of this collection hold a digest of their launch inputs. If the digest in the running process's environment
+    differs, a restart is needed, also after a run that was killed between writing and restarting.
+options:
+  name:
+    description: The unit, with its suffix.
+    type: str
+    required: true
+  log:
+    description: Whether to search the unit's journal for the cause of a failure.
+    type: bool
+    default: false
+  unit:
+    description: The planned unit, from the filter P(gb10.cluster.unit_with_digest#filter).
+    type: dict
+    suboptions:
+      text:
+        description: The text of the unit file.
+        type: str
+        required: true
+      inputs:
+        description: The digest of the launch inputs.
+        type: str
+        required: true
+  broken:
+    description: Why a service with unchanged inputs must be restarted; empty for no restart.
+    type: str
+    default: ""
+author:
+  - gb10.cluster maintainers (@gb10-cluster)
+extends_documentation_fragment:
+  - gb10.cluster.attributes.info
+"""
+
+EXAMPLES = r"""
+- name: Read the service
+  gb10.cluster.systemd_unit_info:
+    name: gb10-ray.service
+  become: true
+  register: ray
+"""
+
+RETURN = r"""
+service:
+  description: The service.
+  returned: always
+  type: dict
+  contains:
+    unit:
+      description: The unit's name.
+      type: str
+    load:
+      description: C(loaded), or C(not-found) if the unit does not exist.
+      type: str
+    enabled:
+      description: Whether it starts at boot.
+      type: bool
+    active:
+      description: systemd's ActiveState.
+      type: str
+    sub:
+      description: systemd's SubState.
+      type: str
+    result:
+      description: The result of the last run.
+      type: str
+    pid:
+      description: The main process, null if there is none.
+      type: int
+    status:
+      description: Exit status of the last main process.
+      type: int
+    restarts:
+      description: The number of restarts by systemd.
+      type: int
+    invocation:
+      description: Identifier of the present invocation, as in the journal.
+      type: str
+    queued:
+      description: Whether systemd has an unfinished job for it, such as a restart.
+      type: bool
+    started:
+      description: Start time of the main process, in seconds since boot.
+      type: float
+    container:
+      description: Whether the loaded unit runs a container, which it removes when it stops.
+      type: bool
+    inputs:
+      description: The digest of inputs in the running main process's environment, empty if there is none.
+      type: str
+restart_needed:
+  description: Whether the running process has other launch inputs than O(unit), or O(broken) is not empty.
+  returned: if O(unit) is given
+  type: bool
+start_needed:
+  description: Whether the service must be started, enabled or restarted.
+  returned: if O(unit) is given
+  type: bool
+differs:
+  description: Whether the unit file differs from O(unit), or its owner or mode is wrong.
+  returned: if O(unit) is given
+  type: bool
+cause:
+  description: The first error in the last lines of its journal that does not repeat another, empty if none or not
+    requested.
+  returned: always
+  type: str
+"""
+
+from ansible.module_utils.basic import AnsibleModule
+
+from ansible_collections.gb10.cluster.plugins.module_utils.common import io_file, paths
+from ansible_collections.gb10.cluster.plugins.module_utils.common.io_command import runner
+from ansible_collections.gb10.cluster.plugins.module_utils.health import io_client as io_vllm
+from ansible_collections.gb10.cluster.plugins.module_utils.health import log as serve_log
+from ansible_collections.gb10.cluster.plugins.module_utils.node import io_facts as io_node
+
+_LOG_LINES = 300
+
+
+def main() -> None:
+    """Return the facts."""
+    module = AnsibleModule(
+        argument_spec={
+            "name": {"type": "str", "required": True},
+            "log": {"type": "bool", "default": False},
+            "unit": {"type": "dict", "options": {"text": {"type": "str", "required": True}, "inputs": {"type": "str", "required": True}}},
+            "broken": {"type": "str", "default": ""},
+        },
+        supports_check_mode=True,
+    )
+    name, planned, run = module.params["name"], module.params["unit"], runner(module)
+    try:
+        service = io_node.service(run, name)
+        entries = io_vllm.journal(run, io_vllm.of_unit(name), _LOG_LINES) if module.params["log"] else []
+        compared = {}
+        if planned:
+            restart = service["inputs"] != planned["inputs"] or bool(module.params["broken"])
+            running = service["enabled"] and service["active"] in ("active", "activating")
+            differs = io_file.differs(f"{paths.UNITS}/{name}", planned["text"])
+            compared = {"restart_needed": restart, "start_needed": restart or not running, "differs": differs}
+    except (ValueError, OSError) as error:
+        module.fail_json(msg=str(error))
+    cause = serve_log.root_cause([message for _when, message in entries])
+    module.exit_json(changed=False, service=service, cause=cause, **compared)
+
+
+if __name__ == "__main__":
+    main()

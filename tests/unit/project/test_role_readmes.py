@@ -1,0 +1,78 @@
+"""Each role has a README.md with the same first sections: title, purpose, usage with variables and tags, files."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+
+import pytest
+from repository import ROLES, ROOT, load_yaml, read
+
+SPECS = "[meta/argument_specs.yml](meta/argument_specs.yml)"
+
+
+def readme_problems(role: str, text: str) -> Iterator[str]:
+    """Check a README's title, its sections, and the links and the example in its section Usage."""
+    if not re.match(rf"# {role}: \S.*\n\n[A-Z]", text):
+        yield f"expected the title `# {role}: ...`, and then a paragraph about the purpose"
+    headings = re.findall(r"^## (.+)$", text, re.MULTILINE)
+    if headings[:1] != ["Usage"]:
+        yield "the first section must be Usage"
+    if headings.count("Files") != 1:
+        yield "expected one section Files"
+    usage = text.partition("## Usage\n")[2].partition("\n## ")[0]
+    if not re.search(r"^    ansible-playbook \S+\.yml -i ", usage, re.MULTILINE):
+        yield "Usage has no example"
+    if f"Variables: {SPECS}" not in usage:
+        yield f"Usage has no `Variables: {SPECS}`"
+    if not re.search(r"\bTags?:\s", usage):
+        yield "Usage has no tag"
+
+
+def tags(tasks: list[dict[str, object]]) -> Iterator[str]:
+    """Yield the tags of plays, tasks and blocks."""
+    for task in tasks:
+        found = task.get("tags", [])
+        yield from found if isinstance(found, list) else [str(found)]
+        for key in ("tasks", "block", "always", "roles"):
+            children = task.get(key, [])
+            yield from tags(children) if isinstance(children, list) else ()
+
+
+@pytest.mark.parametrize("role", ROLES)
+def test_role_readme(role: str) -> None:
+    assert list(readme_problems(role, read(f"roles/{role}/README.md"))) == []
+
+
+@pytest.mark.parametrize("role", ROLES)
+def test_links_of_a_role_readme(role: str) -> None:
+    folder = ROOT / "roles" / role
+    links = re.findall(r"\]\((?!https?:)([^)#]+)", read(f"roles/{role}/README.md"))
+    assert [link for link in links if not (folder / link).exists()] == []
+
+
+@pytest.mark.parametrize("role", ROLES)
+def test_tag_of_a_role_readme(role: str) -> None:
+    used = {tag for playbook in ("site", "lab_up") for tag in tags(load_yaml(read(f"playbooks/{playbook}.yml")))}
+    for tag in re.findall(r"\bTag:\s+`(\w+)`", read(f"roles/{role}/README.md")):
+        assert tag in used
+
+
+EXAMPLE = "    ansible-playbook site.yml -i inventories/lab"
+GOOD = f"# x: does it\n\nIt does.\n\n## Usage\n\n{EXAMPLE}\n\nVariables: {SPECS}. Tag: `x`.\n\n## Files\n\nNone.\n"
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "expected"),
+    [
+        ("# x: does it", "# x", "expected the title"),
+        ("## Usage", "## Notes", "the first section"),
+        ("## Files", "## Changes", "one section Files"),
+        ("    ansible-playbook", "    ansible", "no example"),
+        (SPECS, "`x_a`", "no `Variables"),
+        ("Tag:", "Role:", "no tag"),
+    ],
+)
+def test_the_readme_check_can_fail(old: str, new: str, expected: str) -> None:
+    assert any(expected in problem for problem in readme_problems("x", GOOD.replace(old, new)))
+    assert list(readme_problems("x", GOOD)) == []
