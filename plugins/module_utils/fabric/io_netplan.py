@@ -118,12 +118,13 @@ def differences(run: Run, params: Mapping[str, Any], wanted: Mapping[str, Any]) 
         return differs
     rails = {rail["interface"]: rail["address"] for rail in params["rails"]}
     differs += fabric.drift(rails, params["mtu"], interfaces(io_node.interfaces(run)))
-    for rail in params["rails"]:
-        settings = {key: (io_netplan.sysctl(rail["interface"], key), value) for key, value in netplan.RAIL.items()}
-        # Settings that the kernel lacks, such as all of IPv6, do not count.
-        wrong = [(key, found, value) for key, (found, value) in settings.items() if found not in ("", value)]
-        differs += [f"{rail['interface']} has {key} {found} instead of {value}" for key, found, value in wrong]
-    return differs + unapplied(NETPLAN_FILE)
+    return [*differs, *(line for interface in rails for line in _settings(interface)), *unapplied(NETPLAN_FILE)]
+
+
+def _settings(interface: str) -> list[str]:
+    """Return how a rail's kernel settings differ. Settings that the kernel lacks, such as all of IPv6, do not count."""
+    found = {key: io_netplan.sysctl(interface, key) for key in netplan.RAIL}
+    return [f"{interface} has {key} {found[key]} instead of {value}" for key, value in netplan.RAIL.items() if found[key] not in ("", value)]
 
 
 def unapplied(path: str) -> list[str]:

@@ -60,14 +60,8 @@ def choose(nodes: Sequence[FabricNode], given: Sequence[Ports], topology: str) -
     None means unknown ports: the problems of the nodes have the reason, or no port is wanted. A port that an earlier
     run configured counts as cabled, so that a cable that falls out is an error instead of another network.
     """
-    automatic = [index for index, value in enumerate(given) if value == "auto"]
-    if len(automatic) < len(nodes):
-        other = next(node.name for node, value in zip(nodes, given, strict=True) if value != "auto")
-        problems = [
-            Problem(f"nodes[{index}].{PORTS}", f"auto for {nodes[index].name}, a list for {other}", "one way for all nodes", f"set {PORTS} alike")
-            for index in automatic
-        ]
-        return [None if value == "auto" else value for value in given], problems, ""
+    if any(value != "auto" for value in given):
+        return [None if value == "auto" else value for value in given], _mixed(nodes, given), ""
     shape = TOPOLOGIES.get(topology)
     if shape and shape.ports:
         return [shape.ports] * len(nodes), [], shape.ports_text
@@ -75,6 +69,16 @@ def choose(nodes: Sequence[FabricNode], given: Sequence[Ports], topology: str) -
     if not shape or not shape.qsfp or len(read) < len(nodes):
         return [None] * len(nodes), [], ""
     return _cabled(nodes, read)
+
+
+def _mixed(nodes: Sequence[FabricNode], given: Sequence[Ports]) -> list[Problem]:
+    """Return a problem for each node that selects its ports automatically while another node lists them."""
+    other = next(node.name for node, value in zip(nodes, given, strict=True) if value != "auto")
+    return [
+        Problem(f"nodes[{index}].{PORTS}", f"auto for {nodes[index].name}, a list for {other}", "one way for all nodes", f"set {PORTS} alike")
+        for index, value in enumerate(given)
+        if value == "auto"
+    ]
 
 
 def _cabled(nodes: Sequence[FabricNode], networks: Sequence[Network]) -> Choice:
