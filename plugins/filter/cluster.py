@@ -260,7 +260,7 @@ def lint_serve(situation: Mapping[str, Any], waivers: Mapping[str, Any] = Mappin
     """Return the findings of the rules; see Situation in module_utils/rules/schema.py for the keys."""
     try:
         return [finding.facts() for finding in serve_rules.lint(serve_situation.of_data(_plain(situation)), _plain(waivers))]
-    except ProblemsError as error:
+    except (ProblemsError, TypeError) as error:
         raise AnsibleFilterError(str(error)) from error
 
 
