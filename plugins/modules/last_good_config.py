@@ -65,7 +65,6 @@ present:
 from ansible.module_utils.basic import AnsibleModule
 
 from ansible_collections.gb10.cluster.plugins.module_utils.rollback import io_record
-from ansible_collections.gb10.cluster.plugins.module_utils.rollback import plan as rollback
 
 
 def main() -> None:
@@ -74,7 +73,7 @@ def main() -> None:
         argument_spec={
             "state": {"type": "str", "choices": ["present", "restored", "read"], "default": "read"},
             "start": {"type": "dict", "default": {}},
-            "path": {"type": "path", "default": rollback.RECORD},
+            "path": {"type": "path", "default": io_record.RECORD},
         },
         supports_check_mode=True,
     )
@@ -98,8 +97,8 @@ def main() -> None:
         changed=changed,
         start=wanted["start"],
         differs=differs,
-        units=rollback.units(wanted["files"]),
-        present=rollback.units(now),
+        units=io_record.units(wanted["files"]),
+        present=io_record.units(now),
         diff={"before": "", "after": f"{state}:\n{lines}" if changed else ""},
     )
 

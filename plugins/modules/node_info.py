@@ -173,9 +173,9 @@ additions:
 
 from ansible.module_utils.basic import AnsibleModule, missing_required_lib
 
+from ansible_collections.gb10.cluster.plugins.module_utils.common import paths
 from ansible_collections.gb10.cluster.plugins.module_utils.common.io_command import runner
 from ansible_collections.gb10.cluster.plugins.module_utils.fabric import io_facts as io_fabric
-from ansible_collections.gb10.cluster.plugins.module_utils.launch import argv as launch
 from ansible_collections.gb10.cluster.plugins.module_utils.launch import io_overrides as io_additions
 from ansible_collections.gb10.cluster.plugins.module_utils.model_store import io_model
 from ansible_collections.gb10.cluster.plugins.module_utils.nccl import io_library as io_nccl
@@ -204,7 +204,7 @@ def main() -> None:
             **(io_model.planned_model(folder, source, module.params["exclude"]) if folder else io_model.NO_MODEL),
             **io_node.system(),
             nccl=io_nccl.bundled_facts(module.params["runtime"]) if module.params["runtime"] else None,
-            state=io_node.state(module.params["user"], launch.home(module.params["user"]), module.params["runtime"] or ""),
+            state=io_node.state(module.params["user"], paths.home(module.params["user"]), module.params["runtime"] or ""),
             login_users=io_node.login_users(),
             additions=io_additions.recorded_additions(),
         )

@@ -149,7 +149,7 @@ def main() -> None:
         if planned:
             restart = service["inputs"] != planned["inputs"] or bool(module.params["broken"])
             running = service["enabled"] and service["active"] in ("active", "activating")
-            differs = io_file.differs(f"{paths.UNITS}/{name}", planned["text"])
+            differs = io_file.differs(f"{paths.UNIT_FOLDER}/{name}", planned["text"])
             compared = {"restart_needed": restart, "start_needed": restart or not running, "differs": differs}
     except (ValueError, OSError) as error:
         module.fail_json(msg=str(error))

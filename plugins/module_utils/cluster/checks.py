@@ -15,7 +15,7 @@ from dataclasses import fields
 from ansible_collections.gb10.cluster.plugins.module_utils.api import access as api_access
 from ansible_collections.gb10.cluster.plugins.module_utils.cluster.renamed_data import RENAMED
 from ansible_collections.gb10.cluster.plugins.module_utils.cluster.schema import PREFIX, Inputs, Node, Settings
-from ansible_collections.gb10.cluster.plugins.module_utils.common import secret_environment, systemd
+from ansible_collections.gb10.cluster.plugins.module_utils.common import paths, secret_environment, systemd
 from ansible_collections.gb10.cluster.plugins.module_utils.common.problems import Problem
 from ansible_collections.gb10.cluster.plugins.module_utils.launch import argv as launch
 from ansible_collections.gb10.cluster.plugins.module_utils.nccl import choice as nccl_choice
@@ -188,7 +188,7 @@ def _check_folders(settings: Settings) -> list[Problem]:
         for name, folder in {"gb10_install_dir": root, **theirs}.items()
         if not _FOLDER.fullmatch(folder) or ".." in folder.split("/")
     ]
-    home = launch.home(user)
+    home = paths.home(user)
     return problems or [*_check_writable(theirs, root), *_check_root(root, home, user), *_check_models(settings, (home, *theirs.values()))]
 
 

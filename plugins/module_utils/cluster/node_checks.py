@@ -10,6 +10,7 @@ import ipaddress
 from collections.abc import Mapping, Sequence
 
 from ansible_collections.gb10.cluster.plugins.module_utils.cluster.schema import Facts, Node, Settings
+from ansible_collections.gb10.cluster.plugins.module_utils.common import paths
 from ansible_collections.gb10.cluster.plugins.module_utils.common.problems import Problem
 from ansible_collections.gb10.cluster.plugins.module_utils.fabric import links as fabric_links
 from ansible_collections.gb10.cluster.plugins.module_utils.fabric import topology
@@ -18,7 +19,6 @@ from ansible_collections.gb10.cluster.plugins.module_utils.fabric.rdma import de
 from ansible_collections.gb10.cluster.plugins.module_utils.fabric.schema import Interface, Network, Owner
 from ansible_collections.gb10.cluster.plugins.module_utils.launch import argv as launch
 
-RAY_UNIT, VLLM_UNIT = "gb10-ray.service", "gb10-vllm.service"
 #: The interface whose addresses are local to the node.
 _LOOPBACK = "lo"
 
@@ -65,7 +65,7 @@ def _check_listeners(path: str, node: Node, facts: Facts, settings: Settings) ->
     """Find ports of the cluster that another program uses."""
     problems = []
     for variable, port in listeners(settings, node.head).items():
-        other = next((each for each in facts.listeners if each.port == port and each.unit not in (RAY_UNIT, VLLM_UNIT)), None)
+        other = next((each for each in facts.listeners if each.port == port and each.unit not in paths.UNITS), None)
         if other:
             found = f"port {port} of {node.name} is in use by {other.process or 'an unknown process'}"
             fix = f"stop that process or change {variable.partition('.')[0]}"

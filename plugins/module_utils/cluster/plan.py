@@ -38,6 +38,7 @@ from ansible_collections.gb10.cluster.plugins.module_utils.cluster.schema import
     Store,
     Wheel,
 )
+from ansible_collections.gb10.cluster.plugins.module_utils.common import paths
 from ansible_collections.gb10.cluster.plugins.module_utils.common.problems import Problem, ProblemsError
 from ansible_collections.gb10.cluster.plugins.module_utils.fabric import netplan, topology
 from ansible_collections.gb10.cluster.plugins.module_utils.fabric import plan as fabric_plan
@@ -247,7 +248,7 @@ def _plan(
         served_model_name=settings.served_model_name or model.name,
         store=Store(**model.store) if model.store else None,
         executor=executor,
-        ranks_unit=node_checks.RAY_UNIT if executor == "ray" else node_checks.VLLM_UNIT,
+        ranks_unit=paths.RAY_UNIT if executor == "ray" else paths.VLLM_UNIT,
         tensor_parallel_size=decision.tensor,
         pipeline_parallel_size=decision.pipeline,
         data_parallel_size=settings.data_parallel_size,
@@ -264,7 +265,7 @@ def _plan(
         pin_gid_index=settings.fabric_pin_gid_index,
         root=settings.install_dir,
         user=settings.service_user,
-        home=launch.home(settings.service_user),
+        home=paths.home(settings.service_user),
         writable=settings.service_read_write_paths,
         allow_restart=settings.allow_restart,
         runtime=runtime,

@@ -16,4 +16,11 @@ GENERATED_TOKEN = re.compile(r"[0-9a-f]{64}\n?")
 #: The API's certificate, its key and its CA, on the head.
 CERTIFICATE = "/etc/gb10/tls"
 #: systemd's folder for the administrator's units.
-UNITS = "/etc/systemd/system"
+UNIT_FOLDER = "/etc/systemd/system"
+#: The services, in start order; they stop in reverse order.
+RAY_UNIT, VLLM_UNIT = UNITS = ("gb10-ray.service", "gb10-vllm.service")
+
+
+def home(user: str) -> str:
+    """Return the service user's folder. Root must not read, write or run anything in it (docs/security.md)."""
+    return f"/var/lib/{user}"

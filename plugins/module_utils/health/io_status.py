@@ -9,7 +9,7 @@ from __future__ import annotations
 import time
 from typing import Any
 
-from ansible_collections.gb10.cluster.plugins.module_utils.common import bounded_json, io_file
+from ansible_collections.gb10.cluster.plugins.module_utils.common import bounded_json, io_file, paths
 from ansible_collections.gb10.cluster.plugins.module_utils.common.io_command import Run
 from ansible_collections.gb10.cluster.plugins.module_utils.health import io_client as io_vllm
 from ansible_collections.gb10.cluster.plugins.module_utils.health import io_smoke, smoke
@@ -18,7 +18,6 @@ from ansible_collections.gb10.cluster.plugins.module_utils.health.io_client impo
 from ansible_collections.gb10.cluster.plugins.module_utils.memory import io_reclaim as io_memory
 from ansible_collections.gb10.cluster.plugins.module_utils.node import io_facts as io_node
 from ansible_collections.gb10.cluster.plugins.module_utils.node import parse as node_text
-from ansible_collections.gb10.cluster.plugins.module_utils.rollback import plan as rollback
 from ansible_collections.gb10.cluster.plugins.module_utils.run_lock import io_lock as io_cluster_lock
 from ansible_collections.gb10.cluster.plugins.module_utils.run_lock import plan as cluster_lock
 
@@ -33,10 +32,10 @@ def node(run: Run) -> dict[str, Any]:
     ``error`` is {unit, text, age} of the last error in the journal since boot, or {}. ``lock`` is {text, age} of the
     run that holds the cluster's lock, or {}. Raises ValueError.
     """
-    services = [io_node.service(run, unit) for unit in rollback.UNITS]
+    services = [io_node.service(run, unit) for unit in paths.UNITS]
     now = time.clock_gettime(time.CLOCK_MONOTONIC)
     errors: list[dict[str, Any]] = []
-    for unit in rollback.UNITS:
+    for unit in paths.UNITS:
         when, text = status_text.last_error(io_vllm.journal(run, io_vllm.of_unit(unit), _LOG_LINES))
         errors += [{"unit": unit, "text": text, "age": max(0.0, round(now - when, 1))}] if text else []
     meminfo = io_file.read("/proc/meminfo")

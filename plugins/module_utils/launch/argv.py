@@ -11,7 +11,7 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from ansible_collections.gb10.cluster.plugins.module_utils.api import access as api_access
-from ansible_collections.gb10.cluster.plugins.module_utils.common import systemd
+from ansible_collections.gb10.cluster.plugins.module_utils.common import paths, systemd
 from ansible_collections.gb10.cluster.plugins.module_utils.launch import overrides as additions
 from ansible_collections.gb10.cluster.plugins.module_utils.runtime import stacks
 
@@ -52,11 +52,6 @@ _OF_UNIT = ("RAY_ADDRESS", "RAY_AUTH_TOKEN_PATH", "RAY_GRACEFUL_SHUTDOWN_DRAIN_T
 _NOBODY = "65534:65534"
 #: Options of docker run and podman run that replace contained()'s network, IPC namespace, PID namespace or user.
 _OVERRIDES = {"--network": "--network", "--net": "--network", "--ipc": "--ipc", "--pid": "--pid", "--user": "--user", "-u": "--user"}
-
-
-def home(user: str) -> str:
-    """Return the service user's folder. Root must not read, write or run anything in it (docs/security.md)."""
-    return f"/var/lib/{user}"
 
 
 def own_environment(fabric: Mapping[str, str], model: str, extra: Mapping[str, str]) -> dict[str, str]:
@@ -191,7 +186,7 @@ def contained(plan: Mapping[str, Any], unit: str, argv: Sequence[str], owner: st
     """
     if plan["runtime"]["kind"] == stacks.NATIVE:
         return list(argv)
-    runtime, home_folder = plan["runtime"], home(plan["user"])
+    runtime, home_folder = plan["runtime"], paths.home(plan["user"])
     engine = runtime["engine"]
     return [
         *_run(engine, unit),
@@ -242,7 +237,7 @@ def _mounts(plan: Mapping[str, Any], unit: str) -> list[dict[str, Any]]:
         f"/run/{unit}": plan["executor"] == "ray" or (serves and plan["api_tls"]),
     }
     mounts = [_same(folder) for folder, needed in folders.items() if needed]
-    mounts.append(_same(home(plan["user"]), read_only=False))
+    mounts.append(_same(paths.home(plan["user"]), read_only=False))
     mounts += [mount for addition in plan["node"]["additions"].values() for mount in addition.get("mounts", ())]
     guard = (api_access.GUARD_FOLDER, api_access.CONFIG_FOLDER) if plan["api_key"] and serves else ()
     return mounts + [_same(folder) for folder in guard]

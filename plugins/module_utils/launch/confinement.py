@@ -12,13 +12,13 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from ansible_collections.gb10.cluster.plugins.module_utils.launch import argv as launch
+from ansible_collections.gb10.cluster.plugins.module_utils.common import paths
 
 _PROPERTIES = (
     "NoNewPrivileges=yes",
     "CapabilityBoundingSet=",
     "ProtectSystem=strict",
-    "ReadWritePaths={paths}",
+    "ReadWritePaths={folders}",
     # A model may be in a home directory.
     "ProtectHome=read-only",
     "PrivateTmp=yes",
@@ -41,8 +41,8 @@ _REMOVE_IPC = "RemoveIPC=yes"
 
 def properties(user: str, writable: Sequence[str]) -> list[str]:
     """Return the properties of a unit. ``writable``: folders outside the user's home that its processes may change."""
-    paths = " ".join((launch.home(user), *writable))
-    return [*(line.format(paths=paths) for line in _PROPERTIES), _REMOVE_IPC]
+    folders = " ".join((paths.home(user), *writable))
+    return [*(line.format(folders=folders) for line in _PROPERTIES), _REMOVE_IPC]
 
 
 def query(user: str, writable: Sequence[str]) -> list[str]:

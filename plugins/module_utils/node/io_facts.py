@@ -109,7 +109,7 @@ def state(user: str, home: str, runtime: str) -> dict[str, Any]:
         "service_user_ready": ready,
         "ray_token_digest": _token_digest(paths.RAY_TOKEN),
         "runtime_mark": _digest(io_file.read(os.path.join(runtime, ".complete"))) if current else "",
-        "units": sorted(map(os.path.basename, glob.iglob(f"{paths.UNITS}/gb10-*.service"))),
+        "units": sorted(map(os.path.basename, glob.iglob(f"{paths.UNIT_FOLDER}/gb10-*.service"))),
         "certificate": os.path.lexists(paths.CERTIFICATE),
     }
 

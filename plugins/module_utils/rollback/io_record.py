@@ -10,13 +10,23 @@ import contextlib
 import glob
 import json
 import os
+from collections.abc import Mapping
 from typing import Any
 
-from ansible_collections.gb10.cluster.plugins.module_utils.common import io_file, io_json, paths
-from ansible_collections.gb10.cluster.plugins.module_utils.rollback import plan as rollback
+from ansible_collections.gb10.cluster.plugins.module_utils.api import tls as api_tls
+from ansible_collections.gb10.cluster.plugins.module_utils.common import io_file, io_json, paths, secret_environment
 
+#: Path of the record on a node.
+RECORD = "/etc/gb10/good.json"
+#: Launch inputs of the services, in addition to the overrides.
+FILES = ("/etc/gb10/cluster.env", *(f"{paths.UNIT_FOLDER}/{unit}" for unit in paths.UNITS), secret_environment.FILE, *api_tls.FILES.values())
 #: The environment of the ranks may contain secrets.
 _MODE = 0o600
+
+
+def units(files: Mapping[str, Any]) -> list[str]:
+    """Return the services among a record's files, in start order."""
+    return [unit for unit in paths.UNITS if f"{paths.UNIT_FOLDER}/{unit}" in files]
 
 
 def read(path: str) -> dict[str, Any]:
@@ -33,7 +43,7 @@ def present(root: str = "") -> dict[str, dict[str, Any]]:
     Raises OSError.
     """
     recorded = [name.removeprefix(root) for name in sorted(glob.glob(f"{glob.escape(root)}{paths.OVERRIDES}/*.json"))]
-    files = {name: io_file.read_file(f"{root}{name}") for name in (*rollback.FILES, *recorded)}
+    files = {name: io_file.read_file(f"{root}{name}") for name in (*FILES, *recorded)}
     return {name: {"text": text, "mode": mode} for name, (text, mode) in files.items() if text is not None}
 
 
@@ -48,9 +58,9 @@ def differences(record: dict[str, Any], now: dict[str, dict[str, Any]]) -> list[
     return sorted(name for name in record["files"].keys() | now.keys() if record["files"].get(name) != now.get(name))
 
 
-def restore(record: dict[str, Any], paths: list[str], root: str = "") -> None:
+def restore(record: dict[str, Any], names: list[str], root: str = "") -> None:
     """Restore files from the record and remove those that it lacks. Raises OSError."""
-    for name in paths:
+    for name in names:
         if name in record["files"]:
             os.makedirs(os.path.dirname(f"{root}{name}"), mode=0o755, exist_ok=True)
             io_file.write_file(f"{root}{name}", record["files"][name]["text"], record["files"][name]["mode"])

@@ -14,18 +14,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from ansible_collections.gb10.cluster.plugins.module_utils.api import tls as api_tls
-from ansible_collections.gb10.cluster.plugins.module_utils.cluster import node_checks
-from ansible_collections.gb10.cluster.plugins.module_utils.common import secret_environment
 from ansible_collections.gb10.cluster.plugins.module_utils.launch import argv as launch
-
-#: Path of the record on a node.
-RECORD = "/etc/gb10/good.json"
-UNIT_FOLDER = "/etc/systemd/system"
-#: In start order; they stop in reverse order.
-UNITS = (node_checks.RAY_UNIT, node_checks.VLLM_UNIT)
-#: Launch inputs of the services, in addition to the records in paths.FOLDER.
-FILES = ("/etc/gb10/cluster.env", *(f"{UNIT_FOLDER}/{unit}" for unit in UNITS), secret_environment.FILE, *api_tls.FILES.values())
 
 
 def start(plan: Mapping[str, Any]) -> dict[str, Any]:
@@ -41,11 +30,6 @@ def start(plan: Mapping[str, Any]) -> dict[str, Any]:
         "server_name": plan["api"]["server_name"],
         "needs": dict(plan["serve"]["needs"]),
     }
-
-
-def units(files: Mapping[str, Any]) -> list[str]:
-    """Return the services among a record's files, in start order."""
-    return [unit for unit in UNITS if f"{UNIT_FOLDER}/{unit}" in files]
 
 
 def judge(nodes: Sequence[Mapping[str, Any]]) -> dict[str, Any]:

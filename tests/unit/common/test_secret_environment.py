@@ -15,7 +15,7 @@ from ansible_collections.gb10.cluster.plugins.module_utils.cluster import report
 from ansible_collections.gb10.cluster.plugins.module_utils.common import secret_environment
 from ansible_collections.gb10.cluster.plugins.module_utils.launch import argv as launch
 from ansible_collections.gb10.cluster.plugins.module_utils.model import catalog_checks
-from ansible_collections.gb10.cluster.plugins.module_utils.rollback import plan as rollback
+from ansible_collections.gb10.cluster.plugins.module_utils.rollback import io_record
 
 SECRET = "a-secret-that-nobody-sees"
 
@@ -166,4 +166,4 @@ def test_no_variables_leave_no_file(tmp_path: Path) -> None:
 
 
 def test_the_way_back_has_secrets_and_certificate() -> None:
-    assert {secret_environment.FILE, "/etc/gb10/tls/api.crt", "/etc/gb10/tls/api.key", "/etc/gb10/tls/ca.crt"} <= set(rollback.FILES)
+    assert {secret_environment.FILE, "/etc/gb10/tls/api.crt", "/etc/gb10/tls/api.key", "/etc/gb10/tls/ca.crt"} <= set(io_record.FILES)

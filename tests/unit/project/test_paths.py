@@ -13,15 +13,15 @@ import pytest
 from repository import ROOT, files, load_yaml, read, tasks_of, tracked_files
 from who_can_write import changeable
 
+from ansible_collections.gb10.cluster.plugins.module_utils.common import paths
 from ansible_collections.gb10.cluster.plugins.module_utils.fabric import io_rollback as io_netplan
-from ansible_collections.gb10.cluster.plugins.module_utils.launch import argv as launch
 from ansible_collections.gb10.cluster.plugins.module_utils.launch import confinement
 
 #: Matches the service user's folder. NAMED lists the only files that may contain it, and their reasons.
 HOME = re.compile(r"/var/lib/(gb10(?![\w-])|{{ *gb10_(plan\.|service_)user|' *~ *gb10_(plan\.|service_)user|{plan\['user'\]}|{user})")
 NAMED = {
     "plugins/module_utils/fabric/io_rollback.py": "earlier releases kept root's files there",
-    "plugins/module_utils/launch/argv.py": "home of a container's user",
+    "plugins/module_utils/common/paths.py": "its definition",
     "roles/qsfp_netplan/README.md": "documentation",
     "roles/vllm_runtime/README.md": "documentation",
 }
@@ -51,7 +51,7 @@ def test_the_search_for_its_name_passes_others_over(text: str) -> None:
 def test_roots_state_is_not_below_it() -> None:
     variables = load_yaml(read("roles/gb10/vars/main.yml"))
     assert variables["_gb10_netplan_state"] == io_netplan.STATE
-    assert not f"{io_netplan.STATE}/".startswith(f"{launch.home('gb10')}/")
+    assert not f"{io_netplan.STATE}/".startswith(f"{paths.home('gb10')}/")
 
 
 def test_the_folder_is_the_users_alone() -> None:

@@ -79,7 +79,7 @@ def test_all_problems_are_said() -> None:
     assert rollback.judge([node("spark1"), node("spark2")])["failed"] == ""
 
 
-ENV, RAY, VLLM = rollback.FILES[:3]
+ENV, RAY, VLLM = io_record.FILES[:3]
 ADDED = "/etc/gb10/additions/vllm_patch.json"
 
 
@@ -102,7 +102,7 @@ def test_files_come_back_as_they_were(tmp_path: Path) -> None:
     put(tmp_path, VLLM, "new")
     put(tmp_path, ADDED, "{}")
     record = io_record.read(path)
-    assert rollback.units(record["files"]) == ["gb10-ray.service", "gb10-vllm.service"]
+    assert io_record.units(record["files"]) == ["gb10-ray.service", "gb10-vllm.service"]
     differs = io_record.differences(record, io_record.present(root))
     assert differs == sorted([ADDED, RAY, VLLM])
     io_record.restore(record, differs, root)
