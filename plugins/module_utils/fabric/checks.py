@@ -193,6 +193,20 @@ def check_ports(node: FabricNode, index: int, topology: str, problems: list[Prob
     return len(devices(node, topology)) if len(problems) == before else 0
 
 
+def check_unused(nodes: Sequence[FabricNode], topology: str) -> list[Problem]:
+    """Return a problem for each node that has addresses but no device in the fabric."""
+    return [
+        Problem(
+            f"nodes[{index}].fabric_addresses",
+            f"{len(node.addresses)} for {node.name}, which has no device in the topology {topology}",
+            "none",
+            "remove gb10_fabric_addresses, or set the node's device in gb10_fabric_interface",
+        )
+        for index, node in enumerate(nodes)
+        if node.addresses and (node.ports is not None or not entry(topology).qsfp) and not devices(node, topology)
+    ]
+
+
 def addresses_of(
     node: FabricNode, index: int, rails: int, subnets: Sequence[ipaddress.IPv4Network], problems: list[Problem]
 ) -> list[ipaddress.IPv4Interface | None]:

@@ -105,6 +105,7 @@ def plan(nodes: Sequence[FabricNode], fabric: Fabric) -> tuple[list[NodeFabric],
         for index, node in enumerate(nodes)
     ]
     fabric_checks.check_addresses(nodes, addresses, topology, pool, problems)
+    problems = problems or fabric_checks.check_unused(nodes, topology)
     if problems or (entry(topology).qsfp and any(node.ports is None for node in nodes)):
         return [], problems
     # Without problems there is an address for every device.

@@ -375,3 +375,12 @@ def live(**changes: object) -> dict[str, dict[str, object]]:
 )
 def test_drift(interfaces: dict[str, dict[str, object]], expected: list[str]) -> None:
     assert fabric.drift(RAILS, 9000, typed(interfaces)) == expected
+
+
+@pytest.mark.parametrize(("topology", "count"), [("none", 1), ("socket", 2)])
+@pytest.mark.parametrize("ports", [None, (1,)])
+def test_addresses_without_a_device_are_reported(topology: str, count: int, ports: tuple[int, ...] | None) -> None:
+    nodes = [FabricNode(f"spark{n}", ports, (f"10.110.0.{n}/24",), f"192.168.1.{n}", "eth0") for n in range(1, count + 1)]
+    shares, problems = fabric.plan(nodes, Fabric(topology))
+    assert shares == []
+    assert [problem.path for problem in problems] == [f"nodes[{index}].fabric_addresses" for index in range(count)]
