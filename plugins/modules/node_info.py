@@ -165,6 +165,12 @@ state:
     certificate:
       description: Whether files of the API's certificate exist.
       type: bool
+    api_key:
+      description: Whether a file with the API key exists.
+      type: bool
+    nccl_replaced:
+      description: Whether another NCCL replaces the library of O(runtime).
+      type: bool
 additions:
   description: Per-node launch overrides by role, which roles recorded on this node.
   returned: always
@@ -204,7 +210,10 @@ def main() -> None:
             **(io_model.planned_model(folder, source, module.params["exclude"]) if folder else io_model.NO_MODEL),
             **io_node.system(),
             nccl=io_nccl.bundled_facts(module.params["runtime"]) if module.params["runtime"] else None,
-            state=io_node.state(module.params["user"], paths.home(module.params["user"]), module.params["runtime"] or ""),
+            state={
+                **io_node.state(module.params["user"], paths.home(module.params["user"]), module.params["runtime"] or ""),
+                "nccl_replaced": bool(module.params["runtime"]) and io_nccl.replaced(module.params["runtime"]),
+            },
             login_users=io_node.login_users(),
             additions=io_additions.recorded_additions(),
         )

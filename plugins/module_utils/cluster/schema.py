@@ -112,6 +112,8 @@ class Installed:
     runtime_mark: str = ""
     units: Sequence[str] = ()
     certificate: bool = False
+    api_key: bool = False
+    nccl_replaced: bool = False
 
 
 @dataclass(frozen=True)

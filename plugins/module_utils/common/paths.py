@@ -13,6 +13,8 @@ OVERRIDES = "/etc/gb10/additions"
 #: The role ray_cluster generates the token there: 256 bits as hexadecimal digits.
 RAY_TOKEN = "/etc/gb10/ray.token"
 GENERATED_TOKEN = re.compile(r"[0-9a-f]{64}\n?")
+#: The API key: for users and modules, and for the server's unit. Only the head has it.
+API_KEY = ("/etc/gb10/api.key", "/etc/gb10/api.env")
 #: The API's certificate, its key and its CA, on the head.
 CERTIFICATE = "/etc/gb10/tls"
 #: systemd's folder for the administrator's units.

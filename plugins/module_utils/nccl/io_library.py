@@ -56,6 +56,12 @@ def bundled(runtime: str) -> str | None:
     return None
 
 
+def replaced(runtime: str) -> bool:
+    """Return whether a link replaces the wheel's library, or an interrupted run left a file of the replacement."""
+    places = glob.glob(f"{glob.escape(runtime)}/{_WHEEL}/{SONAME}*")
+    return any(os.path.islink(place) or ".gb10-" in os.path.basename(place) for place in places)
+
+
 def bundled_facts(runtime: str) -> dict[str, Any] | None:
     """Return that library's facts, {} if none is readable, None if the environment is not completely installed."""
     if not os.path.isfile(f"{runtime}/.complete"):
