@@ -26,7 +26,7 @@ options:
   path:
     description: Path of the record.
     type: path
-    default: /etc/gb10/good.json
+    default: /etc/gb10/last_good.json
 author:
   - gb10.cluster maintainers (@gb10-cluster)
 extends_documentation_fragment:

@@ -40,8 +40,8 @@ _FOLDER = re.compile(r"/[^\s\"'%\\]*")
 #: Folders that root runs programs from, reads or writes: they must not contain a folder of the services, or be inside
 #: one.
 _ROOTS = ("/boot", "/etc", "/root", "/run", "/usr", "/var/lib/gb10-netplan")
-#: The fact that the role gb10 sets on every node.
-PLAN_FACT = "gb10_plan"
+#: The facts that the role gb10 sets on every node.
+_FACTS = ("gb10_plan", "gb10_api_key_state", "gb10_secrets_state")
 
 
 def check(inputs: Inputs, known_variables: Mapping[str, Sequence[str]]) -> list[Problem]:
@@ -108,7 +108,7 @@ def _check_groups(nodes: Sequence[Node]) -> list[Problem]:
 def _check_variables(nodes: Sequence[Node], known: Mapping[str, Sequence[str]]) -> list[Problem]:
     """Find misspelled names of this collection's variables, because Ansible ignores them."""
     prefixes = tuple(f"{role}_" for role in known)
-    names = {PLAN_FACT, *(name for variables in known.values() for name in variables)}
+    names = {*_FACTS, *(name for variables in known.values() for name in variables)}
     problems = (
         _check_variable(f"nodes[{index}].{name}", node.name, name, names, prefixes)
         for index, node in enumerate(nodes)

@@ -9,7 +9,7 @@ from __future__ import annotations
 import re
 
 #: Per-node overrides: one file per role, named after the role.
-OVERRIDES = "/etc/gb10/additions"
+OVERRIDES = "/etc/gb10/overrides.d"
 #: The role ray_cluster generates the token there: 256 bits as hexadecimal digits.
 RAY_TOKEN = "/etc/gb10/ray.token"
 GENERATED_TOKEN = re.compile(r"[0-9a-f]{64}\n?")

@@ -25,7 +25,7 @@ from ansible_collections.gb10.cluster.plugins.module_utils.patch.table import OR
 pytestmark = pytest.mark.disruptive
 
 IMAGE, DEST = "lab.example/vllm:1", "/opt/gb10/images"
-COPY, RECORD = "Copy vLLM out of the image", "/etc/gb10/additions/vllm_patch.json"
+COPY, RECORD = "Copy vLLM out of the image", "/etc/gb10/overrides.d/vllm_patch.json"
 RELEASE = "0.32.0"
 SITE = "usr/lib/python3/dist-packages"
 PACKAGE, TRITON = f"/{SITE}/vllm", f"/{SITE}/triton/backends/nvidia/bin"

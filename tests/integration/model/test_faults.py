@@ -107,7 +107,7 @@ def test_killed_after_writing_a_new_token_the_next_run_restarts_ray_and_shows_no
     ray = main_pids(nodes, "gb10-ray")
     old = head.file(TOKEN).content_string.strip()
     head.check_output(f"rm {TOKEN}")
-    shown = run_and_kill("site.yml", [*cluster.arguments, *SERVE, "-vvv", "--diff"], "gb10.cluster.gb10 : Write the systemd unit file")
+    shown = run_and_kill("site.yml", [*cluster.arguments, *SERVE, "-vvv", "--diff"], "gb10.cluster.common : Write the systemd unit file")
     assert main_pids(nodes, "gb10-ray") == ray
     run = cluster.serve("-vvv", "--diff").assert_ok()
     assert "Restarting gb10-ray.service on spark2" in run.output

@@ -9,7 +9,7 @@ from api_client import completion
 from live_cluster import Cluster
 from testinfra.host import Host
 
-RECORD = "/etc/gb10/additions/vllm_patch.json"
+RECORD = "/etc/gb10/overrides.d/vllm_patch.json"
 KERNELS = "VLLM_DISABLED_KERNELS=FlashInferFP8ScaledMMLinearKernel,CutlassFP8ScaledMMLinearKernel,CutlassFp8BlockScaledMMKernel"
 PATCHED = "model_executor/layers/quantization/utils/w8a8_utils.py"
 #: The roles that patched sources affect.

@@ -254,7 +254,7 @@ def test_auto_takes_what_the_runtime_brings_unless_the_gpu_cannot_run_it(
     brought = site(cluster, *AUTO).assert_ok()
     assert "the NCCL of the runtime is used" in brought.output
     assert "code for 12.1" in brought.output
-    record = "/etc/gb10/additions/nccl_sm121_build.json"
+    record = "/etc/gb10/overrides.d/nccl_sm121_build.json"
     assert {host.file(record).exists for host in nodes.values()} == {False}
     site(cluster, *AUTO).assert_unchanged()
     # Another vLLM release may include such a library.

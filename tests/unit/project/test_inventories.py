@@ -30,7 +30,7 @@ NOT_FOR_INVENTORIES = {
     "gb10_facts_dir",
     "gb10_plan_offline",
     "gb10_plan_save_facts",
-    "gb10_service_broken",
+    "common_service_broken",
 }
 NOT_FOR_INVENTORIES |= {"gb10_break_lock"}
 SAMPLE = "inventories/two-spark/group_vars/gb10_cluster.yml"

@@ -49,13 +49,13 @@ def test_the_search_for_its_name_passes_others_over(text: str) -> None:
 
 
 def test_roots_state_is_not_below_it() -> None:
-    variables = load_yaml(read("roles/gb10/vars/main.yml"))
-    assert variables["_gb10_netplan_state"] == io_netplan.STATE
+    variables = load_yaml(read("roles/common/vars/main.yml"))
+    assert variables["_common_netplan_state"] == io_netplan.STATE
     assert not f"{io_netplan.STATE}/".startswith(f"{paths.home('gb10')}/")
 
 
 def test_the_folder_is_the_users_alone() -> None:
-    tasks = load_yaml(read("roles/gb10/tasks/user.yml"))
+    tasks = load_yaml(read("roles/common/tasks/user.yml"))
     (made,) = (task["ansible.builtin.file"] for task in tasks if "ansible.builtin.file" in task)
     assert (made["path"], made["owner"], made["mode"]) == ("{{ gb10_plan.home }}", "{{ gb10_plan.user }}", "0700")
 
@@ -125,12 +125,12 @@ def test_a_question_runs_as_the_ranks_do_and_without_network() -> None:
 
 @pytest.mark.parametrize("path", files("roles/*/tasks/*.yml"))
 def test_root_runs_no_interpreter_of_a_runtime(path: str) -> None:
-    """A package's code runs only as the service user (tasks/ask.yml, asked.yml) or in a confined unit."""
+    """A package's code runs only as the service user (query_runtime.yml, query_vllm.yml) or in a confined unit."""
     for task in tasks_of(read(path)):
         argv = str(task.data.get("ansible.builtin.command", {}))
         # uv only takes the interpreter's path.
         if re.search(r"/bin/python|_model_store_python", argv) and "/bin/uv'" not in argv:
-            assert re.search(r"_gb10_question|systemd-run", argv), task.data["name"]
+            assert re.search(r"_(gb10|common)_query|systemd-run", argv), task.data["name"]
 
 
 # --- upgrade from the release that kept root's files in the user's folder ---
@@ -168,13 +168,13 @@ def test_what_an_earlier_release_kept_is_moved_if_root_made_it(tmp_path: Path, c
         (home / "volumes").mkdir()
     group = "root" if case in ("another program's", "before the user") else "gb10"
     given = {
-        "_gb10_netplan_state": str(state),
+        "_common_netplan_state": str(state),
         "gb10_plan": {"user": "gb10", "home": str(home)},
-        "__gb10_home": {"stat": {"gr_name": group}},
+        "__common_home": {"stat": {"gr_name": group}},
         "ansible_become": False,
         "ansible_python_interpreter": sys.executable,
     }
-    (tmp_path / "play.yml").write_text(FORMER.format(tasks=ROOT / "roles/gb10/tasks/former.yml"), encoding="utf-8")
+    (tmp_path / "play.yml").write_text(FORMER.format(tasks=ROOT / "roles/common/tasks/migrate_home.yml"), encoding="utf-8")
     command = [Path(sys.executable).with_name("ansible-playbook"), "-i", "localhost,", tmp_path / "play.yml", "-e", json.dumps(given)]
     environment = os.environ | {"ANSIBLE_CONFIG": str(ROOT / "ansible.cfg")}
     done = subprocess.run(command, env=environment, capture_output=True, text=True, check=False)

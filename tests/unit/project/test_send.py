@@ -16,7 +16,7 @@ PLAY = [
     {
         "hosts": "all",
         "gather_facts": False,
-        "tasks": [{"ansible.builtin.include_role": {"name": "gb10.cluster.gb10", "tasks_from": "send"}}],
+        "tasks": [{"ansible.builtin.include_role": {"name": "gb10.cluster.common", "tasks_from": "distribute_file"}}],
     }
 ]
 
@@ -32,13 +32,13 @@ def test_an_offer_is_made_whatever_was_left(tmp_path: Path, before: str, meanwhi
     program(tmp_path / "bin", "systemctl", f"echo systemctl $* >> {tmp_path}/asked; rm {unit} 2>/dev/null || exit 5")
     (tmp_path / "play.yml").write_text(json.dumps(PLAY), encoding="utf-8")
     given = {
-        "gb10_send_unit": "gb10-test-offer.service",
-        "gb10_send_file": str(tmp_path / "offer/file"),
-        "gb10_send_sha256": "0" * 64,
-        "gb10_send_dest": str(tmp_path / "fetched/file"),
-        "gb10_send_wanted": False,
-        "gb10_send_port": 9,
-        "gb10_send_timeout": 60,
+        "common_file_unit": "gb10-test-offer.service",
+        "common_file_src": str(tmp_path / "offer/file"),
+        "common_file_sha256": "0" * 64,
+        "common_file_dest": str(tmp_path / "fetched/file"),
+        "common_file_wanted": False,
+        "common_file_port": 9,
+        "common_file_timeout": 60,
         "gb10_plan": {"head": {"address": "127.0.0.1"}, "node": {"head": True}},
         "ansible_become": False,
         "ansible_connection": "local",
@@ -66,6 +66,6 @@ def test_what_a_killed_run_left_goes_first_and_whether_there_is_something_to_sen
     assert "when" not in first
     below = {name for name, value in variables.items() if str(value).startswith(f"{{{{ {transfer} }}}}/")}
     sent = read(f"roles/{role}/tasks/share.yml")
-    used = {name for name in variables if f"gb10_send_file: \"{{{{ {name} }}}}" in sent or f"gb10_send_dest: \"{{{{ {name} }}}}" in sent}
+    used = {name for name in variables if f"common_file_src: \"{{{{ {name} }}}}" in sent or f"common_file_dest: \"{{{{ {name} }}}}" in sent}
     assert used == below
     assert len(used) == 2

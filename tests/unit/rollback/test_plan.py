@@ -80,7 +80,7 @@ def test_all_problems_are_said() -> None:
 
 
 ENV, RAY, VLLM = io_record.FILES[:3]
-ADDED = "/etc/gb10/additions/vllm_patch.json"
+ADDED = "/etc/gb10/overrides.d/vllm_patch.json"
 
 
 def put(root: Path, path: str, text: str) -> None:
@@ -91,12 +91,12 @@ def put(root: Path, path: str, text: str) -> None:
 
 
 def test_files_come_back_as_they_were(tmp_path: Path) -> None:
-    root, path = str(tmp_path), str(tmp_path / "etc/gb10/good.json")
+    root, path = str(tmp_path), str(tmp_path / "etc/gb10/last_good.json")
     for name in (ENV, RAY, VLLM):
         put(tmp_path, name, f"old {name}")
     old = io_record.present(root)
     io_record.write(path, {"start": GOOD, "files": old})
-    assert (tmp_path / "etc/gb10/good.json").stat().st_mode & 0o777 == 0o600
+    assert (tmp_path / "etc/gb10/last_good.json").stat().st_mode & 0o777 == 0o600
     # Another executor and another model: one file is removed, one changed, one new.
     Path(f"{root}{RAY}").unlink()
     put(tmp_path, VLLM, "new")

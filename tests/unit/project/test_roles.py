@@ -1,0 +1,72 @@
+"""Roles are self-contained: each declares the plan, uses no private name of another, and passes the declared inputs."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+import pytest
+from repository import ROLES, files, load_yaml, read
+
+#: Roles that run without a plan.
+WITHOUT_PLAN = ("common", "discover", "gb10", "lab")
+#: Variables of include_role's own.
+_CALL = re.compile(r"(?:ansible\.builtin\.)?include_role")
+
+
+def sources(role: str) -> Iterator[str]:
+    return (path for path in files(f"roles/{role}/**/*.yml", f"roles/{role}/**/*.j2") if "/meta/" not in path)
+
+
+def specs(role: str) -> Mapping[str, Any]:
+    found: Mapping[str, Any] = load_yaml(read(f"roles/{role}/meta/argument_specs.yml"))["argument_specs"]
+    return found
+
+
+def private_names(text: str, role: str) -> set[str]:
+    """Return the private variables of other roles in a text: a role's begin with _ROLE_ or __ROLE_."""
+    others = sorted((other for other in ROLES if other != role), key=len, reverse=True)
+    named = re.findall(rf"(?<![\w.])__?(?:{'|'.join(others)})_\w+", text)
+    return {name for name in named if not re.match(rf"__?{role}_", name)}
+
+
+@pytest.mark.parametrize("role", ROLES)
+def test_no_role_uses_a_private_name_of_another(role: str) -> None:
+    assert {path: names for path in sources(role) if (names := private_names(read(path), role))} == {}
+
+
+@pytest.mark.parametrize("role", ROLES)
+def test_no_role_uses_a_path_of_another(role: str) -> None:
+    assert [path for path in sources(role) if re.search(r"role_path\s*~?\s*'?/\.\.", read(path))] == []
+
+
+def test_the_search_for_private_names_can_find() -> None:
+    assert private_names("{{ __gb10_node.x + _vllm_serve_unit + __vllm_serve_x }}", "vllm_serve") == {"__gb10_node"}
+
+
+@pytest.mark.parametrize("role", [role for role in ROLES if role not in WITHOUT_PLAN])
+def test_a_role_that_needs_the_plan_declares_it(role: str) -> None:
+    assert specs(role)["main"]["options"]["gb10_plan"]["required"] is True
+
+
+def calls(data: Any) -> Iterator[tuple[str, str, frozenset[str]]]:
+    """Yield (role, entry point, names of the passed variables) of each include_role without validation."""
+    if isinstance(data, list):
+        for item in data:
+            yield from calls(item)
+    elif isinstance(data, dict):
+        for key, value in data.items():
+            if _CALL.fullmatch(key) and value.get("rolespec_validate") is False:
+                yield value["name"].removeprefix("gb10.cluster."), value["tasks_from"], frozenset(data.get("vars", {}))
+            yield from calls(value)
+
+
+@pytest.mark.parametrize("path", files("roles/*/tasks/*.yml"))
+def test_a_call_that_is_not_validated_passes_the_declared_inputs(path: str) -> None:
+    """At run time, validation of internal calls would cost a task each."""
+    for role, entry, given in calls(load_yaml(read(path))):
+        options = specs(role)[entry]["options"]
+        required = {name for name, option in options.items() if option.get("required")}
+        passed = {name for name in given if not name.startswith("_")}
+        assert required <= passed <= set(options), f"{role}: {entry}"
