@@ -13,7 +13,7 @@ from typing import Any
 
 from ansible_collections.gb10.cluster.plugins.module_utils.common.problems import Problem
 from ansible_collections.gb10.cluster.plugins.module_utils.fabric import checks as fabric_checks
-from ansible_collections.gb10.cluster.plugins.module_utils.fabric import links, netplan, rdma
+from ansible_collections.gb10.cluster.plugins.module_utils.fabric import environment, links, netplan, rdma
 from ansible_collections.gb10.cluster.plugins.module_utils.fabric.schema import Interface
 from ansible_collections.gb10.cluster.plugins.module_utils.fabric.topology import (
     Fabric,
@@ -140,7 +140,7 @@ def _node(
         interface,
         rails,
         netplan.document({rail.interface: str(rail.address) for rail in rails}, fabric.mtu, fabric.renderer) if rails else {},
-        {} if topology == "none" else environment(topology, len(nodes), address, interface, rails, fabric.transport),
+        {} if topology == "none" else environment.variables(topology, len(nodes), address, interface, [rail.hca for rail in rails], fabric.transport),
     )
 
 
@@ -154,27 +154,6 @@ def plain(share: NodeFabric) -> dict[str, Any]:
         "netplan": dict(share.netplan),
         "environment": dict(share.environment),
     }
-
-
-def environment(topology: str, nodes: int, address: str, interface: str, rails: Sequence[Rail], transport: str = "auto") -> dict[str, str]:
-    """Return the variables that keep every library on the fabric. NCCL's GID index stays unset: NCCL picks it per device.
-
-    Sockets, which NCCL, Gloo and Ray start with, use ``interface``. With RoCE, data uses both PCIe functions of every
-    cabled port. Sources:
-    eugr/spark-vllm-docker, NETWORKING.md (rings, merging the PCIe functions of a pair); NVIDIA dgx-spark-playbooks, nccl;
-    the distributed-vllm notes for a mixed cluster, whose nodes must all use the same transport and protocol.
-    """
-    result = {
-        "VLLM_HOST_IP": address,
-        "NCCL_SOCKET_IFNAME": interface,
-        "GLOO_SOCKET_IFNAME": interface,
-        "TP_SOCKET_IFNAME": interface,
-        "UCX_NET_DEVICES": interface,
-    }
-    shape = entry(topology)
-    if resolve_transport(transport, topology) == "socket":
-        return result | {"NCCL_IB_DISABLE": "1"} | ({} if shape.qsfp else shape.variables(nodes))
-    return result | {"NCCL_IB_DISABLE": "0", "NCCL_IB_HCA": ",".join(rail.hca for rail in rails)} | shape.variables(nodes)
 
 
 def drift(rails: Mapping[str, str], mtu: int, interfaces: Mapping[str, Interface]) -> list[str]:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import copy
-import ipaddress
 import json
 import re
 from typing import Any
@@ -13,7 +12,7 @@ from repository import ROOT
 from snapshot import assert_recorded
 
 from ansible_collections.gb10.cluster.plugins.module_utils.common.problems import ProblemsError
-from ansible_collections.gb10.cluster.plugins.module_utils.fabric import plan as fabric
+from ansible_collections.gb10.cluster.plugins.module_utils.fabric import environment as fabric_environment
 from ansible_collections.gb10.cluster.plugins.module_utils.rules import context as serve_situation
 from ansible_collections.gb10.cluster.plugins.module_utils.rules import lint as serve_rules
 from ansible_collections.gb10.cluster.plugins.module_utils.rules.lint import RULES
@@ -384,16 +383,16 @@ def test_what_is_not_known_is_not_held_against_anybody() -> None:
 
 @pytest.mark.parametrize(("topology", "count"), [("direct", 2), ("switch", 4), ("ring", 3), ("ring", 4)])
 def test_the_environment_of_the_plan_passes(topology: str, count: int) -> None:
-    rails = [fabric.Rail("a", name, ipaddress.ip_interface("10.110.0.1/24"), {}) for name in ("rocep1s0f1", "roceP2p1s0f1")]
+    hcas = ["rocep1s0f1", "roceP2p1s0f1"]
     kept = {name: None for name in PLAN["nodes"][0]["environment"] if name.startswith(("NCCL", "UCX"))}
-    own: dict[str, str | None] = {**kept, **fabric.environment(topology, count, "10.110.0.1", "enp1s0f1np1", rails)}
+    own: dict[str, str | None] = {**kept, **fabric_environment.variables(topology, count, "10.110.0.1", "enp1s0f1np1", hcas)}
     del own["VLLM_HOST_IP"]
     split = {"tensor_parallel_size": 1, "pipeline_parallel_size": 3} if count == 3 else {"tensor_parallel_size": count}
     assert serve_rules.lint(situation(environment=own, count=count, topology=topology, **split), {}) == []
 
 
 def test_a_mixed_cluster_as_the_plan_starts_it_passes() -> None:
-    environment = {**fabric.environment("socket", 2, "10.0.0.1", "eth0", []), "NCCL_IB_HCA": None, "NCCL_IB_MERGE_NICS": None}
+    environment = {**fabric_environment.variables("socket", 2, "10.0.0.1", "eth0", []), "NCCL_IB_HCA": None, "NCCL_IB_MERGE_NICS": None}
     del environment["VLLM_HOST_IP"]
     changes = {"topology": "socket", "transport": "socket", "tensor_parallel_size": 1, "pipeline_parallel_size": 2, "second": THOR}
     own = {"VLLM_DISABLED_KERNELS": "a rank of another GPU may need others"}
