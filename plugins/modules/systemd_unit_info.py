@@ -7,7 +7,7 @@ from __future__ import annotations
 
 DOCUMENTATION = r"""
 ---
-module: service_info
+module: systemd_unit_info
 short_description: Read a systemd service, and compare it with its planned unit
 version_added: 0.1.0
 description:

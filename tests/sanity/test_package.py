@@ -18,7 +18,9 @@ from repository import ROLES, ROOT, files
 from sanity.installed import VERSION, Installed, install
 
 INVENTORIES = sorted(path.name for path in (ROOT / "inventories").iterdir() if any(path.glob("*.y*ml")))
-PLAYBOOKS = sorted(path.stem for path in (ROOT / "playbooks").glob("*.yml"))
+#: The simulated Sparks are for development, and not packaged.
+PLAYBOOKS = sorted(path.stem for path in (ROOT / "playbooks").glob("*.yml") if not path.stem.startswith("lab_"))
+PACKAGED_ROLES = [role for role in ROLES if role != "lab"]
 #: Plugin folders that ansible-doc supports, with the name of the type. The module of the same name documents an action.
 DOCUMENTED = {"modules": "module", "lookup": "lookup"}
 
@@ -28,7 +30,7 @@ def stems(pattern: str) -> list[str]:
 
 
 #: By type, all names that ansible-doc can show: plugins by their file, filters and tests by their documentation sidecar.
-PLUGINS = {kind: stems(f"plugins/{folder}/*.py") for folder, kind in DOCUMENTED.items()}
+PLUGINS = {kind: [name for name in stems(f"plugins/{folder}/*.py") if name != "lab_hosts"] for folder, kind in DOCUMENTED.items()}
 SIDECARS = {kind: stems(f"plugins/{kind}/*.yml") for kind in ("filter", "test")}
 
 
@@ -43,6 +45,7 @@ def test_only_what_a_user_runs_is_packaged(installed: Installed) -> None:
     assert {name for name in names if name.startswith(".") or name in checkout_only} == set()
     assert {"COPYING", "README.md", "meta", "playbooks", "plugins", "roles"} <= names
     assert [path for path in installed.root.rglob("*") if path.suffix == ".pyc" or path.name == "__pycache__"] == []
+    assert [path for path in installed.root.rglob("*lab*") if path.name in ("lab", "lab_hosts.py", "lab_up.yml", "lab_down.yml")] == []
 
 
 def documentation(installed: Installed, kind: str, names: list[str]) -> dict[str, Any]:
@@ -66,7 +69,7 @@ def test_every_filter_and_test_has_its_documentation() -> None:
 
 
 def test_roles_are_documented(installed: Installed) -> None:
-    shown = documentation(installed, "role", ROLES)
+    shown = documentation(installed, "role", PACKAGED_ROLES)
     assert [name for name, role in shown.items() if not role["entry_points"]["main"]["short_description"]] == []
 
 
