@@ -12,11 +12,11 @@ from typing import Any
 
 from ansible_collections.gb10.cluster.plugins.module_utils.common.problems import Problem, ProblemsError
 from ansible_collections.gb10.cluster.plugins.module_utils.launch import argv as launch
-from ansible_collections.gb10.cluster.plugins.module_utils.launch import overrides as additions
+from ansible_collections.gb10.cluster.plugins.module_utils.launch import overrides
 from ansible_collections.gb10.cluster.plugins.module_utils.memory import checks as memory_checks
 from ansible_collections.gb10.cluster.plugins.module_utils.memory import plan as memory_plan
 from ansible_collections.gb10.cluster.plugins.module_utils.memory import schema as memory
-from ansible_collections.gb10.cluster.plugins.module_utils.model import catalog as catalogue
+from ansible_collections.gb10.cluster.plugins.module_utils.model import catalog
 from ansible_collections.gb10.cluster.plugins.module_utils.model import config as model_config
 from ansible_collections.gb10.cluster.plugins.module_utils.model import shape as model_shape
 from ansible_collections.gb10.cluster.plugins.module_utils.model.catalog import Model
@@ -87,7 +87,7 @@ def decide(inputs: Inputs) -> Decision:
         _variables(inputs),
     ]
     args = [word for part in parts for word in part.args]
-    overridden = [*args, *additions.serve_flags([{"additions": node.additions} for node in inputs.nodes])]
+    overridden = [*args, *overrides.serve_flags([{"additions": node.additions} for node in inputs.nodes])]
     values, problems = _parse(inputs, overridden, f"gb10_models.{inputs.model.name}.args")
     tokens = inputs.smoke_tokens or (_REASONED_ANSWER if inputs.model.reasoning else ANSWER)
     situation = _situation(inputs, shape, {**values, **own}, tensor, pipeline, tokens)
@@ -267,7 +267,7 @@ def _memory_inputs(inputs: Inputs, shape: Shape, own: Mapping[str, Any], tensor:
 def _fitting(inputs: Inputs) -> str:
     """Return the names of the catalog's models that fit on these nodes, largest first."""
     found = []
-    for model in catalogue.known().values():
+    for model in catalog.known().values():
         shape, _unknown = _shape(model.config)
         tensor, pipeline, _why = _sizes(inputs, shape, model)
         if shape is None or memory_checks.parallelism(shape, len(inputs.nodes), tensor, pipeline):
@@ -334,7 +334,7 @@ def _situation(
     if not inputs.topology:
         return None
     model, settings, config = inputs.model, inputs.settings, inputs.config
-    container = launch.overrides(settings.container_args)
+    container = launch.engine_overrides(settings.container_args)
     # Ranks on the CPU do not use the GPU of their node.
     gpus = inputs.stack.device == stacks.CUDA
     return Situation(

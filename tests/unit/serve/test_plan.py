@@ -232,7 +232,7 @@ def warned(nodes: list[Node]) -> str:
     return "\n".join(plan["serve"]["warnings"])
 
 
-def test_nodes_are_judged_with_what_the_plan_and_the_catalogue_set() -> None:
+def test_nodes_are_judged_with_what_the_plan_and_the_catalog_set() -> None:
     advised = sparks(2, gb10_model="gpt-oss-120b", gb10_vllm_extra_args=["--moe-backend=marlin"])
     assert "marlin-atomic-add" not in warned(advised)
     assert "marlin-atomic-add" in warned(sparks(2, gb10_model="gpt-oss-120b", gb10_vllm_extra_args=["--moe-backend=marlin"], gb10_extra_env=OFF))
