@@ -222,7 +222,7 @@ def _serving(
         nccl=version.removeprefix("v").partition("-")[0],
         nccl_gcc=() if nccl.build else tuple(library.get("gcc", ())),
         smoke_tokens=head.smoke_tokens,
-        asked=None if head.options is None else vllm_release.options_of(head.options),
+        queried=None if head.options is None else vllm_release.options_of(head.options),
         variables=head.environment_variables,
     )
 

@@ -138,15 +138,15 @@ def _named(model: Model) -> list[str]:
 
 def _parse(inputs: Inputs, argv: Sequence[str], path: str) -> tuple[dict[str, Any], list[Problem]]:
     """Return the values of arguments and the problems in them; both are empty for an unknown release."""
-    if not vllm_release.known(inputs.stack.vllm) and inputs.asked is None:
+    if not vllm_release.known(inputs.stack.vllm) and inputs.queried is None:
         return {}, []
-    return vllm_release.parse(argv, inputs.stack.vllm, asked=inputs.asked, path=path)
+    return vllm_release.parse(argv, inputs.stack.vllm, queried=inputs.queried, path=path)
 
 
 def _has(inputs: Inputs, option: str) -> bool:
     """Whether the release has an option. An unknown release is assumed to have the options of the newest known one."""
-    if inputs.asked is not None:
-        return option in inputs.asked
+    if inputs.queried is not None:
+        return option in inputs.queried
     release = inputs.stack.vllm if vllm_release.known(inputs.stack.vllm) else ".".join(map(str, vllm_release.LAST))
     return vllm_release.has_option(release, option)
 
@@ -318,13 +318,13 @@ def _variables(inputs: Inputs) -> _Part:
     """Report the variables that the release does not read, or that the release is unknown."""
     release, given = inputs.stack.vllm, inputs.settings.extra_env
     if vllm_release.known(release):
-        return _Part(problems=vllm_release.check_environment(given, release, asked=None, path="gb10_extra_env"))
+        return _Part(problems=vllm_release.check_environment(given, release, queried=None, path="gb10_extra_env"))
     problems = []
     if inputs.variables is not None:
-        problems = vllm_release.check_environment(given, release, asked=inputs.variables, path="gb10_extra_env")
+        problems = vllm_release.check_environment(given, release, queried=inputs.variables, path="gb10_extra_env")
     first, last = (".".join(map(str, number)) for number in (vllm_release.FIRST, vllm_release.LAST))
-    asked = "it is not installed, so arguments are not checked" if inputs.asked is None else "the installed one was queried"
-    return _Part(why=[f"vLLM {release} is not in the table of arguments ({first} to {last}): {asked}"], problems=problems)
+    source = "it is not installed, so arguments are not checked" if inputs.queried is None else "the installed one was queried"
+    return _Part(why=[f"vLLM {release} is not in the table of arguments ({first} to {last}): {source}"], problems=problems)
 
 
 def _situation(

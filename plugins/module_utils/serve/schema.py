@@ -74,7 +74,7 @@ class Inputs:
     nccl: str
     smoke_tokens: int = 0
     #: The arguments that an installed vLLM reported, for a release outside the table.
-    asked: Mapping[str, vllm_release.Option] | None = None
+    queried: Mapping[str, vllm_release.Option] | None = None
     variables: Sequence[str] | None = None
     #: The GCC releases that compiled this NCCL, () if unknown.
     nccl_gcc: Sequence[str] = ()

@@ -141,8 +141,8 @@ def test_a_release_beyond_the_table_is_said_not_judged() -> None:
     decision = serve_plan.decide(later)
     assert decision.problems == []
     assert any("9.9.9 is not in the table" in line for line in decision.why)
-    asked = vllm_release.options("0.32.0")
-    (problem,) = serve_plan.decide(replace(later, asked=asked)).problems
+    queried = vllm_release.options("0.32.0")
+    (problem,) = serve_plan.decide(replace(later, queried=queried)).problems
     assert problem.path == "gb10_vllm_extra_args[0]"
 
 
