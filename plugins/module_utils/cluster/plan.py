@@ -279,7 +279,7 @@ def _plan(
 def _serve(settings: Settings, serving: serve.Inputs, model: Chosen, decision: serve.Decision) -> Serve:
     return Serve(
         args=decision.args,
-        own=settings.vllm_extra_args,
+        user_args=settings.vllm_extra_args,
         files=decision.files,
         smoke_tokens=decision.smoke_tokens,
         reasoning=model.entry.reasoning,

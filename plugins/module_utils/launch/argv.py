@@ -120,7 +120,7 @@ def vllm_argv(plan: Mapping[str, Any]) -> list[str]:
         *_meeting(plan),
         *plan["serve"]["args"],
         *overrides.serve_flags(plan["nodes"]),
-        *plan["serve"]["own"],
+        *plan["serve"]["user_args"],
     ]
 
 
