@@ -77,7 +77,7 @@ def test_key_value_memory_is_given_in_bytes() -> None:
 def test_what_the_users_arguments_say_of_memory_counts() -> None:
     decision = serve_plan.decide(inputs("llama-3.1-8b-instruct", gb10_vllm_extra_args=["--max-model-len", "4096", "--max-num-seqs=4"]))
     assert decision.memory is not None
-    assert (decision.memory.context, decision.memory.sequences) == (4096, 4)
+    assert (decision.memory.context, decision.memory.max_num_seqs) == (4096, 4)
 
 
 def test_of_an_unknown_model_no_memory_is_planned() -> None:
