@@ -36,8 +36,8 @@ class FirewallError(Exception):
     """The host refused a step; the message names the step and the reason."""
 
 
-def active_firewall(run: Run) -> tuple[bool, dict[str, str]]:
-    """Return (whether nft is installed, firewall_host.rulers). Raises FirewallError if nft fails."""
+def active_firewalls(run: Run) -> tuple[bool, dict[str, str]]:
+    """Return (whether nft is installed, firewall_host.active_firewalls). Raises FirewallError if nft fails."""
     active = []
     if _output(run, ["ufw", "status"]).startswith("Status: active"):
         active.append("ufw")
@@ -52,7 +52,7 @@ def active_firewall(run: Run) -> tuple[bool, dict[str, str]]:
     status, stdout, stderr = run(["nft", "--json", "list", "ruleset"])
     if status not in (0, _NO_NFT):
         raise FirewallError(f"nft list ruleset failed: {stderr.strip()}")
-    return status == 0, firewall_host.rulers(stdout if status == 0 else "", legacy, active)
+    return status == 0, firewall_host.active_firewalls(stdout if status == 0 else "", legacy, active)
 
 
 def ssh_ports(run: Run, listeners: Sequence[Mapping[str, Any]]) -> list[int]:
