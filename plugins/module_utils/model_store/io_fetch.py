@@ -171,10 +171,10 @@ class Fetcher:
     def fetch(self, streams: int, verify: bool) -> dict[str, Any]:
         """Fetch all files, then write and return the manifest. Raises GaveUpError."""
         known = io_model_files.manifest(self.folder)
-        proven = {} if verify or known is None else {file["path"]: (file["size"], file["sha256"]) for file in known["files"]}
+        verified = {} if verify or known is None else {file["path"]: (file["size"], file["sha256"]) for file in known["files"]}
 
         def one(file: Mapping[str, Any]) -> tuple[str, str]:
-            size, sha256 = proven.get(file["path"], (-1, ""))
+            size, sha256 = verified.get(file["path"], (-1, ""))
             if not (size == file["size"] == self._size(file["path"]) and file["sha256"] in ("", sha256)):
                 try:
                     sha256 = self._one(file, verify)
