@@ -19,30 +19,30 @@ model_store = Core("model_store.plan")
 problem_types = Core("common.problems")
 
 
-def model_entry(name: str, own: Mapping[str, Any] = MappingProxyType({})) -> dict[str, Any]:
+def model_entry(name: str, user_models: Mapping[str, Any] = MappingProxyType({})) -> dict[str, Any]:
     """Return a model's catalog entry; see module_utils/model/catalog.py."""
     try:
-        return catalog.find(str(name), plain_data(own)).facts()
+        return catalog.find(str(name), plain_data(user_models)).facts()
     except problem_types.ProblemsError as error:
         raise AnsibleFilterError(str(error)) from error
 
 
-def model_path(name: str, own: Mapping[str, Any], root: str = "") -> str:
+def model_path(name: str, user_models: Mapping[str, Any], root: str = "") -> str:
     """Return a model's folder on the nodes; for a Hugging Face Hub model the store's folder with ``root``, else "".
 
-    cluster_plan reports errors in the name and in ``own``.
+    cluster_plan reports errors in the name and in ``user_models``.
     """
     try:
-        model = catalog.find(str(name), plain_data(own))
+        model = catalog.find(str(name), plain_data(user_models))
     except problem_types.ProblemsError:
         return str(name) if str(name).startswith("/") else ""
     return model.path or (model_store.folder(str(root), model.hub, model.revision) if root and model.hub else "")
 
 
-def hub_model(name: str, own: Mapping[str, Any]) -> dict[str, str]:
+def hub_model(name: str, user_models: Mapping[str, Any]) -> dict[str, str]:
     """Return {name, revision} of a model on Hugging Face Hub, {} for one with a folder. cluster_plan reports errors."""
     try:
-        model = catalog.find(str(name), plain_data(own))
+        model = catalog.find(str(name), plain_data(user_models))
     except problem_types.ProblemsError:
         return {}
     return {"name": model.hub, "revision": model.revision or "main"} if model.hub and not model.path else {}

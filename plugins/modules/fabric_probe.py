@@ -22,7 +22,7 @@ options:
     type: int
     default: 20
   required:
-    description: Whether the module fails if it cannot verify a path. Otherwise RV(unproven) lists the path.
+    description: Whether the module fails if it cannot verify a path. Otherwise RV(unverified) lists the path.
     type: bool
     default: true
 author:
@@ -41,13 +41,13 @@ EXAMPLES = r"""
 """
 
 RETURN = r"""
-proven:
+verified:
   description: The verified paths, a line for each rail and peer.
   returned: success
   type: list
   elements: str
   sample: ["enp1s0f1np1 -> spark2 (10.110.0.2): 9000 bytes"]
-unproven:
+unverified:
   description: The paths that do not carry a full packet.
   returned: always
   type: list
@@ -65,7 +65,7 @@ unproven:
     mac:
       description: The hardware address of the device at its other end, empty if it is not known.
       type: str
-    said:
+    reported:
       description: The problem.
       type: str
     small:
@@ -108,30 +108,30 @@ def misdirected(run: Run, interface: str, address: str, mac: str) -> str:
 
 
 def probe(run: Run, target: dict, mtu: int) -> dict:
-    """Try one path. Returns {} if it is verified, else the known part of its entry for `unproven`."""
+    """Try one path. Returns {} if it is verified, else the known part of its entry for `unverified`."""
     reported = ping(run, target["interface"], target["address"], mtu)
     if reported:
-        return {**target, "said": reported, "small": None}
+        return {**target, "reported": reported, "small": None}
     reported = misdirected(run, target["interface"], target["address"], target["mac"])
-    return {**target, "said": reported, "small": False} if reported else {}
+    return {**target, "reported": reported, "small": False} if reported else {}
 
 
-def unproven_paths(run: Run, targets: list[dict], mtu: int, timeout: int) -> list[dict]:
-    """Try the paths until all are verified or the timeout ends. Returns the entries of `unproven`."""
+def unverified_paths(run: Run, targets: list[dict], mtu: int, timeout: int) -> list[dict]:
+    """Try the paths until all are verified or the timeout ends. Returns the entries of `unverified`."""
     deadline = time.monotonic() + timeout
-    unproven = targets
-    while unproven:
-        unproven = [failed for target in unproven if (failed := probe(run, target, mtu))]
+    unverified = targets
+    while unverified:
+        unverified = [failed for target in unverified if (failed := probe(run, target, mtu))]
         if time.monotonic() > deadline:
             break
-        if unproven:
+        if unverified:
             time.sleep(0.5)
-    for path in unproven:
+    for path in unverified:
         if path["small"] is None:
             path["small"] = not ping(run, path["interface"], path["address"], _SMALL)
             too_large = f"small packets arrive, but not packets of {mtu} bytes"
-            path["said"] = too_large if path["small"] else f"no reply ({path['said']})"
-    return unproven
+            path["reported"] = too_large if path["small"] else f"no reply ({path['reported']})"
+    return unverified
 
 
 def main() -> None:
@@ -150,13 +150,13 @@ def main() -> None:
         for rail in module.params["rails"]
         for name, address in rail["peers"].items()
     ]
-    unproven = unproven_paths(runner(module), targets, mtu, module.params["timeout"])
-    if unproven and module.params["required"]:
-        summary = f"{len(unproven)} of {len(targets)} paths could not be verified:"
-        module.fail_json(msg="\n".join([summary, *fabric_report.lines(unproven)]), unproven=unproven)
-    failed = [(path["interface"], path["address"]) for path in unproven]
-    proven = [f"{t['interface']} -> {t['peer']} ({t['address']}): {mtu} bytes" for t in targets if (t["interface"], t["address"]) not in failed]
-    module.exit_json(changed=False, proven=proven, unproven=unproven)
+    unverified = unverified_paths(runner(module), targets, mtu, module.params["timeout"])
+    if unverified and module.params["required"]:
+        summary = f"{len(unverified)} of {len(targets)} paths could not be verified:"
+        module.fail_json(msg="\n".join([summary, *fabric_report.lines(unverified)]), unverified=unverified)
+    failed = [(path["interface"], path["address"]) for path in unverified]
+    verified = [f"{t['interface']} -> {t['peer']} ({t['address']}): {mtu} bytes" for t in targets if (t["interface"], t["address"]) not in failed]
+    module.exit_json(changed=False, verified=verified, unverified=unverified)
 
 
 if __name__ == "__main__":

@@ -15,14 +15,13 @@ description:
   - Does not start or stop a service. The diff omits contents, because the environment may contain secrets.
 options:
   state:
-    description: C(present) records the current files, C(restored) restores the recorded ones, C(read) compares the two.
+    description: V(present) records the current files, V(restored) restores the recorded ones.
     type: str
-    choices: [present, restored, read]
-    default: read
+    choices: [present, restored]
+    default: present
   start:
-    description: Data about the launch to record with its files, a free-form mapping. For O(state=present).
+    description: Data about the launch to record with its files, a free-form mapping. Required with O(state=present).
     type: dict
-    default: {}
   path:
     description: Path of the record.
     type: path
@@ -34,6 +33,13 @@ extends_documentation_fragment:
 """
 
 EXAMPLES = r"""
+- name: Record the launch inputs of the model that answered
+  gb10.cluster.last_good_config:
+    start:
+      id: 0123456789abcdef
+      model: gpt-oss-20b
+  become: true
+
 - name: Restore the launch inputs of the last model that answered
   gb10.cluster.last_good_config:
     state: restored
@@ -42,21 +48,11 @@ EXAMPLES = r"""
 
 RETURN = r"""
 start:
-  description: The recorded data about the launch, empty without a record.
+  description: The recorded data about the launch.
   returned: always
   type: dict
 differs:
   description: Files that differed from the record.
-  returned: always
-  type: list
-  elements: str
-units:
-  description: Services in the record, in start order.
-  returned: always
-  type: list
-  elements: str
-present:
-  description: Services that existed before the module ran, in start order.
   returned: always
   type: list
   elements: str
@@ -68,13 +64,14 @@ from ansible_collections.gb10.cluster.plugins.module_utils.rollback import io_re
 
 
 def main() -> None:
-    """Compare, then record or restore as requested."""
+    """Record the launch inputs, or restore the recorded ones."""
     module = AnsibleModule(
         argument_spec={
-            "state": {"type": "str", "choices": ["present", "restored", "read"], "default": "read"},
-            "start": {"type": "dict", "default": {}},
+            "state": {"type": "str", "choices": ["present", "restored"], "default": "present"},
+            "start": {"type": "dict"},
             "path": {"type": "path", "default": io_record.RECORD},
         },
+        required_if=[("state", "present", ["start"])],
         supports_check_mode=True,
     )
     state, path = module.params["state"], module.params["path"]
@@ -84,7 +81,7 @@ def main() -> None:
             raise ValueError(f"{path} does not exist, so there is no launch to restore")
         differs = io_record.differences(record, now)
         wanted = {"start": module.params["start"], "files": now} if state == "present" else record
-        changed = wanted != record if state == "present" else state == "restored" and bool(differs)
+        changed = wanted != record if state == "present" else bool(differs)
         if changed and not module.check_mode:
             if state == "present":
                 io_record.write(path, wanted)
@@ -97,8 +94,6 @@ def main() -> None:
         changed=changed,
         start=wanted["start"],
         differs=differs,
-        units=io_record.units(wanted["files"]),
-        present=io_record.units(now),
         diff={"before": "", "after": f"{state}:\n{lines}" if changed else ""},
     )
 

@@ -29,7 +29,7 @@ options:
     type: str
     choices: [present, absent]
     default: present
-  way:
+  method:
     description: The method. V(auto) uses the link if there is a wheel.
     type: str
     choices: [auto, link, preload]
@@ -50,7 +50,7 @@ EXAMPLES = r"""
 """
 
 RETURN = r"""
-way:
+method:
   description: The method, V(link) or V(preload); empty with O(state=absent).
   returned: success
   type: str
@@ -81,7 +81,7 @@ def main() -> None:
             "python": {"type": "path", "required": True},
             "library": {"type": "path"},
             "state": {"type": "str", "choices": ["present", "absent"], "default": "present"},
-            "way": {"type": "str", "choices": ["auto", "link", "preload"], "default": "auto"},
+            "method": {"type": "str", "choices": ["auto", "link", "preload"], "default": "auto"},
         },
         required_if=[("state", "present", ["library"])],
         supports_check_mode=True,
@@ -92,12 +92,12 @@ def main() -> None:
         with io_vllm_package.locked(package):
             tree = Tree(package.path)
             wheel = tree.exists(NCCL)
-            way = "" if params["state"] == "absent" else params["way"] if params["way"] != "auto" else "link" if wheel else "preload"
-            if way == "link" and not wheel:
+            method = "" if params["state"] == "absent" else params["method"] if params["method"] != "auto" else "link" if wheel else "preload"
+            if method == "link" and not wheel:
                 found = f"{os.path.normpath(f'{package.path}/{NCCL}')} not found"
                 expected = "NVIDIA's wheel of NCCL in the environment"
-                raise ProblemsError([Problem("way", found, expected, "set auto or preload")])
-            wanted: dict[str, Wanted] = {NCCL: Link(params["library"]) if way == "link" else None} if wheel else {}
+                raise ProblemsError([Problem("method", found, expected, "set auto or preload")])
+            wanted: dict[str, Wanted] = {NCCL: Link(params["library"]) if method == "link" else None} if wheel else {}
             changes = tree.changes(wanted)
             texts = [tree.texts(path, content) for path, content in changes.items()]
             tree.check(changes)
@@ -107,9 +107,9 @@ def main() -> None:
         module.fail_json(msg=str(error))
     module.exit_json(
         changed=bool(changes),
-        way=way,
+        method=method,
         replaced=os.path.normpath(f"{package.path}/{NCCL}") if wheel else "",
-        environment={"LD_PRELOAD": params["library"]} if way == "preload" else {},
+        environment={"LD_PRELOAD": params["library"]} if method == "preload" else {},
         diff=[{"before_header": path, "after_header": path, "before": before, "after": after} for path, before, after in texts],
     )
 

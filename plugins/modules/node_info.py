@@ -182,7 +182,7 @@ from ansible.module_utils.basic import AnsibleModule, missing_required_lib
 from ansible_collections.gb10.cluster.plugins.module_utils.common import paths
 from ansible_collections.gb10.cluster.plugins.module_utils.common.io_command import runner
 from ansible_collections.gb10.cluster.plugins.module_utils.fabric import io_facts as io_fabric
-from ansible_collections.gb10.cluster.plugins.module_utils.launch import io_overrides as io_additions
+from ansible_collections.gb10.cluster.plugins.module_utils.launch import io_overrides
 from ansible_collections.gb10.cluster.plugins.module_utils.model_store import io_model
 from ansible_collections.gb10.cluster.plugins.module_utils.nccl import io_library as io_nccl
 from ansible_collections.gb10.cluster.plugins.module_utils.node import io_facts as io_node
@@ -215,7 +215,7 @@ def main() -> None:
                 "nccl_replaced": bool(module.params["runtime"]) and io_nccl.replaced(module.params["runtime"]),
             },
             login_users=io_node.login_users(),
-            additions=io_additions.recorded_additions(),
+            additions=io_overrides.recorded_additions(),
         )
     except ImportError as error:
         module.fail_json(msg=missing_required_lib(f"python3-{error.name}", reason="to read netplan's files"))

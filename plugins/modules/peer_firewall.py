@@ -101,11 +101,11 @@ EXAMPLES = r"""
 """
 
 RETURN = r"""
-ruler:
+active_firewall:
   description: The other firewalls that control all incoming traffic, empty without them.
   returned: always
   type: str
-rulers:
+active_firewalls:
   description: The other firewall that controls incoming traffic, by family C(ip) or C(ip6), empty without one.
   returned: always
   type: dict
@@ -192,24 +192,24 @@ def outcome(module: Any) -> dict[str, Any]:
         params["open_ports"],
         params["interfaces"],
     )
-    installed, rulers = io_firewall.active_firewall(run)
+    installed, active_firewalls = io_firewall.active_firewalls(run)
     listeners, links = io_node.listeners(), io_firewall.links(run)
     ssh = io_firewall.ssh_ports(run, listeners)
     other_host, came_by = io_firewall.entrance(run, params["client"])
-    unproven = [] if other_host else [firewall_host.unproven(params["client"])]
+    unverified = [] if other_host else [firewall_host.unverified(params["client"])]
     present = params["state"] == "present"
-    ruler = " and ".join(dict.fromkeys(rulers.values())) if all(rulers.values()) else ""
-    wanted = present and not ruler
+    active_firewall = " and ".join(dict.fromkeys(active_firewalls.values())) if all(active_firewalls.values()) else ""
+    wanted = present and not active_firewall
     problems = firewall.check(access)
     if wanted:
         problems += firewall_host.problems(access, links, ssh, came_by)
-        problems += unproven if problems else []
+        problems += unverified if problems else []
     refuse(problems)
     result = {
-        "ruler": ruler,
-        "rulers": rulers,
+        "active_firewall": active_firewall,
+        "active_firewalls": active_firewalls,
         "installed": installed,
-        "advice": firewall.advice(rulers, access, params["peer_ports"]) if present else [],
+        "advice": firewall.advice(active_firewalls, access, params["peer_ports"]) if present else [],
         "ssh_ports": ssh,
         "matches": firewall_host.matches(access, links),
         "closed": firewall_host.closed(listeners, access, ssh) if wanted else [],
@@ -217,9 +217,9 @@ def outcome(module: Any) -> dict[str, Any]:
     }
     if not wanted:
         return {**result, **_remove(module, run, installed)}
-    text = firewall.ruleset(access, ssh, [family for family, other in rulers.items() if other])
+    text = firewall.ruleset(access, ssh, [family for family, other in active_firewalls.items() if other])
     load = _load if installed else _load_later
-    return {**result, **load(module, run, text, unproven)}
+    return {**result, **load(module, run, text, unverified)}
 
 
 def _remove(module: Any, run: Run, installed: bool) -> dict[str, Any]:
@@ -230,15 +230,15 @@ def _remove(module: Any, run: Run, installed: bool) -> dict[str, Any]:
     return _change("".join(f"{line}\n" for line in found), "", bool(found))
 
 
-def _load_later(module: Any, _run: Run, text: str, unproven: list[Problem]) -> dict[str, Any]:
+def _load_later(module: Any, _run: Run, text: str, unverified: list[Problem]) -> dict[str, Any]:
     """Return part of the result on a host without nft, which the role installs only outside check mode."""
-    refuse(unproven)
+    refuse(unverified)
     if not module.check_mode:
         raise io_firewall.FirewallError("nft is not installed: install the package nftables")
     return _change("", text, True)
 
 
-def _load(module: Any, run: Run, text: str, unproven: list[Problem]) -> dict[str, Any]:
+def _load(module: Any, run: Run, text: str, unverified: list[Problem]) -> dict[str, Any]:
     """Compare the rules with those on the host, then load, confirm or save them. Returns part of the result."""
     nft = module.get_bin_path("nft", required=True)
     files = io_firewall.files(nft, text)
@@ -248,7 +248,7 @@ def _load(module: Any, run: Run, text: str, unproven: list[Problem]) -> dict[str
     changed_files = io_firewall.changed_files(run, files)
     due = new or bool(changed_files)
     if new:
-        refuse(unproven)
+        refuse(unverified)
     pending = new and not module.params["confirm"] and not module.check_mode
     if pending:
         io_firewall.attempt(run, nft, text, module.params["confirm_timeout"])

@@ -31,7 +31,7 @@ from typing import Any
 from adhoc import ROOT, conclude, module
 
 PROGRAM = ROOT / "roles/nccl_sm121_build/files/nccl_bandwidth.py"
-WAYS = ("wheel", "preload", "link")
+METHODS = ("wheel", "preload", "link")
 #: Prints an environment's folder, the folder of its packages, and PyTorch's release.
 ASK = "import json, sys, sysconfig, torch; print(json.dumps([sys.prefix, sysconfig.get_path('purelib'), torch.__version__]))"
 NCCL = "nvidia/nccl/lib/libnccl.so.2"
@@ -75,10 +75,10 @@ def measure(options: argparse.Namespace) -> dict[str, Any]:
     prefer = {"python": str(python), "library": installed["library"]}
     requires = {"capabilities": capabilities, "sha256": built["sha256"]}
     cases = {}
-    for way in WAYS:
-        preferred = module("nccl_select", {**prefer, "way": way}) if way != "wheel" else {"environment": {}, "replaced": ""}
-        info = {"path": installed["library"], "requires": {**requires, "alone": way == "link"}}
-        cases[way] = run(str(python), len(found["gpus"]), options.bytes, preferred["environment"], info) | {"preferred": preferred}
+    for method in METHODS:
+        preferred = module("nccl_select", {**prefer, "method": method}) if method != "wheel" else {"environment": {}, "replaced": ""}
+        info = {"path": installed["library"], "requires": {**requires, "alone": method == "link"}}
+        cases[method] = run(str(python), len(found["gpus"]), options.bytes, preferred["environment"], info) | {"preferred": preferred}
     module("nccl_select", {"python": str(python), "state": "absent"})
     report = {
         "gpu": found,
@@ -173,8 +173,8 @@ def checks(report: Mapping[str, Any]) -> dict[str, bool]:
     cases, ours, before = report["cases"], report["library"], report["wheel"]["before"]
     ranks = len(report["gpu"]["gpus"])
 
-    def mapped(way: str) -> list[set[str]]:
-        return [{library["sha256"] for library in process["libraries"]} for process in cases[way]["processes"]]
+    def mapped(method: str) -> list[set[str]]:
+        return [{library["sha256"] for library in process["libraries"]} for process in cases[method]["processes"]]
 
     def version(library: Mapping[str, Any]) -> list[str]:
         return [f"NCCL version {library['version']}+cuda{library['cuda']}"]
@@ -197,17 +197,17 @@ def section(report: Mapping[str, Any]) -> str:
     """Return the section for docs/benchmarks.md."""
     gpus, built, cases, ours = report["gpu"]["gpus"], report["built"], report["cases"], report["library"]
     bandwidth = ["| collective | bytes | wheel, GB/s | preload, GB/s | link, GB/s |\n|---|--:|--:|--:|--:|\n"]
-    for entries in zip(*(cases[way]["results"] for way in WAYS), strict=True):
+    for entries in zip(*(cases[method]["results"] for method in METHODS), strict=True):
         numbers = " | ".join(f"{entry['bus_gbps']:.2f}" for entry in entries)
         bandwidth.append(f"| {entries[0]['collective']} | {entries[0]['bytes']} | {numbers} |\n")
     names = {report["wheel"]["before"]["sha256"]: "the wheel's", ours["sha256"]: "ours"}
     mapped = ["| method | version in NCCL's log | mapped by each rank | nccl_info |\n|---|---|---|---|\n"]
-    for way in WAYS:
-        libraries = [process["libraries"] for process in cases[way]["processes"]]
+    for method in METHODS:
+        libraries = [process["libraries"] for process in cases[method]["processes"]]
         ranks = "; ".join(" and ".join(names.get(library["sha256"], library["path"]) for library in each) for each in libraries)
-        problems = len(cases[way]["problems"])
+        problems = len(cases[method]["problems"])
         verdict = f"{problems} problems"
-        mapped.append(f"| {way} | {', '.join(cases[way]['versions'])} | {ranks} | {verdict} |\n")
+        mapped.append(f"| {method} | {', '.join(cases[method]['versions'])} | {ranks} | {verdict} |\n")
     code = ", ".join(f"{entry['count']} {entry['kind']} for {entry['architecture']}" for entry in ours["code"])
     return f"""## NCCL on {len(gpus)} {gpus[0]["name"]}
 

@@ -39,7 +39,7 @@ from hosts import Host, hosts, running
 sys.path.insert(0, str(ROOT / ".collections"))
 
 from ansible_collections.gb10.cluster.plugins.module_utils.launch import argv as launch
-from ansible_collections.gb10.cluster.plugins.module_utils.launch import overrides as additions
+from ansible_collections.gb10.cluster.plugins.module_utils.launch import overrides
 
 #: Tokens of a measured answer, the number of measurements, and Ray's object store in bytes.
 DECODE, ROUNDS, OBJECT_STORE = 512, 5, 1 << 30
@@ -186,7 +186,7 @@ def planned(case: Case, there: Sequence[Host], options: argparse.Namespace, nccl
         runtime.symlink_to(options.runtime.resolve())
     for role, addition in (("vllm_patch", {**case.patch, "mounts": []}), ("nccl_sm121_build", nccl.get("addition", {}))):
         if "flags" in addition:
-            plan = additions.merge(plan, role, {entry.name: {"runtime": str(runtime), **addition} for entry in there})
+            plan = overrides.merge(plan, role, {entry.name: {"runtime": str(runtime), **addition} for entry in there})
     return plan
 
 
@@ -204,12 +204,12 @@ def serve(
         # The same as in the units.
         ray = {"RAY_ADDRESS": f"{plan['head']['address']}:{plan['ray_port']}", "RAY_AUTH_TOKEN_PATH": str(token)} if plan["executor"] == "ray" else {}
         cache = {"VLLM_CACHE_ROOT": str(options.folder / "cache"), "HOME": str(options.folder / "home")}
-        return host.environment() | cache | additions.rank_environment(names[host.name]) | ray
+        return host.environment() | cache | overrides.rank_environment(names[host.name]) | ray
 
     began, logs = time.monotonic(), []
     head = there[0]
     case.argv = [word.replace(str(options.folder), "FOLDER") for word in launch.vllm_argv({**plan, "node": names[head.name]})]
-    case.environment = additions.rank_environment(names[head.name])
+    case.environment = overrides.rank_environment(names[head.name])
     with contextlib.ExitStack() as stack:
 
         def start(host: Host, argv: list[str], what: str) -> subprocess.Popen[bytes]:

@@ -17,8 +17,8 @@ import pytest
 from live_cluster import Cluster
 from repository import ROOT
 from run_playbook import Run
-from stranger import Stranger
 from testinfra.host import Host
+from unlisted_host import UnlistedHost
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
@@ -91,10 +91,10 @@ def workers(cluster: Cluster, nodes: dict[str, Host]) -> list[Host]:
 
 
 @pytest.fixture(scope="module")
-def stranger(cluster: Cluster) -> Iterator[Stranger]:
+def unlisted_host(cluster: Cluster) -> Iterator[UnlistedHost]:
     """A machine on the lab's management network that is not a peer."""
     head = cluster.nodes[cluster.groups["head"][0]]
     # roles/lab: the management network is a bridge in the lab's own namespace.
-    found = Stranger(head["ansible_host"], f"{head['lab_name']}-switch")
+    found = UnlistedHost(head["ansible_host"], f"{head['lab_name']}-switch")
     yield found
     found.remove()

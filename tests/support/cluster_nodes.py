@@ -96,7 +96,7 @@ def spark(number: int, group: str, **settings: Any) -> Node:
         "variables": ["ansible_host", "gb10_model", "gb10_plan", "inventory_hostname"],
         "nccl": "stack",
         "nccl_wanted": "auto",
-        "asked": {},
+        "queried": {},
         "removing": False,
         "store": {"enabled": True, "source": ""},
         "smoke_tokens": 0,

@@ -70,7 +70,7 @@ def argv(given: serve_plan.Inputs, decision: serve_plan.Decision) -> list[str]:
         "rendezvous_port": 29501,
         "head": {"name": given.nodes[0].name, "address": "10.110.0.1"},
         "node": vars(given.nodes[0]),
-        "serve": {"args": decision.args, "own": []},
+        "serve": {"args": decision.args, "user_args": []},
         "nodes": [vars(node) for node in given.nodes],
     }
     return launch.vllm_argv(plan)[3:]

@@ -11,7 +11,7 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from ansible_collections.gb10.cluster.plugins.module_utils.cluster.schema import HubModel, Inputs, ModelFiles, Node
-from ansible_collections.gb10.cluster.plugins.module_utils.model import catalog as catalogue
+from ansible_collections.gb10.cluster.plugins.module_utils.model import catalog
 from ansible_collections.gb10.cluster.plugins.module_utils.model.catalog import Model
 from ansible_collections.gb10.cluster.plugins.module_utils.model_store import plan as model_store
 
@@ -36,7 +36,7 @@ class Chosen:
 def choose(inputs: Inputs) -> Chosen:
     """Return the model of gb10_model. Raises ProblemsError for errors in gb10_model and gb10_models."""
     head, settings = inputs.head, inputs.head.settings
-    model = catalogue.find(settings.model, settings.models)
+    model = catalog.find(settings.model, settings.models)
     store = model_store.plan(
         model.hub, model.path, model.revision, settings.install_dir, head.store_enabled, head.store_source
     )
@@ -48,7 +48,7 @@ def choose(inputs: Inputs) -> Chosen:
         store=store,
         config=found.config if found else model.config or None,
         weights_bytes=(found and found.weights_bytes) or model.weights_bytes,
-        about=catalogue.describe(model),
+        about=catalog.describe(model),
         warnings=_unread(entry, head, found),
     )
 

@@ -40,7 +40,7 @@ def parse(nodes: Sequence[Mapping[str, Any]], lock: str) -> Inputs:
          "variables": [str],                    # the names of all inventory variables of this node
          "nccl": str,                           # the tag of the NCCL to build, "stack" for the stack's
          "nccl_wanted": "auto" | "true" | "false",   # whether to build NCCL
-         "asked": {"options": [...], "variables": [str]} | {},   # from the head's vLLM, if it is newer than the table
+         "queried": {"options": [...], "variables": [str]} | {},   # from the head's vLLM, if it is newer than the table
          "removing": bool,                      # whether to remove the fabric's configuration
          "key_problem": str,                    # the error in the API key, or ""; the key itself is never here
          "tls": {"problems": [...], "warnings": [str], "digest": str, "until": str} | {},
@@ -60,7 +60,7 @@ def parse(nodes: Sequence[Mapping[str, Any]], lock: str) -> Inputs:
 
 
 def _node(given: Mapping[str, Any], path: str, problems: list[Problem]) -> Node:
-    asked, tls, secrets = given["asked"], given["tls"], given["secrets"]
+    queried, tls, secrets = given["queried"], given["tls"], given["secrets"]
     return Node(
         name=given["name"],
         address=given["address"],
@@ -69,8 +69,8 @@ def _node(given: Mapping[str, Any], path: str, problems: list[Problem]) -> Node:
         variables=tuple(given["variables"]),
         nccl=given["nccl"],
         nccl_wanted=given["nccl_wanted"],
-        options=asked["options"] if asked else None,
-        environment_variables=asked.get("variables"),
+        options=queried["options"] if queried else None,
+        environment_variables=queried.get("variables"),
         removing=given["removing"],
         key_problem=given["key_problem"],
         tls=Tls(tls["digest"], tls["until"], _problems(tls), tuple(tls["warnings"])) if tls else None,

@@ -44,7 +44,7 @@ from ansible_collections.gb10.cluster.plugins.module_utils.fabric import netplan
 from ansible_collections.gb10.cluster.plugins.module_utils.fabric import plan as fabric_plan
 from ansible_collections.gb10.cluster.plugins.module_utils.fabric.plan import FabricPlan, NodeFabric
 from ansible_collections.gb10.cluster.plugins.module_utils.launch import argv as launch
-from ansible_collections.gb10.cluster.plugins.module_utils.launch import overrides as additions
+from ansible_collections.gb10.cluster.plugins.module_utils.launch import overrides
 from ansible_collections.gb10.cluster.plugins.module_utils.memory import plan as memory_plan
 from ansible_collections.gb10.cluster.plugins.module_utils.model import config as model_config
 from ansible_collections.gb10.cluster.plugins.module_utils.nccl import choice as nccl_choice
@@ -134,7 +134,7 @@ def _check_ray(inputs: Inputs, stack: stacks.Stack) -> list[Problem]:
     """Check that the Ray of the lock, or of the image, supports token authentication."""
     if stack.runtime != stacks.CONTAINER:
         return stacks.check_ray(stack.ray, "gb10_runtime_lock")
-    recorded = [additions.current(node.facts.additions, stack.image) for node in inputs.nodes if node.facts]
+    recorded = [overrides.for_runtime(node.facts.additions, stack.image) for node in inputs.nodes if node.facts]
     inside = [entry.get(launch.IMAGE_ROLE, {}).get("versions", {}).get("ray") for entry in recorded]
     return stacks.check_ray(next((version for version in inside if version), stack.ray), "gb10_container_image")
 
@@ -174,7 +174,7 @@ def _ranks(inputs: Inputs, fabric: FabricPlan, runtime: Container | Environment,
             cma_free_bytes=node.facts.cma_free_bytes if node.facts else 0,
             cma_total_bytes=node.facts.cma_total_bytes if node.facts else 0,
             environment=environment,
-            additions=additions.current(node.facts.additions, runtime.name) if node.facts else {},
+            additions=overrides.for_runtime(node.facts.additions, runtime.name) if node.facts else {},
         )
         for node, environment in zip(inputs.nodes, environments or [{}] * len(inputs.nodes), strict=True)
     ]
@@ -222,7 +222,7 @@ def _serving(
         nccl=version.removeprefix("v").partition("-")[0],
         nccl_gcc=() if nccl.build else tuple(library.get("gcc", ())),
         smoke_tokens=head.smoke_tokens,
-        asked=None if head.options is None else vllm_release.options_of(head.options),
+        queried=None if head.options is None else vllm_release.options_of(head.options),
         variables=head.environment_variables,
     )
 
@@ -279,7 +279,7 @@ def _plan(
 def _serve(settings: Settings, serving: serve.Inputs, model: Chosen, decision: serve.Decision) -> Serve:
     return Serve(
         args=decision.args,
-        own=settings.vllm_extra_args,
+        user_args=settings.vllm_extra_args,
         files=decision.files,
         smoke_tokens=decision.smoke_tokens,
         reasoning=model.entry.reasoning,

@@ -10,7 +10,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from ansible_collections.gb10.cluster.plugins.module_utils.launch import argv as launch
-from ansible_collections.gb10.cluster.plugins.module_utils.launch import overrides as additions
+from ansible_collections.gb10.cluster.plugins.module_utils.launch import overrides
 
 _INDENT = "  "
 
@@ -52,7 +52,7 @@ def _node(plan: Mapping[str, Any], node: Mapping[str, Any], object_store_memory:
     for argv in argvs:
         # One line per argument, for reviews by diff. A value stays on the line of its option.
         result += [f"{_INDENT}{' '.join(argv[:2])}", *(f"{_INDENT * 2}{argument}" for argument in _joined(argv[2:]))]
-    result += [f"{_INDENT}environment", *(f"{_INDENT * 2}{name}={value}" for name, value in sorted(additions.rank_environment(node).items()))]
+    result += [f"{_INDENT}environment", *(f"{_INDENT * 2}{name}={value}" for name, value in sorted(overrides.rank_environment(node).items()))]
     result += [f"{_INDENT * 2}{name} (secret)" for name in node["secrets"]]
     return result
 

@@ -332,13 +332,13 @@ class StackVersions:
 
 @dataclass(frozen=True)
 class Serve:
-    """How the model is served. ``own``: the user's arguments; ``needs``: bytes of memory by node's name.
+    """How the model is served. ``user_args``: the user's arguments; ``needs``: bytes of memory by node's name.
 
     ``model``, ``memory``, ``why``, ``findings`` and ``warnings`` are text for people.
     """
 
     args: Sequence[str]
-    own: Sequence[str]
+    user_args: Sequence[str]
     files: Sequence[serve_schema.File]
     smoke_tokens: int
     reasoning: bool

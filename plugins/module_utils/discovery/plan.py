@@ -56,11 +56,11 @@ def pending_hosts(machines: Sequence[Machine]) -> list[dict[str, Any]]:
 
     Returns none if the total would exceed MACHINES, because a machine may report an endless list of others.
     """
-    found = _unasked(machines)
+    found = _unqueried(machines)
     return found if len(machines) + len(found) <= MACHINES else []
 
 
-def _unasked(machines: Sequence[Machine]) -> list[dict[str, Any]]:
+def _unqueried(machines: Sequence[Machine]) -> list[dict[str, Any]]:
     known = _owners(machines).keys() | {mac for machine in machines if not machine["observed"] for mac in machine.get("macs", [])}
     identities = _identities(machines)
     found: dict[str, dict[str, Any]] = {}
@@ -216,10 +216,10 @@ def _twice(machines: Sequence[Machine]) -> Iterator[Problem]:
 
 
 def _too_many(machines: Sequence[Machine]) -> Iterator[Problem]:
-    unasked = _unasked(machines)
-    count = len(machines) + len(unasked)
+    unqueried = _unqueried(machines)
+    count = len(machines) + len(unqueried)
     if count > MACHINES:
-        seers = sorted({str(Port(machine["via"], machine["port"])) for machine in unasked})
+        seers = sorted({str(Port(machine["via"], machine["port"])) for machine in unqueried})
         fix = f"find the machines behind {', '.join(seers[:5])} and disconnect them from that network"
         yield Problem("cables", f"{count} machines are seen", f"at most {MACHINES}; the rest is not queried", fix)
 
@@ -232,7 +232,7 @@ def _failed_queries(machines: Sequence[Machine], segments: Sequence[Segment], pa
         if machine["unreachable"]:
             # A machine without SSH on a switch may be the switch itself. At the end of a cable it is a Spark.
             tolerated = partial or _may_be_the_switch(machine, segments)
-            (notes if tolerated else problems).append(_not_asked(machine, machines))
+            (notes if tolerated else problems).append(_query_problem(machine, machines))
         (notes if partial else problems).extend(Problem(**problem) for problem in machine.get("invalid", ()))
     return problems, notes
 
@@ -244,7 +244,7 @@ def _may_be_the_switch(machine: Machine, segments: Sequence[Segment]) -> bool:
     return any(seen in segment.ports and not segment.is_cable for segment in segments)
 
 
-def _not_asked(machine: Machine, machines: Sequence[Machine]) -> Problem:
+def _query_problem(machine: Machine, machines: Sequence[Machine]) -> Problem:
     reason = machine["unreachable"].removeprefix("Task failed: ").rstrip(".")
     if "via" not in machine:
         fix = "correct the address, the user or the key (-u, --private-key)"

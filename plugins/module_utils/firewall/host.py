@@ -163,7 +163,7 @@ def problems(access: Access, links: Sequence[Link], ssh: Sequence[int], came_by:
     return found
 
 
-def unproven(client: str) -> Problem:
+def unverified(client: str) -> Problem:
     """Return the problem that no SSH connection can verify access under new rules."""
     origin = f"from itself ({client})" if client else "without SSH, as with ansible_connection: local"
     text = f"this run connects to the node {origin}"
@@ -173,7 +173,7 @@ def unproven(client: str) -> Problem:
     return Problem("ansible_connection", text, "SSH from another host, which verifies access under the new rules", fix)
 
 
-def rulers(ruleset_json: str, legacy: Mapping[str, str], active: Sequence[str]) -> dict[str, str]:
+def active_firewalls(ruleset_json: str, legacy: Mapping[str, str], active: Sequence[str]) -> dict[str, str]:
     """Return the other firewall that controls incoming traffic, by nft's name of the family, "" without one.
 
     ``ruleset_json`` is the output of ``nft -j list ruleset``, ``legacy`` that of iptables-legacy -S and

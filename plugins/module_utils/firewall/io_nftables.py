@@ -36,15 +36,15 @@ class FirewallError(Exception):
     """The host refused a step; the message names the step and the reason."""
 
 
-def active_firewall(run: Run) -> tuple[bool, dict[str, str]]:
-    """Return (whether nft is installed, firewall_host.rulers). Raises FirewallError if nft fails."""
+def active_firewalls(run: Run) -> tuple[bool, dict[str, str]]:
+    """Return (whether nft is installed, firewall_host.active_firewalls). Raises FirewallError if nft fails."""
     active = []
-    if _asked(run, ["ufw", "status"]).startswith("Status: active"):
+    if _output(run, ["ufw", "status"]).startswith("Status: active"):
         active.append("ufw")
-    if _asked(run, ["firewall-cmd", "--state"]).strip() == "running":
+    if _output(run, ["firewall-cmd", "--state"]).strip() == "running":
         active.append("firewalld")
     legacy = {
-        family: _asked(run, [f"{family}tables-legacy", "-S", "INPUT"])
+        family: _output(run, [f"{family}tables-legacy", "-S", "INPUT"])
         for family in firewall.FAMILIES
         # The query would load the kernel module.
         if "filter" in (io_file.read_file(f"/proc/net/{family}_tables_names")[0] or "").split()
@@ -52,21 +52,21 @@ def active_firewall(run: Run) -> tuple[bool, dict[str, str]]:
     status, stdout, stderr = run(["nft", "--json", "list", "ruleset"])
     if status not in (0, _NO_NFT):
         raise FirewallError(f"nft list ruleset failed: {stderr.strip()}")
-    return status == 0, firewall_host.rulers(stdout if status == 0 else "", legacy, active)
+    return status == 0, firewall_host.active_firewalls(stdout if status == 0 else "", legacy, active)
 
 
 def ssh_ports(run: Run, listeners: Sequence[Mapping[str, Any]]) -> list[int]:
     """Return firewall_host.ssh_ports of this node."""
     # Exact names, because a pattern does not match units that are not loaded.
     properties = f"--property={','.join(firewall_host.SOCKET_PROPERTIES)}"
-    sockets = _asked(run, ["systemctl", "show", properties, "ssh.socket", "sshd.socket", "*.socket"])
-    return firewall_host.ssh_ports(listeners, sockets, _asked(run, ["sshd", "-T"]))
+    sockets = _output(run, ["systemctl", "show", properties, "ssh.socket", "sshd.socket", "*.socket"])
+    return firewall_host.ssh_ports(listeners, sockets, _output(run, ["sshd", "-T"]))
 
 
 def links(run: Run, root: str = "/") -> list[firewall_host.Link]:
     """Return this node's network devices. Raises OSError or ValueError if they cannot be read."""
     folder = os.path.join(root, "sys/class/net")
-    routed = firewall_host.default_devices(*(_asked(run, ["ip", "-json", family, "route", "show", "default"]) for family in ("-4", "-6")))
+    routed = firewall_host.default_devices(*(_output(run, ["ip", "-json", family, "route", "show", "default"]) for family in ("-4", "-6")))
     return [
         firewall_host.Link(name, tuple(sorted(_ports(folder, name))), name in routed)
         for name in sorted(os.listdir(folder))
@@ -95,7 +95,7 @@ def entrance(run: Run, client: str) -> tuple[bool, str]:
     return bool(device), device
 
 
-def _asked(run: Run, argv: list[str]) -> str:
+def _output(run: Run, argv: list[str]) -> str:
     """Return a command's output, "" if it is not installed or fails."""
     status, stdout, _stderr = run(argv)
     return stdout if status == 0 else ""
@@ -103,7 +103,7 @@ def _asked(run: Run, argv: list[str]) -> str:
 
 def loaded_ruleset(run: Run) -> str:
     """Return the collection's table as the kernel lists it, "" if it does not exist."""
-    return _asked(run, ["nft", "--stateless", "list", "table", *firewall.TABLE.split()])
+    return _output(run, ["nft", "--stateless", "list", "table", *firewall.TABLE.split()])
 
 
 def normalize(run: Run, text: str) -> str:
@@ -146,13 +146,13 @@ def changed_files(run: Run, wanted: Mapping[str, str]) -> list[str]:
     found = [path for path, text in wanted.items() if io_file.read_file(path) != (text, 0o644)]
     required = [f"{UNITS}/{service}.requires/{UNIT}" for service in firewall.OPENING]
     found += [path for path in required if not os.path.lexists(path)]
-    state = _asked(run, ["systemctl", "show", "--property=UnitFileState,ActiveState", UNIT]).split()
+    state = _output(run, ["systemctl", "show", "--property=UnitFileState,ActiveState", UNIT]).split()
     return found + [f"{UNIT}: {wanted.partition('=')[2]}" for wanted in ("UnitFileState=enabled", "ActiveState=active") if wanted not in state]
 
 
 def pending(run: Run) -> list[str]:
     """Return the units of changes that wait for confirmation or are being rolled back."""
-    shown = _asked(run, ["systemctl", "list-units", "--plain", "--no-legend", f"{RESTORE}-*"])
+    shown = _output(run, ["systemctl", "list-units", "--plain", "--no-legend", f"{RESTORE}-*"])
     return [line.split()[0] for line in shown.splitlines() if line.strip()]
 
 

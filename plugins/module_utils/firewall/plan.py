@@ -187,14 +187,14 @@ def again(nft: str, rules: str) -> str:
     )
 
 
-def advice(rulers: Mapping[str, str], access: Access, plan_ports: Mapping[str, Any]) -> list[str]:
+def advice(active_firewalls: Mapping[str, str], access: Access, plan_ports: Mapping[str, Any]) -> list[str]:
     """Return the traffic that the active firewalls must allow, with their commands if known.
 
-    ``rulers`` is firewall_host.rulers(), ``plan_ports`` is needs().
+    ``active_firewalls`` is firewall_host.active_firewalls(), ``plan_ports`` is needs().
     """
     lines = []
-    for active_firewall in dict.fromkeys(filter(None, rulers.values())):
-        families = [family for family in FAMILIES if rulers[family] == active_firewall]
+    for active_firewall in dict.fromkeys(filter(None, active_firewalls.values())):
+        families = [family for family in FAMILIES if active_firewalls[family] == active_firewall]
         family = "" if len(families) == len(FAMILIES) else f" {FAMILIES[families[0]]}"
         inactive = f"does not filter{family}" if family else "is not loaded"
         unchanged = f"Its rules were not changed, and the table {TABLE} {inactive}"

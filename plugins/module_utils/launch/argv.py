@@ -12,7 +12,7 @@ from typing import Any
 
 from ansible_collections.gb10.cluster.plugins.module_utils.api import access as api_access
 from ansible_collections.gb10.cluster.plugins.module_utils.common import paths, systemd
-from ansible_collections.gb10.cluster.plugins.module_utils.launch import overrides as additions
+from ansible_collections.gb10.cluster.plugins.module_utils.launch import overrides
 from ansible_collections.gb10.cluster.plugins.module_utils.runtime import stacks
 
 #: A Spark has one GPU.
@@ -119,8 +119,8 @@ def vllm_argv(plan: Mapping[str, Any]) -> list[str]:
         f"--distributed-executor-backend={plan['executor']}",
         *_meeting(plan),
         *plan["serve"]["args"],
-        *additions.serve_flags(plan["nodes"]),
-        *plan["serve"]["own"],
+        *overrides.serve_flags(plan["nodes"]),
+        *plan["serve"]["user_args"],
     ]
 
 
@@ -166,7 +166,7 @@ def rank_argv(plan: Mapping[str, Any], owner: str = "") -> list[str]:
 
 def start_digest(plan: Mapping[str, Any]) -> str:
     """Return a digest of the launch inputs of all ranks. Other changes on a node must not restart the ranks."""
-    of_nodes = [[additions.rank_environment(node), node["additions"]] for node in plan["nodes"]]
+    of_nodes = [[overrides.rank_environment(node), node["additions"]] for node in plan["nodes"]]
     return systemd.digest([vllm_argv({**plan, "node": plan["nodes"][0]}), of_nodes])
 
 
@@ -224,7 +224,7 @@ def _variables(plan: Mapping[str, Any], unit: str) -> list[str]:
     node = plan["node"]
     # The middleware that checks the API key, and the key's configuration.
     guard = api_access.VARIABLES if plan["api_key"] and _is_api_server(plan, unit) else ()
-    return sorted({*additions.rank_environment(node), *_OF_UNIT, *node["secrets"], "VLLM_HOST_IP", *guard})
+    return sorted({*overrides.rank_environment(node), *_OF_UNIT, *node["secrets"], "VLLM_HOST_IP", *guard})
 
 
 def _mounts(plan: Mapping[str, Any], unit: str) -> list[dict[str, Any]]:
@@ -247,7 +247,7 @@ def _same(folder: str, read_only: bool = True) -> dict[str, Any]:
     return {"source": folder, "target": folder, "read_only": read_only}
 
 
-def overrides(engine_args: Sequence[str]) -> dict[str, tuple[str, str]]:
+def engine_overrides(engine_args: Sequence[str]) -> dict[str, tuple[str, str]]:
     """Return {long option: (path, value)} for the user's engine options that replace settings of contained().
 
     Both forms are read, ``--net=x`` and ``--net x``. The last one counts, as it does for the engine.

@@ -19,7 +19,7 @@ from typing import Any
 _LISTS: Mapping[str, str] = {"VLLM_DISABLED_KERNELS": ",", "LD_PRELOAD": ":"}
 
 
-def current(recorded: Mapping[str, Mapping[str, Any]], runtime: str) -> dict[str, dict[str, Any]]:
+def for_runtime(recorded: Mapping[str, Mapping[str, Any]], runtime: str) -> dict[str, dict[str, Any]]:
     """Return a node's overrides for this runtime, by role."""
     return {role: dict(addition) for role, addition in sorted(recorded.items()) if addition.get("runtime") == runtime}
 

@@ -72,7 +72,7 @@ def _model(inputs: Inputs) -> list[Problem]:
     if not 0 < inputs.ceiling <= 1:
         expected = "a fraction of the memory, above 0 and at most 1"
         problems.append(Problem("ceiling", str(inputs.ceiling), expected, "use 0.90"))
-    if all(layer.kept.kind in ("none", "state") for layer in inputs.shape.layers):
+    if all(layer.kv_cache.kind in ("none", "state") for layer in inputs.shape.layers):
         found = "no layer keeps keys and values of its tokens"
         problems.append(Problem("gb10_model", found, "a model with attention layers", "plan this model by hand"))
     return problems
@@ -106,7 +106,7 @@ def _heads(shape: Shape, tensor: int) -> list[Problem]:
         fix = f"use a size that divides them ({sizes}), and pipeline parallelism for the other nodes"
         heads = f"{shape.heads} attention" if shape.heads % tensor else f"{shape.kv_heads} key/value"
         problems.append(Problem(_TENSOR, f"{tensor} ranks for {heads} heads", expected, fix))
-    states = {layer.kept.heads for layer in shape.layers if layer.kept.kind == "state"}
+    states = {layer.kv_cache.heads for layer in shape.layers if layer.kv_cache.kind == "state"}
     return problems + [
         Problem(_TENSOR, f"{tensor} ranks for {heads} heads of linear attention", expected, f"use a divisor of {heads}")
         for heads in sorted(heads for heads in states if heads % tensor)

@@ -36,7 +36,7 @@ DTYPES = ("auto", *(name for name in ELEMENT if name != "float"), *_NUMBER, "fp8
 class Group:
     """Layers with one block table."""
 
-    kept: KVCacheSpec
+    kv_cache: KVCacheSpec
     layers: tuple[int, ...]
 
 
@@ -47,7 +47,7 @@ class Layout:
     groups: tuple[Group, ...]
     pages: tuple[int, ...]
     block: int
-    in_flight: int
+    max_scheduled_tokens: int
 
     def block_bytes(self, layers: range) -> int:
         """Return the bytes of one block on a rank with these layers; 0 if no layer has KV or state."""
@@ -58,11 +58,11 @@ class Layout:
         return sum(self._blocks(group, context) for group in self.groups)
 
     def _blocks(self, group: Group, context: int) -> int:
-        if group.kept.kind == "state":
-            return group.kept.pages
-        if group.kept.kind == "sliding":
+        if group.kv_cache.kind == "state":
+            return group.kv_cache.pages
+        if group.kv_cache.kind == "sliding":
             # The window may begin within a block, and vLLM frees scheduled tokens only after they ran.
-            return -(-min(group.kept.window - 1 + self.in_flight, context) // self.block) + 1
+            return -(-min(group.kv_cache.window - 1 + self.max_scheduled_tokens, context) // self.block) + 1
         return -(-context // self.block)
 
     def tokens(self, blocks: int, context: int) -> int:
@@ -90,28 +90,28 @@ def number_bytes(shape: Shape, kv_dtype: str, dtype: str) -> Fraction:
     return _NUMBER.get(named) or Fraction(ELEMENT.get(named, 1))
 
 
-def token_bytes(kept: KVCacheSpec, tensor: int, number: Fraction, packed: bool = False) -> int:
+def token_bytes(spec: KVCacheSpec, tensor: int, number: Fraction, packed: bool = False) -> int:
     """Return a layer's KV bytes per token on one rank: its share of the KV heads, at least one; latents are whole."""
-    if kept.kind == "mla":
-        return (_DS_MLA_BYTES if packed else int(kept.key * number)) + kept.index
-    return max(1, kept.heads // tensor) * int((kept.key + kept.value) * number) if kept.kind in ("full", "sliding") else 0
+    if spec.kind == "mla":
+        return (_DS_MLA_BYTES if packed else int(spec.key * number)) + spec.index
+    return max(1, spec.heads // tensor) * int((spec.key + spec.value) * number) if spec.kind in ("full", "sliding") else 0
 
 
-def state_bytes(kept: KVCacheSpec, tensor: int, dtype: str) -> int:
+def state_bytes(spec: KVCacheSpec, tensor: int, dtype: str) -> int:
     """Return the state bytes per sequence of a linear attention layer on one rank.
 
     vLLM repeats groups that do not divide evenly, so that each rank has one.
     """
-    groups = kept.groups + (max(0, tensor - kept.groups) if kept.groups and kept.groups % tensor else 0)
-    recurrent = ELEMENT.get(kept.recurrent_dtype or dtype, ELEMENT["float32"])
-    return (kept.convolution + groups * kept.group) // tensor * ELEMENT[dtype] + kept.recurrent // tensor * recurrent
+    groups = spec.groups + (max(0, tensor - spec.groups) if spec.groups and spec.groups % tensor else 0)
+    recurrent = ELEMENT.get(spec.recurrent_dtype or dtype, ELEMENT["float32"])
+    return (spec.convolution + groups * spec.group) // tensor * ELEMENT[dtype] + spec.recurrent // tensor * recurrent
 
 
-def layout(shape: Shape, tensor: int, kv_dtype: str, dtype: str, in_flight: int, block: int = BLOCK) -> Layout:
-    """Return the blocks of a rank. ``in_flight``: maximum number of scheduled tokens that have not finished."""
+def layout(shape: Shape, tensor: int, kv_dtype: str, dtype: str, max_scheduled_tokens: int, block: int = BLOCK) -> Layout:
+    """Return the blocks of a rank. ``max_scheduled_tokens``: the limit of scheduled, unfinished tokens."""
     number = number_bytes(shape, kv_dtype, dtype)
-    tokens = [token_bytes(layer.kept, tensor, number, kv_dtype == "fp8_ds_mla") for layer in shape.layers]
-    states = [state_bytes(layer.kept, tensor, dtype) if layer.kept.kind == "state" else 0 for layer in shape.layers]
+    tokens = [token_bytes(layer.kv_cache, tensor, number, kv_dtype == "fp8_ds_mla") for layer in shape.layers]
+    states = [state_bytes(layer.kv_cache, tensor, dtype) if layer.kv_cache.kind == "state" else 0 for layer in shape.layers]
     if any(states) and any(tokens):
         step = max(block, _MLA_BLOCK if shape.of("mla") else block)
         # vLLM enlarges the token page to at least the size of a state, and pads states to that page.
@@ -119,18 +119,18 @@ def layout(shape: Shape, tensor: int, kv_dtype: str, dtype: str, in_flight: int,
         pages = tuple(max(tokens) * block if token or state else 0 for token, state in zip(tokens, states, strict=True))
     else:
         pages = tuple(token * block or state for token, state in zip(tokens, states, strict=True))
-    return Layout(_groups([layer.kept for layer in shape.layers]), pages, block, in_flight)
+    return Layout(_groups([layer.kv_cache for layer in shape.layers]), pages, block, max_scheduled_tokens)
 
 
-def _groups(kept: Sequence[KVCacheSpec]) -> tuple[Group, ...]:
+def _groups(specs: Sequence[KVCacheSpec]) -> tuple[Group, ...]:
     """Return groups of equal size.
 
     The size is the layer count of the rarest kind, or of the most frequent kind if that is below 1.5 times the former.
     """
     kinds: dict[tuple[str, int], list[int]] = {}
-    for index, one in enumerate(kept):
-        if one.kind != "none":
-            kinds.setdefault((one.kind, one.window), []).append(index)
+    for index, spec in enumerate(specs):
+        if spec.kind != "none":
+            kinds.setdefault((spec.kind, spec.window), []).append(index)
     if not kinds:
         return ()
     counts = [len(layers) for layers in kinds.values()]
@@ -138,7 +138,7 @@ def _groups(kept: Sequence[KVCacheSpec]) -> tuple[Group, ...]:
     groups = []
     for layers in kinds.values():
         number = -(-len(layers) // size)
-        groups += [Group(kept[layers[0]], tuple(layers[index::number])) for index in range(number)]
+        groups += [Group(specs[layers[0]], tuple(layers[index::number])) for index in range(number)]
     return tuple(groups)
 
 

@@ -70,8 +70,8 @@ def plan(inputs: Inputs) -> MemoryPlan:
         context=context.planned,
         largest_context=context.largest,
         concurrency=context.blocks / layout.blocks(context.planned),
-        sequences=demand.sequences,
-        context_of_each=layout.longest(context.blocks, context.planned, demand.sequences),
+        max_num_seqs=demand.max_num_seqs,
+        context_of_each=layout.longest(context.blocks, context.planned, demand.max_num_seqs),
         kv_cache_memory_bytes=budget.pinned,
         fraction=budget.fraction,
         arguments=_arguments(fits, budget.pinned, budget.fraction, lowered),
@@ -98,14 +98,14 @@ class _Stage:
 
     def reads_of(self, context: int) -> int:
         """Return the bytes of KV and states that one token of a sequence of that length reads."""
-        return self.states + sum(size * min(context, kept.window or context) for kept, size in self.tokens)
+        return self.states + sum(size * min(context, spec.window or context) for spec, size in self.tokens)
 
 
 @dataclass(frozen=True)
 class _Demand:
     """The demand of the ranks: the batch, the stages in order, the workspace of a rank in bytes, and the KV layout."""
 
-    sequences: int
+    max_num_seqs: int
     dtype: str
     stages: tuple[_Stage, ...]
     tensor: int
@@ -142,11 +142,11 @@ def _demand(inputs: Inputs) -> _Demand:
     shape, tensor, dtype = inputs.shape, inputs.tensor, memory_checks.loaded_dtype(inputs.shape, inputs.dtype)
     smallest = min(node.memory_bytes for node in inputs.ranks)
     default_tokens, default_sequences = next(entry[1:] for entry in _BATCHES if smallest >= entry[0])
-    sequences, batched = inputs.sequences or default_sequences, inputs.batched_tokens or default_tokens
+    max_num_seqs, batched = inputs.max_num_seqs or default_sequences, inputs.max_num_batched_tokens or default_tokens
     scale = Fraction(inputs.weights_bytes, model_weights.checkpoint(shape)) if inputs.weights_bytes else Fraction(1)
-    workspace = _workspace(shape, tensor, ELEMENT[dtype], batched, sequences) + PROCESS + CONTEXT + GRAPHS
+    workspace = _workspace(shape, tensor, ELEMENT[dtype], batched, max_num_seqs) + PROCESS + CONTEXT + GRAPHS
     return _Demand(
-        sequences=sequences,
+        max_num_seqs=max_num_seqs,
         dtype=dtype,
         stages=tuple(
             _stage(shape, layers, tensor, dtype, inputs.kv_dtype, scale)
@@ -168,12 +168,12 @@ def _budget(inputs: Inputs, demand: _Demand) -> _Budget:
         for node in inputs.ranks
     )
     needs = [demand.stage(rank).weights + demand.workspace for rank in range(len(memory))]
-    left = tuple(size - kept - need for size, kept, need in zip(memory, reserves, needs, strict=True))
+    left = tuple(size - reserve - need for size, reserve, need in zip(memory, reserves, needs, strict=True))
     if inputs.kv_in_bytes or inputs.kv_cache_memory_bytes > 0:
         pinned = inputs.kv_cache_memory_bytes or max(0, min(left)) // MIB * MIB
         percent = max(-(-(need + pinned) * 100 // size) for need, size in zip(needs, memory, strict=True))
         return _Budget(reserves, left, (pinned,) * len(memory), pinned, f"{percent / 100:.2f}")
-    percent = max(0, min((size - kept) * 100 // size for size, kept in zip(memory, reserves, strict=True)))
+    percent = max(0, min((size - reserve) * 100 // size for size, reserve in zip(memory, reserves, strict=True)))
     kv = tuple(max(0, percent * size // 100 - need) for need, size in zip(needs, memory, strict=True))
     return _Budget(reserves, left, kv, 0, f"{percent / 100:.2f}")
 
@@ -211,8 +211,8 @@ def _node(inputs: Inputs, demand: _Demand, budget: _Budget, rank: int, short: in
         workspace=demand.workspace,
         left=budget.left[rank],
         kv=budget.kv[rank],
-        kv_per_token=sum(size for _kept, size in stage.tokens),
-        kv_growth=sum(size for kept, size in stage.tokens if not kept.window),
+        kv_per_token=sum(size for _spec, size in stage.tokens),
+        kv_growth=sum(size for spec, size in stage.tokens if not spec.window),
         short=short,
     )
 
@@ -225,24 +225,24 @@ def _kv_dtype(inputs: Inputs, loaded: str) -> str:
 
 def _stage(shape: Shape, layers: range, tensor: int, loaded: str, kv_dtype: str, scale: Fraction) -> _Stage:
     number = kv_cache.number_bytes(shape, kv_dtype, loaded)
-    kept = [shape.layers[index].kept for index in layers]
+    specs = [shape.layers[index].kv_cache for index in layers]
     return _Stage(
         layers=layers,
         weights=int(scale * model_weights.on_rank(shape, layers, tensor, loaded)),
         reads=int(scale * model_weights.on_rank(shape, layers, tensor, loaded, active=True)),
-        tokens=tuple((one, kv_cache.token_bytes(one, tensor, number, kv_dtype == "fp8_ds_mla")) for one in kept),
-        states=sum(kv_cache.state_bytes(one, tensor, loaded) for one in kept if one.kind == "state"),
+        tokens=tuple((spec, kv_cache.token_bytes(spec, tensor, number, kv_dtype == "fp8_ds_mla")) for spec in specs),
+        states=sum(kv_cache.state_bytes(spec, tensor, loaded) for spec in specs if spec.kind == "state"),
     )
 
 
-def _workspace(shape: Shape, tensor: int, element: int, tokens: int, sequences: int) -> int:
+def _workspace(shape: Shape, tensor: int, element: int, tokens: int, max_num_seqs: int) -> int:
     """Return an estimate of the activations for the largest batch and the sampler.
 
     Several rows of the hidden and the intermediate size exist at the same time; a mixture of experts adds a row for
     each expert of a token. The sampler holds the scores of all sequences as float32, three times.
     """
     rows = 8 * shape.hidden + 3 * shape.intermediate // tensor + shape.active_experts * shape.hidden
-    return tokens * rows * element + sequences * shape.vocabulary * 4 * 3
+    return tokens * rows * element + max_num_seqs * shape.vocabulary * 4 * 3
 
 
 def _arguments(fits: bool, pinned: int, fraction: str, context: int) -> tuple[str, ...]:
@@ -281,7 +281,7 @@ def explain(plan: MemoryPlan) -> list[str]:
     lines.append(
         f"fits: {plan.tokens} tokens of KV; context {plan.context} (largest {plan.largest_context}), "
         f"for {plan.concurrency:.1f} sequences at once; "
-        f"{plan.sequences} sequences at once: {plan.context_of_each} tokens each"
+        f"{plan.max_num_seqs} sequences at once: {plan.context_of_each} tokens each"
     )
     lines.append(
         f"decode: at most {plan.tokens_per_second:.1f} tokens/s for one sequence, "

@@ -38,10 +38,10 @@ class Inputs:
 
     ``nodes``: at least one per rank; the first ones are used. ``weights_bytes``: size of the safetensors, None to
     estimate it from the dimensions. ``dtype``: vLLM's --dtype. ``max_model_len``: 0 for the model's own context,
-    lowered if it does not fit. ``sequences`` (--max-num-seqs) and ``batched_tokens`` (--max-num-batched-tokens): 0 for
-    vLLM's defaults. ``ceiling``: the maximum share of a node's memory for vLLM. ``kv_in_bytes``: whether the release
-    has --kv-cache-memory-bytes; without it the plan returns a fraction. ``kv_cache_memory_bytes``: the user's value for
-    that option, 0 for all remaining memory.
+    lowered if it does not fit. ``max_num_seqs`` and ``max_num_batched_tokens``: 0 for vLLM's defaults. ``ceiling``: the
+    maximum share of a node's memory for vLLM. ``kv_in_bytes``: whether the release has --kv-cache-memory-bytes; without
+    it the plan returns a fraction. ``kv_cache_memory_bytes``: the user's value for that option, 0 for all remaining
+    memory.
     """
 
     shape: Shape
@@ -52,8 +52,8 @@ class Inputs:
     dtype: str = "auto"
     kv_dtype: str = "auto"
     max_model_len: int = 0
-    sequences: int = 0
-    batched_tokens: int = 0
+    max_num_seqs: int = 0
+    max_num_batched_tokens: int = 0
     ceiling: float = 0.90
     reserve: int = RESERVE
     head_reserve: int = HEAD_RESERVE
@@ -104,8 +104,8 @@ class MemoryPlan:
     context: int
     largest_context: int
     concurrency: float
-    sequences: int
-    #: The context of each sequence when ``sequences`` run simultaneously.
+    max_num_seqs: int
+    #: The context of each sequence when ``max_num_seqs`` run simultaneously.
     context_of_each: int
     kv_cache_memory_bytes: int
     fraction: str

@@ -70,16 +70,16 @@ class Model:
         return {**plain, "args": list(self.args), "files": list(plain["files"]), "reference": self.reference}
 
 
-def find(name: str, own: Mapping[str, Any] | None = None) -> Model:
+def find(name: str, user_models: Mapping[str, Any] | None = None) -> Model:
     """Return the model for ``gb10_model``: a short name or a Hugging Face Hub name (in any case), or a folder.
 
-    ``own`` is ``gb10_models``: {name: {key of Model: value}}. A catalog name overrides single keys of that entry
-    (mappings merge, lists replace); any other name adds a model. Raises ProblemsError with every error in both.
+    ``user_models`` is ``gb10_models``: {name: {key of Model: value}}. A catalog name overrides single keys of that
+    entry (mappings merge, lists replace); any other name adds a model. Raises ProblemsError with every error in both.
     """
-    problems = catalog_checks.check(own or {})
-    models = known({} if problems else own)
+    problems = catalog_checks.check(user_models or {})
+    models = known({} if problems else user_models)
     # Keep the names of invalid inventory entries, so that such a name is not also reported as unknown.
-    sketches = [Model(str(key)) for key in own] if problems and isinstance(own, Mapping) else []
+    sketches = [Model(str(key)) for key in user_models] if problems and isinstance(user_models, Mapping) else []
     found = _named(name, models) or _elsewhere(name, [*models.values(), *sketches])
     if isinstance(found, Problem):
         problems.append(found)
@@ -88,9 +88,9 @@ def find(name: str, own: Mapping[str, Any] | None = None) -> Model:
     return found
 
 
-def known(own: Mapping[str, Mapping[str, Any]] | None = None) -> dict[str, Model]:
-    """Return every model by its name; ``own`` is already validated."""
-    merged = catalog_checks.merged(own or {})
+def known(user_models: Mapping[str, Mapping[str, Any]] | None = None) -> dict[str, Model]:
+    """Return every model by its name; ``user_models`` is already validated."""
+    merged = catalog_checks.merged(user_models or {})
     return {name: _model(name, entry) for name, entry in merged.items()}
 
 

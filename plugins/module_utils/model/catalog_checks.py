@@ -104,13 +104,13 @@ _KEYS: Mapping[str, tuple[Callable[[object], bool], str]] = {
 }
 
 
-def check(own: object) -> list[Problem]:
+def check(user_models: object) -> list[Problem]:
     """Return every problem in ``gb10_models``."""
-    if not isinstance(own, Mapping):
-        return [Problem("gb10_models", f"{own!r}", "a mapping from names to models", "write {name: {hub: OWNER/NAME}}")]
+    if not isinstance(user_models, Mapping):
+        return [Problem("gb10_models", f"{user_models!r}", "a mapping from names to models", "write {name: {hub: OWNER/NAME}}")]
     problems = []
     names: dict[str, str] = {}
-    for name, entry in own.items():
+    for name, entry in user_models.items():
         path = f"gb10_models.{name}"
         if (other := names.setdefault(str(name).casefold(), str(name))) != str(name):
             problems.append(
@@ -135,10 +135,10 @@ def check_entry(path: str, entry: Mapping[str, Any]) -> list[Problem]:
     return list(_values(path, entry)) or list(_contradictions(path, entry, entry, known=False))
 
 
-def merged(own: Mapping[str, Mapping[str, Any]]) -> dict[str, dict[str, Any]]:
-    """Return every model's entry by its name, with the inventory's overrides; ``own`` is already validated."""
+def merged(user_models: Mapping[str, Mapping[str, Any]]) -> dict[str, dict[str, Any]]:
+    """Return every model's entry by its name, with the inventory's overrides; ``user_models`` is already validated."""
     entries: dict[str, dict[str, Any]] = {name: dict(entry) for name, entry in MODELS.items()}
-    for name, entry in own.items():
+    for name, entry in user_models.items():
         entries[_known(name) or name] = _merge(_base(name, entry), entry)
     return entries
 

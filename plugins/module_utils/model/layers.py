@@ -65,7 +65,7 @@ class KVCacheSpec:
 class Layer:
     """A layer's parameters by division over ranks and storage. ``routed``: parameters of ``experts`` for one token."""
 
-    kept: KVCacheSpec = KVCacheSpec()
+    kv_cache: KVCacheSpec = KVCacheSpec()
     #: Divided by tensor parallelism: queries and output, or the projections of a linear layer; MLA's up-projections.
     attention: int = 0
     #: Keys and values: divided down to one head per rank.
@@ -162,7 +162,7 @@ def layers(read: Reader) -> tuple[Layer, ...]:
         mlp, experts, routed, router = _mlp(read, index)
         found.append(
             Layer(
-                kept=mixer.kept,
+                kv_cache=mixer.kv_cache,
                 attention=mixer.attention,
                 kv=mixer.kv,
                 latent=mixer.latent,
@@ -211,9 +211,9 @@ def _attention(read: Reader, sliding: bool) -> Layer:
     kv_heads = read.number("num_key_value_heads", default=heads, least=1)
     gated = read.flag("attn_output_gate", read.family.startswith(("qwen3_next", "qwen3_5")))
     bias = read.flag("attention_bias", read.family in ("qwen2", "qwen2_moe"))
-    kept = KVCacheSpec("sliding" if sliding else "full", kv_heads, size, size, read.number("sliding_window", default=0) if sliding else 0)
+    spec = KVCacheSpec("sliding" if sliding else "full", kv_heads, size, size, read.number("sliding_window", default=0) if sliding else 0)
     small = ((heads + 2 * kv_heads) * size if bias else 0) + (2 * size if read.family.startswith(_QUERY_NORMS) else 0)
-    return Layer(kept, attention=hidden * heads * size * (3 if gated else 2), kv=2 * hidden * kv_heads * size, small=small)
+    return Layer(spec, attention=hidden * heads * size * (3 if gated else 2), kv=2 * hidden * kv_heads * size, small=small)
 
 
 def _mla(read: Reader) -> Layer:
@@ -239,9 +239,9 @@ def _delta(read: Reader) -> Layer:
     channels = 2 * keys * key + values * value
     recurrent_dtype = model_config.word(read.values.get("mamba_ssm_dtype"))
     size = values * value * key
-    kept = KVCacheSpec("state", math.gcd(keys, values), convolution=channels * (kernel - 1), recurrent=size, recurrent_dtype=recurrent_dtype, pages=2)
+    spec = KVCacheSpec("state", math.gcd(keys, values), convolution=channels * (kernel - 1), recurrent=size, recurrent_dtype=recurrent_dtype, pages=2)
     projections = hidden * (channels + values * value + 2 * values) + values * value * hidden
-    return Layer(kept, attention=projections, small=channels * kernel + 2 * values + value)
+    return Layer(spec, attention=projections, small=channels * kernel + 2 * values + value)
 
 
 def _mlp(read: Reader, index: int) -> tuple[int, int, int, int]:
@@ -299,7 +299,7 @@ def _mamba(read: Reader) -> Layer:
     groups, state = read.number("n_groups"), read.number("ssm_state_size")
     inner = heads * size
     channels = inner + 2 * groups * state
-    kept = KVCacheSpec(
+    spec = KVCacheSpec(
         "state",
         heads,
         convolution=inner * (kernel - 1),
@@ -311,4 +311,4 @@ def _mamba(read: Reader) -> Layer:
         pages=3,
     )
     small = channels * (kernel + 1) + 3 * heads + inner + hidden
-    return Layer(kept, attention=hidden * (inner + channels + heads) + inner * hidden, small=small)
+    return Layer(spec, attention=hidden * (inner + channels + heads) + inner * hidden, small=small)

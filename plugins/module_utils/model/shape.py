@@ -64,7 +64,7 @@ class Shape:
 
     def of(self, kind: Kind) -> int:
         """Return the number of layers of a kind."""
-        return sum(layer.kept.kind == kind for layer in self.layers)
+        return sum(layer.kv_cache.kind == kind for layer in self.layers)
 
     @property
     def parameters(self) -> int:

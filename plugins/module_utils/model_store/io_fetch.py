@@ -135,11 +135,11 @@ def _errors() -> tuple[type[Exception], ...]:
 def _problem(name: str, revision: str, with_token: bool, error: Exception) -> Problem:
     errors = importlib.import_module("huggingface_hub.errors")
     status = getattr(getattr(error, "response", None), "status_code", None)
-    own = "with the token in model_store_hub_token" if with_token else "without a token"
+    access = "with the token in model_store_hub_token" if with_token else "without a token"
     if isinstance(error, errors.GatedRepoError) or status in (401, 403):
         return Problem(
             "model_store_hub_token",
-            f"Hugging Face Hub denied access to {name} {own} (HTTP {status}): "
+            f"Hugging Face Hub denied access to {name} {access} (HTTP {status}): "
             "the model is gated, private or nonexistent",
             "a token of an account with access to the model "
             f"(for a gated model, the account must accept its terms on the page of {name})",
@@ -150,7 +150,7 @@ def _problem(name: str, revision: str, with_token: bool, error: Exception) -> Pr
         fix = "correct its revision in gb10_models"
         return Problem("gb10_models", f"{name} has no revision {revision}", "an existing commit, tag or branch", fix)
     if isinstance(error, errors.RepositoryNotFoundError):
-        found = f"model {name} not found on Hugging Face Hub ({own})"
+        found = f"model {name} not found on Hugging Face Hub ({access})"
         return Problem("gb10_model", found, "an existing model that you can access", "correct gb10_model")
     first = next(iter(str(error).splitlines()), "") or type(error).__name__
     return Problem(
@@ -171,10 +171,10 @@ class Fetcher:
     def fetch(self, streams: int, verify: bool) -> dict[str, Any]:
         """Fetch all files, then write and return the manifest. Raises GaveUpError."""
         known = io_model_files.manifest(self.folder)
-        proven = {} if verify or known is None else {file["path"]: (file["size"], file["sha256"]) for file in known["files"]}
+        verified = {} if verify or known is None else {file["path"]: (file["size"], file["sha256"]) for file in known["files"]}
 
         def one(file: Mapping[str, Any]) -> tuple[str, str]:
-            size, sha256 = proven.get(file["path"], (-1, ""))
+            size, sha256 = verified.get(file["path"], (-1, ""))
             if not (size == file["size"] == self._size(file["path"]) and file["sha256"] in ("", sha256)):
                 try:
                     sha256 = self._one(file, verify)

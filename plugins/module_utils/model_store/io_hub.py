@@ -154,9 +154,9 @@ class _Hub:
         return bytes(content)
 
     def _refusal(self, host: str, status: int) -> str:
-        own = "with the token in model_store_hub_token" if self.token else "without a token"
+        access = "with the token in model_store_hub_token" if self.token else "without a token"
         if status in (401, 403):
-            return f"{host} denied access {own} (HTTP {status}): the model is gated, private or nonexistent"
+            return f"{host} denied access {access} (HTTP {status}): the model is gated, private or nonexistent"
         if status == http.client.NOT_FOUND:
             return f"{host} has no such revision of the model (HTTP 404)"
         return f"{host} returned HTTP {status}"

@@ -9,8 +9,8 @@ one and forwards available bytes, also of incomplete files, so N nodes take abou
 in to each other; they trust received files only by the SHA-256 from Ansible's connection.
 
 A sender serves GET /DIGEST/NUMBER/START: the bytes from START of the manifest's file with this number, as they arrive.
-With the suffix /proven it first waits until it has verified the file itself; receivers use it to request a damaged file
-again. Status 503 contains the reason of a failure.
+With the suffix /verified it first waits until it has verified the file itself; receivers use it to request a damaged
+file again. Status 503 contains the reason of a failure.
 
 Peers are untrusted. A sender accepts only requests for files of the manifest. A receiver accepts only a response with
 exactly the expected number of bytes. plan.py checks requests and responses.
@@ -59,7 +59,7 @@ class File:
         self.name, self.size, self.sha256 = str(entry["path"]), int(entry["size"]), str(entry["sha256"])
         self.path = f"{folder}/{self.name}"
         self.within = Folder(folder)
-        self.have, self.proven = 0, False
+        self.have, self.verified = 0, False
         #: Number of restarts: a transfer from before a restart has to stop.
         self.beginning = 0
 
@@ -80,12 +80,12 @@ class Store:
             change()
             self.changed.notify_all()
 
-    def set_have(self, file: File, have: int, proven: bool = False, anew: bool = False) -> None:
+    def set_have(self, file: File, have: int, verified: bool = False, anew: bool = False) -> None:
         """Set the number of available bytes of a file."""
 
         def change() -> None:
             self.status.add(have - file.have)
-            file.have, file.proven = have, proven
+            file.have, file.verified = have, verified
             file.beginning += anew
 
         self.update(change)
@@ -109,7 +109,7 @@ class Store:
         except OutsideError:
             right = False
         if right:
-            self.set_have(file, file.size, proven=True)
+            self.set_have(file, file.size, verified=True)
         else:
             io_model_files.say(f"{file.name} has wrong content and is fetched again")
 
@@ -121,7 +121,7 @@ class Store:
                 return
             # The open descriptor survives the later rename.
             opened = contextlib.ExitStack()
-            descriptor = opened.enter_context(file.within.open(file.name if file.proven else file.name + model_store.PART))
+            descriptor = opened.enter_context(file.within.open(file.name if file.verified else file.name + model_store.PART))
         with opened:
             while start < file.size:
                 with self.changed:
@@ -149,7 +149,7 @@ class Sender(http.server.BaseHTTPRequestHandler):
         """Send a file of the manifest."""
         store = self.server.store
         try:
-            number, start, proven = model_store.request(self.path, store.digest, [file.size for file in store.files])
+            number, start, verified = model_store.request(self.path, store.digest, [file.size for file in store.files])
         except model_store.PeerError as error:
             self._say(404, str(error))
             return
@@ -157,9 +157,9 @@ class Sender(http.server.BaseHTTPRequestHandler):
         # Waiting for bytes may take long, but a receiver that accepts none times out. sendfile needs a blocking socket.
         self.connection.settimeout(None)
         self.connection.setsockopt(socket.SOL_SOCKET, socket.SO_SNDTIMEO, struct.pack("ll", _TAKE, 0))
-        if proven:
+        if verified:
             with store.changed:
-                store.changed.wait_for(lambda: file.proven or store.reason)
+                store.changed.wait_for(lambda: file.verified or store.reason)
         if store.reason:
             self._say(503, store.reason)
             return
@@ -221,8 +221,8 @@ class Receiver:
                 if part.size > file.size:
                     part.empty()
                 self.store.set_have(file, part.size)
-                for proven in (False, True):
-                    self._receive(number, file, part, proven)
+                for verified in (False, True):
+                    self._receive(number, file, part, verified)
                     found = part.hash.hexdigest()
                     if found == file.sha256:
                         part.sync()
@@ -241,14 +241,14 @@ class Receiver:
 
     def _keep(self, file: File, part: Part) -> None:
         part.keep()
-        file.proven = True
+        file.verified = True
 
-    def _receive(self, number: int, file: File, part: Part, proven: bool) -> None:
+    def _receive(self, number: int, file: File, part: Part, verified: bool) -> None:
         """Add the missing bytes to the partial file, over as many connections as needed."""
         last, error, empty = time.monotonic(), "the connection ended in the middle of a file", 0
         while part.size < file.size:
             try:
-                with self._ask(f"/{self.store.digest}/{number}/{part.size}{'/proven' if proven else ''}", file.size - part.size) as answer:
+                with self._ask(f"/{self.store.digest}/{number}/{part.size}{'/verified' if verified else ''}", file.size - part.size) as answer:
                     last, empty = time.monotonic(), empty + 1
                     while data := self._read(answer, file.size - part.size):
                         part.add(memoryview(data))
@@ -327,7 +327,7 @@ def complete(store: Store, receiver: Receiver | None, streams: int, verify: bool
         file = store.files[number]
         if not store.reason:
             store.check(file, trusted)
-        if file.proven or store.reason:
+        if file.verified or store.reason:
             return
         if receiver is None:
             raise GaveUpError(f"{file.name} has wrong content, and no node sends it to this one")

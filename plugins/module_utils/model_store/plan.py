@@ -112,7 +112,7 @@ def request(path: str, digest: str, sizes: Sequence[int]) -> tuple[int, int, boo
 
     ``sizes``: the sizes of the manifest's files, in its order.
     """
-    found = re.fullmatch(rf"/{digest}/([0-9]{{1,9}})/([0-9]{{1,18}})(/proven)?", path)
+    found = re.fullmatch(rf"/{digest}/([0-9]{{1,9}})/([0-9]{{1,18}})(/verified)?", path)
     if not found or int(found[1]) >= len(sizes) or int(found[2]) > sizes[int(found[1])]:
         raise PeerError("it serves another model")
     return int(found[1]), int(found[2]), bool(found[3])

@@ -35,18 +35,18 @@ def runs(plan: Mapping[str, Any], backend: str, port: int) -> list[dict[str, Any
     Every node has the same runs, named after the head's devices. In a ring, one device alone does not reach all nodes.
     """
     names = [node["name"] for node in plan["nodes"]]
-    own = {name: value for name, value in rank_environment(plan["node"]).items() if name.startswith(_READ)}
-    own |= {
+    variables = {name: value for name, value in rank_environment(plan["node"]).items() if name.startswith(_READ)}
+    variables |= {
         "RANK": str(names.index(plan["node"]["name"])),
         "WORLD_SIZE": str(len(names)),
         "MASTER_ADDR": plan["head"]["address"],
         "MASTER_PORT": str(port),
     }
-    result = [{"name": TOGETHER, "environment": own}]
+    result = [{"name": TOGETHER, "environment": variables}]
     devices = [_devices(node) for node in plan["nodes"]]
     if backend == "nccl" and not is_ring(plan) and len(devices[0]) > 1 and len({len(each) for each in devices}) == 1:
         mine = devices[names.index(plan["node"]["name"])]
-        result += [{"name": head, "environment": {**own, "NCCL_IB_HCA": device}} for head, device in zip(devices[0], mine, strict=True)]
+        result += [{"name": head, "environment": {**variables, "NCCL_IB_HCA": device}} for head, device in zip(devices[0], mine, strict=True)]
     return result
 
 

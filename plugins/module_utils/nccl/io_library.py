@@ -152,13 +152,13 @@ def _process(pid: int, known: dict[tuple[str, int], _File]) -> Process | None:
         return process
     variables = _variables(pid)
     search = [folder for folder in variables.get("LD_LIBRARY_PATH", "").split(":") if folder]
-    own = variables.get(process_maps.OWN)
+    library = variables.get(process_maps.OWN)
     return dataclasses.replace(
         process,
         preload=_preload(pid, variables.get("LD_PRELOAD", "")),
         early=tuple(libraries[mapping] for mapping in process_maps.early(mapped) if mapping in libraries),
         callers=tuple(Caller(mapping.path, _files(pid, mapping.path, file.dynamic, search)) for mapping, file in files.items() if file.dynamic),
-        own=_real(pid, own) if own else "",
+        vllm_library=_real(pid, library) if library else "",
     )
 
 

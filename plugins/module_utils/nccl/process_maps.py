@@ -85,7 +85,8 @@ class Process:
     """A process: its name (never its arguments, which may contain secrets), its mappings, and the reason if unreadable.
 
     ``preload`` are the files in its preload settings. ``early`` are the libraries mapped before the C library, which
-    only a preload causes; programs that change their title overwrite the variables. ``own`` is the value of OWN.
+    only a preload causes; programs that change their title overwrite the variables. ``vllm_library`` is the value of
+    OWN.
     """
 
     pid: int
@@ -95,7 +96,7 @@ class Process:
     preload: tuple[str, ...] = ()
     early: tuple[Mapping, ...] = ()
     callers: tuple[Caller, ...] = ()
-    own: str = ""
+    vllm_library: str = ""
 
     def facts(self) -> dict[str, Any]:
         """Return the process as plain data, as in nccl_info."""
@@ -197,8 +198,8 @@ def _difference(process: Process, path: str, sha256: str | None, alone: bool) ->
         return f"the used library is unknown: {why}", "map only one library, or preload it"
     if called in others:
         return f"it uses {called.described(hashed)}, while {path} is only mapped", restart
-    if own := _called(process.own, others):
-        return f"vLLM's own communicator uses {own.described(hashed)}, from {OWN}", f"leave {OWN} unset"
+    if library := _called(process.vllm_library, others):
+        return f"vLLM's own communicator uses {library.described(hashed)}, from {OWN}", f"leave {OWN} unset"
     return None
 
 

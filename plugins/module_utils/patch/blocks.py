@@ -108,7 +108,7 @@ class _Block:
     def takes_triton(self) -> list[str]:
         names = {node.attr for node in ast.walk(self.function) if isinstance(node, ast.Attribute)}
         self._require("TRITON" in self._fp8_backends(), "an enumeration Fp8MoeBackend with TRITON")
-        choices = [f"not ({asked})" for name, asked in _CHOICES.items() if name in names]
+        choices = [f"not ({condition})" for name, condition in _CHOICES.items() if name in names]
         self._require(not choices or self._has("envs"), "the name envs in the module")
         log = self._log(f"Triton is the FP8 MoE backend on {self.capability}")
         if self.returns == "Fp8MoeBackend":
@@ -130,14 +130,14 @@ class _Block:
         self._require(self._has("mk") and "backend_to_kernel_cls" in defined, "mk and backend_to_kernel_cls in the module")
         automatic = ['config.moe_backend == "auto"'] if "moe_backend" in names else []
         conditions = [*self.here, *automatic, *choices, "not config.moe_parallel_config.use_batched_activation_format"]
-        asked = "gb10_class, config, weight_key, activation_key, mk.FusedMoEActivationFormat.Standard"
+        arguments = "gb10_class, config, weight_key, activation_key, mk.FusedMoEActivationFormat.Standard"
         return [
             "if (",
             *_joined(conditions),
             "):",
             "    gb10_classes = backend_to_kernel_cls(Fp8MoeBackend.TRITON)",
             "    for gb10_class in gb10_classes if isinstance(gb10_classes, list) else [gb10_classes]:",
-            f"        if gb10_class.is_supported_config({asked})[0]:",
+            f"        if gb10_class.is_supported_config({arguments})[0]:",
             *(f"        {line}" for line in log),
             "            return Fp8MoeBackend.TRITON, gb10_class",
         ]

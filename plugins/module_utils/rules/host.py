@@ -70,7 +70,7 @@ def _reserved(view: View) -> dict[int, str]:
 
 
 def _cma(view: View) -> list[Found]:
-    return [(f"nodes[{index}].kernel", said) for index, said in _reserved(view).items()] if view.roce else []
+    return [(f"nodes[{index}].kernel", evidence) for index, evidence in _reserved(view).items()] if view.roce else []
 
 
 def _kernel(view: View, *names: str) -> list[Found]:
@@ -89,8 +89,8 @@ def _monitor(view: View) -> list[Found]:
 def _no_ray(view: View) -> list[Found]:
     upstream = _UPSTREAM.match(view.situation.image)
     bare = _ngc(view) >= _NO_RAY or (upstream is not None and (version(upstream[1]) or ()) >= _NO_RAY_UPSTREAM)
-    if (said := view.situation.image_has_ray) is not None:
-        bare = not said
+    if (has_ray := view.situation.image_has_ray) is not None:
+        bare = not has_ray
     return when(view.situation.runtime == "container" and view.situation.executor == "ray" and bare, ("image", view.situation.image))
 
 

@@ -88,8 +88,8 @@ def _flashinfer_fp8(view: View) -> list[Found]:
     if chosen := view.member("--attention-config", "backend"):
         return when(chosen.upper() == "FLASHINFER", ("gb10_vllm_extra_args.--attention-config.backend", chosen))
     # vLLM reads this variable only up to 0.14.
-    if view.before(0, 15) and (asked := view.variable("VLLM_ATTENTION_BACKEND", lambda value: value is not None)):
-        return [found for found in asked if "FLASHINFER" in found[1].upper()]
+    if view.before(0, 15) and (variables := view.variable("VLLM_ATTENTION_BACKEND", lambda value: value is not None)):
+        return [found for found in variables if "FLASHINFER" in found[1].upper()]
     left = f"not given, and FlashInfer is the first of vLLM's choices on 12.x that supports a KV cache of {cache}"
     return when(cache.startswith("fp8"), ("gb10_vllm_extra_args.--attention-backend", left))
 
@@ -127,9 +127,9 @@ def _linear(view: View) -> list[Found]:
 
 
 def _atomic_add(view: View) -> list[Found]:
-    asked = "marlin" in (moe_backend(view), view.argument(LINEAR)) or view.argument(QUANTIZATION).endswith("_marlin")
+    marlin = "marlin" in (moe_backend(view), view.argument(LINEAR)) or view.argument(QUANTIZATION).endswith("_marlin")
     # vLLM uses Marlin by default for 4-bit weights with 16-bit activations.
-    if not asked and view.model.scheme != "int4":
+    if not marlin and view.model.scheme != "int4":
         return []
     return view.variable("VLLM_MARLIN_USE_ATOMIC_ADD", lambda value: value != "1")
 

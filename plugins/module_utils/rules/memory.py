@@ -52,8 +52,8 @@ def _at_length(view: View) -> list[Found]:
     # Without a number vLLM uses the model's maximum context.
     given = view.number(LENGTH)
     tokens = int(view.model.positions if given is None else given)
-    said = f"{view.argument(UTILIZATION)} at {view.argument(LENGTH) if given else tokens} tokens"
-    return when(high and tokens >= _LONG and view.ranks > 1, (f"gb10_vllm_extra_args.{UTILIZATION}", said))
+    found = f"{view.argument(UTILIZATION)} at {view.argument(LENGTH) if given else tokens} tokens"
+    return when(high and tokens >= _LONG and view.ranks > 1, (f"gb10_vllm_extra_args.{UTILIZATION}", found))
 
 
 def _kv_fraction(view: View) -> list[Found]:

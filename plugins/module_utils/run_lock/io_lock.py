@@ -122,14 +122,14 @@ def boot() -> str:
         with open("/proc/sys/kernel/random/boot_id", encoding="ascii") as file:
             kernel = file.read().strip() + os.readlink("/proc/self/ns/pid")
     except OSError:  # macOS
-        kernel = _said("sysctl", "-n", "kern.bootsessionuuid")
+        kernel = _output("sysctl", "-n", "kern.bootsessionuuid")
     return hashlib.sha256(kernel.encode()).hexdigest()[:32] if kernel else ""
 
 
 def started(pid: int) -> str:
     """Return the start time of a process of this machine, "" if it does not exist or has ended."""
     if not os.path.isdir("/proc/self"):
-        return " ".join(_said("ps", "-o", "lstart=", "-p", str(pid)).split())
+        return " ".join(_output("ps", "-o", "lstart=", "-p", str(pid)).split())
     try:
         with open(f"/proc/{pid}/stat", encoding="utf-8", errors="replace") as file:
             fields = file.read().rpartition(")")[2].split()
@@ -138,7 +138,7 @@ def started(pid: int) -> str:
     return "" if fields[0] in "ZX" else fields[19]
 
 
-def _said(*command: str) -> str:
+def _output(*command: str) -> str:
     try:
         return subprocess.run(command, capture_output=True, text=True, check=False, timeout=10).stdout.strip()
     except (OSError, subprocess.TimeoutExpired):

@@ -12,11 +12,11 @@ from typing import Any
 
 from ansible_collections.gb10.cluster.plugins.module_utils.common.problems import Problem, ProblemsError
 from ansible_collections.gb10.cluster.plugins.module_utils.launch import argv as launch
-from ansible_collections.gb10.cluster.plugins.module_utils.launch import overrides as additions
+from ansible_collections.gb10.cluster.plugins.module_utils.launch import overrides
 from ansible_collections.gb10.cluster.plugins.module_utils.memory import checks as memory_checks
 from ansible_collections.gb10.cluster.plugins.module_utils.memory import plan as memory_plan
 from ansible_collections.gb10.cluster.plugins.module_utils.memory import schema as memory
-from ansible_collections.gb10.cluster.plugins.module_utils.model import catalog as catalogue
+from ansible_collections.gb10.cluster.plugins.module_utils.model import catalog
 from ansible_collections.gb10.cluster.plugins.module_utils.model import config as model_config
 from ansible_collections.gb10.cluster.plugins.module_utils.model import shape as model_shape
 from ansible_collections.gb10.cluster.plugins.module_utils.model.catalog import Model
@@ -66,31 +66,31 @@ class _Part:
 
 def decide(inputs: Inputs) -> Decision:
     """Decide how to serve. Collects all problems, so that they are listed together with those of the cluster."""
-    own, own_problems = _parse(inputs, inputs.settings.vllm_extra_args, "gb10_vllm_extra_args")
+    user_args, user_problems = _parse(inputs, inputs.settings.vllm_extra_args, "gb10_vllm_extra_args")
     environment = _environment(inputs)
     # A node's own values win.
     inputs = replace(inputs, nodes=[replace(node, environment={**environment, **node.environment}) for node in inputs.nodes])
     shape, unknown = _shape(inputs.config)
     tensor, pipeline, split = _parallelism(inputs, shape)
-    memory_part, plan = _memory(inputs, shape, own, tensor, pipeline)
+    memory_part, plan = _memory(inputs, shape, user_args, tensor, pipeline)
     folder = f"{inputs.settings.install_dir}/files"
     files = [(file.argument, File(file.url, file.sha256, f"{folder}/{file.name}")) for file in inputs.model.files]
     parts = [
-        _Part(why=[f"memory is not planned: {unknown}"] if unknown else [], problems=own_problems),
+        _Part(why=[f"memory is not planned: {unknown}"] if unknown else [], problems=user_problems),
         _Part(why=split),
         _experts(inputs, shape),
         memory_part,
-        _eager(inputs, own),
-        _stack(inputs, shape, own, environment),
+        _eager(inputs, user_args),
+        _stack(inputs, shape, user_args, environment),
         _Part(args=[*_named(inputs.model), *(f"{argument}={file.path}" for argument, file in files)]),
-        _Part(problems=[*_required(inputs), *_contradictions(inputs.settings, tensor, pipeline, own)]),
+        _Part(problems=[*_required(inputs), *_contradictions(inputs.settings, tensor, pipeline, user_args)]),
         _variables(inputs),
     ]
     args = [word for part in parts for word in part.args]
-    overridden = [*args, *additions.serve_flags([{"additions": node.additions} for node in inputs.nodes])]
+    overridden = [*args, *overrides.serve_flags([{"additions": node.additions} for node in inputs.nodes])]
     values, problems = _parse(inputs, overridden, f"gb10_models.{inputs.model.name}.args")
     tokens = inputs.smoke_tokens or (_REASONED_ANSWER if inputs.model.reasoning else ANSWER)
-    situation = _situation(inputs, shape, {**values, **own}, tensor, pipeline, tokens)
+    situation = _situation(inputs, shape, {**values, **user_args}, tensor, pipeline, tokens)
     findings, stopping = _findings(situation, inputs.settings.serve_waivers)
     return Decision(
         tensor=tensor,
@@ -108,18 +108,18 @@ def decide(inputs: Inputs) -> Decision:
 
 def _environment(inputs: Inputs) -> dict[str, str]:
     """Return the variables that all ranks have in common."""
-    own = {_MARLIN: "1"} if _cuda(inputs) else {}
-    return {**own, **inputs.stack.environment, **inputs.model.environment}
+    defaults = {_MARLIN: "1"} if _cuda(inputs) else {}
+    return {**defaults, **inputs.stack.environment, **inputs.model.environment}
 
 
-def _stack(inputs: Inputs, shape: Shape | None, own: Mapping[str, Any], environment: Mapping[str, str]) -> _Part:
+def _stack(inputs: Inputs, shape: Shape | None, user_args: Mapping[str, Any], environment: Mapping[str, str]) -> _Part:
     """Add the stack's arguments that neither model nor user sets in any way. Explain the stack's variables."""
     stack, others = inputs.stack, {**inputs.model.environment, **inputs.settings.extra_env}
     why = [f"{name}={value}: the stack {stack.name} sets it" for name, value in stack.environment.items() if name not in others]
     if _MARLIN in environment and _MARLIN not in {**stack.environment, **inputs.model.environment}:
         why.append(f"{_MARLIN}=1: without it Marlin's kernels reportedly race on sm_121")
     of_model, _problems = _parse(inputs, inputs.model.args, "")
-    given = View(Situation(arguments={**of_model, **own}), ())
+    given = View(Situation(arguments={**of_model, **user_args}), ())
     moe = stack.moe_backends.get(model_config.scheme(inputs.config), "") if shape and shape.experts else ""
     args = []
     for word in [*stack.args, *([f"--moe-backend={moe}"] if moe else [])]:
@@ -138,15 +138,15 @@ def _named(model: Model) -> list[str]:
 
 def _parse(inputs: Inputs, argv: Sequence[str], path: str) -> tuple[dict[str, Any], list[Problem]]:
     """Return the values of arguments and the problems in them; both are empty for an unknown release."""
-    if not vllm_release.known(inputs.stack.vllm) and inputs.asked is None:
+    if not vllm_release.known(inputs.stack.vllm) and inputs.queried is None:
         return {}, []
-    return vllm_release.parse(argv, inputs.stack.vllm, asked=inputs.asked, path=path)
+    return vllm_release.parse(argv, inputs.stack.vllm, queried=inputs.queried, path=path)
 
 
 def _has(inputs: Inputs, option: str) -> bool:
     """Whether the release has an option. An unknown release is assumed to have the options of the newest known one."""
-    if inputs.asked is not None:
-        return option in inputs.asked
+    if inputs.queried is not None:
+        return option in inputs.queried
     release = inputs.stack.vllm if vllm_release.known(inputs.stack.vllm) else ".".join(map(str, vllm_release.LAST))
     return vllm_release.has_option(release, option)
 
@@ -203,10 +203,10 @@ def _experts(inputs: Inputs, shape: Shape | None) -> _Part:
     return _Part(["--enable-expert-parallel"], problems=[problem] if shape is not None and not shape.experts else [])
 
 
-def _eager(inputs: Inputs, own: Mapping[str, Any]) -> _Part:
+def _eager(inputs: Inputs, user_args: Mapping[str, Any]) -> _Part:
     """Turn the compiler off if Triton's assembler does not support a Thor's sm_110a; see rule thor-ptxas."""
     release = inputs.stack.vllm
-    if inputs.stack.device != stacks.CUDA or vllm_release.number(release) >= _THOR_ASSEMBLER or "--enforce-eager" in own:
+    if inputs.stack.device != stacks.CUDA or vllm_release.number(release) >= _THOR_ASSEMBLER or "--enforce-eager" in user_args:
         return _Part()
     thors = [node for node in inputs.nodes if node.capability == _THOR]
     without = ", ".join(node.name for node in thors if not node.rank_environment.get("TRITON_PTXAS_PATH"))
@@ -217,7 +217,7 @@ def _eager(inputs: Inputs, own: Mapping[str, Any]) -> _Part:
 
 
 def _memory(
-    inputs: Inputs, shape: Shape | None, own: Mapping[str, Any], tensor: int, pipeline: int
+    inputs: Inputs, shape: Shape | None, user_args: Mapping[str, Any], tensor: int, pipeline: int
 ) -> tuple[_Part, memory.MemoryPlan | None]:
     """Plan the memory, and add the resulting arguments. The user's own arguments take precedence."""
     settings = inputs.settings
@@ -234,15 +234,15 @@ def _memory(
         why = ["memory is not planned: experts are distributed over replicas"] if distributed else []
         return _Part(args, [*why, share if known else f"{share}; the nodes' memory is unknown"]), None
     try:
-        plan = memory_plan.plan(_memory_inputs(inputs, shape, own, tensor, pipeline))
+        plan = memory_plan.plan(_memory_inputs(inputs, shape, user_args, tensor, pipeline))
     except ProblemsError as error:
         return _Part(args, problems=error.problems), None
     problems = [replace(problem, fix=f"{problem.fix}, or use a model that fits: {_fitting(inputs)}") for problem in plan.problems]
     return _Part([*args, *plan.arguments], problems=problems), plan
 
 
-def _memory_inputs(inputs: Inputs, shape: Shape, own: Mapping[str, Any], tensor: int, pipeline: int) -> memory.Inputs:
-    """Return the inputs of the memory plan, with the user's own arguments ``own`` by name."""
+def _memory_inputs(inputs: Inputs, shape: Shape, user_args: Mapping[str, Any], tensor: int, pipeline: int) -> memory.Inputs:
+    """Return the inputs of the memory plan, with the user's arguments ``user_args`` by name."""
     settings = inputs.settings
     default = settings.max_model_len or min(inputs.model.max_model_len, shape.positions)
     # Each replica contains the whole model, so the smallest node sets the limit.
@@ -253,21 +253,21 @@ def _memory_inputs(inputs: Inputs, shape: Shape, own: Mapping[str, Any], tensor:
         tensor=tensor,
         pipeline=pipeline,
         weights_bytes=inputs.weights_bytes,
-        dtype=str(own.get("--dtype", "auto")),
-        kv_dtype=str(own.get("--kv-cache-dtype", settings.kv_cache_dtype)),
-        max_model_len=_whole(own.get("--max-model-len")) or default,
-        sequences=_whole(own.get("--max-num-seqs")) or settings.max_num_seqs,
-        batched_tokens=_whole(own.get("--max-num-batched-tokens")),
+        dtype=str(user_args.get("--dtype", "auto")),
+        kv_dtype=str(user_args.get("--kv-cache-dtype", settings.kv_cache_dtype)),
+        max_model_len=_whole(user_args.get("--max-model-len")) or default,
+        max_num_seqs=_whole(user_args.get("--max-num-seqs")) or settings.max_num_seqs,
+        max_num_batched_tokens=_whole(user_args.get("--max-num-batched-tokens")),
         ceiling=CEILING,
         kv_in_bytes=_has(inputs, "--kv-cache-memory-bytes"),
-        kv_cache_memory_bytes=_whole(own.get("--kv-cache-memory-bytes")),
+        kv_cache_memory_bytes=_whole(user_args.get("--kv-cache-memory-bytes")),
     )
 
 
 def _fitting(inputs: Inputs) -> str:
     """Return the names of the catalog's models that fit on these nodes, largest first."""
     found = []
-    for model in catalogue.known().values():
+    for model in catalog.known().values():
         shape, _unknown = _shape(model.config)
         tensor, pipeline, _why = _sizes(inputs, shape, model)
         if shape is None or memory_checks.parallelism(shape, len(inputs.nodes), tensor, pipeline):
@@ -296,17 +296,17 @@ def _required(inputs: Inputs) -> list[Problem]:
     return [Problem("gb10_stack", found, f"vLLM {expected}", "use another stack or another model")]
 
 
-def _contradictions(settings: Settings, tensor: int, pipeline: int, own: Mapping[str, Any]) -> list[Problem]:
+def _contradictions(settings: Settings, tensor: int, pipeline: int, user_args: Mapping[str, Any]) -> list[Problem]:
     """Find user arguments that contradict a variable, because other roles read the variable."""
     decided = {"gb10_tensor_parallel_size": tensor, "gb10_pipeline_parallel_size": pipeline}
     problems = []
     for argument, (variable, unset) in _OWNED.items():
         value = decided.get(variable, getattr(settings, variable.removeprefix("gb10_")))
-        if argument in own and value != unset and str(own[argument]) != str(value):
+        if argument in user_args and value != unset and str(user_args[argument]) != str(value):
             problems.append(
                 Problem(
                     f"gb10_vllm_extra_args.{argument}",
-                    str(own[argument]),
+                    str(user_args[argument]),
                     f"{value}, the value of {variable}",
                     f"set only {variable}",
                 )
@@ -318,13 +318,13 @@ def _variables(inputs: Inputs) -> _Part:
     """Report the variables that the release does not read, or that the release is unknown."""
     release, given = inputs.stack.vllm, inputs.settings.extra_env
     if vllm_release.known(release):
-        return _Part(problems=vllm_release.check_environment(given, release, asked=None, path="gb10_extra_env"))
+        return _Part(problems=vllm_release.check_environment(given, release, queried=None, path="gb10_extra_env"))
     problems = []
     if inputs.variables is not None:
-        problems = vllm_release.check_environment(given, release, asked=inputs.variables, path="gb10_extra_env")
+        problems = vllm_release.check_environment(given, release, queried=inputs.variables, path="gb10_extra_env")
     first, last = (".".join(map(str, number)) for number in (vllm_release.FIRST, vllm_release.LAST))
-    asked = "it is not installed, so arguments are not checked" if inputs.asked is None else "the installed one was queried"
-    return _Part(why=[f"vLLM {release} is not in the table of arguments ({first} to {last}): {asked}"], problems=problems)
+    source = "it is not installed, so arguments are not checked" if inputs.queried is None else "the installed one was queried"
+    return _Part(why=[f"vLLM {release} is not in the table of arguments ({first} to {last}): {source}"], problems=problems)
 
 
 def _situation(
@@ -334,7 +334,7 @@ def _situation(
     if not inputs.topology:
         return None
     model, settings, config = inputs.model, inputs.settings, inputs.config
-    container = launch.overrides(settings.container_args)
+    container = launch.engine_overrides(settings.container_args)
     # Ranks on the CPU do not use the GPU of their node.
     gpus = inputs.stack.device == stacks.CUDA
     return Situation(

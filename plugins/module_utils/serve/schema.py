@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from ansible_collections.gb10.cluster.plugins.module_utils.common.problems import Problem
-from ansible_collections.gb10.cluster.plugins.module_utils.launch import overrides as additions
+from ansible_collections.gb10.cluster.plugins.module_utils.launch import overrides
 from ansible_collections.gb10.cluster.plugins.module_utils.memory.schema import MemoryPlan
 from ansible_collections.gb10.cluster.plugins.module_utils.model.catalog import Model
 from ansible_collections.gb10.cluster.plugins.module_utils.rules import schema as rules
@@ -54,7 +54,7 @@ class Node(rules.Node):
     @property
     def rank_environment(self) -> dict[str, str]:
         """The environment with the launch overrides."""
-        return additions.rank_environment({"environment": self.environment, "additions": self.additions})
+        return overrides.rank_environment({"environment": self.environment, "additions": self.additions})
 
 
 @dataclass(frozen=True)
@@ -74,7 +74,7 @@ class Inputs:
     nccl: str
     smoke_tokens: int = 0
     #: The arguments that an installed vLLM reported, for a release outside the table.
-    asked: Mapping[str, vllm_release.Option] | None = None
+    queried: Mapping[str, vllm_release.Option] | None = None
     variables: Sequence[str] | None = None
     #: The GCC releases that compiled this NCCL, () if unknown.
     nccl_gcc: Sequence[str] = ()

@@ -61,80 +61,80 @@ def newer(release: str, path: str) -> Problem:
     )
 
 
-def check_environment(environment: Mapping[str, str], release: str, asked: Sequence[str] | None = None, path: str = "environment") -> list[Problem]:
+def check_environment(environment: Mapping[str, str], release: str, queried: Sequence[str] | None = None, path: str = "environment") -> list[Problem]:
     """Return a problem for each VLLM_* variable that the release does not read.
 
-    ``asked``: the variables of the installed vLLM, if they were queried.
+    ``queried``: the variables of the installed vLLM, if they were queried.
     """
     given = sorted(name for name in environment if name.startswith("VLLM_"))
-    if asked is None and given and not known(release):
+    if queried is None and given and not known(release):
         return [newer(release, path)]
-    read = set(asked) if asked is not None else {name for name in given if has_variable(release, name)}
-    return [_unread(name, release, asked, path) for name in given if name not in read]
+    read = set(queried) if queried is not None else {name for name in given if has_variable(release, name)}
+    return [_unread(name, release, queried, path) for name in given if name not in read]
 
 
-def _unread(name: str, release: str, asked: Sequence[str] | None, path: str) -> Problem:
+def _unread(name: str, release: str, queried: Sequence[str] | None, path: str) -> Problem:
     table = rows("VARIABLES")
     at, word = number(release), table.get(name, ("",))[0]
-    there = asked if asked is not None else [other for other, row in table.items() if among(row[0], read(release))]
+    there = queried if queried is not None else [other for other, row in table.items() if among(row[0], read(release))]
     close = get_close_matches(name, there, n=1, cutoff=0.85)
-    said = history(word, name, at) if word and asked is None else f"vLLM {release} does not read {name}"
+    found = history(word, name, at) if word and queried is None else f"vLLM {release} does not read {name}"
     fix = advice(name, word, at) or _write(close)
     # vLLM only logs a warning, and fails only with --fail-on-environ-validation: the variable would have no effect.
-    return Problem(f"{path}.{name}", f"{said}; vLLM ignores it", f"a variable that vLLM {release} reads", fix)
+    return Problem(f"{path}.{name}", f"{found}; vLLM ignores it", f"a variable that vLLM {release} reads", fix)
 
 
-def unknown(name: str, release: str, there: Mapping[str, Option], asked: bool, path: str) -> Problem:
+def unknown(name: str, release: str, there: Mapping[str, Option], queried: bool, path: str) -> Problem:
     """Return the Problem for an unknown option: its history, its replacement, or a similar name."""
     at, word = number(release), rows("OPTIONS").get(name, ("",))[0]
     names = [flag for option in there.values() for flag in (option.name, *option.aliases)]
     # argparse accepts an unambiguous abbreviation. It may be ambiguous in the next release, so it is refused here.
     begins = [flag for flag in names if flag.startswith(name)] if name.startswith("--") and len(name) > 2 else []
     positive = name.replace("--no-", "--", 1)
-    if word and not asked:
-        said = history(word, name, at)
+    if word and not queried:
+        found = history(word, name, at)
     elif begins:
-        said = f"{name} is short for {' or '.join(begins[:3])}"
+        found = f"{name} is short for {' or '.join(begins[:3])}"
     elif positive != name and positive in there:
         return Problem(path, f"{positive} cannot be turned off", f"{positive} or nothing", "remove it")
     else:
-        said = f"vLLM {release} has no option {name}"
+        found = f"vLLM {release} has no option {name}"
     close = [] if word else begins[:1] or get_close_matches(name, names, n=1, cutoff=0.75)
     fix = advice(name, word, at) or _write(close)
-    return Problem(path, said, f"an option of `vllm serve` {release}", fix)
+    return Problem(path, found, f"an option of `vllm serve` {release}", fix)
 
 
 def _write(close: Sequence[str]) -> str:
     return f"write {close[0]}" if close else "remove it"
 
 
-def unfit(option: Option, value: str, release: str, asked: bool, path: str) -> Problem:
+def unfit(option: Option, value: str, release: str, queried: bool, path: str) -> Problem:
     """Return the Problem for a value that is not among the choices."""
     word = next((word for word in words_of(option.name) if word.partition("@")[0] == value and "@" in word), "")
-    said = (
+    found = (
         history(word, f"{option.name} {value}", number(release))
-        if word and not asked
+        if word and not queried
         else f"{option.name} does not accept {value!r}"
     )
     close = [] if word else get_close_matches(option.folded(value), option.choices, n=3, cutoff=0.6)
     choices = " ".join(option.choices)
     fix = f"write {' or '.join(close)}" if close else f"choose a value that vLLM {release} accepts"
-    return Problem(path, said, f"one of {choices}", fix)
+    return Problem(path, found, f"one of {choices}", fix)
 
 
 def parse(
-    argv: Sequence[str], release: str, asked: Mapping[str, Option] | None = None, path: str = "gb10_vllm_extra_args"
+    argv: Sequence[str], release: str, queried: Mapping[str, Option] | None = None, path: str = "gb10_vllm_extra_args"
 ) -> tuple[dict[str, Any], list[Problem]]:
     """Return the values of the arguments after the model's name, by long option names, and the problems with them.
 
     A value is text in vLLM's normalized case; True or False for a flag; a list for kinds list and append; True for an
     optional one without value. The last occurrence counts. `--compilation-config.mode 3` has the key
-    "--compilation-config.mode". The content of a --config file is not read. ``asked``: the options of the installed
+    "--compilation-config.mode". The content of a --config file is not read. ``queried``: the options of the installed
     vLLM (options_of()), which replace the table's; without them a release that is not known() is a problem.
     """
-    if asked is None and not known(release):
+    if queried is None and not known(release):
         return {}, [newer(release, path)]
-    parser = _Parser(asked if asked is not None else options(release), release, asked is not None, path)
+    parser = _Parser(queried if queried is not None else options(release), release, queried is not None, path)
     parser.read(argv)
     return parser.values, parser.problems
 
@@ -163,8 +163,8 @@ def _split(argv: Sequence[str], position: int) -> tuple[str, str | None]:
 class _Parser:
     """Parses an argv like vLLM's FlexibleArgumentParser (vllm/utils/argparse_utils.py): argparse after some rewriting."""
 
-    def __init__(self, there: Mapping[str, Option], release: str, asked: bool, path: str) -> None:
-        self.there, self.release, self.asked, self.path = there, release, asked, path
+    def __init__(self, there: Mapping[str, Option], release: str, queried: bool, path: str) -> None:
+        self.there, self.release, self.queried, self.path = there, release, queried, path
         self.flags = {flag: option for option in there.values() for flag in (option.name, *option.aliases)}
         self.values: dict[str, Any] = {}
         self.problems: list[Problem] = []
@@ -177,7 +177,7 @@ class _Parser:
             position = self.argument(argv, position)
         for index, option, value in self.chosen:
             if not option.takes(value) and not (option.open and self.values.get(_PLUGINS.get(option.name, ""))):
-                self.problems.append(unfit(option, value, self.release, self.asked, f"{self.path}[{index}]"))
+                self.problems.append(unfit(option, value, self.release, self.queried, f"{self.path}[{index}]"))
         self.problems.sort(key=lambda problem: int(problem.path.rpartition("[")[2].rstrip("]")))
 
     def argument(self, argv: Sequence[str], position: int) -> int:
@@ -192,7 +192,7 @@ class _Parser:
             # A value may directly follow a one-letter name: -qfp8.
             option, value = short, argv[position][2:]
         if option is None:
-            self.problems.append(unknown(name, self.release, self.there, self.asked, f"{self.path}[{position}]"))
+            self.problems.append(unknown(name, self.release, self.there, self.queried, f"{self.path}[{position}]"))
             return position + 1 if value is not None else self.behind(argv, position + 1, 1)
         return self.take(argv, position, name, option, value)
 
@@ -233,7 +233,7 @@ class _Parser:
         option = self.flags.get(head)
         end = position + 1 if value is not None else position + 2
         if option is None:
-            self.problems.append(unknown(head, self.release, self.there, self.asked, f"{self.path}[{position}]"))
+            self.problems.append(unknown(head, self.release, self.there, self.queried, f"{self.path}[{position}]"))
         elif option.kind != "value" or option.choices:
             fix = f"write {option.name} without .{keys}"
             self.problem(position, f"{head} takes no keys", "an option that takes JSON before the dot", fix)
@@ -246,8 +246,8 @@ class _Parser:
     def stray(self, argv: Sequence[str], position: int) -> int:
         before = argv[position - 1] if position else ""
         option = self.flags.get(before)
-        said = f"unexpected argument {argv[position]!r}" + (f" after {before}, which takes no value" if option else "")
-        self.problem(position, said, "--option or --option=value", "remove it, or add its option")
+        found = f"unexpected argument {argv[position]!r}" + (f" after {before}, which takes no value" if option else "")
+        self.problem(position, found, "--option or --option=value", "remove it, or add its option")
         return position + 1
 
     def behind(self, argv: Sequence[str], position: int, most: int) -> int:

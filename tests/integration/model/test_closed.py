@@ -8,8 +8,8 @@ from collections.abc import Callable
 import pytest
 from live_cluster import Cluster
 from run_playbook import Run
-from stranger import SCAN, Stranger, listening
 from testinfra.host import Host
+from unlisted_host import SCAN, UnlistedHost, listening
 
 KEY = "/etc/gb10/api.key"
 QUESTION = json.dumps({"model": "tiny", "prompt": "Hello", "max_tokens": 4})
@@ -27,25 +27,25 @@ def environments(host: Host, key: str) -> set[str]:
     return {lines[index + 1].rpartition("/")[2] for index, line in enumerate(lines) if key in line}
 
 
-def test_a_stranger_reaches_ssh_and_the_api_alone(cluster: Cluster, nodes: dict[str, Host], head: Host, stranger: Stranger) -> None:
+def test_an_unlisted_host_reaches_ssh_and_the_api_alone(cluster: Cluster, nodes: dict[str, Host], head: Host, unlisted_host: UnlistedHost) -> None:
     for name, host in nodes.items():
         ports = listening(host)
         assert len(ports) > 5
         expected = {22, 8000} if host is head else {22}
-        assert stranger.open(cluster.nodes[name]["ansible_host"], ports) == expected, name
+        assert unlisted_host.open(cluster.nodes[name]["ansible_host"], ports) == expected, name
     # Through the head to its fabric address, like a peer's packet.
-    assert stranger.open("10.110.0.1", listening(head)) <= {22, 8000}
+    assert unlisted_host.open("10.110.0.1", listening(head)) <= {22, 8000}
 
 
-def test_the_api_refuses_a_stranger_without_the_key(cluster: Cluster, head: Host, stranger: Stranger) -> None:
+def test_the_api_refuses_an_unlisted_host_without_the_key(cluster: Cluster, head: Host, unlisted_host: UnlistedHost) -> None:
     url = f"http://{cluster.nodes[cluster.groups['head'][0]]['ansible_host']}:8000"
     said = ["curl", "--silent", "--output", "/dev/null", "--write-out", "%{http_code}", "--max-time", "60"]
     for path in ("/v1/completions", "/v1/models", "/invocations", "/tokenize", "/pause", "/version"):
-        assert stranger.run(*said, "--json", QUESTION, f"{url}{path}") == "401", path
-    assert stranger.run(*said, "--config", "-", f"{url}/v1/models", given='header = "Authorization: Bearer wrong"') == "401"
-    assert stranger.run(*said, f"{url}/health") == "200"
+        assert unlisted_host.run(*said, "--json", QUESTION, f"{url}{path}") == "401", path
+    assert unlisted_host.run(*said, "--config", "-", f"{url}/v1/models", given='header = "Authorization: Bearer wrong"') == "401"
+    assert unlisted_host.run(*said, f"{url}/health") == "200"
     header = f'header = "Authorization: Bearer {head.file(KEY).content_string.strip()}"'
-    answer = stranger.run("curl", "--silent", "--fail", "--config", "-", "--json", QUESTION, f"{url}/v1/completions", given=header)
+    answer = unlisted_host.run("curl", "--silent", "--fail", "--config", "-", "--json", QUESTION, f"{url}/v1/completions", given=header)
     assert json.loads(answer)["choices"][0]["text"]
 
 
@@ -99,7 +99,7 @@ def test_the_services_may_do_little(nodes: dict[str, Host], head: Host) -> None:
 
 
 @pytest.mark.disruptive
-def test_the_firewall_comes_back_after_a_reboot_and_goes_on_request(cluster: Cluster, workers: list[Host], stranger: Stranger) -> None:
+def test_the_firewall_comes_back_after_a_reboot_and_goes_on_request(cluster: Cluster, workers: list[Host], unlisted_host: UnlistedHost) -> None:
     (worker, *_others), address = workers, cluster.nodes["spark2"]["ansible_host"]
     table, ray = "nft list table inet gb10", "systemctl show --property=MainPID,Requires --value gb10-ray"
     before = worker.check_output(ray).split()
@@ -111,7 +111,7 @@ def test_the_firewall_comes_back_after_a_reboot_and_goes_on_request(cluster: Clu
     worker.check_output("nft delete table inet gb10; systemctl reload gb10-firewall")
     assert worker.run(table).rc == 0, "the reload does the same as the boot"
     cluster.site("--tags", "peer_firewall").assert_unchanged()
-    assert stranger.open(address, {6380}) == set()
+    assert unlisted_host.open(address, {6380}) == set()
     try:
         cluster.site("--tags", "peer_firewall", "--extra-vars", "peer_firewall_enabled=false").assert_ok()
         assert worker.run(table).rc != 0

@@ -15,8 +15,8 @@ import pytest
 from api_client import completion
 from live_cluster import Cluster
 from run_playbook import run_and_kill
-from stranger import MANAGEMENT, PORT, Stranger, link_local, listening
 from testinfra.host import Host
+from unlisted_host import MANAGEMENT, PORT, UnlistedHost, link_local, listening
 
 pytestmark = pytest.mark.disruptive
 
@@ -58,18 +58,18 @@ def offered(nodes: dict[str, Host]) -> Iterator[None]:
         host.run("systemctl stop offered; rmdir /run/offered")
 
 
-def assert_only_ssh_and_the_api(stranger: Stranger, host: Host, address: str, api: bool) -> None:
+def assert_only_ssh_and_the_api(unlisted_host: UnlistedHost, host: Host, address: str, api: bool) -> None:
     """Scan a node over its management network."""
     ports = listening(host)
     assert OFFERED in ports
-    assert stranger.open(address, ports | {API}) == ({SSH, API} if api else {SSH}), "over IPv4"
+    assert unlisted_host.open(address, ports | {API}) == ({SSH, API} if api else {SSH}), "over IPv4"
     # The API listens on gb10_api_host, which is 0.0.0.0.
-    assert stranger.open(f"{link_local(host, MANAGEMENT)}%eth0", ports | {API}) == {SSH}, "over IPv6"
+    assert unlisted_host.open(f"{link_local(host, MANAGEMENT)}%eth0", ports | {API}) == {SSH}, "over IPv6"
 
 
-def assert_all_closed(stranger: Stranger, cluster: Cluster, nodes: dict[str, Host], head: Host) -> None:
+def assert_all_closed(unlisted_host: UnlistedHost, cluster: Cluster, nodes: dict[str, Host], head: Host) -> None:
     for name, host in nodes.items():
-        assert_only_ssh_and_the_api(stranger, host, cluster.nodes[name]["ansible_host"], host is head)
+        assert_only_ssh_and_the_api(unlisted_host, host, cluster.nodes[name]["ansible_host"], host is head)
 
 
 #: As in Ubuntu 24.04, systemd holds the SSH port and starts sshd at the first connection. Existing sessions continue.
@@ -78,11 +78,11 @@ BY_SERVICE = "systemctl disable --now ssh.socket; systemctl enable ssh.service; 
 
 
 @contextmanager
-def bridged(cluster: Cluster, name: str, host: Host, stranger: Stranger) -> Iterator[None]:
+def bridged(cluster: Cluster, name: str, host: Host, unlisted_host: UnlistedHost) -> Iterator[None]:
     """Create a bridge on a node, with a name like Docker's, and a port of the node in it that other hosts use."""
     host.check_output(f"ip link add {BRIDGE} type bridge && echo 0 >/proc/sys/net/ipv6/conf/{BRIDGE}/accept_dad && ip link set {BRIDGE} up")
     try:
-        stranger.plug_in(f"{cluster.nodes[name]['lab_name']}-{name}", BESIDE_IT)
+        unlisted_host.plug_in(f"{cluster.nodes[name]['lab_name']}-{name}", BESIDE_IT)
         for words in (f"link set {PORT} master {BRIDGE} up", f"address add {ON_BRIDGE}/24 dev {BRIDGE}", f"route add default via {BESIDE_IT}"):
             host.check_output(f"ip {words}")
         yield
@@ -106,7 +106,7 @@ def wait_for_boot(cluster: Cluster, name: str, mark: str, within: float = 120) -
         time.sleep(1)
 
 
-def test_with_sshd_started_by_its_socket(cluster: Cluster, nodes: dict[str, Host], head: Host, stranger: Stranger) -> None:
+def test_with_sshd_started_by_its_socket(cluster: Cluster, nodes: dict[str, Host], head: Host, unlisted_host: UnlistedHost) -> None:
     try:
         # The run must write rules, so it has to find the SSH port.
         head.check_output(f"{BY_SOCKET}; nft delete table inet gb10; systemctl stop ssh.service")
@@ -114,20 +114,20 @@ def test_with_sshd_started_by_its_socket(cluster: Cluster, nodes: dict[str, Host
         cluster.site(*TAG).assert_unchanged()
         # sshd does not run; the scan starts it.
         head.check_output("systemctl stop ssh.service")
-        assert_all_closed(stranger, cluster, nodes, head)
+        assert_all_closed(unlisted_host, cluster, nodes, head)
     finally:
         head.check_output(BY_SERVICE)
         cluster.site(*TAG).assert_ok()
-    assert_all_closed(stranger, cluster, nodes, head)
+    assert_all_closed(unlisted_host, cluster, nodes, head)
 
 
-def test_with_a_bridge_that_has_a_port_of_the_node(cluster: Cluster, head: Host, stranger: Stranger) -> None:
+def test_with_a_bridge_that_has_a_port_of_the_node(cluster: Cluster, head: Host, unlisted_host: UnlistedHost) -> None:
     name = cluster.groups["head"][0]
-    with bridged(cluster, name, head, stranger):
+    with bridged(cluster, name, head, unlisted_host):
         ports = listening(head)
         for _again in range(2):
-            assert stranger.open(ON_BRIDGE, ports) == {SSH, API}
-            assert stranger.open(f"{link_local(head, BRIDGE)}%eth1", ports) == {SSH}
+            assert unlisted_host.open(ON_BRIDGE, ports) == {SSH, API}
+            assert unlisted_host.open(f"{link_local(head, BRIDGE)}%eth1", ports) == {SSH}
             # The second pass has rules for the bridge.
             cluster.site(*TAG).assert_ok()
         before = head.check_output(TABLE)
@@ -138,12 +138,12 @@ def test_with_a_bridge_that_has_a_port_of_the_node(cluster: Cluster, head: Host,
         assert (head.check_output(TABLE), head.run(TIMERS).stdout.strip()) == (before, "")
         # Its exact name is an explicit decision of the user.
         cluster.site(*TAG, *extra(peer_firewall_trusted_interfaces=[BRIDGE])).assert_ok()
-        assert {SSH, API, OFFERED} <= stranger.open(ON_BRIDGE, ports)
+        assert {SSH, API, OFFERED} <= unlisted_host.open(ON_BRIDGE, ports)
         cluster.site(*TAG).assert_ok()
-        assert stranger.open(ON_BRIDGE, ports) == {SSH, API}
+        assert unlisted_host.open(ON_BRIDGE, ports) == {SSH, API}
 
 
-def test_after_whatever_debians_service_does(cluster: Cluster, nodes: dict[str, Host], head: Host, stranger: Stranger) -> None:
+def test_after_whatever_debians_service_does(cluster: Cluster, nodes: dict[str, Host], head: Host, unlisted_host: UnlistedHost) -> None:
     rays = {name: host.check_output(RAY) for name, host in nodes.items()}
     # Debian's nftables.conf begins with `flush ruleset`.
     try:
@@ -151,7 +151,7 @@ def test_after_whatever_debians_service_does(cluster: Cluster, nodes: dict[str, 
             for name, host in nodes.items():
                 host.check_output(f"systemctl {verb} nftables")
                 assert host.run(TABLE).rc == 0, (verb, name)
-            assert_all_closed(stranger, cluster, nodes, head)
+            assert_all_closed(unlisted_host, cluster, nodes, head)
         cluster.site(*TAG).assert_unchanged()
     finally:
         for host in nodes.values():
@@ -197,7 +197,7 @@ def test_killed_while_it_closes_the_node_has_what_was_confirmed(cluster: Cluster
 
 
 @pytest.mark.slow
-def test_after_a_reboot(cluster: Cluster, nodes: dict[str, Host], head: Host, stranger: Stranger) -> None:
+def test_after_a_reboot(cluster: Cluster, nodes: dict[str, Host], head: Host, unlisted_host: UnlistedHost) -> None:
     """A worker with ssh.socket and with Debian's own service, which flushes all tables when it starts."""
     name = cluster.groups["worker"][0]
     host, address, mark = nodes[name], cluster.nodes[name]["ansible_host"], "/run/before-the-reboot"
@@ -215,10 +215,10 @@ def test_after_a_reboot(cluster: Cluster, nodes: dict[str, Host], head: Host, st
             time.sleep(1)
         assert 0 < loaded <= ray
         offer(host)
-        assert_only_ssh_and_the_api(stranger, host, address, api=False)
+        assert_only_ssh_and_the_api(unlisted_host, host, address, api=False)
         cluster.site(*TAG).assert_unchanged()
     finally:
         host.check_output(f"{BY_SERVICE}; systemctl disable --now nftables; systemctl reload gb10-firewall")
         cluster.site().assert_ok()
-    assert_only_ssh_and_the_api(stranger, host, address, api=False)
+    assert_only_ssh_and_the_api(unlisted_host, host, address, api=False)
     assert completion(head).strip()

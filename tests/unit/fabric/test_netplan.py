@@ -692,11 +692,11 @@ def test_what_somebody_else_did_not_apply_is_refused(tmp_path: Path, monkeypatch
 
 
 def path(peer: str, small: bool = False) -> dict[str, Any]:
-    return {"interface": "enp1s0f1np1", "peer": peer, "address": "10.110.0.9", "said": "silence", "small": small}
+    return {"interface": "enp1s0f1np1", "peer": peer, "address": "10.110.0.9", "reported": "silence", "small": small}
 
 
-def outcome(node: str, *unproven: dict[str, Any], problem: str = "", pending: str = "") -> dict[str, Any]:
-    return {"node": node, "problem": problem, "unproven": list(unproven), "pending": pending}
+def outcome(node: str, *unverified: dict[str, Any], problem: str = "", pending: str = "") -> dict[str, Any]:
+    return {"node": node, "problem": problem, "unverified": list(unverified), "pending": pending}
 
 
 def test_all_is_well() -> None:

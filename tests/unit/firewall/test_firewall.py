@@ -237,7 +237,7 @@ COUNTER = {"counter": {"packets": 1, "bytes": 1}}
     ],
 )
 def test_who_rules_ipv4(objects: tuple[dict[str, Any], ...], legacy: str, active: list[str], expected: str) -> None:
-    assert firewall_host.rulers(nftables(*objects), {"ip": legacy}, active)["ip"] == expected
+    assert firewall_host.active_firewalls(nftables(*objects), {"ip": legacy}, active)["ip"] == expected
 
 
 def of_family(name: str, key: str = "nfproto") -> dict[str, Any]:
@@ -286,7 +286,7 @@ MINE = "the nftables table inet mine"
     ],
 )
 def test_who_rules_each_family(objects: tuple[dict[str, Any], ...], legacy: dict[str, str], active: list[str], ip: str, ip6: str) -> None:
-    assert firewall_host.rulers(nftables(*objects), legacy, active) == {"ip": ip, "ip6": ip6}
+    assert firewall_host.active_firewalls(nftables(*objects), legacy, active) == {"ip": ip, "ip6": ip6}
 
 
 def both(name: str) -> dict[str, str]:
@@ -878,7 +878,7 @@ def test_where_ufw_rules_ours_goes_and_ufw_is_told(host: Host) -> None:
     closed_host(host)
     host.ufw = True
     answer = host.ask()
-    assert (answer["changed"], answer["ruler"], host.table) == (True, "ufw", "")
+    assert (answer["changed"], answer["active_firewall"], host.table) == (True, "ufw", "")
     assert "ufw allow in on enp1s0f1np1 from 10.110.0.2" in answer["advice"][-3]
     assert host.ask()["changed"] is False
     assert host.ask(state="absent")["advice"] == []
@@ -887,7 +887,7 @@ def test_where_ufw_rules_ours_goes_and_ufw_is_told(host: Host) -> None:
 def test_where_ip6tables_rules_ipv6_ours_closes_ipv4(host: Host) -> None:
     host.ip6tables = True
     answer = closed_host(host).ask()
-    assert (answer["ruler"], answer["rulers"]) == ("", {"ip": "", "ip6": "the nftables table ip6 filter"})
+    assert (answer["active_firewall"], answer["active_firewalls"]) == ("", {"ip": "", "ip6": "the nftables table ip6 filter"})
     assert "the nftables table ip6 filter controls incoming IPv6 traffic" in answer["advice"][0]
     assert "meta nfproto ipv6 accept" in host.table
     host.assert_closed()

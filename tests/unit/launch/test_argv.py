@@ -40,7 +40,7 @@ PLAN: dict[str, Any] = {
     "stack": {"device": "cuda"},
     "user": "gb10",
     "root": "/opt/gb10",
-    "serve": {"args": [], "own": [], "files": []},
+    "serve": {"args": [], "user_args": [], "files": []},
     "nodes": [],
 }
 WORKER = {**PLAN, "node": {**PLAN["node"], "name": "spark2", "address": "10.110.0.2", "head": False}}
@@ -191,7 +191,7 @@ def test_a_container_mounts_what_additions_bring_and_runs_the_image_that_was_pro
         "nccl_sm121_build": {"environment": {"LD_PRELOAD": "/opt/gb10/nccl/x/lib/libnccl.so.2"}, "mounts": [mount]},
         "vllm_runtime": {"environment": {}, "files": {IMAGE: "2" * 64}, "mounts": []},
     }
-    argv = contained(node={**INSIDE["node"], "additions": found}, serve={"args": [], "own": [], "files": [{"path": "/opt/gb10/files/p.py"}]})
+    argv = contained(node={**INSIDE["node"], "additions": found}, serve={"args": [], "user_args": [], "files": [{"path": "/opt/gb10/files/p.py"}]})
     assert "--mount=type=bind,source=/opt/gb10/nccl/x,target=/opt/gb10/nccl/x,readonly" in argv
     assert "--mount=type=bind,source=/opt/gb10/files,target=/opt/gb10/files,readonly" in argv
     assert "--env=LD_PRELOAD" in argv
@@ -245,7 +245,7 @@ def test_ranks_in_containers_start_and_end_together() -> None:
 
 @pytest.mark.parametrize(
     "argv",
-    [launch.ray_argv(PLAN, 1, ["--num-gpus=4"]), launch.vllm_argv({**PLAN, "serve": {"args": ["--num-gpus=2"], "own": ["--num-gpus=4"]}})],
+    [launch.ray_argv(PLAN, 1, ["--num-gpus=4"]), launch.vllm_argv({**PLAN, "serve": {"args": ["--num-gpus=2"], "user_args": ["--num-gpus=4"]}})],
     ids=["ray", "vllm"],
 )
 def test_the_users_arguments_come_last(argv: list[str]) -> None:

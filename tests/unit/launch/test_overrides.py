@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from ansible_collections.gb10.cluster.plugins.module_utils.launch import overrides as additions
+from ansible_collections.gb10.cluster.plugins.module_utils.launch import overrides
 from ansible_collections.gb10.cluster.plugins.module_utils.model import config as model_config
 from ansible_collections.gb10.cluster.plugins.module_utils.patch import checks as patch_report
 
@@ -23,13 +23,13 @@ def node(environment: dict[str, str], **roles: Data) -> Data:
 
 def test_only_what_was_found_out_for_this_runtime_counts() -> None:
     recorded = {"vllm_patch": addition(), "nccl": addition(runtime="/opt/gb10/runtime/old"), "broken": {}}
-    assert list(additions.current(recorded, "/opt/gb10/runtime/abc")) == ["vllm_patch"]
+    assert list(overrides.for_runtime(recorded, "/opt/gb10/runtime/abc")) == ["vllm_patch"]
 
 
 def test_the_users_variables_win_and_lists_are_joined() -> None:
     patch = addition(environment={"VLLM_DISABLED_KERNELS": "A,B", "TRITON_PTXAS_PATH": "/ours", "VLLM_TUNED_CONFIG_FOLDER": "/tables"})
     own = {"VLLM_HOST_IP": "10.110.0.1", "VLLM_DISABLED_KERNELS": "C, A", "TRITON_PTXAS_PATH": "/mine"}
-    assert additions.rank_environment(node(own, vllm_patch=patch)) == {
+    assert overrides.rank_environment(node(own, vllm_patch=patch)) == {
         "VLLM_HOST_IP": "10.110.0.1",
         "VLLM_DISABLED_KERNELS": "C,A,B",
         "TRITON_PTXAS_PATH": "/mine",
@@ -38,20 +38,20 @@ def test_the_users_variables_win_and_lists_are_joined() -> None:
 
 
 def test_without_additions_the_environment_is_the_nodes_own() -> None:
-    assert additions.rank_environment(node({"A": "1"})) == {"A": "1"}
+    assert overrides.rank_environment(node({"A": "1"})) == {"A": "1"}
 
 
 def test_flags_of_all_nodes_come_once() -> None:
     flags = addition(flags=["--moe-backend", "triton"])
     other = addition(flags=["--moe-backend", "triton", "--x"])
-    assert additions.serve_flags([node({}, p=flags), node({}, p=flags)]) == ["--moe-backend", "triton"]
-    assert additions.serve_flags([node({}, p=flags), node({}), node({}, p=other)]) == [*flags["flags"], *other["flags"]]
+    assert overrides.serve_flags([node({}, p=flags), node({}, p=flags)]) == ["--moe-backend", "triton"]
+    assert overrides.serve_flags([node({}, p=flags), node({}), node({}, p=other)]) == [*flags["flags"], *other["flags"]]
 
 
 def test_a_role_replaces_what_it_added_on_all_nodes() -> None:
     first, second = node({}, vllm_patch=addition(flags=["--old"]), nccl=addition()), {**node({}), "name": "spark2"}
     plan = {"nodes": [first, second], "node": second, "model": "m"}
-    new = additions.merge(plan, "vllm_patch", {"spark1": None, "spark2": addition(flags=["--new"])})
+    new = overrides.merge(plan, "vllm_patch", {"spark1": None, "spark2": addition(flags=["--new"])})
     assert [list(each["additions"]) for each in new["nodes"]] == [["nccl"], ["vllm_patch"]]
     assert (new["node"], new["model"]) == (new["nodes"][1], "m")
     assert list(first["additions"]) == ["vllm_patch", "nccl"]

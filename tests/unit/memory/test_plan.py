@@ -69,7 +69,7 @@ WINDOWS = {"model_type": "gemma3_text", "num_hidden_layers": 8, "layer_types": [
         ({"model_type": "qwen3_moe", "num_key_value_heads": 4, **MOE}, {"tensor": 2}, 262144),
         (WINDOWS, {}, 119837),
         # With --max-num-batched-tokens 128. The CPU build schedules one batch at a time, a GPU build two.
-        (WINDOWS, {"batched_tokens": 64}, 246723),
+        (WINDOWS, {"max_num_batched_tokens": 64}, 246723),
         ({"model_type": "mistral", "sliding_window": 128}, {}, 233016),
         ({"model_type": "gpt_oss", "num_hidden_layers": 6, "layer_types": [SLIDING, FULL] * 3, "sliding_window": 128, **OSS}, {}, 164442),
         ({"model_type": "qwen3_next", "num_hidden_layers": 8, **MOE, **DELTA}, {}, 299593),
@@ -80,7 +80,7 @@ WINDOWS = {"model_type": "gemma3_text", "num_hidden_layers": 8, "layer_types": [
 )
 def test_the_plan_has_as_many_tokens_as_vllm_logs(config: dict[str, Any], more: dict[str, Any], logged: int) -> None:
     """vLLM 0.32.0's "CPU KV cache size" with 1 GiB of float32 KV, --max-model-len 1024, blocks of 128 tokens."""
-    arguments = {"dtype": "float32", "max_model_len": 1024, "batched_tokens": 2048, "kv_cache_memory_bytes": GIB, "block": 128} | more
+    arguments = {"dtype": "float32", "max_model_len": 1024, "max_num_batched_tokens": 2048, "kv_cache_memory_bytes": GIB, "block": 128} | more
     found = planned(TINY | config, nodes=nodes(LARGE, LARGE), **{"tensor": 1} | arguments)
     assert found.tokens == logged
     assert found.concurrency == pytest.approx(logged / 1024, rel=0.0001)
@@ -128,12 +128,12 @@ def test_the_context_is_lowered_to_what_fits_and_that_is_said() -> None:
 
 
 def test_the_context_that_is_asked_for_is_planned() -> None:
-    found = plan("Llama-3.1-8B", MIDDLE, max_model_len=8192, sequences=16)
+    found = plan("Llama-3.1-8B", MIDDLE, max_model_len=8192, max_num_seqs=16)
     assert found.context == 8192
     assert "--max-model-len=8192" in found.arguments
     assert found.concurrency * 8192 == pytest.approx(found.tokens, rel=0.001)
     assert found.context_of_each == 8192
-    many = plan("Llama-3.1-8B", MIDDLE, max_model_len=8192, sequences=256)
+    many = plan("Llama-3.1-8B", MIDDLE, max_model_len=8192, max_num_seqs=256)
     assert many.context_of_each < 8192
     assert many.context_of_each * 256 == pytest.approx(many.tokens, rel=0.02)
 
@@ -159,7 +159,7 @@ def test_the_smallest_node_decides() -> None:
     assert {node.kv for node in unequal.nodes} == {unequal.kv_cache_memory_bytes}
     assert unequal.nodes[0].left > unequal.nodes[1].left
     # vLLM's defaults for a device below 70 GiB.
-    assert (unequal.sequences, equal.sequences) == (256, 1024)
+    assert (unequal.max_num_seqs, equal.max_num_seqs) == (256, 1024)
     lacking = plan("Qwen2.5-72B", LARGE, SMALL)
     assert [node.short > 0 for node in lacking.nodes] == [True, True]
     assert lacking.nodes[1].short > lacking.nodes[0].short

@@ -80,14 +80,14 @@ def test_other_families_have_the_parameters_of_their_names(name: str, total: flo
 def test_bytes_that_a_token_leaves_in_the_cache(name: str, size: int) -> None:
     shape = model_shape.shape(CONFIGS[name])
     number = kv_cache.number_bytes(shape, "bfloat16", "bfloat16")
-    assert sum(kv_cache.token_bytes(layer.kept, 1, number) for layer in shape.layers) == size
+    assert sum(kv_cache.token_bytes(layer.kv_cache, 1, number) for layer in shape.layers) == size
     eight = kv_cache.number_bytes(shape, "fp8", "bfloat16")
-    assert sum(kv_cache.token_bytes(layer.kept, 1, eight) for layer in shape.layers) * 2 == size
+    assert sum(kv_cache.token_bytes(layer.kv_cache, 1, eight) for layer in shape.layers) * 2 == size
 
 
 def test_layers_by_what_they_keep() -> None:
     oss, following, nano = (model_shape.shape(CONFIGS[name]) for name in ("gpt-oss-120b", "Qwen3-Next-80B", "Nemotron-3-Nano"))
-    assert (oss.of("sliding"), oss.of("full"), oss.layers[0].kept.window) == (18, 18, 128)
+    assert (oss.of("sliding"), oss.of("full"), oss.layers[0].kv_cache.window) == (18, 18, 128)
     assert (following.of("state"), following.of("full")) == (36, 12)
     assert (nano.of("state"), nano.of("full"), nano.of("none")) == (23, 6, 23)
     assert (oss.experts, oss.active_experts, oss.shared_experts) == (128, 4, 0)
@@ -101,7 +101,7 @@ def test_windows_that_the_family_implies() -> None:
     base = {key: value for key, value in CONFIGS["Llama-3.1-8B"].items() if key != "model_type"} | {"num_hidden_layers": 6, "sliding_window": 512}
 
     def kinds(family: str, **more: Any) -> str:
-        return "".join(layer.kept.kind[0] for layer in model_shape.shape(base | {"model_type": family} | more).layers)
+        return "".join(layer.kv_cache.kind[0] for layer in model_shape.shape(base | {"model_type": family} | more).layers)
 
     assert kinds("mistral") == "ssssss"
     assert kinds("gemma2") == "sfsfsf"

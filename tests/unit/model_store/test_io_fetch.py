@@ -155,13 +155,13 @@ def test_to_verify_finds_what_has_changed(begin: Begin) -> None:
 
 
 @pytest.mark.parametrize(
-    ("token", "own"), [("", "without a token"), ("hf_wrong", "with the token in model_store_hub_token")]
+    ("token", "access"), [("", "without a token"), ("hf_wrong", "with the token in model_store_hub_token")]
 )
-def test_a_gated_model(begin: Begin, token: str, own: str) -> None:
+def test_a_gated_model(begin: Begin, token: str, access: str) -> None:
     head, _hub = begin(gated=True)
     problem = head.list(token=token)["problem"]
     assert problem["path"] == "model_store_hub_token"
-    assert own in problem["found"]
+    assert access in problem["found"]
     assert "ansible-vault" in problem["fix"]
     assert head.list(token="hf_right")["problem"] is None
     assert head.fetch(token="hf_right")["state"] == "complete"

@@ -199,7 +199,7 @@ def test_what_nobody_tells_is_a_warning_and_the_plan_stays_cautious() -> None:
     assert warning.startswith("spark1 has no /mnt/m/config.json (model_store_source)")
 
 
-def test_the_catalogue_counts_where_the_hub_is_silent() -> None:
+def test_the_catalog_counts_where_the_hub_is_silent() -> None:
     trouble = {"name": "openai/gpt-oss-120b", "revision": "b5c939de8f754692c1647ca79fbf85e8c1e70f8a", **io_hub.NOTHING, "trouble": "no"}
     plan = planned(pair({"model": None, "hub_model": trouble}, {"model": None}, gb10_model="gpt-oss-120b"))
     assert plan["serve"]["memory"]

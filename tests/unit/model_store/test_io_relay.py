@@ -138,7 +138,7 @@ class Head(io_model_relay.Server):
             else:
                 if Path(f"{file.path}{model_store.PART}").exists():
                     Path(f"{file.path}{model_store.PART}").rename(file.path)
-                self.store.set_have(file, file.size, proven=True)
+                self.store.set_have(file, file.size, verified=True)
 
 
 @pytest.fixture
@@ -202,7 +202,7 @@ def test_a_part_that_is_damaged_is_fetched_anew_also_by_those_behind(chain: Chai
         assert node.whole()
     for node in nodes:
         assert f"{LARGE} was damaged" in node.stop()
-    assert [asked for asked in head.asked if asked.startswith("/2/")] == ["/2/100000", "/2/0/proven"]
+    assert [asked for asked in head.asked if asked.startswith("/2/")] == ["/2/100000", "/2/0/verified"]
 
 
 def test_a_sender_whose_file_is_damaged_is_named_by_all(chain: Chain) -> None:

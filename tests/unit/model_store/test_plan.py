@@ -142,7 +142,7 @@ def test_a_text_that_is_too_deep_is_no_manifest() -> None:
     assert model_store.parse(" " * (model_store.MOST_TEXT + 1)) is None
 
 
-REQUEST = st.lists(st.sampled_from(["/", HASH, "0", "1", "10", "11", "-1", "²", "٣", "/proven", "..", " ", "9" * 5000, "\n"]), max_size=7)
+REQUEST = st.lists(st.sampled_from(["/", HASH, "0", "1", "10", "11", "-1", "²", "٣", "/verified", "..", " ", "9" * 5000, "\n"]), max_size=7)
 
 
 @given(REQUEST.map("".join) | st.text())
@@ -157,7 +157,7 @@ def test_a_request_is_for_a_file_of_the_manifest_or_refused(path: str) -> None:
 
 def test_what_is_asked_for() -> None:
     assert model_store.request(f"/{HASH}/0/7", HASH, [10]) == (0, 7, False)
-    assert model_store.request(f"/{HASH}/0/0/proven", HASH, [10]) == (0, 0, True)
+    assert model_store.request(f"/{HASH}/0/0/verified", HASH, [10]) == (0, 0, True)
 
 
 @given(st.integers(), st.none() | st.integers(), st.integers(min_value=0), st.binary(max_size=100))

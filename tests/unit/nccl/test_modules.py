@@ -288,13 +288,13 @@ def test_a_link_in_the_wheels_place_and_back(tmp_path: Path) -> None:
     assert run_module("nccl_select", arguments, check=True)["changed"] is True
     assert not library.is_symlink()
     made_link = run_module("nccl_select", arguments)
-    assert (made_link["changed"], made_link["way"], made_link["environment"]) == (True, "link", {})
+    assert (made_link["changed"], made_link["method"], made_link["environment"]) == (True, "link", {})
     assert (made_link["replaced"], str(library.readlink())) == (str(library), arguments["library"])
     assert run_module("nccl_select", arguments)["changed"] is False
     other = run_module("nccl_select", {**arguments, "library": "/opt/gb10/nccl/y/lib/libnccl.so.2"})
     assert (other["changed"], str(library.readlink())) == (True, "/opt/gb10/nccl/y/lib/libnccl.so.2")
     back = run_module("nccl_select", {"python": arguments["python"], "state": "absent"})
-    assert (back["changed"], back["way"], library.read_bytes(), library.stat().st_ino) == (True, "", before, status.st_ino)
+    assert (back["changed"], back["method"], library.read_bytes(), library.stat().st_ino) == (True, "", before, status.st_ino)
     assert [path.name for path in library.parent.iterdir()] == ["libnccl.so.2"]
     assert run_module("nccl_select", {"python": arguments["python"], "state": "absent"})["changed"] is False
     assert not (tmp_path / "ran").exists(), "root must not run an interpreter to find a folder"
@@ -303,7 +303,7 @@ def test_a_link_in_the_wheels_place_and_back(tmp_path: Path) -> None:
 def test_from_a_link_to_a_variable(tmp_path: Path) -> None:
     arguments = {"python": str(environment(tmp_path, wheel=True)), "library": "/opt/x/libnccl.so.2"}
     run_module("nccl_select", arguments)
-    answer = run_module("nccl_select", {**arguments, "way": "preload"})
+    answer = run_module("nccl_select", {**arguments, "method": "preload"})
     assert (answer["changed"], answer["environment"]) == (True, {"LD_PRELOAD": "/opt/x/libnccl.so.2"})
     assert not (tmp_path / SITE / "nvidia/nccl/lib/libnccl.so.2").is_symlink()
 
@@ -311,6 +311,6 @@ def test_from_a_link_to_a_variable(tmp_path: Path) -> None:
 def test_without_a_wheel_a_variable_does_it(tmp_path: Path) -> None:
     arguments = {"python": str(environment(tmp_path, wheel=False)), "library": "/opt/x/libnccl.so.2"}
     answer = run_module("nccl_select", arguments)
-    assert (answer["changed"], answer["way"], answer["replaced"]) == (False, "preload", "")
+    assert (answer["changed"], answer["method"], answer["replaced"]) == (False, "preload", "")
     assert answer["environment"] == {"LD_PRELOAD": "/opt/x/libnccl.so.2"}
-    assert "NVIDIA's wheel of NCCL in the environment" in run_module("nccl_select", {**arguments, "way": "link"})["msg"]
+    assert "NVIDIA's wheel of NCCL in the environment" in run_module("nccl_select", {**arguments, "method": "link"})["msg"]

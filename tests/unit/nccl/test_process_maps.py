@@ -132,7 +132,7 @@ def test_what_cannot_be_told_is_no_proof() -> None:
 
 
 def test_vllms_own_communicator_may_have_another() -> None:
-    (problem,) = differences("spark1", [Process(7, "x", BOTH, preload=(OURS,), own=WHEELS)], OURS, "a" * 64)
+    (problem,) = differences("spark1", [Process(7, "x", BOTH, preload=(OURS,), vllm_library=WHEELS)], OURS, "a" * 64)
     assert problem.found == f"vLLM's own communicator uses {WHEELS} (sha256 bbbbbbbbbbbb…), from VLLM_NCCL_SO_PATH"
 
 

@@ -87,7 +87,7 @@ def test_cluster_plan_reports_problems() -> None:
 def test_ray_and_vllm_are_quoted_for_systemd() -> None:
     assert " --address=10.110.0.1:6379 " in FILTERS["ray_exec_start"](WORKER, 1000, ['--labels={"a": "b"}'])
     assert FILTERS["ray_exec_start"](WORKER, 1000, ['--labels={"a": "b"}']).endswith(' "--labels={\\"a\\": \\"b\\"}"')
-    own = {**WORKER, "serve": {"args": [], "own": ["--max-model-len", "1024"]}}
+    own = {**WORKER, "serve": {"args": [], "user_args": ["--max-model-len", "1024"]}}
     assert FILTERS["vllm_exec_start"](own).endswith(" --max-model-len 1024")
 
 

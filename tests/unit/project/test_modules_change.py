@@ -101,7 +101,7 @@ RAIL = {"interface": "enp1s0f1np1", "address": "10.110.0.1/24", "peers": {"spark
 def test_fabric_probe_sends_whole_packets(tmp_path: Path) -> None:
     folder = program(tmp_path, "ping", f'echo "$*" >> {tmp_path}/asked')
     answer = run_module("fabric_probe", {"rails": [RAIL], "mtu": 9000}, folder)
-    assert answer["proven"] == ["enp1s0f1np1 -> spark2 (10.110.0.2): 9000 bytes"]
+    assert answer["verified"] == ["enp1s0f1np1 -> spark2 (10.110.0.2): 9000 bytes"]
     words = (tmp_path / "asked").read_text(encoding="utf-8").split()
     # 9000 bytes are 8972 of payload, 8 of ICMP and 20 of IPv4.
     assert (words[words.index("-s") + 1], words[words.index("-M") + 1], words[words.index("-I") + 1]) == ("8972", "do", "enp1s0f1np1")
@@ -119,14 +119,14 @@ def test_fabric_probe_tells_every_path_that_fails(tmp_path: Path) -> None:
 def test_fabric_probe_tells_a_small_mtu_from_a_cut_cable(tmp_path: Path) -> None:
     folder = program(tmp_path, "ping", 'case "$*" in *"-s 548 "*) exit 0;; *) exit 1;; esac')
     answer = run_module("fabric_probe", {"rails": [RAIL], "mtu": 9000, "timeout": 0, "required": False}, folder)
-    assert (answer["proven"], answer["changed"]) == ([], False)
-    assert answer["unproven"] == [
+    assert (answer["verified"], answer["changed"]) == ([], False)
+    assert answer["unverified"] == [
         {
             "interface": "enp1s0f1np1",
             "peer": "spark2",
             "address": "10.110.0.2",
             "mac": "",
-            "said": "small packets arrive, but not packets of 9000 bytes",
+            "reported": "small packets arrive, but not packets of 9000 bytes",
             "small": True,
         }
     ]
@@ -144,6 +144,6 @@ echo "$*" >> {tmp_path}/asked""",
     )
     arguments = {"rails": [{**RAIL, "macs": {"spark2": "02:00:00:00:00:02"}}], "mtu": 9000, "timeout": 0, "required": False}
     answer = run_module("fabric_probe", arguments, folder)
-    assert [path["said"][: len(said[0])] for path in answer["unproven"]] == said
+    assert [path["reported"][: len(said[0])] for path in answer["unverified"]] == said
     forgotten = "neighbour delete 10.110.0.2 dev enp1s0f1np1" in (tmp_path / "asked").read_text(encoding="utf-8")
     assert forgotten is bool(said), "the probe must delete the kernel's neighbor entry to resolve it again"

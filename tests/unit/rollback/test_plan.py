@@ -110,23 +110,32 @@ def test_files_come_back_as_they_were(tmp_path: Path) -> None:
     assert io_record.differences(record, io_record.present(root)) == []
 
 
-def test_the_module_keeps_and_compares(tmp_path: Path) -> None:
+def test_the_modules_record_and_compare(tmp_path: Path) -> None:
     path = str(tmp_path / "good.json")
-    nothing = run_module("last_good_config", {"path": path})
-    assert (nothing["changed"], nothing["start"]) == (False, {})
-    given = {"path": path, "state": "present", "start": GOOD}
+    nothing = run_module("last_good_config_info", {"path": path})
+    assert (nothing["changed"], nothing["start"], nothing["units"]) == (False, {}, [])
+    given = {"path": path, "start": GOOD}
     assert run_module("last_good_config", given, check=True)["changed"]
     assert not Path(path).exists()
     assert run_module("last_good_config", given)["changed"]
     assert not run_module("last_good_config", given)["changed"]
     answer = run_module("last_good_config", {"path": path, "state": "restored"})
     assert (answer["changed"], answer["start"], answer["differs"]) == (False, GOOD, [])
+    found = run_module("last_good_config_info", {"path": path}, check=True)
+    assert (found["changed"], found["start"], found["differs"]) == (False, GOOD, [])
 
 
-def test_the_module_says_what_is_wrong(tmp_path: Path) -> None:
+def test_last_good_config_without_launch_data_is_refused(tmp_path: Path) -> None:
+    path = tmp_path / "good.json"
+    assert "start" in run_module("last_good_config", {"path": str(path)})["msg"]
+    assert not path.exists()
+
+
+def test_the_modules_say_what_is_wrong(tmp_path: Path) -> None:
     path = tmp_path / "good.json"
     assert "no launch to restore" in run_module("last_good_config", {"path": str(path), "state": "restored"})["msg"]
     path.write_text("[", encoding="utf-8")
-    assert f"{path} is not JSON" in run_module("last_good_config", {"path": str(path)})["msg"]
+    assert f"{path} is not JSON" in run_module("last_good_config_info", {"path": str(path)})["msg"]
+    assert f"{path} is not JSON" in run_module("last_good_config", {"path": str(path), "start": GOOD})["msg"]
     path.write_text('{"start": 1}', encoding="utf-8")
-    assert "is not a launch record" in run_module("last_good_config", {"path": str(path)})["msg"]
+    assert "is not a launch record" in run_module("last_good_config_info", {"path": str(path)})["msg"]

@@ -87,7 +87,7 @@ def test_arguments_of_anything(key: str, part: str, value: Any) -> None:
         with contextlib.suppress(ValueError):
             answer = vllm_release_answer.answered(json.dumps(whole))
             assert answer.keys() == ARGUMENTS.keys(), "the module returns it next to its own keys"
-            vllm_release.parse(["--a-b=1"], "0.40.0", asked=vllm_release.options_of(answer["options"]))
+            vllm_release.parse(["--a-b=1"], "0.40.0", queried=vllm_release.options_of(answer["options"]))
 
 
 @given(st.text())

@@ -77,7 +77,7 @@ def test_key_value_memory_is_given_in_bytes() -> None:
 def test_what_the_users_arguments_say_of_memory_counts() -> None:
     decision = serve_plan.decide(inputs("llama-3.1-8b-instruct", gb10_vllm_extra_args=["--max-model-len", "4096", "--max-num-seqs=4"]))
     assert decision.memory is not None
-    assert (decision.memory.context, decision.memory.sequences) == (4096, 4)
+    assert (decision.memory.context, decision.memory.max_num_seqs) == (4096, 4)
 
 
 def test_of_an_unknown_model_no_memory_is_planned() -> None:
@@ -141,8 +141,8 @@ def test_a_release_beyond_the_table_is_said_not_judged() -> None:
     decision = serve_plan.decide(later)
     assert decision.problems == []
     assert any("9.9.9 is not in the table" in line for line in decision.why)
-    asked = vllm_release.options("0.32.0")
-    (problem,) = serve_plan.decide(replace(later, asked=asked)).problems
+    queried = vllm_release.options("0.32.0")
+    (problem,) = serve_plan.decide(replace(later, queried=queried)).problems
     assert problem.path == "gb10_vllm_extra_args[0]"
 
 
@@ -232,7 +232,7 @@ def warned(nodes: list[Node]) -> str:
     return "\n".join(plan["serve"]["warnings"])
 
 
-def test_nodes_are_judged_with_what_the_plan_and_the_catalogue_set() -> None:
+def test_nodes_are_judged_with_what_the_plan_and_the_catalog_set() -> None:
     advised = sparks(2, gb10_model="gpt-oss-120b", gb10_vllm_extra_args=["--moe-backend=marlin"])
     assert "marlin-atomic-add" not in warned(advised)
     assert "marlin-atomic-add" in warned(sparks(2, gb10_model="gpt-oss-120b", gb10_vllm_extra_args=["--moe-backend=marlin"], gb10_extra_env=OFF))

@@ -250,9 +250,9 @@ def test_a_newer_release_is_asked() -> None:
         {"name": "--brand-new", "kind": "value", "aliases": ["-bn"], "choices": ["1", "2"], "fold": "", "open": False},
         {"name": "--port", "kind": "value", "aliases": [], "choices": [], "fold": "", "open": False},
     ]
-    asked = vllm_release.options_of(answer)
-    assert parse(argv, "0.40.0", asked) == ({"--brand-new": "1", "--port": "1"}, [])
-    found = [problem.found for problem in parse(["-bn", "3", "--swap-space", "1"], "0.40.0", asked)[1]]
+    queried = vllm_release.options_of(answer)
+    assert parse(argv, "0.40.0", queried) == ({"--brand-new": "1", "--port": "1"}, [])
+    found = [problem.found for problem in parse(["-bn", "3", "--swap-space", "1"], "0.40.0", queried)[1]]
     assert found == ["--brand-new does not accept '3'", "vLLM 0.40.0 has no option --swap-space"]
 
 

@@ -7,9 +7,9 @@ import subprocess
 
 from testinfra.host import Host
 
-SPACE = "gb10-stranger"
+SPACE = "gb10-unlisted"
 #: The management port of every node, and the unlisted host's port on a node's bridge.
-MANAGEMENT, PORT = "enP7s7", "enxstranger"
+MANAGEMENT, PORT = "enP7s7", "enxunlisted"
 #: Scans all ports at once, because a dropped packet takes the three seconds of the timeout.
 SCAN = """
 import socket, sys
@@ -31,15 +31,15 @@ def on_this_machine(*argv: str, given: str = "") -> str:
     return subprocess.run(argv, input=given, capture_output=True, text=True, check=True).stdout
 
 
-class Stranger:
+class UnlistedHost:
     """An unlisted host on the management network, which also tries the fabric's addresses through a node."""
 
     def __init__(self, management: str, switch: str) -> None:
         self.switch = switch
         self.remove()
         on_this_machine("ip", "netns", "add", SPACE)
-        on_this_machine("ip", "-n", switch, "link", "add", "stranger", "type", "veth", "peer", "name", "eth0", "netns", SPACE)
-        on_this_machine("ip", "-n", switch, "link", "set", "stranger", "master", "mgmt", "up")
+        on_this_machine("ip", "-n", switch, "link", "add", "unlisted", "type", "veth", "peer", "name", "eth0", "netns", SPACE)
+        on_this_machine("ip", "-n", switch, "link", "set", "unlisted", "master", "mgmt", "up")
         self._up("eth0")
         for words in (f"address add {management.rpartition('.')[0]}.200/24 dev eth0", f"route add default via {management}"):
             on_this_machine("ip", "-n", SPACE, *words.split())
@@ -66,7 +66,7 @@ class Stranger:
     def remove(self) -> None:
         """Remove everything, including the remains of a killed run."""
         # The cable comes first, because the kernel removes it only some time after the namespace.
-        for argv in (["ip", "-n", self.switch, "link", "del", "stranger"], ["ip", "-n", SPACE, "link", "del", "eth1"], ["ip", "netns", "del", SPACE]):
+        for argv in (["ip", "-n", self.switch, "link", "del", "unlisted"], ["ip", "-n", SPACE, "link", "del", "eth1"], ["ip", "netns", "del", SPACE]):
             subprocess.run(argv, check=False, capture_output=True)
 
 
