@@ -24,7 +24,7 @@ _GCC = re.compile(rb"GCC: \([^)\0]*\) (\d{1,3}(?:\.\d{1,3}){0,2})")
 #: The function that distinguishes a libnccl from its plugins and callers.
 SYMBOL = "ncclGetVersion"
 
-_SAID: tuple[tuple[Way, str], ...] = (
+_RUNS: tuple[tuple[Way, str], ...] = (
     ("native", "have native code"),
     ("same_major", "would run code of an older GPU of its generation"),
     ("ptx", "would be translated from PTX"),
@@ -116,6 +116,6 @@ def _lacking(library: Library, path: str, gpu: ComputeCapability) -> Problem:
     counts = fat_binary.counts(library.fat_binaries)
     held = ", ".join(f"{count} {code.kind} for {code.architecture}" for code, count in counts) or "no GPU code"
     ways = fat_binary.ways(library.common, gpu)
-    runs = ", ".join(f"{ways[way]} {reported}" for way, reported in _SAID if ways[way]) or "it has no programs"
+    runs = ", ".join(f"{ways[way]} {reported}" for way, reported in _RUNS if ways[way]) or "it has no programs"
     found = f"not all programs have code for {gpu.sm}: {runs}; it contains {held}"
     return Problem(path, found, f"cubins for {gpu.sm}", f"build it with NVCC_GENCODE={gpu.gencode}")
