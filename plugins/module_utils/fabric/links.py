@@ -15,7 +15,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
-from typing import Literal, TypeAlias
+from typing import Literal, Union
 
 from ansible_collections.gb10.cluster.plugins.module_utils.common.problems import Problem
 from ansible_collections.gb10.cluster.plugins.module_utils.fabric.schema import Interface, Network
@@ -34,7 +34,8 @@ from ansible_collections.gb10.cluster.plugins.module_utils.fabric.topology impor
 
 PORTS = "gb10_fabric_ports"
 #: A node's value of gb10_fabric_ports: a list, auto, or None for an invalid value, which is reported already.
-Ports: TypeAlias = "tuple[int, ...] | Literal['auto'] | None"
+#: pylint knows no operator | of Literal.
+Ports = Union[tuple[int, ...], Literal["auto"], None]  # noqa: UP007
 #: The ports of a removal where no cable is detected. The node has a record of everything that a removal restores.
 _USUAL = (1,)
 
