@@ -111,7 +111,22 @@ def _facts(observed: Mapping[str, Any]) -> Facts:
         else None,
         nccl=observed.get("nccl"),
         additions=observed.get("additions", {}),
-        installed=Installed(**observed.get("state", {})),
+        installed=_installed(observed.get("state", {})),
+    )
+
+
+def _installed(found: Mapping[str, Any]) -> Installed:
+    """Return the finished parts of a node. Recorded facts may lack some; the IDs become part of a unit."""
+    owner = str(found.get("service_user", ""))
+    return Installed(
+        service_user=owner if re.fullmatch(r"\d+:\d+", owner, re.ASCII) else "",
+        service_user_ready=found.get("service_user_ready") is True,
+        ray_token_digest=str(found.get("ray_token_digest", "")),
+        runtime_mark=str(found.get("runtime_mark", "")),
+        units=tuple(map(str, found.get("units", ()))),
+        certificate=found.get("certificate") is True,
+        api_key=found.get("api_key") is True,
+        nccl_replaced=found.get("nccl_replaced") is True,
     )
 
 

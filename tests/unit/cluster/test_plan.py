@@ -782,3 +782,11 @@ def test_the_ray_of_an_image_counts_once_it_is_known() -> None:
     assert [problem.path for problem in mistakes(nodes)] == ["gb10_container_image"]
     nodes[1]["observed"]["additions"] = {"vllm_runtime": {**found, "runtime": "another"}}
     planned(nodes)
+
+
+@pytest.mark.parametrize(("owner", "kept"), [("990:980", "990:980"), ("0 --privileged", ""), ("990:980\nExecStartPre=/x", ""), ("", "")])
+def test_only_numbers_of_a_node_reach_its_unit(owner: str, kept: str) -> None:
+    nodes = pair()
+    nodes[0]["observed"]["state"] = {"service_user": owner, "service_user_ready": "yes", "of_a_later_release": 1}
+    state = planned(nodes)["nodes"][0]["state"]
+    assert (state["service_user"], state["service_user_ready"], "of_a_later_release" in state) == (kept, False, False)
