@@ -7,8 +7,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import asdict, dataclass
-from typing import Any
+from dataclasses import dataclass
 
 from ansible_collections.gb10.cluster.plugins.module_utils.common.problems import Problem
 from ansible_collections.gb10.cluster.plugins.module_utils.memory import kv_cache
@@ -113,7 +112,3 @@ class MemoryPlan:
     tokens_per_second: float
     tokens_per_second_full: float
     problems: tuple[Problem, ...]
-
-    def facts(self) -> dict[str, Any]:
-        """Return the plan as plain data, with the problems as text."""
-        return {**asdict(self), "problems": [str(problem) for problem in self.problems]}

@@ -290,13 +290,6 @@ def test_the_table_has_a_line_a_node() -> None:
     assert all(len(line) < 150 for line in lines)
 
 
-def test_the_facts_are_plain_data() -> None:
-    for found in (plan("gpt-oss-120b", MIDDLE), plan("Qwen2.5-72B", MIDDLE)):
-        facts = json.loads(json.dumps(found.facts()))
-        assert facts["nodes"][0]["name"] == "spark1"
-        assert facts["problems"] == [str(problem) for problem in found.problems]
-
-
 @given(layers=st.integers(1, 200), pipeline=st.integers(1, 16))
 def test_each_layer_is_in_one_stage(layers: int, pipeline: int) -> None:
     stages = kv_cache.stages(max(layers, pipeline), pipeline)
