@@ -297,13 +297,9 @@ def _digest(text: str) -> str:
     return hashlib.sha256(text.encode()).hexdigest()
 
 
-def _mark(node: Node, lock: str) -> str:
-    return "".join(f"{line}\n" for line in (_digest(lock), *(wheel["sha256"] for wheel in node.settings.runtime_wheels)))
-
-
-def _state(node: Node, lock: str) -> State:
+def _state(node: Node, mark: str) -> State:
     found = node.facts.installed if node.facts else Installed()
-    return State(**asdict(found), runtime_ready=found.runtime_mark == _digest(_mark(node, lock)))
+    return State(**asdict(found), runtime_ready=found.runtime_mark == _digest(mark))
 
 
 def _planned_nodes(
@@ -316,6 +312,8 @@ def _planned_nodes(
         for found, share in zip(interfaces, shares, strict=True)
         for rail in share.rails
     }
+    lock = _digest(inputs.lock)
+    marks = ["".join(f"{line}\n" for line in (lock, *(wheel["sha256"] for wheel in node.settings.runtime_wheels))) for node in inputs.nodes]
     return tuple(
         PlannedNode(
             name=node.name,
@@ -334,8 +332,8 @@ def _planned_nodes(
             secrets=node.secrets,
             infiniband=node.facts is not None and node.facts.network.infiniband,
             additions=rank.additions,
-            runtime_mark=_mark(node, inputs.lock),
-            state=_state(node, inputs.lock),
+            runtime_mark=mark,
+            state=_state(node, mark),
         )
-        for node, share, rank in zip(inputs.nodes, shares, ranks, strict=True)
+        for node, share, rank, mark in zip(inputs.nodes, shares, ranks, marks, strict=True)
     )
