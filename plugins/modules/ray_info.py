@@ -86,6 +86,7 @@ actors:
 
 from ansible.module_utils.basic import AnsibleModule
 
+from ansible_collections.gb10.cluster.plugins.module_utils.common import paths
 from ansible_collections.gb10.cluster.plugins.module_utils.launch import io_ray
 
 
@@ -97,7 +98,7 @@ def main() -> None:
             "gpus": {"type": "int", "default": 1},
             "timeout": {"type": "int", "default": 0},
             "dashboard_port": {"type": "int", "default": 8265},
-            "token_path": {"type": "path", "default": "/etc/gb10/ray.token", "no_log": False},
+            "token_path": {"type": "path", "default": paths.RAY_TOKEN, "no_log": False},
         },
         supports_check_mode=True,
     )

@@ -97,7 +97,7 @@ def main() -> None:
     )
     wanted = {entry["path"]: None if entry["state"] == "absent" else entry["content"] for entry in module.params["files"]}
     try:
-        folders = [path for path in module.params["directories"] if not io_file.installed(path, io_file.SEARCHABLE)]
+        folders = [path for path in module.params["directories"] if not io_file.installed_folder(path)]
         files = {path: text for path, text in wanted.items() if io_file.differs(path, text)}
         diff = [_difference(path, "", "folder, mode 0755\n") for path in folders]
         diff += [_difference(path, _before(path), text or "") for path, text in files.items()]

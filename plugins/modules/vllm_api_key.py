@@ -68,7 +68,7 @@ import secrets
 from ansible.module_utils.basic import AnsibleModule
 
 from ansible_collections.gb10.cluster.plugins.module_utils.api import access as api_access
-from ansible_collections.gb10.cluster.plugins.module_utils.common import io_file, systemd
+from ansible_collections.gb10.cluster.plugins.module_utils.common import io_file, paths, systemd
 from ansible_collections.gb10.cluster.plugins.module_utils.health import io_client as io_vllm
 
 _MODE = 0o600
@@ -81,8 +81,8 @@ def main() -> None:
             "state": {"type": "str", "choices": ["present", "absent"], "default": "present"},
             "key": {"type": "str", "default": "", "no_log": True},
             "environment": {"type": "dict", "default": {}},
-            "key_file": {"type": "path", "default": "/etc/gb10/api.key", "no_log": False},
-            "environment_file": {"type": "path", "default": "/etc/gb10/api.env"},
+            "key_file": {"type": "path", "default": paths.API_KEY[0], "no_log": False},
+            "environment_file": {"type": "path", "default": paths.API_KEY[1]},
         },
         supports_check_mode=True,
     )

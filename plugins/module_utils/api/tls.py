@@ -13,12 +13,12 @@ from dataclasses import asdict, dataclass
 from datetime import datetime, timedelta
 from typing import Any
 
+from ansible_collections.gb10.cluster.plugins.module_utils.common import paths
 from ansible_collections.gb10.cluster.plugins.module_utils.common.problems import Problem
 
 CERTIFICATE, KEY, CA = "gb10_api_tls_certificate", "gb10_api_tls_key", "gb10_api_tls_ca"
 #: The role gb10 writes these on the head: certificate, key (readable by root alone) and the CA that clients trust.
-FOLDER = "/etc/gb10/tls"
-FILES: Mapping[str, str] = {"certificate": f"{FOLDER}/api.crt", "key": f"{FOLDER}/api.key", "ca": f"{FOLDER}/ca.crt"}
+FILES: Mapping[str, str] = {name: f"{paths.CERTIFICATE}/{file}" for name, file in (("certificate", "api.crt"), ("key", "api.key"), ("ca", "ca.crt"))}
 #: A certificate that expires sooner causes a warning.
 SOON = timedelta(days=30)
 _PEM = "a PEM file on the controller, or its text"

@@ -94,21 +94,25 @@ def write_file(path: str, content: str | bytes, mode: int, owner: tuple[int, int
     sync_folder(folder)
 
 
-def installed(path: str, mode: int) -> bool:
-    """Return whether the path is the caller's own file or folder, not a link, with exactly this mode. Raises OSError."""
+def owned(path: str) -> tuple[int, int, int] | None:
+    """Return a path's (type and mode, UID, GID), None if it does not exist. A link is not followed. Raises OSError."""
     try:
         found = os.lstat(path)
     except FileNotFoundError:
-        return False
-    expected = (stat.S_IFDIR if mode == SEARCHABLE else stat.S_IFREG) | mode
-    return (found.st_mode, found.st_uid, found.st_gid) == (expected, os.geteuid(), os.getegid())
+        return None
+    return found.st_mode, found.st_uid, found.st_gid
+
+
+def installed_folder(path: str) -> bool:
+    """Return whether install_folder() would change nothing. Raises OSError."""
+    return owned(path) == (stat.S_IFDIR | SEARCHABLE, os.geteuid(), os.getegid())
 
 
 def differs(path: str, text: str | None) -> bool:
     """Return whether install() would change the file. Raises OSError."""
     if text is None:
         return os.path.lexists(path)
-    return not installed(path, READABLE) or read_file(path)[0] != text
+    return owned(path) != (stat.S_IFREG | READABLE, os.geteuid(), os.getegid()) or read_file(path)[0] != text
 
 
 def install_folder(path: str) -> None:

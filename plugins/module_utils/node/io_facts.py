@@ -102,7 +102,7 @@ def state(user: str, home: str, runtime: str) -> dict[str, Any]:
     else:
         owner = f"{entry.pw_uid}:{entry.pw_gid}"
         private = (stat.S_IFDIR | 0o700, entry.pw_uid, entry.pw_gid)
-        ready = (entry.pw_dir, entry.pw_shell, _owned(home)) == (home, "/usr/sbin/nologin", private)
+        ready = (entry.pw_dir, entry.pw_shell, io_file.owned(home)) == (home, "/usr/sbin/nologin", private)
     current = runtime and os.path.realpath(os.path.join(os.path.dirname(runtime), "current")) == os.path.realpath(runtime)
     return {
         "service_user": owner,
@@ -115,18 +115,9 @@ def state(user: str, home: str, runtime: str) -> dict[str, Any]:
     }
 
 
-def _owned(path: str) -> tuple[int, int, int] | None:
-    """Return a path's (mode with type, UID, GID), None if it does not exist. A link is not followed."""
-    try:
-        found = os.lstat(path)
-    except FileNotFoundError:
-        return None
-    return found.st_mode, found.st_uid, found.st_gid
-
-
 def _token_digest(path: str) -> str:
     """Return the digest of a generated token that only root can read; "" for others, because a short word could be guessed."""
-    if _owned(path) != (stat.S_IFREG | 0o600, 0, 0):
+    if io_file.owned(path) != (stat.S_IFREG | 0o600, 0, 0):
         return ""
     token = io_file.read(path)
     return _digest(token) if paths.GENERATED_TOKEN.fullmatch(token) else ""

@@ -54,6 +54,24 @@ def test_roots_state_is_not_below_it() -> None:
     assert not f"{io_netplan.STATE}/".startswith(f"{paths.home('gb10')}/")
 
 
+@pytest.mark.parametrize(
+    ("role", "name", "path"),
+    [
+        ("common", "_common_overrides_dir", paths.OVERRIDES),
+        ("gb10", "_gb10_api_key_file", paths.API_KEY[0]),
+        ("gb10", "_gb10_tls_folder", paths.CERTIFICATE),
+        ("ray_cluster", "_ray_cluster_token_path", paths.RAY_TOKEN),
+        ("ray_cluster", "_ray_cluster_unit", paths.RAY_UNIT),
+        ("vllm_serve", "_vllm_serve_api_environment", paths.API_KEY[1]),
+        ("vllm_serve", "_vllm_serve_key_file", paths.API_KEY[0]),
+        ("vllm_serve", "_vllm_serve_token_path", paths.RAY_TOKEN),
+        ("vllm_serve", "_vllm_serve_unit", paths.VLLM_UNIT),
+    ],
+)
+def test_a_role_writes_where_the_core_reads(role: str, name: str, path: str) -> None:
+    assert load_yaml(read(f"roles/{role}/vars/main.yml"))[name] == path
+
+
 def test_the_folder_is_the_users_alone() -> None:
     tasks = load_yaml(read("roles/common/tasks/user.yml"))
     (made,) = (task["ansible.builtin.file"] for task in tasks if "ansible.builtin.file" in task)
