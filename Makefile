@@ -91,11 +91,11 @@ downloads: root setup ## Download the labs' root file system, wheels and models 
 	$(bin)/ansible-playbook playbooks/lab_up.yml -i inventories/lab -e lab_state=cached
 
 # Molecule needs Ansible's commands in PATH; an activated .venv works too.
-molecule: root setup $(if $(filter nccl,$(SCENARIO)),nccl-source) ## Run a SCENARIO in a lab: create, check mode, converge, idempotence, integration tests, destroy (GB10_SLOW=1: all tests)
+molecule: root setup $(if $(filter nccl,$(SCENARIO)),nccl-source) ## Run a SCENARIO in a lab: create, check mode, converge, idempotence, integration tests, destroy
 	PATH="$(CURDIR)/$(bin):$$PATH" molecule test --scenario-name $(SCENARIO)
 
 integration: setup ## Run all integration tests on a running cluster (INVENTORY, by default the demo's lab)
-	$(bin)/pytest tests/integration/fabric tests/integration/model --slow --inventory=$(INVENTORY) --junit-xml=build/junit/integration.xml $(PYTEST_ARGS)
+	$(bin)/pytest tests/integration/fabric tests/integration/model --inventory=$(INVENTORY) --junit-xml=build/junit/integration.xml $(PYTEST_ARGS)
 
 test: root setup ## Run the tests that each change has to pass (aim: 20 minutes on 2 cores): linters, unit, the package, two vLLM releases, a pair
 	@$(bin)/python tests/run.py test $(PARTS)

@@ -24,25 +24,18 @@ from unlisted_host import UnlistedHost
 def pytest_addoption(parser: pytest.Parser) -> None:
     parser.addoption("--inventory", action="append", help="inventories of the cluster to test, separated by spaces (default: inventories/lab)")
     parser.addoption("--extra-vars-file", action="append", default=[], help="like ansible-playbook's --extra-vars @FILE, repeatable")
-    # From the environment, because Molecule does not pass extra options on.
-    slow = os.environ.get("GB10_SLOW", "") not in ("", "0")
-    parser.addoption("--slow", action="store_true", default=slow, help="also run tests that take minutes, like GB10_SLOW=1 in the environment")
 
 
 def pytest_configure(config: pytest.Config) -> None:
-    config.addinivalue_line("markers", "slow: takes minutes, mostly for a model restart; run with --slow")
+    config.addinivalue_line("markers", "slow: takes minutes, mostly for a model restart; `make test` leaves it out")
     config.addinivalue_line("markers", "disruptive: breaks or restarts something and repairs it; runs last, in the file's order")
 
 
-def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     items.sort(key=lambda item: item.get_closest_marker("disruptive") is not None)
     for item in items:
         if item.get_closest_marker("slow"):
-            item.user_properties.append(("slow", "`make test` skips it"))
-    if not config.getoption("--slow"):
-        left_out = [item for item in items if item.get_closest_marker("slow")]
-        items[:] = [item for item in items if item not in left_out]
-        config.hook.pytest_deselected(items=left_out)
+            item.user_properties.append(("slow", "`make test` leaves it out"))
 
 
 @pytest.fixture(scope="session")

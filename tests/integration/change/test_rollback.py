@@ -122,7 +122,6 @@ def test_auto_takes_what_is_cabled_and_then_what_it_took(cluster: Cluster, state
     assert states() == before
 
 
-@pytest.mark.slow
 def test_a_path_that_carries_nothing_ends_in_a_clear_error_and_the_old_state(cluster: Cluster, states: Callable[[], dict[str, State]]) -> None:
     """A port in another network of the switch has carrier, so only the probe finds the error."""
     before = states()
@@ -182,7 +181,6 @@ def test_a_change_that_cuts_the_management_network_comes_back_by_itself(
         subprocess.run(["ip", *(word.format("delete") for word in controller)], check=True)
 
 
-@pytest.mark.slow
 def test_a_controller_that_dies_before_confirming_leaves_the_old_state(cluster: Cluster, states: Callable[[], dict[str, State]]) -> None:
     before = states()
     changed = extra(gb10_fabric_mtu=MTU, qsfp_netplan_confirm_timeout=15)
@@ -217,7 +215,6 @@ def test_a_node_that_loses_power_before_the_confirmation_comes_up_with_the_old_s
     assert "restored by the timer" in nodes["spark4"].file("/var/lib/gb10-netplan/last.json").content_string
 
 
-@pytest.mark.slow
 def test_a_full_disk_does_not_keep_the_old_network_from_coming_back(
     cluster: Cluster, nodes: dict[str, Host], states: Callable[[], dict[str, State]]
 ) -> None:
@@ -280,7 +277,6 @@ def test_somebody_elses_unapplied_edit_does_not_go_live_with_ours(
         host.check_output(f"cat > {MANAGEMENT} <<'END'\n{content}END")
 
 
-@pytest.mark.slow
 def test_the_fabric_is_removed_then_another_file_refused_taken_over_and_given_back(
     cluster: Cluster, nodes: dict[str, Host], states: Callable[[], dict[str, State]]
 ) -> None:

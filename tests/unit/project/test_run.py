@@ -111,6 +111,19 @@ def test_every_scenario_is_a_part() -> None:
     assert {name for name, part in run.PARTS.items() if part.arguments[0] == "molecule"} == scenarios
 
 
+def test_every_test_of_a_serving_model_runs_in_one_scenario() -> None:
+    def collected(*options: str) -> list[str]:
+        command = [sys.executable, "-m", "pytest", "--collect-only", "-q", "-p", "no:cacheprovider", *options, "tests/integration/model"]
+        found = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=True).stdout
+        return re.findall(r"^tests/.*::.*$", found, re.MULTILINE)
+
+    runs = []
+    for name in ("default", "faults", "changes"):
+        options = load_yaml(read(f"molecule/{name}/molecule.yml"))["verifier"]["options"]
+        runs += collected(*(word for key, value in options.items() for word in (f"-{key}", value)))
+    assert sorted(runs) == sorted(collected())
+
+
 def test_the_workflow_runs_every_part() -> None:
     suites = load_yaml(read(".github/workflows/ci.yml"))["jobs"]["checks"]["strategy"]["matrix"]["parts"]
     assert {part for suite in suites for part in suite.split()} | {"downloads"} == set(run.PARTS)
