@@ -168,6 +168,9 @@ state:
     api_key:
       description: Whether a file with the API key exists.
       type: bool
+    secret_environment:
+      description: Whether the file with secret variables of the ranks exists.
+      type: bool
     nccl_replaced:
       description: Whether another NCCL replaces the library of O(runtime).
       type: bool

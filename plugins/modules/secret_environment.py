@@ -51,7 +51,7 @@ import secrets
 
 from ansible.module_utils.basic import AnsibleModule
 
-from ansible_collections.gb10.cluster.plugins.module_utils.common import io_file, secret_environment
+from ansible_collections.gb10.cluster.plugins.module_utils.common import io_file, paths, secret_environment
 
 _MODE = 0o600
 
@@ -61,7 +61,7 @@ def main() -> None:
     module = AnsibleModule(
         argument_spec={
             "variables": {"type": "dict", "default": {}, "no_log": True},
-            "path": {"type": "path", "default": secret_environment.FILE},
+            "path": {"type": "path", "default": paths.SECRET_ENVIRONMENT},
         },
         supports_check_mode=True,
     )

@@ -126,6 +126,7 @@ def _installed(found: Mapping[str, Any]) -> Installed:
         units=tuple(map(str, found.get("units", ()))),
         certificate=found.get("certificate") is True,
         api_key=found.get("api_key") is True,
+        secret_environment=found.get("secret_environment") is True,
         nccl_replaced=found.get("nccl_replaced") is True,
     )
 

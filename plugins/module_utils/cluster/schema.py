@@ -113,6 +113,7 @@ class Installed:
     units: Sequence[str] = ()
     certificate: bool = False
     api_key: bool = False
+    secret_environment: bool = False
     nccl_replaced: bool = False
 
 

@@ -17,6 +17,8 @@ GENERATED_TOKEN = re.compile(r"[0-9a-f]{64}\n?")
 API_KEY = ("/etc/gb10/api.key", "/etc/gb10/api.env")
 #: The API's certificate, its key and its CA, on the head.
 CERTIFICATE = "/etc/gb10/tls"
+#: The secret variables of the ranks, which only root can read.
+SECRET_ENVIRONMENT = "/etc/gb10/secret.env"
 #: systemd's folder for the administrator's units.
 UNIT_FOLDER = "/etc/systemd/system"
 #: The services, in start order; they stop in reverse order.

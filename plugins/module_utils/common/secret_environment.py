@@ -17,8 +17,6 @@ from ansible_collections.gb10.cluster.plugins.module_utils.common import systemd
 from ansible_collections.gb10.cluster.plugins.module_utils.common.problems import Problem
 
 VARIABLE = "gb10_secret_env"
-#: Readable by root alone; systemd reads it for the units.
-FILE = "/etc/gb10/secret.env"
 _SECRET = re.compile(r".*(?:_TOKEN|_KEY|_SECRET)|.*PASSWORD.*", re.IGNORECASE)
 #: Variables that control whether and how Ray requires its token.
 _RAY = re.compile(r"RAY_AUTH_(?:MODE|TOKEN.*)")

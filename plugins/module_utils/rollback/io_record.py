@@ -14,12 +14,12 @@ from collections.abc import Mapping
 from typing import Any
 
 from ansible_collections.gb10.cluster.plugins.module_utils.api import tls as api_tls
-from ansible_collections.gb10.cluster.plugins.module_utils.common import io_file, io_json, paths, secret_environment
+from ansible_collections.gb10.cluster.plugins.module_utils.common import io_file, io_json, paths
 
 #: Path of the record on a node.
 RECORD = "/etc/gb10/last_good.json"
 #: Launch inputs of the services, in addition to the overrides.
-FILES = ("/etc/gb10/cluster.env", *(f"{paths.UNIT_FOLDER}/{unit}" for unit in paths.UNITS), secret_environment.FILE, *api_tls.FILES.values())
+FILES = ("/etc/gb10/cluster.env", *(f"{paths.UNIT_FOLDER}/{unit}" for unit in paths.UNITS), paths.SECRET_ENVIRONMENT, *api_tls.FILES.values())
 #: The environment of the ranks may contain secrets.
 _MODE = 0o600
 

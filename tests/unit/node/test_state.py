@@ -26,7 +26,7 @@ def digest(text: str) -> str:
 @pytest.fixture
 def node(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """A node on which everything is finished, below a folder."""
-    for name in ("RAY_TOKEN", "CERTIFICATE", "UNIT_FOLDER"):
+    for name in ("RAY_TOKEN", "CERTIFICATE", "SECRET_ENVIRONMENT", "UNIT_FOLDER"):
         monkeypatch.setattr(paths, name, f"{tmp_path}{getattr(paths, name)}")
     monkeypatch.setattr(paths, "API_KEY", tuple(f"{tmp_path}{path}" for path in paths.API_KEY))
     home = tmp_path / "home"
@@ -57,6 +57,7 @@ def test_everything_is_finished(node: Path) -> None:
         "units": ["gb10-ray.service"],
         "certificate": False,
         "api_key": False,
+        "secret_environment": False,
     }
 
 
@@ -106,7 +107,8 @@ def test_a_runtime_is_finished_when_the_link_names_it(node: Path) -> None:
 def test_files_that_a_node_may_have_to_lose_are_found(node: Path) -> None:
     Path(paths.CERTIFICATE).mkdir(parents=True)
     Path(paths.API_KEY[1]).touch()
-    assert (state(node)["certificate"], state(node)["api_key"]) == (True, True)
+    Path(paths.SECRET_ENVIRONMENT).symlink_to("/nonexistent")
+    assert all(state(node)[name] for name in ("certificate", "api_key", "secret_environment"))
 
 
 @pytest.mark.parametrize(
