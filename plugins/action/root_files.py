@@ -2,7 +2,7 @@
 # GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
 
-"""The action behind the module root_files: it reads programs of this collection on the controller."""
+"""The action behind the modules root_files and systemd_unit_info: it reads programs of this collection on the controller."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ class ActionModule(ActionBase):
     def run(self, tmp: Any = None, task_vars: dict[str, Any] | None = None) -> dict[str, Any]:
         """Return the module's result."""
         result: dict[str, Any] = super().run(tmp, task_vars)
-        files = self._task.args.get("files")
+        files = self._task.args.get("files", [])
         if not isinstance(files, list) or not all(isinstance(entry, dict) for entry in files):
             raise AnsibleActionFail("files: expected: a list of mappings with path and content, program or state")
         arguments = {**self._task.args, "files": [_with_content(entry) for entry in files]}

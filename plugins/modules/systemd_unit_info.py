@@ -8,7 +8,7 @@ from __future__ import annotations
 DOCUMENTATION = r"""
 ---
 module: systemd_unit_info
-short_description: Read a systemd service, and compare it with its planned unit
+short_description: Read a systemd service, and compare it with its planned unit and files
 version_added: 0.1.0
 description:
   - Units of this collection hold a digest of their launch inputs. If the digest in the running process's environment
@@ -34,6 +34,27 @@ options:
         description: The digest of the launch inputs.
         type: str
         required: true
+  directories:
+    description: The planned folders of O(files), compared if O(unit) is given.
+    type: list
+    elements: path
+    default: []
+  files:
+    description: The planned files that the unit runs or reads, compared if O(unit) is given. M(gb10.cluster.root_files) installs them.
+    type: list
+    elements: dict
+    default: []
+    suboptions:
+      path:
+        description: Absolute path on the node.
+        type: path
+        required: true
+      content:
+        description: The text of the file.
+        type: str
+      program:
+        description: A file of this collection, as in M(gb10.cluster.root_files), whose action plugin reads it.
+        type: str
   broken:
     description: Why a service with unchanged inputs must be restarted; empty for no restart.
     type: str
@@ -109,7 +130,7 @@ start_needed:
   returned: if O(unit) is given
   type: bool
 differs:
-  description: Whether the unit file differs from O(unit), or its owner or mode is wrong.
+  description: Whether the unit file differs from O(unit), an entry of O(files) or O(directories) differs, or an owner or mode is wrong.
   returned: if O(unit) is given
   type: bool
 cause:
@@ -128,6 +149,7 @@ from ansible_collections.gb10.cluster.plugins.module_utils.health import log as 
 from ansible_collections.gb10.cluster.plugins.module_utils.node import io_facts as io_node
 
 _LOG_LINES = 300
+_FILE = {"path": {"type": "path", "required": True}, "content": {"type": "str"}, "program": {"type": "str"}}
 
 
 def main() -> None:
@@ -137,6 +159,15 @@ def main() -> None:
             "name": {"type": "str", "required": True},
             "log": {"type": "bool", "default": False},
             "unit": {"type": "dict", "options": {"text": {"type": "str", "required": True}, "inputs": {"type": "str", "required": True}}},
+            "directories": {"type": "list", "elements": "path", "default": []},
+            "files": {
+                "type": "list",
+                "elements": "dict",
+                "default": [],
+                "options": _FILE,
+                "mutually_exclusive": [("content", "program")],
+                "required_one_of": [("content", "program")],
+            },
             "broken": {"type": "str", "default": ""},
         },
         supports_check_mode=True,
@@ -149,7 +180,9 @@ def main() -> None:
         if planned:
             restart = service["inputs"] != planned["inputs"] or bool(module.params["broken"])
             running = service["enabled"] and service["active"] in ("active", "activating")
-            differs = io_file.differs(f"{paths.UNIT_FOLDER}/{name}", planned["text"])
+            files = {f"{paths.UNIT_FOLDER}/{name}": planned["text"], **{file["path"]: file["content"] for file in module.params["files"]}}
+            differs = any(io_file.differs(path, text) for path, text in files.items())
+            differs = differs or not all(map(io_file.installed_folder, module.params["directories"]))
             compared = {"restart_needed": restart, "start_needed": restart or not running, "differs": differs}
     except (ValueError, OSError) as error:
         module.fail_json(msg=str(error))

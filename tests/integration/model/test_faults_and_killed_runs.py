@@ -83,7 +83,7 @@ def test_only_the_server_restarts_when_only_its_arguments_change(cluster: Cluste
     run = cluster.serve(*extra(gb10_vllm_extra_args=arguments)).assert_ok()
     assert "Restarting gb10-vllm.service on spark1" in run.output
     assert run.changed_tasks() == {
-        "Write the systemd unit file",
+        "Write the files of the service",
         "Stop the vLLM server that must be replaced",
         "Start the service, or restart it when its inputs changed",
         "Record the launch inputs of the working model",
@@ -107,7 +107,7 @@ def test_killed_after_writing_a_new_token_the_next_run_restarts_ray_and_shows_no
     ray = main_pids(nodes, "gb10-ray")
     old = head.file(TOKEN).content_string.strip()
     head.check_output(f"rm {TOKEN}")
-    shown = run_and_kill("site.yml", [*cluster.arguments, *SERVE, "-vvv", "--diff"], "gb10.cluster.common : Write the systemd unit file")
+    shown = run_and_kill("site.yml", [*cluster.arguments, *SERVE, "-vvv", "--diff"], "gb10.cluster.common : Write the files of the service")
     assert main_pids(nodes, "gb10-ray") == ray
     run = cluster.serve("-vvv", "--diff").assert_ok()
     assert "Restarting gb10-ray.service on spark2" in run.output
@@ -176,6 +176,6 @@ def test_after_a_worker_reboots_site_brings_the_answer_back(cluster: Cluster, no
     run = cluster.site().assert_ok()
     # The enabled units start everything at boot, so no file had to be written again.
     assert not {"Apply the fabric configuration on the workers", "Apply the fabric configuration on the head"} & run.changed_tasks()
-    assert "Write the systemd unit file" not in run.changed_tasks()
+    assert "Write the files of the service" not in run.changed_tasks()
     assert completion(head).strip()
     assert len(ranks(head)) == len(nodes)

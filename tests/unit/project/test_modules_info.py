@@ -127,6 +127,36 @@ def test_service_info_takes_no_inputs_from_a_service_that_does_not_run(tmp_path:
     assert run_module("systemd_unit_info", {"name": "gb10-vllm.service"}, systemd(tmp_path, stopped))["service"]["inputs"] == ""
 
 
+def test_service_info_compares_the_unit_its_files_and_their_folders(tmp_path: Path) -> None:
+    unit, settings = tmp_path / "gb10-x.service", tmp_path / "folder" / "settings"
+    settings.parent.mkdir(mode=0o755)
+    for path in (unit, settings):
+        path.write_text("text", encoding="utf-8")
+        path.chmod(0o644)
+    tools = systemd(tmp_path)
+
+    def differs() -> bool:
+        arguments = {
+            "name": os.path.relpath(unit, "/etc/systemd/system"),
+            "unit": {"text": "text", "inputs": "abc"},
+            "directories": [str(settings.parent)],
+            "files": [{"path": str(settings), "content": "text"}],
+        }
+        answer = run_module("systemd_unit_info", arguments, tools)
+        assert (answer["changed"], answer["restart_needed"], answer["start_needed"]) == (False, False, False)
+        return bool(answer["differs"])
+
+    assert not differs()
+    settings.parent.chmod(0o775)
+    assert differs()
+    settings.parent.chmod(0o755)
+    settings.write_text("other", encoding="utf-8")
+    assert differs()
+    settings.write_text("text", encoding="utf-8")
+    unit.chmod(0o600)
+    assert differs()
+
+
 def test_vllm_info_of_a_failed_start(tmp_path: Path) -> None:
     answer = run_module("vllm_info", {"url": "http://127.0.0.1:1", "model": "tiny"}, systemd(tmp_path))
     assert (answer["healthy"], answer["answers"], answer["ready_after"]) == (False, None, None)
