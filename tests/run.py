@@ -49,7 +49,6 @@ def molecule(scenario: str, *after: str, missing: Callable[[], str] = lambda: ""
 PARTS: Mapping[str, Part] = {
     "downloads": Part(["downloads"]),
     "lint": Part(["-k", "lint"]),
-    "faults": molecule("faults"),
     "default": molecule("default"),
     "changes": molecule("changes"),
     "nccl-source": Part(["nccl-source"]),
@@ -68,7 +67,7 @@ PARTS: Mapping[str, Part] = {
 #: Parts of `make test`; `make test-all` runs all parts, with every test of each.
 QUICK = ("downloads", "lint", "default", "sanity", "unit", "collection", "patch")
 #: Variables of make and molecule for both targets.
-SETTINGS: Mapping[str, Mapping[str, str]] = {"test": {"RELEASES": "two"}, "test-all": {"RELEASES": "all"}}
+SETTINGS: Mapping[str, Mapping[str, str]] = {"test": {"RELEASES": "two"}, "test-all": {"RELEASES": "all", "GB10_TESTS": "not slow or test_faults or test_executors"}}
 
 
 @dataclass
