@@ -67,7 +67,10 @@ PARTS: Mapping[str, Part] = {
 #: Parts of `make test`; `make test-all` runs all parts, with every test of each.
 QUICK = ("downloads", "lint", "default", "sanity", "unit", "collection", "patch")
 #: Variables of make and molecule for both targets.
-SETTINGS: Mapping[str, Mapping[str, str]] = {"test": {"RELEASES": "two"}, "test-all": {"RELEASES": "all", "GB10_TESTS": "not slow or test_faults or test_executors"}}
+SETTINGS: Mapping[str, Mapping[str, str]] = {
+    "test": {"RELEASES": "two"},
+    "test-all": {"RELEASES": "all", "GB10_TESTS": "not slow or test_faults or test_executors"},
+}
 
 
 @dataclass
