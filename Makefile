@@ -23,7 +23,7 @@ demo := -i inventories/$(CLUSTER) -i inventories/lab/overlay.yml
 arm64 := -i inventories/single-spark -i inventories/lab/overlay.yml -e @tests/emulated/lab.yml
 installed := .venv/.installed
 
-.PHONY: help setup requirements downloads shellcheck lint yamllint ruff mypy complexity changelog ansible-lint sanity unit unit-repeat patch locks nccl-source release-table collection molecule integration test test-all test-table demo demo-down bench bench-fabric bench-store bench-patch arm64 clean root
+.PHONY: help setup requirements downloads shellcheck lint yamllint ruff mypy complexity changelog ansible-lint sanity unit unit-repeat patch locks nccl-source release-table collection release molecule integration test test-all test-table demo demo-down bench bench-fabric bench-store bench-patch arm64 clean root
 
 help: ## Show this list
 	@grep -hE '^[a-z0-9-]+:.*## ' Makefile | sed -E 's/:.*## /\t/' | expand -t 19
@@ -86,6 +86,9 @@ nccl-source: setup ## Test the claims about NCCL's sources on Debian's copy (dow
 
 collection: setup ## Build the package, install it into an empty folder, and test its documentation and playbooks there
 	$(bin)/pytest tests/sanity/test_package.py --junit-xml=build/junit/collection.xml $(PYTEST_ARGS)
+
+release: collection ## Write CHANGELOG.md, build the package into build/release, verify it, and print the steps that publish it
+	$(bin)/python tests/release.py
 
 downloads: root setup ## Download the labs' root file system, wheels and models (1.3 GB, kept in ~/.cache/gb10-lab)
 	$(bin)/ansible-playbook playbooks/lab_up.yml -i inventories/lab -e lab_state=cached

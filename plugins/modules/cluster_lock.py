@@ -59,6 +59,8 @@ options:
     description: The folder of the lock, on the head.
     type: path
     default: /run/gb10
+seealso:
+  - module: gb10.cluster.cluster_status_info
 author:
   - gb10.cluster maintainers (@gb10-cluster)
 attributes:

@@ -26,6 +26,10 @@ options:
     description: Maximum seconds to wait for the token.
     type: int
     default: 20
+seealso:
+  - module: gb10.cluster.systemd_unit_info
+  - module: gb10.cluster.vllm_info
+  - module: gb10.cluster.ray_info
 author:
   - gb10.cluster maintainers (@gb10-cluster)
 extends_documentation_fragment:

@@ -34,6 +34,8 @@ options:
     type: str
     choices: [docker, podman]
     default: docker
+seealso:
+  - module: gb10.cluster.vllm_image_extract
 author:
   - gb10.cluster maintainers (@gb10-cluster)
 extends_documentation_fragment:

@@ -23,6 +23,9 @@ options:
       C(ip-address.json).
     type: path
     default: /
+seealso:
+  - module: gb10.cluster.fabric_probe
+  - module: gb10.cluster.netplan_apply
 author:
   - gb10.cluster maintainers (@gb10-cluster)
 extends_documentation_fragment:

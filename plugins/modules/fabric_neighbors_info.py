@@ -17,6 +17,8 @@ description:
     once.
   - Reads each neighbor's SSH host key over the cable. The key also shows whether two PCIe functions belong to one
     machine.
+seealso:
+  - module: gb10.cluster.fabric_info
 author:
   - gb10.cluster maintainers (@gb10-cluster)
 extends_documentation_fragment:

@@ -25,6 +25,9 @@ options:
     description: Whether the module fails if it cannot verify a path. Otherwise RV(unverified) lists the path.
     type: bool
     default: true
+seealso:
+  - module: gb10.cluster.fabric_info
+  - module: gb10.cluster.netplan_confirm
 author:
   - gb10.cluster maintainers (@gb10-cluster)
 extends_documentation_fragment:

@@ -13,6 +13,8 @@ version_added: 0.1.0
 description:
   - Reads name, compute capability, driver and CUDA version from C(nvidia-smi) and the host's memory from C(/proc/meminfo).
   - A value that cannot be read is null, with a reason next to it. The module guesses nothing.
+seealso:
+  - module: gb10.cluster.node_info
 author:
   - gb10.cluster maintainers (@gb10-cluster)
 extends_documentation_fragment:

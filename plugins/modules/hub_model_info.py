@@ -48,6 +48,9 @@ options:
     description: Total timeout in seconds.
     type: int
     default: 60
+seealso:
+  - module: gb10.cluster.model_store_info
+  - module: gb10.cluster.node_info
 author:
   - gb10.cluster maintainers (@gb10-cluster)
 extends_documentation_fragment:

@@ -15,6 +15,8 @@ description:
     is that of DGX Sparks.
   - Running nodes with unchanged inputs are not touched; others are booted, rebuilt or removed.
   - Needs root, and systemd-nspawn, iproute2 and OpenSSH's client on the machine.
+seealso:
+  - module: gb10.cluster.node_info
 author:
   - gb10.cluster maintainers (@gb10-cluster)
 options:

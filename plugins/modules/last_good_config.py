@@ -26,6 +26,8 @@ options:
     description: Path of the record.
     type: path
     default: /etc/gb10/last_good.json
+seealso:
+  - module: gb10.cluster.last_good_config_info
 author:
   - gb10.cluster maintainers (@gb10-cluster)
 extends_documentation_fragment:

@@ -36,6 +36,8 @@ options:
       - If V(false), only RV(problem) reports it, so that a play can report all nodes together.
     type: bool
     default: true
+seealso:
+  - module: gb10.cluster.vllm_wait
 author:
   - gb10.cluster maintainers (@gb10-cluster)
 attributes:

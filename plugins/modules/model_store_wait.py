@@ -32,6 +32,8 @@ options:
     description: Maximum wait in seconds.
     type: int
     required: true
+seealso:
+  - module: gb10.cluster.model_store_info
 author:
   - gb10.cluster maintainers (@gb10-cluster)
 extends_documentation_fragment:

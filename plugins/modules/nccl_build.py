@@ -53,6 +53,9 @@ options:
   pack:
     description: A file to pack the build into, for other hosts. Packing alone does not count as a change.
     type: path
+seealso:
+  - module: gb10.cluster.nccl_info
+  - module: gb10.cluster.nccl_install
 author:
   - gb10.cluster maintainers (@gb10-cluster)
 extends_documentation_fragment:

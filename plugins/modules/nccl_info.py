@@ -50,6 +50,9 @@ options:
           V(false); the process must still use O(path).
         type: bool
         default: false
+seealso:
+  - module: gb10.cluster.nccl_build
+  - module: gb10.cluster.nccl_select
 author:
   - gb10.cluster maintainers (@gb10-cluster)
 extends_documentation_fragment:

@@ -42,6 +42,9 @@ options:
     description: Number of builds to keep, including the current one.
     type: int
     default: 3
+seealso:
+  - module: gb10.cluster.nccl_build
+  - module: gb10.cluster.nccl_select
 author:
   - gb10.cluster maintainers (@gb10-cluster)
 extends_documentation_fragment:

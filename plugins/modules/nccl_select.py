@@ -34,6 +34,9 @@ options:
     type: str
     choices: [auto, link, preload]
     default: auto
+seealso:
+  - module: gb10.cluster.nccl_info
+  - module: gb10.cluster.nccl_install
 author:
   - gb10.cluster maintainers (@gb10-cluster)
 extends_documentation_fragment:

@@ -49,6 +49,9 @@ options:
   identifier:
     description: Identifier of this change; random by default.
     type: str
+seealso:
+  - module: gb10.cluster.netplan_confirm
+  - module: gb10.cluster.fabric_probe
 author:
   - gb10.cluster maintainers (@gb10-cluster)
 extends_documentation_fragment:

@@ -22,6 +22,8 @@ options:
     description: The change, from RV(gb10.cluster.netplan_apply#module:pending).
     type: str
     required: true
+seealso:
+  - module: gb10.cluster.netplan_apply
 author:
   - gb10.cluster maintainers (@gb10-cluster)
 extends_documentation_fragment:

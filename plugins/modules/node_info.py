@@ -34,6 +34,9 @@ options:
     description: The user of the services.
     type: str
     default: gb10
+seealso:
+  - module: gb10.cluster.gpu_info
+  - module: gb10.cluster.fabric_info
 author:
   - gb10.cluster maintainers (@gb10-cluster)
 extends_documentation_fragment:

@@ -79,6 +79,8 @@ options:
     description: The address of the SSH client of this call's connection. For the action plugin only.
     type: str
     default: ""
+seealso:
+  - module: gb10.cluster.fabric_info
 author:
   - gb10.cluster maintainers (@gb10-cluster)
 extends_documentation_fragment:

@@ -35,6 +35,8 @@ options:
     description: File on the head that contains the cluster's token.
     type: path
     default: /etc/gb10/ray.token
+seealso:
+  - module: gb10.cluster.vllm_info
 author:
   - gb10.cluster maintainers (@gb10-cluster)
 extends_documentation_fragment:

@@ -42,6 +42,8 @@ options:
         type: str
         choices: [present, absent]
         default: present
+seealso:
+  - module: gb10.cluster.systemd_unit_info
 author:
   - gb10.cluster maintainers (@gb10-cluster)
 extends_documentation_fragment:

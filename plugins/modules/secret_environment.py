@@ -21,6 +21,9 @@ options:
     description: The file.
     type: path
     default: /etc/gb10/secret.env
+seealso:
+  - module: gb10.cluster.vllm_api_key
+  - module: gb10.cluster.vllm_host_ip
 author:
   - gb10.cluster maintainers (@gb10-cluster)
 extends_documentation_fragment:

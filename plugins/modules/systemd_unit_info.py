@@ -59,6 +59,9 @@ options:
     description: Why a service with unchanged inputs must be restarted; empty for no restart.
     type: str
     default: ""
+seealso:
+  - module: gb10.cluster.root_files
+  - module: gb10.cluster.cluster_status_info
 author:
   - gb10.cluster maintainers (@gb10-cluster)
 extends_documentation_fragment:

@@ -35,6 +35,8 @@ options:
     description: File with the environment variables of the server's unit, for systemd.
     type: path
     default: /etc/gb10/api.env
+seealso:
+  - module: gb10.cluster.secret_environment
 author:
   - gb10.cluster maintainers (@gb10-cluster)
 extends_documentation_fragment:

@@ -19,6 +19,8 @@ options:
     type: list
     elements: str
     required: true
+seealso:
+  - module: gb10.cluster.vllm_lint
 author:
   - gb10.cluster maintainers (@gb10-cluster)
 extends_documentation_fragment:

@@ -44,6 +44,9 @@ options:
     description: The file. The module creates its directory if needed.
     type: path
     default: /etc/gb10/cluster.env
+seealso:
+  - module: gb10.cluster.secret_environment
+  - module: gb10.cluster.fabric_info
 author:
   - gb10.cluster maintainers (@gb10-cluster)
 extends_documentation_fragment:

@@ -49,6 +49,9 @@ options:
     description: The interpreter inside the image that runs vLLM, by name or path.
     type: str
     default: python3
+seealso:
+  - module: gb10.cluster.vllm_patch
+  - module: gb10.cluster.container_image
 author:
   - gb10.cluster maintainers (@gb10-cluster)
 extends_documentation_fragment:

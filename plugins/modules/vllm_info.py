@@ -40,6 +40,9 @@ options:
     description: Read the log of this earlier start instead of the current one's.
     type: str
     default: ""
+seealso:
+  - module: gb10.cluster.vllm_wait
+  - module: gb10.cluster.vllm_smoke_test
 author:
   - gb10.cluster maintainers (@gb10-cluster)
 extends_documentation_fragment:

@@ -54,6 +54,8 @@ options:
     type: str
     choices: [none, error, warning]
     default: none
+seealso:
+  - module: gb10.cluster.vllm_arguments_info
 author:
   - gb10.cluster maintainers (@gb10-cluster)
 extends_documentation_fragment:

@@ -66,6 +66,8 @@ options:
       runs_as:
         description: Its path for vLLM, if different, as in a container.
         type: path
+seealso:
+  - module: gb10.cluster.vllm_image_extract
 author:
   - gb10.cluster maintainers (@gb10-cluster)
 extends_documentation_fragment:

@@ -34,6 +34,9 @@ options:
     description: Maximum seconds for each complete answer.
     type: int
     default: 300
+seealso:
+  - module: gb10.cluster.vllm_info
+  - module: gb10.cluster.vllm_wait
 author:
   - gb10.cluster maintainers (@gb10-cluster)
 extends_documentation_fragment:

@@ -32,6 +32,9 @@ options:
     description: Number of failed starts to ignore. 1 suits a service that may be stopping after an earlier fault.
     type: int
     default: 0
+seealso:
+  - module: gb10.cluster.vllm_info
+  - module: gb10.cluster.vllm_smoke_test
 author:
   - gb10.cluster maintainers (@gb10-cluster)
 extends_documentation_fragment:

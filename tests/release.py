@@ -1,0 +1,73 @@
+"""Write CHANGELOG.md for the version in galaxy.yml, build the package into build/release, and print the steps that publish it.
+
+It publishes nothing. Exits with 1, and all reasons, if the checkout is not ready for a release.
+"""
+
+from __future__ import annotations
+
+import datetime
+import hashlib
+import os
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+ROOT = Path(__file__).resolve().parents[1]
+OUTPUT = ROOT / "build" / "release"
+#: The commands of Ansible, which antsibull-changelog runs too.
+ENVIRONMENT = os.environ | {"PATH": f"{Path(sys.executable).parent}:{os.environ['PATH']}"}
+
+
+def run(*command: str) -> str:
+    """Return the output of a command. Raises CalledProcessError."""
+    return subprocess.run(command, cwd=ROOT, env=ENVIRONMENT, check=True, stdout=subprocess.PIPE, text=True).stdout
+
+
+def write_changelog(version: str) -> None:
+    """Add the fragments and the new plugins to the version's section."""
+    date = datetime.datetime.now(datetime.UTC).date().isoformat()
+    run("antsibull-changelog", "release", "--version", version, "--date", date, "--update-existing")
+
+
+def problems(version: str) -> list[str]:
+    """Return why this checkout cannot be released."""
+    found = []
+    if changes := run("git", "status", "--porcelain"):
+        found.append(f"uncommitted changes; commit them, among them CHANGELOG.md:\n{changes}")
+    if run("git", "tag", "--list", version):
+        found.append(f"the tag {version} exists; set another version in galaxy.yml")
+    if run("git", "rev-parse", "--abbrev-ref", "HEAD").strip() != "main":
+        found.append("this is not the branch main")
+    return found
+
+
+def build() -> Path:
+    """Build the package and return its path."""
+    run("ansible-galaxy", "collection", "build", "--force", "--output-path", str(OUTPUT))
+    (package,) = OUTPUT.glob("*.tar.gz")
+    return package
+
+
+def main() -> int:
+    """Return the exit status."""
+    version = re.findall(r"^version: (\S+)$", (ROOT / "galaxy.yml").read_text(encoding="utf-8"), re.MULTILINE)[0]
+    write_changelog(version)
+    if found := problems(version):
+        sys.stderr.write("\n".join(["The release is not ready:", *found]) + "\n")
+        return 1
+    package = build()
+    digest = hashlib.sha256(package.read_bytes()).hexdigest()
+    sys.stdout.write(f"""{package.relative_to(ROOT)}, sha256 {digest}
+Next steps:
+  1. make test-all
+  2. git tag --sign {version} --message 'gb10.cluster {version}' && git push origin main {version}
+  3. ansible-galaxy collection publish {package.relative_to(ROOT)} --token TOKEN
+  4. Create the release {version} on GitHub: attach the package, and copy the section of CHANGELOG.md.
+  5. Set the next version in galaxy.yml.
+""")
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,62 @@
+"""Files that a published collection needs, and the program behind `make release`."""
+
+from __future__ import annotations
+
+import re
+import subprocess
+from pathlib import Path
+
+import pytest
+import release
+from repository import ROOT, files, load_yaml, read
+
+MODULES = [path for path in files("plugins/modules/*.py") if not path.endswith("__init__.py")]
+
+
+@pytest.mark.parametrize("path", MODULES)
+def test_a_module_refers_to_others(path: str) -> None:
+    related = [entry["module"] for entry in load_yaml(read(path).split('"""')[1])["seealso"]]
+    names = [name.removeprefix("gb10.cluster.") for name in related]
+    assert names and Path(path).stem not in names
+    assert {f"plugins/modules/{name}.py" for name in names} <= set(MODULES)
+
+
+def test_commit_hooks_are_the_linters() -> None:
+    targets = re.findall(r"^lint: ([a-z -]+?) ##", read("Makefile"), re.MULTILINE)[0].split()
+    (repo,) = load_yaml(read(".pre-commit-config.yaml"))["repos"]
+    assert [hook["entry"] for hook in repo["hooks"]] == [f"make {target}" for target in targets]
+    for hook in repo["hooks"]:
+        assert any(re.search(hook["files"], path) for path in files("**/*")) if "files" in hook else hook["types"]
+
+
+def test_the_execution_environment_has_its_files() -> None:
+    named = load_yaml(read("meta/execution-environment.yml"))["dependencies"]
+    assert all((ROOT / path).is_file() for path in named.values())
+    # The controller's only requirement besides ansible-core.
+    assert [line for line in read(named["python"]).splitlines() if not line.startswith("#")] == ["netaddr>=1.0"]
+
+
+def test_the_changelog_has_the_version() -> None:
+    version = load_yaml(read("galaxy.yml"))["version"]
+    assert list(load_yaml(read("changelogs/changelog.yaml"))["releases"]) == [version]
+    assert f"## v{version}".replace(".", "\\.") in read("CHANGELOG.md")
+
+
+def test_a_checkout_that_is_not_ready(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(release, "ROOT", tmp_path)
+
+    def git(*arguments: str) -> None:
+        identity = ("-c", "user.name=a", "-c", "user.email=a@example.com")
+        subprocess.run(["git", *identity, *arguments], cwd=tmp_path, check=True, capture_output=True)
+
+    git("init", "--initial-branch=main")
+    git("commit", "--allow-empty", "--message=first")
+    assert release.problems("0.1.0") == []
+    git("tag", "0.1.0")
+    git("switch", "--create", "other")
+    (tmp_path / "CHANGELOG.md").touch()
+    changed, tagged, branch = release.problems("0.1.0")
+    assert "CHANGELOG.md" in changed
+    assert "the tag 0.1.0 exists" in tagged
+    assert "not the branch main" in branch
+    assert release.problems("0.2.0") == [changed, branch]
