@@ -36,6 +36,12 @@ class Run:
         tasks = re.split(r"^TASK \[", self.output, flags=re.MULTILINE)[1:]
         return {task.split("]", 1)[0].rsplit(" : ", 1)[-1] for task in tasks if re.search(r"^changed: ", task, re.MULTILINE)}
 
+    def shown(self, task: str) -> list[str]:
+        """Return the lines that a task printed with gb10.cluster.show."""
+        banner, found, rest = self.output.partition(f"{task}] ")
+        assert found, banner
+        return [line.strip() for line in rest.partition("\nok: ")[0].splitlines()[1:]]
+
     def assert_ok(self) -> Run:
         """Fail with the whole output if the playbook failed."""
         assert self.status == 0, self.output

@@ -39,21 +39,14 @@ def test_the_sample_is_planned_without_its_nodes(recorded: Path) -> None:
     snapshot = Path(__file__).parents[1] / "data" / "plan_two_spark.txt"
     # The runtime's folder is named after the lock's digest, and Ansible strips the final line break.
     assert [line.split("/bin/")[-1].strip() for line in snapshot.read_text(encoding="utf-8").splitlines()] == [
-        line.split("/bin/")[-1].strip() for line in shown(done)
+        line.split("/bin/")[-1] for line in done.shown("Show the plan")
     ]
 
 
-def shown(done: Run) -> list[str]:
-    """Return the lines that the playbook printed."""
-    text = done.output.rpartition('"msg": ')[2]
-    lines, _end = json.JSONDecoder().raw_decode(text)
-    return [str(line) for line in lines]
-
-
 def test_another_model_is_planned_by_its_name(recorded: Path) -> None:
-    lines = shown(plan(recorded, gb10_model="qwen3-next-80b-a3b-instruct-fp8").assert_unchanged())
+    lines = plan(recorded, gb10_model="qwen3-next-80b-a3b-instruct-fp8").assert_unchanged().shown("Show the plan")
     assert any("Qwen3-Next-80B" in line for line in lines)
-    assert any(line.strip().startswith("fits:") for line in lines)
+    assert any(line.startswith("fits:") for line in lines)
 
 
 def test_a_port_without_carrier_and_an_hca_that_is_down_are_said_with_all_else(recorded: Path) -> None:
@@ -90,7 +83,7 @@ def test_tls_is_planned_from_files_and_texts_and_no_secret_is_shown(recorded: Pa
     certificate, key = pair.write(recorded, "api")
     given = {"gb10_api_tls_ca": ca.text, "gb10_api_name": "spark.example.com", "gb10_secret_env": {"HF_TOKEN": SECRET}}
     done = plan(recorded, "-vvv", gb10_api_tls_certificate=certificate, gb10_api_tls_key=key, **given).assert_unchanged()
-    lines = shown(done)
+    lines = done.shown("Show the plan")
     assert any(line.startswith("API at https://spark.example.com:8000/v1, with a key, TLS with a certificate until ") for line in lines)
     assert sum(line.strip() == "HF_TOKEN (secret)" for line in lines) == 2
     assert "gb10_api_tls_certificate expires on" in done.output

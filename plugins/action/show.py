@@ -1,0 +1,32 @@
+# Copyright (c) 2026, gb10.cluster maintainers
+# GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+
+"""Action plugin of show, which documents it."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from ansible.plugins.action import ActionBase
+from ansible.utils.display import Display
+
+
+class ActionModule(ActionBase):
+    """Prints from the controller, because a module's result is printed as JSON."""
+
+    def run(self, tmp: Any = None, task_vars: dict[str, Any] | None = None) -> dict[str, Any]:
+        """Return the printed lines."""
+        super().run(tmp, task_vars)
+        _result, arguments = self.validate_argument_spec(argument_spec={"lines": {"type": "raw", "required": True}})
+        given = arguments["lines"]
+        text = given if isinstance(given, str) else "\n".join(map(str, given))
+        lines = [printable(line) for line in text.split("\n")]
+        for line in lines:
+            Display().display(f"  {line}".rstrip())
+        return {"changed": False, "msg": lines}
+
+
+def printable(line: str) -> str:
+    """Return the line with the escape sequences of its control characters, which could change the terminal."""
+    return "".join(char if char.isprintable() else char.encode("unicode_escape").decode() for char in line.rstrip())

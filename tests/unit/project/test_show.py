@@ -1,0 +1,42 @@
+"""The action of the module show: text for people, also text of other machines."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+from repository import ROOT
+
+from ansible_collections.gb10.cluster.plugins.action.show import printable
+
+PLAYBOOK = """
+- hosts: localhost
+  gather_facts: false
+  tasks:
+    - gb10.cluster.show:
+        lines: {lines}
+"""
+
+
+def shown(folder: Path, lines: str, *arguments: str) -> list[str]:
+    """Return the lines between the task's banner and its result."""
+    play = folder / "play.yml"
+    play.write_text(PLAYBOOK.format(lines=lines), encoding="utf-8")
+    command = [str(Path(sys.executable).with_name("ansible-playbook")), str(play), "-i", "localhost,", "-c", "local", *arguments]
+    result = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=True)
+    return result.stdout.partition("TASK [gb10.cluster.show]")[2].partition("\nok: ")[0].splitlines()[1:]
+
+
+@pytest.mark.parametrize("arguments", [(), ("--check", "--diff")])
+def test_lines_are_printed_as_they_are(tmp_path: Path, arguments: tuple[str, ...]) -> None:
+    assert shown(tmp_path, '["one, \\"two\\"", "  three", 4]', *arguments) == ['  one, "two"', "    three", "  4"]
+
+
+def test_a_text_is_printed_line_by_line(tmp_path: Path) -> None:
+    assert shown(tmp_path, "|\n          a, b\n            c\n") == ["  a, b", "    c"]
+
+
+def test_a_line_cannot_change_the_terminal() -> None:
+    assert printable("a\x1b[2J\r\x07b\u202ec é ✓ ") == "a\\x1b[2J\\r\\x07b\\u202ec é ✓"
