@@ -1,4 +1,4 @@
-"""Each role has a README.md with the same first sections: title, purpose, usage with variables and tags, files."""
+"""READMEs: one page for the project; the same first sections for each role; and the links of all pages."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import re
 from collections.abc import Iterator
 
 import pytest
-from repository import ROLES, ROOT, load_yaml, read
+from repository import ROLES, ROOT, files, load_yaml, read
 
 SPECS = "[meta/argument_specs.yml](meta/argument_specs.yml)"
 
@@ -44,11 +44,28 @@ def test_role_readme(role: str) -> None:
     assert list(readme_problems(role, read(f"roles/{role}/README.md"))) == []
 
 
-@pytest.mark.parametrize("role", ROLES)
-def test_links_of_a_role_readme(role: str) -> None:
-    folder = ROOT / "roles" / role
-    links = re.findall(r"\]\((?!https?:)([^)#]+)", read(f"roles/{role}/README.md"))
-    assert [link for link in links if not (folder / link).exists()] == []
+def anchors(text: str) -> set[str]:
+    """Return the anchors of a page's headings, as GitHub makes them."""
+    headings = re.findall(r"^#+ (.+)$", text, re.MULTILINE)
+    return {re.sub(r"[^\w -]", "", heading.lower()).replace(" ", "-") for heading in headings}
+
+
+@pytest.mark.parametrize("path", files("*.md", "docs/*.md", "roles/*/README.md"))
+def test_links_of_a_page(path: str) -> None:
+    for link, anchor in re.findall(r"\]\((?!https?:)([^)#]*)(?:#([^)]+))?\)", read(path)):
+        target = (ROOT / path).parent / link if link else ROOT / path
+        assert target.exists(), link
+        if anchor:
+            assert anchor in anchors(target.read_text(encoding="utf-8")), f"{link}#{anchor}"
+
+
+def test_the_readme_is_one_page_with_every_playbook_and_sample() -> None:
+    text = read("README.md")
+    assert len(text.split()) < 650
+    for path in files("playbooks/*.yml"):
+        assert "lab_" in path or path in text or path == "playbooks/site.yml", path
+    samples = {path.split("/")[1] for path in files("inventories/*/hosts.yml")} - {"lab"}
+    assert samples == set(re.findall(r"^\| `([a-z-]+)` \|", text, re.MULTILINE))
 
 
 @pytest.mark.parametrize("role", ROLES)
