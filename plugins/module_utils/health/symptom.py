@@ -11,9 +11,10 @@ from dataclasses import dataclass
 PAGE = "docs/troubleshooting.md"
 
 #: How well an entry was tested: its message or state occurs in a test of this project, its message was read in the
-#: source code of the named software, or only other users reported it.
+#: source code of the named software, it is only documented there, or only other users reported it.
 LAB = "seen in a test of this project"
 SOURCE = "message read in the source code, failure not seen here"
+DOCUMENTED = "documented or printed by the named software, not seen here"
 REPORTED = "reported by others, not seen here"
 
 

@@ -6,7 +6,7 @@
 
 from __future__ import annotations
 
-from ansible_collections.gb10.cluster.plugins.module_utils.health.symptom import LAB, SOURCE, Symptom
+from ansible_collections.gb10.cluster.plugins.module_utils.health.symptom import DOCUMENTED, LAB, SOURCE, Symptom
 
 _MEMORY, _NETWORK, _KERNELS = "Memory and disk space", "NCCL and the network", "GPU kernels and compilers"
 _DRIVER, _RAY, _MODEL = "Driver and containers", "Ray", "Model files"
@@ -133,6 +133,7 @@ _MEMORY_ERRORS = (
         "/dev/shm is full, often because a container has its own small one",
         "remove --ipc and --shm-size from gb10_container_args, and delete old files in /dev/shm",
         "vLLM's documentation (Docker, --ipc=host)",
+        tested=DOCUMENTED,
         pattern=r"No space left on device: '/dev/shm|insufficient shared memory \(shm\)|status=7/BUS",
         rules=("bridge-network",),
     ),
@@ -534,6 +535,7 @@ _KERNEL_ERRORS = (
         "run site.yml --tags vllm_runtime, and keep g++ in vllm_runtime_packages; FlashInfer's own kernels need a "
         "CUDA toolkit",
         "Triton, triton/runtime/build.py; FlashInfer",
+        tested=DOCUMENTED,
         pattern=r"Failed to find C compiler|Could not find nvcc|Ninja is required|nvcc: not found"
         r"|No such file or directory: '(?:.{0,80}/)?(?:ninja|nvcc|gcc|g\+\+)'",
     ),
@@ -784,6 +786,7 @@ _MODEL_ERRORS = (
         "the model is not on this node, and Hugging Face Hub cannot be reached or is switched off",
         "keep model_store_enabled: true; set HTTPS_PROXY or HF_ENDPOINT in model_store_env",
         "huggingface_hub (message); vllm-dgx-spark (downloads)",
+        tested=DOCUMENTED,
         pattern=r"LocalEntryNotFoundError|OfflineModeIsEnabled|connect to 'https://huggingface\.co'"
         r"|host='huggingface\.co'",
     ),
@@ -797,6 +800,7 @@ _MODEL_ERRORS = (
         "no such model exists on this node or on Hugging Face Hub, it is private, or its folder has no config.json",
         "correct gb10_model; a path must exist on every node; for a private model set model_store_hub_token",
         "transformers (message)",
+        tested=DOCUMENTED,
         pattern=r"is not a valid model identifier|RepositoryNotFoundError|401 Client Error|Repo id must"
         r"|does not appear to have a file named config\.json"
         r"|Invalid repository ID or local directory",
@@ -984,6 +988,7 @@ _HOST_ERRORS = (
         "the runtime is not installed on this node, or an interrupted run removed it",
         "run site.yml --tags vllm_runtime",
         "systemd.exec(5), 203/EXEC",
+        tested=DOCUMENTED,
         pattern=r"Failed (?:to execute|at step EXEC|to locate executable) .{0,300}No such file"
         r"|Unable to locate executable",
     ),
@@ -997,6 +1002,7 @@ _HOST_ERRORS = (
         "a directory of the unit does not exist, such as one in gb10_service_read_write_paths (226/NAMESPACE)",
         "create the directory, or remove it from gb10_service_read_write_paths; then run site.yml",
         "systemd.exec(5), 226/NAMESPACE",
+        tested=DOCUMENTED,
         pattern=r"Failed to set up mount namespacing|Failed at step NAMESPACE",
     ),
     Symptom(
@@ -1009,6 +1015,7 @@ _HOST_ERRORS = (
         "gb10_service_user does not exist on this node",
         "run site.yml, which creates the user",
         "systemd.exec(5), 217/USER",
+        tested=DOCUMENTED,
         pattern=r"Failed to determine user credentials|Failed at step (?:USER|GROUP)",
     ),
     Symptom(
@@ -1022,6 +1029,7 @@ _HOST_ERRORS = (
         "a file in /etc/gb10 or the service user's home is missing (243/CREDENTIALS, 200/CHDIR)",
         "run site.yml, which writes them again",
         "systemd.exec(5)",
+        tested=DOCUMENTED,
         pattern=r"Failed to load environment files|Failed to set up credentials|Failed at step (?:CREDENTIALS|CHDIR)",
     ),
     Symptom(
@@ -1031,6 +1039,7 @@ _HOST_ERRORS = (
         "the unit waited too long for Ray's nodes or for the NVIDIA driver",
         "read journalctl -u gb10-ray on every node; vllm_serve_ray_timeout is the limit",
         "systemd.service(5)",
+        tested=DOCUMENTED,
         pattern=r"\.service: start(?:-pre)? operation timed out",
     ),
     Symptom(
@@ -1053,6 +1062,7 @@ _HOST_ERRORS = (
         "the process may open too few files",
         "remove --ulimit nofile from gb10_container_args; the units allow 1048576",
         "vLLM 0.32, utils/system_utils.py (warning)",
+        tested=DOCUMENTED,
         pattern=r"Too many open files",
     ),
     Symptom(
@@ -1184,6 +1194,7 @@ CONSEQUENCES: tuple[Symptom, ...] = (
         "native code of vLLM, PyTorch or a driver crashed",
         "read journalctl -k (Xid errors); run site.yml --tags vllm_runtime; try another backend or stack",
         "systemd.service(5)",
+        tested=DOCUMENTED,
         pattern=r"code=(?:killed|dumped), status=(?:11/SEGV|6/ABRT|4/ILL)",
     ),
     Symptom(

@@ -53,7 +53,8 @@ def _entry(symptom: Symptom) -> Iterable[str]:
     yield f"- Fix: {_text(symptom.fix)}."
     if symptom.rules:
         yield f"- Rules: {', '.join(f'`{rule}`' for rule in symptom.rules)}."
-    yield f"- Source: {linked(symptom.source)} ({symptom.tested})."
+    yield f"- Source: {linked(symptom.source)}."
+    yield f"- Test: {symptom.tested}."
 
 
 def _text(text: str) -> str:
