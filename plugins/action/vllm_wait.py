@@ -13,6 +13,7 @@ from ansible.plugins.action import ActionBase
 from ansible.utils.display import Display
 
 from ansible_collections.gb10.cluster.plugins.module_utils.common.argument_spec import API
+from ansible_collections.gb10.cluster.plugins.module_utils.health.symptoms import advice
 
 _PAUSE_SECONDS = 2
 #: Interval of progress lines in a long silent step, so that a quiet start does not look like a hang.
@@ -52,7 +53,8 @@ class ActionModule(ActionBase):
                 return self._failure(arguments, info, previous["invocation"], task_vars)
             previous = service
             if elapsed > arguments["timeout"]:
-                return {"failed": True, "msg": f"not healthy after {elapsed:.0f} s; last step: {info['progress'] or 'none'}. {_hint(arguments)}"}
+                late = f"not healthy after {elapsed:.0f} s; last step: {info['progress'] or 'none'}"
+                return {"failed": True, "msg": f"{late}{advice('start-timeout')}. {_hint(arguments)}"}
             step = info["progress"] or service["sub"]
             if step != shown or time.monotonic() - shown_at > _SILENCE_SECONDS:
                 Display().display(f"  {(task_vars or {}).get('inventory_hostname')}: {elapsed:4.0f} s  {step}")
@@ -87,7 +89,8 @@ def _settled(info: dict[str, Any], url: str) -> dict[str, Any]:
     if info["healthy"]:
         return {**info, "changed": False}
     if info["untrusted"]:
-        return {"failed": True, "msg": f"{url} answers, but its TLS verification failed: {info['untrusted']}"}
+        refused = f"{url} answers, but its TLS verification failed: {info['untrusted']}"
+        return {"failed": True, "msg": f"{refused}{advice('tls-untrusted')}"}
     return {}
 
 

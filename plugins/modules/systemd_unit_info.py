@@ -137,8 +137,8 @@ differs:
   returned: if O(unit) is given
   type: bool
 cause:
-  description: The first error in the last lines of its journal that does not repeat another, empty if none or not
-    requested.
+  description: The first error in the last lines of its journal that does not repeat another, with cause and fix from
+    docs/troubleshooting.md if known. Empty if none or not requested.
   returned: always
   type: str
 """
@@ -148,7 +148,7 @@ from ansible.module_utils.basic import AnsibleModule
 from ansible_collections.gb10.cluster.plugins.module_utils.common import io_file, paths
 from ansible_collections.gb10.cluster.plugins.module_utils.common.io_command import runner
 from ansible_collections.gb10.cluster.plugins.module_utils.health import io_client as io_vllm
-from ansible_collections.gb10.cluster.plugins.module_utils.health import log as serve_log
+from ansible_collections.gb10.cluster.plugins.module_utils.health import symptoms
 from ansible_collections.gb10.cluster.plugins.module_utils.node import io_facts as io_node
 
 _LOG_LINES = 300
@@ -189,7 +189,7 @@ def main() -> None:
             compared = {"restart_needed": restart, "start_needed": restart or not running, "differs": differs}
     except (ValueError, OSError) as error:
         module.fail_json(msg=str(error))
-    cause = serve_log.root_cause([message for _when, message in entries])
+    cause = symptoms.explain([message for _when, message in entries])
     module.exit_json(changed=False, service=service, cause=cause, **compared)
 
 

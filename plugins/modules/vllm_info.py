@@ -84,7 +84,8 @@ progress:
   returned: always
   type: str
 cause:
-  description: The first error in the log that is not an echo of another.
+  description: The first error in the log that is not an echo of another, with cause and fix from
+    docs/troubleshooting.md if known.
   returned: always
   type: str
 ready_after:
@@ -99,6 +100,7 @@ from ansible_collections.gb10.cluster.plugins.module_utils.common import argumen
 from ansible_collections.gb10.cluster.plugins.module_utils.common.io_command import runner
 from ansible_collections.gb10.cluster.plugins.module_utils.health import io_client as io_vllm
 from ansible_collections.gb10.cluster.plugins.module_utils.health import log as serve_log
+from ansible_collections.gb10.cluster.plugins.module_utils.health import symptoms
 from ansible_collections.gb10.cluster.plugins.module_utils.node import io_facts as io_node
 
 _LOG_LINES = 3000
@@ -139,7 +141,7 @@ def main() -> None:
         answers=answers,
         reason=reason,
         progress=serve_log.progress(lines),
-        cause=serve_log.root_cause(lines),
+        cause=symptoms.explain(lines),
         ready_after=io_vllm.ready_after(entries, service["started"]),
     )
 

@@ -37,7 +37,9 @@ _PREFIX = re.compile(
 )
 _ANSI = re.compile(r"\x1b\[[0-9;]*m")
 _ADDRESS = re.compile(r"\bip=([\d.]+)")
-_EXCEPTION = re.compile(r"^(?:[A-Za-z_][\w.]*\.)?([A-Z]\w*(?:Error|Exception|Exit|Interrupt|Timeout))(?:: (.*))?$")
+_EXCEPTION = re.compile(
+    r"^(?:[A-Za-z_][\w.]*\.)?([A-Z]\w*(?:Error|Exception|Exit|Interrupt|Timeout|OutOfResources))(?:: (.*))?$"
+)
 #: An exception that Ray forwards from another node; its node's traceback follows.
 _REMOTE = re.compile(r"^(?:[\w.]+\.)?RayTaskError\(\w+\): ")
 #: Exceptions that only report another exception, by class or by text.
@@ -75,6 +77,17 @@ _DEAD_RANK = re.compile(
 #: Reported if the log has no other cause.
 _KILLED = re.compile(r"^\S+\.service: (?:Main|Control) process exited, code=(?:killed|dumped), .*$")
 _VALIDATION = re.compile(r"^\d+ validation errors? for (\w+)$")
+#: Levels of harmless messages: vLLM's, then in the prefixes of Ray, PyTorch, uvicorn and NCCL.
+_HARMLESS = ("DEBUG", "INFO", "WARNING")
+_HARMLESS_PREFIX = re.compile(
+    r"^(?:\[rank\d+\]:)?\[?(?:[IW]\d{4} |(?:\d{4}-\d\d-\d\d [\d:,.]+\s+)?(?:DEBUG|INFO|WARNING)\b"
+    r"|[\w.-]{1,64}:\d+:\d+ \[\d+\] NCCL INFO )"
+)
+_FAILED = re.compile(r"^\S+\.service: (?:Main|Control) process exited, code=exited, status=[1-9]")
+#: Maximum characters read of a line, because the log is untrusted and some patterns take quadratic time.
+_MOST = 4000
+#: Maximum lines of an error's details: NCCL's and Triton's reasons follow their exception.
+_DETAILS = 5
 
 
 def progress(lines: Sequence[str]) -> str:
@@ -96,23 +109,48 @@ def root_cause(lines: Sequence[str]) -> str:
 
     A failing engine ends every process around it, each with a traceback. The last one has the least information.
     """
+    return _first_error(lines)[1]
+
+
+def evidence(lines: Sequence[str]) -> tuple[str, list[str], list[str]]:
+    """Return (error, details, others) of a failed start: the root cause, its following lines, and other messages.
+
+    ``others`` are the messages before the error without a harmless level. If the root cause is "" or an echo, they are
+    all such messages. Without a root cause and without a failed process, all three are empty.
+    """
+    index, error = _first_error(lines)
+    if not error and not any(_FAILED.match(line) for line in lines):
+        return "", [], []
+    details = []
+    for _level, _address, text in map(_parts, lines[index + 1 : index + 1 + _DETAILS]):
+        if _EXCEPTION.match(text) or text.startswith("Traceback "):
+            break
+        details.append(text)
+    messages = [(level, text) for level, _address, text in map(_parts, lines[:index])]
+    others = [text for level, text in messages if text and level not in _HARMLESS and not _HARMLESS_PREFIX.match(text)]
+    return error, details, others
+
+
+def _first_error(lines: Sequence[str]) -> tuple[int, str]:
+    """Return the root cause with its index; an echo or "" with the number of lines."""
     echo = killed = remote = ""
     texts = [_parts(line) for line in lines]
     for index, (level, address, text) in enumerate(texts):
-        if level in ("DEBUG", "INFO", "WARNING"):
+        if level in _HARMLESS:
             continue
         if plain := _plain_cause(text):
-            return plain
+            return index, plain
         if _REMOTE.match(text) and (found := _ADDRESS.search(text)):
             remote = found[1]
         elif match := _EXCEPTION.match(text):
             message = match[2] or ""
             if not _is_echo(match[1], message):
-                return _telling(text, message, [after for _level, _address, after in texts[index + 1 :]]) + _on(address or remote)
+                after = [after for _level, _address, after in texts[index + 1 :]]
+                return index, _telling(text, message, after) + _on(address or remote)
             echo = echo or text
         elif _KILLED.match(text):
             killed = text
-    return echo or killed
+    return len(lines), echo or killed
 
 
 def _on(address: str) -> str:
@@ -135,7 +173,7 @@ def _is_echo(exception: str, message: str) -> bool:
 def _parts(line: str) -> tuple[str, str, str]:
     """Return a log line's level or "", the address of its node ("" for this one), and its message."""
     # A progress bar that redraws itself reaches the journal as one message.
-    plain = _ANSI.sub("", line.rstrip("\r").rpartition("\r")[2])
+    plain = _ANSI.sub("", line.rstrip("\r").rpartition("\r")[2][:_MOST])
     prefix = _PREFIX.match(plain)
     if prefix is None:
         raise AssertionError("the pattern matches the empty string, too")

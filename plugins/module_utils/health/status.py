@@ -15,7 +15,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from ansible_collections.gb10.cluster.plugins.module_utils.common import spans
-from ansible_collections.gb10.cluster.plugins.module_utils.health import log as serve_log
+from ansible_collections.gb10.cluster.plugins.module_utils.health import symptoms
 
 GIB = 1 << 30
 #: The displayed metrics of vLLM, by their name in a status. Source: vLLM 0.32, v1/metrics/loggers.py.
@@ -49,7 +49,7 @@ def ranks(processes: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]:
 
 
 def last_error(entries: Sequence[tuple[float, str]]) -> tuple[float, str]:
-    """Return (time, text) of the root cause in the latest start that has one, or (0.0, ""). Entries are in order.
+    """Return (time, text) of the explained root cause in the latest start that has one, or (0.0, ""). Entries are in order.
 
     The time is that of the start's last entry, when it ended.
     """
@@ -59,7 +59,7 @@ def last_error(entries: Sequence[tuple[float, str]]) -> tuple[float, str]:
             starts.append([])
         starts[-1].append(entry)
     for start in reversed(starts):
-        if cause := serve_log.root_cause([text for _when, text in start]):
+        if cause := symptoms.explain([text for _when, text in start]):
             return start[-1][0], cause
     return 0.0, ""
 
@@ -72,6 +72,7 @@ def lines(nodes: Sequence[Mapping[str, Any]], wanted: str) -> list[str]:
     width = max([4, *(len(node["name"]) for node in nodes)])
     for node in nodes:
         result += [f"{node['name']:{width}}  {text}" for text in _node(node)]
+    result += symptoms.states(nodes)
     errors = [(node["status"]["error"]["age"], node["name"], node["status"]["error"]) for node in nodes if node["status"].get("error")]
     if not errors:
         unread = " on the nodes that could be read" if any(node["unreachable"] for node in nodes) else ""

@@ -62,10 +62,10 @@ def document() -> str:
     rules = sorted(RULES, key=lambda rule: rule.id)
     counts = ", ".join(f"{sum(rule.severity == severity for rule in rules)} {severity}" for severity in SEVERITIES)
     rows = [
-        [f"`{rule.id}`", rule.severity, ", ".join(rule.gpus) or "any", rule.when, rule.why, rule.fix, _linked(rule.source), rule.evidence]
+        [f"`{rule.id}`", rule.severity, ", ".join(rule.gpus) or "any", rule.when, rule.why, rule.fix, linked(rule.source), rule.evidence]
         for rule in rules
     ]
-    disputes = [f"- `{rule.id}`: {_linked(rule.disputed)}." for rule in rules if rule.disputed]
+    disputes = [f"- `{rule.id}`: {linked(rule.disputed)}." for rule in rules if rule.disputed]
     levels: dict[str, list[str]] = {}
     for rule in rules:
         levels.setdefault(rule.exercised, []).append(f"`{rule.id}`")
@@ -149,9 +149,24 @@ def _row(cells: Sequence[str]) -> str:
     return f"| {' | '.join(cell.replace('|', chr(92) + '|').replace('<', '&lt;') for cell in cells)} |"
 
 
-def _linked(text: str) -> str:
+def linked(text: str) -> str:
     """Return text with owner/name#number as links."""
     return re.sub(r"\b([A-Za-z0-9_.-]+/[A-Za-z0-9_.-]+)#(\d+)", r"[\1#\2](https://github.com/\1/issues/\2)", text)
 
 
-__all__ = ["ERROR", "INFO", "RULES", "SEVERITIES", "UNUSED", "WAIVERS", "WARNING", "Finding", "Rule", "document", "lint", "report", "stopping"]
+__all__ = [
+    "ERROR",
+    "INFO",
+    "RULES",
+    "SEVERITIES",
+    "UNUSED",
+    "WAIVERS",
+    "WARNING",
+    "Finding",
+    "Rule",
+    "document",
+    "linked",
+    "lint",
+    "report",
+    "stopping",
+]

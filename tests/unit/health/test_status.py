@@ -59,7 +59,7 @@ LOG = [
 
 
 def test_the_last_error_is_of_the_latest_start_that_failed() -> None:
-    assert status_text.last_error(LOG) == (5.5, "OSError: the second start's")
+    assert status_text.last_error(LOG) == (5.5, "OSError: the second start's (unknown cause; see docs/troubleshooting.md)")
     assert status_text.last_error(LOG[-2:]) == (0.0, "")
     assert status_text.last_error([]) == (0.0, "")
 
@@ -99,7 +99,9 @@ def node(name: str, **status: Any) -> dict[str, Any]:
 def test_the_screen() -> None:
     error = {"unit": "gb10-vllm.service", "text": "ValueError: bad", "age": 130.0}
     head = node("spark1", api=API, services=[service("gb10-ray.service"), service("gb10-vllm.service", started=3900.0, restarts=2)], error=error)
-    assert status_text.lines([head, node("spark2", ranks=[])], "/srv/models/tiny") == [
+    said = status_text.lines([head, node("spark2", ranks=[])], "/srv/models/tiny")
+    assert said.pop(-2).startswith("problem: spark2 has no rank; cause: ")
+    assert said == [
         "model: /srv/models/tiny, served as tiny at http://127.0.0.1:8000/v1",
         "it answered in 0.3 s; 12.3 tokens/s generated, 3 requests running, 0 requests waiting",
         "spark1  gb10-ray active for 1 h, gb10-vllm active for 1 min (2 restarts); rank pid 812 with 1.0 GiB; memory 100.0 of 120.0 GiB available",
@@ -115,7 +117,8 @@ def test_what_is_wrong_is_on_the_screen() -> None:
     assert said[1] == "IT DOES NOT ANSWER: no answer after 20 s; unknown tokens/s generated, unknown requests running, 0 requests waiting"
     assert said[2] == "the inventory specifies /srv/models/other: the next site.yml run switches to it"
     assert said[4] == "spark2  CANNOT BE READ: Failed to connect via ssh: No route to host"
-    assert said[5] == "last error: none since boot on the nodes that could be read"
+    assert [line.rpartition("#")[2] for line in said[5:-1]] == ["engine-silent", "node-unreachable"]
+    assert said[-1] == "last error: none since boot on the nodes that could be read"
 
 
 def test_a_run_that_has_the_lock_is_on_the_screen() -> None:
@@ -266,7 +269,7 @@ def test_status_info(tmp_path: Path) -> None:
     answer = run_module("cluster_status_info", {"url": "http://127.0.0.1:1", "seconds": 0}, path, check=True)
     assert answer["changed"] is False
     assert [entry["unit"] for entry in answer["services"]] == ["gb10-ray.service", "gb10-vllm.service"]
-    assert (answer["error"]["text"], answer["api"]["healthy"]) == ("OSError: the second start's", False)
+    assert (answer["error"]["text"], answer["api"]["healthy"]) == (status_text.last_error(LOG)[1], False)
     assert 0 < answer["available"] < answer["total"]
     assert run_module("cluster_status_info", {}, path)["api"] == {}
 

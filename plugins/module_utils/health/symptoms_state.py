@@ -1,0 +1,123 @@
+# Copyright (c) 2026, gb10.cluster maintainers
+# GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+
+"""States of a cluster that are wrong without an error in a log: in the status, or at the end of a wait."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from ansible_collections.gb10.cluster.plugins.module_utils.health.symptom import LAB, Symptom
+
+_TOPIC = "States in status.yml and site.yml"
+_UNIT = "unit tests of the state; effect reported by others"
+
+_STATES = (
+    Symptom(
+        id="engine-silent",
+        topic=_TOPIC,
+        shows=("/health returns 200, but a one-token request gets no answer: IT DOES NOT ANSWER",),
+        cause="a rank hangs or is dead; /health does not query the ranks, and clients wait until NCCL's timeout",
+        fix="run site.yml, which restarts a server that does not answer; use NCCL 2.29.3 or newer (nccl_sm121_build)",
+        source="eugr/spark-vllm-docker#260; vllm-project/vllm#52504, #42354",
+        tested=LAB,
+        rules=("nccl-arm-hang", "idle-stall"),
+    ),
+    Symptom(
+        id="rank-missing",
+        topic=_TOPIC,
+        shows=("the API is healthy, but a node with a running service has no rank",),
+        cause="the rank's process died, or tensor times pipeline parallelism is smaller than the number of nodes",
+        fix="read journalctl -u gb10-ray -u gb10-vllm and journalctl -k on that node, then run site.yml",
+        source="a report about four Sparks: the API stayed healthy for 6 minutes after rank 2 was killed",
+        tested=_UNIT,
+    ),
+    Symptom(
+        id="service-restarts",
+        topic=_TOPIC,
+        shows=("a service has restarted three times or more, the last time within 10 minutes",),
+        cause="each start fails; systemd retries without a limit",
+        fix="correct the last error, then run site.yml; playbooks/stop.yml ends the retries",
+        source="eugr/spark-vllm-docker#257 (35 restarts leaked memory until sshd died)",
+        tested=_UNIT,
+    ),
+    Symptom(
+        id="service-down",
+        topic=_TOPIC,
+        shows=("a service starts at boot, but it is inactive or failed",),
+        cause="someone stopped it with systemctl, or a unit that it requires did not start",
+        fix="run site.yml, which starts it",
+        source="systemd.service(5)",
+        tested=_UNIT,
+    ),
+    Symptom(
+        id="node-unreachable",
+        topic=_TOPIC,
+        shows=("a node cannot be read: ssh fails",),
+        cause="the host is off, its network or SSH access changed, or exhausted unified memory blocks it without a "
+        "trace",
+        fix="test ssh NODE hostname; if the host accepts no connection, power-cycle it, then run site.yml",
+        source="vllm-project/vllm#46307; NVIDIA/open-gpu-kernel-modules#1358; vllm-dgx-spark (SSH access)",
+        tested=LAB,
+        rules=("memory-utilization-ceiling", "kv-cache-bytes"),
+    ),
+    Symptom(
+        id="memory-exhausted",
+        topic=_TOPIC,
+        shows=("less than 2 % of a node's memory is available",),
+        cause="weights, KV cache and the host share the memory; at its end the host freezes without an OOM record",
+        fix="lower --gpu-memory-utilization or set --kv-cache-memory-bytes in gb10_vllm_extra_args, and run site.yml",
+        source="vllm-project/vllm#46307, #45179; spark-arena/sparkrun (earlyoom at 2 %)",
+        tested=_UNIT,
+        rules=("memory-utilization-ceiling", "memory-utilization-131k", "unequal-memory"),
+    ),
+    Symptom(
+        id="memory-held",
+        topic=_TOPIC,
+        shows=("less than half of a node's memory is available, although no service runs",),
+        cause="another program has the memory, or the GPU driver has not released that of a crashed process",
+        fix="end the other program (ps aux --sort=-rss); if none has the memory, reboot the node",
+        source="reports of about 33 GB lost per crashed container; NVIDIA/dgx-spark-playbooks (troubleshooting)",
+        tested=_UNIT,
+    ),
+    Symptom(
+        id="key-refused",
+        topic=_TOPIC,
+        shows=("the server rejects the API key: HTTP 401 or 403",),
+        cause="the server started with another key than the one in /etc/gb10/api.key, or another server has the port",
+        fix="run site.yml, which restarts the server with its key; clients: sudo cat /etc/gb10/api.key on the head",
+        source="vLLM 0.32, entrypoints: the key is read once, at the start",
+        tested=_UNIT,
+    ),
+    Symptom(
+        id="port-taken",
+        topic=_TOPIC,
+        shows=("port 8000 is used by another process instead of gb10-vllm.service, so the API's key was not sent",),
+        cause="another server listens on gb10_api_port",
+        fix="stop that process, or set another gb10_api_port; then run site.yml",
+        source="this collection",
+        tested=_UNIT,
+    ),
+    Symptom(
+        id="tls-untrusted",
+        topic=_TOPIC,
+        shows=("the API answers, but its TLS verification failed",),
+        cause="the served certificate has another name or CA than the inventory, or it has expired",
+        fix="correct gb10_api_name, gb10_api_tls_certificate and gb10_api_tls_ca, then run site.yml",
+        source="this collection",
+        tested=_UNIT,
+    ),
+    Symptom(
+        id="start-timeout",
+        topic=_TOPIC,
+        shows=("not healthy after 2400 s; last step: ...",),
+        cause="the start still loads or compiles (9 to 36 minutes were reported for a first start), or a rank hangs",
+        fix="if the log still grows, raise vllm_serve_start_timeout and run again; otherwise read the log of every "
+        "node",
+        source="vllm-project/vllm#43420; tonyd2wild/DeepSeek-v4-Flash-Vision-Exp-DSpark-1M-NVFP4-KV-2x-DGX-Spark#40",
+        tested=_UNIT,
+    ),
+)
+#: ID -> state.
+STATES: Mapping[str, Symptom] = {state.id: state for state in _STATES}

@@ -1,0 +1,274 @@
+"""Troubleshooting by symptom: recorded logs, each entry's own lines, states of a cluster, and the page."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from repository import ROOT, files, read
+from snapshot import assert_recorded
+
+from ansible_collections.gb10.cluster.plugins.module_utils.health import symptoms
+from ansible_collections.gb10.cluster.plugins.module_utils.health.symptom import LAB, Symptom
+from ansible_collections.gb10.cluster.plugins.module_utils.health.symptoms_log import CAUSES, CONSEQUENCES
+from ansible_collections.gb10.cluster.plugins.module_utils.health.symptoms_observed import OBSERVED
+from ansible_collections.gb10.cluster.plugins.module_utils.health.symptoms_page import document
+from ansible_collections.gb10.cluster.plugins.module_utils.health.symptoms_state import STATES
+from ansible_collections.gb10.cluster.plugins.module_utils.rules.lint import RULES
+
+LOGS = Path(__file__).parents[1] / "data" / "logs"
+PAGE = ROOT / "docs" / "troubleshooting.md"
+LOGGED = (*CAUSES, *CONSEQUENCES)
+EVERY = (*LOGGED, *STATES.values(), *OBSERVED)
+ERROR = "(EngineCore pid=7) ERROR 11-21 00:12:38 [core.py:1512] "
+FAILED = "gb10-vllm.service: Main process exited, code=exited, status=1/FAILURE"
+TRACEBACK = "Traceback (most recent call last):"
+
+
+def recorded(name: str) -> list[str]:
+    return (LOGS / f"{name}.log").read_text(encoding="utf-8").splitlines()
+
+
+def found(lines: list[str]) -> str:
+    """Return the ID of a log's symptom, "unknown", or "" if the log has no error."""
+    diagnosis = symptoms.diagnose(lines)
+    return "" if diagnosis is None else diagnosis.symptom.id if diagnosis.symptom else "unknown"
+
+
+#: Recorded log -> symptom.
+RECORDED = {
+    "fail_bad_dtype": "argument-value",
+    "fail_exec_format": "program-format",
+    "fail_max_model_len": "context-too-long",
+    "fail_port_in_use": "port-in-use",
+    "fail_worker_lacks_weights": "weights-missing",
+    "ray_tp2_success": "",
+    "ray_tp2_worker_rank_killed": "rank-died",
+}
+
+
+@pytest.mark.parametrize("name", sorted(path.stem for path in LOGS.glob("*.log")))
+def test_recorded_logs(name: str) -> None:
+    assert found(recorded(name)) == RECORDED[name]
+
+
+def test_the_symptoms_of_recorded_logs_are_marked_as_seen() -> None:
+    assert {symptom.id for symptom in EVERY if symptom.tested == LAB} >= set(RECORDED.values()) - {""}
+
+
+def test_a_known_error_has_its_cause_fix_and_page() -> None:
+    text = symptoms.explain(recorded("fail_port_in_use"))
+    assert text.startswith("OSError: [Errno 98] Address already in use; cause: another process on the node listens on gb10_api_port")
+    assert "; fix: find it with ss -ltnp" in text
+    assert text.endswith("; docs/troubleshooting.md#port-in-use")
+
+
+def test_an_unknown_error_is_shown_as_unknown() -> None:
+    log = [ERROR + TRACEBACK, ERROR + "ValueError: a new error", TRACEBACK, "RuntimeError: NCCL error: unhandled cuda error"]
+    assert symptoms.explain(log) == "ValueError: a new error (unknown cause; see docs/troubleshooting.md)"
+    assert symptoms.explain(["INFO:     Application startup complete."]) == ""
+
+
+def test_a_long_error_is_shortened() -> None:
+    text = symptoms.explain(["ValueError: " + "x" * 3000])
+    assert text.endswith("... (unknown cause; see docs/troubleshooting.md)")
+    assert len(text) < 600
+
+
+CASES = [(symptom, line) for symptom in LOGGED for line in symptom.shows]
+
+
+@pytest.mark.parametrize(("symptom", "line"), CASES, ids=[f"{symptom.id} {line[:30]}" for symptom, line in CASES])
+def test_each_line_finds_its_own_symptom(symptom: Symptom, line: str) -> None:
+    matching = [other.id for other in LOGGED if re.search(other.pattern, line)]
+    assert matching[:1] == [symptom.id]
+
+
+@pytest.mark.parametrize("symptom", CAUSES, ids=lambda symptom: symptom.id)
+@pytest.mark.parametrize("prefix", ["", ERROR])
+def test_a_failed_process_whose_log_has_the_line(symptom: Symptom, prefix: str) -> None:
+    assert [found([prefix + line, FAILED]) for line in symptom.shows] == [symptom.id] * len(symptom.shows)
+
+
+HARMLESS = (
+    ERROR.replace("ERROR", "INFO"),
+    ERROR.replace("ERROR", "WARNING"),
+    "2026-11-21 00:34:35,375\tINFO worker.py:1691 -- ",
+    "[W1121 00:33:57.106000 1008 torch/x.py:53] ",
+    "W1121 00:33:57.106000 1008 torch/x.py:53] ",
+    "INFO:     ",
+    "spark1:1234:1240 [0] NCCL INFO ",
+)
+
+
+@pytest.mark.parametrize("prefix", HARMLESS)
+def test_harmless_messages_are_no_symptoms(prefix: str) -> None:
+    assert {line: found([prefix + line, FAILED]) for _symptom, line in CASES if found([prefix + line, FAILED])} == {}
+
+
+def test_a_start_without_errors_has_no_symptom_even_if_its_process_fails() -> None:
+    assert found([*recorded("ray_tp2_success"), FAILED]) == ""
+
+
+DIST = "torch.distributed.DistBackendError: NCCL error in: NCCLUtils.hpp:94, unhandled system error (run with NCCL_DEBUG=INFO for details)"
+PINNED = "spark1:1234:1240 [0] ibvwrap.cc:278 NCCL WARN Call to ibv_reg_mr_iova2 failed with error Cannot allocate memory"
+LAST = "ncclSystemError: System call (e.g. socket, malloc) or external library call failed or device error."
+
+
+@pytest.mark.parametrize(
+    ("lines", "expected"),
+    [
+        pytest.param([DIST], "nccl-system-error", id="NCCL without a reason"),
+        pytest.param([PINNED, ERROR + DIST], "rdma-pinned-memory", id="the reason comes first"),
+        pytest.param([DIST, LAST, "Last error:", "Call to ibv_modify_qp failed with 61 No data available"], "rdma-gid", id="the reason follows"),
+        pytest.param(
+            ["triton.runtime.errors.PTXASError: PTXAS error", "`ptxas` stderr:", "ptxas fatal   : Value 'sm_121a' is not defined for"],
+            "ptxas-sm121",
+            id="Triton's reason follows",
+        ),
+        pytest.param([CAUSES[0].shows[0], ERROR + DIST], CAUSES[0].id, id="an error before NCCL's"),
+        pytest.param(["vllm.X.EngineDeadError: EngineCore encountered an issue.", PINNED], "rdma-pinned-memory", id="an echo and a reason"),
+        pytest.param(["SystemExit: 1", FAILED], "unknown", id="only an echo"),
+        pytest.param([FAILED], "", id="no error at all"),
+        pytest.param(["Connection closed by remote peer spark2<4>", FAILED], "peer-closed", id="only a consequence"),
+    ],
+)
+def test_the_first_error_decides(lines: list[str], expected: str) -> None:
+    assert found(lines) == expected
+
+
+@pytest.mark.parametrize("symptom", LOGGED, ids=lambda symptom: symptom.id)
+def test_patterns_are_bounded(symptom: Symptom) -> None:
+    # Without unlimited repetition, an untrusted line cannot make a pattern slow.
+    bare = re.sub(r"\[[^\]]*\]", "C", re.sub(r"\\.", "E", symptom.pattern))
+    assert not re.search(r"[*+]|\{\d*,\}", bare)
+    assert all(int(most) <= 300 for most in re.findall(r"\{\d+,(\d+)\}", bare))
+
+
+KNOWN = [*HARMLESS, ERROR, FAILED, TRACEBACK, *(line for _symptom, line in CASES)]
+ENDINGS = ("(unknown cause; see docs/troubleshooting.md)", *(f"docs/troubleshooting.md#{symptom.id}" for symptom in LOGGED))
+
+
+@given(st.lists(st.one_of(st.text(max_size=80), st.sampled_from(KNOWN))))
+@settings(max_examples=100, deadline=None)
+def test_no_log_raises(lines: list[str]) -> None:
+    diagnosis = symptoms.diagnose(lines)
+    text = symptoms.explain(lines)
+    assert bool(text) == (diagnosis is not None)
+    assert not text or text.endswith(ENDINGS)
+
+
+def test_a_huge_line() -> None:
+    line = "A worker died or was killed" + " Worker IP address: 1 Worker PID: 1 Worker exit detail:" * 20000
+    assert found([line, "(pid=" * 50000, FAILED]) == "rank-died"
+
+
+# --- The tables.
+
+
+def options() -> set[str]:
+    """Return every role variable."""
+    specs = [yaml.safe_load(read(path))["argument_specs"] for path in files("roles/*/meta/argument_specs.yml")]
+    return {name for spec in specs for entry in spec.values() for name in entry.get("options", {})}
+
+
+def test_ids_are_unique_anchors() -> None:
+    ids = [symptom.id for symptom in EVERY]
+    assert len(ids) == len(set(ids))
+    assert [name for name in ids if not re.fullmatch(r"[a-z0-9]+(-[a-z0-9]+)*", name)] == []
+
+
+def test_fixes_name_existing_variables_playbooks_and_roles() -> None:
+    known, roles = options(), {path.split("/")[1] for path in files("roles/*/meta/main.yml")}
+    wrong = []
+    for symptom in EVERY:
+        for name in re.findall(r"\b(?:gb10|vllm_serve|model_store|vllm_runtime|ray_cluster)_\w+", f"{symptom.cause} {symptom.fix}"):
+            wrong += [name] * (name not in known | roles)
+        wrong += [path for path in re.findall(r"playbooks/\w+\.yml", symptom.fix) if not (ROOT / path).is_file()]
+        wrong += [tag for tag in re.findall(r"--tags (\w+)", symptom.fix) if tag not in roles]
+    assert wrong == []
+
+
+def test_rules_exist() -> None:
+    assert {rule for symptom in EVERY for rule in symptom.rules} <= {rule.id for rule in RULES}
+
+
+def test_each_entry_is_complete() -> None:
+    for symptom in EVERY:
+        assert symptom.shows and all((symptom.cause, symptom.fix, symptom.source, symptom.tested)), symptom.id
+        assert not (symptom.cause + symptom.fix).endswith("."), symptom.id
+        assert bool(symptom.pattern) == (symptom in LOGGED), symptom.id
+
+
+def test_the_page_is_the_tables() -> None:
+    text = document()
+    assert_recorded(PAGE, text)
+    assert [line.removeprefix("### ") for line in text.splitlines() if line.startswith("### ")] == [symptom.id for symptom in EVERY]
+    assert len(LOGGED) >= 40
+    assert "rules.md" in text
+
+
+# --- States.
+
+GIB = 1 << 30
+API = {"url": "http://127.0.0.1:8000", "healthy": True, "answers": True, "reason": ""}
+
+
+def service(**facts: Any) -> dict[str, Any]:
+    plain = {"unit": "gb10-vllm.service", "load": "loaded", "active": "active", "pid": 7, "started": 100.0, "restarts": 0, "enabled": True}
+    return {**plain, **facts}
+
+
+def node(head: bool = True, unreachable: str = "", **status: Any) -> dict[str, Any]:
+    facts = {"services": [service()], "ranks": [{"pid": 8}], "available": 20 * GIB, "total": 120 * GIB, "uptime": 4000.0, "api": API if head else {}}
+    return {"name": "spark1" if head else "spark2", "head": head, "unreachable": unreachable, "status": {} if unreachable else {**facts, **status}}
+
+
+STOPPED = [service(active="inactive", pid=None, enabled=False)]
+
+
+@pytest.mark.parametrize(
+    ("state", "wrong"),
+    [
+        pytest.param("", node(), id="serving"),
+        pytest.param("", node(services=STOPPED, ranks=[], available=100 * GIB, api={**API, "healthy": False}), id="stopped"),
+        pytest.param("", node(services=[service(restarts=35)]), id="restarts of the past"),
+        pytest.param("", node(services=[service(load="not-found", active="inactive", pid=None)], ranks=[], available=100 * GIB), id="no unit"),
+        pytest.param("engine-silent", node(api={**API, "answers": False, "reason": "no answer after 20 s: timed out"}), id="silent"),
+        pytest.param("key-refused", node(api={**API, "answers": False, "reason": "HTTP 401: Unauthorized"}), id="key of the request"),
+        pytest.param(
+            "key-refused",
+            node(api={**API, "answers": False, "reason": "http://127.0.0.1:8000/v1/models lists no model: HTTP Error 401: Unauthorized"}),
+            id="key of the list",
+        ),
+        pytest.param(
+            "port-taken",
+            node(api={**API, "answers": False, "reason": "port 8000 is used by x instead of gb10-vllm.service, so the API's key was not sent"}),
+            id="port",
+        ),
+        pytest.param("", node(api={**API, "answers": False, "reason": "HTTP 500: Internal Server Error"}), id="another answer"),
+        pytest.param("tls-untrusted", node(api={**API, "healthy": False, "reason": "certificate verify failed"}), id="TLS"),
+        pytest.param("node-unreachable", node(unreachable="No route to host"), id="unreachable"),
+        pytest.param("service-restarts", node(services=[service(restarts=3, started=3900.0)]), id="restarted lately"),
+        pytest.param("service-restarts", node(services=[service(restarts=9, active="activating", pid=None)]), id="waits for its restart"),
+        pytest.param("service-down", node(services=[service(active="failed", pid=None)]), id="failed"),
+        pytest.param("rank-missing", node(ranks=[]), id="no rank"),
+        pytest.param("memory-exhausted", node(available=2 * GIB), id="no memory"),
+        pytest.param("memory-held", node(services=STOPPED, ranks=[], available=50 * GIB, api={}), id="memory of nothing"),
+    ],
+)
+def test_states(state: str, wrong: dict[str, Any]) -> None:
+    lines = symptoms.states([wrong])
+    assert [line.rpartition("#")[2] for line in lines] == [state] * bool(state)
+    assert all(line.startswith("problem: ") and "; cause: " in line and "; fix: " in line for line in lines)
+
+
+def test_a_worker_without_a_rank_is_wrong_only_while_the_api_is_healthy() -> None:
+    worker = node(head=False, ranks=[])
+    assert [line.startswith("problem: spark2 has no rank") for line in symptoms.states([node(), worker])] == [True]
+    assert symptoms.states([node(api={**API, "healthy": False}), worker]) == []
