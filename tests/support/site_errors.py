@@ -20,7 +20,7 @@ class Message:
 
     @property
     def anchor(self) -> str:
-        return f"error-{_slug(f'{self.place} {self.found}') or _slug(self.expected)}"
+        return f"error-{_slug(f'{self.place} {self.found}') or _slug(self.expected) or 'value'}"
 
 
 def _slug(text: str) -> str:

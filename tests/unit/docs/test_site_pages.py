@@ -72,3 +72,5 @@ def test_every_error_has_its_own_anchor() -> None:
     assert "(error-p-it-is)=\n`p`: **it {X} is**\n: Expected: e. Fix: f.\n" in page
     assert "(error-p-it-is-2)=" in page
     assert page.index("## a") < page.index("## b")
+    assert Message("{P}", "{X}", "an e", "f").anchor == "error-an-e"
+    assert Message("{P}", "{X}", "{E}", "{F}").anchor == "error-value"
