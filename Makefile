@@ -22,8 +22,10 @@ bin := .venv/bin
 demo := -i inventories/$(CLUSTER) -i inventories/lab/overlay.yml
 arm64 := -i inventories/single-spark -i inventories/lab/overlay.yml -e @tests/emulated/lab.yml
 installed := .venv/.installed
+docs_bin := .venv-docs/bin
+docs_installed := .venv-docs/.installed
 
-.PHONY: help setup requirements downloads shellcheck lint yamllint ruff mypy complexity changelog ansible-lint sanity unit unit-repeat patch locks nccl-source release-table collection release molecule integration test test-all test-table demo demo-down bench bench-fabric bench-store bench-patch arm64 clean root
+.PHONY: help setup requirements downloads shellcheck lint yamllint ruff mypy complexity changelog ansible-lint sanity unit unit-repeat patch locks nccl-source release-table collection docs release molecule integration test test-all test-table demo demo-down bench bench-fabric bench-store bench-patch arm64 clean root
 
 help: ## Show this list
 	@grep -hE '^[a-z0-9-]+:.*## ' Makefile | sed -E 's/:.*## /\t/' | expand -t 19
@@ -40,12 +42,19 @@ $(installed): requirements-dev.txt
 	$(bin)/pip install --quiet --disable-pip-version-check --require-hashes -r requirements-dev.txt
 	@touch $@
 
-requirements: ## Resolve requirements-dev.in into requirements-dev.txt again
+$(docs_installed): requirements-docs.txt | $(installed)
+	$(PYTHON) -m venv .venv-docs
+	$(docs_bin)/pip install --quiet --disable-pip-version-check --require-hashes -r requirements-docs.txt
+	@touch $@
+
+requirements: ## Resolve requirements-dev.in and requirements-docs.in into the .txt files again
 	rm -rf build/requirements
 	$(PYTHON) -m venv build/requirements
 	build/requirements/bin/pip install --quiet --disable-pip-version-check uv==0.13.8
-	build/requirements/bin/uv pip compile --quiet --upgrade --universal --python-version 3.11 --generate-hashes --no-annotate \
-	  --custom-compile-command 'make requirements' requirements-dev.in --output-file requirements-dev.txt
+	for name in dev docs; do \
+	  build/requirements/bin/uv pip compile --quiet --upgrade --universal --python-version 3.11 --generate-hashes --no-annotate \
+	    --custom-compile-command 'make requirements' requirements-$$name.in --output-file requirements-$$name.txt; \
+	done
 
 lint: yamllint ruff mypy complexity changelog ansible-lint ## Run all linters; each is also a target (make -k lint: all findings at once)
 yamllint: setup
@@ -89,6 +98,9 @@ collection: setup ## Build the package, install it into an empty folder, and tes
 
 release: collection ## Write CHANGELOG.md, build the package into build/release, verify it, and print the steps that publish it
 	$(bin)/python tests/release.py
+
+docs: $(docs_installed) ## Build the documentation site in build/docs/html, and test its links and contents
+	$(docs_bin)/pytest tests/docs --junit-xml=build/junit/docs.xml $(PYTEST_ARGS)
 
 downloads: root setup ## Download the labs' root file system, wheels and models (1.3 GB, kept in ~/.cache/gb10-lab)
 	$(bin)/ansible-playbook playbooks/lab_up.yml -i inventories/lab -e lab_state=cached
@@ -139,7 +151,7 @@ bench-patch: setup ## Measure the CPU time of vllm_patch
 	$(bin)/python tests/benchmark/bench.py patch
 
 clean: ## Remove the other targets' files in this folder (demo-down removes the demo)
-	rm -rf .venv .ansible .mypy_cache .pytest_cache .ruff_cache build tests/output
+	rm -rf .venv .venv-docs .ansible .mypy_cache .pytest_cache .ruff_cache build tests/output
 	find . -name __pycache__ -prune -exec rm -rf {} +
 
 root:

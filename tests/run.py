@@ -61,6 +61,7 @@ PARTS: Mapping[str, Part] = {
     "sanity": Part(["sanity"]),
     "unit": Part(["unit"]),
     "collection": Part(["collection"]),
+    "docs": Part(["docs"]),
     "patch": Part(["patch"]),
     "locks": Part(["locks"]),
 }

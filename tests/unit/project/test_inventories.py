@@ -11,9 +11,11 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+import samples
 import yaml
-from cluster_nodes import cabled, cluster_plan, interface, spark
+from cluster_nodes import cluster_plan
 from repository import ROOT, files, load_yaml, read
+from samples import members, nodes_of
 
 from ansible_collections.gb10.cluster.plugins.module_utils.common.problems import report
 from ansible_collections.gb10.cluster.plugins.module_utils.lab.plan import plan
@@ -70,15 +72,7 @@ def sample(request: pytest.FixtureRequest) -> str:
 
 @pytest.fixture(scope="module")
 def inventory(sample: str) -> dict[str, Any]:
-    """Return a sample as Ansible parses it."""
-    command = [Path(sys.executable).with_name("ansible-inventory"), "-i", ROOT / "inventories" / sample, "--list"]
-    return dict(json.loads(subprocess.run(command, cwd=ROOT, check=True, capture_output=True, text=True).stdout))
-
-
-def members(inventory: Mapping[str, Any], group: str) -> list[str]:
-    """Return the hosts of a group, followed by those of its children."""
-    entry = inventory.get(group, {})
-    return [*entry.get("hosts", []), *(host for child in entry.get("children", []) for host in members(inventory, child))]
+    return samples.inventory(sample)
 
 
 @pytest.mark.parametrize("role", ROLES)
@@ -136,19 +130,6 @@ RAILS: dict[str, dict[tuple[int, ...], list[list[str]]]] = {
     "four-spark-switch": {(0,): [PORT_0] * 4, (1,): [PORT_1] * 4, (0, 1): [PORT_0 + PORT_1] * 4},
     "spark-thor": {(0,): [PORT_0[:1]] * 2 + [["mgbe0_0"]] * 2, (0, 1): [PORT_0[:1]] * 2 + [["mgbe0_0"]] * 2},
 }
-
-
-def nodes_of(inventory: Mapping[str, Any], ports: tuple[int, ...]) -> list[dict[str, Any]]:
-    """Return the sample's nodes for the planner: Sparks with cables at these ports, and Thors, which have no ports."""
-    found = []
-    for number, name in enumerate(members(inventory, "gb10_cluster"), 1):
-        settings = {key: value for key, value in inventory["_meta"]["hostvars"][name].items() if key.startswith("gb10_")}
-        node = {**spark(number, "worker" if number > 1 else "head", **settings), "name": name}
-        links = cabled(*ports) if name.startswith("spark") else {"interfaces": {"mgbe0_0": interface()}, "rdma": {}}
-        management = {key: node["observed"]["interfaces"][key] for key in ("lo", "enP7s7")}
-        node["observed"] |= {"interfaces": {**management, **links["interfaces"]}, "rdma": links["rdma"], "model": None}
-        found.append(node)
-    return found
 
 
 def test_a_sample_takes_the_ports_that_are_cabled(sample: str, inventory: dict[str, Any]) -> None:

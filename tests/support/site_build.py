@@ -1,0 +1,127 @@
+"""Builds the documentation site: its pages in build/docs/source, and the site in build/docs/html."""
+
+from __future__ import annotations
+
+import os
+import re
+import shutil
+import subprocess
+import sys
+from collections.abc import Mapping
+from pathlib import Path, PurePosixPath
+
+import samples
+import site_errors
+import site_pages
+from cluster_nodes import cluster_plan
+from repository import ROLES, ROOT, files, load_yaml, read
+from sanity.installed import install
+from topology_svg import svg
+
+OUTPUT = ROOT / "build" / "docs"
+SOURCE, HTML = OUTPUT / "source", OUTPUT / "html"
+GALAXY = load_yaml(read("galaxy.yml"))
+_RUN = re.findall(r"name: gb10\.cluster\.((?!common)\w+)$", read("playbooks/site.yml"), re.MULTILINE)
+#: In the order of site.yml, then the others. The simulated Sparks are for development; only their README is on the site.
+PACKAGED_ROLES = [*dict.fromkeys(_RUN), *(role for role in ROLES if role not in (*_RUN, "lab"))]
+#: Pages with tables that are wider than a window.
+WIDE = ("rules.md", "stacks.md")
+PLAYBOOKS = [PurePosixPath(path).stem for path in files("playbooks/*.yml") if "/lab_" not in path]
+#: Diagram -> the sample, the cabled ports of each Spark, and the title.
+DIAGRAMS: Mapping[str, tuple[str, tuple[int, ...], str]] = {
+    "single-spark": ("single-spark", (), "One Spark"),
+    "two-spark": ("two-spark", (1,), "Two Sparks with one cable"),
+    "two-spark-two-cables": ("two-spark", (0, 1), "Two Sparks with two cables"),
+    "three-spark-ring": ("three-spark-ring", (0, 1), "Three Sparks in a ring"),
+    "four-spark-switch": ("four-spark-switch", (0,), "Four Sparks on a switch"),
+    "spark-thor": ("spark-thor", (0,), "Two Sparks and two Thors on a switch"),
+}
+
+
+def pages() -> dict[str, str]:
+    """Return the path on the site of each page in the repository, without the generated pages."""
+    found = {path: PurePosixPath(path).name for path in files("docs/*.md")}
+    found |= {f"roles/{role}/README.md": f"roles/{role}.md" for role in ROLES}
+    # On the site, a role's variables are a section of one page.
+    return found | {"README.md": "index.md"} | {f"roles/{role}/meta/argument_specs.yml": "variables.md" for role in PACKAGED_ROLES}
+
+
+def source(path: str) -> str:
+    """Return the address of a file of the repository that is not on the site."""
+    if not (ROOT / path).exists():
+        raise FileNotFoundError(f"a page links to {path}, which does not exist")
+    return f"{GALAXY['repository']}/blob/main/{path}"
+
+
+def specs(role: str) -> dict[str, object]:
+    return dict(load_yaml(read(f"roles/{role}/meta/argument_specs.yml"))["argument_specs"])
+
+
+def title(role: str) -> str:
+    """Return the title of a role's README, without the role's name."""
+    return read(f"roles/{role}/README.md").partition("\n")[0].partition(": ")[2]
+
+
+def diagram(name: str) -> str:
+    sample, ports, title = DIAGRAMS[name]
+    plan, problems = cluster_plan(samples.nodes_of(samples.inventory(sample), ports))
+    assert plan, problems
+    return svg(plan, name, title)
+
+
+def messages() -> dict[str, list[site_errors.Message]]:
+    """Return the errors of the collection by topic: the package of the core, the module or the role."""
+    found: dict[str, list[site_errors.Message]] = {}
+    for path in files("plugins/**/*.py"):
+        parts = PurePosixPath(path).parts
+        if "lab" not in parts and parts[-1] != "lab_hosts.py":
+            found.setdefault(parts[2] if parts[1] == "module_utils" else "modules", []).extend(site_errors.messages(read(path)))
+    for path in files("roles/*/tasks/**/*.yml"):
+        role = PurePosixPath(path).parts[1]
+        if role in PACKAGED_ROLES:
+            found.setdefault(f"role {role}", []).extend(site_errors.task_messages(load_yaml(read(path))))
+    return {topic: every for topic, every in found.items() if every}
+
+
+def write_pages() -> None:
+    """Write all pages except those of antsibull-docs."""
+    every, diagrams = pages(), {name: diagram(name) for name in DIAGRAMS}
+    written = {"roles.md": "# Roles\n" + site_pages.toctree("Roles", [f"roles/{role}" for role in ROLES])}
+    for path, page in every.items():
+        if path.endswith(".md") and path != "README.md":
+            text = site_pages.filled(site_pages.linked(read(path), path, page, every, source), diagrams)
+            written[page] = site_pages.unrolled(text) if page in WIDE else text
+    written["playbooks.md"] = site_pages.playbooks({name: read(f"playbooks/{name}.yml") for name in PLAYBOOKS})
+    written["variables.md"] = site_pages.variables({role: specs(role) for role in PACKAGED_ROLES}, {role: title(role) for role in PACKAGED_ROLES})
+    written["errors.md"] = site_pages.errors(messages())
+    for caption, names in site_pages.SECTIONS.items():
+        # troubleshooting.md does not exist yet.
+        present = [name for name in names if f"{name}.md" in written or "<" in name]
+        written["index.md"] += site_pages.toctree(caption, present, hidden=True)
+    for page, text in written.items():
+        (SOURCE / page).parent.mkdir(parents=True, exist_ok=True)
+        (SOURCE / page).write_text(text, encoding="utf-8")
+
+
+def build() -> None:
+    """Build the site. Raises CalledProcessError for a warning of antsibull-docs or Sphinx, which they have printed."""
+    shutil.rmtree(OUTPUT, ignore_errors=True)
+    collection = SOURCE / "collection"
+    # antsibull-docs refuses a folder that others can write to.
+    collection.mkdir(parents=True, mode=0o755)
+    packages = OUTPUT / "collections"
+    packages.mkdir()
+    installed = install(packages)
+    write_pages()
+    programs = Path(sys.executable).parent
+    environment = os.environ | {"PATH": f"{programs}{os.pathsep}{os.environ['PATH']}", "ANSIBLE_COLLECTIONS_PATH": str(installed.path)}
+    arguments = ["collection", "--use-current", "--fail-on-error", "--squash-hierarchy", "--dest-dir", collection, "gb10.cluster"]
+    subprocess.run([programs / "antsibull-docs", *arguments], cwd=OUTPUT, env=environment, check=True)
+    shutil.rmtree(packages)
+    for path in collection.glob("*.rst"):
+        # The theme has its own table of contents, and its sidebar has room for a name only.
+        text = re.sub(r"^\.\. contents::\n(?:   .*\n)+", "", path.read_text(encoding="utf-8"), flags=re.MULTILINE)
+        text = re.sub(r"^    (\w+)(_(?:module|filter|test|lookup|role))$", r"    \1 <\1\2>", text, flags=re.MULTILINE)
+        path.write_text(text, encoding="utf-8")
+    settings = ["--nitpicky", "--fail-on-warning", "--keep-going", "--quiet", "--conf-dir", ROOT / "docs"]
+    subprocess.run([programs / "sphinx-build", *settings, "--doctree-dir", OUTPUT / "doctrees", SOURCE, HTML], env=environment, check=True)

@@ -1,0 +1,141 @@
+"""Turns pages of the repository into pages of the documentation site, and generates the others as Markdown."""
+
+from __future__ import annotations
+
+import json
+import posixpath
+import re
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from typing import Any
+
+from site_errors import Message
+
+_COLLECTION = "Modules and plugins <collection/index>"
+#: Sections of the site with their pages. collection/index comes from antsibull-docs.
+SECTIONS: Mapping[str, Sequence[str]] = {
+    "Use": ["guide", "networking", "models", "stacks", "troubleshooting", "upgrade", "security"],
+    "Reference": ["playbooks", "variables", "rules", "errors", "roles", _COLLECTION],
+    "Development": ["architecture", "testing", "decisions", "benchmarks"],
+}
+_LINK = re.compile(r"(?<!`)\]\((?!https?:|mailto:|#)([^)#\s]+)(#[^)\s]+)?\)")
+
+
+def toctree(caption: str, pages: Iterable[str], hidden: bool = False) -> str:
+    options = f":caption: {caption}\n:maxdepth: 1\n" + (":hidden:\n" if hidden else "")
+    return f"\n```{{toctree}}\n{options}\n" + "".join(f"{page}\n" for page in pages) + "```\n"
+
+
+def linked(text: str, path: str, page: str, pages: Mapping[str, str], source: Callable[[str], str]) -> str:
+    """Return a page with its links changed from the repository to the site.
+
+    ``path`` and ``page`` are its place in the repository and on the site. ``pages`` maps the one to the other for all pages. ``source`` returns
+    the address of another file of the repository.
+    """
+
+    def link(match: re.Match[str]) -> str:
+        target = posixpath.normpath(posixpath.join(posixpath.dirname(path), match[1]))
+        if target in pages:
+            return f"]({posixpath.relpath(pages[target], posixpath.dirname(page) or '.')}{match[2] or ''})"
+        return f"]({source(target)})"
+
+    return _LINK.sub(link, text)
+
+
+def filled(text: str, diagrams: Mapping[str, str]) -> str:
+    """Return a page with each comment `<!-- diagram: NAME -->` replaced by the diagram, as HTML."""
+
+    def diagram(match: re.Match[str]) -> str:
+        return f'```{{raw}} html\n<div class="diagram" role="group" tabindex="0" aria-label="{match[1]}">\n{diagrams[match[1]]}</div>\n```'
+
+    return re.sub(r"<!-- diagram: (\S+) -->", diagram, text)
+
+
+def unrolled(text: str) -> str:
+    """Return a page whose tables of eight or more columns are sections, one for each row, with the row's first cell as heading."""
+    lines, level, header = list[str](), 1, list[str]()
+    for line in text.splitlines():
+        cells = [cell.strip() for cell in re.split(r"(?<!\\)\|", line)[1:-1]]
+        level = len(heading[0]) if not cells and (heading := re.match("#+(?= )", line)) else level
+        if not cells:
+            header = []
+        if len(cells) < 8:
+            lines.append(line)
+        elif not header:
+            header = cells
+        elif not re.fullmatch("[:-]+", cells[0]):
+            lines += ["", f"{'#' * (level + 1)} {cells[0]}", ""]
+            lines += [f"- {name}: {cell}" for name, cell in zip(header[1:], cells[1:], strict=True) if cell]
+    return "\n".join(lines) + "\n"
+
+
+def playbooks(texts: Mapping[str, str]) -> str:
+    """Return the page of all playbooks from the comments at their beginnings. ``texts``: playbook by name."""
+    parts = ["# Playbooks\n\nWith the installed collection, the playbook `site` is `gb10.cluster.site`.\n"]
+    for name, text in texts.items():
+        lines = [line[1:].removeprefix(" ") for line in re.match(r"---\n((?:#.*\n)*)", text)[1].splitlines()]  # type: ignore[index]
+        shown, code = [], False
+        for line in lines:
+            if line.startswith("  ") != code:
+                shown.append("")
+            code = line.startswith("  ")
+            shown.append(f"  {line}" if code else line)
+        parts.append(f"\n## {name}\n\n" + "\n".join(shown) + "\n")
+    return "".join(parts)
+
+
+def variables(specs: Mapping[str, Mapping[str, Any]], titles: Mapping[str, str]) -> str:
+    """Return the page of all variables. ``specs``: the argument specifications by role; ``titles``: the titles of the roles' READMEs."""
+    parts = [
+        "---\ntocdepth: 2\n---\n\n# Variables\n\nPublic variables of all roles. `inventories/two-spark/group_vars/gb10_cluster.yml` lists them with "
+        "their defaults. Set them for the whole group `gb10_cluster`, unless a description names another place.\n"
+    ]
+    for role, entries in specs.items():
+        parts.append(f"\n## Role {role}\n\n[{titles[role]}](roles/{role}.md).\n")
+        for name, options in public(role, entries).items():
+            parts.append(f"\n### {name}\n\n{_type(options)}\n\n{_prose(options['description'])}\n")
+            parts += _suboptions(options, "")
+    return "".join(parts)
+
+
+def public(role: str, entries: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the public variables of a role, from all entry points. The fact of another role is none."""
+    every = (item for entry in entries.values() for item in entry.get("options", {}).items())
+    return {name: options for name, options in every if name.startswith(f"{role}_")}
+
+
+def _type(options: Mapping[str, Any]) -> str:
+    kind = f"{options['type']} of {options['elements']}" if "elements" in options else options["type"]
+    given = "required" if options.get("required") else f"default: `{json.dumps(options['default'])}`" if "default" in options else "unset"
+    choices = f", one of {', '.join(f'`{choice}`' for choice in options['choices'])}" if "choices" in options else ""
+    return f"*{kind}*, {given}{choices}"
+
+
+def _prose(description: str | Sequence[str]) -> str:
+    text = description if isinstance(description, str) else "\n\n".join(description)
+    return re.sub(r"([<>*_\\\[\]$])", r"\\\1", text)
+
+
+def _suboptions(options: Mapping[str, Any], indent: str) -> Iterator[str]:
+    for name, sub in (options.get("options") or {}).items():
+        text = _prose(sub["description"]).replace("\n\n", " ")
+        yield f"\n{indent}- `{name}` ({_type(sub)}): {text}\n"
+        yield from _suboptions(sub, f"{indent}  ")
+
+
+def errors(found: Mapping[str, Sequence[Message]]) -> str:
+    """Return the page of all errors. ``found``: the errors by topic."""
+    parts = [
+        "---\ntocdepth: 2\n---\n\n# Errors\n\nAn error message has four parts: place, problem, expectation and fix. This page lists them by "
+        "topic. Words in capital letters in braces stand for a value. A run lists all problems at once, and changes nothing.\n"
+    ]
+    used: set[str] = set()
+    for topic, every in sorted(found.items()):
+        parts.append(f"\n## {topic}\n\n")
+        for message in dict.fromkeys(every):
+            anchor, number = message.anchor, 2
+            while anchor in used:
+                anchor, number = f"{message.anchor}-{number}", number + 1
+            used.add(anchor)
+            place = f"`{message.place}`: " if message.place else ""
+            parts.append(f"({anchor})=\n{place}**{_prose(message.found)}**\n: Expected: {_prose(message.expected)}. Fix: {_prose(message.fix)}.\n\n")
+    return "".join(parts)

@@ -1,0 +1,76 @@
+"""Pages of the documentation site: changed links, and pages that are generated."""
+
+from __future__ import annotations
+
+import pytest
+import site_pages
+from site_errors import Message
+
+PAGES = {"docs/a.md": "a.md", "docs/b.md": "b.md", "roles/x/README.md": "roles/x.md", "roles/x/meta/argument_specs.yml": "variables.md"}
+
+
+def linked(text: str, path: str) -> str:
+    return site_pages.linked(text, path, PAGES[path], PAGES, lambda target: f"https://example.com/{target}")
+
+
+@pytest.mark.parametrize(
+    ("path", "text", "expected"),
+    [
+        ("docs/a.md", "[b](b.md#part)", "[b](b.md#part)"),
+        ("docs/a.md", "[two\nlines](../roles/x/README.md)", "[two\nlines](roles/x.md)"),
+        ("roles/x/README.md", "[specs](meta/argument_specs.yml)", "[specs](../variables.md)"),
+        ("roles/x/README.md", "[b](../../docs/b.md)", "[b](../b.md)"),
+        ("docs/a.md", "[data](../tests/data.yml)", "[data](https://example.com/tests/data.yml)"),
+        ("docs/a.md", "[web](https://example.org/b.md) [here](#part)", "[web](https://example.org/b.md) [here](#part)"),
+    ],
+)
+def test_links_lead_to_the_site_or_to_the_repository(path: str, text: str, expected: str) -> None:
+    assert linked(text, path) == expected
+
+
+def test_a_diagram_replaces_its_comment() -> None:
+    filled = site_pages.filled("One\n\n<!-- diagram: pair -->\n\n<!-- other -->\n", {"pair": "<svg></svg>\n"})
+    assert "```{raw} html\n<div" in filled and "<svg></svg>\n</div>\n```" in filled and "<!-- other -->" in filled
+    with pytest.raises(KeyError, match="none"):
+        site_pages.filled("<!-- diagram: none -->", {})
+
+
+def test_a_wide_table_becomes_sections() -> None:
+    header = "| id | a | b | c | d | e | f | g |\n|---|---|---|---|---|---|---|---|\n"
+    text = f"## All\n\n{header}| `x` | 1 | | 3 | 4 | 5 | 6 | 7 \\| 8 |\n\nEnd.\n\n| id | a |\n|---|---|\n| `y` | 1 |\n"
+    assert site_pages.unrolled(text) == (
+        "## All\n\n\n### `x`\n\n- a: 1\n- c: 3\n- d: 4\n- e: 5\n- f: 6\n- g: 7 \\| 8\n\nEnd.\n\n| id | a |\n|---|---|\n| `y` | 1 |\n"
+    )
+
+
+def test_a_playbook_is_described_by_its_first_comment() -> None:
+    page = site_pages.playbooks({"stop": "---\n# Stops it.\n#   ansible-playbook stop.yml\n# Starts nothing.\n- name: Play\n# Not this.\n"})
+    assert page.endswith("\n## stop\n\nStops it.\n\n    ansible-playbook stop.yml\n\nStarts nothing.\n")
+
+
+def test_variables_have_their_type_default_choices_and_suboptions() -> None:
+    options = {
+        "x_a": {"type": "str", "description": ["First_one.", "Then."], "default": "", "choices": ["", "b"]},
+        "x_b": {
+            "type": "list",
+            "elements": "dict",
+            "required": True,
+            "description": "Some.",
+            "options": {"c": {"type": "int", "description": "How many."}},
+        },
+        "y_plan": {"type": "dict", "description": "Of another role.", "required": True},
+    }
+    page = site_pages.variables({"x": {"main": {"options": options}}}, {"x": "does it"})
+    assert "\n## Role x\n\n[does it](roles/x.md).\n" in page
+    assert '\n### x_a\n\n*str*, default: `""`, one of ``, `b`\n\nFirst\\_one.\n\nThen.\n' in page
+    assert "\n### x_b\n\n*list of dict*, required\n\nSome.\n\n- `c` (*int*, unset): How many.\n" in page
+    assert "y_plan" not in page
+
+
+def test_every_error_has_its_own_anchor() -> None:
+    page = site_pages.errors({"b": [Message("p", "it {X} is", "e", "f"), Message("p", "it {Y} is", "e", "f")], "a": [Message("", "x", "e", "f")]})
+    assert "(error-p-it-is)=\n`p`: **it {X} is**\n: Expected: e. Fix: f.\n" in page
+    assert "(error-p-it-is-2)=" in page
+    assert page.index("## a") < page.index("## b")
+    assert Message("{P}", "{X}", "an e", "f").anchor == "error-an-e"
+    assert Message("{P}", "{X}", "{E}", "{F}").anchor == "error-value"
