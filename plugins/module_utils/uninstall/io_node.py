@@ -24,10 +24,14 @@ from ansible_collections.gb10.cluster.plugins.module_utils.firewall import io_nf
 from ansible_collections.gb10.cluster.plugins.module_utils.runtime.io_engine import LABEL, last
 from ansible_collections.gb10.cluster.plugins.module_utils.uninstall import plan, table
 from ansible_collections.gb10.cluster.plugins.module_utils.uninstall.plan import Found, Node, Step
+from ansible_collections.gb10.cluster.plugins.module_utils.uninstall.table import Place
 
 _CONTAINERS = tuple(unit.removesuffix(".service") for unit in paths.UNITS)
 _TAG = re.compile(r"(?:localhost/)?gb10\.cluster/runtime:\S+")
+_ALL = ("ps", "--all", "--format={{.Names}}")
 _STOPPED = ("inactive", "failed")
+#: Exit status of systemctl for a unit that is not loaded.
+_NOT_LOADED = 5
 
 
 class UninstallError(Exception):
@@ -40,32 +44,43 @@ def read(run: Run, install_dir: str, user: str) -> Node:
     given = plan.roots(install_dir, texts)
     roots = list(dict.fromkeys(map(os.path.realpath, given)))
     recorded = plan.valid_users(sorted(os.listdir(table.USERS.path)) if os.path.isdir(table.USERS.path) else [])
-    places = [*table.NODE, *table.FIREWALL, *table.NETWORK, *table.STATE, table.USERS]
-    wanted = [*table.FOLDERS, *roots, *(f"{root}/{place.path}" for root in roots for place in table.STORE)]
-    wanted += [*(place.path for place in places), *map(paths.home, recorded)]
-    files = [place.path for place in places if place.kind == "file"]
-    runs_containers = any("rm --force gb10-" in text for text in texts) or os.path.lexists(table.RUNTIME_RECORD)
-    engines = (
-        ["docker", "podman"] if runs_containers or any(os.path.lexists(f"{root}/images") for root in roots) else []
-    )
-    containers = {engine: _names(run, [engine, "ps", "--all", "--format={{.Names}}"]) for engine in engines}
+    containers = {engine: _names(run, [engine, *_ALL]) for engine in _engines(texts, roots)}
     return Node(
-        paths={path: found for path in wanted if (found := _found(path))},
+        paths=_paths(roots, recorded),
         roots={root: io_file.exposed(root) if os.path.isdir(root) else "" for root in roots},
         linked=[os.path.realpath(root) for root in given if os.path.islink(root)],
-        temporary={
-            path: sorted(name for pattern in plan.patterns(path) for name in glob.iglob(pattern)) for path in files
-        },
+        temporary=_temporary(),
         mounts=plan.mounts(io_file.read("/proc/self/mountinfo")),
-        units=_running(run),
-        containers=[*_own_containers(containers), *_copying(run, engines)],
-        tags=[(engine, tag) for engine in engines for tag in _tags(run, engine)],
+        units=_running(run, recorded),
+        containers=[*_own_containers(containers), *_copying(run, list(containers))],
+        tags=[(engine, tag) for engine in containers for tag in _tags(run, engine)],
         images=_images(),
         silent=[engine for engine, names in containers.items() if names is None],
         users={name: _exists(name) for name in recorded},
         other_user=user if user not in recorded and _exists(user) else "",
         firewall=[*io_nftables.existing_objects(run), *io_nftables.pending(run)],
     )
+
+
+def _places() -> list[Place]:
+    return [*table.NODE, *table.FIREWALL, *table.NETWORK, *table.STATE, table.USERS]
+
+
+def _paths(roots: Sequence[str], users: Sequence[str]) -> dict[str, Found]:
+    wanted = [*table.FOLDERS, *roots, *(f"{root}/{place.path}" for root in roots for place in table.STORE)]
+    wanted += [*(place.path for place in _places()), *map(paths.home, users)]
+    return {path: found for path in wanted if (found := _found(path))}
+
+
+def _temporary() -> dict[str, list[str]]:
+    files = [place.path for place in _places() if place.kind == "file"]
+    return {path: sorted(name for pattern in plan.patterns(path) for name in glob.iglob(pattern)) for path in files}
+
+
+def _engines(texts: Sequence[str], roots: Sequence[str]) -> list[str]:
+    """Return the engines to query: none on a node without containers, because a query creates Podman's folders."""
+    used = any("rm --force gb10-" in text for text in texts) or os.path.lexists(table.RUNTIME_RECORD)
+    return ["docker", "podman"] if used or any(os.path.lexists(f"{root}/images") for root in roots) else []
 
 
 def _found(path: str) -> Found | None:
@@ -80,8 +95,17 @@ def _found(path: str) -> Found | None:
     return Found("file", status.st_uid)
 
 
-def _running(run: Run) -> list[str]:
-    _status, stdout, _stderr = run(["systemctl", "list-units", "--all", "--plain", "--no-legend", "gb10-*"])
+def _running(run: Run, users: Sequence[str]) -> list[str]:
+    """Return the collection's units that run, and queries of a killed run as one of these users."""
+    units = _active(run, "gb10-*")
+    for unit in _active(run, "run-*.service") if users else ():
+        _status, stdout, _stderr = run(["systemctl", "show", "--property=User", "--value", unit])
+        units += [unit] if stdout.strip() in users else []
+    return units
+
+
+def _active(run: Run, pattern: str) -> list[str]:
+    _status, stdout, _stderr = run(["systemctl", "list-units", "--all", "--plain", "--no-legend", pattern])
     fields = [line.split() for line in stdout.splitlines()]
     return [entry[0] for entry in fields if len(entry) > 3 and entry[2] not in _STOPPED]
 
@@ -154,6 +178,11 @@ def _tree(run: Run, step: Step) -> None:
     _must(run, ["rm", "--recursive", "--force", "--one-file-system", "--", *names])
 
 
+def _stop(run: Run, step: Step) -> None:
+    # A transient unit may have ended meanwhile.
+    _must(run, ["systemctl", "stop", step.name], (0, _NOT_LOADED))
+
+
 def _file(_run: Run, step: Step) -> None:
     # The removal of the firewall before has disabled its unit, which removes links.
     with contextlib.suppress(FileNotFoundError):
@@ -166,7 +195,7 @@ def _folder(_run: Run, step: Step) -> None:
 
 
 _ACTIONS: Mapping[str, Callable[[Run, Step], Any]] = {
-    "unit": lambda run, step: _must(run, ["systemctl", "stop", step.name]),
+    "unit": _stop,
     "container": lambda run, step: _must(run, [step.engine, "rm", "--force", "--volumes", step.name]),
     "tag": lambda run, step: _must(run, [step.engine, "rmi", step.name]),
     "file": _file,
@@ -177,7 +206,7 @@ _ACTIONS: Mapping[str, Callable[[Run, Step], Any]] = {
 }
 
 
-def _must(run: Run, argv: list[str]) -> None:
+def _must(run: Run, argv: list[str], expected: Sequence[int] = (0,)) -> None:
     status, stdout, stderr = run(argv)
-    if status != 0:
+    if status not in expected:
         raise UninstallError(f"{' '.join(argv)} failed: {last(stderr or stdout)}")

@@ -111,6 +111,7 @@ def valid_users(names: Iterable[str]) -> list[str]:
 def decide(node: Node, models: bool) -> list[Step]:
     """Return all steps in their order. ``models``: whether to remove the stored models."""
     steps = [Step("stop", "unit", unit, "service") for unit in table.UNITS if unit in node.units]
+    steps += [Step("stop", "unit", unit, "query of a killed run") for unit in node.units if unit.startswith("run-")]
     steps += _containers(node)
     for root, exposed in node.roots.items():
         steps += _root(node, root, exposed, models)

@@ -30,6 +30,7 @@ class Host:
         self.folder = folder
         self.asked: list[list[str]] = []
         self.running = ["gb10-vllm.service", "gb10-ray.service"]
+        self.queries = {"run-u7.service": "gb10", "run-u8.service": "other"}
         self.users = {"gb10": SERVICE}
         self.containers = {"docker": ["gb10-ray", "mine"], "podman": []}
         self.tags = {"docker": ["gb10.cluster/runtime:abc", "mine:latest"], "podman": []}
@@ -64,17 +65,23 @@ class Host:
         return self._answer(argv)
 
     def _answer(self, argv: list[str]) -> tuple[int, str, str]:
-        if argv[:2] == ["systemctl", "list-units"] and argv[-1] == "gb10-*":
-            states = dict.fromkeys(self.running, "active") | {"gb10-model-fetch.service": "failed"}
-            return 0, "".join(f"{name} loaded {state} running A unit\n" for name, state in states.items()), ""
-        if argv[:2] == ["systemctl", "stop"]:
-            self.running = [name for name in self.running if name != argv[2]]
-        elif argv[0] == "userdel":
+        if argv[0] == "systemctl":
+            return self._systemctl(argv)
+        if argv[0] == "userdel":
             del self.users[argv[1]]
-        elif argv[0] in self.containers:
-            return 0, self._engine(argv), ""
-        elif argv[0] in ("nft", "systemctl"):
-            return (0 if argv[0] == "systemctl" and "list-units" not in argv else 1), "", ""
+        return (1 if argv[0] == "nft" else 0), self._engine(argv) if argv[0] in self.containers else "", ""
+
+    def _systemctl(self, argv: list[str]) -> tuple[int, str, str]:
+        if argv[1] == "list-units":
+            states = dict.fromkeys(self.running, "active") | {"gb10-model-fetch.service": "failed"}
+            listed = {"gb10-*": states, "run-*.service": dict.fromkeys(self.queries, "active")}.get(argv[-1], {})
+            return 0, "".join(f"{name} loaded {state} running A unit\n" for name, state in listed.items()), ""
+        if argv[1] == "show":
+            return 0, f"{self.queries[argv[-1]]}\n", ""
+        if argv[1] == "stop":
+            self.running = [name for name in self.running if name != argv[2]]
+            # The query has ended meanwhile.
+            return (5, "", "not loaded") if self.queries.pop(argv[2], "") else (0, "", "")
         return 0, "", ""
 
     def _engine(self, argv: list[str]) -> str:
@@ -149,6 +156,7 @@ def test_everything_is_removed_and_models_stay(host: Host) -> None:
     left = host.reset()
     assert host.names() == ["etc/hosts", "opt/gb10/models/x/y"]
     assert [(step.verb, step.name) for step in left] == [("keep", f"{host.folder}/opt/gb10/models")]
+    assert host.queries == {"run-u8.service": "other"}
     assert (host.running, host.users, host.containers["docker"], host.tags["docker"]) == ([], {}, ["mine"], ["mine:latest"])
     assert not host.path("/etc/gb10").exists()
     assert not host.path("/etc/systemd/system/gb10-ray.service.requires").exists()
