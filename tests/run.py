@@ -55,6 +55,7 @@ PARTS: Mapping[str, Part] = {
     "nccl": molecule("nccl", "nccl-source", missing=no_nccl),
     "store": molecule("store"),
     "switch": molecule("switch"),
+    "reset": molecule("reset"),
     "ring": molecule("ring"),
     "image": molecule("image"),
     "arm64": Part(["arm64"], no_other_machine),

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import time
 import warnings
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -39,6 +40,22 @@ class Cluster:
     def serve(self, *arguments: str) -> Run:
         """Run the roles of site.yml that start the model. The other roles would double the time and change nothing."""
         return self.site(*SERVE, *arguments)
+
+    def reboot(self, name: str, host: Host, within: float = 120) -> Host:
+        """Reboot a node, and return a new connection to it."""
+        mark = "/run/before-the-reboot"  # the reboot removes it
+        host.check_output(f"touch {mark}")
+        host.run("systemctl reboot")
+        until = time.monotonic() + within
+        while True:
+            try:
+                again = self.connect(name)
+                if not again.file(mark).exists:
+                    return again
+            except (pytest.fail.Exception, paramiko.SSHException, OSError, EOFError):
+                pass
+            assert time.monotonic() < until, f"{name} did not come back"
+            time.sleep(1)
 
     def connect(self, name: str) -> Host:
         """Return a new connection to a node. Its host key must equal the pinned one in its known_hosts file."""

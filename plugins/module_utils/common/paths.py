@@ -10,6 +10,8 @@ import re
 
 #: Per-node overrides: one file per role, named after the role.
 OVERRIDES = "/etc/gb10/overrides.d"
+#: One file for each service user that this collection created, of that name.
+USERS = "/etc/gb10/users.d"
 #: The role ray_cluster generates the token there: 256 bits as hexadecimal digits.
 RAY_TOKEN = "/etc/gb10/ray.token"
 GENERATED_TOKEN = re.compile(r"[0-9a-f]{64}\n?")

@@ -16,7 +16,7 @@ from ansible_collections.gb10.cluster.plugins.module_utils.runtime import image_
 from ansible_collections.gb10.cluster.plugins.module_utils.runtime.image_copy import Image
 
 #: The label with the folder that a container serves, to find containers of killed runs.
-_LABEL = "gb10.cluster.vllm_image_extract"
+LABEL = "gb10.cluster.vllm_image_extract"
 #: Numbers of a user and a group that own nothing in any image.
 NOBODY = "65534:65534"
 _SHOWN = 500
@@ -72,7 +72,7 @@ class Engine:
         # The unprivileged user can read the same files as the ranks. Without NVIDIA_VISIBLE_DEVICES=void, NVIDIA's
         # runtime as the default would mount the host's driver.
         closed = ["--network=none", f"--user={NOBODY}", "--cap-drop=ALL", "--security-opt=no-new-privileges", "--env=NVIDIA_VISIBLE_DEVICES=void"]
-        command = ["create", "--pull=never", *closed, f"--label={_LABEL}={dest}"]
+        command = ["create", "--pull=never", *closed, f"--label={LABEL}={dest}"]
         stdout = self._must([*command, *self._create_args, f"--entrypoint={argv[0]}", image.id, *argv[1:]], "engine")
         name = last(stdout)
         try:
@@ -90,7 +90,7 @@ class Engine:
 
     def leftovers(self, dest: str) -> list[str]:
         """Return the containers of killed runs, [] if the engine is not installed."""
-        status, stdout, stderr = self._run([self.name, "ps", "--all", "--quiet", "--no-trunc", f"--filter=label={_LABEL}={dest}"])
+        status, stdout, stderr = self._run([self.name, "ps", "--all", "--quiet", "--no-trunc", f"--filter=label={LABEL}={dest}"])
         if status not in (0, NOT_INSTALLED):
             raise self._silent(stderr or stdout)
         return stdout.split()

@@ -10,7 +10,6 @@ import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 
-import paramiko
 import pytest
 from api_client import completion
 from live_cluster import Cluster
@@ -90,20 +89,6 @@ def bridged(cluster: Cluster, name: str, host: Host, unlisted_host: UnlistedHost
         # The default route goes with the bridge.
         host.run(f"ip link del {PORT}")
         host.check_output(f"ip link del {BRIDGE}")
-
-
-def wait_for_boot(cluster: Cluster, name: str, mark: str, within: float = 120) -> Host:
-    """Return a new connection to a node after its reboot, which removes the mark."""
-    until = time.monotonic() + within
-    while True:
-        try:
-            host = cluster.connect(name)
-            if not host.file(mark).exists:
-                return host
-        except (pytest.fail.Exception, paramiko.SSHException, OSError, EOFError):
-            pass
-        assert time.monotonic() < until, f"{name} did not come back"
-        time.sleep(1)
 
 
 def test_with_sshd_started_by_its_socket(cluster: Cluster, nodes: dict[str, Host], head: Host, unlisted_host: UnlistedHost) -> None:
@@ -200,11 +185,10 @@ def test_killed_while_it_closes_the_node_has_what_was_confirmed(cluster: Cluster
 def test_after_a_reboot(cluster: Cluster, nodes: dict[str, Host], head: Host, unlisted_host: UnlistedHost) -> None:
     """A worker with ssh.socket and with Debian's own service, which flushes all tables when it starts."""
     name = cluster.groups["worker"][0]
-    host, address, mark = nodes[name], cluster.nodes[name]["ansible_host"], "/run/before-the-reboot"
+    host, address = nodes[name], cluster.nodes[name]["ansible_host"]
     try:
-        host.check_output(f"{BY_SOCKET}; systemctl enable nftables; touch {mark}")
-        host.run("systemctl reboot")
-        host = wait_for_boot(cluster, name, mark)
+        host.check_output(f"{BY_SOCKET}; systemctl enable nftables")
+        host = cluster.reboot(name, host)
         assert host.check_output("systemctl show --property=ActiveState --value gb10-firewall nftables").split() == ["active", "active"]
         # Services open ports only after the rules are loaded.
         began = "systemctl show --value --property={} {}"

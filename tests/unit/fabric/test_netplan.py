@@ -594,6 +594,29 @@ def test_a_file_that_nobody_changed_since_comes_back_to_the_letter(folders: Host
     assert not Path(io_netplan_files.NETPLAN_FILE).exists()
 
 
+def test_a_removal_needs_no_plan(folders: Host) -> None:
+    """The entry point remove of qsfp_netplan passes no text, no rails and no MTU."""
+    path = folders.write("40-cx7.yaml", CX7, 0o640)
+    folders.link("enp1s0f1np1", "192.168.100.11/24")
+    before = io_netplan.capture(folders.run, [path], RAILS)
+    applied(folders)
+    folders.link("enp1s0f1np1", "10.110.0.1/24")
+    params = {"state": "absent", "content": "", "files": {}, "rails": [], "mtu": 0, "takeover": False, "timeout": 5}
+    target, _others = io_netplan_files.target(params)
+
+    def differences() -> list[str]:
+        return io_netplan_files.differences(folders.run, params, target)
+
+    assert f"{path} differs" in differences()
+    identifier, problem = netplan_apply.change(folders.run, {**params, "identifier": "two", "confirm_timeout": 60}, target, differences)
+    assert (identifier, problem) == ("two", "")
+    assert io_netplan.confirm(folders.run, "two")
+    assert io_netplan.capture(folders.run, [path], RAILS) == before
+    assert not Path(io_netplan_files.NETPLAN_FILE).exists()
+    assert io_netplan.read(io_netplan.ORIGINAL) is None
+    assert io_netplan_files.differences(folders.run, params, io_netplan_files.target(params)[0]) == []
+
+
 def test_later_edits_of_a_file_outlive_the_removal(folders: Host) -> None:
     folders.write("40-cx7.yaml", CX7, 0o600)
     applied(folders)

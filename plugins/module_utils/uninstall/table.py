@@ -1,0 +1,129 @@
+# Copyright (c) 2026, gb10.cluster maintainers
+# GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+
+"""The paths and units that the collection creates on a node, in the order of their removal.
+
+A unit test compares the table with the section Files of each role's README.md, and with the paths in the code.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Literal
+
+from ansible_collections.gb10.cluster.plugins.module_utils.common import paths
+from ansible_collections.gb10.cluster.plugins.module_utils.fabric.topology import (
+    NETPLAN_FILE,
+    NETWORK_MANAGER_FILE,
+    SYSCTL_FILE,
+)
+
+#: file: a file or a link. tree: a folder whose whole content is the collection's.
+Kind = Literal["file", "tree"]
+RUNTIME_RECORD = f"{paths.OVERRIDES}/vllm_runtime.json"
+CONFIGURATION = "/etc/gb10"
+#: Keep equal to STATE in fabric/io_rollback.py, which is I/O.
+NETWORK_STATE = "/var/lib/gb10-netplan"
+FIREWALL_UNIT = "gb10-firewall.service"
+_NETPLAN_UNITS = ("gb10-netplan-restore.timer", "gb10-netplan-restore.service")
+#: Units to stop, in this order. The transient units may be left from a killed run; the last two have former names.
+UNITS: Sequence[str] = (
+    paths.VLLM_UNIT,
+    paths.RAY_UNIT,
+    *(
+        f"gb10-{name}.service"
+        for name in (
+            "model-fetch",
+            "model-relay",
+            "model-list",
+            "image-offer",
+            "nccl-offer",
+            "nccl-bandwidth",
+            "nccl-artifact",
+            "model",
+        )
+    ),
+)
+
+
+@dataclass(frozen=True)
+class Place:
+    """A path, its content for a reader, and its kind."""
+
+    path: str
+    content: str
+    kind: Kind
+
+
+#: Below gb10_install_dir.
+STORE: Sequence[Place] = (
+    Place("runtime", "environments with vLLM and Ray", "tree"),
+    Place("nccl", "builds and source of NCCL", "tree"),
+    Place("images", "copies of an image's vLLM", "tree"),
+    Place("hub", "the download library", "tree"),
+    Place("files", "server files of models", "tree"),
+    Place("models", "models", "tree"),
+)
+#: Earlier releases had additions, good.json and /usr/local/bin/gb10-wait-for-ray.
+NODE: Sequence[Place] = (
+    *(Place(f"{paths.UNIT_FOLDER}/multi-user.target.wants/{unit}", "start at boot", "file") for unit in paths.UNITS),
+    *(Place(f"{paths.UNIT_FOLDER}/{unit}", "unit", "file") for unit in paths.UNITS),
+    Place("/usr/local/lib/gb10", "the program that verifies the API key", "tree"),
+    Place("/usr/local/lib/gb10-model", "programs that copy models", "tree"),
+    Place("/usr/local/lib/gb10-rank.py", "the program that starts ranks", "file"),
+    Place("/usr/local/lib/gb10-wait-for-ray.py", "the program that waits for Ray", "file"),
+    Place("/usr/local/bin/gb10-wait-for-ray", "the program that waits for Ray", "file"),
+    Place("/run/gb10-model", "status of a model copy", "tree"),
+    Place(f"{CONFIGURATION}/cluster.env", "environment of the ranks", "file"),
+    Place(paths.SECRET_ENVIRONMENT, "secret variables of the ranks", "file"),
+    Place(f"{CONFIGURATION}/hub-model.json", "information about the model", "file"),
+    *(Place(path, "API key", "file") for path in paths.API_KEY),
+    Place(paths.CERTIFICATE, "API certificate and its key", "tree"),
+    Place(paths.RAY_TOKEN, "Ray's token", "file"),
+    Place(f"{CONFIGURATION}/vllm", "settings of vLLM", "tree"),
+    Place(f"{CONFIGURATION}/last_good.json", "the last working launch", "file"),
+    Place(f"{CONFIGURATION}/good.json", "the last working launch", "file"),
+    Place(f"{CONFIGURATION}/additions", "launch overrides", "tree"),
+    # After a killed run, the record of the image leads to its containers, so it goes after them.
+    Place(paths.OVERRIDES, "launch overrides", "tree"),
+)
+#: firewall/io_nftables removes most of them, and the links only with their unit, which may have been removed by hand.
+FIREWALL: Sequence[Place] = (
+    Place(f"{CONFIGURATION}/firewall.nft", "firewall rules", "file"),
+    Place(f"{paths.UNIT_FOLDER}/{FIREWALL_UNIT}", "unit", "file"),
+    Place(
+        f"{paths.UNIT_FOLDER}/nftables.service.d/gb10-firewall.conf",
+        "firewall rules after a restart of nftables",
+        "file",
+    ),
+    Place(f"{paths.UNIT_FOLDER}/multi-user.target.wants/{FIREWALL_UNIT}", "start at boot", "file"),
+    *(
+        Place(f"{paths.UNIT_FOLDER}/{unit}.requires/{FIREWALL_UNIT}", "order of the units", "file")
+        for unit in paths.UNITS
+    ),
+)
+#: Restored by the role qsfp_netplan. While one of them exists, STATE stays.
+NETWORK: Sequence[Place] = (
+    Place(NETPLAN_FILE, "addresses of the QSFP ports", "file"),
+    Place(SYSCTL_FILE, "kernel settings of the QSFP ports", "file"),
+    Place(NETWORK_MANAGER_FILE, "addresses without carrier", "file"),
+    Place(f"{NETWORK_STATE}/original.json", "the former network configuration", "file"),
+    Place(f"{NETWORK_STATE}/pending.json", "a network change without confirmation", "file"),
+)
+STATE: Sequence[Place] = (
+    *(Place(f"{paths.UNIT_FOLDER}/{unit}", "unit", "file") for unit in _NETPLAN_UNITS),
+    Place(f"{paths.UNIT_FOLDER}/timers.target.wants/{_NETPLAN_UNITS[0]}", "start at boot", "file"),
+    Place(NETWORK_STATE, "state of the network rollback", "tree"),
+    Place("/run/gb10-netplan.json", "the applied netplan files", "file"),
+)
+#: The users that the collection created: one file for each, of that name. It goes after the users.
+USERS = Place(paths.USERS, "names of the created users", "tree")
+#: Folders that go when nothing is left in them, with their content. An administrator may have other files in them.
+FOLDERS: Mapping[str, str] = {
+    **{
+        f"{paths.UNIT_FOLDER}/{unit}.{end}": "settings of the unit" for unit in paths.UNITS for end in ("requires", "d")
+    },
+    CONFIGURATION: "configuration",
+}
