@@ -1010,7 +1010,7 @@ _HOST_ERRORS = (
         _HOST,
         (
             "gb10-ray.service: Failed to determine user credentials: No such process",
-            "gb10-ray.service: Failed at step USER spawning /opt/gb10/x: No such process",
+            "gb10-ray.service: Failed at step USER spawning /srv/models/x: No such process",
         ),
         "gb10_service_user does not exist on this node",
         "run site.yml, which creates the user",
@@ -1024,7 +1024,7 @@ _HOST_ERRORS = (
         (
             "gb10-vllm.service: Failed to load environment files: No such file or directory",
             "gb10-vllm.service: Failed to set up credentials: No such file or directory",
-            "gb10-ray.service: Failed at step CHDIR spawning /opt/gb10/x: No such file or directory",
+            "gb10-ray.service: Failed at step CHDIR spawning /srv/models/x: No such file or directory",
         ),
         "a file in /etc/gb10 or the service user's home is missing (243/CREDENTIALS, 200/CHDIR)",
         "run site.yml, which writes them again",
