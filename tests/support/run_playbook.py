@@ -38,9 +38,10 @@ class Run:
 
     def shown(self, task: str) -> list[str]:
         """Return the lines that a task printed with gb10.cluster.show."""
-        banner, found, rest = self.output.partition(f"{task}] ")
-        assert found, banner
-        return [line.strip() for line in rest.partition("\nok: ")[0].splitlines()[1:]]
+        # A play may have the same name.
+        banner = re.search(rf"^TASK \[(?:\S+ : )?{re.escape(task)}\] .*\n", self.output, re.MULTILINE)
+        assert banner, self.output
+        return [line.strip() for line in self.output[banner.end() :].partition("\nok: ")[0].splitlines()]
 
     def assert_ok(self) -> Run:
         """Fail with the whole output if the playbook failed."""
