@@ -24,7 +24,8 @@ class ActionModule(ActionBase):
         lines = [printable(line) for line in text.split("\n")]
         for line in lines:
             Display().display(f"  {line}".rstrip())
-        return {"changed": False, "msg": lines}
+        # With -v, the result would repeat them.
+        return {"changed": False, "msg": lines, "_ansible_verbose_override": True}
 
 
 def printable(line: str) -> str:

@@ -26,10 +26,13 @@ def shown(folder: Path, lines: str, *arguments: str) -> list[str]:
     play.write_text(PLAYBOOK.format(lines=lines), encoding="utf-8")
     command = [str(Path(sys.executable).with_name("ansible-playbook")), str(play), "-i", "localhost,", "-c", "local", *arguments]
     result = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=True)
-    return result.stdout.partition("TASK [gb10.cluster.show]")[2].partition("\nok: ")[0].splitlines()[1:]
+    banner, _found, rest = result.stdout.partition("TASK [gb10.cluster.show]")[2].partition("\nok: ")
+    lines = [line for line in banner.splitlines()[1:] if not line.startswith("task path: ")]
+    assert '"msg"' not in rest, "the result repeats the lines"
+    return lines
 
 
-@pytest.mark.parametrize("arguments", [(), ("--check", "--diff")])
+@pytest.mark.parametrize("arguments", [(), ("--check", "--diff"), ("-vvv",)])
 def test_lines_are_printed_as_they_are(tmp_path: Path, arguments: tuple[str, ...]) -> None:
     assert shown(tmp_path, '["one, \\"two\\"", "  three", 4]', *arguments) == ['  one, "two"', "    three", "  4"]
 
