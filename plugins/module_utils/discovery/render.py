@@ -30,8 +30,6 @@ _OPENING = re.compile(r"\{[{%#]")
 #: The inventory's folder has the host keys that were read over a cable. ssh uses the first value of an option, so these
 #: options precede the user's arguments.
 _PINNED = """-o 'UserKnownHostsFile="{{ inventory_dir }}/known_hosts.txt"' -o StrictHostKeyChecking=yes"""
-#: As in the sample inventories.
-_BY_ITS_PLACE = Template("{{ management_addresses[groups['gb10_cluster'].index(inventory_hostname)] }}")
 #: Numbers that divide the attention heads of common models.
 _EVEN = (1, 2, 4, 8)
 
@@ -111,13 +109,13 @@ def inventory(machines: Sequence[Machine], discovery: Discovery) -> dict[str, An
     """
     by_name = {machine["name"]: machine for machine in machines}
     members = [by_name[name] for name in discovery.proposal.machines]
-    hosts = {machine["name"]: _settings(machine, discovery.proposal.ports.get(machine["name"], ())) for machine in members}
-    shared = {
-        key: value for key, value in next(iter(hosts.values()), {}).items() if all(key in other and other[key] == value for other in hosts.values())
-    }
+    settings = {machine["name"]: _settings(machine, discovery.proposal.ports.get(machine["name"], ())) for machine in members}
+    first = next(iter(settings.values()), {})
+    shared = {key: value for key, value in first.items() if all(key in other and other[key] == value for other in settings.values())}
+    own = {name: {key: value for key, value in given.items() if key not in shared} for name, given in settings.items()}
     return {
-        "hosts": {name: {key: value for key, value in settings.items() if key not in shared} for name, settings in hosts.items()},
-        "variables": {"management_addresses": [_address(machine) for machine in members], "ansible_host": _BY_ITS_PLACE, **shared},
+        "hosts": {machine["name"]: {"ansible_host": _address(machine), **own[machine["name"]]} for machine in members},
+        "variables": shared,
         "known_hosts": _text([f"{_address(machine)} {machine['host_key']}" for machine in members if "via" in machine]),
         "trusted": trusted(members),
     }
@@ -149,36 +147,36 @@ def files(machines: Sequence[Machine], discovery: Discovery, model: str) -> dict
         return {}
     found = inventory(machines, discovery)
     texts = {
-        "hosts.yml": _hosts(found["hosts"], summary(machines, discovery)),
-        "group_vars/gb10_cluster.yml": _variables(found["variables"], discovery.proposal.topology, len(found["hosts"]), model),
+        "hosts.yml": _hosts(
+            found["hosts"],
+            _variables(found["variables"], discovery.proposal.topology, len(found["hosts"]), model),
+            summary(machines, discovery),
+        ),
         "known_hosts.txt": found["known_hosts"],
     }
     return {path: text for path, text in texts.items() if text}
 
 
-def _hosts(hosts: Mapping[str, Mapping[str, Any]], comments: Sequence[str]) -> str:
-    lines = ["---", "# Found on the QSFP cables, the head first. The settings are in group_vars/gb10_cluster.yml."]
+def _hosts(hosts: Mapping[str, Mapping[str, Any]], variables: Sequence[str], comments: Sequence[str]) -> str:
+    lines = ["---", "# Found on the QSFP cables, the head first."]
     lines += [f"#   {_comment(line)}" for line in comments]
     lines += ["gb10_cluster:", "  children:"]
     for group, names in (("head", list(hosts)[:1]), ("worker", list(hosts)[1:])):
         lines += [f"    {group}:", "      hosts:" if names else "      hosts: {}"]
         for name in names:
             lines += [f"        {scalar(name)}:", *(f"          {key}: {scalar(value)}" for key, value in hosts[name].items())]
-    return _text(lines)
+    return _text([*lines, "  vars:", *(f"    {line}" for line in variables)])
 
 
-def _variables(variables: Mapping[str, Any], topology: str, count: int, model: str) -> str:
-    lines = ["---", "# Addresses and login of the Sparks, and the model to serve."]
-    lines += [f"{name}: {scalar(value)}" for name, value in variables.items() if not name.startswith("gb10_")]
+def _variables(variables: Mapping[str, Any], topology: str, count: int, model: str) -> list[str]:
     hint = "# TO FILL IN: the model to serve, a name on Hugging Face Hub or an absolute path that exists on every node."
-    lines += [f"gb10_model: {scalar(model)}"] if model else [hint, "# gb10_model: openai/gpt-oss-120b"]
-    lines += ["", "# Cabling.", f"gb10_fabric_topology: {topology}"]
-    lines += [f"{name}: {scalar(value)}" for name, value in variables.items() if name.startswith("gb10_")]
+    lines = [f"gb10_model: {scalar(model)}"] if model else [hint, "# gb10_model: openai/gpt-oss-120b"]
+    lines += [f"gb10_fabric_topology: {topology}", *(f"{name}: {scalar(value)}" for name, value in variables.items())]
     if count not in _EVEN:
         lines.append(f"# {count} does not divide the attention heads of common models, so a pipeline splits the layers.")
         lines.append(f"gb10_pipeline_parallel_size: {count}")
     other = "inventories/two-spark/group_vars/gb10_cluster.yml, or ansible-doc -t role gb10.cluster.<role>"
-    return _text([*lines, "", f"# Every other variable with its default: {other}"])
+    return [*lines, f"# Every other variable with its default: {other}"]
 
 
 def scalar(value: str | int | Sequence[Any]) -> str:

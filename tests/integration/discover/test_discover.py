@@ -75,10 +75,11 @@ def test_the_ring_is_found_and_its_inventory_works(discover: Discover, cluster: 
     assert answer.output.count("SHA256:") >= 4, "each fingerprint is shown before it is used, and at the end"
     written = json.loads(ansible("ansible-inventory", "--inventory", directory, "--list"))
     assert (written["head"]["hosts"], written["worker"]["hosts"]) == (["spark1"], ["spark2", "spark3"])
-    variables = load_yaml((directory / "group_vars" / "gb10_cluster.yml").read_text(encoding="utf-8"))
+    variables = load_yaml((directory / "hosts.yml").read_text(encoding="utf-8"))["gb10_cluster"]["vars"]
     assert (variables["gb10_fabric_topology"], variables["gb10_fabric_ports"], variables["gb10_model"]) == ("ring", [0, 1], "/srv/models/tiny")
     assert variables["gb10_pipeline_parallel_size"] == 3, "attention heads do not divide by three"
-    assert variables["management_addresses"] == [cluster.nodes[name]["ansible_host"] for name in ("spark1", "spark2", "spark3")]
+    addresses = {name: host["ansible_host"] for name, host in written["_meta"]["hostvars"].items()}
+    assert addresses == {name: cluster.nodes[name]["ansible_host"] for name in ("spark1", "spark2", "spark3")}
     assert ansible("ansible", "all", "--inventory", directory, "--module-name", "ansible.builtin.ping").count("SUCCESS") == 3
 
 

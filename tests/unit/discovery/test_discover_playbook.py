@@ -53,7 +53,7 @@ def test_a_pair_is_found_and_its_inventory_loads(cables: Cables) -> None:
     cables.answers("192.168.1.1", 1, (PAIR,))
     cables.answers("found-020000000202", 2, (PAIR,))
     shown = cables.discover("--diff").assert_ok()
-    assert "+gb10_fabric_topology: direct" in shown.output
+    assert "+    gb10_fabric_topology: direct" in shown.output
     assert "HostName fe80::2:10%%enp1s0f1np1" in cables.configured()
     listed = subprocess.run(
         [Path(sys.executable).with_name("ansible-inventory"), "--inventory", cables.directory, "--list"],
@@ -66,7 +66,7 @@ def test_a_pair_is_found_and_its_inventory_loads(cables: Cables) -> None:
     written = json.loads(listed.stdout)
     assert (written["head"]["hosts"], written["worker"]["hosts"]) == (["spark1"], ["spark2"])
     variables = written["_meta"]["hostvars"]["spark2"]
-    assert (variables["management_addresses"], variables["gb10_fabric_topology"]) == (["192.168.1.1", "192.168.1.2"], "direct")
+    assert (variables["ansible_host"], variables["gb10_fabric_topology"]) == ("192.168.1.2", "direct")
     assert (cables.directory / "known_hosts.txt").read_text(encoding="utf-8").startswith("192.168.1.2 ssh-ed25519 AAAA")
 
 

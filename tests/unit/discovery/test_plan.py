@@ -326,15 +326,10 @@ def test_inventory() -> None:
     written = discovery_files.inventory(known, found)
     pinned = "-o 'UserKnownHostsFile=\"{{ inventory_dir }}/known_hosts.txt\"' -o StrictHostKeyChecking=yes"
     assert written["hosts"] == {
-        "spark1": {"ansible_port": 2222, "ansible_ssh_common_args": "-o ProxyJump=a%b", "gb10_fabric_ports": [0]},
-        "spark2": {"ansible_ssh_common_args": f"{pinned} -o ProxyJump=a%b", "gb10_fabric_ports": [1]},
+        "spark1": {"ansible_host": "192.168.1.1", "ansible_port": 2222, "ansible_ssh_common_args": "-o ProxyJump=a%b", "gb10_fabric_ports": [0]},
+        "spark2": {"ansible_host": "192.168.1.2", "ansible_ssh_common_args": f"{pinned} -o ProxyJump=a%b", "gb10_fabric_ports": [1]},
     }
-    assert written["variables"] == {
-        "management_addresses": ["192.168.1.1", "192.168.1.2"],
-        "ansible_host": "{{ management_addresses[groups['gb10_cluster'].index(inventory_hostname)] }}",
-        "ansible_user": "nvidia",
-        "ansible_ssh_private_key_file": "~/.ssh/k",
-    }
+    assert written["variables"] == {"ansible_user": "nvidia", "ansible_ssh_private_key_file": "~/.ssh/k"}
     assert written["known_hosts"] == f"192.168.1.2 {KEY}\n"
     assert shlex.split(pinned)[1] == 'UserKnownHostsFile="{{ inventory_dir }}/known_hosts.txt"'
 
@@ -342,7 +337,7 @@ def test_inventory() -> None:
 def test_what_all_hosts_share_is_said_once() -> None:
     known = machines(*RING3)
     written = discovery_files.inventory(known, discovery.discover(known))
-    assert written["hosts"] == {"spark1": {}, "spark2": {}, "spark3": {}}
+    assert written["hosts"] == {f"spark{number}": {"ansible_host": f"192.168.1.{number}"} for number in (1, 2, 3)}
     assert written["variables"]["gb10_fabric_ports"] == [0, 1]
     assert (written["known_hosts"], written["trusted"]) == ("", [])
 

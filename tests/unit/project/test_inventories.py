@@ -37,8 +37,6 @@ NOT_FOR_INVENTORIES = {
 NOT_FOR_INVENTORIES |= {"gb10_break_lock"}
 SAMPLE = "inventories/two-spark/group_vars/gb10_cluster.yml"
 SAMPLES = sorted(Path(path).parent.name for path in files("inventories/*/hosts.yml") if "/lab/" not in path)
-#: Variables that a user must edit; the rest of a sample describes its cabling.
-TO_TOUCH = ["management_addresses", "ansible_user", "gb10_model"]
 
 
 def commented(text: str) -> dict[str, object]:
@@ -54,9 +52,9 @@ def declared() -> dict[str, Mapping[str, Any]]:
 
 
 def unknown_settings(settings: Mapping[str, object], options: Mapping[str, Mapping[str, Any]]) -> Iterable[str]:
-    """Yield variables that no role declares, and values outside a role's choices. Skips Ansible's own variables and their sources."""
+    """Yield variables that no role declares, and values outside a role's choices. Skips Ansible's own variables."""
     for name, value in settings.items():
-        if name == "management_addresses" or name.startswith("ansible_"):
+        if name.startswith("ansible_"):
             continue
         if name not in options:
             yield f"{name}: no role declares this variable"
@@ -87,22 +85,22 @@ def test_the_samples_are_found() -> None:
     assert {"single-spark", "two-spark", "three-spark-ring", "four-spark-switch", "spark-thor"} <= set(SAMPLES)
 
 
-def test_three_lines_are_to_be_touched_and_stand_first(sample: str) -> None:
-    given = load_yaml(read(f"inventories/{sample}/group_vars/gb10_cluster.yml"))
-    assert list(given)[:3] == TO_TOUCH
-    assert all("{{" not in str(given[name]) for name in TO_TOUCH)
+def test_the_lines_to_edit_are_one_for_each_node_and_the_model(sample: str) -> None:
+    lines = read(f"inventories/{sample}/hosts.yml").splitlines()
+    node = re.compile(r" +\w+: {ansible_host: 192\.168\.1\.\d+, ansible_user: nvidia(, gb10_fabric_interface: \w+)?}")
+    edited = [line for line in lines if node.fullmatch(line) or line.startswith("    gb10_model: ")]
+    assert len(edited) == len(members(samples.inventory(sample), "gb10_cluster")) + 1
 
 
-def test_no_other_sample_repeats_the_defaults(sample: str) -> None:
-    text = read(f"inventories/{sample}/group_vars/gb10_cluster.yml")
-    if f"inventories/{sample}/" not in SAMPLE:
-        assert commented(text) == {}
-        assert "inventories/two-spark" in text
+def test_a_sample_is_one_file_and_only_one_lists_the_defaults(sample: str) -> None:
+    expected = [f"inventories/{sample}/hosts.yml"]
+    assert files(f"inventories/{sample}/**/*") == ([SAMPLE, *expected] if f"/{sample}/" in SAMPLE else expected)
+    assert SAMPLE.removeprefix(f"inventories/{sample}/") in read(expected[0])
 
 
-def test_every_node_has_an_address_and_the_first_one_is_the_head(sample: str, inventory: dict[str, Any]) -> None:
+def test_every_node_has_an_address_and_the_first_one_is_the_head(inventory: dict[str, Any]) -> None:
     nodes = members(inventory, "gb10_cluster")
-    addresses = load_yaml(read(f"inventories/{sample}/group_vars/gb10_cluster.yml"))["management_addresses"]
+    addresses = [host["ansible_host"] for host in inventory["_meta"]["hostvars"].values()]
     assert len(addresses) == len(set(addresses)) == len(nodes)
     assert [nodes[0]] == members(inventory, "head")
     assert sorted(nodes[1:]) == sorted(members(inventory, "worker"))
