@@ -6,10 +6,19 @@
 
 from __future__ import annotations
 
+import re
+from collections.abc import Mapping
 from typing import Any
 
+from ansible import constants
 from ansible.plugins.action import ActionBase
 from ansible.utils.display import Display
+
+#: Ansible's setting of a color, by the first words of a line.
+_COLORS: Mapping[str, str] = {
+    r"\s*(problem|error|last error)\b(?!: none| \(waived)": "COLOR_ERROR",
+    r"\s*warning\b(?! \(waived)": "COLOR_WARN",
+}
 
 
 class ActionModule(ActionBase):
@@ -23,9 +32,15 @@ class ActionModule(ActionBase):
         text = given if isinstance(given, str) else "\n".join(map(str, given))
         lines = [printable(line) for line in text.split("\n")]
         for line in lines:
-            Display().display(f"  {line}".rstrip())
+            Display().display(f"  {line}".rstrip(), color=color(line))
         # With -v, the result would repeat them.
         return {"changed": False, "msg": lines, "_ansible_verbose_override": True}
+
+
+def color(line: str) -> str | None:
+    """Return Ansible's color of the line, None for the terminal's own. Ansible uses none without a terminal."""
+    found = next((setting for pattern, setting in _COLORS.items() if re.match(pattern, line)), None)
+    return str(getattr(constants, found)) if found else None
 
 
 def printable(line: str) -> str:

@@ -17,6 +17,8 @@ from testinfra.backend import get_backend
 from testinfra.host import Host
 
 #: The roles that start the model, by their tags.
+#: Variables of a host that ssh cannot reach. Without ControlPersist, ssh does not use an open connection to the right port.
+NO_SSH = {"ansible_port": 9, "ansible_ssh_args": "-o ConnectTimeout=2"}
 SERVE = ("--tags", "ray_cluster,vllm_serve")
 
 

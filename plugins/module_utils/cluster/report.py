@@ -6,22 +6,23 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from typing import Any
 
 from ansible_collections.gb10.cluster.plugins.module_utils.launch import argv as launch
 from ansible_collections.gb10.cluster.plugins.module_utils.launch import overrides
 
 _INDENT = "  "
+#: Maximum length of a wrapped line. The module show indents it by two, and terminals of 120 columns show it on one row.
+_COLUMNS = 118
 
 
 def lines(plan: Mapping[str, Any], object_store_memory: int) -> list[str]:
     """Return the lines for a plan of plan.py; ``object_store_memory`` is Ray's, in bytes."""
     serve, count = plan["serve"], len(plan["nodes"])
     result = [
-        f"{plan['served_model_name']}: {plan['model']} on {count} {'node' if count == 1 else 'nodes'}, "
-        f"tensor {plan['tensor_parallel_size']} x pipeline {plan['pipeline_parallel_size']} "
-        f"x data {plan['data_parallel_size']} by {plan['executor']}",
+        f"{plan['served_model_name']} on {count} {'node' if count == 1 else 'nodes'}: tensor {plan['tensor_parallel_size']} "
+        f"x pipeline {plan['pipeline_parallel_size']} x data {plan['data_parallel_size']} by {plan['executor']}",
         f"vLLM {plan['stack']['vllm']} (stack {plan['stack']['name']}), NCCL {serve['nccl'] or 'unknown'}",
     ]
     secured = f"TLS with a certificate until {plan['api_tls']['until']}" if plan["api_tls"] else "no TLS"
@@ -33,8 +34,12 @@ def lines(plan: Mapping[str, Any], object_store_memory: int) -> list[str]:
     result += _block("the model", serve["model"])
     result += _block("memory", serve["memory"])
     result += _block("fabric", plan["fabric"])
-    for node in plan["nodes"]:
-        result += _node(plan, node, object_store_memory)
+    environments = [overrides.rank_environment(node) for node in plan["nodes"]]
+    shared = {name: value for name, value in environments[0].items() if all(other.get(name) == value for other in environments)}
+    result += _block("environment of each rank" if count > 1 else "environment", _environment(shared))
+    for node, environment in zip(plan["nodes"], environments, strict=True):
+        own = {name: value for name, value in environment.items() if name not in shared}
+        result += [*_node(plan, node, object_store_memory), *(_INDENT + line for line in _environment(own, node["secrets"]))]
     result += _block("findings", serve["findings"] or ["none"])
     return result
 
@@ -50,10 +55,22 @@ def _node(plan: Mapping[str, Any], node: Mapping[str, Any], object_store_memory:
     argvs = ray + ([launch.vllm_argv(mine)] if node["head"] or not ray else [])
     result = [f"{node['name']} ({'head' if node['head'] else 'worker'}, {node['address']} on {node['interface'] or 'no interface yet'}, {gpu}):"]
     for argv in argvs:
-        # One line per argument, for reviews by diff. A value stays on the line of its option.
-        result += [f"{_INDENT}{' '.join(argv[:2])}", *(f"{_INDENT * 2}{argument}" for argument in _joined(argv[2:]))]
-    result += [f"{_INDENT}environment", *(f"{_INDENT * 2}{name}={value}" for name, value in sorted(overrides.rank_environment(node).items()))]
-    result += [f"{_INDENT * 2}{name} (secret)" for name in node["secrets"]]
+        result += [f"{_INDENT}{' '.join(argv[:2])}", *(f"{_INDENT * 2}{line}" for line in _wrapped(_joined(argv[2:])))]
+    return result
+
+
+def _environment(variables: Mapping[str, str], secrets: Iterable[str] = ()) -> list[str]:
+    return _wrapped([*(f"{name}={value}" for name, value in sorted(variables.items())), *(f"{name} (secret)" for name in secrets)])
+
+
+def _wrapped(items: Iterable[str]) -> list[str]:
+    """Return lines of whole items, which two levels of indentation leave room for."""
+    result: list[str] = []
+    for item in items:
+        if result and len(result[-1]) + 1 + len(item) <= _COLUMNS - 2 * len(_INDENT):
+            result[-1] += f" {item}"
+        else:
+            result.append(item)
     return result
 
 

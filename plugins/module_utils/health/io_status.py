@@ -11,6 +11,8 @@ from typing import Any
 
 from ansible_collections.gb10.cluster.plugins.module_utils.common import bounded_json, io_file, paths
 from ansible_collections.gb10.cluster.plugins.module_utils.common.io_command import Run
+from ansible_collections.gb10.cluster.plugins.module_utils.fabric import io_facts as io_fabric
+from ansible_collections.gb10.cluster.plugins.module_utils.fabric import topology
 from ansible_collections.gb10.cluster.plugins.module_utils.health import io_client as io_vllm
 from ansible_collections.gb10.cluster.plugins.module_utils.health import io_smoke, smoke
 from ansible_collections.gb10.cluster.plugins.module_utils.health import status as status_text
@@ -26,11 +28,12 @@ _SECONDS = 5
 
 
 def node(run: Run) -> dict[str, Any]:
-    """Return {services, ranks, available, total, uptime, error, lock} of this node: sizes in bytes, times in seconds
-    since boot.
+    """Return {services, ranks, available, total, uptime, driver, links, error, lock} of this node: sizes in bytes,
+    times in seconds since boot.
 
-    ``error`` is {unit, text, age} of the last error in the journal since boot, or {}. ``lock`` is {text, age} of the
-    run that holds the cluster's lock, or {}. Raises ValueError.
+    ``driver`` is the GPU's, "" without one. ``links`` are {interface, carrier, speed, hca, state} of the fabric's
+    interfaces, with Mb/s and the state of the RDMA port. ``error`` is {unit, text, age} of the last error in the journal
+    since boot, or {}. ``lock`` is {text, age} of the run that holds the cluster's lock, or {}. Raises ValueError.
     """
     services = [io_node.service(run, unit) for unit in paths.UNITS]
     now = time.clock_gettime(time.CLOCK_MONOTONIC)
@@ -45,9 +48,20 @@ def node(run: Run) -> dict[str, Any]:
         "available": node_text.available_memory(meminfo),
         "total": node_text.total_memory(meminfo),
         "uptime": now,
+        "driver": io_node.gpu(run)["driver_version"] or "",
+        "links": _links(run),
         "error": min(errors, key=lambda error: error["age"], default={}),
         "lock": _lock(),
     }
+
+
+def _links(run: Run) -> list[dict[str, Any]]:
+    facts = io_fabric.read(run)
+    return [
+        {"interface": name, "state": facts["rdma"].get(link["hca"], {}).get("state", ""), **{key: link[key] for key in ("carrier", "speed", "hca")}}
+        for name, link in facts["interfaces"].items()
+        if any(owner["file"] == topology.NETPLAN_FILE for owner in link["owners"])
+    ]
 
 
 def _lock() -> dict[str, Any]:
@@ -59,20 +73,23 @@ def _lock() -> dict[str, Any]:
 
 
 def api(server: Server, key_file: str, seconds: float, timeout: float, unit: str = io_vllm.UNIT) -> dict[str, Any]:
-    """Return {url, healthy, answers, answered_after, reason, model, root, tokens_per_second, running, waiting} of a server.
+    """Return {url, healthy, answers, answered_after, reason, model, root, tokens_per_second, running, waiting,
+    prefix_cache_hit_rate} of a server. The rate is a fraction since the server started.
 
     It measures for ``seconds``, then requests one token with a timeout of ``timeout``. Unknown values are None or "".
     The server receives the key only if the unit listens on the port.
     """
     healthy, reason = io_vllm.health(server)
     facts: dict[str, Any] = {"url": server.url, "healthy": healthy, "answers": None, "answered_after": None, "reason": reason}
-    facts |= {"model": "", "root": "", "tokens_per_second": None, "running": None, "waiting": None}
+    facts |= {"model": "", "root": "", "tokens_per_second": None, "running": None, "waiting": None, "prefix_cache_hit_rate": None}
     if not facts["healthy"]:
         return facts
     first, begin = _metrics(server), time.monotonic()
     time.sleep(seconds)
     second, elapsed = _metrics(server), time.monotonic() - begin
     facts |= {"running": second.get("running"), "waiting": second.get("waiting")}
+    if second.get("cache_queries") and "cache_hits" in second:
+        facts["prefix_cache_hit_rate"] = round(second["cache_hits"] / second["cache_queries"], 3)
     if "generated" in first and "generated" in second:
         # A server that restarted meanwhile counts from 0.
         facts["tokens_per_second"] = round(max(0.0, second["generated"] - first["generated"]) / elapsed, 1)

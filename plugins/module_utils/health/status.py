@@ -23,6 +23,8 @@ _METRICS: Mapping[str, str] = {
     "generated": "vllm:generation_tokens_total",
     "running": "vllm:num_requests_running",
     "waiting": "vllm:num_requests_waiting",
+    "cache_queries": "vllm:prefix_cache_queries_total",
+    "cache_hits": "vllm:prefix_cache_hits_total",
 }
 #: Names of the processes with a share of the model (the kernel keeps 15 characters), most reliable first.
 _RANKS = ("VLLM::Worker", "ray::RayWorkerP", "VLLM::EngineCor")
@@ -31,7 +33,7 @@ _STARTING = re.compile(r"^Start(?:ed|ing) \S+\.service")
 
 
 def metrics(text: str) -> dict[str, float]:
-    """Return {generated, running, waiting} of a /metrics page, each summed over engines; missing ones are left out."""
+    """Return the _METRICS of a /metrics page, each summed over engines; missing ones are left out."""
     found = {}
     for name, metric in _METRICS.items():
         values = re.findall(rf"^{metric}(?:{{[^}}]*}})?\s+([\d.eE+-]+)$", text, re.MULTILINE)
@@ -71,7 +73,7 @@ def lines(nodes: Sequence[Mapping[str, Any]], wanted: str) -> list[str]:
     result += [f"locked: {lock['text']}, for {spans.span(lock['age'])}" for lock in locks]
     width = max([4, *(len(node["name"]) for node in nodes)])
     for node in nodes:
-        result += [f"{node['name']:{width}}  {text}" for text in _node(node)]
+        result += [f"{name:{width}}  {text}" for name, text in zip((node["name"], *[""] * 2), _node(node), strict=False)]
     result += symptoms.states(nodes)
     errors = [(node["status"]["error"]["age"], node["name"], node["status"]["error"]) for node in nodes if node["status"].get("error")]
     if not errors:
@@ -98,7 +100,8 @@ def _activity(api: Mapping[str, Any]) -> str:
     state = f"it answered in {api['answered_after']:.1f} s" if api["answers"] else f"IT DOES NOT ANSWER: {api['reason']}"
     speed = "unknown" if api["tokens_per_second"] is None else f"{api['tokens_per_second']:.1f}"
     counts = ", ".join(f"{'unknown' if api[name] is None else int(api[name])} requests {name}" for name in ("running", "waiting"))
-    return f"{state}; {speed} tokens/s generated, {counts}"
+    rate = api["prefix_cache_hit_rate"]
+    return f"{state}; {speed} tokens/s generated, {counts}, prefix cache {'unused' if rate is None else f'hit rate {rate:.0%}'}"
 
 
 def _node(node: Mapping[str, Any]) -> list[str]:
@@ -108,7 +111,17 @@ def _node(node: Mapping[str, Any]) -> list[str]:
     services = [_service(service, status["uptime"]) for service in status["services"] if service["load"] != "not-found"]
     memory = f"memory {status['available'] / GIB:.1f} of {status['total'] / GIB:.1f} GiB available"
     processes = ", ".join(f"pid {rank['pid']} with {rank['bytes'] / GIB:.1f} GiB" for rank in status["ranks"])
-    return [f"{', '.join(services) or 'no service'}; {f'rank {processes}' if processes else 'no rank'}; {memory}"]
+    driver = f"driver {status['driver']}" if status["driver"] else "no driver"
+    return [
+        ", ".join(services) or "no service",
+        f"{f'rank {processes}' if processes else 'no rank'}; {memory}",
+        "; ".join([driver, *map(_link, status["links"])]),
+    ]
+
+
+def _link(link: Mapping[str, Any]) -> str:
+    state = f"{link['speed'] / 1000:g} Gb/s" if link["carrier"] and link["speed"] else "up" if link["carrier"] else "NO CARRIER"
+    return f"{link['interface']} {state}" + (f", {link['hca']} {link['state']}" if link["hca"] else "")
 
 
 def _service(service: Mapping[str, Any], uptime: float) -> str:

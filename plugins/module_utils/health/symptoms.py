@@ -95,6 +95,9 @@ def _node(node: Mapping[str, Any], healthy: bool) -> Iterator[tuple[str, str]]:
     for service in services:
         yield from _service(service, status["uptime"])
     running = any(service["pid"] for service in services)
+    for link in status["links"]:
+        if not link["carrier"] or (link["hca"] and link["state"] != "ACTIVE"):
+            yield "link-down", f"has no link at {link['interface']}"
     available = status["available"] / status["total"]
     if healthy and running and not status["ranks"]:
         yield "rank-missing", "has no rank"

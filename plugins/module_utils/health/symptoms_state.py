@@ -63,6 +63,16 @@ _STATES = (
         rules=("memory-utilization-ceiling", "kv-cache-bytes"),
     ),
     Symptom(
+        id="link-down",
+        topic=_TOPIC,
+        shows=("an interface of the fabric has NO CARRIER, or its RDMA port is not ACTIVE",),
+        cause="a cable is unplugged or loose, a port of the switch is down, or the other node is off",
+        fix="plug the cable in firmly and test ethtool INTERFACE; with carrier but without ACTIVE, reboot the node; then run "
+        "site.yml",
+        source="NVIDIA dgx-spark-playbooks, connect-two-sparks and spark_cluster_setup (prevalidation)",
+        tested=LAB,
+    ),
+    Symptom(
         id="memory-exhausted",
         topic=_TOPIC,
         shows=("less than 2 % of a node's memory is available",),

@@ -279,9 +279,8 @@ def explain(plan: MemoryPlan) -> list[str]:
     if not plan.fits:
         return [*lines, f"does not fit: short by {_gib(plan.short)} GiB in total, for {plan.context} tokens of context"]
     lines.append(
-        f"fits: {plan.tokens} tokens of KV; context {plan.context} (largest {plan.largest_context}), "
-        f"for {plan.concurrency:.1f} sequences at once; "
-        f"{plan.max_num_seqs} sequences at once: {plan.context_of_each} tokens each"
+        f"fits: {plan.tokens} tokens of KV; context {plan.context} (largest {plan.largest_context}); "
+        f"sequences at once: {plan.concurrency:.1f}, or {plan.max_num_seqs} of {plan.context_of_each} tokens"
     )
     lines.append(
         f"decode: at most {plan.tokens_per_second:.1f} tokens/s for one sequence, "

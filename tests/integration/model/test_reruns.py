@@ -12,7 +12,7 @@ from typing import Any
 import certificates
 import pytest
 import yaml
-from live_cluster import Cluster
+from live_cluster import NO_SSH, Cluster
 from repository import ROOT
 from run_playbook import Run, run
 from testinfra.host import Host
@@ -69,7 +69,7 @@ def extra(**variables: Any) -> tuple[str, str]:
 
 
 def test_an_unreachable_worker_is_named(cluster: Cluster, tmp_path: Path) -> None:
-    said = spoilt(cluster, tmp_path, host("spark2", ansible_host="127.0.0.2", ansible_port=9))
+    said = spoilt(cluster, tmp_path, host("spark2", **NO_SSH))
     assert "nodes[1]: spark2 (127.0.0.2) cannot be read" in said
 
 

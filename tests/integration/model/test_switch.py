@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 from api_client import API, CURL, completion
-from live_cluster import Cluster
+from live_cluster import NO_SSH, Cluster
 from run_playbook import Run, run
 from testinfra.host import Host
 
@@ -47,15 +47,16 @@ def test_the_screen(cluster: Cluster, nodes: dict[str, Host], mode: tuple[str, .
     said = screen(cluster, *mode)
     assert said[0] == f"model: /srv/models/tiny, served as tiny at {API}/v1"
     assert said[1].startswith("it answered in ")
-    for name, line in zip(nodes, said[2:], strict=False):
-        assert line.startswith(f"{name}  gb10-ray active for ")
-        assert "; rank pid " in line and "GiB available" in line
+    for name, services, memory, links in zip(nodes, said[2::3], said[3::3], said[4::3], strict=False):
+        assert services.startswith(f"{name}  gb10-ray active for ")
+        assert memory.lstrip().startswith("rank pid ") and memory.endswith("GiB available")
+        assert links.endswith("; enp1s0f1np1 10 Gb/s; enP2p1s0f1np1 10 Gb/s")
     assert said[-1].startswith("last error: ")
 
 
 def test_a_node_that_cannot_be_reached_is_on_the_screen(cluster: Cluster, tmp_path: Path) -> None:
     inventory = tmp_path / "spoilt.yml"
-    hosts = {name: {"ansible_host": "127.0.0.2", "ansible_port": 9} if name == "spark2" else {} for name in cluster.nodes}
+    hosts = {name: NO_SSH if name == "spark2" else {} for name in cluster.nodes}
     inventory.write_text(json.dumps({"gb10_cluster": {"hosts": hosts}}), encoding="utf-8")
     said = screen(type(cluster)(cluster.groups, cluster.nodes, ["--inventory", str(inventory), *cluster.arguments]))
     assert said[0].startswith("model: /srv/models/tiny")

@@ -122,7 +122,7 @@ def test_the_plan_has_their_names_alone() -> None:
     verdict = FILTERS["secret_environment"]({"HF_TOKEN": SECRET}, {})
     plan, problems = cluster_plan([{**spark(1, "head"), "secrets": verdict}])
     assert problems == []
-    assert "    HF_TOKEN (secret)" in plan_text.lines(plan, 1)
+    assert "  HF_TOKEN (secret)" in plan_text.lines(plan, 1)
     inside = {**plan["runtime"], "kind": "container", "engine": "podman", "image": "sha256:" + "1" * 64}
     argv = launch.contained({**plan, "node": plan["nodes"][0], "runtime": inside}, launch.RAY, ["ray"])
     assert "--env=HF_TOKEN" in argv, "podman reads the value from the unit's environment"

@@ -25,12 +25,15 @@ vllm:num_requests_waiting{{engine="0",model_name="tiny"}} 1.0
 vllm:num_requests_waiting_by_reason{{engine="0",model_name="tiny",reason="capacity"}} 7.0
 vllm:generation_tokens_total{{engine="0",model_name="tiny"}} {generated}
 vllm:generation_tokens_total{{engine="1",model_name="tiny"}} 2.0
+vllm:prefix_cache_queries_total{{engine="0",model_name="tiny"}} 40.0
+vllm:prefix_cache_hits_total{{engine="0",model_name="tiny"}} 30.0
 vllm:generation_tokens_created{{engine="0",model_name="tiny"}} 1.7952198717871225e+09
 """
 
 
 def test_metrics() -> None:
-    assert status_text.metrics(METRICS.format(generated=48.0)) == {"generated": 50.0, "running": 3.0, "waiting": 1.0}
+    expected = {"generated": 50.0, "running": 3.0, "waiting": 1.0, "cache_queries": 40.0, "cache_hits": 30.0}
+    assert status_text.metrics(METRICS.format(generated=48.0)) == expected
     assert status_text.metrics("") == {}
 
 
@@ -80,6 +83,7 @@ API = {
     "tokens_per_second": 12.34,
     "running": 3.0,
     "waiting": 0.0,
+    "prefix_cache_hit_rate": 0.25,
 }
 
 
@@ -90,6 +94,8 @@ def node(name: str, **status: Any) -> dict[str, Any]:
         "available": 100 * GIB,
         "total": 120 * GIB,
         "uptime": 4000.0,
+        "driver": "580.95.05",
+        "links": [{"interface": "enp1s0f1np1", "carrier": True, "speed": 200000, "hca": "rocep1s0f1", "state": "ACTIVE"}],
         "error": {},
         "api": {},
     }
@@ -103,21 +109,26 @@ def test_the_screen() -> None:
     assert said.pop(-2).startswith("problem: spark2 has no rank; cause: ")
     assert said == [
         "model: /srv/models/tiny, served as tiny at http://127.0.0.1:8000/v1",
-        "it answered in 0.3 s; 12.3 tokens/s generated, 3 requests running, 0 requests waiting",
-        "spark1  gb10-ray active for 1 h, gb10-vllm active for 1 min (2 restarts); rank pid 812 with 1.0 GiB; memory 100.0 of 120.0 GiB available",
-        "spark2  gb10-ray active for 1 h; no rank; memory 100.0 of 120.0 GiB available",
+        "it answered in 0.3 s; 12.3 tokens/s generated, 3 requests running, 0 requests waiting, prefix cache hit rate 25%",
+        "spark1  gb10-ray active for 1 h, gb10-vllm active for 1 min (2 restarts)",
+        "        rank pid 812 with 1.0 GiB; memory 100.0 of 120.0 GiB available",
+        "        driver 580.95.05; enp1s0f1np1 200 Gb/s, rocep1s0f1 ACTIVE",
+        "spark2  gb10-ray active for 1 h",
+        "        no rank; memory 100.0 of 120.0 GiB available",
+        "        driver 580.95.05; enp1s0f1np1 200 Gb/s, rocep1s0f1 ACTIVE",
         "last error: 2 min ago, gb10-vllm.service on spark1: ValueError: bad",
     ]
 
 
 def test_what_is_wrong_is_on_the_screen() -> None:
     gone = {"name": "spark2", "head": False, "unreachable": "Failed to connect\n via ssh: No route to host", "status": {}}
-    wedged = {**API, "answers": False, "reason": "no answer after 20 s", "tokens_per_second": None, "running": None}
+    wedged = {**API, "answers": False, "reason": "no answer after 20 s", "tokens_per_second": None, "running": None, "prefix_cache_hit_rate": None}
     said = status_text.lines([node("spark1", api=wedged), gone], "/srv/models/other")
-    assert said[1] == "IT DOES NOT ANSWER: no answer after 20 s; unknown tokens/s generated, unknown requests running, 0 requests waiting"
+    counts = "unknown tokens/s generated, unknown requests running, 0 requests waiting, prefix cache unused"
+    assert said[1] == f"IT DOES NOT ANSWER: no answer after 20 s; {counts}"
     assert said[2] == "the inventory specifies /srv/models/other: the next site.yml run switches to it"
-    assert said[4] == "spark2  CANNOT BE READ: Failed to connect via ssh: No route to host"
-    assert [line.rpartition("#")[2] for line in said[5:-1]] == ["engine-silent", "node-unreachable"]
+    assert said[6] == "spark2  CANNOT BE READ: Failed to connect via ssh: No route to host"
+    assert [line.rpartition("#")[2] for line in said[7:-1]] == ["engine-silent", "node-unreachable"]
     assert said[-1] == "last error: none since boot on the nodes that could be read"
 
 
@@ -127,11 +138,23 @@ def test_a_run_that_has_the_lock_is_on_the_screen() -> None:
     assert said[2] == f"locked: {lock['text']}, for 2 min"
 
 
+def test_links_without_carrier_or_rdma_are_problems() -> None:
+    down = {"interface": "enp1s0f0np0", "carrier": False, "speed": None, "hca": "rocep1s0f0", "state": "DOWN"}
+    idle = {"interface": "enp1s0f1np1", "carrier": True, "speed": 200000, "hca": "rocep1s0f1", "state": "INIT"}
+    plain = {"interface": "mgbe0_0", "carrier": True, "speed": None, "hca": "", "state": ""}
+    said = status_text.lines([node("spark1", api=API, driver="", links=[down, idle, plain])], "/srv/models/tiny")
+    assert said[4] == "        no driver; enp1s0f0np0 NO CARRIER, rocep1s0f0 DOWN; enp1s0f1np1 200 Gb/s, rocep1s0f1 INIT; mgbe0_0 up"
+    problems = [line for line in said if line.startswith("problem: ")]
+    assert [line.partition(";")[0] for line in problems] == [f"problem: spark1 has no link at {name}" for name in ("enp1s0f0np0", "enp1s0f1np1")]
+    assert all(line.endswith("#link-down") for line in problems)
+
+
 def test_nothing_runs() -> None:
     stopped = service("gb10-vllm.service", active="inactive", sub="dead", pid=None, enabled=False)
     said = status_text.lines([node("spark1", api={**API, "healthy": False}, services=[stopped], ranks=[])], "/srv/models/tiny")
     assert said[:2] == ["model: none is served at http://127.0.0.1:8000", "the inventory specifies /srv/models/tiny"]
-    assert said[2].startswith("spark1  gb10-vllm inactive (dead) (not started at boot); no rank; ")
+    assert said[2].startswith("spark1  gb10-vllm inactive (dead) (not started at boot)")
+    assert said[3].startswith("        no rank; ")
 
 
 def test_the_head_cannot_be_reached() -> None:
@@ -185,7 +208,7 @@ def test_a_server_is_watched_and_asked(at: io_vllm.Server) -> None:
     facts = io_status.api(at, "", 0.1, 5)
     assert (facts["healthy"], facts["answers"], facts["model"], facts["root"]) == (True, True, "tiny", "/srv/models/tiny")
     assert 20 < facts["tokens_per_second"] <= 100
-    assert (facts["running"], facts["waiting"]) == (3.0, 1.0)
+    assert (facts["running"], facts["waiting"], facts["prefix_cache_hit_rate"]) == (3.0, 1.0, 0.75)
 
 
 def test_a_server_without_models(at: io_vllm.Server, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:

@@ -225,7 +225,8 @@ def service(**facts: Any) -> dict[str, Any]:
 
 
 def node(head: bool = True, unreachable: str = "", **status: Any) -> dict[str, Any]:
-    facts = {"services": [service()], "ranks": [{"pid": 8}], "available": 20 * GIB, "total": 120 * GIB, "uptime": 4000.0, "api": API if head else {}}
+    facts = {"services": [service()], "ranks": [{"pid": 8}], "available": 20 * GIB, "total": 120 * GIB, "uptime": 4000.0, "links": []}
+    facts["api"] = API if head else {}
     return {"name": "spark1" if head else "spark2", "head": head, "unreachable": unreachable, "status": {} if unreachable else {**facts, **status}}
 
 
@@ -258,6 +259,7 @@ STOPPED = [service(active="inactive", pid=None, enabled=False)]
         pytest.param("service-restarts", node(services=[service(restarts=9, active="activating", pid=None)]), id="waits for its restart"),
         pytest.param("service-down", node(services=[service(active="failed", pid=None)]), id="failed"),
         pytest.param("rank-missing", node(ranks=[]), id="no rank"),
+        pytest.param("link-down", node(links=[{"interface": "enp1s0f1np1", "carrier": False, "hca": "", "state": ""}]), id="no carrier"),
         pytest.param("memory-exhausted", node(available=2 * GIB), id="no memory"),
         pytest.param("memory-held", node(services=STOPPED, ranks=[], available=50 * GIB, api={}), id="memory of nothing"),
     ],

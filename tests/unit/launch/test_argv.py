@@ -228,7 +228,8 @@ def test_no_option_of_the_users_opens_the_container_that_only_looks() -> None:
 def test_the_plan_names_the_image() -> None:
     serve = {**INSIDE["serve"], "nccl": "", "why": [], "model": [], "memory": [], "findings": []}
     stack = {"vllm": "0.32.0", "name": "current"}
-    said = plan_text.lines({**INSIDE, "serve": serve, "stack": stack, "fabric": [], "nccl": {"build": False, "why": []}}, 1)
+    node = {**INSIDE["node"], "capability": "", "interface": "", "secrets": []}
+    said = plan_text.lines({**INSIDE, "nodes": [node], "serve": serve, "stack": stack, "fabric": [], "nccl": {"build": False, "why": []}}, 1)
     assert f"in containers of {IMAGE}, run by docker" in said
 
 

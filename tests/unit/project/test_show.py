@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 from repository import ROOT
 
-from ansible_collections.gb10.cluster.plugins.action.show import printable
+from ansible_collections.gb10.cluster.plugins.action.show import color, printable
 
 PLAYBOOK = """
 - hosts: localhost
@@ -43,3 +43,9 @@ def test_a_text_is_printed_line_by_line(tmp_path: Path) -> None:
 
 def test_a_line_cannot_change_the_terminal() -> None:
     assert printable("a\x1b[2J\r\x07b\u202ec é ✓ ") == "a\\x1b[2J\\r\\x07b\\u202ec é ✓"
+
+
+def test_a_problem_is_red_and_a_warning_is_not() -> None:
+    lines = ["problem: spark1 has no rank", "  error rule-a, args", "last error: 2 min ago", "  warning rule-b, args"]
+    assert [color(line) for line in lines] == ["red", "red", "red", "bright purple"]
+    assert {color(line) for line in ("last error: none since boot", "error (waived: x) rule-a", "a problem: no", "errors")} == {None}
