@@ -84,7 +84,8 @@ def run_and_kill(playbook: str, arguments: Sequence[str], at_task: str, after: f
     process = subprocess.Popen(
         command(playbook, arguments),
         cwd=ROOT,
-        env=os.environ | _ENVIRONMENT,
+        # Otherwise a task with a condition announces itself only with its first result.
+        env=os.environ | _ENVIRONMENT | {"ANSIBLE_DISPLAY_SKIPPED_HOSTS": "1"},
         stdin=subprocess.DEVNULL,
         stdout=subprocess.PIPE,
         stderr=subprocess.STDOUT,

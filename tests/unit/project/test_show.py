@@ -9,7 +9,8 @@ from pathlib import Path
 import pytest
 from repository import ROOT
 
-from ansible_collections.gb10.cluster.plugins.action.show import color, printable
+from ansible_collections.gb10.cluster.plugins.action.show import color
+from ansible_collections.gb10.cluster.plugins.plugin_utils.terminal import printable
 
 PLAYBOOK = """
 - hosts: localhost

@@ -1,0 +1,109 @@
+# Copyright (c) 2026, gb10.cluster maintainers
+# GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+
+from __future__ import annotations
+
+DOCUMENTATION = r"""
+---
+name: brief
+type: stdout
+short_description: Ansible's default output with readable errors
+version_added: 0.1.0
+description:
+  - Prints the message of a failed task as text instead of JSON, and repeats it at the end of the run.
+  - With O(display_skipped_hosts=false), prints the name of a task that runs in any case before it runs, so that a long
+    task is visible. The default output then prints a name together with the first result.
+  - With C(-v), prints errors like the default output.
+author: gb10.cluster maintainers (@gb10-cluster)
+extends_documentation_fragment:
+  - default_callback
+  - result_format_callback
+requirements:
+  - set as stdout_callback in ansible.cfg
+seealso:
+  - plugin: ansible.builtin.default
+    plugin_type: callback
+"""
+
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+from ansible import constants
+from ansible.plugins.callback.default import CallbackModule as Default
+
+from ansible_collections.gb10.cluster.plugins.plugin_utils.terminal import printable
+
+#: An action that prints lines itself, which must follow its name.
+_PRINTS = "gb10.cluster.show"
+_HINT = "Correct it, then run the same command again; it repeats no finished work. docs/troubleshooting.md lists known errors."
+
+
+class CallbackModule(Default):
+    """The default output, except for the names of tasks and for errors."""
+
+    CALLBACK_NAME = "gb10.cluster.brief"
+
+    def __init__(self) -> None:
+        super().__init__()
+        # The last failed task of each host, with its message.
+        self._failed: dict[str, tuple[str, list[str]]] = {}
+
+    def _task_start(self, task: Any, prefix: str | None = None) -> None:
+        super()._task_start(task, prefix)
+        if self._last_task_banner != task._uuid and (not task.when or task.action == _PRINTS):
+            self._print_task_banner(task)
+
+    def _handle_exception(self, result: Any, use_stderr: bool = False) -> None:
+        if self._display.verbosity:
+            super()._handle_exception(result, use_stderr)
+        else:
+            # It has the message a second time, with control characters.
+            result.pop("exception", None)
+
+    def _dump_results(self, result: Any, *args: Any, **kwargs: Any) -> str:
+        if self._display.verbosity or not result.get("msg"):
+            return str(super()._dump_results(result, *args, **kwargs))
+        return "".join(f"\n  {line}" for line in _lines(result))
+
+    def v2_runner_on_failed(self, result: Any, ignore_errors: bool = False) -> None:
+        lines = list(_failures(result.result))
+        super().v2_runner_on_failed(result, ignore_errors)
+        if not ignore_errors:
+            self._failed[result.host.get_name()] = (result.task.get_name(), lines)
+
+    def v2_runner_on_unreachable(self, result: Any) -> None:
+        super().v2_runner_on_unreachable(result)
+        if not result.task.ignore_unreachable:
+            self._failed[result.host.get_name()] = (result.task.get_name(), list(_lines(result.result)))
+
+    def v2_playbook_on_stats(self, stats: Any) -> None:
+        super().v2_playbook_on_stats(stats)
+        places: dict[tuple[str, tuple[str, ...]], list[str]] = {}
+        for host, (task, lines) in self._failed.items():
+            # The others were rescued.
+            if host in stats.failures or host in stats.dark:
+                places.setdefault((task, tuple(lines)), []).append(host)
+        if not places:
+            return
+        self._display.banner("FAILED")
+        for (task, lines), hosts in places.items():
+            self._display.display(f"{', '.join(sorted(hosts))}: {task}", color=constants.COLOR_ERROR)
+            for line in lines:
+                self._display.display(f"  {line}", color=constants.COLOR_ERROR)
+        self._display.display(_HINT)
+
+
+def _failures(result: Mapping[str, Any]) -> Iterator[str]:
+    """Yield the lines of a result, or those of its failed items."""
+    items = [item for item in result.get("results", ()) if item.get("failed")]
+    for one in items or [result]:
+        yield from _lines(one)
+
+
+def _lines(result: Mapping[str, Any]) -> Iterator[str]:
+    """Yield the message and what a command printed, as lines that cannot change the terminal."""
+    texts = [result.get("msg") or result.get("censored") or "no message"]
+    texts += [result[key] for key in ("stderr", "module_stderr", "stdout", "module_stdout") if result.get(key)]
+    for text in texts:
+        yield from (printable(line) for line in ("\n".join(map(str, text)) if isinstance(text, list) else str(text)).splitlines())

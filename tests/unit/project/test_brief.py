@@ -1,0 +1,93 @@
+"""The output of playbooks: no skipped tasks, and errors as text, also at the end."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+from repository import ROOT
+
+PLAYBOOK = r"""
+- hosts: a,b
+  gather_facts: false
+  vars: {ansible_python_interpreter: "{{ ansible_playbook_python }}"}
+  tasks:
+    - name: Run in any case
+      ansible.builtin.debug: {msg: hello}
+    - name: Skip on all hosts
+      ansible.builtin.debug: {msg: hello}
+      when: false
+    - name: Skip on one host
+      gb10.cluster.show: {lines: [one, two]}
+      when: inventory_hostname == "a"
+    - name: Ignore an error
+      ansible.builtin.fail: {msg: ignored}
+      ignore_errors: true
+    - name: Fail and recover
+      block:
+        - name: Fail first
+          ansible.builtin.fail: {msg: rescued}
+      rescue:
+        - name: Recover
+          ansible.builtin.debug: {msg: recovered}
+    - name: Fail and clean up
+      block:
+        - name: Refuse
+          ansible.builtin.fail: {msg: "nodes[0]: \e[2J\n  Expected: \"x\". Fix: y"}
+          when: refused | default(true)
+        - name: Run a command for each item
+          ansible.builtin.command: {argv: "{{ item }}"}
+          loop: [["true"], ["sh", "-c", "echo it is broken >&2; exit 3"]]
+          changed_when: false
+      always:
+        - name: Clean up
+          ansible.builtin.debug: {msg: done}
+"""
+
+
+def output(folder: Path, *arguments: str) -> str:
+    play = folder / "play.yml"
+    play.write_text(PLAYBOOK, encoding="utf-8")
+    command = [str(Path(sys.executable).with_name("ansible-playbook")), str(play), "-i", "a,b,", "-c", "local", *arguments]
+    environment = {name: value for name, value in os.environ.items() if not name.startswith("ANSIBLE_")}
+    result = subprocess.run(command, cwd=ROOT, env=environment, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, check=False)
+    assert result.returncode == 2, result.stdout
+    return result.stdout
+
+
+@pytest.fixture(scope="module")
+def failed(tmp_path_factory: pytest.TempPathFactory) -> str:
+    return output(tmp_path_factory.mktemp("brief"))
+
+
+def test_skipped_tasks_are_hidden_and_names_precede_what_is_printed(failed: str) -> None:
+    assert "TASK [Run in any case]" in failed and "Skip on all hosts" not in failed and "skipping" not in failed
+    assert failed.partition("TASK [Skip on one host]")[2].splitlines()[1:4] == ["  one", "  two", "ok: [a]"]
+
+
+def test_an_error_is_text_that_cannot_change_the_terminal(failed: str) -> None:
+    lines = ["fatal: [a]: FAILED! => ", "  nodes[0]: \\x1b[2J", '    Expected: "x". Fix: y']
+    assert "\n".join(lines) in failed
+    assert "\x1b" not in failed and "[ERROR]" not in failed
+
+
+def test_a_run_ends_with_its_failures(failed: str) -> None:
+    end = failed.partition("PLAY RECAP")[2].partition("\nFAILED ")[2].splitlines()[1:]
+    assert end[:3] == ["a, b: Refuse", "  nodes[0]: \\x1b[2J", '    Expected: "x". Fix: y']
+    assert len(end) == 4 and "docs/troubleshooting.md" in end[3]
+
+
+def test_a_failed_item_is_named_with_its_output(tmp_path: Path) -> None:
+    found = output(tmp_path, "--extra-vars", '{"refused": false}')
+    end = found.partition("\nFAILED ")[2].splitlines()[1:]
+    assert end[:3] == ["a, b: Run a command for each item", "  non-zero return code", "  it is broken"]
+    # Other errors were rescued or ignored.
+    assert len(end) == 4 and found.count("rescued\n") == 2
+
+
+def test_more_output_on_request(tmp_path: Path) -> None:
+    found = output(tmp_path, "-v")
+    assert '"msg": "nodes[0]: \\u001b[2J' in found and "[ERROR]: " in found
