@@ -75,7 +75,7 @@ def test_the_list_of_a_serving_cluster_changes_nothing(cluster: Cluster) -> None
     listed = reset(cluster, "--check", "--diff").assert_ok()
     lines = ("stop gb10-ray.service (unit)", "remove /opt/gb10/runtime (tree, ", "remove gb10 (user)", "restore /etc/netplan/60-gb10-qsfp.yaml, ")
     for line in lines:
-        assert listed.output.count(f'"{line}') == len(nodes), line
+        assert listed.output.count(f"\n  {line}") == len(nodes), line
     assert listed.output.count("keep /opt/gb10/models (tree, ") == len(nodes)
     refused = reset(cluster)
     assert refused.status != 0
