@@ -19,17 +19,13 @@ WAYS: dict[str, dict[str, object]] = {
     "mp, tensor 2": {"gb10_distributed_executor_backend": "mp"},
     "mp, pipeline 2": {"gb10_distributed_executor_backend": "mp", "gb10_tensor_parallel_size": 1, "gb10_pipeline_parallel_size": 2},
 }
-#: Each entry differs from the previous one in the executor, the parallelism, the model, or in all.
+#: Each switch changes the executor, or the parallelism and the model, or all. Every start costs about a minute of a core, and what one
+#: switch leaves behind, the exact comparison finds.
 SWITCHES = [
     ("mp, tensor 2", "tiny"),
-    ("mp, pipeline 2", "tiny"),
     ("mp, pipeline 2", "tiny-moe"),
-    ("mp, tensor 2", "tiny-moe"),
     ("ray, tensor 2", "tiny-moe"),
-    ("ray, tensor 2", "tiny"),
-    ("mp, pipeline 2", "tiny-moe"),
-    ("ray, tensor 2", "tiny"),
-    ("mp, tensor 2", "tiny-moe"),
+    ("mp, pipeline 2", "tiny"),
     ("ray, tensor 2", "tiny"),
 ]
 
@@ -76,7 +72,7 @@ def left(host: Host) -> dict[str, list[str]]:
     return {what: host.check_output(command).splitlines() for what, command in commands.items()}
 
 
-def test_ten_switches_leave_nothing_behind(cluster: Cluster, nodes: dict[str, Host], head: Host) -> None:
+def test_switches_leave_nothing_behind(cluster: Cluster, nodes: dict[str, Host], head: Host) -> None:
     def stop() -> None:
         run("playbooks/stop.yml", [*cluster.arguments]).assert_ok()
 
