@@ -24,6 +24,7 @@ pygments_dark_style = "github-dark"
 #: Labels of Ansible's own documentation that antsibull-docs refers to. The site is built without the network.
 ANSIBLE = {
     "action_plugins": "plugins/action.html",
+    "callback_plugins": "plugins/callback.html",
     "ansible_configuration_settings": "reference_appendices/config.html",
     "common_return_values": "reference_appendices/common_return_values.html",
 }
@@ -42,8 +43,9 @@ def anchor_names(_app: object, document: nodes.document) -> None:
 
 
 def link_ansible(_app: object, _environment: object, node: nodes.Element, content: nodes.Node) -> nodes.Node | None:
-    """Link a label of Ansible's documentation."""
-    page = ANSIBLE.get(node["reftarget"])
+    """Link a label or an environment variable of Ansible's documentation."""
+    target = node["reftarget"]
+    page = f"{ANSIBLE['ansible_configuration_settings']}#envvar-{target}" if node["reftype"] == "envvar" else ANSIBLE.get(target)
     return nodes.reference("", "", content, refuri=f"https://docs.ansible.com/ansible/latest/{page}") if page else None
 
 

@@ -21,9 +21,6 @@ extends_documentation_fragment:
   - result_format_callback
 requirements:
   - set as stdout_callback in ansible.cfg
-seealso:
-  - plugin: ansible.builtin.default
-    plugin_type: callback
 """
 
 from collections.abc import Iterator, Mapping

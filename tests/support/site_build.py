@@ -95,9 +95,7 @@ def write_pages() -> None:
     written["variables.md"] = site_pages.variables({role: specs(role) for role in PACKAGED_ROLES}, {role: title(role) for role in PACKAGED_ROLES})
     written["errors.md"] = site_pages.errors(messages())
     for caption, names in site_pages.SECTIONS.items():
-        # troubleshooting.md does not exist yet.
-        present = [name for name in names if f"{name}.md" in written or "<" in name]
-        written["index.md"] += site_pages.toctree(caption, present, hidden=True)
+        written["index.md"] += site_pages.toctree(caption, names, hidden=True)
     for page, text in written.items():
         (SOURCE / page).parent.mkdir(parents=True, exist_ok=True)
         (SOURCE / page).write_text(text, encoding="utf-8")
@@ -121,7 +119,7 @@ def build() -> None:
     for path in collection.glob("*.rst"):
         # The theme has its own table of contents, and its sidebar has room for a name only.
         text = re.sub(r"^\.\. contents::\n(?:   .*\n)+", "", path.read_text(encoding="utf-8"), flags=re.MULTILINE)
-        text = re.sub(r"^    (\w+)(_(?:module|filter|test|lookup|role))$", r"    \1 <\1\2>", text, flags=re.MULTILINE)
+        text = re.sub(r"^    (\w+)(_(?:module|callback|filter|test|lookup|role))$", r"    \1 <\1\2>", text, flags=re.MULTILINE)
         path.write_text(text, encoding="utf-8")
     settings = ["--nitpicky", "--fail-on-warning", "--keep-going", "--quiet", "--conf-dir", ROOT / "docs"]
     subprocess.run([programs / "sphinx-build", *settings, "--doctree-dir", OUTPUT / "doctrees", SOURCE, HTML], env=environment, check=True)

@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import pytest
 import site_pages
+from repository import files
 from site_errors import Message
 
 PAGES = {"docs/a.md": "a.md", "docs/b.md": "b.md", "roles/x/README.md": "roles/x.md", "roles/x/meta/argument_specs.yml": "variables.md"}
@@ -74,3 +77,9 @@ def test_every_error_has_its_own_anchor() -> None:
     assert page.index("## a") < page.index("## b")
     assert Message("{P}", "{X}", "an e", "f").anchor == "error-an-e"
     assert Message("{P}", "{X}", "{E}", "{F}").anchor == "error-value"
+
+
+def test_every_page_is_in_one_section() -> None:
+    listed = [name for names in site_pages.SECTIONS.values() for name in names if "<" not in name]
+    generated = {"playbooks", "variables", "errors", "roles"}
+    assert sorted({Path(path).stem for path in files("docs/*.md")} | generated) == sorted([*listed, "index"])
