@@ -45,6 +45,8 @@ class CallbackModule(Default):
         super().__init__()
         # The last failed task of each host, with its message.
         self._failed: dict[str, tuple[str, list[str]]] = {}
+        # The messages of failed items, by host and task.
+        self._items: dict[tuple[str, str], list[str]] = {}
 
     def _task_start(self, task: Any, prefix: str | None = None) -> None:
         super()._task_start(task, prefix)
@@ -63,8 +65,12 @@ class CallbackModule(Default):
             return str(super()._dump_results(result, *args, **kwargs))
         return "".join(f"\n  {line}" for line in _lines(result))
 
+    def v2_runner_item_on_failed(self, result: Any) -> None:
+        super().v2_runner_item_on_failed(result)
+        self._items.setdefault((result.host.get_name(), result.task._uuid), []).extend(_lines(result.result))
+
     def v2_runner_on_failed(self, result: Any, ignore_errors: bool = False) -> None:
-        lines = list(_failures(result.result))
+        lines = self._items.pop((result.host.get_name(), result.task._uuid), None) or list(_lines(result.result))
         super().v2_runner_on_failed(result, ignore_errors)
         if not ignore_errors:
             self._failed[result.host.get_name()] = (result.task.get_name(), lines)
@@ -89,13 +95,6 @@ class CallbackModule(Default):
             for line in lines:
                 self._display.display(f"  {line}", color=constants.COLOR_ERROR)
         self._display.display(_HINT)
-
-
-def _failures(result: Mapping[str, Any]) -> Iterator[str]:
-    """Yield the lines of a result, or those of its failed items."""
-    items = [item for item in result.get("results", ()) if item.get("failed")]
-    for one in items or [result]:
-        yield from _lines(one)
 
 
 def _lines(result: Mapping[str, Any]) -> Iterator[str]:

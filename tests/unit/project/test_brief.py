@@ -83,7 +83,7 @@ def test_a_run_ends_with_its_failures(failed: str) -> None:
 def test_a_failed_item_is_named_with_its_output(tmp_path: Path) -> None:
     found = output(tmp_path, "--extra-vars", '{"refused": false}')
     end = found.partition("\nFAILED ")[2].splitlines()[1:]
-    assert end[:3] == ["a, b: Run a command for each item", "  non-zero return code", "  it is broken"]
+    assert end[0] == "a, b: Run a command for each item" and "non-zero return code" in end[1] and end[2] == "  it is broken"
     # Other errors were rescued or ignored.
     assert len(end) == 4 and found.count("rescued\n") == 2
 
