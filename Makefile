@@ -13,6 +13,8 @@ INVENTORY ?= inventories/lab
 PYTEST_ARGS ?=
 # vLLM releases for `make patch`: two, all, or versions separated by commas.
 RELEASES ?= two
+# A release of ansible-core for `make compat`, which needs its Python (PYTHON=python3.13).
+CORE ?= 2.21
 # A scenario of molecule.
 SCENARIO ?= default
 # Parts of `make test` or `make test-all`, by default all.
@@ -25,7 +27,7 @@ installed := .venv/.installed
 docs_bin := .venv-docs/bin
 docs_installed := .venv-docs/.installed
 
-.PHONY: help setup requirements downloads shellcheck lint yamllint ruff mypy complexity changelog ansible-lint sanity unit unit-repeat patch locks nccl-source release-table collection docs release molecule integration test test-all test-table demo demo-down bench bench-fabric bench-store bench-patch arm64 clean root
+.PHONY: help setup requirements downloads shellcheck lint yamllint ruff mypy complexity changelog ansible-lint sanity unit unit-repeat compat patch locks nccl-source release-table collection docs release molecule integration test test-all test-table demo demo-down bench bench-fabric bench-store bench-patch arm64 clean root
 
 help: ## Show this list
 	@grep -hE '^[a-z0-9-]+:.*## ' Makefile | sed -E 's/:.*## /\t/' | expand -t 19
@@ -83,6 +85,13 @@ unit: setup ## Run the unit tests: the pure core, argument specifications, conve
 
 unit-repeat: setup ## Run the unit tests five times, each in another order
 	for seed in 1 2 3 4 5; do $(bin)/pytest tests/unit --numprocesses=auto --random-order-seed=$$seed $(PYTEST_ARGS); done
+
+# requirements-dev.txt has hashes for one ansible-core only, so that this takes the pinned versions without them.
+compat: ## Run the unit tests and ansible-test sanity with another ansible-core (CORE=2.20; PYTHON=python3.13)
+	$(PYTHON) -m venv build/compat
+	sed 's/^ansible-core==.*/ansible-core~=$(CORE).0/' requirements-dev.in >build/compat/requirements.in
+	build/compat/bin/pip install --quiet --disable-pip-version-check --requirement build/compat/requirements.in
+	build/compat/bin/pytest tests/unit tests/sanity/test_ansible_test.py --numprocesses=auto $(PYTEST_ARGS)
 
 patch: setup ## Test the patches and the table of arguments on published vLLM releases (RELEASES=all; downloads 16 to 330 MB each into ~/.cache/gb10-lab)
 	$(bin)/pytest tests/patch --releases=$(RELEASES) --junit-xml=build/junit/patch.xml $(PYTEST_ARGS)

@@ -11,6 +11,8 @@ author = copyright = "gb10.cluster maintainers"
 extensions = ["myst_parser", "sphinx_antsibull_ext"]
 myst_enable_extensions = ["deflist"]
 myst_heading_anchors = 4
+# Otherwise the -- of an option becomes a dash.
+smartquotes = False
 html_theme = "furo"
 html_title = project
 html_static_path = ["site.css"]

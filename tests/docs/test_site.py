@@ -97,6 +97,12 @@ def test_every_plugin_and_playbook_is_on_the_site(site: dict[str, Page]) -> None
     assert set(site_build.PLAYBOOKS) <= site["playbooks.html"].anchors
 
 
+def test_options_keep_their_dashes(site: dict[str, Page]) -> None:
+    texts = [(site_build.HTML / name).read_text(encoding="utf-8") for name in site]
+    assert any("--gpu-memory-utilization" in text for text in texts)
+    assert not any(re.search(r"[\u2013\u2014][a-z]+-[a-z]", text) for text in texts)
+
+
 def test_every_rule_has_an_anchor(site: dict[str, Page]) -> None:
     assert {rule.id for rule in RULES} <= site["rules.html"].anchors
 
