@@ -34,18 +34,24 @@ def lines(plan: Mapping[str, Any], object_store_memory: int) -> list[str]:
     result += _block("the model", serve["model"])
     result += _block("memory", serve["memory"])
     result += _block("fabric", plan["fabric"])
-    environments = [overrides.rank_environment(node) for node in plan["nodes"]]
-    shared = {name: value for name, value in environments[0].items() if all(other.get(name) == value for other in environments)}
-    result += _block("environment of each rank" if count > 1 else "environment", _environment(shared))
-    for node, environment in zip(plan["nodes"], environments, strict=True):
-        own = {name: value for name, value in environment.items() if name not in shared}
-        result += [*_node(plan, node, object_store_memory), *(_INDENT + line for line in _environment(own, node["secrets"]))]
+    result += _nodes(plan, object_store_memory)
     result += _block("findings", serve["findings"] or ["none"])
     return result
 
 
 def _block(title: str, text: list[str]) -> list[str]:
     return [f"{title}:", *(_INDENT + line for line in text)] if text else []
+
+
+def _nodes(plan: Mapping[str, Any], object_store_memory: int) -> list[str]:
+    """Return the variables that all ranks share, then each node's processes and other variables."""
+    environments = [overrides.rank_environment(node) for node in plan["nodes"]]
+    shared = {name: value for name, value in environments[0].items() if all(other.get(name) == value for other in environments)}
+    result = _block("environment of each rank" if len(environments) > 1 else "environment", _environment(shared))
+    for node, environment in zip(plan["nodes"], environments, strict=True):
+        own = {name: value for name, value in environment.items() if name not in shared}
+        result += [*_node(plan, node, object_store_memory), *(_INDENT + line for line in _environment(own, node["secrets"]))]
+    return result
 
 
 def _node(plan: Mapping[str, Any], node: Mapping[str, Any], object_store_memory: int) -> list[str]:

@@ -7,7 +7,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -95,9 +95,8 @@ def _node(node: Mapping[str, Any], healthy: bool) -> Iterator[tuple[str, str]]:
     for service in services:
         yield from _service(service, status["uptime"])
     running = any(service["pid"] for service in services)
-    for link in status["links"]:
-        if not link["carrier"] or (link["hca"] and link["state"] != "ACTIVE"):
-            yield "link-down", f"has no link at {link['interface']}"
+    for name in _down(status["links"]):
+        yield "link-down", f"has no link at {name}"
     available = status["available"] / status["total"]
     if healthy and running and not status["ranks"]:
         yield "rank-missing", "has no rank"
@@ -105,6 +104,11 @@ def _node(node: Mapping[str, Any], healthy: bool) -> Iterator[tuple[str, str]]:
         yield "memory-exhausted", "has almost no available memory"
     elif available < _HELD and not running and not status["ranks"]:
         yield "memory-held", "serves nothing, but less than half of its memory is available"
+
+
+def _down(links: Iterable[Mapping[str, Any]]) -> list[str]:
+    """Return the interfaces without carrier or with an RDMA port that is not ACTIVE."""
+    return [link["interface"] for link in links if not link["carrier"] or (link["hca"] and link["state"] != "ACTIVE")]
 
 
 def _service(service: Mapping[str, Any], uptime: float) -> Iterator[tuple[str, str]]:
