@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import base64
 import csv
+import ipaddress
 import re
 from collections.abc import Iterable, Mapping
 from typing import Any
@@ -83,15 +84,17 @@ def planned_rails(document: Any) -> dict[str, dict[str, Any]]:
     rails = {}
     for name, body in (ethernets if isinstance(ethernets, Mapping) else {}).items():
         addresses = body.get("addresses") if isinstance(body, Mapping) else None
-        if isinstance(addresses, list) and all(
-            isinstance(address, str) and _ADDRESS.fullmatch(address) for address in addresses
-        ):
+        if isinstance(addresses, list) and all(map(_is_address, addresses)):
             mtu = str(body.get("mtu", ""))
             rails[str(name)] = {"addresses": list(addresses), "mtu": int(mtu) if mtu.isdigit() else None}
     return rails
 
 
-_ADDRESS = re.compile(r"(?:\d{1,3}\.){3}\d{1,3}/\d{1,2}")
+def _is_address(value: object) -> bool:
+    try:
+        return isinstance(value, str) and "/" in value and bool(ipaddress.IPv4Interface(value))
+    except ValueError:
+        return False
 
 
 def removes_ipc(configuration: str) -> bool:

@@ -6,8 +6,9 @@
 
 from __future__ import annotations
 
+import itertools
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 from ansible_collections.gb10.cluster.plugins.module_utils.verify import (
@@ -92,7 +93,7 @@ def report(nodes: Sequence[Mapping[str, Any]], groups: Sequence[str], fail_on: s
     documents = [summary, *(each.facts() for each in found), *(row.facts() for row in rows)]
     failed = fail_on != _NEVER and worst != "" and SEVERITIES.index(worst) <= SEVERITIES.index(fail_on)
     return {
-        "lines": [_title(summary), *(_line(each) for each in found), *_table(rows, [node.name for node in known.read])],
+        "lines": [_title(summary), *_lines(found), *_table(rows, [node.name for node in known.read])],
         "json_lines": [json.dumps(document, sort_keys=True) for document in documents],
         "worst": worst,
         "failed": failed,
@@ -112,11 +113,14 @@ def _title(summary: Mapping[str, Any]) -> str:
     return f"verified {nodes} with {summary['checks']} checks ({', '.join(summary['groups'])}): {result}"
 
 
-def _line(finding: Finding) -> str:
-    check = finding.check
-    place = f" {finding.node}" if finding.node else ""
-    reason = f"Expected: {check.expected}. Cause or effect: {check.why}. Fix: {check.fix}."
-    return f"{check.severity} {check.id}{place}: {finding.found}. {reason} {PAGE}#{check.id}"
+def _lines(found: Sequence[Finding]) -> Iterator[str]:
+    """Yield a line for each finding. The last one of a check is followed by the expected state, the reason and the fix."""
+    for check, group in itertools.groupby(found, key=lambda finding: finding.check):
+        for finding in group:
+            place = f" {finding.node}" if finding.node else ""
+            yield f"{check.severity} {check.id}{place}: {finding.found}"
+        yield f"  expected: {check.expected}; {check.why}"
+        yield f"  fix: {check.fix}; {PAGE}#{check.id}"
 
 
 def _table(rows: Sequence[differences.Row], names: Sequence[str]) -> list[str]:

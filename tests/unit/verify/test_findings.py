@@ -326,9 +326,11 @@ def test_an_address_of_two_nodes_and_of_two_rails() -> None:
 def test_a_path_that_does_not_carry_packets() -> None:
     path = {"interface": RAIL, "peer": "spark2", "address": "10.110.0.2", "mac": "", "reported": "no reply (timeout)", "small": False}
     answer = FILTERS["verification_report"](pair(), [[path], []], ["fabric"], "error")
-    assert (answer["worst"], answer["failed"], len(answer["lines"])) == ("error", True, 2)
-    assert answer["lines"][1].startswith("error rail-path spark1: enp1s0f1np1 to spark2 (10.110.0.2): no reply (timeout). Expected: ")
-    assert answer["lines"][1].endswith(" docs/verification.md#rail-path")
+    assert (answer["worst"], answer["failed"], len(answer["lines"])) == ("error", True, 4)
+    assert answer["lines"][1] == "error rail-path spark1: enp1s0f1np1 to spark2 (10.110.0.2): no reply (timeout)"
+    assert answer["lines"][2].startswith("  expected: a reply of the right device")
+    assert answer["lines"][3].startswith("  fix: check cable")
+    assert answer["lines"][3].endswith("; docs/verification.md#rail-path")
 
 
 def test_other_images_and_an_open_ray_of_another_tool() -> None:
@@ -394,7 +396,15 @@ def test_groups_severities_and_documents() -> None:
     ]
     assert difference == {"kind": "difference", "id": "packages-differ", "attribute": "vllm", "values": {"spark1": "0.32.0", "spark2": "0.31.0"}}
     assert answer["lines"][-2:] == ["differences  spark1  spark2", "vllm         0.32.0  0.31.0"]
-    assert [line.partition(" ")[0] for line in answer["lines"][1:3]] == ["error", "warning"]
+    assert [line.partition(" ")[0] for line in answer["lines"][1:-2]] == ["error", "", "", "warning", "", ""]
+
+
+def test_findings_of_one_check_are_explained_once() -> None:
+    nodes = pair()
+    for node in nodes:
+        node["facts"]["clock"] = NOW - 300
+    lines = report.report(nodes, GROUPS, "error")["lines"]
+    assert [line.split(":")[0].strip() for line in lines[1:]] == ["warning clock-wrong spark1", "warning clock-wrong spark2", "expected", "fix"]
 
 
 def test_products_and_gpus_are_compared_only_with_their_own_kind() -> None:

@@ -57,7 +57,8 @@ def test_the_files_of_a_wheel() -> None:
 
 def test_planned_rails() -> None:
     body = {"addresses": ["10.110.0.1/24"], "mtu": "9000"}
-    document = {"network": {"ethernets": {"enp1s0f1np1": body, "bad": {"addresses": [{"x": "y"}]}, "worse": "x"}}}
+    wrong_values = {str(index): {"addresses": [value]} for index, value in enumerate(({"x": "y"}, "fd00::1/64", "10.0.0.999/24", "10.0.0.1"))}
+    document = {"network": {"ethernets": {"enp1s0f1np1": body, **wrong_values, "worse": "x"}}}
     assert parse.planned_rails(document) == {"enp1s0f1np1": {"addresses": ["10.110.0.1/24"], "mtu": 9000}}
     for wrong in (None, [], {"network": []}, {"network": {"ethernets": "x"}}):
         assert parse.planned_rails(wrong) == {}
