@@ -7,6 +7,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from dataclasses import replace
 
 from ansible_collections.gb10.cluster.plugins.module_utils.api import access, tls
 from ansible_collections.gb10.cluster.plugins.module_utils.common import paths
@@ -35,6 +36,14 @@ def _not_ready(cluster: Cluster) -> Iterator[Found]:
         api = node.part("api")
         if node.head and api and not api["healthy"] and not api["reason"]:
             yield node.name, f"{api['url']}/health does not return 200"
+
+
+def _missing_rank(cluster: Cluster) -> Iterator[Found]:
+    """Find nodes without a rank: those of this collection by their services, others by the ranks of the other nodes."""
+    yield from _BY_STATE.check(cluster)
+    healthy = any(node.part("api").get("healthy") for node in cluster.read if node.head)
+    if healthy and any(_ranks(node) for node in cluster.read):
+        yield from ((node.name, "it has no rank") for node in cluster.read if not _ours(node) and not _ranks(node))
 
 
 def _ranks(node: Node) -> set[int]:
@@ -109,10 +118,12 @@ def _removes_ipc(cluster: Cluster) -> Iterator[Found]:
             yield node.name, f"ranks run as {', '.join(users)}, whose shared memory logind removes at logout"
 
 
+_BY_STATE = of_state("rank-missing", "serving", ERROR)
+
 CHECKS = (
     of_state("node-unreachable", "serving", ERROR),
     of_state("engine-silent", "serving", ERROR),
-    of_state("rank-missing", "serving", ERROR),
+    replace(_BY_STATE, check=_missing_rank),
     of_state("service-restarts", "serving", ERROR),
     of_state("service-down", "serving", ERROR),
     of_state("memory-exhausted", "serving", ERROR),

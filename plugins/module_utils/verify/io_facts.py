@@ -58,6 +58,8 @@ _RAY_PORT, _SECONDS = 8265, 5
 _ENGINES = ("docker", "podman")
 _INSPECT = "{{.Name}}\t{{.Config.Image}}\t{{.Image}}"
 _NVIDIA = "0x10de"
+#: systemd writes it in a container.
+_CONTAINER = "/run/systemd/container"
 
 
 @dataclass(frozen=True)
@@ -142,7 +144,10 @@ def _dmi(name: str) -> str:
 
 
 def _has_device(vendor: str) -> bool:
-    return any(io_file.read(path).strip() == vendor for path in glob.glob("/sys/bus/pci/devices/*/vendor"))
+    """Return whether a PCI device of a vendor exists. A container sees those of its host, and may not use them."""
+    return not os.path.exists(_CONTAINER) and any(
+        io_file.read(path).strip() == vendor for path in glob.glob("/sys/bus/pci/devices/*/vendor")
+    )
 
 
 def _firmware() -> dict[str, str]:
@@ -329,7 +334,7 @@ def _disks(folders: Sequence[str]) -> list[dict[str, Any]]:
 def _firewalls(run: Run) -> list[str]:
     """Return the names of the active firewalls, with the collection's own table."""
     own = ["peer_firewall"] if io_nftables.loaded_ruleset(run) else []
-    return own + sorted(set(io_nftables.active_firewalls(run)[1].values()))
+    return own + sorted(set(io_nftables.active_firewalls(run)[1].values()) - {""})
 
 
 def _remove_ipc(run: Run) -> bool | None:

@@ -114,7 +114,7 @@ def _title(summary: Mapping[str, Any]) -> str:
 
 
 def _lines(found: Sequence[Finding]) -> Iterator[str]:
-    """Yield a line for each finding. The last one of a check is followed by the expected state, the reason and the fix."""
+    """Yield a line for each finding, and after those of a check the expected state, the reason and the fix."""
     for check, group in itertools.groupby(found, key=lambda finding: finding.check):
         for finding in group:
             place = f" {finding.node}" if finding.node else ""

@@ -350,6 +350,12 @@ def test_memory_that_nothing_serves() -> None:
     assert found(nodes).keys() == {"memory-held"}
 
 
+def test_a_killed_rank_of_another_tool() -> None:
+    nodes = pair("foreign")
+    worker(nodes)["ranks"] = []
+    assert found(nodes) == {"rank-missing": ["spark2: it has no rank"]}
+
+
 def test_a_stranger_in_ray() -> None:
     nodes = pair()
     head(nodes)["ray"]["nodes"].append({"address": "10.110.0.9", "alive": True})

@@ -5,13 +5,22 @@ from __future__ import annotations
 import base64
 import hashlib
 import json
+import os
+import subprocess
+import sys
+import threading
 import time
+from collections.abc import Iterator
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
+from typing import Any
 
 import pytest
 from filters import FILTERS
 from run_module import program, run_module
+from verified_nodes import pair
 
+from ansible_collections.gb10.cluster.plugins.module_utils.health.io_client import Server
 from ansible_collections.gb10.cluster.plugins.module_utils.verify import io_facts, report
 from ansible_collections.gb10.cluster.plugins.module_utils.verify.schema import GROUPS
 
@@ -38,15 +47,18 @@ def test_a_machine_without_a_cluster(tmp_path: Path, check: bool) -> None:
     program(tmp_path, "systemctl", f"cat <<'X'\n{MISSING}\nX")
     program(tmp_path, "journalctl", "true")
     program(tmp_path, "nvidia-smi", "echo 'NVIDIA-SMI has failed'; exit 9")
-    for name in ("nft", "ufw", "firewall-cmd", "systemd-analyze"):
-        program(tmp_path, name, "exit 1" if name != "nft" else "echo '{\"nftables\": []}'")
+    program(tmp_path, "nft", """case "$*" in *table*) exit 1;; *) echo '{"nftables": []}';; esac""")
+    for name in ("ufw", "firewall-cmd", "systemd-analyze", "iptables-legacy", "ip6tables-legacy"):
+        program(tmp_path, name, "exit 1")
     started = time.time()
     answer = run_module("cluster_verify_info", {"install_dir": str(tmp_path), "salt": "x"}, tmp_path, check)
     assert (answer["changed"], answer["unread"]) == (False, {})
     assert started <= answer["clock"] <= time.time()
-    assert answer["gpu"]["reason"] == "NVIDIA-SMI has failed" or "NVIDIA-SMI has failed" in answer["gpu"]["reason"]
-    assert [answer[part] for part in ("packages", "files", "nccl_installed", "api", "ray", "remove_ipc")] == [None] * 6
-    assert (answer["environments"], answer["nccl"], answer["images"], answer["ranks"]) == ({}, [], [], [])
+    assert answer.keys() - {"changed", "invocation"} == pair()[0]["facts"].keys()
+    assert answer["gpu"]["reason"] == "nvidia-smi failed with status 9: NVIDIA-SMI has failed"
+    # A lab's ranks may run on this machine.
+    assert [answer[part] for part in ("files", "nccl_installed", "api", "ray", "remove_ipc")] == [None] * 5
+    assert (answer["interfaces"].keys(), answer["firewalls"]) == ({"lo"}, [])
     node = {"name": "x", "head": False, "unreachable": "", "facts": answer, "started": started, "finished": time.time()}
     ids = {finding.check.id for finding in report.findings(report.cluster([node]), GROUPS)}
     # The disks, processes and memory are those of the machine that runs the tests.
@@ -96,3 +108,54 @@ def test_changed_patched_and_missing_files(tmp_path: Path) -> None:
 
 def test_a_package_without_a_record_is_unknown(tmp_path: Path) -> None:
     assert io_facts._files(str(tmp_path)) is None
+
+
+class Handler(BaseHTTPRequestHandler):
+    """A server that lists its models with or without a key."""
+
+    status = 200
+
+    def do_GET(self) -> None:
+        """Send the status."""
+        self.send_response(self.status)
+        self.end_headers()
+
+    def log_message(self, *_arguments: Any) -> None:
+        """Log nothing."""
+
+
+@pytest.fixture
+def server() -> Iterator[Server]:
+    with ThreadingHTTPServer(("127.0.0.1", 0), Handler) as found:
+        thread = threading.Thread(target=found.serve_forever, kwargs={"poll_interval": 0.01})
+        thread.start()
+        yield Server(f"http://127.0.0.1:{found.server_port}")
+        found.shutdown()
+        thread.join()
+
+
+@pytest.mark.parametrize(("status", "is_open"), [(200, True), (401, False), (403, False), (500, None)])
+def test_an_api_without_a_key(server: Server, monkeypatch: pytest.MonkeyPatch, status: int, is_open: bool | None) -> None:
+    monkeypatch.setattr(Handler, "status", status)
+    assert io_facts._open(server) is is_open
+
+
+def test_no_api() -> None:
+    assert io_facts._open(Server("http://127.0.0.1:1")) is None
+    assert io_facts._expires(Server("https://127.0.0.1:1", "/no/such/ca.crt")) is None
+
+
+def test_the_variables_of_a_parent_replace_those_of_a_changed_title() -> None:
+    child = "import time; print(1, flush=True); time.sleep(60)"
+    parent = f"import subprocess, sys; subprocess.run([sys.executable, '-c', {child!r}], env={{'TITLE': 'overwritten'}})"
+    environment = {"PATH": os.environ["PATH"], "NCCL_DEBUG": "WARN", "SECRET": "x"}
+    with subprocess.Popen([sys.executable, "-c", parent], env=environment, stdout=subprocess.PIPE) as process:
+        assert process.stdout is not None
+        process.stdout.readline()
+        (pid,) = (int(entry) for entry in Path(f"/proc/{process.pid}/task/{process.pid}/children").read_text().split())
+        found = io_facts._environments([], [pid], "key")
+        subprocess.run(["kill", str(pid)], check=True)
+    assert found["ranks"]["NCCL_DEBUG"] == "WARN"
+    assert found["ranks"]["SECRET"].startswith("hmac:")
+    assert "TITLE" not in found["ranks"]
+    assert io_facts._of_parents(2**22 + 1) == {}
