@@ -31,6 +31,12 @@ def _ours(node: Node) -> bool:
     return any(service["load"] != "not-found" for service in node.facts.get("services") or ())
 
 
+def _unreachable(cluster: Cluster) -> Iterator[Found]:
+    for node in cluster.nodes:
+        if node.unreachable:
+            yield node.name, f"it cannot be read: {' '.join(node.unreachable.split())}"
+
+
 def _not_ready(cluster: Cluster) -> Iterator[Found]:
     for node in cluster.read:
         api = node.part("api")
@@ -121,7 +127,7 @@ def _removes_ipc(cluster: Cluster) -> Iterator[Found]:
 _BY_STATE = of_state("rank-missing", "serving", ERROR)
 
 CHECKS = (
-    of_state("node-unreachable", "serving", ERROR),
+    replace(of_state("node-unreachable", "serving", ERROR), check=_unreachable),
     of_state("engine-silent", "serving", ERROR),
     replace(_BY_STATE, check=_missing_rank),
     of_state("service-restarts", "serving", ERROR),

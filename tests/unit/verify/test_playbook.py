@@ -20,7 +20,8 @@ def test_nodes_that_cannot_be_reached_are_findings() -> None:
     lines = done.shown(SHOW)
     assert done.status != 0
     assert lines[0].startswith("verified 0 of 2 nodes with ")
-    assert lines[1:3] == ["error node-unreachable: spark1 cannot be reached", "error node-unreachable: spark2 cannot be reached"]
+    assert [line.partition(": ")[0] for line in lines[1:3]] == ["error node-unreachable spark1", "error node-unreachable spark2"]
+    assert "Connection refused" in lines[1]
     assert "The worst finding is of severity error." in done.output
 
 
