@@ -6,7 +6,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from ansible_collections.gb10.cluster.plugins.plugin_utils.lazy import Core, plain_data
@@ -20,13 +20,13 @@ def verification_rails(nodes: Sequence[Any], name: str) -> dict[str, Any]:
 
 
 def verification_report(
-    nodes: Sequence[Any], paths: Sequence[Any], groups: Sequence[str], fail_on: str
+    nodes: Sequence[Any], paths: Sequence[Any], groups: Sequence[str], fail_on: str, waivers: Mapping[str, Any]
 ) -> dict[str, Any]:
     """Return {lines, json_lines, worst, failed}; ``paths`` are the unverified paths of each node, in the same order."""
-    known = [
-        {**node, "paths": unverified} for node, unverified in zip(plain_data(nodes), plain_data(paths), strict=True)
-    ]
-    return verification.report(known, plain_data(groups), str(fail_on))
+    pairs = zip(plain_data(nodes), plain_data(paths), strict=True)
+    known = [{**node, "paths": unverified} for node, unverified in pairs]
+    reasons = {name: str(reason or "") for name, reason in plain_data(waivers).items()}
+    return verification.report(known, plain_data(groups), str(fail_on), reasons)
 
 
 class FilterModule:

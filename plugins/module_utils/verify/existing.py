@@ -25,8 +25,19 @@ def of_rule(name: str, group: str, check: Callable[[Cluster], Iterable[Found]] |
     """Return a rule as a check. ``check`` replaces its condition where the nodes show more than a configuration."""
     rule = RULES[name]
     return Check(
-        name, group, rule.severity, f"not: {rule.when}", rule.why, rule.fix, rule.source, check or _by_rule(name)
+        name,
+        group,
+        rule.severity,
+        f"not the case: {rule.when}",
+        rule.why,
+        rule.fix,
+        _source(rule),
+        check or _by_rule(name),
     )
+
+
+def _source(rule: Rule) -> str:
+    return f"{rule.source}; rules.md{' with opposing evidence' * bool(rule.disputed)}"
 
 
 def of_state(name: str, group: str, severity: str) -> Check:
@@ -36,7 +47,7 @@ def of_state(name: str, group: str, severity: str) -> Check:
         name,
         group,
         severity,
-        f"not: {state.shows[0]}",
+        f"not the case: {state.shows[0]}",
         state.cause,
         state.fix,
         state.source,

@@ -62,10 +62,13 @@ def rails(nodes: Sequence[Mapping[str, Any]], name: str) -> dict[str, Any]:
     return {"rails": found, "mtu": known.mtu}
 
 
-def findings(known: Cluster, groups: Sequence[str]) -> list[Finding]:
-    """Return the findings of these groups, errors first, then by group and ID."""
+def findings(known: Cluster, groups: Sequence[str], waivers: Mapping[str, str]) -> list[Finding]:
+    """Return the findings of these groups, errors first, then by group and ID. ``waivers`` are reasons by ID."""
     found = [
-        Finding(check, node, text) for check in CHECKS if check.group in groups for node, text in check.check(known)
+        Finding(check, node, text, (waivers.get(check.id) or "").strip())
+        for check in CHECKS
+        if check.group in groups
+        for node, text in check.check(known)
     ]
     order = [check.id for check in CHECKS]
     return sorted(
@@ -79,13 +82,16 @@ def findings(known: Cluster, groups: Sequence[str]) -> list[Finding]:
     )
 
 
-def report(nodes: Sequence[Mapping[str, Any]], groups: Sequence[str], fail_on: str) -> dict[str, Any]:
+def report(
+    nodes: Sequence[Mapping[str, Any]], groups: Sequence[str], fail_on: str, waivers: Mapping[str, str]
+) -> dict[str, Any]:
     """Return {lines, json_lines, worst, failed}: text, a JSON document per line, and the worst severity or "".
 
-    ``failed`` is whether it reaches ``fail_on`` (error, warning or never).
+    ``failed`` is whether it reaches ``fail_on`` (error, warning or never). Findings with a reason in ``waivers`` are
+    shown, but do not count.
     """
     known = cluster(nodes)
-    found = findings(known, groups)
+    found = findings(known, groups, waivers)
     ids = {check.id for check in CHECKS if check.group in groups}
     rows = [row for row in differences.rows(known) if row.check in ids]
     summary = _summary(known, found, len(ids), groups)
@@ -101,16 +107,19 @@ def report(nodes: Sequence[Mapping[str, Any]], groups: Sequence[str], fail_on: s
 
 
 def _summary(known: Cluster, found: Sequence[Finding], checks: int, groups: Sequence[str]) -> dict[str, Any]:
-    counts = {severity: sum(each.check.severity == severity for each in found) for severity in SEVERITIES}
+    counting = [each.check.severity for each in found if not each.waived]
+    counts = {severity: counting.count(severity) for severity in SEVERITIES}
+    waived = {"waived": len(found) - len(counting)}
     worst = next((severity for severity in SEVERITIES if counts[severity]), "")
     nodes = {"nodes": len(known.nodes), "read": len(known.read)}
-    return {"kind": "summary", **nodes, "checks": checks, "groups": list(groups), **counts, "worst": worst}
+    return {"kind": "summary", **nodes, "checks": checks, "groups": list(groups), **counts, **waived, "worst": worst}
 
 
 def _title(summary: Mapping[str, Any]) -> str:
     nodes = f"{summary['read']} of {summary['nodes']} nodes"
     result = f"{summary['error']} errors, {summary['warning']} warnings" if summary["worst"] else "no finding"
-    return f"verified {nodes} with {summary['checks']} checks ({', '.join(summary['groups'])}): {result}"
+    waived = f", {summary['waived']} waived" if summary["waived"] else ""
+    return f"verified {nodes} with {summary['checks']} checks ({', '.join(summary['groups'])}): {result}{waived}"
 
 
 def _lines(found: Sequence[Finding]) -> Iterator[str]:
@@ -118,7 +127,8 @@ def _lines(found: Sequence[Finding]) -> Iterator[str]:
     for check, group in itertools.groupby(found, key=lambda finding: finding.check):
         for finding in group:
             place = f" {finding.node}" if finding.node else ""
-            yield f"{check.severity} {check.id}{place}: {finding.found}"
+            waived = f" (waived: {finding.waived})" if finding.waived else ""
+            yield f"{check.severity}{waived} {check.id}{place}: {finding.found}"
         yield f"  expected: {check.expected}; {check.why}"
         yield f"  fix: {check.fix}; {PAGE}#{check.id}"
 

@@ -144,11 +144,15 @@ class Check:
 
 @dataclass(frozen=True)
 class Finding:
-    """A deviation from a check's expectation. ``node`` is "" if it concerns the whole cluster."""
+    """A deviation from a check's expectation. ``node`` is "" if it concerns the whole cluster.
+
+    ``waived`` is the user's reason to accept it, "" if it is not waived.
+    """
 
     check: Check
     node: str
     found: str
+    waived: str = ""
 
     def facts(self) -> dict[str, str]:
         """Return the finding as plain data, as in a JSON line."""
@@ -164,4 +168,5 @@ class Finding:
             "why": check.why,
             "fix": check.fix,
             "page": f"{PAGE}#{check.id}",
+            "waived": self.waived,
         }

@@ -20,7 +20,7 @@ RAIL, TWIN = "enp1s0f1np1", "enP2p1s0f1np1"
 def found(nodes: Nodes, groups: tuple[str, ...] = GROUPS) -> dict[str, list[str]]:
     """Return {ID: the findings as "node: text"}."""
     result: dict[str, list[str]] = {}
-    for finding in report.findings(report.cluster(nodes), groups):
+    for finding in report.findings(report.cluster(nodes), groups, {}):
         result.setdefault(finding.check.id, []).append(f"{finding.node}: {finding.found}")
     return result
 
@@ -29,7 +29,7 @@ def found(nodes: Nodes, groups: tuple[str, ...] = GROUPS) -> dict[str, list[str]
 def test_a_healthy_cluster_has_no_finding(kind: str) -> None:
     nodes = pair(kind)
     assert found(nodes) == {}
-    answer = report.report(nodes, GROUPS, "warning")
+    answer = report.report(nodes, GROUPS, "warning", {})
     assert answer["lines"] == [f"verified 2 of 2 nodes with {len(report.CHECKS)} checks ({', '.join(GROUPS)}): no finding"]
     assert (answer["worst"], answer["failed"], len(answer["json_lines"])) == ("", False, 1)
 
@@ -310,7 +310,7 @@ def test_an_unreachable_node() -> None:
     nodes = pair()
     nodes[1] |= {"facts": {}, "unreachable": "ssh: connect to host spark2 port 22: No route to host"}
     assert found(nodes) == {"node-unreachable": [f"spark2: it cannot be read: {nodes[1]['unreachable']}"]}
-    assert report.report(nodes, GROUPS, "error")["lines"][0].startswith("verified 1 of 2 nodes with")
+    assert report.report(nodes, GROUPS, "error", {})["lines"][0].startswith("verified 1 of 2 nodes with")
 
 
 def test_an_address_of_two_nodes_and_of_two_rails() -> None:
@@ -325,7 +325,7 @@ def test_an_address_of_two_nodes_and_of_two_rails() -> None:
 
 def test_a_path_that_does_not_carry_packets() -> None:
     path = {"interface": RAIL, "peer": "spark2", "address": "10.110.0.2", "mac": "", "reported": "no reply (timeout)", "small": False}
-    answer = FILTERS["verification_report"](pair(), [[path], []], ["fabric"], "error")
+    answer = FILTERS["verification_report"](pair(), [[path], []], ["fabric"], "error", {})
     assert (answer["worst"], answer["failed"], len(answer["lines"])) == ("error", True, 4)
     assert answer["lines"][1] == "error rail-path spark1: enp1s0f1np1 to spark2 (10.110.0.2): no reply (timeout)"
     assert answer["lines"][2].startswith("  expected: a reply of the right device")
@@ -391,9 +391,9 @@ def test_groups_severities_and_documents() -> None:
     wrong_clock(nodes)
     other_vllm(nodes)
     assert found(nodes, ("hardware",)).keys() == {"clock-wrong"}
-    assert [report.report(nodes, ["hardware"], fail_on)["failed"] for fail_on in ("error", "warning", "never")] == [False, True, False]
-    assert [report.report(nodes, GROUPS, fail_on)["failed"] for fail_on in ("error", "warning", "never")] == [True, True, False]
-    answer = report.report(nodes, GROUPS, "error")
+    assert [report.report(nodes, ["hardware"], fail_on, {})["failed"] for fail_on in ("error", "warning", "never")] == [False, True, False]
+    assert [report.report(nodes, GROUPS, fail_on, {})["failed"] for fail_on in ("error", "warning", "never")] == [True, True, False]
+    answer = report.report(nodes, GROUPS, "error", {})
     summary, *findings, difference = map(json.loads, answer["json_lines"])
     assert (summary["kind"], summary["error"], summary["warning"], summary["worst"]) == ("summary", 1, 1, "error")
     assert [(each["id"], each["severity"], each["page"]) for each in findings] == [
@@ -409,7 +409,7 @@ def test_findings_of_one_check_are_explained_once() -> None:
     nodes = pair()
     for node in nodes:
         node["facts"]["clock"] = NOW - 300
-    lines = report.report(nodes, GROUPS, "error")["lines"]
+    lines = report.report(nodes, GROUPS, "error", {})["lines"]
     assert [line.split(":")[0].strip() for line in lines[1:]] == ["warning clock-wrong spark1", "warning clock-wrong spark2", "expected", "fix"]
 
 
@@ -419,3 +419,15 @@ def test_products_and_gpus_are_compared_only_with_their_own_kind() -> None:
     worker(nodes).update(product="Jetson", bios="other", gpu=thor, kernel="6.8.12-tegra", boot={"kernel": "6.8.12-tegra", "nvidia": True})
     worker(nodes)["environments"]["gb10-ray.service"]["TORCH_X"] = "hmac:00"
     assert found(nodes) == {}
+
+
+def test_a_waived_finding_is_shown_and_does_not_count() -> None:
+    nodes = pair()
+    wrong_clock(nodes)
+    other_vllm(nodes)
+    waivers = {"packages-differ": "a test of 0.31", "clock-wrong": " ", "no-such-check": "x"}
+    answer = report.report(nodes, GROUPS, "error", waivers)
+    assert answer["lines"][0].endswith(": 0 errors, 1 warnings, 1 waived")
+    assert answer["lines"][1] == "error (waived: a test of 0.31) packages-differ: vllm: 0.32.0 on spark1; 0.31.0 on spark2"
+    assert (answer["worst"], answer["failed"]) == ("warning", False)
+    assert json.loads(answer["json_lines"][1])["waived"] == "a test of 0.31"

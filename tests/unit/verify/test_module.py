@@ -60,10 +60,10 @@ def test_a_machine_without_a_cluster(tmp_path: Path, check: bool) -> None:
     assert [answer[part] for part in ("files", "nccl_installed", "api", "ray", "remove_ipc")] == [None] * 5
     assert (answer["interfaces"].keys(), answer["firewalls"]) == ({"lo"}, [])
     node = {"name": "x", "head": False, "unreachable": "", "facts": answer, "started": started, "finished": time.time()}
-    ids = {finding.check.id for finding in report.findings(report.cluster([node]), GROUPS)}
+    ids = {finding.check.id for finding in report.findings(report.cluster([node]), GROUPS, {})}
     # The disks, processes and memory are those of the machine that runs the tests.
     assert ids <= {"disk-low", "disk-full", "process-memory", "memory-held", "memory-exhausted", "gpu-unavailable", "temperature-high"}
-    assert FILTERS["verification_report"]([node], [[]], ["fabric"], "error")["failed"] is False
+    assert FILTERS["verification_report"]([node], [[]], ["fabric"], "error", {})["failed"] is False
 
 
 def test_parts_that_cannot_be_read_have_a_reason(tmp_path: Path) -> None:
@@ -73,7 +73,7 @@ def test_parts_that_cannot_be_read_have_a_reason(tmp_path: Path) -> None:
     assert answer["unread"]["interfaces"] == "ip -json address show failed: broken"
     assert "Host is down" in answer["unread"]["status"]
     node = {"name": "x", "head": False, "unreachable": "", "facts": answer, "started": 0, "finished": 0}
-    found = [finding.found for finding in report.findings(report.cluster([node]), GROUPS) if finding.check.id == "facts-unread"]
+    found = [finding.found for finding in report.findings(report.cluster([node]), GROUPS, {}) if finding.check.id == "facts-unread"]
     assert "interfaces: ip -json address show failed: broken" in found
 
 
