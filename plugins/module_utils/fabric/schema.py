@@ -91,6 +91,11 @@ class Network:
         return next((name for name, found in self.interfaces.items() if found.has(address)), "")
 
     @property
+    def ipv4(self) -> set[str]:
+        """The IPv4 addresses of all interfaces, without prefix length."""
+        return {address.split("/")[0] for found in self.interfaces.values() for address in found.addresses}
+
+    @property
     def hcas(self) -> dict[str, str]:
         """Network device -> RDMA device, from the node's sysfs; devices without one are left out."""
         found = {device.interface: hca for hca, device in sorted(self.rdma.items()) if device.interface}

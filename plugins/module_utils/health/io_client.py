@@ -69,14 +69,31 @@ class Server:
         """
         handlers: list[urllib.request.BaseHandler] = [urllib.request.ProxyHandler({}), _NoRedirect()]
         if self.url.startswith("https:"):
-            context = _Named(ssl.PROTOCOL_TLS_CLIENT)
-            context.load_verify_locations(self.ca_file)
-            # The API's own certificate may be the only trust anchor.
-            context.verify_flags |= ssl.VERIFY_X509_PARTIAL_CHAIN
-            context.server_name = self.server_name
-            handlers.append(urllib.request.HTTPSHandler(context=context))
+            handlers.append(urllib.request.HTTPSHandler(context=self._context()))
         request = urllib.request.Request(f"{self.url}{path}", data=data, headers=dict(given))
         return urllib.request.build_opener(*handlers).open(request, timeout=timeout)
+
+    def expires(self, timeout: float) -> float | None:
+        """Return when the served certificate expires, in seconds since 1970, None for an http address.
+
+        Raises OSError, also for an untrusted certificate.
+        """
+        place = urllib.parse.urlsplit(self.url)
+        if place.scheme != "https":
+            return None
+        with (
+            socket.create_connection((place.hostname or "", place.port or 443), timeout) as plain,
+            self._context().wrap_socket(plain, server_hostname=place.hostname) as secured,
+        ):
+            return float(ssl.cert_time_to_seconds(str((secured.getpeercert() or {})["notAfter"])))
+
+    def _context(self) -> _Named:
+        context = _Named(ssl.PROTOCOL_TLS_CLIENT)
+        context.load_verify_locations(self.ca_file)
+        # The API's own certificate may be the only trust anchor.
+        context.verify_flags |= ssl.VERIFY_X509_PARTIAL_CHAIN
+        context.server_name = self.server_name
+        return context
 
 
 def bearer(server: Server, key_file: str, unit: str = UNIT) -> str:

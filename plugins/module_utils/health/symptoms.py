@@ -62,12 +62,17 @@ def advice(state: str) -> str:
 
 def states(nodes: Sequence[Mapping[str, Any]]) -> list[str]:
     """Return a line for each wrong state of the nodes, with its cause, fix and page. Nodes are those of status.py."""
+    return [f"problem: {text}{advice(state)}" for state, text in wrong_states(nodes)]
+
+
+def wrong_states(nodes: Sequence[Mapping[str, Any]]) -> list[tuple[str, str]]:
+    """Return (ID in STATES, description) of each wrong state of the nodes."""
     apis = [node["status"]["api"] for node in nodes if node["head"] and node["status"].get("api")]
     found = [wrong for api in apis for wrong in _api(api)]
     healthy = any(api["healthy"] for api in apis)
     for node in nodes:
         found += [(state, f"{node['name']} {text}") for state, text in _node(node, healthy)]
-    return [f"problem: {text}{advice(state)}" for state, text in found]
+    return found
 
 
 def _api(api: Mapping[str, Any]) -> Iterator[tuple[str, str]]:

@@ -26,12 +26,12 @@ from ansible_collections.gb10.cluster.plugins.module_utils.rules.schema import (
 )
 
 #: Variables with a different value on each node.
-_OWN = frozenset(
+OWN = frozenset(
     "VLLM_HOST_IP NCCL_SOCKET_IFNAME GLOO_SOCKET_IFNAME TP_SOCKET_IFNAME UCX_NET_DEVICES NCCL_IB_HCA NCCL_IB_GID_INDEX MN_IF_NAME "
     "OMPI_MCA_btl_tcp_if_include RAY_NODE_IP_ADDRESS RAY_OVERRIDE_NODE_IP_ADDRESS VLLM_API_KEY GB10_INPUTS".split()
 )
 #: Prefixes of variables that must be equal on all nodes, even with different GPUs.
-_COMMON = ("NCCL_", "RAY_")
+COMMON = ("NCCL_", "RAY_")
 _SECRET = re.compile(r"TOKEN|KEY|SECRET|PASSWORD")
 _TWIN = re.compile(r"roce(P2)?p1s0f([01])")
 _RING = {"NCCL_IB_SUBNET_AWARE_ROUTING": "1", "NCCL_IB_MERGE_NICS": "0"}
@@ -164,8 +164,8 @@ def _unequal(view: View) -> list[Found]:
     for index, node in view.nodes[1:]:
         _index, first = view.nodes[0]
         alike = next(other for _index, other in view.nodes if other.capability == node.capability)
-        names = (node.environment.keys() | first.environment.keys() | alike.environment.keys()) - _OWN
-        common = {name for name in names if name.startswith(_COMMON)}
+        names = (node.environment.keys() | first.environment.keys() | alike.environment.keys()) - OWN
+        common = {name for name in names if name.startswith(COMMON)}
         found += _differences(index, node, first, common) + _differences(index, node, alike, names - common)
     return found
 

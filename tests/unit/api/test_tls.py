@@ -339,6 +339,16 @@ def test_a_server_is_known_by_its_name_on_loopback(serve: Serve, pair: certifica
         assert io_status.api(server, "", 0, 10)["answers"]
 
 
+def test_the_expiry_of_the_served_certificate(serve: Serve) -> None:
+    pair = CA.issue(NAME, days=3)
+    with serve(pair) as (server, seen):
+        assert server.expires(5) == pair.certificate.not_valid_after_utc.timestamp()
+        assert seen == []
+    with serve(pair, OTHER.text) as (server, _seen), pytest.raises(OSError, match="certificate verify failed"):
+        server.expires(5)
+    assert io_vllm.Server("http://127.0.0.1:1").expires(5) is None
+
+
 @pytest.mark.parametrize(
     ("pair", "ca", "name", "said"),
     [

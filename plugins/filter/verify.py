@@ -1,0 +1,37 @@
+# Copyright (c) 2026, gb10.cluster maintainers
+# GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+
+"""Filters: the rails to probe, and the report of a verification."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+from ansible_collections.gb10.cluster.plugins.plugin_utils.lazy import Core, plain_data
+
+verification = Core("verify.report")
+
+
+def verification_rails(nodes: Sequence[Any], name: str) -> dict[str, Any]:
+    """Return the options {rails, mtu} of fabric_probe for a node."""
+    return verification.rails(plain_data(nodes), str(name))
+
+
+def verification_report(
+    nodes: Sequence[Any], paths: Sequence[Any], groups: Sequence[str], fail_on: str, waivers: Mapping[str, Any]
+) -> dict[str, Any]:
+    """Return {lines, json_lines, worst, failed}; ``paths`` are the unverified paths of each node, in the same order."""
+    pairs = zip(plain_data(nodes), plain_data(paths), strict=True)
+    known = [{**node, "paths": unverified} for node, unverified in pairs]
+    reasons = {name: str(reason or "") for name, reason in plain_data(waivers).items()}
+    return verification.report(known, plain_data(groups), str(fail_on), reasons)
+
+
+class FilterModule:
+    """Register the filters."""
+
+    def filters(self) -> dict[str, Callable[..., Any]]:
+        """Return name -> function."""
+        return {"verification_rails": verification_rails, "verification_report": verification_report}

@@ -1,0 +1,304 @@
+# Copyright (c) 2026, gb10.cluster maintainers
+# GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+
+"""Checks of the rails: link, MTU, addresses, PCIe, RDMA, GIDs, configuration files and full-size frames."""
+
+from __future__ import annotations
+
+import ipaddress
+from collections.abc import Iterator
+
+from ansible_collections.gb10.cluster.plugins.module_utils.fabric import rdma
+from ansible_collections.gb10.cluster.plugins.module_utils.fabric.topology import NETPLAN_FILE, SPARK_PORTS
+from ansible_collections.gb10.cluster.plugins.module_utils.verify import differences
+from ansible_collections.gb10.cluster.plugins.module_utils.verify.existing import of_rule
+from ansible_collections.gb10.cluster.plugins.module_utils.verify.schema import (
+    ERROR,
+    WARNING,
+    Check,
+    Cluster,
+    Found,
+    Node,
+)
+
+_CONNECTX = "mlx5_core"
+_TWINS = {twin.interface: half for twins in SPARK_PORTS.values() for half, twin in enumerate(twins)}
+
+
+def _rails(cluster: Cluster) -> Iterator[tuple[Node, str]]:
+    return ((node, rail) for node in cluster.read for rail in node.rails)
+
+
+def _down(cluster: Cluster) -> Iterator[Found]:
+    for node, rail in _rails(cluster):
+        found = node.network.interfaces.get(rail)
+        if found is None:
+            yield node.name, f"{rail} does not exist"
+        elif not (found.up and found.carrier):
+            yield node.name, f"{rail} {'has no carrier' if found.up else 'is down'}"
+
+
+def _mtu(cluster: Cluster) -> Iterator[Found]:
+    for node, rail in _rails(cluster):
+        wanted = node.part("planned").get(rail, {}).get("mtu")
+        found = node.network.interfaces.get(rail)
+        if found and wanted and found.mtu != wanted:
+            yield node.name, f"{rail} has MTU {found.mtu}, but {NETPLAN_FILE} sets {wanted}"
+
+
+def _address(cluster: Cluster) -> Iterator[Found]:
+    for node, rail in _rails(cluster):
+        found, planned = node.network.interfaces.get(rail), node.part("planned").get(rail)
+        if found and planned and sorted(found.addresses) != sorted(planned["addresses"]):
+            present = ", ".join(found.addresses) or "no address"
+            yield node.name, f"{rail} has {present}, but {NETPLAN_FILE} sets {', '.join(planned['addresses'])}"
+    for node in cluster.read:
+        host = next((each["VLLM_HOST_IP"] for each in node.part("environments").values() if "VLLM_HOST_IP" in each), "")
+        if host and host not in node.network.ipv4:
+            yield node.name, f"VLLM_HOST_IP is {host}, which no interface of the node has"
+
+
+def _duplicate(cluster: Cluster) -> Iterator[Found]:
+    owners: dict[str, str] = {}
+    for node, rail in _rails(cluster):
+        interface = node.network.interfaces.get(rail)
+        for address in interface.addresses if interface else ():
+            plain = address.split("/")[0]
+            if plain in owners:
+                yield node.name, f"{plain} of {rail} is also the address of {owners[plain]}"
+            owners.setdefault(plain, f"{rail} of {node.name}")
+
+
+def _crossed(cluster: Cluster) -> Iterator[Found]:
+    """Find subnets that join the first PCIe half of a node to the second of another."""
+    halves: dict[str, dict[int, list[str]]] = {}
+    for node, rail in _rails(cluster):
+        interface = node.network.interfaces.get(rail)
+        for address in interface.addresses if interface and rail in _TWINS else ():
+            network = str(ipaddress.IPv4Interface(address).network)
+            halves.setdefault(network, {}).setdefault(_TWINS[rail], []).append(f"{rail} of {node.name}")
+    for network, found in halves.items():
+        if len(found) > 1 and len({name.rpartition(" ")[2] for names in found.values() for name in names}) > 1:
+            yield "", f"{network} is on {' and on '.join(', '.join(found[half]) for half in sorted(found))}"
+
+
+def _same_subnet(cluster: Cluster) -> Iterator[Found]:
+    for node in cluster.read:
+        seen: dict[str, str] = {}
+        for rail in node.rails:
+            interface = node.network.interfaces.get(rail)
+            for network in {
+                str(ipaddress.IPv4Interface(address).network) for address in (interface.addresses if interface else ())
+            }:
+                if network in seen:
+                    yield node.name, f"{seen[network]} and {rail} are both in {network}"
+                seen.setdefault(network, rail)
+
+
+def _paths(cluster: Cluster) -> Iterator[Found]:
+    for node in cluster.nodes:
+        for path in node.paths:
+            yield node.name, f"{path['interface']} to {path['peer']} ({path['address']}): {path['reported']}"
+
+
+def _owners(cluster: Cluster) -> Iterator[Found]:
+    for node, rail in _rails(cluster):
+        interface = node.network.interfaces.get(rail)
+        files = sorted({owner.file for owner in interface.owners}) if interface else []
+        if len(files) > 1:
+            yield node.name, f"{rail} is configured by {' and '.join(files)}"
+
+
+def _unparsed(cluster: Cluster) -> Iterator[Found]:
+    for node in cluster.read:
+        for file in node.network.unreadable:
+            yield node.name, f"{file.file}: {file.reason}"
+
+
+def _degraded(cluster: Cluster) -> Iterator[Found]:
+    for node in cluster.read:
+        for sentence in rdma.degraded(node.network.interfaces):
+            yield node.name, sentence.partition(". ")[0]
+
+
+def _half(cluster: Cluster) -> Iterator[Found]:
+    for node in cluster.read:
+        there = {
+            name for name, found in node.network.interfaces.items() if found.driver == _CONNECTX and name in _TWINS
+        }
+        missing = sorted(_TWINS.keys() - there)
+        if there and missing:
+            yield node.name, f"{', '.join(missing)} {'is' if len(missing) == 1 else 'are'} missing"
+
+
+def _rdma(cluster: Cluster) -> Iterator[Found]:
+    for node, rail in _rails(cluster):
+        interface = node.network.interfaces.get(rail)
+        if interface is None or interface.driver != _CONNECTX:
+            continue
+        device = node.network.rdma.get(interface.hca)
+        if device is None:
+            yield node.name, f"{rail} has no RDMA device"
+        elif interface.carrier and device.state != "ACTIVE":
+            yield node.name, f"{interface.hca} of {rail} is {device.state or 'in an unknown state'}"
+    for node in cluster.read:
+        if node.network.rdma and not node.network.infiniband:
+            yield node.name, "/dev/infiniband is missing, so that programs cannot use RDMA"
+
+
+def _gid(cluster: Cluster) -> Iterator[Found]:
+    for node, rail in _rails(cluster):
+        interface = node.network.interfaces.get(rail)
+        if interface and interface.carrier and interface.hca in node.network.rdma:
+            for address in interface.addresses:
+                _index, problems = rdma.gid_index(node.network.rdma, [(interface.hca, address)])
+                yield from ((node.name, problem.found) for problem in problems)
+
+
+_SITE = "run site.yml --tags qsfp_netplan, or correct the interface by hand"
+_FIRMWARE = "run fwupdmgr refresh and fwupdmgr update, then switch the node off and on: a reboot is not enough"
+
+CHECKS = (
+    Check(
+        "rail-down",
+        "fabric",
+        ERROR,
+        "each rail exists, is up, and has carrier",
+        "NCCL uses only the other rails, or none",
+        "check the cable, the port and the other end; run ip link set dev RAIL up",
+        "Linux, sysfs-class-net (carrier)",
+        _down,
+    ),
+    Check(
+        "rail-mtu",
+        "fabric",
+        ERROR,
+        "the MTU of the netplan file",
+        "RDMA between different MTUs ends with IBV_WC_RETRY_EXC_ERR, and large packets are lost",
+        _SITE,
+        "MiaAI-Lab/DeepSeek-v4-Flash-DSpark-2x-DGX-Spark#104 (a firmware reboot reset one device to 1500)",
+        _mtu,
+    ),
+    Check(
+        "mtu-differs",
+        "fabric",
+        ERROR,
+        "the same MTU of a rail on all nodes",
+        "RDMA between different MTUs ends with IBV_WC_RETRY_EXC_ERR, and large packets are lost",
+        _SITE,
+        "MiaAI-Lab/DeepSeek-v4-Flash-DSpark-2x-DGX-Spark#104 (a firmware reboot reset one device to 1500)",
+        lambda cluster: differences.found("mtu-differs", cluster),
+    ),
+    Check(
+        "rail-address",
+        "fabric",
+        ERROR,
+        "the addresses of the netplan file, and that of VLLM_HOST_IP",
+        "ranks bind to an address that does not exist, or reach another node than expected",
+        _SITE,
+        "vLLM, documentation of VLLM_HOST_IP",
+        _address,
+    ),
+    Check(
+        "address-duplicate",
+        "fabric",
+        ERROR,
+        "each address on one node only",
+        "packets reach either node, so that ranks hang in turn",
+        "correct gb10_fabric_addresses or the netplan file of one node",
+        "RFC 5227",
+        _duplicate,
+    ),
+    Check(
+        "rails-crossed",
+        "fabric",
+        ERROR,
+        "the same PCIe half at all ends of a subnet",
+        "the addresses of two rails are swapped on a node: the cable joins equal halves, so that no peer answers",
+        "swap the two addresses in the netplan file of that node",
+        "NVIDIA dgx-spark-playbooks, connect-two-sparks (July 2026)",
+        _crossed,
+    ),
+    Check(
+        "rails-share-subnet",
+        "fabric",
+        ERROR,
+        "each rail of a node in its own subnet",
+        "routing is ambiguous, and NCCL's connections fail",
+        "give both PCIe functions of a port addresses of different subnets",
+        "NVIDIA dgx-spark-playbooks, multi-sparks-through-switch (July 2026)",
+        _same_subnet,
+    ),
+    Check(
+        "rail-path",
+        "fabric",
+        ERROR,
+        "a reply of the right device to a packet of the full MTU, on each rail from each node",
+        "NCCL hangs or fails at the first large message over this rail",
+        "check cable, MTU and addresses of both ends, and the MTU of the switch's ports",
+        "eugr/spark-vllm-docker, NETWORKING.md",
+        _paths,
+    ),
+    Check(
+        "netplan-second",
+        "fabric",
+        ERROR,
+        "one file that configures each rail",
+        "netplan merges the files, so that after its next run a rail has two addresses or another MTU",
+        "remove the other file, or set gb10_fabric_replace_existing: true and run site.yml",
+        "NVIDIA Sync (99-nvidia-sync-cluster.yaml), eugr (98-spark-vllm-docker.yaml), NVIDIA's playbooks (40-cx7.yaml)",
+        _owners,
+    ),
+    Check(
+        "netplan-unreadable",
+        "fabric",
+        WARNING,
+        "all network configuration files can be parsed",
+        "netplan apply fails, or an unknown file configures a rail",
+        "correct the file; netplan generate shows the line",
+        "netplan(5)",
+        _unparsed,
+    ),
+    Check(
+        "link-slow",
+        "fabric",
+        WARNING,
+        "PCIe x4 at 32 GT/s for each half, and 200000 Mb/s for each port",
+        "the rail has half of its bandwidth or less",
+        _FIRMWARE,
+        "servethehome.com; forums.developer.nvidia.com topic 367853; tonyd2wild/DeepSeek-v4-Flash issue 35",
+        _degraded,
+    ),
+    Check(
+        "pcie-half-missing",
+        "fabric",
+        ERROR,
+        "all four network devices of the ConnectX-7",
+        "a part of the adapter is lost, often after a warm reboot",
+        "switch the node off, disconnect its power supply for a minute, and start it",
+        "reports of lost devices after a warm reboot",
+        _half,
+    ),
+    Check(
+        "rdma-inactive",
+        "fabric",
+        ERROR,
+        "an ACTIVE RDMA device behind each rail",
+        "NCCL uses sockets, at a third of the bandwidth or less",
+        "run modprobe mlx5_ib and modprobe ib_uverbs; check rdma link show and journalctl -k",
+        "Linux, sysfs-class-infiniband (state)",
+        _rdma,
+    ),
+    Check(
+        "gid-missing",
+        "fabric",
+        ERROR,
+        "a RoCE v2 GID for the IPv4 address of each rail",
+        "NCCL cannot connect over this rail",
+        _SITE,
+        "NVIDIA/nccl issues 1333 and 2157",
+        _gid,
+    ),
+    *(of_rule(name, "fabric") for name in ("nccl-ib-hca-half", "nccl-gid-index", "gpudirect-rdma")),
+)

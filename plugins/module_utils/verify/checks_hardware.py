@@ -1,0 +1,205 @@
+# Copyright (c) 2026, gb10.cluster maintainers
+# GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+
+"""Checks of driver, kernel, firmware, GPU, temperature, clock and disks."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from ansible_collections.gb10.cluster.plugins.module_utils.verify import differences
+from ansible_collections.gb10.cluster.plugins.module_utils.verify.existing import of_rule
+from ansible_collections.gb10.cluster.plugins.module_utils.verify.schema import ERROR, WARNING, Check, Cluster, Found
+
+_GIB = 1 << 30
+#: A stuck GB10 has 700 to 800 MHz at P0 under load. Its normal clock under load is above 2000 MHz.
+_CLOCK_MHZ, _LOAD_PERCENT = 1000, 50
+_HOT_C = 90
+#: Seconds between a node and the controller that are tolerated.
+_CLOCK_SECONDS = 5
+_FULL_BYTES, _FULL_FILES, _LOW_BYTES, _LOW_PART = _GIB, 0.01, 20 * _GIB, 0.05
+
+
+def _gpu(cluster: Cluster) -> Iterator[Found]:
+    for node in cluster.read:
+        if node.facts.get("gpu_device") and not node.part("gpu").get("gpus"):
+            yield node.name, f"the PCI bus has a GPU, but {node.part('gpu').get('reason') or 'nvidia-smi lists none'}"
+
+
+def _next_boot(cluster: Cluster) -> Iterator[Found]:
+    for node in cluster.read:
+        if node.part("gpu").get("driver_version") and node.part("boot").get("nvidia") is False:
+            yield node.name, f"kernel {node.part('boot')['kernel']} starts next and has no module nvidia"
+
+
+def _slow_clock(cluster: Cluster) -> Iterator[Found]:
+    for node in cluster.read:
+        state = node.part("gpu_state")
+        clock, load = state.get("clock_mhz"), state.get("utilization")
+        if clock is not None and load is not None and clock < _CLOCK_MHZ and load >= _LOAD_PERCENT:
+            power = "unknown power" if state.get("power_w") is None else f"{state['power_w']:g} W"
+            yield node.name, f"{clock:g} MHz at {load:g} % utilization and {power}"
+
+
+def _hot(cluster: Cluster) -> Iterator[Found]:
+    for node in cluster.read:
+        for name, value in (
+            ("GPU", node.part("gpu_state").get("temperature_c")),
+            ("host", node.facts.get("temperature_c")),
+        ):
+            if value is not None and value > _HOT_C:
+                yield node.name, f"{name} at {value:g} degrees Celsius"
+
+
+def _clock(cluster: Cluster) -> Iterator[Found]:
+    for node in cluster.read:
+        clock = node.facts.get("clock")
+        if clock is not None and node.finished:
+            early, late = node.started - _CLOCK_SECONDS - clock, clock - node.finished - _CLOCK_SECONDS
+            if early > 0 or late > 0:
+                yield (
+                    node.name,
+                    f"its clock is {max(early, late) + _CLOCK_SECONDS:.0f} s {'behind' if early > 0 else 'ahead'}",
+                )
+
+
+def _full(cluster: Cluster) -> Iterator[Found]:
+    for node in cluster.read:
+        for disk in node.facts.get("disks") or ():
+            if disk["free"] < _FULL_BYTES or disk["files_free"] < _FULL_FILES:
+                files = f", {disk['files_free']:.1%} of its files are free" if disk["files_free"] < _FULL_FILES else ""
+                yield node.name, f"{disk['path']} has {_gib(disk['free'])} of {_gib(disk['total'])} GiB free{files}"
+
+
+def _low(cluster: Cluster) -> Iterator[Found]:
+    for node in cluster.read:
+        for disk in node.facts.get("disks") or ():
+            if _FULL_BYTES <= disk["free"] < min(_LOW_BYTES, _LOW_PART * disk["total"]):
+                yield node.name, f"{disk['path']} has {_gib(disk['free'])} of {_gib(disk['total'])} GiB free"
+
+
+def _gib(size: int) -> str:
+    return f"{size / _GIB:.1f}"
+
+
+def _unread(cluster: Cluster) -> Iterator[Found]:
+    for node in cluster.read:
+        for part, reason in sorted(node.part("unread").items()):
+            yield node.name, f"{part}: {reason}"
+
+
+CHECKS = (
+    *(
+        of_rule(name, "hardware")
+        for name in (
+            "driver-590",
+            "driver-old",
+            "driver-differs",
+            "kernel-differs",
+            "kernel-cma",
+            "kernel-7-0-0-1019",
+            "kernel-6-17-0-1008",
+        )
+    ),
+    Check(
+        "gpu-unavailable",
+        "hardware",
+        ERROR,
+        "nvidia-smi lists the GPU",
+        "the driver does not work: its modules do not belong to the running kernel, or it failed",
+        "install linux-modules-nvidia of the running kernel, or boot the former kernel; read journalctl -k",
+        "eugr/spark-vllm-docker#392",
+        _gpu,
+    ),
+    Check(
+        "kernel-without-driver",
+        "hardware",
+        ERROR,
+        "the newest installed kernel has NVIDIA's modules",
+        "after the next reboot, the node has no GPU",
+        "install the package linux-modules-nvidia of that kernel, or remove the kernel",
+        "eugr/spark-vllm-docker#392; TechPreacher/dgx-spark-vllm-cluster, preboot-check",
+        _next_boot,
+    ),
+    Check(
+        "gpu-clock-low",
+        "hardware",
+        WARNING,
+        "a clock of 1000 MHz or more under load",
+        "a stuck low-power state halves the speed; a reboot and nvidia-smi -lgc do not help",
+        "shut the node down, disconnect its power supply for a minute, and start it",
+        "eugr/spark-vllm-docker#334 (702 MHz: 24 to 28 tokens/s, 50 to 53 afterwards)",
+        _slow_clock,
+    ),
+    Check(
+        "temperature-high",
+        "hardware",
+        WARNING,
+        "at most 90 degrees Celsius",
+        "the node reduces its clocks, or switches off",
+        "clear its air inlet, or limit the clock: nvidia-smi -lgc 0,2000",
+        "reports of 95 degrees Celsius and sudden power-off",
+        _hot,
+    ),
+    Check(
+        "firmware-differs",
+        "hardware",
+        WARNING,
+        "the same ConnectX firmware on all nodes",
+        "updates reach each machine on a different day; older firmware connects a PCIe half with two lanes",
+        "run fwupdmgr refresh and fwupdmgr update on all nodes, then switch them off and on",
+        "tonyd2wild/DeepSeek-v4-Flash issue 35",
+        lambda cluster: differences.found("firmware-differs", cluster),
+    ),
+    Check(
+        "bios-differs",
+        "hardware",
+        WARNING,
+        "the same BIOS on all nodes of a product",
+        "updates reach each machine on a different day; the BIOS sets PCIe lanes and power limits",
+        "run fwupdmgr refresh and fwupdmgr update on all nodes, then switch them off and on",
+        "tonyd2wild/DeepSeek-v4-Flash issue 35",
+        lambda cluster: differences.found("bios-differs", cluster),
+    ),
+    Check(
+        "clock-wrong",
+        "hardware",
+        WARNING,
+        "a difference of at most 5 s to the controller",
+        "certificates and tokens appear invalid, and the logs of the nodes cannot be compared",
+        "run timedatectl set-ntp true on the node, and check that it reaches a time server",
+        "systemd-timesyncd(8)",
+        _clock,
+    ),
+    Check(
+        "disk-full",
+        "hardware",
+        ERROR,
+        "at least 1 GiB, and 1 % of the files, free on each file system",
+        "logs, compiled kernels and Ray's files cannot be written, so that the next start fails",
+        "remove models or images that are not used; df -h and du -xh --max-depth=2 / list them",
+        "reports of disks that a second download of a model filled",
+        _full,
+    ),
+    Check(
+        "disk-low",
+        "hardware",
+        WARNING,
+        "at least 20 GiB or 5 % free on each file system",
+        "a download, an image or a log can fill the disk",
+        "remove models or images that are not used; df -h and du -xh --max-depth=2 / list them",
+        "reports of disks that a second download of a model filled",
+        _low,
+    ),
+    Check(
+        "facts-unread",
+        "hardware",
+        WARNING,
+        "all facts of the node can be read",
+        "a part of the node could not be verified",
+        "correct the reason, such as a missing command, and run the verification again",
+        "this module's own report",
+        _unread,
+    ),
+)

@@ -1,0 +1,211 @@
+# Copyright (c) 2026, gb10.cluster maintainers
+# GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+
+"""Checks of the API, the ranks, the services, the memory, and of access to the nodes."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import replace
+
+from ansible_collections.gb10.cluster.plugins.module_utils.api import access, tls
+from ansible_collections.gb10.cluster.plugins.module_utils.common import paths
+from ansible_collections.gb10.cluster.plugins.module_utils.verify.existing import of_rule, of_state
+from ansible_collections.gb10.cluster.plugins.module_utils.verify.schema import (
+    ERROR,
+    WARNING,
+    Check,
+    Cluster,
+    Found,
+    Node,
+)
+
+_GIB, _DAY = 1 << 30, 86400
+#: Names of the processes of vLLM and Ray, for clusters whose processes are in no unit of this collection.
+_SERVING = ("VLLM::", "ray::", "vllm", "raylet", "gcs_server", "ray")
+
+
+def _ours(node: Node) -> bool:
+    """Return whether this collection installed services on the node."""
+    return any(service["load"] != "not-found" for service in node.facts.get("services") or ())
+
+
+def _unreachable(cluster: Cluster) -> Iterator[Found]:
+    for node in cluster.nodes:
+        if node.unreachable:
+            yield node.name, f"it cannot be read: {' '.join(node.unreachable.split())}"
+
+
+def _not_ready(cluster: Cluster) -> Iterator[Found]:
+    for node in cluster.read:
+        api = node.part("api")
+        if node.head and api and not api["healthy"] and not api["reason"]:
+            yield node.name, f"{api['url']}/health does not return 200"
+
+
+def _missing_rank(cluster: Cluster) -> Iterator[Found]:
+    """Find nodes without a rank: those of this collection by their services, others by the ranks of the other nodes."""
+    yield from _BY_STATE.check(cluster)
+    healthy = any(node.part("api").get("healthy") for node in cluster.read if node.head)
+    if healthy and any(_ranks(node) for node in cluster.read):
+        yield from ((node.name, "it has no rank") for node in cluster.read if not _ours(node) and not _ranks(node))
+
+
+def _ranks(node: Node) -> set[int]:
+    return {rank["pid"] for rank in node.facts.get("ranks") or ()}
+
+
+def _stale_rank(cluster: Cluster) -> Iterator[Found]:
+    for node in cluster.read:
+        for process in node.facts.get("processes") or ():
+            if process["pid"] in _ranks(node) and _ours(node) and process["unit"] not in paths.UNITS:
+                yield node.name, f"{_described(process)} belongs to {process['unit'] or 'no unit'}"
+
+
+def _large(cluster: Cluster) -> Iterator[Found]:
+    for node in cluster.read:
+        for process in node.facts.get("processes") or ():
+            foreign = not _ours(node) and process["name"].startswith(_SERVING)
+            if process["pid"] not in _ranks(node) and process["unit"] not in paths.UNITS and not foreign:
+                yield node.name, f"{_described(process)} of {process['unit'] or 'no unit'}"
+
+
+def _described(process: dict[str, object]) -> str:
+    return f"{process['name']} (pid {process['pid']}, {int(str(process['bytes'])) / _GIB:.1f} GiB)"
+
+
+def _exposed(cluster: Cluster) -> Iterator[Found]:
+    """Find ports of vLLM and Ray that other hosts can reach, on nodes without a firewall."""
+    for node in cluster.read:
+        if node.facts.get("firewalls") != []:
+            continue
+        rails = {address.split("/")[0] for addresses in node.rails.values() for address in addresses}
+        api = (node.part("api").get("url") or "").rpartition(":")[2]
+        ports = sorted(
+            {
+                entry["port"]
+                for entry in node.facts.get("listeners") or ()
+                if (entry["unit"] in paths.UNITS or entry["process"].startswith(_SERVING))
+                and not access.loopback(entry["address"].removeprefix("::ffff:"))
+                and entry["address"].removeprefix("::ffff:") not in rails
+                and str(entry["port"]) != api
+            }
+        )
+        if ports:
+            yield node.name, f"ports {', '.join(map(str, ports))} are open without a firewall"
+
+
+def _open_ray(cluster: Cluster) -> Iterator[Found]:
+    for node in cluster.read:
+        if node.part("ray").get("open"):
+            yield node.name, "Ray's State API accepts requests without a token"
+
+
+def _expires(cluster: Cluster) -> Iterator[Found]:
+    for node in cluster.read:
+        until = node.part("api").get("expires")
+        if until is not None and until - node.finished < tls.SOON.total_seconds():
+            yield (
+                node.name,
+                f"the certificate of {node.facts['api']['url']} expires in {_days(until - node.finished)} days",
+            )
+
+
+def _days(seconds: float) -> str:
+    return f"{max(0.0, seconds) / _DAY:.1f}"
+
+
+def _removes_ipc(cluster: Cluster) -> Iterator[Found]:
+    for node in cluster.read:
+        removable = set(node.facts.get("login_users") or ()) - set(node.facts.get("lingering") or ()) - {"root"}
+        users = sorted(removable & set(node.facts.get("rank_users") or ()))
+        if users and node.facts.get("remove_ipc"):
+            yield node.name, f"ranks run as {', '.join(users)}, whose shared memory logind removes at logout"
+
+
+_BY_STATE = of_state("rank-missing", "serving", ERROR)
+
+CHECKS = (
+    replace(of_state("node-unreachable", "serving", ERROR), check=_unreachable),
+    of_state("engine-silent", "serving", ERROR),
+    replace(_BY_STATE, check=_missing_rank),
+    of_state("service-restarts", "serving", ERROR),
+    of_state("service-down", "serving", ERROR),
+    of_state("memory-exhausted", "serving", ERROR),
+    of_state("memory-held", "serving", WARNING),
+    of_state("key-refused", "serving", ERROR),
+    of_state("port-taken", "serving", ERROR),
+    Check(
+        "api-not-ready",
+        "serving",
+        WARNING,
+        "/health returns 200",
+        "no model is served: it is loading, its start failed, or the services were stopped",
+        "wait for the end of the load, or read the last error with playbooks/status.yml",
+        "vLLM, documentation of /health",
+        _not_ready,
+    ),
+    Check(
+        "rank-stale",
+        "serving",
+        ERROR,
+        "each rank belongs to gb10-ray or gb10-vllm",
+        "a rank of a former start holds memory and devices, so that the next start fails",
+        "end the process, then run site.yml",
+        "eugr/spark-vllm-docker#257",
+        _stale_rank,
+    ),
+    Check(
+        "process-memory",
+        "serving",
+        WARNING,
+        "less than 1 GiB of resident memory in each process that serves no model",
+        "CPU and GPU share the memory, so that the model has less, and the host can fail without a trace",
+        "end the process, or disable its service; a desktop session counts too",
+        "reports of hosts that unified memory exhausted",
+        _large,
+    ),
+    of_rule("api-without-key", "security"),
+    of_state("tls-untrusted", "security", ERROR),
+    Check(
+        "tls-expires",
+        "security",
+        WARNING,
+        f"a certificate that is valid for {tls.SOON.days} days or more",
+        "clients reject the API after its expiry",
+        "renew it, and run site.yml",
+        "RFC 5280, validity",
+        _expires,
+    ),
+    Check(
+        "ray-open",
+        "security",
+        ERROR,
+        "Ray responds with 401 or 403 to a request without its token",
+        "any host that reaches Ray's ports can run code on every node",
+        "run site.yml --tags ray_cluster; for another tool, set RAY_AUTH_MODE=token",
+        "Ray, documentation of token authentication",
+        _open_ray,
+    ),
+    Check(
+        "ports-exposed",
+        "security",
+        WARNING,
+        "a firewall, or listeners on loopback and on the rails only",
+        "other hosts can connect to the ranks and to Ray, which trust each message",
+        "set peer_firewall_enabled: true and run site.yml --tags peer_firewall",
+        "Ray, documentation of security; PyTorch, security policy of torch.distributed",
+        _exposed,
+    ),
+    Check(
+        "remove-ipc",
+        "security",
+        ERROR,
+        "ranks run as a system user, or RemoveIPC=no",
+        "when the user logs out, NCCL and Ray lose their shared memory, and all ranks fail",
+        "run the ranks as a system user, or set RemoveIPC=no in /etc/systemd/logind.conf",
+        "logind.conf(5)",
+        _removes_ipc,
+    ),
+)

@@ -1,0 +1,165 @@
+# Copyright (c) 2026, gb10.cluster maintainers
+# GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+
+"""Differences between nodes: one table of all compared attributes."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from ansible_collections.gb10.cluster.plugins.module_utils.common.systemd import digest
+from ansible_collections.gb10.cluster.plugins.module_utils.rules import network as network_rules
+from ansible_collections.gb10.cluster.plugins.module_utils.verify.environment import DIGEST
+from ansible_collections.gb10.cluster.plugins.module_utils.verify.schema import Cluster, Found, Node
+
+_SHORT = 12
+_NONE = "none"
+
+
+@dataclass(frozen=True)
+class Row:
+    """One attribute with its value on each node that has one. ``check`` is the ID of the check that compares it.
+
+    ``alike``: whether only nodes with the same GPU and product are compared.
+    """
+
+    check: str
+    attribute: str
+    values: Mapping[str, str]
+    alike: bool = False
+
+    def facts(self) -> dict[str, Any]:
+        """Return the row as plain data, as in a JSON line."""
+        return {"kind": "difference", "id": self.check, "attribute": self.attribute, "values": dict(self.values)}
+
+
+def rows(cluster: Cluster) -> list[Row]:
+    """Return the attributes whose values differ."""
+    kinds = {node.name: node.kind for node in cluster.read}
+    return [row for row in _rows(cluster.read) if _differs(row, kinds)]
+
+
+def found(check: str, cluster: Cluster) -> list[Found]:
+    """Return the differing attributes of a check as findings of the cluster."""
+    return [("", _described(row)) for row in rows(cluster) if row.check == check]
+
+
+def _differs(row: Row, kinds: Mapping[str, tuple[str, str]]) -> bool:
+    seen: dict[tuple[str, str], set[str]] = {}
+    for name, value in row.values.items():
+        seen.setdefault(kinds[name] if row.alike else ("", ""), set()).add(value)
+    return any(len(values) > 1 for values in seen.values())
+
+
+def _described(row: Row) -> str:
+    nodes: dict[str, list[str]] = {}
+    for name, value in row.values.items():
+        nodes.setdefault(value, []).append(name)
+    return f"{row.attribute}: " + "; ".join(f"{value} on {', '.join(names)}" for value, names in nodes.items())
+
+
+def _rows(nodes: Sequence[Node]) -> Iterator[Row]:
+    yield Row(
+        "driver-differs", "driver", _values(nodes, lambda node: node.part("gpu").get("driver_version")), alike=True
+    )
+    yield Row("kernel-differs", "kernel", _values(nodes, lambda node: node.facts.get("kernel")), alike=True)
+    yield Row(
+        "kernel-differs",
+        "kernel of the next boot",
+        _values(nodes, lambda node: node.part("boot").get("kernel")),
+        alike=True,
+    )
+    yield Row("bios-differs", "BIOS", _values(nodes, lambda node: node.facts.get("bios")), alike=True)
+    yield from _each(
+        "firmware-differs", "firmware of {}", {node.name: node.part("firmware") for node in nodes}, alike=True
+    )
+    mtus = {
+        node.name: {
+            rail: str(node.network.interfaces[rail].mtu) for rail in node.rails if rail in node.network.interfaces
+        }
+        for node in nodes
+    }
+    yield from _each("mtu-differs", "MTU of {}", mtus)
+    yield from _packages(nodes)
+    yield Row("patches-differ", "patched files of vLLM", _values(nodes, _patched))
+    yield Row("image-differs", "images of the containers", _values(nodes, _images))
+    yield Row("nccl-differs", "NCCL of the ranks", _values(nodes, nccl))
+    yield Row(
+        "libcuda-differs",
+        "libcuda of the ranks",
+        _values(nodes, lambda node: ", ".join(node.facts.get("cuda_libraries") or ())),
+        alike=True,
+    )
+    yield from _environments(nodes)
+
+
+def _values(nodes: Sequence[Node], value: Any) -> dict[str, str]:
+    """Return the values of the nodes that have one."""
+    return {node.name: text for node in nodes if (text := value(node))}
+
+
+def _each(check: str, attribute: str, values: Mapping[str, Mapping[str, str]], alike: bool = False) -> Iterator[Row]:
+    """Yield a row for each key that two nodes or more have."""
+    for key in sorted({key for each in values.values() for key in each}):
+        yield Row(
+            check, attribute.format(key), {name: each[key] for name, each in values.items() if each.get(key)}, alike
+        )
+
+
+def _packages(nodes: Sequence[Node]) -> Iterator[Row]:
+    known = {node.name: node.part("packages") for node in nodes if node.part("packages")}
+    for package in sorted({package for each in known.values() for package in each}):
+        yield Row("packages-differ", package, {name: each.get(package, _NONE) for name, each in known.items()})
+
+
+def _patched(node: Node) -> str:
+    files = node.facts.get("files")
+    if files is None:
+        return ""
+    return f"{len(files['patched'])} files, digest {digest(files['patched'])[:_SHORT]}" if files["patched"] else _NONE
+
+
+def _images(node: Node) -> str:
+    return ", ".join(
+        sorted({container["id"].removeprefix("sha256:")[:_SHORT] for container in node.facts.get("images") or ()})
+    )
+
+
+def nccl(node: Node) -> str:
+    """Return the path and digest of the libraries that the ranks of a node use; "" without a rank."""
+    processes = [process for process in node.facts.get("nccl") or () if not process["unreadable"]]
+    used = {
+        f"{library['path']} ({(library['sha256'] or 'unknown')[:_SHORT]})"
+        for process in processes
+        for library in used_libraries(process)
+    }
+    return ", ".join(sorted(used)) or (_NONE if processes else "")
+
+
+def used_libraries(process: Mapping[str, Any]) -> list[Mapping[str, Any]]:
+    """Return the library that a rank uses, or all mapped ones if that is unknown."""
+    libraries: Sequence[Mapping[str, Any]] = process["libraries"]
+    return [library for library in libraries if library["path"] == process["used"]] or list(libraries)
+
+
+def _environments(nodes: Sequence[Node]) -> Iterator[Row]:
+    """Yield a row for each variable of each source. Between different GPUs, only the common variables are compared."""
+    sources = sorted({source for node in nodes for source in node.part("environments")})
+    for source in sources:
+        known = {node.name: node.part("environments")[source] for node in nodes if source in node.part("environments")}
+        for variable in sorted({name for each in known.values() for name in each} - network_rules.OWN):
+            values = {name: each.get(variable, "unset") for name, each in known.items()}
+            alike = not variable.startswith(network_rules.COMMON)
+            yield Row("environment-differs", f"{variable} of {source}", _hidden(values), alike)
+
+
+def _hidden(values: Mapping[str, str]) -> dict[str, str]:
+    """Replace digests by numbers, which show only whether two values are equal."""
+    digests = list(dict.fromkeys(value for value in values.values() if value.startswith(DIGEST)))
+    return {
+        name: f"hidden value {digests.index(value) + 1}" if value in digests else value
+        for name, value in values.items()
+    }

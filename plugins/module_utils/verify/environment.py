@@ -1,0 +1,72 @@
+# Copyright (c) 2026, gb10.cluster maintainers
+# GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+
+"""The variables of the ranks that may leave a node, and how.
+
+Only variables on a short list leave it as text. Others leave it as a keyed digest, because a short secret could be
+guessed from a plain digest. The controller creates the key for each run.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import hmac
+import re
+from collections.abc import Mapping
+
+#: Prefixes and names of variables without secrets.
+_PLAIN = ("NCCL_", "UCX_", "GLOO_")
+_PLAIN_NAMES = frozenset({"VLLM_HOST_IP", "VLLM_NCCL_SO_PATH", "LD_PRELOAD", "RAY_memory_monitor_refresh_ms"})
+_SECRET = re.compile(r"TOKEN|KEY|SECRET|PASS|CREDENTIAL", re.IGNORECASE)
+#: Variables that systemd, a shell or a login sets, different for each process.
+_OF_PROCESS = re.compile(
+    r"INVOCATION_ID|JOURNAL_STREAM|SYSTEMD_EXEC_PID|MEMORY_PRESSURE_\w+|NOTIFY_SOCKET|WATCHDOG_\w+"
+    r"|MAINPID|HOSTNAME|PWD|OLDPWD|SHLVL|_|SSH_\w+|XDG_\w+|DBUS_\w+|CREDENTIALS_DIRECTORY|GB10_RANK_GROUP|CONTAINER_ID"
+)
+#: The begin of a digest.
+DIGEST = "hmac:"
+_DIGITS = 16
+_LINE = re.compile(r'([A-Za-z_]\w*)=(?:"((?:[^"\\]|\\.)*)"|(.*))')
+
+
+def of_process(environ: str) -> dict[str, str]:
+    """Return the variables in a /proc/PID/environ, without those that differ for each process."""
+    pairs = (entry.partition("=") for entry in environ.split("\0"))
+    return {
+        name: value
+        for name, equals, value in pairs
+        if equals and re.fullmatch(r"\w+", name) and not _OF_PROCESS.fullmatch(name)
+    }
+
+
+def of_file(text: str) -> dict[str, str]:
+    """Return the variables in a file of common.systemd.environment_file()."""
+    matches = filter(None, map(_LINE.fullmatch, text.splitlines()))
+    return {match[1]: match[3] if match[2] is None else re.sub(r"\\(.)", r"\1", match[2]) for match in matches}
+
+
+def sendable(variables: Mapping[str, str], key: str) -> dict[str, str]:
+    """Return the variables in the form in which they may leave the node. Without ``key``, only the plain ones."""
+    shown = {name: value for name, value in variables.items() if _is_plain(name)}
+    return dict(
+        sorted(
+            (
+                shown
+                | {name: _digest(name, value, key) for name, value in variables.items() if key and name not in shown}
+            ).items()
+        )
+    )
+
+
+def _is_plain(name: str) -> bool:
+    return (name.startswith(_PLAIN) or name in _PLAIN_NAMES) and not _SECRET.search(name)
+
+
+def _digest(name: str, value: str, key: str) -> str:
+    return (
+        DIGEST
+        + hmac.new(key.encode(), f"{name}={value}".encode("utf-8", "surrogatepass"), hashlib.sha256).hexdigest()[
+            :_DIGITS
+        ]
+    )

@@ -1,0 +1,120 @@
+# Copyright (c) 2026, gb10.cluster maintainers
+# GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+
+"""Checks that the lint rules and the states of troubleshooting define already, on the facts of a running cluster."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from typing import Any
+
+from ansible_collections.gb10.cluster.plugins.module_utils.api import access
+from ansible_collections.gb10.cluster.plugins.module_utils.health import symptoms
+from ansible_collections.gb10.cluster.plugins.module_utils.health.symptoms_state import STATES
+from ansible_collections.gb10.cluster.plugins.module_utils.rules import lint
+from ansible_collections.gb10.cluster.plugins.module_utils.rules.schema import Node as RuleNode
+from ansible_collections.gb10.cluster.plugins.module_utils.rules.schema import Rule, Situation
+from ansible_collections.gb10.cluster.plugins.module_utils.verify.environment import DIGEST
+from ansible_collections.gb10.cluster.plugins.module_utils.verify.schema import Check, Cluster, Found, Node
+
+RULES: dict[str, Rule] = {rule.id: rule for rule in lint.RULES}
+
+
+def of_rule(name: str, group: str, check: Callable[[Cluster], Iterable[Found]] | None = None) -> Check:
+    """Return a rule as a check. ``check`` replaces its condition where the nodes show more than a configuration."""
+    rule = RULES[name]
+    return Check(
+        name,
+        group,
+        rule.severity,
+        f"not the case: {rule.when}",
+        rule.why,
+        rule.fix,
+        _source(rule),
+        check or _by_rule(name),
+    )
+
+
+def _source(rule: Rule) -> str:
+    return f"{rule.source}; rules.md{' with opposing evidence' * bool(rule.disputed)}"
+
+
+def of_state(name: str, group: str, severity: str) -> Check:
+    """Return a wrong state of status.yml as a check."""
+    state = STATES[name]
+    return Check(
+        name,
+        group,
+        severity,
+        f"not the case: {state.shows[0]}",
+        state.cause,
+        state.fix,
+        state.source,
+        _by_state(name),
+        state.tested,
+    )
+
+
+def _by_rule(name: str) -> Callable[[Cluster], Iterable[Found]]:
+    def check(cluster: Cluster) -> list[Found]:
+        known = situation(cluster)
+        return [("", finding.found) for finding in lint.lint(known, {}) if finding.rule == name] if known.nodes else []
+
+    return check
+
+
+def _by_state(name: str) -> Callable[[Cluster], Iterable[Found]]:
+    def check(cluster: Cluster) -> list[Found]:
+        return [("", text) for state, text in symptoms.wrong_states(states(cluster)) if state == name]
+
+    return check
+
+
+def states(cluster: Cluster) -> list[dict[str, Any]]:
+    """Return the nodes in the form of health/status.py. Nodes without systemd have no state."""
+    return [
+        {"name": node.name, "head": node.head, "unreachable": node.unreachable, "status": node.facts}
+        for node in cluster.nodes
+        if node.unreachable or "services" in node.facts
+    ]
+
+
+def situation(cluster: Cluster) -> Situation:
+    """Return the facts that the used rules read. NCCL is that of the first node, because a difference is a finding."""
+    nodes = cluster.read
+    head = next((node for node in nodes if node.head), None)
+    library: dict[str, Any] = next((node.part("nccl_installed") for node in nodes if node.part("nccl_installed")), {})
+    return Situation(
+        transport="roce" if any(node.network.rdma and node.rails for node in nodes) else "none",
+        api_host=_api_host(head) if head else "",
+        api_key=not (head and head.part("api").get("open")),
+        nccl=library.get("version") or "",
+        nccl_gcc=library.get("gcc") or [],
+        nodes=[_rule_node(node) for node in nodes],
+    )
+
+
+def _rule_node(node: Node) -> RuleNode:
+    environments = node.part("environments")
+    variables: dict[str, str] = next(iter(environments.values()), {})
+    return RuleNode(
+        name=node.name,
+        head=node.head,
+        memory_bytes=node.facts.get("total") or 0,
+        capability=node.kind[0] or None,
+        driver=node.part("gpu").get("driver_version") or "",
+        kernel=node.facts.get("kernel") or "",
+        cma_free_bytes=node.facts.get("cma_free_bytes") or 0,
+        cma_total_bytes=node.facts.get("cma_total_bytes") or 0,
+        environment={name: value for name, value in variables.items() if not value.startswith(DIGEST)},
+    )
+
+
+def _api_host(head: Node) -> str:
+    """Return an address of the API's socket that other hosts reach, else a loopback address; "" without a socket."""
+    port = int(head.part("api").get("url", "").rpartition(":")[2] or 0) if head.part("api") else 0
+    hosts: list[str] = [entry["address"] for entry in head.facts.get("listeners") or () if entry["port"] == port]
+    return next(
+        (host for host in hosts if not access.loopback(host.removeprefix("::ffff:"))), hosts[0] if hosts else ""
+    )

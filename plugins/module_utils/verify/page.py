@@ -1,0 +1,57 @@
+# Copyright (c) 2026, gb10.cluster maintainers
+# GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+
+"""Generates docs/verification.md from the table of checks."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from ansible_collections.gb10.cluster.plugins.module_utils.rules.lint import linked
+from ansible_collections.gb10.cluster.plugins.module_utils.verify.report import CHECKS
+from ansible_collections.gb10.cluster.plugins.module_utils.verify.schema import ERROR, GROUPS, Check
+
+_HEAD = """\
+# Verification
+
+<!-- Written by plugins/module_utils/verify/page.py.
+GB10_RENEW=1 pytest tests/unit/verify/test_page.py renews it. -->
+
+`playbooks/verify.yml` reads all nodes and compares them with each other, with their own files, and with these checks.
+It changes nothing and needs no lock. It also works on a cluster that another tool set up.
+
+    ansible-playbook playbooks/verify.yml -i inventories/mine
+    ansible-playbook playbooks/verify.yml -i inventories/mine --tags fabric,nccl
+    ansible-playbook playbooks/verify.yml -i inventories/mine -e verify_quick=true
+
+Each finding has the ID of a check, the found and the expected state, the cause or effect, and the fix. A table lists
+all differences between nodes. The run fails if a finding reaches `verify_fail_on`
+([variables](../roles/verify/README.md)).
+
+**This project has no Spark.** Each check names its source and its test.
+"""
+
+
+def document() -> str:
+    """Return the page."""
+    errors = sum(check.severity == ERROR for check in CHECKS)
+    count = f"{len(CHECKS)} checks: {errors} for errors, {len(CHECKS) - errors} for warnings."
+    lines = [_HEAD, count, "", *(f"- [{group}](#{group})" for group in GROUPS)]
+    for group in GROUPS:
+        lines += ["", f"## {group}", *(line for check in CHECKS if check.group == group for line in _entry(check))]
+    return "\n".join(lines) + "\n"
+
+
+def _entry(check: Check) -> Iterable[str]:
+    yield from ("", f"### {check.id}", "")
+    yield f"- Severity: {check.severity}."
+    yield f"- Expected: {_text(check.expected)}."
+    yield f"- Cause or effect: {_text(check.why)}."
+    yield f"- Fix: {_text(check.fix)}."
+    yield f"- Source: {linked(check.source)}."
+    yield f"- Test: {check.tested}."
+
+
+def _text(text: str) -> str:
+    return text.replace("<", "&lt;").replace("*", "\\*")

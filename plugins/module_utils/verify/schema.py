@@ -1,0 +1,172 @@
+# Copyright (c) 2026, gb10.cluster maintainers
+# GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+
+"""The types of a verification: a check, its findings, and the nodes as the checks see them."""
+
+from __future__ import annotations
+
+import ipaddress
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any
+
+from ansible_collections.gb10.cluster.plugins.module_utils.fabric import schema as fabric_schema
+from ansible_collections.gb10.cluster.plugins.module_utils.fabric.topology import SPARK_PORTS
+
+GROUPS = ("hardware", "fabric", "nccl", "runtime", "serving", "security")
+#: An error stops the service, slows it by half or more, or returns wrong answers. A warning may do so later.
+ERROR, WARNING = "error", "warning"
+SEVERITIES = (ERROR, WARNING)
+PAGE = "docs/verification.md"
+#: How a check was tested.
+RECORDED = "unit tests of recorded facts; effect reported by others"
+
+#: The node's name, "" for the whole cluster, and the found state.
+Found = tuple[str, str]
+
+
+@dataclass(frozen=True)
+class Node:
+    """One node of the inventory.
+
+    ``facts`` is the result of cluster_verify_info, {} if the node was not read; then ``unreachable`` has the reason.
+    ``paths`` are the entries of fabric_probe's ``unverified``. The facts were read between ``started`` and
+    ``finished``, in seconds since 1970 by the controller's clock.
+    """
+
+    name: str
+    head: bool
+    unreachable: str
+    facts: Mapping[str, Any]
+    paths: Sequence[Mapping[str, Any]] = ()
+    started: float = 0.0
+    finished: float = 0.0
+
+    def part(self, name: str) -> Any:
+        """Return a part of the facts, {} if it is unknown."""
+        return self.facts.get(name) or {}
+
+    @property
+    def kind(self) -> tuple[str, str]:
+        """The GPU's capability and the product. Hardware is compared between nodes of one kind only."""
+        gpus = self.part("gpu").get("gpus") or [{}]
+        return gpus[0].get("capability") or "", self.facts.get("product") or ""
+
+    @cached_property
+    def network(self) -> fabric_schema.Network:
+        """The network facts."""
+        known = {
+            "interfaces": self.part("interfaces"),
+            "rdma": self.part("rdma"),
+            "unreadable": self.facts.get("unreadable") or (),
+        }
+        return fabric_schema.network({**known, "infiniband": self.facts.get("infiniband") or False})
+
+    @property
+    def addresses(self) -> set[str]:
+        """The node's addresses without prefix length, also the planned ones of its rails."""
+        return self.network.ipv4 | {address.split("/")[0] for rail in self.rails.values() for address in rail}
+
+    @cached_property
+    def rails(self) -> dict[str, tuple[str, ...]]:
+        """The addresses with prefix length of each rail: an interface that the fabric's netplan file configures.
+
+        On a cluster that another tool set up, a rail is an interface of a QSFP port, or with an RDMA device, that has
+        an IPv4 address.
+        """
+        planned = self.part("planned")
+        found = self.network.interfaces
+        names = {twin.interface for twins in SPARK_PORTS.values() for twin in twins} | set(self.network.hcas)
+        others = {name: found[name].addresses for name in found if name in names and found[name].addresses}
+        return dict(sorted(({} if planned else others).items())) | {
+            name: tuple(planned[name]["addresses"]) for name in sorted(planned)
+        }
+
+
+@dataclass(frozen=True)
+class Cluster:
+    """All nodes of the inventory."""
+
+    nodes: Sequence[Node]
+
+    @property
+    def read(self) -> list[Node]:
+        """The nodes with facts."""
+        return [node for node in self.nodes if node.facts]
+
+    @property
+    def mtu(self) -> int:
+        """The largest planned MTU of the rails, else the largest found one; 0 without a rail."""
+        planned = [rail["mtu"] for node in self.read for rail in node.part("planned").values() if rail["mtu"]]
+        found = [
+            node.network.interfaces[rail].mtu
+            for node in self.read
+            for rail in node.rails
+            if rail in node.network.interfaces
+        ]
+        return max(planned or found or [0])
+
+    def peers(self, node: Node, rail: str) -> dict[str, tuple[str, str]]:
+        """Return {other node: (address, hardware address)} of the rails in the subnet of a node's rail."""
+        own = [ipaddress.IPv4Interface(address).network for address in node.rails[rail]]
+        return {
+            other.name: (
+                address.split("/")[0],
+                other.network.interfaces[name].mac if name in other.network.interfaces else "",
+            )
+            for other in self.read
+            if other.name != node.name
+            for name, addresses in other.rails.items()
+            for address in addresses
+            if ipaddress.IPv4Interface(address).network in own
+        }
+
+
+@dataclass(frozen=True)
+class Check:
+    """One check. ``id`` is its anchor on the page. ``check`` returns the findings, [] if all is as expected.
+
+    ``expected``, ``why`` and ``fix`` are sentences without a full stop.
+    """
+
+    id: str
+    group: str
+    severity: str
+    expected: str
+    why: str
+    fix: str
+    source: str
+    check: Callable[[Cluster], Iterable[Found]]
+    tested: str = RECORDED
+
+
+@dataclass(frozen=True)
+class Finding:
+    """A deviation from a check's expectation. ``node`` is "" if it concerns the whole cluster.
+
+    ``waived`` is the user's reason to accept it, "" if it is not waived.
+    """
+
+    check: Check
+    node: str
+    found: str
+    waived: str = ""
+
+    def facts(self) -> dict[str, str]:
+        """Return the finding as plain data, as in a JSON line."""
+        check = self.check
+        return {
+            "kind": "finding",
+            "id": check.id,
+            "group": check.group,
+            "severity": check.severity,
+            "node": self.node,
+            "found": self.found,
+            "expected": check.expected,
+            "why": check.why,
+            "fix": check.fix,
+            "page": f"{PAGE}#{check.id}",
+            "waived": self.waived,
+        }

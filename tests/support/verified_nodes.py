@@ -1,0 +1,200 @@
+"""Facts of cluster_verify_info, as a pair of Sparks, a simulated pair, and a cluster of another tool would have them."""
+
+from __future__ import annotations
+
+import copy
+from typing import Any
+
+from ansible_collections.gb10.cluster.plugins.module_utils.fabric.topology import NETPLAN_FILE, SPARK_PORTS
+
+GIB = 1 << 30
+NOW = 1_795_383_000.0
+Facts = dict[str, Any]
+_RAILS = SPARK_PORTS[1]
+
+
+def process(pid: int, name: str, unit: str, size: int = 40 * GIB, user: str = "gb10") -> Facts:
+    return {"pid": pid, "name": name, "bytes": size, "unit": unit, "user": user}
+
+
+def service(unit: str, **changes: Any) -> Facts:
+    running = {"load": "loaded", "enabled": True, "active": "active", "sub": "running", "pid": 700, "started": 100.0, "restarts": 0}
+    return {"unit": unit, **running, "container": False, **changes}
+
+
+def library(path: str, sha256: str = "a" * 64) -> Facts:
+    return {"path": path, "sha256": sha256, "device": "fd:01", "inode": 9, "deleted": False}
+
+
+def maps(pid: int, path: str, sha256: str = "a" * 64) -> Facts:
+    """Return a rank that uses one library."""
+    return {"pid": pid, "name": "ray::RayWorkerP", "libraries": [library(path, sha256)], "used": path, "undecided": "", "unreadable": ""}
+
+
+def _interfaces(number: int, driver: str, rdma: bool) -> Facts:
+    found: Facts = {"lo": _interface([f"127.0.0.{1}/8"], 65536), "enP7s7": _interface([f"192.168.1.1{number}/24"], 1500)}
+    for port, twins in SPARK_PORTS.items():
+        for half, twin in enumerate(twins):
+            mac = f"02:00:00:00:0{number}:{port}{half}"
+            cabled = port == 1
+            pci = {"address": f"000{2 * half}:01:00.{port}", "width": 4, "max_width": 4, "speed": "32.0 GT/s PCIe", "max_speed": "32.0 GT/s PCIe"}
+            found[twin.interface] = _interface(
+                [f"10.110.{half}.{number}/24"] * cabled,
+                9000 if cabled else 1500,
+                mac=mac,
+                carrier=cabled,
+                driver=driver,
+                hca=twin.hca if rdma else "",
+                speed=200000 if cabled and rdma else None,
+                pci=pci if rdma else None,
+                owners=[{"file": NETPLAN_FILE, "id": twin.interface, "kind": "ethernets", "by": "name"}] * cabled,
+            )
+    return found
+
+
+def _interface(addresses: list[str], mtu: int, **changes: Any) -> Facts:
+    plain = {"mac": None, "up": True, "carrier": True, "link_local": "", "driver": "", "speed": None, "kind": "physical", "pci": None, "hca": ""}
+    return {**plain, "addresses": addresses, "mtu": mtu, "owners": [], **changes}
+
+
+def _rdma(number: int) -> Facts:
+    devices = {}
+    for port, twins in SPARK_PORTS.items():
+        for half, twin in enumerate(twins):
+            gid = {"index": 3, "gid": f"::ffff:10.110.{half}.{number}", "type": "RoCE v2", "interface": twin.interface}
+            state = "ACTIVE" if port == 1 else "DOWN"
+            devices[twin.hca] = {"interface": twin.interface, "state": state, "link_layer": "Ethernet", "gids": [gid] * (port == 1)}
+    return devices
+
+
+def _api() -> Facts:
+    state = {"healthy": True, "answers": True, "answered_after": 0.2, "reason": "", "model": "tiny", "root": "/m", "tokens_per_second": 1.0}
+    return {"url": "http://127.0.0.1:8000", **state, "running": 0.0, "waiting": 0.0, "prefix_cache_hit_rate": None, "open": False, "expires": None}
+
+
+def _software(number: int, head: bool) -> Facts:
+    """Return the facts that a simulated and a real node have in common."""
+    environment = {"NCCL_DEBUG": "WARN", "HF_HOME": "hmac:0011223344556677", "VLLM_HOST_IP": f"10.110.0.{number}", "NCCL_IB_DISABLE": "0"}
+    environment["RAY_memory_monitor_refresh_ms"] = "0"
+    listeners = [
+        {"address": "0.0.0.0", "port": 22, "pid": 7, "process": "sshd", "unit": "ssh.service"},
+        {"address": f"10.110.0.{number}", "port": 6379, "pid": 701, "process": "raylet", "unit": "gb10-ray.service"},
+        {"address": "0.0.0.0", "port": 10002, "pid": 702, "process": "ray::RayWorkerP", "unit": "gb10-ray.service"},
+    ]
+    if head:
+        listeners.append({"address": "0.0.0.0", "port": 8000, "pid": 703, "process": "vllm", "unit": "gb10-vllm.service"})
+    return {
+        "services": [service("gb10-ray.service"), service("gb10-vllm.service") if head else service("gb10-vllm.service", load="not-found", pid=None)],
+        "ranks": [{"pid": 812, "name": "ray::RayWorkerP", "bytes": 40 * GIB}],
+        "available": 60 * GIB,
+        "total": 120 * GIB,
+        "uptime": 4000.0,
+        "driver": "",
+        "links": [],
+        "error": {},
+        "lock": {},
+        "netplan": [NETPLAN_FILE],
+        "unreadable": [],
+        "infiniband": False,
+        "cma_total_bytes": None,
+        "cma_free_bytes": None,
+        "gpu_device": False,
+        "temperature_c": None,
+        "planned": {twin.interface: {"addresses": [f"10.110.{half}.{number}/24"], "mtu": 9000} for half, twin in enumerate(_RAILS)},
+        "processes": [process(812, "ray::RayWorkerP", "gb10-ray.service")],
+        "rank_users": ["gb10"],
+        "environments": {"cluster.env": environment, "gb10-ray.service": {**environment, "PATH": "hmac:8899aabbccddeeff"}},
+        "runtime": "/opt/gb10/runtime/0123456789ab/lib/python3.12/site-packages",
+        "packages": {"ray": "2.60.0", "torch": "2.9.1", "vllm": "0.32.0"},
+        "files": {"changed": [], "patched": {"vllm/envs.py": "b" * 64}, "missing": []},
+        "images": [],
+        "disks": [{"path": "/", "free": 60 * GIB, "total": 250 * GIB, "files_free": 0.9}],
+        "listeners": listeners,
+        "firewalls": ["peer_firewall"],
+        "remove_ipc": True,
+        "login_users": ["nvidia", "root"],
+        "lingering": [],
+        "ray": {"nodes": [{"address": f"10.110.0.{each}", "alive": True} for each in (1, 2)], "open": False} if head else None,
+        "api": _api() if head else None,
+        "unread": {},
+        "clock": NOW + 2,
+    }
+
+
+def _lab(number: int) -> Facts:
+    """Return a simulated Spark: no GPU, no RDMA, no firmware, a CPU build without NCCL."""
+    rank = {"pid": 812, "name": "ray::RayWorkerP", "libraries": [], "used": None, "undecided": "", "unreadable": ""}
+    return {
+        "interfaces": _interfaces(number, "veth", rdma=False),
+        "rdma": {},
+        "kernel": "6.18.44",
+        "gpu": {"gpus": [], "driver_version": None, "memory_bytes": 120 * GIB, "reason": "nvidia-smi is not installed"},
+        "gpu_state": dict.fromkeys(("clock_mhz", "max_clock_mhz", "power_w", "temperature_c", "utilization")),
+        "boot": {"kernel": "", "nvidia": None},
+        "product": "",
+        "bios": "",
+        "firmware": {},
+        "nccl": [rank],
+        "nccl_installed": None,
+        "cuda_libraries": [],
+    }
+
+
+def _spark(number: int) -> Facts:
+    """Return a real Spark under load."""
+    nccl = "/opt/gb10/nccl/2.30.7/lib/libnccl.so.2.30.7"
+    return {
+        "interfaces": _interfaces(number, "mlx5_core", rdma=True),
+        "rdma": _rdma(number),
+        "infiniband": True,
+        "kernel": "6.17.0-1031-nvidia",
+        "cma_total_bytes": 4 * GIB,
+        "cma_free_bytes": GIB,
+        "gpu": {"gpus": [{"name": "NVIDIA GB10", "capability": "12.1"}], "driver_version": "580.142", "memory_bytes": 120 * GIB, "reason": ""},
+        "gpu_device": True,
+        "gpu_state": {"clock_mhz": 2405.0, "max_clock_mhz": 3003.0, "power_w": 45.0, "temperature_c": 62.0, "utilization": 96.0},
+        "temperature_c": 71.0,
+        "boot": {"kernel": "6.17.0-1031-nvidia", "nvidia": True},
+        "product": "NVIDIA_DGX_Spark",
+        "bios": "5.36_0ACUM018",
+        "firmware": {twin.hca: "28.45.4028" for twins in SPARK_PORTS.values() for twin in twins},
+        "nccl": [maps(812, nccl)],
+        "nccl_installed": {"path": nccl, "sha256": "a" * 64, "version": "2.30.7", "gcc": [], "recorded": "a" * 64},
+        "cuda_libraries": ["/usr/lib/aarch64-linux-gnu/libcuda.so.580.142"],
+    }
+
+
+def pair(kind: str = "spark") -> list[Facts]:
+    """Return two healthy nodes in the form of the filters: kind spark, lab or foreign."""
+    own = {"spark": _spark, "lab": _lab, "foreign": _spark}[kind]
+    nodes = []
+    for number in (1, 2):
+        facts = copy.deepcopy({**_software(number, number == 1), **own(number)})
+        if kind == "foreign":
+            facts |= _foreign(number, facts)
+        known = {"name": f"spark{number}", "head": number == 1, "unreachable": "", "facts": facts, "paths": []}
+        nodes.append({**known, "started": NOW, "finished": NOW + 4})
+    return nodes
+
+
+def _foreign(number: int, facts: Facts) -> Facts:
+    """Return the facts of a cluster in containers, without a file or unit of this collection."""
+    for found in facts["interfaces"].values():
+        found["owners"] = [{**owner, "file": "/etc/netplan/40-cx7.yaml"} for owner in found["owners"]]
+    environment = {"NCCL_DEBUG": "INFO", "VLLM_HOST_IP": f"10.110.0.{number}"}
+    missing = {"load": "not-found", "enabled": False, "active": "inactive", "pid": None}
+    return {
+        "services": [service(unit, **missing) for unit in ("gb10-ray.service", "gb10-vllm.service")],
+        "planned": {},
+        "environments": {"ranks": environment},
+        "processes": [process(812, "VLLM::Worker_TP", "", user="root"), process(813, "VLLM::EngineCor", "", user="root")],
+        "ranks": [{"pid": 812, "name": "VLLM::Worker_TP", "bytes": 40 * GIB}],
+        "rank_users": ["root"],
+        "nccl_installed": None,
+        "runtime": "/proc/812/root/usr/local/lib/python3.12/dist-packages",
+        "files": None,
+        "images": [{"name": "vllm", "image": "nvcr.io/nvidia/vllm:26.09", "id": "sha256:" + "c" * 64}],
+        "listeners": [],
+        "ray": None,
+        "firewalls": [],
+    }

@@ -1,0 +1,161 @@
+"""The module cluster_verify_info on a machine without a cluster, and its readers of files."""
+
+from __future__ import annotations
+
+import base64
+import hashlib
+import json
+import os
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Iterator
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from pathlib import Path
+from typing import Any
+
+import pytest
+from filters import FILTERS
+from run_module import program, run_module
+from verified_nodes import pair
+
+from ansible_collections.gb10.cluster.plugins.module_utils.health.io_client import Server
+from ansible_collections.gb10.cluster.plugins.module_utils.verify import io_facts, report
+from ansible_collections.gb10.cluster.plugins.module_utils.verify.schema import GROUPS
+
+LINKS = [{"ifname": "lo", "mtu": 65536, "flags": ["UP", "LOWER_UP"], "addr_info": [{"family": "inet", "local": "127.0.0.1", "prefixlen": 8}]}]
+#: systemctl's answer for a unit that does not exist.
+MISSING = """LoadState=not-found
+UnitFileState=
+ActiveState=inactive
+SubState=dead
+Result=success
+MainPID=0
+NRestarts=0
+InvocationID=
+Job=0
+ExecMainStatus=0
+Environment=
+ExecStopPost=
+ExecMainStartTimestampMonotonic=0"""
+
+
+@pytest.mark.parametrize("check", [False, True], ids=["run", "check mode"])
+def test_a_machine_without_a_cluster(tmp_path: Path, check: bool) -> None:
+    program(tmp_path, "ip", f"echo '{json.dumps(LINKS)}'")
+    program(tmp_path, "systemctl", f"cat <<'X'\n{MISSING}\nX")
+    program(tmp_path, "journalctl", "true")
+    program(tmp_path, "nvidia-smi", "echo 'NVIDIA-SMI has failed'; exit 9")
+    program(tmp_path, "nft", """case "$*" in *table*) exit 1;; *) echo '{"nftables": []}';; esac""")
+    for name in ("ufw", "firewall-cmd", "systemd-analyze", "iptables-legacy", "ip6tables-legacy"):
+        program(tmp_path, name, "exit 1")
+    started = time.time()
+    answer = run_module("cluster_verify_info", {"install_dir": str(tmp_path), "salt": "x"}, tmp_path, check)
+    assert (answer["changed"], answer["unread"]) == (False, {})
+    assert started <= answer["clock"] <= time.time()
+    assert answer.keys() - {"changed", "invocation"} == pair()[0]["facts"].keys()
+    assert answer["gpu"]["reason"] == "nvidia-smi failed with status 9: NVIDIA-SMI has failed"
+    # A lab's ranks may run on this machine.
+    assert [answer[part] for part in ("files", "nccl_installed", "api", "ray", "remove_ipc")] == [None] * 5
+    assert (answer["interfaces"].keys(), answer["firewalls"]) == ({"lo"}, [])
+    node = {"name": "x", "head": False, "unreachable": "", "facts": answer, "started": started, "finished": time.time()}
+    ids = {finding.check.id for finding in report.findings(report.cluster([node]), GROUPS, {})}
+    # The disks, processes and memory are those of the machine that runs the tests.
+    assert ids <= {"disk-low", "disk-full", "process-memory", "memory-held", "memory-exhausted", "gpu-unavailable", "temperature-high"}
+    assert FILTERS["verification_report"]([node], [[]], ["fabric"], "error", {})["failed"] is False
+
+
+def test_parts_that_cannot_be_read_have_a_reason(tmp_path: Path) -> None:
+    program(tmp_path, "ip", "echo broken >&2; exit 1")
+    program(tmp_path, "systemctl", "echo 'Host is down' >&2; exit 1")
+    answer = run_module("cluster_verify_info", {"install_dir": str(tmp_path), "quick": True}, tmp_path)
+    assert answer["unread"]["interfaces"] == "ip -json address show failed: broken"
+    assert "Host is down" in answer["unread"]["status"]
+    node = {"name": "x", "head": False, "unreachable": "", "facts": answer, "started": 0, "finished": 0}
+    found = [finding.found for finding in report.findings(report.cluster([node]), GROUPS, {}) if finding.check.id == "facts-unread"]
+    assert "interfaces: ip -json address show failed: broken" in found
+
+
+def wheel(site: Path, **sources: str) -> None:
+    """Install a vLLM with these files and its RECORD."""
+    (site / "vllm").mkdir()
+    (site / "vllm-0.32.0.dist-info").mkdir()
+    rows = []
+    for name, text in sources.items():
+        (site / "vllm" / f"{name}.py").write_text(text, encoding="utf-8")
+        digest = base64.urlsafe_b64encode(hashlib.sha256(text.encode()).digest()).decode().rstrip("=")
+        rows.append(f"vllm/{name}.py,sha256={digest},{len(text)}\n")
+    (site / "vllm-0.32.0.dist-info" / "RECORD").write_text("".join(rows), encoding="utf-8")
+
+
+def test_changed_patched_and_missing_files(tmp_path: Path) -> None:
+    wheel(tmp_path, shipped="a", edited="b", patched="c", edited_later="d", gone="e", pipe="f")
+    package = tmp_path / "vllm"
+    (package / "edited.py").write_text("edited", encoding="utf-8")
+    for name, now in (("patched", "p"), ("edited_later", "q")):
+        (package / f"{name}.py").write_text(now, encoding="utf-8")
+        (package / f"{name}.py.gb10-sha256").write_text(f"{'0' * 64}  {name}.py.gb10-original\n{hashlib.sha256(b'p').hexdigest()}  {name}.py\n")
+    (package / "gone.py").unlink()
+    (package / "pipe.py").unlink()
+    (package / "pipe.py").mkdir()
+    assert io_facts._files(str(tmp_path)) == {
+        "changed": ["vllm/edited.py", "vllm/edited_later.py", "vllm/pipe.py"],
+        "patched": {"vllm/patched.py": hashlib.sha256(b"p").hexdigest()},
+        "missing": ["vllm/gone.py"],
+    }
+
+
+def test_a_package_without_a_record_is_unknown(tmp_path: Path) -> None:
+    assert io_facts._files(str(tmp_path)) is None
+
+
+class Handler(BaseHTTPRequestHandler):
+    """A server that lists its models with or without a key."""
+
+    status = 200
+
+    def do_GET(self) -> None:
+        """Send the status."""
+        self.send_response(self.status)
+        self.end_headers()
+
+    def log_message(self, *_arguments: Any) -> None:
+        """Log nothing."""
+
+
+@pytest.fixture
+def server() -> Iterator[Server]:
+    with ThreadingHTTPServer(("127.0.0.1", 0), Handler) as found:
+        thread = threading.Thread(target=found.serve_forever, kwargs={"poll_interval": 0.01})
+        thread.start()
+        yield Server(f"http://127.0.0.1:{found.server_port}")
+        found.shutdown()
+        thread.join()
+
+
+@pytest.mark.parametrize(("status", "is_open"), [(200, True), (401, False), (403, False), (500, None)])
+def test_an_api_without_a_key(server: Server, monkeypatch: pytest.MonkeyPatch, status: int, is_open: bool | None) -> None:
+    monkeypatch.setattr(Handler, "status", status)
+    assert io_facts._open(server) is is_open
+
+
+def test_no_api() -> None:
+    assert io_facts._open(Server("http://127.0.0.1:1")) is None
+    assert io_facts._expires(Server("https://127.0.0.1:1", "/no/such/ca.crt")) is None
+
+
+def test_the_variables_of_a_parent_replace_those_of_a_changed_title() -> None:
+    child = "import time; print(1, flush=True); time.sleep(60)"
+    parent = f"import subprocess, sys; subprocess.run([sys.executable, '-c', {child!r}], env={{'TITLE': 'overwritten'}})"
+    environment = {"PATH": os.environ["PATH"], "NCCL_DEBUG": "WARN", "SECRET": "x"}
+    with subprocess.Popen([sys.executable, "-c", parent], env=environment, stdout=subprocess.PIPE) as process:
+        assert process.stdout is not None
+        process.stdout.readline()
+        (pid,) = (int(entry) for entry in Path(f"/proc/{process.pid}/task/{process.pid}/children").read_text().split())
+        found = io_facts._environments([], [pid], "key")
+        subprocess.run(["kill", str(pid)], check=True)
+    assert found["ranks"]["NCCL_DEBUG"] == "WARN"
+    assert found["ranks"]["SECRET"].startswith("hmac:")
+    assert "TITLE" not in found["ranks"]
+    assert io_facts._of_parents(2**22 + 1) == {}

@@ -1,0 +1,46 @@
+"""playbooks/verify.yml: unreachable nodes, groups by tag, the JSON lines, and the exit status."""
+
+from __future__ import annotations
+
+import json
+import sys
+from pathlib import Path
+
+from repository import ROOT
+from run_module import program
+from run_playbook import run
+
+INVENTORY = ["-i", str(ROOT / "inventories/two-spark")]
+UNREACHABLE = ["-e", "ansible_host=127.0.0.2", "-e", "ansible_port=9"]
+SHOW = "Show the findings and the differences between nodes"
+
+
+def test_nodes_that_cannot_be_reached_are_findings() -> None:
+    done = run("playbooks/verify.yml", [*INVENTORY, *UNREACHABLE])
+    lines = done.shown(SHOW)
+    assert done.status != 0
+    assert lines[0].startswith("verified 0 of 2 nodes with ")
+    assert [line.partition(": ")[0] for line in lines[1:3]] == ["error node-unreachable spark1", "error node-unreachable spark2"]
+    assert "Connection refused" in lines[1]
+    assert "The worst finding is of severity error." in done.output
+
+
+def test_this_machine_as_two_nodes(tmp_path: Path) -> None:
+    """Both nodes are this machine, with programs that report another MTU on one rail."""
+    links = [
+        {"ifname": name, "mtu": mtu, "flags": ["UP", "LOWER_UP"], "addr_info": [{"family": "inet", "local": address, "prefixlen": 24}]}
+        for name, mtu, address in (("enp1s0f1np1", 9000, "10.110.0.1"), ("enP2p1s0f1np1", 9000, "10.110.0.2"))
+    ]
+    path = program(tmp_path, "ip", f"echo '{json.dumps(links)}'")
+    output = tmp_path / "verification.jsonl"
+    local = ["-e", "ansible_connection=local", "-e", "ansible_become=false", "-e", f"ansible_python_interpreter={sys.executable}"]
+    given = [*INVENTORY, *local, "-e", "verify_quick=true", "-e", f"verify_output={output}", "--tags", "fabric"]
+    done = run("playbooks/verify.yml", given, {"PATH": f"{path}:/usr/sbin:/usr/bin:/sbin:/bin"})
+    assert done.status != 0, done.output
+    summary, *documents = map(json.loads, output.read_text(encoding="utf-8").splitlines())
+    assert (summary["groups"], summary["read"], summary["worst"]) == (["fabric"], 2, "error")
+    assert {document["id"] for document in documents} == {"address-duplicate", "rails-share-subnet", "rails-crossed"}
+    assert all("hmac:" not in line for line in done.output.splitlines())
+    again = run("playbooks/verify.yml", [*given[:-2], "--skip-tags", "fabric", "-e", "verify_fail_on=never"], {"PATH": f"{path}:/usr/bin:/bin"})
+    assert "verified 2 of 2 nodes" in again.assert_ok().output
+    assert {json.loads(line)["group"] for line in output.read_text(encoding="utf-8").splitlines()[1:] if "group" in line} <= {"hardware", "serving"}
