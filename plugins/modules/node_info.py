@@ -177,6 +177,9 @@ state:
     nccl_replaced:
       description: Whether another NCCL replaces the library of O(runtime).
       type: bool
+    last_good:
+      description: The identifier of the last launch whose model answered, empty without a record.
+      type: str
 additions:
   description: Per-node launch overrides by role, which roles recorded on this node.
   returned: always
@@ -192,6 +195,7 @@ from ansible_collections.gb10.cluster.plugins.module_utils.launch import io_over
 from ansible_collections.gb10.cluster.plugins.module_utils.model_store import io_model
 from ansible_collections.gb10.cluster.plugins.module_utils.nccl import io_library as io_nccl
 from ansible_collections.gb10.cluster.plugins.module_utils.node import io_facts as io_node
+from ansible_collections.gb10.cluster.plugins.module_utils.rollback import io_record
 
 
 def main() -> None:
@@ -219,6 +223,7 @@ def main() -> None:
             state={
                 **io_node.state(module.params["user"], paths.home(module.params["user"]), module.params["runtime"] or ""),
                 "nccl_replaced": bool(module.params["runtime"]) and io_nccl.replaced(module.params["runtime"]),
+                "last_good": io_record.start_id(io_record.RECORD),
             },
             login_users=io_node.login_users(),
             additions=io_overrides.recorded_additions(),

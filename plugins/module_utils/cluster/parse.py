@@ -128,6 +128,7 @@ def _installed(found: Mapping[str, Any]) -> Installed:
         api_key=found.get("api_key") is True,
         secret_environment=found.get("secret_environment") is True,
         nccl_replaced=found.get("nccl_replaced") is True,
+        last_good=str(found.get("last_good", "")),
     )
 
 

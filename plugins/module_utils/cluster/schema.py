@@ -115,6 +115,7 @@ class Installed:
     api_key: bool = False
     secret_environment: bool = False
     nccl_replaced: bool = False
+    last_good: str = ""
 
 
 @dataclass(frozen=True)

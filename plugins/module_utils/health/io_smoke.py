@@ -32,8 +32,8 @@ def headers(server: Server, key_file: str, unit: str = io_vllm.UNIT) -> dict[str
         raise smoke.AnswerError(str(error)) from error
 
 
-def ask(server: Server, path: str, body: Mapping[str, Any], given: Mapping[str, str], timeout: float) -> list[tuple[float, str]]:
-    """Send a request and return the answer's lines, each with the seconds until it arrived. Raises smoke.AnswerError.
+def ask(server: Server, path: str, body: Mapping[str, Any] | None, given: Mapping[str, str], timeout: float) -> list[tuple[float, str]]:
+    """Send a request, GET without a body, and return the answer's lines, each with the seconds until it arrived. Raises smoke.AnswerError.
 
     ``timeout`` limits the whole answer, however slowly it arrives.
     """
@@ -41,7 +41,7 @@ def ask(server: Server, path: str, body: Mapping[str, Any], given: Mapping[str, 
     lines: list[tuple[float, str]] = []
     size, rest = 0, b""
     try:
-        with server.open(path, timeout, given, json.dumps(body).encode()) as answer:
+        with server.open(path, timeout, given, None if body is None else json.dumps(body).encode()) as answer:
             # Read the bytes received so far; a line without an end would block.
             while chunk := answer.read1(_CHUNK):
                 elapsed = time.monotonic() - begin

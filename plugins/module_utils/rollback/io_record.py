@@ -37,6 +37,14 @@ def read(path: str) -> dict[str, Any]:
     return found
 
 
+def start_id(path: str) -> str:
+    """Return the identifier of the recorded launch, "" without a valid record. Raises OSError."""
+    try:
+        return str(read(path)["start"].get("id", ""))
+    except ValueError:
+        return ""
+
+
 def present(root: str = "") -> dict[str, dict[str, Any]]:
     """Return the launch inputs of this node's services: path -> {text, mode}. ``root`` prefixes each path.
 

@@ -34,7 +34,7 @@ NOT_FOR_INVENTORIES = {
     "gb10_plan_save_facts",
     "common_service_broken",
 }
-NOT_FOR_INVENTORIES |= {"gb10_break_lock"}
+NOT_FOR_INVENTORIES |= {"gb10_break_lock", "golden_record"}
 SAMPLE = "inventories/two-spark/group_vars/gb10_cluster.yml"
 SAMPLES = sorted(Path(path).parent.name for path in files("inventories/*/hosts.yml") if "/lab/" not in path)
 

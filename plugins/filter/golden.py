@@ -1,0 +1,67 @@
+# Copyright (c) 2026, gb10.cluster maintainers
+# GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+
+"""Filters: golden answers and their records."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import Any
+
+from ansible_collections.gb10.cluster.plugins.plugin_utils.lazy import Core, plain_data
+
+records = Core("golden.record")
+report = Core("golden.report")
+schema = Core("golden.schema")
+problem_types = Core("common.problems")
+
+
+def golden_path(plan: Mapping[str, Any], directory: str) -> str:
+    """Return the path of the planned model's record on the controller."""
+    return str(records.file(plan, str(directory)))
+
+
+def golden_record_info(content: str | None, path: str, plan: Mapping[str, Any]) -> dict[str, str]:
+    """Return {problem, prompts} of a record's content, null for no record: its first error, and its prompts as JSON."""
+    if content is None:
+        return {"problem": "", "prompts": ""}
+    try:
+        record = records.read(str(content), str(path), records.identity(plan))
+    except problem_types.ProblemsError as error:
+        return {"problem": str(error), "prompts": ""}
+    return {"problem": "", "prompts": records.prompts(record)}
+
+
+def golden_verdict(
+    run: Mapping[str, Any],
+    content: str | None,
+    path: str,
+    plan: Mapping[str, Any],
+    bounds: Mapping[str, Any],
+    date: str,
+    renew: bool = False,
+) -> dict[str, Any]:
+    """Return {lines, problem, record} of a run; see module_utils/golden/report.py. ``content``: null for no record."""
+    limits = {name: bool(value) if name == "strict" else float(value) for name, value in bounds.items()}
+    return report.result(
+        plain_data(run),
+        None if content is None else str(content),
+        schema.Bounds(**limits),
+        records.identity(plan),
+        str(date),
+        str(path),
+        bool(renew),
+    )
+
+
+class FilterModule:
+    """Register the filters."""
+
+    def filters(self) -> dict[str, Callable[..., Any]]:
+        """Return name -> function."""
+        return {
+            "golden_path": golden_path,
+            "golden_record_info": golden_record_info,
+            "golden_verdict": golden_verdict,
+        }

@@ -1,0 +1,97 @@
+# Copyright (c) 2026, gb10.cluster maintainers
+# GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+
+"""Records of golden answers: their file, their text, and the validation of a file that people may have edited."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import re
+from collections.abc import Mapping
+from dataclasses import asdict
+from typing import Any, NoReturn
+
+from ansible_collections.gb10.cluster.plugins.module_utils.common import bounded_json
+from ansible_collections.gb10.cluster.plugins.module_utils.common.problems import Problem, ProblemsError
+from ansible_collections.gb10.cluster.plugins.module_utils.golden import parse
+from ansible_collections.gb10.cluster.plugins.module_utils.golden.schema import Identity, Record
+
+_FORMAT = 1
+_RENEW = "restore the file from version control, or renew it: playbooks/golden.yml -e golden_record=true"
+
+
+def identity(plan: Mapping[str, Any]) -> Identity:
+    """Return the planned model's identity, from the fact gb10_plan."""
+    store = plan["store"]
+    return Identity(store.get("hub") or plan["model"], store.get("revision", ""), plan["quantization"])
+
+
+def file(plan: Mapping[str, Any], directory: str) -> str:
+    """Return the path of the planned model's record: served name and revision, or a digest of the model's path."""
+    wanted = identity(plan)
+    mark = wanted.revision or hashlib.sha256(wanted.model.encode()).hexdigest()[:12]
+    name = re.sub(r"[^A-Za-z0-9._-]", "-", f"{plan['served_model_name']}-{mark}")
+    return f"{directory}/{name}.json"
+
+
+def text(record: Record) -> str:
+    """Return a record's file: JSON with one line for each list, so that a changed answer is a short diff."""
+    run = record.run
+    head = {"format": _FORMAT, **asdict(record.identity), "date": record.date, "vllm": run.vllm}
+    head |= {"perplexity": _rounded(run.perplexity), "acceptance": _rounded(run.acceptance)}
+    answers = []
+    for name, answer in run.answers.items():
+        fields = asdict(answer) | {
+            "logprobs": [_rounded(value) for value in answer.logprobs],
+            "top": [{str(token): _rounded(value) for token, value in position.items()} for position in answer.top],
+        }
+        answers.append(f"  {json.dumps(name)}: {{\n" + ",\n".join(_lines(fields, "   ")) + "\n  }")
+    lines = [*_lines(head, " "), ' "answers": {\n' + ",\n".join(answers) + "\n }"]
+    return "{\n" + ",\n".join(lines) + "\n}\n"
+
+
+def read(content: str, path: str, wanted: Identity) -> Record:
+    """Parse a record's file. Raises ProblemsError with the first error, also for a record of another model."""
+    if not content.strip():
+        _refuse(path, "the record is empty", "a record of golden answers")
+    try:
+        data = parse.mapping(bounded_json.load(content, parse.MOST), "the record")
+        if data.get("format") != _FORMAT:
+            raise parse.InvalidError("format", data.get("format"), f"the number {_FORMAT}")
+        found = Identity(*(parse.line(data.get(name), name) for name in ("model", "revision", "quantization")))
+        record = Record(found, parse.line(data.get("date"), "date"), parse.run(data, "record"))
+        if not record.run.answers:
+            raise parse.InvalidError("record.answers", "empty", "at least one answer")
+        for name, answer in record.run.answers.items():
+            if not answer.tokens:
+                raise parse.InvalidError(f"record.answers.{name}.tokens", "empty", "at least one token")
+    except parse.InvalidError as error:
+        _refuse(path, f"{error.path} is {error.found}", error.expected)
+    except ValueError as error:
+        _refuse(path, f"not JSON: {error}", "a record of golden answers")
+    if found != wanted:
+        _refuse(path, f"a record of {_name(found)}", f"a record of {_name(wanted)}")
+    return record
+
+
+def prompts(record: Record) -> str:
+    """Return the recorded prompts by request as JSON, lists of token IDs."""
+    return json.dumps({name: list(answer.prompt) for name, answer in record.run.answers.items() if answer.prompt})
+
+
+def _lines(values: Mapping[str, Any], indent: str) -> list[str]:
+    return [f"{indent}{json.dumps(name)}: {json.dumps(value)}" for name, value in values.items()]
+
+
+def _refuse(path: str, found: str, expected: str) -> NoReturn:
+    raise ProblemsError([Problem(path, found, expected, _RENEW)])
+
+
+def _name(model: Identity) -> str:
+    return f"{model.model} ({', '.join(filter(None, (model.revision, model.quantization)))})"
+
+
+def _rounded(value: float | None) -> float | None:
+    return None if value is None else round(value, 4)

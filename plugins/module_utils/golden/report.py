@@ -1,0 +1,110 @@
+# Copyright (c) 2026, gb10.cluster maintainers
+# GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+
+"""The verdict on golden answers as text, and as the record's new content."""
+
+from __future__ import annotations
+
+from collections import Counter
+from typing import Any
+
+from ansible_collections.gb10.cluster.plugins.module_utils.common.problems import ProblemsError
+from ansible_collections.gb10.cluster.plugins.module_utils.golden import compare, parse
+from ansible_collections.gb10.cluster.plugins.module_utils.golden import record as records
+from ansible_collections.gb10.cluster.plugins.module_utils.golden.schema import (
+    DIFFERENT,
+    EQUAL,
+    NEAR,
+    Bounds,
+    Comparison,
+    Identity,
+    Record,
+    Run,
+)
+
+_SHOWN = 70
+
+
+def result(
+    data: object, content: str | None, bounds: Bounds, identity: Identity, date: str, path: str, renew: bool
+) -> dict[str, Any]:
+    """Return {lines, problem, record} of a run's plain data and the content of the record at ``path``, None for none.
+
+    ``problem`` is the reason to fail, or "". ``record`` is the text of the new record if ``renew`` is set, else "".
+    Neither differences from the old record nor errors in it fail a renewal.
+    """
+    record = None
+    try:
+        run = parse.run(data, "run")
+        record = None if content is None else records.read(content, path, identity)
+    except parse.InvalidError as error:
+        return {"lines": [], "problem": str(error), "record": ""}
+    except ProblemsError as error:
+        if not renew:
+            return {"lines": [], "problem": str(error), "record": ""}
+    verdict = compare.judge(run, record, bounds)
+    without = compare.judge(run, None, bounds) if renew else verdict
+    failures = [*without.errors, *(without.warnings if bounds.strict else [])]
+    text = records.text(Record(identity, date, run)) if renew and not failures else ""
+    lines = _lines(run, record, verdict, path, bool(text))
+    if renew or not record:
+        lines += [f"  {name}: {_excerpt(answer.text)}" for name, answer in run.answers.items()]
+    return {"lines": lines, "problem": _problem(failures, record, path), "record": text}
+
+
+def _lines(run: Run, record: Record | None, verdict: compare.Verdict, path: str, renewed: bool) -> list[str]:
+    lines = [f"golden answers: {_summary(verdict.comparisons, record)}"]
+    lines += [_line(each) for each in verdict.comparisons if each.relation != EQUAL]
+    old = record.run if record else None
+    numbers = (
+        [f"perplexity {run.perplexity:.4g}{_former(old.perplexity if old else None)}"]
+        if run.perplexity is not None
+        else []
+    )
+    if run.acceptance is not None:
+        numbers.append(f"draft acceptance {run.acceptance:.2f}{_former(old.acceptance if old else None)}")
+    lines += [f"  {', '.join(numbers)}"] if numbers else []
+    lines += [f"  note: {_excerpt(note, 200)}" for note in run.notes]
+    lines += [f"warning: {_excerpt(each, 200)}" for each in verdict.warnings]
+    # A renewal reports differences without failing.
+    lines += [f"{'warning' if renewed else 'error'}: {_excerpt(each, 200)}" for each in verdict.errors]
+    if renewed:
+        lines.append(f"recorded in {path}; commit it after reading the answers")
+    elif not record:
+        lines.append(f"no record {path}. Read the answers; to record them: playbooks/golden.yml -e golden_record=true")
+    return lines
+
+
+def _summary(comparisons: list[Comparison], record: Record | None) -> str:
+    if not record:
+        return "checked without a record"
+    counts = Counter(each.relation for each in comparisons)
+    found = ", ".join(f"{counts[relation]} {relation}" for relation in (EQUAL, NEAR, DIFFERENT))
+    return f"{found}, compared with the record of {record.date} (vLLM {record.run.vllm or 'unknown'})"
+
+
+def _line(each: Comparison) -> str:
+    distances = f"mean distance {each.mean:.3f}, largest {each.largest:.3f}"
+    return f"  {each.name}: {each.relation}, {each.agreed} of {each.total} tokens, {distances}: {each.why}"
+
+
+def _former(value: float | None) -> str:
+    return "" if value is None else f" (record {value:.4g})"
+
+
+def _problem(failures: list[str], record: Record | None, path: str) -> str:
+    if not failures:
+        return ""
+    found = "; ".join(_excerpt(each, 200) for each in failures)
+    expected, fix = "valid answers", "read the log of gb10-vllm.service"
+    if record:
+        expected = f"the answers of {path}"
+        fix = "find the changed kernel, patch or weights, or renew the record after an intended change"
+    return f"The golden answers failed: {found}. Expected: {expected}. Fix: {fix}. See docs/golden.md."
+
+
+def _excerpt(text: str, most: int = _SHOWN) -> str:
+    """Return the begin of a text on one printable line."""
+    line = " ".join("".join(each if each.isprintable() or each.isspace() else "?" for each in text[: 4 * most]).split())
+    return line if len(line) <= most else f"{line[:most]}..."

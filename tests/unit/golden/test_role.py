@@ -1,0 +1,119 @@
+"""The role golden as playbooks run it, with a fake server on this host."""
+
+from __future__ import annotations
+
+import json
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from fake_openai import Model, serve
+from filters import FILTERS
+from repository import ROOT
+from run_playbook import Run, run
+
+PLAY = """\
+- hosts: localhost
+  connection: local
+  gather_facts: false
+  tasks:
+    - ansible.builtin.include_role: {name: gb10.cluster.golden, tasks_from: check}
+    - ansible.builtin.include_role: {name: gb10.cluster.golden}
+"""
+
+
+class Cluster:
+    """One model, its plan and the folder of its record."""
+
+    def __init__(self, folder: Path, model: Model, url: str) -> None:
+        self.folder, self.model = folder, model
+        self.plan: dict[str, Any] = {
+            "model": model.root,
+            "served_model_name": model.name,
+            "quantization": "bf16",
+            "store": {"hub": "org/tiny", "revision": "abc"},
+            "api": {"url": url, "server_name": ""},
+            "serve": {"args": ["--enable-auto-tool-choice"], "user_args": []},
+            "node": {"head": True},
+        }
+
+    @property
+    def record(self) -> Path:
+        return self.folder / "golden" / "tiny-abc.json"
+
+    def play(self, *arguments: str) -> Run:
+        """Run the role with the defaults of its variables."""
+        playbook, inventory = self.folder / "play.yml", self.folder / "hosts"
+        playbook.write_text(PLAY, encoding="utf-8")
+        inventory.write_text(f"localhost ansible_become=false ansible_python_interpreter={sys.executable}\n", encoding="utf-8")
+        variables = json.dumps({"gb10_plan": self.plan})
+        return run(str(playbook), ["-i", str(inventory), "-e", variables, *arguments])
+
+
+@pytest.fixture
+def cluster(tmp_path: Path) -> Iterator[Cluster]:
+    model = Model()
+    with serve(model) as url:
+        yield Cluster(tmp_path, model, url)
+
+
+def test_a_record_is_written_next_to_the_inventory_and_compared(cluster: Cluster) -> None:
+    first = cluster.play().assert_ok()
+    assert "golden answers: checked without a record" in first.output and not cluster.record.exists()
+    renewed = cluster.play("-e", "golden_record=true").assert_ok()
+    assert f"recorded in {cluster.record}; commit it" in renewed.output
+    assert set(json.loads(cluster.record.read_text(encoding="utf-8"))["answers"]) >= {"chat", "tool", "long"}
+    cluster.model.date = "2026-11-23"
+    same = cluster.play().assert_unchanged()
+    assert "golden answers: 7 equal, 0 near, 0 different" in same.output
+    assert "the recorded one was sent" in same.output
+    cluster.model.scale = 1.3
+    failed = cluster.play()
+    assert failed.status != 0 and "The golden answers failed: " in failed.output
+    assert "Fix: find the changed kernel, patch or weights" in failed.output
+
+
+@pytest.mark.parametrize(("content", "expected"), [("", "the record is empty"), ('{"format": 1}', "model is None")])
+def test_an_invalid_record_is_refused_before_any_request(cluster: Cluster, content: str, expected: str) -> None:
+    cluster.record.parent.mkdir()
+    cluster.record.write_text(content, encoding="utf-8")
+    failed = cluster.play()
+    assert failed.status != 0 and expected in failed.output and str(cluster.record) in failed.output
+    assert cluster.model.requests == []
+
+
+GATE = """\
+- hosts: localhost
+  gather_facts: false
+  vars_files: [{vars}]
+  tasks:
+    - gb10.cluster.show:
+        lines: "{{{{ item.name }}}}: {{{{ _vllm_serve_golden_due }}}}"
+      vars:
+        __vllm_serve_service: {{start_needed: "{{{{ item.start }}}}"}}
+        gb10_plan: "{{{{ plan | combine({{'node': {{'state': {{'last_good': item.last_good}}}}}}, recursive=true) }}}}"
+        golden_enabled: "{{{{ item.enabled }}}}"
+        golden_record: "{{{{ item.renew }}}}"
+      loop: "{{{{ cases }}}}"
+"""
+
+
+def test_the_gate_is_for_starts_unrecorded_launches_and_renewals(tmp_path: Path) -> None:
+    plan = json.loads((ROOT / "tests/unit/data/plan_two_spark.json").read_text(encoding="utf-8"))
+    plan = FILTERS["node_plan"](plan, "spark1")
+    recorded = FILTERS["last_good_record"](plan)["id"]
+    cases = {
+        "unchanged": (False, recorded, True, False, False),
+        "started": (True, recorded, True, False, True),
+        "interrupted": (False, "another", True, False, True),
+        "renewed": (False, recorded, True, True, True),
+        "disabled": (True, "another", False, True, False),
+    }
+    given = [{"name": name, "start": case[0], "last_good": case[1], "enabled": case[2], "renew": case[3]} for name, case in cases.items()]
+    playbook = tmp_path / "gate.yml"
+    playbook.write_text(GATE.format(vars=ROOT / "roles/vllm_serve/vars/main.yml"), encoding="utf-8")
+    done = run(str(playbook), ["-i", "localhost,", "-c", "local", "-e", json.dumps({"plan": plan, "cases": given})]).assert_ok()
+    shown = [line.strip() for line in done.output.splitlines()]
+    assert [line for line in shown if line.partition(":")[0] in cases] == [f"{name}: {case[4]}" for name, case in cases.items()]
