@@ -51,7 +51,7 @@ def test_every_wheel_is_there_and_for_a_spark(stack: Stack, site: Path) -> None:
         name, version = path.parent.name.removesuffix(".dist-info").rsplit("-", 1)
         found[re.sub(r"[-_.]+", "-", name).lower()] = version
         tags = re.findall(r"^Tag: (\S+)$", path.read_text(encoding="utf-8"), re.MULTILINE)
-        assert any(tag.endswith(("_aarch64", "-any")) for tag in tags), path
+        assert any(tag.endswith(("_aarch64", "_sbsa", "-any")) for tag in tags), path
     assert found == {re.sub(r"[-_.]+", "-", name): version for name, version in pinned.items() if version}
 
 
