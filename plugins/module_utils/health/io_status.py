@@ -84,9 +84,9 @@ def api(server: Server, key_file: str, seconds: float, timeout: float, unit: str
     facts |= {"model": "", "root": "", "tokens_per_second": None, "running": None, "waiting": None, "prefix_cache_hit_rate": None}
     if not facts["healthy"]:
         return facts
-    first, begin = _metrics(server), time.monotonic()
+    first, begin = counters(server), time.monotonic()
     time.sleep(seconds)
-    second, elapsed = _metrics(server), time.monotonic() - begin
+    second, elapsed = counters(server), time.monotonic() - begin
     facts |= {"running": second.get("running"), "waiting": second.get("waiting")}
     if second.get("cache_queries") and "cache_hits" in second:
         facts["prefix_cache_hit_rate"] = round(second["cache_hits"] / second["cache_queries"], 3)
@@ -108,7 +108,8 @@ def api(server: Server, key_file: str, seconds: float, timeout: float, unit: str
     return facts
 
 
-def _metrics(server: Server) -> dict[str, float]:
+def counters(server: Server) -> dict[str, float]:
+    """Return the values of status.metrics() now, {} if the server does not return them."""
     try:
         return status_text.metrics(_get(server, "/metrics", {}))
     except OSError:

@@ -68,11 +68,13 @@ def _requires(value: object) -> bool:
 
 
 def _published(value: object) -> bool:
-    return isinstance(value, Mapping) and all(isinstance(nodes, str) and nodes.isdecimal() and _range(each) for nodes, each in value.items())
+    if not isinstance(value, Mapping):
+        return False
+    return all(isinstance(nodes, str) and nodes.isdecimal() and _range(each) for nodes, each in value.items())
 
 
 def _range(value: object) -> bool:
-    if not isinstance(value, list | tuple) or not all(isinstance(each, int | float) and not isinstance(each, bool) for each in value):
+    if not isinstance(value, list | tuple) or {type(each) for each in value} - {int, float}:
         return False
     return len(value) == 2 and 0 < value[0] <= value[1]
 
