@@ -49,12 +49,15 @@ MOST = 4 * 1024**2
 _START, _SHARE = 30, 0.6
 #: The unit's time after the limit of the client, which ends by itself first.
 _GRACE = 60
-_ENVIRONMENT: Mapping[str, str] = {
-    "HF_HUB_OFFLINE": "1",
-    "VLLM_NO_USAGE_STATS": "1",
+_ENVIRONMENT = (
+    "HF_HUB_OFFLINE=1",
+    "VLLM_NO_USAGE_STATS=1",
     # The client uses proxies from the environment, and the server is on this host.
-    "NO_PROXY": "*",
-}
+    "NO_PROXY=*",
+    "no_proxy=*",
+)
+#: The variables of the ranks, on which the runtime may depend.
+_RANKS = "EnvironmentFile=-/etc/gb10/cluster.env"
 #: The key is a credential of the unit. An argument or a variable of a transient unit would be readable by every user.
 _WITH_KEY = f'{KEY_VARIABLE}=$(cat "$CREDENTIALS_DIRECTORY/key") && export {KEY_VARIABLE} && exec "$@"'
 #: The unit and the container have their own /tmp, so that the result is all that leaves them.
@@ -165,23 +168,17 @@ def command(plan: Mapping[str, Any], run: Run, settings: Settings) -> list[str]:
     Without the key: systemd reads it. The owner of a container is the numeric user of gb10_service_user.
     """
     native = plan["runtime"]["kind"] == stacks.NATIVE
-    variables = [*_ENVIRONMENT, *([KEY_VARIABLE] if plan["api_key"] else [])]
-    saved = [
-        "/bin/sh",
-        "-c",
-        _RESULT.format(seconds=settings.timeout, most=MOST + 1),
-        "sh",
-        *_client(plan, run, settings.seed),
-    ]
-    inner = launch.client_argv(plan, UNIT, variables, saved, str(plan["node"].get("state", {}).get("service_user", "")))
-    limits = [f"RuntimeMaxSec={settings.timeout + _GRACE}"]
+    script = _RESULT.format(seconds=settings.timeout, most=MOST + 1)
+    saved = ["/usr/bin/env", *_ENVIRONMENT, "/bin/sh", "-c", script, "sh", *_client(plan, run, settings.seed)]
+    owner = str(plan["node"].get("state", {}).get("service_user", ""))
+    inner = launch.client_argv(plan, UNIT, [KEY_VARIABLE] if plan["api_key"] else [], saved, owner)
+    limits = [f"RuntimeMaxSec={settings.timeout + _GRACE}", *([_RANKS] if native else [])]
     if plan["api_key"]:
         inner = ["/bin/sh", "-c", _WITH_KEY, "sh", *inner]
         limits.append(f"LoadCredential=key:{paths.API_KEY[0]}")
     return [
         *confinement.transient(plan["user"] if native else "", plan["writable"], limits),
         f"--unit={UNIT}",
-        *(f"--setenv={name}={value}" for name, value in _ENVIRONMENT.items()),
         # systemd replaces variables in the command.
         *(word.replace("$", "$$") for word in inner),
     ]
