@@ -87,7 +87,7 @@ class Settings:
     """The variables of the role benchmark_model without their prefix. ``timeout``: seconds for each run.
 
     ``concurrencies``, ``input_tokens`` and ``output_tokens`` are for SWEEP. ``seed`` must differ in each benchmark:
-    equal prompts would come from the prefix cache.
+    equal prompts would come from the prefix cache. ``context``: the server's maximum tokens of a request, 0 if unknown.
     """
 
     mode: str
@@ -96,6 +96,7 @@ class Settings:
     output_tokens: int
     seed: int
     timeout: int
+    context: int = 0
 
 
 def problems(plan: Mapping[str, Any], settings: Settings) -> list[Problem]:
@@ -111,7 +112,7 @@ def problems(plan: Mapping[str, Any], settings: Settings) -> list[Problem]:
             found.append(
                 Problem(f"benchmark_model_{name}", str(values), "numbers above 0", f"correct benchmark_model_{name}")
             )
-    expected = plan["serve"]["expected"]
+    expected = _limits(plan, settings)
     if settings.mode != SWEEP or found:
         return found
     longest, most = max(settings.input_tokens) + settings.output_tokens + _SPARE, max(settings.concurrencies)
@@ -139,7 +140,13 @@ def runs(plan: Mapping[str, Any], settings: Settings) -> list[Run]:
             for tokens in dict.fromkeys(settings.input_tokens)
             for concurrency in dict.fromkeys(settings.concurrencies)
         ]
-    return list(dict.fromkeys(_cut(Run(*numbers), plan["serve"]["expected"]) for numbers in MODES[settings.mode]))
+    return list(dict.fromkeys(_cut(Run(*numbers), _limits(plan, settings)) for numbers in MODES[settings.mode]))
+
+
+def _limits(plan: Mapping[str, Any], settings: Settings) -> dict[str, Any]:
+    """Return the plan's limits with the context of the running server: the memory of a CPU build is not planned."""
+    expected = plan["serve"]["expected"]
+    return {**expected, "context": settings.context or expected["context"]}
 
 
 def _cut(run: Run, expected: Mapping[str, Any]) -> Run:

@@ -58,6 +58,11 @@ def test_a_fixed_mode_fits_the_server(mode: str, context: int, sequences: int) -
         assert not sequences or run.concurrency <= sequences
 
 
+def test_the_servers_context_wins_over_the_plans() -> None:
+    assert plans.runs(plan(context=0), settings("single", context=1024)) == [Run(1, 752, 256, 6)]
+    assert len(plans.problems(plan(), settings("sweep", input_tokens=[1024], context=1024))) == 1
+
+
 def test_a_sweep_is_each_combination_once() -> None:
     found = plans.runs(plan(), settings("sweep", concurrencies=[1, 8, 1], input_tokens=[512, 2048]))
     assert found == [Run(1, 512, 64, 8), Run(8, 512, 64, 16), Run(1, 2048, 64, 8), Run(8, 2048, 64, 16)]

@@ -52,7 +52,7 @@ class Handler(BaseHTTPRequestHandler):
         server = self.server
         server.readings += self.path == "/metrics"
         metrics = METRICS.format(running=server.running, queries=1000.0 * server.readings, hits=250.0 * server.readings)
-        models = json.dumps({"data": [{"id": "tiny", "root": server.root}]})
+        models = json.dumps({"data": [{"id": "tiny", "root": server.root, "max_model_len": 1024}]})
         self.reply({"/metrics": metrics, "/v1/models": models}.get(self.path, ""))
 
     def do_POST(self) -> None:
@@ -223,7 +223,7 @@ def test_the_role_writes_a_result_and_compares_the_next_one(tmp_path: Path, vllm
     (tmp_path / "result.json").write_text(json.dumps(fake_benchmark.result(output_tokens=256, output_throughput=20.0)), encoding="utf-8")
     slower = role(tmp_path, vllm.url)
     assert slower.status != 0
-    assert "benchmark.1-1024-256.tokens_per_second: 20.0 tokens/s of all requests. Expected:" in slower.output
+    assert "benchmark.1-752-256.tokens_per_second: 20.0 tokens/s of all requests. Expected:" in slower.output
     documents = sorted((tmp_path / "mine/.benchmarks").glob("tiny-*.json"))
     assert [bool(json.loads(path.read_text(encoding="utf-8"))["findings"]) for path in documents] == [False, True]
 
@@ -231,7 +231,7 @@ def test_the_role_writes_a_result_and_compares_the_next_one(tmp_path: Path, vllm
 def test_check_mode_lists_the_runs(tmp_path: Path, vllm: Server) -> None:
     fake_benchmark.install(tmp_path, fake_benchmark.result())
     done = role(tmp_path, vllm.url, "--check").assert_unchanged()
-    assert done.shown("Show the runs of the benchmark") == ["1 at a time, 1024 + 256 tokens, 6 requests, about 77 s"]
+    assert done.shown("Show the runs of the benchmark") == ["1 at a time, 752 + 256 tokens, 6 requests, about 77 s"]
     assert not (tmp_path / "systemd-run.json").exists() and not (tmp_path / "mine/.benchmarks").exists()
 
 
