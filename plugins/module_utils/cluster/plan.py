@@ -23,6 +23,7 @@ from ansible_collections.gb10.cluster.plugins.module_utils.cluster.schema import
     ApiTls,
     Container,
     Environment,
+    Expected,
     Head,
     Inputs,
     Installed,
@@ -46,6 +47,7 @@ from ansible_collections.gb10.cluster.plugins.module_utils.fabric.plan import Fa
 from ansible_collections.gb10.cluster.plugins.module_utils.launch import argv as launch
 from ansible_collections.gb10.cluster.plugins.module_utils.launch import overrides
 from ansible_collections.gb10.cluster.plugins.module_utils.memory import plan as memory_plan
+from ansible_collections.gb10.cluster.plugins.module_utils.memory.schema import MemoryPlan
 from ansible_collections.gb10.cluster.plugins.module_utils.model import config as model_config
 from ansible_collections.gb10.cluster.plugins.module_utils.nccl import choice as nccl_choice
 from ansible_collections.gb10.cluster.plugins.module_utils.rules import lint as serve_rules
@@ -288,9 +290,17 @@ def _serve(settings: Settings, serving: serve.Inputs, model: Chosen, decision: s
         model=model.about,
         memory=memory_plan.explain(decision.memory) if decision.memory else [],
         needs=memory_plan.needs(decision.memory) if decision.memory else {},
+        expected=_expected(serving, decision.memory),
         findings=serve_rules.report(decision.findings),
         warnings=[*model.warnings, *serve_rules.report(serve_rules.stopping(decision.findings, WARNING))],
     )
+
+
+def _expected(serving: serve.Inputs, memory: MemoryPlan | None) -> Expected:
+    published = serving.model.published.get(str(len(serving.nodes)), ())
+    if not memory:
+        return Expected(0, 0, 0.0, published)
+    return Expected(memory.context, memory.max_num_seqs, memory.tokens_per_second, published)
 
 
 def _digest(text: str) -> str:

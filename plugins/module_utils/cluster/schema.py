@@ -333,6 +333,21 @@ class StackVersions:
 
 
 @dataclass(frozen=True)
+class Expected:
+    """The limits and the speed of the planned server, 0 if unknown.
+
+    ``context``: tokens of one request. ``max_num_seqs``: requests at the same time. ``tokens_per_second``: the memory
+    plan's upper bound for one request. ``published``: the lowest and highest figure of others for this number of nodes
+    in the catalog, () without one.
+    """
+
+    context: int
+    max_num_seqs: int
+    tokens_per_second: float
+    published: Sequence[float]
+
+
+@dataclass(frozen=True)
 class Serve:
     """How the model is served. ``user_args``: the user's arguments; ``needs``: bytes of memory by node's name.
 
@@ -349,6 +364,7 @@ class Serve:
     model: Sequence[str]
     memory: Sequence[str]
     needs: Mapping[str, int]
+    expected: Expected
     findings: Sequence[str]
     warnings: Sequence[str]
 

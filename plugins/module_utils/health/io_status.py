@@ -74,19 +74,20 @@ def _lock() -> dict[str, Any]:
 
 def api(server: Server, key_file: str, seconds: float, timeout: float, unit: str = io_vllm.UNIT) -> dict[str, Any]:
     """Return {url, healthy, answers, answered_after, reason, model, root, tokens_per_second, running, waiting,
-    prefix_cache_hit_rate} of a server. The rate is a fraction since the server started.
+    prefix_cache_hit_rate, context} of a server. The rate is a fraction since the server started; ``context`` is the
+    maximum number of tokens of a request.
 
     It measures for ``seconds``, then requests one token with a timeout of ``timeout``. Unknown values are None or "".
     The server receives the key only if the unit listens on the port.
     """
     healthy, reason = io_vllm.health(server)
     facts: dict[str, Any] = {"url": server.url, "healthy": healthy, "answers": None, "answered_after": None, "reason": reason}
-    facts |= {"model": "", "root": "", "tokens_per_second": None, "running": None, "waiting": None, "prefix_cache_hit_rate": None}
+    facts |= {"model": "", "root": "", "tokens_per_second": None, "running": None, "waiting": None, "prefix_cache_hit_rate": None, "context": None}
     if not facts["healthy"]:
         return facts
-    first, begin = _metrics(server), time.monotonic()
+    first, begin = counters(server), time.monotonic()
     time.sleep(seconds)
-    second, elapsed = _metrics(server), time.monotonic() - begin
+    second, elapsed = counters(server), time.monotonic() - begin
     facts |= {"running": second.get("running"), "waiting": second.get("waiting")}
     if second.get("cache_queries") and "cache_hits" in second:
         facts["prefix_cache_hit_rate"] = round(second["cache_hits"] / second["cache_queries"], 3)
@@ -97,6 +98,8 @@ def api(server: Server, key_file: str, seconds: float, timeout: float, unit: str
         given = io_smoke.headers(server, key_file, unit)
         models = bounded_json.load(_get(server, "/v1/models", given), io_vllm.MOST)["data"]
         facts |= {"model": str(models[0]["id"]), "root": str(models[0].get("root") or "")}
+        length = models[0].get("max_model_len")
+        facts["context"] = length if isinstance(length, int) and length > 0 else None
         sent_at = time.monotonic()
         body = {"model": facts["model"], "prompt": "Hello", "max_tokens": 1, "temperature": 0}
         io_smoke.ask(server, "/v1/completions", body, given, timeout)
@@ -108,7 +111,8 @@ def api(server: Server, key_file: str, seconds: float, timeout: float, unit: str
     return facts
 
 
-def _metrics(server: Server) -> dict[str, float]:
+def counters(server: Server) -> dict[str, float]:
+    """Return the values of status.metrics() now, {} if the server does not return them."""
     try:
         return status_text.metrics(_get(server, "/metrics", {}))
     except OSError:

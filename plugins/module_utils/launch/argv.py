@@ -273,6 +273,31 @@ def look_argv(plan: Mapping[str, Any], argv: Sequence[str]) -> list[str]:
     return [*_run(runtime["engine"], "gb10-look"), *runtime["engine_args"], *nobody, f"--entrypoint={argv[0]}", image(plan), *argv[1:]]
 
 
+def client_argv(plan: Mapping[str, Any], unit: str, variables: Sequence[str], argv: Sequence[str], owner: str = "") -> list[str]:
+    """Return the argv of a client of the API on the plan's node: unchanged, or in a container that is named ``unit``.
+
+    The container gets the model, the user's folder, and ``variables`` from the environment of the engine's client.
+    """
+    if plan["runtime"]["kind"] == stacks.NATIVE:
+        return list(argv)
+    runtime, home_folder = plan["runtime"], paths.home(plan["user"])
+    mounts = [_same(plan["model"])] if plan["model"].startswith("/") else []
+    return [
+        *_run(runtime["engine"], unit),
+        "--network=host",
+        f"--user={owner or _NOBODY}",
+        *(_GPUS[runtime["engine"]] if plan["stack"]["device"] == stacks.CUDA else []),
+        f"--workdir={home_folder}",
+        f"--env=HOME={home_folder}",
+        *(f"--env={name}" for name in variables),
+        *(_mount(mount) for mount in (*mounts, _same(home_folder, read_only=False))),
+        *runtime["engine_args"],
+        f"--entrypoint={argv[0]}",
+        image(plan),
+        *argv[1:],
+    ]
+
+
 def _run(engine: str, name: str) -> list[str]:
     # The engine's client writes the container's output to the journal. The engine would store it again, without limit.
     closed = ["--cap-drop=ALL", "--security-opt=no-new-privileges", "--log-driver=none"]

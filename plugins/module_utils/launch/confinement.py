@@ -47,6 +47,14 @@ def properties(user: str, writable: Sequence[str]) -> list[str]:
 
 def query(user: str, writable: Sequence[str]) -> list[str]:
     """Return the command prefix for a query in a runtime: confined like its ranks, without network, for ten minutes at most."""
-    confined = [f"--property={line}" for line in properties(user, writable) if line != _REMOVE_IPC]
-    limits = ["--property=PrivateNetwork=yes", "--property=RuntimeMaxSec=600"]
-    return ["systemd-run", "--wait", "--pipe", "--quiet", "--collect", f"--uid={user}", *limits, *confined]
+    return transient(user, writable, ["PrivateNetwork=yes", "RuntimeMaxSec=600"])
+
+
+def transient(user: str, writable: Sequence[str], limits: Sequence[str]) -> list[str]:
+    """Return the command prefix of a transient unit with the properties ``limits``, confined like the ranks.
+
+    With the user "" it runs as root and is not confined, as the client of a container engine needs it.
+    """
+    confined = [line for line in properties(user, writable) if line != _REMOVE_IPC] if user else []
+    owner = [f"--uid={user}"] if user else []
+    return ["systemd-run", "--wait", "--pipe", "--quiet", "--collect", *owner, *(f"--property={line}" for line in (*limits, *confined))]

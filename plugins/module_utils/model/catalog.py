@@ -7,7 +7,7 @@
 from __future__ import annotations
 
 import difflib
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from typing import Any
 
@@ -34,7 +34,8 @@ class Model:
 
     ``config``: the keys of its config.json for shape and quantization. ``args``: the ``vllm serve`` arguments that it
     needs on any cluster. ``nodes``: the minimum number of Sparks with 128 GB. ``requires``: the first and last release
-    that serve it, as "since" and "until". ``sure``: how well the entry was tested, and which parts are unconfirmed.
+    that serve it, as "since" and "until". ``published``: the lowest and highest decode speed that others measured for one
+    request, in tokens per second, by the number of Sparks. ``sure``: how well the entry was tested, and which parts are unconfirmed.
     """
 
     name: str
@@ -54,6 +55,7 @@ class Model:
     max_model_len: int = 0
     quantization: str = ""
     requires: Mapping[str, str] = field(default_factory=dict)
+    published: Mapping[str, Sequence[float]] = field(default_factory=dict)
     sure: str = UNKNOWN
     source: str = ""
     evidence: str = ""

@@ -67,6 +67,18 @@ def _requires(value: object) -> bool:
     return _strings(value) and isinstance(value, Mapping) and set(value) <= {"since", "until"} and all(map(_RELEASE.fullmatch, value.values()))
 
 
+def _published(value: object) -> bool:
+    if not isinstance(value, Mapping):
+        return False
+    return all(isinstance(nodes, str) and nodes.isdecimal() and _range(each) for nodes, each in value.items())
+
+
+def _range(value: object) -> bool:
+    if not isinstance(value, list | tuple) or {type(each) for each in value} - {int, float}:
+        return False
+    return len(value) == 2 and 0 < value[0] <= value[1]
+
+
 def _file(value: object) -> bool:
     if not (_strings(value) and isinstance(value, Mapping) and set(value) == {"name", "url", "argument", "sha256"}):
         return False
@@ -97,6 +109,7 @@ _KEYS: Mapping[str, tuple[Callable[[object], bool], str]] = {
     "max_model_len": (_count, "a number of tokens, or 0 for automatic"),
     "quantization": (_text, "a value of --quantization, as text"),
     "requires": (_requires, '{since: "0.17.0", until: "0.18.1"}, or one of them, as text'),
+    "published": (_published, '{"1": [LOWEST, HIGHEST]}: tokens per second by number of nodes'),
     "sure": (_text, "text"),
     "source": (_text, "text"),
     "evidence": (_text, "a date, as text"),

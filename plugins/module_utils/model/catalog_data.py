@@ -125,6 +125,7 @@ MODELS: Mapping[str, Mapping[str, Any]] = {
         "reasoning": True,
         "args": [_TOOLS, "--tool-call-parser", "openai"],
         "nodes": 1,
+        "published": {"1": [57.0, 60.0], "2": [69.0, 76.0]},
         "sure": "measured by others, with other stacks: 57 to 60 tokens a second on one Spark, 69 to 76 on two",
         "source": f"{_PRESETS}, its default; conselara.dev; kubis.ai; Spark Arena",
         "evidence": "2026-05",
@@ -550,6 +551,7 @@ MODELS: Mapping[str, Mapping[str, Any]] = {
         },
         "args": [_TOOLS, "--tool-call-parser", "hermes"],
         "nodes": 1,
+        "published": {"1": [39.0, 39.0]},
         "sure": "measured by others: 39 tokens a second on one Spark, in a custom image. Its dimensions are those of "
         "Qwen3-Coder-Next, a sibling model; its quantization is inferred from its name, and its weight size is "
         "unknown",

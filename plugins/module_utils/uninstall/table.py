@@ -41,6 +41,7 @@ UNITS: Sequence[str] = (
             "image-offer",
             "nccl-offer",
             "nccl-bandwidth",
+            "benchmark",
             "nccl-artifact",
             "model",
         )

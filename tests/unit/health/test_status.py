@@ -171,7 +171,7 @@ class Handler(BaseHTTPRequestHandler):
     """A fake vLLM that generates 10 tokens between two requests."""
 
     generated = 0.0
-    models: ClassVar[Any] = {"data": [{"id": "tiny", "root": "/srv/models/tiny"}]}
+    models: ClassVar[Any] = {"data": [{"id": "tiny", "root": "/srv/models/tiny", "max_model_len": 4096}]}
 
     def do_GET(self) -> None:
         """Send health, metrics or models."""
@@ -208,6 +208,7 @@ def test_a_server_is_watched_and_asked(at: io_vllm.Server) -> None:
     facts = io_status.api(at, "", 0.1, 5)
     assert (facts["healthy"], facts["answers"], facts["model"], facts["root"]) == (True, True, "tiny", "/srv/models/tiny")
     assert 20 < facts["tokens_per_second"] <= 100
+    assert facts["context"] == 4096
     assert (facts["running"], facts["waiting"], facts["prefix_cache_hit_rate"]) == (3.0, 1.0, 0.75)
 
 

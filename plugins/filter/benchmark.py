@@ -1,0 +1,64 @@
+# Copyright (c) 2026, gb10.cluster maintainers
+# GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""Filters: benchmarks of the served model."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+from ansible_collections.gb10.cluster.plugins.plugin_utils.lazy import Core, plain_data
+
+plans = Core("benchmark.plan")
+reports = Core("benchmark.report")
+
+
+def benchmark_plan(plan: Mapping[str, Any], settings: Mapping[str, Any]) -> dict[str, Any]:
+    """Return {runs, lines, problems} of a benchmark; see module_utils/benchmark/plan.py for the settings."""
+    given, chosen = plain_data(plan), plans.Settings(**plain_data(settings))
+    problems = plans.problems(given, chosen)
+    runs = [] if problems else plans.runs(given, chosen)
+    return {
+        "runs": [{**vars(run), "name": run.name, "command": plans.command(given, run, chosen)} for run in runs],
+        "lines": plans.lines(given, runs),
+        "problems": list(map(str, problems)),
+    }
+
+
+def benchmark_stem(name: str) -> str:
+    """Return the first part of the file names of a model's benchmarks."""
+    stem: str = reports.stem(str(name))
+    return stem
+
+
+def benchmark_report(
+    measured: Sequence[Any],
+    plan: Mapping[str, Any],
+    facts: Mapping[str, Any],
+    texts: Mapping[str, str],
+    tolerance: float,
+) -> dict[str, Any]:
+    """Return {document, file, lines, findings} of a benchmark; ``texts`` are earlier documents by file name."""
+    runs = [{**each["item"], **{key: each[key] for key in reports.MEASURED}} for each in plain_data(measured)]
+    found = reports.document(plain_data(plan), plain_data(facts), runs)
+    old, notes = reports.earlier(plain_data(texts), found)
+    findings = list(map(str, reports.findings(found, old, float(tolerance))))
+    return {
+        "document": {**found, "findings": findings},
+        "file": reports.file_name(found),
+        "lines": [*reports.lines(found, old), *notes],
+        "findings": findings,
+    }
+
+
+class FilterModule:
+    """Register the filters."""
+
+    def filters(self) -> dict[str, Callable[..., Any]]:
+        """Return name -> function."""
+        return {
+            "benchmark_plan": benchmark_plan,
+            "benchmark_stem": benchmark_stem,
+            "benchmark_report": benchmark_report,
+        }

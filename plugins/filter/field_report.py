@@ -1,0 +1,33 @@
+# Copyright (c) 2026, gb10.cluster maintainers
+# GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""Filters: reports from real hardware."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+from ansible_collections.gb10.cluster.plugins.plugin_utils.lazy import Core, plain_data
+
+reports = Core("field_report.report")
+
+
+def field_report(
+    plan: Mapping[str, Any],
+    hosts: Mapping[str, str],
+    observed: Mapping[str, Any],
+    benchmarks: Sequence[str],
+    date: str,
+) -> dict[str, Any]:
+    """Return the report without names, addresses and keys; see module_utils/field_report/report.py."""
+    found: dict[str, Any] = reports.document(*map(plain_data, (plan, hosts, observed, benchmarks)), str(date))
+    return found
+
+
+class FilterModule:
+    """Register the filters."""
+
+    def filters(self) -> dict[str, Callable[..., Any]]:
+        """Return name -> function."""
+        return {"field_report": field_report}

@@ -1,0 +1,133 @@
+# Copyright (c) 2026, gb10.cluster maintainers
+# GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""Read the result of ``vllm bench serve`` and the speed of the GPU during a run.
+
+Source of the keys: vLLM's benchmarks/serve.py, 0.18.1 to 0.33.0.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from statistics import median
+from typing import Any
+
+from ansible_collections.gb10.cluster.plugins.module_utils.benchmark.plan import MOST, Run
+from ansible_collections.gb10.cluster.plugins.module_utils.common import bounded_json
+
+#: No valid number of a result is larger: 30 years in ms.
+_LARGEST = 1e12
+#: The statistics of a latency.
+_STATISTICS = ("mean", "median", "p99")
+#: nvidia-smi's fields of a sample.
+CLOCK_FIELDS = ("clocks.sm", "power.draw", "temperature.gpu")
+
+
+@dataclass(frozen=True)
+class Result:
+    """One measured run. ``ttft_ms``, ``tpot_ms`` and ``itl_ms`` have the mean, median and p99 in milliseconds.
+
+    ``seconds``: of the whole run. ``tokens_per_second``: output of all requests together. ``acceptance_percent``: of
+    draft tokens, None without speculative decoding.
+    """
+
+    completed: int
+    failed: int
+    seconds: float
+    total_input_tokens: int
+    total_output_tokens: int
+    requests_per_second: float
+    tokens_per_second: float
+    ttft_ms: Mapping[str, float]
+    tpot_ms: Mapping[str, float]
+    itl_ms: Mapping[str, float]
+    acceptance_percent: float | None
+
+
+def result(text: str, run: Run) -> Result:
+    """Return the result of a run. Raises ValueError with all missing and impossible values."""
+    found = bounded_json.load(text, MOST)
+    if not isinstance(found, Mapping):
+        raise ValueError("it is not a JSON object")
+    reader = _Reader(found)
+    completed = reader.count("completed", run.requests)
+    measured = Result(
+        completed=completed,
+        # A missing number of failures means that all others failed.
+        failed=reader.count("failed", run.requests) if "failed" in found else run.requests - completed,
+        seconds=reader.number("duration"),
+        total_input_tokens=reader.count("total_input_tokens", _LARGEST),
+        # Without the server's count, the client counts tokens of the text, which can be some more.
+        total_output_tokens=reader.count("total_output_tokens", 2 * run.requests * run.output_tokens),
+        requests_per_second=reader.number("request_throughput"),
+        tokens_per_second=reader.number("output_throughput"),
+        ttft_ms=reader.statistics("ttft"),
+        tpot_ms=reader.statistics("tpot"),
+        itl_ms=reader.statistics("itl"),
+        acceptance_percent=reader.number("spec_decode_acceptance_rate")
+        if "spec_decode_acceptance_rate" in found
+        else None,
+    )
+    if reader.problems:
+        raise ValueError("; ".join(reader.problems))
+    if measured.completed + measured.failed != run.requests:
+        raise ValueError(f"{measured.completed} completed and {measured.failed} failed requests of {run.requests}")
+    return measured
+
+
+class _Reader:
+    """Reads numbers and collects all errors."""
+
+    def __init__(self, found: Mapping[str, Any]) -> None:
+        self._found = found
+        self.problems: list[str] = []
+
+    def number(self, key: str, most: float = _LARGEST) -> float:
+        value = self._found.get(key)
+        if isinstance(value, bool) or not isinstance(value, int | float) or not 0 <= value <= most:
+            self.problems.append(f"{key} is {str(value)[:40]!r}, expected a number from 0 to {most:g}")
+            return 0.0
+        return float(value)
+
+    def count(self, key: str, most: float) -> int:
+        value = self.number(key, most)
+        if value != int(value):
+            self.problems.append(f"{key} is {value:g}, expected a whole number")
+        return int(value)
+
+    def statistics(self, name: str) -> dict[str, float]:
+        return {each: round(self.number(f"{each}_{name}_ms"), 3) for each in _STATISTICS}
+
+
+def clocks(output: str) -> dict[str, float]:
+    """Return {field: value} of one sample of nvidia-smi, {} for other output. Fields without a number are left out."""
+    values = output.strip().splitlines()[:1]
+    words = values[0].split(",") if values else []
+    found = {}
+    for name, word in zip(CLOCK_FIELDS, words, strict=False):
+        try:
+            found[name] = float(word)
+        except ValueError:
+            continue
+    return found
+
+
+def clock_summary(samples: Sequence[Mapping[str, float]]) -> dict[str, float | None]:
+    """Return {sm_mhz, power_w, temperature_c}: median clock and power, and the highest temperature; None if unknown."""
+    values = {name: [sample[name] for sample in samples if name in sample] for name in CLOCK_FIELDS}
+    clock, power, temperature = (values[name] for name in CLOCK_FIELDS)
+    return {
+        "sm_mhz": median(clock) if clock else None,
+        "power_w": median(power) if power else None,
+        "temperature_c": max(temperature) if temperature else None,
+    }
+
+
+def hit_rate(before: Mapping[str, float], after: Mapping[str, float]) -> float | None:
+    """Return the prefix cache's share of hits between two readings of its counters, None if unknown."""
+    if not all("cache_queries" in each and "cache_hits" in each for each in (before, after)):
+        return None
+    queries, hits = (after[name] - before[name] for name in ("cache_queries", "cache_hits"))
+    # A server that restarted meanwhile counts from 0.
+    return round(hits / queries, 3) if queries > 0 and 0 <= hits <= queries else None

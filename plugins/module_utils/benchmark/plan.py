@@ -1,0 +1,223 @@
+# Copyright (c) 2026, gb10.cluster maintainers
+# GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+
+"""The runs of a benchmark of the served model, and the command of each: vLLM's own ``vllm bench serve`` on the head.
+
+Source of the options: vLLM's benchmarks/serve.py and benchmarks/datasets, equal in 0.18.1, 0.32.0 and 0.33.0.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+from ansible_collections.gb10.cluster.plugins.module_utils.common import paths
+from ansible_collections.gb10.cluster.plugins.module_utils.common.problems import Problem
+from ansible_collections.gb10.cluster.plugins.module_utils.launch import argv as launch
+from ansible_collections.gb10.cluster.plugins.module_utils.launch import confinement
+from ansible_collections.gb10.cluster.plugins.module_utils.runtime import stacks
+
+#: The unit of a run, and its container.
+UNIT = "gb10-benchmark"
+SWEEP = "sweep"
+#: The variable from which vLLM's client takes the key. Source: vLLM, benchmarks/lib/endpoint_request_func.py.
+KEY_VARIABLE = "OPENAI_API_KEY"
+#: The runs of each mode as (concurrency, input tokens, output tokens, requests); SWEEP has the user's.
+MODES: Mapping[str, Sequence[tuple[int, int, int, int]]] = {
+    "single": ((1, 1024, 256, 6),),
+    "quick": ((1, 1024, 128, 6), (8, 1024, 128, 24)),
+    "full": (
+        (1, 1024, 256, 8),
+        (2, 1024, 256, 8),
+        (4, 1024, 256, 16),
+        (8, 1024, 256, 32),
+        (16, 1024, 256, 64),
+        (32, 1024, 256, 96),
+        (1, 16384, 256, 4),
+        (4, 16384, 256, 8),
+    ),
+    SWEEP: (),
+}
+#: A tokenizer can add some tokens to a prompt.
+_SPARE = 16
+_LEAST = 8
+#: Most bytes of a result. Without --save-detailed it has about 10 KB and some bytes for each request.
+MOST = 4 * 1024**2
+#: Seconds until the client has imported vLLM and read the tokenizer, and a typical share of the roofline. Estimates.
+_START, _SHARE = 30, 0.6
+#: The unit's time after the limit of the client, which ends by itself first.
+_GRACE = 60
+_ENVIRONMENT = (
+    "HF_HUB_OFFLINE=1",
+    "VLLM_NO_USAGE_STATS=1",
+    # The client uses proxies from the environment, and the server is on this host.
+    "NO_PROXY=*",
+    "no_proxy=*",
+)
+#: The variables of the ranks, on which the runtime may depend.
+_RANKS = "EnvironmentFile=-/etc/gb10/cluster.env"
+#: The key is a credential of the unit. An argument or a variable of a transient unit would be readable by every user.
+_WITH_KEY = f'{KEY_VARIABLE}=$(cat "$CREDENTIALS_DIRECTORY/key") && export {KEY_VARIABLE} && exec "$@"'
+#: The unit and the container have their own /tmp, so that the result is all that leaves them.
+_RESULT = (
+    'folder=$(mktemp -d) && timeout {seconds} "$@" "--result-dir=$folder" >&2 '
+    '&& exec head -c {most} "$folder/result.json"'
+)
+
+
+@dataclass(frozen=True)
+class Run:
+    """One run: ``requests`` with random ``input_tokens`` and ``output_tokens`` each, ``concurrency`` at a time."""
+
+    concurrency: int
+    input_tokens: int
+    output_tokens: int
+    requests: int
+
+    @property
+    def name(self) -> str:
+        """The run in words."""
+        return f"{self.concurrency} at a time, {self.input_tokens} + {self.output_tokens} tokens"
+
+
+@dataclass(frozen=True)
+class Settings:
+    """The variables of the role benchmark_model without their prefix. ``timeout``: seconds for each run.
+
+    ``concurrencies``, ``input_tokens`` and ``output_tokens`` are for SWEEP. ``seed`` must differ in each benchmark:
+    equal prompts would come from the prefix cache. ``context``: the server's maximum tokens of a request, 0 if unknown.
+    """
+
+    mode: str
+    concurrencies: Sequence[int]
+    input_tokens: Sequence[int]
+    output_tokens: int
+    seed: int
+    timeout: int
+    context: int = 0
+
+
+def problems(plan: Mapping[str, Any], settings: Settings) -> list[Problem]:
+    """Return all errors in the settings, and the runs of a sweep that the planned server cannot serve."""
+    found = []
+    for name, values in (
+        ("concurrencies", settings.concurrencies),
+        ("input_tokens", settings.input_tokens),
+        ("output_tokens", [settings.output_tokens]),
+        ("timeout", [settings.timeout]),
+    ):
+        if not values or min(values) < 1:
+            found.append(
+                Problem(f"benchmark_model_{name}", str(values), "numbers above 0", f"correct benchmark_model_{name}")
+            )
+    expected = _limits(plan, settings)
+    if settings.mode != SWEEP or found:
+        return found
+    longest, most = max(settings.input_tokens) + settings.output_tokens + _SPARE, max(settings.concurrencies)
+    if 0 < expected["context"] < longest:
+        fix = "shorten the requests, or raise gb10_max_model_len"
+        found.append(
+            Problem(
+                "benchmark_model_input_tokens",
+                f"requests of {longest} tokens",
+                f"at most {expected['context']} tokens",
+                fix,
+            )
+        )
+    if 0 < expected["max_num_seqs"] < most:
+        fix = "lower it, or raise gb10_max_num_seqs; vLLM would queue the other requests"
+        found.append(Problem("benchmark_model_concurrencies", str(most), f"at most {expected['max_num_seqs']}", fix))
+    return found
+
+
+def runs(plan: Mapping[str, Any], settings: Settings) -> list[Run]:
+    """Return the runs of a mode, each once. Those of a fixed mode are cut to the limits of the planned server."""
+    if settings.mode == SWEEP:
+        return [
+            Run(concurrency, tokens, settings.output_tokens, max(_LEAST, 2 * concurrency))
+            for tokens in dict.fromkeys(settings.input_tokens)
+            for concurrency in dict.fromkeys(settings.concurrencies)
+        ]
+    return list(dict.fromkeys(_cut(Run(*numbers), _limits(plan, settings)) for numbers in MODES[settings.mode]))
+
+
+def _limits(plan: Mapping[str, Any], settings: Settings) -> dict[str, Any]:
+    """Return the plan's limits with the context of the running server: the memory of a CPU build is not planned."""
+    expected = plan["serve"]["expected"]
+    return {**expected, "context": settings.context or expected["context"]}
+
+
+def _cut(run: Run, expected: Mapping[str, Any]) -> Run:
+    if context := expected["context"]:
+        output = min(run.output_tokens, max(1, context // 4))
+        run = replace(run, output_tokens=output, input_tokens=min(run.input_tokens, max(1, context - output - _SPARE)))
+    if most := expected["max_num_seqs"]:
+        run = replace(run, concurrency=min(run.concurrency, most), requests=min(run.requests, max(_LEAST, 4 * most)))
+    return run
+
+
+def lines(plan: Mapping[str, Any], chosen: Sequence[Run]) -> list[str]:
+    """Return a line for each run with its size and its estimated time, without the time to read long prompts."""
+    speed = plan["serve"]["expected"]["tokens_per_second"] * _SHARE
+    result = []
+    for run in chosen:
+        rounds = -(-run.requests // run.concurrency)
+        time = f", about {_START + round(rounds * run.output_tokens / speed)} s" if speed else ""
+        result.append(f"{run.name}, {run.requests} requests{time}")
+    return result
+
+
+def command(plan: Mapping[str, Any], run: Run, settings: Settings) -> list[str]:
+    """Return the argv for root on the head. Its standard output is the result of ``vllm bench serve`` alone.
+
+    Without the key: systemd reads it. The owner of a container is the numeric user of gb10_service_user.
+    """
+    native = plan["runtime"]["kind"] == stacks.NATIVE
+    script = _RESULT.format(seconds=settings.timeout, most=MOST + 1)
+    saved = ["/usr/bin/env", *_ENVIRONMENT, "/bin/sh", "-c", script, "sh", *_client(plan, run, settings.seed)]
+    owner = str(plan["node"].get("state", {}).get("service_user", ""))
+    inner = launch.client_argv(plan, UNIT, [KEY_VARIABLE] if plan["api_key"] else [], saved, owner)
+    limits = [f"RuntimeMaxSec={settings.timeout + _GRACE}", *([_RANKS] if native else [])]
+    if plan["api_key"]:
+        inner = ["/bin/sh", "-c", _WITH_KEY, "sh", *inner]
+        limits.append(f"LoadCredential=key:{paths.API_KEY[0]}")
+    return [
+        *confinement.transient(plan["user"] if native else "", plan["writable"], limits),
+        f"--unit={UNIT}",
+        # systemd replaces variables in the command.
+        *(word.replace("$", "$$") for word in inner),
+    ]
+
+
+def _client(plan: Mapping[str, Any], run: Run, seed: int) -> list[str]:
+    """Return the argv of vLLM's client. The warm-up repeats the first prompt, so the prefix cache has that one."""
+    given = [*plan["serve"]["args"], *plan["serve"]["user_args"]]
+    return [
+        launch.program(plan, "vllm"),
+        "bench",
+        "serve",
+        "--backend=openai",
+        f"--base-url={plan['api']['url']}",
+        "--endpoint=/v1/completions",
+        f"--model={plan['served_model_name']}",
+        f"--tokenizer={plan['model']}",
+        *(["--trust-remote-code"] if "--trust-remote-code" in given else []),
+        "--dataset-name=random",
+        f"--random-input-len={run.input_tokens}",
+        f"--random-output-len={run.output_tokens}",
+        f"--num-prompts={run.requests}",
+        f"--max-concurrency={run.concurrency}",
+        "--num-warmups=1",
+        "--ignore-eos",
+        "--temperature=0",
+        f"--seed={seed}",
+        "--percentile-metrics=ttft,tpot,itl",
+        "--metric-percentiles=99",
+        "--disable-tqdm",
+        "--save-result",
+        "--result-filename=result.json",
+        # The head's own address is not in the certificate. The module verified that the unit owns the port.
+        *(["--insecure"] if plan["api_tls"] else []),
+    ]

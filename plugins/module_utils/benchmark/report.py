@@ -1,0 +1,211 @@
+# Copyright (c) 2026, gb10.cluster maintainers
+# GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""The document of a benchmark, its text for people, and its comparison with earlier documents and published figures."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from ansible_collections.gb10.cluster.plugins.module_utils.common import bounded_json
+from ansible_collections.gb10.cluster.plugins.module_utils.common.problems import Problem
+
+FORMAT = 1
+#: Most characters of an earlier document.
+_MOST = 1024**2
+#: The keys of a document that two comparable benchmarks have in common: the model and its distribution.
+_SHAPE = ("model", "revision", "quantization", "nodes", "tensor", "pipeline", "data")
+#: The keys of a run that two comparable runs have in common.
+_LENGTHS = ("concurrency", "input_tokens", "output_tokens")
+#: The results of the module vllm_benchmark.
+MEASURED = ("result", "clocks", "hit_rate")
+#: The compared speeds of a run, by their name in words.
+_SPEEDS: Mapping[str, str] = {
+    "tokens_per_second": "tokens/s of all requests",
+    "decode_tokens_per_second": "tokens/s of one request",
+}
+
+
+def document(
+    plan: Mapping[str, Any], facts: Mapping[str, Any], measured: Sequence[Mapping[str, Any]]
+) -> dict[str, Any]:
+    """Return the document. ``facts``: {date, mode, seed, drivers: {node: release}}; ``measured``: the module's results.
+
+    Each measured run is {concurrency, input_tokens, output_tokens, requests, result, clocks, hit_rate}.
+    ``decode_tokens_per_second`` is 1000 / the median TPOT. ``roofline_percent`` is its share of the memory plan's upper
+    bound, only for one request at a time: that bound does not hold for several.
+    """
+    expected, runtime = plan["serve"]["expected"], plan["runtime"]
+    return {
+        "format": FORMAT,
+        **facts,
+        "model": plan["model"],
+        "revision": plan["store"].get("revision", ""),
+        "quantization": plan["quantization"],
+        "served_model_name": plan["served_model_name"],
+        "stack": plan["stack"]["name"],
+        "vllm": plan["stack"]["vllm"],
+        "runtime": runtime["image"] if runtime["kind"] == "container" else runtime["kind"],
+        "executor": plan["executor"],
+        "nodes": len(plan["nodes"]),
+        "tensor": plan["tensor_parallel_size"],
+        "pipeline": plan["pipeline_parallel_size"],
+        "data": plan["data_parallel_size"],
+        "args": [*plan["serve"]["args"], *plan["serve"]["user_args"]],
+        "roofline_tokens_per_second": expected["tokens_per_second"] or None,
+        "published_tokens_per_second": list(expected["published"]),
+        "runs": [_run(each, expected["tokens_per_second"]) for each in measured],
+    }
+
+
+def _run(measured: Mapping[str, Any], roofline: float) -> dict[str, Any]:
+    result = measured["result"]
+    time = result["tpot_ms"]["median"]
+    decode = 1000 / time if time else None
+    alone = decode and roofline and measured["concurrency"] == 1
+    return {
+        **{key: measured[key] for key in (*_LENGTHS, "requests")},
+        **result,
+        "decode_tokens_per_second": decode and round(decode, 2),
+        "roofline_percent": round(100 * decode / roofline, 1) if decode and alone else None,
+        "clocks": measured["clocks"],
+        "hit_rate": measured["hit_rate"],
+    }
+
+
+def file_name(found: Mapping[str, Any]) -> str:
+    """Return the document's file name: the model and the date."""
+    return f"{stem(found['served_model_name'])}-{re.sub(r'[^0-9TZ]', '', found['date'])}.json"
+
+
+def stem(name: str) -> str:
+    """Return a model's name as the first part of a file name."""
+    return re.sub(r"[^A-Za-z0-9._-]", "_", name)
+
+
+def earlier(texts: Mapping[str, str], found: Mapping[str, Any]) -> tuple[dict[str, Any], list[str]]:
+    """Return the newest good document for the same model and distribution, {} if there is none, and notes on others.
+
+    ``texts``: by file name. A document is good if it has no findings.
+    """
+    notes, known = [], []
+    for name, text in texts.items():
+        try:
+            old = bounded_json.load(text, _MOST)
+            if _same(old, found) and not old["findings"]:
+                known.append((str(old["date"]), {**old, "runs": [_checked(run) for run in old["runs"]]}))
+        except (ValueError, LookupError, TypeError) as error:
+            notes.append(f"ignored {name}, which is not a document of a benchmark: {error}")
+    return max(known, key=lambda entry: entry[0], default=("", {}))[1], notes
+
+
+def _same(old: Mapping[str, Any], found: Mapping[str, Any]) -> bool:
+    if old["format"] != FORMAT:
+        raise ValueError(f"its format is {old['format']}, expected {FORMAT}")
+    return all(old[key] == found[key] for key in _SHAPE)
+
+
+def _checked(run: Mapping[str, Any]) -> Mapping[str, Any]:
+    for key in (*_LENGTHS, *_SPEEDS):
+        if isinstance(run[key], bool) or not isinstance(run[key], int | float | None):
+            raise TypeError(f"{key} is {str(run[key])[:40]!r}, expected a number")
+    return run
+
+
+def findings(found: Mapping[str, Any], old: Mapping[str, Any], tolerance: float) -> list[Problem]:
+    """Return failed requests, and speeds below those of ``old`` by more than ``tolerance`` (0.1: ten percent)."""
+    problems = []
+    for run, before in _pairs(found, old):
+        where = f"benchmark.{'-'.join(str(run[key]) for key in _LENGTHS)}"
+        if run["failed"]:
+            fix = "read the log of gb10-vllm.service on the head"
+            problems.append(
+                Problem(where, f"{run['failed']} of {run['requests']} requests failed", "an answer to each", fix)
+            )
+        for key, words in _SPEEDS.items():
+            now, then = run[key], before.get(key)
+            if now is not None and then and now < then * (1 - tolerance):
+                fix = (
+                    "repeat it on an idle cluster, then compare driver, clocks, arguments and network of both documents"
+                )
+                problems.append(
+                    Problem(
+                        f"{where}.{key}",
+                        f"{now:.1f} {words}",
+                        f"{then * (1 - tolerance):.1f} or more, after {then:.1f}",
+                        fix,
+                    )
+                )
+    return problems
+
+
+def _pairs(found: Mapping[str, Any], old: Mapping[str, Any]) -> list[tuple[Mapping[str, Any], Mapping[str, Any]]]:
+    """Return each run with the earlier one of equal lengths, {} without one."""
+    known = {tuple(run[key] for key in _LENGTHS): run for run in old.get("runs", ())}
+    return [(run, known.get(tuple(run[key] for key in _LENGTHS), {})) for run in found["runs"]]
+
+
+def lines(found: Mapping[str, Any], old: Mapping[str, Any]) -> list[str]:
+    """Return the document as lines of at most 120 columns, except for long names."""
+    drivers = ", ".join(sorted({release for release in found["drivers"].values() if release})) or "none"
+    head = [
+        f"model: {found['model']}, vLLM {found['vllm']}, {found['executor']}, "
+        f"tensor {found['tensor']} x pipeline {found['pipeline']}, driver {drivers}",
+        f"{'at once':>7} {'input':>6} {'output':>6} {'failed':>6} {'req/s':>7} {'tok/s':>8} {'change':>7} "
+        f"{'TTFT ms':>9} {'p99':>9} "
+        f"{'TPOT ms':>8} {'p99':>8} {'ITL ms':>7} {'hits':>5} {'MHz':>5}",
+    ]
+    rows = [_row(run, before) for run, before in _pairs(found, old)]
+    return [*head, *rows, *_decode(found), _compared(found, old)]
+
+
+def _row(run: Mapping[str, Any], before: Mapping[str, Any]) -> str:
+    then = before.get("tokens_per_second")
+    change = f"{run['tokens_per_second'] / then - 1:+.0%}" if then else "-"
+    hits = "-" if run["hit_rate"] is None else f"{run['hit_rate']:.0%}"
+    clock = run["clocks"].get("sm_mhz")
+    return (
+        f"{run['concurrency']:>7} {run['input_tokens']:>6} {run['output_tokens']:>6} {run['failed']:>6} "
+        f"{run['requests_per_second']:>7.2f} "
+        f"{run['tokens_per_second']:>8.1f} {change:>7} {run['ttft_ms']['median']:>9.1f} {run['ttft_ms']['p99']:>9.1f} "
+        f"{run['tpot_ms']['median']:>8.2f} {run['tpot_ms']['p99']:>8.2f} {run['itl_ms']['median']:>7.2f} {hits:>5} "
+        f"{'-' if clock is None else round(clock):>5}"
+    )
+
+
+def _decode(found: Mapping[str, Any]) -> list[str]:
+    """Return the speed of a single request, next to the memory plan's upper bound and the published figures."""
+    alone = [run for run in found["runs"] if run["concurrency"] == 1 and run["decode_tokens_per_second"]]
+    result = []
+    for run in alone:
+        bound = found["roofline_tokens_per_second"]
+        share = (
+            f", {run['roofline_percent']:.1f} % of {bound:.1f}, the upper bound by memory bandwidth" if bound else ""
+        )
+        drafts = run["acceptance_percent"]
+        spoken = f"; {drafts:.0f} % of draft tokens accepted" if drafts is not None else ""
+        result.append(
+            f"decode with {run['input_tokens']} input tokens: "
+            f"{run['decode_tokens_per_second']:.1f} tokens/s{share}{spoken}"
+        )
+    if alone and (published := found["published_tokens_per_second"]):
+        low, high = published
+        best = max(run["decode_tokens_per_second"] for run in alone)
+        figure = f"{low:g}" if low == high else f"{low:g} to {high:g}"
+        result.append(
+            f"{'warning: slower than the' if best < low else 'the'} published {figure} tokens/s (docs/models.md)"
+        )
+    return result
+
+
+def _compared(found: Mapping[str, Any], old: Mapping[str, Any]) -> str:
+    if not old:
+        return "compared with: no earlier benchmark of this model and distribution"
+    changes = [
+        f"{key} {old.get(key)} -> {found[key]}"
+        for key in ("vllm", "executor", "runtime", "drivers")
+        if old.get(key) != found[key]
+    ]
+    return f"compared with: {old['date']}" + (f" ({', '.join(changes)})" if changes else "")

@@ -1,0 +1,138 @@
+"""The runs of a benchmark, and the command of a run."""
+
+from __future__ import annotations
+
+import copy
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from ansible_collections.gb10.cluster.plugins.module_utils.benchmark import plan as plans
+from ansible_collections.gb10.cluster.plugins.module_utils.benchmark.plan import Run, Settings
+from ansible_collections.gb10.cluster.plugins.module_utils.launch import confinement
+
+SNAPSHOT = json.loads((Path(__file__).parents[1] / "data" / "plan_two_spark.json").read_text(encoding="utf-8"))
+EXPECTED = {"context": 131072, "max_num_seqs": 256, "tokens_per_second": 50.0, "published": [57.0, 60.0]}
+ONE = Run(1, 1024, 128, 6)
+
+
+def plan(**expected: Any) -> dict[str, Any]:
+    """Return the head's plan, whose expected speed and limits are known."""
+    found = copy.deepcopy(SNAPSHOT)
+    found["serve"]["expected"] = {**EXPECTED, **expected}
+    return {**found, "node": found["nodes"][0], "model": "/srv/models/tiny", "api_key": True}
+
+
+def settings(mode: str = "quick", **changes: Any) -> Settings:
+    return Settings(**{"mode": mode, "concurrencies": [1, 8], "input_tokens": [512], "output_tokens": 64, "seed": 7, "timeout": 600, **changes})
+
+
+def contained(given: dict[str, Any]) -> dict[str, Any]:
+    runtime = {"kind": "container", "name": "image", "image": "image", "engine": "docker", "engine_args": ["--shm-size=1g"]}
+    return {**given, "runtime": runtime, "node": {**given["node"], "state": {"service_user": "995:994"}}}
+
+
+def script(words: list[str]) -> list[str]:
+    """Return the command of a unit as systemd runs it."""
+    first = next(index for index, word in enumerate(words) if index and not word.startswith("--"))
+    return [word.replace("$$", "$") for word in words[first:]]
+
+
+def test_quick_has_one_request_and_several_at_a_time() -> None:
+    assert plans.runs(plan(), settings()) == [ONE, Run(8, 1024, 128, 24)]
+    assert plans.lines(plan(), [ONE]) == ["1 at a time, 1024 + 128 tokens, 6 requests, about 56 s"]
+    assert plans.lines(plan(tokens_per_second=0.0), [ONE]) == ["1 at a time, 1024 + 128 tokens, 6 requests"]
+
+
+@pytest.mark.parametrize("mode", ["single", "quick", "full"])
+@pytest.mark.parametrize("context", [0, 64, 2048, 131072])
+@pytest.mark.parametrize("sequences", [0, 1, 4, 256])
+def test_a_fixed_mode_fits_the_server(mode: str, context: int, sequences: int) -> None:
+    found = plans.runs(plan(context=context, max_num_seqs=sequences), settings(mode))
+    assert found and len(found) == len(set(found))
+    for run in found:
+        assert min(run.concurrency, run.input_tokens, run.output_tokens, run.requests) >= 1
+        assert not context or run.input_tokens + run.output_tokens < context
+        assert not sequences or run.concurrency <= sequences
+
+
+def test_the_servers_context_wins_over_the_plans() -> None:
+    assert plans.runs(plan(context=0), settings("single", context=1024)) == [Run(1, 752, 256, 6)]
+    assert len(plans.problems(plan(), settings("sweep", input_tokens=[1024], context=1024))) == 1
+
+
+def test_a_sweep_is_each_combination_once() -> None:
+    found = plans.runs(plan(), settings("sweep", concurrencies=[1, 8, 1], input_tokens=[512, 2048]))
+    assert found == [Run(1, 512, 64, 8), Run(8, 512, 64, 16), Run(1, 2048, 64, 8), Run(8, 2048, 64, 16)]
+
+
+@pytest.mark.parametrize(
+    ("changes", "expected"),
+    [
+        ({"concurrencies": []}, ["benchmark_model_concurrencies: []. Expected: numbers above 0"]),
+        ({"concurrencies": [0], "output_tokens": -1}, ["benchmark_model_concurrencies: [0]", "benchmark_model_output_tokens: [-1]"]),
+        ({"timeout": 0}, ["benchmark_model_timeout: [0]"]),
+        ({"input_tokens": [4096, 131072]}, ["benchmark_model_input_tokens: requests of 131152 tokens. Expected: at most 131072"]),
+        ({"concurrencies": [1, 512]}, ["benchmark_model_concurrencies: 512. Expected: at most 256"]),
+        ({}, []),
+    ],
+)
+def test_a_sweep_that_cannot_run_is_refused(changes: dict[str, Any], expected: list[str]) -> None:
+    found = list(map(str, plans.problems(plan(), settings("sweep", **changes))))
+    assert len(found) == len(expected)
+    assert all(text.startswith(start) for text, start in zip(found, expected, strict=True)), found
+
+
+def test_unknown_limits_refuse_nothing() -> None:
+    assert plans.problems(plan(context=0, max_num_seqs=0), settings("sweep", input_tokens=[10**6], concurrencies=[10**4])) == []
+
+
+def test_the_client_is_confined_and_gets_its_key_from_systemd() -> None:
+    words = plans.command(plan(), ONE, settings())
+    assert words[:6] == ["systemd-run", "--wait", "--pipe", "--quiet", "--collect", "--uid=gb10"]
+    options = words[: words.index("--unit=gb10-benchmark") + 1]
+    assert {f"--property={line}" for line in confinement.properties("gb10", []) if "RemoveIPC" not in line} < set(options)
+    assert {"--unit=gb10-benchmark", "--property=RuntimeMaxSec=660", "--property=LoadCredential=key:/etc/gb10/api.key"} < set(options)
+    assert "--property=EnvironmentFile=-/etc/gb10/cluster.env" in options
+    assert not any("PrivateNetwork" in word or "OPENAI_API_KEY" in word for word in options)
+    client = script(words)
+    assert client[2] == 'OPENAI_API_KEY=$(cat "$CREDENTIALS_DIRECTORY/key") && export OPENAI_API_KEY && exec "$@"'
+    assert client[4:9] == ["/usr/bin/env", "HF_HUB_OFFLINE=1", "VLLM_NO_USAGE_STATS=1", "NO_PROXY=*", "no_proxy=*"]
+    assert "timeout 600" in client[11]
+    assert client[13:16] == [f"{plan()['runtime']['path']}/bin/vllm", "bench", "serve"]
+    assert {"--random-input-len=1024", "--random-output-len=128", "--num-prompts=6", "--max-concurrency=1", "--seed=7"} < set(client)
+    assert {"--tokenizer=/srv/models/tiny", f"--model={plan()['served_model_name']}", "--ignore-eos", "--save-result"} < set(client)
+
+
+def test_without_key_no_credential_is_loaded() -> None:
+    words = plans.command({**plan(), "api_key": False}, ONE, settings())
+    assert not any("LoadCredential" in word or "OPENAI_API_KEY" in word for word in words)
+
+
+def test_options_follow_the_plan() -> None:
+    given = plan()
+    assert not {"--insecure", "--trust-remote-code"} & set(plans.command(given, ONE, settings()))
+    given["serve"]["user_args"] = ["--trust-remote-code"]
+    given["api_tls"] = {"digest": "1", "until": "2027"}
+    assert {"--insecure", "--trust-remote-code"} <= set(plans.command(given, ONE, settings()))
+
+
+def test_a_container_gets_the_model_and_the_name_of_the_key_alone() -> None:
+    words = plans.command(contained(plan()), ONE, settings())
+    assert not any(word.startswith(("--uid=", "--property=NoNew")) for word in words)
+    inner = script(words)
+    assert inner[4:8] == ["docker", "run", "--rm", "--pull=never"]
+    engine = inner[4 : inner.index("image")]
+    assert {"--name=gb10-benchmark", "--network=host", "--user=995:994", "--cap-drop=ALL", "--shm-size=1g", "--entrypoint=/usr/bin/env"} < set(engine)
+    assert "--env=OPENAI_API_KEY" in engine and not any("EnvironmentFile" in word for word in words)
+    assert "--mount=type=bind,source=/srv/models/tiny,target=/srv/models/tiny,readonly" in engine
+    assert inner[inner.index("image") + 1 :][:2] == ["HF_HUB_OFFLINE=1", "VLLM_NO_USAGE_STATS=1"]
+    assert inner[inner.index("image") + 9 :][:3] == ["vllm", "bench", "serve"]
+
+
+def test_a_dollar_reaches_the_client() -> None:
+    words = plans.command({**plan(), "served_model_name": "a$b"}, ONE, settings())
+    assert "--model=a$$b" in words
+    assert "--model=a$b" in script(words)
