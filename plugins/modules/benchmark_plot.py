@@ -38,8 +38,8 @@ author:
 EXAMPLES = r"""
 - name: Draw a benchmark
   gb10.cluster.benchmark_plot:
-    src: inventories/mine/.benchmarks/tiny-20261122T213000Z.json
-    dest: inventories/mine/.benchmarks/tiny-20261122T213000Z.svg
+    src: inventories/mine/.gb10/benchmarks/tiny-20261122T213000Z.json
+    dest: inventories/mine/.gb10/benchmarks/tiny-20261122T213000Z.svg
   delegate_to: localhost
 """
 

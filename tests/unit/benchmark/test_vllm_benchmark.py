@@ -215,7 +215,7 @@ def role(folder: Path, url: str, *arguments: str, pid: int = 0) -> Run:
 def test_the_role_writes_a_result_and_compares_the_next_one(tmp_path: Path, vllm: Server) -> None:
     fake_benchmark.install(tmp_path, fake_benchmark.result(output_tokens=256))
     lines = role(tmp_path, vllm.url).assert_ok().shown("Show the speed of the model")
-    (file,) = (tmp_path / "mine/.benchmarks").glob("tiny-*.json")
+    (file,) = (tmp_path / "mine/.gb10/benchmarks").glob("tiny-*.json")
     found = json.loads(file.read_text(encoding="utf-8"))
     assert (found["model"], found["nodes"], found["findings"], found["mode"]) == ("/srv/models/tiny", 1, [], "single")
     assert found["runs"][0]["hit_rate"] == 0.25
@@ -224,7 +224,7 @@ def test_the_role_writes_a_result_and_compares_the_next_one(tmp_path: Path, vllm
     slower = role(tmp_path, vllm.url)
     assert slower.status != 0
     assert "benchmark.1-752-256.tokens_per_second: 20.0 tokens/s of all requests. Expected:" in slower.output
-    documents = sorted((tmp_path / "mine/.benchmarks").glob("tiny-*.json"))
+    documents = sorted((tmp_path / "mine/.gb10/benchmarks").glob("tiny-*.json"))
     assert [bool(json.loads(path.read_text(encoding="utf-8"))["findings"]) for path in documents] == [False, True]
 
 
@@ -232,7 +232,7 @@ def test_check_mode_lists_the_runs(tmp_path: Path, vllm: Server) -> None:
     fake_benchmark.install(tmp_path, fake_benchmark.result())
     done = role(tmp_path, vllm.url, "--check").assert_unchanged()
     assert done.shown("Show the runs of the benchmark") == ["1 at a time, 752 + 256 tokens, 6 requests, about 77 s"]
-    assert not (tmp_path / "systemd-run.json").exists() and not (tmp_path / "mine/.benchmarks").exists()
+    assert not (tmp_path / "systemd-run.json").exists() and not (tmp_path / "mine/.gb10/benchmarks").exists()
 
 
 @pytest.mark.parametrize(
