@@ -16,9 +16,9 @@ from run_playbook import Run, run
 from testinfra.backend import get_backend
 from testinfra.host import Host
 
-#: The roles that start the model, by their tags.
 #: Variables of a host that ssh cannot reach. Without ControlPersist, ssh does not use an open connection to the right port.
 NO_SSH = {"ansible_port": 9, "ansible_ssh_args": "-o ConnectTimeout=2"}
+#: The roles that start the model, by their tags.
 SERVE = ("--tags", "ray_cluster,vllm_serve")
 
 
