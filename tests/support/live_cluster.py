@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import re
 import time
 import warnings
@@ -42,6 +43,12 @@ class Cluster:
     def serve(self, *arguments: str) -> Run:
         """Run the roles of site.yml that start the model. The other roles would double the time and change nothing."""
         return self.site(*SERVE, *arguments)
+
+    def verify(self, file: Path, *arguments: str) -> tuple[Run, set[str]]:
+        """Run verify.yml, which writes JSON lines into ``file``. Returns the run and the IDs of its findings."""
+        done = run("playbooks/verify.yml", [*self.arguments, "--extra-vars", f"verify_output={file}", *arguments])
+        lines = map(json.loads, file.read_text(encoding="utf-8").splitlines()) if file.exists() else ()
+        return done, {line["id"] for line in lines if "id" in line}
 
     def reboot(self, name: str, host: Host, within: float = 120) -> Host:
         """Reboot a node, and return a new connection to it."""

@@ -6,7 +6,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
+from typing import Any
 
 from ansible_collections.gb10.cluster.plugins.module_utils.verify import differences
 from ansible_collections.gb10.cluster.plugins.module_utils.verify.existing import of_rule
@@ -67,7 +68,7 @@ def _clock(cluster: Cluster) -> Iterator[Found]:
 def _full(cluster: Cluster) -> Iterator[Found]:
     for node in cluster.read:
         for disk in node.facts.get("disks") or ():
-            if disk["free"] < _FULL_BYTES or disk["files_free"] < _FULL_FILES:
+            if disk["free"] < _full_below(disk) or disk["files_free"] < _FULL_FILES:
                 files = f", {disk['files_free']:.1%} of its files are free" if disk["files_free"] < _FULL_FILES else ""
                 yield node.name, f"{disk['path']} has {_gib(disk['free'])} of {_gib(disk['total'])} GiB free{files}"
 
@@ -75,8 +76,13 @@ def _full(cluster: Cluster) -> Iterator[Found]:
 def _low(cluster: Cluster) -> Iterator[Found]:
     for node in cluster.read:
         for disk in node.facts.get("disks") or ():
-            if _FULL_BYTES <= disk["free"] < min(_LOW_BYTES, _LOW_PART * disk["total"]):
+            if _full_below(disk) <= disk["free"] < min(_LOW_BYTES, _LOW_PART * disk["total"]):
                 yield node.name, f"{disk['path']} has {_gib(disk['free'])} of {_gib(disk['total'])} GiB free"
+
+
+def _full_below(disk: Mapping[str, Any]) -> float:
+    # A separate /boot has a GiB in all.
+    return float(min(_FULL_BYTES, _LOW_PART * disk["total"]))
 
 
 def _gib(size: int) -> str:
@@ -176,7 +182,7 @@ CHECKS = (
         "disk-full",
         "hardware",
         ERROR,
-        "at least 1 GiB, and 1 % of the files, free on each file system",
+        "at least 1 GiB (5 % of a small disk), and 1 % of the files, free on each file system",
         "logs, compiled kernels and Ray's files cannot be written, so that the next start fails",
         "remove models or images that are not used; df -h and du -xh --max-depth=2 / list them",
         "reports of disks that a second download of a model filled",

@@ -60,9 +60,9 @@ class Secured:
         }
         return ["--extra-vars", json.dumps(variables)]
 
-    def renew(self) -> Run:
+    def renew(self, days: float) -> Run:
         """Install a new certificate on the cluster."""
-        self.pair = self.ca.issue(self.address)
+        self.pair = self.ca.issue(self.address, days=days)
         self.pair.write(self.folder, "api")
         self.run = self.cluster.serve("-vvv", "--diff", *self.arguments())
         return self.run
@@ -72,7 +72,7 @@ class Secured:
 def secured(cluster: Cluster, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Secured]:
     secured = Secured(cluster, tmp_path_factory.mktemp("tls"), certificates.authority())
     try:
-        secured.renew().assert_ok()
+        secured.renew(days=90).assert_ok()
         yield secured
     finally:
         cluster.serve().assert_ok()
@@ -152,9 +152,13 @@ def test_a_rerun_changes_nothing(secured: Secured, head: Host) -> None:
     assert started(head, "gb10-vllm.service") == before
 
 
+def test_a_certificate_with_weeks_left_is_no_finding(secured: Secured, tmp_path: Path) -> None:
+    assert secured.cluster.verify(tmp_path / "found.jsonl", *secured.arguments())[1] == set()
+
+
 def test_a_renewed_certificate_restarts_the_server_once(secured: Secured, head: Host) -> None:
     ray, vllm = started(head, "gb10-ray.service"), started(head, "gb10-vllm.service")
-    assert secured.renew().assert_ok().output.count("Restarting gb10-vllm.service on spark1") == 1
+    assert secured.renew(days=5).assert_ok().output.count("Restarting gb10-vllm.service on spark1") == 1
     renewed = started(head, "gb10-vllm.service")
     assert renewed != vllm
     assert "NRestarts=0" in renewed
@@ -164,6 +168,11 @@ def test_a_renewed_certificate_restarts_the_server_once(secured: Secured, head: 
     assert head.check_output(f"python3 -c '{ask}' {secured.address}").strip() == secured.pair.text.strip()
     secured.cluster.serve(*secured.arguments()).assert_unchanged()
     assert started(head, "gb10-vllm.service") == renewed
+
+
+def test_its_near_expiry_is_a_finding(secured: Secured, tmp_path: Path) -> None:
+    done, found = secured.cluster.verify(tmp_path / "found.jsonl", *secured.arguments())
+    assert found == {"tls-expires"} and "expires in 5.0 days" in done.output
 
 
 def test_without_tls_nothing_of_it_is_left(secured: Secured, head: Host, nodes: dict[str, Host]) -> None:

@@ -235,6 +235,8 @@ WRONG: list[tuple[str, Any, set[str]]] = [
     ("bios", "old", {"bios-differs"}),
     ("disks", [{"path": "/", "free": 10 * GIB, "total": 1000 * GIB, "files_free": 0.9}], {"disk-low"}),
     ("disks", [{"path": "/", "free": 500 * GIB, "total": 1000 * GIB, "files_free": 0.001}], {"disk-full"}),
+    ("disks", [{"path": "/boot", "free": 0.6 * GIB, "total": 1 * GIB, "files_free": 0.9}], set()),
+    ("disks", [{"path": "/boot", "free": 0.04 * GIB, "total": 1 * GIB, "files_free": 0.9}], {"disk-full"}),
     ("clock", NOW + 300, {"clock-wrong"}),
     (f"interfaces/{RAIL}/up", False, {"rail-down"}),
     (f"interfaces/{RAIL}/speed", 100000, {"link-slow"}),
