@@ -40,7 +40,7 @@ CAUSES: Mapping[str, tuple[str, str]] = {
 _MOST, _MESSAGE = 4096, 300
 
 
-def results(stdout: str, stderr: str, status: int) -> list[dict[str, Any]]:
+def results(stdout: str, stderr: str, status: int, timed_out: bool = False) -> list[dict[str, Any]]:
     """Return {name, state, cause, error, bound, seconds, message} of each check; invalid lines are ignored.
 
     ``error`` is the largest deviation as a part of the reference's largest value, None without a number. The first
@@ -51,7 +51,8 @@ def results(stdout: str, stderr: str, status: int) -> list[dict[str, Any]]:
     for name in missing:
         last = next((line for line in reversed(stderr.splitlines()) if line.strip()), "no message")
         first = name == missing[0]
-        message = f"exit status {status}: {last.strip()}" if first else f"the program ended during {missing[0]}"
+        end = "the time limit was reached" if timed_out else f"exit status {status}"
+        message = f"{end}: {last.strip()}" if first else f"the program ended during {missing[0]}"
         found[name] = _result(name, FAILED if first else SKIPPED, "ended" if first else "", message)
     return [found[name] for name in CHECKS]
 

@@ -7,7 +7,10 @@ from __future__ import annotations
 
 import json
 import math
-from collections.abc import Callable
+import signal
+import subprocess
+import sys
+import time
 from typing import Any
 
 import pytest
@@ -204,6 +207,25 @@ def test_both_files_have_the_same_checks() -> None:
     assert causes == gpu_probe.CAUSES.keys()
 
 
-def test_the_program_is_complete() -> None:
-    checks: Callable[[], str] = io_gpu_probe.program
-    assert compile(checks(), "io_gpu_probe.py", "exec") and "ansible_collections" not in checks()
+def run(source: str, *arguments: str) -> subprocess.CompletedProcess[str]:
+    # -S: a PyTorch of this environment would be used.
+    command = [sys.executable, "-S", "-c", source, *arguments]
+    return subprocess.run(command, capture_output=True, text=True, check=False, timeout=60)
+
+
+def test_the_program_runs_alone() -> None:
+    done = run(io_gpu_probe.program(), "60")
+    first, *others = gpu_probe.results(done.stdout, done.stderr, done.returncode)
+    assert (done.returncode, first["cause"], first["message"]) in [
+        (1, "import", "ModuleNotFoundError: No module named 'torch'"),
+        (0, "memory", first["message"]),
+    ]
+    assert {each["state"] for each in others} == {"skipped"}
+
+
+def test_the_kernel_ends_a_hanging_check() -> None:
+    hanging = io_gpu_probe.program().replace("def main()", "CHECKS = {'cuda': lambda _runtime: time.sleep(50)}\n\n\ndef main()")
+    begin = time.monotonic()
+    done = run(hanging, "1")
+    assert (done.stdout, done.returncode) == ("", -signal.SIGALRM & 255)
+    assert time.monotonic() - begin < 20
