@@ -11,11 +11,11 @@ module: vllm_gpu_probe
 short_description: Run small GPU kernels of a runtime, and compare their results with the CPU's
 version_added: 0.1.0
 description:
-  - Runs a kernel of PyTorch, and matrix products in bfloat16, FP8 and NVFP4 of PyTorch and vLLM. Each result is compared
-    with the same product of the CPU.
+  - Runs a kernel of PyTorch, and matrix products in bfloat16, FP8 and NVFP4 of PyTorch and vLLM. Each result is
+    compared with the same product of the CPU.
   - Finds a build without code for the GPU, and kernels with wrong results, in seconds and without a model.
-  - Does nothing on a host without a GPU. With less than 2 GiB of free memory the checks are skipped, because a model may
-    be running.
+  - Does nothing on a host without a GPU. With less than 2 GiB of free memory the checks are skipped, because a model
+    may be running.
   - With O(python), the program runs as a temporary user without network, confined like a rank.
 options:
   python:
@@ -51,7 +51,7 @@ EXAMPLES = r"""
 """
 
 RETURN = r"""
-results:
+checks:
   description: One entry for each check, empty without a GPU.
   returned: always
   type: list
@@ -119,7 +119,7 @@ def main() -> None:
     params = module.params
     gpu = io_node.gpu(runner(module))
     if not gpu["gpus"]:
-        module.exit_json(changed=False, results=[], report=[], reason=gpu["reason"] or "nvidia-smi lists no GPU")
+        module.exit_json(changed=False, checks=[], report=[], reason=gpu["reason"] or "nvidia-smi lists no GPU")
     seconds = params["seconds"]
     prefix = params["container"] or [*confinement.anonymous(seconds + _OVERHEAD), params["python"]]
     begin = time.monotonic()
@@ -127,7 +127,7 @@ def main() -> None:
     ((status, stdout, stderr),) = run_all([[*prefix, "-c", io_gpu_probe.program(), str(seconds)]])
     results = gpu_probe.results(stdout, stderr, status, time.monotonic() - begin >= seconds)
     found = gpu_probe.problems(results)
-    answer = {"results": results, "report": [gpu_probe.described(each) for each in results], "reason": ""}
+    answer = {"checks": results, "report": [gpu_probe.described(each) for each in results], "reason": ""}
     if found and params["required"]:
         module.fail_json(msg=problems.report(found), **answer)
     module.exit_json(changed=False, **answer)

@@ -16,7 +16,8 @@ from this collection. Each result is one line on stdout, a JSON object with thes
 - message: one line
 
 The exit status is 1 if a check failed. With too little free memory the checks are skipped, because a model may be
-running. On an H200, the program took 9 s, 0.7 GiB of the GPU's memory, and 1.1 GiB of the host's, mostly mapped libraries.
+running. On an H200, the program took 9 s, 0.7 GiB of the GPU's memory, and 1.1 GiB of the host's, mostly mapped
+libraries.
 """
 
 from __future__ import annotations
@@ -179,7 +180,12 @@ def _bf16(runtime: Runtime) -> tuple[float, str]:
     """Multiply matrices in bfloat16 with cuBLAS."""
     torch = runtime.torch
     weights = _random(torch, _INNER, _COLUMNS).bfloat16()
-    return _worst(torch, lambda given: (given.bfloat16().cuda() @ weights.cuda(), given.bfloat16().double() @ weights.double()))
+
+    def product(rows: Any) -> tuple[Any, Any]:
+        given = rows.bfloat16()
+        return given.cuda() @ weights.cuda(), given.double() @ weights.double()
+
+    return _worst(torch, product)
 
 
 def _fp8_torch(runtime: Runtime) -> tuple[float, str]:

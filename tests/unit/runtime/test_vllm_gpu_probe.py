@@ -32,7 +32,7 @@ def run(tmp_path: Path, script: str, check: bool = False, **arguments: Any) -> d
 @pytest.mark.parametrize("check", [False, True], ids=["run", "check mode"])
 def test_passed_checks(tmp_path: Path, check: bool) -> None:
     answer = run(tmp_path, f"cat <<'X'\nINFO loading\n{printed()}\nX", check)
-    assert (answer["changed"], answer["reason"], len(answer["results"])) == (False, "", 6)
+    assert (answer["changed"], answer["reason"], len(answer["checks"])) == (False, "", 6)
     assert answer["report"][0] == "a kernel of PyTorch: passed (deviation 0.003, bound 0.02): NVIDIA GB10 (12.1)"
     argv = (tmp_path / "argv").read_text()
     for word in ("--property=DynamicUser=yes", "--property=PrivateNetwork=yes", "--property=RuntimeMaxSec=210", "--setenv=HOME=/tmp", PYTHON):
@@ -48,7 +48,7 @@ def test_a_wrong_kernel_fails_the_module(tmp_path: Path) -> None:
     assert "fp8_vllm: an FP8 matrix product of vLLM: wrong result (deviation 0.25, bound 0.02)" in answer["msg"]
     reported = run(tmp_path, script, python=PYTHON, required=False)
     assert reported.get("failed") is None
-    assert [each["state"] for each in reported["results"]] == ["passed"] * 4 + ["failed", "passed"]
+    assert [each["state"] for each in reported["checks"]] == ["passed"] * 4 + ["failed", "passed"]
 
 
 def test_skipped_checks_do_not_fail(tmp_path: Path) -> None:
@@ -73,7 +73,7 @@ def test_a_container(tmp_path: Path) -> None:
     }
     prefix = FILTERS["image_probe_argv"](plan, ["python3"], True)
     answer = run(tmp_path, f"cat <<'X'\n{printed()}\nX", container=prefix)
-    assert len(answer["results"]) == 6
+    assert len(answer["checks"]) == 6
     argv = (tmp_path / "argv").read_text().splitlines()
     assert argv[0] == "run" and "--network=none" in argv and "--device=nvidia.com/gpu=all" in argv
     assert argv[argv.index("--entrypoint=python3") + 1 :][:2] == ["abc", "-c"]
@@ -84,5 +84,5 @@ def test_without_a_gpu_nothing_runs(tmp_path: Path) -> None:
     program(tmp_path, "nvidia-smi", "echo 'NVIDIA-SMI has failed'; exit 9")
     program(tmp_path, "systemd-run", f"touch {tmp_path}/ran")
     answer = run_module("vllm_gpu_probe", {"python": PYTHON}, tmp_path)
-    assert (answer["results"], answer["reason"]) == ([], "nvidia-smi failed with status 9: NVIDIA-SMI has failed")
+    assert (answer["checks"], answer["reason"]) == ([], "nvidia-smi failed with status 9: NVIDIA-SMI has failed")
     assert not (tmp_path / "ran").exists()
