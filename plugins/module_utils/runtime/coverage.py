@@ -73,7 +73,7 @@ def gaps(extensions: Mapping[str, Coverage], capability: str, chosen: Mapping[st
     if not any(path.startswith("vllm/") for path in extensions):
         return []
     return [
-        f"{_found(extensions, need.extension)} for {capability}, which {_reason(need, chosen)} needs"
+        _sentence(need, _matches(extensions, need.extension), capability, chosen)
         for need in NEEDS
         if _applies(need, chosen) and not any(map(runs, _matches(extensions, need.extension).values()))
     ]
@@ -94,13 +94,8 @@ def _matches(extensions: Mapping[str, Coverage], pattern: str) -> dict[str, Cove
     return {path: coverage for path, coverage in extensions.items() if fnmatch.fnmatchcase(path, pattern)}
 
 
-def _found(extensions: Mapping[str, Coverage], pattern: str) -> str:
-    matches = _matches(extensions, pattern)
-    if not matches:
-        return f"the runtime has no {pattern}"
+def _sentence(need: Need, matches: Mapping[str, Coverage], capability: str, chosen: Mapping[str, str]) -> str:
     programs = sum(sum(coverage.values()) for coverage in matches.values())
-    return f"{', '.join(matches)} has {programs} programs, none"
-
-
-def _reason(need: Need, chosen: Mapping[str, str]) -> str:
-    return f"{need.option} {chosen[need.option]}" if need.option else "each model"
+    found = f"has no code for {capability} (programs: {programs})" if matches else "does not exist"
+    reason = f"{need.option} {chosen[need.option]}" if need.option else "each model"
+    return f"{', '.join(matches) or need.extension}, which {reason} needs, {found}"

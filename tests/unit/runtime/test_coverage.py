@@ -79,11 +79,11 @@ def test_names(path: str, name: str) -> None:
         ({"--attention-backend": "auto", "--moe-backend": "auto"}, []),
         (
             {"--attention-backend": "FlashMLA"},
-            ["vllm/_flashmla_C has 53 programs, none for 12.1, which --attention-backend FlashMLA needs"],
+            ["vllm/_flashmla_C, which --attention-backend FlashMLA needs, has no code for 12.1 (programs: 53)"],
         ),
         (
             {"--quantization": "fp_quant"},
-            ["the runtime has no vllm/_qutlass_C for 12.1, which --quantization fp_quant needs"],
+            ["vllm/_qutlass_C, which --quantization fp_quant needs, does not exist"],
         ),
     ],
 )
@@ -93,11 +93,11 @@ def test_a_chosen_backend_without_code_is_a_gap(chosen: dict[str, str], expected
 
 def test_each_model_needs_vllms_own_kernels() -> None:
     without = {**WHEEL, "vllm/_C_stable_libtorch": DATACENTER}
-    assert coverage.gaps(without, "12.1", {}) == ["vllm/_C_stable_libtorch has 53 programs, none for 12.1, which each model needs"]
+    assert coverage.gaps(without, "12.1", {}) == ["vllm/_C_stable_libtorch, which each model needs, has no code for 12.1 (programs: 53)"]
     # Releases before 0.24 have two files, and either may have the code.
     assert coverage.gaps({**without, "vllm/_C": FAMILY}, "12.1", {}) == []
     assert coverage.gaps({**WHEEL, "vllm/_moe_C_stable_libtorch": DATACENTER}, "12.1", {"--moe-backend": "triton"}) == [
-        "vllm/_moe_C_stable_libtorch has 53 programs, none for 12.1, which --moe-backend triton needs"
+        "vllm/_moe_C_stable_libtorch, which --moe-backend triton needs, has no code for 12.1 (programs: 53)"
     ]
 
 

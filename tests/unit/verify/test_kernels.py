@@ -37,14 +37,14 @@ def test_the_planned_backend_needs_code_on_every_node() -> None:
     nodes = pair()
     # With Ray, only the head has vLLM's unit.
     nodes[0]["facts"]["kernels"]["chosen"] = {"--attention-backend": "FLASHMLA"}
-    text = "vllm/_flashmla_C has 53 programs, none for 12.1, which --attention-backend FLASHMLA needs"
+    text = "vllm/_flashmla_C, which --attention-backend FLASHMLA needs, has no code for 12.1 (programs: 53)"
     assert found(nodes) == {"kernel-missing": [f"spark1: {text}", f"spark2: {text}"]}
 
 
 def test_a_node_with_another_build() -> None:
     nodes = pair()
     nodes[1]["facts"]["kernels"]["extensions"]["vllm/_C_stable_libtorch"] = NONE
-    assert found(nodes) == {"kernel-missing": ["spark2: vllm/_C_stable_libtorch has 53 programs, none for 12.1, which each model needs"]}
+    assert found(nodes) == {"kernel-missing": ["spark2: vllm/_C_stable_libtorch, which each model needs, has no code for 12.1 (programs: 53)"]}
     lines = report.report(nodes, GROUPS, "never", {})["lines"]
     assert [line for line in lines if line.startswith("programs")] == [f"programs with GPU code for 12.1 on spark{number}:" for number in (1, 2)]
 
