@@ -42,8 +42,8 @@ BOUND = 0.02
 _FP4_BOUND = 0.2
 #: Free memory in bytes that the process needs: of the host, and on a GPU with its own memory.
 _HOST_BYTES, _GPU_BYTES = 2 << 30, 256 << 20
-#: Rows, which select a kernel; then columns and the common dimension.
-_ROWS, _COLUMNS, _INNER = (1, 16, 64, 256), 256, 256
+#: Rows, which select a kernel; then columns and the common dimension. Equal sizes would multiply a matrix with itself.
+_ROWS, _COLUMNS, _INNER = (1, 16, 64, 320), 256, 256
 _MESSAGE = 300
 #: The largest values of E2M1 and E4M3, the values of E2M1 without sign, and the elements that share a scale in NVFP4.
 _E2M1_MAX, _E4M3_MAX = 6.0, 448.0
