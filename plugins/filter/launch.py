@@ -56,9 +56,9 @@ def confined_query(user: str, writable: Sequence[str]) -> list[str]:
     return confined.query(str(user), plain_data(writable))
 
 
-def image_probe_argv(plan: Mapping[str, Any], argv: Sequence[str]) -> list[str]:
+def image_probe_argv(plan: Mapping[str, Any], argv: Sequence[str], gpu: bool = False) -> list[str]:
     """Return the argv that runs another argv in a bare container of the image of the plan's node."""
-    return launch.look_argv(plain_data(plan), plain_data(argv))
+    return launch.look_argv(plain_data(plan), plain_data(argv), bool(gpu))
 
 
 class FilterModule:

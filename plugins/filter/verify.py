@@ -2,7 +2,7 @@
 # GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
 
-"""Filters: the rails to probe, and the report of a verification."""
+"""Filters: the rails and the runtime to probe, and the report of a verification."""
 
 from __future__ import annotations
 
@@ -12,11 +12,17 @@ from typing import Any
 from ansible_collections.gb10.cluster.plugins.plugin_utils.lazy import Core, plain_data
 
 verification = Core("verify.report")
+kernels = Core("verify.kernels")
 
 
 def verification_rails(nodes: Sequence[Any], name: str) -> dict[str, Any]:
     """Return the options {rails, mtu} of fabric_probe for a node."""
     return verification.rails(plain_data(nodes), str(name))
+
+
+def verification_probe(facts: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the option of vllm_gpu_probe for a node's runtime: {python}, {container}, or {} without a known one."""
+    return kernels.probe(plain_data(facts))
 
 
 def verification_report(
@@ -34,4 +40,8 @@ class FilterModule:
 
     def filters(self) -> dict[str, Callable[..., Any]]:
         """Return name -> function."""
-        return {"verification_rails": verification_rails, "verification_report": verification_report}
+        return {
+            "verification_probe": verification_probe,
+            "verification_rails": verification_rails,
+            "verification_report": verification_report,
+        }

@@ -34,9 +34,13 @@ options:
     type: str
     default: ""
   quick:
-    description: Whether to leave out the digests of vLLM's files and of the NCCL libraries.
+    description: Whether to leave out the digests of vLLM's files and of the NCCL libraries, and the GPU code.
     type: bool
     default: false
+  capability:
+    description: The compute capability for RV(kernels), such as V(12.1); empty for that of the node's GPU.
+    type: str
+    default: ""
 seealso:
   - module: gb10.cluster.cluster_status_info
   - module: gb10.cluster.fabric_info
@@ -150,8 +154,18 @@ files:
     Null with O(quick), and for a container.
   returned: success
   type: dict
+kernels:
+  description: The number of programs that the GPU runs with native code, with code of an older GPU of its generation, from
+    PTX, or not at all, in each extension of the runtime; and the backends in the command line of vLLM's unit. Null with
+    O(quick), without a runtime, and without a GPU and O(capability).
+  returned: success
+  type: dict
+  sample:
+    capability: "12.1"
+    extensions: {"vllm/_C_stable_libtorch": {"native": 0, "same_major": 85, "ptx": 6, "none": 20}}
+    chosen: {"--moe-backend": "marlin"}
 images:
-  description: The running containers with name, image and image ID.
+  description: The running containers with name, image, image ID and container engine.
   returned: success
   type: list
   elements: dict
@@ -215,6 +229,7 @@ def main() -> None:
             "install_dir": {"type": "path", "default": "/opt/gb10"},
             "salt": {"type": "str", "default": "", "no_log": True},
             "quick": {"type": "bool", "default": False},
+            "capability": {"type": "str", "default": ""},
         },
         supports_check_mode=True,
     )
@@ -229,6 +244,7 @@ def main() -> None:
         params["install_dir"],
         params["salt"],
         params["quick"],
+        params["capability"],
     )
     module.exit_json(changed=False, **io_facts.read(lambda argv: run_all([argv])[0], request))
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import mmap
 import re
 from pathlib import Path
 
@@ -10,11 +9,10 @@ import pytest
 from locks import installed
 from repository import ROOT
 
-from ansible_collections.gb10.cluster.plugins.module_utils.nccl import fat_binary
 from ansible_collections.gb10.cluster.plugins.module_utils.nccl import io_library as io_nccl
 from ansible_collections.gb10.cluster.plugins.module_utils.nccl.choice import Cluster, Node, choose, hang
-from ansible_collections.gb10.cluster.plugins.module_utils.nccl.fat_binary import Way
 from ansible_collections.gb10.cluster.plugins.module_utils.node.capability import ComputeCapability
+from ansible_collections.gb10.cluster.plugins.module_utils.runtime import coverage, io_coverage
 from ansible_collections.gb10.cluster.plugins.module_utils.runtime.stacks import STACKS, Stack
 
 FOLDER = ROOT / "roles/gb10/files"
@@ -55,20 +53,17 @@ def test_every_wheel_is_there_and_for_a_spark(stack: Stack, site: Path) -> None:
     assert found == {re.sub(r"[-_.]+", "-", name): version for name, version in pinned.items() if version}
 
 
-def ways(path: Path) -> dict[Way, int]:
-    with path.open("rb") as file, mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ) as content, memoryview(content) as data:
-        return fat_binary.ways(fat_binary.loaded(fat_binary.read(data, str(path))), GB10)
-
-
 def test_vllms_kernels_run_on_a_gb10(stack: Stack, site: Path) -> None:
-    found = {path.name.partition(".")[0]: ways(path) for path in site.glob("vllm/*.so")}
-    assert found
+    extensions = io_coverage.read(str(site), GB10)
+    found = {name.removeprefix("vllm/"): each for name, each in extensions.items() if name.startswith("vllm/")}
     assert all(each["native"] == 0 for each in found.values()), "no wheel has native code for 12.1"
     for name, (same, ptx, none) in CODE.get(stack.vllm, {}).items():
         assert (found[name]["same_major"], found[name]["ptx"], found[name]["none"]) == (same, ptx, none), name
     for name in DATACENTER & found.keys():
-        assert found[name]["same_major"] == found[name]["ptx"] == 0 < found[name]["none"], name
-    assert any(each["same_major"] for each in found.values())
+        assert not coverage.runs(found[name]) and found[name]["none"] > 0, name
+    assert coverage.gaps(extensions, "12.1", {"--attention-backend": "TRITON_ATTN", "--moe-backend": "marlin"}) == []
+    (gap,) = coverage.gaps(extensions, "12.1", {"--attention-backend": "FLASHMLA"})
+    assert re.fullmatch(r"vllm/_flashmla_C, which --attention-backend FLASHMLA needs, has no code for 12\.1 \(programs: \d+\)", gap)
 
 
 def test_what_is_decided_about_the_nccl_that_comes_along(stack: Stack, site: Path) -> None:

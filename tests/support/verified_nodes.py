@@ -107,6 +107,7 @@ def _software(number: int, head: bool) -> Facts:
         "runtime": "/opt/gb10/runtime/0123456789ab/lib/python3.12/site-packages",
         "packages": {"ray": "2.60.0", "torch": "2.9.1", "vllm": "0.32.0"},
         "files": {"changed": [], "patched": {"vllm/envs.py": "b" * 64}, "missing": []},
+        "kernels": None,
         "images": [],
         "disks": [{"path": "/", "free": 60 * GIB, "total": 250 * GIB, "files_free": 0.9}],
         "listeners": listeners,
@@ -161,7 +162,15 @@ def _spark(number: int) -> Facts:
         "nccl": [maps(812, nccl)],
         "nccl_installed": {"path": nccl, "sha256": "a" * 64, "version": "2.30.7", "gcc": [], "recorded": "a" * 64},
         "cuda_libraries": ["/usr/lib/aarch64-linux-gnu/libcuda.so.580.142"],
+        "kernels": {"capability": "12.1", "extensions": _extensions(), "chosen": {"--moe-backend": "marlin"} if number == 1 else {}},
     }
+
+
+def _extensions() -> Facts:
+    """Return the counts of the wheel of vLLM 0.33.0 for aarch64."""
+    ways = ("native", "same_major", "ptx", "none")
+    counts = {"_C_stable_libtorch": (0, 85, 6, 20), "_flashmla_C": (0, 0, 0, 53), "_moe_C_stable_libtorch": (0, 27, 1, 0)}
+    return {f"vllm/{name}": dict(zip(ways, each, strict=True)) for name, each in counts.items()}
 
 
 def pair(kind: str = "spark") -> list[Facts]:
@@ -193,7 +202,7 @@ def _foreign(number: int, facts: Facts) -> Facts:
         "nccl_installed": None,
         "runtime": "/proc/812/root/usr/local/lib/python3.12/dist-packages",
         "files": None,
-        "images": [{"name": "vllm", "image": "nvcr.io/nvidia/vllm:26.09", "id": "sha256:" + "c" * 64}],
+        "images": [{"name": "vllm", "image": "nvcr.io/nvidia/vllm:26.09", "id": "sha256:" + "c" * 64, "engine": "docker"}],
         "listeners": [],
         "ray": None,
         "firewalls": [],

@@ -433,7 +433,8 @@ _KERNEL_ERRORS = (
         _KERNELS,
         ("torch.AcceleratorError: CUDA error: no kernel image is available for execution on the device",),
         "a library has no code for this GPU: old builds for a Thor (11.0), or 12.0a builds on a GB10 (12.1)",
-        "use gb10_stack: current; for a Thor set gb10_runtime_wheels; for NCCL run site.yml --tags nccl_sm121_build",
+        "run verify.yml, which names the extension; use gb10_stack: current; for a Thor set "
+        "gb10_runtime_wheels; for NCCL run site.yml --tags nccl_sm121_build",
         f"{_MIXED}; vllm-project/vllm#38484",
         pattern=r"no kernel image is available|cudaErrorNoKernelImageForDevice",
         rules=("thor-kernels", "fp8-cutlass"),

@@ -263,13 +263,15 @@ def engine_overrides(engine_args: Sequence[str]) -> dict[str, tuple[str, str]]:
     return found
 
 
-def look_argv(plan: Mapping[str, Any], argv: Sequence[str]) -> list[str]:
-    """Return an argv that inspects the image of the plan's node, in an unprivileged container without network and GPU.
+def look_argv(plan: Mapping[str, Any], argv: Sequence[str], gpu: bool = False) -> list[str]:
+    """Return an argv that inspects the image of the plan's node, in an unprivileged container without network.
 
-    The user's options come first: the engine uses the last of two, and the user's are intended for a serving container.
+    It has no GPU without ``gpu``. The user's options come first: the engine uses the last of two, and the user's are
+    intended for a serving container.
     """
     runtime = plan["runtime"]
-    nobody = ["--network=none", f"--user={_NOBODY}", "--env=HOME=/tmp", "--env=NVIDIA_VISIBLE_DEVICES=void"]
+    gpus = _GPUS[runtime["engine"]] if gpu else ("--env=NVIDIA_VISIBLE_DEVICES=void",)
+    nobody = ["--network=none", f"--user={_NOBODY}", "--env=HOME=/tmp", *gpus]
     return [*_run(runtime["engine"], "gb10-look"), *runtime["engine_args"], *nobody, f"--entrypoint={argv[0]}", image(plan), *argv[1:]]
 
 

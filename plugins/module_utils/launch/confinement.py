@@ -50,6 +50,16 @@ def query(user: str, writable: Sequence[str]) -> list[str]:
     return transient(user, writable, ["PrivateNetwork=yes", "RuntimeMaxSec=600"])
 
 
+def anonymous(seconds: int) -> list[str]:
+    """Return the command prefix for a program that changes nothing: as a temporary user without network or a home.
+
+    It needs no service user, so it also works on a cluster that another tool set up.
+    """
+    confined = [line for line in _PROPERTIES if "{folders}" not in line]
+    limits = ["DynamicUser=yes", "PrivateNetwork=yes", f"RuntimeMaxSec={seconds}", *confined]
+    return [*transient("", [], limits), "--setenv=HOME=/tmp"]
+
+
 def transient(user: str, writable: Sequence[str], limits: Sequence[str]) -> list[str]:
     """Return the command prefix of a transient unit with the properties ``limits``, confined like the ranks.
 

@@ -21,10 +21,11 @@ from typing import Any
 from ansible_collections.gb10.cluster.plugins.module_utils.common.io_command import Run
 from ansible_collections.gb10.cluster.plugins.module_utils.common.io_file import read
 from ansible_collections.gb10.cluster.plugins.module_utils.common.problems import Problem, ProblemsError
-from ansible_collections.gb10.cluster.plugins.module_utils.nccl import elf, process_maps
 from ansible_collections.gb10.cluster.plugins.module_utils.nccl import library as nccl_library
+from ansible_collections.gb10.cluster.plugins.module_utils.nccl import process_maps
 from ansible_collections.gb10.cluster.plugins.module_utils.nccl.library import Library
 from ansible_collections.gb10.cluster.plugins.module_utils.nccl.process_maps import Caller, Mapping, Process
+from ansible_collections.gb10.cluster.plugins.module_utils.runtime import elf
 
 #: The name under which programs load the library, and its file name.
 SONAME = "libnccl.so.2"

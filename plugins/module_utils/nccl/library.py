@@ -12,10 +12,10 @@ from dataclasses import dataclass
 from typing import Any
 
 from ansible_collections.gb10.cluster.plugins.module_utils.common.problems import Problem
-from ansible_collections.gb10.cluster.plugins.module_utils.nccl import elf, fat_binary
 from ansible_collections.gb10.cluster.plugins.module_utils.nccl.build import SINCE
-from ansible_collections.gb10.cluster.plugins.module_utils.nccl.fat_binary import FatBinary, Way
 from ansible_collections.gb10.cluster.plugins.module_utils.node.capability import ComputeCapability, Variant
+from ansible_collections.gb10.cluster.plugins.module_utils.runtime import elf, fat_binary
+from ansible_collections.gb10.cluster.plugins.module_utils.runtime.fat_binary import FatBinary, Way
 
 #: NCCL's compile-time string, "so that running strings on the lib can quickly reveal the version" (src/init.cc).
 _VERSION = re.compile(rb"NCCL version (\d+\.\d+\.\d+)([^\0+ ]{0,32})\+cuda(\d+\.\d+)\0")

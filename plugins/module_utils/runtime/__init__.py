@@ -2,7 +2,7 @@
 # GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
 
-"""Compatible versions and their sources: stacks, locks, wheels, container images, the installed package.
+"""Compatible versions and their sources: stacks, locks, wheels, container images, the installed package; its GPU code.
 
 Private to this collection.
 

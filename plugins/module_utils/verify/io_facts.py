@@ -33,7 +33,9 @@ from ansible_collections.gb10.cluster.plugins.module_utils.memory import io_recl
 from ansible_collections.gb10.cluster.plugins.module_utils.nccl import io_library as io_nccl
 from ansible_collections.gb10.cluster.plugins.module_utils.node import io_facts as io_node
 from ansible_collections.gb10.cluster.plugins.module_utils.node import parse as node_text
-from ansible_collections.gb10.cluster.plugins.module_utils.verify import environment, parse
+from ansible_collections.gb10.cluster.plugins.module_utils.node.capability import ComputeCapability
+from ansible_collections.gb10.cluster.plugins.module_utils.runtime import io_coverage
+from ansible_collections.gb10.cluster.plugins.module_utils.verify import environment, kernels, parse
 
 #: The errors of the readers of other packages, and of unexpected content.
 _ERRORS = (
@@ -73,6 +75,7 @@ class Request:
     install_dir: str
     key: str
     quick: bool
+    capability: str
 
 
 def read(run: Run, request: Request) -> dict[str, Any]:
@@ -94,12 +97,15 @@ def read(run: Run, request: Request) -> dict[str, Any]:
     maps = {pid: io_file.read(f"/proc/{pid}/maps") for pid in ranks}
     site = _site(runtime, maps)
     network = part("interfaces", lambda: io_fabric.read(run)) or {}
+    gpu = part("gpu", lambda: io_node.gpu(run))
+    capability = request.capability or _capability(gpu)
+    packages = part("packages", lambda: parse.packages(os.listdir(site)), bool(site))
     head = bool(request.server.url)
     return {
         **status,
         **network,
         **io_node.system(),
-        "gpu": part("gpu", lambda: io_node.gpu(run)),
+        "gpu": gpu,
         "gpu_state": part("gpu_state", lambda: _gpu_state(run)),
         "gpu_device": _has_device(_NVIDIA),
         "temperature_c": part("temperature_c", _temperature),
@@ -115,7 +121,8 @@ def read(run: Run, request: Request) -> dict[str, Any]:
         "nccl_installed": part("nccl_installed", lambda: _nccl(runtime), full),
         "cuda_libraries": sorted(set().union(*map(parse.cuda_libraries, maps.values()))),
         "runtime": site,
-        "packages": part("packages", lambda: parse.packages(os.listdir(site)), bool(site)),
+        "packages": packages,
+        "kernels": part("kernels", lambda: _kernels(site, capability, packages or {}), full),
         # A container's files belong to its image.
         "files": part("files", lambda: _files(site), full and site.startswith(runtime)),
         "images": part("images", lambda: _images(run, status, ranks)),
@@ -286,6 +293,26 @@ def _files(site: str) -> dict[str, Any] | None:
     return {"changed": changed, "patched": patched, "missing": missing} if recorded else None
 
 
+def _capability(gpu: dict[str, Any] | None) -> str:
+    """Return the compute capability of the first GPU, "" without one."""
+    return next((each["capability"] or "" for each in (gpu or {}).get("gpus", ())), "")
+
+
+def _kernels(site: str, capability: str, packages: dict[str, str]) -> dict[str, Any] | None:
+    """Return {capability, extensions, chosen}; see runtime/coverage.py. None without a GPU or a runtime.
+
+    ``chosen`` are the backends in the command line of vLLM's next start, {} if this collection did not plan it.
+    """
+    if not capability or not site:
+        return None
+    unit = io_file.read_bounded(f"{paths.UNIT_FOLDER}/{paths.VLLM_UNIT}", _MIB) or ""
+    return {
+        "capability": capability,
+        "extensions": io_coverage.read(site, ComputeCapability.parse(capability)),
+        "chosen": kernels.chosen(unit, packages.get("vllm", "")),
+    }
+
+
 def _sha256(path: str) -> str | None:
     """Return the digest of a regular file, "" for a large or another file, None if it cannot be read."""
     try:
@@ -302,7 +329,7 @@ def _written(path: str) -> list[str]:
 
 
 def _images(run: Run, status: dict[str, Any], ranks: Sequence[int]) -> list[dict[str, str]]:
-    """Return {name, image, id} of the running containers, [] if no rank is in one."""
+    """Return {name, image, id, engine} of the running containers, [] if no rank is in one."""
     inside = any(re.search(r"docker|libpod|containerd", io_file.read(f"/proc/{pid}/cgroup")) for pid in ranks)
     if not inside and not any(service["container"] for service in status.get("services", ())):
         return []
@@ -310,7 +337,8 @@ def _images(run: Run, status: dict[str, Any], ranks: Sequence[int]) -> list[dict
     for engine in _ENGINES:
         listed, stdout, _stderr = run([engine, "ps", "--quiet"])
         names = stdout.split() if listed == 0 else []
-        found += parse.containers(run([engine, "inspect", f"--format={_INSPECT}", *names])[1]) if names else []
+        listing = run([engine, "inspect", f"--format={_INSPECT}", *names])[1] if names else ""
+        found += [{**container, "engine": engine} for container in parse.containers(listing)]
     return sorted(found, key=lambda container: container["name"])
 
 

@@ -29,6 +29,11 @@ Each finding has the ID of a check, the found and the expected state, the cause 
 all differences between nodes. The run fails if a finding reaches `verify_fail_on`
 ([variables](../roles/verify/README.md)).
 
+The checks of GPU kernels need no model. `kernel-missing` counts the programs with code for the GPU in each extension
+of the runtime, without loading it. On a node without a GPU, set `-e verify_capability=12.1`. The check finds an
+extension without any code for the GPU, but not a single missing kernel. An image is read only while it runs.
+FlashInfer's and PyTorch's own kernels are not read. `gpu-probe-failed` runs small kernels on each GPU.
+
 **This project has no Spark.** Each check names its source and its test.
 """
 

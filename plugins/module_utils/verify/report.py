@@ -17,6 +17,7 @@ from ansible_collections.gb10.cluster.plugins.module_utils.verify import (
     checks_runtime,
     checks_serving,
     differences,
+    kernels,
 )
 from ansible_collections.gb10.cluster.plugins.module_utils.verify.schema import (
     GROUPS,
@@ -29,7 +30,7 @@ from ansible_collections.gb10.cluster.plugins.module_utils.verify.schema import 
 )
 
 CHECKS: tuple[Check, ...] = (
-    checks_hardware.CHECKS + checks_fabric.CHECKS + checks_runtime.CHECKS + checks_serving.CHECKS
+    checks_hardware.CHECKS + checks_fabric.CHECKS + checks_runtime.CHECKS + checks_serving.CHECKS + kernels.CHECKS
 )
 #: Maximum characters of a value in the table.
 _SHOWN = 40
@@ -37,7 +38,7 @@ _NEVER = "never"
 
 
 def cluster(nodes: Sequence[Mapping[str, Any]]) -> Cluster:
-    """Return the nodes {name, head, unreachable, facts, paths, started, finished} in typed form; see schema.Node."""
+    """Return the nodes {name, head, unreachable, facts, paths, probe, started, finished} as schema.Node."""
     return Cluster(
         [Node(**{**node, "started": float(node["started"]), "finished": float(node["finished"])}) for node in nodes]
     )
@@ -96,11 +97,19 @@ def report(
     rows = [row for row in differences.rows(known) if row.check in ids]
     summary = _summary(known, found, len(ids), groups)
     worst = summary["worst"]
+    with_kernels = known if "kernel-missing" in ids else Cluster([])
     documents = [summary, *(each.facts() for each in found), *(row.facts() for row in rows)]
     failed = fail_on != _NEVER and worst != "" and SEVERITIES.index(worst) <= SEVERITIES.index(fail_on)
     return {
-        "lines": [_title(summary), *_lines(found), *_table(rows, [node.name for node in known.read])],
-        "json_lines": [json.dumps(document, sort_keys=True) for document in documents],
+        "lines": [
+            _title(summary),
+            *_lines(found),
+            *_table(rows, [node.name for node in known.read]),
+            *kernels.lines(with_kernels),
+        ],
+        "json_lines": [
+            json.dumps(document, sort_keys=True) for document in (*documents, *kernels.documents(with_kernels))
+        ],
         "worst": worst,
         "failed": failed,
     }

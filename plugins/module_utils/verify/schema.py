@@ -32,8 +32,8 @@ class Node:
     """One node of the inventory.
 
     ``facts`` is the result of cluster_verify_info, {} if the node was not read; then ``unreachable`` has the reason.
-    ``paths`` are the entries of fabric_probe's ``unverified``. The facts were read between ``started`` and
-    ``finished``, in seconds since 1970 by the controller's clock.
+    ``paths`` are fabric_probe's ``unverified``, ``probe`` are vllm_gpu_probe's ``checks``. The facts were read between
+    ``started`` and ``finished``, in seconds since 1970 by the controller's clock.
     """
 
     name: str
@@ -41,6 +41,7 @@ class Node:
     unreachable: str
     facts: Mapping[str, Any]
     paths: Sequence[Mapping[str, Any]] = ()
+    probe: Sequence[Mapping[str, Any]] = ()
     started: float = 0.0
     finished: float = 0.0
 

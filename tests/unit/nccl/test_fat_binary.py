@@ -14,9 +14,9 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 
 from ansible_collections.gb10.cluster.plugins.module_utils.common.problems import ProblemsError
-from ansible_collections.gb10.cluster.plugins.module_utils.nccl import elf as elf_reader
-from ansible_collections.gb10.cluster.plugins.module_utils.nccl import fat_binary
 from ansible_collections.gb10.cluster.plugins.module_utils.node.capability import ComputeCapability
+from ansible_collections.gb10.cluster.plugins.module_utils.runtime import elf as elf_reader
+from ansible_collections.gb10.cluster.plugins.module_utils.runtime import fat_binary
 
 GB10, RTX50, THOR, H200, B300 = (ComputeCapability.parse(text) for text in ("12.1", "12.0", "11.0", "9.0", "10.3"))
 WHOLE = elf(

@@ -14,6 +14,11 @@ from ansible_collections.gb10.cluster.plugins.module_utils.verify import report
 from ansible_collections.gb10.cluster.plugins.module_utils.verify.schema import GROUPS
 
 Nodes = list[Facts]
+COUNTS = [
+    "  vllm/_C_stable_libtorch: 0 native, 85 same major, 6 PTX, 20 none",
+    "  vllm/_flashmla_C: 0 native, 0 same major, 0 PTX, 53 none",
+    "  vllm/_moe_C_stable_libtorch: 0 native, 27 same major, 1 PTX, 0 none",
+]
 RAIL, TWIN = "enp1s0f1np1", "enP2p1s0f1np1"
 
 
@@ -30,8 +35,10 @@ def test_a_healthy_cluster_has_no_finding(kind: str) -> None:
     nodes = pair(kind)
     assert found(nodes) == {}
     answer = report.report(nodes, GROUPS, "warning", {})
-    assert answer["lines"] == [f"verified 2 of 2 nodes with {len(report.CHECKS)} checks ({', '.join(GROUPS)}): no finding"]
-    assert (answer["worst"], answer["failed"], len(answer["json_lines"])) == ("", False, 1)
+    title = f"verified 2 of 2 nodes with {len(report.CHECKS)} checks ({', '.join(GROUPS)}): no finding"
+    counts = [] if kind == "lab" else ["programs with GPU code for 12.1 on spark1, spark2:", *COUNTS]
+    assert answer["lines"] == [title, *counts]
+    assert (answer["worst"], answer["failed"], len(answer["json_lines"])) == ("", False, 1 + bool(counts))
 
 
 def test_one_healthy_node_has_no_finding() -> None:
@@ -293,6 +300,8 @@ def test_each_check_has_a_fault() -> None:
 
 #: Checks whose faults have their own tests below, or whose rule has them.
 OTHERS = {
+    "kernel-missing",
+    "gpu-probe-failed",
     "driver-old",
     "address-duplicate",
     "rails-share-subnet",
@@ -396,15 +405,16 @@ def test_groups_severities_and_documents() -> None:
     assert [report.report(nodes, ["hardware"], fail_on, {})["failed"] for fail_on in ("error", "warning", "never")] == [False, True, False]
     assert [report.report(nodes, GROUPS, fail_on, {})["failed"] for fail_on in ("error", "warning", "never")] == [True, True, False]
     answer = report.report(nodes, GROUPS, "error", {})
-    summary, *findings, difference = map(json.loads, answer["json_lines"])
+    summary, *findings, difference, counts = map(json.loads, answer["json_lines"])
+    assert (counts["kind"], answer["lines"][-3:]) == ("kernels", COUNTS)
     assert (summary["kind"], summary["error"], summary["warning"], summary["worst"]) == ("summary", 1, 1, "error")
     assert [(each["id"], each["severity"], each["page"]) for each in findings] == [
         ("packages-differ", "error", "docs/verification.md#packages-differ"),
         ("clock-wrong", "warning", "docs/verification.md#clock-wrong"),
     ]
     assert difference == {"kind": "difference", "id": "packages-differ", "attribute": "vllm", "values": {"spark1": "0.32.0", "spark2": "0.31.0"}}
-    assert answer["lines"][-2:] == ["differences  spark1  spark2", "vllm         0.32.0  0.31.0"]
-    assert [line.partition(" ")[0] for line in answer["lines"][1:-2]] == ["error", "", "", "warning", "", ""]
+    assert answer["lines"][-6:-4] == ["differences  spark1  spark2", "vllm         0.32.0  0.31.0"]
+    assert [line.partition(" ")[0] for line in answer["lines"][1:-6]] == ["error", "", "", "warning", "", ""]
 
 
 def test_findings_of_one_check_are_explained_once() -> None:
@@ -412,7 +422,7 @@ def test_findings_of_one_check_are_explained_once() -> None:
     for node in nodes:
         node["facts"]["clock"] = NOW - 300
     lines = report.report(nodes, GROUPS, "error", {})["lines"]
-    assert [line.split(":")[0].strip() for line in lines[1:]] == ["warning clock-wrong spark1", "warning clock-wrong spark2", "expected", "fix"]
+    assert [line.split(":")[0].strip() for line in lines[1:-4]] == ["warning clock-wrong spark1", "warning clock-wrong spark2", "expected", "fix"]
 
 
 def test_products_and_gpus_are_compared_only_with_their_own_kind() -> None:

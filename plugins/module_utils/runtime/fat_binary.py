@@ -20,8 +20,8 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Literal
 
-from ansible_collections.gb10.cluster.plugins.module_utils.nccl.elf import Section, sections, wrong
 from ansible_collections.gb10.cluster.plugins.module_utils.node.capability import Architecture, ComputeCapability, Variant
+from ansible_collections.gb10.cluster.plugins.module_utils.runtime.elf import Section, sections, wrong
 
 #: Code that the driver loads (False), and input of a device link (True).
 SECTIONS = {b".nv_fatbin": False, b"__nv_relfatbin": True}

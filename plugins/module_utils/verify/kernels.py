@@ -1,0 +1,126 @@
+# Copyright (c) 2026, gb10.cluster maintainers
+# GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+
+"""Checks of GPU kernels: code for each node's GPU in the runtime's extensions, and the results of the GPU probe."""
+
+from __future__ import annotations
+
+import re
+import shlex
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+from ansible_collections.gb10.cluster.plugins.module_utils.rules.schema import Situation, View
+from ansible_collections.gb10.cluster.plugins.module_utils.runtime import coverage, gpu_probe
+from ansible_collections.gb10.cluster.plugins.module_utils.verify.schema import ERROR, Check, Cluster, Found
+from ansible_collections.gb10.cluster.plugins.module_utils.vllm_release import checks as vllm_release
+
+_ENVIRONMENT = re.compile(r"(/(?!proc/).+)/lib/python3[^/]*/site-packages")
+#: The containers of this collection's ranks.
+_CONTAINERS = ("gb10-vllm", "gb10-ray")
+#: A value of the command line that may leave the node.
+_WORD = re.compile(r"[\w.-]{1,60}")
+
+
+def chosen(unit: str, release: str) -> dict[str, str]:
+    """Return the values of coverage.NEEDS's options in the text of vLLM's unit, {} for an unknown release.
+
+    Other values of the command line are left out. Raises ValueError for a line with open quotes.
+    """
+    line = re.search(r"^ExecStart=(.*)$", unit, re.MULTILINE)
+    words = shlex.split(line[1].replace("%%", "%").replace("$$", "$")) if line else []
+    begin = words.index("serve") if "serve" in words else None
+    if begin is None or not release or not vllm_release.known(release):
+        return {}
+    values, _problems = vllm_release.parse(words[begin + 2 :], release)
+    given = View(Situation(arguments=values), ())
+    found = {}
+    for option in {need.option for need in coverage.NEEDS} - {""}:
+        member = coverage.MEMBERS.get(option)
+        value = given.argument(option) or (given.member(*member) if member else "")
+        if _WORD.fullmatch(value):
+            found[option] = value
+    return found
+
+
+def probe(facts: Mapping[str, Any]) -> dict[str, Any]:
+    """Return vllm_gpu_probe's option for a node's runtime: {python}, {container}, or {} if neither is known.
+
+    In a cluster of another tool, the program runs in the container of its ranks if there is only one container.
+    """
+    if environment := _ENVIRONMENT.fullmatch(facts.get("runtime") or ""):
+        return {"python": f"{environment[1]}/bin/python"}
+    containers = facts.get("images") or []
+    own = [each for each in containers if each["name"] in _CONTAINERS] or (containers if len(containers) == 1 else [])
+    return {"container": [own[0]["engine"], "exec", own[0]["name"], "python3"]} if own else {}
+
+
+def lines(cluster: Cluster) -> list[str]:
+    """Return the counts of GPU code once for equal nodes, and the results of the GPU probe of each node, as text."""
+    found = []
+    for document in documents(cluster):
+        if document["kind"] == "probe":
+            states = [f"{each['name']} {each['state']}" for each in document["results"]]
+            found.append(f"GPU probe on {document['node']}: {', '.join(states)}")
+        else:
+            found.append(f"programs with GPU code for {document['capability']} on {', '.join(document['nodes'])}:")
+            extensions = document["extensions"].items()
+            found += [f"  {name}: {coverage.described(counts)}" for name, counts in extensions]
+    return found
+
+
+def documents(cluster: Cluster) -> list[dict[str, Any]]:
+    """Return the same as plain data: {kind: kernels, nodes, capability, extensions}, {kind: probe, node, results}."""
+    groups: list[dict[str, Any]] = []
+    for node in cluster.read:
+        if known := node.part("kernels"):
+            same = {"kind": "kernels", "capability": known["capability"], "extensions": known["extensions"]}
+            group = next((each for each in groups if {**each, "nodes": None} == {**same, "nodes": None}), None)
+            if group is None:
+                groups.append({**same, "nodes": [node.name]})
+            else:
+                group["nodes"].append(node.name)
+    probes = [{"kind": "probe", "node": node.name, "results": list(node.probe)} for node in cluster.read if node.probe]
+    return groups + probes
+
+
+def _missing(cluster: Cluster) -> Iterator[Found]:
+    parts = [(node.name, node.part("kernels")) for node in cluster.read if node.part("kernels")]
+    # With Ray, only the head has vLLM's unit.
+    planned: dict[str, str] = next((known["chosen"] for _name, known in parts if known["chosen"]), {})
+    for name, known in parts:
+        yield from ((name, gap) for gap in coverage.gaps(known["extensions"], known["capability"], planned))
+
+
+def _failed(cluster: Cluster) -> Iterator[Found]:
+    for node in cluster.read:
+        yield from ((node.name, problem.found) for problem in gpu_probe.problems(node.probe))
+
+
+CHECKS = (
+    Check(
+        "kernel-missing",
+        "runtime",
+        ERROR,
+        "each extension that vLLM or the planned backend needs has code for the node's GPU",
+        "the start fails with no kernel image after the model is loaded, up to 13 minutes later",
+        "choose another backend, or install a build with code for the GPU; "
+        "docs/troubleshooting.md#kernel-image-missing",
+        "; ".join(dict.fromkeys(need.source for need in coverage.NEEDS)),
+        _missing,
+        "unit tests; the counts on the wheels of three locks for aarch64 (tests/locks)",
+    ),
+    Check(
+        "gpu-probe-failed",
+        "runtime",
+        ERROR,
+        "kernels of PyTorch and vLLM return the CPU's results",
+        "vLLM fails, or returns fluent but wrong text",
+        "no code for this GPU: install a build with it, docs/troubleshooting.md#kernel-image-missing; "
+        "wrong result: use another backend or build, and compare the golden answers",
+        "vLLM 0.18.1, 0.24.0 and 0.33.0, _custom_ops.py; vllm-project/vllm#43367",
+        _failed,
+        "unit tests; the program on an NVIDIA H200, as shipped and with wrong kernels (tests/gpu)",
+    ),
+)

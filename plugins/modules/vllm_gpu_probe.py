@@ -1,0 +1,137 @@
+#!/usr/bin/python
+# Copyright (c) 2026, gb10.cluster maintainers
+# GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+
+from __future__ import annotations
+
+DOCUMENTATION = r"""
+---
+module: vllm_gpu_probe
+short_description: Run small GPU kernels of a runtime, and compare their results with the CPU's
+version_added: 0.1.0
+description:
+  - Runs a kernel of PyTorch, and matrix products in bfloat16, FP8 and NVFP4 of PyTorch and vLLM. Each result is
+    compared with the same product of the CPU.
+  - Finds a build without code for the GPU, and kernels with wrong results, in seconds and without a model.
+  - Does nothing on a host without a GPU. With less than 2 GiB of free memory the checks are skipped, because a model
+    may be running.
+  - With O(python), the program runs as a temporary user without network, confined like a rank.
+options:
+  python:
+    description: The Python interpreter of an environment with vLLM.
+    type: path
+  container:
+    description:
+      - A command whose further arguments are those of the Python interpreter in a container, such as that of
+        P(gb10.cluster.image_probe_argv#filter).
+    type: list
+    elements: str
+  seconds:
+    description: The time limit of the program.
+    type: int
+    default: 180
+  required:
+    description: Whether to fail if a check fails.
+    type: bool
+    default: true
+seealso:
+  - module: gb10.cluster.gpu_info
+author:
+  - gb10.cluster maintainers (@gb10-cluster)
+extends_documentation_fragment:
+  - gb10.cluster.attributes.info
+"""
+
+EXAMPLES = r"""
+- name: Verify the GPU kernels of the runtime
+  gb10.cluster.vllm_gpu_probe:
+    python: /opt/gb10/runtime/current/bin/python
+  become: true
+"""
+
+RETURN = r"""
+checks:
+  description: One entry for each check, empty without a GPU.
+  returned: always
+  type: list
+  elements: dict
+  contains:
+    name:
+      description: C(cuda), C(bf16), C(fp8_torch), C(vllm), C(fp8_vllm) or C(fp4_vllm).
+      type: str
+    state:
+      description: C(passed), C(failed), C(unsupported) or C(skipped).
+      type: str
+    cause:
+      description: C(no_kernel), C(wrong_result), C(import), C(error), C(ended), C(memory), C(no_gpu) or empty.
+      type: str
+    error:
+      description: The largest deviation as a part of the reference's largest value, null without a number.
+      type: float
+    bound:
+      description: The largest accepted error.
+      type: float
+    seconds:
+      description: The duration of the check.
+      type: float
+    message:
+      description: The GPU and the releases, or the first line of the error.
+      type: str
+report:
+  description: The results as text.
+  returned: always
+  type: list
+  elements: str
+reason:
+  description: The reason why nothing was run, empty if the program was run.
+  returned: always
+  type: str
+"""
+
+import time
+
+from ansible.module_utils.basic import AnsibleModule
+
+from ansible_collections.gb10.cluster.plugins.module_utils.common import problems
+from ansible_collections.gb10.cluster.plugins.module_utils.common.io_command import parallel_runner, runner
+from ansible_collections.gb10.cluster.plugins.module_utils.launch import confinement
+from ansible_collections.gb10.cluster.plugins.module_utils.node import io_facts as io_node
+from ansible_collections.gb10.cluster.plugins.module_utils.runtime import gpu_probe, io_gpu_probe
+
+#: Seconds for the start and the removal of a unit or a container.
+_OVERHEAD = 30
+
+
+def main() -> None:
+    """Run the program and return its results."""
+    module = AnsibleModule(
+        argument_spec={
+            "python": {"type": "path"},
+            "container": {"type": "list", "elements": "str"},
+            "seconds": {"type": "int", "default": 180},
+            "required": {"type": "bool", "default": True},
+        },
+        mutually_exclusive=[("python", "container")],
+        required_one_of=[("python", "container")],
+        supports_check_mode=True,
+    )
+    params = module.params
+    gpu = io_node.gpu(runner(module))
+    if not gpu["gpus"]:
+        module.exit_json(changed=False, checks=[], report=[], reason=gpu["reason"] or "nvidia-smi lists no GPU")
+    seconds = params["seconds"]
+    prefix = params["container"] or [*confinement.anonymous(seconds + _OVERHEAD), params["python"]]
+    begin = time.monotonic()
+    run_all = parallel_runner(module, seconds + 2 * _OVERHEAD)
+    ((status, stdout, stderr),) = run_all([[*prefix, "-c", io_gpu_probe.program(), str(seconds)]])
+    results = gpu_probe.results(stdout, stderr, status, time.monotonic() - begin >= seconds)
+    found = gpu_probe.problems(results)
+    answer = {"checks": results, "report": [gpu_probe.described(each) for each in results], "reason": ""}
+    if found and params["required"]:
+        module.fail_json(msg=problems.report(found), **answer)
+    module.exit_json(changed=False, **answer)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,231 @@
+"""The GPU probe without a GPU: causes of exceptions, wrong results, NVFP4's layout, and output that ends early.
+
+tests/gpu/probe.py runs it on a GPU.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+import signal
+import subprocess
+import sys
+import time
+from typing import Any
+
+import pytest
+
+from ansible_collections.gb10.cluster.plugins.module_utils.runtime import gpu_probe, io_gpu_probe
+from ansible_collections.gb10.cluster.plugins.module_utils.runtime.io_gpu_probe import (
+    BOUND,
+    MemoryShortageError,
+    Runtime,
+    UnsupportedError,
+    WrongResultError,
+)
+
+#: An H200, vLLM 0.24.0, 2026-11-23.
+RECORDED = """\
+WARNING 11-23 00:18:05 [cuda.py:230] Failed to import from vllm._qutlass_C
+{"name": "cuda", "state": "passed", "cause": "", "error": 4.469172754692971e-08, "bound": 0.02, "seconds": 2.85, "message": "NVIDIA H200 (9.0)"}
+{"name": "bf16", "state": "passed", "cause": "", "error": 0.0029, "bound": 0.02, "seconds": 0.07, "message": "largest deviation with 256 rows"}
+{"name": "fp8_torch", "state": "passed", "cause": "", "error": 0.0039, "bound": 0.02, "seconds": 0.01, "message": "largest deviation with 256 rows"}
+{"name": "vllm", "state": "passed", "cause": "", "error": 0.0, "bound": 0.02, "seconds": 5.52, "message": "vLLM 0.24.0"}
+{"name": "fp8_vllm", "state": "passed", "cause": "", "error": 0.0039, "bound": 0.02, "seconds": 0.03, "message": "largest deviation with 256 rows"}
+{"name": "fp4_vllm", "state": "unsupported", "cause": "", "error": null, "bound": 0.02, "seconds": 0.0, "message": "no kernel for 9.0"}
+"""
+
+
+def returns(error: float) -> io_gpu_probe.Check:
+    return lambda _runtime: (error, "measured")
+
+
+def raises(error: Exception) -> io_gpu_probe.Check:
+    def check(_runtime: Runtime) -> tuple[float, str]:
+        raise error
+
+    return check
+
+
+class Torch:
+    """A PyTorch whose GPU context works, or not."""
+
+    def __init__(self, usable: bool) -> None:
+        self.cuda = self
+        self.usable = usable
+
+    def synchronize(self) -> None:
+        if not self.usable:
+            raise RuntimeError("CUDA error: an illegal memory access was encountered")
+
+    def ones(self, *_args: Any, **_options: Any) -> Torch:
+        return self
+
+    def cpu(self) -> None:
+        """Copy nothing."""
+
+
+def states(checks: dict[str, io_gpu_probe.Check], usable: bool = True) -> list[tuple[str, str, str]]:
+    runtime = Runtime(torch=Torch(usable))
+    return [(each["name"], each["state"], each["cause"]) for each in io_gpu_probe.results(runtime, checks)]
+
+
+@pytest.mark.parametrize(
+    ("check", "state", "cause"),
+    [
+        (returns(0.0), "passed", ""),
+        (returns(BOUND), "passed", ""),
+        (returns(BOUND * 1.01), "failed", "wrong_result"),
+        (returns(math.nan), "failed", "wrong_result"),
+        (returns(math.inf), "failed", "wrong_result"),
+        (raises(WrongResultError("the quantization of 16 rows returned other values")), "failed", "wrong_result"),
+        (raises(UnsupportedError("no FP4 on 9.0")), "unsupported", ""),
+        (raises(MemoryShortageError("5 MiB of memory are available")), "skipped", "memory"),
+        (raises(RuntimeError("CUDA error: no kernel image is available for execution on the device\nCUDA kernel errors")), "failed", "no_kernel"),
+        (raises(RuntimeError("cutlass_gemm_caller, /workspace/csrc/cutlass_gemm_caller.cuh:61, Error Internal")), "failed", "no_kernel"),
+        (raises(NotImplementedError("No compiled nvfp4 mm kernel for SM 121. Recompile with CUDA >= 12.8")), "failed", "no_kernel"),
+        (raises(RuntimeError("CUDA out of memory. Tried to allocate 20.00 MiB.")), "skipped", "memory"),
+        (raises(RuntimeError("CUDA error: CUBLAS_STATUS_ALLOC_FAILED when calling `cublasCreate(handle)`")), "skipped", "memory"),
+        (raises(RuntimeError("Found no NVIDIA driver on your system.")), "skipped", "no_gpu"),
+        (raises(RuntimeError("No CUDA GPUs are available")), "failed", "error"),
+        (raises(ModuleNotFoundError("No module named 'vllm'")), "failed", "import"),
+        (raises(ImportError("libcudart.so.13: cannot open shared object file")), "failed", "import"),
+        (raises(AttributeError("'_OpNamespace' '_C' object has no attribute 'cutlass_scaled_mm'")), "failed", "import"),
+        (raises(RuntimeError("CUDA error: an illegal memory access was encountered")), "failed", "error"),
+    ],
+)
+def test_states_and_causes(check: io_gpu_probe.Check, state: str, cause: str) -> None:
+    assert states({"bf16": check}) == [("bf16", state, cause)]
+    (result,) = io_gpu_probe.results(Runtime(torch=Torch(True)), {"bf16": check})
+    # NaN and infinity are not JSON.
+    assert gpu_probe._parsed(json.dumps(result)) == result
+
+
+def test_without_a_gpu_the_other_checks_are_skipped() -> None:
+    checks = {"cuda": raises(RuntimeError("Found no NVIDIA driver")), "bf16": returns(0.0)}
+    assert states(checks) == [("cuda", "skipped", "no_gpu"), ("bf16", "skipped", "")]
+
+
+def test_a_missing_kernel_does_not_stop_the_other_checks() -> None:
+    checks = {"fp8_torch": raises(RuntimeError("no kernel image is available")), "bf16": returns(0.0)}
+    assert states(checks) == [("fp8_torch", "failed", "no_kernel"), ("bf16", "passed", "")]
+
+
+def test_an_error_that_breaks_the_gpu_context_stops_them() -> None:
+    checks = {"fp8_torch": raises(RuntimeError("an illegal memory access was encountered")), "bf16": returns(0.0)}
+    assert states(checks, usable=False) == [("fp8_torch", "failed", "error"), ("bf16", "skipped", "")]
+
+
+@pytest.mark.parametrize(
+    ("byte", "value"), [(0x00, 0.0), (0x01, 2**-9), (0x08, 2**-6), (0x38, 1.0), (0x3C, 1.5), (0x7E, 448.0), (0xFE, -448.0), (0xB8, -1.0)]
+)
+def test_e4m3(byte: int, value: float) -> None:
+    assert io_gpu_probe.e4m3(byte) == value
+    assert math.isnan(io_gpu_probe.e4m3(0x7F))
+
+
+def swizzled(scales: list[list[int]]) -> list[int]:
+    """Return the bytes of scales in the order of vLLM's kernels: by tiles of rows, tiles of columns, then 32 x 4 x 4."""
+    rows, columns = len(scales), len(scales[0])
+    found = []
+    for top in range(0, rows, 128):
+        for left in range(0, columns, 4):
+            for inner in range(32):
+                found += [scales[top + 32 * outer + inner][left + column] for outer in range(4) for column in range(4)]
+    return found
+
+
+def test_the_layout_of_nvfp4() -> None:
+    rows, columns = 256, 128
+    codes = [[(3 * row + column) % 16 for column in range(columns)] for row in range(rows)]
+    # 0x20 to 0x5f are different scales from 0.0625 to 15.
+    scales = [[0x20 + (5 * row + 7 * block) % 64 for block in range(columns // 16)] for row in range(rows)]
+    packed = [low | high << 4 for row in codes for low, high in zip(row[::2], row[1::2], strict=True)]
+    values = io_gpu_probe._E2M1
+    expected = [
+        (-1 if codes[row][column] & 8 else 1) * values[codes[row][column] & 7] * io_gpu_probe.e4m3(scales[row][column // 16])
+        for row in range(rows)
+        for column in range(columns)
+    ]
+    assert io_gpu_probe.fp4_values(packed, swizzled(scales), rows, columns) == expected
+    # The last rows of a tile may be padding.
+    assert io_gpu_probe.fp4_values(packed, swizzled(scales), 130, columns) == expected[: 130 * columns]
+
+
+def test_recorded_output() -> None:
+    found = gpu_probe.results(RECORDED, "", 0)
+    assert [each["name"] for each in found] == list(gpu_probe.CHECKS)
+    assert [each["state"] for each in found] == [*["passed"] * 5, "unsupported"]
+    assert gpu_probe.problems(found) == []
+    assert gpu_probe.described(found[4]) == "an FP8 matrix product of vLLM: passed (deviation 0.0039, bound 0.02): largest deviation with 256 rows"
+
+
+def test_the_first_check_without_a_result_failed() -> None:
+    lines = RECORDED.splitlines()[:4]
+    found = gpu_probe.results("\n".join(lines), "x\nFatal Python error: Segmentation fault\n\n", -11)
+    assert [(each["state"], each["cause"]) for each in found[3:]] == [("failed", "ended"), ("skipped", ""), ("skipped", "")]
+    (problem,) = gpu_probe.problems(found)
+    text = "the loading of vLLM's kernels: the program ended: exit status -11: Fatal Python error: Segmentation fault"
+    assert (problem.path, problem.found) == ("vllm", text)
+
+
+def test_a_wrong_result_and_a_missing_kernel_have_different_fixes() -> None:
+    line = '{"name": "%s", "state": "failed", "cause": "%s", "error": %s, "bound": 0.02, "seconds": 1, "message": "x"}\n'
+    printed = line % ("fp8_torch", "no_kernel", "null") + line % ("fp8_vllm", "wrong_result", "0.25")
+    found = [each for each in gpu_probe.results(printed, "", 1) if each["name"].startswith("fp8")]
+    image, wrong = gpu_probe.problems(found)
+    assert image.found == "an FP8 matrix product of PyTorch: no code for this GPU: x" and "kernel-image-missing" in image.fix
+    assert wrong.found == "an FP8 matrix product of vLLM: wrong result (deviation 0.25, bound 0.02): x" and "golden" in wrong.fix
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        "{",
+        '{"name": "other", "state": "passed", "cause": ""}',
+        '{"name": "cuda", "state": "fine", "cause": ""}',
+        '{"name": "cuda", "state": "failed", "cause": ""}',
+        '{"name": "cuda", "state": "failed", "cause": "bad luck"}',
+        '{"name": ["cuda"], "state": "passed", "cause": ""}',
+        '{"name": "cuda", "state": {}, "cause": []}',
+        '{"name": "cuda", "error": NaN, "state": "passed", "cause": ""}',
+    ],
+)
+def test_other_output_is_no_result(line: str) -> None:
+    assert gpu_probe.results(line, "", 0)[0]["cause"] == "ended"
+
+
+def test_text_of_an_image_is_bounded_and_printable() -> None:
+    printed = json.dumps({"name": "cuda", "state": "passed", "cause": "", "error": True, "message": "\x1b[31m" + "x" * 999})
+    result = gpu_probe.results(printed, "", 0)[0]
+    assert (result["error"], len(result["message"]), result["message"][:5]) == (None, 300, "?[31m")
+
+
+def test_both_files_have_the_same_checks() -> None:
+    assert list(gpu_probe.CHECKS) == list(io_gpu_probe.CHECKS)
+    causes = {cause for _parts, (_state, cause) in io_gpu_probe._OUTCOMES} | {"error", "wrong_result", "memory", "ended"}
+    assert causes == gpu_probe.CAUSES.keys()
+
+
+def run(source: str, *arguments: str) -> subprocess.CompletedProcess[str]:
+    # -S: a PyTorch of this environment would be used.
+    command = [sys.executable, "-S", "-c", source, *arguments]
+    return subprocess.run(command, capture_output=True, text=True, check=False, timeout=60)
+
+
+def test_the_program_runs_alone() -> None:
+    done = run(io_gpu_probe.program(), "60")
+    first, *others = gpu_probe.results(done.stdout, done.stderr, done.returncode)
+    assert (done.returncode, first["cause"], first["message"]) in [
+        (1, "import", "ModuleNotFoundError: No module named 'torch'"),
+        (0, "memory", first["message"]),
+    ]
+    assert {each["state"] for each in others} == {"skipped"}
+
+
+def test_the_kernel_ends_a_hanging_check() -> None:
+    hanging = io_gpu_probe.program().replace("def main()", "CHECKS = {'cuda': lambda _runtime: time.sleep(50)}\n\n\ndef main()")
+    begin = time.monotonic()
+    done = run(hanging, "1")
+    assert (done.stdout, done.returncode) == ("", -signal.SIGALRM & 255)
+    assert time.monotonic() - begin < 20

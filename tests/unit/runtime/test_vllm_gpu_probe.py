@@ -1,0 +1,88 @@
+"""The module vllm_gpu_probe with programs in PATH in place of the GPU, systemd and a container engine."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+from filters import FILTERS
+from run_module import program, run_module
+
+from ansible_collections.gb10.cluster.plugins.module_utils.runtime import gpu_probe
+
+SMI = 'case "$*" in --query-gpu=name,compute_cap,*) echo "NVIDIA GB10, 12.1, 580.142, [N/A], GPU-1";; *) echo "| CUDA Version: 13.0 |";; esac'
+RESULT = {"state": "passed", "cause": "", "error": 0.003, "bound": 0.02, "seconds": 0.1, "message": "NVIDIA GB10 (12.1)"}
+PYTHON = "/opt/gb10/runtime/current/bin/python"
+
+
+def printed(**changes: Any) -> str:
+    """Return the program's output with changes of the result of fp8_vllm."""
+    return "\n".join(json.dumps({"name": name, **RESULT, **(changes if name == "fp8_vllm" else {})}) for name in gpu_probe.CHECKS)
+
+
+def run(tmp_path: Path, script: str, check: bool = False, **arguments: Any) -> dict[str, Any]:
+    program(tmp_path, "nvidia-smi", SMI)
+    for name in ("systemd-run", "podman"):
+        program(tmp_path, name, f"printf '%s\\n' \"$@\" >{tmp_path}/argv\n{script}")
+    return run_module("vllm_gpu_probe", arguments or {"python": PYTHON}, tmp_path, check)
+
+
+@pytest.mark.parametrize("check", [False, True], ids=["run", "check mode"])
+def test_passed_checks(tmp_path: Path, check: bool) -> None:
+    answer = run(tmp_path, f"cat <<'X'\nINFO loading\n{printed()}\nX", check)
+    assert (answer["changed"], answer["reason"], len(answer["checks"])) == (False, "", 6)
+    assert answer["report"][0] == "a kernel of PyTorch: passed (deviation 0.003, bound 0.02): NVIDIA GB10 (12.1)"
+    argv = (tmp_path / "argv").read_text()
+    for word in ("--property=DynamicUser=yes", "--property=PrivateNetwork=yes", "--property=RuntimeMaxSec=210", "--setenv=HOME=/tmp", PYTHON):
+        assert f"\n{word}\n" in argv
+    # systemd-run would replace variables.
+    assert "import torch" not in argv and "$" not in argv and argv.endswith("\n180\n")
+
+
+def test_a_wrong_kernel_fails_the_module(tmp_path: Path) -> None:
+    script = f"cat <<'X'\n{printed(state='failed', cause='wrong_result', error=0.25)}\nX\nexit 1"
+    answer = run(tmp_path, script)
+    assert answer["failed"] is True
+    assert "fp8_vllm: an FP8 matrix product of vLLM: wrong result (deviation 0.25, bound 0.02)" in answer["msg"]
+    reported = run(tmp_path, script, python=PYTHON, required=False)
+    assert reported.get("failed") is None
+    assert [each["state"] for each in reported["checks"]] == ["passed"] * 4 + ["failed", "passed"]
+
+
+def test_skipped_checks_do_not_fail(tmp_path: Path) -> None:
+    answer = run(tmp_path, f"cat <<'X'\n{printed(state='skipped', cause='memory', error=None)}\nX")
+    assert answer["report"][4] == "an FP8 matrix product of vLLM: too little free memory: NVIDIA GB10 (12.1)"
+
+
+def test_a_program_that_does_not_start(tmp_path: Path) -> None:
+    answer = run(tmp_path, "echo 'Failed to start transient service unit' >&2; exit 1")
+    assert "the program ended: exit status 1: Failed to start transient service unit" in answer["msg"]
+
+
+def test_a_hanging_program(tmp_path: Path) -> None:
+    answer = run(tmp_path, f"echo '{printed().splitlines()[0]}'; sleep 1.2; exit 142", python=PYTHON, seconds=1)
+    assert "bf16: a bfloat16 matrix product of PyTorch: the program ended: the time limit was reached: no message" in answer["msg"]
+
+
+def test_a_container(tmp_path: Path) -> None:
+    plan = {
+        "runtime": {"kind": "container", "engine": "podman", "engine_args": [], "image": "vllm"},
+        "node": {"additions": {"vllm_runtime": {"files": {"vllm": "abc"}}}},
+    }
+    prefix = FILTERS["image_probe_argv"](plan, ["python3"], True)
+    answer = run(tmp_path, f"cat <<'X'\n{printed()}\nX", container=prefix)
+    assert len(answer["checks"]) == 6
+    argv = (tmp_path / "argv").read_text().splitlines()
+    assert argv[0] == "run" and "--network=none" in argv and "--device=nvidia.com/gpu=all" in argv
+    assert argv[argv.index("--entrypoint=python3") + 1 :][:2] == ["abc", "-c"]
+    assert not any("void" in word for word in argv[:20])
+
+
+def test_without_a_gpu_nothing_runs(tmp_path: Path) -> None:
+    program(tmp_path, "nvidia-smi", "echo 'NVIDIA-SMI has failed'; exit 9")
+    program(tmp_path, "systemd-run", f"touch {tmp_path}/ran")
+    answer = run_module("vllm_gpu_probe", {"python": PYTHON}, tmp_path)
+    assert (answer["checks"], answer["reason"]) == ([], "nvidia-smi failed with status 9: NVIDIA-SMI has failed")
+    assert not (tmp_path / "ran").exists()
