@@ -246,6 +246,8 @@ class LabBuilder:
         for netns in [lab.switch, *(node.netns for node in lab.nodes)]:
             if not (NETNS_DIR / netns).exists():
                 self._must(["ip", "netns", "add", netns])
+                # systemd sets this at boot, but a container may not. Since Debian 13, ping needs it for all but root.
+                self._must(["ip", "netns", "exec", netns, "sysctl", "-qw", "net.ipv4.ping_group_range=0 2147483647"])
             self._must(["ip", "-n", netns, "link", "set", "lo", "up"])
         present = {netns: self._interfaces(netns) for netns in ["", lab.switch, *(node.netns for node in lab.nodes)]}
         for bridge in lab.bridges:

@@ -153,7 +153,7 @@ def test_a_rerun_changes_nothing(secured: Secured, head: Host) -> None:
 
 
 def test_a_certificate_with_weeks_left_is_no_finding(secured: Secured, tmp_path: Path) -> None:
-    assert secured.cluster.verify(tmp_path / "found.jsonl", *secured.arguments())[1] == set()
+    assert "tls-expires" not in secured.cluster.verify(tmp_path / "found.jsonl", *secured.arguments())[1]
 
 
 def test_a_renewed_certificate_restarts_the_server_once(secured: Secured, head: Host) -> None:
@@ -172,7 +172,7 @@ def test_a_renewed_certificate_restarts_the_server_once(secured: Secured, head: 
 
 def test_its_near_expiry_is_a_finding(secured: Secured, tmp_path: Path) -> None:
     done, found = secured.cluster.verify(tmp_path / "found.jsonl", *secured.arguments())
-    assert found == {"tls-expires"} and "expires in 5.0 days" in done.output
+    assert "tls-expires" in found and "expires in 5.0 days" in done.output
 
 
 def test_without_tls_nothing_of_it_is_left(secured: Secured, head: Host, nodes: dict[str, Host]) -> None:
