@@ -74,7 +74,7 @@ def documents(cluster: Cluster) -> list[dict[str, Any]]:
     """Return the same as plain data: {kind: kernels, nodes, capability, extensions}, {kind: probe, node, results}."""
     groups: list[dict[str, Any]] = []
     for node in cluster.read:
-        if known := node.part("kernels"):
+        if (known := node.part("kernels")) and known["extensions"]:
             same = {"kind": "kernels", "capability": known["capability"], "extensions": known["extensions"]}
             group = next((each for each in groups if {**each, "nodes": None} == {**same, "nodes": None}), None)
             if group is None:

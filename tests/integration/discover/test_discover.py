@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 import subprocess
 import sys
 from collections.abc import Callable, Iterator
@@ -99,7 +100,7 @@ def test_nothing_is_overwritten(discover: Discover, tmp_path: Path) -> None:
 
 def test_check_mode_shows_and_writes_nothing(discover: Discover, tmp_path: Path) -> None:
     answer = discover(tmp_path / "mine", "--check", "--diff").assert_ok()
-    assert "+gb10_fabric_topology: ring" in answer.output
+    assert re.search(r"^ *\+ +gb10_fabric_topology: ring$", answer.output, re.MULTILINE), answer.output
     assert not (tmp_path / "mine").exists()
 
 

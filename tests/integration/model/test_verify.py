@@ -104,7 +104,7 @@ FAULTS = {
     ),
     # A fixture: the CPU build uses no NCCL.
     "another NCCL": on_worker(
-        "echo 'int planted;' | gcc -shared -fPIC -x c - -Wl,-soname,libnccl.so.2 -o /opt/libnccl.so.2 && "
+        "echo 'int ncclGetVersion(int *v) { return *v = 0; }' | gcc -shared -fPIC -x c - -Wl,-soname,libnccl.so.2 -o /opt/libnccl.so.2 && "
         f"cd {PACKAGES} && echo 'import ctypes; ctypes.CDLL(\"/opt/libnccl.so.2\")' >fault.pth && systemctl restart {RAY}",
         f"cd {PACKAGES} && rm fault.pth /opt/libnccl.so.2 && systemctl restart {RAY}",
         *("nccl-differs", "nccl-mapped"),
