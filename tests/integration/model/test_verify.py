@@ -103,4 +103,6 @@ def test_changed_weights_give_other_golden_answers(
             host.check_output(f"mv /root/weights {WEIGHTS}")
         head.check_output("systemctl restart gb10-vllm")
         answers_again(head)
-    run("playbooks/golden.yml", [*cluster.arguments, *recorded]).assert_unchanged()
+    again = run("playbooks/golden.yml", [*cluster.arguments, *recorded]).assert_ok()
+    # The result of the last run is new.
+    assert again.changed_tasks() == {"Write a file of the golden answers on the controller"}
