@@ -49,7 +49,7 @@ class Rail:
 class Node:
     """A node with the ``address`` and ``interface`` of its ranks, "" if unknown. ``lines`` are below its name.
 
-    ``empty`` replaces the ports of a node without a rail.
+    ``state`` colors its frame and the last line. ``empty`` replaces the ports of a node without a rail.
     """
 
     name: str
@@ -242,6 +242,10 @@ class _Drawing:
         self.gap = SWITCH_GAP if fabric.switched else 2 * PAD + LINE * (1 + subnets)
         around = not fabric.switched and any(segment.around for segment in fabric.segments)
         self.width = self.node_width + 4 + (SIDE + SWITCH_WIDTH if fabric.switched else SIDE if around else 0)
+        if not fabric.switched:
+            # The text of a cable can be wider than its nodes.
+            ends = (self.center(each.ports[0]) + 12 + len(self._title(each, 1)) * 8 for each in fabric.segments)
+            self.width = max([self.width, *ends])
         below = self.gap if around or fabric.switched else 0
         self.height = len(fabric.nodes) * (self.node_height + self.gap) - self.gap + 4 + below
 
@@ -269,20 +273,26 @@ class _Drawing:
     def parts(self) -> Iterator[str]:
         """Yield all parts."""
         for row, node in enumerate(self.fabric.nodes):
-            yield from _group(node.state, self._node(node, 2 + row * (self.node_height + self.gap)))
+            yield from self._node(node, 2 + row * (self.node_height + self.gap))
         for port in self.fabric.ports:
             yield from self._port(port)
         if self.fabric.switched:
             yield from self._switch(self.node_width + SIDE)
         else:
             for number, segment in enumerate(self.fabric.segments, 1):
-                yield from _group(segment.state, self._cable(f"cable {number}", segment))
+                yield from _group(segment.state, self._cable(self._title(segment, number), segment))
 
     def _node(self, node: Node, top: float) -> Iterator[str]:
-        yield _box(2, top, self.node_width, self.node_height, 0.03)
+        yield from _group(node.state, iter([_box(2, top, self.node_width, self.node_height, 0.03)]))
         yield _text(2 + PAD, top + 24, _fitting(node.name, self.text, NAME), _NAME)
         for number, line in enumerate(node.lines, 1):
-            yield _text(2 + PAD, top + 24 + 18 * number, _fitting(line, self.text, PLAIN))
+            text = _text(
+                2 + PAD,
+                top + 24 + 18 * number,
+                _fitting(line, self.text, PLAIN),
+                _BOLD if node.state and number == len(node.lines) else "",
+            )
+            yield from _group(node.state if number == len(node.lines) else "", iter([text]))
         below = top + 24 + 18 * len(node.lines)
         if node.address:
             yield _text(2 + PAD, below + 26, "Its ranks use")
@@ -312,7 +322,10 @@ class _Drawing:
     def _path(self, path: str) -> str:
         return f'<path class="cable" d="{path}" fill="none" stroke="currentColor" stroke-width="3"/>'
 
-    def _cable(self, name: str, segment: Segment) -> Iterator[str]:
+    def _title(self, segment: Segment, number: int) -> str:
+        return ", ".join(filter(None, (f"cable {number}", f"MTU {self.fabric.mtu}", segment.state)))
+
+    def _cable(self, title: str, segment: Segment) -> Iterator[str]:
         upper, lower = segment.ports
         start, middle, side = self.bottom(upper), self.bottom(upper) + PAD + self.gap / 2, 1.0
         x, end, below = self.center(upper), self.center(lower), self.top(lower)
@@ -327,8 +340,7 @@ class _Drawing:
         else:
             side = -1.0 if lower.column > upper.column else 1.0
             yield self._path(f"M{x:g} {start:g} C{x:g} {middle + 30:g} {end:g} {middle - 30:g} {end:g} {below:g}")
-        titles = ", ".join(filter(None, (name, f"MTU {self.fabric.mtu}", segment.state)))
-        for index, text in enumerate([titles, *segment.subnets]):
+        for index, text in enumerate([title, *segment.subnets]):
             style = _CODE if index else _BOLD
             place = start + PAD + LINE * (index + 1)
             yield _text(x + side * 12, place, text, style if side > 0 else f"{style} {_END}")

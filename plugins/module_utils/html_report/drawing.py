@@ -41,7 +41,7 @@ def _node(node: Node, found: Sequence[Finding]) -> diagram.Node:
     api = node.part("api")
     model = clean(api.get("model") or "", _NAME) if api.get("healthy") else ""
     state = counted(own) or ("ok" if node.facts else "not read")
-    lines = ("head" if node.head else "worker", state, *([model] if model else []))
+    lines = ("head" if node.head else "worker", *([model] if model else []), state)
     variables: Mapping[str, str] = next(iter(node.part("environments").values()), {})
     address = clean(variables.get("VLLM_HOST_IP", ""), _NAME)
     carrying = (name for name, each in node.network.interfaces.items() if address in _plain(each.addresses))
@@ -50,7 +50,7 @@ def _node(node: Node, found: Sequence[Finding]) -> diagram.Node:
         lines,
         address,
         clean(next(carrying, ""), _NAME),
-        tuple(_rail(node, rail, found) for rail in node.rails),
+        tuple(_rail(node, rail, found) for rail in sorted(node.rails, key=diagram.pcie_function)),
         worst(own),
         "no rail found" if node.facts else "not read",
     )

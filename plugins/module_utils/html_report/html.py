@@ -6,6 +6,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable, Sequence
 from html import escape
 
@@ -30,7 +31,7 @@ def clean(text: object, most: int = MOST) -> str:
         character if character.isprintable() else " " if character.isspace() else "\N{REPLACEMENT CHARACTER}"
         for character in whole[: 4 * most]
     )
-    shown = KEY.sub("KEY", " ".join(line.split()))
+    shown = KEY.sub("KEY", re.sub(" {2,}", " ", line))
     return shown if len(shown) <= most and len(whole) <= 4 * most else f"{shown[:most]}\N{HORIZONTAL ELLIPSIS}"
 
 

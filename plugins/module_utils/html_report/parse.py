@@ -140,8 +140,8 @@ def golden_result(text: str) -> Golden:
         _word(found.get("record_date")),
         {name: round(_number(found.get(name)) or 0) for name in ("answers", "equal", "near", "different")},
         {
-            "perplexity of the known text": (_number(found.get("perplexity")), _number(found.get("record_perplexity"))),
-            "accepted draft tokens": (_number(found.get("acceptance")), None),
+            "Perplexity of the known text": (_number(found.get("perplexity")), _number(found.get("record_perplexity"))),
+            "Accepted draft tokens": (_number(found.get("acceptance")), None),
         },
         list(map(str, _entries(found.get("errors")))),
         list(map(str, _entries(found.get("warnings")))),

@@ -59,7 +59,7 @@ def document(nodes: Sequence[Mapping[str, Any]], given: Inputs) -> str:
         "Cluster": join(
             [tag("div", Markup(drawn), class_="diagram scroll", tabindex=0), *sections.overview(known, found)]
         ),
-        "Differences between nodes": sections.node_differences(rows, known),
+        "Differences between nodes": sections.node_differences(rows, known, found),
         "Golden answers": join(model.golden(given.golden)),
         "Benchmarks": join(model.benchmarks(given.benchmarks)),
         "Versions and state": join([sections.unread(known), sections.versions(known), sections.state(known)]),

@@ -65,6 +65,7 @@ def _finding(check: Check, found: Sequence[Finding]) -> Markup:
             "h4",
             tag("span", f"{SYMBOLS[check.severity]} {severity}", class_="badge"),
             tag("code", check.id),
+            tag("small", tag("a", "documentation", href=f"{REPOSITORY}/blob/main/{PAGE}#{check.id}")),
         ),
         tag("ul", *entries, class_="found"),
         terms(
@@ -73,7 +74,6 @@ def _finding(check: Check, found: Sequence[Finding]) -> Markup:
                 ("Cause or effect", check.why),
                 ("Fix", check.fix),
                 ("Waived because", waived),
-                ("Documentation", link(check.id)),
             ]
         ),
         class_=f"finding {'' if waived else check.severity}".strip(),
@@ -81,24 +81,23 @@ def _finding(check: Check, found: Sequence[Finding]) -> Markup:
     )
 
 
-def link(check: str) -> Markup:
-    """Return a link to the documentation of a check."""
-    return tag("a", f"{PAGE}#{check}", href=f"{REPOSITORY}/blob/main/{PAGE}#{check}", rel="noreferrer")
-
-
-def node_differences(rows: Sequence[differences.Row], known: Cluster) -> Markup:
-    """Return the differences between nodes as a table."""
+def node_differences(rows: Sequence[differences.Row], known: Cluster, found: Sequence[Finding]) -> Markup:
+    """Return the differences between nodes as a table, with links to the findings."""
     if not rows:
-        return tag(
-            "p",
-            "No compared attribute differs between the nodes."
-            if len(known.read) > 1
-            else "One node: nothing to compare.",
-        )
+        alike = "No compared attribute differs between the nodes."
+        return tag("p", alike if len(known.read) > 1 else "Nothing to compare: fewer than two nodes were read.")
     names = [node.name for node in known.read]
-    body = [[row.attribute, *(row.values.get(name, "-") for name in names), link(row.check)] for row in rows[:MOST]]
+    ids = {finding.check.id for finding in found}
+    body = [
+        [
+            row.attribute,
+            *(row.values.get(name, "-") for name in names),
+            tag("a", row.check, href=f"#finding-{row.check}") if row.check in ids else row.check,
+        ]
+        for row in rows[:MOST]
+    ]
     caption = f"{len(rows)} attributes differ" + (f"; the first {MOST} are shown" if len(rows) > MOST else "")
-    return table(caption, ["attribute", *names, "check"], body)
+    return table(caption, ["attribute", *names, "finding"], body)
 
 
 def versions(known: Cluster) -> Markup:
@@ -230,7 +229,7 @@ def overview(known: Cluster, found: Sequence[Finding]) -> Iterator[Markup]:
             "head" if node.head else "worker",
             drawing.counted([each for each in found if each.node == node.name and not each.waived])
             or ("ok" if node.facts else "not read"),
-            ", ".join(sorted(node.addresses)) if node.facts else "-",
+            ", ".join(sorted(each for each in node.addresses if not each.startswith("127."))) or "-",
         ]
         for node in known.nodes[:MOST]
     ]

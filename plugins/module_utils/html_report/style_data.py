@@ -50,12 +50,13 @@ STYLE = f"""
 @media (prefers-color-scheme:dark){{:root{{{_variables(DARK)}}}}}
 *{{box-sizing:border-box}}
 html{{-webkit-text-size-adjust:100%}}
-body{{margin:0;background:var(--page);color:var(--text);font:16px/1.5 system-ui,sans-serif}}
+body{{margin:0;background:var(--page);color:var(--text);font:1rem/1.5 system-ui,sans-serif}}
 header,main,footer{{max-width:78rem;margin:0 auto;padding:0 1.25rem}}
 h1{{font-size:1.7rem;line-height:1.25;margin:1.5rem 0 .25rem;overflow-wrap:anywhere}}
 h2{{font-size:1.3rem;margin:2.5rem 0 .75rem;padding-top:1rem;border-top:1px solid var(--line)}}
 h3{{font-size:1.05rem;margin:1.5rem 0 .5rem;overflow-wrap:anywhere}}
-h4{{font-size:1rem;margin:0;overflow-wrap:anywhere}}
+h4{{font-size:1rem;margin:0;overflow-wrap:anywhere;display:flex;flex-wrap:wrap;align-items:baseline;gap:0 .6rem}}
+h4 small{{font-weight:400;margin-left:auto}}
 p{{margin:.5rem 0;max-width:70ch;overflow-wrap:anywhere}}
 a{{color:var(--link)}}
 a:focus-visible,summary:focus-visible,.scroll:focus-visible{{outline:3px solid var(--link);outline-offset:2px}}
@@ -71,19 +72,20 @@ dl>div{{display:grid;grid-template-columns:9.5rem 1fr;gap:.75rem}}
 dt{{color:var(--muted)}}
 dd{{margin:0;overflow-wrap:anywhere;unicode-bidi:isolate}}
 article{{background:var(--panel);border-left:.3rem solid var(--line);border-radius:.3rem;
-padding:.8rem 1rem;margin:.8rem 0;break-inside:avoid}}
+padding:.6rem 1rem;margin:.6rem 0;break-inside:avoid}}
+article dl{{margin:.4rem 0 0;gap:.1rem;font-size:.93rem}}
 article.error{{border-color:var(--error)}} article.warning{{border-color:var(--warning)}}
 article.error,article.warning{{color:var(--text)}}
 article.error .badge{{color:var(--error)}} article.warning .badge{{color:var(--warning)}}
-.badge{{font-weight:700;margin-right:.5rem}}
-.found{{margin:.5rem 0 .25rem;padding:0;list-style:none}}
+.badge{{font-weight:700}}
+.found{{margin:.3rem 0;padding:0;list-style:none}}
 .found li{{padding:.15rem 0;overflow-wrap:anywhere;unicode-bidi:isolate}}
 .found b{{margin-right:.6rem}}
 .scroll{{overflow-x:auto;margin:.75rem 0}}
 table{{border-collapse:collapse;font-size:.9rem;min-width:100%}}
 caption{{text-align:left;padding:.25rem 0;font-size:.9rem}}
 th,td{{text-align:left;vertical-align:top;padding:.35rem .7rem .35rem 0;border-bottom:1px solid var(--line);
-overflow-wrap:anywhere;unicode-bidi:isolate;min-width:5.5rem;max-width:26rem}}
+overflow-wrap:break-word;unicode-bidi:isolate;min-width:5.5rem;max-width:26rem}}
 thead th{{color:var(--muted);font-weight:600}}
 tbody th{{font-weight:600;min-width:9rem}}
 .figures th,.figures td{{min-width:0;text-align:right;font-variant-numeric:tabular-nums;white-space:nowrap}}
@@ -101,17 +103,18 @@ header,main,footer{{padding:0 .9rem}}
 dl>div{{grid-template-columns:1fr;gap:0}}
 dl{{gap:.5rem}}
 h1{{font-size:1.4rem}}
+h4 small{{margin-left:0}}
 }}
 @media print{{
 :root{{color-scheme:light;{_variables(LIGHT)}}}
 @page{{size:A4;margin:14mm}}
-body{{font-size:10pt;line-height:1.4}}
+:root{{font-size:10pt}} body{{line-height:1.4}}
 header,main,footer{{max-width:none;padding:0}}
 nav{{display:none}}
 h1,h2,h3,h4,caption{{break-after:avoid}}
 tr,figure,.diagram{{break-inside:avoid}}
 .scroll{{overflow:visible}}
-th,td{{min-width:0}} tbody th{{min-width:0}}
+th,td,tbody th{{min-width:0;overflow-wrap:anywhere}}
 table{{font-size:8pt}}
 .diagram svg{{max-width:100%;max-height:250mm;height:auto}}
 article,.status{{background:none;border-style:solid;border-width:1px 1px 1px .3rem}}
