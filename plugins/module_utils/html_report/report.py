@@ -18,7 +18,7 @@ from typing import Any
 
 from ansible_collections.gb10.cluster.plugins.module_utils.fabric import diagram
 from ansible_collections.gb10.cluster.plugins.module_utils.html_report import drawing, model, sections
-from ansible_collections.gb10.cluster.plugins.module_utils.html_report.html import Markup, join, tag, terms
+from ansible_collections.gb10.cluster.plugins.module_utils.html_report.html import Markup, clean, join, tag, terms
 from ansible_collections.gb10.cluster.plugins.module_utils.html_report.style_data import STYLE
 from ansible_collections.gb10.cluster.plugins.module_utils.verify import differences
 from ansible_collections.gb10.cluster.plugins.module_utils.verify import report as verification
@@ -53,7 +53,7 @@ def document(nodes: Sequence[Mapping[str, Any]], given: Inputs) -> str:
     finished = max((node.finished for node in known.nodes), default=0.0)
     counting = [finding for finding in found if not finding.waived]
     words = drawing.counted(counting) or "no finding"
-    drawn = diagram.svg(drawing.fabric(known, found), "cluster", f"Nodes and rails of {given.cluster}")
+    drawn = diagram.svg(drawing.fabric(known, found), "cluster", clean(f"Nodes and rails of {given.cluster}"))
     content = {
         "Findings": join(sections.findings(found)),
         "Cluster": join(
