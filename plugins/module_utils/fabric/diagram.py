@@ -227,27 +227,30 @@ class _Drawing:
         self.fabric = fabric
         rails = [rail for port in fabric.ports for rail in port.rails]
         self.function = _width([(text, CODE) for rail in rails for text in self._lines(rail)], FUNCTION_WIDTH)
-        words = [(node.name, NAME) for node in fabric.nodes]
-        words += [(line, PLAIN) for node in fabric.nodes for line in (*node.lines, node.address, node.interface)]
-        self.text = _width(words, NODE_TEXT)
         self.function_height = max([4, *(len(self._lines(rail)) for rail in rails)]) * LINE + 8
         self.port_height = self.function_height + LINE + 12
         self.port_width = max([2, *(len(port.rails) for port in fabric.ports)]) * (self.function + 6) + 6
+        words = [(line, PLAIN) for node in fabric.nodes for line in (*node.lines, node.address, node.interface)]
+        self.text = _width([*words, *((node.name, NAME) for node in fabric.nodes)], NODE_TEXT)
         lines = max((len(node.lines) for node in fabric.nodes), default=0)
         self.node_height = max(self.port_height + 2 * PAD, 98 + 18 * lines)
         self.columns = max((port.column + 1 for port in fabric.ports), default=0)
         self.node_width = self.text + 2 * PAD + (self.columns * (self.port_width + PORT_GAP) - PORT_GAP or 60)
-        # Room for the text of a cable, or for a cable to the switch.
-        subnets = max((len(segment.subnets) for segment in fabric.segments), default=2)
-        self.gap = SWITCH_GAP if fabric.switched else 2 * PAD + LINE * (1 + subnets)
-        around = not fabric.switched and any(segment.around for segment in fabric.segments)
-        self.width = self.node_width + 4 + (SIDE + SWITCH_WIDTH if fabric.switched else SIDE if around else 0)
-        if not fabric.switched:
-            # The text of a cable can be wider than its nodes.
-            ends = (self.center(each.ports[0]) + 12 + len(self._title(each, 1)) * 8 for each in fabric.segments)
-            self.width = max([self.width, *ends])
-        below = self.gap if around or fabric.switched else 0
+        self.gap, self.width, below = self._switched() if fabric.switched else self._cabled()
         self.height = len(fabric.nodes) * (self.node_height + self.gap) - self.gap + 4 + below
+
+    def _switched(self) -> tuple[float, float, float]:
+        """Return the space between nodes, the width, and the space below: room for the cables to a switch."""
+        return SWITCH_GAP, self.node_width + 4 + SIDE + SWITCH_WIDTH, SWITCH_GAP
+
+    def _cabled(self) -> tuple[float, float, float]:
+        """Return the space between nodes, the width, and the space below: room for the texts of cables."""
+        segments = self.fabric.segments
+        gap = 2 * PAD + LINE * (1 + max((len(segment.subnets) for segment in segments), default=2))
+        around = any(segment.around for segment in segments)
+        # The text of a cable can be wider than its nodes.
+        ends = (self.center(segment.ports[0]) + 12 + len(self._title(segment, 1)) * 8 for segment in segments)
+        return gap, max([self.node_width + 4 + SIDE * around, *ends]), gap * around
 
     @staticmethod
     def _lines(rail: Rail) -> list[str]:

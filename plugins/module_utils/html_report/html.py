@@ -55,7 +55,7 @@ def tag(element: str, /, *children: object, **attributes: object) -> Markup:
 
 
 def table(caption: str, head: Sequence[object], rows: Iterable[Sequence[object]]) -> Markup:
-    """Return a table in a box that scrolls. The first cell of each row is its header; rows can end with Markup cells."""
+    """Return a table in a box that scrolls. The first cell of each row is its header; a cell can be a finished td."""
     body = [
         tag("tr", tag("th", first, scope="row"), *(each if _is_cell(each) else tag("td", each) for each in rest))
         for first, *rest in rows

@@ -35,12 +35,7 @@ def golden(text: str | None) -> Iterator[Markup]:
         yield tag("p", f"{SYMBOLS['warning']} The file of the last result is ignored: {error}.", class_="warning")
         return
     counts = found.counts
-    if found.errors:
-        status, words = "error", "The golden answers failed."
-    elif not found.record_date:
-        status, words = "warning", f"{counts['answers']} answers without a record: nothing was compared."
-    else:
-        status, words = "", "All answers agree with the record." if counts["answers"] else "No answer was compared."
+    status, words = _status(found)
     yield tag("p", f"{SYMBOLS[status]} {words}", class_=status or "good")
     facts = found.facts
     record = join([found.record_date, f" (vLLM {facts['record_vllm']})"]) if found.record_date else "none"
@@ -58,6 +53,16 @@ def golden(text: str | None) -> Iterator[Markup]:
     if messages:
         entries = (tag("li", tag("b", f"{SYMBOLS[kind]} {kind}", class_=kind), each) for kind, each in messages)
         yield tag("ul", *entries, class_="found")
+
+
+def _status(found: parse.Golden) -> tuple[str, str]:
+    """Return the severity, "" for none, and the result in words."""
+    answers = found.counts["answers"]
+    if found.errors:
+        return "error", "The golden answers failed."
+    if not found.record_date:
+        return "warning", f"{answers} answers without a record: nothing was compared."
+    return "", "All answers agree with the record." if answers else "No answer was compared."
 
 
 def _pair(now: float | None, before: float | None) -> str:

@@ -133,7 +133,10 @@ class Golden:
 
 
 def golden_result(text: str) -> Golden:
-    """Return a result. ``figures`` are pairs of this run's value and the record's. Raises ValueError for another file."""
+    """Return a result. ``figures`` are pairs of this run's value and the record's.
+
+    Raises ValueError for another file.
+    """
     found = _document(text, golden.FORMAT)
     return Golden(
         {name: _word(found.get(name)) for name in ("model", "revision", "quantization", "date", "vllm", "record_vllm")},

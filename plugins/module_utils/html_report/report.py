@@ -91,7 +91,8 @@ def _header(known: Cluster, given: Inputs, words: str, worst: str, time: str, wa
         tag("p", f"Verified on {time}, {read} read", class_="muted"),
         tag(
             "p",
-            f"{sections.SYMBOLS[worst]} Worst severity: {worst or 'none'} ({words}{f', {waived} waived' if waived else ''})",
+            f"{sections.SYMBOLS[worst]} Worst severity: {worst or 'none'} ({words}",
+            f", {waived} waived)" if waived else ")",
             class_=f"status {worst or 'good'}",
         ),
     ]

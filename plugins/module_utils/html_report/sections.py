@@ -118,7 +118,8 @@ def _compared(caption: str, known: Cluster, rows: Mapping[str, Callable[[Node], 
     for name, read in rows.items():
         values = [read(node) for node in known.read]
         if len(values) > 1 and len(set(values)) == 1 and values[0]:
-            body.append([name, tag("td", values[0], colspan=len(values))])
+            every = tag("span", " (all nodes)", class_="muted")
+            body.append([name, tag("td", values[0], every, colspan=len(values))])
         elif any(values):
             body.append([name, *(value or "-" for value in values)])
     return table(caption, ["attribute", *(node.name for node in known.read)], body)
@@ -148,7 +149,7 @@ def _images(node: Node) -> str:
 
 
 def _patched(node: Node) -> str:
-    return f"{len(node.part('files')['patched'])} files" if node.part("files") else ""
+    return str(len(node.part("files")["patched"])) if node.part("files") else ""
 
 
 def _figure(value: object, unit: str) -> str:
@@ -223,14 +224,16 @@ def overview(known: Cluster, found: Sequence[Finding]) -> Iterator[Markup]:
         yield terms([("Served model", served), ("API", join([tag("code", api.get("url") or ""), f" ({answered})"]))])
     if len(known.nodes) > drawing.MOST:
         yield tag("p", f"The drawing has the first {drawing.MOST} of {len(known.nodes)} nodes.")
-    rows = [
-        [
-            node.name,
-            "head" if node.head else "worker",
-            drawing.counted([each for each in found if each.node == node.name and not each.waived])
-            or ("ok" if node.facts else "not read"),
-            ", ".join(sorted(each for each in node.addresses if not each.startswith("127."))) or "-",
-        ]
-        for node in known.nodes[:MOST]
-    ]
+    rows = [_overview(node, found) for node in known.nodes[:MOST]]
     yield table("Nodes", ["node", "role", "findings", "addresses"], rows)
+
+
+def _overview(node: Node, found: Sequence[Finding]) -> list[str]:
+    own = drawing.counted([each for each in found if each.node == node.name and not each.waived])
+    addresses = sorted(each for each in node.addresses if not each.startswith("127."))
+    return [
+        node.name,
+        "head" if node.head else "worker",
+        own or ("ok" if node.facts else "not read"),
+        ", ".join(addresses) or "-",
+    ]

@@ -59,7 +59,7 @@ h4{{font-size:1rem;margin:0;overflow-wrap:anywhere;display:flex;flex-wrap:wrap;a
 h4 small{{font-weight:400;margin-left:auto}}
 p{{margin:.5rem 0;max-width:70ch;overflow-wrap:anywhere}}
 a{{color:var(--link)}}
-a:focus-visible,summary:focus-visible,.scroll:focus-visible{{outline:3px solid var(--link);outline-offset:2px}}
+a:focus-visible,.scroll:focus-visible{{outline:3px solid var(--link);outline-offset:2px}}
 code,bdi{{unicode-bidi:isolate}}
 code{{font:.92em/1.4 ui-monospace,monospace;overflow-wrap:anywhere}}
 nav ul{{list-style:none;margin:1rem 0 0;padding:0;display:flex;flex-wrap:wrap;gap:.4rem 1.1rem}}
@@ -68,8 +68,8 @@ nav ul{{list-style:none;margin:1rem 0 0;padding:0;display:flex;flex-wrap:wrap;ga
 .status{{font-size:1.2rem;font-weight:700;margin:.75rem 0;padding:.7rem 1rem;background:var(--panel);
 border-left:.4rem solid currentColor;border-radius:.3rem;max-width:none}}
 dl{{margin:.75rem 0;display:grid;gap:.3rem}}
-dl>div{{display:grid;grid-template-columns:9.5rem 1fr;gap:.75rem}}
-dt{{color:var(--muted)}}
+dl>div{{display:grid;grid-template-columns:9.5rem minmax(0,1fr);gap:.75rem}}
+dt{{color:var(--muted);overflow-wrap:anywhere;min-width:0}}
 dd{{margin:0;overflow-wrap:anywhere;unicode-bidi:isolate}}
 article{{background:var(--panel);border-left:.3rem solid var(--line);border-radius:.3rem;
 padding:.6rem 1rem;margin:.6rem 0;break-inside:avoid}}
@@ -83,7 +83,7 @@ article.error .badge{{color:var(--error)}} article.warning .badge{{color:var(--w
 .found b{{margin-right:.6rem}}
 .scroll{{overflow-x:auto;margin:.75rem 0}}
 table{{border-collapse:collapse;font-size:.9rem;min-width:100%}}
-caption{{text-align:left;padding:.25rem 0;font-size:.9rem}}
+caption{{text-align:left;overflow-wrap:anywhere;padding:.25rem 0;font-size:.9rem}}
 th,td{{text-align:left;vertical-align:top;padding:.35rem .7rem .35rem 0;border-bottom:1px solid var(--line);
 overflow-wrap:break-word;unicode-bidi:isolate;min-width:5.5rem;max-width:26rem}}
 thead th{{color:var(--muted);font-weight:600}}
@@ -96,11 +96,10 @@ figure svg{{display:block;width:100%;height:auto}}
 .s0{{color:var(--s0)}} .s1{{color:var(--s1)}} .s2{{color:var(--s2)}} .s3{{color:var(--s3)}}
 .axis{{color:var(--muted)}}
 meter{{width:8rem;max-width:40%;height:.9rem;vertical-align:baseline}}
-details{{margin:.75rem 0}} summary{{cursor:pointer;color:var(--link)}}
 footer{{padding-bottom:3rem}}
 @media (max-width:40rem){{
 header,main,footer{{padding:0 .9rem}}
-dl>div{{grid-template-columns:1fr;gap:0}}
+dl>div{{grid-template-columns:minmax(0,1fr);gap:0}}
 dl{{gap:.5rem}}
 h1{{font-size:1.4rem}}
 h4 small{{margin-left:0}}
@@ -115,10 +114,10 @@ h1,h2,h3,h4,caption{{break-after:avoid}}
 tr,figure,.diagram{{break-inside:avoid}}
 .scroll{{overflow:visible}}
 th,td,tbody th{{min-width:0;overflow-wrap:anywhere}}
-table{{font-size:8pt}}
-.diagram svg{{max-width:100%;max-height:250mm;height:auto}}
+.figures th{{white-space:normal;overflow-wrap:normal}}
+table{{font-size:8pt}} th,td{{padding-right:.4rem}}
+.diagram svg{{max-width:100%;max-height:250mm;width:auto;height:auto}}
 article,.status{{background:none;border-style:solid;border-width:1px 1px 1px .3rem}}
 a[href^="https"]::after{{content:" (" attr(href) ")";overflow-wrap:anywhere;font-size:8pt}}
-details::details-content{{content-visibility:visible;block-size:auto}}
 }}
 """.strip()

@@ -150,7 +150,7 @@ def test_a_healthy_cluster_has_no_finding() -> None:
 def test_the_differences_are_a_table_with_links_to_the_findings() -> None:
     text = page(faulty())
     assert '<th scope="row">vllm</th><td>0.32.0</td><td>0.31.0</td><td><a href="#finding-packages-differ">packages-differ</a></td>' in text
-    assert '<th scope="row">torch</th><td colspan="2">2.9.1</td>' in text
+    assert '<th scope="row">torch</th><td colspan="2">2.9.1<span class="muted"> (all nodes)</span></td>' in text
 
 
 @pytest.mark.parametrize(
