@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 from api_client import answers_again
+from html_page import parsed
 from live_cluster import Cluster
 from run_playbook import Run, run
 from testinfra.host import Host
@@ -54,8 +55,13 @@ def verify(cluster: Cluster, file: Path, *arguments: str) -> tuple[Run, set[str]
 
 @pytest.mark.parametrize("mode", [(), ("--check", "--diff"), ("--extra-vars", "verify_quick=true")], ids=["run", "check mode", "quick"])
 def test_a_healthy_cluster_has_no_finding(cluster: Cluster, tmp_path: Path, mode: tuple[str, ...]) -> None:
-    done = run("playbooks/verify.yml", [*cluster.arguments, "--extra-vars", f"verify_output={tmp_path}/found.jsonl", *mode])
+    files = f"verify_output={tmp_path}/found.jsonl verify_report={tmp_path}/report.html"
+    done = run("playbooks/verify.yml", [*cluster.arguments, "--extra-vars", files, *mode])
     assert done.assert_ok().shown("Show the findings and the differences between nodes")[0].endswith("no finding")
+    assert (tmp_path / "report.html").exists() is ("--check" not in mode)
+    if "--check" not in mode:
+        page = parsed((tmp_path / "report.html").read_text(encoding="utf-8"))
+        assert page.problems == [] and "Worst severity: none (no finding)" in page.text
 
 
 @pytest.mark.slow
