@@ -14,7 +14,6 @@ from ansible_collections.gb10.cluster.plugins.module_utils.field_report.redact i
 
 #: Most characters of a text.
 MOST = 2000
-_EMPTY = frozenset({"br", "col", "meta"})
 
 
 class Markup(str):
@@ -51,7 +50,7 @@ def tag(element: str, /, *children: object, **attributes: object) -> Markup:
         if value is not None:
             words.append(f'{key.rstrip("_").replace("_", "-")}="{join([value])}"')
     opening = f"<{' '.join(words)}>"
-    return Markup(opening if element in _EMPTY else f"{opening}{join(children)}</{element}>")
+    return Markup(opening if element == "meta" else f"{opening}{join(children)}</{element}>")
 
 
 def table(caption: str, head: Sequence[object], rows: Iterable[Sequence[object]]) -> Markup:

@@ -57,7 +57,10 @@ def document(nodes: Sequence[Mapping[str, Any]], given: Inputs) -> str:
     content = {
         "Findings": join(sections.findings(found)),
         "Cluster": join(
-            [tag("div", Markup(drawn), class_="diagram scroll", tabindex=0), *sections.overview(known, found)]
+            [
+                tag("div", Markup(drawn), class_="diagram scroll", role="region", aria_label="Drawing", tabindex=0),
+                *sections.overview(known, found),
+            ]
         ),
         "Differences between nodes": sections.node_differences(rows, known, found),
         "Golden answers": join(model.golden(given.golden)),
@@ -85,10 +88,12 @@ def document(nodes: Sequence[Mapping[str, Any]], given: Inputs) -> str:
 
 
 def _header(known: Cluster, given: Inputs, words: str, worst: str, time: str, waived: int) -> list[Markup]:
-    read = f"{len(known.read)} of {len(known.nodes)} nodes"
+    read = f"{len(known.read)} of {len(known.nodes)} nodes read"
+    groups = "all groups of checks" if set(GROUPS) <= set(given.groups) else f"only {', '.join(given.groups)}"
+    quick = ", without slow checks" if given.quick else ""
     return [
         tag("h1", f"Cluster {given.cluster}"),
-        tag("p", f"Verified on {time}, {read} read", class_="muted"),
+        tag("p", f"Verified on {time}: {read}, {groups}{quick}", class_="muted"),
         tag(
             "p",
             f"{sections.SYMBOLS[worst]} Worst severity: {worst or 'none'} ({words}",

@@ -51,7 +51,7 @@ STYLE = f"""
 *{{box-sizing:border-box}}
 html{{-webkit-text-size-adjust:100%}}
 body{{margin:0;background:var(--page);color:var(--text);font:1rem/1.5 system-ui,sans-serif}}
-header,main,footer{{max-width:78rem;margin:0 auto;padding:0 1.25rem}}
+header,main{{max-width:78rem;margin:0 auto;padding:0 1.25rem}}
 h1{{font-size:1.7rem;line-height:1.25;margin:1.5rem 0 .25rem;overflow-wrap:anywhere}}
 h2{{font-size:1.3rem;margin:2.5rem 0 .75rem;padding-top:1rem;border-top:1px solid var(--line)}}
 h3{{font-size:1.05rem;margin:1.5rem 0 .5rem;overflow-wrap:anywhere}}
@@ -96,9 +96,9 @@ figure svg{{display:block;width:100%;height:auto}}
 .s0{{color:var(--s0)}} .s1{{color:var(--s1)}} .s2{{color:var(--s2)}} .s3{{color:var(--s3)}}
 .axis{{color:var(--muted)}}
 meter{{width:8rem;max-width:40%;height:.9rem;vertical-align:baseline}}
-footer{{padding-bottom:3rem}}
+main{{padding-bottom:3rem}}
 @media (max-width:40rem){{
-header,main,footer{{padding:0 .9rem}}
+header,main{{padding:0 .9rem}}
 dl>div{{grid-template-columns:minmax(0,1fr);gap:0}}
 dl{{gap:.5rem}}
 h1{{font-size:1.4rem}}
@@ -108,7 +108,7 @@ h4 small{{margin-left:0}}
 :root{{color-scheme:light;{_variables(LIGHT)}}}
 @page{{size:A4;margin:14mm}}
 :root{{font-size:10pt}} body{{line-height:1.4}}
-header,main,footer{{max-width:none;padding:0}}
+header,main{{max-width:none;padding:0}}
 nav{{display:none}}
 h1,h2,h3,h4,caption{{break-after:avoid}}
 tr,figure,.diagram{{break-inside:avoid}}

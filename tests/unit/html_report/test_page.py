@@ -117,6 +117,13 @@ def test_the_documentation_is_that_of_the_package() -> None:
     assert f'href="{sections.REPOSITORY}/blob/main/docs/verification.md#rail-mtu"' in page(faulty())
 
 
+def test_the_title_names_a_partial_verification() -> None:
+    assert "Verified on 2026-11-22 21:30 UTC: 2 of 2 nodes read, all groups of checks " in parsed(page(pair())).text
+    partial = parsed(page(pair(), groups=["fabric", "nccl"], quick=True)).text
+    assert "2 of 2 nodes read, only fabric, nccl, without slow checks " in partial
+    assert "Left out hardware, runtime, serving, security; packets over each rail" in partial
+
+
 def test_findings_come_first_errors_before_warnings() -> None:
     text = page(faulty(), waivers={"packages-differ": "a test of 0.31"})
     found = parsed(text)
