@@ -32,6 +32,11 @@ def benchmark_stem(name: str) -> str:
     return stem
 
 
+def benchmark_newest(paths: Sequence[str]) -> list[str]:
+    """Return the path of each model's newest benchmark, the newest one first."""
+    return list(reports.newest(list(map(str, paths))))
+
+
 def benchmark_report(
     measured: Sequence[Any],
     plan: Mapping[str, Any],
@@ -60,5 +65,6 @@ class FilterModule:
         return {
             "benchmark_plan": benchmark_plan,
             "benchmark_stem": benchmark_stem,
+            "benchmark_newest": benchmark_newest,
             "benchmark_report": benchmark_report,
         }

@@ -42,7 +42,7 @@ def golden_verdict(
     date: str,
     renew: bool = False,
 ) -> dict[str, Any]:
-    """Return {lines, problem, record} of a run; see module_utils/golden/report.py. ``content``: null for no record."""
+    """Return {lines, problem, record, result} of a run; see module_utils/golden/report.py. ``content``: null for no record."""
     limits = {name: bool(value) if name == "strict" else float(value) for name, value in bounds.items()}
     return report.result(
         plain_data(run),

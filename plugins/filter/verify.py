@@ -29,8 +29,7 @@ def verification_report(
     nodes: Sequence[Any], paths: Sequence[Any], groups: Sequence[str], fail_on: str, waivers: Mapping[str, Any]
 ) -> dict[str, Any]:
     """Return {lines, json_lines, worst, failed}; ``paths`` are the unverified paths of each node, in the same order."""
-    pairs = zip(plain_data(nodes), plain_data(paths), strict=True)
-    known = [{**node, "paths": unverified} for node, unverified in pairs]
+    known = verification.joined(plain_data(nodes), plain_data(paths))
     reasons = {name: str(reason or "") for name, reason in plain_data(waivers).items()}
     return verification.report(known, plain_data(groups), str(fail_on), reasons)
 

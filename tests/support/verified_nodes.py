@@ -186,6 +186,39 @@ def pair(kind: str = "spark") -> list[Facts]:
     return nodes
 
 
+def healthy(count: int, ring: bool = False) -> list[Facts]:
+    """Return healthy Sparks on a switch at port 1, or in a ring with cables from port 0 to port 1 of the next one."""
+    head, worker = pair()
+    nodes = [copy.deepcopy(worker if number else head) for number in range(count)]
+    for number, node in enumerate(nodes, 1):
+        node["name"], facts = f"spark{number}", node["facts"]
+        facts["planned"] = {}
+        for port, twins in SPARK_PORTS.items():
+            cable = number - 1 if port == 0 else (number - 2) % count
+            for half, twin in enumerate(twins):
+                if ring or port == 1:
+                    address = f"10.110.{2 * cable + half}.{1 + port}/24" if ring else f"10.110.{half}.{number}/24"
+                    _cable(facts, twin, address)
+        facts["interfaces"]["enP7s7"]["addresses"] = [f"192.168.1.{10 + number}/24"]
+        host = facts["interfaces"]["enp1s0f1np1"]["addresses"][0].split("/")[0]
+        for environment in facts["environments"].values():
+            environment["VLLM_HOST_IP"] = host
+        for listener in facts["listeners"]:
+            if listener["address"].startswith("10.110."):
+                listener["address"] = host
+    hosts = [node["facts"]["environments"]["cluster.env"]["VLLM_HOST_IP"] for node in nodes]
+    nodes[0]["facts"]["ray"]["nodes"] = [{"address": host, "alive": True} for host in hosts]
+    return nodes
+
+
+def _cable(facts: Facts, twin: Any, address: str) -> None:
+    owner = {"file": NETPLAN_FILE, "id": twin.interface, "kind": "ethernets", "by": "name"}
+    facts["interfaces"][twin.interface] |= {"addresses": [address], "mtu": 9000, "carrier": True, "speed": 200000, "owners": [owner]}
+    facts["planned"][twin.interface] = {"addresses": [address], "mtu": 9000}
+    gid = {"index": 3, "gid": f"::ffff:{address.split('/', maxsplit=1)[0]}", "type": "RoCE v2", "interface": twin.interface}
+    facts["rdma"][twin.hca] |= {"state": "ACTIVE", "gids": [gid]}
+
+
 def _foreign(number: int, facts: Facts) -> Facts:
     """Return the facts of a cluster in containers, without a file or unit of this collection."""
     for found in facts["interfaces"].values():

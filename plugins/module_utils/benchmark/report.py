@@ -85,6 +85,15 @@ def stem(name: str) -> str:
     return re.sub(r"[^A-Za-z0-9._-]", "_", name)
 
 
+def newest(names: Sequence[str]) -> list[str]:
+    """Return the newest file of each model, the newest one first. Other files are left out."""
+    found: dict[str, tuple[str, str]] = {}
+    for name in names:
+        if match := re.fullmatch(r"(?:.*/)?([^/]+)-(\d{8}T\d{6}Z)\.json", name):
+            found[match[1]] = max(found.get(match[1], ("", "")), (match[2], name))
+    return [name for _date, name in sorted(found.values(), reverse=True)]
+
+
 def earlier(texts: Mapping[str, str], found: Mapping[str, Any]) -> tuple[dict[str, Any], list[str]]:
     """Return the newest good document for the same model and distribution, {} if there is none, and notes on others.
 

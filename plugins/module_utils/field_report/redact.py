@@ -9,6 +9,10 @@ import re
 from collections.abc import Iterator, Mapping
 from typing import Any
 
+#: Text that may be a key.
+KEY = re.compile(
+    r"\b(?:hf_|sk-|nvapi-|ghp_)[\w-]{8,}|\b[0-9a-f]{24,}\b|\b(?=\w*\d)(?=\w*[a-z])(?=\w*[A-Z])\w{24,}"
+)
 #: Text that identifies a machine or a person, or that may be a key: the replacement, and its pattern.
 _PATTERNS: Mapping[str, re.Pattern[str]] = {
     "URL": re.compile(r"\b[a-z][a-z0-9+.-]*://[^\s\"'),]+", re.IGNORECASE),
@@ -19,9 +23,7 @@ _PATTERNS: Mapping[str, re.Pattern[str]] = {
     ),
     "UUID": re.compile(r"\b[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}\b", re.IGNORECASE),
     "EMAIL": re.compile(r"[\w.+-]+@[\w-]+\.[\w.-]+"),
-    "KEY": re.compile(
-        r"\b(?:hf_|sk-|nvapi-|ghp_)[\w-]{8,}|\b[0-9a-f]{24,}\b|\b(?=\w*\d)(?=\w*[a-z])(?=\w*[A-Z])\w{24,}"
-    ),
+    "KEY": KEY,
     # Folders of the system and of this collection are the same everywhere.
     "PATH": re.compile(
         r"(?<![\w./])/(?!(?:opt/gb10|etc|usr|run|proc|sys|dev|var/lib/gb10)(?:/|\b))[\w.@+-]+(?:/[\w.@+-]*)*"

@@ -2,11 +2,13 @@
 # GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
 
-"""The verdict on golden answers as text, and as the record's new content."""
+"""The verdict on golden answers as text, as the record's new content, and as a document for reports."""
 
 from __future__ import annotations
 
+import json
 from collections import Counter
+from dataclasses import asdict
 from typing import Any
 
 from ansible_collections.gb10.cluster.plugins.module_utils.common.problems import ProblemsError
@@ -23,34 +25,70 @@ from ansible_collections.gb10.cluster.plugins.module_utils.golden.schema import 
     Run,
 )
 
+#: The format of document().
+FORMAT = 1
 _SHOWN = 70
 
 
 def result(
     data: object, content: str | None, bounds: Bounds, identity: Identity, date: str, path: str, renew: bool
 ) -> dict[str, Any]:
-    """Return {lines, problem, record} of a run's plain data and the content of the record at ``path``, None for none.
+    """Return {lines, problem, record, result} of a run's plain data and of the record's content, None for none.
 
-    ``problem`` is the reason to fail, or "". ``record`` is the text of the new record if ``renew`` is set, else "".
-    Neither differences from the old record nor errors in it fail a renewal.
+    ``problem`` is the reason to fail, or "". ``record`` is the text of the new record at ``path`` if ``renew`` is set,
+    else "". ``result`` is the text of document(). Neither differences from the old record nor errors in it fail a
+    renewal.
     """
     record = None
     try:
         run = parse.run(data, "run")
         record = None if content is None else records.read(content, path, identity)
     except parse.InvalidError as error:
-        return {"lines": [], "problem": str(error), "record": ""}
+        return _invalid(str(error), identity, date)
     except ProblemsError as error:
         if not renew:
-            return {"lines": [], "problem": str(error), "record": ""}
+            return _invalid(str(error), identity, date)
     verdict = compare.judge(run, record, bounds)
     without = compare.judge(run, None, bounds) if renew else verdict
     failures = [*without.errors, *(without.warnings if bounds.strict else [])]
-    text = records.text(Record(identity, date, run)) if renew and not failures else ""
+    new = Record(identity, date, run) if renew and not failures else None
+    text = records.text(new) if new else ""
     lines = _lines(run, record, verdict, path, bool(text))
     if renew or not record:
         lines += [f"  {name}: {_excerpt(answer.text)}" for name, answer in run.answers.items()]
-    return {"lines": lines, "problem": _problem(failures, record, path), "record": text}
+    last = document(identity, date, run, new or record, compare.judge(run, new, bounds) if new else verdict)
+    return {"lines": lines, "problem": _problem(failures, record, path), "record": text, "result": last}
+
+
+def document(identity: Identity, date: str, run: Run | None, record: Record | None, verdict: compare.Verdict) -> str:
+    """Return the result as JSON: figures and messages, without the answers. ``run`` is None if it was invalid."""
+    counts = Counter(each.relation for each in verdict.comparisons)
+    old = record.run if record else None
+    fields = {
+        "format": FORMAT,
+        "date": date,
+        **asdict(identity),
+        "vllm": run.vllm if run else "",
+        "record_date": record.date if record else None,
+        "record_vllm": old.vllm if old else None,
+        "answers": len(run.answers) if run else 0,
+        **{relation: counts[relation] for relation in (EQUAL, NEAR, DIFFERENT)},
+        "perplexity": _figure(run.perplexity if run else None),
+        "record_perplexity": _figure(old.perplexity if old else None),
+        "acceptance": _figure(run.acceptance if run else None),
+        "errors": [_excerpt(each, 200) for each in verdict.errors],
+        "warnings": [_excerpt(each, 200) for each in verdict.warnings],
+    }
+    return json.dumps(fields, indent=1) + "\n"
+
+
+def _invalid(problem: str, identity: Identity, date: str) -> dict[str, Any]:
+    last = document(identity, date, None, None, compare.Verdict(errors=[problem]))
+    return {"lines": [], "problem": problem, "record": "", "result": last}
+
+
+def _figure(value: float | None) -> float | None:
+    return None if value is None else float(f"{value:.4g}")
 
 
 def _lines(run: Run, record: Record | None, verdict: compare.Verdict, path: str, renewed: bool) -> list[str]:

@@ -36,13 +36,30 @@ FlashInfer's and PyTorch's own kernels are not read. `gpu-probe-failed` runs sma
 
 **This project has no Spark.** Each check names its source and its test.
 """
+_REPORT = """
+## The report
+
+    ansible-playbook playbooks/verify.yml -i inventories/mine -e verify_report=report.html
+
+`verify_report` is a file on the controller, "" for none. The run writes one HTML page with
+
+- the worst severity, and all findings with expected state, cause, fix and a link to this page;
+- a drawing of nodes, rails and cables with addresses, speed, MTU and state;
+- the differences between nodes;
+- the last golden result and the newest benchmark of each model, from the folder `.gb10` in the inventory
+  (`verify_records`);
+- versions and state of each node.
+
+The page loads nothing and contains no program. Text from nodes, logs and records is escaped, and each text that may be a
+key is replaced. The page has names and addresses, so only its owner can read the file. For an issue, use
+[playbooks/field_report.yml](../roles/field_report/README.md)."""
 
 
 def document() -> str:
     """Return the page."""
     errors = sum(check.severity == ERROR for check in CHECKS)
     count = f"{len(CHECKS)} checks: {errors} for errors, {len(CHECKS) - errors} for warnings."
-    lines = [_HEAD, count, "", *(f"- [{group}](#{group})" for group in GROUPS)]
+    lines = [_HEAD, count, "", *(f"- [{group}](#{group})" for group in GROUPS), _REPORT]
     for group in GROUPS:
         lines += ["", f"## {group}", *(line for check in CHECKS if check.group == group for line in _entry(check))]
     return "\n".join(lines) + "\n"

@@ -9,6 +9,7 @@ from pathlib import Path
 
 import pytest
 from api_client import answers_again
+from html_page import parsed
 from live_cluster import Cluster
 from run_playbook import run
 from testinfra.host import Host
@@ -137,8 +138,12 @@ FAULTS = {
 
 @pytest.mark.parametrize("mode", [(), ("--check", "--diff"), ("--extra-vars", "verify_quick=true")], ids=["run", "check mode", "quick"])
 def test_a_healthy_cluster_has_no_finding(cluster: Cluster, tmp_path: Path, mode: tuple[str, ...]) -> None:
-    done, _found = cluster.verify(tmp_path / "found.jsonl", *mode)
+    done, _found = cluster.verify(tmp_path / "found.jsonl", "--extra-vars", f"verify_report={tmp_path}/report.html", *mode)
     assert done.assert_ok().shown("Show the findings and the differences between nodes")[0].endswith("no finding")
+    assert (tmp_path / "report.html").exists() is ("--check" not in mode)
+    if "--check" not in mode:
+        page = parsed((tmp_path / "report.html").read_text(encoding="utf-8"))
+        assert page.problems == [] and "Worst severity: none (no finding)" in page.text
 
 
 @pytest.mark.slow
@@ -189,4 +194,6 @@ def test_changed_weights_give_other_golden_answers(cluster: Cluster, nodes: dict
             host.check_output(f"mv /opt/weights {WEIGHTS}")
         head.check_output("systemctl restart gb10-vllm")
         answers_again(head)
-    run("playbooks/golden.yml", [*cluster.arguments, *recorded]).assert_unchanged()
+    again = run("playbooks/golden.yml", [*cluster.arguments, *recorded]).assert_ok()
+    # The result of the last run is new.
+    assert again.changed_tasks() == {"Write a file of the golden answers on the controller"}

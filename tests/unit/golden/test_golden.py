@@ -53,6 +53,16 @@ def verdict(run: Mapping[str, Any], content: str | None = None, renew: bool = Fa
     return found
 
 
+def refused(run: Mapping[str, Any], content: str | None = None) -> str:
+    """Return the problem of an invalid run or record. The last result has it too, so that no older result stays."""
+    found = verdict(run, content)
+    result = json.loads(found.pop("result"))
+    problem = str(found["problem"])
+    assert found == {"lines": [], "problem": problem, "record": ""}
+    assert (result["answers"], result["equal"], [each.removesuffix("...") for each in result["errors"]]) == (0, 0, [" ".join(problem.split())[:200]])
+    return problem
+
+
 def recorded(url: str) -> str:
     found = verdict(collect(url), renew=True)
     assert found["problem"] == "" and found["record"]
@@ -85,6 +95,19 @@ def test_the_same_model_is_equal(model: Model, url: str) -> None:
     assert {body["temperature"] for body in bodies} == {0}
     # Each run has its own salt, so that no cached prefix of an earlier run is used.
     assert len({body["cache_salt"] for body in bodies}) == 2
+
+
+def test_the_result_has_the_figures_without_the_answers(model: Model, url: str, content: str) -> None:
+    renewed = json.loads(verdict(collect(url), renew=True)["result"])
+    same = json.loads(again(url, content)["result"])
+    # A renewed record is compared with itself, so that the next run writes the same result.
+    assert renewed == same
+    assert (same["model"], same["date"], same["record_date"], same["errors"]) == ("/srv/models/tiny", TODAY, TODAY, [])
+    assert (same["answers"], same["equal"], same["near"], same["different"]) == (6, 6, 0, 0)
+    assert same["perplexity"] == same["record_perplexity"] > 0
+    model.scale = 1.3
+    wrong = json.loads(again(url, content)["result"])
+    assert wrong["different"] > 0 and wrong["errors"] and "completion" not in wrong
 
 
 def test_a_record_is_the_answers_with_candidates(url: str) -> None:
@@ -364,7 +387,7 @@ def test_compare(before: Answer, now: Answer, expected: tuple[str, int, float]) 
 def test_an_empty_run_fails() -> None:
     empty: dict[str, Any] = {"answers": {}, "perplexity": None, "acceptance": None, "vllm": "", "problems": [], "notes": []}
     assert "the server returned no answer" in verdict(empty)["problem"]
-    assert verdict({}) == {"lines": [], "problem": "run.answers is None, expected an object", "record": ""}
+    assert refused({}) == "run.answers is None, expected an object"
 
 
 
@@ -392,7 +415,7 @@ def test_invalid_records_are_refused_with_their_location(content: str, change: C
     invalid = change(content)
     problem = FILTERS["golden_record_info"](invalid, PATH, PLAN)["problem"]
     assert f"{PATH}: " in problem and expected in problem and problem.count("1 problem found; nothing was changed.") == 1
-    assert verdict({"answers": {}}, invalid) == {"lines": [], "problem": problem, "record": ""}
+    assert refused({"answers": {}}, invalid) == problem
 
 
 def test_no_record_is_no_problem() -> None:

@@ -1,0 +1,30 @@
+# Copyright (c) 2026, gb10.cluster maintainers
+# GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+
+"""Filter: the report of a verification as an HTML page."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+from ansible_collections.gb10.cluster.plugins.plugin_utils.lazy import Core, plain_data
+
+page = Core("html_report.report")
+verification = Core("verify.report")
+
+
+def html_report(nodes: Sequence[Any], paths: Sequence[Any], inputs: Mapping[str, Any]) -> str:
+    """Return the page; ``paths`` as for verification_report, ``inputs`` as in module_utils/html_report/report.py."""
+    given = plain_data(inputs)
+    given["waivers"] = {name: str(reason or "") for name, reason in given["waivers"].items()}
+    return str(page.document(verification.joined(plain_data(nodes), plain_data(paths)), page.Inputs(**given)))
+
+
+class FilterModule:
+    """Register the filter."""
+
+    def filters(self) -> dict[str, Callable[..., Any]]:
+        """Return name -> function."""
+        return {"html_report": html_report}

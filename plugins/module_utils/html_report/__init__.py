@@ -1,0 +1,8 @@
+# Copyright (c) 2026, gb10.cluster maintainers
+# GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+
+"""The report of a verification as one HTML page. Private to this collection.
+
+Entry: report.document. html escapes all text; no other file writes markup of its own.
+"""

@@ -1,0 +1,147 @@
+# Copyright (c) 2026, gb10.cluster maintainers
+# GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+
+"""The page: title and worst severity, findings, drawing, differences, model, versions, and its origin.
+
+The page loads nothing and runs no program. Its policy allows only its own style, by its digest.
+"""
+
+from __future__ import annotations
+
+import base64
+import hashlib
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from typing import Any
+
+from ansible_collections.gb10.cluster.plugins.module_utils.fabric import diagram
+from ansible_collections.gb10.cluster.plugins.module_utils.html_report import drawing, model, sections
+from ansible_collections.gb10.cluster.plugins.module_utils.html_report.html import Markup, clean, join, tag, terms
+from ansible_collections.gb10.cluster.plugins.module_utils.html_report.style_data import STYLE
+from ansible_collections.gb10.cluster.plugins.module_utils.verify import differences
+from ansible_collections.gb10.cluster.plugins.module_utils.verify import report as verification
+from ansible_collections.gb10.cluster.plugins.module_utils.verify.schema import GROUPS, Cluster
+
+_DIGEST = base64.b64encode(hashlib.sha256(STYLE.encode()).digest()).decode()
+POLICY = Markup(f"default-src 'none'; style-src 'sha256-{_DIGEST}'; base-uri 'none'; form-action 'none'")
+
+
+@dataclass(frozen=True)
+class Inputs:
+    """The inputs next to the nodes. ``groups``: the verified groups of checks. ``waivers``: reasons by ID.
+
+    ``cluster``: its name. ``quick``: whether slow checks were left out. ``golden``: the file of the last golden result,
+    None without one. ``benchmarks``: documents by path, the newest one first.
+    """
+
+    groups: Sequence[str]
+    waivers: Mapping[str, str]
+    cluster: str
+    quick: bool
+    golden: str | None
+    benchmarks: Mapping[str, str]
+
+
+def document(nodes: Sequence[Mapping[str, Any]], given: Inputs) -> str:
+    """Return the page. ``nodes``: as for verify.report.report."""
+    known = verification.cluster(nodes)
+    found = verification.findings(known, given.groups, given.waivers)
+    checks = {check.id for check in verification.CHECKS if check.group in given.groups}
+    rows = [row for row in differences.rows(known) if row.check in checks]
+    finished = max((node.finished for node in known.nodes), default=0.0)
+    counting = [finding for finding in found if not finding.waived]
+    words = drawing.counted(counting) or "no finding"
+    drawn = diagram.svg(drawing.fabric(known, found), "cluster", clean(f"Nodes and rails of {given.cluster}"))
+    content = {
+        "Findings": join(sections.findings(found)),
+        "Cluster": join(
+            [
+                tag("div", Markup(drawn), class_="diagram scroll", role="region", aria_label="Drawing", tabindex=0),
+                *sections.overview(known, found),
+            ]
+        ),
+        "Differences between nodes": sections.node_differences(rows, known, found),
+        "Golden answers": join(model.golden(given.golden)),
+        "Benchmarks": join(model.benchmarks(given.benchmarks)),
+        "Versions and state": join([sections.unread(known), sections.versions(known), sections.state(known)]),
+        "How this page was made": _origin(known, given, len(checks)),
+    }
+    body = [tag("section", tag("h2", title, id=_anchor(title)), each) for title, each in content.items()]
+    header = tag(
+        "header",
+        *_header(known, given, words, drawing.worst(counting), _time(finished), len(found) - len(counting)),
+        _contents(content),
+    )
+    head = tag(
+        "head",
+        tag("meta", charset="utf-8"),
+        tag("meta", http_equiv="Content-Security-Policy", content=POLICY),
+        tag("meta", name="viewport", content="width=device-width, initial-scale=1"),
+        tag("meta", name="referrer", content="no-referrer"),
+        tag("meta", name="color-scheme", content="light dark"),
+        tag("title", f"{given.cluster}: {words}, {_time(finished)}"),
+        tag("style", Markup(STYLE)),
+    )
+    return "<!DOCTYPE html>\n" + tag("html", head, tag("body", header, tag("main", *body)), lang="en") + "\n"
+
+
+def _header(known: Cluster, given: Inputs, words: str, worst: str, time: str, waived: int) -> list[Markup]:
+    read = f"{len(known.read)} of {len(known.nodes)} nodes read"
+    groups = "all groups of checks" if set(GROUPS) <= set(given.groups) else f"only {', '.join(given.groups)}"
+    quick = ", without slow checks" if given.quick else ""
+    return [
+        tag("h1", f"Cluster {given.cluster}"),
+        tag("p", f"Verified on {time}: {read}, {groups}{quick}", class_="muted"),
+        tag(
+            "p",
+            f"{sections.SYMBOLS[worst]} Worst severity: {worst or 'none'} ({words}",
+            f", {waived} waived)" if waived else ")",
+            class_=f"status {worst or 'good'}",
+        ),
+    ]
+
+
+def _contents(content: Mapping[str, Markup]) -> Markup:
+    entries = (tag("li", tag("a", title, href=f"#{_anchor(title)}")) for title in content)
+    return tag("nav", tag("ul", *entries), aria_label="Sections")
+
+
+def _anchor(title: str) -> str:
+    return title.lower().replace(" ", "-")
+
+
+def _time(seconds: float) -> str:
+    return datetime.fromtimestamp(seconds, UTC).strftime("%Y-%m-%d %H:%M UTC")
+
+
+def _origin(known: Cluster, given: Inputs, checks: int) -> Markup:
+    left = [group for group in GROUPS if group not in given.groups]
+    quick = "packets over each rail, and digests of vLLM's files and of NCCL (verify_quick)" if given.quick else ""
+    started = min((node.started for node in known.nodes), default=0.0)
+    return join(
+        [
+            tag(
+                "p",
+                tag("code", "playbooks/verify.yml"),
+                " of the Ansible collection gb10.cluster wrote it. It changed nothing.",
+            ),
+            terms(
+                [
+                    ("Start", _time(started)),
+                    ("Checks", f"{checks}, of the groups {', '.join(given.groups)}"),
+                    ("Left out", "; ".join(filter(None, (", ".join(left), quick))) or "nothing"),
+                    ("Golden answers", "the last result in the folder .gb10 of the inventory, not part of this run"),
+                    ("Benchmarks", "the last one of each model in that folder, not part of this run"),
+                ]
+            ),
+            tag("p", "The page loads nothing and contains no program. It has names and addresses of the nodes."),
+            tag(
+                "p",
+                "For an issue, use ",
+                tag("code", "playbooks/field_report.yml"),
+                ": its file has no names, addresses and keys.",
+            ),
+        ]
+    )

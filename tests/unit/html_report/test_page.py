@@ -1,0 +1,300 @@
+"""The page of a verification: its contents and order, its form, and that it loads and runs nothing."""
+
+from __future__ import annotations
+
+import base64
+import hashlib
+import json
+import re
+from collections.abc import Callable
+from itertools import pairwise
+from typing import Any
+
+import pytest
+from filters import FILTERS
+from html_page import Page, parsed
+from hypothesis import given as generate
+from hypothesis import strategies as st
+from repository import load_yaml, read
+from verified_nodes import NOW, Facts, healthy, pair
+
+from ansible_collections.gb10.cluster.plugins.module_utils.html_report import html, sections, style_data
+from ansible_collections.gb10.cluster.plugins.module_utils.html_report.report import POLICY
+from ansible_collections.gb10.cluster.plugins.module_utils.verify.report import CHECKS
+from ansible_collections.gb10.cluster.plugins.module_utils.verify.schema import GROUPS
+
+RAIL, TWIN = "enp1s0f1np1", "enP2p1s0f1np1"
+KEY = "hf_" + "AbCd1234" * 4
+GOLDEN = {
+    "format": 1, "date": "2026-11-22", "model": "openai/gpt-oss-120b", "revision": "b5c9", "quantization": "mxfp4", "vllm": "0.32.0",
+    "record_date": "2026-11-01", "record_vllm": "0.31.0", "answers": 7, "equal": 6, "near": 1, "different": 0,
+    "perplexity": 4.231, "record_perplexity": 4.228, "acceptance": 0.71, "errors": [], "warnings": [],
+}
+
+
+def measured(concurrency: int, tokens: float, **changes: Any) -> dict[str, Any]:
+    lengths = {"concurrency": concurrency, "input_tokens": 1024, "output_tokens": 256, "requests": 8, "failed": 0}
+    times = {"ttft_ms": {"median": 210.5, "p99": 380.0}, "tpot_ms": {"median": 20.7}, "itl_ms": {"median": 20.0 + concurrency}}
+    decode = {"decode_tokens_per_second": 48.3, "roofline_percent": 88.5 if concurrency == 1 else None}
+    return {**lengths, "tokens_per_second": tokens, **times, **decode, "hit_rate": 0.125, "clocks": {"sm_mhz": 2405.0}, **changes}
+
+
+def benchmark(**changes: Any) -> dict[str, Any]:
+    """Return a document as playbooks/benchmark_model.yml writes it."""
+    return {
+        "format": 1, "date": "2026-11-22T21:30:00Z", "mode": "full", "served_model_name": "gpt-oss-120b", "stack": "current",
+        "vllm": "0.32.0", "executor": "ray", "quantization": "mxfp4", "nodes": 2, "tensor": 2, "pipeline": 1,
+        "drivers": {"spark1": "580.142", "spark2": "580.142"}, "findings": [], "args": ["--api-key", KEY],
+        "roofline_tokens_per_second": 54.6, "published_tokens_per_second": [48, 55.4],
+        "runs": [measured(1, 46.5), measured(8, 221.2), measured(32, 625.6), measured(1, 38.0, input_tokens=16384)],
+        **changes,
+    }
+
+
+def faulty() -> list[Facts]:
+    """Return a pair with a wrong MTU, a dead rail, another vLLM, a wrong clock and a path without reply."""
+    nodes = pair()
+    facts = nodes[1]["facts"]
+    facts["interfaces"][RAIL]["mtu"] = 1500
+    facts["interfaces"][TWIN]["carrier"] = False
+    facts["packages"]["vllm"] = "0.31.0"
+    facts["clock"] = NOW - 300
+    nodes[0]["paths"] = [{"interface": RAIL, "peer": "spark2", "address": "10.110.0.2", "mac": "", "reported": "no reply", "small": False}]
+    return nodes
+
+
+def page(nodes: list[Facts], **changes: Any) -> str:
+    given = {"groups": list(GROUPS), "waivers": {}, "cluster": "two-spark", "quick": False}
+    documents = {"b/gpt-oss-120b-20261122T213000Z.json": json.dumps(benchmark())}
+    inputs = {**given, "golden": json.dumps(GOLDEN), "benchmarks": documents, **changes}
+    return str(FILTERS["html_report"](nodes, [node["paths"] for node in nodes], inputs))
+
+
+PAGES: dict[str, Callable[[], str]] = {
+    "a pair with findings": lambda: page(faulty(), waivers={"clock-wrong": "a test"}),
+    "a ring of three": lambda: page(healthy(3, ring=True)),
+    "eight on a switch": lambda: page(healthy(8), quick=True, groups=["fabric"]),
+    "one node": lambda: page(pair()[:1], golden=None, benchmarks={}),
+    "no node was read": lambda: page([{**node, "facts": {}, "unreachable": "no route"} for node in pair()]),
+    "another tool's cluster": lambda: page(pair("foreign")),
+    "the laboratory": lambda: page(pair("lab")),
+}
+
+
+@pytest.mark.parametrize("name", PAGES)
+def test_the_page_is_well_formed_and_loads_nothing(name: str) -> None:
+    text = PAGES[name]()
+    found = parsed(text)
+    assert found.problems == []
+    assert found.count("script", "img", "iframe", "link", "object", "embed", "form", "base", "image", "use") == 0
+    assert not any(attribute.startswith("on") or attribute in ("src", "style", "srcset") for _tag, given in found.elements for attribute in given)
+    assert not re.search(r"@import|url\(|javascript:|data:", text)
+    assert found.elements[0] == ("html", {"lang": "en"})
+    ids = found.values("id")
+    assert len(set(ids)) == len(ids)
+    for target in found.values("href"):
+        assert target.startswith(f"{sections.REPOSITORY}/blob/main/docs/") or (target[1:] in ids and target[0] == "#"), target
+    for names in found.values("aria-labelledby"):
+        assert set(names.split()) <= set(ids)
+    assert [given["content"] for tag, given in found.elements if given.get("http-equiv") == "Content-Security-Policy"] == [POLICY]
+
+
+@pytest.mark.parametrize("name", PAGES)
+def test_headings_go_down_one_level_at_a_time(name: str) -> None:
+    levels = [int(tag[1]) for tag, _given in parsed(PAGES[name]()).elements if re.fullmatch(r"h\d", tag)]
+    assert levels[0] == 1 and levels.count(1) == 1
+    assert all(after <= before + 1 for before, after in pairwise(levels))
+
+
+def test_the_policy_allows_only_the_style_of_the_page() -> None:
+    (style,) = re.findall(r"<style>(.*?)</style>", page(pair()), re.DOTALL)
+    digest = base64.b64encode(hashlib.sha256(style.encode()).digest()).decode()
+    assert f"default-src 'none'; style-src 'sha256-{digest}'; base-uri 'none'; form-action 'none'" == POLICY
+
+
+def test_the_documentation_is_that_of_the_package() -> None:
+    assert load_yaml(read("galaxy.yml"))["repository"] == sections.REPOSITORY
+    assert f'href="{sections.REPOSITORY}/blob/main/docs/verification.md#rail-mtu"' in page(faulty())
+
+
+def test_the_title_names_a_partial_verification() -> None:
+    assert "Verified on 2026-11-22 21:30 UTC: 2 of 2 nodes read, all groups of checks " in parsed(page(pair())).text
+    partial = parsed(page(pair(), groups=["fabric", "nccl"], quick=True)).text
+    assert "2 of 2 nodes read, only fabric, nccl, without slow checks " in partial
+    assert "Left out hardware, runtime, serving, security; packets over each rail" in partial
+
+
+def test_findings_come_first_errors_before_warnings() -> None:
+    text = page(faulty(), waivers={"packages-differ": "a test of 0.31"})
+    found = parsed(text)
+    # The next sections follow in the order of the issue.
+    assert re.findall(r'<h2 id="([\w-]+)">', text) == [
+        "findings",
+        "cluster",
+        "differences-between-nodes",
+        "golden-answers",
+        "benchmarks",
+        "versions-and-state",
+        "how-this-page-was-made",
+    ]
+    assert re.findall(r'id="finding-([\w-]+)"', text) == ["rail-down", "rail-mtu", "mtu-differs", "rail-path", "clock-wrong", "packages-differ"]
+    assert "Worst severity: error (4 errors, 1 warning, 1 waived)" in found.text
+    assert "<title>two-spark: 4 errors, 1 warning, 2026-11-22 21:30 UTC</title>" in text
+    for check in CHECKS:
+        if check.id == "rail-mtu":
+            assert all(part in found.text for part in (check.expected, check.why, check.fix))
+    assert "spark2 enp1s0f1np1 has MTU 1500, but /etc/netplan/60-gb10-qsfp.yaml sets 9000" in found.text
+    assert "Waived because a test of 0.31" in found.text
+
+
+def test_a_healthy_cluster_has_no_finding() -> None:
+    for nodes in (healthy(3, ring=True), healthy(8), pair()):
+        text = parsed(page(nodes)).text
+        assert "Worst severity: none (no finding)" in text and "No finding." in text
+        assert "No compared attribute differs between the nodes." in text
+
+
+def test_the_differences_are_a_table_with_links_to_the_findings() -> None:
+    text = page(faulty())
+    assert '<th scope="row">vllm</th><td>0.32.0</td><td>0.31.0</td><td><a href="#finding-packages-differ">packages-differ</a></td>' in text
+    assert '<th scope="row">torch</th><td colspan="2">2.9.1<span class="muted"> (all nodes)</span></td>' in text
+
+
+@pytest.mark.parametrize(
+    ("changes", "expected"),
+    [
+        ({}, "All answers agree with the record. Model openai/gpt-oss-120b mxfp4 Run 2026-11-22 (vLLM 0.32.0) Record 2026-11-01 (vLLM 0.31.0)"),
+        ({}, "Answers 6 equal, 1 near, 0 different Perplexity of the known text 4.231 (record 4.228) Accepted draft tokens 0.71"),
+        ({"different": 2, "errors": ["chat: token 3 differs"]}, "The golden answers failed."),
+        ({"errors": ["chat: token 3 differs"]}, "error chat: token 3 differs"),
+        ({"record_date": None, "equal": 0, "near": 0}, "7 answers without a record: nothing was compared."),
+        ({"perplexity": "low"}, "0 different Accepted draft tokens 0.71"),
+        ({"format": 2}, "The file of the last result is ignored: it is not a document of format 1."),
+    ],
+)
+def test_the_state_of_the_golden_answers(changes: dict[str, Any], expected: str) -> None:
+    assert expected in parsed(page(pair(), golden=json.dumps({**GOLDEN, **changes}))).text
+
+
+@pytest.mark.parametrize("text", ["", "[]", "{", '{"format": 1e999}'])
+def test_another_file_is_no_golden_result(text: str) -> None:
+    assert "The file of the last result is ignored: " in page(pair(), golden=text)
+
+
+def test_a_benchmark_has_its_bound_plots_and_runs() -> None:
+    found = parsed(page(pair()))
+    assert "One request at a time: 48.3 tokens/s, 88 % 88 % of 54.6, the upper bound by memory bandwidth; published: 48 to 55.4" in found.text
+    assert "2026-11-22T21:30:00Z: mode full, stack current, vLLM 0.32.0, executor ray" in found.text
+    assert "by requests at the same time. 1024 + 256 tokens: 46.5 at 1, 221.2 at 8, 625.6 at 32; 16384 + 256 tokens: 38 at 1." in found.text
+    assert found.count("figure") == 2
+    single = parsed(page(pair(), benchmarks={"a.json": json.dumps(benchmark(runs=[measured(1, 46.5)], findings=["too slow"]))}))
+    assert single.count("figure") == 0 and "too slow" in single.text
+
+
+@pytest.mark.parametrize("text", ["{", "[]", '{"format": 1}', '{"format": 1, "runs": [7]}', " " * 2**21])
+def test_another_file_is_no_benchmark(text: str) -> None:
+    assert "b.json is ignored: " in page(pair(), benchmarks={"a/b.json": text})
+
+
+def test_the_newest_benchmark_of_each_model() -> None:
+    names = ["x/a-20261101T000000Z.json", "x/a-20261102T000000Z.json", "x/b-c-20261103T000000Z.json", "x/notes.json", "x/a-20261109T000000Z.svg"]
+    assert FILTERS["benchmark_newest"](names) == ["x/b-c-20261103T000000Z.json", "x/a-20261102T000000Z.json"]
+
+
+HOSTILE = "</td><script>alert(1)</script>\"'><img src=x onerror=alert(1)>\u202e\u2066\x00\x1b[31m\ud800 {{ 7 }} " + "&lt;" * 2
+
+
+def planted(value: Any, text: str) -> Any:
+    """Add text to each string that is no address, interface or unit, on which the checks depend."""
+    if isinstance(value, dict):
+        return {key: planted(each, text) for key, each in value.items()}
+    if isinstance(value, list):
+        return [planted(each, text) for each in value]
+    return value + text if isinstance(value, str) and value else value
+
+
+#: Facts that are free text, or that another program could choose.
+FREE = ("error", "kernel", "boot", "product", "bios", "firmware", "packages", "files", "images", "cuda_libraries", "nccl", "nccl_installed")
+FREE += ("environments", "gpu", "firewalls", "rank_users", "ranks", "runtime", "unread", "disks", "processes", "services", "listeners")
+
+
+def hostile(text: str) -> str:
+    nodes = faulty()
+    for node in nodes:
+        for name in FREE:
+            node["facts"][name] = planted(node["facts"][name], text)
+        node["name"] += text
+        node["facts"]["unread"] = {f"disks{text}": text}
+        node["facts"]["unreadable"] = [{"file": f"/etc/netplan/{text}", "reason": text}]
+        node["facts"]["interfaces"][RAIL]["hca"] += text
+    nodes[0]["facts"]["api"] |= {"model": text, "reason": text, "url": f"http://127.0.0.1/{text}:8000"}
+    nodes[0]["paths"] = [{key: f"{value}{text}" for key, value in nodes[0]["paths"][0].items()}]
+    nodes.append({**pair()[1], "name": f"spark3{text}", "facts": {}, "unreachable": text})
+    documents = {f"b/{text}.json": "{", "c.json": json.dumps(planted(benchmark(findings=[text]), text))}
+    result = json.dumps(planted({**GOLDEN, "errors": [text], "warnings": [text]}, text))
+    return page(nodes, cluster=text, waivers={"clock-wrong": text}, golden=result, benchmarks=documents)
+
+
+def test_planted_markup_is_text() -> None:
+    text = hostile(HOSTILE)
+    found = parsed(text)
+    assert found.problems == []
+    assert {tag for tag, _given in found.elements} == {tag for make in PAGES.values() for tag, _given in parsed(make()).elements}
+    assert not any(attribute.startswith("on") for _tag, given in found.elements for attribute in given)
+    assert text.count("alert(1)") > 40, "the text is planted"
+    assert all(character.isprintable() or character == "\n" for character in text)
+    text.encode("utf-8")
+
+
+def test_keys_and_digests_are_not_in_the_page() -> None:
+    for key in (KEY, "sk-" + "x" * 20, "0123456789abcdef" * 2, "aB3" * 12):
+        text = hostile(f" {key} ")
+        assert key not in text and key[:20] not in text
+    assert "hmac:" not in page(faulty())
+
+
+def test_no_own_text_looks_like_a_key() -> None:
+    for check in CHECKS:
+        for text in (check.expected, check.why, check.fix):
+            assert html.clean(text) == text
+
+
+def test_sizes_are_bounded() -> None:
+    nodes = [dict(pair()[1], name=f"spark{number}") for number in range(40)]
+    nodes[0]["paths"] = [{"interface": RAIL, "peer": f"spark{number}", "address": "x", "reported": "y" * 100} for number in range(3000)]
+    text = page(nodes, benchmarks={f"{number}.json": json.dumps(benchmark()) for number in range(50)})
+    found = parsed(text)
+    assert len(text) < 2_000_000 and found.problems == []
+    assert "and 2700 more" in found.text and "The drawing has the first 16 of 40 nodes." in found.text and "38 older ones are left out." in found.text
+    assert len(hostile("x" * 10**5)) < 2_000_000
+
+
+@generate(st.text())
+def test_any_text_stays_text(text: str) -> None:
+    found = Page()
+    found.feed(html.tag("p", text, title=text))
+    shown = html.clean(text)
+    assert "".join(found.words) == shown
+    assert found.elements == [("p", {"title": shown})] and found.problems == []
+
+
+def test_long_text_is_cut() -> None:
+    assert html.clean("a" * 10, 4) == "aaaa\N{HORIZONTAL ELLIPSIS}"
+    assert html.clean("a\t\n b") == "a b"
+    assert html.clean(f"x {KEY}", 10) == "x KEY"
+
+
+def luminance(color: str) -> float:
+    parts = (int(color[place : place + 2], 16) / 255 for place in (1, 3, 5))
+    linear = (part / 12.92 if part <= 0.03928 else ((part + 0.055) / 1.055) ** 2.4 for part in parts)
+    return sum(weight * part for weight, part in zip((0.2126, 0.7152, 0.0722), linear, strict=True))
+
+
+@pytest.mark.parametrize("colors", [style_data.LIGHT, style_data.DARK], ids=["light", "dark"])
+def test_the_contrast_of_each_color_is_readable(colors: dict[str, str]) -> None:
+    """WCAG 2.2, level AA: 4.5 to 1."""
+    assert colors.keys() == style_data.LIGHT.keys()
+    for ground in ("page", "panel"):
+        for name in colors.keys() - {"page", "panel", "line"}:
+            low, high = sorted((luminance(colors[name]), luminance(colors[ground])))
+            assert (high + 0.05) / (low + 0.05) >= 4.5, (name, ground)

@@ -1,0 +1,68 @@
+"""playbooks/verify.yml writes the page on the controller, with the records next to the inventory."""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import sys
+from pathlib import Path
+
+import pytest
+from html_page import parsed
+from repository import ROOT
+from run_module import program
+from run_playbook import Run, run
+
+LINKS = [
+    {"ifname": name, "mtu": 9000, "flags": ["UP", "LOWER_UP"], "addr_info": [{"family": "inet", "local": address, "prefixlen": 24}]}
+    for name, address in (("enp1s0f1np1", "10.110.0.1"), ("enP2p1s0f1np1", "10.110.1.1"))
+]
+WRITE = "Write the report as an HTML page on the controller"
+
+
+@pytest.fixture
+def inventory(tmp_path: Path) -> Path:
+    """An inventory of two hosts, which are both this machine, with records."""
+    folder = tmp_path / "office"
+    shutil.copytree(ROOT / "inventories/two-spark", folder)
+    (folder / ".gb10/benchmarks").mkdir(parents=True)
+    for date, name in (("20261101T000000Z", "older"), ("20261102T000000Z", "newer")):
+        runs = [{"concurrency": 1, "input_tokens": 1, "output_tokens": 1, "requests": 1, "failed": 0, "tokens_per_second": 7.0}]
+        document = {"format": 1, "served_model_name": f"{name} {{{{ 6 * 7 }}}}", "date": date, "runs": runs}
+        (folder / f".gb10/benchmarks/tiny-{date}.json").write_text(json.dumps(document), encoding="utf-8")
+    result = {"format": 1, "answers": 3, "equal": 3, "record_date": "2026-11-01"}
+    (folder / ".gb10/golden_result.json").write_text(json.dumps(result), encoding="utf-8")
+    return folder
+
+
+def verify(inventory: Path, page: Path, *arguments: str) -> Run:
+    path = program(inventory.parent, "ip", f"echo '{json.dumps(LINKS)}'")
+    local = {"ansible_connection": "local", "ansible_become": False, "ansible_python_interpreter": sys.executable, "verify_quick": True}
+    given = ["-i", str(inventory), "-e", json.dumps({**local, "verify_report": str(page)}), "--tags", "fabric", *arguments]
+    return run("playbooks/verify.yml", given, {"PATH": f"{path}:/usr/sbin:/usr/bin:/sbin:/bin"})
+
+
+def test_the_page_is_written_and_readable_by_its_owner_only(inventory: Path) -> None:
+    page = inventory.parent / "report.html"
+    # A relative path starts at the working directory.
+    done = verify(inventory, Path(os.path.relpath(page, ROOT)), "--diff")
+    assert done.status != 0, "both hosts have the same address"
+    assert done.changed_tasks() == {WRITE}
+    assert page.stat().st_mode & 0o777 == 0o600
+    assert "<!DOCTYPE" not in done.output
+    text = page.read_text(encoding="utf-8")
+    found = parsed(text)
+    assert found.problems == [] and 'id="finding-address-duplicate"' in text
+    assert "Cluster office" in found.text and "All answers agree with the record." in found.text
+    # A record is never a template.
+    assert "newer {{ 6 * 7 }}" in found.text and "older {{" not in found.text
+    assert "packets over each rail, and digests of vLLM's files" in found.text
+
+
+def test_check_mode_and_an_empty_path_write_nothing(inventory: Path) -> None:
+    page = inventory.parent / "report.html"
+    verify(inventory, page, "--check")
+    assert not page.exists()
+    done = verify(inventory, Path(), "-e", "verify_report=")
+    assert done.changed_tasks() == set() and not list(inventory.parent.glob("*.html"))
