@@ -34,7 +34,7 @@ options:
     type: str
     default: ""
   quick:
-    description: Whether to leave out the digests of vLLM's files and of the NCCL libraries.
+    description: Whether to leave out vLLM's log, and the digests of vLLM's files and of the NCCL libraries.
     type: bool
     default: false
 seealso:
@@ -150,6 +150,12 @@ files:
     Null with O(quick), and for a container.
   returned: success
   type: dict
+evidence:
+  description: What the log of vLLM's running start shows, and the decisions of its command line that it is compared with.
+    Only names and texts of known messages are returned. Null with O(quick), or if C(gb10-vllm.service) does not run.
+  returned: success
+  type: dict
+  sample: {"planned": {"attention": "TRITON_ATTN"}, "found": {"attention": ["TRITON_ATTN"]}, "complete": true}
 images:
   description: The running containers with name, image and image ID.
   returned: success

@@ -29,6 +29,10 @@ Each finding has the ID of a check, the found and the expected state, the cause 
 all differences between nodes. The run fails if a finding reaches `verify_fail_on`
 ([variables](../roles/verify/README.md)).
 
+The checks `log-*` compare the log of vLLM's running start with its command line. Only names and texts of known messages
+leave a node. A message that journald has removed counts as unknown. NCCL names its network only with
+`NCCL_DEBUG=INFO` in `gb10_extra_env`.
+
 **This project has no Spark.** Each check names its source and its test.
 """
 
