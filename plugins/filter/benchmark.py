@@ -11,6 +11,7 @@ from typing import Any
 from ansible_collections.gb10.cluster.plugins.plugin_utils.lazy import Core, plain_data
 
 matrix = Core("benchmark.matrix")
+networks = Core("benchmark.network")
 plans = Core("benchmark.plan")
 reports = Core("benchmark.report")
 
@@ -51,6 +52,12 @@ def benchmark_report(
         "lines": [*reports.lines(found, old), *notes],
         "findings": findings,
     }
+
+
+def benchmark_network(rtts: Sequence[Any], text: str) -> dict[str, Any]:
+    """Return {rtts, bandwidth} of the network; ``text`` is the record of the last measured bandwidth."""
+    found: dict[str, Any] = networks.figures(plain_data(rtts), str(text))
+    return found
 
 
 def benchmark_folders(user_models: Mapping[str, Any], root: str) -> dict[str, str]:
@@ -99,6 +106,7 @@ class FilterModule:
         return {
             "benchmark_plan": benchmark_plan,
             "benchmark_stem": benchmark_stem,
+            "benchmark_network": benchmark_network,
             "benchmark_folders": benchmark_folders,
             "benchmark_candidate": benchmark_candidate,
             "benchmark_begin": benchmark_begin,

@@ -154,5 +154,8 @@ def lines(record: Mapping[str, Any]) -> list[str]:
 
 def _figures(run: Mapping[str, Any]) -> str:
     values = [(run[key], width) for _title, width, key in _COLUMNS]
-    texts = ["-" if value is None else str(value) if isinstance(value, int) else f"{value:.1f}" for value, _width in values]
-    return " ".join(text.rjust(width) for text, (_value, width) in zip(texts, values, strict=True))
+    return " ".join(_text(value).rjust(width) for value, width in values)
+
+
+def _text(value: float | None) -> str:
+    return "-" if value is None else str(value) if isinstance(value, int) else f"{value:.1f}"

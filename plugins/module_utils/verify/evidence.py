@@ -204,7 +204,7 @@ def _graphs(cluster: Cluster) -> Iterator[Found]:
     messages = _all(cluster, "graphs")
     missing = captured not in messages and (skipped in messages or _finished(cluster))
     if _decisions(cluster).get("graphs") and missing:
-        yield "", f"the log reports {skipped!r}" if skipped in messages else "the log reports no captured CUDA graph"
+        yield "", f"the log reports {skipped!r}" if skipped in messages else "the log reports no CUDA graph"
 
 
 def _kv_cache(cluster: Cluster) -> Iterator[Found]:
@@ -222,7 +222,7 @@ def _without(decision: str, value: str, words: str) -> Callable[[Cluster], Itera
     return check
 
 
-_RESTART = "run site.yml; if the finding stays, compare the first lines of journalctl -u gb10-vllm with playbooks/plan.yml"
+_RESTART = "run site.yml; if the finding stays, compare journalctl -u gb10-vllm with the output of playbooks/plan.yml"
 _WORDS = "vLLM, log messages of 0.18.1 to 0.33.0; vllm-project/vllm#53392 (GB10 without a tuned table)"
 _TESTED = "unit tests of log lines that vLLM's source code has; the lab's logs have no finding"
 
@@ -325,7 +325,7 @@ CHECKS = (
         "log-kv-cache",
         "serving",
         WARNING,
-        ("the log reports the size of the KV cache", "the start did not reach the allocation of the KV cache", _RESTART),
+        ("the log reports the size of the KV cache", "the start did not allocate the KV cache", _RESTART),
         _kv_cache,
     ),
     _check(
