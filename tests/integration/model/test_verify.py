@@ -31,8 +31,8 @@ FAULTS = {
         {"packages-differ"},
     ),
     "edited file": (
-        f"cd {PACKAGES}/vllm && cp -p sampling_params.py /root/ && echo '# edited' >>sampling_params.py",
-        f"cd {PACKAGES}/vllm && mv /root/sampling_params.py .",
+        f"cd {PACKAGES}/vllm && cp -p sampling_params.py /opt/ && echo '# edited' >>sampling_params.py",
+        f"cd {PACKAGES}/vllm && mv /opt/sampling_params.py .",
         {"files-changed"},
     ),
     "second netplan file": (
@@ -91,7 +91,7 @@ def test_changed_weights_give_other_golden_answers(
     # A third of the tensors' bytes becomes zero.
     program = "import sys; d = bytearray(sys.stdin.buffer.read()); d[len(d) // 3 : 2 * len(d) // 3] = bytes(len(d) // 3); sys.stdout.buffer.write(d)"
     for host in nodes.values():
-        host.check_output(f"mv {WEIGHTS} /root/weights && python3 -c '{program}' </root/weights >{WEIGHTS}")
+        host.check_output(f"mv {WEIGHTS} /opt/weights && python3 -c '{program}' </opt/weights >{WEIGHTS}")
     try:
         head.check_output("systemctl restart gb10-vllm")
         answers_again(head)
@@ -100,7 +100,7 @@ def test_changed_weights_give_other_golden_answers(
         assert "different" in broken.output, broken.output
     finally:
         for host in nodes.values():
-            host.check_output(f"mv /root/weights {WEIGHTS}")
+            host.check_output(f"mv /opt/weights {WEIGHTS}")
         head.check_output("systemctl restart gb10-vllm")
         answers_again(head)
     run("playbooks/golden.yml", [*cluster.arguments, *recorded]).assert_unchanged()

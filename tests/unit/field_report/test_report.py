@@ -161,7 +161,7 @@ def test_the_role_writes_one_file(tmp_path: Path, check: bool) -> None:
     variables.write_text(json.dumps({"gb10_plan": plan}), encoding="utf-8")
     arguments = ["-i", str(inventory), "-e", f"@{variables}", *(["--check"] if check else [])]
     run(str(playbook), arguments, {"PATH": f"{tmp_path}/bin:{os.environ['PATH']}"}).assert_ok()
-    file = tmp_path / "mine/.field_report.json"
+    file = tmp_path / "mine/.gb10/field_report.json"
     assert file.exists() is not check
     if not check:
         found = json.loads(file.read_text(encoding="utf-8"))

@@ -41,7 +41,7 @@ class Cluster:
 
     @property
     def record(self) -> Path:
-        return self.folder / "golden" / "tiny-abc.json"
+        return self.folder / ".gb10/golden/tiny-abc.json"
 
     def play(self, *arguments: str) -> Run:
         """Run the role with the defaults of its variables."""
@@ -77,7 +77,7 @@ def test_a_record_is_written_next_to_the_inventory_and_compared(cluster: Cluster
 
 @pytest.mark.parametrize(("content", "expected"), [("", "the record is empty"), ('{"format": 1}', "model is None")])
 def test_an_invalid_record_is_refused_before_any_request(cluster: Cluster, content: str, expected: str) -> None:
-    cluster.record.parent.mkdir()
+    cluster.record.parent.mkdir(parents=True)
     cluster.record.write_text(content, encoding="utf-8")
     failed = cluster.play()
     assert failed.status != 0 and expected in failed.output and str(cluster.record) in failed.output

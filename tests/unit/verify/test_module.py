@@ -59,7 +59,8 @@ def test_a_machine_without_a_cluster(tmp_path: Path, check: bool) -> None:
     # A lab's ranks may run on this machine.
     assert [answer[part] for part in ("files", "nccl_installed", "api", "ray", "remove_ipc")] == [None] * 5
     assert (answer["interfaces"].keys(), answer["firewalls"]) == ({"lo"}, [])
-    node = {"name": "x", "head": False, "unreachable": "", "facts": {**answer, "ranks": []}, "started": started, "finished": time.time()}
+    facts = {**answer, "ranks": [], "environments": {}}
+    node = {"name": "x", "head": False, "unreachable": "", "facts": facts, "started": started, "finished": time.time()}
     ids = {finding.check.id for finding in report.findings(report.cluster([node]), GROUPS, {})}
     # The disks and processes are those of the machine that runs the tests.
     assert ids <= {"disk-low", "disk-full", "process-memory", "memory-held", "memory-exhausted", "gpu-unavailable", "temperature-high"}
