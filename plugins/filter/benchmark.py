@@ -10,6 +10,8 @@ from typing import Any
 
 from ansible_collections.gb10.cluster.plugins.plugin_utils.lazy import Core, plain_data
 
+matrix = Core("benchmark.matrix")
+networks = Core("benchmark.network")
 plans = Core("benchmark.plan")
 reports = Core("benchmark.report")
 
@@ -57,6 +59,50 @@ def benchmark_report(
     }
 
 
+def benchmark_network(rtts: Sequence[Any], text: str) -> dict[str, Any]:
+    """Return {rtts, bandwidth} of the network; ``text`` is the record of the last measured bandwidth."""
+    found: dict[str, Any] = networks.figures(plain_data(rtts), str(text))
+    return found
+
+
+def benchmark_folders(user_models: Mapping[str, Any], root: str) -> dict[str, str]:
+    """Return {name: folder} of the models in the catalog and in ``user_models``."""
+    found: dict[str, str] = matrix.folders(plain_data(user_models), str(root))
+    return found
+
+
+def benchmark_candidate(
+    plan: Mapping[str, Any], name: str, settings: Mapping[str, Any], problem: str = ""
+) -> dict[str, Any]:
+    """Return {name, model, key, minutes, problem} of a model with its plan."""
+    chosen = plans.Settings(**plain_data(settings))
+    found: dict[str, Any] = matrix.candidate(plain_data(plan), str(name), chosen, str(problem))
+    return found
+
+
+def benchmark_begin(candidates: Sequence[Any], text: str, restart: bool, date: str, served: str) -> dict[str, Any]:
+    """Return {record, due, lines} of a run over these candidates; ``text`` is the earlier record."""
+    given = plain_data(candidates)
+    record = matrix.begin(given, str(text), bool(restart), str(date))
+    lines = matrix.announcement(given, record, str(served))
+    return {"record": record, "due": matrix.due(given, record), "lines": lines}
+
+
+def benchmark_added(
+    record: Mapping[str, Any], candidate: Mapping[str, Any], result: Mapping[str, Any], file: str, problem: str
+) -> dict[str, Any]:
+    """Return the record with a candidate's result."""
+    given = map(plain_data, (record, candidate, result))
+    found: dict[str, Any] = matrix.added(*given, str(file), str(problem))
+    return found
+
+
+def benchmark_table(record: Mapping[str, Any]) -> list[str]:
+    """Return the table of a record."""
+    lines: list[str] = matrix.lines(plain_data(record))
+    return lines
+
+
 class FilterModule:
     """Register the filters."""
 
@@ -66,5 +112,11 @@ class FilterModule:
             "benchmark_plan": benchmark_plan,
             "benchmark_stem": benchmark_stem,
             "benchmark_newest": benchmark_newest,
+            "benchmark_network": benchmark_network,
+            "benchmark_folders": benchmark_folders,
+            "benchmark_candidate": benchmark_candidate,
+            "benchmark_begin": benchmark_begin,
+            "benchmark_added": benchmark_added,
+            "benchmark_table": benchmark_table,
             "benchmark_report": benchmark_report,
         }

@@ -29,9 +29,16 @@ def bandwidth_runs(plan: Mapping[str, Any], backend: str, port: int) -> list[dic
 
 
 def bandwidth_report(results: Mapping[str, Any], plan: Mapping[str, Any], backend: str, expected: float) -> dict[str, Any]:
-    """Return {lines, expected, findings}: the measurements by the run's name, and those that are too slow."""
-    measured, least = plain_data(results), nccl_bandwidth.expected(plain_data(plan), str(backend), float(expected))
-    return {"lines": nccl_bandwidth.lines(measured), "expected": least, "findings": list(map(str, nccl_bandwidth.findings(measured, least)))}
+    """Return {lines, expected, findings, record}: the measurements by the run's name, and those that are too slow."""
+    measured, given = plain_data(results), plain_data(plan)
+    least = nccl_bandwidth.expected(given, str(backend), float(expected))
+    found = nccl_bandwidth.findings(measured, least)
+    return {
+        "lines": nccl_bandwidth.lines(measured),
+        "expected": least,
+        "findings": list(map(str, found)),
+        "record": nccl_bandwidth.record(measured, given, str(backend), found),
+    }
 
 
 class FilterModule:

@@ -11,11 +11,12 @@ module: benchmark_plot
 short_description: Draw the result of a benchmark
 version_added: 0.1.0
 description:
-  - Draws throughput and inter-token latency over the number of requests at the same time. Runs on the controller.
+  - Draws throughput and inter-token latency over the number of requests at the same time, or the throughput of several
+    models as a heat map. Runs on the controller.
   - Without matplotlib it draws nothing and is successful.
 options:
   src:
-    description: The document of a benchmark.
+    description: The document of a benchmark, or of several models.
     type: path
     required: true
   dest:

@@ -34,7 +34,7 @@ options:
     type: str
     default: ""
   quick:
-    description: Whether to leave out the digests of vLLM's files and of the NCCL libraries, and the GPU code.
+    description: Whether to leave out vLLM's log, the digests of vLLM's files and of the NCCL libraries, and the GPU code.
     type: bool
     default: false
   capability:
@@ -164,6 +164,12 @@ kernels:
     capability: "12.1"
     extensions: {"vllm/_C_stable_libtorch": {"native": 0, "same_major": 85, "ptx": 6, "none": 20}}
     chosen: {"--moe-backend": "marlin"}
+evidence:
+  description: What the log of vLLM's running start shows, and the decisions of its command line that it is compared with.
+    Only names and texts of known messages are returned. Null with O(quick), or if C(gb10-vllm.service) does not run.
+  returned: success
+  type: dict
+  sample: {"planned": {"attention": "TRITON_ATTN"}, "found": {"attention": ["TRITON_ATTN"]}, "complete": true}
 images:
   description: The running containers with name, image, image ID and container engine.
   returned: success

@@ -25,6 +25,10 @@ options:
     description: Whether the module fails if it cannot verify a path. Otherwise RV(unverified) lists the path.
     type: bool
     default: true
+  samples:
+    description: Small packets to send over each verified path to measure its round-trip time; 0 to leave it out.
+    type: int
+    default: 0
 seealso:
   - module: gb10.cluster.fabric_info
   - module: gb10.cluster.netplan_confirm
@@ -74,6 +78,30 @@ unverified:
     small:
       description: Whether a packet of 576 bytes arrives, so that only the MTU is wrong.
       type: bool
+rtts:
+  description: The round-trip times of the verified paths, empty without O(samples). Unknown values are null.
+  returned: success
+  type: list
+  elements: dict
+  contains:
+    interface:
+      description: The rail.
+      type: str
+    peer:
+      description: The node at its other end.
+      type: str
+    lost_percent:
+      description: The part of the packets without reply.
+      type: float
+    min_ms:
+      description: The shortest time in milliseconds.
+      type: float
+    avg_ms:
+      description: The mean time.
+      type: float
+    max_ms:
+      description: The longest time.
+      type: float
 """
 
 import json
@@ -83,6 +111,7 @@ from ansible.module_utils.basic import AnsibleModule
 
 from ansible_collections.gb10.cluster.plugins.module_utils.common.argument_spec import RAILS
 from ansible_collections.gb10.cluster.plugins.module_utils.common.io_command import Run, runner
+from ansible_collections.gb10.cluster.plugins.module_utils.fabric import parse as fabric_text
 from ansible_collections.gb10.cluster.plugins.module_utils.fabric import report as fabric_report
 
 #: Bytes of the IPv4 and ICMP headers, which the ping payload excludes.
@@ -98,6 +127,12 @@ def ping(run: Run, interface: str, address: str, size: int) -> str:
         return ""
     reported = [line for line in (stderr or stdout).splitlines() if line.strip() and "statistics" not in line]
     return reported[-1].strip() if reported else f"ping failed with status {status}"
+
+
+def round_trip(run: Run, target: dict, samples: int) -> dict:
+    """Return the entry of `rtts` of one path."""
+    argv = ["ping", "-n", "-q", "-c", str(samples), "-i", "0.2", "-W", "1", "-I", target["interface"], target["address"]]
+    return {"interface": target["interface"], "peer": target["peer"], **fabric_text.round_trip(run(argv)[1])}
 
 
 def misdirected(run: Run, interface: str, address: str, mac: str) -> str:
@@ -144,6 +179,7 @@ def main() -> None:
             **RAILS,
             "timeout": {"type": "int", "default": 20},
             "required": {"type": "bool", "default": True},
+            "samples": {"type": "int", "default": 0},
         },
         supports_check_mode=True,
     )
@@ -153,13 +189,16 @@ def main() -> None:
         for rail in module.params["rails"]
         for name, address in rail["peers"].items()
     ]
-    unverified = unverified_paths(runner(module), targets, mtu, module.params["timeout"])
+    run, samples = runner(module), module.params["samples"]
+    unverified = unverified_paths(run, targets, mtu, module.params["timeout"])
     if unverified and module.params["required"]:
         summary = f"{len(unverified)} of {len(targets)} paths could not be verified:"
         module.fail_json(msg="\n".join([summary, *fabric_report.lines(unverified)]), unverified=unverified)
     failed = [(path["interface"], path["address"]) for path in unverified]
-    verified = [f"{t['interface']} -> {t['peer']} ({t['address']}): {mtu} bytes" for t in targets if (t["interface"], t["address"]) not in failed]
-    module.exit_json(changed=False, verified=verified, unverified=unverified)
+    good = [target for target in targets if (target["interface"], target["address"]) not in failed]
+    verified = [f"{target['interface']} -> {target['peer']} ({target['address']}): {mtu} bytes" for target in good]
+    rtts = [round_trip(run, target, samples) for target in good] if samples else []
+    module.exit_json(changed=False, verified=verified, unverified=unverified, rtts=rtts)
 
 
 if __name__ == "__main__":

@@ -108,6 +108,7 @@ def _software(number: int, head: bool) -> Facts:
         "packages": {"ray": "2.60.0", "torch": "2.9.1", "vllm": "0.32.0"},
         "files": {"changed": [], "patched": {"vllm/envs.py": "b" * 64}, "missing": []},
         "kernels": None,
+        "evidence": _evidence("cuda") if head else None,
         "images": [],
         "disks": [{"path": "/", "free": 60 * GIB, "total": 250 * GIB, "files_free": 0.9}],
         "listeners": listeners,
@@ -120,6 +121,18 @@ def _software(number: int, head: bool) -> Facts:
         "unread": {},
         "clock": NOW + 2,
     }
+
+
+def _evidence(device: str) -> Facts:
+    """Return the evidence in the log of a start on the head, which has the messages of all ranks with Ray."""
+    planned = {"attention": "TRITON_ATTN", "moe_backend": "marlin", "graphs": True, "speculative": True, "prefix_caching": True}
+    found = {"release": ["0.32.0"], "device": [device], "speculative": ["None"], "prefix_caching": ["False"]}
+    if device == "cuda":
+        found |= {"speculative": ["SpeculativeConfig"], "prefix_caching": ["True"], "attention": ["TRITON_ATTN"]}
+        found |= {"moe_backend": ["MARLIN NvFp4"], "network": ["IB"], "graphs": ["Graph capturing finished"], "kv_cache": ["1,000 tokens"]}
+        found |= {"kernel": ["MarlinNvFp4LinearKernel"], "weight_only": ["FP4"]}
+    disabled = ["CutlassFP8ScaledMMLinearKernel"]
+    return {"planned": {**planned, "rdma": True, "disabled": disabled}, "found": found, "complete": True}
 
 
 def _lab(number: int) -> Facts:
@@ -138,6 +151,7 @@ def _lab(number: int) -> Facts:
         "nccl": [rank],
         "nccl_installed": None,
         "cuda_libraries": [],
+        "evidence": _evidence("cpu") if number == 1 else None,
     }
 
 
@@ -235,6 +249,7 @@ def _foreign(number: int, facts: Facts) -> Facts:
         "nccl_installed": None,
         "runtime": "/proc/812/root/usr/local/lib/python3.12/dist-packages",
         "files": None,
+        "evidence": None,
         "images": [{"name": "vllm", "image": "nvcr.io/nvidia/vllm:26.09", "id": "sha256:" + "c" * 64, "engine": "docker"}],
         "listeners": [],
         "ray": None,

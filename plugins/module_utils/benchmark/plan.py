@@ -158,15 +158,17 @@ def _cut(run: Run, expected: Mapping[str, Any]) -> Run:
     return run
 
 
-def lines(plan: Mapping[str, Any], chosen: Sequence[Run]) -> list[str]:
-    """Return a line for each run with its size and its estimated time, without the time to read long prompts."""
+def seconds(plan: Mapping[str, Any], run: Run) -> int:
+    """Return the estimated time of a run, 0 if unknown, without the time to read long prompts."""
     speed = plan["serve"]["expected"]["tokens_per_second"] * _SHARE
-    result = []
-    for run in chosen:
-        rounds = -(-run.requests // run.concurrency)
-        time = f", about {_START + round(rounds * run.output_tokens / speed)} s" if speed else ""
-        result.append(f"{run.name}, {run.requests} requests{time}")
-    return result
+    rounds = -(-run.requests // run.concurrency)
+    return _START + round(rounds * run.output_tokens / speed) if speed else 0
+
+
+def lines(plan: Mapping[str, Any], chosen: Sequence[Run]) -> list[str]:
+    """Return a line for each run with its size and its estimated time."""
+    times = [(run, seconds(plan, run)) for run in chosen]
+    return [f"{run.name}, {run.requests} requests{f', about {time} s' if time else ''}" for run, time in times]
 
 
 def command(plan: Mapping[str, Any], run: Run, settings: Settings) -> list[str]:

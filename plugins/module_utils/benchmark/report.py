@@ -9,6 +9,7 @@ import re
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+from ansible_collections.gb10.cluster.plugins.module_utils.benchmark import network
 from ansible_collections.gb10.cluster.plugins.module_utils.common import bounded_json
 from ansible_collections.gb10.cluster.plugins.module_utils.common.problems import Problem
 
@@ -31,9 +32,9 @@ _SPEEDS: Mapping[str, str] = {
 def document(
     plan: Mapping[str, Any], facts: Mapping[str, Any], measured: Sequence[Mapping[str, Any]]
 ) -> dict[str, Any]:
-    """Return the document. ``facts``: {date, mode, seed, drivers: {node: release}}; ``measured``: the module's results.
+    """Return the document. ``facts``: {date, mode, seed, drivers: {node: release}, network: see network.py}.
 
-    Each measured run is {concurrency, input_tokens, output_tokens, requests, result, clocks, hit_rate}.
+    Each run of ``measured`` is {concurrency, input_tokens, output_tokens, requests, result, clocks, hit_rate}.
     ``decode_tokens_per_second`` is 1000 / the median TPOT. ``roofline_percent`` is its share of the memory plan's upper
     bound, only for one request at a time: that bound does not hold for several.
     """
@@ -167,7 +168,7 @@ def lines(found: Mapping[str, Any], old: Mapping[str, Any]) -> list[str]:
         f"{'TPOT ms':>8} {'p99':>8} {'ITL ms':>7} {'hits':>5} {'MHz':>5}",
     ]
     rows = [_row(run, before) for run, before in _pairs(found, old)]
-    return [*head, *rows, *_decode(found), _compared(found, old)]
+    return [*head, *rows, *_decode(found), *network.lines(found["network"]), _compared(found, old)]
 
 
 def _row(run: Mapping[str, Any], before: Mapping[str, Any]) -> str:

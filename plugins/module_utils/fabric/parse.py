@@ -63,3 +63,11 @@ def gid_facts(index: int, gid: str, gid_type: str, interface: str) -> dict[str, 
     """Convert an entry of the GID table to {index, gid, type, interface}."""
     kind = gid_type.strip()
     return {"index": index, "gid": gid.strip(), "type": _GID_TYPES.get(kind, kind), "interface": interface.strip()}
+
+
+def round_trip(stdout: str) -> dict[str, float | None]:
+    """Convert ping's summary to {lost_percent, min_ms, avg_ms, max_ms}, None for missing values. Source: iputils, ping.c."""
+    lost = re.search(r"([\d.]+)% packet loss", stdout)
+    times = re.search(r"= ([\d.]+)/([\d.]+)/([\d.]+)/[\d.]+ ms", stdout)
+    values = [float(text) for text in times.groups()] if times else [None] * 3
+    return {"lost_percent": float(lost[1]) if lost else None, **dict(zip(("min_ms", "avg_ms", "max_ms"), values, strict=True))}

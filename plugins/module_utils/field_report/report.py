@@ -41,6 +41,7 @@ _BENCHMARK = (
     "data",
     "roofline_tokens_per_second",
     "runs",
+    "network",
     "findings",
 )
 #: Options of vllm serve whose values identify a site or are secret.

@@ -29,7 +29,11 @@ MOST = 8 * 1024**2
 UNIT = "gb10-vllm.service"
 #: Used instead of an HTTP status: no server answered; or one answered whose TLS failed verification.
 _SILENT, _UNTRUSTED = 0, -1
-_READY = "Application startup complete"
+#: The server's message at the end of its start.
+READY = "Application startup complete"
+#: Without --all, journalctl omits every message over 4096 bytes.
+_JOURNAL = ("journalctl", "--no-pager", "--output=json", "--all", "--output-fields=MESSAGE")
+_JOURNAL_SECONDS = 10
 _TOKENS = re.compile(r"^vllm:(?:generation|prompt)_tokens_total\{[^}]*\}\s+([\d.e+]+)$", re.MULTILINE)
 
 
@@ -200,11 +204,28 @@ def journal(run: Run, matches: Sequence[str], lines: int) -> list[tuple[float, s
 
     `matches` are journalctl matches, from of_start() or of_unit().
     """
-    # Without --all, journalctl omits every message over 4096 bytes.
-    status, stdout, stderr = run(["journalctl", "--no-pager", "--output=json", "--all", "--output-fields=MESSAGE", f"--lines={lines}", *matches])
+    status, stdout, stderr = run([*_JOURNAL, f"--lines={lines}", *matches])
     if status != 0:
         raise ValueError(f"journalctl {' '.join(matches)} failed: {stderr.strip()}")
-    entries = [json.loads(line) for line in stdout.splitlines()]
+    return _entries(stdout.splitlines())
+
+
+def journal_begin(run: Run, matches: Sequence[str], most: int) -> tuple[list[tuple[float, str]], bool]:
+    """Return the first matching messages as journal() does, and whether these are all.
+
+    They have at most ``most`` bytes as JSON, and are read within _JOURNAL_SECONDS. Raises ValueError if journalctl
+    fails.
+    """
+    script = f'"$@" | head --bytes={most}'
+    status, stdout, stderr = run(["timeout", str(_JOURNAL_SECONDS), "sh", "-c", script, "sh", *_JOURNAL, *matches])
+    if stderr.strip() and not stdout:
+        raise ValueError(f"journalctl {' '.join(matches)} failed: {stderr.strip()}")
+    complete, _newline, _rest = stdout.rpartition("\n")
+    return _entries(complete.splitlines()), status == 0 and len(stdout.encode()) < most
+
+
+def _entries(lines: Sequence[str]) -> list[tuple[float, str]]:
+    entries = map(json.loads, lines)
     return [(int(entry["__MONOTONIC_TIMESTAMP"]) / 1e6, _message(entry.get("MESSAGE"))) for entry in entries]
 
 
@@ -225,5 +246,5 @@ def _message(value: str | list[int] | None) -> str:
 
 def ready_after(entries: list[tuple[float, str]], started: float) -> float | None:
     """Return the seconds from the start of the process to the server's ready message, None without that message."""
-    times = [when for when, message in entries if _READY in message]
+    times = [when for when, message in entries if READY in message]
     return round(times[0] - started, 1) if times else None

@@ -97,7 +97,7 @@ def progress(lines: Sequence[str]) -> str:
     """
     furthest, message = -1, ""
     for line in lines:
-        level, _address, text = _parts(line)
+        level, _address, text = parts(line)
         for index, (pattern, words) in enumerate(_STEPS):
             if index >= furthest and level != "WARNING" and (match := re.match(pattern, text)):
                 furthest, message = index, words.format(*(group or "" for group in match.groups())).rstrip()
@@ -122,11 +122,11 @@ def evidence(lines: Sequence[str]) -> tuple[str, list[str], list[str]]:
     if not error and not any(_FAILED.match(line) for line in lines):
         return "", [], []
     details = []
-    for _level, _address, text in map(_parts, lines[index + 1 : index + 1 + _DETAILS]):
+    for _level, _address, text in map(parts, lines[index + 1 : index + 1 + _DETAILS]):
         if _EXCEPTION.match(text) or text.startswith("Traceback "):
             break
         details.append(text)
-    messages = [(level, text) for level, _address, text in map(_parts, lines[:index])]
+    messages = [(level, text) for level, _address, text in map(parts, lines[:index])]
     others = [text for level, text in messages if text and level not in _HARMLESS and not _HARMLESS_PREFIX.match(text)]
     return error, details, others
 
@@ -134,7 +134,7 @@ def evidence(lines: Sequence[str]) -> tuple[str, list[str], list[str]]:
 def _first_error(lines: Sequence[str]) -> tuple[int, str]:
     """Return the root cause with its index; an echo or "" with the number of lines."""
     echo = killed = remote = ""
-    texts = [_parts(line) for line in lines]
+    texts = [parts(line) for line in lines]
     for index, (level, address, text) in enumerate(texts):
         if level in _HARMLESS:
             continue
@@ -170,7 +170,7 @@ def _is_echo(exception: str, message: str) -> bool:
     return exception in _ECHO_CLASSES or message in _ECHO_WHOLE_TEXTS or any(echoed in message for echoed in _ECHO_TEXTS)
 
 
-def _parts(line: str) -> tuple[str, str, str]:
+def parts(line: str) -> tuple[str, str, str]:
     """Return a log line's level or "", the address of its node ("" for this one), and its message."""
     # A progress bar that redraws itself reaches the journal as one message.
     plain = _ANSI.sub("", line.rstrip("\r").rpartition("\r")[2][:_MOST])

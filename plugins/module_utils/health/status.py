@@ -29,7 +29,7 @@ _METRICS: Mapping[str, str] = {
 #: Names of the processes with a share of the model (the kernel keeps 15 characters), most reliable first.
 _RANKS = ("VLLM::Worker", "ray::RayWorkerP", "VLLM::EngineCor")
 #: systemd's message about a start.
-_STARTING = re.compile(r"^Start(?:ed|ing) \S+\.service")
+STARTING = re.compile(r"^Start(?:ed|ing) \S+\.service")
 
 
 def metrics(text: str) -> dict[str, float]:
@@ -57,7 +57,7 @@ def last_error(entries: Sequence[tuple[float, str]]) -> tuple[float, str]:
     """
     starts: list[list[tuple[float, str]]] = [[]]
     for entry in entries:
-        if _STARTING.match(entry[1]):
+        if STARTING.match(entry[1]):
             starts.append([])
         starts[-1].append(entry)
     for start in reversed(starts):

@@ -10,7 +10,7 @@ The program writes a result as {"rank", "ranks", "backend", "torch", "results": 
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from ansible_collections.gb10.cluster.plugins.module_utils.common.problems import Problem
@@ -64,6 +64,15 @@ def lines(results: Mapping[str, Mapping[str, Any]]) -> list[str]:
         for name, result in results.items()
         for entry in result["results"]
     ]
+
+
+def record(
+    results: Mapping[str, Mapping[str, Any]], plan: Mapping[str, Any], backend: str, found: Sequence[Problem]
+) -> dict[str, Any]:
+    """Return the measurement as a document: {format, backend, nodes, runs: {name: its results}, findings}."""
+    runs_found = {name: list(result["results"]) for name, result in results.items()}
+    names = [node["name"] for node in plan["nodes"]]
+    return {"format": 1, "backend": backend, "nodes": names, "runs": runs_found, "findings": list(map(str, found))}
 
 
 def findings(results: Mapping[str, Mapping[str, Any]], least: float) -> list[Problem]:

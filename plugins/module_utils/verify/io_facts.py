@@ -26,8 +26,8 @@ from ansible_collections.gb10.cluster.plugins.module_utils.common.problems impor
 from ansible_collections.gb10.cluster.plugins.module_utils.fabric import io_facts as io_fabric
 from ansible_collections.gb10.cluster.plugins.module_utils.fabric import topology
 from ansible_collections.gb10.cluster.plugins.module_utils.firewall import io_nftables
-from ansible_collections.gb10.cluster.plugins.module_utils.health import io_status
-from ansible_collections.gb10.cluster.plugins.module_utils.health.io_client import Server
+from ansible_collections.gb10.cluster.plugins.module_utils.health import io_client, io_status
+from ansible_collections.gb10.cluster.plugins.module_utils.health import status as status_text
 from ansible_collections.gb10.cluster.plugins.module_utils.launch import io_overrides, io_ray
 from ansible_collections.gb10.cluster.plugins.module_utils.memory import io_reclaim
 from ansible_collections.gb10.cluster.plugins.module_utils.nccl import io_library as io_nccl
@@ -35,7 +35,7 @@ from ansible_collections.gb10.cluster.plugins.module_utils.node import io_facts 
 from ansible_collections.gb10.cluster.plugins.module_utils.node import parse as node_text
 from ansible_collections.gb10.cluster.plugins.module_utils.node.capability import ComputeCapability
 from ansible_collections.gb10.cluster.plugins.module_utils.runtime import io_coverage
-from ansible_collections.gb10.cluster.plugins.module_utils.verify import environment, kernels, parse
+from ansible_collections.gb10.cluster.plugins.module_utils.verify import environment, evidence, kernels, parse
 
 #: The errors of the readers of other packages, and of unexpected content.
 _ERRORS = (
@@ -54,6 +54,8 @@ _MIB, _GIB = 1 << 20, 1 << 30
 _LARGE = _GIB
 #: Bounds of files, in bytes and numbers.
 _MOST_RECORD, _MOST_SOURCE, _MOST_FILES, _MOST_MODULES = 16 * _MIB, 8 * _MIB, 20_000, 32 * _MIB
+#: The begin of a start's log that is read, as JSON.
+_MOST_LOG = 8 * _MIB
 _ENVIRONMENT_FILE = "/etc/gb10/cluster.env"
 _ORIGINAL, _RECORD = ".gb10-original", ".gb10-sha256"
 _RAY_PORT, _SECONDS = 8265, 5
@@ -68,7 +70,7 @@ _CONTAINER = "/run/systemd/container"
 class Request:
     """The options of the module: see cluster_verify_info. ``key`` is that of the digests."""
 
-    server: Server
+    server: io_client.Server
     key_file: str
     unit: str
     timeout: int
@@ -125,6 +127,7 @@ def read(run: Run, request: Request) -> dict[str, Any]:
         "kernels": part("kernels", lambda: _kernels(site, capability, packages or {}), full),
         # A container's files belong to its image.
         "files": part("files", lambda: _files(site), full and site.startswith(runtime)),
+        "evidence": part("evidence", lambda: _evidence(run, status.get("services", ())), full),
         "images": part("images", lambda: _images(run, status, ranks)),
         "disks": part("disks", lambda: _disks(["/", "/boot", "/var", request.install_dir])),
         "listeners": part("listeners", io_node.listeners),
@@ -328,6 +331,27 @@ def _written(path: str) -> list[str]:
     return [line.partition("  ")[0] for line in record.splitlines() if not line.endswith(_ORIGINAL)]
 
 
+def _evidence(run: Run, services: Sequence[dict[str, Any]]) -> dict[str, Any] | None:
+    """Return {planned, found, complete} of vLLM's running start; see evidence.py. None if it does not run.
+
+    ``complete`` is whether all messages of the start were read.
+    """
+    service = next((each for each in services if each["unit"] == paths.VLLM_UNIT and each["pid"]), None)
+    if service is None:
+        return None
+    entries, whole = io_client.journal_begin(run, io_client.of_start(service["invocation"]), _MOST_LOG)
+    lines = [text for _when, text in entries]
+    found = evidence.read(lines)
+    argv = io_file.read(f"/proc/{service['pid']}/cmdline").split("\0")
+    variables = environment.of_process(io_file.read(f"/proc/{service['pid']}/environ"))
+    return {
+        "planned": evidence.planned(argv, variables, next(iter(found.get("release", ())), "")),
+        "found": found,
+        "complete": any(map(status_text.STARTING.match, lines))
+        and (whole or any(io_client.READY in text for text in lines)),
+    }
+
+
 def _images(run: Run, status: dict[str, Any], ranks: Sequence[int]) -> list[dict[str, str]]:
     """Return {name, image, id, engine} of the running containers, [] if no rank is in one."""
     inside = any(re.search(r"docker|libpod|containerd", io_file.read(f"/proc/{pid}/cgroup")) for pid in ranks)
@@ -400,7 +424,7 @@ def _api(request: Request) -> dict[str, Any]:
     return {**facts, "open": _open(request.server) if facts["healthy"] else None, "expires": _expires(request.server)}
 
 
-def _open(server: Server) -> bool | None:
+def _open(server: io_client.Server) -> bool | None:
     try:
         with server.open("/v1/models", _SECONDS, {}) as answer:
             return bool(answer.status == 200)
@@ -411,7 +435,7 @@ def _open(server: Server) -> bool | None:
         return None
 
 
-def _expires(server: Server) -> float | None:
+def _expires(server: io_client.Server) -> float | None:
     try:
         return server.expires(_SECONDS)
     except (OSError, LookupError):

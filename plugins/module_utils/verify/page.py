@@ -34,6 +34,10 @@ of the runtime, without loading it. On a node without a GPU, set `-e verify_capa
 extension without any code for the GPU, but not a single missing kernel. An image is read only while it runs.
 FlashInfer's and PyTorch's own kernels are not read. `gpu-probe-failed` runs small kernels on each GPU.
 
+The checks `log-*` compare the log of vLLM's running start with its command line. Only names and texts of known messages
+leave a node. A message that journald has removed counts as unknown. NCCL names its network only with
+`NCCL_DEBUG=INFO` in `gb10_extra_env`.
+
 **This project has no Spark.** Each check names its source and its test.
 """
 _REPORT = """

@@ -17,6 +17,7 @@ from ansible_collections.gb10.cluster.plugins.module_utils.verify import (
     checks_runtime,
     checks_serving,
     differences,
+    evidence,
     kernels,
 )
 from ansible_collections.gb10.cluster.plugins.module_utils.verify.schema import (
@@ -30,7 +31,12 @@ from ansible_collections.gb10.cluster.plugins.module_utils.verify.schema import 
 )
 
 CHECKS: tuple[Check, ...] = (
-    checks_hardware.CHECKS + checks_fabric.CHECKS + checks_runtime.CHECKS + checks_serving.CHECKS + kernels.CHECKS
+    checks_hardware.CHECKS
+    + checks_fabric.CHECKS
+    + checks_runtime.CHECKS
+    + checks_serving.CHECKS
+    + evidence.CHECKS
+    + kernels.CHECKS
 )
 #: Maximum characters of a value in the table.
 _SHOWN = 40

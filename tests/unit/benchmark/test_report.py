@@ -13,12 +13,13 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from ansible_collections.gb10.cluster.plugins.module_utils.benchmark import io_plot, parse, report
+from ansible_collections.gb10.cluster.plugins.module_utils.benchmark import io_plot, network, parse, report
 from ansible_collections.gb10.cluster.plugins.module_utils.benchmark.plan import MOST, Run
 
 SNAPSHOT = json.loads((Path(__file__).parents[1] / "data" / "plan_two_spark.json").read_text(encoding="utf-8"))
 ONE = Run(1, 1024, 128, 6)
-FACTS = {"date": "2026-11-22T21:30:00Z", "mode": "quick", "seed": 7, "drivers": {"spark1": "580.142", "spark2": "580.142"}}
+DRIVERS = {"spark1": "580.142", "spark2": "580.142"}
+FACTS = {"date": "2026-11-22T21:30:00Z", "mode": "quick", "seed": 7, "drivers": DRIVERS, "network": network.figures([], "")}
 CLOCKS = {"sm_mhz": 2405.0, "power_w": 60.5, "temperature_c": 71.0}
 
 

@@ -108,6 +108,24 @@ def test_fabric_probe_sends_whole_packets(tmp_path: Path) -> None:
     assert words[-1] == "10.110.0.2"
 
 
+def test_fabric_probe_measures_the_round_trip_of_good_paths(tmp_path: Path) -> None:
+    """With the output of ping of iputils 20221126."""
+    script = """case "$*" in *10.110.1.2) exit 1;; *"-c 10 "*) cat <<'X'
+PING 10.110.0.2 (10.110.0.2) from 10.110.0.1 enp1s0f1np1: 56(84) bytes of data.
+
+--- 10.110.0.2 ping statistics ---
+10 packets transmitted, 9 received, 10% packet loss, time 1800ms
+rtt min/avg/max/mdev = 0.021/0.034/0.101/0.020 ms
+X
+esac"""
+    rails = [RAIL, {"interface": "enP2p1s0f1np1", "address": "10.110.1.1/24", "peers": {"spark2": "10.110.1.2"}}]
+    arguments = {"rails": rails, "mtu": 9000, "timeout": 0, "required": False, "samples": 10}
+    answer = run_module("fabric_probe", arguments, program(tmp_path, "ping", script))
+    times = {"lost_percent": 10.0, "min_ms": 0.021, "avg_ms": 0.034, "max_ms": 0.101}
+    assert answer["rtts"] == [{"interface": "enp1s0f1np1", "peer": "spark2", **times}]
+    assert [path["interface"] for path in answer["unverified"]] == ["enP2p1s0f1np1"]
+
+
 def test_fabric_probe_tells_every_path_that_fails(tmp_path: Path) -> None:
     script = 'case "$*" in *10.110.1.2) echo "ping: local error: message too long, mtu=1500" >&2; exit 1;; esac'
     rails = [RAIL, {"interface": "enP2p1s0f1np1", "address": "10.110.0.1/24", "peers": {"spark2": "10.110.1.2"}}]

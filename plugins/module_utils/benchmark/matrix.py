@@ -1,0 +1,161 @@
+# Copyright (c) 2026, gb10.cluster maintainers
+# GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""Benchmarks of several models, one after the other: the models, the record of a run, and its table.
+
+A candidate is {name, model, key, minutes, problem}. ``key`` identifies everything that a result depends on.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from typing import Any
+
+from ansible_collections.gb10.cluster.plugins.module_utils.benchmark.plan import Settings, runs, seconds
+from ansible_collections.gb10.cluster.plugins.module_utils.common import bounded_json
+from ansible_collections.gb10.cluster.plugins.module_utils.common.systemd import digest
+from ansible_collections.gb10.cluster.plugins.module_utils.model import catalog
+from ansible_collections.gb10.cluster.plugins.module_utils.model_store import plan as model_store
+
+FORMAT = 1
+#: Most characters of a record.
+_MOST = 4 * 1024**2
+#: Estimates: seconds of a start without its weights, bytes of memory that a node fills in a second, and seconds of a
+#: run whose speed is unknown. docs/benchmarks.md has measured starts.
+_START, _FILL, _RUN = 180, 5e8, 60
+#: The keys of a run that the table has.
+_SHOWN = ("concurrency", "input_tokens", "output_tokens", "tokens_per_second", "decode_tokens_per_second")
+
+
+def folders(user_models: Mapping[str, Any], root: str) -> dict[str, str]:
+    """Return {name: folder on the nodes} of the models in the catalog and in ``user_models``, which are valid.
+
+    ``root`` is gb10_install_dir, which has the store.
+    """
+    known = catalog.known(user_models).values()
+    found = {each.name: each.path or (each.hub and model_store.folder(root, each.hub, each.revision)) for each in known}
+    return {name: folder for name, folder in found.items() if folder}
+
+
+def candidate(plan: Mapping[str, Any], name: str, settings: Settings, problem: str = "") -> dict[str, Any]:
+    """Return the candidate of a model with its plan. ``problem``: why it has no plan; then ``plan`` is ignored."""
+    if problem:
+        return {"name": name, "model": "", "key": "", "minutes": 0, "problem": problem}
+    inputs = {key: plan[key] for key in ("model", "stack", "runtime", "executor")}
+    inputs |= {key: plan[key] for key in ("tensor_parallel_size", "pipeline_parallel_size", "data_parallel_size")}
+    given = [len(plan["nodes"]), plan["store"], plan["serve"]["args"], plan["serve"]["user_args"]]
+    # The seed differs in each run.
+    key = digest([inputs, given, vars(replace(settings, seed=0))])
+    load = _START + max(plan["serve"]["needs"].values(), default=0) / _FILL
+    spent = load + sum(seconds(plan, run) or _RUN for run in runs(plan, settings))
+    return {"name": name, "model": plan["model"], "key": key, "minutes": round(spent / 60), "problem": ""}
+
+
+def begin(candidates: Sequence[Mapping[str, Any]], text: str, restart: bool, date: str) -> dict[str, Any]:
+    """Return the record at the begin of a run: {format, date, finished, rows}, with the results of an interrupted run.
+
+    ``text`` is the earlier record, "" without one. Results of a finished run, of other inputs and failures are dropped.
+    """
+    keys = {each["key"] for each in candidates}
+    earlier = {} if restart or not text else _loaded(text)
+    kept = [row for row in earlier.get("rows", ()) if row["key"] in keys and not row["problem"]]
+    return {"format": FORMAT, "date": earlier["date"] if kept else date, "finished": False, "rows": kept}
+
+
+def _loaded(text: str) -> Mapping[str, Any]:
+    """Return an unfinished record, {} for any other text: it is a file that users may edit."""
+    try:
+        found = bounded_json.load(text, _MOST)
+        rows = [_checked(row) for row in found["rows"]]
+        return {} if found["finished"] or found["format"] != FORMAT else {"date": str(found["date"]), "rows": rows}
+    except (ValueError, LookupError, TypeError):
+        return {}
+
+
+def _checked(row: Mapping[str, Any]) -> dict[str, Any]:
+    texts = {key: str(row[key]) for key in ("name", "model", "key", "problem", "file")}
+    return {**texts, "runs": [_shown(run) for run in row["runs"]]}
+
+
+def due(candidates: Sequence[Mapping[str, Any]], record: Mapping[str, Any]) -> list[Mapping[str, Any]]:
+    """Return the candidates without a result in the record."""
+    done = {row["key"] for row in record["rows"]}
+    return [each for each in candidates if each["key"] not in done]
+
+
+def announcement(candidates: Sequence[Mapping[str, Any]], record: Mapping[str, Any], served: str) -> list[str]:
+    """Return the lines that describe a run before it starts. ``served``: the model that is served now."""
+    next_ones = due(candidates, record)
+    minutes = sum(each["minutes"] for each in next_ones)
+    kept = [f"{row['name']}: has a result of the interrupted run of {record['date']}" for row in record["rows"]]
+    return [
+        f"{len(next_ones)} models, about {minutes} minutes; {served} stops, and serves again at the end",
+        *(f"{each['name']}: about {each['minutes']} minutes" for each in next_ones),
+        *kept,
+    ]
+
+
+def added(
+    record: Mapping[str, Any], of: Mapping[str, Any], result: Mapping[str, Any], file: str, problem: str
+) -> dict[str, Any]:
+    """Return the record with a candidate's row. ``result``: the document of its benchmark, {} if there is none.
+
+    ``problem`` is why the model or its benchmark failed, "" if both were successful.
+    """
+    ours = result.get("model") == of["model"]
+    row = {
+        **{key: of[key] for key in ("name", "model", "key")},
+        "problem": " ".join(problem.split()),
+        "file": file if ours else "",
+        "runs": [_shown({**each, **_first(each)}) for each in result["runs"]] if ours else [],
+    }
+    return {**record, "rows": [*record["rows"], row]}
+
+
+def _first(run: Mapping[str, Any]) -> dict[str, float | None]:
+    """Return the median time to the first token, and the speed of reading a prompt alone."""
+    first = run["ttft_ms"]["median"]
+    prefill = round(1000 * run["input_tokens"] / first, 1) if run["concurrency"] == 1 and first else None
+    return {"ttft_ms": first, "prefill_tokens_per_second": prefill}
+
+
+def _shown(run: Mapping[str, Any]) -> dict[str, float | None]:
+    """Return the figures of a run in the table. Raises TypeError for another value than a number or None."""
+    figures = {key: run[key] for key in (*_SHOWN, "prefill_tokens_per_second", "ttft_ms", "roofline_percent")}
+    for key, value in figures.items():
+        if isinstance(value, bool) or not isinstance(value, int | float | None):
+            raise TypeError(f"{key} is {str(value)[:40]!r}, expected a number")
+    return figures
+
+
+#: The columns of the table: title, width, value of a run.
+_COLUMNS: Sequence[tuple[str, int, str]] = (
+    ("at once", 7, "concurrency"),
+    ("input", 6, "input_tokens"),
+    ("output", 6, "output_tokens"),
+    ("tok/s", 8, "tokens_per_second"),
+    ("decode", 7, "decode_tokens_per_second"),
+    ("prefill", 8, "prefill_tokens_per_second"),
+    ("TTFT ms", 9, "ttft_ms"),
+    ("roofline %", 10, "roofline_percent"),
+)
+
+
+def lines(record: Mapping[str, Any]) -> list[str]:
+    """Return the table of the record, and a line for each failed model."""
+    rows = record["rows"]
+    name = max([5, *(len(row["name"]) for row in rows)])
+    head = " ".join(["model".ljust(name), *(title.rjust(width) for title, width, _key in _COLUMNS)])
+    table = [f"{row['name']:{name}} {_figures(run)}" for row in rows for run in row["runs"]]
+    failed = [f"{row['name']}: {row['problem']}" for row in rows if row["problem"]]
+    return [*([head, *table] if table else ["no result"]), *failed]
+
+
+def _figures(run: Mapping[str, Any]) -> str:
+    values = [(run[key], width) for _title, width, key in _COLUMNS]
+    return " ".join(_text(value).rjust(width) for value, width in values)
+
+
+def _text(value: float | None) -> str:
+    return "-" if value is None else str(value) if isinstance(value, int) else f"{value:.1f}"

@@ -1,0 +1,214 @@
+"""The control flow of the role benchmark_all on two hosts, with stand-ins for the roles that change nodes."""
+
+from __future__ import annotations
+
+import copy
+import json
+import re
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+from repository import ROOT, files, load_yaml, read
+from run_playbook import Run, run
+
+PLAN = json.loads((Path(__file__).parents[1] / "data" / "plan_two_spark.json").read_text(encoding="utf-8"))
+NAMES = ["spark1", "spark2"]
+PLAY = [
+    {
+        "name": "Measure",
+        "hosts": "all",
+        "gather_facts": False,
+        "any_errors_fatal": True,
+        "tasks": [
+            {"name": "Plan", "ansible.builtin.include_role": {"name": "gb10.cluster.gb10"}},
+            {"name": "Measure", "ansible.builtin.include_role": {"name": "gb10.cluster.benchmark_all"}},
+        ],
+    }
+]
+
+
+def fails(condition: str, message: str) -> dict[str, Any]:
+    return {"name": "Fail", "ansible.builtin.fail": {"msg": message}, "when": condition}
+
+
+LOGGED = {"name": "Log", "ansible.builtin.debug": {"msg": "STEP {{ role_name | split('.') | last }} {{ gb10_model }} {{ inventory_hostname }}"}}
+SET_PLAN = {"gb10_plan": "{{ plan | combine({'model': '/srv/models/' ~ gb10_model, 'node': plan.nodes[groups['all'].index(inventory_hostname)]}) }}"}
+DOCUMENT = {"document": {"model": "/srv/models/{{ gb10_model }}", "runs": "{{ measured }}"}, "file": "{{ gb10_model }}.json"}
+ROLES: dict[str, list[dict[str, Any]]] = {
+    "gb10/tasks/main.yml": [
+        LOGGED,
+        fails("gb10_model == 'large'", "large does not fit"),
+        {"name": "Set", "ansible.builtin.set_fact": SET_PLAN},
+    ],
+    "golden/tasks/check.yml": [LOGGED],
+    "model_store/tasks/main.yml": [LOGGED],
+    "vllm_patch/tasks/main.yml": [LOGGED],
+    "ray_cluster/tasks/main.yml": [LOGGED],
+    # On one host only.
+    "vllm_serve/tasks/main.yml": [LOGGED, fails("gb10_model == 'broken' and inventory_hostname == 'spark2'", "no memory on spark2")],
+    "nccl_sm121_build/tasks/verify.yml": [LOGGED],
+    "benchmark_model/tasks/main.yml": [
+        LOGGED,
+        {"name": "Set", "ansible.builtin.set_fact": {"__benchmark_model_report": DOCUMENT}, "when": "gb10_plan.node.head"},
+        fails("gb10_model == 'slow' and gb10_plan.node.head", "slower than before"),
+    ],
+}
+STATUS = '''#!/usr/bin/python
+from ansible.module_utils.basic import AnsibleModule
+module = AnsibleModule({name: {"type": "raw", "no_log": False} for name in ("url", "server_name", "key_file", "seconds")}, supports_check_mode=True)
+module.exit_json(api={"healthy": True, "answers": True, "root": "/srv/models/SERVED"})
+'''
+MEASURED = [
+    {
+        "concurrency": 1,
+        "input_tokens": 1024,
+        "output_tokens": 128,
+        "tokens_per_second": 40.0,
+        "decode_tokens_per_second": 41.0,
+        "roofline_percent": 80.0,
+        "ttft_ms": {"median": 512.0},
+    }
+]
+
+
+class Cluster:
+    """Two hosts, both this machine, and a copy of the collection with stand-ins."""
+
+    def __init__(self, folder: Path) -> None:
+        self.folder, self.file, self.output = folder, folder / "matrix.json", ""
+        self.collection = folder / "collections/ansible_collections/gb10/cluster"
+        (self.collection / "plugins").mkdir(parents=True)
+        (self.collection / "galaxy.yml").symlink_to(ROOT / "galaxy.yml")
+        (self.collection / "meta").symlink_to(ROOT / "meta")
+        for kind in (ROOT / "plugins").iterdir():
+            (self.collection / "plugins" / kind.name).mkdir()
+            for path in kind.iterdir():
+                if path.stem != "cluster_status_info":
+                    (self.collection / "plugins" / kind.name / path.name).symlink_to(path)
+        self.serve("served")
+        (self.collection / "roles").mkdir()
+        (self.collection / "roles/benchmark_all").symlink_to(ROOT / "roles/benchmark_all")
+        for name, tasks in ROLES.items():
+            path = self.collection / "roles" / name
+            path.parent.mkdir(parents=True)
+            path.write_text(yaml.safe_dump(tasks), encoding="utf-8")
+
+    def serve(self, name: str) -> None:
+        """Let the API report a model."""
+        (self.collection / "plugins/modules/cluster_status_info.py").write_text(STATUS.replace("SERVED", name), encoding="utf-8")
+
+    def play(self, *models: str, confirmed: bool = True, arguments: tuple[str, ...] = (), **variables: Any) -> Run:
+        """Run the role for these models."""
+        plan = copy.deepcopy(PLAN)
+        plan["serve"]["expected"] = {"context": 0, "max_num_seqs": 0, "tokens_per_second": 0.0, "published": []}
+        plan["root"] = str(self.folder / "opt")
+        given = {"plan": plan, "measured": MEASURED, "benchmark_all_file": str(self.file), **variables}
+        given |= {"benchmark_all_models": list(models), "benchmark_all_confirmed": confirmed}
+        host = {"ansible_connection": "local", "ansible_become": False, "ansible_python_interpreter": sys.executable}
+        inventory = {"all": {"hosts": dict.fromkeys(NAMES, host), "vars": {**given, "gb10_model": "served"}}}
+        (self.folder / "hosts.yml").write_text(json.dumps(inventory), encoding="utf-8")
+        (self.folder / "play.yml").write_text(json.dumps(PLAY), encoding="utf-8")
+        environment = {"ANSIBLE_COLLECTIONS_PATH": str(self.folder / "collections")}
+        done = run(str(self.folder / "play.yml"), ["-i", str(self.folder / "hosts.yml"), *arguments], environment)
+        self.output = done.output
+        return done
+
+    def steps(self, role: str, host: str = "spark1") -> list[str]:
+        """Return the models for which a role ran on a host, in order."""
+        return re.findall(rf"STEP {role} (\w+) {host}\b", self.output)
+
+    @property
+    def record(self) -> dict[str, Any]:
+        found: dict[str, Any] = json.loads(self.file.read_text(encoding="utf-8"))
+        return found
+
+
+@pytest.fixture
+def cluster(tmp_path: Path) -> Cluster:
+    return Cluster(tmp_path)
+
+
+def test_failed_models_are_rows_and_the_first_model_serves_again(cluster: Cluster) -> None:
+    done = cluster.play("broken", "fast", "slow")
+    assert done.status != 0
+    for host in NAMES:
+        assert cluster.steps("vllm_serve", host) == ["broken", "fast", "slow", "served"]
+        assert cluster.steps("benchmark_model", host) == ["fast", "slow"]
+    assert cluster.steps("nccl_sm121_build") == ["fast", "slow", "served"]
+    # All models are planned before the first switch.
+    assert cluster.steps("gb10") == ["served", "broken", "fast", "slow", "broken", "fast", "slow", "served"]
+    rows = {row["name"]: (row["problem"], len(row["runs"]), row["file"]) for row in cluster.record["rows"]}
+    assert rows == {"broken": ("no memory on spark2", 0, ""), "fast": ("", 1, "fast.json"), "slow": ("slower than before", 1, "slow.json")}
+    assert cluster.record["finished"] is True
+    assert done.shown("Show the matrix")[1].split()[:2] == ["fast", "1"]
+    assert "broken, slow failed; the matrix above has the reasons. /srv/models/served serves again." in done.output
+
+
+def test_an_interrupted_run_continues(cluster: Cluster) -> None:
+    cluster.play("fast").assert_ok()
+    interrupted = {**cluster.record, "finished": False}
+    cluster.file.write_text(json.dumps(interrupted), encoding="utf-8")
+    done = cluster.play("fast", "next").assert_ok()
+    assert cluster.steps("benchmark_model") == ["next"]
+    assert [row["name"] for row in cluster.record["rows"]] == ["fast", "next"]
+    assert "fast: has a result of the interrupted run of" in done.output
+
+
+@pytest.mark.parametrize(
+    ("models", "served", "confirmed", "expected"),
+    [
+        (["fast", "large"], "served", True, "large: large does not fit"),
+        (["fast"], "another", True, "serves /srv/models/another. Expected: /srv/models/served, which answers"),
+        ([], "served", True, "No model to measure."),
+        (["fast"], "served", False, "Nothing was measured. Expected: the answer yes on a terminal, or benchmark_all_confirmed: true."),
+    ],
+    ids=["too large", "another model serves", "none", "unconfirmed"],
+)
+def test_nothing_is_switched(cluster: Cluster, models: list[str], served: str, confirmed: bool, expected: str) -> None:
+    cluster.serve(served)
+    done = cluster.play(*models, confirmed=confirmed)
+    assert done.status != 0
+    assert expected in done.output
+    assert cluster.steps("vllm_serve") == []
+    assert not cluster.file.exists()
+
+
+def test_stored_models_are_the_default(cluster: Cluster) -> None:
+    for name in ("fast", "large"):
+        (cluster.folder / name).mkdir()
+        (cluster.folder / name / "gb10-model.json").write_text("{}", encoding="utf-8")
+    (cluster.folder / "partial").mkdir()
+    models = {name: {"path": str(cluster.folder / name)} for name in ("fast", "large", "partial", "absent")}
+    done = cluster.play(gb10_models=models).assert_ok()
+    assert cluster.steps("benchmark_model") == ["fast"]
+    assert "large: left out, because the planner refuses it" in done.output
+
+
+@pytest.mark.parametrize("role", load_yaml(read("roles/benchmark_all/vars/main.yml"))["_benchmark_all_switch"])
+def test_steps_stop_on_every_host(role: str) -> None:
+    """Ansible rescues a failed task with run_once only on one host, and the other hosts would go on."""
+    once = ["bandwidth.yml", "gb10/tasks/main.yml: Refuse a run that leaves out cluster nodes"]
+    found = [
+        f"{path.removeprefix('roles/')}: {task['name']}"
+        for path in files(f"roles/{role}/tasks/*.yml")
+        for task in _tasks(load_yaml(read(path)))
+        if task.keys() & {"ansible.builtin.fail", "ansible.builtin.assert"} and task.get("run_once")
+    ]
+    assert [each for each in found if not any(text in each for text in once)] == []
+
+
+def _tasks(tasks: list[dict[str, Any]]) -> Iterator[dict[str, Any]]:
+    for task in tasks:
+        yield task
+        for part in ("block", "rescue", "always"):
+            yield from _tasks(task.get(part, []))
+
+
+def test_check_mode_lists_the_models(cluster: Cluster) -> None:
+    cluster.play("fast", arguments=("--check",)).assert_ok()
+    assert cluster.steps("vllm_serve") == []
+    assert not cluster.file.exists()

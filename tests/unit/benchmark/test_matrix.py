@@ -1,0 +1,164 @@
+"""Benchmarks of several models: candidates, interrupted runs, the table, and the heat map."""
+
+from __future__ import annotations
+
+import copy
+import json
+from pathlib import Path
+from typing import Any
+from unittest.mock import MagicMock
+
+import pytest
+from filters import FILTERS
+
+from ansible_collections.gb10.cluster.plugins.module_utils.benchmark import io_plot, matrix
+from ansible_collections.gb10.cluster.plugins.module_utils.benchmark.plan import Settings
+
+SNAPSHOT = json.loads((Path(__file__).parents[1] / "data" / "plan_two_spark.json").read_text(encoding="utf-8"))
+QUICK = Settings("quick", [1], [1024], 128, 0, 600)
+DATE = "2026-11-22T21:30:00Z"
+GIB = 1 << 30
+
+
+def plan(model: str = "/srv/models/a", **changes: Any) -> dict[str, Any]:
+    found = copy.deepcopy(SNAPSHOT)
+    found["serve"]["expected"] = {"context": 8192, "max_num_seqs": 8, "tokens_per_second": 50.0, "published": []}
+    found["serve"]["needs"] = {"spark1": 60 * GIB, "spark2": 60 * GIB}
+    return {**found, "node": found["nodes"][0], "model": model, **changes}
+
+
+def candidate(name: str = "a", problem: str = "", **changes: Any) -> dict[str, Any]:
+    return matrix.candidate(plan(f"/srv/models/{name}", **changes), name, QUICK, problem)
+
+
+def run(concurrency: int = 1, **changes: Any) -> dict[str, Any]:
+    """Return a run of a benchmark's document."""
+    sizes = {"concurrency": concurrency, "input_tokens": 1024, "output_tokens": 128}
+    speeds = {"tokens_per_second": 40.0, "decode_tokens_per_second": 41.25, "roofline_percent": 82.5 if concurrency == 1 else None}
+    return {**sizes, **speeds, "ttft_ms": {"mean": 1.0, "median": 512.0, "p99": 2.0}, **changes}
+
+
+def result(name: str = "a", *runs: dict[str, Any]) -> dict[str, Any]:
+    return {"model": f"/srv/models/{name}", "runs": list(runs or (run(), run(8)))}
+
+
+def begun(*candidates: dict[str, Any], text: str = "", restart: bool = False) -> dict[str, Any]:
+    return matrix.begin(candidates, text, restart, DATE)
+
+
+def test_a_candidate_has_an_estimate() -> None:
+    found = candidate()
+    assert (found["name"], found["model"], found["problem"]) == ("a", "/srv/models/a", "")
+    # A start of 180 s and 129 s for the memory, and runs of 56 s and 43 s.
+    assert found["minutes"] == round((180 + 60 * GIB / 5e8 + 56 + 43) / 60)
+    assert candidate(problem="it does not fit") == {"name": "a", "model": "", "key": "", "minutes": 0, "problem": "it does not fit"}
+
+
+@pytest.mark.parametrize(
+    "other",
+    [
+        candidate("b"),
+        candidate(executor="mp"),
+        candidate(stack={**SNAPSHOT["stack"], "vllm": "0.33.0"}),
+        candidate(serve={**plan()["serve"], "user_args": ["--enforce-eager"]}),
+        matrix.candidate(plan(), "a", Settings("full", [1], [1024], 128, 0, 600)),
+    ],
+    ids=["model", "executor", "stack", "arguments", "mode"],
+)
+def test_the_key_depends_on_the_inputs(other: dict[str, Any]) -> None:
+    assert other["key"] != candidate()["key"]
+
+
+def test_the_key_does_not_depend_on_the_seed_and_the_server() -> None:
+    assert matrix.candidate(plan(), "a", Settings("quick", [1], [1024], 128, 99, 600))["key"] == candidate()["key"]
+
+
+def test_folders_of_models() -> None:
+    models = {"mine": {"path": "/srv/models/mine"}}
+    found = matrix.folders(models, "/opt/gb10")
+    assert found["mine"] == "/srv/models/mine"
+    assert found["gpt-oss-120b"].startswith("/opt/gb10/models/openai--gpt-oss-120b/")
+    assert all(folder.startswith("/") for folder in found.values())
+
+
+def test_an_interrupted_run_continues() -> None:
+    one, two = candidate(), candidate("b")
+    record = matrix.added(begun(one, two), one, result(), "a.json", "")
+    again = matrix.begin([one, two], json.dumps(record), restart=False, date="2026-11-23T00:00:00Z")
+    assert again == record
+    assert matrix.due([one, two], again) == [two]
+    assert matrix.announcement([one, two], again, "/srv/models/served") == [
+        f"1 models, about {two['minutes']} minutes; /srv/models/served stops, and serves again at the end",
+        f"b: about {two['minutes']} minutes",
+        f"a: has a result of the interrupted run of {DATE}",
+    ]
+
+
+@pytest.mark.parametrize("case", ["finished", "restart", "other inputs", "failed", "no JSON", "no record", "text as figure"])
+def test_other_records_are_dropped(case: str) -> None:
+    one = candidate()
+    record = matrix.added(begun(one), one, result(), "a.json", "the start failed" if case == "failed" else "")
+    texts = {
+        "finished": json.dumps({**record, "finished": True}),
+        "other inputs": json.dumps(record).replace(one["key"], "0" * 64),
+        "no JSON": "{",
+        "no record": "[]",
+        "text as figure": json.dumps(record).replace("41.25", '"<script>"'),
+    }
+    found = begun(one, text=texts.get(case, json.dumps(record)), restart=case == "restart")
+    assert found == {"format": 1, "date": DATE, "finished": False, "rows": []}
+
+
+def test_the_table() -> None:
+    record = matrix.added(begun(candidate()), candidate(), result(), "a.json", "")
+    record = matrix.added(record, candidate("b"), {}, "", "vLLM did not start:\n no memory")
+    record = matrix.added(record, candidate("c"), result("a"), "a.json", "")
+    assert matrix.lines(record) == [
+        "model at once  input output    tok/s  decode  prefill   TTFT ms roofline %",
+        "a           1   1024    128     40.0    41.2   2000.0     512.0       82.5",
+        "a           8   1024    128     40.0    41.2        -     512.0          -",
+        "b: vLLM did not start: no memory",
+    ]
+    assert [(row["file"], len(row["runs"])) for row in record["rows"]] == [("a.json", 2), ("", 0), ("", 0)]
+    assert matrix.lines(begun()) == ["no result"]
+
+
+def test_the_filters_return_the_matrix() -> None:
+    settings = vars(QUICK)
+    one, two = (FILTERS["benchmark_candidate"](plan(f"/srv/models/{name}"), name, settings) for name in "ab")
+    begin = FILTERS["benchmark_begin"]([one, two], "", False, DATE, "served")
+    record = FILTERS["benchmark_added"](begin["record"], one, result(), "a.json", "")
+    assert begin["due"] == [one, two]
+    assert FILTERS["benchmark_table"](record) == matrix.lines(record)
+    assert FILTERS["benchmark_folders"]({}, "/opt/gb10") == matrix.folders({}, "/opt/gb10")
+
+
+def drawn(folder: Path, record: dict[str, Any]) -> str:
+    (folder / "matrix.json").write_text(json.dumps(record), encoding="utf-8")
+    return io_plot.draw(str(folder / "matrix.json"), str(folder / "matrix.svg"))
+
+
+def test_the_heat_map(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """With a stand-in for matplotlib, which the tests do not install."""
+    library = MagicMock()
+    monkeypatch.setattr(io_plot, "import_module", lambda _name: library)
+    record = matrix.added(begun(candidate()), candidate(), result(), "a.json", "")
+    record = matrix.added(record, candidate("b"), result("b", run(8, tokens_per_second=120.0)), "b.json", "")
+    assert drawn(tmp_path, matrix.added(record, candidate("c"), {}, "", "failed")) == f"plots: {tmp_path}/matrix.svg"
+    axes = library.Figure.return_value.subplots.return_value
+    (cells,) = axes.imshow.call_args.args
+    assert cells[0] == [40.0, 40.0]
+    assert str(cells[1]) == "[nan, 120.0]"
+    axes.set_yticks.assert_called_once_with(range(2), ["a", "b"])
+    axes.set_xticks.assert_called_once_with(range(2), ["1: 1024 + 128", "8: 1024 + 128"])
+    assert [call.args[2] for call in axes.text.call_args_list] == ["40", "40", "-", "120"]
+
+
+def test_a_heat_map_needs_results_and_matplotlib(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def missing(name: str) -> None:
+        raise ImportError(name)
+
+    assert drawn(tmp_path, begun()) == "plots: none, because no model has a result"
+    monkeypatch.setattr(io_plot, "import_module", missing)
+    record = matrix.added(begun(candidate()), candidate(), result(), "a.json", "")
+    assert drawn(tmp_path, record) == "plots: none, because this controller has no matplotlib"
