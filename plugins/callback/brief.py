@@ -47,6 +47,8 @@ class CallbackModule(Default):
         self._failed: dict[str, tuple[str, list[str]]] = {}
         # The messages of failed items, by host and task.
         self._items: dict[tuple[str, str], list[str]] = {}
+        # The last shown error: its task and its lines.
+        self._shown: tuple[str, list[str]] = ("", [])
 
     def _task_start(self, task: Any, prefix: str | None = None) -> None:
         super()._task_start(task, prefix)
@@ -63,7 +65,9 @@ class CallbackModule(Default):
     def _dump_results(self, result: Any, *args: Any, **kwargs: Any) -> str:
         if self._display.verbosity or not result.get("msg"):
             return str(super()._dump_results(result, *args, **kwargs))
-        return "".join(f"\n  {line}" for line in _lines(result))
+        lines = list(_lines(result))
+        # A run has one report, although it fails on every node.
+        return "the same" if self._shown == (self._last_task_banner, lines) else "".join(f"\n  {line}" for line in lines)
 
     def v2_runner_item_on_failed(self, result: Any) -> None:
         super().v2_runner_item_on_failed(result)
@@ -72,6 +76,7 @@ class CallbackModule(Default):
     def v2_runner_on_failed(self, result: Any, ignore_errors: bool = False) -> None:
         lines = self._items.pop((result.host.get_name(), result.task._uuid), None) or list(_lines(result.result))
         super().v2_runner_on_failed(result, ignore_errors)
+        self._shown = (result.task._uuid, lines)
         if not ignore_errors:
             self._failed[result.host.get_name()] = (result.task.get_name(), lines)
 

@@ -244,7 +244,8 @@ def _fp4_vllm(runtime: Runtime) -> tuple[float, str]:
         size = (len(values), values.shape[1])
         read = torch.tensor(fp4_values(_bytes(torch, packed), _bytes(torch, scales), *size), dtype=torch.float64)
         restored = read.reshape(size) / _double(scale)
-        if not float((restored - values.double()).abs().max() / values.abs().max()) <= _FP4_BOUND:
+        error = float((restored - values.double()).abs().max() / values.abs().max())
+        if math.isnan(error) or error > _FP4_BOUND:
             raise WrongResultError(f"the quantization of {size[0]} rows returned other values")
         return packed, scales, scale, restored
 
@@ -341,7 +342,7 @@ def main() -> None:
     """Print the results. The kernel ends the checks after the given seconds, also inside a hanging driver call."""
     # As the first process of a container, this one would survive the alarm.
     if child := os.fork():
-        sys.exit(os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) & 255)
+        raise SystemExit(os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) & 255)
     signal.alarm(int(sys.argv[1]) if len(sys.argv) > 1 else 0)
     os.environ.setdefault("VLLM_LOGGING_LEVEL", "ERROR")
     failed = False
@@ -349,7 +350,7 @@ def main() -> None:
         failed |= result["state"] == "failed"
         sys.stdout.write(f"{json.dumps(result)}\n")
         sys.stdout.flush()
-    sys.exit(failed)
+    raise SystemExit(failed)
 
 
 if __name__ == "__main__":
