@@ -178,7 +178,7 @@ def command(plan: Mapping[str, Any], run: Run, settings: Settings) -> list[str]:
     """
     native = plan["runtime"]["kind"] == stacks.NATIVE
     script = _RESULT.format(seconds=settings.timeout, most=MOST + 1)
-    saved = ["/usr/bin/env", *_ENVIRONMENT, "/bin/sh", "-c", script, "sh", *_client(plan, run, settings.seed)]
+    saved = ["/usr/bin/env", *_ENVIRONMENT, "/bin/sh", "-c", script, "sh", *client(plan, run, settings.seed)]
     owner = str(plan["node"].get("state", {}).get("service_user", ""))
     inner = launch.client_argv(plan, UNIT, [KEY_VARIABLE] if plan["api_key"] else [], saved, owner)
     limits = [f"RuntimeMaxSec={settings.timeout + _GRACE}", *([_RANKS] if native else [])]
@@ -193,7 +193,7 @@ def command(plan: Mapping[str, Any], run: Run, settings: Settings) -> list[str]:
     ]
 
 
-def _client(plan: Mapping[str, Any], run: Run, seed: int) -> list[str]:
+def client(plan: Mapping[str, Any], run: Run, seed: int) -> list[str]:
     """Return the argv of vLLM's client. The warm-up repeats the first prompt, so the prefix cache has that one."""
     given = [*plan["serve"]["args"], *plan["serve"]["user_args"]]
     return [

@@ -1,0 +1,171 @@
+# Copyright (c) 2026, gb10.cluster maintainers
+# GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""Compare golden answers on a real GPU, as shipped and with wrong kernels, and measure a benchmark.
+
+    python tests/gpu/golden.py --runtime PYTHON --folder FOLDER
+
+PYTHON is that of an environment with a CUDA build of vLLM. The model is that of moe.py with one FP8 scale for each output. It was trained
+to recite passages. Each server starts with --enforce-eager. The first one is recorded, the second one is compared without a fault, and
+each further one with a product of vLLM's FP8 kernel times a factor: a wrong scale. FOLDER then contains report.json, report.md as a
+section for docs/benchmarks.md, the record and logs. The exit status is 1 if a check fails.
+
+Standard library only.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import subprocess
+import sys
+import time
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import asdict
+from pathlib import Path
+from typing import Any
+
+from adhoc import ROOT, conclude
+from client import healthy
+
+sys.path.insert(0, str(ROOT / ".collections"))
+
+from ansible_collections.gb10.cluster.plugins.module_utils.benchmark import io_run, plan
+from ansible_collections.gb10.cluster.plugins.module_utils.golden import io_golden, parse, report
+from ansible_collections.gb10.cluster.plugins.module_utils.golden.schema import Bounds, Identity
+from ansible_collections.gb10.cluster.plugins.module_utils.health.io_client import Server
+
+URL = "http://127.0.0.1:8000"
+#: The defaults of the role golden.
+BOUNDS = Bounds(tie=0.5, distance=0.25, perplexity_change=0.1, perplexity=100.0, strict=False)
+#: Factors of the planted faults: a wrong scale.
+FACTORS = (1.1, 1.5, 0.5)
+#: vLLM loads this plugin in each of its processes.
+PLUGIN = """
+import os
+def register():
+    from vllm import _custom_ops as ops
+    kernel, factor = ops.cutlass_scaled_mm, float(os.environ["GB10_FAULT"])
+    ops.cutlass_scaled_mm = lambda *args, **options: kernel(*args, **options) * factor
+"""
+RUNS = (plan.Run(1, 512, 256, 4), plan.Run(16, 512, 256, 64))
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--runtime", required=True, help="the Python of an environment with a CUDA build of vLLM")
+    parser.add_argument("--folder", required=True, type=Path)
+    options = parser.parse_args()
+    options.folder.mkdir(parents=True, exist_ok=True)
+    conclude(options.folder, measure(options.runtime, options.folder.resolve()), section)
+
+
+def measure(python: str, folder: Path) -> dict[str, Any]:
+    """Return the report: versions, cases and checks."""
+    models = folder / "models"
+    if not (models / "training.json").exists():
+        subprocess.run([python, str(Path(__file__).with_name("moe.py")), str(models)], check=True)
+    model = models / "channel"
+    plugin = folder / "plugin"
+    (plugin / "gb10_fault-1.dist-info").mkdir(parents=True, exist_ok=True)
+    (plugin / "gb10_fault.py").write_text(PLUGIN, encoding="utf-8")
+    (plugin / "gb10_fault-1.dist-info/METADATA").write_text("Metadata-Version: 2.1\nName: gb10-fault\nVersion: 1\n", encoding="utf-8")
+    (plugin / "gb10_fault-1.dist-info/entry_points.txt").write_text("[vllm.general_plugins]\nfault = gb10_fault:register\n", encoding="utf-8")
+    identity, content = Identity(str(model), "", "compressed-tensors"), None
+    cases: list[dict[str, Any]] = []
+    runs: list[dict[str, Any]] = []
+    for name, factor in (("recorded", 0.0), ("unchanged", 0.0), *((f"FP8 products times {factor}", factor) for factor in FACTORS)):
+        with server(python, model, folder / f"{name.replace(' ', '-')}.log", plugin, factor) as seconds:
+            asked = time.monotonic()
+            answers = io_golden.run(Server(URL), "moe", str(model), False, parse.prompts(""), 120, "", "")
+            took = time.monotonic() - asked
+            if not content:
+                runs = [benchmark(python, model, run) for run in RUNS]
+        verdict = report.result(answers, content, BOUNDS, identity, "2026-01-01", "record.json", renew=not content)
+        content = content or verdict["record"]
+        lines = [line for line in verdict["lines"] if not line.startswith("  ")]
+        cases.append(
+            {
+                "name": name,
+                "start_seconds": seconds,
+                "answer_seconds": took,
+                "perplexity": answers["perplexity"],
+                "lines": lines,
+                "problem": verdict["problem"],
+                "vllm": answers["vllm"],
+            }
+        )
+        (folder / "report.json").write_text(json.dumps(cases, indent=1), encoding="utf-8")
+    query = ["nvidia-smi", "--query-gpu=name,compute_cap,driver_version", "--format=csv,noheader"]
+    gpu = subprocess.run(query, capture_output=True, text=True, check=True).stdout.strip()
+    checks = {
+        "the record was written": bool(content),
+        "unchanged answers pass": not cases[1]["problem"],
+        **{f"{case['name']} fails": bool(case["problem"]) for case in cases[2:]},
+        "each benchmark has a speed": all(run["result"]["tokens_per_second"] > 0 for run in runs),
+    }
+    return {"gpu": gpu, "cases": cases, "benchmark": runs, "checks": checks}
+
+
+@contextmanager
+def server(python: str, model: Path, log: Path, plugin: Path, factor: float) -> Iterator[float]:
+    """Serve a model, with FP8 products times ``factor`` unless it is 0. Yields the seconds until it is healthy."""
+    command = [python, "-m", "vllm.entrypoints.cli.main", "serve", str(model), "--served-model-name=moe", "--enforce-eager"]
+    command += ["--host=127.0.0.1", "--port=8000", "--max-model-len=2048", "--gpu-memory-utilization=0.3"]
+    environment = os.environ | {"VLLM_USE_DEEP_GEMM": "0"}
+    if factor:
+        paths = [str(plugin), *filter(None, [environment.get("PYTHONPATH")])]
+        environment |= {"PYTHONPATH": os.pathsep.join(paths), "GB10_FAULT": str(factor)}
+    began = time.monotonic()
+    with log.open("wb") as output, subprocess.Popen(command, env=environment, stdout=output, stderr=subprocess.STDOUT) as process:
+        try:
+            while not healthy(URL):
+                if process.poll() is not None or time.monotonic() - began > 400:
+                    sys.exit(f"vLLM did not start:\n{log.read_text(encoding='utf-8', errors='replace')[-3000:]}")
+                time.sleep(1)
+            yield time.monotonic() - began
+        finally:
+            process.terminate()
+            process.wait(60)
+
+
+def benchmark(python: str, model: Path, run: plan.Run) -> dict[str, Any]:
+    """Return a run of vLLM's client as the role benchmark_model measures it, without systemd-run."""
+    given = {
+        "api": {"url": URL},
+        "served_model_name": "moe",
+        "model": str(model),
+        "api_tls": False,
+        "serve": {"args": [], "user_args": []},
+        "runtime": {"kind": "native", "path": "."},
+    }
+    _vllm, *client = plan.client(given, run, 1)
+    script = 'folder=$(mktemp -d) && "$@" --result-dir=$folder >&2 && cat $folder/result.json'
+    command = ["sh", "-c", script, "sh", python, "-m", "vllm.entrypoints.cli.main", *client]
+
+    def look(argv: Any) -> tuple[int, str, str]:
+        done = subprocess.run(argv, capture_output=True, text=True, check=False)
+        return done.returncode, done.stdout, done.stderr
+
+    return {"name": run.name, **asdict(io_run.measure(command, run, Server(URL), "", "", look))}
+
+
+def section(found: Mapping[str, Any]) -> str:
+    """Return the report as Markdown."""
+    rows = ["| case | golden answers | perplexity | start s | answers s |", "|---|---|--:|--:|--:|"]
+    for case in found["cases"]:
+        result = f"failed: {case['lines'][0]}" if case["problem"] else case["lines"][0]
+        rows.append(f"| {case['name']} | {result} | {case['perplexity']:.1f} | {case['start_seconds']:.0f} | {case['answer_seconds']:.1f} |")
+    rows += ["", "| benchmark | output tok/s | TTFT ms, median | TPOT ms, median | SM clock MHz | power W |", "|---|--:|--:|--:|--:|--:|"]
+    for run in found["benchmark"]:
+        result, clocks = run["result"], run["clocks"]
+        figures = [f"{result['tokens_per_second']:.0f}", f"{result['ttft_ms']['median']:.1f}", f"{result['tpot_ms']['median']:.2f}"]
+        rows.append(f"| {run['name']} | {' | '.join(figures)} | {clocks.get('sm_mhz')} | {clocks.get('power_w')} |")
+    title = f"{found['gpu']}, vLLM {found['cases'][0]['vllm']}"
+    return "\n".join(["## Golden answers and a benchmark on a GPU", "", title, "", *rows]) + "\n"
+
+
+if __name__ == "__main__":
+    main()
