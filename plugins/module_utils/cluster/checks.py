@@ -113,7 +113,8 @@ def _check_variables(nodes: Sequence[Node], known: Mapping[str, Sequence[str]]) 
         _check_variable(f"nodes[{index}].{name}", node.name, name, names, prefixes)
         for index, node in enumerate(nodes)
         for name in sorted(node.variables)
-        if name not in names
+        # The names of the roles' own facts begin with an underscore.
+        if name not in names and not name.startswith("_")
     )
     return [problem for problem in problems if problem]
 

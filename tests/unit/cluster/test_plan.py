@@ -537,7 +537,7 @@ def test_a_lock_that_cannot_be_read() -> None:
 
 @pytest.mark.parametrize(
     "name",
-    ["my_gb10_setting", "company_ray_cluster_name", "vllm_version", "ray_version", "gb10", "http_port", "lab_name", "__gb10_info", "gb10_plan"],
+    ["my_gb10_set", "company_ray_cluster_name", "vllm_version", "ray_version", "gb10", "http_port", "lab_name", "__vllm_serve_rollbc", "gb10_plan"],
 )
 def test_a_foreign_variable_is_left_alone(name: str) -> None:
     nodes = pair()
