@@ -103,7 +103,7 @@ class Server:
 def bearer(server: Server, key_file: str, unit: str = UNIT) -> str:
     """Return a server's API key, "" without one.
 
-    Raises OSError, ValueError (without the key), and StrangerError if other processes than the unit's use the port.
+    Raises OSError, ValueError (without the key), and StrangerError if the port is used by other processes or by none.
     """
     found = key(key_file)
     if not found:
@@ -113,9 +113,11 @@ def bearer(server: Server, key_file: str, unit: str = UNIT) -> str:
     addresses = {str(entry[4][0]) for entry in socket.getaddrinfo(place.hostname, port, type=socket.SOCK_STREAM)} | {"0.0.0.0", "::"}
     holders = [entry for entry in io_node.listeners() if entry["port"] == port and entry["address"].removeprefix("::ffff:") in addresses]
     others = [f"{entry['process'] or 'an unknown process'} ({entry['unit'] or 'no unit'})" for entry in holders if entry["unit"] != unit]
-    if others or not holders:
-        used = ", ".join(others) or "no process"
-        raise StrangerError(f"port {port} is used by {used} instead of {unit}, so the API's key was not sent")
+    if others:
+        raise StrangerError(f"port {port} is used by {', '.join(others)} instead of {unit}, so the API's key was not sent")
+    if not holders:
+        # It has just ended.
+        raise StrangerError(f"no process listens on port {port}, so the API's key was not sent")
     return found
 
 

@@ -84,7 +84,7 @@ def _api(api: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
     elif api["answers"] is False:
         if re.search(r"HTTP (?:Error )?40[13]\b", reason):
             yield "key-refused", f"{api['url']} rejects the API key"
-        elif "so the API's key was not sent" in reason:
+        elif re.match(r"port \d+ is used by ", reason):
             yield "port-taken", f"another process listens at {api['url']}"
         elif reason.startswith(("no answer", "the answer is incomplete")):
             yield "engine-silent", f"{api['url']}/health returns 200, but no token arrives"
