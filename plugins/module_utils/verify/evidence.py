@@ -16,7 +16,8 @@ from typing import Any
 
 from ansible_collections.gb10.cluster.plugins.module_utils.health import log
 from ansible_collections.gb10.cluster.plugins.module_utils.patch.table import ORACLE, ROWS
-from ansible_collections.gb10.cluster.plugins.module_utils.rules.schema import Situation, View
+from ansible_collections.gb10.cluster.plugins.module_utils.rules.schema import View
+from ansible_collections.gb10.cluster.plugins.module_utils.verify import command_line
 from ansible_collections.gb10.cluster.plugins.module_utils.verify.schema import (
     ERROR,
     WARNING,
@@ -54,8 +55,6 @@ _WARNINGS = frozenset({"fallback", "weight_only", "table"})
 _NORMAL = re.compile(r"torch\.distributed|gloo|AllGather|allgather|linear expert|safetensors|\bCPU\b|non-AOT")
 #: Maximum different values of a message.
 _MOST = 16
-#: A value of the command line that may leave the node.
-_WORD = re.compile(r"[\w.-]{1,60}")
 _PATCHED = {
     f"vllm/{edit.file}": edit.function.partition(".")[0]
     for row in ROWS
@@ -83,23 +82,20 @@ def planned(argv: Sequence[str], variables: Mapping[str, str], release: str) -> 
     {attention, moe_backend: name or ""; graphs, speculative, prefix_caching (only if requested), rdma: bool;
     disabled: names of kernels}. The values hold no other text of the command line.
     """
-    words = list(argv)
-    begin = next((index for index, word in enumerate(words) if word == "serve" and index), None)
-    if begin is None or not release or not vllm_release.known(release):
+    given = command_line.view(argv, release)
+    if given is None:
         return {}
-    values, _problems = vllm_release.parse(words[begin + 2 :], release)
-    given = View(Situation(arguments=values), ())
-    attention = given.argument("--attention-backend") or given.member("--attention-config", "backend")
-    moe = given.argument("--moe-backend") or given.member("--kernel-config", "moe_backend")
+    attention = command_line.backend(given, "--attention-backend")
+    moe = command_line.backend(given, "--moe-backend")
     disabled = variables.get("VLLM_DISABLED_KERNELS", "").split(",")
     return {
-        "attention": _word(attention or variables.get("VLLM_ATTENTION_BACKEND", "")),
-        "moe_backend": _word("" if moe == "auto" else moe),
+        "attention": command_line.word(attention or variables.get("VLLM_ATTENTION_BACKEND", "")),
+        "moe_backend": command_line.word("" if moe == "auto" else moe),
         "graphs": _with_graphs(given),
         "speculative": bool(given.argument("--speculative-config")),
         "prefix_caching": bool(given.argument("--enable-prefix-caching")),
         "rdma": variables.get("NCCL_IB_DISABLE", "0" if variables.get("NCCL_IB_HCA") else "1") == "0",
-        "disabled": [name for name in disabled if name and _word(name)],
+        "disabled": [name for name in disabled if name and command_line.word(name)],
     }
 
 
@@ -107,10 +103,6 @@ def _with_graphs(given: View) -> bool:
     if given.argument("--enforce-eager") or given.argument("--optimization-level") == "0":
         return False
     return given.member("--compilation-config", "cudagraph_mode").upper() != "NONE"
-
-
-def _word(text: str) -> str:
-    return text if _WORD.fullmatch(text) else ""
 
 
 def _values(node: Node, name: str) -> list[str]:

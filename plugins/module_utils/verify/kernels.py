@@ -11,16 +11,13 @@ import shlex
 from collections.abc import Iterator, Mapping
 from typing import Any
 
-from ansible_collections.gb10.cluster.plugins.module_utils.rules.schema import Situation, View
 from ansible_collections.gb10.cluster.plugins.module_utils.runtime import coverage, gpu_probe
+from ansible_collections.gb10.cluster.plugins.module_utils.verify import command_line
 from ansible_collections.gb10.cluster.plugins.module_utils.verify.schema import ERROR, Check, Cluster, Found
-from ansible_collections.gb10.cluster.plugins.module_utils.vllm_release import checks as vllm_release
 
 _ENVIRONMENT = re.compile(r"(/(?!proc/).+)/lib/python3[^/]*/site-packages")
 #: The containers of this collection's ranks.
 _CONTAINERS = ("gb10-vllm", "gb10-ray")
-#: A value of the command line that may leave the node.
-_WORD = re.compile(r"[\w.-]{1,60}")
 
 
 def chosen(unit: str, release: str) -> dict[str, str]:
@@ -30,18 +27,12 @@ def chosen(unit: str, release: str) -> dict[str, str]:
     """
     line = re.search(r"^ExecStart=(.*)$", unit, re.MULTILINE)
     words = shlex.split(line[1].replace("%%", "%").replace("$$", "$")) if line else []
-    begin = words.index("serve") if "serve" in words else None
-    if begin is None or not release or not vllm_release.known(release):
+    given = command_line.view(words, release)
+    if given is None:
         return {}
-    values, _problems = vllm_release.parse(words[begin + 2 :], release)
-    given = View(Situation(arguments=values), ())
-    found = {}
-    for option in {need.option for need in coverage.NEEDS} - {""}:
-        member = coverage.MEMBERS.get(option)
-        value = given.argument(option) or (given.member(*member) if member else "")
-        if _WORD.fullmatch(value):
-            found[option] = value
-    return found
+    options = {need.option for need in coverage.NEEDS} - {""}
+    values = {option: command_line.word(command_line.backend(given, option)) for option in options}
+    return {option: value for option, value in values.items() if value}
 
 
 def probe(facts: Mapping[str, Any]) -> dict[str, Any]:
