@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import json
 import re
+import threading
 import time
 import warnings
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -89,3 +91,19 @@ class Cluster:
         if not paramiko.HostKeys(str(known_hosts)).check(entry, transport.get_remote_server_key()):
             pytest.fail(f"{entry} has a host key that is not in {known_hosts}", pytrace=False)
         return host
+
+
+@contextmanager
+def running(playbook: Callable[[], Run], head: Host) -> Iterator[list[Run]]:
+    """Run a playbook that holds the cluster lock during the block. The list contains its run after the block."""
+    ended: list[Run] = []
+    thread = threading.Thread(target=lambda: ended.append(playbook()))
+    thread.start()
+    try:
+        until = time.monotonic() + 60
+        while not head.file("/run/gb10/lock.json").exists:
+            assert time.monotonic() < until, "the first run took no lock"
+            time.sleep(0.1)
+        yield ended
+    finally:
+        thread.join()

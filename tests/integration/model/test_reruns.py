@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import json
-import threading
-import time
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -12,7 +10,7 @@ from typing import Any
 import certificates
 import pytest
 import yaml
-from live_cluster import NO_SSH, Cluster
+from live_cluster import NO_SSH, Cluster, running
 from repository import ROOT
 from run_playbook import Run, run
 from testinfra.host import Host
@@ -139,18 +137,9 @@ def test_a_port_without_rdma_is_named(cluster: Cluster, tmp_path: Path) -> None:
 
 
 def test_two_runs_at_once(cluster: Cluster, head: Host) -> None:
-    first: list[Run] = []
-    thread = threading.Thread(target=lambda: first.append(cluster.site()))
-    thread.start()
-    try:
-        until = time.monotonic() + 60
-        while not head.file("/run/gb10/lock.json").exists:
-            assert time.monotonic() < until, "the first run took no lock"
-            time.sleep(0.1)
+    with running(cluster.site, head) as first:
         second = cluster.site("--tags", "vllm_serve")
         shown = run("playbooks/status.yml", cluster.arguments).assert_unchanged().output
-    finally:
-        thread.join()
     assert second.status != 0
     assert "the cluster is locked: " in second.output and " runs site.yml (process " in second.output
     assert "locked: " in shown
