@@ -128,6 +128,10 @@ restart_needed:
   description: Whether the running process has other launch inputs than O(unit), or O(broken) is not empty.
   returned: if O(unit) is given
   type: bool
+restart_reason:
+  description: Why the process must be restarted, empty if it need not. Other launch inputs come before O(broken).
+  returned: if O(unit) is given
+  type: str
 start_needed:
   description: Whether the service must be started, enabled or restarted.
   returned: if O(unit) is given
@@ -181,12 +185,14 @@ def main() -> None:
         entries = io_vllm.journal(run, io_vllm.of_unit(name), _LOG_LINES) if module.params["log"] else []
         compared = {}
         if planned:
-            restart = service["inputs"] != planned["inputs"] or bool(module.params["broken"])
+            changed = service["inputs"] != planned["inputs"]
+            reason = "its launch inputs differ from the current plan" if changed else module.params["broken"]
             running = service["enabled"] and service["active"] in ("active", "activating")
             files = {f"{paths.UNIT_FOLDER}/{name}": planned["text"], **{file["path"]: file["content"] for file in module.params["files"]}}
             differs = any(io_file.differs(path, text) for path, text in files.items())
             differs = differs or not all(map(io_file.installed_folder, module.params["directories"]))
-            compared = {"restart_needed": restart, "start_needed": restart or not running, "differs": differs}
+            restart = bool(reason)
+            compared = {"restart_needed": restart, "restart_reason": reason, "start_needed": restart or not running, "differs": differs}
     except (ValueError, OSError) as error:
         module.fail_json(msg=str(error))
     cause = symptoms.explain([message for _when, message in entries])

@@ -140,7 +140,8 @@ def describe(model: Model) -> list[str]:
     """Return a summary of the model for people, as lines."""
     size = f"{model.weights_bytes / 1e9:.1f} GB of weights" if model.weights_bytes else "weights of unknown size"
     method = quantization(model)
-    lines = [f"{model.name}: {model.reference}{f' at {model.revision[:12]}' if model.revision else ''}, {size}{f', {method}' if method else ''}"]
+    name = "" if model.name == model.reference else f"{model.name}: "
+    lines = [f"{name}{model.reference}{f' at {model.revision[:12]}' if model.revision else ''}, {size}{f', {method}' if method else ''}"]
     if model.nodes:
         lines.append(f"  on {model.nodes} Spark{'s' if model.nodes > 1 else ''} of 128 GB or more")
     lines += [f"  vLLM {' '.join(f'{word} {release}' for word, release in model.requires.items())}"] * bool(model.requires)

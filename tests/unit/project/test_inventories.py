@@ -32,7 +32,6 @@ NOT_FOR_INVENTORIES = {
     "gb10_facts_dir",
     "gb10_plan_offline",
     "gb10_plan_save_facts",
-    "common_service_broken",
 }
 NOT_FOR_INVENTORIES |= {"gb10_break_lock", "golden_record"}
 SAMPLE = "inventories/two-spark/group_vars/gb10_cluster.yml"

@@ -157,6 +157,16 @@ def test_service_info_compares_the_unit_its_files_and_their_folders(tmp_path: Pa
     assert differs()
 
 
+@pytest.mark.parametrize(
+    ("inputs", "broken", "reason"),
+    [("abc", "", ""), ("abc", "it hangs", "it hangs"), ("other", "it hangs", "its launch inputs differ from the current plan")],
+)
+def test_service_info_has_the_reason_of_a_restart(tmp_path: Path, inputs: str, broken: str, reason: str) -> None:
+    arguments = {"name": "gb10-x.service", "unit": {"text": "", "inputs": inputs}, "broken": broken}
+    answer = run_module("systemd_unit_info", arguments, systemd(tmp_path))
+    assert (answer["restart_needed"], answer["restart_reason"]) == (bool(reason), reason)
+
+
 def test_vllm_info_of_a_failed_start(tmp_path: Path) -> None:
     answer = run_module("vllm_info", {"url": "http://127.0.0.1:1", "model": "tiny"}, systemd(tmp_path))
     assert (answer["healthy"], answer["answers"], answer["ready_after"]) == (False, None, None)
