@@ -11,7 +11,8 @@ type: stdout
 short_description: Ansible's default output with readable errors
 version_added: 0.1.0
 description:
-  - Prints the message of a failed task as text instead of JSON, and repeats it at the end of the run.
+  - Prints the message of a failed task as text instead of JSON, and repeats it at the end of the run. There a terminal
+    gets lines that break between words.
   - With O(display_skipped_hosts=false), prints the name of a task that runs in any case before it runs, so that a long
     task is visible. The default output then prints a name together with the first result.
   - With C(-v), prints errors like the default output.
@@ -23,6 +24,8 @@ requirements:
   - set as stdout_callback in ansible.cfg
 """
 
+import sys
+import textwrap
 from collections.abc import Iterator, Mapping
 from typing import Any
 
@@ -98,8 +101,17 @@ class CallbackModule(Default):
         for (task, lines), hosts in places.items():
             self._display.display(f"{', '.join(sorted(hosts))}: {task}", color=constants.COLOR_ERROR)
             for line in lines:
-                self._display.display(f"  {line}", color=constants.COLOR_ERROR)
+                self._display.display(self._wrapped(line), color=constants.COLOR_ERROR)
         self._display.display(_HINT)
+
+    def _wrapped(self, line: str) -> str:
+        """Return a line with an indent, and on a terminal broken between words: a terminal breaks paths and addresses."""
+        indent = "  " + line[: len(line) - len(line.lstrip())]
+        width = self._display.columns if sys.stdout.isatty() else sys.maxsize
+        wrap = textwrap.TextWrapper(
+            width, initial_indent=indent, subsequent_indent=indent, break_long_words=False, break_on_hyphens=False
+        )
+        return wrap.fill(line.strip())
 
 
 def _lines(result: Mapping[str, Any]) -> Iterator[str]:

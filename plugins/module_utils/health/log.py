@@ -27,7 +27,7 @@ _STEPS = (
     (r"Capturing [\w -]*CUDA graphs?[^:]*:\s+(\d+%)(?:\|[^|]*\| (\d+/\d+))?", "CUDA graphs: {} {}"),
     (r"Graph capturing finished in (.+ secs), took (.+ GiB)", "CUDA graphs captured in {}, {}"),
     (r"[Ww]arming up", "warm-up"),
-    (r"init engine .* took (\S+ s)", "engine ready after {}"),
+    (r"init engine .* took (\S+ s)", "engine initialized in {}"),
     (r"Starting vLLM server on", "API server starts"),
     (r"(?:INFO:\s+)?Application startup complete", "API server is up"),
 )

@@ -31,7 +31,7 @@ def test_progress_of_a_start() -> None:
         "weights: 100% Completed | 1/1",
         "weights read in 0.05 seconds",
         "KV cache: 524,288 tokens",
-        "engine ready after 4.83 s",
+        "engine initialized in 4.83 s",
         "API server starts",
         "API server is up",
     ]

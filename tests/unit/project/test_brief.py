@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import json
 import os
+import shlex
 import subprocess
 import sys
 from pathlib import Path
@@ -96,3 +98,19 @@ def test_a_failed_item_is_named_with_its_output(tmp_path: Path) -> None:
 def test_more_output_on_request(tmp_path: Path) -> None:
     found = output(tmp_path, "-v")
     assert '"msg": "nodes[0]: \\u001b[2J' in found and "[ERROR]: " in found
+
+
+def test_a_terminal_breaks_the_lines_of_the_last_block_between_words(tmp_path: Path) -> None:
+    message = f"nodes[0]: {'twelve-words ' * 12}\n  Fix: {'another-word ' * 12}"
+    (tmp_path / "play.yml").write_text(json.dumps([{"hosts": "a", "gather_facts": False, "tasks": [{"fail": {"msg": message}}]}]), encoding="utf-8")
+    play = [str(Path(sys.executable).with_name("ansible-playbook")), str(tmp_path / "play.yml"), "-i", "a,", "-c", "local"]
+    environment = {name: value for name, value in os.environ.items() if not name.startswith("ANSIBLE_")} | {"NO_COLOR": "1"}
+    sizes = f"stty columns 100; {shlex.join(play)}"
+    shown = subprocess.run(
+        ["script", "--quiet", "--command", sizes, "/dev/null"], cwd=ROOT, env=environment, stdout=subprocess.PIPE, text=True, check=False
+    ).stdout.replace("\r", "")
+    block = shown.partition("FAILED **")[2].splitlines()[2:-1]
+    assert len(block) == 4 and all(len(line) < 100 for line in block), shown
+    assert block[0].startswith("  nodes[0]: twelve-words ") and block[2].startswith("    Fix: another-word ")
+    assert block[3].startswith("    another-word")
+    assert {word for line in block for word in line.split()} == {"nodes[0]:", "twelve-words", "Fix:", "another-word"}
