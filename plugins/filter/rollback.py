@@ -2,22 +2,45 @@
 # GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
 
-"""Filters: the last working launch, and the rollback to it."""
+"""Filters: records of launches that answered, and the rollback to one of them."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
+from ansible.errors import AnsibleFilterError
+
 from ansible_collections.gb10.cluster.plugins.plugin_utils.lazy import Core, plain_data
 
-launch = Core("launch.argv")
+history = Core("rollback.history")
+record = Core("rollback.record")
 rollback = Core("rollback.plan")
 
 
-def last_good_record(plan: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the record that a rollback to this launch needs; see module_utils/rollback/plan.py."""
-    return rollback.start(plain_data(plan))
+def launch_start(plan: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the data to verify this launch; see module_utils/rollback/record.py."""
+    return record.start(plain_data(plan))
+
+
+def launch_content(plan: Mapping[str, Any], launches: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the content of this launch's record. ``launches``: node -> launch of the module launch_record_info."""
+    return record.content(plain_data(plan), plain_data(launches))
+
+
+def launch_history(nodes: Sequence[Any], old: str = "", new: str = "") -> list[str]:
+    """Return the list of the records, or the difference between two, as text. An unknown ID is an error."""
+    try:
+        return (
+            history.compared(plain_data(nodes), str(old), str(new)) if old or new else history.lines(plain_data(nodes))
+        )
+    except record.RecordError as error:
+        raise AnsibleFilterError(str(error)) from error
+
+
+def rollback_target(nodes: Sequence[Any], wanted: str = "") -> dict[str, Any]:
+    """Return {problems, id, former, former_start, plan, start, due, lines}; see module_utils/rollback/history.py."""
+    return history.target(plain_data(nodes), str(wanted))
 
 
 def rollback_decision(nodes: Sequence[Any]) -> dict[str, Any]:
@@ -36,7 +59,10 @@ class FilterModule:
     def filters(self) -> dict[str, Callable[..., Any]]:
         """Return name -> function."""
         return {
-            "last_good_record": last_good_record,
+            "launch_content": launch_content,
+            "launch_history": launch_history,
+            "launch_start": launch_start,
             "rollback_decision": rollback_decision,
             "rollback_message": rollback_message,
+            "rollback_target": rollback_target,
         }

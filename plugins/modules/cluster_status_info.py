@@ -89,6 +89,10 @@ lock:
   returned: success
   type: dict
   sample: {"text": "alice@laptop runs site.yml (process 4711) since 2026-11-22 07:29:43 UTC", "age": 12.5}
+record:
+  description: The ID of the current launch record; empty without one.
+  returned: success
+  type: str
 api:
   description: The server's status, empty without O(url).
   returned: success
@@ -120,7 +124,7 @@ def main() -> None:
         facts = io_status.node(runner(module))
         server = io_vllm.Server(params["url"], params["ca_file"], params["server_name"])
         api = io_status.api(server, params["key_file"], params["seconds"], params["timeout"], params["unit"]) if server.url else {}
-    except ValueError as error:
+    except (ValueError, OSError) as error:
         module.fail_json(msg=str(error))
     module.exit_json(changed=False, **facts, api=api)
 

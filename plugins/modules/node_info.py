@@ -223,7 +223,7 @@ def main() -> None:
             state={
                 **io_node.state(module.params["user"], paths.home(module.params["user"]), module.params["runtime"] or ""),
                 "nccl_replaced": bool(module.params["runtime"]) and io_nccl.replaced(module.params["runtime"]),
-                "last_good": io_record.start_id(io_record.RECORD),
+                "last_good": io_record.start_id(io_record.FOLDER),
             },
             login_users=io_node.login_users(),
             additions=io_overrides.recorded_additions(),

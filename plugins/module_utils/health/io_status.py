@@ -20,6 +20,7 @@ from ansible_collections.gb10.cluster.plugins.module_utils.health.io_client impo
 from ansible_collections.gb10.cluster.plugins.module_utils.memory import io_reclaim as io_memory
 from ansible_collections.gb10.cluster.plugins.module_utils.node import io_facts as io_node
 from ansible_collections.gb10.cluster.plugins.module_utils.node import parse as node_text
+from ansible_collections.gb10.cluster.plugins.module_utils.rollback import io_record
 from ansible_collections.gb10.cluster.plugins.module_utils.run_lock import io_lock as io_cluster_lock
 from ansible_collections.gb10.cluster.plugins.module_utils.run_lock import plan as cluster_lock
 
@@ -28,12 +29,13 @@ _SECONDS = 5
 
 
 def node(run: Run) -> dict[str, Any]:
-    """Return {services, ranks, available, total, uptime, driver, links, error, lock} of this node: sizes in bytes,
+    """Return {services, ranks, available, total, uptime, driver, links, error, lock, record} of this node: sizes in bytes,
     times in seconds since boot.
 
     ``driver`` is the GPU's, "" without one. ``links`` are {interface, carrier, speed, hca, state} of the fabric's
     interfaces, with Mb/s and the state of the RDMA port. ``error`` is {unit, text, age} of the last error in the journal
-    since boot, or {}. ``lock`` is {text, age} of the run that holds the cluster's lock, or {}. Raises ValueError.
+    since boot, or {}. ``lock`` is {text, age} of the run that holds the cluster's lock, or {}. ``record`` is the ID
+    of the current launch record, or "". Raises ValueError, OSError.
     """
     services = [io_node.service(run, unit) for unit in paths.UNITS]
     now = time.clock_gettime(time.CLOCK_MONOTONIC)
@@ -52,6 +54,7 @@ def node(run: Run) -> dict[str, Any]:
         "links": _links(run),
         "error": min(errors, key=lambda error: error["age"], default={}),
         "lock": _lock(),
+        "record": io_record.current_id(io_record.FOLDER),
     }
 
 

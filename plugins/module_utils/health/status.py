@@ -16,6 +16,7 @@ from typing import Any
 
 from ansible_collections.gb10.cluster.plugins.module_utils.common import spans
 from ansible_collections.gb10.cluster.plugins.module_utils.health import symptoms
+from ansible_collections.gb10.cluster.plugins.module_utils.rollback import record
 
 GIB = 1 << 30
 #: The displayed metrics of vLLM, by their name in a status. Source: vLLM 0.32, v1/metrics/loggers.py.
@@ -74,6 +75,7 @@ def lines(nodes: Sequence[Mapping[str, Any]], wanted: str) -> list[str]:
     width = max([4, *(len(node["name"]) for node in nodes)])
     for node in nodes:
         result += [f"{name:{width}}  {text}" for name, text in zip((node["name"], *[""] * 2), _node(node), strict=False)]
+    result += _records(nodes)
     result += symptoms.states(nodes)
     errors = [(node["status"]["error"]["age"], node["name"], node["status"]["error"]) for node in nodes if node["status"].get("error")]
     if not errors:
@@ -81,6 +83,15 @@ def lines(nodes: Sequence[Mapping[str, Any]], wanted: str) -> list[str]:
         return [*result, f"last error: none since boot{unread}"]
     _age, name, error = min(errors, key=lambda entry: entry[0])
     return [*result, f"last error: {spans.span(error['age'])} ago, {error['unit']} on {name}: {error['text']}"]
+
+
+def _records(nodes: Sequence[Mapping[str, Any]]) -> list[str]:
+    """Return the line about the current launch record, by node if the nodes disagree."""
+    found = {node["name"]: node["status"].get("record", "")[: record.SHOWN] for node in nodes if not node["unreachable"]}
+    if len(set(found.values())) > 1:
+        listed = ", ".join(f"{name} {shown or 'none'}" for name, shown in found.items())
+        return [f"warning: the nodes have different launch records: {listed}. Fix: run site.yml"]
+    return [f"launch record: {shown}" for shown in set(found.values()) if shown]
 
 
 def _api(nodes: Sequence[Mapping[str, Any]], wanted: str) -> list[str]:

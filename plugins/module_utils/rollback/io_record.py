@@ -2,7 +2,12 @@
 # GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
 
-"""Write, compare and restore a node's record of its last good launch. plan.py describes the record."""
+"""Write, read, compare and restore a node's launch records. record.py describes a record.
+
+/etc/gb10/records/ID.json            one record
+/etc/gb10/records/current            a link to the record of the last launch that answered
+/etc/gb10/record_secrets.json        the launch files of the current record that have secrets
+"""
 
 from __future__ import annotations
 
@@ -10,18 +15,44 @@ import contextlib
 import glob
 import json
 import os
+import platform
 from collections.abc import Mapping
+from dataclasses import dataclass, replace
 from typing import Any
 
-from ansible_collections.gb10.cluster.plugins.module_utils.api import tls as api_tls
 from ansible_collections.gb10.cluster.plugins.module_utils.common import io_file, io_json, paths
+from ansible_collections.gb10.cluster.plugins.module_utils.common.io_command import Run
+from ansible_collections.gb10.cluster.plugins.module_utils.common.problems import ProblemsError
+from ansible_collections.gb10.cluster.plugins.module_utils.node import io_facts as io_node
+from ansible_collections.gb10.cluster.plugins.module_utils.patch.io_tree import Tree
+from ansible_collections.gb10.cluster.plugins.module_utils.rollback import record as records
+from ansible_collections.gb10.cluster.plugins.module_utils.rollback.record import Record, RecordError
+from ansible_collections.gb10.cluster.plugins.module_utils.runtime import io_package
+from ansible_collections.gb10.cluster.plugins.module_utils.runtime.io_engine import Engine
 
-#: Path of the record on a node.
-RECORD = "/etc/gb10/last_good.json"
-#: Launch inputs of the services, in addition to the overrides.
-FILES = ("/etc/gb10/cluster.env", *(f"{paths.UNIT_FOLDER}/{unit}" for unit in paths.UNITS), paths.SECRET_ENVIRONMENT, *api_tls.FILES.values())
-#: The environment of the ranks may contain secrets.
+FOLDER = "/etc/gb10/records"
+#: Next to FOLDER.
+SECRETS, EARLIER = "record_secrets.json", "last_good.json"
+_CURRENT = "current"
+#: Units and environment may contain names of hosts and users.
 _MODE = 0o600
+Files = dict[str, dict[str, Any]]
+
+
+@dataclass(frozen=True)
+class Store:
+    """A node's records. ``invalid``: name -> reason. ``secrets``: the secret files of the current record."""
+
+    folder: str
+    found: dict[str, Record]
+    invalid: dict[str, str]
+    current: str
+    secrets: Files
+
+    @property
+    def of_current(self) -> Record | None:
+        """The record of the last launch that answered."""
+        return self.found.get(self.current)
 
 
 def units(files: Mapping[str, Any]) -> list[str]:
@@ -29,49 +60,194 @@ def units(files: Mapping[str, Any]) -> list[str]:
     return [unit for unit in paths.UNITS if f"{paths.UNIT_FOLDER}/{unit}" in files]
 
 
-def read(path: str) -> dict[str, Any]:
-    """Return the record, with empty start and files if absent. Raises ValueError for an invalid file, OSError."""
-    found = io_json.json_file(path) or {"start": {}, "files": {}}
-    if not isinstance(found.get("start"), dict) or not isinstance(found.get("files"), dict):
-        raise ValueError(f"{path} is not a launch record; remove it")
-    return found
+def read(folder: str) -> Store:
+    """Return the node's records. The record of an earlier release counts while there is no other. Raises OSError."""
+    found: dict[str, Record] = {}
+    invalid: dict[str, str] = {}
+    for path in sorted(glob.glob(f"{glob.escape(folder)}/*.json")):
+        name = os.path.basename(path).removesuffix(".json")
+        try:
+            found[name] = records.parse(io_json.json_file(path, records.MOST) or {}, name)
+        except ValueError as error:
+            invalid[name] = f"{path}: {error}"
+    current = current_id(folder)
+    secrets = _secrets(f"{_above(folder)}/{SECRETS}", "")
+    if not current:
+        path = f"{_above(folder)}/{EARLIER}"
+        try:
+            if data := io_json.json_file(path):
+                record = records.earlier(data)
+                found[record.id], current, secrets = record, record.id, _secrets(path, "files")
+        except ValueError as error:
+            invalid[EARLIER] = f"{path}: {error}"
+    return Store(folder, found, invalid, current, secrets)
 
 
-def start_id(path: str) -> str:
-    """Return the identifier of the recorded launch, "" without a valid record. Raises OSError."""
-    try:
-        return str(read(path)["start"].get("id", ""))
-    except ValueError:
-        return ""
+def current_id(folder: str) -> str:
+    """Return the ID of the record of the last launch that answered, "" without one. Raises OSError."""
+    link = f"{folder}/{_CURRENT}"
+    return os.path.basename(os.readlink(link)).removesuffix(".json") if os.path.islink(link) else ""
 
 
-def present(root: str = "") -> dict[str, dict[str, Any]]:
-    """Return the launch inputs of this node's services: path -> {text, mode}. ``root`` prefixes each path.
+def start_id(folder: str) -> str:
+    """Return the launch identifier of the current record, "" without one. Raises OSError."""
+    record = read(folder).of_current
+    return str(record.content["start"]["id"]) if record else ""
 
-    Raises OSError.
-    """
-    recorded = [name.removeprefix(root) for name in sorted(glob.glob(f"{glob.escape(root)}{paths.OVERRIDES}/*.json"))]
-    files = {name: io_file.read_file(f"{root}{name}") for name in (*FILES, *recorded)}
+
+def present(names: tuple[str, ...], root: str = "") -> Files:
+    """Return those files of this node: path -> {text, mode}. ``root`` prefixes each path. Raises OSError."""
+    files = {name: io_file.read_file(f"{root}{name}") for name in names}
     return {name: {"text": text, "mode": mode} for name, (text, mode) in files.items() if text is not None}
 
 
-def write(path: str, record: dict[str, Any]) -> None:
-    """Write the record. Raises OSError."""
-    os.makedirs(os.path.dirname(path), mode=0o755, exist_ok=True)
-    io_file.write_file(path, json.dumps(record, indent=2, sort_keys=True) + "\n", _MODE)
+def launch_files(root: str = "") -> Files:
+    """Return the launch inputs of this node's services that have no secrets. Raises OSError."""
+    recorded = [name.removeprefix(root) for name in sorted(glob.glob(f"{glob.escape(root)}{paths.OVERRIDES}/*.json"))]
+    return present((*records.FILES, *recorded), root)
 
 
-def differences(record: dict[str, Any], now: dict[str, dict[str, Any]]) -> list[str]:
-    """Return the paths that differ from the record, including those that it lacks."""
-    return sorted(name for name in record["files"].keys() | now.keys() if record["files"].get(name) != now.get(name))
+def launch(run: Run) -> dict[str, Any]:
+    """Return {files, secret_files, driver, kernel} of this node, for record.content(). Raises OSError."""
+    return {
+        "files": {path: records.file_digest(file) for path, file in launch_files().items()},
+        "secret_files": sorted(present(records.SECRET_FILES)),
+        "driver": io_node.gpu(run)["driver_version"] or "",
+        "kernel": platform.release(),
+    }
 
 
-def restore(record: dict[str, Any], names: list[str], root: str = "") -> None:
-    """Restore files from the record and remove those that it lacks. Raises OSError."""
+def save(store: Store, record: Record, keep: int, secrets: Files, write: bool) -> bool:
+    """Make the record the current one and remove the oldest. Return whether that is a change. Raises OSError."""
+    former = store.found.get(record.id)
+    if (
+        former
+        and record.id == store.current
+        and secrets == store.secrets
+        and os.path.islink(f"{store.folder}/{_CURRENT}")
+    ):
+        return False
+    if write:
+        _convert(store)
+        parent = store.current if record.id != store.current else former.parent if former else ""
+        saved = replace(record, parent=parent)
+        _put(store.folder, saved)
+        select(store, record.id, secrets)
+        found = {**store.found, record.id: saved}
+        for name in found.keys() - records.kept(found, record.id, keep):
+            os.unlink(f"{store.folder}/{name}.json")
+    return True
+
+
+def select(store: Store, name: str, secrets: Files) -> None:
+    """Make a stored record the current one. Raises OSError."""
+    _convert(store)
+    io_file.write_file(f"{_above(store.folder)}/{SECRETS}", json.dumps(secrets, indent=1) + "\n", _MODE)
+    temporary = f"{store.folder}/.{_CURRENT}"
+    with contextlib.suppress(FileNotFoundError):
+        os.unlink(temporary)
+    os.symlink(f"{name}.json", temporary)
+    os.rename(temporary, f"{store.folder}/{_CURRENT}")
+    io_file.sync_folder(store.folder)
+    with contextlib.suppress(FileNotFoundError):
+        os.unlink(f"{_above(store.folder)}/{EARLIER}")
+
+
+def stored(store: Store, name: str) -> Record:
+    """Return a record by its ID, "" for the current one. Raises RecordError if the node has no such record."""
+    wanted_id = name or store.current
+    if wanted_id not in store.found:
+        reason = "; ".join(store.invalid.values()) or f"{store.folder} has no such record"
+        raise RecordError(f"there is no launch {wanted_id[: records.SHOWN]} to restore: {reason}")
+    return store.found[wanted_id]
+
+
+def wanted(store: Store, record: Record) -> Files:
+    """Return the launch files of a record; for the current one also those with secrets, and otherwise this node's."""
+    secrets = store.secrets if record.id == store.current else present(records.SECRET_FILES)
+    return {**{path: dict(file) for path, file in record.files.items()}, **secrets}
+
+
+def differences(files: Files, now: Files) -> list[str]:
+    """Return the paths that differ, including those that only one has."""
+    return sorted(name for name in files.keys() | now.keys() if files.get(name) != now.get(name))
+
+
+def restore(files: Files, names: list[str], root: str = "") -> None:
+    """Write those launch files, and remove the ones that ``files`` lacks. Raises OSError."""
     for name in names:
-        if name in record["files"]:
+        if name in files:
             os.makedirs(os.path.dirname(f"{root}{name}"), mode=0o755, exist_ok=True)
-            io_file.write_file(f"{root}{name}", record["files"][name]["text"], record["files"][name]["mode"])
+            io_file.write_file(f"{root}{name}", files[name]["text"], files[name]["mode"])
         else:
             with contextlib.suppress(FileNotFoundError):
                 os.unlink(f"{root}{name}")
+
+
+def missing(run: Run, record: Record) -> list[str]:
+    """Return the items that the record needs and this node lacks, each with the variable that installs it."""
+    needed = records.required(record)
+    lost = [item for item in needed if item["kind"] != "patch" and not _exists(run, item, record)]
+    if not lost:
+        lost = _unpatched(record, [item for item in needed if item["kind"] == "patch"])
+    return [f"{item['item']} is missing or changed. Fix: {item['fix']}" for item in lost]
+
+
+def _exists(run: Run, item: Mapping[str, str], record: Record) -> bool:
+    if item["kind"] == "image":
+        try:
+            return Engine(run, record.content["plan"]["runtime"]["engine"], ()).find(item["item"]) is not None
+        except ProblemsError:
+            return False
+    if item["kind"] == "model":
+        return os.path.isfile(f"{item['item']}/config.json")
+    return os.path.isfile(item["item"]) and item["digest"] in ("", io_file.sha256(item["item"]))
+
+
+def _unpatched(record: Record, items: list[dict[str, str]]) -> list[dict[str, str]]:
+    """Return the files of vLLM that differ from the record."""
+    if not items:
+        return []
+    copy, folder = records.package(record)
+    try:
+        found = io_package.find(
+            copy or None, None if copy else f"{record.content['plan']['runtime']['path']}/bin/python"
+        )
+        digests = Tree(found.path, folder).digests([item["item"] for item in items], {})
+    except (ProblemsError, OSError):
+        return items
+    return [item for item in items if digests[item["item"]] != item["digest"]]
+
+
+def _above(folder: str) -> str:
+    return os.path.dirname(folder)
+
+
+def _put(folder: str, record: Record) -> None:
+    os.makedirs(folder, mode=0o700, exist_ok=True)
+    io_file.write_file(f"{folder}/{record.id}.json", records.text(record), _MODE)
+
+
+def _convert(store: Store) -> None:
+    """Write the record of an earlier release as a file of this one."""
+    earlier = store.of_current
+    if earlier and not os.path.exists(f"{store.folder}/{store.current}.json"):
+        _put(store.folder, earlier)
+
+
+def _secrets(path: str, key: str) -> Files:
+    try:
+        data = io_json.json_file(path) or {}
+    except ValueError:
+        return {}
+    files = data.get(key, {}) if key else data
+    if not isinstance(files, dict):
+        raise RecordError(f"{path} has no files; remove it")
+    return {
+        name: {"text": file["text"], "mode": file["mode"]}
+        for name, file in files.items()
+        if name in records.SECRET_FILES
+        and isinstance(file, dict)
+        and isinstance(file.get("text"), str)
+        and type(file.get("mode")) is int
+    }

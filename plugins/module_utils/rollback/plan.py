@@ -4,8 +4,7 @@
 
 """Roll back from a model that does not start to the last one that answered.
 
-After a model answers, each node records the launch: ``{"start": {...}, "files": {path: {"text", "mode"}}}``.
-`start` is the result of start(), the same on all nodes; `files` are the launch inputs of this node's services.
+After a model answers, each node records the launch (record.py). A record's `start` is the same on all nodes.
 A failed launch is ``{"name": str, "problem": str, "record": {"start": {...} | {}, "differs": [path]}}`` for each node.
 """
 
@@ -13,23 +12,6 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from typing import Any
-
-from ansible_collections.gb10.cluster.plugins.module_utils.launch import argv as launch
-
-
-def start(plan: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the data that a rollback needs: {id, model, served_model_name, url, server_name, needs}.
-
-    ``id`` is the same on all nodes. It changes with any launch input.
-    """
-    return {
-        "id": launch.start_digest(plan),
-        "model": plan["model"],
-        "served_model_name": plan["served_model_name"],
-        "url": plan["api"]["url"],
-        "server_name": plan["api"]["server_name"],
-        "needs": dict(plan["serve"]["needs"]),
-    }
 
 
 def judge(nodes: Sequence[Mapping[str, Any]]) -> dict[str, Any]:

@@ -67,7 +67,7 @@ STORE: Sequence[Place] = (
     Place("files", "server files of models", "tree"),
     Place("models", "models", "tree"),
 )
-#: Earlier releases had additions, good.json and /usr/local/bin/gb10-wait-for-ray.
+#: Earlier releases had additions, good.json, last_good.json and /usr/local/bin/gb10-wait-for-ray.
 NODE: Sequence[Place] = (
     *(Place(f"{paths.UNIT_FOLDER}/multi-user.target.wants/{unit}", "start at boot", "file") for unit in paths.UNITS),
     *(Place(f"{paths.UNIT_FOLDER}/{unit}", "unit", "file") for unit in paths.UNITS),
@@ -84,6 +84,8 @@ NODE: Sequence[Place] = (
     Place(paths.CERTIFICATE, "API certificate and its key", "tree"),
     Place(paths.RAY_TOKEN, "Ray's token", "file"),
     Place(f"{CONFIGURATION}/vllm", "settings of vLLM", "tree"),
+    Place(f"{CONFIGURATION}/records", "records of launches", "tree"),
+    Place(f"{CONFIGURATION}/record_secrets.json", "secret files of the last working launch", "file"),
     Place(f"{CONFIGURATION}/last_good.json", "the last working launch", "file"),
     Place(f"{CONFIGURATION}/good.json", "the last working launch", "file"),
     Place(f"{CONFIGURATION}/additions", "launch overrides", "tree"),

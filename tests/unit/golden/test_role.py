@@ -103,7 +103,7 @@ GATE = """\
 def test_the_gate_is_for_starts_unrecorded_launches_and_renewals(tmp_path: Path) -> None:
     plan = json.loads((ROOT / "tests/unit/data/plan_two_spark.json").read_text(encoding="utf-8"))
     plan = FILTERS["node_plan"](plan, "spark1")
-    recorded = FILTERS["last_good_record"](plan)["id"]
+    recorded = FILTERS["launch_start"](plan)["id"]
     cases = {
         "unchanged": (False, recorded, True, False, False),
         "started": (True, recorded, True, False, True),

@@ -1,0 +1,211 @@
+# Copyright (c) 2026, gb10.cluster maintainers
+# GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+
+"""The list of the launch records, the difference between two of them, and the target of a rollback.
+
+A node is ``{"name": str, "current": str, "records": [{id, time, parent, golden, content, missing}], "invalid": [str],
+"differs": [path]}``, from the module launch_record_info.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from ansible_collections.gb10.cluster.plugins.module_utils.rollback.record import SHOWN, RecordError
+
+#: Fewer digits name a record only by accident.
+_PREFIX = 4
+_LONGEST = 300
+#: A launch file's digest repeats other values, so these differences come last.
+_FILES = "files"
+Node = Mapping[str, Any]
+
+
+@dataclass(frozen=True)
+class Known:
+    """A record on the nodes that have it. ``missing``: "node: item" for each item that a rollback lacks."""
+
+    record: Mapping[str, Any]
+    without: Sequence[str]
+    missing: Sequence[str]
+
+
+def known(nodes: Sequence[Node]) -> dict[str, Known]:
+    """Return ID -> record, newest first."""
+    by_node = {node["name"]: {record["id"]: record for record in node["records"]} for node in nodes}
+    found = {name: record for records in by_node.values() for name, record in records.items()}
+    newest = sorted(found, key=lambda name: (found[name]["time"], name), reverse=True)
+    return {
+        name: Known(
+            found[name],
+            [node for node, records in by_node.items() if name not in records],
+            [
+                f"{node}: {item}"
+                for node, records in by_node.items()
+                if name in records
+                for item in records[name]["missing"]
+            ],
+        )
+        for name in newest
+    }
+
+
+def lines(nodes: Sequence[Node]) -> list[str]:
+    """Return the list of the records as text, newest first, then the nodes that disagree and the damaged records."""
+    found = known(nodes)
+    result = [line for name in found for line in _entry(name, found, nodes)] or [
+        "no launch is recorded on this cluster"
+    ]
+    currents = {node["name"]: node["current"] for node in nodes}
+    if len(set(currents.values())) > 1:
+        shown = ", ".join(f"{name} {_short(current) or 'none'}" for name, current in currents.items())
+        result.append(f"warning: the nodes have different current records: {shown}. Fix: run site.yml")
+    result += [f"warning: {node['name']}: {reason}" for node in nodes for reason in node["invalid"]]
+    return result
+
+
+def _entry(name: str, found: Mapping[str, Known], nodes: Sequence[Node]) -> Iterator[str]:
+    record, content = found[name].record, found[name].record["content"]
+    mark = " (current)" if any(node["current"] == name for node in nodes) else ""
+    stack = content["plan"].get("stack", {}).get("name", "unknown")
+    model = content["start"]["model"]
+    yield f"{_short(name)}  {record['time'] or 'before records'}  {model}, stack {stack}{mark}"
+    former = found.get(record["parent"])
+    changed = difference(former.record["content"], content) if former else []
+    if former:
+        more = f", and {len(changed) - 3} more" if len(changed) > 3 else ""
+        yield f"    since {_short(record['parent'])}: {'; '.join(changed[:3]) or 'nothing'}{more}"
+    if record["golden"]:
+        yield f"    {record['golden']}"
+    if found[name].without:
+        yield f"    warning: not on {', '.join(found[name].without)}"
+    yield from (f"    needed for a rollback: {item}" for item in found[name].missing)
+    if not found[name].without and not found[name].missing:
+        yield "    on all nodes; a rollback needs no download"
+
+
+def compared(nodes: Sequence[Node], old: str, new: str) -> list[str]:
+    """Return the difference between two records as text. Raises RecordError if an ID names no record."""
+    found = known(nodes)
+    first, second = find(found, old), find(found, new)
+    changed = difference(found[first].record["content"], found[second].record["content"])
+    return [f"from {_short(first)} to {_short(second)}:", *(f"  {line}" for line in changed or ["no difference"])]
+
+
+def difference(old: Mapping[str, Any], new: Mapping[str, Any]) -> list[str]:
+    """Return a line for each value that differs between two contents: ``place: old -> new``, for a list its entries."""
+    before, after = _flat(old), _flat(new)
+    return [
+        line
+        for place in sorted(before.keys() | after.keys(), key=lambda place: (f" {_FILES} " in place, place))
+        if before.get(place) != after.get(place)
+        for line in _changes(place, before.get(place), after.get(place))
+    ]
+
+
+def _flat(content: Mapping[str, Any]) -> dict[str, Any]:
+    """Return place -> value of the plan's and the nodes' values."""
+    result: dict[str, Any] = {}
+    if not content["plan"]:
+        result["model"] = content["start"]["model"]
+
+    def walk(place: str, value: Any) -> None:
+        if isinstance(value, Mapping) and value:
+            for key, inner in value.items():
+                walk(f"{place} {key}".strip(), inner)
+        else:
+            result[place] = value
+
+    walk("", content["plan"])
+    walk("", content["nodes"])
+    return result
+
+
+def _changes(place: str, old: Any, new: Any) -> Iterator[str]:
+    if f" {_FILES} /etc/" in place:
+        yield f"{place.replace(f' {_FILES} ', ': ')}: {'changed' if old and new else 'added' if new else 'removed'}"
+    elif isinstance(old, list) and isinstance(new, list):
+        yield from (f"{place}: - {_cut(entry)}" for entry in old if entry not in new)
+        yield from (f"{place}: + {_cut(entry)}" for entry in new if entry not in old)
+        if sorted(map(str, old)) == sorted(map(str, new)):
+            yield f"{place}: another order"
+    else:
+        yield f"{place}: {_cut('none' if old is None else old)} -> {_cut('none' if new is None else new)}"
+
+
+def find(found: Mapping[str, Known], wanted: str) -> str:
+    """Return the ID that begins with ``wanted``. Raises RecordError for none or several."""
+    names = [name for name in found if name.startswith(wanted)] if len(wanted) >= _PREFIX else []
+    if len(names) != 1:
+        listed = ", ".join(map(_short, found)) or "none"
+        number = "no record" if not names else f"{len(names)} records"
+        raise RecordError(
+            f"{number} with the ID {_cut(wanted)!r}. Expected: one of {listed}. Fix: playbooks/history.yml lists them"
+        )
+    return names[0]
+
+
+def target(nodes: Sequence[Node], wanted: str) -> dict[str, Any]:
+    """Return {problems, id, former, former_start, plan, start, due, lines} of a rollback to the record ``wanted``.
+
+    ``wanted``: the first digits of its ID, "" for the record before the current one. ``former``: the current record.
+    ``plan``: of the target. ``due``: whether anything would change. ``lines`` announce the rollback. ``problems``
+    prevent it; then there are no other values.
+    """
+    found, currents = known(nodes), sorted({node["current"] for node in nodes})
+    if len(currents) != 1 or currents[0] not in found:
+        return {"problems": ["the nodes have no common current record. Expected: one. Fix: run site.yml"]}
+    former = currents[0]
+    try:
+        name = find(found, wanted) if wanted else found[former].record["parent"]
+    except RecordError as error:
+        return {"problems": [str(error)]}
+    if name not in found:
+        return {
+            "problems": [f"there is no record before {_short(former)}. Expected: a second launch, or rollback_to: ID"]
+        }
+    if problems := _problems(name, found[name], [node["name"] for node in nodes]):
+        return {"problems": problems}
+    content, old = found[name].record["content"], found[former].record["content"]
+    due = name != former or any(node["differs"] for node in nodes)
+    return {
+        "problems": [],
+        "id": name,
+        "former": former,
+        "former_start": old["start"],
+        "plan": {**content["plan"], "nodes": [{"name": node} for node in content["nodes"]]},
+        "start": content["start"],
+        "due": due,
+        "lines": [
+            f"rollback from {_short(former)} ({old['start']['model']}) to {_short(name)} ({content['start']['model']})",
+            "vLLM and Ray stop on all nodes, and start again",
+            *(f"  {line}" for line in difference(old, content)),
+        ]
+        if due
+        else [f"{_short(name)} is the current record, and its launch inputs are in place"],
+    }
+
+
+def _problems(name: str, chosen: Known, nodes: Sequence[str]) -> list[str]:
+    """Return each reason why the record cannot be restored on these nodes."""
+    content = chosen.record["content"]
+    problems = [f"{node}: the record {_short(name)} is missing" for node in chosen.without]
+    if not content["plan"]:
+        problems.append(f"{_short(name)} is of an earlier release, which did not record its runtime. Fix: use site.yml")
+    elif content["nodes"].keys() != set(nodes):
+        problems.append(
+            f"{_short(name)} is of the nodes {', '.join(content['nodes'])}. Expected: the inventory's nodes"
+        )
+    return [*problems, *chosen.missing]
+
+
+def _short(name: str) -> str:
+    return name[:SHOWN]
+
+
+def _cut(value: Any) -> str:
+    text = str(value)
+    return text if len(text) <= _LONGEST else f"{text[:_LONGEST]}..."

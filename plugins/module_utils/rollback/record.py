@@ -1,0 +1,323 @@
+# Copyright (c) 2026, gb10.cluster maintainers
+# GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+
+"""A launch record: the inputs of a launch that answered, under the SHA-256 of its content.
+
+A node stores ``{"content", "node", "files", "time", "parent", "golden"}``. The content is equal on all nodes, and so is
+the ID. It has the digest of each launch file of each node; `files` has the texts of this node's files. Files with
+secrets are not in a record; the content has their paths and the names of their variables.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import re
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from ansible_collections.gb10.cluster.plugins.module_utils.api import tls as api_tls
+from ansible_collections.gb10.cluster.plugins.module_utils.common import paths
+from ansible_collections.gb10.cluster.plugins.module_utils.launch import argv as launch
+from ansible_collections.gb10.cluster.plugins.module_utils.launch import overrides
+
+FORMAT = 1
+#: Maximum characters of a record's file. A launch of 16 nodes has about 100000.
+MOST = 1 << 22
+#: The shown digits of an ID.
+SHOWN = 12
+ID = re.compile(r"[0-9a-f]{64}")
+#: Launch inputs of the services without secrets, in addition to the overrides.
+FILES = ("/etc/gb10/cluster.env", *(f"{paths.UNIT_FOLDER}/{unit}" for unit in paths.UNITS))
+#: Launch inputs with secrets, and the certificate that belongs to the secret key.
+SECRET_FILES = (paths.SECRET_ENVIRONMENT, *api_tls.FILES.values())
+#: The roles that change or preload files of the runtime, in their overrides' `files`.
+PATCH_ROLE, NCCL_ROLE = "vllm_patch", "nccl_sm121_build"
+_OVERRIDE = re.compile(rf"{re.escape(paths.OVERRIDES)}/[a-z0-9_]+\.json")
+_TIME = re.compile(r"\d{4}-\d\d-\d\d \d\d:\d\d:\d\d|")
+_URL = re.compile(r"https?://[0-9A-Za-z.:\[\]-]+")
+_PATH = re.compile(r"(/(?!\.\.?(/|$))[^/\x00-\x1f\x7f]+)+")
+_LINE = re.compile(r"[^\x00-\x1f\x7f]{0,4096}")
+#: Keys of the plan that a record has, and that the golden answers and the smoke test of a rollback read.
+_PLAN = (
+    *("model", "served_model_name", "quantization", "store", "executor", "stack", "runtime", "head"),
+    *("tensor_parallel_size", "pipeline_parallel_size", "data_parallel_size"),
+)
+_SERVE = ("args", "user_args", "reasoning", "smoke_tokens", "files")
+_NODE = ("address", "head", "capability", "additions", "secrets", "runtime_mark")
+
+
+class RecordError(ValueError):
+    """A record that is damaged, or that does not belong to its name."""
+
+
+@dataclass(frozen=True)
+class Record:
+    """A verified record of one node.
+
+    ``files``: path -> {text, mode}. ``time``: UTC of its last launch. ``parent``: the ID of the record before, or "".
+    ``golden``: the result of the golden answers as one line, or "".
+    """
+
+    content: Mapping[str, Any]
+    node: str
+    files: Mapping[str, Mapping[str, Any]]
+    time: str = ""
+    parent: str = ""
+    golden: str = ""
+
+    @property
+    def id(self) -> str:
+        """The SHA-256 of the content."""
+        return digest(self.content)
+
+    @property
+    def of_node(self) -> Mapping[str, Any]:
+        """The part of the content about this node, {} for a record of an earlier release."""
+        found: Mapping[str, Any] = self.content["nodes"].get(self.node, {})
+        return found
+
+
+def start(plan: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the data to verify a launch: {id, model, served_model_name, url, server_name, needs}.
+
+    ``id`` is the same on all nodes. It changes with any launch input. ``needs``: node -> bytes of memory.
+    """
+    return {
+        "id": launch.start_digest(plan),
+        "model": plan["model"],
+        "served_model_name": plan["served_model_name"],
+        "url": plan["api"]["url"],
+        "server_name": plan["api"]["server_name"],
+        "needs": dict(plan["serve"]["needs"]),
+    }
+
+
+def content(plan: Mapping[str, Any], launches: Mapping[str, Mapping[str, Any]]) -> dict[str, Any]:
+    """Return the content of a launch's record. ``launches``: node -> the result of io_record.launch()."""
+    nodes = {
+        node["name"]: {
+            **{key: node[key] for key in _NODE},
+            "capability": node["capability"] or "",
+            "environment": overrides.rank_environment(node),
+            **launches[node["name"]],
+        }
+        for node in plan["nodes"]
+    }
+    planned = {key: plan[key] for key in _PLAN} | {
+        "api": {key: plan["api"][key] for key in ("url", "server_name")},
+        "serve": {key: plan["serve"][key] for key in _SERVE},
+        "nccl": {"build": plan["nccl"]["build"], "release": plan["nccl"]["cluster"]["release"]},
+    }
+    return {"format": FORMAT, "start": start(plan), "plan": planned, "nodes": nodes}
+
+
+def digest(data: Mapping[str, Any]) -> str:
+    """Return the SHA-256 of the canonical JSON of a record's content."""
+    return hashlib.sha256(json.dumps(data, sort_keys=True, separators=(",", ":")).encode()).hexdigest()
+
+
+def file_digest(file: Mapping[str, Any]) -> str:
+    """Return mode and SHA-256 of a launch file {text, mode}."""
+    return f"{file['mode']:04o} {hashlib.sha256(file['text'].encode()).hexdigest()}"
+
+
+def text(record: Record) -> str:
+    """Return the file of a record."""
+    keys = ("content", "node", "files", "time", "parent", "golden")
+    return json.dumps({key: getattr(record, key) for key in keys}, indent=1, sort_keys=True) + "\n"
+
+
+def earlier(data: Mapping[str, Any], node: str = "") -> Record:
+    """Return the record of an earlier release's last_good.json, without the files that have secrets.
+
+    Raises RecordError.
+    """
+    files = _mapping(data, "files")
+    kept = {path: file for path, file in files.items() if path not in SECRET_FILES}
+    found = {"format": FORMAT, "start": _mapping(data, "start"), "plan": {}, "nodes": {}}
+    return parse({"content": found, "node": node, "files": kept, "time": "", "parent": "", "golden": ""}, digest(found))
+
+
+def parse(data: Mapping[str, Any], name: str) -> Record:
+    """Return a record after its verification. ``name``: its ID, from its file name. Raises RecordError."""
+    found = _mapping(data, "content")
+    for key in ("start", "plan", "nodes"):
+        _mapping(found, key)
+    if found.get("format") != FORMAT:
+        raise RecordError(f"format is {found.get('format')!r}, expected {FORMAT}")
+    if digest(found) != name:
+        raise RecordError("its content does not have the SHA-256 of its name")
+    record = Record(
+        found,
+        _word(data, "node", _LINE),
+        {str(path): _file(path, file) for path, file in _mapping(data, "files").items()},
+        _word(data, "time", _TIME),
+        _word(data, "parent", re.compile(f"({ID.pattern})?")),
+        _word(data, "golden", _LINE),
+    )
+    _start(found["start"])
+    if found["plan"]:
+        _plan(found["plan"])
+        _node(record)
+    return record
+
+
+def required(record: Record) -> list[dict[str, str]]:
+    """Return the items that must be on the node before the record can be restored: {kind, item, digest, fix}.
+
+    ``kind``: file (``digest``: its SHA-256, "" for any), patch (a file of vLLM's package, see patch/io_tree.py), model
+    (a folder) or image (``item``: its ID).
+    """
+    plan, node = record.content["plan"], record.of_node
+    if not node:
+        return []
+    runtime, image, needed = plan["runtime"], plan["runtime"]["image"], []
+    if runtime["kind"] == "native":
+        mark = hashlib.sha256(node["runtime_mark"].encode()).hexdigest()
+        fix = (
+            f"gb10_stack: {plan['stack']['name']}, or the gb10_runtime_lock with the digest {runtime['digest'][:SHOWN]}"
+        )
+        needed.append(_need("file", f"{runtime['path']}/.complete", mark, fix))
+    else:
+        got = node["additions"].get(launch.IMAGE_ROLE, {}).get("files", {}).get(image, "")
+        needed.append(_need("image", f"sha256:{got}" if got else image, "", f"gb10_container_image: {image}"))
+    if plan["model"].startswith("/"):
+        needed.append(_need("model", plan["model"], "", f"gb10_model: {plan['store'].get('hub') or plan['model']}"))
+    for path, sha256 in node["additions"].get(NCCL_ROLE, {}).get("files", {}).items():
+        needed.append(_need("file", path, sha256, f"nccl_sm121_build_version: {plan['stack']['nccl']}"))
+    if patched := node["additions"].get(PATCH_ROLE, {}).get("files", {}):
+        fix = f"the vllm_patch_patches of that launch, and site.yml --tags {PATCH_ROLE}"
+        needed += [_need("patch", path, sha256, fix) for path, sha256 in patched.items()]
+    if node["head"] or plan["executor"] == "mp":
+        fix = f"gb10_model: {plan['model']}"
+        needed += [_need("file", file["path"], file["sha256"], fix) for file in plan["serve"]["files"]]
+    needed += [
+        _need("file", path, "", "gb10_secret_env" if path == paths.SECRET_ENVIRONMENT else "gb10_api_tls_certificate")
+        for path in node["secret_files"]
+    ]
+    return needed
+
+
+def nccl_library(record: Record) -> str:
+    """Return the NCCL build that replaces the library of the record's runtime, "" for the runtime's own library."""
+    addition = record.of_node.get("additions", {}).get(NCCL_ROLE, {})
+    linked = addition.get("files", {}) if "LD_PRELOAD" not in addition.get("environment", {}) else {}
+    return next(iter(linked), "")
+
+
+def package(record: Record) -> tuple[str, str]:
+    """Return the folders of an image's copied vLLM and of its tuned tables, ("", "") for a native runtime."""
+    mounts = record.of_node["additions"].get(PATCH_ROLE, {}).get("mounts", [])
+    return (mounts[0]["source"], f"{mounts[-1]['source']}/gb10_moe_configs") if mounts else ("", "")
+
+
+def kept(records: Mapping[str, Record], current: str, keep: int) -> set[str]:
+    """Return the IDs of the newest records, the current one and the one before it."""
+    newest = sorted(records, key=lambda name: (records[name].time, name), reverse=True)[:keep]
+    parent = records[current].parent if current in records else ""
+    return {*newest, current, parent} & records.keys()
+
+
+def _need(kind: str, item: str, sha256: str, fix: str) -> dict[str, str]:
+    return {"kind": kind, "item": item, "digest": sha256, "fix": fix}
+
+
+def _mapping(data: Mapping[str, Any], key: str) -> Mapping[str, Any]:
+    found = data.get(key)
+    if not isinstance(found, Mapping):
+        raise RecordError(f"{key} is not an object")
+    return found
+
+
+def _word(data: Mapping[str, Any], key: str, pattern: re.Pattern[str]) -> str:
+    found = data.get(key)
+    if not isinstance(found, str) or not pattern.fullmatch(found):
+        raise RecordError(f"{key} is not valid text")
+    return found
+
+
+def _words(found: object, what: str) -> Sequence[str]:
+    if not isinstance(found, Sequence) or isinstance(found, str) or not all(isinstance(word, str) for word in found):
+        raise RecordError(f"{what} is not a list of texts")
+    return found
+
+
+def _file(path: str, file: object) -> Mapping[str, Any]:
+    if path not in FILES and not _OVERRIDE.fullmatch(path):
+        raise RecordError(f"files has {path!r}, which is no launch file")
+    if not isinstance(file, Mapping) or not isinstance(file.get("text"), str):
+        raise RecordError(f"{path} has no text")
+    if type(file.get("mode")) is not int or not 0 <= file["mode"] <= 0o777:
+        raise RecordError(f"{path} has no valid mode")
+    return {"text": file["text"], "mode": file["mode"]}
+
+
+def _start(found: Mapping[str, Any]) -> None:
+    for key in ("id", "model", "served_model_name", "server_name"):
+        _word(found, key, _LINE)
+    _word(found, "url", _URL)
+    if not all(type(bytes_) is int and bytes_ >= 0 for bytes_ in _mapping(found, "needs").values()):
+        raise RecordError("needs has a value that is no number of bytes")
+
+
+def _plan(found: Mapping[str, Any]) -> None:
+    for key in ("model", "served_model_name", "quantization", "executor"):
+        _word(found, key, _LINE)
+    runtime, serve = _mapping(found, "runtime"), _mapping(found, "serve")
+    for key in ("path", "link"):
+        _word(runtime, key, _PATH)
+    for key in ("kind", "digest", "image", "engine"):
+        _word(runtime, key, _LINE)
+    _word(_mapping(found, "api"), "url", _URL)
+    _word(found["api"], "server_name", _LINE)
+    for key in ("name", "nccl"):
+        _word(_mapping(found, "stack"), key, _LINE)
+    if type(serve.get("smoke_tokens")) is not int:
+        raise RecordError("serve.smoke_tokens is not a number")
+    _word(_mapping(found, "head"), "name", _LINE)
+    for key in ("hub", "revision"):
+        if key in _mapping(found, "store"):
+            _word(found["store"], key, _LINE)
+    for key in ("args", "user_args"):
+        _words(serve.get(key), key)
+    if not isinstance(serve.get("files"), Sequence):
+        raise RecordError("serve.files is not a list")
+    for file in serve["files"]:
+        if not isinstance(file, Mapping):
+            raise RecordError("serve.files has an entry that is no object")
+        _word(file, "path", _PATH)
+        _word(file, "sha256", ID)
+
+
+def _node(record: Record) -> None:
+    node = record.of_node
+    if not isinstance(node, Mapping) or not node:
+        raise RecordError(f"it has no part of the node {record.node!r}")
+    if not isinstance(node.get("head"), bool):
+        raise RecordError("head is neither true nor false")
+    _word(node, "runtime_mark", re.compile(r"[^\x00]{0,65536}"))
+    for key in ("driver", "kernel", "capability"):
+        _word(node, key, _LINE)
+    for path in _words(node.get("secret_files"), "secret_files"):
+        if path not in SECRET_FILES:
+            raise RecordError(f"secret_files has {path!r}, which is no launch file")
+    for role, addition in _mapping(node, "additions").items():
+        _addition(role, addition)
+    if {path: file_digest(file) for path, file in record.files.items()} != _mapping(node, "files"):
+        raise RecordError("its files do not have the digests of its content")
+
+
+def _addition(role: str, addition: object) -> None:
+    if not isinstance(addition, Mapping):
+        raise RecordError(f"additions.{role} is not an object")
+    for key in ("files", "environment"):
+        if not all(isinstance(value, str) for value in _mapping({key: addition.get(key, {})}, key).values()):
+            raise RecordError(f"additions.{role}.{key} has a value that is no text")
+    mounts = addition.get("mounts", [])
+    if not isinstance(mounts, list) or not all(isinstance(mount, Mapping) for mount in mounts):
+        raise RecordError(f"additions.{role}.mounts is not a list of objects")
+    for mount in mounts:
+        _word(mount, "source", _PATH)

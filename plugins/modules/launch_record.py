@@ -1,0 +1,159 @@
+#!/usr/bin/python
+# Copyright (c) 2026, gb10.cluster maintainers
+# GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+
+from __future__ import annotations
+
+DOCUMENTATION = r"""
+---
+module: launch_record
+short_description: Record the launch inputs of a node's services after the model answered, or restore a record
+version_added: 0.1.0
+description:
+  - Records the current units, rank environment and role records under the SHA-256 of O(content), or restores the files
+    of a record.
+  - Does not start or stop a service. The diff omits contents, because the environment may contain private names.
+  - Files with secrets are not in a record. The module keeps those of the current record in a separate file.
+options:
+  state:
+    description:
+      - V(present) records the current files and makes the record the current one.
+      - V(restored) restores the files of O(id).
+      - V(selected) makes O(id) the current record.
+    type: str
+    choices: [present, restored, selected]
+    default: present
+  content:
+    description: The content of the record, as the filter P(gb10.cluster.launch_content#filter) returns it, a free-form
+      mapping. Required with O(state=present).
+    type: dict
+  node:
+    description: The node's name in O(content). Required with O(state=present).
+    type: str
+  time:
+    description: The time of the launch in UTC, such as C(2026-11-22 07:29:43).
+    type: str
+    default: ""
+  golden:
+    description: The result of the golden answers as one line; empty if they were not compared.
+    type: str
+    default: ""
+  id:
+    description: The ID of a record; empty for the current one.
+    type: str
+    default: ""
+  keep:
+    description: The number of records to keep. The current record and the one before it are always kept.
+    type: int
+    default: 20
+  folder:
+    description: The folder of the records.
+    type: path
+    default: /etc/gb10/records
+seealso:
+  - module: gb10.cluster.launch_record_info
+author:
+  - gb10.cluster maintainers (@gb10-cluster)
+extends_documentation_fragment:
+  - gb10.cluster.attributes.change
+"""
+
+EXAMPLES = r"""
+- name: Record the launch inputs of the model that answered
+  gb10.cluster.launch_record:
+    content: "{{ gb10_plan | gb10.cluster.launch_content(launches) }}"
+    node: spark1
+    time: "{{ now(utc=true, fmt='%Y-%m-%d %H:%M:%S') }}"
+  become: true
+
+- name: Restore the launch inputs of the last model that answered
+  gb10.cluster.launch_record:
+    state: restored
+  become: true
+"""
+
+RETURN = r"""
+id:
+  description: The ID of the record.
+  returned: always
+  type: str
+differs:
+  description: Files that differed from the record.
+  returned: always
+  type: list
+  elements: str
+units:
+  description: Services in the record, in start order.
+  returned: always
+  type: list
+  elements: str
+runtime:
+  description: The runtime of the record; empty in a record of an earlier release.
+  returned: always
+  type: dict
+nccl:
+  description: The NCCL build that replaces the library of the record's runtime; empty for the runtime's own library.
+  returned: always
+  type: str
+"""
+
+from ansible.module_utils.basic import AnsibleModule
+
+from ansible_collections.gb10.cluster.plugins.module_utils.rollback import io_record
+from ansible_collections.gb10.cluster.plugins.module_utils.rollback import record as records
+
+
+def main() -> None:
+    """Record the launch inputs, restore the recorded ones, or select a record."""
+    module = AnsibleModule(
+        argument_spec={
+            "state": {"type": "str", "choices": ["present", "restored", "selected"], "default": "present"},
+            "content": {"type": "dict"},
+            "node": {"type": "str"},
+            "time": {"type": "str", "default": ""},
+            "golden": {"type": "str", "default": ""},
+            "id": {"type": "str", "default": ""},
+            "keep": {"type": "int", "default": 20},
+            "folder": {"type": "path", "default": io_record.FOLDER},
+        },
+        required_if=[("state", "present", ["content", "node"])],
+        supports_check_mode=True,
+    )
+    params = module.params
+    try:
+        store, now = io_record.read(params["folder"]), io_record.launch_files()
+        secrets = io_record.present(records.SECRET_FILES)
+        if params["state"] == "present":
+            data = {key: params[key] for key in ("content", "node", "time", "golden")} | {"files": now, "parent": ""}
+            record = records.parse(data, records.digest(params["content"]))
+        else:
+            record = io_record.stored(store, params["id"])
+        files = io_record.wanted(store, record)
+        differs = io_record.differences(files, now | secrets)
+        if params["state"] == "present":
+            changed = io_record.save(store, record, params["keep"], secrets, not module.check_mode)
+        elif params["state"] == "restored":
+            changed = bool(differs)
+            if not module.check_mode:
+                io_record.restore(files, differs)
+        else:
+            changed = record.id != store.current
+            if changed and not module.check_mode:
+                io_record.select(store, record.id, secrets)
+    except (ValueError, OSError) as error:
+        module.fail_json(msg=str(error))
+    lines = "".join(f"{name}\n" for name in differs) if changed else ""
+    module.exit_json(
+        changed=changed,
+        id=record.id,
+        differs=differs,
+        units=io_record.units(record.files),
+        runtime=record.content["plan"].get("runtime", {}),
+        nccl=records.nccl_library(record),
+        diff={"before": "", "after": f"{params['state']} {record.id[: records.SHOWN]}:\n{lines}" if changed else ""},
+    )
+
+
+if __name__ == "__main__":
+    main()

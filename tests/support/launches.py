@@ -1,0 +1,51 @@
+"""Launch records of a pair of Sparks, as their nodes have them."""
+
+from __future__ import annotations
+
+import copy
+import json
+from typing import Any
+
+from repository import ROOT
+
+from ansible_collections.gb10.cluster.plugins.module_utils.rollback import record as records
+from ansible_collections.gb10.cluster.plugins.module_utils.rollback.record import Record
+
+PLAN: dict[str, Any] = json.loads((ROOT / "tests/unit/data/plan_two_spark.json").read_text(encoding="utf-8"))
+UNIT = "/etc/systemd/system/gb10-vllm.service"
+NODES = ("spark1", "spark2")
+
+
+def files(unit: str) -> dict[str, dict[str, Any]]:
+    """Return the launch files of a node whose unit has this text."""
+    return {"/etc/gb10/cluster.env": {"text": "A=1\n", "mode": 0o644}, UNIT: {"text": unit, "mode": 0o644}}
+
+
+def content(unit: str = "unit\n", plan: dict[str, Any] | None = None, **changes: Any) -> dict[str, Any]:
+    """Return the content of a launch. ``changes`` replace values of each node's launch."""
+    digests = {path: records.file_digest(file) for path, file in files(unit).items()}
+    launch = {"files": digests, "secret_files": [], "driver": "580.95", "kernel": "6.17.0"} | changes
+    return records.content(copy.deepcopy(PLAN) if plan is None else plan, dict.fromkeys(NODES, launch))
+
+
+def record(
+    unit: str = "unit\n", node: str = "spark1", time: str = "2026-11-22 07:29:43", plan: dict[str, Any] | None = None, **changes: Any
+) -> Record:
+    """Return the record of a launch on a node, without parent."""
+    return Record(content(unit, plan, **changes), node, files(unit), time)
+
+
+def with_arguments(*arguments: str) -> dict[str, Any]:
+    """Return the plan with other arguments."""
+    plan = copy.deepcopy(PLAN)
+    plan["serve"]["args"] = list(arguments)
+    return plan
+
+
+def node(name: str, found: list[Record], current: Record | None = None, **changes: Any) -> dict[str, Any]:
+    """Return a node as launch_record_info reports it. The last record is the current one unless given."""
+    listed = [
+        {"id": each.id, "content": each.content, "time": each.time, "parent": each.parent, "golden": each.golden, "missing": []} for each in found
+    ]
+    chosen = current or (found[-1] if found else None)
+    return {"name": name, "current": chosen.id if chosen else "", "records": listed, "invalid": [], "differs": []} | changes

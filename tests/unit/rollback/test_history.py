@@ -1,0 +1,108 @@
+"""The list of launch records, the difference between two, and the target of a rollback with every problem."""
+
+from __future__ import annotations
+
+import dataclasses
+from typing import Any
+
+import pytest
+from ansible.errors import AnsibleFilterError
+from filters import FILTERS
+from launches import UNIT, node, record, with_arguments
+
+from ansible_collections.gb10.cluster.plugins.module_utils.rollback import history
+
+OLD = record(time="2026-11-21 10:00:00")
+NEW = dataclasses.replace(
+    record("new\n", time="2026-11-22 10:00:00", plan=with_arguments("--max-model-len=4096")), parent=OLD.id, golden="golden answers: 7 equal"
+)
+PAIR = [node("spark1", [OLD, NEW]), node("spark2", [OLD, NEW])]
+
+
+def test_the_list_is_newest_first_with_the_change() -> None:
+    lines = history.lines(PAIR)
+    assert lines[0] == f"{NEW.id[:12]}  2026-11-22 10:00:00  /srv/models/tiny, stack current (current)"
+    changes = ["serve args: - --gpu-memory-utilization=0.8", "serve args: + --max-model-len=4096", f"spark1: {UNIT}: changed, and 1 more"]
+    assert lines[1] == f"    since {OLD.id[:12]}: {'; '.join(changes)}"
+    assert lines[2:4] == ["    golden answers: 7 equal", "    on all nodes; a rollback needs no download"]
+    assert lines[4:] == [f"{OLD.id[:12]}  2026-11-21 10:00:00  /srv/models/tiny, stack current", "    on all nodes; a rollback needs no download"]
+
+
+def test_nodes_that_disagree_and_damaged_records_are_named() -> None:
+    lines = history.lines([PAIR[0], node("spark2", [OLD], invalid=["x.json: bad"])])
+    assert f"warning: the nodes have different current records: spark1 {NEW.id[:12]}, spark2 {OLD.id[:12]}. Fix: run site.yml" in lines
+    assert "    warning: not on spark2" in lines and "warning: spark2: x.json: bad" in lines
+    assert history.lines([node("spark1", [])]) == ["no launch is recorded on this cluster"]
+
+
+def test_a_missing_item_is_in_the_list() -> None:
+    pair = [with_missing(PAIR[0], OLD.id, "/opt/gb10/runtime/1 is missing"), PAIR[1]]
+    assert "    needed for a rollback: spark1: /opt/gb10/runtime/1 is missing" in history.lines(pair)
+
+
+def with_missing(of: dict[str, Any], name: str, item: str) -> dict[str, Any]:
+    return of | {"records": [each | ({"missing": [item]} if each["id"] == name else {}) for each in of["records"]]}
+
+
+def test_the_difference_between_any_two() -> None:
+    shown = FILTERS["launch_history"](PAIR, NEW.id[:6], OLD.id[:12])
+    assert shown[0] == f"from {NEW.id[:12]} to {OLD.id[:12]}:"
+    assert shown[1:3] == ["  serve args: - --max-model-len=4096", "  serve args: + --gpu-memory-utilization=0.8"]
+    assert FILTERS["launch_history"](PAIR, OLD.id, OLD.id)[1:] == ["  no difference"]
+    driver = record(driver="590.1")
+    assert history.difference(record().content, driver.content) == [f"{name} driver: 580.95 -> 590.1" for name in ("spark1", "spark2")]
+    turned = record(plan=with_arguments("--b", "--a")).content
+    assert history.difference(record(plan=with_arguments("--a", "--b")).content, turned)[0] == "serve args: another order"
+
+
+@pytest.mark.parametrize("wanted", ["ffff0000ffff", "", OLD.id[:3], "../x"])
+def test_an_id_of_no_record_is_an_error(wanted: str) -> None:
+    with pytest.raises(AnsibleFilterError, match="no record with the ID"):
+        FILTERS["launch_history"](PAIR, wanted, NEW.id)
+
+
+def test_the_default_target_is_the_record_before() -> None:
+    target = FILTERS["rollback_target"](PAIR)
+    assert (target["problems"], target["id"], target["former"], target["due"]) == ([], OLD.id, NEW.id, True)
+    assert target["lines"][0] == f"rollback from {NEW.id[:12]} (/srv/models/tiny) to {OLD.id[:12]} (/srv/models/tiny)"
+    assert "  serve args: - --max-model-len=4096" in target["lines"]
+    assert target["plan"]["nodes"] == [{"name": "spark1"}, {"name": "spark2"}]
+    assert target["start"] == OLD.content["start"] and target["former_start"] == NEW.content["start"]
+
+
+@pytest.mark.parametrize(("differs", "due"), [([], False), ([UNIT], True)])
+def test_the_current_record_is_due_when_its_files_differ(differs: list[str], due: bool) -> None:
+    pair = [PAIR[0], node("spark2", [OLD, NEW], differs=differs)]
+    assert history.target(pair, NEW.id)["due"] is due
+
+
+@pytest.mark.parametrize(
+    ("nodes", "wanted", "expected"),
+    [
+        (PAIR, "ffffffff", ["no record with the ID 'ffffffff'. Expected: one of "]),
+        (PAIR, OLD.id[:2], ["no record with the ID"]),
+        ([PAIR[0], node("spark2", [OLD])], "", ["the nodes have no common current record"]),
+        ([node("spark1", []), node("spark2", [])], "", ["the nodes have no common current record"]),
+        ([node("spark1", [OLD]), node("spark2", [OLD])], "", [f"there is no record before {OLD.id[:12]}"]),
+        (
+            [with_missing(PAIR[0], OLD.id, "/srv/models/tiny is missing"), node("spark2", [NEW])],
+            "",
+            [f"spark2: the record {OLD.id[:12]} is missing", "spark1: /srv/models/tiny is missing"],
+        ),
+        ([*PAIR, node("spark3", [OLD, NEW])], "", [f"{OLD.id[:12]} is of the nodes spark1, spark2. Expected: the inventory's nodes"]),
+    ],
+)
+def test_a_rollback_that_cannot_succeed_is_refused_with_every_problem(nodes: list[dict[str, Any]], wanted: str, expected: list[str]) -> None:
+    target = history.target(nodes, wanted)
+    assert len(target["problems"]) == len(expected)
+    assert all(found.startswith(start) for found, start in zip(target["problems"], expected, strict=True)), target["problems"]
+    assert "id" not in target
+
+
+def test_a_record_of_an_earlier_release_is_no_target() -> None:
+    earlier = dataclasses.replace(OLD, content={**OLD.content, "plan": {}, "nodes": {}})
+    new = dataclasses.replace(NEW, parent=earlier.id)
+    pair = [node(name, [earlier, new]) for name in ("spark1", "spark2")]
+    reason = "is of an earlier release, which did not record its runtime. Fix: use site.yml"
+    assert history.target(pair, "")["problems"] == [f"{earlier.id[:12]} {reason}"]
+    assert history.lines(pair)[-2] == f"{earlier.id[:12]}  2026-11-21 10:00:00  /srv/models/tiny, stack unknown"

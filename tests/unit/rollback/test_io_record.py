@@ -1,0 +1,229 @@
+"""The records on a node: stored once, pruned, restored, converted from an earlier release; and the modules."""
+
+from __future__ import annotations
+
+import dataclasses
+import hashlib
+import json
+from pathlib import Path
+from typing import Any
+
+import launches
+import pytest
+from launches import PLAN, UNIT, record, with_arguments
+from run_module import run_module
+
+from ansible_collections.gb10.cluster.plugins.module_utils.rollback import io_record
+from ansible_collections.gb10.cluster.plugins.module_utils.rollback import record as records
+
+ADDED = "/etc/gb10/overrides.d/vllm_patch.json"
+KEY = "/etc/gb10/tls/api.key"
+SECRETS = {KEY: {"text": "SECRET", "mode": 0o600}}
+OLD, NEW = record(time="2026-11-21 10:00:00"), record("new\n", time="2026-11-22 10:00:00", plan=with_arguments("--a"))
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> str:
+    return str(tmp_path / "gb10/records")
+
+
+def save(folder: str, each: records.Record, keep: int = 20, secrets: io_record.Files | None = None) -> bool:
+    return io_record.save(io_record.read(folder), each, keep, secrets or {}, True)
+
+
+def test_a_launch_is_recorded_once(folder: str) -> None:
+    assert save(folder, OLD)
+    path = Path(folder, f"{OLD.id}.json")
+    text = path.read_text(encoding="utf-8")
+    assert (path.stat().st_mode & 0o777, Path(folder).stat().st_mode & 0o777) == (0o600, 0o700)
+    assert not save(folder, dataclasses.replace(OLD, time="2026-11-23 10:00:00"))
+    assert path.read_text(encoding="utf-8") == text
+    assert str(Path(folder, "current").readlink()) == f"{OLD.id}.json"
+
+
+def test_a_new_launch_becomes_the_current_record_with_its_parent(folder: str) -> None:
+    save(folder, OLD)
+    assert save(folder, NEW)
+    store = io_record.read(folder)
+    assert (store.current, store.found[NEW.id].parent, store.found[OLD.id].parent) == (NEW.id, OLD.id, "")
+    assert io_record.start_id(folder) == NEW.content["start"]["id"]
+    # The first launch again: now it follows the second.
+    assert save(folder, OLD)
+    assert io_record.read(folder).found[OLD.id].parent == NEW.id
+
+
+def test_a_selected_record_keeps_its_parent(folder: str) -> None:
+    save(folder, OLD)
+    save(folder, NEW)
+    io_record.select(io_record.read(folder), OLD.id, {})
+    store = io_record.read(folder)
+    assert (store.current, store.found[OLD.id].parent, store.found[NEW.id].parent) == (OLD.id, "", OLD.id)
+
+
+def test_old_records_are_removed_but_not_the_current_one_and_its_parent(folder: str) -> None:
+    many = [record(f"{number}\n", time=f"2026-11-22 10:00:0{number}") for number in range(5)]
+    for each in many:
+        save(folder, each, keep=1)
+    assert io_record.read(folder).found.keys() == {many[3].id, many[4].id}
+
+
+def test_secret_files_are_kept_apart_for_the_current_record_only(folder: str) -> None:
+    save(folder, OLD, secrets=SECRETS)
+    assert all("SECRET" not in path.read_text(encoding="utf-8") for path in Path(folder).glob("*.json"))
+    apart = Path(folder).parent / "record_secrets.json"
+    assert "SECRET" in apart.read_text(encoding="utf-8") and apart.stat().st_mode & 0o777 == 0o600
+    store = io_record.read(folder)
+    assert io_record.wanted(store, store.found[OLD.id])[KEY] == SECRETS[KEY]
+    assert save(folder, OLD, secrets={KEY: {"text": "RENEWED", "mode": 0o600}})
+    assert not save(folder, OLD, secrets={KEY: {"text": "RENEWED", "mode": 0o600}})
+    save(folder, NEW)
+    store = io_record.read(folder)
+    assert KEY not in io_record.wanted(store, store.found[OLD.id])
+
+
+def put(root: Path, path: str, text: str) -> None:
+    file = Path(f"{root}{path}")
+    file.parent.mkdir(parents=True, exist_ok=True)
+    file.write_text(text, encoding="utf-8")
+    file.chmod(0o644)
+
+
+def test_files_come_back_as_they_were(tmp_path: Path) -> None:
+    root = str(tmp_path)
+    for name in records.FILES:
+        put(tmp_path, name, f"old {name}")
+    old = io_record.launch_files(root)
+    assert io_record.units(old) == ["gb10-ray.service", "gb10-vllm.service"]
+    # Another executor and another model: one file is removed, one changed, one new.
+    ray = "/etc/systemd/system/gb10-ray.service"
+    Path(f"{root}{ray}").unlink()
+    put(tmp_path, UNIT, "new")
+    put(tmp_path, ADDED, "{}")
+    differs = io_record.differences(old, io_record.launch_files(root))
+    assert differs == sorted([ADDED, ray, UNIT])
+    io_record.restore(old, differs, root)
+    assert io_record.launch_files(root) == old
+
+
+def test_damaged_records_are_reported_and_not_used(folder: str) -> None:
+    save(folder, OLD)
+    for name, text in {"a": "[", "b": "{}", "0" * 64: records.text(OLD)}.items():
+        Path(folder, f"{name}.json").write_text(text, encoding="utf-8")
+    store = io_record.read(folder)
+    assert (store.found.keys(), store.invalid.keys()) == ({OLD.id}, {"a", "b", "0" * 64})
+    assert "is not JSON" in store.invalid["a"] and "SHA-256 of its name" in store.invalid["0" * 64]
+    Path(folder, f"{OLD.id}.json").write_text("[", encoding="utf-8")
+    assert io_record.start_id(folder) == ""
+    assert save(folder, OLD) and io_record.start_id(folder) == OLD.content["start"]["id"]
+
+
+def earlier(folder: str) -> Path:
+    """Write the record of an earlier release, with a secret file in it."""
+    path = Path(folder).parent / "last_good.json"
+    path.parent.mkdir(parents=True)
+    path.write_text(json.dumps({"start": records.start(PLAN), "files": {**launches.files("unit\n"), **SECRETS}}), encoding="utf-8")
+    return path
+
+
+def test_the_record_of_an_earlier_release_is_read_and_converted(folder: str) -> None:
+    old = earlier(folder)
+    store = io_record.read(folder)
+    assert store.of_current is not None and store.of_current.content["start"] == records.start(PLAN)
+    assert io_record.wanted(store, store.of_current)[KEY] == SECRETS[KEY]
+    assert not Path(folder).exists()
+    save(folder, NEW)
+    after = io_record.read(folder)
+    assert (after.current, after.found[NEW.id].parent, after.found.keys()) == (NEW.id, store.current, {NEW.id, store.current})
+    assert not old.exists()
+
+
+@pytest.mark.parametrize("text", ["[", '{"start": 1}', '{"files": {}}', '{"start": {}, "files": {"/etc/passwd": {}}}'])
+def test_an_invalid_record_of_an_earlier_release_is_reported(folder: str, text: str) -> None:
+    earlier(folder).write_text(text, encoding="utf-8")
+    store = io_record.read(folder)
+    assert (store.found, store.current, list(store.invalid)) == ({}, "", ["last_good.json"])
+
+
+def runtime(tmp_path: Path) -> dict[str, Any]:
+    """Return a plan whose runtime, model and NCCL are in a folder."""
+    plan = with_arguments()
+    for path in ("runtime/.complete", "model/config.json", "nccl.so"):
+        put(tmp_path, f"/{path}", PLAN["nodes"][0]["runtime_mark"])
+    plan["model"] = f"{tmp_path}/model"
+    plan["runtime"]["path"] = f"{tmp_path}/runtime"
+    mark = hashlib.sha256(PLAN["nodes"][0]["runtime_mark"].encode()).hexdigest()
+    for each in plan["nodes"]:
+        each["additions"] = {"nccl_sm121_build": {"files": {f"{tmp_path}/nccl.so": mark}, "environment": {}, "flags": []}}
+    return plan
+
+
+@pytest.mark.parametrize(
+    ("lost", "fix"), [("runtime/.complete", "gb10_stack"), ("model/config.json", "gb10_model"), ("nccl.so", "nccl_sm121_build_version")]
+)
+def test_missing_items_are_found(tmp_path: Path, lost: str, fix: str) -> None:
+    each = record(plan=runtime(tmp_path))
+    assert io_record.missing(unused, each) == []
+    (tmp_path / lost).write_text("other", encoding="utf-8") if lost.endswith(".so") else (tmp_path / lost).unlink()
+    found = io_record.missing(unused, each)
+    assert len(found) == 1 and f"Fix: {fix}: " in found[0]
+
+
+def unused(argv: Any, **_options: Any) -> Any:
+    raise AssertionError(argv)
+
+
+@pytest.mark.parametrize(("status", "stdout", "stderr", "missing"), [(1, "", "Error: No such image", 1), (127, "", "", 1)])
+def test_a_missing_image_is_found(tmp_path: Path, status: int, stdout: str, stderr: str, missing: int) -> None:
+    plan = runtime(tmp_path)
+    plan["runtime"] |= {"kind": "container", "image": "img:1"}
+    assert len(io_record.missing(lambda _argv: (status, stdout, stderr), record(plan=plan))) == missing
+
+
+def test_a_patched_file_that_changed_is_missing(tmp_path: Path) -> None:
+    plan, package = runtime(tmp_path), "runtime/lib/python3.12/site-packages/vllm"
+    for path in (f"{package}/model_executor/a.py", f"{package}/__init__.py", "runtime/bin/python"):
+        put(tmp_path, f"/{path}", "patched")
+    (tmp_path / "runtime/bin/python").chmod(0o755)
+    digest = hashlib.sha256(b"patched").hexdigest()
+    for each in plan["nodes"]:
+        each["additions"]["vllm_patch"] = {"files": {"model_executor/a.py": digest, "b.py": ""}, "environment": {}, "flags": []}
+    assert io_record.missing(unused, record(plan=plan)) == []
+    (tmp_path / package / "model_executor/a.py").write_text("shipped", encoding="utf-8")
+    assert "model_executor/a.py is missing or changed. Fix: the vllm_patch_patches" in io_record.missing(unused, record(plan=plan))[0]
+
+
+def content(folder: str) -> dict[str, Any]:
+    """Return the content of a launch on this machine, as the role makes it."""
+    launch = run_module("launch_record_info", {"folder": folder})["launch"]
+    return records.content(PLAN, {"spark1": launch, "spark2": launch})
+
+
+def test_the_modules_record_select_and_compare(folder: str) -> None:
+    nothing = run_module("launch_record_info", {"folder": folder})
+    assert (nothing["changed"], nothing["current"], nothing["start"], nothing["records"]) == (False, "", {}, [])
+    given = {"folder": folder, "content": content(folder), "node": "spark1", "time": "2026-11-22 10:00:00", "golden": "golden answers: 7 equal"}
+    assert run_module("launch_record", given, check=True)["changed"]
+    assert not Path(folder).exists()
+    first = run_module("launch_record", given)
+    assert first["changed"] and first["id"][:12] in first["diff"]["after"]
+    assert not run_module("launch_record", given)["changed"]
+    other = {**given, "content": {**given["content"], "start": {**given["content"]["start"], "model": "b"}}}
+    second = run_module("launch_record", other)
+    found = run_module("launch_record_info", {"folder": folder, "missing": True}, check=True)
+    assert (found["current"], found["start"]["model"], found["differs"], found["invalid"]) == (second["id"], "b", [], [])
+    assert {each["id"] for each in found["records"]} == {first["id"], second["id"]}
+    assert all(any(".complete is missing" in item for item in each["missing"]) for each in found["records"])
+    back = {"folder": folder, "state": "selected", "id": first["id"]}
+    assert run_module("launch_record", back, check=True)["changed"] and run_module("launch_record", back)["changed"]
+    assert not run_module("launch_record", back)["changed"]
+    restored = run_module("launch_record", {"folder": folder, "state": "restored"})
+    assert (restored["changed"], restored["id"], restored["runtime"]["kind"]) == (False, first["id"], "native")
+
+
+def test_the_modules_refuse_with_a_reason(folder: str) -> None:
+    assert "content" in run_module("launch_record", {"folder": folder})["msg"]
+    assert "there is no launch  to restore" in run_module("launch_record", {"folder": folder, "state": "restored"})["msg"]
+    assert "no launch ffff to restore" in run_module("launch_record", {"folder": folder, "state": "selected", "id": "ffff"})["msg"]
+    changed = {**content(folder), "nodes": {"spark1": {**content(folder)["nodes"]["spark1"], "files": {UNIT: "0644 x"}}}}
+    assert "digests of its content" in run_module("launch_record", {"folder": folder, "content": changed, "node": "spark1"})["msg"]
+    assert not Path(folder).exists()

@@ -1,0 +1,172 @@
+"""Launch records: their content and ID, hostile files, and the items that a rollback needs."""
+
+from __future__ import annotations
+
+import contextlib
+import copy
+import dataclasses
+import hashlib
+import json
+from collections.abc import Callable
+from typing import Any
+
+import launches
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from launches import PLAN, UNIT, record, with_arguments
+
+from ansible_collections.gb10.cluster.plugins.module_utils.rollback import record as records
+from ansible_collections.gb10.cluster.plugins.module_utils.rollback.record import RecordError
+
+GOOD = record()
+DATA: dict[str, Any] = json.loads(records.text(GOOD))
+
+
+def test_a_record_survives_its_file() -> None:
+    assert records.parse(DATA, GOOD.id) == GOOD
+
+
+def test_the_id_is_of_the_content_alone_and_equal_on_all_nodes() -> None:
+    other = dataclasses.replace(record(node="spark2", time=""), parent="0" * 64, golden="golden answers: 7 equal")
+    assert other.id == GOOD.id
+    assert len({record(unit="other\n").id, record(plan=with_arguments("--a")).id, record(driver="590").id, GOOD.id}) == 4
+
+
+def test_a_record_has_no_values_of_secrets() -> None:
+    plan = copy.deepcopy(PLAN)
+    plan["nodes"][0]["secrets"] = ["HF_TOKEN"]
+    made = launches.content(plan=plan, secret_files=["/etc/gb10/secret.env"])
+    assert made["nodes"]["spark1"]["secrets"] == ["HF_TOKEN"]
+    assert not set(records.FILES) & set(records.SECRET_FILES)
+
+
+def change(*place: Any, value: Any = None) -> Callable[[dict[str, Any]], None]:
+    def apply(data: dict[str, Any]) -> None:
+        for key in place[:-1]:
+            data = data[key]
+        data[place[-1]] = value
+
+    return apply
+
+
+RUNTIME, NODE = ("content", "plan", "runtime"), ("content", "nodes", "spark1")
+
+
+@pytest.mark.parametrize(
+    ("apply", "expected"),
+    [
+        (change("content", "format", value=2), "format is 2"),
+        (change("content", "plan", value=[]), "plan is not an object"),
+        (change("content", value=None), "content is not an object"),
+        (change("node", value="spark9"), "it has no part of the node 'spark9'"),
+        (change("time", value="yesterday"), "time is not valid text"),
+        (change("parent", value="../../x"), "parent is not valid text"),
+        (change("golden", value="a\x1b[0m"), "golden is not valid text"),
+        (change("files", "/etc/passwd", value={"text": "", "mode": 0o644}), "'/etc/passwd', which is no launch file"),
+        (change("files", "/etc/gb10/overrides.d/../x.json", value={"text": "", "mode": 0o644}), "which is no launch file"),
+        (change("files", "/etc/gb10/secret.env", value={"text": "", "mode": 0o600}), "which is no launch file"),
+        (change("files", UNIT, "mode", value=0o4755), f"{UNIT} has no valid mode"),
+        (change("files", UNIT, "mode", value=True), f"{UNIT} has no valid mode"),
+        (change("files", UNIT, "text", value="ExecStart=/bin/evil\n"), "its files do not have the digests of its content"),
+        (change("files", value={}), "its files do not have the digests of its content"),
+        (change("content", "start", "url", value="http://a/b?c"), "url is not valid text"),
+        (change("content", "start", "needs", value={"spark1": -1}), "no number of bytes"),
+        (change(*RUNTIME, "path", value="/opt/../etc"), "path is not valid text"),
+        (change(*RUNTIME, "link", value="current"), "link is not valid text"),
+        (change("content", "plan", "serve", "args", value="--a"), "args is not a list of texts"),
+        (change("content", "plan", "serve", "files", value=[{"path": "x", "sha256": "y"}]), "path is not valid text"),
+        (change("content", "plan", "api", value={}), "url is not valid text"),
+        (change(*NODE, "secret_files", value=["/etc/shadow"]), "'/etc/shadow', which is no launch file"),
+        (change(*NODE, "additions", value={"a": []}), "additions.a is not an object"),
+        (change(*NODE, "additions", value={"a": {"files": {"b": 1}}}), "files has a value that is no text"),
+        (change(*NODE, "additions", value={"a": {"mounts": [{"source": "../x"}]}}), "source is not valid text"),
+    ],
+)
+def test_an_invalid_record_is_refused(apply: Callable[[dict[str, Any]], None], expected: str) -> None:
+    data = copy.deepcopy(DATA)
+    apply(data)
+    name = records.digest(data["content"]) if isinstance(data["content"], dict) else GOOD.id
+    with pytest.raises(RecordError) as caught:
+        records.parse(data, name)
+    assert expected in str(caught.value)
+
+
+def test_content_under_another_name_is_refused() -> None:
+    with pytest.raises(RecordError, match="does not have the SHA-256 of its name"):
+        records.parse(DATA, "0" * 64)
+
+
+SCALARS = st.none() | st.booleans() | st.integers() | st.text()
+JSON = st.recursive(SCALARS, lambda inner: st.lists(inner) | st.dictionaries(st.text(), inner), max_leaves=5)
+PLACES = [("content",), ("files",), ("content", "start"), ("content", "plan"), RUNTIME, ("content", "plan", "serve"), NODE, (*NODE, "additions")]
+
+
+@given(st.sampled_from(PLACES), st.data(), JSON)
+def test_no_value_raises_anything_but_the_records_own_error(place: tuple[str, ...], data: st.DataObject, value: Any) -> None:
+    changed = copy.deepcopy(DATA)
+    inner = changed
+    for key in place:
+        inner = inner[key]
+    inner[data.draw(st.sampled_from([*inner, "x"]))] = value
+    with contextlib.suppress(RecordError):
+        records.required(records.parse(changed, records.digest(changed["content"])))
+
+
+def test_the_record_of_an_earlier_release_loses_its_secrets() -> None:
+    files = {**launches.files("unit\n"), "/etc/gb10/tls/api.key": {"text": "SECRET", "mode": 0o600}}
+    start = records.start(PLAN)
+    found = records.earlier({"start": start, "files": files})
+    assert (found.content["start"], found.content["plan"], list(found.files)) == (start, {}, list(launches.files("")))
+    assert "SECRET" not in records.text(found)
+    assert records.required(found) == []
+    with pytest.raises(RecordError):
+        records.earlier({"start": start})
+
+
+def needs(**changes: Any) -> list[tuple[str, str, str]]:
+    plan = copy.deepcopy(PLAN)
+    for each in plan["nodes"]:
+        each["additions"] = changes.pop("additions", each["additions"])
+    plan["runtime"] |= changes.pop("runtime", {})
+    return [(need["kind"], need["item"], need["fix"]) for need in records.required(record(plan=plan, **changes))]
+
+
+def test_a_rollback_needs_the_runtime_and_the_model() -> None:
+    assert needs() == [
+        ("file", "/opt/gb10/runtime/4f8896eade30/.complete", "gb10_stack: current, or the gb10_runtime_lock with the digest 4f8896eade30"),
+        ("model", "/srv/models/tiny", "gb10_model: /srv/models/tiny"),
+    ]
+    mark = hashlib.sha256(PLAN["nodes"][0]["runtime_mark"].encode()).hexdigest()
+    assert records.required(GOOD)[0]["digest"] == mark
+
+
+def test_a_rollback_needs_image_nccl_patches_and_secret_files() -> None:
+    added = {
+        "vllm_runtime": {"files": {"img@sha256:1": "ab" * 32}, "environment": {}, "flags": []},
+        "vllm_patch": {"files": {"model.py": "cd" * 32}, "environment": {}, "flags": [], "mounts": [{"source": "/opt/gb10/images/1/vllm"}]},
+        "nccl_sm121_build": {"files": {"/opt/gb10/nccl/1/lib/libnccl.so.2": "ef" * 32}, "environment": {}, "flags": []},
+    }
+    found = needs(additions=added, runtime={"kind": "container", "image": "img@sha256:1"}, secret_files=["/etc/gb10/tls/api.key"])
+    assert found == [
+        ("image", f"sha256:{'ab' * 32}", "gb10_container_image: img@sha256:1"),
+        ("model", "/srv/models/tiny", "gb10_model: /srv/models/tiny"),
+        ("file", "/opt/gb10/nccl/1/lib/libnccl.so.2", "nccl_sm121_build_version: v2.30.7-1"),
+        ("patch", "model.py", "the vllm_patch_patches of that launch, and site.yml --tags vllm_patch"),
+        ("file", "/etc/gb10/tls/api.key", "gb10_api_tls_certificate"),
+    ]
+
+
+@pytest.mark.parametrize(("environment", "library"), [({}, "/n.so"), ({"LD_PRELOAD": "/n.so"}, "")])
+def test_a_preloaded_nccl_replaces_no_library(environment: dict[str, str], library: str) -> None:
+    plan = copy.deepcopy(PLAN)
+    plan["nodes"][0]["additions"] = {"nccl_sm121_build": {"files": {"/n.so": "ef" * 32}, "environment": environment, "flags": []}}
+    assert records.nccl_library(record(plan=plan)) == library
+    assert records.nccl_library(GOOD) == ""
+
+
+def test_the_newest_records_the_current_one_and_the_one_before_are_kept() -> None:
+    found = {name: record(time=f"2026-11-22 07:00:0{name}") for name in "12345"}
+    found["2"] = dataclasses.replace(found["2"], parent="1")
+    assert records.kept(found, "2", 2) == {"1", "2", "4", "5"}
+    assert records.kept(found, "", 1) == {"5"}
