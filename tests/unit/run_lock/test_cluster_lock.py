@@ -386,7 +386,7 @@ def test_the_lock_of_another_controller_is_broken_by_its_id_alone(runs: Runs) ->
 
 
 #: Playbooks that do not change a cluster's nodes. The lab's nodes do not exist before lab_up.
-READING = {"discover", "field_report", "lab_down", "lab_up", "plan", "status", "verify"}
+READING = {"discover", "field_report", "history", "lab_down", "lab_up", "plan", "status", "verify"}
 
 
 def locks(playbook: str) -> list[str]:
@@ -422,7 +422,7 @@ def test_a_playbook_that_changes_something_locks_the_cluster(playbook: str) -> N
 
 def test_reading_playbooks_lock_nothing() -> None:
     assert not any("lock.yml" in read(f"playbooks/{name}.yml") for name in READING)
-    locking = {"benchmark_all", "benchmark_model", "benchmark_nccl", "golden", "reset", "site", "stop", "switch_model"}
+    locking = {"benchmark_all", "benchmark_model", "benchmark_nccl", "golden", "reset", "rollback", "site", "stop", "switch_model"}
     assert {Path(path).stem for path in files("playbooks/*.yml")} - READING == locking
 
 
