@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import copy
+import hashlib
 import json
+from pathlib import Path
 from typing import Any
 
 from repository import ROOT
@@ -39,6 +41,27 @@ def with_arguments(*arguments: str) -> dict[str, Any]:
     """Return the plan with other arguments."""
     plan = copy.deepcopy(PLAN)
     plan["serve"]["args"] = list(arguments)
+    return plan
+
+
+def put(root: Path, path: str, text: str) -> None:
+    """Write a file below a folder, with the folders above it."""
+    file = Path(f"{root}{path}")
+    file.parent.mkdir(parents=True, exist_ok=True)
+    file.write_text(text, encoding="utf-8")
+    file.chmod(0o644)
+
+
+def runtime(folder: Path, *arguments: str) -> dict[str, Any]:
+    """Return a plan whose runtime, model and NCCL are in a folder, with other arguments."""
+    plan, mark = with_arguments(*arguments), PLAN["nodes"][0]["runtime_mark"]
+    for path in ("runtime/.complete", "model/config.json", "nccl.so"):
+        put(folder, f"/{path}", mark)
+    plan["model"] = f"{folder}/model"
+    plan["runtime"]["path"] = f"{folder}/runtime"
+    sha256 = hashlib.sha256(mark.encode()).hexdigest()
+    for each in plan["nodes"]:
+        each["additions"] = {"nccl_sm121_build": {"files": {f"{folder}/nccl.so": sha256}, "environment": {}, "flags": []}}
     return plan
 
 

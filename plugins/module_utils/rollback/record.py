@@ -22,6 +22,7 @@ from ansible_collections.gb10.cluster.plugins.module_utils.api import tls as api
 from ansible_collections.gb10.cluster.plugins.module_utils.common import paths
 from ansible_collections.gb10.cluster.plugins.module_utils.launch import argv as launch
 from ansible_collections.gb10.cluster.plugins.module_utils.launch import overrides
+from ansible_collections.gb10.cluster.plugins.module_utils.runtime import stacks
 
 FORMAT = 1
 #: Maximum characters of a record's file. A launch of 16 nodes has about 100000.
@@ -42,9 +43,12 @@ _PATH = re.compile(r"(/(?!\.\.?(/|$))[^/\x00-\x1f\x7f]+)+")
 _LINE = re.compile(r"[^\x00-\x1f\x7f]{0,4096}")
 #: Keys of the plan that a record has, and that the golden answers and the smoke test of a rollback read.
 _PLAN = (
-    *("model", "served_model_name", "quantization", "store", "executor", "stack", "runtime", "head"),
+    *("model", "served_model_name", "quantization", "executor", "stack", "head"),
     *("tensor_parallel_size", "pipeline_parallel_size", "data_parallel_size"),
 )
+#: Without paths of the controller. A container has no folder.
+_RUNTIME = ("kind", "name", "image", "engine", "engine_args", "digest", "path", "link")
+_STORE = ("folder", "hub", "revision")
 _SERVE = ("args", "user_args", "reasoning", "smoke_tokens", "files")
 _NODE = ("address", "head", "capability", "additions", "secrets", "runtime_mark")
 
@@ -107,6 +111,8 @@ def content(plan: Mapping[str, Any], launches: Mapping[str, Mapping[str, Any]]) 
         for node in plan["nodes"]
     }
     planned = {key: plan[key] for key in _PLAN} | {
+        "runtime": {key: plan["runtime"][key] for key in _RUNTIME if key in plan["runtime"]},
+        "store": {key: plan["store"][key] for key in _STORE if key in plan["store"]},
         "api": {key: plan["api"][key] for key in ("url", "server_name")},
         "serve": {key: plan["serve"][key] for key in _SERVE},
         "nccl": {"build": plan["nccl"]["build"], "release": plan["nccl"]["cluster"]["release"]},
@@ -175,7 +181,7 @@ def required(record: Record) -> list[dict[str, str]]:
     if not node:
         return []
     runtime, image, needed = plan["runtime"], plan["runtime"]["image"], []
-    if runtime["kind"] == "native":
+    if runtime["kind"] == stacks.NATIVE:
         mark = hashlib.sha256(node["runtime_mark"].encode()).hexdigest()
         fix = (
             f"gb10_stack: {plan['stack']['name']}, or the gb10_runtime_lock with the digest {runtime['digest'][:SHOWN]}"
@@ -267,20 +273,26 @@ def _plan(found: Mapping[str, Any]) -> None:
     for key in ("model", "served_model_name", "quantization", "executor"):
         _word(found, key, _LINE)
     runtime, serve = _mapping(found, "runtime"), _mapping(found, "serve")
-    for key in ("path", "link"):
-        _word(runtime, key, _PATH)
-    for key in ("kind", "digest", "image", "engine"):
+    for key in ("kind", "image", "engine"):
         _word(runtime, key, _LINE)
+    if runtime["kind"] == stacks.NATIVE:
+        _word(runtime, "digest", _LINE)
+        for key in ("path", "link"):
+            _word(runtime, key, _PATH)
     _word(_mapping(found, "api"), "url", _URL)
     _word(found["api"], "server_name", _LINE)
     for key in ("name", "nccl"):
         _word(_mapping(found, "stack"), key, _LINE)
-    if type(serve.get("smoke_tokens")) is not int:
-        raise RecordError("serve.smoke_tokens is not a number")
     _word(_mapping(found, "head"), "name", _LINE)
     for key in ("hub", "revision"):
         if key in _mapping(found, "store"):
             _word(found["store"], key, _LINE)
+    _serve(serve)
+
+
+def _serve(serve: Mapping[str, Any]) -> None:
+    if type(serve.get("smoke_tokens")) is not int:
+        raise RecordError("serve.smoke_tokens is not a number")
     for key in ("args", "user_args"):
         _words(serve.get(key), key)
     if not isinstance(serve.get("files"), Sequence):

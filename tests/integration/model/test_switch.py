@@ -112,14 +112,14 @@ def test_a_switch_to_a_broken_model_ends_with_the_old_one_answering(
     cluster: Cluster, nodes: dict[str, Host], head: Host, broken: str
 ) -> None:
     text = completion(head)
-    before = {name: host.check_output("cat /etc/gb10/last_good.json /etc/gb10/cluster.env") for name, host in nodes.items()}
+    before = {name: host.check_output("cat /etc/gb10/records/current /etc/gb10/cluster.env") for name, host in nodes.items()}
     failed = play(cluster, "switch_model", gb10_model=broken)
     assert failed.status != 0
     said = failed.output.replace("\\n", "\n")
     assert f"{broken} could not be started:\nspark1: gb10-vllm.service failed to start: " in said
     assert "Restored /srv/models/tiny. It answers again." in said
     assert (served(head), completion(head)) == ("/srv/models/tiny", text)
-    assert {name: host.check_output("cat /etc/gb10/last_good.json /etc/gb10/cluster.env") for name, host in nodes.items()} == before
+    assert {name: host.check_output("cat /etc/gb10/records/current /etc/gb10/cluster.env") for name, host in nodes.items()} == before
     for host in nodes.values():
         assert host.check_output("systemctl is-enabled gb10-ray") == "enabled"
     cluster.site().assert_unchanged()
@@ -128,7 +128,7 @@ def test_a_switch_to_a_broken_model_ends_with_the_old_one_answering(
 @pytest.mark.slow
 def test_a_switch_on_which_ray_does_not_come_up_ends_with_the_old_one_answering(cluster: Cluster, nodes: dict[str, Host], head: Host) -> None:
     text = completion(head)
-    before = {name: host.check_output("cat /etc/gb10/last_good.json /etc/gb10/cluster.env") for name, host in nodes.items()}
+    before = {name: host.check_output("cat /etc/gb10/records/current /etc/gb10/cluster.env") for name, host in nodes.items()}
     # A changed rank environment restarts Ray, which ends the old model. Ray cannot start within a second.
     changed = {"gb10_extra_env": {"OMP_NUM_THREADS": "2"}, "ray_cluster_join_timeout": 1}
     failed = play(cluster, "switch_model", gb10_model="/srv/models/tiny-moe", **changed)
@@ -137,7 +137,7 @@ def test_a_switch_on_which_ray_does_not_come_up_ends_with_the_old_one_answering(
     assert "/srv/models/tiny-moe could not be started:\nspark1: Ray is not complete: " in said
     assert "Restored /srv/models/tiny. It answers again." in said
     assert (served(head), completion(head)) == ("/srv/models/tiny", text)
-    assert {name: host.check_output("cat /etc/gb10/last_good.json /etc/gb10/cluster.env") for name, host in nodes.items()} == before
+    assert {name: host.check_output("cat /etc/gb10/records/current /etc/gb10/cluster.env") for name, host in nodes.items()} == before
     cluster.site().assert_unchanged()
 
 

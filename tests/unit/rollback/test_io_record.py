@@ -10,7 +10,7 @@ from typing import Any
 
 import launches
 import pytest
-from launches import PLAN, UNIT, record, with_arguments
+from launches import PLAN, UNIT, put, record, runtime, with_arguments
 from run_module import run_module
 
 from ansible_collections.gb10.cluster.plugins.module_utils.rollback import io_record
@@ -81,13 +81,6 @@ def test_secret_files_are_kept_apart_for_the_current_record_only(folder: str) ->
     assert KEY not in io_record.wanted(store, store.found[OLD.id])
 
 
-def put(root: Path, path: str, text: str) -> None:
-    file = Path(f"{root}{path}")
-    file.parent.mkdir(parents=True, exist_ok=True)
-    file.write_text(text, encoding="utf-8")
-    file.chmod(0o644)
-
-
 def test_files_come_back_as_they_were(tmp_path: Path) -> None:
     root = str(tmp_path)
     for name in records.FILES:
@@ -142,19 +135,6 @@ def test_an_invalid_record_of_an_earlier_release_is_reported(folder: str, text: 
     earlier(folder).write_text(text, encoding="utf-8")
     store = io_record.read(folder)
     assert (store.found, store.current, list(store.invalid)) == ({}, "", ["last_good.json"])
-
-
-def runtime(tmp_path: Path) -> dict[str, Any]:
-    """Return a plan whose runtime, model and NCCL are in a folder."""
-    plan = with_arguments()
-    for path in ("runtime/.complete", "model/config.json", "nccl.so"):
-        put(tmp_path, f"/{path}", PLAN["nodes"][0]["runtime_mark"])
-    plan["model"] = f"{tmp_path}/model"
-    plan["runtime"]["path"] = f"{tmp_path}/runtime"
-    mark = hashlib.sha256(PLAN["nodes"][0]["runtime_mark"].encode()).hexdigest()
-    for each in plan["nodes"]:
-        each["additions"] = {"nccl_sm121_build": {"files": {f"{tmp_path}/nccl.so": mark}, "environment": {}, "flags": []}}
-    return plan
 
 
 @pytest.mark.parametrize(

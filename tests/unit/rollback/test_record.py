@@ -41,6 +41,14 @@ def test_a_record_has_no_values_of_secrets() -> None:
     assert not set(records.FILES) & set(records.SECRET_FILES)
 
 
+def test_a_record_has_no_paths_of_the_controller() -> None:
+    plan = copy.deepcopy(PLAN)
+    plan["runtime"]["lock"] = "/home/alice/my.lock"
+    plan["store"] = {"folder": "/opt/gb10/models/a", "hub": "a/b", "revision": "1", "source": "/home/alice/models"}
+    assert "alice" not in json.dumps(launches.content(plan=plan))
+    assert launches.content(plan=plan)["plan"]["store"]["hub"] == "a/b"
+
+
 def change(*place: Any, value: Any = None) -> Callable[[dict[str, Any]], None]:
     def apply(data: dict[str, Any]) -> None:
         for key in place[:-1]:
@@ -128,8 +136,10 @@ def needs(**changes: Any) -> list[tuple[str, str, str]]:
     plan = copy.deepcopy(PLAN)
     for each in plan["nodes"]:
         each["additions"] = changes.pop("additions", each["additions"])
-    plan["runtime"] |= changes.pop("runtime", {})
-    return [(need["kind"], need["item"], need["fix"]) for need in records.required(record(plan=plan, **changes))]
+    plan["runtime"] = changes.pop("runtime", plan["runtime"])
+    made = record(plan=plan, **changes)
+    assert records.parse(json.loads(records.text(made)), made.id) == made
+    return [(need["kind"], need["item"], need["fix"]) for need in records.required(made)]
 
 
 def test_a_rollback_needs_the_runtime_and_the_model() -> None:
@@ -147,7 +157,9 @@ def test_a_rollback_needs_image_nccl_patches_and_secret_files() -> None:
         "vllm_patch": {"files": {"model.py": "cd" * 32}, "environment": {}, "flags": [], "mounts": [{"source": "/opt/gb10/images/1/vllm"}]},
         "nccl_sm121_build": {"files": {"/opt/gb10/nccl/1/lib/libnccl.so.2": "ef" * 32}, "environment": {}, "flags": []},
     }
-    found = needs(additions=added, runtime={"kind": "container", "image": "img@sha256:1"}, secret_files=["/etc/gb10/tls/api.key"])
+    # As the plan has it: without a folder.
+    container = {"kind": "container", "name": "img", "image": "img@sha256:1", "engine": "docker", "engine_args": []}
+    found = needs(additions=added, runtime=container, secret_files=["/etc/gb10/tls/api.key"])
     assert found == [
         ("image", f"sha256:{'ab' * 32}", "gb10_container_image: img@sha256:1"),
         ("model", "/srv/models/tiny", "gb10_model: /srv/models/tiny"),

@@ -1,0 +1,129 @@
+"""Launch records: two different starts, their difference, the return to the first, and refused or failed rollbacks."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Iterator
+
+import pytest
+from api_client import completion
+from live_cluster import Cluster
+from run_playbook import Run, run
+from testinfra.host import Host
+
+pytestmark = pytest.mark.disruptive
+
+COPY = "/srv/models/tiny-history"
+RECORDS = "/etc/gb10/records"
+
+
+def play(cluster: Cluster, name: str, *arguments: str, **variables: object) -> Run:
+    extra = ["--extra-vars", json.dumps(variables)] if variables else []
+    return run(f"playbooks/{name}.yml", [*cluster.arguments, *arguments, *extra])
+
+
+def history(cluster: Cluster, **variables: object) -> list[str]:
+    """Return the output lines of history.yml."""
+    return play(cluster, "history", **variables).assert_unchanged().shown("Show the launch records")
+
+
+def listed(lines: list[str]) -> list[str]:
+    """Return the shown IDs, newest first."""
+    return [line[:12] for line in lines if re.match(r"[0-9a-f]{12}  ", line)]
+
+
+def current(nodes: dict[str, Host]) -> set[str]:
+    """Return the current record's ID of each node."""
+    return {host.check_output(f"readlink {RECORDS}/current").removesuffix(".json") for host in nodes.values()}
+
+
+def records(nodes: dict[str, Host]) -> dict[str, str]:
+    """Return the files of all records and of the launch by node, to compare them."""
+    command = f"readlink {RECORDS}/current; sha256sum {RECORDS}/*.json /etc/gb10/cluster.env /etc/systemd/system/gb10-*.service"
+    return {name: host.check_output(command) for name, host in nodes.items()}
+
+
+def test_the_running_launch_has_a_complete_record_without_secrets(cluster: Cluster, nodes: dict[str, Host], head: Host) -> None:
+    (name,) = current(nodes)
+    lines = history(cluster)
+    assert f"{name[:12]}  " in lines[0] and lines[0].endswith("(current)")
+    assert "on all nodes; a rollback needs no download" in lines
+    assert f"launch record: {name[:12]}" in play(cluster, "status").shown("Show the status of the cluster")
+    for host in nodes.values():
+        assert host.check_output(f"stat --format=%a:%U {RECORDS}/{name}.json") == "600:root"
+    for secret in ("/etc/gb10/api.key", "/etc/gb10/ray.token"):
+        assert head.run(f"grep --recursive --quiet --fixed-strings --file={secret} {RECORDS}").rc == 1
+
+
+def test_a_rollback_to_an_unknown_record_changes_nothing(cluster: Cluster, nodes: dict[str, Host]) -> None:
+    before = records(nodes)
+    refused = play(cluster, "rollback", rollback_to="ffffffffffff", rollback_confirmed=True)
+    assert refused.status != 0 and "no record with the ID 'ffffffffffff'. Expected: one of " in refused.output
+    assert set(refused.changed.values()) == {0}
+    assert records(nodes) == before
+
+
+@pytest.mark.slow
+def test_the_first_of_two_launches_comes_back(cluster: Cluster, nodes: dict[str, Host], head: Host) -> None:
+    text, (first,) = completion(head), current(nodes)
+    arguments = [*cluster.variable("gb10_vllm_extra_args", []), "--max-num-seqs=8"]
+    changed = ["--extra-vars", json.dumps({"gb10_vllm_extra_args": arguments})]
+    try:
+        cluster.serve(*changed).assert_ok()
+        (second,) = current(nodes)
+        assert second != first
+        assert listed(history(cluster))[:2] == [second[:12], first[:12]]
+        assert any(line.endswith("+ --max-num-seqs=8") for line in history(cluster, history_from=first[:12], history_to=second[:12]))
+        # The same launch again writes nothing.
+        before = records(nodes)
+        cluster.serve(*changed).assert_unchanged()
+        assert records(nodes) == before
+        announced = play(cluster, "rollback", "--check").assert_unchanged().shown("Announce the rollback")
+        assert any(line.endswith("- --max-num-seqs=8") for line in announced)
+        refused = play(cluster, "rollback")
+        assert refused.status != 0 and "Nothing was rolled back." in refused.output
+        assert records(nodes) == before
+        done = play(cluster, "rollback", rollback_confirmed=True).assert_ok()
+        assert f"is served again, as in the record {first[:12]}." in done.output
+        assert "The next run of site.yml applies the inventory again" in done.output
+        assert (completion(head), current(nodes)) == (text, {first})
+        again = play(cluster, "rollback", rollback_to=first[:12], rollback_confirmed=True).assert_ok()
+        assert "is the current record, and its launch inputs are in place" in again.output
+    finally:
+        cluster.serve().assert_ok()
+    assert (completion(head), current(nodes)) == (text, {first})
+    cluster.site().assert_unchanged()
+
+
+@pytest.fixture
+def copied(nodes: dict[str, Host]) -> Iterator[str]:
+    """A copy of the model on every node."""
+    for host in nodes.values():
+        host.check_output(f"cp -rL /srv/models/tiny {COPY}")
+    yield COPY
+    for host in nodes.values():
+        host.check_output(f"rm -rf {COPY}")
+
+
+@pytest.mark.slow
+def test_a_rollback_that_fails_ends_with_the_former_launch(cluster: Cluster, nodes: dict[str, Host], head: Host, copied: str) -> None:
+    text, (first,) = completion(head), current(nodes)
+    try:
+        play(cluster, "switch_model", gb10_model=copied).assert_ok()
+        (second,) = current(nodes)
+        play(cluster, "rollback", rollback_to=first[:12], rollback_confirmed=True).assert_ok()
+        for host in nodes.values():
+            host.check_output(f"truncate --size=4096 {copied}/*.safetensors")
+        failed = play(cluster, "rollback", rollback_to=second[:12], rollback_confirmed=True)
+        assert failed.status != 0 and f"The rollback to {second[:12]} failed: " in failed.output
+        assert f"The former record {first[:12]} was restored. It answers again." in failed.output
+        assert (completion(head), current(nodes)) == (text, {first})
+        for host in nodes.values():
+            host.check_output(f"rm {copied}/config.json")
+        refused = play(cluster, "rollback", rollback_to=second[:12], rollback_confirmed=True)
+        assert refused.status != 0 and f"{copied} is missing or changed. Fix: gb10_model: {copied}" in refused.output
+        assert (completion(head), current(nodes)) == (text, {first})
+    finally:
+        cluster.serve().assert_ok()
+    cluster.site().assert_unchanged()
