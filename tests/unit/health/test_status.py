@@ -138,6 +138,13 @@ def test_a_run_that_has_the_lock_is_on_the_screen() -> None:
     assert said[2] == f"locked: {lock['text']}, for 2 min"
 
 
+def test_the_current_launch_record_is_on_the_screen_by_node_if_they_differ() -> None:
+    same = status_text.lines([node("spark1", api=API, record="ab" * 32), node("spark2", record="ab" * 32)], "/srv/models/tiny")
+    assert "launch record: abababababab" in same
+    differing = status_text.lines([node("spark1", api=API, record="ab" * 32), node("spark2")], "/srv/models/tiny")
+    assert "warning: the nodes have different launch records: spark1 abababababab, spark2 none. Fix: run site.yml" in differing
+
+
 def test_links_without_carrier_or_rdma_are_problems() -> None:
     down = {"interface": "enp1s0f0np0", "carrier": False, "speed": None, "hca": "rocep1s0f0", "state": "DOWN"}
     idle = {"interface": "enp1s0f1np1", "carrier": True, "speed": 200000, "hca": "rocep1s0f1", "state": "INIT"}
