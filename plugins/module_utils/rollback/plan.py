@@ -36,13 +36,13 @@ def judge(nodes: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
 
 
 def message(verdict: Mapping[str, Any], model: str, allowed: bool, back: str) -> str:
-    """Return the final message of a run whose launch failed. ``back``: the old model's failure to answer, or ""."""
+    """Return the final message of a run whose launch failed. ``back``: why the rollback failed, or ""."""
     failure = f"{model} could not be started:\n{verdict['failed']}\n"
     old = verdict["start"]
     if old and allowed:
         name = old["model"] + (" with its previous configuration" if old["model"] == model else "")
         if back:
-            return f"{failure}Restored {name}. It does not answer either: {back}"
+            return f"{failure}The rollback to {name} failed: {back}"
         return f"{failure}Restored {name}. It answers again. The next run with {model} retries it."
     why = verdict["why_not"] or "vllm_serve_rollback is false"
     return f"{failure}No rollback: {why}."

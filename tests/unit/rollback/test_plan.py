@@ -50,7 +50,8 @@ def test_back_to_the_last_good_start() -> None:
     assert verdict == {"failed": f"spark1: {BAD}", "start": GOOD, "why_not": ""}
     said = rollback.message(verdict, "broken", True, "")
     assert said.startswith(f"broken could not be started:\nspark1: {BAD}\nRestored {GOOD['model']}. It answers again.")
-    assert "It does not answer either: no token" in rollback.message(verdict, "broken", True, "no token")
+    failed = rollback.message(verdict, "broken", True, "No space left on device")
+    assert failed.endswith(f"The rollback to {GOOD['model']} failed: No space left on device") and "Restored" not in failed
     assert "vllm_serve_rollback is false" in rollback.message(verdict, "broken", False, "")
     assert "with its previous configuration. It answers again" in rollback.message(verdict, GOOD["model"], True, "")
 

@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 from launches import NODES, record, runtime
+from repository import load_yaml, read
 from run_playbook import Run, run
 
 from ansible_collections.gb10.cluster.plugins.module_utils.rollback import io_record
@@ -104,3 +105,19 @@ def test_an_unknown_id_changes_nothing(pair: Pair) -> None:
 def test_a_node_that_is_left_out_is_refused(pair: Pair) -> None:
     refused = pair.play("rollback", "--limit", "spark1")
     assert refused.status != 0 and "This run leaves out spark2. Expected: every node of the cluster." in refused.output
+
+
+@pytest.mark.parametrize(
+    ("problem", "end"),
+    [
+        ("", "The former record bbbbbbbbbbbb was restored. It answers again."),
+        ("No space left on device", "The former record bbbbbbbbbbbb does not serve again: No space left on device. Fix: run site.yml."),
+    ],
+)
+def test_a_failed_rollback_reports_whether_the_former_launch_serves(tmp_path: Path, problem: str, end: str) -> None:
+    last = load_yaml(read("roles/rollback/tasks/return.yml"))[-1]
+    given = {"__rollback_target": {"id": "a" * 64, "former": "b" * 64}, "__rollback_failure": "no answer", "vllm_serve_restore_problem": problem}
+    playbook = tmp_path / "play.yml"
+    playbook.write_text(json.dumps([{"hosts": "localhost", "gather_facts": False, "vars": given, "tasks": [last]}]), encoding="utf-8")
+    failed = run(str(playbook), ["-i", "localhost,", "-c", "local"])
+    assert failed.status != 0 and f"The rollback to aaaaaaaaaaaa failed: no answer. {end}\n" in failed.output
