@@ -115,7 +115,8 @@ def content(plan: Mapping[str, Any], launches: Mapping[str, Mapping[str, Any]]) 
         "store": {key: plan["store"][key] for key in _STORE if key in plan["store"]},
         "api": {key: plan["api"][key] for key in ("url", "server_name")},
         "serve": {key: plan["serve"][key] for key in _SERVE},
-        "nccl": {"build": plan["nccl"]["build"], "release": plan["nccl"]["cluster"]["release"]},
+        # Whether it was built is in the additions of its role; the plan of the first run may not have decided yet.
+        "nccl": plan["nccl"]["cluster"]["release"],
     }
     return {"format": FORMAT, "start": start(plan), "plan": planned, "nodes": nodes}
 
@@ -270,7 +271,7 @@ def _start(found: Mapping[str, Any]) -> None:
 
 
 def _plan(found: Mapping[str, Any]) -> None:
-    for key in ("model", "served_model_name", "quantization", "executor"):
+    for key in ("model", "served_model_name", "quantization", "executor", "nccl"):
         _word(found, key, _LINE)
     runtime, serve = _mapping(found, "runtime"), _mapping(found, "serve")
     for key in ("kind", "image", "engine"):
