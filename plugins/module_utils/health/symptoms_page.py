@@ -52,10 +52,10 @@ def _entry(symptom: Symptom) -> Iterable[str]:
     yield f"- Cause: {_text(symptom.cause)}."
     yield f"- Fix: {_text(symptom.fix)}."
     if symptom.rules:
-        yield f"- Rules: {', '.join(f'`{rule}`' for rule in symptom.rules)}."
+        yield f"- Rules: {', '.join(f'[{rule}](rules.md#{rule})' for rule in symptom.rules)}."
     yield f"- Source: {linked(symptom.source)}."
     yield f"- Test: {symptom.tested}."
 
 
 def _text(text: str) -> str:
-    return text.replace("<", "&lt;").replace("*", "\\*")
+    return linked(text.replace("<", "&lt;").replace("*", "\\*"))

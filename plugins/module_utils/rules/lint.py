@@ -150,8 +150,9 @@ def _row(cells: Sequence[str]) -> str:
 
 
 def linked(text: str) -> str:
-    """Return text with owner/name#number as links."""
-    return re.sub(r"\b([A-Za-z0-9_.-]+/[A-Za-z0-9_.-]+)#(\d+)", r"[\1#\2](https://github.com/\1/issues/\2)", text)
+    """Return text for a page of docs, with owner/name#number and docs/name.md as links."""
+    text = re.sub(r"\b([A-Za-z0-9_.-]+/[A-Za-z0-9_.-]+)#(\d+)", r"[\1#\2](https://github.com/\1/issues/\2)", text)
+    return re.sub(r"\bdocs/((\w+\.md)(?:#[\w-]+)?)", r"[\2](\1)", text)
 
 
 __all__ = [

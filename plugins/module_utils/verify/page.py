@@ -75,9 +75,9 @@ def _entry(check: Check) -> Iterable[str]:
     yield f"- Expected: {_text(check.expected)}."
     yield f"- Cause or effect: {_text(check.why)}."
     yield f"- Fix: {_text(check.fix)}."
-    yield f"- Source: {linked(check.source)}."
+    yield f"- Source: {linked(check.source).replace('rules.md', f'[rules.md](rules.md#{check.id})')}."
     yield f"- Test: {check.tested}."
 
 
 def _text(text: str) -> str:
-    return text.replace("<", "&lt;").replace("*", "\\*")
+    return linked(text.replace("<", "&lt;").replace("*", "\\*"))
