@@ -87,7 +87,7 @@ def messages() -> dict[str, list[site_errors.Message]]:
 def write_pages() -> None:
     """Write all pages except those of antsibull-docs."""
     every, diagrams = pages(), {name: diagram(name) for name in DIAGRAMS}
-    written = {"roles.md": "# Roles\n" + site_pages.toctree("Roles", [f"roles/{role}" for role in ROLES])}
+    written = {"roles.md": site_pages.roles({role: title(role) for role in (*PACKAGED_ROLES, "lab")})}
     for path, page in every.items():
         if path.endswith(".md") and path != "README.md":
             text = site_pages.filled(site_pages.linked(read(path), path, page, every, source), diagrams)
@@ -120,6 +120,7 @@ def build() -> None:
     for path in collection.glob("*.rst"):
         # The theme has its own table of contents, and its sidebar has room for a name only.
         text = re.sub(r"^\.\. contents::\n(?:   .*\n)+", "", path.read_text(encoding="utf-8"), flags=re.MULTILINE)
+        text = text.replace("Gb10.Cluster\n============\n", "Modules and plugins\n===================\n")
         text = re.sub(r"^    (\w+)(_(?:module|callback|filter|test|lookup|role))$", r"    \1 <\1\2>", text, flags=re.MULTILINE)
         path.write_text(text, encoding="utf-8")
     settings = ["--nitpicky", "--fail-on-warning", "--keep-going", "--quiet", "--conf-dir", ROOT / "docs"]

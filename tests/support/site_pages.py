@@ -19,6 +19,8 @@ SECTIONS: Mapping[str, Sequence[str]] = {
     "Development": ["architecture", "testing", "decisions", "benchmarks"],
 }
 _LINK = re.compile(r"(?<!`)\]\((?!https?:|mailto:|#)([^)#\s]+)(#[^)\s]+)?\)")
+#: A page in a plain text, such as the description of a variable.
+_PAGE = re.compile(r"\bdocs/(\w+)\.md(#[\w-]+)?(?![#\w])")
 
 
 def toctree(caption: str, pages: Iterable[str], hidden: bool = False) -> str:
@@ -69,6 +71,13 @@ def unrolled(text: str) -> str:
     return "\n".join(lines) + "\n"
 
 
+def roles(titles: Mapping[str, str]) -> str:
+    """Return the page of all roles. ``titles``: the titles of the READMEs by role."""
+    lines = [f"- [{role}](roles/{role}.md): {title}" for role, title in titles.items()]
+    # The sidebar has room for a name only.
+    return "\n".join(["# Roles\n", *lines, ""]) + toctree("Roles", [f"{role} <roles/{role}>" for role in titles], hidden=True)
+
+
 def playbooks(texts: Mapping[str, str]) -> str:
     """Return the page of all playbooks from the comments at their beginnings. ``texts``: playbook by name."""
     parts = ["# Playbooks\n\nWith the installed collection, the playbook `site` is `gb10.cluster.site`.\n"]
@@ -79,7 +88,7 @@ def playbooks(texts: Mapping[str, str]) -> str:
             if line.startswith("  ") != code:
                 shown.append("")
             code = line.startswith("  ")
-            shown.append(f"  {line}" if code else line)
+            shown.append(f"  {line}" if code else _PAGE.sub(r"[\1](\1.md\2)", line))
         parts.append(f"\n## {name}\n\n" + "\n".join(shown) + "\n")
     return "".join(parts)
 
@@ -113,7 +122,7 @@ def _type(options: Mapping[str, Any]) -> str:
 
 def _prose(description: str | Sequence[str]) -> str:
     text = description if isinstance(description, str) else "\n\n".join(description)
-    return re.sub(r"([<>*_\\\[\]$])", r"\\\1", text)
+    return _PAGE.sub(r"[\1](\1.md\2)", re.sub(r"([<>*_\\\[\]$])", r"\\\1", text))
 
 
 def _suboptions(options: Mapping[str, Any], indent: str) -> Iterator[str]:

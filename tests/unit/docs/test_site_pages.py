@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+import re
 from pathlib import Path
 
 import pytest
 import site_pages
-from repository import files
+from repository import files, read
 from site_errors import Message
 
 PAGES = {"docs/a.md": "a.md", "docs/b.md": "b.md", "roles/x/README.md": "roles/x.md", "roles/x/meta/argument_specs.yml": "variables.md"}
@@ -49,6 +50,23 @@ def test_a_wide_table_becomes_sections() -> None:
 def test_a_playbook_is_described_by_its_first_comment() -> None:
     page = site_pages.playbooks({"stop": "---\n# Stops it.\n#   ansible-playbook stop.yml\n# Starts nothing.\n- name: Play\n# Not this.\n"})
     assert page.endswith("\n## stop\n\nStops it.\n\n    ansible-playbook stop.yml\n\nStarts nothing.\n")
+
+
+def test_the_commands_of_a_playbook_can_be_copied() -> None:
+    page = site_pages.playbooks({Path(path).stem: read(path) for path in files("playbooks/*.yml") if "/lab_" not in path})
+    code = re.findall(r"^    (.*)$", page, re.MULTILINE)
+    assert len(code) > 10
+    assert [line for line in code if not re.fullmatch(r"ansible-playbook( \S+)+", line)] == []
+
+
+def test_a_page_in_a_text_is_a_link() -> None:
+    page = site_pages.playbooks({"stop": "---\n# See docs/removal.md, docs/models.md#qwen3 or docs/x.md#{ID}.\n"})
+    assert "See [removal](removal.md), [models](models.md#qwen3) or docs/x.md#{ID}." in page
+
+
+def test_the_sidebar_has_the_names_of_roles() -> None:
+    page = site_pages.roles({"a": "does it"})
+    assert "\n- [a](roles/a.md): does it\n" in page and ":hidden:" in page and "\na <roles/a>\n" in page
 
 
 def test_variables_have_their_type_default_choices_and_suboptions() -> None:
