@@ -12,7 +12,7 @@ from ansible_collections.gb10.cluster.plugins.module_utils.runtime.stacks import
 from ansible_collections.gb10.cluster.plugins.module_utils.vllm_release import checks as vllm_release
 
 LOCKS = "roles/gb10/files"
-START = "## All of them\n\n"
+START = "## Versions\n\n"
 
 
 @pytest.mark.parametrize("stack", [stack for stack in STACKS.values() if stack.lock], ids=lambda stack: stack.name)
