@@ -27,7 +27,7 @@ def run(*command: str) -> str:
 def write_changelog(version: str) -> None:
     """Add the fragments and the new plugins to the version's section."""
     date = datetime.datetime.now(datetime.UTC).date().isoformat()
-    run("antsibull-changelog", "release", "--version", version, "--date", date, "--update-existing")
+    run("antsibull-changelog", "release", "--version", version, "--date", date, "--update-existing", "--reload-plugins")
 
 
 def problems(version: str) -> list[str]:
@@ -39,14 +39,15 @@ def problems(version: str) -> list[str]:
         found.append(f"the tag {version} exists; set another version in galaxy.yml")
     if run("git", "rev-parse", "--abbrev-ref", "HEAD").strip() != "main":
         found.append("this is not the branch main")
+    if f"{version} in preparation" in (ROOT / "README.md").read_text(encoding="utf-8"):
+        found.append(f"README.md states that {version} is in preparation; state that it is released")
     return found
 
 
-def build() -> Path:
+def build(version: str) -> Path:
     """Build the package and return its path."""
     run("ansible-galaxy", "collection", "build", "--force", "--output-path", str(OUTPUT))
-    (package,) = OUTPUT.glob("*.tar.gz")
-    return package
+    return OUTPUT / f"gb10-cluster-{version}.tar.gz"
 
 
 def main() -> int:
@@ -56,15 +57,19 @@ def main() -> int:
     if found := problems(version):
         sys.stderr.write("\n".join(["The release is not ready:", *found]) + "\n")
         return 1
-    package = build()
+    package = build(version)
     digest = hashlib.sha256(package.read_bytes()).hexdigest()
-    sys.stdout.write(f"""{package.relative_to(ROOT)}, sha256 {digest}
+    path = package.relative_to(ROOT)
+    sys.stdout.write(f"""{path}, sha256 {digest}
 Next steps:
   1. make test-all
   2. git tag --sign {version} --message 'gb10.cluster {version}' && git push origin main {version}
-  3. ansible-galaxy collection publish {package.relative_to(ROOT)} --token TOKEN
-  4. Create the release {version} on GitHub: attach the package, and copy the section of CHANGELOG.md.
-  5. Set the next version in galaxy.yml.
+  3. Once: request the namespace gb10 on https://galaxy.ansible.com, and write the line "token: TOKEN" with your token
+     (Collections > API token) to ~/.ansible/galaxy_token, mode 0600.
+  4. .venv/bin/ansible-galaxy collection publish {path}
+  5. Create the release {version} on GitHub: attach the package with its sha256, and copy the section of CHANGELOG.md.
+  6. In an empty folder: follow the README's quick start with the published package.
+  7. Set the next version in galaxy.yml and in the README's status.
 """)
     return 0
 

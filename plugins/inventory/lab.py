@@ -8,7 +8,6 @@ DOCUMENTATION = r"""
 ---
 name: lab
 author: gb10.cluster maintainers
-version_added: 0.1.0
 short_description: Move the hosts of other inventories to simulated hosts
 description:
   - Sets variables of all hosts of the group C(gb10_cluster) that the inventories before this one define.

@@ -9,7 +9,6 @@ from __future__ import annotations
 DOCUMENTATION = r"""
 module: lab_hosts
 short_description: Simulate DGX Sparks on one Linux machine
-version_added: 0.1.0
 description:
   - Creates or destroys a lab of Debian hosts. systemd-nspawn boots each in its own network namespace, and the cabling
     is that of DGX Sparks.

@@ -49,8 +49,11 @@ def test_a_checkout_that_is_not_ready(tmp_path: Path, monkeypatch: pytest.Monkey
         identity = ("-c", "user.name=a", "-c", "user.email=a@example.com")
         subprocess.run(["git", *identity, *arguments], cwd=tmp_path, check=True, capture_output=True)
 
+    readme = tmp_path / "README.md"
+    readme.write_text("Status: 0.1.0.")
     git("init", "--initial-branch=main")
-    git("commit", "--allow-empty", "--message=first")
+    git("add", ".")
+    git("commit", "--message=first")
     assert release.problems("0.1.0") == []
     git("tag", "0.1.0")
     git("switch", "--create", "other")
@@ -60,3 +63,5 @@ def test_a_checkout_that_is_not_ready(tmp_path: Path, monkeypatch: pytest.Monkey
     assert "the tag 0.1.0 exists" in tagged
     assert "not the branch main" in branch
     assert release.problems("0.2.0") == [changed, branch]
+    readme.write_text("Status: 0.2.0 in preparation.")
+    assert "README.md states" in release.problems("0.2.0")[-1]
