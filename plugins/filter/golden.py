@@ -11,6 +11,7 @@ from typing import Any
 
 from ansible_collections.gb10.cluster.plugins.plugin_utils.lazy import Core, plain_data
 
+checks = Core("golden.checks")
 records = Core("golden.record")
 report = Core("golden.report")
 schema = Core("golden.schema")
@@ -23,14 +24,18 @@ def golden_path(plan: Mapping[str, Any], directory: str) -> str:
 
 
 def golden_record_info(content: str | None, path: str, plan: Mapping[str, Any]) -> dict[str, str]:
-    """Return {problem, prompts} of a record's content, null for no record: its first error, and its prompts as JSON."""
-    if content is None:
-        return {"problem": "", "prompts": ""}
+    """Return {problem, prompts}: the problems of a record and of the plan as text, and the record's prompts as JSON.
+
+    ``content``: null for no record.
+    """
+    found = list(checks.arguments(plain_data(plan)))
+    prompts = ""
     try:
-        record = records.read(str(content), str(path), records.identity(plan))
+        if content is not None:
+            prompts = records.prompts(records.read(str(content), str(path), records.identity(plan)))
     except problem_types.ProblemsError as error:
-        return {"problem": str(error), "prompts": ""}
-    return {"problem": "", "prompts": records.prompts(record)}
+        found = [*error.problems, *found]
+    return {"problem": problem_types.report(found) if found else "", "prompts": prompts}
 
 
 def golden_verdict(

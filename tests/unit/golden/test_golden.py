@@ -20,7 +20,8 @@ from ansible_collections.gb10.cluster.plugins.module_utils.health.smoke import A
 from ansible_collections.gb10.cluster.plugins.module_utils.node import parse as node_text
 
 UNIT = node_text.unit_of_cgroup(Path("/proc/self/cgroup").read_text(encoding="ascii"))
-PLAN = {"model": "/srv/models/tiny", "served_model_name": "tiny", "quantization": "bf16", "store": {}}
+SERVED = {"stack": {"vllm": "0.33.0"}, "serve": {"args": ["--max-logprobs", "5"], "user_args": []}}
+PLAN = {"model": "/srv/models/tiny", "served_model_name": "tiny", "quantization": "bf16", "store": {}, **SERVED}
 BOUNDS = {"tie": 0.5, "distance": 0.25, "perplexity_change": 0.1, "perplexity": 1000.0, "strict": False}
 PATH = "golden/tiny.json"
 TODAY = "2026-11-22"
@@ -420,6 +421,26 @@ def test_invalid_records_are_refused_with_their_location(content: str, change: C
 
 def test_no_record_is_no_problem() -> None:
     assert FILTERS["golden_record_info"](None, PATH, PLAN) == {"problem": "", "prompts": ""}
+
+
+@pytest.mark.parametrize(
+    ("words", "found"),
+    [
+        (["--max-logprobs=4"], "4"),
+        (["--max_logprobs", "0"], "0"),
+        (["--max-logprobs", "20", "--max-logprobs", "1"], "1"),
+        (["--max-logprobs", "1", "--max-logprobs", "5"], ""),
+        (["--max-logprobs=-1"], ""),
+        ([], ""),
+    ],
+)
+def test_too_few_log_probabilities_are_refused_together_with_the_record(words: list[str], found: str) -> None:
+    plan = {**PLAN, "serve": {"args": [], "user_args": words}}
+    problem = FILTERS["golden_record_info"]("", PATH, plan)["problem"]
+    assert f"{PATH}: the record is empty. " in problem
+    assert FILTERS["golden_record_info"](None, PATH, plan)["problem"].startswith("1 problem found" if found else "")
+    reported = f"  2. gb10_vllm_extra_args: --max-logprobs is {found}. Expected: 5 or more, or -1, because"
+    assert (reported in problem and problem.endswith("Fix: remove --max-logprobs, or set golden_enabled: false.")) is bool(found)
 
 
 @pytest.mark.parametrize(

@@ -35,6 +35,7 @@ class Cluster:
             "quantization": "bf16",
             "store": {"hub": "org/tiny", "revision": "abc"},
             "api": {"url": url, "server_name": ""},
+            "stack": {"vllm": "0.33.0"},
             "serve": {"args": ["--enable-auto-tool-choice"], "user_args": []},
             "node": {"head": True},
         }
@@ -81,6 +82,14 @@ def test_an_invalid_record_is_refused_before_any_request(cluster: Cluster, conte
     cluster.record.write_text(content, encoding="utf-8")
     failed = cluster.play()
     assert failed.status != 0 and expected in failed.output and str(cluster.record) in failed.output
+    assert cluster.model.requests == []
+
+
+def test_too_few_log_probabilities_are_refused_before_any_request(cluster: Cluster) -> None:
+    cluster.plan["serve"]["user_args"] = ["--max-logprobs=1"]
+    for arguments in ((), ("-e", "golden_record=true")):
+        failed = cluster.play(*arguments)
+        assert failed.status != 0 and "gb10_vllm_extra_args: --max-logprobs is 1. Expected: 5 or more" in failed.output
     assert cluster.model.requests == []
 
 

@@ -1,0 +1,36 @@
+# Copyright (c) 2026, gb10.cluster maintainers
+# GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+
+"""Problems that prevent a comparison of golden answers, known before a start: the record, and vLLM's arguments."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from ansible_collections.gb10.cluster.plugins.module_utils.common.problems import Problem
+from ansible_collections.gb10.cluster.plugins.module_utils.golden import table
+from ansible_collections.gb10.cluster.plugins.module_utils.vllm_release import checks as vllm_release
+
+_OPTION = "--max-logprobs"
+
+
+def arguments(plan: Mapping[str, Any]) -> list[Problem]:
+    """Return a problem if the planned server refuses the requests, because it returns fewer log-probabilities."""
+    words = [*plan["serve"]["args"], *plan["serve"]["user_args"]]
+    # The planner reports invalid arguments.
+    values, _problems = vllm_release.parse(words, plan["stack"]["vllm"])
+    given = str(values.get(_OPTION, ""))
+    # vLLM's default is 20, and -1 is no limit. It refuses another text than a number.
+    if not given.isdigit() or int(given) >= table.TOP:
+        return []
+    expected = f"{table.TOP} or more, or -1, because golden answers compare {table.TOP} candidates of each token"
+    return [
+        Problem(
+            "gb10_vllm_extra_args",
+            f"{_OPTION} is {given}",
+            expected,
+            f"remove {_OPTION}, or set golden_enabled: false",
+        )
+    ]
