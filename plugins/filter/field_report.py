@@ -14,14 +14,11 @@ reports = Core("field_report.report")
 
 
 def field_report(
-    plan: Mapping[str, Any],
-    hosts: Mapping[str, str],
-    observed: Mapping[str, Any],
-    benchmarks: Sequence[str],
-    date: str,
+    plan: Mapping[str, Any], nodes: Sequence[Any], hosts: Mapping[str, str], records: Mapping[str, str], date: str
 ) -> dict[str, Any]:
     """Return the report without names, addresses and keys; see module_utils/field_report/report.py."""
-    found: dict[str, Any] = reports.document(*map(plain_data, (plan, hosts, observed, benchmarks)), str(date))
+    texts = reports.Records(**{name: str(text) for name, text in records.items()})
+    found: dict[str, Any] = reports.document(*map(plain_data, (plan, nodes, hosts)), texts, str(date))
     return found
 
 

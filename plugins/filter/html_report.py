@@ -12,14 +12,13 @@ from typing import Any
 from ansible_collections.gb10.cluster.plugins.plugin_utils.lazy import Core, plain_data
 
 page = Core("html_report.report")
-verification = Core("verify.report")
 
 
-def html_report(nodes: Sequence[Any], paths: Sequence[Any], inputs: Mapping[str, Any]) -> str:
-    """Return the page; ``paths`` as for verification_report, ``inputs`` as in module_utils/html_report/report.py."""
+def html_report(nodes: Sequence[Any], inputs: Mapping[str, Any]) -> str:
+    """Return the page; see module_utils/html_report/report.py for the inputs."""
     given = plain_data(inputs)
     given["waivers"] = {name: str(reason or "") for name, reason in given["waivers"].items()}
-    return str(page.document(verification.joined(plain_data(nodes), plain_data(paths)), page.Inputs(**given)))
+    return str(page.document(plain_data(nodes), page.Inputs(**given)))
 
 
 class FilterModule:

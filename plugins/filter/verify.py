@@ -26,12 +26,11 @@ def verification_probe(facts: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def verification_report(
-    nodes: Sequence[Any], paths: Sequence[Any], groups: Sequence[str], fail_on: str, waivers: Mapping[str, Any]
+    nodes: Sequence[Any], groups: Sequence[str], fail_on: str, waivers: Mapping[str, Any]
 ) -> dict[str, Any]:
-    """Return {lines, json_lines, worst, failed}; ``paths`` are the unverified paths of each node, in the same order."""
-    known = verification.joined(plain_data(nodes), plain_data(paths))
+    """Return {lines, json_lines, worst, failed}."""
     reasons = {name: str(reason or "") for name, reason in plain_data(waivers).items()}
-    return verification.report(known, plain_data(groups), str(fail_on), reasons)
+    return verification.report(plain_data(nodes), plain_data(groups), str(fail_on), reasons)
 
 
 class FilterModule:

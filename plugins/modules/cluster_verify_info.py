@@ -77,6 +77,10 @@ kernel:
     V(gpu), V(listeners) and V(login_users).
   returned: success
   type: str
+hostname:
+  description: The host's own name, which the inventory's may differ from.
+  returned: success
+  type: str
 gpu_state:
   description: Clocks in MHz, power in W, temperature in degrees Celsius, and utilization in percent of the first GPU.
   returned: success

@@ -1,6 +1,7 @@
 """Reports of playbooks/field_report.yml as recorded machines: nodes for the planner, and facts for the checks of verify.yml.
 
-A report has no names and addresses, so those of the planner replace them, with their GIDs. Unknown facts are None.
+A report has no names and addresses, so those of the planner replace them, with their GIDs. Unknown facts are None. The
+differences of a report have the values of facts that it does not have, such as variables.
 """
 
 from __future__ import annotations
@@ -47,6 +48,13 @@ def verified_nodes(report: dict[str, Any]) -> list[Facts]:
         facts = {
             **unknown,
             "kernel": found["kernel"],
+            "boot": found["next_kernel"],
+            "product": found["product"],
+            "bios": found["bios"],
+            "firmware": {each["hca"]: each["version"] for each in found["firmware"]},
+            "packages": dict(each.split(" ", 1) for each in found["packages"]),
+            "kernels": _kernels(found["kernels"]),
+            "gpu_state": found["gpu_state"],
             "gpu": _gpu(found),
             "cma_total_bytes": found["cma_total_bytes"],
             "cma_free_bytes": 0,
@@ -65,7 +73,7 @@ def verified_nodes(report: dict[str, Any]) -> list[Facts]:
             "clock": NOW,
             "api": {**pair()[0]["facts"]["api"], **report["api"]} if found["head"] else None,
         }
-        known = {"name": planned["name"], "head": found["head"], "unreachable": "", "facts": facts, "paths": []}
+        known = {"name": planned["name"], "head": found["head"], "unreachable": "", "facts": facts, "paths": [], "probe": found["gpu_probe"]}
         nodes.append({**known, "started": NOW, "finished": NOW})
     return nodes
 
@@ -80,6 +88,13 @@ def _cabled(found: dict[str, Any]) -> dict[str, Any]:
 def _gids(device: Facts, rails: dict[str, Facts]) -> list[Facts]:
     addresses = rails.get(device["interface"], {}).get("addresses", [])
     return [{"index": 3, "gid": f"::ffff:{address.split('/')[0]}", "type": "RoCE v2", "interface": device["interface"]} for address in addresses]
+
+
+def _kernels(found: dict[str, Any] | None) -> Facts | None:
+    """Return the GPU code as verify.yml reads it: the counts by extension."""
+    ways = ("native", "same_major", "ptx", "none")
+    extensions = {each["name"]: {way: each[way] for way in ways} for each in (found or {}).get("extensions", ())}
+    return {**found, "extensions": extensions} if found else None
 
 
 def _gpu(found: dict[str, Any]) -> Facts:

@@ -93,6 +93,7 @@ def _software(number: int, head: bool) -> Facts:
         "links": [],
         "error": {},
         "lock": {},
+        "hostname": f"spark{number}",
         "netplan": [NETPLAN_FILE],
         "unreadable": [],
         "infiniband": False,

@@ -16,7 +16,8 @@ KEY = re.compile(
 #: Text that identifies a machine or a person, or that may be a key: the replacement, and its pattern.
 _PATTERNS: Mapping[str, re.Pattern[str]] = {
     "URL": re.compile(r"\b[a-z][a-z0-9+.-]*://[^\s\"'),]+", re.IGNORECASE),
-    "MAC": re.compile(r"\b(?:[0-9a-f]{2}:){5}[0-9a-f]{2}\b", re.IGNORECASE),
+    # Also the name of a USB adapter's interface, which has its hardware address.
+    "MAC": re.compile(r"\b(?:[0-9a-f]{2}:){5}[0-9a-f]{2}\b|\benx[0-9a-f]{12}\b", re.IGNORECASE),
     "ADDRESS": re.compile(r"\b\d{1,3}(?:\.\d{1,3}){3}(?:/\d{1,2})?\b"),
     "ADDRESS6": re.compile(
         r"(?<![\w:.])(?:[0-9a-f]{1,4}:){2,7}[0-9a-f]{0,4}|(?<![\w:.])[0-9a-f]{0,4}::[0-9a-f:]*", re.IGNORECASE
@@ -24,9 +25,9 @@ _PATTERNS: Mapping[str, re.Pattern[str]] = {
     "UUID": re.compile(r"\b[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}\b", re.IGNORECASE),
     "EMAIL": re.compile(r"[\w.+-]+@[\w-]+\.[\w.-]+"),
     "KEY": KEY,
-    # Folders of the system and of this collection are the same everywhere.
+    # Folders of the system and of this collection, and the API's state, are the same everywhere.
     "PATH": re.compile(
-        r"(?<![\w./])/(?!(?:opt/gb10|etc|usr|run|proc|sys|dev|var/lib/gb10)(?:/|\b))[\w.@+-]+(?:/[\w.@+-]*)*"
+        r"(?<![\w./])/(?!(?:opt/gb10|health|etc|usr|run|proc|sys|dev|var/lib/gb10)(?:/|\b))[\w.@+-]+(?:/[\w.@+-]*)*"
     ),
 }
 

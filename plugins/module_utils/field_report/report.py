@@ -1,21 +1,28 @@
 # Copyright (c) 2026, gb10.cluster maintainers
 # GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""A report from real hardware for an issue: versions, plan, state and benchmarks, without names, addresses and keys.
+"""A report from real hardware for an issue, without names, addresses and keys: versions, plan, state, verification,
+golden answers, and speed.
 
-Only the listed values are taken from each source. All texts are redacted after that.
+Only the listed values are taken from each source. All texts are redacted after that. Keys are not redacted, so that a
+value with keys from a node or a file becomes a list.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from typing import Any
 
+from ansible_collections.gb10.cluster.plugins.module_utils.benchmark import network
 from ansible_collections.gb10.cluster.plugins.module_utils.common import bounded_json
 from ansible_collections.gb10.cluster.plugins.module_utils.field_report import redact
 from ansible_collections.gb10.cluster.plugins.module_utils.model import catalog
+from ansible_collections.gb10.cluster.plugins.module_utils.verify import differences
+from ansible_collections.gb10.cluster.plugins.module_utils.verify import report as verification
+from ansible_collections.gb10.cluster.plugins.module_utils.verify.schema import GROUPS, Cluster
 
-FORMAT = 1
+FORMAT = 2
 _MOST = 1024**2
 _PLAN = (
     "quantization",
@@ -29,6 +36,23 @@ _PLAN = (
 _SERVE = ("why", "memory", "findings", "warnings", "expected")
 _SERVICE = ("unit", "active", "sub", "restarts", "enabled")
 _LINK = ("interface", "carrier", "speed", "hca", "state")
+_GPU_STATE = ("clock_mhz", "max_clock_mhz", "power_w", "temperature_c", "utilization")
+_GOLDEN = (
+    "date",
+    "quantization",
+    "vllm",
+    "record_date",
+    "record_vllm",
+    "answers",
+    "equal",
+    "near",
+    "different",
+    "perplexity",
+    "record_perplexity",
+    "acceptance",
+    "errors",
+    "warnings",
+)
 _BENCHMARK = (
     "date",
     "mode",
@@ -41,21 +65,50 @@ _BENCHMARK = (
     "data",
     "roofline_tokens_per_second",
     "runs",
-    "network",
     "findings",
 )
 #: Options of vllm serve whose values identify a site or are secret.
 _PRIVATE = ("key", "token", "secret", "password", "header", "host", "name", "origin")
 
 
-def names(plan: Mapping[str, Any], hosts: Mapping[str, str]) -> dict[str, str]:
+#: Names that identify nothing: of this collection, of the system, and of programs.
+_COMMON = frozenset({"gb10", "root", "nvidia", "ubuntu", "nobody", "localhost", "vllm", "ray", "docker"})
+
+
+@dataclass(frozen=True)
+class Records:
+    """Files on the controller as text, "" for none: the newest benchmark, the last golden result, NCCL's bandwidth."""
+
+    benchmark: str = ""
+    golden: str = ""
+    bandwidth: str = ""
+
+
+def names(plan: Mapping[str, Any], nodes: Sequence[Mapping[str, Any]], hosts: Mapping[str, str]) -> dict[str, str]:
     """Return the site's own names and their replacements. ``hosts``: the management address or name by node."""
     known = {plan["model"]: _model(plan), plan["served_model_name"]: _model(plan), plan["user"]: "USER"}
-    known |= {plan["api"][key]: "ADDRESS" for key in ("client", "server_name")}
-    for number, node in enumerate(plan["nodes"], 1):
-        known |= {node["name"]: f"node{number}", hosts.get(node["name"], ""): "ADDRESS"}
-    # Equal everywhere, so they identify nothing.
-    return {name: new for name, new in known.items() if name and name not in ("gb10", new)}
+    known |= {user: "USER" for node in nodes for user in _users(node["facts"])}
+    known |= dict.fromkeys([*hosts.values(), plan["api"]["client"], plan["api"]["server_name"]], "ADDRESS")
+    for number, (planned, node) in enumerate(zip(plan["nodes"], nodes, strict=True), 1):
+        own = (planned["name"], node["facts"].get("hostname") or "")
+        known |= {form: f"node{number}" for name in own for form in (name, name.partition(".")[0])}
+    known = dict.fromkeys(_domains(known), "DOMAIN") | known
+    return {name: new for name, new in known.items() if name and name not in _COMMON and name != new}
+
+
+def _domains(known: Iterable[str]) -> Iterator[str]:
+    """Yield the domains of host names, which other machines of the site can have. An address has its own pattern."""
+    for name in known:
+        domain = name.partition(".")[2]
+        if "." in domain and not name[0].isdigit():
+            yield domain
+
+
+def _users(facts: Mapping[str, Any]) -> Iterator[str]:
+    """Yield the users in a node's facts."""
+    for part in ("login_users", "rank_users", "lingering"):
+        yield from facts.get(part) or ()
+    yield from (process["user"] for process in facts.get("processes") or ())
 
 
 def _model(plan: Mapping[str, Any]) -> str:
@@ -66,30 +119,31 @@ def _model(plan: Mapping[str, Any]) -> str:
 
 def document(
     plan: Mapping[str, Any],
+    nodes: Sequence[Mapping[str, Any]],
     hosts: Mapping[str, str],
-    observed: Mapping[str, Mapping[str, Any]],
-    texts: Sequence[str],
+    records: Records,
     date: str,
 ) -> dict[str, Any]:
-    """Return the report. ``observed``: {info, status} of each node, from node_info and cluster_status_info.
+    """Return the report. ``nodes``: the planned nodes in their order, as for verify.report.report. ``date``: the day.
 
-    ``texts``: documents of benchmarks, the oldest first; only the newest is used. ``date``: the day. Raises ValueError
-    if identifying text is left.
+    Raises ValueError if identifying text is left.
     """
-    known = names(plan, hosts)
-    api = observed[plan["head"]["name"]]["status"]["api"]
+    known = names(plan, nodes, hosts)
+    head: Mapping[str, Any] = next((node["facts"].get("api") or {} for node in nodes if node["head"]), {})
     found = {
         "format": FORMAT,
         "date": date,
         "model": _model(plan),
         "stack": plan["stack"],
         "runtime": plan["runtime"]["kind"],
-        "nccl": {key: plan["nccl"][key] for key in ("build", "why")},
+        "nccl": {key: plan["nccl"][key] for key in ("build", "why")} | {"bandwidth": _bandwidth(records.bandwidth)},
         "plan": {**{key: plan[key] for key in _PLAN}, **{key: plan["serve"][key] for key in _SERVE}},
         "args": _args([*plan["serve"]["args"], *plan["serve"]["user_args"]]),
-        "api": {key: api.get(key) for key in ("healthy", "answers", "answered_after", "prefix_cache_hit_rate")},
-        "nodes": [_node(node, observed[node["name"]]) for node in plan["nodes"]],
-        "benchmark": _benchmark(texts[-1]) if texts else {},
+        "api": {key: head.get(key) for key in ("healthy", "answers", "answered_after", "prefix_cache_hit_rate")},
+        "nodes": [_node(planned, node) for planned, node in zip(plan["nodes"], nodes, strict=True)],
+        "verification": _verification(verification.cluster(nodes)),
+        "golden": _listed(records.golden, _GOLDEN),
+        "benchmark": _listed(records.benchmark, _BENCHMARK),
     }
     result: dict[str, Any] = redact.redacted(found, known)
     if left := redact.leaks(result, known):
@@ -112,25 +166,81 @@ def _args(words: Sequence[str]) -> list[str]:
     return result
 
 
-def _node(node: Mapping[str, Any], seen: Mapping[str, Any]) -> dict[str, Any]:
-    info, status = seen["info"], seen["status"]
+def _node(planned: Mapping[str, Any], node: Mapping[str, Any]) -> dict[str, Any]:
+    """Return what is known of a node. Unknown values are None or empty."""
+    facts: Mapping[str, Any] = node["facts"]
+
+    def part(name: str) -> Any:
+        return facts.get(name) or {}
+
     return {
-        "head": node["head"],
-        "capability": node["capability"],
-        "gpus": [gpu["name"] for gpu in info["gpu"]["gpus"]],
-        "driver": status["driver"],
-        "kernel": info["kernel"],
-        "cma_total_bytes": info["cma_total_bytes"],
-        "memory_bytes": status["total"],
-        "available_bytes": status["available"],
-        "ranks_bytes": [rank["bytes"] for rank in status["ranks"]],
-        "services": [{key: service[key] for key in _SERVICE} for service in status["services"]],
-        "links": [{key: link[key] for key in _LINK} for link in status["links"]],
-        "rails": [{"interface": rail["interface"], "hca": rail["hca"]} for rail in node["rails"]],
-        "error": status["error"].get("text", ""),
+        "head": planned["head"],
+        "unreachable": node["unreachable"],
+        "unread": [f"{name}: {reason}" for name, reason in part("unread").items()],
+        "capability": planned["capability"],
+        "gpus": [gpu["name"] for gpu in part("gpu").get("gpus", ())],
+        "gpu_state": {key: part("gpu_state").get(key) for key in _GPU_STATE},
+        "product": facts.get("product"),
+        "bios": facts.get("bios"),
+        "firmware": [{"hca": hca, "version": version} for hca, version in part("firmware").items()],
+        "driver": part("gpu").get("driver_version"),
+        "kernel": facts.get("kernel"),
+        "next_kernel": {key: part("boot").get(key) for key in ("kernel", "nvidia")},
+        "packages": [f"{name} {release}" for name, release in part("packages").items()],
+        "nccl": part("nccl_installed").get("version"),
+        "cma_total_bytes": facts.get("cma_total_bytes"),
+        "memory_bytes": facts.get("total"),
+        "available_bytes": facts.get("available"),
+        "ranks_bytes": [rank["bytes"] for rank in part("ranks")],
+        "services": [{key: service[key] for key in _SERVICE} for service in part("services")],
+        "links": [{key: link[key] for key in _LINK} for link in part("links")],
+        "rails": [{"interface": rail["interface"], "hca": rail["hca"]} for rail in planned["rails"]],
+        "kernels": _kernels(part("kernels")),
+        "gpu_probe": list(node.get("probe") or ()),
+        "error": part("error").get("text", ""),
     }
 
 
-def _benchmark(text: str) -> dict[str, Any]:
-    found = bounded_json.load(text, _MOST)
-    return {key: found.get(key) for key in _BENCHMARK} if isinstance(found, Mapping) else {}
+def _kernels(found: Mapping[str, Any]) -> dict[str, Any] | None:
+    """Return the programs with GPU code of each extension, None if they were not read."""
+    if not found:
+        return None
+    extensions = [{"name": name, **counts} for name, counts in found["extensions"].items()]
+    return {"capability": found["capability"], "chosen": dict(found["chosen"]), "extensions": extensions}
+
+
+def _verification(cluster: Cluster) -> dict[str, Any]:
+    """Return the findings, the IDs of the checks without one, and the differences with a value for each read node."""
+    found = verification.findings(cluster, GROUPS, {})
+    ids = {finding.check.id for finding in found}
+    shown = ("id", "severity", "node", "found", "expected")
+    return {
+        "findings": [{key: finding.facts()[key] for key in shown} for finding in found],
+        "passed": [check.id for check in verification.CHECKS if check.id not in ids],
+        "differences": [
+            {"id": row.check, "attribute": row.attribute, "values": [row.values.get(node.name) for node in cluster.nodes]}
+            for row in differences.rows(cluster)
+        ],
+    }
+
+
+def _bandwidth(text: str) -> dict[str, Any]:
+    """Return NCCL's bandwidth in 10^9 bytes per second of each run and collective, {} without a valid record."""
+    found = network.figures([], text)["bandwidth"]
+    runs = [
+        {"run": run, "collective": collective, "gbps": gbps}
+        for run, each in found.get("gbps", {}).items()
+        for collective, gbps in each.items()
+    ]
+    return {"date": found["date"], "backend": found["backend"], "runs": runs} if found else {}
+
+
+def _listed(text: str, keys: Sequence[str]) -> dict[str, Any]:
+    """Return the listed values of a JSON document, {} without one."""
+    if not text:
+        return {}
+    try:
+        found = bounded_json.load(text, _MOST)
+    except ValueError as error:
+        return {"unread": str(error)}
+    return {key: found.get(key) for key in keys} if isinstance(found, Mapping) else {"unread": "it is not an object"}

@@ -107,6 +107,7 @@ def read(run: Run, request: Request) -> dict[str, Any]:
         **status,
         **network,
         **io_node.system(),
+        "hostname": os.uname().nodename,
         "gpu": gpu,
         "gpu_state": part("gpu_state", lambda: _gpu_state(run)),
         "gpu_device": _has_device(_NVIDIA),

@@ -50,13 +50,6 @@ def cluster(nodes: Sequence[Mapping[str, Any]]) -> Cluster:
     )
 
 
-def joined(
-    nodes: Sequence[Mapping[str, Any]], paths: Sequence[Sequence[Mapping[str, Any]]]
-) -> list[Mapping[str, Any]]:
-    """Return the nodes with ``paths``, the unverified paths of each node in the same order."""
-    return [{**node, "paths": unverified} for node, unverified in zip(nodes, paths, strict=True)]
-
-
 def rails(nodes: Sequence[Mapping[str, Any]], name: str) -> dict[str, Any]:
     """Return fabric_probe's options {rails, mtu} for a node: its rails with the peers in the same subnet."""
     known = cluster(nodes)

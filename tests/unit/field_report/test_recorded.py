@@ -10,12 +10,15 @@ import field_reports
 import pytest
 from cluster_nodes import cluster_plan, spark
 from snapshot import assert_recorded
-from verified_nodes import GIB, service
+from verified_nodes import GIB, pair
 
 from ansible_collections.gb10.cluster.plugins.module_utils.fabric.topology import SPARK_PORTS
 from ansible_collections.gb10.cluster.plugins.module_utils.field_report import report
+from ansible_collections.gb10.cluster.plugins.module_utils.runtime import gpu_probe
 from ansible_collections.gb10.cluster.plugins.module_utils.verify import report as verification
 from ansible_collections.gb10.cluster.plugins.module_utils.verify.schema import GROUPS
+
+PROBE = [{"name": name, "state": "passed", "cause": "", "error": 0.01, "bound": 0.02, "seconds": 1.0, "message": ""} for name in gpu_probe.CHECKS]
 
 
 def test_the_report_of_a_pair_is_the_recorded_one() -> None:
@@ -29,14 +32,12 @@ def test_the_report_of_a_pair_is_the_recorded_one() -> None:
         for state in ["ACTIVE" if port == 1 else "DOWN"]
         for twin in twins
     ]
-    observed: dict[str, Any] = {}
-    for node in plan["nodes"]:
-        units = ["gb10-ray.service", "gb10-vllm.service"] if node["head"] else ["gb10-ray.service"]
-        api = {"healthy": True, "answers": True, "answered_after": 0.2} if node["head"] else {}
-        status = {"services": list(map(service, units)), "ranks": [{"bytes": 40 * GIB}], "available": 60 * GIB, "total": 119 * GIB}
-        info = {"gpu": {"gpus": [{"name": "NVIDIA GB10"}]}, "kernel": "6.17.0-1031-nvidia", "cma_total_bytes": 0}
-        observed[node["name"]] = {"info": info, "status": {**status, "driver": "580.142", "links": links, "error": {}, "api": api}}
-    found = report.document(plan, {}, observed, [], "2026-11-22")
+    nodes = [{**node, "probe": PROBE} for node in pair()]
+    for node in nodes:
+        node["facts"]["links"] = links
+    found = report.document(plan, nodes, {}, report.Records(), "2026-11-22")
+    assert (found["verification"]["findings"], found["verification"]["differences"]) == ([], [])
+    assert found["verification"]["passed"] == [check.id for check in verification.CHECKS]
     assert_recorded(field_reports.FOLDER / "simulated_pair.json", json.dumps(found, indent=1, sort_keys=True) + "\n")
 
 
@@ -57,8 +58,9 @@ def found(recorded: dict[str, Any]) -> set[str]:
 
 @pytest.mark.parametrize("name", field_reports.REPORTS)
 def test_each_recorded_report_is_verified(name: str) -> None:
-    """A report of a user that has findings needs its own entry here."""
-    assert found(field_reports.load(name)) == set()
+    """A report has no facts for some checks, and a finding of others must be in it."""
+    recorded = field_reports.load(name)
+    assert found(recorded) <= {each["id"] for each in recorded["verification"]["findings"]}
 
 
 FAULTS: dict[str, tuple[Callable[[dict[str, Any]], None], set[str]]] = {
@@ -68,6 +70,13 @@ FAULTS: dict[str, tuple[Callable[[dict[str, Any]], None], set[str]]] = {
     "a service": (lambda node: node["services"][0].update(active="failed"), {"service-down"}),
     "a rank": (lambda node: node["ranks_bytes"].clear(), {"rank-missing"}),
     "the memory": (lambda node: node.update(available_bytes=GIB), {"memory-exhausted"}),
+    "a package": (lambda node: node["packages"].__setitem__(-1, "vllm 0.31.0"), {"packages-differ"}),
+    "the firmware": (lambda node: node["firmware"][0].update(version="1.0"), {"firmware-differs"}),
+    "the BIOS": (lambda node: node.update(bios="1.0"), {"bios-differs"}),
+    "the next kernel": (lambda node: node["next_kernel"].update(nvidia=False), {"kernel-without-driver"}),
+    "the clock": (lambda node: node["gpu_state"].update(clock_mhz=600.0), {"gpu-clock-low"}),
+    "the GPU code": (lambda node: node["kernels"]["extensions"][0].update(same_major=0, ptx=0), {"kernel-missing"}),
+    "the GPU probe": (lambda node: node["gpu_probe"][0].update(state="failed", cause="wrong_result"), {"gpu-probe-failed"}),
 }
 
 

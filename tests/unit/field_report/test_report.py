@@ -6,15 +6,19 @@ import copy
 import json
 import os
 import sys
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import pytest
 import yaml
+from repository import ROOT
 from run_module import program
 from run_playbook import run
+from verified_nodes import Facts, pair
 
 from ansible_collections.gb10.cluster.plugins.module_utils.field_report import redact, report
+from ansible_collections.gb10.cluster.plugins.module_utils.verify.report import CHECKS
 
 SNAPSHOT = json.loads((Path(__file__).parents[1] / "data" / "plan_two_spark.json").read_text(encoding="utf-8"))
 KEY = "hf_" + "AbCd1234" * 4
@@ -36,38 +40,45 @@ PLANTED = (
     KEY,
     "0123456789abcdef" * 2,
     "aB3" * 12,
+    # The host's own name, another machine of its domain, other users, and the hardware address in an interface's name.
+    "dgx-7f3",
+    "nas.labs.acme.example",
+    "marie",
+    "/home/marie/.ssh/id_rsa",
+    "enx48b02daabbcc",
+    "sk-proj-" + "x" * 20,
 )
 ALL = " and ".join(PLANTED)
-STATUS = {
-    "services": [{"unit": "gb10-vllm.service", "active": "active", "sub": "running", "restarts": 2, "enabled": True, "invocation": KEY}],
-    "ranks": [{"pid": 4711, "name": "VLLM::Worker", "bytes": 64 << 30}],
-    "available": 20 << 30,
-    "total": 119 << 30,
-    "uptime": 100.0,
-    "driver": "580.142",
-    "links": [{"interface": "enp1s0f1np1", "carrier": True, "speed": 200000, "hca": "rocep1s0f1", "state": "ACTIVE"}],
-    "error": {"unit": "gb10-vllm.service", "text": f"RuntimeError: {ALL}", "age": 5.0},
-    "lock": {"text": "lisa@tower-9 runs site.yml", "age": 1.0},
-    "api": {"url": "http://192.168.77.11:8000", "healthy": True, "answers": True, "answered_after": 0.2, "root": "/home/lisa/models/secret-project"},
-}
-INFO = {
-    "gpu": {"gpus": [{"name": "NVIDIA GB10", "uuid": PLANTED[7]}]},
-    "kernel": "6.17.0-1031-nvidia",
-    "cma_total_bytes": 0,
-    "login_users": ["lisa"],
-    "interfaces": {"enp1s0f1np1": {"mac": "48:b0:2d:aa:bb:cc", "addresses": ["10.110.0.1/24"]}},
-}
+#: Facts that are free text, or that another program could choose, and those of them whose keys are so too.
+FREE = ("error", "kernel", "boot", "product", "bios", "firmware", "packages", "files", "images", "cuda_libraries", "nccl", "nccl_installed")
+FREE += ("environments", "gpu", "firewalls", "rank_users", "ranks", "runtime", "disks", "processes", "evidence", "kernels", "lock")
+KEYS = ("firmware", "packages", "cluster.env", "gb10-ray.service", "extensions", "unread")
+
+
+def planted(value: Any, key: str = "") -> Any:
+    """Add the planted text to each text."""
+    if isinstance(value, dict):
+        return {f"{name}{f' {ALL}' * (key in KEYS)}": planted(each, name) for name, each in value.items()}
+    if isinstance(value, list):
+        return [planted(each) for each in value]
+    return f"{value} {ALL}" if isinstance(value, str) else value
+
+
 BENCHMARK = {
     "date": "2026-11-22T21:30:00Z",
     "vllm": "0.32.0",
     "model": "/home/lisa/models/secret-project",
     "args": [KEY],
     "runs": [{"tokens_per_second": 46.5}],
+    "findings": [ALL],
 }
+GOLDEN = {"model": "/home/lisa/models/secret-project", "revision": "0123456789abcdef", "equal": 6, "errors": [ALL], "warnings": [ALL]}
+BANDWIDTH = {"date": "2026-11-22", "backend": ALL, "runs": {ALL: [{"bytes": 8, "collective": ALL, "bus_gbps": 21.5}]}}
+RECORDS = report.Records(*map(json.dumps, (BENCHMARK, GOLDEN, BANDWIDTH)))
 
 
-def site() -> tuple[dict[str, Any], dict[str, str], dict[str, Any]]:
-    """Return (plan, hosts, observed) of a cluster with planted names, addresses and keys."""
+def site() -> tuple[dict[str, Any], list[Facts], dict[str, str]]:
+    """Return (plan, nodes, hosts) of a cluster with planted names, addresses and keys."""
     found = copy.deepcopy(SNAPSHOT)
     for node, name in zip(found["nodes"], PLANTED, strict=False):
         node["name"] = name
@@ -78,24 +89,62 @@ def site() -> tuple[dict[str, Any], dict[str, str], dict[str, Any]]:
     private = ["--api-key", KEY, f"--hf-token={KEY}", "--allowed-origins", '["acme"]']
     found["serve"]["user_args"] = [*private, "--max-model-len=8192", "--chat-template", "/home/lisa/chat.jinja"]
     found["fabric"] = [ALL]
-    hosts = {PLANTED[0]: "192.168.77.11", PLANTED[1]: "cluster.acme.example"}
-    worker = {**STATUS, "api": {}}
-    return found, hosts, {PLANTED[0]: {"info": INFO, "status": STATUS}, PLANTED[1]: {"info": INFO, "status": worker}}
+    nodes = pair()
+    for node, name in zip(nodes, PLANTED, strict=False):
+        facts = node["facts"]
+        node |= {"name": name, "probe": [{"name": "cuda", "state": "failed", "cause": "wrong_result", "error": 0.5, "bound": 0.1, "message": ALL}]}
+        facts |= {"hostname": "dgx-7f3.labs.acme.example", "login_users": ["marie", "nvidia", "root"]}
+        facts["links"] = [{"interface": "enp1s0f1np1", "carrier": True, "speed": 200000, "hca": "rocep1s0f1", "state": "ACTIVE"}]
+    return found, nodes, {PLANTED[0]: "192.168.77.11", PLANTED[1]: "cluster.acme.example"}
 
 
-def test_no_planted_text_is_in_the_report() -> None:
-    found = report.document(*site(), [json.dumps(BENCHMARK)], "2026-11-22")
+def hostile() -> tuple[dict[str, Any], list[Facts], dict[str, str]]:
+    """Return the cluster with planted text in all facts and findings."""
+    plan, nodes, hosts = site()
+    head, worker = (node["facts"] for node in nodes)
+    for facts in (head, worker):
+        facts |= {name: planted(facts[name], name) for name in FREE}
+        facts |= {"error": {"unit": "gb10-vllm.service", "text": ALL, "age": 5.0}, "unread": {f"disks {ALL}": ALL}}
+        facts["unreadable"] = [{"file": f"/etc/netplan/{ALL}", "reason": ALL}]
+        facts["processes"] = [{"pid": 7, "name": ALL, "bytes": 64 << 30, "unit": ALL, "user": "marie"}]
+    worker["firmware"] = {name: f"1 {version}" for name, version in worker["firmware"].items()}
+    head["environments"]["cluster.env"][f"NCCL {ALL}"] = ALL
+    head["api"] |= {"url": "http://192.168.77.11:8000", "healthy": False, "model": ALL, "root": ALL, "reason": ALL}
+    nodes[0]["paths"] = [{"interface": "enp1s0f1np1", "peer": PLANTED[1], "address": "10.110.0.2", "mac": ALL, "reported": ALL, "small": False}]
+    return plan, nodes, hosts
+
+
+def unread() -> tuple[dict[str, Any], list[Facts], dict[str, str]]:
+    """Return the cluster with a node that could not be read."""
+    plan, nodes, hosts = site()
+    nodes[1] |= {"facts": {}, "unreachable": ALL, "probe": []}
+    return plan, nodes, hosts
+
+
+@pytest.mark.parametrize("make", [site, hostile, unread])
+def test_no_planted_text_is_in_the_report(make: Callable[[], tuple[dict[str, Any], list[Facts], dict[str, str]]]) -> None:
+    found = report.document(*make(), RECORDS, "2026-11-22")
     text = json.dumps(found)
-    assert [planted for planted in (*PLANTED, "acme") if planted.lower() in text.lower()] == []
+    assert [each for each in (*PLANTED, "acme", "labs") if each.lower() in text.lower()] == []
+    ids = {each["id"] for each in found["verification"]["findings"]}
+    assert "gpu-probe-failed" in ids and not ids & set(found["verification"]["passed"])
+    if make is hostile:
+        assert ids >= {"rail-path", "firmware-differs", "facts-unread", "process-memory", "gpu-probe-failed"}
 
 
 def test_the_figures_are_in_the_report() -> None:
-    found = report.document(*site(), ["{}", json.dumps(BENCHMARK)], "2026-11-22")
+    found = report.document(*site(), RECORDS, "2026-11-22")
     assert (found["model"], found["stack"]["vllm"], found["runtime"]) == ("MODEL", SNAPSHOT["stack"]["vllm"], "native")
+    head = found["nodes"][0]
     assert [node["driver"] for node in found["nodes"]] == ["580.142", "580.142"]
-    assert found["nodes"][0]["links"] == STATUS["links"]
-    assert (found["nodes"][0]["gpus"], found["nodes"][0]["kernel"]) == (["NVIDIA GB10"], "6.17.0-1031-nvidia")
+    assert (head["gpus"], head["kernel"], head["product"], head["nccl"]) == (["NVIDIA GB10"], "6.17.0-1031-nvidia", "NVIDIA_DGX_Spark", "2.30.7")
+    assert head["links"][0]["speed"] == 200000 and head["firmware"][0] == {"hca": "rocep1s0f0", "version": "28.45.4028"}
+    assert "vllm 0.32.0" in head["packages"] and head["gpu_state"]["clock_mhz"] == 2405.0
+    assert head["kernels"]["extensions"][0] == {"name": "vllm/_C_stable_libtorch", "native": 0, "same_major": 85, "ptx": 6, "none": 20}
+    assert (head["gpu_probe"][0]["state"], head["gpu_probe"][0]["error"]) == ("failed", 0.5)
     assert (found["benchmark"]["runs"], found["benchmark"]["vllm"]) == ([{"tokens_per_second": 46.5}], "0.32.0")
+    assert (found["golden"]["equal"], found["golden"]["perplexity"]) == (6, None) and "revision" not in found["golden"]
+    assert [run["gbps"] for run in found["nccl"]["bandwidth"]["runs"]] == [21.5]
     assert found["plan"]["findings"][0].startswith("NCCL_IB: node1 and node2 and ADDRESS and ")
     assert found["api"] == {"healthy": True, "answers": True, "answered_after": 0.2, "prefix_cache_hit_rate": None}
     arguments = found["args"][found["args"].index("--api-key") :]
@@ -103,10 +152,27 @@ def test_the_figures_are_in_the_report() -> None:
     assert arguments[5:] == ["--max-model-len=8192", "--chat-template", "PATH"]
 
 
+def test_findings_and_differences_name_the_nodes_by_number() -> None:
+    plan, nodes, hosts = site()
+    nodes[1]["facts"]["interfaces"]["enp1s0f1np1"]["mtu"] = 1500
+    nodes[1]["facts"]["packages"]["vllm"] = "0.31.0"
+    found = report.document(plan, nodes, hosts, report.Records(), "2026-11-22")["verification"]
+    (mtu,) = (each for each in found["findings"] if each["id"] == "rail-mtu")
+    assert (mtu["severity"], mtu["node"], mtu["expected"]) == ("error", "node2", "the MTU of the netplan file")
+    assert mtu["found"] == "enp1s0f1np1 has MTU 1500, but /etc/netplan/60-gb10-qsfp.yaml sets 9000"
+    assert {"id": "packages-differ", "attribute": "vllm", "values": ["0.32.0", "0.31.0"]} in found["differences"]
+    assert {"rail-down", "clock-wrong"} <= set(found["passed"])
+
+
+def test_texts_of_the_checks_stay() -> None:
+    for check in CHECKS:
+        assert redact.redacted(check.expected, {}) == check.expected
+
+
 def test_a_catalog_model_keeps_its_name() -> None:
-    plan, hosts, observed = site()
+    plan, nodes, hosts = site()
     plan["store"] = {"hub": "openai/gpt-oss-120b", "revision": "1"}
-    assert report.document(plan, hosts, observed, [], "2026-11-22")["model"] == "gpt-oss-120b"
+    assert report.document(plan, nodes, hosts, report.Records(), "2026-11-22")["model"] == "gpt-oss-120b"
 
 
 def test_ordinary_text_stays() -> None:
@@ -127,7 +193,7 @@ def test_ordinary_text_stays() -> None:
 
 @pytest.mark.parametrize("planted", PLANTED)
 def test_left_text_is_found(planted: str) -> None:
-    known = dict.fromkeys((*PLANTED[:2], "cluster.acme.example", "lisa", "secret-project"), "X")
+    known = dict.fromkeys((*PLANTED[:2], "cluster.acme.example", "lisa", "secret-project", "dgx-7f3", "acme.example", "marie"), "X")
     assert redact.leaks({"a": [1, None, f"see {planted}."]}, known)
     assert redact.leaks(redact.redacted([f"see {planted}."], known), known) == []
 
@@ -135,13 +201,15 @@ def test_left_text_is_found(planted: str) -> None:
 def test_a_report_with_left_text_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(redact, "redacted", lambda value, _known: value)
     with pytest.raises(ValueError, match="so it was not written") as error:
-        report.document(*site(), [], "2026-11-22")
+        report.document(*site(), report.Records(), "2026-11-22")
     assert not any(planted in str(error.value) for planted in PLANTED)
 
 
-@pytest.mark.parametrize("text", ["[]", "7"])
-def test_another_file_is_no_benchmark(text: str) -> None:
-    assert report.document(*site(), [text], "2026-11-22")["benchmark"] == {}
+@pytest.mark.parametrize(("text", "reason"), [("[]", "it is not an object"), ("7", "it is not an object"), ("{", "Expecting property name")])
+def test_another_file_is_reported(text: str, reason: str) -> None:
+    found = report.document(*site(), report.Records(text, text, text), "2026-11-22")
+    assert reason in found["benchmark"]["unread"] and reason in found["golden"]["unread"]
+    assert found["nccl"]["bandwidth"] == {}
 
 
 @pytest.mark.parametrize("check", [False, True], ids=["run", "check mode"])
@@ -150,21 +218,29 @@ def test_the_role_writes_one_file(tmp_path: Path, check: bool) -> None:
     (tmp_path / "unit").write_text("\n".join([*unit.split(), "Environment=", "ExecMainStartTimestampMonotonic=0"]), encoding="utf-8")
     for name, script in (("systemctl", f"cat {tmp_path}/unit"), ("journalctl", "true"), ("ip", "echo '[]'")):
         program(tmp_path / "bin", name, script)
-    plan, _hosts, _observed = site()
-    plan |= {"nodes": plan["nodes"][:1], "node": plan["nodes"][0], "api": {**plan["api"], "url": "http://127.0.0.1:9", "server_name": ""}}
-    host = {"ansible_connection": "local", "ansible_become": False, "ansible_python_interpreter": sys.executable, "ansible_host": "192.168.77.11"}
-    play = {"name": "Report", "hosts": "head", "gather_facts": False, "roles": [{"role": "gb10.cluster.field_report"}]}
+    plan, _nodes, _hosts = site()
+    host = {"ansible_connection": "local", "ansible_become": False, "ansible_python_interpreter": sys.executable}
+    # The second node cannot be reached.
+    hosts = {PLANTED[0]: {**host, "ansible_host": "192.168.77.11"}, PLANTED[1]: {"ansible_host": "127.0.0.2", "ansible_port": 9}}
+    play = {"name": "Report", "hosts": "all", "gather_facts": False, "any_errors_fatal": True, "roles": [{"role": "gb10.cluster.field_report"}]}
     inventory, playbook, variables = tmp_path / "mine/hosts.yml", tmp_path / "role.yml", tmp_path / "plan.json"
-    inventory.parent.mkdir()
-    inventory.write_text(yaml.safe_dump({"head": {"hosts": {PLANTED[0]: host}}}), encoding="utf-8")
+    (tmp_path / "mine/.gb10").mkdir(parents=True)
+    (tmp_path / "mine/.gb10/golden_result.json").write_text(json.dumps(GOLDEN), encoding="utf-8")
+    inventory.write_text(yaml.safe_dump({"all": {"hosts": hosts}}), encoding="utf-8")
     playbook.write_text(json.dumps([play]), encoding="utf-8")
     variables.write_text(json.dumps({"gb10_plan": plan}), encoding="utf-8")
-    arguments = ["-i", str(inventory), "-e", f"@{variables}", *(["--check"] if check else [])]
-    run(str(playbook), arguments, {"PATH": f"{tmp_path}/bin:{os.environ['PATH']}"}).assert_ok()
-    file = tmp_path / "mine/.gb10/field_report.json"
+    file = tmp_path / "written/report.json"
+    # A relative path starts at the working directory.
+    given = ["-e", f"field_report_file={os.path.relpath(file, ROOT)}", "-e", "verify_api_port=9", "-e", f"verify_install_dir={tmp_path}"]
+    arguments = ["-i", str(inventory), "-e", f"@{variables}", *given, *(["--check"] if check else [])]
+    done = run(str(playbook), arguments, {"PATH": f"{tmp_path}/bin:{os.environ['PATH']}"}).assert_ok()
+    assert f"{'Would write' if check else 'Wrote'} {file}. Read it" in " ".join(done.output.split())
     assert file.exists() is not check
     if not check:
         found = json.loads(file.read_text(encoding="utf-8"))
-        assert (len(found["nodes"]), found["benchmark"], found["api"]["healthy"]) == (1, {}, False)
-        # The second node is not in this plan, so its name is unknown.
-        assert [planted for planted in PLANTED if planted in str(found)] == [PLANTED[1]]
+        assert (len(found["nodes"]), found["benchmark"], found["golden"]["equal"], found["api"]["healthy"]) == (2, {}, 6, False)
+        assert found["nodes"][1]["unreachable"] and found["nodes"][0]["kernel"]
+        unreachable, *_others = (each for each in found["verification"]["findings"] if each["id"] == "node-unreachable")
+        assert unreachable["node"] == "node2"
+        # This machine has neither this name nor this user.
+        assert [each for each in PLANTED if each in str(found)] == ["dgx-7f3", "marie"]

@@ -67,7 +67,7 @@ def page(nodes: list[Facts], **changes: Any) -> str:
     given = {"groups": list(GROUPS), "waivers": {}, "cluster": "two-spark", "quick": False}
     documents = {"b/gpt-oss-120b-20261122T213000Z.json": json.dumps(benchmark())}
     inputs = {**given, "golden": json.dumps(GOLDEN), "benchmarks": documents, **changes}
-    return str(FILTERS["html_report"](nodes, [node["paths"] for node in nodes], inputs))
+    return str(FILTERS["html_report"](nodes, inputs))
 
 
 PAGES: dict[str, Callable[[], str]] = {

@@ -336,7 +336,9 @@ def test_an_address_of_two_nodes_and_of_two_rails() -> None:
 
 def test_a_path_that_does_not_carry_packets() -> None:
     path = {"interface": RAIL, "peer": "spark2", "address": "10.110.0.2", "mac": "", "reported": "no reply (timeout)", "small": False}
-    answer = FILTERS["verification_report"](pair(), [[path], []], ["fabric"], "error", {})
+    nodes = pair()
+    nodes[0]["paths"] = [path]
+    answer = FILTERS["verification_report"](nodes, ["fabric"], "error", {})
     assert (answer["worst"], answer["failed"], len(answer["lines"])) == ("error", True, 4)
     assert answer["lines"][1] == "error rail-path spark1: enp1s0f1np1 to spark2 (10.110.0.2): no reply (timeout)"
     assert answer["lines"][2].startswith("  expected: a reply of the right device")
