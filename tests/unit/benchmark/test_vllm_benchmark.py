@@ -221,7 +221,9 @@ def test_the_role_writes_a_result_and_compares_the_next_one(tmp_path: Path, vllm
     assert found["runs"][0]["hit_rate"] == 0.25
     assert f"result: {file}" in lines and "warning: slower than the published 57 to 60 tokens/s (docs/models.md)" in lines
     (tmp_path / "result.json").write_text(json.dumps(fake_benchmark.result(output_tokens=256, output_throughput=20.0)), encoding="utf-8")
-    slower = role(tmp_path, vllm.url)
+    # A relative path starts at the working directory.
+    relative = os.path.relpath(tmp_path / "mine/.gb10/benchmarks", ROOT)
+    slower = role(tmp_path, vllm.url, "-e", f"benchmark_model_directory={relative}")
     assert slower.status != 0
     assert "benchmark.1-752-256.tokens_per_second: 20.0 tokens/s of all requests. Expected:" in slower.output
     documents = sorted((tmp_path / "mine/.gb10/benchmarks").glob("tiny-*.json"))

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
 
 import pytest
-from repository import ROLES, files, load_yaml, read
+from repository import ROLES, ROOT, files, load_yaml, read
 
 #: Roles that run without a plan.
 WITHOUT_PLAN = ("common", "discover", "gb10", "history", "lab", "reset", "rollback", "verify")
@@ -39,6 +39,25 @@ def test_no_role_uses_a_private_name_of_another(role: str) -> None:
 @pytest.mark.parametrize("role", ROLES)
 def test_no_role_uses_a_path_of_another(role: str) -> None:
     assert [path for path in sources(role) if re.search(r"role_path\s*~?\s*'?/\.\.", read(path))] == []
+
+
+def unresolved(text: str, names: Iterable[str]) -> list[str]:
+    """Return the paths on the controller that a text uses without resolving them."""
+    return [name for name in names if re.search(rf"(?<!\w){name}\b(?! \| expanduser \| realpath)", re.sub(r"#.*", "", text))]
+
+
+@pytest.mark.parametrize("role", ROLES)
+def test_a_relative_path_on_the_controller_starts_at_the_working_directory(role: str) -> None:
+    """Ansible's modules and lookups resolve it from the folder of the playbook."""
+    path = ROOT / f"roles/{role}/defaults/main.yml"
+    defaults = (load_yaml(path.read_text(encoding="utf-8")) if path.is_file() else None) or {}
+    names = [name for name, value in defaults.items() if "inventory_dir" in str(value)]
+    others = [source for source in sources(role) if not source.endswith("defaults/main.yml")]
+    assert {source: found for source in others if (found := unresolved(read(source), names))} == {}
+
+
+def test_the_search_for_unresolved_paths_can_find() -> None:
+    assert unresolved("dest: '{{ a_file }}' # b_file\nsrc: '{{ c_file | expanduser | realpath }}'", ["a_file", "b_file", "c_file"]) == ["a_file"]
 
 
 def test_the_search_for_private_names_can_find() -> None:
