@@ -214,11 +214,12 @@ def _verification(cluster: Cluster) -> dict[str, Any]:
     found = verification.findings(cluster, GROUPS, {})
     ids = {finding.check.id for finding in found}
     shown = ("id", "severity", "node", "found", "expected")
+    order = [node.name for node in cluster.nodes]
     return {
         "findings": [{key: finding.facts()[key] for key in shown} for finding in found],
         "passed": [check.id for check in verification.CHECKS if check.id not in ids],
         "differences": [
-            {"id": row.check, "attribute": row.attribute, "values": [row.values.get(node.name) for node in cluster.nodes]}
+            {"id": row.check, "attribute": row.attribute, "values": [row.values.get(name) for name in order]}
             for row in differences.rows(cluster)
         ],
     }

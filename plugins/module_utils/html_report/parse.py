@@ -10,6 +10,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from ansible_collections.gb10.cluster.plugins.module_utils.benchmark import matrix as benchmarks
 from ansible_collections.gb10.cluster.plugins.module_utils.benchmark import report as benchmark
 from ansible_collections.gb10.cluster.plugins.module_utils.common import bounded_json
 from ansible_collections.gb10.cluster.plugins.module_utils.golden import report as golden
@@ -149,6 +150,37 @@ def golden_result(text: str) -> Golden:
         list(map(str, _entries(found.get("errors")))),
         list(map(str, _entries(found.get("warnings")))),
     )
+
+
+@dataclass(frozen=True)
+class Measured:
+    """A model of several. ``speeds``: tokens per second by (requests at the same time, input tokens, output tokens)."""
+
+    name: str
+    problem: str
+    speeds: Mapping[tuple[int, int, int], float]
+
+
+@dataclass(frozen=True)
+class Matrix:
+    """The benchmarks of several models. ``finished``: whether all of them were measured."""
+
+    date: str
+    finished: bool
+    rows: Sequence[Measured]
+
+
+def matrix(text: str) -> Matrix:
+    """Return the benchmarks of several models. Raises ValueError for another file."""
+    found = _document(text, benchmarks.FORMAT)
+    rows = [_measured(each) for each in bounded_json.mappings(found.get("rows"))[:_ENTRIES]]
+    return Matrix(_word(found.get("date")), found.get("finished") is True, rows)
+
+
+def _measured(found: Mapping[str, Any]) -> Measured:
+    runs = [_run(each) for each in bounded_json.mappings(found.get("runs"))[:_ENTRIES]]
+    speeds = {(run.concurrency, run.input_tokens, run.output_tokens): run.tokens_per_second for run in runs}
+    return Measured(_word(found.get("name")) or "unnamed model", _word(found.get("problem")), speeds)
 
 
 def _document(text: str, version: int) -> Mapping[str, Any]:

@@ -2,7 +2,7 @@
 # GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
 
-"""The page: title and worst severity, findings, drawing, differences, model, versions, and its origin.
+"""The page: title and worst severity, findings, drawing, differences, GPU code, log, model, versions, and its origin.
 
 The page loads nothing and runs no program. Its policy allows only its own style, by its digest.
 """
@@ -17,12 +17,12 @@ from datetime import UTC, datetime
 from typing import Any
 
 from ansible_collections.gb10.cluster.plugins.module_utils.fabric import diagram
-from ansible_collections.gb10.cluster.plugins.module_utils.html_report import drawing, model, sections
+from ansible_collections.gb10.cluster.plugins.module_utils.html_report import drawing, matrix, model, runtime, sections
 from ansible_collections.gb10.cluster.plugins.module_utils.html_report.html import Markup, clean, join, tag, terms
 from ansible_collections.gb10.cluster.plugins.module_utils.html_report.style_data import STYLE
 from ansible_collections.gb10.cluster.plugins.module_utils.verify import differences
 from ansible_collections.gb10.cluster.plugins.module_utils.verify import report as verification
-from ansible_collections.gb10.cluster.plugins.module_utils.verify.schema import GROUPS, Cluster
+from ansible_collections.gb10.cluster.plugins.module_utils.verify.schema import GROUPS, Cluster, Finding
 
 _DIGEST = base64.b64encode(hashlib.sha256(STYLE.encode()).digest()).decode()
 POLICY = Markup(f"default-src 'none'; style-src 'sha256-{_DIGEST}'; base-uri 'none'; form-action 'none'")
@@ -33,7 +33,8 @@ class Inputs:
     """The inputs next to the nodes. ``groups``: the verified groups of checks. ``waivers``: reasons by ID.
 
     ``cluster``: its name. ``quick``: whether slow checks were left out. ``golden``: the file of the last golden result,
-    None without one. ``benchmarks``: documents by path, the newest one first.
+    None without one. ``benchmarks``: documents by path, the newest one first. ``matrix``: the record of several models,
+    None without one.
     """
 
     groups: Sequence[str]
@@ -42,6 +43,7 @@ class Inputs:
     quick: bool
     golden: str | None
     benchmarks: Mapping[str, str]
+    matrix: str | None
 
 
 def document(nodes: Sequence[Mapping[str, Any]], given: Inputs) -> str:
@@ -54,20 +56,7 @@ def document(nodes: Sequence[Mapping[str, Any]], given: Inputs) -> str:
     counting = [finding for finding in found if not finding.waived]
     words = drawing.counted(counting) or "no finding"
     drawn = diagram.svg(drawing.fabric(known, found), "cluster", clean(f"Nodes and rails of {given.cluster}"))
-    content = {
-        "Findings": join(sections.findings(found)),
-        "Cluster": join(
-            [
-                tag("div", Markup(drawn), class_="diagram scroll", role="region", aria_label="Drawing", tabindex=0),
-                *sections.overview(known, found),
-            ]
-        ),
-        "Differences between nodes": sections.node_differences(rows, known, found),
-        "Golden answers": join(model.golden(given.golden)),
-        "Benchmarks": join(model.benchmarks(given.benchmarks)),
-        "Versions and state": join([sections.unread(known), sections.versions(known), sections.state(known)]),
-        "How this page was made": _origin(known, given, len(checks)),
-    }
+    content = _content(known, found, given, rows, drawn, len(checks))
     body = [tag("section", tag("h2", title, id=_anchor(title)), each) for title, each in content.items()]
     header = tag(
         "header",
@@ -85,6 +74,29 @@ def document(nodes: Sequence[Mapping[str, Any]], given: Inputs) -> str:
         tag("style", Markup(STYLE)),
     )
     return "<!DOCTYPE html>\n" + tag("html", head, tag("body", header, tag("main", *body)), lang="en") + "\n"
+
+
+def _content(
+    known: Cluster, found: Sequence[Finding], given: Inputs, rows: Sequence[differences.Row], drawn: str, checks: int
+) -> dict[str, Markup]:
+    """Return the sections by title, without those that have no data."""
+    content = {
+        "Findings": join(sections.findings(found)),
+        "Cluster": join(
+            [
+                tag("div", Markup(drawn), class_="diagram scroll", role="region", aria_label="Drawing", tabindex=0),
+                *sections.overview(known, found),
+            ]
+        ),
+        "Differences between nodes": sections.node_differences(rows, known, found),
+        "GPU code": join(runtime.gpu_code(known)),
+        "Evidence from the log": join(runtime.logs(known, found, given.groups)),
+        "Golden answers": join(model.golden(given.golden)),
+        "Benchmarks": join([*model.benchmarks(given.benchmarks), *matrix.matrix(given.matrix)]),
+        "Versions and state": join([sections.unread(known), sections.versions(known), sections.state(known)]),
+        "How this page was made": _origin(known, given, checks),
+    }
+    return {title: each for title, each in content.items() if each}
 
 
 def _header(known: Cluster, given: Inputs, words: str, worst: str, time: str, waived: int) -> list[Markup]:
@@ -133,7 +145,7 @@ def _origin(known: Cluster, given: Inputs, checks: int) -> Markup:
                     ("Checks", f"{checks}, of the groups {', '.join(given.groups)}"),
                     ("Left out", "; ".join(filter(None, (", ".join(left), quick))) or "nothing"),
                     ("Golden answers", "the last result in the folder .gb10 of the inventory, not part of this run"),
-                    ("Benchmarks", "the last one of each model in that folder, not part of this run"),
+                    ("Benchmarks", "the last ones in that folder, not part of this run"),
                 ]
             ),
             tag("p", "The page loads nothing and contains no program. It has names and addresses of the nodes."),

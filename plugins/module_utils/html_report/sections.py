@@ -32,6 +32,8 @@ SYMBOLS = {
 }
 #: Most entries of a list, and rows of a table.
 MOST = 300
+#: Returns the value of an attribute of a node, "" if it is unknown.
+Reader = Callable[[Node], str]
 _GIB = 1 << 30
 
 
@@ -104,15 +106,15 @@ def versions(known: Cluster) -> Markup:
     """Return versions and hardware as a table, one attribute per line and one node per column."""
     packages = sorted({name for node in known.read for name in node.part("packages")})
     rows = {**_VERSIONS, **{name: _package(name) for name in packages}}
-    return _compared("Hardware and software of each node", known, rows)
+    return compared("Hardware and software of each node", known, rows)
 
 
 def state(known: Cluster) -> Markup:
     """Return the state at the time of the verification as a table."""
-    return _compared("State during the verification", known, _STATE)
+    return compared("State during the verification", known, _STATE)
 
 
-def _compared(caption: str, known: Cluster, rows: Mapping[str, Callable[[Node], str]]) -> Markup:
+def compared(caption: str, known: Cluster, rows: Mapping[str, Reader]) -> Markup:
     """Return a table. A value that all nodes have in common is one cell."""
     body: list[list[object]] = []
     for name, read in rows.items():
@@ -125,7 +127,7 @@ def _compared(caption: str, known: Cluster, rows: Mapping[str, Callable[[Node], 
     return table(caption, ["attribute", *(node.name for node in known.read)], body)
 
 
-def _package(name: str) -> Callable[[Node], str]:
+def _package(name: str) -> Reader:
     return lambda node: node.part("packages").get(name, "")
 
 
@@ -175,7 +177,7 @@ def _services(node: Node) -> str:
     return ", ".join(f"{each['unit']} {each['active']}" for each in services if each["load"] != "not-found")
 
 
-_VERSIONS: Mapping[str, Callable[[Node], str]] = {
+_VERSIONS: Mapping[str, Reader] = {
     "product": lambda node: str(node.facts.get("product") or ""),
     "GPU": _gpu,
     "driver": lambda node: node.part("gpu").get("driver_version") or "",
@@ -188,7 +190,7 @@ _VERSIONS: Mapping[str, Callable[[Node], str]] = {
     "containers": _images,
     "patched files of vLLM": _patched,
 }
-_STATE: Mapping[str, Callable[[Node], str]] = {
+_STATE: Mapping[str, Reader] = {
     "role": lambda node: "head" if node.head else "worker",
     "services": _services,
     "ranks": _ranks,

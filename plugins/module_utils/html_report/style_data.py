@@ -39,10 +39,20 @@ DARK = {
 }
 #: The number of colors for the lines of a plot.
 SERIES = sum(name.startswith("s") and name[1:].isdigit() for name in LIGHT)
+#: The number of shades in a heat map, and the largest part of the first line's color in them.
+HEAT, _DEEPEST = 6, 0.4
+
+
+def heat(colors: dict[str, str], level: int) -> str:
+    """Return a shade of a heat map: the page with a part of the first line's color."""
+    part = _DEEPEST * level / (HEAT - 1)
+    channels = ([int(colors[name][place : place + 2], 16) for name in ("page", "s0")] for place in (1, 3, 5))
+    return "#" + "".join(f"{round(page + part * (color - page)):02x}" for page, color in channels)
 
 
 def _variables(colors: dict[str, str]) -> str:
-    return "".join(f"--{name}:{value};" for name, value in colors.items())
+    shades = {f"h{level}": heat(colors, level) for level in range(HEAT)}
+    return "".join(f"--{name}:{value};" for name, value in {**colors, **shades}.items())
 
 
 STYLE = f"""
@@ -89,6 +99,12 @@ overflow-wrap:break-word;unicode-bidi:isolate;min-width:5.5rem;max-width:26rem}}
 thead th{{color:var(--muted);font-weight:600}}
 tbody th{{font-weight:600;min-width:9rem}}
 .figures th,.figures td{{min-width:0;text-align:right;font-variant-numeric:tabular-nums;white-space:nowrap}}
+.names th:first-child{{text-align:left;white-space:normal;overflow-wrap:anywhere;min-width:8rem}}
+.names thead th{{white-space:normal;overflow-wrap:normal}}
+.sentences tbody th{{font-weight:400}}
+.heat td{{border:1px solid var(--page);padding-left:.7rem;print-color-adjust:exact}}
+.heat thead th{{min-width:5.5rem}}
+{"".join(f".h{level}{{background:var(--h{level})}}" for level in range(HEAT))}
 .diagram svg{{display:block}}
 .plots{{display:flex;flex-wrap:wrap;gap:1.25rem}}
 figure{{margin:0;flex:1 1 20rem;max-width:34rem;min-width:0}}

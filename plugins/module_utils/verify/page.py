@@ -50,12 +50,15 @@ _REPORT = """
 - the worst severity, and all findings with expected state, cause, fix and a link to this page;
 - a drawing of nodes, rails and cables with addresses, speed, MTU and state;
 - the differences between nodes;
-- the last golden result and the newest benchmark of each model, from the folder `.gb10` in the inventory
-  (`verify_records`);
+- the programs with code for each GPU, and the results of the GPU probe;
+- what vLLM's log shows about the decisions of the plan;
+- the last golden result, the newest benchmark of each model, and the last result of `benchmark_all.yml` as a heat map,
+  from the folder `.gb10` in the inventory (`verify_records`);
 - versions and state of each node.
 
-The page loads nothing and contains no program. Text from nodes, logs and records is escaped, and each text that may be a
-key is replaced. The page has names and addresses, so only its owner can read the file. For an issue, use
+A section without data is left out. The page loads nothing and contains no program. Text from nodes, logs and records is
+escaped, and each text that may be a key is replaced. The page has names and addresses, so only its owner can read the
+file. For an issue, use
 [playbooks/field_report.yml](../roles/field_report/README.md)."""
 
 

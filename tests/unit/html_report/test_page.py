@@ -18,8 +18,10 @@ from hypothesis import strategies as st
 from repository import load_yaml, read
 from verified_nodes import NOW, Facts, healthy, pair
 
-from ansible_collections.gb10.cluster.plugins.module_utils.html_report import html, sections, style_data
+from ansible_collections.gb10.cluster.plugins.module_utils.html_report import html, runtime, sections, style_data
 from ansible_collections.gb10.cluster.plugins.module_utils.html_report.report import POLICY
+from ansible_collections.gb10.cluster.plugins.module_utils.runtime import gpu_probe
+from ansible_collections.gb10.cluster.plugins.module_utils.verify import evidence
 from ansible_collections.gb10.cluster.plugins.module_utils.verify.report import CHECKS
 from ansible_collections.gb10.cluster.plugins.module_utils.verify.schema import GROUPS
 
@@ -37,6 +39,21 @@ def measured(concurrency: int, tokens: float, **changes: Any) -> dict[str, Any]:
     times = {"ttft_ms": {"median": 210.5, "p99": 380.0}, "tpot_ms": {"median": 20.7}, "itl_ms": {"median": 20.0 + concurrency}}
     decode = {"decode_tokens_per_second": 48.3, "roofline_percent": 88.5 if concurrency == 1 else None}
     return {**lengths, "tokens_per_second": tokens, **times, **decode, "hit_rate": 0.125, "clocks": {"sm_mhz": 2405.0}, **changes}
+
+
+def shape(concurrency: int, tokens: float | None, **changes: Any) -> dict[str, Any]:
+    return {"concurrency": concurrency, "input_tokens": 1024, "output_tokens": 128, "tokens_per_second": tokens, **changes}
+
+
+#: The record of playbooks/benchmark_all.yml.
+MATRIX: dict[str, Any] = {
+    "format": 1, "date": "2026-11-22T20:00:00Z", "finished": True,
+    "rows": [
+        {"name": "gpt-oss-120b", "problem": "", "runs": [shape(1, 46.5), shape(8, 221.2)]},
+        {"name": "qwen3-30b-a3b", "problem": "", "runs": [shape(1, 93.0), shape(8, 10.0), shape(1, 60.0, input_tokens=16384)]},
+        {"name": "too-large", "problem": "it does not fit", "runs": []},
+    ],
+}
 
 
 def benchmark(**changes: Any) -> dict[str, Any]:
@@ -66,12 +83,26 @@ def faulty() -> list[Facts]:
 def page(nodes: list[Facts], **changes: Any) -> str:
     given = {"groups": list(GROUPS), "waivers": {}, "cluster": "two-spark", "quick": False}
     documents = {"b/gpt-oss-120b-20261122T213000Z.json": json.dumps(benchmark())}
-    inputs = {**given, "golden": json.dumps(GOLDEN), "benchmarks": documents, **changes}
+    inputs = {**given, "golden": json.dumps(GOLDEN), "benchmarks": documents, "matrix": json.dumps(MATRIX), **changes}
     return str(FILTERS["html_report"](nodes, inputs))
+
+
+def probed() -> list[Facts]:
+    """Return a pair with other GPU code and a wrong result of a kernel on the second node, and a log with a finding."""
+    nodes = pair()
+    nodes[1]["facts"]["kernels"]["extensions"]["vllm/_moe_C_stable_libtorch"] = {"native": 0, "same_major": 0, "ptx": 0, "none": 28}
+    nodes[0]["facts"]["evidence"]["found"]["network"] = ["Socket"]
+    for number, node in enumerate(nodes):
+        state = {"state": "failed", "cause": "wrong_result"} if number else {"state": "passed", "cause": ""}
+        fields = {"error": 0.25, "bound": 0.02, "seconds": 1.0, "message": ""}
+        node["probe"] = [{"name": name, "state": "passed", "cause": "", **fields} for name in gpu_probe.CHECKS][1:]
+        node["probe"].insert(0, {"name": next(iter(gpu_probe.CHECKS)), **state, **fields})
+    return nodes
 
 
 PAGES: dict[str, Callable[[], str]] = {
     "a pair with findings": lambda: page(faulty(), waivers={"clock-wrong": "a test"}),
+    "a probe with findings": lambda: page(probed()),
     "a ring of three": lambda: page(healthy(3, ring=True)),
     "eight on a switch": lambda: page(healthy(8), quick=True, groups=["fabric"]),
     "one node": lambda: page(pair()[:1], golden=None, benchmarks={}),
@@ -132,6 +163,8 @@ def test_findings_come_first_errors_before_warnings() -> None:
         "findings",
         "cluster",
         "differences-between-nodes",
+        "gpu-code",
+        "evidence-from-the-log",
         "golden-answers",
         "benchmarks",
         "versions-and-state",
@@ -152,6 +185,60 @@ def test_a_healthy_cluster_has_no_finding() -> None:
         text = parsed(page(nodes)).text
         assert "Worst severity: none (no finding)" in text and "No finding." in text
         assert "No compared attribute differs between the nodes." in text
+
+
+def test_sections_without_data_are_left_out() -> None:
+    nodes = pair()
+    for node in nodes:
+        node["facts"] |= {"kernels": None, "evidence": None}
+    text = page(nodes, matrix=None)
+    assert not re.search(r'id="(gpu-code|evidence-from-the-log)"|href="#gpu-code"', text)
+    assert "All models" not in text and 'class="figures names heat"' not in text
+
+
+def test_the_gpu_code_of_each_node_and_the_results_of_its_kernels() -> None:
+    text = page(probed())
+    found = parsed(text)
+    assert text.count("<caption>spark1 (12.1)</caption>") == 1 == text.count("<caption>spark2 (12.1)</caption>")
+    assert '<th scope="row">vllm/_flashmla_C<span class="muted"> (no code)</span></th><td>0</td><td>0</td><td>0</td><td>53</td></tr>' in text
+    assert '<th scope="row">vllm/_C_stable_libtorch</th><td>0</td><td>85</td><td>6</td><td>20</td></tr>' in text
+    assert "extension native same major PTX none" in found.text
+    assert '<span class="error">\N{MULTIPLICATION X} wrong result (deviation 0.25, bound 0.02)</span>' in text
+    assert found.text.count("passed") == 2 * len(gpu_probe.CHECKS) - 1
+    assert "<caption>spark1, spark2 (12.1)</caption>" in page(pair()), "equal nodes have one table"
+
+
+def test_the_evidence_from_the_log() -> None:
+    found = page(probed())
+    assert '<td><a href="#finding-log-nccl-socket">log-nccl-socket</a></td>' in found
+    assert '<th scope="row">the log reports the size of the KV cache</th><td><span class="muted">none</span></td>' in found
+    assert runtime._MESSAGES.keys() == evidence.PATTERNS.keys()
+    assert '<th scope="row">attention backend</th><td>TRITON_ATTN</td>' in found and '<th scope="row">network of NCCL</th><td>Socket</td>' in found
+    # Only the head has a log with Ray.
+    assert '<th scope="col">attribute</th><th scope="col">spark1</th></tr></thead><tbody><tr><th scope="row">vLLM' in found
+
+
+def test_the_matrix_is_a_heat_map() -> None:
+    text = page(pair())
+    heads = re.findall(r'<th scope="col">([^<]*)</th>', text[text.index('class="figures names heat"') :])
+    assert heads[:4] == ["model", "1 at once, 1024 + 128", "8 at once, 1024 + 128", "1 at once, 16384 + 128"]
+    # Each column has its own scale.
+    assert '<th scope="row">gpt-oss-120b</th><td class="h2">46.5</td><td class="h5">221.2</td><td>-</td>' in text
+    assert '<th scope="row">qwen3-30b-a3b</th><td class="h5">93.0</td><td class="h0">10.0</td><td class="h5">60.0</td>' in text
+    found = parsed(text).text
+    assert "too-large it does not fit" in found and "interrupted" not in found
+    assert "interrupted: a further run" in parsed(page(pair(), matrix=json.dumps({**MATRIX, "finished": False}))).text
+
+
+@pytest.mark.parametrize("text", ["", "[]", "{", '{"format": 9}'])
+def test_another_file_is_no_matrix(text: str) -> None:
+    assert "benchmark_all.json is ignored: " in page(pair(), matrix=text)
+
+
+@pytest.mark.parametrize("rows", [None, [], [7], [{"name": 7, "runs": [{"concurrency": "x", "tokens_per_second": -1}]}]])
+def test_an_edited_matrix_is_no_error(rows: Any) -> None:
+    found = parsed(page(pair(), matrix=json.dumps({**MATRIX, "rows": rows})))
+    assert found.problems == [] and "All models" in found.text
 
 
 def test_the_differences_are_a_table_with_links_to_the_findings() -> None:
@@ -215,7 +302,7 @@ def planted(value: Any, text: str) -> Any:
 
 #: Facts that are free text, or that another program could choose.
 FREE = ("error", "kernel", "boot", "product", "bios", "firmware", "packages", "files", "images", "cuda_libraries", "nccl", "nccl_installed")
-FREE += ("environments", "gpu", "firewalls", "rank_users", "ranks", "runtime", "unread", "disks", "processes", "services", "listeners")
+FREE += ("evidence", "environments", "gpu", "firewalls", "rank_users", "ranks", "runtime", "unread", "disks", "processes", "services", "listeners")
 
 
 def hostile(text: str) -> str:
@@ -225,6 +312,9 @@ def hostile(text: str) -> str:
             node["facts"][name] = planted(node["facts"][name], text)
         node["name"] += text
         node["facts"]["unread"] = {f"disks{text}": text}
+        node["facts"]["kernels"]["extensions"] = {f"{name}{text}": each for name, each in node["facts"]["kernels"]["extensions"].items()}
+        node["facts"]["kernels"]["capability"] += text
+        node["probe"] = [{"name": "cuda", "state": "failed", "cause": "error", "error": None, "bound": 0.0, "message": text}]
         node["facts"]["unreadable"] = [{"file": f"/etc/netplan/{text}", "reason": text}]
         node["facts"]["interfaces"][RAIL]["hca"] += text
     nodes[0]["facts"]["api"] |= {"model": text, "reason": text, "url": f"http://127.0.0.1/{text}:8000"}
@@ -232,7 +322,9 @@ def hostile(text: str) -> str:
     nodes.append({**pair()[1], "name": f"spark3{text}", "facts": {}, "unreachable": text})
     documents = {f"b/{text}.json": "{", "c.json": json.dumps(planted(benchmark(findings=[text]), text))}
     result = json.dumps(planted({**GOLDEN, "errors": [text], "warnings": [text]}, text))
-    return page(nodes, cluster=text, waivers={"clock-wrong": text}, golden=result, benchmarks=documents)
+    rows = [{**row, "name": text, "problem": text} for row in MATRIX["rows"]]
+    matrix = json.dumps({**MATRIX, "date": text, "rows": rows})
+    return page(nodes, cluster=text, waivers={"clock-wrong": text}, golden=result, benchmarks=documents, matrix=matrix)
 
 
 def test_planted_markup_is_text() -> None:
@@ -288,6 +380,15 @@ def luminance(color: str) -> float:
     parts = (int(color[place : place + 2], 16) / 255 for place in (1, 3, 5))
     linear = (part / 12.92 if part <= 0.03928 else ((part + 0.055) / 1.055) ** 2.4 for part in parts)
     return sum(weight * part for weight, part in zip((0.2126, 0.7152, 0.0722), linear, strict=True))
+
+
+@pytest.mark.parametrize("colors", [style_data.LIGHT, style_data.DARK], ids=["light", "dark"])
+def test_the_contrast_of_a_heat_map_is_readable(colors: dict[str, str]) -> None:
+    shades = [style_data.heat(colors, level) for level in range(style_data.HEAT)]
+    assert shades[0] == colors["page"] and len(set(shades)) == style_data.HEAT
+    for shade in shades:
+        low, high = sorted((luminance(colors["text"]), luminance(shade)))
+        assert (high + 0.05) / (low + 0.05) >= 4.5, shade
 
 
 @pytest.mark.parametrize("colors", [style_data.LIGHT, style_data.DARK], ids=["light", "dark"])

@@ -31,6 +31,8 @@ def inventory(tmp_path: Path) -> Path:
         runs = [{"concurrency": 1, "input_tokens": 1, "output_tokens": 1, "requests": 1, "failed": 0, "tokens_per_second": 7.0}]
         document = {"format": 1, "served_model_name": f"{name} {{{{ 6 * 7 }}}}", "date": date, "runs": runs}
         (folder / f".gb10/benchmarks/tiny-{date}.json").write_text(json.dumps(document), encoding="utf-8")
+    matrix = {"format": 1, "finished": True, "rows": [{"name": "third {{ 6 * 7 }}", "problem": "", "runs": [runs[0]]}]}
+    (folder / ".gb10/benchmark_all.json").write_text(json.dumps(matrix), encoding="utf-8")
     result = {"format": 1, "answers": 3, "equal": 3, "record_date": "2026-11-01"}
     (folder / ".gb10/golden_result.json").write_text(json.dumps(result), encoding="utf-8")
     return folder
@@ -56,7 +58,7 @@ def test_the_page_is_written_and_readable_by_its_owner_only(inventory: Path) -> 
     assert found.problems == [] and 'id="finding-address-duplicate"' in text
     assert "Cluster office" in found.text and "All answers agree with the record." in found.text
     # A record is never a template.
-    assert "newer {{ 6 * 7 }}" in found.text and "older {{" not in found.text
+    assert "newer {{ 6 * 7 }}" in found.text and "third {{ 6 * 7 }} 7.0" in found.text and "older {{" not in found.text
     assert "packets over each rail, and digests of vLLM's files" in found.text
 
 
