@@ -94,6 +94,7 @@ def _software(number: int, head: bool) -> Facts:
         "error": {},
         "lock": {},
         "hostname": f"spark{number}",
+        "record": "",
         "netplan": [NETPLAN_FILE],
         "unreadable": [],
         "infiniband": False,
