@@ -249,5 +249,5 @@ def _secrets(path: str, key: str) -> Files:
         if name in records.SECRET_FILES
         and isinstance(file, dict)
         and isinstance(file.get("text"), str)
-        and type(file.get("mode")) is int
+        and records.whole(file.get("mode"))
     }

@@ -228,6 +228,11 @@ def kept(records: Mapping[str, Record], current: str, keep: int) -> set[str]:
     return {*newest, current, parent} & records.keys()
 
 
+def whole(value: object) -> bool:
+    """Return whether a value is a number without a fraction."""
+    return isinstance(value, int) and not isinstance(value, bool)
+
+
 def _need(kind: str, item: str, sha256: str, fix: str) -> dict[str, str]:
     return {"kind": kind, "item": item, "digest": sha256, "fix": fix}
 
@@ -257,7 +262,7 @@ def _file(path: str, file: object) -> Mapping[str, Any]:
         raise RecordError(f"files has {path!r}, which is no launch file")
     if not isinstance(file, Mapping) or not isinstance(file.get("text"), str):
         raise RecordError(f"{path} has no text")
-    if type(file.get("mode")) is not int or not 0 <= file["mode"] <= 0o777:
+    if not whole(file.get("mode")) or not 0 <= file["mode"] <= 0o777:
         raise RecordError(f"{path} has no valid mode")
     return {"text": file["text"], "mode": file["mode"]}
 
@@ -266,7 +271,7 @@ def _start(found: Mapping[str, Any]) -> None:
     for key in ("id", "model", "served_model_name", "server_name"):
         _word(found, key, _LINE)
     _word(found, "url", _URL)
-    if not all(type(bytes_) is int and bytes_ >= 0 for bytes_ in _mapping(found, "needs").values()):
+    if not all(whole(bytes_) and bytes_ >= 0 for bytes_ in _mapping(found, "needs").values()):
         raise RecordError("needs has a value that is no number of bytes")
 
 
@@ -292,7 +297,7 @@ def _plan(found: Mapping[str, Any]) -> None:
 
 
 def _serve(serve: Mapping[str, Any]) -> None:
-    if type(serve.get("smoke_tokens")) is not int:
+    if not whole(serve.get("smoke_tokens")):
         raise RecordError("serve.smoke_tokens is not a number")
     for key in ("args", "user_args"):
         _words(serve.get(key), key)
