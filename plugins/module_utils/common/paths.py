@@ -21,6 +21,13 @@ API_KEY = ("/etc/gb10/api.key", "/etc/gb10/api.env")
 CERTIFICATE = "/etc/gb10/tls"
 #: The secret variables of the ranks, which only root can read.
 SECRET_ENVIRONMENT = "/etc/gb10/secret.env"
+#: The watchdog: its unit, settings, the secret of its messages, its webhook, its state and its status in memory.
+WATCHDOG_UNIT = "gb10-watchdog.service"
+WATCHDOG_SETTINGS = "/etc/gb10/watchdog.json"
+WATCHDOG_TOKEN = "/etc/gb10/watchdog.token"
+WATCHDOG_WEBHOOK = "/etc/gb10/watchdog.webhook"
+WATCHDOG_STATE = "/var/lib/gb10-watchdog"
+WATCHDOG_STATUS = "/run/gb10-watchdog/status.json"
 #: systemd's folder for the administrator's units.
 UNIT_FOLDER = "/etc/systemd/system"
 #: The services, in start order; they stop in reverse order.

@@ -1,0 +1,130 @@
+# Copyright (c) 2026, gb10.cluster maintainers
+# GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+
+"""The rule of the watchdog: whether requests run without progress, and the next action.
+
+Utilization, power and NCCL RAS counts are not inputs: measured on two H200, they are the same for a hung rank and for a
+healthy loop over sockets. An alarm needs running requests and no change of the engine's reported values; with a witness it
+comes early, without one after a long wait.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+
+from ansible_collections.gb10.cluster.plugins.module_utils.watchdog.schema import (
+    DOWN,
+    RESTART,
+    Alarm,
+    Decision,
+    Local,
+    Process,
+    Sample,
+    Settings,
+    State,
+)
+
+HOUR = 3600.0
+#: A longer time between two samples counts as this: a suspended or overloaded host observes nothing.
+_LONGEST_GAP = 15.0
+#: Between two requests of the watchdog. A stopped rank hides the requests that arrive after its stop.
+_PROBE_PAUSE = 60.0
+#: An alarm is repeated if the server neither progressed nor restarted; a load of a large model takes a quarter of an hour.
+_REPEAT = 1200.0
+#: Names of the processes with a share of the model (the kernel keeps 15 characters).
+_RANKS = ("VLLM::Worker", "ray::RayWorkerP", "VLLM::EngineCor")
+#: Programs of a just-in-time compilation by FlashInfer, Triton, PyTorch or CUDA.
+_COMPILERS = frozenset(("nvcc", "cicc", "ptxas", "fatbinary", "nvlink", "cc1plus", "cc1", "ninja", "cudafe++"))
+
+
+def step(state: State, sample: Sample, settings: Settings) -> Decision:
+    """Return the decision after one more sample."""
+    if sample.server == DOWN or _restarted(state, sample):
+        # A load, or a new start: the next first answer arms again.
+        fresh = State(time=sample.time, restarts=_recent(state.restarts, sample.time), engine=sample.engine, witnesses=sample.witnesses)
+        return Decision(replace(fresh, armed=_answered(sample)), cleared=state.alarm is not None)
+    engine = sample.engine or state.engine
+    armed = state.armed or _answered(sample)
+    progress = sample.engine is not None and (state.engine is None or sample.engine.marks != state.engine.marks)
+    busy = sample.probing or (engine is not None and engine.running > 0)
+    stalled = 0.0
+    if armed and busy and not progress:
+        stalled = state.stalled + min(max(0.0, sample.time - state.time), _LONGEST_GAP)
+    alarm = state.alarm
+    if alarm and (progress or sample.time - alarm.time > _REPEAT):
+        alarm, stalled = None, 0.0
+    confirmed = [witness for witness in sample.witnesses if witness in state.witnesses]
+    probe = bool(armed and confirmed and not busy and (state.probed is None or sample.time - state.probed >= _PROBE_PAUSE))
+    following = State(
+        time=sample.time,
+        armed=armed,
+        engine=engine,
+        stalled=stalled,
+        witnesses=sample.witnesses,
+        probed=sample.time if probe else state.probed,
+        alarm=alarm,
+        restarts=_recent(state.restarts, sample.time),
+    )
+    raised = "" if alarm else _reason(following, sample, confirmed, settings)
+    if raised:
+        following = replace(following, alarm=Alarm(sample.time, raised))
+    decision = Decision(following, raised=raised, cleared=state.alarm is not None and alarm is None, probe=probe)
+    return _with_restart(decision, sample, settings)
+
+
+def _answered(sample: Sample) -> bool:
+    return sample.engine is not None and sample.engine.generated > 0
+
+
+def _restarted(state: State, sample: Sample) -> bool:
+    """Return whether the counters belong to a later start of the server than those of the state."""
+    return sample.engine is not None and state.engine is not None and sample.engine.generated < state.engine.generated
+
+
+def _recent(restarts: Sequence[float], now: float) -> tuple[float, ...]:
+    return tuple(time for time in restarts if 0 <= now - time < HOUR)
+
+
+def _reason(state: State, sample: Sample, confirmed: Sequence[str], settings: Settings) -> str:
+    """Return why the engine counts as hung, "" if it does not."""
+    without = f"requests run, and the engine reported no step for {state.stalled:.0f} s"
+    if confirmed and state.stalled >= settings.witness_seconds:
+        return f"{without}; {'; '.join(confirmed)}"
+    # A busy API server answers late. Without a witness, only its own figures show that there is no progress.
+    if sample.engine and not sample.compiling and state.stalled >= settings.stall_seconds:
+        return without
+    return ""
+
+
+def _with_restart(decision: Decision, sample: Sample, settings: Settings) -> Decision:
+    """Add the restart that an alarm requires, once for each alarm. It waits for unreachable nodes, which have ranks too."""
+    state, alarm = decision.state, decision.state.alarm
+    if settings.mode != RESTART or alarm is None or alarm.handled or sample.unreachable:
+        return decision
+    handled = replace(state, alarm=replace(alarm, handled=True))
+    if len(state.restarts) >= settings.restarts_per_hour:
+        refused = f"no restart: {len(state.restarts)} in the last hour, at most {settings.restarts_per_hour} are permitted"
+        return replace(decision, state=handled, refused=refused)
+    return replace(decision, state=replace(handled, restarts=(*state.restarts, sample.time)), restart=True)
+
+
+def local(known: Local, processes: Sequence[Process]) -> Local:
+    """Return the witnesses among the processes of this node's services, after ``known`` of the sample before.
+
+    A witness is a stopped process, and a rank that is a zombie or ended while its service runs on. A new rank belongs to a
+    new start, in which the former ranks count no longer. State t is a debugger's and no witness.
+    """
+    ranks = local_ranks(processes)
+    if not processes or ranks - known.ranks:
+        known = Local(ranks)
+    found = [f"process {each.pid} ({each.name}) is stopped" for each in processes if each.state == "T"]
+    found += [f"rank process {each.pid} ({each.name}) is dead" for each in processes if each.pid in ranks and each.state in "ZX"]
+    found += [f"rank process {pid} ended" for pid in sorted(known.ranks - ranks)]
+    return Local(known.ranks, tuple(found), any(each.name in _COMPILERS for each in processes))
+
+
+def local_ranks(processes: Sequence[Process]) -> frozenset[int]:
+    """Return the IDs of the processes with a share of the model, and of the engine."""
+    return frozenset(process.pid for process in processes if process.name.startswith(_RANKS))

@@ -1,0 +1,95 @@
+# Copyright (c) 2026, gb10.cluster maintainers
+# GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+
+"""Observe a node for the watchdog: processes of the services, NCCL RAS, reachability, vLLM's metrics. Changes nothing."""
+
+from __future__ import annotations
+
+import errno
+import http.client
+import os
+import socket
+from collections.abc import Sequence
+
+from ansible_collections.gb10.cluster.plugins.module_utils.common import io_file
+from ansible_collections.gb10.cluster.plugins.module_utils.health import io_client
+from ansible_collections.gb10.cluster.plugins.module_utils.node import parse as node_text
+from ansible_collections.gb10.cluster.plugins.module_utils.watchdog import parse
+from ansible_collections.gb10.cluster.plugins.module_utils.watchdog.schema import DOWN, SILENT, UP, Engine, Process
+
+#: Source: NCCL, documentation of the RAS subsystem. Its answer takes the requested 2 s while a rank is missing.
+_RAS_PLACE, _RAS_SECONDS, _MOST_RAS = ("127.0.0.1", 28028), 3.0, 1 << 18
+#: Ranks of one host share the port, so a connection may reach another one than the stopped rank.
+_RAS_TRIES = 3
+_METRICS_SECONDS, _REACH_SECONDS = 5.0, 2.0
+#: A TCP port that each node has or refuses; both responses show that its kernel answers.
+_SSH = 22
+_UNREACHABLE = (errno.ENETUNREACH, errno.EHOSTUNREACH, errno.EHOSTDOWN, errno.ETIMEDOUT, errno.ENETDOWN)
+
+
+def processes(units: Sequence[str]) -> list[Process]:
+    """Return the processes of the units, those of their containers included."""
+    found = []
+    for name in os.listdir("/proc"):
+        if name.isdecimal() and node_text.unit_of_cgroup(io_file.read(f"/proc/{name}/cgroup")) in units:
+            found.append(parse.process(io_file.read(f"/proc/{name}/stat")))
+    return [process for process in found if process]
+
+
+def metrics(server: io_client.Server) -> tuple[str, Engine | None]:
+    """Return UP, SILENT or DOWN of the API, and the engine's values. An HTTP error counts as SILENT."""
+    try:
+        with server.open("/metrics", _METRICS_SECONDS, {}) as answer:
+            engine = parse.engine(io_client.body_of(answer))
+    except (OSError, http.client.HTTPException) as error:
+        refused = isinstance(getattr(error, "reason", error), ConnectionRefusedError)
+        return DOWN if refused else SILENT, None
+    return (UP, engine) if engine else (SILENT, None)
+
+
+def ras(place: tuple[str, int] = _RAS_PLACE, seconds: float = _RAS_SECONDS) -> str | None:
+    """Return the status of NCCL RAS, "" without a listener (another transport, or no NCCL), None from a silent one.
+
+    ``seconds`` limits each of several tries.
+    """
+    for _try in range(_RAS_TRIES):
+        try:
+            with socket.create_connection(place, seconds) as connection:
+                connection.settimeout(seconds)
+                connection.sendall(b"timeout 2\nverbose status\n")
+                text = _received(connection)
+        except TimeoutError:
+            continue
+        except OSError:
+            return ""
+        return text
+    return None
+
+
+def _received(connection: socket.socket) -> str:
+    """Return all text until the end or a pause. Raises TimeoutError if there is none."""
+    received = b""
+    try:
+        while len(received) < _MOST_RAS and (data := connection.recv(65536)):
+            received += data
+    except TimeoutError:
+        if not received:
+            raise
+    return received.decode("utf-8", "replace")
+
+
+def reachable(address: str) -> bool:
+    """Return whether the kernel of a node answers on the fabric."""
+    try:
+        socket.create_connection((address, _SSH), _REACH_SECONDS).close()
+    except TimeoutError:
+        return False
+    except OSError as error:
+        return error.errno not in _UNREACHABLE
+    return True
+
+
+def boot() -> str:
+    """Return the ID of this boot."""
+    return io_file.read("/proc/sys/kernel/random/boot_id").strip()

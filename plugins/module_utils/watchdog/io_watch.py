@@ -1,0 +1,322 @@
+# Copyright (c) 2026, gb10.cluster maintainers
+# GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+
+"""The watchdog of a node. gb10-watchdog.service runs this file.
+
+The head's watchdog reads vLLM's metrics, decides, collects evidence and restarts the server; the ranks of all nodes end with
+it. Another node's watchdog sends its witnesses to the head over the fabric, as UDP datagrams with an HMAC. Only the head
+listens. Its reply has the number of restarts: a node whose witness outlives a restart restarts its own service.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import queue
+import secrets
+import select
+import signal
+import socket
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from ansible_collections.gb10.cluster.plugins.module_utils.common import io_file, io_json, paths
+from ansible_collections.gb10.cluster.plugins.module_utils.health import io_client
+from ansible_collections.gb10.cluster.plugins.module_utils.watchdog import decide, io_evidence, io_node, parse
+from ansible_collections.gb10.cluster.plugins.module_utils.watchdog.schema import (
+    UP,
+    Decision,
+    Local,
+    Peer,
+    Sample,
+    Settings,
+    State,
+)
+
+#: Seconds: without a report, after which a node is queried; stalled, after which NCCL RAS and nodes are queried.
+_MISSED, _SUSPICIOUS = 10.0, 5.0
+#: Seconds that a witness may outlive a restart of the server, before its node restarts its own service. A rank of the
+#: executor mp ends within 30 s.
+_GRACE = 45.0
+_PROBE_SECONDS, _COMMAND_SECONDS = 60, 90
+#: Source: ip(7). At boot the fabric's address may come after the service.
+_IP_FREEBIND = 15
+
+
+def say(text: str) -> None:
+    """Write a line to the journal."""
+    sys.stdout.write(f"{text}\n")
+    sys.stdout.flush()
+
+
+def notify_systemd(text: str) -> None:
+    """Report to systemd. Source: sd_notify(3)."""
+    if address := os.environ.get("NOTIFY_SOCKET"):
+        with contextlib.suppress(OSError), socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as connection:
+            connection.sendto(text.encode(), address.replace("@", "\0", 1) if address.startswith("@") else address)
+
+
+def systemctl(*arguments: str) -> str:
+    """Return the output of systemctl, "" if it failed."""
+    try:
+        done = subprocess.run(["systemctl", *arguments], capture_output=True, text=True, timeout=_COMMAND_SECONDS, check=False)
+    except (OSError, subprocess.TimeoutExpired) as error:
+        say(f"systemctl {' '.join(arguments)} failed: {error}")
+        return ""
+    if done.returncode:
+        say(f"systemctl {' '.join(arguments)} failed: {done.stderr.strip()}")
+    return done.stdout.strip()
+
+
+def restart(unit: str) -> None:
+    """Restart a running unit. One that systemd or an administrator starts or stops is left alone."""
+    state = systemctl("show", "--property=ActiveState", "--value", unit)
+    if state == "active":
+        systemctl("try-restart", "--no-block", unit)
+    else:
+        say(f"{unit} was not restarted: it is {state or 'unknown'}")
+
+
+@dataclass
+class Node:
+    """The part that every node runs: local witnesses, and messages. ``given`` are the settings of the role."""
+
+    given: Mapping[str, Any]
+    key: str
+    found: Local = field(default_factory=Local)
+    session: str = field(default_factory=lambda: secrets.token_hex(8))
+    number: int = 0
+
+    def observe(self) -> None:
+        """Read the processes of this node's services."""
+        self.found = decide.local(self.found, io_node.processes(self.given["units"]))
+
+    def open(self) -> socket.socket | None:
+        """Return the socket for messages, None on a cluster of one node."""
+        if not self.key:
+            return None
+        connection = socket.socket(socket.AF_INET, socket.SOCK_DGRAM)
+        connection.setblocking(False)
+        if self.given["head"]:
+            connection.setsockopt(socket.IPPROTO_IP, _IP_FREEBIND, 1)
+            connection.bind((self.given["head_address"], self.given["port"]))
+        return connection
+
+
+class Worker(Node):
+    """A node other than the head: reports its witnesses, and ends a rank that outlives a restart of the server."""
+
+    nonce: str = ""
+    restarts: int | None = None
+    since: float | None = None
+
+    def tick(self, connection: socket.socket | None) -> dict[str, Any]:
+        """Report, and return the status."""
+        self.observe()
+        self.number += 1
+        report = {"to": "head", "node": self.given["node"], "nonce": self.nonce, "sender": self.session, "number": self.number}
+        report |= {"witnesses": parse.witnesses(self.found.witnesses), "compiling": self.found.compiling}
+        if connection:
+            with contextlib.suppress(OSError):
+                connection.sendto(parse.message(report, self.key), (self.given["head_address"], self.given["port"]))
+        if self.since is not None and time.monotonic() - self.since > _GRACE:
+            self.since = None
+            if self.found.witnesses and self.given["mode"] == "restart":
+                say(f"restarting {self.given['follow_unit']}: after the restart of the server, {'; '.join(self.found.witnesses)}")
+                restart(self.given["follow_unit"])
+        return {"witnesses": self.found.witnesses}
+
+    def receive(self, data: bytes, _address: Any) -> bytes:
+        """Handle a reply of the head."""
+        reply = parse.content(data, self.key)
+        if reply and reply.get("to") == self.given["node"] and reply.get("sender") == self.session:
+            self.nonce = str(reply.get("nonce"))
+            restarts = int(reply.get("restarts", 0))
+            if self.restarts is not None and restarts > self.restarts:
+                self.since = time.monotonic()
+            self.restarts = restarts
+        return b""
+
+
+class Head(Node):
+    """The head: decides and acts."""
+
+    def __init__(self, given: Mapping[str, Any], key: str) -> None:
+        super().__init__(given, key)
+        self.server = io_client.Server(given["url"], given["ca_file"], given["server_name"])
+        self.settings = Settings(given["mode"], given["witness_seconds"], given["stall_seconds"], given["restarts_per_hour"])
+        self.peers = {name: Peer(address, time.monotonic()) for name, address in given["peers"].items()}
+        self.state = State(time=time.monotonic(), restarts=self._restarts())
+        self.restarts, self.last, self.silent = 0, "", 0
+        self.since: float | None = None
+        self.probing = threading.Event()
+        self.actions: queue.Queue[Callable[[], None]] = queue.Queue()
+        threading.Thread(target=self._act, daemon=True).start()
+
+    def receive(self, data: bytes, _address: Any) -> bytes:
+        """Handle a report, and return the reply. A repeated report has a used number or an old nonce."""
+        report = parse.content(data, self.key)
+        peer = self.peers.get(str(report.get("node"))) if report and report.get("to") == "head" else None
+        if report is None or peer is None:
+            return b""
+        sender, number = str(report.get("sender")), int(report.get("number", 0))
+        if report.get("nonce") == self.session and (sender != peer.sender or number > peer.number):
+            peer.sender, peer.number, peer.heard = sender, number, time.monotonic()
+            peer.witnesses, peer.compiling = parse.witnesses(report.get("witnesses")), bool(report.get("compiling"))
+        reply = {"to": report["node"], "nonce": self.session, "sender": sender, "restarts": self.restarts}
+        return parse.message(reply, self.key)
+
+    def tick(self, _connection: socket.socket | None) -> dict[str, Any]:
+        """Observe, decide and request actions. Returns the status."""
+        self.observe()
+        server, engine = io_node.metrics(self.server)
+        witnesses = [f"{self.given['node']}: {text}" for text in self.found.witnesses]
+        unreachable = []
+        now = time.monotonic()
+        for name, peer in self.peers.items():
+            if now - peer.heard <= _MISSED:
+                witnesses += [f"{name}: {text}" for text in peer.witnesses]
+            elif self.state.stalled >= _SUSPICIOUS and not io_node.reachable(peer.address):
+                unreachable.append(name)
+        witnesses += [f"{name}: no connection on the fabric" for name in unreachable]
+        if self.state.stalled >= _SUSPICIOUS and (text := self._ras()):
+            witnesses.append(f"{self.given['node']}: {text}")
+        compiling = self.found.compiling or any(peer.compiling for peer in self.peers.values())
+        sample = Sample(now, server, engine if server == UP else None, self.probing.is_set(), compiling, tuple(witnesses), tuple(unreachable))
+        self._follow(decide.step(self.state, sample, self.settings), now)
+        status = {"armed": self.state.armed, "stalled": round(self.state.stalled), "witnesses": witnesses, "last_alarm": self.last}
+        return {**status, "restarts": len(self.state.restarts)}
+
+    def _ras(self) -> str:
+        text = io_node.ras()
+        return "the port of NCCL RAS is silent" if text is None else parse.ras(text)
+
+    def _follow(self, decision: Decision, now: float) -> None:
+        self.state = decision.state
+        if decision.raised:
+            self.last = f"{time.strftime('%Y-%m-%d %H:%M:%S', time.gmtime())} UTC: {decision.raised}"
+            say(f"ALARM: {decision.raised}")
+            self.actions.put(lambda text=decision.raised: self._collect(text))  # type: ignore[misc]
+        if decision.cleared:
+            say("the alarm is over: the server progressed or ended")
+        if decision.probe:
+            self.probing.set()
+            threading.Thread(target=self._probe, daemon=True).start()
+        if decision.restart:
+            self._save()
+            self.restarts, self.since = self.restarts + 1, now
+            self.actions.put(self._restart)
+        if decision.refused:
+            say(decision.refused)
+            self.actions.put(lambda text=decision.refused: self._notify("refused", text, ""))  # type: ignore[misc]
+        # Ray's own processes on the head outlive a restart of the server.
+        if self.since is not None and now - self.since > _GRACE:
+            self.since = None
+            if self.found.witnesses and self.given["follow_unit"] != self.given["server_unit"]:
+                self.actions.put(lambda: restart(self.given["follow_unit"]))
+
+    def _act(self) -> None:
+        while True:
+            action = self.actions.get()
+            try:
+                action()
+            except Exception as error:  # noqa: BLE001  # A failed action must not end the following ones.
+                say(f"an action failed: {error!r}")
+
+    def _collect(self, reason: str) -> None:
+        folder = ""
+        try:
+            alarm = {"reason": reason, "node": self.given["node"], "clock": time.time(), "mode": self.settings.mode}
+            folder = io_evidence.collect(self._path("evidence"), self.given["keep_evidence"], alarm, self.server, self.given["units"])
+            say(f"evidence: {folder}")
+        except OSError as error:
+            say(f"the evidence could not be written: {error}")
+        self._notify("alarm", reason, folder)
+
+    def _restart(self) -> None:
+        say(f"restarting {self.given['server_unit']} and with it all ranks")
+        restart(self.given["server_unit"])
+        self._notify("restart", self.last, "")
+
+    def _notify(self, event: str, reason: str, folder: str) -> None:
+        document = {"event": event, "node": self.given["node"], "model": self.given["model"], "reason": reason, "evidence": folder}
+        webhook = io_file.read(paths.WATCHDOG_WEBHOOK).strip()
+        for problem in io_evidence.notify(document, self.given["notify_command"], webhook):
+            say(problem)
+
+    def _probe(self) -> None:
+        """Request one token: without an answer, a stopped rank hides that requests run."""
+        try:
+            io_client.answers(self.server, self.given["model"], _PROBE_SECONDS, self.given["key_file"])
+        except (OSError, ValueError) as error:
+            say(f"the request for one token was not sent: {error}")
+        finally:
+            self.probing.clear()
+
+    def _path(self, name: str) -> str:
+        return os.path.join(os.environ.get("STATE_DIRECTORY", paths.WATCHDOG_STATE), name)
+
+    def _restarts(self) -> tuple[float, ...]:
+        """Return the times of earlier restarts since boot."""
+        try:
+            saved = io_json.json_file(self._path("restarts.json")) or {}
+            return tuple(map(float, saved["times"])) if saved.get("boot") == io_node.boot() else ()
+        except (OSError, ValueError, TypeError, KeyError) as error:
+            say(f"the record of restarts cannot be read, so the watchdog assumes none: {error}")
+            return ()
+
+    def _save(self) -> None:
+        io_file.write_file(self._path("restarts.json"), json.dumps({"boot": io_node.boot(), "times": self.state.restarts}), 0o600)
+
+
+def serve(node: Head | Worker, connection: socket.socket | None, ended: Callable[[], bool]) -> None:
+    """Observe at each interval, and handle messages in between."""
+    status_path = os.path.join(os.environ.get("RUNTIME_DIRECTORY", os.path.dirname(paths.WATCHDOG_STATUS)), "status.json")
+    notify_systemd("READY=1")
+    while not ended():
+        due = time.monotonic() + node.given["interval"]
+        status = {"mode": node.given["mode"], "head": node.given["head"], **node.tick(connection)}
+        io_file.write_file(status_path, json.dumps(status), 0o600)
+        notify_systemd("WATCHDOG=1")
+        while (left := due - time.monotonic()) > 0 and not ended():
+            receive(node, connection, left)
+
+
+def receive(node: Head | Worker, connection: socket.socket | None, seconds: float) -> None:
+    """Wait for one message and reply to it."""
+    if not select.select([connection] if connection else [], [], [], seconds)[0] or connection is None:
+        return
+    # ConnectionRefusedError: the head's watchdog does not run.
+    with contextlib.suppress(OSError, ValueError, TypeError):
+        data, address = connection.recvfrom(parse.MOST_MESSAGE + 1)
+        if reply := node.receive(data, address):
+            connection.sendto(reply, address)
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Command-line entry point: the path of the settings, and of the token."""
+    settings, token = list(sys.argv[1:] if arguments is None else arguments)
+    given = io_json.json_file(settings)
+    if given is None:
+        say(f"{settings} does not exist. Expected: the settings of the role vllm_watchdog. Fix: run site.yml")
+        return 1
+    key = io_file.read(token).strip() if given["peers"] else ""
+    if given["peers"] and not paths.GENERATED_TOKEN.fullmatch(key):
+        say(f"{token} has no token. Expected: 64 hexadecimal digits. Fix: run site.yml --tags vllm_watchdog")
+        return 1
+    node = Head(given, key) if given["head"] else Worker(given, key)
+    stop = threading.Event()
+    signal.signal(signal.SIGTERM, lambda *_signal: stop.set())
+    serve(node, node.open(), stop.is_set)
+    return 0
+
+
+if __name__ == "__main__":
+    raise SystemExit(main())

@@ -1,0 +1,101 @@
+# Copyright (c) 2026, gb10.cluster maintainers
+# GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+
+"""Convert vLLM's metrics, /proc, NCCL RAS output and messages between nodes to data."""
+
+from __future__ import annotations
+
+import hashlib
+import hmac
+import json
+import re
+from collections.abc import Iterable, Mapping
+from typing import Any
+
+from ansible_collections.gb10.cluster.plugins.module_utils.common import bounded_json
+from ansible_collections.gb10.cluster.plugins.module_utils.watchdog.schema import Engine, Process
+
+#: Changed by the engine's steps. The first three change only with output. A step of a chunked prefill has none: it
+#: changes the use of the KV cache. Source: vLLM 0.13 to 0.33, v1/metrics/loggers.py, v1/engine/async_llm.py
+#: (iteration_stats is None without outputs), v1/core/sched/scheduler.py (make_stats in each step).
+_GENERATED, _RUNNING = "vllm:generation_tokens_total", "vllm:num_requests_running"
+_MARKS = (
+    "vllm:iteration_tokens_total_count",
+    _GENERATED,
+    "vllm:prompt_tokens_total",
+    "vllm:kv_cache_usage_perc",
+    _RUNNING,
+    "vllm:num_requests_waiting",
+)
+_STAT = re.compile(r"(\d+) \((.*)\) (\S)", re.DOTALL)
+#: Source: NCCL 2.29.7, src/ras/client_support.cc. DEAD stays after a rank continues, MISMATCH appears in healthy loops.
+_RAS = re.compile(r"\b(?:INCOMPLETE|ERROR)\b")
+#: Maximum bytes of a message, which is one datagram below the fabric's MTU of 1500.
+MOST_MESSAGE = 1400
+_MOST_WITNESSES, _MOST_WITNESS = 6, 120
+#: A logged request may contain its prompt.
+_REQUEST = re.compile(r"prompt|messages|Received request|input_ids|token_ids", re.IGNORECASE)
+LEFT_OUT, REDACTED = "[line of a request, left out]", "[redacted]"
+_SHORTEST_SECRET = 4
+
+
+def engine(text: str) -> Engine | None:
+    """Return the engine's values on a /metrics page, None if the page has no counter of generated tokens."""
+    found: dict[str, list[str]] = {name: re.findall(rf"^{name}(?:{{[^}}]*}})?\s+([\d.eE+-]+)$", text, re.MULTILINE) for name in _MARKS}
+    if not found[_GENERATED]:
+        return None
+    sums = {name: sum(map(float, values)) for name, values in found.items()}
+    return Engine(tuple(sums.values()), sums[_GENERATED], sums[_RUNNING])
+
+
+def process(stat: str) -> Process | None:
+    """Return the process of /proc/PID/stat, None for other text. A name may contain parentheses. Source: proc_pid_stat(5)."""
+    match = _STAT.match(stat)
+    return Process(int(match[1]), match[2], match[3]) if match else None
+
+
+def ras(text: str) -> str:
+    """Return the sentence of a witness in the status of NCCL RAS, "" for none."""
+    found = sorted(set(_RAS.findall(text)))
+    return f"NCCL RAS reports {' and '.join(found)}" if found else ""
+
+
+def message(content: Mapping[str, Any], key: str) -> bytes:
+    """Return a message with its HMAC-SHA256."""
+    body = json.dumps(content, sort_keys=True, separators=(",", ":")).encode()
+    return _code(body, key) + body
+
+
+def content(data: bytes, key: str) -> dict[str, Any] | None:
+    """Return the content of a message, None unless it was made with the key."""
+    code, body = data[:64], data[64:]
+    if len(data) > MOST_MESSAGE or not hmac.compare_digest(code, _code(body, key)):
+        return None
+    try:
+        found = bounded_json.load(body.decode(), MOST_MESSAGE)
+    except ValueError:
+        return None
+    return found if isinstance(found, dict) else None
+
+
+def _code(body: bytes, key: str) -> bytes:
+    return hmac.new(key.encode(), body, hashlib.sha256).hexdigest().encode()
+
+
+def witnesses(values: Any) -> tuple[str, ...]:
+    """Return the witnesses of a report, in the number and length that a message holds."""
+    return tuple(str(value)[:_MOST_WITNESS] for value in list(values or ())[:_MOST_WITNESSES])
+
+
+def without_requests(text: str) -> str:
+    """Return a log without the lines that may contain a prompt."""
+    return "\n".join(LEFT_OUT if _REQUEST.search(line) else line for line in text.splitlines())
+
+
+def redacted(text: str, secrets: Iterable[str]) -> str:
+    """Return the text without secrets."""
+    for secret in sorted(secrets, key=len, reverse=True):
+        if len(secret) >= _SHORTEST_SECRET:
+            text = text.replace(secret, REDACTED)
+    return text

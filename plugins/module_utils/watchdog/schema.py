@@ -1,0 +1,117 @@
+# Copyright (c) 2026, gb10.cluster maintainers
+# GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+
+"""The types of the watchdog. All times are seconds of the monotonic clock, so that a changed wall clock has no effect."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+#: The API's metrics: read; no answer in time; no server listens.
+UP, SILENT, DOWN = "up", "silent", "down"
+OFF, REPORT, RESTART = MODES = ("off", "report", "restart")
+
+
+@dataclass(frozen=True)
+class Settings:
+    """The numbers of the rule, from the role's variables, which name their sources."""
+
+    mode: str
+    witness_seconds: float
+    stall_seconds: float
+    restarts_per_hour: int
+
+
+@dataclass(frozen=True)
+class Engine:
+    """The values that vLLM's engine reports after each step, summed over engines.
+
+    ``marks`` change with each step that schedules, reads or generates tokens. ``generated`` counts tokens since the start.
+    """
+
+    marks: tuple[float, ...]
+    generated: float
+    running: float
+
+
+@dataclass(frozen=True)
+class Sample:
+    """One observation of the cluster by the head.
+
+    ``engine`` is None unless ``server`` is UP. ``probing``: a request of the watchdog is unanswered. ``compiling``: a
+    compiler runs in a service. ``witnesses`` are sentences, each with a node's name; ``unreachable`` are nodes.
+    """
+
+    time: float
+    server: str
+    engine: Engine | None = None
+    probing: bool = False
+    compiling: bool = False
+    witnesses: tuple[str, ...] = ()
+    unreachable: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True)
+class Alarm:
+    """A detected hang. ``handled``: its restart was requested, or is not permitted."""
+
+    time: float
+    reason: str
+    handled: bool = False
+
+
+@dataclass(frozen=True)
+class State:
+    """The state between two samples. ``stalled`` are seconds without progress; ``restarts`` are times of requests."""
+
+    time: float = 0.0
+    armed: bool = False
+    engine: Engine | None = None
+    stalled: float = 0.0
+    witnesses: tuple[str, ...] = ()
+    probed: float | None = None
+    alarm: Alarm | None = None
+    restarts: tuple[float, ...] = ()
+
+
+@dataclass(frozen=True)
+class Decision:
+    """The next state and the requested actions, in order."""
+
+    state: State
+    raised: str = ""
+    restart: bool = False
+    refused: str = ""
+    cleared: bool = False
+    probe: bool = False
+
+
+@dataclass(frozen=True)
+class Process:
+    """A process of a service: ``state`` is the kernel's letter. Source: proc_pid_stat(5)."""
+
+    pid: int
+    name: str
+    state: str
+
+
+@dataclass(frozen=True)
+class Local:
+    """The observed processes of this node. ``ranks`` are the known processes with a share of the model."""
+
+    ranks: frozenset[int] = frozenset()
+    witnesses: tuple[str, ...] = ()
+    compiling: bool = False
+
+
+@dataclass
+class Peer:
+    """The head's view of another node: its last report, and the sender's numbers against repeated messages."""
+
+    address: str
+    heard: float = 0.0
+    sender: str = ""
+    number: int = -1
+    witnesses: tuple[str, ...] = field(default=())
+    compiling: bool = False

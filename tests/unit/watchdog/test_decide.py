@@ -1,0 +1,222 @@
+"""The rule: alarms on measured and synthetic series, and none over the load patterns of a day."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from dataclasses import replace
+
+import pytest
+
+from ansible_collections.gb10.cluster.plugins.module_utils.watchdog import decide
+from ansible_collections.gb10.cluster.plugins.module_utils.watchdog.schema import (
+    DOWN,
+    SILENT,
+    UP,
+    Decision,
+    Engine,
+    Local,
+    Process,
+    Sample,
+    Settings,
+    State,
+)
+
+SETTINGS = Settings(mode="restart", witness_seconds=15, stall_seconds=120, restarts_per_hour=3)
+STOPPED = "spark2: process 7 (ray::RayWorkerP) is stopped"
+INTERVAL = 2.0
+
+
+def engine(mark: float, running: float = 1, generated: float = 100) -> Engine:
+    return Engine((mark, generated, running), generated, running)
+
+
+def hung(start: float, seconds: float, **sample: object) -> Iterator[Sample]:
+    """Yield samples of an engine that reports nothing new."""
+    for number in range(int(seconds / INTERVAL)):
+        known = Sample(start + number * INTERVAL, UP, engine(5))
+        yield replace(known, **sample)  # type: ignore[arg-type]
+
+
+def healthy(start: float, seconds: float, per_second: float = 1, running: float = 1) -> Iterator[Sample]:
+    """Yield samples of an engine with steps."""
+    for number in range(int(seconds / INTERVAL)):
+        time = start + number * INTERVAL
+        yield Sample(time, UP, engine(int(time * per_second), running, 100 + int(time * per_second)))
+
+
+def run(samples: Iterable[Sample], settings: Settings = SETTINGS, state: State | None = None) -> list[tuple[float, Decision]]:
+    """Return (time, decision) of each sample."""
+    decisions = []
+    state = State() if state is None else state
+    for sample in samples:
+        decision = decide.step(state, sample, settings)
+        decisions.append((sample.time, decision))
+        state = decision.state
+    return decisions
+
+
+def alarms(decisions: Iterable[tuple[float, Decision]]) -> list[tuple[float, str]]:
+    return [(time, decision.raised) for time, decision in decisions if decision.raised]
+
+
+def restarts(decisions: Iterable[tuple[float, Decision]]) -> list[float]:
+    return [time for time, decision in decisions if decision.restart]
+
+
+@pytest.mark.parametrize(
+    "witness",
+    [
+        STOPPED,
+        "spark1: rank process 9 (VLLM::Worker_TP) is dead",
+        "spark2: rank process 9 ended",
+        "spark1: NCCL RAS reports INCOMPLETE",
+        "spark1: the port of NCCL RAS is silent",
+    ],
+)
+def test_a_hang_with_a_witness_alarms_and_restarts_within_30_s(witness: str) -> None:
+    decisions = run([*healthy(0, 20), *hung(20, 60, witnesses=(witness,))])
+    ((time, reason),) = alarms(decisions)
+    assert 15 <= time - 20 <= 30
+    assert witness in reason
+    assert restarts(decisions) == [time]
+
+
+def test_a_hang_without_a_witness_alarms_after_the_longer_time() -> None:
+    ((time, reason),) = alarms(run([*healthy(0, 20), *hung(20, 300)]))
+    assert 120 <= time - 20 <= 126
+    assert reason == "requests run, and the engine reported no step for 120 s"
+
+
+def test_a_witness_that_comes_and_goes_does_not_count() -> None:
+    samples = [replace(sample, witnesses=(STOPPED,) * (number % 2)) for number, sample in enumerate(hung(20, 100))]
+    assert alarms(run([*healthy(0, 20), *samples])) == []
+
+
+def test_a_hang_that_exists_when_the_watchdog_starts_is_found() -> None:
+    assert len(alarms(run(hung(1000, 60, witnesses=(STOPPED,))))) == 1
+
+
+DAY = {
+    "idle": [Sample(time, UP, engine(5, running=0)) for time in range(0, 3600, 2)],
+    "64 streams": list(healthy(0, 600, per_second=40, running=64)),
+    # Chunks of a long prompt: a step each 20 s changes only the use of the KV cache.
+    "long prefill": list(healthy(0, 1200, per_second=0.05)),
+    "bursts": [*healthy(0, 60), *(Sample(60 + time, UP, engine(5, running=0)) for time in range(0, 600, 2)), *healthy(660, 60)],
+    "cancelled requests": [Sample(time, UP, engine(time // 30, running=time // 30 % 2)) for time in range(0, 1200, 2)],
+    "a load": [Sample(time, DOWN if time < 300 else SILENT) for time in range(0, 900, 2)],
+    "a server before its first answer": list(hung(0, 900, engine=engine(5, generated=0))),
+    "a compilation in service": [*healthy(0, 20), *hung(20, 600, compiling=True), *healthy(620, 20)],
+    "slow metrics under load": [replace(sample, **({"server": SILENT, "engine": None} if sample.time % 100 else {})) for sample in healthy(0, 1200)],
+    "a restart by systemd": [*healthy(0, 60), *(Sample(60 + time, DOWN) for time in range(0, 60, 2)), *hung(120, 300, engine=engine(0, generated=0))],
+}
+
+
+@pytest.mark.parametrize("pattern", DAY)
+def test_a_load_pattern_of_a_day_raises_no_alarm(pattern: str) -> None:
+    assert DAY[pattern], "an empty series tests nothing"
+    assert alarms(run(DAY[pattern])) == []
+
+
+@pytest.mark.parametrize("pattern", ["idle", "64 streams", "bursts", "a load", "a server before its first answer", "a restart by systemd"])
+def test_a_stale_witness_raises_no_alarm_while_the_engine_works_or_is_idle(pattern: str) -> None:
+    assert alarms(run(replace(sample, witnesses=(STOPPED,)) for sample in DAY[pattern])) == []
+
+
+def test_silent_metrics_count_with_a_witness_only() -> None:
+    silent = [replace(sample, server=SILENT, engine=None) for sample in hung(20, 400)]
+    assert alarms(run([*healthy(0, 20), *silent])) == []
+    assert len(alarms(run([*healthy(0, 20), *(replace(sample, witnesses=(STOPPED,)) for sample in silent)]))) == 1
+
+
+def test_a_suspended_host_does_not_count_as_a_stall() -> None:
+    samples = [*healthy(0, 20), *hung(20, 10), Sample(7230, UP, engine(5)), *healthy(7232, 20)]
+    assert alarms(run(samples)) == []
+
+
+def test_a_stopped_rank_of_an_idle_engine_is_found_by_a_request() -> None:
+    decisions = run([*healthy(0, 20), *hung(20, 10, engine=engine(5, running=0), witnesses=(STOPPED,))])
+    assert [time for time, decision in decisions if decision.probe] == [22]
+    waiting = hung(30, 60, engine=engine(5, running=0), witnesses=(STOPPED,), probing=True)
+    ((time, _reason),) = alarms(run(waiting, state=decisions[-1][1].state))
+    assert time - 22 <= 30
+
+
+def test_a_witness_of_an_idle_engine_is_probed_once_a_minute() -> None:
+    decisions = run([*healthy(0, 20), *hung(20, 100, engine=engine(5, running=0), witnesses=(STOPPED,))])
+    assert [time for time, decision in decisions if decision.probe] == [22, 82]
+
+
+def test_the_restart_waits_for_an_unreachable_node_and_is_dropped_when_the_engine_continues() -> None:
+    lost = "spark2: no connection on the fabric"
+    out = hung(20, 60, witnesses=(lost,), unreachable=("spark2",))
+    decisions = run([*healthy(0, 20), *out, *healthy(80, 20)])
+    assert len(alarms(decisions)) == 1
+    assert restarts(decisions) == []
+    assert [time for time, decision in decisions if decision.cleared] == [80]
+    back = run([*healthy(0, 20), *hung(20, 60, witnesses=(lost,), unreachable=("spark2",)), *hung(80, 20)])
+    assert restarts(back) == [80]
+
+
+@pytest.mark.parametrize("mode", ["report", "off"])
+def test_only_the_mode_restart_restarts(mode: str) -> None:
+    decisions = run([*healthy(0, 20), *hung(20, 60, witnesses=(STOPPED,))], replace(SETTINGS, mode=mode))
+    assert len(alarms(decisions)) == 1
+    assert restarts(decisions) == []
+
+
+def hangs(number: int) -> Iterator[Sample]:
+    """Yield a number of hangs, each after a start of the server, in 200 s each."""
+    for start in range(0, number * 200, 200):
+        yield from healthy(start, 20)
+        yield from hung(start + 20, 40, witnesses=(STOPPED,))
+        yield from (Sample(start + 60 + time, DOWN) for time in range(0, 140, 2))
+
+
+def test_restarts_are_limited_and_the_refusal_is_reported_once_for_each_alarm() -> None:
+    decisions = run(hangs(5))
+    assert len(alarms(decisions)) == 5
+    assert len(restarts(decisions)) == 3
+    refused = [decision.refused for _time, decision in decisions if decision.refused]
+    assert refused == ["no restart: 3 in the last hour, at most 3 are permitted"] * 2
+
+
+def test_restarts_of_an_hour_ago_do_not_count() -> None:
+    old = State(time=4000.0, restarts=(100.0, 200.0, 300.0))
+    decisions = run([*healthy(4000, 20), *hung(4020, 60, witnesses=(STOPPED,))], state=old)
+    assert len(restarts(decisions)) == 1
+    recent = replace(old, restarts=(3800.0, 3900.0, 3950.0))
+    assert restarts(run([*healthy(4000, 20), *hung(4020, 60, witnesses=(STOPPED,))], state=recent)) == []
+
+
+def test_an_alarm_without_effect_is_repeated() -> None:
+    decisions = run([*healthy(0, 20), *hung(20, 1400, witnesses=(STOPPED,))])
+    assert len(alarms(decisions)) == 2
+    assert len(restarts(decisions)) == 2
+
+
+def process(pid: int, state: str = "S", name: str = "ray::RayWorkerProc") -> Process:
+    return Process(pid, name, state)
+
+
+@pytest.mark.parametrize("state", ["S", "R", "D", "t", "I"])
+def test_a_process_that_is_not_stopped_is_no_witness(state: str) -> None:
+    assert decide.local(Local(), [process(7, state), process(1, state, "raylet")]).witnesses == ()
+
+
+def test_local_witnesses() -> None:
+    first = decide.local(Local(), [process(1, name="raylet"), process(7), process(8)])
+    assert first == Local(frozenset({7, 8}))
+    assert decide.local(first, [process(7, "T"), process(8)]).witnesses == ("process 7 (ray::RayWorkerProc) is stopped",)
+    assert decide.local(first, [process(7), process(8), process(1, "T", "raylet")]).witnesses == ("process 1 (raylet) is stopped",)
+    assert decide.local(first, [process(7, "Z"), process(8)]).witnesses == ("rank process 7 (ray::RayWorkerProc) is dead",)
+    assert decide.local(first, [process(1, "Z", "sh"), process(7), process(8)]).witnesses == ()
+    ended = decide.local(first, [process(1, name="raylet"), process(7)])
+    assert ended.witnesses == ("rank process 8 ended",)
+    assert decide.local(ended, [process(1, name="raylet"), process(7)]).witnesses == ended.witnesses
+    assert decide.local(ended, [process(1, name="raylet"), process(20)]) == Local(frozenset({20})), "a new start"
+    assert decide.local(ended, []) == Local(), "a stopped service"
+
+
+def test_a_compiler_is_recognized() -> None:
+    assert decide.local(Local(), [process(7), process(9, name="cicc")]).compiling
+    assert not decide.local(Local(), [process(7)]).compiling

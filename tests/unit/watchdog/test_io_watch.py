@@ -1,0 +1,352 @@
+"""The programs of two nodes together: real processes, messages over loopback, a server's metrics, and a fake systemctl."""
+
+from __future__ import annotations
+
+import errno
+import json
+import os
+import signal
+import socket
+import stat
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Callable, Iterator
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from pathlib import Path
+from typing import Any
+
+import pytest
+from repository import ROOT
+from run_module import program
+
+from ansible_collections.gb10.cluster.plugins.module_utils.health import io_client
+from ansible_collections.gb10.cluster.plugins.module_utils.watchdog import io_evidence, io_node, io_watch, parse
+from ansible_collections.gb10.cluster.plugins.module_utils.watchdog.schema import DOWN, SILENT, UP
+
+KEY = "ab" * 32
+SECRET = "sk-planted-key"
+RANK = "open('/proc/self/comm', 'w').write('VLLM::Worker_TP'); import time; print(flush=True); time.sleep(600)"
+
+
+class Metrics(BaseHTTPRequestHandler):
+    """A server whose engine works on one request; each read is a step while ``works`` is set."""
+
+    steps, running, works, hidden, slow = 1, 1, True, False, 0.0
+    posted: list[dict[str, Any]]
+
+    def do_GET(self) -> None:
+        kind = type(self)
+        time.sleep(kind.slow)
+        kind.steps += kind.works
+        running = 0 if kind.hidden else kind.running
+        text = f"vllm:generation_tokens_total{{}} {kind.steps}\nvllm:num_requests_running{{}} {running}\nleak {SECRET}\n"
+        self.send_response(200)
+        self.end_headers()
+        self.wfile.write(text.encode())
+
+    def do_POST(self) -> None:
+        content = self.rfile.read(int(self.headers["Content-Length"]))
+        type(self).posted.append({"path": self.path, "body": json.loads(content)})
+        if self.path == "/v1/completions":
+            time.sleep(8)
+        self.send_response(200)
+        self.end_headers()
+
+    def log_message(self, *_arguments: Any) -> None:
+        """Write nothing."""
+
+
+@pytest.fixture
+def server() -> Iterator[tuple[str, type[Metrics]]]:
+    kind = type("Handler", (Metrics,), {"posted": []})
+    with ThreadingHTTPServer(("127.0.0.1", 0), kind) as found:
+        found.daemon_threads = True
+        threading.Thread(target=found.serve_forever, daemon=True).start()
+        yield f"http://127.0.0.1:{found.server_address[1]}", kind
+        found.shutdown()
+
+
+@pytest.fixture
+def rank() -> Iterator[subprocess.Popen[bytes]]:
+    with subprocess.Popen([sys.executable, "-c", RANK], stdout=subprocess.PIPE) as process:
+        assert process.stdout is not None
+        process.stdout.readline()
+        yield process
+        process.kill()
+
+
+def free_port() -> int:
+    with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as free:
+        free.bind(("127.0.0.1", 0))
+        return int(free.getsockname()[1])
+
+
+class Cluster:
+    """The watchdogs of a head and a worker. The worker's service consists of one real process."""
+
+    def __init__(self, folder: Path, url: str, **settings: Any) -> None:
+        self.folder, self.on_head = folder, False
+        common = {"head_address": "127.0.0.1", "port": free_port(), "units": [], "mode": "restart", "interval": 0.1}
+        numbers = {"witness_seconds": 1, "stall_seconds": 3, "restarts_per_hour": 2, "keep_evidence": 2, "notify_command": []}
+        api = {"url": url, "ca_file": "", "server_name": "", "key_file": "", "model": "tiny", "server_unit": "gb10-vllm.service"}
+        given = {**common, **numbers, **api, "follow_unit": "gb10-ray.service", **settings}
+        self.given = {"head": {**given, "node": "spark1", "head": True, "peers": {"spark2": "127.0.0.1"}}}
+        self.given["worker"] = {**given, "node": "spark2", "head": False, "peers": {"spark1": "127.0.0.1"}}
+        self.stop = threading.Event()
+        self.threads: list[threading.Thread] = []
+
+    def start(self, worker: bool = True) -> None:
+        self.head, self.worker = io_watch.Head(self.given["head"], KEY), io_watch.Worker(self.given["worker"], KEY)
+        for node in (self.head, self.worker)[: 1 + worker]:
+            self.threads.append(threading.Thread(target=io_watch.serve, args=(node, node.open(), self.stop.is_set), daemon=True))
+            self.threads[-1].start()
+
+    def end(self) -> None:
+        self.stop.set()
+        for thread in self.threads:
+            thread.join(10)
+
+    def calls(self) -> list[str]:
+        path = self.folder / "calls"
+        return path.read_text(encoding="utf-8").splitlines() if path.exists() else []
+
+
+@pytest.fixture
+def cluster(tmp_path: Path, server: tuple[str, type[Metrics]], rank: subprocess.Popen[bytes], monkeypatch: pytest.MonkeyPatch) -> Iterator[Cluster]:
+    calls = tmp_path / "calls"
+    tools = program(tmp_path / "bin", "systemctl", f'case "$1" in show) echo active;; *) echo "$@" >> {calls};; esac')
+    program(tools, "journalctl", f"echo 'log with {SECRET}'; echo 'Received request: prompt: planted'")
+    monkeypatch.setenv("PATH", f"{tools}:{os.defpath}")
+    for name in ("STATE_DIRECTORY", "RUNTIME_DIRECTORY"):
+        (tmp_path / name).mkdir()
+        monkeypatch.setenv(name, str(tmp_path / name))
+    (tmp_path / "secret").write_text(f"KEY={SECRET}\n", encoding="utf-8")
+    monkeypatch.setattr(io_evidence, "_SECRETS", (str(tmp_path / "secret"),))
+    monkeypatch.setattr(io_evidence.secrets, "__defaults__", ((str(tmp_path / "secret"),),))
+    monkeypatch.setattr(io_watch, "_SUSPICIOUS", 0.5)
+    monkeypatch.setattr(io_watch, "_MISSED", 1.0)
+    monkeypatch.setattr(io_node, "_RAS_PLACE", ("127.0.0.1", free_port()))
+    found = Cluster(tmp_path, server[0])
+
+    def of_node(_units: list[str]) -> list[Any]:
+        """Return the rank to the watchdog of its node. Both programs run in this process."""
+        each = parse.process(Path(f"/proc/{rank.pid}/stat").read_text(encoding="utf-8"))
+        return [each] if found.on_head or threading.current_thread() is found.threads[-1] else []
+
+    monkeypatch.setattr(io_watch.io_node, "processes", of_node)
+    yield found
+    found.end()
+
+
+def until(condition: Callable[[], object], seconds: float = 15) -> bool:
+    deadline = time.monotonic() + seconds
+    while time.monotonic() < deadline:
+        if condition():
+            return True
+        time.sleep(0.05)
+    return False
+
+
+def test_a_stopped_rank_of_a_worker_restarts_the_server(
+    cluster: Cluster, server: tuple[str, type[Metrics]], rank: subprocess.Popen[bytes], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    url, kind = server
+    webhook = cluster.folder / "webhook"
+    webhook.write_text(f"{url}/hook\n", encoding="utf-8")
+    monkeypatch.setattr(io_watch.paths, "WATCHDOG_WEBHOOK", str(webhook))
+    cluster.given["head"]["notify_command"] = ["sh", "-c", f"cat >> {cluster.folder}/mail"]
+    cluster.start()
+    time.sleep(2)
+    assert cluster.calls() == [], "a healthy engine"
+    os.kill(rank.pid, signal.SIGSTOP)
+    kind.works = False
+    assert until(lambda: len(kind.posted) == 2)
+    assert cluster.calls() == ["try-restart --no-block gb10-vllm.service"]
+    alarm, restart = (entry["body"] for entry in kind.posted)
+    assert (alarm["event"], restart["event"]) == ("alarm", "restart")
+    assert f"spark2: process {rank.pid} (VLLM::Worker_TP) is stopped" in alarm["reason"]
+    assert (cluster.folder / "mail").read_text(encoding="utf-8") == json.dumps(alarm) + json.dumps(restart)
+    status = json.loads((cluster.folder / "RUNTIME_DIRECTORY" / "status.json").read_text(encoding="utf-8"))
+    assert status["mode"] == "restart"
+    saved = json.loads((cluster.folder / "STATE_DIRECTORY" / "restarts.json").read_text(encoding="utf-8"))
+    assert (saved["boot"], len(saved["times"])) == (io_node.boot(), 1)
+    assert io_watch.Head(cluster.given["head"], KEY).state.restarts == tuple(saved["times"]), "another start of the watchdog"
+
+
+def test_the_evidence_has_no_secret_and_only_root_reads_it(
+    cluster: Cluster, server: tuple[str, type[Metrics]], rank: subprocess.Popen[bytes]
+) -> None:
+    cluster.given["head"] |= {"mode": "report", "units": ["gb10-vllm.service"]}
+    program(cluster.folder / "bin", "py-spy", f'echo "$@ in {SECRET}"')
+    cluster.on_head = True
+    cluster.start(worker=False)
+    until(lambda: cluster.head.state.armed)
+    os.kill(rank.pid, signal.SIGSTOP)
+    server[1].works = False
+    folder = cluster.folder / "STATE_DIRECTORY" / "evidence"
+    assert until(lambda: list(folder.glob("*/py_spy_*.txt")))
+    (found,) = folder.iterdir()
+    assert stat.S_IMODE(found.stat().st_mode) == 0o700
+    texts = {path.name: path.read_text(encoding="utf-8") for path in found.iterdir()}
+    stack = f"py_spy_{rank.pid}.txt"
+    assert set(texts) == {"alarm.json", "processes.txt", "metrics.txt", "nccl_ras.txt", "nvidia_smi.txt", "gb10-vllm.service.log", stack}
+    assert texts["processes.txt"] == f"T {rank.pid} VLLM::Worker_TP\n"
+    assert texts[stack] == f"dump --nonblocking --pid={rank.pid} in [redacted]\n"
+    assert SECRET not in "".join(texts.values())
+    assert texts["gb10-vllm.service.log"].splitlines() == ["log with [redacted]", parse.LEFT_OUT]
+    assert "vllm:generation_tokens_total" in texts["metrics.txt"]
+    time.sleep(1)
+    assert cluster.calls() == [], "the mode report restarts nothing"
+
+
+def test_a_stopped_rank_of_an_idle_engine_is_found(cluster: Cluster, server: tuple[str, type[Metrics]], rank: subprocess.Popen[bytes]) -> None:
+    cluster.start()
+    until(lambda: cluster.head.state.armed)
+    server[1].works, server[1].hidden = False, True
+    os.kill(rank.pid, signal.SIGSTOP)
+    assert until(cluster.calls)
+    assert server[1].posted[0]["path"] == "/v1/completions"
+    assert server[1].posted[0]["body"]["max_tokens"] == 1
+
+
+def test_a_hang_without_a_witness_takes_longer(cluster: Cluster, server: tuple[str, type[Metrics]]) -> None:
+    cluster.start()
+    until(lambda: cluster.head.state.armed)
+    server[1].works = False
+    begin = time.monotonic()
+    assert until(cluster.calls)
+    assert time.monotonic() - begin > 2.5
+
+
+def test_a_witness_that_outlives_the_restart_restarts_its_own_service(
+    cluster: Cluster, server: tuple[str, type[Metrics]], rank: subprocess.Popen[bytes], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(io_watch, "_GRACE", 1.0)
+    cluster.start()
+    until(lambda: cluster.head.state.armed)
+    os.kill(rank.pid, signal.SIGSTOP)
+    server[1].works = False
+    assert until(lambda: len(cluster.calls()) == 2)
+    assert cluster.calls()[1] == "try-restart --no-block gb10-ray.service"
+
+
+def test_a_node_whose_kernel_does_not_answer_is_a_witness(
+    cluster: Cluster, server: tuple[str, type[Metrics]], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(io_watch.io_node, "reachable", lambda _address: False)
+    cluster.start(worker=False)
+    until(lambda: cluster.head.state.armed)
+    server[1].works = False
+    assert until(lambda: cluster.head.state.alarm)
+    assert "spark2: no connection on the fabric" in cluster.head.last
+    time.sleep(1)
+    assert cluster.calls() == [], "a restart needs every node"
+
+
+def test_a_forged_or_repeated_report_is_ignored(cluster: Cluster) -> None:
+    head = io_watch.Head(cluster.given["head"], KEY)
+    report = {"to": "head", "node": "spark2", "nonce": head.session, "sender": "a", "number": 5, "witnesses": ["stopped"], "compiling": False}
+
+    def after(changed: dict[str, Any], key: str = KEY) -> tuple[str, ...]:
+        head.peers["spark2"].witnesses = ()
+        head.receive(parse.message({**report, **changed}, key), None)
+        return head.peers["spark2"].witnesses
+
+    assert after({}, key="cd" * 32) == ()
+    assert after({"nonce": "old"}) == ()
+    assert after({"node": "spark9"}) == ()
+    assert after({"to": "spark2"}) == ()
+    assert after({}) == ("stopped",)
+    assert after({}) == (), "the same number again"
+    assert after({"number": 6}) == ("stopped",)
+    assert after({"sender": "b", "number": 1}) == ("stopped",), "the worker's watchdog restarted"
+
+
+def test_a_service_that_systemd_starts_is_left_alone(cluster: Cluster, capsys: pytest.CaptureFixture[str]) -> None:
+    program(cluster.folder / "bin", "systemctl", f'case "$1" in show) echo activating;; *) echo "$@" >> {cluster.folder}/calls;; esac')
+    io_watch.restart("gb10-vllm.service")
+    assert cluster.calls() == []
+    assert "gb10-vllm.service was not restarted: it is activating" in capsys.readouterr().out
+
+
+def test_metrics_are_up_silent_or_down(server: tuple[str, type[Metrics]], monkeypatch: pytest.MonkeyPatch) -> None:
+    assert io_node.metrics(io_client.Server(server[0]))[0] == UP
+    assert io_node.metrics(io_client.Server(f"http://127.0.0.1:{free_port()}")) == (DOWN, None)
+    monkeypatch.setattr(io_node, "_METRICS_SECONDS", 0.2)
+    server[1].slow = 1.0
+    assert io_node.metrics(io_client.Server(server[0])) == (SILENT, None)
+
+
+def test_ras_is_read_silent_or_absent() -> None:
+    with socket.create_server(("127.0.0.1", 0)) as listener:
+        place = listener.getsockname()
+
+        def answer() -> None:
+            connection, _address = listener.accept()
+            with connection:
+                assert connection.recv(100).endswith(b"verbose status\n")
+                connection.sendall(b"OK\n#0-0 INCOMPLETE\n")
+
+        thread = threading.Thread(target=answer)
+        thread.start()
+        assert parse.ras(io_node.ras(place, 2.0) or "") == "NCCL RAS reports INCOMPLETE"
+        thread.join()
+        assert io_node.ras(place, 0.1) is None
+    assert io_node.ras(place, 0.1) == ""
+
+
+
+@pytest.mark.parametrize(("number", "expected"), [(errno.EHOSTUNREACH, False), (errno.ENETUNREACH, False), (errno.ECONNREFUSED, True)])
+def test_only_some_errors_show_an_unreachable_node(monkeypatch: pytest.MonkeyPatch, number: int, expected: bool) -> None:
+    def fail(*_arguments: Any) -> None:
+        raise OSError(number, "x")
+
+    monkeypatch.setattr(io_node.socket, "create_connection", fail)
+    assert io_node.reachable("192.0.2.1") is expected
+
+
+def test_old_evidence_is_removed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    times = iter(["20260101T000000Z", "20260101T000001Z", "20260101T000002Z"])
+    monkeypatch.setattr(io_evidence.time, "strftime", lambda *_arguments: next(times))
+    monkeypatch.setattr(io_node, "ras", lambda: "")
+    for _number in range(3):
+        io_evidence.collect(str(tmp_path / "e"), 2, {"reason": "x"}, io_client.Server("http://127.0.0.1:9"), [])
+    assert sorted(path.name for path in (tmp_path / "e").iterdir()) == ["20260101T000001Z", "20260101T000002Z"]
+
+
+def test_the_program_runs_from_its_installed_files(tmp_path: Path, server: tuple[str, type[Metrics]]) -> None:
+    """Only the files that the role installs, as in its variables, and systemd's notification socket."""
+    from repository import load_yaml, read  # noqa: PLC0415
+
+    variables = load_yaml(read("roles/vllm_watchdog/vars/main.yml"))
+    for name in variables["_vllm_watchdog_modules"]:
+        path = tmp_path / "lib" / "ansible_collections/gb10/cluster/plugins/module_utils" / name
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text((ROOT / "plugins/module_utils" / name).read_text(encoding="utf-8"), encoding="utf-8")
+    cluster = Cluster(tmp_path, server[0])
+    (tmp_path / "settings.json").write_text(json.dumps({**cluster.given["head"], "mode": "report"}), encoding="utf-8")
+    (tmp_path / "token").write_text(KEY, encoding="utf-8")
+    module = "ansible_collections.gb10.cluster.plugins.module_utils.watchdog.io_watch"
+    environment = {"PATH": os.defpath, "PYTHONPATH": str(tmp_path / "lib"), "NOTIFY_SOCKET": str(tmp_path / "notify")}
+    environment |= {"STATE_DIRECTORY": str(tmp_path), "RUNTIME_DIRECTORY": str(tmp_path)}
+    with socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as systemd:
+        systemd.bind(str(tmp_path / "notify"))
+        systemd.settimeout(20)
+        argv = [sys.executable, "-B", "-m", module, str(tmp_path / "settings.json"), str(tmp_path / "token")]
+        with subprocess.Popen(argv, env=environment, cwd="/", stdout=subprocess.PIPE, text=True) as process:
+            try:
+                assert systemd.recv(100) == b"READY=1"
+                assert systemd.recv(100) == b"WATCHDOG=1"
+                assert json.loads((tmp_path / "status.json").read_text(encoding="utf-8"))["armed"] is True
+            finally:
+                process.terminate()
+            assert process.wait(10) == 0
+
+
+def test_a_missing_token_is_an_error(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    (tmp_path / "settings.json").write_text(json.dumps({"peers": {"spark2": "10.0.0.2"}, "head": True}), encoding="utf-8")
+    assert io_watch.main([str(tmp_path / "settings.json"), str(tmp_path / "none")]) == 1
+    assert "Expected: 64 hexadecimal digits" in capsys.readouterr().out
+    assert io_watch.main([str(tmp_path / "none"), str(tmp_path / "none")]) == 1

@@ -1,0 +1,101 @@
+"""Metrics, processes, NCCL RAS, messages between nodes, and redaction."""
+
+from __future__ import annotations
+
+import pytest
+
+from ansible_collections.gb10.cluster.plugins.module_utils.watchdog import parse
+from ansible_collections.gb10.cluster.plugins.module_utils.watchdog.schema import Process
+
+#: Printed by vLLM 0.32.0, abridged.
+METRICS = """# TYPE vllm:num_requests_running gauge
+vllm:num_requests_running{engine="0",model_name="tiny"} 3.0
+vllm:num_requests_waiting{engine="0",model_name="tiny"} 1.0
+vllm:num_requests_waiting_by_reason{engine="0",model_name="tiny",reason="capacity"} 7.0
+vllm:kv_cache_usage_perc{engine="0",model_name="tiny"} 0.25
+vllm:prompt_tokens_total{engine="0",model_name="tiny"} 40.0
+vllm:generation_tokens_total{engine="0",model_name="tiny"} 48.0
+vllm:generation_tokens_total{engine="1",model_name="tiny"} 2.0
+vllm:generation_tokens_created{engine="0",model_name="tiny"} 1.7952198717871225e+09
+vllm:iteration_tokens_total_bucket{engine="0",le="1.0",model_name="tiny"} 30.0
+vllm:iteration_tokens_total_count{engine="0",model_name="tiny"} 31.0
+"""
+#: Measured on two H200 with NCCL 2.28.9, rank 1 stopped, abridged.
+RAS = """Communicators... (0.00s)
+    0         1         1         2         2         2   RUNNING  INCOMPLETE
+
+Errors
+======
+#0-0 (27a079b828ff1a75) INCOMPLETE
+  Missing communicator data from 1 rank
+  Rank 1 -- GPU 1 managed by process 4711 on node 10.0.0.2
+"""
+KEY = "0" * 64
+
+
+def test_metrics() -> None:
+    found = parse.engine(METRICS)
+    assert found is not None
+    assert (found.generated, found.running) == (50.0, 3.0)
+    assert found.marks == (31.0, 50.0, 40.0, 0.25, 3.0, 1.0)
+    assert parse.engine("") is None
+    assert parse.engine("<html>") is None
+
+
+@pytest.mark.parametrize(("old", "new"), [("} 31.0", "} 32.0"), ("} 0.25", "} 0.26"), ("} 40.0", "} 41.0")])
+def test_each_kind_of_step_changes_a_mark(old: str, new: str) -> None:
+    changed = METRICS.replace(old, new)
+    assert changed != METRICS
+    assert parse.engine(changed) != parse.engine(METRICS)
+
+
+@pytest.mark.parametrize(
+    ("stat", "expected"),
+    [
+        ("12 (ray::RayWorkerP) T 1 12", Process(12, "ray::RayWorkerP", "T")),
+        ("12 (a) R) (b) S 1 12", Process(12, "a) R) (b", "S")),
+        ("", None),
+    ],
+)
+def test_a_process(stat: str, expected: Process | None) -> None:
+    assert parse.process(stat) == expected
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        (RAS, "NCCL RAS reports INCOMPLETE"),
+        ("   RUNNING  INCOMPLETE,ERROR", "NCCL RAS reports ERROR and INCOMPLETE"),
+        ("Errors\n======\n   RUNNING  OK", ""),
+        ("#0-0 (27a0) MISMATCH\n  Communicator ranks have different collective operation counts", ""),
+        ("DEAD: 1 process is considered dead (unreachable via the RAS network)", ""),
+        ("", ""),
+    ],
+)
+def test_ras(text: str, expected: str) -> None:
+    assert parse.ras(text) == expected
+
+
+def test_a_message_needs_the_key() -> None:
+    data = parse.message({"node": "spark2", "witnesses": ["x"]}, KEY)
+    assert parse.content(data, KEY) == {"node": "spark2", "witnesses": ["x"]}
+    assert parse.content(data, "1" * 64) is None
+    assert parse.content(data[:-1] + b"]", KEY) is None
+    assert parse.content(b"", KEY) is None
+    assert parse.content(parse.message(["x"], KEY), KEY) is None  # type: ignore[arg-type]
+    assert parse.content(b"\xff" * 100, KEY) is None
+
+
+def test_a_report_with_many_witnesses_fits_into_a_message() -> None:
+    report = {"witnesses": parse.witnesses(["w" * 500] * 50), "node": "n" * 64, "nonce": "0" * 16, "sender": "0" * 16, "number": 10**9}
+    assert len(parse.message(report, KEY)) <= parse.MOST_MESSAGE
+
+
+def test_a_log_without_requests() -> None:
+    text = 'ok\nReceived request cmpl-1: prompt: "mine"\n{"messages": ["hi"]}\nlast'
+    assert parse.without_requests(text).splitlines() == ["ok", parse.LEFT_OUT, parse.LEFT_OUT, "last"]
+
+
+def test_redaction() -> None:
+    text = "key sk-1234 ok\nlong sk-1234-5678\nplain ab"
+    assert parse.redacted(text, {"sk-1234", "sk-1234-5678", "ab"}).splitlines() == ["key [redacted] ok", "long [redacted]", "plain ab"]
