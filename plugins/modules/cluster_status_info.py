@@ -93,6 +93,11 @@ record:
   description: The ID of the current launch record; empty without one.
   returned: success
   type: str
+watchdog:
+  description: The status of the watchdog with whether its unit is active, empty without a watchdog.
+  returned: success
+  type: dict
+  sample: {"active": true, "mode": report, "head": true, "armed": true, "stalled": 0, "witnesses": [], "last_alarm": "", "restarts": 0}
 api:
   description: The server's status, empty without O(url).
   returned: success

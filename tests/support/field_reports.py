@@ -67,6 +67,7 @@ def verified_nodes(report: dict[str, Any]) -> list[Facts]:
             "error": {},
             "lock": {},
             "record": "",
+            "watchdog": {},
             "interfaces": {name: {**each, **rails.get(name, {})} for name, each in _interfaces(found, {}).items()},
             "rdma": {hca: {**device, "gids": _gids(device, rails)} for hca, device in _rdma(found).items()},
             "infiniband": True,

@@ -95,6 +95,7 @@ def _software(number: int, head: bool) -> Facts:
         "lock": {},
         "hostname": f"spark{number}",
         "record": "",
+        "watchdog": {},
         "netplan": [NETPLAN_FILE],
         "unreadable": [],
         "infiniband": False,

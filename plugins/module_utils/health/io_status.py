@@ -6,10 +6,11 @@
 
 from __future__ import annotations
 
+import os
 import time
 from typing import Any
 
-from ansible_collections.gb10.cluster.plugins.module_utils.common import bounded_json, io_file, paths
+from ansible_collections.gb10.cluster.plugins.module_utils.common import bounded_json, io_file, io_json, paths
 from ansible_collections.gb10.cluster.plugins.module_utils.common.io_command import Run
 from ansible_collections.gb10.cluster.plugins.module_utils.fabric import io_facts as io_fabric
 from ansible_collections.gb10.cluster.plugins.module_utils.fabric import topology
@@ -29,13 +30,14 @@ _SECONDS = 5
 
 
 def node(run: Run) -> dict[str, Any]:
-    """Return {services, ranks, available, total, uptime, driver, links, error, lock, record} of this node: sizes in bytes,
-    times in seconds since boot.
+    """Return {services, ranks, available, total, uptime, driver, links, error, lock, record, watchdog} of this node: sizes
+    in bytes, times in seconds since boot.
 
     ``driver`` is the GPU's, "" without one. ``links`` are {interface, carrier, speed, hca, state} of the fabric's
     interfaces, with Mb/s and the state of the RDMA port. ``error`` is {unit, text, age} of the last error in the journal
     since boot, or {}. ``lock`` is {text, age} of the run that holds the cluster's lock, or {}. ``record`` is the ID
-    of the current launch record, or "". Raises ValueError, OSError.
+    of the current launch record, or "". ``watchdog`` is {active, mode, head, ...}, the last status of the watchdog, or {}
+    without one. Raises ValueError, OSError.
     """
     services = [io_node.service(run, unit) for unit in paths.UNITS]
     now = time.clock_gettime(time.CLOCK_MONOTONIC)
@@ -55,6 +57,7 @@ def node(run: Run) -> dict[str, Any]:
         "error": min(errors, key=lambda error: error["age"], default={}),
         "lock": _lock(),
         "record": io_record.current_id(io_record.FOLDER),
+        "watchdog": _watchdog(run),
     }
 
 
@@ -65,6 +68,16 @@ def _links(run: Run) -> list[dict[str, Any]]:
         for name, link in facts["interfaces"].items()
         if any(owner["file"] == topology.NETPLAN_FILE for owner in link["owners"])
     ]
+
+
+def _watchdog(run: Run) -> dict[str, Any]:
+    if not os.path.exists(paths.WATCHDOG_SETTINGS):
+        return {}
+    active = io_node.service(run, paths.WATCHDOG_UNIT)["active"] == "active"
+    try:
+        return {**(io_json.json_file(paths.WATCHDOG_STATUS) or {}), "active": active}
+    except OSError:
+        return {"active": active}
 
 
 def _lock() -> dict[str, Any]:

@@ -72,6 +72,7 @@ def lines(nodes: Sequence[Mapping[str, Any]], wanted: str) -> list[str]:
     result = _api(nodes, wanted)
     locks = [node["status"]["lock"] for node in nodes if node["head"] and node["status"].get("lock")]
     result += [f"locked: {lock['text']}, for {spans.span(lock['age'])}" for lock in locks]
+    result += _watchdog(nodes)
     width = max([4, *(len(node["name"]) for node in nodes)])
     for node in nodes:
         result += [f"{name:{width}}  {text}" for name, text in zip((node["name"], *[""] * 2), _node(node), strict=False)]
@@ -92,6 +93,18 @@ def _records(nodes: Sequence[Mapping[str, Any]]) -> list[str]:
         listed = ", ".join(f"{name} {shown or 'none'}" for name, shown in found.items())
         return [f"warning: the nodes have different launch records: {listed}. Fix: run site.yml"]
     return [f"launch record: {shown}" for shown in set(found.values()) if shown]
+
+
+def _watchdog(nodes: Sequence[Mapping[str, Any]]) -> list[str]:
+    """Return the line of the watchdog, from the head, and its nodes without a running one; [] without a watchdog."""
+    found = {node["name"]: node["status"]["watchdog"] for node in nodes if node["status"].get("watchdog")}
+    down = [f"DOWN on {', '.join(name for name in found if not found[name]['active'])}"] if not all(each["active"] for each in found.values()) else []
+    head = next((each for each in found.values() if each["active"] and each.get("head")), None)
+    if head:
+        state = "armed" if head.get("armed") else "not armed before the first answer"
+        alarm = head.get("last_alarm") or "none since its start"
+        down = [f"{head['mode']}, {state}, last alarm {alarm}, {head.get('restarts', 0)} restarts in the last hour", *down]
+    return [f"watchdog: {'; '.join(down)}"] if down else []
 
 
 def _api(nodes: Sequence[Mapping[str, Any]], wanted: str) -> list[str]:

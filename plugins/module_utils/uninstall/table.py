@@ -30,6 +30,8 @@ FIREWALL_UNIT = "gb10-firewall.service"
 _NETPLAN_UNITS = ("gb10-netplan-restore.timer", "gb10-netplan-restore.service")
 #: Units to stop, in this order. The transient units may be left from a killed run; the last two have former names.
 UNITS: Sequence[str] = (
+    # First: it would restart the others.
+    paths.WATCHDOG_UNIT,
     paths.VLLM_UNIT,
     paths.RAY_UNIT,
     *(
@@ -69,6 +71,14 @@ STORE: Sequence[Place] = (
 )
 #: Earlier releases had additions, good.json, last_good.json and /usr/local/bin/gb10-wait-for-ray.
 NODE: Sequence[Place] = (
+    Place(f"{paths.UNIT_FOLDER}/multi-user.target.wants/{paths.WATCHDOG_UNIT}", "start at boot", "file"),
+    Place(f"{paths.UNIT_FOLDER}/{paths.WATCHDOG_UNIT}", "unit", "file"),
+    Place("/usr/local/lib/gb10-watchdog", "the watchdog", "tree"),
+    Place("/run/gb10-watchdog", "status of the watchdog", "tree"),
+    Place(paths.WATCHDOG_STATE, "evidence of the watchdog", "tree"),
+    Place(paths.WATCHDOG_SETTINGS, "settings of the watchdog", "file"),
+    Place(paths.WATCHDOG_TOKEN, "key of the watchdog's messages", "file"),
+    Place(paths.WATCHDOG_WEBHOOK, "address of the watchdog's webhook", "file"),
     *(Place(f"{paths.UNIT_FOLDER}/multi-user.target.wants/{unit}", "start at boot", "file") for unit in paths.UNITS),
     *(Place(f"{paths.UNIT_FOLDER}/{unit}", "unit", "file") for unit in paths.UNITS),
     Place("/usr/local/lib/gb10", "the program that verifies the API key", "tree"),

@@ -116,6 +116,12 @@ def _days(seconds: float) -> str:
     return f"{max(0.0, seconds) / _DAY:.1f}"
 
 
+def _unwatched(cluster: Cluster) -> Iterator[Found]:
+    for node in cluster.read:
+        if node.part("watchdog") and not node.part("watchdog")["active"]:
+            yield node.name, "gb10-watchdog.service is installed and does not run"
+
+
 def _removes_ipc(cluster: Cluster) -> Iterator[Found]:
     for node in cluster.read:
         removable = set(node.facts.get("login_users") or ()) - set(node.facts.get("lingering") or ()) - {"root"}
@@ -145,6 +151,16 @@ CHECKS = (
         "wait for the end of the load, or read the last error with playbooks/status.yml",
         "vLLM, documentation of /health",
         _not_ready,
+    ),
+    Check(
+        "watchdog-down",
+        "serving",
+        WARNING,
+        "gb10-watchdog.service runs on each node that has it",
+        "a hang stays until vLLM's time-out of 300 s, and clients wait while /health returns 200",
+        "read journalctl -u gb10-watchdog, then run site.yml --tags vllm_watchdog; mode off removes it",
+        "measured in the lab: 339 s from a stopped rank to the next answer",
+        _unwatched,
     ),
     Check(
         "rank-stale",

@@ -51,6 +51,7 @@ ROLES: dict[str, list[dict[str, Any]]] = {
     # On one host only.
     "vllm_serve/tasks/main.yml": [LOGGED, fails("gb10_model == 'broken' and inventory_hostname == 'spark2'", "no memory on spark2")],
     "nccl_sm121_build/tasks/verify.yml": [LOGGED],
+    "vllm_watchdog/tasks/main.yml": [LOGGED],
     "benchmark_model/tasks/main.yml": [
         LOGGED,
         {"name": "Set", "ansible.builtin.set_fact": {"__benchmark_model_report": DOCUMENT}, "when": "gb10_plan.node.head"},

@@ -145,6 +145,31 @@ def test_the_current_launch_record_is_on_the_screen_by_node_if_they_differ() -> 
     assert "warning: the nodes have different launch records: spark1 abababababab, spark2 none. Fix: run site.yml" in differing
 
 
+WATCHDOG = {"active": True, "mode": "report", "head": True, "armed": True, "last_alarm": "", "restarts": 0}
+
+
+@pytest.mark.parametrize(
+    ("head", "worker", "expected"),
+    [
+        (WATCHDOG, {"active": True, "head": False}, "report, armed, last alarm none since its start, 0 restarts in the last hour"),
+        (
+            {**WATCHDOG, "mode": "restart", "armed": False, "last_alarm": "2026-11-22 07:29:43 UTC: a hang", "restarts": 2},
+            {"active": False, "head": False},
+            "restart, not armed before the first answer, last alarm 2026-11-22 07:29:43 UTC: a hang, 2 restarts in the last hour; DOWN on spark2",
+        ),
+        ({**WATCHDOG, "active": False}, {"active": False}, "DOWN on spark1, spark2"),
+    ],
+)
+def test_the_watchdog_has_a_line(head: dict[str, Any], worker: dict[str, Any], expected: str) -> None:
+    said = status_text.lines([node("spark1", api=API, watchdog=head), node("spark2", watchdog=worker)], "/srv/models/tiny")
+    assert said[2] == f"watchdog: {expected}"
+
+
+def test_a_cluster_without_a_watchdog_has_no_line() -> None:
+    said = status_text.lines([node("spark1", api=API, watchdog={}), node("spark2")], "/srv/models/tiny")
+    assert not any("watchdog" in line for line in said)
+
+
 def test_links_without_carrier_or_rdma_are_problems() -> None:
     down = {"interface": "enp1s0f0np0", "carrier": False, "speed": None, "hca": "rocep1s0f0", "state": "DOWN"}
     idle = {"interface": "enp1s0f1np1", "carrier": True, "speed": 200000, "hca": "rocep1s0f1", "state": "INIT"}

@@ -22,7 +22,7 @@ from ansible_collections.gb10.cluster.plugins.module_utils.lab.plan import plan
 
 ROLES = (
     *("gb10", "qsfp_netplan", "peer_firewall", "vllm_runtime", "model_store"),
-    *("nccl_sm121_build", "vllm_patch", "ray_cluster", "vllm_serve"),
+    *("nccl_sm121_build", "vllm_patch", "ray_cluster", "vllm_serve", "vllm_watchdog"),
 )
 #: Variables that playbooks or other roles pass.
 NOT_FOR_INVENTORIES = {

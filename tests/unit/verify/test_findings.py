@@ -145,6 +145,10 @@ def stale_rank(nodes: Nodes) -> None:
     worker(nodes)["ranks"].append({"pid": 99, "name": "VLLM::Worker_TP", "bytes": 30 * GIB})
 
 
+def dead_watchdog(nodes: Nodes) -> None:
+    worker(nodes)["watchdog"] = {"active": False}
+
+
 def second_netplan_file(nodes: Nodes) -> None:
     owner = {"file": "/etc/netplan/99-nvidia-sync-cluster.yaml", "id": RAIL, "kind": "ethernets", "by": "name"}
     worker(nodes)["interfaces"][RAIL]["owners"].append(owner)
@@ -192,6 +196,7 @@ FAULTS: list[tuple[Callable[[Nodes], None], set[str], str]] = [
     (open_api, {"api-without-key"}, ": 0.0.0.0 without a key"),
     (stale_process, {"process-memory"}, "spark2: python3 (pid 99, 30.0 GiB) of session-3.scope"),
     (stale_rank, {"rank-stale"}, "spark2: VLLM::Worker_TP (pid 99, 30.0 GiB) belongs to no unit"),
+    (dead_watchdog, {"watchdog-down"}, "spark2: gb10-watchdog.service is installed and does not run"),
     (
         second_netplan_file,
         {"netplan-second"},

@@ -1,0 +1,99 @@
+"""The watchdog detects a stopped rank and restarts the server; an idle engine and a long prefill raise no alarm."""
+
+from __future__ import annotations
+
+import json
+import time
+from collections.abc import Iterator
+
+import pytest
+from api_client import API, CURL, answers_again, completion
+from live_cluster import Cluster
+from run_playbook import run
+from testinfra.host import Host
+
+pytestmark = [pytest.mark.disruptive, pytest.mark.slow]
+
+JOURNAL = "journalctl --no-pager --quiet --boot --unit=gb10-watchdog --output=cat"
+SECRETS = ("/etc/gb10/api.key", "/etc/gb10/ray.token", "/etc/gb10/watchdog.token")
+EVIDENCE = "/var/lib/gb10-watchdog/evidence"
+PROMPT = "planted-prompt"
+
+
+def watchdog(cluster: Cluster, mode: str) -> None:
+    cluster.site("--tags", "vllm_watchdog", "--extra-vars", json.dumps({"vllm_watchdog_mode": mode})).assert_ok()
+
+
+@pytest.fixture(scope="module", autouse=True)
+def restarting(cluster: Cluster, head: Host) -> Iterator[None]:
+    watchdog(cluster, "restart")
+    completion(head)
+    yield
+    watchdog(cluster, "report")
+
+
+def invocation(head: Host) -> str:
+    return head.check_output("systemctl show --property=InvocationID --value gb10-vllm")
+
+
+def request_in_background(head: Host, tokens: int = 4000, prompt: str = PROMPT) -> None:
+    """Start a long request on the head that nothing waits for."""
+    body = {"model": "tiny", "prompt": prompt, "max_tokens": tokens, "ignore_eos": True}
+    head.check_output(f"({CURL} --silent --max-time 600 --json '{json.dumps(body)}' {API}/v1/completions) >/dev/null 2>&1 </dev/null &")
+
+
+def alarm(head: Host, lines_before: int, within: float) -> str:
+    """Return the new alarm in the journal."""
+    until = time.monotonic() + within
+    while time.monotonic() < until:
+        found = [line for line in head.check_output(JOURNAL).splitlines()[lines_before:] if line.startswith("ALARM: ")]
+        if found:
+            return found[0]
+        time.sleep(1)
+    pytest.fail(f"no alarm within {within} s", pytrace=False)
+
+
+def test_a_second_run_changes_nothing(cluster: Cluster) -> None:
+    cluster.site("--tags", "vllm_watchdog", "--extra-vars", json.dumps({"vllm_watchdog_mode": "restart"})).assert_unchanged()
+
+
+@pytest.mark.parametrize("load", ["idle", "long prefill", "bursts"])
+def test_load_raises_no_alarm(head: Host, load: str) -> None:
+    before, start = len(head.check_output(JOURNAL).splitlines()), invocation(head)
+    until = time.monotonic() + 60
+    while time.monotonic() < until:
+        if load == "long prefill":
+            request_in_background(head, 1, "word " * 400)
+        if load == "bursts":
+            for _number in range(8):
+                request_in_background(head, 50)
+        time.sleep(10)
+    assert not [line for line in head.check_output(JOURNAL).splitlines()[before:] if line.startswith("ALARM: ")]
+    assert invocation(head) == start
+
+
+@pytest.mark.parametrize("busy", [True, False], ids=["under load", "idle"])
+def test_a_stopped_rank_is_detected_and_the_model_serves_again(head: Host, nodes: dict[str, Host], busy: bool) -> None:
+    worker = list(nodes.values())[-1]
+    answers_again(head)
+    before, start = len(head.check_output(JOURNAL).splitlines()), invocation(head)
+    if busy:
+        request_in_background(head)
+        time.sleep(2)
+    worker.check_output("pkill -STOP ray::RayWorkerP")
+    stopped = time.monotonic()
+    assert "is stopped" in alarm(head, before, 40)
+    assert time.monotonic() - stopped < 35, "30 s, and the time of this test's ssh"
+    answers_again(head)
+    assert invocation(head) != start
+    assert worker.run("ps -eo stat,comm | grep '^T.*ray::'").rc != 0, "a stopped rank is left"
+    evidence = head.check_output(f"cat {EVIDENCE}/*/*")
+    for secret in SECRETS:
+        assert head.file(secret).content_string.strip() not in evidence
+    assert PROMPT not in evidence
+    assert head.file(EVIDENCE).mode == 0o700
+
+
+def test_status_shows_the_watchdog(cluster: Cluster) -> None:
+    done = run("playbooks/status.yml", list(cluster.arguments))
+    assert "watchdog: restart, armed, last alarm 20" in done.output
