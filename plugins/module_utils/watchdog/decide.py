@@ -5,8 +5,8 @@
 """The rule of the watchdog: whether requests run without progress, and the next action.
 
 Utilization, power and NCCL RAS counts are not inputs: measured on two H200, they are the same for a hung rank and for a
-healthy loop over sockets. An alarm needs running requests and no change of the engine's reported values; with a witness it
-comes early, without one after a long wait.
+healthy loop over sockets. An alarm needs running requests and no change of the engine's reported values. With a witness
+it comes early, without one after a long wait.
 """
 
 from __future__ import annotations
@@ -19,6 +19,7 @@ from ansible_collections.gb10.cluster.plugins.module_utils.watchdog.schema impor
     RESTART,
     Alarm,
     Decision,
+    Engine,
     Local,
     Process,
     Sample,
@@ -31,7 +32,7 @@ HOUR = 3600.0
 _LONGEST_GAP = 15.0
 #: Between two requests of the watchdog. A stopped rank hides the requests that arrive after its stop.
 _PROBE_PAUSE = 60.0
-#: An alarm is repeated if the server neither progressed nor restarted; a load of a large model takes a quarter of an hour.
+#: An alarm is repeated if the server neither progressed nor restarted. A large model loads in a quarter of an hour.
 _REPEAT = 1200.0
 #: Names of the processes with a share of the model (the kernel keeps 15 characters).
 _RANKS = ("VLLM::Worker", "ray::RayWorkerP", "VLLM::EngineCor")
@@ -41,37 +42,44 @@ _COMPILERS = frozenset(("nvcc", "cicc", "ptxas", "fatbinary", "nvlink", "cc1plus
 
 def step(state: State, sample: Sample, settings: Settings) -> Decision:
     """Return the decision after one more sample."""
+    recent = tuple(time for time in state.restarts if 0 <= sample.time - time < HOUR)
     if sample.server == DOWN or _restarted(state, sample):
         # A load, or a new start: the next first answer arms again.
-        fresh = State(time=sample.time, restarts=_recent(state.restarts, sample.time), engine=sample.engine, witnesses=sample.witnesses)
-        return Decision(replace(fresh, armed=_answered(sample)), cleared=state.alarm is not None)
+        fresh = State(sample.time, _answered(sample), sample.engine, witnesses=sample.witnesses, restarts=recent)
+        return Decision(fresh, cleared=state.alarm is not None)
+    following = _advanced(state, sample, recent)
+    confirmed = [witness for witness in sample.witnesses if witness in state.witnesses]
+    probe = bool(confirmed) and _probe_due(following, sample)
+    if probe:
+        following = replace(following, probed=sample.time)
+    raised = "" if following.alarm else _reason(following, sample, confirmed, settings)
+    cleared = state.alarm is not None and following.alarm is None
+    if raised:
+        following = replace(following, alarm=Alarm(sample.time, raised))
+    return _with_restart(Decision(following, raised=raised, cleared=cleared, probe=probe), sample, settings)
+
+
+def _advanced(state: State, sample: Sample, restarts: tuple[float, ...]) -> State:
+    """Return the state with the sample's values, and without an alarm that is over."""
     engine = sample.engine or state.engine
     armed = state.armed or _answered(sample)
     progress = sample.engine is not None and (state.engine is None or sample.engine.marks != state.engine.marks)
-    busy = sample.probing or (engine is not None and engine.running > 0)
-    stalled = 0.0
-    if armed and busy and not progress:
-        stalled = state.stalled + min(max(0.0, sample.time - state.time), _LONGEST_GAP)
     alarm = state.alarm
     if alarm and (progress or sample.time - alarm.time > _REPEAT):
-        alarm, stalled = None, 0.0
-    confirmed = [witness for witness in sample.witnesses if witness in state.witnesses]
-    probe = bool(armed and confirmed and not busy and (state.probed is None or sample.time - state.probed >= _PROBE_PAUSE))
-    following = State(
-        time=sample.time,
-        armed=armed,
-        engine=engine,
-        stalled=stalled,
-        witnesses=sample.witnesses,
-        probed=sample.time if probe else state.probed,
-        alarm=alarm,
-        restarts=_recent(state.restarts, sample.time),
-    )
-    raised = "" if alarm else _reason(following, sample, confirmed, settings)
-    if raised:
-        following = replace(following, alarm=Alarm(sample.time, raised))
-    decision = Decision(following, raised=raised, cleared=state.alarm is not None and alarm is None, probe=probe)
-    return _with_restart(decision, sample, settings)
+        alarm = None
+    waits = armed and not progress and alarm is state.alarm and _busy(engine, sample)
+    stalled = state.stalled + min(max(0.0, sample.time - state.time), _LONGEST_GAP) if waits else 0.0
+    return State(sample.time, armed, engine, stalled, sample.witnesses, state.probed, alarm, restarts)
+
+
+def _busy(engine: Engine | None, sample: Sample) -> bool:
+    return sample.probing or (engine is not None and engine.running > 0)
+
+
+def _probe_due(state: State, sample: Sample) -> bool:
+    """Return whether an idle engine with a witness gets a request."""
+    due = state.probed is None or sample.time - state.probed >= _PROBE_PAUSE
+    return state.armed and due and not _busy(state.engine, sample)
 
 
 def _answered(sample: Sample) -> bool:
@@ -81,10 +89,6 @@ def _answered(sample: Sample) -> bool:
 def _restarted(state: State, sample: Sample) -> bool:
     """Return whether the counters belong to a later start of the server than those of the state."""
     return sample.engine is not None and state.engine is not None and sample.engine.generated < state.engine.generated
-
-
-def _recent(restarts: Sequence[float], now: float) -> tuple[float, ...]:
-    return tuple(time for time in restarts if 0 <= now - time < HOUR)
 
 
 def _reason(state: State, sample: Sample, confirmed: Sequence[str], settings: Settings) -> str:
@@ -99,13 +103,15 @@ def _reason(state: State, sample: Sample, confirmed: Sequence[str], settings: Se
 
 
 def _with_restart(decision: Decision, sample: Sample, settings: Settings) -> Decision:
-    """Add the restart that an alarm requires, once for each alarm. It waits for unreachable nodes, which have ranks too."""
+    """Add the restart that an alarm requires, once for each alarm. It waits for unreachable nodes."""
     state, alarm = decision.state, decision.state.alarm
     if settings.mode != RESTART or alarm is None or alarm.handled or sample.unreachable:
         return decision
     handled = replace(state, alarm=replace(alarm, handled=True))
     if len(state.restarts) >= settings.restarts_per_hour:
-        refused = f"no restart: {len(state.restarts)} in the last hour, at most {settings.restarts_per_hour} are permitted"
+        refused = (
+            f"no restart: {len(state.restarts)} in the last hour, at most {settings.restarts_per_hour} are permitted"
+        )
         return replace(decision, state=handled, refused=refused)
     return replace(decision, state=replace(handled, restarts=(*state.restarts, sample.time)), restart=True)
 
@@ -113,14 +119,18 @@ def _with_restart(decision: Decision, sample: Sample, settings: Settings) -> Dec
 def local(known: Local, processes: Sequence[Process]) -> Local:
     """Return the witnesses among the processes of this node's services, after ``known`` of the sample before.
 
-    A witness is a stopped process, and a rank that is a zombie or ended while its service runs on. A new rank belongs to a
-    new start, in which the former ranks count no longer. State t is a debugger's and no witness.
+    A witness is a stopped process, and a rank that is a zombie or ended while its service runs on. A new rank belongs
+    to a new start, in which the former ranks count no longer. State t is a debugger's and no witness.
     """
     ranks = local_ranks(processes)
     if not processes or ranks - known.ranks:
         known = Local(ranks)
     found = [f"process {each.pid} ({each.name}) is stopped" for each in processes if each.state == "T"]
-    found += [f"rank process {each.pid} ({each.name}) is dead" for each in processes if each.pid in ranks and each.state in "ZX"]
+    found += [
+        f"rank process {each.pid} ({each.name}) is dead"
+        for each in processes
+        if each.pid in ranks and each.state in "ZX"
+    ]
     found += [f"rank process {pid} ended" for pid in sorted(known.ranks - ranks)]
     return Local(known.ranks, tuple(found), any(each.name in _COMPILERS for each in processes))
 

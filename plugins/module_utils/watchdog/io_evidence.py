@@ -41,9 +41,9 @@ def secrets(files: Iterable[str] = _SECRETS) -> set[str]:
 
 
 def collect(folder: str, keep: int, alarm: Mapping[str, Any], server: io_client.Server, units: Sequence[str]) -> str:
-    """Write the evidence of an alarm into a new folder, and remove all but the ``keep`` newest. Returns the new folder.
+    """Write the evidence of an alarm into a new folder, and remove all but the ``keep`` newest.
 
-    Raises OSError.
+    Returns the new folder. Raises OSError.
     """
     found = io_node.processes(units)
     sources: dict[str, Callable[[], str]] = {
@@ -51,7 +51,9 @@ def collect(folder: str, keep: int, alarm: Mapping[str, Any], server: io_client.
         "processes.txt": lambda: "".join(f"{each.state} {each.pid} {each.name}\n" for each in found),
         "metrics.txt": lambda: _metrics(server),
         "nccl_ras.txt": lambda: {None: "silent", "": "no listener"}.get(text := io_node.ras(), text or ""),
-        "nvidia_smi.txt": lambda: _output(["nvidia-smi", "--query-gpu=index,utilization.gpu,power.draw,clocks.sm", "--format=csv"]),
+        "nvidia_smi.txt": lambda: _output(
+            ["nvidia-smi", "--query-gpu=index,utilization.gpu,power.draw,clocks.sm", "--format=csv"]
+        ),
         **{f"{unit}.log": _log(unit) for unit in units},
         **{f"py_spy_{each.pid}.txt": _stack(each) for each in found if each.pid in decide.local_ranks(found)},
     }
@@ -75,7 +77,9 @@ def _metrics(server: io_client.Server) -> str:
 
 
 def _log(unit: str) -> Callable[[], str]:
-    return lambda: parse.without_requests(_output(["journalctl", "--no-pager", "--boot", f"--unit={unit}", f"--lines={_LOG_LINES}"]))
+    return lambda: parse.without_requests(
+        _output(["journalctl", "--no-pager", "--boot", f"--unit={unit}", f"--lines={_LOG_LINES}"])
+    )
 
 
 def _stack(process: Process) -> Callable[[], str]:
@@ -89,18 +93,25 @@ def _output(argv: Sequence[str]) -> str:
     if program is None:
         return f"{argv[0]} is not installed"
     try:
-        done = subprocess.run([program, *argv[1:]], capture_output=True, text=True, errors="replace", timeout=_SECONDS, check=False)
+        done = subprocess.run(
+            [program, *argv[1:]], capture_output=True, text=True, errors="replace", timeout=_SECONDS, check=False
+        )
     except (OSError, subprocess.TimeoutExpired) as error:
         return f"{argv[0]} failed: {error}"
     return done.stdout + done.stderr
 
 
 def notify(document: Mapping[str, Any], command: Sequence[str], webhook: str) -> list[str]:
-    """Pass a document to a command's standard input, and to a webhook. Returns the errors, without the webhook's address."""
+    """Pass a document to a command's standard input, and to a webhook.
+
+    Returns the errors, without the webhook's address.
+    """
     text, problems = json.dumps(document), []
     if command:
         try:
-            subprocess.run(list(command), input=text, text=True, capture_output=True, timeout=_NOTIFY_SECONDS, check=True)
+            subprocess.run(
+                list(command), input=text, text=True, capture_output=True, timeout=_NOTIFY_SECONDS, check=True
+            )
         except (OSError, subprocess.SubprocessError) as error:
             problems.append(f"the notification by {command[0]} failed: {type(error).__name__}")
     if webhook:

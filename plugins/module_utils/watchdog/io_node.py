@@ -2,7 +2,7 @@
 # GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
 
-"""Observe a node for the watchdog: processes of the services, NCCL RAS, reachability, vLLM's metrics. Changes nothing."""
+"""Observe a node for the watchdog: processes of the services, NCCL RAS, reachability, vLLM's metrics."""
 
 from __future__ import annotations
 

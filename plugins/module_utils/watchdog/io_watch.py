@@ -4,9 +4,10 @@
 
 """The watchdog of a node. gb10-watchdog.service runs this file.
 
-The head's watchdog reads vLLM's metrics, decides, collects evidence and restarts the server; the ranks of all nodes end with
-it. Another node's watchdog sends its witnesses to the head over the fabric, as UDP datagrams with an HMAC. Only the head
-listens. Its reply has the number of restarts: a node whose witness outlives a restart restarts its own service.
+The head's watchdog reads vLLM's metrics, decides, collects evidence and restarts the server; the ranks of all nodes end
+with it. Another node's watchdog sends its witnesses to the head over the fabric, as UDP datagrams with an HMAC. Only
+the head listens. Its reply has the number of restarts: a node whose witness outlives a restart restarts its own
+service.
 """
 
 from __future__ import annotations
@@ -66,7 +67,9 @@ def notify_systemd(text: str) -> None:
 def systemctl(*arguments: str) -> str:
     """Return the output of systemctl, "" if it failed."""
     try:
-        done = subprocess.run(["systemctl", *arguments], capture_output=True, text=True, timeout=_COMMAND_SECONDS, check=False)
+        done = subprocess.run(
+            ["systemctl", *arguments], capture_output=True, text=True, timeout=_COMMAND_SECONDS, check=False
+        )
     except (OSError, subprocess.TimeoutExpired) as error:
         say(f"systemctl {' '.join(arguments)} failed: {error}")
         return ""
@@ -121,7 +124,13 @@ class Worker(Node):
         """Report, and return the status."""
         self.observe()
         self.number += 1
-        report = {"to": "head", "node": self.given["node"], "nonce": self.nonce, "sender": self.session, "number": self.number}
+        report = {
+            "to": "head",
+            "node": self.given["node"],
+            "nonce": self.nonce,
+            "sender": self.session,
+            "number": self.number,
+        }
         report |= {"witnesses": parse.witnesses(self.found.witnesses), "compiling": self.found.compiling}
         if connection:
             with contextlib.suppress(OSError):
@@ -129,7 +138,8 @@ class Worker(Node):
         if self.since is not None and time.monotonic() - self.since > _GRACE:
             self.since = None
             if self.found.witnesses and self.given["mode"] == "restart":
-                say(f"restarting {self.given['follow_unit']}: after the restart of the server, {'; '.join(self.found.witnesses)}")
+                found = "; ".join(self.found.witnesses)
+                say(f"restarting {self.given['follow_unit']}: after the restart of the server, {found}")
                 restart(self.given["follow_unit"])
         return {"witnesses": self.found.witnesses}
 
@@ -151,7 +161,9 @@ class Head(Node):
     def __init__(self, given: Mapping[str, Any], key: str) -> None:
         super().__init__(given, key)
         self.server = io_client.Server(given["url"], given["ca_file"], given["server_name"])
-        self.settings = Settings(given["mode"], given["witness_seconds"], given["stall_seconds"], given["restarts_per_hour"])
+        self.settings = Settings(
+            given["mode"], given["witness_seconds"], given["stall_seconds"], given["restarts_per_hour"]
+        )
         self.peers = {name: Peer(address, time.monotonic()) for name, address in given["peers"].items()}
         self.state = State(time=time.monotonic(), restarts=self._restarts())
         self.restarts, self.last, self.silent = 0, "", 0
@@ -189,9 +201,22 @@ class Head(Node):
         if self.state.stalled >= _SUSPICIOUS and (text := self._ras()):
             witnesses.append(f"{self.given['node']}: {text}")
         compiling = self.found.compiling or any(peer.compiling for peer in self.peers.values())
-        sample = Sample(now, server, engine if server == UP else None, self.probing.is_set(), compiling, tuple(witnesses), tuple(unreachable))
+        sample = Sample(
+            now,
+            server,
+            engine if server == UP else None,
+            self.probing.is_set(),
+            compiling,
+            tuple(witnesses),
+            tuple(unreachable),
+        )
         self._follow(decide.step(self.state, sample, self.settings), now)
-        status = {"armed": self.state.armed, "stalled": round(self.state.stalled), "witnesses": witnesses, "last_alarm": self.last}
+        status = {
+            "armed": self.state.armed,
+            "stalled": round(self.state.stalled),
+            "witnesses": witnesses,
+            "last_alarm": self.last,
+        }
         return {**status, "restarts": len(self.state.restarts)}
 
     def _ras(self) -> str:
@@ -234,7 +259,9 @@ class Head(Node):
         folder = ""
         try:
             alarm = {"reason": reason, "node": self.given["node"], "clock": time.time(), "mode": self.settings.mode}
-            folder = io_evidence.collect(self._path("evidence"), self.given["keep_evidence"], alarm, self.server, self.given["units"])
+            folder = io_evidence.collect(
+                self._path("evidence"), self.given["keep_evidence"], alarm, self.server, self.given["units"]
+            )
             say(f"evidence: {folder}")
         except OSError as error:
             say(f"the evidence could not be written: {error}")
@@ -246,7 +273,13 @@ class Head(Node):
         self._notify("restart", self.last, "")
 
     def _notify(self, event: str, reason: str, folder: str) -> None:
-        document = {"event": event, "node": self.given["node"], "model": self.given["model"], "reason": reason, "evidence": folder}
+        document = {
+            "event": event,
+            "node": self.given["node"],
+            "model": self.given["model"],
+            "reason": reason,
+            "evidence": folder,
+        }
         webhook = io_file.read(paths.WATCHDOG_WEBHOOK).strip()
         for problem in io_evidence.notify(document, self.given["notify_command"], webhook):
             say(problem)
@@ -273,12 +306,16 @@ class Head(Node):
             return ()
 
     def _save(self) -> None:
-        io_file.write_file(self._path("restarts.json"), json.dumps({"boot": io_node.boot(), "times": self.state.restarts}), 0o600)
+        io_file.write_file(
+            self._path("restarts.json"), json.dumps({"boot": io_node.boot(), "times": self.state.restarts}), 0o600
+        )
 
 
 def serve(node: Head | Worker, connection: socket.socket | None, ended: Callable[[], bool]) -> None:
     """Observe at each interval, and handle messages in between."""
-    status_path = os.path.join(os.environ.get("RUNTIME_DIRECTORY", os.path.dirname(paths.WATCHDOG_STATUS)), "status.json")
+    status_path = os.path.join(
+        os.environ.get("RUNTIME_DIRECTORY", os.path.dirname(paths.WATCHDOG_STATUS)), "status.json"
+    )
     notify_systemd("READY=1")
     while not ended():
         due = time.monotonic() + node.given["interval"]

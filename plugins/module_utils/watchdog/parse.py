@@ -42,7 +42,9 @@ _SHORTEST_SECRET = 4
 
 def engine(text: str) -> Engine | None:
     """Return the engine's values on a /metrics page, None if the page has no counter of generated tokens."""
-    found: dict[str, list[str]] = {name: re.findall(rf"^{name}(?:{{[^}}]*}})?\s+([\d.eE+-]+)$", text, re.MULTILINE) for name in _MARKS}
+    found: dict[str, list[str]] = {
+        name: re.findall(rf"^{name}(?:{{[^}}]*}})?\s+([\d.eE+-]+)$", text, re.MULTILINE) for name in _MARKS
+    }
     if not found[_GENERATED]:
         return None
     sums = {name: sum(map(float, values)) for name, values in found.items()}
@@ -50,7 +52,10 @@ def engine(text: str) -> Engine | None:
 
 
 def process(stat: str) -> Process | None:
-    """Return the process of /proc/PID/stat, None for other text. A name may contain parentheses. Source: proc_pid_stat(5)."""
+    """Return the process of /proc/PID/stat, None for other text. A name may contain parentheses.
+
+    Source: proc_pid_stat(5).
+    """
     match = _STAT.match(stat)
     return Process(int(match[1]), match[2], match[3]) if match else None
 

@@ -2,7 +2,7 @@
 # GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
 
-"""The types of the watchdog. All times are seconds of the monotonic clock, so that a changed wall clock has no effect."""
+"""The types of the watchdog. All times are seconds of the monotonic clock: a changed wall clock has no effect."""
 
 from __future__ import annotations
 
@@ -27,7 +27,8 @@ class Settings:
 class Engine:
     """The values that vLLM's engine reports after each step, summed over engines.
 
-    ``marks`` change with each step that schedules, reads or generates tokens. ``generated`` counts tokens since the start.
+    ``marks`` change with each step that schedules, reads or generates tokens. ``generated`` counts tokens since the
+    start.
     """
 
     marks: tuple[float, ...]
