@@ -46,6 +46,8 @@ _MISSED, _SUSPICIOUS = 10.0, 5.0
 #: Seconds that a witness may outlive a restart of the server, before its node restarts its own service. A rank of the
 #: executor mp ends within 30 s.
 _GRACE = 45.0
+#: Messages that are read after a sample that took longer than the interval.
+_BURST = 100
 _PROBE_SECONDS, _COMMAND_SECONDS = 60, 90
 #: Source: ip(7). At boot the fabric's address may come after the service.
 _IP_FREEBIND = 15
@@ -322,19 +324,24 @@ def serve(node: Head | Worker, connection: socket.socket | None, ended: Callable
         status = {"mode": node.given["mode"], "head": node.given["head"], **node.tick(connection)}
         io_file.write_file(status_path, json.dumps(status), 0o600)
         notify_systemd("WATCHDOG=1")
-        while (left := due - time.monotonic()) > 0 and not ended():
-            receive(node, connection, left)
+        late = _BURST
+        while not ended() and late:
+            left = due - time.monotonic()
+            if not receive(node, connection, max(0.0, left)) and left <= 0:
+                break
+            late -= left <= 0
 
 
-def receive(node: Head | Worker, connection: socket.socket | None, seconds: float) -> None:
-    """Wait for one message and reply to it."""
+def receive(node: Head | Worker, connection: socket.socket | None, seconds: float) -> bool:
+    """Wait for one message and reply to it. Returns whether there was one."""
     if not select.select([connection] if connection else [], [], [], seconds)[0] or connection is None:
-        return
+        return False
     # ConnectionRefusedError: the head's watchdog does not run.
     with contextlib.suppress(OSError, ValueError, TypeError):
         data, address = connection.recvfrom(parse.MOST_MESSAGE + 1)
         if reply := node.receive(data, address):
             connection.sendto(reply, address)
+    return True
 
 
 def main(arguments: Sequence[str] | None = None) -> int:

@@ -245,6 +245,15 @@ def test_a_node_whose_kernel_does_not_answer_is_a_witness(
     assert cluster.calls() == [], "a restart needs every node"
 
 
+def test_slow_metrics_do_not_hide_the_reports_of_a_worker(
+    cluster: Cluster, server: tuple[str, type[Metrics]], rank: subprocess.Popen[bytes]
+) -> None:
+    server[1].slow = 0.5  # longer than the interval
+    cluster.start()
+    os.kill(rank.pid, signal.SIGSTOP)
+    assert until(lambda: cluster.head.peers["spark2"].witnesses)
+
+
 def test_a_forged_or_repeated_report_is_ignored(cluster: Cluster) -> None:
     head = io_watch.Head(cluster.given["head"], KEY)
     report = {"to": "head", "node": "spark2", "nonce": head.session, "sender": "a", "number": 5, "witnesses": ["stopped"], "compiling": False}
