@@ -6,13 +6,12 @@
 
 from __future__ import annotations
 
-from pathlib import Path
 from typing import Any
 
 from ansible.errors import AnsibleActionFail
 from ansible.plugins.action import ActionBase
 
-_CORE = Path(__file__).resolve().parents[1] / "module_utils"
+from ansible_collections.gb10.cluster.plugins.plugin_utils import program
 
 
 class ActionModule(ActionBase):
@@ -33,7 +32,8 @@ def _with_content(entry: dict[str, Any]) -> dict[str, Any]:
     """Return an entry of files as the module takes it. Raises AnsibleActionFail for a program that the collection does not have."""
     if "program" not in entry:
         return entry
-    path = (_CORE / str(entry["program"])).resolve()
-    if _CORE not in path.parents or not path.is_file():
-        raise AnsibleActionFail(f"files: program: {entry['program']!r} is not a file of this collection below plugins/module_utils")
-    return {**{key: value for key, value in entry.items() if key != "program"}, "content": path.read_text(encoding="utf-8")}
+    try:
+        content = program.text(str(entry["program"]))
+    except ValueError as error:
+        raise AnsibleActionFail(f"files: program: {error}") from error
+    return {**{key: value for key, value in entry.items() if key != "program"}, "content": content}

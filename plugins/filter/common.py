@@ -9,15 +9,17 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
+from ansible_collections.gb10.cluster.plugins.plugin_utils import program
 from ansible_collections.gb10.cluster.plugins.plugin_utils.lazy import Core, plain_data
 
 secrets = Core("common.secret_environment")
 systemd = Core("common.systemd")
 
 
-def unit_with_digest(text: str, inputs: Sequence[Any]) -> dict[str, str]:
+def unit_with_digest(text: str, inputs: Sequence[Any], programs: Sequence[str] = ()) -> dict[str, str]:
     """Return {text, inputs}: the unit with the digest of all launch inputs in place of its placeholder."""
-    return systemd.unit_with_digest(str(text), plain_data(inputs))
+    texts = [program.text(str(name)) for name in programs]
+    return systemd.unit_with_digest(str(text), [*plain_data(inputs), *texts])
 
 
 def secret_environment(variables: Mapping[str, Any], plain: Mapping[str, Any]) -> dict[str, Any]:
