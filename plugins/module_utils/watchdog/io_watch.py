@@ -289,7 +289,11 @@ class Head(Node):
     def _probe(self) -> None:
         """Request one token: without an answer, a stopped rank hides that requests run."""
         try:
-            io_client.answers(self.server, self.given["model"], _PROBE_SECONDS, self.given["key_file"])
+            answered, reason = io_client.answers(
+                self.server, self.given["model"], _PROBE_SECONDS, self.given["key_file"]
+            )
+            if not answered:
+                say(f"the request for one token failed: {reason}")
         except (OSError, ValueError) as error:
             say(f"the request for one token was not sent: {error}")
         finally:

@@ -1,17 +1,19 @@
-"""The role vllm_watchdog on two hosts in check mode: its tasks run, and its settings are those that the program reads."""
+"""The role vllm_watchdog on two hosts, with a fake systemctl: in check mode, into folders, again, and after a killed run."""
 
 from __future__ import annotations
 
 import json
 import os
+import re
 import sys
 from pathlib import Path
 from typing import Any
 
 import pytest
-from repository import ROOT
+from filters import FILTERS
+from repository import ROOT, load_yaml, read
 from run_module import program
-from run_playbook import run
+from run_playbook import Run, run
 
 from ansible_collections.gb10.cluster.plugins.module_utils.watchdog import io_watch
 
@@ -20,6 +22,8 @@ PLAY = """\
 - hosts: all
   connection: local
   gather_facts: false
+  environment:
+    PATH: "{{ playbook_dir }}/{{ inventory_hostname }}/bin:{{ lookup('ansible.builtin.env', 'PATH') }}"
   vars:
     gb10_plan: "{{ plan | combine({'node': plan.nodes[groups['all'].index(inventory_hostname)]}) }}"
   tasks:
@@ -31,30 +35,42 @@ PLAY = """\
       when: _vllm_watchdog_mode != 'off'
 """
 
-#: The output of `systemctl show` for a unit that does not exist.
-MISSING = "".join(
-    f"{line}\\n"
-    for line in (
-        *("LoadState=not-found", "UnitFileState=", "ActiveState=inactive", "SubState=dead", "Result=success", "MainPID=0", "NRestarts=0"),
-        *("InvocationID=", "Job=0", "ExecMainStatus=0", "Environment=", "ExecStopPost=", "ExecMainStartTimestampMonotonic=0"),
+HOSTS = ("spark1", "spark2")
+#: Prints the file show, and records what would change systemd's state.
+SYSTEMCTL = """case " $*" in
+  *" show "*) cat "${0%/bin/*}/show" ;;
+  *" is-enabled "*) echo enabled ;;
+  *) echo "$@" >>"${0%/bin/*}/calls" ;;
+esac"""
+
+
+def show(folder: Path, load: str, active: str, inputs: str = "") -> None:
+    """Set the output of `systemctl show` on a host; ``inputs`` are those of the unit that systemd is about to start."""
+    (folder / "show").write_text(
+        f"LoadState={load}\nUnitFileState=enabled\nActiveState={active}\nSubState=dead\nResult=success\nMainPID=0\nNRestarts=0\nInvocationID=\n"
+        f"Job=0\nExecMainStatus=0\nEnvironment=GB10_INPUTS={inputs}\nExecStopPost=\nExecMainStartTimestampMonotonic=0\n",
+        encoding="utf-8",
     )
-)
 
 
-def play(folder: Path, **variables: Any) -> set[str]:
-    """Run the role without a change of this host. Returns the tasks that would change something."""
+def play(folder: Path, *arguments: str, **variables: Any) -> Run:
+    """Run the role on two hosts, which are this machine."""
+    for name in HOSTS:
+        (folder / name).mkdir(exist_ok=True)
+        program(folder / name / "bin", "systemctl", SYSTEMCTL)
+        if not (folder / name / "show").exists():
+            show(folder / name, "not-found", "inactive")
     (folder / "play.yml").write_text(PLAY, encoding="utf-8")
     host = f"ansible_become=false ansible_python_interpreter={sys.executable}"
-    (folder / "hosts").write_text(f"spark1 {host}\nspark2 {host}\n", encoding="utf-8")
-    tools = program(folder / "bin", "systemctl", f"printf '{MISSING}'")
-    given = json.dumps({"plan": PLAN, **variables})
-    done = run(str(folder / "play.yml"), ["--check", "-i", str(folder / "hosts"), "-e", given], {"PATH": f"{tools}:{os.environ['PATH']}"})
-    return done.assert_ok().changed_tasks()
+    (folder / "hosts").write_text("".join(f"{name} {host}\n" for name in HOSTS), encoding="utf-8")
+    given = ["-i", str(folder / "hosts"), "-e", json.dumps({"plan": PLAN, **variables}), *arguments]
+    return run(str(folder / "play.yml"), given).assert_ok()
 
 
 def test_the_settings_are_those_of_the_program(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    changed = play(tmp_path, vllm_watchdog_mode="restart", vllm_watchdog_webhook="https://example.com/planted")
-    assert {"Write gb10-watchdog.service, its program and settings", "Write the watchdog's webhook on the head"} <= changed
+    done = play(tmp_path, "--check", "--diff", vllm_watchdog_mode="restart", vllm_watchdog_webhook="https://example.com/planted")
+    assert "planted" not in done.output, "the webhook may contain a secret"
+    assert {"Write gb10-watchdog.service, its program and settings", "Write the watchdog's webhook on the head"} <= done.changed_tasks()
     head, worker = (json.loads((tmp_path / f"{name}.json").read_text(encoding="utf-8")) for name in ("spark1", "spark2"))
     assert (head["head"], worker["head"]) == (True, False)
     assert (head["mode"], head["port"], head["restarts_per_hour"]) == ("restart", 8474, 3)
@@ -63,10 +79,61 @@ def test_the_settings_are_those_of_the_program(tmp_path: Path, monkeypatch: pyte
     monkeypatch.setenv("STATE_DIRECTORY", str(tmp_path))
     assert io_watch.Head(head, "ab" * 32).settings.stall_seconds == 120
     assert io_watch.Worker(worker, "ab" * 32).given["head_address"] == head["head_address"]
-    assert "planted" not in json.dumps([head, worker]), "the webhook may contain a secret"
+    assert "planted" not in json.dumps([head, worker])
+
+
+PLACES = ("settings", "token_path", "webhook_path", "program", "unit_file")
+START = "Start the service, or restart it when its inputs changed"
+
+
+@pytest.fixture
+def places(tmp_path: Path) -> dict[str, str]:
+    """Variables of the role that replace its paths by ones in a folder of each host."""
+    for name in HOSTS:
+        (tmp_path / name / "etc").mkdir(parents=True)
+    return {f"_vllm_watchdog_{place}": f"{tmp_path}/{{{{ inventory_hostname }}}}/etc/{place}" for place in PLACES}
+
+
+def inputs(folder: Path) -> str:
+    """Return the digest in an installed unit."""
+    (found,) = re.findall(r"^Environment=GB10_INPUTS=([0-9a-f]{64})$", (folder / "etc/unit_file").read_text(encoding="utf-8"), re.MULTILINE)
+    return str(found)
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="the token belongs to root")
+def test_the_role_installs_and_starts_the_watchdog_once(tmp_path: Path, places: dict[str, str]) -> None:
+    for name in HOSTS:
+        show(tmp_path / name, "loaded", "inactive")
+    done = play(tmp_path, "--diff", **places)
+    assert {"Write gb10-watchdog.service, its program and settings", START} <= done.changed_tasks()
+    tokens = [tmp_path / name / "etc/token_path" for name in HOSTS]
+    assert len({token.read_text(encoding="utf-8") for token in tokens}) == 1
+    assert {token.stat().st_mode & 0o777 for token in tokens} == {0o600}
+    assert tokens[0].read_text(encoding="utf-8") not in done.output
+    for name in HOSTS:
+        installed = tmp_path / name / "etc/program/ansible_collections/gb10/cluster/plugins/module_utils/watchdog/decide.py"
+        assert installed.read_text(encoding="utf-8") == read("plugins/module_utils/watchdog/decide.py")
+        assert " start gb10-watchdog.service" in (tmp_path / name / "calls").read_text(encoding="utf-8")
+        show(tmp_path / name, "loaded", "activating", inputs(tmp_path / name))
+    play(tmp_path, **places).assert_unchanged()
+    play(tmp_path, "--check", "--diff", **places).assert_unchanged()
+    # A run was killed between the files and the restart: the files are new, and the process has the former inputs.
+    show(tmp_path / HOSTS[1], "loaded", "activating", "0" * 64)
+    assert play(tmp_path, **places).changed_tasks() == {START}
+    # Another program alone, here in another order, is another input.
+    names = load_yaml(read("roles/vllm_watchdog/vars/main.yml"))["_vllm_watchdog_modules"]
+    assert START in play(tmp_path, "--check", _vllm_watchdog_modules=names[::-1], **places).changed_tasks()
+
+
+def test_another_program_needs_a_restart() -> None:
+    names = load_yaml(read("roles/vllm_watchdog/vars/main.yml"))["_vllm_watchdog_modules"]
+    digests = {FILTERS["unit_with_digest"]("@inputs@", [], programs)["inputs"] for programs in ([], names, names[1:])}
+    assert len(digests) == 3
+    with pytest.raises(ValueError, match="is not a file of this collection"):
+        FILTERS["unit_with_digest"]("@inputs@", [], ["../filter/common.py"])
 
 
 @pytest.mark.parametrize("mode", ["off", False], ids=["quoted", "unquoted"])
 def test_off_installs_nothing(tmp_path: Path, mode: Any) -> None:
-    assert play(tmp_path, vllm_watchdog_mode=mode) == set()
+    play(tmp_path, "--check", vllm_watchdog_mode=mode).assert_unchanged()
     assert not (tmp_path / "spark1.json").exists()
