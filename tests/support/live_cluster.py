@@ -21,8 +21,8 @@ from testinfra.host import Host
 
 #: Variables of a host that ssh cannot reach. Without ControlPersist, ssh does not use an open connection to the right port.
 NO_SSH = {"ansible_port": 9, "ansible_ssh_args": "-o ConnectTimeout=2"}
-#: The roles that start the model, by their tags.
-SERVE = ("--tags", "ray_cluster,vllm_serve")
+#: The roles that start the model, by their tags. The watchdog has the executor in its settings, and stop.yml stops it.
+SERVE = ("--tags", "ray_cluster,vllm_serve,vllm_watchdog")
 
 
 @dataclass(frozen=True)

@@ -20,7 +20,7 @@ def test_check_mode_sees_no_change(cluster: Cluster) -> None:
     cluster.site("--check", "--diff").assert_unchanged()
 
 
-@pytest.mark.parametrize("role", ["qsfp_netplan", "vllm_runtime", "vllm_patch", "ray_cluster", "vllm_serve"])
+@pytest.mark.parametrize("role", ["qsfp_netplan", "vllm_runtime", "vllm_patch", "ray_cluster", "vllm_serve", "vllm_watchdog"])
 def test_a_role_alone_changes_nothing(alone: Callable[[str], Run], role: str) -> None:
     output = alone(role).assert_unchanged().output
     # Ansible validates the arguments of every role, regardless of the tags.
