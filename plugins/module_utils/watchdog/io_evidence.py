@@ -117,7 +117,7 @@ def notify(document: Mapping[str, Any], command: Sequence[str], webhook: str) ->
     if webhook:
         try:
             request = urllib.request.Request(webhook, data=text.encode(), headers={"Content-Type": "application/json"})
-            urllib.request.urlopen(request, timeout=_NOTIFY_SECONDS).close()
+            urllib.request.build_opener().open(request, timeout=_NOTIFY_SECONDS).close()
         except (OSError, ValueError, http.client.HTTPException) as error:
             problems.append(f"the notification by webhook failed: {type(error).__name__}")
     return problems
