@@ -119,7 +119,7 @@ molecule: root setup $(if $(filter nccl,$(SCENARIO)),nccl-source) ## Run a SCENA
 	PATH="$(CURDIR)/$(bin):$$PATH" molecule test --scenario-name $(SCENARIO)
 
 integration: setup ## Run all integration tests on a running cluster (INVENTORY, by default the demo's lab)
-	$(bin)/pytest tests/integration/fabric tests/integration/model --inventory=$(INVENTORY) --junit-xml=build/junit/integration.xml $(PYTEST_ARGS)
+	$(bin)/pytest tests/integration/fabric tests/integration/model tests/integration/lifecycle --inventory=$(INVENTORY) --junit-xml=build/junit/integration.xml $(PYTEST_ARGS)
 
 test: root setup ## Run the tests that each change has to pass (aim: 20 minutes on 2 cores): linters, unit, the package, two vLLM releases, a pair
 	@$(bin)/python tests/run.py test $(PARTS)

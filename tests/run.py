@@ -51,6 +51,7 @@ PARTS: Mapping[str, Part] = {
     "lint": Part(["-k", "lint"]),
     "default": molecule("default"),
     "changes": molecule("changes"),
+    "lifecycle": molecule("lifecycle"),
     "nccl-source": Part(["nccl-source"]),
     "nccl": molecule("nccl", "nccl-source", missing=no_nccl),
     "store": molecule("store"),

@@ -12,7 +12,7 @@ from live_cluster import Cluster
 from run_playbook import run
 from testinfra.host import Host
 
-pytestmark = [pytest.mark.disruptive, pytest.mark.slow]
+pytestmark = pytest.mark.disruptive
 
 JOURNAL = "journalctl --no-pager --quiet --boot --unit=gb10-watchdog --output=cat"
 SECRETS = ("/etc/gb10/api.key", "/etc/gb10/ray.token", "/etc/gb10/watchdog.token")

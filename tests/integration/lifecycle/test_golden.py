@@ -12,7 +12,7 @@ from live_cluster import Cluster
 from run_playbook import run
 from testinfra.host import Host
 
-pytestmark = [pytest.mark.slow, pytest.mark.disruptive]
+pytestmark = pytest.mark.disruptive
 
 WEIGHTS = "/srv/models/tiny/model.safetensors"
 #: Another constant in each normalization: the model loads and answers, with other numbers.

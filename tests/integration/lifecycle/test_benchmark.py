@@ -11,8 +11,6 @@ from live_cluster import Cluster, running
 from run_playbook import Run, run
 from testinfra.host import Host
 
-pytestmark = pytest.mark.slow
-
 #: A shape of a trillion parameters.
 LARGE, SHAPE = "/srv/models/large", {"num_hidden_layers": 400, "hidden_size": 16384, "intermediate_size": 53248}
 

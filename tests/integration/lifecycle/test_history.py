@@ -65,7 +65,6 @@ def test_a_rollback_to_an_unknown_record_changes_nothing(cluster: Cluster, nodes
     assert records(nodes) == before
 
 
-@pytest.mark.slow
 def test_the_first_of_two_launches_comes_back(cluster: Cluster, nodes: dict[str, Host], head: Host) -> None:
     text, (first,) = completion(head), current(nodes)
     arguments = [*cluster.variable("gb10_vllm_extra_args", []), "--max-num-seqs=8"]
@@ -108,7 +107,6 @@ def copied(nodes: dict[str, Host]) -> Iterator[str]:
         host.check_output(f"rm -rf {COPY}")
 
 
-@pytest.mark.slow
 def test_a_rollback_that_fails_ends_with_the_former_launch(cluster: Cluster, nodes: dict[str, Host], head: Host, copied: str) -> None:
     text, (first,) = completion(head), current(nodes)
     try:
