@@ -116,8 +116,10 @@ def test_with_a_bridge_that_has_a_port_of_the_node(cluster: Cluster, head: Host,
             # The second pass has rules for the bridge.
             cluster.site(*TAG).assert_ok()
         before = head.check_output(TABLE)
-        refused = cluster.site(*TAG, *extra(peer_firewall_trusted_interfaces=["docker*", "br-*"]))
+        wrong = extra(peer_firewall_trusted_interfaces=["docker*", "br-*"], gb10_fabric_mtu=1500)
+        refused = cluster.site("--tags", "qsfp_netplan,peer_firewall", *wrong)
         assert refused.status != 0
+        assert "Changing the fabric" not in refused.output
         assert "peer_firewall_trusted_interfaces[1]: 'br-*' matches br-lan, which carries the default route" in refused.output
         assert "nothing was changed" in refused.output
         assert (head.check_output(TABLE), head.run(TIMERS).stdout.strip()) == (before, "")

@@ -849,6 +849,17 @@ def test_only_another_host_confirms(host: Host, client: str) -> None:
     host.assert_open()
 
 
+def test_a_run_that_cannot_confirm_ends_before_the_network_changes() -> None:
+    """As with ansible_connection: local. The role compared only after the network had changed."""
+    ((block,),) = (play["tasks"] for play in load_yaml(read("playbooks/site.yml")) if play["name"].startswith("Bring up"))
+    roles = [(task["ansible.builtin.import_role"], task["tags"]) for task in block["block"] if "ansible.builtin.import_role" in task]
+    order = [(role["name"].removeprefix("gb10.cluster."), role.get("tasks_from", "main"), tags) for role, tags in roles]
+    first = order.index(("peer_firewall", "check", "peer_firewall"))
+    assert first < order.index(("qsfp_netplan", "main", "qsfp_netplan")) < order.index(("peer_firewall", "main", "peer_firewall"))
+    (compared,) = load_yaml(read("roles/peer_firewall/tasks/check.yml"))
+    assert (compared["check_mode"], "gb10.cluster.peer_firewall" in compared) == (True, True)
+
+
 def test_what_is_confirmed_needs_nobody(host: Host) -> None:
     closed_host(host)
     assert host.ask(client="")["changed"] is False
