@@ -44,12 +44,12 @@ def with_arguments(*arguments: str) -> dict[str, Any]:
     return plan
 
 
-def put(root: Path, path: str, text: str) -> None:
+def put(root: Path, path: str, text: str, mode: int = 0o644) -> None:
     """Write a file below a folder, with the folders above it."""
     file = Path(f"{root}{path}")
     file.parent.mkdir(parents=True, exist_ok=True)
     file.write_text(text, encoding="utf-8")
-    file.chmod(0o644)
+    file.chmod(mode)
 
 
 def runtime(folder: Path, *arguments: str) -> dict[str, Any]:

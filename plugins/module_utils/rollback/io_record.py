@@ -169,8 +169,12 @@ def wanted(store: Store, record: Record) -> Files:
 
 
 def differences(files: Files, now: Files) -> list[str]:
-    """Return the paths that differ, including those that only one has."""
-    return sorted(name for name in files.keys() | now.keys() if files.get(name) != now.get(name))
+    """Return the paths that differ, including those that only one has.
+
+    An API key that ``files`` lacks does not count: records of earlier releases have none, and their launches need it.
+    """
+    names = files.keys() | now.keys() - set(paths.API_KEY)
+    return sorted(name for name in names if files.get(name) != now.get(name))
 
 
 def restore(files: Files, names: list[str], root: str = "") -> None:

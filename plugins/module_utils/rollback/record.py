@@ -33,7 +33,9 @@ ID = re.compile(r"[0-9a-f]{64}")
 #: Launch inputs of the services without secrets, in addition to the overrides.
 FILES = ("/etc/gb10/cluster.env", *(f"{paths.UNIT_FOLDER}/{unit}" for unit in paths.UNITS))
 #: Launch inputs with secrets, and the certificate that belongs to the secret key.
-SECRET_FILES = (paths.SECRET_ENVIRONMENT, *api_tls.FILES.values())
+SECRET_FILES = (paths.SECRET_ENVIRONMENT, *paths.API_KEY, *api_tls.FILES.values())
+#: The variable that installs a secret file.
+_SECRET_FIX = {paths.SECRET_ENVIRONMENT: "gb10_secret_env"} | dict.fromkeys(paths.API_KEY, "gb10_api_key")
 #: The roles that change or preload files of the runtime, in their overrides' `files`.
 PATCH_ROLE, NCCL_ROLE = "vllm_patch", "nccl_sm121_build"
 _OVERRIDE = re.compile(rf"{re.escape(paths.OVERRIDES)}/[a-z0-9_]+\.json")
@@ -202,8 +204,7 @@ def required(record: Record) -> list[dict[str, str]]:
         fix = f"gb10_model: {plan['model']}"
         needed += [_need("file", file["path"], file["sha256"], fix) for file in plan["serve"]["files"]]
     needed += [
-        _need("file", path, "", "gb10_secret_env" if path == paths.SECRET_ENVIRONMENT else "gb10_api_tls_certificate")
-        for path in node["secret_files"]
+        _need("file", path, "", _SECRET_FIX.get(path, "gb10_api_tls_certificate")) for path in node["secret_files"]
     ]
     return needed
 

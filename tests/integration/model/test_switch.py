@@ -113,7 +113,8 @@ def test_a_switch_to_a_broken_model_ends_with_the_old_one_answering(
 ) -> None:
     text = completion(head)
     before = {name: host.check_output("cat /etc/gb10/records/current /etc/gb10/cluster.env") for name, host in nodes.items()}
-    failed = play(cluster, "switch_model", gb10_model=broken)
+    key = head.check_output("cat /etc/gb10/api.key /etc/gb10/api.env")
+    failed = play(cluster, "switch_model", gb10_model=broken, gb10_api_key="another-key-that-nobody-uses")
     assert failed.status != 0
     said = failed.output.replace("\\n", "\n")
     assert f"{broken} could not be started:\nspark1: gb10-vllm.service failed to start: " in said
@@ -122,6 +123,9 @@ def test_a_switch_to_a_broken_model_ends_with_the_old_one_answering(
     assert {name: host.check_output("cat /etc/gb10/records/current /etc/gb10/cluster.env") for name, host in nodes.items()} == before
     for host in nodes.values():
         assert host.check_output("systemctl is-enabled gb10-ray") == "enabled"
+    assert head.check_output("cat /etc/gb10/api.key /etc/gb10/api.env") == key
+    # The server's digest has the time of the key's file, which the rollback wrote again.
+    cluster.site().assert_ok()
     cluster.site().assert_unchanged()
 
 

@@ -13,10 +13,10 @@ from run_module import run_module
 
 from ansible_collections.gb10.cluster.plugins.module_utils.cluster import report as plan_text
 from ansible_collections.gb10.cluster.plugins.module_utils.common import secret_environment
-from ansible_collections.gb10.cluster.plugins.module_utils.common.paths import SECRET_ENVIRONMENT
+from ansible_collections.gb10.cluster.plugins.module_utils.common.paths import API_KEY, SECRET_ENVIRONMENT
 from ansible_collections.gb10.cluster.plugins.module_utils.launch import argv as launch
 from ansible_collections.gb10.cluster.plugins.module_utils.model import catalog_checks
-from ansible_collections.gb10.cluster.plugins.module_utils.rollback import io_record
+from ansible_collections.gb10.cluster.plugins.module_utils.rollback import record
 
 SECRET = "a-secret-that-nobody-sees"
 
@@ -166,5 +166,6 @@ def test_no_variables_leave_no_file(tmp_path: Path) -> None:
     assert (answer["changed"], answer["version"]) == (False, "")
 
 
-def test_the_way_back_has_secrets_and_certificate() -> None:
-    assert {SECRET_ENVIRONMENT, "/etc/gb10/tls/api.crt", "/etc/gb10/tls/api.key", "/etc/gb10/tls/ca.crt"} <= set(io_record.FILES)
+def test_the_way_back_has_secrets_keys_and_certificate() -> None:
+    tls = {"/etc/gb10/tls/api.crt", "/etc/gb10/tls/api.key", "/etc/gb10/tls/ca.crt"}
+    assert {SECRET_ENVIRONMENT, *API_KEY, *tls} == set(record.SECRET_FILES)

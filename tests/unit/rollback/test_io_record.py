@@ -13,6 +13,7 @@ import pytest
 from launches import PLAN, UNIT, put, record, runtime, with_arguments
 from run_module import run_module
 
+from ansible_collections.gb10.cluster.plugins.module_utils.common.paths import API_KEY
 from ansible_collections.gb10.cluster.plugins.module_utils.rollback import io_record
 from ansible_collections.gb10.cluster.plugins.module_utils.rollback import record as records
 
@@ -96,6 +97,42 @@ def test_files_come_back_as_they_were(tmp_path: Path) -> None:
     assert differs == sorted([ADDED, ray, UNIT])
     io_record.restore(old, differs, root)
     assert io_record.launch_files(root) == old
+
+
+def node_files(root: Path) -> io_record.Files:
+    return io_record.launch_files(str(root)) | io_record.present(records.SECRET_FILES, str(root))
+
+
+@pytest.mark.parametrize("now", ["another", "none"])
+def test_the_api_key_comes_back_with_the_launch_that_needs_it(folder: str, tmp_path: Path, now: str) -> None:
+    """The run changes or removes the key before the launch, and the old unit does not start without its file."""
+    for name, file in launches.files("unit\n").items():
+        put(tmp_path, name, file["text"], file["mode"])
+    for name in API_KEY:
+        put(tmp_path, name, f"SECRET {name}", 0o600)
+    old = node_files(tmp_path)
+    save(folder, OLD, secrets=io_record.present(records.SECRET_FILES, str(tmp_path)))
+    assert "SECRET" not in Path(folder, f"{OLD.id}.json").read_text(encoding="utf-8")
+    for name in API_KEY:
+        if now == "none":
+            Path(f"{tmp_path}{name}").unlink()
+        else:
+            put(tmp_path, name, "new", 0o600)
+    store = io_record.read(folder)
+    files = io_record.wanted(store, io_record.stored(store, ""))
+    differs = io_record.differences(files, node_files(tmp_path))
+    assert differs == sorted(API_KEY)
+    io_record.restore(files, differs, str(tmp_path))
+    assert node_files(tmp_path) == old
+
+
+def test_a_record_without_a_copy_of_the_api_key_does_not_remove_it(folder: str, tmp_path: Path) -> None:
+    """As after an upgrade from a release whose records had no key."""
+    earlier(folder)
+    for name, file in {**launches.files("unit\n"), **SECRETS, **dict.fromkeys(API_KEY, SECRETS[KEY])}.items():
+        put(tmp_path, name, file["text"], file["mode"])
+    store = io_record.read(folder)
+    assert io_record.differences(io_record.wanted(store, io_record.stored(store, "")), node_files(tmp_path)) == []
 
 
 def test_damaged_records_are_reported_and_not_used(folder: str) -> None:

@@ -159,12 +159,14 @@ def test_a_rollback_needs_image_nccl_patches_and_secret_files() -> None:
     }
     # As the plan has it: without a folder.
     container = {"kind": "container", "name": "img", "image": "img@sha256:1", "engine": "docker", "engine_args": []}
-    found = needs(additions=added, runtime=container, secret_files=["/etc/gb10/tls/api.key"])
+    found = needs(additions=added, runtime=container, secret_files=["/etc/gb10/api.key", "/etc/gb10/secret.env", "/etc/gb10/tls/api.key"])
     assert found == [
         ("image", f"sha256:{'ab' * 32}", "gb10_container_image: img@sha256:1"),
         ("model", "/srv/models/tiny", "gb10_model: /srv/models/tiny"),
         ("file", "/opt/gb10/nccl/1/lib/libnccl.so.2", "nccl_sm121_build_version: v2.30.7-1"),
         ("patch", "model.py", "the vllm_patch_patches of that launch, and site.yml --tags vllm_patch"),
+        ("file", "/etc/gb10/api.key", "gb10_api_key"),
+        ("file", "/etc/gb10/secret.env", "gb10_secret_env"),
         ("file", "/etc/gb10/tls/api.key", "gb10_api_tls_certificate"),
     ]
 
