@@ -48,12 +48,12 @@ class ActionModule(ActionBase):
                 problem = cluster_lock.unreadable(str(error))
                 break
             if not cluster_lock.ended(lock.owner, mine.boot, io_cluster_lock.started(lock.owner.pid)):
-                problem = cluster_lock.refusal(lock, age, mine.boot)
+                problem = cluster_lock.refusal(lock, age, mine)
                 break
             host = (task_vars or {}).get("inventory_hostname")
             Display().display(f"  {host}: replaces the lock of a run that has ended: {cluster_lock.described(lock)}")
             arguments["breaks"] = lock.id
-            problem = cluster_lock.refusal(lock, age, mine.boot)
+            problem = cluster_lock.refusal(lock, age, mine)
         answer = {**answer, "refused": True, "problem": problem} if problem else answer
         return {**answer, "warnings": [answer["problem"]]} if self._task.check_mode and answer["refused"] else answer
 

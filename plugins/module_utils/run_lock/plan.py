@@ -135,16 +135,15 @@ def described(holder: Lock) -> str:
     return f"{holder.owner.user}@{holder.owner.host} runs {holder.owner.playbook} (process {holder.owner.pid}) since {holder.since} UTC"
 
 
-def refusal(holder: Lock, age: float, boot: str) -> str:
-    """Return the message for a run that finds the lock taken.
-
-    ``age`` in seconds, by the head's clock; ``boot`` as in ``ended``.
-    """
-    if boot and holder.owner.boot == boot:
+def refusal(holder: Lock, age: float, mine: Owner) -> str:
+    """Return the message for a run that finds the lock taken. ``age`` in seconds, by the head's clock."""
+    replace = f"add -e gb10_break_lock={holder.id}"
+    if mine.boot and holder.owner.boot == mine.boot:
         fix = f"wait for it to end, or end it: kill {holder.owner.pid}"
+    elif holder.owner.host == mine.host:
+        fix = f"if {mine.host} is this machine and was rebooted since, that run has ended: {replace}; otherwise wait for it to end"
     else:
-        killed = f"if it was killed and none of its processes is left, add -e gb10_break_lock={holder.id}"
-        fix = f"wait for it to end; {killed}"
+        fix = f"wait for it to end; if it was killed and none of its processes is left, {replace}"
     found = f"the cluster is locked: {described(holder)}, for {spans.span(age)}"
     return report([Problem(f"{FOLDER}/{FILE}", found, "one run at a time", fix)])
 

@@ -81,7 +81,7 @@ def test_no_text_raises_anything_but_its_own_error(text: str) -> None:
         assert str(error).isprintable()
     else:
         assert cluster_lock.described(found).isprintable()
-        assert cluster_lock.refusal(found, 1.0, "").isascii()
+        assert cluster_lock.refusal(found, 1.0, ALICE).isascii()
 
 
 @pytest.mark.parametrize("text", ["[" * 4000, " " * 5000, "{", ""])
@@ -112,12 +112,19 @@ def test_only_the_same_machine_knows_that_a_run_has_ended(boot: str, started: st
 
 
 def test_what_the_others_are_told() -> None:
-    said = cluster_lock.refusal(LOCK, 754.0, BOB.boot)
+    said = cluster_lock.refusal(LOCK, 754.0, BOB)
     assert said.startswith("1 problem found; nothing was changed.")
     words = "the cluster is locked: alice@laptop runs site.yml (process 4711) since 2026-11-22 07:29:43 UTC, for 12 min. Expected: one run at a time"
     assert words in said
-    assert "none of its processes is left, add -e gb10_break_lock=3f9a2c1e." in said
-    assert "or end it: kill 4711." in cluster_lock.refusal(LOCK, 1.0, ALICE.boot)
+    assert "if it was killed and none of its processes is left, add -e gb10_break_lock=3f9a2c1e." in said
+    assert "or end it: kill 4711." in cluster_lock.refusal(LOCK, 1.0, ALICE)
+
+
+def test_after_a_reboot_of_the_controller_the_message_names_it() -> None:
+    """The same machine has another boot now. It cannot verify that no other machine has its name."""
+    said = cluster_lock.refusal(LOCK, 754.0, dataclasses.replace(ALICE, boot=BOB.boot, pid=12))
+    assert "if laptop is this machine and was rebooted since, that run has ended: add -e gb10_break_lock=3f9a2c1e; otherwise wait" in said
+    assert "kill" not in said
 
 
 @pytest.fixture
