@@ -10,8 +10,9 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from repository import ROOT
+from repository import ROOT, load_yaml, read
 from run_module import program, run_module
+from run_playbook import run
 
 from ansible_collections.gb10.cluster.plugins.module_utils.common.problems import ProblemsError
 from ansible_collections.gb10.cluster.plugins.module_utils.runtime import io_image as io_container_image
@@ -154,3 +155,38 @@ def test_machines_that_an_image_is_for(architecture: str, machine: str) -> None:
 def test_a_machine_that_an_image_is_not_for() -> None:
     with pytest.raises(ProblemsError, match=r"is for amd64\. Expected: an image for aarch64"):
         io_container_image.check_machine(Image(ID, "amd64"), TAG, "aarch64")
+
+
+def compared(folder: Path, image: str, nodes: dict[str, tuple[str, str]]) -> str:
+    """Return the output of the role's comparison. A node has the image under an ID in its engine, and one in its record."""
+    hosts: dict[str, Any] = {}
+    for name, (image_id, recorded) in nodes.items():
+        engine = Host(folder / name)
+        if image_id:
+            engine.has("images", image_id, [image])
+        node = {"name": name, "head": name == "spark1", "additions": {"vllm_runtime": {"files": {image: recorded}}}}
+        plan = {"head": {"name": "spark1"}, "node": node, "runtime": {"image": image, "engine": "podman"}}
+        hosts[name] = {"gb10_plan": plan, "engine_path": str(engine.path)}
+    names = ("Check whether this node", "Show that a worker", "Refuse an image ID")
+    tasks = [task for task in load_yaml(read("roles/vllm_runtime/tasks/image.yml")) if task["name"].startswith(names)]
+    assert len(tasks) == len(names)
+    play = {"hosts": "all", "gather_facts": False, "environment": {"PATH": "{{ engine_path }}:{{ lookup('env', 'PATH') }}"}, "tasks": tasks}
+    play["vars_files"] = [str(ROOT / "roles/vllm_runtime/vars/main.yml")]
+    (folder / "play.yml").write_text(json.dumps([play]), encoding="utf-8")
+    (folder / "hosts.json").write_text(json.dumps({"all": {"hosts": hosts}}), encoding="utf-8")
+    local = {"ansible_connection": "local", "ansible_become": False, "ansible_python_interpreter": sys.executable}
+    return run(str(folder / "play.yml"), ["-i", str(folder / "hosts.json"), "--extra-vars", json.dumps(local)]).output
+
+
+def test_a_node_compares_the_heads_image_with_its_own(tmp_path: Path) -> None:
+    nodes = {"spark1": (ID, ""), "spark2": (OTHER, ""), "spark3": ("", ""), "spark4": ("", OTHER), "spark5": (ID, ID)}
+    said = compared(tmp_path, DIGEST, nodes)
+    for name, (image_id, recorded) in nodes.items():
+        refused = f"spark1 has {DIGEST} as sha256:{ID}. Expected on {name}: sha256:{OTHER}, because a digest" in said
+        assert refused is (OTHER in (image_id, recorded)), said
+
+
+def test_a_tag_of_another_image_is_reported(tmp_path: Path) -> None:
+    said = compared(tmp_path, TAG, {"spark1": (ID, ""), "spark2": (OTHER, ""), "spark3": (ID, OTHER), "spark4": ("", "")})
+    assert f"{TAG} is sha256:{OTHER} on spark2, and sha256:{ID} on spark1." in said
+    assert (said.count("Every node runs the image of spark1"), "FAILED" in said) == (1, False)
