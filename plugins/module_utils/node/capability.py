@@ -42,11 +42,6 @@ class ComputeCapability:
         number = f"{self.major}{self.minor}"
         return f"-gencode=arch=compute_{number},code=sm_{number}"
 
-    @property
-    def torch_arch(self) -> str:
-        """The entry for TORCH_CUDA_ARCH_LIST; from 9.0 on the architecture-specific form, which the FP4 and FP8 kernels need."""
-        return f"{self}a" if self >= ComputeCapability(9, 0) else str(self)
-
     def runs(self, built_for: ComputeCapability, variant: Variant = "") -> bool:
         """Return whether a cubin for ``built_for`` loads on this GPU.
 

@@ -38,17 +38,17 @@ def test_parse_reads_what_is_written(major: int, minor: int) -> None:
 
 
 @pytest.mark.parametrize(
-    ("capability", "sm", "torch_arch", "gencode"),
+    ("capability", "sm", "gencode"),
     [
-        (GB10, "sm_121", "12.1a", "-gencode=arch=compute_121,code=sm_121"),
-        (THOR, "sm_110", "11.0a", "-gencode=arch=compute_110,code=sm_110"),
-        (A100, "sm_80", "8.0", "-gencode=arch=compute_80,code=sm_80"),
-        (H200, "sm_90", "9.0a", "-gencode=arch=compute_90,code=sm_90"),
+        (GB10, "sm_121", "-gencode=arch=compute_121,code=sm_121"),
+        (THOR, "sm_110", "-gencode=arch=compute_110,code=sm_110"),
+        (A100, "sm_80", "-gencode=arch=compute_80,code=sm_80"),
+        (H200, "sm_90", "-gencode=arch=compute_90,code=sm_90"),
     ],
     ids=str,
 )
-def test_names(capability: ComputeCapability, sm: str, torch_arch: str, gencode: str) -> None:
-    assert (capability.sm, capability.torch_arch, capability.gencode) == (sm, torch_arch, gencode)
+def test_names(capability: ComputeCapability, sm: str, gencode: str) -> None:
+    assert (capability.sm, capability.gencode) == (sm, gencode)
 
 
 @pytest.mark.parametrize(
