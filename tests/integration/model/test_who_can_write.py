@@ -11,18 +11,16 @@ from live_cluster import Cluster
 from repository import ROOT
 from testinfra.host import Host
 
+from ansible_collections.gb10.cluster.plugins.module_utils.uninstall import table
+
 PROGRAM = (ROOT / "tests/support/who_can_write.py").read_text(encoding="utf-8")
 USER, HOME, STATE = "gb10", "/var/lib/gb10", "/var/lib/gb10-netplan"
-#: The paths of roles, without units. A node need not have all of them.
+#: Every path that the collection creates (tests/unit/uninstall/test_table.py verifies that list), and the folders of the system and of the
+#: user that it writes to. A node need not have all of them.
 MADE = (
-    "/etc/gb10",
-    "/etc/netplan",
-    "/etc/sysctl.d",
-    "/etc/NetworkManager/conf.d",
-    "/opt/gb10",
-    STATE,
-    "/srv/models/tiny",
-    "/usr/local/lib",
+    *(place.path for places in (table.NODE, table.FIREWALL, table.NETWORK, table.STATE) for place in places),
+    *("/etc/gb10", "/etc/netplan", "/etc/sysctl.d", "/etc/NetworkManager/conf.d"),
+    *("/opt/gb10", "/run/gb10", "/srv/models/tiny", "/usr/local/lib", STATE),
 )
 #: The properties of a unit with paths: files that systemd reads as root, and programs.
 PROPERTIES = "FragmentPath,DropInPaths,EnvironmentFiles,LoadCredential,WorkingDirectory,ExecStart,ExecStartPre,ExecStartPost,ExecStopPost,ExecReload"
