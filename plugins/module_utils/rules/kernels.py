@@ -16,6 +16,7 @@ from ansible_collections.gb10.cluster.plugins.module_utils.rules.schema import (
     ERROR,
     INFO,
     SPARK,
+    SPECULATIVE,
     THOR,
     WARNING,
     Found,
@@ -25,7 +26,7 @@ from ansible_collections.gb10.cluster.plugins.module_utils.rules.schema import (
     when,
 )
 
-EAGER, MOE, LINEAR, QUANTIZATION, SPECULATIVE = "--enforce-eager", "--moe-backend", "--linear-backend", "--quantization", "--speculative-config"
+EAGER, MOE, LINEAR, QUANTIZATION = "--enforce-eager", "--moe-backend", "--linear-backend", "--quantization"
 _CUTLASS = ("cutlass", "flashinfer_cutlass")
 #: Backends with kernels only for 10.x.
 #: Source: vLLM 0.17.1 to 0.32.0, fused_moe/experts/trtllm_*.py, flashinfer_cutedsl*.py.
@@ -151,8 +152,7 @@ def _fp8_kernels(view: View) -> list[Found]:
 
 
 def _speculative(view: View) -> list[Found]:
-    names = [name for name in view.situation.arguments if name.partition(".")[0] == SPECULATIVE and view.argument(name)]
-    return [found for name in names for found in view.given(name)]
+    return [found for name in view.speculative() for found in view.given(name)]
 
 
 def _tokens(view: View) -> list[Found]:

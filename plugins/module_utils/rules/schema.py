@@ -22,6 +22,7 @@ ERROR, WARNING, INFO = "error", "warning", "info"
 SEVERITIES = (ERROR, WARNING, INFO)
 
 SPARK, THOR = "12.1", "11.0"
+SPECULATIVE = "--speculative-config"
 #: Two sources that many rules cite: notes on two Sparks with NGC's image, and on Sparks and Thors over Ethernet.
 CONSELARA = "conselara.dev (vLLM 0.19, NGC 26.04)"
 MIXED_NOTES = "distributed-vllm notes (Sparks and Thors, vLLM 0.17.1)"
@@ -179,6 +180,10 @@ class View:
         if value is None or value is False:
             return ""
         return json.dumps(value) if isinstance(value, Mapping) else " ".join(map(str, value)) if isinstance(value, list) else str(value)
+
+    def speculative(self) -> list[str]:
+        """Return the given arguments about speculative decoding: a JSON object, or its dotted members."""
+        return [name for name in self.situation.arguments if name.partition(".")[0] == SPECULATIVE and self.argument(name)]
 
     def member(self, name: str, key: str) -> str:
         """Return a member of an argument (a JSON object, or given by its dotted name); "" if it is not given."""

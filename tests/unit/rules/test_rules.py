@@ -60,6 +60,7 @@ THOR = {"capability": "11.0", "driver": "580.00", "kernel": "6.8.12-tegra"}
 DENSE_FP8 = {"name": "a", "type": "llama", "scheme": "fp8", "moe": False, "reasoning": False}
 NVFP4 = {"name": "a", "type": "qwen3_moe", "scheme": "nvfp4", "reasoning": False}
 NGC = "nvcr.io/nvidia/vllm:26.04-py3"
+DRAFT = {"--speculative-config.method": "mtp"}
 SOCKETS = {"NCCL_IB_DISABLE": "1", "NCCL_IB_HCA": None}
 RING = {"NCCL_IB_SUBNET_AWARE_ROUTING": "1", "NCCL_IB_MERGE_NICS": "0"}
 
@@ -210,8 +211,8 @@ CASES: dict[str, tuple[dict[str, Any], dict[str, Any]]] = {
     "nccl-nvls": ({"environment": {"NCCL_NVLS_ENABLE": "0"}}, {"environment": {"NCCL_NVLS_ENABLE": "1"}}),
     "environment-differs": ({"own": {"VLLM_USE_DEEP_GEMM": "0"}}, {"environment": {"VLLM_USE_DEEP_GEMM": "0"}}),
     "idle-stall": (
-        {"release": "0.27.1", "count": 4, "tensor_parallel_size": 4},
-        {"release": "0.28.0", "count": 4, "tensor_parallel_size": 4},
+        {"release": "0.27.1", "count": 4, "tensor_parallel_size": 4, "arguments": DRAFT},
+        {"release": "0.28.0", "count": 4, "tensor_parallel_size": 4, "arguments": DRAFT},
     ),
     "driver-590": ({"node": {"driver": "590.48.01"}}, {"node": {"driver": "580.178.04"}}),
     "driver-old": ({"node": {"driver": "580.82.07"}}, {"node": {"driver": "580.95.05"}}),
@@ -312,8 +313,9 @@ INT4 = {"type": "qwen3_moe", "scheme": "int4", "moe": True, "reasoning": False}
         ("nccl-arm-hang", {"nccl": "2.28.9", "count": 1, "tensor_parallel_size": 1}, False),
         ("nccl-cross-nic", {"environment": {"NCCL_CROSS_NIC": "1", "NCCL_IB_HCA": "rocep1s0f1"}}, False),
         ("nccl-cross-nic", {"environment": {"NCCL_CROSS_NIC": "1"}, "transport": "socket"}, False),
-        ("idle-stall", {"release": "0.26.0", "count": 4, "tensor_parallel_size": 4}, False),
-        ("idle-stall", {"release": "0.27.0", "count": 3, "tensor_parallel_size": 1, "pipeline_parallel_size": 3}, False),
+        ("idle-stall", {"release": "0.27.1", "count": 4, "tensor_parallel_size": 4}, False),
+        ("idle-stall", {"release": "0.26.0", "count": 4, "tensor_parallel_size": 4, "arguments": DRAFT}, False),
+        ("idle-stall", {"release": "0.27.0", "count": 3, "tensor_parallel_size": 1, "pipeline_parallel_size": 3, "arguments": DRAFT}, False),
         ("expandable-segments-connector", {"release": "0.21.0", "arguments": CONNECTOR, "environment": EXPANDABLE}, False),
         ("expandable-segments-connector", {"arguments": CONNECTOR, "environment": EXPANDABLE}, True),
         ("expandable-segments-connector", {"arguments": {**CONNECTOR, "--enable-sleep-mode": True}, "environment": EXPANDABLE}, False),
