@@ -166,7 +166,7 @@ def named(name: str) -> tuple[Stack, list[Problem]]:
     if name in STACKS:
         return STACKS[name], []
     close = difflib.get_close_matches(name, STACKS, n=1)
-    fix = f"did you mean {close[0]}?" if close else "correct gb10_stack"
+    fix = f"use {close[0]}" if close else "correct gb10_stack"
     return _ALL[0], [Problem("gb10_stack", repr(name), f"one of {', '.join(STACKS)}", fix)]
 
 
@@ -178,7 +178,8 @@ def resolve(name: str, lock: str, path: str, runtime: str = "", image: str = "")
     """
     stack, problems = named(name)
     if problems:
-        return stack, problems
+        # The same report lists what is wrong with the lock's versions.
+        return _pinned(stack, lock), problems
     stack = _overridden(stack, runtime, image)
     if stack.runtime == CONTAINER and not stack.image:
         found = f"none is given, and the stack {name} has none"
@@ -187,11 +188,16 @@ def resolve(name: str, lock: str, path: str, runtime: str = "", image: str = "")
         )
     if not lock and (stack.runtime != CONTAINER or path):
         return stack, [*problems, _unlocked(name, path)]
-    pins = locked(lock)
-    if lock and "vllm" not in pins:
+    if lock and "vllm" not in locked(lock):
         fix = "add it, or use another lock"
         problems.append(Problem("gb10_runtime_lock", f"{path} pins no vllm", "a line such as vllm==0.32.0", fix))
-    return replace(stack, **{field: pins.get(field, getattr(stack, field)) for field in _PACKAGES.values()}), problems
+    return _pinned(stack, lock), problems
+
+
+def _pinned(stack: Stack, lock: str) -> Stack:
+    """Return the stack with the versions that a lock pins."""
+    pins = locked(lock)
+    return replace(stack, **{field: pins.get(field, getattr(stack, field)) for field in _PACKAGES.values()})
 
 
 def _overridden(stack: Stack, runtime: str, image: str) -> Stack:

@@ -63,7 +63,7 @@ def test_all_that_is_wrong_is_said_at_once(tmp_path: Path) -> None:
     done = plan(tmp_path, gb10_model="gpt-oss-12b", gb10_stack="curent")
     assert done.status != 0
     missing = f"spark1 has no recorded facts: {tmp_path}/spark1.json does not exist"
-    for word in (missing, "spark2.json", "unknown model 'gpt-oss-12b'", "did you mean current"):
+    for word in (missing, "spark2.json", "unknown model 'gpt-oss-12b'", "Fix: use current."):
         assert word in done.output
 
 
@@ -92,10 +92,11 @@ def test_every_invalid_input_is_in_one_report_with_its_location_and_fix(recorded
     lock = recorded / "old.lock"
     lock.write_text("vllm==0.18.1\nray==2.48.0\n", encoding="utf-8")
     break_links(recorded)
-    given |= {"gb10_extra_env": plain, "gb10_runtime_lock": str(lock), "gb10_fabric_ports": [1], "gb10_vllm_extra_args": ["--hf-token", SECRET]}
+    given |= {"gb10_stack": "curent", "gb10_runtime_lock": str(lock), "gb10_fabric_ports": [1]}
+    given |= {"gb10_extra_env": plain, "gb10_vllm_extra_args": ["--hf-token", SECRET]}
     done = plan(recorded, **given)
     assert done.status != 0
-    reported = done.output.partition("12 problems found; nothing was changed.\n")[2].splitlines()[:12]
+    reported = done.output.partition("13 problems found; nothing was changed.\n")[2].splitlines()[:13]
     for found, fix in (
         ("gb10_api_tls_key: it is the key of another certificate", "set both parts of one pair"),
         ("gb10_api_tls_certificate: it expired on", "renew it"),
@@ -104,6 +105,7 @@ def test_every_invalid_input_is_in_one_report_with_its_location_and_fix(recorded
         ("nodes[0].ports[0]: port 1 of spark1 has no carrier", "check the cable and the port at its other end"),
         ("nodes[1].ports[0]: rocep1s0f1, the RDMA device of enp1s0f1np1 of spark2, is DOWN", "check `rdma link show rocep1s0f1/1`"),
         (f"gb10_runtime_lock: {lock} has releases without hash (line 1: vllm==0.18.1", "add them with: uv pip compile"),
+        ("gb10_stack: 'curent'", "use current"),
         ("gb10_runtime_lock: Ray 2.48.0 has no RAY_AUTH_MODE", "use a release of vLLM for that Ray, or gb10_distributed_executor_backend: mp"),
         ("gb10_extra_env.hf_token: hf_token has the name of a secret", "move it to gb10_secret_env, in a vault"),
         ("gb10_extra_env.RAY_AUTH_MODE: RAY_AUTH_MODE is set", "remove it"),

@@ -67,7 +67,7 @@ def test_what_a_lock_file_says(text: str, expected: dict[str, str]) -> None:
 @pytest.mark.parametrize(
     ("name", "lock", "path", "where", "words"),
     [
-        ("curent", "vllm==1.0.0", "x.lock", "gb10_stack", ["'curent'", "did you mean current?"]),
+        ("curent", "vllm==1.0.0", "x.lock", "gb10_stack", ["'curent'", "Fix: use current."]),
         ("xyz", "vllm==1.0.0", "x.lock", "gb10_stack", ["one of current, vllm-0.32.0, vllm-0.18.1", "correct gb10_stack"]),
         ("lab", "", "", "gb10_runtime_lock", ["set gb10_runtime_lock, because lab has none"]),
         ("current", "", "x.lock", "gb10_runtime_lock", ["'x.lock' is not a readable file", "correct gb10_runtime_lock"]),
@@ -79,6 +79,11 @@ def test_what_cannot_be_resolved(name: str, lock: str, path: str, where: str, wo
     assert problem.path == where
     for word in words:
         assert word in str(problem)
+
+
+def test_a_lock_is_read_also_with_an_unknown_stack() -> None:
+    stack, _problems = resolve("curent", "vllm==0.18.1\nray==2.48.0\n", "x.lock")
+    assert (stack.vllm, stack.ray) == ("0.18.1", "2.48.0")
 
 
 def test_a_container_needs_an_image_and_no_lock() -> None:
