@@ -23,6 +23,10 @@ links() { # links up|down: without power no carrier; addresses and MTU that are 
   if [ "$1" = up ] && [ -n "$MANAGEMENT" ]; then ip -n "$NETNS" address add "${MANAGEMENT#* }" dev "${MANAGEMENT% *}"; fi
 }
 
+forget() { # remove the groups of the last systemd: the next one refuses to start in them
+  find "$CGROUP/machine" -mindepth 1 -depth -type d -exec rmdir {} +
+}
+
 boot_once() { # returns 133 after a reboot inside, 0 after a power-off, 137 after `off`
   echo "$BASHPID" >"$CGROUP/machine/cgroup.procs"
   # Enter the network namespace first, instead of with nspawn's --network-namespace-path: udev and networkd then get a
@@ -56,8 +60,7 @@ boot() {
     rc=0
     (boot_once) || rc=$?
     echo "== $(date +%T) $node: machine exited with status $rc"
-    # Remove the last systemd's groups; the next one refuses to start in them.
-    find "$CGROUP/machine" -mindepth 1 -depth -type d -exec rmdir {} +
+    forget
   done
   links down
 }
@@ -69,6 +72,9 @@ off)
   echo 1 >"$CGROUP/cgroup.kill"
   # shellcheck disable=SC2016 # $1 is the inner shell's
   timeout 10 bash -c 'until grep -q "^populated 0" "$1/cgroup.events"; do sleep 0.05; done' off "$CGROUP"
+  # A group remembers the kill. systemd 257 starts processes directly in their groups, and Linux 6.18 kills these at once
+  # if systemd's own group was killed before and theirs was not.
+  forget
   ;;
 boot) boot ;;
 *)
