@@ -25,6 +25,8 @@ TAG = ("--tags", "qsfp_netplan")
 OURS, MANAGEMENT = "/etc/netplan/60-gb10-qsfp.yaml", "/etc/netplan/00-management.yaml"
 #: Most tests change the MTU, because then every rail of every node differs.
 MTU = 8000
+#: The task before the confirmations. A kill at the first confirmation can come after it, and then some hosts keep the change.
+UNCONFIRMED = "Verify every rail with full-size frames"
 State = dict[str, object]
 
 
@@ -184,7 +186,7 @@ def test_a_change_that_cuts_the_management_network_comes_back_by_itself(
 def test_a_controller_that_dies_before_confirming_leaves_the_old_state(cluster: Cluster, states: Callable[[], dict[str, State]]) -> None:
     before = states()
     changed = extra(gb10_fabric_mtu=MTU, qsfp_netplan_confirm_timeout=15)
-    run_and_kill("site.yml", [*cluster.arguments, *TAG, *changed], "Confirm the fabric change on all hosts, or roll it back on all")
+    run_and_kill("site.yml", [*cluster.arguments, *TAG, *changed], UNCONFIRMED)
     assert states() != before
     deadline = time.monotonic() + 40
     while states() != before and time.monotonic() < deadline:
@@ -199,7 +201,7 @@ def test_a_node_that_loses_power_before_the_confirmation_comes_up_with_the_old_s
     """Users power-cycle a host that they cannot reach any more."""
     before = states()
     changed = extra(gb10_fabric_mtu=MTU, qsfp_netplan_confirm_timeout=25)
-    run_and_kill("site.yml", [*cluster.arguments, *TAG, *changed], "Confirm the fabric change on all hosts, or roll it back on all")
+    run_and_kill("site.yml", [*cluster.arguments, *TAG, *changed], UNCONFIRMED)
     power = f"{cluster.nodes['spark4']['lab_dir']}/power.sh"
     subprocess.run([power, "off", "spark4"], check=True)
     subprocess.run([power, "on", "spark4"], check=True)
@@ -226,7 +228,7 @@ def test_a_full_disk_does_not_keep_the_old_network_from_coming_back(
     try:
         before = states()
         changed = extra(gb10_fabric_mtu=MTU, qsfp_netplan_confirm_timeout=25)
-        run_and_kill("site.yml", [*cluster.arguments, *TAG, *changed], "Confirm the fabric change on all hosts, or roll it back on all")
+        run_and_kill("site.yml", [*cluster.arguments, *TAG, *changed], UNCONFIRMED)
         assert host.run("cat /dev/zero > /etc/netplan/fill").rc != 0
         last = "find /var/lib -path '*netplan/last.json' -newer /etc/netplan/fill -exec cat {} +"
         deadline = time.monotonic() + 60
