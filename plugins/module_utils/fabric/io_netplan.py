@@ -26,6 +26,9 @@ from ansible_collections.gb10.cluster.plugins.module_utils.node import io_facts 
 #: Files that netplan generates for its two renderers: folder, prefix of the name, and suffix after the interface.
 #: Source: netplan-generate(8).
 _GENERATED = (("/run/systemd/network/", "10-netplan-", ".network"), ("/run/NetworkManager/system-connections/", "netplan-", ".nmconnection"))
+#: The programs that write these files, since netplan 1.2 and before. From 1.0 on, `netplan generate --root-dir` also
+#: reloads systemd, which runs netplan on the host's own files and so hides changes that were never applied.
+_GENERATORS = ("/usr/libexec/netplan/configure", "/usr/libexec/netplan/generate")
 _HEADER = "# gb10.cluster took {interfaces} out of this file; qsfp_netplan_state: absent puts it back as it was.\n"
 
 
@@ -150,7 +153,7 @@ def refusal(run: Run, files: Mapping[str, Any], interfaces: Sequence[str], scrat
     for path, saved in files.items():
         if saved is not None and os.path.dirname(path) in NETPLAN_FOLDERS:
             io_file.write_file(scratch + path, *saved)
-    status, stdout, stderr = run(["netplan", "generate", "--root-dir", scratch])
+    status, stdout, stderr = run([next(filter(os.path.exists, _GENERATORS), _GENERATORS[0]), "--root-dir", scratch])
     if status != 0:
         # The first line has the file and the reason. Later lines quote the file, including Wi-Fi passwords.
         reason = next(iter((stderr or stdout).strip().splitlines()), "no reason given")

@@ -703,6 +703,8 @@ def test_what_somebody_else_did_not_apply_is_refused(tmp_path: Path, monkeypatch
         Path(root, name).write_text(text, encoding="utf-8")
 
     def generate(argv: list[str]) -> tuple[int, str, str]:
+        # The command netplan itself reloads systemd.
+        assert argv[0].startswith("/usr/libexec/netplan/") and argv[1] == "--root-dir"
         if edit != "removed":
             write(f"{argv[-1]}{host}", "new" if edit == "changed" else "old")
         return 0, "", ""
