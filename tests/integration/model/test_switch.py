@@ -47,7 +47,8 @@ def test_the_screen(cluster: Cluster, nodes: dict[str, Host], mode: tuple[str, .
     said = screen(cluster, *mode)
     assert said[0] == f"model: /srv/models/tiny, served as tiny at {API}/v1"
     assert said[1].startswith("it answered in ")
-    for name, services, memory, links in zip(nodes, said[2::3], said[3::3], said[4::3], strict=False):
+    first = next(number for number, line in enumerate(said) if line.startswith("spark1  "))
+    for name, services, memory, links in zip(nodes, said[first::3], said[first + 1 :: 3], said[first + 2 :: 3], strict=False):
         assert services.startswith(f"{name}  gb10-ray active for ")
         assert memory.lstrip().startswith("rank pid ") and memory.endswith("GiB available")
         assert links.endswith("; enp1s0f1np1 10 Gb/s; enP2p1s0f1np1 10 Gb/s")
