@@ -59,7 +59,7 @@ def test_a_launch_with_other_answers_rolls_back(cluster: Cluster, head: Host, re
     arguments = [*cluster.variable("gb10_vllm_extra_args", []), "--hf-overrides", OTHER_NUMBERS]
     failed = cluster.serve(*recorded, "--extra-vars", json.dumps({"gb10_vllm_extra_args": arguments}))
     assert failed.status != 0
-    said = failed.output.replace("\\n", "\n")
+    said = failed.output
     assert "The golden answers failed: " in said
     assert "Restored /srv/models/tiny with its previous configuration. It answers again." in said
     assert completion(head) == text

@@ -117,8 +117,8 @@ def test_a_switch_to_a_broken_model_ends_with_the_old_one_answering(
     key = head.check_output("cat /etc/gb10/api.key /etc/gb10/api.env")
     failed = play(cluster, "switch_model", gb10_model=broken, gb10_api_key="another-key-that-nobody-uses")
     assert failed.status != 0
-    said = failed.output.replace("\\n", "\n")
-    assert f"{broken} could not be started:\nspark1: gb10-vllm.service failed to start: " in said
+    said = failed.output
+    assert f"{broken} could not be started:\n  spark1: gb10-vllm.service failed to start: " in said
     assert "Restored /srv/models/tiny. It answers again." in said
     assert (served(head), completion(head)) == ("/srv/models/tiny", text)
     assert {name: host.check_output("cat /etc/gb10/records/current /etc/gb10/cluster.env") for name, host in nodes.items()} == before
@@ -138,8 +138,8 @@ def test_a_switch_on_which_ray_does_not_come_up_ends_with_the_old_one_answering(
     changed = {"gb10_extra_env": {"OMP_NUM_THREADS": "2"}, "ray_cluster_join_timeout": 1}
     failed = play(cluster, "switch_model", gb10_model="/srv/models/tiny-moe", **changed)
     assert failed.status != 0
-    said = failed.output.replace("\\n", "\n")
-    assert "/srv/models/tiny-moe could not be started:\nspark1: Ray is not complete: " in said
+    said = failed.output
+    assert "/srv/models/tiny-moe could not be started:\n  spark1: Ray is not complete: " in said
     assert "Restored /srv/models/tiny. It answers again." in said
     assert (served(head), completion(head)) == ("/srv/models/tiny", text)
     assert {name: host.check_output("cat /etc/gb10/records/current /etc/gb10/cluster.env") for name, host in nodes.items()} == before
