@@ -61,7 +61,8 @@ class Cluster:
         while True:
             try:
                 again = self.connect(name)
-                if not again.file(mark).exists:
+                # -1: the connection ended before the answer.
+                if again.run(f"test -e {mark}").rc == 1:
                     return again
             except (pytest.fail.Exception, paramiko.SSHException, OSError, EOFError):
                 pass
