@@ -14,6 +14,7 @@ from ansible_collections.gb10.cluster.plugins.plugin_utils.lazy import Core, pla
 confined = Core("launch.confinement")
 overrides = Core("launch.overrides")
 launch = Core("launch.argv")
+gates = Core("launch.gates")
 systemd = Core("common.systemd")
 
 
@@ -30,15 +31,21 @@ def rank_env(node: Mapping[str, Any]) -> dict[str, str]:
 def ray_exec_start(plan: Mapping[str, Any], object_store_memory: int, args: Sequence[str] = ()) -> str:
     """Return the ExecStart= of Ray on the plan's node."""
     given = plain_data(plan)
-    return systemd.exec_line(launch.contained(given, launch.RAY, launch.ray_argv(given, object_store_memory, plain_data(args)), _owner(given)))
+    argv = launch.contained(given, launch.RAY, launch.ray_argv(given, object_store_memory, plain_data(args)), _owner(given))
+    return systemd.exec_line([*gates.argv(launch.RAY), *argv])
 
 
 def vllm_exec_start(plan: Mapping[str, Any]) -> str:
     """Return the ExecStart= of vLLM on the plan's node."""
     given = plain_data(plan)
-    if given["executor"] == "ray":
-        return systemd.exec_line(launch.contained(given, launch.VLLM, launch.vllm_argv(given), _owner(given)))
-    return systemd.exec_line(launch.rank_argv(given, _owner(given)))
+    ray = given["executor"] == "ray"
+    argv = launch.contained(given, launch.VLLM, launch.vllm_argv(given), _owner(given)) if ray else launch.rank_argv(given, _owner(given))
+    return systemd.exec_line([*gates.argv(launch.VLLM), *argv])
+
+
+def gate_settings(plan: Mapping[str, Any], drop_caches: bool) -> dict[str, Any]:
+    """Return the settings of the gates before each start on the plan's node; see module_utils/launch/gates.py."""
+    return gates.settings(plain_data(plan), bool(drop_caches))
 
 
 def _owner(plan: Mapping[str, Any]) -> str:
@@ -69,6 +76,7 @@ class FilterModule:
         return {
             "confined_query": confined_query,
             "confinement": confinement,
+            "gate_settings": gate_settings,
             "merge_overrides": merge_overrides,
             "rank_env": rank_env,
             "ray_exec_start": ray_exec_start,

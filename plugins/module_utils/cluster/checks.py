@@ -41,7 +41,7 @@ _FOLDER = re.compile(r"/[^\s\"'%\\]*")
 #: one.
 _ROOTS = ("/boot", "/etc", "/root", "/run", "/usr", "/var/lib/gb10-netplan")
 #: The facts that the role gb10 sets on every node.
-_FACTS = ("gb10_plan", "gb10_api_key_state", "gb10_secrets_state")
+_FACTS = ("gb10_plan", "gb10_api_key_state", "gb10_secrets_state", "gb10_gates_written")
 
 
 def check(inputs: Inputs, known_variables: Mapping[str, Sequence[str]]) -> list[Problem]:
@@ -54,6 +54,7 @@ def check(inputs: Inputs, known_variables: Mapping[str, Sequence[str]]) -> list[
         *_check_settings(settings, len(nodes)),
         *_check_access(nodes),
         *_check_folders(settings),
+        *_check_restarts(settings),
         *_check_nccl(inputs.head.nccl_wanted),
     ]
 
@@ -305,6 +306,22 @@ def _check_container(settings: Settings) -> list[Problem]:
         for index, word in enumerate(settings.container_args)
         if (option := word.partition("=")[0]) in _TAKEN
     ]
+    return problems
+
+
+def _check_restarts(settings: Settings) -> list[Problem]:
+    """Check the limits of restarts: starts that each wait for a gate must reach the limit."""
+    names = ("restart_attempts", "restart_delay", "restart_max_delay", "gate_timeout")
+    problems = [
+        Problem(f"{PREFIX}{name}", str(getattr(settings, name)), "1 or more", f"correct {PREFIX}{name}")
+        for name in names
+        if getattr(settings, name) < 1
+    ]
+    longest = max(settings.restart_delay, settings.restart_max_delay) + settings.gate_timeout
+    if not problems and settings.restart_interval <= settings.restart_attempts * longest:
+        found = f"{settings.restart_interval} is too short for {settings.restart_attempts} starts of {longest} s each, so they would never end"
+        expected = f"more than {settings.restart_attempts * longest}"
+        problems.append(Problem("gb10_restart_interval", found, expected, "raise it, or lower gb10_gate_timeout"))
     return problems
 
 

@@ -50,6 +50,11 @@ class Settings(serve_schema.Settings):
     service_user: str
     service_read_write_paths: Sequence[str]
     allow_restart: bool
+    restart_attempts: int
+    restart_interval: int
+    restart_delay: int
+    restart_max_delay: int
+    gate_timeout: int
 
     @property
     def fabric(self) -> Fabric:
@@ -370,6 +375,20 @@ class Serve:
 
 
 @dataclass(frozen=True)
+class Restart:
+    """The limits of restarts: ``attempts`` starts in ``interval`` seconds, each after ``delay`` to ``max_delay`` seconds.
+
+    A start waits for its gates for at most ``gate_timeout`` seconds.
+    """
+
+    attempts: int
+    interval: int
+    delay: int
+    max_delay: int
+    gate_timeout: int
+
+
+@dataclass(frozen=True)
 class Plan:
     """The plan that roles apply. As plain data it is the fact ``gb10_plan``, with the node's own part in ``node``."""
 
@@ -400,6 +419,7 @@ class Plan:
     home: str
     writable: Sequence[str]
     allow_restart: bool
+    restart: Restart
     runtime: Container | Environment
     nccl: Nccl
     stack: StackVersions

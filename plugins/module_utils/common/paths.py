@@ -28,6 +28,8 @@ WATCHDOG_TOKEN = "/etc/gb10/watchdog.token"
 WATCHDOG_WEBHOOK = "/etc/gb10/watchdog.webhook"
 WATCHDOG_STATE = "/var/lib/gb10-watchdog"
 WATCHDOG_STATUS = "/run/gb10-watchdog/status.json"
+#: The gates before each start: their settings, and the folder of the program.
+GATES_SETTINGS, GATES_PROGRAM = "/etc/gb10/gates.json", "/usr/local/lib/gb10-gates"
 #: systemd's folder for the administrator's units.
 UNIT_FOLDER = "/etc/systemd/system"
 #: The services, in start order; they stop in reverse order.

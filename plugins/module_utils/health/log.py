@@ -11,6 +11,7 @@ from collections.abc import Sequence
 
 #: Start of a message -> its description, for each step of the start, in order. Each `{}` is a group of the match.
 _STEPS = (
+    (r"gb10-gates wait: (.+)", "waiting for gates: {}"),
     (r"Ray counts all (\d+ nodes)", "Ray counts all {}"),
     (r".*\bversion (\d+\.\d+\S*)$", "vLLM {} starts"),
     (r"Resolved architecture: (\S+)", "architecture {}"),
@@ -66,6 +67,7 @@ _ECHO_WHOLE_TEXTS = ("cancelled",)
 _CAUSES = (
     re.compile(r"^(?:vllm|vllm serve|api_server\.py)[\w ]*: error: (.+)$"),
     re.compile(r"^Ray is not complete (.+)$"),
+    re.compile(r"^gb10-gates refused the start: "),
     re.compile(r"^(?!.*ignoring)\S+\.service: (?:Failed to \w+ .*|Failed at step .*|\S+ operation timed out.*)$"),
     re.compile(r"^\S+\.service: A process of this unit has been killed by the OOM killer\.?$"),
     re.compile(r"^(?:RayWorkerProc|Worker proc) .*died unexpectedly"),

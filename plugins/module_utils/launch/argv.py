@@ -160,6 +160,7 @@ def rank_argv(plan: Mapping[str, Any], owner: str = "") -> list[str]:
     """Return the argv of io_rank.py, which starts and ends vLLM on the plan's node together with the other ranks."""
     place = [f"--address={plan['head']['address']}", f"--port={plan['rendezvous_port'] + 1}"]
     place += [f"--rank={_rank(plan)}", f"--ranks={len(plan['nodes'])}"]
+    place.append(f"--timeout={plan['restart']['gate_timeout']}")
     # A container's unit runs it as root, which must not write bytecode into the service user's folder (-B).
     return ["/usr/bin/python3", "-B", RANK_PROGRAM, *place, "--", *contained(plan, VLLM, vllm_argv(plan), owner)]
 

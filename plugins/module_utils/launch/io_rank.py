@@ -126,12 +126,16 @@ def say(text: str) -> None:
     sys.stdout.flush()
 
 
-async def run(group: Group, rank: int, ranks: int, command: Sequence[str]) -> int:
+async def run(group: Group, rank: int, ranks: int, timeout: float, command: Sequence[str]) -> int:
     """Run a rank once all have connected, until any ends. Return its exit status, 1 if another one ended first."""
     loop = asyncio.get_running_loop()
     for number in (signal.SIGTERM, signal.SIGINT):
         loop.add_signal_handler(number, group.end, "this service is being stopped")
-    await (group.follow(rank) if rank else group.lead(ranks))
+    try:
+        await asyncio.wait_for(group.follow(rank) if rank else group.lead(ranks), timeout)
+    except TimeoutError:
+        # A service that waits forever would never show a reason.
+        group.end(f"not all ranks connected within {timeout:g} s")
     if group.ended.is_set():
         say(group.reason)
         return 1
@@ -159,6 +163,7 @@ def main() -> None:
     parser.add_argument("--port", type=int, required=True)
     parser.add_argument("--rank", type=int, required=True, help="0 for the head")
     parser.add_argument("--ranks", type=int, required=True, help="number of ranks")
+    parser.add_argument("--timeout", type=float, default=600, help="seconds to wait for the other ranks (default 600)")
     parser.add_argument("command", nargs="+")
     options = parser.parse_args()
     if not 0 <= options.rank < options.ranks:
@@ -171,7 +176,7 @@ def main() -> None:
 
     async def start() -> int:
         group = Group(options.address, options.port, name)
-        return await run(group, options.rank, options.ranks, options.command)
+        return await run(group, options.rank, options.ranks, options.timeout, options.command)
 
     raise SystemExit(asyncio.run(start()))
 

@@ -31,7 +31,7 @@ MOST = 1 << 22
 SHOWN = 12
 ID = re.compile(r"[0-9a-f]{64}")
 #: Launch inputs of the services without secrets, in addition to the overrides.
-FILES = ("/etc/gb10/cluster.env", *(f"{paths.UNIT_FOLDER}/{unit}" for unit in paths.UNITS))
+FILES = ("/etc/gb10/cluster.env", paths.GATES_SETTINGS, *(f"{paths.UNIT_FOLDER}/{unit}" for unit in paths.UNITS))
 #: Launch inputs with secrets, and the certificate that belongs to the secret key.
 SECRET_FILES = (paths.SECRET_ENVIRONMENT, *paths.API_KEY, *api_tls.FILES.values())
 #: The variable that installs a secret file.

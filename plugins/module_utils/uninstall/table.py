@@ -86,6 +86,8 @@ NODE: Sequence[Place] = (
     Place("/usr/local/lib/gb10-rank.py", "the program that starts ranks", "file"),
     Place("/usr/local/lib/gb10-wait-for-ray.py", "the program that waits for Ray", "file"),
     Place("/usr/local/bin/gb10-wait-for-ray", "the program that waits for Ray", "file"),
+    Place(paths.GATES_PROGRAM, "the gates before each start", "tree"),
+    Place(paths.GATES_SETTINGS, "settings of the gates", "file"),
     Place("/run/gb10-model", "status of a model copy", "tree"),
     Place(f"{CONFIGURATION}/cluster.env", "environment of the ranks", "file"),
     Place(paths.SECRET_ENVIRONMENT, "secret variables of the ranks", "file"),

@@ -331,6 +331,14 @@ BAD: dict[str, tuple[Callable[[], list[Node]], str, str, str, str]] = {
     ),
     "privileged port": (lambda: pair(gb10_api_port=80), "gb10_api_port", "80", "1024 to 65535", "correct gb10_api_port"),
     "beyond the last port": (lambda: pair(gb10_ray_port=65530), "gb10_ray_port", "65530", "1024 to 65528", "correct gb10_ray_port"),
+    "restarts without end": (
+        lambda: pair(gb10_restart_interval=3600),
+        "gb10_restart_interval",
+        "3600 is too short for 5 starts of 720 s each, so they would never end",
+        "more than 3600",
+        "raise it, or lower gb10_gate_timeout",
+    ),
+    "no restarts": (lambda: pair(gb10_restart_attempts=0), "gb10_restart_attempts", "0", "1 or more", "correct gb10_restart_attempts"),
     "VLLM_HOST_IP": (
         lambda: pair(gb10_extra_env={"VLLM_HOST_IP": "10.0.0.1"}),
         "gb10_extra_env.VLLM_HOST_IP",

@@ -24,6 +24,7 @@ PLAN: dict[str, Any] = {
         "additions": {}, "environment": {"NCCL_DEBUG": "INFO"}, "secrets": [],
     },
     "ray_port": 6379,
+    "restart": {"gate_timeout": 600},
     "rendezvous_port": 29501,
     "model": "/srv/models/tiny",
     "served_model_name": "tiny",
@@ -107,7 +108,7 @@ def test_ranks_meet_without_ray() -> None:
     assert launch.vllm_argv(worker)[3:] == ["--served-model-name=tiny", "--headless", *both, "--node-rank=1", *meet]
     started = launch.rank_argv(worker)
     assert started[:5] == ["/usr/bin/python3", "-B", "/usr/local/lib/gb10-rank.py", "--address=10.110.0.1", "--port=29502"]
-    assert started[5:] == ["--rank=1", "--ranks=2", "--", *launch.vllm_argv(worker)]
+    assert started[5:] == ["--rank=1", "--ranks=2", "--timeout=600", "--", *launch.vllm_argv(worker)]
     assert launch.start_digest(worker) == launch.start_digest(head), "the same group"
     assert launch.start_digest(head)[:16] not in " ".join(started), "every user can read arguments"
 

@@ -23,9 +23,18 @@ Start = Callable[..., "Rank"]
 class Rank:
     """A rank under the program. Its command records its PID and sleeps."""
 
-    def __init__(self, folder: Path, port: int, rank: int, ranks: int, group: str) -> None:
+    def __init__(self, folder: Path, port: int, rank: int, ranks: int, group: str, timeout: float) -> None:
         self.mark = folder / f"{rank}-{group}"
-        command = [sys.executable, PROGRAM, "--address=127.0.0.1", f"--port={port}", f"--rank={rank}", f"--ranks={ranks}", "--"]
+        command = [
+            sys.executable,
+            PROGRAM,
+            "--address=127.0.0.1",
+            f"--port={port}",
+            f"--rank={rank}",
+            f"--ranks={ranks}",
+            f"--timeout={timeout}",
+            "--",
+        ]
         command += ["sh", "-c", f"echo $$ ${io_rank.GROUP_VARIABLE} > {self.mark}; exec sleep 600"]
         environment = os.environ | {io_rank.GROUP_VARIABLE: group}
         self.process = subprocess.Popen(command, stdout=subprocess.PIPE, text=True, env=environment)
@@ -56,8 +65,8 @@ def start(tmp_path: Path) -> Iterator[Start]:
         port = free.getsockname()[1]
     started: list[Rank] = []
 
-    def start(rank: int, ranks: int = 3, group: str = "a") -> Rank:
-        started.append(Rank(tmp_path, port, rank, ranks, group))
+    def start(rank: int, ranks: int = 3, group: str = "a", timeout: float = 60) -> Rank:
+        started.append(Rank(tmp_path, port, rank, ranks, group, timeout))
         return started[-1]
 
     yield start
@@ -154,3 +163,11 @@ def test_the_group_is_not_handed_on(start: Start) -> None:
     assert rank.runs()
     # The command wrote its PID, and the group if it had the variable.
     assert rank.mark.read_text(encoding="utf-8").split() == [str(rank.pid)]
+
+
+@pytest.mark.parametrize("rank", [0, 1])
+def test_a_rank_ends_with_a_reason_when_the_others_do_not_come(start: Start, rank: int) -> None:
+    alone = start(rank, timeout=0.5)
+    output, _none = alone.process.communicate(timeout=20)
+    assert alone.process.returncode == 1
+    assert "not all ranks connected within 0.5 s" in output

@@ -1,0 +1,143 @@
+# Copyright (c) 2026, gb10.cluster maintainers
+# GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+
+"""Wait until the gates of a service are open, then replace this process by the service. Changes nothing.
+
+gb10-ray.service and gb10-vllm.service run it as their user. A closed gate ends the start after a time-out, with all
+reasons in the journal. With --drop-caches, root drops the page cache instead, if the settings have it.
+"""
+
+from __future__ import annotations
+
+import argparse
+import errno
+import os
+import socket
+import subprocess
+import sys
+import time
+from collections.abc import Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from typing import Any
+
+from ansible_collections.gb10.cluster.plugins.module_utils.common import io_file, io_json, paths
+from ansible_collections.gb10.cluster.plugins.module_utils.launch import gates
+from ansible_collections.gb10.cluster.plugins.module_utils.memory import io_reclaim
+from ansible_collections.gb10.cluster.plugins.module_utils.node import io_facts, parse
+
+_PAUSE_SECONDS, _CONNECT_SECONDS = 3.0, 2.0
+#: A driver that initializes takes seconds. One that hangs never answers.
+_GPU_SECONDS = 30
+#: Report gates that stay closed again after this time.
+_REPEAT_SECONDS = 120.0
+_UNREACHABLE = (errno.ENETUNREACH, errno.EHOSTUNREACH, errno.EHOSTDOWN, errno.ETIMEDOUT, errno.ENETDOWN)
+
+
+def say(text: str) -> None:
+    """Write a line to the journal."""
+    sys.stdout.write(f"{text}\n")
+    sys.stdout.flush()
+
+
+def run(argv: list[str]) -> tuple[int, str, str]:
+    """Run a command with a time-out, also one that no signal ends, such as one that waits for a driver."""
+    try:
+        process = subprocess.Popen(argv, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, errors="replace")
+    except FileNotFoundError:
+        return 127, "", f"{argv[0]} is not installed"
+    try:
+        stdout, stderr = process.communicate(timeout=_GPU_SECONDS)
+    except subprocess.TimeoutExpired:
+        process.kill()
+        return 124, "", f"{argv[0]} does not answer within {_GPU_SECONDS} s"
+    return process.returncode, stdout, stderr
+
+
+def answers(peer: Mapping[str, Any]) -> bool:
+    """Return whether the kernel of a peer answers; with ``listens``, whether its service does."""
+    try:
+        socket.create_connection((peer["address"], peer["port"]), _CONNECT_SECONDS).close()
+    except TimeoutError:
+        return False
+    except OSError as error:
+        return not peer["listens"] and error.errno not in _UNREACHABLE
+    return True
+
+
+def observe(given: Mapping[str, Any], unit: str, waited: float) -> gates.Found:
+    """Read everything that the gates of a unit need. Raises ValueError, OSError."""
+    peers = given["peers"][unit]
+    with ThreadPoolExecutor(max(1, len(peers))) as pool:
+        silent = [peer for peer, up in zip(peers, pool.map(answers, peers), strict=True) if not up]
+    meminfo = io_file.read("/proc/meminfo")
+    available = parse.available_memory(meminfo)
+    return gates.Found(
+        interfaces=io_facts.interfaces(run) if given["links"] else {},
+        silent=silent,
+        gpu=_gpu() if given["gpu"] else "",
+        missing=[path for path in given["libraries"] if not os.path.isfile(path)],
+        available=available,
+        total=parse.total_memory(meminfo),
+        waited=waited,
+        processes=io_reclaim.processes() if available < given["memory"] else (),
+    )
+
+
+def _gpu() -> str:
+    """Return why no GPU answers, "" if one does."""
+    status, stdout, stderr = run(["nvidia-smi", "--query-gpu=name", "--format=csv,noheader"])
+    if status == 0 and stdout.strip():
+        return ""
+    return " ".join((stderr or stdout).split())[:200] or f"nvidia-smi ended with status {status} and lists no GPU"
+
+
+def wait(given: Mapping[str, Any], unit: str, pause: float = _PAUSE_SECONDS) -> str:
+    """Wait until all gates are open. Returns the closed ones as text after ``seconds`` of the settings, "" if all opened."""
+    begin = time.monotonic()
+    reported: tuple[float, list[str]] = (begin, [])
+    while True:
+        now = time.monotonic()
+        closed = gates.problems(given, observe(given, unit, now - begin))
+        if not closed:
+            say(f"{gates.OPEN}{now - begin:.0f} s")
+            return ""
+        text = " ".join(map(str, closed))
+        if now - begin >= given["seconds"]:
+            return text
+        places = [problem.path for problem in closed]
+        if places != reported[1] or now - reported[0] > _REPEAT_SECONDS:
+            say(f"{gates.WAIT}{text}")
+            reported = now, places
+        time.sleep(pause)
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Command-line entry point. Returns only if the service is not started."""
+    parser = argparse.ArgumentParser(description="Wait for the gates of a service, then start it.")
+    parser.add_argument("--settings", default=paths.GATES_SETTINGS)
+    parser.add_argument("--drop-caches", action="store_true", help="drop the page cache if the settings have it; start nothing")
+    parser.add_argument("unit", nargs="?", default="")
+    parser.add_argument("command", nargs="*")
+    options = parser.parse_args(arguments)
+    try:
+        given = io_json.json_file(options.settings)
+        if given is None:
+            raise ValueError(f"{options.settings} does not exist. Expected: the gates of the plan. Fix: run site.yml")
+        if options.drop_caches:
+            if given["drop_caches"]:
+                io_reclaim.drop_caches()
+            return 0
+        if not options.command or options.unit not in given["peers"]:
+            parser.error(f"expected: one of {', '.join(given['peers'])}, -- and a command")
+        closed = wait(given, options.unit)
+    except (ValueError, OSError, KeyError) as error:
+        closed = str(error)
+    if not closed:
+        os.execvp(options.command[0], options.command)
+    say(f"{gates.REFUSED}{closed}")
+    return 1
+
+
+if __name__ == "__main__":
+    raise SystemExit(main())

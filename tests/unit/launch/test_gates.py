@@ -1,0 +1,279 @@
+"""The gates before each start: their settings in a plan, closed gates, and the program with real sockets and files."""
+
+from __future__ import annotations
+
+import json
+import os
+import socket
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Iterator
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+from filters import FILTERS
+from repository import ROOT, load_yaml, read
+from run_module import program
+
+from ansible_collections.gb10.cluster.plugins.module_utils.common import paths
+from ansible_collections.gb10.cluster.plugins.module_utils.launch import gates, io_gates
+
+PLAN: dict[str, Any] = json.loads((ROOT / "tests/unit/data/plan_two_spark.json").read_text(encoding="utf-8"))
+GIB = 1 << 30
+
+
+def plan(index: int, **changes: Any) -> dict[str, Any]:
+    return {**PLAN, "node": PLAN["nodes"][index], **changes}
+
+
+def found(**changes: Any) -> gates.Found:
+    """Return an observation of the plan's head with all gates open."""
+    interfaces = {link["interface"]: {"mtu": link["mtu"], "addresses": [f"{link['address']}/24"]} for link in gates.settings(plan(0), True)["links"]}
+    return replace(gates.Found(interfaces, (), "", (), 120 * GIB, 128 * GIB, 0.0), **changes)
+
+
+def places(**changes: Any) -> list[str]:
+    given = {**gates.settings(plan(0), True), "memory": 100 * GIB}
+    return [problem.path for problem in gates.problems(given, found(**changes))]
+
+
+def test_the_settings_follow_the_plan() -> None:
+    head, worker = (gates.settings(plan(index), True) for index in (0, 1))
+    assert head["links"] == [
+        {"interface": "enp1s0f1np1", "address": "10.110.0.1", "mtu": 9000},
+        {"interface": "enP2p1s0f1np1", "address": "10.110.1.1", "mtu": 9000},
+    ]
+    assert (head["seconds"], head["drop_caches"], head["gpu"]) == (600, True, True)
+    assert head["memory"] == PLAN["serve"]["needs"].get("spark1", 0)
+    assert head["peers"]["gb10-ray"] == [], "workers join the head's Ray, so it does not wait for them"
+    assert [(peer["address"], peer["listens"]) for peer in head["peers"]["gb10-vllm"]] == [("10.110.0.2", False), ("10.110.1.2", False)]
+    assert [(peer["address"], peer["port"], peer["listens"]) for peer in worker["peers"]["gb10-ray"]] == [
+        ("10.110.0.1", 6379, True),
+        ("10.110.1.1", 6379, False),
+    ]
+
+
+def test_without_ray_each_rank_waits_for_the_kernel_of_its_peers_only() -> None:
+    worker = gates.settings(plan(1, executor="mp", stack={**PLAN["stack"], "device": "cpu"}), False)
+    assert {(peer["port"], peer["listens"]) for peer in worker["peers"]["gb10-vllm"]} == {(29501, False)}
+    assert (worker["gpu"], worker["drop_caches"]) == (False, False)
+
+
+def test_a_worker_waits_for_the_head_and_not_for_other_workers() -> None:
+    third = {**PLAN["nodes"][1], "name": "spark3", "address": "10.110.0.3"}
+    worker = gates.settings({**plan(1), "nodes": [*PLAN["nodes"], third]}, True)
+    assert {peer["name"] for peer in worker["peers"]["gb10-ray"]} == {"spark1"}
+
+
+def test_libraries_of_the_ranks_are_gates() -> None:
+    library = "/opt/gb10/nccl/a/libnccl.so.2"
+    addition = {"files": {library: "0" * 64, "vllm/config.py": "1" * 64}, "environment": {}, "flags": []}
+    node = {**PLAN["nodes"][0], "additions": {"nccl_sm121_build": addition}}
+    assert gates.settings({**PLAN, "node": node}, True)["libraries"] == [library]
+
+
+def test_open_gates_have_no_problem() -> None:
+    assert places() == []
+
+
+@pytest.mark.parametrize(
+    ("changes", "place", "text"),
+    [
+        ({"interfaces": {}}, "spark1.gates.fabric.enp1s0f1np1", "there is no such interface"),
+        (
+            {"interfaces": {"enp1s0f1np1": {"mtu": 1500, "addresses": ["10.110.0.1/24"]}}},
+            "spark1.gates.fabric.enp1s0f1np1",
+            "MTU 1500. Expected: MTU 9000",
+        ),
+        ({"interfaces": {"enp1s0f1np1": {"mtu": 9000, "addresses": []}}}, "spark1.gates.fabric.enp1s0f1np1", "no address. Expected: 10.110.0.1"),
+        ({"gpu": "nvidia-smi does not answer within 30 s"}, "spark1.gates.gpu", "does not answer"),
+        ({"missing": ["/opt/x/libnccl.so.2"]}, "spark1.gates.nccl", "/opt/x/libnccl.so.2 does not exist"),
+        (
+            {"silent": [{"name": "spark2", "address": "10.110.1.2", "port": 6379, "listens": False}]},
+            "spark1.gates.peers.spark2",
+            "10.110.1.2 does not answer. Expected: its kernel answers on this rail",
+        ),
+        ({"available": 99 * GIB, "processes": [{"pid": 7, "name": "hog", "bytes": 20 * GIB}]}, "spark1.gates.memory", "hog (pid 7, 20.0 GiB)"),
+    ],
+    ids=["interface", "mtu", "address", "gpu", "nccl", "peer", "memory"],
+)
+def test_each_closed_gate_is_named_with_the_fix(changes: dict[str, Any], place: str, text: str) -> None:
+    given = {**gates.settings(plan(0), True), "memory": 100 * GIB}
+    problem = gates.problems(given, found(**changes))[0]
+    assert problem.path == place
+    assert text in str(problem)
+    assert ". Fix: " in str(problem)
+
+
+def test_all_closed_gates_are_reported_together() -> None:
+    assert places(interfaces={}, gpu="no", missing=["/a"], available=0) == [
+        "spark1.gates.fabric.enp1s0f1np1",
+        "spark1.gates.fabric.enP2p1s0f1np1",
+        "spark1.gates.gpu",
+        "spark1.gates.nccl",
+        "spark1.gates.memory",
+    ]
+
+
+def test_the_last_report_counts_until_the_gates_open() -> None:
+    lines = [f"{gates.WAIT}a", "other", f"{gates.REFUSED}b", "Started gb10-ray.service."]
+    assert gates.closed(lines) == "b"
+    assert gates.closed([*lines, f"{gates.OPEN}3 s"]) == ""
+    assert gates.closed([*lines, f"{gates.OPEN}3 s", f"{gates.WAIT}c"]) == "c"
+    assert gates.closed([]) == ""
+
+
+# --- the program
+
+
+@pytest.fixture
+def listener() -> Iterator[socket.socket]:
+    with socket.create_server(("127.0.0.1", 0)) as server:
+        yield server
+
+
+def closed_port() -> int:
+    with socket.create_server(("127.0.0.1", 0)) as server:
+        return int(server.getsockname()[1])
+
+
+def test_a_refused_connection_is_an_answer_unless_a_service_must_listen(listener: socket.socket) -> None:
+    peer = {"name": "a", "address": "127.0.0.1", "port": closed_port(), "listens": False}
+    assert io_gates.answers(peer)
+    assert not io_gates.answers({**peer, "listens": True})
+    assert io_gates.answers({**peer, "port": listener.getsockname()[1], "listens": True})
+
+
+def test_a_silent_peer_is_none(monkeypatch: pytest.MonkeyPatch) -> None:
+    def silent(*_arguments: Any) -> None:
+        raise TimeoutError
+
+    monkeypatch.setattr(socket, "create_connection", silent)
+    assert not io_gates.answers({"name": "a", "address": "192.0.2.1", "port": 1, "listens": False})
+
+
+def test_a_hanging_driver_does_not_hang_the_gates(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    program(tmp_path, "nvidia-smi", "sleep 60")
+    monkeypatch.setenv("PATH", f"{tmp_path}:/usr/bin:/bin")
+    monkeypatch.setattr(io_gates, "_GPU_SECONDS", 0.3)
+    begin = time.monotonic()
+    assert io_gates._gpu() == "nvidia-smi does not answer within 0.3 s"
+    assert time.monotonic() - begin < 10
+
+
+@pytest.mark.parametrize(
+    ("script", "reason"),
+    [
+        ("echo NVIDIA GB10", ""),
+        ("echo 'No devices were found'; exit 6", "No devices were found"),
+        ("true", "nvidia-smi ended with status 0 and lists no GPU"),
+    ],
+)
+def test_the_gpu_answers_or_a_reason_is_given(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, script: str, reason: str) -> None:
+    program(tmp_path, "nvidia-smi", script)
+    monkeypatch.setenv("PATH", f"{tmp_path}:/usr/bin:/bin")
+    assert io_gates._gpu() == reason
+
+
+Installed = Callable[..., subprocess.CompletedProcess[str]]
+
+
+@pytest.fixture
+def installed(tmp_path: Path) -> Installed:
+    """Install the program as the role does, in a folder; return a function that runs it with given settings."""
+    variables = load_yaml(read("roles/gb10/vars/main.yml"))
+    folder = tmp_path / "program"
+    for name in variables["_gb10_gate_modules"]:
+        target = folder / variables["_gb10_gate_package"] / name
+        target.parent.mkdir(parents=True, exist_ok=True)
+        target.write_text(read(f"plugins/module_utils/{name}"), encoding="utf-8")
+    package = variables["_gb10_gate_package"].replace("/", ".")
+    main = variables["_gb10_gate_main"].replace("{{ _gb10_gate_package | replace('/', '.') }}", package)
+    (folder / "__main__.py").write_text(main, encoding="utf-8")
+
+    def run(*arguments: str, **changes: Any) -> subprocess.CompletedProcess[str]:
+        settings = {"node": "spark1", "seconds": 1, "drop_caches": False, "links": [], "gpu": False, "libraries": [], "memory": 0}
+        path = tmp_path / "gates.json"
+        path.write_text(json.dumps({**settings, "peers": {"gb10-ray": []}, **changes}), encoding="utf-8")
+        words = [sys.executable, *gates.argv("gb10-ray")[1:3], str(folder), f"--settings={path}", *arguments]
+        # The service's variables must not change the gates' Python, and the service must get them.
+        environment = {**os.environ, "PYTHONPATH": "/planted"}
+        return subprocess.run(words, capture_output=True, text=True, check=False, timeout=60, env=environment)
+
+    return run
+
+
+def test_the_service_replaces_the_program_and_keeps_its_environment(installed: Installed) -> None:
+    done = installed("gb10-ray", "--", "sh", "-c", "echo started $PYTHONPATH; exit 7")
+    assert done.returncode == 7, done.stderr
+    assert done.stdout == f"{gates.OPEN}0 s\nstarted /planted\n"
+
+
+def test_a_closed_gate_ends_the_start_with_its_reason(installed: Installed) -> None:
+    done = installed("gb10-ray", "--", "echo", "started", seconds=0, libraries=["/no/such/libnccl.so.2"], memory=1 << 60)
+    assert done.returncode == 1, done.stderr
+    assert done.stdout.startswith(f"{gates.REFUSED}spark1.gates.nccl: /no/such/libnccl.so.2 does not exist. Expected: ")
+    assert "spark1.gates.memory: " in done.stdout
+    assert "started" not in done.stdout
+
+
+def test_a_wrong_mtu_of_a_real_interface_is_found(installed: Installed) -> None:
+    link = {"interface": "lo", "address": "127.0.0.1", "mtu": 65536}
+    assert installed("gb10-ray", "--", "true", links=[link]).returncode == 0
+    done = installed("gb10-ray", "--", "true", links=[{**link, "mtu": 9000}], seconds=0)
+    assert (done.returncode, "spark1.gates.fabric.lo: MTU 65536. Expected: MTU 9000" in done.stdout) == (1, True)
+
+
+def test_without_settings_it_names_the_playbook(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert io_gates.main([f"--settings={tmp_path}/none", "gb10-ray", "--", "true"]) == 1
+    assert "Fix: run site.yml" in capsys.readouterr().out
+
+
+def test_it_waits_for_a_peer_that_boots(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], listener: socket.socket) -> None:
+    port = listener.getsockname()[1]
+    peer = {"name": "spark2", "address": "127.0.0.1", "port": port, "listens": True}
+    given = {**gates.settings(plan(0), True), "links": [], "gpu": False, "peers": {"gb10-vllm": [peer]}, "memory": 0}
+    answered = iter([False, False, True])
+    monkeypatch.setattr(io_gates, "answers", lambda _peer: next(answered))
+    assert io_gates.wait(given, "gb10-vllm", pause=0) == ""
+    lines = capsys.readouterr().out.splitlines()
+    assert [line.split(":")[0] for line in lines] == ["gb10-gates wait", f"{gates.OPEN}0 s"], "a gate that stays closed is reported once"
+
+
+def test_the_page_cache_is_dropped_only_on_request(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    dropped: list[bool] = []
+    monkeypatch.setattr(io_gates.io_reclaim, "drop_caches", lambda: dropped.append(True))
+    path = tmp_path / "gates.json"
+    for wanted in (False, True):
+        path.write_text(json.dumps({"drop_caches": wanted}), encoding="utf-8")
+        assert io_gates.main([f"--settings={path}", "--drop-caches"]) == 0
+    assert dropped == [True]
+
+
+# --- the units
+
+
+@pytest.mark.parametrize("executor", ["ray", "mp"])
+def test_both_services_start_behind_the_gates(executor: str) -> None:
+    given = plan(0, executor=executor)
+    lines = [FILTERS["vllm_exec_start"](given), FILTERS["ray_exec_start"](given, 1)]
+    assert [line.partition(" -- ")[0] for line in lines] == [
+        f"/usr/bin/python3 -I -B /usr/local/lib/gb10-gates {unit}" for unit in ("gb10-vllm", "gb10-ray")
+    ]
+
+
+def test_the_role_installs_where_the_units_look() -> None:
+    variables = load_yaml(read("roles/gb10/vars/main.yml"))
+    assert (variables["_gb10_gate_program"], variables["_gb10_gate_settings"]) == (paths.GATES_PROGRAM, paths.GATES_SETTINGS)
+
+
+@pytest.mark.parametrize("unit", ["ray_cluster/templates/gb10-ray", "vllm_serve/templates/gb10-vllm"])
+def test_restarts_are_bounded_by_the_plan(unit: str) -> None:
+    lines = read(f"roles/{unit}.service.j2").splitlines()
+    assert {"StartLimitIntervalSec={{ gb10_plan.restart.interval }}", "StartLimitBurst={{ gb10_plan.restart.attempts }}", "Restart=always"} <= set(
+        lines
+    )
+    assert f"ExecStartPre=-+/usr/bin/python3 -I -B {paths.GATES_PROGRAM} --drop-caches" in lines
