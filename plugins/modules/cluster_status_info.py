@@ -48,7 +48,7 @@ EXAMPLES = r"""
 
 RETURN = r"""
 services:
-  description: Each service as M(gb10.cluster.systemd_unit_info) returns it.
+  description: Each service as M(gb10.cluster.systemd_unit_info) returns it, with its closed gates as C(gate).
   returned: success
   type: list
   elements: dict

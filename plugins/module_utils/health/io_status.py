@@ -18,6 +18,7 @@ from ansible_collections.gb10.cluster.plugins.module_utils.health import io_clie
 from ansible_collections.gb10.cluster.plugins.module_utils.health import io_smoke, smoke
 from ansible_collections.gb10.cluster.plugins.module_utils.health import status as status_text
 from ansible_collections.gb10.cluster.plugins.module_utils.health.io_client import Server
+from ansible_collections.gb10.cluster.plugins.module_utils.launch import gates
 from ansible_collections.gb10.cluster.plugins.module_utils.memory import io_reclaim as io_memory
 from ansible_collections.gb10.cluster.plugins.module_utils.node import io_facts as io_node
 from ansible_collections.gb10.cluster.plugins.module_utils.node import parse as node_text
@@ -26,12 +27,16 @@ from ansible_collections.gb10.cluster.plugins.module_utils.run_lock import io_lo
 from ansible_collections.gb10.cluster.plugins.module_utils.run_lock import plan as cluster_lock
 
 _LOG_LINES = 2000
+#: Maximum characters of the closed gates of a service.
+_MOST_GATE = 2000
 _SECONDS = 5
 
 
 def node(run: Run) -> dict[str, Any]:
     """Return {services, ranks, available, total, uptime, driver, links, error, lock, record, watchdog} of this node: sizes
     in bytes, times in seconds since boot.
+
+    ``gate`` of a service is the text of its closed gates.
 
     ``driver`` is the GPU's, "" without one. ``links`` are {interface, carrier, speed, hca, state} of the fabric's
     interfaces, with Mb/s and the state of the RDMA port. ``error`` is {unit, text, age} of the last error in the journal
@@ -42,8 +47,10 @@ def node(run: Run) -> dict[str, Any]:
     services = [io_node.service(run, unit) for unit in paths.UNITS]
     now = time.clock_gettime(time.CLOCK_MONOTONIC)
     errors: list[dict[str, Any]] = []
-    for unit in paths.UNITS:
-        when, text = status_text.last_error(io_vllm.journal(run, io_vllm.of_unit(unit), _LOG_LINES))
+    for unit, service in zip(paths.UNITS, services, strict=True):
+        entries = io_vllm.journal(run, io_vllm.of_unit(unit), _LOG_LINES)
+        service["gate"] = gates.closed([text for _when, text in entries])[:_MOST_GATE]
+        when, text = status_text.last_error(entries)
         errors += [{"unit": unit, "text": text, "age": max(0.0, round(now - when, 1))}] if text else []
     meminfo = io_file.read("/proc/meminfo")
     return {

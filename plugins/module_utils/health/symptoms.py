@@ -119,8 +119,13 @@ def _down(links: Iterable[Mapping[str, Any]]) -> list[str]:
 def _service(service: Mapping[str, Any], uptime: float) -> Iterator[tuple[str, str]]:
     """Return (state, description) of a service."""
     name, active = service["unit"].removesuffix(".service"), service["active"]
+    gate = f": {service['gate']}" if service.get("gate") else ""
     recent = not service["pid"] or uptime - service["started"] < _RECENT
-    if service["restarts"] >= _RESTARTS and active in ("active", "activating") and recent:
+    if active == "failed":
+        yield "service-stopped", f"has {name} failed after {service['restarts']} restarts{gate}"
+    elif service["restarts"] >= _RESTARTS and active in ("active", "activating") and recent:
         yield "service-restarts", f"restarts {name} repeatedly ({service['restarts']} times)"
-    elif service["enabled"] and active in ("failed", "inactive"):
-        yield "service-down", f"has {name} enabled, but it is {active}"
+    elif service["enabled"] and active == "inactive":
+        yield "service-down", f"has {name} enabled, but it is inactive"
+    if gate and active in ("active", "activating"):
+        yield "gate-closed", f"does not start {name} yet{gate}"

@@ -959,6 +959,19 @@ _ARGUMENT_ERRORS = (
 
 _HOST_ERRORS = (
     Symptom(
+        "gate-refused",
+        _HOST,
+        (
+            "gb10-gates refused the start: spark2.gates.fabric.enp1s0f1np1: MTU 1500. Expected: MTU 9000 (gb10_fabric_mtu). Fix: "
+            "run site.yml --tags qsfp_netplan; ip address show lists the interfaces.",
+        ),
+        "the node was not as planned for gb10_gate_timeout seconds: fabric, peers, GPU, NCCL or memory",
+        "follow the fix in the line, then run site.yml",
+        "this collection",
+        LAB,
+        r"^gb10-gates refused the start: ",
+    ),
+    Symptom(
         "port-in-use",
         _HOST,
         ("OSError: [Errno 98] Address already in use",),

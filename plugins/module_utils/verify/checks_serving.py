@@ -137,6 +137,8 @@ CHECKS = (
     of_state("engine-silent", "serving", ERROR),
     replace(_BY_STATE, check=_missing_rank),
     of_state("service-restarts", "serving", ERROR),
+    of_state("service-stopped", "serving", ERROR),
+    of_state("gate-closed", "serving", WARNING),
     of_state("service-down", "serving", ERROR),
     of_state("memory-exhausted", "serving", ERROR),
     of_state("memory-held", "serving", WARNING),

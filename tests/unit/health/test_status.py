@@ -318,7 +318,8 @@ ExecMainStartTimestampMonotonic=10000000"""
 
 
 def test_status_info(tmp_path: Path) -> None:
-    entries = "\n".join(json.dumps({"__MONOTONIC_TIMESTAMP": str(int(when * 1e6)), "MESSAGE": text}) for when, text in LOG)
+    log = [*LOG, (10.0, "gb10-gates wait: spark1.gates.gpu: none.")]
+    entries = "\n".join(json.dumps({"__MONOTONIC_TIMESTAMP": str(int(when * 1e6)), "MESSAGE": text}) for when, text in log)
     (tmp_path / "entries").write_text(entries, encoding="utf-8")
     (tmp_path / "shown").write_text(SHOWN, encoding="utf-8")
     program(tmp_path, "systemctl", f"cat {tmp_path}/shown")
@@ -326,6 +327,7 @@ def test_status_info(tmp_path: Path) -> None:
     answer = run_module("cluster_status_info", {"url": "http://127.0.0.1:1", "seconds": 0}, path, check=True)
     assert answer["changed"] is False
     assert [entry["unit"] for entry in answer["services"]] == ["gb10-ray.service", "gb10-vllm.service"]
+    assert [entry["gate"] for entry in answer["services"]] == ["spark1.gates.gpu: none."] * 2
     assert (answer["error"]["text"], answer["api"]["healthy"]) == (status_text.last_error(LOG)[1], False)
     assert 0 < answer["available"] < answer["total"]
     assert run_module("cluster_status_info", {}, path)["api"] == {}

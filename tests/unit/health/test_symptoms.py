@@ -257,7 +257,11 @@ STOPPED = [service(active="inactive", pid=None, enabled=False)]
         pytest.param("node-unreachable", node(unreachable="No route to host"), id="unreachable"),
         pytest.param("service-restarts", node(services=[service(restarts=3, started=3900.0)]), id="restarted lately"),
         pytest.param("service-restarts", node(services=[service(restarts=9, active="activating", pid=None)]), id="waits for its restart"),
-        pytest.param("service-down", node(services=[service(active="failed", pid=None)]), id="failed"),
+        pytest.param("service-down", node(services=[service(active="inactive", pid=None)]), id="inactive"),
+        pytest.param("service-stopped", node(services=[service(active="failed", pid=None, restarts=4)]), id="failed"),
+        pytest.param("service-stopped", node(services=[service(active="failed", pid=None, gate="spark1.gates.gpu: x.")]), id="failed at a gate"),
+        pytest.param("gate-closed", node(services=[service(gate="spark1.gates.gpu: x.")]), id="waits at a gate"),
+        pytest.param("", node(services=[{**STOPPED[0], "gate": "x"}], ranks=[], available=100 * GIB, api={}), id="was stopped at a gate"),
         pytest.param("rank-missing", node(ranks=[]), id="no rank"),
         pytest.param("link-down", node(links=[{"interface": "enp1s0f1np1", "carrier": False, "hca": "", "state": ""}]), id="no carrier"),
         pytest.param("memory-exhausted", node(available=2 * GIB), id="no memory"),
@@ -268,6 +272,12 @@ def test_states(state: str, wrong: dict[str, Any]) -> None:
     lines = symptoms.states([wrong])
     assert [line.rpartition("#")[2] for line in lines] == [state] * bool(state)
     assert all(line.startswith("problem: ") and "; cause: " in line and "; fix: " in line for line in lines)
+
+
+def test_a_stopped_service_names_its_gate() -> None:
+    closed = service(active="failed", pid=None, restarts=4, gate="spark1.gates.gpu: no GPU. Expected: one. Fix: reboot.")
+    (line,) = symptoms.states([node(services=[closed], ranks=[], available=100 * GIB, api={})])
+    assert line.startswith("problem: spark1 has gb10-vllm failed after 4 restarts: spark1.gates.gpu: no GPU. Expected: one. Fix: reboot.")
 
 
 def test_a_worker_without_a_rank_is_wrong_only_while_the_api_is_healthy() -> None:
