@@ -317,6 +317,12 @@ def _check_restarts(settings: Settings) -> list[Problem]:
         for name in names
         if getattr(settings, name) < 1
     ]
+    shares = (("service_memory_max", 50, 100), ("service_oom_score", 0, 1000))
+    problems += [
+        Problem(f"{PREFIX}{name}", str(getattr(settings, name)), f"{first} to {last}", f"correct {PREFIX}{name}")
+        for name, first, last in shares
+        if not first <= getattr(settings, name) <= last
+    ]
     longest = max(settings.restart_delay, settings.restart_max_delay) + settings.gate_timeout
     if not problems and settings.restart_interval <= settings.restart_attempts * longest:
         found = f"{settings.restart_interval} is too short for {settings.restart_attempts} starts of {longest} s each, so they would never end"

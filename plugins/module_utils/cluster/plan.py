@@ -278,6 +278,8 @@ def _plan(
             settings.restart_max_delay,
             settings.gate_timeout,
         ),
+        memory_max=settings.service_memory_max,
+        oom_score=settings.service_oom_score,
         runtime=runtime,
         nccl=nccl,
         stack=StackVersions(stack.name, stack.vllm, stack.nccl, stack.device, stack.cuda),

@@ -55,6 +55,8 @@ class Settings(serve_schema.Settings):
     restart_delay: int
     restart_max_delay: int
     gate_timeout: int
+    service_memory_max: int
+    service_oom_score: int
 
     @property
     def fabric(self) -> Fabric:
@@ -420,6 +422,8 @@ class Plan:
     writable: Sequence[str]
     allow_restart: bool
     restart: Restart
+    memory_max: int
+    oom_score: int
     runtime: Container | Environment
     nccl: Nccl
     stack: StackVersions

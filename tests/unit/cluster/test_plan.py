@@ -338,6 +338,7 @@ BAD: dict[str, tuple[Callable[[], list[Node]], str, str, str, str]] = {
         "more than 3600",
         "raise it, or lower gb10_gate_timeout",
     ),
+    "all memory": (lambda: pair(gb10_service_memory_max=101), "gb10_service_memory_max", "101", "50 to 100", "correct gb10_service_memory_max"),
     "no restarts": (lambda: pair(gb10_restart_attempts=0), "gb10_restart_attempts", "0", "1 or more", "correct gb10_restart_attempts"),
     "VLLM_HOST_IP": (
         lambda: pair(gb10_extra_env={"VLLM_HOST_IP": "10.0.0.1"}),

@@ -276,4 +276,5 @@ def test_restarts_are_bounded_by_the_plan(unit: str) -> None:
     assert {"StartLimitIntervalSec={{ gb10_plan.restart.interval }}", "StartLimitBurst={{ gb10_plan.restart.attempts }}", "Restart=always"} <= set(
         lines
     )
+    assert {"OOMScoreAdjust={{ gb10_plan.oom_score }}", "MemoryMax={{ gb10_plan.memory_max }}%"} <= set(lines)
     assert f"ExecStartPre=-+/usr/bin/python3 -I -B {paths.GATES_PROGRAM} --drop-caches" in lines
