@@ -1,0 +1,117 @@
+"""Gates before each start: a closed gate is named and opens again, restarts end with a reason, and nodes come back in any order."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import time
+from collections.abc import Iterator
+
+import paramiko
+import pytest
+from api_client import answers_again, completion
+from live_cluster import Cluster
+from run_playbook import run
+from testinfra.host import Host
+
+pytestmark = [pytest.mark.disruptive, pytest.mark.slow]
+
+RAIL, MTU = "enp1s0f1np1", 9000
+#: A start waits 20 s for its gates, and two starts are permitted.
+SHORT = {"gb10_gate_timeout": 20, "gb10_restart_attempts": 2, "gb10_restart_delay": 1, "gb10_restart_max_delay": 1}
+
+
+def extra(**variables: object) -> tuple[str, str]:
+    return "--extra-vars", json.dumps(variables)
+
+
+def status(cluster: Cluster) -> str:
+    return run("playbooks/status.yml", [*cluster.arguments]).assert_ok().output
+
+
+def until_shown(cluster: Cluster, *words: str, within: float = 180) -> str:
+    """Return the status as soon as it has all words."""
+    end = time.monotonic() + within
+    while not all(word in (shown := status(cluster)) for word in words):
+        assert time.monotonic() < end, shown
+        time.sleep(3)
+    return shown
+
+
+def power(cluster: Cluster, switch: str, *names: str) -> None:
+    for name in names:
+        subprocess.run([f"{cluster.nodes[name]['lab_dir']}/power.sh", switch, name], check=True)
+
+
+def booted(cluster: Cluster, name: str, within: float = 120) -> Host:
+    """Return a new connection to a node that was turned on."""
+    end = time.monotonic() + within
+    while True:
+        try:
+            return cluster.connect(name)
+        except (pytest.fail.Exception, paramiko.SSHException, OSError, EOFError):
+            assert time.monotonic() < end, f"{name} did not come back"
+            time.sleep(1)
+
+
+@pytest.fixture(scope="module", autouse=True)
+def short(cluster: Cluster) -> Iterator[None]:
+    cluster.serve(*extra(**SHORT)).assert_ok()
+    yield
+    cluster.serve().assert_ok()
+
+
+def test_a_wrong_mtu_stops_the_service_with_its_reason_and_site_recovers(cluster: Cluster, nodes: dict[str, Host], head: Host) -> None:
+    worker = nodes["spark2"]
+    worker.check_output(f"ip link set dev {RAIL} mtu 1500")
+    worker.run("systemctl restart gb10-ray")
+    shown = until_shown(cluster, "spark2 has gb10-ray failed", "gates.fabric")
+    assert f"spark2.gates.fabric.{RAIL}: MTU 1500. Expected: MTU {MTU} (gb10_fabric_mtu). Fix: " in shown
+    starts = "journalctl --no-pager --quiet --boot --unit=gb10-ray --output=cat --grep='gb10-gates refused' | wc -l"
+    before = worker.check_output(starts)
+    time.sleep(30)
+    assert worker.check_output(starts) == before, "there is no further start"
+    worker.check_output(f"ip link set dev {RAIL} mtu {MTU}")
+    cluster.serve(*extra(**SHORT)).assert_ok()
+    assert completion(head).strip()
+
+
+def test_too_little_memory_is_named_with_its_process(cluster: Cluster, head: Host) -> None:
+    path = "/etc/gb10/gates.json"
+    before = head.file(path).content_string
+    wanted = json.dumps({**json.loads(before), "memory": 1 << 50})
+    try:
+        head.check_output(f"tee {path} >/dev/null <<'E'\n{wanted}\nE")
+        head.run("systemctl restart --no-block gb10-vllm")
+        shown = until_shown(cluster, "gates.memory")
+        assert "the largest processes are" in shown
+    finally:
+        head.check_output(f"tee {path} >/dev/null <<'E'\n{before}\nE")
+    cluster.serve(*extra(**SHORT)).assert_ok()
+    assert completion(head).strip()
+
+
+def test_a_missing_peer_is_named_and_the_limit_of_starts_holds(cluster: Cluster, nodes: dict[str, Host]) -> None:
+    power(cluster, "off", "spark1")
+    try:
+        worker = nodes["spark2"]
+        worker.run("systemctl restart --no-block gb10-ray")
+        end = time.monotonic() + 180
+        while worker.run("systemctl is-failed gb10-ray").rc:
+            assert time.monotonic() < end, "gb10-ray does not stop"
+            time.sleep(3)
+        log = worker.check_output("journalctl --no-pager --quiet --boot --unit=gb10-ray --output=cat --lines=50")
+        assert "spark2.gates.peers.spark1: 10.110.0.1 does not answer. Expected: Ray listens on port 6379" in log
+    finally:
+        power(cluster, "on", "spark1")
+    back = booted(cluster, "spark1")
+    cluster.serve(*extra(**SHORT)).assert_ok()
+    assert completion(back).strip()
+
+
+@pytest.mark.parametrize("lost", [("spark1", "spark2"), ("spark2",), ("spark1",)], ids=["both", "worker", "head"])
+def test_after_a_power_cut_the_model_answers_without_intervention(cluster: Cluster, lost: tuple[str, ...]) -> None:
+    cluster.serve().assert_ok()
+    power(cluster, "off", *lost)
+    power(cluster, "on", *reversed(lost))
+    answers_again(booted(cluster, "spark1"))
