@@ -15,6 +15,7 @@ description:
     of a record.
   - Does not start or stop a service. The diff omits contents, because the environment may contain private names.
   - Files with secrets are not in a record. The module keeps those of the current record in a separate file.
+  - With O(state=present), removes the environments of older records, see O(keep_runtimes).
 options:
   state:
     description:
@@ -47,6 +48,11 @@ options:
     description: The number of records to keep. The current record and the one before it are always kept.
     type: int
     default: 20
+  keep_runtimes:
+    description: The number of environments to keep of those that the records name, newest first. The current record's
+      environment and those in use are always kept.
+    type: int
+    default: 2
   folder:
     description: The folder of the records.
     type: path
@@ -83,6 +89,11 @@ differs:
   returned: always
   type: list
   elements: str
+removed:
+  description: The removed environments.
+  returned: always
+  type: list
+  elements: str
 units:
   description: Services in the record, in start order.
   returned: always
@@ -102,6 +113,7 @@ from ansible.module_utils.basic import AnsibleModule
 
 from ansible_collections.gb10.cluster.plugins.module_utils.rollback import io_record
 from ansible_collections.gb10.cluster.plugins.module_utils.rollback import record as records
+from ansible_collections.gb10.cluster.plugins.module_utils.runtime import io_environments
 
 
 def main() -> None:
@@ -115,12 +127,14 @@ def main() -> None:
             "golden": {"type": "str", "default": ""},
             "id": {"type": "str", "default": ""},
             "keep": {"type": "int", "default": 20},
+            "keep_runtimes": {"type": "int", "default": 2},
             "folder": {"type": "path", "default": io_record.FOLDER},
         },
         required_if=[("state", "present", ["content", "node"])],
         supports_check_mode=True,
     )
     params = module.params
+    removed: list[str] = []
     try:
         store, now = io_record.read(params["folder"]), io_record.launch_files()
         secrets = io_record.present(records.SECRET_FILES)
@@ -132,7 +146,11 @@ def main() -> None:
         files = io_record.wanted(store, record)
         differs = io_record.differences(files, now | secrets)
         if params["state"] == "present":
-            changed = io_record.save(store, record, params["keep"], secrets, not module.check_mode)
+            found = {**store.found, record.id: record}
+            removed = io_environments.unused(records.obsolete(found, record.id, params["keep_runtimes"]))
+            changed = io_record.save(store, record, params["keep"], secrets, not module.check_mode) or bool(removed)
+            if not module.check_mode:
+                io_environments.remove(removed)
         elif params["state"] == "restored":
             changed = bool(differs)
             if not module.check_mode:
@@ -143,11 +161,12 @@ def main() -> None:
                 io_record.select(store, record.id, secrets)
     except (ValueError, OSError) as error:
         module.fail_json(msg=str(error))
-    lines = "".join(f"{name}\n" for name in differs) if changed else ""
+    lines = "".join(f"{name}\n" for name in [*differs, *(f"removed {path}" for path in removed)]) if changed else ""
     module.exit_json(
         changed=changed,
         id=record.id,
         differs=differs,
+        removed=removed,
         units=io_record.units(record.files),
         runtime=record.content["plan"].get("runtime", {}),
         nccl=records.nccl_library(record),

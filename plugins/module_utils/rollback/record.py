@@ -229,6 +229,14 @@ def kept(records: Mapping[str, Record], current: str, keep: int) -> set[str]:
     return {*newest, current, parent} & records.keys()
 
 
+def obsolete(records: Mapping[str, Record], current: str, keep: int) -> list[str]:
+    """Return the environments of the records after the first ``keep``: the current record's, then the newest."""
+    newest = sorted(records, key=lambda name: (name == current, records[name].time, name), reverse=True)
+    runtimes = [records[name].content["plan"].get("runtime", {}) for name in newest]
+    folders = dict.fromkeys(runtime["path"] for runtime in runtimes if runtime.get("kind") == stacks.NATIVE)
+    return list(folders)[max(keep, 1) :]
+
+
 def whole(value: object) -> bool:
     """Return whether a value is a number without a fraction."""
     return isinstance(value, int) and not isinstance(value, bool)

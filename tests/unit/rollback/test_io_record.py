@@ -237,6 +237,28 @@ def test_the_modules_record_select_and_compare(folder: str) -> None:
     assert (restored["changed"], restored["id"], restored["runtime"]["kind"]) == (False, first["id"], "native")
 
 
+def test_the_environments_of_older_records_are_removed(tmp_path: Path, folder: str) -> None:
+    def given(name: str, **changes: Any) -> dict[str, Any]:
+        path = tmp_path / "runtime" / (name * 12)
+        path.mkdir(parents=True, exist_ok=True)
+        made = content(folder)
+        made["plan"]["runtime"] |= {"path": str(path)}
+        return {"folder": folder, "content": made, "node": "spark1", "time": f"2026-11-22 10:00:0{int(name, 16) - 10}"} | changes
+
+    left = tmp_path / "runtime"
+    assert all(run_module("launch_record", given(name))["removed"] == [] for name in "ab")
+    third = run_module("launch_record", given("c"), check=True)
+    assert third["removed"] == [str(left / ("a" * 12))] and f"removed {left}/aaaaaaaaaaaa" in third["diff"]["after"]
+    assert len(list(left.iterdir())) == 3
+    assert run_module("launch_record", given("c"))["changed"]
+    assert {path.name[0] for path in left.iterdir()} == {"b", "c"}
+    again = run_module("launch_record", given("c"))
+    assert (again["changed"], again["removed"]) == (False, [])
+    # A run that was killed before the removal, and a smaller number.
+    fewer = run_module("launch_record", given("c", keep_runtimes=1))
+    assert fewer["changed"] and {path.name[0] for path in left.iterdir()} == {"c"}
+
+
 def test_the_modules_refuse_with_a_reason(folder: str) -> None:
     assert "content" in run_module("launch_record", {"folder": folder})["msg"]
     assert "there is no launch  to restore" in run_module("launch_record", {"folder": folder, "state": "restored"})["msg"]

@@ -184,3 +184,23 @@ def test_the_newest_records_the_current_one_and_the_one_before_are_kept() -> Non
     found["2"] = dataclasses.replace(found["2"], parent="1")
     assert records.kept(found, "2", 2) == {"1", "2", "4", "5"}
     assert records.kept(found, "", 1) == {"5"}
+
+
+def of_runtime(path: str, time: str, kind: str = "native") -> records.Record:
+    plan = copy.deepcopy(PLAN)
+    plan["runtime"] |= {"path": path, "kind": kind}
+    return record(time=f"2026-11-22 {time}:00", plan=plan)
+
+
+@pytest.mark.parametrize(("keep", "current", "expected"), [(0, 3, ["/b", "/a"]), (1, 3, ["/b", "/a"]), (2, 3, ["/a"]), (3, 3, []), (2, 0, ["/b"])])
+def test_the_environments_of_older_records_are_obsolete(keep: int, current: int, expected: list[str]) -> None:
+    made = [of_runtime("/a", "01:00"), of_runtime("/b", "02:00"), of_runtime("/x", "02:30", kind="container"), of_runtime("/c", "03:00")]
+    found = {each.id: each for each in made}
+    assert records.obsolete(found, made[current].id, keep) == expected
+
+
+def test_an_environment_of_several_records_counts_once() -> None:
+    made = [of_runtime("/a", "01:00"), of_runtime("/b", "02:00"), of_runtime("/b", "03:00"), of_runtime("/b", "04:00")]
+    earlier = dataclasses.replace(GOOD, content={**GOOD.content, "plan": {}, "nodes": {}})
+    found = {each.id: each for each in [*made, earlier]}
+    assert records.obsolete(found, made[-1].id, 2) == []
