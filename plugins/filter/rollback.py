@@ -16,6 +16,7 @@ from ansible_collections.gb10.cluster.plugins.plugin_utils.lazy import Core, pla
 history = Core("rollback.history")
 record = Core("rollback.record")
 rollback = Core("rollback.plan")
+upgrade = Core("rollback.upgrade")
 
 
 def launch_start(plan: Mapping[str, Any]) -> dict[str, Any]:
@@ -26,6 +27,11 @@ def launch_start(plan: Mapping[str, Any]) -> dict[str, Any]:
 def launch_content(plan: Mapping[str, Any], launches: Mapping[str, Any]) -> dict[str, Any]:
     """Return the content of this launch's record. ``launches``: node -> launch of the module launch_record_info."""
     return record.content(plain_data(plan), plain_data(launches))
+
+
+def launch_findings(plan: Mapping[str, Any]) -> list[str]:
+    """Return the findings of the rules about this launch, for its record."""
+    return record.findings(plain_data(plan))
 
 
 def launch_history(nodes: Sequence[Any], old: str = "", new: str = "") -> list[str]:
@@ -53,6 +59,11 @@ def rollback_message(verdict: Mapping[str, Any], model: str, allowed: bool, back
     return rollback.message(plain_data(verdict), str(model), bool(allowed), str(back))
 
 
+def upgrade_announcement(nodes: Sequence[Any], plan: Mapping[str, Any], prepared: bool = False) -> dict[str, Any]:
+    """Return {problems, lines, same_runtime} of an upgrade to the plan; see module_utils/rollback/upgrade.py."""
+    return upgrade.announce(plain_data(nodes), plain_data(plan), bool(prepared))
+
+
 class FilterModule:
     """Register the filters."""
 
@@ -60,9 +71,11 @@ class FilterModule:
         """Return name -> function."""
         return {
             "launch_content": launch_content,
+            "launch_findings": launch_findings,
             "launch_history": launch_history,
             "launch_start": launch_start,
             "rollback_decision": rollback_decision,
             "rollback_message": rollback_message,
             "rollback_target": rollback_target,
+            "upgrade_announcement": upgrade_announcement,
         }

@@ -40,6 +40,10 @@ options:
     description: The result of the golden answers as one line; empty if they were not compared.
     type: str
     default: ""
+  findings:
+    description: The findings of the rules about the launch, from the filter P(gb10.cluster.launch_findings#filter).
+    type: list
+    elements: str
   id:
     description: The ID of a record; empty for the current one.
     type: str
@@ -125,6 +129,7 @@ def main() -> None:
             "node": {"type": "str"},
             "time": {"type": "str", "default": ""},
             "golden": {"type": "str", "default": ""},
+            "findings": {"type": "list", "elements": "str"},
             "id": {"type": "str", "default": ""},
             "keep": {"type": "int", "default": 20},
             "keep_runtimes": {"type": "int", "default": 2},
@@ -139,7 +144,7 @@ def main() -> None:
         store, now = io_record.read(params["folder"]), io_record.launch_files()
         secrets = io_record.present(records.SECRET_FILES)
         if params["state"] == "present":
-            data = {key: params[key] for key in ("content", "node", "time", "golden")} | {"files": now, "parent": ""}
+            data = {key: params[key] for key in ("content", "node", "time", "golden", "findings")} | {"files": now, "parent": ""}
             record = records.parse(data, records.digest(params["content"]))
         else:
             record = io_record.stored(store, params["id"])

@@ -62,7 +62,8 @@ present:
   type: list
   elements: str
 records:
-  description: Each record with its ID, content, time, parent, result of the golden answers, and missing items.
+  description: Each record with its ID, content, time, parent, result of the golden answers, findings of the rules, and
+    missing items.
   returned: always
   type: list
   elements: dict
@@ -105,6 +106,7 @@ def main() -> None:
                 "time": record.time,
                 "parent": record.parent,
                 "golden": record.golden,
+                "findings": record.findings,
                 "missing": io_record.missing(run, record) if module.params["missing"] else [],
             }
             for name, record in store.found.items()

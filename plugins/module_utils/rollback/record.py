@@ -4,7 +4,7 @@
 
 """A launch record: the inputs of a launch that answered, under the SHA-256 of its content.
 
-A node stores ``{"content", "node", "files", "time", "parent", "golden"}``. The content is equal on all nodes, and so is
+A node stores ``{"content", "node", "files", "time", "parent", "golden", "findings"}``. The content is equal on all nodes, and so is
 the ID. It has the digest of each launch file of each node; `files` has the texts of this node's files. Files with
 secrets are not in a record; the content has their paths and the names of their variables.
 """
@@ -29,6 +29,8 @@ FORMAT = 1
 MOST = 1 << 22
 #: The shown digits of an ID.
 SHOWN = 12
+#: The longest finding of a rule.
+_LONGEST = 1000
 ID = re.compile(r"[0-9a-f]{64}")
 #: Launch inputs of the services without secrets, in addition to the overrides.
 FILES = ("/etc/gb10/cluster.env", paths.GATES_SETTINGS, *(f"{paths.UNIT_FOLDER}/{unit}" for unit in paths.UNITS))
@@ -64,7 +66,7 @@ class Record:
     """A verified record of one node.
 
     ``files``: path -> {text, mode}. ``time``: UTC of its last launch. ``parent``: the ID of the record before, or "".
-    ``golden``: the result of the golden answers as one line, or "".
+    ``golden``: the result of the golden answers as one line, or "". ``findings``: those of the rules, None if unknown.
     """
 
     content: Mapping[str, Any]
@@ -73,6 +75,7 @@ class Record:
     time: str = ""
     parent: str = ""
     golden: str = ""
+    findings: Sequence[str] | None = None
 
     @property
     def id(self) -> str:
@@ -123,6 +126,11 @@ def content(plan: Mapping[str, Any], launches: Mapping[str, Mapping[str, Any]]) 
     return {"format": FORMAT, "start": start(plan), "plan": planned, "nodes": nodes}
 
 
+def findings(plan: Mapping[str, Any]) -> list[str]:
+    """Return the findings of the rules about a launch, as lines of a record. A user's reason may have other characters."""
+    return [re.sub(r"[\x00-\x1f\x7f]+", " ", line)[:_LONGEST] for line in plan["serve"]["findings"]]
+
+
 def digest(data: Mapping[str, Any]) -> str:
     """Return the SHA-256 of the canonical JSON of a record's content."""
     return hashlib.sha256(json.dumps(data, sort_keys=True, separators=(",", ":")).encode()).hexdigest()
@@ -135,7 +143,7 @@ def file_digest(file: Mapping[str, Any]) -> str:
 
 def text(record: Record) -> str:
     """Return the file of a record."""
-    keys = ("content", "node", "files", "time", "parent", "golden")
+    keys = ("content", "node", "files", "time", "parent", "golden", "findings")
     return json.dumps({key: getattr(record, key) for key in keys}, indent=1, sort_keys=True) + "\n"
 
 
@@ -166,6 +174,7 @@ def parse(data: Mapping[str, Any], name: str) -> Record:
         _word(data, "time", _TIME),
         _word(data, "parent", re.compile(f"({ID.pattern})?")),
         _word(data, "golden", _LINE),
+        _lines(data, "findings"),
     )
     _start(found["start"])
     if found["plan"]:
@@ -264,6 +273,11 @@ def _words(found: object, what: str) -> Sequence[str]:
     if not isinstance(found, Sequence) or isinstance(found, str) or not all(isinstance(word, str) for word in found):
         raise RecordError(f"{what} is not a list of texts")
     return found
+
+
+def _lines(data: Mapping[str, Any], key: str) -> list[str] | None:
+    """Return a list of lines, None if a record of an earlier release has none."""
+    return None if data.get(key) is None else [_word({key: line}, key, _LINE) for line in _words(data[key], key)]
 
 
 def _file(path: str, file: object) -> Mapping[str, Any]:
