@@ -118,6 +118,9 @@ service:
     started:
       description: Start time of the main process, in seconds since boot.
       type: float
+    stopped:
+      description: When the unit last began to stop, in seconds since boot, 0 if it never did.
+      type: float
     container:
       description: Whether the loaded unit runs a container, which it removes when it stops.
       type: bool

@@ -76,6 +76,9 @@ answers:
     usage:
       description: The server's count of tokens.
       type: dict
+    answered:
+      description: When the answer was complete, in seconds since boot.
+      type: float
     first_token_after:
       description: Seconds until the first token, for the stream only.
       type: float

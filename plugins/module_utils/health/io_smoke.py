@@ -72,7 +72,7 @@ def test(
             lines = ask(server, path, body, headers(server, key_file, unit), timeout)
             text = [line for _when, line in lines]
             answers[name] = smoke.streamed(text) if name == "stream" else smoke.whole("\n".join(text))
-            facts[name] = asdict(answers[name])
+            facts[name] = {**asdict(answers[name]), "answered": time.monotonic()}
             if name == "stream":
                 times = [when for when, line in lines if smoke.carries_text(line)] or [0.0]
                 facts[name]["first_token_after"] = round(times[0], 2)

@@ -31,6 +31,7 @@ SERVICE_PROPERTIES = (
     "Environment",
     "ExecStopPost",
     "ExecMainStartTimestampMonotonic",
+    "ActiveExitTimestampMonotonic",
 )
 _LISTEN = "0A"
 #: nvidia-smi's output for a value that the GPU does not have, unlike a value that it could not read.
@@ -190,6 +191,7 @@ def service_facts(unit: str, shown: str) -> dict[str, Any]:
         "invocation": shown_properties["InvocationID"],
         "queued": shown_properties.get("Job", "0") not in ("", "0"),
         "started": int(shown_properties["ExecMainStartTimestampMonotonic"]) / 1e6,
+        "stopped": int(shown_properties.get("ActiveExitTimestampMonotonic") or 0) / 1e6,
         "container": " rm --force " in shown_properties.get("ExecStopPost", ""),
         "loaded_inputs": inputs_of_environment(shown_properties["Environment"].replace(" ", "\0")),
     }

@@ -173,6 +173,7 @@ def test_a_model_that_answers(vllm: Server) -> None:
     vllm.pause = 0.01
     answers = ask(vllm)["answers"]
     assert [answers[name]["text"] for name in ("completion", "chat", "stream")] == [" Paris.", "Paris.", "Paris."]
+    assert answers["completion"]["answered"] <= answers["chat"]["answered"] <= answers["stream"]["answered"]
     assert answers["stream"]["tokens_per_second"] > 0 and answers["stream"]["first_token_after"] >= 0
     assert [(body["model"], body["max_tokens"], body.get("stream", False)) for body in vllm.asked] == [
         ("tiny", 8, False),

@@ -189,6 +189,7 @@ def shown(**changes: str) -> str:
         "Environment": "",
         "ExecStopPost": "",
         "ExecMainStartTimestampMonotonic": "0",
+        "ActiveExitTimestampMonotonic": "0",
     }
     assert set(properties) == set(node_text.SERVICE_PROPERTIES)
     return "".join(f"{name}={value}\n" for name, value in (properties | changes).items())
@@ -207,6 +208,7 @@ def test_a_service_that_is_not_there() -> None:
         "status": 0,
         "invocation": "",
         "started": 0.0,
+        "stopped": 0.0,
         "queued": False,
         "container": False,
         "loaded_inputs": "",
@@ -226,10 +228,11 @@ def test_a_running_service() -> None:
             InvocationID="0f3c",
             Environment='GB10_INPUTS=abc123 RAY_AUTH_TOKEN_PATH=%d/ray.token "LESS=a b"',
             ExecMainStartTimestampMonotonic="123456789",
+            ActiveExitTimestampMonotonic="120000000",
         ),
     )
     assert (found["active"], found["enabled"], found["pid"], found["restarts"], found["invocation"]) == ("active", True, 730, 2, "0f3c")
-    assert (found["started"], found["loaded_inputs"]) == (123.456789, "abc123")
+    assert (found["started"], found["stopped"], found["loaded_inputs"]) == (123.456789, 120.0, "abc123")
 
 
 def test_a_service_that_runs_a_container() -> None:
