@@ -429,7 +429,7 @@ def test_a_playbook_that_changes_something_locks_the_cluster(playbook: str) -> N
 
 def test_reading_playbooks_lock_nothing() -> None:
     assert not any("lock.yml" in read(f"playbooks/{name}.yml") for name in READING)
-    locking = {"benchmark_all", "benchmark_model", "benchmark_nccl", "golden", "reset", "rollback", "site", "stop", "switch_model"}
+    locking = {"benchmark_all", "benchmark_model", "benchmark_nccl", "golden", "reset", "rollback", "site", "stop", "switch_model", "upgrade"}
     assert {Path(path).stem for path in files("playbooks/*.yml")} - READING == locking
 
 
