@@ -46,6 +46,8 @@ _MISSED, _SUSPICIOUS = 10.0, 5.0
 #: Seconds that a witness may outlive a restart of the server, before its node restarts its own service. A rank of the
 #: executor mp ends within 30 s.
 _GRACE = 45.0
+#: Seconds between two queries for services that used all their starts.
+_QUERY = 30.0
 #: Messages that are read after a sample that took longer than the interval.
 _BURST = 100
 _PROBE_SECONDS, _COMMAND_SECONDS = 60, 90
@@ -96,12 +98,18 @@ class Node:
     given: Mapping[str, Any]
     key: str
     found: Local = field(default_factory=Local)
+    failed: tuple[str, ...] = ()
+    queried: float | None = None
     session: str = field(default_factory=lambda: secrets.token_hex(8))
     number: int = 0
 
     def observe(self) -> None:
-        """Read the processes of this node's services."""
+        """Read the processes of this node's services, and now and then which services systemd starts no more."""
         self.found = decide.local(self.found, io_node.processes(self.given["units"]))
+        now = time.monotonic()
+        if self.queried is None or now - self.queried >= _QUERY:
+            shown = systemctl("show", "--property=Id,ActiveState", *self.given["units"])
+            self.failed, self.queried = parse.failed(shown), now
 
     def open(self) -> socket.socket | None:
         """Return the socket for messages, None on a cluster of one node."""
@@ -134,6 +142,7 @@ class Worker(Node):
             "number": self.number,
         }
         report |= {"witnesses": parse.witnesses(self.found.witnesses), "compiling": self.found.compiling}
+        report |= {"failed": self.failed}
         if connection:
             with contextlib.suppress(OSError):
                 connection.sendto(parse.message(report, self.key), (self.given["head_address"], self.given["port"]))
@@ -170,6 +179,7 @@ class Head(Node):
         self.state = State(time=time.monotonic(), restarts=self._restarts())
         self.restarts, self.last, self.silent = 0, "", 0
         self.since: float | None = None
+        self.stopped: tuple[str, ...] = ()
         self.probing = threading.Event()
         self.actions: queue.Queue[Callable[[], None]] = queue.Queue()
         threading.Thread(target=self._act, daemon=True).start()
@@ -184,6 +194,7 @@ class Head(Node):
         if report.get("nonce") == self.session and (sender != peer.sender or number > peer.number):
             peer.sender, peer.number, peer.heard = sender, number, time.monotonic()
             peer.witnesses, peer.compiling = parse.witnesses(report.get("witnesses")), bool(report.get("compiling"))
+            peer.failed = parse.witnesses(report.get("failed"))
         reply = {"to": report["node"], "nonce": self.session, "sender": sender, "restarts": self.restarts}
         return parse.message(reply, self.key)
 
@@ -213,6 +224,7 @@ class Head(Node):
             tuple(unreachable),
         )
         self._follow(decide.step(self.state, sample, self.settings), now)
+        self._report_stopped()
         status = {
             "armed": self.state.armed,
             "stalled": round(self.state.stalled),
@@ -220,6 +232,16 @@ class Head(Node):
             "last_alarm": self.last,
         }
         return {**status, "restarts": len(self.state.restarts)}
+
+    def _report_stopped(self) -> None:
+        """Notify once of each service that used all its starts."""
+        stopped = [f"{self.given['node']}: {unit}" for unit in self.failed]
+        stopped += [f"{name}: {unit}" for name, peer in self.peers.items() for unit in peer.failed]
+        if new := [text for text in stopped if text not in self.stopped]:
+            reason = f"{', '.join(new)} used all starts and stays stopped. playbooks/status.yml shows the reason"
+            say(f"STOPPED: {reason}")
+            self.actions.put(lambda: self._notify("stopped", reason, ""))
+        self.stopped = tuple(stopped)
 
     def _ras(self) -> str:
         text = io_node.ras()

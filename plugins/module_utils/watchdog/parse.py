@@ -93,6 +93,15 @@ def witnesses(values: Any) -> tuple[str, ...]:
     return tuple(str(value)[:_MOST_WITNESS] for value in list(values or ())[:_MOST_WITNESSES])
 
 
+def failed(shown: str) -> tuple[str, ...]:
+    """Return the units that systemd starts no more, from `systemctl show --property=Id,ActiveState`.
+
+    A unit between two starts is activating.
+    """
+    units = [dict(line.partition("=")[::2] for line in unit.splitlines()) for unit in shown.split("\n\n")]
+    return tuple(unit.get("Id", "") for unit in units if unit.get("ActiveState") == "failed")
+
+
 def without_requests(text: str) -> str:
     """Return a log without the lines that may contain a prompt."""
     return "\n".join(LEFT_OUT if _REQUEST.search(line) else line for line in text.splitlines())

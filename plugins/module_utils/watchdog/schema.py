@@ -116,3 +116,4 @@ class Peer:
     number: int = -1
     witnesses: tuple[str, ...] = field(default=())
     compiling: bool = False
+    failed: tuple[str, ...] = ()

@@ -175,6 +175,21 @@ def test_a_stopped_rank_of_a_worker_restarts_the_server(
     assert io_watch.Head(cluster.given["head"], KEY).state.restarts == tuple(saved["times"]), "another start of the watchdog"
 
 
+def test_a_service_that_used_all_its_starts_is_notified_once(cluster: Cluster, monkeypatch: pytest.MonkeyPatch) -> None:
+    failed = "Id=gb10-ray.service\nActiveState=failed\n\nId=gb10-vllm.service\nActiveState=activating\n"
+    program(cluster.folder / "bin", "systemctl", f"printf '{failed}'".replace("\n", "\\n"))
+    monkeypatch.setattr(io_watch, "_QUERY", 0.2)
+    cluster.given["head"] |= {"notify_command": ["sh", "-c", f"cat >> {cluster.folder}/mail; echo >> {cluster.folder}/mail"]}
+    cluster.given["worker"] |= {"units": ["gb10-ray.service", "gb10-vllm.service"]}
+    cluster.start()
+    mail = cluster.folder / "mail"
+    assert until(lambda: mail.exists() and "spark2" in mail.read_text(encoding="utf-8"))
+    time.sleep(1)
+    events = [json.loads(line) for line in mail.read_text(encoding="utf-8").splitlines()]
+    reasons = [event["reason"] for event in events if event["event"] == "stopped"]
+    assert [reason.partition(" used")[0] for reason in reasons] == ["spark1: gb10-ray.service", "spark2: gb10-ray.service"]
+
+
 def test_the_evidence_has_no_secret_and_only_root_reads_it(
     cluster: Cluster, server: tuple[str, type[Metrics]], rank: subprocess.Popen[bytes]
 ) -> None:
@@ -338,7 +353,8 @@ def test_the_program_runs_from_its_installed_files(tmp_path: Path, server: tuple
     (tmp_path / "settings.json").write_text(json.dumps({**cluster.given["head"], "mode": "report"}), encoding="utf-8")
     (tmp_path / "token").write_text(KEY, encoding="utf-8")
     module = "ansible_collections.gb10.cluster.plugins.module_utils.watchdog.io_watch"
-    environment = {"PATH": os.defpath, "PYTHONPATH": str(tmp_path / "lib"), "NOTIFY_SOCKET": str(tmp_path / "notify")}
+    tools = program(tmp_path / "bin", "systemctl", "true")
+    environment = {"PATH": f"{tools}:{os.defpath}", "PYTHONPATH": str(tmp_path / "lib"), "NOTIFY_SOCKET": str(tmp_path / "notify")}
     environment |= {"STATE_DIRECTORY": str(tmp_path), "RUNTIME_DIRECTORY": str(tmp_path)}
     with socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as systemd:
         systemd.bind(str(tmp_path / "notify"))

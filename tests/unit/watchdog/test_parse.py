@@ -99,3 +99,8 @@ def test_a_log_without_requests() -> None:
 def test_redaction() -> None:
     text = "key sk-1234 ok\nlong sk-1234-5678\nplain ab"
     assert parse.redacted(text, {"sk-1234", "sk-1234-5678", "ab"}).splitlines() == ["key [redacted] ok", "long [redacted]", "plain ab"]
+
+
+def test_a_unit_between_two_starts_has_not_failed() -> None:
+    assert parse.failed("Id=a.service\nActiveState=activating\n\nId=b.service\nActiveState=failed\n") == ("b.service",)
+    assert parse.failed("") == ()
