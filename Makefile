@@ -17,17 +17,20 @@ RELEASES ?= two
 CORE ?= 2.21
 # A scenario of molecule.
 SCENARIO ?= default
+# Markers of the unit tests to run, by default all tests.
+UNIT_TESTS ?=
 # Parts of `make test` or `make test-all`, by default all.
 PARTS ?=
 
 bin := .venv/bin
 demo := -i inventories/$(CLUSTER) -i inventories/lab/overlay.yml
 arm64 := -i inventories/single-spark -i inventories/lab/overlay.yml -e @tests/emulated/lab.yml
+faulty := -i inventories/lab -e @tests/faults/lab.yml
 installed := .venv/.installed
 docs_bin := .venv-docs/bin
 docs_installed := .venv-docs/.installed
 
-.PHONY: help setup requirements downloads shellcheck lint yamllint ruff mypy complexity changelog ansible-lint sanity unit unit-repeat compat patch locks nccl-source release-table collection docs release molecule integration test test-all test-table demo demo-down bench bench-fabric bench-store bench-patch arm64 clean root
+.PHONY: help setup requirements downloads shellcheck lint yamllint ruff mypy complexity changelog ansible-lint sanity unit unit-repeat compat patch locks nccl-source release-table collection docs release molecule integration test test-all test-table demo demo-down bench bench-fabric bench-store bench-patch arm64 faults clean root
 
 help: ## Show this list
 	@grep -hE '^[a-z0-9-]+:.*## ' Makefile | sed -E 's/:.*## /\t/' | expand -t 19
@@ -81,7 +84,7 @@ shellcheck:
 	  apt-get update -q && apt-get install -qy --no-install-recommends shellcheck; }
 
 unit: setup ## Run the unit tests: the pure core, argument specifications, conventions
-	$(bin)/pytest tests/unit --numprocesses=auto --junit-xml=build/junit/unit.xml $(PYTEST_ARGS)
+	$(bin)/pytest tests/unit $(if $(UNIT_TESTS),-m "$(UNIT_TESTS)") --numprocesses=auto --junit-xml=build/junit/unit.xml $(PYTEST_ARGS)
 
 unit-repeat: setup ## Run the unit tests five times, each in another order
 	for seed in 1 2 3 4 5; do $(bin)/pytest tests/unit --numprocesses=auto --random-order-seed=$$seed $(PYTEST_ARGS); done
@@ -146,6 +149,15 @@ arm64: root setup ## Test all that works without networkd on an emulated arm64 h
 	$(bin)/pytest tests/emulated --inventory=inventories/single-spark --inventory=inventories/lab/overlay.yml \
 	  --extra-vars-file=tests/emulated/lab.yml --junit-xml=build/junit/arm64.xml $(PYTEST_ARGS)
 	$(bin)/ansible-playbook playbooks/lab_down.yml $(arm64)
+
+faults: root setup ## Cause each fault on two simulated Sparks, kill playbooks, and write docs/reliability.md's table (takes two hours)
+	$(bin)/ansible-playbook playbooks/lab_down.yml $(faulty)
+	$(bin)/ansible-playbook playbooks/lab_up.yml $(faulty)
+	$(bin)/ansible-playbook site.yml $(faulty)
+	rm -f build/faults.json
+	$(bin)/pytest tests/faults --inventory=inventories/lab --extra-vars-file=tests/faults/lab.yml --junit-xml=build/faults.xml $(PYTEST_ARGS)
+	$(bin)/python tests/faults/table.py
+	$(bin)/ansible-playbook playbooks/lab_down.yml $(faulty)
 
 bench: setup ## Measure a running cluster (INVENTORY, by default the demo's lab)
 	$(bin)/python tests/benchmark/bench.py cluster --inventory $(INVENTORY)

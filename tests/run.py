@@ -71,7 +71,7 @@ PARTS: Mapping[str, Part] = {
 QUICK = ("downloads", "lint", "default", "sanity", "unit", "collection", "patch")
 #: Variables of make and molecule for both targets.
 SETTINGS: Mapping[str, Mapping[str, str]] = {
-    "test": {"RELEASES": "two"},
+    "test": {"RELEASES": "two", "UNIT_TESTS": "not slow"},
     "test-all": {"RELEASES": "all", "GB10_TESTS": "not slow or test_faults or test_executors"},
 }
 

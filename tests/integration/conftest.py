@@ -14,6 +14,7 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
+import slow_tests
 from live_cluster import Cluster
 from repository import ROOT
 from run_playbook import Run
@@ -27,15 +28,12 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 
 
 def pytest_configure(config: pytest.Config) -> None:
-    config.addinivalue_line("markers", "slow: takes minutes, mostly for a model restart; `make test` leaves it out")
     config.addinivalue_line("markers", "disruptive: breaks or restarts something and repairs it; runs last, in the file's order")
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     items.sort(key=lambda item: item.get_closest_marker("disruptive") is not None)
-    for item in items:
-        if item.get_closest_marker("slow"):
-            item.user_properties.append(("slow", "`make test` leaves it out"))
+    slow_tests.note(items)
 
 
 @pytest.fixture(scope="session")

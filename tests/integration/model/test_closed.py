@@ -141,6 +141,7 @@ def test_another_firewall_is_told_and_left_alone(cluster: Cluster, workers: list
         cluster.site("--tags", "peer_firewall").assert_ok()
 
 
+@pytest.mark.slow
 @pytest.mark.disruptive
 def test_a_firewall_of_ipv6_alone_leaves_ipv4_to_ours(cluster: Cluster, workers: list[Host]) -> None:
     (worker, *_others) = workers

@@ -87,6 +87,7 @@ LLM({model!r}, enforce_eager=True, dtype="float32", max_model_len=1024, kv_cache
 """
 
 
+@pytest.mark.slow
 def test_so_it_has_for_a_mixture_of_experts(cluster: Cluster, nodes: dict[str, Host], head: Host) -> None:
     model, python = "/srv/models/tiny-moe", f"{cluster.variable('gb10_install_dir', '/opt/gb10')}/runtime/current/bin/python"
     program = shlex.quote(ALONE.format(model=model, kv_cache=kv_cache_bytes(cluster)))

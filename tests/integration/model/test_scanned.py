@@ -91,6 +91,7 @@ def bridged(cluster: Cluster, name: str, host: Host, unlisted_host: UnlistedHost
         host.check_output(f"ip link del {BRIDGE}")
 
 
+@pytest.mark.slow
 def test_with_sshd_started_by_its_socket(cluster: Cluster, nodes: dict[str, Host], head: Host, unlisted_host: UnlistedHost) -> None:
     try:
         # The run must write rules, so it has to find the SSH port.
@@ -106,6 +107,7 @@ def test_with_sshd_started_by_its_socket(cluster: Cluster, nodes: dict[str, Host
     assert_all_closed(unlisted_host, cluster, nodes, head)
 
 
+@pytest.mark.slow
 def test_with_a_bridge_that_has_a_port_of_the_node(cluster: Cluster, head: Host, unlisted_host: UnlistedHost) -> None:
     name = cluster.groups["head"][0]
     with bridged(cluster, name, head, unlisted_host):

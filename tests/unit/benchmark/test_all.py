@@ -133,6 +133,7 @@ def cluster(tmp_path: Path) -> Cluster:
     return Cluster(tmp_path)
 
 
+@pytest.mark.slow
 def test_failed_models_are_rows_and_the_first_model_serves_again(cluster: Cluster) -> None:
     done = cluster.play("broken", "fast", "slow")
     assert done.status != 0
@@ -149,6 +150,7 @@ def test_failed_models_are_rows_and_the_first_model_serves_again(cluster: Cluste
     assert "broken, slow failed; the matrix above has the reasons. /srv/models/served serves again." in done.output
 
 
+@pytest.mark.slow
 def test_an_interrupted_run_continues(cluster: Cluster) -> None:
     cluster.play("fast").assert_ok()
     interrupted = {**cluster.record, "finished": False}

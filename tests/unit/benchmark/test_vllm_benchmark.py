@@ -212,6 +212,7 @@ def role(folder: Path, url: str, *arguments: str, pid: int = 0) -> Run:
     return run(str(playbook), ["-i", str(inventory), "-e", f"@{variables}", "-e", "benchmark_model_mode=single", *arguments], environment)
 
 
+@pytest.mark.slow
 def test_the_role_writes_a_result_and_compares_the_next_one(tmp_path: Path, vllm: Server) -> None:
     fake_benchmark.install(tmp_path, fake_benchmark.result(output_tokens=256))
     lines = role(tmp_path, vllm.url).assert_ok().shown("Show the speed of the model")

@@ -49,6 +49,7 @@ def cables(tmp_path: Path) -> Cables:
     return Cables(tmp_path)
 
 
+@pytest.mark.slow
 def test_a_pair_is_found_and_its_inventory_loads(cables: Cables) -> None:
     cables.answers("192.168.1.1", 1, (PAIR,))
     cables.answers("found-020000000202", 2, (PAIR,))

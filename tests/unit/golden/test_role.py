@@ -60,6 +60,7 @@ def cluster(tmp_path: Path) -> Iterator[Cluster]:
         yield Cluster(tmp_path, model, url)
 
 
+@pytest.mark.slow
 def test_a_record_is_written_next_to_the_inventory_and_compared(cluster: Cluster) -> None:
     first = cluster.play().assert_ok()
     assert "golden answers: checked without a record" in first.output and not cluster.record.exists()

@@ -100,6 +100,7 @@ def inputs(folder: Path) -> str:
     return str(found)
 
 
+@pytest.mark.slow
 @pytest.mark.skipif(os.geteuid() != 0, reason="the token belongs to root")
 def test_the_role_installs_and_starts_the_watchdog_once(tmp_path: Path, places: dict[str, str]) -> None:
     for name in HOSTS:
