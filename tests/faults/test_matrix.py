@@ -1,0 +1,284 @@
+"""Each fault under load, with Ray and with mp: the same model answers again without a playbook, and nothing is left over.
+
+The rows of docs/reliability.md come from here: `make faults` writes build/faults.json, and faults_table.py the page.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+import subprocess
+import time
+from collections.abc import Callable, Iterator
+from dataclasses import asdict, dataclass, replace
+from pathlib import Path
+
+import pytest
+from api_client import answers_again, completion
+from live_cluster import Cluster
+from outage import leftovers, measure
+from repository import ROOT
+from testinfra.host import Host
+
+RESULTS = ROOT / "build" / "faults.json"
+TWINS = ("enp1s0f1np1", "enP2p1s0f1np1")
+PROMPT = "planted-prompt"
+SECRETS = ("/etc/gb10/api.key", "/etc/gb10/ray.token", "/etc/gb10/watchdog.token")
+HEAD, WORKER = "spark1", "spark2"
+
+#: The memory cgroup of the worker on a machine with cgroups of version 1.
+MEMORY = Path("/sys/fs/cgroup/memory/gb10-faults")
+#: The processes of the services by executor and node: a name for people, and a regular expression of its command line.
+PROCESSES: dict[str, dict[str, dict[str, str]]] = {
+    "ray": {
+        HEAD: {
+            "API server": r"bin/vllm serve",
+            "engine": r"^VLLM::EngineCore",
+            "rank": r"^ray::RayWorkerProc",
+            "ray start": r"bin/ray start",
+            "GCS": r"gcs/gcs_server ",
+            "raylet": r"raylet/raylet ",
+            "dashboard": r"dashboard/dashboard\.py",
+            "dashboard module": r"^ray-dashboard-",
+            "autoscaler monitor": r"/monitor\.py",
+            "client server": r"ray\.util\.client\.server",
+            "log monitor": r"/log_monitor\.py",
+            "dashboard agent": r"^ray::DashboardAgent",
+            "runtime environment agent": r"^ray::RuntimeEnvAgent",
+        },
+        WORKER: {
+            "rank": r"^ray::RayWorkerProc",
+            "ray start": r"bin/ray start",
+            "raylet": r"raylet/raylet ",
+            "log monitor": r"/log_monitor\.py",
+            "dashboard agent": r"^ray::DashboardAgent",
+            "runtime environment agent": r"^ray::RuntimeEnvAgent",
+        },
+    },
+    "mp": {
+        HEAD: {
+            "API server": r"bin/vllm serve",
+            "engine": r"^VLLM::EngineCore",
+            "rank": r"^VLLM::Worker",
+        },
+        WORKER: {
+            "gb10-rank": r"bin/vllm serve",
+            "rank": r"^VLLM::Worker",
+        },
+    },
+}
+
+
+@dataclass(frozen=True)
+class Lab:
+    """What a fault acts on."""
+
+    cluster: Cluster
+    nodes: dict[str, Host]
+    executor: str
+
+    def connected(self) -> Lab:
+        """Return the lab with new connections, after nodes were off."""
+        return replace(self, nodes={name: self.cluster.connect(name) for name in self.cluster.groups["gb10_cluster"]})
+
+    def on(self, name: str, command: str) -> None:
+        self.nodes[name].check_output(command)
+
+    def process(self, name: str, process: str) -> str:
+        return PROCESSES[self.executor][name][process]
+
+    def power(self, switch: str, *names: str) -> None:
+        for name in names:
+            subprocess.run([f"{self.cluster.nodes[name]['lab_dir']}/power.sh", switch, name], check=True)
+
+    def links(self, name: str, state: str) -> None:
+        """Set both rails of a node down or up from outside of it, as a cable does."""
+        netns = f"{self.cluster.nodes[name]['lab_name']}-{name}"
+        for twin in TWINS:
+            subprocess.run(["ip", "-n", netns, "link", "set", twin, state], check=True, capture_output=True)
+
+#: Processes that come and go: Ray's workers without a task, and Python's helpers of the others.
+PASSING = re.compile(r"^ray::IDLE|from multiprocessing\.(resource_tracker|forkserver) import|^$")
+
+
+def processes(host: Host) -> list[str]:
+    """Return the command line of each process of the services."""
+    script = (
+        "import pathlib\n"
+        "for unit in ('gb10-ray', 'gb10-vllm'):\n"
+        "    for group in pathlib.Path(f'/sys/fs/cgroup/system.slice/{unit}.service').rglob('cgroup.procs'):\n"
+        "        for pid in group.read_text().split():\n"
+        "            print(pathlib.Path(f'/proc/{pid}/cmdline').read_text().replace(chr(0), ' ').strip())\n"
+    )
+    return host.check_output(f'python3 -c "{script}"').splitlines()
+
+
+Fault = Callable[[Lab], None]
+
+
+def signal(name: str, process: str, number: str) -> Fault:
+    return lambda lab: lab.on(name, f"pkill -{number} --oldest --full '{lab.process(name, process)}'")
+
+
+def off_and_on(*names: str) -> Fault:
+    def act(lab: Lab) -> None:
+        lab.power("off", *names)
+        time.sleep(5)
+        # In the other order, because power returns in any.
+        lab.power("on", *reversed(names))
+
+    return act
+
+
+def rebooted(name: str) -> Fault:
+    return lambda lab: lab.nodes[name].run("systemctl reboot") and None
+
+
+def pulled(seconds: int) -> Fault:
+    def act(lab: Lab) -> None:
+        lab.links(WORKER, "down")
+        time.sleep(seconds)
+        lab.links(WORKER, "up")
+
+    return act
+
+
+def full_disk(lab: Lab) -> None:
+    """The rank dies, and for a minute the service cannot write into its temporary folder."""
+    lab.on(WORKER, "mount -t tmpfs -o size=1M tmpfs /tmp && ! cat /dev/zero >/tmp/full 2>/dev/null")
+    signal(WORKER, "rank", "KILL")(lab)
+    time.sleep(60)
+    lab.on(WORKER, "umount --lazy /tmp")
+
+
+def limited(lab: Lab) -> None:
+    """Boot the worker in a memory cgroup of its own, which version 2 gives every node of the lab."""
+    if not MEMORY.parent.is_dir():
+        return
+    MEMORY.mkdir(exist_ok=True)
+    lab.power("off", WORKER)
+    # The firmware, and with it all processes of the node, inherit the group.
+    switch = f"{lab.cluster.nodes[WORKER]['lab_dir']}/power.sh"
+    subprocess.run(["sh", "-c", f"echo $$ >{MEMORY}/cgroup.procs && exec {switch} on {WORKER}"], check=True)
+    answers_again(lab.nodes[HEAD])
+
+
+def no_memory(lab: Lab) -> None:
+    """A process of the host takes the rest of the memory, until the kernel ends the process with the highest OOM score."""
+    environment = Path(lab.cluster.nodes[WORKER]["lab_dir"]) / "nodes" / WORKER / "node.env"
+    (unified,) = re.findall(r"^CGROUP='(.*)'$", environment.read_text(encoding="utf-8"), re.MULTILINE)
+    limit, usage, unlimited = MEMORY / "memory.limit_in_bytes", MEMORY / "memory.usage_in_bytes", "-1"
+    if not MEMORY.parent.is_dir():
+        limit, usage, unlimited = Path(unified) / "memory.max", Path(unified) / "memory.current", "max"
+    worker = lab.connected().nodes[WORKER]
+    limit.write_text(str(int(usage.read_text()) + (100 << 20)))
+    try:
+        take = "held = bytearray(500 << 20)\nfor place in range(0, len(held), 4096): held[place] = 1"
+        worker.run(f"systemd-run --quiet --wait --collect --property=OOMScoreAdjust=-900 python3 -c '{take}'")
+    finally:
+        limit.write_text(unlimited)
+
+
+def other_token(lab: Lab) -> None:
+    """For a minute, a node has another Ray token and starts its Ray with it."""
+    path = "/etc/gb10/ray.token"
+    lab.on(WORKER, f"cp --preserve=all {path} /run/ray.token && tr 0-9a-f 1-9a-f0 </run/ray.token >{path}")
+    try:
+        signal(WORKER, "raylet", "KILL")(lab)
+        time.sleep(60)
+    finally:
+        lab.on(WORKER, f"cat /run/ray.token >{path} && rm /run/ray.token")
+
+
+#: Faults that both executors have, by the row's name.
+COMMON: dict[str, Fault] = {
+    f"SIGSTOP of the rank on {WORKER}": signal(WORKER, "rank", "STOP"),
+    "SIGSTOP of the engine": signal(HEAD, "engine", "STOP"),
+    "both rails down for 5 s": pulled(5),
+    "both rails down for 60 s": pulled(60),
+    f"{WORKER} rebooted": rebooted(WORKER),
+    f"{WORKER} off and on": off_and_on(WORKER),
+    f"{HEAD} off and on": off_and_on(HEAD),
+    "both off and on": off_and_on(HEAD, WORKER),
+    f"memory of {WORKER} exhausted": no_memory,
+    f"full disk for 60 s and a dead rank on {WORKER}": full_disk,
+}
+FAULTS: dict[str, dict[str, Fault]] = {
+    executor: {f"kill -9 of {process} on {name}": signal(name, process, "KILL") for name, listed in nodes.items() for process in listed}
+    | COMMON
+    | ({f"another Ray token for 60 s on {WORKER}": other_token} if executor == "ray" else {})
+    for executor, nodes in PROCESSES.items()
+}
+#: What a fault needs before it.
+PREPARE: dict[str, Fault] = {f"memory of {WORKER} exhausted": limited}
+CASES = [pytest.param(executor, name, id=f"{executor}, {name}") for executor, listed in FAULTS.items() for name in listed]
+
+
+@pytest.fixture(scope="module")
+def results() -> Iterator[dict[str, dict[str, object]]]:
+    """Rows by executor and fault. A repeated case replaces its row."""
+    found: dict[str, dict[str, object]] = json.loads(RESULTS.read_text(encoding="utf-8")) if RESULTS.exists() else {}
+    yield found
+    RESULTS.parent.mkdir(exist_ok=True)
+    RESULTS.write_text(json.dumps(found, indent=1) + "\n", encoding="utf-8")
+
+
+@pytest.fixture(scope="module")
+def lab(request: pytest.FixtureRequest, cluster: Cluster, head: Host) -> Lab:
+    """The cluster with an executor. pytest runs all cases of one in a row."""
+    cluster.serve("--extra-vars", f"gb10_distributed_executor_backend={request.param}").assert_ok()
+    answers_again(head)
+    return Lab(cluster, {}, request.param).connected()
+
+
+def state(lab: Lab) -> dict[str, dict[str, list[str]]]:
+    return {name: leftovers(host) for name, host in lab.nodes.items()}
+
+
+@pytest.mark.parametrize("lab", PROCESSES, indirect=True)
+def test_every_process_has_a_case(lab: Lab) -> None:
+    for name, host in lab.nodes.items():
+        patterns = PROCESSES[lab.executor][name]
+        found = [line for line in processes(host) if not PASSING.search(line)]
+        assert [line for line in found if not any(re.search(pattern, line) for pattern in patterns.values())] == []
+        assert [label for label, pattern in patterns.items() if not any(re.search(pattern, line) for line in found)] == []
+
+
+@pytest.mark.parametrize(("lab", "fault"), CASES, indirect=["lab"])
+def test_the_model_answers_again_and_nothing_is_left(lab: Lab, fault: str, results: dict[str, dict[str, object]]) -> None:
+    PREPARE.get(fault, lambda _lab: None)(lab)
+    lab = lab.connected()
+    head = lab.nodes[HEAD]
+    text, before = completion(head), state(lab)
+    key = head.file(SECRETS[0]).content_string.strip()
+    url = f"http://{lab.cluster.nodes[HEAD]['ansible_host']}:8000"
+    outage = measure(lab.cluster, url, key, PROMPT, lambda: FAULTS[lab.executor][fault](lab))
+    lab = lab.connected()
+    head = lab.nodes[HEAD]
+    row = results.setdefault(fault, {})[lab.executor] = {**asdict(outage), "leftovers": "unknown"}
+    assert outage.served is not None, outage
+    assert completion(head) == text
+    until = time.monotonic() + 60
+    # A process that nobody needs for an answer may start later, such as Ray's dashboard.
+    while (after := state(lab)) != before and time.monotonic() < until:
+        time.sleep(2)
+    left = {
+        f"{name}, {what}": (sorted(set(before[name][what]) - set(now)), sorted(set(now) - set(before[name][what])))
+        for name, state_ in after.items()
+        for what, now in state_.items()
+        if now != before[name][what]
+    }
+    row["leftovers"] = "none" if not left else json.dumps(left)
+    assert left == {}, left
+
+
+@pytest.mark.parametrize("lab", PROCESSES, indirect=True)
+def test_no_secret_and_no_prompt_is_in_a_log_or_in_evidence(lab: Lab) -> None:
+    """Runs after all faults of an executor."""
+    for host in lab.nodes.values():
+        places = "/var/log /var/lib/gb10-watchdog /etc/gb10/records /run/gb10"
+        host.check_output("journalctl --no-pager --output=cat >/run/journal.txt")
+        host.check_output(f"printf '%s\\n' {PROMPT} >/run/planted; cat {' '.join(SECRETS)} >>/run/planted 2>/dev/null || true")
+        found = host.run(f"grep --recursive --files-with-matches --fixed-strings --file=/run/planted /run/journal.txt {places} 2>/dev/null")
+        host.check_output("rm /run/planted /run/journal.txt")
+        assert found.stdout == "", found.stdout
