@@ -22,7 +22,8 @@ from testinfra.host import Host
 
 RESULTS = ROOT / "build" / "faults.json"
 TWINS = ("enp1s0f1np1", "enP2p1s0f1np1")
-PROMPT = "planted-prompt"
+#: Two words, so that no command line of a test has the planted text.
+PROMPT = ("planted", "question")
 SECRETS = ("/etc/gb10/api.key", "/etc/gb10/ray.token", "/etc/gb10/watchdog.token")
 HEAD, WORKER = "spark1", "spark2"
 
@@ -98,7 +99,7 @@ class Lab:
             subprocess.run(["ip", "-n", netns, "link", "set", twin, state], check=True, capture_output=True)
 
 #: Processes that come and go: Ray's workers without a task, and Python's helpers of the others.
-PASSING = re.compile(r"^ray::IDLE|from multiprocessing\.(resource_tracker|forkserver) import|^$")
+PASSING = re.compile(r"^ray::IDLE|^\S+ -c from multiprocessing|^$")
 
 
 def processes(host: Host) -> list[str]:
@@ -252,7 +253,7 @@ def test_the_model_answers_again_and_nothing_is_left(lab: Lab, fault: str, resul
     text, before = completion(head), state(lab)
     key = head.file(SECRETS[0]).content_string.strip()
     url = f"http://{lab.cluster.nodes[HEAD]['ansible_host']}:8000"
-    outage = measure(lab.cluster, url, key, PROMPT, lambda: FAULTS[lab.executor][fault](lab))
+    outage = measure(lab.cluster, url, key, "-".join(PROMPT), lambda: FAULTS[lab.executor][fault](lab))
     lab = lab.connected()
     head = lab.nodes[HEAD]
     row = results.setdefault(fault, {})[lab.executor] = {**asdict(outage), "leftovers": "unknown"}
@@ -277,7 +278,7 @@ def test_no_secret_and_no_prompt_is_in_a_log_or_in_evidence(lab: Lab) -> None:
     for host in lab.nodes.values():
         places = "/var/log /var/lib/gb10-watchdog /etc/gb10/records /run/gb10"
         host.check_output("journalctl --no-pager --output=cat >/run/journal.txt")
-        host.check_output(f"printf '%s\\n' {PROMPT} >/run/planted; cat {' '.join(SECRETS)} >>/run/planted 2>/dev/null || true")
+        host.check_output(f"printf '%s-%s\\n' {' '.join(PROMPT)} >/run/planted; cat {' '.join(SECRETS)} >>/run/planted 2>/dev/null || true")
         found = host.run(f"grep --recursive --files-with-matches --fixed-strings --file=/run/planted /run/journal.txt {places} 2>/dev/null")
         host.check_output("rm /run/planted /run/journal.txt")
         assert found.stdout == "", found.stdout
