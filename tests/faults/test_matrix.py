@@ -9,7 +9,7 @@ import json
 import re
 import subprocess
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Mapping
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 
@@ -214,12 +214,11 @@ FAULTS: dict[str, dict[str, Fault]] = {
 PREPARE: dict[str, Fault] = {f"memory of {WORKER} exhausted": limited}
 
 
-@pytest.fixture(scope="module")
-def results() -> Iterator[dict[str, dict[str, object]]]:
-    """Rows by executor and fault. A repeated case replaces its row."""
-    found: dict[str, dict[str, object]] = json.loads(RESULTS.read_text(encoding="utf-8")) if RESULTS.exists() else {}
-    yield found
+def write(fault: str, executor: str, row: Mapping[str, object]) -> None:
+    """Write the row of a case, in place of an earlier one."""
     RESULTS.parent.mkdir(exist_ok=True)
+    found = json.loads(RESULTS.read_text(encoding="utf-8")) if RESULTS.exists() else {}
+    found.setdefault(fault, {})[executor] = row
     RESULTS.write_text(json.dumps(found, indent=1) + "\n", encoding="utf-8")
 
 
@@ -244,7 +243,7 @@ def test_every_process_has_a_case(lab: Lab) -> None:
 
 
 @pytest.mark.parametrize("fault", {name: None for listed in FAULTS.values() for name in listed})
-def test_the_model_answers_again_and_nothing_is_left(lab: Lab, fault: str, results: dict[str, dict[str, object]]) -> None:
+def test_the_model_answers_again_and_nothing_is_left(lab: Lab, fault: str) -> None:
     if fault not in FAULTS[lab.executor]:
         pytest.skip(f"{lab.executor} has no such process")
     PREPARE.get(fault, lambda _lab: None)(lab)
@@ -256,7 +255,7 @@ def test_the_model_answers_again_and_nothing_is_left(lab: Lab, fault: str, resul
     outage = measure(lab.cluster, url, key, "-".join(PROMPT), lambda: FAULTS[lab.executor][fault](lab))
     lab = lab.connected()
     head = lab.nodes[HEAD]
-    row = results.setdefault(fault, {})[lab.executor] = {**asdict(outage), "leftovers": "unknown"}
+    write(fault, lab.executor, {**asdict(outage), "leftovers": "unknown"})
     assert outage.served is not None, outage
     assert completion(head) == text
     until = time.monotonic() + 60
@@ -269,7 +268,7 @@ def test_the_model_answers_again_and_nothing_is_left(lab: Lab, fault: str, resul
         for what, now in state_.items()
         if now != before[name][what]
     }
-    row["leftovers"] = "none" if not left else json.dumps(left)
+    write(fault, lab.executor, {**asdict(outage), "leftovers": json.dumps(left) if left else "none"})
     assert left == {}, left
 
 
