@@ -263,11 +263,13 @@ def test_the_model_answers_again_and_nothing_is_left(lab: Lab, fault: str) -> No
     while (after := state(lab)) != before and time.monotonic() < until:
         time.sleep(2)
     left = {
-        f"{name}, {what}": (sorted(set(before[name][what]) - set(now)), sorted(set(now) - set(before[name][what])))
-        for name, state_ in after.items()
-        for what, now in state_.items()
+        f"{name}, {what}": {line: (before[name][what].count(line), now.count(line)) for line in {*before[name][what], *now}}
+        for name, found in after.items()
+        for what, now in found.items()
         if now != before[name][what]
     }
+    # Only what is more or less than before.
+    left = {place: {line: counts for line, counts in lines.items() if counts[0] != counts[1]} for place, lines in left.items()}
     write(fault, lab.executor, {**asdict(outage), "leftovers": json.dumps(left) if left else "none"})
     assert left == {}, left
 

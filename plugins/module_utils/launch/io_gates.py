@@ -2,7 +2,7 @@
 # GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
 
-"""Wait until the gates of a service are open, then replace this process by the service. Changes nothing.
+"""Wait until the gates of a service are open, remove what killed ranks left, then replace this process by the service.
 
 gb10-ray.service and gb10-vllm.service run it as their user. A closed gate ends the start after a time-out, with all
 reasons in the journal. With --drop-caches, root drops the page cache instead, if the settings have it.
@@ -22,7 +22,7 @@ from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
 from ansible_collections.gb10.cluster.plugins.module_utils.common import io_file, io_json, paths
-from ansible_collections.gb10.cluster.plugins.module_utils.launch import gates
+from ansible_collections.gb10.cluster.plugins.module_utils.launch import gates, io_leftovers
 from ansible_collections.gb10.cluster.plugins.module_utils.memory import io_reclaim
 from ansible_collections.gb10.cluster.plugins.module_utils.node import io_facts, parse
 
@@ -112,6 +112,15 @@ def wait(given: Mapping[str, Any], unit: str, pause: float = _PAUSE_SECONDS) -> 
         time.sleep(pause)
 
 
+def _clean() -> None:
+    """Remove the leftovers of killed ranks. They cost memory, but no start."""
+    try:
+        if left := io_leftovers.remove():
+            say(f"gb10-gates removed files of killed ranks: {len(left)}, such as {left[0]}")
+    except OSError as error:
+        say(f"gb10-gates could not remove files of killed ranks: {error}")
+
+
 def main(arguments: Sequence[str] | None = None) -> int:
     """Command-line entry point. Returns only if the service is not started."""
     parser = argparse.ArgumentParser(description="Wait for the gates of a service, then start it.")
@@ -134,6 +143,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     except (ValueError, OSError, KeyError) as error:
         closed = str(error)
     if not closed:
+        _clean()
         os.execvp(options.command[0], options.command)
     say(f"{gates.REFUSED}{closed}")
     return 1

@@ -1,0 +1,56 @@
+"""What killed ranks leave: real shared memory and sockets, used and unused."""
+
+from __future__ import annotations
+
+import mmap
+import os
+import socket
+import tempfile
+import uuid
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from ansible_collections.gb10.cluster.plugins.module_utils.launch import io_leftovers
+
+
+@pytest.fixture
+def folder() -> Iterator[Path]:
+    # A socket's path has at most 107 characters.
+    with tempfile.TemporaryDirectory() as path:
+        yield Path(path)
+
+
+def names(folder: Path) -> set[str]:
+    return {path.name for path in folder.iterdir()}
+
+
+def test_unused_shared_memory_is_removed_and_the_rest_stays(folder: Path) -> None:
+    for name in ("psm_0a1b2c3d", "nccl-AbCdEf", "sem.mp-x1y2z3", "torch_12_34", "psm_ffffffff", "psm_eeeeeeee", "somebodys", "psm_other.txt"):
+        (folder / name).write_bytes(bytes(mmap.PAGESIZE))
+    (folder / "psm_abcdef").symlink_to(folder / "somebodys")
+    with (folder / "psm_eeeeeeee").open("rb"), (folder / "psm_ffffffff").open("r+b") as file:
+        mapped = mmap.mmap(file.fileno(), 0)
+        file.close()
+        removed = io_leftovers.remove(str(folder), str(folder))
+        mapped.close()
+    assert {Path(path).name for path in removed} == {"psm_0a1b2c3d", "nccl-AbCdEf", "sem.mp-x1y2z3", "torch_12_34"}
+    assert names(folder) == {"psm_ffffffff", "psm_eeeeeeee", "somebodys", "psm_other.txt", "psm_abcdef"}
+
+
+def test_files_of_another_user_stay(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (folder / "psm_0a1b2c3d").write_bytes(b"x")
+    monkeypatch.setattr(os, "geteuid", lambda: os.getuid() + 1)
+    assert io_leftovers.remove(str(folder), str(folder)) == []
+
+
+def test_sockets_without_a_listener_are_removed(folder: Path) -> None:
+    dead, alive, other = (folder / str(uuid.uuid4()) for _number in range(3))
+    with socket.socket(socket.AF_UNIX) as ended, socket.socket(socket.AF_UNIX) as listening:
+        ended.bind(str(dead))
+        ended.close()
+        listening.bind(str(alive))
+        other.write_text("no socket")
+        assert io_leftovers.remove(str(folder), str(folder)) == [str(dead)]
+    assert names(folder) == {alive.name, other.name}
