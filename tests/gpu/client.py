@@ -12,11 +12,11 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 
-def request(url: str, path: str, body: Mapping[str, Any] | None = None) -> Any:
+def request(url: str, path: str, body: Mapping[str, Any] | None = None, seconds: float = 180) -> Any:
     """Return a server's response, None if it is empty. Raises OSError."""
     data = None if body is None else json.dumps(body).encode()
     headers = {"Content-Type": "application/json"}
-    with urllib.request.urlopen(urllib.request.Request(url + path, data, headers), timeout=180) as answer:
+    with urllib.request.urlopen(urllib.request.Request(url + path, data, headers), timeout=seconds) as answer:
         text = answer.read()
     return json.loads(text) if text else None
 

@@ -21,14 +21,12 @@ import os
 import subprocess
 import sys
 import time
-from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
-from adhoc import ROOT, conclude
-from client import healthy
+from adhoc import ROOT, URL, conclude, gpus, server
 
 sys.path.insert(0, str(ROOT / ".collections"))
 
@@ -37,7 +35,6 @@ from ansible_collections.gb10.cluster.plugins.module_utils.golden import io_gold
 from ansible_collections.gb10.cluster.plugins.module_utils.golden.schema import Bounds, Identity
 from ansible_collections.gb10.cluster.plugins.module_utils.health.io_client import Server
 
-URL = "http://127.0.0.1:8000"
 #: The defaults of the role golden.
 BOUNDS = Bounds(tie=0.5, distance=0.25, perplexity_change=0.1, perplexity=100.0, strict=False)
 #: vLLM loads this plugin in each of its processes.
@@ -76,7 +73,11 @@ def measure(python: str, folder: Path, factors: Sequence[float]) -> dict[str, An
     cases: list[dict[str, Any]] = []
     runs: list[dict[str, Any]] = []
     for name, factor in (("recorded", 0.0), ("unchanged", 0.0), *((f"FP8 products times {factor}", factor) for factor in factors)):
-        with server(python, model, folder / f"{name.replace(' ', '-')}.log", plugin, factor) as seconds:
+        # The plugin multiplies FP8 products.
+        paths = [str(plugin), *filter(None, [os.environ.get("PYTHONPATH")])]
+        fault = {"PYTHONPATH": os.pathsep.join(paths), "GB10_FAULT": str(factor)} if factor else {}
+        arguments = ["--max-model-len=2048", "--gpu-memory-utilization=0.3"]
+        with server(python, model, arguments, fault, folder / f"{name.replace(' ', '-')}.log") as (_process, seconds):
             asked = time.monotonic()
             # The first request compiles kernels for minutes.
             answers = io_golden.run(Server(URL), "moe", str(model), False, parse.prompts(""), 400, "", "")
@@ -98,37 +99,13 @@ def measure(python: str, folder: Path, factors: Sequence[float]) -> dict[str, An
             }
         )
         (folder / "report.json").write_text(json.dumps(cases, indent=1), encoding="utf-8")
-    query = ["nvidia-smi", "--query-gpu=name,compute_cap,driver_version", "--format=csv,noheader"]
-    gpu = subprocess.run(query, capture_output=True, text=True, check=True).stdout.strip()
     checks = {
         "the record was written": bool(content),
         "unchanged answers pass": not cases[1]["problem"],
         **{f"{case['name']} fails": bool(case["problem"]) for case in cases[2:]},
         "each benchmark has a speed": all(run["result"]["tokens_per_second"] > 0 for run in runs),
     }
-    return {"gpu": gpu, "cases": cases, "benchmark": runs, "checks": checks}
-
-
-@contextmanager
-def server(python: str, model: Path, log: Path, plugin: Path, factor: float) -> Iterator[float]:
-    """Serve a model, with FP8 products times ``factor`` unless it is 0. Yields the seconds until it is healthy."""
-    command = [python, "-m", "vllm.entrypoints.cli.main", "serve", str(model), "--served-model-name=moe", "--enforce-eager"]
-    command += ["--host=127.0.0.1", "--port=8000", "--max-model-len=2048", "--gpu-memory-utilization=0.3"]
-    environment = os.environ | {"VLLM_USE_DEEP_GEMM": "0"}
-    if factor:
-        paths = [str(plugin), *filter(None, [environment.get("PYTHONPATH")])]
-        environment |= {"PYTHONPATH": os.pathsep.join(paths), "GB10_FAULT": str(factor)}
-    began = time.monotonic()
-    with log.open("wb") as output, subprocess.Popen(command, env=environment, stdout=output, stderr=subprocess.STDOUT) as process:
-        try:
-            while not healthy(URL):
-                if process.poll() is not None or time.monotonic() - began > 400:
-                    sys.exit(f"vLLM did not start:\n{log.read_text(encoding='utf-8', errors='replace')[-3000:]}")
-                time.sleep(1)
-            yield time.monotonic() - began
-        finally:
-            process.terminate()
-            process.wait(60)
+    return {"gpu": gpus()[0], "cases": cases, "benchmark": runs, "checks": checks}
 
 
 def benchmark(python: str, model: Path, run: plan.Run) -> dict[str, Any]:

@@ -32,7 +32,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from adhoc import ROOT, conclude, module
+from adhoc import ROOT, below, conclude, module
 from client import complete, decode, healthy
 from hosts import Host, hosts, running
 
@@ -255,15 +255,6 @@ def mapped(processes: Sequence[subprocess.Popen[bytes]], nccl: Mapping[str, Any]
     loaded = [pid for pid in pids if "libnccl" in Path(f"/proc/{pid}/maps").read_text(encoding="utf-8", errors="replace")]
     told = module("nccl_info", {"path": nccl["library"], "pids": loaded, "requires": requires})
     return told["processes"], told["problems"]
-
-
-def below(pid: int) -> list[int]:
-    """Return a process ID and those of all descendants, or an empty list if the process has ended."""
-    try:
-        text = " ".join((thread / "children").read_text(encoding="ascii") for thread in Path(f"/proc/{pid}/task").iterdir())
-    except OSError:
-        return []
-    return [pid, *(found for child in text.split() for found in below(int(child)))]
 
 
 def checks(report: Mapping[str, Any]) -> dict[str, bool]:
