@@ -132,7 +132,8 @@ def local(known: Local, processes: Sequence[Process]) -> Local:
         if each.pid in ranks and each.state in "ZX"
     ]
     found += [f"rank process {pid} ended" for pid in sorted(known.ranks - ranks)]
-    return Local(known.ranks, tuple(found), any(each.name in _COMPILERS for each in processes))
+    stopped = frozenset(each.pid for each in processes if each.state == "T" and each.pid in ranks)
+    return Local(known.ranks, tuple(found), any(each.name in _COMPILERS for each in processes), stopped)
 
 
 def local_ranks(processes: Sequence[Process]) -> frozenset[int]:

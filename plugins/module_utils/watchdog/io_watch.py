@@ -111,6 +111,13 @@ class Node:
             shown = systemctl("show", "--property=Id,ActiveState", *self.given["units"])
             self.failed, self.queried = parse.failed(shown), now
 
+    def kill_stopped(self) -> None:
+        """Kill the stopped ranks of a server that was restarted: they do not end, and the next start needs their GPU."""
+        for pid in self.found.stopped:
+            say(f"killing rank process {pid}: it is stopped, and the server was restarted")
+            with contextlib.suppress(ProcessLookupError):
+                os.kill(pid, signal.SIGKILL)
+
     def open(self) -> socket.socket | None:
         """Return the socket for messages, None on a cluster of one node."""
         if not self.key:
@@ -146,6 +153,8 @@ class Worker(Node):
         if connection:
             with contextlib.suppress(OSError):
                 connection.sendto(parse.message(report, self.key), (self.given["head_address"], self.given["port"]))
+        if self.since is not None and self.given["mode"] == "restart":
+            self.kill_stopped()
         if self.since is not None and time.monotonic() - self.since > _GRACE:
             self.since = None
             if self.found.witnesses and self.given["mode"] == "restart":
@@ -260,11 +269,12 @@ class Head(Node):
             threading.Thread(target=self._probe, daemon=True).start()
         if decision.restart:
             self._save()
-            self.restarts, self.since = self.restarts + 1, now
             self.actions.put(self._restart)
         if decision.refused:
             say(decision.refused)
             self.actions.put(lambda text=decision.refused: self._notify("refused", text, ""))  # type: ignore[misc]
+        if self.since is not None:
+            self.kill_stopped()
         # Ray's own processes on the head outlive a restart of the server.
         if self.since is not None and now - self.since > _GRACE:
             self.since = None
@@ -294,6 +304,8 @@ class Head(Node):
     def _restart(self) -> None:
         say(f"restarting {self.given['server_unit']} and with it all ranks")
         restart(self.given["server_unit"])
+        # After the evidence, which needs the stopped ranks.
+        self.restarts, self.since = self.restarts + 1, time.monotonic()
         self._notify("restart", self.last, "")
 
     def _notify(self, event: str, reason: str, folder: str) -> None:

@@ -99,11 +99,15 @@ class Process:
 
 @dataclass(frozen=True)
 class Local:
-    """The observed processes of this node. ``ranks`` are the known processes with a share of the model."""
+    """The observed processes of this node. ``ranks`` are the known processes with a share of the model.
+
+    ``stopped``: the ranks that SIGSTOP stopped.
+    """
 
     ranks: frozenset[int] = frozenset()
     witnesses: tuple[str, ...] = ()
     compiling: bool = False
+    stopped: frozenset[int] = frozenset()
 
 
 @dataclass

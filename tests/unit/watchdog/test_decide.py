@@ -220,3 +220,8 @@ def test_local_witnesses() -> None:
 def test_a_compiler_is_recognized() -> None:
     assert decide.local(Local(), [process(7), process(9, name="cicc")]).compiling
     assert not decide.local(Local(), [process(7)]).compiling
+
+
+def test_only_a_stopped_rank_is_to_be_killed() -> None:
+    processes = [process(7, "T"), process(8), process(1, "T", "raylet")]
+    assert decide.local(Local(), processes).stopped == {7}

@@ -167,6 +167,7 @@ def test_a_stopped_rank_of_a_worker_restarts_the_server(
     alarm, restart = (entry["body"] for entry in kind.posted)
     assert (alarm["event"], restart["event"]) == ("alarm", "restart")
     assert f"spark2: process {rank.pid} (VLLM::Worker_TP) is stopped" in alarm["reason"]
+    assert rank.wait(10) == -signal.SIGKILL, "it does not end with the server"
     assert (cluster.folder / "mail").read_text(encoding="utf-8") == json.dumps(alarm) + json.dumps(restart)
     status = json.loads((cluster.folder / "RUNTIME_DIRECTORY" / "status.json").read_text(encoding="utf-8"))
     assert status["mode"] == "restart"
