@@ -174,8 +174,10 @@ def no_memory(lab: Lab) -> None:
     worker = lab.connected().nodes[WORKER]
     limit.write_text(str(int(usage.read_text()) + (100 << 20)))
     try:
-        take = "held = bytearray(500 << 20)\nfor place in range(0, len(held), 4096): held[place] = 1"
-        worker.run(f"systemd-run --quiet --wait --collect --property=OOMScoreAdjust=-900 python3 -c '{take}'")
+        # Pages of files go first. The process of the host ends as soon as the rank is dead.
+        take = "import os, sys\nheld = []\nwhile os.path.exists(sys.argv[1]): held.append(b'1' * (20 << 20))"
+        rank = worker.check_output(f"pgrep --oldest --full '{lab.process(WORKER, 'rank')}'")
+        worker.run(f'systemd-run --quiet --wait --collect --property=OOMScoreAdjust=-900 python3 -c "{take}" /proc/{rank}')
     finally:
         limit.write_text(unlimited)
 
@@ -257,6 +259,8 @@ def test_the_model_answers_again_and_nothing_is_left(lab: Lab, fault: str) -> No
     head = lab.nodes[HEAD]
     write(fault, lab.executor, {**asdict(outage), "leftovers": "unknown"})
     assert outage.served is not None, outage
+    # Ray's helpers are restarted or not needed, and TCP repeats what a short break lost.
+    assert outage.detected is not None or outage.lost or fault.startswith("kill -9") or "5 s" in fault
     assert completion(head) == text
     until = time.monotonic() + 60
     # A process that nobody needs for an answer may start later, such as Ray's dashboard.
