@@ -41,8 +41,8 @@ from ansible_collections.gb10.cluster.plugins.module_utils.watchdog.schema impor
     State,
 )
 
-#: Seconds: without a report, after which a node is queried; stalled, after which NCCL RAS and nodes are queried.
-_MISSED, _SUSPICIOUS = 10.0, 5.0
+#: Seconds: without a report, after which a node is queried; stalled, after which NCCL RAS is queried.
+_MISSED, _SUSPICIOUS = 6.0, 5.0
 #: Seconds that a witness may outlive a restart of the server, before its node restarts its own service. A rank of the
 #: executor mp ends within 30 s.
 _GRACE = 45.0
@@ -217,7 +217,7 @@ class Head(Node):
         for name, peer in self.peers.items():
             if now - peer.heard <= _MISSED:
                 witnesses += [f"{name}: {text}" for text in peer.witnesses]
-            elif self.state.stalled >= _SUSPICIOUS and not io_node.reachable(peer.address):
+            elif not io_node.reachable(peer.address):
                 unreachable.append(name)
         witnesses += [f"{name}: no connection on the fabric" for name in unreachable]
         if self.state.stalled >= _SUSPICIOUS and (text := self._ras()):

@@ -261,6 +261,18 @@ def test_a_node_whose_kernel_does_not_answer_is_a_witness(
     assert cluster.calls() == [], "a restart needs every node"
 
 
+def test_an_unreachable_node_of_an_idle_engine_is_found(
+    cluster: Cluster, server: tuple[str, type[Metrics]], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """vLLM reports running requests with its next step, which never comes."""
+    monkeypatch.setattr(io_watch.io_node, "reachable", lambda _address: False)
+    cluster.start(worker=False)
+    until(lambda: cluster.head.state.armed)
+    server[1].works, server[1].hidden = False, True
+    assert until(lambda: cluster.head.state.alarm)
+    assert server[1].posted[0]["path"] == "/v1/completions"
+
+
 def test_slow_metrics_do_not_hide_the_reports_of_a_worker(
     cluster: Cluster, server: tuple[str, type[Metrics]], rank: subprocess.Popen[bytes]
 ) -> None:
