@@ -157,8 +157,8 @@ class Worker(Node):
             self.kill_stopped()
         if self.since is not None and time.monotonic() - self.since > _GRACE:
             self.since = None
-            if self.found.witnesses and self.given["mode"] == "restart":
-                found = "; ".join(self.found.witnesses)
+            if self.found.lasting and self.given["mode"] == "restart":
+                found = "; ".join(self.found.lasting)
                 say(f"restarting {self.given['follow_unit']}: after the restart of the server, {found}")
                 restart(self.given["follow_unit"])
         return {"witnesses": self.found.witnesses}
@@ -278,7 +278,7 @@ class Head(Node):
         # Ray's own processes on the head outlive a restart of the server.
         if self.since is not None and now - self.since > _GRACE:
             self.since = None
-            if self.found.witnesses and self.given["follow_unit"] != self.given["server_unit"]:
+            if self.found.lasting and self.given["follow_unit"] != self.given["server_unit"]:
                 self.actions.put(lambda: restart(self.given["follow_unit"]))
 
     def _act(self) -> None:

@@ -101,13 +101,14 @@ class Process:
 class Local:
     """The observed processes of this node. ``ranks`` are the known processes with a share of the model.
 
-    ``stopped``: the ranks that SIGSTOP stopped.
+    ``stopped``: the ranks that SIGSTOP stopped. ``lasting``: the witnesses that a restart of the server may not end.
     """
 
     ranks: frozenset[int] = frozenset()
     witnesses: tuple[str, ...] = ()
     compiling: bool = False
     stopped: frozenset[int] = frozenset()
+    lasting: tuple[str, ...] = ()
 
 
 @dataclass
