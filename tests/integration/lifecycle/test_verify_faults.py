@@ -18,7 +18,7 @@ RAIL, TWIN = "enp1s0f1np1", "enP2p1s0f1np1"
 PACKAGES = "/opt/gb10/runtime/current/lib/python3*/site-packages"
 UNITS = "/etc/systemd/system"
 #: Findings that follow when a rank stops or ranks cannot reach each other, one after the other within a minute.
-CONSEQUENCES = {"engine-silent", "api-not-ready", "ray-node-missing", "rank-missing", "service-down", "service-restarts"}
+CONSEQUENCES = {"engine-silent", "api-not-ready", "ray-node-missing", "rank-missing", "service-down", "service-stopped", "service-restarts"}
 #: A finding that stays for minutes after the model serves again.
 RESTARTS = {"service-restarts"}
 

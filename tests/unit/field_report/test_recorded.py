@@ -67,7 +67,7 @@ FAULTS: dict[str, tuple[Callable[[dict[str, Any]], None], set[str]]] = {
     "a cable": (lambda node: node["links"][2].update(carrier=False, state="DOWN"), {"rail-down"}),
     "the driver": (lambda node: node.update(driver="590.48.01"), {"driver-590", "driver-differs"}),
     "the kernel": (lambda node: node.update(kernel="6.17.0-1008-nvidia"), {"kernel-differs", "kernel-6-17-0-1008"}),
-    "a service": (lambda node: node["services"][0].update(active="failed"), {"service-down"}),
+    "a service": (lambda node: node["services"][0].update(active="failed"), {"service-stopped"}),
     "a rank": (lambda node: node["ranks_bytes"].clear(), {"rank-missing"}),
     "the memory": (lambda node: node.update(available_bytes=GIB), {"memory-exhausted"}),
     "a package": (lambda node: node["packages"].__setitem__(-1, "vllm 0.31.0"), {"packages-differ"}),
