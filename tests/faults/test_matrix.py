@@ -1,6 +1,6 @@
 """Each fault under load, with Ray and with mp: the same model answers again without a playbook, and nothing is left over.
 
-The rows of docs/reliability.md come from here: `make faults` writes build/faults.json, and faults_table.py the page.
+The rows of docs/reliability.md come from here: `make faults` writes build/faults.json, and table.py the page.
 """
 
 from __future__ import annotations
@@ -14,13 +14,14 @@ from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 
 import pytest
-from api_client import answers_again, completion
+from api_client import answers_again, ask, completion
 from live_cluster import Cluster
 from outage import leftovers, measure
 from repository import ROOT
 from testinfra.host import Host
 
 RESULTS = ROOT / "build" / "faults.json"
+CUT = "gb10_faults"
 TWINS = ("enp1s0f1np1", "enP2p1s0f1np1")
 #: Two words, so that no command line of a test has the planted text.
 PROMPT = ("planted", "question")
@@ -29,6 +30,10 @@ HEAD, WORKER = "spark1", "spark2"
 
 #: The memory cgroup of the worker on a machine with cgroups of version 1.
 MEMORY = Path("/sys/fs/cgroup/memory/gb10-faults")
+#: Seconds by which the clock of the services differs from the machine's, on a node with ``own_clock``.
+CLOCK = "/run/gb10-clock"
+LIBRARY = "/usr/local/lib/gb10-clock.so"
+SERVICES = ("gb10-ray", "gb10-vllm", "gb10-watchdog")
 #: The processes of the services by executor and node: a name for people, and a regular expression of its command line.
 PROCESSES: dict[str, dict[str, dict[str, str]]] = {
     "ray": {
@@ -98,6 +103,7 @@ class Lab:
         for twin in TWINS:
             subprocess.run(["ip", "-n", netns, "link", "set", twin, state], check=True, capture_output=True)
 
+
 #: Processes that come and go: Ray's workers without a task, and Python's helpers of the others.
 PASSING = re.compile(r"^ray::IDLE|^\S+ -c from multiprocessing|^$")
 
@@ -115,6 +121,10 @@ def processes(host: Host) -> list[str]:
 
 
 Fault = Callable[[Lab], None]
+
+
+def nothing(lab: Lab) -> None:
+    """Most faults need no preparation."""
 
 
 def signal(name: str, process: str, number: str) -> Fault:
@@ -193,27 +203,96 @@ def other_token(lab: Lab) -> None:
         lab.on(WORKER, f"cat /run/ray.token >{path} && rm /run/ray.token")
 
 
+def own_clock(lab: Lab) -> None:
+    """Give the services of each node a clock of their own. The nodes of the lab share the machine's, and libfaketime stands for it."""
+    (library,) = Path("/usr/lib").glob("*/faketime/libfaketimeMT.so.1")
+    environment = (
+        f"LD_PRELOAD={LIBRARY} FAKETIME_TIMESTAMP_FILE={CLOCK} FAKETIME_CACHE_DURATION=1 "
+        "FAKETIME_DONT_FAKE_MONOTONIC=1 FAKETIME_DISABLE_SHM=1 NO_FAKE_STAT=1"
+    )
+    for name, host in lab.nodes.items():
+        with host.backend.client.open_sftp() as files:
+            files.put(str(library), "/tmp/gb10-clock.so")
+        lab.on(name, f"install --mode=0644 /tmp/gb10-clock.so {LIBRARY} && rm /tmp/gb10-clock.so && echo +0 >{CLOCK}")
+        for service in SERVICES:
+            folder = f"/run/systemd/system/{service}.service.d"
+            lab.on(name, f"mkdir -p {folder} && printf '[Service]\\nEnvironment={environment}\\n' >{folder}/clock.conf")
+    restarted(lab)
+    for name, host in lab.nodes.items():
+        assert LIBRARY in host.check_output(f"cat /proc/$(pgrep --oldest --full '{lab.process(name, 'rank')}')/maps")
+
+
+def machine_clock(lab: Lab) -> None:
+    """Undo ``own_clock``."""
+    for name in lab.nodes:
+        lab.on(name, f"rm {CLOCK} {LIBRARY} /run/systemd/system/gb10-*.service.d/clock.conf")
+    restarted(lab)
+
+
+def restarted(lab: Lab) -> None:
+    for name in lab.nodes:
+        lab.on(name, f"systemctl daemon-reload && systemctl try-restart --no-block {' '.join(SERVICES)}")
+    time.sleep(5)
+    answers_again(lab.nodes[HEAD])
+
+
+def clock(name: str) -> Fault:
+    """An hour ahead, from there to an hour behind, and back."""
+
+    def act(lab: Lab) -> None:
+        for seconds in (3600, -3600, 0):
+            lab.on(name, f"echo {seconds:+} >{CLOCK}")
+            time.sleep(20)
+            answer = ask(lab.nodes[HEAD], "/v1/completions", {"model": "tiny", "prompt": "Hello", "max_tokens": 1})
+            assert abs(answer["created"] - time.time() - seconds * (name == HEAD)) < 60, "the clock of the service did not jump"
+
+    return act
+
+
+def cut_ranks(lab: Lab) -> None:
+    """Drop the packets between the ranks alone: no process stops, and each node answers. A new rank has other ports."""
+    pairs: dict[str, set[tuple[str, str]]] = {}
+    for name, host in lab.nodes.items():
+        pid = host.check_output(f"pgrep --oldest --full '{lab.process(name, 'rank')}'")
+        sockets = host.check_output(f"ss --no-header --tcp --numeric --processes state established | grep 'pid={pid},'")
+        pairs[name] = {(row[2], row[3]) for row in map(str.split, sockets.splitlines())}
+    cut = pairs[WORKER] & {(remote, local) for local, remote in pairs[HEAD]}
+    assert cut, pairs
+    lab.on(WORKER, f"nft add table inet {CUT} && nft 'add chain inet {CUT} input {{ type filter hook input priority -300; }}'")
+    for local, remote in cut:
+        ports = f"tcp sport {remote.rpartition(':')[2]} tcp dport {local.rpartition(':')[2]}"
+        lab.on(WORKER, f"nft add rule inet {CUT} input {ports} drop")
+
+
+def joined_ranks(lab: Lab) -> None:
+    """Undo ``cut_ranks``."""
+    lab.on(WORKER, f"nft delete table inet {CUT}")
+
+
+CLOCKS = {f"clock of {name} jumps an hour ahead and back": clock(name) for name in (HEAD, WORKER)}
 #: Faults that both executors have, by the row's name.
 COMMON: dict[str, Fault] = {
     f"SIGSTOP of the rank on {WORKER}": signal(WORKER, "rank", "STOP"),
     "SIGSTOP of the engine": signal(HEAD, "engine", "STOP"),
     "both rails down for 5 s": pulled(5),
     "both rails down for 60 s": pulled(60),
+    "traffic between the ranks dropped": cut_ranks,
     f"{WORKER} rebooted": rebooted(WORKER),
     f"{WORKER} off and on": off_and_on(WORKER),
     f"{HEAD} off and on": off_and_on(HEAD),
     "both off and on": off_and_on(HEAD, WORKER),
     f"memory of {WORKER} exhausted": no_memory,
     f"full disk for 60 s and a dead rank on {WORKER}": full_disk,
-}
+} | CLOCKS
 FAULTS: dict[str, dict[str, Fault]] = {
     executor: {f"kill -9 of {process} on {name}": signal(name, process, "KILL") for name, listed in nodes.items() for process in listed}
     | COMMON
     | ({f"another Ray token for 60 s on {WORKER}": other_token} if executor == "ray" else {})
     for executor, nodes in PROCESSES.items()
 }
-#: What a fault needs before it.
-PREPARE: dict[str, Fault] = {f"memory of {WORKER} exhausted": limited}
+#: What a fault needs before it and after it.
+PREPARE = {f"memory of {WORKER} exhausted": limited} | dict.fromkeys(CLOCKS, own_clock)
+RESTORE = {"traffic between the ranks dropped": joined_ranks} | dict.fromkeys(CLOCKS, machine_clock)
 
 
 def write(fault: str, executor: str, row: Mapping[str, object]) -> None:
@@ -248,19 +327,23 @@ def test_every_process_has_a_case(lab: Lab) -> None:
 def test_the_model_answers_again_and_nothing_is_left(lab: Lab, fault: str) -> None:
     if fault not in FAULTS[lab.executor]:
         pytest.skip(f"{lab.executor} has no such process")
-    PREPARE.get(fault, lambda _lab: None)(lab)
+    PREPARE.get(fault, nothing)(lab)
     lab = lab.connected()
     head = lab.nodes[HEAD]
     text, before = completion(head), state(lab)
     key = head.file(SECRETS[0]).content_string.strip()
     url = f"http://{lab.cluster.nodes[HEAD]['ansible_host']}:8000"
-    outage = measure(lab.cluster, url, key, "-".join(PROMPT), lambda: FAULTS[lab.executor][fault](lab))
-    lab = lab.connected()
+    try:
+        outage = measure(lab.cluster, url, key, "-".join(PROMPT), lambda: FAULTS[lab.executor][fault](lab))
+    finally:
+        lab = lab.connected()
+        RESTORE.get(fault, nothing)(lab)
     head = lab.nodes[HEAD]
     write(fault, lab.executor, {**asdict(outage), "leftovers": "unknown"})
     assert outage.served is not None, outage
     # Ray's helpers are restarted or not needed, and TCP repeats what a short break lost.
-    assert outage.detected is not None or outage.lost or fault.startswith("kill -9") or "5 s" in fault
+    assert outage.detected is not None or outage.lost or fault.startswith(("kill -9", "clock")) or "5 s" in fault
+    assert not fault.startswith("clock") or not outage.lost
     assert completion(head) == text
     until = time.monotonic() + 60
     # A process that nobody needs for an answer may start later, such as Ray's dashboard.

@@ -30,11 +30,12 @@ _STATE = (
     "systemctl show --property=InvocationID,ActiveState --value gb10-ray gb10-vllm; "
     "journalctl --no-pager --quiet --boot --unit=gb10-watchdog --output=cat | grep --count '^ALARM: '"
 )
-#: What differs from start to start: UUIDs, PIDs, random names, and Ray's workers without a task.
+#: What differs from start to start: UUIDs, PIDs and random names.
 _NUMBER = re.compile(
     r"[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}|(?<=systemd-private-)\w+|(?<=service-)\w+|(?<=psm_)\w+|(?<=pymp-)\w+|\b[0-9a-f]{6,}\b|\d+"
 )
-_PASSING = re.compile(r"ray::IDLE|sshd|sftp-server|\(sd-pam\)")
+#: Ray's workers without a task, connections of people, and podman's lock, which its first command after a boot makes.
+_PASSING = re.compile(r"ray::IDLE|sshd|sftp-server|\(sd-pam\)|^libpod_lock$")
 
 
 @dataclass

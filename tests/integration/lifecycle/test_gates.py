@@ -9,7 +9,7 @@ from collections.abc import Iterator
 
 import paramiko
 import pytest
-from api_client import answers_again, completion
+from api_client import API, CURL, answers_again, completion
 from live_cluster import Cluster
 from run_playbook import run
 from testinfra.host import Host
@@ -17,6 +17,7 @@ from testinfra.host import Host
 pytestmark = [pytest.mark.disruptive, pytest.mark.slow]
 
 RAIL, MTU = "enp1s0f1np1", 9000
+TWINS = (RAIL, "enP2p1s0f1np1")
 #: A start waits 20 s for its gates, and two starts are permitted.
 SHORT = {"gb10_gate_timeout": 20, "gb10_restart_attempts": 2, "gb10_restart_delay": 1, "gb10_restart_max_delay": 1}
 
@@ -41,6 +42,13 @@ def until_shown(cluster: Cluster, *words: str, within: float = 180) -> str:
 def power(cluster: Cluster, switch: str, *names: str) -> None:
     for name in names:
         subprocess.run([f"{cluster.nodes[name]['lab_dir']}/power.sh", switch, name], check=True)
+
+
+def rails(cluster: Cluster, name: str, state: str) -> None:
+    """Set both rails of a node down or up from outside of it, as a cable does."""
+    netns = f"{cluster.nodes[name]['lab_name']}-{name}"
+    for twin in TWINS:
+        subprocess.run(["ip", "-n", netns, "link", "set", twin, state], check=True)
 
 
 def booted(cluster: Cluster, name: str, within: float = 120) -> Host:
@@ -108,6 +116,26 @@ def test_a_missing_peer_is_named_and_the_limit_of_starts_holds(cluster: Cluster,
     back = booted(cluster, "spark1")
     cluster.serve(*extra(**SHORT)).assert_ok()
     assert completion(back).strip()
+
+
+@pytest.mark.parametrize("executor", ["ray", "mp"])
+def test_rails_that_stay_down_stop_the_model_with_a_reason(cluster: Cluster, head: Host, executor: str) -> None:
+    settings = extra(**SHORT, gb10_distributed_executor_backend=executor)
+    cluster.serve(*settings).assert_ok()
+    rails(cluster, "spark2", "down")
+    try:
+        # Nothing of the engine notices the links while no request runs.
+        head.run(f"{CURL} --silent --max-time 30 --json '{json.dumps({'model': 'tiny', 'prompt': 'Hello'})}' {API}/v1/completions")
+        end = time.monotonic() + 300
+        while head.run("systemctl is-failed gb10-vllm").rc:
+            assert time.monotonic() < end, "gb10-vllm does not stop"
+            time.sleep(3)
+        shown = until_shown(cluster, "spark1 has gb10-vllm failed", "gates.peers")
+        assert "spark1.gates.peers.spark2" in shown
+    finally:
+        rails(cluster, "spark2", "up")
+    cluster.serve(*settings).assert_ok()
+    assert completion(head).strip()
 
 
 @pytest.mark.parametrize("lost", [("spark1", "spark2"), ("spark2",), ("spark1",)], ids=["both", "worker", "head"])

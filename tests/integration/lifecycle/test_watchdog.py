@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import time
 from collections.abc import Iterator
+from typing import Any
 
 import pytest
 from api_client import API, CURL, answers_again, completion
@@ -38,10 +39,10 @@ def invocation(head: Host) -> str:
     return head.check_output("systemctl show --property=InvocationID --value gb10-vllm")
 
 
-def request_in_background(head: Host, tokens: int = 900, prompt: str | list[int] = PROMPT) -> None:
-    """Start a request on the head that nothing waits for. The lab's model has a context of 1024 tokens."""
-    body = {"model": "tiny", "prompt": prompt, "max_tokens": tokens, "ignore_eos": True}
-    head.check_output(f"({CURL} --silent --max-time 600 --json '{json.dumps(body)}' {API}/v1/completions) >/dev/null 2>&1 </dev/null &")
+def request_in_background(head: Host, tokens: int = 900, prompt: str | list[int] = PROMPT, seconds: int = 600) -> None:
+    """Start a stream on the head that nothing waits for, and cancel it after ``seconds``. The context has 1024 tokens."""
+    body = {"model": "tiny", "prompt": prompt, "max_tokens": tokens, "ignore_eos": True, "stream": True}
+    head.check_output(f"({CURL} --silent --max-time {seconds} --json '{json.dumps(body)}' {API}/v1/completions) >/dev/null 2>&1 </dev/null &")
 
 
 def processed(head: Host) -> float:
@@ -65,17 +66,26 @@ def test_a_second_run_changes_nothing(cluster: Cluster) -> None:
     cluster.site("--tags", "vllm_watchdog", "--extra-vars", json.dumps({"vllm_watchdog_mode": "restart"})).assert_unchanged()
 
 
-@pytest.mark.parametrize("load", ["idle", "long prefill", "bursts"])
+#: The requests of each load: how many, every how many seconds, and the arguments of each.
+LOADS: dict[str, tuple[int, float, dict[str, Any]]] = {
+    "idle": (0, 10, {}),
+    "long prefill": (1, 10, {"tokens": 1, "prompt": [100] * 1000}),
+    "bursts": (8, 10, {"tokens": 50}),
+    "cancelled requests": (8, 3, {"seconds": 1}),
+    "64 streams": (64, 60, {}),
+}
+
+
+@pytest.mark.parametrize("load", LOADS)
 def test_load_raises_no_alarm(head: Host, load: str) -> None:
     before, start, tokens = len(head.check_output(JOURNAL).splitlines()), invocation(head), processed(head)
+    number, pause, arguments = LOADS[load]
     until = time.monotonic() + 60
     while time.monotonic() < until:
-        if load == "long prefill":
-            request_in_background(head, 1, [100] * 1000)
-        if load == "bursts":
-            for _number in range(8):
-                request_in_background(head, 50)
-        time.sleep(10)
+        for _number in range(number):
+            request_in_background(head, **arguments)
+        time.sleep(pause)
+    head.run("pkill curl")
     assert not [line for line in head.check_output(JOURNAL).splitlines()[before:] if line.startswith("ALARM: ")]
     assert invocation(head) == start
     assert load == "idle" or processed(head) > tokens + 500
