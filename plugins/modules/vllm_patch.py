@@ -160,7 +160,7 @@ from ansible.module_utils.basic import AnsibleModule
 from ansible_collections.gb10.cluster.plugins.module_utils.common import io_command
 from ansible_collections.gb10.cluster.plugins.module_utils.common.io_command import runner
 from ansible_collections.gb10.cluster.plugins.module_utils.common.problems import Problem, ProblemsError
-from ansible_collections.gb10.cluster.plugins.module_utils.model.config import FP8, OTHER, UNKNOWN
+from ansible_collections.gb10.cluster.plugins.module_utils.model.quantization import FP8, OTHER, UNKNOWN
 from ansible_collections.gb10.cluster.plugins.module_utils.node import io_facts as io_node
 from ansible_collections.gb10.cluster.plugins.module_utils.node.capability import ComputeCapability
 from ansible_collections.gb10.cluster.plugins.module_utils.patch import plan as vllm_patches

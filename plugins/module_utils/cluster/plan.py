@@ -49,7 +49,7 @@ from ansible_collections.gb10.cluster.plugins.module_utils.launch import argv as
 from ansible_collections.gb10.cluster.plugins.module_utils.launch import overrides
 from ansible_collections.gb10.cluster.plugins.module_utils.memory import plan as memory_plan
 from ansible_collections.gb10.cluster.plugins.module_utils.memory.schema import MemoryPlan
-from ansible_collections.gb10.cluster.plugins.module_utils.model import config as model_config
+from ansible_collections.gb10.cluster.plugins.module_utils.model import quantization
 from ansible_collections.gb10.cluster.plugins.module_utils.nccl import choice as nccl_choice
 from ansible_collections.gb10.cluster.plugins.module_utils.rules import lint as serve_rules
 from ansible_collections.gb10.cluster.plugins.module_utils.rules.schema import WARNING
@@ -247,7 +247,7 @@ def _plan(
         nodes=_planned_nodes(inputs, fabric.nodes, ranks, decision.environment),
         head=Head(head.name, fabric.nodes[0].address),
         model=model.entry.reference,
-        quantization=model_config.quantization(model.config),
+        quantization=quantization.kind(model.config),
         served_model_name=settings.served_model_name or model.name,
         store=Store(**model.store) if model.store else None,
         executor=executor,

@@ -2,7 +2,7 @@
 # GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
 
-"""Model data: the catalog, config.json, layers, parameters, bytes. Private to this collection.
+"""Model data: the catalog, config.json, quantization, layers, parameters, bytes. Private to this collection.
 
 Entry: catalog.find and shape.shape.
 """

@@ -139,7 +139,7 @@ def _elsewhere(name: str, models: Iterable[Model]) -> Model | Problem:
 def describe(model: Model) -> list[str]:
     """Return a summary of the model for people, as lines."""
     size = f"{model.weights_bytes / 1e9:.1f} GB of weights" if model.weights_bytes else "weights of unknown size"
-    method = quantization(model)
+    method = quantization_method(model)
     name = "" if model.name == model.reference else f"{model.name}: "
     lines = [f"{name}{model.reference}{f' at {model.revision[:12]}' if model.revision else ''}, {size}{f', {method}' if method else ''}"]
     if model.nodes:
@@ -154,7 +154,7 @@ def describe(model: Model) -> list[str]:
     return lines
 
 
-def quantization(model: Model) -> str:
+def quantization_method(model: Model) -> str:
     """Return the quantization method that vLLM is given or that config.json names; "" for none or an unknown one."""
     given = model.config.get("quantization_config")
     if model.quantization or not isinstance(given, Mapping):

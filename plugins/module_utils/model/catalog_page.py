@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from typing import Any
 
-from ansible_collections.gb10.cluster.plugins.module_utils.model.catalog import Model, known, quantization
+from ansible_collections.gb10.cluster.plugins.module_utils.model.catalog import Model, known, quantization_method
 
 _HEAD = """\
 # Models
@@ -62,7 +62,7 @@ def _row(cells: Iterable[str]) -> str:
 
 def _cells(model: Model) -> list[str]:
     size = f"{model.weights_bytes / 1e9:.1f}" if model.weights_bytes else "?"
-    kind = (quantization(model) or str(_text(model.config).get("dtype") or _text(model.config).get("torch_dtype", ""))).replace("_", " ")
+    kind = (quantization_method(model) or str(_text(model.config).get("dtype") or _text(model.config).get("torch_dtype", ""))).replace("_", " ")
     context = str(_text(model.config).get("max_position_embeddings", "?"))
     since = f"from {model.requires['since']}" if "since" in model.requires else "any"
     return [f"`{model.name}`", f"`{model.hub}`", size, kind, context, str(model.nodes), "yes" if model.gated else "no", since]

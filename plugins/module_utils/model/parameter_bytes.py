@@ -14,6 +14,7 @@ from fractions import Fraction
 from typing import Any
 
 from ansible_collections.gb10.cluster.plugins.module_utils.model import config as model_config
+from ansible_collections.gb10.cluster.plugins.module_utils.model import quantization
 
 #: Bytes per number.
 ELEMENT = {"float32": 4, "float": 4, "bfloat16": 2, "float16": 2, "half": 2}
@@ -54,8 +55,8 @@ class Stored:
 
 def stored(config: Mapping[str, Any], layers: int) -> Stored:
     """Return the bytes per parameter from config.json; components unquantized in some layers count in part."""
-    scheme, plain = model_config.scheme(config), Fraction(ELEMENT.get(model_config.dtype(config), 2))
-    found = model_config.quantization_config(config)
+    scheme, plain = quantization.scheme(config), Fraction(ELEMENT.get(model_config.dtype(config), 2))
+    found = quantization.quantization_config(config)
     weight = Fraction(1, 2) + _GROUP_BYTES / _group_size(found) if scheme == "int4" else _WEIGHT.get(scheme, plain)
     left_out = _LeftOut(name for key in _LEFT_OUT for name in _names(found.get(key)))
     parts = {}
@@ -70,7 +71,7 @@ def _names(value: object) -> list[Any]:
 
 
 def _group_size(found: Mapping[str, Any]) -> int:
-    sizes = (model_config.count(each.get("group_size")) for each in (found, *model_config.group_weights(found)))
+    sizes = (model_config.count(each.get("group_size")) for each in (found, *quantization.group_weights(found)))
     return next((size for size in sizes if size), _GROUP)
 
 

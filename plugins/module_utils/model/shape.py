@@ -20,6 +20,7 @@ from ansible_collections.gb10.cluster.plugins.module_utils.common.problems impor
 from ansible_collections.gb10.cluster.plugins.module_utils.model import config as model_config
 from ansible_collections.gb10.cluster.plugins.module_utils.model import layers as model_layers
 from ansible_collections.gb10.cluster.plugins.module_utils.model import parameter_bytes as model_storage
+from ansible_collections.gb10.cluster.plugins.module_utils.model import quantization
 from ansible_collections.gb10.cluster.plugins.module_utils.model.layers import Kind, Layer
 from ansible_collections.gb10.cluster.plugins.module_utils.model.parameter_bytes import Stored
 
@@ -114,7 +115,7 @@ def shape(config: Mapping[str, Any]) -> Shape:
     return Shape(
         family=read.family,
         dtype=dtype,
-        kv_dtype=model_config.kv_dtype(config),
+        kv_dtype=quantization.kv_dtype(config),
         hidden=hidden,
         vocabulary=vocabulary,
         heads=heads,

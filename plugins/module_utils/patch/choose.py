@@ -10,7 +10,7 @@ from collections.abc import Iterator, Mapping, Sequence
 
 from ansible_collections.gb10.cluster.plugins.module_utils.common.problems import Problem, ProblemsError
 from ansible_collections.gb10.cluster.plugins.module_utils.common.versions import release
-from ansible_collections.gb10.cluster.plugins.module_utils.model.config import OTHER, UNKNOWN
+from ansible_collections.gb10.cluster.plugins.module_utils.model.quantization import OTHER, UNKNOWN
 from ansible_collections.gb10.cluster.plugins.module_utils.node.capability import ComputeCapability
 from ansible_collections.gb10.cluster.plugins.module_utils.patch import blocks
 from ansible_collections.gb10.cluster.plugins.module_utils.patch import files as patch_files

@@ -12,6 +12,7 @@ from dataclasses import fields
 from typing import Any
 
 from ansible_collections.gb10.cluster.plugins.module_utils.model import config as model_config
+from ansible_collections.gb10.cluster.plugins.module_utils.model import quantization
 from ansible_collections.gb10.cluster.plugins.module_utils.node import parse as node_text
 from ansible_collections.gb10.cluster.plugins.module_utils.rules.schema import SPARK, Node, ServedModel, Situation
 
@@ -86,11 +87,11 @@ def _model(arguments: Mapping[str, Any], config: Mapping[str, Any] | None) -> Se
     return ServedModel(
         name="the model",
         type=model_config.family(keys),
-        scheme=model_config.scheme(config),
+        scheme=quantization.scheme(config),
         moe=any(_integer(keys.get(key), 0) > 1 for key in _EXPERTS),
         reasoning=bool(arguments.get("--reasoning-parser")),
         positions=model_config.positions(config or {}),
-        kv_dtype=model_config.kv_dtype(config) if config else "",
+        kv_dtype=quantization.kv_dtype(config) if config else "",
     )
 
 

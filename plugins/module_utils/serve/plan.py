@@ -16,7 +16,7 @@ from ansible_collections.gb10.cluster.plugins.module_utils.launch import overrid
 from ansible_collections.gb10.cluster.plugins.module_utils.memory import checks as memory_checks
 from ansible_collections.gb10.cluster.plugins.module_utils.memory import plan as memory_plan
 from ansible_collections.gb10.cluster.plugins.module_utils.memory import schema as memory
-from ansible_collections.gb10.cluster.plugins.module_utils.model import catalog
+from ansible_collections.gb10.cluster.plugins.module_utils.model import catalog, quantization
 from ansible_collections.gb10.cluster.plugins.module_utils.model import config as model_config
 from ansible_collections.gb10.cluster.plugins.module_utils.model import shape as model_shape
 from ansible_collections.gb10.cluster.plugins.module_utils.model.catalog import Model
@@ -120,7 +120,7 @@ def _stack(inputs: Inputs, shape: Shape | None, user_args: Mapping[str, Any], en
         why.append(f"{_MARLIN}=1: without it Marlin's kernels reportedly race on sm_121")
     of_model, _problems = _parse(inputs, inputs.model.args, "")
     given = View(Situation(arguments={**of_model, **user_args}), ())
-    moe = stack.moe_backends.get(model_config.scheme(inputs.config), "") if shape and shape.experts else ""
+    moe = stack.moe_backends.get(quantization.scheme(inputs.config), "") if shape and shape.experts else ""
     args = []
     for word in [*stack.args, *([f"--moe-backend={moe}"] if moe else [])]:
         name = word.partition("=")[0]
@@ -357,12 +357,12 @@ def _situation(
         model=ServedModel(
             name=model.hub or model.name,
             type=model_config.family(config),
-            scheme=model_config.scheme(config),
+            scheme=quantization.scheme(config),
             moe=bool(shape and shape.experts),
             reasoning=model.reasoning,
             weights_bytes=inputs.weights_bytes,
             positions=model_config.positions(config or {}),
-            kv_dtype=model_config.kv_dtype(config) if config else "",
+            kv_dtype=quantization.kv_dtype(config) if config else "",
         ),
         arguments=arguments,
         nodes=[

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from ansible_collections.gb10.cluster.plugins.module_utils.launch import overrides
-from ansible_collections.gb10.cluster.plugins.module_utils.model import config as model_config
+from ansible_collections.gb10.cluster.plugins.module_utils.model import quantization
 from ansible_collections.gb10.cluster.plugins.module_utils.patch import checks as patch_report
 
 Data = dict[str, Any]
@@ -79,7 +79,7 @@ FLOAT8, FLOAT4, INT8 = ({"weights": {"type": kind, "num_bits": bits}} for kind, 
     ],
 )
 def test_quantization(config: Data | None, expected: str) -> None:
-    assert model_config.quantization(config) == expected
+    assert quantization.kind(config) == expected
 
 
 def result(**changes: Any) -> Data:

@@ -19,6 +19,7 @@ from ansible_collections.gb10.cluster.plugins.module_utils.memory import plan as
 from ansible_collections.gb10.cluster.plugins.module_utils.memory.schema import Inputs, Node
 from ansible_collections.gb10.cluster.plugins.module_utils.model import config as model_config
 from ansible_collections.gb10.cluster.plugins.module_utils.model import parameter_bytes as model_storage
+from ansible_collections.gb10.cluster.plugins.module_utils.model import quantization
 from ansible_collections.gb10.cluster.plugins.module_utils.model import shape as model_shape
 from ansible_collections.gb10.cluster.plugins.module_utils.model_store import io_model
 from ansible_collections.gb10.cluster.plugins.module_utils.rules import context as serve_situation
@@ -40,7 +41,7 @@ QUANTIZATION = ["quant_method", "quant_algo", "config_groups", "bits", "w_bit", 
 
 def judged(config: Any) -> None:
     """Run every reader of a config.json."""
-    said = [model_config.scheme(config), model_config.quantization(config), model_config.dtype(config), model_config.kv_dtype(config)]
+    said = [quantization.scheme(config), quantization.kind(config), model_config.dtype(config), quantization.kv_dtype(config)]
     said += [model_config.family(config), serve_situation._model({}, config).type]
     assert all(re.fullmatch(r"[\w.-]{0,64}", word) for word in said)
     try:

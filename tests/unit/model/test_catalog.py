@@ -11,11 +11,11 @@ from repository import ROOT
 from snapshot import assert_recorded
 
 from ansible_collections.gb10.cluster.plugins.module_utils.common.problems import ProblemsError
-from ansible_collections.gb10.cluster.plugins.module_utils.model import catalog, catalog_checks
+from ansible_collections.gb10.cluster.plugins.module_utils.model import catalog, catalog_checks, quantization
 from ansible_collections.gb10.cluster.plugins.module_utils.model.catalog import File, Model, describe, find, known
 from ansible_collections.gb10.cluster.plugins.module_utils.model.catalog_data import MODELS
 from ansible_collections.gb10.cluster.plugins.module_utils.model.catalog_page import page
-from ansible_collections.gb10.cluster.plugins.module_utils.model.config import FP8, OTHER, quantization
+from ansible_collections.gb10.cluster.plugins.module_utils.model.quantization import FP8, OTHER
 
 PAGE = ROOT / "docs" / "models.md"
 NEMOTRON = known()["nemotron-3-super-120b-a12b-nvfp4"]
@@ -179,11 +179,12 @@ def test_dimensions_of_nemotron_give_its_parameters() -> None:
     assert [NEMOTRON.config["hybrid_override_pattern"].count(letter) for letter in "M*E"] == [40, 8, 40]
 
 
-def test_what_the_weights_are_quantised_to() -> None:
-    found = {name: quantization(model.config) for name, model in known().items()}
-    assert {name for name, kind in found.items() if kind == FP8} == {name for name in MODELS if "fp8" in name}
+def test_what_the_weights_are_quantized_to() -> None:
+    found = {name: quantization.kind(model.config) for name, model in known().items()}
+    assert {name for name in found if found[name] == FP8} == {name for name in MODELS if "fp8" in name}
     assert set(found.values()) == {FP8, OTHER}
-    assert {catalog.quantization(model) for model in known().values()} == {"", "mxfp4", "fp8", "compressed-tensors", "modelopt MIXED_PRECISION"}
+    methods = {catalog.quantization_method(model) for model in known().values()}
+    assert methods == {"", "mxfp4", "fp8", "compressed-tensors", "modelopt MIXED_PRECISION"}
 
 
 # Lookup

@@ -15,6 +15,7 @@ import pytest
 from ansible_collections.gb10.cluster.plugins.module_utils.common.problems import ProblemsError
 from ansible_collections.gb10.cluster.plugins.module_utils.memory import kv_cache
 from ansible_collections.gb10.cluster.plugins.module_utils.model import config as model_config
+from ansible_collections.gb10.cluster.plugins.module_utils.model import quantization
 from ansible_collections.gb10.cluster.plugins.module_utils.model import shape as model_shape
 from ansible_collections.gb10.cluster.plugins.module_utils.model import weights as model_weights
 
@@ -171,12 +172,12 @@ def groups(**weights: Any) -> dict[str, Any]:
     ],
 )
 def test_scheme(found: dict[str, Any] | None, scheme: str) -> None:
-    assert model_config.scheme({} if found is None else {"quantization_config": found}) == scheme
-    assert model_config.scheme({"text_config": {} if found is None else {"quantization_config": found}}) == scheme
+    assert quantization.scheme({} if found is None else {"quantization_config": found}) == scheme
+    assert quantization.scheme({"text_config": {} if found is None else {"quantization_config": found}}) == scheme
 
 
 def test_scheme_without_a_file_is_unknown() -> None:
-    assert model_config.scheme(None) == "unknown"
+    assert quantization.scheme(None) == "unknown"
 
 
 @pytest.mark.parametrize(

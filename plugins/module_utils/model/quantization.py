@@ -1,0 +1,107 @@
+# Copyright (c) 2026, gb10.cluster maintainers
+# GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+
+"""Quantization of a checkpoint: the storage format of its weights, and the KV cache type that it specifies.
+
+The model's publisher wrote config.json, so any value may have any type. A value of an unexpected type counts as missing.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from ansible_collections.gb10.cluster.plugins.module_utils.model.config import count, dtype, text, word
+
+#: Weight quantization, only as far as flags that apply to one kind depend on it.
+FP8, OTHER, UNKNOWN = "fp8", "other", "unknown"
+#: Methods whose weights are always 8-bit floating point. Source: vLLM 0.32, model_executor/layers/quantization.
+_FP8_METHODS = ("fp8", "fbgemm_fp8", "ptpc_fp8")
+_BITS = 8
+#: Methods with the bits of a weight in their key "bits" (AWQ: "w_bit").
+_INTEGER_METHODS = ("gptq", "awq", "auto-round", "auto_round", "autoround", "gptqmodel")
+#: Prefixes of Model Optimizer's quant_algo.
+_ALGORITHMS = {"FP8": FP8, "NVFP4": "nvfp4", "MXFP4": "mxfp4", "W4A16_AWQ": "int4", "W4A8_AWQ": "int4", "INT8": "int8"}
+
+
+def quantization_config(config: Mapping[str, Any]) -> Mapping[str, Any]:
+    """Return its quantization_config, {} if missing."""
+    found = config.get("quantization_config") or text(config).get("quantization_config")
+    return found if isinstance(found, Mapping) else {}
+
+
+def kv_dtype(config: Mapping[str, Any]) -> str:
+    """Return the KV cache type for vLLM's "auto": "fp8" if the checkpoint specifies it, otherwise the model's type.
+
+    Source: vLLM 0.32, layers/attention/attention.py and layers/quantization/modelopt.py.
+    """
+    found = quantization_config(config)
+    kv = found.get("kv_cache_scheme")
+    eight = isinstance(kv, Mapping) and kv.get("type") == "float" and count(kv.get("num_bits")) == _BITS
+    return "fp8" if eight or word(found.get("kv_cache_quant_algo")).upper() == "FP8" else dtype(config)
+
+
+def scheme(config: Mapping[str, Any] | None) -> str:
+    """Return the weights' storage format.
+
+    One of none, fp8, nvfp4, mxfp4, int4, int8, other (mixed, or rare), unknown (no config.json). Sources: see kind().
+    """
+    if config is None:
+        return UNKNOWN
+    found = quantization_config(config)
+    return _scheme(found) if found else "none"
+
+
+def _scheme(found: Mapping[str, Any]) -> str:
+    method = word(found.get("quant_method")).lower()
+    if method in _FP8_METHODS:
+        return FP8
+    if method == "mxfp4":
+        return method
+    if method.startswith("modelopt"):
+        algorithm = word(found.get("quant_algo")).upper()
+        if algorithm.startswith("MIXED"):
+            # NVFP4 holds most of the weights and determines the kernels.
+            return "nvfp4" if "nvfp4" in _group_schemes(found) else OTHER
+        return next((name for start, name in _ALGORITHMS.items() if algorithm.startswith(start)), OTHER)
+    if method in _INTEGER_METHODS:
+        return {4: "int4", _BITS: "int8"}.get(count(found.get("bits")) or count(found.get("w_bit")), OTHER)
+    kinds = _group_schemes(found)
+    return kinds.pop() if method == "compressed-tensors" and len(kinds) == 1 else OTHER
+
+
+def group_weights(found: Mapping[str, Any]) -> list[Mapping[str, Any]]:
+    """Return the weights entry of each layer group in config_groups, {} for a group without one."""
+    groups = found.get("config_groups")
+    declared = [group.get("weights") if isinstance(group, Mapping) else None for group in groups.values()] if isinstance(groups, Mapping) else []
+    return [weights if isinstance(weights, Mapping) else {} for weights in declared]
+
+
+def _group_schemes(found: Mapping[str, Any]) -> set[str]:
+    return {_group_scheme(weights) for weights in group_weights(found)}
+
+
+def _group_scheme(weights: Mapping[str, Any]) -> str:
+    bits, size = count(weights.get("num_bits")), count(weights.get("group_size"))
+    if weights.get("type") == "float":
+        return FP8 if bits == _BITS else {(4, 16): "nvfp4", (4, 32): "mxfp4"}.get((bits, size), OTHER)
+    return {4: "int4", _BITS: "int8"}.get(bits, OTHER)
+
+
+def kind(config: Mapping[str, Any] | None) -> str:
+    """Return FP8 or OTHER from a config.json (for a multimodal model, from its text part), UNKNOWN without one.
+
+    Sources: the formats of Hugging Face's ``quantization_config``, of compressed-tensors (``config_groups``) and of
+    NVIDIA's Model Optimizer (``quant_algo``).
+    """
+    if config is None:
+        return UNKNOWN
+    found = quantization_config(config)
+    method = word(found.get("quant_method")).lower()
+    if method in _FP8_METHODS or (method == "modelopt" and word(found.get("quant_algo")).upper().startswith("FP8")):
+        return FP8
+    weights = group_weights(found)
+    if method != "compressed-tensors" or not weights:
+        return OTHER
+    return FP8 if all(each.get("type") == "float" and count(each.get("num_bits")) == _BITS for each in weights) else OTHER
