@@ -32,6 +32,9 @@ HOUR = 3600.0
 _LONGEST_GAP = 15.0
 #: Between two requests of the watchdog. A stopped rank hides the requests that arrive after its stop.
 _PROBE_PAUSE = 60.0
+#: Without progress while the API has a request, after which the engine gets one of the watchdog. A server may wait for
+#: the body of a request, or for a tool, while its engine is idle.
+_WAIT = 10.0
 #: An alarm is repeated if the server neither progressed nor restarted. A large model loads in a quarter of an hour.
 _REPEAT = 1200.0
 #: Names of the processes with a share of the model (the kernel keeps 15 characters).
@@ -49,7 +52,7 @@ def step(state: State, sample: Sample, settings: Settings) -> Decision:
         return Decision(fresh, cleared=state.alarm is not None)
     following = _advanced(state, sample, recent)
     confirmed = [witness for witness in sample.witnesses if witness in state.witnesses]
-    probe = bool(confirmed) and _probe_due(following, sample)
+    probe = (bool(confirmed) or following.waited >= _WAIT) and _probe_due(following, sample)
     if probe:
         following = replace(following, probed=sample.time)
     raised = "" if following.alarm else _reason(following, sample, confirmed, settings)
@@ -67,9 +70,11 @@ def _advanced(state: State, sample: Sample, restarts: tuple[float, ...]) -> Stat
     alarm = state.alarm
     if alarm and (progress or sample.time - alarm.time > _REPEAT):
         alarm = None
-    waits = armed and not progress and alarm is state.alarm and _busy(engine, sample)
-    stalled = state.stalled + min(max(0.0, sample.time - state.time), _LONGEST_GAP) if waits else 0.0
-    return State(sample.time, armed, engine, stalled, sample.witnesses, state.probed, alarm, restarts)
+    waits = armed and not progress and alarm is state.alarm
+    passed, busy = min(max(0.0, sample.time - state.time), _LONGEST_GAP), _busy(engine, sample)
+    stalled = state.stalled + passed if waits and busy else 0.0
+    waited = state.waited + passed if waits and (busy or (engine is not None and engine.requests > 0)) else 0.0
+    return State(sample.time, armed, engine, stalled, waited, sample.witnesses, state.probed, alarm, restarts)
 
 
 def _busy(engine: Engine | None, sample: Sample) -> bool:
@@ -77,7 +82,7 @@ def _busy(engine: Engine | None, sample: Sample) -> bool:
 
 
 def _probe_due(state: State, sample: Sample) -> bool:
-    """Return whether an idle engine with a witness gets a request."""
+    """Return whether an engine that looks idle may get a request now."""
     due = state.probed is None or sample.time - state.probed >= _PROBE_PAUSE
     return state.armed and due and not _busy(state.engine, sample)
 
@@ -93,12 +98,13 @@ def _restarted(state: State, sample: Sample) -> bool:
 
 def _reason(state: State, sample: Sample, confirmed: Sequence[str], settings: Settings) -> str:
     """Return why the engine counts as hung, "" if it does not."""
-    without = f"requests run, and the engine reported no step for {state.stalled:.0f} s"
-    if confirmed and state.stalled >= settings.witness_seconds:
-        return f"{without}; {'; '.join(confirmed)}"
+    without = "requests run, and the engine reported no step for {:.0f} s"
+    unanswered = state.stalled >= settings.witness_seconds
+    if confirmed and unanswered:
+        return f"{without.format(state.stalled)}; {'; '.join(confirmed)}"
     # A busy API server answers late. Without a witness, only its own figures show that there is no progress.
-    if sample.engine and not sample.compiling and state.stalled >= settings.stall_seconds:
-        return without
+    if sample.engine and not sample.compiling and unanswered and state.waited >= settings.stall_seconds:
+        return without.format(state.waited)
     return ""
 
 

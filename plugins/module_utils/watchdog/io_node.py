@@ -12,6 +12,7 @@ import os
 import socket
 from collections.abc import Sequence
 
+from ansible_collections.gb10.cluster.plugins.module_utils.api import io_guard
 from ansible_collections.gb10.cluster.plugins.module_utils.common import io_file
 from ansible_collections.gb10.cluster.plugins.module_utils.health import io_client
 from ansible_collections.gb10.cluster.plugins.module_utils.node import parse as node_text
@@ -41,7 +42,7 @@ def metrics(server: io_client.Server) -> tuple[str, Engine | None]:
     """Return UP, SILENT or DOWN of the API, and the engine's values. An HTTP error counts as SILENT."""
     try:
         with server.open("/metrics", _METRICS_SECONDS, {}) as answer:
-            engine = parse.engine(io_client.body_of(answer))
+            engine = parse.engine(io_client.body_of(answer), answer.headers.get(io_guard.OPEN_REQUESTS, ""))
     except (OSError, http.client.HTTPException) as error:
         refused = isinstance(getattr(error, "reason", error), ConnectionRefusedError)
         return DOWN if refused else SILENT, None

@@ -46,6 +46,9 @@ _MISSED, _SUSPICIOUS = 6.0, 5.0
 #: Seconds that a witness may outlive a restart of the server, before its node restarts its own service. A rank of the
 #: executor mp ends within 30 s.
 _GRACE = 45.0
+#: Seconds that a hung server gets to end. Its open requests have no answer, and it would wait for them until
+#: TimeoutStopSec: with the watchdog's own request, 44 s in the lab.
+_STOP_SECONDS = 10.0
 #: Seconds between two queries for services that used all their starts.
 _QUERY = 30.0
 #: Messages that are read after a sample that took longer than the interval.
@@ -82,13 +85,19 @@ def systemctl(*arguments: str) -> str:
     return done.stdout.strip()
 
 
-def restart(unit: str) -> None:
-    """Restart a running unit. One that systemd or an administrator starts or stops is left alone."""
-    state = systemctl("show", "--property=ActiveState", "--value", unit)
+def active_state(unit: str) -> str:
+    """Return a unit's ActiveState, "" if it is unknown."""
+    return systemctl("show", "--property=ActiveState", "--value", unit)
+
+
+def restart(unit: str) -> bool:
+    """Restart a running unit, and return True. One that systemd or an administrator starts or stops is left alone."""
+    state = active_state(unit)
     if state == "active":
         systemctl("try-restart", "--no-block", unit)
-    else:
-        say(f"{unit} was not restarted: it is {state or 'unknown'}")
+        return True
+    say(f"{unit} was not restarted: it is {state or 'unknown'}")
+    return False
 
 
 @dataclass
@@ -190,7 +199,7 @@ class Head(Node):
         self.since: float | None = None
         self.stopped: tuple[str, ...] = ()
         self.probing = threading.Event()
-        self.actions: queue.Queue[Callable[[], None]] = queue.Queue()
+        self.actions: queue.Queue[Callable[[], object]] = queue.Queue()
         threading.Thread(target=self._act, daemon=True).start()
 
     def receive(self, data: bytes, _address: Any) -> bytes:
@@ -303,10 +312,15 @@ class Head(Node):
 
     def _restart(self) -> None:
         say(f"restarting {self.given['server_unit']} and with it all ranks")
-        restart(self.given["server_unit"])
+        unit, began = self.given["server_unit"], time.monotonic()
+        ordered = restart(unit)
         # After the evidence, which needs the stopped ranks.
-        self.restarts, self.since = self.restarts + 1, time.monotonic()
+        self.restarts, self.since = self.restarts + 1, began
         self._notify("restart", self.last, "")
+        time.sleep(max(0.0, began + _STOP_SECONDS - time.monotonic()))
+        if ordered and active_state(unit) == "deactivating":
+            say(f"killing {unit}: it did not end within {_STOP_SECONDS:.0f} s of the restart")
+            systemctl("kill", "--signal=SIGKILL", unit)
 
     def _notify(self, event: str, reason: str, folder: str) -> None:
         document = {

@@ -28,6 +28,7 @@ _MARKS = (
     _RUNNING,
     "vllm:num_requests_waiting",
 )
+_COUNT = re.compile(r"\d{1,9}", re.ASCII)
 _STAT = re.compile(r"(\d+) \((.*)\) (\S)", re.DOTALL)
 #: Source: NCCL 2.29.7, src/ras/client_support.cc. DEAD stays after a rank continues, MISMATCH appears in healthy loops.
 _RAS = re.compile(r"\b(?:INCOMPLETE|ERROR)\b")
@@ -40,15 +41,18 @@ LEFT_OUT, REDACTED = "[line of a request, left out]", "[redacted]"
 _SHORTEST_SECRET = 4
 
 
-def engine(text: str) -> Engine | None:
-    """Return the engine's values on a /metrics page, None if the page has no counter of generated tokens."""
+def engine(text: str, requests: str = "") -> Engine | None:
+    """Return the engine's values on a /metrics page, None if the page has no counter of generated tokens.
+
+    ``requests`` is the number of open requests, "" if unknown.
+    """
     found: dict[str, list[str]] = {
         name: re.findall(rf"^{name}(?:{{[^}}]*}})?\s+([\d.eE+-]+)$", text, re.MULTILINE) for name in _MARKS
     }
     if not found[_GENERATED]:
         return None
     sums = {name: sum(map(float, values)) for name, values in found.items()}
-    return Engine(tuple(sums.values()), sums[_GENERATED], sums[_RUNNING])
+    return Engine(tuple(sums.values()), sums[_GENERATED], sums[_RUNNING], int(requests) if _COUNT.fullmatch(requests) else 0)
 
 
 def process(stat: str) -> Process | None:

@@ -28,12 +28,13 @@ class Engine:
     """The values that vLLM's engine reports after each step, summed over engines.
 
     ``marks`` change with each step that schedules, reads or generates tokens. ``generated`` counts tokens since the
-    start.
+    start. ``requests`` have no complete response from the API, 0 if it does not count them.
     """
 
     marks: tuple[float, ...]
     generated: float
     running: float
+    requests: int = 0
 
 
 @dataclass(frozen=True)
@@ -64,12 +65,17 @@ class Alarm:
 
 @dataclass(frozen=True)
 class State:
-    """The state between two samples. ``stalled`` are seconds without progress; ``restarts`` are times of requests."""
+    """The state between two samples. ``restarts`` are times of requests.
+
+    Seconds without progress: ``stalled`` while requests run or the watchdog's own is unanswered, ``waited`` also while
+    the API has requests that the engine does not report.
+    """
 
     time: float = 0.0
     armed: bool = False
     engine: Engine | None = None
     stalled: float = 0.0
+    waited: float = 0.0
     witnesses: tuple[str, ...] = ()
     probed: float | None = None
     alarm: Alarm | None = None

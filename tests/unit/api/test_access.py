@@ -168,6 +168,49 @@ def test_with_the_key_and_for_health_all_is(monkeypatch: pytest.MonkeyPatch) -> 
     assert (reached, sent) == (False, [{"type": "websocket.close", "code": 1008}])
 
 
+@pytest.mark.parametrize("failure", [None, ConnectionResetError("the client closed")])
+def test_open_requests_are_counted(monkeypatch: pytest.MonkeyPatch, failure: Exception | None) -> None:
+    monkeypatch.setenv("VLLM_API_KEY", KEY)
+    headers = [(b"authorization", b"Bearer " + KEY.encode())]
+
+    async def scenario() -> list[str]:
+        may_end = asyncio.Event()
+
+        async def api(scope: dict[str, Any], _receive: Any, send: Any) -> None:
+            if scope["path"] != "/metrics":
+                await may_end.wait()
+                if failure:
+                    raise failure
+            await send({"type": "http.response.start", "status": 200})
+            await send({"type": "http.response.body", "body": b""})
+
+        guard = io_api_guard.Guard(api)
+        counts: list[str] = []
+
+        async def count(message: dict[str, Any]) -> None:
+            counts.extend(value.decode() for name, value in message.get("headers", []) if name.decode() == io_api_guard.OPEN_REQUESTS)
+
+        async def drop(_message: dict[str, Any]) -> None:
+            """A client that reads nothing."""
+
+        async def request(path: str, send: Any) -> None:
+            await guard({"type": "http", "method": "POST", "path": path, "headers": headers}, None, send)
+
+        requests = [asyncio.create_task(request("/v1/completions", drop)) for _number in range(3)]
+        await asyncio.sleep(0)
+        await request("/metrics", count)
+        requests[0].cancel()
+        await asyncio.wait(requests[:1])
+        await request("/metrics", count)
+        may_end.set()
+        await asyncio.wait(requests)
+        assert [task.exception() for task in requests[1:]] == [failure] * 2
+        await request("/metrics", count)
+        return counts
+
+    assert asyncio.run(scenario()) == ["3", "2", "0"]
+
+
 def test_a_server_without_a_key_does_not_start(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.delenv("VLLM_API_KEY", raising=False)
     with pytest.raises(KeyError):

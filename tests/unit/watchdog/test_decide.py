@@ -87,6 +87,34 @@ def test_a_hang_without_a_witness_alarms_after_the_longer_time() -> None:
     assert reason == "requests run, and the engine reported no step for 120 s"
 
 
+def idle_with_requests(seconds: float, answered_after: float) -> list[tuple[float, Decision]]:
+    """Run the rule over an engine that reports no request while the API has one, and that answers the watchdog's or not."""
+    decisions, state, probed, steps, time = [], State(), -1000.0, 5.0, 0.0
+    while time < seconds:
+        age = time - probed
+        steps += age == answered_after
+        probing = age < min(answered_after, 60)
+        sample = Sample(time, UP, replace(engine(steps, running=0), requests=1 + probing), probing)
+        decision = decide.step(state, sample, SETTINGS)
+        decisions.append((time, decision))
+        state, probed, time = decision.state, time if decision.probe else probed, time + INTERVAL
+    return decisions
+
+
+def test_a_hang_before_the_first_step_of_a_request_is_found() -> None:
+    """The metrics are those of an idle engine, because it reports a request after its first step."""
+    ((time, reason),) = alarms(idle_with_requests(300, answered_after=1000))
+    assert 120 <= time <= 126
+    assert reason == "requests run, and the engine reported no step for 120 s"
+
+
+def test_a_request_that_does_not_reach_the_engine_is_no_hang() -> None:
+    """Such as one that waits for a tool, or whose body comes slowly: the engine answers the watchdog."""
+    decisions = idle_with_requests(1800, answered_after=4)
+    assert alarms(decisions) == []
+    assert 25 <= sum(decision.probe for _time, decision in decisions) <= 30, "at most one request a minute"
+
+
 def test_a_witness_that_comes_and_goes_does_not_count() -> None:
     samples = [replace(sample, witnesses=(STOPPED,) * (number % 2)) for number, sample in enumerate(hung(20, 100))]
     assert alarms(run([*healthy(0, 20), *samples])) == []

@@ -33,7 +33,7 @@ RANK = "open('/proc/self/comm', 'w').write('VLLM::Worker_TP'); import time; prin
 class Metrics(BaseHTTPRequestHandler):
     """A server whose engine works on one request; each read is a step while ``works`` is set."""
 
-    steps, running, works, hidden, slow = 1, 1, True, False, 0.0
+    steps, running, works, hidden, slow, requests = 1, 1, True, False, 0.0, ""
     posted: list[dict[str, Any]]
 
     def do_GET(self) -> None:
@@ -43,6 +43,7 @@ class Metrics(BaseHTTPRequestHandler):
         running = 0 if kind.hidden else kind.running
         text = f"vllm:generation_tokens_total{{}} {kind.steps}\nvllm:num_requests_running{{}} {running}\nleak {SECRET}\n"
         self.send_response(200)
+        self.send_header("x-gb10-open-requests", kind.requests)
         self.end_headers()
         self.wfile.write(text.encode())
 
@@ -127,6 +128,7 @@ def cluster(tmp_path: Path, server: tuple[str, type[Metrics]], rank: subprocess.
     monkeypatch.setattr(io_evidence.secrets, "__defaults__", ((str(tmp_path / "secret"),),))
     monkeypatch.setattr(io_watch, "_SUSPICIOUS", 0.5)
     monkeypatch.setattr(io_watch, "_MISSED", 1.0)
+    monkeypatch.setattr(io_watch, "_STOP_SECONDS", 1.0)
     monkeypatch.setattr(io_node, "_RAS_PLACE", ("127.0.0.1", free_port()))
     found = Cluster(tmp_path, server[0])
 
@@ -301,6 +303,19 @@ def test_a_forged_or_repeated_report_is_ignored(cluster: Cluster) -> None:
     assert after({"sender": "b", "number": 1}) == ("stopped",), "the worker's watchdog restarted"
 
 
+def test_a_server_that_does_not_end_is_killed(
+    cluster: Cluster, server: tuple[str, type[Metrics]], rank: subprocess.Popen[bytes], capsys: pytest.CaptureFixture[str]
+) -> None:
+    state = f"if [ -e {cluster.folder}/calls ]; then echo deactivating; else echo active; fi"
+    program(cluster.folder / "bin", "systemctl", f'case "$1" in show) {state};; *) echo "$@" >> {cluster.folder}/calls;; esac')
+    cluster.start()
+    os.kill(rank.pid, signal.SIGSTOP)
+    server[1].works = False
+    assert until(lambda: len(cluster.calls()) == 2)
+    assert cluster.calls() == ["try-restart --no-block gb10-vllm.service", "kill --signal=SIGKILL gb10-vllm.service"]
+    assert "killing gb10-vllm.service: it did not end within 1 s of the restart" in capsys.readouterr().out
+
+
 def test_a_service_that_systemd_starts_is_left_alone(cluster: Cluster, capsys: pytest.CaptureFixture[str]) -> None:
     program(cluster.folder / "bin", "systemctl", f'case "$1" in show) echo activating;; *) echo "$@" >> {cluster.folder}/calls;; esac')
     io_watch.restart("gb10-vllm.service")
@@ -314,6 +329,14 @@ def test_metrics_are_up_silent_or_down(server: tuple[str, type[Metrics]], monkey
     monkeypatch.setattr(io_node, "_METRICS_SECONDS", 0.2)
     server[1].slow = 1.0
     assert io_node.metrics(io_client.Server(server[0])) == (SILENT, None)
+
+
+@pytest.mark.parametrize(("header", "requests"), [("3", 3), ("", 0), ("-1", 0), ("9" * 20, 0), ("x", 0)])
+def test_open_requests_of_the_api_are_read(server: tuple[str, type[Metrics]], header: str, requests: int) -> None:
+    server[1].requests = header
+    _state, engine = io_node.metrics(io_client.Server(server[0]))
+    assert engine is not None
+    assert engine.requests == requests
 
 
 def test_ras_is_read_silent_or_absent() -> None:
