@@ -292,7 +292,8 @@ FAULTS: dict[str, dict[str, Fault]] = {
     for executor, nodes in PROCESSES.items()
 }
 #: Seconds to the first sign of a hang: 15 with a witness, 120 without one, and up to 10 for samples and evidence.
-DETECTED = {f"SIGSTOP of the rank on {WORKER}": 30, "SIGSTOP of the engine": 30, "both rails down for 60 s": 30, "traffic between the ranks dropped": 130}
+DETECTED = dict.fromkeys((f"SIGSTOP of the rank on {WORKER}", "SIGSTOP of the engine", "both rails down for 60 s"), 30)
+DETECTED["traffic between the ranks dropped"] = 130
 #: What a fault needs before it and after it.
 PREPARE = {f"memory of {WORKER} exhausted": limited} | dict.fromkeys(CLOCKS, own_clock)
 RESTORE = {"traffic between the ranks dropped": joined_ranks} | dict.fromkeys(CLOCKS, machine_clock)
