@@ -16,7 +16,7 @@ from ansible_collections.gb10.cluster.plugins.plugin_utils.lazy import Core
 
 discovery = Core("discovery.plan")
 discovery_answers = Core("discovery.answer")
-discovery_files = Core("discovery.render")
+discovery_files = Core("discovery.inventory")
 problem_types = Core("common.problems")
 
 

@@ -4,5 +4,5 @@
 
 """Derive an inventory from the QSFP cables. Private to this collection.
 
-Entry: plan.discover. answer validates the hosts' reports, cabling derives the topology, render writes the inventory.
+Entry: plan.discover. answer validates the hosts' reports, cabling derives the topology, inventory renders its files.
 """

@@ -24,7 +24,7 @@ from ansible_collections.gb10.cluster.plugins.module_utils.common.bounded_json i
 from ansible_collections.gb10.cluster.plugins.module_utils.common.problems import ProblemsError
 from ansible_collections.gb10.cluster.plugins.module_utils.discovery import answer as discovery_answer
 from ansible_collections.gb10.cluster.plugins.module_utils.discovery import parse as text
-from ansible_collections.gb10.cluster.plugins.module_utils.discovery import render as discovery_files
+from ansible_collections.gb10.cluster.plugins.module_utils.discovery import inventory as discovery_files
 
 DATA = Path(__file__).parents[1] / "data" / "neighbors"
 QSFP = "enp1s0f1np1"
