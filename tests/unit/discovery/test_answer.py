@@ -23,8 +23,8 @@ from sparks import KEY, PAIR, RING3, asked, machine, machines, sees
 from ansible_collections.gb10.cluster.plugins.module_utils.common.bounded_json import load
 from ansible_collections.gb10.cluster.plugins.module_utils.common.problems import ProblemsError
 from ansible_collections.gb10.cluster.plugins.module_utils.discovery import answer as discovery_answer
-from ansible_collections.gb10.cluster.plugins.module_utils.discovery import parse as text
 from ansible_collections.gb10.cluster.plugins.module_utils.discovery import inventory as discovery_files
+from ansible_collections.gb10.cluster.plugins.module_utils.discovery import parse as text
 
 DATA = Path(__file__).parents[1] / "data" / "neighbors"
 QSFP = "enp1s0f1np1"

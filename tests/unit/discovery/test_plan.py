@@ -8,8 +8,8 @@ from typing import Any
 import pytest
 from sparks import KEY, PAIR, RING3, asked, mac, machine, machines, name, sees
 
-from ansible_collections.gb10.cluster.plugins.module_utils.discovery import plan as discovery
 from ansible_collections.gb10.cluster.plugins.module_utils.discovery import inventory as discovery_files
+from ansible_collections.gb10.cluster.plugins.module_utils.discovery import plan as discovery
 from ansible_collections.gb10.cluster.plugins.module_utils.fabric.topology import SPARK_PORTS
 
 
