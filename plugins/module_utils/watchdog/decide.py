@@ -71,14 +71,19 @@ def _advanced(state: State, sample: Sample, restarts: tuple[float, ...]) -> Stat
     if alarm and (progress or sample.time - alarm.time > _REPEAT):
         alarm = None
     waits = armed and not progress and alarm is state.alarm
-    passed, busy = min(max(0.0, sample.time - state.time), _LONGEST_GAP), _busy(engine, sample)
-    stalled = state.stalled + passed if waits and busy else 0.0
-    waited = state.waited + passed if waits and (busy or (engine is not None and engine.requests > 0)) else 0.0
+    passed = min(max(0.0, sample.time - state.time), _LONGEST_GAP)
+    stalled = state.stalled + passed if waits and _busy(engine, sample) else 0.0
+    waited = state.waited + passed if waits and _open(engine, sample) else 0.0
     return State(sample.time, armed, engine, stalled, waited, sample.witnesses, state.probed, alarm, restarts)
 
 
 def _busy(engine: Engine | None, sample: Sample) -> bool:
     return sample.probing or (engine is not None and engine.running > 0)
+
+
+def _open(engine: Engine | None, sample: Sample) -> bool:
+    """Return whether requests run, or are open without one that runs."""
+    return _busy(engine, sample) or (engine is not None and engine.requests > 0)
 
 
 def _probe_due(state: State, sample: Sample) -> bool:
