@@ -151,7 +151,8 @@ arm64: root setup ## Test all that works without networkd on an emulated arm64 h
 	$(bin)/ansible-playbook playbooks/lab_down.yml $(arm64)
 
 faults: root setup ## Cause each fault on two simulated Sparks, kill playbooks, and write docs/reliability.md's table (takes two hours)
-	@[ -e "$$(echo /usr/lib/*/faketime/libfaketimeMT.so.1)" ] || { apt-get update -q && apt-get install -qy --no-install-recommends libfaketime; }
+	@command -v cc >/dev/null && [ -e "$$(echo /usr/lib/*/faketime/libfaketimeMT.so.1)" ] || \
+	  { apt-get update -q && apt-get install -qy --no-install-recommends gcc libc6-dev libfaketime; }
 	$(bin)/ansible-playbook playbooks/lab_down.yml $(faulty)
 	$(bin)/ansible-playbook playbooks/lab_up.yml $(faulty)
 	$(bin)/ansible-playbook site.yml $(faulty)

@@ -32,7 +32,7 @@ HEAD, WORKER = "spark1", "spark2"
 MEMORY = Path("/sys/fs/cgroup/memory/gb10-faults")
 #: Seconds by which the clock of the services differs from the machine's, on a node with ``own_clock``.
 CLOCK = "/run/gb10-clock"
-LIBRARY = "/usr/local/lib/gb10-clock.so"
+LIBRARIES = ("/usr/local/lib/gb10-sleep.so", "/usr/local/lib/gb10-clock.so")
 SERVICES = ("gb10-ray", "gb10-vllm", "gb10-watchdog")
 #: The processes of the services by executor and node: a name for people, and a regular expression of its command line.
 PROCESSES: dict[str, dict[str, dict[str, str]]] = {
@@ -206,26 +206,30 @@ def other_token(lab: Lab) -> None:
 def own_clock(lab: Lab) -> None:
     """Give the services of each node a clock of their own. The nodes of the lab share the machine's, and libfaketime stands for it."""
     (library,) = Path("/usr/lib").glob("*/faketime/libfaketimeMT.so.1")
+    sleep = RESULTS.parent / "gb10-sleep.so"
+    subprocess.run(["cc", "-shared", "-fPIC", "-o", sleep, ROOT / "tests" / "faults" / "sleep.c"], check=True)
     environment = (
-        f"LD_PRELOAD={LIBRARY} FAKETIME_TIMESTAMP_FILE={CLOCK} FAKETIME_CACHE_DURATION=1 "
+        f"LD_PRELOAD={':'.join(LIBRARIES)} FAKETIME_TIMESTAMP_FILE={CLOCK} FAKETIME_CACHE_DURATION=1 "
         "FAKETIME_DONT_FAKE_MONOTONIC=1 FAKETIME_DISABLE_SHM=1 NO_FAKE_STAT=1"
     )
     for name, host in lab.nodes.items():
-        with host.backend.client.open_sftp() as files:
-            files.put(str(library), "/tmp/gb10-clock.so")
-        lab.on(name, f"install --mode=0644 /tmp/gb10-clock.so {LIBRARY} && rm /tmp/gb10-clock.so && echo +0 >{CLOCK}")
+        for source, path in zip((sleep, library), LIBRARIES, strict=True):
+            with host.backend.client.open_sftp() as files:
+                files.put(str(source), "/tmp/gb10.so")
+            lab.on(name, f"install --mode=0644 /tmp/gb10.so {path} && rm /tmp/gb10.so")
+        lab.on(name, f"echo +0 >{CLOCK}")
         for service in SERVICES:
             folder = f"/run/systemd/system/{service}.service.d"
             lab.on(name, f"mkdir -p {folder} && printf '[Service]\\nEnvironment={environment}\\n' >{folder}/clock.conf")
     restarted(lab)
     for name, host in lab.nodes.items():
-        assert LIBRARY in host.check_output(f"cat /proc/$(pgrep --oldest --full '{lab.process(name, 'rank')}')/maps")
+        assert LIBRARIES[1] in host.check_output(f"cat /proc/$(pgrep --oldest --full '{lab.process(name, 'rank')}')/maps")
 
 
 def machine_clock(lab: Lab) -> None:
     """Undo ``own_clock``."""
     for name in lab.nodes:
-        lab.on(name, f"rm -f {CLOCK} {LIBRARY} /run/systemd/system/gb10-*.service.d/clock.conf")
+        lab.on(name, f"rm -f {CLOCK} {' '.join(LIBRARIES)} /run/systemd/system/gb10-*.service.d/clock.conf")
     restarted(lab)
 
 
