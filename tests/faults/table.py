@@ -24,7 +24,8 @@ def lines(results: Mapping[str, Mapping[str, Any]]) -> Iterator[str]:
     """Yield the lines of the table. ``results``: rows by fault and executor."""
     yield "| fault | Ray: detected | serves again | requests lost | mp: detected | serves again | requests lost | leftovers |"
     yield "|---|--:|--:|--:|--:|--:|--:|---|"
-    for fault, rows in results.items():
+    for fault in sorted(results, key=lambda name: not name.startswith("kill")):
+        rows = results[fault]
         left = sorted({row["leftovers"] for row in rows.values()})
         yield f"| {fault} | {cell(rows.get('ray'))} | {cell(rows.get('mp'))} | {', '.join(left)} |"
 
