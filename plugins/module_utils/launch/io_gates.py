@@ -127,8 +127,10 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument("--settings", default=paths.GATES_SETTINGS)
     parser.add_argument("--drop-caches", action="store_true", help="drop the page cache if the settings have it; start nothing")
     parser.add_argument("unit", nargs="?", default="")
-    parser.add_argument("command", nargs="*")
-    options = parser.parse_args(arguments)
+    given_arguments = list(sys.argv[1:] if arguments is None else arguments)
+    # argparse removes a second "--" too, which belongs to the command: gb10-rank.py has one before vLLM's arguments.
+    end = given_arguments.index("--") if "--" in given_arguments else len(given_arguments)
+    options, command = parser.parse_args(given_arguments[:end]), given_arguments[end + 1 :]
     try:
         given = io_json.json_file(options.settings)
         if given is None:
@@ -137,14 +139,14 @@ def main(arguments: Sequence[str] | None = None) -> int:
             if given["drop_caches"]:
                 io_reclaim.drop_caches()
             return 0
-        if not options.command or options.unit not in given["peers"]:
+        if not command or options.unit not in given["peers"]:
             parser.error(f"expected: one of {', '.join(given['peers'])}, -- and a command")
         closed = wait(given, options.unit)
     except (ValueError, OSError, KeyError) as error:
         closed = str(error)
     if not closed:
         _clean()
-        os.execvp(options.command[0], options.command)
+        os.execvp(command[0], command)
     say(f"{gates.REFUSED}{closed}")
     return 1
 

@@ -214,6 +214,12 @@ def test_the_service_replaces_the_program_and_keeps_its_environment(installed: I
     assert lines == [f"{gates.OPEN}0 s", "started /planted"]
 
 
+def test_the_separator_of_the_service_is_kept(installed: Installed) -> None:
+    """gb10-rank.py has one between its own arguments and vLLM's."""
+    done = installed("gb10-ray", "--", "echo", "-B", "program", "--rank=0", "--", "vllm", "--nnodes=2", "--")
+    assert done.stdout.splitlines()[-1] == "-B program --rank=0 -- vllm --nnodes=2 --", done.stderr
+
+
 def test_a_closed_gate_ends_the_start_with_its_reason(installed: Installed) -> None:
     done = installed("gb10-ray", "--", "echo", "started", seconds=0, libraries=["/no/such/libnccl.so.2"], memory=1 << 60)
     assert done.returncode == 1, done.stderr
