@@ -136,16 +136,16 @@ def local(known: Local, processes: Sequence[Process]) -> Local:
     ranks = local_ranks(processes)
     if not processes or ranks - known.ranks:
         known = Local(ranks)
-    lasting = [f"process {each.pid} ({each.name}) is stopped" for each in processes if each.state == "T"]
-    lasting += [
-        f"rank process {each.pid} ({each.name}) is dead"
+    lasting = {each.pid: f"process {each.pid} ({each.name}) is stopped" for each in processes if each.state == "T"}
+    lasting |= {
+        each.pid: f"rank process {each.pid} ({each.name}) is dead"
         for each in processes
         if each.pid in ranks and each.state in "ZX"
-    ]
+    }
     ended = [f"rank process {pid} ended" for pid in sorted(known.ranks - ranks)]
     stopped = frozenset(each.pid for each in processes if each.state == "T" and each.pid in ranks)
     compiling = any(each.name in _COMPILERS for each in processes)
-    return Local(known.ranks, (*lasting, *ended), compiling, stopped, tuple(lasting))
+    return Local(known.ranks, (*lasting.values(), *ended), compiling, stopped, lasting)
 
 
 def local_ranks(processes: Sequence[Process]) -> frozenset[int]:

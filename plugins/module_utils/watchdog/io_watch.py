@@ -109,23 +109,41 @@ class Node:
     found: Local = field(default_factory=Local)
     failed: tuple[str, ...] = ()
     queried: float | None = None
+    #: The processes now; the time of a restart of the server, and the processes then. A later one is not left from before.
+    pids: frozenset[int] = frozenset()
+    since: float | None = None
+    old: frozenset[int] = frozenset()
     session: str = field(default_factory=lambda: secrets.token_hex(8))
     number: int = 0
 
     def observe(self) -> None:
         """Read the processes of this node's services, and now and then which services systemd starts no more."""
-        self.found = decide.local(self.found, io_node.processes(self.given["units"]))
+        processes = io_node.processes(self.given["units"])
+        self.found, self.pids = decide.local(self.found, processes), frozenset(each.pid for each in processes)
         now = time.monotonic()
         if self.queried is None or now - self.queried >= _QUERY:
             shown = systemctl("show", "--property=Id,ActiveState", *self.given["units"])
             self.failed, self.queried = parse.failed(shown), now
 
-    def kill_stopped(self) -> None:
-        """Kill the stopped ranks of a server that was restarted: they do not end, and the next start needs their GPU."""
-        for pid in self.found.stopped:
+    def restarted(self) -> None:
+        """Watch from now on which processes outlive a restart of the server."""
+        self.since, self.old = time.monotonic(), self.pids
+
+    def outlived(self) -> list[str]:
+        """Return, once and after the grace time, the processes that outlived the restart.
+
+        Kill stopped ranks before: they do not end, and the next start needs their GPU.
+        """
+        if self.since is None:
+            return []
+        for pid in self.found.stopped & self.old:
             say(f"killing rank process {pid}: it is stopped, and the server was restarted")
             with contextlib.suppress(ProcessLookupError):
                 os.kill(pid, signal.SIGKILL)
+        if time.monotonic() - self.since <= _GRACE:
+            return []
+        self.since = None
+        return [text for pid, text in self.found.lasting.items() if pid in self.old]
 
     def open(self) -> socket.socket | None:
         """Return the socket for messages, None on a cluster of one node."""
@@ -144,7 +162,6 @@ class Worker(Node):
 
     nonce: str = ""
     restarts: int | None = None
-    since: float | None = None
 
     def tick(self, connection: socket.socket | None) -> dict[str, Any]:
         """Report, and return the status."""
@@ -162,14 +179,9 @@ class Worker(Node):
         if connection:
             with contextlib.suppress(OSError):
                 connection.sendto(parse.message(report, self.key), (self.given["head_address"], self.given["port"]))
-        if self.since is not None and self.given["mode"] == "restart":
-            self.kill_stopped()
-        if self.since is not None and time.monotonic() - self.since > _GRACE:
-            self.since = None
-            if self.found.lasting and self.given["mode"] == "restart":
-                found = "; ".join(self.found.lasting)
-                say(f"restarting {self.given['follow_unit']}: after the restart of the server, {found}")
-                restart(self.given["follow_unit"])
+        if self.given["mode"] == "restart" and (left := self.outlived()):
+            say(f"restarting {self.given['follow_unit']}: after the restart of the server, {'; '.join(left)}")
+            restart(self.given["follow_unit"])
         return {"witnesses": self.found.witnesses}
 
     def receive(self, data: bytes, _address: Any) -> bytes:
@@ -179,7 +191,7 @@ class Worker(Node):
             self.nonce = str(reply.get("nonce"))
             restarts = int(reply.get("restarts", 0))
             if self.restarts is not None and restarts > self.restarts:
-                self.since = time.monotonic()
+                self.restarted()
             self.restarts = restarts
         return b""
 
@@ -196,7 +208,6 @@ class Head(Node):
         self.peers = {name: Peer(address, time.monotonic()) for name, address in given["peers"].items()}
         self.state = State(time=time.monotonic(), restarts=self._restarts())
         self.restarts, self.last, self.silent = 0, "", 0
-        self.since: float | None = None
         self.stopped: tuple[str, ...] = ()
         self.probing = threading.Event()
         self.actions: queue.Queue[Callable[[], object]] = queue.Queue()
@@ -241,7 +252,7 @@ class Head(Node):
             tuple(witnesses),
             tuple(unreachable),
         )
-        self._follow(decide.step(self.state, sample, self.settings), now)
+        self._follow(decide.step(self.state, sample, self.settings))
         self._report_stopped()
         status = {
             "armed": self.state.armed,
@@ -265,7 +276,7 @@ class Head(Node):
         text = io_node.ras()
         return "the port of NCCL RAS is silent" if text is None else parse.ras(text)
 
-    def _follow(self, decision: Decision, now: float) -> None:
+    def _follow(self, decision: Decision) -> None:
         self.state = decision.state
         if decision.raised:
             self.last = f"{time.strftime('%Y-%m-%d %H:%M:%S', time.gmtime())} UTC: {decision.raised}"
@@ -282,13 +293,9 @@ class Head(Node):
         if decision.refused:
             say(decision.refused)
             self.actions.put(lambda text=decision.refused: self._notify("refused", text, ""))  # type: ignore[misc]
-        if self.since is not None:
-            self.kill_stopped()
         # Ray's own processes on the head outlive a restart of the server.
-        if self.since is not None and now - self.since > _GRACE:
-            self.since = None
-            if self.found.lasting and self.given["follow_unit"] != self.given["server_unit"]:
-                self.actions.put(lambda: restart(self.given["follow_unit"]))
+        if self.outlived() and self.given["follow_unit"] != self.given["server_unit"]:
+            self.actions.put(lambda: restart(self.given["follow_unit"]))
 
     def _act(self) -> None:
         while True:
@@ -315,7 +322,8 @@ class Head(Node):
         unit, began = self.given["server_unit"], time.monotonic()
         ordered = restart(unit)
         # After the evidence, which needs the stopped ranks.
-        self.restarts, self.since = self.restarts + 1, began
+        self.restarts += 1
+        self.restarted()
         self._notify("restart", self.last, "")
         time.sleep(max(0.0, began + _STOP_SECONDS - time.monotonic()))
         if ordered and active_state(unit) == "deactivating":

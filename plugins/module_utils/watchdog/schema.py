@@ -6,6 +6,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 #: The API's metrics: read; no answer in time; no server listens.
@@ -107,14 +108,15 @@ class Process:
 class Local:
     """The observed processes of this node. ``ranks`` are the known processes with a share of the model.
 
-    ``stopped``: the ranks that SIGSTOP stopped. ``lasting``: the witnesses that a restart of the server may not end.
+    ``stopped``: the ranks that SIGSTOP stopped. ``lasting``: the processes that a restart of the server may not end,
+    each as a sentence.
     """
 
     ranks: frozenset[int] = frozenset()
     witnesses: tuple[str, ...] = ()
     compiling: bool = False
     stopped: frozenset[int] = frozenset()
-    lasting: tuple[str, ...] = ()
+    lasting: Mapping[int, str] = field(default_factory=dict)
 
 
 @dataclass

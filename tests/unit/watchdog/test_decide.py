@@ -254,8 +254,8 @@ def test_an_ended_rank_does_not_outlive_a_restart() -> None:
     """Its service has no process left that a restart would end. The next start may need a minute to bring the next rank."""
     known = decide.local(Local(), [process(1, name="raylet"), process(7)])
     ended = decide.local(known, [process(1, name="raylet")])
-    assert (ended.witnesses, ended.lasting) == (("rank process 7 ended",), ())
-    assert decide.local(known, [process(7, "T")]).lasting == ("process 7 (ray::RayWorkerProc) is stopped",)
+    assert (ended.witnesses, ended.lasting) == (("rank process 7 ended",), {})
+    assert decide.local(known, [process(7, "T")]).lasting == {7: "process 7 (ray::RayWorkerProc) is stopped"}
 
 
 def test_only_a_stopped_rank_is_to_be_killed() -> None:

@@ -250,6 +250,25 @@ def test_a_witness_that_outlives_the_restart_restarts_its_own_service(
     assert cluster.calls()[1] == "try-restart --no-block gb10-ray.service"
 
 
+def test_a_process_of_the_next_start_is_not_left_from_before(
+    cluster: Cluster, rank: subprocess.Popen[bytes], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Somebody stops a new rank within the grace time of a restart: that is another hang."""
+    cluster.on_head = True
+    head = io_watch.Head(cluster.given["head"], KEY)
+    head.restarted()
+    os.kill(rank.pid, signal.SIGSTOP)
+    assert until(lambda: head.observe() or head.found.stopped == {rank.pid})
+    monkeypatch.setattr(io_watch, "_GRACE", 0.0)
+    time.sleep(0.01)
+    assert head.outlived() == []
+    assert rank.poll() is None
+    head.restarted()
+    time.sleep(0.01)
+    assert head.outlived() == [f"process {rank.pid} (VLLM::Worker_TP) is stopped"]
+    assert rank.wait(10) == -signal.SIGKILL
+
+
 def test_a_node_whose_kernel_does_not_answer_is_a_witness(
     cluster: Cluster, server: tuple[str, type[Metrics]], monkeypatch: pytest.MonkeyPatch
 ) -> None:
