@@ -2,7 +2,9 @@
 # GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
 
-"""Wait until the gates of a service are open, remove what killed ranks left, then replace this process by the service.
+"""Wait until the gates of a service are open, remove what killed ranks left, then start the service.
+
+vLLM replaces this process. Ray stays its child, because a node without its raylet must end; see io_ray_node.py.
 
 gb10-ray.service and gb10-vllm.service run it as their user. A closed gate ends the start after a time-out, with all
 reasons in the journal. With --drop-caches, root drops the page cache instead, if the settings have it.
@@ -22,11 +24,13 @@ from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
 from ansible_collections.gb10.cluster.plugins.module_utils.common import io_file, io_json, paths
-from ansible_collections.gb10.cluster.plugins.module_utils.launch import gates, io_leftovers
+from ansible_collections.gb10.cluster.plugins.module_utils.launch import gates, io_leftovers, io_ray_node
 from ansible_collections.gb10.cluster.plugins.module_utils.memory import io_reclaim
 from ansible_collections.gb10.cluster.plugins.module_utils.node import io_facts, parse
 
 _PAUSE_SECONDS, _CONNECT_SECONDS = 3.0, 2.0
+#: Keep equal to argv.RAY, which imports too much for a node.
+_RAY = "gb10-ray"
 #: A driver that initializes takes seconds. One that hangs never answers.
 _GPU_SECONDS = 30
 #: Report gates that stay closed again after this time.
@@ -122,7 +126,7 @@ def _clean() -> None:
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Command-line entry point. Returns only if the service is not started."""
+    """Command-line entry point. Returns the status of a service that was not started, or of Ray's node."""
     parser = argparse.ArgumentParser(description="Wait for the gates of a service, then start it.")
     parser.add_argument("--settings", default=paths.GATES_SETTINGS)
     parser.add_argument("--drop-caches", action="store_true", help="drop the page cache if the settings have it; start nothing")
@@ -146,6 +150,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
         closed = str(error)
     if not closed:
         _clean()
+        if options.unit == _RAY:
+            return io_ray_node.run(command, f"{options.unit}.service")
         os.execvp(command[0], command)
     say(f"{gates.REFUSED}{closed}")
     return 1

@@ -1,0 +1,61 @@
+# Copyright (c) 2026, gb10.cluster maintainers
+# GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+
+"""Run `ray start --block` on a node, and end it when its raylet has ended.
+
+`ray start` ends when a process of Ray fails. A raylet whose agent died ends with status 0, and `ray start` then waits
+forever on a node that no job can use. Source: Ray 2.56, scripts.py (expected_return_codes) and agent_manager.cc.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+import signal
+import subprocess
+import sys
+from collections.abc import Sequence
+
+from ansible_collections.gb10.cluster.plugins.module_utils.common import io_file
+from ansible_collections.gb10.cluster.plugins.module_utils.node import parse
+
+#: Seconds: between two looks, and for Ray to end.
+_PAUSE, _END = 2.0, 30.0
+#: Looks without a raylet that count as its end.
+_MISSED = 3
+#: A raylet that is no zombie, in /proc/PID/stat. Source: proc_pid_stat(5).
+_RAYLET = re.compile(r"\d+ \(raylet\) [^ZX]")
+
+
+def raylet_runs(unit: str) -> bool:
+    """Return whether a raylet runs in the unit or in its container."""
+    return any(
+        parse.unit_of_cgroup(io_file.read(f"/proc/{name}/cgroup")) == unit
+        for name in os.listdir("/proc")
+        if name.isdecimal() and _RAYLET.match(io_file.read(f"/proc/{name}/stat"))
+    )
+
+
+def run(command: Sequence[str], unit: str, pause: float = _PAUSE) -> int:
+    """Run the command until it or its raylet ends. Returns its exit status, 1 after the end of the raylet."""
+    child = subprocess.Popen(command)
+    for number in (signal.SIGTERM, signal.SIGINT):
+        signal.signal(number, lambda received, _frame: child.send_signal(received))
+    seen, missed = False, 0
+    while missed < _MISSED:
+        try:
+            status = child.wait(pause)
+        except subprocess.TimeoutExpired:
+            runs = raylet_runs(unit)
+            seen, missed = seen or runs, 0 if runs or not seen else missed + 1
+        else:
+            return status if status >= 0 else 128 - status
+    sys.stdout.write("gb10-gates ends ray start: its raylet has ended, so no job can use this node\n")
+    sys.stdout.flush()
+    child.terminate()
+    try:
+        child.wait(_END)
+    except subprocess.TimeoutExpired:
+        child.kill()
+    return 1

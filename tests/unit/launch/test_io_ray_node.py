@@ -1,0 +1,83 @@
+"""The parent of `ray start`, with real processes: a raylet is a process with this name."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+
+from ansible_collections.gb10.cluster.plugins.module_utils.launch import argv, io_gates, io_ray_node
+
+PARENT = r"""
+import re, sys
+from ansible_collections.gb10.cluster.plugins.module_utils.launch import io_ray_node
+from ansible_collections.gb10.cluster.plugins.module_utils.node import parse
+parse.unit_of_cgroup = lambda _text: "test.service"
+io_ray_node._END = 1.0
+io_ray_node._RAYLET = re.compile(rf"\d+ \({sys.argv[1]}\) [^ZX]")
+raise SystemExit(io_ray_node.run(sys.argv[2:], "test.service", 0.1))
+"""
+#: `ray start`: starts a raylet, waits for it, and waits forever, although it has ended with status 0.
+RAY = """
+import signal, subprocess, sys, time
+signal.signal(signal.SIGTERM, lambda *_: sys.exit(3))
+code = "import sys, time; open('/proc/self/comm', 'w').write(sys.argv[1]); time.sleep(float(sys.argv[2]))"
+subprocess.run([sys.executable, "-c", code, *sys.argv[1:3]])
+print("the raylet ended", flush=True)
+time.sleep(60)
+"""
+
+
+def parent(name: str, *command: str) -> subprocess.Popen[str]:
+    environment = {**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)}
+    return subprocess.Popen([sys.executable, "-c", PARENT, name, *command], stdout=subprocess.PIPE, text=True, env=environment)
+
+
+@pytest.fixture
+def name() -> str:
+    """A name that no other test has: the kernel keeps 15 characters."""
+    return f"raylet{os.getpid()}"
+
+
+def test_ray_ends_when_its_raylet_has_ended(name: str) -> None:
+    began = time.monotonic()
+    with parent(name, sys.executable, "-c", RAY, name, "1") as process:
+        output, _error = process.communicate(timeout=30)
+    assert (process.returncode, "gb10-gates ends ray start: its raylet has ended" in output) == (1, True), output
+    assert time.monotonic() - began < 15
+
+
+def test_a_node_whose_raylet_has_not_started_yet_waits(name: str) -> None:
+    with parent(name, sys.executable, "-c", "import time; time.sleep(2)") as process:
+        assert (process.communicate(timeout=30)[0], process.returncode) == ("", 0)
+
+
+@pytest.mark.parametrize(("code", "status"), [("raise SystemExit(7)", 7), ("import os; os.kill(os.getpid(), 9)", 137)])
+def test_the_status_of_ray_is_kept(name: str, code: str, status: int) -> None:
+    with parent(name, sys.executable, "-c", code) as process:
+        process.communicate(timeout=30)
+    assert process.returncode == status
+
+
+def test_a_stop_reaches_ray(name: str) -> None:
+    with parent(name, sys.executable, "-c", RAY, name, "60") as process:
+        deadline = time.monotonic() + 20
+        while not any(name == Path(path).read_text(encoding="utf-8").strip() for path in Path("/proc").glob("[0-9]*/comm") if path.exists()):
+            assert time.monotonic() < deadline
+            time.sleep(0.05)
+        process.send_signal(signal.SIGTERM)
+        process.communicate(timeout=30)
+    assert process.returncode == 3, "the status of `ray start` after SIGTERM"
+
+
+def test_a_raylet_of_another_unit_does_not_count() -> None:
+    assert not io_ray_node.raylet_runs("no-such.service")
+
+
+def test_the_gates_know_the_unit_of_ray() -> None:
+    assert io_gates._RAY == argv.RAY
