@@ -337,6 +337,7 @@ def test_every_process_has_a_case(lab: Lab) -> None:
 def test_the_model_answers_again_and_nothing_is_left(lab: Lab, fault: str) -> None:
     if fault not in FAULTS[lab.executor]:
         pytest.skip(f"{lab.executor} has no such process")
+    lab = lab.connected()
     try:
         PREPARE.get(fault, nothing)(lab)
         lab = lab.connected()

@@ -35,8 +35,8 @@ _NUMBER = re.compile(
     r"[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}|(?<=systemd-private-)\w+|(?<=service-)\w+|(?<=psm_)\w+|(?<=pymp-)\w+|\b[0-9a-f]{6,}\b|\d+"
 )
 #: Ray's workers without a task, connections of people, podman's lock, which its first command after a boot makes, and
-#: libfaketime, which stands for a changed clock.
-_PASSING = re.compile(r"ray::IDLE|sshd|sftp-server|\(sd-pam\)|^libpod_lock$|faketime_")
+#: libfaketime, which stands for a changed clock. PyTorch's cache moves while /tmp is full.
+_PASSING = re.compile(r"ray::IDLE|sshd|sftp-server|\(sd-pam\)|^libpod_lock$|faketime_|torchinductor_")
 
 
 @dataclass
