@@ -237,8 +237,9 @@ def machine_clock(lab: Lab) -> None:
 
 def restarted(lab: Lab) -> None:
     for name in lab.nodes:
-        # A pattern matches loaded units only; a worker may have no gb10-vllm.
-        lab.on(name, "systemctl daemon-reload && systemctl try-restart --no-block 'gb10-*.service'")
+        # Not every executor has each of them on each node, and try-restart fails for a missing one.
+        units = f"for unit in {' '.join(SERVICES)}; do [ ! -e /etc/systemd/system/$unit.service ] || echo $unit; done"
+        lab.on(name, f"systemctl daemon-reload && systemctl try-restart --no-block $({units})")
     time.sleep(5)
     answers_again(lab.nodes[HEAD])
 
