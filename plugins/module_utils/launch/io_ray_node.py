@@ -15,6 +15,7 @@ import re
 import signal
 import subprocess
 import sys
+import threading
 from collections.abc import Sequence
 
 from ansible_collections.gb10.cluster.plugins.module_utils.common import io_file
@@ -28,27 +29,38 @@ _MISSED = 3
 _RAYLET = re.compile(r"\d+ \(raylet\) [^ZX]")
 
 
-def raylet_runs(unit: str) -> bool:
-    """Return whether a raylet runs in the unit or in its container."""
-    return any(
-        parse.unit_of_cgroup(io_file.read(f"/proc/{name}/cgroup")) == unit
-        for name in os.listdir("/proc")
-        if name.isdecimal() and _RAYLET.match(io_file.read(f"/proc/{name}/stat"))
+def raylet(unit: str, known: str = "") -> str:
+    """Return the ID of the raylet in the unit or in its container, "" for none. Looks at the ``known`` ID first."""
+    of_unit = (
+        name
+        for name in (known, *os.listdir("/proc"))
+        if name.isdecimal()
+        and _RAYLET.match(io_file.read(f"/proc/{name}/stat"))
+        and parse.unit_of_cgroup(io_file.read(f"/proc/{name}/cgroup")) == unit
     )
+    return next(of_unit, "")
 
 
 def run(command: Sequence[str], unit: str, pause: float = _PAUSE) -> int:
     """Run the command until it or its raylet ends. Returns its exit status, 1 after the end of the raylet."""
     child = subprocess.Popen(command)
+    stopping = threading.Event()
+
+    def stop(number: int, _frame: object) -> None:
+        stopping.set()
+        child.send_signal(number)
+
     for number in (signal.SIGTERM, signal.SIGINT):
-        signal.signal(number, lambda received, _frame: child.send_signal(received))
-    seen, missed = False, 0
+        signal.signal(number, stop)
+    known, missed = "", 0
     while missed < _MISSED:
         try:
             status = child.wait(pause)
         except subprocess.TimeoutExpired:
-            runs = raylet_runs(unit)
-            seen, missed = seen or runs, 0 if runs or not seen else missed + 1
+            found = raylet(unit, known)
+            # Before its first raylet, and while it stops, Ray needs none.
+            missed = missed + 1 if known and not found and not stopping.is_set() else 0
+            known = found or known
         else:
             return status if status >= 0 else 128 - status
     sys.stdout.write("gb10-gates ends ray start: its raylet has ended, so no job can use this node\n")

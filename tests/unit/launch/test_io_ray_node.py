@@ -76,7 +76,7 @@ def test_a_stop_reaches_ray(name: str) -> None:
 
 
 def test_a_raylet_of_another_unit_does_not_count() -> None:
-    assert not io_ray_node.raylet_runs("no-such.service")
+    assert io_ray_node.raylet("no-such.service") == ""
 
 
 def test_the_gates_know_the_unit_of_ray() -> None:
