@@ -22,7 +22,6 @@ from testinfra.host import Host
 
 RESULTS = ROOT / "build" / "faults.json"
 CUT = "gb10_faults"
-TWINS = ("enp1s0f1np1", "enP2p1s0f1np1")
 #: Two words, so that no command line of a test has the planted text.
 PROMPT = ("planted", "question")
 SECRETS = ("/etc/gb10/api.key", "/etc/gb10/ray.token", "/etc/gb10/watchdog.token")
@@ -95,16 +94,6 @@ class Lab:
     def process(self, name: str, process: str) -> str:
         return PROCESSES[self.executor][name][process]
 
-    def power(self, switch: str, *names: str) -> None:
-        for name in names:
-            subprocess.run([f"{self.cluster.nodes[name]['lab_dir']}/power.sh", switch, name], check=True)
-
-    def links(self, name: str, state: str) -> None:
-        """Set both rails of a node down or up from outside of it, as a cable does."""
-        netns = f"{self.cluster.nodes[name]['lab_name']}-{name}"
-        for twin in TWINS:
-            subprocess.run(["ip", "-n", netns, "link", "set", twin, state], check=True, capture_output=True)
-
 
 #: Processes that come and go: Ray's workers without a task, and Python's helpers of the others.
 PASSING = re.compile(r"^ray::IDLE|^\S+ -c from multiprocessing|^$")
@@ -135,10 +124,10 @@ def signal(name: str, process: str, number: str) -> Fault:
 
 def off_and_on(*names: str) -> Fault:
     def act(lab: Lab) -> None:
-        lab.power("off", *names)
+        lab.cluster.power("off", *names)
         time.sleep(5)
         # In the other order, because power returns in any.
-        lab.power("on", *reversed(names))
+        lab.cluster.power("on", *reversed(names))
 
     return act
 
@@ -149,9 +138,9 @@ def rebooted(name: str) -> Fault:
 
 def pulled(seconds: int) -> Fault:
     def act(lab: Lab) -> None:
-        lab.links(WORKER, "down")
+        lab.cluster.rails(WORKER, "down")
         time.sleep(seconds)
-        lab.links(WORKER, "up")
+        lab.cluster.rails(WORKER, "up")
 
     return act
 
@@ -169,7 +158,7 @@ def limited(lab: Lab) -> None:
     if not MEMORY.parent.is_dir():
         return
     MEMORY.mkdir(exist_ok=True)
-    lab.power("off", WORKER)
+    lab.cluster.power("off", WORKER)
     # The firmware, and with it all processes of the node, inherit the group.
     switch = f"{lab.cluster.nodes[WORKER]['lab_dir']}/power.sh"
     subprocess.run(["sh", "-c", f"echo $$ >{MEMORY}/cgroup.procs && exec {switch} on {WORKER}"], check=True)
@@ -208,11 +197,12 @@ def other_token(lab: Lab) -> None:
 def own_clock(lab: Lab) -> None:
     """Give the services of each node a clock of their own. The nodes of the lab share the machine's, and libfaketime stands for it."""
     (library,) = Path("/usr/lib").glob("*/faketime/libfaketimeMT.so.1")
+    RESULTS.parent.mkdir(exist_ok=True)
     sleep = RESULTS.parent / "gb10-sleep.so"
     subprocess.run(["cc", "-shared", "-fPIC", "-o", sleep, ROOT / "tests" / "faults" / "sleep.c"], check=True)
     environment = (
         f"LD_PRELOAD={':'.join(LIBRARIES)} FAKETIME_TIMESTAMP_FILE={CLOCK} FAKETIME_CACHE_DURATION=1 "
-        "FAKETIME_DONT_FAKE_MONOTONIC=1 FAKETIME_DISABLE_SHM=1 NO_FAKE_STAT=1"
+        "FAKETIME_DONT_FAKE_MONOTONIC=1 NO_FAKE_STAT=1"
     )
     for name, host in lab.nodes.items():
         for source, path in zip((sleep, library), LIBRARIES, strict=True):

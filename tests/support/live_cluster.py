@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import re
+import subprocess
 import threading
 import time
 import warnings
@@ -18,6 +19,8 @@ import pytest
 from run_playbook import Run, run
 from testinfra.backend import get_backend
 from testinfra.host import Host
+
+from ansible_collections.gb10.cluster.plugins.module_utils.fabric.topology import SPARK_PORTS
 
 #: Variables of a host that ssh cannot reach. Without ControlPersist, ssh does not use an open connection to the right port.
 NO_SSH = {"ansible_port": 9, "ansible_ssh_args": "-o ConnectTimeout=2"}
@@ -68,6 +71,17 @@ class Cluster:
                 pass
             assert time.monotonic() < until, f"{name} did not come back"
             time.sleep(1)
+
+    def power(self, switch: str, *names: str) -> None:
+        """Turn nodes of a lab "on" or "off" like a power supply, one after the other."""
+        for name in names:
+            subprocess.run([f"{self.nodes[name]['lab_dir']}/power.sh", switch, name], check=True)
+
+    def rails(self, name: str, state: str) -> None:
+        """Set the QSFP link of a lab's node "up" or "down" from outside of it, as a cable does: both ends lose carrier."""
+        for twin in SPARK_PORTS[1]:
+            netns = f"{self.nodes[name]['lab_name']}-{name}"
+            subprocess.run(["ip", "-n", netns, "link", "set", twin.interface, state], check=True, capture_output=True)
 
     def connect(self, name: str) -> Host:
         """Return a new connection to a node. Its host key must equal the pinned one in its known_hosts file."""

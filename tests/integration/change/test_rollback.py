@@ -202,9 +202,8 @@ def test_a_node_that_loses_power_before_the_confirmation_comes_up_with_the_old_s
     before = states()
     changed = extra(gb10_fabric_mtu=MTU, qsfp_netplan_confirm_timeout=25)
     run_and_kill("site.yml", [*cluster.arguments, *TAG, *changed], UNCONFIRMED)
-    power = f"{cluster.nodes['spark4']['lab_dir']}/power.sh"
-    subprocess.run([power, "off", "spark4"], check=True)
-    subprocess.run([power, "on", "spark4"], check=True)
+    cluster.power("off", "spark4")
+    cluster.power("on", "spark4")
     deadline = time.monotonic() + 90
     found: dict[str, State] = {}
     while found != before and time.monotonic() < deadline:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import subprocess
 import time
 from collections.abc import Iterator
 
@@ -17,7 +16,6 @@ from testinfra.host import Host
 pytestmark = [pytest.mark.disruptive, pytest.mark.slow]
 
 RAIL, MTU = "enp1s0f1np1", 9000
-TWINS = (RAIL, "enP2p1s0f1np1")
 #: A start waits 20 s for its gates, and two starts are permitted.
 SHORT = {"gb10_gate_timeout": 20, "gb10_restart_attempts": 2, "gb10_restart_delay": 1, "gb10_restart_max_delay": 1}
 
@@ -37,18 +35,6 @@ def until_shown(cluster: Cluster, *words: str, within: float = 180) -> str:
         assert time.monotonic() < end, shown
         time.sleep(3)
     return shown
-
-
-def power(cluster: Cluster, switch: str, *names: str) -> None:
-    for name in names:
-        subprocess.run([f"{cluster.nodes[name]['lab_dir']}/power.sh", switch, name], check=True)
-
-
-def rails(cluster: Cluster, name: str, state: str) -> None:
-    """Set both rails of a node down or up from outside of it, as a cable does."""
-    netns = f"{cluster.nodes[name]['lab_name']}-{name}"
-    for twin in TWINS:
-        subprocess.run(["ip", "-n", netns, "link", "set", twin, state], check=True)
 
 
 def booted(cluster: Cluster, name: str, within: float = 120) -> Host:
@@ -101,7 +87,7 @@ def test_too_little_memory_is_named_with_its_process(cluster: Cluster, head: Hos
 
 
 def test_a_missing_peer_is_named_and_the_limit_of_starts_holds(cluster: Cluster, nodes: dict[str, Host]) -> None:
-    power(cluster, "off", "spark1")
+    cluster.power("off", "spark1")
     try:
         worker = nodes["spark2"]
         worker.run("systemctl reset-failed gb10-ray; systemctl restart --no-block gb10-ray")
@@ -112,7 +98,7 @@ def test_a_missing_peer_is_named_and_the_limit_of_starts_holds(cluster: Cluster,
         log = worker.check_output("journalctl --no-pager --quiet --boot --unit=gb10-ray --output=cat --lines=50")
         assert "spark2.gates.peers.spark1: 10.110.0.1 does not answer. Expected: Ray listens on port 6379" in log
     finally:
-        power(cluster, "on", "spark1")
+        cluster.power("on", "spark1")
     back = booted(cluster, "spark1")
     cluster.serve(*extra(**SHORT)).assert_ok()
     assert completion(back).strip()
@@ -122,7 +108,7 @@ def test_a_missing_peer_is_named_and_the_limit_of_starts_holds(cluster: Cluster,
 def test_rails_that_stay_down_stop_the_model_with_a_reason(cluster: Cluster, head: Host, executor: str) -> None:
     settings = extra(**SHORT, gb10_distributed_executor_backend=executor)
     cluster.serve(*settings).assert_ok()
-    rails(cluster, "spark2", "down")
+    cluster.rails("spark2", "down")
     try:
         # Nothing of the engine notices the links while no request runs.
         head.run(f"{CURL} --silent --max-time 30 --json '{json.dumps({'model': 'tiny', 'prompt': 'Hello'})}' {API}/v1/completions")
@@ -133,7 +119,7 @@ def test_rails_that_stay_down_stop_the_model_with_a_reason(cluster: Cluster, hea
         shown = until_shown(cluster, "spark1 has gb10-vllm failed", "gates.peers")
         assert "spark1.gates.peers.spark2" in shown
     finally:
-        rails(cluster, "spark2", "up")
+        cluster.rails("spark2", "up")
     cluster.serve(*settings).assert_ok()
     assert completion(head).strip()
 
@@ -141,6 +127,6 @@ def test_rails_that_stay_down_stop_the_model_with_a_reason(cluster: Cluster, hea
 @pytest.mark.parametrize("lost", [("spark1", "spark2"), ("spark2",), ("spark1",)], ids=["both", "worker", "head"])
 def test_after_a_power_cut_the_model_answers_without_intervention(cluster: Cluster, lost: tuple[str, ...]) -> None:
     cluster.serve().assert_ok()
-    power(cluster, "off", *lost)
-    power(cluster, "on", *reversed(lost))
+    cluster.power("off", *lost)
+    cluster.power("on", *reversed(lost))
     answers_again(booted(cluster, "spark1"))

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import re
-import subprocess
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -33,17 +32,11 @@ def extra(**variables: object) -> tuple[str, str]:
 @contextmanager
 def cable_pulled(cluster: Cluster, node: str) -> Iterator[None]:
     """Set one end of the QSFP cable down from outside the node, so that both ends lose carrier, as with a DAC."""
-    netns = f"{cluster.nodes[node]['lab_name']}-{node}"
-
-    def link(state: str) -> None:
-        for twin in TWINS:
-            subprocess.run(["ip", "-n", netns, "link", "set", twin, state], check=True, capture_output=True)
-
-    link("down")
+    cluster.rails(node, "down")
     try:
         yield
     finally:
-        link("up")
+        cluster.rails(node, "up")
 
 
 @pytest.mark.slow
