@@ -54,6 +54,20 @@ def test_what_lies_between_the_linker_and_the_c_library_was_preloaded() -> None:
     assert early(mapped(other)) == [], "another memory layout"
 
 
+def test_the_c_library_may_be_above_the_preloaded_file() -> None:
+    """The layout of a process of Debian 12, from the lowest address: the C library is in the gap that alignment left."""
+    lines = [
+        ("7f0f69800000-7f0f6ac05000", WHEELS),
+        ("7f0f6ad20000-7f0f6ae00000", "/usr/lib/x86_64-linux-gnu/libm.so.6"),
+        ("7f0f6ae00000-7f0f6b378000", "/usr/lib/x86_64-linux-gnu/libpython3.11.so.1.0"),
+        ("7f0f6b400000-7f0f6c805000", OURS),
+        ("7f0f6c80d000-7f0f6c9e2000", "/usr/lib/x86_64-linux-gnu/libc.so.6"),
+        ("7f0f6ca02000-7f0f6ca37000", "/usr/lib/x86_64-linux-gnu/ld-linux-x86-64.so.2"),
+    ]
+    maps = "".join(f"{addresses} r--p 00000000 fd:01 {inode} {path}\n" for inode, (addresses, path) in enumerate(lines))
+    assert [file.path for file in early(mapped(maps))] == [OURS]
+
+
 @pytest.mark.parametrize(
     ("path", "expected"),
     [
