@@ -163,8 +163,14 @@ def stored(store: Store, name: str) -> Record:
 
 
 def wanted(store: Store, record: Record) -> Files:
-    """Return the launch files of a record; for the current one also those with secrets, and otherwise this node's."""
-    secrets = store.secrets if record.id == store.current else present(records.SECRET_FILES)
+    """Return the launch files of a record, with those that have secrets.
+
+    For the current record these are of its launch, and this node's where the copy was lost. Otherwise they are this
+    node's.
+    """
+    kept = store.secrets if record.id == store.current else {}
+    named = record.of_node.get("secret_files", ()) if record.id == store.current else records.SECRET_FILES
+    secrets = {**present(tuple(name for name in named if name not in kept)), **kept}
     return {**{path: dict(file) for path, file in record.files.items()}, **secrets}
 
 

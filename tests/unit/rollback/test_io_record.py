@@ -82,6 +82,22 @@ def test_secret_files_are_kept_apart_for_the_current_record_only(folder: str) ->
     assert KEY not in io_record.wanted(store, store.found[OLD.id])
 
 
+@pytest.mark.parametrize("left", [None, "", "{}", "[1", '{"/etc/gb10/tls/api.key": 1}'])
+def test_a_lost_copy_of_the_secret_files_removes_none_of_them(
+    folder: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, left: str | None
+) -> None:
+    put(tmp_path, KEY, "SECRET", 0o600)
+    monkeypatch.setattr(io_record, "present", lambda names, of=io_record.present: of(names, str(tmp_path)))
+    launch = record(secret_files=[KEY])
+    save(folder, launch, secrets=SECRETS)
+    copy = Path(folder).parent / "record_secrets.json"
+    copy.unlink() if left is None else copy.write_text(left, encoding="utf-8")
+    store = io_record.read(folder)
+    files = io_record.wanted(store, store.found[launch.id])
+    assert files[KEY] == SECRETS[KEY]
+    assert io_record.differences(files, io_record.present((*files, *records.SECRET_FILES))) == sorted(launches.files("unit\n"))
+
+
 def test_files_come_back_as_they_were(tmp_path: Path) -> None:
     root = str(tmp_path)
     for name in records.FILES:
