@@ -10,7 +10,8 @@ import errno
 import http.client
 import os
 import socket
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
 
 from ansible_collections.gb10.cluster.plugins.module_utils.api import io_guard
 from ansible_collections.gb10.cluster.plugins.module_utils.common import io_file
@@ -89,6 +90,12 @@ def reachable(address: str) -> bool:
     except OSError as error:
         return error.errno not in _UNREACHABLE
     return True
+
+
+def unreachable(addresses: Mapping[str, str]) -> list[str]:
+    """Return the names of the nodes (name -> address) whose kernel does not answer. All are queried at once."""
+    with ThreadPoolExecutor(max_workers=len(addresses) or 1) as pool:
+        return [name for name, answers in zip(addresses, pool.map(reachable, addresses.values()), strict=True) if not answers]
 
 
 def boot() -> str:

@@ -232,13 +232,12 @@ class Head(Node):
         self.observe()
         server, engine = io_node.metrics(self.server)
         witnesses = [f"{self.given['node']}: {text}" for text in self.found.witnesses]
-        unreachable = []
         now = time.monotonic()
+        silent = {name: peer.address for name, peer in self.peers.items() if now - peer.heard > _MISSED}
         for name, peer in self.peers.items():
-            if now - peer.heard <= _MISSED:
+            if name not in silent:
                 witnesses += [f"{name}: {text}" for text in peer.witnesses]
-            elif not io_node.reachable(peer.address):
-                unreachable.append(name)
+        unreachable = io_node.unreachable(silent)
         witnesses += [f"{name}: no connection on the fabric" for name in unreachable]
         if self.state.stalled >= _SUSPICIOUS and (text := self._ras()):
             witnesses.append(f"{self.given['node']}: {text}")

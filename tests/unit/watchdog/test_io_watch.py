@@ -386,6 +386,20 @@ def test_only_some_errors_show_an_unreachable_node(monkeypatch: pytest.MonkeyPat
     assert io_node.reachable("192.0.2.1") is expected
 
 
+def test_silent_nodes_are_queried_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Seven switched-off nodes must not delay the next sample by two seconds each."""
+    together = threading.Barrier(7, timeout=10)
+
+    def reachable(address: str) -> bool:
+        together.wait()
+        return address == "192.0.2.5"
+
+    monkeypatch.setattr(io_node, "reachable", reachable)
+    nodes = {f"spark{number}": f"192.0.2.{number}" for number in range(2, 9)}
+    assert io_node.unreachable(nodes) == [name for name in nodes if name != "spark5"]
+    assert io_node.unreachable({}) == []
+
+
 def test_old_evidence_is_removed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     times = iter(["20260101T000000Z", "20260101T000001Z", "20260101T000002Z"])
     monkeypatch.setattr(io_evidence.time, "strftime", lambda *_arguments: next(times))
