@@ -29,6 +29,9 @@ _RETRY, _GREETING, _END = 2, 10, 30
 #: A node that loses power does not close its connections: probe after 10 s, three times.
 _KEEPALIVE = ((socket.TCP_KEEPIDLE, 10), (socket.TCP_KEEPINTVL, 5), (socket.TCP_KEEPCNT, 3))
 
+#: The reason of a stop by systemd. It is no failure, because a failed service counts as one that used all its starts.
+_STOPPED = "this service is being stopped"
+
 
 class Group:
     """The ranks of one cluster, from the view of one rank."""
@@ -127,10 +130,13 @@ def say(text: str) -> None:
 
 
 async def run(group: Group, rank: int, ranks: int, timeout: float, command: Sequence[str]) -> int:
-    """Run a rank once all have connected, until any ends. Return its exit status, 1 if another one ended first."""
+    """Run a rank once all have connected, until any ends.
+
+    Return its exit status, 1 if another one ended first, 0 if the service was stopped.
+    """
     loop = asyncio.get_running_loop()
     for number in (signal.SIGTERM, signal.SIGINT):
-        loop.add_signal_handler(number, group.end, "this service is being stopped")
+        loop.add_signal_handler(number, group.end, _STOPPED)
     try:
         await asyncio.wait_for(group.follow(rank) if rank else group.lead(ranks), timeout)
     except TimeoutError:
@@ -138,7 +144,7 @@ async def run(group: Group, rank: int, ranks: int, timeout: float, command: Sequ
         group.end(f"not all ranks connected within {timeout:g} s")
     if group.ended.is_set():
         say(group.reason)
-        return 1
+        return 0 if group.reason == _STOPPED else 1
     say("all ranks connected")
     child = await asyncio.create_subprocess_exec(*command, start_new_session=True)
     exited = asyncio.ensure_future(child.wait())
@@ -153,7 +159,7 @@ async def run(group: Group, rank: int, ranks: int, timeout: float, command: Sequ
         with contextlib.suppress(ProcessLookupError):
             os.killpg(child.pid, signal.SIGKILL)
     status = await exited
-    return status if status > 0 else 1
+    return 0 if group.reason == _STOPPED else max(status, 1)
 
 
 def main() -> None:

@@ -42,7 +42,11 @@ def raylet(unit: str, known: str = "") -> str:
 
 
 def run(command: Sequence[str], unit: str, pause: float = _PAUSE) -> int:
-    """Run the command until it or its raylet ends. Returns its exit status, 1 after the end of the raylet."""
+    """Run the command until it or its raylet ends.
+
+    Returns its exit status, 1 after the end of the raylet, 0 if the service was stopped: `ray start` then ends with 1,
+    and a failed service counts as one that used all its starts.
+    """
     child = subprocess.Popen(command)
     stopping = threading.Event()
 
@@ -62,7 +66,7 @@ def run(command: Sequence[str], unit: str, pause: float = _PAUSE) -> int:
             missed = missed + 1 if known and not found and not stopping.is_set() else 0
             known = found or known
         else:
-            return status if status >= 0 else 128 - status
+            return 0 if stopping.is_set() else status if status >= 0 else 128 - status
     sys.stdout.write("gb10-gates ends ray start: its raylet has ended, so no job can use this node\n")
     sys.stdout.flush()
     child.terminate()

@@ -162,6 +162,8 @@ def test_stopped_is_stopped_until_the_next_run(cluster: Cluster, nodes: dict[str
     for host in nodes.values():
         assert host.run("pgrep --full '[r]aylet|[V]LLM|bin/[v]llm'").rc == 1
         assert host.run("systemctl is-enabled gb10-ray").stdout.strip() == "disabled"
+        # The watchdog reports a failed service as one that used all its starts.
+        assert host.run("systemctl is-active gb10-ray gb10-vllm").stdout.split() == ["inactive", "inactive"]
     play(cluster, "stop").assert_unchanged()
     assert screen(cluster)[0] == f"model: none is served at {API}"
     cluster.serve().assert_ok()

@@ -101,6 +101,7 @@ def test_a_stopped_service_stops_all(start: Start, stopped: int) -> None:
     assert all(rank.runs() for rank in ranks)
     ranks[stopped].process.terminate()
     assert all(rank.gone() for rank in ranks)
+    assert [rank.process.returncode for rank in ranks] == [0 if number == stopped else 1 for number in range(3)], "a stop is no failure"
 
 
 def test_a_killed_program_ends_the_others(start: Start) -> None:
@@ -128,7 +129,7 @@ def test_one_that_gave_up_waiting_can_come_again(start: Start) -> None:
     while "rank 1 connected" not in head.process.stdout.readline():
         assert head.process.poll() is None
     early.process.terminate()
-    assert early.process.wait(timeout=10) == 1
+    assert early.process.wait(timeout=10) == 0
     again, last = start(1), start(2)
     assert all(rank.runs() for rank in (head, again, last))
 

@@ -72,7 +72,7 @@ def test_a_stop_reaches_ray(name: str) -> None:
             time.sleep(0.05)
         process.send_signal(signal.SIGTERM)
         process.communicate(timeout=30)
-    assert process.returncode == 3, "the status of `ray start` after SIGTERM"
+    assert process.returncode == 0, "a stop is no failure, whatever the status of `ray start`"
 
 
 def test_a_raylet_of_another_unit_does_not_count() -> None:
