@@ -35,6 +35,8 @@ def measure(
     before = io_status.counters(server)
     samples: list[dict[str, float]] = []
     query = ["nvidia-smi", f"--query-gpu={','.join(parse.CLOCK_FIELDS)}", "--format=csv,noheader,nounits"]
+    # run_command would wait for the end.
+    # pylint: disable-next=ansible-bad-function
     with subprocess.Popen(command, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.PIPE) as process:
         while True:
             try:

@@ -42,7 +42,8 @@ def parallel_runner(module: Any, timeout: float) -> RunAll:
         if path is None:
             return NOT_INSTALLED, "", f"{argv[0]} is not installed"
         try:
-            return subprocess.Popen(
+            # run_command would wait for the end of each.
+            return subprocess.Popen(  # pylint: disable=ansible-bad-function
                 [path, *argv[1:]],
                 env=os.environ | _ENVIRONMENT,
                 stdin=subprocess.DEVNULL,

@@ -47,7 +47,8 @@ def run(command: Sequence[str], unit: str, pause: float = _PAUSE) -> int:
     Returns its exit status, 1 after the end of the raylet, 0 if the service was stopped: `ray start` then ends with 1,
     and a failed service counts as one that used all its starts.
     """
-    child = subprocess.Popen(command)
+    # A service has no module with run_command.
+    child = subprocess.Popen(command)  # pylint: disable=ansible-bad-function
     stopping = threading.Event()
 
     def stop(number: int, _frame: object) -> None:
