@@ -147,13 +147,14 @@ def main(arguments: Sequence[str] | None = None) -> int:
             return 0
         if not command or options.unit not in given["peers"]:
             parser.error(f"expected: one of {', '.join(given['peers'])}, -- and a command")
+        listening = ((peer["address"], peer["port"]) for peer in given["peers"][options.unit] if peer["listens"])
         closed = wait(given, options.unit)
     except (ValueError, OSError, KeyError) as error:
         closed = str(error)
     if not closed:
         _clean()
         if options.unit == _RAY:
-            return io_ray_node.run(command, f"{options.unit}.service")
+            return io_ray_node.run(command, f"{options.unit}.service", next(listening, None))
         os.execvp(command[0], command)
     say(f"{gates.REFUSED}{closed}")
     return 1

@@ -2,10 +2,11 @@
 # GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
 
-"""Run `ray start --block` on a node, and end it when its raylet has ended.
+"""Run `ray start --block` on a node, and end it when its raylet or the head's Ray has ended.
 
 `ray start` ends when a process of Ray fails. A raylet whose agent died ends with status 0, and `ray start` then waits
-forever on a node that no job can use. Source: Ray 2.56, scripts.py (expected_return_codes) and agent_manager.cc.
+forever on a node that no job can use. Source: Ray 2.56, scripts.py (expected_return_codes) and agent_manager.cc. A raylet
+whose head returned with another GCS notices that after 25 to 40 s, in the lab with Ray 2.56.
 """
 
 from __future__ import annotations
@@ -13,6 +14,7 @@ from __future__ import annotations
 import os
 import re
 import signal
+import socket
 import subprocess
 import sys
 import threading
@@ -23,7 +25,7 @@ from ansible_collections.gb10.cluster.plugins.module_utils.node import parse
 
 #: Seconds: between two looks, and for Ray to end.
 _PAUSE, _END = 2.0, 30.0
-#: Looks without a raylet that count as its end.
+#: Looks without a raylet, or without the head's Ray, that count as its end.
 _MISSED = 3
 #: A raylet that is no zombie, in /proc/PID/stat. Source: proc_pid_stat(5).
 _RAYLET = re.compile(r"\d+ \(raylet\) [^ZX]")
@@ -41,11 +43,22 @@ def raylet(unit: str, known: str = "") -> str:
     return next(of_unit, "")
 
 
-def run(command: Sequence[str], unit: str, pause: float = _PAUSE) -> int:
-    """Run the command until it or its raylet ends.
+def refuses(address: str, port: int) -> bool:
+    """Return whether a node's kernel answers and nothing listens. A node that does not answer may be cut off for a moment."""
+    try:
+        socket.create_connection((address, port), _PAUSE).close()
+    except ConnectionRefusedError:
+        return True
+    except OSError:
+        return False
+    return False
 
-    Returns its exit status, 1 after the end of the raylet, 0 if the service was stopped: `ray start` then ends with 1,
-    and a failed service counts as one that used all its starts.
+
+def run(command: Sequence[str], unit: str, head: tuple[str, int] | None = None, pause: float = _PAUSE) -> int:
+    """Run the command until it, its raylet or the Ray of the ``head`` (address, port) ends.
+
+    Returns its exit status, 1 after the end of one of the others, 0 if the service was stopped: `ray start` then ends
+    with 1, and a failed service counts as one that used all its starts.
     """
     # A service has no module with run_command.
     child = subprocess.Popen(command)  # pylint: disable=ansible-bad-function
@@ -57,18 +70,19 @@ def run(command: Sequence[str], unit: str, pause: float = _PAUSE) -> int:
 
     for number in (signal.SIGTERM, signal.SIGINT):
         signal.signal(number, stop)
-    known, missed = "", 0
+    known, missed, lost = "", 0, ""
     while missed < _MISSED:
         try:
             status = child.wait(pause)
         except subprocess.TimeoutExpired:
             found = raylet(unit, known)
             # Before its first raylet, and while it stops, Ray needs none.
-            missed = missed + 1 if known and not found and not stopping.is_set() else 0
+            lost = "" if not known or stopping.is_set() else _lost(found, head)
+            missed = missed + 1 if lost else 0
             known = found or known
         else:
             return 0 if stopping.is_set() else status if status >= 0 else 128 - status
-    sys.stdout.write("gb10-gates ends ray start: its raylet has ended, so no job can use this node\n")
+    sys.stdout.write(f"gb10-gates ends ray start: {lost}\n")
     sys.stdout.flush()
     child.terminate()
     try:
@@ -76,3 +90,9 @@ def run(command: Sequence[str], unit: str, pause: float = _PAUSE) -> int:
     except subprocess.TimeoutExpired:
         child.kill()
     return 1
+
+
+def _lost(found: str, head: tuple[str, int] | None) -> str:
+    if not found:
+        return "its raylet has ended, so no job can use this node"
+    return "the head's Ray has ended, and its next one does not know this node" if head and refuses(*head) else ""

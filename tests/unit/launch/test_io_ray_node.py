@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import errno
 import os
 import signal
+import socket
 import subprocess
 import sys
 import time
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -20,7 +23,8 @@ from ansible_collections.gb10.cluster.plugins.module_utils.node import parse
 parse.unit_of_cgroup = lambda _text: "test.service"
 io_ray_node._END = 1.0
 io_ray_node._RAYLET = re.compile(rf"\d+ \({sys.argv[1]}\) [^ZX]")
-raise SystemExit(io_ray_node.run(sys.argv[2:], "test.service", 0.1))
+head = ("127.0.0.1", int(sys.argv[2])) if sys.argv[2] != "0" else None
+raise SystemExit(io_ray_node.run(sys.argv[3:], "test.service", head, 0.1))
 """
 #: `ray start`: starts a raylet, waits for it, and waits forever, although it has ended with status 0.
 RAY = """
@@ -33,9 +37,21 @@ time.sleep(60)
 """
 
 
-def parent(name: str, *command: str) -> subprocess.Popen[str]:
+def parent(name: str, *command: str, port: int = 0) -> subprocess.Popen[str]:
     environment = {**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)}
-    return subprocess.Popen([sys.executable, "-c", PARENT, name, *command], stdout=subprocess.PIPE, text=True, env=environment)
+    return subprocess.Popen([sys.executable, "-c", PARENT, name, str(port), *command], stdout=subprocess.PIPE, text=True, env=environment)
+
+
+def runs(name: str) -> bool:
+    paths = Path("/proc").glob("[0-9]*/comm")
+    return any(name == path.read_text(encoding="utf-8").strip() for path in paths if path.exists())
+
+
+def until(condition: Callable[[], bool]) -> None:
+    deadline = time.monotonic() + 20
+    while not condition():
+        assert time.monotonic() < deadline
+        time.sleep(0.05)
 
 
 @pytest.fixture
@@ -66,13 +82,29 @@ def test_the_status_of_ray_is_kept(name: str, code: str, status: int) -> None:
 
 def test_a_stop_reaches_ray(name: str) -> None:
     with parent(name, sys.executable, "-c", RAY, name, "60") as process:
-        deadline = time.monotonic() + 20
-        while not any(name == Path(path).read_text(encoding="utf-8").strip() for path in Path("/proc").glob("[0-9]*/comm") if path.exists()):
-            assert time.monotonic() < deadline
-            time.sleep(0.05)
+        until(lambda: runs(name))
         process.send_signal(signal.SIGTERM)
         process.communicate(timeout=30)
     assert process.returncode == 0, "a stop is no failure, whatever the status of `ray start`"
+
+
+def test_ray_ends_when_the_heads_ray_has_ended(name: str) -> None:
+    with socket.create_server(("127.0.0.1", 0)) as head:
+        process = parent(name, sys.executable, "-c", RAY, name, "60", port=head.getsockname()[1])
+        until(lambda: runs(name))
+        time.sleep(1)
+        assert process.poll() is None, "the head listens"
+    output, _error = process.communicate(timeout=30)
+    assert (process.returncode, "gb10-gates ends ray start: the head's Ray has ended" in output) == (1, True), output
+
+
+@pytest.mark.parametrize("error", [TimeoutError(), OSError(errno.EHOSTUNREACH, "x"), ConnectionResetError()])
+def test_a_head_that_does_not_answer_may_be_cut_off_for_a_moment(monkeypatch: pytest.MonkeyPatch, error: OSError) -> None:
+    def fail(*_arguments: object) -> None:
+        raise error
+
+    monkeypatch.setattr(io_ray_node.socket, "create_connection", fail)
+    assert not io_ray_node.refuses("192.0.2.1", 6379)
 
 
 def test_a_raylet_of_another_unit_does_not_count() -> None:
