@@ -47,10 +47,8 @@ def refuses(address: str, port: int) -> bool:
     """Return whether a node's kernel answers and nothing listens. A node that does not answer may be cut off for a moment."""
     try:
         socket.create_connection((address, port), _PAUSE).close()
-    except ConnectionRefusedError:
-        return True
-    except OSError:
-        return False
+    except OSError as error:
+        return isinstance(error, ConnectionRefusedError)
     return False
 
 
@@ -81,7 +79,9 @@ def run(command: Sequence[str], unit: str, head: tuple[str, int] | None = None, 
             missed = missed + 1 if lost else 0
             known = found or known
         else:
-            return 0 if stopping.is_set() else status if status >= 0 else 128 - status
+            if stopping.is_set():
+                return 0
+            return status if status >= 0 else 128 - status
     sys.stdout.write(f"gb10-gates ends ray start: {lost}\n")
     sys.stdout.flush()
     child.terminate()

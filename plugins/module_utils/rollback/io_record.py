@@ -168,9 +168,11 @@ def wanted(store: Store, record: Record) -> Files:
     For the current record these are of its launch, and this node's where the copy was lost. Otherwise they are this
     node's.
     """
-    kept = store.secrets if record.id == store.current else {}
-    named = record.of_node.get("secret_files", ()) if record.id == store.current else records.SECRET_FILES
-    secrets = {**present(tuple(name for name in named if name not in kept)), **kept}
+    if record.id == store.current:
+        lost = tuple(name for name in record.of_node.get("secret_files", ()) if name not in store.secrets)
+        secrets = {**present(lost), **store.secrets}
+    else:
+        secrets = present(records.SECRET_FILES)
     return {**{path: dict(file) for path, file in record.files.items()}, **secrets}
 
 

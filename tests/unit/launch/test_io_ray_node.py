@@ -14,6 +14,7 @@ from pathlib import Path
 
 import pytest
 
+from ansible_collections.gb10.cluster.plugins.module_utils.common import io_file
 from ansible_collections.gb10.cluster.plugins.module_utils.launch import argv, io_gates, io_ray_node
 
 PARENT = r"""
@@ -43,8 +44,8 @@ def parent(name: str, *command: str, port: int = 0) -> subprocess.Popen[str]:
 
 
 def runs(name: str) -> bool:
-    paths = Path("/proc").glob("[0-9]*/comm")
-    return any(name == path.read_text(encoding="utf-8").strip() for path in paths if path.exists())
+    # Other tests' processes end meanwhile.
+    return any(name == io_file.read(str(path)).strip() for path in Path("/proc").glob("[0-9]*/comm"))
 
 
 def until(condition: Callable[[], bool]) -> None:
@@ -89,12 +90,13 @@ def test_a_stop_reaches_ray(name: str) -> None:
 
 
 def test_ray_ends_when_the_heads_ray_has_ended(name: str) -> None:
-    with socket.create_server(("127.0.0.1", 0)) as head:
-        process = parent(name, sys.executable, "-c", RAY, name, "60", port=head.getsockname()[1])
+    head = socket.create_server(("127.0.0.1", 0))
+    with head, parent(name, sys.executable, "-c", RAY, name, "60", port=head.getsockname()[1]) as process:
         until(lambda: runs(name))
         time.sleep(1)
         assert process.poll() is None, "the head listens"
-    output, _error = process.communicate(timeout=30)
+        head.close()
+        output, _error = process.communicate(timeout=30)
     assert (process.returncode, "gb10-gates ends ray start: the head's Ray has ended" in output) == (1, True), output
 
 
