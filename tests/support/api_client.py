@@ -9,8 +9,14 @@ from typing import Any
 from testinfra.host import Host
 
 API = "http://127.0.0.1:8000"
-#: curl with the API key, for a root shell on the head. No argument contains the key.
-CURL = """sed 's/^/header = "Authorization: Bearer /; s/$/"/' /etc/gb10/api.key | curl --config -"""
+
+
+def curl(secret: str) -> str:
+    """Return curl with the secret of a file, for a root shell on the head. No argument, and so no log of sudo, contains it."""
+    return f"""sed 's/^/header = "Authorization: Bearer /; s/$/"/' {secret} | curl --config -"""
+
+
+CURL = curl("/etc/gb10/api.key")
 
 
 def ask(head: Host, path: str, body: dict[str, Any], timeout: int = 120) -> dict[str, Any]:
@@ -39,11 +45,8 @@ def answers_again(head: Host, within: float = 400) -> str:
 
 def ranks(head: Host) -> list[str]:
     """Return the addresses of the nodes on which Ray runs vLLM's workers."""
-    token = head.file("/etc/gb10/ray.token").content_string.strip()
-    header = f"--header 'Authorization: Bearer {token}'"
-
     def rows(resource: str) -> list[dict[str, Any]]:
-        answer = json.loads(head.check_output(f"curl --silent --fail {header} http://127.0.0.1:8265/api/v0/{resource}"))
+        answer = json.loads(head.check_output(f"{curl('/etc/gb10/ray.token')} --silent --fail http://127.0.0.1:8265/api/v0/{resource}"))
         result: list[dict[str, Any]] = answer["data"]["result"]["result"]
         return result
 
