@@ -14,14 +14,23 @@ from ansible.errors import AnsibleFilterError
 from ansible_collections.gb10.cluster.plugins.plugin_utils.lazy import Core, plain_data
 
 cluster = Core("cluster.plan")
+recipe_yaml = Core("recipe_yaml", "plugin_utils")
+recipes = Core("recipe.parse")
 inputs = Core("cluster.parse")
 plan_lines = Core("cluster.report")
 problem_types = Core("common.problems")
 
 
-def cluster_plan(nodes: Sequence[Any], lock: str, known_variables: Mapping[str, Any]) -> dict[str, Any]:
-    """Return {plan, problems, report, warnings}; see module_utils/cluster/parse.py for the shape of a node."""
-    given = inputs.parse(plain_data(nodes), str(lock))
+def cluster_plan(nodes: Sequence[Any], lock: str, known_variables: Mapping[str, Any], recipe: Mapping[str, str] | None = None) -> dict[str, Any]:
+    """Return {plan, problems, report, warnings}; see module_utils/cluster/parse.py for the shape of a node.
+
+    ``recipe``: {name, path, text} of gb10_recipe; without a name there is none.
+    """
+    document = None
+    if recipe and recipe["name"]:
+        data, refused = recipe_yaml.load(str(recipe["text"]), str(recipe["path"] or recipe["name"]))
+        document = refused or data
+    given = inputs.parse(plain_data(nodes), str(lock), document)
     plan, problems = cluster.plan(given, plain_data(known_variables))
     return {
         "plan": plan.facts() if plan else {},
@@ -29,6 +38,18 @@ def cluster_plan(nodes: Sequence[Any], lock: str, known_variables: Mapping[str, 
         "report": problem_types.report(problems),
         "warnings": cluster.warnings(given, plan),
     }
+
+
+def recipe_path(recipe: str, folder: str, inventory: str) -> str:
+    """Return the file of gb10_recipe on the controller, "" without one."""
+    return recipes.place(str(recipe), str(folder), str(inventory)) if recipe else ""
+
+
+def recipe_model(text: str) -> str:
+    """Return the model of a recipe's text, "" if it has a problem, which the plan reports."""
+    data, problems = recipe_yaml.load(str(text), "")
+    found = None if problems else recipes.parse(data)[0]
+    return found.model if found else ""
 
 
 def node_plan(plan: Mapping[str, Any], name: str) -> dict[str, Any]:
@@ -53,4 +74,6 @@ class FilterModule:
             "cluster_plan": cluster_plan,
             "node_plan": node_plan,
             "plan_text": plan_text,
+            "recipe_model": recipe_model,
+            "recipe_path": recipe_path,
         }

@@ -109,9 +109,9 @@ def spark(number: int, group: str, **settings: Any) -> Node:
     }
 
 
-def cluster_plan(nodes: Sequence[Node], lock: str = LOCK) -> tuple[dict[str, Any], list[Problem]]:
-    """Return the plan as plain data, {} if there is none, and the problems."""
-    plan, problems = cluster.plan(parse(nodes, lock), KNOWN)
+def cluster_plan(nodes: Sequence[Node], lock: str = LOCK, recipe: Any = None) -> tuple[dict[str, Any], list[Problem]]:
+    """Return the plan as plain data, {} if there is none, and the problems; ``recipe`` is the data of a recipe's YAML."""
+    plan, problems = cluster.plan(parse(nodes, lock, recipe), KNOWN)
     return plan.facts() if plan else {}, problems
 
 

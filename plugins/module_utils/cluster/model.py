@@ -11,9 +11,11 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from ansible_collections.gb10.cluster.plugins.module_utils.cluster.schema import HubModel, Inputs, ModelFiles, Node
+from ansible_collections.gb10.cluster.plugins.module_utils.common.problems import Problem, ProblemsError
 from ansible_collections.gb10.cluster.plugins.module_utils.model import catalog
 from ansible_collections.gb10.cluster.plugins.module_utils.model.catalog import Model
 from ansible_collections.gb10.cluster.plugins.module_utils.model_store import plan as model_store
+from ansible_collections.gb10.cluster.plugins.module_utils.recipe.schema import Use
 
 
 @dataclass(frozen=True)
@@ -34,9 +36,11 @@ class Chosen:
 
 
 def choose(inputs: Inputs) -> Chosen:
-    """Return the model of gb10_model. Raises ProblemsError for errors in gb10_model and gb10_models."""
+    """Return the model of gb10_model or of the recipe. Raises ProblemsError for errors in gb10_model and gb10_models."""
     head, settings = inputs.head, inputs.head.settings
     model = catalog.find(settings.model, settings.models)
+    if inputs.recipe:
+        model = _of_recipe(model, inputs.recipe)
     store = model_store.plan(
         model.hub, model.path, model.revision, settings.install_dir, head.store_enabled, head.store_source
     )
@@ -50,6 +54,27 @@ def choose(inputs: Inputs) -> Chosen:
         weights_bytes=(found and found.weights_bytes) or model.weights_bytes,
         about=catalog.describe(model),
         warnings=_unread(entry, head, found),
+    )
+
+
+def _of_recipe(model: Model, recipe: Use) -> Model:
+    """Return the model with the recipe's arguments and variables. What the catalog has for its size stays."""
+    if model.hub and model.hub.casefold() != recipe.model.casefold():
+        fix = "remove gb10_model; on the command line, add -e gb10_model='' for the recipe, or -e gb10_recipe='' for the model"
+        raise ProblemsError([Problem("gb10_model", model.hub, f"{recipe.model}, the model of gb10_recipe, or a folder with it", fix)])
+    return replace(
+        model,
+        args=recipe.args,
+        environment=recipe.environment,
+        files=(),
+        revision=recipe.revision or model.revision,
+        reasoning=model.reasoning or recipe.reasoning,
+        tensor=0,
+        pipeline=0,
+        max_model_len=0,
+        quantization="",
+        requires={},
+        sure="its arguments are the recipe's",
     )
 
 

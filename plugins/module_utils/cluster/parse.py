@@ -27,12 +27,16 @@ from ansible_collections.gb10.cluster.plugins.module_utils.cluster.schema import
 from ansible_collections.gb10.cluster.plugins.module_utils.common.problems import Problem
 from ansible_collections.gb10.cluster.plugins.module_utils.fabric import schema as fabric_schema
 from ansible_collections.gb10.cluster.plugins.module_utils.fabric.links import PORTS, Ports
+from ansible_collections.gb10.cluster.plugins.module_utils.recipe import apply as recipe_apply
+from ansible_collections.gb10.cluster.plugins.module_utils.recipe import parse as recipe_parse
+from ansible_collections.gb10.cluster.plugins.module_utils.recipe.schema import Use
 
 
-def parse(nodes: Sequence[Mapping[str, Any]], lock: str) -> Inputs:
-    """Parse the nodes of the role gb10, and the text of the runtime's lock file, "" if there is none.
+def parse(nodes: Sequence[Mapping[str, Any]], lock: str, recipe: Any = None) -> Inputs:
+    """Parse the nodes of the role gb10, the text of the runtime's lock file, "" if there is none, and a recipe's data.
 
-    A node is a mapping::
+    ``recipe`` is the plain data of its YAML, or the Problems that prevented reading it; None without a recipe.
+    Its values replace the defaults of variables that the inventory does not set. A node is a mapping::
 
         {"name": str, "address": str,          # inventory name and management address
          "group": "head" | "worker" | "",
@@ -55,8 +59,27 @@ def parse(nodes: Sequence[Mapping[str, Any]], lock: str) -> Inputs:
     """
     problems: list[Problem] = []
     ordered = sorted(nodes, key=lambda node: node["group"] != "head")
+    use = _use(ordered, recipe, problems) if recipe is not None else None
+    if use:
+        ordered = [{**given, "settings": {**given["settings"], **use.settings}} for given in ordered]
     parsed = tuple(_node(given, f"nodes[{index}]", problems) for index, given in enumerate(ordered))
-    return Inputs(parsed, lock, tuple(problems))
+    return Inputs(parsed, lock, tuple(problems), use)
+
+
+def _use(nodes: Sequence[Mapping[str, Any]], data: Any, problems: list[Problem]) -> Use | None:
+    """Return the use of a recipe on these nodes, None if it has a problem. An empty variable counts as not set."""
+    if not isinstance(data, Mapping) and isinstance(data, list | tuple) and all(isinstance(each, Problem) for each in data):
+        problems += data
+        return None
+    recipe, found = recipe_parse.parse(data)
+    problems += found
+    if not recipe:
+        return None
+    given = {name for node in nodes for name in node["variables"] if node["settings"].get(name) not in ("", None)}
+    images = nodes[0]["settings"].get("gb10_recipe_images")
+    use, found = recipe_apply.use(recipe, given, len(nodes), images if isinstance(images, Mapping) else {})
+    problems += found
+    return use
 
 
 def _node(given: Mapping[str, Any], path: str, problems: list[Problem]) -> Node:

@@ -82,6 +82,9 @@ def plan(inputs: Inputs, known_variables: Mapping[str, Sequence[str]]) -> tuple[
         *_check_nodes(inputs, fabric),
         *fabric.link_problems,
     ]
+    if settings.recipe and not inputs.recipe and not settings.model:
+        # The recipe is refused, so the model is unknown.
+        return None, problems
     try:
         model = cluster_model.choose(inputs)
     except ProblemsError as error:
@@ -227,6 +230,7 @@ def _serving(
         smoke_tokens=head.smoke_tokens,
         queried=None if head.options is None else vllm_release.options_of(head.options),
         variables=head.environment_variables,
+        args_path="gb10_recipe.command" if inputs.recipe else f"gb10_models.{model.entry.name}.args",
     )
 
 
@@ -283,12 +287,12 @@ def _plan(
         runtime=runtime,
         nccl=nccl,
         stack=StackVersions(stack.name, stack.vllm, stack.nccl, stack.device, stack.cuda),
-        serve=_serve(settings, serving, model, decision),
+        serve=_serve(settings, serving, model, decision, inputs.recipe.about if inputs.recipe else ()),
         fabric=fabric_plan.explain(fabric.topology, fabric.why, fabric.nodes),
     )
 
 
-def _serve(settings: Settings, serving: serve.Inputs, model: Chosen, decision: serve.Decision) -> Serve:
+def _serve(settings: Settings, serving: serve.Inputs, model: Chosen, decision: serve.Decision, recipe: Sequence[str]) -> Serve:
     return Serve(
         args=decision.args,
         user_args=settings.vllm_extra_args,
@@ -298,6 +302,7 @@ def _serve(settings: Settings, serving: serve.Inputs, model: Chosen, decision: s
         nccl=serving.nccl,
         why=decision.why,
         model=model.about,
+        recipe=recipe,
         memory=memory_plan.explain(decision.memory) if decision.memory else [],
         needs=memory_plan.needs(decision.memory) if decision.memory else {},
         expected=_expected(serving, decision.memory),

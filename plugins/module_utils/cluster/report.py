@@ -31,6 +31,7 @@ def lines(plan: Mapping[str, Any], object_store_memory: int) -> list[str]:
         result.append(f"in containers of {plan['runtime']['image']}, run by {plan['runtime']['engine']}")
     result += _block(f"NCCL {'is built' if plan['nccl']['build'] else 'comes with the runtime'}", plan["nccl"]["why"])
     result += _block("why", serve["why"])
+    result += _block("the recipe", serve["recipe"])
     result += _block("the model", serve["model"])
     result += _block("memory", serve["memory"])
     result += _block("fabric", plan["fabric"])

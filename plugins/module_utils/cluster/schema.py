@@ -15,6 +15,7 @@ from ansible_collections.gb10.cluster.plugins.module_utils.fabric import schema 
 from ansible_collections.gb10.cluster.plugins.module_utils.fabric.links import Ports
 from ansible_collections.gb10.cluster.plugins.module_utils.fabric.topology import Fabric
 from ansible_collections.gb10.cluster.plugins.module_utils.nccl import choice as nccl_choice
+from ansible_collections.gb10.cluster.plugins.module_utils.recipe.schema import Use
 from ansible_collections.gb10.cluster.plugins.module_utils.serve import schema as serve_schema
 
 PREFIX = "gb10_"
@@ -26,6 +27,9 @@ class Settings(serve_schema.Settings):
 
     model: str
     models: Mapping[str, Any]
+    recipe: str
+    recipe_folder: str
+    recipe_images: Mapping[str, str]
     api_name: str
     api_clients: Sequence[str]
     ray_port: int
@@ -197,12 +201,14 @@ class Node:
 class Inputs:
     """All inputs. The head is first: it is rank 0, nodes[0] in messages, and host 1 of every subnet.
 
-    ``lock``: the text of the runtime's lock file; ``problems``: values of another type than their variable's.
+    ``lock``: the text of the runtime's lock file; ``recipe``: its values that are not in the settings;
+    ``problems``: of the recipe, and values of another type than their variable's.
     """
 
     nodes: tuple[Node, ...]
     lock: str
     problems: tuple[Problem, ...]
+    recipe: Use | None = None
 
     @property
     def head(self) -> Node:
@@ -358,7 +364,7 @@ class Expected:
 class Serve:
     """How the model is served. ``user_args``: the user's arguments; ``needs``: bytes of memory by node's name.
 
-    ``model``, ``memory``, ``why``, ``findings`` and ``warnings`` are text for people.
+    ``model``, ``recipe``, ``memory``, ``why``, ``findings`` and ``warnings`` are text for people.
     """
 
     args: Sequence[str]
@@ -369,6 +375,7 @@ class Serve:
     nccl: str
     why: Sequence[str]
     model: Sequence[str]
+    recipe: Sequence[str]
     memory: Sequence[str]
     needs: Mapping[str, int]
     expected: Expected

@@ -120,6 +120,9 @@ def _elsewhere(name: str, models: Iterable[Model]) -> Model | Problem:
 
     Any other name is a Problem.
     """
+    expected = "a name from the catalog or gb10_models, OWNER/NAME on Hugging Face Hub, or an absolute path"
+    if not name:
+        return Problem("gb10_model", "it is empty", expected, "set gb10_model, or gb10_recipe")
     if catalog_checks.is_path(name):
         return Model(name=name, path=name)
     if catalog_checks.is_hub(name):
@@ -130,7 +133,6 @@ def _elsewhere(name: str, models: Iterable[Model]) -> Model | Problem:
     hubs = {model.hub.rpartition("/")[2].casefold(): model.name for model in models if model.hub}
     close = difflib.get_close_matches(str(name).casefold(), [*names, *hubs], n=4, cutoff=0.5)
     close = list(dict.fromkeys((names | hubs)[each] for each in close))
-    expected = "a name from the catalog or gb10_models, OWNER/NAME on Hugging Face Hub, or an absolute path"
     fix = "choose a model from docs/models.md, or add your own to gb10_models"
     fix = f"perhaps use {' or '.join(close)}" if close else fix
     return Problem("gb10_model", f"unknown model {name!r}", expected, fix)

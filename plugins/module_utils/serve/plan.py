@@ -6,10 +6,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
+from ansible_collections.gb10.cluster.plugins.module_utils.common import arguments
 from ansible_collections.gb10.cluster.plugins.module_utils.common.problems import Problem, ProblemsError
 from ansible_collections.gb10.cluster.plugins.module_utils.launch import argv as launch
 from ansible_collections.gb10.cluster.plugins.module_utils.launch import overrides
@@ -36,6 +37,7 @@ _REASONED_ANSWER = 512
 _GB10, _THOR = "12.1", "11.0"
 #: The first release whose Triton (3.7) supports Thor.
 _THOR_ASSEMBLER = (0, 27)
+_SHARE = "--gpu-memory-utilization"
 _MARLIN = "VLLM_MARLIN_USE_ATOMIC_ADD"
 #: Other arguments that set the same value. Source: vLLM 0.32, engine/arg_utils.py.
 _ELSEWHERE = {"--attention-backend": ("--attention-config", "backend"), "--moe-backend": ("--kernel-config", "moe_backend")}
@@ -72,7 +74,9 @@ def decide(inputs: Inputs) -> Decision:
     inputs = replace(inputs, nodes=[replace(node, environment={**environment, **node.environment}) for node in inputs.nodes])
     shape, unknown = _shape(inputs.config)
     tensor, pipeline, split = _parallelism(inputs, shape)
-    memory_part, plan = _memory(inputs, shape, user_args, tensor, pipeline)
+    of_model, _problems = _parse(inputs, inputs.model.args, "")
+    given = {**of_model, **user_args}
+    memory_part, plan = _memory(inputs, shape, given, tensor, pipeline)
     folder = f"{inputs.settings.install_dir}/files"
     files = [(file.argument, File(file.url, file.sha256, f"{folder}/{file.name}")) for file in inputs.model.files]
     parts = [
@@ -80,18 +84,19 @@ def decide(inputs: Inputs) -> Decision:
         _Part(why=split),
         _experts(inputs, shape),
         memory_part,
-        _eager(inputs, user_args),
-        _stack(inputs, shape, user_args, environment),
-        _Part(args=[*_named(inputs.model), *(f"{argument}={file.path}" for argument, file in files)]),
+        _eager(inputs, given),
+        _stack(inputs, shape, given, environment),
+        _named(inputs.model, plan is not None),
+        _Part(args=[f"{argument}={file.path}" for argument, file in files]),
         _Part(problems=[*_required(inputs), *_contradictions(inputs.settings, tensor, pipeline, user_args)]),
         _variables(inputs),
     ]
     args = [word for part in parts for word in part.args]
     overridden = [*args, *overrides.serve_flags([{"additions": node.additions} for node in inputs.nodes])]
-    values, problems = _parse(inputs, overridden, f"gb10_models.{inputs.model.name}.args")
+    values, problems = _parse(inputs, overridden, inputs.args_path)
     tokens = inputs.smoke_tokens or (_REASONED_ANSWER if inputs.model.reasoning else ANSWER)
     situation = _situation(inputs, shape, {**values, **user_args}, tensor, pipeline, tokens)
-    findings, stopping = _findings(situation, inputs.settings.serve_waivers)
+    findings, stopping = _findings(situation, inputs, of_model.keys() - user_args.keys())
     return Decision(
         tensor=tensor,
         pipeline=pipeline,
@@ -112,28 +117,36 @@ def _environment(inputs: Inputs) -> dict[str, str]:
     return {**defaults, **inputs.stack.environment, **inputs.model.environment}
 
 
-def _stack(inputs: Inputs, shape: Shape | None, user_args: Mapping[str, Any], environment: Mapping[str, str]) -> _Part:
+def _stack(inputs: Inputs, shape: Shape | None, given: Mapping[str, Any], environment: Mapping[str, str]) -> _Part:
     """Add the stack's arguments that neither model nor user sets in any way. Explain the stack's variables."""
     stack, others = inputs.stack, {**inputs.model.environment, **inputs.settings.extra_env}
     why = [f"{name}={value}: the stack {stack.name} sets it" for name, value in stack.environment.items() if name not in others]
     if _MARLIN in environment and _MARLIN not in {**stack.environment, **inputs.model.environment}:
         why.append(f"{_MARLIN}=1: without it Marlin's kernels reportedly race on sm_121")
-    of_model, _problems = _parse(inputs, inputs.model.args, "")
-    given = View(Situation(arguments={**of_model, **user_args}), ())
+    view = View(Situation(arguments=given), ())
     moe = stack.moe_backends.get(quantization.scheme(inputs.config), "") if shape and shape.experts else ""
     args = []
     for word in [*stack.args, *([f"--moe-backend={moe}"] if moe else [])]:
         name = word.partition("=")[0]
-        if _has(inputs, name) and not given.argument(name) and not given.member(*_ELSEWHERE.get(name, (name, ""))):
+        if _has(inputs, name) and not view.argument(name) and not view.member(*_ELSEWHERE.get(name, (name, ""))):
             args.append(word)
             why.append(f"{word}: the stack {stack.name} sets it")
     return _Part(args, why)
 
 
-def _named(model: Model) -> list[str]:
-    """Return the model's own arguments: required options and the requested revision."""
+def _named(model: Model, planned: bool) -> _Part:
+    """Return the model's own arguments: required options and the requested revision.
+
+    ``planned``: whether the memory plan sets the share of the memory, which a recipe sets too.
+    """
     revision = [f"--revision={model.revision}"] if model.revision and not model.path else []
-    return [*revision, *([f"--quantization={model.quantization}"] if model.quantization else []), *model.args]
+    args, shares = [], list[str]()
+    for name, _values, words in arguments.options(model.args):
+        if planned and name == _SHARE:
+            shares.append(f"{' '.join(words)} is replaced: the memory plan sets it")
+        else:
+            args += words
+    return _Part([*revision, *([f"--quantization={model.quantization}"] if model.quantization else []), *args], shares)
 
 
 def _parse(inputs: Inputs, argv: Sequence[str], path: str) -> tuple[dict[str, Any], list[Problem]]:
@@ -203,10 +216,10 @@ def _experts(inputs: Inputs, shape: Shape | None) -> _Part:
     return _Part(["--enable-expert-parallel"], problems=[problem] if shape is not None and not shape.experts else [])
 
 
-def _eager(inputs: Inputs, user_args: Mapping[str, Any]) -> _Part:
+def _eager(inputs: Inputs, given: Mapping[str, Any]) -> _Part:
     """Turn the compiler off if Triton's assembler does not support a Thor's sm_110a; see rule thor-ptxas."""
     release = inputs.stack.vllm
-    if inputs.stack.device != stacks.CUDA or vllm_release.number(release) >= _THOR_ASSEMBLER or "--enforce-eager" in user_args:
+    if inputs.stack.device != stacks.CUDA or vllm_release.number(release) >= _THOR_ASSEMBLER or "--enforce-eager" in given:
         return _Part()
     thors = [node for node in inputs.nodes if node.capability == _THOR]
     without = ", ".join(node.name for node in thors if not node.rank_environment.get("TRITON_PTXAS_PATH"))
@@ -217,7 +230,7 @@ def _eager(inputs: Inputs, user_args: Mapping[str, Any]) -> _Part:
 
 
 def _memory(
-    inputs: Inputs, shape: Shape | None, user_args: Mapping[str, Any], tensor: int, pipeline: int
+    inputs: Inputs, shape: Shape | None, given: Mapping[str, Any], tensor: int, pipeline: int
 ) -> tuple[_Part, memory.MemoryPlan | None]:
     """Plan the memory, and add the resulting arguments. The user's own arguments take precedence."""
     settings = inputs.settings
@@ -234,15 +247,15 @@ def _memory(
         why = ["memory is not planned: experts are distributed over replicas"] if distributed else []
         return _Part(args, [*why, share if known else f"{share}; the nodes' memory is unknown"]), None
     try:
-        plan = memory_plan.plan(_memory_inputs(inputs, shape, user_args, tensor, pipeline))
+        plan = memory_plan.plan(_memory_inputs(inputs, shape, given, tensor, pipeline))
     except ProblemsError as error:
         return _Part(args, problems=error.problems), None
     problems = [replace(problem, fix=f"{problem.fix}, or use a model that fits: {_fitting(inputs)}") for problem in plan.problems]
     return _Part([*args, *plan.arguments], problems=problems), plan
 
 
-def _memory_inputs(inputs: Inputs, shape: Shape, user_args: Mapping[str, Any], tensor: int, pipeline: int) -> memory.Inputs:
-    """Return the inputs of the memory plan, with the user's arguments ``user_args`` by name."""
+def _memory_inputs(inputs: Inputs, shape: Shape, given: Mapping[str, Any], tensor: int, pipeline: int) -> memory.Inputs:
+    """Return the inputs of the memory plan, with the model's and the user's arguments ``given`` by name."""
     settings = inputs.settings
     default = settings.max_model_len or min(inputs.model.max_model_len, shape.positions)
     # Each replica contains the whole model, so the smallest node sets the limit.
@@ -253,14 +266,14 @@ def _memory_inputs(inputs: Inputs, shape: Shape, user_args: Mapping[str, Any], t
         tensor=tensor,
         pipeline=pipeline,
         weights_bytes=inputs.weights_bytes,
-        dtype=str(user_args.get("--dtype", "auto")),
-        kv_dtype=str(user_args.get("--kv-cache-dtype", settings.kv_cache_dtype)),
-        max_model_len=_whole(user_args.get("--max-model-len")) or default,
-        max_num_seqs=_whole(user_args.get("--max-num-seqs")) or settings.max_num_seqs,
-        max_num_batched_tokens=_whole(user_args.get("--max-num-batched-tokens")),
+        dtype=str(given.get("--dtype", "auto")),
+        kv_dtype=str(given.get("--kv-cache-dtype", settings.kv_cache_dtype)),
+        max_model_len=_whole(given.get("--max-model-len")) or default,
+        max_num_seqs=_whole(given.get("--max-num-seqs")) or settings.max_num_seqs,
+        max_num_batched_tokens=_whole(given.get("--max-num-batched-tokens")),
         ceiling=CEILING,
         kv_in_bytes=_has(inputs, "--kv-cache-memory-bytes"),
-        kv_cache_memory_bytes=_whole(user_args.get("--kv-cache-memory-bytes")),
+        kv_cache_memory_bytes=_whole(given.get("--kv-cache-memory-bytes")),
     )
 
 
@@ -371,20 +384,21 @@ def _situation(
     )
 
 
-def _findings(situation: Situation | None, waivers: Mapping[str, str]) -> tuple[list[Finding], list[Problem]]:
-    """Lint a configuration. Errors without a waiver become problems."""
+def _findings(situation: Situation | None, inputs: Inputs, of_model: Collection[str]) -> tuple[list[Finding], list[Problem]]:
+    """Lint a configuration. Errors without a waiver become problems.
+
+    ``of_model``: the options that only the model or its recipe sets, whose place the rules do not know.
+    """
     if situation is None:
         return [], []
     try:
-        findings = serve_rules.lint(situation, waivers)
+        findings = serve_rules.lint(situation, inputs.settings.serve_waivers)
     except ProblemsError as error:
         return [], list(error.problems)
-    return findings, [
-        Problem(
-            finding.path,
-            finding.found,
-            finding.why,
-            f"{finding.fix}; or waive it with a reason in gb10_serve_waivers.{finding.rule}",
-        )
-        for finding in serve_rules.stopping(findings)
-    ]
+    problems = []
+    for finding in serve_rules.stopping(findings):
+        place, _dot, option = finding.path.partition(".")
+        path = f"{inputs.args_path}.{option}" if place == "gb10_vllm_extra_args" and option in of_model else finding.path
+        fix = f"{finding.fix}; or waive it with a reason in gb10_serve_waivers.{finding.rule}"
+        problems.append(Problem(path, finding.found, finding.why, fix))
+    return findings, problems

@@ -78,6 +78,8 @@ class Inputs:
     variables: Sequence[str] | None = None
     #: The GCC releases that compiled this NCCL, () if unknown.
     nccl_gcc: Sequence[str] = ()
+    #: The source of the model's arguments, for messages.
+    args_path: str = ""
 
 
 @dataclass(frozen=True)

@@ -34,6 +34,8 @@ NOT_FOR_INVENTORIES = {
     "gb10_plan_save_facts",
 }
 NOT_FOR_INVENTORIES |= {"gb10_break_lock", "golden_record"}
+# hosts.yml has it.
+NOT_FOR_INVENTORIES |= {"gb10_model"}
 SAMPLE = "inventories/two-spark/group_vars/gb10_cluster.yml"
 SAMPLES = sorted(Path(path).parent.name for path in files("inventories/*/hosts.yml") if "/lab/" not in path)
 

@@ -1,0 +1,208 @@
+# Copyright (c) 2026, gb10.cluster maintainers
+# GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+
+"""Turn a recipe into variables of the role gb10, and into arguments and environment for vLLM.
+
+A variable that the inventory sets wins. So does everything that the plan decides: network, addresses and ports.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Collection, Mapping
+from typing import Any
+
+from ansible_collections.gb10.cluster.plugins.module_utils.common import arguments, secret_environment, systemd
+from ansible_collections.gb10.cluster.plugins.module_utils.common.problems import Problem
+from ansible_collections.gb10.cluster.plugins.module_utils.recipe.parse import VARIABLE
+from ansible_collections.gb10.cluster.plugins.module_utils.recipe.schema import Recipe, Use
+
+NATIVE = "native"
+IMAGES = "gb10_recipe_images"
+#: vLLM's short names. Source: vLLM 0.33, engine/arg_utils.py.
+_ALIASES: Mapping[str, str] = {
+    "-tp": "--tensor-parallel-size",
+    "-pp": "--pipeline-parallel-size",
+    "-dp": "--data-parallel-size",
+    "-ep": "--enable-expert-parallel",
+    "-n": "--nnodes",
+    "-r": "--node-rank",
+}
+_UNITS: Mapping[str, int] = {"": 1, "k": 1000, "m": 1000**2, "g": 1000**3, "K": 1024, "M": 1024**2, "G": 1024**3}
+
+
+def tokens(text: str) -> int:
+    """Return vLLM's number of tokens, such as 32768, 128k and 1.5M; 0 for auto. Raises ValueError for other text.
+
+    Source: vLLM 0.33, engine/arg_utils.py, human_readable_int_or_auto().
+    """
+    if text in ("auto", "-1"):
+        return 0
+    found = re.fullmatch(r"(\d+(?:\.\d+)?)([kmgKMG]?)", text, re.ASCII)
+    if not found:
+        raise ValueError(text)
+    return int(float(found[1]) * _UNITS[found[2]])
+
+
+_SIZES = ("--tensor-parallel-size", "--pipeline-parallel-size", "--data-parallel-size")
+#: Options whose variable the plan reads: the variable, and the conversion of the option's values.
+_VARIABLES: Mapping[str, tuple[str, Callable[[str], Any]]] = {
+    "--tensor-parallel-size": ("gb10_tensor_parallel_size", str),
+    "--pipeline-parallel-size": ("gb10_pipeline_parallel_size", str),
+    "--data-parallel-size": ("gb10_data_parallel_size", str),
+    "--enable-expert-parallel": ("gb10_expert_parallel", lambda _none: True),
+    "--served-model-name": ("gb10_served_model_name", str),
+    "--max-model-len": ("gb10_max_model_len", tokens),
+    "--max-num-seqs": ("gb10_max_num_seqs", str),
+    "--kv-cache-dtype": ("gb10_kv_cache_dtype", str),
+}
+_ADDRESS = "the addresses and ports of the API are the inventory's"
+_RANKS = "the plan joins the ranks over the fabric"
+#: Options that the plan replaces, with the reasons.
+_REPLACED: Mapping[str, str] = {
+    **dict.fromkeys(("--host", "--port"), _ADDRESS),
+    # The other project removes it too, unless its user requests Ray. Images of vLLM have had no Ray since 0.20, NVIDIA's
+    # since 26.05.
+    "--distributed-executor-backend": "gb10_distributed_executor_backend decides, without it mp on several nodes",
+    **dict.fromkeys(("--nnodes", "--node-rank", "--master-addr", "--master-port", "--headless"), _RANKS),
+    **dict.fromkeys(
+        (
+            "--data-parallel-address",
+            "--data-parallel-backend",
+            "--data-parallel-rank",
+            "--data-parallel-rpc-port",
+            "--data-parallel-size-local",
+            "--data-parallel-start-rank",
+        ),
+        _RANKS,
+    ),
+}
+#: Variables of the network and of Ray, which the plan sets for each node.
+_NETWORK = re.compile(
+    r"VLLM_HOST_IP|HOST_IP|MASTER_(ADDR|PORT)|RAY_\w+|NCCL_(SOCKET_IFNAME|IB_\w+|NET\w*)|(GLOO|TP)_SOCKET_IFNAME|UCX_NET_DEVICES|OMPI_MCA_\w+|MN_IF_NAME|(ETH|IB)_IF"
+)
+#: Variables that change which programs and libraries a process loads.
+_LOADER = re.compile(r"LD_\w+|PYTHON\w+|PATH|HOME|USER|SHELL|IFS|ENV|BASH_ENV|TMPDIR|GCONV_PATH|XDG_\w+")
+
+
+def use(recipe: Recipe, given: Collection[str], nodes: int, images: Mapping[str, str]) -> tuple[Use, list[Problem]]:
+    """Return the use of a recipe on a number of nodes, and every problem.
+
+    ``given``: the variables that the inventory sets; ``images``: gb10_recipe_images.
+    """
+    command = _Command(given, nodes)
+    for name, values, found in arguments.options(recipe.args):
+        command.add(_ALIASES.get(name, name), values, found)
+    runtime, refused = _image(recipe, given, images)
+    environment, replaced, unsafe = _environment(recipe)
+    executor = {"gb10_distributed_executor_backend": "mp"} if nodes > 1 else {}
+    settings = {"gb10_model": recipe.model, **executor, **runtime, **command.settings}
+    about = f"the recipe {recipe.name or recipe.model} with {runtime.get('gb10_container_image') or recipe.container}"
+    result = Use(
+        model=recipe.model,
+        revision=command.revision,
+        reasoning=command.reasoning,
+        settings={name: value for name, value in settings.items() if name not in given},
+        args=tuple(command.args),
+        environment=environment,
+        about=[about, *command.replaced, *replaced],
+    )
+    secrets = secret_environment.check_arguments(recipe.args, f"{VARIABLE}.command")
+    return result, [*_check_nodes(recipe, nodes), *command.problems, *secrets, *refused, *unsafe]
+
+
+class _Command:
+    """The options of a recipe's command: variables, replaced options, and arguments."""
+
+    def __init__(self, given: Collection[str], nodes: int) -> None:
+        self.given, self.nodes = given, nodes
+        self.settings: dict[str, Any] = {}
+        self.args: list[str] = []
+        self.replaced: list[str] = []
+        self.problems: list[Problem] = []
+        self.revision = ""
+        self.reasoning = False
+
+    def add(self, name: str, values: list[str], found: list[str]) -> None:
+        """Add an option with its values; ``found`` are its words."""
+        shown = " ".join(found)
+        if name in _SIZES and self.nodes == 1:
+            self.replaced += [f"{shown} is replaced: there is one node"] if values != ["1"] else []
+        elif name in _VARIABLES:
+            self._set(name, values, found)
+        elif name in _REPLACED:
+            self.replaced.append(f"{shown} is replaced: {_REPLACED[name]}")
+        elif name == "--revision":
+            self.revision = "".join(values)
+        else:
+            self.args += found
+            self.reasoning = self.reasoning or name == "--reasoning-parser"
+
+    def _set(self, name: str, values: list[str], found: list[str]) -> None:
+        variable, convert = _VARIABLES[name]
+        shown = " ".join(found)
+        try:
+            self.settings[variable] = convert(values[0] if values else "")
+        except ValueError:
+            self.problems.append(_problem("command", shown, "a number of tokens", f"set {variable}"))
+        # All of several names stay valid.
+        self.args += found if name == "--served-model-name" and len(values) > 1 else []
+        self.replaced += [f"{shown} is replaced: the inventory sets {variable}"] if variable in self.given else []
+
+
+def _problem(key: str, found: str, expected: str, fix: str) -> Problem:
+    return Problem(f"{VARIABLE}.{key}", found, expected, fix)
+
+
+def _check_nodes(recipe: Recipe, nodes: int) -> list[Problem]:
+    if recipe.cluster_only and nodes == 1:
+        return [_problem("cluster_only", "the inventory has one node", "two or more nodes", "use a recipe for one node")]
+    if recipe.solo_only and nodes > 1:
+        return [_problem("solo_only", f"the inventory has {nodes} nodes", "one node", "use a recipe for several nodes")]
+    return []
+
+
+def _image(recipe: Recipe, given: Collection[str], images: Mapping[str, str]) -> tuple[dict[str, Any], list[Problem]]:
+    """Return the settings of the recipe's runtime: of the inventory, of its map, or the recipe's public image."""
+    decided = bool({"gb10_container_image", "gb10_runtime"} & set(given))
+    # The other project's builder makes images without a registry's or an owner's name.
+    public = recipe.image or (recipe.container if "/" in recipe.container else "")
+    image = images.get(recipe.container, public)
+    problems = []
+    if not image and not decided:
+        found = f"{recipe.container} is the name of an image that another project's builder makes"
+        expected = "a published image, or an entry of gb10_recipe_images"
+        fix = f"map it: {IMAGES}: {{{recipe.container}: NAME@sha256:...}}, or to {NATIVE}"
+        problems.append(_problem("container", found, expected, fix))
+    if recipe.mods:
+        found = f"{', '.join(recipe.mods)}: scripts that change the image when it starts"
+        fix = f"build an image that contains their changes, and map {recipe.container} to it in {IMAGES}"
+        problems.append(_problem("mods", found, "no mods", fix))
+    if recipe.build_args and not image and not decided:
+        found = f"{' '.join(recipe.build_args)}: arguments of another project's builder"
+        problems.append(_problem("build_args", found, "an image that was built", f"build it there, and map it in {IMAGES}"))
+    if decided or not image:
+        return {}, problems
+    if image == NATIVE:
+        return {"gb10_runtime": NATIVE}, problems
+    return {"gb10_runtime": "container", "gb10_container_image": image}, problems
+
+
+def _environment(recipe: Recipe) -> tuple[dict[str, str], list[str], list[Problem]]:
+    """Return the variables for the ranks, the replaced ones as text, and the problems."""
+    environment, replaced = dict[str, str](), list[str]()
+    problems = secret_environment.check_environment(recipe.environment, f"{VARIABLE}.env")
+    for name, value in recipe.environment.items():
+        if _LOADER.fullmatch(name):
+            found = f"{name} changes the programs or libraries that a process loads"
+            problems.append(_problem(f"env.{name}", found, "variables of vLLM and its libraries", "set it in gb10_extra_env if you trust it"))
+        elif _NETWORK.fullmatch(name):
+            replaced.append(f"{name}={value} is replaced: the plan sets the network of each node")
+        else:
+            environment[name] = value
+    try:
+        systemd.environment_file(environment)
+    except ValueError as error:
+        problems.append(_problem("env", str(error), "variable names and one-line values", "correct env"))
+    return environment, replaced, problems

@@ -1,0 +1,186 @@
+# Copyright (c) 2026, gb10.cluster maintainers
+# GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+
+"""Parse a recipe, which is untrusted. Source of the format: eugr/spark-vllm-docker, recipes/README.md."""
+
+from __future__ import annotations
+
+import difflib
+import json
+import posixpath
+import re
+from collections.abc import Callable, Mapping
+from typing import Any
+
+from ansible_collections.gb10.cluster.plugins.module_utils.common.problems import Problem
+from ansible_collections.gb10.cluster.plugins.module_utils.recipe import words
+from ansible_collections.gb10.cluster.plugins.module_utils.recipe.schema import Recipe
+
+VARIABLE = "gb10_recipe"
+_VERSIONS = ("1",)
+#: OWNER/NAME on Hugging Face Hub, or an absolute path.
+_MODEL = re.compile(r"\w[\w.-]*/\w[\w.-]*|/[\w./+-]+", re.ASCII)
+_IMAGE = re.compile(r"[A-Za-z0-9][\w./:-]*(@sha256:[0-9a-f]{64})?", re.ASCII)
+_NAME = re.compile(r"[A-Za-z_]\w*", re.ASCII)
+_ASSIGNMENT = re.compile(r"[A-Za-z_]\w*=.*", re.ASCII | re.DOTALL)
+#: A recipe's name in a folder, such as 4x-spark-cluster/minimax-m2.5.
+_PLACE = re.compile(r"[\w.-]+(/[\w.-]+)*", re.ASCII)
+
+
+def place(recipe: str, folder: str, inventory: str) -> str:
+    """Return the file of ``gb10_recipe``: a path, or a name below ``folder``. Relative paths start at the inventory.
+
+    A name outside the folder gives "".
+    """
+    given = recipe if recipe.endswith((".yaml", ".yml")) else f"{recipe}.yaml"
+    if recipe.startswith(("/", "~")):
+        return recipe
+    if not _PLACE.fullmatch(recipe) or ".." in recipe.split("/"):
+        return ""
+    return posixpath.join(inventory, folder, given)
+
+
+def parse(data: Any) -> tuple[Recipe | None, list[Problem]]:
+    """Return the recipe of a file's plain data, None if there is a problem, and every problem."""
+    if not isinstance(data, Mapping):
+        return None, [_problem("", _kind(data), "a mapping with the keys of a recipe", "correct the file")]
+    problems = [*_unknown(data), *_values(data)]
+    if problems:
+        return None, problems
+    try:
+        assigned, model, args = _command(data)
+    except words.CommandError as error:
+        where = f"command, line {error.line}"
+        return None, [_problem(where, error.found, "one command: vllm serve MODEL, with options", error.fix)]
+    environment = {**{str(name): _text(value) for name, value in (data.get("env") or {}).items()}, **assigned}
+    recipe = Recipe(
+        name=str(data.get("name", "")),
+        model=model,
+        args=args,
+        environment=environment,
+        container=str(data.get("container") or ""),
+        image=str((data.get("container") if data.get("pull_image") is True else data.get("pull_image")) or ""),
+        mods=tuple(map(str, data.get("mods") or ())),
+        build_args=tuple(map(str, data.get("build_args") or ())),
+        cluster_only=bool(data.get("cluster_only")),
+        solo_only=bool(data.get("solo_only")),
+    )
+    problems = _contradictions(recipe)
+    return (None if problems else recipe), problems
+
+
+def _problem(key: str, found: str, expected: str, fix: str) -> Problem:
+    return Problem(f"{VARIABLE}.{key}" if key else VARIABLE, found, expected, fix)
+
+
+def _kind(value: object) -> str:
+    """Return a short value, or a value's kind, for a message."""
+    if isinstance(value, str | int | float) and len(str(value)) <= 60:
+        return repr(value)
+    return {dict: "a mapping", list: "a list", str: "a text", type(None): "empty"}.get(type(value), f"a {type(value).__name__}")
+
+
+def _text(value: object) -> str:
+    return "" if value is None else str(value)
+
+
+def _is_text(value: object) -> bool:
+    return isinstance(value, str)
+
+
+def _is_line(value: object) -> bool:
+    return isinstance(value, str) and len(value) <= 1000 and value.isprintable()
+
+
+def _is_value(value: object) -> bool:
+    return value is None or isinstance(value, str | int | float)
+
+
+def _is_table(value: object) -> bool:
+    if not isinstance(value, Mapping):
+        return value is None
+    return all(isinstance(name, str) and _NAME.fullmatch(name) and _is_value(each) for name, each in value.items())
+
+
+def _is_list(value: object) -> bool:
+    return value is None or (isinstance(value, list) and all(_is_line(each) for each in value))
+
+
+#: The check of each key's value, and the expected value in words. Other projects add the keys that have no effect here.
+_KEYS: Mapping[str, tuple[Callable[[object], bool], str]] = {
+    "recipe_version": (lambda value: str(value) in _VERSIONS, "1"),
+    "name": (_is_line, "a line of text"),
+    "description": (_is_text, "a text"),
+    "model": (_is_line, "OWNER/NAME on Hugging Face Hub"),
+    "container": (lambda value: isinstance(value, str) and bool(_IMAGE.fullmatch(value)), "the name of an image"),
+    # true: the container is a published image.
+    "pull_image": (lambda value: isinstance(value, bool) or (isinstance(value, str) and bool(_IMAGE.fullmatch(value))), "a published image, or true"),
+    "command": (_is_text, "a text: vllm serve MODEL, with options"),
+    "defaults": (_is_table, "a mapping from parameters to values"),
+    "env": (_is_table, "a mapping from variables to values"),
+    "mods": (_is_list, "a list of folders"),
+    "build_args": (_is_list, "a list of arguments"),
+    "cluster_only": (lambda value: isinstance(value, bool), "true or false"),
+    "solo_only": (lambda value: isinstance(value, bool), "true or false"),
+}
+_REQUIRED = ("recipe_version", "command")
+
+
+def _unknown(data: Mapping[Any, Any]) -> list[Problem]:
+    problems = []
+    for key in data:
+        if key not in _KEYS:
+            close = difflib.get_close_matches(str(key)[:100], _KEYS, n=1)
+            fix = f"perhaps use {close[0]}" if close else f"remove it, or use one of {', '.join(_KEYS)}"
+            problems.append(_problem("", f"unknown key {str(key)[:100]!r}", "a key of a recipe", fix))
+    return problems
+
+
+def _values(data: Mapping[Any, Any]) -> list[Problem]:
+    missing = [_problem(key, "missing", _KEYS[key][1], f"add {key}") for key in _REQUIRED if key not in data]
+    wrong = [_problem(key, _kind(value), _KEYS[key][1], f"correct {key}") for key, value in data.items() if key in _KEYS and not _KEYS[key][0](value)]
+    return missing + wrong
+
+
+def _command(data: Mapping[str, Any]) -> tuple[dict[str, str], str, tuple[str, ...]]:
+    """Return the command's assignments, model and other words. Raises CommandError."""
+    values = {name: _text(value) for name, value in (data.get("defaults") or {}).items()}
+    found = [_line(word) for word in words.split(words.fill(data["command"], values))]
+    start = next((index for index, word in enumerate(found) if not _ASSIGNMENT.fullmatch(word)), len(found))
+    assigned = dict(word.split("=", 1) for word in found[:start])
+    program, rest = found[start : start + 2], found[start + 2 :]
+    if program != ["vllm", "serve"]:
+        shown = " ".join(program)[:100] or "nothing"
+        raise words.CommandError(1, f"it runs {shown}", "use a recipe that starts vLLM with vllm serve")
+    if rest and not rest[0].startswith("-"):
+        return assigned, rest[0], tuple(rest[1:])
+    for index, word in enumerate(rest):
+        name, equals, value = word.partition("=")
+        if name == "--model":
+            model, after = (value, index + 1) if equals else ("".join(rest[index + 1 : index + 2]), index + 2)
+            return assigned, model, (*rest[:index], *rest[after:])
+    raise words.CommandError(1, "no model after vllm serve", "add the model")
+
+
+def _line(word: str) -> str:
+    """Return a word of a unit's command line: without line breaks, which JSON does not need. Raises CommandError."""
+    if word.isprintable():
+        return word
+    try:
+        return json.dumps(json.loads(word))
+    except ValueError:
+        found = f"a line break or another control character in {word[:60]!r}"
+        raise words.CommandError(1, found, "write the value in one line") from None
+
+
+def _contradictions(recipe: Recipe) -> list[Problem]:
+    problems = []
+    if not _MODEL.fullmatch(recipe.model) or ".." in recipe.model.split("/"):
+        expected = "OWNER/NAME on Hugging Face Hub, or an absolute path"
+        problems.append(_problem("command", f"the model {recipe.model[:100]!r}", expected, "correct the model of vllm serve"))
+    if recipe.cluster_only and recipe.solo_only:
+        problems.append(_problem("solo_only", "cluster_only is true too", "one of the two", "remove one of them"))
+    if not recipe.container and not recipe.image:
+        problems.append(_problem("container", "missing", "the name of an image", "add container or pull_image"))
+    return problems

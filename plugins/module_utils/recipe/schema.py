@@ -1,0 +1,48 @@
+# Copyright (c) 2026, gb10.cluster maintainers
+# GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+
+"""The types of a recipe, and of its use in a plan."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+
+@dataclass(frozen=True)
+class Recipe:
+    """A recipe whose command was split. ``model``: the one that ``vllm serve`` gets; ``args``: the words after it.
+
+    ``container``: the image's name, which the other project's builder often makes on the machine; ``image``: the published
+    one (pull_image), "" without it. ``mods`` and ``build_args`` are that builder's.
+    """
+
+    name: str
+    model: str
+    args: tuple[str, ...]
+    environment: Mapping[str, str]
+    container: str
+    image: str
+    mods: tuple[str, ...]
+    build_args: tuple[str, ...]
+    cluster_only: bool
+    solo_only: bool
+
+
+@dataclass(frozen=True)
+class Use:
+    """A recipe in a plan. ``settings``: values by variable's name; ``args`` and ``environment``: the rest, for vLLM.
+
+    ``model``, ``revision`` and ``reasoning``: the recipe's own, whatever the inventory sets. ``about``: text for
+    people, with each value that was replaced and why.
+    """
+
+    model: str
+    revision: str
+    reasoning: bool
+    settings: Mapping[str, Any]
+    args: tuple[str, ...]
+    environment: Mapping[str, str]
+    about: Sequence[str]

@@ -1,0 +1,55 @@
+# Copyright (c) 2026, gb10.cluster maintainers
+# GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+
+"""Read a recipe's YAML on the controller. A recipe is untrusted: it has few values, and no aliases, tags or documents."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import yaml
+
+from ansible_collections.gb10.cluster.plugins.module_utils.common.problems import Problem
+
+#: The longest recipe of eugr/spark-vllm-docker has 9 kB.
+_CHARACTERS = 65536
+_NODES, _DEPTH = 1000, 6
+_FIX = "correct the file; docs/recipes.md describes it"
+
+
+def load(text: str, path: str) -> tuple[Any, list[Problem]]:
+    """Return the document's plain data, or None and the problems; ``path`` is the file for messages."""
+    if not text.strip():
+        return None, [Problem("gb10_recipe", f"{path} is not a readable file on the controller", "a recipe", "correct gb10_recipe")]
+    if len(text) > _CHARACTERS:
+        return None, [Problem("gb10_recipe", f"{path} has {len(text)} characters", f"at most {_CHARACTERS}", "use another file")]
+    try:
+        refused = _refused(text)
+        if refused:
+            return None, [Problem("gb10_recipe", f"{path}, {refused}", "plain YAML: mappings, lists and values", _FIX)]
+        return yaml.safe_load(text), []
+    except (yaml.YAMLError, ValueError, TypeError) as error:
+        mark, why = getattr(error, "problem_mark", None), getattr(error, "problem", None) or getattr(error, "reason", None)
+        where = f"line {mark.line + 1}: " if mark else ""
+        found = f"{path}, {where}{why or type(error).__name__}"
+        return None, [Problem("gb10_recipe", found, "valid YAML", _FIX)]
+
+
+def _refused(text: str) -> str:
+    """Return the first part of a YAML text that is refused, "" if there is none. It is parsed, but not constructed."""
+    depth = nodes = documents = 0
+    for event in yaml.parse(text, Loader=yaml.SafeLoader):
+        line = f"line {event.start_mark.line + 1}"
+        documents += isinstance(event, yaml.DocumentStartEvent)
+        nodes += isinstance(event, yaml.NodeEvent)
+        depth += isinstance(event, yaml.CollectionStartEvent) - isinstance(event, yaml.CollectionEndEvent)
+        if isinstance(event, yaml.AliasEvent) or getattr(event, "anchor", None):
+            return f"{line}: an anchor or alias"
+        if getattr(event, "tag", None):
+            return f"{line}: a tag"
+        if documents > 1:
+            return f"{line}: a second document"
+        if nodes > _NODES or depth > _DEPTH:
+            return f"{line}: more than {_NODES} values, or more than {_DEPTH} levels"
+    return ""

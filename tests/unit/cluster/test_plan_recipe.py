@@ -1,0 +1,99 @@
+"""Tests of a recipe in the cluster plan: it replaces defaults, and its problems stop a run."""
+
+from __future__ import annotations
+
+import copy
+from typing import Any
+
+import pytest
+from cluster_nodes import Node, cluster_plan, spark
+
+IMAGE = f"vllm/vllm-openai@sha256:{'0' * 64}"
+RECIPE = {
+    "recipe_version": "1",
+    "name": "Small model",
+    "container": "vllm-node",
+    "pull_image": IMAGE,
+    "defaults": {"port": 8000, "tensor_parallel": 2, "max_model_len": 8192},
+    "env": {"VLLM_MARLIN_USE_ATOMIC_ADD": "1", "NCCL_IB_HCA": "mlx5_0"},
+    "command": "vllm serve openai/gpt-oss-20b --port {port} --host 0.0.0.0 -tp {tensor_parallel} \\\n"
+    "  --max-model-len {max_model_len} --gpu-memory-utilization 0.8 --enable-auto-tool-choice --tool-call-parser openai",
+}
+
+
+def pair(*given: str, **settings: Any) -> list[Node]:
+    nodes = [spark(number, group, gb10_model="", gb10_recipe="small", **settings) for number, group in ((1, "head"), (2, "worker"))]
+    # No node has the model yet, so the catalog's facts about it count.
+    return [{**node, "variables": [*node["variables"], *given, *settings], "observed": {**node["observed"], "model": None}} for node in nodes]
+
+
+def planned(nodes: list[Node], **changes: Any) -> dict[str, Any]:
+    plan, problems = cluster_plan(nodes, recipe={**copy.deepcopy(RECIPE), **changes})
+    assert problems == []
+    return plan
+
+
+def test_the_plan_of_a_recipe() -> None:
+    plan = planned(pair())
+    assert (plan["executor"], plan["tensor_parallel_size"], plan["runtime"]["image"]) == ("mp", 2, IMAGE)
+    assert plan["model"].startswith("/opt/gb10/models/openai--gpt-oss-20b") or plan["model"] == "openai/gpt-oss-20b"
+    args = plan["serve"]["args"]
+    assert "--max-model-len=8192" in args
+    assert args[-3:] == ["--enable-auto-tool-choice", "--tool-call-parser", "openai"]
+    assert plan["nodes"][0]["environment"]["NCCL_IB_HCA"] != "mlx5_0"
+    assert plan["serve"]["recipe"] == [
+        f"the recipe Small model with {IMAGE}",
+        "--port 8000 is replaced: the addresses and ports of the API are the inventory's",
+        "--host 0.0.0.0 is replaced: the addresses and ports of the API are the inventory's",
+        "NCCL_IB_HCA=mlx5_0 is replaced: the plan sets the network of each node",
+    ]
+    assert "--gpu-memory-utilization 0.8 is replaced: the memory plan sets it" in plan["serve"]["why"]
+
+
+def test_a_variable_of_the_inventory_wins() -> None:
+    plan = planned(pair(gb10_max_model_len=4096, gb10_distributed_executor_backend="ray"))
+    assert "--max-model-len=4096" in plan["serve"]["args"]
+    assert plan["executor"] == "ray"
+
+
+def test_a_folder_may_hold_the_model() -> None:
+    nodes = pair()
+    for node in nodes:
+        node["settings"]["gb10_model"] = "/srv/models/mine"
+        node["observed"]["model"] = {}
+    assert planned(nodes)["model"] == "/srv/models/mine"
+
+
+def test_another_model_is_a_problem() -> None:
+    nodes = pair()
+    for node in nodes:
+        node["settings"]["gb10_model"] = "openai/gpt-oss-120b"
+    plan, problems = cluster_plan(nodes, recipe=RECIPE)
+    assert (plan, [problem.path for problem in problems]) == ({}, ["gb10_model"])
+
+
+def test_without_the_plan_of_the_memory_the_share_of_the_recipe_counts() -> None:
+    plan = planned(pair(), command="vllm serve owner/unknown -tp 2 --gpu-memory-utilization 0.7")
+    assert [word for word in plan["serve"]["args"] if "utilization" in word or word == "0.7"][-2:] == ["--gpu-memory-utilization", "0.7"]
+
+
+@pytest.mark.parametrize(
+    ("changes", "paths"),
+    [
+        ({"mods": ["mods/x"]}, ["gb10_recipe.mods"]),
+        ({"command": "vllm serve openai/gpt-oss-20b -tp 4"}, ["gb10_tensor_parallel_size"]),
+        ({"command": "vllm serve openai/gpt-oss-20b --api-key x"}, ["gb10_recipe.command[0]"]),
+        ({"command": "vllm serve owner/unknown -tp 2 --gpu-memory-utilization 0.95"}, ["gb10_recipe.command.--gpu-memory-utilization"]),
+        ({"env": {"HF_TOKEN": "x"}}, ["gb10_recipe.env.HF_TOKEN"]),
+        ({"command": "vllm serve openai/gpt-oss-20b; id"}, ["gb10_recipe.command, line 1"]),
+        ({"container": "a b", "cluster_only": "yes"}, ["gb10_recipe.container", "gb10_recipe.cluster_only"]),
+    ],
+)
+def test_a_problem_of_a_recipe_stops_the_plan(changes: dict[str, Any], paths: list[str]) -> None:
+    plan, problems = cluster_plan(pair(), recipe={**RECIPE, **changes})
+    assert (plan, [problem.path for problem in problems]) == ({}, paths)
+
+
+def test_the_problems_of_recipe_and_inventory_are_reported_together() -> None:
+    _plan, problems = cluster_plan(pair(gb10_api_port=7), recipe={**RECIPE, "command": "id"})
+    assert [problem.path for problem in problems] == ["gb10_api_port", "gb10_recipe.command, line 1"]

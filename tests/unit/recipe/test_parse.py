@@ -1,0 +1,144 @@
+"""Tests of the parser of recipes: valid ones give one Recipe, invalid and hostile ones give their problems."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from ansible_collections.gb10.cluster.plugins.module_utils.recipe.parse import parse, place
+
+COMMAND = "vllm serve owner/model \\\n  --port {port} \\\n  -tp {tensor_parallel}\n"
+
+
+def recipe(**changes: Any) -> dict[str, Any]:
+    """Return a valid recipe's data with changes; None removes a key."""
+    data = {
+        "recipe_version": "1",
+        "name": "Model",
+        "description": "A model",
+        "model": "owner/model",
+        "container": "vllm-node",
+        "defaults": {"port": 8000, "tensor_parallel": 2},
+        "env": {"VLLM_USE_X": 1},
+        "command": COMMAND,
+    }
+    return {key: value for key, value in {**data, **changes}.items() if value is not None}
+
+
+def problems(data: Any) -> list[str]:
+    found, refused = parse(data)
+    assert found is None
+    return [str(problem) for problem in refused]
+
+
+def test_a_recipe() -> None:
+    found, refused = parse(recipe(mods=["mods/x"], build_args=["--y"], pull_image="vllm/vllm-openai:v0.33.0", cluster_only=True))
+    assert refused == []
+    assert found is not None
+    assert (found.name, found.model, found.args) == ("Model", "owner/model", ("--port", "8000", "-tp", "2"))
+    assert (found.environment, found.container, found.image) == ({"VLLM_USE_X": "1"}, "vllm-node", "vllm/vllm-openai:v0.33.0")
+    assert (found.mods, found.build_args, found.cluster_only, found.solo_only) == (("mods/x",), ("--y",), True, False)
+
+
+def test_assignments_before_the_command_are_variables() -> None:
+    found, _refused = parse(recipe(command="VLLM_A=1 VLLM_USE_X='2 3' vllm serve owner/model"))
+    assert found is not None
+    assert (found.environment, found.args) == ({"VLLM_USE_X": "2 3", "VLLM_A": "1"}, ())
+
+
+@pytest.mark.parametrize(("given", "image"), [(True, "vllm-node"), (False, ""), ("a/b:1", "a/b:1")])
+def test_pull_image(given: bool | str, image: str) -> None:
+    found, _refused = parse(recipe(pull_image=given))
+    assert found is not None
+    assert found.image == image
+
+
+@pytest.mark.parametrize("command", ["vllm serve --x --model owner/model --y", "vllm serve --x --model=owner/model --y"])
+def test_the_model_may_be_an_option(command: str) -> None:
+    found, _refused = parse(recipe(command=command))
+    assert found is not None
+    assert (found.model, found.args) == ("owner/model", ("--x", "--y"))
+
+
+def test_json_over_several_lines_becomes_one() -> None:
+    found, _refused = parse(recipe(command="vllm serve a/b --x '{{\n  \"n\": 1\n}}'"))
+    assert found is not None
+    assert found.args == ("--x", '{"n": 1}')
+
+
+REFUSED = {
+    "a line break in a value": (recipe(command="vllm serve a/b --x 'y\nz'"), "gb10_recipe.command, line 1: a line break"),
+    "no mapping": ([], "gb10_recipe: a list. Expected: a mapping with the keys of a recipe"),
+    "an unknown key": (recipe(default={}), "gb10_recipe: unknown key 'default'. Expected: a key of a recipe. Fix: perhaps use defaults."),
+    "another version": (recipe(recipe_version="2"), "gb10_recipe.recipe_version: '2'. Expected: 1"),
+    "no command": (recipe(command=None), "gb10_recipe.command: missing"),
+    "no container": (recipe(container=None), "gb10_recipe.container: missing"),
+    "an image with an option": (recipe(container="--privileged"), "gb10_recipe.container: '--privileged'. Expected: the name of an image"),
+    "mods as text": (recipe(mods="mods/x"), "gb10_recipe.mods: 'mods/x'. Expected: a list of folders"),
+    "a nested default": (recipe(defaults={"port": [1]}), "gb10_recipe.defaults: a mapping"),
+    "a variable's name": (recipe(env={"A B": "1"}), "gb10_recipe.env: a mapping"),
+    "another program": (recipe(command="sglang serve x/y"), "gb10_recipe.command, line 1: it runs sglang serve"),
+    "no program": (recipe(command="  "), "gb10_recipe.command, line 1: it runs nothing"),
+    "no model": (recipe(command="vllm serve --port 1"), "gb10_recipe.command, line 1: no model after vllm serve"),
+    "a model above the folder": (recipe(command="vllm serve ../x"), "gb10_recipe.command: the model '../x'"),
+    "no value": (recipe(defaults={"port": 1}), "gb10_recipe.command, line 3: {tensor_parallel} has no value"),
+    "both kinds": (recipe(cluster_only=True, solo_only=True), "gb10_recipe.solo_only: cluster_only is true too"),
+}
+
+
+@pytest.mark.parametrize(("data", "expected"), REFUSED.values(), ids=REFUSED)
+def test_an_invalid_recipe_is_refused(data: Any, expected: str) -> None:
+    (found,) = problems(data)
+    assert found.startswith(expected)
+
+
+def test_all_problems_are_reported_together() -> None:
+    assert len(problems(recipe(command=None, mods=1, cluster_only="yes", x=1))) == 4
+
+
+SHELL = ("; id", "$(id)", "`id`", "| id", "&& id", "> /tmp/x", "\nid", "$HOME", "'", '"')
+
+
+@pytest.mark.parametrize("text", SHELL)
+@pytest.mark.parametrize("key", ["container", "pull_image", "recipe_version"])
+def test_shell_syntax_in_a_name_is_refused(key: str, text: str) -> None:
+    assert problems(recipe(**{key: f"vllm{text}"}))
+
+
+@pytest.mark.parametrize("text", SHELL)
+@pytest.mark.parametrize("key", ["defaults", "command"])
+def test_shell_syntax_in_the_command_is_refused(key: str, text: str) -> None:
+    changes = {"defaults": {"port": f"1{text}", "tensor_parallel": 2}} if key == "defaults" else {"command": COMMAND.rstrip() + text}
+    assert problems(recipe(**changes))
+
+
+@pytest.mark.parametrize("text", SHELL)
+def test_shell_syntax_in_a_variable_stays_its_value(text: str) -> None:
+    found, _refused = parse(recipe(env={"VLLM_X": text}))
+    assert found is not None
+    assert found.environment == {"VLLM_X": text}
+
+
+def test_no_message_repeats_a_long_value() -> None:
+    long = "x" * 100_000
+    found = problems(recipe(recipe_version=long, container=long, name=long, command=long, **{long: 1}))
+    assert max(map(len, found)) < 500
+
+
+PLACES = {
+    "/srv/r.yaml": "/srv/r.yaml",
+    "~/r.yaml": "~/r.yaml",
+    "r.yml": "/inventory/recipes/r.yml",
+    "4x-spark-cluster/r": "/inventory/recipes/4x-spark-cluster/r.yaml",
+    "model-2.5": "/inventory/recipes/model-2.5.yaml",
+    "../r": "",
+    "a/../../r.yaml": "",
+    "r; id": "",
+    "{{ r }}": "",
+}
+
+
+@pytest.mark.parametrize(("name", "path"), PLACES.items())
+def test_the_file_of_a_name(name: str, path: str) -> None:
+    assert place(name, "recipes", "/inventory") == path

@@ -1,0 +1,78 @@
+"""Tests of the splitting of a recipe's command. The words are compared with those of a real shell."""
+
+from __future__ import annotations
+
+import subprocess
+
+import pytest
+
+from ansible_collections.gb10.cluster.plugins.module_utils.recipe.words import CommandError, fill, split
+
+COMMANDS = {
+    "one line": "vllm serve a/b --port 8000",
+    "continuations": "vllm serve a/b \\\n  --port 8000 \\\n  --host 0.0.0.0\n",
+    "a continuation within a word": "vllm ser\\\nve a/b",
+    "JSON in single quotes": """vllm serve a/b --speculative-config '{"method": "mtp", "n": 3}'""",
+    "JSON in double quotes": r"""vllm serve a/b --x "{\"a\": \"b c\"}" --y "d\e" """,
+    "a line feed in quotes": 'vllm serve a/b --x \'{\n "a": 1}\' --y "1\\\n2"',
+    "quotes within a word": """vllm serve a/b --x=a'b 'c"d e"f""",
+    "an empty word": "vllm serve a/b --x '' \"\"",
+    "escaped characters": r"vllm serve a/b --x a\ b \' \$HOME \\",
+    "a comment": "vllm serve a/b # the model\n",
+    "a # within a word": "vllm serve a/b#c",
+    "tabs": "vllm\tserve  a/b",
+    "a dollar sign in single quotes": "vllm serve a/b --x '$HOME `id`'",
+    "an assignment": "A=1 B='2 3' vllm serve a/b",
+}
+
+
+@pytest.mark.parametrize("command", COMMANDS.values(), ids=COMMANDS)
+def test_the_words_are_those_of_a_shell(command: str) -> None:
+    # printf ends each word with a NUL byte; `set --` would take the assignment for a word, as this project does.
+    loop = f"set -f; for word in {command.strip()}\ndo printf '%s\\0' \"$word\"; done"
+    shell = subprocess.run(["/bin/sh", "-c", loop], capture_output=True, text=True, check=True)
+    assert split(command) == shell.stdout.split("\0")[:-1]
+
+
+REFUSED = {
+    "a second command": ("vllm serve a/b; rm -rf /", 1, ";"),
+    "a second line": ("vllm serve a/b\nid", 1, "second line"),
+    "a pipe": ("vllm serve a/b | tee log", 1, "|"),
+    "the background": ("vllm serve a/b &", 1, "&"),
+    "a redirection": ("vllm serve a/b > log", 1, ">"),
+    "a subshell": ("(vllm serve a/b)", 1, "("),
+    "a variable": ("vllm serve a/b \\\n --x $HOME", 2, "$"),
+    "a variable in quotes": ('vllm serve a/b --x "$HOME"', 1, "$"),
+    "a command substitution": ("vllm serve `id`", 1, "`"),
+    "a command substitution in quotes": ('vllm serve "$(id)"', 1, "$"),
+    "a home folder": ("vllm serve ~/model", 1, "~"),
+    "an open quote": ("vllm serve 'a/b\n\n", 1, "single quote"),
+    "an open double quote": ('vllm \\\n serve "a/b', 2, "double quote"),
+}
+
+
+@pytest.mark.parametrize(("command", "line", "found"), REFUSED.values(), ids=REFUSED)
+def test_what_needs_a_shell_is_refused(command: str, line: int, found: str) -> None:
+    with pytest.raises(CommandError) as error:
+        split(command)
+    assert (error.value.line, found in error.value.found) == (line, True)
+
+
+def test_parameters_are_replaced_and_doubled_braces_are_one() -> None:
+    assert fill("--port {port} '{{\"a\": {{}}}}'", {"port": "8000"}) == "--port 8000 '{\"a\": {}}'"
+
+
+@pytest.mark.parametrize("template", ["{", "}", "{0!r}", "{a.b}", "{a[0]}", "{a:>10}", "{{ {{{"])
+def test_a_single_brace_is_refused(template: str) -> None:
+    with pytest.raises(CommandError, match="a single"):
+        fill(template, {"a": "x"})
+
+
+def test_a_parameter_without_value_is_refused() -> None:
+    with pytest.raises(CommandError) as error:
+        fill("vllm serve a/b \\\n--port {port}", {})
+    assert (error.value.line, error.value.found, error.value.fix) == (2, "{port} has no value", "add defaults.port")
+
+
+def test_a_value_is_not_filled_again() -> None:
+    assert fill("{a}", {"a": "{b}", "b": "x"}) == "{b}"
