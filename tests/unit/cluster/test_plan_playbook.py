@@ -115,3 +115,33 @@ def test_every_invalid_input_is_in_one_report_with_its_location_and_fix(recorded
         assert [line for line in reported if f". {found}" in line and f" Fix: {fix}" in line], (found, done.output)
     assert SECRET not in done.output
     assert not [line for line in ca.key_text.splitlines()[1:-1] if line in done.output]
+
+
+def test_a_recipe_is_planned_and_none_of_its_text_is_a_template(recorded: Path) -> None:
+    marker = recorded / "marker"
+    hostile = f"{{{{ lookup('ansible.builtin.pipe', 'touch {marker}') }}}}"
+    recipe = {
+        "recipe_version": "1",
+        "name": hostile,
+        "description": hostile,
+        "container": "vllm-node",
+        "defaults": {"port": 8000},
+        "env": {"VLLM_LOGGING_PREFIX": hostile},
+        "command": "vllm serve openai/gpt-oss-20b --port {port} -tp 2 --max-model-len 8k",
+    }
+    # JSON is YAML.
+    (recorded / "small.yaml").write_text(json.dumps(recipe), encoding="utf-8")
+    given = {"gb10_model": "", "gb10_recipe": "small", "gb10_recipe_folder": str(recorded), "gb10_recipe_images": {"vllm-node": "native"}}
+    lines = plan(recorded, **given).assert_unchanged().shown("Show the plan")
+    assert f"the recipe {hostile} with vllm-node" in lines
+    assert any("--max-model-len=8000" in line for line in lines)
+    assert not marker.exists()
+
+
+@pytest.mark.parametrize("name", ["/dev/null", "../small", "missing", "{{ 1 + 1 }}"])
+def test_a_recipe_that_cannot_be_read_is_one_error(recorded: Path, name: str) -> None:
+    done = plan(recorded, gb10_model="", gb10_recipe=name, gb10_recipe_folder=str(recorded))
+    assert done.status != 0
+    assert "1 problem found; nothing was changed." in done.output
+    assert "gb10_recipe: " in done.output
+    assert "is not a readable file on the controller" in done.output
