@@ -2,18 +2,15 @@
 # GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
 
-"""Filters: stacks, locks and the releases in an image."""
+"""Filters: stacks and locks."""
 
 from __future__ import annotations
 
 from collections.abc import Callable
 from typing import Any
 
-from ansible.errors import AnsibleFilterError
-
 from ansible_collections.gb10.cluster.plugins.plugin_utils.lazy import Core
 
-image_copies = Core("runtime.image_copy")
 stacks = Core("runtime.stacks")
 
 
@@ -23,18 +20,9 @@ def stack_lock(name: str) -> str:
     return stack.lock if stack else ""
 
 
-def image_versions(printed: str) -> dict[str, str]:
-    """Return {vllm, ray}: the releases that an image printed, "" for a missing package."""
-    try:
-        return image_copies.versions(str(printed))
-    except ValueError as error:
-        message = f"gb10_container_image: the image did not print its vLLM and Ray releases: {error}"
-        raise AnsibleFilterError(message) from error
-
-
 class FilterModule:
     """Register the filters."""
 
     def filters(self) -> dict[str, Callable[..., Any]]:
         """Return name -> function."""
-        return {"stack_lock": stack_lock, "image_versions": image_versions}
+        return {"stack_lock": stack_lock}

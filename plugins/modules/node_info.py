@@ -180,6 +180,11 @@ state:
     last_good:
       description: The identifier of the last launch whose model answered, empty without a record.
       type: str
+image_options:
+  description: The options of C(vllm serve) in the container image that the head queried last, with C(image) and
+    C(image_id), and otherwise as M(gb10.cluster.vllm_arguments_info) returns them; null without one.
+  returned: always
+  type: dict
 additions:
   description: Per-node launch overrides by role, which roles recorded on this node.
   returned: always
@@ -188,7 +193,7 @@ additions:
 
 from ansible.module_utils.basic import AnsibleModule, missing_required_lib
 
-from ansible_collections.gb10.cluster.plugins.module_utils.common import paths
+from ansible_collections.gb10.cluster.plugins.module_utils.common import io_json, paths
 from ansible_collections.gb10.cluster.plugins.module_utils.common.io_command import runner
 from ansible_collections.gb10.cluster.plugins.module_utils.fabric import io_facts as io_fabric
 from ansible_collections.gb10.cluster.plugins.module_utils.launch import io_overrides
@@ -226,6 +231,7 @@ def main() -> None:
                 "last_good": io_record.start_id(io_record.FOLDER),
             },
             login_users=io_node.login_users(),
+            image_options=io_json.json_file(paths.IMAGE_OPTIONS),
             additions=io_overrides.recorded_additions(),
         )
     except ImportError as error:

@@ -44,6 +44,11 @@ version:
   returned: success
   type: str
   sample: 0.32.0
+ray:
+  description: The release of Ray, empty if it is not installed.
+  returned: success
+  type: str
+  sample: 2.60.0
 options:
   description: Every option of C(vllm serve) except C(--help).
   returned: success

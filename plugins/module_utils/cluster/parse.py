@@ -16,6 +16,7 @@ from ansible_collections.gb10.cluster.plugins.module_utils.cluster.schema import
     Facts,
     Gpu,
     HubModel,
+    ImageOptions,
     Inputs,
     Installed,
     Listener,
@@ -135,7 +136,14 @@ def _facts(observed: Mapping[str, Any]) -> Facts:
         nccl=observed.get("nccl"),
         additions=observed.get("additions", {}),
         installed=_installed(observed.get("state", {})),
+        image=_image(observed.get("image_options") or {}),
     )
+
+
+def _image(found: Mapping[str, Any]) -> ImageOptions | None:
+    if not found:
+        return None
+    return ImageOptions(found["image"], found["image_id"], found["version"], found["ray"], found["options"], found["variables"])
 
 
 def _installed(found: Mapping[str, Any]) -> Installed:

@@ -12,6 +12,7 @@ from __future__ import annotations
 import hashlib
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, replace
+from typing import Any
 
 from ansible_collections.gb10.cluster.plugins.module_utils.api import access as api_access
 from ansible_collections.gb10.cluster.plugins.module_utils.cluster import checks as cluster_checks
@@ -25,6 +26,7 @@ from ansible_collections.gb10.cluster.plugins.module_utils.cluster.schema import
     Environment,
     Expected,
     Head,
+    ImageOptions,
     Inputs,
     Installed,
     Nccl,
@@ -95,7 +97,8 @@ def plan(inputs: Inputs, known_variables: Mapping[str, Sequence[str]]) -> tuple[
         # Check the rest with sizes that the plan chooses.
         settings = replace(settings, tensor_parallel_size=0, pipeline_parallel_size=0, data_parallel_size=1)
         fabric = replace(fabric, nodes=())
-    runtime = _runtime(settings, stack, _digest(inputs.lock))
+    image = _image(inputs, stack)
+    runtime = _runtime(settings, stack, _digest(inputs.lock), image.image_id if image else "")
     ranks = _ranks(inputs, fabric, runtime, model)
     nccl = _nccl(inputs, fabric, ranks, stack)
     serving = _serving(inputs, settings, fabric, ranks, stack, nccl, model)
@@ -127,22 +130,22 @@ def _member(node: Node) -> topology.FabricNode:
 
 
 def _stack(inputs: Inputs) -> tuple[stacks.Stack, list[Problem]]:
-    """Return the versions to run, with the problems of the lock."""
+    """Return the versions to run, with the problems of the lock. A queried image has its own."""
     settings = inputs.head.settings
     stack, problems = stacks.resolve(settings.stack, inputs.lock, settings.runtime_lock, settings.runtime, settings.container_image)
+    if image := _image(inputs, stack):
+        stack = replace(stack, vllm=image.vllm.partition("+")[0], ray=image.ray, image_has_ray=bool(image.ray))
     if settings.distributed_executor_backend == "ray":
-        problems = [*problems, *_check_ray(inputs, stack)]
+        path = "gb10_container_image" if stack.runtime == stacks.CONTAINER else "gb10_runtime_lock"
+        problems = [*problems, *stacks.check_ray(stack.ray, path)]
     # A container's lock lists the contents of the image; it is not installed.
     return stack, [*problems, *(locks.check(inputs.lock, settings.runtime_lock) if stack.runtime == stacks.NATIVE else [])]
 
 
-def _check_ray(inputs: Inputs, stack: stacks.Stack) -> list[Problem]:
-    """Check that the Ray of the lock, or of the image, supports token authentication."""
-    if stack.runtime != stacks.CONTAINER:
-        return stacks.check_ray(stack.ray, "gb10_runtime_lock")
-    recorded = [overrides.for_runtime(node.facts.additions, stack.image) for node in inputs.nodes if node.facts]
-    inside = [entry.get(launch.IMAGE_ROLE, {}).get("versions", {}).get("ray") for entry in recorded]
-    return stacks.check_ray(next((version for version in inside if version), stack.ray), "gb10_container_image")
+def _image(inputs: Inputs, stack: stacks.Stack) -> ImageOptions | None:
+    """Return the options of the stack's image, None without an image or if the head queried another one last."""
+    found = inputs.head.facts.image if inputs.head.facts else None
+    return found if found and stack.runtime == stacks.CONTAINER and found.image == stack.image else None
 
 
 def _check_nodes(inputs: Inputs, fabric: FabricPlan) -> list[Problem]:
@@ -154,14 +157,14 @@ def _check_nodes(inputs: Inputs, fabric: FabricPlan) -> list[Problem]:
     return problems
 
 
-def _runtime(settings: Settings, stack: stacks.Stack, digest: str) -> Container | Environment:
+def _runtime(settings: Settings, stack: stacks.Stack, digest: str, options_of: str) -> Container | Environment:
     """Return the ranks' runtime. Overrides belong to ``name``. Only a native environment has a path and a lock."""
     engine, arguments = settings.container_engine, settings.container_args
     if stack.runtime == stacks.CONTAINER:
-        return Container(stack.runtime, stack.image, stack.image, engine, arguments)
+        return Container(stack.runtime, stack.image, stack.image, engine, arguments, options_of)
     path = f"{settings.install_dir}/runtime/{digest[:12]}"
     link = f"{settings.install_dir}/runtime/current"
-    return Environment(stack.runtime, path, "", engine, arguments, settings.runtime_lock, digest, path, link)
+    return Environment(stack.runtime, path, "", engine, arguments, "", settings.runtime_lock, digest, path, link)
 
 
 def _ranks(inputs: Inputs, fabric: FabricPlan, runtime: Container | Environment, model: Chosen) -> list[serve.Node]:
@@ -208,6 +211,18 @@ def _nccl(inputs: Inputs, fabric: FabricPlan, ranks: Sequence[serve.Node], stack
     return Nccl(choice.build, choice.final, choice.why, inputs.head.nccl_wanted, cluster)
 
 
+def _options(inputs: Inputs, stack: stacks.Stack) -> tuple[Sequence[Mapping[str, Any]] | None, Sequence[str] | None, bool]:
+    """Return the options and variables of the image or of the installed vLLM, None for the table's.
+
+    The last value is whether the runtime is an image of an unknown release that was not queried yet.
+    """
+    if stack.runtime != stacks.CONTAINER:
+        return inputs.head.options, inputs.head.environment_variables, False
+    if image := _image(inputs, stack):
+        return image.options, image.variables, False
+    return None, None, stack.image != stacks.STACKS[stack.name].image
+
+
 def _serving(
     inputs: Inputs, settings: Settings, fabric: FabricPlan, ranks: Sequence[serve.Node], stack: stacks.Stack, nccl: Nccl, model: Chosen
 ) -> serve.Inputs:
@@ -216,6 +231,7 @@ def _serving(
     library = (head.facts.nccl if head.facts else None) or {}
     built = stack.nccl if head.nccl == "stack" else head.nccl
     version = built if nccl.build else library.get("version") or stack.bundled_nccl
+    options, variables, unread = _options(inputs, stack)
     return serve.Inputs(
         model=model.entry,
         config=model.config,
@@ -228,9 +244,11 @@ def _serving(
         nccl=version.removeprefix("v").partition("-")[0],
         nccl_gcc=() if nccl.build else tuple(library.get("gcc", ())),
         smoke_tokens=head.smoke_tokens,
-        queried=None if head.options is None else vllm_release.options_of(head.options),
-        variables=head.environment_variables,
+        queried=None if options is None else vllm_release.options_of(options),
+        variables=variables,
+        unread=unread,
         args_path="gb10_recipe.command" if inputs.recipe else f"gb10_models.{model.entry.name}.args",
+        environment_path="gb10_recipe.env" if inputs.recipe else f"gb10_models.{model.entry.name}.environment",
     )
 
 

@@ -114,6 +114,18 @@ class HubModel:
 
 
 @dataclass(frozen=True)
+class ImageOptions:
+    """The options of vLLM in a container image, which the head queried. ``image``: its name in the plan at that time."""
+
+    image: str
+    image_id: str
+    vllm: str
+    ray: str
+    options: Sequence[Mapping[str, Any]]
+    variables: Sequence[str]
+
+
+@dataclass(frozen=True)
 class Installed:
     """The parts of the collection that are on a node already; the module node_info documents them."""
 
@@ -149,6 +161,7 @@ class Facts:
     nccl: Mapping[str, Any] | None
     additions: Mapping[str, Mapping[str, Any]]
     installed: Installed
+    image: ImageOptions | None = None
 
 
 @dataclass(frozen=True)
@@ -304,13 +317,17 @@ class ApiTls:
 
 @dataclass(frozen=True)
 class Container:
-    """The ranks' runtime: a container. Launch overrides belong to ``name``."""
+    """The ranks' runtime: a container. Launch overrides belong to ``name``.
+
+    ``options_of``: the ID of the image whose options the plan uses, "" if the image was not queried.
+    """
 
     kind: str
     name: str
     image: str
     engine: str
     engine_args: Sequence[str]
+    options_of: str
 
 
 @dataclass(frozen=True)

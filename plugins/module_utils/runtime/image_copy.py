@@ -152,12 +152,6 @@ def _path(entry: Mapping[str, Any], key: str) -> str:
     raise ValueError(f"{key} is {reprlib.repr(value)}")
 
 
-def versions(printed: str) -> dict[str, str]:
-    """Parse the image's last output line with its releases of vLLM and Ray, "" if missing. Raises ValueError."""
-    entry = _answered(printed)
-    return {name: _word(entry, name, _VERSION) for name in ("vllm", "ray")}
-
-
 def layout(place: Found) -> list[tuple[str, str]]:
     """Return the paths to copy: (path inside the image, path inside the copy)."""
     pairs = [(place.package, _PACKAGE), (place.triton, _TRITON), (place.torch, _TORCH), (place.toolkit, _TOOLKIT)]

@@ -153,7 +153,9 @@ def _parse(inputs: Inputs, argv: Sequence[str], path: str) -> tuple[dict[str, An
     """Return the values of arguments and the problems in them; both are empty for an unknown release."""
     if not vllm_release.known(inputs.stack.vllm) and inputs.queried is None:
         return {}, []
-    return vllm_release.parse(argv, inputs.stack.vllm, queried=inputs.queried, path=path)
+    values, problems = vllm_release.parse(argv, inputs.stack.vllm, queried=inputs.queried, path=path)
+    # The image may have another release. The plan is made again when it is on the head.
+    return values, [] if inputs.unread else problems
 
 
 def _has(inputs: Inputs, option: str) -> bool:
@@ -328,13 +330,17 @@ def _contradictions(settings: Settings, tensor: int, pipeline: int, user_args: M
 
 
 def _variables(inputs: Inputs) -> _Part:
-    """Report the variables that the release does not read, or that the release is unknown."""
-    release, given = inputs.stack.vllm, inputs.settings.extra_env
-    if vllm_release.known(release):
-        return _Part(problems=vllm_release.check_environment(given, release, queried=None, path="gb10_extra_env"))
+    """Report the variables that the release does not read, or that its arguments are unknown."""
+    release, queried = inputs.stack.vllm, inputs.variables
+    if inputs.unread:
+        return _Part(why=[f"the release in {inputs.stack.image} is unknown, so arguments are checked when the image is on the head"])
+    known = vllm_release.known(release)
     problems = []
-    if inputs.variables is not None:
-        problems = vllm_release.check_environment(given, release, queried=inputs.variables, path="gb10_extra_env")
+    if known or queried is not None:
+        problems = vllm_release.check_environment(inputs.settings.extra_env, release, queried, "gb10_extra_env")
+        problems += vllm_release.check_environment(inputs.model.environment, release, queried, inputs.environment_path)
+    if known or inputs.stack.runtime == stacks.CONTAINER:
+        return _Part(problems=problems)
     first, last = (".".join(map(str, number)) for number in (vllm_release.FIRST, vllm_release.LAST))
     source = "it is not installed, so arguments are not checked" if inputs.queried is None else "the installed one was queried"
     return _Part(why=[f"vLLM {release} is not in the table of arguments ({first} to {last}): {source}"], problems=problems)

@@ -78,8 +78,11 @@ class Inputs:
     variables: Sequence[str] | None = None
     #: The GCC releases that compiled this NCCL, () if unknown.
     nccl_gcc: Sequence[str] = ()
-    #: The source of the model's arguments, for messages.
+    #: Whether the runtime is an image of an unknown release that was not queried yet.
+    unread: bool = False
+    #: The sources of the model's arguments and environment, for messages.
     args_path: str = ""
+    environment_path: str = ""
 
 
 @dataclass(frozen=True)

@@ -21,7 +21,7 @@ _VARIABLE, _RELEASE = re.compile(r"[A-Za-z_][A-Za-z0-9_]{0,99}"), re.compile(r"[
 
 
 def answered(printed: str) -> dict[str, Any]:
-    """Return {version, options, variables} from the last line of io_introspect.py's output.
+    """Return {version, ray, options, variables} from the last line of io_introspect.py's output.
 
     The output may come from an image, so names and values of any other form raise ValueError.
     """
@@ -31,6 +31,7 @@ def answered(printed: str) -> dict[str, Any]:
         raise ValueError("list of options missing or invalid")
     return {
         "version": _word(found.get("version"), _RELEASE),
+        "ray": _word(found["ray"], _RELEASE) if found.get("ray") else "",
         "options": [_option(option) for option in options],
         "variables": _words(found.get("variables"), _VARIABLE),
     }

@@ -5,8 +5,8 @@
 """Reads the arguments of an installed vLLM.
 
 This file is also a program: vLLM's Python runs it, so it imports nothing from this collection. The last line on stdout
-is one JSON object: {"version", "options": [{"name", "kind", "aliases", "choices", "fold", "open"}], "variables":
-[name]}, with options as in lookup.Option. If vLLM does not expose the values of an option, its choices are empty.
+is one JSON object: {"version", "ray", "options": [{"name", "kind", "aliases", "choices", "fold", "open"}], "variables":
+[name]}, with options as in lookup.Option; "ray" is "" without Ray. If vLLM does not expose the values of an option, its choices are empty.
 """
 
 from __future__ import annotations
@@ -103,7 +103,15 @@ def answer() -> dict[str, Any]:
                 continue
     version = importlib.import_module("vllm.version").__version__
     variables = sorted(importlib.import_module("vllm.envs").environment_variables)
-    return {"version": version, "options": options, "variables": variables}
+    return {"version": version, "ray": _ray(), "options": options, "variables": variables}
+
+
+def _ray() -> str:
+    """Return the release of Ray, "" if it is not installed."""
+    try:
+        return str(importlib.import_module("ray").__version__)
+    except ImportError:
+        return ""
 
 
 if __name__ == "__main__":

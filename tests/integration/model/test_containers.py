@@ -9,7 +9,6 @@ from __future__ import annotations
 import json
 import time
 from collections.abc import Iterator
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -84,13 +83,20 @@ def test_a_wrong_digest_stops_nothing(cluster: Cluster, head: Host) -> None:
     assert (main_pid(head), bool(completion(head))) == (before, True)
 
 
-def test_an_image_of_another_release_stops_nothing(cluster: Cluster, head: Host, image: str, tmp_path: Path) -> None:
+def test_an_option_that_the_image_lacks_stops_nothing(cluster: Cluster, head: Host, image: str) -> None:
+    """The plan knows the options of the image when it is on the head, and any release of vLLM is accepted."""
     before = main_pid(head)
-    (tmp_path / "other.lock").write_text("vllm==0.31.0\n", encoding="utf-8")
-    run = cluster.site(*inside(head, f"sha256:{image}", gb10_runtime_lock=str(tmp_path / "other.lock")))
+    given = {"gb10_distributed_executor_backend": "mp", "gb10_vllm_extra_args": ["--load-format", "b12x"]}
+    run = cluster.site(*inside(head, f"sha256:{image}", **given))
     assert run.status != 0
-    assert "has vLLM 0.32.0" in run.output and "Expected: vLLM 0.31.0" in run.output
+    assert "1 problem found; running services were not touched." in run.output
+    assert "gb10_vllm_extra_args[1]: --load-format does not accept 'b12x'" in run.output
     assert main_pid(head) == before
+    options = json.loads(head.file("/etc/gb10/image-options.json").content_string)
+    assert (options["image_id"], options["version"].partition("+")[0], bool(options["ray"])) == (image, "0.32.0", True)
+    # The next plan knows the options before the run starts.
+    again = cluster.site(*inside(head, f"sha256:{image}", **given))
+    assert "1 problem found; nothing was changed." in again.output
 
 
 def test_containers_without_ray(cluster: Cluster, nodes: dict[str, Host], head: Host, workers: list[Host], image: str) -> None:

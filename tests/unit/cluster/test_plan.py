@@ -718,10 +718,11 @@ def test_a_container_in_place_of_an_environment() -> None:
         "image": DIGEST,
         "engine": "docker",
         "engine_args": ["--env=A=1"],
+        "options_of": "",
     }
     assert {key for key in native if native[key] != inside[key]} == {"runtime", "serve", "nccl"}
-    # The serving plan is the same, except for the finding about plugins in images.
-    assert {key for key in native["serve"] if native["serve"][key] != inside["serve"][key]} == {"findings"}
+    # The serving plan is the same, except for the finding about plugins in images, whose options are unknown before a query.
+    assert {key for key in native["serve"] if native["serve"][key] != inside["serve"][key]} == {"findings", "why"}
     assert (native["runtime"]["kind"], native["runtime"]["name"]) == ("native", native["runtime"]["path"])
 
 
@@ -783,14 +784,41 @@ def test_a_ray_without_a_token_is_refused_where_it_runs() -> None:
     assert (plan["executor"], problems) == ("mp", [])
 
 
-def test_the_ray_of_an_image_counts_once_it_is_known() -> None:
-    nodes = pair(gb10_runtime="container", gb10_container_image=IMAGE)
-    planned(nodes)
-    found = {"runtime": IMAGE, "environment": {}, "flags": [], "files": {}, "mounts": [], "versions": {"vllm": "0.32.0", "ray": "2.48.0"}}
-    nodes[1]["observed"]["additions"] = {"vllm_runtime": found}
-    assert [problem.path for problem in mistakes(nodes)] == ["gb10_container_image"]
-    nodes[1]["observed"]["additions"] = {"vllm_runtime": {**found, "runtime": "another"}}
-    planned(nodes)
+def option(name: str, *choices: str) -> dict[str, Any]:
+    return {"name": name, "kind": "value", "aliases": [], "choices": list(choices), "fold": "", "open": False}
+
+
+def queried(*options: dict[str, Any], ray: str = "2.60.0", **settings: Any) -> list[Node]:
+    """Return two nodes whose image was queried: it has a later release, and more options than the table's vLLM."""
+    nodes = pair(gb10_runtime="container", gb10_container_image=IMAGE, **settings)
+    usual = [option(f"--{name}") for name in ("gpu-memory-utilization", "kv-cache-memory-bytes", "max-model-len", "moe-backend")]
+    found = {"image": IMAGE, "image_id": "1" * 64, "version": "0.41.0+local", "ray": ray, "options": [*usual, *options], "variables": ["VLLM_X"]}
+    nodes[0]["observed"]["image_options"] = found
+    return nodes
+
+
+def test_the_options_of_a_queried_image_count() -> None:
+    given = {"gb10_vllm_extra_args": ["--load-format", "b12x", "--own", "1"], "gb10_extra_env": {"VLLM_X": "1"}}
+    plan = planned(queried(option("--load-format", "auto", "b12x"), option("--own"), **given))
+    assert (plan["stack"]["vllm"], plan["runtime"]["options_of"]) == ("0.41.0", "1" * 64)
+    given = {"gb10_vllm_extra_args": ["--load-format", "c12x", "--other", "1"], "gb10_extra_env": {"VLLM_Y": "1"}}
+    paths = [problem.path for problem in mistakes(queried(option("--load-format", "auto", "b12x"), **given))]
+    assert paths == ["gb10_vllm_extra_args[1]", "gb10_vllm_extra_args[2]", "gb10_extra_env.VLLM_Y"]
+
+
+def test_the_options_of_an_image_that_is_not_queried_yet_are_not_checked() -> None:
+    nodes = queried(gb10_vllm_extra_args=["--own", "1", "--max-model-len", "4096"], gb10_extra_env={"VLLM_Y": "1"})
+    nodes[0]["observed"]["image_options"]["image"] = "sha256:" + "2" * 64
+    plan = planned(nodes)
+    assert plan["runtime"]["options_of"] == ""
+    assert f"the release in {IMAGE} is unknown, so arguments are checked when the image is on the head" in plan["serve"]["why"]
+
+
+@pytest.mark.parametrize(("ray", "paths"), [("2.48.0", ["gb10_container_image"]), ("", ["image"]), ("2.60.0", [])])
+def test_the_ray_of_a_queried_image_counts(ray: str, paths: list[str]) -> None:
+    plan, problems = cluster_plan(queried(ray=ray))
+    assert ([problem.path for problem in problems], bool(plan)) == (paths, not paths)
+    planned(queried(ray=ray, gb10_distributed_executor_backend="mp"))
 
 
 @pytest.mark.parametrize(("owner", "kept"), [("990:980", "990:980"), ("0 --privileged", ""), ("990:980\nExecStartPre=/x", ""), ("", "")])
