@@ -21,16 +21,18 @@ plan_lines = Core("cluster.report")
 problem_types = Core("common.problems")
 
 
-def cluster_plan(nodes: Sequence[Any], lock: str, known_variables: Mapping[str, Any], recipe: Mapping[str, str] | None = None) -> dict[str, Any]:
+def cluster_plan(
+    nodes: Sequence[Any], lock: str, known_variables: Mapping[str, Any], recipe: Mapping[str, str] | None = None, layers: Sequence[Any] = ()
+) -> dict[str, Any]:
     """Return {plan, problems, report, warnings}; see module_utils/cluster/parse.py for the shape of a node.
 
-    ``recipe``: {name, path, text} of gb10_recipe; without a name there is none.
+    ``recipe``: {name, path, text} of gb10_recipe; without a name there is none. ``layers``: of the lookup image_layers.
     """
     document = None
     if recipe and recipe["name"]:
         data, refused = recipe_yaml.load(str(recipe["text"]), str(recipe["path"] or recipe["name"]))
         document = refused or data
-    given = inputs.parse(plain_data(nodes), str(lock), document)
+    given = inputs.parse(plain_data(nodes), str(lock), document, plain_data(layers))
     plan, problems = cluster.plan(given, plain_data(known_variables))
     return {
         "plan": plan.facts() if plan else {},
@@ -47,9 +49,19 @@ def recipe_path(recipe: str, folder: str, inventory: str) -> str:
 
 def recipe_model(text: str) -> str:
     """Return the model of a recipe's text, "" if it has a problem, which the plan reports."""
-    data, problems = recipe_yaml.load(str(text), "")
-    found = None if problems else recipes.parse(data)[0]
+    found = _recipe(text)
     return found.model if found else ""
+
+
+def recipe_mods(text: str) -> list[str]:
+    """Return the mods of a recipe's text, [] if it has a problem, which the plan reports."""
+    found = _recipe(text)
+    return list(found.mods) if found else []
+
+
+def _recipe(text: str) -> Any:
+    data, problems = recipe_yaml.load(str(text), "")
+    return None if problems else recipes.parse(data)[0]
 
 
 def node_plan(plan: Mapping[str, Any], name: str) -> dict[str, Any]:
@@ -75,5 +87,6 @@ class FilterModule:
             "node_plan": node_plan,
             "plan_text": plan_text,
             "recipe_model": recipe_model,
+            "recipe_mods": recipe_mods,
             "recipe_path": recipe_path,
         }

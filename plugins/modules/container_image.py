@@ -8,7 +8,7 @@ from __future__ import annotations
 DOCUMENTATION = r"""
 ---
 module: container_image
-short_description: Pull or load a container image, and save it to a tar file for other hosts
+short_description: Pull, load or build a container image, and save it to a tar file for other hosts
 version_added: 0.1.0
 description:
   - Loads an image from a tar file or pulls it, if the engine does not have it yet. Returns its id, to compare hosts.
@@ -26,6 +26,35 @@ options:
     description: Whether to pull the image from its registry if neither the engine nor O(archive) has it.
     type: bool
     default: false
+  build:
+    description:
+      - How to build the image if the engine does not have it.
+      - C(context) is a folder on the host with a C(Containerfile), which starts from the name C(base_name). The image
+        C(base) on the host gets this name during the build. C(args) are additional arguments of the engine's build
+        command. The scripts of a build run as root inside it.
+    type: dict
+    suboptions:
+      context:
+        description: The folder.
+        type: path
+        required: true
+      base:
+        description: The image below, by reference or id.
+        type: str
+        required: true
+      base_name:
+        description: The name in the C(Containerfile).
+        type: str
+        required: true
+      network:
+        description: Whether the build may use the network.
+        type: bool
+        default: false
+      args:
+        description: Additional arguments.
+        type: list
+        elements: str
+        default: []
   save:
     description: A tar file to save the image to. The module writes it each time.
     type: path
@@ -94,9 +123,13 @@ def see_to(engine: Engine, params: dict[str, Any], check: bool) -> dict[str, Any
     """Pull or load the image if it is missing, and save it to a tar file if requested."""
     reference, saved = params["image"], None
     image = engine.find(reference)
-    missing = image is None and (params["archive"] or params["pull"])
+    build = params["build"]
+    missing = image is None and bool(params["archive"] or params["pull"] or build)
     if missing and not check:
-        image = io_container_image.get(engine, reference, params["archive"], params["pull"])
+        if build:
+            image = io_container_image.build(engine, reference, build)
+        else:
+            image = io_container_image.get(engine, reference, params["archive"], params["pull"])
     if image is not None:
         io_container_image.check_machine(image, reference, os.uname().machine)
         if params["save"] and not check:
@@ -119,6 +152,16 @@ def main() -> None:
             "image": {"type": "str", "required": True},
             "archive": {"type": "path"},
             "pull": {"type": "bool", "default": False},
+            "build": {
+                "type": "dict",
+                "options": {
+                    "context": {"type": "path", "required": True},
+                    "base": {"type": "str", "required": True},
+                    "base_name": {"type": "str", "required": True},
+                    "network": {"type": "bool", "default": False},
+                    "args": {"type": "list", "elements": "str", "default": []},
+                },
+            },
             "save": {"type": "path"},
             "engine": {"type": "str", "choices": ["docker", "podman"], "default": "docker"},
         },

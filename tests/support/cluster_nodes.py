@@ -100,6 +100,7 @@ def spark(number: int, group: str, **settings: Any) -> Node:
         "removing": False,
         "store": {"enabled": True, "source": ""},
         "smoke_tokens": 0,
+        "image_python": "python3",
         "key_problem": "",
         "tls": {},
         "secrets": {"names": [], "problems": []},
@@ -109,9 +110,12 @@ def spark(number: int, group: str, **settings: Any) -> Node:
     }
 
 
-def cluster_plan(nodes: Sequence[Node], lock: str = LOCK, recipe: Any = None) -> tuple[dict[str, Any], list[Problem]]:
-    """Return the plan as plain data, {} if there is none, and the problems; ``recipe`` is the data of a recipe's YAML."""
-    plan, problems = cluster.plan(parse(nodes, lock, recipe), KNOWN)
+def cluster_plan(nodes: Sequence[Node], lock: str = LOCK, recipe: Any = None, layers: Sequence[Any] = ()) -> tuple[dict[str, Any], list[Problem]]:
+    """Return the plan as plain data, {} if there is none, and the problems.
+
+    ``recipe`` is the data of a recipe's YAML, ``layers`` the result of the lookup image_layers.
+    """
+    plan, problems = cluster.plan(parse(nodes, lock, recipe, layers), KNOWN)
     return plan.facts() if plan else {}, problems
 
 

@@ -31,13 +31,16 @@ from ansible_collections.gb10.cluster.plugins.module_utils.fabric.links import P
 from ansible_collections.gb10.cluster.plugins.module_utils.recipe import apply as recipe_apply
 from ansible_collections.gb10.cluster.plugins.module_utils.recipe import parse as recipe_parse
 from ansible_collections.gb10.cluster.plugins.module_utils.recipe.schema import Use
+from ansible_collections.gb10.cluster.plugins.module_utils.runtime import layers as image_layers
+from ansible_collections.gb10.cluster.plugins.module_utils.runtime.layers import Layer
 
 
-def parse(nodes: Sequence[Mapping[str, Any]], lock: str, recipe: Any = None) -> Inputs:
+def parse(nodes: Sequence[Mapping[str, Any]], lock: str, recipe: Any = None, layers: Sequence[Mapping[str, Any]] = ()) -> Inputs:
     """Parse the nodes of the role gb10, the text of the runtime's lock file, "" if there is none, and a recipe's data.
 
-    ``recipe`` is the plain data of its YAML, or the Problems that prevented reading it; None without a recipe.
-    Its values replace the defaults of variables that the inventory does not set. A node is a mapping::
+    ``recipe`` is the plain data of its YAML, or the Problems that prevented reading it; None without a recipe. Its
+    values replace the defaults of variables that the inventory does not set. ``layers`` are the results of the lookup
+    image_layers: those of gb10_image_layers, then the recipe's mods. A node is a mapping::
 
         {"name": str, "address": str,          # inventory name and management address
          "group": "head" | "worker" | "",
@@ -52,6 +55,7 @@ def parse(nodes: Sequence[Mapping[str, Any]], lock: str, recipe: Any = None) -> 
                                                 # api_tls.facts of the head's certificate, {} without TLS
          "secrets": {"names": [str], "problems": [...]},   # secret_environment.verdict: the values are never here
          "smoke_tokens": int,                   # the smoke test's token limit, 0 for the role's default
+         "image_python": str,                   # the interpreter inside the image that runs vLLM
          "store": {"enabled": bool, "source": str},   # whether models are copied to the store; their source folder,
                                                 # "" for Hugging Face Hub
          "unreachable": str,                    # the reason why the node could not be read, or ""
@@ -60,11 +64,29 @@ def parse(nodes: Sequence[Mapping[str, Any]], lock: str, recipe: Any = None) -> 
     """
     problems: list[Problem] = []
     ordered = sorted(nodes, key=lambda node: node["group"] != "head")
+    problems += _check_layers(ordered[0]["settings"].get("gb10_image_layers", ()) if ordered else (), layers)
     use = _use(ordered, recipe, problems) if recipe is not None else None
     if use:
         ordered = [{**given, "settings": {**given["settings"], **use.settings}} for given in ordered]
     parsed = tuple(_node(given, f"nodes[{index}]", problems) for index, given in enumerate(ordered))
-    return Inputs(parsed, lock, tuple(problems), use)
+    found = tuple(_layer(layer) for layer in layers if not layer["problem"])
+    return Inputs(parsed, lock, tuple(problems), use, found)
+
+
+def _layer(found: Mapping[str, Any]) -> Layer:
+    return Layer(found["name"], found["folder"], found["digest"], tuple(map(str, found["packages"])), found["network"])
+
+
+def _check_layers(given: Any, layers: Sequence[Mapping[str, Any]]) -> list[Problem]:
+    """Return the problems of gb10_image_layers, and of the folders on the controller."""
+    if refused := image_layers.check(given):
+        return refused
+    own, problems = len(given), []
+    for index, layer in enumerate(layers):
+        if layer["problem"]:
+            path = f"{image_layers.VARIABLE}[{index}]" if index < own else f"gb10_recipe.mods[{index - own}]"
+            problems.append(Problem(path, layer["problem"], "a folder with run.sh on the controller", f"correct {path}"))
+    return problems
 
 
 def _use(nodes: Sequence[Mapping[str, Any]], data: Any, problems: list[Problem]) -> Use | None:
@@ -101,6 +123,7 @@ def _node(given: Mapping[str, Any], path: str, problems: list[Problem]) -> Node:
         secrets=secrets["names"],
         secret_problems=_problems(secrets),
         smoke_tokens=int(given["smoke_tokens"]),
+        image_python=given["image_python"],
         store_enabled=given["store"]["enabled"],
         store_source=given["store"]["source"],
         unreachable=given["unreachable"],

@@ -55,7 +55,7 @@ from ansible_collections.gb10.cluster.plugins.module_utils.model import quantiza
 from ansible_collections.gb10.cluster.plugins.module_utils.nccl import choice as nccl_choice
 from ansible_collections.gb10.cluster.plugins.module_utils.rules import lint as serve_rules
 from ansible_collections.gb10.cluster.plugins.module_utils.rules.schema import WARNING
-from ansible_collections.gb10.cluster.plugins.module_utils.runtime import locks, stacks, wheels
+from ansible_collections.gb10.cluster.plugins.module_utils.runtime import layers, locks, stacks, wheels
 from ansible_collections.gb10.cluster.plugins.module_utils.serve import plan as serve_plan
 from ansible_collections.gb10.cluster.plugins.module_utils.serve import schema as serve
 from ansible_collections.gb10.cluster.plugins.module_utils.vllm_release import checks as vllm_release
@@ -98,7 +98,7 @@ def plan(inputs: Inputs, known_variables: Mapping[str, Sequence[str]]) -> tuple[
         settings = replace(settings, tensor_parallel_size=0, pipeline_parallel_size=0, data_parallel_size=1)
         fabric = replace(fabric, nodes=())
     image = _image(inputs, stack)
-    runtime = _runtime(settings, stack, _digest(inputs.lock), image.image_id if image else "")
+    runtime = _runtime(inputs, settings, stack, image.image_id if image else "")
     ranks = _ranks(inputs, fabric, runtime, model)
     nccl = _nccl(inputs, fabric, ranks, stack)
     serving = _serving(inputs, settings, fabric, ranks, stack, nccl, model)
@@ -133,6 +133,9 @@ def _stack(inputs: Inputs) -> tuple[stacks.Stack, list[Problem]]:
     """Return the versions to run, with the problems of the lock. A queried image has its own."""
     settings = inputs.head.settings
     stack, problems = stacks.resolve(settings.stack, inputs.lock, settings.runtime_lock, settings.runtime, settings.container_image)
+    if inputs.layers:
+        stack, refused = _layered(inputs, stack)
+        problems += refused
     if image := _image(inputs, stack):
         stack = replace(stack, vllm=image.vllm.partition("+")[0], ray=image.ray, image_has_ray=bool(image.ray))
     if settings.distributed_executor_backend == "ray":
@@ -140,6 +143,15 @@ def _stack(inputs: Inputs) -> tuple[stacks.Stack, list[Problem]]:
         problems = [*problems, *stacks.check_ray(stack.ray, path)]
     # A container's lock lists the contents of the image; it is not installed.
     return stack, [*problems, *(locks.check(inputs.lock, settings.runtime_lock) if stack.runtime == stacks.NATIVE else [])]
+
+
+def _layered(inputs: Inputs, stack: stacks.Stack) -> tuple[stacks.Stack, list[Problem]]:
+    """Return the stack with the image that has the layers, and the problem of layers without an image."""
+    if stack.runtime != stacks.CONTAINER:
+        expected = "gb10_runtime: container, because layers belong to an image"
+        return stack, [Problem(layers.VARIABLE, f"the runtime is {stack.runtime}", expected, "remove the layers, or set gb10_runtime")]
+    builds = layers.builds(stack.image, inputs.layers, inputs.head.image_python)
+    return replace(stack, image=builds[-1].image if stack.image else ""), []
 
 
 def _image(inputs: Inputs, stack: stacks.Stack) -> ImageOptions | None:
@@ -157,14 +169,17 @@ def _check_nodes(inputs: Inputs, fabric: FabricPlan) -> list[Problem]:
     return problems
 
 
-def _runtime(settings: Settings, stack: stacks.Stack, digest: str, options_of: str) -> Container | Environment:
+def _runtime(inputs: Inputs, settings: Settings, stack: stacks.Stack, options_of: str) -> Container | Environment:
     """Return the ranks' runtime. Overrides belong to ``name``. Only a native environment has a path and a lock."""
     engine, arguments = settings.container_engine, settings.container_args
     if stack.runtime == stacks.CONTAINER:
-        return Container(stack.runtime, stack.image, stack.image, engine, arguments, options_of)
+        base = settings.container_image or stacks.STACKS[stack.name].image
+        builds = layers.builds(base, inputs.layers, inputs.head.image_python)
+        return Container(stack.runtime, stack.image, stack.image, engine, arguments, options_of, base, builds)
+    digest = _digest(inputs.lock)
     path = f"{settings.install_dir}/runtime/{digest[:12]}"
     link = f"{settings.install_dir}/runtime/current"
-    return Environment(stack.runtime, path, "", engine, arguments, "", settings.runtime_lock, digest, path, link)
+    return Environment(stack.runtime, path, "", engine, arguments, "", "", (), settings.runtime_lock, digest, path, link)
 
 
 def _ranks(inputs: Inputs, fabric: FabricPlan, runtime: Container | Environment, model: Chosen) -> list[serve.Node]:

@@ -16,6 +16,7 @@ from ansible_collections.gb10.cluster.plugins.module_utils.fabric.links import P
 from ansible_collections.gb10.cluster.plugins.module_utils.fabric.topology import Fabric
 from ansible_collections.gb10.cluster.plugins.module_utils.nccl import choice as nccl_choice
 from ansible_collections.gb10.cluster.plugins.module_utils.recipe.schema import Use
+from ansible_collections.gb10.cluster.plugins.module_utils.runtime.layers import Build, Layer
 from ansible_collections.gb10.cluster.plugins.module_utils.serve import schema as serve_schema
 
 PREFIX = "gb10_"
@@ -30,6 +31,7 @@ class Settings(serve_schema.Settings):
     recipe: str
     recipe_folder: str
     recipe_images: Mapping[str, str]
+    image_layers: Sequence[Any]
     api_name: str
     api_clients: Sequence[str]
     ray_port: int
@@ -193,6 +195,7 @@ class Node:
     secrets: Sequence[str]
     secret_problems: tuple[Problem, ...]
     smoke_tokens: int
+    image_python: str
     store_enabled: bool
     store_source: str
     unreachable: str
@@ -215,13 +218,14 @@ class Inputs:
     """All inputs. The head is first: it is rank 0, nodes[0] in messages, and host 1 of every subnet.
 
     ``lock``: the text of the runtime's lock file; ``recipe``: its values that are not in the settings;
-    ``problems``: of the recipe, and values of another type than their variable's.
+    ``layers``: on the container image; ``problems``: of recipe and layers, and values of another type than their variable's.
     """
 
     nodes: tuple[Node, ...]
     lock: str
     problems: tuple[Problem, ...]
     recipe: Use | None = None
+    layers: tuple[Layer, ...] = ()
 
     @property
     def head(self) -> Node:
@@ -319,7 +323,8 @@ class ApiTls:
 class Container:
     """The ranks' runtime: a container. Launch overrides belong to ``name``.
 
-    ``options_of``: the ID of the image whose options the plan uses, "" if the image was not queried.
+    ``options_of``: the ID of the image whose options the plan uses, "" if the image was not queried. ``image`` is the
+    last of the ``builds`` on ``base``, or ``base`` itself.
     """
 
     kind: str
@@ -328,6 +333,8 @@ class Container:
     engine: str
     engine_args: Sequence[str]
     options_of: str
+    base: str
+    builds: Sequence[Build]
 
 
 @dataclass(frozen=True)

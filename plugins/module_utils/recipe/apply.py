@@ -175,10 +175,9 @@ def _image(recipe: Recipe, given: Collection[str], images: Mapping[str, str]) ->
         expected = "a published image, or an entry of gb10_recipe_images"
         fix = f"map it: {IMAGES}: {{{recipe.container}: NAME@sha256:...}}, or to {NATIVE}"
         problems.append(_problem("container", found, expected, fix))
-    if recipe.mods:
-        found = f"{', '.join(recipe.mods)}: scripts that change the image when it starts"
-        fix = f"build an image that contains their changes, and map {recipe.container} to it in {IMAGES}"
-        problems.append(_problem("mods", found, "no mods", fix))
+    if recipe.mods and image == NATIVE:
+        fix = f"map {recipe.container} to an image in {IMAGES}"
+        problems.append(_problem("mods", f"{', '.join(recipe.mods)}: changes of an image", "a container", fix))
     if recipe.build_args and not image and not decided:
         found = f"{' '.join(recipe.build_args)}: arguments of another project's builder"
         problems.append(_problem("build_args", found, "an image that was built", f"build it there, and map it in {IMAGES}"))

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import contextlib
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 
 from ansible_collections.gb10.cluster.plugins.module_utils.common.io_command import NOT_INSTALLED, Run
 from ansible_collections.gb10.cluster.plugins.module_utils.common.problems import Problem, ProblemsError
@@ -20,6 +20,8 @@ LABEL = "gb10.cluster.vllm_image_extract"
 #: Numbers of a user and a group that own nothing in any image.
 NOBODY = "65534:65534"
 _SHOWN = 500
+#: Build from the image on this host. Docker's builder looks there first; Podman needs the option.
+_UNPULLED: Mapping[str, Sequence[str]] = {"docker": (), "podman": ("--pull=never",)}
 
 
 class Engine:
@@ -56,6 +58,15 @@ class Engine:
         if status != 0:
             fix = f"correct gb10_container_image and its digest, or check network and login for `{self.name} pull`"
             raise refused("image", f"{self.name} pull {reference} failed: {last(stderr or stdout)}", "an image that its registry has", fix)
+
+    def build(self, base: Image, base_name: str, context: str, name: str, network: bool, args: Sequence[str]) -> None:
+        """Build an image from the folder ``context`` with a Containerfile, which starts from ``base_name``.
+
+        The base keeps the name, so that no engine prunes it.
+        """
+        self._must(["tag", base.id, base_name], "base")
+        closed = [f"--network={'default' if network else 'none'}", *_UNPULLED[self.name]]
+        self._must(["build", f"--tag={name}", f"--file={context}/Containerfile", *closed, *args, context], "build")
 
     def load(self, path: str) -> str:
         """Load an image from a tar file, and return the engine's message."""

@@ -8,6 +8,8 @@ from __future__ import annotations
 
 import contextlib
 import os
+from collections.abc import Mapping
+from typing import Any
 
 from ansible_collections.gb10.cluster.plugins.module_utils.common import io_file
 from ansible_collections.gb10.cluster.plugins.module_utils.runtime.image_copy import Image, short
@@ -32,6 +34,12 @@ def get(engine: Engine, reference: str, archive: str | None, pull: bool) -> Imag
     if not pull:
         return None
     engine.pull(reference)
+    return engine.image(reference)
+
+
+def build(engine: Engine, reference: str, how: Mapping[str, Any]) -> Image:
+    """Build the image ``reference`` on another image of this host; ``how`` is the module's argument ``build``."""
+    engine.build(engine.image(how["base"]), how["base_name"], how["context"], reference, how["network"], how["args"])
     return engine.image(reference)
 
 

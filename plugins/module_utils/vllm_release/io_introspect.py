@@ -92,7 +92,8 @@ LATER: dict[str, tuple[Choices, str]] = {
 
 
 def answer() -> dict[str, Any]:
-    """Return the arguments of this interpreter's vLLM. Raises ImportError and ValueError."""
+    """Return the arguments of this interpreter's vLLM with its plugins. Raises ImportError and ValueError."""
+    _load_plugins()
     options = [described(action) for action in parser()._actions if action.option_strings and action.dest != "help"]
     for option in options:
         if option["name"] in LATER and not option["choices"]:
@@ -104,6 +105,14 @@ def answer() -> dict[str, Any]:
     version = importlib.import_module("vllm.version").__version__
     variables = sorted(importlib.import_module("vllm.envs").environment_variables)
     return {"version": version, "ray": _ray(), "options": options, "variables": variables}
+
+
+def _load_plugins() -> None:
+    """Load vLLM's general plugins, which register values of options. vLLM logs the error of a plugin."""
+    try:
+        importlib.import_module("vllm.plugins").load_general_plugins()
+    except (ImportError, AttributeError):
+        return
 
 
 def _ray() -> str:

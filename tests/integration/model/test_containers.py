@@ -9,6 +9,7 @@ from __future__ import annotations
 import json
 import time
 from collections.abc import Iterator
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -34,7 +35,8 @@ def image(cluster: Cluster, nodes: dict[str, Host], head: Host, tmp_path_factory
         with host.backend.client.open_sftp() as files:
             for name in ("containers.conf", "storage.conf"):
                 files.put(str(ROOT / "molecule/image/files" / name), f"/tmp/{name}")
-        host.check_output("mv /tmp/containers.conf /tmp/storage.conf /etc/containers/")
+            files.put(str(ROOT / "molecule/image/files/crun-in-a-lab"), "/tmp/crun-in-a-lab")
+        host.check_output("mv /tmp/containers.conf /tmp/storage.conf /etc/containers/ && install /tmp/crun-in-a-lab /usr/local/bin/")
     with head.backend.client.open_sftp() as files:
         files.put(str(tar), "/var/tmp/image.tar")
     head.check_output(f"podman import --quiet /var/tmp/image.tar {TAG} && rm /var/tmp/image.tar")
@@ -118,6 +120,96 @@ def test_containers_without_ray(cluster: Cluster, nodes: dict[str, Host], head: 
     workers[0].check_output(f"podman kill --signal KILL {UNIT}")
     time.sleep(5)
     assert answers_again(head) == text
+
+
+#: A plugin of vLLM with a format of weights that no release has.
+PLUGIN = """
+from vllm.model_executor.model_loader import register_model_loader
+from vllm.model_executor.model_loader.default_loader import DefaultModelLoader
+
+
+def register():
+    @register_model_loader("lab")
+    class LabLoader(DefaultModelLoader):
+        def _prepare_weights(self, model, *arguments, **named):
+            self.load_config.load_format = "auto"
+            return super()._prepare_weights(model, *arguments, **named)
+"""
+ENTRY = "[vllm.general_plugins]\nlab = lab_plugin:register\n"
+#: A build has no network, and the working folder of the image.
+CHECK = """set -e
+test "$(ls /sys/class/net)" = lo
+test "$WORKSPACE_DIR" = /
+test -f /workspace/plugins/lab_plugin.py
+echo checked > /workspace/second
+"""
+COMMAND = """vllm serve /srv/models/tiny \\
+  --port {port} -tp {tensor_parallel} \\
+  --load-format lab
+"""
+
+
+@pytest.fixture
+def recipe(tmp_path: Path) -> Path:
+    """Write a recipe with two mods beside it. The first installs a plugin, the second verifies the build."""
+    first, second = (tmp_path / "mods" / name for name in ("first", "second"))
+    for folder in (first / "plugins" / "lab_plugin-1.dist-info", second, tmp_path / "recipes"):
+        folder.mkdir(parents=True)
+    (first / "run.sh").write_text("cp -r plugins /workspace/\n", encoding="utf-8")
+    (first / "plugins" / "lab_plugin.py").write_text(PLUGIN, encoding="utf-8")
+    (first / "plugins" / "lab_plugin-1.dist-info" / "entry_points.txt").write_text(ENTRY, encoding="utf-8")
+    (first / "plugins" / "lab_plugin-1.dist-info" / "METADATA").write_text("Name: lab_plugin\nVersion: 1\n", encoding="utf-8")
+    (second / "run.sh").write_text(CHECK, encoding="utf-8")
+    data = {
+        "recipe_version": "1",
+        "name": "The lab's model",
+        "container": "vllm-node",
+        "mods": ["mods/first", "mods/second"],
+        "cluster_only": True,
+        "defaults": {"port": 9000, "tensor_parallel": 2},
+        "env": {"VLLM_LOGGING_LEVEL": "INFO", "NCCL_IB_HCA": "mlx5_0"},
+        "command": COMMAND,
+    }
+    path = tmp_path / "recipes" / "lab.yaml"
+    path.write_text(json.dumps(data), encoding="utf-8")
+    return path
+
+
+def test_a_recipe_with_mods_serves_in_an_image_of_its_own(
+    cluster: Cluster, nodes: dict[str, Host], head: Host, workers: list[Host], image: str, recipe: Path
+) -> None:
+    text = completion(head)
+    arguments = json.loads(inside(head, image)[1])
+    given = {
+        "gb10_model": "",
+        "gb10_recipe": str(recipe),
+        "gb10_recipe_images": {"vllm-node": f"sha256:{image}"},
+        "gb10_container_engine": "podman",
+        "gb10_container_args": [*arguments["gb10_container_args"], "--env=PYTHONPATH=/workspace/plugins"],
+        "vllm_runtime_image_build_args": ["--runtime=/usr/local/bin/crun-in-a-lab"],
+        "vllm_patch_patches": [],
+    }
+    command = "--extra-vars", json.dumps(given)
+    first = cluster.site(*command).assert_ok()
+    assert {"Build the image"} <= first.changed_tasks()
+    assert completion(head) == text, "the same model in another runtime"
+    options = json.loads(head.file("/etc/gb10/image-options.json").content_string)
+    formats = next(option["choices"] for option in options["options"] if option["name"] == "--load-format")
+    assert "lab" in formats
+    for host in nodes.values():
+        assert containers(host) == [UNIT]
+        assert "--load-format lab" in host.check_output("ps -eo args | grep '[v]llm serve'")
+        assert host.check_output(f"podman exec {UNIT} cat /workspace/second") == "checked"
+    assert workers[0].check_output("podman image ls --quiet --no-trunc").count(options["image_id"]) == 1
+    cluster.site(*command).assert_unchanged()
+    # The image without the mods does not know the format.
+    given["gb10_image_layers"] = []
+    data = json.loads(recipe.read_text(encoding="utf-8"))
+    recipe.write_text(json.dumps({**data, "mods": []}), encoding="utf-8")
+    refused = cluster.site(*command)
+    assert refused.status != 0
+    assert "--load-format does not accept 'lab'" in refused.output
+    assert completion(head) == text
 
 
 @pytest.mark.usefixtures("image")

@@ -719,6 +719,8 @@ def test_a_container_in_place_of_an_environment() -> None:
         "engine": "docker",
         "engine_args": ["--env=A=1"],
         "options_of": "",
+        "base": DIGEST,
+        "builds": [],
     }
     assert {key for key in native if native[key] != inside[key]} == {"runtime", "serve", "nccl"}
     # The serving plan is the same, except for the finding about plugins in images, whose options are unknown before a query.

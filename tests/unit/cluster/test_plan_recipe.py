@@ -80,7 +80,6 @@ def test_without_the_plan_of_the_memory_the_share_of_the_recipe_counts() -> None
 @pytest.mark.parametrize(
     ("changes", "paths"),
     [
-        ({"mods": ["mods/x"]}, ["gb10_recipe.mods"]),
         ({"command": "vllm serve openai/gpt-oss-20b -tp 4"}, ["gb10_tensor_parallel_size"]),
         ({"command": "vllm serve openai/gpt-oss-20b --api-key x"}, ["gb10_recipe.command[0]"]),
         ({"command": "vllm serve owner/unknown -tp 2 --gpu-memory-utilization 0.95"}, ["gb10_recipe.command.--gpu-memory-utilization"]),
@@ -97,3 +96,31 @@ def test_a_problem_of_a_recipe_stops_the_plan(changes: dict[str, Any], paths: li
 def test_the_problems_of_recipe_and_inventory_are_reported_together() -> None:
     _plan, problems = cluster_plan(pair(gb10_api_port=7), recipe={**RECIPE, "command": "id"})
     assert [problem.path for problem in problems] == ["gb10_api_port", "gb10_recipe.command, line 1"]
+
+
+def found_layer(name: str, problem: str = "", *packages: str) -> dict[str, Any]:
+    """Return a result of the lookup image_layers."""
+    return {"name": name, "folder": f"/srv/{name}", "digest": "1", "packages": list(packages), "network": False, "problem": problem}
+
+
+def test_the_layers_of_inventory_and_recipe_are_built_on_the_image() -> None:
+    nodes = pair(gb10_image_layers=[{"path": "own"}])
+    layers = [found_layer("own"), found_layer("x")]
+    plan, problems = cluster_plan(nodes, recipe={**RECIPE, "mods": ["mods/x"]}, layers=layers)
+    assert problems == []
+    runtime = plan["runtime"]
+    assert ([build["name"] for build in runtime["builds"]], runtime["base"]) == (["own", "x"], IMAGE)
+    assert runtime["image"] == runtime["name"] == runtime["builds"][-1]["image"]
+
+
+def test_a_layer_that_cannot_be_read_is_a_problem() -> None:
+    layers = [found_layer("own", "no run.sh"), found_layer("x", "no folder")]
+    nodes = pair(gb10_image_layers=[{"path": "own"}])
+    _plan, problems = cluster_plan(nodes, recipe={**RECIPE, "mods": ["mods/x"]}, layers=layers)
+    assert [problem.path for problem in problems] == ["gb10_image_layers[0]", "gb10_recipe.mods[0]"]
+
+
+def test_layers_need_a_container() -> None:
+    nodes = pair(gb10_image_layers=[{"path": "own"}], gb10_runtime="native")
+    _plan, problems = cluster_plan(nodes, recipe=RECIPE, layers=[found_layer("own")])
+    assert [problem.path for problem in problems] == ["gb10_image_layers"]

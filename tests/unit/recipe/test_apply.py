@@ -119,7 +119,6 @@ def test_the_runtime(changes: dict[str, str], images: dict[str, str], runtime: s
 
 PROBLEMS = {
     "a local image": (recipe(image=""), 2, "gb10_recipe.container"),
-    "mods": (recipe(mods=("mods/x",)), 2, "gb10_recipe.mods"),
     "cluster only": (recipe(cluster_only=True), 1, "gb10_recipe.cluster_only"),
     "solo only": (recipe(solo_only=True), 2, "gb10_recipe.solo_only"),
     "a context": (recipe("--max-model-len", "many"), 2, "gb10_recipe.command"),
@@ -131,6 +130,12 @@ PROBLEMS = {
 @pytest.mark.parametrize(("found", "nodes", "path"), PROBLEMS.values(), ids=PROBLEMS)
 def test_what_cannot_be_honored_is_refused(found: Recipe, nodes: int, path: str) -> None:
     assert refused(found, nodes=nodes) == [path]
+
+
+def test_mods_need_an_image() -> None:
+    found = recipe(mods=("mods/x",))
+    assert refused(found, images={"vllm-node": "native"}) == ["gb10_recipe.mods"]
+    assert refused(found) == []
 
 
 def test_arguments_of_the_other_builder_need_an_image() -> None:

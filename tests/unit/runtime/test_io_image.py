@@ -190,3 +190,36 @@ def test_a_tag_of_another_image_is_reported(tmp_path: Path) -> None:
     said = compared(tmp_path, TAG, {"spark1": (ID, ""), "spark2": (OTHER, ""), "spark3": (ID, OTHER), "spark4": ("", "")})
     assert f"{TAG} is sha256:{OTHER} on spark2, and sha256:{ID} on spark1." in said
     assert (said.count("Every node runs the image of spark1"), "FAILED" in said) == (1, False)
+
+
+def building(host: Host, folder: Path, **changes: Any) -> dict[str, Any]:
+    """Return the arguments of a build on the registry's image, which the host has."""
+    host.got(pull=True)
+    host.calls()
+    folder.mkdir(exist_ok=True)
+    (folder / "Containerfile").write_text("FROM localhost/base:1\nUSER 0:0\n", encoding="utf-8")
+    return {"image": "localhost/built:1", "build": {"context": str(folder), "base": DIGEST, "base_name": "localhost/base:1", **changes}}
+
+
+def test_built_once_without_network(host: Host, tmp_path: Path) -> None:
+    given = building(host, tmp_path / "context")
+    assert host.got(check=True, **given) == {**host.got(check=True, **given), "changed": True, "image_id": None}
+    host.calls()
+    first = host.got(**given)
+    assert (first["changed"], first["image_id"] in host.images(), host.calls()) == (True, True, ["image", "image", "tag", "build", "image"])
+    assert (host.state / "network").read_text(encoding="utf-8") == "none"
+    again = host.got(**given)
+    assert (again["changed"], again["image_id"], host.calls()) == (False, first["image_id"], ["image"])
+
+
+def test_a_build_may_request_the_network(host: Host, tmp_path: Path) -> None:
+    host.got(**building(host, tmp_path / "context", network=True))
+    assert (host.state / "network").read_text(encoding="utf-8") == "default"
+
+
+@pytest.mark.parametrize("changes", [{"base": "example.org/none:1"}, {"base_name": "localhost/other:1"}])
+def test_a_failed_build_is_an_error(host: Host, tmp_path: Path, changes: dict[str, str]) -> None:
+    answer = host.run(**building(host, tmp_path / "context", **changes))
+    assert answer["failed"]
+    assert "image" in answer["msg"]
+    assert host.images() == [ID]

@@ -1,0 +1,110 @@
+# Copyright (c) 2026, gb10.cluster maintainers
+# GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+
+"""Layers on a container image: folders with a run.sh (mods), and Python packages. One build for each content hash."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import re
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from ansible_collections.gb10.cluster.plugins.module_utils.common.problems import Problem
+
+VARIABLE = "gb10_image_layers"
+#: The names of built images and of the image below them. No registry can have them.
+BUILT, BASE = "localhost/gb10-layers", "localhost/gb10-base"
+#: The folder inside the image; mods of eugr/spark-vllm-docker expect it.
+_INSIDE = "/workspace/mods"
+_NAME = re.compile(r"[A-Za-z0-9][\w.-]{0,63}", re.ASCII)
+#: A pinned package: another release must be another image.
+_PIN = re.compile(r"[A-Za-z0-9][\w.-]*(\[[\w,.-]+\])?==[\w.!+-]+", re.ASCII)
+_KEYS = ("path", "packages", "network")
+#: The layer's folder in the build's context.
+FOLDER = "layer"
+#: Images have an environment of their own, which Debian's marker would protect.
+_PIP = ("-m", "pip", "install", "--no-cache-dir", "--break-system-packages")
+
+
+@dataclass(frozen=True)
+class Layer:
+    """A layer. ``folder``: on the controller, "" for packages; ``digest``: of its files; ``network``: whether its script may use one."""
+
+    name: str
+    folder: str
+    digest: str
+    packages: tuple[str, ...]
+    network: bool
+
+
+@dataclass(frozen=True)
+class Build:
+    """The build of one layer: ``image`` from ``containerfile``, which starts from the name ``base_name`` of ``base``."""
+
+    name: str
+    folder: str
+    network: bool
+    image: str
+    base: str
+    base_name: str
+    containerfile: str
+
+
+def check(given: Any) -> list[Problem]:
+    """Return every problem in ``gb10_image_layers``."""
+    if not isinstance(given, Sequence) or isinstance(given, str):
+        return [Problem(VARIABLE, repr(given), "a list of layers", "write [{path: FOLDER}]")]
+    return [problem for index, layer in enumerate(given) for problem in _check(layer, f"{VARIABLE}[{index}]")]
+
+
+def _check(layer: Any, path: str) -> list[Problem]:
+    if not isinstance(layer, Mapping) or set(layer) - set(_KEYS):
+        return [Problem(path, repr(layer)[:200], f"a mapping with {', '.join(_KEYS)}", f"correct {path}")]
+    problems = []
+    if ("path" in layer) == ("packages" in layer):
+        problems.append(Problem(path, "it has path and packages, or neither", "one of the two", "write two layers"))
+    if "path" in layer and not (isinstance(layer["path"], str) and _NAME.fullmatch(layer["path"].rstrip("/").rpartition("/")[2])):
+        problems.append(Problem(f"{path}.path", repr(layer["path"]), "a folder on the controller", f"correct {path}.path"))
+    pins = layer.get("packages", [])
+    if not isinstance(pins, list) or not all(isinstance(pin, str) and _PIN.fullmatch(pin) for pin in pins):
+        problems.append(Problem(f"{path}.packages", repr(pins)[:200], "a list of releases, such as [ray==2.60.0]", f"correct {path}.packages"))
+    if not isinstance(layer.get("network", False), bool):
+        problems.append(Problem(f"{path}.network", repr(layer["network"]), "true or false", f"correct {path}.network"))
+    return problems
+
+
+def builds(base: str, layers: Sequence[Layer], python: str) -> list[Build]:
+    """Return the builds of the layers on ``base``, a reference: one for each, on top of the one before.
+
+    Equal contents have equal names, so an engine that has the name has the image. ``python`` is the interpreter inside.
+    """
+    found: list[Build] = []
+    below, start = base, f"{BASE}:{_digest(base)}"
+    for layer in layers:
+        text = _containerfile(start, layer, python)
+        name = f"{BUILT}:{_digest([text, layer.digest, layer.network])}"
+        found.append(Build(layer.name, layer.folder, layer.network, name, below, start, text))
+        below = start = name
+    return found
+
+
+def _digest(data: Any) -> str:
+    return hashlib.sha256(json.dumps(data).encode()).hexdigest()[:32]
+
+
+def _containerfile(start: str, layer: Layer, python: str) -> str:
+    """Return the text of one build. Names are validated, and each command is a list, so no shell splits them.
+
+    A mod's run.sh starts in its own folder, with the image's working folder as WORKSPACE_DIR. The build runs as root
+    without looking at the image's users; the ranks run as another user.
+    """
+    lines = [f"FROM {start}", "USER 0:0"]
+    if layer.packages:
+        return "\n".join([*lines, f"RUN {json.dumps([python, *_PIP, *layer.packages])}", ""])
+    inside = f"{_INSIDE}/{layer.name}"
+    script = f'export WORKSPACE_DIR="$PWD"; cd {inside} && exec bash ./run.sh'
+    return "\n".join([*lines, f"COPY {FOLDER} {inside}", f"RUN {json.dumps(['/bin/bash', '-c', script])}", ""])

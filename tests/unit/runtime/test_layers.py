@@ -1,0 +1,130 @@
+"""Tests of image layers: their checks, their builds, and the reading of their folders."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from ansible_collections.gb10.cluster.plugins.module_utils.runtime import io_layers
+from ansible_collections.gb10.cluster.plugins.module_utils.runtime.layers import Layer, builds, check
+
+BASE = f"vllm/vllm-openai@sha256:{'0' * 64}"
+
+
+def layer(name: str = "fix", digest: str = "1", *packages: str, network: bool = False) -> Layer:
+    return Layer(name, "" if packages else f"/srv/{name}", digest, packages, network)
+
+
+def test_each_layer_is_one_build_on_the_one_before() -> None:
+    first, second = builds(BASE, [layer(), layer("packages", "", "ray==2.60.0", network=True)], "python3")
+    assert (first.base, second.base, second.base_name) == (BASE, first.image, first.image)
+    assert first.containerfile == (
+        f"FROM {first.base_name}\nUSER 0:0\nCOPY layer /workspace/mods/fix\n"
+        'RUN ["/bin/bash", "-c", "export WORKSPACE_DIR=\\"$PWD\\"; cd /workspace/mods/fix && exec bash ./run.sh"]\n'
+    )
+    assert second.containerfile == (
+        f'FROM {first.image}\nUSER 0:0\nRUN ["python3", "-m", "pip", "install", "--no-cache-dir", "--break-system-packages", "ray==2.60.0"]\n'
+    )
+    assert (first.network, second.network) == (False, True)
+
+
+def test_equal_layers_have_equal_images_and_each_change_another_one() -> None:
+    variants = [
+        builds(BASE, [layer()], "python3"),
+        builds(BASE + "1", [layer()], "python3"),
+        builds(BASE, [layer("other")], "python3"),
+        builds(BASE, [layer(digest="2")], "python3"),
+        builds(BASE, [layer(network=True)], "python3"),
+        builds(BASE, [layer("p", "", "a==1")], "python3"),
+        builds(BASE, [layer("p", "", "a==1")], "/opt/python"),
+    ]
+    assert len({found[-1].image for found in variants}) == len(variants)
+    assert builds(BASE, [layer()], "python3") == variants[0]
+    assert builds(BASE, [], "python3") == []
+
+
+REFUSED: dict[str, tuple[Any, str]] = {
+    "a text": ("mods/x", "gb10_image_layers"),
+    "a word": (["mods/x"], "gb10_image_layers[0]"),
+    "an unknown key": ([{"path": "x", "script": "y"}], "gb10_image_layers[0]"),
+    "neither": ([{"network": True}], "gb10_image_layers[0]"),
+    "both": ([{"path": "x", "packages": ["a==1"]}], "gb10_image_layers[0]"),
+    "a name with a blank": ([{"path": "/srv/a b"}], "gb10_image_layers[0].path"),
+    "a name with a quote": ([{"path": "/srv/a'b"}], "gb10_image_layers[0].path"),
+    "no folder": ([{"path": "/"}], "gb10_image_layers[0].path"),
+    "a release that can move": ([{"packages": ["ray"]}], "gb10_image_layers[0].packages"),
+    "an option of pip": ([{"packages": ["--index-url=https://example.com"]}], "gb10_image_layers[0].packages"),
+    "a text as network": ([{"packages": ["a==1"], "network": "yes"}], "gb10_image_layers[0].network"),
+}
+
+
+@pytest.mark.parametrize(("given", "path"), REFUSED.values(), ids=REFUSED)
+def test_other_layers_are_refused(given: Any, path: str) -> None:
+    assert [problem.path for problem in check(given)] == [path]
+
+
+def test_valid_layers() -> None:
+    assert check([{"path": "mods/fix-x"}, {"packages": ["ray[default]==2.60.0"], "network": True}]) == []
+
+
+@pytest.fixture
+def mod(tmp_path: Path) -> Path:
+    folder = tmp_path / "mods" / "fix"
+    (folder / "files").mkdir(parents=True)
+    (folder / "run.sh").write_text("true\n", encoding="utf-8")
+    (folder / "files" / "a.patch").write_text("x\n", encoding="utf-8")
+    return folder
+
+
+def test_the_digest_changes_with_names_contents_and_modes(mod: Path) -> None:
+    digests = [io_layers.digest(str(mod))]
+    (mod / "run.sh").chmod(0o755)
+    digests.append(io_layers.digest(str(mod)))
+    (mod / "files" / "a.patch").write_text("y\n", encoding="utf-8")
+    digests.append(io_layers.digest(str(mod)))
+    (mod / "files" / "a.patch").rename(mod / "files" / "b.patch")
+    digests.append(io_layers.digest(str(mod)))
+    assert len(set(digests)) == 4
+
+
+def test_a_link_is_refused(mod: Path) -> None:
+    (mod / "files" / "passwd").symlink_to("/etc/passwd")
+    with pytest.raises(ValueError, match="passwd is a link or a special file"):
+        io_layers.digest(str(mod))
+
+
+def test_a_linked_folder_is_refused(mod: Path) -> None:
+    (mod / "etc").symlink_to("/etc")
+    with pytest.raises(ValueError, match="etc is a link or a special file"):
+        io_layers.digest(str(mod))
+
+
+def test_many_files_are_refused(mod: Path) -> None:
+    for number in range(1000):
+        (mod / str(number)).touch()
+    with pytest.raises(ValueError, match="more than 1000 files"):
+        io_layers.digest(str(mod))
+
+
+def test_the_mods_of_a_recipe_are_in_a_folder_above_it(mod: Path, tmp_path: Path) -> None:
+    found = io_layers.of_recipe("mods/fix/", str(tmp_path / "recipes" / "4x" / "a.yaml"))
+    assert (found["name"], found["folder"], found["problem"]) == ("fix", str(mod), "")
+    assert found == io_layers.of_inventory({"path": "mods/fix"}, str(tmp_path))
+
+
+@pytest.mark.parametrize("name", ["../mods/fix", "/etc", "mods/missing", "mods/../../etc"])
+@pytest.mark.usefixtures("mod")
+def test_a_mod_elsewhere_is_a_problem(tmp_path: Path, name: str) -> None:
+    found = io_layers.of_recipe(name, str(tmp_path / "recipes" / "a.yaml"))
+    assert found["problem"].startswith(f"no folder {name} beside ")
+
+
+def test_a_folder_without_a_script_is_a_problem(tmp_path: Path) -> None:
+    assert io_layers.of_inventory({"path": "empty"}, str(tmp_path))["problem"] == f"{tmp_path}/empty has no run.sh"
+
+
+def test_packages_have_no_folder() -> None:
+    found = io_layers.of_inventory({"packages": ["a==1"], "network": True}, "/srv")
+    assert (found["packages"], found["network"], found["folder"], found["problem"]) == (["a==1"], True, "", "")
