@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 import copy
+import shlex
 from typing import Any
 
 import pytest
 from cluster_nodes import Node, cluster_plan, spark
+
+from ansible_collections.gb10.cluster.plugins.module_utils.launch import argv as launch
 
 IMAGE = f"vllm/vllm-openai@sha256:{'0' * 64}"
 RECIPE = {
@@ -124,3 +127,42 @@ def test_layers_need_a_container() -> None:
     nodes = pair(gb10_image_layers=[{"path": "own"}], gb10_runtime="native")
     _plan, problems = cluster_plan(nodes, recipe=RECIPE, layers=[found_layer("own")])
     assert [problem.path for problem in problems] == ["gb10_image_layers"]
+
+
+#: The arguments that NVIDIA prints for two Sparks. Source: NVIDIA/dgx-spark-playbooks, nvidia/playbook-vllm-cluster/README.md, 2026-09-28.
+PRINTED = [
+    "--host 0.0.0.0",
+    "--port 8000",
+    "--trust-remote-code",
+    "--kv-cache-dtype fp8",
+    "--gpu-memory-utilization 0.7",
+    "--max-model-len 262144",
+    "--max-num-seqs 8",
+    "--max-num-batched-tokens 16384",
+    "--enable-chunked-prefill",
+    "--async-scheduling",
+    "--enable-prefix-caching",
+    """--speculative-config '{"method":"dflash","model":"z-lab/Qwen3.8-27B-DFlash2","num_speculative_tokens":8,"draft_tensor_parallel_size":2}'""",
+    "--load-format instanttensor",
+    "--reasoning-parser qwen3",
+    "--tool-call-parser qwen3_xml",
+    "--enable-auto-tool-choice",
+    "--tensor-parallel-size 2",
+]
+
+
+def test_the_arguments_of_nvidias_example_for_two_sparks() -> None:
+    command = " \\\n  ".join(["vllm serve nvidia/Qwen3.8-27B-NVFP4", *PRINTED]).replace("{", "{{").replace("}", "}}")
+    plan = planned(pair(), command=command, env={}, defaults={})
+    printed = [shlex.split(line) for line in PRINTED]
+    argv = launch.vllm_argv({**plan, "node": plan["nodes"][0]})
+    assert plan["served_model_name"] == "nvidia/Qwen3.8-27B-NVFP4"
+    flat = [word for words in argv for word in (words.split("=", 1) if words.startswith("--") else [words])]
+    missing = [words for words in printed if not any(flat[at : at + len(words)] == words for at in range(len(flat)))]
+    # The port, the host and the parallel size are equal. The plan replaces the share of the memory if it knows the model.
+    explained = [line.partition(" is replaced: ")[0].split() for line in [*plan["serve"]["recipe"], *plan["serve"]["why"]]]
+    assert [words for words in missing if words not in explained] == []
+    known = {words[0] for words in printed}
+    own = {"--served-model-name", "--pipeline-parallel-size", "--distributed-executor-backend", "--middleware"}
+    own |= {"--nnodes", "--node-rank", "--master-addr", "--master-port", "--kv-cache-memory-bytes"}
+    assert {word for word in flat if word.startswith("--")} <= known | own

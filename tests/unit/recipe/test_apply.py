@@ -40,6 +40,7 @@ def refused(found: Recipe, given: Collection[str] = (), nodes: int = 2, images: 
 
 
 RUNTIME = {"gb10_runtime": "container", "gb10_container_image": IMAGE, "gb10_distributed_executor_backend": "mp"}
+NAME = {"gb10_served_model_name": "owner/model"}
 
 
 def test_options_become_variables_and_the_rest_are_arguments() -> None:
@@ -63,7 +64,7 @@ def test_options_become_variables_and_the_rest_are_arguments() -> None:
 
 def test_the_inventory_wins_and_the_plan_shows_it() -> None:
     result = used(recipe("-tp", "2", "--max-model-len", "4096"), given={"gb10_max_model_len", "gb10_model", "gb10_runtime"})
-    assert result.settings == {"gb10_tensor_parallel_size": "2", "gb10_distributed_executor_backend": "mp"}
+    assert result.settings == {"gb10_tensor_parallel_size": "2", "gb10_distributed_executor_backend": "mp", **NAME}
     assert result.about[1:] == ["--max-model-len 4096 is replaced: the inventory sets gb10_max_model_len"]
     assert result.model == "owner/model"
 
