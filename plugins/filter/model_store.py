@@ -16,15 +16,15 @@ problem_types = Core("common.problems")
 
 
 def model_store_plan(
-    plan: Mapping[str, Any], found: Mapping[str, Any], listing: Mapping[str, Any], reserve: int, verify: bool
+    plan: Mapping[str, Any], item: Mapping[str, Any], found: Mapping[str, Any], listing: Mapping[str, Any], reserve: int, verify: bool
 ) -> dict[str, Any]:
-    """Return {receivers, chain, problems, report}; see module_utils/model_store/plan.py."""
+    """Return {receivers, chain, problems, report} for the plan's model or draft ``item``; see module_utils/model_store/plan.py."""
     given, nodes = plain_data(found), [plain_data(node) for node in plan["nodes"]]
     names = [node["name"] for node in nodes]
     # Before the head's download its digest is unknown. Then every node that differs from the listing receives.
     wanted = "" if listing else given[names[0]]["digest"]
     receivers = model_store.receivers(names, given, wanted, bool(verify))
-    problems = model_store.problems(plain_data(plan["store"]), names, given, plain_data(listing) or None, int(reserve))
+    problems = model_store.problems(plain_data(item), names, given, plain_data(listing) or None, int(reserve))
     return {
         "receivers": receivers,
         "chain": model_store.chain(nodes, receivers),

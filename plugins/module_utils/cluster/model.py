@@ -12,8 +12,9 @@ from typing import Any
 
 from ansible_collections.gb10.cluster.plugins.module_utils.cluster.schema import HubModel, Inputs, ModelFiles, Node
 from ansible_collections.gb10.cluster.plugins.module_utils.common.problems import Problem, ProblemsError
-from ansible_collections.gb10.cluster.plugins.module_utils.model import catalog
+from ansible_collections.gb10.cluster.plugins.module_utils.model import catalog, drafts
 from ansible_collections.gb10.cluster.plugins.module_utils.model.catalog import Model
+from ansible_collections.gb10.cluster.plugins.module_utils.model.drafts import Draft
 from ansible_collections.gb10.cluster.plugins.module_utils.model_store import plan as model_store
 from ansible_collections.gb10.cluster.plugins.module_utils.recipe.schema import Use
 
@@ -21,6 +22,9 @@ from ansible_collections.gb10.cluster.plugins.module_utils.recipe.schema import 
 @dataclass(frozen=True)
 class Chosen:
     """The model. ``entry``: its path is the folder in the store, if it is stored; ``name``: its default name in the API.
+
+    ``draft``: of speculative decoding, None without one; ``draft_store``: its place in the store, {} without one.
+    ``user_args``: gb10_vllm_extra_args with the draft's folder, as the entry's.
 
     ``config`` and ``weights_bytes`` come from its files if they were read, else from the catalog; None if unknown.
     ``store`` is from model_store's plan(), ``about`` and ``warnings`` are text.
@@ -33,6 +37,9 @@ class Chosen:
     weights_bytes: int | None
     about: Sequence[str]
     warnings: Sequence[str]
+    draft: Draft | None
+    draft_store: Mapping[str, str]
+    user_args: Sequence[str]
 
 
 def choose(inputs: Inputs) -> Chosen:
@@ -44,7 +51,12 @@ def choose(inputs: Inputs) -> Chosen:
     store = model_store.plan(
         model.hub, model.path, model.revision, settings.install_dir, head.store_enabled, head.store_source
     )
+    user_args, draft = settings.vllm_extra_args, drafts.find([*model.args, *settings.vllm_extra_args])
+    draft_store = model_store.plan(draft.hub, "", draft.revision, settings.install_dir, head.store_enabled, "") if draft else {}
     entry = replace(model, path=store["folder"]) if store else model
+    if draft and draft_store:
+        entry = replace(entry, args=tuple(drafts.with_folder(entry.args, draft.hub, draft_store["folder"])))
+        user_args = drafts.with_folder(user_args, draft.hub, draft_store["folder"])
     found = _read(entry, inputs.nodes, settings.install_dir)
     return Chosen(
         entry=entry,
@@ -54,6 +66,9 @@ def choose(inputs: Inputs) -> Chosen:
         weights_bytes=(found and found.weights_bytes) or model.weights_bytes,
         about=catalog.describe(model),
         warnings=_unread(entry, head, found),
+        draft=draft,
+        draft_store=draft_store,
+        user_args=user_args,
     )
 
 

@@ -259,6 +259,7 @@ def _serving(
         nccl=version.removeprefix("v").partition("-")[0],
         nccl_gcc=() if nccl.build else tuple(library.get("gcc", ())),
         smoke_tokens=head.smoke_tokens,
+        draft=model.draft,
         queried=None if options is None else vllm_release.options_of(options),
         variables=variables,
         unread=unread,
@@ -287,6 +288,7 @@ def _plan(
         quantization=quantization.kind(model.config),
         served_model_name=settings.served_model_name or model.name,
         store=Store(**model.store) if model.store else None,
+        drafts=(Store(**model.draft_store),) if model.draft_store else (),
         executor=executor,
         ranks_unit=paths.RAY_UNIT if executor == "ray" else paths.VLLM_UNIT,
         tensor_parallel_size=decision.tensor,
@@ -320,15 +322,15 @@ def _plan(
         runtime=runtime,
         nccl=nccl,
         stack=StackVersions(stack.name, stack.vllm, stack.nccl, stack.device, stack.cuda),
-        serve=_serve(settings, serving, model, decision, inputs.recipe.about if inputs.recipe else ()),
+        serve=_serve(serving, model, decision, inputs.recipe.about if inputs.recipe else ()),
         fabric=fabric_plan.explain(fabric.topology, fabric.why, fabric.nodes),
     )
 
 
-def _serve(settings: Settings, serving: serve.Inputs, model: Chosen, decision: serve.Decision, recipe: Sequence[str]) -> Serve:
+def _serve(serving: serve.Inputs, model: Chosen, decision: serve.Decision, recipe: Sequence[str]) -> Serve:
     return Serve(
         args=decision.args,
-        user_args=settings.vllm_extra_args,
+        user_args=model.user_args,
         files=decision.files,
         smoke_tokens=decision.smoke_tokens,
         reasoning=model.entry.reasoning,

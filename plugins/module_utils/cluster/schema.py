@@ -431,6 +431,7 @@ class Plan:
     quantization: str
     served_model_name: str
     store: Store | None
+    drafts: Sequence[Store]
     executor: str
     ranks_unit: str
     tensor_parallel_size: int

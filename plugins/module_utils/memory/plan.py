@@ -144,7 +144,7 @@ def _demand(inputs: Inputs) -> _Demand:
     default_tokens, default_sequences = next(entry[1:] for entry in _BATCHES if smallest >= entry[0])
     max_num_seqs, batched = inputs.max_num_seqs or default_sequences, inputs.max_num_batched_tokens or default_tokens
     scale = Fraction(inputs.weights_bytes, model_weights.checkpoint(shape)) if inputs.weights_bytes else Fraction(1)
-    workspace = _workspace(shape, tensor, ELEMENT[dtype], batched, max_num_seqs) + PROCESS + CONTEXT + GRAPHS
+    workspace = _workspace(shape, tensor, ELEMENT[dtype], batched, max_num_seqs) + PROCESS + CONTEXT + GRAPHS + inputs.draft_bytes
     return _Demand(
         max_num_seqs=max_num_seqs,
         dtype=dtype,

@@ -40,7 +40,7 @@ class Inputs:
     lowered if it does not fit. ``max_num_seqs`` and ``max_num_batched_tokens``: 0 for vLLM's defaults. ``ceiling``: the
     maximum share of a node's memory for vLLM. ``kv_in_bytes``: whether the release has --kv-cache-memory-bytes; without
     it the plan returns a fraction. ``kv_cache_memory_bytes``: the user's value for that option, 0 for all remaining
-    memory.
+    memory. ``draft_bytes``: of a draft model, which may be whole on each rank.
     """
 
     shape: Shape
@@ -58,6 +58,7 @@ class Inputs:
     head_reserve: int = HEAD_RESERVE
     kv_in_bytes: bool = True
     kv_cache_memory_bytes: int = 0
+    draft_bytes: int = 0
     block: int = kv_cache.BLOCK
 
     @property

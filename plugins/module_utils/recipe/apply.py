@@ -98,8 +98,8 @@ def use(recipe: Recipe, given: Collection[str], nodes: int, images: Mapping[str,
     environment, replaced, unsafe = _environment(recipe)
     executor = {"gb10_distributed_executor_backend": "mp"} if nodes > 1 else {}
     # The name that vLLM itself would use, and that the clients in a recipe's documentation use.
-    name = {} if recipe.model.startswith("/") else {"gb10_served_model_name": recipe.model}
-    settings = {"gb10_model": recipe.model, **name, **executor, **runtime, **command.settings}
+    served = {} if recipe.model.startswith("/") else {"gb10_served_model_name": recipe.model}
+    settings = {"gb10_model": recipe.model, **served, **executor, **runtime, **command.settings}
     about = f"the recipe {recipe.name or recipe.model} with {runtime.get('gb10_container_image') or recipe.container}"
     result = Use(
         model=recipe.model,

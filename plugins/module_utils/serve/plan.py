@@ -81,7 +81,7 @@ def decide(inputs: Inputs) -> Decision:
     files = [(file.argument, File(file.url, file.sha256, f"{folder}/{file.name}")) for file in inputs.model.files]
     parts = [
         _Part(why=[f"memory is not planned: {unknown}"] if unknown else [], problems=user_problems),
-        _Part(why=split),
+        _Part(why=[*split, *_draft(inputs)]),
         _experts(inputs, shape),
         memory_part,
         _eager(inputs, given),
@@ -209,6 +209,16 @@ def _sizes(inputs: Inputs, shape: Shape | None, model: Model) -> tuple[int, int,
     return tensor, count // tensor, f"every layer is split over as many nodes as the model allows{least}"
 
 
+def _draft(inputs: Inputs) -> list[str]:
+    """Explain the memory of a draft, which the memory plan counts whole on each rank."""
+    if not inputs.draft:
+        return []
+    size = inputs.draft.weights_bytes
+    if size:
+        return [f"the draft {inputs.draft.hub}: {size / 1e9:.1f} GB on each rank, without its KV cache, which is not planned"]
+    return [f"the draft {inputs.draft.hub}: its size is unknown, so its memory is not planned"]
+
+
 def _experts(inputs: Inputs, shape: Shape | None) -> _Part:
     """Distribute whole experts over the ranks, instead of slices of each."""
     if not inputs.settings.expert_parallel:
@@ -276,6 +286,7 @@ def _memory_inputs(inputs: Inputs, shape: Shape, given: Mapping[str, Any], tenso
         ceiling=CEILING,
         kv_in_bytes=_has(inputs, "--kv-cache-memory-bytes"),
         kv_cache_memory_bytes=_whole(given.get("--kv-cache-memory-bytes")),
+        draft_bytes=(inputs.draft.weights_bytes or 0) if inputs.draft else 0,
     )
 
 

@@ -14,6 +14,7 @@ from ansible_collections.gb10.cluster.plugins.module_utils.common.problems impor
 from ansible_collections.gb10.cluster.plugins.module_utils.launch import overrides
 from ansible_collections.gb10.cluster.plugins.module_utils.memory.schema import MemoryPlan
 from ansible_collections.gb10.cluster.plugins.module_utils.model.catalog import Model
+from ansible_collections.gb10.cluster.plugins.module_utils.model.drafts import Draft
 from ansible_collections.gb10.cluster.plugins.module_utils.rules import schema as rules
 from ansible_collections.gb10.cluster.plugins.module_utils.runtime import stacks
 from ansible_collections.gb10.cluster.plugins.module_utils.vllm_release import checks as vllm_release
@@ -73,6 +74,8 @@ class Inputs:
     #: The NCCL release that the ranks will load, "" if unknown.
     nccl: str
     smoke_tokens: int = 0
+    #: The draft of speculative decoding, None without one.
+    draft: Draft | None = None
     #: The arguments that an installed vLLM reported, for a release outside the table.
     queried: Mapping[str, vllm_release.Option] | None = None
     variables: Sequence[str] | None = None

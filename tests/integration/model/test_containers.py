@@ -19,6 +19,8 @@ from live_cluster import Cluster
 from repository import ROOT
 from testinfra.host import Host
 
+from ansible_collections.gb10.cluster.plugins.module_utils.api.access import GUARD_FOLDER
+
 pytestmark = [pytest.mark.disruptive, pytest.mark.slow]
 
 TAG = "lab.example/vllm:1"
@@ -185,7 +187,7 @@ def test_a_recipe_with_mods_serves_in_an_image_of_its_own(
         "gb10_recipe": str(recipe),
         "gb10_recipe_images": {"vllm-node": f"sha256:{image}"},
         "gb10_container_engine": "podman",
-        "gb10_container_args": [*arguments["gb10_container_args"], "--env=PYTHONPATH=/workspace/plugins"],
+        "gb10_container_args": [*arguments["gb10_container_args"], f"--env=PYTHONPATH=/workspace/plugins:{GUARD_FOLDER}"],
         "vllm_runtime_image_build_args": ["--runtime=/usr/local/bin/crun-in-a-lab"],
         "vllm_patch_patches": [],
     }

@@ -12,7 +12,7 @@ import pytest
 from api_client import API, CURL, completion
 from fake_hub import COMMIT, NAME
 from live_cluster import Cluster
-from repository import read
+from repository import load_yaml, read
 from run_playbook import run
 from testinfra.host import Host
 
@@ -79,3 +79,29 @@ def test_a_hub_that_does_not_answer_is_a_warning(cluster: Cluster, planned: Plan
     assert planned()["quantization"] == "unknown"
     done = run("playbooks/plan.yml", [*cluster.arguments, "--extra-vars", json.dumps(VARIABLES)]).assert_unchanged()
     assert f"Hugging Face Hub could not be queried for {NAME} at main: 127.0.0.1 does not respond: " in done.output
+
+
+@pytest.mark.slow
+@pytest.mark.usefixtures("hub")
+def test_a_draft_comes_from_the_hub_and_the_tokens_stay_the_same(cluster: Cluster, nodes: dict[str, Host], head: Host) -> None:
+    """Speculative decoding with a draft in the store: the tokens are those of the model alone, and drafts are accepted."""
+    text = completion(head)
+    speculative = json.dumps({"method": "draft_model", "model": NAME, "num_speculative_tokens": 2})
+    arguments = [*load_yaml(read("inventories/lab/group_vars/gb10_cluster.yml"))["gb10_vllm_extra_args"], "--speculative-config", speculative]
+    extra = "--extra-vars", json.dumps({"model_store_env": VARIABLES["model_store_env"], "gb10_vllm_extra_args": arguments})
+    folder = f"/opt/gb10/models/{NAME.replace('/', '--')}/main"
+    try:
+        cluster.site(*extra).assert_ok()
+        for node in nodes.values():
+            assert json.loads(node.file(f"{folder}/gb10-model.json").content_string)["commit"] == COMMIT
+        assert folder in head.check_output("ps -eo args | grep '[v]llm serve'")
+        assert completion(head) == text
+        metrics = head.check_output(f"{CURL} --silent --fail {API}/metrics")
+        accepted = [line for line in metrics.splitlines() if line.startswith("vllm:spec_decode_num_accepted_tokens_total")]
+        assert accepted and float(accepted[0].rpartition(" ")[2]) > 0, "no draft was accepted"
+        cluster.site(*extra).assert_unchanged()
+    finally:
+        cluster.site().assert_ok()
+        for node in nodes.values():
+            node.check_output(f"rm -rf {folder}")
+    assert completion(head) == text

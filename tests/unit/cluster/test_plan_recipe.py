@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import copy
+import json
 import shlex
 from typing import Any
 
@@ -129,6 +130,7 @@ def test_layers_need_a_container() -> None:
     assert [problem.path for problem in problems] == ["gb10_image_layers"]
 
 
+DRAFT = "z-lab/Qwen3.8-27B-DFlash2"
 #: The arguments that NVIDIA prints for two Sparks. Source: NVIDIA/dgx-spark-playbooks, nvidia/playbook-vllm-cluster/README.md, 2026-09-28.
 PRINTED = [
     "--host 0.0.0.0",
@@ -151,6 +153,32 @@ PRINTED = [
 ]
 
 
+def test_the_draft_of_nvidias_example_is_stored_like_the_model() -> None:
+    command = f"vllm serve nvidia/Qwen3.8-27B-NVFP4 -tp 2 {PRINTED[11]}".replace("{", "{{").replace("}", "}}")
+    plan = planned(pair(), command=command)
+    (draft,) = plan["drafts"]
+    assert (draft["hub"], draft["revision"], draft["source"]) == (DRAFT, "50307d4c4cde6860d4eee73e2547cd786fe8e8a4", "")
+    given = json.loads(plan["serve"]["args"][plan["serve"]["args"].index("--speculative-config") + 1])
+    assert given["model"] == draft["folder"] == f"/opt/gb10/models/z-lab--Qwen3.8-27B-DFlash2/{draft['revision']}"
+    assert any(line.startswith(f"the draft {DRAFT}: 3.8 GB on each rank") for line in plan["serve"]["why"])
+
+
+def test_the_users_draft_is_stored_too() -> None:
+    given = ["--speculative-config", '{"method": "draft_model", "model": "owner/draft"}']
+    plan = planned(pair(gb10_vllm_extra_args=given))
+    assert [draft["hub"] for draft in plan["drafts"]] == ["owner/draft"]
+    assert json.loads(plan["serve"]["user_args"][1])["model"] == "/opt/gb10/models/owner--draft/main"
+
+
+def test_without_the_store_the_draft_keeps_its_name() -> None:
+    given = ["--speculative-config", '{"model":"owner/draft"}']
+    nodes = pair(gb10_vllm_extra_args=given)
+    for node in nodes:
+        node["store"]["enabled"] = False
+    plan = planned(nodes)
+    assert (plan["drafts"], plan["serve"]["user_args"]) == ([], given)
+
+
 def test_the_arguments_of_nvidias_example_for_two_sparks() -> None:
     command = " \\\n  ".join(["vllm serve nvidia/Qwen3.8-27B-NVFP4", *PRINTED]).replace("{", "{{").replace("}", "}}")
     plan = planned(pair(), command=command, env={}, defaults={})
@@ -158,6 +186,8 @@ def test_the_arguments_of_nvidias_example_for_two_sparks() -> None:
     argv = launch.vllm_argv({**plan, "node": plan["nodes"][0]})
     assert plan["served_model_name"] == "nvidia/Qwen3.8-27B-NVFP4"
     flat = [word for words in argv for word in (words.split("=", 1) if words.startswith("--") else [words])]
+    # The draft's folder stands for its name.
+    flat = [word.replace(plan["drafts"][0]["folder"], DRAFT) for word in flat]
     missing = [words for words in printed if not any(flat[at : at + len(words)] == words for at in range(len(flat)))]
     # The port, the host and the parallel size are equal. The plan replaces the share of the memory if it knows the model.
     explained = [line.partition(" is replaced: ")[0].split() for line in [*plan["serve"]["recipe"], *plan["serve"]["why"]]]

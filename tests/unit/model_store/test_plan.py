@@ -248,7 +248,7 @@ STORE = {"folder": "/opt/gb10/models/m", "hub": "org/m", "revision": "main", "so
 
 def judged(found: Mapping[str, Any], listing: Mapping[str, Any] | None, source: str = "", verify: bool = False) -> dict[str, Any]:
     plan = {"store": {**STORE, "source": source}, "nodes": [{"name": name, "address": name, "rails": []} for name in found]}
-    answer: dict[str, Any] = PLAN_FILTER(plan, found, listing or {}, 10 * GB, verify)
+    answer: dict[str, Any] = PLAN_FILTER(plan, plan["store"], found, listing or {}, 10 * GB, verify)
     return answer
 
 

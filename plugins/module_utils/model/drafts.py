@@ -1,0 +1,79 @@
+# Copyright (c) 2026, gb10.cluster maintainers
+# GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+
+"""The draft model of speculative decoding in vLLM's arguments, and its folder in place of its name."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from ansible_collections.gb10.cluster.plugins.module_utils.common import arguments
+from ansible_collections.gb10.cluster.plugins.module_utils.model import catalog_checks
+
+_OPTION = "--speculative-config"
+#: vLLM's short name since 0.19.
+_NAMES = (_OPTION, "-sc")
+
+
+@dataclass(frozen=True)
+class Draft:
+    """A draft on Hugging Face Hub. ``weights_bytes``: None if unknown."""
+
+    hub: str
+    revision: str
+    weights_bytes: int | None
+
+
+#: Drafts whose size is known: (revision, bytes of the tensors). Source: the files on Hugging Face Hub as other projects
+#: recorded them, read 2026-11-23.
+KNOWN: Mapping[str, tuple[str, int]] = {
+    "z-lab/Qwen3.8-27B-DFlash2": ("50307d4c4cde6860d4eee73e2547cd786fe8e8a4", 3_848_808_960),
+    "nvidia/NVIDIA-Nemotron-3.5-Lightning-30B-A3B-NVFP4-DSpark": ("8a0177116d138011e63103110f136ec0ca09ebbf", 1_349_057_504),
+}
+
+
+def find(args: Sequence[str]) -> Draft | None:
+    """Return the draft that the arguments name, None without one on Hugging Face Hub. The last option counts."""
+    settings = _settings(args)
+    hub = settings.get("model")
+    if not catalog_checks.is_hub(hub):
+        return None
+    revision, size = KNOWN.get(str(hub), ("", None))
+    return Draft(str(hub), str(settings.get("revision") or revision), size)
+
+
+def with_folder(args: Sequence[str], hub: str, folder: str) -> list[str]:
+    """Return the arguments with the draft's folder in place of its name and revision."""
+    result: list[str] = []
+    for name, values, words in arguments.options(args):
+        if name == f"{_OPTION}.model" and values == [hub]:
+            result.append(f"{_OPTION}.model={folder}")
+        elif name in _NAMES and (given := _mapping("".join(values))).get("model") == hub:
+            given.pop("revision", None)
+            result += [_OPTION, json.dumps({**given, "model": folder}, separators=(",", ":"))]
+        elif name != f"{_OPTION}.revision":
+            result += words
+    return result
+
+
+def _settings(args: Sequence[str]) -> dict[str, Any]:
+    settings: dict[str, Any] = {}
+    for name, values, _words in arguments.options(args):
+        if name in _NAMES:
+            settings = _mapping("".join(values))
+        elif name.startswith(f"{_OPTION}."):
+            settings[name.removeprefix(f"{_OPTION}.")] = "".join(values)
+    return settings
+
+
+def _mapping(text: str) -> dict[str, Any]:
+    """Return a JSON object, {} for other text, which vLLM refuses."""
+    try:
+        found = json.loads(text)
+    except ValueError:
+        return {}
+    return found if isinstance(found, dict) else {}

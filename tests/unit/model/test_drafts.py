@@ -1,0 +1,51 @@
+"""Tests of the draft model in vLLM's arguments."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+
+from ansible_collections.gb10.cluster.plugins.module_utils.model.drafts import Draft, find, with_folder
+
+HUB = "z-lab/Qwen3.8-27B-DFlash2"
+CONFIG = json.dumps({"method": "dflash", "model": HUB, "num_speculative_tokens": 8})
+FORMS = {
+    "two words": ["--speculative-config", CONFIG],
+    "one word": [f"--speculative-config={CONFIG}"],
+    "an underscore": ["--speculative_config", CONFIG],
+    "the short name": ["-sc", CONFIG],
+    "keys": ["--speculative-config.method", "dflash", f"--speculative-config.model={HUB}"],
+}
+
+
+@pytest.mark.parametrize("args", FORMS.values(), ids=FORMS)
+def test_a_draft_and_its_folder(args: list[str]) -> None:
+    found = find(["--x", *args, "--y"])
+    assert found == Draft(HUB, "50307d4c4cde6860d4eee73e2547cd786fe8e8a4", 3_848_808_960)
+    replaced = with_folder(["--x", *args, "--y"], HUB, "/opt/draft")
+    assert (replaced[0], replaced[-1], find(replaced)) == ("--x", "--y", None)
+    assert "/opt/draft" in " ".join(replaced)
+    assert "dflash" in " ".join(replaced)
+
+
+NONE = {
+    "nothing": [],
+    "a method without a model": ["--speculative-config", '{"method": "mtp"}'],
+    "a folder": ["--speculative-config", '{"model": "/srv/draft"}'],
+    "no JSON": ["--speculative-config", "{"],
+    "a list": ["--speculative-config", "[1]"],
+    "a number": ["--speculative-config", '{"model": 1}'],
+}
+
+
+@pytest.mark.parametrize("args", NONE.values(), ids=NONE)
+def test_no_draft(args: list[str]) -> None:
+    assert find(args) is None
+    assert with_folder(args, HUB, "/opt/draft") == args
+
+
+def test_the_last_option_counts_and_a_revision_is_the_drafts() -> None:
+    args = ["--speculative-config", CONFIG, "--speculative-config", '{"model": "a/b", "revision": "c"}']
+    assert find(args) == Draft("a/b", "c", None)
+    assert json.loads(with_folder(args, "a/b", "/opt/draft")[-1]) == {"model": "/opt/draft"}
