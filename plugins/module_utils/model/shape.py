@@ -6,8 +6,8 @@
 
 Supported: llama, mistral, mixtral, qwen2, qwen3, qwen3_moe, qwen3_next, qwen3_5(_moe), gpt_oss, gemma2, gemma3, phi3,
 deepseek_v2 and v3 (MLA), glm4_moe, minimax_m2, nemotron_h. Any other decoder counts as a standard one, unless it has a
-key from _OTHERWISE. Not counted: parts of a checkpoint outside the language model (vision towers, layers that predict
-further tokens).
+key from _OTHERWISE with an unusual value. Not counted: parts of a checkpoint outside the language model (vision towers,
+layers that predict further tokens).
 """
 
 from __future__ import annotations
@@ -35,6 +35,8 @@ _OTHERWISE = {
     "interleave_moe_layer_step": "Llama 4's layers",
     "attn_type_list": "lightning attention",
     "mamba_d_state": "a hybrid architecture other than nemotron_h",
+    "ple_layer_ids": "an n-gram embedding table",
+    "hc_count": "hyper-connections",
 }
 
 
@@ -90,6 +92,14 @@ class Shape:
         }
 
 
+def _unusual(read: model_layers.Reader, key: str) -> bool:
+    """Return whether a key of _OTHERWISE marks layers of unsupported sizes."""
+    if key == "attn_type_list" and (kinds := read.words(key)):
+        # MiniMax M2 lists the full attention of each layer.
+        return any(kind != 1 for kind in kinds)
+    return bool(read.values.get(key))
+
+
 def shape(config: Mapping[str, Any]) -> Shape:
     """Return the model's dimensions.
 
@@ -97,7 +107,7 @@ def shape(config: Mapping[str, Any]) -> Shape:
     """
     read = model_layers.Reader(config)
     for key, what in _OTHERWISE.items():
-        if read.values.get(key):
+        if _unusual(read, key):
             fix = "plan this model by hand, and set --kv-cache-memory-bytes"
             read.problems.append(
                 Problem(f"config.json {key}", f"a model with {what}", "layers of a supported kind", fix)

@@ -139,12 +139,22 @@ def test_everything_that_is_missing_is_named() -> None:
         ({"global_head_dim": 512}, "config.json global_head_dim"),
         ({"num_kv_shared_layers": 10}, "config.json num_kv_shared_layers"),
         ({"model_type": "nemotron_h", "hybrid_override_pattern": "M?"}, "config.json hybrid_override_pattern"),
+        ({"attn_type_list": [1, 0] * 16}, "config.json attn_type_list"),
+        ({"attn_type_list": 1}, "config.json attn_type_list"),
+        # Qwen3.8-Flash-Next, whose other keys are those of Qwen3.5.
+        ({"model_type": "qwen4_exp_text", "ple_layer_ids": [2]}, "config.json ple_layer_ids"),
+        ({"model_type": "qwen4_exp_text", "hc_count": 4}, "config.json hc_count"),
     ],
 )
 def test_layers_of_a_kind_that_is_not_known_are_refused(more: dict[str, Any], path: str) -> None:
     with pytest.raises(ProblemsError) as caught:
         model_shape.shape(CONFIGS["Llama-3.1-8B"] | more)
     assert path in {problem.path for problem in caught.value.problems}
+
+
+def test_a_list_of_full_attention_marks_nothing_unusual() -> None:
+    plain = CONFIGS["Llama-3.1-8B"]
+    assert model_shape.shape(plain | {"attn_type_list": [1] * 32}) == model_shape.shape(plain)
 
 
 def groups(**weights: Any) -> dict[str, Any]:
