@@ -34,15 +34,19 @@ DTYPES = ("auto", *(name for name in ELEMENT if name != "float"), *_NUMBER, "fp8
 
 @dataclass(frozen=True)
 class Group:
-    """Layers with one block table."""
+    """Layers with one block table. ``block``: the tokens of one block."""
 
     kv_cache: KVCacheSpec
     layers: tuple[int, ...]
+    block: int
 
 
 @dataclass(frozen=True)
 class Layout:
-    """The blocks of a rank with its share of the heads. ``pages``: bytes by layer, 0 for layers without KV or state."""
+    """The blocks of a rank with its share of the heads. ``pages``: bytes by layer, 0 for layers without KV or state.
+
+    ``block``: the fewest tokens of a group's block.
+    """
 
     groups: tuple[Group, ...]
     pages: tuple[int, ...]
@@ -62,8 +66,8 @@ class Layout:
             return group.kv_cache.pages
         if group.kv_cache.kind == "sliding":
             # The window may begin within a block, and vLLM frees scheduled tokens only after they ran.
-            return -(-min(group.kv_cache.window - 1 + self.max_scheduled_tokens, context) // self.block) + 1
-        return -(-context // self.block)
+            return -(-min(group.kv_cache.window - 1 + self.max_scheduled_tokens, context) // group.block) + 1
+        return -(-context // group.block)
 
     def tokens(self, blocks: int, context: int) -> int:
         """Return vLLM's logged "KV cache size": the tokens of all sequences of that length that fit."""
@@ -117,13 +121,16 @@ def layout(shape: Shape, tensor: int, kv_dtype: str, dtype: str, max_scheduled_t
         # vLLM enlarges the token page to at least the size of a state, and pads states to that page.
         block = step * -(-max(states) // (step * max(tokens)))
         pages = tuple(max(tokens) * block if token or state else 0 for token, state in zip(tokens, states, strict=True))
+        blocks = [block] * len(tokens)
     else:
-        pages = tuple(token * block or state for token, state in zip(tokens, states, strict=True))
-    return Layout(_groups([layer.kv_cache for layer in shape.layers]), pages, block, max_scheduled_tokens)
+        # vLLM puts more tokens into the blocks of layers with smaller tokens, so that all pages are equal.
+        blocks = [block * (max(tokens) // token) if token else block for token in tokens]
+        pages = tuple(token * size or state for token, size, state in zip(tokens, blocks, states, strict=True))
+    return Layout(_groups([layer.kv_cache for layer in shape.layers], blocks), pages, block, max_scheduled_tokens)
 
 
-def _groups(specs: Sequence[KVCacheSpec]) -> tuple[Group, ...]:
-    """Return groups of equal size.
+def _groups(specs: Sequence[KVCacheSpec], blocks: Sequence[int]) -> tuple[Group, ...]:
+    """Return groups of equal size. ``blocks``: the tokens of a block by layer.
 
     The size is the layer count of the rarest kind, or of the most frequent kind if that is below 1.5 times the former.
     """
@@ -138,7 +145,7 @@ def _groups(specs: Sequence[KVCacheSpec]) -> tuple[Group, ...]:
     groups = []
     for layers in kinds.values():
         number = -(-len(layers) // size)
-        groups += [Group(specs[layers[0]], tuple(layers[index::number])) for index in range(number)]
+        groups += [Group(specs[layers[0]], tuple(layers[index::number]), blocks[layers[0]]) for index in range(number)]
     return tuple(groups)
 
 

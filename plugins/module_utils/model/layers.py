@@ -20,10 +20,12 @@ Kind = Literal["full", "sliding", "mla", "state", "none"]
 #: Families whose MLP has two matrices, without a gate.
 _UNGATED = ("nemotron", "nemotron_h", "starcoder2", "phi", "gpt_neox", "falcon")
 #: Families that normalize queries and keys per head.
-_QUERY_NORMS = ("qwen3", "gemma3")
+_QUERY_NORMS = ("qwen3", "gemma3", "gemma4")
 #: Default period of full attention layers among sliding-window layers, by family, for configurations without a layer
-#: list. Source: transformers, models/{gemma2,gpt_oss,gemma3}/configuration_*.py.
-_ALTERNATE = {"gemma2": 2, "gpt_oss": 2, "gemma3": 6}
+#: list. Source: transformers, models/{gemma2,gpt_oss,gemma3,gemma4}/configuration_*.py.
+_ALTERNATE = {"gemma2": 2, "gpt_oss": 2, "gemma3": 6, "gemma4": 6}
+#: Keys for the number of experts that a token uses.
+ACTIVE_EXPERTS = ("num_experts_per_tok", "experts_per_token", "top_k_experts")
 #: nemotron_h's layer codes. Source: transformers, models/nemotron_h.
 _NEMOTRON = {"M": "state", "*": "attention", "-": "mlp", "E": "moe"}
 _NEMOTRON_NAMES = {"mamba": "M", "linear_attention": "M", "attention": "*", "full_attention": "*", "mlp": "-", "moe": "E"}
@@ -206,14 +208,20 @@ def _all_but_every(every: int, kind: str, count: int) -> list[str]:
 
 
 def _attention(read: Reader, sliding: bool) -> Layer:
-    """Return an MHA, GQA or MQA layer. Qwen3-Next and 3.5 gate its output, which adds as many numbers as queries."""
-    hidden, heads, size = read.number("hidden_size", default=1), read.number("num_attention_heads", default=1), head_dim(read)
-    kv_heads = read.number("num_key_value_heads", default=heads, least=1)
+    """Return an MHA, GQA or MQA layer. Qwen3-Next and 3.5 gate its output, which adds as many numbers as queries.
+
+    Gemma 4's full attention has wider and fewer heads, and one projection for keys and values. vLLM caches both.
+    """
+    hidden, heads = read.number("hidden_size", default=1), read.number("num_attention_heads", default=1)
+    size = head_dim(read) if sliding else read.number("global_head_dim", default=head_dim(read), least=1)
+    shared = not sliding and read.flag("attention_k_eq_v")
+    kv_heads = read.number("num_global_key_value_heads" if shared else "num_key_value_heads", default=heads, least=1)
     gated = read.flag("attn_output_gate", read.family.startswith(("qwen3_next", "qwen3_5")))
     bias = read.flag("attention_bias", read.family in ("qwen2", "qwen2_moe"))
     spec = KVCacheSpec("sliding" if sliding else "full", kv_heads, size, size, read.number("sliding_window", default=0) if sliding else 0)
     small = ((heads + 2 * kv_heads) * size if bias else 0) + (2 * size if read.family.startswith(_QUERY_NORMS) else 0)
-    return Layer(spec, attention=hidden * heads * size * (3 if gated else 2), kv=2 * hidden * kv_heads * size, small=small)
+    projections = (1 if shared else 2) * hidden * kv_heads * size
+    return Layer(spec, attention=hidden * heads * size * (3 if gated else 2), kv=projections, small=small)
 
 
 def _mla(read: Reader) -> Layer:
@@ -252,7 +260,9 @@ def _mlp(read: Reader, index: int) -> tuple[int, int, int, int]:
     dense = index < read.number("first_k_dense_replace", default=0) or index in read.words("mlp_only_layers")
     if not experts or dense or (every > 1 and (index + 1) % every):
         return matrices * hidden * intermediate(read), 0, 0, 0
-    return _mixture(read, matrices)
+    used, whole, routed, router = _mixture(read, matrices)
+    # Gemma 4 has a dense MLP in addition to the experts.
+    return used + (matrices * hidden * intermediate(read) if read.family == "gemma4" else 0), whole, routed, router
 
 
 def _mixture(read: Reader, matrices: int) -> tuple[int, int, int, int]:
@@ -267,7 +277,7 @@ def _mixture(read: Reader, matrices: int) -> tuple[int, int, int, int]:
     each = read.number("moe_shared_expert_intermediate_size", default=width)
     shared += read.number("n_shared_experts", default=0) * each
     used = matrices * hidden * shared + 2 * hidden * latent
-    return used, experts * one, read.number("num_experts_per_tok", "experts_per_token") * one, hidden * (experts + bool(shared))
+    return used, experts * one, read.number(*ACTIVE_EXPERTS) * one, hidden * (experts + bool(shared))
 
 
 def _nemotron(read: Reader) -> tuple[Layer, ...]:

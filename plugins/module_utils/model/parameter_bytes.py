@@ -35,6 +35,8 @@ _MODULES = {
     "mlp": ("mlp.down_proj", "mlp.shared_expert.down_proj", "mlp.shared_experts.down_proj", "mixer.shared_experts.down_proj"),
     "experts": ("mlp.experts.0.down_proj", "block_sparse_moe.experts.0.w2", "mixer.experts.0.down_proj"),
 }
+#: Gemma 4's experts are not in the module mlp, so a pattern for that module does not apply to them.
+_GEMMA4 = {**_MODULES, "experts": ("experts.0.down_proj",)}
 
 
 @dataclass(frozen=True)
@@ -60,7 +62,8 @@ def stored(config: Mapping[str, Any], layers: int) -> Stored:
     weight = Fraction(1, 2) + _GROUP_BYTES / _group_size(found) if scheme == "int4" else _WEIGHT.get(scheme, plain)
     left_out = _LeftOut(name for key in _LEFT_OUT for name in _names(found.get(key)))
     parts = {}
-    for component, modules in _MODULES.items():
+    family = model_config.family(model_config.text(config))
+    for component, modules in (_GEMMA4 if family.startswith("gemma4") else _MODULES).items():
         share = Fraction(sum(left_out.layer(index, modules) for index in range(layers)), max(1, layers))
         parts[component] = share * plain + (1 - share) * weight
     return Stored(scheme, left_out.understood and (scheme == "none" or scheme in _WEIGHT or scheme == "int4"), **parts, plain=plain)

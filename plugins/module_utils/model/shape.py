@@ -4,7 +4,7 @@
 
 """A model's dimensions, from its config.json: the KV cache or state of each layer, and its parameters.
 
-Supported: llama, mistral, mixtral, qwen2, qwen3, qwen3_moe, qwen3_next, qwen3_5(_moe), gpt_oss, gemma2, gemma3, phi3,
+Supported: llama, mistral, mixtral, qwen2, qwen3, qwen3_moe, qwen3_next, qwen3_5(_moe), gpt_oss, gemma2 to 4, phi3,
 deepseek_v2 and v3 (MLA), glm4_moe, minimax_m2, nemotron_h. Any other decoder counts as a standard one, unless it has a
 key from _OTHERWISE with an unusual value. Not counted: parts of a checkpoint outside the language model (vision towers,
 layers that predict further tokens).
@@ -94,6 +94,8 @@ class Shape:
 
 def _unusual(read: model_layers.Reader, key: str) -> bool:
     """Return whether a key of _OTHERWISE marks layers of unsupported sizes."""
+    if key == "global_head_dim" and read.family == "gemma4":
+        return False
     if key == "attn_type_list" and (kinds := read.words(key)):
         # MiniMax M2 lists the full attention of each layer.
         return any(kind != 1 for kind in kinds)
@@ -132,11 +134,11 @@ def shape(config: Mapping[str, Any]) -> Shape:
         kv_heads=read.number("num_key_value_heads", default=heads, least=1),
         head_dim=model_layers.head_dim(read),
         intermediate=max(
-            model_layers.intermediate(read), model_layers.expert_width(read) * read.number("num_experts_per_tok", default=1) if experts else 0
+            model_layers.intermediate(read), model_layers.expert_width(read) * read.number(*model_layers.ACTIVE_EXPERTS, default=1) if experts else 0
         ),
         positions=positions,
         experts=experts,
-        active_experts=read.number("num_experts_per_tok", "experts_per_token", default=0) if experts else 0,
+        active_experts=read.number(*model_layers.ACTIVE_EXPERTS, default=0) if experts else 0,
         shared_experts=read.number("n_shared_experts", default=int(bool(read.values.get("shared_expert_intermediate_size")))) if experts else 0,
         embeddings=vocabulary * hidden,
         head=0 if tied else vocabulary * hidden,

@@ -17,7 +17,7 @@ from ansible_collections.gb10.cluster.plugins.module_utils.model.shape import Sh
 def checkpoint(shape: Shape) -> int:
     """Return the bytes of the safetensors, computed from the dimensions; estimates ``weights_bytes`` without files."""
     outside = (shape.embeddings + shape.head + shape.hidden) * shape.stored.plain
-    return int(outside + sum(_layer(shape, layer, shape.stored, 1, False) for layer in shape.layers))
+    return int(outside + sum(_layer(layer, shape.stored, 1, False) for layer in shape.layers))
 
 
 def on_rank(shape: Shape, layers: range, tensor: int, dtype: str, active: bool = False) -> int:
@@ -29,7 +29,7 @@ def on_rank(shape: Shape, layers: range, tensor: int, dtype: str, active: bool =
     stored = loaded(shape.stored, dtype)
     first, last = layers.start == 0, layers.stop == len(shape.layers)
     outside = shape.embeddings * (first and not active) + (shape.head or shape.embeddings * (active or not first)) * last
-    inside = sum((_layer(shape, shape.layers[index], stored, tensor, active) for index in layers), Fraction(0))
+    inside = sum((_layer(shape.layers[index], stored, tensor, active) for index in layers), Fraction(0))
     return int(outside * stored.plain / tensor + inside + shape.hidden * stored.plain * last)
 
 
@@ -41,8 +41,8 @@ def loaded(stored: Stored, dtype: str) -> Stored:
     return replace(stored, plain=plain)
 
 
-def _layer(shape: Shape, layer: Layer, stored: Stored, tensor: int, active: bool) -> Fraction:
+def _layer(layer: Layer, stored: Stored, tensor: int, active: bool) -> Fraction:
     # With fewer KV heads than ranks, vLLM repeats them so that each rank has one.
-    divided = Fraction(layer.attention, tensor) + Fraction(layer.kv, min(tensor, max(1, shape.kv_heads))) + layer.latent
+    divided = Fraction(layer.attention, tensor) + Fraction(layer.kv, min(tensor, max(1, layer.kv_cache.heads))) + layer.latent
     experts = Fraction(layer.routed if active else layer.experts, tensor)
     return divided * stored.attention + Fraction(layer.mlp, tensor) * stored.mlp + experts * stored.experts + layer.small * stored.plain

@@ -86,6 +86,17 @@ def test_the_plan_has_as_many_tokens_as_vllm_logs(config: dict[str, Any], more: 
     assert found.concurrency == pytest.approx(logged / 1024, rel=0.0001)
 
 
+def test_blocks_of_heads_of_several_sizes_are_as_many_as_vllm_logs() -> None:
+    """Gemma 4 26B on a GB10, vLLM 0.30.0 (edurdias/capyctl-recipes 9cd56dc1): 3.74 requests in 3 GiB of FP8 KV."""
+    arguments = {"max_model_len": 32768, "max_num_batched_tokens": 2048, "kv_cache_memory_bytes": 3 * GIB}
+    found = plan("Gemma-4-26B-A4B-NVFP4", MIDDLE, **arguments)
+    assert (found.tokens, round(found.concurrency, 2), found.kv_dtype) == (122_521, 3.74, "fp8")
+    # Four ranks have one of the wide heads each: full layers and sliding layers then have equal pages.
+    layout = kv_cache.layout(model_shape.shape(CONFIGS["Gemma-4-26B-A4B-NVFP4"]), 4, "fp8", "bfloat16", 4096)
+    assert {group.block for group in layout.groups} == {16}
+    assert set(layout.pages) == {16 * 1024}
+
+
 def test_the_roofline_of_a_dense_model_is_the_published_one() -> None:
     """Llama-3.3-70B in NVFP4 on one node: 6.7 tokens/s (NVIDIA, dgx-spark-playbooks issue 79; measured: 4.0 to 4.2)."""
     one, two = plan("Llama-3.3-70B-NVFP4", MIDDLE), plan("Llama-3.3-70B-NVFP4", MIDDLE, LARGE)

@@ -58,6 +58,16 @@ def test_parameters_are_as_many_as_published(name: str, total: float, active: fl
     assert shape.counts()["experts"] / shape.parameters > 0.9
 
 
+@pytest.mark.parametrize(("name", "published"), [("Gemma-4-26B-A4B-NVFP4", 18_782_360_732), ("Gemma-4-31B-NVFP4", 32_633_255_032)])
+def test_gemma_4_has_the_published_bytes_with_its_vision_tower(name: str, published: int) -> None:
+    """total_size of nvidia/Gemma-4-26B-A4B-NVFP4 and nvidia/Gemma-4-31B-IT-NVFP4; both have the same vision_config."""
+    shape = model_shape.shape(CONFIGS[name])
+    hidden, width, layers, positions, patch = 1152, 4304, 27, 2 * 10240, 3 * 16 * 16
+    tower = layers * (4 * hidden * hidden + 3 * hidden * width) + (positions + patch + shape.hidden) * hidden
+    # The rest are norms and the scales of whole matrices.
+    assert model_weights.checkpoint(shape) + 2 * tower == pytest.approx(published, rel=0.0001)
+
+
 @pytest.mark.parametrize(("name", "total"), [("gemma-2-9b", 9.24), ("Qwen3.5-35B-A3B", 35), ("GLM-4.5-Air", 106)])
 def test_other_families_have_the_parameters_of_their_names(name: str, total: float) -> None:
     """Gemma 2's report, table 2; Qwen's model card; GLM-4.5's report."""
@@ -76,6 +86,7 @@ def test_other_families_have_the_parameters_of_their_names(name: str, total: flo
         ("gpt-oss-120b", 73728),  # 36 layers, 8 heads of 64
         ("Qwen3-Next-80B", 24576),  # 12 of 48 layers, 2 heads of 256
         ("Nemotron-3-Nano", 6144),  # 6 of 52 layers, 2 heads of 128
+        ("Gemma-4-31B-NVFP4", 901120),  # 50 layers with 16 heads of 256, 10 layers with 4 heads of 512
     ],
 )
 def test_bytes_that_a_token_leaves_in_the_cache(name: str, size: int) -> None:
@@ -93,6 +104,9 @@ def test_layers_by_what_they_keep() -> None:
     assert (nano.of("state"), nano.of("full"), nano.of("none")) == (23, 6, 23)
     assert (oss.experts, oss.active_experts, oss.shared_experts) == (128, 4, 0)
     assert (following.experts, following.active_experts, following.shared_experts) == (512, 10, 1)
+    gemma = model_shape.shape(CONFIGS["Gemma-4-26B-A4B-NVFP4"])
+    assert (gemma.of("sliding"), gemma.of("full"), gemma.layers[0].kv_cache.window, gemma.kv_dtype) == (25, 5, 1024, "fp8")
+    assert (gemma.experts, gemma.active_experts, gemma.shared_experts) == (128, 8, 0)
     deepseek = model_shape.shape(CONFIGS["DeepSeek-V3"])
     assert deepseek.of("mla") == 61
     assert [layer.experts > 0 for layer in deepseek.layers[:4]] == [False, False, False, True]
