@@ -37,7 +37,7 @@ _REASONED_ANSWER = 512
 _GB10, _THOR = "12.1", "11.0"
 #: The first release whose Triton (3.7) supports Thor.
 _THOR_ASSEMBLER = (0, 27)
-_SHARE = "--gpu-memory-utilization"
+_SHARE, _KV_DTYPE = "--gpu-memory-utilization", "--kv-cache-dtype"
 _MARLIN = "VLLM_MARLIN_USE_ATOMIC_ADD"
 #: Other arguments that set the same value. Source: vLLM 0.32, engine/arg_utils.py.
 _ELSEWHERE = {"--attention-backend": ("--attention-config", "backend"), "--moe-backend": ("--kernel-config", "moe_backend")}
@@ -53,7 +53,7 @@ _OWNED: Mapping[str, tuple[str, Any]] = {
     "--served-model-name": ("gb10_served_model_name", ""),
     "--max-model-len": ("gb10_max_model_len", 0),
     "--max-num-seqs": ("gb10_max_num_seqs", 0),
-    "--kv-cache-dtype": ("gb10_kv_cache_dtype", "auto"),
+    _KV_DTYPE: ("gb10_kv_cache_dtype", "auto"),
 }
 
 
@@ -71,7 +71,8 @@ def decide(inputs: Inputs) -> Decision:
     user_args, user_problems = _parse(inputs, inputs.settings.vllm_extra_args, "gb10_vllm_extra_args")
     environment = _environment(inputs)
     # A node's own values win.
-    inputs = replace(inputs, nodes=[replace(node, environment={**environment, **node.environment}) for node in inputs.nodes])
+    nodes = [replace(node, environment={**environment, **node.environment}) for node in inputs.nodes]
+    inputs = replace(inputs, nodes=nodes, model=replace(inputs.model, args=_model_args(inputs)))
     shape, unknown = _shape(inputs.config)
     tensor, pipeline, split = _parallelism(inputs, shape)
     of_model, _problems = _parse(inputs, inputs.model.args, "")
@@ -109,6 +110,13 @@ def decide(inputs: Inputs) -> Decision:
         findings=findings,
         problems=[*(problem for part in parts for problem in part.problems), *problems, *stopping],
     )
+
+
+def _model_args(inputs: Inputs) -> tuple[str, ...]:
+    """Return the model's arguments, without its KV cache type if gb10_kv_cache_dtype is set."""
+    if inputs.settings.kv_cache_dtype == "auto":
+        return tuple(inputs.model.args)
+    return tuple(word for name, _values, words in arguments.options(inputs.model.args) if name != _KV_DTYPE for word in words)
 
 
 def _environment(inputs: Inputs) -> dict[str, str]:
@@ -246,7 +254,7 @@ def _memory(
 ) -> tuple[_Part, memory.MemoryPlan | None]:
     """Plan the memory, and add the resulting arguments. The user's own arguments take precedence."""
     settings = inputs.settings
-    args = [f"--kv-cache-dtype={settings.kv_cache_dtype}"] if settings.kv_cache_dtype != "auto" else []
+    args = [f"{_KV_DTYPE}={settings.kv_cache_dtype}"] if settings.kv_cache_dtype != "auto" else []
     args += [f"--max-num-seqs={settings.max_num_seqs}"] if settings.max_num_seqs else []
     length = [f"--max-model-len={settings.max_model_len}"] if settings.max_model_len else []
     if not _cuda(inputs):
@@ -279,7 +287,7 @@ def _memory_inputs(inputs: Inputs, shape: Shape, given: Mapping[str, Any], tenso
         pipeline=pipeline,
         weights_bytes=inputs.weights_bytes,
         dtype=str(given.get("--dtype", "auto")),
-        kv_dtype=str(given.get("--kv-cache-dtype", settings.kv_cache_dtype)),
+        kv_dtype=str(given.get(_KV_DTYPE, settings.kv_cache_dtype)),
         max_model_len=_whole(given.get("--max-model-len")) or default,
         max_num_seqs=_whole(given.get("--max-num-seqs")) or settings.max_num_seqs,
         max_num_batched_tokens=_whole(given.get("--max-num-batched-tokens")),

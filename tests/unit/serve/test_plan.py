@@ -268,6 +268,18 @@ def test_a_key_value_cache_that_the_checkpoint_has_in_fp8_is_one() -> None:
     assert "flashinfer-fp8" not in rules(serve_plan.decide(replace(calibrated, settings=own)))
 
 
+def test_a_variable_replaces_the_models_type_of_the_key_value_cache() -> None:
+    own = {"gpt-oss-20b": {"args": ["--kv-cache-dtype", "fp8", "--trust-remote-code"]}}
+    plain, other = (serve_plan.decide(inputs("gpt-oss-20b", gb10_models=own, gb10_kv_cache_dtype=dtype)) for dtype in ("auto", "bfloat16"))
+    assert plain.memory is not None
+    assert other.memory is not None
+    assert (plain.memory.kv_dtype, other.memory.kv_dtype) == ("fp8", "bfloat16")
+    assert [word for word in other.args if "kv-cache-dtype" in word or word in ("fp8", "--trust-remote-code")] == [
+        "--kv-cache-dtype=bfloat16",
+        "--trust-remote-code",
+    ]
+
+
 @pytest.mark.parametrize("stack", [name for name, stack in stacks.STACKS.items() if stack.device == stacks.CUDA])
 @pytest.mark.parametrize("model", catalog.known())
 def test_an_entry_draws_no_warning_of_its_kernels(stack: str, model: str) -> None:
