@@ -94,7 +94,7 @@ def decide(inputs: Inputs) -> Decision:
     ]
     args = [word for part in parts for word in part.args]
     overridden = [*args, *overrides.serve_flags([{"additions": node.additions} for node in inputs.nodes])]
-    values, problems = _parse(inputs, overridden, inputs.args_path)
+    values, problems = _checked(inputs, overridden)
     tokens = inputs.smoke_tokens or (_REASONED_ANSWER if inputs.model.reasoning else ANSWER)
     situation = _situation(inputs, shape, {**values, **user_args}, tensor, pipeline, tokens)
     findings, stopping = _findings(situation, inputs, of_model.keys() - user_args.keys())
@@ -164,6 +164,13 @@ def _parse(inputs: Inputs, argv: Sequence[str], path: str) -> tuple[dict[str, An
     values, problems = vllm_release.parse(argv, inputs.stack.vllm, queried=inputs.queried, path=path)
     # The image may have another release. The plan is made again when it is on the head.
     return values, [] if inputs.unread else problems
+
+
+def _checked(inputs: Inputs, argv: Sequence[str]) -> tuple[dict[str, Any], list[Problem]]:
+    """Return the values of the planned arguments and their problems, none if the release does not serve the model."""
+    values, problems = _parse(inputs, argv, inputs.args_path)
+    # Such a release may lack the model's parsers.
+    return values, [] if _required(inputs) else problems
 
 
 def _has(inputs: Inputs, option: str) -> bool:
