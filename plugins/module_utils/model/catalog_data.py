@@ -6,13 +6,15 @@
 
 ``config`` has the keys of each config.json for shape and quantization. They come from copies, tables and tests in
 public repositories, not from Hugging Face Hub. For the BF16 models and gpt-oss, the published number of bytes was
-computed from these keys and matches to the byte (tests/unit/model/test_catalog.py). ``requires`` comes from vLLM's own
-model registries, 0.10.2 to 0.32.0.
+computed from these keys and matches to the byte (tests/unit/model/test_catalog.py). Lists of unquantized modules are
+shortened to wildcards. ``requires`` comes from vLLM's own model registries, 0.10.2 to 0.32.0, or is the first release
+that others report to serve the checkpoint.
 
 The presets' settings for memory (0.80 to 0.90 of it, --swap-space, lengths), --enforce-eager, --enable-expert-parallel
 and --attention-backend are left out. They disagree with each other and with newer evidence; the memory plan and the
 rules choose these settings for the installed release. Every parser in ``args`` is registered in each inspected vLLM
-from 0.11.2 to 0.32.0, or is a file of the model.
+from 0.11.2 or from ``requires`` to 0.33.0, or is a file of the model. ``args`` sets --kv-cache-dtype only if config.json
+does not name the FP8 cache that the model is published for. ``published`` is without speculative decoding.
 """
 
 from __future__ import annotations
@@ -23,11 +25,26 @@ from typing import Any
 _PRESET = "published preset, served over two Sparks; no figures given"
 _PRESETS = "vllm-dgx-spark, supported models"
 _READ = "2026-11"
+_CAPYCTL, _RECIPES = "capyctl-recipes", "vllm-project/recipes"
 _TOOLS = "--enable-auto-tool-choice"
+_FP8_CACHE = ("--kv-cache-dtype", "fp8")
+_MARLIN = ("--moe-backend", "marlin")
 _BF16 = "bfloat16"
 #: Qwen's FP8 format: one scale per block of 128 x 128. The list of unquantized modules is omitted because of its
 #: length.
 _QWEN_FP8 = {"quant_method": "fp8", "fmt": "e4m3", "activation_scheme": "dynamic", "weight_block_size": [128, 128]}
+#: Model Optimizer's formats of weights and caches, and its configurations with one and two formats.
+_FP8_NUMBERS = {"dynamic": False, "num_bits": 8, "type": "float"}
+_NVFP4_NUMBERS = {"dynamic": False, "num_bits": 4, "type": "float", "group_size": 16}
+_NVFP4 = {"quant_method": "modelopt", "quant_algo": "NVFP4"}
+_MIXED = {
+    "quant_method": "modelopt",
+    "quant_algo": "MIXED_PRECISION",
+    "config_groups": {
+        "group_0": {"input_activations": _FP8_NUMBERS, "weights": _FP8_NUMBERS},
+        "group_1": {"input_activations": _NVFP4_NUMBERS, "weights": _NVFP4_NUMBERS},
+    },
+}
 _GPT_OSS = {
     "model_type": "gpt_oss",
     "hidden_size": 2880,
@@ -85,15 +102,23 @@ _GATED_DELTA = {
     "max_position_embeddings": 262144,
     "tie_word_embeddings": False,
 }
+#: Qwen3.6 and Qwen3.8 have the same architecture.
 _QWEN35 = {
     **_GATED_DELTA,
-    "model_type": "qwen3_5_moe_text",
     "attn_output_gate": True,
     "mamba_ssm_dtype": "float32",
-    "num_experts": 256,
-    "num_experts_per_tok": 8,
     "vocab_size": 248320,
     "dtype": _BF16,
+}
+_QWEN35_MOE = {**_QWEN35, "model_type": "qwen3_5_moe_text", "num_experts": 256, "num_experts_per_tok": 8}
+_QWEN35_35B = {
+    **_QWEN35_MOE,
+    "hidden_size": 2048,
+    "moe_intermediate_size": 512,
+    "shared_expert_intermediate_size": 512,
+    "num_hidden_layers": 40,
+    "num_attention_heads": 16,
+    "linear_num_value_heads": 32,
 }
 _QWEN3_NEXT = {
     **_GATED_DELTA,
@@ -110,8 +135,330 @@ _QWEN3_NEXT = {
     "vocab_size": 151936,
     "torch_dtype": _BF16,
 }
+_GEMMA4 = {
+    "model_type": "gemma4_text",
+    "head_dim": 256,
+    "global_head_dim": 512,
+    "attention_k_eq_v": True,
+    "num_kv_shared_layers": 0,
+    "sliding_window": 1024,
+    "vocab_size": 262144,
+    "max_position_embeddings": 262144,
+    "dtype": _BF16,
+}
+_GEMMA4_LAYERS = [*["sliding_attention"] * 5, "full_attention"]
+_GEMMA4_MODULES = "model.language_model.layers.*"
+_GEMMA4_NOTES = (
+    "License: Apache-2.0. The weight size includes a vision tower that the text model does not need. "
+    f"It reasons only if a request enables that. For a Spark, {_RECIPES} also sets VLLM_USE_V2_MODEL_RUNNER=1, and eugr's recipes do not"
+)
+_NEMOTRON = {
+    "model_type": "nemotron_h",
+    "num_key_value_heads": 2,
+    "head_dim": 128,
+    "mamba_head_dim": 64,
+    "n_groups": 8,
+    "ssm_state_size": 128,
+    "conv_kernel": 4,
+    "mamba_ssm_cache_dtype": "float32",
+    "mlp_hidden_act": "relu2",
+    "n_shared_experts": 1,
+    "sliding_window": None,
+    "vocab_size": 131072,
+    "max_position_embeddings": 262144,
+    "tie_word_embeddings": False,
+}
+_NEMOTRON_30B = {
+    **_NEMOTRON,
+    "hidden_size": 2688,
+    "intermediate_size": 1856,
+    "num_hidden_layers": 52,
+    "num_attention_heads": 32,
+    "mamba_num_heads": 64,
+    "n_routed_experts": 128,
+    "num_experts_per_tok": 6,
+    "moe_intermediate_size": 1856,
+    "moe_shared_expert_intermediate_size": 3712,
+}
+_PATTERN_30B = "MEMEM*EMEMEM*EMEMEM*EMEMEM*EMEMEM*EMEMEMEM*EMEMEMEME"
+_BLOCKS = {"M": "mamba", "*": "attention", "E": "moe"}
+#: The attention layers of the 30B models, and the Mamba layers before them.
+_ATTENTION_30B, _MAMBA_30B = (5, 12, 19, 26, 33, 42), (4, 11, 18, 25, 32, 41)
+_UNQUANTIZED_30B = [f"backbone.layers.{layer}.mixer.{part}_proj" for layer in _ATTENTION_30B for part in "qkvo"]
+_NEMOTRON_CACHE = "config.json has no quantization; hf_quant_config.json has it, with an FP8 key/value cache"
 
 MODELS: Mapping[str, Mapping[str, Any]] = {
+    "qwen3.8-27b-nvfp4": {
+        "hub": "nvidia/Qwen3.8-27B-NVFP4",
+        "revision": "482ca0f3832238542f8f5295dde86b5f22711d80",
+        "weights_bytes": 21_921_697_280,
+        "config": {
+            "model_type": "qwen3_5",
+            "tie_word_embeddings": False,
+            "text_config": {
+                **_QWEN35,
+                "model_type": "qwen3_5_text",
+                "hidden_size": 5120,
+                "intermediate_size": 17408,
+                "num_hidden_layers": 64,
+                "num_attention_heads": 24,
+                "num_key_value_heads": 4,
+                "linear_num_value_heads": 48,
+            },
+            "quantization_config": {**_MIXED, "kv_cache_scheme": _FP8_NUMBERS},
+        },
+        "reasoning": True,
+        "args": ["--reasoning-parser", "qwen3", _TOOLS, "--tool-call-parser", "qwen3_xml", *_FP8_CACHE],
+        "nodes": 1,
+        "requires": {"since": "0.29.0"},
+        "published": {"1": [11.8, 12.7]},
+        "sure": "measured by others: 11.8 to 12.7 tokens a second on one Spark with vLLM 0.30.0. Its quantization is that of "
+        "Qwen3.6-27B-NVFP4, a sibling model; its weight size is that of its files",
+        "source": f"{_CAPYCTL}; NVIDIA's playbooks for one Spark and for a cluster; {_RECIPES}",
+        "evidence": "2026-10-02",
+        "notes": "License: Apache-2.0. vLLM has the architecture since 0.17.0; others report this checkpoint with 0.29.0 and 0.30.0. "
+        f"NVIDIA and eugr set the tool parser qwen3_xml, {_RECIPES} and {_CAPYCTL} qwen3_coder. "
+        f"With the draft z-lab/Qwen3.8-27B-DFlash2, {_CAPYCTL} measured 34.5 tokens a second, and a user of NVIDIA's forum 47.9. "
+        "One source found no MTP layers in this checkpoint; a forum user reports 18.5 tokens a second with MTP. "
+        "NVIDIA sets --trust-remote-code, which an architecture built into vLLM does not need",
+    },
+    "nemotron-3.5-lightning-30b-a3b-nvfp4": {
+        "hub": "nvidia/NVIDIA-Nemotron-3.5-Lightning-30B-A3B-NVFP4",
+        "revision": "bee7596271d1495f6992ae224aefde4410e816b8",
+        "weights_bytes": 21_559_589_596,
+        "config": {
+            **_NEMOTRON_30B,
+            "layers_block_type": [_BLOCKS[letter] for letter in _PATTERN_30B],
+            "num_nextn_predict_layers": 1,
+            "max_position_embeddings": 1048576,
+            "dtype": _BF16,
+            "quantization_config": {**_MIXED, "exclude_modules": _UNQUANTIZED_30B},
+        },
+        "reasoning": True,
+        "args": ["--reasoning-parser", "nemotron_v3", _TOOLS, "--tool-call-parser", "qwen3_xml", *_FP8_CACHE, *_MARLIN],
+        "nodes": 1,
+        "requires": {"since": "0.27.1"},
+        "published": {"1": [68.4, 70.2]},
+        "sure": "measured by others: 70.2 tokens a second on one Spark, 68.4 with 32,768 tokens of context, with vLLM 0.30.0",
+        "source": f"{_CAPYCTL}; eugr's recipes; {_RECIPES}",
+        "evidence": "2026-10-07",
+        "notes": f"License: OpenMDW-1.1. {_NEMOTRON_CACHE}. "
+        "The experts and the output are NVFP4, the Mamba layers FP8, the attention bfloat16. "
+        "The weight size includes a layer for MTP that the plain model does not need: vLLM loaded 17.9 GiB. "
+        f"{_RECIPES} and eugr add --mamba-backend flashinfer and a float16 cache of states; {_CAPYCTL} measured without them, "
+        "without --moe-backend and with the tool parser qwen3_coder. The draft is nvidia's -DSpark, with three to seven tokens",
+    },
+    "nemotron-3-ultra-550b-a55b-nvfp4": {
+        "hub": "nvidia/NVIDIA-Nemotron-3-Ultra-550B-A55B-NVFP4",
+        "revision": "02462641f13d3af838b904f48195b9bb8a1e4ebc",
+        "weights_bytes": 352_308_689_576,
+        "config": {
+            **_NEMOTRON,
+            "hidden_size": 8192,
+            "intermediate_size": 5120,
+            "layers_block_type": [
+                _BLOCKS[letter]
+                for letter in "MEMEMEM*EMEMEM*EMEMEMEM*EMEMEMEM*EMEMEM*EMEMEMEM*EMEMEMEM*EMEMEM*EMEMEMEM*EMEMEMEM*EMEMEM*EMEMEMEM*EMEMEMEME"
+            ],
+            "num_attention_heads": 64,
+            "mamba_num_heads": 256,
+            "n_routed_experts": 512,
+            "num_experts_per_tok": 22,
+            "moe_latent_size": 2048,
+            "moe_intermediate_size": 5120,
+            "moe_shared_expert_intermediate_size": 10240,
+            "num_nextn_predict_layers": 1,
+            "dtype": _BF16,
+            "quantization_config": _MIXED,
+        },
+        "reasoning": True,
+        "args": [
+            *("--trust-remote-code", "--reasoning-parser", "nemotron_v3", _TOOLS, "--tool-call-parser", "qwen3_coder"),
+            *(*_FP8_CACHE, *_MARLIN, "--attention-backend", "TRITON_ATTN"),
+        ],
+        "nodes": 4,
+        "requires": {"since": "0.22.0"},
+        "sure": "served by others on four Sparks, with vLLM 0.22.0 and 16,384 tokens of context. No figures without MTP. Its weight "
+        "size is that of its files; the share of each format in it is unknown",
+        "source": f"GB10sor's model profiles; NVIDIA's Spark deployment guide; eugr's recipes; {_RECIPES}",
+        "evidence": "2026-08",
+        "notes": f"License: OpenMDW-1.1. {_NEMOTRON_CACHE}. "
+        "The weight size includes a layer for MTP; a recipe notes 85 GB on each node. "
+        "With four MTP tokens, that recipe reports about 15.3 tokens a second; a user of NVIDIA's forum reports 5.3 a request with SGLang. "
+        "NVIDIA's guide also sets at most two sequences, -cc.mode 0 and --mamba-cache-mode align, and the tool parser qwen3_xml. "
+        "According to the recipe, batches of 32,768 tokens hung nodes, and --load-format instanttensor exceeded the limit of open files",
+    },
+    "minimax-m2.7-nvfp4": {
+        "hub": "nvidia/MiniMax-M2.7-NVFP4",
+        "revision": "e79701cb1f9dce8fe5395b9ed2b20170beebecde",
+        "weights_bytes": 139_862_328_320,
+        "config": {
+            "model_type": "minimax_m2",
+            "hidden_size": 3072,
+            "intermediate_size": 1536,
+            "num_hidden_layers": 62,
+            "num_attention_heads": 48,
+            "num_key_value_heads": 8,
+            "head_dim": 128,
+            "attn_type_list": [1] * 62,
+            "num_local_experts": 256,
+            "num_experts_per_tok": 8,
+            "sliding_window": None,
+            "vocab_size": 200064,
+            "max_position_embeddings": 196608,
+            "tie_word_embeddings": False,
+            "dtype": _BF16,
+            "quantization_config": {
+                **_NVFP4,
+                "kv_cache_scheme": _FP8_NUMBERS,
+                "ignore": ["lm_head", "model.layers.*.block_sparse_moe.gate", "model.layers.*.self_attn*"],
+            },
+        },
+        "reasoning": True,
+        "args": [
+            *("--trust-remote-code", "--reasoning-parser", "minimax_m2", _TOOLS, "--tool-call-parser", "minimax_m2"),
+            *_MARLIN,
+        ],
+        "nodes": 2,
+        "requires": {"since": "0.20.0"},
+        "published": {"2": [24.0, 26.0]},
+        "sure": "measured by others: 24 to 26 tokens a second on two Sparks, with eugr's builds of vLLM. Its weight size is computed "
+        "from its numbers by type",
+        "source": f"spark-arena/recipe-registry; eugr/spark-vllm-docker#183 and #236; {_RECIPES}",
+        "evidence": "2026-05-08",
+        "notes": "License: a custom one that excludes commercial use; read it first. "
+        "The attention is stored as float32 and loaded as bfloat16, so each of two nodes needs 2.7 GB less than planned. "
+        "The figures are with vLLM's choice of MoE kernels, and #236 requests CUTLASS. Marlin was 24 % faster than CUTLASS with MiniMax-M2.5 "
+        "on two Sparks (Avarok-Cybersecurity/dgx-vllm#4). Another NVFP4 build uses the reasoning parser minimax_m2_append_think",
+    },
+    "qwen3.6-35b-a3b-nvfp4": {
+        "hub": "nvidia/Qwen3.6-35B-A3B-NVFP4",
+        "revision": "491c2f1ea524c639598bf8fa787a93fed5a6fbce",
+        "weights_bytes": 23_407_580_856,
+        "config": {
+            "model_type": "qwen3_5_moe",
+            "tie_word_embeddings": False,
+            "text_config": _QWEN35_35B,
+            "quantization_config": _MIXED,
+        },
+        "reasoning": True,
+        "args": ["--reasoning-parser", "qwen3", _TOOLS, "--tool-call-parser", "qwen3_coder", *_FP8_CACHE, *_MARLIN],
+        "nodes": 1,
+        "requires": {"since": "0.24.0"},
+        "published": {"1": [68.9, 77.3]},
+        "sure": "measured by others: 77.3 tokens a second on one Spark, 68.9 with 32,768 tokens of context, with vLLM 0.30.0 and a later "
+        "revision (1355db6a)",
+        "source": f"{_CAPYCTL}; {_RECIPES}; NVIDIA's playbook for one Spark",
+        "evidence": "2026-10-07",
+        "notes": "License: Apache-2.0. config.json does not name the FP8 key/value cache; hf_quant_config.json does. "
+        f"vLLM 0.22.0 and 0.22.1 did not load its quantized output layer (vllm-project/vllm#44081); {_RECIPES} requires 0.24.0 on a Spark. "
+        f"{_RECIPES}#918 reports 97.7 tokens a second with 0.28.0 and its settings for a Spark; a patched 0.25.0 with two MTP tokens reached 93. "
+        "NVIDIA and eugr add --attention-backend flashinfer. eugr sets the tool parser qwen3_xml",
+    },
+    "gemma-4-26b-a4b-nvfp4": {
+        "hub": "nvidia/Gemma-4-26B-A4B-NVFP4",
+        "revision": "a19cfe00be84568a6867111c9a68c9c44fdcffe6",
+        "weights_bytes": 18_782_360_732,
+        "config": {
+            "model_type": "gemma4",
+            "tie_word_embeddings": True,
+            "text_config": {
+                **_GEMMA4,
+                "hidden_size": 2816,
+                "intermediate_size": 2112,
+                "moe_intermediate_size": 704,
+                "num_hidden_layers": 30,
+                "layer_types": _GEMMA4_LAYERS * 5,
+                "num_attention_heads": 16,
+                "num_key_value_heads": 8,
+                "num_global_key_value_heads": 2,
+                "num_experts": 128,
+                "top_k_experts": 8,
+            },
+            "quantization_config": {
+                **_NVFP4,
+                "kv_cache_scheme": _FP8_NUMBERS,
+                "ignore": ["lm_head", *(f"{_GEMMA4_MODULES}.{module}*" for module in ("mlp", "router", "self_attn"))],
+            },
+        },
+        "args": ["--reasoning-parser", "gemma4", _TOOLS, "--tool-call-parser", "gemma4", *_MARLIN],
+        "nodes": 1,
+        "requires": {"since": "0.19.1"},
+        "published": {"1": [28.0, 30.3]},
+        "sure": "measured by others: 30.3 tokens a second on one Spark, 28.0 with 32,768 tokens of context, with vLLM 0.30.0; 29.8 with an "
+        "earlier build",
+        "source": f"{_CAPYCTL}; eugr/spark-vllm-docker#238; {_RECIPES}",
+        "evidence": "2026-10-07",
+        "notes": f"{_GEMMA4_NOTES}. The figures are with vLLM's choice of MoE kernels (CUTLASS); this entry sets Marlin, "
+        "because rule fp4-moe-path warns about CUTLASS. The model card lists one GPU only",
+    },
+    "gemma-4-31b-it-nvfp4": {
+        "hub": "nvidia/Gemma-4-31B-IT-NVFP4",
+        "revision": "4135a98a9b728a548947683219633b25682223ac",
+        "weights_bytes": 32_633_255_032,
+        "config": {
+            "model_type": "gemma4",
+            "tie_word_embeddings": True,
+            "text_config": {
+                **_GEMMA4,
+                "hidden_size": 5376,
+                "intermediate_size": 21504,
+                "num_hidden_layers": 60,
+                "layer_types": _GEMMA4_LAYERS * 10,
+                "num_attention_heads": 32,
+                "num_key_value_heads": 16,
+                "num_global_key_value_heads": 4,
+                "num_experts": None,
+            },
+            "quantization_config": {
+                **_NVFP4,
+                "kv_cache_scheme": _FP8_NUMBERS,
+                "ignore": ["lm_head", f"{_GEMMA4_MODULES}.self_attn*"],
+            },
+        },
+        "args": ["--reasoning-parser", "gemma4", _TOOLS, "--tool-call-parser", "gemma4"],
+        "nodes": 1,
+        "requires": {"since": "0.19.1"},
+        "published": {"1": [6.8, 6.8]},
+        "sure": "measured by others: 6.8 tokens a second on one Spark",
+        "source": f"a fork of eugr's recipes; {_RECIPES}",
+        "evidence": "2026-07-19",
+        "notes": f"{_GEMMA4_NOTES}. With the draft google/gemma-4-31B-it-assistant, the same source reports 16 tokens a second",
+    },
+    "nemotron-3-nano-30b-a3b-nvfp4": {
+        "hub": "nvidia/NVIDIA-Nemotron-3-Nano-30B-A3B-NVFP4",
+        "revision": "6efb4a2a1c1fa277ce7b3df7a1416255011b1c99",
+        "weights_bytes": 19_339_781_632,
+        "config": {
+            **_NEMOTRON_30B,
+            "hybrid_override_pattern": _PATTERN_30B,
+            "torch_dtype": _BF16,
+            "quantization_config": {
+                **_NVFP4,
+                "exclude_modules": [
+                    "lm_head",
+                    *_UNQUANTIZED_30B,
+                    *(f"backbone.layers.{layer}.mixer.{part}_proj" for layer in _MAMBA_30B for part in ("in", "out")),
+                ],
+            },
+        },
+        "reasoning": True,
+        "args": [
+            *("--trust-remote-code", "--reasoning-parser", "nemotron_v3", _TOOLS, "--tool-call-parser", "qwen3_coder"),
+            *(*_FP8_CACHE, *_MARLIN),
+        ],
+        "nodes": 1,
+        "requires": {"since": "0.17.1"},
+        "published": {"1": [58.0, 58.0]},
+        "sure": "measured by others: 58 tokens a second on one Spark, with eugr's build of vLLM. The first release that serves it is unknown; "
+        "0.17.1 is the first with its parser",
+        "source": "mARTin-B78's tutorial; eugr's recipes; another project's notes with NVIDIA's container 26.05",
+        "evidence": "2026-04-23",
+        "notes": f"License: NVIDIA's open model license for Nemotron. {_NEMOTRON_CACHE}. "
+        "The recipes take the reasoning parser nano_v3 from a file of the model, whose checksum is unknown here; "
+        "NVIDIA sets the built-in nemotron_v3 for a sibling model. The notes set Marlin and a context of 65,536, eugr's recipes CUTLASS. "
+        "eugr reports that it fails on two Sparks",
+    },
     "gpt-oss-120b": {
         "hub": "openai/gpt-oss-120b",
         "revision": "b5c939de8f754692c1647ca79fbf85e8c1e70f8a",
@@ -366,7 +713,7 @@ MODELS: Mapping[str, Mapping[str, Any]] = {
             "model_type": "qwen3_5_moe",
             "tie_word_embeddings": False,
             "text_config": {
-                **_QWEN35,
+                **_QWEN35_MOE,
                 "hidden_size": 3072,
                 "moe_intermediate_size": 1024,
                 "shared_expert_intermediate_size": 1024,
@@ -394,15 +741,7 @@ MODELS: Mapping[str, Mapping[str, Any]] = {
         "config": {
             "model_type": "qwen3_5_moe",
             "tie_word_embeddings": False,
-            "text_config": {
-                **_QWEN35,
-                "hidden_size": 2048,
-                "moe_intermediate_size": 512,
-                "shared_expert_intermediate_size": 512,
-                "num_hidden_layers": 40,
-                "num_attention_heads": 16,
-                "linear_num_value_heads": 32,
-            },
+            "text_config": _QWEN35_35B,
         },
         "reasoning": True,
         "args": ["--reasoning-parser", "qwen3", _TOOLS, "--tool-call-parser", "qwen3_coder"],
@@ -457,54 +796,27 @@ MODELS: Mapping[str, Mapping[str, Any]] = {
         "revision": "445d56f38229f7a37ae5207734f7e8af0fa9a2c8",
         "weights_bytes": 80_300_000_000,
         "config": {
-            "model_type": "nemotron_h",
+            **_NEMOTRON,
             "hidden_size": 4096,
             "intermediate_size": 2688,
             "num_hidden_layers": 88,
             "hybrid_override_pattern": "MEMEMEM*EMEMEMEM*EMEMEMEM*EMEMEMEMEM*EMEMEMEMEM*EMEMEMEMEM*EMEMEMEMEM*EMEMEMEM*EMEMEMEME",
             "num_attention_heads": 32,
-            "num_key_value_heads": 2,
-            "head_dim": 128,
             "mamba_num_heads": 128,
-            "mamba_head_dim": 64,
-            "n_groups": 8,
-            "ssm_state_size": 128,
-            "conv_kernel": 4,
-            "mamba_ssm_cache_dtype": "float32",
-            "mlp_hidden_act": "relu2",
             "n_routed_experts": 512,
-            "n_shared_experts": 1,
             "num_experts_per_tok": 22,
             "moe_latent_size": 1024,
             "moe_intermediate_size": 2688,
             "moe_shared_expert_intermediate_size": 5376,
             "num_nextn_predict_layers": 1,
             "mtp_hybrid_override_pattern": "*E",
-            "sliding_window": None,
-            "vocab_size": 131072,
-            "max_position_embeddings": 262144,
-            "tie_word_embeddings": False,
             "dtype": _BF16,
-            "quantization_config": {
-                "quant_method": "modelopt",
-                "quant_algo": "MIXED_PRECISION",
-                "kv_cache_scheme": {"dynamic": False, "num_bits": 8, "type": "float"},
-                "config_groups": {
-                    "group_0": {
-                        "input_activations": {"dynamic": False, "num_bits": 8, "type": "float"},
-                        "weights": {"dynamic": False, "num_bits": 8, "type": "float"},
-                    },
-                    "group_1": {
-                        "input_activations": {"dynamic": False, "num_bits": 4, "type": "float", "group_size": 16},
-                        "weights": {"dynamic": False, "num_bits": 4, "type": "float", "group_size": 16},
-                    },
-                },
-            },
+            "quantization_config": {**_MIXED, "kv_cache_scheme": _FP8_NUMBERS},
         },
         "reasoning": True,
         "args": [
             *("--trust-remote-code", "--reasoning-parser", "super_v3", _TOOLS, "--tool-call-parser", "qwen3_coder"),
-            *("--moe-backend", "marlin", "--attention-backend", "TRITON_ATTN"),
+            *(*_MARLIN, "--attention-backend", "TRITON_ATTN"),
         ],
         "files": [
             {

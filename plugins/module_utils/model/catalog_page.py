@@ -34,7 +34,7 @@ together:
 | `revision`, `gated` | a commit on Hugging Face Hub; whether access needs a token |
 | `weights_bytes`, `config` | for the memory plan: the weight size; the keys of config.json for shape and quantization |
 | `reasoning` | whether it is a reasoning model |
-| `args`, `environment` | `vllm serve` arguments that it needs on any cluster, without memory flags; environment variables of the ranks |
+| `args`, `environment` | `vllm serve` arguments that it needs on any cluster, without sizes of memory; environment variables of the ranks |
 | `files` | extra files for serving: `{name, url, argument, sha256}` |
 | `nodes`, `tensor`, `pipeline`, `max_model_len` | the minimum number of Sparks with 128 GB; parallel sizes; the context; 0 = chosen by the plan |
 | `quantization` | only if vLLM does not detect it |

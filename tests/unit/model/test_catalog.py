@@ -12,10 +12,14 @@ from snapshot import assert_recorded
 
 from ansible_collections.gb10.cluster.plugins.module_utils.common.problems import ProblemsError
 from ansible_collections.gb10.cluster.plugins.module_utils.model import catalog, catalog_checks, quantization
+from ansible_collections.gb10.cluster.plugins.module_utils.model import shape as model_shape
+from ansible_collections.gb10.cluster.plugins.module_utils.model import weights as model_weights
 from ansible_collections.gb10.cluster.plugins.module_utils.model.catalog import File, Model, describe, find, known
 from ansible_collections.gb10.cluster.plugins.module_utils.model.catalog_data import MODELS
 from ansible_collections.gb10.cluster.plugins.module_utils.model.catalog_page import page
 from ansible_collections.gb10.cluster.plugins.module_utils.model.quantization import FP8, OTHER
+from ansible_collections.gb10.cluster.plugins.module_utils.vllm_release import checks as vllm_release
+from ansible_collections.gb10.cluster.plugins.module_utils.vllm_release import table
 
 PAGE = ROOT / "docs" / "models.md"
 NEMOTRON = known()["nemotron-3-super-120b-a12b-nvfp4"]
@@ -63,13 +67,15 @@ def test_each_entry_is_complete(model: Model) -> None:
     assert all((model.sure, model.source, model.evidence, model.nodes, model.config))
     assert not any((model.tensor, model.pipeline, model.path)), "the plan chooses these"
     assert "--enforce-eager" not in model.args
-    assert not [word for word in model.args if "memory" in word or "kv-cache" in word or "max-" in word], (
-        "the memory plan chooses these"
-    )
+    assert not [word for word in model.args if "memory" in word or "max-" in word], "the memory plan chooses these"
     shape = text(model.config)
-    wanted = {"model_type", "hidden_size", "num_hidden_layers", "num_attention_heads", "num_key_value_heads", "vocab_size", "max_position_embeddings"}
+    wanted = {"model_type", "hidden_size", "num_attention_heads", "num_key_value_heads", "vocab_size", "max_position_embeddings"}
     assert wanted <= set(shape)
-    assert len(shape.get("layer_types", [0] * shape["num_hidden_layers"])) == shape["num_hidden_layers"]
+    lists = [shape[key] for key in ("layer_types", "layers_block_type", "attn_type_list", "hybrid_override_pattern") if key in shape]
+    # Nemotron 3 Ultra has no such number.
+    layers = shape.get("num_hidden_layers", 108)
+    assert {len(each) for each in lists} <= {layers}
+    assert len(model_shape.shape(model.config).layers) == layers
     assert json.loads(json.dumps(model.facts()))["reference"] == model.hub
 
 
@@ -77,10 +83,35 @@ def test_each_entry_is_complete(model: Model) -> None:
 def test_arguments_fit_each_other(model: Model) -> None:
     assert ("--tool-call-parser" in model.args) == ("--enable-auto-tool-choice" in model.args)
     parser = model.args[model.args.index("--reasoning-parser") + 1] if "--reasoning-parser" in model.args else ""
-    # gpt-oss is a reasoning model too: vLLM selects its parser by architecture.
-    assert model.reasoning is bool(parser or model.config["model_type"] == "gpt_oss")
+    # gpt-oss is a reasoning model too: vLLM selects its parser by architecture. Gemma 4 reasons only on request.
+    assert model.reasoning is (parser not in ("", "gemma4") or model.config["model_type"] == "gpt_oss")
     plugins = [each.name for each in model.files if each.argument == "--reasoning-parser-plugin"]
-    assert plugins == ([f"{parser}_reasoning_parser.py"] if parser not in ("", "qwen3") else [])
+    assert plugins == ([f"{parser}_reasoning_parser.py"] if parser == "super_v3" else [])
+
+
+@pytest.mark.parametrize("model", known().values(), ids=known())
+def test_every_release_that_serves_a_model_takes_its_arguments(model: Model) -> None:
+    first = vllm_release.number(model.requires.get("since", "0.0.0"))
+    releases = [release for release in table.READ.split() if vllm_release.number(release) >= first]
+    assert releases
+    plugins = [f"{each.argument}=/{each.name}" for each in model.files]
+    for release in releases:
+        assert vllm_release.parse([*model.args, *plugins], release)[1] == [], release
+
+
+def test_a_cache_type_is_set_only_if_config_json_does_not_name_it() -> None:
+    found = {model.name for model in known().values() if "--kv-cache-dtype" in model.args}
+    # The config.json of Qwen3.8-27B-NVFP4 was not read.
+    assert found == {
+        "qwen3.8-27b-nvfp4",
+        "qwen3.6-35b-a3b-nvfp4",
+        "nemotron-3-nano-30b-a3b-nvfp4",
+        "nemotron-3.5-lightning-30b-a3b-nvfp4",
+        "nemotron-3-ultra-550b-a55b-nvfp4",
+    }
+    for model in known().values():
+        eight = "--kv-cache-dtype" in model.args or quantization.kv_dtype(model.config) == "fp8"
+        assert eight is model.name.endswith("nvfp4"), model.name
 
 
 def test_the_plugin_is_pinned() -> None:
@@ -91,12 +122,23 @@ def test_the_plugin_is_pinned() -> None:
 
 
 def test_an_architecture_that_came_later_says_so() -> None:
-    late = {model.config["model_type"]: model.requires for model in known().values() if model.requires}
+    late = {model.name: model.requires["since"] for model in known().values() if model.requires}
     assert late == {
-        "qwen3_5_moe": {"since": "0.17.0"},
-        "qwen3_omni_moe": {"since": "0.11.1"},
+        "qwen3.5-122b-a10b-fp8": "0.17.0",
+        "qwen3.5-35b-a3b": "0.17.0",
+        "qwen3-omni-30b-a3b-instruct": "0.11.1",
         # Older releases support the kind of layer, but not mixed-precision weights.
-        "nemotron_h": {"since": "0.17.0"},
+        "nemotron-3-super-120b-a12b-nvfp4": "0.17.0",
+        # The first releases that others served them with, or that their recipes require.
+        "qwen3.8-27b-nvfp4": "0.29.0",
+        "qwen3.6-35b-a3b-nvfp4": "0.24.0",
+        "nemotron-3.5-lightning-30b-a3b-nvfp4": "0.27.1",
+        "nemotron-3-ultra-550b-a55b-nvfp4": "0.22.0",
+        "minimax-m2.7-nvfp4": "0.20.0",
+        "gemma-4-26b-a4b-nvfp4": "0.19.1",
+        "gemma-4-31b-it-nvfp4": "0.19.1",
+        # The first release with the parser nemotron_v3.
+        "nemotron-3-nano-30b-a3b-nvfp4": "0.17.1",
     }
 
 
@@ -133,28 +175,31 @@ def test_dimensions_give_the_published_bytes(name: str) -> None:
 
 
 def linear_parameters(shape: Mapping[str, Any]) -> int:
-    """Return the parameters in matrices of Qwen3-Next and Qwen3.5.
+    """Return the parameters in matrices of Qwen3-Next, and of Qwen3.5 to 3.8.
 
     Not counted: norms, convolutions and layers that predict further tokens.
     """
-    hidden, experts = shape["hidden_size"], shape["num_experts"]
+    hidden, experts = shape["hidden_size"], shape.get("num_experts", 0)
     queries = shape["num_attention_heads"] * shape["head_dim"]
     full = hidden * (2 * queries + 2 * shape["num_key_value_heads"] * shape["head_dim"]) + queries * hidden
     keys = shape["linear_num_key_heads"] * shape["linear_key_head_dim"]
     values = shape["linear_num_value_heads"] * shape["linear_value_head_dim"]
     linear = hidden * (2 * keys + 2 * values + 2 * shape["linear_num_value_heads"]) + values * hidden
-    mlp = 3 * hidden * (experts * shape["moe_intermediate_size"] + shape["shared_expert_intermediate_size"]) + hidden * experts
+    width = experts * shape["moe_intermediate_size"] + shape["shared_expert_intermediate_size"] if experts else shape["intermediate_size"]
+    mlp = 3 * hidden * width + hidden * experts
     every = shape["num_hidden_layers"] // shape["full_attention_interval"]
     return every * full + (shape["num_hidden_layers"] - every) * linear + shape["num_hidden_layers"] * mlp + 2 * shape["vocab_size"] * hidden
 
 
 def nemotron_parameters(shape: Mapping[str, Any]) -> int:
     """Return the parameters in matrices of Nemotron 3, with the same exceptions."""
-    hidden, pattern = shape["hidden_size"], shape["hybrid_override_pattern"]
+    hidden, latent = shape["hidden_size"], shape.get("moe_latent_size", 0)
+    codes = {"mamba": "M", "attention": "*", "moe": "E"}
+    pattern = shape.get("hybrid_override_pattern") or [codes[name] for name in shape["layers_block_type"]]
     inner, states = shape["mamba_num_heads"] * shape["mamba_head_dim"], 2 * shape["n_groups"] * shape["ssm_state_size"]
     size = shape["head_dim"] * (2 * shape["num_attention_heads"] + 2 * shape["num_key_value_heads"])
-    experts = 2 * shape["n_routed_experts"] * shape["moe_latent_size"] * shape["moe_intermediate_size"]
-    shared = 2 * hidden * (shape["moe_shared_expert_intermediate_size"] + shape["moe_latent_size"]) + hidden * shape["n_routed_experts"]
+    experts = 2 * shape["n_routed_experts"] * (latent or hidden) * shape["moe_intermediate_size"]
+    shared = 2 * hidden * (shape["moe_shared_expert_intermediate_size"] + latent) + hidden * shape["n_routed_experts"]
     layers = {"M": hidden * (3 * inner + states + shape["mamba_num_heads"]), "*": hidden * size, "E": experts + shared}
     return sum(layers[letter] for letter in pattern) + 2 * shape["vocab_size"] * hidden
 
@@ -167,6 +212,9 @@ def nemotron_parameters(shape: Mapping[str, Any]) -> int:
         ("qwen3.5-122b-a10b-fp8", 122.1e9),
         ("qwen3.5-35b-a3b", 34.66e9),
         ("qwen3-next-80b-a3b-instruct-fp8", 79.674e9),
+        ("qwen3.6-35b-a3b-nvfp4", 34.66e9),
+        # The name; another project counts 26.9e9.
+        ("qwen3.8-27b-nvfp4", 26.9e9),
     ],
 )
 def test_dimensions_of_hybrids_give_their_parameters(name: str, parameters: float) -> None:
@@ -179,12 +227,46 @@ def test_dimensions_of_nemotron_give_its_parameters() -> None:
     assert [NEMOTRON.config["hybrid_override_pattern"].count(letter) for letter in "M*E"] == [40, 8, 40]
 
 
+@pytest.mark.parametrize(
+    ("name", "parameters", "tolerance"),
+    [
+        # Nano's technical report, and the names.
+        ("nemotron-3-nano-30b-a3b-nvfp4", 31.6e9, 0.001),
+        ("nemotron-3.5-lightning-30b-a3b-nvfp4", 31.6e9, 0.001),
+        ("nemotron-3-ultra-550b-a55b-nvfp4", 550e9, 0.002),
+    ],
+)
+def test_dimensions_of_its_siblings_give_their_parameters(name: str, parameters: float, tolerance: float) -> None:
+    config = known()[name].config
+    assert nemotron_parameters(config) == pytest.approx(parameters, rel=tolerance)
+    assert model_shape.shape(config).parameters == pytest.approx(nemotron_parameters(config), rel=0.001)
+
+
+@pytest.mark.parametrize(
+    ("name", "other", "tolerance"),
+    [
+        ("nemotron-3-nano-30b-a3b-nvfp4", 0, 0.012),
+        # 62 attention layers are stored as float32: 2 more bytes for each parameter of queries, keys, values and output.
+        ("minimax-m2.7-nvfp4", 2 * 62 * 3072 * 128 * (2 * 48 + 2 * 8), 0.001),
+        # A vision tower; see test_shape.py.
+        ("gemma-4-26b-a4b-nvfp4", 1_145_700_000, 0.001),
+        ("gemma-4-31b-it-nvfp4", 1_151_600_000, 0.001),
+    ],
+)
+def test_dimensions_and_quantization_give_the_published_bytes(name: str, other: int, tolerance: float) -> None:
+    """Mixed precision is left out: the plan does not know the format of each module."""
+    model = known()[name]
+    assert model_weights.checkpoint(model_shape.shape(model.config)) + other == pytest.approx(model.weights_bytes, rel=tolerance)
+
+
 def test_what_the_weights_are_quantized_to() -> None:
     found = {name: quantization.kind(model.config) for name, model in known().items()}
     assert {name for name in found if found[name] == FP8} == {name for name in MODELS if "fp8" in name}
     assert set(found.values()) == {FP8, OTHER}
     methods = {catalog.quantization_method(model) for model in known().values()}
-    assert methods == {"", "mxfp4", "fp8", "compressed-tensors", "modelopt MIXED_PRECISION"}
+    assert methods == {"", "mxfp4", "fp8", "compressed-tensors", "modelopt MIXED_PRECISION", "modelopt NVFP4"}
+    schemes = {name: quantization.scheme(model.config) for name, model in known().items()}
+    assert {name for name in schemes if schemes[name] == "nvfp4"} == {name for name in MODELS if name.endswith("nvfp4")}
 
 
 # Lookup
@@ -289,9 +371,14 @@ def test_own_names_are_offered_too() -> None:
     assert "docs/models.md" in fix_of("zzzzzz")
 
 
-@pytest.mark.parametrize("name", ["", " ", "a/b/c", "./model", "-x", None, 5])
+@pytest.mark.parametrize("name", [" ", "a/b/c", "./model", "-x", 5])
 def test_what_names_no_model(name: Any) -> None:
     assert problems(name, {}) == [("gb10_model", f"unknown model {name!r}")]
+
+
+@pytest.mark.parametrize("name", ["", None])
+def test_no_model_is_named(name: Any) -> None:
+    assert problems(name, {}) == [("gb10_model", "it is empty")]
 
 
 def test_a_hubs_name_of_several() -> None:
