@@ -67,7 +67,9 @@ _GPT_OSS = {
 _GPT_OSS_NOTES = (
     "vLLM selects the reasoning parser openai_gptoss for this architecture itself. "
     "The preset's --enable-expert-parallel is left out. "
-    "--enforce-eager halves the speed on one Spark (57 to 26 tokens a second, conselara.dev, 2026-05)"
+    "--enforce-eager halves the speed on one Spark (57 to 26 tokens a second, conselara.dev, 2026-05). "
+    "Without access to the internet, vLLM needs the encoding's files and TIKTOKEN_ENCODINGS_BASE. "
+    "An issue about wrong MXFP4 results on compute capability 12.1 was open in 2026-11 (vllm-project/vllm#37030)"
 )
 _QWEN25 = {
     "model_type": "qwen2",
@@ -472,14 +474,17 @@ MODELS: Mapping[str, Mapping[str, Any]] = {
         "reasoning": True,
         "args": [_TOOLS, "--tool-call-parser", "openai"],
         "nodes": 1,
-        "published": {"1": [57.0, 60.0], "2": [69.0, 76.0]},
-        "sure": "measured by others, with other stacks: 57 to 60 tokens a second on one Spark, 69 to 76 on two",
-        "source": f"{_PRESETS}, its default; conselara.dev; kubis.ai; Spark Arena",
-        "evidence": "2026-05",
-        "notes": _GPT_OSS_NOTES,
+        "published": {"1": [33.0, 60.0], "2": [69.0, 76.0]},
+        "sure": "measured by others: 34 tokens a second on one Spark with vLLM 0.30.0. Other stacks reached 57 to 60 on one Spark "
+        "and 69 to 76 on two",
+        "source": f"{_PRESETS}, its default; {_CAPYCTL}; NVIDIA/dgx-spark-playbooks#79; conselara.dev; kubis.ai; Spark Arena",
+        "evidence": "2026-10-09",
+        "notes": f"{_GPT_OSS_NOTES}. The sources disagree about its speed. Builds with CUTLASS kernels for MXFP4 reached 57 to 60 tokens a "
+        "second, vLLM 0.30.0 34.2, and NVIDIA's container 26.02 33 to 34. vLLM 0.30.0 used 94 GiB while it loaded the model",
     },
     "gpt-oss-20b": {
         "hub": "openai/gpt-oss-20b",
+        "revision": "6cee5e81ee83917806bbde320786a8fb61efebee",
         "weights_bytes": 13_761_264_768,
         "config": {
             **_GPT_OSS,
@@ -490,10 +495,11 @@ MODELS: Mapping[str, Mapping[str, Any]] = {
         "reasoning": True,
         "args": [_TOOLS, "--tool-call-parser", "openai"],
         "nodes": 1,
-        "sure": f"{_PRESET}; NVIDIA lists it as supported on one Spark",
-        "source": f"{_PRESETS}; NVIDIA's playbook",
-        "evidence": "2026-07",
-        "notes": _GPT_OSS_NOTES,
+        "published": {"1": [46.7, 46.7]},
+        "sure": "measured by others: 46.7 tokens a second on one Spark with vLLM 0.30.0; NVIDIA lists it as supported on one Spark",
+        "source": f"{_PRESETS}; {_CAPYCTL}; NVIDIA's playbook",
+        "evidence": "2026-10-09",
+        "notes": f"{_GPT_OSS_NOTES}. LMSYS measured 49.7 tokens a second with Ollama (2025-10)",
     },
     "qwen2.5-7b-instruct": {
         "hub": "Qwen/Qwen2.5-7B-Instruct",
@@ -794,7 +800,7 @@ MODELS: Mapping[str, Mapping[str, Any]] = {
     "nemotron-3-super-120b-a12b-nvfp4": {
         "hub": "nvidia/NVIDIA-Nemotron-3-Super-120B-A12B-NVFP4",
         "revision": "445d56f38229f7a37ae5207734f7e8af0fa9a2c8",
-        "weights_bytes": 80_300_000_000,
+        "weights_bytes": 80_297_329_824,
         "config": {
             **_NEMOTRON,
             "hidden_size": 4096,
@@ -829,25 +835,31 @@ MODELS: Mapping[str, Mapping[str, Any]] = {
         ],
         "nodes": 1,
         "requires": {"since": "0.17.0"},
-        "sure": "served by others on one Spark, on two, and on two with two Thors (pipeline parallel); NVIDIA lists it "
-        "as supported. Its weight size is rounded",
-        "source": "distributed-vllm; NVIDIA's playbook for Nemotron on Spark",
-        "evidence": "2026-07",
+        "published": {"1": [15.0, 17.0], "2": [23.0, 23.0]},
+        "sure": "measured by others: 15 to 17 tokens a second on one Spark, 23 on two with a patched build of 0.17.2; served by others on "
+        "two with two Thors (pipeline parallel). Its weight size is that of a later revision (4f0cf9da)",
+        "source": f"distributed-vllm; NVIDIA's playbook for Nemotron on Spark; kubis.ai; mARTin-B78's tutorial; {_RECIPES}",
+        "evidence": "2026-08-05",
         "notes": "Both presets set --kv-cache-dtype fp8; the weights are calibrated for it, and vLLM selects it by "
         "default. The first preset sets TRITON_ATTN, NVIDIA's playbook --moe-backend marlin; until 0.23 that was "
-        "VLLM_NVFP4_GEMM_BACKEND=marlin and VLLM_USE_FLASHINFER_MOE_FP4=0. Since 0.17.0 vLLM has the built-in parser "
+        "VLLM_NVFP4_GEMM_BACKEND=marlin and VLLM_USE_FLASHINFER_MOE_FP4=0. Since 0.17.1 vLLM has the built-in parser "
         "nemotron_v3; others served with it and without the plugin. Two projects record the plugin's checksum, one "
         "of them for this revision, and a third project's copy of the file matches it. Of 41,100 quantized modules "
-        "139 are FP8, the others NVFP4",
+        "139 are FP8, the others NVFP4. "
+        f"For a Spark, {_RECIPES} sets --attention-backend flashinfer, nemotron_v3 and qwen3_xml instead. "
+        f"It leaves the MoE kernels to vLLM, whose CUTLASS is faster than Marlin there ({_RECIPES}#632, 2026-07). "
+        "With three MTP tokens and Marlin, a user measured 23.6 tokens a second on one Spark (spark-arena/recipe-registry#19, 2026-08). "
+        "A fork of eugr's recipes reports crashes with MTP unless VLLM_USE_FLASHINFER_MOE_FP16=0 (before 0.24)",
     },
     "qwen3-next-80b-a3b-instruct-fp8": {
         "hub": "Qwen/Qwen3-Next-80B-A3B-Instruct-FP8",
-        "weights_bytes": 81_800_000_000,
+        "revision": "c5f5f263bdd5cc134092897864e8905d8fe7b928",
+        "weights_bytes": 82_051_854_384,
         "config": {**_QWEN3_NEXT, "quantization_config": _QWEN_FP8},
         "args": [_TOOLS, "--tool-call-parser", "hermes"],
         "nodes": 1,
         "sure": "served by others on one Spark; no figures given. Its dimensions are those of Qwen3-Coder-Next, a "
-        "sibling model; its weight size is the sum of its rounded file sizes",
+        "sibling model; its weight size is that of its files",
         "source": "a user's notes about a Spark; dgx-vllm (Avarok) for another FP8 form of it",
         "evidence": _READ,
         "notes": "The Instruct form is not a reasoning model, so it has no reasoning parser",
