@@ -9,7 +9,7 @@ Weights and KV are computed. Other memory of a process is estimated with constan
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from fractions import Fraction
 
 from ansible_collections.gb10.cluster.plugins.module_utils.common.problems import ProblemsError
@@ -50,10 +50,11 @@ def plan(inputs: Inputs) -> MemoryPlan:
     """
     if problems := memory_checks.check(inputs):
         raise ProblemsError(problems)
-    demand = _demand(inputs)
-    budget = _budget(inputs, demand)
-    context = _context(inputs, demand, budget)
-    short = _short(inputs, demand, budget, context.wanted)
+    demand, budget, context, short = _calculate(inputs)
+    if sequences := 0 if inputs.max_num_seqs or any(short) else _sequences(demand, context.blocks):
+        # Fewer sequences need less workspace.
+        inputs = replace(inputs, max_num_seqs=sequences)
+        demand, budget, context, short = _calculate(inputs)
     fits, shape, layout = not any(short), inputs.shape, demand.layout
     reads = sum(stage.reads for stage in demand.stages)
     full = reads + sum(stage.reads_of(context.planned) for stage in demand.stages)
@@ -74,7 +75,7 @@ def plan(inputs: Inputs) -> MemoryPlan:
         context_of_each=layout.longest(context.blocks, context.planned, demand.max_num_seqs),
         kv_cache_memory_bytes=budget.pinned,
         fraction=budget.fraction,
-        arguments=_arguments(fits, budget.pinned, budget.fraction, lowered),
+        arguments=_arguments(fits, budget.pinned, budget.fraction, lowered, sequences),
         tokens_per_second=round(BANDWIDTH / reads, 2),
         tokens_per_second_full=round(BANDWIDTH / full, 2),
         problems=()
@@ -136,6 +137,26 @@ class _Context:
     largest: int
     wanted: int
     planned: int
+
+
+def _calculate(inputs: Inputs) -> tuple[_Demand, _Budget, _Context, list[int]]:
+    """Return the demand, the budget, the context, and the missing bytes by rank."""
+    demand = _demand(inputs)
+    budget = _budget(inputs, demand)
+    context = _context(inputs, demand, budget)
+    return demand, budget, context, _short(inputs, demand, budget, context.wanted)
+
+
+def _sequences(demand: _Demand, blocks: int) -> int:
+    """Return the number of sequences to set for a model with states, 0 if vLLM's default is possible.
+
+    vLLM ends its start if there are more sequences than blocks (vllm-project/vllm#38270, 2026-03). As many as can run at
+    the same time are set.
+    """
+    layout = demand.layout
+    if demand.max_num_seqs < blocks or all(group.kv_cache.kind != "state" for group in layout.groups):
+        return 0
+    return max(1, (blocks - 1) // layout.blocks(1))
 
 
 def _demand(inputs: Inputs) -> _Demand:
@@ -245,8 +266,8 @@ def _workspace(shape: Shape, tensor: int, element: int, tokens: int, max_num_seq
     return tokens * rows * element + max_num_seqs * shape.vocabulary * 4 * 3
 
 
-def _arguments(fits: bool, pinned: int, fraction: str, context: int) -> tuple[str, ...]:
-    """Return the vLLM arguments.
+def _arguments(fits: bool, pinned: int, fraction: str, context: int, sequences: int) -> tuple[str, ...]:
+    """Return the vLLM arguments; ``context`` and ``sequences`` are 0 for vLLM's default.
 
     If bytes are set, vLLM uses the fraction only to refuse a start with less free memory.
     """
@@ -254,7 +275,8 @@ def _arguments(fits: bool, pinned: int, fraction: str, context: int) -> tuple[st
         return ()
     arguments = [f"--kv-cache-memory-bytes={pinned}"] if pinned else []
     arguments.append(f"--gpu-memory-utilization={fraction}")
-    return (*arguments, f"--max-model-len={context}") if context else tuple(arguments)
+    arguments += [f"--max-model-len={context}"] if context else []
+    return (*arguments, f"--max-num-seqs={sequences}") if sequences else tuple(arguments)
 
 
 def needs(plan: MemoryPlan) -> dict[str, int]:

@@ -213,6 +213,31 @@ def test_states_make_the_blocks_large() -> None:
     assert found.block == 544 == -(-state // (2048 * 16)) * 16
 
 
+def test_states_are_as_many_blocks_as_vllm_logs() -> None:
+    """Nemotron 3.5 Lightning, with Nano's layers, on a GB10 with vLLM 0.30.0 (edurdias/capyctl-recipes bb2729ac).
+
+    It logged 342,016 tokens in 2 GiB of FP8 KV, with requests of 32,768 tokens. That release keeps two states.
+    """
+    layout = kv_cache.layout(model_shape.shape(CONFIGS["Nemotron-3-Nano"]), 1, "fp8", "bfloat16", 4096)
+    blocks = 2 * GIB // layout.block_bytes(range(52))
+    assert (blocks, layout.block, len(layout.groups)) == (167, 4176, 5)
+    assert blocks * 32768 // (8 + 4 * 2) == 342_016
+
+
+def test_more_sequences_than_blocks_of_states_are_lowered() -> None:
+    found = plan("Nemotron-3-Nano", MIDDLE, kv_dtype="fp8", kv_cache_memory_bytes=2 * GIB)
+    # 167 blocks: 12 sequences with three states of four groups, and one block of tokens.
+    assert found.max_num_seqs == 12
+    assert found.arguments[-1] == "--max-num-seqs=12"
+    assert found.context_of_each >= found.block
+    assert found.nodes[0].workspace < plan("Nemotron-3-Nano", MIDDLE).nodes[0].workspace
+    few = plan("Nemotron-3-Nano", MIDDLE, kv_dtype="fp8", kv_cache_memory_bytes=2 * GIB, max_num_seqs=8)
+    many = plan("Nemotron-3-Nano", MIDDLE)
+    plain = plan("Llama-3.1-8B", MIDDLE, kv_cache_memory_bytes=2 * GIB)
+    assert [each.max_num_seqs for each in (few, many, plain)] == [8, 1024, 1024]
+    assert not [word for each in (few, many, plain) for word in each.arguments if "seqs" in word]
+
+
 def test_the_files_count_where_they_are_known() -> None:
     estimated, counted = plan("gpt-oss-120b", MIDDLE), plan("gpt-oss-120b", MIDDLE, weights_bytes=70_000_000_000)
     assert (counted.weights, counted.weights_estimated) == (70_000_000_000, False)
