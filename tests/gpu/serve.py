@@ -8,10 +8,10 @@
 RUNTIME is the folder of a virtual environment with a CUDA build of vLLM, and Ray. The role gb10 reads and plans a cluster of NODES hosts
 with one GPU each (hosts.py), as for site.yml. Argv and environment of Ray and vLLM are taken from that plan unchanged. The model is that of
 moe.py with FP8 in blocks. It was trained to recite passages, so every token of an answer is known. On one host it is served with CUDA
-graphs, eager, and with the flags and variables that vllm_patch returns for that GPU. On several hosts it is served by Ray and by the
-executor mp, with tensor parallelism. With --nccl, NCCL is built for the GPUs and replaces the wheel's library, and nccl_info reads the
-mapped libraries of each rank. Afterwards FOLDER contains report.json, report.md as a section for docs/benchmarks.md, plans and logs. The
-exit status is 1 if a check fails.
+graphs, eager, with the flags and variables that vllm_patch returns for that GPU, and with the arguments of a recipe. On several hosts it is
+served by Ray and by the executor mp, with tensor parallelism. With --nccl, NCCL is built for the GPUs and replaces the wheel's library, and
+nccl_info reads the mapped libraries of each rank. Afterwards FOLDER contains report.json, report.md as a section for docs/benchmarks.md,
+plans and logs. The exit status is 1 if a check fails.
 
 Standard library only. Run it as root with a Python that has ansible-core, such as that of .venv.
 """
@@ -97,7 +97,27 @@ def cases(options: argparse.Namespace, patch: Mapping[str, Any]) -> list[Case]:
     else:
         eager = {"gb10_vllm_extra_args": ["--enforce-eager"]}
         both = [Case("graphs", {}), Case("eager", eager), Case("graphs, our flags", {}, patch), Case("eager, our flags", eager, patch)]
+        both.append(Case("recipe", recipe(options.folder)))
     return [case for case in both if not options.cases or case.name in options.cases]
+
+
+def recipe(folder: Path) -> dict[str, Any]:
+    """Write a recipe with the arguments of NVIDIA's single-Spark example that suit this GPU and model. Return its variables."""
+    command = (
+        "vllm serve lab/moe --host 0.0.0.0 --port {port} --gpu-memory-utilization 0.5 --max-model-len {max_model_len} --max-num-seqs 8 "
+        "--max-num-batched-tokens 2048 --enable-chunked-prefill --async-scheduling --enable-prefix-caching"
+    )
+    data = {
+        "recipe_version": "1",
+        "name": "moe",
+        "container": "vllm-node",
+        "defaults": {"port": 8000, "max_model_len": 2048},
+        "env": {"VLLM_LOGGING_LEVEL": "INFO", "NCCL_IB_HCA": "mlx5_0"},
+        "command": command,
+    }
+    path = folder / "recipe.yaml"
+    path.write_text(json.dumps(data), encoding="utf-8")
+    return {"gb10_recipe": str(path), "gb10_recipe_images": {"vllm-node": "native"}, "gb10_distributed_executor_backend": "mp"}
 
 
 def measure(options: argparse.Namespace) -> dict[str, Any]:
