@@ -6,12 +6,12 @@
     .venv/bin/python tests/gpu/serve.py --runtime /opt/vllm --folder /var/tmp/serve [--nodes 2] [--nccl SOURCE --identity 'sha256 …']
 
 RUNTIME is the folder of a virtual environment with a CUDA build of vLLM, and Ray. The role gb10 reads and plans a cluster of NODES hosts
-with one GPU each (hosts.py), as for site.yml. Argv and environment of Ray and vLLM are taken from that plan unchanged. The model is that of
-moe.py with FP8 in blocks. It was trained to recite passages, so every token of an answer is known. On one host it is served with CUDA
-graphs, eager, with the flags and variables that vllm_patch returns for that GPU, and with the arguments of a recipe. On several hosts it is
-served by Ray and by the executor mp, with tensor parallelism. With --nccl, NCCL is built for the GPUs and replaces the wheel's library, and
-nccl_info reads the mapped libraries of each rank. Afterwards FOLDER contains report.json, report.md as a section for docs/benchmarks.md,
-plans and logs. The exit status is 1 if a check fails.
+with one GPU each (hosts.py), as for site.yml. Argv and environment of Ray and vLLM are taken from that plan unchanged, except for the check
+of the API key. The model is that of moe.py with FP8 in blocks. It was trained to recite passages, so every token of an answer is known. On
+one host it is served with CUDA graphs, eager, with the flags and variables that vllm_patch returns for that GPU, and with the arguments of
+a recipe. On several hosts it is served by Ray and by the executor mp, with tensor parallelism. With --nccl, NCCL is built for the GPUs and
+replaces the wheel's library, and nccl_info reads the mapped libraries of each rank. Afterwards FOLDER contains report.json, report.md as a
+section for docs/benchmarks.md, plans and logs. The exit status is 1 if a check fails.
 
 Standard library only. Run it as root with a Python that has ansible-core, such as that of .venv.
 """
@@ -210,6 +210,11 @@ def planned(case: Case, there: Sequence[Host], options: argparse.Namespace, nccl
     return plan
 
 
+def server(plan: Mapping[str, Any], node: Mapping[str, Any]) -> list[str]:
+    """Return vLLM's argv without the check of the API key, whose files the role vllm_serve installs."""
+    return [word for word in launch.vllm_argv({**plan, "node": node}) if not word.startswith("--middleware=")]
+
+
 def serve(
     case: Case, there: Sequence[Host], options: argparse.Namespace, nccl: Mapping[str, Any], passages: Sequence[Mapping[str, list[int]]]
 ) -> None:
@@ -228,7 +233,7 @@ def serve(
 
     began, logs = time.monotonic(), []
     head = there[0]
-    case.argv = [word.replace(str(options.folder), "FOLDER") for word in launch.vllm_argv({**plan, "node": names[head.name]})]
+    case.argv = [word.replace(str(options.folder), "FOLDER") for word in server(plan, names[head.name])]
     case.environment = overrides.rank_environment(names[head.name])
     with contextlib.ExitStack() as stack:
 
@@ -243,7 +248,7 @@ def serve(
             waiter = [sys.executable, str(ROOT / "plugins/module_utils/launch/io_ray.py"), "--timeout=180", *expected]
             subprocess.run([*head.prefix, *waiter], env=environment(head), check=True)
         for host in there if plan["executor"] == "mp" and len(there) > 1 else [head]:
-            processes.append(start(host, launch.vllm_argv({**plan, "node": names[host.name]}), "vllm"))
+            processes.append(start(host, server(plan, names[host.name]), "vllm"))
         url = f"http://{plan['api_host']}:{plan['api_port']}"
         try:
             while not healthy(url):
