@@ -45,6 +45,8 @@ def parse(data: Any) -> tuple[Recipe | None, list[Problem]]:
     """Return the recipe of a file's plain data, None if there is a problem, and every problem."""
     if not isinstance(data, Mapping):
         return None, [_problem("", _kind(data), "a mapping with the keys of a recipe", "correct the file")]
+    # A key without a value counts as missing.
+    data = {key: value for key, value in data.items() if value is not None}
     problems = [*_unknown(data), *_values(data)]
     if problems:
         return None, problems

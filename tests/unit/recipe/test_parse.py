@@ -47,6 +47,13 @@ def test_assignments_before_the_command_are_variables() -> None:
     assert (found.environment, found.args) == ({"VLLM_USE_X": "2 3", "VLLM_A": "1"}, ())
 
 
+def test_a_key_without_a_value_counts_as_missing() -> None:
+    data = {**recipe(), "mods": None, "name": None, "cluster_only": None, "env": None}
+    found, _refused = parse(data)
+    assert found is not None
+    assert (found.name, found.mods, found.cluster_only, found.environment) == ("", (), False, {})
+
+
 @pytest.mark.parametrize(("given", "image"), [(True, "vllm-node"), (False, ""), ("a/b:1", "a/b:1")])
 def test_pull_image(given: bool | str, image: str) -> None:
     found, _refused = parse(recipe(pull_image=given))
