@@ -31,6 +31,19 @@ def quantization_config(config: Mapping[str, Any]) -> Mapping[str, Any]:
     return found if isinstance(found, Mapping) else {}
 
 
+def with_separate(config: Mapping[str, Any] | None, found: Mapping[str, Any] | None) -> dict[str, Any] | None:
+    """Return a config.json with the quantization of Model Optimizer's hf_quant_config.json, if it has none itself.
+
+    Source: vLLM 0.32, transformers_utils/config.py get_config(), and layers/quantization/modelopt.py.
+    """
+    given = found.get("quantization") if found else None
+    if config is None or "quantization_config" in config or not isinstance(given, Mapping):
+        return None if config is None else dict(config)
+    # The names of modules that are not quantized are long, and nothing reads them.
+    kept = {key: value for key, value in given.items() if key != "exclude_modules"}
+    return {**config, "quantization_config": {"quant_method": "modelopt", **kept}}
+
+
 def kv_dtype(config: Mapping[str, Any]) -> str:
     """Return the KV cache type for vLLM's "auto": "fp8" if the checkpoint specifies it, otherwise the model's type.
 

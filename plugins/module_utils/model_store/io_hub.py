@@ -30,7 +30,11 @@ from ansible_collections.gb10.cluster.plugins.module_utils.model_store import pl
 
 ENDPOINT = "https://huggingface.co"
 #: Maximum bytes of a response: the file list, and each small file.
-LISTING, FILES = 16 << 20, {"config.json": io_model.MOST_CONFIG, "model.safetensors.index.json": io_json.MOST_JSON}
+LISTING = 16 << 20
+FILES = {
+    **dict.fromkeys(("config.json", io_model.QUANTIZATION), io_model.MOST_CONFIG),
+    "model.safetensors.index.json": io_json.MOST_JSON,
+}
 #: Socket timeout in seconds.
 SILENCE = 15
 _CHUNK = 1 << 16

@@ -160,3 +160,25 @@ def test_what_is_no_file_is_not_waited_for(tmp_path: Path) -> None:
     os.mkfifo(tmp_path / "config.json")
     answer = run_module("vllm_lint", {"argv": [], "model": str(tmp_path), "release": "0.32.0"})
     assert answer["failed"] and "config.json is not JSON: it is not a regular file" in answer["msg"]
+
+
+SEPARATE = {"producer": {"name": "modelopt"}, "quantization": {"quant_algo": "NVFP4", "kv_cache_quant_algo": "FP8", "exclude_modules": ["lm_head"]}}
+
+
+def test_the_quantization_in_a_file_of_its_own_counts(tmp_path: Path) -> None:
+    (tmp_path / "config.json").write_text('{"model_type": "nemotron_h", "torch_dtype": "bfloat16"}', encoding="utf-8")
+    (tmp_path / "hf_quant_config.json").write_text(json.dumps(SEPARATE), encoding="utf-8")
+    found = io_model.model(str(tmp_path))["model"]
+    assert (quantization.scheme(found), quantization.kv_dtype(found)) == ("nvfp4", "fp8")
+    assert "exclude_modules" not in found["quantization_config"]
+
+
+@pytest.mark.parametrize("own", [{"quantization_config": {"quant_method": "fp8"}}, {"quantization_config": None}])
+def test_the_quantization_in_config_json_wins(own: dict[str, object]) -> None:
+    assert quantization.with_separate(own, SEPARATE) == own
+
+
+@pytest.mark.parametrize("found", [None, {}, {"quantization": "fp8"}, {"quantization": [1]}])
+def test_another_file_changes_nothing(found: dict[str, object] | None) -> None:
+    assert quantization.with_separate({"model_type": "llama"}, found) == {"model_type": "llama"}
+    assert quantization.with_separate(None, found) is None
