@@ -17,7 +17,7 @@ from typing import Any
 from ansible_collections.gb10.cluster.plugins.module_utils.benchmark import network
 from ansible_collections.gb10.cluster.plugins.module_utils.common import bounded_json
 from ansible_collections.gb10.cluster.plugins.module_utils.field_report import redact
-from ansible_collections.gb10.cluster.plugins.module_utils.model import catalog
+from ansible_collections.gb10.cluster.plugins.module_utils.model import catalog, drafts
 from ansible_collections.gb10.cluster.plugins.module_utils.verify import differences
 from ansible_collections.gb10.cluster.plugins.module_utils.verify import report as verification
 from ansible_collections.gb10.cluster.plugins.module_utils.verify.schema import GROUPS, Cluster
@@ -113,8 +113,10 @@ def _users(facts: Mapping[str, Any]) -> Iterator[str]:
 
 def _model(plan: Mapping[str, Any]) -> str:
     """Return the model's name in the catalog, or MODEL: an own model can name its owner."""
-    known = [model.name for model in catalog.known().values() if model.hub and model.hub == plan["store"].get("hub")]
-    return known[0] if known else "MODEL"
+    planned = [each["hub"] for each in plan["drafts"]]
+    known = [model for model in catalog.known().values() if model.hub and model.hub == plan["store"].get("hub")]
+    same = [model for model in known if [draft.hub for draft in (drafts.find(model.args),) if draft] == planned]
+    return next((model.name for model in [*same, *known]), "MODEL")
 
 
 def document(

@@ -7,12 +7,13 @@
 from __future__ import annotations
 
 import difflib
+import shlex
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from typing import Any
 
 from ansible_collections.gb10.cluster.plugins.module_utils.common.problems import Problem, ProblemsError
-from ansible_collections.gb10.cluster.plugins.module_utils.model import catalog_checks
+from ansible_collections.gb10.cluster.plugins.module_utils.model import catalog_checks, drafts
 
 UNKNOWN = "not in the catalog"
 OWN = "from the inventory"
@@ -75,6 +76,8 @@ class Model:
 def find(name: str, user_models: Mapping[str, Any] | None = None) -> Model:
     """Return the model for ``gb10_model``: a short name or a Hugging Face Hub name (in any case), or a folder.
 
+    The Hub name of several entries is that of the one without a draft.
+
     ``user_models`` is ``gb10_models``: {name: {key of Model: value}}. A catalog name overrides single keys of that
     entry (mappings merge, lists replace); any other name adds a model. Raises ProblemsError with every error in both.
     """
@@ -102,17 +105,26 @@ def _model(name: str, entry: Mapping[str, Any]) -> Model:
 
 
 def _named(name: str, models: Mapping[str, Model]) -> Model | Problem | None:
-    """Return the model with this name, folder or Hub name; a Problem if several models share the Hub name."""
+    """Return the model with this name, folder or Hub name; a Problem if several models share the Hub name.
+
+    Of these, an entry with a draft is used only by its own name.
+    """
     wanted = str(name).casefold()
     if exact := [model for model in models.values() if wanted == model.name.casefold() or (model.path and name == model.path)]:
         return exact[0]
-    same = [model for model in models.values() if model.hub and wanted == model.hub.casefold()]
+    same = _on_hub(wanted, models.values())
     if len(same) > 1:
         names = " and ".join(model.name for model in same)
         return Problem(
             "gb10_model", f"{name!r} is the Hugging Face Hub name of {names}", "one model", "use one of these names"
         )
     return same[0] if same else None
+
+
+def _on_hub(wanted: str, models: Iterable[Model]) -> list[Model]:
+    """Return the models with this Hub name in lower case: those without a draft, or all if each has one."""
+    same = [model for model in models if model.hub and wanted == model.hub.casefold()]
+    return [model for model in same if not drafts.find(model.args)] or same
 
 
 def _elsewhere(name: str, models: Iterable[Model]) -> Model | Problem:
@@ -150,7 +162,7 @@ def describe(model: Model) -> list[str]:
     found = (("reasoning model", model.reasoning), ("gated: needs a Hugging Face token", model.gated))
     traits = [text for text, holds in found if holds]
     lines += [f"  {', '.join(traits)}"] * bool(traits)
-    lines += [f"  {' '.join(model.args)}"] * bool(model.args)
+    lines += [f"  {shlex.join(model.args)}"] * bool(model.args)
     lines += [f"  with {each.name} for {each.argument}" for each in model.files]
     lines.append(f"  confidence: {model.sure}")
     return lines

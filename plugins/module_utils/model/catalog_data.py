@@ -14,11 +14,13 @@ The presets' settings for memory (0.80 to 0.90 of it, --swap-space, lengths), --
 and --attention-backend are left out. They disagree with each other and with newer evidence; the memory plan and the
 rules choose these settings for the installed release. Every parser in ``args`` is registered in each inspected vLLM
 from 0.11.2 or from ``requires`` to 0.33.0, or is a file of the model. ``args`` sets --kv-cache-dtype only if config.json
-does not name the FP8 cache that the model is published for. ``published`` is without speculative decoding.
+does not name the FP8 cache that the model is published for. ``published`` is without speculative decoding, except in an
+entry whose ``args`` have a draft.
 """
 
 from __future__ import annotations
 
+import json
 from collections.abc import Mapping
 from typing import Any
 
@@ -188,29 +190,35 @@ _BLOCKS = {"M": "mamba", "*": "attention", "E": "moe"}
 _ATTENTION_30B, _MAMBA_30B = (5, 12, 19, 26, 33, 42), (4, 11, 18, 25, 32, 41)
 _UNQUANTIZED_30B = [f"backbone.layers.{layer}.mixer.{part}_proj" for layer in _ATTENTION_30B for part in "qkvo"]
 _NEMOTRON_CACHE = "config.json has no quantization; hf_quant_config.json has it, with an FP8 key/value cache"
+#: The checkpoint of two entries: with and without its draft.
+_QWEN38_27B: Mapping[str, Any] = {
+    "hub": "nvidia/Qwen3.8-27B-NVFP4",
+    "revision": "482ca0f3832238542f8f5295dde86b5f22711d80",
+    "weights_bytes": 21_921_697_280,
+    "config": {
+        "model_type": "qwen3_5",
+        "tie_word_embeddings": False,
+        "text_config": {
+            **_QWEN35,
+            "model_type": "qwen3_5_text",
+            "hidden_size": 5120,
+            "intermediate_size": 17408,
+            "num_hidden_layers": 64,
+            "num_attention_heads": 24,
+            "num_key_value_heads": 4,
+            "linear_num_value_heads": 48,
+        },
+        "quantization_config": {**_MIXED, "kv_cache_scheme": _FP8_NUMBERS},
+    },
+    "reasoning": True,
+}
+_QWEN38_27B_ARGS = ("--reasoning-parser", "qwen3", _TOOLS, "--tool-call-parser", "qwen3_xml", *_FP8_CACHE)
+_DFLASH2 = {"method": "dflash", "model": "z-lab/Qwen3.8-27B-DFlash2", "num_speculative_tokens": 8}
 
 MODELS: Mapping[str, Mapping[str, Any]] = {
     "qwen3.8-27b-nvfp4": {
-        "hub": "nvidia/Qwen3.8-27B-NVFP4",
-        "revision": "482ca0f3832238542f8f5295dde86b5f22711d80",
-        "weights_bytes": 21_921_697_280,
-        "config": {
-            "model_type": "qwen3_5",
-            "tie_word_embeddings": False,
-            "text_config": {
-                **_QWEN35,
-                "model_type": "qwen3_5_text",
-                "hidden_size": 5120,
-                "intermediate_size": 17408,
-                "num_hidden_layers": 64,
-                "num_attention_heads": 24,
-                "num_key_value_heads": 4,
-                "linear_num_value_heads": 48,
-            },
-            "quantization_config": {**_MIXED, "kv_cache_scheme": _FP8_NUMBERS},
-        },
-        "reasoning": True,
-        "args": ["--reasoning-parser", "qwen3", _TOOLS, "--tool-call-parser", "qwen3_xml", *_FP8_CACHE],
+        **_QWEN38_27B,
+        "args": [*_QWEN38_27B_ARGS],
         "nodes": 1,
         "requires": {"since": "0.29.0"},
         "published": {"1": [11.8, 12.7]},
@@ -220,9 +228,26 @@ MODELS: Mapping[str, Mapping[str, Any]] = {
         "evidence": "2026-10-02",
         "notes": "License: Apache-2.0. vLLM has the architecture since 0.17.0; others report this checkpoint with 0.29.0 and 0.30.0. "
         f"NVIDIA and eugr set the tool parser qwen3_xml, {_RECIPES} and {_CAPYCTL} qwen3_coder. "
-        f"With the draft z-lab/Qwen3.8-27B-DFlash2, {_CAPYCTL} measured 34.5 tokens a second, and a user of NVIDIA's forum 47.9. "
+        "With a draft, it is the entry qwen3.8-27b-nvfp4-dflash2. "
         "One source found no MTP layers in this checkpoint; a forum user reports 18.5 tokens a second with MTP. "
         "NVIDIA sets --trust-remote-code, which an architecture built into vLLM does not need",
+    },
+    "qwen3.8-27b-nvfp4-dflash2": {
+        **_QWEN38_27B,
+        "args": [*_QWEN38_27B_ARGS, "--speculative-config", json.dumps(_DFLASH2, separators=(",", ":"))],
+        "nodes": 1,
+        "requires": {"since": "0.30.0"},
+        "published": {"1": [23.0, 35.4]},
+        "sure": "measured by others: 34.5 tokens a second on one Spark with vLLM 0.30.0 (23.0 to 35.4). NVIDIA's example "
+        "for two Sparks, without figures. Its quantization is that of Qwen3.6-27B-NVFP4, a sibling model; its weight size is that of its files",
+        "source": f"{_CAPYCTL}; NVIDIA's playbook for a cluster; eugr's recipes",
+        "evidence": "2026-10-02",
+        "notes": "License of the model: Apache-2.0. It is qwen3.8-27b-nvfp4 with the draft z-lab/Qwen3.8-27B-DFlash2 (3.8 GB), which is stored "
+        "like the model. The draft uses the model's embeddings and output matrix. "
+        "NVIDIA also sets draft_tensor_parallel_size 2, which vLLM refuses for other tensor sizes of the model. "
+        "Without it, vLLM uses the model's size. "
+        "NVIDIA also sets batches of 16,384 tokens, at most eight sequences, --load-format instanttensor and --trust-remote-code. "
+        "A user of NVIDIA's forum reports 47.9 tokens a second; the engine is unclear. The plan's upper bound for the speed is that without a draft",
     },
     "nemotron-3.5-lightning-30b-a3b-nvfp4": {
         "hub": "nvidia/NVIDIA-Nemotron-3.5-Lightning-30B-A3B-NVFP4",

@@ -6,6 +6,7 @@
 
 from __future__ import annotations
 
+import shlex
 from collections.abc import Iterable, Mapping
 from typing import Any
 
@@ -76,7 +77,7 @@ def _text(config: Mapping[str, Any]) -> Mapping[str, Any]:
 
 def _section(model: Model) -> list[str]:
     lines = ["", f"## {model.name}", "", f"Confidence: {model.sure}. Source: {model.source} ({model.evidence})."]
-    lines += ["", f"    {' '.join(model.args)}"] * bool(model.args)
+    lines += ["", f"    {shlex.join(model.args)}"] * bool(model.args)
     for each in model.files:
         lines += ["", f"With [{each.name}]({each.url}) for `{each.argument}`, SHA-256 `{each.sha256}`."]
     lines += ["", f"{model.notes}."] * bool(model.notes)

@@ -163,6 +163,20 @@ def test_the_draft_of_nvidias_example_is_stored_like_the_model() -> None:
     assert any(line.startswith(f"the draft {DRAFT}: 3.8 GB on each rank") for line in plan["serve"]["why"])
 
 
+@pytest.mark.parametrize("count", [1, 2, 4])
+def test_the_catalog_entry_of_nvidias_example_stores_its_draft(count: int) -> None:
+    """The draft's tensor-parallel size, which NVIDIA sets for two nodes, is left to vLLM."""
+    given = {"gb10_model": "qwen3.8-27b-nvfp4-dflash2", "gb10_fabric_topology": "switch" if count > 2 else "auto"}
+    nodes = [spark(number, "worker" if number > 1 else "head", **given) for number in range(1, count + 1)]
+    plan, problems = cluster_plan(nodes)
+    assert problems == []
+    (draft,) = plan["drafts"]
+    assert draft["hub"] == DRAFT
+    settings = json.loads(plan["serve"]["args"][plan["serve"]["args"].index("--speculative-config") + 1])
+    assert settings == {"method": "dflash", "model": draft["folder"], "num_speculative_tokens": 8}
+    assert (plan["tensor_parallel_size"], plan["store"]["hub"]) == (count, "nvidia/Qwen3.8-27B-NVFP4")
+
+
 def test_the_users_draft_is_stored_too() -> None:
     given = ["--speculative-config", '{"method": "draft_model", "model": "owner/draft"}']
     plan = planned(pair(gb10_vllm_extra_args=given))

@@ -173,6 +173,10 @@ def test_a_catalog_model_keeps_its_name() -> None:
     plan, nodes, hosts = site()
     plan["store"] = {"hub": "openai/gpt-oss-120b", "revision": "1"}
     assert report.document(plan, nodes, hosts, report.Records(), "2026-11-22")["model"] == "gpt-oss-120b"
+    plan["store"] = {"hub": "nvidia/Qwen3.8-27B-NVFP4", "revision": "1"}
+    assert report.document(plan, nodes, hosts, report.Records(), "2026-11-22")["model"] == "qwen3.8-27b-nvfp4"
+    plan["drafts"] = [{"hub": "z-lab/Qwen3.8-27B-DFlash2"}]
+    assert report.document(plan, nodes, hosts, report.Records(), "2026-11-22")["model"] == "qwen3.8-27b-nvfp4-dflash2"
 
 
 def test_ordinary_text_stays() -> None:

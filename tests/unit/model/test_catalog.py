@@ -11,12 +11,13 @@ from repository import ROOT
 from snapshot import assert_recorded
 
 from ansible_collections.gb10.cluster.plugins.module_utils.common.problems import ProblemsError
-from ansible_collections.gb10.cluster.plugins.module_utils.model import catalog, catalog_checks, quantization
+from ansible_collections.gb10.cluster.plugins.module_utils.model import catalog, catalog_checks, drafts, quantization
 from ansible_collections.gb10.cluster.plugins.module_utils.model import shape as model_shape
 from ansible_collections.gb10.cluster.plugins.module_utils.model import weights as model_weights
 from ansible_collections.gb10.cluster.plugins.module_utils.model.catalog import File, Model, describe, find, known
 from ansible_collections.gb10.cluster.plugins.module_utils.model.catalog_data import MODELS
 from ansible_collections.gb10.cluster.plugins.module_utils.model.catalog_page import page
+from ansible_collections.gb10.cluster.plugins.module_utils.model.drafts import Draft
 from ansible_collections.gb10.cluster.plugins.module_utils.model.quantization import FP8, OTHER
 from ansible_collections.gb10.cluster.plugins.module_utils.vllm_release import checks as vllm_release
 from ansible_collections.gb10.cluster.plugins.module_utils.vllm_release import table
@@ -63,7 +64,8 @@ def test_each_entry_is_complete(model: Model) -> None:
     entry = MODELS[model.name]
     assert catalog_checks.check_entry(model.name, entry) == []
     assert model.name == model.name.lower()
-    assert model.hub.lower().endswith(model.name)
+    draft = drafts.find(model.args)
+    assert model.hub.lower().endswith(model.name.removesuffix("-dflash2") if draft else model.name)
     assert all((model.sure, model.source, model.evidence, model.nodes, model.config))
     assert not any((model.tensor, model.pipeline, model.path)), "the plan chooses these"
     assert "--enforce-eager" not in model.args
@@ -104,6 +106,7 @@ def test_a_cache_type_is_set_only_if_config_json_does_not_name_it() -> None:
     # The config.json of Qwen3.8-27B-NVFP4 was not read.
     assert found == {
         "qwen3.8-27b-nvfp4",
+        "qwen3.8-27b-nvfp4-dflash2",
         "qwen3.6-35b-a3b-nvfp4",
         "nemotron-3-nano-30b-a3b-nvfp4",
         "nemotron-3.5-lightning-30b-a3b-nvfp4",
@@ -111,7 +114,7 @@ def test_a_cache_type_is_set_only_if_config_json_does_not_name_it() -> None:
     }
     for model in known().values():
         eight = "--kv-cache-dtype" in model.args or quantization.kv_dtype(model.config) == "fp8"
-        assert eight is model.name.endswith("nvfp4"), model.name
+        assert eight is ("nvfp4" in model.name), model.name
 
 
 def test_the_plugin_is_pinned() -> None:
@@ -131,6 +134,7 @@ def test_an_architecture_that_came_later_says_so() -> None:
         "nemotron-3-super-120b-a12b-nvfp4": "0.17.0",
         # The first releases that others served them with, or that their recipes require.
         "qwen3.8-27b-nvfp4": "0.29.0",
+        "qwen3.8-27b-nvfp4-dflash2": "0.30.0",
         "qwen3.6-35b-a3b-nvfp4": "0.24.0",
         "nemotron-3.5-lightning-30b-a3b-nvfp4": "0.27.1",
         "nemotron-3-ultra-550b-a55b-nvfp4": "0.22.0",
@@ -266,7 +270,7 @@ def test_what_the_weights_are_quantized_to() -> None:
     methods = {catalog.quantization_method(model) for model in known().values()}
     assert methods == {"", "mxfp4", "fp8", "compressed-tensors", "modelopt MIXED_PRECISION", "modelopt NVFP4"}
     schemes = {name: quantization.scheme(model.config) for name, model in known().items()}
-    assert {name for name in schemes if schemes[name] == "nvfp4"} == {name for name in MODELS if name.endswith("nvfp4")}
+    assert {name for name in schemes if schemes[name] == "nvfp4"} == {name for name in MODELS if "nvfp4" in name}
 
 
 # Lookup
@@ -379,6 +383,30 @@ def test_what_names_no_model(name: Any) -> None:
 @pytest.mark.parametrize("name", ["", None])
 def test_no_model_is_named(name: Any) -> None:
     assert problems(name, {}) == [("gb10_model", "it is empty")]
+
+
+def test_the_hub_name_of_two_entries_is_that_of_the_one_without_a_draft() -> None:
+    plain, drafted = find("qwen3.8-27b-nvfp4"), find("Qwen3.8-27B-NVFP4-DFlash2")
+    assert find("nvidia/Qwen3.8-27B-NVFP4") == plain
+    assert (plain.hub, plain.revision, plain.weights_bytes, plain.config) == (
+        drafted.hub,
+        drafted.revision,
+        drafted.weights_bytes,
+        drafted.config,
+    )
+    assert drafted.args[: len(plain.args)] == plain.args
+    assert (drafts.find(plain.args), drafts.find(drafted.args)) == (
+        None,
+        Draft("z-lab/Qwen3.8-27B-DFlash2", *drafts.KNOWN["z-lab/Qwen3.8-27B-DFlash2"]),
+    )
+    own = {"mine": {"hub": plain.hub}}
+    assert problems(plain.hub, own) == [("gb10_model", f"{plain.hub!r} is the Hugging Face Hub name of {plain.name} and mine")]
+
+
+def test_entries_of_one_hub_name_with_drafts_only_are_a_problem() -> None:
+    args = ["--speculative-config", '{"model": "owner/draft"}']
+    own = {name: {"hub": "owner/model", "args": args} for name in ("one", "two")}
+    assert problems("owner/model", own) == [("gb10_model", "'owner/model' is the Hugging Face Hub name of one and two")]
 
 
 def test_a_hubs_name_of_several() -> None:
