@@ -17,6 +17,7 @@ cluster = Core("cluster.plan")
 recipe_yaml = Core("recipe_yaml", "plugin_utils")
 recipes = Core("recipe.parse")
 inputs = Core("cluster.parse")
+models = Core("cluster.models")
 plan_lines = Core("cluster.report")
 problem_types = Core("common.problems")
 
@@ -39,6 +40,17 @@ def cluster_plan(
         "problems": [str(problem) for problem in problems],
         "report": problem_types.report(problems),
         "warnings": cluster.warnings(given, plan),
+    }
+
+
+def cluster_models(nodes: Sequence[Any], lock: str, known_variables: Mapping[str, Any], layers: Sequence[Any] = ()) -> dict[str, Any]:
+    """Return {lines, problems, report}: the table of all models on these nodes, or the problems of every plan."""
+    given = inputs.parse(plain_data(nodes), str(lock), None, plain_data(layers))
+    rows, problems = models.survey(given, plain_data(known_variables))
+    return {
+        "lines": models.lines(rows, len(given.nodes)) if rows else [],
+        "problems": [str(problem) for problem in problems],
+        "report": problem_types.report(problems),
     }
 
 
@@ -83,6 +95,7 @@ class FilterModule:
     def filters(self) -> dict[str, Callable[..., Any]]:
         """Return name -> function."""
         return {
+            "cluster_models": cluster_models,
             "cluster_plan": cluster_plan,
             "node_plan": node_plan,
             "plan_text": plan_text,

@@ -126,8 +126,6 @@ def _divides(kv_heads: int, tensor: int) -> bool:
 def too_large(names: Sequence[str], short: Sequence[int], context: int) -> Problem:
     """Return the Problem for a model that does not fit. ``short``: bytes that each of the named nodes lacks."""
     lacking = ", ".join(f"{name} lacks {size / GIB:.1f} GiB" for name, size in zip(names, short, strict=True) if size)
-    found = (
-        f"the model with {context} tokens of context is {sum(short) / GIB:.1f} GiB larger than the cluster: {lacking}"
-    )
+    found = f"{sum(short) / GIB:.1f} GiB larger than the cluster at {context} tokens of context: {lacking}"
     fix = "add nodes, use stronger quantization or shorten the context"
     return Problem("gb10_model", found, "weights, workspace and KV cache within each node's memory", fix)

@@ -18,6 +18,14 @@ _HEAD = """\
 Set `gb10_model: NAME` to a name from this page, a name on Hugging Face Hub, or an absolute path.
 **This project has no Spark and never started any of these models**; each section below lists the results of others.
 
+To list the models that fit on your nodes:
+
+    ansible-playbook playbooks/models.yml -i inventories/mine
+
+The table has the weight size, the context, the highest possible speed, the published speeds and the parallel sizes of
+each model. It plans every model with the other variables of the inventory, so it gives the same results as `site.yml`.
+It starts no model. The table of two Sparks was tested with recorded facts, not on Sparks.
+
 `gb10_models` overrides single keys of an entry or adds a model. Mappings merge, lists replace. All errors are listed
 together:
 

@@ -159,7 +159,7 @@ def test_a_model_that_is_too_large_says_by_how_much_and_where() -> None:
     assert found.short == node.short == needed - node.left
     (problem,) = found.problems
     assert problem.path == "gb10_model"
-    assert f"{found.short / GIB:.1f} GiB larger than the cluster: spark1 lacks {found.short / GIB:.1f} GiB" in problem.found
+    assert f"{found.short / GIB:.1f} GiB larger than the cluster at 4096 tokens of context: spark1 lacks {found.short / GIB:.1f} GiB" in problem.found
     assert f"short by {found.short / GIB:.1f} GiB" in memory_plan.explain(found)[-1]
 
 

@@ -202,7 +202,7 @@ def test_all_mistakes_are_listed_together() -> None:
 
 def test_too_large_a_model_names_those_that_fit() -> None:
     (problem,) = mistakes(sparks(1, gb10_model="qwen2.5-72b-instruct"))
-    assert "GiB larger than the cluster: spark1 lacks" in problem.found
+    assert "GiB larger than the cluster at 4096 tokens of context: spark1 lacks" in problem.found
     assert "gpt-oss-120b" in problem.fix
     assert "llama-3.1-70b-instruct" not in problem.fix
 

@@ -1,0 +1,156 @@
+# Copyright (c) 2026, gb10.cluster maintainers
+# GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+
+"""Which models fit on the cluster: one plan for each model of the catalog and of gb10_models, and their table."""
+
+from __future__ import annotations
+
+import textwrap
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
+
+from ansible_collections.gb10.cluster.plugins.module_utils.cluster import model as cluster_model
+from ansible_collections.gb10.cluster.plugins.module_utils.cluster import plan as cluster_plan
+from ansible_collections.gb10.cluster.plugins.module_utils.cluster.model import Chosen
+from ansible_collections.gb10.cluster.plugins.module_utils.cluster.schema import Inputs, ModelFiles, Node, Plan
+from ansible_collections.gb10.cluster.plugins.module_utils.common.problems import Problem, ProblemsError
+from ansible_collections.gb10.cluster.plugins.module_utils.model import catalog, catalog_checks
+from ansible_collections.gb10.cluster.plugins.module_utils.model import shape as model_shape
+from ansible_collections.gb10.cluster.plugins.module_utils.model import weights as model_weights
+from ansible_collections.gb10.cluster.plugins.module_utils.model.catalog import Model
+
+#: Maximum length of a line. The module show indents it by two, and terminals of 120 columns show it on one row.
+_COLUMNS = 118
+_GAP = "  "
+_UNPLANNED = "memory is not planned: "
+#: Problems whose finding alone is a reason.
+_PLAIN = ("gb10_model", "gb10_stack")
+_HEAD = ("model", "GB", "login", "fits", "context", "tokens/s", "published", "tensor x pipeline")
+_LEGEND = (
+    "GB: the weights, without a draft; ~ is an estimate. login: needs a Hugging Face token. context: tokens of one request.",
+    "tokens/s: at most, for one request without a draft, from the bandwidth of the memory. published: figures of others.",
+)
+
+
+@dataclass(frozen=True)
+class Row:
+    """One model on the cluster. ``weights_bytes``: 0 if unknown; ``estimated``: from the model's dimensions.
+
+    ``fits``: None if the memory is not planned. ``reason``: why the model does not fit or is not planned, else "".
+    ``context``, ``tokens_per_second``, ``tensor`` and ``pipeline`` are 0 if unknown, ``published`` is () if unknown.
+    """
+
+    name: str
+    weights_bytes: int
+    estimated: bool
+    gated: bool
+    fits: bool | None
+    reason: str
+    context: int = 0
+    tokens_per_second: float = 0.0
+    published: Sequence[float] = ()
+    tensor: int = 0
+    pipeline: int = 0
+
+
+def survey(inputs: Inputs, known_variables: Mapping[str, Sequence[str]]) -> tuple[list[Row], list[Problem]]:
+    """Plan the cluster once for each model, with all other settings unchanged and without a recipe.
+
+    Returns the rows, fitting models first, then the largest first. Problems of every plan are not about a model; with
+    one, there are no rows. ``known_variables`` are those of cluster/plan.plan().
+    """
+    if not inputs.nodes:
+        return [], cluster_plan.plan(inputs, known_variables)[1]
+    own = inputs.head.settings.models
+    models = list(catalog.known({} if catalog_checks.check(own) else own).values())
+    given = [_with(inputs, model) for model in models]
+    plans = [cluster_plan.plan(each, known_variables) for each in given]
+    if common := [problem for problem in plans[0][1] if all(problem in problems for _plan, problems in plans)]:
+        return [], common
+    rows = [_row(model, each, *planned) for model, each, planned in zip(models, given, plans, strict=True)]
+    return sorted(rows, key=lambda row: (not row.fits, row.fits is False, -row.weights_bytes, row.name)), []
+
+
+def _with(inputs: Inputs, model: Model) -> Inputs:
+    """Return the inputs with another model.
+
+    Facts of model_store_source belong to the inventory's model, and so do recorded facts without a folder.
+    """
+    return replace(inputs, nodes=tuple(_node(node, model) for node in inputs.nodes), recipe=None)
+
+
+def _node(node: Node, model: Model) -> Node:
+    facts = node.facts
+    if facts and facts.model.path in (None, node.store_source):
+        facts = replace(facts, model=ModelFiles(None, None))
+    return replace(node, settings=replace(node.settings, model=model.name, recipe=""), store_source="", facts=facts)
+
+
+def _row(model: Model, inputs: Inputs, plan: Plan | None, problems: Sequence[Problem]) -> Row:
+    chosen = cluster_model.choose(inputs)
+    row = Row(model.name, chosen.weights_bytes or _estimate(chosen), not chosen.weights_bytes, model.gated, fits=None, reason="")
+    if not plan:
+        return replace(row, fits=False, reason=_reason(problems[0]))
+    expected = plan.serve.expected
+    if not expected.context:
+        unplanned = (line.removeprefix(_UNPLANNED) for line in plan.serve.why if line.startswith(_UNPLANNED))
+        return replace(row, reason=next(unplanned, "its memory is not planned"))
+    return replace(
+        row,
+        fits=True,
+        context=expected.context,
+        tokens_per_second=expected.tokens_per_second,
+        published=expected.published,
+        tensor=plan.tensor_parallel_size,
+        pipeline=plan.pipeline_parallel_size,
+    )
+
+
+def _estimate(chosen: Chosen) -> int:
+    """Return the weights in bytes by the model's dimensions, 0 if its config.json is unknown or not supported."""
+    try:
+        shape = model_shape.shape(chosen.config or {})
+    except ProblemsError:
+        return 0
+    return model_weights.checkpoint(shape) if shape.stored.known else 0
+
+
+def _reason(problem: Problem) -> str:
+    """Return a problem as a short reason, without the part of each node and without the fix."""
+    if problem.path in _PLAIN:
+        return problem.found.partition(": ")[0]
+    return f"{problem.path}: {problem.found}, expected {problem.expected}"
+
+
+def lines(rows: Sequence[Row], nodes: int) -> list[str]:
+    """Return the table as text. A reason takes the place of the numbers."""
+    cells = [_cells(row) for row in rows]
+    widths = [max(map(len, column)) for column in zip(_HEAD, *(each for each in cells if len(each) == len(_HEAD)), strict=True)]
+    widths[:3] = [max(map(len, column)) for column in zip(_HEAD[:3], *(each[:3] for each in cells), strict=True)]
+    fitting = sum(row.fits is True for row in rows)
+    title = f"{fitting} of {len(rows)} models fit on {nodes} {'node' if nodes == 1 else 'nodes'}"
+    return [title, *(_line(each, widths) for each in (_HEAD, *cells)), *_LEGEND]
+
+
+def _cells(row: Row) -> tuple[str, ...]:
+    size = f"{'~' if row.estimated else ''}{row.weights_bytes / 1e9:.1f}" if row.weights_bytes else "?"
+    start = (row.name, size, "yes" if row.gated else "no")
+    if not row.fits:
+        return (*start, f"{'unknown' if row.fits is None else 'no'}: {row.reason}")
+    published = " to ".join(dict.fromkeys(f"{speed:g}" for speed in row.published)) or "-"
+    sizes = f"{row.tensor} x {row.pipeline}"
+    return (*start, "yes", str(row.context), f"{row.tokens_per_second:.1f}", published, sizes)
+
+
+def _line(cells: Sequence[str], widths: Sequence[int]) -> str:
+    """Return a row of the table: names and reasons left-aligned, numbers right-aligned."""
+    *numbers, last = _padded(cells, widths)
+    start = _GAP.join([*numbers, ""])
+    room = max(len(widths), _COLUMNS - len(start))
+    return start + (last if len(cells) == len(widths) else textwrap.shorten(last, room, placeholder=" …"))
+
+
+def _padded(cells: Sequence[str], widths: Sequence[int]) -> Iterable[str]:
+    for column, (cell, width) in enumerate(zip(cells, widths, strict=False)):
+        yield cell.ljust(width) if _HEAD[column] in ("model", "fits") else cell.rjust(width)
