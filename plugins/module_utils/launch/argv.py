@@ -49,7 +49,8 @@ _CGROUP: Mapping[str, Callable[[str], Sequence[str]]] = {
 }
 #: Environment variables of the units, in addition to those of the ranks. The engine omits unset variables.
 _OF_UNIT = ("RAY_ADDRESS", "RAY_AUTH_TOKEN_PATH", "RAY_GRACEFUL_SHUTDOWN_DRAIN_TIMEOUT_S")
-_NOBODY = "65534:65534"
+#: The user of containers whose service user is unknown.
+NOBODY = "65534:65534"
 #: Options of docker run and podman run that replace contained()'s network, IPC namespace, PID namespace or user.
 _OVERRIDES = {"--network": "--network", "--net": "--network", "--ipc": "--ipc", "--pid": "--pid", "--user": "--user", "-u": "--user"}
 
@@ -195,7 +196,7 @@ def contained(plan: Mapping[str, Any], unit: str, argv: Sequence[str], owner: st
         "--ipc=host",
         # Ray monitors its drivers by PID.
         *([f"--pid=container:{RAY}"] if plan["executor"] == "ray" and unit != RAY else []),
-        f"--user={owner or _NOBODY}",
+        f"--user={owner or NOBODY}",
         "--ulimit=memlock=-1:-1",
         "--ulimit=stack=67108864:67108864",
         "--ulimit=nofile=1048576:1048576",
@@ -208,7 +209,7 @@ def contained(plan: Mapping[str, Any], unit: str, argv: Sequence[str], owner: st
         f"--env=USER={plan['user']}",
         f"--env=RAY_TMPDIR={home_folder}",
         *(f"--env={name}" for name in _variables(plan, unit)),
-        *(_mount(mount) for mount in _mounts(plan, unit)),
+        *(_mount(mount) for mount in mounts(plan, unit)),
         *runtime["engine_args"],
         f"--entrypoint={argv[0]}",
         image(plan),
@@ -228,7 +229,7 @@ def _variables(plan: Mapping[str, Any], unit: str) -> list[str]:
     return sorted({*overrides.rank_environment(node), *_OF_UNIT, *node["secrets"], "VLLM_HOST_IP", *guard})
 
 
-def _mounts(plan: Mapping[str, Any], unit: str) -> list[dict[str, Any]]:
+def mounts(plan: Mapping[str, Any], unit: str) -> list[dict[str, Any]]:
     """Return the folders of the host that the unit's container gets, under the same path except for additions."""
     serves = _is_api_server(plan, unit)
     folders = {
@@ -237,11 +238,11 @@ def _mounts(plan: Mapping[str, Any], unit: str) -> list[dict[str, Any]]:
         # Ray's token and the TLS key, which the unit copies for the container's user.
         f"/run/{unit}": plan["executor"] == "ray" or (serves and plan["api_tls"]),
     }
-    mounts = [_same(folder) for folder, needed in folders.items() if needed]
-    mounts.append(_same(paths.home(plan["user"]), read_only=False))
-    mounts += [mount for addition in plan["node"]["additions"].values() for mount in addition.get("mounts", ())]
+    found = [_same(folder) for folder, needed in folders.items() if needed]
+    found.append(_same(paths.home(plan["user"]), read_only=False))
+    found += [mount for addition in plan["node"]["additions"].values() for mount in addition.get("mounts", ())]
     guard = (api_access.GUARD_FOLDER, api_access.CONFIG_FOLDER) if plan["api_key"] and serves else ()
-    return mounts + [_same(folder) for folder in guard]
+    return found + [_same(folder) for folder in guard]
 
 
 def _same(folder: str, read_only: bool = True) -> dict[str, Any]:
@@ -272,7 +273,7 @@ def look_argv(plan: Mapping[str, Any], argv: Sequence[str], gpu: bool = False) -
     """
     runtime = plan["runtime"]
     gpus = _GPUS[runtime["engine"]] if gpu else ("--env=NVIDIA_VISIBLE_DEVICES=void",)
-    nobody = ["--network=none", f"--user={_NOBODY}", "--env=HOME=/tmp", *gpus]
+    nobody = ["--network=none", f"--user={NOBODY}", "--env=HOME=/tmp", *gpus]
     return [*_run(runtime["engine"], "gb10-look"), *runtime["engine_args"], *nobody, f"--entrypoint={argv[0]}", image(plan), *argv[1:]]
 
 
@@ -284,16 +285,16 @@ def client_argv(plan: Mapping[str, Any], unit: str, variables: Sequence[str], ar
     if plan["runtime"]["kind"] == stacks.NATIVE:
         return list(argv)
     runtime, home_folder = plan["runtime"], paths.home(plan["user"])
-    mounts = [_same(plan["model"])] if plan["model"].startswith("/") else []
+    model = [_same(plan["model"])] if plan["model"].startswith("/") else []
     return [
         *_run(runtime["engine"], unit),
         "--network=host",
-        f"--user={owner or _NOBODY}",
+        f"--user={owner or NOBODY}",
         *(_GPUS[runtime["engine"]] if plan["stack"]["device"] == stacks.CUDA else []),
         f"--workdir={home_folder}",
         f"--env=HOME={home_folder}",
         *(f"--env={name}" for name in variables),
-        *(_mount(mount) for mount in (*mounts, _same(home_folder, read_only=False))),
+        *(_mount(mount) for mount in (*model, _same(home_folder, read_only=False))),
         *runtime["engine_args"],
         f"--entrypoint={argv[0]}",
         image(plan),
