@@ -13,7 +13,10 @@ from site_errors import Message
 _COLLECTION = "Modules and plugins <collection/index>"
 #: Sections of the site with their pages. collection/index comes from antsibull-docs.
 SECTIONS: Mapping[str, Sequence[str]] = {
-    "Use": ["guide", "networking", "models", "recipes", "stacks", "operations", "reliability", "troubleshooting", "upgrade", "removal", "security"],
+    "Use": [
+        *("guide", "networking", "models", "recipes", "stacks", "operations", "reliability", "troubleshooting", "upgrade", "kubernetes"),
+        *("removal", "security"),
+    ],
     "Verify": ["verification", "golden", "benchmarking"],
     "Reference": ["playbooks", "variables", "rules", "errors", "roles", _COLLECTION],
     "Development": ["architecture", "testing", "decisions", "benchmarks"],
