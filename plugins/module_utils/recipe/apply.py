@@ -80,7 +80,8 @@ _REPLACED: Mapping[str, str] = {
 }
 #: Variables of the network and of Ray, which the plan sets for each node.
 _NETWORK = re.compile(
-    r"VLLM_HOST_IP|HOST_IP|MASTER_(ADDR|PORT)|RAY_\w+|NCCL_(SOCKET_IFNAME|IB_\w+|NET\w*)|(GLOO|TP)_SOCKET_IFNAME|UCX_NET_DEVICES|OMPI_MCA_\w+|MN_IF_NAME|(ETH|IB)_IF"
+    r"VLLM_HOST_IP|HOST_IP|MASTER_(ADDR|PORT)|RAY_\w+|NCCL_(SOCKET_IFNAME|IB_\w+|NET\w*)|(GLOO|TP)_SOCKET_IFNAME"
+    r"|UCX_NET_DEVICES|OMPI_MCA_\w+|MN_IF_NAME|(ETH|IB)_IF"
 )
 #: Variables that change which programs and libraries a process loads.
 _LOADER = re.compile(r"LD_\w+|PYTHON\w+|PATH|HOME|USER|SHELL|IFS|ENV|BASH_ENV|TMPDIR|GCONV_PATH|XDG_\w+")

@@ -227,7 +227,7 @@ def test_no_option_of_the_users_opens_the_container_that_only_looks() -> None:
 
 
 def test_the_plan_names_the_image() -> None:
-    serve = {**INSIDE["serve"], "nccl": "", "why": [], "model": [], "memory": [], "findings": []}
+    serve = {**INSIDE["serve"], "nccl": "", "why": [], "model": [], "recipe": [], "memory": [], "findings": []}
     stack = {"vllm": "0.32.0", "name": "current"}
     node = {**INSIDE["node"], "capability": "", "interface": "", "secrets": []}
     said = plan_text.lines({**INSIDE, "nodes": [node], "serve": serve, "stack": stack, "fabric": [], "nccl": {"build": False, "why": []}}, 1)

@@ -55,7 +55,7 @@ REFUSED: dict[str, tuple[Any, str]] = {
     "a name with a quote": ([{"path": "/srv/a'b"}], "gb10_image_layers[0].path"),
     "no folder": ([{"path": "/"}], "gb10_image_layers[0].path"),
     "a release that can move": ([{"packages": ["ray"]}], "gb10_image_layers[0].packages"),
-    "an option of pip": ([{"packages": ["--index-url=https://example.com"]}], "gb10_image_layers[0].packages"),
+    "an option of pip": ([{"packages": ["--pre"]}], "gb10_image_layers[0].packages"),
     "a text as network": ([{"packages": ["a==1"], "network": "yes"}], "gb10_image_layers[0].network"),
 }
 
