@@ -186,6 +186,9 @@ class Unit:
 
     @property
     def argv(self) -> list[str]:
+        if NVIDIA_IMAGE in self.words:
+            # Its own entry point starts the program.
+            return [*self.words[self.words.index(NVIDIA_IMAGE) + 1 :]]
         (index,) = (number for number, word in enumerate(self.words) if word.startswith("--entrypoint="))
         return [self.words[index].partition("=")[2], *self.words[index + 2 :]]
 

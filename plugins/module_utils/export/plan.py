@@ -28,8 +28,6 @@ Object = dict[str, Any]
 #: A mount of a container, and its volume.
 Mounted = tuple[Object, Object]
 
-#: Images whose entry point prepares CUDA. Source: gyliu513/langX101#409: without it FlashInfer fails on a GB10.
-_NVIDIA_IMAGES = "nvcr.io/nvidia/"
 #: The program of the API key's guard, and the list of variables that vLLM must not pass on, as files.
 _GUARD_FILE = f"{api_access.GUARD.partition('.')[0]}.py"
 _KEPT_BACK_FILE = "ray_non_carry_over_env_vars.json"
@@ -269,7 +267,7 @@ def _program(name: str) -> list[str]:
 
 def _process(pods: Pods, words: Sequence[str]) -> Object:
     """Return args alone where the entry point of the image stays, else also a command."""
-    known = schema.KEEP if pods.plan["runtime"]["image"].startswith(_NVIDIA_IMAGES) else schema.REPLACE
+    known = schema.KEEP if launch.keeps_entry_point(pods.plan) else schema.REPLACE
     entrypoint = known if pods.given.entrypoint == schema.AUTO else pods.given.entrypoint
     literal = [_literal(word) for word in words]
     return {"args": literal} if entrypoint == schema.KEEP else {"command": literal[:1], "args": literal[1:]}

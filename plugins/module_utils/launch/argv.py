@@ -211,10 +211,16 @@ def contained(plan: Mapping[str, Any], unit: str, argv: Sequence[str], owner: st
         *(f"--env={name}" for name in _variables(plan, unit)),
         *(_mount(mount) for mount in mounts(plan, unit)),
         *runtime["engine_args"],
-        f"--entrypoint={argv[0]}",
-        image(plan),
-        *argv[1:],
+        *([image(plan), *argv] if keeps_entry_point(plan) else [f"--entrypoint={argv[0]}", image(plan), *argv[1:]]),
     ]
+
+
+def keeps_entry_point(plan: Mapping[str, Any]) -> bool:
+    """Whether the entry point of the image starts the program, because it prepares CUDA.
+
+    Source: gyliu513/langX101#409: without that of NVIDIA's images, FlashInfer's compiler fails on a GB10.
+    """
+    return str(plan["runtime"]["base"]).startswith("nvcr.io/nvidia/")
 
 
 def _is_api_server(plan: Mapping[str, Any], unit: str) -> bool:

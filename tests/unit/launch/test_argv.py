@@ -46,7 +46,10 @@ PLAN: dict[str, Any] = {
 }
 WORKER = {**PLAN, "node": {**PLAN["node"], "name": "spark2", "address": "10.110.0.2", "head": False}}
 IMAGE = "vllm/vllm-openai@sha256:" + "1" * 64
-INSIDE: dict[str, Any] = {**PLAN, "runtime": {"kind": "container", "name": IMAGE, "image": IMAGE, "engine": "docker", "engine_args": []}}
+INSIDE: dict[str, Any] = {
+    **PLAN,
+    "runtime": {"kind": "container", "name": IMAGE, "image": IMAGE, "base": IMAGE, "engine": "docker", "engine_args": []},
+}
 
 
 def option(argv: list[str], name: str) -> str | None:
@@ -159,6 +162,15 @@ def test_a_container_gets_what_it_needs_and_no_more() -> None:
         IMAGE,
         "start",
     ]
+
+
+def test_the_entry_point_of_nvidias_images_starts_the_program() -> None:
+    image = "nvcr.io/nvidia/vllm:26.10-py3"
+    for name in (image, "localhost/gb10-layers:1"):
+        runtime = {**INSIDE["runtime"], "image": name, "base": image}
+        argv = launch.contained({**INSIDE, "runtime": runtime}, launch.RAY, ["ray", "start"])
+        assert argv[-3:] == [name, "ray", "start"]
+        assert option(argv, "entrypoint") is None
 
 
 def contained(unit: str = launch.VLLM, **changes: Any) -> list[str]:
