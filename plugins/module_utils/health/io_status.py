@@ -97,8 +97,8 @@ def _lock() -> dict[str, Any]:
 
 def api(server: Server, key_file: str, seconds: float, timeout: float, unit: str = io_vllm.UNIT) -> dict[str, Any]:
     """Return {url, healthy, answers, answered_after, reason, model, root, tokens_per_second, running, waiting,
-    prefix_cache_hit_rate, context} of a server. The rate is a fraction since the server started; ``context`` is the
-    maximum number of tokens of a request.
+    prefix_cache_hit_rate, drafted, accepted, context} of a server. The rate is a fraction since the server started, as
+    are the tokens of a draft; ``context`` is the maximum number of tokens of a request.
 
     It measures for ``seconds``, then requests one token with a timeout of ``timeout``. Unknown values are None or "".
     The server receives the key only if the unit listens on the port.
@@ -106,12 +106,14 @@ def api(server: Server, key_file: str, seconds: float, timeout: float, unit: str
     healthy, reason = io_vllm.health(server)
     facts: dict[str, Any] = {"url": server.url, "healthy": healthy, "answers": None, "answered_after": None, "reason": reason}
     facts |= {"model": "", "root": "", "tokens_per_second": None, "running": None, "waiting": None, "prefix_cache_hit_rate": None, "context": None}
+    facts |= {"drafted": 0.0, "accepted": 0.0}
     if not facts["healthy"]:
         return facts
     first, begin = counters(server), time.monotonic()
     time.sleep(seconds)
     second, elapsed = counters(server), time.monotonic() - begin
     facts |= {"running": second.get("running"), "waiting": second.get("waiting")}
+    facts |= {name: second.get(name, 0.0) for name in ("drafted", "accepted")}
     if second.get("cache_queries") and "cache_hits" in second:
         facts["prefix_cache_hit_rate"] = round(second["cache_hits"] / second["cache_queries"], 3)
     if "generated" in first and "generated" in second:

@@ -27,12 +27,14 @@ vllm:generation_tokens_total{{engine="0",model_name="tiny"}} {generated}
 vllm:generation_tokens_total{{engine="1",model_name="tiny"}} 2.0
 vllm:prefix_cache_queries_total{{engine="0",model_name="tiny"}} 40.0
 vllm:prefix_cache_hits_total{{engine="0",model_name="tiny"}} 30.0
+vllm:spec_decode_num_draft_tokens_total{{engine="0",model_name="tiny"}} 20.0
+vllm:spec_decode_num_accepted_tokens_total{{engine="0",model_name="tiny"}} 15.0
 vllm:generation_tokens_created{{engine="0",model_name="tiny"}} 1.7952198717871225e+09
 """
 
 
 def test_metrics() -> None:
-    expected = {"generated": 50.0, "running": 3.0, "waiting": 1.0, "cache_queries": 40.0, "cache_hits": 30.0}
+    expected = {"generated": 50.0, "running": 3.0, "waiting": 1.0, "cache_queries": 40.0, "cache_hits": 30.0, "drafted": 20.0, "accepted": 15.0}
     assert status_text.metrics(METRICS.format(generated=48.0)) == expected
     assert status_text.metrics("") == {}
 
@@ -84,6 +86,8 @@ API = {
     "running": 3.0,
     "waiting": 0.0,
     "prefix_cache_hit_rate": 0.25,
+    "drafted": 0.0,
+    "accepted": 0.0,
 }
 
 
@@ -118,6 +122,21 @@ def test_the_screen() -> None:
         "        driver 580.95.05; enp1s0f1np1 200 Gb/s, rocep1s0f1 ACTIVE",
         "last error: 2 min ago, gb10-vllm.service on spark1: ValueError: bad",
     ]
+
+
+DRAFTS = {
+    "none": (0.0, 0.0, None),
+    "many accepted": (2000.0, 1420.0, "draft: 71% of 2000 tokens accepted"),
+    "few accepted": (2000.0, 20.0, "draft: 1% of 2000 tokens accepted; warning: so few make answers slower. Fix: leave out"),
+    "too early to warn": (999.0, 0.0, "draft: 0% of 999 tokens accepted"),
+}
+
+
+@pytest.mark.parametrize(("drafted", "accepted", "line"), DRAFTS.values(), ids=DRAFTS)
+def test_the_acceptance_of_a_draft(drafted: float, accepted: float, line: str | None) -> None:
+    shown = status_text.lines([node("spark1", api={**API, "drafted": drafted, "accepted": accepted})], "/srv/models/tiny")
+    found = [each for each in shown if each.startswith("draft: ")]
+    assert found == [] if line is None else found[0].startswith(line) and ("warning" in found[0]) == ("warning" in line)
 
 
 def test_what_is_wrong_is_on_the_screen() -> None:
@@ -241,7 +260,7 @@ def test_a_server_is_watched_and_asked(at: io_vllm.Server) -> None:
     assert (facts["healthy"], facts["answers"], facts["model"], facts["root"]) == (True, True, "tiny", "/srv/models/tiny")
     assert 20 < facts["tokens_per_second"] <= 100
     assert facts["context"] == 4096
-    assert (facts["running"], facts["waiting"], facts["prefix_cache_hit_rate"]) == (3.0, 1.0, 0.75)
+    assert (facts["running"], facts["waiting"], facts["prefix_cache_hit_rate"], facts["drafted"], facts["accepted"]) == (3.0, 1.0, 0.75, 20.0, 15.0)
 
 
 def test_a_server_without_models(at: io_vllm.Server, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
@@ -280,9 +299,7 @@ def test_the_key_goes_to_the_service_alone(at: io_vllm.Server, tmp_path: Path, m
         ([], False),
     ],
 )
-def test_who_holds_the_port_gets_the_key(
-    listeners: list[tuple[str, str]], given: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_who_holds_the_port_gets_the_key(listeners: list[tuple[str, str]], given: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     found = [{"address": address, "port": 8000, "pid": 7, "process": "x", "unit": unit} for address, unit in listeners]
     monkeypatch.setattr(io_vllm.io_node, "listeners", lambda: [*found, {"address": "127.0.0.1", "port": 8001, "pid": 8, "process": "y", "unit": ""}])
     file, server = tmp_path / "key", io_vllm.Server("http://127.0.0.1:8000")
@@ -299,9 +316,7 @@ def test_who_holds_the_port_gets_the_key(
 def test_a_server_with_another_certificate_is_told() -> None:
     api = {**API, "url": "https://127.0.0.1:8000", "healthy": False, "reason": "certificate verify failed: certificate has expired"}
     said = status_text.lines([node("spark1", api=api)], "/srv/models/tiny")
-    assert said[0] == (
-        "model: none is served at https://127.0.0.1:8000, TLS error: certificate verify failed: certificate has expired"
-    )
+    assert said[0] == ("model: none is served at https://127.0.0.1:8000, TLS error: certificate verify failed: certificate has expired")
 
 
 SHOWN = """LoadState=loaded
