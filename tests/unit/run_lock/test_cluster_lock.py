@@ -393,7 +393,7 @@ def test_the_lock_of_another_controller_is_broken_by_its_id_alone(runs: Runs) ->
 
 
 #: Playbooks that do not change a cluster's nodes. The lab's nodes do not exist before lab_up.
-READING = {"discover", "field_report", "history", "lab_down", "lab_up", "models", "plan", "status", "verify"}
+READING = {"discover", "export", "field_report", "history", "lab_down", "lab_up", "models", "plan", "status", "verify"}
 
 
 def locks(playbook: str) -> list[str]:
