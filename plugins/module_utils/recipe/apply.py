@@ -61,7 +61,8 @@ _ADDRESS = "the addresses and ports of the API are the inventory's"
 _RANKS = "the plan joins the ranks over the fabric"
 #: Options that the plan replaces, with the reasons.
 _REPLACED: Mapping[str, str] = {
-    **dict.fromkeys(("--host", "--port"), _ADDRESS),
+    **dict.fromkeys(("--host", "--port", "--uds"), _ADDRESS),
+    "--allowed-local-media-path": "clients could read files of the service user; gb10_vllm_extra_args may set it",
     # The other project removes it too, unless its user requests Ray. Images of vLLM have had no Ray since 0.20, NVIDIA's
     # since 26.05.
     "--distributed-executor-backend": "gb10_distributed_executor_backend decides, without it mp on several nodes",

@@ -70,11 +70,25 @@ def test_the_inventory_wins_and_the_plan_shows_it() -> None:
 
 
 def test_what_the_plan_decides_is_replaced() -> None:
-    result = used(recipe("--host", "0.0.0.0", "--port=9000", "--nnodes", "2", "--headless", "--x", environment={"NCCL_IB_HCA": "a", "VLLM_X": "1"}))
+    result = used(
+        recipe(
+            "--host",
+            "0.0.0.0",
+            "--port=9000",
+            "--allowed-local-media-path",
+            "/",
+            "--nnodes",
+            "2",
+            "--headless",
+            "--x",
+            environment={"NCCL_IB_HCA": "a", "VLLM_X": "1"},
+        )
+    )
     assert (result.args, result.environment) == (("--x",), {"VLLM_X": "1"})
     assert [line.partition(" is replaced: ")[0] for line in result.about[1:]] == [
         "--host 0.0.0.0",
         "--port=9000",
+        "--allowed-local-media-path /",
         "--nnodes 2",
         "--headless",
         "NCCL_IB_HCA=a",
