@@ -11,7 +11,7 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from ansible_collections.gb10.cluster.plugins.module_utils.cluster.schema import HubModel, Inputs, ModelFiles, Node
-from ansible_collections.gb10.cluster.plugins.module_utils.common.problems import Problem, ProblemsError
+from ansible_collections.gb10.cluster.plugins.module_utils.common.problems import Problem, ProblemsError, refuse
 from ansible_collections.gb10.cluster.plugins.module_utils.model import catalog, drafts
 from ansible_collections.gb10.cluster.plugins.module_utils.model.catalog import Model
 from ansible_collections.gb10.cluster.plugins.module_utils.model.drafts import Draft
@@ -52,6 +52,7 @@ def choose(inputs: Inputs) -> Chosen:
         model.hub, model.path, model.revision, settings.install_dir, head.store_enabled, head.store_source
     )
     user_args, draft = settings.vllm_extra_args, drafts.find([*model.args, *settings.vllm_extra_args])
+    refuse(_check_revisions(model.revision, draft.revision if draft else ""))
     draft_store = model_store.plan(draft.hub, "", draft.revision, settings.install_dir, head.store_enabled, "") if draft else {}
     entry = replace(model, path=store["folder"]) if store else model
     if draft and draft_store:
@@ -70,6 +71,15 @@ def choose(inputs: Inputs) -> Chosen:
         draft_store=draft_store,
         user_args=user_args,
     )
+
+
+def _check_revisions(model: str, draft: str) -> list[Problem]:
+    """Check the revisions of the model and of its draft, which become part of a path. A recipe may have set them."""
+    return [
+        Problem("gb10_model", f"{revision[:100]!r}, the revision of the {owner}", "a branch, a tag or a commit", "correct it")
+        for revision, owner in ((model, "model"), (draft, "draft"))
+        if not model_store.is_revision(revision)
+    ]
 
 
 def _of_recipe(model: Model, recipe: Use) -> Model:

@@ -37,6 +37,7 @@ _MOST_FILES, _MOST_BYTES, _MOST_PATH, _MOST_PART = 20_000, 1 << 50, 4096 - 1024,
 MOST_TEXT = 32 << 20
 #: Maximum bytes of a peer's error message.
 MOST_WORDS = 2000
+_REVISION = re.compile(r"\w[\w.+-]*(/\w[\w.+-]*)*", re.ASCII)
 _SHA256 = re.compile(r"[0-9a-f]{64}")
 _GIT = re.compile(r"[0-9a-f]{40}|[0-9a-f]{64}|")
 #: Pickle weights, which vLLM ignores if there are safetensors. Source: vLLM 0.32, model_loader/default_loader.py.
@@ -57,6 +58,11 @@ def plan(hub: str, path: str, revision: str, root: str, enabled: bool, source: s
     if path:
         return {"folder": path, "hub": "", "revision": "", "source": source}
     return {"folder": folder(root, hub, revision), "hub": hub, "revision": revision or "main", "source": source}
+
+
+def is_revision(text: str) -> bool:
+    """Return whether a text may be a branch, tag or commit: it becomes part of a path. "" stands for main."""
+    return not text or _REVISION.fullmatch(text) is not None
 
 
 def folder(root: str, hub: str, revision: str) -> str:

@@ -22,6 +22,8 @@ _VERSIONS = ("1",)
 #: OWNER/NAME on Hugging Face Hub, or an absolute path.
 _MODEL = re.compile(r"\w[\w.-]*/\w[\w.-]*|/[\w./+-]+", re.ASCII)
 _IMAGE = re.compile(r"[A-Za-z0-9][\w./:-]*(@sha256:[0-9a-f]{64})?", re.ASCII)
+#: A mod's folder. Its name becomes part of a path, of a Containerfile and of a shell's command.
+_MOD = re.compile(r"mods/[A-Za-z0-9][\w.-]{0,63}/?", re.ASCII)
 _NAME = re.compile(r"[A-Za-z_]\w*", re.ASCII)
 _ASSIGNMENT = re.compile(r"[A-Za-z_]\w*=.*", re.ASCII | re.DOTALL)
 #: A recipe's name in a folder, such as 4x-spark-cluster/minimax-m2.5.
@@ -105,6 +107,10 @@ def _is_table(value: object) -> bool:
     return all(isinstance(name, str) and _NAME.fullmatch(name) and _is_value(each) for name, each in value.items())
 
 
+def _are_mods(value: object) -> bool:
+    return isinstance(value, list) and all(isinstance(each, str) and _MOD.fullmatch(each) for each in value)
+
+
 def _is_list(value: object) -> bool:
     return value is None or (isinstance(value, list) and all(_is_line(each) for each in value))
 
@@ -121,7 +127,7 @@ _KEYS: Mapping[str, tuple[Callable[[object], bool], str]] = {
     "command": (_is_text, "a text: vllm serve MODEL, with options"),
     "defaults": (_is_table, "a mapping from parameters to values"),
     "env": (_is_table, "a mapping from variables to values"),
-    "mods": (_is_list, "a list of folders"),
+    "mods": (_are_mods, "a list of folders, each mods/NAME with letters, digits, dots, hyphens and underscores"),
     "build_args": (_is_list, "a list of arguments"),
     "cluster_only": (lambda value: isinstance(value, bool), "true or false"),
     "solo_only": (lambda value: isinstance(value, bool), "true or false"),

@@ -35,11 +35,17 @@ def of_inventory(given: Any, inventory: str) -> dict[str, Any]:
 
 
 def of_recipe(mod: str, recipe: str) -> dict[str, Any]:
-    """Return the layer of a mod in a recipe, which is untrusted: the folder is beside the recipe or above it."""
+    """Return the layer of a mod in a recipe, which is untrusted: a folder in the recipe's folder or in one above it.
+
+    recipe/parse.py validates the form of ``mod``. No part of it may be a link, which could lead to any folder.
+    """
     inside = not os.path.isabs(mod) and ".." not in mod.split("/")
     found = _nearest(recipe, mod.rstrip("/")) if inside and recipe else ""
     if not found:
-        return {**_EMPTY, "name": mod, "problem": f"no folder {mod} beside {recipe} or above it"}
+        return {**_EMPTY, "name": mod, "problem": f"no folder {mod} in the folder of {recipe} or above it"}
+    above = os.path.realpath(found.removesuffix(mod.rstrip("/")))
+    if os.path.realpath(found) != os.path.join(above, mod.rstrip("/")):
+        return {**_EMPTY, "name": mod, "problem": f"{found} is a link, or is behind one"}
     return _read(found)
 
 

@@ -87,6 +87,8 @@ def test_without_the_plan_of_the_memory_the_share_of_the_recipe_counts() -> None
         ({"command": "vllm serve openai/gpt-oss-20b -tp 4"}, ["gb10_tensor_parallel_size"]),
         ({"command": "vllm serve openai/gpt-oss-20b --api-key x"}, ["gb10_recipe.command[0]"]),
         ({"command": "vllm serve owner/unknown -tp 2 --gpu-memory-utilization 0.95"}, ["gb10_recipe.command.--gpu-memory-utilization"]),
+        ({"command": "vllm serve openai/gpt-oss-20b -tp 2 --revision .."}, ["gb10_model"]),
+        ({"command": 'vllm serve openai/gpt-oss-20b -tp 2 -sc \'{{"model": "a/b", "revision": "../x"}}\''}, ["gb10_model"]),
         ({"env": {"HF_TOKEN": "x"}}, ["gb10_recipe.env.HF_TOKEN"]),
         ({"command": "vllm serve openai/gpt-oss-20b; id"}, ["gb10_recipe.command, line 1"]),
         ({"container": "a b", "cluster_only": "yes"}, ["gb10_recipe.container", "gb10_recipe.cluster_only"]),

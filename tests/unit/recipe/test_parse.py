@@ -107,6 +107,12 @@ def test_all_problems_are_reported_together() -> None:
 SHELL = ("; id", "$(id)", "`id`", "| id", "&& id", "> /tmp/x", "\nid", "$HOME", "'", '"')
 
 
+@pytest.mark.parametrize("mod", ["/srv/x", "srv/x", "mods/../x", "mods/x/y", "mods/x y", "mods/x;id", "mods/$(id)", "mods/-x", "mods/", "mods/x\n"])
+def test_a_mod_elsewhere_or_with_shell_syntax_is_refused(mod: str) -> None:
+    (found,) = problems(recipe(mods=["mods/fix", mod]))
+    assert found.startswith("gb10_recipe.mods: a list. Expected: a list of folders, each mods/NAME")
+
+
 @pytest.mark.parametrize("text", SHELL)
 @pytest.mark.parametrize("key", ["container", "pull_image", "recipe_version"])
 def test_shell_syntax_in_a_name_is_refused(key: str, text: str) -> None:

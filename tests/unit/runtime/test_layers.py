@@ -118,7 +118,17 @@ def test_the_mods_of_a_recipe_are_in_a_folder_above_it(mod: Path, tmp_path: Path
 @pytest.mark.usefixtures("mod")
 def test_a_mod_elsewhere_is_a_problem(tmp_path: Path, name: str) -> None:
     found = io_layers.of_recipe(name, str(tmp_path / "recipes" / "a.yaml"))
-    assert found["problem"].startswith(f"no folder {name} beside ")
+    assert found["problem"].startswith(f"no folder {name} in the folder of ")
+
+
+@pytest.mark.parametrize("linked", ["mods", "mods/fix"])
+def test_a_mod_behind_a_link_is_a_problem(mod: Path, tmp_path: Path, linked: str) -> None:
+    repository = tmp_path / "repository"
+    link = repository / linked
+    link.parent.mkdir(parents=True)
+    link.symlink_to(mod if linked == "mods/fix" else mod.parent)
+    found = io_layers.of_recipe("mods/fix", str(repository / "recipes" / "a.yaml"))
+    assert (found["folder"], found["problem"]) == ("", f"{repository}/mods/fix is a link, or is behind one")
 
 
 def test_a_folder_without_a_script_is_a_problem(tmp_path: Path) -> None:
