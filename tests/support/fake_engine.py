@@ -129,7 +129,7 @@ def build(state: Path, *argv: str) -> int:
     base = next((image for image in images(state).values() if start in image["names"]), None)
     if base is None or Path(given["file"]).parent != Path(argv[-1]) or "pull" not in given:
         return fail(f"{start}: image not known")
-    (state / "network").write_text(given["network"], encoding="utf-8")
+    (state / "network").write_text(given.get("network", "default"), encoding="utf-8")
     image_id = hashlib.sha256(text.encode()).hexdigest()
     entry = {"names": [given["tag"]], "root": "/", "path": [], "said": {**base["said"], "RepoDigests": []}}
     (state / "images" / f"{image_id}.json").write_text(json.dumps(entry), encoding="utf-8")

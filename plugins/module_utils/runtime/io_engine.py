@@ -65,7 +65,8 @@ class Engine:
         The base keeps the name, so that no engine prunes it.
         """
         self._must(["tag", base.id, base_name], "base")
-        closed = [f"--network={'default' if network else 'none'}", *_UNPULLED[self.name]]
+        # Without the option both engines give the build their usual network. Podman has none named default.
+        closed = [*([] if network else ["--network=none"]), *_UNPULLED[self.name]]
         self._must(["build", f"--tag={name}", f"--file={context}/Containerfile", *closed, *args, context], "build")
 
     def load(self, path: str) -> str:
