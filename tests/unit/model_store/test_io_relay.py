@@ -250,7 +250,8 @@ class Stranger:
         self.listener = socket.create_server(("127.0.0.1", 0))
         self.port, self.sent = self.listener.getsockname()[1], 0
         self.answer = head, body, times, wait
-        threading.Thread(target=self.serve, daemon=True).start()
+        self.thread = threading.Thread(target=self.serve, daemon=True)
+        self.thread.start()
 
     def serve(self) -> None:
         head, body, times, wait = self.answer
@@ -266,6 +267,9 @@ class Stranger:
                         self.sent += len(body)
 
     def close(self) -> None:
+        # A thread that stays in accept() continues, after a signal, with the next socket of the same number.
+        self.listener.shutdown(socket.SHUT_RDWR)
+        self.thread.join(30)
         self.listener.close()
 
 
