@@ -18,6 +18,7 @@ recipe_yaml = Core("recipe_yaml", "plugin_utils")
 recipes = Core("recipe.parse")
 inputs = Core("cluster.parse")
 models = Core("cluster.models")
+select = Core("cluster.select")
 plan_lines = Core("cluster.report")
 problem_types = Core("common.problems")
 
@@ -52,6 +53,45 @@ def cluster_models(nodes: Sequence[Any], lock: str, known_variables: Mapping[str
         "problems": [str(problem) for problem in problems],
         "report": problem_types.report(problems),
     }
+
+
+def selected_clusters(groups: Mapping[str, Any], only: str = "") -> dict[str, Any]:
+    """Return {hosts, sizes, clusters} of the clusters that a run is for; a wrong group or name is an error.
+
+    ``hosts`` are for a play, in the order of the clusters, and ``sizes`` for its batches ([] for one cluster).
+    ``clusters``: name -> nodes. Without an inventory, ``hosts`` is the group's name, as for a check of the syntax.
+    """
+    try:
+        found = select.chosen(plain_data(groups), str(only))
+    except problem_types.ProblemsError as error:
+        raise AnsibleFilterError(str(error)) from error
+    return {
+        "hosts": [node for cluster in found for node in cluster.nodes] or [select.ALL],
+        "sizes": [len(cluster.nodes) for cluster in found] if len(found) > 1 else [],
+        "clusters": {cluster.name: list(cluster.nodes) for cluster in found},
+    }
+
+
+def node_cluster(groups: Mapping[str, Any], node: str) -> dict[str, Any]:
+    """Return {name, nodes, heads, workers} of the node's cluster; the name of the only one is empty."""
+    plain = plain_data(groups)
+    cluster = select.of_node(plain, str(node))
+    return {
+        "name": cluster.name,
+        "nodes": list(cluster.nodes),
+        "heads": [name for name in cluster.nodes if name in plain.get("head", ())],
+        "workers": [name for name in cluster.nodes if name in plain.get("worker", ())],
+    }
+
+
+def cluster_conflicts(clusters: Mapping[str, Any], plans: Mapping[str, Any]) -> dict[str, Any]:
+    """Return {problems, report}: the clusters without a plan, and conflicts between clusters.
+
+    ``clusters``: name -> nodes. ``plans``: node -> gb10_plan, {} for a node with problems.
+    """
+    found = {name: next((plain_data(plans[node]) for node in nodes if plans.get(node)), {}) for name, nodes in clusters.items()}
+    problems = select.conflicts(found) if len(found) > 1 else []
+    return {"problems": [str(problem) for problem in problems], "report": problem_types.report(problems)}
 
 
 def recipe_path(recipe: str, folder: str, inventory: str) -> str:
@@ -95,11 +135,14 @@ class FilterModule:
     def filters(self) -> dict[str, Callable[..., Any]]:
         """Return name -> function."""
         return {
+            "cluster_conflicts": cluster_conflicts,
             "cluster_models": cluster_models,
             "cluster_plan": cluster_plan,
+            "node_cluster": node_cluster,
             "node_plan": node_plan,
             "plan_text": plan_text,
             "recipe_model": recipe_model,
             "recipe_mods": recipe_mods,
             "recipe_path": recipe_path,
+            "selected_clusters": selected_clusters,
         }

@@ -14,7 +14,7 @@ _COLLECTION = "Modules and plugins <collection/index>"
 #: Sections of the site with their pages. collection/index comes from antsibull-docs.
 SECTIONS: Mapping[str, Sequence[str]] = {
     "Use": [
-        *("guide", "networking", "models", "recipes", "stacks", "operations", "reliability", "troubleshooting", "upgrade", "kubernetes"),
+        *("guide", "networking", "models", "recipes", "stacks", "operations", "clusters", "reliability", "troubleshooting", "upgrade", "kubernetes"),
         *("removal", "security"),
     ],
     "Verify": ["verification", "golden", "benchmarking"],

@@ -323,6 +323,7 @@ def _plan(
         nccl=nccl,
         stack=StackVersions(stack.name, stack.vllm, stack.nccl, stack.device, stack.cuda),
         serve=_serve(serving, model, decision, inputs.recipe.about if inputs.recipe else ()),
+        topology=fabric.topology,
         fabric=fabric_plan.explain(fabric.topology, fabric.why, fabric.nodes),
     )
 

@@ -460,6 +460,7 @@ class Plan:
     nccl: Nccl
     stack: StackVersions
     serve: Serve
+    topology: str
     fabric: Sequence[str]
 
     def facts(self) -> dict[str, Any]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 import resource
 from pathlib import Path
 
@@ -145,3 +146,45 @@ def test_a_recipe_that_cannot_be_read_is_one_error(recorded: Path, name: str) ->
     assert "1 problem found; nothing was changed." in done.output
     assert "gb10_recipe: " in done.output
     assert "is not a readable file on the controller" in done.output
+
+
+TWO_CLUSTERS = """
+gb10_cluster: {children: {head: , worker: }}
+head: {hosts: {spark1: {ansible_host: 192.168.1.11}, spark2: {ansible_host: 192.168.1.12}}}
+worker: {hosts: {}}
+gb10_cluster_small: {hosts: {spark2: }, vars: {gb10_model: gpt-oss-20b}}
+gb10_cluster_large: {hosts: {spark1: }, vars: {gb10_model: gpt-oss-120b}}
+"""
+
+
+def plan_two(folder: Path, **variables: object) -> Run:
+    inventory = folder / "hosts.yml"
+    inventory.write_text(TWO_CLUSTERS, encoding="utf-8")
+    given = json.dumps({"gb10_plan_offline": True, "gb10_facts_dir": str(folder), **variables})
+    return run("playbooks/plan.yml", ["-i", str(inventory), "--extra-vars", given])
+
+
+def planned(done: Run) -> list[str]:
+    """Return the name and the first words of each plan that was shown."""
+    return re.findall(r"^  cluster (.*\n  .*?):", done.assert_unchanged().output, re.MULTILINE)
+
+
+def test_each_cluster_of_an_inventory_is_planned(recorded: Path) -> None:
+    assert planned(plan_two(recorded)) == ["large\n  gpt-oss-120b on 1 node", "small\n  gpt-oss-20b on 1 node"]
+
+
+def test_one_cluster_of_an_inventory_is_planned(recorded: Path) -> None:
+    assert planned(plan_two(recorded, gb10_only="small")) == ["small\n  gpt-oss-20b on 1 node"]
+
+
+def test_the_problems_of_all_clusters_are_reported(recorded: Path) -> None:
+    done = plan_two(recorded, gb10_kv_cache_dtype="fp12")
+    assert done.status != 0
+    for model in ("gpt-oss-120b", "gpt-oss-20b"):
+        assert f"gb10_models.{model}.args[0]: --kv-cache-dtype does not accept 'fp12'" in done.output
+
+
+def test_an_unknown_cluster_is_refused(recorded: Path) -> None:
+    done = plan_two(recorded, gb10_only="medium")
+    assert done.status != 0
+    assert "gb10_only: 'medium'. Expected: one of large, small. Fix: correct gb10_only" in done.output

@@ -27,13 +27,14 @@ ROLES = (
 #: Variables that playbooks or other roles pass.
 NOT_FOR_INVENTORIES = {
     "gb10_nodes",
+    "gb10_cluster_name",
     "gb10_heads",
     "gb10_workers",
     "gb10_facts_dir",
     "gb10_plan_offline",
     "gb10_plan_save_facts",
 }
-NOT_FOR_INVENTORIES |= {"gb10_break_lock", "golden_record"}
+NOT_FOR_INVENTORIES |= {"gb10_break_lock", "gb10_only", "golden_record"}
 # hosts.yml has it.
 NOT_FOR_INVENTORIES |= {"gb10_model"}
 SAMPLE = "inventories/two-spark/group_vars/gb10_cluster.yml"

@@ -293,20 +293,28 @@ def test_this_process() -> None:
 
 
 PLAY = """
-- hosts: head
+- hosts: "{{{{ playbook_selected.hosts }}}}"
+  vars_files: {tasks}/cluster.yml
   gather_facts: false
-  any_errors_fatal: true
+  module_defaults: &folder
+    gb10.cluster.cluster_lock:
+      folder: "{{{{ hostvars[item | default(inventory_hostname)].folder }}}}"
   tasks:
     - import_tasks: {tasks}/lock.yml
       when: not late | default(false)
+- hosts: "{{{{ playbook_selected.hosts }}}}"
+  vars_files: {tasks}/cluster.yml
+  serial: "{{{{ playbook_selected.sizes }}}}"
+  gather_facts: false
+  any_errors_fatal: true
+  module_defaults: *folder
+  tasks:
     - block:
         - import_tasks: {tasks}/locked.yml
         - command: "{{{{ command }}}}"
       always:
         - import_tasks: {tasks}/unlock.yml
-  module_defaults:
-    gb10.cluster.cluster_lock:
-      folder: "{{{{ folder }}}}"
+        - import_tasks: {tasks}/unlock_later.yml
 """
 
 
@@ -317,11 +325,14 @@ class Runs:
         self.folder, self.playbook, self.running = folder / "lock", folder / "play.yml", list[subprocess.Popen[str]]()
         self.playbook.write_text(PLAY.format(tasks=ROOT / "playbooks/steps"), encoding="utf-8")
 
+    def inventory(self) -> dict[str, Any]:
+        host = {"ansible_connection": "local", "ansible_python_interpreter": sys.executable, "folder": str(self.folder)}
+        return {"gb10_cluster": {"children": {"head": {"hosts": {"spark1": host}}}}}
+
     def begin(self, command: str, *arguments: str) -> subprocess.Popen[str]:
-        given = json.dumps({"folder": str(self.folder), "command": command, "ansible_become": False})
+        given = json.dumps({"command": command, "ansible_become": False})
         inventory = self.playbook.with_name("hosts.yml")
-        host = {"ansible_connection": "local", "ansible_python_interpreter": sys.executable}
-        inventory.write_text(json.dumps({"head": {"hosts": {"spark1": host}}}), encoding="utf-8")
+        inventory.write_text(json.dumps(self.inventory()), encoding="utf-8")
         argv = [Path(sys.executable).with_name("ansible-playbook"), self.playbook, "-i", inventory, "--extra-vars", given, *arguments]
         process = subprocess.Popen(
             argv,
@@ -382,6 +393,25 @@ def test_a_run_that_fails_gives_the_lock_back(runs: Runs) -> None:
     assert [path.name for path in runs.folder.iterdir()] == []
 
 
+class TwoClusters(Runs):
+    """Runs for two clusters of one node each, both on this machine, each with a lock of its own."""
+
+    def inventory(self) -> dict[str, Any]:
+        made = super().inventory()
+        hosts = made["gb10_cluster"]["children"]["head"]["hosts"]
+        hosts["spark2"] = {**hosts["spark1"], "folder": str(self.folder.with_name("second"))}
+        return {**made, "gb10_cluster_chat": {"hosts": {"spark1": {}}}, "gb10_cluster_code": {"hosts": {"spark2": {}}}}
+
+
+@pytest.mark.parametrize(("command", "reached"), [("true", 2), ("false", 1)])
+def test_a_run_for_two_clusters_gives_both_locks_back(tmp_path: Path, command: str, reached: int) -> None:
+    runs = TwoClusters(tmp_path)
+    status, output = runs.done(command)
+    assert (status == 0) == (reached == 2), output
+    assert output.count("TASK [command]") == reached, "after an error in the first cluster, the second does not change"
+    assert [path.name for folder in ("lock", "second") for path in (tmp_path / folder).iterdir()] == []
+
+
 def test_the_lock_of_another_controller_is_broken_by_its_id_alone(runs: Runs) -> None:
     lock, _former = io_cluster_lock.hold(str(runs.folder), BOB, "")
     # As after a failure to query the head before the plan.
@@ -396,13 +426,17 @@ def test_the_lock_of_another_controller_is_broken_by_its_id_alone(runs: Runs) ->
 READING = {"discover", "export", "field_report", "history", "lab_down", "lab_up", "models", "plan", "status", "verify"}
 
 
+#: The hosts of a play on the nodes. The second one is for the test below.
+CLUSTER = ("{{ playbook_selected.hosts }}", "gb10_cluster")
+
+
 def locks(playbook: str) -> list[str]:
     """Return the locking errors of a playbook.
 
     Plays on the cluster must take the lock first, work in one block, and release the lock in its `always`.
     """
     problems = []
-    plays = [play for play in load_yaml(read(playbook)) if play.get("hosts") == "gb10_cluster"]
+    plays = [play for play in load_yaml(read(playbook)) if play.get("hosts") in CLUSTER]
     for number, play in enumerate(plays):
         name, tasks = play["name"], play.get("tasks", [])
         if set(play) & {"roles", "pre_tasks", "post_tasks"}:
@@ -415,7 +449,9 @@ def locks(playbook: str) -> list[str]:
             problems.append(f"{name}: not one block")
             continue
         back = [task.get("ansible.builtin.import_tasks") for task in tasks[0].get("always", [])]
-        if back != ["steps/unlock.yml"]:
+        # Only after a play that locked all clusters are those of later batches locked.
+        later = ["steps/unlock_later.yml"] if number and "serial" in play else []
+        if back != ["steps/unlock.yml", *later]:
             problems.append(f"{name}: the lock is not released")
         if number and tasks[0]["block"][0].get("ansible.builtin.import_tasks") != "steps/locked.yml":
             problems.append(f"{name}: it can run without the lock")
@@ -440,5 +476,5 @@ def test_that_check_can_fail(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def test_tags_reach_the_lock() -> None:
-    for name in ("lock", "locked", "unlock"):
+    for name in ("lock", "locked", "unlock", "unlock_later"):
         assert all(task["tags"] == "always" for task in load_yaml(read(f"playbooks/steps/{name}.yml")))
