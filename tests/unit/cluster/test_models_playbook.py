@@ -5,23 +5,12 @@ from __future__ import annotations
 import json
 from pathlib import Path
 
-import pytest
-from cluster_nodes import observed
 from repository import ROOT
 from run_playbook import Run, run
 
 from ansible_collections.gb10.cluster.plugins.module_utils.model import catalog
 
 INVENTORY = ROOT / "inventories/two-spark"
-
-
-@pytest.fixture
-def recorded(tmp_path: Path) -> Path:
-    """Return a folder with the recorded facts of a sample's two nodes."""
-    for number in (1, 2):
-        text = json.dumps({**observed(f"192.168.1.{10 + number}"), "model": None})
-        (tmp_path / f"spark{number}.json").write_text(text, encoding="utf-8")
-    return tmp_path
 
 
 def listed(folder: Path, **variables: object) -> Run:

@@ -9,22 +9,12 @@ from pathlib import Path
 
 import certificates
 import pytest
-from cluster_nodes import observed
 from repository import ROOT
 from run_playbook import Run, run
 
 #: Seconds of CPU of all processes. An idle machine needs less than 4; other load makes the same work cost more.
 LIMIT = 8
 INVENTORY = ROOT / "inventories/two-spark"
-
-
-@pytest.fixture
-def recorded(tmp_path: Path) -> Path:
-    """Return a folder with the recorded facts of a sample's two nodes."""
-    for number in (1, 2):
-        text = json.dumps({**observed(f"192.168.1.{10 + number}"), "model": None})
-        (tmp_path / f"spark{number}.json").write_text(text, encoding="utf-8")
-    return tmp_path
 
 
 def plan(folder: Path, *arguments: str, **variables: object) -> Run:
