@@ -18,6 +18,7 @@ from ansible.template import Templar, trust_as_template
 from filters import FILTERS
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from json_values import nested
 from sparks import KEY, PAIR, RING3, asked, machine, machines, sees
 
 from ansible_collections.gb10.cluster.plugins.module_utils.common.bounded_json import load
@@ -228,9 +229,10 @@ def template(value: Any, variables: dict[str, Any]) -> Any:
 #: Texts with a meaning to a reader of one of the files, and arbitrary ones.
 HOSTILE = [PROXY, EVIL, KEY, "!unsafe", "{% for x in y %}", "{# #}", "#", ": ", "'", '"', "\\", "\x85", "\u2028", "\r\n", "\x1b[2J", "fe80::1%x"]
 TEXTS = st.sampled_from(HOSTILE) | st.text(max_size=20) | st.lists(st.sampled_from(HOSTILE), max_size=3).map("".join)
-JSON = st.recursive(
+JSON = nested(
     st.none() | st.booleans() | st.integers() | st.floats(allow_nan=False, allow_infinity=False) | TEXTS,
-    lambda inner: st.lists(inner, max_size=3) | st.dictionaries(TEXTS | st.sampled_from(["mac", "up", QSFP]), inner, max_size=3),
+    TEXTS | st.sampled_from(["mac", "up", QSFP]),
+    max_size=3,
     max_leaves=6,
 )
 PLACES = ["hostname", "management", "interfaces", f"interfaces/{QSFP}", f"interfaces/{QSFP}/mac", "neighbors", "unheard", "notes"]

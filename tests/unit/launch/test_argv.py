@@ -11,6 +11,7 @@ from typing import Any
 import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
+from json_values import nested
 
 from ansible_collections.gb10.cluster.plugins.module_utils.api import access as api_access
 from ansible_collections.gb10.cluster.plugins.module_utils.cluster import report as plan_text
@@ -278,9 +279,7 @@ def test_own_environment() -> None:
     assert "HF_HUB_OFFLINE" not in launch.own_environment(fabric, "org/model", {})
 
 
-JSON = st.recursive(
-    st.none() | st.booleans() | st.integers() | st.text(), lambda inner: st.lists(inner) | st.dictionaries(st.text(), inner), max_leaves=8
-)
+JSON = nested(st.none() | st.booleans() | st.integers() | st.text(), max_leaves=8)
 
 
 def reversed_keys(data: Any) -> Any:

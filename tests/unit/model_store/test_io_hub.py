@@ -15,6 +15,7 @@ from fake_hub import COMMIT, NAME, Hub
 from filters import FILTERS
 from hypothesis import given
 from hypothesis import strategies as st
+from json_values import nested
 from repository import ROOT
 from run_module import program, run_module
 from run_playbook import Run, run
@@ -322,7 +323,7 @@ def test_what_is_asked_wrong_is_told(monkeypatch: pytest.MonkeyPatch) -> None:
 
 KEYS = st.sampled_from(["sha", "siblings", "rfilename", "size"])
 PLAIN = st.none() | st.booleans() | st.integers() | st.floats(allow_nan=False) | st.text(max_size=5)
-JSON = st.recursive(PLAIN, lambda inner: st.lists(inner, max_size=3) | st.dictionaries(KEYS, inner), max_leaves=8)
+JSON = nested(PLAIN, KEYS, max_size=3, max_leaves=8)
 FILE = st.fixed_dictionaries({"rfilename": JSON, "size": JSON})
 
 

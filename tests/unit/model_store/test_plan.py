@@ -15,6 +15,7 @@ from cluster_nodes import cluster_plan, spark
 from filters import FILTERS
 from hypothesis import given
 from hypothesis import strategies as st
+from json_values import nested
 from repository import load_yaml, read
 from run_module import program, run_module
 
@@ -110,11 +111,7 @@ def test_what_strangers_list_has_types_and_limits(files: Any, told: str) -> None
     assert told in model_store.files_problem(files, hashed=False)
 
 
-JSON = st.recursive(
-    st.none() | st.booleans() | st.integers() | st.floats() | st.text(),
-    lambda inner: st.lists(inner) | st.dictionaries(st.text(), inner),
-    max_leaves=10,
-)
+JSON = nested(st.none() | st.booleans() | st.integers() | st.floats() | st.text())
 PATHS = st.lists(st.sampled_from(["a", "..", ".", "", "b c", "\\", "\0", "\x1b", model_store.MANIFEST, f"a{model_store.PART}"]), max_size=5)
 ENTRY = st.fixed_dictionaries({"path": PATHS.map("/".join) | st.text() | JSON, "size": st.integers() | JSON, "sha256": st.just(HASH) | JSON})
 

@@ -14,6 +14,7 @@ import launches
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from json_values import nested
 from launches import PLAN, UNIT, record, with_arguments
 
 from ansible_collections.gb10.cluster.plugins.module_utils.rollback import record as records
@@ -106,7 +107,7 @@ def test_content_under_another_name_is_refused() -> None:
 
 
 SCALARS = st.none() | st.booleans() | st.integers() | st.text()
-JSON = st.recursive(SCALARS, lambda inner: st.lists(inner) | st.dictionaries(st.text(), inner), max_leaves=5)
+JSON = nested(SCALARS, max_leaves=5)
 PLACES = [("content",), ("files",), ("content", "start"), ("content", "plan"), RUNTIME, ("content", "plan", "serve"), NODE, (*NODE, "additions")]
 
 

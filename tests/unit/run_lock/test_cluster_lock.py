@@ -17,6 +17,7 @@ from typing import Any
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from json_values import nested
 from repository import ROOT, files, load_yaml, read
 from run_module import run_module
 
@@ -69,7 +70,7 @@ def test_what_is_no_lock(entry: Any) -> None:
 
 
 SCALARS = st.none() | st.booleans() | st.integers() | st.floats() | st.text()
-JSON = st.recursive(SCALARS, lambda inner: st.lists(inner) | st.dictionaries(st.text(), inner))
+JSON = nested(SCALARS)
 FIELDS = st.sampled_from(["id", "since", "taken", "owner", "user", "host", "playbook", "boot", "pid", "started"])
 
 
