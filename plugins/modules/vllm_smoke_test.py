@@ -8,10 +8,13 @@ from __future__ import annotations
 DOCUMENTATION = r"""
 ---
 module: vllm_smoke_test
-short_description: Send a completion, a chat and a streamed chat request to a model, and validate the answers
+short_description: Send requests to a model, and validate its answers, vectors or scores
 version_added: 0.1.0
 description:
-  - Rejects empty and incomplete answers. For a reasoning model, also rejects a stream without reasoning or content.
+  - A generating model gets a completion, a chat and a streamed chat request. Rejects empty and incomplete answers. For
+    a reasoning model, also rejects a stream without reasoning or content.
+  - An embedding model gets four sentences, a reranker a query with four documents. Rejects vectors and scores of a wrong
+    shape, with numbers that are not finite, or that contradict the meaning of the texts.
   - Reports all problems together.
 options:
   url:
@@ -22,6 +25,21 @@ options:
     description: The served model's name.
     type: str
     required: true
+  kind:
+    description: The kind of the model.
+    type: str
+    choices: [generate, embed, rerank]
+    default: generate
+  dimension:
+    description: Numbers of each vector of an embedding model, 0 for any.
+    type: int
+    default: 0
+  meaning:
+    description:
+      - Whether vectors and scores must agree with the meaning of the texts. If not, equal texts must have equal results,
+        and others different ones, as with random weights.
+    type: bool
+    default: true
   max_tokens:
     description: Maximum tokens of each answer. A reasoning model needs hundreds before its first content.
     type: int
@@ -53,11 +71,20 @@ EXAMPLES = r"""
     max_tokens: 512
     reasoning: true
   become: true
+
+- name: Verify that the model embeds
+  gb10.cluster.vllm_smoke_test:
+    url: http://127.0.0.1:8000
+    model: Qwen3-Embedding-0.6B
+    kind: embed
+    dimension: 1024
+  become: true
 """
 
 RETURN = r"""
 answers:
-  description: The answers by request, C(completion), C(chat) and C(stream); a request without an answer is left out.
+  description: The answers by request, C(completion), C(chat) and C(stream); a request without an answer is left out. Empty
+    for a pooling model.
   returned: always
   type: dict
   contains:
@@ -85,6 +112,16 @@ answers:
     tokens_per_second:
       description: Rate of the other tokens, for the stream only, null if unknown.
       type: float
+answered:
+  description: When the first answer was complete, in seconds since boot.
+  returned: always
+  type: float
+lines:
+  description: The results as lines for people.
+  returned: always
+  type: list
+  elements: str
+  sample: ["scores: 0.0001, 0.9987, 0.0001, 0.0001", "answered after 0.12 s"]
 problems:
   description: The problems of the answers.
   returned: always
@@ -92,11 +129,13 @@ problems:
   elements: str
 """
 
+import time
+
 from ansible.module_utils.basic import AnsibleModule
 
 from ansible_collections.gb10.cluster.plugins.module_utils.common import argument_spec as arguments
 from ansible_collections.gb10.cluster.plugins.module_utils.health import io_client as io_vllm
-from ansible_collections.gb10.cluster.plugins.module_utils.health import io_smoke
+from ansible_collections.gb10.cluster.plugins.module_utils.health import io_smoke, probe
 
 
 def main() -> None:
@@ -105,6 +144,9 @@ def main() -> None:
         argument_spec={
             "url": {"type": "str", "required": True},
             "model": {"type": "str", "required": True},
+            "kind": {"type": "str", "choices": list(probe.ANSWERS), "default": "generate"},
+            "dimension": {"type": "int", "default": 0},
+            "meaning": {"type": "bool", "default": True},
             # A number, not a secret despite its name.
             "max_tokens": {"type": "int", "default": 8, "no_log": False},
             "reasoning": {"type": "bool", "default": False},
@@ -116,11 +158,12 @@ def main() -> None:
     )
     given = dict(module.params)
     server = io_vllm.Server(given.pop("url"), given.pop("ca_file"), given.pop("server_name"))
-    answers, problems = io_smoke.test(server, **given)
+    answers, lines, problems = io_smoke.run(server, **given)
+    first = answers.get("completion", {}).get("answered", time.monotonic())
+    found = {"answers": answers, "lines": lines, "problems": problems, "answered": first}
     if problems:
-        found = f"The API is healthy, but its answers are invalid: {'; '.join(problems)}"
-        module.fail_json(msg=found, answers=answers, problems=problems)
-    module.exit_json(changed=False, answers=answers, problems=[])
+        module.fail_json(msg=f"The API is healthy, but its answers are invalid: {'; '.join(problems)}", **found)
+    module.exit_json(changed=False, **found)
 
 
 if __name__ == "__main__":

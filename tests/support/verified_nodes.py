@@ -68,7 +68,8 @@ def _rdma(number: int) -> Facts:
 
 
 def _api() -> Facts:
-    state = {"healthy": True, "answers": True, "answered_after": 0.2, "reason": "", "model": "tiny", "root": "/m", "tokens_per_second": 1.0}
+    state = {"healthy": True, "answers": True, "answered_after": 0.2, "reason": "", "model": "tiny", "root": "/m"}
+    state |= {"tokens_per_second": 1.0, "kind": "generate"}
     counts = {"running": 0.0, "waiting": 0.0, "prefix_cache_hit_rate": None, "drafted": 0.0, "accepted": 0.0}
     return {"url": "http://127.0.0.1:8000", **state, **counts, "open": False, "expires": None}
 

@@ -102,6 +102,9 @@ class Settings:
 def problems(plan: Mapping[str, Any], settings: Settings) -> list[Problem]:
     """Return all errors in the settings, and the runs of a sweep that the planned server cannot serve."""
     found = []
+    if plan["kind"] != "generate":
+        wrong = f"the model is of the kind {plan['kind']}, which generates no tokens"
+        found.append(Problem("gb10_model", wrong, "a model of the kind generate", "use another model"))
     for name, values in (
         ("concurrencies", settings.concurrencies),
         ("input_tokens", settings.input_tokens),

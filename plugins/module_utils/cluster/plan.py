@@ -50,7 +50,6 @@ from ansible_collections.gb10.cluster.plugins.module_utils.fabric.plan import Fa
 from ansible_collections.gb10.cluster.plugins.module_utils.launch import argv as launch
 from ansible_collections.gb10.cluster.plugins.module_utils.launch import overrides
 from ansible_collections.gb10.cluster.plugins.module_utils.memory import plan as memory_plan
-from ansible_collections.gb10.cluster.plugins.module_utils.memory.schema import MemoryPlan
 from ansible_collections.gb10.cluster.plugins.module_utils.model import quantization
 from ansible_collections.gb10.cluster.plugins.module_utils.nccl import choice as nccl_choice
 from ansible_collections.gb10.cluster.plugins.module_utils.rules import lint as serve_rules
@@ -285,6 +284,7 @@ def _plan(
         nodes=_planned_nodes(inputs, fabric.nodes, ranks, decision.environment),
         head=Head(head.name, fabric.nodes[0].address),
         model=model.entry.reference,
+        kind=decision.kind.name,
         quantization=quantization.kind(model.config),
         served_model_name=settings.served_model_name or model.name,
         store=Store(**model.store) if model.store else None,
@@ -335,23 +335,26 @@ def _serve(serving: serve.Inputs, model: Chosen, decision: serve.Decision, recip
         files=decision.files,
         smoke_tokens=decision.smoke_tokens,
         reasoning=model.entry.reasoning,
+        dimension=decision.kind.dimension,
         nccl=serving.nccl,
         why=decision.why,
         model=model.about,
         recipe=recipe,
-        memory=memory_plan.explain(decision.memory) if decision.memory else [],
+        memory=memory_plan.explain(decision.memory, not decision.kind.pooling) if decision.memory else [],
         needs=memory_plan.needs(decision.memory) if decision.memory else {},
-        expected=_expected(serving, decision.memory),
+        expected=_expected(serving, decision),
         findings=serve_rules.report(decision.findings),
         warnings=[*model.warnings, *serve_rules.report(serve_rules.stopping(decision.findings, WARNING))],
     )
 
 
-def _expected(serving: serve.Inputs, memory: MemoryPlan | None) -> Expected:
+def _expected(serving: serve.Inputs, decision: serve.Decision) -> Expected:
+    memory = decision.memory
     published = serving.model.published.get(str(len(serving.nodes)), ())
     if not memory:
         return Expected(0, 0, 0.0, published)
-    return Expected(memory.context, memory.max_num_seqs, memory.tokens_per_second, published)
+    speed = 0.0 if decision.kind.pooling else memory.tokens_per_second
+    return Expected(memory.context, memory.max_num_seqs, speed, published)
 
 
 def _digest(text: str) -> str:

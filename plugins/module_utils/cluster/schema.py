@@ -388,6 +388,8 @@ class Expected:
 class Serve:
     """How the model is served. ``user_args``: the user's arguments; ``needs``: bytes of memory by node's name.
 
+    ``dimension``: the numbers of a vector, 0 if unknown or without vectors.
+
     ``model``, ``recipe``, ``memory``, ``why``, ``findings`` and ``warnings`` are text for people.
     """
 
@@ -396,6 +398,7 @@ class Serve:
     files: Sequence[serve_schema.File]
     smoke_tokens: int
     reasoning: bool
+    dimension: int
     nccl: str
     why: Sequence[str]
     model: Sequence[str]
@@ -423,11 +426,12 @@ class Restart:
 
 @dataclass(frozen=True)
 class Plan:
-    """The plan that roles apply. As plain data it is the fact ``gb10_plan``, with the node's own part in ``node``."""
+    """The plan that roles apply. ``kind``: see model/kind.py. As plain data it is the fact ``gb10_plan``, with the node's own part in ``node``."""
 
     nodes: tuple[PlannedNode, ...]
     head: Head
     model: str
+    kind: str
     quantization: str
     served_model_name: str
     store: Store | None

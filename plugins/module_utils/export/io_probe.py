@@ -2,7 +2,7 @@
 # GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
 
-"""Request one token from the server in this pod: the probe of Kubernetes.
+"""Request one token, vector or score from the server in this pod: the probe of Kubernetes.
 
 /health returns 200 for minutes after the loss of a rank. The API key is in the environment of the container, so it is
 in no argument. The pod has the node's network, so the key is sent only to a port that a process of this pod holds.
@@ -14,7 +14,6 @@ from __future__ import annotations
 import argparse
 import glob
 import http.client
-import json
 import os
 import re
 import ssl
@@ -88,25 +87,24 @@ def _tokens(given: argparse.Namespace) -> float | None:
 def trouble(given: argparse.Namespace, key: str) -> str:
     """Return why the server counts as dead, "" if it answers.
 
-    With --progress, an engine that generates tokens for other requests counts as answering.
+    With --progress, an engine with progress in other requests counts as answering.
     """
     if key and not _ours(urllib.parse.urlsplit(given.url).port or 0):
         return "no process of this pod listens on the port of the API, so the key was not sent"
     before = _tokens(given) if given.progress else None
     try:
-        body = {"model": given.model, "prompt": "Hello", "max_tokens": 1, "temperature": 0}
-        status, text = _request(given, "/v1/completions", given.seconds, json.dumps(body), key)
+        status, text = _request(given, given.path, given.seconds, given.body, key)
     except _SilentError as error:
         after = _tokens(given) if given.progress else None
         moved = before is not None and after is not None and after > before
-        return "" if moved else f"no token within {given.seconds:g} s: {error}"
-    return "" if status == 200 and '"choices"' in text else f"HTTP {status}: {text[:300]}"
+        return "" if moved else f"no answer within {given.seconds:g} s: {error}"
+    return "" if status == 200 and f'"{given.answer}"' in text else f"HTTP {status}: {text[:300]}"
 
 
 def main() -> str:
     """Return the reason of a failure, "" for an answer."""
     parser = argparse.ArgumentParser()
-    for name in ("url", "model"):
+    for name in ("url", "path", "body", "answer"):
         parser.add_argument(f"--{name}", required=True)
     parser.add_argument("--seconds", type=float, required=True)
     parser.add_argument("--progress", action="store_true")

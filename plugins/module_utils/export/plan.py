@@ -19,6 +19,7 @@ from ansible_collections.gb10.cluster.plugins.module_utils.api import access as 
 from ansible_collections.gb10.cluster.plugins.module_utils.common import paths, systemd
 from ansible_collections.gb10.cluster.plugins.module_utils.export import schema
 from ansible_collections.gb10.cluster.plugins.module_utils.export.schema import Settings
+from ansible_collections.gb10.cluster.plugins.module_utils.health import probe
 from ansible_collections.gb10.cluster.plugins.module_utils.launch import argv as launch
 from ansible_collections.gb10.cluster.plugins.module_utils.launch import overrides
 from ansible_collections.gb10.cluster.plugins.module_utils.runtime import stacks
@@ -329,7 +330,9 @@ def _every(words: Sequence[str], period: int, timeout: int, failures: int) -> Ob
 def _probe(plan: Mapping[str, Any], seconds: int) -> list[str]:
     api, ca = plan["api"], f"--ca={_TLS_FOLDER}/{_TLS_FILES['ca.crt']}"
     tls = [ca, f"--server-name={api['server_name']}"] if plan["api_tls"] else []
-    words = [f"--url={api['url']}", f"--model={plan['served_model_name']}", f"--seconds={seconds}"]
+    path, body = probe.request(plan["kind"], plan["served_model_name"])
+    words = [f"--url={api['url']}", f"--path={path}", f"--body={json.dumps(body)}", f"--answer={probe.ANSWERS[plan['kind']]}"]
+    words.append(f"--seconds={seconds}")
     return [*_program(schema.PROBE), *words, *tls]
 
 

@@ -20,6 +20,7 @@ from typing import Any
 
 from ansible_collections.gb10.cluster.plugins.module_utils.common import io_file
 from ansible_collections.gb10.cluster.plugins.module_utils.common.io_command import Run
+from ansible_collections.gb10.cluster.plugins.module_utils.health import probe
 from ansible_collections.gb10.cluster.plugins.module_utils.node import io_facts as io_node
 
 _HEALTH_SECONDS = 5
@@ -175,23 +176,33 @@ def health(server: Server) -> tuple[bool, str]:
 
 
 def answers(server: Server, model: str, timeout: float, key_file: str = "", unit: str = UNIT) -> tuple[bool, str]:
-    """Request one token, with the API key if its file exists. Returns (True, "") or (False, reason).
+    """Request one token, vector or score, with the API key if its file exists. Returns (True, "") or (False, reason).
 
-    A busy engine that generates tokens for other requests counts as answering. Raises OSError, and ValueError for an
-    invalid key file.
+    A busy engine with progress in other requests counts as answering. Raises OSError, and ValueError for an invalid key
+    file.
     """
     try:
         given = bearer(server, key_file, unit)
     except StrangerError as error:
         return False, str(error)
     before = tokens(server)
-    status, reported = _ask(server, "/v1/completions", timeout, {"model": model, "prompt": "Hello", "max_tokens": 1, "temperature": 0}, given)
+    status, reported = _probe(server, model, timeout, given)
     if status == 200:
         return True, ""
     if status == _SILENT and (after := tokens(server)) is not None and before is not None and after > before:
         return True, ""
-    silent = f"no token within {timeout:g} s and none for other requests: {reported}"
+    silent = f"no answer within {timeout:g} s and no progress in other requests: {reported}"
     return False, f"HTTP {status}: {reported[:500]}" if status > 0 else silent
+
+
+def _probe(server: Server, model: str, timeout: float, given: str) -> tuple[int, str]:
+    """Return status and body of the first request whose route the server has, else of the first request."""
+    replies = []
+    for path, body in probe.requests(model).values():
+        replies.append(_ask(server, path, timeout, body, given))
+        if replies[-1][0] not in probe.ABSENT:
+            return replies[-1]
+    return replies[0]
 
 
 def tokens(server: Server) -> float | None:

@@ -15,7 +15,7 @@ from dataclasses import asdict
 from typing import Any
 
 from ansible_collections.gb10.cluster.plugins.module_utils.health import io_client as io_vllm
-from ansible_collections.gb10.cluster.plugins.module_utils.health import smoke
+from ansible_collections.gb10.cluster.plugins.module_utils.health import smoke, smoke_pooling
 from ansible_collections.gb10.cluster.plugins.module_utils.health.io_client import Server
 
 _SHOWN, _CHUNK = 500, 65536
@@ -56,10 +56,43 @@ def ask(server: Server, path: str, body: Mapping[str, Any] | None, given: Mappin
                 lines.append((time.monotonic() - begin, rest.decode("utf-8", "replace")))
     except urllib.error.HTTPError as error:
         with error:
-            raise smoke.AnswerError(f"HTTP {error.code}: {error.read(_SHOWN).decode('utf-8', 'replace')}") from error
+            raise smoke.AnswerError(f"HTTP {error.code}: {error.read(_SHOWN).decode('utf-8', 'replace')}", error.code) from error
     except (OSError, http.client.HTTPException) as error:
         raise smoke.AnswerError(f"no answer after {time.monotonic() - begin:.0f} s: {error or type(error).__name__}") from error
     return lines
+
+
+def run(
+    server: Server,
+    model: str,
+    kind: str,
+    dimension: int,
+    meaning: bool,
+    max_tokens: int,
+    reasoning: bool,
+    timeout: float,
+    key_file: str,
+    unit: str,
+) -> tuple[dict[str, Any], list[str], list[str]]:
+    """Send the requests to a model of any kind. Returns answers of generation, lines for people, and a list of all problems."""
+    if kind == "generate":
+        answers, problems = test(server, model, max_tokens, reasoning, timeout, key_file, unit)
+        return answers, smoke.lines(answers), problems
+    return {}, *pool(server, model, kind, dimension, meaning, timeout, key_file, unit)
+
+
+def pool(
+    server: Server, model: str, kind: str, dimension: int, meaning: bool, timeout: float, key_file: str, unit: str
+) -> tuple[list[str], list[str]]:
+    """Send the request of a pooling model. Returns its results as lines, and a list of all problems."""
+    path, body = smoke_pooling.question(kind, model)
+    try:
+        lines = ask(server, path, body, headers(server, key_file, unit), timeout)
+        result = smoke_pooling.judge(kind, "\n".join(line for _when, line in lines), dimension, meaning)
+    except smoke.AnswerError as error:
+        why = smoke_pooling.NOT_FINITE if smoke_pooling.REFUSED in str(error) else str(error)
+        return [], [f"{path}: {why}"]
+    return [*result.lines, f"answered after {lines[-1][0]:.2f} s"], list(result.problems)
 
 
 def test(

@@ -2,7 +2,7 @@
 # GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
 
-"""Read the status of a node and its server. Changes nothing; sends one request for one token."""
+"""Read the status of a node and its server. Changes nothing; sends one request for one token, vector or score."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from ansible_collections.gb10.cluster.plugins.module_utils.common.io_command imp
 from ansible_collections.gb10.cluster.plugins.module_utils.fabric import io_facts as io_fabric
 from ansible_collections.gb10.cluster.plugins.module_utils.fabric import topology
 from ansible_collections.gb10.cluster.plugins.module_utils.health import io_client as io_vllm
-from ansible_collections.gb10.cluster.plugins.module_utils.health import io_smoke, smoke
+from ansible_collections.gb10.cluster.plugins.module_utils.health import io_smoke, probe, smoke
 from ansible_collections.gb10.cluster.plugins.module_utils.health import status as status_text
 from ansible_collections.gb10.cluster.plugins.module_utils.health.io_client import Server
 from ansible_collections.gb10.cluster.plugins.module_utils.launch import gates
@@ -97,16 +97,16 @@ def _lock() -> dict[str, Any]:
 
 def api(server: Server, key_file: str, seconds: float, timeout: float, unit: str = io_vllm.UNIT) -> dict[str, Any]:
     """Return {url, healthy, answers, answered_after, reason, model, root, tokens_per_second, running, waiting,
-    prefix_cache_hit_rate, drafted, accepted, context} of a server. The rate is a fraction since the server started, as
-    are the tokens of a draft; ``context`` is the maximum number of tokens of a request.
+    prefix_cache_hit_rate, drafted, accepted, context, kind, requests_per_second} of a server. The rate is a fraction since
+    the server started, as are the tokens of a draft; ``context`` is the maximum number of tokens of a request.
 
-    It measures for ``seconds``, then requests one token with a timeout of ``timeout``. Unknown values are None or "".
+    It measures for ``seconds``, then requests one token, vector or score with a timeout of ``timeout``. Unknown values are None or "".
     The server receives the key only if the unit listens on the port.
     """
     healthy, reason = io_vllm.health(server)
     facts: dict[str, Any] = {"url": server.url, "healthy": healthy, "answers": None, "answered_after": None, "reason": reason}
     facts |= {"model": "", "root": "", "tokens_per_second": None, "running": None, "waiting": None, "prefix_cache_hit_rate": None, "context": None}
-    facts |= {"drafted": 0.0, "accepted": 0.0}
+    facts |= {"drafted": 0.0, "accepted": 0.0, "kind": "", "requests_per_second": None}
     if not facts["healthy"]:
         return facts
     first, begin = counters(server), time.monotonic()
@@ -119,6 +119,8 @@ def api(server: Server, key_file: str, seconds: float, timeout: float, unit: str
     if "generated" in first and "generated" in second:
         # A server that restarted meanwhile counts from 0.
         facts["tokens_per_second"] = round(max(0.0, second["generated"] - first["generated"]) / elapsed, 1)
+    if "finished" in first and "finished" in second:
+        facts["requests_per_second"] = round(max(0.0, second["finished"] - first["finished"]) / elapsed, 1)
     try:
         given = io_smoke.headers(server, key_file, unit)
         models = bounded_json.load(_get(server, "/v1/models", given), io_vllm.MOST)["data"]
@@ -126,14 +128,27 @@ def api(server: Server, key_file: str, seconds: float, timeout: float, unit: str
         length = models[0].get("max_model_len")
         facts["context"] = length if isinstance(length, int) and length > 0 else None
         sent_at = time.monotonic()
-        body = {"model": facts["model"], "prompt": "Hello", "max_tokens": 1, "temperature": 0}
-        io_smoke.ask(server, "/v1/completions", body, given, timeout)
-        facts |= {"answers": True, "answered_after": round(time.monotonic() - sent_at, 2)}
+        kind = _answer(server, facts["model"], given, timeout)
+        facts |= {"answers": True, "answered_after": round(time.monotonic() - sent_at, 2), "kind": kind}
     except smoke.AnswerError as error:
         facts |= {"answers": False, "reason": str(error)}
     except (OSError, ValueError, LookupError, TypeError) as error:
         facts |= {"answers": False, "reason": f"{server.url}/v1/models lists no model: {error}"}
     return facts
+
+
+def _answer(server: Server, model: str, given: dict[str, str], timeout: float) -> str:
+    """Request one token, vector or score. Returns the kind of the model. Raises AnswerError of the first refused request."""
+    refused: list[smoke.AnswerError] = []
+    for kind, (path, body) in probe.requests(model).items():
+        try:
+            io_smoke.ask(server, path, body, given, timeout)
+            return kind
+        except smoke.AnswerError as error:
+            refused.append(error)
+            if error.status not in probe.ABSENT:
+                break
+    raise refused[-1] if refused[-1].status not in probe.ABSENT else refused[0]
 
 
 def counters(server: Server) -> dict[str, float]:

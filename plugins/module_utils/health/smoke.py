@@ -36,7 +36,11 @@ class Answer:
 
 
 class AnswerError(Exception):
-    """The response is not a valid answer."""
+    """The response is not a valid answer. ``status``: its HTTP status, 0 without one or for an invalid body."""
+
+    def __init__(self, message: str, status: int = 0) -> None:
+        super().__init__(message)
+        self.status = status
 
 
 def questions(model: str, max_tokens: int) -> dict[str, tuple[str, dict[str, Any]]]:
@@ -105,6 +109,16 @@ def problems(answers: Mapping[str, Answer], reasoning: bool, max_tokens: int) ->
         else:
             reported.append(f"the {name} is empty after {spent} (finish_reason {answer.finish_reason or 'none'})")
     return reported
+
+
+def lines(answers: Mapping[str, Mapping[str, Any]]) -> list[str]:
+    """Return the answers as lines for people; ``answers`` are plain data, as io_smoke.test() returns them."""
+    result = [f"{name}: {answers[name]['text'].strip()}" for name in ("completion", "chat") if name in answers]
+    if stream := answers.get("stream"):
+        result.append(f"reasoning: {stream['reasoning_field'] or 'none'}")
+        speed = stream["tokens_per_second"] or "unknown"
+        result.append(f"first token after {stream['first_token_after']} s, then {speed} tokens/s")
+    return result
 
 
 def tokens_per_second(answer: Answer, first: float, last: float) -> float | None:

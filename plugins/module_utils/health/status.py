@@ -24,6 +24,7 @@ _METRICS: Mapping[str, str] = {
     "generated": "vllm:generation_tokens_total",
     "running": "vllm:num_requests_running",
     "waiting": "vllm:num_requests_waiting",
+    "finished": "vllm:request_success_total",
     "cache_queries": "vllm:prefix_cache_queries_total",
     "cache_hits": "vllm:prefix_cache_hits_total",
     # The metrics of speculative decoding are in v1/spec_decode/metrics.py.
@@ -120,19 +121,26 @@ def _api(nodes: Sequence[Mapping[str, Any]], wanted: str) -> list[str]:
     if not api["healthy"]:
         untrusted = f", TLS error: {api['reason']}" if api["reason"] else ""
         return [f"model: none is served at {api['url']}{untrusted}", f"the inventory specifies {wanted}"]
-    result = [f"model: {api['root'] or 'unknown'}, served as {api['model'] or 'unknown'} at {api['url']}/v1", _activity(api)]
+    result = [f"model: {api['root'] or 'unknown'}, served as {api['model'] or 'unknown'} at {api['url']}/v1{_kind(api)}", _activity(api)]
     result += _draft(api)
     if api["root"] and api["root"] != wanted:
         result.append(f"the inventory specifies {wanted}: the next site.yml run switches to it")
     return result
 
 
+def _kind(api: Mapping[str, Any]) -> str:
+    """Return the kind of a pooling model as the end of a sentence."""
+    return {"embed": ", an embedding model", "rerank": ", a reranker"}.get(api["kind"], "")
+
+
 def _activity(api: Mapping[str, Any]) -> str:
     state = f"it answered in {api['answered_after']:.1f} s" if api["answers"] else f"IT DOES NOT ANSWER: {api['reason']}"
-    speed = "unknown" if api["tokens_per_second"] is None else f"{api['tokens_per_second']:.1f}"
+    pooling = api["kind"] in ("embed", "rerank")
+    measured = api["requests_per_second"] if pooling else api["tokens_per_second"]
+    speed = f"{'unknown' if measured is None else f'{measured:.1f}'} {'requests/s finished' if pooling else 'tokens/s generated'}"
     counts = ", ".join(f"{'unknown' if api[name] is None else int(api[name])} requests {name}" for name in ("running", "waiting"))
     rate = api["prefix_cache_hit_rate"]
-    return f"{state}; {speed} tokens/s generated, {counts}, prefix cache {'unused' if rate is None else f'hit rate {rate:.0%}'}"
+    return f"{state}; {speed}, {counts}, prefix cache {'unused' if rate is None else f'hit rate {rate:.0%}'}"
 
 
 def _draft(api: Mapping[str, Any]) -> list[str]:

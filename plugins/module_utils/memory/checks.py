@@ -11,6 +11,7 @@ from collections.abc import Sequence
 from ansible_collections.gb10.cluster.plugins.module_utils.common.problems import Problem
 from ansible_collections.gb10.cluster.plugins.module_utils.memory import kv_cache
 from ansible_collections.gb10.cluster.plugins.module_utils.memory.schema import GIB, Inputs
+from ansible_collections.gb10.cluster.plugins.module_utils.model import layers as model_layers
 from ansible_collections.gb10.cluster.plugins.module_utils.model.parameter_bytes import ELEMENT
 from ansible_collections.gb10.cluster.plugins.module_utils.model.shape import Shape
 
@@ -72,7 +73,8 @@ def _model(inputs: Inputs) -> list[Problem]:
     if not 0 < inputs.ceiling <= 1:
         expected = "a fraction of the memory, above 0 and at most 1"
         problems.append(Problem("ceiling", str(inputs.ceiling), expected, "use 0.90"))
-    if all(layer.kv_cache.kind in ("none", "state") for layer in inputs.shape.layers):
+    encoder = inputs.shape.family in model_layers.ENCODERS
+    if not encoder and all(layer.kv_cache.kind in ("none", "state") for layer in inputs.shape.layers):
         found = "no layer keeps keys and values of its tokens"
         problems.append(Problem("gb10_model", found, "a model with attention layers", "plan this model by hand"))
     return problems

@@ -71,13 +71,15 @@ class Layout:
 
     def tokens(self, blocks: int, context: int) -> int:
         """Return vLLM's logged "KV cache size": the tokens of all sequences of that length that fit."""
-        return blocks * context // self.blocks(context)
+        return blocks * context // self.blocks(context) if self.groups else 0
 
     def longest(self, blocks: int, limit: int, sequences: int = 1) -> int:
         """Return the longest context up to the limit for this many parallel sequences; 0 if not even one token fits.
 
-        vLLM never uses one of the blocks.
+        vLLM never uses one of the blocks. Without KV cache nothing else limits it.
         """
+        if not self.groups:
+            return limit
         low, high = 0, limit
         while low < high:
             middle = (low + high + 1) // 2

@@ -70,7 +70,7 @@ def plan(inputs: Inputs) -> MemoryPlan:
         tokens=layout.tokens(context.blocks, context.planned),
         context=context.planned,
         largest_context=context.largest,
-        concurrency=context.blocks / layout.blocks(context.planned),
+        concurrency=context.blocks / layout.blocks(context.planned) if layout.groups else demand.max_num_seqs,
         max_num_seqs=demand.max_num_seqs,
         context_of_each=layout.longest(context.blocks, context.planned, demand.max_num_seqs),
         kv_cache_memory_bytes=budget.pinned,
@@ -190,6 +190,9 @@ def _budget(inputs: Inputs, demand: _Demand) -> _Budget:
     )
     needs = [demand.stage(rank).weights + demand.workspace for rank in range(len(memory))]
     left = tuple(size - reserve - need for size, reserve, need in zip(memory, reserves, needs, strict=True))
+    if not demand.layout.groups:
+        percent = max(-(-need * 100 // size) for need, size in zip(needs, memory, strict=True))
+        return _Budget(reserves, left, (0,) * len(memory), 0, f"{percent / 100:.2f}")
     if inputs.kv_in_bytes or inputs.kv_cache_memory_bytes > 0:
         pinned = inputs.kv_cache_memory_bytes or max(0, min(left)) // MIB * MIB
         percent = max(-(-(need + pinned) * 100 // size) for need, size in zip(needs, memory, strict=True))
@@ -214,6 +217,8 @@ def _context(inputs: Inputs, demand: _Demand, budget: _Budget) -> _Context:
 def _short(inputs: Inputs, demand: _Demand, budget: _Budget, wanted: int) -> list[int]:
     """Return the missing bytes by rank: KV for the wanted context, and memory for weights and the user's KV size."""
     pages = [demand.layout.block_bytes(demand.stage(rank).layers) for rank in range(len(budget.kv))]
+    if not demand.layout.groups:
+        return [max(0, -left) for left in budget.left]
     return [
         max(0, page * (demand.layout.blocks(wanted) + 1) - have) + max(0, inputs.kv_cache_memory_bytes - left)
         for page, have, left in zip(pages, budget.kv, budget.left, strict=True)
@@ -284,8 +289,11 @@ def needs(plan: MemoryPlan) -> dict[str, int]:
     return {node.name: node.weights + node.workspace + node.kv for node in plan.nodes}
 
 
-def explain(plan: MemoryPlan) -> list[str]:
-    """Return the plan as a table in GiB, one line per node, followed by the totals."""
+def explain(plan: MemoryPlan, generates: bool = True) -> list[str]:
+    """Return the plan as a table in GiB, one line per node, followed by the totals.
+
+    ``generates``: whether the model generates tokens, whose speed is estimated.
+    """
     width = max(4, *(len(node.name) for node in plan.nodes))
     lines = [f"{'node':{width}}  memory  reserve  weights  workspace  KV cache  KiB/token"]
     lines += [
@@ -300,10 +308,14 @@ def explain(plan: MemoryPlan) -> list[str]:
     )
     if not plan.fits:
         return [*lines, f"does not fit: short by {_gib(plan.short)} GiB in total, for {plan.context} tokens of context"]
+    if not plan.tokens:
+        return [*lines, f"fits: an encoder needs no KV cache; texts of up to {plan.context} tokens", " ".join(plan.arguments)]
     lines.append(
         f"fits: {plan.tokens} tokens of KV; context {plan.context} (largest {plan.largest_context}); "
         f"sequences at once: {plan.concurrency:.1f}, or {plan.max_num_seqs} of {plan.context_of_each} tokens"
     )
+    if not generates:
+        return [*lines, " ".join(plan.arguments)]
     lines.append(
         f"decode: at most {plan.tokens_per_second:.1f} tokens/s for one sequence, "
         f"{plan.tokens_per_second_full:.1f} at {plan.context} tokens"

@@ -33,16 +33,18 @@ class File:
 class Model:
     """A model and its serving settings. Zero, "" and None mean unknown or left to the planner.
 
-    ``config``: the keys of its config.json for shape and quantization. ``args``: the ``vllm serve`` arguments that it
-    needs on any cluster. ``nodes``: the minimum number of Sparks with 128 GB. ``requires``: the first and last release
-    that serve it, as "since" and "until". ``published``: the lowest and highest decode speed that others measured for one
-    request, in tokens per second, by the number of Sparks. ``sure``: how well the entry was tested, and which parts are unconfirmed.
+    ``kind``: see kind.py, "" to derive it from its files. ``config``: the keys of its config.json for shape, kind and
+    quantization. ``args``: the ``vllm serve`` arguments that it needs on any cluster. ``nodes``: the minimum number of
+    Sparks with 128 GB. ``requires``: the first and last release that serve it, as "since" and "until". ``published``: the
+    lowest and highest decode speed that others measured for one request, in tokens per second, by the number of Sparks.
+    ``sure``: how well the entry was tested, and which parts are unconfirmed.
     """
 
     name: str
     hub: str = ""
     path: str = ""
     revision: str = ""
+    kind: str = ""
     weights_bytes: int | None = None
     config: Mapping[str, Any] = field(default_factory=dict)
     reasoning: bool = False
@@ -159,7 +161,7 @@ def describe(model: Model) -> list[str]:
     if model.nodes:
         lines.append(f"  on {model.nodes} Spark{'s' if model.nodes > 1 else ''} of 128 GB or more")
     lines += [f"  vLLM {' '.join(f'{word} {release}' for word, release in model.requires.items())}"] * bool(model.requires)
-    found = (("reasoning model", model.reasoning), ("gated: needs a Hugging Face token", model.gated))
+    found = ((f"kind {model.kind}", model.kind), ("reasoning model", model.reasoning), ("gated: needs a Hugging Face token", model.gated))
     traits = [text for text, holds in found if holds]
     lines += [f"  {', '.join(traits)}"] * bool(traits)
     lines += [f"  {shlex.join(model.args)}"] * bool(model.args)

@@ -13,6 +13,7 @@ from typing import Any
 
 from ansible_collections.gb10.cluster.plugins.module_utils.common import secret_environment
 from ansible_collections.gb10.cluster.plugins.module_utils.common.problems import Problem
+from ansible_collections.gb10.cluster.plugins.module_utils.model import kind
 from ansible_collections.gb10.cluster.plugins.module_utils.model.catalog_data import MODELS
 
 _HUB = re.compile(r"\w[\w.-]*/\w[\w.-]*", re.ASCII)
@@ -96,6 +97,7 @@ _KEYS: Mapping[str, tuple[Callable[[object], bool], str]] = {
     "hub": (is_hub, "OWNER/NAME on Hugging Face Hub"),
     "path": (is_path, "an absolute path"),
     "revision": (_text, "a commit, tag or branch, as text"),
+    "kind": (lambda value: value in kind.KINDS, f"one of {', '.join(kind.KINDS)}"),
     "weights_bytes": (lambda value: value is None or (_count(value) and value != 0), "bytes, or null if unknown"),
     "config": (_table, "a mapping with keys of the model's config.json"),
     "reasoning": (lambda value: isinstance(value, bool), "true or false"),

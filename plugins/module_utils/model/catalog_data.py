@@ -215,6 +215,45 @@ _QWEN38_27B: Mapping[str, Any] = {
 _QWEN38_27B_ARGS = ("--reasoning-parser", "qwen3", _TOOLS, "--tool-call-parser", "qwen3_xml", *_FP8_CACHE)
 _DFLASH2 = {"method": "dflash", "model": "z-lab/Qwen3.8-27B-DFlash2", "num_speculative_tokens": 8}
 
+#: Qwen3-Embedding and Qwen3-Reranker. Their checkpoints have no output matrix.
+_QWEN3_POOLING = {
+    "architectures": ["Qwen3ForCausalLM"],
+    "model_type": "qwen3",
+    "num_key_value_heads": 8,
+    "head_dim": 128,
+    "tie_word_embeddings": True,
+    "torch_dtype": _BF16,
+}
+_QWEN3_POOLING_06B = {
+    **_QWEN3_POOLING,
+    "hidden_size": 1024,
+    "intermediate_size": 3072,
+    "num_hidden_layers": 28,
+    "num_attention_heads": 16,
+    "max_position_embeddings": 32768,
+    "vocab_size": 151669,
+}
+_QWEN3_EMBEDDING_SURE = (
+    "not reported on a Spark. Its dimensions come from copies of its config.json, and give the published number of "
+    "parameters exactly; its weight size is computed from them"
+)
+_QWEN3_EMBEDDING_SOURCE = "Qwen3-Embedding's README (layers, dimension); published numbers of parameters"
+_QWEN3_EMBEDDING_NOTES = (
+    "License: Apache-2.0. A query needs an instruction before its text: \"Instruct: TASK\\nQuery:TEXT\". "
+    "It supports smaller vectors, which vLLM returns with --hf-overrides '{\"is_matryoshka\": true}'"
+)
+_BGE_M3 = {
+    "model_type": "xlm-roberta",
+    "hidden_size": 1024,
+    "intermediate_size": 4096,
+    "num_hidden_layers": 24,
+    "num_attention_heads": 16,
+    "max_position_embeddings": 8194,
+    "type_vocab_size": 1,
+    "pad_token_id": 1,
+    "vocab_size": 250002,
+    "torch_dtype": "float32",
+}
 MODELS: Mapping[str, Mapping[str, Any]] = {
     "qwen3.8-27b-nvfp4": {
         **_QWEN38_27B,
@@ -909,5 +948,100 @@ MODELS: Mapping[str, Mapping[str, Any]] = {
         "notes": "The preset sets --kv-cache-dtype fp8, and --reasoning-parser qwen3, which this model does not need: "
         "it is not a reasoning model. Its expert configuration for GB10, "
         "E=512,N=512,device_name=NVIDIA_GB10,dtype=fp8_w8a8.json, is for one node",
+    },
+    "qwen3-embedding-0.6b": {
+        "hub": "Qwen/Qwen3-Embedding-0.6B",
+        "kind": "embed",
+        "weights_bytes": 1_191_553_024,
+        "config": {**_QWEN3_POOLING_06B},
+        "nodes": 1,
+        "sure": _QWEN3_EMBEDDING_SURE,
+        "source": _QWEN3_EMBEDDING_SOURCE,
+        "evidence": _READ,
+        "notes": _QWEN3_EMBEDDING_NOTES,
+    },
+    "qwen3-embedding-4b": {
+        "hub": "Qwen/Qwen3-Embedding-4B",
+        "kind": "embed",
+        "weights_bytes": 8_043_548_672,
+        "config": {
+            **_QWEN3_POOLING,
+            "hidden_size": 2560,
+            "intermediate_size": 9728,
+            "num_hidden_layers": 36,
+            "num_attention_heads": 32,
+            "max_position_embeddings": 40960,
+            "vocab_size": 151665,
+        },
+        "nodes": 1,
+        "sure": _QWEN3_EMBEDDING_SURE,
+        "source": _QWEN3_EMBEDDING_SOURCE,
+        "evidence": _READ,
+        "notes": _QWEN3_EMBEDDING_NOTES,
+    },
+    "qwen3-embedding-8b": {
+        "hub": "Qwen/Qwen3-Embedding-8B",
+        "kind": "embed",
+        "weights_bytes": 15_134_590_976,
+        "config": {
+            **_QWEN3_POOLING,
+            "hidden_size": 4096,
+            "intermediate_size": 12288,
+            "num_hidden_layers": 36,
+            "num_attention_heads": 32,
+            "max_position_embeddings": 40960,
+            "vocab_size": 151665,
+        },
+        "nodes": 1,
+        "sure": _QWEN3_EMBEDDING_SURE,
+        "source": _QWEN3_EMBEDDING_SOURCE,
+        "evidence": _READ,
+        "notes": _QWEN3_EMBEDDING_NOTES,
+    },
+    "qwen3-reranker-0.6b": {
+        "hub": "Qwen/Qwen3-Reranker-0.6B",
+        "kind": "rerank",
+        "weights_bytes": 1_191_553_024,
+        "config": {**_QWEN3_POOLING_06B},
+        "files": [
+            {
+                "name": "qwen3_reranker.jinja",
+                "url": "https://raw.githubusercontent.com/vllm-project/vllm/5d6a1c2492914feea387f49a86eacdc3f99b29a1/"
+                "examples/pooling/score/template/qwen3_reranker.jinja",
+                "argument": "--chat-template",
+                "sha256": "e1ee98e69aab7b2da366edf1c50efcef37e34b4a0c50fb816336213e68d9047a",
+            }
+        ],
+        "nodes": 1,
+        "requires": {"since": "0.18.1"},
+        "sure": "not reported on a Spark. Its dimensions are those of Qwen3-Embedding-0.6B, a sibling model, and give its "
+        "published number of parameters exactly",
+        "source": "vLLM's documentation of Qwen3-Reranker, and its example's chat template; published numbers of parameters",
+        "evidence": _READ,
+        "notes": "License: Apache-2.0. The plan adds vLLM's --hf-overrides for it, and the template adds the instruction to each "
+        "query. vLLM warns that scores are inaccurate without the template",
+    },
+    "bge-m3": {
+        "hub": "BAAI/bge-m3",
+        "kind": "embed",
+        "weights_bytes": 2_271_019_008,
+        "config": {**_BGE_M3, "architectures": ["XLMRobertaModel"]},
+        "nodes": 1,
+        "sure": "not reported on a Spark. Its dimensions come from copies of its config.json; its weight size is computed from them",
+        "source": "copies of its config.json in public repositories",
+        "evidence": _READ,
+        "notes": "License: MIT. vLLM returns its dense vectors, not the sparse and the multiple ones",
+    },
+    "bge-reranker-v2-m3": {
+        "hub": "BAAI/bge-reranker-v2-m3",
+        "kind": "rerank",
+        "weights_bytes": 2_271_023_108,
+        "config": {**_BGE_M3, "architectures": ["XLMRobertaForSequenceClassification"], "id2label": {"0": "LABEL_0"}},
+        "nodes": 1,
+        "sure": "not reported on a Spark. Its dimensions come from copies of its config.json, and give a published number of "
+        "parameters exactly; its weight size is computed from them",
+        "source": "copies of its config.json in public repositories",
+        "evidence": _READ,
+        "notes": "License: Apache-2.0. It is an encoder: it has no KV cache, and vLLM cannot divide its layers over nodes",
     },
 }

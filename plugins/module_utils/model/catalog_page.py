@@ -41,6 +41,7 @@ together:
 |---|---|
 | `hub` or `path` | the location of the weights: OWNER/NAME on Hugging Face Hub, or a folder that exists on each node |
 | `revision`, `gated` | a commit on Hugging Face Hub; whether access needs a token |
+| `kind` | `generate`, `embed` or `rerank`; left out, the plan derives it |
 | `weights_bytes`, `config` | for the memory plan: the weight size; the keys of config.json for shape and quantization |
 | `reasoning` | whether it is a reasoning model |
 | `args`, `environment` | `vllm serve` arguments that it needs on any cluster, without sizes of memory; environment variables of the ranks |
@@ -50,6 +51,42 @@ together:
 | `requires` | `{since: RELEASE, until: RELEASE}` of vLLM |
 | `published` | decode speeds of others for one request: `{"1": [57, 60]}`, tokens per second by the number of Sparks |
 | `sure`, `source`, `evidence`, `notes` | the confidence in the entry, its source, the source's date or the reading date, and notes |
+
+## Embedding models and rerankers
+
+vLLM calls them pooling models. They generate no tokens. The plan decides the kind of a model as vLLM 0.18.1 to 0.33.0
+does: from `--runner` and `--convert`, from the `kind` of its entry, from sentence-transformers' `modules.json`, or from
+the architecture in config.json. `playbooks/plan.yml` shows the kind with its reason.
+
+| kind | requests | smoke test after each start |
+|---|---|---|
+| `embed` | `/v1/embeddings` | vectors have the model's dimension and finite numbers; sentences of equal meaning are closer than others |
+| `rerank` | `/v1/rerank`, `/score` | scores are finite, and the relevant document has the highest one |
+
+A failed smoke test restores the last working model. For a model with random weights, set
+`vllm_serve_smoke_meaning: false`: then equal texts must have equal results, and others different ones.
+
+The plan adds `--runner=pooling`, and `--convert=embed` to an architecture that generates. A Qwen3-Reranker has the
+architecture of a generating model and no modules.json, so its entry must declare `kind: rerank`. Then the plan adds
+vLLM's `--hf-overrides` for it. Another generating architecture as a reranker needs its own `--hf-overrides` or
+`--convert`.
+
+An encoder (BERT, RoBERTa, XLM-RoBERTa) has no KV cache in the memory plan, and no pipeline stages. On several nodes set
+`gb10_data_parallel_size`. Other encoders are planned like decoders, so their plan is too cautious.
+
+| error or difference | reason and fix |
+|---|---|
+| `no tools for a model of the kind embed` | drafts, tools, reasoning and log-probabilities need generated tokens: remove the option |
+| `neither embeds texts as one vector nor scores documents` | reward models, token classifiers and late interaction are not supported |
+| `numbers that are not finite (NaN or infinite)` | the weights, a patch or a kernel are wrong: compare the files and the patches |
+| `two sentences of equal meaning have the cosine …` | the wrong pooling, or other weights than the model's |
+| no golden answers | they consist of tokens, so a start has no such gate; `golden.yml` refuses the model |
+| no benchmark | `benchmark_model.yml` measures generated tokens and refuses the model |
+
+Tested on simulated Sparks with vLLM 0.32.0 (CPU) and tiny random models: a Qwen3 as an embedding model, and an
+XLM-RoBERTa as a reranker. Not tested: a Spark, and any model of this page.
+
+## Entries
 
 For every entry on this page the plan chooses the parallel sizes. The sizes in GB are those of the published files; for
 bfloat16 models, the vllm-dgx-spark presets give about half of that. This page is generated from

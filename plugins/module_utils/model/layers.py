@@ -9,7 +9,7 @@ from __future__ import annotations
 import math
 import reprlib
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, Literal
 
 from ansible_collections.gb10.cluster.plugins.module_utils.common.problems import Problem
@@ -17,6 +17,9 @@ from ansible_collections.gb10.cluster.plugins.module_utils.model import config a
 
 Kind = Literal["full", "sliding", "mla", "state", "none"]
 
+#: Families of encoders, which read a whole text at once and keep no KV cache. Their positions are embedded, after those
+#: of the padding in the RoBERTa families. Source: vLLM 0.33, models/bert.py, models/roberta.py.
+ENCODERS = ("bert", "roberta", "xlm-roberta")
 #: Families whose MLP has two matrices, without a gate.
 _UNGATED = ("nemotron", "nemotron_h", "starcoder2", "phi", "gpt_neox", "falcon")
 #: Families that normalize queries and keys per head.
@@ -157,6 +160,8 @@ def layers(read: Reader) -> tuple[Layer, ...]:
     """Return the model's layers: each has attention and an MLP; each nemotron_h layer has only one of the two."""
     if read.family == "nemotron_h":
         return _nemotron(read)
+    if read.family in ENCODERS:
+        return _encoder(read)
     hidden = read.number("hidden_size", default=1)
     found = []
     for index, kind in enumerate(_kinds(read)):
@@ -175,6 +180,28 @@ def layers(read: Reader) -> tuple[Layer, ...]:
             )
         )
     return tuple(found)
+
+
+def _encoder(read: Reader) -> tuple[Layer, ...]:
+    """Return BERT's layers with biases. The first one also has the other embeddings and the dense layer at the end."""
+    hidden, heads, width = read.number("hidden_size"), read.number("num_attention_heads"), intermediate(read)
+    one = Layer(
+        KVCacheSpec("none", heads),
+        attention=2 * hidden**2,
+        kv=2 * hidden**2,
+        mlp=2 * hidden * width,
+        small=9 * hidden + width,
+    )
+    positions = read.number("max_position_embeddings") + read.number("type_vocab_size", default=2)
+    # The shape counts one norm after the layers. Here two are before them: weight and bias.
+    once = (positions + 1) * hidden + hidden**2 + hidden
+    first, *others = [one] * read.number("num_hidden_layers")
+    return (replace(first, small=first.small + once), *others)
+
+
+def padding(read: Reader) -> int:
+    """Return the positions that a text cannot use. Source: vLLM 0.33, models/roberta.py, replace_roberta_positions."""
+    return read.number("pad_token_id", default=1) + 1 if read.family in ENCODERS[1:] else 0
 
 
 def _kinds(read: Reader) -> list[str]:

@@ -5,9 +5,9 @@
 """A model's dimensions, from its config.json: the KV cache or state of each layer, and its parameters.
 
 Supported: llama, mistral, mixtral, qwen2, qwen3, qwen3_moe, qwen3_next, qwen3_5(_moe), gpt_oss, gemma2 to 4, phi3,
-deepseek_v2 and v3 (MLA), glm4_moe, minimax_m2, nemotron_h. Any other decoder counts as a standard one, unless it has a
-key from _OTHERWISE with an unusual value. Not counted: parts of a checkpoint outside the language model (vision towers,
-layers that predict further tokens).
+deepseek_v2 and v3 (MLA), glm4_moe, minimax_m2, nemotron_h, and the encoders bert, roberta and xlm-roberta. Any other
+model counts as a standard decoder, unless it has a key from _OTHERWISE with an unusual value. Not counted: parts of a
+checkpoint outside the language model (vision towers, layers that predict further tokens).
 """
 
 from __future__ import annotations
@@ -119,7 +119,8 @@ def shape(config: Mapping[str, Any]) -> Shape:
     layers = model_layers.layers(read)
     positions = read.number(*model_config.POSITIONS)
     experts = model_layers.experts_of(read)
-    tied = read.flag("tie_word_embeddings", read.family.startswith("gemma"))
+    encoder = read.family in model_layers.ENCODERS
+    tied = encoder or read.flag("tie_word_embeddings", read.family.startswith("gemma"))
     if read.problems:
         # Each layer reads the same keys, so problems repeat.
         raise ProblemsError(list(dict.fromkeys(read.problems)))
@@ -136,7 +137,7 @@ def shape(config: Mapping[str, Any]) -> Shape:
         intermediate=max(
             model_layers.intermediate(read), model_layers.expert_width(read) * read.number(*model_layers.ACTIVE_EXPERTS, default=1) if experts else 0
         ),
-        positions=positions,
+        positions=max(1, positions - model_layers.padding(read)),
         experts=experts,
         active_experts=read.number(*model_layers.ACTIVE_EXPERTS, default=0) if experts else 0,
         shared_experts=read.number("n_shared_experts", default=int(bool(read.values.get("shared_expert_intermediate_size")))) if experts else 0,

@@ -32,7 +32,7 @@ ENDPOINT = "https://huggingface.co"
 #: Maximum bytes of a response: the file list, and each small file.
 LISTING = 16 << 20
 FILES = {
-    **dict.fromkeys(("config.json", io_model.QUANTIZATION), io_model.MOST_CONFIG),
+    **dict.fromkeys(("config.json", io_model.QUANTIZATION, io_model.MODULES), io_model.MOST_CONFIG),
     "model.safetensors.index.json": io_json.MOST_JSON,
 }
 #: Socket timeout in seconds.

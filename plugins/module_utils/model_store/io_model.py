@@ -13,7 +13,7 @@ from typing import Any
 
 from ansible_collections.gb10.cluster.plugins.module_utils.common import io_json
 from ansible_collections.gb10.cluster.plugins.module_utils.model import config as model_config
-from ansible_collections.gb10.cluster.plugins.module_utils.model import quantization
+from ansible_collections.gb10.cluster.plugins.module_utils.model import kind, quantization
 from ansible_collections.gb10.cluster.plugins.module_utils.model_store import io_files as io_model_files
 from ansible_collections.gb10.cluster.plugins.module_utils.model_store import plan as model_store
 
@@ -24,19 +24,22 @@ NO_MODEL: dict[str, Any] = {"model": None, "model_bytes": None, "model_reason": 
 MOST_CONFIG = 1 << 22
 #: Model Optimizer's file with the quantization, which some models have instead of an entry in config.json.
 QUANTIZATION = "hf_quant_config.json"
+#: The file of sentence-transformers with a model's modules, which decides its kind.
+MODULES = "modules.json"
 
 
 def model(folder: str, sizes: Mapping[str, int] | None = None) -> dict[str, Any]:
-    """Return {model, model_bytes, model_reason} of a folder: config.json with its quantization, bytes of weights, and a problem
-    with them.
+    """Return {model, model_bytes, model_reason} of a folder: config.json, bytes of weights, and a problem with them.
 
-    The first two are None if missing; see config.checkpoint(). ``sizes``: bytes of its *.safetensors, None to read them
-    from the folder. Raises ValueError with the name of an unreadable JSON file.
+    The config.json has the quantization and the types of the modules from other files. The first two are None if
+    missing; see config.checkpoint(). ``sizes``: bytes of its *.safetensors, None to read them from the folder.
+    Raises ValueError with the name of an unreadable JSON file.
     """
     sizes = _weights(folder) if sizes is None else sizes
     size, reason = model_config.checkpoint(sizes, io_json.json_file(f"{folder}/model.safetensors.index.json"))
     config, separate = (io_json.json_file(f"{folder}/{name}", MOST_CONFIG) for name in ("config.json", QUANTIZATION))
-    return {"model": quantization.with_separate(config, separate), "model_bytes": size, "model_reason": reason}
+    found = kind.with_modules(quantization.with_separate(config, separate), io_json.json_list(f"{folder}/{MODULES}"))
+    return {"model": found, "model_bytes": size, "model_reason": reason}
 
 
 def _weights(folder: str) -> dict[str, int]:

@@ -14,7 +14,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from ansible_collections.gb10.cluster.plugins.module_utils.rollback.record import SHOWN, RecordError
+from ansible_collections.gb10.cluster.plugins.module_utils.rollback.record import SHOWN, RecordError, plan_of
 
 #: Fewer digits name a record only by accident.
 _PREFIX = 4
@@ -176,7 +176,7 @@ def target(nodes: Sequence[Node], wanted: str) -> dict[str, Any]:
         "id": name,
         "former": former,
         "former_start": old["start"],
-        "plan": {**content["plan"], "nodes": [{"name": node} for node in content["nodes"]]},
+        "plan": {**plan_of(content), "nodes": [{"name": node} for node in content["nodes"]]},
         "start": content["start"],
         "due": due,
         "lines": [

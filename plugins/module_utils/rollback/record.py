@@ -22,6 +22,7 @@ from ansible_collections.gb10.cluster.plugins.module_utils.api import tls as api
 from ansible_collections.gb10.cluster.plugins.module_utils.common import paths
 from ansible_collections.gb10.cluster.plugins.module_utils.launch import argv as launch
 from ansible_collections.gb10.cluster.plugins.module_utils.launch import overrides
+from ansible_collections.gb10.cluster.plugins.module_utils.model import kind
 from ansible_collections.gb10.cluster.plugins.module_utils.runtime import stacks
 
 FORMAT = 1
@@ -47,13 +48,13 @@ _PATH = re.compile(r"(/(?!\.\.?(/|$))[^/\x00-\x1f\x7f]+)+")
 _LINE = re.compile(r"[^\x00-\x1f\x7f]{0,4096}")
 #: Keys of the plan that a record has, and that the golden answers and the smoke test of a rollback read.
 _PLAN = (
-    *("model", "served_model_name", "quantization", "executor", "stack", "head"),
+    *("model", "kind", "served_model_name", "quantization", "executor", "stack", "head"),
     *("tensor_parallel_size", "pipeline_parallel_size", "data_parallel_size"),
 )
 #: Without paths of the controller. A container has no folder.
 _RUNTIME = ("kind", "name", "image", "engine", "engine_args", "digest", "path", "link")
 _STORE = ("folder", "hub", "revision")
-_SERVE = ("args", "user_args", "reasoning", "smoke_tokens", "files")
+_SERVE = ("args", "user_args", "reasoning", "dimension", "smoke_tokens", "files")
 _NODE = ("address", "head", "capability", "additions", "secrets", "runtime_mark")
 
 
@@ -183,6 +184,12 @@ def parse(data: Mapping[str, Any], name: str) -> Record:
     return record
 
 
+def plan_of(content: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the plan of a record's content. Those without a kind are of generating models."""
+    plan = content["plan"]
+    return {"kind": kind.GENERATE, **plan, "serve": {"dimension": 0, **plan["serve"]}}
+
+
 def required(record: Record) -> list[dict[str, str]]:
     """Return the items that must be on the node before the record can be restored: {kind, item, digest, fix}.
 
@@ -301,6 +308,8 @@ def _start(found: Mapping[str, Any]) -> None:
 def _plan(found: Mapping[str, Any]) -> None:
     for key in ("model", "served_model_name", "quantization", "executor", "nccl"):
         _word(found, key, _LINE)
+    if found.get("kind", kind.GENERATE) not in kind.KINDS:
+        raise RecordError(f"kind is none of {', '.join(kind.KINDS)}")
     runtime, serve = _mapping(found, "runtime"), _mapping(found, "serve")
     for key in ("kind", "image", "engine"):
         _word(runtime, key, _LINE)
@@ -320,8 +329,9 @@ def _plan(found: Mapping[str, Any]) -> None:
 
 
 def _serve(serve: Mapping[str, Any]) -> None:
-    if not whole(serve.get("smoke_tokens")):
-        raise RecordError("serve.smoke_tokens is not a number")
+    for key in ("smoke_tokens", "dimension"):
+        if not whole(serve.get(key, 0)):
+            raise RecordError(f"serve.{key} is not a number")
     for key in ("args", "user_args"):
         _words(serve.get(key), key)
     if not isinstance(serve.get("files"), Sequence):

@@ -19,8 +19,11 @@ from ansible_collections.gb10.cluster.plugins.module_utils.memory import plan as
 from ansible_collections.gb10.cluster.plugins.module_utils.memory import schema as memory
 from ansible_collections.gb10.cluster.plugins.module_utils.model import catalog, quantization
 from ansible_collections.gb10.cluster.plugins.module_utils.model import config as model_config
+from ansible_collections.gb10.cluster.plugins.module_utils.model import kind as model_kind
+from ansible_collections.gb10.cluster.plugins.module_utils.model import layers as model_layers
 from ansible_collections.gb10.cluster.plugins.module_utils.model import shape as model_shape
 from ansible_collections.gb10.cluster.plugins.module_utils.model.catalog import Model
+from ansible_collections.gb10.cluster.plugins.module_utils.model.kind import Kind
 from ansible_collections.gb10.cluster.plugins.module_utils.model.shape import Shape
 from ansible_collections.gb10.cluster.plugins.module_utils.rules import lint as serve_rules
 from ansible_collections.gb10.cluster.plugins.module_utils.rules.schema import Finding, ServedModel, Situation, View
@@ -77,12 +80,15 @@ def decide(inputs: Inputs) -> Decision:
     tensor, pipeline, split = _parallelism(inputs, shape)
     of_model, _problems = _parse(inputs, inputs.model.args, "")
     given = {**of_model, **user_args}
+    kind, kind_problems = model_kind.find(inputs.model.kind, inputs.config, given, "gb10_vllm_extra_args")
     memory_part, plan = _memory(inputs, shape, given, tensor, pipeline)
     folder = f"{inputs.settings.install_dir}/files"
     files = [(file.argument, File(file.url, file.sha256, f"{folder}/{file.name}")) for file in inputs.model.files]
     parts = [
         _Part(why=[f"memory is not planned: {unknown}"] if unknown else [], problems=user_problems),
-        _Part(why=[*split, *_draft(inputs)]),
+        _Part(why=[*split, *_draft(inputs)], problems=kind_problems),
+        _pooling(inputs, kind, of_model, user_args),
+        _Part(problems=_pipelined(shape, pipeline)),
         _experts(inputs, shape),
         memory_part,
         _eager(inputs, given),
@@ -109,7 +115,33 @@ def decide(inputs: Inputs) -> Decision:
         memory=plan,
         findings=findings,
         problems=[*(problem for part in parts for problem in part.problems), *problems, *stopping],
+        kind=kind,
     )
+
+
+def _pipelined(shape: Shape | None, pipeline: int) -> list[Problem]:
+    """Check that no encoder has pipeline stages, which vLLM 0.18.1 to 0.33.0 does not support (models/bert.py)."""
+    if shape is None or shape.family not in model_layers.ENCODERS or pipeline == 1:
+        return []
+    expected = "1, because vLLM does not divide an encoder's layers over nodes"
+    return [Problem("gb10_pipeline_parallel_size", str(pipeline), expected, "set gb10_data_parallel_size to the number of nodes")]
+
+
+def _pooling(inputs: Inputs, kind: Kind, of_model: Mapping[str, Any], user_args: Mapping[str, Any]) -> _Part:
+    """Add the arguments of a pooling model that neither its entry nor the user sets. Refuse those of generation."""
+    if not kind.pooling:
+        return _Part()
+    given = {**of_model, **user_args}
+    args, why = [], [f"the model is of the kind {kind.name}: {kind.why}"]
+    if "--runner" not in given:
+        args.append("--runner=pooling")
+        why.append("--runner=pooling: the kind does not depend on the release's own choice")
+    why.append("golden answers are not compared: they consist of generated tokens")
+    problems = [*model_kind.refused(kind, list(of_model), inputs.args_path), *model_kind.refused(kind, list(user_args), "gb10_vllm_extra_args")]
+    convert, reason, problem = model_kind.conversion(kind, inputs.config, given)
+    if problem:
+        problems.append(problem)
+    return _Part([*args, *convert], [*why, *([f"{convert[0].partition('=')[0]}: {reason}"] if convert else [])], problems)
 
 
 def _model_args(inputs: Inputs) -> tuple[str, ...]:
@@ -214,7 +246,8 @@ def _sizes(inputs: Inputs, shape: Shape | None, model: Model) -> tuple[int, int,
     if model.tensor * model.pipeline == count:
         return model.tensor, model.pipeline, "from the catalog"
     mixed = len({node.capability for node in inputs.nodes if node.capability}) > 1
-    if count > 1 and (mixed or inputs.transport == "socket"):
+    encoder = shape is not None and shape.family in model_layers.ENCODERS
+    if count > 1 and not encoder and (mixed or inputs.transport == "socket"):
         reason = "the GPUs differ" if mixed else "NCCL uses sockets"
         slow = "tensor parallelism waits for the network in every layer"
         return 1, count, f"one pipeline stage per node, because {reason}; {slow}"

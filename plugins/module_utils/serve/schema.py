@@ -15,6 +15,7 @@ from ansible_collections.gb10.cluster.plugins.module_utils.launch import overrid
 from ansible_collections.gb10.cluster.plugins.module_utils.memory.schema import MemoryPlan
 from ansible_collections.gb10.cluster.plugins.module_utils.model.catalog import Model
 from ansible_collections.gb10.cluster.plugins.module_utils.model.drafts import Draft
+from ansible_collections.gb10.cluster.plugins.module_utils.model.kind import Kind
 from ansible_collections.gb10.cluster.plugins.module_utils.rules import schema as rules
 from ansible_collections.gb10.cluster.plugins.module_utils.runtime import stacks
 from ansible_collections.gb10.cluster.plugins.module_utils.vllm_release import checks as vllm_release
@@ -111,3 +112,4 @@ class Decision:
     memory: MemoryPlan | None
     findings: list[rules.Finding]
     problems: list[Problem]
+    kind: Kind

@@ -93,12 +93,12 @@ def _probe_due(state: State, sample: Sample) -> bool:
 
 
 def _answered(sample: Sample) -> bool:
-    return sample.engine is not None and sample.engine.generated > 0
+    return sample.engine is not None and sample.engine.processed > 0
 
 
 def _restarted(state: State, sample: Sample) -> bool:
     """Return whether the counters belong to a later start of the server than those of the state."""
-    return sample.engine is not None and state.engine is not None and sample.engine.generated < state.engine.generated
+    return sample.engine is not None and state.engine is not None and sample.engine.processed < state.engine.processed
 
 
 def _reason(state: State, sample: Sample, confirmed: Sequence[str], settings: Settings) -> str:

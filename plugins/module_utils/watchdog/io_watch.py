@@ -343,15 +343,15 @@ class Head(Node):
             say(problem)
 
     def _probe(self) -> None:
-        """Request one token: without an answer, a stopped rank hides that requests run."""
+        """Request one token, vector or score: without an answer, a stopped rank hides that requests run."""
         try:
             answered, reason = io_client.answers(
                 self.server, self.given["model"], _PROBE_SECONDS, self.given["key_file"]
             )
             if not answered:
-                say(f"the request for one token failed: {reason}")
+                say(f"the watchdog's request failed: {reason}")
         except (OSError, ValueError) as error:
-            say(f"the request for one token was not sent: {error}")
+            say(f"the watchdog's request was not sent: {error}")
         finally:
             self.probing.clear()
 

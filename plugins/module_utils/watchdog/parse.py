@@ -19,11 +19,11 @@ from ansible_collections.gb10.cluster.plugins.module_utils.watchdog.schema impor
 #: Changed by the engine's steps. The first three change only with output. A step of a chunked prefill has none: it
 #: changes the use of the KV cache. Source: vLLM 0.13 to 0.33, v1/metrics/loggers.py, v1/engine/async_llm.py
 #: (iteration_stats is None without outputs), v1/core/sched/scheduler.py (make_stats in each step).
-_GENERATED, _RUNNING = "vllm:generation_tokens_total", "vllm:num_requests_running"
+_GENERATED, _READ, _RUNNING = "vllm:generation_tokens_total", "vllm:prompt_tokens_total", "vllm:num_requests_running"
 _MARKS = (
     "vllm:iteration_tokens_total_count",
     _GENERATED,
-    "vllm:prompt_tokens_total",
+    _READ,
     "vllm:kv_cache_usage_perc",
     _RUNNING,
     "vllm:num_requests_waiting",
@@ -52,7 +52,8 @@ def engine(text: str, requests: str = "") -> Engine | None:
     if not found[_GENERATED]:
         return None
     sums = {name: sum(map(float, values)) for name, values in found.items()}
-    return Engine(tuple(sums.values()), sums[_GENERATED], sums[_RUNNING], int(requests) if _COUNT.fullmatch(requests) else 0)
+    # A pooling model generates no tokens. The read ones are counted with the first output of a request.
+    return Engine(tuple(sums.values()), sums[_GENERATED] + sums[_READ], sums[_RUNNING], int(requests) if _COUNT.fullmatch(requests) else 0)
 
 
 def process(stat: str) -> Process | None:

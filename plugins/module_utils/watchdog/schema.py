@@ -28,12 +28,13 @@ class Settings:
 class Engine:
     """The values that vLLM's engine reports after each step, summed over engines.
 
-    ``marks`` change with each step that schedules, reads or generates tokens. ``generated`` counts tokens since the
-    start. ``requests`` have no complete response from the API, 0 if it does not count them.
+    ``marks`` change with each step that schedules, reads or generates tokens. ``processed`` counts the read and
+    generated tokens of requests with output since the start. ``requests`` have no complete response from the API, 0 if
+    it does not count them.
     """
 
     marks: tuple[float, ...]
-    generated: float
+    processed: float
     running: float
     requests: int = 0
 

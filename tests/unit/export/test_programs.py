@@ -79,9 +79,12 @@ def server() -> Iterator[Server]:
     found.server_close()
 
 
+REQUEST = ("--path=/v1/completions", f"--body={json.dumps({'model': 'tiny', 'max_tokens': 1})}", "--answer=choices")
+
+
 def probe(server: Server, *arguments: str, key: str = KEY, scheme: str = "http", seconds: float = 10) -> tuple[int, str]:
     """Run the probe as Kubernetes does. Returns its status and its output."""
-    words = [f"--url={scheme}://127.0.0.1:{server.server_port}", "--model=tiny", f"--seconds={seconds}", *arguments]
+    words = [f"--url={scheme}://127.0.0.1:{server.server_port}", *REQUEST, f"--seconds={seconds}", *arguments]
     environment = {"PATH": os.defpath, "http_proxy": "http://127.0.0.1:9", **({"VLLM_API_KEY": key} if key else {})}
     command = [sys.executable, "-I", "-B", str(PROGRAMS / "io_probe.py"), *words]
     done = subprocess.run(command, env=environment, capture_output=True, text=True, check=False)
@@ -108,7 +111,7 @@ def test_another_answer_is_a_failure(server: Server, answer: tuple[int, dict[str
 def test_a_silent_engine_is_a_failure(server: Server) -> None:
     server.answer = None
     status, reason = probe(server, "--progress", seconds=0.5)
-    assert (status, reason.startswith("no token within 0.5 s: ")) == (1, True)
+    assert (status, reason.startswith("no answer within 0.5 s: ")) == (1, True)
 
 
 def test_a_busy_engine_is_alive_but_has_not_started(server: Server) -> None:

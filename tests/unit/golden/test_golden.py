@@ -20,7 +20,7 @@ from ansible_collections.gb10.cluster.plugins.module_utils.health.smoke import A
 from ansible_collections.gb10.cluster.plugins.module_utils.node import parse as node_text
 
 UNIT = node_text.unit_of_cgroup(Path("/proc/self/cgroup").read_text(encoding="ascii"))
-SERVED = {"stack": {"vllm": "0.33.0"}, "serve": {"args": ["--max-logprobs", "5"], "user_args": []}}
+SERVED = {"kind": "generate", "stack": {"vllm": "0.33.0"}, "serve": {"args": ["--max-logprobs", "5"], "user_args": []}}
 PLAN = {"model": "/srv/models/tiny", "served_model_name": "tiny", "quantization": "bf16", "store": {}, **SERVED}
 BOUNDS = {"tie": 0.5, "distance": 0.25, "perplexity_change": 0.1, "perplexity": 1000.0, "strict": False}
 PATH = "golden/tiny.json"

@@ -36,6 +36,7 @@ class Cluster:
             "store": {"hub": "org/tiny", "revision": "abc"},
             "api": {"url": url, "server_name": ""},
             "stack": {"vllm": "0.33.0"},
+            "kind": "generate",
             "serve": {"args": ["--enable-auto-tool-choice"], "user_args": []},
             "node": {"head": True},
         }

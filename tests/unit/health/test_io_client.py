@@ -117,14 +117,14 @@ def test_a_hanging_engine_does_not_answer(vllm: Server, metrics: bool) -> None:
     vllm.completion, vllm.metrics = None, metrics
     answered, reason = io_vllm.answers(vllm.at, "tiny", 0.2)
     assert not answered
-    assert reason.startswith("no token within 0.2 s and none for other requests: ")
+    assert reason.startswith("no answer within 0.2 s and no progress in other requests: ")
     assert reason.endswith("timed out")
 
 
 def test_an_answer_that_breaks_off_is_none(vllm: Server) -> None:
     vllm.cut_off = True
     answered, reason = io_vllm.answers(vllm.at, "tiny", 10)
-    assert not answered and "no token" in reason
+    assert not answered and "no answer" in reason
 
 
 def test_an_error_that_breaks_off_is_no_crash(vllm: Server) -> None:

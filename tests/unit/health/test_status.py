@@ -83,6 +83,8 @@ API = {
     "model": "tiny",
     "root": "/srv/models/tiny",
     "tokens_per_second": 12.34,
+    "kind": "generate",
+    "requests_per_second": 1.5,
     "running": 3.0,
     "waiting": 0.0,
     "prefix_cache_hit_rate": 0.25,

@@ -18,6 +18,7 @@ from ansible_collections.gb10.cluster.plugins.module_utils.model.catalog import 
 from ansible_collections.gb10.cluster.plugins.module_utils.model.catalog_data import MODELS
 from ansible_collections.gb10.cluster.plugins.module_utils.model.catalog_page import page
 from ansible_collections.gb10.cluster.plugins.module_utils.model.drafts import Draft
+from ansible_collections.gb10.cluster.plugins.module_utils.model.layers import ENCODERS
 from ansible_collections.gb10.cluster.plugins.module_utils.model.quantization import FP8, OTHER
 from ansible_collections.gb10.cluster.plugins.module_utils.vllm_release import checks as vllm_release
 from ansible_collections.gb10.cluster.plugins.module_utils.vllm_release import table
@@ -71,7 +72,8 @@ def test_each_entry_is_complete(model: Model) -> None:
     assert "--enforce-eager" not in model.args
     assert not [word for word in model.args if "memory" in word or "max-" in word], "the memory plan chooses these"
     shape = text(model.config)
-    wanted = {"model_type", "hidden_size", "num_attention_heads", "num_key_value_heads", "vocab_size", "max_position_embeddings"}
+    wanted = {"model_type", "hidden_size", "num_attention_heads", "vocab_size", "max_position_embeddings"}
+    wanted |= set() if shape["model_type"] in ENCODERS else {"num_key_value_heads"}
     assert wanted <= set(shape)
     lists = [shape[key] for key in ("layer_types", "layers_block_type", "attn_type_list", "hybrid_override_pattern") if key in shape]
     # Nemotron 3 Ultra has no such number.
@@ -143,6 +145,8 @@ def test_an_architecture_that_came_later_says_so() -> None:
         "gemma-4-31b-it-nvfp4": "0.19.1",
         # The first release with the parser nemotron_v3.
         "nemotron-3-nano-30b-a3b-nvfp4": "0.17.1",
+        # The first release whose score API is known to use --chat-template.
+        "qwen3-reranker-0.6b": "0.18.1",
     }
 
 

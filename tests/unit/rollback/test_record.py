@@ -50,6 +50,16 @@ def test_a_record_has_no_paths_of_the_controller() -> None:
     assert launches.content(plan=plan)["plan"]["store"]["hub"] == "a/b"
 
 
+def test_a_record_without_a_kind_is_of_a_generating_model() -> None:
+    data = copy.deepcopy(DATA)
+    del data["content"]["plan"]["kind"], data["content"]["plan"]["serve"]["dimension"]
+    found = records.parse(data, records.digest(data["content"]))
+    assert records.plan_of(found.content) == records.plan_of(GOOD.content)
+    data["content"]["plan"]["kind"] = "other"
+    with pytest.raises(RecordError, match="kind is none of generate, embed, rerank"):
+        records.parse(data, records.digest(data["content"]))
+
+
 def change(*place: Any, value: Any = None) -> Callable[[dict[str, Any]], None]:
     def apply(data: dict[str, Any]) -> None:
         for key in place[:-1]:

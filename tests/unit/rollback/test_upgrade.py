@@ -222,7 +222,7 @@ def test_the_length_of_the_stop_is_shown(tmp_path: Path, invocation: str, pid: i
         "gb10_plan": {**upgraded(), "node": {"head": True}},
         "__upgrade_before": {"service": {"pid": pid, "invocation": "a"}},
         "__upgrade_after": {"service": {"invocation": invocation, "stopped": 100.04}},
-        "vllm_serve_smoke": {"answers": {"completion": {"answered": 112.52}}},
+        "vllm_serve_smoke": {"answered": 112.52},
     }
     playbook = tmp_path / "play.yml"
     playbook.write_text(json.dumps([{"hosts": "localhost", "gather_facts": False, "vars": given, "tasks": [last]}]), encoding="utf-8")

@@ -36,7 +36,7 @@ KEY = "0" * 64
 def test_metrics() -> None:
     found = parse.engine(METRICS)
     assert found is not None
-    assert (found.generated, found.running) == (50.0, 3.0)
+    assert (found.processed, found.running) == (90.0, 3.0)
     assert found.marks == (31.0, 50.0, 40.0, 0.25, 3.0, 1.0)
     assert parse.engine("") is None
     assert parse.engine("<html>") is None

@@ -1,0 +1,79 @@
+"""An embedding model and a reranker: smoke test, status, watchdog, and the rollback from a model whose weights are NaN."""
+
+from __future__ import annotations
+
+import json
+import struct
+import time
+from collections.abc import Iterator
+
+import pytest
+from api_client import API, CURL, completion
+from live_cluster import Cluster
+from run_playbook import Run, run
+from testinfra.host import Host
+
+pytestmark = [pytest.mark.disruptive, pytest.mark.slow]
+
+MODELS = {"embed": "/srv/models/tiny-embed", "rerank": "/srv/models/tiny-rerank"}
+BROKEN = "/srv/models/tiny-nan"
+REQUESTS = {
+    "embed": ("/v1/embeddings", {"model": "tiny-embed", "input": ["Hello"] * 64}),
+    "rerank": ("/v1/rerank", {"model": "tiny-rerank", "query": "Hello", "documents": ["Hello"] * 64}),
+}
+#: Fills all tensors of a model with NaN.
+NANS = f"""
+import struct
+path = "{BROKEN}/model.safetensors"
+data = open(path, "rb").read()
+begin = 8 + struct.unpack("<Q", data[:8])[0]
+open(path, "wb").write(data[:begin] + bytes.fromhex("{struct.pack("<f", float("nan")).hex()}") * ((len(data) - begin) // 4))
+"""
+
+
+def switch(cluster: Cluster, model: str) -> Run:
+    return run("playbooks/switch_model.yml", [*cluster.arguments, "--extra-vars", f"gb10_model={model}"])
+
+
+@pytest.fixture(scope="module")
+def restored(cluster: Cluster, head: Host) -> Iterator[None]:
+    text = completion(head)
+    yield
+    cluster.serve().assert_ok()
+    assert completion(head) == text
+
+
+@pytest.fixture
+def broken(request: pytest.FixtureRequest, nodes: dict[str, Host]) -> Iterator[str]:
+    for host in nodes.values():
+        host.check_output(f"cp -rL {MODELS[request.param]} {BROKEN}")
+        host.check_output("python3 -c %s", NANS)
+    yield BROKEN
+    for host in nodes.values():
+        host.check_output(f"rm -rf {BROKEN}")
+
+
+@pytest.mark.usefixtures("restored")
+@pytest.mark.parametrize("kind", MODELS)
+def test_a_pooling_model_is_served(cluster: Cluster, head: Host, kind: str) -> None:
+    shown = switch(cluster, MODELS[kind]).assert_ok().output
+    assert {"embed": "embedding: 4 vectors of 256 numbers", "rerank": "scores: "}[kind] in shown
+    path, body = REQUESTS[kind]
+    # The watchdog samples every few seconds, so that it observes running requests.
+    until = time.monotonic() + 30
+    while time.monotonic() < until:
+        head.check_output(f"{CURL} --silent --fail --json '{json.dumps(body)}' {API}{path} >/dev/null")
+    status = run("playbooks/status.yml", cluster.arguments).assert_unchanged().shown("Show the status of the cluster")
+    assert status[0].endswith({"embed": "/v1, an embedding model", "rerank": "/v1, a reranker"}[kind])
+    assert status[1].startswith("it answered in ") and "requests/s finished" in status[1]
+    assert any(line.startswith("watchdog: ") and "armed, last alarm none since its start" in line for line in status), status
+
+
+@pytest.mark.usefixtures("restored")
+@pytest.mark.parametrize(("broken", "former"), [("embed", "rerank"), ("rerank", "embed")], indirect=["broken"])
+def test_weights_of_nan_are_refused_and_the_former_model_returns(cluster: Cluster, broken: str, former: str) -> None:
+    switch(cluster, MODELS[former]).assert_ok()
+    failed = switch(cluster, broken)
+    assert failed.status != 0
+    assert "numbers that are not finite (NaN or infinite)" in failed.output
+    assert f"Restored {MODELS[former]}. It answers again." in failed.output
