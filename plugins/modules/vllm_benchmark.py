@@ -30,7 +30,7 @@ options:
     type: int
     required: true
   output_tokens:
-    description: Tokens of each answer.
+    description: Tokens of each answer, 0 for an embedding model.
     type: int
     required: true
   requests:

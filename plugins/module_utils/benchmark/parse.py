@@ -28,7 +28,8 @@ CLOCK_FIELDS = ("clocks.sm", "power.draw", "temperature.gpu")
 class Result:
     """One measured run. ``ttft_ms``, ``tpot_ms`` and ``itl_ms`` have the mean, median and p99 in milliseconds.
 
-    ``seconds``: of the whole run. ``tokens_per_second``: output of all requests together. ``acceptance_percent``: of
+    ``seconds``: of the whole run. ``tokens_per_second``: output of all requests together. An embedding model has no
+    output: there they are the read tokens, ``ttft_ms`` is the time to the vector, and the other latencies are 0. ``acceptance_percent``: of
     draft tokens, None without speculative decoding.
     """
 
@@ -50,7 +51,7 @@ def result(text: str, run: Run) -> Result:
     found = bounded_json.load(text, MOST)
     if not isinstance(found, Mapping):
         raise ValueError("it is not a JSON object")
-    reader = _Reader(found)
+    reader, generates = _Reader(found), run.output_tokens > 0
     completed = reader.count("completed", run.requests)
     measured = Result(
         completed=completed,
@@ -59,12 +60,12 @@ def result(text: str, run: Run) -> Result:
         seconds=reader.number("duration"),
         total_input_tokens=reader.count("total_input_tokens", _LARGEST),
         # Without the server's count, the client counts tokens of the text, which can be some more.
-        total_output_tokens=reader.count("total_output_tokens", 2 * run.requests * run.output_tokens),
+        total_output_tokens=reader.count("total_output_tokens", 2 * run.requests * run.output_tokens) if generates else 0,
         requests_per_second=reader.number("request_throughput"),
-        tokens_per_second=reader.number("output_throughput"),
-        ttft_ms=reader.statistics("ttft"),
-        tpot_ms=reader.statistics("tpot"),
-        itl_ms=reader.statistics("itl"),
+        tokens_per_second=reader.number("output_throughput" if generates else "total_token_throughput"),
+        ttft_ms=reader.statistics("ttft" if generates else "e2el"),
+        tpot_ms=reader.statistics("tpot") if generates else dict.fromkeys(_STATISTICS, 0.0),
+        itl_ms=reader.statistics("itl") if generates else dict.fromkeys(_STATISTICS, 0.0),
         acceptance_percent=reader.number("spec_decode_acceptance_rate")
         if "spec_decode_acceptance_rate" in found
         else None,

@@ -40,6 +40,12 @@ MODES: Mapping[str, Sequence[tuple[int, int, int, int]]] = {
     ),
     SWEEP: (),
 }
+#: vLLM's client for each kind: its backend, the endpoint, its other arguments, and the measured latencies. An embedding
+#: has one latency, that of the whole answer.
+_BACKENDS: Mapping[str, tuple[str, str, Sequence[str], str]] = {
+    "generate": ("openai", "/v1/completions", ("--ignore-eos", "--temperature=0"), "ttft,tpot,itl"),
+    "embed": ("openai-embeddings", "/v1/embeddings", (), "e2el"),
+}
 #: A tokenizer can add some tokens to a prompt.
 _SPARE = 16
 _LEAST = 8
@@ -69,7 +75,10 @@ _RESULT = (
 
 @dataclass(frozen=True)
 class Run:
-    """One run: ``requests`` with random ``input_tokens`` and ``output_tokens`` each, ``concurrency`` at a time."""
+    """One run: ``requests`` with random ``input_tokens`` and ``output_tokens`` each, ``concurrency`` at a time.
+
+    An embedding model has 0 ``output_tokens``.
+    """
 
     concurrency: int
     input_tokens: int
@@ -102,9 +111,9 @@ class Settings:
 def problems(plan: Mapping[str, Any], settings: Settings) -> list[Problem]:
     """Return all errors in the settings, and the runs of a sweep that the planned server cannot serve."""
     found = []
-    if plan["kind"] != "generate":
-        wrong = f"the model is of the kind {plan['kind']}, which generates no tokens"
-        found.append(Problem("gb10_model", wrong, "a model of the kind generate", "use another model"))
+    if plan["kind"] not in _BACKENDS:
+        kinds = f"a model of the kind {' or '.join(_BACKENDS)}, whose requests have one length"
+        found.append(Problem("gb10_model", f"the model is of the kind {plan['kind']}", kinds, "use another model"))
     for name, values in (
         ("concurrencies", settings.concurrencies),
         ("input_tokens", settings.input_tokens),
@@ -137,13 +146,15 @@ def problems(plan: Mapping[str, Any], settings: Settings) -> list[Problem]:
 
 def runs(plan: Mapping[str, Any], settings: Settings) -> list[Run]:
     """Return the runs of a mode, each once. Those of a fixed mode are cut to the limits of the planned server."""
+    generates = plan["kind"] == "generate"
     if settings.mode == SWEEP:
         return [
-            Run(concurrency, tokens, settings.output_tokens, max(_LEAST, 2 * concurrency))
+            Run(concurrency, tokens, settings.output_tokens * generates, max(_LEAST, 2 * concurrency))
             for tokens in dict.fromkeys(settings.input_tokens)
             for concurrency in dict.fromkeys(settings.concurrencies)
         ]
-    return list(dict.fromkeys(_cut(Run(*numbers), _limits(plan, settings)) for numbers in MODES[settings.mode]))
+    modes = [Run(concurrency, tokens, output * generates, requests) for concurrency, tokens, output, requests in MODES[settings.mode]]
+    return list(dict.fromkeys(_cut(run, _limits(plan, settings)) for run in modes))
 
 
 def _limits(plan: Mapping[str, Any], settings: Settings) -> dict[str, Any]:
@@ -199,26 +210,27 @@ def command(plan: Mapping[str, Any], run: Run, settings: Settings) -> list[str]:
 def client(plan: Mapping[str, Any], run: Run, seed: int) -> list[str]:
     """Return the argv of vLLM's client. The warm-up repeats the first prompt, so the prefix cache has that one."""
     given = [*plan["serve"]["args"], *plan["serve"]["user_args"]]
+    backend, endpoint, more, latencies = _BACKENDS[plan["kind"]]
     return [
         launch.program(plan, "vllm"),
         "bench",
         "serve",
-        "--backend=openai",
+        f"--backend={backend}",
         f"--base-url={plan['api']['url']}",
-        "--endpoint=/v1/completions",
+        f"--endpoint={endpoint}",
         f"--model={plan['served_model_name']}",
         f"--tokenizer={plan['model']}",
         *(["--trust-remote-code"] if "--trust-remote-code" in given else []),
         "--dataset-name=random",
         f"--random-input-len={run.input_tokens}",
-        f"--random-output-len={run.output_tokens}",
+        # The client needs one, and sends none to an embedding model.
+        f"--random-output-len={run.output_tokens or 1}",
         f"--num-prompts={run.requests}",
         f"--max-concurrency={run.concurrency}",
         "--num-warmups=1",
-        "--ignore-eos",
-        "--temperature=0",
+        *more,
         f"--seed={seed}",
-        "--percentile-metrics=ttft,tpot,itl",
+        f"--percentile-metrics={latencies}",
         "--metric-percentiles=99",
         "--disable-tqdm",
         "--save-result",

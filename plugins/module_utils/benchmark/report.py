@@ -168,6 +168,8 @@ def lines(found: Mapping[str, Any], old: Mapping[str, Any]) -> list[str]:
         f"{'TPOT ms':>8} {'p99':>8} {'ITL ms':>7} {'hits':>5} {'MHz':>5}",
     ]
     rows = [_row(run, before) for run, before in _pairs(found, old)]
+    if not any(run["output_tokens"] for run in found["runs"]):
+        rows.append("an embedding model: tok/s counts the tokens of the texts, and TTFT is the time to the vector")
     return [*head, *rows, *_decode(found), *network.lines(found["network"]), _compared(found, old)]
 
 

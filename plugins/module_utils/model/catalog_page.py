@@ -81,7 +81,7 @@ An encoder (BERT, RoBERTa, XLM-RoBERTa) has no KV cache in the memory plan, and 
 | `numbers that are not finite (NaN or infinite)` | the weights, a patch or a kernel are wrong: compare the files and the patches |
 | `two sentences of equal meaning have the cosine …` | the wrong pooling, or other weights than the model's |
 | no golden answers | they consist of tokens, so a start has no such gate; `golden.yml` refuses the model |
-| no benchmark | `benchmark_model.yml` measures generated tokens and refuses the model |
+| no benchmark of a reranker | its requests are pairs of texts: `benchmark_model.yml` refuses it, and measures embedding models |
 
 Tested on simulated Sparks with vLLM 0.32.0 (CPU) and tiny random models: a Qwen3 as an embedding model, and an
 XLM-RoBERTa as a reranker. Not tested: a Spark, and any model of this page.

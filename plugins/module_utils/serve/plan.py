@@ -119,9 +119,13 @@ def decide(inputs: Inputs) -> Decision:
     )
 
 
+def _encodes(shape: Shape | None) -> bool:
+    return shape is not None and shape.family in model_layers.ENCODERS
+
+
 def _pipelined(shape: Shape | None, pipeline: int) -> list[Problem]:
     """Check that no encoder has pipeline stages, which vLLM 0.18.1 to 0.33.0 does not support (models/bert.py)."""
-    if shape is None or shape.family not in model_layers.ENCODERS or pipeline == 1:
+    if not _encodes(shape) or pipeline == 1:
         return []
     expected = "1, because vLLM does not divide an encoder's layers over nodes"
     return [Problem("gb10_pipeline_parallel_size", str(pipeline), expected, "set gb10_data_parallel_size to the number of nodes")]
@@ -246,8 +250,7 @@ def _sizes(inputs: Inputs, shape: Shape | None, model: Model) -> tuple[int, int,
     if model.tensor * model.pipeline == count:
         return model.tensor, model.pipeline, "from the catalog"
     mixed = len({node.capability for node in inputs.nodes if node.capability}) > 1
-    encoder = shape is not None and shape.family in model_layers.ENCODERS
-    if count > 1 and not encoder and (mixed or inputs.transport == "socket"):
+    if count > 1 and not _encodes(shape) and (mixed or inputs.transport == "socket"):
         reason = "the GPUs differ" if mixed else "NCCL uses sockets"
         slow = "tensor parallelism waits for the network in every layer"
         return 1, count, f"one pipeline stage per node, because {reason}; {slow}"

@@ -9,6 +9,7 @@ from typing import Any
 
 import pytest
 
+from ansible_collections.gb10.cluster.plugins.module_utils.benchmark import parse
 from ansible_collections.gb10.cluster.plugins.module_utils.benchmark import plan as plans
 from ansible_collections.gb10.cluster.plugins.module_utils.benchmark.plan import Run, Settings
 from ansible_collections.gb10.cluster.plugins.module_utils.launch import confinement
@@ -136,3 +137,32 @@ def test_a_dollar_reaches_the_client() -> None:
     words = plans.command({**plan(), "served_model_name": "a$b"}, ONE, settings())
     assert "--model=a$$b" in words
     assert "--model=a$b" in script(words)
+
+
+def embedding() -> dict[str, Any]:
+    return {**plan(context=2048), "kind": "embed"}
+
+
+def test_an_embedding_model_reads_texts_without_output() -> None:
+    runs = plans.runs(embedding(), settings())
+    assert [(run.concurrency, run.input_tokens, run.output_tokens) for run in runs] == [(1, 1024, 0), (8, 1024, 0)]
+    assert {run.output_tokens for run in plans.runs(embedding(), settings("sweep"))} == {0}
+    words = plans.client(embedding(), runs[0], 7)
+    assert {"--backend=openai-embeddings", "--endpoint=/v1/embeddings", "--percentile-metrics=e2el"} <= set(words)
+    assert not {"--ignore-eos", "--temperature=0"} & set(words)
+
+
+def test_a_reranker_is_refused_by_name() -> None:
+    (problem,) = plans.problems({**plan(), "kind": "rerank"}, settings())
+    assert (problem.path, problem.found) == ("gb10_model", "the model is of the kind rerank")
+    assert plans.problems(embedding(), settings()) == []
+
+
+def test_the_result_of_an_embedding_model() -> None:
+    statistics = {f"{name}_e2el_ms": value for name, value in (("mean", 21.0), ("median", 20.0), ("p99", 30.0))}
+    found = {"completed": 6, "duration": 2.0, "total_input_tokens": 6144, "request_throughput": 3.0, "total_token_throughput": 3072.0}
+    measured = parse.result(json.dumps({**found, **statistics}), Run(1, 1024, 0, 6))
+    assert (measured.tokens_per_second, measured.ttft_ms["median"], measured.tpot_ms["median"]) == (3072.0, 20.0, 0.0)
+    assert (measured.completed, measured.failed, measured.total_output_tokens) == (6, 0, 0)
+    with pytest.raises(ValueError, match="median_e2el_ms is 'None'"):
+        parse.result(json.dumps(found), Run(1, 1024, 0, 6))
