@@ -32,6 +32,10 @@ WATCHDOG_STATE = "/var/lib/gb10-watchdog"
 WATCHDOG_STATUS = "/run/gb10-watchdog/status.json"
 #: The gates before each start: their settings, and the folder of the program.
 GATES_SETTINGS, GATES_PROGRAM = "/etc/gb10/gates.json", "/usr/local/lib/gb10-gates"
+#: The gateway: its unit, program and settings, the API keys of its models, and its user, whose home has its counts.
+GATEWAY_UNIT, GATEWAY_USER = "gb10-gateway.service", "gb10-gateway"
+GATEWAY_PROGRAM, GATEWAY_FOLDER = "/usr/local/lib/gb10-gateway", "/etc/gb10/gateway"
+GATEWAY_ENVIRONMENT = "/etc/gb10/gateway.env"
 #: systemd's folder for the administrator's units.
 UNIT_FOLDER = "/etc/systemd/system"
 #: The services, in start order; they stop in reverse order.

@@ -32,6 +32,7 @@ _NETPLAN_UNITS = ("gb10-netplan-restore.timer", "gb10-netplan-restore.service")
 UNITS: Sequence[str] = (
     # First: it would restart the others.
     paths.WATCHDOG_UNIT,
+    paths.GATEWAY_UNIT,
     paths.VLLM_UNIT,
     paths.RAY_UNIT,
     *(
@@ -66,6 +67,7 @@ STORE: Sequence[Place] = (
     Place("nccl", "builds and source of NCCL", "tree"),
     Place("images", "copies of an image's vLLM", "tree"),
     Place("hub", "the download library", "tree"),
+    Place("gateway", "environments of the gateway", "tree"),
     Place("files", "server files of models", "tree"),
     Place("models", "models", "tree"),
 )
@@ -79,6 +81,11 @@ NODE: Sequence[Place] = (
     Place(paths.WATCHDOG_SETTINGS, "settings of the watchdog", "file"),
     Place(paths.WATCHDOG_TOKEN, "key of the watchdog's messages", "file"),
     Place(paths.WATCHDOG_WEBHOOK, "address of the watchdog's webhook", "file"),
+    Place(f"{paths.UNIT_FOLDER}/multi-user.target.wants/{paths.GATEWAY_UNIT}", "start at boot", "file"),
+    Place(f"{paths.UNIT_FOLDER}/{paths.GATEWAY_UNIT}", "unit", "file"),
+    Place(paths.GATEWAY_PROGRAM, "the gateway", "tree"),
+    Place(paths.GATEWAY_FOLDER, "settings and clients of the gateway", "tree"),
+    Place(paths.GATEWAY_ENVIRONMENT, "API keys of the gateway's models", "file"),
     *(Place(f"{paths.UNIT_FOLDER}/multi-user.target.wants/{unit}", "start at boot", "file") for unit in paths.UNITS),
     *(Place(f"{paths.UNIT_FOLDER}/{unit}", "unit", "file") for unit in paths.UNITS),
     Place("/usr/local/lib/gb10", "the program that verifies the API key", "tree"),

@@ -22,7 +22,7 @@ from ansible_collections.gb10.cluster.plugins.module_utils.lab.plan import plan
 
 ROLES = (
     *("gb10", "qsfp_netplan", "peer_firewall", "vllm_runtime", "model_store"),
-    *("nccl_sm121_build", "vllm_patch", "ray_cluster", "vllm_serve", "vllm_watchdog"),
+    *("nccl_sm121_build", "vllm_patch", "ray_cluster", "vllm_serve", "vllm_watchdog", "gateway"),
 )
 #: Variables that playbooks or other roles pass.
 NOT_FOR_INVENTORIES = {
@@ -34,7 +34,12 @@ NOT_FOR_INVENTORIES = {
     "gb10_plan_offline",
     "gb10_plan_save_facts",
 }
+<<<<<<< HEAD
 NOT_FOR_INVENTORIES |= {"gb10_break_lock", "gb10_only", "golden_record"}
+=======
+NOT_FOR_INVENTORIES |= {"gb10_break_lock", "golden_record"}
+NOT_FOR_INVENTORIES |= {"gateway_key_create", "gateway_key_revoke", "gateway_key_models"}
+>>>>>>> 90f6b2a (gateway: serve the models of several clusters under one address)
 # hosts.yml has it.
 NOT_FOR_INVENTORIES |= {"gb10_model"}
 SAMPLE = "inventories/two-spark/group_vars/gb10_cluster.yml"

@@ -10,7 +10,7 @@ import pytest
 from repository import ROLES, ROOT, files, load_yaml, read
 
 #: Roles that run without a plan.
-WITHOUT_PLAN = ("common", "discover", "gb10", "history", "lab", "reset", "rollback", "verify")
+WITHOUT_PLAN = ("common", "discover", "gateway", "gb10", "history", "lab", "reset", "rollback", "verify")
 #: Variables of include_role's own.
 _CALL = re.compile(r"(?:ansible\.builtin\.)?include_role")
 

@@ -62,7 +62,7 @@ def test_what_was_forced_into_a_lock_is_said_in_its_head() -> None:
     head = text[: text.index("\n", text.rindex("\n#") + 1)]
     assert requirements(text)["certifi"]["version"] == "2026.10.18"
     assert "certifi==2026.10.18 as --override" in head
-    assert "'pip', 'sync'" in read("roles/vllm_runtime/tasks/build.yml")
+    assert "'pip', 'sync'" in read("roles/common/tasks/environment.yml")
 
 
 @pytest.mark.parametrize("bad", ["torch==2.10.0\n", "torch>=2.10.0 \\\n    --hash=sha256:" + "0" * 64 + "\n", "--no-binary torch\n"])
@@ -130,9 +130,9 @@ def steps(path: str) -> list[dict[str, Any]]:
 
 
 def test_what_pip_and_uv_install_as_root_must_match_its_hash() -> None:
-    """For the runtime: first uv, then the lock. For the library of Hugging Face Hub: where no runtime has it."""
+    """For a runtime and the gateway: first uv, then the lock. For the library of Hugging Face Hub: where no runtime has it."""
     pip, sync = (
-        next(task["ansible.builtin.command"]["argv"] for task in steps("roles/vllm_runtime/tasks/build.yml") if task["name"].startswith(name))
+        next(task["ansible.builtin.command"]["argv"] for task in steps("roles/common/tasks/environment.yml") if task["name"].startswith(name))
         for name in ("Install uv", "Install exactly the locked packages")
     )
     assert "'--require-hashes'" in pip and "'--no-deps'" in pip and "'-r'" in pip
@@ -142,11 +142,13 @@ def test_what_pip_and_uv_install_as_root_must_match_its_hash() -> None:
     assert {"--require-hashes", "--no-deps"} <= set(hub["extra_args"].split())
 
 
-@pytest.mark.parametrize("path", ["roles/gb10/files/vllm-0.32.0-cu130-aarch64-py312.lock", "inventories/lab/requirements.txt"])
+@pytest.mark.parametrize(
+    "path", ["roles/gb10/files/vllm-0.32.0-cu130-aarch64-py312.lock", "inventories/lab/requirements.txt", "roles/gateway/files/litellm.lock"]
+)
 def test_uv_is_taken_out_of_the_lock_with_its_hashes(path: str) -> None:
-    expression = load_yaml(read("roles/vllm_runtime/vars/main.yml"))["_vllm_runtime_uv"]
-    given = {"gb10_plan": {"runtime": {"lock": str(ROOT / path)}}, "_vllm_runtime_uv": expression}
-    command = [Path(sys.executable).with_name("ansible"), "localhost", "-m", "ansible.builtin.debug", "-a", "msg={{ _vllm_runtime_uv }}"]
+    expression = load_yaml(read("roles/common/vars/main.yml"))["_common_environment_uv"]
+    given = {"common_environment_lock": str(ROOT / path), "_common_environment_uv": expression}
+    command = [Path(sys.executable).with_name("ansible"), "localhost", "-m", "ansible.builtin.debug", "-a", "msg={{ _common_environment_uv }}"]
     environment = os.environ | {"ANSIBLE_CONFIG": str(ROOT / "ansible.cfg")}
     done = subprocess.run([*command, "-e", json.dumps(given)], cwd=ROOT, env=environment, capture_output=True, text=True, check=True)
     text = json.loads(done.stdout.partition("=>")[2])["msg"] + "\n"

@@ -33,6 +33,7 @@ NOT_LEFT = {
     "/run/gb10-ray": "systemd removes it with the unit",
     "/run/gb10-vllm": "the same",
     "/var/lib/gb10": "the user's home, by its record",
+    "/var/lib/gb10-gateway": "the same",
     "/var/lib/gb10-lab": "a folder of the lab's machine",
 }
 

@@ -1,0 +1,60 @@
+# Copyright (c) 2026, gb10.cluster maintainers
+# GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+
+"""Filters: the gateway's plan and its reports."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+from ansible_collections.gb10.cluster.plugins.plugin_utils.lazy import Core, plain_data
+
+access = Core("api.access")
+certificate = Core("certificate", "plugin_utils")
+checks = Core("gateway.checks")
+gateway = Core("gateway.plan")
+problems = Core("common.problems")
+report = Core("gateway.report")
+schema = Core("gateway.schema")
+
+
+def gateway_plan(models: Sequence[Mapping[str, Any]], settings: Mapping[str, Any], keys: Mapping[str, str], tls: Mapping[str, str]) -> dict[str, Any]:
+    """Return the gateway's files and place, or a report of all problems; see module_utils/gateway/plan.py. No result has a key."""
+    given, known, texts = plain_data(settings), plain_data(keys), {**plain_data(tls), "ca": ""}
+    client = access.place(given["host"], given["port"], given["name"], given["address"], True)["client"]
+    facts = certificate.verdict(texts, client)
+    entries = gateway.models_of(plain_data(models))
+    return gateway.plan(schema.Settings(models=entries, keyed=list(known), tls=bool(facts), **given), known, facts)
+
+
+def gateway_client_problems(name: str, models: Sequence[str], entries: Sequence[Mapping[str, Any]]) -> str:
+    """Return a report of the problems of a new client, "" if there are none."""
+    known = list(dict.fromkeys(str(entry["name"]) for entry in entries))
+    found = checks.of_client(str(name), plain_data(models), known)
+    return problems.report(found) if found else ""
+
+
+def gateway_lines(found: Mapping[str, Any], endpoint: str) -> list[str]:
+    """Return the result of the module gateway_info as lines for people."""
+    return report.lines(plain_data(found), str(endpoint))
+
+
+def gateway_client_settings(models: Sequence[Mapping[str, Any]], endpoint: str) -> list[str]:
+    """Return the settings of common clients, with a placeholder for the key."""
+    generating = [str(model["name"]) for model in models if model.get("kind", "generate") == "generate"]
+    return report.client_settings(str(endpoint), list(dict.fromkeys(generating)))
+
+
+class FilterModule:
+    """Register the filters."""
+
+    def filters(self) -> dict[str, Callable[..., Any]]:
+        """Return name -> function."""
+        return {
+            "gateway_client_problems": gateway_client_problems,
+            "gateway_client_settings": gateway_client_settings,
+            "gateway_lines": gateway_lines,
+            "gateway_plan": gateway_plan,
+        }

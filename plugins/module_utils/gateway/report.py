@@ -1,0 +1,65 @@
+# Copyright (c) 2026, gb10.cluster maintainers
+# GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+
+"""The gateway's state as text for people, and the settings of its clients."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from datetime import UTC, datetime
+from typing import Any
+
+_PLACEHOLDER = "YOUR_KEY"
+_GAP = "  "
+
+
+def lines(found: Mapping[str, Any], endpoint: str) -> list[str]:
+    """Return the models and the clients. ``found`` is the result of the module gateway_info."""
+    models, clients = found["models"], found["clients"]
+    down = sum(not model["healthy"] for model in models)
+    noun = "client" if len(clients) == 1 else "clients"
+    result = [f"Gateway {endpoint}: {len(models) - down} of {len(models)} model servers healthy, {len(clients)} {noun}"]
+    result += [f"error: {found['problem']}"] if found["problem"] else []
+    rows = [(model["name"], model["cluster"], model["kind"], "healthy" if model["healthy"] else model["error"]) for model in models]
+    result += _table(("model", "cluster", "kind", "state"), rows) if rows else []
+    return [*result, "", *(_clients(clients) if clients else ["No client has a key: -e gateway_key_create=NAME creates one."])]
+
+
+def _clients(clients: Sequence[Mapping[str, Any]]) -> list[str]:
+    rows = []
+    for client in clients:
+        used = client["usage"] or [{"model": "", "requests": 0, "failures": 0, "prompt_tokens": 0, "completion_tokens": 0}]
+        first = (client["name"], _time(client["created"]), _time(client["last"]), ", ".join(client["models"]) or "all")
+        for index, count in enumerate(used):
+            numbers = (str(count[name]) for name in ("requests", "failures", "prompt_tokens", "completion_tokens"))
+            rows.append((*(first if index == 0 else ("",) * len(first)), count["model"], *numbers))
+    head = ("client", "created", "last use", "may use", "model", "requests", "failures", "prompt tokens", "completion tokens")
+    return _table(head, rows)
+
+
+def _time(seconds: int) -> str:
+    return datetime.fromtimestamp(seconds, UTC).strftime("%Y-%m-%d %H:%M") if seconds else "never"
+
+
+def _table(head: Sequence[str], rows: Sequence[Sequence[str]]) -> list[str]:
+    widths = [max(map(len, column)) for column in zip(head, *rows, strict=True)]
+    return [_GAP.join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)).rstrip() for row in (head, *rows)]
+
+
+def client_settings(endpoint: str, models: Sequence[str]) -> list[str]:
+    """Return the settings of common clients for the gateway. ``models``: the names of models that generate text."""
+    model, base = (models or ["MODEL"])[0], endpoint.removesuffix("/v1")
+    return [
+        "OpenAI's libraries:",
+        f"  export OPENAI_BASE_URL={endpoint} OPENAI_API_KEY={_PLACEHOLDER}",
+        "Claude Code:",
+        f"  export ANTHROPIC_BASE_URL={base} ANTHROPIC_AUTH_TOKEN={_PLACEHOLDER}",
+        f"  export ANTHROPIC_MODEL={model} ANTHROPIC_SMALL_FAST_MODEL={model}",
+        "OpenCode, in opencode.json:",
+        '  {"provider": {"gb10": {"npm": "@ai-sdk/openai-compatible",',
+        f'    "options": {{"baseURL": "{endpoint}", "apiKey": "{_PLACEHOLDER}"}},',
+        f'    "models": {{{", ".join(f"{chr(34)}{name}{chr(34)}: {{}}" for name in (models or ["MODEL"]))}}}}}}}}}',
+        "Open WebUI:",
+        f"  OPENAI_API_BASE_URL={endpoint} OPENAI_API_KEY={_PLACEHOLDER}",
+    ]

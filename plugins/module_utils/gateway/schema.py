@@ -1,0 +1,55 @@
+# Copyright (c) 2026, gb10.cluster maintainers
+# GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+
+"""The gateway's inputs, and the paths on its host."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+from ansible_collections.gb10.cluster.plugins.module_utils.common import paths
+
+CONFIG, SETTINGS, CLIENTS = (f"{paths.GATEWAY_FOLDER}/{name}" for name in ("litellm.yaml", "settings.json", "clients.json"))
+#: The CAs of the models' APIs; the gateway's own certificate; the host's own key, which only root can read.
+CA, CERTIFICATE, OPERATOR_KEY = (f"{paths.GATEWAY_FOLDER}/{name}" for name in ("ca.pem", "tls.crt", "operator.key"))
+
+#: LiteLLM's name of each kind. Source: litellm/types/utils.py, ModelInfo.mode.
+MODES: Mapping[str, str] = {"generate": "chat", "embed": "embedding", "rerank": "rerank"}
+
+
+@dataclass(frozen=True)
+class Model:
+    """A model of one cluster. Entries with the same name are replicas. ``context``: tokens, 0 if unknown."""
+
+    name: str
+    url: str
+    cluster: str
+    ca: str = ""
+    kind: str = "generate"
+    context: int = 0
+
+    @property
+    def id(self) -> str:
+        """The entry's identifier in messages, reports and LiteLLM's configuration."""
+        return f"{self.cluster}/{self.name}"
+
+
+@dataclass(frozen=True)
+class Settings:
+    """The role's inputs without secrets. ``keyed``: the clusters with an API key. Times are in seconds."""
+
+    models: Sequence[Model]
+    keyed: Sequence[str]
+    host: str
+    port: int
+    name: str
+    #: The host's address in the inventory, for clients of a gateway that listens on all addresses.
+    address: str
+    tls: bool
+    allow_plain_http: bool
+    fallbacks: Mapping[str, Sequence[str]]
+    request_timeout: int
+    health_interval: int
+    cooldown: int
