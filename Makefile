@@ -30,7 +30,7 @@ installed := .venv/.installed
 docs_bin := .venv-docs/bin
 docs_installed := .venv-docs/.installed
 
-.PHONY: help setup requirements downloads shellcheck lint yamllint ruff mypy complexity changelog ansible-lint sanity unit unit-repeat compat patch locks nccl-source release-table collection docs release molecule integration test test-all test-table demo demo-down bench bench-fabric bench-store bench-patch arm64 faults clean root
+.PHONY: help setup requirements downloads shellcheck lint yamllint ruff mypy complexity changelog ansible-lint sanity unit unit-repeat compat patch locks gateway nccl-source release-table collection docs release molecule integration test test-all test-table demo demo-down bench bench-fabric bench-store bench-patch arm64 faults clean root
 
 help: ## Show this list
 	@grep -hE '^[a-z0-9-]+:.*## ' Makefile | sed -E 's/:.*## /\t/' | expand -t 19
@@ -101,6 +101,9 @@ patch: setup ## Test the patches and the table of arguments on published vLLM re
 
 locks: setup ## Install each lock for its platform and test the GPU code of its wheels (4.5 GB each, 1 GB kept in ~/.cache/gb10-lab)
 	$(bin)/pytest tests/locks --junit-xml=build/junit/locks.xml $(PYTEST_ARGS)
+
+gateway: setup ## Test the gateway with the locked LiteLLM, in a network of its own as root (250 MB, kept in ~/.cache/gb10-lab)
+	$(bin)/pytest tests/gateway --junit-xml=build/junit/gateway.xml $(PYTEST_ARGS)
 
 nccl-source: setup ## Test the claims about NCCL's sources on Debian's copy (downloads 1 MB into ~/.cache/gb10-lab)
 	$(bin)/pytest tests/nccl --junit-xml=build/junit/nccl-source.xml $(PYTEST_ARGS)

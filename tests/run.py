@@ -57,6 +57,7 @@ PARTS: Mapping[str, Part] = {
     "store": molecule("store"),
     "switch": molecule("switch"),
     "reset": molecule("reset"),
+    "models": molecule("models"),
     "ring": molecule("ring"),
     "image": molecule("image"),
     "arm64": Part(["arm64"], no_other_machine),
@@ -66,6 +67,7 @@ PARTS: Mapping[str, Part] = {
     "docs": Part(["docs"]),
     "patch": Part(["patch"]),
     "locks": Part(["locks"]),
+    "gateway": Part(["gateway"]),
 }
 #: Parts of `make test`; `make test-all` runs all parts, with every test of each.
 QUICK = ("downloads", "lint", "default", "sanity", "unit", "collection", "patch")

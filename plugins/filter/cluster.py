@@ -56,10 +56,10 @@ def cluster_models(nodes: Sequence[Any], lock: str, known_variables: Mapping[str
 
 
 def selected_clusters(groups: Mapping[str, Any], only: str = "") -> dict[str, Any]:
-    """Return {hosts, sizes, clusters} of the clusters that a run is for; a wrong group or name is an error.
+    """Return {hosts, sizes, clusters, heads} of the clusters that a run is for; a wrong group or name is an error.
 
     ``hosts`` are for a play, in the order of the clusters, and ``sizes`` for its batches ([] for one cluster).
-    ``clusters``: name -> nodes. Without an inventory, ``hosts`` is the group's name, as for a check of the syntax.
+    ``clusters``: name -> nodes, ``heads``: name -> head. Without an inventory, ``hosts`` is the group's name, as for a check of the syntax.
     """
     try:
         found = select.chosen(plain_data(groups), str(only))
@@ -69,6 +69,7 @@ def selected_clusters(groups: Mapping[str, Any], only: str = "") -> dict[str, An
         "hosts": [node for cluster in found for node in cluster.nodes] or [select.ALL],
         "sizes": [len(cluster.nodes) for cluster in found] if len(found) > 1 else [],
         "clusters": {cluster.name: list(cluster.nodes) for cluster in found},
+        "heads": {cluster.name or "gb10": node for cluster in found for node in cluster.nodes if node in groups.get("head", ())},
     }
 
 

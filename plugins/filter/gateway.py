@@ -9,6 +9,8 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
+from ansible.errors import AnsibleFilterError
+
 from ansible_collections.gb10.cluster.plugins.plugin_utils.lazy import Core, plain_data
 
 access = Core("api.access")
@@ -26,7 +28,15 @@ def gateway_plan(models: Sequence[Mapping[str, Any]], settings: Mapping[str, Any
     client = access.place(given["host"], given["port"], given["name"], given["address"], True)["client"]
     facts = certificate.verdict(texts, client)
     entries = gateway.models_of(plain_data(models))
-    return gateway.plan(schema.Settings(models=entries, keyed=list(known), tls=bool(facts), **given), known, facts)
+    return gateway.plan(schema.Settings(models=entries, keyed=list(known), tls=bool(facts), **given), known, facts, texts["certificate"])
+
+
+def gateway_cluster_models(heads: Mapping[str, str], plans: Mapping[str, Any], cas: Mapping[str, str], host: str) -> list[dict[str, Any]]:
+    """Return the entries of gateway_models for planned clusters; see module_utils/gateway/plan.py."""
+    try:
+        return gateway.of_clusters(plain_data(heads), plain_data(plans), plain_data(cas), str(host))
+    except problems.ProblemsError as error:
+        raise AnsibleFilterError(str(error)) from error
 
 
 def gateway_client_problems(name: str, models: Sequence[str], entries: Sequence[Mapping[str, Any]]) -> str:
@@ -55,6 +65,7 @@ class FilterModule:
         return {
             "gateway_client_problems": gateway_client_problems,
             "gateway_client_settings": gateway_client_settings,
+            "gateway_cluster_models": gateway_cluster_models,
             "gateway_lines": gateway_lines,
             "gateway_plan": gateway_plan,
         }

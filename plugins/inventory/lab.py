@@ -11,6 +11,7 @@ author: gb10.cluster maintainers
 short_description: Move the hosts of other inventories to simulated hosts
 description:
   - Sets variables of all hosts of the group C(gb10_cluster) that the inventories before this one define.
+  - Also sets C(lab_number), the place of the host in that group, beginning with 1.
   - A host's own variables have priority over those of its groups, so group variables cannot replace its address.
 options:
   plugin:
@@ -31,7 +32,7 @@ EXAMPLES = r"""
 # ansible-playbook site.yml -i inventories/two-spark -i lab.yml
 plugin: gb10.cluster.lab
 variables:
-  ansible_host: "10.88.0.{{ 11 + groups['gb10_cluster'].index(inventory_hostname) }}"
+  ansible_host: "10.88.0.{{ 10 + lab_number }}"
 """
 
 from typing import Any
@@ -49,6 +50,8 @@ class InventoryModule(BaseInventoryPlugin):
         # get_option() would return texts that Ansible no longer renders.
         variables = self._read_config_data(path)["variables"]
         if cluster := inventory.groups.get("gb10_cluster"):
-            for host in cluster.get_hosts():
+            # Not from the index in the group: for a delegated task, inventory_hostname is the name of another host.
+            for number, host in enumerate(cluster.get_hosts(), 1):
+                inventory.set_variable(host.name, "lab_number", number)
                 for name, value in variables.items():
                     inventory.set_variable(host.name, name, value)

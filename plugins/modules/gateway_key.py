@@ -75,7 +75,8 @@ from ansible.module_utils.basic import AnsibleModule
 from ansible_collections.gb10.cluster.plugins.module_utils.common import io_file, paths
 from ansible_collections.gb10.cluster.plugins.module_utils.gateway import clients, schema
 
-_MODE, _KEY_MODE = 0o640, 0o600
+_MODE = 0o640
+_KEY_MODE = 0o600
 
 
 def main() -> None:

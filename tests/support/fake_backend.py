@@ -60,7 +60,8 @@ def answer(backend: Backend, path: str, body: dict[str, Any]) -> dict[str, Any]:
 
 
 class _Handler(BaseHTTPRequestHandler):
-    protocol_version = "HTTP/1.1"
+    # Without kept connections, which would outlive the server.
+    protocol_version = "HTTP/1.0"
     backend: Backend
 
     def log_message(self, *_arguments: Any) -> None:

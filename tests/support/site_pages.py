@@ -14,12 +14,8 @@ _COLLECTION = "Modules and plugins <collection/index>"
 #: Sections of the site with their pages. collection/index comes from antsibull-docs.
 SECTIONS: Mapping[str, Sequence[str]] = {
     "Use": [
-<<<<<<< HEAD
-        *("guide", "networking", "models", "recipes", "stacks", "operations", "clusters", "reliability", "troubleshooting", "upgrade", "kubernetes"),
-=======
-        *("guide", "networking", "models", "recipes", "stacks", "operations", "reliability", "troubleshooting", "upgrade", "kubernetes", "gateway"),
->>>>>>> 90f6b2a (gateway: serve the models of several clusters under one address)
-        *("removal", "security"),
+        *("guide", "networking", "models", "recipes", "stacks", "operations", "clusters", "gateway", "reliability", "troubleshooting"),
+        *("upgrade", "kubernetes", "removal", "security"),
     ],
     "Verify": ["verification", "golden", "benchmarking"],
     "Reference": ["playbooks", "variables", "rules", "errors", "roles", _COLLECTION],

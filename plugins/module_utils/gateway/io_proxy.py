@@ -104,7 +104,7 @@ class State:
         return json.dumps({"models": rows, "usage": asdict(self.usage)["clients"]}).encode()
 
 
-#: Set by main(); LiteLLM imports this module for authenticate() and logger.
+#: Set by main(). LiteLLM imports this module for authenticate() and the logger.
 STATE: list[State] = []
 
 
@@ -118,12 +118,11 @@ async def authenticate(request: Any, api_key: str) -> Any:
     return user(user_id=name, key_alias=name, models=[])
 
 
-def _make_logger() -> Any:
-    """Return LiteLLM's logger that counts tokens, None where LiteLLM is not installed."""
-    try:
-        base: Any = importlib.import_module("litellm.integrations.custom_logger").CustomLogger
-    except ImportError:
-        return None
+def __getattr__(name: str) -> Any:
+    """Return LiteLLM's logger on its first use: LiteLLM reads its environment when it is imported, after prepare()."""
+    if name != "logger":
+        raise AttributeError(name)
+    base: Any = importlib.import_module("litellm.integrations.custom_logger").CustomLogger
 
     class Counter(base):  # type: ignore[misc]
         """Counts the tokens that the model's server reported."""
@@ -140,9 +139,6 @@ def _make_logger() -> Any:
             STATE[0].wake.set()
 
     return Counter()
-
-
-logger = _make_logger()
 
 
 class Guard:
@@ -335,13 +331,18 @@ def confine(models: list[dict[str, Any]]) -> None:
         if event == "socket.getaddrinfo":
             host = arguments[0].decode() if isinstance(arguments[0], bytes) else arguments[0]
             if host is not None and host not in hosts and not _is_address(host):
-                raise PermissionError(f"the gateway does not look up {host}")
+                raise _refused(f"look up {host}")
         elif event == "socket.connect" and isinstance(arguments[1], tuple) and arguments[0].family in (socket.AF_INET, socket.AF_INET6):
             place = (arguments[1][0], arguments[1][1])
             if place not in places and place[1] not in named:
-                raise PermissionError(f"the gateway does not connect to {place[0]} port {place[1]}")
+                raise _refused(f"connect to {place[0]} port {place[1]}")
 
     sys.addaudithook(hook)
+
+
+def _refused(attempt: str) -> PermissionError:
+    print(f"refused an attempt to {attempt}", file=sys.stderr, flush=True)  # noqa: T201
+    return PermissionError(f"the gateway does not {attempt}")
 
 
 def _is_address(host: str) -> bool:
@@ -386,9 +387,8 @@ def main(arguments: list[str]) -> None:
     STATE[:] = [state]
     confine(state.models)
     prepare(config)
-    litellm: Any = importlib.import_module("litellm")
+    trust(state.settings["ca"])
     server: Any = importlib.import_module("litellm.proxy.proxy_server")
-    litellm.ssl_verify = _context(state.settings["ca"])
     uvicorn: Any = importlib.import_module("uvicorn")
     secured = {"ssl_certfile": pair[0], "ssl_keyfile": pair[1]} if pair else {}
     # uvloop connects without Python's audit events.
@@ -407,13 +407,19 @@ def main(arguments: list[str]) -> None:
     )
 
 
-def _context(path: str) -> ssl.SSLContext:
-    """Return the context for the models' servers: their CAs alone, or their own certificates."""
-    context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
-    if os.path.getsize(path):
-        context.load_verify_locations(path)
-    context.verify_flags |= ssl.VERIFY_X509_PARTIAL_CHAIN
-    return context
+def trust(path: str) -> None:
+    """Let all libraries trust the models' CAs alone, where there are any. A server's own certificate may be the only one."""
+    if not os.path.getsize(path):
+        return
+    os.environ["SSL_CERT_FILE"] = path
+    create = ssl.create_default_context
+
+    def partial(*arguments: Any, **named: Any) -> ssl.SSLContext:
+        context = create(*arguments, **named)
+        context.verify_flags |= ssl.VERIFY_X509_PARTIAL_CHAIN
+        return context
+
+    ssl.create_default_context = partial
 
 
 if __name__ == "__main__":

@@ -12,7 +12,7 @@ from dataclasses import asdict
 from typing import Any
 
 from ansible_collections.gb10.cluster.plugins.module_utils.api import access
-from ansible_collections.gb10.cluster.plugins.module_utils.common.problems import Problem, report
+from ansible_collections.gb10.cluster.plugins.module_utils.common.problems import Problem, refuse, report
 from ansible_collections.gb10.cluster.plugins.module_utils.gateway import checks
 from ansible_collections.gb10.cluster.plugins.module_utils.gateway.schema import CA, CLIENTS, MODES, Model, Settings
 
@@ -26,11 +26,38 @@ def models_of(entries: Sequence[Mapping[str, Any]]) -> list[Model]:
     return [Model(**{name: str(entry[name]) for name in texts if name in entry}, context=int(entry.get("context", 0))) for entry in entries]
 
 
-def plan(given: Settings, keys: Mapping[str, str], tls: Mapping[str, Any]) -> dict[str, Any]:
-    """Return {report, warnings, config, settings, ca, variables, place}, without a key; only {report} with problems.
+def of_clusters(heads: Mapping[str, str], plans: Mapping[str, Mapping[str, Any]], cas: Mapping[str, str], host: str) -> list[dict[str, Any]]:
+    """Return the entries of gateway_models for planned clusters: cluster -> head, and head -> gb10_plan and the text of its CA.
 
-    ``tls``: the certificate's facts from plugin_utils/certificate.py. ``config`` and ``settings`` are texts of files,
-    ``variables`` maps each cluster with a key to its environment variable, ``place`` is from access.place.
+    ``host`` is the gateway's host, which reaches an API on its own loopback. Raises ProblemsError.
+    """
+    problems, found = [], []
+    for cluster, head in heads.items():
+        planned = plans[head]
+        local = access.loopback(planned["api_host"])
+        if local and head != host:
+            expected = f"an address that {host} reaches"
+            problems.append(Problem(f"gateway_clusters.{cluster}", f"the API listens on loopback of {head}", expected, "set its gb10_api_host"))
+        found.append(
+            {
+                "name": planned["served_model_name"],
+                "url": f"{planned['api']['url']}/v1" if local else planned["api"]["endpoint"],
+                "cluster": cluster,
+                "ca": cas.get(head, ""),
+                "kind": planned["kind"],
+                "context": planned["serve"]["expected"]["context"],
+            }
+        )
+    refuse(problems)
+    return found
+
+
+def plan(given: Settings, keys: Mapping[str, str], tls: Mapping[str, Any], certificate: str = "") -> dict[str, Any]:
+    """Return {report, warnings, config, settings, ca, certificate, variables, place}; only {report} with problems.
+
+    No result has a key. ``tls``: the certificate's facts from plugin_utils/certificate.py; ``certificate``: its text.
+    ``config``, ``settings``, ``ca`` and ``certificate`` are texts of files. ``variables`` maps each cluster with a key to
+    its environment variable. ``place`` is from access.place.
     """
     found = [*checks.problems(given), *checks.of_keys(keys, given.models), *map(_of_gateway, tls.get("problems", ()))]
     if found:
@@ -42,9 +69,9 @@ def plan(given: Settings, keys: Mapping[str, str], tls: Mapping[str, Any]) -> di
         "config": json.dumps(config(given), indent=2) + "\n",
         "settings": json.dumps(settings(given), indent=2) + "\n",
         "ca": "".join(dict.fromkeys(f"{model.ca.strip()}\n" for model in given.models if model.ca)),
+        "certificate": f"{certificate.strip()}\n" if certificate else "",
         "variables": {cluster: checks.variable(cluster) for cluster in given.keyed},
         "place": place,
-        "digest": tls.get("digest", ""),
     }
 
 
@@ -63,7 +90,8 @@ def config(given: Settings) -> dict[str, Any]:
         "model_list": [_deployment(model, given) for model in given.models],
         "router_settings": {
             "routing_strategy": "simple-shuffle",
-            "num_retries": 1,
+            # A repeated request to the same server would only fail later.
+            "num_retries": int(len({model.name for model in given.models}) < len(given.models)),
             "retry_after": 0,
             "cooldown_time": given.cooldown,
             "timeout": given.request_timeout,

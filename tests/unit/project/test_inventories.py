@@ -17,6 +17,7 @@ from cluster_nodes import cluster_plan
 from repository import ROOT, files, load_yaml, read
 from samples import members, nodes_of
 
+from ansible_collections.gb10.cluster.plugins.module_utils.cluster.select import chosen
 from ansible_collections.gb10.cluster.plugins.module_utils.common.problems import report
 from ansible_collections.gb10.cluster.plugins.module_utils.lab.plan import plan
 
@@ -34,16 +35,13 @@ NOT_FOR_INVENTORIES = {
     "gb10_plan_offline",
     "gb10_plan_save_facts",
 }
-<<<<<<< HEAD
 NOT_FOR_INVENTORIES |= {"gb10_break_lock", "gb10_only", "golden_record"}
-=======
-NOT_FOR_INVENTORIES |= {"gb10_break_lock", "golden_record"}
-NOT_FOR_INVENTORIES |= {"gateway_key_create", "gateway_key_revoke", "gateway_key_models"}
->>>>>>> 90f6b2a (gateway: serve the models of several clusters under one address)
+NOT_FOR_INVENTORIES |= {"peer_firewall_gateway_port", "gateway_clusters", "gateway_key_create", "gateway_key_revoke", "gateway_key_models"}
 # hosts.yml has it.
 NOT_FOR_INVENTORIES |= {"gb10_model"}
 SAMPLE = "inventories/two-spark/group_vars/gb10_cluster.yml"
-SAMPLES = sorted(Path(path).parent.name for path in files("inventories/*/hosts.yml") if "/lab/" not in path)
+#: The samples of one cluster; the other one is below.
+SAMPLES = sorted(Path(path).parent.name for path in files("inventories/*/hosts.yml") if not {"lab", "two-models"} & set(path.split("/")))
 
 
 def commented(text: str) -> dict[str, object]:
@@ -170,6 +168,17 @@ def test_the_overlay_cables_the_lab_as_the_sample_says(cluster: str, topology: s
     said = subprocess.run([*command, "-m", "debug", "-a", f"msg={ask}"], cwd=ROOT, check=True, capture_output=True, text=True).stdout
     lab = plan("demo", "10.88.0", **json.loads(json.loads(said.partition("=>")[2])["msg"]))
     assert (lab.topology, [node.name for node in lab.nodes if node.thor]) == (topology, thors)
+
+
+def test_the_sample_with_two_models_has_two_clusters_and_a_gateway() -> None:
+    inventory = samples.inventory("two-models")
+    groups = {name: members(inventory, name) for name in inventory if name != "_meta"}
+    assert [(cluster.name, cluster.nodes) for cluster in chosen(groups, "")] == [("large", ("spark1",)), ("small", ("spark2",))]
+    assert groups["head"] == ["spark1", "spark2"]
+    assert groups["gateway"] == ["spark1"]
+    for node in nodes_of(inventory, ()):
+        _plan, problems = cluster_plan([{**node, "group": "head"}])
+        assert problems == [], report(problems)
 
 
 def test_a_wrong_default_would_be_found() -> None:

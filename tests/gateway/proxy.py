@@ -1,0 +1,190 @@
+"""Runs the gateway's program with the locked LiteLLM, as the unit does, and sends it requests."""
+
+from __future__ import annotations
+
+import ctypes
+import hashlib
+import http.client
+import json
+import os
+import shutil
+import ssl
+import subprocess
+import sys
+import time
+import urllib.error
+import urllib.request
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import pytest
+from locks import installed
+from patch.sources import CACHE
+from repository import ROOT, load_yaml, read
+
+from ansible_collections.gb10.cluster.plugins.module_utils.gateway import clients, schema
+
+LOCK = ROOT / "roles/gateway/files/litellm.lock"
+PACKAGE = "ansible_collections/gb10/cluster/plugins/module_utils"
+OPERATOR = "sk-operator"
+_NEW_NETWORK = 0x40000000
+
+
+def python() -> Path:
+    """Return the interpreter of an environment with exactly the lock's packages. Skips the test if they cannot be downloaded."""
+    text = LOCK.read_text(encoding="utf-8")
+    version = f"{sys.version_info.major}.{sys.version_info.minor}"
+    folder = CACHE / "gateway" / f"{hashlib.sha256(text.encode()).hexdigest()[:12]}-{version}"
+    found = folder / "bin/python"
+    if not (folder / ".complete").exists():
+        try:
+            uv = installed.uv(installed.requirements(text))
+            shutil.rmtree(folder, ignore_errors=True)
+            subprocess.run([uv, "venv", "--quiet", "--python", sys.executable, folder], check=True, capture_output=True, text=True)
+            sync = [uv, "pip", "sync", "--quiet", "--require-hashes", "--compile-bytecode", "--python", found, LOCK]
+            subprocess.run(sync, check=True, capture_output=True, text=True)
+        except (subprocess.CalledProcessError, OSError) as error:
+            pytest.skip(f"LiteLLM cannot be downloaded: {getattr(error, 'stderr', None) or error}")
+        (folder / ".complete").touch()
+    return found
+
+
+@contextmanager
+def closed_network() -> Iterator[None]:
+    """Move this thread and its children to a network with loopback alone, as root."""
+    if os.geteuid() != 0:
+        yield
+        return
+    libc = ctypes.CDLL(None, use_errno=True)
+    with Path("/proc/thread-self/ns/net").open("rb") as before:
+        if libc.unshare(_NEW_NETWORK) != 0:
+            raise OSError(ctypes.get_errno(), "unshare")
+        subprocess.run(["ip", "link", "set", "lo", "up"], check=True)
+        try:
+            yield
+        finally:
+            libc.setns(before.fileno(), 0)
+
+
+@dataclass
+class Answer:
+    """A response, and how long it took."""
+
+    status: int
+    text: str
+    headers: Mapping[str, str]
+    seconds: float
+
+    @property
+    def data(self) -> Any:
+        return json.loads(self.text)
+
+    @property
+    def events(self) -> list[Any]:
+        """The JSON of each event of a stream."""
+        lines = [line.removeprefix("data: ") for line in self.text.splitlines() if line.startswith("data: ")]
+        return [json.loads(line) for line in lines if line != "[DONE]"]
+
+
+@dataclass
+class Proxy:
+    """The running gateway. ``keys``: the key of each client."""
+
+    url: str
+    folder: Path
+    ca: str = ""
+    keys: dict[str, str] = field(default_factory=dict)
+    known: clients.Clients = field(default_factory=clients.Clients)
+
+    def ask(self, path: str, body: Any = None, key: str = "", method: str | None = None, **headers: str) -> Answer:
+        """Send a request with a key; a body that is not bytes as JSON."""
+        given = {"content-type": "application/json", **({"authorization": f"Bearer {key}"} if key else {}), **headers}
+        data = body if body is None or isinstance(body, bytes) else json.dumps(body).encode()
+        request = urllib.request.Request(self.url + path, data=data, headers=given, method=method)
+        began = time.monotonic()
+        try:
+            answer = urllib.request.build_opener(*self._handlers()).open(request, timeout=60)
+        except urllib.error.HTTPError as error:
+            answer = error
+        with answer:
+            return Answer(answer.status, answer.read().decode(), dict(answer.headers), time.monotonic() - began)
+
+    def _handlers(self) -> list[urllib.request.BaseHandler]:
+        secured = [urllib.request.HTTPSHandler(context=ssl.create_default_context(cafile=self.ca))] if self.ca else []
+        return [urllib.request.ProxyHandler({}), *secured]
+
+    def chat(self, model: str, key: str, **more: Any) -> Answer:
+        return self.ask("/v1/chat/completions", {"model": model, "messages": [{"role": "user", "content": "Hello"}], **more}, key)
+
+    def add(self, name: str, *models: str) -> str:
+        """Create a client and return its key."""
+        key = clients.key(f"{name}-{len(self.keys)}")
+        self.keys[name] = key
+        self.write(clients.create(self.known, name, key, 1, models))
+        return key
+
+    def revoke(self, name: str) -> None:
+        self.write(clients.revoke(self.known, name))
+
+    def write(self, known: clients.Clients) -> None:
+        self.known = known
+        temporary = self.folder / "new"
+        temporary.write_text(clients.text(known), encoding="utf-8")
+        temporary.replace(self.folder / "clients.json")
+
+    def report(self) -> Any:
+        return self.ask("/gb10/report", key=OPERATOR).data
+
+    def log(self) -> str:
+        return (self.folder / "log").read_text(encoding="utf-8")
+
+    def wait(self, holds: Any, seconds: float = 20) -> Any:
+        """Wait until the report satisfies a condition, and return it."""
+        until = time.monotonic() + seconds
+        while not holds(found := self.report()):
+            assert time.monotonic() < until, found
+            time.sleep(0.1)
+        return found
+
+
+@contextmanager
+def started(planned: Mapping[str, Any], keys: Mapping[str, str], folder: Path, pair: tuple[str, str] | None = None, ca: str = "") -> Iterator[Proxy]:
+    """Run the program with the files that the role writes. Only the paths of the files differ."""
+    proxy = Proxy(planned["place"]["url"], folder, ca)
+    proxy.write(clients.with_operator(proxy.known, OPERATOR))
+    for name, content in (("litellm.yaml", planned["config"]), ("settings.json", planned["settings"]), ("ca.pem", planned["ca"])):
+        text = content.replace(schema.CLIENTS, str(folder / "clients.json")).replace(schema.CA, str(folder / "ca.pem"))
+        (folder / name).write_text(text, encoding="utf-8")
+    for name in load_yaml(read("roles/gateway/vars/main.yml"))["_gateway_modules"]:
+        place = folder / "program" / PACKAGE / name
+        place.parent.mkdir(parents=True, exist_ok=True)
+        shutil.copyfile(ROOT / "plugins/module_utils" / name, place)
+    state = folder / "state"
+    state.mkdir(exist_ok=True)
+    variables = {planned["variables"][cluster]: key for cluster, key in keys.items()}
+    environment = {"PATH": os.defpath, "HOME": str(state), "PYTHONPATH": str(folder / "program"), **variables}
+    module = f"{PACKAGE.replace('/', '.')}.gateway.io_proxy"
+    command = [python(), "-B", "-m", module, folder / "settings.json", folder / "litellm.yaml", state, *(pair or ())]
+    with (folder / "log").open("a", encoding="utf-8") as log:
+        process = subprocess.Popen(command, cwd="/", env=environment, stdout=log, stderr=log)
+    try:
+        _await(proxy, process)
+        yield proxy
+    finally:
+        process.terminate()
+        process.wait(60)
+
+
+def _await(proxy: Proxy, process: subprocess.Popen[bytes]) -> None:
+    until = time.monotonic() + 240
+    while True:
+        try:
+            assert proxy.ask("/health").status == 200
+        except (OSError, http.client.HTTPException):
+            assert process.poll() is None and time.monotonic() < until, proxy.log()
+            time.sleep(0.2)
+        else:
+            return

@@ -1,0 +1,333 @@
+"""The gateway's program with the locked LiteLLM, between clients and two servers that imitate vLLM's API."""
+
+from __future__ import annotations
+
+import json
+import socket
+import subprocess
+from collections.abc import Iterator
+from contextlib import ExitStack, contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import pytest
+from certificates import authority
+from fake_backend import USAGE, Backend, serve
+from filters import FILTERS
+from gateway import proxy as running
+from gateway.proxy import OPERATOR, Proxy
+
+from ansible_collections.gb10.cluster.plugins.module_utils.gateway import requests
+
+#: A model of each cluster: one with TLS and a key, one without; the third is a fallback of the second's kind.
+BIG, SMALL = "org/big-model", "small"
+KEYS = {"north": "north-key-0123456789"}
+HELLO: Any = [{"role": "user", "content": "Hello"}]
+
+
+@dataclass
+class World:
+    """The gateway with its servers. ``stop`` and ``start`` end and begin the server of a model."""
+
+    proxy: Proxy
+    backends: dict[str, Backend]
+    pairs: dict[str, tuple[str, str] | None]
+    stacks: dict[str, ExitStack]
+
+    def start(self, name: str) -> None:
+        self.stacks[name] = ExitStack()
+        self.stacks[name].enter_context(serve(self.backends[name], self.pairs[name]))
+
+    def stop(self, name: str) -> None:
+        self.stacks[name].close()
+
+    @contextmanager
+    def without(self, name: str) -> Iterator[None]:
+        """Stop a server, and start it again after the test."""
+        self.stop(name)
+        try:
+            yield
+        finally:
+            self.start(name)
+            self.proxy.wait(lambda report: all(model["healthy"] for model in report["models"]))
+
+
+def free_port() -> int:
+    with socket.socket() as found:
+        found.bind(("127.0.0.1", 0))
+        return int(found.getsockname()[1])
+
+
+def settings(port: int, **more: Any) -> dict[str, Any]:
+    place = {"host": "127.0.0.1", "port": port, "name": "", "address": "127.0.0.1", "allow_plain_http": False}
+    return place | {"fallbacks": {SMALL: [BIG]}, "request_timeout": 30, "health_interval": 3, "cooldown": 5} | more
+
+
+@pytest.fixture(scope="module")
+def world(tmp_path_factory: pytest.TempPathFactory) -> Iterator[World]:
+    running.python()
+    folder = tmp_path_factory.mktemp("gateway")
+    ca = authority()
+    server, gateway = (ca.issue("127.0.0.1").write(folder, name) for name in ("server", "gateway"))
+    (folder / "trusted.pem").write_text(ca.text, encoding="ascii")
+    with running.closed_network():
+        found = World(Proxy("", folder), {BIG: Backend(BIG, KEYS["north"]), SMALL: Backend(SMALL)}, {BIG: server, SMALL: None}, {})
+        for name in found.backends:
+            found.start(name)
+        models = [
+            {"name": BIG, "url": f"https://127.0.0.1:{found.backends[BIG].port}/v1", "cluster": "north", "ca": ca.text, "context": 4096},
+            {"name": SMALL, "url": f"http://127.0.0.1:{found.backends[SMALL].port}/v1", "cluster": "south"},
+        ]
+        tls = {part: Path(path).read_text(encoding="ascii") for part, path in zip(("certificate", "key"), gateway, strict=True)}
+        planned = FILTERS["gateway_plan"](models, settings(free_port()), KEYS, tls)
+        assert planned["report"] == ""
+        with running.started(planned, KEYS, folder, gateway, str(folder / "trusted.pem")) as found.proxy:
+            yield found
+        for name in found.backends:
+            found.stop(name)
+
+
+@pytest.fixture(scope="module")
+def alice(world: World) -> str:
+    return world.proxy.add("alice")
+
+
+def sent(body: dict[str, Any]) -> dict[str, Any]:
+    """Return a body without defaults that LiteLLM adds."""
+    return {name: value for name, value in body.items() if (name, value) != ("stream", False)}
+
+
+def used(world: World, client: str) -> Any:
+    return world.proxy.report()["usage"].get(client, {}).get("models", {})
+
+
+def test_a_request_reaches_the_server_of_its_model(world: World, alice: str) -> None:
+    for name, backend in world.backends.items():
+        answer = world.proxy.chat(name, alice)
+        assert (answer.status, answer.data["choices"][0]["message"]["content"]) == (200, f"{name}: one two three")
+        path, body = backend.bodies[-1]
+        assert (path, sent(body)) == ("/v1/chat/completions", {"model": name, "messages": HELLO})
+        assert backend.headers[-1].get("authorization") in (f"Bearer {backend.key}", "Bearer none")
+        assert alice not in json.dumps(backend.headers)
+
+
+@pytest.mark.parametrize(
+    ("path", "body", "upstream"),
+    [
+        ("/v1/completions", {"prompt": "Hello"}, "/v1/completions"),
+        ("/completions", {"prompt": "Hello"}, "/v1/completions"),
+        ("/v1/embeddings", {"input": ["Hello", "you"]}, "/v1/embeddings"),
+        ("/v1/rerank", {"query": "Hello", "documents": ["a", "b"]}, "/v1/rerank"),
+        ("/v2/rerank", {"query": "Hello", "documents": ["a", "b"]}, "/v1/rerank"),
+        ("/v1/responses", {"input": "Hello"}, "/v1/responses"),
+        ("/v1/messages", {"messages": HELLO, "max_tokens": 9}, "/v1/chat/completions"),
+    ],
+)
+def test_each_path_of_the_api(world: World, alice: str, path: str, body: dict[str, Any], upstream: str) -> None:
+    answer = world.proxy.ask(path, {"model": BIG, **body}, alice)
+    assert answer.status == 200, answer.text
+    found, given = world.backends[BIG].bodies[-1]
+    assert (found, given["model"]) == (upstream, BIG)
+
+
+def test_claude_code_gets_anthropics_format(world: World, alice: str) -> None:
+    body = {"model": BIG, "messages": HELLO, "max_tokens": 9, "system": "Be brief.", "metadata": {"user_id": "x"}}
+    version = {"anthropic-version": "2023-06-01"}
+    answer = world.proxy.ask("/v1/messages?beta=true", body, **{"x-api-key": alice}, **version)
+    assert answer.data["content"] == [{"type": "text", "text": f"{BIG}: one two three"}]
+    assert (answer.data["usage"]["input_tokens"], answer.data["usage"]["output_tokens"]) == (7, 3)
+    stream = world.proxy.ask("/v1/messages", {**body, "stream": True}, alice, **version)
+    kinds = [event["type"] for event in stream.events]
+    assert (kinds[0], kinds[-1]) == ("message_start", "message_stop")
+    assert "".join(event["delta"].get("text", "") for event in stream.events if event["type"] == "content_block_delta") == "one two three"
+    counted = world.proxy.ask("/v1/messages/count_tokens", {"model": BIG, "messages": HELLO}, alice)
+    assert counted.data["input_tokens"] > 0
+    refused = world.proxy.ask("/v1/messages", body, "sk-wrong", **version)
+    assert (refused.status, refused.data["type"], refused.data["error"]["type"]) == (401, "error", "authentication_error")
+
+
+def test_a_request_without_a_known_key_is_refused(world: World) -> None:
+    for given in ({}, {"authorization": "Bearer sk-unknown"}, {"x-api-key": "sk-unknown"}, {"authorization": f"Basic {OPERATOR}"}):
+        for path, method in (("/v1/models", "GET"), ("/v1/chat/completions", "POST"), ("/gb10/report", "GET"), ("/key/list", "GET")):
+            answer = world.proxy.ask(path, b"{}" if method == "POST" else None, method=method, **given)
+            assert (answer.status, answer.data["error"]["code"]) == (401, "invalid_api_key")
+
+
+def test_a_revoked_key_is_refused_at_once(world: World) -> None:
+    key = world.proxy.add("mallory")
+    assert world.proxy.chat(SMALL, key).status == 200
+    world.proxy.revoke("mallory")
+    assert world.proxy.chat(SMALL, key).status == 401
+
+
+def test_a_damaged_list_of_clients_lets_nobody_in(world: World, alice: str) -> None:
+    (world.proxy.folder / "clients.json").write_text("{", encoding="utf-8")
+    assert world.proxy.chat(SMALL, alice).status == 401
+    world.proxy.write(world.proxy.known)
+    assert world.proxy.chat(SMALL, alice).status == 200
+
+
+def test_a_client_uses_and_sees_only_its_models(world: World, alice: str) -> None:
+    key = world.proxy.add("bob", SMALL)
+    listed = world.proxy.ask("/v1/models", key=key).data["data"]
+    assert [model["id"] for model in listed] == [SMALL]
+    assert {model["id"]: model.get("max_model_len") for model in world.proxy.ask("/v1/models", key=alice).data["data"]} == {BIG: 4096, SMALL: None}
+    answer = world.proxy.chat(BIG, key)
+    assert (answer.status, answer.data["error"]["code"]) == (404, "model_not_found")
+    assert world.proxy.chat(SMALL, key).status == 200
+    # Fields that would choose another model, server or answer.
+    controls = {"fallbacks": [BIG], "api_base": "http://127.0.0.1:1", "mock_response": "x", "user_config": {}, "extra_body": {"model": BIG}}
+    for field in ({name: value} for name, value in controls.items()):
+        answer = world.proxy.chat(SMALL, key, **field)
+        assert (answer.status, answer.data["choices"][0]["message"]["content"]) == (200, f"{SMALL}: one two three"), field
+        assert sent(world.backends[SMALL].bodies[-1][1]) == {"model": SMALL, "messages": HELLO}
+    world.proxy.revoke("bob")
+
+
+def test_the_use_is_counted_for_plain_requests_and_streams(world: World) -> None:
+    key = world.proxy.add("counter")
+    for stream in (False, True):
+        for path, body in (
+            ("/v1/chat/completions", {"messages": HELLO}),
+            ("/v1/completions", {"prompt": "Hello"}),
+            ("/v1/messages", {"messages": HELLO, "max_tokens": 9}),
+        ):
+            assert world.proxy.ask(path, {"model": SMALL, "stream": stream, **body}, key).status == 200
+    assert world.proxy.chat("unknown", key).status == 404
+    expected = {"requests": 6, "failures": 0, "prompt_tokens": 6 * USAGE["prompt_tokens"], "completion_tokens": 6 * USAGE["completion_tokens"]}
+    world.proxy.wait(lambda report: report["usage"]["counter"]["models"] == {SMALL: expected})
+    # A stream shows its usage only to a client that requests it.
+    assert not any("usage" in event and event["usage"] for event in world.proxy.chat(SMALL, key, stream=True).events)
+    assert world.proxy.chat(SMALL, key, stream=True, stream_options={"include_usage": True}).events[-1]["usage"]["completion_tokens"] == 3
+
+
+def test_a_dead_server_fails_fast_and_the_others_answer(world: World, alice: str) -> None:
+    with world.without(BIG):
+        # The check has not seen it yet, or just has.
+        assert world.proxy.chat(BIG, alice).status in (500, 503)
+        report = world.proxy.wait(lambda report: not report["models"][0]["healthy"])
+        assert (report["models"][0]["id"], report["models"][1]["healthy"]) == (f"north/{BIG}", True)
+        assert "refused" in report["models"][0]["error"]
+        before = used(world, "alice")[BIG]["failures"]
+        answer = world.proxy.chat(BIG, alice)
+        assert (answer.status, answer.data["error"]["code"]) == (503, "model_unavailable")
+        assert f"north/{BIG}: " in answer.data["error"]["message"] and answer.seconds < 1 and answer.headers["retry-after"] == "3"
+        assert used(world, "alice")[BIG]["failures"] == before + 1
+        assert world.proxy.chat(SMALL, alice).status == 200
+    assert world.proxy.chat(BIG, alice).status == 200
+
+
+def test_a_fallback_answers_for_a_dead_server(world: World, alice: str) -> None:
+    key = world.proxy.add("small-only", SMALL)
+    with world.without(SMALL):
+        # At once by LiteLLM, and after the check without a connection to the dead server.
+        for _when in ("before", "after"):
+            answer = world.proxy.chat(SMALL, alice)
+            assert (answer.status, answer.data["choices"][0]["message"]["content"]) == (200, f"{BIG}: one two three")
+            world.proxy.wait(lambda report: not report["models"][1]["healthy"])
+        assert world.proxy.chat(SMALL, alice).seconds < 1
+        answer = world.proxy.chat(SMALL, key)
+        assert (answer.status, answer.data["error"]["code"]) == (503, "model_unavailable"), "the fallback is not this client's"
+    world.proxy.revoke("small-only")
+
+
+def test_a_fallback_is_not_for_a_client_without_it_before_the_check(world: World) -> None:
+    key = world.proxy.add("strict", SMALL)
+    world.backends[SMALL].broken = 500
+    try:
+        before = len(world.backends[BIG].bodies)
+        assert world.proxy.chat(SMALL, key).status == 500
+        assert len(world.backends[BIG].bodies) == before
+    finally:
+        world.backends[SMALL].broken = 200
+    world.proxy.revoke("strict")
+
+
+def test_a_wrong_key_or_model_of_a_server_is_reported(world: World, alice: str) -> None:
+    backend = world.backends[BIG]
+    try:
+        backend.key = "another-key-0123456789"
+        world.proxy.wait(lambda report: report["models"][0]["error"] == "HTTP 401 from /v1/models: the API key is wrong")
+        backend.key, backend.name = KEYS["north"], "renamed"
+        world.proxy.wait(lambda report: report["models"][0]["error"] == "it does not serve this model, but renamed")
+        assert world.proxy.chat(BIG, alice).status == 503
+    finally:
+        backend.key, backend.name = KEYS["north"], BIG
+        world.proxy.wait(lambda report: all(model["healthy"] for model in report["models"]))
+
+
+ROUTES = """
+import json, os
+os.environ.update(LITELLM_LOCAL_MODEL_COST_MAP="True")
+from litellm.proxy.proxy_server import app
+from litellm.proxy._lazy_features import LAZY_FEATURES
+found = {(prefix.rstrip("/"), "GET") for feature in LAZY_FEATURES for prefix in feature.path_prefixes}
+found |= {(path, method.upper()) for path, methods in app.openapi()["paths"].items() for method in methods if method != "parameters"}
+print(json.dumps(sorted(found)))
+"""
+
+
+def test_every_other_route_of_this_litellm_is_closed(world: World, alice: str) -> None:
+    found = subprocess.run([running.python(), "-c", ROUTES], check=True, capture_output=True, text=True, cwd="/").stdout
+    routes = [tuple(route) for route in json.loads(found.splitlines()[-1])]
+    assert len(routes) > 300
+    accepted = {(path, "POST") for path in requests.ROUTES} | {(path, "GET") for path in (*requests.LISTS, requests.ALIVE)}
+    closed = [(path, method) for path, method in routes if (path, method) not in accepted]
+    assert {("/key/generate", "POST"), ("/model/new", "POST"), ("/v1/files", "POST"), ("/health/readiness", "GET")} <= set(closed)
+    unlisted = [(path, "GET") for path in ("/docs", "/redoc", "/openapi.json", "/ui", "/ui/", "/metrics", "/mcp", "//v1/models")]
+    wrong = {}
+    for path, method in [*closed, *unlisted, ("/config/update", "POST")]:
+        concrete = path.replace("{", "").replace("}", "").replace(":path", "") or "/"
+        for key in (alice, OPERATOR):
+            answer = world.proxy.ask(concrete, None if method in ("GET", "HEAD") else b"{}", key, method)
+            if answer.status != 404 or (method != "HEAD" and "The gateway does not have this path" not in answer.text):
+                wrong[f"{method} {path}"] = (answer.status, answer.text[:100])
+    assert wrong == {}
+
+
+def test_only_the_operator_reads_the_report(world: World, alice: str) -> None:
+    assert world.proxy.ask("/gb10/report", key=alice).status == 403
+    report = world.proxy.report()
+    assert [model["id"] for model in report["models"]] == [f"north/{BIG}", f"south/{SMALL}"]
+    assert "operator" not in report["usage"]
+
+
+@pytest.mark.parametrize(
+    ("body", "status", "code"),
+    [
+        (b"{", 400, "invalid_json"),
+        (b"[" * 100000, 400, "invalid_json"),
+        (b"[]", 400, "missing_model"),
+        (b'{"model": ["small"]}', 400, "missing_model"),
+    ],
+)
+def test_a_body_that_is_not_a_request(world: World, alice: str, body: bytes, status: int, code: str) -> None:
+    answer = world.proxy.ask("/v1/chat/completions", body, alice)
+    assert (answer.status, answer.data["error"]["code"]) == (status, code)
+
+
+def test_the_counts_survive_a_restart_and_nothing_else_was_contacted(world: World, alice: str) -> None:
+    """The last test of the module: it ends the gateway by a second one on the same state."""
+    world.proxy.wait(lambda report: "alice" in report["usage"])
+    before = used(world, "alice")
+    log = world.proxy.log()
+    assert [line for line in log.splitlines() if "refused an attempt" in line or "Failed to fetch" in line] == []
+    secrets = [alice, KEYS["north"], OPERATOR, *world.proxy.keys.values()]
+    assert not [secret for secret in secrets if secret in log]
+    usage = world.proxy.folder / "state/usage.json"
+    assert usage.stat().st_mode & 0o777 == 0o600
+    assert not [secret for secret in secrets if secret in usage.read_text(encoding="utf-8")]
+    assert before[SMALL]["requests"] > 0
+
+
+def test_the_program_starts_with_the_counts_of_its_last_run(tmp_path: Path) -> None:
+    with running.closed_network(), serve(Backend(SMALL)) as backend:
+        models = [{"name": SMALL, "url": f"http://127.0.0.1:{backend.port}/v1", "cluster": "south"}]
+        planned = FILTERS["gateway_plan"](models, settings(free_port(), fallbacks={}), {}, {"certificate": "", "key": ""})
+        for count in (1, 2):
+            with running.started(planned, {}, tmp_path) as proxy:
+                key = proxy.add("alice")
+                assert proxy.chat(SMALL, key).status == 200
+                proxy.wait(lambda report, wanted=count * 3: report["usage"]["alice"]["models"][SMALL]["completion_tokens"] == wanted)
+            assert json.loads((tmp_path / "state/usage.json").read_text())["clients"]["alice"]["models"][SMALL]["requests"] == count

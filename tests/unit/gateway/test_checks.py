@@ -1,0 +1,158 @@
+"""The checks of the gateway's inputs: each problem with its place, all at once, and no secret in a message."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+from certificates import authority
+from filters import FILTERS
+
+from ansible_collections.gb10.cluster.plugins.module_utils.gateway import checks, plan
+
+CA = authority()
+MODELS = [
+    {"name": "org/big", "url": "https://10.0.0.5:8000/v1", "cluster": "north", "ca": CA.text, "context": 4096},
+    {"name": "small", "url": "http://10.0.0.6:8000/v1", "cluster": "south"},
+]
+PLACE: dict[str, Any] = {"host": "127.0.0.1", "port": 4000, "name": "", "address": "10.0.0.9", "allow_plain_http": False}
+SETTINGS = PLACE | {"fallbacks": {}, "request_timeout": 600, "health_interval": 15, "cooldown": 30}
+KEY = "secret-key-0123456789"
+PLAIN = {"certificate": "", "key": ""}
+
+
+def planned(models: Any = None, keys: Any = None, tls: Any = None, **settings: Any) -> dict[str, Any]:
+    keys = {"north": KEY} if keys is None else keys
+    result: dict[str, Any] = FILTERS["gateway_plan"](MODELS if models is None else models, SETTINGS | settings, keys, tls or PLAIN)
+    assert KEY not in str(result)
+    return result
+
+
+def changed(index: int, **values: Any) -> list[dict[str, Any]]:
+    return [model | values if number == index else model for number, model in enumerate(MODELS)]
+
+
+def test_good_inputs_have_no_problem() -> None:
+    result = planned()
+    assert (result["report"], result["warnings"]) == ("", [])
+    assert result["place"] == {"url": "http://127.0.0.1:4000", "server_name": "", "endpoint": "http://127.0.0.1:4000/v1", "client": "127.0.0.1"}
+    assert result["variables"] == {"north": "GB10_GATEWAY_KEY_NORTH"}
+    assert '"api_key": "os.environ/GB10_GATEWAY_KEY_NORTH"' in result["config"]
+    assert result["ca"].strip() == CA.text.strip()
+
+
+@pytest.mark.parametrize(
+    ("values", "place", "found"),
+    [
+        ({"name": "os.environ/HOME"}, "gateway_models[1].name", "os.environ/HOME"),
+        ({"name": "gpt-*"}, "gateway_models[1].name", "gpt-*"),
+        ({"name": "a,b"}, "gateway_models[1].name", "a,b"),
+        ({"name": ""}, "gateway_models[1].name", "''"),
+        ({"name": "a\n"}, "gateway_models[1].name", "a"),
+        ({"cluster": "a/b"}, "gateway_models[1].cluster", "a/b"),
+        ({"url": "10.0.0.5:8000"}, "gateway_models[1].url", "10.0.0.5"),
+        ({"url": "http://10.0.0.5:8000"}, "gateway_models[1].url", "10.0.0.5"),
+        ({"url": "http://10.0.0.5/v1"}, "gateway_models[1].url", "10.0.0.5"),
+        ({"url": "http://10.0.0.5:99999/v1"}, "gateway_models[1].url", "99999"),
+        ({"url": "http://10.0.0.5:8000/v1?x=1"}, "gateway_models[1].url", "x=1"),
+        ({"url": "ftp://10.0.0.5:8000/v1"}, "gateway_models[1].url", "ftp"),
+        ({"url": "http://me:hidden@10.0.0.5:8000/v1"}, "gateway_models[1].url", "it has a user"),
+        ({"url": "https://10.0.0.5:8000/v1"}, "gateway_models[1].ca", "it is empty"),
+        ({"ca": "hello"}, "gateway_models[1].ca", "it is not one or more certificates"),
+        ({"ca": CA.text}, "gateway_models[1].ca", "the URL has no TLS"),
+        ({"kind": "paint"}, "gateway_models[1].kind", "paint"),
+        ({"context": -1}, "gateway_models[1].context", "-1"),
+        ({"name": "org/big", "cluster": "north"}, "gateway_models[1]", "gateway_models[0] is the same model"),
+        ({"name": "org/big", "kind": "embed"}, "gateway_models[1].kind", "another entry of org/big has generate"),
+    ],
+)
+def test_a_wrong_model(values: dict[str, Any], place: str, found: str) -> None:
+    report = planned(changed(1, **values))["report"]
+    assert report.startswith("1 problem found; nothing was changed.\n") and f"1. {place}: " in report and found in report
+    assert "hidden" not in report
+
+
+def test_replicas_are_entries_of_one_name_in_several_clusters() -> None:
+    result = planned(changed(1, name="org/big"))
+    assert result["report"] == "" and '"num_retries": 1' in result["config"]
+    assert '"num_retries": 0' in planned()["config"]
+
+
+@pytest.mark.parametrize(
+    ("settings", "place"),
+    [
+        ({"host": "example.com"}, "gateway_host"),
+        ({"host": "0.0.0.0"}, "gateway_host"),
+        ({"port": 0}, "gateway_port"),
+        ({"port": 70000}, "gateway_port"),
+        ({"name": "a b"}, "gateway_name"),
+        ({"request_timeout": 0}, "gateway_request_timeout"),
+        ({"health_interval": 1}, "gateway_health_interval"),
+        ({"cooldown": 9999}, "gateway_cooldown"),
+        ({"fallbacks": {"none": ["small"]}}, "gateway_fallbacks.none"),
+        ({"fallbacks": {"small": ["none"]}}, "gateway_fallbacks.small[0]"),
+        ({"fallbacks": {"small": ["small"]}}, "gateway_fallbacks.small[0]"),
+        ({"fallbacks": {"small": ["org/big", "org/big"]}}, "gateway_fallbacks.small[1]"),
+    ],
+)
+def test_a_wrong_setting(settings: dict[str, Any], place: str) -> None:
+    report = planned(**settings)["report"]
+    assert report.startswith("1 problem found") and f"1. {place}: " in report
+
+
+def test_a_fallback_has_the_same_kind() -> None:
+    report = planned(changed(1, kind="embed"), fallbacks={"small": ["org/big"]})["report"]
+    assert "gateway_fallbacks.small[0]: org/big has the kind generate" in report
+
+
+@pytest.mark.parametrize("host", ["0.0.0.0", "10.0.0.9", "::"])
+def test_http_beyond_loopback_needs_a_word(host: str) -> None:
+    assert "gateway_allow_plain_http" in planned(host=host)["report"]
+    assert planned(host=host, allow_plain_http=True)["report"] == ""
+
+
+def test_a_certificate_must_fit() -> None:
+    pair, other = CA.issue("llm.example.com"), CA.issue("llm.example.com")
+    both = {"certificate": pair.text, "key": pair.key_text}
+    result = planned(host="0.0.0.0", name="llm.example.com", tls=both)
+    assert (result["report"], result["place"]["endpoint"]) == ("", "https://llm.example.com:4000/v1")
+    mixed = planned(host="0.0.0.0", name="llm.example.com", tls=both | {"key": other.key_text})["report"]
+    assert "gateway_tls_key: it is the key of another certificate than gateway_tls_certificate" in mixed
+    assert other.key_text not in mixed
+    assert "gateway_tls_certificate: it does not cover 10.0.0.9" in planned(host="0.0.0.0", tls=both)["report"]
+    assert "gateway_tls_key: it is empty" in planned(host="0.0.0.0", name="llm.example.com", tls=both | {"key": ""})["report"]
+
+
+@pytest.mark.parametrize(
+    ("keys", "found"),
+    [
+        ({"west": KEY}, "gateway_model_keys.west: no model has this cluster"),
+        ({"north": ""}, "gateway_model_keys.north: it is not a text"),
+        ({"north": "short"}, "gateway_model_keys.north: it has 5 characters"),
+        ({"north": f"{KEY}\n"}, "gateway_model_keys.north: it contains blanks, line breaks"),
+    ],
+)
+def test_a_wrong_key(keys: dict[str, str], found: str) -> None:
+    assert found in planned(keys=keys)["report"]
+
+
+def test_two_clusters_with_one_variable() -> None:
+    models = plan.models_of([MODELS[1] | {"cluster": "a-b"}, MODELS[1] | {"cluster": "a.b"}])
+    (problem,) = checks.of_keys({"a-b": KEY, "a.b": KEY}, models)
+    assert "its variable is also that of a-b" in str(problem)
+
+
+def test_all_problems_come_at_once() -> None:
+    report = planned(changed(0, url="x", kind="y"), keys={"west": KEY}, port=0, host="0.0.0.0")["report"]
+    assert report.startswith("5 problems found; nothing was changed.")
+    assert "gateway_models: it is empty" in planned([], {})["report"]
+
+
+@pytest.mark.parametrize("name", ["", "Alice", "operator", "../x", "a" * 64, "-a", "a b"])
+def test_a_clients_name_is_a_file_name(name: str) -> None:
+    assert "gateway_key_create: " in FILTERS["gateway_client_problems"](name, [], MODELS)
+
+
+def test_a_clients_models_are_the_gateways() -> None:
+    assert FILTERS["gateway_client_problems"]("alice", ["small"], MODELS) == ""
+    assert "gateway_key_models[1]: 'none'" in FILTERS["gateway_client_problems"]("alice", ["small", "none"], MODELS)

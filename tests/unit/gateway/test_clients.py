@@ -1,0 +1,101 @@
+"""The files of clients and their use: what is written is read back, and other content is refused."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from ansible_collections.gb10.cluster.plugins.module_utils.gateway import clients, usage
+
+ALICE = clients.create(clients.Clients(), "alice", "sk-alice", 7, ["small"])
+BOTH = clients.with_operator(clients.create(ALICE, "bob", "sk-bob", 8, []), "sk-host")
+
+
+def test_clients_are_read_back_without_their_keys() -> None:
+    text = clients.text(BOTH)
+    entries = {"alice": clients.Client(clients.digest("sk-alice"), 7, ("small",)), "bob": clients.Client(clients.digest("sk-bob"), 8, ())}
+    assert clients.parse(text) == clients.Clients(entries, clients.digest("sk-host"))
+    assert not any(key in text for key in ("sk-alice", "sk-bob", "sk-host"))
+    assert clients.parse(None) == clients.Clients()
+
+
+def test_a_key_names_its_owner() -> None:
+    names = [BOTH.of_key(key) for key in ("sk-alice", "sk-bob", "sk-host", "sk-none", "", clients.digest("sk-bob"))]
+    assert names == ["alice", "bob", clients.OPERATOR, "", "", ""]
+    assert clients.revoke(BOTH, "bob").of_key("sk-bob") == ""
+    assert clients.Clients().of_key("") == "", "a missing operator's key is nobody's"
+
+
+def test_changes_that_are_not_possible() -> None:
+    with pytest.raises(clients.ClientsError, match="exists already"):
+        clients.create(BOTH, "bob", "x", 1, [])
+    with pytest.raises(clients.ClientsError, match="not a client's name"):
+        clients.create(BOTH, "operator", "x", 1, [])
+    with pytest.raises(clients.ClientsError, match="one of the existing clients \\(alice, bob\\)"):
+        clients.revoke(BOTH, "carol")
+    many = clients.Clients({f"c{number}": ALICE.clients["alice"] for number in range(clients.MOST_CLIENTS)})
+    with pytest.raises(clients.ClientsError, match="there are 1000 clients"):
+        clients.create(many, "one-more", "x", 1, [])
+
+
+GOOD = json.loads(clients.text(BOTH))
+
+
+@pytest.mark.parametrize(
+    "data",
+    [
+        [],
+        {},
+        GOOD | {"more": 1},
+        GOOD | {"operator": "x"},
+        GOOD | {"clients": []},
+        GOOD | {"clients": {"A": GOOD["clients"]["bob"]}},
+        GOOD | {"clients": {"bob": {**GOOD["clients"]["bob"], "sha256": "x"}}},
+        GOOD | {"clients": {"bob": {**GOOD["clients"]["bob"], "created": "x"}}},
+        GOOD | {"clients": {"bob": {**GOOD["clients"]["bob"], "models": "small"}}},
+    ],
+)
+def test_a_file_that_is_no_list_of_clients(data: Any) -> None:
+    with pytest.raises(clients.ClientsError):
+        clients.parse(json.dumps(data))
+
+
+@given(st.text())
+def test_no_text_raises_anything_else(text: str) -> None:
+    for parse in (clients.parse, usage.parse):
+        with pytest.raises(ValueError):
+            parse(text)
+
+
+def test_use_adds_up_and_is_read_back() -> None:
+    found = usage.Usage()
+    found.add("alice", "small", 5, requests=1, prompt_tokens=7)
+    found.add("alice", "small", 4, failures=1, completion_tokens=-3)
+    assert found.clients["alice"] == usage.Client(5, {"small": usage.Count(1, 1, 7, 0)})
+    assert usage.parse(usage.text(found)) == found
+    assert usage.parse(None) == usage.Usage()
+
+
+def test_use_is_bounded() -> None:
+    found = usage.Usage()
+    for number in range(usage.MOST_CLIENTS + 1):
+        found.add(f"c{number}", "small", number + 1, requests=1)
+    assert len(found.clients) == usage.MOST_CLIENTS and "c0" not in found.clients and "c1" in found.clients
+    for number in range(usage.MOST_MODELS + 5):
+        found.add("c1", f"m{number}", 1, requests=1)
+    assert len(found.clients["c1"].models) <= usage.MOST_MODELS + 1
+    assert found.clients["c1"].models["other"].requests > 0
+    assert len(usage.text(found)) < usage.MOST
+
+
+@pytest.mark.parametrize(
+    "data",
+    [[], {}, {"clients": {"a": 1}}, {"clients": {"a": {"last": 1, "models": {"m": {}}}}}, {"clients": {"a": {"last": True, "models": {}}}}],
+)
+def test_a_file_that_is_no_use(data: Any) -> None:
+    with pytest.raises(ValueError, match=r"is not|has no"):
+        usage.parse(json.dumps(data))

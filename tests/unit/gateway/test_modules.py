@@ -1,0 +1,192 @@
+"""The gateway's modules as on a node, its reports, the confinement of its program, and the paths of its role."""
+
+from __future__ import annotations
+
+import grp
+import json
+import os
+import subprocess
+import sys
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from pathlib import Path
+from typing import Any
+
+import pytest
+from filters import FILTERS
+from repository import ROOT, load_yaml, read
+from run_module import run_module
+
+from ansible_collections.gb10.cluster.plugins.module_utils.common import paths
+from ansible_collections.gb10.cluster.plugins.module_utils.gateway import clients, io_info, schema
+from ansible_collections.gb10.cluster.plugins.module_utils.health import io_client
+
+GROUP = grp.getgrgid(os.getegid()).gr_name
+MODELS = [
+    {"id": "n/big", "name": "big", "cluster": "n", "kind": "generate", "healthy": True, "error": "", "checked": 9},
+    {"id": "s/small", "name": "small", "cluster": "s", "kind": "generate", "healthy": False, "error": "refused", "checked": 9},
+]
+COUNT = {"requests": 3, "failures": 1, "prompt_tokens": 21, "completion_tokens": 9}
+REPORT = {"models": MODELS, "usage": {"alice": {"last": 1795464567, "models": {"big": COUNT}}}}
+
+
+def key(folder: Path, check: bool = False, **given: Any) -> dict[str, Any]:
+    places = {"clients_file": str(folder / "clients.json"), "operator_file": str(folder / "operator.key"), "group": GROUP}
+    return run_module("gateway_key", {**places, **given}, check=check)
+
+
+def test_the_life_of_a_key(tmp_path: Path) -> None:
+    assert key(tmp_path, check=True)["changed"] and not list(tmp_path.iterdir())
+    first = key(tmp_path)
+    assert (first["changed"], first["key"], key(tmp_path)["changed"]) == (True, "", False)
+    assert (tmp_path / "operator.key").stat().st_mode & 0o777 == 0o600
+    assert key(tmp_path, check=True, name="alice")["key"] == ""
+    made = key(tmp_path, name="alice", models=["big"])
+    text = (tmp_path / "clients.json").read_text(encoding="utf-8")
+    assert made["key"].startswith("sk-gb10-") and len(made["key"]) > 40
+    assert made["key"] not in text and made["key"] not in str(made["diff"])
+    assert (tmp_path / "clients.json").stat().st_mode & 0o777 == 0o640
+    known = clients.parse(text)
+    operator = (tmp_path / "operator.key").read_text(encoding="ascii").strip()
+    assert (known.of_key(made["key"]), known.of_key(operator), known.clients["alice"].models) == ("alice", "operator", ("big",))
+    assert "alice exists already" in key(tmp_path, name="alice")["msg"]
+    assert key(tmp_path, name="alice", state="absent")["changed"]
+    assert "'alice' is not a client" in key(tmp_path, name="alice", state="absent")["msg"]
+    assert key(tmp_path)["changed"] is False
+
+
+def test_a_damaged_list_of_clients_is_not_replaced(tmp_path: Path) -> None:
+    (tmp_path / "clients.json").write_text("{", encoding="utf-8")
+    assert "it is not JSON" in key(tmp_path, name="alice")["msg"]
+    assert (tmp_path / "clients.json").read_text(encoding="utf-8") == "{"
+
+
+def test_an_exposed_key_of_the_host_is_closed(tmp_path: Path) -> None:
+    key(tmp_path)
+    kept = (tmp_path / "operator.key").read_text(encoding="ascii")
+    (tmp_path / "operator.key").chmod(0o644)
+    key(tmp_path)
+    assert ((tmp_path / "operator.key").stat().st_mode & 0o777, (tmp_path / "operator.key").read_text(encoding="ascii")) == (0o600, kept)
+
+
+@contextmanager
+def gateway(report: Any, status: int = 200) -> Iterator[tuple[str, list[str]]]:
+    """Serve a report as the gateway does; the list has the paths of all requests."""
+    asked: list[str] = []
+
+    class Handler(BaseHTTPRequestHandler):
+        def log_message(self, *_arguments: Any) -> None:
+            pass
+
+        def _reply(self) -> None:
+            asked.append(self.path)
+            self.rfile.read(int(self.headers.get("content-length", 0)))
+            content = (report if isinstance(report, str) else json.dumps(report)).encode()
+            self.send_response(200 if self.path == "/gb10/report" else status)
+            self.send_header("content-length", str(len(content)))
+            self.end_headers()
+            self.wfile.write(content)
+
+        do_GET = do_POST = _reply
+
+    server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
+    threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.05}, daemon=True).start()
+    try:
+        yield f"http://127.0.0.1:{server.server_address[1]}", asked
+    finally:
+        server.shutdown()
+        server.server_close()
+
+
+def info(tmp_path: Path, url: str, **given: Any) -> dict[str, Any]:
+    key(tmp_path, name="alice")
+    (tmp_path / "none").touch()
+    # Without a key: the test's process is not the gateway's unit.
+    return run_module("gateway_info", {"url": url, "clients_file": str(tmp_path / "clients.json"), "key_file": str(tmp_path / "none"), **given})
+
+
+def test_the_state_of_the_gateway(tmp_path: Path) -> None:
+    with gateway(REPORT) as (url, asked):
+        found = info(tmp_path, url, expected=["s/small", "n/big"], test=True)
+    assert (found["problem"], found["models"], found["unanswered"]) == ("", MODELS, {})
+    assert asked == ["/gb10/report", "/v1/completions"], "only the healthy model gets a request"
+    (client,) = found["clients"]
+    assert (client["name"], client["last"], client["usage"]) == ("alice", 1795464567, [{"model": "big", **COUNT}])
+    lines = FILTERS["gateway_lines"](found, "http://x:4000/v1")
+    assert lines[0] == "Gateway http://x:4000/v1: 1 of 2 model servers healthy, 1 client"
+    assert lines[3].split() == ["small", "s", "generate", "refused"]
+    assert lines[-1].split()[0] == "alice" and lines[-1].split()[-5:] == ["big", "3", "1", "21", "9"]
+
+
+def test_a_model_without_an_answer_is_named(tmp_path: Path) -> None:
+    with gateway(REPORT, 500) as (url, _asked):
+        assert list(info(tmp_path, url, test=True)["unanswered"]) == ["big"]
+
+
+@pytest.mark.parametrize(
+    ("report", "found"),
+    [
+        ("{", "Expecting property name"),
+        ({"models": [], "usage": {}}, "it lists . Expected: n/big"),
+        ({"models": [{"id": 1}], "usage": {}}, "an entry that is not a model"),
+        ({"models": MODELS, "usage": {"alice": 1}}, "an entry is not the use of a client"),
+        ([], "the gateway's report is not valid"),
+    ],
+)
+def test_a_report_that_is_not_expected(tmp_path: Path, report: Any, found: str) -> None:
+    with gateway(report) as (url, _asked):
+        answer = info(tmp_path, url, expected=["n/big"])
+    assert found in answer["problem"] and [client["name"] for client in answer["clients"]] == ["alice"]
+
+
+def test_the_key_goes_to_the_gateways_unit_only(tmp_path: Path) -> None:
+    key(tmp_path)
+    with gateway(REPORT) as (url, asked):
+        found, problem = io_info.Gateway(io_client.Server(url), str(tmp_path / "operator.key")).report([], 0)
+    assert (found, asked) == ({}, []) and "instead of gb10-gateway.service, so the API's key was not sent" in problem
+
+
+def test_the_settings_of_clients_have_no_key() -> None:
+    models = [{"name": "big"}, {"name": "vector", "kind": "embed"}]
+    text = "\n".join(FILTERS["gateway_client_settings"](models, "https://llm:4000/v1"))
+    assert "OPENAI_BASE_URL=https://llm:4000/v1 OPENAI_API_KEY=YOUR_KEY" in text
+    assert "ANTHROPIC_BASE_URL=https://llm:4000 ANTHROPIC_AUTH_TOKEN=YOUR_KEY" in text
+    assert "ANTHROPIC_MODEL=big" in text and "vector" not in text
+    opencode = "".join(line.strip() for line in text.partition("opencode.json:\n")[2].partition("\nOpen WebUI")[0].splitlines())
+    assert json.loads(opencode)["provider"]["gb10"]["models"] == {"big": {}}
+
+
+CONNECT = """
+import socket, sys
+from ansible_collections.gb10.cluster.plugins.module_utils.gateway import io_proxy
+io_proxy.confine([{"url": "http://127.0.0.1:9/v1"}, {"url": "https://node.example:8443/v1"}])
+for attempt in (lambda: socket.create_connection(("127.0.0.1", 9), 1), lambda: socket.create_connection(("127.0.0.1", 10), 1),
+                lambda: socket.create_connection(("192.0.2.1", 443), 1), lambda: socket.getaddrinfo("other.example", 443)):
+    try:
+        attempt()
+    except OSError as error:
+        print(type(error).__name__)
+"""
+
+
+def test_the_program_connects_to_its_models_only() -> None:
+    environment = os.environ | {"PYTHONPATH": str(ROOT / ".collections")}
+    done = subprocess.run([sys.executable, "-c", CONNECT], env=environment, capture_output=True, text=True, check=True)
+    assert done.stdout.split() == ["ConnectionRefusedError", "PermissionError", "PermissionError", "PermissionError"]
+    attempts = ("connect to 127.0.0.1 port 10", "connect to 192.0.2.1 port 443", "look up other.example")
+    assert done.stderr.splitlines() == [f"refused an attempt to {attempt}" for attempt in attempts]
+
+
+def test_the_role_writes_where_the_core_reads() -> None:
+    variables = load_yaml(read("roles/gateway/vars/main.yml"))
+    names = ("unit", "user", "folder", "secrets", "program")
+    expected = [paths.GATEWAY_UNIT, paths.GATEWAY_USER, paths.GATEWAY_FOLDER, paths.GATEWAY_ENVIRONMENT, paths.GATEWAY_PROGRAM]
+    assert [variables[f"_gateway_{name}"] for name in names] == expected
+    folder = paths.GATEWAY_FOLDER
+    places = {schema.CONFIG: "litellm.yaml", schema.SETTINGS: "settings.json", schema.CLIENTS: "clients.json", schema.CA: "ca.pem"}
+    places |= {schema.CERTIFICATE: "tls.crt", schema.OPERATOR_KEY: "operator.key"}
+    assert {path: f"{folder}/{name}" for path, name in places.items()} == {path: path for path in places}
+    text = read("roles/gateway/vars/main.yml") + read("roles/gateway/templates/gb10-gateway.service.j2")
+    assert all(f"/{name}" in text for name in places.values() if name not in ("clients.json", "operator.key"))
