@@ -97,7 +97,7 @@ def _client(name: str, entry: Any) -> Client:
         raise ClientsError(f"{name[:63]!r} is not a client")
     models, created = entry["models"], entry["created"]
     texts = isinstance(models, list) and all(isinstance(model, str) for model in models)
-    if not (_is_digest(entry["sha256"]) and type(created) is int and texts):
+    if not (_is_digest(entry["sha256"]) and isinstance(created, int) and not isinstance(created, bool) and texts):
         raise ClientsError(f"the entry of {name} is incomplete")
     return Client(entry["sha256"], created, tuple(models))
 

@@ -79,8 +79,8 @@ def parse(text: str) -> dict[str, Any]:
         raise ValueError("the gateway's report is not valid")
     texts = ("id", "name", "cluster", "kind", "error")
     for model in data["models"]:
-        valid = isinstance(model, dict) and all(isinstance(model.get(name), str) for name in texts) and type(model.get("healthy")) is bool
-        if not valid or type(model.get("checked")) is not int or model["kind"] not in _REQUESTS:
+        valid = isinstance(model, dict) and all(isinstance(model.get(name), str) for name in texts) and isinstance(model.get("healthy"), bool)
+        if not valid or not isinstance(model.get("checked"), int) or model["kind"] not in _REQUESTS:
             raise ValueError("the gateway's report has an entry that is not a model")
     counts = usage.parse(json.dumps({"clients": data["usage"]}))
     return {"models": [{name: model[name] for name in (*texts, "healthy", "checked")} for model in data["models"]], "usage": counts}

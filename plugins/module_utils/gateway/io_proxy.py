@@ -41,6 +41,12 @@ _CLIENT = "gb10_client"
 _SOON = 0.2
 
 
+def _say(text: str) -> None:
+    """Write a line to the journal."""
+    sys.stderr.write(f"{text}\n")
+    sys.stderr.flush()
+
+
 class Known:
     """The clients' file, read again when it changes. An unreadable file leaves no client."""
 
@@ -55,7 +61,7 @@ class Known:
             if seen != self._seen:
                 self._found, self._seen = clients.parse(io_file.read_bounded(self._path, clients.MOST)), seen
         except (OSError, ValueError) as error:
-            print(f"no client can use the gateway: {self._path}: {error}", file=sys.stderr)  # noqa: T201
+            _say(f"no client can use the gateway: {self._path}: {error}")
             self._found, self._seen = clients.Clients(), (0, 0, 0)
         return self._found
 
@@ -79,7 +85,7 @@ class State:
         try:
             self.usage = usage.parse(io_file.read_bounded(self.path, usage.MOST))
         except (OSError, ValueError) as error:
-            print(f"the counts start at zero: {self.path}: {error}", file=sys.stderr)  # noqa: T201
+            _say(f"the counts start at zero: {self.path}: {error}")
             self.usage = usage.Usage()
 
     def count(self, client: str, model: str, **counts: int) -> None:
@@ -271,7 +277,7 @@ async def check(state: State) -> None:
     state.checked = dict.fromkeys((model["id"] for model in state.models), int(now))
     for name in before.keys() | state.errors.keys():
         if before.get(name) != state.errors.get(name):
-            print(f"{name}: {state.errors.get(name, 'healthy again')}", file=sys.stderr, flush=True)  # noqa: T201
+            _say(f"{name}: {state.errors.get(name, 'healthy again')}")
     router: Any = importlib.import_module("litellm.proxy.proxy_server").llm_router
     states = {model["id"]: {"is_healthy": model["id"] not in state.errors, "timestamp": now, "reason": ""} for model in state.models}
     router.health_state_cache.set_deployment_health_states(states)
@@ -308,7 +314,7 @@ async def _save(state: State) -> None:
         try:
             state.save()
         except OSError as error:
-            print(f"the counts were not saved: {error}", file=sys.stderr, flush=True)  # noqa: T201
+            _say(f"the counts were not saved: {error}")
 
 
 def _notify(text: str) -> None:
@@ -341,7 +347,7 @@ def confine(models: list[dict[str, Any]]) -> None:
 
 
 def _refused(attempt: str) -> PermissionError:
-    print(f"refused an attempt to {attempt}", file=sys.stderr, flush=True)  # noqa: T201
+    _say(f"refused an attempt to {attempt}")
     return PermissionError(f"the gateway does not {attempt}")
 
 

@@ -72,12 +72,16 @@ def parse(text: str | None) -> Usage:
 
 
 def _client(entry: Any) -> Client:
-    if not isinstance(entry, dict) or type(entry.get("last")) is not int or not isinstance(entry.get("models"), dict):
+    if not isinstance(entry, dict) or not _whole(entry.get("last")) or not isinstance(entry.get("models"), dict):
         raise ValueError("an entry is not the use of a client")
     return Client(entry["last"], {str(name): _count(count) for name, count in entry["models"].items()})
 
 
+def _whole(value: Any) -> bool:
+    return isinstance(value, int) and not isinstance(value, bool) and value >= 0
+
+
 def _count(entry: Any) -> Count:
-    if not isinstance(entry, Mapping) or entry.keys() != _NAMES or any(type(value) is not int or value < 0 for value in entry.values()):
+    if not isinstance(entry, Mapping) or entry.keys() != _NAMES or not all(map(_whole, entry.values())):
         raise ValueError("an entry is not the use of a model")
     return Count(**entry)

