@@ -147,11 +147,11 @@ gb10_cluster_large: {hosts: {spark1: }, vars: {gb10_model: gpt-oss-120b}}
 """
 
 
-def plan_two(folder: Path, **variables: object) -> Run:
+def plan_two(folder: Path, playbook: str = "plan", **variables: object) -> Run:
     inventory = folder / "hosts.yml"
     inventory.write_text(TWO_CLUSTERS, encoding="utf-8")
     given = json.dumps({"gb10_plan_offline": True, "gb10_facts_dir": str(folder), **variables})
-    return run("playbooks/plan.yml", ["-i", str(inventory), "--extra-vars", given])
+    return run(f"playbooks/{playbook}.yml", ["-i", str(inventory), "--extra-vars", given])
 
 
 def planned(done: Run) -> list[str]:
@@ -178,3 +178,11 @@ def test_an_unknown_cluster_is_refused(recorded: Path) -> None:
     done = plan_two(recorded, gb10_only="medium")
     assert done.status != 0
     assert "gb10_only: 'medium'. Expected: one of large, small. Fix: correct gb10_only" in done.output
+
+
+@pytest.mark.parametrize(("playbook", "variable"), [("export", "export_path"), ("field_report", "field_report_file")])
+def test_several_clusters_are_not_written_to_one_file(recorded: Path, playbook: str, variable: str) -> None:
+    done = plan_two(recorded, playbook, **{variable: str(recorded / "one")})
+    assert done.status != 0
+    assert f"{variable} is one file for the clusters large, small." in done.output
+    assert not (recorded / "one").exists()
