@@ -15,16 +15,10 @@ from typing import Any
 
 from ansible_collections.gb10.cluster.plugins.module_utils.common import bounded_json, io_file, paths
 from ansible_collections.gb10.cluster.plugins.module_utils.gateway import clients, requests, usage
-from ansible_collections.gb10.cluster.plugins.module_utils.health import io_client
+from ansible_collections.gb10.cluster.plugins.module_utils.health import io_client, probe
 
 _SECONDS, _PAUSE = 10.0, 1.0
 _SHOWN = 300
-#: A short request of each kind.
-_REQUESTS: Mapping[str, tuple[str, Mapping[str, Any]]] = {
-    "generate": ("/v1/completions", {"prompt": "Hello", "max_tokens": 1, "temperature": 0}),
-    "embed": ("/v1/embeddings", {"input": "Hello"}),
-    "rerank": ("/v1/rerank", {"query": "Hello", "documents": ["Hello"]}),
-}
 
 
 class Gateway:
@@ -61,9 +55,9 @@ class Gateway:
 
     def answers(self, model: str, kind: str, seconds: float) -> str:
         """Return why the gateway does not answer a short request to a model, "" if it does."""
-        path, body = _REQUESTS[kind]
+        path, body = probe.request(kind, model)
         try:
-            self._ask(path, seconds, {"model": model, **body})
+            self._ask(path, seconds, body)
         except urllib.error.HTTPError as error:
             with error:
                 return f"HTTP {error.code}: {error.read(_SHOWN).decode('utf-8', 'replace')}"
@@ -80,7 +74,7 @@ def parse(text: str) -> dict[str, Any]:
     texts = ("id", "name", "cluster", "kind", "error")
     for model in data["models"]:
         valid = isinstance(model, dict) and all(isinstance(model.get(name), str) for name in texts) and isinstance(model.get("healthy"), bool)
-        if not valid or not isinstance(model.get("checked"), int) or model["kind"] not in _REQUESTS:
+        if not valid or not isinstance(model.get("checked"), int) or model["kind"] not in probe.ANSWERS:
             raise ValueError("the gateway's report has an entry that is not a model")
     counts = usage.parse(json.dumps({"clients": data["usage"]}))
     return {"models": [{name: model[name] for name in (*texts, "healthy", "checked")} for model in data["models"]], "usage": counts}

@@ -202,9 +202,8 @@ class Guard:
         body = await _body(receive)
         found = requests.accept(self._state.gateway, path, body, client, self._state.errors, self._owned) if body is not None else requests.TOO_LARGE
         if isinstance(found, requests.Refusal):
-            # Only models of the gateway are counted, so that a client cannot fill the file.
-            if found.status == requests.UNAVAILABLE and body is not None:
-                self._state.count(name, str(json.loads(body)["model"]), requests=1, failures=1)
+            if found.model:
+                self._state.count(name, found.model, requests=1, failures=1)
             await _refuse(send, found, scope["path"])
             return
         status = [500]

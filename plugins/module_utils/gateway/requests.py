@@ -44,7 +44,11 @@ _CONTROL_PREFIXES = ("_", "mock_", "litellm_", "user_api_key", "router_")
 
 @dataclass(frozen=True)
 class Refusal:
-    """An answer in place of the model's. ``kind`` is a type of error in OpenAI's API, ``code`` its code."""
+    """An answer in place of the model's. ``kind`` is a type of error in OpenAI's API, ``code`` its code.
+
+    ``model``: the model of the gateway that does not answer, "" for any other reason. A client cannot choose that name,
+    and so not fill the file of counts.
+    """
 
     status: int
     kind: str
@@ -52,6 +56,7 @@ class Refusal:
     message: str
     #: Seconds for Retry-After, 0 for none.
     retry: int = 0
+    model: str = ""
 
 
 @dataclass(frozen=True)
@@ -75,7 +80,6 @@ class Gateway:
 UNKNOWN_KEY = Refusal(401, "invalid_request_error", "invalid_api_key", "The API key is missing, unknown or revoked.")
 UNKNOWN_ROUTE = Refusal(404, "invalid_request_error", "unknown_url", "The gateway does not have this path or method.")
 TOO_LARGE = Refusal(413, "invalid_request_error", "request_too_large", f"The request is larger than {MOST >> 20} MiB.")
-UNAVAILABLE = 503
 FORBIDDEN = Refusal(403, "permission_error", "forbidden", "This key may not read the report.")
 
 
@@ -107,7 +111,7 @@ def accept(
     target = next((name for name in candidates if not _down(gateway, name, errors)), "")
     if not target:
         reasons = "; ".join(f"{id_}: {errors[id_]}" for name in candidates for id_ in gateway.models[name])
-        return Refusal(UNAVAILABLE, "server_error", "model_unavailable", f"No server of the model answers ({reasons}).", gateway.interval)
+        return Refusal(503, "server_error", "model_unavailable", f"No server of the model answers ({reasons}).", gateway.interval, model)
     kept = {name: value for name, value in given.items() if not (_controls(name) or owned(name))} | {"model": target}
     if not set(gateway.fallbacks.get(target, ())) <= set(names):
         kept["disable_fallbacks"] = True

@@ -413,6 +413,44 @@ def test_a_run_for_two_clusters_gives_both_locks_back(tmp_path: Path, command: s
     assert [path.name for folder in ("lock", "second") for path in (tmp_path / folder).iterdir()] == []
 
 
+class OtherHost(Runs):
+    """A run of the gateway's play of site.yml on a host outside of the cluster, with a command in place of the role."""
+
+    def __init__(self, folder: Path) -> None:
+        super().__init__(folder)
+        play = load_yaml(read("playbooks/site.yml"))[-1]
+        steps = ROOT / "playbooks/steps"
+        work = [{"command": "{{ command }}"}, {"command": f"cat {self.folder}/lock.json"}]
+        block = {"block": work, "always": [{"import_tasks": f"{steps}/unlock.yml"}]}
+        tasks = folder / "gateway.yml"
+        tasks.write_text(json.dumps([{"import_tasks": f"{steps}/lock.yml"}, block]), encoding="utf-8")
+        defaults = {"gb10.cluster.cluster_lock": {"folder": "{{ folder }}"}}
+        task = {**play["tasks"][0], "ansible.builtin.import_tasks": str(tasks)}
+        play |= {"vars_files": str(steps / "cluster.yml"), "module_defaults": defaults, "tasks": [task]}
+        self.playbook.write_text(json.dumps([play]), encoding="utf-8")
+
+    def inventory(self) -> dict[str, Any]:
+        made = super().inventory()
+        return {**made, "gateway": {"hosts": {"other": made["gb10_cluster"]["children"]["head"]["hosts"]["spark1"]}}}
+
+
+@pytest.mark.parametrize("command", ["true", "false"])
+def test_a_gateway_outside_of_the_cluster_is_locked_on_its_own_host(tmp_path: Path, command: str) -> None:
+    runs = OtherHost(tmp_path)
+    status, output = runs.done(command)
+    assert (status == 0) == (command == "true"), output
+    assert "changed: [other]" in output or command == "false", output
+    assert [path.name for path in runs.folder.iterdir()] == []
+
+
+@pytest.mark.parametrize("playbook", files("playbooks/*.yml"))
+def test_no_variable_of_a_play_has_the_name_of_one_in_its_file(playbook: str) -> None:
+    """Ansible would use that of the file."""
+    shared = load_yaml(read("playbooks/steps/cluster.yml"))
+    for play in load_yaml(read(playbook)):
+        assert not ("vars_files" in play and set(play.get("vars", {})) & set(shared)), play["name"]
+
+
 def test_the_lock_of_another_controller_is_broken_by_its_id_alone(runs: Runs) -> None:
     lock, _former = io_cluster_lock.hold(str(runs.folder), BOB, "")
     # As after a failure to query the head before the plan.
