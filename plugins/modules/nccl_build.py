@@ -109,6 +109,7 @@ from ansible_collections.gb10.cluster.plugins.module_utils.common.problems impor
 from ansible_collections.gb10.cluster.plugins.module_utils.nccl import build as nccl_build
 from ansible_collections.gb10.cluster.plugins.module_utils.nccl import io_build as io_nccl_build
 from ansible_collections.gb10.cluster.plugins.module_utils.nccl import io_store as io_nccl_store
+from ansible_collections.gb10.cluster.plugins.module_utils.node import io_toolkit
 from ansible_collections.gb10.cluster.plugins.module_utils.node.capability import ComputeCapability
 
 
@@ -133,7 +134,7 @@ def main() -> None:
     store = params["store"]
     try:
         gpus = [ComputeCapability.parse(text, f"capabilities[{index}]") for index, text in enumerate(params["capabilities"])]
-        toolkit, builder = io_nccl_build.toolkit(run, params["cuda_home"]), io_nccl_build.builder(store)
+        toolkit, builder = io_toolkit.find(run, params["cuda_home"]), io_nccl_build.builder(store)
         if module.check_mode:
             builder = dataclasses.replace(builder, programs=frozenset(nccl_build.PROGRAMS) | frozenset(nccl_build.GIT))
         if params["source"] is None:

@@ -16,24 +16,12 @@ from typing import Any
 from ansible_collections.gb10.cluster.plugins.module_utils.common.problems import Problem, ProblemsError
 from ansible_collections.gb10.cluster.plugins.module_utils.nccl.functions import pattern_problems
 from ansible_collections.gb10.cluster.plugins.module_utils.node.capability import ComputeCapability
+from ansible_collections.gb10.cluster.plugins.module_utils.node.toolkit import Toolkit
+from ansible_collections.gb10.cluster.plugins.module_utils.node.toolkit import check as check_toolkit
 
 #: The first release without the hang on ARM, independent of the compiler.
 #: Source: NVIDIA/nccl, release v2.29.3-1; see choice.py.
 MINIMUM = (2, 29, 3)
-#: The first CUDA release whose nvcc supports an architecture under this name. Thor's 11.0 was 10.1 before CUDA 13.
-#: Source: NVIDIA, CUDA Features Archive, "CUDA Compiler" of each release.
-SINCE = {
-    ComputeCapability(8, 0): (11, 0),
-    ComputeCapability(8, 6): (11, 1),
-    ComputeCapability(8, 7): (11, 4),
-    ComputeCapability(8, 9): (11, 8),
-    ComputeCapability(9, 0): (11, 8),
-    ComputeCapability(10, 0): (12, 8),
-    ComputeCapability(12, 0): (12, 8),
-    ComputeCapability(10, 3): (12, 9),
-    ComputeCapability(12, 1): (12, 9),
-    ComputeCapability(11, 0): (13, 0),
-}
 #: Bytes per compiler (at most 0.6 GB were measured, docs/benchmarks.md), and for the rest of the machine.
 JOB_BYTES = 1024**3
 RESERVE_BYTES = 2 * 1024**3
@@ -93,21 +81,6 @@ class Release:
         hang = "can hang on ARM under load, with a healthy API (NVIDIA/nccl issue 2353)"
         found = f"{self} compiled with a GCC before 10 {hang}"
         return Problem(path, found, f"{minimum} or newer", f"set a newer tag in {path}, unless you study that hang")
-
-
-@dataclass(frozen=True)
-class Toolkit:
-    """A CUDA toolkit: its folder (None if not found), nvcc's release ("13.0.88") and its architectures ("sm_121")."""
-
-    home: str | None
-    release: str = ""
-    architectures: frozenset[str] = frozenset()
-
-    @classmethod
-    def of_nvcc(cls, home: str, version: str, codes: str) -> Toolkit:
-        """Parse the output of `nvcc --version` and `nvcc --list-gpu-code`."""
-        release = re.search(r"\bV(\d+\.\d+\.\d+)\b", version)
-        return cls(home, release[1] if release else "", frozenset(re.findall(r"^sm_\d+\w?$", codes, re.MULTILINE)))
 
 
 @dataclass(frozen=True)
@@ -199,26 +172,9 @@ def prerequisites(
     if not gpus:
         fix = "set its compute capability, such as 12.1"
         problems.append(Problem("gpus", "no GPU is known", "at least one GPU", fix))
-    if toolkit.home is None:
-        newest = max((SINCE[gpu] for gpu in gpus if gpu in SINCE), default=(12, 9))
-        expected = f"a CUDA toolkit of release {_dotted(newest)} or newer"
-        fix = "install one, or set the folder of an installed one"
-        problems.append(Problem("toolkit", "nvcc not found", expected, fix))
-    else:
-        problems += [_unknown_to(toolkit, gpu) for gpu in sorted(set(gpus)) if gpu.sm not in toolkit.architectures]
+    problems += check_toolkit(toolkit, gpus)
     if builder.disk < (needed := DISK_BYTES + DISK_BYTES_FURTHER * (len(set(gpus)) - 1)):
         found = f"{builder.disk // 1024**2} MiB are free"
         expected, fix = f"{needed // 1024**2} MiB for the build", "free disk space, or use a folder on another disk"
         problems.append(Problem("disk", found, expected, fix))
     return problems
-
-
-def _unknown_to(toolkit: Toolkit, gpu: ComputeCapability) -> Problem:
-    since = SINCE.get(gpu)
-    expected = f"CUDA {_dotted(since)} or newer for {gpu}" if since else f"a CUDA release that supports {gpu}"
-    found = f"nvcc {toolkit.release} in {toolkit.home} does not support {gpu.sm}"
-    return Problem("toolkit", found, expected, "install it, or set the folder of an installed one")
-
-
-def _dotted(release: tuple[int, int]) -> str:
-    return f"{release[0]}.{release[1]}"

@@ -19,32 +19,13 @@ from ansible_collections.gb10.cluster.plugins.module_utils.common.problems impor
 from ansible_collections.gb10.cluster.plugins.module_utils.nccl import io_library as io_nccl
 from ansible_collections.gb10.cluster.plugins.module_utils.nccl import io_store as io_nccl_store
 from ansible_collections.gb10.cluster.plugins.module_utils.nccl import library as nccl_library
-from ansible_collections.gb10.cluster.plugins.module_utils.nccl.build import GIT, PROGRAMS, Builder, Plan, Release, Source, Toolkit
+from ansible_collections.gb10.cluster.plugins.module_utils.nccl.build import GIT, PROGRAMS, Builder, Plan, Release, Source
 from ansible_collections.gb10.cluster.plugins.module_utils.node.capability import ComputeCapability
 from ansible_collections.gb10.cluster.plugins.module_utils.node.parse import available_memory
+from ansible_collections.gb10.cluster.plugins.module_utils.node.toolkit import Toolkit
 
-#: Folders of CUDA toolkits, best first. The link that the packages create comes before the versioned folders.
-_TOOLKITS = ("/usr/local/cuda", "/usr/local/cuda-*", "/opt/cuda")
 #: The number of output lines shown for a failed build.
 _SHOWN = 20
-
-
-def toolkit(run: Run, home: str | None) -> Toolkit:
-    """Return the toolkit in ``home``, or the first installed one. Raises ProblemsError if it does not work."""
-    places = [home] if home else [path for pattern in _TOOLKITS for path in sorted(glob.glob(pattern), reverse=True)]
-    for place in places:
-        nvcc = f"{place}/bin/nvcc"
-        if not os.access(nvcc, os.X_OK):
-            continue
-        answers = [run([nvcc, option]) for option in ("--version", "--list-gpu-code")]
-        if any(status != 0 for status, _stdout, _stderr in answers):
-            found = f"{nvcc} does not run: {answers[0][2].strip()}"
-            raise ProblemsError([Problem("cuda_home", found, "a working CUDA toolkit", "repair it, or set another")])
-        return Toolkit.of_nvcc(place, answers[0][1], answers[1][1])
-    if home:
-        found, fix = f"{home}/bin/nvcc not found", "correct it, or leave it unset"
-        raise ProblemsError([Problem("cuda_home", found, "the folder of a CUDA toolkit", fix)])
-    return Toolkit(None)
 
 
 def builder(folder: str) -> Builder:

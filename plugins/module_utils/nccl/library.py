@@ -12,8 +12,8 @@ from dataclasses import dataclass
 from typing import Any
 
 from ansible_collections.gb10.cluster.plugins.module_utils.common.problems import Problem
-from ansible_collections.gb10.cluster.plugins.module_utils.nccl.build import SINCE
 from ansible_collections.gb10.cluster.plugins.module_utils.node.capability import ComputeCapability, Variant
+from ansible_collections.gb10.cluster.plugins.module_utils.node.toolkit import SINCE
 from ansible_collections.gb10.cluster.plugins.module_utils.runtime import elf, fat_binary
 from ansible_collections.gb10.cluster.plugins.module_utils.runtime.fat_binary import FatBinary, Way
 

@@ -21,8 +21,9 @@ from ansible_collections.gb10.cluster.plugins.module_utils.nccl import build as 
 from ansible_collections.gb10.cluster.plugins.module_utils.nccl import functions as nccl_functions
 from ansible_collections.gb10.cluster.plugins.module_utils.nccl import io_library as io_nccl
 from ansible_collections.gb10.cluster.plugins.module_utils.nccl import library as nccl_library
-from ansible_collections.gb10.cluster.plugins.module_utils.nccl.build import Builder, Release, Source, Toolkit
+from ansible_collections.gb10.cluster.plugins.module_utils.nccl.build import Builder, Release, Source
 from ansible_collections.gb10.cluster.plugins.module_utils.node.capability import ComputeCapability
+from ansible_collections.gb10.cluster.plugins.module_utils.node.toolkit import Toolkit
 
 GB10, RTX50, THOR, H200 = (ComputeCapability.parse(text) for text in ("12.1", "12.0", "11.0", "9.0"))
 MACHINE = 183 if platform.machine() == "aarch64" else 62
