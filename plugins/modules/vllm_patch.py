@@ -32,7 +32,7 @@ options:
     description: The patches to apply or remove. By default all; the status shows those that do not apply.
     type: list
     elements: str
-    choices: [w8a8, w8a8_torch, fp8_moe_oracle, moe_config, triton_ptxas, cmake_archs]
+    choices: [w8a8, w8a8_torch, fp8_moe_oracle, moe_config, triton_ptxas]
   state:
     description: Whether to apply the patches, or to restore the shipped files.
     type: str

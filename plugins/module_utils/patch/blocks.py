@@ -12,7 +12,6 @@ import re
 from collections.abc import Sequence
 
 from ansible_collections.gb10.cluster.plugins.module_utils.node.capability import ComputeCapability
-from ansible_collections.gb10.cluster.plugins.module_utils.patch import files as patch_files
 from ansible_collections.gb10.cluster.plugins.module_utils.patch import source_edit
 from ansible_collections.gb10.cluster.plugins.module_utils.patch.source_edit import Function, SourceEditError
 from ansible_collections.gb10.cluster.plugins.module_utils.patch.table import PATCHES, Edit
@@ -43,8 +42,6 @@ def made(content: bytes, edits: Sequence[Edit], patch: str, capability: ComputeC
 @functools.lru_cache(maxsize=32)
 def _apply(source: bytes, edit: Edit, patch: str, capability: ComputeCapability) -> bytes:
     """Make one edit. A plan requests the same edit more than once, hence the cache."""
-    if edit.kind == "cmake":
-        return patch_files.with_arch(source, capability, marker(patch, capability))
     tree = source_edit.parse(source)
     function = source_edit.find(tree, edit.function)
     if not source_edit.is_plain(function):

@@ -18,7 +18,6 @@ from ansible_collections.gb10.cluster.plugins.module_utils.patch.schema import G
 from ansible_collections.gb10.cluster.plugins.module_utils.patch.source_edit import SourceEditError
 from ansible_collections.gb10.cluster.plugins.module_utils.patch.table import (
     APPLIES,
-    CMAKE,
     CONFIGS,
     FIRST,
     LAST,
@@ -76,8 +75,6 @@ def decide(name: str, request: Request, tree: Tree, earlier: Mapping[str, Decisi
         return _moe_config(first, request, tree)
     if name == "triton_ptxas":
         return _ptxas(first, request, tree)
-    if name == "cmake_archs":
-        return _cmake(first, request, tree)
     refused = None
     for row, remark in rows(name, request):
         decision = _by_row(row, request, tree, earlier)
@@ -176,15 +173,3 @@ def _ptxas(row: Row, request: Request, tree: Tree) -> Decision:
     if request.mechanism == "source":
         return Decision(APPLIES, reason, row.source, files={path: Link(toolkit.path)})
     return Decision(USE_FLAG, reason, row.source, environment={"TRITON_PTXAS_PATH": toolkit.path, "TRITON_PTXAS_BLACKWELL_PATH": toolkit.path})
-
-
-def _cmake(row: Row, request: Request, tree: Tree) -> Decision:
-    shipped = tree.shipped(CMAKE)
-    if not patch_files.is_vllm_cmake(shipped):
-        return Decision(NOT_NEEDED, "this is not a source checkout of vLLM", row.source)
-    if refused := _refusal(row.edits, row.patch, request.capability, tree):
-        return Decision(UNSUPPORTED, refused, row.source, row.edits)
-    if shipped is not None and blocks.made(shipped, row.edits, row.patch, request.capability) == shipped:
-        reason = f"every list with {request.capability.major}.0 already has {request.capability}"
-        return Decision(NOT_NEEDED, reason, row.source, row.edits)
-    return Decision(APPLIES, row.reason, row.source, row.edits)

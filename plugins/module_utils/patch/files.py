@@ -2,15 +2,11 @@
 # GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
 
-"""Non-Python files of patches: tables of fused MoE kernels for a GB10, and CMake architecture lists."""
+"""Non-Python files of patches: tables of fused MoE kernels for a GB10."""
 
 from __future__ import annotations
 
 import json
-import re
-from collections.abc import Iterator
-
-from ansible_collections.gb10.cluster.plugins.module_utils.node.capability import ComputeCapability
 
 #: (experts per rank, intermediate size per rank) of Qwen3-Next-80B on one rank, and tensor parallel over two.
 MOE_SHAPES = ((512, 512), (512, 256))
@@ -18,10 +14,6 @@ _BLOCK_SHAPES = ("", ",block_shape=[128,128]")
 #: Batch sizes in tokens.
 _BATCHES = (1, 2, 4, 8, 16, 24, 32, 48, 64, 96, 128, 256, 512, 1024, 1536, 2048, 3072, 4096)
 _SMALL, _LARGE = 64, 512
-
-_LISTS = b"CUDA_SUPPORTED_ARCHS|SCALED_MM_ARCHS|FP4_ARCHS|MLA_ARCHS|CUTLASS_MOE_DATA_ARCHS"
-#: The standard library has no CMake parser. Match commands at the start of a line that name one of these lists.
-_ARCHS = re.compile(rb'^([ \t]*)((?:set|cuda_archs_loose_intersection)[ \t]*\([ \t]*(?:' + _LISTS + rb')\s+")([^"$]*)"', re.MULTILINE)
 
 
 def moe_tables() -> dict[str, bytes]:
@@ -47,31 +39,3 @@ def moe_tables() -> dict[str, bytes]:
         for experts, size in MOE_SHAPES
         for block_shape in _BLOCK_SHAPES
     }
-
-
-def is_vllm_cmake(source: bytes | None) -> bool:
-    """Return whether this is the CMakeLists.txt of vLLM, not that of another project."""
-    return source is not None and b"project(vllm_extensions" in source
-
-
-def with_arch(source: bytes, capability: ComputeCapability, marker: str) -> bytes:
-    """Return CMakeLists.txt with the capability after each MAJOR.0 of lists that lack it, unchanged if none does."""
-
-    def added(match: re.Match[bytes]) -> bytes:
-        indent, command, archs = match.groups()
-        entries = archs.decode().split(";")
-        wanted = list(_with(entries, capability))
-        if wanted == entries:
-            return match[0]
-        newline = b"\r\n" if b"\r\n" in source else b"\n"
-        return b"".join([indent, marker.encode(), newline, indent, command, ";".join(wanted).encode(), b'"'])
-
-    return _ARCHS.sub(added, source)
-
-
-def _with(entries: list[str], capability: ComputeCapability) -> Iterator[str]:
-    known = any(re.fullmatch(rf"{re.escape(str(capability))}[af]?(\+PTX)?", entry) for entry in entries)
-    for entry in entries:
-        yield entry
-        if not known and (base := re.fullmatch(rf"{capability.major}\.0([af]?)", entry)):
-            yield f"{capability}{base[1]}"

@@ -25,8 +25,8 @@ CONFIGS = f"{_LAYERS}/fused_moe/configs"
 FP8 = f"{_LAYERS}/quantization/fp8.py"
 _OLD_KERNELS = f"{_LAYERS}/quantization/kernels/scaled_mm"
 _KERNELS = "model_executor/kernels/linear/scaled_mm"
-#: Files of a source checkout, and of the Triton in the package's environment.
-CMAKE, PTXAS = "../CMakeLists.txt", "../triton/backends/nvidia/bin"
+#: The assemblers of the Triton in the package's environment.
+PTXAS = "../triton/backends/nvidia/bin"
 
 
 @dataclass(frozen=True)
@@ -183,12 +183,7 @@ ROWS: tuple[Row, ...] = (
         "triton_ptxas", (0, 13), None, USE_FLAG, "Triton runs the assembler in these variables",
         "https://github.com/triton-lang/triton/blob/00526b7b/third_party/nvidia/backend/compiler.py: get_ptxas, sm_arch_from_capability; knobs.py",
     ),
-    Row(
-        "cmake_archs", (0, 13), None, APPLIES, "architecture lists with 12.0 and without 12.1",
-        "CMakeLists.txt; https://github.com/Avarok-Cybersecurity/dgx-vllm: CUDA_SUPPORTED_ARCHS, SCALED_MM, FP4, MLA, CUTLASS_MOE_DATA",
-        edits=(Edit(CMAKE, "", "cmake"),),
-    ),
 )  # fmt: skip
 
 #: The patches in order of application, and the version of each one's inserted lines.
-PATCHES: Mapping[str, int] = {"w8a8": 1, "w8a8_torch": 1, "fp8_moe_oracle": 1, "moe_config": 1, "triton_ptxas": 1, "cmake_archs": 1}
+PATCHES: Mapping[str, int] = {"w8a8": 1, "w8a8_torch": 1, "fp8_moe_oracle": 1, "moe_config": 1, "triton_ptxas": 1}

@@ -19,7 +19,7 @@ from ansible_collections.gb10.cluster.plugins.module_utils.patch import plan as 
 from ansible_collections.gb10.cluster.plugins.module_utils.patch.blocks import MARKER
 from ansible_collections.gb10.cluster.plugins.module_utils.patch.plan import Plan
 from ansible_collections.gb10.cluster.plugins.module_utils.patch.schema import Link, Request, Wanted
-from ansible_collections.gb10.cluster.plugins.module_utils.patch.table import CMAKE, CONFIGS, FIRST, LAST, ORACLE, PATCHES, PTXAS, ROWS, UTILS
+from ansible_collections.gb10.cluster.plugins.module_utils.patch.table import CONFIGS, FIRST, LAST, ORACLE, PATCHES, PTXAS, ROWS, UTILS
 from ansible_collections.gb10.cluster.plugins.module_utils.runtime.image_copy import Assembler
 
 EDITED = ["w8a8", "w8a8_torch", "fp8_moe_oracle"]
@@ -436,39 +436,6 @@ def test_triton_ptxas(bundled: frozenset[str], toolkit: frozenset[str], mechanis
     assert (statuses(plan), plan.environment) == ([status], variables if status == "use_flag" else {})
     assert plan.files == ({f"{PTXAS}/ptxas-blackwell": Link("/toolkit/ptxas")} if status == "applied" else {})
     assert statuses(vllm_patches.present(given, tree())) == ["not_needed"], "without Triton"
-
-
-CMAKE_TEXT = """\
-project(vllm_extensions LANGUAGES CXX)
-  set(CUDA_SUPPORTED_ARCHS "7.5;9.0;12.0")
-  set(CUDA_SUPPORTED_ARCHS "12.0;12.1")
-# set(CUDA_SUPPORTED_ARCHS "12.0")
-    cuda_archs_loose_intersection(SCALED_MM_ARCHS "12.0f" "${CUDA_ARCHS}")
-    cuda_archs_loose_intersection(SCALED_MM_ARCHS "9.0a;" "${CUDA_ARCHS}")
-  cuda_archs_loose_intersection(FP4_ARCHS
-    "10.0a;12.0a" "${CUDA_ARCHS}")
-  cuda_archs_loose_intersection(MARLIN_ARCHS "12.0" "${CUDA_ARCHS}")
-"""
-
-
-def test_cmake_archs() -> None:
-    files = tree(**{CMAKE: CMAKE_TEXT})
-    plan = vllm_patches.present(request(names=["cmake_archs"]), files)
-    assert statuses(plan) == ["applied"]
-    files.run(plan)
-    written = files.written[CMAKE]
-    assert isinstance(written, bytes)
-    lines = [line for line in written.decode().splitlines() if "# gb10.cluster patch cmake_archs 1 for 12.1" not in line]
-    old = CMAKE_TEXT.splitlines()
-    changed = {0: '  set(CUDA_SUPPORTED_ARCHS "7.5;9.0;12.0;12.1")', 1: "12.0f;12.1f", 2: "12.0a;12.1a"}
-    assert [index for index, (new, was) in enumerate(zip(lines, old, strict=True)) if new != was] == [1, 4, 7]
-    assert lines[1] == changed[0] and changed[1] in lines[4] and changed[2] in lines[7]
-    assert written.count(b"# gb10.cluster patch cmake_archs 1 for 12.1") == 3
-    assert statuses(vllm_patches.present(request(names=["cmake_archs"]), files)) == ["already_applied"]
-    files.run(vllm_patches.absent(request(names=["cmake_archs"]), files))
-    assert files.written == {}
-    assert statuses(vllm_patches.present(request(names=["cmake_archs"]), tree(**{CMAKE: "project(other)\n"}))) == ["not_needed"]
-    assert statuses(vllm_patches.present(request(names=["cmake_archs"], capability=ComputeCapability(12, 0)), files)) == ["not_needed"]
 
 
 @pytest.mark.parametrize(
