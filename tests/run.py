@@ -60,6 +60,7 @@ PARTS: Mapping[str, Part] = {
     "models": molecule("models"),
     "ring": molecule("ring"),
     "image": molecule("image"),
+    "vllm_build": molecule("vllm_build"),
     "arm64": Part(["arm64"], no_other_machine),
     "sanity": Part(["sanity"]),
     "unit": Part(["unit"]),

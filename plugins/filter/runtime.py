@@ -2,16 +2,19 @@
 # GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
 
-"""Filters: stacks and locks."""
+"""Filters: stacks, locks, and the environment of a build."""
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
-from ansible_collections.gb10.cluster.plugins.plugin_utils.lazy import Core
+from ansible_collections.gb10.cluster.plugins.plugin_utils.lazy import Core, plain_data
 
 stacks = Core("runtime.stacks")
+vllm_build = Core("vllm_build.choice")
+requirements = Core("vllm_build.requirements")
+wheel = Core("vllm_build.wheel")
 
 
 def stack_lock(name: str) -> str:
@@ -20,9 +23,27 @@ def stack_lock(name: str) -> str:
     return stack.lock if stack else ""
 
 
+def runtime_digest(lock: str, build: Mapping[str, Any], nodes: Sequence[Mapping[str, Any]]) -> str:
+    """Return the digest of the environment for a lock's text, or for a build of vLLM with that lock.
+
+    ``build`` are the variables of the role vllm_build, ``nodes`` the results of vllm_build_info, [] without a build.
+    """
+    return str(vllm_build.digest_of_lock(str(lock), plain_data(build), plain_data(nodes)))
+
+
+def build_requirements(lock: str, tools: str) -> str:
+    """Return the requirements file of vLLM's build environment: torch from the runtime's lock, and the tools."""
+    return str(requirements.requirements(str(lock), str(tools)))
+
+
+def build_text(stamp: Mapping[str, Any]) -> list[str]:
+    """Return lines about a built wheel: its GPU code, its duration and the compiler cache."""
+    return list(wheel.text(plain_data(stamp)))
+
+
 class FilterModule:
     """Register the filters."""
 
     def filters(self) -> dict[str, Callable[..., Any]]:
         """Return name -> function."""
-        return {"stack_lock": stack_lock}
+        return {"stack_lock": stack_lock, "runtime_digest": runtime_digest, "build_requirements": build_requirements, "build_text": build_text}

@@ -16,6 +16,20 @@ from ansible_collections.gb10.cluster.plugins.module_utils.fabric import topolog
 Node = dict[str, Any]
 
 
+#: The variables of the role vllm_build, which is off by default.
+BUILD = {
+    "enabled": False,
+    "source": "https://github.com/vllm-project/vllm.git",
+    "version": "v0.33.0",
+    "commit": "",
+    "checksum": "",
+    "patches": [],
+    "capabilities": [],
+    "separate": False,
+    "environment": {},
+    "dependencies": [],
+}
+
 def lock_of(*pins: str) -> str:
     """Return a lock file with these pins, each with a hash."""
     return "".join(f"{pin} \\\n    --hash=sha256:{'0' * 64}\n" for pin in pins)
@@ -96,6 +110,7 @@ def spark(number: int, group: str, **settings: Any) -> Node:
         "variables": ["ansible_host", "gb10_model", "gb10_plan", "inventory_hostname"],
         "nccl": "stack",
         "nccl_wanted": "auto",
+        "build": dict(BUILD),
         "queried": {},
         "removing": False,
         "store": {"enabled": True, "source": ""},

@@ -8,6 +8,7 @@ tar file is such a file. A file STATE/trouble names a command and its replacemen
 from __future__ import annotations
 
 import hashlib
+import itertools
 import json
 import os
 import shutil
@@ -68,6 +69,16 @@ def start(state: Path, _attach: str, container: str) -> int:
     return subprocess.run(argv, env=os.environ | {"PYTHONPATH": os.pathsep.join(image["path"])}, check=False).returncode
 
 
+def run(state: Path, *argv: str) -> int:
+    """Run an image's Python. Each option is one word."""
+    options = list(itertools.takewhile(lambda word: word.startswith("--"), argv))
+    reference, *arguments = argv[len(options) :]
+    image = next((image for image in images(state).values() if reference in image["names"]), None)
+    if image is None or not {"--pull=never", "--network=none", "--entrypoint=python3"} <= {*options}:
+        return fail(f"{reference}: image not known")
+    return subprocess.run([sys.executable, *arguments], env=os.environ | {"PYTHONPATH": os.pathsep.join(image["path"])}, check=False).returncode
+
+
 def cp(_state: Path, source: str, target: str) -> int:
     path = Path(source.partition(":")[2])
     (shutil.copytree if path.is_dir() else shutil.copy2)(path, target, **({"symlinks": True} if path.is_dir() else {}))
@@ -122,7 +133,10 @@ def load(state: Path, given: str) -> int:
 
 
 def build(state: Path, *argv: str) -> int:
-    """Build an image whose ID is the digest of its Containerfile, which must start from an image of the engine."""
+    """Build an image whose ID is the digest of its Containerfile, which must start from an image of the engine.
+
+    STATE/built lists the files of each build beside it: {image: [path]}.
+    """
     given = dict(word.removeprefix("--").partition("=")[::2] for word in argv[:-1])
     text = Path(given["file"]).read_text(encoding="utf-8")
     start = text.split()[1]
@@ -130,6 +144,10 @@ def build(state: Path, *argv: str) -> int:
     if base is None or Path(given["file"]).parent != Path(argv[-1]) or "pull" not in given:
         return fail(f"{start}: image not known")
     (state / "network").write_text(given.get("network", "default"), encoding="utf-8")
+    built = state / "built"
+    files = [str(path.relative_to(argv[-1])) for path in sorted(Path(argv[-1]).rglob("*")) if path.is_file() and path.name != "Containerfile"]
+    known = json.loads(built.read_text(encoding="utf-8")) if built.exists() else {}
+    built.write_text(json.dumps({**known, given["tag"]: files}), encoding="utf-8")
     image_id = hashlib.sha256(text.encode()).hexdigest()
     entry = {"names": [given["tag"]], "root": "/", "path": [], "said": {**base["said"], "RepoDigests": []}}
     (state / "images" / f"{image_id}.json").write_text(json.dumps(entry), encoding="utf-8")
@@ -147,7 +165,7 @@ def main(folder: str, command: str, *argv: str) -> int:
                 time.sleep(60)
             return fail("it is broken", int(what))
     known = {"image": inspect, "create": create, "start": start, "cp": cp, "ps": ps, "rm": rm, "pull": pull, "tag": tag, "save": save}
-    known |= {"load": load, "build": build}
+    known |= {"load": load, "build": build, "run": run}
     return known[command](state, *argv)
 
 

@@ -57,6 +57,10 @@ from ansible_collections.gb10.cluster.plugins.module_utils.rules.schema import W
 from ansible_collections.gb10.cluster.plugins.module_utils.runtime import layers, locks, stacks, wheels
 from ansible_collections.gb10.cluster.plugins.module_utils.serve import plan as serve_plan
 from ansible_collections.gb10.cluster.plugins.module_utils.serve import schema as serve
+from ansible_collections.gb10.cluster.plugins.module_utils.vllm_build import choice as vllm_build_choice
+from ansible_collections.gb10.cluster.plugins.module_utils.vllm_build import requirements
+from ansible_collections.gb10.cluster.plugins.module_utils.vllm_build import schema as vllm_build_schema
+from ansible_collections.gb10.cluster.plugins.module_utils.vllm_build.schema import Choice
 from ansible_collections.gb10.cluster.plugins.module_utils.vllm_release import checks as vllm_release
 
 #: Problems with one of these make the vLLM release unknown, so that arguments are not checked.
@@ -74,12 +78,17 @@ def plan(inputs: Inputs, known_variables: Mapping[str, Sequence[str]]) -> tuple[
     settings = inputs.head.settings
     members, ports = [_member(node) for node in inputs.nodes], [node.settings.fabric_ports for node in inputs.nodes]
     fabric = fabric_plan.of_cluster(members, ports, settings.fabric, settings.fabric_rdma_required, settings.fabric_pin_gid_index)
-    stack, stack_problems = _stack(inputs)
+    locked, lock_problems = stacks.resolve(settings.stack, inputs.lock, settings.runtime_lock, settings.runtime, settings.container_image)
+    build = _build(inputs, locked)
+    builds = _builds(inputs, locked, build)
+    stack, stack_problems = _stack(inputs, locked, builds)
     problems = [
         *cluster_checks.check(inputs, known_variables),
         *inputs.problems,
         *fabric.problems,
+        *lock_problems,
         *stack_problems,
+        *_check_build(inputs, locked, build),
         *_check_nodes(inputs, fabric),
         *fabric.link_problems,
     ]
@@ -96,14 +105,13 @@ def plan(inputs: Inputs, known_variables: Mapping[str, Sequence[str]]) -> tuple[
         # Check the rest with sizes that the plan chooses.
         settings = replace(settings, tensor_parallel_size=0, pipeline_parallel_size=0, data_parallel_size=1)
         fabric = replace(fabric, nodes=())
-    image = _image(inputs, stack)
-    runtime = _runtime(inputs, settings, stack, image.image_id if image else "")
+    runtime = _runtime(inputs, stack, locked.image, builds, build)
     ranks = _ranks(inputs, fabric, runtime, model)
     nccl = _nccl(inputs, fabric, ranks, stack)
     serving = _serving(inputs, settings, fabric, ranks, stack, nccl, model)
     decision = serve_plan.decide(serving)
     problems += decision.problems
-    return (None if problems else _plan(inputs, fabric, ranks, runtime, nccl, model, serving, decision)), problems
+    return (None if problems else _plan(inputs, fabric, ranks, runtime, nccl, build, model, serving, decision)), problems
 
 
 def warnings(inputs: Inputs, plan: Plan | None) -> list[str]:
@@ -128,29 +136,33 @@ def _member(node: Node) -> topology.FabricNode:
     )
 
 
-def _stack(inputs: Inputs) -> tuple[stacks.Stack, list[Problem]]:
-    """Return the versions to run, with the problems of the lock. A queried image has its own."""
-    settings = inputs.head.settings
-    stack, problems = stacks.resolve(settings.stack, inputs.lock, settings.runtime_lock, settings.runtime, settings.container_image)
-    if inputs.layers:
-        stack, refused = _layered(inputs, stack)
-        problems += refused
+def _builds(inputs: Inputs, locked: stacks.Stack, build: Choice) -> list[layers.Build]:
+    """Return the builds on the stack's image: of vLLM's wheel, then of the user's layers and the recipe's mods.
+
+    A wheel that is missing has a build too, so that no plan names the image without it; see vllm_runtime's prepare.yml.
+    """
+    if locked.runtime != stacks.CONTAINER or not locked.image:
+        return []
+    path = f"{inputs.head.settings.install_dir}/build/wheels"
+    items = build.wheels[:1] if build.built else ()
+    own = [layers.Layer(f"vllm-{item.name}", "", item.sha256 or item.name, (), False, f"{path}/{item.name}/{item.wheel}") for item in items]
+    return layers.builds(locked.image, [*own, *inputs.layers], inputs.head.image_python)
+
+
+def _stack(inputs: Inputs, locked: stacks.Stack, builds: Sequence[layers.Build]) -> tuple[stacks.Stack, list[Problem]]:
+    """Return the versions to run, and the problems of lock and layers. ``locked`` has the lock's; a queried image has its own."""
+    settings, problems = inputs.head.settings, []
+    if inputs.layers and locked.runtime != stacks.CONTAINER:
+        expected = "gb10_runtime: container, because layers belong to an image"
+        problems.append(Problem(layers.VARIABLE, f"the runtime is {locked.runtime}", expected, "remove the layers, or set gb10_runtime"))
+    stack = replace(locked, image=builds[-1].image) if builds else locked
     if image := _image(inputs, stack):
         stack = replace(stack, vllm=image.vllm.partition("+")[0], ray=image.ray, image_has_ray=bool(image.ray))
     if settings.distributed_executor_backend == "ray":
         path = "gb10_container_image" if stack.runtime == stacks.CONTAINER else "gb10_runtime_lock"
         problems = [*problems, *stacks.check_ray(stack.ray, path)]
-    # A container's lock lists the contents of the image; it is not installed.
+    # A container's lock lists the contents of the image; only a build installs it.
     return stack, [*problems, *(locks.check(inputs.lock, settings.runtime_lock) if stack.runtime == stacks.NATIVE else [])]
-
-
-def _layered(inputs: Inputs, stack: stacks.Stack) -> tuple[stacks.Stack, list[Problem]]:
-    """Return the stack with the image that has the layers, and the problem of layers without an image."""
-    if stack.runtime != stacks.CONTAINER:
-        expected = "gb10_runtime: container, because layers belong to an image"
-        return stack, [Problem(layers.VARIABLE, f"the runtime is {stack.runtime}", expected, "remove the layers, or set gb10_runtime")]
-    builds = layers.builds(stack.image, inputs.layers, inputs.head.image_python)
-    return replace(stack, image=builds[-1].image if stack.image else ""), []
 
 
 def _image(inputs: Inputs, stack: stacks.Stack) -> ImageOptions | None:
@@ -159,26 +171,68 @@ def _image(inputs: Inputs, stack: stacks.Stack) -> ImageOptions | None:
     return found if found and stack.runtime == stacks.CONTAINER and found.image == stack.image else None
 
 
+def _check_build(inputs: Inputs, locked: stacks.Stack, build: Choice) -> list[Problem]:
+    """Return the problems of the build's variables, and for a container those of the lock and the image."""
+    problems = vllm_build_choice.check(inputs.head.build, locked.vllm, bool(inputs.lock))
+    if locked.runtime != stacks.CONTAINER or not build.built:
+        return problems
+    image = _image(inputs, locked)
+    release, torch = image.vllm.partition("+")[0] if image else "", requirements.version(inputs.lock, "torch")
+    problems += vllm_build_choice.check_image(inputs.head.build, locked.vllm, torch, locked.image, release)
+    # The environment of the build gets the lock's torch.
+    return problems + locks.check(inputs.lock, inputs.head.settings.runtime_lock)
+
+
 def _check_nodes(inputs: Inputs, fabric: FabricPlan) -> list[Problem]:
     """Return the problems of each node: its wheels, and its facts."""
     problems: list[Problem] = []
     for index, node in enumerate(inputs.nodes):
+        if inputs.head.build.wanted != vllm_build_schema.FALSE:
+            problems += wheels.check_other(node.settings.runtime_wheels, "vllm", f"nodes[{index}].gb10_runtime_wheels")
         problems += wheels.check(node.settings.runtime_wheels, inputs.lock, f"nodes[{index}].gb10_runtime_wheels")
         problems += node_checks.check(index, node, inputs.head.settings, fabric)
     return problems
 
 
-def _runtime(inputs: Inputs, settings: Settings, stack: stacks.Stack, options_of: str) -> Container | Environment:
-    """Return the ranks' runtime. Overrides belong to ``name``. Only a native environment has a path and a lock."""
-    engine, arguments = settings.container_engine, settings.container_args
+def _build(inputs: Inputs, locked: stacks.Stack) -> Choice:
+    """Return whether the cluster runs a build of vLLM, off if the request has a problem.
+
+    ``locked`` has the lock's releases, so that a query of the image does not change the decision.
+    """
+    request, torch = inputs.head.build, requirements.version(inputs.lock, "torch")
+    if vllm_build_choice.check(request, locked.vllm, bool(inputs.lock)):
+        request = replace(request, wanted=vllm_build_schema.FALSE)
+    nodes = []
+    for node in inputs.nodes:
+        known = (node.facts.builds, node.facts.published, node.facts.cores, node.facts.memory) if node.facts else ((), None, 0, 0)
+        nodes.append(vllm_build_schema.Node(node.name, node.capability or "", *known))
+    return vllm_build_choice.choose(request, locked.vllm, torch, locked.device, nodes, locked.runtime == stacks.CONTAINER)
+
+
+def _built_wheels(inputs: Inputs, runtime: Container | Environment, build: Choice) -> dict[str, Wheel]:
+    """Return the wheel of the build by node's name, {} if it is not on every node yet, or in an image."""
+    if build.state != vllm_build_schema.READY or runtime.kind == stacks.CONTAINER:
+        return {}
+    store = f"{inputs.head.settings.install_dir}/build/wheels"
+    return {name: Wheel(f"{store}/{item.name}/{item.wheel}", item.sha256, built=True) for item in build.wheels for name in item.nodes}
+
+
+def _runtime(
+    inputs: Inputs, stack: stacks.Stack, base: str, builds: Sequence[layers.Build], build: Choice
+) -> Container | Environment:
+    """Return the ranks' runtime. Overrides belong to ``name``. Only a native environment has a path.
+
+    A build has an environment of its own, so that the one in use stays complete.
+    """
+    settings = inputs.head.settings
+    engine, arguments, lock = settings.container_engine, settings.container_args, settings.runtime_lock
     if stack.runtime == stacks.CONTAINER:
-        base = settings.container_image or stacks.STACKS[stack.name].image
-        builds = layers.builds(base, inputs.layers, inputs.head.image_python)
-        return Container(stack.runtime, stack.image, stack.image, engine, arguments, options_of, base, builds)
-    digest = _digest(inputs.lock)
+        image = _image(inputs, stack)
+        return Container(stack.runtime, stack.image, stack.image, engine, arguments, image.image_id if image else "", base, builds, lock)
+    digest = vllm_build_choice.runtime_digest(_digest(inputs.lock), build)
     path = f"{settings.install_dir}/runtime/{digest[:12]}"
     link = f"{settings.install_dir}/runtime/current"
-    return Environment(stack.runtime, path, "", engine, arguments, "", "", (), settings.runtime_lock, digest, path, link)
+    return Environment(stack.runtime, path, "", engine, arguments, "", "", (), lock, digest, path, link)
 
 
 def _ranks(inputs: Inputs, fabric: FabricPlan, runtime: Container | Environment, model: Chosen) -> list[serve.Node]:
@@ -273,6 +327,7 @@ def _plan(
     ranks: Sequence[serve.Node],
     runtime: Container | Environment,
     nccl: Nccl,
+    build: Choice,
     model: Chosen,
     serving: serve.Inputs,
     decision: serve.Decision,
@@ -281,7 +336,7 @@ def _plan(
     head, settings, stack = inputs.head, inputs.head.settings, serving.stack
     executor = settings.distributed_executor_backend
     return Plan(
-        nodes=_planned_nodes(inputs, fabric.nodes, ranks, decision.environment),
+        nodes=_planned_nodes(inputs, fabric.nodes, ranks, decision.environment, _built_wheels(inputs, runtime, build)),
         head=Head(head.name, fabric.nodes[0].address),
         model=model.entry.reference,
         kind=decision.kind.name,
@@ -321,6 +376,7 @@ def _plan(
         oom_score=settings.service_oom_score,
         runtime=runtime,
         nccl=nccl,
+        build=build,
         stack=StackVersions(stack.name, stack.vllm, stack.nccl, stack.device, stack.cuda),
         serve=_serve(serving, model, decision, inputs.recipe.about if inputs.recipe else ()),
         topology=fabric.topology,
@@ -366,8 +422,14 @@ def _state(node: Node, mark: str) -> State:
     return State(**asdict(found), runtime_ready=found.runtime_mark == _digest(mark))
 
 
+def _wheels(node: Node, built: Mapping[str, Wheel]) -> tuple[Wheel, ...]:
+    """Return the wheels that replace the lock's on one node."""
+    own = (built[node.name],) if node.name in built else ()
+    return (*own, *(Wheel(**wheel) for wheel in node.settings.runtime_wheels))
+
+
 def _planned_nodes(
-    inputs: Inputs, shares: Sequence[NodeFabric], ranks: Sequence[serve.Node], environment: Mapping[str, str]
+    inputs: Inputs, shares: Sequence[NodeFabric], ranks: Sequence[serve.Node], environment: Mapping[str, str], built: Mapping[str, Wheel]
 ) -> tuple[PlannedNode, ...]:
     """Return the plan of each node; ``environment`` are the variables that all ranks have in common."""
     interfaces = [node.facts.network.interfaces if node.facts else {} for node in inputs.nodes]
@@ -377,7 +439,8 @@ def _planned_nodes(
         for rail in share.rails
     }
     lock = _digest(inputs.lock)
-    marks = ["".join(f"{line}\n" for line in (lock, *(wheel["sha256"] for wheel in node.settings.runtime_wheels))) for node in inputs.nodes]
+    wheels_of = [_wheels(node, built) for node in inputs.nodes]
+    marks = ["".join(f"{line}\n" for line in (lock, *(wheel.sha256 for wheel in own))) for own in wheels_of]
     return tuple(
         PlannedNode(
             name=node.name,
@@ -390,7 +453,7 @@ def _planned_nodes(
             netplan=share.netplan,
             environment={**environment, **rank.environment},
             head=node.head,
-            wheels=tuple(Wheel(**wheel) for wheel in node.settings.runtime_wheels),
+            wheels=own,
             capability=node.capability,
             files=netplan.files([rail.interface for rail in share.rails], inputs.head.settings.fabric_renderer) if share.rails else {},
             secrets=node.secrets,
@@ -399,5 +462,5 @@ def _planned_nodes(
             runtime_mark=mark,
             state=_state(node, mark),
         )
-        for node, share, rank, mark in zip(inputs.nodes, shares, ranks, marks, strict=True)
+        for node, share, rank, own, mark in zip(inputs.nodes, shares, ranks, wheels_of, marks, strict=True)
     )

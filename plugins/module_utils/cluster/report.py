@@ -13,6 +13,14 @@ from ansible_collections.gb10.cluster.plugins.module_utils.launch import argv as
 from ansible_collections.gb10.cluster.plugins.module_utils.launch import overrides
 
 _INDENT = "  "
+#: The title of the reasons, by the state of plan.build. Without a request there are no reasons.
+BUILD = {
+    "off": "",
+    "undecided": "vLLM may be built from source",
+    "published": "the published wheel of vLLM is used",
+    "missing": "vLLM is built from source",
+    "ready": "vLLM was built from source",
+}
 #: Maximum length of a wrapped line. The module show indents it by two, and terminals of 120 columns show it on one row.
 _COLUMNS = 118
 
@@ -30,6 +38,7 @@ def lines(plan: Mapping[str, Any], object_store_memory: int) -> list[str]:
     if plan["runtime"]["image"]:
         result.append(f"in containers of {plan['runtime']['image']}, run by {plan['runtime']['engine']}")
     result += _block(f"NCCL {'is built' if plan['nccl']['build'] else 'comes with the runtime'}", plan["nccl"]["why"])
+    result += _block(BUILD[plan["build"]["state"]], plan["build"]["why"])
     result += _block("why", serve["why"])
     result += _block("the recipe", serve["recipe"])
     result += _block("the model", serve["model"])

@@ -18,6 +18,7 @@ from ansible_collections.gb10.cluster.plugins.module_utils.nccl import choice as
 from ansible_collections.gb10.cluster.plugins.module_utils.recipe.schema import Use
 from ansible_collections.gb10.cluster.plugins.module_utils.runtime.layers import Build, Layer
 from ansible_collections.gb10.cluster.plugins.module_utils.serve import schema as serve_schema
+from ansible_collections.gb10.cluster.plugins.module_utils.vllm_build.schema import Choice, Request, Stored
 
 PREFIX = "gb10_"
 
@@ -148,7 +149,8 @@ class Facts:
     """The facts of a node, from the module node_info. Unknown values are 0 and "".
 
     ``nccl``: the library of the runtime, {} if there is none, None if it was not read. ``additions``: the launch
-    overrides that roles recorded, by role.
+    overrides that roles recorded, by role. ``builds``, ``published``, ``cores`` and ``memory``: the inputs of a build of
+    vLLM; see vllm_build/schema.py.
     """
 
     network: fabric_schema.Network
@@ -164,6 +166,10 @@ class Facts:
     additions: Mapping[str, Mapping[str, Any]]
     installed: Installed
     image: ImageOptions | None = None
+    builds: tuple[Stored, ...] = ()
+    published: Mapping[str, Mapping[str, int]] | None = None
+    cores: int = 0
+    memory: int = 0
 
 
 @dataclass(frozen=True)
@@ -187,6 +193,7 @@ class Node:
     variables: tuple[str, ...]
     nccl: str
     nccl_wanted: str
+    build: Request
     options: Sequence[Mapping[str, Any]] | None
     environment_variables: Sequence[str] | None
     removing: bool
@@ -246,10 +253,11 @@ class Rail:
 
 @dataclass(frozen=True)
 class Wheel:
-    """A wheel that replaces the lock's on one node."""
+    """A wheel that replaces the lock's on one node. ``built``: it is in the node's store of builds, else on the controller."""
 
     wheel: str
     sha256: str
+    built: bool = False
 
 
 @dataclass(frozen=True)
@@ -324,7 +332,7 @@ class Container:
     """The ranks' runtime: a container. Launch overrides belong to ``name``.
 
     ``options_of``: the ID of the image whose options the plan uses, "" if the image was not queried. ``image`` is the
-    last of the ``builds`` on ``base``, or ``base`` itself.
+    last of the ``builds`` on ``base``, or ``base`` itself. ``lock``: the file with the releases in the image, or "".
     """
 
     kind: str
@@ -335,13 +343,13 @@ class Container:
     options_of: str
     base: str
     builds: Sequence[Build]
+    lock: str
 
 
 @dataclass(frozen=True)
 class Environment(Container):
     """The ranks' runtime: a Python environment, which the lock file defines."""
 
-    lock: str
     digest: str
     path: str
     link: str
@@ -462,6 +470,7 @@ class Plan:
     oom_score: int
     runtime: Container | Environment
     nccl: Nccl
+    build: Choice
     stack: StackVersions
     serve: Serve
     topology: str

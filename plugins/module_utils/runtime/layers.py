@@ -2,7 +2,10 @@
 # GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
 
-"""Layers on a container image: folders with a run.sh (mods), and Python packages. One build for each content hash."""
+"""Layers on a container image: folders with a run.sh (mods), Python packages, and a wheel that the head built.
+
+One build for each content hash.
+"""
 
 from __future__ import annotations
 
@@ -20,6 +23,8 @@ VARIABLE = "gb10_image_layers"
 BUILT, BASE = "localhost/gb10-layers", "localhost/gb10-base"
 #: The folder inside the image; mods of eugr/spark-vllm-docker expect it.
 _INSIDE = "/workspace/mods"
+#: The folder of a wheel inside the image. A mount would not leave the file there, but older builders have none.
+_WHEELS = "/workspace/wheels"
 _NAME = re.compile(r"[A-Za-z0-9][\w.-]{0,63}", re.ASCII)
 #: A pinned package: another release must be another image.
 _PIN = re.compile(r"[A-Za-z0-9][\w.-]*(\[[\w,.-]+\])?==[\w.!+-]+", re.ASCII)
@@ -28,22 +33,31 @@ _KEYS = ("path", "packages", "network")
 FOLDER = "layer"
 #: Images have an environment of their own, which Debian's marker would protect.
 _PIP = ("-m", "pip", "install", "--no-cache-dir", "--break-system-packages")
+#: The image has the dependencies of the same release. Without --isolated, an image's PIP_CONSTRAINT could refuse the wheel.
+_REPLACE = ("--isolated", "--no-deps", "--no-index", "--force-reinstall")
 
 
 @dataclass(frozen=True)
 class Layer:
-    """A layer. ``folder``: on the controller, "" for packages; ``digest``: of its files; ``network``: whether its script may use one."""
+    """A layer. ``folder``: on the controller, "" for packages and wheels; ``network``: whether its script may use one.
+
+    ``digest``: of its files. ``wheel``: a path on the head, whose SHA-256 is the digest, or "".
+    """
 
     name: str
     folder: str
     digest: str
     packages: tuple[str, ...]
     network: bool
+    wheel: str = ""
 
 
 @dataclass(frozen=True)
 class Build:
-    """The build of one layer: ``image`` from ``containerfile``, which starts from the name ``base_name`` of ``base``."""
+    """The build of one layer: ``image`` from ``containerfile``, which starts from the name ``base_name`` of ``base``.
+
+    ``wheel`` is a path on the head, and ``sha256`` its hash, both "" for other layers.
+    """
 
     name: str
     folder: str
@@ -52,6 +66,8 @@ class Build:
     base: str
     base_name: str
     containerfile: str
+    wheel: str
+    sha256: str
 
 
 def check(given: Any) -> list[Problem]:
@@ -87,7 +103,8 @@ def builds(base: str, layers: Sequence[Layer], python: str) -> list[Build]:
     for layer in layers:
         text = _containerfile(start, layer, python)
         name = f"{BUILT}:{_digest([text, layer.digest, layer.network])}"
-        found.append(Build(layer.name, layer.folder, layer.network, name, below, start, text))
+        sha256 = layer.digest if layer.wheel else ""
+        found.append(Build(layer.name, layer.folder, layer.network, name, below, start, text, layer.wheel, sha256))
         below = start = name
     return found
 
@@ -105,6 +122,10 @@ def _containerfile(start: str, layer: Layer, python: str) -> str:
     lines = [f"FROM {start}", "USER 0:0"]
     if layer.packages:
         return "\n".join([*lines, f"RUN {json.dumps([python, *_PIP, *layer.packages])}", ""])
+    if layer.wheel:
+        # pip reads the wheel's tags from its name.
+        install = [python, *_PIP, *_REPLACE, f"{_WHEELS}/{layer.wheel.rpartition('/')[2]}"]
+        return "\n".join([*lines, f"COPY {FOLDER} {_WHEELS}", f"RUN {json.dumps(install)}", ""])
     inside = f"{_INSIDE}/{layer.name}"
     script = f'export WORKSPACE_DIR="$PWD"; cd {inside} && exec bash ./run.sh'
     return "\n".join([*lines, f"COPY {FOLDER} {inside}", f"RUN {json.dumps(['/bin/bash', '-c', script])}", ""])

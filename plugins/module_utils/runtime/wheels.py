@@ -53,3 +53,10 @@ def _release(place: str, lock: str, where: str) -> list[Problem]:
     if pin[1] != found[2]:
         return [Problem(where, f"{package} {found[2]}", f"{pin[1]}, as on the other nodes", "build that release, or change gb10_runtime_lock")]
     return []
+
+
+def check_other(wheels: Sequence[Any], package: str, path: str) -> list[Problem]:
+    """Return the problem of a wheel of a package that is built from source."""
+    names = [str(wheel.get("wheel", "") if isinstance(wheel, Mapping) else "").rpartition("/")[2] for wheel in wheels]
+    expected, fix = f"no wheel of {package}, because it is built from source", "remove the wheel, or set vllm_build_enabled: false"
+    return [Problem(f"{path}[{index}]", name, expected, fix) for index, name in enumerate(names) if name.startswith(f"{package}-")]

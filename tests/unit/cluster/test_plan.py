@@ -721,6 +721,7 @@ def test_a_container_in_place_of_an_environment() -> None:
         "options_of": "",
         "base": DIGEST,
         "builds": [],
+        "lock": "vllm.lock",
     }
     assert {key for key in native if native[key] != inside[key]} == {"runtime", "serve", "nccl"}
     # The serving plan is the same, except for the finding about plugins in images, whose options are unknown before a query.

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -43,6 +44,28 @@ def test_equal_layers_have_equal_images_and_each_change_another_one() -> None:
     assert len({found[-1].image for found in variants}) == len(variants)
     assert builds(BASE, [layer()], "python3") == variants[0]
     assert builds(BASE, [], "python3") == []
+
+
+WHEEL = Layer("vllm-0.33.0-ab", "", "5" * 64, (), False, "/opt/gb10/build/wheels/0.33.0-ab/vllm-0.33.0+gb10.ab-cp312-cp312-linux_aarch64.whl")
+
+
+def test_a_wheel_replaces_the_release_below_the_other_layers() -> None:
+    wheel, above = builds(BASE, [WHEEL, layer()], "python3")
+    assert wheel.containerfile == (
+        f"FROM {wheel.base_name}\nUSER 0:0\nCOPY layer /workspace/wheels\n"
+        'RUN ["python3", "-m", "pip", "install", "--no-cache-dir", "--break-system-packages", "--isolated", "--no-deps", "--no-index", '
+        '"--force-reinstall", "/workspace/wheels/vllm-0.33.0+gb10.ab-cp312-cp312-linux_aarch64.whl"]\n'
+    )
+    assert (wheel.wheel, wheel.sha256, wheel.network, above.base) == (WHEEL.wheel, "5" * 64, False, wheel.image)
+    assert (above.wheel, above.sha256) == ("", "")
+
+
+def test_equal_wheels_have_equal_images() -> None:
+    def image(**changes: str) -> str:
+        return builds(BASE, [replace(WHEEL, **changes)], "python3")[0].image
+
+    assert image(wheel=WHEEL.wheel.replace("/opt/gb10", "/srv")) == image(), "the folder of the store does not count"
+    assert len({image(), image(digest="6" * 64), image(wheel=WHEEL.wheel.replace("ab-cp", "cd-cp"))}) == 3
 
 
 REFUSED: dict[str, tuple[Any, str]] = {

@@ -55,6 +55,6 @@ def test_they_are_a_nodes_own() -> None:
     lock = lock_of("vllm==0.18.1", "ray==2.55.0")
     plan, problems = cluster_plan(nodes, lock)
     assert problems == []
-    assert [node["wheels"] for node in plan["nodes"]] == [[], [wheel]]
+    assert [node["wheels"] for node in plan["nodes"]] == [[], [{**wheel, "built": False}]]
     wrong = [spark(1, "head"), spark(2, "worker", gb10_runtime_wheels=[{**wheel, "sha256": "?"}])]
     assert [problem.path for problem in cluster_plan(wrong, lock)[1]] == ["nodes[1].gb10_runtime_wheels[0].sha256"]

@@ -1,0 +1,247 @@
+# Copyright (c) 2026, gb10.cluster maintainers
+# GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+
+"""Decide whether a cluster runs vLLM built from source. Equal inputs and facts give equal decisions in every run."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import re
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from ansible_collections.gb10.cluster.plugins.module_utils.common.problems import Problem, ProblemsError
+from ansible_collections.gb10.cluster.plugins.module_utils.common.spans import span
+from ansible_collections.gb10.cluster.plugins.module_utils.node.capability import ComputeCapability
+from ansible_collections.gb10.cluster.plugins.module_utils.runtime import coverage
+from ansible_collections.gb10.cluster.plugins.module_utils.vllm_build import plan, requirements
+from ansible_collections.gb10.cluster.plugins.module_utils.vllm_build.schema import (
+    AUTO,
+    FALSE,
+    MISSING,
+    OFF,
+    PUBLISHED,
+    READY,
+    UNDECIDED,
+    WANTED,
+    Choice,
+    Item,
+    Node,
+    Patch,
+    Request,
+)
+
+#: The GPU code in an image cannot be read before the image is on the head; the role vllm_runtime runs small kernels then.
+_IN_IMAGE = "the source is the stack's own release, and the GPU code in an image is not read; vllm_build_enabled: true builds it"
+#: The first GPUs with features of their own, whose code vLLM's kernels use.
+_OWN_FEATURES = 9
+
+
+def check(request: Request, release: str, locked: bool) -> list[Problem]:
+    """Return every problem of the user's variables. ``release`` is the stack's vLLM, ``locked`` whether there is a lock."""
+    if request.wanted not in WANTED:
+        return [Problem("vllm_build_enabled", repr(request.wanted), " or ".join(WANTED), "correct or remove it")]
+    if request.wanted == FALSE:
+        return []
+    problems = []
+    if not locked or not release:
+        expected = "a stack or gb10_runtime_lock with the releases of vLLM and torch"
+        fix = "set gb10_runtime_lock, or vllm_build_enabled: false"
+        problems.append(Problem("vllm_build_enabled", "the runtime has no lock", expected, fix))
+    if request.archive and not re.fullmatch("[0-9a-f]{64}", request.checksum):
+        expected = "64 hexadecimal digits in lower case"
+        problems.append(Problem("vllm_build_checksum", repr(request.checksum), expected, "use the output of sha256sum for vllm_build_source"))
+    if not request.archive and not re.fullmatch("[0-9a-f]{40}", request.commit):
+        fix = f"set the 40 digits that git ls-remote {request.source} shows for {request.version or f'v{release}'}"
+        problems.append(Problem("vllm_build_commit", repr(request.commit), "40 hexadecimal digits, because a tag can be moved", fix))
+    problems += _check_patches(request.patches)
+    for index, text in enumerate(request.capabilities):
+        try:
+            ComputeCapability.parse(text, f"vllm_build_capabilities[{index}]")
+        except ProblemsError as error:
+            problems += error.problems
+    return problems
+
+
+def _check_patches(patches: Sequence[Patch]) -> list[Problem]:
+    problems, names = [], [patch.path.rpartition("/")[2] for patch in patches]
+    for index, patch in enumerate(patches):
+        path = f"vllm_build_patches[{index}]"
+        if not patch.sha256:
+            problems.append(Problem(path, f"{patch.path} cannot be read", "a patch file on the controller", f"correct {path}"))
+        if names[index] in names[:index]:
+            problems.append(Problem(path, f"a second {names[index]}", "another name for each, because the head has them in one folder", "rename it"))
+    return problems
+
+
+def check_image(request: Request, release: str, torch: str, image: str, found: str) -> list[Problem]:
+    """Return the problems of a build for a container image. ``found`` is the image's vLLM, "" if it was not queried.
+
+    The build is installed without its dependencies, so the image must have the releases of the lock.
+    """
+    problems = []
+    if request.separate:
+        fix = "remove it; the one wheel has code for the GPUs of all nodes"
+        problems.append(Problem("vllm_build_separate", "true", "false, because all nodes run the same image", fix))
+    if not torch:
+        expected, fix = "the torch of the image, for which the wheel is built", "add it with its hashes"
+        problems.append(Problem("gb10_runtime_lock", "it pins no torch", expected, fix))
+    if found and found != release:
+        expected = f"vLLM {release}, the release of gb10_runtime_lock, because the build keeps the image's other packages"
+        fix = "use an image with this release, or set gb10_runtime_lock to the releases of the image"
+        problems.append(Problem("gb10_container_image", f"{image} has vLLM {found}", expected, fix))
+    return problems
+
+
+def architectures(capabilities: Sequence[str]) -> str:
+    """Return TORCH_CUDA_ARCH_LIST for these GPUs: "11.0a;12.1a". GPUs before 9.0 have no code with own features."""
+    gpus = sorted({ComputeCapability.parse(text) for text in capabilities})
+    return ";".join(f"{gpu}a" if gpu.major >= _OWN_FEATURES else str(gpu) for gpu in gpus)
+
+
+def key(request: Request) -> str:
+    """Return the digest of the controller's inputs, which names the environment that has the build."""
+    return _digest([request.identity, [patch.sha256 for patch in request.patches], list(request.capabilities), request.separate, *request.others])
+
+
+def choose(request: Request, release: str, torch: str, device: str, nodes: Sequence[Node], container: bool = False) -> Choice:
+    """Decide. ``release`` and ``torch`` are the lock's, ``device`` is cuda or cpu. Call check() before.
+
+    The wheel for a ``container`` is needed on the first node only, the head, which installs it in the image of all nodes.
+    """
+    if request.wanted == FALSE:
+        return Choice(OFF, (), "", ())
+    own = own_source(request, release)
+    if request.wanted == AUTO and not own:
+        verdict = (PUBLISHED, (_IN_IMAGE,)) if container else _published(nodes, device)
+        if verdict:
+            return Choice(verdict[0], verdict[1], "", ())
+    why = own or ((f"vllm_build_enabled: {request.wanted}",) if request.wanted != AUTO else tuple(_gaps(nodes)))
+    items = _items(request, release, torch, nodes, nodes[:1] if container else nodes)
+    if all(_has(node, items) for node in nodes):
+        return Choice(READY, why, key(request), items)
+    missing = [item for item in items if not item.wheel]
+    return Choice(MISSING, (*why, *(_estimate(item, device, nodes[0]) for item in missing)), key(request), items)
+
+
+def own_source(request: Request, release: str) -> tuple[str, ...]:
+    """Return why the published wheel has another source than the request, () if it has the same one."""
+    found = [f"{len(request.patches)} patches change the source"] if request.patches else []
+    if not request.archive and request.version not in ("", f"v{release}"):
+        found.append(f"vllm_build_version: {request.version} is not the release v{release} of the stack")
+    if request.archive and f"-{release}." not in request.source.rpartition("/")[2]:
+        found.append(f"vllm_build_source: {request.source.rpartition('/')[2]} is not the archive of the release {release}")
+    return tuple(found)
+
+
+def _estimate(item: Item, device: str, head: Node) -> str:
+    """Return the sentence about the expected duration on the head, with its basis."""
+    last = next((found for found in head.stored if found.seconds and found.jobs), None)
+    if last:
+        return f"{item.name} is built on {head.name} in about {span(last.seconds)}, as the build {last.name} with {last.jobs} compilers"
+    work = plan.CPU_SECONDS[device] * max(1, len(item.capabilities) if device == plan.CUDA else 1)
+    basis = f"{work / 3600:.1f} CPU hours, measured on x86-64 (docs/benchmarks.md)"
+    if not head.cores:
+        return f"{item.name} is built on {head.name}: {basis}"
+    jobs = plan.jobs_of(head.cores, head.memory, device)
+    return f"{item.name} is built on {head.name} in about {span(work / jobs)} with {jobs} compilers: {basis}"
+
+
+def _published(nodes: Sequence[Node], device: str) -> tuple[str, tuple[str, ...]] | None:
+    """Return the state and the reason if the published wheel is used, None if a GPU cannot run its code."""
+    if any(node.published is None for node in nodes):
+        return UNDECIDED, ("decided after the installation of the published wheel, from its GPU code",)
+    if _gaps(nodes):
+        return None
+    if device != "cuda":
+        return PUBLISHED, ("the published wheel has no GPU code, and its source is the same",)
+    return PUBLISHED, tuple(dict.fromkeys(_sufficient(node) for node in nodes if node.capability))
+
+
+def _gaps(nodes: Sequence[Node]) -> list[str]:
+    return [
+        f"{node.name}: the published wheel: {gap}"
+        for node in nodes
+        if node.capability and node.published
+        for gap in coverage.gaps(node.published, node.capability, {})
+    ]
+
+
+def _sufficient(node: Node) -> str:
+    """Return the sentence about the published wheel's code for one node's GPU."""
+    found = {name: counts for name, counts in (node.published or {}).items() if name.startswith("vllm/")}
+    without = sorted(name for name, counts in found.items() if not coverage.runs(counts))
+    with_code = f"{len(found) - len(without)} of {len(found)} extensions of the published wheel have code that {node.capability} runs"
+    return with_code + (f"; {', '.join(without)} have none" if without else "")
+
+
+def _items(request: Request, release: str, torch: str, nodes: Sequence[Node], stores: Sequence[Node]) -> tuple[Item, ...]:
+    """Return the wheels: one for all nodes, or one for each kind of GPU. Only the nodes ``stores`` need their wheel."""
+    groups: dict[tuple[str, ...], list[Node]] = {}
+    every = tuple(sorted({node.capability for node in nodes if node.capability}, key=ComputeCapability.parse))
+    for node in nodes:
+        own = (node.capability,) if request.separate and node.capability else every
+        groups.setdefault(tuple(request.capabilities) or own, []).append(node)
+    return tuple(
+        _item(request, release, torch, capabilities, [node for node in group if node in stores]) for capabilities, group in groups.items()
+    )
+
+
+def _item(request: Request, release: str, torch: str, capabilities: tuple[str, ...], nodes: Sequence[Node]) -> Item:
+    archs = architectures(capabilities)
+    digest = _digest([key(request), archs, release, torch])
+    name = f"{release}-{digest[:12]}"
+    stored = next((found for node in nodes for found in node.stored if found.name == name), None)
+    version = f"{release}+gb10.{digest[:8]}"
+    names = tuple(node.name for node in nodes)
+    return Item(name, capabilities, archs, version, torch, names, stored.wheel if stored else "", stored.sha256 if stored else "")
+
+
+def _has(node: Node, items: Sequence[Item]) -> bool:
+    """Return whether a node has its wheel, with the hash that the others have. A node that needs none has it."""
+    mine = next((item for item in items if node.name in item.nodes), None)
+    return mine is None or any((found.name, found.sha256) == (mine.name, mine.sha256) for found in node.stored)
+
+
+def digest_of_lock(lock: str, given: Mapping[str, Any], nodes: Sequence[Mapping[str, Any]]) -> str:
+    """Return runtime_digest() before the cluster is planned, from the text of a lock and each node's vllm_build_info.
+
+    Invalid variables count as no build; the plan reports them.
+    """
+    request, release = parse(given), requirements.version(lock, "vllm")
+    own = hashlib.sha256(lock.encode()).hexdigest()
+    if request.wanted == FALSE or check(request, release, bool(lock)):
+        return own
+    # The names of the wheels do not change the environment's name, so the builds do not count here.
+    found = [Node(str(index), node.get("capability") or "", (), node.get("published")) for index, node in enumerate(nodes)]
+    # The device changes only the words of the reasons.
+    return runtime_digest(own, choose(request, release, "", "cpu", found))
+
+
+def _digest(data: Any) -> str:
+    return hashlib.sha256(json.dumps(data).encode()).hexdigest()
+
+
+def runtime_digest(lock_digest: str, choice: Choice) -> str:
+    """Return the digest that names the environment of a lock: its own, or another one for a build."""
+    return _digest([lock_digest, choice.key]) if choice.built else lock_digest
+
+
+def parse(given: Mapping[str, Any]) -> Request:
+    """Return the user's variables, typed. Text counts as it does with ``-e name=value``. Raises no error; see check()."""
+    return Request(
+        wanted=str(given["enabled"]).lower(),
+        source=str(given["source"]),
+        version=str(given["version"]),
+        commit=str(given["commit"]),
+        checksum=str(given["checksum"]),
+        patches=tuple(Patch(str(patch["path"]), str(patch["sha256"])) for patch in given["patches"]),
+        capabilities=tuple(map(str, given["capabilities"])),
+        separate=str(given["separate"]).lower() in ("true", "yes", "on", "1"),
+        others=(
+            *sorted(f"{name}={value}" for name, value in given.get("environment", {}).items()),
+            *(f"{each['variable']} sha256 {each['sha256']}" for each in given.get("dependencies", ())),
+        ),
+    )

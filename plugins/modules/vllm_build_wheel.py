@@ -1,0 +1,137 @@
+#!/usr/bin/python
+# Copyright (c) 2026, gb10.cluster maintainers
+# GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+
+from __future__ import annotations
+
+DOCUMENTATION = r"""
+---
+module: vllm_build_wheel
+short_description: Add a built wheel of vLLM to a host's store
+version_added: 0.1.0
+description:
+  - Without O(file), takes the wheel of the finished build on this host, and verifies that it has code for each GPU.
+  - With O(file), takes a wheel that another host sent, and verifies its hash.
+  - Removes the oldest builds.
+options:
+  store:
+    description: The store of builds on this host.
+    type: path
+    required: true
+  name:
+    description: The name of the build.
+    type: str
+    required: true
+  stamp:
+    description: The inputs of the build, or the complete stamp for O(file). Without it, a missing build is only reported.
+    type: dict
+  file:
+    description: A wheel on this host.
+    type: path
+  capabilities:
+    description: The compute capabilities that the wheel must have code for.
+    type: list
+    elements: str
+    default: []
+  keep:
+    description: Number of builds to keep.
+    type: int
+    default: 3
+seealso:
+  - module: gb10.cluster.vllm_build
+author:
+  - gb10.cluster maintainers (@gb10-cluster)
+extends_documentation_fragment:
+  - gb10.cluster.attributes.change
+"""
+
+EXAMPLES = r"""
+- name: Add the build to the store
+  gb10.cluster.vllm_build_wheel:
+    store: /opt/gb10/build
+    name: 0.33.0-0123456789ab
+    stamp: "{{ build.stamp }}"
+    capabilities: ["12.1"]
+  become: true
+"""
+
+RETURN = r"""
+stamp:
+  description: The stamp of the build, null if it is missing.
+  returned: success
+  type: dict
+removed:
+  description: The removed older builds.
+  returned: success
+  type: list
+  elements: str
+"""
+
+import json
+import os
+
+from ansible.module_utils.basic import AnsibleModule
+
+from ansible_collections.gb10.cluster.plugins.module_utils.common import io_file
+from ansible_collections.gb10.cluster.plugins.module_utils.common.problems import Problem, ProblemsError
+from ansible_collections.gb10.cluster.plugins.module_utils.node.capability import ComputeCapability
+from ansible_collections.gb10.cluster.plugins.module_utils.vllm_build import io_build, io_store
+
+
+def receive(store: str, name: str, stamp: dict[str, str], path: str) -> None:
+    """Add a wheel that another host built. Raises ProblemsError if its hash is not the stamp's, OSError."""
+    if stamp.get("name") != name:
+        raise ProblemsError([Problem("stamp", f"it is that of {stamp.get('name')}", name, "run again")])
+    found = io_file.sha256(path)
+    if found != stamp.get("sha256"):
+        raise ProblemsError([Problem("file", f"{path} has sha256 {found}", str(stamp.get("sha256")), "send the file again")])
+    with io_store.part(store, name) as folder:
+        descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
+        try:
+            io_store.copy(descriptor, f"{folder}/{os.path.basename(stamp['wheel'])}")
+        finally:
+            os.close(descriptor)
+        io_file.write_file(f"{folder}/{io_store.STAMP}", json.dumps(stamp, indent=2, sort_keys=True) + "\n", io_file.READABLE)
+
+
+def main() -> None:
+    """Add the wheel if it is missing, and remove old builds."""
+    module = AnsibleModule(
+        argument_spec={
+            "store": {"type": "path", "required": True},
+            "name": {"type": "str", "required": True},
+            "stamp": {"type": "dict"},
+            "file": {"type": "path"},
+            "capabilities": {"type": "list", "elements": "str", "default": []},
+            "keep": {"type": "int", "default": 3},
+        },
+        supports_check_mode=True,
+    )
+    params = module.params
+    store, name = params["store"], params["name"]
+    try:
+        gpus = [ComputeCapability.parse(text, f"capabilities[{index}]") for index, text in enumerate(params["capabilities"])]
+        stamp = next((stamp for stamp in io_store.stamps(store) if stamp["name"] == name), None)
+        added = stamp is None and params["stamp"] is not None
+        if added and not module.check_mode:
+            if params["file"]:
+                receive(store, name, params["stamp"], params["file"])
+            else:
+                io_build.add(store, name, gpus, params["stamp"])
+            stamp = next(stamp for stamp in io_store.stamps(store) if stamp["name"] == name)
+        removed = io_store.old(store, [name], params["keep"]) if stamp else []
+        if not module.check_mode:
+            io_store.forget(store, removed)
+    except (ProblemsError, OSError, ValueError) as error:
+        module.fail_json(msg=str(error))
+    module.exit_json(
+        changed=added or bool(removed),
+        stamp=stamp,
+        removed=removed,
+        diff={"before": "" if added else f"{name}\n", "after": f"{name}\n"},
+    )
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,183 @@
+"""A vLLM that the lab built from source: the wheel and its stamp, the runtime, refused inputs, faults, and the return."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import pytest
+from live_cluster import Cluster
+from run_playbook import Run, run, run_and_kill
+from testinfra.host import Host
+
+#: The patches of the scenario.
+SCENARIO, OWN = Path(__file__).parents[3] / "molecule" / "vllm_build", ("small-extensions.patch", "cpu-slot-mapping.patch")
+STORE, UNIT = "/opt/gb10/build", "gb10-vllm-build.service"
+
+
+def site(cluster: Cluster, *arguments: str, tags: str = "vllm_build") -> Run:
+    return cluster.site("--tags", tags, *arguments)
+
+
+def given(**variables: object) -> list[str]:
+    return ["--extra-vars", json.dumps(variables)]
+
+
+def stamps(host: Host) -> dict[str, dict[str, object]]:
+    names = host.check_output(f"ls {STORE}/wheels").split()
+    return {name: json.loads(host.check_output(f"cat {STORE}/wheels/{name}/stamp.json")) for name in names}
+
+
+def version(host: Host) -> str:
+    program = "import importlib.metadata; print(importlib.metadata.version('vllm'))"
+    return str(host.check_output(f'/opt/gb10/runtime/current/bin/python -c "{program}"'))
+
+
+def state(nodes: dict[str, Host]) -> dict[str, tuple[str, str]]:
+    """Return what a failed build must not change: the environment and the main process of the ranks' service."""
+    ranks = "systemctl show --property=MainPID --value gb10-ray.service"
+    return {name: (host.check_output("readlink /opt/gb10/runtime/current"), host.check_output(ranks)) for name, host in nodes.items()}
+
+
+@pytest.fixture
+def unchanged(nodes: dict[str, Host]) -> Iterator[None]:
+    before = state(nodes)
+    yield
+    assert state(nodes) == before
+
+
+def test_every_node_runs_the_one_wheel_that_was_built(cluster: Cluster, head: Host, nodes: dict[str, Host]) -> None:
+    found = {name: stamps(host) for name, host in nodes.items()}
+    assert len({json.dumps(stamp, sort_keys=True) for stamp in found.values()}) == 1
+    ((name, stamp),) = stamps(head).items()
+    assert (stamp["name"], stamp["patches"], stamp["torch"]) == (name, ["small-extensions.patch", "cpu-slot-mapping.patch"], "2.13.0")
+    assert str(stamp["source"]).endswith("d2c957d5eee3d0985012151315ddc62cbe0cd368fc96a5fc3510438d9dddf2ad")
+    for host in nodes.values():
+        assert host.check_output(f"sha256sum < {STORE}/wheels/{name}/*.whl").split()[0] == stamp["sha256"]
+        assert re.fullmatch(r"0\.32\.0\+gb10\.[0-9a-f]{8}\.cpu", version(host))
+        spinloop = host.check_output("ls /opt/gb10/runtime/current/lib/python3*/site-packages/vllm/spinloop*.so")
+        assert spinloop.count("\n") == 0
+    cluster.site("--tags", "vllm_serve").assert_ok()
+
+
+def test_the_build_ran_in_its_sandbox(head: Host) -> None:
+    assert head.check_output("stat --format=%a /var/lib/private/gb10-vllm-build") == "700"
+    assert head.check_output("stat --format=%U /var/lib/private/gb10-vllm-build/work") != "root"
+    log = head.check_output(f"cat {STORE}/build.log")
+    assert re.search(r"\[\d+/\d+\] Building CXX object \S*spinloop", log)
+    assert head.check_output(f"stat --format='%U %a' {STORE}/wheels {STORE}/tree") == "root 755\nroot 755"
+
+
+def test_the_plan_shows_the_build(cluster: Cluster) -> None:
+    found = run("playbooks/plan.yml", cluster.arguments).assert_ok()
+    assert "vLLM was built from source:" in found.output
+    assert "2 patches change the source" in found.output
+
+
+@pytest.mark.parametrize(
+    ("variables", "expected"),
+    [
+        ({"vllm_build_checksum": "0" * 64}, "Expected: " + "0" * 64),
+        ({"vllm_build_patches": ["does-not-exist.patch"]}, "vllm_build_patches[0]"),
+        ({"vllm_build_enabled": "sometimes"}, "vllm_build_enabled: 'sometimes'"),
+        ({"vllm_build_source": "https://github.com/vllm-project/vllm.git"}, "vllm_build_commit: ''"),
+        ({"vllm_build_jobs": 1, "vllm_build_environment": {"MAX_JOBS": "9"}, "vllm_build_separate": True}, "vllm_build_environment: MAX_JOBS"),
+    ],
+)
+@pytest.mark.usefixtures("unchanged")
+def test_wrong_inputs_are_refused(cluster: Cluster, variables: dict[str, object], expected: str) -> None:
+    refused = site(cluster, *given(**variables))
+    assert refused.status != 0
+    assert expected in refused.output
+
+
+@pytest.fixture
+def patch(tmp_path: Path) -> Callable[[str, str], str]:
+    """Return a function that writes a patch of one line, which makes another build."""
+
+    def patch(old: str, new: str) -> str:
+        path = tmp_path / "more.patch"
+        path.write_text(
+            f"--- a/requirements/build/cpu.txt\n+++ b/requirements/build/cpu.txt\n@@ -1,2 +1,2 @@\n-{old}\n+{new}\n ninja\n", encoding="utf-8"
+        )
+        return str(path)
+
+    return patch
+
+
+def patches(path: str) -> list[str]:
+    return given(vllm_build_patches=[*(str(SCENARIO / name) for name in OWN), path])
+
+
+@pytest.mark.usefixtures("unchanged")
+def test_a_patch_that_does_not_apply_is_refused(cluster: Cluster, patch: Callable[[str, str], str]) -> None:
+    refused = site(cluster, *patches(patch("cmake<3", "cmake")))
+    assert refused.status != 0
+    assert "vllm_build_patches[2]: more.patch does not apply" in refused.output
+
+
+@contextmanager
+def without(host: Host, path: str) -> Iterator[None]:
+    host.check_output(f"mv {path} {path}.away")
+    try:
+        yield
+    finally:
+        host.check_output(f"mv {path}.away {path}")
+
+
+@pytest.mark.disruptive
+@pytest.mark.usefixtures("unchanged")
+def test_missing_requirements_are_reported_together(cluster: Cluster, head: Host, patch: Callable[[str, str], str]) -> None:
+    """The memory is a fixture: a file mounted over /proc/meminfo."""
+    other = patches(patch("cmake>=3.26.1", "cmake>=3.27"))
+    head.check_output("sed 's/^MemAvailable:.*/MemAvailable:    1048576 kB/' /proc/meminfo > /run/meminfo && mount --bind /run/meminfo /proc/meminfo")
+    head.check_output("mount --types tmpfs --options size=1g tmpfs /var/lib/private")
+    try:
+        with without(head, "/usr/bin/g++"):
+            refused = site(cluster, *other, *given(vllm_build_while_serving=False))
+    finally:
+        head.check_output("umount /proc/meminfo /var/lib/private")
+    assert refused.status != 0
+    for expected in ("programs: g++ not found", "memory: 1.0 GiB are free", "disk: ", "gb10-ray.service and gb10-vllm.service are running"):
+        assert expected in refused.output, expected
+
+
+@pytest.mark.disruptive
+@pytest.mark.usefixtures("unchanged")
+def test_a_build_without_disk_space_fails_and_continues(cluster: Cluster, head: Host, patch: Callable[[str, str], str]) -> None:
+    other = patches(patch("cmake>=3.26.1", "cmake>=3.28"))
+    # Enough bytes for the requirement, and too few files for the source.
+    head.check_output("mount --types tmpfs --options size=8g,nr_inodes=2000,mode=700 tmpfs /var/lib/private")
+    try:
+        refused = site(cluster, *other)
+    finally:
+        head.check_output("umount /var/lib/private")
+    assert refused.status != 0
+    assert "No space left on device" in refused.output
+    assert "the runtime is unchanged" in refused.output
+
+
+@pytest.mark.disruptive
+@pytest.mark.usefixtures("unchanged")
+def test_a_killed_build_continues(cluster: Cluster, head: Host, patch: Callable[[str, str], str]) -> None:
+    """The run is killed while the unit builds; the unit is killed; then the next run finishes it."""
+    other = patches(patch("cmake>=3.26.1", "cmake>=3.29"))
+    run_and_kill("site.yml", [*cluster.arguments, "--tags", "vllm_build", *other], "Wait for the build of vLLM", after=1)
+    assert head.run(f"systemctl is-active {UNIT}").succeeded
+    head.check_output(f"systemctl kill --signal=KILL {UNIT}")
+    site(cluster, *other).assert_ok()
+    assert len(stamps(head)) == 2
+    site(cluster, *other).assert_unchanged()
+
+
+@pytest.mark.disruptive
+def test_switching_the_build_off_returns_to_the_published_wheel(cluster: Cluster, nodes: dict[str, Host]) -> None:
+    cluster.site(*given(vllm_build_enabled=False)).assert_ok()
+    assert {version(host) for host in nodes.values()} == {"0.32.0"}
+    back = cluster.site()
+    back.assert_ok()
+    assert all("+gb10." in version(host) for host in nodes.values())
+    assert "Start or continue the build" not in back.output

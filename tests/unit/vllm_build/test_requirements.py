@@ -1,0 +1,115 @@
+"""The packages of the build environment, from the real locks."""
+
+from __future__ import annotations
+
+import re
+from pathlib import PurePosixPath
+
+import pytest
+from cluster_nodes import lock_of
+from filters import FILTERS
+from repository import files, read
+
+from ansible_collections.gb10.cluster.plugins.module_utils.runtime import locks, stacks
+from ansible_collections.gb10.cluster.plugins.module_utils.vllm_build import requirements
+
+LOCKS = files("roles/gb10/files/*.lock")
+TOOLS = read("roles/vllm_build/files/tools.lock")
+OLD = read("roles/gb10/files/vllm-0.18.1-cu129-aarch64-py312.lock")
+#: The packages that vLLM's pyproject.toml and setup.py name for a build, in each release of the stacks.
+NEEDED = {"cmake", "jinja2", "ninja", "packaging", "setuptools", "setuptools-rust", "setuptools-scm", "torch", "wheel"}
+
+
+def names(text: str) -> list[str]:
+    return [re.split(r"[ =@;\[]", line)[0] for line in text.splitlines() if line and not line.startswith((" ", "#"))]
+
+
+@pytest.mark.parametrize("path", [*LOCKS, "roles/vllm_build/files/tools.lock"])
+def test_each_entry_is_read_with_its_hashes(path: str) -> None:
+    text = read(path)
+    found = requirements.entries(text)
+    assert list(found) == names(text)
+    assert all("--hash=sha256:" in entry for entry in found.values())
+    # Nothing of the next entry, and no comment.
+    assert all(entry.count("--hash=") == entry.count("\n") and "#" not in entry for entry in found.values())
+
+
+@pytest.mark.parametrize("path", LOCKS)
+def test_the_build_environment_of_each_stack(path: str) -> None:
+    lock = read(path)
+    text = requirements.requirements(lock, TOOLS)
+    assert locks.check(text, "x") == []
+    found, runtime, tools = requirements.entries(text), requirements.entries(lock), requirements.entries(TOOLS)
+    assert list(found) == names(text)
+    assert len(names(text)) == len(set(names(text)))
+    assert NEEDED | {"uv"} <= found.keys()
+    assert found == {name: runtime.get(name) or tools[name] for name in found}
+    assert FILTERS["build_requirements"](lock, TOOLS) == text
+
+
+@pytest.mark.parametrize("path", LOCKS)
+def test_the_runtimes_release_of_a_tool_counts(path: str) -> None:
+    runtime, tools = requirements.entries(read(path)), requirements.entries(TOOLS)
+    both = runtime.keys() & tools.keys()
+    found = requirements.entries(requirements.requirements(read(path), TOOLS))
+    assert both, "the test compares nothing"
+    assert {found[name] for name in both} == {runtime[name] for name in both}
+
+
+def test_the_old_stacks_torch_is_an_address() -> None:
+    text = requirements.requirements(OLD, TOOLS)
+    (line,) = [line for line in text.splitlines() if line.startswith("torch ")]
+    assert line == "torch @ https://download.pytorch.org/whl/cu129/torch-2.10.0%2Bcu129-cp312-cp312-manylinux_2_28_aarch64.whl \\"
+    assert requirements.version(OLD, "torch") == "2.10.0"
+
+
+def test_a_lock_pins_another_release_of_a_tool() -> None:
+    """Otherwise the test above could not tell which one counts."""
+    tools = requirements.entries(TOOLS)
+    assert any(entry != tools[name] for name, entry in requirements.entries(OLD).items() if name in tools)
+
+
+@pytest.mark.parametrize("path", LOCKS)
+def test_the_versions_of_a_lock_are_those_of_the_stack(path: str) -> None:
+    text, pinned = read(path), stacks.locked(read(path))
+    found = {package: requirements.version(text, package) for package in ("vllm", "torch", "ray", "transformers")}
+    assert found == {package: pinned[package] for package in found}
+    assert PurePosixPath(path).name.startswith(f"vllm-{found['vllm']}-")
+
+
+@pytest.mark.parametrize(
+    ("line", "version"),
+    [
+        ("torch==2.10.0", "2.10.0"),
+        ("torch==2.10.0+cpu \\\n    --hash=sha256:0", "2.10.0"),
+        ("torch==2.10.0 ; python_version >= '3.11' \\\n    --hash=sha256:0", "2.10.0"),
+        ("torch==2.10.0;python_version>='3.11'", "2.10.0"),
+        ("Torch == 2.10.0", "2.10.0"),
+        ("torch @ https://h/a-1/torch-2.11.0+cpu-cp312-cp312-linux_x86_64.whl", "2.11.0"),
+        ("torch @ https://h/whl/cpu/torch-2.11.0%2Bcpu-cp312-cp312-linux_x86_64.whl \\\n    --hash=sha256:0", "2.11.0"),
+        ("torchvision==0.25.0", ""),
+        ("# torch==2.10.0", ""),
+        ("    torch==2.10.0", ""),
+        ("", ""),
+    ],
+)
+def test_version(line: str, version: str) -> None:
+    assert requirements.version(f"aaa==1.0\n{line}\nzzz==9.9\n", "torch") == version
+
+
+def test_names_are_compared_as_an_index_does() -> None:
+    lock = lock_of("setuptools_scm==9.0", "Torch==2.10.0")
+    found = requirements.entries(requirements.requirements(lock, lock_of("setuptools-scm==8.0", "ninja==1.13")))
+    assert found.keys() == {"torch", "setuptools-scm", "ninja"}
+    assert "9.0" in found["setuptools-scm"]
+
+
+def test_a_lock_without_uv_or_numpy() -> None:
+    """A CPU lock has no numpy, and an image's list no uv."""
+    assert names(requirements.requirements(lock_of("torch==2.10.0"), lock_of("ninja==1.13"))) == ["torch", "ninja"]
+
+
+def test_the_tools_are_those_of_their_source() -> None:
+    wanted = [line for line in read("roles/vllm_build/files/tools.in").splitlines() if line and not line.startswith("#")]
+    assert {re.split("[<>=~ ]", line)[0] for line in wanted} <= requirements.entries(TOOLS).keys()
+    assert locks.check(TOOLS, "x") == []
