@@ -243,7 +243,8 @@ def test_the_plan_names_the_image() -> None:
     serve = {**INSIDE["serve"], "nccl": "", "why": [], "model": [], "recipe": [], "memory": [], "findings": []}
     stack = {"vllm": "0.32.0", "name": "current"}
     node = {**INSIDE["node"], "capability": "", "interface": "", "secrets": []}
-    said = plan_text.lines({**INSIDE, "nodes": [node], "serve": serve, "stack": stack, "fabric": [], "nccl": {"build": False, "why": []}}, 1)
+    parts = {"nccl": {"build": False, "why": []}, "build": {"state": "off", "why": []}}
+    said = plan_text.lines({**INSIDE, "nodes": [node], "serve": serve, "stack": stack, "fabric": [], **parts}, 1)
     assert f"in containers of {IMAGE}, run by docker" in said
 
 
