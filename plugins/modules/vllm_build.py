@@ -159,8 +159,9 @@ from typing import Any
 
 from ansible.module_utils.basic import AnsibleModule
 
+from ansible_collections.gb10.cluster.plugins.module_utils.common import io_git
 from ansible_collections.gb10.cluster.plugins.module_utils.common.io_command import Run, runner
-from ansible_collections.gb10.cluster.plugins.module_utils.common.problems import Problem, ProblemsError, refuse
+from ansible_collections.gb10.cluster.plugins.module_utils.common.problems import ProblemsError, refuse
 from ansible_collections.gb10.cluster.plugins.module_utils.node import io_toolkit
 from ansible_collections.gb10.cluster.plugins.module_utils.node.capability import ComputeCapability
 from ansible_collections.gb10.cluster.plugins.module_utils.node.toolkit import Toolkit
@@ -184,9 +185,8 @@ def check(module: AnsibleModule, run: Run, target: vllm_build.Target, settings: 
     text = io_build.pyproject(source) if source else ""
     gcc = vllm_build.required_gcc(io_build.lists(source)) if source else 0
     problems = vllm_build.problems(target, settings, host, toolkit, vllm_build.required_torch(text), gcc)
-    if source and commit and (found := io_build.commit(run, source)) != commit:
-        fix = f"find out why the tag was moved; set the commit if it is correct, else remove {source}"
-        problems.append(Problem("vllm_build_commit", f"{source} is commit {found}", commit, fix))
+    if source and commit:
+        problems += io_git.moved("vllm_build_commit", source, io_git.commit(run, source, f"remove {source}, then run again"), commit)
     # Check mode installs no packages.
     refuse([problem for problem in problems if not (module.check_mode and problem.path == "programs")])
 
@@ -201,8 +201,7 @@ def start(
     log: str,
 ) -> None:
     """Prepare the source and start the unit. Raises ProblemsError, OSError."""
-    gpus = target.capabilities if target.device == vllm_build.CUDA else ()
-    tree = io_build.prepare(run, params["store"], target.name, params["source"], params["patches"], gpus)
+    tree = io_build.prepare(run, params["store"], target.name, params["source"], params["patches"], target.capabilities)
     variables = vllm_build.environment(target, settings, vllm_build.jobs(settings, host, target.device), params["python"], toolkit)
     program = ["/usr/bin/python3", params["program"], f"--name={target.name}", f"--source={tree}"]
     program += [f"--state={vllm_build.STATE}", f"--python={params['python']}"]
@@ -264,7 +263,7 @@ def main() -> None:
         "device": target.device,
         "torch": target.torch,
         "cuda": toolkit.release,
-        "compiler": io_build.compiler(run),
+        "compiler": host.compiler,
         "machine": os.uname().machine,
         "python": f"{sys.version_info[0]}.{sys.version_info[1]}",
         "jobs": jobs,

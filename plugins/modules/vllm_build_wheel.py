@@ -76,20 +76,24 @@ from ansible.module_utils.basic import AnsibleModule
 from ansible_collections.gb10.cluster.plugins.module_utils.common import io_file
 from ansible_collections.gb10.cluster.plugins.module_utils.common.problems import Problem, ProblemsError
 from ansible_collections.gb10.cluster.plugins.module_utils.node.capability import ComputeCapability
-from ansible_collections.gb10.cluster.plugins.module_utils.vllm_build import io_build, io_store
+from ansible_collections.gb10.cluster.plugins.module_utils.vllm_build import io_build, io_store, parse
 
 
 def receive(store: str, name: str, stamp: dict[str, str], path: str) -> None:
-    """Add a wheel that another host built. Raises ProblemsError if its hash is not the stamp's, OSError."""
-    if stamp.get("name") != name:
-        raise ProblemsError([Problem("stamp", f"it is that of {stamp.get('name')}", name, "run again")])
+    """Add a wheel that another host built. Raises ProblemsError for a wrong stamp or if the hash is not the stamp's, OSError."""
+    stored = parse.build(stamp)
+    if stored is None:
+        expected, fix = "name, wheel and sha256, as vllm_build_wheel writes them", "remove the build on the host that built it"
+        raise ProblemsError([Problem("stamp", "a value is missing or has another form", expected, fix)])
+    if stored.name != name:
+        raise ProblemsError([Problem("stamp", f"it is that of {stored.name}", name, "run again")])
     found = io_file.sha256(path)
-    if found != stamp.get("sha256"):
-        raise ProblemsError([Problem("file", f"{path} has sha256 {found}", str(stamp.get("sha256")), "send the file again")])
+    if found != stored.sha256:
+        raise ProblemsError([Problem("file", f"{path} has sha256 {found}", stored.sha256, "send the file again")])
     with io_store.part(store, name) as folder:
         descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
         try:
-            io_store.copy(descriptor, f"{folder}/{os.path.basename(stamp['wheel'])}")
+            io_store.copy(descriptor, f"{folder}/{stored.wheel}")
         finally:
             os.close(descriptor)
         io_file.write_file(f"{folder}/{io_store.STAMP}", json.dumps(stamp, indent=2, sort_keys=True) + "\n", io_file.READABLE)

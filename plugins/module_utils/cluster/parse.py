@@ -33,8 +33,7 @@ from ansible_collections.gb10.cluster.plugins.module_utils.recipe import parse a
 from ansible_collections.gb10.cluster.plugins.module_utils.recipe.schema import Use
 from ansible_collections.gb10.cluster.plugins.module_utils.runtime import layers as image_layers
 from ansible_collections.gb10.cluster.plugins.module_utils.runtime.layers import Layer
-from ansible_collections.gb10.cluster.plugins.module_utils.vllm_build import choice as vllm_build_choice
-from ansible_collections.gb10.cluster.plugins.module_utils.vllm_build import schema as vllm_build_schema
+from ansible_collections.gb10.cluster.plugins.module_utils.vllm_build import parse as vllm_build
 
 
 def parse(nodes: Sequence[Mapping[str, Any]], lock: str, recipe: Any = None, layers: Sequence[Mapping[str, Any]] = ()) -> Inputs:
@@ -50,7 +49,7 @@ def parse(nodes: Sequence[Mapping[str, Any]], lock: str, recipe: Any = None, lay
          "variables": [str],                    # the names of all inventory variables of this node
          "nccl": str,                           # the tag of the NCCL to build, "stack" for the stack's
          "nccl_wanted": "auto" | "true" | "false",   # whether to build NCCL
-         "build": {"enabled": ..., ...},         # the variables of the role vllm_build; see vllm_build/choice.parse
+         "build": {"enabled": ..., ...},         # the variables of the role vllm_build; see vllm_build/parse.py
          "queried": {"options": [...], "variables": [str]} | {},   # from the head's vLLM, if it is newer than the table
          "removing": bool,                      # whether to remove the fabric's configuration
          "key_problem": str,                    # the error in the API key, or ""; the key itself is never here
@@ -118,7 +117,7 @@ def _node(given: Mapping[str, Any], path: str, problems: list[Problem]) -> Node:
         variables=tuple(given["variables"]),
         nccl=given["nccl"],
         nccl_wanted=given["nccl_wanted"],
-        build=vllm_build_choice.parse(given["build"]),
+        build=vllm_build.request(given["build"]),
         options=queried["options"] if queried else None,
         environment_variables=queried.get("variables"),
         removing=given["removing"],
@@ -164,8 +163,8 @@ def _facts(observed: Mapping[str, Any]) -> Facts:
         additions=observed.get("additions", {}),
         installed=_installed(observed.get("state", {})),
         image=_image(observed.get("image_options") or {}),
-        builds=vllm_build_schema.usable(built.get("builds", ())),
-        published=built.get("published"),
+        builds=vllm_build.builds(built.get("builds")),
+        published=vllm_build.published(built.get("published")),
         cores=int(built.get("cores") or 0),
         memory=int(built.get("memory") or 0),
     )

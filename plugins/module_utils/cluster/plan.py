@@ -15,6 +15,7 @@ from dataclasses import asdict, replace
 from typing import Any
 
 from ansible_collections.gb10.cluster.plugins.module_utils.api import access as api_access
+from ansible_collections.gb10.cluster.plugins.module_utils.cluster import build as cluster_build
 from ansible_collections.gb10.cluster.plugins.module_utils.cluster import checks as cluster_checks
 from ansible_collections.gb10.cluster.plugins.module_utils.cluster import model as cluster_model
 from ansible_collections.gb10.cluster.plugins.module_utils.cluster import node_checks
@@ -26,7 +27,6 @@ from ansible_collections.gb10.cluster.plugins.module_utils.cluster.schema import
     Environment,
     Expected,
     Head,
-    ImageOptions,
     Inputs,
     Installed,
     Nccl,
@@ -58,7 +58,6 @@ from ansible_collections.gb10.cluster.plugins.module_utils.runtime import layers
 from ansible_collections.gb10.cluster.plugins.module_utils.serve import plan as serve_plan
 from ansible_collections.gb10.cluster.plugins.module_utils.serve import schema as serve
 from ansible_collections.gb10.cluster.plugins.module_utils.vllm_build import choice as vllm_build_choice
-from ansible_collections.gb10.cluster.plugins.module_utils.vllm_build import requirements
 from ansible_collections.gb10.cluster.plugins.module_utils.vllm_build import schema as vllm_build_schema
 from ansible_collections.gb10.cluster.plugins.module_utils.vllm_build.schema import Choice
 from ansible_collections.gb10.cluster.plugins.module_utils.vllm_release import checks as vllm_release
@@ -79,8 +78,8 @@ def plan(inputs: Inputs, known_variables: Mapping[str, Sequence[str]]) -> tuple[
     members, ports = [_member(node) for node in inputs.nodes], [node.settings.fabric_ports for node in inputs.nodes]
     fabric = fabric_plan.of_cluster(members, ports, settings.fabric, settings.fabric_rdma_required, settings.fabric_pin_gid_index)
     locked, lock_problems = stacks.resolve(settings.stack, inputs.lock, settings.runtime_lock, settings.runtime, settings.container_image)
-    build = _build(inputs, locked)
-    builds = _builds(inputs, locked, build)
+    build = cluster_build.choose(inputs, locked)
+    builds = cluster_build.on_image(inputs, locked, build)
     stack, stack_problems = _stack(inputs, locked, builds)
     problems = [
         *cluster_checks.check(inputs, known_variables),
@@ -88,7 +87,7 @@ def plan(inputs: Inputs, known_variables: Mapping[str, Sequence[str]]) -> tuple[
         *fabric.problems,
         *lock_problems,
         *stack_problems,
-        *_check_build(inputs, locked, build),
+        *cluster_build.check(inputs, locked, build),
         *_check_nodes(inputs, fabric),
         *fabric.link_problems,
     ]
@@ -136,19 +135,6 @@ def _member(node: Node) -> topology.FabricNode:
     )
 
 
-def _builds(inputs: Inputs, locked: stacks.Stack, build: Choice) -> list[layers.Build]:
-    """Return the builds on the stack's image: of vLLM's wheel, then of the user's layers and the recipe's mods.
-
-    A wheel that is missing has a build too, so that no plan names the image without it; see vllm_runtime's prepare.yml.
-    """
-    if locked.runtime != stacks.CONTAINER or not locked.image:
-        return []
-    path = f"{inputs.head.settings.install_dir}/build/wheels"
-    items = build.wheels[:1] if build.built else ()
-    own = [layers.Layer(f"vllm-{item.name}", "", item.sha256 or item.name, (), False, f"{path}/{item.name}/{item.wheel}") for item in items]
-    return layers.builds(locked.image, [*own, *inputs.layers], inputs.head.image_python)
-
-
 def _stack(inputs: Inputs, locked: stacks.Stack, builds: Sequence[layers.Build]) -> tuple[stacks.Stack, list[Problem]]:
     """Return the versions to run, and the problems of lock and layers. ``locked`` has the lock's; a queried image has its own."""
     settings, problems = inputs.head.settings, []
@@ -156,31 +142,13 @@ def _stack(inputs: Inputs, locked: stacks.Stack, builds: Sequence[layers.Build])
         expected = "gb10_runtime: container, because layers belong to an image"
         problems.append(Problem(layers.VARIABLE, f"the runtime is {locked.runtime}", expected, "remove the layers, or set gb10_runtime"))
     stack = replace(locked, image=builds[-1].image) if builds else locked
-    if image := _image(inputs, stack):
+    if image := cluster_build.image_of(inputs, stack):
         stack = replace(stack, vllm=image.vllm.partition("+")[0], ray=image.ray, image_has_ray=bool(image.ray))
     if settings.distributed_executor_backend == "ray":
         path = "gb10_container_image" if stack.runtime == stacks.CONTAINER else "gb10_runtime_lock"
         problems = [*problems, *stacks.check_ray(stack.ray, path)]
     # A container's lock lists the contents of the image; only a build installs it.
     return stack, [*problems, *(locks.check(inputs.lock, settings.runtime_lock) if stack.runtime == stacks.NATIVE else [])]
-
-
-def _image(inputs: Inputs, stack: stacks.Stack) -> ImageOptions | None:
-    """Return the options of the stack's image, None without an image or if the head queried another one last."""
-    found = inputs.head.facts.image if inputs.head.facts else None
-    return found if found and stack.runtime == stacks.CONTAINER and found.image == stack.image else None
-
-
-def _check_build(inputs: Inputs, locked: stacks.Stack, build: Choice) -> list[Problem]:
-    """Return the problems of the build's variables, and for a container those of the lock and the image."""
-    problems = vllm_build_choice.check(inputs.head.build, locked.vllm, bool(inputs.lock))
-    if locked.runtime != stacks.CONTAINER or not build.built:
-        return problems
-    image = _image(inputs, locked)
-    release, torch = image.vllm.partition("+")[0] if image else "", requirements.version(inputs.lock, "torch")
-    problems += vllm_build_choice.check_image(inputs.head.build, locked.vllm, torch, locked.image, release)
-    # The environment of the build gets the lock's torch.
-    return problems + locks.check(inputs.lock, inputs.head.settings.runtime_lock)
 
 
 def _check_nodes(inputs: Inputs, fabric: FabricPlan) -> list[Problem]:
@@ -194,29 +162,6 @@ def _check_nodes(inputs: Inputs, fabric: FabricPlan) -> list[Problem]:
     return problems
 
 
-def _build(inputs: Inputs, locked: stacks.Stack) -> Choice:
-    """Return whether the cluster runs a build of vLLM, off if the request has a problem.
-
-    ``locked`` has the lock's releases, so that a query of the image does not change the decision.
-    """
-    request, torch = inputs.head.build, requirements.version(inputs.lock, "torch")
-    if vllm_build_choice.check(request, locked.vllm, bool(inputs.lock)):
-        request = replace(request, wanted=vllm_build_schema.FALSE)
-    nodes = []
-    for node in inputs.nodes:
-        known = (node.facts.builds, node.facts.published, node.facts.cores, node.facts.memory) if node.facts else ((), None, 0, 0)
-        nodes.append(vllm_build_schema.Node(node.name, node.capability or "", *known))
-    return vllm_build_choice.choose(request, locked.vllm, torch, locked.device, nodes, locked.runtime == stacks.CONTAINER)
-
-
-def _built_wheels(inputs: Inputs, runtime: Container | Environment, build: Choice) -> dict[str, Wheel]:
-    """Return the wheel of the build by node's name, {} if it is not on every node yet, or in an image."""
-    if build.state != vllm_build_schema.READY or runtime.kind == stacks.CONTAINER:
-        return {}
-    store = f"{inputs.head.settings.install_dir}/build/wheels"
-    return {name: Wheel(f"{store}/{item.name}/{item.wheel}", item.sha256, built=True) for item in build.wheels for name in item.nodes}
-
-
 def _runtime(
     inputs: Inputs, stack: stacks.Stack, base: str, builds: Sequence[layers.Build], build: Choice
 ) -> Container | Environment:
@@ -227,7 +172,7 @@ def _runtime(
     settings = inputs.head.settings
     engine, arguments, lock = settings.container_engine, settings.container_args, settings.runtime_lock
     if stack.runtime == stacks.CONTAINER:
-        image = _image(inputs, stack)
+        image = cluster_build.image_of(inputs, stack)
         return Container(stack.runtime, stack.image, stack.image, engine, arguments, image.image_id if image else "", base, builds, lock)
     digest = vllm_build_choice.runtime_digest(_digest(inputs.lock), build)
     path = f"{settings.install_dir}/runtime/{digest[:12]}"
@@ -286,7 +231,7 @@ def _options(inputs: Inputs, stack: stacks.Stack) -> tuple[Sequence[Mapping[str,
     """
     if stack.runtime != stacks.CONTAINER:
         return inputs.head.options, inputs.head.environment_variables, False
-    if image := _image(inputs, stack):
+    if image := cluster_build.image_of(inputs, stack):
         return image.options, image.variables, False
     return None, None, stack.image != stacks.STACKS[stack.name].image
 
@@ -336,7 +281,7 @@ def _plan(
     head, settings, stack = inputs.head, inputs.head.settings, serving.stack
     executor = settings.distributed_executor_backend
     return Plan(
-        nodes=_planned_nodes(inputs, fabric.nodes, ranks, decision.environment, _built_wheels(inputs, runtime, build)),
+        nodes=_planned_nodes(inputs, fabric.nodes, ranks, decision.environment, cluster_build.wheels(inputs, stack, build)),
         head=Head(head.name, fabric.nodes[0].address),
         model=model.entry.reference,
         kind=decision.kind.name,
@@ -422,14 +367,12 @@ def _state(node: Node, mark: str) -> State:
     return State(**asdict(found), runtime_ready=found.runtime_mark == _digest(mark))
 
 
-def _wheels(node: Node, built: Mapping[str, Wheel]) -> tuple[Wheel, ...]:
-    """Return the wheels that replace the lock's on one node."""
-    own = (built[node.name],) if node.name in built else ()
-    return (*own, *(Wheel(**wheel) for wheel in node.settings.runtime_wheels))
-
-
 def _planned_nodes(
-    inputs: Inputs, shares: Sequence[NodeFabric], ranks: Sequence[serve.Node], environment: Mapping[str, str], built: Mapping[str, Wheel]
+    inputs: Inputs,
+    shares: Sequence[NodeFabric],
+    ranks: Sequence[serve.Node],
+    environment: Mapping[str, str],
+    wheels_of: Sequence[tuple[Wheel, ...]],
 ) -> tuple[PlannedNode, ...]:
     """Return the plan of each node; ``environment`` are the variables that all ranks have in common."""
     interfaces = [node.facts.network.interfaces if node.facts else {} for node in inputs.nodes]
@@ -439,7 +382,6 @@ def _planned_nodes(
         for rail in share.rails
     }
     lock = _digest(inputs.lock)
-    wheels_of = [_wheels(node, built) for node in inputs.nodes]
     marks = ["".join(f"{line}\n" for line in (lock, *(wheel.sha256 for wheel in own))) for own in wheels_of]
     return tuple(
         PlannedNode(

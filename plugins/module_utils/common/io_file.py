@@ -9,8 +9,10 @@ from __future__ import annotations
 import contextlib
 import hashlib
 import os
+import shutil
 import stat
 import tempfile
+from collections.abc import Iterator
 
 #: Modes of files and folders that every user may read and only their owner may change.
 READABLE, SEARCHABLE = 0o644, 0o755
@@ -138,6 +140,23 @@ def install(path: str, text: str | None) -> None:
             os.unlink(path)
     else:
         write_file(path, text, READABLE, (os.geteuid(), os.getegid()))
+
+
+@contextlib.contextmanager
+def new_folder(folder: str, temporary: str) -> Iterator[str]:
+    """Yield ``temporary``, an empty folder beside ``folder``. It replaces that if the block succeeds, and is removed otherwise.
+
+    Raises OSError.
+    """
+    shutil.rmtree(temporary, ignore_errors=True)
+    os.makedirs(temporary, mode=SEARCHABLE)
+    try:
+        yield temporary
+        shutil.rmtree(folder, ignore_errors=True)
+        os.rename(temporary, folder)
+        sync_folder(os.path.dirname(folder))
+    finally:
+        shutil.rmtree(temporary, ignore_errors=True)
 
 
 def sync_folder(folder: str) -> None:

@@ -12,10 +12,10 @@ import os
 import shutil
 from collections.abc import Sequence
 
-from ansible_collections.gb10.cluster.plugins.module_utils.common import io_file
+from ansible_collections.gb10.cluster.plugins.module_utils.common import io_file, io_git
 from ansible_collections.gb10.cluster.plugins.module_utils.common.io_command import Run
 from ansible_collections.gb10.cluster.plugins.module_utils.common.io_file import read, read_file
-from ansible_collections.gb10.cluster.plugins.module_utils.common.problems import Problem, ProblemsError
+from ansible_collections.gb10.cluster.plugins.module_utils.common.problems import Problem, ProblemsError, refuse
 from ansible_collections.gb10.cluster.plugins.module_utils.nccl import io_library as io_nccl
 from ansible_collections.gb10.cluster.plugins.module_utils.nccl import io_store as io_nccl_store
 from ansible_collections.gb10.cluster.plugins.module_utils.nccl import library as nccl_library
@@ -49,17 +49,9 @@ def source(run: Run, path: str, identity: str | None, commit: str | None = None)
     release = Release.of_makefile(text, "source")
     if identity:
         return Source(path, release, identity)
-    git = ["git", "-c", f"safe.directory={path}", "-C", path]
-    status, head, reported = run([*git, "rev-parse", "HEAD"])
-    changed = run([*git, "status", "--porcelain", "--untracked-files=no"]) if status == 0 else (0, "", "")
-    if status != 0 or changed[1].strip():
-        found = f"{path} has uncommitted changes" if status == 0 else f"git failed in {path}: {reported.strip()}"
-        fix = "check it out again, or set its identity"
-        raise ProblemsError([Problem("source", found, "an unmodified commit, as identity of the build", fix)])
-    if commit and head.strip() != commit:
-        fix = f"find out why the tag was moved; set the commit if it is correct, else remove {path}"
-        raise ProblemsError([Problem("commit", f"{path} is commit {head.strip()}", commit, fix)])
-    return Source(path, release, f"commit {head.strip()}")
+    head = io_git.commit(run, path, "check it out again, or set its identity")
+    refuse(io_git.moved("commit", path, head, commit or ""))
+    return Source(path, release, f"commit {head}")
 
 
 def make(run: Run, plan: Plan, given: Source, tools: Toolkit, store: str, ccache: bool) -> str:

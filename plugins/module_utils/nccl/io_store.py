@@ -42,20 +42,13 @@ def stamp(store: str, name: str) -> dict[str, Any] | None:
 @contextlib.contextmanager
 def part(store: str, name: str) -> Iterator[str]:
     """Yield a temporary folder. It replaces the build if the block succeeds, and is removed otherwise."""
-    folder, temporary = f"{store}/{name}", f"{store}/.{name}.part"
-    shutil.rmtree(temporary, ignore_errors=True)
-    os.makedirs(f"{temporary}/lib", mode=0o755)
-    try:
+    # An existing folder is broken, otherwise the caller would not build it again.
+    with io_file.new_folder(f"{store}/{name}", f"{store}/.{name}.part") as temporary:
+        os.mkdir(f"{temporary}/lib", mode=0o755)
         yield temporary
         for file in (f"{temporary}/{LIBRARY}", f"{temporary}/{STAMP}"):
             with open(file, "rb") as handle:
                 os.fsync(handle.fileno())
-        # An existing folder is broken, otherwise the caller would not build it again.
-        shutil.rmtree(folder, ignore_errors=True)
-        os.rename(temporary, folder)
-        io_file.sync_folder(store)
-    finally:
-        shutil.rmtree(temporary, ignore_errors=True)
 
 
 def fill(folder: str, library: str, content: Mapping[str, Any]) -> None:

@@ -16,7 +16,7 @@ from ansible_collections.gb10.cluster.plugins.module_utils.common.problems impor
 from ansible_collections.gb10.cluster.plugins.module_utils.common.spans import span
 from ansible_collections.gb10.cluster.plugins.module_utils.node.capability import ComputeCapability
 from ansible_collections.gb10.cluster.plugins.module_utils.runtime import coverage
-from ansible_collections.gb10.cluster.plugins.module_utils.vllm_build import plan, requirements
+from ansible_collections.gb10.cluster.plugins.module_utils.vllm_build import parse, plan, requirements
 from ansible_collections.gb10.cluster.plugins.module_utils.vllm_build.schema import (
     AUTO,
     FALSE,
@@ -35,6 +35,15 @@ from ansible_collections.gb10.cluster.plugins.module_utils.vllm_build.schema imp
 
 #: The GPU code in an image cannot be read before the image is on the head; the role vllm_runtime runs small kernels then.
 _IN_IMAGE = "the source is the stack's own release, and the GPU code in an image is not read; vllm_build_enabled: true builds it"
+_SHA256, _COMMIT = re.compile("[0-9a-f]{64}"), re.compile("[0-9a-f]{40}")
+_FORMS = {
+    "patches": "a list of files",
+    "capabilities": "a list, such as ['12.1']",
+    "environment": "a mapping",
+    "dependencies": "a list of {variable, archive, sha256}",
+}
+#: CMake's FETCHCONTENT_SOURCE_DIR_ has a dependency's name after it, such as VLLM-FLASH-ATTN.
+_VARIABLE = re.compile("[A-Za-z_][A-Za-z0-9_-]*")
 #: The first GPUs with features of their own, whose code vLLM's kernels use.
 _OWN_FEATURES = 9
 
@@ -50,13 +59,15 @@ def check(request: Request, release: str, locked: bool) -> list[Problem]:
         expected = "a stack or gb10_runtime_lock with the releases of vLLM and torch"
         fix = "set gb10_runtime_lock, or vllm_build_enabled: false"
         problems.append(Problem("vllm_build_enabled", "the runtime has no lock", expected, fix))
-    if request.archive and not re.fullmatch("[0-9a-f]{64}", request.checksum):
+    if request.archive and not _SHA256.fullmatch(request.checksum):
         expected = "64 hexadecimal digits in lower case"
         problems.append(Problem("vllm_build_checksum", repr(request.checksum), expected, "use the output of sha256sum for vllm_build_source"))
-    if not request.archive and not re.fullmatch("[0-9a-f]{40}", request.commit):
+    if not request.archive and not _COMMIT.fullmatch(request.commit):
         fix = f"set the 40 digits that git ls-remote {request.source} shows for {request.version or f'v{release}'}"
         problems.append(Problem("vllm_build_commit", repr(request.commit), "40 hexadecimal digits, because a tag can be moved", fix))
+    problems += [Problem(f"vllm_build_{name}", found, _FORMS[name], "correct it") for name, found in request.wrong.items()]
     problems += _check_patches(request.patches)
+    problems += _check_dependencies(request)
     for index, text in enumerate(request.capabilities):
         try:
             ComputeCapability.parse(text, f"vllm_build_capabilities[{index}]")
@@ -73,6 +84,25 @@ def _check_patches(patches: Sequence[Patch]) -> list[Problem]:
             problems.append(Problem(path, f"{patch.path} cannot be read", "a patch file on the controller", f"correct {path}"))
         if names[index] in names[:index]:
             problems.append(Problem(path, f"a second {names[index]}", "another name for each, because the head has them in one folder", "rename it"))
+    return problems
+
+
+def _check_dependencies(request: Request) -> list[Problem]:
+    """Return the problems of the dependencies and of the environment."""
+    problems = []
+    for name in request.environment:
+        if not _VARIABLE.fullmatch(name):
+            problems.append(Problem("vllm_build_environment", repr(name), "the name of a variable", "correct or remove it"))
+    for index, dependency in enumerate(request.dependencies):
+        path = f"vllm_build_dependencies[{index}]"
+        if not _VARIABLE.fullmatch(dependency.variable):
+            expected = "a variable of vLLM's CMake files, such as VLLM_CUTLASS_SRC_DIR"
+            problems.append(Problem(f"{path}.variable", repr(dependency.variable), expected, "see docs/building.md"))
+        if not dependency.archive:
+            problems.append(Problem(f"{path}.archive", "''", "a tar file on the controller", "set it"))
+        if not _SHA256.fullmatch(dependency.sha256):
+            fix = f"use the output of sha256sum for {dependency.archive or 'the archive'}"
+            problems.append(Problem(f"{path}.sha256", repr(dependency.sha256), "64 hexadecimal digits in lower case", fix))
     return problems
 
 
@@ -103,7 +133,9 @@ def architectures(capabilities: Sequence[str]) -> str:
 
 def key(request: Request) -> str:
     """Return the digest of the controller's inputs, which names the environment that has the build."""
-    return _digest([request.identity, [patch.sha256 for patch in request.patches], list(request.capabilities), request.separate, *request.others])
+    patches, others = [patch.sha256 for patch in request.patches], sorted(f"{name}={value}" for name, value in request.environment.items())
+    sources = [f"{dependency.variable} sha256 {dependency.sha256}" for dependency in request.dependencies]
+    return _digest([request.identity, patches, list(request.capabilities), request.separate, *others, *sources])
 
 
 def choose(request: Request, release: str, torch: str, device: str, nodes: Sequence[Node], container: bool = False) -> Choice:
@@ -112,18 +144,17 @@ def choose(request: Request, release: str, torch: str, device: str, nodes: Seque
     The wheel for a ``container`` is needed on the first node only, the head, which installs it in the image of all nodes.
     """
     if request.wanted == FALSE:
-        return Choice(OFF, (), "", ())
+        return Choice(OFF, ())
     own = own_source(request, release)
     if request.wanted == AUTO and not own:
         verdict = (PUBLISHED, (_IN_IMAGE,)) if container else _published(nodes, device)
         if verdict:
-            return Choice(verdict[0], verdict[1], "", ())
+            return Choice(*verdict)
     why = own or ((f"vllm_build_enabled: {request.wanted}",) if request.wanted != AUTO else tuple(_gaps(nodes)))
-    items = _items(request, release, torch, nodes, nodes[:1] if container else nodes)
-    if all(_has(node, items) for node in nodes):
-        return Choice(READY, why, key(request), items)
-    missing = [item for item in items if not item.wheel]
-    return Choice(MISSING, (*why, *(_estimate(item, device, nodes[0]) for item in missing)), key(request), items)
+    items = _items(request, release, torch, device, nodes, nodes[:1] if container else nodes)
+    state = READY if all(_has(node, items) for node in nodes) else MISSING
+    estimates = [_estimate(item, device, nodes[0]) for item in items if state == MISSING and not item.wheel]
+    return Choice(state, (*why, *estimates), key(request), items, request.identity, request.archive)
 
 
 def own_source(request: Request, release: str) -> tuple[str, ...]:
@@ -141,7 +172,7 @@ def _estimate(item: Item, device: str, head: Node) -> str:
     last = next((found for found in head.stored if found.seconds and found.jobs), None)
     if last:
         return f"{item.name} is built on {head.name} in about {span(last.seconds)}, as the build {last.name} with {last.jobs} compilers"
-    work = plan.CPU_SECONDS[device] * max(1, len(item.capabilities) if device == plan.CUDA else 1)
+    work = plan.CPU_SECONDS[device] * max(1, len(item.capabilities))
     basis = f"{work / 3600:.1f} CPU hours, measured on x86-64 (docs/benchmarks.md)"
     if not head.cores:
         return f"{item.name} is built on {head.name}: {basis}"
@@ -177,8 +208,10 @@ def _sufficient(node: Node) -> str:
     return with_code + (f"; {', '.join(without)} have none" if without else "")
 
 
-def _items(request: Request, release: str, torch: str, nodes: Sequence[Node], stores: Sequence[Node]) -> tuple[Item, ...]:
+def _items(request: Request, release: str, torch: str, device: str, nodes: Sequence[Node], stores: Sequence[Node]) -> tuple[Item, ...]:
     """Return the wheels: one for all nodes, or one for each kind of GPU. Only the nodes ``stores`` need their wheel."""
+    if device != plan.CUDA:
+        return (_item(request, release, torch, (), [node for node in nodes if node in stores]),)
     groups: dict[tuple[str, ...], list[Node]] = {}
     every = tuple(sorted({node.capability for node in nodes if node.capability}, key=ComputeCapability.parse))
     for node in nodes:
@@ -210,12 +243,12 @@ def digest_of_lock(lock: str, given: Mapping[str, Any], nodes: Sequence[Mapping[
 
     Invalid variables count as no build; the plan reports them.
     """
-    request, release = parse(given), requirements.version(lock, "vllm")
+    request, release = parse.request(given), requirements.version(lock, "vllm")
     own = hashlib.sha256(lock.encode()).hexdigest()
     if request.wanted == FALSE or check(request, release, bool(lock)):
         return own
     # The names of the wheels do not change the environment's name, so the builds do not count here.
-    found = [Node(str(index), node.get("capability") or "", (), node.get("published")) for index, node in enumerate(nodes)]
+    found = [Node(str(index), str(node.get("capability") or ""), (), parse.published(node.get("published"))) for index, node in enumerate(nodes)]
     # The device changes only the words of the reasons.
     return runtime_digest(own, choose(request, release, "", "cpu", found))
 
@@ -228,20 +261,3 @@ def runtime_digest(lock_digest: str, choice: Choice) -> str:
     """Return the digest that names the environment of a lock: its own, or another one for a build."""
     return _digest([lock_digest, choice.key]) if choice.built else lock_digest
 
-
-def parse(given: Mapping[str, Any]) -> Request:
-    """Return the user's variables, typed. Text counts as it does with ``-e name=value``. Raises no error; see check()."""
-    return Request(
-        wanted=str(given["enabled"]).lower(),
-        source=str(given["source"]),
-        version=str(given["version"]),
-        commit=str(given["commit"]),
-        checksum=str(given["checksum"]),
-        patches=tuple(Patch(str(patch["path"]), str(patch["sha256"])) for patch in given["patches"]),
-        capabilities=tuple(map(str, given["capabilities"])),
-        separate=str(given["separate"]).lower() in ("true", "yes", "on", "1"),
-        others=(
-            *sorted(f"{name}={value}" for name, value in given.get("environment", {}).items()),
-            *(f"{each['variable']} sha256 {each['sha256']}" for each in given.get("dependencies", ())),
-        ),
-    )

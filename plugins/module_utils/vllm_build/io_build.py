@@ -37,24 +37,8 @@ def host(run: Run, units: Sequence[str]) -> Host:
     serving = tuple(unit for unit in units if run(["systemctl", "is-active", unit])[1].strip() == "active")
     # systemd keeps the folders of dynamic users there; it may be another disk.
     disk = next(path for path in (f"{os.path.dirname(STATE)}/private", os.path.dirname(STATE), "/") if os.path.isdir(path))
-    gcc = compiler(run).partition(".")[0]
-    return Host(len(os.sched_getaffinity(0)), memory, shutil.disk_usage(disk).free, programs, headers, serving, int(gcc) if gcc.isdigit() else 0)
-
-
-def compiler(run: Run) -> str:
-    """Return the release of g++, "" if it is not installed."""
-    return run(["g++", "-dumpfullversion"])[1].strip()
-
-
-def commit(run: Run, source: str) -> str:
-    """Return the commit of an unmodified git checkout. Raises ProblemsError."""
-    git = ["git", "-c", f"safe.directory={source}", "-C", source]
-    status, head, reported = run([*git, "rev-parse", "HEAD"])
-    changed = run([*git, "status", "--porcelain", "--untracked-files=no"]) if status == 0 else (0, "", "")
-    if status != 0 or changed[1].strip():
-        found = f"{source} has uncommitted changes" if status == 0 else f"git failed in {source}: {reported.strip()}"
-        raise ProblemsError([Problem("source", found, "an unmodified commit", f"remove {source}, then run again")])
-    return head.strip()
+    compiler = run(["g++", "-dumpfullversion"])[1].strip()
+    return Host(len(os.sched_getaffinity(0)), memory, shutil.disk_usage(disk).free, programs, headers, serving, compiler)
 
 
 def pyproject(source: str) -> str:

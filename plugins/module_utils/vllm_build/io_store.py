@@ -24,6 +24,7 @@ from typing import Any
 from ansible_collections.gb10.cluster.plugins.module_utils.common import io_file, io_json
 from ansible_collections.gb10.cluster.plugins.module_utils.common.problems import Problem, ProblemsError
 from ansible_collections.gb10.cluster.plugins.module_utils.runtime import coverage, fat_binary
+from ansible_collections.gb10.cluster.plugins.module_utils.vllm_build import parse
 
 STAMP = "stamp.json"
 _MOST_STAMP = 1 << 20
@@ -39,7 +40,8 @@ def stamps(store: str) -> list[dict[str, Any]]:
     found = []
     for path in sorted(glob.glob(f"{glob.escape(store)}/wheels/*/{STAMP}"), key=os.path.getmtime, reverse=True):
         stamp, folder = io_json.json_file(path, _MOST_STAMP) or {}, os.path.dirname(path)
-        if stamp.get("name") == os.path.basename(folder) and os.path.isfile(f"{folder}/{os.path.basename(str(stamp.get('wheel')))}"):
+        stored = parse.build(stamp)
+        if stored and stored.name == os.path.basename(folder) and os.path.isfile(f"{folder}/{stored.wheel}"):
             found.append(stamp)
     return found
 
@@ -47,18 +49,11 @@ def stamps(store: str) -> list[dict[str, Any]]:
 @contextlib.contextmanager
 def part(store: str, name: str) -> Iterator[str]:
     """Yield a temporary folder. It becomes the build if the block succeeds, and is removed otherwise. Raises OSError."""
-    folder, temporary = f"{store}/wheels/{name}", f"{store}/wheels/.{name}.part"
     # Also what interrupted runs left of other builds, which takes gigabytes.
     for left in glob.glob(f"{glob.escape(store)}/wheels/.*.part"):
         shutil.rmtree(left)
-    os.makedirs(temporary, mode=0o755)
-    try:
+    with io_file.new_folder(f"{store}/wheels/{name}", f"{store}/wheels/.{name}.part") as temporary:
         yield temporary
-        shutil.rmtree(folder, ignore_errors=True)
-        os.rename(temporary, folder)
-        io_file.sync_folder(f"{store}/wheels")
-    finally:
-        shutil.rmtree(temporary, ignore_errors=True)
 
 
 def copy(descriptor: int, path: str) -> None:

@@ -2,7 +2,10 @@
 # GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
 
-"""The status that a build's program writes. The code that is built can write it too, so it is untrusted."""
+"""The variables of the role vllm_build, and untrusted input: the builds and extensions of nodes, and the status of a build.
+
+The code that is built can write the status too.
+"""
 
 from __future__ import annotations
 
@@ -11,14 +14,58 @@ from collections.abc import Mapping
 from typing import Any
 
 from ansible_collections.gb10.cluster.plugins.module_utils.common import bounded_json
-from ansible_collections.gb10.cluster.plugins.module_utils.vllm_build.schema import Status
+from ansible_collections.gb10.cluster.plugins.module_utils.vllm_build.schema import HITS, MISSES, WHEEL, Dependency, Patch, Request, Status, Stored
 
 #: The largest status, in characters, and the most dependencies.
 MOST_STATUS, _MOST_DEPENDENCIES = 1 << 16, 100
-_WHEEL = re.compile(r"[A-Za-z0-9][A-Za-z0-9._+-]{0,250}\.whl")
+_NAME, _SHA256 = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,127}"), re.compile("[0-9a-f]{64}")
 _DEPENDENCY, _COMMIT = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,63}"), re.compile("[0-9a-f]{40}")
-#: The statistics of ccache that io_run.py writes.
-_STATISTICS = ("direct_cache_hit", "preprocessed_cache_hit", "cache_miss")
+
+
+def request(given: Mapping[str, Any]) -> Request:
+    """Return the user's variables, typed. Text counts as it does with ``-e name=value``. Raises no error; see choice.check()."""
+    forms = {"patches": list, "capabilities": list, "environment": dict, "dependencies": list}
+    typed = {name: given[name] if isinstance(given.get(name), form) else form() for name, form in forms.items()}
+    return Request(
+        wanted=str(given["enabled"]).lower(),
+        source=str(given["source"]),
+        version=str(given["version"]),
+        commit=str(given["commit"]),
+        checksum=str(given["checksum"]),
+        patches=tuple(Patch(str(patch["path"]), str(patch["sha256"])) for patch in typed["patches"]),
+        capabilities=tuple(map(str, typed["capabilities"])),
+        separate=str(given["separate"]).lower() in ("true", "yes", "on", "1"),
+        environment={str(name): str(value) for name, value in typed["environment"].items()},
+        dependencies=tuple(map(_dependency, typed["dependencies"])),
+        wrong={name: repr(given[name]) for name, form in forms.items() if not isinstance(given.get(name, form()), form)},
+    )
+
+
+def _dependency(given: Any) -> Dependency:
+    found = dict(_items(given))
+    return Dependency(*(str(found.get(name, "")) for name in ("variable", "archive", "sha256")))
+
+
+def builds(stamps: Any) -> tuple[Stored, ...]:
+    """Return the builds of a node's stamps. A stamp of another form than vllm_build_wheel writes counts as missing."""
+    return tuple(found for found in map(build, stamps if isinstance(stamps, list) else ()) if found)
+
+
+def build(stamp: Any) -> Stored | None:
+    """Return the build of a stamp, None if a value has another form. The file's name is plain, without a folder."""
+    given = stamp if isinstance(stamp, Mapping) else {}
+    name, wheel, digest = _matching(_NAME, given.get("name")), _matching(WHEEL, given.get("wheel")), _matching(_SHA256, given.get("sha256"))
+    if not (name and wheel and digest):
+        return None
+    return Stored(name, wheel, digest, _seconds(given.get("seconds")), given["jobs"] if _is_count(given.get("jobs")) else 0)
+
+
+def published(found: Any) -> dict[str, dict[str, int]] | None:
+    """Return the coverage of each extension of a node's published wheel, None if a value has another form."""
+    if not isinstance(found, Mapping):
+        return None
+    extensions = {str(name): dict(_items(counts)) for name, counts in found.items()}
+    return extensions if all(_is_count(count) for counts in extensions.values() for count in counts.values()) else None
 
 
 def status(text: str) -> Status:
@@ -32,8 +79,8 @@ def status(text: str) -> Status:
         name=_text(given.get("name")),
         state=_text(given.get("state")),
         seconds=_seconds(given.get("seconds")),
-        wheel=_matching(_WHEEL, given.get("wheel")),
-        ccache={name: value for name, value in _items(given.get("ccache")) if name in _STATISTICS and _is_count(value)},
+        wheel=_matching(WHEEL, given.get("wheel")),
+        ccache={name: value for name, value in _items(given.get("ccache")) if name in (*HITS, *MISSES) and _is_count(value)},
         dependencies=dict(sorted(_dependencies(given.get("dependencies")).items())[:_MOST_DEPENDENCIES]),
     )
 

@@ -68,7 +68,7 @@ _MANNERS = ("CPUWeight=20", "IOWeight=20", "Nice=10", "OOMScoreAdjust=1000", "OO
 class Host:
     """The host of a build: cores, free bytes of memory and disk, programs (PROGRAMS, CCACHE), and whether Python.h exists.
 
-    ``serving`` are the running units that hold a model; ``gcc`` is the major release of g++, 0 if unknown.
+    ``serving`` are the running units that hold a model; ``compiler`` is the release of g++ ("13.3.0"), "" if unknown.
     """
 
     cores: int
@@ -77,7 +77,13 @@ class Host:
     programs: frozenset[str]
     headers: bool
     serving: tuple[str, ...]
-    gcc: int = 0
+    compiler: str = ""
+
+    @property
+    def gcc(self) -> int:
+        """The major release of g++, 0 if unknown."""
+        major = self.compiler.partition(".")[0]
+        return int(major) if major.isdecimal() else 0
 
 
 @dataclass(frozen=True)

@@ -7,13 +7,14 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Any
 
 AUTO, TRUE, FALSE = WANTED = ("auto", "true", "false")
 #: A wheel's file name, which becomes part of a path and of a Containerfile.
-_WHEEL = re.compile(r"[A-Za-z0-9][\w.+-]*\.whl", re.ASCII)
+WHEEL = re.compile(r"[A-Za-z0-9][A-Za-z0-9._+-]{0,250}\.whl")
+#: Statistics of ccache that io_run.py writes: results that were not compiled again, and compilations.
+HITS, MISSES = ("direct_cache_hit", "preprocessed_cache_hit"), ("cache_miss",)
 
 
 @dataclass(frozen=True)
@@ -25,8 +26,17 @@ class Patch:
 
 
 @dataclass(frozen=True)
+class Dependency:
+    """A dependency's source: the variable of vLLM's CMake files, a tar file on the controller, and its SHA-256."""
+
+    variable: str
+    archive: str
+    sha256: str
+
+
+@dataclass(frozen=True)
 class Request:
-    """The user's variables; see the defaults of the role vllm_build. ``others``: variables and dependencies of the build."""
+    """The user's variables; see the defaults of the role vllm_build. ``wrong`` are the values of a wrong type, by name."""
 
     wanted: str
     source: str
@@ -36,7 +46,9 @@ class Request:
     patches: tuple[Patch, ...]
     capabilities: tuple[str, ...]
     separate: bool
-    others: tuple[str, ...] = ()
+    environment: Mapping[str, str] = field(default_factory=dict)
+    dependencies: tuple[Dependency, ...] = ()
+    wrong: Mapping[str, str] = field(default_factory=dict)
 
     @property
     def archive(self) -> bool:
@@ -80,7 +92,8 @@ class Node:
 class Item:
     """One wheel: its name, GPUs ("12.1"), TORCH_CUDA_ARCH_LIST, version, torch, nodes, and the file in each node's store.
 
-    ``nodes`` need the wheel: for an image only the head. ``wheel`` and ``sha256`` are "" until the first node has it.
+    A build for CPUs has no GPUs. ``nodes`` need the wheel: for an image only the head. ``wheel`` and ``sha256`` are ""
+    until the first node has it.
     """
 
     name: str
@@ -99,12 +112,15 @@ class Choice:
 
     ``state``: off (not wanted), undecided (the published wheel must be installed first), published (it is sufficient),
     missing (a build is needed and not on every node that needs it yet) or ready. ``key`` names the source and the patches.
+    ``identity`` is the exact source, and ``archive`` whether it is a file; see Request.
     """
 
     state: str
     why: tuple[str, ...]
-    key: str
-    wheels: tuple[Item, ...]
+    key: str = ""
+    wheels: tuple[Item, ...] = ()
+    identity: str = ""
+    archive: bool = False
 
     @property
     def built(self) -> bool:
@@ -126,12 +142,3 @@ class Status:
 
 OFF, UNDECIDED, PUBLISHED, MISSING, READY = "off", "undecided", "published", "missing", "ready"
 
-
-def stored(found: Mapping[str, Any]) -> Stored:
-    """Return a build from a stamp. Raises KeyError."""
-    return Stored(str(found["name"]), str(found["wheel"]), str(found["sha256"]), float(found.get("seconds") or 0), int(found.get("jobs") or 0))
-
-
-def usable(stamps: Iterable[Mapping[str, Any]]) -> tuple[Stored, ...]:
-    """Return the builds of a node's stamps without those whose wheel has no plain file name. Raises KeyError."""
-    return tuple(found for found in map(stored, stamps) if _WHEEL.fullmatch(found.wheel))

@@ -13,9 +13,8 @@ from ansible_collections.gb10.cluster.plugins.module_utils.common.problems impor
 from ansible_collections.gb10.cluster.plugins.module_utils.common.spans import span
 from ansible_collections.gb10.cluster.plugins.module_utils.node.capability import ComputeCapability
 from ansible_collections.gb10.cluster.plugins.module_utils.runtime import coverage, fat_binary
+from ansible_collections.gb10.cluster.plugins.module_utils.vllm_build.schema import HITS
 
-#: Statistics of ccache about results that were not compiled again.
-HITS = ("direct_cache_hit", "preprocessed_cache_hit")
 Extensions = Mapping[str, Sequence[fat_binary.FatBinary]]
 
 

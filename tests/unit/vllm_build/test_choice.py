@@ -3,16 +3,14 @@
 from __future__ import annotations
 
 import hashlib
-import re
 from dataclasses import replace
 from typing import Any
 
 import pytest
 from cluster_nodes import BUILD, Node, cluster_plan, lock_of, mistakes, spark
 from filters import FILTERS
-from repository import load_yaml, read
 
-from ansible_collections.gb10.cluster.plugins.module_utils.vllm_build import choice
+from ansible_collections.gb10.cluster.plugins.module_utils.vllm_build import choice, parse
 from ansible_collections.gb10.cluster.plugins.module_utils.vllm_build import schema as build
 from ansible_collections.gb10.cluster.plugins.module_utils.vllm_build.plan import GIB
 from ansible_collections.gb10.cluster.plugins.module_utils.vllm_build.schema import Patch, Request, Stored
@@ -27,7 +25,7 @@ PATCH = Patch("/site/fix.patch", "1" * 64)
 
 
 def request(**changes: Any) -> Request:
-    return choice.parse({**BUILD, "enabled": "auto", "commit": COMMIT, **changes})
+    return parse.request({**BUILD, "enabled": "auto", "commit": COMMIT, **changes})
 
 
 def pair(*capabilities: str, published: Any = None, stored: tuple[Stored, ...] = ()) -> list[build.Node]:
@@ -98,14 +96,17 @@ def test_without_a_build_nothing_is_checked() -> None:
     assert choice.check(request(enabled=False, commit="", patches=[{"path": "x", "sha256": ""}], capabilities=["x"]), "", locked=False) == []
 
 
-def test_the_role_and_the_planner_agree_about_archives() -> None:
+def test_what_is_an_archive() -> None:
     names = ["git@x:vllm.git", "https://h/vllm.git", "/x/v", "/x/v.zip", "/x/v.tar.zst", "/x/tar", "/x/v.tgz.asc"]
     names += [f"/x/v.{suffix}" for suffix in ("tar", "tar.gz", "tar.xz", "tar.bz2", "tgz")]
-    expression = load_yaml(read("roles/vllm_build/vars/main.yml"))["_vllm_build_of_file"]
-    pattern = re.search(r"search\('(.*)'\)", expression)
-    assert pattern
-    found = {name: (request(source=name).archive, bool(re.search(pattern[1], name))) for name in names}
-    assert found == {name: (index >= 7,) * 2 for index, name in enumerate(names)}
+    assert [request(source=name).archive for name in names] == [index >= 7 for index in range(len(names))]
+
+
+def test_the_role_gets_the_source_from_the_plan() -> None:
+    built = choose(pair(), enabled=True, source="/x/v.tar", checksum=SHA)
+    assert (built.identity, built.archive) == (f"sha256 {SHA}", True)
+    built = choose(pair(), enabled=True)
+    assert (built.identity, built.archive) == (f"commit {COMMIT}", False)
 
 
 # --- the GPUs ---
@@ -216,8 +217,8 @@ def test_the_decision(nodes: list[build.Node], device: str, changes: dict[str, A
 
 def test_one_reason_for_equal_nodes_and_the_missing_kernels_are_named() -> None:
     found = choose(pair("12.1", "12.1", "11.0", published={**RUNS, "vllm/_flashmla_C": LACKS["vllm/_C"]}))
-    said = [f"{capability} runs; vllm/_flashmla_C have none" for capability in ("12.1", "11.0")]
-    assert [reason.partition("that ")[2] for reason in found.why] == said
+    sentences = [f"{capability} runs; vllm/_flashmla_C have none" for capability in ("12.1", "11.0")]
+    assert [reason.partition("that ")[2] for reason in found.why] == sentences
 
 
 def test_ready_when_each_node_has_the_same_wheel() -> None:
@@ -242,11 +243,66 @@ def test_each_node_needs_only_its_own_wheel() -> None:
     assert choose([nodes[0], replace(nodes[1], stored=nodes[0].stored)], enabled=True, separate=True).state == "missing"
 
 
+STAMP = {"name": "n", "wheel": "w.whl", "sha256": SHA, "seconds": 3, "jobs": 7}
+
+
 def test_a_stamp_is_a_build() -> None:
-    assert build.stored({"name": "n", "wheel": "w", "sha256": "s", "seconds": 3, "jobs": 7, "other": 1}) == Stored("n", "w", "s", 3.0, 7)
-    assert build.stored({"name": "n", "wheel": "w", "sha256": "s", "seconds": None, "jobs": None}) == Stored("n", "w", "s")
-    with pytest.raises(KeyError):
-        build.stored({"name": "n"})
+    assert parse.build({**STAMP, "other": 1}) == Stored("n", "w.whl", SHA, 3.0, 7)
+    for unknown in (None, "7", [7], -1, True):
+        assert parse.build({**STAMP, "seconds": unknown, "jobs": unknown}) == Stored("n", "w.whl", SHA)
+
+
+@pytest.mark.parametrize(
+    "changes",
+    [
+        {"name": None},
+        {"name": "../n"},
+        {"name": "n" * 129},
+        {"wheel": "../w.whl"},
+        {"wheel": "/w.whl"},
+        {"wheel": "w.whl\nRUN x"},
+        {"wheel": "w\u0660.whl"},
+        {"wheel": ["w.whl"]},
+        {"sha256": SHA.upper()},
+        {"sha256": SHA[1:]},
+        {"sha256": None},
+    ],
+)
+def test_a_stamp_of_another_form_is_no_build(changes: dict[str, Any]) -> None:
+    assert parse.build({**STAMP, **changes}) is None
+    assert parse.builds([{**STAMP, **changes}, STAMP, "x", None]) == (parse.build(STAMP),)
+
+
+@pytest.mark.parametrize("given", [None, "x", {}, {"a": 1}, 7])
+def test_other_values_than_stamps_are_no_builds(given: Any) -> None:
+    assert parse.builds(given) == ()
+    assert parse.build(given) is None
+
+
+def test_the_coverage_of_a_node_has_numbers() -> None:
+    assert parse.published(RUNS) == RUNS
+    assert parse.published({}) == {}
+    for wrong in (None, "x", [], {"vllm/_C": {"native": "7"}}, {"vllm/_C": {"native": True}}, {"vllm/_C": {"native": -1}}):
+        assert parse.published(wrong) is None
+
+
+@pytest.mark.parametrize(
+    ("changes", "places"),
+    [
+        ({"patches": "fix.patch"}, ["vllm_build_patches"]),
+        ({"capabilities": 12.1}, ["vllm_build_capabilities"]),
+        ({"environment": ["CMAKE_ARGS"]}, ["vllm_build_environment"]),
+        ({"environment": {"A B": 1}}, ["vllm_build_environment"]),
+        ({"dependencies": {"variable": "X"}}, ["vllm_build_dependencies"]),
+        ({"dependencies": ["x"]}, [f"vllm_build_dependencies[0].{name}" for name in ("variable", "archive", "sha256")]),
+        ({"dependencies": [{"variable": "X", "archive": "/x.tar", "sha256": SHA.upper()}]}, ["vllm_build_dependencies[0].sha256"]),
+        ({"dependencies": [{"variable": "X Y", "sha256": SHA}]}, [f"vllm_build_dependencies[0].{name}" for name in ("variable", "archive")]),
+    ],
+)
+def test_values_of_another_form_are_reported(changes: dict[str, Any], places: list[str]) -> None:
+    assert [found.path for found in choice.check(request(**changes), RELEASE, locked=True)] == places
+    # The digest before the plan does not fail, so that the plan can report them.
+    assert choice.digest_of_lock(LOCK, {**BUILD, "enabled": "auto", "commit": COMMIT, **changes}, []) == hashlib.sha256(LOCK.encode()).hexdigest()
 
 
 def head(*stored: Stored, cores: int = 20, memory: int = 100 * GIB, capability: str = "12.1") -> build.Node:

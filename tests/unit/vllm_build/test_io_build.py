@@ -94,25 +94,6 @@ def problem(call: Callable[[], Any]) -> str:
 # --- the source ---
 
 
-def test_the_commit_of_a_checkout(source: Path) -> None:
-    head = git(source, "rev-parse", "HEAD")
-    assert io_build.commit(run, str(source)) == head
-    (source / "untracked").touch()
-    assert io_build.commit(run, str(source)) == head
-    (source / "csrc" / "x.cu").write_text("changed\n", encoding="utf-8")
-    assert "has uncommitted changes" in problem(lambda: io_build.commit(run, str(source)))
-    git(source, "checkout", "--quiet", ".")
-    git(source, "rm", "--quiet", "tool.sh")
-    assert "has uncommitted changes" in problem(lambda: io_build.commit(run, str(source)))
-
-
-def test_what_is_no_checkout(tmp_path: Path) -> None:
-    for folder in (tmp_path, tmp_path / "absent"):
-        found = problem(lambda: io_build.commit(run, str(folder)))  # noqa: B023
-        assert found.startswith(f"source: git failed in {folder}: ")
-        assert f"Fix: remove {folder}" in found
-
-
 def test_the_pyproject_of_vllm_only(source: Path) -> None:
     assert io_build.pyproject(str(source)) == 'requires = ["torch == 2.14.0"]\n'
     (source / "CMakeLists.txt").write_text("project(other)\n", encoding="utf-8")
@@ -254,7 +235,7 @@ def test_the_host() -> None:
     assert found.memory > 0
     assert found.disk > 0
     assert found.programs <= {"g++", "git", "ccache"}
-    assert io_build.compiler(Systemd()) == "13.3.0"
+    assert (found.compiler, found.gcc) == ("13.3.0", 13)
     assert io_build.host(Systemd(), []).serving == ()
 
 

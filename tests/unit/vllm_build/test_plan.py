@@ -223,7 +223,7 @@ def test_the_compiler_of_the_source(gcc: int, found: list[str]) -> None:
     text = 'message(FATAL_ERROR "GCC >= 11.3 is required to build vLLM (found 9). " "GCC >= 13 is required to build vLLM with CUDA (found 9). ")'
     needed = plan.required_gcc(text)
     assert (needed, plan.required_gcc("")) == (13, 0)
-    host = replace(HOST, gcc=gcc)
+    host = replace(HOST, compiler=f"{gcc}.2.0" if gcc else "")
     assert [problem.found for problem in plan.problems(TARGET, SETTINGS, host, TOOLKIT, "", needed)] == found
     assert plan.problems(CPU, SETTINGS, host, Toolkit(None), "", needed) == []
 

@@ -46,7 +46,7 @@ def test_covered() -> None:
 
 
 @pytest.mark.parametrize(
-    ("extensions", "gpus", "said"),
+    ("extensions", "gpus", "found"),
     [
         (SPARK, [GB10], []),
         # An unused extension may lack the GPU.
@@ -65,9 +65,9 @@ def test_covered() -> None:
         ({"other/_C": programs("121a")}, [GB10], ["vllm/_C*, which each model needs, does not exist"]),
     ],
 )
-def test_what_a_gpu_cannot_run(extensions: wheel.Extensions, gpus: list[ComputeCapability], said: list[str]) -> None:
+def test_what_a_gpu_cannot_run(extensions: wheel.Extensions, gpus: list[ComputeCapability], found: list[str]) -> None:
     problems = wheel.problems(extensions, gpus)
-    assert [problem.found for problem in problems] == said
+    assert [problem.found for problem in problems] == found
     assert {problem.path for problem in problems} <= {"wheel"}
 
 
