@@ -13,7 +13,7 @@ version_added: 0.1.0
 description:
   - Without O(file), takes the wheel of the finished build on this host, and verifies that it has code for each GPU.
   - With O(file), takes a wheel that another host sent, and verifies its hash.
-  - Removes the oldest builds.
+  - Removes the oldest builds, but none of O(used) and not that of O(runtime).
 options:
   store:
     description: The store of builds on this host.
@@ -38,6 +38,14 @@ options:
     description: Number of builds to keep.
     type: int
     default: 3
+  used:
+    description: Names of builds to keep besides O(name), such as those for the other GPUs of the cluster.
+    type: list
+    elements: str
+    default: []
+  runtime:
+    description: The environment in use. The build whose wheel it has is kept.
+    type: path
 seealso:
   - module: gb10.cluster.vllm_build
 author:
@@ -109,6 +117,8 @@ def main() -> None:
             "file": {"type": "path"},
             "capabilities": {"type": "list", "elements": "str", "default": []},
             "keep": {"type": "int", "default": 3},
+            "used": {"type": "list", "elements": "str", "default": []},
+            "runtime": {"type": "path"},
         },
         supports_check_mode=True,
     )
@@ -124,7 +134,8 @@ def main() -> None:
             else:
                 io_build.add(store, name, gpus, params["stamp"])
             stamp = next(stamp for stamp in io_store.stamps(store) if stamp["name"] == name)
-        removed = io_store.old(store, [name], params["keep"]) if stamp else []
+        used = {name, *params["used"], *io_store.installed(store, params["runtime"])}
+        removed = io_store.old(store, used, params["keep"]) if stamp else []
         if not module.check_mode:
             io_store.forget(store, removed)
     except (ProblemsError, OSError, ValueError) as error:

@@ -18,7 +18,7 @@ import os
 import shutil
 import zipfile
 import zlib
-from collections.abc import Iterator, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from typing import Any
 
 from ansible_collections.gb10.cluster.plugins.module_utils.common import io_file, io_json
@@ -106,7 +106,13 @@ def _damaged(path: str, found: str) -> ProblemsError:
     return ProblemsError([Problem("wheel", f"{os.path.basename(path)}: {found}", "a complete wheel", "run the build again")])
 
 
-def old(store: str, used: Sequence[str], keep: int) -> list[str]:
+def installed(store: str, runtime: str | None) -> list[str]:
+    """Return the builds whose wheel an environment has. Its last file lists the wheels' hashes; see PlannedNode.runtime_mark."""
+    hashes = io_file.read(f"{runtime}/.complete").split() if runtime else []
+    return [str(stamp["name"]) for stamp in stamps(store) if stamp["sha256"] in hashes]
+
+
+def old(store: str, used: Collection[str], keep: int) -> list[str]:
     """Return the builds to remove: all but ``used`` and the newest, so that ``keep`` stay."""
     others = [str(stamp["name"]) for stamp in stamps(store) if stamp["name"] not in used]
     return others[max(0, keep - len(used)) :]

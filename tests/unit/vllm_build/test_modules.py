@@ -306,6 +306,24 @@ def test_the_oldest_builds_are_removed(head: Path) -> None:
     assert builds(head) == [names[2]]
 
 
+def test_builds_in_use_are_kept(head: Path) -> None:
+    names = [f"0.33.0-{number}" for number in range(4)]
+    for age, name in enumerate(names):
+        received(head, name, keep=9)
+        os.utime(head / "store" / "wheels" / name / "stamp.json", (age, age))
+    # A wheel of another build has another hash.
+    stamp = head / "store" / "wheels" / names[0] / "stamp.json"
+    stamp.write_text(json.dumps({**json.loads(stamp.read_text(encoding="utf-8")), "sha256": "5" * 64}), encoding="utf-8")
+    os.utime(stamp, (0, 0))
+    (head / "current").mkdir()
+    (head / "current" / ".complete").write_text(f"{'1' * 64}\n{'5' * 64}\n", encoding="utf-8")
+    given = {"keep": 1, "stamp": None, "file": None, "check": True}
+    assert received(head, names[3], **given)["removed"] == [names[2], names[1], names[0]]
+    assert received(head, names[3], used=[names[1]], runtime=str(head / "current"), **given)["removed"] == [names[2]]
+    # Without an environment, none has a wheel.
+    assert received(head, names[3], runtime=str(head / "absent"), **given)["removed"] == [names[2], names[1], names[0]]
+
+
 def finish(head: Path, *architectures: str) -> None:
     """Write what the unit's program leaves."""
     write_wheel(head / "state" / "dist" / WHEEL, *architectures)

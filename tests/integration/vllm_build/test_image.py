@@ -1,0 +1,118 @@
+"""A build of vLLM as a layer of a container image, served by two hosts: a real engine, pip and vLLM, without GPU.
+
+The image is a small Debian with a copy of the published runtime's environment.
+"""
+
+from __future__ import annotations
+
+import json
+import tarfile
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+import root_file_system
+from api_client import completion
+from live_cluster import Cluster
+from repository import ROOT
+from testinfra.host import Host
+
+pytestmark = [pytest.mark.disruptive, pytest.mark.slow]
+
+TAG, UNIT, STORE = "lab.example/vllm-published:1", "gb10-vllm", "/opt/gb10/build"
+VERSION = "import importlib.metadata; print(importlib.metadata.version('vllm'))"
+#: Packages of the image. vLLM starts processes through bash, and the layer needs a pip.
+PACKAGES = ["bash", "libgomp1", "libnuma1", "libstdc++6", "python3-pip", "util-linux"]
+
+
+@pytest.fixture(scope="module")
+def runtime(cluster: Cluster, head: Host) -> str:
+    """Return the environment of the published wheel."""
+    cluster.site("--extra-vars", json.dumps({"vllm_build_enabled": False})).assert_ok()
+    return str(head.check_output("readlink /opt/gb10/runtime/current"))
+
+
+@pytest.fixture(scope="module")
+def image(cluster: Cluster, nodes: dict[str, Host], head: Host, runtime: str, tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
+    """Configure the engine on all nodes and import the image on the head. Returns its tag."""
+    tar = root_file_system.debian(cluster, tmp_path_factory.mktemp("image"), "image-pip", PACKAGES)
+    site = head.check_output(f"ls -d {runtime}/lib/python3*/site-packages")
+    with tarfile.open(tar, "a") as archive:
+        # The environment was installed by uv and has no pip of its own.
+        entry = tarfile.TarInfo(f"./{site.lstrip('/')}/pip")
+        entry.type, entry.linkname = tarfile.SYMTYPE, "/usr/lib/python3/dist-packages/pip"
+        archive.addfile(entry)
+    files = ROOT / "molecule" / "image" / "files"
+    for host in nodes.values():
+        with host.backend.client.open_sftp() as target:
+            for name in ("containers.conf", "storage.conf", "crun-in-a-lab"):
+                target.put(str(files / name), f"/tmp/{name}")
+        host.check_output("mv /tmp/containers.conf /tmp/storage.conf /etc/containers/ && install /tmp/crun-in-a-lab /usr/local/bin/")
+    with head.backend.client.open_sftp() as target:
+        target.put(str(tar), "/var/tmp/image.tar")
+    head.check_output(f"tar --append --file=/var/tmp/image.tar --directory=/ .{runtime}")
+    head.check_output(f"podman import --quiet /var/tmp/image.tar {TAG} && rm /var/tmp/image.tar")
+    yield TAG
+    for host in nodes.values():
+        host.check_output("podman image rm --all --force")
+
+
+def in_containers(image: str, runtime: str) -> list[str]:
+    """Return the arguments of a run in containers."""
+    arguments = [
+        # A simulated host does not support the defaults of a real one.
+        "--cgroups=disabled",
+        "--ulimit=memlock=65536:65536",
+        "--ulimit=nofile=4096:4096",
+        "--ulimit=nproc=4096:4096",
+        f"--env=PATH={runtime}/bin:/usr/bin:/bin",
+    ]
+    given = {
+        "gb10_runtime": "container",
+        "gb10_container_image": image,
+        "gb10_container_engine": "podman",
+        "gb10_container_args": arguments,
+        "gb10_distributed_executor_backend": "mp",
+        "vllm_runtime_image_python": f"{runtime}/bin/python",
+        "vllm_runtime_image_build_args": ["--runtime=/usr/local/bin/crun-in-a-lab"],
+        "vllm_patch_patches": [],
+    }
+    return ["--extra-vars", json.dumps(given)]
+
+
+def test_containers_serve_the_build(cluster: Cluster, nodes: dict[str, Host], head: Host, image: str, runtime: str) -> None:
+    text = completion(head)
+    before = head.check_output(f"podman image inspect --format '{{{{.Id}}}}' {image}")
+    arguments = in_containers(image, runtime)
+    first = cluster.site(*arguments).assert_ok()
+    assert "Build the image" in first.changed_tasks()
+    assert completion(head) == text, "the same model in another runtime"
+    ((name, stamp),) = {
+        path.name: json.loads(head.check_output(f"cat {path}/stamp.json")) for path in map(Path, head.check_output(f"ls -d {STORE}/wheels/*").split())
+    }.items()
+    extension = next(member for member in stamp["extensions"] if "spinloop" in member)
+    for host in nodes.values():
+        assert host.check_output(f"podman exec {UNIT} {runtime}/bin/python -c \"{VERSION}\"").startswith(stamp["version"])
+        assert host.check_output(f"podman exec {UNIT} sh -c 'ls {runtime}/lib/python3*/site-packages/{extension}*.so'"), name
+    # The image below the layer is unchanged, and the ranks of both nodes run the same image.
+    assert head.check_output(f"podman image inspect --format '{{{{.Id}}}}' {image}") == before
+    assert len({host.check_output(f"podman inspect --format '{{{{.Image}}}}' {UNIT}") for host in nodes.values()}) == 1
+    cluster.site(*arguments).assert_unchanged()
+
+
+def test_an_image_of_another_release_is_refused(cluster: Cluster, head: Host, image: str, runtime: str) -> None:
+    other = "lab.example/vllm-other:1"
+    renamed = f"{runtime}/lib/python3*/site-packages/torch-*.dist-info"
+    head.check_output(f"podman run --name=other --cgroups=disabled --network=none {image} sh -c 'rm -r {renamed}'")
+    head.check_output(f"podman commit --quiet other {other} && podman rm other")
+    serving = head.check_output(f"podman inspect --format '{{{{.Id}}}}' {UNIT}")
+    refused = cluster.site(*in_containers(other, runtime))
+    assert refused.status != 0
+    assert "torch none" in refused.output.replace("\n", " ")
+    assert head.check_output(f"podman inspect --format '{{{{.Id}}}}' {UNIT}") == serving
+
+
+def test_back_to_the_environment_of_the_build(cluster: Cluster, nodes: dict[str, Host], head: Host) -> None:
+    cluster.site().assert_ok()
+    assert completion(head)
+    assert [host.check_output("podman ps --all --quiet") for host in nodes.values()] == [""] * len(nodes)
