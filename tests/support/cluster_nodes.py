@@ -28,6 +28,7 @@ BUILD = {
     "separate": False,
     "environment": {},
     "dependencies": [],
+    "archives": {},
 }
 
 def lock_of(*pins: str) -> str:

@@ -33,6 +33,8 @@ def choose(inputs: Inputs, locked: stacks.Stack) -> Choice:
 def check(inputs: Inputs, locked: stacks.Stack, build: Choice) -> list[Problem]:
     """Return the problems of the build's variables, and for a container those of the lock and the image."""
     problems = choice.check(inputs.head.build, locked.vllm, bool(inputs.lock))
+    if build.state == schema.MISSING:
+        problems += choice.check_files(inputs.head.build)
     if locked.runtime != stacks.CONTAINER or not build.built:
         return problems
     image = image_of(inputs, locked)

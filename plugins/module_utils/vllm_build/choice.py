@@ -59,9 +59,8 @@ def check(request: Request, release: str, locked: bool) -> list[Problem]:
         expected = "a stack or gb10_runtime_lock with the releases of vLLM and torch"
         fix = "set gb10_runtime_lock, or vllm_build_enabled: false"
         problems.append(Problem("vllm_build_enabled", "the runtime has no lock", expected, fix))
-    if request.archive and not _SHA256.fullmatch(request.checksum):
-        expected = "64 hexadecimal digits in lower case"
-        problems.append(Problem("vllm_build_checksum", repr(request.checksum), expected, "use the output of sha256sum for vllm_build_source"))
+    if request.archive:
+        problems += _check_sha256("vllm_build_checksum", request.checksum, "vllm_build_source")
     if not request.archive and not _COMMIT.fullmatch(request.commit):
         fix = f"set the 40 digits that git ls-remote {request.source} shows for {request.version or f'v{release}'}"
         problems.append(Problem("vllm_build_commit", repr(request.commit), "40 hexadecimal digits, because a tag can be moved", fix))
@@ -87,6 +86,11 @@ def _check_patches(patches: Sequence[Patch]) -> list[Problem]:
     return problems
 
 
+def _check_sha256(path: str, digest: str, file: str) -> list[Problem]:
+    fix = f"use the output of sha256sum for {file}"
+    return [] if _SHA256.fullmatch(digest) else [Problem(path, repr(digest), "64 hexadecimal digits in lower case", fix)]
+
+
 def _check_dependencies(request: Request) -> list[Problem]:
     """Return the problems of the dependencies and of the environment."""
     problems = []
@@ -100,9 +104,22 @@ def _check_dependencies(request: Request) -> list[Problem]:
             problems.append(Problem(f"{path}.variable", repr(dependency.variable), expected, "see docs/building.md"))
         if not dependency.archive:
             problems.append(Problem(f"{path}.archive", "''", "a tar file on the controller", "set it"))
-        if not _SHA256.fullmatch(dependency.sha256):
-            fix = f"use the output of sha256sum for {dependency.archive or 'the archive'}"
-            problems.append(Problem(f"{path}.sha256", repr(dependency.sha256), "64 hexadecimal digits in lower case", fix))
+        problems += _check_sha256(f"{path}.sha256", dependency.sha256, f"{path}.archive")
+    return problems
+
+
+def check_files(request: Request) -> list[Problem]:
+    """Return the problems of the source and the dependencies as files on the controller. A build that is ready needs none."""
+    files = [("vllm_build_source", request.source, "vllm_build_checksum", request.checksum, request.found)] if request.archive else []
+    for index, given in enumerate(request.dependencies):
+        path = f"vllm_build_dependencies[{index}]"
+        files.append((f"{path}.archive", given.archive, f"{path}.sha256", given.sha256, given.found))
+    problems = []
+    for path, file, variable, expected, found in files:
+        if not found:
+            problems.append(Problem(path, f"{file} cannot be read", "a tar file on the controller", f"correct {path}"))
+        elif found != expected:
+            problems.append(Problem(variable, f"{file} has sha256 {found}", expected, f"fetch the file again, or correct {variable}"))
     return problems
 
 

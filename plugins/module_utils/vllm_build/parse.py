@@ -36,14 +36,16 @@ def request(given: Mapping[str, Any]) -> Request:
         capabilities=tuple(map(str, typed["capabilities"])),
         separate=str(given["separate"]).lower() in ("true", "yes", "on", "1"),
         environment={str(name): str(value) for name, value in typed["environment"].items()},
-        dependencies=tuple(map(_dependency, typed["dependencies"])),
+        dependencies=tuple(_dependency(each, given.get("archives", {})) for each in typed["dependencies"]),
+        found=str(given.get("archives", {}).get(str(given["source"]), "")),
         wrong={name: repr(given[name]) for name, form in forms.items() if not isinstance(given.get(name, form()), form)},
     )
 
 
-def _dependency(given: Any) -> Dependency:
-    found = dict(_items(given))
-    return Dependency(*(str(found.get(name, "")) for name in ("variable", "archive", "sha256")))
+def _dependency(given: Any, archives: Mapping[str, str]) -> Dependency:
+    values = dict(_items(given))
+    variable, archive, digest = (str(values.get(name, "")) for name in ("variable", "archive", "sha256"))
+    return Dependency(variable, archive, digest, str(archives.get(archive, "")))
 
 
 def builds(stamps: Any) -> tuple[Stored, ...]:

@@ -27,16 +27,24 @@ class Patch:
 
 @dataclass(frozen=True)
 class Dependency:
-    """A dependency's source: the variable of vLLM's CMake files, a tar file on the controller, and its SHA-256."""
+    """A dependency's source: the variable of vLLM's CMake files, a tar file on the controller, and its expected SHA-256.
+
+    ``found`` is the file's SHA-256, "" if it cannot be read.
+    """
 
     variable: str
     archive: str
     sha256: str
+    found: str = ""
 
 
 @dataclass(frozen=True)
 class Request:
-    """The user's variables; see the defaults of the role vllm_build. ``wrong`` are the values of a wrong type, by name."""
+    """The user's variables; see the defaults of the role vllm_build.
+
+    ``found`` is the SHA-256 of a source that is a file, "" if it cannot be read. ``wrong`` are the values of a wrong type,
+    by name.
+    """
 
     wanted: str
     source: str
@@ -48,6 +56,7 @@ class Request:
     separate: bool
     environment: Mapping[str, str] = field(default_factory=dict)
     dependencies: tuple[Dependency, ...] = ()
+    found: str = ""
     wrong: Mapping[str, str] = field(default_factory=dict)
 
     @property

@@ -86,6 +86,18 @@ def test_what_is_wrong_with_a_request(changes: dict[str, Any], paths: list[str],
     assert word in "\n".join(map(str, problems))
 
 
+def test_the_files_of_a_build() -> None:
+    dependency = {"variable": "VLLM_CUTLASS_SRC_DIR", "archive": "/x/cutlass.tar", "sha256": "4" * 64}
+    given = {"source": "/x/vllm-0.33.0.tar.gz", "checksum": SHA, "dependencies": [dependency]}
+    assert choice.check_files(request(**given, archives={"/x/vllm-0.33.0.tar.gz": SHA, "/x/cutlass.tar": "4" * 64})) == []
+    assert [found.path for found in choice.check_files(request(**given))] == ["vllm_build_source", "vllm_build_dependencies[0].archive"]
+    problems = choice.check_files(request(**given, archives={"/x/vllm-0.33.0.tar.gz": "5" * 64, "/x/cutlass.tar": SHA}))
+    assert [found.path for found in problems] == ["vllm_build_checksum", "vllm_build_dependencies[0].sha256"]
+    assert [found.expected for found in problems] == [SHA, "4" * 64]
+    # A repository is no file.
+    assert choice.check_files(request()) == []
+
+
 def test_a_release_is_needed() -> None:
     for release, native in ((RELEASE, False), ("", True)):
         (problem,) = choice.check(request(), release, native)
@@ -423,6 +435,14 @@ def test_the_plan_of_a_build_on_every_node() -> None:
     assert plan["runtime"]["path"] == missing["runtime"]["path"] != f"/opt/gb10/runtime/{OWN[:12]}"
     assert [node["runtime_mark"] for node in plan["nodes"]] == [f"{OWN}\n{'a' * 64}\n"] * 2
     assert missing["nodes"][0]["runtime_mark"] == f"{OWN}\n"
+
+
+def test_only_a_missing_build_needs_its_files() -> None:
+    source = {"source": "/x/vllm-0.33.0.tar.gz", "checksum": SHA}
+    (problem,) = mistakes(nodes(**source))
+    assert (problem.path, problem.found) == ("vllm_build_source", "/x/vllm-0.33.0.tar.gz cannot be read")
+    name = planned(nodes(**source, archives={source["source"]: SHA}))["build"]["wheels"][0]["name"]
+    assert planned(nodes({"builds": [stamp(name, "a")]}, **source))["build"]["state"] == "ready"
 
 
 def test_each_node_of_a_mixed_cluster_gets_its_own_wheel() -> None:
