@@ -56,7 +56,7 @@ def test_every_node_runs_the_one_wheel_that_was_built(cluster: Cluster, head: Ho
     assert (stamp["name"], stamp["patches"], stamp["torch"]) == (name, ["small-extensions.patch", "cpu-slot-mapping.patch"], "2.13.0")
     assert str(stamp["source"]).endswith("d2c957d5eee3d0985012151315ddc62cbe0cd368fc96a5fc3510438d9dddf2ad")
     for host in nodes.values():
-        assert host.check_output(f"sha256sum < {STORE}/wheels/{name}/*.whl").split()[0] == stamp["sha256"]
+        assert host.check_output(f"sha256sum {STORE}/wheels/{name}/*.whl").split()[0] == stamp["sha256"]
         assert re.fullmatch(r"0\.32\.0\+gb10\.[0-9a-f]{8}\.cpu", version(host))
         spinloop = host.check_output("ls /opt/gb10/runtime/current/lib/python3*/site-packages/vllm/spinloop*.so")
         assert spinloop.count("\n") == 0

@@ -50,8 +50,10 @@ def image(cluster: Cluster, nodes: dict[str, Host], head: Host, runtime: str, tm
         host.check_output("mv /tmp/containers.conf /tmp/storage.conf /etc/containers/ && install /tmp/crun-in-a-lab /usr/local/bin/")
     with head.backend.client.open_sftp() as target:
         target.put(str(tar), "/var/tmp/image.tar")
-    head.check_output(f"tar --append --file=/var/tmp/image.tar --directory=/ .{runtime}")
-    head.check_output(f"podman import --quiet /var/tmp/image.tar {TAG} && rm /var/tmp/image.tar")
+    # In a folder for all, root may not open another user's file for writing.
+    head.check_output("mv /var/tmp/image.tar /opt/image.tar")
+    head.check_output(f"tar --append --file=/opt/image.tar --directory=/ .{runtime}")
+    head.check_output(f"podman import --quiet /opt/image.tar {TAG} && rm /opt/image.tar")
     yield TAG
     for host in nodes.values():
         host.check_output("podman image rm --all --force")
