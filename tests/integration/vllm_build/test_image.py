@@ -6,7 +6,6 @@ The image is a small Debian with a copy of the published runtime's environment.
 from __future__ import annotations
 
 import json
-import tarfile
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -36,12 +35,6 @@ def runtime(cluster: Cluster, head: Host) -> str:
 def image(cluster: Cluster, nodes: dict[str, Host], head: Host, runtime: str, tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
     """Configure the engine on all nodes and import the image on the head. Returns its tag."""
     tar = root_file_system.debian(cluster, tmp_path_factory.mktemp("image"), "image-pip", PACKAGES)
-    site = head.check_output(f"ls -d {runtime}/lib/python3*/site-packages")
-    with tarfile.open(tar, "a") as archive:
-        # The environment was installed by uv and has no pip of its own.
-        entry = tarfile.TarInfo(f"./{site.lstrip('/')}/pip")
-        entry.type, entry.linkname = tarfile.SYMTYPE, "/usr/lib/python3/dist-packages/pip"
-        archive.addfile(entry)
     files = ROOT / "molecule" / "image" / "files"
     for host in nodes.values():
         with host.backend.client.open_sftp() as target:
@@ -50,10 +43,13 @@ def image(cluster: Cluster, nodes: dict[str, Host], head: Host, runtime: str, tm
         host.check_output("mv /tmp/containers.conf /tmp/storage.conf /etc/containers/ && install /tmp/crun-in-a-lab /usr/local/bin/")
     with head.backend.client.open_sftp() as target:
         target.put(str(tar), "/var/tmp/image.tar")
-    # In a folder for all, root may not open another user's file for writing.
-    head.check_output("mv /var/tmp/image.tar /opt/image.tar")
-    head.check_output(f"tar --append --file=/opt/image.tar --directory=/ .{runtime}")
-    head.check_output(f"podman import --quiet /opt/image.tar {TAG} && rm /opt/image.tar")
+    root = "/opt/image"
+    head.check_output(f"mkdir --parents {root}{runtime} && tar --extract --file=/var/tmp/image.tar --directory={root}")
+    head.check_output(f"cp --archive {runtime}/. {root}{runtime}")
+    # The environment was installed by uv and has no pip of its own.
+    head.check_output(f"ln --symbolic /usr/lib/python3/dist-packages/pip {root}{runtime}/lib/python3*/site-packages/")
+    head.check_output(f"tar --create --file=/opt/image.tar --directory={root} . && podman import --quiet /opt/image.tar {TAG}")
+    head.check_output(f"rm --recursive {root} /opt/image.tar /var/tmp/image.tar")
     yield TAG
     for host in nodes.values():
         host.check_output("podman image rm --all --force")
