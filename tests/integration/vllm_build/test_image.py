@@ -20,8 +20,8 @@ pytestmark = [pytest.mark.disruptive, pytest.mark.slow]
 
 TAG, UNIT, STORE = "lab.example/vllm-published:1", "gb10-vllm", "/opt/gb10/build"
 VERSION = "import importlib.metadata; print(importlib.metadata.version('vllm'))"
-#: Packages of the image. vLLM starts processes through bash, and the layer needs a pip.
-PACKAGES = ["bash", "libgomp1", "libnuma1", "libstdc++6", "python3-pip", "util-linux"]
+#: Packages of the image. vLLM starts processes through bash.
+PACKAGES = ["bash", "libgomp1", "libnuma1", "libstdc++6", "util-linux"]
 
 
 @pytest.fixture(scope="module")
@@ -34,7 +34,7 @@ def runtime(cluster: Cluster, head: Host) -> str:
 @pytest.fixture(scope="module")
 def image(cluster: Cluster, nodes: dict[str, Host], head: Host, runtime: str, tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
     """Configure the engine on all nodes and import the image on the head. Returns its tag."""
-    tar = root_file_system.debian(cluster, tmp_path_factory.mktemp("image"), "image-pip", PACKAGES)
+    tar = root_file_system.debian(cluster, tmp_path_factory.mktemp("image"), "image-vllm", PACKAGES)
     files = ROOT / "molecule" / "image" / "files"
     for host in nodes.values():
         with host.backend.client.open_sftp() as target:
@@ -46,8 +46,6 @@ def image(cluster: Cluster, nodes: dict[str, Host], head: Host, runtime: str, tm
     root = "/opt/image"
     head.check_output(f"mkdir --parents {root}{runtime} && tar --extract --file=/var/tmp/image.tar --directory={root}")
     head.check_output(f"cp --archive {runtime}/. {root}{runtime}")
-    # The environment was installed by uv and has no pip of its own.
-    head.check_output(f"ln --symbolic /usr/lib/python3/dist-packages/pip {root}{runtime}/lib/python3*/site-packages/")
     head.check_output(f"tar --create --file=/opt/image.tar --directory={root} . && podman import --quiet /opt/image.tar {TAG}")
     head.check_output(f"rm --recursive {root} /opt/image.tar /var/tmp/image.tar")
     yield TAG
