@@ -1,0 +1,239 @@
+# Copyright (c) 2026, gb10.cluster maintainers
+# GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""Build vLLM with the code of the role vllm_build on a real GPU, then serve a model with the wheel.
+
+    python3 tests/gpu/build.py build --folder F --source SOURCE --version 0.24.0+gb10.test --python VENV/bin/python [--patches …]
+    python3 tests/gpu/build.py serve --folder F --wheels WHEELS [--cases eager graphs]
+
+`build` does what the module vllm_build does, and io_run.py compiles. Only the systemd unit is left out, so that the program has the rights
+of the user. SOURCE is a source tree of vLLM. VENV has uv and the packages that the build imports. Each `--variable NAME=VALUE` is one of
+`vllm_build_environment` or names the folder of a dependency. The GPU of this machine is the target. STATE in plan.py is the working folder.
+Another call continues a build. Afterwards F contains build.json with the stamp of the wheel and the time of each step.
+
+`serve` installs the wheel and those in the folders WHEELS into F/site, without their dependencies, and serves the model of moe.py, which was
+trained to recite passages. The loaded extensions are compared with the files in the wheel. Afterwards F contains report.json, report.md as
+a section for docs/benchmarks.md, and logs. The exit status is 1 if a check fails. The Python that runs it needs torch and transformers.
+
+Standard library only. Run it as root.
+"""
+
+from __future__ import annotations
+
+import argparse
+import hashlib
+import json
+import os
+import re
+import statistics
+import subprocess
+import sys
+import time
+import zipfile
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from adhoc import ROOT, URL, below, conclude, gpus, server
+from client import complete, decode
+
+sys.path.insert(0, str(ROOT / ".collections"))
+
+from ansible_collections.gb10.cluster.plugins.module_utils.common.problems import refuse
+from ansible_collections.gb10.cluster.plugins.module_utils.node import io_toolkit
+from ansible_collections.gb10.cluster.plugins.module_utils.node.capability import ComputeCapability
+from ansible_collections.gb10.cluster.plugins.module_utils.vllm_build import choice, io_build, plan
+
+NAME = "gpu-build"
+#: Tokens of a measured answer, and the number of measurements.
+DECODE, ROUNDS = 512, 3
+CASES = {"eager": [], "graphs": ["--no-enforce-eager"]}
+#: Lines of vLLM's log about its choices.
+SELECTED = re.compile(r"Selected \w+ for \w+|Using \w+ Fp8 MoE backend|Using \w+ attention backend|Using AttentionBackendEnum\.\w+ backend")
+#: NVLink's multicast can disable shared GPUs.
+QUIET = {"NCCL_NVLS_ENABLE": "0", "VLLM_NO_USAGE_STATS": "1", "HF_HUB_OFFLINE": "1"}
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    commands = parser.add_subparsers(dest="command", required=True)
+    build_, serve_ = commands.add_parser("build"), commands.add_parser("serve")
+    for command in (build_, serve_):
+        command.add_argument("--folder", required=True, type=Path)
+    build_.add_argument("--source", required=True)
+    build_.add_argument("--identity", default="a source tree", help="of the source, such as the hash of its archive")
+    build_.add_argument("--version", required=True, help="that of the wheel")
+    build_.add_argument("--python", required=True, help="of an environment with uv and the tools of the build")
+    build_.add_argument("--patches", nargs="*", default=[], type=Path)
+    build_.add_argument("--variable", action="append", default=[], metavar="NAME=VALUE")
+    build_.add_argument("--cuda-home")
+    build_.add_argument("--jobs", type=int, default=0)
+    serve_.add_argument("--wheels", nargs="*", default=[], help="folders with wheels that vLLM needs")
+    serve_.add_argument("--cases", nargs="+", choices=CASES, default=list(CASES), help="with or without CUDA graphs")
+    serve_.add_argument("--argument", action="append", default=[], help="for vLLM, such as --argument=--attention-backend=TRITON_ATTN")
+    options = parser.parse_args()
+    options.folder = options.folder.resolve()
+    options.folder.mkdir(parents=True, exist_ok=True)
+    if options.command == "build":
+        build(options)
+    else:
+        conclude(options.folder, serve(options), section)
+
+
+def run(argv: list[str]) -> tuple[int, str, str]:
+    """Run a command as the modules do."""
+    try:
+        done = subprocess.run(argv, capture_output=True, text=True, check=False)
+    except FileNotFoundError:
+        return 127, "", f"{argv[0]} is not installed"
+    return done.returncode, done.stdout, done.stderr
+
+
+def build(options: argparse.Namespace) -> None:
+    """Build the wheel like the module vllm_build, and add it to a store like the module vllm_build_wheel."""
+    capabilities = sorted({line.split(", ")[1] for line in gpus()})
+    targets = tuple(ComputeCapability.parse(text) for text in capabilities)
+    text = io_build.pyproject(options.source)
+    toolkit = io_toolkit.find(run, options.cuda_home)
+    host = io_build.host(run, ())
+    variables = dict(each.partition("=")[::2] for each in options.variable)
+    settings = plan.Settings(options.jobs, 0, "ccache" in host.programs, False, False, 86400, variables)
+    target = plan.Target(
+        NAME, options.version, plan.CUDA, targets, choice.architectures(capabilities), plan.required_torch(text), toolkit.release
+    )
+    gcc = plan.required_gcc(io_build.lists(options.source))
+    refuse(plan.problems(target, settings, host, toolkit, target.torch, gcc))
+    store = f"{options.folder}/store"
+    for path in (f"{store}/wheels", plan.STATE):
+        Path(path).mkdir(parents=True, exist_ok=True)
+    tree = io_build.prepare(run, store, NAME, options.source, [str(path.resolve()) for path in options.patches], targets)
+    jobs = plan.jobs(settings, host, plan.CUDA)
+    environment = plan.environment(target, settings, jobs, options.python, toolkit)
+    program = [sys.executable, str(ROOT / "plugins/module_utils/vllm_build/io_run.py"), f"--name={NAME}", f"--source={tree}"]
+    program += [f"--state={plan.STATE}", f"--python={options.python}"]
+    begin = time.time()
+    with (options.folder / "build.log").open("ab") as log:
+        done = subprocess.run(program, env=environment, stdin=subprocess.DEVNULL, stdout=log, stderr=subprocess.STDOUT, check=False)
+    sys.stdout.write(f"the compiling program took {time.time() - begin:.0f} s, status {done.returncode}\n")
+    stamp = {
+        "version": options.version,
+        "source": options.identity,
+        "patches": [path.name for path in options.patches],
+        "architectures": target.architectures,
+        "cuda": toolkit.release,
+        "compiler": host.compiler,
+        "jobs": jobs,
+    }
+    report = {"stamp": io_build.add(store, NAME, targets, stamp), "steps": steps(), "gpu": gpus()[0], "capability": capabilities[0]}
+    (options.folder / "build.json").write_text(json.dumps(report, indent=1) + "\n", encoding="utf-8")
+    sys.stdout.write("\n".join([report["stamp"]["wheel"], *report["stamp"]["coverage"], json.dumps(report["stamp"]["extensions"], indent=1)]) + "\n")
+
+
+def steps() -> list[tuple[float, str]]:
+    """Return the seconds and the output of each finished step, longest first. Source: ninja's log, milliseconds since its start."""
+    found: dict[str, float] = {}
+    for path in Path(plan.STATE, "work/build").glob("temp*/.ninja_log"):
+        for line in path.read_text(encoding="utf-8").splitlines():
+            if len(fields := line.split("\t")) == 5:
+                # An output can have two lines, one with its full path.
+                found[fields[3].removeprefix(f"{path.parent}/")] = (int(fields[1]) - int(fields[0])) / 1000
+    return sorted(((seconds, output) for output, seconds in found.items()), reverse=True)
+
+
+def serve(options: argparse.Namespace) -> dict[str, Any]:
+    """Return the report: the build, and the servers with their answers and loaded extensions."""
+    built = json.loads((options.folder / "build.json").read_text(encoding="utf-8"))
+    wheel = options.folder / "store/wheels" / NAME / built["stamp"]["wheel"]
+    site, models = options.folder / "site", options.folder / "models"
+    if not (models / "training.json").exists():
+        subprocess.run([sys.executable, str(Path(__file__).with_name("moe.py")), str(models)], check=True)
+    # The installed files of an earlier call are kept.
+    if not (site / "vllm").exists():
+        wheels = [str(path) for folder in options.wheels for path in sorted(Path(folder).glob("*.whl"))]
+        pip = [sys.executable, "-m", "pip", "install", "-q", "--no-index", "--no-deps", "--no-compile", "--no-cache-dir"]
+        subprocess.run([*pip, f"--target={site}", str(wheel), *wheels], check=True)
+    passages = json.loads((models / "passages.json").read_text(encoding="utf-8"))
+    cases: list[dict[str, Any]] = []
+    for name in options.cases:
+        arguments = [*CASES[name], *options.argument]
+        cases.append({"name": name, **answers(name, arguments, options.folder, wheel, site, passages)})
+        (options.folder / "cases.json").write_text(json.dumps(cases, indent=1) + "\n", encoding="utf-8")
+    checks = {
+        "each server answers every token of every passage": all(case["recited"] == len(passages) for case in cases),
+        "each loaded extension of vLLM is the wheel's": all(case["loaded"] and all(case["loaded"].values()) for case in cases),
+        "vLLM's kernels are loaded": all(any("/_C" in name for name in case["loaded"]) for case in cases),
+    }
+    return {**built, "passages": len(passages), "cases": cases, "checks": checks}
+
+
+def answers(
+    name: str, arguments: Sequence[str], folder: Path, wheel: Path, site: Path, passages: Sequence[Mapping[str, list[int]]]
+) -> dict[str, Any]:
+    """Serve the model with the installed wheel, and return what a server showed."""
+    log = folder / f"{name}.log"
+    environment = QUIET | {"PYTHONPATH": str(site), "VLLM_CACHE_ROOT": str(folder / "cache")}
+    limits = ["--max-model-len=2048", "--gpu-memory-utilization=0.3"]
+    with server(sys.executable, folder / "models/block", [*limits, *arguments], environment, log) as (process, seconds):
+        given = [complete(URL, passage["opening"], len(passage["answer"])) for passage in passages]
+        rates, first = zip(*(decode(URL, passages[0]["opening"], DECODE) for _ in range(ROUNDS)), strict=True)
+        loaded = mapped(process.pid, wheel, site)
+    return {
+        "seconds": seconds,
+        "recited": sum(answer["tokens"] == passage["answer"] for answer, passage in zip(given, passages, strict=True)),
+        "rates": rates,
+        "first": first,
+        "loaded": loaded,
+        "selected": list(dict.fromkeys(SELECTED.findall(log.read_text(encoding="utf-8", errors="replace")))),
+    }
+
+
+def mapped(pid: int, wheel: Path, site: Path) -> dict[str, bool]:
+    """Return {extension of vLLM: whether its file is the wheel's} of a process and its descendants. Extensions from elsewhere are not."""
+    paths = set()
+    for each in below(pid):
+        maps = Path(f"/proc/{each}/maps").read_text(encoding="utf-8", errors="replace")
+        paths |= {line.split(maxsplit=5)[-1] for line in maps.splitlines() if re.search(r"/vllm/\S+\.so$", line)}
+    with zipfile.ZipFile(wheel) as archive:
+        members = {name: hashlib.sha256(archive.read(name)).hexdigest() for name in archive.namelist() if name.endswith(".so")}
+    same = {}
+    for path in sorted(paths):
+        name = os.path.relpath(path, site)
+        same[name] = members.get(name) == hashlib.sha256(Path(path).read_bytes()).hexdigest()
+    return same
+
+
+def section(report: Mapping[str, Any]) -> str:
+    """Return the report as Markdown."""
+    stamp = report["stamp"]
+    codes = []
+    for name, found in stamp["extensions"].items():
+        codes.append(f"| `{name}` | {', '.join(f'{count} for {code}' for code, count in sorted(found.items())) or 'none'} |")
+    rows = []
+    for case in report["cases"]:
+        rates = f"{statistics.median(case['rates']):.0f} ({min(case['rates']):.0f} to {max(case['rates']):.0f})"
+        kernels = ", ".join(case["selected"])
+        first = f"{1000 * statistics.median(case['first']):.0f}"
+        rows.append(f"| {case['name']} | {case['seconds']:.0f} | {case['recited']} of {report['passages']} | {rates} | {first} | {kernels} |")
+    lines = [
+        f"## A build on {report['gpu']}",
+        "",
+        f"{stamp['wheel']} from {stamp['source']}, {stamp['seconds']:.0f} s with {stamp['jobs']} compilers, {len(report['steps'])} steps of together "
+        f"{sum(seconds for seconds, _output in report['steps']):.0f} s. {'; '.join(stamp['coverage'])}.",
+        "",
+        "| extension | programs |",
+        "|---|---|",
+        *codes,
+        "",
+        "| server | healthy after s | recited | decode tok/s, median (range) | first token ms | kernels |",
+        "|---|--:|---|--:|--:|---|",
+        *rows,
+        "",
+        f"Loaded: {', '.join(report['cases'][0]['loaded'])}.",
+        "",
+        *(f"- {'yes' if holds else 'NO'}: {check}" for check, holds in report["checks"].items()),
+    ]
+    return "\n".join(lines) + "\n"
+
+
+if __name__ == "__main__":
+    main()
