@@ -158,6 +158,9 @@ state:
     ray_token_digest:
       description: The SHA-256 of Ray's token if the role ray_cluster generated it and only root can read it, else empty.
       type: str
+    watchdog_token_digest:
+      description: The SHA-256 of the watchdog's token if the role vllm_watchdog generated it and only root can read it, else empty.
+      type: str
     runtime_mark:
       description: The SHA-256 of the file C(.complete) of O(runtime) if the link C(current) names it, else empty.
       type: str
@@ -173,6 +176,9 @@ state:
       type: bool
     secret_environment:
       description: Whether the file with secret variables of the ranks exists.
+      type: bool
+    watchdog_webhook:
+      description: Whether the file with the watchdog's webhook exists.
       type: bool
     nccl_replaced:
       description: Whether another NCCL replaces the library of O(runtime).

@@ -183,11 +183,13 @@ def _installed(found: Mapping[str, Any]) -> Installed:
         service_user=owner if re.fullmatch(r"\d+:\d+", owner, re.ASCII) else "",
         service_user_ready=found.get("service_user_ready") is True,
         ray_token_digest=str(found.get("ray_token_digest", "")),
+        watchdog_token_digest=str(found.get("watchdog_token_digest", "")),
         runtime_mark=str(found.get("runtime_mark", "")),
         units=tuple(map(str, found.get("units", ()))),
         certificate=found.get("certificate") is True,
         api_key=found.get("api_key") is True,
         secret_environment=found.get("secret_environment") is True,
+        watchdog_webhook=found.get("watchdog_webhook") is True,
         nccl_replaced=found.get("nccl_replaced") is True,
         last_good=str(found.get("last_good", "")),
     )

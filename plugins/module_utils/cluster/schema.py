@@ -135,11 +135,13 @@ class Installed:
     service_user: str = ""
     service_user_ready: bool = False
     ray_token_digest: str = ""
+    watchdog_token_digest: str = ""
     runtime_mark: str = ""
     units: Sequence[str] = ()
     certificate: bool = False
     api_key: bool = False
     secret_environment: bool = False
+    watchdog_webhook: bool = False
     nccl_replaced: bool = False
     last_good: str = ""
 

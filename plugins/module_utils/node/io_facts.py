@@ -87,12 +87,12 @@ def login_users() -> list[str]:
 
 
 def state(user: str, home: str, runtime: str) -> dict[str, Any]:
-    """Return {service_user, service_user_ready, ray_token_digest, runtime_mark, units, certificate, api_key,
-    secret_environment}.
+    """Return {service_user, service_user_ready, ray_token_digest, watchdog_token_digest, runtime_mark, units, certificate,
+    api_key, secret_environment, watchdog_webhook}.
 
     Roles skip finished work by it. ``units`` are the names of the collection's unit files; ``certificate``,
-    ``api_key`` and ``secret_environment`` are whether the node has files of the API's certificate and key, and of secret
-    variables.
+    ``api_key``, ``secret_environment`` and ``watchdog_webhook`` are whether the node has files of the API's certificate
+    and key, of secret variables, and of the watchdog's webhook.
     ``service_user`` is its "UID:GID", "" if there is no such user; it is ready if the home and its mode are right too.
     ``runtime_mark`` is the digest of the file .complete in the folder that the link "current" next to ``runtime`` names,
     "" if the link names another folder. All digests are SHA-256.
@@ -110,11 +110,13 @@ def state(user: str, home: str, runtime: str) -> dict[str, Any]:
         "service_user": owner,
         "service_user_ready": ready,
         "ray_token_digest": _token_digest(paths.RAY_TOKEN),
+        "watchdog_token_digest": _token_digest(paths.WATCHDOG_TOKEN),
         "runtime_mark": _digest(io_file.read(os.path.join(runtime, ".complete"))) if current else "",
         "units": sorted(map(os.path.basename, glob.iglob(f"{paths.UNIT_FOLDER}/gb10-*.service"))),
         "certificate": os.path.lexists(paths.CERTIFICATE),
         "api_key": any(map(os.path.lexists, paths.API_KEY)),
         "secret_environment": os.path.lexists(paths.SECRET_ENVIRONMENT),
+        "watchdog_webhook": os.path.lexists(paths.WATCHDOG_WEBHOOK),
     }
 
 

@@ -26,7 +26,7 @@ def digest(text: str) -> str:
 @pytest.fixture
 def node(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """A node on which everything is finished, below a folder."""
-    for name in ("RAY_TOKEN", "CERTIFICATE", "SECRET_ENVIRONMENT", "UNIT_FOLDER"):
+    for name in ("RAY_TOKEN", "CERTIFICATE", "SECRET_ENVIRONMENT", "UNIT_FOLDER", "WATCHDOG_TOKEN", "WATCHDOG_WEBHOOK"):
         monkeypatch.setattr(paths, name, f"{tmp_path}{getattr(paths, name)}")
     monkeypatch.setattr(paths, "API_KEY", tuple(f"{tmp_path}{path}" for path in paths.API_KEY))
     home = tmp_path / "home"
@@ -53,11 +53,13 @@ def test_everything_is_finished(node: Path) -> None:
         "service_user": "990:980",
         "service_user_ready": True,
         "ray_token_digest": digest(TOKEN),
+        "watchdog_token_digest": "",
         "runtime_mark": digest("mark\n"),
         "units": ["gb10-ray.service"],
         "certificate": False,
         "api_key": False,
         "secret_environment": False,
+        "watchdog_webhook": False,
     }
 
 
@@ -90,6 +92,16 @@ def test_only_a_generated_token_of_root_has_a_digest(node: Path) -> None:
 
 
 @ROOT_ONLY
+def test_the_token_of_the_watchdog(node: Path) -> None:
+    token = Path(paths.WATCHDOG_TOKEN)
+    token.write_text(TOKEN, encoding="ascii")
+    token.chmod(0o600)
+    assert state(node)["watchdog_token_digest"] == digest(TOKEN)
+    token.chmod(0o644)
+    assert state(node)["watchdog_token_digest"] == ""
+
+
+@ROOT_ONLY
 def test_a_runtime_is_finished_when_the_link_names_it(node: Path) -> None:
     link = node / "runtime/current"
     link.unlink()
@@ -108,7 +120,8 @@ def test_files_that_a_node_may_have_to_lose_are_found(node: Path) -> None:
     Path(paths.CERTIFICATE).mkdir(parents=True)
     Path(paths.API_KEY[1]).touch()
     Path(paths.SECRET_ENVIRONMENT).symlink_to("/nonexistent")
-    assert all(state(node)[name] for name in ("certificate", "api_key", "secret_environment"))
+    Path(paths.WATCHDOG_WEBHOOK).touch()
+    assert all(state(node)[name] for name in ("certificate", "api_key", "secret_environment", "watchdog_webhook"))
 
 
 @pytest.mark.parametrize(
