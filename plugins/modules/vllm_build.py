@@ -182,9 +182,9 @@ def target_of(params: dict[str, Any]) -> vllm_build.Target:
 def check(module: AnsibleModule, run: Run, target: vllm_build.Target, settings: vllm_build.Settings, host: vllm_build.Host, toolkit: Toolkit) -> None:
     """Raise ProblemsError with every reason why the build cannot start."""
     source, commit = module.params["source"], module.params["commit"]
-    text = io_build.pyproject(source) if source else ""
-    gcc = vllm_build.required_gcc(io_build.lists(source)) if source else 0
-    problems = vllm_build.problems(target, settings, host, toolkit, vllm_build.required_torch(text), gcc)
+    project, lists = io_build.requirements(run, source, module.params["patches"]) if source else ("", "")
+    torch, gcc = vllm_build.required_torch(project), vllm_build.required_gcc(lists)
+    problems = vllm_build.problems(target, settings, host, toolkit, torch, gcc)
     if source and commit:
         problems += io_git.moved("vllm_build_commit", source, io_git.commit(run, source, f"remove {source}, then run again"), commit)
     # Check mode installs no packages.

@@ -10,6 +10,7 @@ import json
 import os
 import shutil
 import sysconfig
+import tempfile
 from collections.abc import Mapping, Sequence
 from typing import Any
 
@@ -23,7 +24,7 @@ from ansible_collections.gb10.cluster.plugins.module_utils.vllm_build.plan impor
 from ansible_collections.gb10.cluster.plugins.module_utils.vllm_build.progress import Progress, progress
 from ansible_collections.gb10.cluster.plugins.module_utils.vllm_build.schema import Status
 
-_LIST = "CMakeLists.txt"
+_LIST, _PROJECT = "CMakeLists.txt", "pyproject.toml"
 #: The end of the log that is read, in bytes.
 _LOG = 1 << 16
 _PROPERTIES = ("ActiveState", "Result", "Description", "ExecMainStartTimestampMonotonic")
@@ -41,16 +42,21 @@ def host(run: Run, units: Sequence[str]) -> Host:
     return Host(len(os.sched_getaffinity(0)), memory, shutil.disk_usage(disk).free, programs, headers, serving, compiler)
 
 
-def pyproject(source: str) -> str:
-    """Return the text of the source's pyproject.toml. Raises ProblemsError if this is not vLLM's source."""
+def requirements(run: Run, source: str, patches: Sequence[str]) -> tuple[str, str]:
+    """Return pyproject.toml and CMakeLists.txt with the patches, which may change what the source requires.
+
+    A patch that does not apply is left out; prepare() reports it. Raises ProblemsError if this is not vLLM's source.
+    """
     if not cmake.is_vllm(io_file.read(f"{source}/{_LIST}")):
         raise ProblemsError([Problem("source", f"{source} has no {_LIST} of vLLM", "the source of vLLM", "correct vllm_build_source")])
-    return io_file.read(f"{source}/pyproject.toml")
-
-
-def lists(source: str) -> str:
-    """Return the text of the source's CMakeLists.txt."""
-    return io_file.read(f"{source}/{_LIST}")
+    names = (_PROJECT, _LIST)
+    with tempfile.TemporaryDirectory() as folder:
+        for name in (name for name in names if os.path.isfile(f"{source}/{name}")):
+            shutil.copyfile(f"{source}/{name}", f"{folder}/{name}")
+        git = ["env", f"GIT_CEILING_DIRECTORIES={os.path.dirname(folder)}", "git", "-C", folder, "apply"]
+        for patch in patches:
+            run([*git, *(f"--include={name}" for name in names), patch])
+        return io_file.read(f"{folder}/{_PROJECT}"), io_file.read(f"{folder}/{_LIST}")
 
 
 def prepare(run: Run, store: str, name: str, source: str, patches: Sequence[str], gpus: Sequence[ComputeCapability]) -> str:

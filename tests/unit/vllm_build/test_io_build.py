@@ -78,6 +78,12 @@ def patch(folder: Path, text: str = PATCH, name: str = "two.patch") -> str:
     return str(folder / name)
 
 
+def change(name: str, old: str, new: str, below: str = "") -> str:
+    """Return a patch of a file's first line, above the line ``below``."""
+    count = 2 if below else 1
+    return f"--- a/{name}\n+++ b/{name}\n@@ -1,{count} +1,{count} @@\n-{old}\n+{new}\n" + (f" {below}\n" if below else "")
+
+
 def prepare(source: Path, *patches: str, name: str = NAME, gpus: tuple[ComputeCapability, ...] = (GB10,)) -> Path:
     store = source.parent / "store"
     store.mkdir(exist_ok=True)
@@ -94,11 +100,23 @@ def problem(call: Callable[[], Any]) -> str:
 # --- the source ---
 
 
-def test_the_pyproject_of_vllm_only(source: Path) -> None:
-    assert io_build.pyproject(str(source)) == 'requires = ["torch == 2.14.0"]\n'
+def test_the_requirements_of_vllm_only(source: Path) -> None:
+    assert io_build.requirements(run, str(source), []) == ('requires = ["torch == 2.14.0"]\n', CMAKE)
     (source / "CMakeLists.txt").write_text("project(other)\n", encoding="utf-8")
-    assert f"{source} has no CMakeLists.txt of vLLM" in problem(lambda: io_build.pyproject(str(source)))
-    assert "correct vllm_build_source" in problem(lambda: io_build.pyproject("/nonexistent"))
+    assert f"{source} has no CMakeLists.txt of vLLM" in problem(lambda: io_build.requirements(run, str(source), []))
+    assert "correct vllm_build_source" in problem(lambda: io_build.requirements(run, "/nonexistent", []))
+
+
+def test_patches_change_the_requirements(source: Path, tmp_path: Path) -> None:
+    """Of each patch only the files with requirements count. The last one does not apply, so it changes nothing."""
+    torch = PATCH + change("pyproject.toml", 'requires = ["torch == 2.14.0"]', 'requires = ["torch == 2.15.0"]')
+    gpus = change("CMakeLists.txt", *CMAKE.splitlines()[:1], "project(vllm_extensions)", below=CMAKE.splitlines()[1])
+    patches = [patch(tmp_path, text, f"{number}.patch") for number, text in enumerate((torch, PATCH, gpus, torch))]
+    assert io_build.requirements(run, str(source), patches) == (
+        'requires = ["torch == 2.15.0"]\n',
+        CMAKE.replace(" LANGUAGES CXX", ""),
+    )
+    assert git(source, "status", "--porcelain") == ""
 
 
 def test_the_patched_source(source: Path, tmp_path: Path) -> None:

@@ -199,6 +199,18 @@ def test_what_refuses_a_build(head: Path, module: Any, changes: dict[str, Any], 
     assert "tree" not in in_store(head)
 
 
+def test_a_patch_may_change_the_required_compiler(head: Path, module: Any) -> None:
+    lists = head / "source" / "CMakeLists.txt"
+    lists.write_text(f'{CMAKE}message(FATAL_ERROR "GCC >= 13 is required to build vLLM with CUDA")\n', encoding="utf-8")
+    assert "g++ is release 12" in module(build_module.main, given(head), compiler="12.2.0")["msg"]
+    patch = head / "gcc.patch"
+    lines = lists.read_text(encoding="utf-8").splitlines()
+    changed = lines[2].replace("13", "12")
+    patch.write_text(f"--- a/CMakeLists.txt\n+++ b/CMakeLists.txt\n@@ -2,2 +2,2 @@\n {lines[1]}\n-{lines[2]}\n+{changed}\n", encoding="utf-8")
+    assert module(build_module.main, given(head, patches=[str(patch)]), compiler="12.2.0")["changed"] is True
+
+
+
 def test_a_moved_tag_is_said_with_the_other_problems(head: Path, module: Any) -> None:
     git = ["git", "-C", str(head / "source"), "-c", "user.name=n", "-c", "user.email=e"]
     for command in (["init", "--quiet"], ["add", "."], ["commit", "--quiet", "-m", "all"]):
