@@ -176,7 +176,8 @@ def choose(request: Request, release: str, torch: str, device: str, nodes: Seque
 
 def own_source(request: Request, release: str) -> tuple[str, ...]:
     """Return why the published wheel has another source than the request, () if it has the same one."""
-    found = [f"{len(request.patches)} patches change the source"] if request.patches else []
+    count = len(request.patches)
+    found = ["1 patch changes the source" if count == 1 else f"{count} patches change the source"] if count else []
     if not request.archive and request.version not in ("", f"v{release}"):
         found.append(f"vllm_build_version: {request.version} is not the release v{release} of the stack")
     if request.archive and f"-{release}." not in request.source.rpartition("/")[2]:

@@ -87,7 +87,7 @@ def test_auto_keeps_an_image_unless_the_source_is_another_one() -> None:
     assert (plan["build"]["state"], plan["runtime"]["image"]) == ("published", BASE)
     assert "the GPU code in an image is not read; vllm_build_enabled: true builds it" in plan["build"]["why"][0]
     plan = planned(built(pair({"enabled": "auto", "patches": [{"path": "a.patch", "sha256": "3" * 64}]})))
-    assert (plan["build"]["state"], plan["build"]["why"]) == ("ready", ["1 patches change the source"])
+    assert (plan["build"]["state"], plan["build"]["why"]) == ("ready", ["1 patch changes the source"])
     assert planned(pair({"enabled": False}))["runtime"]["image"] == BASE
 
 

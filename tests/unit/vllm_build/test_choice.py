@@ -212,7 +212,7 @@ def test_off_by_default() -> None:
         (pair(published=RUNS), "cuda", {"enabled": True}, "missing", "vllm_build_enabled: true"),
         (pair(), "cuda", {"enabled": True}, "missing", "vllm_build_enabled: true"),
         # The source decides before the published wheel is installed.
-        (pair(), "cuda", {"patches": [vars(PATCH)]}, "missing", "1 patches change the source"),
+        (pair(), "cuda", {"patches": [vars(PATCH)]}, "missing", "1 patch changes the source"),
         (pair(published=RUNS), "cuda", {"version": "v0.34.0rc1"}, "missing", "v0.34.0rc1 is not the release v0.33.0"),
         (pair(published=RUNS), "cuda", {"version": "main"}, "missing", "main is not the release"),
         (pair(published=RUNS), "cuda", {"version": ""}, "published", "1 of 1"),
