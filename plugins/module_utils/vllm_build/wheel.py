@@ -29,11 +29,13 @@ def covered(extensions: Extensions, gpu: ComputeCapability) -> dict[str, dict[st
 
 def problems(extensions: Extensions, gpus: Sequence[ComputeCapability]) -> list[Problem]:
     """Return why these GPUs cannot run a wheel: an extension that each model needs has no code for one of them."""
-    fix = "see the arch lists in the CMakeLists.txt of this commit, or set vllm_build_capabilities"
+    fix = "see in build.log which extensions were built and for which GPUs; correct the patches, or set vllm_build_capabilities"
+    # An extension without any GPU code is in the wheel, so it must not count as absent.
+    empty = {name: {str(way): 0 for way in fat_binary.WAYS} for name in extensions}
     return [
         Problem("wheel", gap, f"code for {gpu}", fix)
         for gpu in gpus
-        for gap in coverage.gaps({"vllm/": {}, **covered(extensions, gpu)}, str(gpu), {})
+        for gap in coverage.gaps({"vllm/": {}, **empty, **covered(extensions, gpu)}, str(gpu), {})
     ]
 
 
@@ -52,7 +54,7 @@ def _line(found: Mapping[str, Mapping[str, int]], gpu: ComputeCapability) -> str
 
 
 def contents(extensions: Extensions) -> dict[str, dict[str, int]]:
-    """Return {extension: {"sm_121a": programs, "compute_80 (PTX)": programs}} for a stamp."""
+    """Return {extension: {"sm_121a": programs, "sm_80 (PTX)": programs}} for a stamp."""
     return {
         name: {
             f"{code.architecture}" if code.kind == "cubin" else f"{code.architecture} ({code.kind.upper()})": count

@@ -59,8 +59,8 @@ def test_covered() -> None:
         ({"vllm/_C": programs("121a")}, [GB10, THOR], ["vllm/_C, which each model needs, has no code for 11.0 (programs: 1)"]),
         ({"vllm/_C": programs("90a", "120a")}, [GB10], ["vllm/_C, which each model needs, has no code for 12.1 (programs: 2)"]),
         ({"vllm/_moe_C": programs("121a")}, [GB10], ["vllm/_C*, which each model needs, does not exist"]),
-        # A build without GPU code, such as with VLLM_TARGET_DEVICE=empty, and a wheel of another package.
-        ({"vllm/_C": [], "vllm/cumem_allocator": []}, [GB10], ["vllm/_C*, which each model needs, does not exist"]),
+        # A build without GPU code, one without the extension, and a wheel of another package.
+        ({"vllm/_C": [], "vllm/cumem_allocator": []}, [GB10], ["vllm/_C, which each model needs, has no code for 12.1 (programs: 0)"]),
         ({}, [GB10, THOR], ["vllm/_C*, which each model needs, does not exist"] * 2),
         ({"other/_C": programs("121a")}, [GB10], ["vllm/_C*, which each model needs, does not exist"]),
     ],
