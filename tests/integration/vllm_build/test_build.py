@@ -16,6 +16,8 @@ from testinfra.host import Host
 #: The patches of the scenario.
 SCENARIO, OWN = Path(__file__).parents[3] / "molecule" / "vllm_build", ("small-extensions.patch", "cpu-slot-mapping.patch")
 STORE, UNIT = "/opt/gb10/build", "gb10-vllm-build.service"
+#: The CUDA toolkit of the scenario's nodes, where nothing searches for one.
+TOOLKIT = "/opt/cuda-of-the-machine"
 
 
 def site(cluster: Cluster, *arguments: str, tags: str = "vllm_build") -> Run:
@@ -92,6 +94,46 @@ def test_wrong_inputs_are_refused(cluster: Cluster, variables: dict[str, object]
     refused = site(cluster, *given(**variables))
     assert refused.status != 0
     assert expected in refused.output
+
+
+#: A repository of a few files of the scenario's source, with the tag of its release.
+REPOSITORY = "/srv/vllm.git"
+CHECKOUT = f"""\
+set -e
+mkdir -p {REPOSITORY} && cd {REPOSITORY} && git init --quiet
+tree=$(ls -d {STORE}/source/*/ | head -1)
+cp "$tree/CMakeLists.txt" "$tree/pyproject.toml" .
+git add . && git -c user.name=n -c user.email=e commit --quiet -m all && git tag v0.32.0
+git rev-parse HEAD
+"""
+
+
+@pytest.mark.usefixtures("unchanged")
+def test_a_commit_other_than_the_pinned_one_is_refused(cluster: Cluster, head: Host) -> None:
+    """A tag that was moved: its commit is not vllm_build_commit."""
+    moved, pinned, before = head.check_output(CHECKOUT), "0" * 40, head.check_output(f"cat {STORE}/tree.name")
+    try:
+        moved_tag = given(vllm_build_enabled=True, vllm_build_source=f"file://{REPOSITORY}", vllm_build_commit=pinned, vllm_build_patches=[])
+        refused = site(cluster, *moved_tag)
+    finally:
+        head.check_output(f"rm -rf {REPOSITORY} {STORE}/source/{pinned[:12]} {STORE}/source/{pinned[:12]}.complete")
+    assert refused.status != 0
+    assert f"vllm_build_commit: {STORE}/source/{pinned[:12]} is commit {moved}. Expected: {pinned}." in " ".join(refused.output.split())
+    assert head.check_output(f"cat {STORE}/tree.name") == before
+
+
+@pytest.mark.usefixtures("unchanged")
+def test_a_gpu_that_the_compiler_does_not_know_is_refused_before_any_download(cluster: Cluster, head: Host) -> None:
+    """The stack for CUDA with a real nvcc, if this machine has one; see lab_binds of the scenario."""
+    if not head.file(f"{TOOLKIT}/bin/nvcc").exists:
+        pytest.skip("the machine that runs the lab has no CUDA toolkit below /usr/local")
+    before = head.check_output(f"ls {STORE}")
+    # No nvcc knows this GPU.
+    cuda = given(gb10_stack="current", gb10_runtime_lock="", vllm_build_cuda_home=TOOLKIT, vllm_build_capabilities=["9.9"])
+    refused = site(cluster, *cuda)
+    assert refused.status != 0
+    assert re.search(rf"1\. toolkit: nvcc \d+\.\d+\.\d+ in {TOOLKIT} does not support sm_99\.", " ".join(refused.output.split()))
+    assert head.check_output(f"ls {STORE}") == before
 
 
 @pytest.fixture
