@@ -35,6 +35,8 @@ from ansible_collections.gb10.cluster.plugins.module_utils.vllm_build.schema imp
 
 #: The GPU code in an image cannot be read before the image is on the head; the role vllm_runtime runs small kernels then.
 _IN_IMAGE = "the source is the stack's own release, and the GPU code in an image is not read; vllm_build_enabled: true builds it"
+#: The repository of vLLM's releases. A fork can have a tag of the same name.
+_REPOSITORY = "https://github.com/vllm-project/vllm"
 _SHA256, _COMMIT = re.compile("[0-9a-f]{64}"), re.compile("[0-9a-f]{40}")
 _FORMS = {
     "patches": "a list of files",
@@ -178,6 +180,8 @@ def own_source(request: Request, release: str) -> tuple[str, ...]:
     """Return why the published wheel has another source than the request, () if it has the same one."""
     count = len(request.patches)
     found = ["1 patch changes the source" if count == 1 else f"{count} patches change the source"] if count else []
+    if not request.archive and request.source.removesuffix("/").removesuffix(".git") != _REPOSITORY:
+        found.append(f"vllm_build_source: {request.source} is not the repository of the releases")
     if not request.archive and request.version not in ("", f"v{release}"):
         found.append(f"vllm_build_version: {request.version} is not the release v{release} of the stack")
     if request.archive and f"-{release}." not in request.source.rpartition("/")[2]:

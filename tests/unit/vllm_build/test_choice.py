@@ -219,6 +219,8 @@ def test_off_by_default() -> None:
         (pair(published=RUNS), "cuda", {"source": "/x/vllm-0.33.0.tar.gz", "checksum": SHA}, "published", "1 of 1"),
         (pair(published=RUNS), "cuda", {"source": "/x/vllm-0.32.0.tar.gz", "checksum": SHA}, "missing", "vllm-0.32.0.tar.gz is not the archive"),
         (pair(published=RUNS), "cuda", {"source": "/vllm-0.33.0/main.tar", "checksum": SHA}, "missing", "main.tar is not the archive"),
+        (pair(published=RUNS), "cuda", {"source": "https://github.com/mine/vllm.git"}, "missing", "mine/vllm.git is not the repository"),
+        (pair(published=RUNS), "cuda", {"source": "https://github.com/vllm-project/vllm"}, "published", "1 of 1"),
     ],
 )
 def test_the_decision(nodes: list[build.Node], device: str, changes: dict[str, Any], state: str, word: str) -> None:
