@@ -282,4 +282,3 @@ def _digest(data: Any) -> str:
 def runtime_digest(lock_digest: str, choice: Choice) -> str:
     """Return the digest that names the environment of a lock: its own, or another one for a build."""
     return _digest([lock_digest, choice.key]) if choice.built else lock_digest
-

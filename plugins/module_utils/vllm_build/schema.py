@@ -150,4 +150,3 @@ class Status:
 
 
 OFF, UNDECIDED, PUBLISHED, MISSING, READY = "off", "undecided", "published", "missing", "ready"
-
