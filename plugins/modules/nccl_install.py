@@ -150,7 +150,8 @@ def unpack(params: dict[str, Any], gpus: list[ComputeCapability]) -> None:
     """Add the artifact's build to the store if it is valid. Raises ProblemsError, OSError or ValueError."""
     store, name = params["store"], params["name"]
     os.makedirs(store, mode=0o755, exist_ok=True)
-    with io_nccl_store.unpacked(store, name, params["artifact"], params["artifact_sha256"]) as part:
+    with io_nccl_store.part(store, name) as part:
+        io_nccl_store.unpack(params["artifact"], params["artifact_sha256"], part)
         made = f"{part}/{io_nccl_store.LIBRARY}"
         check(made, name, io_file.sha256(made), params["sha256"], gpus)
 

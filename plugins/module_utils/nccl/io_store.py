@@ -77,23 +77,17 @@ def _plain(entry: tarfile.TarInfo) -> tarfile.TarInfo:
     return entry
 
 
-@contextlib.contextmanager
-def unpacked(store: str, name: str, path: str, sha256: str) -> Iterator[str]:
-    """Yield the folder of a packed build, which is added to the store if the block succeeds.
-
-    Raises ProblemsError if the file has another SHA-256.
-    """
+def unpack(path: str, sha256: str, folder: str) -> None:
+    """Unpack a packed build into a folder of part(). Raises ProblemsError if the file has another SHA-256."""
     with open(path, "rb") as file:
         content = file.read()
     found = hashlib.sha256(content).hexdigest()
     if found != sha256:
         raise ProblemsError([Problem("artifact", f"{path} has sha256 {found}", sha256, "send the file again")])
-    with part(store, name) as folder:
-        with tarfile.open(fileobj=io.BytesIO(content)) as archive:
-            # The hash verifies that pack() made this file. Newer Pythons warn without a filter; Debian 12's has none.
-            archive.extraction_filter = getattr(tarfile, "fully_trusted_filter", None)
-            archive.extractall(folder)
-        yield folder
+    with tarfile.open(fileobj=io.BytesIO(content)) as archive:
+        # The hash verifies that pack() made this file. Newer Pythons warn without a filter; Debian 12's has none.
+        archive.extraction_filter = getattr(tarfile, "fully_trusted_filter", None)
+        archive.extractall(folder)
 
 
 def names(store: str) -> list[str]:
