@@ -38,7 +38,7 @@ def server(
     command = [python, "-m", "vllm.entrypoints.cli.main", "serve", str(model), "--served-model-name=moe", "--enforce-eager"]
     command += ["--host=127.0.0.1", "--port=8000", *arguments]
     # DeepGEMM warms up for minutes, and a GB10 does not support it.
-    environment = os.environ | {"VLLM_USE_DEEP_GEMM": "0"} | environment
+    environment = {**os.environ, "VLLM_USE_DEEP_GEMM": "0", **environment}
     began = time.monotonic()
     with log.open("wb") as output, subprocess.Popen(command, env=environment, stdout=output, stderr=subprocess.STDOUT) as process:
         try:

@@ -96,20 +96,19 @@ def build(options: argparse.Namespace) -> None:
     """Build the wheel like the module vllm_build, and add it to a store like the module vllm_build_wheel."""
     capabilities = sorted({line.split(", ")[1] for line in gpus()})
     targets = tuple(ComputeCapability.parse(text) for text in capabilities)
-    text = io_build.pyproject(options.source)
+    patches = [str(path.resolve()) for path in options.patches]
+    project, lists = io_build.requirements(run, options.source, patches)
     toolkit = io_toolkit.find(run, options.cuda_home)
     host = io_build.host(run, ())
     variables = dict(each.partition("=")[::2] for each in options.variable)
     settings = plan.Settings(options.jobs, 0, "ccache" in host.programs, False, False, 86400, variables)
-    target = plan.Target(
-        NAME, options.version, plan.CUDA, targets, choice.architectures(capabilities), plan.required_torch(text), toolkit.release
-    )
-    gcc = plan.required_gcc(io_build.lists(options.source))
-    refuse(plan.problems(target, settings, host, toolkit, target.torch, gcc))
+    torch = plan.required_torch(project)
+    target = plan.Target(NAME, options.version, plan.CUDA, targets, choice.architectures(capabilities), torch, toolkit.release)
+    refuse(plan.problems(target, settings, host, toolkit, torch, plan.required_gcc(lists)))
     store = f"{options.folder}/store"
     for path in (f"{store}/wheels", plan.STATE):
         Path(path).mkdir(parents=True, exist_ok=True)
-    tree = io_build.prepare(run, store, NAME, options.source, [str(path.resolve()) for path in options.patches], targets)
+    tree = io_build.prepare(run, store, NAME, options.source, patches, targets)
     jobs = plan.jobs(settings, host, plan.CUDA)
     environment = plan.environment(target, settings, jobs, options.python, toolkit)
     program = [sys.executable, str(ROOT / "plugins/module_utils/vllm_build/io_run.py"), f"--name={NAME}", f"--source={tree}"]
@@ -127,9 +126,10 @@ def build(options: argparse.Namespace) -> None:
         "compiler": host.compiler,
         "jobs": jobs,
     }
-    report = {"stamp": io_build.add(store, NAME, targets, stamp), "steps": steps(), "gpu": gpus()[0], "capability": capabilities[0]}
+    built = io_build.add(store, NAME, targets, stamp)
+    report = {"stamp": built, "steps": steps(), "gpu": gpus()[0], "capability": capabilities[0]}
     (options.folder / "build.json").write_text(json.dumps(report, indent=1) + "\n", encoding="utf-8")
-    sys.stdout.write("\n".join([report["stamp"]["wheel"], *report["stamp"]["coverage"], json.dumps(report["stamp"]["extensions"], indent=1)]) + "\n")
+    sys.stdout.write("\n".join([built["wheel"], *built["coverage"], json.dumps(built["extensions"], indent=1)]) + "\n")
 
 
 def steps() -> list[tuple[float, str]]:
