@@ -165,8 +165,8 @@ def _facts(observed: Mapping[str, Any]) -> Facts:
         image=_image(observed.get("image_options") or {}),
         builds=vllm_build.builds(built.get("builds")),
         published=vllm_build.published(built.get("published")),
-        cores=int(built.get("cores") or 0),
-        memory=int(built.get("memory") or 0),
+        cores=vllm_build.count(built.get("cores")),
+        memory=vllm_build.count(built.get("memory")),
     )
 
 

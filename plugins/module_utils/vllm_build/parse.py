@@ -18,6 +18,8 @@ from ansible_collections.gb10.cluster.plugins.module_utils.vllm_build.schema imp
 
 #: The largest status, in characters, and the most dependencies.
 MOST_STATUS, _MOST_DEPENDENCIES = 1 << 16, 100
+#: Seconds, and the limit of a number, which could have thousands of digits.
+_YEAR, _MOST_COUNT = 366 * 86400, 1 << 63
 _NAME, _SHA256 = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,127}"), re.compile("[0-9a-f]{64}")
 _DEPENDENCY, _COMMIT = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,63}"), re.compile("[0-9a-f]{40}")
 
@@ -59,7 +61,7 @@ def build(stamp: Any) -> Stored | None:
     name, wheel, digest = _matching(_NAME, given.get("name")), _matching(WHEEL, given.get("wheel")), _matching(_SHA256, given.get("sha256"))
     if not (name and wheel and digest):
         return None
-    return Stored(name, wheel, digest, _seconds(given.get("seconds")), given["jobs"] if _is_count(given.get("jobs")) else 0)
+    return Stored(name, wheel, digest, _seconds(given.get("seconds")), count(given.get("jobs")))
 
 
 def published(found: Any) -> dict[str, dict[str, int]] | None:
@@ -67,7 +69,12 @@ def published(found: Any) -> dict[str, dict[str, int]] | None:
     if not isinstance(found, Mapping):
         return None
     extensions = {str(name): dict(_items(counts)) for name, counts in found.items()}
-    return extensions if all(_is_count(count) for counts in extensions.values() for count in counts.values()) else None
+    return extensions if all(_is_count(number) for counts in extensions.values() for number in counts.values()) else None
+
+
+def count(value: Any) -> int:
+    """Return a number of a node, 0 if it has another form."""
+    return value if _is_count(value) else 0
 
 
 def status(text: str) -> Status:
@@ -92,11 +99,12 @@ def _text(value: Any) -> str:
 
 
 def _seconds(value: Any) -> float:
-    return float(value) if isinstance(value, int | float) and not isinstance(value, bool) and value > 0 else 0.0
+    """Return a duration. Infinity, which JSON of Python can have, and longer ones than a year count as unknown."""
+    return float(value) if isinstance(value, int | float) and not isinstance(value, bool) and 0 < value < _YEAR else 0.0
 
 
 def _is_count(value: Any) -> bool:
-    return isinstance(value, int) and not isinstance(value, bool) and value >= 0
+    return isinstance(value, int) and not isinstance(value, bool) and 0 <= value < _MOST_COUNT
 
 
 def _items(value: Any) -> list[tuple[str, Any]]:

@@ -262,7 +262,7 @@ STAMP = {"name": "n", "wheel": "w.whl", "sha256": SHA, "seconds": 3, "jobs": 7}
 
 def test_a_stamp_is_a_build() -> None:
     assert parse.build({**STAMP, "other": 1}) == Stored("n", "w.whl", SHA, 3.0, 7)
-    for unknown in (None, "7", [7], -1, True):
+    for unknown in (None, "7", [7], -1, True, float("inf"), float("nan"), 10**400):
         assert parse.build({**STAMP, "seconds": unknown, "jobs": unknown}) == Stored("n", "w.whl", SHA)
 
 
@@ -285,6 +285,10 @@ def test_a_stamp_is_a_build() -> None:
 def test_a_stamp_of_another_form_is_no_build(changes: dict[str, Any]) -> None:
     assert parse.build({**STAMP, **changes}) is None
     assert parse.builds([{**STAMP, **changes}, STAMP, "x", None]) == (parse.build(STAMP),)
+
+
+def test_numbers_of_a_node_have_a_limit() -> None:
+    assert [parse.count(value) for value in (20, 0, -1, "20", None, 2.5, True, 10**4400)] == [20, 0, 0, 0, 0, 0, 0, 0]
 
 
 @pytest.mark.parametrize("given", [None, "x", {}, {"a": 1}, 7])
