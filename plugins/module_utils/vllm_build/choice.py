@@ -271,7 +271,7 @@ def digest_of_lock(lock: str, given: Mapping[str, Any], nodes: Sequence[Mapping[
         return own
     # The names of the wheels do not change the environment's name, so the builds do not count here.
     found = [Node(str(index), str(node.get("capability") or ""), (), parse.published(node.get("published"))) for index, node in enumerate(nodes)]
-    # The device changes only the words of the reasons.
+    # The device changes only the words of the reasons, and the wheels.
     return runtime_digest(own, choose(request, release, "", "cpu", found))
 
 
