@@ -10,12 +10,12 @@ from pathlib import Path
 
 import pytest
 from live_cluster import Cluster
+from repository import ROOT
 from run_playbook import Run, run, run_and_kill
+from stored_builds import PATCHES, STORE, stamps
 from testinfra.host import Host
 
-#: The patches of the scenario.
-SCENARIO, OWN = Path(__file__).parents[3] / "molecule" / "vllm_build", ("small-extensions.patch", "cpu-slot-mapping.patch")
-STORE, UNIT = "/opt/gb10/build", "gb10-vllm-build.service"
+SCENARIO, UNIT = ROOT / "molecule" / "vllm_build", "gb10-vllm-build.service"
 #: The CUDA toolkit of the scenario's nodes, where nothing searches for one.
 TOOLKIT = "/opt/cuda-of-the-machine"
 
@@ -26,11 +26,6 @@ def site(cluster: Cluster, *arguments: str, tags: str = "vllm_build") -> Run:
 
 def given(**variables: object) -> list[str]:
     return ["--extra-vars", json.dumps(variables)]
-
-
-def stamps(host: Host) -> dict[str, dict[str, object]]:
-    names = host.check_output(f"ls {STORE}/wheels").split()
-    return {name: json.loads(host.check_output(f"cat {STORE}/wheels/{name}/stamp.json")) for name in names}
 
 
 def version(host: Host) -> str:
@@ -55,7 +50,7 @@ def test_every_node_runs_the_one_wheel_that_was_built(cluster: Cluster, head: Ho
     found = {name: stamps(host) for name, host in nodes.items()}
     assert len({json.dumps(stamp, sort_keys=True) for stamp in found.values()}) == 1
     ((name, stamp),) = stamps(head).items()
-    assert (stamp["name"], stamp["patches"], stamp["torch"]) == (name, ["small-extensions.patch", "cpu-slot-mapping.patch"], "2.13.0")
+    assert (stamp["name"], stamp["patches"], stamp["torch"]) == (name, PATCHES, "2.13.0")
     assert str(stamp["source"]).endswith("d2c957d5eee3d0985012151315ddc62cbe0cd368fc96a5fc3510438d9dddf2ad")
     for host in nodes.values():
         assert host.check_output(f"sha256sum {STORE}/wheels/{name}/*.whl").split()[0] == stamp["sha256"]
@@ -151,7 +146,7 @@ def patch(tmp_path: Path) -> Callable[[str, str], str]:
 
 
 def patches(path: str) -> list[str]:
-    return given(vllm_build_patches=[*(str(SCENARIO / name) for name in OWN), path])
+    return given(vllm_build_patches=[*(str(SCENARIO / name) for name in PATCHES), path])
 
 
 @pytest.mark.usefixtures("unchanged")
