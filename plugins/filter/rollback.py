@@ -29,6 +29,11 @@ def launch_content(plan: Mapping[str, Any], launches: Mapping[str, Any]) -> dict
     return record.content(plain_data(plan), plain_data(launches))
 
 
+def launch_id(plan: Mapping[str, Any], launches: Mapping[str, Any]) -> str:
+    """Return the ID of this launch's record. ``launches``: as for launch_content."""
+    return record.digest(launch_content(plan, launches))
+
+
 def launch_findings(plan: Mapping[str, Any]) -> list[str]:
     """Return the findings of the rules about this launch, for its record."""
     return record.findings(plain_data(plan))
@@ -72,6 +77,7 @@ class FilterModule:
         return {
             "launch_content": launch_content,
             "launch_findings": launch_findings,
+            "launch_id": launch_id,
             "launch_history": launch_history,
             "launch_start": launch_start,
             "rollback_decision": rollback_decision,

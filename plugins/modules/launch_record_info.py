@@ -18,6 +18,14 @@ options:
     description: Whether to look for the runtime, model, patches and NCCL of each record.
     type: bool
     default: false
+  all:
+    description: Whether to return every record, and not only facts of the current one.
+    type: bool
+    default: true
+  keep_runtimes:
+    description: As for M(gb10.cluster.launch_record), for RV(settled).
+    type: int
+    default: 2
   folder:
     description: The folder of the records.
     type: path
@@ -42,6 +50,10 @@ current:
   description: The ID of the last launch that answered; empty without one.
   returned: always
   type: str
+settled:
+  description: Whether M(gb10.cluster.launch_record) would change nothing if the current record is also that of the plan.
+  returned: always
+  type: bool
 start:
   description: The current record's data to verify the launch; empty without a record.
   returned: always
@@ -64,7 +76,7 @@ present:
 records:
   description: Each record with its ID, content, time, parent, result of the golden answers, findings of the rules, and
     missing items.
-  returned: always
+  returned: if O(all) is true
   type: list
   elements: dict
 invalid:
@@ -90,6 +102,8 @@ def main() -> None:
     module = AnsibleModule(
         argument_spec={
             "missing": {"type": "bool", "default": False},
+            "all": {"type": "bool", "default": True},
+            "keep_runtimes": {"type": "int", "default": 2},
             "folder": {"type": "path", "default": io_record.FOLDER},
         },
         supports_check_mode=True,
@@ -109,20 +123,21 @@ def main() -> None:
                 "findings": record.findings,
                 "missing": io_record.missing(run, record) if module.params["missing"] else [],
             }
-            for name, record in store.found.items()
+            for name, record in (store.found if module.params["all"] else {}).items()
         ]
         launch = io_record.launch(run)
         differs = io_record.differences(files, now | io_record.present(records.SECRET_FILES))
+        state = io_record.current(store, module.params["keep_runtimes"])
     except (ValueError, OSError) as error:
         module.fail_json(msg=str(error))
     module.exit_json(
         changed=False,
-        current=store.current,
+        **state,
         start=current.content["start"] if current else {},
         differs=differs,
         units=io_record.units(files),
         present=io_record.units(now),
-        records=listed,
+        **({"records": listed} if module.params["all"] else {}),
         invalid=list(store.invalid.values()),
         launch=launch,
     )

@@ -34,6 +34,10 @@ options:
     description: The user of the services.
     type: str
     default: gb10
+  keep_runtimes:
+    description: As for M(gb10.cluster.launch_record_info).
+    type: int
+    default: 2
 seealso:
   - module: gb10.cluster.gpu_info
   - module: gb10.cluster.fabric_info
@@ -186,6 +190,34 @@ state:
     last_good:
       description: The identifier of the last launch whose model answered, empty without a record.
       type: str
+installed:
+  description: The files and services that the collection installed on the node, so that comparisons with the plan need
+    no other connection.
+  returned: always
+  type: dict
+  contains:
+    files:
+      description: SHA-256 by path, of root's files with mode 0644.
+      type: dict
+    folders:
+      description: The paths of root's folders with mode 0755.
+      type: list
+      elements: str
+    services:
+      description: As M(gb10.cluster.systemd_unit_info) returns C(service), by unit.
+      type: dict
+    api_key:
+      description: The API key as M(gb10.cluster.vllm_api_key) keeps it, without the key; empty without one.
+      type: dict
+    current:
+      description: As M(gb10.cluster.launch_record_info) returns it.
+      type: str
+    settled:
+      description: As M(gb10.cluster.launch_record_info) returns it.
+      type: bool
+    launch:
+      description: As M(gb10.cluster.launch_record_info) returns it.
+      type: dict
 image_options:
   description: The options of C(vllm serve) in the container image that the head queried last, with C(image) and
     C(image_id), and otherwise as M(gb10.cluster.vllm_arguments_info) returns them; null without one.
@@ -202,7 +234,7 @@ from ansible.module_utils.basic import AnsibleModule, missing_required_lib
 from ansible_collections.gb10.cluster.plugins.module_utils.common import io_json, paths
 from ansible_collections.gb10.cluster.plugins.module_utils.common.io_command import runner
 from ansible_collections.gb10.cluster.plugins.module_utils.fabric import io_facts as io_fabric
-from ansible_collections.gb10.cluster.plugins.module_utils.launch import io_overrides
+from ansible_collections.gb10.cluster.plugins.module_utils.launch import io_installed, io_overrides
 from ansible_collections.gb10.cluster.plugins.module_utils.model_store import io_model
 from ansible_collections.gb10.cluster.plugins.module_utils.nccl import io_library as io_nccl
 from ansible_collections.gb10.cluster.plugins.module_utils.node import io_facts as io_node
@@ -218,11 +250,13 @@ def main() -> None:
             "exclude": {"type": "list", "elements": "str", "default": []},
             "runtime": {"type": "path"},
             "user": {"type": "str", "default": "gb10"},
+            "keep_runtimes": {"type": "int", "default": 2},
         },
         supports_check_mode=True,
     )
     run, folder, source = runner(module), module.params["model"], module.params["source"] or ""
     try:
+        store = io_record.read(io_record.FOLDER)
         module.exit_json(
             changed=False,
             gpu=io_node.gpu(run),
@@ -234,7 +268,12 @@ def main() -> None:
             state={
                 **io_node.state(module.params["user"], paths.home(module.params["user"]), module.params["runtime"] or ""),
                 "nccl_replaced": bool(module.params["runtime"]) and io_nccl.replaced(module.params["runtime"]),
-                "last_good": io_record.start_id(io_record.FOLDER),
+                "last_good": io_record.start_id(store),
+            },
+            installed={
+                **io_installed.read(run, (*paths.UNITS, paths.WATCHDOG_UNIT)),
+                **io_record.current(store, module.params["keep_runtimes"]),
+                "launch": io_record.launch(run),
             },
             login_users=io_node.login_users(),
             image_options=io_json.json_file(paths.IMAGE_OPTIONS),

@@ -59,6 +59,11 @@ options:
     description: Why a service with unchanged inputs must be restarted; empty for no restart.
     type: str
     default: ""
+  known:
+    description: Facts of this node that M(gb10.cluster.node_info) returned in this run as C(installed). If given with O(unit),
+      the action plugin compares with them and does not connect to the node.
+    type: dict
+    default: {}
 seealso:
   - module: gb10.cluster.root_files
   - module: gb10.cluster.cluster_status_info
@@ -152,10 +157,11 @@ cause:
 
 from ansible.module_utils.basic import AnsibleModule
 
-from ansible_collections.gb10.cluster.plugins.module_utils.common import io_file, paths
+from ansible_collections.gb10.cluster.plugins.module_utils.common import io_file
 from ansible_collections.gb10.cluster.plugins.module_utils.common.io_command import runner
 from ansible_collections.gb10.cluster.plugins.module_utils.health import io_client as io_vllm
 from ansible_collections.gb10.cluster.plugins.module_utils.health import symptoms
+from ansible_collections.gb10.cluster.plugins.module_utils.launch import installed
 from ansible_collections.gb10.cluster.plugins.module_utils.node import io_facts as io_node
 
 _LOG_LINES = 300
@@ -179,6 +185,7 @@ def main() -> None:
                 "required_one_of": [("content", "program")],
             },
             "broken": {"type": "str", "default": ""},
+            "known": {"type": "dict", "default": {}},
         },
         supports_check_mode=True,
     )
@@ -188,14 +195,10 @@ def main() -> None:
         entries = io_vllm.journal(run, io_vllm.of_unit(name), _LOG_LINES) if module.params["log"] else []
         compared = {}
         if planned:
-            changed = service["inputs"] != planned["inputs"]
-            reason = "its launch inputs differ from the current plan" if changed else module.params["broken"]
-            running = service["enabled"] and service["active"] in ("active", "activating")
-            files = {f"{paths.UNIT_FOLDER}/{name}": planned["text"], **{file["path"]: file["content"] for file in module.params["files"]}}
+            files = installed.unit_files(name, planned["text"], module.params["files"])
             differs = any(io_file.differs(path, text) for path, text in files.items())
             differs = differs or not all(map(io_file.installed_folder, module.params["directories"]))
-            restart = bool(reason)
-            compared = {"restart_needed": restart, "restart_reason": reason, "start_needed": restart or not running, "differs": differs}
+            compared = installed.compared(service, planned["inputs"], module.params["broken"], differs)
     except (ValueError, OSError) as error:
         module.fail_json(msg=str(error))
     cause = symptoms.explain([message for _when, message in entries])

@@ -27,6 +27,11 @@ options:
     description: The environment of all ranks of the node. The server's own variables extend some of these.
     type: dict
     default: {}
+  known:
+    description: Facts of this node that M(gb10.cluster.node_info) returned in this run as C(installed). If no key is given and
+      nothing differs from them, the action plugin does not connect to the node.
+    type: dict
+    default: {}
   key_file:
     description: File with the key on one line.
     type: path
@@ -83,6 +88,7 @@ def main() -> None:
             "state": {"type": "str", "choices": ["present", "absent"], "default": "present"},
             "key": {"type": "str", "default": "", "no_log": True},
             "environment": {"type": "dict", "default": {}},
+            "known": {"type": "dict", "default": {}},
             "key_file": {"type": "path", "default": paths.API_KEY[0], "no_log": False},
             "environment_file": {"type": "path", "default": paths.API_KEY[1]},
         },

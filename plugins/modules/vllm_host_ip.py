@@ -44,6 +44,11 @@ options:
     description: The file. The module creates its directory if needed.
     type: path
     default: /etc/gb10/cluster.env
+  known:
+    description: Facts of this node that M(gb10.cluster.node_info) returned in this run, C(installed) and C(interfaces) together.
+      If nothing differs from them, the action plugin does not connect to the node.
+    type: dict
+    default: {}
 seealso:
   - module: gb10.cluster.secret_environment
   - module: gb10.cluster.fabric_info
@@ -80,8 +85,7 @@ from ansible.module_utils.basic import AnsibleModule
 from ansible_collections.gb10.cluster.plugins.module_utils.common.io_command import runner
 from ansible_collections.gb10.cluster.plugins.module_utils.common.io_file import read_file, write_file
 from ansible_collections.gb10.cluster.plugins.module_utils.common.problems import Problem, ProblemsError
-from ansible_collections.gb10.cluster.plugins.module_utils.common.systemd import environment_file
-from ansible_collections.gb10.cluster.plugins.module_utils.fabric.host_ip import check
+from ansible_collections.gb10.cluster.plugins.module_utils.fabric.host_ip import check, text
 from ansible_collections.gb10.cluster.plugins.module_utils.node import io_facts as io_node
 
 #: Readable by all: it holds no secret, and users source it.
@@ -99,6 +103,7 @@ def main() -> None:
             "nodes": {"type": "dict", "required": True},
             "environment": {"type": "dict", "default": {}},
             "path": {"type": "path", "default": "/etc/gb10/cluster.env"},
+            "known": {"type": "dict", "default": {}},
         },
         supports_check_mode=True,
     )
@@ -114,7 +119,7 @@ def main() -> None:
             io_node.interfaces(runner(module)),
         )
         try:
-            content = environment_file({**{name: str(value) for name, value in params["environment"].items()}, "VLLM_HOST_IP": params["address"]})
+            content = text(params["environment"], params["address"])
         except ValueError as error:
             raise ProblemsError([*problems, Problem("environment", str(error), "variable names and one-line values", "correct them")]) from error
         # In check mode on a new host, the interface has no address yet, which is not an error.

@@ -10,6 +10,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from ansible_collections.gb10.cluster.plugins.module_utils.common.problems import Problem
+from ansible_collections.gb10.cluster.plugins.module_utils.common.systemd import environment_file
 
 
 def check(
@@ -50,3 +51,8 @@ def check(
             )
         )
     return problems
+
+
+def text(environment: Mapping[str, Any], address: str) -> str:
+    """Return the environment file of a node's ranks. Raises ValueError for a name or value that such a file cannot have."""
+    return environment_file({**{name: str(value) for name, value in environment.items()}, "VLLM_HOST_IP": address})

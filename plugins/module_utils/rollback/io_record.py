@@ -27,7 +27,7 @@ from ansible_collections.gb10.cluster.plugins.module_utils.node import io_facts 
 from ansible_collections.gb10.cluster.plugins.module_utils.patch.io_tree import Tree
 from ansible_collections.gb10.cluster.plugins.module_utils.rollback import record as records
 from ansible_collections.gb10.cluster.plugins.module_utils.rollback.record import Record, RecordError
-from ansible_collections.gb10.cluster.plugins.module_utils.runtime import io_package
+from ansible_collections.gb10.cluster.plugins.module_utils.runtime import io_environments, io_package
 from ansible_collections.gb10.cluster.plugins.module_utils.runtime.io_engine import Engine
 
 FOLDER = "/etc/gb10/records"
@@ -89,10 +89,19 @@ def current_id(folder: str) -> str:
     return os.path.basename(os.readlink(link)).removesuffix(".json") if os.path.islink(link) else ""
 
 
-def start_id(folder: str) -> str:
-    """Return the launch identifier of the current record, "" without one. Raises OSError."""
-    record = read(folder).of_current
-    return str(record.content["start"]["id"]) if record else ""
+def start_id(store: Store) -> str:
+    """Return the launch identifier of the current record, "" without one."""
+    return str(store.of_current.content["start"]["id"]) if store.of_current else ""
+
+
+def current(store: Store, keep_runtimes: int) -> dict[str, Any]:
+    """Return {current, settled}: the ID of the current record, and whether a launch with that ID needs no change.
+
+    Raises OSError.
+    """
+    obsolete = records.obsolete(store.found, store.current, keep_runtimes) if store.of_current else []
+    settled = complete(store, present(records.SECRET_FILES)) and not io_environments.unused(obsolete)
+    return {"current": store.current, "settled": settled}
 
 
 def present(names: tuple[str, ...], root: str = "") -> Files:
@@ -119,14 +128,9 @@ def launch(run: Run) -> dict[str, Any]:
 
 def save(store: Store, record: Record, keep: int, secrets: Files, write: bool) -> bool:
     """Make the record the current one and remove the oldest. Return whether that is a change. Raises OSError."""
-    former = store.found.get(record.id)
-    if (
-        former
-        and record.id == store.current
-        and secrets == store.secrets
-        and os.path.islink(f"{store.folder}/{_CURRENT}")
-    ):
+    if record.id == store.current and complete(store, secrets):
         return False
+    former = store.found.get(record.id)
     if write:
         _convert(store)
         parent = store.current if record.id != store.current else former.parent if former else ""
@@ -137,6 +141,11 @@ def save(store: Store, record: Record, keep: int, secrets: Files, write: bool) -
         for name in found.keys() - records.kept(found, record.id, keep):
             os.unlink(f"{store.folder}/{name}.json")
     return True
+
+
+def complete(store: Store, secrets: Files) -> bool:
+    """Return whether the current record is complete, with these secret launch files. Raises OSError."""
+    return bool(store.of_current) and secrets == store.secrets and os.path.islink(f"{store.folder}/{_CURRENT}")
 
 
 def select(store: Store, name: str, secrets: Files) -> None:

@@ -33,7 +33,7 @@ def test_gpu_info_without_a_driver(tmp_path: Path) -> None:
 
 def test_node_info_answers_all_in_one(tmp_path: Path) -> None:
     links = [{"ifname": "lo", "mtu": 65536, "flags": ["UP", "LOWER_UP"], "addr_info": [{"family": "inet", "local": "127.0.0.1", "prefixlen": 8}]}]
-    program(tmp_path, "nvidia-smi", SMI)
+    program(systemd(tmp_path), "nvidia-smi", SMI)
     program(tmp_path, "ip", f"echo '{json.dumps(links)}'")
     (tmp_path / "config.json").write_text('{"model_type": "llama"}', encoding="utf-8")
     answer = run_module("node_info", {"model": str(tmp_path)}, tmp_path)
@@ -52,7 +52,7 @@ def test_node_info_answers_all_in_one(tmp_path: Path) -> None:
 
 
 def test_node_info_counts_the_weights(tmp_path: Path) -> None:
-    program(tmp_path, "ip", "echo '[]'")
+    program(systemd(tmp_path), "ip", "echo '[]'")
     model = tmp_path / "a[1]"
     model.mkdir()
     for name, size in (("model-1.safetensors", 600), ("model-2.safetensors", 400), ("consolidated.safetensors", 1000)):
@@ -78,7 +78,7 @@ def test_node_info_names_a_file_that_is_no_model_configuration(tmp_path: Path, t
 
 
 def test_node_info_sees_who_listens(tmp_path: Path) -> None:
-    program(tmp_path, "ip", "echo '[]'")
+    program(systemd(tmp_path), "ip", "echo '[]'")
     with socket.create_server(("127.0.0.1", 0)) as server:
         port = server.getsockname()[1]
         answer = run_module("node_info", {}, tmp_path)

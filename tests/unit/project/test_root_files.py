@@ -14,7 +14,7 @@ from ansible.errors import AnsibleActionFail
 from repository import read
 from run_module import run_module
 
-from ansible_collections.gb10.cluster.plugins.action import root_files as action
+from ansible_collections.gb10.cluster.plugins.plugin_utils import program
 
 
 def install(*files: dict[str, Any], folders: Sequence[Path] = (), check: bool = False) -> dict[str, Any]:
@@ -123,12 +123,12 @@ def test_an_entry_has_one_source(tmp_path: Path, entry: dict[str, str]) -> None:
 
 
 def test_a_program_is_one_of_the_collection() -> None:
-    entry = action._with_content({"path": "/x", "program": "launch/io_ray.py"})
-    assert entry == {"path": "/x", "content": read("plugins/module_utils/launch/io_ray.py")}
-    assert action._with_content({"path": "/x", "state": "absent"}) == {"path": "/x", "state": "absent"}
+    given = [{"path": "/x", "program": "launch/io_ray.py"}, {"path": "/y", "state": "absent"}]
+    content = read("plugins/module_utils/launch/io_ray.py")
+    assert program.with_contents(given) == [{"path": "/x", "content": content}, {"path": "/y", "state": "absent"}]
 
 
-@pytest.mark.parametrize("program", ["../modules/root_files.py", "launch", "launch/none.py", "/etc/passwd", ""])
-def test_another_program_is_refused(program: str) -> None:
+@pytest.mark.parametrize("path", ["../modules/root_files.py", "launch", "launch/none.py", "/etc/passwd", ""])
+def test_another_program_is_refused(path: str) -> None:
     with pytest.raises(AnsibleActionFail, match="is not a file of this collection"):
-        action._with_content({"path": "/x", "program": program})
+        program.with_contents([{"path": "/x", "program": path}])

@@ -47,7 +47,7 @@ def test_a_new_launch_becomes_the_current_record_with_its_parent(folder: str) ->
     assert save(folder, NEW)
     store = io_record.read(folder)
     assert (store.current, store.found[NEW.id].parent, store.found[OLD.id].parent) == (NEW.id, OLD.id, "")
-    assert io_record.start_id(folder) == NEW.content["start"]["id"]
+    assert io_record.start_id(store) == NEW.content["start"]["id"]
     # The first launch again: now it follows the second.
     assert save(folder, OLD)
     assert io_record.read(folder).found[OLD.id].parent == NEW.id
@@ -159,8 +159,8 @@ def test_damaged_records_are_reported_and_not_used(folder: str) -> None:
     assert (store.found.keys(), store.invalid.keys()) == ({OLD.id}, {"a", "b", "0" * 64})
     assert "is not JSON" in store.invalid["a"] and "SHA-256 of its name" in store.invalid["0" * 64]
     Path(folder, f"{OLD.id}.json").write_text("[", encoding="utf-8")
-    assert io_record.start_id(folder) == ""
-    assert save(folder, OLD) and io_record.start_id(folder) == OLD.content["start"]["id"]
+    assert io_record.start_id(io_record.read(folder)) == ""
+    assert save(folder, OLD) and io_record.start_id(io_record.read(folder)) == OLD.content["start"]["id"]
 
 
 def earlier(folder: str) -> Path:

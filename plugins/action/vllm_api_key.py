@@ -1,0 +1,30 @@
+# Copyright (c) 2026, gb10.cluster maintainers
+# GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+
+"""The action of the module vllm_api_key: it compares with known facts without a connection."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from ansible.plugins.action import ActionBase
+
+from ansible_collections.gb10.cluster.plugins.module_utils.launch import installed
+
+
+class ActionModule(ActionBase):
+    """Connects only if a key is given, or the known one differs from the plan."""
+
+    def run(self, tmp: Any = None, task_vars: dict[str, Any] | None = None) -> dict[str, Any]:
+        """Return the module's result."""
+        result: dict[str, Any] = super().run(tmp, task_vars)
+        arguments = dict(self._task.args)
+        known = arguments.pop("known", {})
+        # Files in other places are not among the facts.
+        if known and arguments.keys() <= {"state", "key", "environment"} and not arguments.get("key"):
+            ranks = {str(name): str(value) for name, value in arguments.get("environment", {}).items()}
+            version = installed.key_version(known, ranks) if arguments.get("state", "present") == "present" else ""
+            if version:
+                return {**result, "changed": False, "version": version}
+        return result | self._execute_module(module_args=arguments, task_vars=task_vars)

@@ -1,0 +1,41 @@
+# Copyright (c) 2026, gb10.cluster maintainers
+# GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+
+"""The action of the module vllm_host_ip: it compares with known facts without a connection."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from ansible.plugins.action import ActionBase
+
+from ansible_collections.gb10.cluster.plugins.module_utils.fabric import host_ip
+from ansible_collections.gb10.cluster.plugins.module_utils.launch import installed
+
+_FILE = "/etc/gb10/cluster.env"
+
+
+class ActionModule(ActionBase):
+    """Connects only if the known file or the address of the interface differs."""
+
+    def run(self, tmp: Any = None, task_vars: dict[str, Any] | None = None) -> dict[str, Any]:
+        """Return the module's result."""
+        result: dict[str, Any] = super().run(tmp, task_vars)
+        arguments = dict(self._task.args)
+        known = arguments.pop("known", {})
+        path = str(arguments.get("path", _FILE))
+        if known and _unchanged(known, path, arguments):
+            return {**result, "changed": False, "path": path}
+        return result | self._execute_module(module_args=arguments, task_vars=task_vars)
+
+
+def _unchanged(known: dict[str, Any], path: str, arguments: dict[str, Any]) -> bool:
+    """Return whether the module would change and report nothing. It reports invalid arguments itself."""
+    names = ("node", "address", "interface", "ray_node_ip_address", "nodes")
+    try:
+        text = host_ip.text(arguments.get("environment", {}), arguments["address"])
+        problems = host_ip.check(*(arguments[name] for name in names), known["interfaces"])
+    except (KeyError, ValueError):
+        return False
+    return not problems and installed.has(known, (), {path: text})
