@@ -117,6 +117,7 @@ def spark(number: int, group: str, **settings: Any) -> Node:
         "store": {"enabled": True, "source": ""},
         "smoke_tokens": 0,
         "image_python": "python3",
+        "refused": [],
         "key_problem": "",
         "tls": {},
         "secrets": {"names": [], "problems": []},

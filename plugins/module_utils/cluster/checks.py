@@ -14,7 +14,7 @@ from dataclasses import fields
 
 from ansible_collections.gb10.cluster.plugins.module_utils.api import access as api_access
 from ansible_collections.gb10.cluster.plugins.module_utils.cluster.renamed_data import RENAMED
-from ansible_collections.gb10.cluster.plugins.module_utils.cluster.schema import PREFIX, Inputs, Node, Settings
+from ansible_collections.gb10.cluster.plugins.module_utils.cluster.schema import PREFIX, Inputs, Node, Refused, Settings
 from ansible_collections.gb10.cluster.plugins.module_utils.common import paths, secret_environment, systemd
 from ansible_collections.gb10.cluster.plugins.module_utils.common.problems import Problem
 from ansible_collections.gb10.cluster.plugins.module_utils.launch import argv as launch
@@ -40,8 +40,11 @@ _FOLDER = re.compile(r"/[^\s\"'%\\]*")
 #: Folders that root runs programs from, reads or writes: they must not contain a folder of the services, or be inside
 #: one.
 _ROOTS = ("/boot", "/etc", "/root", "/run", "/usr", "/var/lib/gb10-netplan")
-#: The facts that the role gb10 sets on every node.
-_FACTS = ("gb10_plan", "gb10_api_key_state", "gb10_secrets_state", "gb10_gates_written")
+#: The facts that roles set on nodes, which a later plan of the same run finds among the variables.
+FACTS = (
+    *("gb10_plan", "gb10_installed", "gb10_api_key_state", "gb10_secrets_state", "gb10_gates_written"),
+    *("golden_outcome", "ray_cluster_joined", "vllm_serve_restore_problem", "vllm_serve_smoke"),
+)
 
 
 def check(inputs: Inputs, known_variables: Mapping[str, Sequence[str]]) -> list[Problem]:
@@ -50,6 +53,7 @@ def check(inputs: Inputs, known_variables: Mapping[str, Sequence[str]]) -> list[
     return [
         *_check_groups(nodes),
         *_check_variables(nodes, known_variables),
+        *_check_values(nodes),
         *_check_equal(nodes),
         *_check_settings(settings, len(nodes)),
         *_check_access(nodes),
@@ -109,7 +113,7 @@ def _check_groups(nodes: Sequence[Node]) -> list[Problem]:
 def _check_variables(nodes: Sequence[Node], known: Mapping[str, Sequence[str]]) -> list[Problem]:
     """Find misspelled names of this collection's variables, because Ansible ignores them."""
     prefixes = tuple(f"{role}_" for role in known)
-    names = {*_FACTS, *(name for variables in known.values() for name in variables)}
+    names = {*FACTS, *(name for variables in known.values() for name in variables)}
     problems = (
         _check_variable(f"nodes[{index}].{name}", node.name, name, names, prefixes)
         for index, node in enumerate(nodes)
@@ -118,6 +122,19 @@ def _check_variables(nodes: Sequence[Node], known: Mapping[str, Sequence[str]]) 
         if name not in names and not name.startswith("_")
     )
     return [problem for problem in problems if problem]
+
+
+def _check_values(nodes: Sequence[Node]) -> list[Problem]:
+    """Return the problems of refused values, one for all nodes if it is the same on all."""
+    places: dict[Refused, list[int]] = {}
+    for index, node in enumerate(nodes):
+        for refused in node.refused:
+            places.setdefault(refused, []).append(index)
+    return [
+        Problem(path, refused.found, refused.expected, f"correct {refused.name}")
+        for refused, found in places.items()
+        for path in ([refused.name] if len(found) == len(nodes) else [f"nodes[{index}].{refused.name}" for index in found])
+    ]
 
 
 def _check_variable(path: str, node: str, name: str, names: set[str], prefixes: tuple[str, ...]) -> Problem | None:

@@ -22,6 +22,7 @@ from ansible_collections.gb10.cluster.plugins.module_utils.cluster.schema import
     Listener,
     ModelFiles,
     Node,
+    Refused,
     Settings,
     Tls,
 )
@@ -47,6 +48,8 @@ def parse(nodes: Sequence[Mapping[str, Any]], lock: str, recipe: Any = None, lay
          "group": "head" | "worker" | "",
          "settings": {"gb10_...": value},       # all public variables of the role gb10
          "variables": [str],                    # the names of all inventory variables of this node
+         "refused": [{"name": str, "found": str, "expected": str}],   # values of other roles' variables, from the lookup
+                                                # refused_variables
          "nccl": str,                           # the tag of the NCCL to build, "stack" for the stack's
          "nccl_wanted": "auto" | "true" | "false",   # whether to build NCCL
          "build": {"enabled": ..., ...},         # the variables of the role vllm_build; see vllm_build/parse.py
@@ -115,6 +118,7 @@ def _node(given: Mapping[str, Any], path: str, problems: list[Problem]) -> Node:
         group=given["group"],
         settings=_settings(given["settings"], path, problems),
         variables=tuple(given["variables"]),
+        refused=tuple(Refused(**found) for found in given["refused"]),
         nccl=given["nccl"],
         nccl_wanted=given["nccl_wanted"],
         build=vllm_build.request(given["build"]),

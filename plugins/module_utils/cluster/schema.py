@@ -185,6 +185,15 @@ class Tls:
 
 
 @dataclass(frozen=True)
+class Refused:
+    """A variable whose value its role's argument specification refuses."""
+
+    name: str
+    found: str
+    expected: str
+
+
+@dataclass(frozen=True)
 class Node:
     """A node of the inventory. ``facts`` is None if it was not read. parse.parse() documents the other fields."""
 
@@ -193,6 +202,7 @@ class Node:
     group: str
     settings: Settings
     variables: tuple[str, ...]
+    refused: tuple[Refused, ...]
     nccl: str
     nccl_wanted: str
     build: Request

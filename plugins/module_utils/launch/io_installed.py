@@ -25,16 +25,24 @@ def read(run: Run, units: tuple[str, ...]) -> dict[str, Any]:
     """Return {files, folders, services, api_key}: path -> SHA-256, paths, unit -> io_facts.service(), and see _api_key().
 
     Only files and folders as io_file.install() and install_folder() leave them: owner root, mode 0644 or 0755, no link.
-    Files with secrets have another mode. Raises OSError and ValueError.
+    Files with secrets have another mode. Raises OSError.
     """
     tops = [path for root in _ROOTS for path in sorted(glob.glob(root))]
     items = [item for top in tops for item in _below(top)]
     return {
         "files": {path: io_file.sha256(path) for path, folder in items if not folder},
         "folders": [path for path, folder in items if folder],
-        "services": {unit: io_facts.service(run, unit) for unit in units},
+        "services": _services(run, units),
         "api_key": _api_key(*paths.API_KEY),
     }
+
+
+def _services(run: Run, units: tuple[str, ...]) -> dict[str, dict[str, Any]]:
+    """Return the facts of services, {} if systemctl fails: the module that needs a service reads it again and reports that."""
+    try:
+        return {unit: io_facts.service(run, unit) for unit in units}
+    except ValueError:
+        return {}
 
 
 def _api_key(key_file: str, environment_file: str) -> dict[str, str]:

@@ -554,6 +554,20 @@ def test_a_foreign_variable_is_left_alone(name: str) -> None:
     assert planned(nodes)
 
 
+def test_a_refused_value_is_one_problem_or_one_for_each_node() -> None:
+    """All nodes have most variables from the same place."""
+    both = {"name": "vllm_serve_rollback", "found": "'perhaps'", "expected": "a value of type bool"}
+    one = {"name": "x", "found": "1", "expected": "2"}
+    nodes = pair()
+    for node in nodes:
+        node["refused"] = [both]
+    nodes[1]["refused"] = [both, one]
+    assert [str(problem) for problem in mistakes(nodes)] == [
+        "vllm_serve_rollback: 'perhaps'. Expected: a value of type bool. Fix: correct vllm_serve_rollback.",
+        "nodes[1].x: 1. Expected: 2. Fix: correct x.",
+    ]
+
+
 def test_every_public_variable_is_known() -> None:
     nodes = pair()
     nodes[0]["variables"] += [name for names in KNOWN.values() for name in names]

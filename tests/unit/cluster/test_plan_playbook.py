@@ -186,3 +186,22 @@ def test_several_clusters_are_not_written_to_one_file(recorded: Path, playbook: 
     assert done.status != 0
     assert f"{variable} is one file for the clusters large, small." in done.output
     assert not (recorded / "one").exists()
+
+
+def test_values_that_other_roles_refuse_are_reported_with_the_plan(recorded: Path) -> None:
+    """A value with an undefined variable is left to its role."""
+    done = plan(
+        recorded,
+        qsfp_netplan_state="gone",
+        vllm_watchdog_interval="often",
+        peer_firewall_open_ports={"http": 80},
+        model_store_hub_token={"token": SECRET},
+        vllm_serve_keep_records="{{ not_yet_defined }}",
+        ray_cluster_join_timeout="{{ 60 }}",
+    )
+    assert done.status != 0
+    reported = done.output.partition("3 problems found; nothing was changed.\n")[2]
+    assert "qsfp_netplan_state: 'gone'. Expected: one of present, absent. Fix: correct qsfp_netplan_state." in reported
+    assert "vllm_watchdog_interval: 'often'. Expected: a value of type int. Fix: correct vllm_watchdog_interval." in reported
+    assert "Expected: a value of type list of str. Fix: correct peer_firewall_open_ports." in reported
+    assert SECRET not in done.output

@@ -196,6 +196,7 @@ def test_only_files_that_root_alone_can_change_are_read(tmp_path: Path, monkeypa
     monkeypatch.setattr(paths, "API_KEY", (str(top / "secret"), str(top / "none")))
     facts = io_installed.read(lambda _argv: (0, "", ""), ())
     assert facts["files"] == {str(top / "plain"): sha256("x"), str(top / "below/file"): sha256("x")}
+    assert io_installed.read(lambda _argv: (1, "", "no systemd"), (NAME,))["services"] == {}
     assert (facts["folders"], facts["services"], facts["api_key"]) == ([str(top), str(top / "below")], {}, {})
 
 

@@ -13,6 +13,8 @@ from typing import Any
 import pytest
 from repository import ROLES, ROOT, TASK_FILES, files, load_yaml, read
 
+from ansible_collections.gb10.cluster.plugins.lookup import refused_variables
+
 #: Facts of the role gb10 for the other roles, which may declare them as a required input under this name.
 SHARED_INPUTS = frozenset({"gb10_plan"})
 TYPES = frozenset({"str", "list", "dict", "bool", "int", "float", "path", "raw", "jsonarg", "json", "bytes", "bits"})
@@ -165,3 +167,9 @@ def test_the_tasks_from_check_can_fail() -> None:
     play = load_yaml("[{hosts: all, tasks: [{block: [{include_role: {name: gb10.cluster.lab, tasks_from: stop.yml}}]}]}]")
     assert list(role_calls(play)) == [("lab", "stop")]
     assert call_problems([("lab", "stop")], {"lab": frozenset({"main"})}) == ["lab: tasks_from stop has no entry point in meta/argument_specs.yml"]
+
+
+def test_a_refused_secret_is_not_shown() -> None:
+    option = load_yaml(read("roles/model_store/meta/argument_specs.yml"))["argument_specs"]["main"]["options"]["model_store_hub_token"]
+    assert "hf_abc" not in refused_variables._found(["hf_abc"], option, ["'hf_abc' cannot be converted"])
+    assert refused_variables._found("abc", {"type": "int"}, []) == "'abc'"
