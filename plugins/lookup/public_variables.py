@@ -34,27 +34,20 @@ _raw:
   elements: dict
 """
 
-from pathlib import Path
 from typing import Any
 
-import yaml
-from ansible.errors import AnsibleError
 from ansible.plugins.lookup import LookupBase
 
-_ROLES = Path(__file__).parents[2] / "roles"
+from ansible_collections.gb10.cluster.plugins.plugin_utils import argument_specs
 
 
 class LookupModule(LookupBase):
-    """Reads the roles of the collection that contains this plugin, at any installation path."""
+    """Reads the argument specifications of roles."""
 
     def run(self, terms: list[str], variables: Any = None, **kwargs: Any) -> list[dict[str, list[str]]]:
         """Return [{role: [names]}]."""
-        return [{str(role): _names(_ROLES / role / "meta" / "argument_specs.yml") for role in terms}]
+        return [{str(role): _names(str(role)) for role in terms}]
 
 
-def _names(path: Path) -> list[str]:
-    try:
-        specs = yaml.safe_load(path.read_text(encoding="utf-8"))["argument_specs"]
-    except OSError as error:
-        raise AnsibleError(f"argument specification not found: {error}") from error
-    return sorted({name for entry in specs.values() for name in entry.get("options", {})})
+def _names(role: str) -> list[str]:
+    return sorted({name for entry in argument_specs.read(role).values() for name in entry.get("options", {})})

@@ -38,24 +38,23 @@ _raw:
   elements: dict
 """
 
-from pathlib import Path
 from typing import Any
 
-import yaml
 from ansible.errors import AnsibleUndefinedVariable
 from ansible.module_utils.common.arg_spec import ArgumentSpecValidator
 from ansible.plugins.lookup import LookupBase
 
-_ROLES = Path(__file__).parents[2] / "roles"
-_Loader = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
+from ansible_collections.gb10.cluster.plugins.plugin_utils import argument_specs
 
 
 class LookupModule(LookupBase):
-    """Reads the roles of the collection that contains this plugin, at any installation path."""
+    """Validates the variables of a host."""
 
     def run(self, terms: list[str], variables: Any = None, **kwargs: Any) -> list[dict[str, str]]:
         """Return [{name, found, expected}]."""
-        options = {name: option for role in terms for name, option in _options(str(role)).items() if name in variables}
+        # Most hosts set variables of few roles.
+        roles = [str(role) for role in terms if any(name.startswith(f"{role}_") for name in variables)]
+        options = {name: option for role in roles for name, option in _options(role).items() if name in variables}
         found = []
         for name, option in options.items():
             try:
@@ -69,8 +68,7 @@ class LookupModule(LookupBase):
 
 def _options(role: str) -> dict[str, dict[str, Any]]:
     """Return the variables of a role's main entry point, without required inputs, which other roles set."""
-    text = (_ROLES / role / "meta" / "argument_specs.yml").read_text(encoding="utf-8")
-    options = yaml.load(text, Loader=_Loader)["argument_specs"].get("main", {}).get("options", {})
+    options = argument_specs.read(role).get("main", {}).get("options", {})
     return {name: option for name, option in options.items() if not option.get("required")}
 
 
