@@ -104,72 +104,12 @@ rtts:
       type: float
 """
 
-import json
-import time
-
 from ansible.module_utils.basic import AnsibleModule
 
 from ansible_collections.gb10.cluster.plugins.module_utils.common.argument_spec import RAILS
-from ansible_collections.gb10.cluster.plugins.module_utils.common.io_command import Run, runner
-from ansible_collections.gb10.cluster.plugins.module_utils.fabric import parse as fabric_text
+from ansible_collections.gb10.cluster.plugins.module_utils.common.io_command import runner
+from ansible_collections.gb10.cluster.plugins.module_utils.fabric import io_probe
 from ansible_collections.gb10.cluster.plugins.module_utils.fabric import report as fabric_report
-
-#: Bytes of the IPv4 and ICMP headers, which the ping payload excludes.
-_HEADERS = 28
-#: Every IPv4 link carries this size. It distinguishes a path with a smaller MTU from a broken one.
-_SMALL = 576
-
-
-def ping(run: Run, interface: str, address: str, size: int) -> str:
-    """Send one packet of exactly `size` bytes. Returns "" or the error."""
-    status, stdout, stderr = run(["ping", "-n", "-c", "1", "-W", "1", "-M", "do", "-s", str(size - _HEADERS), "-I", interface, address])
-    if status == 0:
-        return ""
-    reported = [line for line in (stderr or stdout).splitlines() if line.strip() and "statistics" not in line]
-    return reported[-1].strip() if reported else f"ping failed with status {status}"
-
-
-def round_trip(run: Run, target: dict, samples: int) -> dict:
-    """Return the entry of `rtts` of one path."""
-    argv = ["ping", "-n", "-q", "-c", str(samples), "-i", "0.2", "-W", "1", "-I", target["interface"], target["address"]]
-    return {"interface": target["interface"], "peer": target["peer"], **fabric_text.round_trip(run(argv)[1])}
-
-
-def misdirected(run: Run, interface: str, address: str, mac: str) -> str:
-    """Return a sentence if another device than the rail's replied, and delete that reply, which may be old."""
-    _status, stdout, _stderr = run(["ip", "-json", "neighbour", "show", "to", address, "dev", interface])
-    answered = next((entry.get("lladdr") for entry in json.loads(stdout or "[]")), None)
-    if not mac or answered in (None, mac):
-        return ""
-    run(["ip", "neighbour", "delete", address, "dev", interface])
-    return f"{answered} replied instead of {mac}, the device with the address"
-
-
-def probe(run: Run, target: dict, mtu: int) -> dict:
-    """Try one path. Returns {} if it is verified, else the known part of its entry for `unverified`."""
-    reported = ping(run, target["interface"], target["address"], mtu)
-    if reported:
-        return {**target, "reported": reported, "small": None}
-    reported = misdirected(run, target["interface"], target["address"], target["mac"])
-    return {**target, "reported": reported, "small": False} if reported else {}
-
-
-def unverified_paths(run: Run, targets: list[dict], mtu: int, timeout: int) -> list[dict]:
-    """Try the paths until all are verified or the timeout ends. Returns the entries of `unverified`."""
-    deadline = time.monotonic() + timeout
-    unverified = targets
-    while unverified:
-        unverified = [failed for target in unverified if (failed := probe(run, target, mtu))]
-        if time.monotonic() > deadline:
-            break
-        if unverified:
-            time.sleep(0.5)
-    for path in unverified:
-        if path["small"] is None:
-            path["small"] = not ping(run, path["interface"], path["address"], _SMALL)
-            too_large = f"small packets arrive, but not packets of {mtu} bytes"
-            path["reported"] = too_large if path["small"] else f"no reply ({path['reported']})"
-    return unverified
 
 
 def main() -> None:
@@ -184,20 +124,16 @@ def main() -> None:
         supports_check_mode=True,
     )
     mtu = module.params["mtu"]
-    targets = [
-        {"interface": rail["interface"], "peer": name, "address": address, "mac": rail["macs"].get(name, "")}
-        for rail in module.params["rails"]
-        for name, address in rail["peers"].items()
-    ]
+    targets = io_probe.targets(module.params["rails"])
     run, samples = runner(module), module.params["samples"]
-    unverified = unverified_paths(run, targets, mtu, module.params["timeout"])
+    unverified = io_probe.unverified_paths(run, targets, mtu, module.params["timeout"])
     if unverified and module.params["required"]:
         summary = f"{len(unverified)} of {len(targets)} paths could not be verified:"
         module.fail_json(msg="\n".join([summary, *fabric_report.lines(unverified)]), unverified=unverified)
     failed = [(path["interface"], path["address"]) for path in unverified]
     good = [target for target in targets if (target["interface"], target["address"]) not in failed]
     verified = [f"{target['interface']} -> {target['peer']} ({target['address']}): {mtu} bytes" for target in good]
-    rtts = [round_trip(run, target, samples) for target in good] if samples else []
+    rtts = [io_probe.round_trip(run, target, samples) for target in good] if samples else []
     module.exit_json(changed=False, verified=verified, unverified=unverified, rtts=rtts)
 
 

@@ -49,6 +49,10 @@ options:
   identifier:
     description: Identifier of this change; random by default.
     type: str
+  probe:
+    description: Whether to verify every path with a full packet if nothing differs, as M(gb10.cluster.fabric_probe) does.
+    type: bool
+    default: false
 seealso:
   - module: gb10.cluster.netplan_confirm
   - module: gb10.cluster.fabric_probe
@@ -79,6 +83,10 @@ pending:
   description: The change that waits for confirmation, empty if none.
   returned: always
   type: str
+verified:
+  description: With O(probe), whether nothing differs and every path carries a full packet.
+  returned: success
+  type: bool
 problem:
   description: The reason why the change failed and the old configuration was restored, empty if it did not fail.
   returned: always
@@ -96,8 +104,8 @@ from ansible.module_utils.basic import AnsibleModule
 from ansible_collections.gb10.cluster.plugins.module_utils.common.argument_spec import RAILS
 from ansible_collections.gb10.cluster.plugins.module_utils.common.io_command import runner
 from ansible_collections.gb10.cluster.plugins.module_utils.fabric import io_netplan as io_netplan_files
+from ansible_collections.gb10.cluster.plugins.module_utils.fabric import io_probe, netplan
 from ansible_collections.gb10.cluster.plugins.module_utils.fabric import io_rollback as io_netplan
-from ansible_collections.gb10.cluster.plugins.module_utils.fabric import netplan
 from ansible_collections.gb10.cluster.plugins.module_utils.fabric.io_rollback import NetplanError
 
 
@@ -137,6 +145,7 @@ def main() -> None:
             "timeout": {"type": "int", "default": 30},
             "confirm_timeout": {"type": "int", "default": 120},
             "identifier": {"type": "str"},
+            "probe": {"type": "bool", "default": False},
         },
         supports_check_mode=True,
     )
@@ -150,6 +159,7 @@ def main() -> None:
 
         found = differences() + (["an earlier change was never confirmed"] if io_netplan.read(io_netplan.PENDING) else [])
         diff = io_netplan_files.diff(target, notes, found)
+        verified = params["probe"] and not found and io_probe.verified(run, params["rails"], params["mtu"])
         if found:
             with tempfile.TemporaryDirectory(prefix="gb10-netplan-") as scratch:
                 refused = io_netplan_files.refusal(run, target["files"], [*target["links"], *(r["interface"] for r in params["rails"])], scratch)
@@ -160,7 +170,7 @@ def main() -> None:
                 pending, problem = change(run, params, target, differences)
     except (NetplanError, ValueError, OSError) as error:
         module.fail_json(msg=str(error), differences=[], pending="", problem="")
-    module.exit_json(changed=bool(found) and not problem, differences=found, pending=pending, problem=problem, diff=diff)
+    module.exit_json(changed=bool(found) and not problem, differences=found, pending=pending, problem=problem, verified=verified, diff=diff)
 
 
 if __name__ == "__main__":
