@@ -14,9 +14,8 @@ from ansible_collections.gb10.cluster.plugins.module_utils.cluster import model 
 from ansible_collections.gb10.cluster.plugins.module_utils.cluster import plan as cluster_plan
 from ansible_collections.gb10.cluster.plugins.module_utils.cluster.model import Chosen
 from ansible_collections.gb10.cluster.plugins.module_utils.cluster.schema import Inputs, ModelFiles, Node, Plan
-from ansible_collections.gb10.cluster.plugins.module_utils.common.problems import Problem, ProblemsError
+from ansible_collections.gb10.cluster.plugins.module_utils.common.problems import Problem
 from ansible_collections.gb10.cluster.plugins.module_utils.model import catalog, catalog_checks
-from ansible_collections.gb10.cluster.plugins.module_utils.model import shape as model_shape
 from ansible_collections.gb10.cluster.plugins.module_utils.model import weights as model_weights
 from ansible_collections.gb10.cluster.plugins.module_utils.model.catalog import Model
 
@@ -109,11 +108,8 @@ def _row(model: Model, inputs: Inputs, plan: Plan | None, problems: Sequence[Pro
 
 def _estimate(chosen: Chosen) -> int:
     """Return the weights in bytes by the model's dimensions, 0 if its config.json is unknown or not supported."""
-    try:
-        shape = model_shape.shape(chosen.config or {})
-    except ProblemsError:
-        return 0
-    return model_weights.checkpoint(shape) if shape.stored.known else 0
+    shape = chosen.config.shape
+    return model_weights.checkpoint(shape) if shape and shape.stored.known else 0
 
 
 def _reason(problem: Problem) -> str:

@@ -50,7 +50,6 @@ from ansible_collections.gb10.cluster.plugins.module_utils.fabric.plan import Fa
 from ansible_collections.gb10.cluster.plugins.module_utils.launch import argv as launch
 from ansible_collections.gb10.cluster.plugins.module_utils.launch import overrides
 from ansible_collections.gb10.cluster.plugins.module_utils.memory import plan as memory_plan
-from ansible_collections.gb10.cluster.plugins.module_utils.model import quantization
 from ansible_collections.gb10.cluster.plugins.module_utils.nccl import choice as nccl_choice
 from ansible_collections.gb10.cluster.plugins.module_utils.rules import lint as serve_rules
 from ansible_collections.gb10.cluster.plugins.module_utils.rules.schema import WARNING
@@ -244,12 +243,12 @@ def _serving(
     library = (head.facts.nccl if head.facts else None) or {}
     built = stack.nccl if head.nccl == "stack" else head.nccl
     version = built if nccl.build else library.get("version") or stack.bundled_nccl
-    options, variables, unread = _options(inputs, stack)
     return serve.Inputs(
         model=model.entry,
         config=model.config,
         weights_bytes=model.weights_bytes,
         stack=stack,
+        release=vllm_release.of_runtime(stack.vllm, *_options(inputs, stack)),
         settings=settings,
         nodes=ranks,
         topology=fabric.topology if fabric.nodes else "",
@@ -258,9 +257,6 @@ def _serving(
         nccl_gcc=() if nccl.build else tuple(library.get("gcc", ())),
         smoke_tokens=head.smoke_tokens,
         draft=model.draft,
-        queried=None if options is None else vllm_release.options_of(options),
-        variables=variables,
-        unread=unread,
         args_path="gb10_recipe.command" if inputs.recipe else f"gb10_models.{model.entry.name}.args",
         environment_path="gb10_recipe.env" if inputs.recipe else f"gb10_models.{model.entry.name}.environment",
     )
@@ -285,7 +281,7 @@ def _plan(
         head=Head(head.name, fabric.nodes[0].address),
         model=model.entry.reference,
         kind=decision.kind.name,
-        quantization=quantization.kind(model.config),
+        quantization=model.config.quantization.kind,
         served_model_name=settings.served_model_name or model.name,
         store=Store(**model.store) if model.store else None,
         drafts=(Store(**model.draft_store),) if model.draft_store else (),

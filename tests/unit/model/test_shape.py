@@ -196,12 +196,12 @@ def groups(**weights: Any) -> dict[str, Any]:
     ],
 )
 def test_scheme(found: dict[str, Any] | None, scheme: str) -> None:
-    assert quantization.scheme({} if found is None else {"quantization_config": found}) == scheme
-    assert quantization.scheme({"text_config": {} if found is None else {"quantization_config": found}}) == scheme
+    assert quantization.quantization_of({} if found is None else {"quantization_config": found}).scheme == scheme
+    assert quantization.quantization_of({"text_config": {} if found is None else {"quantization_config": found}}).scheme == scheme
 
 
 def test_scheme_without_a_file_is_unknown() -> None:
-    assert quantization.scheme(None) == "unknown"
+    assert quantization.quantization_of(None).scheme == "unknown"
 
 
 @pytest.mark.parametrize(

@@ -10,8 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from ansible_collections.gb10.cluster.plugins.module_utils.vllm_release import checks as vllm_release
-from ansible_collections.gb10.cluster.plugins.module_utils.vllm_release.checks import Option, check_environment, parse
-from ansible_collections.gb10.cluster.plugins.module_utils.vllm_release.lookup import rows, spans
+from ansible_collections.gb10.cluster.plugins.module_utils.vllm_release.checks import Option, check_environment, parse, rows, spans
 from ansible_collections.gb10.cluster.plugins.module_utils.vllm_release.replacements import EARLIER, REPLACED
 from ansible_collections.gb10.cluster.plugins.module_utils.vllm_release.table import READ
 
