@@ -42,13 +42,17 @@ class Rail:
 
 @dataclass(frozen=True)
 class NodeFabric:
-    """One node's share of the fabric. Ray and vLLM use ``address``, on ``interface``, for the node."""
+    """One node's share of the fabric. Ray and vLLM use ``address``, on ``interface``, for the node.
+
+    ``files``: other files than ``netplan``, path to text, "" for a file that must not exist.
+    """
 
     name: str
     address: str
     interface: str = ""
     rails: tuple[Rail, ...] = ()
     netplan: Mapping[str, Any] = field(default_factory=dict)
+    files: Mapping[str, str] = field(default_factory=dict)
     environment: Mapping[str, str] = field(default_factory=dict)
 
 
@@ -134,12 +138,14 @@ def _node(
     own = managed(nodes, topology)
     address = node.management if own else str(rails[0].address.ip)
     interface = (node.management_interface or "") if own else rails[0].interface
+    addresses_of = {rail.interface: str(rail.address) for rail in rails}
     return NodeFabric(
         node.name,
         address,
         interface,
         rails,
-        netplan.document({rail.interface: str(rail.address) for rail in rails}, fabric.mtu, fabric.renderer) if rails else {},
+        netplan.document(addresses_of, fabric.mtu, fabric.renderer) if rails else {},
+        netplan.files(list(addresses_of), fabric.renderer) if rails else {},
         {} if topology == "none" else environment.variables(topology, len(nodes), address, interface, [rail.hca for rail in rails], fabric.transport),
     )
 
