@@ -24,7 +24,8 @@ class Chosen:
     """The model. ``entry``: its path is the folder in the store, if it is stored; ``name``: its default name in the API.
 
     ``draft``: of speculative decoding, None without one; ``draft_store``: its place in the store, {} without one.
-    ``user_args``: gb10_vllm_extra_args with the draft's folder, as the entry's.
+    ``user_args``: gb10_vllm_extra_args with the draft's folder, as the entry's. ``args_path`` and ``environment_path``: the
+    sources of the entry's arguments and environment, for messages.
 
     ``config`` and ``weights_bytes`` come from its files if they were read, else from the catalog.
     ``weights_bytes`` is None if unknown.
@@ -41,6 +42,8 @@ class Chosen:
     draft: Draft | None
     draft_store: Mapping[str, str]
     user_args: Sequence[str]
+    args_path: str
+    environment_path: str
 
 
 def choose(inputs: Inputs) -> Chosen:
@@ -71,6 +74,8 @@ def choose(inputs: Inputs) -> Chosen:
         draft=draft,
         draft_store=draft_store,
         user_args=user_args,
+        args_path="gb10_recipe.command" if inputs.recipe else f"gb10_models.{model.name}.args",
+        environment_path="gb10_recipe.env" if inputs.recipe else f"gb10_models.{model.name}.environment",
     )
 
 

@@ -4,7 +4,7 @@
 
 """The cluster plan: one pass over the typed inputs of all nodes to one plan that the roles apply, or to every problem.
 
-The stages, each with its own result: fabric, runtime, model, serving (with memory and rules), and the plan.
+The stages, each with its own result: runtime, fabric, model, NCCL, serving (with memory and rules), and the plan.
 """
 
 from __future__ import annotations
@@ -70,11 +70,12 @@ def plan(inputs: Inputs, known_variables: Mapping[str, Sequence[str]]) -> tuple[
     if not inputs.nodes:
         return None, [Problem("nodes", "no host in the group gb10_cluster", "a head and its workers", "add hosts to the groups head and worker")]
     settings = inputs.head.settings
+    input_problems = cluster_checks.check(inputs, known_variables)
+    runtime = runtime_of(inputs)
     members, ports = [_member(node) for node in inputs.nodes], [node.settings.fabric_ports for node in inputs.nodes]
     fabric = fabric_plan.of_cluster(members, ports, settings.fabric, settings.fabric_rdma_required, settings.fabric_pin_gid_index)
-    runtime = runtime_of(inputs)
     problems = [
-        *cluster_checks.check(inputs, known_variables),
+        *input_problems,
         *inputs.problems,
         *fabric.problems,
         *runtime.problems,
@@ -94,11 +95,12 @@ def plan(inputs: Inputs, known_variables: Mapping[str, Sequence[str]]) -> tuple[
         # Check the rest with sizes that the plan chooses.
         settings = replace(settings, tensor_parallel_size=0, pipeline_parallel_size=0, data_parallel_size=1)
         fabric = replace(fabric, nodes=())
-    release = vllm_release.of_runtime(runtime.stack.vllm, runtime.options, runtime.variables, runtime.unread)
+    stack = runtime.stack
     ranks = _ranks(inputs, fabric, runtime, model)
     transport = _transport(ranks)
-    nccl = _nccl(inputs, fabric, runtime.stack, transport)
-    serving = _serving(inputs, settings, fabric, ranks, runtime.stack, release, transport, nccl, model)
+    nccl, library = _nccl(inputs, fabric, stack, transport)
+    release = vllm_release.of_runtime(stack.vllm, runtime.options, runtime.variables, runtime.unread)
+    serving = _serving(inputs, settings, fabric, ranks, stack, release, transport, library, model)
     decision = serve_plan.decide(serving)
     problems += decision.problems
     return (None if problems else _plan(inputs, fabric, ranks, runtime, nccl, model, serving, decision)), problems
@@ -157,8 +159,9 @@ def _transport(ranks: Sequence[serve.Node]) -> str:
     return "socket" if ranks[0].environment.get("NCCL_IB_DISABLE") == "1" else "roce"
 
 
-def _nccl(inputs: Inputs, fabric: FabricPlan, stack: Stack, transport: str) -> Nccl:
-    """Return whether to build NCCL, as far as the nodes' facts decide it."""
+def _nccl(inputs: Inputs, fabric: FabricPlan, stack: Stack, transport: str) -> tuple[Nccl, nccl_choice.Loaded]:
+    """Return whether to build NCCL, as far as the nodes' facts decide it, and the library that the ranks load."""
+    head = inputs.head
     cluster = nccl_choice.Cluster(
         cuda=stack.device == stacks.CUDA,
         container=stack.runtime == stacks.CONTAINER,
@@ -166,8 +169,10 @@ def _nccl(inputs: Inputs, fabric: FabricPlan, stack: Stack, transport: str) -> N
         release=stack.bundled_nccl,
     )
     nodes = [nccl_choice.Node(node.name, node.capability or "", node.facts.nccl if node.facts else None) for node in inputs.nodes]
-    choice = nccl_choice.choose(inputs.head.nccl_wanted, cluster, nodes)
-    return Nccl(choice.build, choice.final, choice.why, inputs.head.nccl_wanted, cluster)
+    choice = nccl_choice.choose(head.nccl_wanted, cluster, nodes)
+    tag = stack.nccl if head.nccl == "stack" else head.nccl
+    loaded = nccl_choice.loaded(nodes[0].library or {}, stack.bundled_nccl) if not choice.build else nccl_choice.built(tag)
+    return Nccl(choice.build, choice.final, choice.why, head.nccl_wanted, cluster), loaded
 
 
 def _serving(
@@ -178,14 +183,10 @@ def _serving(
     stack: Stack,
     release: Release,
     transport: str,
-    nccl: Nccl,
+    nccl: nccl_choice.Loaded,
     model: Chosen,
 ) -> serve.Inputs:
     """Return the inputs of the serving decision. ``settings`` may differ from those of the inputs."""
-    head = inputs.head
-    library = (head.facts.nccl if head.facts else None) or {}
-    built = stack.nccl if head.nccl == "stack" else head.nccl
-    version = built if nccl.build else library.get("version") or stack.bundled_nccl
     return serve.Inputs(
         model=model.entry,
         config=model.config,
@@ -196,12 +197,12 @@ def _serving(
         nodes=ranks,
         topology=fabric.topology if fabric.nodes else "",
         transport=transport,
-        nccl=version.removeprefix("v").partition("-")[0],
-        nccl_gcc=() if nccl.build else tuple(library.get("gcc", ())),
-        smoke_tokens=head.smoke_tokens,
+        nccl=nccl.release,
+        nccl_gcc=nccl.gcc,
+        smoke_tokens=inputs.head.smoke_tokens,
         draft=model.draft,
-        args_path="gb10_recipe.command" if inputs.recipe else f"gb10_models.{model.entry.name}.args",
-        environment_path="gb10_recipe.env" if inputs.recipe else f"gb10_models.{model.entry.name}.environment",
+        args_path=model.args_path,
+        environment_path=model.environment_path,
     )
 
 
@@ -219,7 +220,8 @@ def _plan(
     head, settings, stack = inputs.head, inputs.head.settings, runtime.stack
     executor = settings.distributed_executor_backend
     nodes = _planned_nodes(inputs, fabric.nodes, ranks, decision.environment, runtime.wheels)
-    planned = _serve(model, decision, serving.nccl, _expected(serving, decision), inputs.recipe.about if inputs.recipe else ())
+    expected = _expected(serving, decision)
+    planned = _serve(model, decision, serving.nccl, expected, inputs.recipe.about if inputs.recipe else ())
     return Plan(
         nodes=nodes,
         head=Head(head.name, fabric.nodes[0].address),

@@ -82,7 +82,7 @@ def of_cluster(nodes: Sequence[FabricNode], ports: Sequence[links.Ports], fabric
     topology = resolve_topology(fabric.topology, len(nodes))
     chosen, unclear, why = links.choose(nodes, ports, topology)
     nodes = [replace(node, ports=some) for node, some in zip(nodes, chosen, strict=True)]
-    shares, problems = plan(nodes, fabric)
+    shares, problems = plan(nodes, fabric, topology)
     roce = rdma_required and resolve_transport(fabric.transport, topology) == "roce"
     link_problems = links.check(nodes, topology, roce)
     for index, (share, node) in enumerate(zip(shares, nodes, strict=bool(shares))):
@@ -93,13 +93,12 @@ def of_cluster(nodes: Sequence[FabricNode], ports: Sequence[links.Ports], fabric
     return FabricPlan(topology, tuple(nodes), tuple(shares), why, (*unclear, *problems), tuple(link_problems))
 
 
-def plan(nodes: Sequence[FabricNode], fabric: Fabric) -> tuple[list[NodeFabric], list[Problem]]:
-    """Plan the fabric. The same input always gives the same plan.
+def plan(nodes: Sequence[FabricNode], fabric: Fabric, topology: str) -> tuple[list[NodeFabric], list[Problem]]:
+    """Plan the fabric with the result of resolve_topology(). The same input always gives the same plan.
 
     Returns one NodeFabric per node, in order, and all problems of the input. With problems or unknown ports, the plan
     is empty.
     """
-    topology = resolve_topology(fabric.topology, len(nodes))
     problems, pool = fabric_checks.check_fabric(nodes, fabric, topology)
     # Each check continues as far as other problems allow, because the user needs all problems at once.
     addresses = [

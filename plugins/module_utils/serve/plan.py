@@ -6,7 +6,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -23,7 +23,7 @@ from ansible_collections.gb10.cluster.plugins.module_utils.model import layers a
 from ansible_collections.gb10.cluster.plugins.module_utils.model.catalog import Model
 from ansible_collections.gb10.cluster.plugins.module_utils.model.shape import Shape, read_config
 from ansible_collections.gb10.cluster.plugins.module_utils.rules import lint as serve_rules
-from ansible_collections.gb10.cluster.plugins.module_utils.rules.schema import Finding, ServedModel, Situation, View
+from ansible_collections.gb10.cluster.plugins.module_utils.rules.schema import ServedModel, Situation, View
 from ansible_collections.gb10.cluster.plugins.module_utils.runtime import stacks
 from ansible_collections.gb10.cluster.plugins.module_utils.serve.schema import ANSWER, Decision, File, Inputs, Settings
 from ansible_collections.gb10.cluster.plugins.module_utils.vllm_release import checks as vllm_release
@@ -68,7 +68,8 @@ class _Part:
 
 def decide(inputs: Inputs) -> Decision:
     """Decide how to serve. Collects all problems, so that they are listed together with those of the cluster."""
-    model, config, settings, release = inputs.model, inputs.config, inputs.settings, inputs.release
+    model, config = inputs.model, inputs.config
+    settings, release = inputs.settings, inputs.release
     environment, files = _environment(inputs), _files(inputs)
     # A node's own values win.
     inputs = replace(inputs, nodes=[replace(node, environment={**environment, **node.environment}) for node in inputs.nodes])
@@ -97,11 +98,12 @@ def decide(inputs: Inputs) -> Decision:
         _Part(problems=[] if served else [_required(inputs)]),
         _Part(why=_unchecked(inputs), problems=[*_contradictions(settings, tensor, pipeline, user_args), *unread]),
     )
+    tokens = inputs.smoke_tokens or (_REASONED_ANSWER if model.reasoning else ANSWER)
+    situation = _situation(inputs, tensor, pipeline, tokens)
     overridden = [*decided.args, *overrides.serve_flags([{"additions": node.additions} for node in inputs.nodes])]
     values, problems = release.arguments(overridden, inputs.args_path)
-    tokens = inputs.smoke_tokens or (_REASONED_ANSWER if model.reasoning else ANSWER)
-    situation = _situation(inputs, {**values, **user_args}, tensor, pipeline, tokens)
-    findings, stopping = _findings(situation, inputs, of_model.keys() - user_args.keys())
+    places = dict.fromkeys(of_model.keys() - user_args.keys(), inputs.args_path)
+    findings, stopping = serve_rules.judge(situation, {**values, **user_args}, settings.serve_waivers, places)
     return Decision(
         tensor=tensor,
         pipeline=pipeline,
@@ -357,8 +359,8 @@ def _unchecked(inputs: Inputs) -> list[str]:
     return [f"vLLM {release.version} is not in the table of arguments ({first} to {last}): {source}"]
 
 
-def _situation(inputs: Inputs, arguments: Mapping[str, Any], tensor: int, pipeline: int, smoke_tokens: int) -> Situation | None:
-    """Return the whole configuration, once the network is planned; ``arguments`` are effective values."""
+def _situation(inputs: Inputs, tensor: int, pipeline: int, smoke_tokens: int) -> Situation | None:
+    """Return the whole configuration except vLLM's arguments, once the network is planned."""
     if not inputs.topology:
         return None
     model, settings, config = inputs.model, inputs.settings, inputs.config
@@ -392,28 +394,7 @@ def _situation(inputs: Inputs, arguments: Mapping[str, Any], tensor: int, pipeli
             positions=config.positions,
             kv_dtype=config.quantization.kv_dtype if config.raw else "",
         ),
-        arguments=arguments,
         nodes=[
             replace(node, capability=node.capability if gpus else None, environment=node.rank_environment) for node in inputs.nodes
         ],
     )
-
-
-def _findings(situation: Situation | None, inputs: Inputs, of_model: Collection[str]) -> tuple[list[Finding], list[Problem]]:
-    """Lint a configuration. Errors without a waiver become problems.
-
-    ``of_model``: the options that only the model or its recipe sets, whose place the rules do not know.
-    """
-    if situation is None:
-        return [], []
-    try:
-        findings = serve_rules.lint(situation, inputs.settings.serve_waivers)
-    except ProblemsError as error:
-        return [], list(error.problems)
-    problems = []
-    for finding in serve_rules.stopping(findings):
-        place, _dot, option = finding.path.partition(".")
-        path = f"{inputs.args_path}.{option}" if place == "gb10_vllm_extra_args" and option in of_model else finding.path
-        fix = f"{finding.fix}; or waive it with a reason in gb10_serve_waivers.{finding.rule}"
-        problems.append(Problem(path, finding.found, finding.why, fix))
-    return findings, problems
