@@ -46,7 +46,7 @@ class Chosen:
     environment_path: str
 
 
-def choose(inputs: Inputs) -> Chosen:
+def choose_model(inputs: Inputs) -> Chosen:
     """Return the model of gb10_model or of the recipe. Raises ProblemsError for errors in gb10_model and gb10_models."""
     head, settings = inputs.head, inputs.head.settings
     model = catalog.find(settings.model, settings.models)

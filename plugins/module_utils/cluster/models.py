@@ -87,7 +87,7 @@ def _node(node: Node, model: Model) -> Node:
 
 
 def _row(model: Model, inputs: Inputs, plan: Plan | None, problems: Sequence[Problem]) -> Row:
-    chosen = cluster_model.choose(inputs)
+    chosen = cluster_model.choose_model(inputs)
     row = Row(model.name, chosen.weights_bytes or _estimate(chosen), not chosen.weights_bytes, model.gated, fits=None, reason="")
     if not plan:
         return replace(row, fits=False, reason=_reason(problems[0]))

@@ -86,7 +86,7 @@ def plan(inputs: Inputs, known_variables: Mapping[str, Sequence[str]]) -> tuple[
         # The recipe is refused, so the model is unknown.
         return None, problems
     try:
-        model = cluster_model.choose(inputs)
+        model = cluster_model.choose_model(inputs)
     except ProblemsError as error:
         return None, [*problems, *error.problems]
     if any(problem.path in _RELEASE for problem in problems):

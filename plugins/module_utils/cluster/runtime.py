@@ -48,9 +48,15 @@ def runtime_of(inputs: Inputs) -> Runtime:
     locked, problems = stacks.resolve(settings.stack, lock, settings.runtime_lock, settings.runtime, settings.container_image)
     container, torch = locked.runtime == stacks.CONTAINER, requirements.version(lock, "torch")
     lock_problems = locks.check_lock(lock, settings.runtime_lock)
-    refused = choice.check_request(request, locked.vllm, bool(lock))
-    wanted = replace(request, wanted=schema.FALSE) if refused else request
+    build_problems = choice.check_request(request, locked.vllm, bool(lock))
+    wanted = replace(request, wanted=schema.FALSE) if build_problems else request
     build = choice.choose(wanted, locked.vllm, torch, locked.device, nodes, container)
+    if build.state == schema.MISSING:
+        build_problems += choice.check_files(request)
+    if container and build.built:
+        release = queried.vllm.partition("+")[0] if queried and queried.image == locked.image else ""
+        # The environment of the build gets the lock's torch.
+        build_problems += [*choice.check_image(request, locked.vllm, torch, locked.image, release), *lock_problems]
     wheel_problems = tuple(
         wheels.check_wheels(node.settings.runtime_wheels, lock, f"nodes[{index}].gb10_runtime_wheels", request.wanted != schema.FALSE)
         for index, node in enumerate(inputs.nodes)
@@ -61,13 +67,7 @@ def runtime_of(inputs: Inputs) -> Runtime:
     if settings.distributed_executor_backend == "ray":
         problems += stacks.check_ray(runtime.stack.ray, "gb10_container_image" if container else "gb10_runtime_lock")
     # A container's lock lists the contents of the image; only a build installs it.
-    problems += [*(lock_problems if locked.runtime == stacks.NATIVE else []), *refused]
-    if build.state == schema.MISSING:
-        problems += choice.check_files(request)
-    if container and build.built:
-        release = queried.vllm.partition("+")[0] if queried and queried.image == locked.image else ""
-        # The environment of the build gets the lock's torch.
-        problems += [*choice.check_image(request, locked.vllm, torch, locked.image, release), *lock_problems]
+    problems += [*(lock_problems if locked.runtime == stacks.NATIVE else []), *build_problems]
     return replace(runtime, problems=problems, wheels=used, wheel_problems=wheel_problems)
 
 
