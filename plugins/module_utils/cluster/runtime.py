@@ -62,8 +62,11 @@ def runtime_of(inputs: Inputs) -> Runtime:
         for index, node in enumerate(inputs.nodes)
     )
     used = () if any(wheel_problems) else _wheels(inputs, build, container)
-    problems += [] if container else _check_layers(inputs, locked)
-    runtime = _environment(inputs, locked, build) if not container else _container(inputs, locked, build, queried)
+    if not container:
+        problems += _check_layers(inputs, locked)
+        runtime = _environment(inputs, locked, build)
+    else:
+        runtime = _container(inputs, locked, build, queried)
     if settings.distributed_executor_backend == "ray":
         problems += stacks.check_ray(runtime.stack.ray, "gb10_container_image" if container else "gb10_runtime_lock")
     # A container's lock lists the contents of the image; only a build installs it.

@@ -134,11 +134,6 @@ def options_of(answer: Sequence[Mapping[str, Any]]) -> Mapping[str, Option]:
     }
 
 
-def has_option(release: str, name: str) -> bool:
-    """Return whether a release has an option of this long name. Raises ValueError for a release that is not known()."""
-    return name in options(release)
-
-
 def has_variable(release: str, name: str) -> bool:
     """Return whether a release reads an environment variable. Raises ValueError for a release that is not known()."""
     row = rows("VARIABLES").get(name)
