@@ -10,7 +10,7 @@ from patch.release_table import RELEASES
 
 from ansible_collections.gb10.cluster.plugins.module_utils.vllm_release import checks as vllm_release
 from ansible_collections.gb10.cluster.plugins.module_utils.vllm_release import table as vllm_release_table
-from ansible_collections.gb10.cluster.plugins.module_utils.vllm_release.lookup import among, read, rows
+from ansible_collections.gb10.cluster.plugins.module_utils.vllm_release.checks import among, read, rows
 
 
 @cache

@@ -10,9 +10,11 @@ from ansible_collections.gb10.cluster.plugins.module_utils.cluster.parse import 
 from ansible_collections.gb10.cluster.plugins.module_utils.cluster.schema import Settings
 from ansible_collections.gb10.cluster.plugins.module_utils.launch import argv as launch
 from ansible_collections.gb10.cluster.plugins.module_utils.model import catalog
+from ansible_collections.gb10.cluster.plugins.module_utils.model.shape import read_config
 from ansible_collections.gb10.cluster.plugins.module_utils.runtime import stacks
 from ansible_collections.gb10.cluster.plugins.module_utils.serve import plan as serve_plan
 from ansible_collections.gb10.cluster.plugins.module_utils.serve.schema import Node
+from ansible_collections.gb10.cluster.plugins.module_utils.vllm_release import checks as vllm_release
 
 MEMORY = 128_526_000_000
 DEFAULTS = spark(1, "head")
@@ -42,9 +44,10 @@ def inputs(model: str, stack: str = "current", count: int = 2, thors: int = 0, *
     chosen = catalog.find(model, settings.get("gb10_models", {}))
     return serve_plan.Inputs(
         model=chosen,
-        config=chosen.config or None,
+        config=read_config(chosen.config or None),
         weights_bytes=chosen.weights_bytes,
         stack=stacks.STACKS[stack],
+        release=vllm_release.of_runtime(stacks.STACKS[stack].vllm),
         settings=settings_of(gb10_model=model, **settings),
         nodes=known(count, thors),
         topology="socket" if thors else "direct",

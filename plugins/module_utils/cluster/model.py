@@ -8,13 +8,13 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import Any
 
 from ansible_collections.gb10.cluster.plugins.module_utils.cluster.schema import HubModel, Inputs, ModelFiles, Node
 from ansible_collections.gb10.cluster.plugins.module_utils.common.problems import Problem, ProblemsError, refuse
 from ansible_collections.gb10.cluster.plugins.module_utils.model import catalog, drafts
 from ansible_collections.gb10.cluster.plugins.module_utils.model.catalog import Model
 from ansible_collections.gb10.cluster.plugins.module_utils.model.drafts import Draft
+from ansible_collections.gb10.cluster.plugins.module_utils.model.shape import ModelConfig, read_config
 from ansible_collections.gb10.cluster.plugins.module_utils.model_store import plan as model_store
 from ansible_collections.gb10.cluster.plugins.module_utils.recipe.schema import Use
 
@@ -24,25 +24,29 @@ class Chosen:
     """The model. ``entry``: its path is the folder in the store, if it is stored; ``name``: its default name in the API.
 
     ``draft``: of speculative decoding, None without one; ``draft_store``: its place in the store, {} without one.
-    ``user_args``: gb10_vllm_extra_args with the draft's folder, as the entry's.
+    ``user_args``: gb10_vllm_extra_args with the draft's folder, as the entry's. ``args_path`` and ``environment_path``: the
+    sources of the entry's arguments and environment, for messages.
 
-    ``config`` and ``weights_bytes`` come from its files if they were read, else from the catalog; None if unknown.
+    ``config`` and ``weights_bytes`` come from its files if they were read, else from the catalog.
+    ``weights_bytes`` is None if unknown.
     ``store`` is from model_store's plan(), ``about`` and ``warnings`` are text.
     """
 
     entry: Model
     name: str
     store: Mapping[str, str]
-    config: Mapping[str, Any] | None
+    config: ModelConfig
     weights_bytes: int | None
     about: Sequence[str]
     warnings: Sequence[str]
     draft: Draft | None
     draft_store: Mapping[str, str]
     user_args: Sequence[str]
+    args_path: str
+    environment_path: str
 
 
-def choose(inputs: Inputs) -> Chosen:
+def choose_model(inputs: Inputs) -> Chosen:
     """Return the model of gb10_model or of the recipe. Raises ProblemsError for errors in gb10_model and gb10_models."""
     head, settings = inputs.head, inputs.head.settings
     model = catalog.find(settings.model, settings.models)
@@ -63,13 +67,15 @@ def choose(inputs: Inputs) -> Chosen:
         entry=entry,
         name=model.reference.rstrip("/").rsplit("/", 1)[-1],
         store=store,
-        config=found.config if found else model.config or None,
+        config=read_config(found.config if found else model.config or None),
         weights_bytes=(found and found.weights_bytes) or model.weights_bytes,
         about=catalog.describe(model),
         warnings=_unread(entry, head, found),
         draft=draft,
         draft_store=draft_store,
         user_args=user_args,
+        args_path="gb10_recipe.command" if inputs.recipe else f"gb10_models.{model.name}.args",
+        environment_path="gb10_recipe.env" if inputs.recipe else f"gb10_models.{model.name}.environment",
     )
 
 

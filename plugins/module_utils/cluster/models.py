@@ -14,9 +14,8 @@ from ansible_collections.gb10.cluster.plugins.module_utils.cluster import model 
 from ansible_collections.gb10.cluster.plugins.module_utils.cluster import plan as cluster_plan
 from ansible_collections.gb10.cluster.plugins.module_utils.cluster.model import Chosen
 from ansible_collections.gb10.cluster.plugins.module_utils.cluster.schema import Inputs, ModelFiles, Node, Plan
-from ansible_collections.gb10.cluster.plugins.module_utils.common.problems import Problem, ProblemsError
+from ansible_collections.gb10.cluster.plugins.module_utils.common.problems import Problem
 from ansible_collections.gb10.cluster.plugins.module_utils.model import catalog, catalog_checks
-from ansible_collections.gb10.cluster.plugins.module_utils.model import shape as model_shape
 from ansible_collections.gb10.cluster.plugins.module_utils.model import weights as model_weights
 from ansible_collections.gb10.cluster.plugins.module_utils.model.catalog import Model
 
@@ -88,7 +87,7 @@ def _node(node: Node, model: Model) -> Node:
 
 
 def _row(model: Model, inputs: Inputs, plan: Plan | None, problems: Sequence[Problem]) -> Row:
-    chosen = cluster_model.choose(inputs)
+    chosen = cluster_model.choose_model(inputs)
     row = Row(model.name, chosen.weights_bytes or _estimate(chosen), not chosen.weights_bytes, model.gated, fits=None, reason="")
     if not plan:
         return replace(row, fits=False, reason=_reason(problems[0]))
@@ -109,11 +108,8 @@ def _row(model: Model, inputs: Inputs, plan: Plan | None, problems: Sequence[Pro
 
 def _estimate(chosen: Chosen) -> int:
     """Return the weights in bytes by the model's dimensions, 0 if its config.json is unknown or not supported."""
-    try:
-        shape = model_shape.shape(chosen.config or {})
-    except ProblemsError:
-        return 0
-    return model_weights.checkpoint(shape) if shape.stored.known else 0
+    shape = chosen.config.shape
+    return model_weights.checkpoint(shape) if shape and shape.stored.known else 0
 
 
 def _reason(problem: Problem) -> str:

@@ -9,7 +9,7 @@ from __future__ import annotations
 import ipaddress
 from collections.abc import Mapping, Sequence
 
-from ansible_collections.gb10.cluster.plugins.module_utils.cluster.schema import Facts, Node, Settings
+from ansible_collections.gb10.cluster.plugins.module_utils.cluster.schema import Facts, Inputs, Node, Settings
 from ansible_collections.gb10.cluster.plugins.module_utils.common import paths
 from ansible_collections.gb10.cluster.plugins.module_utils.common.problems import Problem
 from ansible_collections.gb10.cluster.plugins.module_utils.fabric import links as fabric_links
@@ -23,7 +23,17 @@ from ansible_collections.gb10.cluster.plugins.module_utils.launch import argv as
 _LOOPBACK = "lo"
 
 
-def check(index: int, node: Node, settings: Settings, fabric: FabricPlan) -> list[Problem]:
+def check_nodes(inputs: Inputs, fabric: FabricPlan, wheels: Sequence[Sequence[Problem]]) -> list[Problem]:
+    """Return the problems of all nodes, node by node; ``wheels`` are those of each node's wheels."""
+    settings = inputs.head.settings
+    return [
+        problem
+        for index, (node, own) in enumerate(zip(inputs.nodes, wheels, strict=True))
+        for problem in (*own, *_check(index, node, settings, fabric))
+    ]
+
+
+def _check(index: int, node: Node, settings: Settings, fabric: FabricPlan) -> list[Problem]:
     """Return the problems of the index-th node. ``settings`` are those of the cluster."""
     path, name = f"nodes[{index}]", node.name
     problems = []

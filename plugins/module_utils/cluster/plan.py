@@ -4,7 +4,7 @@
 
 """The cluster plan: one pass over the typed inputs of all nodes to one plan that the roles apply, or to every problem.
 
-The stages, each with its own result: fabric, runtime, model, serving (with memory and rules), and the plan.
+The stages, each with its own result: runtime, fabric, model, NCCL, serving (with memory and rules), and the plan.
 """
 
 from __future__ import annotations
@@ -12,19 +12,16 @@ from __future__ import annotations
 import hashlib
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, replace
-from typing import Any
 
 from ansible_collections.gb10.cluster.plugins.module_utils.api import access as api_access
-from ansible_collections.gb10.cluster.plugins.module_utils.cluster import build as cluster_build
 from ansible_collections.gb10.cluster.plugins.module_utils.cluster import checks as cluster_checks
 from ansible_collections.gb10.cluster.plugins.module_utils.cluster import model as cluster_model
 from ansible_collections.gb10.cluster.plugins.module_utils.cluster import node_checks
 from ansible_collections.gb10.cluster.plugins.module_utils.cluster.model import Chosen
+from ansible_collections.gb10.cluster.plugins.module_utils.cluster.runtime import Runtime, runtime_of
 from ansible_collections.gb10.cluster.plugins.module_utils.cluster.schema import (
     Api,
     ApiTls,
-    Container,
-    Environment,
     Expected,
     Head,
     Inputs,
@@ -44,23 +41,21 @@ from ansible_collections.gb10.cluster.plugins.module_utils.cluster.schema import
 )
 from ansible_collections.gb10.cluster.plugins.module_utils.common import paths
 from ansible_collections.gb10.cluster.plugins.module_utils.common.problems import Problem, ProblemsError
-from ansible_collections.gb10.cluster.plugins.module_utils.fabric import netplan, topology
 from ansible_collections.gb10.cluster.plugins.module_utils.fabric import plan as fabric_plan
+from ansible_collections.gb10.cluster.plugins.module_utils.fabric import topology
 from ansible_collections.gb10.cluster.plugins.module_utils.fabric.plan import FabricPlan, NodeFabric
 from ansible_collections.gb10.cluster.plugins.module_utils.launch import argv as launch
 from ansible_collections.gb10.cluster.plugins.module_utils.launch import overrides
 from ansible_collections.gb10.cluster.plugins.module_utils.memory import plan as memory_plan
-from ansible_collections.gb10.cluster.plugins.module_utils.model import quantization
 from ansible_collections.gb10.cluster.plugins.module_utils.nccl import choice as nccl_choice
 from ansible_collections.gb10.cluster.plugins.module_utils.rules import lint as serve_rules
 from ansible_collections.gb10.cluster.plugins.module_utils.rules.schema import WARNING
-from ansible_collections.gb10.cluster.plugins.module_utils.runtime import layers, locks, stacks, wheels
+from ansible_collections.gb10.cluster.plugins.module_utils.runtime import stacks
+from ansible_collections.gb10.cluster.plugins.module_utils.runtime.stacks import Stack
 from ansible_collections.gb10.cluster.plugins.module_utils.serve import plan as serve_plan
 from ansible_collections.gb10.cluster.plugins.module_utils.serve import schema as serve
-from ansible_collections.gb10.cluster.plugins.module_utils.vllm_build import choice as vllm_build_choice
-from ansible_collections.gb10.cluster.plugins.module_utils.vllm_build import schema as vllm_build_schema
-from ansible_collections.gb10.cluster.plugins.module_utils.vllm_build.schema import Choice
 from ansible_collections.gb10.cluster.plugins.module_utils.vllm_release import checks as vllm_release
+from ansible_collections.gb10.cluster.plugins.module_utils.vllm_release.checks import Release
 
 #: Problems with one of these make the vLLM release unknown, so that arguments are not checked.
 _RELEASE = ("gb10_stack", "gb10_runtime_lock", "gb10_runtime", "gb10_container_image")
@@ -75,27 +70,23 @@ def plan(inputs: Inputs, known_variables: Mapping[str, Sequence[str]]) -> tuple[
     if not inputs.nodes:
         return None, [Problem("nodes", "no host in the group gb10_cluster", "a head and its workers", "add hosts to the groups head and worker")]
     settings = inputs.head.settings
+    input_problems = cluster_checks.check(inputs, known_variables)
+    runtime = runtime_of(inputs)
     members, ports = [_member(node) for node in inputs.nodes], [node.settings.fabric_ports for node in inputs.nodes]
     fabric = fabric_plan.of_cluster(members, ports, settings.fabric, settings.fabric_rdma_required, settings.fabric_pin_gid_index)
-    locked, lock_problems = stacks.resolve(settings.stack, inputs.lock, settings.runtime_lock, settings.runtime, settings.container_image)
-    build = cluster_build.choose(inputs, locked)
-    builds = cluster_build.on_image(inputs, locked, build)
-    stack, stack_problems = _stack(inputs, locked, builds)
     problems = [
-        *cluster_checks.check(inputs, known_variables),
+        *input_problems,
         *inputs.problems,
         *fabric.problems,
-        *lock_problems,
-        *stack_problems,
-        *cluster_build.check(inputs, locked, build),
-        *_check_nodes(inputs, fabric),
+        *runtime.problems,
+        *node_checks.check_nodes(inputs, fabric, runtime.wheel_problems),
         *fabric.link_problems,
     ]
     if settings.recipe and not inputs.recipe and not settings.model:
         # The recipe is refused, so the model is unknown.
         return None, problems
     try:
-        model = cluster_model.choose(inputs)
+        model = cluster_model.choose_model(inputs)
     except ProblemsError as error:
         return None, [*problems, *error.problems]
     if any(problem.path in _RELEASE for problem in problems):
@@ -104,13 +95,15 @@ def plan(inputs: Inputs, known_variables: Mapping[str, Sequence[str]]) -> tuple[
         # Check the rest with sizes that the plan chooses.
         settings = replace(settings, tensor_parallel_size=0, pipeline_parallel_size=0, data_parallel_size=1)
         fabric = replace(fabric, nodes=())
-    runtime = _runtime(inputs, stack, locked.image, builds, build)
+    stack = runtime.stack
     ranks = _ranks(inputs, fabric, runtime, model)
-    nccl = _nccl(inputs, fabric, ranks, stack)
-    serving = _serving(inputs, settings, fabric, ranks, stack, nccl, model)
+    transport = _transport(ranks)
+    nccl, library = _nccl(inputs, fabric, stack, transport)
+    release = vllm_release.of_runtime(stack.vllm, runtime.options, runtime.variables, runtime.unread)
+    serving = _serving(inputs, settings, fabric, ranks, stack, release, transport, library, model)
     decision = serve_plan.decide(serving)
     problems += decision.problems
-    return (None if problems else _plan(inputs, fabric, ranks, runtime, nccl, build, model, serving, decision)), problems
+    return (None if problems else _plan(inputs, fabric, ranks, runtime, nccl, model, serving, decision)), problems
 
 
 def warnings(inputs: Inputs, plan: Plan | None) -> list[str]:
@@ -135,52 +128,7 @@ def _member(node: Node) -> topology.FabricNode:
     )
 
 
-def _stack(inputs: Inputs, locked: stacks.Stack, builds: Sequence[layers.Build]) -> tuple[stacks.Stack, list[Problem]]:
-    """Return the versions to run, and the problems of lock and layers. ``locked`` has the lock's; a queried image has its own."""
-    settings, problems = inputs.head.settings, []
-    if inputs.layers and locked.runtime != stacks.CONTAINER:
-        expected = "gb10_runtime: container, because layers belong to an image"
-        problems.append(Problem(layers.VARIABLE, f"the runtime is {locked.runtime}", expected, "remove the layers, or set gb10_runtime"))
-    stack = replace(locked, image=builds[-1].image) if builds else locked
-    if image := cluster_build.image_of(inputs, stack):
-        stack = replace(stack, vllm=image.vllm.partition("+")[0], ray=image.ray, image_has_ray=bool(image.ray))
-    if settings.distributed_executor_backend == "ray":
-        path = "gb10_container_image" if stack.runtime == stacks.CONTAINER else "gb10_runtime_lock"
-        problems = [*problems, *stacks.check_ray(stack.ray, path)]
-    # A container's lock lists the contents of the image; only a build installs it.
-    return stack, [*problems, *(locks.check(inputs.lock, settings.runtime_lock) if stack.runtime == stacks.NATIVE else [])]
-
-
-def _check_nodes(inputs: Inputs, fabric: FabricPlan) -> list[Problem]:
-    """Return the problems of each node: its wheels, and its facts."""
-    problems: list[Problem] = []
-    for index, node in enumerate(inputs.nodes):
-        if inputs.head.build.wanted != vllm_build_schema.FALSE:
-            problems += wheels.check_other(node.settings.runtime_wheels, "vllm", f"nodes[{index}].gb10_runtime_wheels")
-        problems += wheels.check(node.settings.runtime_wheels, inputs.lock, f"nodes[{index}].gb10_runtime_wheels")
-        problems += node_checks.check(index, node, inputs.head.settings, fabric)
-    return problems
-
-
-def _runtime(
-    inputs: Inputs, stack: stacks.Stack, base: str, builds: Sequence[layers.Build], build: Choice
-) -> Container | Environment:
-    """Return the ranks' runtime. Overrides belong to ``name``. Only a native environment has a path.
-
-    A build has an environment of its own, so that the one in use stays complete.
-    """
-    settings = inputs.head.settings
-    engine, arguments, lock = settings.container_engine, settings.container_args, settings.runtime_lock
-    if stack.runtime == stacks.CONTAINER:
-        image = cluster_build.image_of(inputs, stack)
-        return Container(stack.runtime, stack.image, stack.image, engine, arguments, image.image_id if image else "", base, builds, lock)
-    digest = vllm_build_choice.runtime_digest(_digest(inputs.lock), build)
-    path = f"{settings.install_dir}/runtime/{digest[:12]}"
-    link = f"{settings.install_dir}/runtime/current"
-    return Environment(stack.runtime, path, "", engine, arguments, "", "", (), lock, digest, path, link)
-
-
-def _ranks(inputs: Inputs, fabric: FabricPlan, runtime: Container | Environment, model: Chosen) -> list[serve.Node]:
+def _ranks(inputs: Inputs, fabric: FabricPlan, runtime: Runtime, model: Chosen) -> list[serve.Node]:
     """Return the rank of each node. Without a plan of the fabric it has no environment."""
     environments = [
         launch.own_environment(share.environment, model.entry.reference, inputs.head.settings.extra_env) for share in fabric.nodes
@@ -196,7 +144,7 @@ def _ranks(inputs: Inputs, fabric: FabricPlan, runtime: Container | Environment,
             cma_free_bytes=node.facts.cma_free_bytes if node.facts else 0,
             cma_total_bytes=node.facts.cma_total_bytes if node.facts else 0,
             environment=environment,
-            additions=overrides.for_runtime(node.facts.additions, runtime.name) if node.facts else {},
+            additions=overrides.for_runtime(node.facts.additions, runtime.planned.name) if node.facts else {},
         )
         for node, environment in zip(inputs.nodes, environments or [{}] * len(inputs.nodes), strict=True)
     ]
@@ -211,58 +159,50 @@ def _transport(ranks: Sequence[serve.Node]) -> str:
     return "socket" if ranks[0].environment.get("NCCL_IB_DISABLE") == "1" else "roce"
 
 
-def _nccl(inputs: Inputs, fabric: FabricPlan, ranks: Sequence[serve.Node], stack: stacks.Stack) -> Nccl:
-    """Return whether to build NCCL, as far as the nodes' facts decide it."""
+def _nccl(inputs: Inputs, fabric: FabricPlan, stack: Stack, transport: str) -> tuple[Nccl, nccl_choice.Loaded]:
+    """Return whether to build NCCL, as far as the nodes' facts decide it, and the library that the ranks load."""
+    head = inputs.head
     cluster = nccl_choice.Cluster(
         cuda=stack.device == stacks.CUDA,
         container=stack.runtime == stacks.CONTAINER,
-        ring=(fabric.topology, _transport(ranks)) == ("ring", "roce"),
+        ring=(fabric.topology, transport) == ("ring", "roce"),
         release=stack.bundled_nccl,
     )
     nodes = [nccl_choice.Node(node.name, node.capability or "", node.facts.nccl if node.facts else None) for node in inputs.nodes]
-    choice = nccl_choice.choose(inputs.head.nccl_wanted, cluster, nodes)
-    return Nccl(choice.build, choice.final, choice.why, inputs.head.nccl_wanted, cluster)
-
-
-def _options(inputs: Inputs, stack: stacks.Stack) -> tuple[Sequence[Mapping[str, Any]] | None, Sequence[str] | None, bool]:
-    """Return the options and variables of the image or of the installed vLLM, None for the table's.
-
-    The last value is whether the runtime is an image of an unknown release that was not queried yet.
-    """
-    if stack.runtime != stacks.CONTAINER:
-        return inputs.head.options, inputs.head.environment_variables, False
-    if image := cluster_build.image_of(inputs, stack):
-        return image.options, image.variables, False
-    return None, None, stack.image != stacks.STACKS[stack.name].image
+    choice = nccl_choice.choose(head.nccl_wanted, cluster, nodes)
+    tag = stack.nccl if head.nccl == "stack" else head.nccl
+    loaded = nccl_choice.loaded(nodes[0].library or {}, stack.bundled_nccl) if not choice.build else nccl_choice.built(tag)
+    return Nccl(choice.build, choice.final, choice.why, head.nccl_wanted, cluster), loaded
 
 
 def _serving(
-    inputs: Inputs, settings: Settings, fabric: FabricPlan, ranks: Sequence[serve.Node], stack: stacks.Stack, nccl: Nccl, model: Chosen
+    inputs: Inputs,
+    settings: Settings,
+    fabric: FabricPlan,
+    ranks: Sequence[serve.Node],
+    stack: Stack,
+    release: Release,
+    transport: str,
+    nccl: nccl_choice.Loaded,
+    model: Chosen,
 ) -> serve.Inputs:
-    """Return the inputs of the serving decision."""
-    head = inputs.head
-    library = (head.facts.nccl if head.facts else None) or {}
-    built = stack.nccl if head.nccl == "stack" else head.nccl
-    version = built if nccl.build else library.get("version") or stack.bundled_nccl
-    options, variables, unread = _options(inputs, stack)
+    """Return the inputs of the serving decision. ``settings`` may differ from those of the inputs."""
     return serve.Inputs(
         model=model.entry,
         config=model.config,
         weights_bytes=model.weights_bytes,
         stack=stack,
+        release=release,
         settings=settings,
         nodes=ranks,
         topology=fabric.topology if fabric.nodes else "",
-        transport=_transport(ranks),
-        nccl=version.removeprefix("v").partition("-")[0],
-        nccl_gcc=() if nccl.build else tuple(library.get("gcc", ())),
-        smoke_tokens=head.smoke_tokens,
+        transport=transport,
+        nccl=nccl.release,
+        nccl_gcc=nccl.gcc,
+        smoke_tokens=inputs.head.smoke_tokens,
         draft=model.draft,
-        queried=None if options is None else vllm_release.options_of(options),
-        variables=variables,
-        unread=unread,
-        args_path="gb10_recipe.command" if inputs.recipe else f"gb10_models.{model.entry.name}.args",
-        environment_path="gb10_recipe.env" if inputs.recipe else f"gb10_models.{model.entry.name}.environment",
+        args_path=model.args_path,
+        environment_path=model.environment_path,
     )
 
 
@@ -270,22 +210,24 @@ def _plan(
     inputs: Inputs,
     fabric: FabricPlan,
     ranks: Sequence[serve.Node],
-    runtime: Container | Environment,
+    runtime: Runtime,
     nccl: Nccl,
-    build: Choice,
     model: Chosen,
     serving: serve.Inputs,
     decision: serve.Decision,
 ) -> Plan:
     """Combine the results of the stages."""
-    head, settings, stack = inputs.head, inputs.head.settings, serving.stack
+    head, settings, stack = inputs.head, inputs.head.settings, runtime.stack
     executor = settings.distributed_executor_backend
+    nodes = _planned_nodes(inputs, fabric.nodes, ranks, decision.environment, runtime.wheels)
+    expected = _expected(serving, decision)
+    planned = _serve(model, decision, serving.nccl, expected, inputs.recipe.about if inputs.recipe else ())
     return Plan(
-        nodes=_planned_nodes(inputs, fabric.nodes, ranks, decision.environment, cluster_build.wheels(inputs, stack, build)),
+        nodes=nodes,
         head=Head(head.name, fabric.nodes[0].address),
         model=model.entry.reference,
         kind=decision.kind.name,
-        quantization=quantization.kind(model.config),
+        quantization=model.config.quantization.kind,
         served_model_name=settings.served_model_name or model.name,
         store=Store(**model.store) if model.store else None,
         drafts=(Store(**model.draft_store),) if model.draft_store else (),
@@ -319,17 +261,18 @@ def _plan(
         ),
         memory_max=settings.service_memory_max,
         oom_score=settings.service_oom_score,
-        runtime=runtime,
+        runtime=runtime.planned,
         nccl=nccl,
-        build=build,
+        build=runtime.build,
         stack=StackVersions(stack.name, stack.vllm, stack.nccl, stack.device, stack.cuda),
-        serve=_serve(serving, model, decision, inputs.recipe.about if inputs.recipe else ()),
+        serve=planned,
         topology=fabric.topology,
         fabric=fabric_plan.explain(fabric.topology, fabric.why, fabric.nodes),
     )
 
 
-def _serve(serving: serve.Inputs, model: Chosen, decision: serve.Decision, recipe: Sequence[str]) -> Serve:
+def _serve(model: Chosen, decision: serve.Decision, nccl: str, expected: Expected, recipe: Sequence[str]) -> Serve:
+    findings, stopping = serve_rules.report(decision.findings), serve_rules.stopping(decision.findings, WARNING)
     return Serve(
         args=decision.args,
         user_args=model.user_args,
@@ -337,15 +280,15 @@ def _serve(serving: serve.Inputs, model: Chosen, decision: serve.Decision, recip
         smoke_tokens=decision.smoke_tokens,
         reasoning=model.entry.reasoning,
         dimension=decision.kind.dimension,
-        nccl=serving.nccl,
+        nccl=nccl,
         why=decision.why,
         model=model.about,
         recipe=recipe,
         memory=memory_plan.explain(decision.memory, not decision.kind.pooling) if decision.memory else [],
         needs=memory_plan.needs(decision.memory) if decision.memory else {},
-        expected=_expected(serving, decision),
-        findings=serve_rules.report(decision.findings),
-        warnings=[*model.warnings, *serve_rules.report(serve_rules.stopping(decision.findings, WARNING))],
+        expected=expected,
+        findings=findings,
+        warnings=[*model.warnings, *serve_rules.report(stopping)],
     )
 
 
@@ -397,7 +340,7 @@ def _planned_nodes(
             head=node.head,
             wheels=own,
             capability=node.capability,
-            files=netplan.files([rail.interface for rail in share.rails], inputs.head.settings.fabric_renderer) if share.rails else {},
+            files=share.files,
             secrets=node.secrets,
             infiniband=node.facts is not None and node.facts.network.infiniband,
             additions=rank.additions,

@@ -6,5 +6,5 @@
 
 Private to this collection.
 
-Entry: plan.of_cluster, with the nodes' facts; plan.plan without them.
+Entry: plan.of_cluster, with the nodes' facts; plan.plan for a resolved topology without them.
 """

@@ -42,13 +42,17 @@ class Rail:
 
 @dataclass(frozen=True)
 class NodeFabric:
-    """One node's share of the fabric. Ray and vLLM use ``address``, on ``interface``, for the node."""
+    """One node's share of the fabric. Ray and vLLM use ``address``, on ``interface``, for the node.
+
+    ``files``: other files than ``netplan``, path to text, "" for a file that must not exist.
+    """
 
     name: str
     address: str
     interface: str = ""
     rails: tuple[Rail, ...] = ()
     netplan: Mapping[str, Any] = field(default_factory=dict)
+    files: Mapping[str, str] = field(default_factory=dict)
     environment: Mapping[str, str] = field(default_factory=dict)
 
 
@@ -78,7 +82,7 @@ def of_cluster(nodes: Sequence[FabricNode], ports: Sequence[links.Ports], fabric
     topology = resolve_topology(fabric.topology, len(nodes))
     chosen, unclear, why = links.choose(nodes, ports, topology)
     nodes = [replace(node, ports=some) for node, some in zip(nodes, chosen, strict=True)]
-    shares, problems = plan(nodes, fabric)
+    shares, problems = plan(nodes, fabric, topology)
     roce = rdma_required and resolve_transport(fabric.transport, topology) == "roce"
     link_problems = links.check(nodes, topology, roce)
     for index, (share, node) in enumerate(zip(shares, nodes, strict=bool(shares))):
@@ -89,13 +93,12 @@ def of_cluster(nodes: Sequence[FabricNode], ports: Sequence[links.Ports], fabric
     return FabricPlan(topology, tuple(nodes), tuple(shares), why, (*unclear, *problems), tuple(link_problems))
 
 
-def plan(nodes: Sequence[FabricNode], fabric: Fabric) -> tuple[list[NodeFabric], list[Problem]]:
-    """Plan the fabric. The same input always gives the same plan.
+def plan(nodes: Sequence[FabricNode], fabric: Fabric, topology: str) -> tuple[list[NodeFabric], list[Problem]]:
+    """Plan the fabric with the result of resolve_topology(). The same input always gives the same plan.
 
     Returns one NodeFabric per node, in order, and all problems of the input. With problems or unknown ports, the plan
     is empty.
     """
-    topology = resolve_topology(fabric.topology, len(nodes))
     problems, pool = fabric_checks.check_fabric(nodes, fabric, topology)
     # Each check continues as far as other problems allow, because the user needs all problems at once.
     addresses = [
@@ -134,12 +137,14 @@ def _node(
     own = managed(nodes, topology)
     address = node.management if own else str(rails[0].address.ip)
     interface = (node.management_interface or "") if own else rails[0].interface
+    addresses_of = {rail.interface: str(rail.address) for rail in rails}
     return NodeFabric(
         node.name,
         address,
         interface,
         rails,
-        netplan.document({rail.interface: str(rail.address) for rail in rails}, fabric.mtu, fabric.renderer) if rails else {},
+        netplan.document(addresses_of, fabric.mtu, fabric.renderer) if rails else {},
+        netplan.files(list(addresses_of), fabric.renderer) if rails else {},
         {} if topology == "none" else environment.variables(topology, len(nodes), address, interface, [rail.hca for rail in rails], fabric.transport),
     )
 

@@ -18,16 +18,6 @@ from ansible_collections.gb10.cluster.plugins.module_utils.model.shape import Sh
 _TENSOR, _PIPELINE = "gb10_tensor_parallel_size", "gb10_pipeline_parallel_size"
 
 
-def loaded_dtype(shape: Shape, dtype: str) -> str:
-    """Return the type that vLLM loads the model as: for "auto" the checkpoint's type, but bfloat16 instead of float32.
-
-    Source: vLLM 0.32, config/model.py.
-    """
-    if dtype != "auto":
-        return dtype
-    return shape.dtype if ELEMENT.get(shape.dtype, 4) == 2 else "bfloat16"
-
-
 def check(inputs: Inputs) -> list[Problem]:
     """Return a Problem for every input that makes a plan impossible."""
     return [

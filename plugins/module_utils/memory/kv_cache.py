@@ -45,13 +45,16 @@ class Group:
 class Layout:
     """The blocks of a rank with its share of the heads. ``pages``: bytes by layer, 0 for layers without KV or state.
 
-    ``block``: the fewest tokens of a group's block.
+    ``block``: the fewest tokens of a group's block. ``token_bytes``: KV per token by layer; ``state_bytes``: the state of a
+    sequence by layer.
     """
 
     groups: tuple[Group, ...]
     pages: tuple[int, ...]
     block: int
     max_scheduled_tokens: int
+    token_bytes: tuple[int, ...]
+    state_bytes: tuple[int, ...]
 
     def block_bytes(self, layers: range) -> int:
         """Return the bytes of one block on a rank with these layers; 0 if no layer has KV or state."""
@@ -90,20 +93,20 @@ class Layout:
         return low
 
 
-def number_bytes(shape: Shape, kv_dtype: str, dtype: str) -> Fraction:
+def _number_bytes(shape: Shape, kv_dtype: str, dtype: str) -> Fraction:
     """Return the bytes per number in the KV cache. ``dtype``: the loaded model's type, ``kv_dtype``: one of DTYPES."""
     named = (shape.kv_dtype if shape.kv_dtype in _NUMBER else dtype) if kv_dtype == "auto" else kv_dtype
     return _NUMBER.get(named) or Fraction(ELEMENT.get(named, 1))
 
 
-def token_bytes(spec: KVCacheSpec, tensor: int, number: Fraction, packed: bool = False) -> int:
+def _token_bytes(spec: KVCacheSpec, tensor: int, number: Fraction, packed: bool = False) -> int:
     """Return a layer's KV bytes per token on one rank: its share of the KV heads, at least one; latents are whole."""
     if spec.kind == "mla":
         return (_DS_MLA_BYTES if packed else int(spec.key * number)) + spec.index
     return max(1, spec.heads // tensor) * int((spec.key + spec.value) * number) if spec.kind in ("full", "sliding") else 0
 
 
-def state_bytes(spec: KVCacheSpec, tensor: int, dtype: str) -> int:
+def _state_bytes(spec: KVCacheSpec, tensor: int, dtype: str) -> int:
     """Return the state bytes per sequence of a linear attention layer on one rank.
 
     vLLM repeats groups that do not divide evenly, so that each rank has one.
@@ -115,9 +118,9 @@ def state_bytes(spec: KVCacheSpec, tensor: int, dtype: str) -> int:
 
 def layout(shape: Shape, tensor: int, kv_dtype: str, dtype: str, max_scheduled_tokens: int, block: int = BLOCK) -> Layout:
     """Return the blocks of a rank. ``max_scheduled_tokens``: the limit of scheduled, unfinished tokens."""
-    number = number_bytes(shape, kv_dtype, dtype)
-    tokens = [token_bytes(layer.kv_cache, tensor, number, kv_dtype == "fp8_ds_mla") for layer in shape.layers]
-    states = [state_bytes(layer.kv_cache, tensor, dtype) if layer.kv_cache.kind == "state" else 0 for layer in shape.layers]
+    number = _number_bytes(shape, kv_dtype, dtype)
+    tokens = [_token_bytes(layer.kv_cache, tensor, number, kv_dtype == "fp8_ds_mla") for layer in shape.layers]
+    states = [_state_bytes(layer.kv_cache, tensor, dtype) if layer.kv_cache.kind == "state" else 0 for layer in shape.layers]
     if any(states) and any(tokens):
         step = max(block, _MLA_BLOCK if shape.of("mla") else block)
         # vLLM enlarges the token page to at least the size of a state, and pads states to that page.
@@ -128,7 +131,8 @@ def layout(shape: Shape, tensor: int, kv_dtype: str, dtype: str, max_scheduled_t
         # vLLM puts more tokens into the blocks of layers with smaller tokens, so that all pages are equal.
         blocks = [block * (max(tokens) // token) if token else block for token in tokens]
         pages = tuple(token * size or state for token, size, state in zip(tokens, blocks, states, strict=True))
-    return Layout(_groups([layer.kv_cache for layer in shape.layers], blocks), pages, block, max_scheduled_tokens)
+    groups = _groups([layer.kv_cache for layer in shape.layers], blocks)
+    return Layout(groups, pages, block, max_scheduled_tokens, tuple(tokens), tuple(states))
 
 
 def _groups(specs: Sequence[KVCacheSpec], blocks: Sequence[int]) -> tuple[Group, ...]:

@@ -59,8 +59,10 @@ def plan(inputs: Inputs) -> MemoryPlan:
     reads = sum(stage.reads for stage in demand.stages)
     full = reads + sum(stage.reads_of(context.planned) for stage in demand.stages)
     lowered = context.planned if inputs.max_model_len or context.planned < shape.positions else 0
+    nodes = tuple(_node(inputs, demand, budget, rank, lack) for rank, lack in enumerate(short))
+    arguments = _arguments(fits, budget.pinned, budget.fraction, lowered, sequences)
     return MemoryPlan(
-        nodes=tuple(_node(inputs, demand, budget, rank, lack) for rank, lack in enumerate(short)),
+        nodes=nodes,
         fits=fits,
         short=sum(short),
         weights=inputs.weights_bytes or model_weights.checkpoint(shape),
@@ -75,7 +77,7 @@ def plan(inputs: Inputs) -> MemoryPlan:
         context_of_each=layout.longest(context.blocks, context.planned, demand.max_num_seqs),
         kv_cache_memory_bytes=budget.pinned,
         fraction=budget.fraction,
-        arguments=_arguments(fits, budget.pinned, budget.fraction, lowered, sequences),
+        arguments=arguments,
         tokens_per_second=round(BANDWIDTH / reads, 2),
         tokens_per_second_full=round(BANDWIDTH / full, 2),
         problems=()
@@ -88,7 +90,8 @@ def plan(inputs: Inputs) -> MemoryPlan:
 class _Stage:
     """One rank of a pipeline stage, in bytes.
 
-    ``reads``: weights read per token; ``tokens``: KV per token, by layer; ``states``: states of all layers.
+    ``reads``: weights read per token; ``tokens``: KV per token, by layer; ``states``: states of all layers; ``page``: a block
+    of the KV cache.
     """
 
     layers: range
@@ -96,6 +99,7 @@ class _Stage:
     reads: int
     tokens: tuple[tuple[KVCacheSpec, int], ...]
     states: int
+    page: int
 
     def reads_of(self, context: int) -> int:
         """Return the bytes of KV and states that one token of a sequence of that length reads."""
@@ -117,6 +121,11 @@ class _Demand:
         """Return the stage of a rank."""
         return self.stages[rank // self.tensor]
 
+    @property
+    def pages(self) -> list[int]:
+        """The bytes of one block of the KV cache by rank."""
+        return [stage.page for stage in self.stages for _rank in range(self.tensor)]
+
 
 @dataclass(frozen=True)
 class _Budget:
@@ -131,12 +140,16 @@ class _Budget:
 
 @dataclass(frozen=True)
 class _Context:
-    """The KV blocks of a rank, and contexts in tokens: the largest possible, the wanted and the planned one."""
+    """The KV blocks of a rank, and contexts in tokens: the largest possible, the wanted and the planned one.
+
+    ``needed``: the blocks of a sequence with the wanted context.
+    """
 
     blocks: int
     largest: int
     wanted: int
     planned: int
+    needed: int
 
 
 def _calculate(inputs: Inputs) -> tuple[_Demand, _Budget, _Context, list[int]]:
@@ -144,7 +157,7 @@ def _calculate(inputs: Inputs) -> tuple[_Demand, _Budget, _Context, list[int]]:
     demand = _demand(inputs)
     budget = _budget(inputs, demand)
     context = _context(inputs, demand, budget)
-    return demand, budget, context, _short(inputs, demand, budget, context.wanted)
+    return demand, budget, context, _short(inputs, demand, budget, context)
 
 
 def _sequences(demand: _Demand, blocks: int) -> int:
@@ -160,24 +173,33 @@ def _sequences(demand: _Demand, blocks: int) -> int:
 
 
 def _demand(inputs: Inputs) -> _Demand:
-    shape, tensor, dtype = inputs.shape, inputs.tensor, memory_checks.loaded_dtype(inputs.shape, inputs.dtype)
+    shape, tensor, dtype = inputs.shape, inputs.tensor, _loaded_dtype(inputs.shape, inputs.dtype)
     smallest = min(node.memory_bytes for node in inputs.ranks)
     default_tokens, default_sequences = next(entry[1:] for entry in _BATCHES if smallest >= entry[0])
     max_num_seqs, batched = inputs.max_num_seqs or default_sequences, inputs.max_num_batched_tokens or default_tokens
     scale = Fraction(inputs.weights_bytes, model_weights.checkpoint(shape)) if inputs.weights_bytes else Fraction(1)
     workspace = _workspace(shape, tensor, ELEMENT[dtype], batched, max_num_seqs) + PROCESS + CONTEXT + GRAPHS + inputs.draft_bytes
+    # vLLM may schedule one batch per pipeline stage and one more.
+    layout = kv_cache.layout(shape, tensor, inputs.kv_dtype, dtype, (inputs.pipeline + 1) * batched, inputs.block)
+    stages = kv_cache.stages(len(shape.layers), inputs.pipeline)
     return _Demand(
         max_num_seqs=max_num_seqs,
         dtype=dtype,
-        stages=tuple(
-            _stage(shape, layers, tensor, dtype, inputs.kv_dtype, scale)
-            for layers in kv_cache.stages(len(shape.layers), inputs.pipeline)
-        ),
+        stages=tuple(_stage(shape, layers, tensor, dtype, scale, layout) for layers in stages),
         tensor=tensor,
         workspace=workspace + (NCCL if len(inputs.ranks) > 1 else 0),
-        # vLLM may schedule one batch per pipeline stage and one more.
-        layout=kv_cache.layout(shape, tensor, inputs.kv_dtype, dtype, (inputs.pipeline + 1) * batched, inputs.block),
+        layout=layout,
     )
+
+
+def _loaded_dtype(shape: Shape, dtype: str) -> str:
+    """Return the type that vLLM loads the model as: for "auto" the checkpoint's type, but bfloat16 instead of float32.
+
+    Source: vLLM 0.32, config/model.py.
+    """
+    if dtype != "auto":
+        return dtype
+    return shape.dtype if ELEMENT.get(shape.dtype, 4) == 2 else "bfloat16"
 
 
 def _budget(inputs: Inputs, demand: _Demand) -> _Budget:
@@ -204,24 +226,22 @@ def _budget(inputs: Inputs, demand: _Demand) -> _Budget:
 
 def _context(inputs: Inputs, demand: _Demand, budget: _Budget) -> _Context:
     layout, positions = demand.layout, inputs.shape.positions
-    pages = [layout.block_bytes(demand.stage(rank).layers) for rank in range(len(budget.kv))]
-    blocks = min((have // page for have, page in zip(budget.kv, pages, strict=True) if page), default=0)
+    blocks = min((have // page for have, page in zip(budget.kv, demand.pages, strict=True) if page), default=0)
     largest = layout.longest(blocks, positions)
-    if inputs.max_model_len:
-        return _Context(blocks, largest, inputs.max_model_len, inputs.max_model_len)
-    wanted = min(SMALLEST_CONTEXT, positions)
-    planned = max(largest, wanted)
-    return _Context(blocks, largest, wanted, planned // KIB * KIB if KIB < planned < positions else planned)
+    wanted = inputs.max_model_len or min(SMALLEST_CONTEXT, positions)
+    planned = inputs.max_model_len or max(largest, wanted)
+    if not inputs.max_model_len and KIB < planned < positions:
+        planned = planned // KIB * KIB
+    return _Context(blocks, largest, wanted, planned, layout.blocks(wanted))
 
 
-def _short(inputs: Inputs, demand: _Demand, budget: _Budget, wanted: int) -> list[int]:
+def _short(inputs: Inputs, demand: _Demand, budget: _Budget, context: _Context) -> list[int]:
     """Return the missing bytes by rank: KV for the wanted context, and memory for weights and the user's KV size."""
-    pages = [demand.layout.block_bytes(demand.stage(rank).layers) for rank in range(len(budget.kv))]
     if not demand.layout.groups:
         return [max(0, -left) for left in budget.left]
     return [
-        max(0, page * (demand.layout.blocks(wanted) + 1) - have) + max(0, inputs.kv_cache_memory_bytes - left)
-        for page, have, left in zip(pages, budget.kv, budget.left, strict=True)
+        max(0, page * (context.needed + 1) - have) + max(0, inputs.kv_cache_memory_bytes - left)
+        for page, have, left in zip(demand.pages, budget.kv, budget.left, strict=True)
     ]
 
 
@@ -249,15 +269,14 @@ def _kv_dtype(inputs: Inputs, loaded: str) -> str:
     return inputs.shape.kv_dtype if inputs.shape.kv_dtype == "fp8" else loaded
 
 
-def _stage(shape: Shape, layers: range, tensor: int, loaded: str, kv_dtype: str, scale: Fraction) -> _Stage:
-    number = kv_cache.number_bytes(shape, kv_dtype, loaded)
-    specs = [shape.layers[index].kv_cache for index in layers]
+def _stage(shape: Shape, layers: range, tensor: int, loaded: str, scale: Fraction, layout: kv_cache.Layout) -> _Stage:
     return _Stage(
         layers=layers,
         weights=int(scale * model_weights.on_rank(shape, layers, tensor, loaded)),
         reads=int(scale * model_weights.on_rank(shape, layers, tensor, loaded, active=True)),
-        tokens=tuple((spec, kv_cache.token_bytes(spec, tensor, number, kv_dtype == "fp8_ds_mla")) for spec in specs),
-        states=sum(kv_cache.state_bytes(spec, tensor, loaded) for spec in specs if spec.kind == "state"),
+        tokens=tuple((shape.layers[index].kv_cache, layout.token_bytes[index]) for index in layers),
+        states=sum(layout.state_bytes[index] for index in layers),
+        page=layout.block_bytes(layers),
     )
 
 

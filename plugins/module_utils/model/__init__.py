@@ -4,5 +4,5 @@
 
 """Model data: the catalog, config.json, quantization, layers, parameters, bytes. Private to this collection.
 
-Entry: catalog.find and shape.shape.
+Entry: catalog.find and shape.read_config.
 """

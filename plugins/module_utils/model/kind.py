@@ -12,7 +12,7 @@ entrypoints/pooling (scores need num_labels 1).
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -184,7 +184,27 @@ def _dimension(config: Mapping[str, Any] | None, given: Mapping[str, Any]) -> in
     return model_config.count(model_config.text(config).get("hidden_size"))
 
 
-def conversion(kind: Kind, config: Mapping[str, Any] | None, given: Mapping[str, Any]) -> tuple[list[str], str, Problem | None]:
+def pooling_arguments(
+    kind: Kind, config: Mapping[str, Any] | None, of_model: Mapping[str, Any], user_args: Mapping[str, Any], path: str
+) -> tuple[list[str], list[str], list[Problem]]:
+    """Return vLLM's arguments of a pooling model that are not given, the reasons, and the problems; nothing for other models.
+
+    ``of_model`` and ``user_args``: the given arguments by name; ``path``: the location of the model's.
+    """
+    if not kind.pooling:
+        return [], [], []
+    given = {**of_model, **user_args}
+    args, why = [], [f"the model is of the kind {kind.name}: {kind.why}"]
+    if "--runner" not in given:
+        args.append("--runner=pooling")
+        why.append("--runner=pooling: the kind does not depend on the release's own choice")
+    why.append("golden answers are not compared: they consist of generated tokens")
+    convert, reason, problems = _conversion(kind, config, given)
+    why += [f"{convert[0].partition('=')[0]}: {reason}"] if convert else []
+    return [*args, *convert], why, [*_refused(kind, of_model, path), *_refused(kind, user_args, "gb10_vllm_extra_args"), *problems]
+
+
+def _conversion(kind: Kind, config: Mapping[str, Any] | None, given: Mapping[str, Any]) -> tuple[list[str], str, list[Problem]]:
     """Return vLLM's arguments that make a pooling model of a generating one, the reason, and a problem if there are none.
 
     Sources: vLLM 0.18.1 to 0.33.0, model_executor/models/adapters.py; the documentation of vLLM, Qwen3-Reranker.
@@ -192,15 +212,15 @@ def conversion(kind: Kind, config: Mapping[str, Any] | None, given: Mapping[str,
     names = architectures(config)
     generating = next((name for name in names if _of_files({"architectures": [name]}, {})[0] == GENERATE), "")
     if not generating or set(given) & {"--convert", "--hf-overrides"}:
-        return [], "", None
+        return [], "", []
     if kind.name == EMBED:
-        return ["--convert=embed"], f"the architecture {generating} generates", None
+        return ["--convert=embed"], f"the architecture {generating} generates", []
     if generating == "Qwen3ForCausalLM":
         overrides = json.dumps(_QWEN3_RERANKER, separators=(",", ":"))
-        return [f"--hf-overrides={overrides}"], "Qwen3-Reranker scores by its tokens no and yes (vLLM's documentation)", None
+        return [f"--hf-overrides={overrides}"], "Qwen3-Reranker scores by its tokens no and yes (vLLM's documentation)", []
     expected = "an architecture for sequence classification, or Qwen3ForCausalLM of a Qwen3-Reranker"
     fix = "add --hf-overrides of this model's card to its args, or --convert classify if it has a classifier"
-    return [], "", Problem("gb10_model", f"a reranker with the architecture {generating}", expected, fix)
+    return [], "", [Problem("gb10_model", f"a reranker with the architecture {generating}", expected, fix)]
 
 
 #: Source: vLLM, examples of 0.10.2 and later for Qwen3-Reranker; models/config.py of 0.18.1 to 0.33.0.
@@ -211,10 +231,8 @@ _QWEN3_RERANKER = {
 }
 
 
-def refused(kind: Kind, given: Sequence[str], path: str) -> list[Problem]:
+def _refused(kind: Kind, given: Iterable[str], path: str) -> list[Problem]:
     """Return a problem for each option of ``given`` that a pooling model does not have; ``path`` is its location."""
-    if not kind.pooling:
-        return []
     found = {name: _GENERATING.get(name.partition(".")[0], "") for name in given}
     expected = f"no {{}} for a model of the kind {kind.name}, which generates no tokens"
     return [

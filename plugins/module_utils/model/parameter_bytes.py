@@ -8,13 +8,11 @@ from __future__ import annotations
 
 import fnmatch
 import re
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable
 from dataclasses import dataclass
 from fractions import Fraction
-from typing import Any
 
-from ansible_collections.gb10.cluster.plugins.module_utils.model import config as model_config
-from ansible_collections.gb10.cluster.plugins.module_utils.model import quantization
+from ansible_collections.gb10.cluster.plugins.module_utils.model.quantization import Quantization
 
 #: Bytes per number.
 ELEMENT = {"float32": 4, "float": 4, "bfloat16": 2, "float16": 2, "half": 2}
@@ -23,8 +21,6 @@ ELEMENT = {"float32": 4, "float": 4, "bfloat16": 2, "float16": 2, "half": 2}
 _WEIGHT = {"fp8": Fraction(1), "int8": Fraction(1), "nvfp4": Fraction(9, 16), "mxfp4": Fraction(17, 32)}
 #: AWQ and GPTQ have a 16-bit scale and a 4-bit zero point per group.
 _GROUP, _GROUP_BYTES = 128, Fraction(5, 2)
-#: Keys for the lists of unquantized modules in the formats of quantization_config.
-_LEFT_OUT = ("ignore", "exclude_modules", "modules_to_not_convert", "ignored_layers")
 #: Limits: characters per name, patterns per model, choices per expression.
 _LONGEST, _MOST_PATTERNS, _MOST_CHOICES = 256, 256, 64
 _PREFIXES = ("model.", "model.language_model.", "language_model.model.", "backbone.")
@@ -55,27 +51,16 @@ class Stored:
     plain: Fraction
 
 
-def stored(config: Mapping[str, Any], layers: int) -> Stored:
-    """Return the bytes per parameter from config.json; components unquantized in some layers count in part."""
-    scheme, plain = quantization.scheme(config), Fraction(ELEMENT.get(model_config.dtype(config), 2))
-    found = quantization.quantization_config(config)
-    weight = Fraction(1, 2) + _GROUP_BYTES / _group_size(found) if scheme == "int4" else _WEIGHT.get(scheme, plain)
-    left_out = _LeftOut(name for key in _LEFT_OUT for name in _names(found.get(key)))
+def stored(quantization: Quantization, family: str, layers: int) -> Stored:
+    """Return the bytes per parameter of a family's model; components unquantized in some layers count in part."""
+    scheme, plain = quantization.scheme, Fraction(ELEMENT.get(quantization.dtype, 2))
+    weight = Fraction(1, 2) + _GROUP_BYTES / (quantization.group_size or _GROUP) if scheme == "int4" else _WEIGHT.get(scheme, plain)
+    left_out = _LeftOut(quantization.left_out)
     parts = {}
-    family = model_config.family(model_config.text(config))
     for component, modules in (_GEMMA4 if family.startswith("gemma4") else _MODULES).items():
         share = Fraction(sum(left_out.layer(index, modules) for index in range(layers)), max(1, layers))
         parts[component] = share * plain + (1 - share) * weight
     return Stored(scheme, left_out.understood and (scheme == "none" or scheme in _WEIGHT or scheme == "int4"), **parts, plain=plain)
-
-
-def _names(value: object) -> list[Any]:
-    return value if isinstance(value, list) else []
-
-
-def _group_size(found: Mapping[str, Any]) -> int:
-    sizes = (model_config.count(each.get("group_size")) for each in (found, *quantization.group_weights(found)))
-    return next((size for size in sizes if size), _GROUP)
 
 
 class _LeftOut:

@@ -20,9 +20,9 @@ from ansible_collections.gb10.cluster.plugins.module_utils.common.problems impor
 from ansible_collections.gb10.cluster.plugins.module_utils.model import config as model_config
 from ansible_collections.gb10.cluster.plugins.module_utils.model import layers as model_layers
 from ansible_collections.gb10.cluster.plugins.module_utils.model import parameter_bytes as model_storage
-from ansible_collections.gb10.cluster.plugins.module_utils.model import quantization
 from ansible_collections.gb10.cluster.plugins.module_utils.model.layers import Kind, Layer
 from ansible_collections.gb10.cluster.plugins.module_utils.model.parameter_bytes import Stored
+from ansible_collections.gb10.cluster.plugins.module_utils.model.quantization import Quantization, quantization_of
 
 #: Keys of layers with unsupported sizes; a plan that ignored them would be wrong without a warning.
 _OTHERWISE = {
@@ -102,11 +102,43 @@ def _unusual(read: model_layers.Reader, key: str) -> bool:
     return bool(read.values.get(key))
 
 
+@dataclass(frozen=True)
+class ModelConfig:
+    """A config.json, read once. ``raw``: its values, None if it is unknown. ``type``: as transformers calls it, "" if missing.
+
+    ``positions``: the context that vLLM serves by default, in tokens; 0 if missing. ``shape`` is None for the reason
+    ``unknown``.
+    """
+
+    raw: Mapping[str, Any] | None
+    type: str
+    positions: int
+    quantization: Quantization
+    shape: Shape | None
+    unknown: str
+
+
+def read_config(config: Mapping[str, Any] | None) -> ModelConfig:
+    """Read a config.json for all stages of a plan; None if it is unknown."""
+    quantization, dimensions = quantization_of(config), None
+    unknown = "no config.json was read, and the catalog has none"
+    if config:
+        try:
+            dimensions, unknown = _shape(config, quantization), ""
+        except ProblemsError as error:
+            unknown = "; ".join(f"{problem.path} {problem.found}" for problem in error.problems)
+    return ModelConfig(config, model_config.family(config), model_config.positions(config or {}), quantization, dimensions, unknown)
+
+
 def shape(config: Mapping[str, Any]) -> Shape:
     """Return the model's dimensions.
 
     Raises ProblemsError with every key that is missing or marks an unsupported kind of layer.
     """
+    return _shape(config, quantization_of(config))
+
+
+def _shape(config: Mapping[str, Any], quantization: Quantization) -> Shape:
     read = model_layers.Reader(config)
     for key, what in _OTHERWISE.items():
         if _unusual(read, key):
@@ -124,11 +156,10 @@ def shape(config: Mapping[str, Any]) -> Shape:
     if read.problems:
         # Each layer reads the same keys, so problems repeat.
         raise ProblemsError(list(dict.fromkeys(read.problems)))
-    dtype = model_config.dtype(config)
     return Shape(
         family=read.family,
-        dtype=dtype,
-        kv_dtype=quantization.kv_dtype(config),
+        dtype=quantization.dtype,
+        kv_dtype=quantization.kv_dtype,
         hidden=hidden,
         vocabulary=vocabulary,
         heads=heads,
@@ -144,5 +175,5 @@ def shape(config: Mapping[str, Any]) -> Shape:
         embeddings=vocabulary * hidden,
         head=0 if tied else vocabulary * hidden,
         layers=layers,
-        stored=model_storage.stored(config, len(layers)),
+        stored=model_storage.stored(quantization, read.family, len(layers)),
     )

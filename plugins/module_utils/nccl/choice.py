@@ -66,6 +66,28 @@ class Choice:
         return {**asdict(self), "why": list(self.why)}
 
 
+@dataclass(frozen=True)
+class Loaded:
+    """The NCCL that the ranks load: its release, "" if unknown, and the GCC releases that compiled it, () if unknown."""
+
+    release: str
+    gcc: tuple[str, ...] = ()
+
+
+def built(tag: str) -> Loaded:
+    """Return the library of a build of this tag, such as v2.30.7-1."""
+    return Loaded(_of_tag(tag))
+
+
+def loaded(library: Mapping[str, Any], bundled: str) -> Loaded:
+    """Return the runtime's library; ``bundled`` is the release in the lock or the stack, for an unknown one."""
+    return Loaded(_of_tag(library.get("version") or bundled), tuple(library.get("gcc", ())))
+
+
+def _of_tag(tag: str) -> str:
+    return tag.removeprefix("v").partition("-")[0]
+
+
 def new_compilers(gcc: Sequence[str]) -> bool:
     """Return whether all compilers of a library are GCC releases without the hang; False if no compiler is known."""
     return bool(gcc) and all(int(text.partition(".")[0]) >= HANG_COMPILER for text in gcc)

@@ -12,7 +12,7 @@ from dataclasses import fields
 from typing import Any
 
 from ansible_collections.gb10.cluster.plugins.module_utils.model import config as model_config
-from ansible_collections.gb10.cluster.plugins.module_utils.model import quantization
+from ansible_collections.gb10.cluster.plugins.module_utils.model.quantization import quantization_of
 from ansible_collections.gb10.cluster.plugins.module_utils.node import parse as node_text
 from ansible_collections.gb10.cluster.plugins.module_utils.rules.schema import SPARK, Node, ServedModel, Situation
 
@@ -84,14 +84,15 @@ def _node(host: Mapping[str, Any], environment: Mapping[str, str], head: bool) -
 def _model(arguments: Mapping[str, Any], config: Mapping[str, Any] | None) -> ServedModel:
     text = (config or {}).get("text_config")
     keys = {**(text if isinstance(text, Mapping) else {}), **(config or {})}
+    quantization = quantization_of(config)
     return ServedModel(
         name="the model",
         type=model_config.family(keys),
-        scheme=quantization.scheme(config),
+        scheme=quantization.scheme,
         moe=any(_integer(keys.get(key), 0) > 1 for key in _EXPERTS),
         reasoning=bool(arguments.get("--reasoning-parser")),
         positions=model_config.positions(config or {}),
-        kv_dtype=quantization.kv_dtype(config) if config else "",
+        kv_dtype=quantization.kv_dtype if config else "",
     )
 
 

@@ -12,6 +12,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
+from typing import Any
 
 from ansible_collections.gb10.cluster.plugins.module_utils.common.problems import Problem, ProblemsError
 from ansible_collections.gb10.cluster.plugins.module_utils.rules import host as serve_rules_host
@@ -39,6 +40,28 @@ def lint(situation: Situation, waivers: Mapping[str, str]) -> list[Finding]:
     found = {finding.rule for finding in findings}
     findings += [_unused(rule, reason) for rule, reason in waivers.items() if rule not in found]
     return sorted(findings, key=lambda finding: (SEVERITIES.index(finding.severity), finding.rule, finding.path))
+
+
+def judge(
+    situation: Situation | None, arguments: Mapping[str, Any], waivers: Mapping[str, str], places: Mapping[str, str]
+) -> tuple[list[Finding], list[Problem]]:
+    """Lint a situation with vLLM's effective ``arguments``, none if it is unknown. Errors without a waiver become problems.
+
+    ``places``: the location of the options that only the model or its recipe sets, which the rules do not know.
+    """
+    if situation is None:
+        return [], []
+    try:
+        findings = lint(replace(situation, arguments=arguments), waivers)
+    except ProblemsError as error:
+        return [], list(error.problems)
+    problems = []
+    for finding in stopping(findings):
+        place, _dot, option = finding.path.partition(".")
+        path = f"{places[option]}.{option}" if place == "gb10_vllm_extra_args" and option in places else finding.path
+        fix = f"{finding.fix}; or waive it with a reason in {WAIVERS}.{finding.rule}"
+        problems.append(Problem(path, finding.found, finding.why, fix))
+    return findings, problems
 
 
 def stopping(findings: Iterable[Finding], least: str = ERROR) -> list[Finding]:
@@ -166,6 +189,7 @@ __all__ = [
     "Finding",
     "Rule",
     "document",
+    "judge",
     "linked",
     "lint",
     "report",

@@ -94,7 +94,7 @@ class Node(memory.Node):
 
 @dataclass(frozen=True)
 class ServedModel:
-    """The known facts about the model. ``scheme``: the storage of its weights, as model.config.scheme() returns it.
+    """The known facts about the model. ``scheme``: the storage of its weights, see model/quantization.py.
 
     ``positions``: its maximum context in tokens; ``kv_dtype``: the KV cache type of the checkpoint.
     """

@@ -18,7 +18,7 @@ _PLACES = re.compile(r"(-i|-f|--index-url|--extra-index-url|--find-links|--only-
 _SHOWN = 3
 
 
-def check(lock: str, path: str) -> list[Problem]:
+def check_lock(lock: str, path: str) -> list[Problem]:
     """Return the problems of a lock file's text; ``path`` is its name for messages."""
     unpinned = [f"line {number}: {line}" for number, line in _logical(lock) if not (_PIN.fullmatch(line) or _PLACES.fullmatch(line))]
     unhashed = [f"line {number}: {line}" for number, line in _logical(lock) if (found := _PIN.fullmatch(line)) and not found["hashes"]]

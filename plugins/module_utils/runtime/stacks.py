@@ -25,7 +25,7 @@ class Stack:
 
     ``nccl`` is the tag to build for the GPU, ``bundled_nccl`` the release of PyPI's nvidia-nccl. ``lock`` is the
     requirements file in the role gb10, empty if the inventory has one; ``image`` is the container's.
-    vLLM gets ``args``, ``environment`` and ``moe_backends`` (by the storage of experts' weights, quantization.scheme).
+    vLLM gets ``args``, ``environment`` and ``moe_backends`` (by the storage of experts' weights, Quantization.scheme).
     The model's and the user's values override them. ``image_has_ray`` is None if unknown. ``exercised`` is the
     project's test evidence.
     """

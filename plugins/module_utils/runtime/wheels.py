@@ -21,9 +21,12 @@ _PIN = r"^{}(?:\[[^]]*\])?==([^ ;\\+\n]+)"
 _KEYS = {"wheel", "sha256"}
 
 
-def check(wheels: Sequence[Any], lock: str, path: str) -> list[Problem]:
-    """Return all problems of a node's wheels. Their releases must be the lock's, because the other nodes run those."""
-    problems = []
+def check_wheels(wheels: Sequence[Any], lock: str, path: str, built: bool = False) -> list[Problem]:
+    """Return all problems of a node's wheels. Their releases must be the lock's, because the other nodes run those.
+
+    ``built``: vLLM may be built from source, so that a wheel of it is one.
+    """
+    problems = _check_built(wheels, path) if built else []
     for index, wheel in enumerate(wheels):
         where = f"{path}[{index}]"
         if not isinstance(wheel, Mapping) or set(wheel) != _KEYS:
@@ -55,8 +58,7 @@ def _release(place: str, lock: str, where: str) -> list[Problem]:
     return []
 
 
-def check_other(wheels: Sequence[Any], package: str, path: str) -> list[Problem]:
-    """Return the problem of a wheel of a package that is built from source."""
+def _check_built(wheels: Sequence[Any], path: str) -> list[Problem]:
     names = [str(wheel.get("wheel", "") if isinstance(wheel, Mapping) else "").rpartition("/")[2] for wheel in wheels]
-    expected, fix = f"no wheel of {package}, because it is built from source", "remove the wheel, or set vllm_build_enabled: false"
-    return [Problem(f"{path}[{index}]", name, expected, fix) for index, name in enumerate(names) if name.startswith(f"{package}-")]
+    expected, fix = "no wheel of vllm, because it is built from source", "remove the wheel, or set vllm_build_enabled: false"
+    return [Problem(f"{path}[{index}]", name, expected, fix) for index, name in enumerate(names) if name.startswith("vllm-")]

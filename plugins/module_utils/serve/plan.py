@@ -6,7 +6,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -17,16 +17,13 @@ from ansible_collections.gb10.cluster.plugins.module_utils.launch import overrid
 from ansible_collections.gb10.cluster.plugins.module_utils.memory import checks as memory_checks
 from ansible_collections.gb10.cluster.plugins.module_utils.memory import plan as memory_plan
 from ansible_collections.gb10.cluster.plugins.module_utils.memory import schema as memory
-from ansible_collections.gb10.cluster.plugins.module_utils.model import catalog, quantization
-from ansible_collections.gb10.cluster.plugins.module_utils.model import config as model_config
+from ansible_collections.gb10.cluster.plugins.module_utils.model import catalog
 from ansible_collections.gb10.cluster.plugins.module_utils.model import kind as model_kind
 from ansible_collections.gb10.cluster.plugins.module_utils.model import layers as model_layers
-from ansible_collections.gb10.cluster.plugins.module_utils.model import shape as model_shape
 from ansible_collections.gb10.cluster.plugins.module_utils.model.catalog import Model
-from ansible_collections.gb10.cluster.plugins.module_utils.model.kind import Kind
-from ansible_collections.gb10.cluster.plugins.module_utils.model.shape import Shape
+from ansible_collections.gb10.cluster.plugins.module_utils.model.shape import Shape, read_config
 from ansible_collections.gb10.cluster.plugins.module_utils.rules import lint as serve_rules
-from ansible_collections.gb10.cluster.plugins.module_utils.rules.schema import Finding, ServedModel, Situation, View
+from ansible_collections.gb10.cluster.plugins.module_utils.rules.schema import ServedModel, Situation, View
 from ansible_collections.gb10.cluster.plugins.module_utils.runtime import stacks
 from ansible_collections.gb10.cluster.plugins.module_utils.serve.schema import ANSWER, Decision, File, Inputs, Settings
 from ansible_collections.gb10.cluster.plugins.module_utils.vllm_release import checks as vllm_release
@@ -71,52 +68,82 @@ class _Part:
 
 def decide(inputs: Inputs) -> Decision:
     """Decide how to serve. Collects all problems, so that they are listed together with those of the cluster."""
-    user_args, user_problems = _parse(inputs, inputs.settings.vllm_extra_args, "gb10_vllm_extra_args")
-    environment = _environment(inputs)
+    model, config = inputs.model, inputs.config
+    settings, release = inputs.settings, inputs.release
+    environment, files = _environment(inputs), _files(inputs)
     # A node's own values win.
-    nodes = [replace(node, environment={**environment, **node.environment}) for node in inputs.nodes]
-    inputs = replace(inputs, nodes=nodes, model=replace(inputs.model, args=_model_args(inputs)))
-    shape, unknown = _shape(inputs.config)
-    tensor, pipeline, split = _parallelism(inputs, shape)
-    of_model, _problems = _parse(inputs, inputs.model.args, "")
+    inputs = replace(inputs, nodes=[replace(node, environment={**environment, **node.environment}) for node in inputs.nodes])
+    tensor, pipeline, split = _parallelism(inputs)
+    options = _options(inputs)
+    served = release.serves(model.requires.get("since", ""), model.requires.get("until", ""))
+    unread = release.unread_variables(settings.extra_env, "gb10_extra_env")
+    unread += release.unread_variables(model.environment, inputs.environment_path)
+    of_model, _problems = release.arguments([word for _name, words in options for word in words], "")
+    user_args, user_problems = release.arguments(settings.vllm_extra_args, "gb10_vllm_extra_args")
     given = {**of_model, **user_args}
-    kind, kind_problems = model_kind.find(inputs.model.kind, inputs.config, given, "gb10_vllm_extra_args")
-    memory_part, plan = _memory(inputs, shape, given, tensor, pipeline)
-    folder = f"{inputs.settings.install_dir}/files"
-    files = [(file.argument, File(file.url, file.sha256, f"{folder}/{file.name}")) for file in inputs.model.files]
-    parts = [
-        _Part(why=[f"memory is not planned: {unknown}"] if unknown else [], problems=user_problems),
+    kind, kind_problems = model_kind.find(model.kind, config.raw, given, "gb10_vllm_extra_args")
+    pooling = model_kind.pooling_arguments(kind, config.raw, of_model, user_args, inputs.args_path)
+    memory_part, plan = _memory(inputs, given, tensor, pipeline)
+    decided = _joined(
+        _Part(why=[f"memory is not planned: {config.unknown}"] if config.unknown else [], problems=user_problems),
         _Part(why=[*split, *_draft(inputs)], problems=kind_problems),
-        _pooling(inputs, kind, of_model, user_args),
-        _Part(problems=_pipelined(shape, pipeline)),
-        _experts(inputs, shape),
+        _Part(*pooling),
+        _Part(problems=_pipelined(config.shape, pipeline)),
+        _experts(inputs),
         memory_part,
         _eager(inputs, given),
-        _stack(inputs, shape, given, environment),
-        _named(inputs.model, plan is not None),
+        _stack(inputs, given, environment),
+        _named(model, options, plan is not None),
         _Part(args=[f"{argument}={file.path}" for argument, file in files]),
-        _Part(problems=[*_required(inputs), *_contradictions(inputs.settings, tensor, pipeline, user_args)]),
-        _variables(inputs),
-    ]
-    args = [word for part in parts for word in part.args]
-    overridden = [*args, *overrides.serve_flags([{"additions": node.additions} for node in inputs.nodes])]
-    values, problems = _checked(inputs, overridden)
-    tokens = inputs.smoke_tokens or (_REASONED_ANSWER if inputs.model.reasoning else ANSWER)
-    situation = _situation(inputs, shape, {**values, **user_args}, tensor, pipeline, tokens)
-    findings, stopping = _findings(situation, inputs, of_model.keys() - user_args.keys())
+        _Part(problems=[] if served else [_required(inputs)]),
+        _Part(why=_unchecked(inputs), problems=[*_contradictions(settings, tensor, pipeline, user_args), *unread]),
+    )
+    tokens = inputs.smoke_tokens or (_REASONED_ANSWER if model.reasoning else ANSWER)
+    situation = _situation(inputs, tensor, pipeline, tokens)
+    overridden = [*decided.args, *overrides.serve_flags([{"additions": node.additions} for node in inputs.nodes])]
+    values, problems = release.arguments(overridden, inputs.args_path)
+    places = dict.fromkeys(of_model.keys() - user_args.keys(), inputs.args_path)
+    findings, stopping = serve_rules.judge(situation, {**values, **user_args}, settings.serve_waivers, places)
     return Decision(
         tensor=tensor,
         pipeline=pipeline,
         smoke_tokens=tokens,
-        args=args,
+        args=decided.args,
         environment=environment,
         files=[file for _argument, file in files],
-        why=[line for part in parts for line in part.why],
+        why=decided.why,
         memory=plan,
         findings=findings,
-        problems=[*(problem for part in parts for problem in part.problems), *problems, *stopping],
+        # A release that does not serve the model may lack its parsers, so its arguments are not judged.
+        problems=[*decided.problems, *(problems if served else []), *stopping],
         kind=kind,
     )
+
+
+def _joined(*parts: _Part) -> _Part:
+    return _Part(
+        [word for part in parts for word in part.args],
+        [line for part in parts for line in part.why],
+        [problem for part in parts for problem in part.problems],
+    )
+
+
+def _environment(inputs: Inputs) -> dict[str, str]:
+    """Return the variables that all ranks have in common."""
+    defaults = {_MARLIN: "1"} if _cuda(inputs) else {}
+    return {**defaults, **inputs.stack.environment, **inputs.model.environment}
+
+
+def _files(inputs: Inputs) -> list[tuple[str, File]]:
+    """Return the model's extra files for the head, each with the argument that takes its path."""
+    folder = f"{inputs.settings.install_dir}/files"
+    return [(file.argument, File(file.url, file.sha256, f"{folder}/{file.name}")) for file in inputs.model.files]
+
+
+def _options(inputs: Inputs) -> list[tuple[str, Sequence[str]]]:
+    """Return the names and the words of the model's arguments. gb10_kv_cache_dtype replaces that option of the model."""
+    auto = inputs.settings.kv_cache_dtype == "auto"
+    return [(name, words) for name, _values, words in arguments.options(inputs.model.args) if auto or name != _KV_DTYPE]
 
 
 def _encodes(shape: Shape | None) -> bool:
@@ -131,90 +158,37 @@ def _pipelined(shape: Shape | None, pipeline: int) -> list[Problem]:
     return [Problem("gb10_pipeline_parallel_size", str(pipeline), expected, "set gb10_data_parallel_size to the number of nodes")]
 
 
-def _pooling(inputs: Inputs, kind: Kind, of_model: Mapping[str, Any], user_args: Mapping[str, Any]) -> _Part:
-    """Add the arguments of a pooling model that neither its entry nor the user sets. Refuse those of generation."""
-    if not kind.pooling:
-        return _Part()
-    given = {**of_model, **user_args}
-    args, why = [], [f"the model is of the kind {kind.name}: {kind.why}"]
-    if "--runner" not in given:
-        args.append("--runner=pooling")
-        why.append("--runner=pooling: the kind does not depend on the release's own choice")
-    why.append("golden answers are not compared: they consist of generated tokens")
-    problems = [*model_kind.refused(kind, list(of_model), inputs.args_path), *model_kind.refused(kind, list(user_args), "gb10_vllm_extra_args")]
-    convert, reason, problem = model_kind.conversion(kind, inputs.config, given)
-    if problem:
-        problems.append(problem)
-    return _Part([*args, *convert], [*why, *([f"{convert[0].partition('=')[0]}: {reason}"] if convert else [])], problems)
-
-
-def _model_args(inputs: Inputs) -> tuple[str, ...]:
-    """Return the model's arguments, without its KV cache type if gb10_kv_cache_dtype is set."""
-    if inputs.settings.kv_cache_dtype == "auto":
-        return tuple(inputs.model.args)
-    return tuple(word for name, _values, words in arguments.options(inputs.model.args) if name != _KV_DTYPE for word in words)
-
-
-def _environment(inputs: Inputs) -> dict[str, str]:
-    """Return the variables that all ranks have in common."""
-    defaults = {_MARLIN: "1"} if _cuda(inputs) else {}
-    return {**defaults, **inputs.stack.environment, **inputs.model.environment}
-
-
-def _stack(inputs: Inputs, shape: Shape | None, given: Mapping[str, Any], environment: Mapping[str, str]) -> _Part:
+def _stack(inputs: Inputs, given: Mapping[str, Any], environment: Mapping[str, str]) -> _Part:
     """Add the stack's arguments that neither model nor user sets in any way. Explain the stack's variables."""
-    stack, others = inputs.stack, {**inputs.model.environment, **inputs.settings.extra_env}
+    stack, config, others = inputs.stack, inputs.config, {**inputs.model.environment, **inputs.settings.extra_env}
     why = [f"{name}={value}: the stack {stack.name} sets it" for name, value in stack.environment.items() if name not in others]
     if _MARLIN in environment and _MARLIN not in {**stack.environment, **inputs.model.environment}:
         why.append(f"{_MARLIN}=1: without it Marlin's kernels reportedly race on sm_121")
     view = View(Situation(arguments=given), ())
-    moe = stack.moe_backends.get(quantization.scheme(inputs.config), "") if shape and shape.experts else ""
+    moe = stack.moe_backends.get(config.quantization.scheme, "") if config.shape and config.shape.experts else ""
     args = []
     for word in [*stack.args, *([f"--moe-backend={moe}"] if moe else [])]:
         name = word.partition("=")[0]
-        if _has(inputs, name) and not view.argument(name) and not view.member(*_ELSEWHERE.get(name, (name, ""))):
+        if name in inputs.release.options and not view.argument(name) and not view.member(*_ELSEWHERE.get(name, (name, ""))):
             args.append(word)
             why.append(f"{word}: the stack {stack.name} sets it")
     return _Part(args, why)
 
 
-def _named(model: Model, planned: bool) -> _Part:
-    """Return the model's own arguments: required options and the requested revision.
+def _named(model: Model, options: Sequence[tuple[str, Sequence[str]]], planned: bool) -> _Part:
+    """Return the model's own arguments: the requested revision, and its ``options``, each as name and words.
 
     ``planned``: whether the memory plan sets the share of the memory, which a recipe sets too.
     """
-    revision = [f"--revision={model.revision}"] if model.revision and not model.path else []
-    args, shares = [], list[str]()
-    for name, _values, words in arguments.options(model.args):
+    args = [f"--revision={model.revision}"] if model.revision and not model.path else []
+    args += [f"--quantization={model.quantization}"] if model.quantization else []
+    shares = []
+    for name, words in options:
         if planned and name == _SHARE:
             shares.append(f"{' '.join(words)} is replaced: the memory plan sets it")
         else:
             args += words
-    return _Part([*revision, *([f"--quantization={model.quantization}"] if model.quantization else []), *args], shares)
-
-
-def _parse(inputs: Inputs, argv: Sequence[str], path: str) -> tuple[dict[str, Any], list[Problem]]:
-    """Return the values of arguments and the problems in them; both are empty for an unknown release."""
-    if not vllm_release.known(inputs.stack.vllm) and inputs.queried is None:
-        return {}, []
-    values, problems = vllm_release.parse(argv, inputs.stack.vllm, queried=inputs.queried, path=path)
-    # The image may have another release. The plan is made again when it is on the head.
-    return values, [] if inputs.unread else problems
-
-
-def _checked(inputs: Inputs, argv: Sequence[str]) -> tuple[dict[str, Any], list[Problem]]:
-    """Return the values of the planned arguments and their problems, none if the release does not serve the model."""
-    values, problems = _parse(inputs, argv, inputs.args_path)
-    # Such a release may lack the model's parsers.
-    return values, [] if _required(inputs) else problems
-
-
-def _has(inputs: Inputs, option: str) -> bool:
-    """Whether the release has an option. An unknown release is assumed to have the options of the newest known one."""
-    if inputs.queried is not None:
-        return option in inputs.queried
-    release = inputs.stack.vllm if vllm_release.known(inputs.stack.vllm) else ".".join(map(str, vllm_release.LAST))
-    return vllm_release.has_option(release, option)
+    return _Part(args, shares)
 
 
 def _cuda(inputs: Inputs) -> bool:
@@ -222,17 +196,7 @@ def _cuda(inputs: Inputs) -> bool:
     return inputs.stack.device == stacks.CUDA and any(node.capability == _GB10 for node in inputs.nodes)
 
 
-def _shape(config: Mapping[str, Any] | None) -> tuple[Shape | None, str]:
-    """Return a model's shape and "", or None and the reason why it is unknown."""
-    if not config:
-        return None, "no config.json was read, and the catalog has none"
-    try:
-        return model_shape.shape(config), ""
-    except ProblemsError as error:
-        return None, "; ".join(f"{problem.path} {problem.found}" for problem in error.problems)
-
-
-def _parallelism(inputs: Inputs, shape: Shape | None) -> tuple[int, int, list[str]]:
+def _parallelism(inputs: Inputs) -> tuple[int, int, list[str]]:
     """Take (tensor, pipeline) from the user, or choose them; return them with the reason."""
     tensor, pipeline = inputs.settings.tensor_parallel_size, inputs.settings.pipeline_parallel_size
     if inputs.settings.data_parallel_size > 1:
@@ -240,7 +204,7 @@ def _parallelism(inputs: Inputs, shape: Shape | None) -> tuple[int, int, list[st
     count = len(inputs.nodes)
     if tensor or pipeline:
         return tensor or max(1, count // pipeline), pipeline or max(1, count // tensor), []
-    tensor, pipeline, why = _sizes(inputs, shape, inputs.model)
+    tensor, pipeline, why = _sizes(inputs, inputs.config.shape, inputs.model)
     return tensor, pipeline, [f"tensor {tensor} x pipeline {pipeline}: {why}"] if count > 1 else []
 
 
@@ -270,33 +234,30 @@ def _draft(inputs: Inputs) -> list[str]:
     return [f"the draft {inputs.draft.hub}: its size is unknown, so its memory is not planned"]
 
 
-def _experts(inputs: Inputs, shape: Shape | None) -> _Part:
+def _experts(inputs: Inputs) -> _Part:
     """Distribute whole experts over the ranks, instead of slices of each."""
     if not inputs.settings.expert_parallel:
         return _Part()
-    found = f"{inputs.model.name} has no experts"
+    shape, found = inputs.config.shape, f"{inputs.model.name} has no experts"
     problem = Problem("gb10_expert_parallel", found, "a mixture of experts", "set gb10_expert_parallel: false")
     return _Part(["--enable-expert-parallel"], problems=[problem] if shape is not None and not shape.experts else [])
 
 
 def _eager(inputs: Inputs, given: Mapping[str, Any]) -> _Part:
     """Turn the compiler off if Triton's assembler does not support a Thor's sm_110a; see rule thor-ptxas."""
-    release = inputs.stack.vllm
-    if inputs.stack.device != stacks.CUDA or vllm_release.number(release) >= _THOR_ASSEMBLER or "--enforce-eager" in given:
+    if inputs.stack.device != stacks.CUDA or inputs.release.number >= _THOR_ASSEMBLER or "--enforce-eager" in given:
         return _Part()
     thors = [node for node in inputs.nodes if node.capability == _THOR]
     without = ", ".join(node.name for node in thors if not node.rank_environment.get("TRITON_PTXAS_PATH"))
     if not without:
         return _Part()
-    why = f"Triton of vLLM {release} has no assembler for sm_110a; TRITON_PTXAS_PATH is not set on {without}"
+    why = f"Triton of vLLM {inputs.release.version} has no assembler for sm_110a; TRITON_PTXAS_PATH is not set on {without}"
     return _Part(["--enforce-eager"], [f"--enforce-eager: {why}"])
 
 
-def _memory(
-    inputs: Inputs, shape: Shape | None, given: Mapping[str, Any], tensor: int, pipeline: int
-) -> tuple[_Part, memory.MemoryPlan | None]:
+def _memory(inputs: Inputs, given: Mapping[str, Any], tensor: int, pipeline: int) -> tuple[_Part, memory.MemoryPlan | None]:
     """Plan the memory, and add the resulting arguments. The user's own arguments take precedence."""
-    settings = inputs.settings
+    settings, shape = inputs.settings, inputs.config.shape
     args = [f"{_KV_DTYPE}={settings.kv_cache_dtype}"] if settings.kv_cache_dtype != "auto" else []
     args += [f"--max-num-seqs={settings.max_num_seqs}"] if settings.max_num_seqs else []
     length = [f"--max-model-len={settings.max_model_len}"] if settings.max_model_len else []
@@ -335,7 +296,7 @@ def _memory_inputs(inputs: Inputs, shape: Shape, given: Mapping[str, Any], tenso
         max_num_seqs=_whole(given.get("--max-num-seqs")) or settings.max_num_seqs,
         max_num_batched_tokens=_whole(given.get("--max-num-batched-tokens")),
         ceiling=CEILING,
-        kv_in_bytes=_has(inputs, "--kv-cache-memory-bytes"),
+        kv_in_bytes="--kv-cache-memory-bytes" in inputs.release.options,
         kv_cache_memory_bytes=_whole(given.get("--kv-cache-memory-bytes")),
         draft_bytes=(inputs.draft.weights_bytes or 0) if inputs.draft else 0,
     )
@@ -345,7 +306,7 @@ def _fitting(inputs: Inputs) -> str:
     """Return the names of the catalog's models that fit on these nodes, largest first."""
     found = []
     for model in catalog.known().values():
-        shape, _unknown = _shape(model.config)
+        shape = read_config(model.config).shape
         tensor, pipeline, _why = _sizes(inputs, shape, model)
         if shape is None or memory_checks.parallelism(shape, len(inputs.nodes), tensor, pipeline):
             continue
@@ -361,16 +322,11 @@ def _whole(value: Any) -> int:
     return int(text) if text.isdigit() else 0
 
 
-def _required(inputs: Inputs) -> list[Problem]:
-    """Check that the vLLM release supports the model's architecture."""
-    model, release = inputs.model, vllm_release.number(inputs.stack.vllm)
-    since, until = (model.requires.get(word, "") for word in ("since", "until"))
-    early, late = bool(since) and release < vllm_release.number(since), bool(until) and release > vllm_release.number(until)
-    if not early and not late:
-        return []
-    expected = " ".join(f"{word} {version}" for word, version in (("since", since), ("until", until)) if version)
-    found = f"vLLM {inputs.stack.vllm} (stack {inputs.stack.name}) does not serve {model.name}"
-    return [Problem("gb10_stack", found, f"vLLM {expected}", "use another stack or another model")]
+def _required(inputs: Inputs) -> Problem:
+    """Return the problem of a release that does not support the model's architecture."""
+    expected = " ".join(f"{word} {inputs.model.requires[word]}" for word in ("since", "until") if inputs.model.requires.get(word))
+    found = f"vLLM {inputs.release.version} (stack {inputs.stack.name}) does not serve {inputs.model.name}"
+    return Problem("gb10_stack", found, f"vLLM {expected}", "use another stack or another model")
 
 
 def _contradictions(settings: Settings, tensor: int, pipeline: int, user_args: Mapping[str, Any]) -> list[Problem]:
@@ -391,27 +347,20 @@ def _contradictions(settings: Settings, tensor: int, pipeline: int, user_args: M
     return problems
 
 
-def _variables(inputs: Inputs) -> _Part:
-    """Report the variables that the release does not read, or that its arguments are unknown."""
-    release, queried = inputs.stack.vllm, inputs.variables
-    if inputs.unread:
-        return _Part(why=[f"the release in {inputs.stack.image} is unknown, so arguments are checked when the image is on the head"])
-    known = vllm_release.known(release)
-    problems = []
-    if known or queried is not None:
-        problems = vllm_release.check_environment(inputs.settings.extra_env, release, queried, "gb10_extra_env")
-        problems += vllm_release.check_environment(inputs.model.environment, release, queried, inputs.environment_path)
-    if known or inputs.stack.runtime == stacks.CONTAINER:
-        return _Part(problems=problems)
-    first, last = (".".join(map(str, number)) for number in (vllm_release.FIRST, vllm_release.LAST))
-    source = "it is not installed, so arguments are not checked" if inputs.queried is None else "the installed one was queried"
-    return _Part(why=[f"vLLM {release} is not in the table of arguments ({first} to {last}): {source}"], problems=problems)
+def _unchecked(inputs: Inputs) -> list[str]:
+    """Return why the arguments are not checked against the table of releases, [] if they are."""
+    release = inputs.release
+    if release.unread:
+        return [f"the release in {inputs.stack.image} is unknown, so arguments are checked when the image is on the head"]
+    if release.listed or inputs.stack.runtime == stacks.CONTAINER:
+        return []
+    first, last = vllm_release.text(vllm_release.FIRST), vllm_release.text(vllm_release.LAST)
+    source = "the installed one was queried" if release.queried else "it is not installed, so arguments are not checked"
+    return [f"vLLM {release.version} is not in the table of arguments ({first} to {last}): {source}"]
 
 
-def _situation(
-    inputs: Inputs, shape: Shape | None, arguments: Mapping[str, Any], tensor: int, pipeline: int, smoke_tokens: int
-) -> Situation | None:
-    """Return the whole configuration, once the network is planned; ``arguments`` are effective values."""
+def _situation(inputs: Inputs, tensor: int, pipeline: int, smoke_tokens: int) -> Situation | None:
+    """Return the whole configuration except vLLM's arguments, once the network is planned."""
     if not inputs.topology:
         return None
     model, settings, config = inputs.model, inputs.settings, inputs.config
@@ -419,7 +368,7 @@ def _situation(
     # Ranks on the CPU do not use the GPU of their node.
     gpus = inputs.stack.device == stacks.CUDA
     return Situation(
-        release=inputs.stack.vllm,
+        release=inputs.release.version,
         image=inputs.stack.image,
         runtime=inputs.stack.runtime,
         network=container.get("--network", ("", "host"))[1],
@@ -437,36 +386,15 @@ def _situation(
         smoke_tokens=smoke_tokens,
         model=ServedModel(
             name=model.hub or model.name,
-            type=model_config.family(config),
-            scheme=quantization.scheme(config),
-            moe=bool(shape and shape.experts),
+            type=config.type,
+            scheme=config.quantization.scheme,
+            moe=bool(config.shape and config.shape.experts),
             reasoning=model.reasoning,
             weights_bytes=inputs.weights_bytes,
-            positions=model_config.positions(config or {}),
-            kv_dtype=quantization.kv_dtype(config) if config else "",
+            positions=config.positions,
+            kv_dtype=config.quantization.kv_dtype if config.raw else "",
         ),
-        arguments=arguments,
         nodes=[
             replace(node, capability=node.capability if gpus else None, environment=node.rank_environment) for node in inputs.nodes
         ],
     )
-
-
-def _findings(situation: Situation | None, inputs: Inputs, of_model: Collection[str]) -> tuple[list[Finding], list[Problem]]:
-    """Lint a configuration. Errors without a waiver become problems.
-
-    ``of_model``: the options that only the model or its recipe sets, whose place the rules do not know.
-    """
-    if situation is None:
-        return [], []
-    try:
-        findings = serve_rules.lint(situation, inputs.settings.serve_waivers)
-    except ProblemsError as error:
-        return [], list(error.problems)
-    problems = []
-    for finding in serve_rules.stopping(findings):
-        place, _dot, option = finding.path.partition(".")
-        path = f"{inputs.args_path}.{option}" if place == "gb10_vllm_extra_args" and option in of_model else finding.path
-        fix = f"{finding.fix}; or waive it with a reason in gb10_serve_waivers.{finding.rule}"
-        problems.append(Problem(path, finding.found, finding.why, fix))
-    return findings, problems

@@ -16,9 +16,10 @@ from ansible_collections.gb10.cluster.plugins.module_utils.memory.schema import 
 from ansible_collections.gb10.cluster.plugins.module_utils.model.catalog import Model
 from ansible_collections.gb10.cluster.plugins.module_utils.model.drafts import Draft
 from ansible_collections.gb10.cluster.plugins.module_utils.model.kind import Kind
+from ansible_collections.gb10.cluster.plugins.module_utils.model.shape import ModelConfig
 from ansible_collections.gb10.cluster.plugins.module_utils.rules import schema as rules
 from ansible_collections.gb10.cluster.plugins.module_utils.runtime import stacks
-from ansible_collections.gb10.cluster.plugins.module_utils.vllm_release import checks as vllm_release
+from ansible_collections.gb10.cluster.plugins.module_utils.vllm_release.checks import Release
 
 #: The default token limit of the smoke test.
 ANSWER = 8
@@ -61,12 +62,16 @@ class Node(rules.Node):
 
 @dataclass(frozen=True)
 class Inputs:
-    """The inputs. ``config`` and ``weights_bytes`` come from the model's files if read, else from the catalog."""
+    """The inputs. ``config`` and ``weights_bytes`` come from the model's files if read, else from the catalog.
+
+    ``release`` is the stack's vLLM.
+    """
 
     model: Model
-    config: Mapping[str, Any] | None
+    config: ModelConfig
     weights_bytes: int | None
     stack: stacks.Stack
+    release: Release
     settings: Settings
     nodes: Sequence[Node]
     #: "" if other problems prevented a plan of the network.
@@ -77,13 +82,8 @@ class Inputs:
     smoke_tokens: int = 0
     #: The draft of speculative decoding, None without one.
     draft: Draft | None = None
-    #: The arguments that an installed vLLM reported, for a release outside the table.
-    queried: Mapping[str, vllm_release.Option] | None = None
-    variables: Sequence[str] | None = None
     #: The GCC releases that compiled this NCCL, () if unknown.
     nccl_gcc: Sequence[str] = ()
-    #: Whether the runtime is an image of an unknown release that was not queried yet.
-    unread: bool = False
     #: The sources of the model's arguments and environment, for messages.
     args_path: str = ""
     environment_path: str = ""
@@ -105,10 +105,10 @@ class Decision:
     tensor: int
     pipeline: int
     smoke_tokens: int
-    args: list[str]
+    args: Sequence[str]
     environment: dict[str, str]
     files: list[File]
-    why: list[str]
+    why: Sequence[str]
     memory: MemoryPlan | None
     findings: list[rules.Finding]
     problems: list[Problem]

@@ -50,7 +50,7 @@ _VARIABLE = re.compile("[A-Za-z_][A-Za-z0-9_-]*")
 _OWN_FEATURES = 9
 
 
-def check(request: Request, release: str, locked: bool) -> list[Problem]:
+def check_request(request: Request, release: str, locked: bool) -> list[Problem]:
     """Return every problem of the user's variables. ``release`` is the stack's vLLM, ``locked`` whether there is a lock."""
     if request.wanted not in WANTED:
         return [Problem("vllm_build_enabled", repr(request.wanted), " or ".join(WANTED), "correct or remove it")]
@@ -158,7 +158,7 @@ def key(request: Request) -> str:
 
 
 def choose(request: Request, release: str, torch: str, device: str, nodes: Sequence[Node], container: bool = False) -> Choice:
-    """Decide. ``release`` and ``torch`` are the lock's, ``device`` is cuda or cpu. Call check() before.
+    """Decide. ``release`` and ``torch`` are the lock's, ``device`` is cuda or cpu. Call check_request() before.
 
     The wheel for a ``container`` is needed on the first node only, the head, which installs it in the image of all nodes.
     """
@@ -267,7 +267,7 @@ def digest_of_lock(lock: str, given: Mapping[str, Any], nodes: Sequence[Mapping[
     """
     request, release = parse.request(given), requirements.version(lock, "vllm")
     own = hashlib.sha256(lock.encode()).hexdigest()
-    if request.wanted == FALSE or check(request, release, bool(lock)):
+    if request.wanted == FALSE or check_request(request, release, bool(lock)):
         return own
     # The names of the wheels do not change the environment's name, so the builds do not count here.
     found = [Node(str(index), str(node.get("capability") or ""), (), parse.published(node.get("published"))) for index, node in enumerate(nodes)]

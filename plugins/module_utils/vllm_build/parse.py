@@ -25,7 +25,7 @@ _DEPENDENCY, _COMMIT = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,63}"), re.compil
 
 
 def request(given: Mapping[str, Any]) -> Request:
-    """Return the user's variables, typed. Text counts as it does with ``-e name=value``. Raises no error; see choice.check()."""
+    """Return the user's variables, typed. Text counts as it does with ``-e name=value``. Raises no error; see choice.check_request()."""
     forms = {"patches": list, "capabilities": list, "environment": dict, "dependencies": list}
     typed = {name: given[name] if isinstance(given.get(name), form) else form() for name, form in forms.items()}
     return Request(

@@ -4,5 +4,5 @@
 
 """Options and environment variables of vLLM releases. Private to this collection.
 
-Entry: checks.unknown.
+Entry: checks.of_runtime and checks.parse.
 """

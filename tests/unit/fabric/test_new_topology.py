@@ -41,7 +41,7 @@ def sparks(count: int) -> list[FabricNode]:
 
 
 def test_the_fabric_is_planned() -> None:
-    shares, problems = fabric.plan(sparks(COUNT), Fabric("grid"))
+    shares, problems = fabric.plan(sparks(COUNT), Fabric("grid"), "grid")
     assert problems == []
     row, column = ["spark4", "spark6"], ["spark2", "spark8"]
     assert [sorted(rail.peers) for rail in shares[4].rails] == [row, row, column, column]
@@ -52,7 +52,7 @@ def test_the_fabric_is_planned() -> None:
 
 def test_the_planner_reports_another_number_of_nodes_and_lists_the_name() -> None:
     for topology, expected in [("grid", "nine nodes"), ("grd", " or grid")]:
-        shares, problems = fabric.plan(sparks(4), Fabric(topology))
+        shares, problems = fabric.plan(sparks(4), Fabric(topology), topology)
         assert shares == []
         assert [problem.path for problem in problems] == ["gb10_fabric_topology"]
         assert problems[0].expected.endswith(expected)

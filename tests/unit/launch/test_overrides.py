@@ -79,7 +79,7 @@ FLOAT8, FLOAT4, INT8 = ({"weights": {"type": kind, "num_bits": bits}} for kind, 
     ],
 )
 def test_quantization(config: Data | None, expected: str) -> None:
-    assert quantization.kind(config) == expected
+    assert quantization.quantization_of(config).kind == expected
 
 
 def result(**changes: Any) -> Data:

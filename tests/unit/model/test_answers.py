@@ -43,7 +43,8 @@ QUANTIZATION = ["quant_method", "quant_algo", "config_groups", "bits", "w_bit", 
 
 def judged(config: Any) -> None:
     """Run every reader of a config.json."""
-    said = [quantization.scheme(config), quantization.kind(config), model_config.dtype(config), quantization.kv_dtype(config)]
+    found = quantization.quantization_of(config)
+    said = [found.scheme, found.kind, found.dtype, found.kv_dtype]
     said += [model_config.family(config), serve_situation._model({}, config).type]
     assert all(re.fullmatch(r"[\w.-]{0,64}", word) for word in said)
     try:
@@ -171,7 +172,8 @@ def test_the_quantization_in_a_file_of_its_own_counts(tmp_path: Path) -> None:
     (tmp_path / "config.json").write_text('{"model_type": "nemotron_h", "torch_dtype": "bfloat16"}', encoding="utf-8")
     (tmp_path / "hf_quant_config.json").write_text(json.dumps(SEPARATE), encoding="utf-8")
     found = io_model.model(str(tmp_path))["model"]
-    assert (quantization.scheme(found), quantization.kv_dtype(found)) == ("nvfp4", "fp8")
+    read = quantization.quantization_of(found)
+    assert (read.scheme, read.kv_dtype) == ("nvfp4", "fp8")
     assert "exclude_modules" not in found["quantization_config"]
 
 

@@ -115,7 +115,7 @@ def test_a_cache_type_is_set_only_if_config_json_does_not_name_it() -> None:
         "nemotron-3-ultra-550b-a55b-nvfp4",
     }
     for model in known().values():
-        eight = "--kv-cache-dtype" in model.args or quantization.kv_dtype(model.config) == "fp8"
+        eight = "--kv-cache-dtype" in model.args or quantization.quantization_of(model.config).kv_dtype == "fp8"
         assert eight is ("nvfp4" in model.name), model.name
 
 
@@ -268,12 +268,12 @@ def test_dimensions_and_quantization_give_the_published_bytes(name: str, other: 
 
 
 def test_what_the_weights_are_quantized_to() -> None:
-    found = {name: quantization.kind(model.config) for name, model in known().items()}
+    found = {name: quantization.quantization_of(model.config).kind for name, model in known().items()}
     assert {name for name in found if found[name] == FP8} == {name for name in MODELS if "fp8" in name}
     assert set(found.values()) == {FP8, OTHER}
     methods = {catalog.quantization_method(model) for model in known().values()}
     assert methods == {"", "mxfp4", "fp8", "compressed-tensors", "modelopt MIXED_PRECISION", "modelopt NVFP4"}
-    schemes = {name: quantization.scheme(model.config) for name, model in known().items()}
+    schemes = {name: quantization.quantization_of(model.config).scheme for name, model in known().items()}
     assert {name for name in schemes if schemes[name] == "nvfp4"} == {name for name in MODELS if "nvfp4" in name}
 
 

@@ -83,23 +83,28 @@ def test_the_dimension(more: dict[str, Any], given: dict[str, Any], dimension: i
     assert kind.find("embed", {**of("LlamaModel"), **more}, given, ARGS)[0].dimension == dimension
 
 
+def conversion(name: str, config: dict[str, Any], **given: str) -> tuple[list[str], list[str]]:
+    """Return the arguments and the findings of a pooling model without its runner."""
+    args, _why, problems = kind.pooling_arguments(kind.Kind(name), config, {"--runner": "pooling"}, given, ARGS)
+    return args, [problem.found for problem in problems]
+
+
 def test_a_generating_architecture_is_converted() -> None:
-    embed, rerank = kind.Kind("embed"), kind.Kind("rerank")
-    assert kind.conversion(embed, of("LlamaForCausalLM"), {})[0] == ["--convert=embed"]
-    assert kind.conversion(embed, of("LlamaModel"), {})[0] == []
-    assert kind.conversion(rerank, SCORE, {}) == ([], "", None)
-    (word,) = kind.conversion(rerank, of("Qwen3ForCausalLM"), {})[0]
-    assert json.loads(word.partition("=")[2])["classifier_from_token"] == ["no", "yes"]
-    assert kind.conversion(rerank, of("Qwen3ForCausalLM"), {"--hf-overrides": "{}"}) == ([], "", None)
-    refused = kind.conversion(rerank, of("LlamaForCausalLM"), {})[2]
-    assert refused is not None and "LlamaForCausalLM" in refused.found
+    assert conversion("embed", of("LlamaForCausalLM")) == (["--convert=embed"], [])
+    assert conversion("embed", of("LlamaModel")) == ([], [])
+    assert conversion("rerank", SCORE) == ([], [])
+    (word,), found = conversion("rerank", of("Qwen3ForCausalLM"))
+    assert json.loads(word.partition("=")[2])["classifier_from_token"] == ["no", "yes"] and found == []
+    assert conversion("rerank", of("Qwen3ForCausalLM"), **{"--hf-overrides": "{}"}) == ([], [])
+    args, (refused,) = conversion("rerank", of("LlamaForCausalLM"))
+    assert args == [] and "LlamaForCausalLM" in refused
 
 
 def test_arguments_of_generation_are_refused() -> None:
-    given = ["--speculative-config.model", "--tool-call-parser", "--reasoning-parser", "--max-model-len"]
-    assert kind.refused(kind.Kind(), given, ARGS) == []
-    found = kind.refused(kind.Kind("embed"), given, ARGS)
-    assert [problem.path for problem in found] == [f"{ARGS}.{name}" for name in given[:3]]
+    given = dict.fromkeys(("--speculative-config.model", "--tool-call-parser", "--reasoning-parser", "--max-model-len"), "x")
+    assert kind.pooling_arguments(kind.Kind(), None, given, given, ARGS) == ([], [], [])
+    found = kind.pooling_arguments(kind.Kind("embed"), None, given, {"--tool-server": "x"}, ARGS)[2]
+    assert [problem.path for problem in found] == [*(f"{ARGS}.{name}" for name in list(given)[:3]), "gb10_vllm_extra_args.--tool-server"]
 
 
 @pytest.mark.parametrize(

@@ -91,10 +91,8 @@ def test_other_families_have_the_parameters_of_their_names(name: str, total: flo
 )
 def test_bytes_that_a_token_leaves_in_the_cache(name: str, size: int) -> None:
     shape = model_shape.shape(CONFIGS[name])
-    number = kv_cache.number_bytes(shape, "bfloat16", "bfloat16")
-    assert sum(kv_cache.token_bytes(layer.kv_cache, 1, number) for layer in shape.layers) == size
-    eight = kv_cache.number_bytes(shape, "fp8", "bfloat16")
-    assert sum(kv_cache.token_bytes(layer.kv_cache, 1, eight) for layer in shape.layers) * 2 == size
+    assert sum(kv_cache.layout(shape, 1, "bfloat16", "bfloat16", 4096).token_bytes) == size
+    assert sum(kv_cache.layout(shape, 1, "fp8", "bfloat16", 4096).token_bytes) * 2 == size
 
 
 def test_layers_by_what_they_keep() -> None:
@@ -196,12 +194,12 @@ def groups(**weights: Any) -> dict[str, Any]:
     ],
 )
 def test_scheme(found: dict[str, Any] | None, scheme: str) -> None:
-    assert quantization.scheme({} if found is None else {"quantization_config": found}) == scheme
-    assert quantization.scheme({"text_config": {} if found is None else {"quantization_config": found}}) == scheme
+    assert quantization.quantization_of({} if found is None else {"quantization_config": found}).scheme == scheme
+    assert quantization.quantization_of({"text_config": {} if found is None else {"quantization_config": found}}).scheme == scheme
 
 
 def test_scheme_without_a_file_is_unknown() -> None:
-    assert quantization.scheme(None) == "unknown"
+    assert quantization.quantization_of(None).scheme == "unknown"
 
 
 @pytest.mark.parametrize(

@@ -85,7 +85,7 @@ INSTALLED = ["inventories/lab/requirements.txt", "requirements-dev.txt", "roles/
 
 @pytest.mark.parametrize("path", [*INSTALLED, *(str(lock.relative_to(ROOT)) for lock in LOCKS)])
 def test_whatever_is_installed_is_pinned_by_hash(path: str) -> None:
-    assert locks.check(read(path), path) == []
+    assert locks.check_lock(read(path), path) == []
 
 
 @pytest.mark.parametrize(
@@ -104,7 +104,7 @@ def test_whatever_is_installed_is_pinned_by_hash(path: str) -> None:
     ],
 )
 def test_a_lock_that_leaves_something_open_is_refused_before_any_change(lock: str, found: str) -> None:
-    (problem,) = locks.check(lock, "my.lock")
+    (problem,) = locks.check_lock(lock, "my.lock")
     assert (problem.path, problem.found.startswith("my.lock has ")) == ("gb10_runtime_lock", True)
     assert found in problem.found
     assert "uv pip compile" in problem.fix
@@ -121,7 +121,7 @@ def test_the_lock_of_an_image_is_not_installed() -> None:
 
 def test_where_packages_are_is_no_problem() -> None:
     lock = f"--index-url https://download.pytorch.org/whl/cpu\n--find-links=/srv/wheels\n--no-index\nvllm==1 --hash=sha256:{ZEROS}\n"
-    assert locks.check(lock, "x") == []
+    assert locks.check_lock(lock, "x") == []
 
 
 def steps(path: str) -> list[dict[str, Any]]:

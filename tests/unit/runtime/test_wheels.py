@@ -16,7 +16,7 @@ SHA = "0" * 64
 
 
 def said(entry: Any) -> list[str]:
-    return [f"{problem.path}: {problem.found}. {problem.expected}" for problem in wheels.check([entry], LOCK, "w")]
+    return [f"{problem.path}: {problem.found}. {problem.expected}" for problem in wheels.check_wheels([entry], LOCK, "w")]
 
 
 @pytest.mark.parametrize(

@@ -14,6 +14,7 @@ from snapshot import assert_recorded
 
 from ansible_collections.gb10.cluster.plugins.module_utils.cluster import report as plan_text
 from ansible_collections.gb10.cluster.plugins.module_utils.model import catalog
+from ansible_collections.gb10.cluster.plugins.module_utils.model.shape import read_config
 from ansible_collections.gb10.cluster.plugins.module_utils.runtime import stacks
 from ansible_collections.gb10.cluster.plugins.module_utils.serve import plan as serve_plan
 from ansible_collections.gb10.cluster.plugins.module_utils.vllm_release import checks as vllm_release
@@ -130,7 +131,7 @@ def test_eager_only_where_a_thor_needs_it() -> None:
         given = inputs("gpt-oss-20b", count=2, thors=thors)
         nodes = [replace(node, environment={**node.environment, **environment}) for node in given.nodes]
         stack = stacks.Stack("current", vllm=release, cuda=13)
-        return "--enforce-eager" in serve_plan.decide(replace(given, stack=stack, nodes=nodes)).args
+        return "--enforce-eager" in serve_plan.decide(replace(given, stack=stack, release=vllm_release.of_runtime(release), nodes=nodes)).args
 
     assert eager("0.24.0", 1)
     assert not eager("0.24.0", 0), "a Spark does not need it"
@@ -142,12 +143,12 @@ def test_eager_only_where_a_thor_needs_it() -> None:
 
 def test_a_release_beyond_the_table_is_said_not_judged() -> None:
     given = inputs("gpt-oss-20b", gb10_vllm_extra_args=["--no-such-thing"])
-    later = replace(given, stack=stacks.Stack("current", vllm="9.9.9", cuda=13))
+    later = replace(given, stack=stacks.Stack("current", vllm="9.9.9", cuda=13), release=vllm_release.of_runtime("9.9.9"))
     decision = serve_plan.decide(later)
     assert decision.problems == []
     assert any("9.9.9 is not in the table" in line for line in decision.why)
-    queried = vllm_release.options("0.32.0")
-    (problem,) = serve_plan.decide(replace(later, queried=queried)).problems
+    queried = replace(later.release, queried=True, options=vllm_release.options("0.32.0"))
+    (problem,) = serve_plan.decide(replace(later, release=queried)).problems
     assert problem.path == "gb10_vllm_extra_args[0]"
 
 
@@ -263,11 +264,11 @@ def test_the_models_own_context_is_as_long_as_one_that_is_asked_for() -> None:
 
 def test_a_key_value_cache_that_the_checkpoint_has_in_fp8_is_one() -> None:
     given = inputs("qwen2.5-7b-instruct")
-    assert given.config is not None
+    assert given.config.raw is not None
     scheme = {"quant_method": "modelopt", "quant_algo": "NVFP4", "kv_cache_quant_algo": "FP8"}
-    calibrated = replace(given, config={**given.config, "quantization_config": scheme})
+    calibrated = replace(given, config=read_config({**given.config.raw, "quantization_config": scheme}))
     assert "flashinfer-fp8" in rules(serve_plan.decide(calibrated))
-    plain = replace(given, config={**given.config, "quantization_config": {**scheme, "kv_cache_quant_algo": ""}})
+    plain = replace(given, config=read_config({**given.config.raw, "quantization_config": {**scheme, "kv_cache_quant_algo": ""}}))
     assert "flashinfer-fp8" not in rules(serve_plan.decide(plain))
     own = replace(calibrated.settings, vllm_extra_args=["--kv-cache-dtype=bfloat16"])
     assert "flashinfer-fp8" not in rules(serve_plan.decide(replace(calibrated, settings=own)))

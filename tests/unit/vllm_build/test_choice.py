@@ -52,9 +52,9 @@ def test_separate_wheels_can_be_text(given: Any, separate: bool) -> None:
 
 
 def test_a_sound_request_has_no_problem() -> None:
-    assert choice.check(request(capabilities=["12.1", "11.0"], patches=[vars(PATCH)]), RELEASE, locked=True) == []
+    assert choice.check_request(request(capabilities=["12.1", "11.0"], patches=[vars(PATCH)]), RELEASE, locked=True) == []
     archive = request(source="/site/vllm-0.33.0.tar.gz", commit="", checksum=SHA)
-    assert (choice.check(archive, RELEASE, locked=True), archive.identity) == ([], f"sha256 {SHA}")
+    assert (choice.check_request(archive, RELEASE, locked=True), archive.identity) == ([], f"sha256 {SHA}")
     assert request().identity == f"commit {COMMIT}"
 
 
@@ -81,7 +81,7 @@ def test_a_sound_request_has_no_problem() -> None:
     ],
 )
 def test_what_is_wrong_with_a_request(changes: dict[str, Any], paths: list[str], word: str) -> None:
-    problems = choice.check(request(**changes), RELEASE, locked=True)
+    problems = choice.check_request(request(**changes), RELEASE, locked=True)
     assert [problem.path for problem in problems] == paths
     assert word in "\n".join(map(str, problems))
 
@@ -100,12 +100,12 @@ def test_the_files_of_a_build() -> None:
 
 def test_a_release_is_needed() -> None:
     for release, native in ((RELEASE, False), ("", True)):
-        (problem,) = choice.check(request(), release, native)
+        (problem,) = choice.check_request(request(), release, native)
         assert (problem.path, "gb10_runtime_lock" in problem.fix) == ("vllm_build_enabled", True)
 
 
 def test_without_a_build_nothing_is_checked() -> None:
-    assert choice.check(request(enabled=False, commit="", patches=[{"path": "x", "sha256": ""}], capabilities=["x"]), "", locked=False) == []
+    assert choice.check_request(request(enabled=False, commit="", patches=[{"path": "x", "sha256": ""}], capabilities=["x"]), "", locked=False) == []
 
 
 def test_what_is_an_archive() -> None:
@@ -318,7 +318,7 @@ def test_the_coverage_of_a_node_has_numbers() -> None:
     ],
 )
 def test_values_of_another_form_are_reported(changes: dict[str, Any], places: list[str]) -> None:
-    assert [found.path for found in choice.check(request(**changes), RELEASE, locked=True)] == places
+    assert [found.path for found in choice.check_request(request(**changes), RELEASE, locked=True)] == places
     # The digest before the plan does not fail, so that the plan can report them.
     assert choice.digest_of_lock(LOCK, {**BUILD, "enabled": "auto", "commit": COMMIT, **changes}, []) == hashlib.sha256(LOCK.encode()).hexdigest()
 

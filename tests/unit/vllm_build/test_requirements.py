@@ -38,7 +38,7 @@ def test_each_entry_is_read_with_its_hashes(path: str) -> None:
 def test_the_build_environment_of_each_stack(path: str) -> None:
     lock = read(path)
     text = requirements.requirements(lock, TOOLS)
-    assert locks.check(text, "x") == []
+    assert locks.check_lock(text, "x") == []
     found, runtime, tools = requirements.entries(text), requirements.entries(lock), requirements.entries(TOOLS)
     assert list(found) == names(text)
     assert len(names(text)) == len(set(names(text)))
@@ -112,4 +112,4 @@ def test_a_lock_without_uv_or_numpy() -> None:
 def test_the_tools_are_those_of_their_source() -> None:
     wanted = [line for line in read("roles/vllm_build/files/tools.in").splitlines() if line and not line.startswith("#")]
     assert {re.split("[<>=~ ]", line)[0] for line in wanted} <= requirements.entries(TOOLS).keys()
-    assert locks.check(TOOLS, "x") == []
+    assert locks.check_lock(TOOLS, "x") == []

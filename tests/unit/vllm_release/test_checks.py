@@ -10,8 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from ansible_collections.gb10.cluster.plugins.module_utils.vllm_release import checks as vllm_release
-from ansible_collections.gb10.cluster.plugins.module_utils.vllm_release.checks import Option, check_environment, parse
-from ansible_collections.gb10.cluster.plugins.module_utils.vllm_release.lookup import rows, spans
+from ansible_collections.gb10.cluster.plugins.module_utils.vllm_release.checks import Option, check_environment, parse, rows, spans
 from ansible_collections.gb10.cluster.plugins.module_utils.vllm_release.replacements import EARLIER, REPLACED
 from ansible_collections.gb10.cluster.plugins.module_utils.vllm_release.table import READ
 
@@ -60,7 +59,7 @@ def test_known(version: str, expected: bool) -> None:
     ],
 )
 def test_has_option(name: str, without: str, with_it: str) -> None:
-    assert (vllm_release.has_option(without, name), vllm_release.has_option(with_it, name)) == (False, True)
+    assert (name in vllm_release.options(without), name in vllm_release.options(with_it)) == (False, True)
 
 
 @pytest.mark.parametrize(
@@ -277,11 +276,11 @@ def test_the_environment_of_a_newer_release_is_asked() -> None:
 def test_what_is_replaced_is_gone_and_what_replaces_it_is_there() -> None:
     for name, (advice, source) in REPLACED.items():
         assert source
-        assert not vllm_release.has_option(NEWEST, name) and not vllm_release.has_variable(NEWEST, name), name
+        assert name not in vllm_release.options(NEWEST) and not vllm_release.has_variable(NEWEST, name), name
         for option in re.findall(r"--[a-z0-9-]+", advice):
-            assert vllm_release.has_option(NEWEST, option), option
+            assert option in vllm_release.options(NEWEST), option
     for name in EARLIER:
-        assert vllm_release.has_option(NEWEST, name) and not vllm_release.has_option(OLD, name)
+        assert name in vllm_release.options(NEWEST) and name not in vllm_release.options(OLD)
 
 
 def test_spans_of_the_table_are_of_releases_that_were_read() -> None:

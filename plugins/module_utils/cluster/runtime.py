@@ -1,0 +1,148 @@
+# Copyright (c) 2026, gb10.cluster maintainers
+# GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+
+"""The runtime of the ranks: the versions of a lock or an image, a build of vLLM, layers of an image, wheels of single nodes."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+from ansible_collections.gb10.cluster.plugins.module_utils.cluster.schema import Container, Environment, ImageOptions, Inputs, Wheel
+from ansible_collections.gb10.cluster.plugins.module_utils.common.problems import Problem
+from ansible_collections.gb10.cluster.plugins.module_utils.runtime import layers, locks, stacks, wheels
+from ansible_collections.gb10.cluster.plugins.module_utils.runtime.stacks import Stack
+from ansible_collections.gb10.cluster.plugins.module_utils.vllm_build import choice, requirements, schema
+from ansible_collections.gb10.cluster.plugins.module_utils.vllm_build.schema import Choice
+
+
+@dataclass(frozen=True)
+class Runtime:
+    """The runtime. ``stack`` has the versions to run: the lock's, or those of an image that the head queried.
+
+    ``options`` and ``variables`` are those of that image or of the installed vLLM, None if it was not queried. ``unread``:
+    the image has an unknown release. ``wheels`` replace the lock's; they and ``wheel_problems`` are in the order of the nodes.
+    """
+
+    stack: Stack
+    planned: Container | Environment
+    build: Choice
+    options: Sequence[Mapping[str, Any]] | None
+    variables: Sequence[str] | None
+    unread: bool
+    problems: Sequence[Problem] = ()
+    wheels: tuple[tuple[Wheel, ...], ...] = ()
+    wheel_problems: tuple[list[Problem], ...] = ()
+
+
+def runtime_of(inputs: Inputs) -> Runtime:
+    """Return the runtime, and every problem of lock, image, layers, build and wheels.
+
+    The build depends on the lock's releases, so that a query of the image does not change the decision.
+    """
+    settings, request, lock = inputs.head.settings, inputs.head.build, inputs.lock
+    nodes, queried = _build_nodes(inputs), inputs.head.facts.image if inputs.head.facts else None
+    locked, problems = stacks.resolve(settings.stack, lock, settings.runtime_lock, settings.runtime, settings.container_image)
+    container, torch = locked.runtime == stacks.CONTAINER, requirements.version(lock, "torch")
+    lock_problems = locks.check_lock(lock, settings.runtime_lock)
+    build_problems = choice.check_request(request, locked.vllm, bool(lock))
+    wanted = replace(request, wanted=schema.FALSE) if build_problems else request
+    build = choice.choose(wanted, locked.vllm, torch, locked.device, nodes, container)
+    if build.state == schema.MISSING:
+        build_problems += choice.check_files(request)
+    if container and build.built:
+        release = queried.vllm.partition("+")[0] if queried and queried.image == locked.image else ""
+        # The environment of the build gets the lock's torch.
+        build_problems += [*choice.check_image(request, locked.vllm, torch, locked.image, release), *lock_problems]
+    wheel_problems = tuple(
+        wheels.check_wheels(node.settings.runtime_wheels, lock, f"nodes[{index}].gb10_runtime_wheels", request.wanted != schema.FALSE)
+        for index, node in enumerate(inputs.nodes)
+    )
+    used = () if any(wheel_problems) else _wheels(inputs, build, container)
+    if not container:
+        problems += _check_layers(inputs, locked)
+        runtime = _environment(inputs, locked, build)
+    else:
+        runtime = _container(inputs, locked, build, queried)
+    if settings.distributed_executor_backend == "ray":
+        problems += stacks.check_ray(runtime.stack.ray, "gb10_container_image" if container else "gb10_runtime_lock")
+    # A container's lock lists the contents of the image; only a build installs it.
+    problems += [*(lock_problems if locked.runtime == stacks.NATIVE else []), *build_problems]
+    return replace(runtime, problems=problems, wheels=used, wheel_problems=wheel_problems)
+
+
+def _build_nodes(inputs: Inputs) -> list[schema.Node]:
+    nodes = []
+    for node in inputs.nodes:
+        known = (node.facts.builds, node.facts.published, node.facts.cores, node.facts.memory) if node.facts else ((), None, 0, 0)
+        nodes.append(schema.Node(node.name, node.capability or "", *known))
+    return nodes
+
+
+def _store(inputs: Inputs, item: schema.Item) -> str:
+    return f"{inputs.head.settings.install_dir}/build/wheels/{item.name}/{item.wheel}"
+
+
+def _container(inputs: Inputs, locked: Stack, build: Choice, queried: ImageOptions | None) -> Runtime:
+    """Return the container of the ranks, with vLLM's wheel below the user's layers and the recipe's mods.
+
+    A wheel that is missing has a layer too, so that no plan names the image without it; see vllm_runtime's prepare.yml.
+    Launch overrides belong to the image.
+    """
+    settings, base = inputs.head.settings, locked.image
+    items = build.wheels[:1] if build.built else ()
+    own = [layers.Layer(f"vllm-{item.name}", "", item.sha256 or item.name, (), False, _store(inputs, item)) for item in items]
+    builds = layers.builds(base, [*own, *inputs.layers], inputs.head.image_python) if base else []
+    stack = replace(locked, image=builds[-1].image) if builds else locked
+    # The head may have queried another image last.
+    image = queried if queried and queried.image == stack.image else None
+    if image:
+        stack = replace(stack, vllm=image.vllm.partition("+")[0], ray=image.ray, image_has_ray=bool(image.ray))
+    engine, arguments, lock = settings.container_engine, settings.container_args, settings.runtime_lock
+    return Runtime(
+        stack=stack,
+        planned=Container(stack.runtime, stack.image, stack.image, engine, arguments, image.image_id if image else "", base, builds, lock),
+        build=build,
+        options=image.options if image else None,
+        variables=image.variables if image else None,
+        unread=not image and stack.image != stacks.STACKS[stack.name].image,
+    )
+
+
+def _environment(inputs: Inputs, stack: Stack, build: Choice) -> Runtime:
+    """Return the environment of the ranks. Launch overrides belong to its path.
+
+    A build has an environment of its own, so that the one in use stays complete.
+    """
+    head, settings = inputs.head, inputs.head.settings
+    digest = choice.runtime_digest(hashlib.sha256(inputs.lock.encode()).hexdigest(), build)
+    path, link = f"{settings.install_dir}/runtime/{digest[:12]}", f"{settings.install_dir}/runtime/current"
+    engine, arguments, lock = settings.container_engine, settings.container_args, settings.runtime_lock
+    return Runtime(
+        stack=stack,
+        planned=Environment(stack.runtime, path, "", engine, arguments, "", "", (), lock, digest, path, link),
+        build=build,
+        options=head.options,
+        variables=head.environment_variables,
+        unread=False,
+    )
+
+
+def _check_layers(inputs: Inputs, stack: Stack) -> list[Problem]:
+    expected = "gb10_runtime: container, because layers belong to an image"
+    problem = Problem(layers.VARIABLE, f"the runtime is {stack.runtime}", expected, "remove the layers, or set gb10_runtime")
+    return [problem] if inputs.layers else []
+
+
+def _wheels(inputs: Inputs, build: Choice, container: bool) -> tuple[tuple[Wheel, ...], ...]:
+    """Return the wheels that replace the lock's on each node: of the build, once every node has it, and the node's own."""
+    built: dict[str, Wheel] = {}
+    if build.state == schema.READY and not container:
+        built = {name: Wheel(_store(inputs, item), item.sha256, built=True) for item in build.wheels for name in item.nodes}
+    return tuple(
+        (*((built[node.name],) if node.name in built else ()), *(Wheel(**wheel) for wheel in node.settings.runtime_wheels))
+        for node in inputs.nodes
+    )
