@@ -56,7 +56,8 @@ def plan(inputs: Inputs) -> MemoryPlan:
         inputs = replace(inputs, max_num_seqs=sequences)
         demand, budget, context, short = _calculate(inputs)
     fits, shape, layout = not any(short), inputs.shape, demand.layout
-    reads = sum(stage.reads for stage in demand.stages)
+    # A weights file of a few bytes, such as a pointer of Git LFS, must not end the planner.
+    reads = max(sum(stage.reads for stage in demand.stages), 1)
     full = reads + sum(stage.reads_of(context.planned) for stage in demand.stages)
     lowered = context.planned if inputs.max_model_len or context.planned < shape.positions else 0
     nodes = tuple(_node(inputs, demand, budget, rank, lack) for rank, lack in enumerate(short))

@@ -108,6 +108,10 @@ def test_the_roofline_of_a_dense_model_is_the_published_one() -> None:
     assert stages.tokens_per_second == one.tokens_per_second
 
 
+def test_a_weights_file_of_one_byte_is_planned() -> None:
+    assert planned(TINY, nodes=nodes(LARGE), tensor=1, weights_bytes=1).tokens_per_second > 0
+
+
 def test_a_model_that_fits_says_how_it_is_started() -> None:
     found = plan("gpt-oss-120b", MIDDLE)
     assert (found.fits, found.short, found.problems, found.context) == (True, 0, (), 131072)
