@@ -190,7 +190,7 @@ def test_the_preparation_does_not_touch_the_running_runtime() -> None:
         assert (task["when"], task["vars"]) == ("not __upgrade_planned.same_runtime", {"common_overrides_save": False})
     assert runtime["ansible.builtin.include_role"]["tasks_from"] == "prepare"
     assert "runtime.link" not in read("roles/vllm_runtime/tasks/prepare.yml") + read("roles/vllm_runtime/tasks/install.yml")
-    assert "runtime.link" in read("roles/vllm_runtime/tasks/main.yml")
+    assert "runtime.link" in read("roles/vllm_runtime/tasks/runtime.yml")
     called = {task["ansible.builtin.include_role"]["name"] for task in [*prepare, *patched["block"]] if "ansible.builtin.include_role" in task}
     assert called == {f"gb10.cluster.{name}" for name in ("vllm_runtime", "model_store", "nccl_sm121_build", "vllm_patch")}
     assert by_name["Switch to the prepared launch"]["when"] == "upgrade_confirmed | bool"
