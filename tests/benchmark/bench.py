@@ -27,7 +27,7 @@ from pathlib import Path
 
 ROOT = Path(__file__).parents[2]
 REPORT = ROOT / "docs" / "benchmarks.md"
-LIMIT = 20
+LIMIT = 15
 #: Maximum seconds of CPU time (user plus system) of a vllm_patch run: one that changes nothing, one that patches.
 CPU_LIMITS = (0.3, 1.0)
 #: Maximum time of a copy to four hosts, as a multiple of one copy.
