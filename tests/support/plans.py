@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 from cluster_nodes import spark
@@ -11,9 +12,10 @@ from ansible_collections.gb10.cluster.plugins.module_utils.cluster.schema import
 from ansible_collections.gb10.cluster.plugins.module_utils.launch import argv as launch
 from ansible_collections.gb10.cluster.plugins.module_utils.model import catalog
 from ansible_collections.gb10.cluster.plugins.module_utils.model.shape import read_config
+from ansible_collections.gb10.cluster.plugins.module_utils.nccl.choice import Loaded
 from ansible_collections.gb10.cluster.plugins.module_utils.runtime import stacks
 from ansible_collections.gb10.cluster.plugins.module_utils.serve import plan as serve_plan
-from ansible_collections.gb10.cluster.plugins.module_utils.serve.schema import Node
+from ansible_collections.gb10.cluster.plugins.module_utils.serve.schema import Node, Served
 from ansible_collections.gb10.cluster.plugins.module_utils.vllm_release import checks as vllm_release
 
 MEMORY = 128_526_000_000
@@ -43,25 +45,29 @@ def settings_of(**settings: Any) -> Settings:
 def inputs(model: str, stack: str = "current", count: int = 2, thors: int = 0, **settings: Any) -> serve_plan.Inputs:
     chosen = catalog.find(model, settings.get("gb10_models", {}))
     return serve_plan.Inputs(
-        model=chosen,
-        config=read_config(chosen.config or None),
-        weights_bytes=chosen.weights_bytes,
+        model=Served(chosen, read_config(chosen.config or None), chosen.weights_bytes, None, "args", "environment"),
         stack=stacks.STACKS[stack],
         release=vllm_release.of_runtime(stacks.STACKS[stack].vllm),
         settings=settings_of(gb10_model=model, **settings),
         nodes=known(count, thors),
         topology="socket" if thors else "direct",
         transport="none" if count == 1 else "socket" if thors else "roce",
-        nccl="2.30.7",
+        nccl=Loaded("2.30.7"),
+        smoke_tokens=0,
     )
+
+
+def without_own_arguments(given: serve_plan.Inputs) -> serve_plan.Inputs:
+    """Return the inputs with a model whose entry has no arguments."""
+    return replace(given, model=replace(given.model, entry=replace(given.model.entry, args=())))
 
 
 def argv(given: serve_plan.Inputs, decision: serve_plan.Decision) -> list[str]:
     """Return the arguments of vllm serve after the model's name."""
     plan = {
         "runtime": {"kind": "native", "path": "/r"},
-        "model": given.model.reference,
-        "served_model_name": given.model.name,
+        "model": given.model.entry.reference,
+        "served_model_name": given.model.entry.name,
         "api_host": "127.0.0.1",
         "api_port": 8000,
         "api_key": False,

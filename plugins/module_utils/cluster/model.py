@@ -13,37 +13,26 @@ from ansible_collections.gb10.cluster.plugins.module_utils.cluster.schema import
 from ansible_collections.gb10.cluster.plugins.module_utils.common.problems import Problem, ProblemsError, refuse
 from ansible_collections.gb10.cluster.plugins.module_utils.model import catalog, drafts
 from ansible_collections.gb10.cluster.plugins.module_utils.model.catalog import Model
-from ansible_collections.gb10.cluster.plugins.module_utils.model.drafts import Draft
-from ansible_collections.gb10.cluster.plugins.module_utils.model.shape import ModelConfig, read_config
+from ansible_collections.gb10.cluster.plugins.module_utils.model.shape import read_config
 from ansible_collections.gb10.cluster.plugins.module_utils.model_store import plan as model_store
 from ansible_collections.gb10.cluster.plugins.module_utils.recipe.schema import Use
+from ansible_collections.gb10.cluster.plugins.module_utils.serve.schema import Served
 
 
 @dataclass(frozen=True)
-class Chosen:
-    """The model. ``entry``: its path is the folder in the store, if it is stored; ``name``: its default name in the API.
+class Chosen(Served):
+    """The model with its place in the store. The path of its ``entry`` is that folder; ``name``: its default name in the API.
 
-    ``draft``: of speculative decoding, None without one; ``draft_store``: its place in the store, {} without one.
-    ``user_args``: gb10_vllm_extra_args with the draft's folder, as the entry's. ``args_path`` and ``environment_path``: the
-    sources of the entry's arguments and environment, for messages.
-
-    ``config`` and ``weights_bytes`` come from its files if they were read, else from the catalog.
-    ``weights_bytes`` is None if unknown.
-    ``store`` is from model_store's plan(), ``about`` and ``warnings`` are text.
+    ``store`` is from model_store's plan(); ``draft_store``: the place of the draft, {} without one. ``user_args``:
+    gb10_vllm_extra_args with the draft's folder, as the entry's. ``about`` and ``warnings`` are text.
     """
 
-    entry: Model
     name: str
     store: Mapping[str, str]
-    config: ModelConfig
-    weights_bytes: int | None
     about: Sequence[str]
     warnings: Sequence[str]
-    draft: Draft | None
     draft_store: Mapping[str, str]
     user_args: Sequence[str]
-    args_path: str
-    environment_path: str
 
 
 def choose_model(inputs: Inputs) -> Chosen:

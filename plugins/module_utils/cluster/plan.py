@@ -33,7 +33,6 @@ from ansible_collections.gb10.cluster.plugins.module_utils.cluster.schema import
     Rail,
     Restart,
     Serve,
-    Settings,
     StackVersions,
     State,
     Store,
@@ -55,7 +54,6 @@ from ansible_collections.gb10.cluster.plugins.module_utils.runtime.stacks import
 from ansible_collections.gb10.cluster.plugins.module_utils.serve import plan as serve_plan
 from ansible_collections.gb10.cluster.plugins.module_utils.serve import schema as serve
 from ansible_collections.gb10.cluster.plugins.module_utils.vllm_release import checks as vllm_release
-from ansible_collections.gb10.cluster.plugins.module_utils.vllm_release.checks import Release
 
 #: Problems with one of these make the vLLM release unknown, so that arguments are not checked.
 _RELEASE = ("gb10_stack", "gb10_runtime_lock", "gb10_runtime", "gb10_container_image")
@@ -100,7 +98,8 @@ def plan(inputs: Inputs, known_variables: Mapping[str, Sequence[str]]) -> tuple[
     transport = _transport(ranks)
     nccl, library = _nccl(inputs, fabric, stack, transport)
     release = vllm_release.of_runtime(stack.vllm, runtime.options, runtime.variables, runtime.unread)
-    serving = _serving(inputs, settings, fabric, ranks, stack, release, transport, library, model)
+    planned = fabric.topology if fabric.nodes else ""
+    serving = serve.Inputs(model, stack, release, settings, ranks, planned, transport, library, inputs.head.smoke_tokens)
     decision = serve_plan.decide(serving)
     problems += decision.problems
     return (None if problems else _plan(inputs, fabric, ranks, runtime, nccl, model, serving, decision)), problems
@@ -175,37 +174,6 @@ def _nccl(inputs: Inputs, fabric: FabricPlan, stack: Stack, transport: str) -> t
     return Nccl(choice.build, choice.final, choice.why, head.nccl_wanted, cluster), loaded
 
 
-def _serving(
-    inputs: Inputs,
-    settings: Settings,
-    fabric: FabricPlan,
-    ranks: Sequence[serve.Node],
-    stack: Stack,
-    release: Release,
-    transport: str,
-    nccl: nccl_choice.Loaded,
-    model: Chosen,
-) -> serve.Inputs:
-    """Return the inputs of the serving decision. ``settings`` may differ from those of the inputs."""
-    return serve.Inputs(
-        model=model.entry,
-        config=model.config,
-        weights_bytes=model.weights_bytes,
-        stack=stack,
-        release=release,
-        settings=settings,
-        nodes=ranks,
-        topology=fabric.topology if fabric.nodes else "",
-        transport=transport,
-        nccl=nccl.release,
-        nccl_gcc=nccl.gcc,
-        smoke_tokens=inputs.head.smoke_tokens,
-        draft=model.draft,
-        args_path=model.args_path,
-        environment_path=model.environment_path,
-    )
-
-
 def _plan(
     inputs: Inputs,
     fabric: FabricPlan,
@@ -221,7 +189,7 @@ def _plan(
     executor = settings.distributed_executor_backend
     nodes = _planned_nodes(inputs, fabric.nodes, ranks, decision.environment, runtime.wheels)
     expected = _expected(serving, decision)
-    planned = _serve(model, decision, serving.nccl, expected, inputs.recipe.about if inputs.recipe else ())
+    planned = _serve(model, decision, serving.nccl.release, expected, inputs.recipe.about if inputs.recipe else ())
     return Plan(
         nodes=nodes,
         head=Head(head.name, fabric.nodes[0].address),
@@ -294,7 +262,7 @@ def _serve(model: Chosen, decision: serve.Decision, nccl: str, expected: Expecte
 
 def _expected(serving: serve.Inputs, decision: serve.Decision) -> Expected:
     memory = decision.memory
-    published = serving.model.published.get(str(len(serving.nodes)), ())
+    published = serving.model.entry.published.get(str(len(serving.nodes)), ())
     if not memory:
         return Expected(0, 0, 0.0, published)
     speed = 0.0 if decision.kind.pooling else memory.tokens_per_second

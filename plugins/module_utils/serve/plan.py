@@ -68,7 +68,7 @@ class _Part:
 
 def decide(inputs: Inputs) -> Decision:
     """Decide how to serve. Collects all problems, so that they are listed together with those of the cluster."""
-    model, config = inputs.model, inputs.config
+    model, config = inputs.model.entry, inputs.model.config
     settings, release = inputs.settings, inputs.release
     environment, files = _environment(inputs), _files(inputs)
     # A node's own values win.
@@ -77,12 +77,12 @@ def decide(inputs: Inputs) -> Decision:
     options = _options(inputs)
     served = release.serves(model.requires.get("since", ""), model.requires.get("until", ""))
     unread = release.unread_variables(settings.extra_env, "gb10_extra_env")
-    unread += release.unread_variables(model.environment, inputs.environment_path)
+    unread += release.unread_variables(model.environment, inputs.model.environment_path)
     of_model, _problems = release.arguments([word for _name, words in options for word in words], "")
     user_args, user_problems = release.arguments(settings.vllm_extra_args, "gb10_vllm_extra_args")
     given = {**of_model, **user_args}
     kind, kind_problems = model_kind.find(model.kind, config.raw, given, "gb10_vllm_extra_args")
-    pooling = model_kind.pooling_arguments(kind, config.raw, of_model, user_args, inputs.args_path)
+    pooling = model_kind.pooling_arguments(kind, config.raw, of_model, user_args, inputs.model.args_path)
     memory_part, plan = _memory(inputs, given, tensor, pipeline)
     decided = _joined(
         _Part(why=[f"memory is not planned: {config.unknown}"] if config.unknown else [], problems=user_problems),
@@ -101,8 +101,8 @@ def decide(inputs: Inputs) -> Decision:
     tokens = inputs.smoke_tokens or (_REASONED_ANSWER if model.reasoning else ANSWER)
     situation = _situation(inputs, tensor, pipeline, tokens)
     overridden = [*decided.args, *overrides.serve_flags([{"additions": node.additions} for node in inputs.nodes])]
-    values, problems = release.arguments(overridden, inputs.args_path)
-    places = dict.fromkeys(of_model.keys() - user_args.keys(), inputs.args_path)
+    values, problems = release.arguments(overridden, inputs.model.args_path)
+    places = dict.fromkeys(of_model.keys() - user_args.keys(), inputs.model.args_path)
     findings, stopping = serve_rules.judge(situation, {**values, **user_args}, settings.serve_waivers, places)
     return Decision(
         tensor=tensor,
@@ -131,19 +131,19 @@ def _joined(*parts: _Part) -> _Part:
 def _environment(inputs: Inputs) -> dict[str, str]:
     """Return the variables that all ranks have in common."""
     defaults = {_MARLIN: "1"} if _cuda(inputs) else {}
-    return {**defaults, **inputs.stack.environment, **inputs.model.environment}
+    return {**defaults, **inputs.stack.environment, **inputs.model.entry.environment}
 
 
 def _files(inputs: Inputs) -> list[tuple[str, File]]:
     """Return the model's extra files for the head, each with the argument that takes its path."""
     folder = f"{inputs.settings.install_dir}/files"
-    return [(file.argument, File(file.url, file.sha256, f"{folder}/{file.name}")) for file in inputs.model.files]
+    return [(file.argument, File(file.url, file.sha256, f"{folder}/{file.name}")) for file in inputs.model.entry.files]
 
 
 def _options(inputs: Inputs) -> list[tuple[str, Sequence[str]]]:
     """Return the names and the words of the model's arguments. gb10_kv_cache_dtype replaces that option of the model."""
     auto = inputs.settings.kv_cache_dtype == "auto"
-    return [(name, words) for name, _values, words in arguments.options(inputs.model.args) if auto or name != _KV_DTYPE]
+    return [(name, words) for name, _values, words in arguments.options(inputs.model.entry.args) if auto or name != _KV_DTYPE]
 
 
 def _encodes(shape: Shape | None) -> bool:
@@ -160,9 +160,9 @@ def _pipelined(shape: Shape | None, pipeline: int) -> list[Problem]:
 
 def _stack(inputs: Inputs, given: Mapping[str, Any], environment: Mapping[str, str]) -> _Part:
     """Add the stack's arguments that neither model nor user sets in any way. Explain the stack's variables."""
-    stack, config, others = inputs.stack, inputs.config, {**inputs.model.environment, **inputs.settings.extra_env}
+    stack, config, others = inputs.stack, inputs.model.config, {**inputs.model.entry.environment, **inputs.settings.extra_env}
     why = [f"{name}={value}: the stack {stack.name} sets it" for name, value in stack.environment.items() if name not in others]
-    if _MARLIN in environment and _MARLIN not in {**stack.environment, **inputs.model.environment}:
+    if _MARLIN in environment and _MARLIN not in {**stack.environment, **inputs.model.entry.environment}:
         why.append(f"{_MARLIN}=1: without it Marlin's kernels reportedly race on sm_121")
     view = View(Situation(arguments=given), ())
     moe = stack.moe_backends.get(config.quantization.scheme, "") if config.shape and config.shape.experts else ""
@@ -204,7 +204,7 @@ def _parallelism(inputs: Inputs) -> tuple[int, int, list[str]]:
     count = len(inputs.nodes)
     if tensor or pipeline:
         return tensor or max(1, count // pipeline), pipeline or max(1, count // tensor), []
-    tensor, pipeline, why = _sizes(inputs, inputs.config.shape, inputs.model)
+    tensor, pipeline, why = _sizes(inputs, inputs.model.config.shape, inputs.model.entry)
     return tensor, pipeline, [f"tensor {tensor} x pipeline {pipeline}: {why}"] if count > 1 else []
 
 
@@ -226,19 +226,19 @@ def _sizes(inputs: Inputs, shape: Shape | None, model: Model) -> tuple[int, int,
 
 def _draft(inputs: Inputs) -> list[str]:
     """Explain the memory of a draft, which the memory plan counts whole on each rank."""
-    if not inputs.draft:
+    draft = inputs.model.draft
+    if not draft:
         return []
-    size = inputs.draft.weights_bytes
-    if size:
-        return [f"the draft {inputs.draft.hub}: {size / 1e9:.1f} GB on each rank, without its KV cache, which is not planned"]
-    return [f"the draft {inputs.draft.hub}: its size is unknown, so its memory is not planned"]
+    if draft.weights_bytes:
+        return [f"the draft {draft.hub}: {draft.weights_bytes / 1e9:.1f} GB on each rank, without its KV cache, which is not planned"]
+    return [f"the draft {draft.hub}: its size is unknown, so its memory is not planned"]
 
 
 def _experts(inputs: Inputs) -> _Part:
     """Distribute whole experts over the ranks, instead of slices of each."""
     if not inputs.settings.expert_parallel:
         return _Part()
-    shape, found = inputs.config.shape, f"{inputs.model.name} has no experts"
+    shape, found = inputs.model.config.shape, f"{inputs.model.entry.name} has no experts"
     problem = Problem("gb10_expert_parallel", found, "a mixture of experts", "set gb10_expert_parallel: false")
     return _Part(["--enable-expert-parallel"], problems=[problem] if shape is not None and not shape.experts else [])
 
@@ -257,7 +257,7 @@ def _eager(inputs: Inputs, given: Mapping[str, Any]) -> _Part:
 
 def _memory(inputs: Inputs, given: Mapping[str, Any], tensor: int, pipeline: int) -> tuple[_Part, memory.MemoryPlan | None]:
     """Plan the memory, and add the resulting arguments. The user's own arguments take precedence."""
-    settings, shape = inputs.settings, inputs.config.shape
+    settings, shape = inputs.settings, inputs.model.config.shape
     args = [f"{_KV_DTYPE}={settings.kv_cache_dtype}"] if settings.kv_cache_dtype != "auto" else []
     args += [f"--max-num-seqs={settings.max_num_seqs}"] if settings.max_num_seqs else []
     length = [f"--max-model-len={settings.max_model_len}"] if settings.max_model_len else []
@@ -281,7 +281,7 @@ def _memory(inputs: Inputs, given: Mapping[str, Any], tensor: int, pipeline: int
 def _memory_inputs(inputs: Inputs, shape: Shape, given: Mapping[str, Any], tensor: int, pipeline: int) -> memory.Inputs:
     """Return the inputs of the memory plan, with the model's and the user's arguments ``given`` by name."""
     settings = inputs.settings
-    default = settings.max_model_len or min(inputs.model.max_model_len, shape.positions)
+    default = settings.max_model_len or min(inputs.model.entry.max_model_len, shape.positions)
     # Each replica contains the whole model, so the smallest node sets the limit.
     smallest = [min(inputs.nodes, key=lambda node: node.memory_bytes)]
     return memory.Inputs(
@@ -289,7 +289,7 @@ def _memory_inputs(inputs: Inputs, shape: Shape, given: Mapping[str, Any], tenso
         nodes=smallest if settings.data_parallel_size > 1 else inputs.nodes,
         tensor=tensor,
         pipeline=pipeline,
-        weights_bytes=inputs.weights_bytes,
+        weights_bytes=inputs.model.weights_bytes,
         dtype=str(given.get("--dtype", "auto")),
         kv_dtype=str(given.get(_KV_DTYPE, settings.kv_cache_dtype)),
         max_model_len=_whole(given.get("--max-model-len")) or default,
@@ -298,7 +298,7 @@ def _memory_inputs(inputs: Inputs, shape: Shape, given: Mapping[str, Any], tenso
         ceiling=CEILING,
         kv_in_bytes="--kv-cache-memory-bytes" in inputs.release.options,
         kv_cache_memory_bytes=_whole(given.get("--kv-cache-memory-bytes")),
-        draft_bytes=(inputs.draft.weights_bytes or 0) if inputs.draft else 0,
+        draft_bytes=(inputs.model.draft.weights_bytes or 0) if inputs.model.draft else 0,
     )
 
 
@@ -324,8 +324,8 @@ def _whole(value: Any) -> int:
 
 def _required(inputs: Inputs) -> Problem:
     """Return the problem of a release that does not support the model's architecture."""
-    expected = " ".join(f"{word} {inputs.model.requires[word]}" for word in ("since", "until") if inputs.model.requires.get(word))
-    found = f"vLLM {inputs.release.version} (stack {inputs.stack.name}) does not serve {inputs.model.name}"
+    expected = " ".join(f"{word} {inputs.model.entry.requires[word]}" for word in ("since", "until") if inputs.model.entry.requires.get(word))
+    found = f"vLLM {inputs.release.version} (stack {inputs.stack.name}) does not serve {inputs.model.entry.name}"
     return Problem("gb10_stack", found, f"vLLM {expected}", "use another stack or another model")
 
 
@@ -363,7 +363,7 @@ def _situation(inputs: Inputs, tensor: int, pipeline: int, smoke_tokens: int) ->
     """Return the whole configuration except vLLM's arguments, once the network is planned."""
     if not inputs.topology:
         return None
-    model, settings, config = inputs.model, inputs.settings, inputs.config
+    model, settings, config = inputs.model.entry, inputs.settings, inputs.model.config
     container = launch.engine_overrides(settings.container_args)
     # Ranks on the CPU do not use the GPU of their node.
     gpus = inputs.stack.device == stacks.CUDA
@@ -381,8 +381,8 @@ def _situation(inputs: Inputs, tensor: int, pipeline: int, smoke_tokens: int) ->
         transport=inputs.transport,
         api_host=settings.api_host,
         api_key=settings.api_key_enabled,
-        nccl=inputs.nccl,
-        nccl_gcc=inputs.nccl_gcc,
+        nccl=inputs.nccl.release,
+        nccl_gcc=inputs.nccl.gcc,
         smoke_tokens=smoke_tokens,
         model=ServedModel(
             name=model.hub or model.name,
@@ -390,7 +390,7 @@ def _situation(inputs: Inputs, tensor: int, pipeline: int, smoke_tokens: int) ->
             scheme=config.quantization.scheme,
             moe=bool(config.shape and config.shape.experts),
             reasoning=model.reasoning,
-            weights_bytes=inputs.weights_bytes,
+            weights_bytes=inputs.model.weights_bytes,
             positions=config.positions,
             kv_dtype=config.quantization.kv_dtype if config.raw else "",
         ),

@@ -17,6 +17,7 @@ from ansible_collections.gb10.cluster.plugins.module_utils.model.catalog import 
 from ansible_collections.gb10.cluster.plugins.module_utils.model.drafts import Draft
 from ansible_collections.gb10.cluster.plugins.module_utils.model.kind import Kind
 from ansible_collections.gb10.cluster.plugins.module_utils.model.shape import ModelConfig
+from ansible_collections.gb10.cluster.plugins.module_utils.nccl.choice import Loaded
 from ansible_collections.gb10.cluster.plugins.module_utils.rules import schema as rules
 from ansible_collections.gb10.cluster.plugins.module_utils.runtime import stacks
 from ansible_collections.gb10.cluster.plugins.module_utils.vllm_release.checks import Release
@@ -61,32 +62,37 @@ class Node(rules.Node):
 
 
 @dataclass(frozen=True)
-class Inputs:
-    """The inputs. ``config`` and ``weights_bytes`` come from the model's files if read, else from the catalog.
+class Served:
+    """The model. ``config`` and ``weights_bytes`` come from its files if they were read, else from the catalog.
 
-    ``release`` is the stack's vLLM.
+    ``weights_bytes`` is None if unknown. ``draft``: of speculative decoding, None without one. ``args_path`` and
+    ``environment_path``: the sources of the entry's arguments and environment, for messages.
     """
 
-    model: Model
+    entry: Model
     config: ModelConfig
     weights_bytes: int | None
+    draft: Draft | None
+    args_path: str
+    environment_path: str
+
+
+@dataclass(frozen=True)
+class Inputs:
+    """The inputs. ``release`` is the stack's vLLM, ``nccl`` the library that the ranks will load.
+
+    ``topology`` is "" if other problems prevented a plan of the network; ``smoke_tokens`` is 0 for the model's default.
+    """
+
+    model: Served
     stack: stacks.Stack
     release: Release
     settings: Settings
     nodes: Sequence[Node]
-    #: "" if other problems prevented a plan of the network.
     topology: str
     transport: str
-    #: The NCCL release that the ranks will load, "" if unknown.
-    nccl: str
-    smoke_tokens: int = 0
-    #: The draft of speculative decoding, None without one.
-    draft: Draft | None = None
-    #: The GCC releases that compiled this NCCL, () if unknown.
-    nccl_gcc: Sequence[str] = ()
-    #: The sources of the model's arguments and environment, for messages.
-    args_path: str = ""
-    environment_path: str = ""
+    nccl: Loaded
+    smoke_tokens: int
 
 
 @dataclass(frozen=True)

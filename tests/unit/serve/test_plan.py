@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 from cluster_nodes import Node, cluster_plan, mistakes, spark
-from plans import MEMORY, SHAPES, argv, inputs
+from plans import MEMORY, SHAPES, argv, inputs, without_own_arguments
 from repository import ROOT
 from snapshot import assert_recorded
 
@@ -264,11 +264,13 @@ def test_the_models_own_context_is_as_long_as_one_that_is_asked_for() -> None:
 
 def test_a_key_value_cache_that_the_checkpoint_has_in_fp8_is_one() -> None:
     given = inputs("qwen2.5-7b-instruct")
-    assert given.config.raw is not None
+    assert given.model.config.raw is not None
     scheme = {"quant_method": "modelopt", "quant_algo": "NVFP4", "kv_cache_quant_algo": "FP8"}
-    calibrated = replace(given, config=read_config({**given.config.raw, "quantization_config": scheme}))
+    config = read_config({**given.model.config.raw, "quantization_config": scheme})
+    calibrated = replace(given, model=replace(given.model, config=config))
     assert "flashinfer-fp8" in rules(serve_plan.decide(calibrated))
-    plain = replace(given, config=read_config({**given.config.raw, "quantization_config": {**scheme, "kv_cache_quant_algo": ""}}))
+    config = read_config({**given.model.config.raw, "quantization_config": {**scheme, "kv_cache_quant_algo": ""}})
+    plain = replace(given, model=replace(given.model, config=config))
     assert "flashinfer-fp8" not in rules(serve_plan.decide(plain))
     own = replace(calibrated.settings, vllm_extra_args=["--kv-cache-dtype=bfloat16"])
     assert "flashinfer-fp8" not in rules(serve_plan.decide(replace(calibrated, settings=own)))
@@ -301,9 +303,8 @@ def test_an_entry_draws_no_warning_of_its_kernels(stack: str, model: str) -> Non
 
 
 def test_a_stack_is_served_with_what_it_says() -> None:
-    nvfp4 = replace(inputs("nemotron-3-super-120b-a12b-nvfp4", "ngc-26.04", gb10_distributed_executor_backend="mp"))
-    bare = replace(nvfp4, model=replace(nvfp4.model, args=()))
-    decision = serve_plan.decide(bare)
+    nvfp4 = inputs("nemotron-3-super-120b-a12b-nvfp4", "ngc-26.04", gb10_distributed_executor_backend="mp")
+    decision = serve_plan.decide(without_own_arguments(nvfp4))
     assert {"--attention-backend=TRITON_ATTN", "--moe-backend=marlin"} <= set(decision.args)
     assert decision.environment.items() >= {"VLLM_USE_FLASHINFER_MOE_FP4": "0", "VLLM_MARLIN_USE_ATOMIC_ADD": "1"}.items()
     for said in ("--attention-backend=TRITON_ATTN", "--moe-backend=marlin", "VLLM_USE_FLASHINFER_MOE_FP4=0"):
@@ -326,7 +327,7 @@ def test_a_stack_is_served_with_what_it_says() -> None:
 )
 def test_the_users_arguments_take_the_place_of_the_stacks(own: list[str], left: list[str]) -> None:
     given = inputs("nemotron-3-super-120b-a12b-nvfp4", "ngc-26.04", gb10_distributed_executor_backend="mp", gb10_vllm_extra_args=own)
-    decision = serve_plan.decide(replace(given, model=replace(given.model, args=())))
+    decision = serve_plan.decide(without_own_arguments(given))
     assert [word for word in decision.args if "-backend" in word] == left
 
 
