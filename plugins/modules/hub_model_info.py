@@ -88,7 +88,7 @@ hub_model:
       description: Bytes of its safetensors, from their index if there is one; null if unknown.
       type: int
     model_reason:
-      description: A problem with the weights, empty if there is none.
+      description: Why vLLM cannot load the weights, empty if it can.
       type: str
     trouble:
       description: Why the query of Hugging Face Hub failed, empty if it succeeded.

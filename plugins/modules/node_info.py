@@ -109,7 +109,7 @@ model_bytes:
   type: int
   sample: 65248815744
 model_reason:
-  description: The problem of the model's weights (missing files, or sizes that differ from the index), empty if none.
+  description: Why vLLM cannot load the weights (missing files, or pointers of Git LFS), empty if it can.
   returned: always
   type: str
 model_at:

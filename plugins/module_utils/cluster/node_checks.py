@@ -9,7 +9,7 @@ from __future__ import annotations
 import ipaddress
 from collections.abc import Mapping, Sequence
 
-from ansible_collections.gb10.cluster.plugins.module_utils.cluster.schema import Facts, Inputs, Node, Settings
+from ansible_collections.gb10.cluster.plugins.module_utils.cluster.schema import Facts, Inputs, ModelFiles, Node, Settings
 from ansible_collections.gb10.cluster.plugins.module_utils.common import paths
 from ansible_collections.gb10.cluster.plugins.module_utils.common.problems import Problem
 from ansible_collections.gb10.cluster.plugins.module_utils.fabric import links as fabric_links
@@ -53,14 +53,12 @@ def _check(index: int, node: Node, settings: Settings, fabric: FabricPlan) -> li
 
 
 def _check_node(path: str, node: Node, facts: Facts, settings: Settings) -> list[Problem]:
-    name, model, user = node.name, settings.model, settings.service_user
+    name, user = node.name, settings.service_user
     problems = []
     if not facts.gpu.visible:
         found = f"{name} has no visible GPU: {facts.gpu.reason}"
         problems.append(Problem(f"{path}.gpu", found, "a GPU that nvidia-smi lists", "install or repair the driver"))
-    if model.startswith("/") and facts.model.config is None and not (node.store_enabled and node.store_source):
-        found = f"{model}/config.json is missing on {name}"
-        problems.append(Problem(f"{path}.model", found, "the model at the same path on every node", f"copy the model to {name}"))
+    problems += _check_model(path, node, facts.model, settings.model)
     if user in facts.login_users:
         found = (
             f"{user} is a login user of {name}: it may have more rights than the services need, and logind deletes its "
@@ -69,6 +67,20 @@ def _check_node(path: str, node: Node, facts: Facts, settings: Settings) -> list
         fix = "remove gb10_service_user: the run creates the default user"
         problems.append(Problem(f"{path}.gb10_service_user", found, "a dedicated system user", fix))
     return problems
+
+
+def _check_model(path: str, node: Node, files: ModelFiles, model: str) -> list[Problem]:
+    """Check a model outside the store, and the head's source of the store. The store completes its own copies."""
+    name, source = node.name, node.store_source if node.store_enabled else ""
+    expected, fix = "the complete model at the same path on every node", f"copy the model to {name}"
+    if model.startswith("/") and not source and files.config is None:
+        return [Problem(f"{path}.model", f"{model}/config.json is missing on {name}", expected, fix)]
+    if source:
+        expected, fix = "a complete model in model_store_source", f"complete {source} on {name}"
+    # Recorded facts may be about another model.
+    if not files.reason or files.path != (source or model) or (source and not node.head):
+        return []
+    return [Problem(f"{path}.model", f"vLLM cannot load {files.path} on {name}: {files.reason}", expected, fix)]
 
 
 def _check_listeners(path: str, node: Node, facts: Facts, settings: Settings) -> list[Problem]:

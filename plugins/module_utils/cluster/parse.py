@@ -200,9 +200,8 @@ def _installed(found: Mapping[str, Any]) -> Installed:
 
 
 def _model_files(found: Mapping[str, Any]) -> ModelFiles:
-    return ModelFiles(
-        found.get("model"), found.get("model_bytes"), found.get("model_at"), bool(found.get("model_complete"))
-    )
+    complete, reason = bool(found.get("model_complete")), str(found.get("model_reason", ""))
+    return ModelFiles(found.get("model"), found.get("model_bytes"), found.get("model_at"), complete, reason)
 
 
 def _settings(given: Mapping[str, Any], path: str, problems: list[Problem]) -> Settings:

@@ -97,13 +97,15 @@ class Listener:
 class ModelFiles:
     """A model as it was read: its config.json (None if missing) and the bytes of its weights, None if unknown.
 
-    ``path``: the folder, None if not recorded; ``complete``: whether the role model_store verified the folder.
+    ``path``: the folder, None if not recorded; ``complete``: whether the role model_store verified the folder; ``reason``:
+    why vLLM cannot load the weights, or "".
     """
 
     config: Mapping[str, Any] | None
     weights_bytes: int | None
     path: str | None = None
     complete: bool = False
+    reason: str = ""
 
 
 @dataclass(frozen=True)

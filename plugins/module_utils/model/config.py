@@ -10,7 +10,7 @@ The model's publisher wrote the file, so any value may have any type. A value of
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 #: Keys for the maximum number of tokens in a sequence; the first one present counts.
@@ -59,17 +59,20 @@ def positions(config: Mapping[str, Any]) -> int:
     return next((found for key in POSITIONS if isinstance(found := values.get(key), int)), 0)
 
 
-def checkpoint(sizes: Mapping[str, int], index: Mapping[str, Any] | None) -> tuple[int | None, str]:
-    """Return (bytes of the weights, a problem with the files or "") of a folder.
+def checkpoint(sizes: Mapping[str, int], index: Mapping[str, Any] | None, pointers: Sequence[str] = ()) -> tuple[int | None, str]:
+    """Return (bytes of the weights, the reason why vLLM cannot load them or "") of a folder.
 
-    ``sizes``: bytes of each *.safetensors in it; ``index``: model.safetensors.index.json, None if missing. The index's
-    total_size counts, so that a missing file does not make the model smaller. None bytes: no weights, or no size in the
-    index.
+    ``sizes``: bytes of each *.safetensors in it; ``index``: model.safetensors.index.json, None if missing; ``pointers``: the
+    files that Git LFS did not download. The index's total_size counts, so that a missing file does not make the model
+    smaller. None bytes: no weights, or no size in the index.
     """
+    more, unloaded = ", ..." if len(pointers) > 1 else "", ""
+    if pointers:
+        unloaded = f"{len(pointers)} of the weights' files are pointers of Git LFS, not the weights: {pointers[0]!r}{more}"
     if index is None:
         # Mistral's repositories contain the weights twice, once in Mistral's own format.
         plain = [size for name, size in sizes.items() if not name.startswith("consolidated")]
-        return (sum(plain or sizes.values()) or None), ""
+        return None if pointers else sum(plain or sizes.values()) or None, unloaded
     shards = list(_mapping(index.get("weight_map")).values())
     if any(not isinstance(name, str) or not _SHARD.fullmatch(name) for name in shards):
         return None, "the index contains an invalid file name"
@@ -78,11 +81,8 @@ def checkpoint(sizes: Mapping[str, int], index: Mapping[str, Any] | None) -> tup
     if missing := sorted(names - sizes.keys()):
         more = ", ..." if len(missing) > 1 else ""
         return total, f"{len(missing)} of {len(names)} files in the index are missing: {missing[0]}{more}"
-    here = sum(sizes[name] for name in names)
-    if not total:
-        return here or None, ""
-    differs = abs(here - total) * 100 > total
-    return total, f"the index lists {total} bytes, the files have {here}" if differs else ""
+    here = 0 if pointers else sum(sizes[name] for name in names)
+    return total or here or None, unloaded
 
 
 def _mapping(value: object) -> Mapping[str, Any]:

@@ -11,7 +11,7 @@ import os
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from ansible_collections.gb10.cluster.plugins.module_utils.common import io_json
+from ansible_collections.gb10.cluster.plugins.module_utils.common import io_file, io_json
 from ansible_collections.gb10.cluster.plugins.module_utils.model import config as model_config
 from ansible_collections.gb10.cluster.plugins.module_utils.model import kind, quantization
 from ansible_collections.gb10.cluster.plugins.module_utils.model_store import io_files as io_model_files
@@ -26,20 +26,31 @@ MOST_CONFIG = 1 << 22
 QUANTIZATION = "hf_quant_config.json"
 #: The file of sentence-transformers with a model's modules, which decides its kind.
 MODULES = "modules.json"
+#: Maximum bytes of the text file that `git clone` writes in place of a large file, and its beginning. Source: Git LFS,
+#: docs/spec.md.
+_POINTER_BYTES, _POINTER = 1023, "version https://git-lfs.github.com/spec/"
 
 
 def model(folder: str, sizes: Mapping[str, int] | None = None) -> dict[str, Any]:
-    """Return {model, model_bytes, model_reason} of a folder: config.json, bytes of weights, and a problem with them.
+    """Return {model, model_bytes, model_reason} of a folder: config.json, bytes of weights, and why they cannot be loaded.
 
     The config.json has the quantization and the types of the modules from other files. The first two are None if
     missing; see config.checkpoint(). ``sizes``: bytes of its *.safetensors, None to read them from the folder.
     Raises ValueError with the name of an unreadable JSON file.
     """
     sizes = _weights(folder) if sizes is None else sizes
-    size, reason = model_config.checkpoint(sizes, io_json.json_file(f"{folder}/model.safetensors.index.json"))
+    pointers = [name for name in sorted(sizes) if sizes[name] <= _POINTER_BYTES and _is_pointer(f"{folder}/{name}")]
+    size, reason = model_config.checkpoint(sizes, io_json.json_file(f"{folder}/model.safetensors.index.json"), pointers)
     config, separate = (io_json.json_file(f"{folder}/{name}", MOST_CONFIG) for name in ("config.json", QUANTIZATION))
     found = kind.with_modules(quantization.with_separate(config, separate), io_json.json_list(f"{folder}/{MODULES}"))
     return {"model": found, "model_bytes": size, "model_reason": reason}
+
+
+def _is_pointer(path: str) -> bool:
+    try:
+        return (io_file.read_bounded(path, _POINTER_BYTES) or "").startswith(_POINTER)
+    except ValueError:
+        return False
 
 
 def _weights(folder: str) -> dict[str, int]:

@@ -154,3 +154,17 @@ def test_a_port_in_use_is_named(cluster: Cluster, head: Host, tmp_path: Path) ->
     finally:
         head.check_output("systemctl stop squatter")
     assert "nodes[0].gb10_api_port: port 8123 of spark1 is in use by python3" in said
+
+
+def test_weights_that_git_lfs_did_not_download_are_named(cluster: Cluster, nodes: dict[str, Host], tmp_path: Path) -> None:
+    folder, pointer = "/srv/models/cloned", f"version https://git-lfs.github.com/spec/v1\\noid sha256:{'0' * 64}\\nsize 99\\n"
+    for node in nodes.values():
+        node.check_output(f"cp -r /srv/models/tiny {folder}")
+    nodes["spark2"].check_output(f"printf '{pointer}' >{folder}/model.safetensors")
+    try:
+        reported = spoilt(cluster, tmp_path, {}, *extra(gb10_model=folder))
+    finally:
+        for node in nodes.values():
+            node.check_output(f"rm -r {folder}")
+    assert f"nodes[1].model: vLLM cannot load {folder} on spark2: 1 of the weights' files are pointers of Git LFS" in reported
+    assert f"{folder} on spark1" not in reported

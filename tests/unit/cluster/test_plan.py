@@ -148,6 +148,10 @@ def seen(nodes: list[Node], index: int, **changes: Any) -> list[Node]:
     return nodes
 
 
+def copied_from(source: str) -> list[Node]:
+    return [{**node, "store": {"enabled": True, "source": source}} for node in pair()]
+
+
 def listener(port: int, process: str = "nginx", unit: str = "nginx.service") -> dict[str, Any]:
     return {"address": "0.0.0.0", "port": port, "pid": 99, "process": process, "unit": unit}
 
@@ -360,6 +364,20 @@ BAD: dict[str, tuple[Callable[[], list[Node]], str, str, str, str]] = {
         "/srv/models/tiny/config.json is missing on spark2",
         "at the same path on every node",
         "copy the model to spark2",
+    ),
+    "weights missing on one node": (
+        lambda: seen(pair(), 1, model_at="/srv/models/tiny", model_reason="1 of 2 files in the index are missing: b.safetensors"),
+        "nodes[1].model",
+        "vLLM cannot load /srv/models/tiny on spark2: 1 of 2 files in the index are missing: b.safetensors",
+        "the complete model at the same path on every node",
+        "copy the model to spark2",
+    ),
+    "weights missing in the source of the store": (
+        lambda: seen(copied_from("/mnt/usb"), 0, model_at="/mnt/usb", model_reason="it is cut"),
+        "nodes[0].model",
+        "vLLM cannot load /mnt/usb on spark1: it is cut",
+        "a complete model in model_store_source",
+        "complete /mnt/usb on spark1",
     ),
     "no GPU": (
         lambda: seen(pair(), 1, gpu={"gpus": [], "reason": "nvidia-smi is not installed"}),

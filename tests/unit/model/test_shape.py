@@ -247,11 +247,6 @@ def test_a_part_of_the_layers_left_unquantised_counts_in_part() -> None:
         ({"consolidated.safetensors": 8}, None, (8, "")),
         ({"a": 995}, {"metadata": {"total_size": 1000}, "weight_map": {"x": "a"}}, (1000, "")),
         (
-            {"a": 500},
-            {"metadata": {"total_size": 1000}, "weight_map": {"x": "a"}},
-            (1000, "the index lists 1000 bytes, the files have 500"),
-        ),
-        (
             {"a": 5},
             {"metadata": {"total_size": 9}, "weight_map": {"x": "a", "y": "b"}},
             (9, "1 of 2 files in the index are missing: b"),
@@ -261,3 +256,9 @@ def test_a_part_of_the_layers_left_unquantised_counts_in_part() -> None:
 )
 def test_bytes_of_a_folder(sizes: dict[str, int], index: dict[str, Any] | None, expected: tuple[int | None, str]) -> None:
     assert model_config.checkpoint(sizes, index) == expected
+
+
+@pytest.mark.parametrize(("index", "size"), [(None, None), ({"metadata": {"total_size": 9}, "weight_map": {"x": "a", "y": "b"}}, 9)])
+def test_pointers_of_git_lfs_have_no_bytes(index: dict[str, Any] | None, size: int | None) -> None:
+    reason = "2 of the weights' files are pointers of Git LFS, not the weights: 'a', ..."
+    assert model_config.checkpoint({"a": 130, "b": 130}, index, ["a", "b"]) == (size, reason)
