@@ -9,6 +9,7 @@ from __future__ import annotations
 import ipaddress
 from collections.abc import Mapping, Sequence
 
+from ansible_collections.gb10.cluster.plugins.module_utils.cluster.model import Chosen
 from ansible_collections.gb10.cluster.plugins.module_utils.cluster.schema import Facts, Inputs, ModelFiles, Node, Settings
 from ansible_collections.gb10.cluster.plugins.module_utils.common import paths
 from ansible_collections.gb10.cluster.plugins.module_utils.common.problems import Problem
@@ -23,17 +24,17 @@ from ansible_collections.gb10.cluster.plugins.module_utils.launch import argv as
 _LOOPBACK = "lo"
 
 
-def check_nodes(inputs: Inputs, fabric: FabricPlan, wheels: Sequence[Sequence[Problem]]) -> list[Problem]:
+def check_nodes(inputs: Inputs, fabric: FabricPlan, wheels: Sequence[Sequence[Problem]], model: Chosen | None) -> list[Problem]:
     """Return the problems of all nodes, node by node; ``wheels`` are those of each node's wheels."""
     settings = inputs.head.settings
     return [
         problem
         for index, (node, own) in enumerate(zip(inputs.nodes, wheels, strict=True))
-        for problem in (*own, *_check(index, node, settings, fabric))
+        for problem in (*own, *_check(index, node, settings, fabric, model))
     ]
 
 
-def _check(index: int, node: Node, settings: Settings, fabric: FabricPlan) -> list[Problem]:
+def _check(index: int, node: Node, settings: Settings, fabric: FabricPlan, model: Chosen | None) -> list[Problem]:
     """Return the problems of the index-th node. ``settings`` are those of the cluster."""
     path, name = f"nodes[{index}]", node.name
     problems = []
@@ -46,19 +47,19 @@ def _check(index: int, node: Node, settings: Settings, fabric: FabricPlan) -> li
         found = f"{name} has no recorded facts: {node.unrecorded} does not exist"
         problems.append(Problem(path, found, "the recorded result of node_info", fix))
     if node.facts:
-        problems += _check_node(path, node, node.facts, settings)
+        problems += _check_node(path, node, node.facts, settings, model)
         problems += _check_listeners(path, node, node.facts, settings)
         problems += _check_devices(path, node, node.facts.network, settings, fabric.members[index], fabric.topology)
     return problems
 
 
-def _check_node(path: str, node: Node, facts: Facts, settings: Settings) -> list[Problem]:
+def _check_node(path: str, node: Node, facts: Facts, settings: Settings, model: Chosen | None) -> list[Problem]:
     name, user = node.name, settings.service_user
     problems = []
     if not facts.gpu.visible:
         found = f"{name} has no visible GPU: {facts.gpu.reason}"
         problems.append(Problem(f"{path}.gpu", found, "a GPU that nvidia-smi lists", "install or repair the driver"))
-    problems += _check_model(path, node, facts.model, settings.model)
+    problems += _check_model(f"{path}.model", node, facts.model, model) if model else []
     if user in facts.login_users:
         found = (
             f"{user} is a login user of {name}: it may have more rights than the services need, and logind deletes its "
@@ -69,18 +70,18 @@ def _check_node(path: str, node: Node, facts: Facts, settings: Settings) -> list
     return problems
 
 
-def _check_model(path: str, node: Node, files: ModelFiles, model: str) -> list[Problem]:
+def _check_model(path: str, node: Node, files: ModelFiles, model: Chosen) -> list[Problem]:
     """Check a model outside the store, and the head's source of the store. The store completes its own copies."""
-    name, source = node.name, node.store_source if node.store_enabled else ""
-    expected, fix = "the complete model at the same path on every node", f"copy the model to {name}"
-    if model.startswith("/") and not source and files.config is None:
-        return [Problem(f"{path}.model", f"{model}/config.json is missing on {name}", expected, fix)]
-    if source:
-        expected, fix = "a complete model in model_store_source", f"complete {source} on {name}"
-    # Recorded facts may be about another model.
-    if not files.reason or files.path != (source or model) or (source and not node.head):
+    name, source = node.name, model.store.get("source", "") if node.head else ""
+    where, expected, fix = source, "a complete model in model_store_source", f"complete {source} on {name}"
+    if not model.store:
+        where, expected, fix = model.entry.path, "the complete model at the same path on every node", f"copy the model to {name}"
+    # The facts may be about another model.
+    if not where or files.path != where:
         return []
-    return [Problem(f"{path}.model", f"vLLM cannot load {files.path} on {name}: {files.reason}", expected, fix)]
+    if files.config is None and not model.store:
+        return [Problem(path, f"{where}/config.json is missing on {name}", expected, fix)]
+    return [Problem(path, f"vLLM cannot load {where} on {name}: {files.reason}", expected, fix)] if files.reason else []
 
 
 def _check_listeners(path: str, node: Node, facts: Facts, settings: Settings) -> list[Problem]:

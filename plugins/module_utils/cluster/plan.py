@@ -72,22 +72,17 @@ def plan(inputs: Inputs, known_variables: Mapping[str, Sequence[str]]) -> tuple[
     runtime = runtime_of(inputs)
     members, ports = [_member(node) for node in inputs.nodes], [node.settings.fabric_ports for node in inputs.nodes]
     fabric = fabric_plan.of_cluster(members, ports, settings.fabric, settings.fabric_rdma_required, settings.fabric_pin_gid_index)
+    model, model_problems = _model(inputs)
     problems = [
         *input_problems,
         *inputs.problems,
         *fabric.problems,
         *runtime.problems,
-        *node_checks.check_nodes(inputs, fabric, runtime.wheel_problems),
+        *node_checks.check_nodes(inputs, fabric, runtime.wheel_problems, model),
         *fabric.link_problems,
+        *model_problems,
     ]
-    if settings.recipe and not inputs.recipe and not settings.model:
-        # The recipe is refused, so the model is unknown.
-        return None, problems
-    try:
-        model = cluster_model.choose_model(inputs)
-    except ProblemsError as error:
-        return None, [*problems, *error.problems]
-    if any(problem.path in _RELEASE for problem in problems):
+    if not model or any(problem.path in _RELEASE for problem in problems):
         return None, problems
     if any(problem.path in _SIZES for problem in problems):
         # Check the rest with sizes that the plan chooses.
@@ -125,6 +120,17 @@ def _member(node: Node) -> topology.FabricNode:
         network,
         node.removing,
     )
+
+
+def _model(inputs: Inputs) -> tuple[Chosen | None, list[Problem]]:
+    """Return the model and its problems. A refused recipe, whose problems are reported already, leaves it unknown."""
+    settings = inputs.head.settings
+    if settings.recipe and not inputs.recipe and not settings.model:
+        return None, []
+    try:
+        return cluster_model.choose_model(inputs), []
+    except ProblemsError as error:
+        return None, [*error.problems]
 
 
 def _ranks(inputs: Inputs, fabric: FabricPlan, runtime: Runtime, model: Chosen) -> list[serve.Node]:

@@ -66,23 +66,29 @@ def checkpoint(sizes: Mapping[str, int], index: Mapping[str, Any] | None, pointe
     files that Git LFS did not download. The index's total_size counts, so that a missing file does not make the model
     smaller. None bytes: no weights, or no size in the index.
     """
-    more, unloaded = ", ..." if len(pointers) > 1 else "", ""
-    if pointers:
-        unloaded = f"{len(pointers)} of the weights' files are pointers of Git LFS, not the weights: {pointers[0]!r}{more}"
+    unloaded = _listed(pointers, "of the weights' files are pointers of Git LFS, not the weights")
     if index is None:
         # Mistral's repositories contain the weights twice, once in Mistral's own format.
         plain = [size for name, size in sizes.items() if not name.startswith("consolidated")]
         return None if pointers else sum(plain or sizes.values()) or None, unloaded
-    shards = list(_mapping(index.get("weight_map")).values())
-    if any(not isinstance(name, str) or not _SHARD.fullmatch(name) for name in shards):
+    names = _shards(index)
+    if names is None:
         return None, "the index contains an invalid file name"
-    names = set(shards)
+    missing = _listed(sorted(names - sizes.keys()), f"of {len(names)} files in the index are missing")
     total = _bytes(_mapping(index.get("metadata")).get("total_size"))
-    if missing := sorted(names - sizes.keys()):
-        more = ", ..." if len(missing) > 1 else ""
-        return total, f"{len(missing)} of {len(names)} files in the index are missing: {missing[0]}{more}"
-    here = 0 if pointers else sum(sizes[name] for name in names)
-    return total or here or None, unloaded
+    here = 0 if missing or pointers else sum(sizes[name] for name in names)
+    return total or here or None, missing or unloaded
+
+
+def _shards(index: Mapping[str, Any]) -> set[str] | None:
+    """Return the files in an untrusted index, None if a name is invalid."""
+    names = list(_mapping(index.get("weight_map")).values())
+    return set(names) if all(isinstance(name, str) and _SHARD.fullmatch(name) for name in names) else None
+
+
+def _listed(names: Sequence[str], problem: str) -> str:
+    """Return a problem with its number of files and the first one, "" without files."""
+    return f"{len(names)} {problem}: {names[0]!r}{', ...' if len(names) > 1 else ''}" if names else ""
 
 
 def _mapping(value: object) -> Mapping[str, Any]:

@@ -359,9 +359,16 @@ BAD: dict[str, tuple[Callable[[], list[Node]], str, str, str, str]] = {
         "correct gb10_extra_env",
     ),
     "model missing on one node": (
-        lambda: seen(pair(), 1, model=None),
+        lambda: seen(pair(), 1, model=None, model_at="/srv/models/tiny"),
         "nodes[1].model",
         "/srv/models/tiny/config.json is missing on spark2",
+        "at the same path on every node",
+        "copy the model to spark2",
+    ),
+    "a model of gb10_models missing on one node": (
+        lambda: seen(pair(gb10_model="mine", gb10_models={"mine": {"path": "/srv/mine"}}), 1, model=None, model_at="/srv/mine"),
+        "nodes[1].model",
+        "/srv/mine/config.json is missing on spark2",
         "at the same path on every node",
         "copy the model to spark2",
     ),
@@ -634,6 +641,7 @@ def test_every_problem_of_one_inventory_is_in_one_list() -> None:
     worker |= {"group": "head", "variables": ["gb10_modle"]}
     worker["observed"] |= {
         "model": None,
+        "model_at": "/srv/models/tiny",
         "listeners": [listener(6380)],
         "interfaces": addressed("enP7s7", "10.110.200.5/24"),
         "gpu": {"gpus": [], "reason": "nvidia-smi is not installed"},

@@ -249,7 +249,7 @@ def test_a_part_of_the_layers_left_unquantised_counts_in_part() -> None:
         (
             {"a": 5},
             {"metadata": {"total_size": 9}, "weight_map": {"x": "a", "y": "b"}},
-            (9, "1 of 2 files in the index are missing: b"),
+            (9, "1 of 2 files in the index are missing: 'b'"),
         ),
         ({"a": 5, "b": 9}, {"weight_map": {"x": "a"}}, (5, "")),
     ],

@@ -66,7 +66,7 @@ def test_node_info_counts_the_weights(tmp_path: Path) -> None:
     answer = run_module("node_info", {"model": str(model)}, tmp_path)
     assert (answer["model_bytes"], answer["model_reason"]) == (
         995,
-        "1 of 2 files in the index are missing: model-2.safetensors",
+        "1 of 2 files in the index are missing: 'model-2.safetensors'",
     )
     pointer = f"version https://git-lfs.github.com/spec/v1\noid sha256:{'0' * 64}\nsize 400\n"
     (model / "model-2.safetensors").write_text(pointer, encoding="utf-8")
