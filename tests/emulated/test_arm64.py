@@ -17,18 +17,20 @@ from testinfra.host import Host
 INFO_MODULES = [Path(path).stem for path in files("plugins/modules/*_info.py")]
 #: Required arguments of info modules.
 ARGUMENTS: dict[str, dict[str, Any]] = {
-    # No server listens there: the module reports the reason.
+    # No server listens there: both modules report the reason.
+    "gateway_info": {"url": "http://127.0.0.1:9"},
     "hub_model_info": {"name": "org/tiny", "environment": {"HF_ENDPOINT": "http://127.0.0.1:9"}},
     "model_store_info": {"folder": "/srv/models/tiny"},
     "nccl_info": {"pids": [1]},
     "systemd_unit_info": {"name": "ssh.service"},
+    "vllm_build_info": {"store": "/opt/gb10/build"},
     "vllm_info": {"url": "http://127.0.0.1:8000"},
 }
 #: Info modules that need what this host lacks: Ray, vLLM, and the kernel's list of neighbors, which QEMU does not pass on. Each result of
 #: cluster_verify_info has the clock.
 NOT_HERE = {"ray_info", "vllm_arguments_info", "fabric_neighbors_info", "cluster_verify_info"}
 #: Results that differ between calls.
-PASSING = {"available", "uptime", "free_bytes"}
+PASSING = {"available", "uptime", "free_bytes", "memory"}
 
 
 def ask(cluster: Cluster, module: str, status: str = "SUCCESS", **arguments: Any) -> dict[str, Any]:
