@@ -130,7 +130,7 @@ integration: setup ## Run all integration tests on a running cluster (INVENTORY,
 test: root setup ## Run the tests that each change has to pass (aim: 20 minutes on 2 cores): linters, unit, the package, two vLLM releases, a pair
 	@$(bin)/python tests/run.py test $(PARTS)
 
-test-all: root setup ## Run every test (about three hours on 2 cores; PARTS=ring: only this part)
+test-all: root setup ## Run every test (about four hours on 2 cores; PARTS=ring: only this part)
 	@$(bin)/python tests/run.py test-all $(PARTS)
 
 test-table: setup ## Write the table of docs/testing.md from the reports of the last `make test-all`
