@@ -72,10 +72,13 @@ def _check_node(path: str, node: Node, facts: Facts, settings: Settings, model: 
 
 def _check_model(path: str, node: Node, files: ModelFiles, model: Chosen) -> list[Problem]:
     """Check a model outside the store, and the head's source of the store. The store completes its own copies."""
-    name, source = node.name, model.store.get("source", "") if node.head else ""
-    where, expected, fix = source, "a complete model in model_store_source", f"complete {source} on {name}"
-    if not model.store:
-        where, expected, fix = model.entry.path, "the complete model at the same path on every node", f"copy the model to {name}"
+    name = node.name
+    if model.store:
+        where = model.store["source"] if node.head else ""
+        expected, fix = "a complete model in model_store_source", f"complete {where} on {name}"
+    else:
+        where = model.entry.path
+        expected, fix = "the complete model at the same path on every node", f"copy the model to {name}"
     # The facts may be about another model.
     if not where or files.path != where:
         return []
