@@ -137,6 +137,29 @@ cma_free_bytes:
   description: C(CmaFree) of C(/proc/meminfo), null if the kernel has no CMA.
   returned: always
   type: int
+toolkit:
+  description: The CUDA toolkit of the node, and the other parts of a compilation.
+  returned: always
+  type: dict
+  contains:
+    home:
+      description: The folder, empty without a working toolkit.
+      type: str
+      sample: /usr/local/cuda
+    release:
+      description: The release of C(nvcc).
+      type: str
+      sample: 13.0.88
+    architectures:
+      description: The GPU architectures that C(nvcc) supports.
+      type: list
+      elements: str
+    reason:
+      description: Why the toolkit does not work, empty if it works or there is none.
+      type: str
+    host_compiler:
+      description: Whether C(g++) and the headers of Python exist.
+      type: bool
 login_users:
   description: Root, and the users who log in, whose semaphores and shared memory logind may delete.
   returned: always
@@ -238,6 +261,7 @@ from ansible_collections.gb10.cluster.plugins.module_utils.launch import io_inst
 from ansible_collections.gb10.cluster.plugins.module_utils.model_store import io_model
 from ansible_collections.gb10.cluster.plugins.module_utils.nccl import io_library as io_nccl
 from ansible_collections.gb10.cluster.plugins.module_utils.node import io_facts as io_node
+from ansible_collections.gb10.cluster.plugins.module_utils.node import io_toolkit
 from ansible_collections.gb10.cluster.plugins.module_utils.rollback import io_record
 
 
@@ -264,6 +288,7 @@ def main() -> None:
             listeners=io_node.listeners(),
             **(io_model.planned_model(folder, source, module.params["exclude"]) if folder else io_model.NO_MODEL),
             **io_node.system(),
+            toolkit=io_toolkit.facts(run),
             nccl=io_nccl.bundled_facts(module.params["runtime"]) if module.params["runtime"] else None,
             state={
                 **io_node.state(module.params["user"], paths.home(module.params["user"]), module.params["runtime"] or ""),

@@ -116,6 +116,7 @@ def spark(number: int, group: str, **settings: Any) -> Node:
         "removing": False,
         "store": {"enabled": True, "source": ""},
         "smoke_tokens": 0,
+        "packages": None,
         "image_python": "python3",
         "refused": [],
         "key_problem": "",

@@ -45,7 +45,7 @@ def settings_of(**settings: Any) -> Settings:
 def inputs(model: str, stack: str = "current", count: int = 2, thors: int = 0, **settings: Any) -> serve_plan.Inputs:
     chosen = catalog.find(model, settings.get("gb10_models", {}))
     return serve_plan.Inputs(
-        model=Served(chosen, read_config(chosen.config or None), chosen.weights_bytes, None, "args", "environment"),
+        model=Served(chosen, read_config(chosen.config or None), chosen.weights_bytes, None, "args", "environment", False),
         stack=stacks.STACKS[stack],
         release=vllm_release.of_runtime(stacks.STACKS[stack].vllm),
         settings=settings_of(gb10_model=model, **settings),

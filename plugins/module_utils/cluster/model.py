@@ -65,6 +65,7 @@ def choose_model(inputs: Inputs) -> Chosen:
         user_args=user_args,
         args_path="gb10_recipe.command" if inputs.recipe else f"gb10_models.{model.name}.args",
         environment_path="gb10_recipe.env" if inputs.recipe else f"gb10_models.{model.name}.environment",
+        recipe=inputs.recipe is not None,
     )
 
 

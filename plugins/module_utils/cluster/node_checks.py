@@ -7,7 +7,9 @@
 from __future__ import annotations
 
 import ipaddress
+import re
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 
 from ansible_collections.gb10.cluster.plugins.module_utils.cluster.model import Chosen
 from ansible_collections.gb10.cluster.plugins.module_utils.cluster.schema import Facts, Inputs, ModelFiles, Node, Settings
@@ -19,6 +21,8 @@ from ansible_collections.gb10.cluster.plugins.module_utils.fabric.plan import Fa
 from ansible_collections.gb10.cluster.plugins.module_utils.fabric.rdma import degraded
 from ansible_collections.gb10.cluster.plugins.module_utils.fabric.schema import Interface, Network, Owner
 from ansible_collections.gb10.cluster.plugins.module_utils.launch import argv as launch
+from ansible_collections.gb10.cluster.plugins.module_utils.node import toolkit
+from ansible_collections.gb10.cluster.plugins.module_utils.node.capability import ComputeCapability
 
 #: The interface whose addresses are local to the node.
 _LOOPBACK = "lo"
@@ -51,6 +55,37 @@ def _check(index: int, node: Node, settings: Settings, fabric: FabricPlan, model
         problems += _check_listeners(path, node, node.facts, settings)
         problems += _check_devices(path, node, node.facts.network, settings, fabric.members[index], fabric.topology)
     return problems
+
+
+def check_compilers(nodes: Sequence[Node], compiled: Sequence[str]) -> list[Problem]:
+    """Return what the nodes lack to compile these kernels of FlashInfer."""
+    problems: list[Problem] = []
+    if not compiled:
+        return problems
+    kernels = f"FlashInfer compiles {', '.join(compiled)}"
+    for index, node in enumerate(nodes):
+        facts = node.facts
+        if facts and facts.toolkit and node.capability:
+            problems += [
+                replace(
+                    problem,
+                    path=f"nodes[{index}].{problem.path}",
+                    found=f"{problem.found} on {node.name}, and {kernels}",
+                    fix="install it, such as the package cuda-toolkit-13-0, or set gb10_flashinfer: false",
+                )
+                for problem in toolkit.check(facts.toolkit, [ComputeCapability.parse(node.capability)])
+            ]
+        if facts and not facts.host_compiler and not _installs_compiler(node.packages):
+            found = f"{node.name} has no g++ or no headers of Python, and {kernels}"
+            problems.append(Problem(f"nodes[{index}].vllm_runtime_packages", found, "g++ and python3-dev", "add them to the list"))
+    return problems
+
+
+def _installs_compiler(packages: Sequence[str] | None) -> bool:
+    """Return whether the packages of the runtime have g++ and Python's headers; None is the role's default, which has."""
+    if packages is None:
+        return True
+    return any(name.startswith("g++") for name in packages) and any(re.fullmatch(r"python3[\d.]*-dev", name) for name in packages)
 
 
 def _check_node(path: str, node: Node, facts: Facts, settings: Settings, model: Chosen | None) -> list[Problem]:

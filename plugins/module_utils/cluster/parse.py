@@ -29,6 +29,7 @@ from ansible_collections.gb10.cluster.plugins.module_utils.cluster.schema import
 from ansible_collections.gb10.cluster.plugins.module_utils.common.problems import Problem
 from ansible_collections.gb10.cluster.plugins.module_utils.fabric import schema as fabric_schema
 from ansible_collections.gb10.cluster.plugins.module_utils.fabric.links import PORTS, Ports
+from ansible_collections.gb10.cluster.plugins.module_utils.node.toolkit import Toolkit
 from ansible_collections.gb10.cluster.plugins.module_utils.recipe import apply as recipe_apply
 from ansible_collections.gb10.cluster.plugins.module_utils.recipe import parse as recipe_parse
 from ansible_collections.gb10.cluster.plugins.module_utils.recipe.schema import Use
@@ -61,6 +62,7 @@ def parse(nodes: Sequence[Mapping[str, Any]], lock: str, recipe: Any = None, lay
          "secrets": {"names": [str], "problems": [...]},   # secret_environment.verdict: the values are never here
          "smoke_tokens": int,                   # the smoke test's token limit, 0 for the role's default
          "image_python": str,                   # the interpreter inside the image that runs vLLM
+         "packages": [str] | None,              # vllm_runtime_packages, None for the role's default
          "store": {"enabled": bool, "source": str},   # whether models are copied to the store; their source folder,
                                                 # "" for Hugging Face Hub
          "unreachable": str,                    # the reason why the node could not be read, or ""
@@ -131,6 +133,7 @@ def _node(given: Mapping[str, Any], path: str, problems: list[Problem]) -> Node:
         secret_problems=_problems(secrets),
         smoke_tokens=int(given["smoke_tokens"]),
         image_python=given["image_python"],
+        packages=given["packages"],
         store_enabled=given["store"]["enabled"],
         store_source=given["store"]["source"],
         unreachable=given["unreachable"],
@@ -171,7 +174,17 @@ def _facts(observed: Mapping[str, Any]) -> Facts:
         published=vllm_build.published(built.get("published")),
         cores=vllm_build.count(built.get("cores")),
         memory=vllm_build.count(built.get("memory")),
+        toolkit=_toolkit(observed["toolkit"]) if observed.get("toolkit") else None,
+        host_compiler=(observed.get("toolkit") or {}).get("host_compiler") is not False,
     )
+
+
+def _toolkit(found: Mapping[str, Any]) -> Toolkit:
+    """Return a node's toolkit. Its folder becomes part of PATH."""
+    home = str(found.get("home", ""))
+    if not re.fullmatch(r"(/[\w.+-]+)+", home, re.ASCII):
+        return Toolkit(None)
+    return Toolkit(home, str(found.get("release", "")), frozenset(map(str, found.get("architectures", ()))))
 
 
 def _image(found: Mapping[str, Any]) -> ImageOptions | None:

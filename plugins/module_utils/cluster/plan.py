@@ -22,6 +22,7 @@ from ansible_collections.gb10.cluster.plugins.module_utils.cluster.runtime impor
 from ansible_collections.gb10.cluster.plugins.module_utils.cluster.schema import (
     Api,
     ApiTls,
+    Environment,
     Expected,
     Head,
     Inputs,
@@ -44,7 +45,7 @@ from ansible_collections.gb10.cluster.plugins.module_utils.fabric import plan as
 from ansible_collections.gb10.cluster.plugins.module_utils.fabric import topology
 from ansible_collections.gb10.cluster.plugins.module_utils.fabric.plan import FabricPlan, NodeFabric
 from ansible_collections.gb10.cluster.plugins.module_utils.launch import argv as launch
-from ansible_collections.gb10.cluster.plugins.module_utils.launch import overrides
+from ansible_collections.gb10.cluster.plugins.module_utils.launch import overrides, toolchain
 from ansible_collections.gb10.cluster.plugins.module_utils.memory import plan as memory_plan
 from ansible_collections.gb10.cluster.plugins.module_utils.nccl import choice as nccl_choice
 from ansible_collections.gb10.cluster.plugins.module_utils.rules import lint as serve_rules
@@ -97,6 +98,7 @@ def plan(inputs: Inputs, known_variables: Mapping[str, Sequence[str]]) -> tuple[
     serving = serve.Inputs(model, stack, release, settings, ranks, planned, transport, library, inputs.head.smoke_tokens)
     decision = serve_plan.decide(serving)
     problems += decision.problems
+    problems += node_checks.check_compilers(inputs.nodes, decision.compiled)
     return (None if problems else _plan(inputs, fabric, ranks, runtime, nccl, model, serving, decision)), problems
 
 
@@ -135,8 +137,10 @@ def _model(inputs: Inputs) -> tuple[Chosen | None, list[Problem]]:
 
 def _ranks(inputs: Inputs, fabric: FabricPlan, runtime: Runtime, model: Chosen) -> list[serve.Node]:
     """Return the rank of each node. Without a plan of the fabric it has no environment."""
+    reference, extra = model.entry.reference, inputs.head.settings.extra_env
     environments = [
-        launch.own_environment(share.environment, model.entry.reference, inputs.head.settings.extra_env) for share in fabric.nodes
+        launch.own_environment(share.environment, _tools(node, runtime), reference, extra)
+        for node, share in zip(inputs.nodes, fabric.nodes, strict=False)
     ]
     return [
         serve.Node(
@@ -153,6 +157,14 @@ def _ranks(inputs: Inputs, fabric: FabricPlan, runtime: Runtime, model: Chosen) 
         )
         for node, environment in zip(inputs.nodes, environments or [{}] * len(inputs.nodes), strict=True)
     ]
+
+
+def _tools(node: Node, runtime: Runtime) -> dict[str, str]:
+    """Return the variables of a Python environment's programs. Only a CUDA build compiles kernels."""
+    if not isinstance(runtime.planned, Environment):
+        return {}
+    toolkit = node.facts.toolkit if node.facts and runtime.stack.device == stacks.CUDA else None
+    return toolchain.environment(runtime.planned.path, (toolkit and toolkit.home) or "", toolchain.RANK_JOBS)
 
 
 def _transport(ranks: Sequence[serve.Node]) -> str:
@@ -258,6 +270,7 @@ def _serve(model: Chosen, decision: serve.Decision, nccl: str, expected: Expecte
         why=decision.why,
         model=model.about,
         recipe=recipe,
+        compiled=decision.compiled,
         memory=memory_plan.explain(decision.memory, not decision.kind.pooling) if decision.memory else [],
         needs=memory_plan.needs(decision.memory) if decision.memory else {},
         expected=expected,

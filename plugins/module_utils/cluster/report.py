@@ -40,6 +40,7 @@ def lines(plan: Mapping[str, Any], object_store_memory: int) -> list[str]:
     result += _block(f"NCCL {'is built' if plan['nccl']['build'] else 'comes with the runtime'}", plan["nccl"]["why"])
     result += _block(BUILD[plan["build"]["state"]], plan["build"]["why"])
     result += _block("why", serve["why"])
+    result += _block("FlashInfer compiles before the first start", serve["compiled"])
     result += _block("the recipe", serve["recipe"])
     result += _block("the model", serve["model"])
     result += _block("memory", serve["memory"])

@@ -15,6 +15,7 @@ from ansible_collections.gb10.cluster.plugins.module_utils.fabric import schema 
 from ansible_collections.gb10.cluster.plugins.module_utils.fabric.links import Ports
 from ansible_collections.gb10.cluster.plugins.module_utils.fabric.topology import Fabric
 from ansible_collections.gb10.cluster.plugins.module_utils.nccl import choice as nccl_choice
+from ansible_collections.gb10.cluster.plugins.module_utils.node.toolkit import Toolkit
 from ansible_collections.gb10.cluster.plugins.module_utils.recipe.schema import Use
 from ansible_collections.gb10.cluster.plugins.module_utils.runtime.layers import Build, Layer
 from ansible_collections.gb10.cluster.plugins.module_utils.serve import schema as serve_schema
@@ -153,7 +154,8 @@ class Facts:
     """The facts of a node, from the module node_info. Unknown values are 0 and "".
 
     ``nccl``: the library of the runtime, {} if there is none, None if it was not read. ``additions``: the launch
-    overrides that roles recorded, by role. ``builds``, ``published``, ``cores`` and ``memory``: the inputs of a build of
+    overrides that roles recorded, by role. ``toolkit``: the CUDA compiler of the node, None if unknown;
+    ``host_compiler``: whether g++ and Python's headers exist. ``builds``, ``published``, ``cores`` and ``memory``: the inputs of a build of
     vLLM; see vllm_build/schema.py.
     """
 
@@ -174,6 +176,8 @@ class Facts:
     published: Mapping[str, Mapping[str, int]] | None = None
     cores: int = 0
     memory: int = 0
+    toolkit: Toolkit | None = None
+    host_compiler: bool = True
 
 
 @dataclass(frozen=True)
@@ -217,6 +221,7 @@ class Node:
     secret_problems: tuple[Problem, ...]
     smoke_tokens: int
     image_python: str
+    packages: Sequence[str] | None
     store_enabled: bool
     store_source: str
     unreachable: str
@@ -410,7 +415,8 @@ class Expected:
 class Serve:
     """How the model is served. ``user_args``: the user's arguments; ``needs``: bytes of memory by node's name.
 
-    ``dimension``: the numbers of a vector, 0 if unknown or without vectors.
+    ``dimension``: the numbers of a vector, 0 if unknown or without vectors. ``compiled``: the kernels that a CUDA compiler
+    makes before the first start.
 
     ``model``, ``recipe``, ``memory``, ``why``, ``findings`` and ``warnings`` are text for people.
     """
@@ -425,6 +431,7 @@ class Serve:
     why: Sequence[str]
     model: Sequence[str]
     recipe: Sequence[str]
+    compiled: Sequence[str]
     memory: Sequence[str]
     needs: Mapping[str, int]
     expected: Expected

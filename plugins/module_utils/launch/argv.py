@@ -55,14 +55,17 @@ NOBODY = "65534:65534"
 _OVERRIDES = {"--network": "--network", "--net": "--network", "--ipc": "--ipc", "--pid": "--pid", "--user": "--user", "-u": "--user"}
 
 
-def own_environment(fabric: Mapping[str, str], model: str, extra: Mapping[str, str]) -> dict[str, str]:
-    """Return the environment of every process of one node. The user's variables come last and win.
+def own_environment(
+    fabric: Mapping[str, str], tools: Mapping[str, str], model: str, extra: Mapping[str, str]
+) -> dict[str, str]:
+    """Return the environment of every process of one node; ``tools``: see toolchain. The user's variables win.
 
     Ray's memory monitor is off because it counts the weights in unified memory as leaked host memory and kills the worker.
     """
     offline = {"HF_HUB_OFFLINE": "1"} if model.startswith("/") else {}
     return {
         **fabric,
+        **tools,
         **offline,
         "RAY_AUTH_MODE": "token",
         "RAY_USAGE_STATS_ENABLED": "0",

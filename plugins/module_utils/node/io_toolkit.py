@@ -2,12 +2,15 @@
 # GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
 
-"""Find the CUDA toolkit of this host."""
+"""Find the CUDA toolkit of this host, and the other parts of a compilation."""
 
 from __future__ import annotations
 
 import glob
 import os
+import shutil
+import sysconfig
+from typing import Any
 
 from ansible_collections.gb10.cluster.plugins.module_utils.common.io_command import Run
 from ansible_collections.gb10.cluster.plugins.module_utils.common.problems import Problem, ProblemsError
@@ -33,3 +36,22 @@ def find(run: Run, home: str | None) -> Toolkit:
         found, fix = f"{home}/bin/nvcc not found", "correct it, or leave it unset"
         raise ProblemsError([Problem("cuda_home", found, "the folder of a CUDA toolkit", fix)])
     return Toolkit(None)
+
+
+def facts(run: Run) -> dict[str, Any]:
+    """Return {home, release, architectures, reason, host_compiler} for node_info; ``home`` is "" without a working toolkit.
+
+    ``reason``: why the toolkit does not work, or "". ``host_compiler``: whether g++ and Python's headers exist.
+    """
+    try:
+        toolkit, reason = find(run, None), ""
+    except ProblemsError as error:
+        toolkit, reason = Toolkit(None), error.problems[0].found
+    headers = os.path.exists(os.path.join(sysconfig.get_paths()["include"], "Python.h"))
+    return {
+        "home": toolkit.home or "",
+        "release": toolkit.release,
+        "architectures": sorted(toolkit.architectures),
+        "reason": reason,
+        "host_compiler": headers and shutil.which("g++") is not None,
+    }

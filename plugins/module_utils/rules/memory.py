@@ -100,6 +100,13 @@ def _connector(view: View) -> list[Found]:
     return set_so if given and not exempt and not view.before(0, 22) else []
 
 
+def _autotune(view: View) -> list[Found]:
+    name = "--enable-flashinfer-autotune"
+    off = view.situation.arguments.get(name) is False or view.member("--kernel-config", "enable_flashinfer_autotune").lower() == "false"
+    known = bool(view.situation.release) and not view.before(0, 16)
+    return when(known and not off, (f"gb10_vllm_extra_args.{name}", view.argument(name) or "not given, so it is on"))
+
+
 RULES = (
     Rule(
         "memory-utilization-ceiling",
@@ -225,12 +232,15 @@ RULES = (
     Rule(
         "flashinfer-autotune",
         WARNING,
-        when="`--enable-flashinfer-autotune`",
-        check=lambda view: when(view.argument("--enable-flashinfer-autotune") != "", *view.given("--enable-flashinfer-autotune")),
-        why="the same configuration ran out of memory in its warm-up with this flag and started without it",
-        fix="remove the flag; --no-enable-flashinfer-autotune also turns off vLLM's default tuning",
-        source="NVIDIA/dgx-spark-playbooks#97 (an A/B on two Sparks), eugr/spark-vllm-docker#389",
-        evidence="2026-09-12",
+        when="vLLM 0.16 or newer without `--no-enable-flashinfer-autotune`: vLLM tunes FlashInfer's kernels by default",
+        check=_autotune,
+        why=(
+            "the tuning runs next to the loaded model and its KV cache. The same configuration ran out of memory in it "
+            "and started without it"
+        ),
+        fix="set --no-enable-flashinfer-autotune",
+        source="NVIDIA/dgx-spark-playbooks#97 (an A/B on two Sparks), eugr/spark-vllm-docker#389; vLLM 0.18.1 to 0.33.0, config/vllm.py",
+        evidence="2026-11",
     ),
     Rule(
         "expandable-segments",

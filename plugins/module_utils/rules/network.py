@@ -28,7 +28,7 @@ from ansible_collections.gb10.cluster.plugins.module_utils.rules.schema import (
 #: Variables with a different value on each node.
 OWN = frozenset(
     "VLLM_HOST_IP NCCL_SOCKET_IFNAME GLOO_SOCKET_IFNAME TP_SOCKET_IFNAME UCX_NET_DEVICES NCCL_IB_HCA NCCL_IB_GID_INDEX MN_IF_NAME "
-    "OMPI_MCA_btl_tcp_if_include RAY_NODE_IP_ADDRESS RAY_OVERRIDE_NODE_IP_ADDRESS VLLM_API_KEY GB10_INPUTS".split()
+    "OMPI_MCA_btl_tcp_if_include RAY_NODE_IP_ADDRESS RAY_OVERRIDE_NODE_IP_ADDRESS VLLM_API_KEY GB10_INPUTS PATH CUDA_HOME".split()
 )
 #: Prefixes of variables that must be equal on all nodes, even with different GPUs.
 COMMON = ("NCCL_", "RAY_")

@@ -193,7 +193,8 @@ class View:
             found = bounded_json.load(self.argument(name) or "{}", _MOST)
         except ValueError:  # the argument parser reports it
             return ""
-        return str(found.get(key) or "") if isinstance(found, Mapping) else ""
+        value = found.get(key) if isinstance(found, Mapping) else None
+        return "" if value is None else str(value)
 
     def number(self, name: str) -> float | None:
         """Return an argument as a number; vLLM reads 128k as 128000 and 128K as 131072. None if it is not a number."""

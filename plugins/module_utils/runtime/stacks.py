@@ -25,9 +25,8 @@ class Stack:
 
     ``nccl`` is the tag to build for the GPU, ``bundled_nccl`` the release of PyPI's nvidia-nccl. ``lock`` is the
     requirements file in the role gb10, empty if the inventory has one; ``image`` is the container's.
-    vLLM gets ``args``, ``environment`` and ``moe_backends`` (by the storage of experts' weights, Quantization.scheme).
-    The model's and the user's values override them. ``image_has_ray`` is None if unknown. ``exercised`` is the
-    project's test evidence.
+    The ranks get ``environment``, which the model's and the user's values override. ``image_has_ray`` is None if unknown.
+    ``exercised`` is the project's test evidence.
     """
 
     name: str
@@ -43,9 +42,7 @@ class Stack:
     bundled_nccl: str = ""
     lock: str = ""
     image: str = ""
-    args: tuple[str, ...] = ()
     environment: Mapping[str, str] = field(default_factory=dict)
-    moe_backends: Mapping[str, str] = field(default_factory=dict)
     image_has_ray: bool | None = None
     source: str = ""
     evidence: str = ""
@@ -115,9 +112,7 @@ _ALL = (
         runtime=CONTAINER,
         cuda=13,
         image="nvcr.io/nvidia/vllm:26.04-py3",
-        args=("--attention-backend=TRITON_ATTN",),
         environment={"VLLM_USE_FLASHINFER_MOE_FP4": "0", "VLLM_MARLIN_USE_ATOMIC_ADD": "1"},
-        moe_backends={"nvfp4": "marlin"},
         image_has_ray=False,
         source="the reference of two Sparks with NVIDIA's container (conselara.dev), which runs Ray of unknown origin; "
         "makiisthenes/dgx-spark-multinode-vllm-ray found no Ray in the image",
@@ -149,16 +144,10 @@ def table() -> str:
     for stack in _ALL:
         cells = [str(getattr(stack, field) or "") for field in versions]
         where = stack.lock or stack.image or "the inventory's"
-        served = ", ".join(f"`{word}`" for word in served_with(stack))
+        served = ", ".join(f"`{name}={value}`" for name, value in stack.environment.items())
         history = (where, served, stack.source, stack.evidence, stack.exercised)
         lines.append(f"| `{stack.name}` | {stack.runtime} | {' | '.join(cells)} | {' | '.join(history)} |")
     return "\n".join(lines) + "\n"
-
-
-def served_with(stack: Stack) -> list[str]:
-    """Return a stack's arguments and variables as text."""
-    moe = [f"--moe-backend={backend} for {scheme}" for scheme, backend in stack.moe_backends.items()]
-    return [*stack.args, *moe, *(f"{name}={value}" for name, value in stack.environment.items())]
 
 
 def named(name: str) -> tuple[Stack, list[Problem]]:

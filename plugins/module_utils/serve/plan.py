@@ -23,8 +23,9 @@ from ansible_collections.gb10.cluster.plugins.module_utils.model import layers a
 from ansible_collections.gb10.cluster.plugins.module_utils.model.catalog import Model
 from ansible_collections.gb10.cluster.plugins.module_utils.model.shape import Shape, read_config
 from ansible_collections.gb10.cluster.plugins.module_utils.rules import lint as serve_rules
-from ansible_collections.gb10.cluster.plugins.module_utils.rules.schema import ServedModel, Situation, View
+from ansible_collections.gb10.cluster.plugins.module_utils.rules.schema import ServedModel, Situation
 from ansible_collections.gb10.cluster.plugins.module_utils.runtime import stacks
+from ansible_collections.gb10.cluster.plugins.module_utils.serve import backends as serve_backends
 from ansible_collections.gb10.cluster.plugins.module_utils.serve.schema import ANSWER, Decision, File, Inputs, Settings
 from ansible_collections.gb10.cluster.plugins.module_utils.vllm_release import checks as vllm_release
 
@@ -39,8 +40,6 @@ _GB10, _THOR = "12.1", "11.0"
 _THOR_ASSEMBLER = (0, 27)
 _SHARE, _KV_DTYPE = "--gpu-memory-utilization", "--kv-cache-dtype"
 _MARLIN = "VLLM_MARLIN_USE_ATOMIC_ADD"
-#: Other arguments that set the same value. Source: vLLM 0.32, engine/arg_utils.py.
-_ELSEWHERE = {"--attention-backend": ("--attention-config", "backend"), "--moe-backend": ("--kernel-config", "moe_backend")}
 #: Arguments that variables replace, with the variable's value that means unset.
 _OWNED: Mapping[str, tuple[str, Any]] = {
     "--tensor-parallel-size": ("gb10_tensor_parallel_size", None),
@@ -92,7 +91,8 @@ def decide(inputs: Inputs) -> Decision:
         _experts(inputs),
         memory_part,
         _eager(inputs, given),
-        _stack(inputs, given, environment),
+        _backends(inputs, given),
+        _stack(inputs, environment),
         _named(model, options, plan is not None),
         _Part(args=[f"{argument}={file.path}" for argument, file in files]),
         _Part(problems=[] if served else [_required(inputs)]),
@@ -103,7 +103,8 @@ def decide(inputs: Inputs) -> Decision:
     overridden = [*decided.args, *overrides.serve_flags([{"additions": node.additions} for node in inputs.nodes])]
     values, problems = release.arguments(overridden, inputs.model.args_path)
     places = dict.fromkeys(of_model.keys() - user_args.keys(), inputs.model.args_path)
-    findings, stopping = serve_rules.judge(situation, {**values, **user_args}, settings.serve_waivers, places)
+    effective = {**values, **user_args}
+    findings, stopping = serve_rules.judge(situation, effective, settings.serve_waivers, places)
     return Decision(
         tensor=tensor,
         pipeline=pipeline,
@@ -112,6 +113,7 @@ def decide(inputs: Inputs) -> Decision:
         environment=environment,
         files=[file for _argument, file in files],
         why=decided.why,
+        compiled=_compiled(inputs, effective),
         memory=plan,
         findings=findings,
         # A release that does not serve the model may lack its parsers, so its arguments are not judged.
@@ -131,7 +133,14 @@ def _joined(*parts: _Part) -> _Part:
 def _environment(inputs: Inputs) -> dict[str, str]:
     """Return the variables that all ranks have in common."""
     defaults = {_MARLIN: "1"} if _cuda(inputs) else {}
+    if _names(inputs):
+        defaults |= serve_backends.environment(inputs.model.config.quantization.scheme, inputs.settings.flashinfer)
     return {**defaults, **inputs.stack.environment, **inputs.model.entry.environment}
+
+
+def _names(inputs: Inputs) -> bool:
+    """Whether the plan names the backends. A recipe's image was tested with the choices that the recipe leaves to vLLM."""
+    return _cuda(inputs) and not inputs.model.recipe
 
 
 def _files(inputs: Inputs) -> list[tuple[str, File]]:
@@ -158,21 +167,44 @@ def _pipelined(shape: Shape | None, pipeline: int) -> list[Problem]:
     return [Problem("gb10_pipeline_parallel_size", str(pipeline), expected, "set gb10_data_parallel_size to the number of nodes")]
 
 
-def _stack(inputs: Inputs, given: Mapping[str, Any], environment: Mapping[str, str]) -> _Part:
-    """Add the stack's arguments that neither model nor user sets in any way. Explain the stack's variables."""
-    stack, config, others = inputs.stack, inputs.model.config, {**inputs.model.entry.environment, **inputs.settings.extra_env}
+def _stack(inputs: Inputs, environment: Mapping[str, str]) -> _Part:
+    """Explain the variables of the stack."""
+    stack, others = inputs.stack, {**inputs.model.entry.environment, **inputs.settings.extra_env}
     why = [f"{name}={value}: the stack {stack.name} sets it" for name, value in stack.environment.items() if name not in others]
     if _MARLIN in environment and _MARLIN not in {**stack.environment, **inputs.model.entry.environment}:
         why.append(f"{_MARLIN}=1: without it Marlin's kernels reportedly race on sm_121")
-    view = View(Situation(arguments=given), ())
-    moe = stack.moe_backends.get(config.quantization.scheme, "") if config.shape and config.shape.experts else ""
-    args = []
-    for word in [*stack.args, *([f"--moe-backend={moe}"] if moe else [])]:
-        name = word.partition("=")[0]
-        if name in inputs.release.options and not view.argument(name) and not view.member(*_ELSEWHERE.get(name, (name, ""))):
-            args.append(word)
-            why.append(f"{word}: the stack {stack.name} sets it")
-    return _Part(args, why)
+    return _Part(why=why)
+
+
+def _backends(inputs: Inputs, given: Mapping[str, Any]) -> _Part:
+    """Name the backends that neither model nor user sets in any way."""
+    if not _names(inputs):
+        return _Part()
+    quantization, settings = inputs.model.config.quantization, inputs.settings
+    cache = str(given.get(_KV_DTYPE, settings.kv_cache_dtype))
+    named = serve_backends.named(
+        inputs.release,
+        inputs.model.config.shape,
+        quantization.scheme,
+        quantization.kv_dtype if cache == "auto" else cache,
+        given,
+        settings.flashinfer,
+    )
+    return _Part(named.args, named.why)
+
+
+def _compiled(inputs: Inputs, arguments: Mapping[str, Any]) -> list[str]:
+    """Return the kernels that a CUDA compiler makes on these nodes, each once. An image brings its own compiler."""
+    if inputs.stack.device != stacks.CUDA or inputs.stack.runtime != stacks.NATIVE:
+        return []
+    shape, release = inputs.model.config.shape, inputs.release
+    scheme, experts = inputs.model.config.quantization.scheme, bool(shape and shape.experts)
+    found = [
+        kernel
+        for node in inputs.nodes
+        for kernel in serve_backends.compiled(release, arguments, node.rank_environment, node.capability, scheme, experts)
+    ]
+    return list(dict.fromkeys(found))
 
 
 def _named(model: Model, options: Sequence[tuple[str, Sequence[str]]], planned: bool) -> _Part:

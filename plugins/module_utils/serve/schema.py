@@ -43,6 +43,7 @@ class Settings:
     max_model_len: int
     max_num_seqs: int
     kv_cache_dtype: str
+    flashinfer: bool
     serve_waivers: Mapping[str, str]
     vllm_extra_args: Sequence[str]
     container_args: Sequence[str]
@@ -66,7 +67,8 @@ class Served:
     """The model. ``config`` and ``weights_bytes`` come from its files if they were read, else from the catalog.
 
     ``weights_bytes`` is None if unknown. ``draft``: of speculative decoding, None without one. ``args_path`` and
-    ``environment_path``: the sources of the entry's arguments and environment, for messages.
+    ``environment_path``: the sources of the entry's arguments and environment, for messages. ``recipe``: whether a recipe
+    set them.
     """
 
     entry: Model
@@ -75,6 +77,7 @@ class Served:
     draft: Draft | None
     args_path: str
     environment_path: str
+    recipe: bool
 
 
 @dataclass(frozen=True)
@@ -106,7 +109,10 @@ class File:
 
 @dataclass(frozen=True)
 class Decision:
-    """The decision. ``environment``: of all ranks; ``files``: for the head; ``problems`` stop a run before any change."""
+    """The decision. ``environment``: of all ranks; ``files``: for the head; ``problems`` stop a run before any change.
+
+    ``compiled``: the kernels that a CUDA compiler makes before the first start, [] for none.
+    """
 
     tensor: int
     pipeline: int
@@ -115,6 +121,7 @@ class Decision:
     environment: dict[str, str]
     files: list[File]
     why: Sequence[str]
+    compiled: Sequence[str]
     memory: MemoryPlan | None
     findings: list[rules.Finding]
     problems: list[Problem]

@@ -15,6 +15,7 @@ from snapshot import assert_recorded
 from ansible_collections.gb10.cluster.plugins.module_utils.cluster import node_checks
 from ansible_collections.gb10.cluster.plugins.module_utils.cluster.parse import parse
 from ansible_collections.gb10.cluster.plugins.module_utils.common.problems import report
+from ansible_collections.gb10.cluster.plugins.module_utils.launch import toolchain
 
 SNAPSHOT = Path(__file__).parents[1] / "data" / "plan_two_spark.json"
 
@@ -763,9 +764,13 @@ def test_a_container_in_place_of_an_environment() -> None:
         "builds": [],
         "lock": "vllm.lock",
     }
-    assert {key for key in native if native[key] != inside[key]} == {"runtime", "serve", "nccl"}
+    assert {key for key in native if native[key] != inside[key]} == {"runtime", "serve", "nccl", "nodes"}
+    for own, other in zip(native["nodes"], inside["nodes"], strict=True):
+        # An image has its own PATH.
+        tools = {"PATH": f"{native['runtime']['path']}/bin:{toolchain.SYSTEM_PATH}"}
+        assert own == {**other, "environment": {**other["environment"], **tools}}
     # The serving plan is the same, except for the finding about plugins in images, whose options are unknown before a query.
-    assert {key for key in native["serve"] if native["serve"][key] != inside["serve"][key]} == {"findings", "why"}
+    assert {key for key in native["serve"] if native["serve"][key] != inside["serve"][key]} == {"findings", "why", "compiled"}
     assert (native["runtime"]["kind"], native["runtime"]["name"]) == ("native", native["runtime"]["path"])
 
 

@@ -39,7 +39,13 @@ CLEAN: dict[str, Any] = {
     "nccl": "2.30.7",
     "smoke_tokens": 512,
     "model": {"name": "openai/gpt-oss-120b", "type": "gpt_oss", "scheme": "mxfp4", "moe": True, "reasoning": True, "weights_bytes": 65 * 10**9},
-    "arguments": {"--tensor-parallel-size": "2", "--max-model-len": "131072", "--gpu-memory-utilization": "0.8", "--kv-cache-memory-bytes": "24G"},
+    "arguments": {
+        "--tensor-parallel-size": "2",
+        "--max-model-len": "131072",
+        "--gpu-memory-utilization": "0.8",
+        "--kv-cache-memory-bytes": "24G",
+        "--enable-flashinfer-autotune": False,
+    },
     "nodes": [
         {
             "name": node["name"],
@@ -121,7 +127,10 @@ CASES: dict[str, tuple[dict[str, Any], dict[str, Any]]] = {
     ),
     "unequal-memory": ({"second": {"memory_bytes": 60 * GIB}}, {"second": {"memory_bytes": 119 * GIB}}),
     "sleep-mode": ({"arguments": {"--enable-sleep-mode": True}}, {"arguments": {"--enable-sleep-mode": False}}),
-    "flashinfer-autotune": ({"arguments": {"--enable-flashinfer-autotune": True}}, {"arguments": {"--enable-flashinfer-autotune": False}}),
+    "flashinfer-autotune": (
+        {"arguments": {"--enable-flashinfer-autotune": None}},
+        {"arguments": {"--enable-flashinfer-autotune": None, "--kernel-config": {"enable_flashinfer_autotune": False}}},
+    ),
     "expandable-segments": (
         {"environment": {"PYTORCH_CUDA_ALLOC_CONF": "backend:native,expandable_segments:True"}},
         {"environment": {"PYTORCH_CUDA_ALLOC_CONF": "backend:native,expandable_segments:False"}},
@@ -472,7 +481,8 @@ HOST = {
 
 
 def test_a_host_and_its_command_make_a_situation() -> None:
-    arguments = {"--tensor-parallel-size": "2", "--gpu-memory-utilization": "0.8", "--kv-cache-memory-bytes": "24G", "--reasoning-parser": "qwen3"}
+    own = {"--reasoning-parser": "qwen3", "--enable-flashinfer-autotune": False}
+    arguments = {"--tensor-parallel-size": "2", "--gpu-memory-utilization": "0.8", "--kv-cache-memory-bytes": "24G", **own}
     environment = {"VLLM_HOST_IP": "10.0.0.1", "NCCL_IB_HCA": "rocep1s0f0"}
     config = {"model_type": "a", "text_config": {"num_experts": 128}, "quantization_config": {"quant_method": "fp8"}}
     seen = serve_situation.of_host(arguments, environment, "0.32.0", HOST, config)

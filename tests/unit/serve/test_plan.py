@@ -89,7 +89,7 @@ def test_what_the_users_arguments_say_of_memory_counts() -> None:
 def test_of_an_unknown_model_no_memory_is_planned() -> None:
     decision = serve_plan.decide(inputs("somebody/some-model"))
     assert decision.problems == []
-    assert decision.args == ["--gpu-memory-utilization=0.8"]
+    assert decision.args == ["--gpu-memory-utilization=0.8", "--no-enable-flashinfer-autotune"]
     assert "memory is not planned: no config.json was read" in decision.why[0]
 
 
@@ -268,11 +268,13 @@ def test_a_key_value_cache_that_the_checkpoint_has_in_fp8_is_one() -> None:
     scheme = {"quant_method": "modelopt", "quant_algo": "NVFP4", "kv_cache_quant_algo": "FP8"}
     config = read_config({**given.model.config.raw, "quantization_config": scheme})
     calibrated = replace(given, model=replace(given.model, config=config))
-    assert "flashinfer-fp8" in rules(serve_plan.decide(calibrated))
+    flashinfer = replace(calibrated.settings, flashinfer=True)
+    assert "flashinfer-fp8" in rules(serve_plan.decide(replace(calibrated, settings=flashinfer)))
+    assert "flashinfer-fp8" not in rules(serve_plan.decide(calibrated))
     config = read_config({**given.model.config.raw, "quantization_config": {**scheme, "kv_cache_quant_algo": ""}})
     plain = replace(given, model=replace(given.model, config=config))
     assert "flashinfer-fp8" not in rules(serve_plan.decide(plain))
-    own = replace(calibrated.settings, vllm_extra_args=["--kv-cache-dtype=bfloat16"])
+    own = replace(flashinfer, vllm_extra_args=["--kv-cache-dtype=bfloat16"])
     assert "flashinfer-fp8" not in rules(serve_plan.decide(replace(calibrated, settings=own)))
 
 
@@ -297,22 +299,18 @@ def test_a_variable_replaces_the_models_type_of_the_key_value_cache() -> None:
 @pytest.mark.parametrize("stack", [name for name, stack in stacks.STACKS.items() if stack.device == stacks.CUDA])
 @pytest.mark.parametrize("model", catalog.known())
 def test_an_entry_draws_no_warning_of_its_kernels(stack: str, model: str) -> None:
-    found = rules(serve_plan.decide(inputs(model, stack, **without_ray(stack))))
-    assert not found & {"fp4-moe-path", "flashinfer-moe-fp4"}
-    assert "flashinfer-fp8" not in found or "--attention-backend" not in catalog.known()[model].args
+    decision = serve_plan.decide(inputs(model, stack, **without_ray(stack)))
+    unserved = any(problem.path == "gb10_stack" for problem in decision.problems)
+    assert not rules(decision) & {"fp4-moe-path", "flashinfer-moe-fp4", *([] if unserved else ["flashinfer-fp8"])}
 
 
-def test_a_stack_is_served_with_what_it_says() -> None:
+def test_a_stack_sets_its_variables() -> None:
     nvfp4 = inputs("nemotron-3-super-120b-a12b-nvfp4", "ngc-26.04", gb10_distributed_executor_backend="mp")
-    decision = serve_plan.decide(without_own_arguments(nvfp4))
-    assert {"--attention-backend=TRITON_ATTN", "--moe-backend=marlin"} <= set(decision.args)
+    decision = serve_plan.decide(nvfp4)
     assert decision.environment.items() >= {"VLLM_USE_FLASHINFER_MOE_FP4": "0", "VLLM_MARLIN_USE_ATOMIC_ADD": "1"}.items()
-    for said in ("--attention-backend=TRITON_ATTN", "--moe-backend=marlin", "VLLM_USE_FLASHINFER_MOE_FP4=0"):
-        assert f"{said}: the stack ngc-26.04 sets it" in decision.why
-    # The model's own argument appears once. The role vllm_patch decides about experts in FP8.
-    assert [word for word in serve_plan.decide(nvfp4).args if "-backend" in word] == ["--moe-backend", "--attention-backend"]
-    fp8 = serve_plan.decide(inputs("qwen3-next-80b-a3b-instruct-fp8", "ngc-26.04", gb10_distributed_executor_backend="mp"))
-    assert [word for word in fp8.args if "-backend" in word] == ["--attention-backend=TRITON_ATTN"]
+    assert "VLLM_USE_FLASHINFER_MOE_FP4=0: the stack ngc-26.04 sets it" in decision.why
+    # The model's own argument appears once.
+    assert [word for word in decision.args if "-backend" in word] == ["--moe-backend", "--attention-backend"]
 
 
 @pytest.mark.parametrize(
@@ -325,7 +323,7 @@ def test_a_stack_is_served_with_what_it_says() -> None:
         (["--kernel-config.moe_backend", "triton"], ["--attention-backend=TRITON_ATTN"]),
     ],
 )
-def test_the_users_arguments_take_the_place_of_the_stacks(own: list[str], left: list[str]) -> None:
+def test_the_users_arguments_replace_the_named_backends(own: list[str], left: list[str]) -> None:
     given = inputs("nemotron-3-super-120b-a12b-nvfp4", "ngc-26.04", gb10_distributed_executor_backend="mp", gb10_vllm_extra_args=own)
     decision = serve_plan.decide(without_own_arguments(given))
     assert [word for word in decision.args if "-backend" in word] == left
