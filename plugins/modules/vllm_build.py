@@ -50,6 +50,10 @@ options:
     description: The CUDA release of that torch, empty for O(device=cpu).
     type: str
     default: ''
+  driver:
+    description: The newest CUDA release that the drivers of all ranks support, such as V(13.0); empty if unknown.
+    type: str
+    default: ''
   source:
     description: The source of vLLM on this host, which stays unchanged. Without it, only the requirements are checked.
     type: path
@@ -174,9 +178,8 @@ NAMES = ("jobs", "nvcc_threads", "ccache", "network", "while_serving", "timeout"
 def target_of(params: dict[str, Any]) -> vllm_build.Target:
     """Return the target. Raises ProblemsError for a wrong capability."""
     gpus = tuple(ComputeCapability.parse(text, f"capabilities[{index}]") for index, text in enumerate(params["capabilities"]))
-    return vllm_build.Target(
-        params["name"], params["version"], params["device"], gpus, params["architectures"], params["torch"], params["cuda"]
-    )
+    texts = (params[name] for name in ("architectures", "torch", "cuda", "driver"))
+    return vllm_build.Target(params["name"], params["version"], params["device"], gpus, *texts)
 
 
 def check(module: AnsibleModule, run: Run, target: vllm_build.Target, settings: vllm_build.Settings, host: vllm_build.Host, toolkit: Toolkit) -> None:
@@ -220,6 +223,7 @@ def main() -> None:
             "architectures": {"type": "str", "default": ""},
             "torch": {"type": "str", "required": True},
             "cuda": {"type": "str", "default": ""},
+            "driver": {"type": "str", "default": ""},
             "source": {"type": "path"},
             "commit": {"type": "str", "default": ""},
             "identity": {"type": "str", "required": True},

@@ -154,6 +154,7 @@ def _facts(observed: Mapping[str, Any]) -> Facts:
             visible=bool(gpu["gpus"]),
             capability=next((entry["capability"] for entry in gpu["gpus"] if entry["capability"]), None),
             driver=gpu.get("driver_version") or "",
+            cuda=gpu.get("cuda_version") or "",
             memory_bytes=gpu.get("memory_bytes") or 0,
             reason=gpu["reason"],
         ),

@@ -77,7 +77,8 @@ def runtime_of(inputs: Inputs) -> Runtime:
 def _build_nodes(inputs: Inputs) -> list[schema.Node]:
     nodes = []
     for node in inputs.nodes:
-        known = (node.facts.builds, node.facts.published, node.facts.cores, node.facts.memory) if node.facts else ((), None, 0, 0)
+        facts = node.facts
+        known = (facts.builds, facts.published, facts.cores, facts.memory, facts.gpu.cuda) if facts else ((), None, 0, 0, "")
         nodes.append(schema.Node(node.name, node.capability or "", *known))
     return nodes
 

@@ -76,11 +76,15 @@ class Settings(serve_schema.Settings):
 
 @dataclass(frozen=True)
 class Gpu:
-    """A node's GPUs. ``capability``: of the first known one, such as "12.1"; ``reason``: why none is visible."""
+    """A node's GPUs. ``capability``: of the first known one, such as "12.1"; ``reason``: why none is visible.
+
+    ``cuda``: the newest CUDA release that the driver supports, such as "13.0", "" if unknown.
+    """
 
     visible: bool
     capability: str | None
     driver: str
+    cuda: str
     memory_bytes: int
     reason: str
 

@@ -592,12 +592,13 @@ _DRIVER_ERRORS = (
             "RuntimeError: The NVIDIA driver on your system is too old (found version 12080).",
             "nvidia-container-cli: requirement error: unsatisfied condition: cuda>=13.1, please update your driver "
             "to a newer version",
+            "torch.AcceleratorError: CUDA error: the provided PTX was compiled with an unsupported toolchain.",
         ),
         "this CUDA release needs a newer driver than the node has",
-        "install DGX OS's driver on all nodes, or use a gb10_stack for an older CUDA",
-        "eugr/spark-vllm-docker#266; NVIDIA/dgx-spark-playbooks",
+        "install DGX OS's driver on all nodes, use a gb10_stack for an older CUDA, or build with the CUDA toolkit of the driver",
+        "eugr/spark-vllm-docker#266; NVIDIA/dgx-spark-playbooks; vllm-project/vllm#47397",
         pattern=r"driver on your system is too old|driver version is insufficient for CUDA runtime"
-        r"|unsatisfied condition: cuda",
+        r"|unsatisfied condition: cuda|PTX was compiled with an unsupported toolchain",
         rules=("driver-old", "driver-differs"),
     ),
     Symptom(

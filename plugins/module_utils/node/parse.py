@@ -46,7 +46,8 @@ def gpu_facts(query: tuple[int, str, str], summary: str, meminfo: str) -> dict[s
     `memory_bytes` at the top is the host's MemTotal. A GPU without memory in nvidia-smi, such as GB10, shares it.
     """
     rows, reason = _gpu_rows(query)
-    cuda = re.search(r"CUDA Version:\s*([\d.]+)", summary) if rows else None
+    # Since driver 610, "CUDA UMD Version" (of the driver's part in user mode).
+    cuda = re.search(r"CUDA (?:UMD )?Version:\s*(\d{1,4}\.\d{1,4})", summary) if rows else None
     if rows and cuda is None:
         reason = "nvidia-smi prints no CUDA version"
     return {

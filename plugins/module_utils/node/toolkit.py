@@ -10,6 +10,7 @@ import re
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+from ansible_collections.gb10.cluster.plugins.module_utils.common import versions
 from ansible_collections.gb10.cluster.plugins.module_utils.common.problems import Problem
 from ansible_collections.gb10.cluster.plugins.module_utils.node.capability import ComputeCapability
 
@@ -51,6 +52,21 @@ def check(toolkit: Toolkit, gpus: Sequence[ComputeCapability]) -> list[Problem]:
         expected = f"a CUDA toolkit of release {_dotted(newest)} or newer"
         return [Problem("toolkit", "nvcc not found", expected, "install one, or set the folder of an installed one")]
     return [_unknown_to(toolkit, gpu) for gpu in sorted(set(gpus)) if gpu.sm not in toolkit.architectures]
+
+
+def check_driver(toolkit: Toolkit, driver: str) -> list[Problem]:
+    """Return the problem of code with PTX from a newer nvcc than the driver, whose CUDA release ("13.0") is "" if unknown.
+
+    A driver runs GPU code of each compiler of its major release, but translates the PTX of its own release and older ones
+    only (cudaErrorUnsupportedPtxVersion). Source: NVIDIA, CUDA Compatibility, "Minor Version Compatibility";
+    vllm-project/vllm#47397; NVIDIA/nvbandwidth#61.
+    """
+    compiler, newest = versions.release(toolkit.release), versions.release(driver)
+    if not compiler or not newest or compiler[:2] <= newest[:2]:
+        return []
+    found = f"nvcc {toolkit.release} in {toolkit.home} is newer than CUDA {driver}, the newest that the drivers of all nodes support"
+    fix = f"install the CUDA toolkit {driver} beside it, and set its folder"
+    return [Problem("toolkit", found, f"nvcc {driver} or older, because these drivers do not translate the PTX of newer ones", fix)]
 
 
 def _unknown_to(toolkit: Toolkit, gpu: ComputeCapability) -> Problem:

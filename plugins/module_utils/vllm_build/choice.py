@@ -12,6 +12,7 @@ import re
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+from ansible_collections.gb10.cluster.plugins.module_utils.common import versions
 from ansible_collections.gb10.cluster.plugins.module_utils.common.problems import Problem, ProblemsError
 from ansible_collections.gb10.cluster.plugins.module_utils.common.spans import span
 from ansible_collections.gb10.cluster.plugins.module_utils.node.capability import ComputeCapability
@@ -233,25 +234,31 @@ def _sufficient(node: Node) -> str:
 def _items(request: Request, release: str, torch: str, device: str, nodes: Sequence[Node], stores: Sequence[Node]) -> tuple[Item, ...]:
     """Return the wheels: one for all nodes, or one for each kind of GPU. Only the nodes ``stores`` need their wheel."""
     if device != plan.CUDA:
-        return (_item(request, release, torch, (), [node for node in nodes if node in stores]),)
+        return (_item(request, release, torch, (), nodes, stores),)
     groups: dict[tuple[str, ...], list[Node]] = {}
     every = tuple(sorted({node.capability for node in nodes if node.capability}, key=ComputeCapability.parse))
     for node in nodes:
         own = (node.capability,) if request.separate and node.capability else every
         groups.setdefault(tuple(request.capabilities) or own, []).append(node)
     return tuple(
-        _item(request, release, torch, capabilities, [node for node in group if node in stores]) for capabilities, group in groups.items()
+        _item(request, release, torch, capabilities, group, stores) for capabilities, group in groups.items()
     )
 
 
-def _item(request: Request, release: str, torch: str, capabilities: tuple[str, ...], nodes: Sequence[Node]) -> Item:
+def _item(
+    request: Request, release: str, torch: str, capabilities: tuple[str, ...], ranks: Sequence[Node], stores: Sequence[Node]
+) -> Item:
+    """Return the wheel of the nodes ``ranks``, which those among ``stores`` need as a file."""
+    nodes = [node for node in ranks if node in stores]
     archs = architectures(capabilities)
     digest = _digest([key(request), archs, release, torch])
     name = f"{release}-{digest[:12]}"
     stored = next((found for node in nodes for found in node.stored if found.name == name), None)
     version = f"{release}+gb10.{digest[:8]}"
     names = tuple(node.name for node in nodes)
-    return Item(name, capabilities, archs, version, torch, names, stored.wheel if stored else "", stored.sha256 if stored else "")
+    driver = min((node.cuda for node in ranks if versions.release(node.cuda)), key=lambda text: versions.release(text) or (), default="")
+    file = (stored.wheel, stored.sha256) if stored else ("", "")
+    return Item(name, capabilities, archs, version, torch, names, *file, driver)
 
 
 def _has(node: Node, items: Sequence[Item]) -> bool:

@@ -86,7 +86,8 @@ class Node:
     """A node: its name, the compute capability of its GPU ("" if unknown), its builds, newest first, and its published wheel.
 
     ``published`` has the coverage of each extension (runtime/coverage.py), {} for a build without GPU code, None if the
-    published runtime is not installed. ``cores`` and free ``memory`` in bytes are 0 if unknown.
+    published runtime is not installed. ``cores`` and free ``memory`` in bytes are 0 if unknown. ``cuda`` is the newest CUDA
+    release that the driver supports ("13.0"), "" if unknown.
     """
 
     name: str
@@ -95,6 +96,7 @@ class Node:
     published: Mapping[str, Mapping[str, int]] | None
     cores: int = 0
     memory: int = 0
+    cuda: str = ""
 
 
 @dataclass(frozen=True)
@@ -102,7 +104,8 @@ class Item:
     """One wheel: its name, GPUs ("12.1"), TORCH_CUDA_ARCH_LIST, version, torch, nodes, and the file in each node's store.
 
     A build for CPUs has no GPUs. ``nodes`` need the wheel: for an image only the head. ``wheel`` and ``sha256`` are ""
-    until the first node has it.
+    until the first node has it. ``driver`` is the newest CUDA release that the drivers of all its ranks support, "" if
+    unknown.
     """
 
     name: str
@@ -113,6 +116,7 @@ class Item:
     nodes: tuple[str, ...]
     wheel: str
     sha256: str
+    driver: str
 
 
 @dataclass(frozen=True)

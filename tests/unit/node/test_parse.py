@@ -30,6 +30,12 @@ def test_gb10_shares_the_hosts_memory() -> None:
     assert (found["driver_version"], found["cuda_version"], found["reason"]) == ("580.142", "13.0", "")
 
 
+def test_the_cuda_release_in_the_words_of_driver_610() -> None:
+    """The first line of the table of nvidia-smi 610.43.02, as sgl-project/sglang#27487 shows it."""
+    summary = "| NVIDIA-SMI 610.43.02              KMD Version: 610.43.02     CUDA UMD Version: 13.3     |\n"
+    assert facts(GB10, summary=summary)["cuda_version"] == "13.3"
+
+
 def test_cma_that_the_kernel_took_for_itself() -> None:
     """A kernel whose handover reserve is CMA reports CmaFree above CmaTotal."""
     found = node_text.cma_facts("CmaTotal:              0 kB\nCmaFree:         9764864 kB\n")

@@ -19,6 +19,8 @@ from ansible_collections.gb10.cluster.plugins.module_utils.runtime import locks,
 LOCKS = sorted((ROOT / "roles" / "gb10" / "files").glob("*.lock"))
 ZEROS = "0" * 64
 NAME = re.compile(r"vllm-(?P<vllm>[\d.]+)-cu(?P<cuda>\d{3})-aarch64-py312\.lock")
+#: Packages with a CUDA compiler or a part of one.
+COMPILERS = re.compile(r"nvidia-(cuda-(nvcc|crt|nvrtc|tileiras)|nvvm|nvptxcompiler)(-cu\d\d)?")
 #: A requirement, its pin, and its hashes.
 PINNED = re.compile(
     r"(?P<name>[\w.-]+)(?P<extra>\[[\w,]+\])?(==(?P<version>[\w.+!]+)| @ (?P<url>https://\S+))(?P<hashes>( \\\n    --hash=sha256:[0-9a-f]{64})+)\n"
@@ -47,6 +49,26 @@ def test_a_lock_is_what_its_name_says(lock: Path) -> None:
             assert re.fullmatch(
                 rf"https://download\.pytorch\.org/whl/cu{name['cuda']}/{each['name']}-[\d.]+%2Bcu{name['cuda']}-cp312-.*_aarch64\.whl", each["url"]
             )
+
+
+def others(listed: dict[str, str]) -> list[str]:
+    """The compiler packages whose release (major.minor) is not that of the CUDA runtime."""
+    release = {name: version.split(".")[:2] for name, version in listed.items()}
+    (runtime,) = (release[name] for name in release if re.fullmatch(r"nvidia-cuda-runtime(-cu\d\d)?", name))
+    return [name for name in release if COMPILERS.fullmatch(name) and release[name] != runtime]
+
+
+@pytest.mark.parametrize("lock", LOCKS, ids=lambda path: path.name)
+def test_the_cuda_compilers_have_the_release_of_the_runtime(lock: Path) -> None:
+    """With another one, CCCL's headers end each compilation ("CUDA compiler and CUDA toolkit headers are incompatible")."""
+    listed = {name: match["version"] for name, match in requirements(lock.read_text(encoding="utf-8")).items() if match["version"]}
+    assert any(COMPILERS.fullmatch(name) for name in listed)
+    assert others(listed) == []
+
+
+def test_a_compiler_of_another_release_is_found() -> None:
+    listed = {"nvidia-cuda-runtime": "13.0.96", "nvidia-cuda-nvcc": "13.5.37", "nvidia-nvvm": "13.0.88", "nvidia-nvjitlink": "13.5.37"}
+    assert others(listed) == ["nvidia-cuda-nvcc"]
 
 
 def test_the_bundle_of_vllm_gb10() -> None:

@@ -121,6 +121,24 @@ def test_the_role_gets_the_source_from_the_plan() -> None:
     assert (built.identity, built.archive) == (f"commit {COMMIT}", False)
 
 
+@pytest.mark.parametrize(
+    ("releases", "separate", "container", "drivers"),
+    [
+        (("13.0", "13.0"), False, False, ["13.0"]),
+        (("13.10", "13.9"), False, False, ["13.9"]),
+        (("", "13.1"), False, False, ["13.1"]),
+        (("", ""), False, False, [""]),
+        # The worker runs the head's wheel in the image.
+        (("13.1", "13.0"), False, True, ["13.0"]),
+        (("13.1", "13.0"), True, False, ["13.1", "13.0"]),
+    ],
+)
+def test_the_oldest_driver_of_a_wheels_ranks(releases: tuple[str, str], separate: bool, container: bool, drivers: list[str]) -> None:
+    nodes = [replace(node, cuda=cuda) for node, cuda in zip(pair("12.1", "11.0"), releases, strict=True)]
+    built = choice.choose(request(enabled=True, separate=separate), RELEASE, TORCH, "cuda", nodes, container)
+    assert [item.driver for item in built.wheels] == drivers
+
+
 # --- the GPUs ---
 
 

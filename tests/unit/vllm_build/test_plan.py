@@ -63,6 +63,10 @@ def test_a_host_that_can_build() -> None:
     assert problems(settings=replace(SETTINGS, ccache=False), programs=frozenset({"g++", "git"})) == []
     assert problems(settings=replace(SETTINGS, while_serving=True), serving=("gb10-vllm.service",)) == []
     assert problems(replace(TARGET, cuda="")) == problems(replace(TARGET, cuda="13.1")) == []
+    # A driver translates the PTX of its own release and of older ones. An unknown release is no finding.
+    assert problems(replace(TARGET, driver="13.0")) == problems(replace(TARGET, driver="13.10")) == problems(replace(TARGET, driver="?")) == []
+    # Another major release is reported once.
+    assert len(problems(replace(TARGET, driver="13.0"), replace(TOOLKIT, release="14.0.1"))) == 1
 
 
 @pytest.mark.parametrize(
@@ -78,6 +82,11 @@ def test_a_host_that_can_build() -> None:
         ),
         ({"target": replace(TARGET, cuda="12")}, ["nvcc in /usr/local/cuda is release 13.0.88", "CUDA 12, that of torch", "vllm_build_cuda_home"]),
         ({"toolkit": replace(TOOLKIT, release="")}, ["CUDA 13, that of torch"]),
+        # vllm-project/vllm#47397: PTX of nvcc 13.3 on driver 580.
+        (
+            {"target": replace(TARGET, driver="13.0"), "toolkit": replace(TOOLKIT, release="13.3.33")},
+            ["nvcc 13.3.33 in /usr/local/cuda is newer than CUDA 13.0", "install the CUDA toolkit 13.0 beside it"],
+        ),
         ({"torch": "2.13.0"}, ["this source requires torch 2.13.0", "torch 2.14.0, the release of the lock"]),
         ({"serving": ("gb10-vllm.service",)}, ["gb10-vllm.service is running", "vllm_build_while_serving: true"]),
         ({"serving": ("a.service", "b.service")}, ["a.service and b.service are running"]),
