@@ -2,7 +2,7 @@
 # GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
 
-"""Filters: stacks, locks, and the environment of a build."""
+"""Filters: stacks, locks, the environment of a build, and kernels to compile."""
 
 from __future__ import annotations
 
@@ -15,6 +15,8 @@ stacks = Core("runtime.stacks")
 vllm_build = Core("vllm_build.choice")
 requirements = Core("vllm_build.requirements")
 wheel = Core("vllm_build.wheel")
+kernels = Core("kernels.plan")
+probe = Core("runtime.gpu_probe")
 
 
 def stack_lock(name: str) -> str:
@@ -41,9 +43,26 @@ def build_text(stamp: Mapping[str, Any]) -> list[str]:
     return list(wheel.text(plain_data(stamp)))
 
 
+def kernels_to_compile(plan: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the kernels to compile on the plan's node; see module_utils/kernels/plan.py, of_node()."""
+    return dict(kernels.of_node(plain_data(plan)))
+
+
+def required_gpu_checks(quantization: str) -> list[str]:
+    """Return the checks of the GPU probe that stop a run for a model of this quantization."""
+    return list(probe.required(str(quantization)))
+
+
 class FilterModule:
     """Register the filters."""
 
     def filters(self) -> dict[str, Callable[..., Any]]:
         """Return name -> function."""
-        return {"stack_lock": stack_lock, "runtime_digest": runtime_digest, "build_requirements": build_requirements, "build_text": build_text}
+        return {
+            "stack_lock": stack_lock,
+            "runtime_digest": runtime_digest,
+            "build_requirements": build_requirements,
+            "build_text": build_text,
+            "kernels_to_compile": kernels_to_compile,
+            "required_gpu_checks": required_gpu_checks,
+        }

@@ -31,10 +31,19 @@ options:
     description: The time limit of the program.
     type: int
     default: 180
+  environment:
+    description: The environment of a rank, for O(python).
+    type: dict
+    default: {}
   required:
-    description: Whether to fail if a check fails.
-    type: bool
-    default: true
+    description: The checks whose failure is an error. The failure of another one is a warning; with an empty list the
+      module only returns the results.
+    type: list
+    elements: str
+    default: [cuda, bf16, vllm]
+  record:
+    description: The file for the failed checks, which M(gb10.cluster.vllm_patch) reads.
+    type: path
 seealso:
   - module: gb10.cluster.gpu_info
 author:
@@ -93,7 +102,7 @@ import time
 
 from ansible.module_utils.basic import AnsibleModule
 
-from ansible_collections.gb10.cluster.plugins.module_utils.common import problems
+from ansible_collections.gb10.cluster.plugins.module_utils.common import io_file, problems
 from ansible_collections.gb10.cluster.plugins.module_utils.common.io_command import parallel_runner, runner
 from ansible_collections.gb10.cluster.plugins.module_utils.launch import confinement
 from ansible_collections.gb10.cluster.plugins.module_utils.node import io_facts as io_node
@@ -110,7 +119,9 @@ def main() -> None:
             "python": {"type": "path"},
             "container": {"type": "list", "elements": "str"},
             "seconds": {"type": "int", "default": 180},
-            "required": {"type": "bool", "default": True},
+            "environment": {"type": "dict", "default": {}},
+            "required": {"type": "list", "elements": "str", "default": list(gpu_probe.ESSENTIAL)},
+            "record": {"type": "path"},
         },
         mutually_exclusive=[("python", "container")],
         required_one_of=[("python", "container")],
@@ -121,16 +132,26 @@ def main() -> None:
     if not gpu["gpus"]:
         module.exit_json(changed=False, checks=[], report=[], reason=gpu["reason"] or "nvidia-smi lists no GPU")
     seconds = params["seconds"]
-    prefix = params["container"] or [*confinement.anonymous(seconds + _OVERHEAD), params["python"]]
+    variables = [f"--setenv={name}={value}" for name, value in params["environment"].items()]
+    prefix = params["container"] or [*confinement.anonymous(seconds + _OVERHEAD), *variables, params["python"]]
     begin = time.monotonic()
     run_all = parallel_runner(module, seconds + 2 * _OVERHEAD)
     ((status, stdout, stderr),) = run_all([[*prefix, "-c", io_gpu_probe.program(), str(seconds)]])
     results = gpu_probe.results(stdout, stderr, status, time.monotonic() - begin >= seconds)
     found = gpu_probe.problems(results)
     answer = {"checks": results, "report": [gpu_probe.described(each) for each in results], "reason": ""}
-    if found and params["required"]:
-        module.fail_json(msg=problems.report(found), **answer)
-    module.exit_json(changed=False, **answer)
+    stopping = [problem for problem in found if problem.path in params["required"]]
+    if stopping:
+        module.fail_json(msg=problems.report(stopping), **answer)
+    for problem in found if params["required"] else []:
+        module.warn(str(problem))
+    changed = False
+    if params["record"]:
+        text = gpu_probe.record(results)
+        changed = io_file.differs(params["record"], text)
+        if changed and not module.check_mode:
+            io_file.install(params["record"], text)
+    module.exit_json(changed=changed, **answer)
 
 
 if __name__ == "__main__":

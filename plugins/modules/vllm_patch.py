@@ -55,6 +55,9 @@ options:
   config_folder:
     description: The folder for the tables of V(moe_config). By default C(gb10_moe_configs) next to the package.
     type: path
+  probe:
+    description: The record of M(gb10.cluster.vllm_gpu_probe). Kernels that failed there are turned off.
+    type: path
   toolkit:
     description: The assembler of the CUDA toolkit for V(triton_ptxas), such as one inside an image.
     type: dict
@@ -157,7 +160,7 @@ import os
 
 from ansible.module_utils.basic import AnsibleModule
 
-from ansible_collections.gb10.cluster.plugins.module_utils.common import io_command
+from ansible_collections.gb10.cluster.plugins.module_utils.common import io_command, io_file
 from ansible_collections.gb10.cluster.plugins.module_utils.common.io_command import runner
 from ansible_collections.gb10.cluster.plugins.module_utils.common.problems import Problem, ProblemsError
 from ansible_collections.gb10.cluster.plugins.module_utils.model.quantization import FP8, OTHER, UNKNOWN
@@ -167,6 +170,7 @@ from ansible_collections.gb10.cluster.plugins.module_utils.patch import plan as 
 from ansible_collections.gb10.cluster.plugins.module_utils.patch.io_tree import Tree
 from ansible_collections.gb10.cluster.plugins.module_utils.patch.schema import GB10, Request
 from ansible_collections.gb10.cluster.plugins.module_utils.patch.table import PATCHES, PTXAS
+from ansible_collections.gb10.cluster.plugins.module_utils.runtime import gpu_probe
 from ansible_collections.gb10.cluster.plugins.module_utils.runtime import io_package as io_vllm_package
 from ansible_collections.gb10.cluster.plugins.module_utils.runtime.image_copy import TOOLKIT
 
@@ -197,6 +201,7 @@ def main() -> None:
             "mechanism": {"type": "str", "choices": ["auto", "source"], "default": "auto"},
             "quantization": {"type": "str", "choices": [FP8, OTHER, UNKNOWN], "default": FP8},
             "config_folder": {"type": "path"},
+            "probe": {"type": "path"},
             "toolkit": {"type": "dict", "options": {"path": {"type": "path", "default": TOOLKIT}, "runs_as": {"type": "path"}}},
         },
         required_one_of=[("package_dir", "python")],
@@ -221,6 +226,7 @@ def main() -> None:
                 bundled={name: io_vllm_package.assembler(tree.original(f"{PTXAS}/{name}")) for name in ("ptxas", "ptxas-blackwell")},
                 toolkit=io_vllm_package.assembler(**(params["toolkit"] or {"path": TOOLKIT})),
                 quantization=params["quantization"],
+                failed=gpu_probe.recorded(io_file.read(params["probe"]) if params["probe"] else None),
             )
             plan = (vllm_patches.present if params["state"] == "present" else vllm_patches.absent)(request, tree)
             changes = tree.changes(plan.files)

@@ -327,6 +327,7 @@ def _planned_nodes(
             head=node.head,
             wheels=own,
             capability=node.capability,
+            toolkit=node.facts.toolkit.release if node.facts and node.facts.toolkit else "",
             files=share.files,
             secrets=node.secrets,
             infiniband=node.facts is not None and node.facts.network.infiniband,

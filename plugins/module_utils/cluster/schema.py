@@ -294,6 +294,8 @@ class State(Installed):
 class PlannedNode:
     """The plan of one node. ``files``: the fabric's other files, path to text, "" for a file that must not exist.
 
+    ``toolkit``: the release of nvcc, "" without one.
+
     ``runtime_mark`` is the text of the runtime's last file, which completes it.
     """
 
@@ -306,6 +308,7 @@ class PlannedNode:
     head: bool
     wheels: tuple[Wheel, ...]
     capability: str | None
+    toolkit: str
     files: Mapping[str, str]
     secrets: Sequence[str]
     infiniband: bool

@@ -22,6 +22,7 @@ from ansible_collections.gb10.cluster.plugins.module_utils.patch.table import (
     FIRST,
     LAST,
     NOT_NEEDED,
+    PROBED,
     PTXAS,
     ROWS,
     UNSUPPORTED,
@@ -68,6 +69,11 @@ def _is_for_cuda(row: Row, request: Request) -> bool:
 def decide(name: str, request: Request, tree: Tree, earlier: Mapping[str, Decision]) -> Decision:
     """Return the decision on a patch, given earlier decisions. Raises ProblemsError for a file with a syntax error."""
     first = next(row for row in ROWS if row.patch == name)
+    kernels = [kernel for check, replaced in PROBED.items() if check in request.failed for kernel in replaced]
+    if name == "w8a8" and kernels:
+        # The best evidence: this build, on this GPU.
+        reason = f"the GPU probe failed: {'; '.join(request.failed[check] for check in PROBED if check in request.failed)}"
+        return Decision(USE_FLAG, reason, "runtime/io_gpu_probe.py", environment={"VLLM_DISABLED_KERNELS": ",".join(kernels)})
     if not request.capability_given and request.capability != GB10:
         reason = f"the patch is for {GB10}, but this GPU is {request.capability}; set capability to patch for it"
         return Decision(NOT_NEEDED, reason, first.source)

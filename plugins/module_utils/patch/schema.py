@@ -54,7 +54,7 @@ class Request:
     """``capability_given``: the capability was given, not detected. ``folder``: the folder for tuned tables.
 
     ``quantization`` selects flags: "fp8"; "other" omits a flag that applies to every kind of MoE; "unknown" patches the
-    function instead, which affects only FP8.
+    function instead, which affects only FP8. ``failed``: the failed checks of the GPU probe, with descriptions.
     ``bundled`` are Triton's own assemblers by file name, not the replacements of an earlier run.
     """
 
@@ -68,6 +68,7 @@ class Request:
     bundled: Mapping[str, image_copy.Assembler]
     toolkit: image_copy.Assembler
     quantization: str = "fp8"
+    failed: Mapping[str, str] = field(default_factory=dict)
 
 
 @dataclass

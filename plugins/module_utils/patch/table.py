@@ -78,6 +78,11 @@ def _kernels(folder: str) -> tuple[Edit, Edit]:
 
 _PER_TENSOR = {"VLLM_DISABLED_KERNELS": "FlashInferFP8ScaledMMLinearKernel,CutlassFP8ScaledMMLinearKernel"}
 _ALL_CUTLASS = {"VLLM_DISABLED_KERNELS": "FlashInferFP8ScaledMMLinearKernel,CutlassFP8ScaledMMLinearKernel,CutlassFp8BlockScaledMMKernel"}
+#: The kernels that a failed check of the GPU probe turns off. Source: vLLM 0.20.2 to 0.33.0, model_executor/kernels/linear.
+PROBED: Mapping[str, tuple[str, ...]] = {
+    "fp8_vllm": tuple(_ALL_CUTLASS["VLLM_DISABLED_KERNELS"].split(",")),
+    "fp4_vllm": ("CutlassNvFp4LinearKernel",),
+}
 _FAMILY_WHEELS = (
     "this build is for CUDA 13, whose published wheels have sm_120f code, a family target that 12.1 runs; "
     "your own build for other targets is not detected, use mechanism source to patch it"

@@ -6,12 +6,14 @@
 
 from __future__ import annotations
 
+import json
 import re
 from collections.abc import Mapping, Sequence
 from typing import Any
 
 from ansible_collections.gb10.cluster.plugins.module_utils.common import bounded_json
 from ansible_collections.gb10.cluster.plugins.module_utils.common.problems import Problem
+from ansible_collections.gb10.cluster.plugins.module_utils.model.quantization import FP8
 
 PASSED, FAILED, UNSUPPORTED, SKIPPED = "passed", "failed", "unsupported", "skipped"
 #: The checks, in order, with descriptions for people. Keep the names equal to io_gpu_probe.py.
@@ -38,6 +40,8 @@ CAUSES: Mapping[str, tuple[str, str]] = {
     "no_gpu": ("no GPU", "install the driver"),
 }
 _MOST, _MESSAGE = 4096, 300
+#: Checks of kernels that every model needs.
+ESSENTIAL = ("cuda", "bf16", "vllm")
 
 
 def results(stdout: str, stderr: str, status: int, timed_out: bool = False) -> list[dict[str, Any]]:
@@ -55,6 +59,28 @@ def results(stdout: str, stderr: str, status: int, timed_out: bool = False) -> l
         message = f"{end}: {last.strip()}" if first else f"the program ended during {missing[0]}"
         found[name] = _result(name, FAILED if first else SKIPPED, "ended" if first else "", message)
     return [found[name] for name in CHECKS]
+
+
+def required(quantization: str) -> list[str]:
+    """Return the checks that stop a run for a model; ``quantization``: see model/quantization.py.
+
+    vLLM's own products are not among them: VLLM_DISABLED_KERNELS replaces them, PyTorch's FP8 and Marlin's NVFP4.
+    """
+    return [*ESSENTIAL, *(["fp8_torch"] if quantization == FP8 else [])]
+
+
+def record(found: Sequence[Mapping[str, Any]]) -> str:
+    """Return the text of the record for vllm_patch: the failed checks, with descriptions."""
+    return json.dumps({result["name"]: described(result) for result in found if result["state"] == FAILED}, indent=1) + "\n"
+
+
+def recorded(text: str | None) -> dict[str, str]:
+    """Return the failed checks in a record, {} without one."""
+    try:
+        found = bounded_json.load(text, _MOST * len(CHECKS)) if text else {}
+    except ValueError:
+        return {}
+    return {name: str(found[name]) for name in CHECKS if name in found} if isinstance(found, Mapping) else {}
 
 
 def problems(found: Sequence[Mapping[str, Any]]) -> list[Problem]:

@@ -85,6 +85,18 @@ def statuses(plan: Plan) -> list[str]:
     return [entry["status"] for entry in plan.patches]
 
 
+@pytest.mark.parametrize("capability", ["12.1", "9.0"])
+def test_a_failed_check_of_the_gpu_probe_turns_its_kernels_off(capability: str) -> None:
+    own = {"capability": ComputeCapability.parse(capability), "capability_given": False, "version": "0.33.0", "cuda": 13}
+    assert statuses(vllm_patches.present(request(names=["w8a8"], **own), tree())) == ["not_needed"]
+    plan = vllm_patches.present(request(names=["w8a8"], **own, failed={"fp8_vllm": "FP8: wrong result"}), tree())
+    assert (statuses(plan), plan.files) == (["use_flag"], {})
+    assert "CutlassFP8ScaledMMLinearKernel" in plan.environment["VLLM_DISABLED_KERNELS"].split(",")
+    assert plan.patches[0]["reason"] == "the GPU probe failed: FP8: wrong result"
+    plan = vllm_patches.present(request(names=["w8a8"], **own, failed={"fp4_vllm": "NVFP4: error"}), tree())
+    assert plan.environment == {"VLLM_DISABLED_KERNELS": "CutlassNvFp4LinearKernel"}
+
+
 def test_the_table_is_sound() -> None:
     assert {row.patch for row in ROWS} == set(PATCHES)
     for row in ROWS:

@@ -43,12 +43,26 @@ def test_passed_checks(tmp_path: Path, check: bool) -> None:
 
 def test_a_wrong_kernel_fails_the_module(tmp_path: Path) -> None:
     script = f"cat <<'X'\n{printed(state='failed', cause='wrong_result', error=0.25)}\nX\nexit 1"
-    answer = run(tmp_path, script)
+    answer = run(tmp_path, script, python=PYTHON, required=["fp8_vllm"])
     assert answer["failed"] is True
     assert "fp8_vllm: an FP8 matrix product of vLLM: wrong result (deviation 0.25, bound 0.02)" in answer["msg"]
-    reported = run(tmp_path, script, python=PYTHON, required=False)
-    assert reported.get("failed") is None
+    reported = run(tmp_path, script, python=PYTHON, required=[])
+    assert (reported.get("failed"), reported.get("warnings")) == (None, None)
     assert [each["state"] for each in reported["checks"]] == ["passed"] * 4 + ["failed", "passed"]
+
+
+def test_a_kernel_that_the_model_does_not_require_is_a_warning_and_recorded(tmp_path: Path) -> None:
+    script = f"cat <<'X'\n{printed(state='failed', cause='wrong_result', error=0.25)}\nX\nexit 1"
+    record = tmp_path / "gpu-probe.json"
+    answer = run(tmp_path, script, python=PYTHON, record=str(record))
+    assert "fp8_vllm: an FP8 matrix product of vLLM: wrong result" in answer["warnings"][0]
+    assert gpu_probe.recorded(record.read_text(encoding="utf-8")) == {"fp8_vllm": answer["report"][4]}
+    assert gpu_probe.recorded("{") == gpu_probe.recorded(None) == {}
+
+
+@pytest.mark.parametrize(("quantization", "more"), [("fp8", ["fp8_torch"]), ("other", []), ("unknown", [])])
+def test_a_model_requires_the_kernels_that_it_uses(quantization: str, more: list[str]) -> None:
+    assert gpu_probe.required(quantization) == ["cuda", "bf16", "vllm", *more]
 
 
 def test_skipped_checks_do_not_fail(tmp_path: Path) -> None:

@@ -1,0 +1,155 @@
+# Copyright (c) 2026, gb10.cluster maintainers
+# GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+
+"""Start and read the unit that compiles FlashInfer's kernels, and keep its results in the runtime, as root."""
+
+from __future__ import annotations
+
+import contextlib
+import glob
+import hashlib
+import os
+import shutil
+import tarfile
+from collections.abc import Iterator, Sequence
+
+from ansible_collections.gb10.cluster.plugins.module_utils.common import io_beneath, io_file
+from ansible_collections.gb10.cluster.plugins.module_utils.common.io_command import Run
+from ansible_collections.gb10.cluster.plugins.module_utils.common.problems import Problem, ProblemsError
+from ansible_collections.gb10.cluster.plugins.module_utils.kernels import plan
+from ansible_collections.gb10.cluster.plugins.module_utils.kernels.plan import Progress
+
+#: Where root finds the files of the unit's temporary user.
+_CACHE = f"/var/cache/private/{plan.CACHE}"
+_PROPERTIES = ("ActiveState", "SubState", "Description")
+_LIBRARY = 0o755
+
+
+def store(python: str) -> str:
+    """Return the folder for the modules in FlashInfer's package, "" if the environment has no FlashInfer."""
+    packages = glob.glob(f"{os.path.dirname(os.path.dirname(python))}/lib/python3*/site-packages/flashinfer")
+    return f"{packages[0]}/{plan.STORE}" if packages else ""
+
+
+def stored(folder: str, name: str) -> dict[str, str] | None:
+    """Return the SHA-256 of each stored module of ``name``, None if one is missing or none was stored."""
+    modules = plan.parse_manifest(io_file.read(f"{folder}/{plan.MANIFESTS}/{name}.json"), name)
+    if modules is None or not all(os.path.isfile(f"{folder}/{module}/{module}.so") for module in modules):
+        return None
+    return modules
+
+
+def progress(run: Run, name: str) -> Progress:
+    """Return the progress of the unit."""
+    _status, stdout, _stderr = run(["systemctl", "show", plan.UNIT, f"--property={','.join(_PROPERTIES)}"])
+    unit = dict.fromkeys(_PROPERTIES, "") | dict(line.split("=", 1) for line in stdout.splitlines() if "=" in line)
+    return plan.progress(unit, name, _files())
+
+
+def start(run: Run, argv: Sequence[str]) -> None:
+    """Start the unit, in place of an earlier one. Raises ProblemsError."""
+    stop(run)
+    status, _stdout, stderr = run(list(argv))
+    if status != 0:
+        raise ProblemsError([Problem("unit", f"systemd-run failed: {stderr.strip()}", "a started unit", f"see journalctl -u {plan.UNIT}")])
+
+
+def stop(run: Run) -> None:
+    """End the unit, and forget its result."""
+    run(["systemctl", "stop", plan.UNIT])
+    run(["systemctl", "reset-failed", plan.UNIT])
+
+
+def cause(run: Run) -> str:
+    """Return the last lines of the unit's log."""
+    _status, stdout, _stderr = run(["journalctl", f"--unit={plan.UNIT}", "--output=cat", "--lines=12", "--no-pager"])
+    return "\n".join(line[:300] for line in stdout.splitlines())
+
+
+def collect(folder: str, name: str, jobs: int) -> dict[str, str]:
+    """Copy the finished modules of the temporary user to the store, and return the SHA-256 of each.
+
+    A stored module with the same name stays, because processes may have mapped it. Raises ProblemsError, OSError.
+    """
+    found = plan.built(_files())
+    _refuse_many(len(found))
+    modules = {}
+    for module, path in found.items():
+        with _beneath(path) as source:
+            modules[module] = _add(folder, module, source)
+    _write_manifest(folder, name, modules, jobs)
+    return modules
+
+
+def pack(folder: str, name: str, path: str) -> str:
+    """Write the stored modules of ``name`` to a tar file for other nodes, and return its SHA-256. Raises OSError."""
+    modules = stored(folder, name) or {}
+    with tarfile.open(path, "w") as archive:
+        for module in modules:
+            archive.add(f"{folder}/{module}/{module}.so", arcname=f"{module}.so", recursive=False)
+    os.chmod(path, io_file.READABLE)
+    return io_file.sha256(path)
+
+
+def unpack(folder: str, name: str, path: str, jobs: int) -> dict[str, str]:
+    """Store the modules of another node's tar file, and return the SHA-256 of each. Raises ProblemsError, OSError."""
+    modules = {}
+    with tarfile.open(path, "r") as archive:
+        for number, entry in enumerate(archive):
+            _refuse_many(number)
+            module = entry.name.removesuffix(".so")
+            source = archive.extractfile(entry) if entry.isreg() else None
+            if source is None or not plan.MODULE.fullmatch(module) or entry.size > plan.MOST_BYTES:
+                raise ProblemsError([Problem("archive", f"{entry.name[:100]!r} is no module", "modules of FlashInfer", "compile them again")])
+            modules[module] = _add(folder, module, source)
+    _write_manifest(folder, name, modules, jobs)
+    return modules
+
+
+def _refuse_many(count: int) -> None:
+    if count > plan.MOST_MODULES:
+        raise ProblemsError([Problem("modules", str(count), f"at most {plan.MOST_MODULES}", "remove the folder of the compilation")])
+
+
+def _add(folder: str, module: str, source: object) -> str:
+    """Store one module, and return its SHA-256. Raises ProblemsError for a too large one, OSError."""
+    place = f"{folder}/{module}"
+    content = source.read(plan.MOST_BYTES + 1)  # type: ignore[attr-defined]
+    if len(content) > plan.MOST_BYTES:
+        raise ProblemsError([Problem("modules", f"{module} is too large", f"at most {plan.MOST_BYTES} bytes", "compile it again")])
+    digest = hashlib.sha256(content).hexdigest()
+    path = f"{place}/{module}.so"
+    if not os.path.isfile(path):
+        io_file.install_folder(place)
+        io_file.write_file(path, content, _LIBRARY)
+        return digest
+    return io_file.sha256(path)
+
+
+def _write_manifest(folder: str, name: str, modules: dict[str, str], jobs: int) -> None:
+    """Write the manifest last, because it marks the modules as complete."""
+    io_file.install_folder(f"{folder}/{plan.MANIFESTS}")
+    io_file.install(f"{folder}/{plan.MANIFESTS}/{name}.json", plan.manifest(name, modules, jobs))
+
+
+def _files() -> list[str]:
+    """Return the relative path of every file of the temporary user, [] if there is none."""
+    try:
+        return io_beneath.Folder(_CACHE).names()
+    except (FileNotFoundError, NotADirectoryError):
+        return []
+
+
+@contextlib.contextmanager
+def _beneath(path: str) -> Iterator[object]:
+    try:
+        with io_beneath.Folder(_CACHE).open(path) as found, os.fdopen(os.dup(found), "rb") as file:
+            yield file
+    except io_beneath.OutsideError as error:
+        raise OSError(f"{path} {error}") from error
+
+
+def remove_cache() -> None:
+    """Remove the objects of the compilation, which take gigabytes. Raises OSError."""
+    shutil.rmtree(_CACHE, ignore_errors=True)

@@ -1,0 +1,81 @@
+"""Tests of the store of FlashInfer's kernels, on files."""
+
+from __future__ import annotations
+
+import io
+import tarfile
+from pathlib import Path
+
+import pytest
+
+from ansible_collections.gb10.cluster.plugins.module_utils.common.problems import ProblemsError
+from ansible_collections.gb10.cluster.plugins.module_utils.kernels import io_kernels, plan
+
+MODULE = ".cache/flashinfer/0.7.2/121a/cached_ops/sampling"
+
+
+@pytest.fixture
+def cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """Return the folder of the temporary user, with one module."""
+    folder = tmp_path / "cache"
+    (folder / MODULE).mkdir(parents=True)
+    (folder / MODULE / "sampling.so").write_bytes(b"compiled")
+    monkeypatch.setattr(io_kernels, "_CACHE", str(folder))
+    return folder
+
+
+@pytest.fixture
+def store(tmp_path: Path) -> str:
+    package = tmp_path / "runtime/lib/python3.12/site-packages/flashinfer"
+    package.mkdir(parents=True)
+    folder = io_kernels.store(str(tmp_path / "runtime/bin/python"))
+    assert folder == str(package / plan.STORE)
+    return folder
+
+
+def test_modules_are_stored_once_and_read_only_for_others(cache: Path, store: str) -> None:
+    assert io_kernels.stored(store, "0123") is None
+    modules = io_kernels.collect(store, "0123", 2)
+    assert io_kernels.stored(store, "0123") == modules
+    library = Path(store, "sampling/sampling.so")
+    assert (library.read_bytes(), library.stat().st_mode & 0o777) == (b"compiled", 0o755)
+    # A process may have mapped it.
+    (cache / MODULE / "sampling.so").write_bytes(b"again")
+    assert io_kernels.collect(store, "4567", 2) == modules
+    assert library.read_bytes() == b"compiled"
+
+
+def test_a_missing_module_is_compiled_again(cache: Path, store: str) -> None:
+    io_kernels.collect(store, "0123", 2)
+    Path(store, "sampling/sampling.so").unlink()
+    assert io_kernels.stored(store, "0123") is None
+
+
+def test_a_link_of_the_temporary_user_is_not_followed(cache: Path, store: str, tmp_path: Path) -> None:
+    secret = tmp_path / "secret"
+    secret.write_text("key", encoding="utf-8")
+    (cache / MODULE / "sampling.so").unlink()
+    (cache / MODULE / "sampling.so").symlink_to(secret)
+    with pytest.raises(OSError, match="outside"):
+        io_kernels.collect(store, "0123", 2)
+    assert not Path(store, "sampling/sampling.so").exists()
+
+
+def test_another_node_stores_the_same_modules(cache: Path, store: str, tmp_path: Path) -> None:
+    modules = io_kernels.collect(store, "0123", 2)
+    archive = str(tmp_path / "kernels.tar")
+    io_kernels.pack(store, "0123", archive)
+    other = str(tmp_path / "other")
+    assert io_kernels.unpack(other, "0123", archive, 2) == modules
+    assert io_kernels.stored(other, "0123") == modules
+
+
+@pytest.mark.parametrize("name", ["../evil.so", "/etc/evil.so", "a b.so"])
+def test_an_archive_with_other_names_is_refused(name: str, tmp_path: Path) -> None:
+    archive = tmp_path / "kernels.tar"
+    with tarfile.open(archive, "w") as tar:
+        entry = tarfile.TarInfo(name)
+        entry.size = 1
+        tar.addfile(entry, io.BytesIO(b"x"))
+    with pytest.raises(ProblemsError):
+        io_kernels.unpack(str(tmp_path / "store"), "0123", str(archive), 2)
