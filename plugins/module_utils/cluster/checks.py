@@ -175,6 +175,9 @@ def _check_settings(settings: Settings, nodes: int) -> list[Problem]:
     sizes = dict(zip(PARALLELISM, (settings.tensor_parallel_size, settings.pipeline_parallel_size), strict=True))
     negative = {name: size for name, size in sizes.items() if size < 0}
     problems += [Problem(name, str(size), "1 or more, or 0 for automatic", f"correct {name}") for name, size in negative.items()]
+    limits = ("max_num_seqs", "kv_cache_contexts", "kv_cache_tokens_per_request", "memory_reserve")
+    below = {f"{PREFIX}{name}": value for name in limits if (value := getattr(settings, name)) < 0}
+    problems += [Problem(name, str(value), "0 or more", f"correct {name}") for name, value in below.items()]
     problems += _check_replicas(settings.data_parallel_size, sizes, nodes)
     problems += _check_parallelism(settings, nodes) if not negative and settings.data_parallel_size == 1 else []
     problems += _check_ports(settings)

@@ -261,7 +261,7 @@ def _serve(model: Chosen, decision: serve.Decision, nccl: str, expected: Expecte
     findings, stopping = serve_rules.report(decision.findings), serve_rules.stopping(decision.findings, WARNING)
     return Serve(
         args=decision.args,
-        user_args=model.user_args,
+        user_args=serve_plan.without_share(model.user_args) if decision.memory else model.user_args,
         files=decision.files,
         smoke_tokens=decision.smoke_tokens,
         reasoning=model.entry.reasoning,

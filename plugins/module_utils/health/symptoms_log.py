@@ -20,7 +20,10 @@ _NCCL = "NCCL 2.30, src"
 
 _REINSTALL = "run site.yml --tags vllm_runtime, which installs the same versions on all nodes"
 _SAME_NCCL = "run site.yml --tags nccl_sm121_build, which installs the same build for the GPUs on all nodes"
-_SMALLER = "lower gb10_max_model_len or gb10_max_num_seqs, or use more nodes; playbooks/plan.yml shows the memory"
+_SMALLER = (
+    "raise gb10_memory_reserve, lower gb10_kv_cache_contexts, gb10_max_model_len or gb10_max_num_seqs, or use more nodes; "
+    "playbooks/plan.yml shows the planned memory"
+)
 
 _MEMORY_ERRORS = (
     Symptom(
@@ -32,8 +35,8 @@ _MEMORY_ERRORS = (
             "processes.",
         ),
         "other programs, an earlier server or (before vLLM 0.20) the page cache have the unified memory",
-        "end other programs; keep vllm_serve_drop_caches true; lower --gpu-memory-utilization in gb10_vllm_extra_args; "
-        "reboot a node whose memory stays low",
+        "end other programs; keep vllm_serve_drop_caches true; reboot a node whose memory stays low; else "
+        "raise gb10_memory_reserve",
         f"vllm-project/vllm#35356, #48140; {_MIXED}; vLLM 0.32, v1/worker/utils.py",
         SOURCE,
         r"Free memory on device .{0,80}less than (?:desired|the engine)",
@@ -44,7 +47,7 @@ _MEMORY_ERRORS = (
         _MEMORY,
         ("ValueError: No available memory for the cache blocks. Try increasing `gpu_memory_utilization`",),
         "weights and activations fill the memory that vLLM may use, so nothing remains for the KV cache",
-        _SMALLER,
+        "lower gb10_memory_reserve if the node has free memory, or use more nodes; playbooks/plan.yml shows the memory",
         "vLLM 0.32, v1/core/kv_cache_utils.py",
         SOURCE,
         r"No available memory for the cache blocks",
@@ -63,6 +66,20 @@ _MEMORY_ERRORS = (
         SOURCE,
         r"larger than the available KV cache memory",
         ("kv-cache-bytes",),
+    ),
+    Symptom(
+        "state-blocks-few",
+        _MEMORY,
+        (
+            "ValueError: max_num_seqs (512) exceeds available Mamba cache blocks (429). Each decode sequence requires "
+            "one Mamba cache block, so CUDA graph capture cannot proceed. Please lower max_num_seqs to at most 429 or "
+            "increase gpu_memory_utilization.",
+        ),
+        "each request needs a block for its state (Mamba, linear attention), and the KV cache has fewer blocks",
+        "set gb10_max_num_seqs to 0 for as many as can run at the same time, or lower it below the number in the message",
+        "vllm-project/vllm#38270; vLLM 0.33, config/compilation.py",
+        SOURCE,
+        r"max_num_seqs .{0,20}exceeds available Mamba cache",
     ),
     Symptom(
         "ray-memory-monitor",
@@ -87,8 +104,7 @@ _MEMORY_ERRORS = (
             "g++: fatal error: Killed signal terminated program cc1plus",
         ),
         "compiler processes of torch.compile or FlashInfer use up the host's memory",
-        "set MAX_JOBS: '2' in gb10_extra_env, lower --gpu-memory-utilization, or add --enforce-eager, which costs "
-        "speed",
+        "set MAX_JOBS: '2' in gb10_extra_env, raise gb10_memory_reserve, or add --enforce-eager, which costs speed",
         _MIXED,
         pattern=r"'?(?:cicc|ptxas|cudafe\+\+)'? died due to signal 9|fatal error: Killed signal terminated",
         rules=("enforce-eager",),
@@ -103,8 +119,7 @@ _MEMORY_ERRORS = (
             "NVRM: nvAssertOkFailedNoLog: Assertion failed: Out of memory [NV_ERR_NO_MEMORY] (0x00000051)",
         ),
         "weights, KV cache, profiling, FlashInfer's autotuning and the host need more than the unified memory",
-        "set --kv-cache-memory-bytes and a lower --gpu-memory-utilization in gb10_vllm_extra_args; remove "
-        "--enable-flashinfer-autotune; " + _SMALLER,
+        "remove --enable-flashinfer-autotune; " + _SMALLER,
         f"{_GB10}; {_CONSELARA}; {_SPARK}; vllm-project/vllm#46307; NVIDIA/dgx-spark-playbooks#97",
         pattern=r"CUDA out of memory|CUDA error: out of memory|CUDA_ERROR_OUT_OF_MEMORY|NV_ERR_NO_MEMORY"
         r"|Cuda failure (?:\d{1,3} )?'out of memory'",
@@ -118,7 +133,7 @@ _MEMORY_ERRORS = (
             "gb10-ray.service: Failed with result 'oom-kill'.",
         ),
         "the host had no memory left; GPU allocations in unified memory count too",
-        "lower --gpu-memory-utilization, or set --kv-cache-memory-bytes in gb10_vllm_extra_args; add swap for the load",
+        "add swap for the load; " + _SMALLER,
         "tonyd2wild/GLM-5.3-Flash-NVFP4-1M-KV-4x-DGX-Spark (Marlin's repacking without swap); systemd",
         pattern=r"killed by the OOM killer|Failed with result 'oom-kill'",
         rules=("memory-utilization-ceiling", "fastsafetensors-large", "swap-space"),

@@ -200,8 +200,7 @@ OBSERVED: tuple[Symptom, ...] = (
         _HOST,
         "a node is dead until a power cycle, without an OOM record",
         "unified memory was exhausted: at the start, by a long prefill, or when a model wakes up",
-        "set --kv-cache-memory-bytes and a lower --gpu-memory-utilization; cgroup limits such as --memory do not "
-        "count GPU memory",
+        "raise gb10_memory_reserve or lower gb10_kv_cache_contexts; cgroup limits such as --memory do not count GPU memory",
         "vllm-project/vllm#46307, #50011; NVIDIA/open-gpu-kernel-modules#1358; pytorch/pytorch#174358",
         "memory-utilization-ceiling",
         "memory-utilization-131k",
@@ -213,7 +212,7 @@ OBSERVED: tuple[Symptom, ...] = (
         _HOST,
         "the kernel log has NVRM: Xid 43 under load",
         "the driver ended a GPU channel; with large contexts it came from too little free memory",
-        "use --gpu-memory-utilization 0.82 or less for contexts of 128K tokens on two nodes",
+        "raise gb10_memory_reserve, so that vLLM takes 0.82 or less, or lower gb10_max_model_len",
         _CONSELARA,
         "memory-utilization-131k",
     ),

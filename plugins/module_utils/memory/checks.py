@@ -54,15 +54,12 @@ def _options(inputs: Inputs) -> list[Problem]:
 
 
 def _model(inputs: Inputs) -> list[Problem]:
-    """Return the problems of the model's format and layers, and of the ceiling."""
+    """Return the problems of the model's format and layers."""
     problems = []
     if not inputs.shape.stored.known and not inputs.weights_bytes:
         found = f"weights in a format ({inputs.shape.stored.scheme}) of unknown size"
         fix = "copy the model to the nodes, so that the size of its files is known"
         problems.append(Problem("gb10_model", found, "a known format, or the checkpoint's files", fix))
-    if not 0 < inputs.ceiling <= 1:
-        expected = "a fraction of the memory, above 0 and at most 1"
-        problems.append(Problem("ceiling", str(inputs.ceiling), expected, "use 0.90"))
     encoder = inputs.shape.family in model_layers.ENCODERS
     if not encoder and all(layer.kv_cache.kind in ("none", "state") for layer in inputs.shape.layers):
         found = "no layer keeps keys and values of its tokens"
@@ -115,9 +112,19 @@ def _divides(kv_heads: int, tensor: int) -> bool:
     return kv_heads % tensor == 0 if kv_heads >= tensor else tensor % kv_heads == 0
 
 
-def too_large(names: Sequence[str], short: Sequence[int], context: int) -> Problem:
-    """Return the Problem for a model that does not fit. ``short``: bytes that each of the named nodes lacks."""
-    lacking = ", ".join(f"{name} lacks {size / GIB:.1f} GiB" for name, size in zip(names, short, strict=True) if size)
+def too_large(inputs: Inputs, short: Sequence[int], context: int) -> Problem:
+    """Return the Problem for a model that does not fit. ``short``: bytes that each rank's node lacks."""
+    lacking = ", ".join(f"{node.name} lacks {size / GIB:.1f} GiB" for node, size in zip(inputs.ranks, short, strict=True) if size)
     found = f"{sum(short) / GIB:.1f} GiB larger than the cluster at {context} tokens of context: {lacking}"
-    fix = "add nodes, use stronger quantization or shorten the context"
-    return Problem("gb10_model", found, "weights, workspace and KV cache within each node's memory", fix)
+    limits = f"without the reserve of {inputs.reserve / GIB:g} GiB"
+    fix = "add nodes, use stronger quantization, shorten the context, or lower gb10_memory_reserve"
+    if inputs.share < 1:
+        limits, fix = f"{limits}, and within the share {inputs.share:g}", f"{fix} or raise --gpu-memory-utilization"
+    return Problem("gb10_model", found, f"weights, workspace and KV cache within each node's memory {limits}", fix)
+
+
+def too_many(sequences: int, blocks: int, possible: int) -> Problem:
+    """Return the Problem for more sequences than blocks, each of which holds a state."""
+    found = f"{sequences}, with memory for {blocks} blocks of states"
+    fix = f"lower it to {possible}, which can run at the same time, or add nodes"
+    return Problem("--max-num-seqs", found, f"at most {blocks}, because vLLM refuses to start with more", fix)

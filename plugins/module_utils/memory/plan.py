@@ -9,10 +9,11 @@ Weights and KV are computed. Other memory of a process is estimated with constan
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from fractions import Fraction
 
-from ansible_collections.gb10.cluster.plugins.module_utils.common.problems import ProblemsError
+from ansible_collections.gb10.cluster.plugins.module_utils.common.problems import Problem, ProblemsError
 from ansible_collections.gb10.cluster.plugins.module_utils.memory import checks as memory_checks
 from ansible_collections.gb10.cluster.plugins.module_utils.memory import kv_cache
 from ansible_collections.gb10.cluster.plugins.module_utils.memory.schema import GIB, Inputs, MemoryPlan, NodePlan
@@ -32,9 +33,11 @@ PROCESS, CONTEXT, GRAPHS = 2 * GIB, 1 * GIB, 1 * GIB
 NCCL = GIB // 2
 #: Minimum useful context: without a configured context, a model fits only if this context fits.
 SMALLEST_CONTEXT = 4096
-#: vLLM's defaults: (minimum memory, tokens per batch, sequences). Source: vLLM 0.32, engine/arg_utils.py
-#: get_batch_defaults.
-_BATCHES = ((160 * GIB, 16384, 1024), (70 * GIB, 8192, 1024), (0, 2048, 256))
+#: The maximum number of sequences without a value of the user. Recipes for GB10 set 4 to 64; vLLM's default is 256 or
+#: 1024, and the sampler, the CUDA graphs and the states of each sequence take memory.
+SEQUENCES = 64
+#: vLLM's defaults: (minimum memory, tokens per batch). Source: vLLM 0.32, engine/arg_utils.py get_batch_defaults.
+_BATCHES = ((160 * GIB, 16384), (70 * GIB, 8192), (0, 2048))
 
 
 def plan(inputs: Inputs) -> MemoryPlan:
@@ -42,6 +45,10 @@ def plan(inputs: Inputs) -> MemoryPlan:
 
     Raises ProblemsError with every invalid input. A model that does not fit is a normal result (``fits``,
     ``problems``).
+
+    The context is as long as fits. Then the KV cache is limited to ``contexts`` sequences of that length (at most
+    max_num_seqs), or to ``tokens_per_request`` for each of max_num_seqs sequences if that is more. What more it could
+    hold would only be prefixes of earlier requests.
 
     Decode roofline, in tokens per second of one sequence: 1 / sum over pipeline stages of (bytes that one rank of the
     stage reads per token / 273e9). A token reads the weights that it uses, including the output matrix, and (``_full``)
@@ -51,9 +58,10 @@ def plan(inputs: Inputs) -> MemoryPlan:
     if problems := memory_checks.check(inputs):
         raise ProblemsError(problems)
     demand, budget, context, short = _calculate(inputs)
-    if sequences := 0 if inputs.max_num_seqs or any(short) else _sequences(demand, context.blocks):
+    chosen = not inputs.max_num_seqs
+    if chosen and not any(short) and (possible := _sequences(demand, context.blocks)) < demand.max_num_seqs:
         # Fewer sequences need less workspace.
-        inputs = replace(inputs, max_num_seqs=sequences)
+        inputs = replace(inputs, max_num_seqs=possible)
         demand, budget, context, short = _calculate(inputs)
     fits, shape, layout = not any(short), inputs.shape, demand.layout
     # A weights file of a few bytes, such as a pointer of Git LFS, must not end the planner.
@@ -61,7 +69,7 @@ def plan(inputs: Inputs) -> MemoryPlan:
     full = reads + sum(stage.reads_of(context.planned) for stage in demand.stages)
     lowered = context.planned if inputs.max_model_len or context.planned < shape.positions else 0
     nodes = tuple(_node(inputs, demand, budget, rank, lack) for rank, lack in enumerate(short))
-    arguments = _arguments(fits, budget.pinned, budget.fraction, lowered, sequences)
+    arguments = _arguments(budget.pinned, budget.fraction, lowered, demand.max_num_seqs if chosen else 0) if fits else ()
     return MemoryPlan(
         nodes=nodes,
         fits=fits,
@@ -81,9 +89,7 @@ def plan(inputs: Inputs) -> MemoryPlan:
         arguments=arguments,
         tokens_per_second=round(BANDWIDTH / reads, 2),
         tokens_per_second_full=round(BANDWIDTH / full, 2),
-        problems=()
-        if fits
-        else (memory_checks.too_large([node.name for node in inputs.ranks], short, context.wanted),),
+        problems=_problems(inputs, demand, context, short),
     )
 
 
@@ -117,6 +123,11 @@ class _Demand:
     tensor: int
     workspace: int
     layout: kv_cache.Layout
+
+    @property
+    def has_states(self) -> bool:
+        """Whether each sequence needs blocks for states of linear attention."""
+        return any(group.kv_cache.kind == "state" for group in self.layout.groups)
 
     def stage(self, rank: int) -> _Stage:
         """Return the stage of a rank."""
@@ -156,28 +167,46 @@ class _Context:
 def _calculate(inputs: Inputs) -> tuple[_Demand, _Budget, _Context, list[int]]:
     """Return the demand, the budget, the context, and the missing bytes by rank."""
     demand = _demand(inputs)
-    budget = _budget(inputs, demand)
+    budget = _budget(inputs, demand, None)
     context = _context(inputs, demand, budget)
+    if inputs.contexts:
+        budget = _budget(inputs, demand, _most(inputs, demand, context.planned))
+        context = replace(context, blocks=_blocks(demand, budget))
     return demand, budget, context, _short(inputs, demand, budget, context)
 
 
 def _sequences(demand: _Demand, blocks: int) -> int:
-    """Return the number of sequences to set for a model with states, 0 if vLLM's default is possible.
+    """Return how many sequences can run at the same time; each takes blocks for states."""
+    return max(1, (blocks - 1) // demand.layout.blocks(1)) if demand.has_states else demand.max_num_seqs
 
-    vLLM ends its start if there are more sequences than blocks (vllm-project/vllm#38270, 2026-03). As many as can run at
-    the same time are set.
+
+def _most(inputs: Inputs, demand: _Demand, context: int) -> int:
+    """Return the bytes to which a rank's KV cache is limited, for a planned context. vLLM never uses one of the blocks."""
+    layout, sequences = demand.layout, demand.max_num_seqs
+    blocks = max(
+        min(inputs.contexts, sequences) * layout.blocks(context),
+        sequences * layout.blocks(min(max(1, inputs.tokens_per_request), context)),
+    )
+    return (blocks + 1) * max(demand.pages)
+
+
+def _problems(inputs: Inputs, demand: _Demand, context: _Context, short: Sequence[int]) -> tuple[Problem, ...]:
+    """Return why vLLM cannot start with this plan: memory, or fewer blocks than the user's number of sequences.
+
+    Source of the second: vllm-project/vllm#38270 (2026-03); vLLM 0.33, config/compilation.py.
     """
-    layout = demand.layout
-    if demand.max_num_seqs < blocks or all(group.kv_cache.kind != "state" for group in layout.groups):
-        return 0
-    return max(1, (blocks - 1) // layout.blocks(1))
+    if any(short):
+        return (memory_checks.too_large(inputs, short, context.wanted),)
+    if demand.has_states and demand.max_num_seqs > context.blocks:
+        return (memory_checks.too_many(demand.max_num_seqs, context.blocks, _sequences(demand, context.blocks)),)
+    return ()
 
 
 def _demand(inputs: Inputs) -> _Demand:
     shape, tensor, dtype = inputs.shape, inputs.tensor, _loaded_dtype(inputs.shape, inputs.dtype)
     smallest = min(node.memory_bytes for node in inputs.ranks)
-    default_tokens, default_sequences = next(entry[1:] for entry in _BATCHES if smallest >= entry[0])
-    max_num_seqs, batched = inputs.max_num_seqs or default_sequences, inputs.max_num_batched_tokens or default_tokens
+    default_tokens = next(tokens for least, tokens in _BATCHES if smallest >= least)
+    max_num_seqs, batched = inputs.max_num_seqs or SEQUENCES, inputs.max_num_batched_tokens or default_tokens
     scale = Fraction(inputs.weights_bytes, model_weights.checkpoint(shape)) if inputs.weights_bytes else Fraction(1)
     workspace = _workspace(shape, tensor, ELEMENT[dtype], batched, max_num_seqs) + PROCESS + CONTEXT + GRAPHS + inputs.draft_bytes
     # vLLM may schedule one batch per pipeline stage and one more.
@@ -203,31 +232,38 @@ def _loaded_dtype(shape: Shape, dtype: str) -> str:
     return shape.dtype if ELEMENT.get(shape.dtype, 4) == 2 else "bfloat16"
 
 
-def _budget(inputs: Inputs, demand: _Demand) -> _Budget:
-    """Divide each node's memory. All ranks get the same arguments, so the fullest node limits them."""
+def _budget(inputs: Inputs, demand: _Demand, most: int | None) -> _Budget:
+    """Divide each node's memory. All ranks get the same arguments, so the fullest node limits them.
+
+    ``most``: the limit of a rank's KV cache in bytes, None for all that remains.
+    """
     memory = [node.memory_bytes for node in inputs.ranks]
-    reserves = tuple(
-        max(node.memory_bytes - int(inputs.ceiling * node.memory_bytes), inputs.reserve)
-        + inputs.head_reserve * node.head
-        for node in inputs.ranks
-    )
+    reserves = tuple(max(inputs.reserve, size - int(inputs.share * size)) for size in memory)
     needs = [demand.stage(rank).weights + demand.workspace for rank in range(len(memory))]
     left = tuple(size - reserve - need for size, reserve, need in zip(memory, reserves, needs, strict=True))
-    if not demand.layout.groups:
-        percent = max(-(-need * 100 // size) for need, size in zip(needs, memory, strict=True))
-        return _Budget(reserves, left, (0,) * len(memory), 0, f"{percent / 100:.2f}")
-    if inputs.kv_in_bytes or inputs.kv_cache_memory_bytes > 0:
-        pinned = inputs.kv_cache_memory_bytes or max(0, min(left)) // MIB * MIB
-        percent = max(-(-(need + pinned) * 100 // size) for need, size in zip(needs, memory, strict=True))
-        return _Budget(reserves, left, (pinned,) * len(memory), pinned, f"{percent / 100:.2f}")
-    percent = max(0, min((size - reserve) * 100 // size for size, reserve in zip(memory, reserves, strict=True)))
+    pinned = 0
+    if demand.layout.groups:
+        pinned = max(0, min(left)) // MIB * MIB if most is None else min(max(0, min(left)), most + MIB - 1) // MIB * MIB
+        pinned = inputs.kv_cache_memory_bytes or pinned
+    percent = max(-(-(need + pinned) * 100 // size) for need, size in zip(needs, memory, strict=True))
+    # A share with more digits than the percentage is not exceeded.
+    fraction = f"{percent / 100:.2f}" if percent <= inputs.share * 100 else f"{inputs.share:g}"
+    if not demand.layout.groups or inputs.kv_in_bytes or inputs.kv_cache_memory_bytes:
+        return _Budget(reserves, left, (pinned,) * len(memory), pinned, fraction)
+    # Without the option for bytes, the fraction sets the KV cache.
+    percent = min(percent, *((size - reserve) * 100 // size for size, reserve in zip(memory, reserves, strict=True)))
     kv = tuple(max(0, percent * size // 100 - need) for need, size in zip(needs, memory, strict=True))
-    return _Budget(reserves, left, kv, 0, f"{percent / 100:.2f}")
+    return _Budget(reserves, left, kv, 0, f"{max(0, percent) / 100:.2f}")
+
+
+def _blocks(demand: _Demand, budget: _Budget) -> int:
+    """Return the blocks of the rank with the fewest."""
+    return min((have // page for have, page in zip(budget.kv, demand.pages, strict=True) if page), default=0)
 
 
 def _context(inputs: Inputs, demand: _Demand, budget: _Budget) -> _Context:
     layout, positions = demand.layout, inputs.shape.positions
-    blocks = min((have // page for have, page in zip(budget.kv, demand.pages, strict=True) if page), default=0)
+    blocks = _blocks(demand, budget)
     largest = layout.longest(blocks, positions)
     wanted = inputs.max_model_len or min(SMALLEST_CONTEXT, positions)
     planned = inputs.max_model_len or max(largest, wanted)
@@ -291,13 +327,11 @@ def _workspace(shape: Shape, tensor: int, element: int, tokens: int, max_num_seq
     return tokens * rows * element + max_num_seqs * shape.vocabulary * 4 * 3
 
 
-def _arguments(fits: bool, pinned: int, fraction: str, context: int, sequences: int) -> tuple[str, ...]:
-    """Return the vLLM arguments; ``context`` and ``sequences`` are 0 for vLLM's default.
+def _arguments(pinned: int, fraction: str, context: int, sequences: int) -> tuple[str, ...]:
+    """Return the vLLM arguments. ``context`` is 0 for vLLM's default, ``sequences`` for the user's value.
 
     If bytes are set, vLLM uses the fraction only to refuse a start with less free memory.
     """
-    if not fits:
-        return ()
     arguments = [f"--kv-cache-memory-bytes={pinned}"] if pinned else []
     arguments.append(f"--gpu-memory-utilization={fraction}")
     arguments += [f"--max-model-len={context}"] if context else []
@@ -306,7 +340,7 @@ def _arguments(fits: bool, pinned: int, fraction: str, context: int, sequences: 
 
 def needs(plan: MemoryPlan) -> dict[str, int]:
     """Return by node name the bytes that vLLM takes, which must be available before the start."""
-    return {node.name: node.weights + node.workspace + node.kv for node in plan.nodes}
+    return {node.name: node.planned for node in plan.nodes}
 
 
 def explain(plan: MemoryPlan, generates: bool = True) -> list[str]:
@@ -315,10 +349,10 @@ def explain(plan: MemoryPlan, generates: bool = True) -> list[str]:
     ``generates``: whether the model generates tokens, whose speed is estimated.
     """
     width = max(4, *(len(node.name) for node in plan.nodes))
-    lines = [f"{'node':{width}}  memory  reserve  weights  workspace  KV cache  KiB/token"]
+    lines = [f"{'node':{width}}  memory  reserve  weights  workspace  KV cache  planned  KiB/token"]
     lines += [
         f"{node.name:{width}}  {_gib(node.memory):>6}  {_gib(node.reserve):>7}  {_gib(node.weights):>7}  {_gib(node.workspace):>9}  "
-        f"{_gib(node.kv):>8}  {node.kv_per_token / KIB:>9.1f}"
+        f"{_gib(node.kv):>8}  {_gib(node.planned):>7}  {node.kv_per_token / KIB:>9.1f}"
         + (f"  short by {_gib(node.short)}" if node.short else "")
         for node in plan.nodes
     ]
@@ -330,10 +364,13 @@ def explain(plan: MemoryPlan, generates: bool = True) -> list[str]:
         return [*lines, f"does not fit: short by {_gib(plan.short)} GiB in total, for {plan.context} tokens of context"]
     if not plan.tokens:
         return [*lines, f"fits: an encoder needs no KV cache; texts of up to {plan.context} tokens", " ".join(plan.arguments)]
+    each = f"or {plan.max_num_seqs} of {plan.context_of_each} tokens" if plan.context_of_each else f"but never {plan.max_num_seqs}"
     lines.append(
         f"fits: {plan.tokens} tokens of KV; context {plan.context} (largest {plan.largest_context}); "
-        f"sequences at once: {plan.concurrency:.1f}, or {plan.max_num_seqs} of {plan.context_of_each} tokens"
+        f"sequences at once: {plan.concurrency:.1f}, {each}"
     )
+    if (more := min(node.left - node.kv for node in plan.nodes)) >= GIB:
+        lines.append(f"{_gib(more)} GiB more KV cache would fit")
     if not generates:
         return [*lines, " ".join(plan.arguments)]
     lines.append(

@@ -14,12 +14,6 @@ from ansible_collections.gb10.cluster.plugins.module_utils.memory import kv_cach
 from ansible_collections.gb10.cluster.plugins.module_utils.model.shape import Shape
 
 GIB = 1 << 30
-#: Minimum reserve for the operating system, SSH, Ray and the page cache; exhausted unified memory stops the whole host.
-#: An estimate, smaller than the reserve of published recipes (they give 0.80 to 0.90 of the memory to vLLM).
-RESERVE = 5 * GIB
-#: Additional reserve on the head for the API server, the scheduler and Ray's dashboard. An estimate; Ray's dashboard
-#: alone takes 1 GiB in the lab.
-HEAD_RESERVE = 4 * GIB
 
 
 @dataclass(frozen=True)
@@ -37,10 +31,12 @@ class Inputs:
 
     ``nodes``: at least one per rank; the first ones are used. ``weights_bytes``: size of the safetensors, None to
     estimate it from the dimensions. ``dtype``: vLLM's --dtype. ``max_model_len``: 0 for the model's own context,
-    lowered if it does not fit. ``max_num_seqs`` and ``max_num_batched_tokens``: 0 for vLLM's defaults. ``ceiling``: the
-    maximum share of a node's memory for vLLM. ``kv_in_bytes``: whether the release has --kv-cache-memory-bytes; without
-    it the plan returns a fraction. ``kv_cache_memory_bytes``: the user's value for that option, 0 for all remaining
-    memory. ``draft_bytes``: of a draft model, which may be whole on each rank.
+    lowered if it does not fit. ``max_num_seqs``: 0 for at most plan.SEQUENCES. ``max_num_batched_tokens``: 0 for vLLM's
+    default. ``reserve``: the memory of each node that stays unplanned. ``share``: the user's maximum share of a node's
+    memory for vLLM. ``contexts`` and ``tokens_per_request`` limit the KV cache (plan.plan()); 0 contexts for no limit.
+    ``kv_in_bytes``: whether the release has --kv-cache-memory-bytes; without it the plan returns a fraction.
+    ``kv_cache_memory_bytes``: the user's value for that option, 0 for the plan's. ``draft_bytes``: of a draft model,
+    which may be whole on each rank.
     """
 
     shape: Shape
@@ -53,9 +49,10 @@ class Inputs:
     max_model_len: int = 0
     max_num_seqs: int = 0
     max_num_batched_tokens: int = 0
-    ceiling: float = 0.90
-    reserve: int = RESERVE
-    head_reserve: int = HEAD_RESERVE
+    reserve: int = 0
+    share: float = 1.0
+    contexts: int = 0
+    tokens_per_request: int = 0
     kv_in_bytes: bool = True
     kv_cache_memory_bytes: int = 0
     draft_bytes: int = 0
@@ -88,6 +85,11 @@ class NodePlan:
     kv_growth: int
     short: int
 
+    @property
+    def planned(self) -> int:
+        """The bytes that vLLM takes."""
+        return self.weights + self.workspace + self.kv
+
 
 @dataclass(frozen=True)
 class MemoryPlan:
@@ -105,7 +107,7 @@ class MemoryPlan:
     largest_context: int
     concurrency: float
     max_num_seqs: int
-    #: The context of each sequence when ``max_num_seqs`` run simultaneously.
+    #: The context of each sequence when ``max_num_seqs`` run simultaneously, 0 if so many never do.
     context_of_each: int
     kv_cache_memory_bytes: int
     fraction: str

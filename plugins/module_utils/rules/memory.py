@@ -31,6 +31,7 @@ _FRACTIONS = (
     "The newest practice is the KV cache in bytes and a small fraction"
 )
 _FASTSAFETENSORS = "fastsafetensors"
+_RESERVE = "raise gb10_memory_reserve, which sets the share"
 
 
 def _ceiling(view: View) -> list[Found]:
@@ -118,7 +119,7 @@ RULES = (
             "OOM crashes and Xid 43. On this hardware exhausted memory takes the whole host down, without a trace of "
             "the cause"
         ),
-        fix="use 0.85 or less, or set the KV cache in bytes with --kv-cache-memory-bytes",
+        fix=f"use 0.85 or less; if the memory is planned, {_RESERVE}",
         source=f"{CONSELARA}; NVIDIA/dgx-spark-playbooks#97",
         evidence="2026-08",
     ),
@@ -128,7 +129,7 @@ RULES = (
         when=f"`{UTILIZATION}` is above 0.87, up to 0.90",
         check=_high,
         why="0.85 to 0.87 worked for most models; CUDA graphs and profiling allocate additional memory",
-        fix="use 0.85 or less, or set the KV cache in bytes",
+        fix=f"use 0.85 or less; if the memory is planned, {_RESERVE}",
         source=CONSELARA,
         evidence="2026-05",
         disputed=_FRACTIONS,
@@ -160,7 +161,7 @@ RULES = (
             "with large KV caches on two nodes Xid 43 stopped only at 0.82, and a prefill of 128K tokens reset the "
             "head of a pair"
         ),
-        fix="use 0.82 or less, or fewer tokens",
+        fix=f"use 0.82 or less, or fewer tokens; if the memory is planned, {_RESERVE}",
         source=f"{CONSELARA}; NVIDIA/dgx-spark-playbooks#97",
         evidence="2026-08",
         disputed=(

@@ -23,22 +23,24 @@ from ansible_collections.gb10.cluster.plugins.module_utils.model import layers a
 from ansible_collections.gb10.cluster.plugins.module_utils.model.catalog import Model
 from ansible_collections.gb10.cluster.plugins.module_utils.model.shape import Shape, read_config
 from ansible_collections.gb10.cluster.plugins.module_utils.rules import lint as serve_rules
-from ansible_collections.gb10.cluster.plugins.module_utils.rules.schema import ServedModel, Situation
+from ansible_collections.gb10.cluster.plugins.module_utils.rules.schema import ServedModel, Situation, View
 from ansible_collections.gb10.cluster.plugins.module_utils.runtime import stacks
 from ansible_collections.gb10.cluster.plugins.module_utils.serve import backends as serve_backends
 from ansible_collections.gb10.cluster.plugins.module_utils.serve.schema import ANSWER, Decision, File, Inputs, Settings
 from ansible_collections.gb10.cluster.plugins.module_utils.vllm_release import checks as vllm_release
 
-#: vLLM's share of a unified memory if the model is unknown. NVIDIA's and eugr's recipes: 0.8.
-UNKNOWN_MODEL_UTILIZATION = 0.8
-#: vLLM's maximum share of a node's memory, the middle of the range that recipes report as safe (0.80 to 0.87).
-CEILING = 0.85
+#: Above every valid number of bytes or tokens.
+_MOST = 1 << 62
+#: MemTotal of a Spark, for nodes whose memory is unknown.
+_SPARK = 121 * memory.GIB
 #: The smoke test's token limit for a reasoning model, which uses hundreds of tokens before its answer.
 _REASONED_ANSWER = 512
 _GB10, _THOR = "12.1", "11.0"
 #: The first release whose Triton (3.7) supports Thor.
 _THOR_ASSEMBLER = (0, 27)
-_SHARE, _KV_DTYPE = "--gpu-memory-utilization", "--kv-cache-dtype"
+_SHARE, _KV_DTYPE, _SEQUENCES = "--gpu-memory-utilization", "--kv-cache-dtype", "--max-num-seqs"
+#: The share's name, and its other name since vLLM 0.31.
+_SHARES = (_SHARE, "--device-memory-utilization")
 _MARLIN = "VLLM_MARLIN_USE_ATOMIC_ADD"
 #: Arguments that variables replace, with the variable's value that means unset.
 _OWNED: Mapping[str, tuple[str, Any]] = {
@@ -51,7 +53,7 @@ _OWNED: Mapping[str, tuple[str, Any]] = {
     "--port": ("gb10_api_port", None),
     "--served-model-name": ("gb10_served_model_name", ""),
     "--max-model-len": ("gb10_max_model_len", 0),
-    "--max-num-seqs": ("gb10_max_num_seqs", 0),
+    _SEQUENCES: ("gb10_max_num_seqs", 0),
     _KV_DTYPE: ("gb10_kv_cache_dtype", "auto"),
 }
 
@@ -82,6 +84,7 @@ def decide(inputs: Inputs) -> Decision:
     given = {**of_model, **user_args}
     kind, kind_problems = model_kind.find(model.kind, config.raw, given, "gb10_vllm_extra_args")
     pooling = model_kind.pooling_arguments(kind, config.raw, of_model, user_args, inputs.model.args_path)
+    places = dict.fromkeys(of_model.keys() - user_args.keys(), inputs.model.args_path)
     memory_part, plan = _memory(inputs, given, tensor, pipeline)
     decided = _joined(
         _Part(why=[f"memory is not planned: {config.unknown}"] if config.unknown else [], problems=user_problems),
@@ -102,8 +105,7 @@ def decide(inputs: Inputs) -> Decision:
     situation = _situation(inputs, tensor, pipeline, tokens)
     overridden = [*decided.args, *overrides.serve_flags([{"additions": node.additions} for node in inputs.nodes])]
     values, problems = release.arguments(overridden, inputs.model.args_path)
-    places = dict.fromkeys(of_model.keys() - user_args.keys(), inputs.model.args_path)
-    effective = {**values, **user_args}
+    effective = {**values, **_effective(user_args, plan)}
     findings, stopping = serve_rules.judge(situation, effective, settings.serve_waivers, places)
     return Decision(
         tensor=tensor,
@@ -152,7 +154,21 @@ def _files(inputs: Inputs) -> list[tuple[str, File]]:
 def _options(inputs: Inputs) -> list[tuple[str, Sequence[str]]]:
     """Return the names and the words of the model's arguments. gb10_kv_cache_dtype replaces that option of the model."""
     auto = inputs.settings.kv_cache_dtype == "auto"
-    return [(name, words) for name, _values, words in arguments.options(inputs.model.entry.args) if auto or name != _KV_DTYPE]
+    return [(name, words) for name, words in _words(inputs.model.entry.args) if auto or name != _KV_DTYPE]
+
+
+def _words(args: Sequence[str]) -> list[tuple[str, Sequence[str]]]:
+    """Return the names and the words of the options in arguments."""
+    return [(name, words) for name, _values, words in arguments.options(args)]
+
+
+def without_share(args: Sequence[str]) -> list[str]:
+    """Return the user's arguments without the share of the memory. With a planned memory, the plan passes its own."""
+    return [word for name, words in _words(args) if name not in _SHARES for word in words]
+
+
+def _replaced(words: Sequence[str]) -> str:
+    return f"{' '.join(words)} is replaced: the memory plan takes at most this share, and passes its own"
 
 
 def _encodes(shape: Shape | None) -> bool:
@@ -210,14 +226,14 @@ def _compiled(inputs: Inputs, arguments: Mapping[str, Any]) -> list[str]:
 def _named(model: Model, options: Sequence[tuple[str, Sequence[str]]], planned: bool) -> _Part:
     """Return the model's own arguments: the requested revision, and its ``options``, each as name and words.
 
-    ``planned``: whether the memory plan sets the share of the memory, which a recipe sets too.
+    ``planned``: whether the memory plan sets the share of the memory, which a recipe sets too. Its share is a limit.
     """
     args = [f"--revision={model.revision}"] if model.revision and not model.path else []
     args += [f"--quantization={model.quantization}"] if model.quantization else []
     shares = []
     for name, words in options:
-        if planned and name == _SHARE:
-            shares.append(f"{' '.join(words)} is replaced: the memory plan sets it")
+        if planned and name in _SHARES:
+            shares.append(_replaced(words))
         else:
             args += words
     return _Part(args, shares)
@@ -291,26 +307,87 @@ def _memory(inputs: Inputs, given: Mapping[str, Any], tensor: int, pipeline: int
     """Plan the memory, and add the resulting arguments. The user's own arguments take precedence."""
     settings, shape = inputs.settings, inputs.model.config.shape
     args = [f"{_KV_DTYPE}={settings.kv_cache_dtype}"] if settings.kv_cache_dtype != "auto" else []
-    args += [f"--max-num-seqs={settings.max_num_seqs}"] if settings.max_num_seqs else []
+    args += [f"{_SEQUENCES}={settings.max_num_seqs}"] if settings.max_num_seqs else []
     length = [f"--max-model-len={settings.max_model_len}"] if settings.max_model_len else []
     if not _cuda(inputs):
         return _Part([*args, *length]), None
     distributed = settings.data_parallel_size > 1 and settings.expert_parallel
-    known = all(node.memory_bytes for node in inputs.nodes)
-    if shape is None or distributed or not known:
-        args += [f"--gpu-memory-utilization={UNKNOWN_MODEL_UTILIZATION}", *length]
-        share = f"{UNKNOWN_MODEL_UTILIZATION} of the memory, as in most recipes: vLLM's default is too much for shared memory"
-        why = ["memory is not planned: experts are distributed over replicas"] if distributed else []
-        return _Part(args, [*why, share if known else f"{share}; the nodes' memory is unknown"]), None
+    if problems := _check_reserve(inputs):
+        return _Part(args, problems=problems), None
+    if shape is None or distributed or not all(node.memory_bytes for node in inputs.nodes):
+        sequences = [] if settings.max_num_seqs or _SEQUENCES in given else [f"{_SEQUENCES}={memory_plan.SEQUENCES}"]
+        share, why = _unplanned(inputs, distributed)
+        return _Part([*args, share, *length, *sequences], why), None
+    return _planned(inputs, shape, given, tensor, pipeline, args)
+
+
+def _unplanned(inputs: Inputs, distributed: bool) -> tuple[str, list[str]]:
+    """Return the argument for a share of the memory that leaves the reserve, with the reasons."""
+    reserve, known = inputs.settings.memory_reserve, all(node.memory_bytes for node in inputs.nodes)
+    sizes = [node.memory_bytes or _SPARK for node in inputs.nodes]
+    share = f"{min((size - reserve * memory.GIB) * 100 // size for size in sizes) / 100:.2f}"
+    why = ["memory is not planned: experts are distributed over replicas"] if distributed else []
+    reason = f"{share} of the memory, which leaves gb10_memory_reserve ({reserve} GiB)"
+    return f"{_SHARE}={share}", [*why, reason if known else f"{reason}; the nodes' memory is unknown"]
+
+
+def _planned(
+    inputs: Inputs, shape: Shape, given: Mapping[str, Any], tensor: int, pipeline: int, args: Sequence[str]
+) -> tuple[_Part, memory.MemoryPlan | None]:
+    """Plan the memory, and add the resulting arguments to ``args``."""
+    share, problems = _share(inputs)
     try:
-        plan = memory_plan.plan(_memory_inputs(inputs, shape, given, tensor, pipeline))
+        plan = memory_plan.plan(_memory_inputs(inputs, shape, given, tensor, pipeline, share))
     except ProblemsError as error:
-        return _Part(args, problems=error.problems), None
-    problems = [replace(problem, fix=f"{problem.fix}, or use a model that fits: {_fitting(inputs)}") for problem in plan.problems]
-    return _Part([*args, *plan.arguments], problems=problems), plan
+        return _Part(args, problems=[*problems, *_located(inputs, error.problems)]), None
+    fits = "" if plan.fits else f", or use a model that fits: {_fitting(inputs, share)}"
+    found = [replace(problem, fix=f"{problem.fix}{fits}") for problem in plan.problems]
+    why = [_replaced(words) for name, words in _words(inputs.settings.vllm_extra_args) if name in _SHARES]
+    return _Part([*args, *plan.arguments], why, [*problems, *_located(inputs, found)]), plan
 
 
-def _memory_inputs(inputs: Inputs, shape: Shape, given: Mapping[str, Any], tensor: int, pipeline: int) -> memory.Inputs:
+def _effective(user_args: Mapping[str, Any], plan: memory.MemoryPlan | None) -> dict[str, Any]:
+    """Return the user's arguments that vLLM gets; see without_share()."""
+    return {name: value for name, value in user_args.items() if not plan or name != _SHARE}
+
+
+def _check_reserve(inputs: Inputs) -> list[Problem]:
+    """Check that the reserve leaves memory on the smallest node."""
+    reserve, smallest = inputs.settings.memory_reserve, min(node.memory_bytes or _SPARK for node in inputs.nodes)
+    if reserve * memory.GIB < smallest:
+        return []
+    expected = f"less than the {smallest / memory.GIB:.1f} GiB of the smallest node"
+    return [Problem("gb10_memory_reserve", f"{reserve} GiB", expected, "lower gb10_memory_reserve")]
+
+
+def _given(inputs: Inputs) -> list[tuple[str, str, Sequence[str]]]:
+    """Return the options of the model and then those of the user, which win: location, name and words."""
+    own = _words(inputs.settings.vllm_extra_args)
+    return [(inputs.model.args_path, *each) for each in _options(inputs)] + [("gb10_vllm_extra_args", *each) for each in own]
+
+
+def _located(inputs: Inputs, problems: Sequence[Problem]) -> list[Problem]:
+    """Return the problems of options with the locations of their values: arguments, or the variable."""
+    places = {option: variable for option, (variable, _unset) in _OWNED.items()}
+    places |= {name: f"{path}.{name}" for path, name, _words in _given(inputs)}
+    return [replace(problem, path=places.get(problem.path, problem.path)) for problem in problems]
+
+
+def _share(inputs: Inputs) -> tuple[float, list[Problem]]:
+    """Return the maximum share of the memory, from the user's arguments or the model's; 1 without one."""
+    share, problems = 1.0, list[Problem]()
+    for path, name, words in _given(inputs):
+        if name in _SHARES:
+            found = " ".join(words).replace("=", " ").split()
+            number = View(Situation(arguments={name: found[-1]}), ()).number(name)
+            share = number or 1.0
+            if not number or number > 1:
+                expected = "a fraction of the memory, above 0 and at most 1"
+                problems.append(Problem(f"{path}.{name}", " ".join(words), expected, f"correct {name}"))
+    return share, problems
+
+
+def _memory_inputs(inputs: Inputs, shape: Shape, given: Mapping[str, Any], tensor: int, pipeline: int, share: float) -> memory.Inputs:
     """Return the inputs of the memory plan, with the model's and the user's arguments ``given`` by name."""
     settings = inputs.settings
     default = settings.max_model_len or min(inputs.model.entry.max_model_len, shape.positions)
@@ -324,34 +401,36 @@ def _memory_inputs(inputs: Inputs, shape: Shape, given: Mapping[str, Any], tenso
         weights_bytes=inputs.model.weights_bytes,
         dtype=str(given.get("--dtype", "auto")),
         kv_dtype=str(given.get(_KV_DTYPE, settings.kv_cache_dtype)),
-        max_model_len=_whole(given.get("--max-model-len")) or default,
-        max_num_seqs=_whole(given.get("--max-num-seqs")) or settings.max_num_seqs,
-        max_num_batched_tokens=_whole(given.get("--max-num-batched-tokens")),
-        ceiling=CEILING,
+        max_model_len=_number(given, "--max-model-len") or default,
+        max_num_seqs=_number(given, _SEQUENCES) or settings.max_num_seqs,
+        max_num_batched_tokens=_number(given, "--max-num-batched-tokens"),
+        reserve=settings.memory_reserve * memory.GIB,
+        share=share,
+        contexts=settings.kv_cache_contexts,
+        tokens_per_request=settings.kv_cache_tokens_per_request,
         kv_in_bytes="--kv-cache-memory-bytes" in inputs.release.options,
-        kv_cache_memory_bytes=_whole(given.get("--kv-cache-memory-bytes")),
+        kv_cache_memory_bytes=_number(given, "--kv-cache-memory-bytes"),
         draft_bytes=(inputs.model.draft.weights_bytes or 0) if inputs.model.draft else 0,
     )
 
 
-def _fitting(inputs: Inputs) -> str:
+def _fitting(inputs: Inputs, share: float) -> str:
     """Return the names of the catalog's models that fit on these nodes, largest first."""
-    found = []
+    found, reserve = [], inputs.settings.memory_reserve * memory.GIB
     for model in catalog.known().values():
         shape = read_config(model.config).shape
         tensor, pipeline, _why = _sizes(inputs, shape, model)
         if shape is None or memory_checks.parallelism(shape, len(inputs.nodes), tensor, pipeline):
             continue
-        plan = memory_plan.plan(memory.Inputs(shape, inputs.nodes, tensor, pipeline, model.weights_bytes, ceiling=CEILING))
+        plan = memory_plan.plan(memory.Inputs(shape, inputs.nodes, tensor, pipeline, model.weights_bytes, reserve=reserve, share=share))
         if plan.fits:
             found.append((plan.weights, model.name))
     return ", ".join(name for _weights, name in sorted(found, reverse=True)) or "the catalog has none"
 
 
-def _whole(value: Any) -> int:
-    """Return an argument as a number, 0 if it is "auto" or not a number, which vLLM's parser reports."""
-    text = str(value)
-    return int(text) if text.isdigit() else 0
+def _number(given: Mapping[str, Any], name: str) -> int:
+    """Return an argument as a number, such as 128k; 0 if it is "auto" or not a number, which vLLM's parser reports."""
+    return int(min(View(Situation(arguments=given), ()).number(name) or 0, _MOST))
 
 
 def _required(inputs: Inputs) -> Problem:

@@ -43,6 +43,9 @@ class Settings:
     max_model_len: int
     max_num_seqs: int
     kv_cache_dtype: str
+    kv_cache_contexts: int
+    kv_cache_tokens_per_request: int
+    memory_reserve: int
     flashinfer: bool
     serve_waivers: Mapping[str, str]
     vllm_extra_args: Sequence[str]

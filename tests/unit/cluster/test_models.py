@@ -111,7 +111,7 @@ def test_facts_of_the_model_that_a_node_has_count() -> None:
 
 def test_other_reasons_are_short_too() -> None:
     rows = surveyed(sparks(2, gb10_max_model_len=16384))
-    reason = "--max-model-len: 16384, expected at most 8192, the model's max_position_embeddings"
+    reason = "gb10_max_model_len: 16384, expected at most 8192, the model's max_position_embeddings"
     assert (rows["gemma-2-27b-it"].fits, rows["gemma-2-27b-it"].reason) == (False, reason)
     rows = surveyed(sparks(2, gb10_models={"gpt-oss-20b": {"requires": {"until": "0.20.0"}}}))
     assert rows["gpt-oss-20b"].reason == "vLLM 0.32.0 (stack current) does not serve gpt-oss-20b"

@@ -344,6 +344,7 @@ BAD: dict[str, tuple[Callable[[], list[Node]], str, str, str, str]] = {
         "raise it, or lower gb10_gate_timeout",
     ),
     "all memory": (lambda: pair(gb10_service_memory_max=101), "gb10_service_memory_max", "101", "50 to 100", "correct gb10_service_memory_max"),
+    "negative reserve": (lambda: pair(gb10_memory_reserve=-1), "gb10_memory_reserve", "-1", "0 or more", "correct gb10_memory_reserve"),
     "no restarts": (lambda: pair(gb10_restart_attempts=0), "gb10_restart_attempts", "0", "1 or more", "correct gb10_restart_attempts"),
     "VLLM_HOST_IP": (
         lambda: pair(gb10_extra_env={"VLLM_HOST_IP": "10.0.0.1"}),
@@ -839,7 +840,7 @@ def option(name: str, *choices: str) -> dict[str, Any]:
 def queried(*options: dict[str, Any], ray: str = "2.60.0", **settings: Any) -> list[Node]:
     """Return two nodes whose image was queried: it has a later release, and more options than the table's vLLM."""
     nodes = pair(gb10_runtime="container", gb10_container_image=IMAGE, **settings)
-    usual = [option(f"--{name}") for name in ("gpu-memory-utilization", "kv-cache-memory-bytes", "max-model-len", "moe-backend")]
+    usual = [option(f"--{name}") for name in ("gpu-memory-utilization", "kv-cache-memory-bytes", "max-model-len", "max-num-seqs", "moe-backend")]
     found = {"image": IMAGE, "image_id": "1" * 64, "version": "0.41.0+local", "ray": ray, "options": [*usual, *options], "variables": ["VLLM_X"]}
     nodes[0]["observed"]["image_options"] = found
     return nodes

@@ -51,7 +51,7 @@ def test_the_plan_of_a_recipe() -> None:
         "--host 0.0.0.0 is replaced: the addresses and ports of the API are the inventory's",
         "NCCL_IB_HCA=mlx5_0 is replaced: the plan sets the network of each node",
     ]
-    assert "--gpu-memory-utilization 0.8 is replaced: the memory plan sets it" in plan["serve"]["why"]
+    assert "--gpu-memory-utilization 0.8 is replaced: the memory plan takes at most this share, and passes its own" in plan["serve"]["why"]
 
 
 def test_a_variable_of_the_inventory_wins() -> None:

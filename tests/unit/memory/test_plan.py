@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from ansible_collections.gb10.cluster.plugins.module_utils.common.problems import ProblemsError
 from ansible_collections.gb10.cluster.plugins.module_utils.memory import kv_cache
 from ansible_collections.gb10.cluster.plugins.module_utils.memory import plan as memory_plan
-from ansible_collections.gb10.cluster.plugins.module_utils.memory.schema import GIB, HEAD_RESERVE, Inputs, MemoryPlan, Node
+from ansible_collections.gb10.cluster.plugins.module_utils.memory.schema import GIB, Inputs, MemoryPlan, Node
 from ansible_collections.gb10.cluster.plugins.module_utils.model import shape as model_shape
 from ansible_collections.gb10.cluster.plugins.module_utils.model import weights as model_weights
 
@@ -120,21 +120,84 @@ def test_a_model_that_fits_says_how_it_is_started() -> None:
     assert node.left - memory_plan.MIB < node.kv <= node.left
     assert node.kv_per_token == 73728
     assert node.kv_growth == 73728 // 2
-    # 103.1 of 119 GiB remain after the ceiling of 0.9 and the head's reserve.
-    assert found.arguments == (f"--kv-cache-memory-bytes={node.kv}", "--gpu-memory-utilization=0.87")
+    assert found.arguments == (f"--kv-cache-memory-bytes={node.kv}", "--gpu-memory-utilization=1.00", "--max-num-seqs=64")
     assert found.weights_estimated
     assert found.kv_dtype == "bfloat16"
 
 
-def test_a_release_without_bytes_gets_a_fraction_under_the_ceiling() -> None:
-    found = plan("gpt-oss-120b", MIDDLE, kv_in_bytes=False)
-    assert found.arguments == ("--gpu-memory-utilization=0.86",)
+def test_a_release_without_bytes_gets_a_fraction_below_the_reserve_and_the_limit() -> None:
+    found = plan("gpt-oss-120b", MIDDLE, kv_in_bytes=False, reserve=25 * GIB)
+    # 94 of 119 GiB.
+    assert found.arguments == ("--gpu-memory-utilization=0.78", "--max-num-seqs=64")
     assert found.kv_cache_memory_bytes == 0
-    assert plan("gpt-oss-120b", MIDDLE, kv_in_bytes=False, ceiling=0.8).arguments == ("--gpu-memory-utilization=0.76",)
+    limited = plan("gpt-oss-120b", MIDDLE, kv_in_bytes=False, reserve=25 * GIB, contexts=1)
+    assert limited.arguments[0] == f"--gpu-memory-utilization={-(-limited.nodes[0].planned * 100 // MIDDLE) / 100:.2f}" < found.arguments[0]
+    assert limited.tokens >= limited.context
+
+
+def test_the_larger_of_reserve_and_share_stays_unplanned() -> None:
+    for reserve, share in ((25, 1.0), (25, 0.9), (5, 0.7), (0, 0.835)):
+        found = plan("gpt-oss-120b", MIDDLE, reserve=reserve * GIB, share=share)
+        left = max(reserve * GIB, MIDDLE - int(share * MIDDLE))
+        (node,) = found.nodes
+        assert node.reserve == left
+        assert left <= node.memory - node.planned < left + memory_plan.MIB
+        assert float(found.fraction) <= share, "vLLM checks no more than the user's share"
+        assert node.planned <= float(found.fraction) * MIDDLE
+
+
+def test_the_cache_holds_eight_contexts_and_not_more() -> None:
+    whole, limited = plan("gpt-oss-120b", LARGE, LARGE), plan("gpt-oss-120b", LARGE, LARGE, contexts=8, tokens_per_request=8192)
+    assert limited.context == whole.context == 131072
+    assert limited.concurrency == pytest.approx(8, abs=0.01)
+    assert limited.nodes[0].kv < whole.nodes[0].kv / 2
+    assert "GiB more KV cache would fit" in "\n".join(memory_plan.explain(limited))
+    assert "more KV cache" not in "\n".join(memory_plan.explain(whole))
+    # Four requests need only four contexts.
+    assert plan("gpt-oss-120b", LARGE, LARGE, contexts=8, max_num_seqs=4).concurrency == pytest.approx(4, abs=0.01)
+
+
+def test_the_cache_holds_some_tokens_of_each_request() -> None:
+    limits = {"contexts": 8, "tokens_per_request": 8192}
+    found = plan("Llama-3.1-8B", LARGE, max_model_len=16384, **limits)
+    assert (found.max_num_seqs, found.context_of_each) == (64, 8192)
+    assert found.concurrency == pytest.approx(32, abs=0.01)
+    # As far as it fits: 91 GiB of weights leave less.
+    tight = plan("Qwen2.5-72B", LARGE, LARGE, max_model_len=32768, reserve=40 * GIB, **limits)
+    assert tight.context_of_each < 8192
+    assert tight.nodes[0].kv > tight.nodes[0].left - memory_plan.MIB
+    # Every request of a short context fits.
+    short = plan("Llama-3.1-8B", LARGE, max_model_len=4096, **limits)
+    assert (short.context_of_each, round(short.concurrency)) == (4096, 64)
+
+
+@given(
+    name=st.sampled_from(sorted(CONFIGS)),
+    contexts=st.integers(1, 64),
+    tokens=st.integers(0, 16384),
+    reserve=st.integers(0, 100),
+    sequences=st.integers(0, 256),
+    length=st.integers(0, 4096),
+    in_bytes=st.booleans(),
+)
+def test_a_plan_keeps_the_reserve_and_its_context(
+    name: str, contexts: int, tokens: int, reserve: int, sequences: int, length: int, in_bytes: bool
+) -> None:
+    arguments = {"reserve": reserve * GIB, "max_num_seqs": sequences, "max_model_len": length, "kv_in_bytes": in_bytes}
+    whole = plan(name, LARGE, **arguments)
+    found = plan(name, LARGE, **arguments, contexts=contexts, tokens_per_request=tokens)
+    assert (found.fits, found.short) == (whole.fits, whole.short)
+    if found.fits:
+        (node,) = found.nodes
+        assert node.memory - node.planned >= reserve * GIB
+        assert node.kv <= whole.nodes[0].kv or found.max_num_seqs != whole.max_num_seqs
+        assert found.context <= found.largest_context
+        assert found.concurrency >= 1
+        assert found.problems or sequences or found.context_of_each or not found.tokens
 
 
 def test_the_context_is_lowered_to_what_fits_and_that_is_said() -> None:
-    found = plan("Llama-3.1-70B", LARGE, 100 * GIB)
+    found = plan("Llama-3.1-70B", LARGE, 100 * GIB, reserve=12 * GIB)
     (short,) = {node.kv // (160 * 1024) for node in found.nodes}
     assert found.largest_context <= short < found.largest_context + 2 * 16
     assert found.context == found.largest_context // 1024 * 1024 < 131072
@@ -173,17 +236,11 @@ def test_the_smallest_node_decides() -> None:
     assert unequal.tokens < equal.tokens / 3
     assert {node.kv for node in unequal.nodes} == {unequal.kv_cache_memory_bytes}
     assert unequal.nodes[0].left > unequal.nodes[1].left
-    # vLLM's defaults for a device below 70 GiB.
-    assert (unequal.max_num_seqs, equal.max_num_seqs) == (256, 1024)
+    # vLLM's default batch for a device below 70 GiB is smaller.
+    assert unequal.nodes[0].workspace < equal.nodes[0].workspace
     lacking = plan("Qwen2.5-72B", LARGE, SMALL)
     assert [node.short > 0 for node in lacking.nodes] == [True, True]
     assert lacking.nodes[1].short > lacking.nodes[0].short
-
-
-def test_the_head_is_charged_extra() -> None:
-    first, second = plan("Qwen2.5-72B", LARGE, LARGE).nodes
-    assert first.reserve - second.reserve == HEAD_RESERVE
-    assert (plan("Qwen2.5-72B", SMALL, reserve=8 * GIB, head_reserve=0).nodes[0].reserve) == 8 * GIB
 
 
 def test_a_pipeline_divides_layers_and_not_tokens() -> None:
@@ -238,8 +295,21 @@ def test_more_sequences_than_blocks_of_states_are_lowered() -> None:
     few = plan("Nemotron-3-Nano", MIDDLE, kv_dtype="fp8", kv_cache_memory_bytes=2 * GIB, max_num_seqs=8)
     many = plan("Nemotron-3-Nano", MIDDLE)
     plain = plan("Llama-3.1-8B", MIDDLE, kv_cache_memory_bytes=2 * GIB)
-    assert [each.max_num_seqs for each in (few, many, plain)] == [8, 1024, 1024]
-    assert not [word for each in (few, many, plain) for word in each.arguments if "seqs" in word]
+    assert [each.max_num_seqs for each in (few, many, plain)] == [8, 64, 64]
+    assert [each.arguments[-1] for each in (many, plain)] == ["--max-num-seqs=64"] * 2
+    assert "seqs" not in "".join(few.arguments), "the user's value"
+
+
+def test_more_sequences_than_blocks_of_states_are_a_problem_if_the_user_wants_them() -> None:
+    """vLLM 0.33 refuses 168 sequences with 167 blocks (config/compilation.py)."""
+    most, over = (plan("Nemotron-3-Nano", MIDDLE, kv_dtype="fp8", kv_cache_memory_bytes=2 * GIB, max_num_seqs=count) for count in (167, 168))
+    assert most.problems == ()
+    assert f"sequences at once: {most.concurrency:.1f}, but never 167" in "\n".join(memory_plan.explain(most))
+    (problem,) = over.problems
+    assert (problem.path, problem.found) == ("--max-num-seqs", "168, with memory for 167 blocks of states")
+    assert problem.expected.startswith("at most 167")
+    assert problem.fix.startswith("lower it to 12,")
+    assert plan("Llama-3.1-8B", MIDDLE, kv_cache_memory_bytes=2 * GIB, max_num_seqs=1024).problems == (), "no states"
 
 
 def test_the_files_count_where_they_are_known() -> None:
@@ -280,7 +350,6 @@ def test_bytes_that_the_user_gives_are_planned_and_missed() -> None:
         ("Mixtral", {"tensor": 2, "kv_dtype": "fp8_ds_mla"}, {"--kv-cache-dtype": "fp8_ds_mla"}),
         ("DeepSeek-V3", {"tensor": 32, "kv_dtype": "fp8_ds_mla"}, {}),
         ("Mixtral", {"tensor": 2, "dtype": "bf16"}, {"--dtype": "bf16"}),
-        ("Mixtral", {"tensor": 2, "ceiling": 90}, {"ceiling": "90"}),
         (
             "Mixtral",
             {"tensor": 3, "pipeline": 40, "max_model_len": 40000, "nodes": nodes(0, LARGE, *[LARGE] * 120)},
@@ -324,7 +393,7 @@ def test_a_model_without_attention_is_refused() -> None:
 
 def test_the_table_has_a_line_a_node() -> None:
     lines = memory_plan.explain(plan("gpt-oss-120b", MIDDLE, LARGE))
-    assert lines[0].split() == ["node", "memory", "reserve", "weights", "workspace", "KV", "cache", "KiB/token"]
+    assert lines[0].split() == ["node", "memory", "reserve", "weights", "workspace", "KV", "cache", "planned", "KiB/token"]
     assert [line.split()[:2] for line in lines[1:3]] == [["spark1", "119.0"], ["spark2", "121.0"]]
     assert lines[-1].startswith("--kv-cache-memory-bytes=")
     assert all(len(line) < 150 for line in lines)

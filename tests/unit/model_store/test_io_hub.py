@@ -191,7 +191,7 @@ def test_what_nobody_tells_is_a_warning_and_the_plan_stays_cautious() -> None:
     silent = {**NOT_THERE, **told(None, "127.0.0.1 does not respond: refused")}
     plan = planned(pair(silent))
     assert plan == planned(pair(silent))
-    assert [word for word in plan["serve"]["args"] if "memory" in word] == ["--gpu-memory-utilization=0.8"]
+    assert [word for word in plan["serve"]["args"] if "memory" in word] == ["--gpu-memory-utilization=0.79"]
     (warning,) = [line for line in plan["serve"]["warnings"] if "127.0.0.1" in line]
     failed = f"Hugging Face Hub could not be queried for {NAME} at main: 127.0.0.1 does not respond: refused; "
     assert warning.startswith(failed)

@@ -89,7 +89,8 @@ def test_what_the_users_arguments_say_of_memory_counts() -> None:
 def test_of_an_unknown_model_no_memory_is_planned() -> None:
     decision = serve_plan.decide(inputs("somebody/some-model"))
     assert decision.problems == []
-    assert decision.args == ["--gpu-memory-utilization=0.8", "--no-enable-flashinfer-autotune"]
+    # 25 of 119.7 GiB stay free.
+    assert decision.args == ["--gpu-memory-utilization=0.79", "--max-num-seqs=64", "--no-enable-flashinfer-autotune"]
     assert "memory is not planned: no config.json was read" in decision.why[0]
 
 
@@ -170,13 +171,13 @@ BAD = {
         {"gb10_extra_env": {"VLLM_ATTENTION_BACKEND": "TRITON_ATTN"}},
         ["gb10_extra_env.VLLM_ATTENTION_BACKEND", "--attention-backend"],
     ),
-    "too long a context": ({"gb10_max_model_len": 900_000}, ["--max-model-len", "900000", "131072"]),
+    "too long a context": ({"gb10_max_model_len": 900_000}, ["gb10_max_model_len", "900000", "131072"]),
     "contradiction": ({"gb10_vllm_extra_args": ["-tp", "1"]}, ["gb10_vllm_extra_args.--tensor-parallel-size", "gb10_tensor_parallel_size"]),
     "other port": ({"gb10_vllm_extra_args": ["--port=8001"]}, ["gb10_vllm_extra_args.--port", "gb10_api_port"]),
     "waiver without reason": ({"gb10_serve_waivers": {"enforce-eager": ""}}, ["gb10_serve_waivers.enforce-eager", "reason"]),
     "waiver of nothing": ({"gb10_serve_waivers": {"no-such-rule": "because"}}, ["gb10_serve_waivers.no-such-rule", "docs/rules.md"]),
     "error of a rule": (
-        {"gb10_vllm_extra_args": ["--gpu-memory-utilization=0.95"]},
+        {"gb10_model": "somebody/some-model", "gb10_vllm_extra_args": ["--gpu-memory-utilization=0.95"]},
         ["gb10_vllm_extra_args.--gpu-memory-utilization", "gb10_serve_waivers.memory-utilization-ceiling"],
     ),
     "unknown model": ({"gb10_model": "gpt-oss-12b"}, ["gb10_model", "gpt-oss-120b"]),
@@ -202,7 +203,7 @@ def test_all_mistakes_are_listed_together() -> None:
         "gb10_fabric_mtu": 70000,
     }
     said = "\n".join(map(str, mistakes(sparks(2, gb10_model="gpt-oss-120b", **settings))))
-    for word in ("gb10_fabric_mtu", "--swap-space", "VLLM_ATTENTION_BACKEND", "--max-model-len", "gb10_vllm_extra_args.--port"):
+    for word in ("gb10_fabric_mtu", "--swap-space", "VLLM_ATTENTION_BACKEND", "gb10_max_model_len", "gb10_vllm_extra_args.--port"):
         assert word in said
 
 
@@ -254,9 +255,11 @@ OFF = {"VLLM_MARLIN_USE_ATOMIC_ADD": "0"}
 
 
 def test_the_models_own_context_is_as_long_as_one_that_is_asked_for() -> None:
-    high = ["--gpu-memory-utilization=0.85"]
-    assert "memory-utilization-131k" in rules(serve_plan.decide(inputs("gpt-oss-120b", gb10_vllm_extra_args=high)))
-    short = inputs("gpt-oss-120b", gb10_vllm_extra_args=[*high, "--max-model-len=65536"])
+    high = {"gb10_memory_reserve": 18, "gb10_kv_cache_contexts": 0}
+    assert "memory-utilization-131k" in rules(serve_plan.decide(inputs("gpt-oss-120b", **high)))
+    given = inputs("gpt-oss-120b", gb10_vllm_extra_args=["--gpu-memory-utilization=0.87"])
+    assert "memory-utilization-131k" not in rules(serve_plan.decide(given)), "the plan passes its own share"
+    short = inputs("gpt-oss-120b", gb10_vllm_extra_args=["--max-model-len=65536"], **high)
     assert "memory-utilization-131k" not in rules(serve_plan.decide(short))
     for model in catalog.known():
         assert "memory-utilization-131k" not in rules(serve_plan.decide(inputs(model))), "the plan's own values"
