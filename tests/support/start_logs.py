@@ -61,6 +61,6 @@ speculative_config=None, tokenizer='/srv/models/tiny-moe', device_config=cpu, en
 (Worker_TP1 pid=19361) INFO 11-25 01:00:03 [cpu_model_runner.py:68] Starting to load model /srv/models/tiny-moe...
 (Worker_TP0 pid=19359) INFO 11-25 01:00:03 [unquantized.py:364] Using CPU Unquantized MoE backend out of potential backends: ['CPU'].
 (Worker_TP0 pid=19359) INFO 11-25 01:00:04 [default_loader.py:501] Loading weights took 0.15 seconds
-(EngineCore pid=17461) INFO 11-25 01:00:05 [kv_cache_utils.py:2327] CPU KV cache size: 524,288 tokens, Maximum concurrency for 512 tokens per request: 1024.00x
+(EngineCore pid=17461) INFO 11-25 01:00:05 [kv_cache_utils.py:2327] CPU KV cache size: 524,288 tokens, Maximum
 INFO:     Application startup complete.
 """

@@ -65,7 +65,7 @@ MESSAGES: Mapping[str, Message] = {
     "autotune": Message(
         r"(?P<off>Skipping FlashInfer autotune because)|(?P<on>(?:Running|Using) FlashInfer (?:managed )?autotune)",
         NODE,
-        f"{ALL}; of autotuning that is on: 0.22.1 to 0.33.0",
+        f"{ALL}; that it is on: 0.22.1 to 0.33.0",
         compared=True,
     ),
     "nccl": Message(rf"(?:vLLM is using nccl==|(?:{_NCCL})?NCCL version )(\d[\d.]{{1,15}})(?:\+|$)", FIRST, f"{ALL}; NCCL 2.30", compared=True),
