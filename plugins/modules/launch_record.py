@@ -115,7 +115,6 @@ nccl:
 """
 
 from dataclasses import replace
-from typing import Any
 
 from ansible.module_utils.basic import AnsibleModule
 
@@ -128,15 +127,17 @@ from ansible_collections.gb10.cluster.plugins.module_utils.rollback import recor
 from ansible_collections.gb10.cluster.plugins.module_utils.runtime import io_environments
 
 
-def _choices(module: AnsibleModule) -> list[dict[str, Any]]:
-    """Return what the log of the running vLLM has about its choices, [] without one. An unreadable log is a warning."""
+def _with_choices(module: AnsibleModule, record: records.Record, current: str) -> records.Record:
+    """Return a new record with the choices in the log of the running vLLM. An unreadable log is a warning."""
+    if record.id == current:
+        return record
     run = runner(module)
     try:
         service = io_node.service(run, paths.VLLM_UNIT)
-        return list(io_choices.read(run, service)["processes"]) if service["pid"] else []
+        return replace(record, choices=io_choices.read(run, service)["processes"]) if service["pid"] else record
     except ValueError as error:
         module.warn(f"the launch record has no choices of vLLM: {error}")
-        return []
+        return record
 
 
 def main() -> None:
@@ -164,9 +165,7 @@ def main() -> None:
         secrets = io_record.present(records.SECRET_FILES)
         if params["state"] == "present":
             data = {key: params[key] for key in ("content", "node", "time", "golden", "findings")} | {"files": now, "parent": ""}
-            record = records.parse(data, records.digest(params["content"]))
-            if record.id != store.current:
-                record = replace(record, choices=_choices(module))
+            record = _with_choices(module, records.parse(data, records.digest(params["content"])), store.current)
         else:
             record = io_record.stored(store, params["id"])
         files = io_record.wanted(store, record)
