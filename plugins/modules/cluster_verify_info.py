@@ -169,11 +169,18 @@ kernels:
     extensions: {"vllm/_C_stable_libtorch": {"native": 0, "same_major": 85, "ptx": 6, "none": 20}}
     chosen: {"--moe-backend": "marlin"}
 evidence:
-  description: What the log of vLLM's running start shows, and the decisions of its command line that it is compared with.
-    Only names and texts of known messages are returned. Null with O(quick), or if C(gb10-vllm.service) does not run.
+  description: What each process of vLLM logs in the running start, and what it is compared with. That are the decisions of
+    its command line and the messages in the launch record. Only names and texts of known messages are returned. Null
+    with O(quick), or if C(gb10-vllm.service) does not run.
   returned: success
   type: dict
-  sample: {"planned": {"attention": "TRITON_ATTN"}, "found": {"attention": ["TRITON_ATTN"]}, "complete": true}
+  sample:
+    planned: {"attention": "TRITON_ATTN"}
+    processes:
+      - {"process": "Worker_TP0", "address": "", "found": {"attention": ["TRITON_ATTN"]}}
+      - {"process": "Worker_TP1", "address": "10.110.0.2", "found": {"attention": ["TRITON_ATTN"]}}
+    recorded: []
+    complete: true
 images:
   description: The running containers with name, image, image ID and container engine.
   returned: success

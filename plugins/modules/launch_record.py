@@ -15,6 +15,7 @@ description:
     of a record.
   - Does not start or stop a service. The diff omits contents, because the environment may contain private names.
   - Files with secrets are not in a record. The module keeps those of the current record in a separate file.
+  - A new record has the choices of vLLM's ranks, such as the attention backend, from the log of the running start.
   - With O(state=present), removes the environments of older records, see O(keep_runtimes).
 options:
   state:
@@ -113,11 +114,30 @@ nccl:
   type: str
 """
 
+from dataclasses import replace
+
 from ansible.module_utils.basic import AnsibleModule
 
+from ansible_collections.gb10.cluster.plugins.module_utils.common import paths
+from ansible_collections.gb10.cluster.plugins.module_utils.common.io_command import runner
+from ansible_collections.gb10.cluster.plugins.module_utils.health import io_choices
+from ansible_collections.gb10.cluster.plugins.module_utils.node import io_facts as io_node
 from ansible_collections.gb10.cluster.plugins.module_utils.rollback import io_record
 from ansible_collections.gb10.cluster.plugins.module_utils.rollback import record as records
 from ansible_collections.gb10.cluster.plugins.module_utils.runtime import io_environments
+
+
+def _with_choices(module: AnsibleModule, record: records.Record, current: str) -> records.Record:
+    """Return a new record with the choices in the log of the running vLLM. An unreadable log is a warning."""
+    if record.id == current:
+        return record
+    run = runner(module)
+    try:
+        service = io_node.service(run, paths.VLLM_UNIT)
+        return replace(record, choices=io_choices.read(run, service)["processes"]) if service["pid"] else record
+    except ValueError as error:
+        module.warn(f"the launch record has no choices of vLLM: {error}")
+        return record
 
 
 def main() -> None:
@@ -145,7 +165,7 @@ def main() -> None:
         secrets = io_record.present(records.SECRET_FILES)
         if params["state"] == "present":
             data = {key: params[key] for key in ("content", "node", "time", "golden", "findings")} | {"files": now, "parent": ""}
-            record = records.parse(data, records.digest(params["content"]))
+            record = _with_choices(module, records.parse(data, records.digest(params["content"])), store.current)
         else:
             record = io_record.stored(store, params["id"])
         files = io_record.wanted(store, record)

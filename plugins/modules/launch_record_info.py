@@ -74,8 +74,8 @@ present:
   type: list
   elements: str
 records:
-  description: Each record with its ID, content, time, parent, result of the golden answers, findings of the rules, and
-    missing items.
+  description: Each record with its ID, content, time, parent, result of the golden answers, findings of the rules,
+    logged choices of the ranks, and missing items.
   returned: if O(all) is true
   type: list
   elements: dict
@@ -121,6 +121,7 @@ def main() -> None:
                 "parent": record.parent,
                 "golden": record.golden,
                 "findings": record.findings,
+                "choices": record.choices,
                 "missing": io_record.missing(run, record) if module.params["missing"] else [],
             }
             for name, record in (store.found if module.params["all"] else {}).items()

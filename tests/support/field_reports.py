@@ -96,7 +96,7 @@ def _kernels(found: dict[str, Any] | None) -> Facts | None:
     """Return the GPU code as verify.yml reads it: the counts by extension."""
     ways = ("native", "same_major", "ptx", "none")
     extensions = {each["name"]: {way: each[way] for way in ways} for each in (found or {}).get("extensions", ())}
-    return {**found, "extensions": extensions} if found else None
+    return {"capability": found["capability"], "chosen": found["planned"], "extensions": extensions} if found else None
 
 
 def _gpu(found: dict[str, Any]) -> Facts:

@@ -67,8 +67,7 @@ def runtime(folder: Path, *arguments: str) -> dict[str, Any]:
 
 def node(name: str, found: list[Record], current: Record | None = None, **changes: Any) -> dict[str, Any]:
     """Return a node as launch_record_info reports it. The last record is the current one unless given."""
-    listed = [
-        {"id": each.id, "content": each.content, "time": each.time, "parent": each.parent, "golden": each.golden, "missing": []} for each in found
-    ]
+    keys = ("id", "content", "time", "parent", "golden", "choices")
+    listed = [{key: getattr(each, key) for key in keys} | {"missing": []} for each in found]
     chosen = current or (found[-1] if found else None)
     return {"name": name, "current": chosen.id if chosen else "", "records": listed, "invalid": [], "differs": []} | changes

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import copy
+import json
 from typing import Any
 
 from ansible_collections.gb10.cluster.plugins.module_utils.fabric.topology import NETPLAN_FILE, SPARK_PORTS
@@ -130,14 +131,20 @@ def _software(number: int, head: bool) -> Facts:
 
 def _evidence(device: str) -> Facts:
     """Return the evidence in the log of a start on the head, which has the messages of all ranks with Ray."""
-    planned = {"attention": "TRITON_ATTN", "moe_backend": "marlin", "graphs": True, "speculative": True, "prefix_caching": True}
-    found = {"release": ["0.32.0"], "device": [device], "speculative": ["None"], "prefix_caching": ["False"]}
+    planned = {"attention": "TRITON_ATTN", "moe_backend": "marlin", "sampler": "native", "autotune": "off"}
+    planned |= {"graphs": True, "speculative": True, "prefix_caching": True}
+    engine = {"release": ["0.32.0"], "device": [device], "speculative": ["None"], "prefix_caching": ["False"]}
+    rank: Facts = {}
     if device == "cuda":
-        found |= {"speculative": ["SpeculativeConfig"], "prefix_caching": ["True"], "attention": ["TRITON_ATTN"]}
-        found |= {"moe_backend": ["MARLIN NvFp4"], "network": ["IB"], "graphs": ["Graph capturing finished"], "kv_cache": ["1,000 tokens"]}
-        found |= {"kernel": ["MarlinNvFp4LinearKernel"], "weight_only": ["FP4"]}
+        engine |= {"speculative": ["SpeculativeConfig"], "prefix_caching": ["True"], "kv_cache": ["1,000 tokens"]}
+        rank = {"attention": ["TRITON_ATTN"], "moe_backend": ["MARLIN NvFp4"], "network": ["IB"], "graphs": ["Graph capturing finished"]}
+        rank |= {"kernel": ["MarlinNvFp4LinearKernel"], "weight_only": ["FP4"], "sampler": ["native"], "autotune": ["off"]}
+    processes = [{"process": "EngineCore", "address": "", "found": engine}]
+    for number, address in enumerate(("", "10.110.0.2")):
+        processes.append({"process": f"Worker_TP{number}", "address": address, "found": {name: list(values) for name, values in rank.items()}})
+    recorded = json.loads(json.dumps(processes))
     disabled = ["CutlassFP8ScaledMMLinearKernel"]
-    return {"planned": {**planned, "rdma": True, "disabled": disabled}, "found": found, "complete": True}
+    return {"planned": {**planned, "rdma": True, "disabled": disabled}, "processes": processes, "recorded": recorded, "complete": True}
 
 
 def _lab(number: int) -> Facts:

@@ -17,12 +17,13 @@ from typing import Any
 from ansible_collections.gb10.cluster.plugins.module_utils.benchmark import network
 from ansible_collections.gb10.cluster.plugins.module_utils.common import bounded_json
 from ansible_collections.gb10.cluster.plugins.module_utils.field_report import redact
+from ansible_collections.gb10.cluster.plugins.module_utils.launch.choices import MESSAGES
 from ansible_collections.gb10.cluster.plugins.module_utils.model import catalog, drafts
 from ansible_collections.gb10.cluster.plugins.module_utils.verify import differences
 from ansible_collections.gb10.cluster.plugins.module_utils.verify import report as verification
 from ansible_collections.gb10.cluster.plugins.module_utils.verify.schema import GROUPS, Cluster
 
-FORMAT = 2
+FORMAT = 3
 _MOST = 1024**2
 _PLAN = (
     "quantization",
@@ -198,17 +199,26 @@ def _node(planned: Mapping[str, Any], node: Mapping[str, Any]) -> dict[str, Any]
         "links": [{key: link[key] for key in _LINK} for link in part("links")],
         "rails": [{"interface": rail["interface"], "hca": rail["hca"]} for rail in planned["rails"]],
         "kernels": _kernels(part("kernels")),
+        "choices": _choices(part("evidence").get("processes", ())),
         "gpu_probe": list(node.get("probe") or ()),
         "error": part("error").get("text", ""),
     }
 
 
 def _kernels(found: Mapping[str, Any]) -> dict[str, Any] | None:
-    """Return the programs with GPU code of each extension, None if they were not read."""
+    """Return the programs with GPU code of each extension and the planned backends, None if they were not read."""
     if not found:
         return None
     extensions = [{"name": name, **counts} for name, counts in found["extensions"].items()]
-    return {"capability": found["capability"], "chosen": dict(found["chosen"]), "extensions": extensions}
+    return {"capability": found["capability"], "planned": dict(found["chosen"]), "extensions": extensions}
+
+
+def _choices(processes: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]:
+    """Return what the ranks in a node's log chose, with the memory and seconds of the start's steps."""
+    return [
+        {"process": each["process"], "address": each["address"], **{name: each["found"][name] for name in MESSAGES if name in each["found"]}}
+        for each in processes
+    ]
 
 
 def _verification(cluster: Cluster) -> dict[str, Any]:

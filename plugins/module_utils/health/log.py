@@ -9,6 +9,8 @@ from __future__ import annotations
 import re
 from collections.abc import Sequence
 
+from ansible_collections.gb10.cluster.plugins.module_utils.launch.log_line import ADDRESS, parts
+
 #: Start of a message -> its description, for each step of the start, in order. Each `{}` is a group of the match.
 _STEPS = (
     (r"gb10-gates wait: (.+)", "waiting for gates: {}"),
@@ -32,12 +34,6 @@ _STEPS = (
     (r"Starting vLLM server on", "API server starts"),
     (r"(?:INFO:\s+)?Application startup complete", "API server is up"),
 )
-#: The prefix of a message from vLLM or Ray: process name and pid, level, time and place.
-_PREFIX = re.compile(
-    r"^(?P<processes>(?:\((?:raylet|[^()]*pid=)[^()]*\)\s*)*)(?:(?P<level>ERROR|CRITICAL|INFO|WARNING|DEBUG)\s+[\d-]+\s+[\d:,.]+\s+\[[^\]]*\]\s?)?"
-)
-_ANSI = re.compile(r"\x1b\[[0-9;]*m")
-_ADDRESS = re.compile(r"\bip=([\d.]+)")
 _EXCEPTION = re.compile(
     r"^(?:[A-Za-z_][\w.]*\.)?([A-Z]\w*(?:Error|Exception|Exit|Interrupt|Timeout|OutOfResources))(?:: (.*))?$"
 )
@@ -86,8 +82,6 @@ _HARMLESS_PREFIX = re.compile(
     r"|[\w.-]{1,64}:\d+:\d+ \[\d+\] NCCL INFO )"
 )
 _FAILED = re.compile(r"^\S+\.service: (?:Main|Control) process exited, code=exited, status=[1-9]")
-#: Maximum characters read of a line, because the log is untrusted and some patterns take quadratic time.
-_MOST = 4000
 #: Maximum lines of an error's details: NCCL's and Triton's reasons follow their exception.
 _DETAILS = 5
 
@@ -142,7 +136,7 @@ def _first_error(lines: Sequence[str]) -> tuple[int, str]:
             continue
         if plain := _plain_cause(text):
             return index, plain
-        if _REMOTE.match(text) and (found := _ADDRESS.search(text)):
+        if _REMOTE.match(text) and (found := ADDRESS.search(text)):
             remote = found[1]
         elif match := _EXCEPTION.match(text):
             message = match[2] or ""
@@ -170,17 +164,6 @@ def _plain_cause(text: str) -> str:
 def _is_echo(exception: str, message: str) -> bool:
     """Return whether an exception only reports that another process failed."""
     return exception in _ECHO_CLASSES or message in _ECHO_WHOLE_TEXTS or any(echoed in message for echoed in _ECHO_TEXTS)
-
-
-def parts(line: str) -> tuple[str, str, str]:
-    """Return a log line's level or "", the address of its node ("" for this one), and its message."""
-    # A progress bar that redraws itself reaches the journal as one message.
-    plain = _ANSI.sub("", line.rstrip("\r").rpartition("\r")[2][:_MOST])
-    prefix = _PREFIX.match(plain)
-    if prefix is None:
-        raise AssertionError("the pattern matches the empty string, too")
-    address = _ADDRESS.search(prefix["processes"])
-    return prefix["level"] or "", address[1] if address else "", plain[prefix.end() :].rstrip()
 
 
 def _telling(text: str, message: str, after: Sequence[str]) -> str:

@@ -10,6 +10,7 @@ from collections.abc import Collection, Iterator, Mapping, Sequence
 
 from ansible_collections.gb10.cluster.plugins.module_utils.html_report.html import Markup, join, table, tag
 from ansible_collections.gb10.cluster.plugins.module_utils.html_report.sections import MOST, SYMBOLS, Reader, compared
+from ansible_collections.gb10.cluster.plugins.module_utils.launch import choices
 from ansible_collections.gb10.cluster.plugins.module_utils.runtime import coverage, gpu_probe
 from ansible_collections.gb10.cluster.plugins.module_utils.runtime.fat_binary import WAYS
 from ansible_collections.gb10.cluster.plugins.module_utils.verify import evidence, kernels
@@ -25,9 +26,17 @@ _MESSAGES: Mapping[str, str] = {
     "moe_backend": "MoE backend",
     "kernel": "kernels of linear layers",
     "table": "without a tuned table",
+    "sampler": "sampler",
+    "autotune": "FlashInfer's autotuning",
+    "nccl": "NCCL",
     "network": "network of NCCL",
     "graphs": "CUDA graphs",
     "kv_cache": "KV cache",
+    "kv_gib": "GiB for the KV cache",
+    "weights_seconds": "seconds to read the weights",
+    "model_seconds": "seconds to load the model",
+    "compile_seconds": "seconds of torch.compile",
+    "graph_seconds": "seconds to capture graphs",
     "patch": "patches",
     "weight_only": "weights computed in 16 bits",
     "fallback": "replaced",
@@ -88,7 +97,7 @@ def _found(check: str, ids: Collection[str]) -> Markup:
 
 
 def _values(name: str) -> Reader:
-    return lambda node: ", ".join(node.part("evidence")["found"].get(name, ()))
+    return lambda node: ", ".join(choices.values(evidence.processes(node), name))
 
 
 def _complete(node: Node) -> str:

@@ -61,6 +61,7 @@ def own_environment(
     """Return the environment of every process of one node; ``tools``: see toolchain. The user's variables win.
 
     Ray's memory monitor is off because it counts the weights in unified memory as leaked host memory and kills the worker.
+    Ray compares lines of the ranks without their words that contain digits, and drops other choices as repeated lines.
     """
     offline = {"HF_HUB_OFFLINE": "1"} if model.startswith("/") else {}
     return {
@@ -68,6 +69,7 @@ def own_environment(
         **tools,
         **offline,
         "RAY_AUTH_MODE": "token",
+        "RAY_DEDUP_LOGS": "0",
         "RAY_USAGE_STATS_ENABLED": "0",
         "RAY_memory_monitor_refresh_ms": "0",
         "VLLM_NO_USAGE_STATS": "1",

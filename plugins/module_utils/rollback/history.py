@@ -4,8 +4,8 @@
 
 """The list of the launch records, the difference between two of them, and the target of a rollback.
 
-A node is ``{"name": str, "current": str, "records": [{id, time, parent, golden, content, missing}], "invalid": [str],
-"differs": [path]}``, from the module launch_record_info.
+A node is ``{"name": str, "current": str, "records": [{id, time, parent, golden, choices, content, missing}],
+"invalid": [str], "differs": [path]}``, from the module launch_record_info.
 """
 
 from __future__ import annotations
@@ -14,6 +14,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from ansible_collections.gb10.cluster.plugins.module_utils.launch import choices
 from ansible_collections.gb10.cluster.plugins.module_utils.rollback.record import SHOWN, RecordError, plan_of
 
 #: Fewer digits name a record only by accident.
@@ -26,11 +27,15 @@ Node = Mapping[str, Any]
 
 @dataclass(frozen=True)
 class Known:
-    """A record on the nodes that have it. ``missing``: "node: item" for each item that a rollback lacks."""
+    """A record on the nodes that have it.
+
+    ``missing``: "node: item" for each item that a rollback lacks. ``choices``: those of the ranks on all nodes.
+    """
 
     record: Mapping[str, Any]
     without: Sequence[str]
     missing: Sequence[str]
+    choices: Sequence[Mapping[str, Any]]
 
 
 def known(nodes: Sequence[Node]) -> dict[str, Known]:
@@ -48,6 +53,7 @@ def known(nodes: Sequence[Node]) -> dict[str, Known]:
                 if name in records
                 for item in records[name]["missing"]
             ],
+            [process for records in by_node.values() if name in records for process in records[name]["choices"]],
         )
         for name in newest
     }
@@ -80,6 +86,8 @@ def _entry(name: str, found: Mapping[str, Known], nodes: Sequence[Node]) -> Iter
         yield f"    since {_short(record['parent'])}: {'; '.join(changed[:3]) or 'nothing'}{more}"
     if record["golden"]:
         yield f"    {record['golden']}"
+    if chosen := choices.summary(found[name].choices):
+        yield f"    vLLM logged: {chosen}"
     if found[name].without:
         yield f"    warning: not on {', '.join(found[name].without)}"
     yield from (f"    needed for a rollback: {item}" for item in found[name].missing)

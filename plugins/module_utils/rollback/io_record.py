@@ -89,6 +89,18 @@ def current_id(folder: str) -> str:
     return os.path.basename(os.readlink(link)).removesuffix(".json") if os.path.islink(link) else ""
 
 
+def choices(folder: str, inputs: str) -> list[Mapping[str, Any]]:
+    """Return the choices in the current record, [] unless it is of a vLLM with this digest of its launch inputs.
+
+    Raises OSError and ValueError.
+    """
+    name = current_id(folder)
+    data = io_json.json_file(f"{folder}/{name}.json", records.MOST) if name and inputs else None
+    record = records.parse(data, name) if data else None
+    unit = record.files.get(f"{paths.UNIT_FOLDER}/{paths.VLLM_UNIT}") if record else None
+    return list(record.choices) if record and unit and f"GB10_INPUTS={inputs}\n" in unit["text"] else []
+
+
 def start_id(store: Store) -> str:
     """Return the launch identifier of the current record, "" without one."""
     return str(store.of_current.content["start"]["id"]) if store.of_current else ""
@@ -134,7 +146,9 @@ def save(store: Store, record: Record, keep: int, secrets: Files, write: bool) -
     if write:
         _convert(store)
         parent = store.current if record.id != store.current else former.parent if former else ""
-        saved = replace(record, parent=parent)
+        # The log of a start that ran for weeks may be gone.
+        same = former.choices if former and record.id == store.current else []
+        saved = replace(record, parent=parent, choices=record.choices or same)
         _put(store.folder, saved)
         select(store, record.id, secrets)
         found = {**store.found, record.id: saved}

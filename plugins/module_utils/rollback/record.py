@@ -4,7 +4,7 @@
 
 """A launch record: the inputs of a launch that answered, under the SHA-256 of its content.
 
-A node stores ``{"content", "node", "files", "time", "parent", "golden", "findings"}``. The content is equal on all nodes, and so is
+A node stores ``{"content", "node", "files", "time", "parent", "golden", "findings", "choices"}``. The content is equal on all nodes, and so is
 the ID. It has the digest of each launch file of each node; `files` has the texts of this node's files. Files with
 secrets are not in a record; the content has their paths and the names of their variables.
 """
@@ -15,13 +15,13 @@ import hashlib
 import json
 import re
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 from ansible_collections.gb10.cluster.plugins.module_utils.api import tls as api_tls
 from ansible_collections.gb10.cluster.plugins.module_utils.common import paths
 from ansible_collections.gb10.cluster.plugins.module_utils.launch import argv as launch
-from ansible_collections.gb10.cluster.plugins.module_utils.launch import overrides
+from ansible_collections.gb10.cluster.plugins.module_utils.launch import choices, overrides
 from ansible_collections.gb10.cluster.plugins.module_utils.model import kind
 from ansible_collections.gb10.cluster.plugins.module_utils.runtime import stacks
 
@@ -68,6 +68,7 @@ class Record:
 
     ``files``: path -> {text, mode}. ``time``: UTC of its last launch. ``parent``: the ID of the record before, or "".
     ``golden``: the result of the golden answers as one line, or "". ``findings``: those of the rules, None if unknown.
+    ``choices``: what this node's log has about the choices of its ranks, see launch/choices.py, [] if unknown.
     """
 
     content: Mapping[str, Any]
@@ -77,6 +78,7 @@ class Record:
     parent: str = ""
     golden: str = ""
     findings: Sequence[str] | None = None
+    choices: Sequence[Mapping[str, Any]] = field(default_factory=list)
 
     @property
     def id(self) -> str:
@@ -144,7 +146,7 @@ def file_digest(file: Mapping[str, Any]) -> str:
 
 def text(record: Record) -> str:
     """Return the file of a record."""
-    keys = ("content", "node", "files", "time", "parent", "golden", "findings")
+    keys = ("content", "node", "files", "time", "parent", "golden", "findings", "choices")
     return json.dumps({key: getattr(record, key) for key in keys}, indent=1, sort_keys=True) + "\n"
 
 
@@ -176,6 +178,7 @@ def parse(data: Mapping[str, Any], name: str) -> Record:
         _word(data, "parent", re.compile(f"({ID.pattern})?")),
         _word(data, "golden", _LINE),
         _lines(data, "findings"),
+        _choices(data),
     )
     _start(found["start"])
     if found["plan"]:
@@ -285,6 +288,14 @@ def _words(found: object, what: str) -> Sequence[str]:
 def _lines(data: Mapping[str, Any], key: str) -> list[str] | None:
     """Return a list of lines, None if a record of an earlier release has none."""
     return None if data.get(key) is None else [_word({key: line}, key, _LINE) for line in _words(data[key], key)]
+
+
+def _choices(data: Mapping[str, Any]) -> list[dict[str, Any]]:
+    """Return the choices of the ranks, [] if a record of an earlier release has none."""
+    try:
+        return choices.parse(data.get("choices", []))
+    except ValueError as error:
+        raise RecordError(f"choices: {error}") from error
 
 
 def _file(path: str, file: object) -> Mapping[str, Any]:

@@ -2,19 +2,17 @@
 # GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
 
-"""What vLLM's log shows about the decisions of a start, and the checks that compare it with the command line.
-
-Only the groups of PATTERNS leave a node: names, numbers and texts of known messages. Source of the words: the Python
-files of vLLM 0.18.1 to 0.33.0; NCCL 2.30, src/init.cc and src/transport/net.cc; module_utils/patch/blocks.py.
-"""
+"""Checks that compare what the ranks log about a start with the command line, between ranks, and with the record."""
 
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from itertools import combinations
 from typing import Any
 
-from ansible_collections.gb10.cluster.plugins.module_utils.health import log
+from ansible_collections.gb10.cluster.plugins.module_utils.launch import choices
+from ansible_collections.gb10.cluster.plugins.module_utils.launch.choices import MESSAGES, Process
 from ansible_collections.gb10.cluster.plugins.module_utils.patch.table import ORACLE, ROWS
 from ansible_collections.gb10.cluster.plugins.module_utils.rules.schema import View
 from ansible_collections.gb10.cluster.plugins.module_utils.verify import command_line
@@ -30,56 +28,20 @@ from ansible_collections.gb10.cluster.plugins.module_utils.vllm_release import c
 
 #: The releases whose messages were read, as (major, minor). In others, a missing message means nothing.
 _READ = ((0, 18), (0, 33))
-_ENGINE = r"Initializing a V1 LLM engine .*?"
-_NCCL = r"[\w.-]{1,64}:\d{1,10}:\d{1,10} \[\d{1,3}\] NCCL INFO "
-#: A message -> its name in the facts. Each matches the begin of a message; its groups are the evidence.
-PATTERNS: Mapping[str, str] = {
-    "release": r"Initializing a V1 LLM engine \(v(\d[\w.+]{0,40})\)",
-    "device": _ENGINE + r"\bdevice_config=(\w{1,20})",
-    "speculative": _ENGINE + r"\bspeculative_config=(\w{1,40})",
-    "prefix_caching": _ENGINE + r"\benable_prefix_caching=(True|False)",
-    "attention": r"Using (?:AttentionBackendEnum\.)?([A-Z][A-Z0-9_]{1,40}) (?:attention )?backend(?: out of|\.$)",
-    "moe_backend": r"Using '?(\w[\w ]{1,40}?)'? (\w{3,12}(?: Int8)?) MoE backend",
-    "kernel": r"Selected (\w{1,60}) for \w",
-    "table": r"Using default ((?:MoE|W8A8 Block FP8 kernel|W8A8 Block INT8 kernel|Mamba SSU) config)\b",
-    "network": _NCCL + r"(?:Using network |Channel .{1,60} via NET/)(\w{1,20})",
-    "graphs": r"(Graph capturing finished|Skipping CUDA graph capture)",
-    "kv_cache": r"[\w +]{1,20} KV cache size: ([\d,]{1,20} tokens)",
-    "patch": r"([\w.]{1,80}(?:\(\))? is (?:False|off|the backend of Fp8LinearOp|the FP8 MoE backend) on \d{1,2}\.\d) "
-    r"\(gb10\.cluster\)",
-    "weight_only": r"Your GPU does not have native support for (FP[48]) computation",
-    "fallback": r"(.{0,160}\b(?:[Ff]all(?:ing|s)? back|not supported on)\b.{0,80})",
-}
-#: Messages that count only as warnings, and those of them that are normal between the nodes of a cluster.
-_WARNINGS = frozenset({"fallback", "weight_only", "table"})
-_NORMAL = re.compile(r"torch\.distributed|gloo|AllGather|allgather|linear expert|safetensors|\bCPU\b|non-AOT")
-#: Maximum different values of a message.
-_MOST = 16
 _PATCHED = {
     f"vllm/{edit.file}": edit.function.partition(".")[0]
     for row in ROWS
     for edit in (*row.edits, *row.replaced)
     if edit.kind == "unsupported_kernel"
 }
-
-
-def read(lines: Iterable[str]) -> dict[str, list[str]]:
-    """Return {name in PATTERNS: the different values, in order of their first message} of the log lines of a start."""
-    found: dict[str, dict[str, None]] = {}
-    for line in lines:
-        level, _address, text = log.parts(line)
-        for name, pattern in PATTERNS.items():
-            if (name not in _WARNINGS or level == "WARNING") and (match := re.match(pattern, text)):
-                values = found.setdefault(name, {})
-                if len(values) < _MOST and not (name == "fallback" and _NORMAL.search(text)):
-                    values[" ".join(match.groups())] = None
-    return {name: list(values) for name, values in found.items() if values}
+_COMPARED = [name for name, message in MESSAGES.items() if message.compared]
+_SAMPLER = {"0": "native", "1": "FlashInfer"}
 
 
 def planned(argv: Sequence[str], variables: Mapping[str, str], release: str) -> dict[str, Any]:
     """Return the decisions in the command line and variables of vLLM, {} for an unknown release.
 
-    {attention, moe_backend: name or ""; graphs, speculative, prefix_caching (only if requested), rdma: bool;
+    {attention, moe_backend, sampler, autotune: name or ""; graphs, speculative, prefix_caching (only if requested), rdma: bool;
     disabled: names of kernels}. The values hold no other text of the command line.
     """
     given = command_line.view(argv, release)
@@ -91,6 +53,8 @@ def planned(argv: Sequence[str], variables: Mapping[str, str], release: str) -> 
     return {
         "attention": command_line.word(attention or variables.get("VLLM_ATTENTION_BACKEND", "")),
         "moe_backend": command_line.word("" if moe == "auto" else moe),
+        "sampler": _SAMPLER.get(variables.get("VLLM_USE_FLASHINFER_SAMPLER", ""), ""),
+        "autotune": _autotune(given),
         "graphs": _with_graphs(given),
         "speculative": bool(given.argument("--speculative-config")),
         "prefix_caching": bool(given.argument("--enable-prefix-caching")),
@@ -99,19 +63,41 @@ def planned(argv: Sequence[str], variables: Mapping[str, str], release: str) -> 
     }
 
 
+def _autotune(given: View) -> str:
+    flag = given.situation.arguments.get("--enable-flashinfer-autotune")
+    member = given.member("--kernel-config", "enable_flashinfer_autotune")
+    return {"true": "on", "false": "off"}.get((member if flag is None else str(flag)).lower(), "")
+
+
 def _with_graphs(given: View) -> bool:
     if given.argument("--enforce-eager") or given.argument("--optimization-level") == "0":
         return False
     return given.member("--compilation-config", "cudagraph_mode").upper() != "NONE"
 
 
+def processes(node: Node) -> list[Process]:
+    """Return what the processes in a node's log say, [] if it was not read."""
+    found: list[Process] = node.part("evidence").get("processes", [])
+    return found
+
+
 def _values(node: Node, name: str) -> list[str]:
-    values: list[str] = node.part("evidence").get("found", {}).get(name, [])
-    return values
+    return choices.values(processes(node), name)
 
 
 def _all(cluster: Cluster, name: str) -> list[str]:
     return list(dict.fromkeys(value for node in cluster.read for value in _values(node, name)))
+
+
+def _ranks(cluster: Cluster, name: str) -> Iterator[tuple[Node, Process]]:
+    """Yield each rank that logs a message, with its node. Ray's head has the lines of other nodes with their address."""
+    for node in cluster.read:
+        for process in choices.ranks(processes(node), name):
+            yield next((each for each in cluster.read if process["address"] in each.addresses), node), process
+
+
+def _named(node: Node, process: Process) -> str:
+    return f"{process['process'] or 'a rank'} on {node.name}"
 
 
 def _decisions(cluster: Cluster) -> dict[str, Any]:
@@ -136,16 +122,42 @@ def _incomplete(cluster: Cluster) -> Iterator[Found]:
             yield node.name, "unknown: the journal has only a part of this start's messages"
 
 
-def _attention(cluster: Cluster) -> Iterator[Found]:
-    wanted, used = _decisions(cluster).get("attention", "").upper(), _all(cluster, "attention")
-    if wanted and wanted not in used and (used or _finished(cluster)):
-        yield "", f"the log names {', '.join(used) or 'no backend'} instead of {wanted}"
+def _disagree(cluster: Cluster) -> Iterator[Found]:
+    """Compare ranks of the same pipeline stage on equal hardware."""
+    for name in _COMPARED:
+        groups: dict[tuple[str, ...], dict[str, list[str]]] = {}
+        for node, process in _ranks(cluster, name):
+            group = groups.setdefault((choices.stage(process), *node.kind), {})
+            group[_named(node, process)] = process["found"][name]
+        for group in groups.values():
+            if any(choices.differ(one, other) for one, other in combinations(group.values(), 2)):
+                yield "", f"{name}: " + "; ".join(f"{', '.join(values)} in {rank}" for rank, values in group.items())
 
 
-def _moe_backend(cluster: Cluster) -> Iterator[Found]:
-    wanted, used = _decisions(cluster).get("moe_backend", ""), _all(cluster, "moe_backend")
-    if wanted and used and not any(_same_backend(wanted, each) for each in used):
-        yield "", f"the log names {', '.join(used)} instead of {wanted}"
+def _changed(cluster: Cluster) -> Iterator[Found]:
+    for node in cluster.read:
+        recorded = node.part("evidence").get("recorded", [])
+        for name in _COMPARED:
+            old, new = choices.values(recorded, name), _values(node, name)
+            if choices.differ(old, new):
+                yield node.name, f"{name}: {', '.join(new)}, and {', '.join(old)} in the launch record"
+
+
+def _planned(name: str, same: Callable[[str, str], bool]) -> Callable[[Cluster], Iterator[Found]]:
+    """Return a check that finds each rank which logs another choice than the planned one, but not that."""
+
+    def check(cluster: Cluster) -> Iterator[Found]:
+        if wanted := _decisions(cluster).get(name, ""):
+            for node, process in _ranks(cluster, name):
+                used = process["found"][name]
+                if not any(same(wanted, each) for each in used):
+                    yield node.name, f"{process['process'] or 'a rank'} logs {', '.join(used)} instead of {wanted}"
+
+    return check
+
+
+def _same(wanted: str, used: str) -> bool:
+    return wanted.upper() == used.upper()
 
 
 def _same_backend(wanted: str, used: str) -> bool:
@@ -192,7 +204,7 @@ def _sockets(cluster: Cluster) -> Iterator[Found]:
 
 
 def _graphs(cluster: Cluster) -> Iterator[Found]:
-    captured, skipped = PATTERNS["graphs"].strip("()").split("|")
+    captured, skipped = MESSAGES["graphs"].pattern.strip("()").split("|")
     messages = _all(cluster, "graphs")
     missing = captured not in messages and (skipped in messages or _finished(cluster))
     if _decisions(cluster).get("graphs") and missing:
@@ -215,13 +227,15 @@ def _without(decision: str, value: str, words: str) -> Callable[[Cluster], Itera
 
 
 _RESTART = "run site.yml; if the finding stays, compare journalctl -u gb10-vllm with the output of playbooks/plan.yml"
-_WORDS = "vLLM, log messages of 0.18.1 to 0.33.0; vllm-project/vllm#53392 (GB10 without a tuned table)"
-_TESTED = "log lines of vLLM's source code, read in seven releases; a recorded log of the lab has no finding"
+_WORDS = f"vLLM, log messages of {choices.ALL}; vllm-project/vllm#53392 (GB10 without a tuned table)"
+_REQUEST = "vLLM 0.33.0, utils/flashinfer.py (each rank asks a web server whether it may use FlashInfer with sinks)"
+_NAMED = "name the backend in the arguments, so that no rank chooses at run time; then run site.yml"
+_TESTED = "log lines of vLLM's source code, read in ten releases; a recorded log of the lab has no finding"
 
 
-def _check(name: str, group: str, severity: str, texts: tuple[str, str, str], found: Any) -> Check:
+def _check(name: str, group: str, severity: str, texts: tuple[str, str, str], found: Any, source: str = _WORDS) -> Check:
     expected, why, fix = texts
-    return Check(name, group, severity, expected, why, fix, _WORDS, found, _TESTED)
+    return Check(name, group, severity, expected, why, fix, source, found, _TESTED)
 
 
 CHECKS = (
@@ -237,26 +251,73 @@ CHECKS = (
         _incomplete,
     ),
     _check(
-        "log-attention-backend",
+        "log-ranks-differ",
+        "runtime",
+        ERROR,
+        (
+            "all ranks that log a choice make the same one",
+            "each rank chooses by itself, for FlashInfer's attention even by a web request; two kernels in one model may return wrong answers",
+            _NAMED,
+        ),
+        _disagree,
+        _REQUEST,
+    ),
+    _check(
+        "log-choice-changed",
         "runtime",
         WARNING,
         (
-            "the log names the attention backend of the command line",
+            "the running start logs the choices of the first start with these launch inputs",
+            "another kernel computes other answers and another speed than those of the golden record",
+            _NAMED,
+        ),
+        _changed,
+        _REQUEST,
+    ),
+    _check(
+        "log-attention-backend",
+        "runtime",
+        ERROR,
+        (
+            "each rank that logs an attention backend logs that of the command line",
             "another backend may be slower, or wrong for the KV cache's type",
             _RESTART,
         ),
-        _attention,
+        _planned("attention", _same),
     ),
     _check(
         "log-moe-backend",
         "runtime",
         ERROR,
         (
-            "the log names the MoE backend of the command line",
+            "each rank that logs a MoE backend logs that of the command line",
             "some FP4 and FP8 kernels return fluent nonsense on a GB10, and the plan avoids them",
             _RESTART,
         ),
-        _moe_backend,
+        _planned("moe_backend", _same_backend),
+    ),
+    _check(
+        "log-sampler",
+        "runtime",
+        ERROR,
+        (
+            "no rank logs FlashInfer's sampler if VLLM_USE_FLASHINFER_SAMPLER is 0",
+            "FlashInfer compiles its sampler in the start, beside the loaded model",
+            _RESTART,
+        ),
+        _planned("sampler", _same),
+    ),
+    _check(
+        "log-autotune",
+        "runtime",
+        ERROR,
+        (
+            "FlashInfer's autotuning is off or on as in the command line",
+            "autotuning needs memory after the KV cache is allocated, and has taken hosts down",
+            _RESTART,
+        ),
+        _planned("autotune", _same),
+        "NVIDIA/dgx-spark-playbooks#97, eugr/spark-vllm-docker#389 (out of memory); vllm-project/vllm#40887",
     ),
     _check(
         "log-kernel-disabled",

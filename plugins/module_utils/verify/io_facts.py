@@ -26,14 +26,14 @@ from ansible_collections.gb10.cluster.plugins.module_utils.common.problems impor
 from ansible_collections.gb10.cluster.plugins.module_utils.fabric import io_facts as io_fabric
 from ansible_collections.gb10.cluster.plugins.module_utils.fabric import topology
 from ansible_collections.gb10.cluster.plugins.module_utils.firewall import io_nftables
-from ansible_collections.gb10.cluster.plugins.module_utils.health import io_client, io_status
-from ansible_collections.gb10.cluster.plugins.module_utils.health import status as status_text
-from ansible_collections.gb10.cluster.plugins.module_utils.launch import io_overrides, io_ray
+from ansible_collections.gb10.cluster.plugins.module_utils.health import io_choices, io_client, io_status
+from ansible_collections.gb10.cluster.plugins.module_utils.launch import choices, io_overrides, io_ray
 from ansible_collections.gb10.cluster.plugins.module_utils.memory import io_reclaim
 from ansible_collections.gb10.cluster.plugins.module_utils.nccl import io_library as io_nccl
 from ansible_collections.gb10.cluster.plugins.module_utils.node import io_facts as io_node
 from ansible_collections.gb10.cluster.plugins.module_utils.node import parse as node_text
 from ansible_collections.gb10.cluster.plugins.module_utils.node.capability import ComputeCapability
+from ansible_collections.gb10.cluster.plugins.module_utils.rollback import io_record
 from ansible_collections.gb10.cluster.plugins.module_utils.runtime import io_coverage
 from ansible_collections.gb10.cluster.plugins.module_utils.verify import environment, evidence, kernels, parse
 
@@ -54,8 +54,6 @@ _MIB, _GIB = 1 << 20, 1 << 30
 _LARGE = _GIB
 #: Bounds of files, in bytes and numbers.
 _MOST_RECORD, _MOST_SOURCE, _MOST_FILES, _MOST_MODULES = 16 * _MIB, 8 * _MIB, 20_000, 32 * _MIB
-#: The begin of a start's log that is read, as JSON.
-_MOST_LOG = 8 * _MIB
 _ENVIRONMENT_FILE = "/etc/gb10/cluster.env"
 _ORIGINAL, _RECORD = ".gb10-original", ".gb10-sha256"
 _RAY_PORT, _SECONDS = 8265, 5
@@ -333,23 +331,22 @@ def _written(path: str) -> list[str]:
 
 
 def _evidence(run: Run, services: Sequence[dict[str, Any]]) -> dict[str, Any] | None:
-    """Return {planned, found, complete} of vLLM's running start; see evidence.py. None if it does not run.
+    """Return {processes, complete, planned, recorded} of vLLM's running start. None if it does not run.
 
-    ``complete`` is whether all messages of the start were read.
+    ``processes`` and ``complete`` are those of io_choices.read(), ``planned`` is evidence.planned(). ``recorded`` are the
+    processes of the first start with these launch inputs, [] if unknown.
     """
     service = next((each for each in services if each["unit"] == paths.VLLM_UNIT and each["pid"]), None)
     if service is None:
         return None
-    entries, whole = io_client.journal_begin(run, io_client.of_start(service["invocation"]), _MOST_LOG)
-    lines = [text for _when, text in entries]
-    found = evidence.read(lines)
+    found = io_choices.read(run, service)
     argv = io_file.read(f"/proc/{service['pid']}/cmdline").split("\0")
     variables = environment.of_process(io_file.read(f"/proc/{service['pid']}/environ"))
+    release = next(iter(choices.values(found["processes"], "release")), "")
     return {
-        "planned": evidence.planned(argv, variables, next(iter(found.get("release", ())), "")),
-        "found": found,
-        "complete": any(map(status_text.STARTING.match, lines))
-        and (whole or any(io_client.READY in text for text in lines)),
+        **found,
+        "planned": evidence.planned(argv, variables, release),
+        "recorded": io_record.choices(io_record.FOLDER, service["inputs"]),
     }
 
 

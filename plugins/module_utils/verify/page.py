@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
+from ansible_collections.gb10.cluster.plugins.module_utils.launch.choices import MESSAGES
 from ansible_collections.gb10.cluster.plugins.module_utils.rules.lint import linked
 from ansible_collections.gb10.cluster.plugins.module_utils.verify.report import CHECKS
 from ansible_collections.gb10.cluster.plugins.module_utils.verify.schema import ERROR, GROUPS, Check
@@ -34,9 +35,10 @@ of the runtime, without loading it. On a node without a GPU, set `-e verify_capa
 extension without any code for the GPU, but not a single missing kernel. An image is read only while it runs.
 FlashInfer's and PyTorch's own kernels are not read. `gpu-probe-failed` runs small kernels on each GPU.
 
-The checks `log-*` compare the log of vLLM's running start with its command line. Only names and texts of known messages
-leave a node. A message that journald has removed counts as unknown. NCCL names its network only with
-`NCCL_DEBUG=INFO` in `gb10_extra_env`.
+The checks `log-*` compare [what each rank logs](#messages-of-a-start) in vLLM's running start with its command line,
+with the other ranks, and with the launch record. Only names and texts of known messages leave a node. A message that a
+rank does not log, or that journald has removed, counts as unknown. NCCL names its network only with `NCCL_DEBUG=INFO`
+in `gb10_extra_env`.
 
 **This project has no Spark.** Each check names its source and its test.
 """
@@ -62,6 +64,20 @@ file. For an issue, use
 [playbooks/field_report.yml](../roles/field_report/README.md)."""
 
 
+_MESSAGES = """
+## Messages of a start
+
+The journal of `gb10-vllm` on the head has the lines of all ranks with Ray, and that of each node those of its own ranks
+with mp. The plan turns Ray's deduplication of log lines off: it compares lines without their words that contain digits,
+so it drops different kernels as repeated lines (tested with Ray 2.60).
+
+The launch record and the field report keep these values. All ranks of a pipeline stage on equal hardware must agree in
+the compared ones. Many messages are logged only by the first rank of a node, or by rank 0.
+
+| name | logged by | compared | read in the source code of vLLM |
+|---|---|---|---|"""
+
+
 def document() -> str:
     """Return the page."""
     errors = sum(check.severity == ERROR for check in CHECKS)
@@ -69,6 +85,9 @@ def document() -> str:
     lines = [_HEAD, count, "", *(f"- [{group}](#{group})" for group in GROUPS), _REPORT]
     for group in GROUPS:
         lines += ["", f"## {group}", *(line for check in CHECKS if check.group == group for line in _entry(check))]
+    lines.append(_MESSAGES)
+    for name, each in MESSAGES.items():
+        lines.append(f"| {name} | {each.by} | {'yes' if each.compared else ''} | {each.releases} |")
     return "\n".join(lines) + "\n"
 
 

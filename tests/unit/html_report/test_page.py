@@ -20,8 +20,8 @@ from verified_nodes import NOW, Facts, healthy, pair
 
 from ansible_collections.gb10.cluster.plugins.module_utils.html_report import html, runtime, sections, style_data
 from ansible_collections.gb10.cluster.plugins.module_utils.html_report.report import POLICY
+from ansible_collections.gb10.cluster.plugins.module_utils.launch.choices import MESSAGES
 from ansible_collections.gb10.cluster.plugins.module_utils.runtime import gpu_probe
-from ansible_collections.gb10.cluster.plugins.module_utils.verify import evidence
 from ansible_collections.gb10.cluster.plugins.module_utils.verify.report import CHECKS
 from ansible_collections.gb10.cluster.plugins.module_utils.verify.schema import GROUPS
 
@@ -91,7 +91,8 @@ def probed() -> list[Facts]:
     """Return a pair with other GPU code and a wrong result of a kernel on the second node, and a log with a finding."""
     nodes = pair()
     nodes[1]["facts"]["kernels"]["extensions"]["vllm/_moe_C_stable_libtorch"] = {"native": 0, "same_major": 0, "ptx": 0, "none": 28}
-    nodes[0]["facts"]["evidence"]["found"]["network"] = ["Socket"]
+    for process in nodes[0]["facts"]["evidence"]["processes"][1:]:
+        process["found"]["network"] = ["Socket"]
     for number, node in enumerate(nodes):
         state = {"state": "failed", "cause": "wrong_result"} if number else {"state": "passed", "cause": ""}
         fields = {"error": 0.25, "bound": 0.02, "seconds": 1.0, "message": ""}
@@ -212,7 +213,7 @@ def test_the_evidence_from_the_log() -> None:
     found = page(probed())
     assert '<td><a href="#finding-log-nccl-socket">log-nccl-socket</a></td>' in found
     assert '<th scope="row">the log reports the size of the KV cache</th><td><span class="muted">none</span></td>' in found
-    assert runtime._MESSAGES.keys() == evidence.PATTERNS.keys()
+    assert runtime._MESSAGES.keys() == MESSAGES.keys()
     assert '<th scope="row">attention backend</th><td>TRITON_ATTN</td>' in found and '<th scope="row">network of NCCL</th><td>Socket</td>' in found
     # Only the head has a log with Ray.
     assert '<th scope="col">attribute</th><th scope="col">spark1</th></tr></thead><tbody><tr><th scope="row">vLLM' in found

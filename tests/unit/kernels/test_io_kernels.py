@@ -45,7 +45,8 @@ def test_modules_are_stored_once_and_read_only_for_others(cache: Path, store: st
     assert library.read_bytes() == b"compiled"
 
 
-def test_a_missing_module_is_compiled_again(cache: Path, store: str) -> None:
+@pytest.mark.usefixtures("cache")
+def test_a_missing_module_is_compiled_again(store: str) -> None:
     io_kernels.collect(store, "0123", 2)
     Path(store, "sampling/sampling.so").unlink()
     assert io_kernels.stored(store, "0123") is None
@@ -61,7 +62,8 @@ def test_a_link_of_the_temporary_user_is_not_followed(cache: Path, store: str, t
     assert not Path(store, "sampling/sampling.so").exists()
 
 
-def test_another_node_stores_the_same_modules(cache: Path, store: str, tmp_path: Path) -> None:
+@pytest.mark.usefixtures("cache")
+def test_another_node_stores_the_same_modules(store: str, tmp_path: Path) -> None:
     modules = io_kernels.collect(store, "0123", 2)
     archive = str(tmp_path / "kernels.tar")
     io_kernels.pack(store, "0123", archive)

@@ -275,7 +275,7 @@ def test_own_environment() -> None:
     assert variables["NCCL_SOCKET_IFNAME"] == "mine", "the user's own win"
     assert (variables["VLLM_HOST_IP"], variables["NCCL_DEBUG"]) == ("10.110.0.1", "INFO")
     # Without authentication any host on the fabric may run code.
-    assert (variables["RAY_AUTH_MODE"], variables["RAY_memory_monitor_refresh_ms"]) == ("token", "0")
+    assert (variables["RAY_AUTH_MODE"], variables["RAY_memory_monitor_refresh_ms"], variables["RAY_DEDUP_LOGS"]) == ("token", "0", "0")
     assert variables["HF_HUB_OFFLINE"] == "1"
     assert "HF_HUB_OFFLINE" not in launch.own_environment(fabric, {}, "org/model", {})
 

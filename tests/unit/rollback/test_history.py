@@ -28,6 +28,14 @@ def test_the_list_is_newest_first_with_the_change() -> None:
     assert lines[4:] == [f"{OLD.id[:12]}  2026-11-21 10:00:00  /srv/models/tiny, stack current", "    on all nodes; a rollback needs no download"]
 
 
+def test_the_logged_choices_of_all_nodes_are_one_line() -> None:
+    def chosen(attention: str) -> list[dict[str, Any]]:
+        return [{"process": "Worker_TP0", "address": "", "found": {"attention": [attention], "sampler": ["native"]}}]
+
+    pair = [node(name, [dataclasses.replace(OLD, choices=chosen(value))]) for name, value in (("spark1", "TRITON_ATTN"), ("spark2", "FLASHINFER"))]
+    assert "    vLLM logged: attention TRITON_ATTN, FLASHINFER; sampler native" in history.lines(pair)
+
+
 def test_nodes_that_disagree_and_damaged_records_are_named() -> None:
     lines = history.lines([PAIR[0], node("spark2", [OLD], invalid=["x.json: bad"])])
     assert f"warning: the nodes have different current records: spark1 {NEW.id[:12]}, spark2 {OLD.id[:12]}. Fix: run site.yml" in lines

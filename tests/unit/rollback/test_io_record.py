@@ -10,10 +10,13 @@ from typing import Any
 
 import launches
 import pytest
+import start_logs
 from launches import PLAN, UNIT, put, record, runtime, with_arguments
-from run_module import run_module
+from run_module import program, run_module
 
 from ansible_collections.gb10.cluster.plugins.module_utils.common.paths import API_KEY
+from ansible_collections.gb10.cluster.plugins.module_utils.launch import choices
+from ansible_collections.gb10.cluster.plugins.module_utils.node import parse as node_text
 from ansible_collections.gb10.cluster.plugins.module_utils.rollback import io_record
 from ansible_collections.gb10.cluster.plugins.module_utils.rollback import record as records
 
@@ -40,6 +43,19 @@ def test_a_launch_is_recorded_once(folder: str) -> None:
     assert not save(folder, dataclasses.replace(OLD, time="2026-11-23 10:00:00"))
     assert path.read_text(encoding="utf-8") == text
     assert str(Path(folder, "current").readlink()) == f"{OLD.id}.json"
+
+
+CHOSEN = [{"process": "Worker_TP0", "address": "", "found": {"attention": ["TRITON_ATTN"]}}]
+
+
+def test_the_choices_belong_to_the_launch_inputs(folder: str) -> None:
+    with_inputs = record("[Service]\nEnvironment=GB10_INPUTS=abc\n")
+    assert io_record.choices(folder, "abc") == []
+    save(folder, dataclasses.replace(with_inputs, choices=CHOSEN))
+    assert [io_record.choices(folder, inputs) for inputs in ("abc", "ab", "")] == [CHOSEN, [], []]
+    # The record is written again, when the log is gone.
+    assert save(folder, with_inputs, secrets=SECRETS)
+    assert io_record.choices(folder, "abc") == CHOSEN
 
 
 def test_a_new_launch_becomes_the_current_record_with_its_parent(folder: str) -> None:
@@ -251,6 +267,36 @@ def test_the_modules_record_select_and_compare(folder: str) -> None:
     assert not run_module("launch_record", back)["changed"]
     restored = run_module("launch_record", {"folder": folder, "state": "restored"})
     assert (restored["changed"], restored["id"], restored["runtime"]["kind"]) == (False, first["id"], "native")
+
+
+def programs(tmp_path: Path, log: str) -> Path:
+    """Return a folder with systemctl and journalctl of a running vLLM."""
+    shown = {**dict.fromkeys(node_text.SERVICE_PROPERTIES, "0"), "MainPID": "1", "InvocationID": "abc", "Environment": ""}
+    (tmp_path / "shown").write_text("".join(f"{name}={value}\n" for name, value in shown.items()), encoding="utf-8")
+    entries = [json.dumps({"__MONOTONIC_TIMESTAMP": "1", "MESSAGE": line}) for line in log.splitlines()]
+    (tmp_path / "entries").write_text("\n".join([*entries, ""]), encoding="utf-8")
+    program(tmp_path / "bin", "systemctl", f"cat {tmp_path}/shown")
+    return program(tmp_path / "bin", "journalctl", f'case "$*" in *_SYSTEMD_INVOCATION_ID=abc*) cat {tmp_path}/entries;; esac')
+
+
+def test_a_new_record_has_the_choices_of_the_running_start(tmp_path: Path, folder: str) -> None:
+    given = {"folder": folder, "content": content(folder), "node": "spark1"}
+    first = run_module("launch_record", given, programs(tmp_path, start_logs.H200))
+    recorded = io_record.read(folder).found[first["id"]].choices
+    assert recorded == choices.read(start_logs.H200.splitlines())
+    # A restart with the same launch inputs.
+    again = run_module("launch_record", given, programs(tmp_path, start_logs.CUDA))
+    assert not again["changed"] and io_record.read(folder).found[first["id"]].choices == recorded
+    listed = run_module("launch_record_info", {"folder": folder})["records"]
+    assert listed[0]["choices"] == recorded
+
+
+def test_an_unreadable_log_is_a_warning(tmp_path: Path, folder: str) -> None:
+    path = programs(tmp_path, "")
+    program(path, "journalctl", "echo no permission >&2; exit 1")
+    first = run_module("launch_record", {"folder": folder, "content": content(folder), "node": "spark1"}, path)
+    assert first["changed"] and "no permission" in str(first["warnings"])
+    assert io_record.read(folder).found[first["id"]].choices == []
 
 
 def test_the_environments_of_older_records_are_removed(tmp_path: Path, folder: str) -> None:

@@ -12,11 +12,13 @@ from typing import Any
 
 import launches
 import pytest
+import start_logs
 from hypothesis import given
 from hypothesis import strategies as st
 from json_values import nested
 from launches import PLAN, UNIT, record, with_arguments
 
+from ansible_collections.gb10.cluster.plugins.module_utils.launch import choices
 from ansible_collections.gb10.cluster.plugins.module_utils.rollback import record as records
 from ansible_collections.gb10.cluster.plugins.module_utils.rollback.record import RecordError
 
@@ -26,6 +28,13 @@ DATA: dict[str, Any] = json.loads(records.text(GOOD))
 
 def test_a_record_survives_its_file() -> None:
     assert records.parse(DATA, GOOD.id) == GOOD
+
+
+def test_the_choices_of_the_ranks_are_not_in_the_id() -> None:
+    chosen = dataclasses.replace(GOOD, choices=choices.read(start_logs.H200.splitlines()))
+    assert chosen.choices and records.parse(json.loads(records.text(chosen)), GOOD.id) == chosen
+    earlier = {key: value for key, value in DATA.items() if key != "choices"}
+    assert records.parse(earlier, GOOD.id).choices == []
 
 
 def test_the_id_is_of_the_content_alone_and_equal_on_all_nodes() -> None:
@@ -82,6 +91,8 @@ RUNTIME, NODE = ("content", "plan", "runtime"), ("content", "nodes", "spark1")
         (change("time", value="yesterday"), "time is not valid text"),
         (change("parent", value="../../x"), "parent is not valid text"),
         (change("golden", value="a\x1b[0m"), "golden is not valid text"),
+        (change("choices", value=[{"process": "a\x1b", "address": "", "found": {}}]), "choices: a value is no short text"),
+        (change("choices", value={}), "choices: it is no list of processes"),
         (change("files", "/etc/passwd", value={"text": "", "mode": 0o644}), "'/etc/passwd', which is no launch file"),
         (change("files", "/etc/gb10/overrides.d/../x.json", value={"text": "", "mode": 0o644}), "which is no launch file"),
         (change("files", "/etc/gb10/secret.env", value={"text": "", "mode": 0o600}), "which is no launch file"),

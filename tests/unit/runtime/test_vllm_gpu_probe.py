@@ -55,7 +55,7 @@ def test_a_kernel_that_the_model_does_not_require_is_a_warning_and_recorded(tmp_
     script = f"cat <<'X'\n{printed(state='failed', cause='wrong_result', error=0.25)}\nX\nexit 1"
     record = tmp_path / "gpu-probe.json"
     answer = run(tmp_path, script, python=PYTHON, record=str(record))
-    assert "fp8_vllm: an FP8 matrix product of vLLM: wrong result" in answer["warnings"][0]
+    assert "fp8_vllm: an FP8 matrix product of vLLM: wrong result" in str(answer["warnings"][0])
     assert gpu_probe.recorded(record.read_text(encoding="utf-8")) == {"fp8_vllm": answer["report"][4]}
     assert gpu_probe.recorded("{") == gpu_probe.recorded(None) == {}
 

@@ -1,7 +1,8 @@
-"""Evidence in the log of a start: recorded logs, messages of vLLM's releases, and each refuted decision as a finding."""
+"""Evidence in the log of a start: decisions of command lines, each refuted decision as a finding, and the journal."""
 
 from __future__ import annotations
 
+import copy
 import json
 import os
 import subprocess
@@ -10,80 +11,15 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from repository import ROOT
 from run_module import program
+from start_logs import CUDA
 from verified_nodes import Facts, pair
 
 from ansible_collections.gb10.cluster.plugins.module_utils.common.paths import VLLM_UNIT
-from ansible_collections.gb10.cluster.plugins.module_utils.health import io_client
+from ansible_collections.gb10.cluster.plugins.module_utils.health import io_choices, io_client
+from ansible_collections.gb10.cluster.plugins.module_utils.launch import choices
 from ansible_collections.gb10.cluster.plugins.module_utils.verify import evidence, io_facts, report
 from ansible_collections.gb10.cluster.plugins.module_utils.verify.schema import GROUPS
-
-LOGS = ROOT / "tests/unit/data/logs"
-#: A start on a GPU in the words of vLLM 0.33, from two ranks.
-CUDA = """\
-Starting gb10-vllm.service - vLLM on the GB10 cluster...
-(EngineCore pid=9) INFO 11-21 19:20:01 [core.py:133] Initializing a V1 LLM engine (v0.33.0) with config: model='/srv/m', \
-speculative_config=SpeculativeConfig(method='mtp'), enforce_eager=False, device_config=cuda, enable_prefix_caching=True, x=1
-\x1b[36m(RayWorkerProc pid=7, ip=10.110.0.2)\x1b[0m INFO 11-21 19:20:02 [cuda.py:448] Using AttentionBackendEnum.TRITON_ATTN backend.
-(Worker_TP0 pid=9) INFO 11-21 19:20:02 [cuda.py:509] Using FLASH_ATTN attention backend out of potential backends: ['FLASH_ATTN'].
-(Worker_TP0 pid=9) INFO 11-21 19:20:02 [nvfp4.py:242] Using 'MARLIN' NvFp4 MoE backend out of potential backends: ['MARLIN', 'EMULATION'].
-(Worker_TP0 pid=9) INFO 11-21 19:20:02 [unquantized.py:254] Using FlashInfer CUTLASS Unquantized MoE backend out of potential backends: [...]
-(Worker_TP0 pid=9) INFO 11-21 19:20:02 [__init__.py:869] Selected CutlassFP8ScaledMMLinearKernel for Fp8LinearMethod
-(Worker_TP0 pid=9) WARNING 11-21 19:20:02 [marlin.py:35] Your GPU does not have native support for FP4 computation but FP4 quantization is used
-(Worker_TP0 pid=9) WARNING 11-21 19:20:03 [fused_moe.py:1166] Using default MoE config. Performance might be sub-optimal! No file
-(Worker_TP0 pid=9) INFO 11-21 19:20:03 [w8a8_utils.py:44] cutlass_fp8_supported() is False on 12.1 (gb10.cluster)
-(Worker_TP0 pid=9) INFO 11-21 19:20:03 [cutlass.py:1] CutlassFP8ScaledMMLinearKernel is off on 12.1 (gb10.cluster)
-spark1:812:900 [0] NCCL INFO Using network IB
-spark1:812:900 [0] NCCL INFO Channel 00/0 : 0[0] -> 1[0] [send] via NET/Socket/0
-(EngineCore pid=9) INFO 11-21 19:20:04 [kv_cache_utils.py:1148] GPU KV cache size: 1,823,372 tokens, Maximum concurrency for 4,096 tokens: 445x
-(Worker_TP0 pid=9) INFO 11-21 19:20:05 [gpu_model_runner.py:6517] Graph capturing finished in 14 secs, took 0.52 GiB
-(Worker_TP0 pid=9) WARNING 11-21 19:20:05 [mxfp4.py:102] MXFP4 linear layer is not implemented - falling back to UnquantizedLinearMethod.
-(Worker_TP0 pid=9) INFO 11-21 19:20:05 [x.py:1] This is not a warning; falling back to another path
-(Worker_TP0 pid=9) WARNING 11-21 19:20:05 [cpu_communicator.py:45] no common group, falling back to torch.distributed.
-(APIServer pid=8) INFO 11-21 19:20:06 [logger.py:1] Received request x: prompt: 'Using network Socket, Selected A for B, secret'
-INFO:     Application startup complete.
-"""
-
-
-def test_a_recorded_start_on_cpus_has_no_finding() -> None:
-    lines = (LOGS / "ray_tp2_success.log").read_text(encoding="utf-8").splitlines()
-    read = evidence.read(lines)
-    assert read == {"release": ["0.32.0"], "kv_cache": ["524,288 tokens"]}
-    nodes = pair("lab")
-    nodes[0]["facts"]["evidence"] |= {"found": read}
-    assert ids(nodes) == set()
-
-
-@pytest.mark.parametrize("path", sorted(LOGS.glob("*.log")), ids=lambda path: str(path.stem))
-def test_recorded_logs_have_no_fallback(path: Path) -> None:
-    read = evidence.read(path.read_text(encoding="utf-8").splitlines())
-    assert read.keys() <= {"release", "kv_cache", "device"}
-
-
-def test_messages_on_a_gpu() -> None:
-    assert evidence.read(CUDA.splitlines()) == {
-        "release": ["0.33.0"],
-        "device": ["cuda"],
-        "speculative": ["SpeculativeConfig"],
-        "prefix_caching": ["True"],
-        "attention": ["TRITON_ATTN", "FLASH_ATTN"],
-        "moe_backend": ["MARLIN NvFp4", "FlashInfer CUTLASS Unquantized"],
-        "kernel": ["CutlassFP8ScaledMMLinearKernel"],
-        "weight_only": ["FP4"],
-        "table": ["MoE config"],
-        "patch": ["cutlass_fp8_supported() is False on 12.1", "CutlassFP8ScaledMMLinearKernel is off on 12.1"],
-        "network": ["IB", "Socket"],
-        "kv_cache": ["1,823,372 tokens"],
-        "graphs": ["Graph capturing finished"],
-        "fallback": ["MXFP4 linear layer is not implemented - falling back to UnquantizedLinearMethod."],
-    }
-
-
-def test_many_values_are_cut() -> None:
-    read = evidence.read(f"INFO 11-21 19:20:02 [a.py:1] Selected K{number} for Q" for number in range(100))
-    assert read == {"kernel": [f"K{number}" for number in range(16)]}
-
 
 SERVE = ["/opt/gb10/bin/vllm", "serve", "/srv/m"]
 
@@ -91,7 +27,14 @@ SERVE = ["/opt/gb10/bin/vllm", "serve", "/srv/m"]
 @pytest.mark.parametrize(
     ("arguments", "variables", "expected"),
     [
-        ([], {}, {"attention": "", "moe_backend": "", "graphs": True, "rdma": False, "disabled": []}),
+        ([], {}, {"attention": "", "moe_backend": "", "sampler": "", "autotune": "", "graphs": True, "rdma": False, "disabled": []}),
+        ([], {"VLLM_USE_FLASHINFER_SAMPLER": "0"}, {"sampler": "native"}),
+        ([], {"VLLM_USE_FLASHINFER_SAMPLER": "1"}, {"sampler": "FlashInfer"}),
+        ([], {"VLLM_USE_FLASHINFER_SAMPLER": "secret"}, {"sampler": ""}),
+        (["--no-enable-flashinfer-autotune"], {}, {"autotune": "off"}),
+        (["--enable-flashinfer-autotune"], {}, {"autotune": "on"}),
+        (["--kernel-config", '{"enable_flashinfer_autotune": false}'], {}, {"autotune": "off"}),
+        (["--kernel-config.enable_flashinfer_autotune=false"], {}, {"autotune": "off"}),
         (["--attention-backend=TRITON_ATTN", "--moe-backend", "marlin"], {}, {"attention": "TRITON_ATTN", "moe_backend": "marlin"}),
         (["--attention-config.backend", "FLASHINFER"], {}, {"attention": "FLASHINFER"}),
         (["--moe-backend=auto", "--enforce-eager"], {}, {"moe_backend": "", "graphs": False}),
@@ -121,11 +64,16 @@ def ids(nodes: list[Facts]) -> set[str]:
     return {finding.check.id for finding in report.findings(report.cluster(nodes), GROUPS, {})}
 
 
-def seen(**found: list[str]) -> Callable[[Facts], None]:
-    """Return a change of the found evidence."""
+def seen(*ranks: int, **found: list[str]) -> Callable[[Facts], None]:
+    """Return a change of these messages in the processes that log them, or in a rank; 0 is the engine. Default: in all."""
 
     def change(facts: Facts) -> None:
-        facts["evidence"]["found"] |= found
+        processes = facts["evidence"]["processes"]
+        for name, values in found.items():
+            for number, process in enumerate(processes):
+                known = name in process["found"] or (number == 1 and not any(name in each["found"] for each in processes))
+                if number in ranks or (not ranks and known):
+                    process["found"][name] = values
 
     return change
 
@@ -136,9 +84,27 @@ def patched(path: str, **found: list[str]) -> Callable[[Facts], None]:
     def change(facts: Facts) -> None:
         facts["files"]["patched"] = {f"vllm/{path}": "b" * 64}
         facts["evidence"]["planned"] |= {"moe_backend": "", "disabled": []}
-        facts["evidence"]["found"] |= {"weight_only": [], **found}
+        seen(**{"weight_only": [], **found})(facts)
+        recorded(facts)
 
     return change
+
+
+def recorded(facts: Facts) -> None:
+    """Make the running start the recorded one."""
+    facts["evidence"]["recorded"] = copy.deepcopy(facts["evidence"]["processes"])
+
+
+def unplanned(change: Callable[[Facts], None]) -> Callable[[Facts], None]:
+    """Return a change without planned backends and without a record."""
+
+    def both(facts: Facts) -> None:
+        facts["evidence"]["planned"] |= dict.fromkeys(("attention", "moe_backend", "sampler", "autotune"), "")
+        seen(weight_only=[])(facts)
+        change(facts)
+        recorded(facts)
+
+    return both
 
 
 def incomplete(facts: Facts) -> None:
@@ -149,8 +115,14 @@ ORACLE = "model_executor/layers/fused_moe/oracle/fp8.py"
 CUTLASS = "model_executor/kernels/linear/scaled_mm/cutlass.py"
 FAULTS: dict[str, tuple[str, Callable[[Facts], None]]] = {
     "rotated": ("log-incomplete", incomplete),
+    "two attention backends": ("log-ranks-differ", unplanned(seen(2, attention=["FLASHINFER"]))),
+    "two kernels": ("log-ranks-differ", unplanned(seen(1, kernel=["ACutlassKernel", "AMarlinKernel"]))),
+    "two samplers": ("log-ranks-differ", unplanned(seen(2, sampler=["FlashInfer"]))),
+    "two networks": ("log-ranks-differ", unplanned(seen(2, network=["Other"]))),
+    "other kernels than before": ("log-choice-changed", seen(kernel=["ATritonKernel"])),
     "another attention backend": ("log-attention-backend", seen(attention=["FLASHINFER"])),
-    "no attention backend": ("log-attention-backend", seen(attention=[])),
+    "FlashInfer's sampler": ("log-sampler", seen(sampler=["FlashInfer"])),
+    "autotuning": ("log-autotune", seen(autotune=["on"])),
     "another MoE backend": ("log-moe-backend", seen(moe_backend=["FLASHINFER_CUTLASS NvFp4"])),
     "a disabled kernel": ("log-kernel-disabled", seen(kernel=["CutlassFP8ScaledMMLinearKernel"])),
     "a patched kernel": ("log-kernel-disabled", patched(CUTLASS, kernel=["CutlassFP8ScaledMMLinearKernel"])),
@@ -171,36 +143,90 @@ FAULTS: dict[str, tuple[str, Callable[[Facts], None]]] = {
 def test_a_refuted_decision_is_one_finding(expected: str, change: Callable[[Facts], None]) -> None:
     nodes = pair()
     change(nodes[0]["facts"])
-    # A file that is patched on one node only is another finding.
-    assert ids(nodes) - {"patches-differ"} == {expected}
+    # A file that is patched on one node only is another finding, and so is each choice that differs from the record.
+    assert ids(nodes) - ({"patches-differ", "log-choice-changed"} - {expected}) == {expected}
+
+
+def test_ranks_are_named_with_their_nodes() -> None:
+    nodes = pair()
+    unplanned(seen(2, attention=["FLASHINFER"]))(nodes[0]["facts"])
+    found = report.findings(report.cluster(nodes), GROUPS, {})
+    assert [finding.found for finding in found] == ["attention: TRITON_ATTN in Worker_TP0 on spark1; FLASHINFER in Worker_TP1 on spark2"]
+    nodes = pair()
+    seen(2, attention=["FLASHINFER"])(nodes[0]["facts"])
+    found = [each for each in report.findings(report.cluster(nodes), GROUPS, {}) if each.check.id == "log-attention-backend"]
+    assert [(each.node, each.found) for each in found] == [("spark2", "Worker_TP1 logs FLASHINFER instead of TRITON_ATTN")]
+
+
+def test_with_mp_each_node_has_the_log_of_its_ranks() -> None:
+    nodes = pair()
+    unplanned(lambda _facts: None)(nodes[0]["facts"])
+    nodes[1]["facts"]["evidence"] = copy.deepcopy(nodes[0]["facts"]["evidence"])
+    for number, node in enumerate(nodes, 1):
+        processes = node["facts"]["evidence"]["processes"]
+        node["facts"]["evidence"]["processes"] = [processes[number] | {"address": ""}, *processes[: 2 - number]]
+    assert ids(nodes) == set()
+    nodes[1]["facts"]["evidence"]["processes"][0]["found"]["moe_backend"] = ["TRITON NvFp4"]
+    assert "log-ranks-differ" in ids(nodes)
+
+
+@pytest.mark.parametrize("reason", ["silent", "subset", "stage", "hardware", "no record"])
+def test_an_unknown_choice_is_no_difference(reason: str) -> None:
+    nodes = pair()
+    change = unplanned(seen(2, kernel=[] if reason == "silent" else ["ACutlassKernel"]))
+    change(nodes[0]["facts"])
+    first, second = nodes[0]["facts"]["evidence"]["processes"][1:]
+    if reason == "subset":
+        first["found"]["kernel"] = ["ATritonKernel", "ACutlassKernel"]
+    elif reason == "stage":
+        first["process"], second["process"] = "Worker_PP0", "Worker_PP1"
+    elif reason == "hardware":
+        nodes[1]["facts"]["product"] = "Jetson"
+    recorded(nodes[0]["facts"])
+    if reason == "no record":
+        second["found"]["kernel"] = first["found"]["kernel"] = ["ATritonKernel"]
+        nodes[0]["facts"]["evidence"]["recorded"] = []
+    assert not {"log-ranks-differ", "log-choice-changed"} & ids(nodes)
+
+
+#: Checks that do not depend on the command line.
+ALWAYS = {"log-incomplete", "log-ranks-differ"}
 
 
 def test_each_check_has_a_fault() -> None:
     assert {check.id for check in evidence.CHECKS} == {expected for expected, _change in FAULTS.values()}
 
 
-@pytest.mark.parametrize("missing", ["attention", "graphs", "kv_cache"])
+@pytest.mark.parametrize("missing", ["attention", "moe_backend", "sampler", "autotune", "network"])
+def test_a_rank_without_a_message_has_no_finding(missing: str) -> None:
+    nodes = pair()
+    seen(**{missing: []})(nodes[0]["facts"])
+    assert ids(nodes) == set()
+
+
+@pytest.mark.parametrize("missing", ["graphs", "kv_cache"])
 @pytest.mark.parametrize("reason", ["rotated", "loading", "release"])
 def test_a_missing_message_is_unknown_without_a_complete_log(missing: str, reason: str) -> None:
     nodes = pair()
     facts = nodes[0]["facts"]
-    facts["evidence"]["found"][missing] = []
+    seen(**{missing: []})(facts)
     if reason == "rotated":
         facts["evidence"]["complete"] = False
     elif reason == "loading":
         facts["api"] |= {"healthy": False}
     else:
-        facts["evidence"]["found"]["release"] = ["0.34.0"]
+        seen(release=["0.34.0"])(facts)
     unknown = {"rotated": {"log-incomplete"}, "loading": {"api-not-ready"}, "release": set()}
     assert ids(nodes) == unknown[reason]
 
 
-@pytest.mark.parametrize("change", [change for _id, change in FAULTS.values() if change is not incomplete])
+@pytest.mark.parametrize("change", [change for name, change in FAULTS.values() if name not in ALWAYS])
 def test_a_cpu_build_has_no_finding(change: Callable[[Facts], None]) -> None:
     nodes = pair("lab")
     for node in nodes:
-        node["facts"]["evidence"] = json.loads(json.dumps(nodes[0]["facts"]["evidence"]))
+        node["facts"]["evidence"] = copy.deepcopy(nodes[0]["facts"]["evidence"])
         change(node["facts"])
+        recorded(node["facts"])
     assert ids(nodes) == set()
 
 
@@ -245,10 +271,10 @@ def journal(folder: Path, text: str) -> Callable[[list[str]], tuple[int, str, st
     ids=["whole", "rotated", "loading", "empty"],
 )
 def test_the_journal_of_a_start(tmp_path: Path, text: str, complete: bool) -> None:
-    service = {"unit": VLLM_UNIT, "pid": os.getpid(), "invocation": "abc"}
+    service = {"unit": VLLM_UNIT, "pid": os.getpid(), "invocation": "abc", "inputs": ""}
     read = io_facts._evidence(journal(tmp_path, text), [service])
     assert read is not None
-    assert (read["complete"], read["found"]) == (complete, evidence.read(text.splitlines()))
+    assert (read["complete"], read["processes"], read["recorded"]) == (complete, choices.read(text.splitlines()), [])
     assert "secret" not in json.dumps(read)
 
 
@@ -262,10 +288,8 @@ def test_a_long_journal_is_cut(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) 
     read, whole = io_client.journal_begin(run, io_client.of_start("abc"), 1000)
     assert ([text for _when, text in read][:2], whole) == (["line 0", "line 1"], False)
     assert 2 < len(read) < 30
-    service = {"unit": VLLM_UNIT, "pid": os.getpid(), "invocation": "abc"}
-    monkeypatch.setattr(io_facts, "_MOST_LOG", len(entries(CUDA)) + 10)
-    found = io_facts._evidence(journal(tmp_path, CUDA + "line\n" * 1000), [service])
-    assert found is not None
+    monkeypatch.setattr(io_choices, "_MOST_LOG", len(entries(CUDA)) + 10)
+    found = io_choices.read(journal(tmp_path, CUDA + "line\n" * 1000), {"invocation": "abc"})
     assert found["complete"], "the messages after the start are not needed"
 
 

@@ -1,0 +1,175 @@
+"""What each rank logs about its choices: recorded starts, hostile lines, and the stored form."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from json_values import nested
+from repository import ROOT
+from start_logs import CPU, CUDA, H200
+
+from ansible_collections.gb10.cluster.plugins.module_utils.launch import choices
+
+LOGS = ROOT / "tests/unit/data/logs"
+
+
+def process(name: str, address: str = "", **found: list[str]) -> dict[str, Any]:
+    return {"process": name, "address": address, "found": found}
+
+
+def test_a_recorded_start_on_cpus() -> None:
+    lines = (LOGS / "ray_tp2_success.log").read_text(encoding="utf-8").splitlines()
+    assert choices.read(lines) == [
+        process("EngineCore", release=["0.32.0"], kv_cache=["524,288 tokens"]),
+        process("Worker_TP0", weights_seconds=["0.05"]),
+    ]
+
+
+@pytest.mark.parametrize("path", sorted(LOGS.glob("*.log")), ids=lambda path: str(path.stem))
+def test_recorded_logs_on_cpus_have_no_choice(path: Path) -> None:
+    read = choices.read(path.read_text(encoding="utf-8").splitlines())
+    assert {name for each in read for name in each["found"]} <= {"release", "kv_cache", "device", "weights_seconds"}
+    assert choices.summary(read) == ""
+
+
+def test_the_second_rank_of_a_host_is_silent() -> None:
+    read = choices.read(CPU.splitlines())
+    assert [each["process"] for each in read] == ["EngineCore", "Worker_TP0"]
+    assert read[1]["found"] == {"moe_backend": ["CPU Unquantized"], "weights_seconds": ["0.15"]}
+
+
+def test_the_choices_of_each_rank() -> None:
+    assert choices.read(CUDA.splitlines()) == [
+        process(
+            "EngineCore",
+            release=["0.33.0"],
+            device=["cuda"],
+            speculative=["SpeculativeConfig"],
+            prefix_caching=["True"],
+            kv_cache=["1,823,372 tokens"],
+        ),
+        process("RayWorkerProc", "10.110.0.2", attention=["TRITON_ATTN"], sampler=["native"]),
+        process(
+            "Worker_TP0",
+            attention=["FLASH_ATTN"],
+            moe_backend=["MARLIN NvFp4", "FlashInfer CUTLASS Unquantized"],
+            kernel=["CutlassFP8ScaledMMLinearKernel"],
+            weight_only=["FP4"],
+            table=["MoE config"],
+            patch=["cutlass_fp8_supported() is False on 12.1", "CutlassFP8ScaledMMLinearKernel is off on 12.1"],
+            autotune=["off"],
+            network=["IB", "Socket"],
+            nccl=["2.30.7"],
+            graphs=["Graph capturing finished"],
+            graph_seconds=["14"],
+            compile_seconds=["21.50", "30.25"],
+            fallback=["MXFP4 linear layer is not implemented - falling back to UnquantizedLinearMethod."],
+        ),
+    ]
+
+
+def test_the_choices_of_two_h200_in_one_host() -> None:
+    read = choices.read(H200.splitlines())
+    assert [each["process"] for each in read] == ["EngineCore", "Worker_TP0"]
+    assert read[1]["found"] == {
+        "nccl": ["2.28.9"],
+        "sampler": ["FlashInfer"],
+        "attention": ["FLASH_ATTN"],
+        "moe_backend": ["TRITON Fp8"],
+        "kernel": ["CutlassFP8ScaledMMLinearKernel"],
+        "weights_seconds": ["3.25"],
+        "model_seconds": ["4.512345"],
+        "compile_seconds": ["6.25"],
+        "kv_gib": ["100.52"],
+        "autotune": ["on"],
+        "graphs": ["Graph capturing finished"],
+        "graph_seconds": ["7"],
+    }
+    assert "alice" not in json.dumps(read)
+    shown = "attention FLASH_ATTN; MoE TRITON Fp8; linear layers CutlassFP8ScaledMMLinearKernel; sampler FlashInfer; autotuning on"
+    assert choices.summary(read) == shown
+
+
+def test_the_kernels_that_ray_would_drop_as_repeated_lines_differ() -> None:
+    """Without RAY_DEDUP_LOGS=0 Ray compares lines without their words that contain digits."""
+    lines = [f"(Worker_TP{rank} pid={rank}) INFO 11-21 19:20:02 [a.py:1] Selected {name} for Fp8" for rank, name in enumerate(("AFP8", "BFP8"))]
+    first, second = choices.read(lines)
+    assert choices.differ(first["found"]["kernel"], second["found"]["kernel"])
+
+
+def test_many_values_and_processes_are_cut() -> None:
+    line = "(Worker_TP{0} pid={0}) INFO 11-21 19:20:02 [a.py:1] Selected K{1} for Q"
+    assert choices.read(line.format(1, number) for number in range(100)) == [process("Worker_TP1", kernel=[f"K{number}" for number in range(16)])]
+    assert len(choices.read(line.format(number, 1) for number in range(100))) == 64
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        f"Selected {'K' * 61} for Q",
+        "Using $(reboot) Fp8 MoE backend out of potential backends",
+        "Graph capturing finished in 1e9 secs",
+        "Received request: Selected A for B",
+        f"{' ' * 5000}Selected A for B",
+        "NCCL version 2.27.3 or higher is required for NCCL symmetric memory",
+    ],
+)
+def test_other_lines_have_no_value(line: str) -> None:
+    read = choices.read([f"(Worker_TP0 pid=1) INFO 11-21 19:20:02 [a.py:1] {line}", line])
+    assert {name for each in read for name in each["found"]} <= {"graphs"}
+
+
+def test_the_name_of_a_process_is_its_last_one() -> None:
+    lines = ["(Worker pid=7) INFO 1-1 1:1 [a.py:1] vLLM is using nccl==2.30.7", "(Worker_PP0_TP1 pid=7) INFO 1-1 1:1 [a.py:1] Selected A for B"]
+    lines.append("(RayWorkerProc pid=7) spark1:7:9 [0] NCCL INFO Using network IB")
+    assert choices.read(lines) == [process("Worker_PP0_TP1", nccl=["2.30.7"], kernel=["A"], network=["IB"])]
+    assert (choices.stage(process("Worker_PP0_TP1")), choices.stage(process("Worker_TP1"))) == ("PP0", "")
+
+
+@pytest.mark.parametrize(
+    ("one", "other", "expected"),
+    [([], ["A"], False), (["A"], ["A"], False), (["A"], ["B"], True), (["A", "B"], ["B"], False), (["A", "B"], ["B", "C"], True)],
+)
+def test_a_part_of_the_choices_is_no_difference(one: list[str], other: list[str], expected: bool) -> None:
+    assert choices.differ(one, other) is choices.differ(other, one) is expected
+
+
+def test_a_stored_result_survives() -> None:
+    read = choices.read(CUDA.splitlines())
+    assert choices.parse(json.loads(json.dumps(read))) == read
+    assert choices.parse([process("a", unknown=["x"])]) == [process("a")]
+
+
+@pytest.mark.parametrize(
+    "stored",
+    [
+        {},
+        [[]],
+        [{"process": "a", "address": "b"}],
+        [process("a\x1b[0m")],
+        [process("a" * 301)],
+        [process("a")] * 65,
+        [process("a", kernel=["A"] * 17)],
+        [process("a", kernel="A")],  # type: ignore[arg-type]
+    ],
+)
+def test_an_invalid_stored_result_is_refused(stored: Any) -> None:
+    with pytest.raises(ValueError, match=r"^(it is|a process has|a message has|a value is) no"):
+        choices.parse(stored)
+
+
+@given(nested(st.none() | st.integers() | st.text(), max_leaves=8))
+def test_any_stored_value_is_a_result_or_refused(value: Any) -> None:
+    with contextlib.suppress(ValueError):
+        assert isinstance(choices.summary(choices.parse(value)), str)
+
+
+@given(st.lists(st.text(max_size=80)))
+def test_any_line_is_read(lines: list[str]) -> None:
+    assert choices.parse(choices.read(lines)) is not None
