@@ -35,7 +35,7 @@ PREFIX = "10.121.0"
 #: The requirements of a controller, by their names in requirements-dev.txt.
 CONTROLLER = ("ansible-core", "cffi", "cryptography", "jinja2", "markupsafe", "packaging", "pycparser", "pyyaml", "resolvelib")
 #: Wheels for the root's Python on x86-64; pip compares the number of a manylinux_2_N platform exactly.
-PLATFORMS = [f"manylinux_2_{minor}_x86_64" for minor in range(39, 4, -1)] + ["manylinux2014_x86_64", "manylinux2010_x86_64", "manylinux1_x86_64", "any"]
+PLATFORMS = [*(f"manylinux_2_{minor}_x86_64" for minor in range(39, 4, -1)), *(f"manylinux{year}_x86_64" for year in (2014, 2010, 1)), "any"]
 PIP = [
     *("--no-cache-dir", "--python-version=3.13", "--implementation=cp", "--abi=cp313", "--abi=abi3", "--abi=none"),
     *(f"--platform={platform}" for platform in PLATFORMS),
@@ -89,8 +89,8 @@ def pack(folder: Path, lock: Path, there: Mapping[str, str]) -> None:
             manifest["files"].append({"name": name, "size": size, "sha256": stream.write(source)})
     manifest["parts"] = stream.end()
     (parts / "part-000/manifest.json").write_text(json.dumps(manifest, indent=1) + "\n", encoding="utf-8")
-    total = sum(each["size"] for each in manifest["files"])
-    sys.stdout.write(f"{len(manifest['parts'])} parts in {parts}, {total / 1e6:.0f} MB; written again on the machine: {len(manifest['again'])} wheels\n")
+    total = sum(each["size"] for each in manifest["files"]) / 1e6
+    sys.stdout.write(f"{len(manifest['parts'])} parts in {parts}, {total:.0f} MB; the machine has {len(manifest['again'])} more wheels\n")
 
 
 def collect(folder: Path, lock: Path) -> dict[str, Path]:

@@ -56,7 +56,8 @@ class Root:
         """Unpack the base image, and install Ansible from the packed wheels."""
         base = next((self.folder / "cache").glob("base-*.tar"))
         self.path.mkdir()
-        _run(["tar", "--extract", "--numeric-owner", "--xattrs", "--xattrs-include=*", "--exclude=./dev/*", f"--file={base}", f"--directory={self.path}"])
+        unpack = ["tar", "--extract", "--numeric-owner", "--xattrs", "--xattrs-include=*", "--exclude=./dev/*"]
+        _run([*unpack, f"--file={base}", f"--directory={self.path}"])
         # Ansible's module apt reads package lists again if this file is a day old.
         stamp = self.path / "var/lib/apt/periodic/update-success-stamp"
         stamp.parent.mkdir(parents=True, exist_ok=True)

@@ -127,7 +127,7 @@ class Site:
     def ssh(self, name: str, command: str, limit: float = 60) -> Result:
         """Run a shell command on a host as root."""
         keys = f"/var/lib/gb10-lab/{LAB}/ssh"
-        options = [f"UserKnownHostsFile={keys}/known_hosts", "ControlMaster=no", "ControlPath=none", "ConnectTimeout=5", "BatchMode=yes", "LogLevel=ERROR"]
+        options = [f"UserKnownHostsFile={keys}/known_hosts", "ControlPath=none", "ConnectTimeout=5", "BatchMode=yes", "LogLevel=ERROR"]
         words = [word for option in options for word in ("-o", option)]
         address = f"nvidia@{PREFIX}.{11 + self.names.index(name)}"
         return self.root.run(["ssh", "-i", f"{keys}/id_ed25519", *words, address, f"sudo sh -c {quoted(command)}"], limit)
@@ -206,10 +206,11 @@ class Site:
         """Boot the hosts, with their GPUs."""
         self.play("playbooks/lab_up.yml")
         for name in self.names:
-            facts = {"system": self.ssh(name, "systemctl is-system-running --wait; uname -r; python3 --version; command -v ninja || echo no ninja").output}
+            facts = {"system": self.ssh(name, "systemctl is-system-running --wait; uname -r; python3 -V; command -v ninja || echo no ninja").output}
             if self.gpus:
                 # As the package of a driver does.
-                facts["gpu"] = self.ssh(name, "ldconfig && nvidia-smi -L && nvidia-smi --query-gpu=name,compute_cap,driver_version --format=csv,noheader").output
+                query = "nvidia-smi --query-gpu=name,compute_cap,driver_version --format=csv,noheader"
+                facts["gpu"] = self.ssh(name, f"ldconfig && nvidia-smi -L && {query}").output
                 if "GPU 0" not in facts["gpu"] or "GPU 1" in facts["gpu"]:
                     raise Failed(f"{name}: expected one GPU; found {facts['gpu']}")
             self.step.evidence[name] = facts
@@ -292,10 +293,11 @@ class Site:
 
     def rank(self, name: str) -> int:
         """Return the process ID of a host's rank."""
-        found = [(pid, text) for pid, host, text in processes(LAB) if host == name and re.match(r"(VLLM::Worker|ray::RayWorkerProc|ray::.*Worker)", text)]
+        there = [(pid, text) for pid, host, text in processes(LAB) if host == name]
+        found = [(pid, text) for pid, text in there if re.match(r"VLLM::Worker|ray::\w*Worker", text)]
         self.step.evidence["ranks"] = found
         if not found:
-            raise Failed(f"{name} has no rank: {[text[:60] for _, host, text in processes(LAB) if host == name]}")
+            raise Failed(f"{name} has no rank: {[text[:60] for _, text in there]}")
         return found[0][0]
 
     def reboot(self) -> None:
@@ -337,7 +339,8 @@ class Site:
         """Collect the times of the services' last start, and vLLM's lines since then."""
         properties = "Id,ActiveState,SubState,NRestarts,ExecMainStartTimestamp,ExecMainPID,MemoryPeak,MemoryCurrent"
         show = f"systemctl show --timestamp=unix --property={properties} {' '.join(UNITS)}"
-        journal = "for u in gb10-vllm gb10-ray; do journalctl --unit $u --output cat --no-pager _SYSTEMD_INVOCATION_ID=$(systemctl show --value -p InvocationID $u); done"
+        last = "_SYSTEMD_INVOCATION_ID=$(systemctl show --value --property InvocationID $u)"
+        journal = f"for u in gb10-vllm gb10-ray; do journalctl --unit $u --output cat --no-pager {last}; done"
         for name in self.names:
             text = self.ssh(name, journal, 60).output
             self.step.evidence.setdefault("hosts", {})[name] = {
@@ -401,7 +404,8 @@ class Sampler(threading.Thread):
                 continue
             if found:
                 unit = found[2].rpartition("/")[2]
-                run = self.runs.setdefault((found[1], name), {"host": found[1], "program": name, "first": time.time(), "samples": 0, "units": [], "command": text[-300:]})
+                new = {"host": found[1], "program": name, "first": time.time(), "samples": 0, "units": [], "command": text[-300:]}
+                run = self.runs.setdefault((found[1], name), new)
                 run["last"] = time.time()
                 run["samples"] += 1
                 if unit not in run["units"]:
@@ -434,7 +438,8 @@ def recorded(site: Site, name: str, out: Path) -> Iterator[Step]:
         error = str(failure) or repr(failure)
         site.write(f"\n{traceback.format_exc()}")
         site.journals()
-    report = {"step": name, "began": began, "seconds": round(time.time() - began, 1), "result": error or "right", **step.evidence, "sampled": sampler.result()}
+    seconds = round(time.time() - began, 1)
+    report = {"step": name, "began": began, "seconds": seconds, "result": error or "right", **step.evidence, "sampled": sampler.result()}
     (out / f"{name}.json").write_text(json.dumps(report, indent=1) + "\n", encoding="utf-8")
     compilers = sorted({run["program"] for run in report["sampled"]["compilers"]})
     sys.stdout.write(f"{name}: {report['result'][:600]} ({report['seconds']:.0f} s; compilers: {' '.join(compilers) or 'none'})\n")
