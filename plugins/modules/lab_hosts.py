@@ -82,7 +82,7 @@ options:
         type: str
         required: true
   binds:
-    description: Files and folders of this machine that every node shares. Unlike O(files) they are not copied.
+    description: Files, folders and devices of this machine that nodes share. Unlike O(files) they are not copied.
     type: list
     elements: dict
     default: []
@@ -99,6 +99,11 @@ options:
         description: Whether the nodes may write to it. A missing folder is created.
         type: bool
         default: false
+      nodes:
+        description: The O(nodes) that share it. Empty for all of them.
+        type: list
+        elements: str
+        default: []
   owner:
     description: Numeric ID of the user who runs Ansible against the nodes and may use the lab's login key.
     type: int
@@ -218,6 +223,7 @@ def main() -> None:
                     "src": {"type": "path", "required": True},
                     "dest": {"type": "str", "required": True},
                     "writable": {"type": "bool", "default": False},
+                    "nodes": {"type": "list", "elements": "str", "default": []},
                 },
             },
             "owner": {"type": "int", "default": 0},

@@ -12,16 +12,16 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 
-def request(url: str, path: str, body: Mapping[str, Any] | None = None, seconds: float = 180) -> Any:
+def request(url: str, path: str, body: Mapping[str, Any] | None = None, seconds: float = 180, key: str = "") -> Any:
     """Return a server's response, None if it is empty. Raises OSError."""
     data = None if body is None else json.dumps(body).encode()
-    headers = {"Content-Type": "application/json"}
+    headers = {"Content-Type": "application/json", **({"Authorization": f"Bearer {key}"} if key else {})}
     with urllib.request.urlopen(urllib.request.Request(url + path, data, headers), timeout=seconds) as answer:
         text = answer.read()
     return json.loads(text) if text else None
 
 
-def complete(url: str, opening: Sequence[int], tokens: int) -> dict[str, Any]:
+def complete(url: str, opening: Sequence[int], tokens: int, key: str = "") -> dict[str, Any]:
     """Return {tokens, logprobs, margins} of a completion. A margin is the logprob difference between the best and the second-best token."""
     body = {
         "model": "moe",
@@ -32,7 +32,7 @@ def complete(url: str, opening: Sequence[int], tokens: int) -> dict[str, Any]:
         "logprobs": 2,
         "return_tokens_as_token_ids": True,
     }
-    logprobs = request(url, "/v1/completions", body)["choices"][0]["logprobs"]
+    logprobs = request(url, "/v1/completions", body, key=key)["choices"][0]["logprobs"]
     best = [sorted(top.values(), reverse=True) for top in logprobs["top_logprobs"]]
     return {
         "tokens": [int(token.removeprefix("token_id:")) for token in logprobs["tokens"]],

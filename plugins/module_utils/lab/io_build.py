@@ -29,6 +29,7 @@ from ansible_collections.gb10.cluster.plugins.module_utils.lab.plan import (
     Link,
     Node,
     Observed,
+    bind_arguments,
     checked_name,
     interfaces_of,
     known_hosts,
@@ -185,10 +186,13 @@ class LabBuilder:
             "base": Path(base).name,
             "firmware": file_hash(Path(firmware)),
             "files": [[f["dest"], file_hash(Path(f["src"]))] for f in files],
-            "binds": [bind.argument for bind in binds],
             "login": _read(self.ssh_dir / "id_ed25519.pub"),
         }
-        return {node.name: stamp(lab, node, {**common, "host": _read(self._host_key(node))}) for node in lab.nodes}
+
+        def own(node: Node) -> dict[str, Any]:
+            return {"binds": bind_arguments(node.name, binds), "host": _read(self._host_key(node))}
+
+        return {node.name: stamp(lab, node, {**common, **own(node)}) for node in lab.nodes}
 
     # -- building --------------------------------------------------------------------------------------------------
 
@@ -234,7 +238,7 @@ class LabBuilder:
             "CGROUP": str(self.cgroup / node.name),
             "BASE": str(base),
             "INTERFACES": " ".join(sorted(interfaces_of(lab, node.netns))),
-            "BINDS": " ".join(bind.argument for bind in binds),
+            "BINDS": " ".join(bind_arguments(node.name, binds)),
             # systemd-networkd cannot run under QEMU's user mode, so the power script sets the address.
             "MANAGEMENT": f"{MANAGEMENT} {node.address}/24" if node.emulated else "",
         }

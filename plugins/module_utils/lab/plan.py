@@ -15,7 +15,7 @@ import hashlib
 import ipaddress
 import json
 import re
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from typing import Any
 
@@ -48,7 +48,7 @@ class LabError(Exception):
 
 @dataclass(frozen=True)
 class Bind:
-    """A file or folder of this machine that every node shares, at ``dest``.
+    """A file, folder or device of this machine that nodes share, at ``dest``. Without ``nodes``, every node does.
 
     Raises LabError for a path that is not valid in nspawn's argument.
     """
@@ -56,6 +56,7 @@ class Bind:
     src: str
     dest: str
     writable: bool = False
+    nodes: Sequence[str] = ()
 
     def __post_init__(self) -> None:
         for name, path in (("src", self.src), ("dest", self.dest)):
@@ -67,6 +68,11 @@ class Bind:
     def argument(self) -> str:
         """Return the option of systemd-nspawn."""
         return f"--bind{'' if self.writable else '-ro'}={self.src}:{self.dest}"
+
+
+def bind_arguments(node: str, binds: Iterable[Bind]) -> list[str]:
+    """Return the options of systemd-nspawn for a node."""
+    return [bind.argument for bind in binds if not bind.nodes or node in bind.nodes]
 
 
 @dataclass(frozen=True)

@@ -1,0 +1,486 @@
+# Copyright (c) 2026, gb10.cluster maintainers
+# GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""Run site.yml unchanged on one or two lab hosts with a real GPU each, connected by simulated QSFP cables.
+
+    .venv/bin/python tests/gpu/site.py pack --folder F --lock tests/gpu/vllm-0.33.0-cu130-x86_64-py313.lock [--there FREEZE]
+    python3 tests/gpu/site.py unpack --folder F [--python PYTHON]
+    python3 tests/gpu/site.py train up check site recite rerun … down --folder F --out O
+
+`pack` needs root, Debian and a network. It collects the root file system of the hosts, Ansible and the wheels of the lock, as F/parts.
+The other commands run as root on the machine with the GPUs, which needs no network, no systemd and only Python 3.12 or newer, tar and the
+programs of util-linux. Copy the parts into the F/parts there. FREEZE is that machine's `PYTHON -m pip freeze`: NVIDIA's libraries in it do
+not travel. README.md has the steps and what each verifies.
+
+Each step writes STEP.json and STEP.log into O, prints a line, and ends the program with 1 if it fails. Its JSON has the compilers that ran
+in the hosts, the lowest MemAvailable, and vLLM's lines about its choices and times.
+
+Standard library only.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import re
+import shutil
+import signal
+import subprocess
+import sys
+import threading
+import time
+import traceback
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import parts
+from client import complete, request
+from root import CHECKOUT, DRIVER, TOOLKIT, Result, Root
+
+LAB, PREFIX = "gpu", parts.PREFIX
+#: Bytes of a host's journals in STEP.log.
+MOST_LOG = 2_000_000
+UNITS = ("gb10-vllm", "gb10-ray", "gb10-watchdog")
+COMPILERS = {"ninja", "nvcc", "cicc", "ptxas", "cc1plus", "fatbinary", "cudafe++"}
+#: Seconds between two samples.
+SAMPLE = 0.5
+MODEL, BROKEN = "/srv/models/moe", "/srv/models/broken"
+#: Lines of vLLM's log about its choices and times.
+SELECTED = re.compile(
+    r"Selected \w+ for \w+|Using \S+ (?:Fp8 MoE|attention|MoE|NvFp4|sampl\w*) ?\w* ?backend|Using AttentionBackendEnum\.\w+ backend|"
+    r"Using FlashInfer for \S+ & \S+ sampling|FlashInfer[^\n]{0,120}|[^\n]{0,40}autotun[^\n]{0,80}|NCCL version \S+|vLLM is using nccl==\S+|"
+    r"Graph capturing finished in [^\n]{0,80}|torch\.compile (?:took|takes)[^\n]{0,80}|Compiling a graph[^\n]{0,80}|Dynamo bytecode[^\n]{0,60}|"
+    r"Directly load[^\n]{0,100}|init engine[^\n]{0,120}|Model loading took[^\n]{0,80}|Loading weights took[^\n]{0,60}|"
+    r"Triton kernel JIT[^\n]{0,120}|Application startup complete|GPU KV cache size[^\n]{0,60}|NET/Socket[^\n]{0,80}"
+)
+
+
+class Failed(Exception):
+    """A step's expectation does not hold."""
+
+
+@dataclass
+class Step:
+    """A running step: its evidence and its log."""
+
+    name: str
+    log: Path
+    evidence: dict[str, Any] = field(default_factory=dict)
+
+
+class Site:
+    """The hosts, and the steps. A step returns nothing, fills the evidence, and raises Failed."""
+
+    def __init__(self, options: argparse.Namespace) -> None:
+        self.folder, self.gpus = options.folder.resolve(), not options.without_gpu
+        self.root = Root(self.folder)
+        self.names = [f"spark{number + 1}" for number in range(options.hosts)]
+        self.python, self.extra = options.python, [*options.extra_vars]
+        self.arguments = {"flashinfer": options.flashinfer, "default121": options.default121}
+        self.limit = options.limit
+        self.inventory = self.folder / "inventory"
+        self.step = Step("", Path(os.devnull))
+
+    # -- the machine -----------------------------------------------------------------------------------------------------
+
+    def prepare(self) -> None:
+        """Mount the root, and write the inventory next to the records that earlier playbooks wrote."""
+        self.root.mount()
+        parts.write_inventory(self.inventory, self.names, {"gpu_folder": str(self.folder), "gpu_binds": self.binds(), "gpu_files": self.files()})
+
+    def binds(self) -> list[dict[str, Any]]:
+        """Return what the hosts share: all of them the models, the driver and the toolkit, and each one a GPU."""
+        shared = [(self.folder / "models/block", MODEL), (self.folder / "models/broken", BROKEN), (TOOLKIT, str(TOOLKIT))]
+        if self.gpus:
+            shared += [(DRIVER, str(DRIVER)), *((Path(f"/dev/{name}"), f"/dev/{name}") for name in ("nvidiactl", "nvidia-uvm", "nvidia-uvm-tools"))]
+        result: list[dict[str, Any]] = [{"src": str(source), "dest": place} for source, place in shared if source.exists()]
+        for number, name in enumerate(self.names if self.gpus else ()):
+            result.append({"src": f"/dev/nvidia{number}", "dest": f"/dev/nvidia{number}", "nodes": [name]})
+        return result
+
+    def files(self) -> list[dict[str, str]]:
+        """Return the copied files. The libraries of the driver are found by the linker's cache, as on a Spark."""
+        if not self.gpus:
+            return []
+        path = self.folder / "nvidia.conf"
+        path.write_text(f"{DRIVER}/lib64\n", encoding="ascii")
+        return [{"src": f"{DRIVER}/bin/nvidia-smi", "dest": "/usr/bin/nvidia-smi"}, {"src": str(path), "dest": "/etc/ld.so.conf.d/nvidia.conf"}]
+
+    def play(self, playbook: str, *arguments: str, fails: bool = False, limit: float = 0) -> Result:
+        """Run a playbook. Its seconds, recap and error become evidence."""
+        self.write(f"\n== ansible-playbook {playbook} {' '.join(arguments)}\n")
+        extra = [word for each in self.extra for word in ("-e", each)]
+        done = self.root.run(["ansible-playbook", playbook, "-i", str(self.inventory), *extra, *arguments], limit or self.limit, self.step.log)
+        recap = re.findall(r"^(\w+) +: (ok=.*?) *$", done.output, re.MULTILINE)
+        entry = {"playbook": playbook, "arguments": arguments, "status": done.status, "seconds": round(done.seconds, 1), "recap": dict(recap)}
+        if done.status:
+            entry["error"] = done.output.rpartition("FAILED ****")[2][-3000:] or done.output[-3000:]
+        self.step.evidence.setdefault("playbooks", []).append(entry)
+        if bool(done.status) != fails:
+            raise Failed(f"{playbook} ended with {done.status} after {done.seconds:.0f} s, see the error in the log")
+        return done
+
+    def ssh(self, name: str, command: str, limit: float = 60) -> Result:
+        """Run a shell command on a host as root."""
+        keys = f"/var/lib/gb10-lab/{LAB}/ssh"
+        options = [f"UserKnownHostsFile={keys}/known_hosts", "ControlPath=none", "ConnectTimeout=5", "BatchMode=yes", "LogLevel=ERROR"]
+        words = [word for option in options for word in ("-o", option)]
+        address = f"nvidia@{PREFIX}.{11 + self.names.index(name)}"
+        return self.root.run(["ssh", "-i", f"{keys}/id_ed25519", *words, address, f"sudo sh -c {quoted(command)}"], limit)
+
+    def write(self, text: str) -> None:
+        with self.step.log.open("a", encoding="utf-8") as file:
+            file.write(text)
+
+    # -- the API ---------------------------------------------------------------------------------------------------------
+
+    @property
+    def url(self) -> str:
+        return f"http://{PREFIX}.11:8000"
+
+    def key(self) -> str:
+        return self.ssh(self.names[0], "cat /etc/gb10/api.key").output.strip()
+
+    def passages(self) -> list[dict[str, list[int]]]:
+        result: list[dict[str, list[int]]] = json.loads((self.folder / "models/passages.json").read_text(encoding="utf-8"))
+        return result
+
+    def answers(self, key: str, seconds: float = 10) -> bool:
+        """Return whether a completion of one token succeeds."""
+        body = {"model": "moe", "prompt": [1, 2, 3], "max_tokens": 1, "temperature": 0}
+        try:
+            request(self.url, "/v1/completions", body, seconds, key)
+        except OSError:
+            return False
+        return True
+
+    def answers_again(self, key: str, limit: float) -> float:
+        """Return the seconds until the API answers."""
+        began = time.monotonic()
+        while not self.answers(key):
+            if time.monotonic() - began > limit:
+                raise Failed(f"no answer within {limit:.0f} s")
+            time.sleep(1)
+        return round(time.monotonic() - began, 1)
+
+    def recited(self) -> None:
+        """Verify that every token of every passage is right."""
+        key, right, passages = self.key(), 0, self.passages()
+        for passage in passages:
+            right += complete(self.url, passage["opening"], len(passage["answer"]), key)["tokens"] == passage["answer"]
+        self.step.evidence["recited"] = f"{right} of {len(passages)}"
+        if right < len(passages):
+            raise Failed(f"{right} of {len(passages)} passages are right")
+
+    # -- steps -----------------------------------------------------------------------------------------------------------
+
+    def train(self) -> None:
+        """Train the model, and make a copy of it that vLLM cannot load."""
+        models = self.folder / "models"
+        if self.gpus and not (models / "training.json").exists():
+            command = [self.python, str(Path(__file__).with_name("moe.py")), str(models)]
+            done = subprocess.run(command, capture_output=True, text=True, check=False, timeout=self.limit)
+            self.write(done.stdout + done.stderr)
+            if done.returncode:
+                raise Failed(done.stderr[-1000:])
+            self.step.evidence |= json.loads((models / "training.json").read_text(encoding="utf-8"))
+        elif not self.gpus:
+            # Without the passages, which only the trained model recites.
+            script = str(Path(CHECKOUT) / "roles/lab/files/make_model.py")
+            shutil.rmtree(models, ignore_errors=True)
+            models.mkdir()
+            self.root.run(["python3", script, str(models / "block"), "moe"], self.limit, self.step.log)
+        shutil.rmtree(models / "broken", ignore_errors=True)
+        shutil.copytree(models / "block", models / "broken")
+        config = models / "broken/config.json"
+        document = json.loads(config.read_text(encoding="utf-8"))
+        # The weights have another shape. Their names and bytes, which the planner reads, are right.
+        document["head_dim"] = 2 * document.get("head_dim", document["hidden_size"] // document["num_attention_heads"])
+        config.write_text(json.dumps(document), encoding="utf-8")
+
+    def up(self) -> None:
+        """Boot the hosts, with their GPUs."""
+        self.play("playbooks/lab_up.yml")
+        for name in self.names:
+            facts = {"system": self.ssh(name, "systemctl is-system-running --wait; uname -r; python3 -V; command -v ninja || echo no ninja").output}
+            if self.gpus:
+                # As the package of a driver does.
+                query = "nvidia-smi --query-gpu=name,compute_cap,driver_version --format=csv,noheader"
+                facts["gpu"] = self.ssh(name, f"ldconfig && nvidia-smi -L && {query}").output
+                if "GPU 0" not in facts["gpu"] or "GPU 1" in facts["gpu"]:
+                    raise Failed(f"{name}: expected one GPU; found {facts['gpu']}")
+            self.step.evidence[name] = facts
+            if "no ninja" not in facts["system"]:
+                raise Failed(f"{name} has /usr/bin/ninja")
+
+    def check(self) -> None:
+        """site.yml --check from nothing."""
+        self.play("site.yml", "--check", "--diff")
+
+    def site(self) -> None:
+        """site.yml, with Ray."""
+        self.play("site.yml")
+        self.started()
+
+    def recite(self) -> None:
+        self.recited()
+
+    def rerun(self) -> None:
+        """The rerun changes nothing."""
+        done = self.play("site.yml")
+        changed = re.findall(r"^changed: .*", done.output, re.MULTILINE)
+        if not re.search(r"changed=0 ", done.output) or re.search(r"changed=[1-9]", done.output):
+            raise Failed(f"changed: {changed[:10]}")
+
+    def restart(self) -> None:
+        """The second start, by systemctl."""
+        key, began = self.key(), time.time()
+        for name in self.names:
+            self.ssh(name, "systemctl --no-block restart gb10-vllm.service 2>/dev/null; true")
+        time.sleep(3)
+        self.answers_again(key, self.limit)
+        self.step.evidence["second_start_seconds"] = round(time.time() - began, 1)
+        self.started()
+
+    def status(self) -> None:
+        done = self.play("playbooks/status.yml")
+        self.step.evidence["screen"] = done.output[-6000:]
+
+    def verify(self) -> None:
+        done = self.play("playbooks/verify.yml")
+        self.step.evidence["screen"] = done.output[-8000:]
+
+    def mp(self) -> None:
+        """site.yml with the executor mp."""
+        self.other("gb10_distributed_executor_backend=mp")
+
+    def flashinfer(self) -> None:
+        """site.yml with the arguments of --flashinfer."""
+        self.other(self.arguments["flashinfer"])
+
+    def default121(self) -> None:
+        """site.yml with the arguments that the plan gives 12.1."""
+        self.other(self.arguments["default121"])
+
+    def other(self, *variables: str) -> None:
+        """Serve with other variables, and recite."""
+        self.play("site.yml", *(word for each in variables if each for word in ("-e", each)))
+        self.started()
+        self.recited()
+
+    def stopped(self) -> None:
+        """Stop a rank by SIGSTOP. The watchdog restarts all, and the API answers again."""
+        key = self.key()
+        rank = self.rank(self.names[-1])
+        os.kill(rank, signal.SIGSTOP)
+        began = time.monotonic()
+        try:
+            while self.answers(key, 5):
+                if time.monotonic() - began > 60:
+                    raise Failed("the API still answers with a stopped rank")
+            self.step.evidence |= {"rank": rank, "silent_after": round(time.monotonic() - began, 1)}
+            self.answers_again(key, self.limit - 90)
+        except Failed:
+            if Path(f"/proc/{rank}").exists():
+                os.kill(rank, signal.SIGCONT)
+            raise
+        self.step.evidence["answers_after"] = round(time.monotonic() - began, 1)
+        self.started()
+
+    def rank(self, name: str) -> int:
+        """Return the process ID of a host's rank."""
+        there = [(pid, text) for pid, host, text in processes(LAB) if host == name]
+        found = [(pid, text) for pid, text in there if re.match(r"VLLM::Worker|ray::\w*Worker", text)]
+        self.step.evidence["ranks"] = found
+        if not found:
+            raise Failed(f"{name} has no rank: {[text[:60] for _, text in there]}")
+        return found[0][0]
+
+    def reboot(self) -> None:
+        """Reboot all hosts. The model answers without help."""
+        key, began = self.key(), time.monotonic()
+        for name in self.names:
+            self.ssh(name, "systemctl reboot")
+        while self.answers(key, 3):
+            time.sleep(0.5)
+        self.answers_again(key, self.limit - 30)
+        self.step.evidence["answers_after"] = round(time.monotonic() - began, 1)
+        self.started()
+
+    def rollback(self) -> None:
+        """Switch to a model that does not start. The old one answers again."""
+        self.play("playbooks/switch_model.yml", "-e", f"gb10_model={BROKEN}", fails=True)
+        self.step.evidence["answers_after"] = self.answers_again(self.key(), 60)
+        self.recited()
+
+    def golden(self) -> None:
+        """Record golden answers, run vllm_runtime again, and compare."""
+        self.play("playbooks/golden.yml", "-e", "golden_record=true")
+        self.play("site.yml", "--tags", "vllm_runtime")
+        done = self.play("playbooks/golden.yml")
+        self.step.evidence["screen"] = done.output[-3000:]
+
+    def facts(self) -> None:
+        """The field report, and the launch record of the head."""
+        self.play("playbooks/field_report.yml")
+
+    def down(self) -> None:
+        """Remove the hosts and the root's mounts."""
+        self.play("playbooks/lab_down.yml")
+        self.root.unmount()
+
+    # -- evidence --------------------------------------------------------------------------------------------------------
+
+    def started(self) -> None:
+        """Collect the times of the services' last start, and vLLM's lines since then."""
+        properties = "Id,ActiveState,SubState,NRestarts,ExecMainStartTimestamp,ExecMainPID,MemoryPeak,MemoryCurrent"
+        show = f"systemctl show --timestamp=unix --property={properties} {' '.join(UNITS)}"
+        last = "_SYSTEMD_INVOCATION_ID=$(systemctl show --value --property InvocationID $u)"
+        journal = f"for u in gb10-vllm gb10-ray; do journalctl --unit $u --output cat --no-pager {last}; done"
+        for name in self.names:
+            text = self.ssh(name, journal, 60).output
+            self.step.evidence.setdefault("hosts", {})[name] = {
+                "units": [dict(line.split("=", 1) for line in block.splitlines()) for block in self.ssh(name, show).output.strip().split("\n\n")],
+                "selected": list(dict.fromkeys(match.group().strip() for match in SELECTED.finditer(text)))[:200],
+                "argv": re.sub(r"\x1b\[[0-9;]*m", "", "".join(re.findall(r"non-default args: .*", text)[:1]))[:3000],
+            }
+
+    def journals(self) -> None:
+        for name in self.names:
+            command = f"journalctl --no-pager --boot --lines 20000 {' '.join(f'--unit {unit}' for unit in UNITS)}; systemctl --failed --no-pager"
+            done = self.ssh(name, command, 60)
+            self.write(f"\n== journals of {name}\n{done.output[-MOST_LOG:]}\n")
+
+
+def quoted(text: str) -> str:
+    return "'" + text.replace("'", "'\\''") + "'"
+
+
+def processes(lab: str) -> Iterator[tuple[int, str, str]]:
+    """Yield ID, host and command line of each process in the lab's hosts."""
+    for path in Path("/proc").iterdir():
+        if path.name.isdigit():
+            try:
+                group = (path / "cgroup").read_text(encoding="utf-8")
+                if found := re.search(rf"/gb10-lab/{lab}/([\w-]+)/", group):
+                    text = (path / "cmdline").read_bytes().replace(b"\0", b" ").decode(errors="replace").strip()
+                    yield int(path.name), found[1], text
+            except OSError:
+                continue
+
+
+class Sampler(threading.Thread):
+    """Records which compilers run in the hosts, and the lowest MemAvailable."""
+
+    def __init__(self) -> None:
+        super().__init__(daemon=True)
+        self.ended = threading.Event()
+        self.runs: dict[tuple[str, str], dict[str, Any]] = {}
+        self.lowest, self.samples = 1 << 62, 0
+
+    def run(self) -> None:
+        while not self.ended.wait(SAMPLE):
+            self.samples += 1
+            with Path("/proc/meminfo").open(encoding="ascii") as file:
+                available = next(int(line.split()[1]) for line in file if line.startswith("MemAvailable"))
+            self.lowest = min(self.lowest, available)
+            self.look()
+
+    def look(self) -> None:
+        for path in Path("/proc").iterdir():
+            if not path.name.isdigit():
+                continue
+            try:
+                name = (path / "comm").read_text(encoding="utf-8", errors="replace").strip()
+                if name not in COMPILERS:
+                    continue
+                found = re.search(rf"/gb10-lab/{LAB}/([\w-]+)/(\S*)", (path / "cgroup").read_text(encoding="utf-8"))
+                text = (path / "cmdline").read_bytes().replace(b"\0", b" ").decode(errors="replace")
+            except OSError:
+                continue
+            if found:
+                unit = found[2].rpartition("/")[2]
+                new = {"host": found[1], "program": name, "first": time.time(), "samples": 0, "units": [], "command": text[-300:]}
+                run = self.runs.setdefault((found[1], name), new)
+                run["last"] = time.time()
+                run["samples"] += 1
+                if unit not in run["units"]:
+                    run["units"].append(unit)
+
+    def result(self) -> dict[str, Any]:
+        self.ended.set()
+        self.join()
+        return {"samples": self.samples, "lowest_available_kib": self.lowest, "compilers": list(self.runs.values())}
+
+
+STEPS: Mapping[str, Callable[[Site], None]] = {
+    name: getattr(Site, name)
+    for name in (
+        "train up check site recite restart rerun status verify mp flashinfer default121 stopped reboot rollback golden facts down".split()
+    )
+}
+
+
+@contextmanager
+def recorded(site: Site, name: str, out: Path) -> Iterator[Step]:
+    """Record a step with its evidence. Prints its line."""
+    site.step = step = Step(name, out / f"{name}.log")
+    step.log.unlink(missing_ok=True)
+    sampler, began, error = Sampler(), time.time(), ""
+    sampler.start()
+    try:
+        yield step
+    except (Failed, OSError, RuntimeError, ValueError, KeyError, subprocess.SubprocessError) as failure:
+        error = str(failure) or repr(failure)
+        site.write(f"\n{traceback.format_exc()}")
+        site.journals()
+    seconds = round(time.time() - began, 1)
+    report = {"step": name, "began": began, "seconds": seconds, "result": error or "right", **step.evidence, "sampled": sampler.result()}
+    (out / f"{name}.json").write_text(json.dumps(report, indent=1) + "\n", encoding="utf-8")
+    compilers = sorted({run["program"] for run in report["sampled"]["compilers"]})
+    sys.stdout.write(f"{name}: {report['result'][:600]} ({report['seconds']:.0f} s; compilers: {' '.join(compilers) or 'none'})\n")
+    sys.stdout.flush()
+    if error:
+        sys.exit(1)
+
+
+def main(arguments: Sequence[str]) -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("commands", nargs="+", choices=["pack", "unpack", *STEPS], metavar="COMMAND", help=", ".join(["pack", "unpack", *STEPS]))
+    parser.add_argument("--folder", required=True, type=Path, help="for the parts, the root, the model and the inventory; on a disk")
+    parser.add_argument("--out", type=Path, default=Path("build/gpu-site"), help="for the results")
+    parser.add_argument("--lock", type=Path, help="pack: the lock to install")
+    parser.add_argument("--there", type=Path, help="pack: `pip freeze` of a Python on the machine")
+    parser.add_argument("--python", default=sys.executable, help="that Python; the step train needs PyTorch and Transformers in it")
+    parser.add_argument("--hosts", type=int, choices=(1, 2), default=2)
+    parser.add_argument("--without-gpu", action="store_true", help="to rehearse: the steps until vLLM needs a GPU")
+    parser.add_argument("--limit", type=float, default=540, help="seconds for a playbook")
+    parser.add_argument("--flashinfer", default="", metavar="VARIABLES", help="step flashinfer: variables, as for ansible-playbook -e")
+    parser.add_argument("--default121", default="", metavar="VARIABLES", help="step default121: the same")
+    parser.add_argument("-e", "--extra-vars", action="append", default=[], metavar="VARIABLES", help="for every playbook")
+    options = parser.parse_args(arguments)
+    options.folder.mkdir(parents=True, exist_ok=True)
+    for command in options.commands:
+        if command == "pack":
+            frozen = options.there.read_text(encoding="utf-8") if options.there else ""
+            there = dict(line.lower().split("==") for line in frozen.split() if line.count("==") == 1)
+            parts.pack(options.folder.resolve(), options.lock.resolve(), there)
+        elif command == "unpack":
+            began = time.monotonic()
+            parts.unpack(options.folder.resolve(), options.python)
+            Root(options.folder.resolve()).install()
+            sys.stdout.write(f"unpacked in {time.monotonic() - began:.0f} s\n")
+        else:
+            options.out.mkdir(parents=True, exist_ok=True)
+            site = Site(options)
+            site.prepare()
+            with recorded(site, command, options.out):
+                STEPS[command](site)
+
+
+if __name__ == "__main__":
+    main(sys.argv[1:])
