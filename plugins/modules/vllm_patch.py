@@ -56,8 +56,9 @@ options:
     description: The folder for the tables of V(moe_config). By default C(gb10_moe_configs) next to the package.
     type: path
   probe:
-    description: The record of M(gb10.cluster.vllm_gpu_probe). Kernels that failed there are turned off.
+    description: The record of M(gb10.cluster.vllm_gpu_probe), if it exists. Kernels that failed there are turned off.
     type: path
+    default: ""
   toolkit:
     description: The assembler of the CUDA toolkit for V(triton_ptxas), such as one inside an image.
     type: dict
@@ -201,7 +202,7 @@ def main() -> None:
             "mechanism": {"type": "str", "choices": ["auto", "source"], "default": "auto"},
             "quantization": {"type": "str", "choices": [FP8, OTHER, UNKNOWN], "default": FP8},
             "config_folder": {"type": "path"},
-            "probe": {"type": "path"},
+            "probe": {"type": "path", "default": ""},
             "toolkit": {"type": "dict", "options": {"path": {"type": "path", "default": TOOLKIT}, "runs_as": {"type": "path"}}},
         },
         required_one_of=[("package_dir", "python")],
@@ -226,7 +227,7 @@ def main() -> None:
                 bundled={name: io_vllm_package.assembler(tree.original(f"{PTXAS}/{name}")) for name in ("ptxas", "ptxas-blackwell")},
                 toolkit=io_vllm_package.assembler(**(params["toolkit"] or {"path": TOOLKIT})),
                 quantization=params["quantization"],
-                failed=gpu_probe.recorded(io_file.read(params["probe"]) if params["probe"] else None),
+                failed=gpu_probe.recorded(io_file.read(params["probe"])),
             )
             plan = (vllm_patches.present if params["state"] == "present" else vllm_patches.absent)(request, tree)
             changes = tree.changes(plan.files)

@@ -404,7 +404,7 @@ class Sampler(threading.Thread):
                 continue
             if found:
                 unit = found[2].rpartition("/")[2]
-                new = {"host": found[1], "program": name, "first": time.time(), "samples": 0, "units": [], "command": text[-300:]}
+                new: dict[str, Any] = {"host": found[1], "program": name, "first": time.time(), "samples": 0, "units": [], "command": text[-300:]}
                 run = self.runs.setdefault((found[1], name), new)
                 run["last"] = time.time()
                 run["samples"] += 1

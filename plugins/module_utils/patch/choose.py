@@ -69,11 +69,8 @@ def _is_for_cuda(row: Row, request: Request) -> bool:
 def decide(name: str, request: Request, tree: Tree, earlier: Mapping[str, Decision]) -> Decision:
     """Return the decision on a patch, given earlier decisions. Raises ProblemsError for a file with a syntax error."""
     first = next(row for row in ROWS if row.patch == name)
-    kernels = [kernel for check, replaced in PROBED.items() if check in request.failed for kernel in replaced]
-    if name == "w8a8" and kernels:
-        # The best evidence: this build, on this GPU.
-        reason = f"the GPU probe failed: {'; '.join(request.failed[check] for check in PROBED if check in request.failed)}"
-        return Decision(USE_FLAG, reason, "runtime/io_gpu_probe.py", environment={"VLLM_DISABLED_KERNELS": ",".join(kernels)})
+    if name == "w8a8" and (failed := [check for check in PROBED if check in request.failed]):
+        return _probed(request, failed)
     if not request.capability_given and request.capability != GB10:
         reason = f"the patch is for {GB10}, but this GPU is {request.capability}; set capability to patch for it"
         return Decision(NOT_NEEDED, reason, first.source)
@@ -89,6 +86,13 @@ def decide(name: str, request: Request, tree: Tree, earlier: Mapping[str, Decisi
             return decision
         refused = refused or decision
     return refused or Decision(UNSUPPORTED, f"the table has no row for vLLM {request.version}", first.source)
+
+
+def _probed(request: Request, failed: Sequence[str]) -> Decision:
+    """Return the decision on kernels that the GPU probe found wrong: the best evidence, of this build on this GPU."""
+    reason = f"the GPU probe failed: {'; '.join(request.failed[check] for check in failed)}"
+    disabled = {"VLLM_DISABLED_KERNELS": ",".join(kernel for check in failed for kernel in PROBED[check])}
+    return Decision(USE_FLAG, reason, "runtime/io_gpu_probe.py", environment=disabled)
 
 
 def _by_row(row: Row, request: Request, tree: Tree, earlier: Mapping[str, Decision]) -> Decision:

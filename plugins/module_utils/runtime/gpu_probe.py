@@ -74,7 +74,7 @@ def record(found: Sequence[Mapping[str, Any]]) -> str:
     return json.dumps({result["name"]: described(result) for result in found if result["state"] == FAILED}, indent=1) + "\n"
 
 
-def recorded(text: str | None) -> dict[str, str]:
+def recorded(text: str) -> dict[str, str]:
     """Return the failed checks in a record, {} without one."""
     try:
         found = bounded_json.load(text, _MOST * len(CHECKS)) if text else {}

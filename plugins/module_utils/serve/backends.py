@@ -115,15 +115,14 @@ def compiled(
     """
     view = View(Situation(arguments=arguments), ())
     attention, moe, tuned = (view.argument(name) or view.member(*_ELSEWHERE[name]) for name in _ELSEWHERE)
-    default = "1" if release.number >= _SAMPLED else "0"
-    found = ["the sampler"] if variables.get(SAMPLER, default) != "0" else []
-    if "FLASHINFER" in attention.upper() or (not attention and capability == SPARK):
-        found.append("attention")
-    if capability == SPARK and scheme not in _OWN_LINEAR and _LINEAR[0] not in variables.get(DISABLED, ""):
-        found.append("linear layers")
-    if moe.startswith(_COMPILED_EXPERTS) or (experts and moe in ("", "auto") and capability == SPARK):
-        found.append("experts")
-    default_on = AUTOTUNE not in arguments and AUTOTUNE in release.options and capability == SPARK
-    if tuned.lower() != "false" if tuned else default_on:
-        found.append("tuned kernels")
-    return found
+    # Only on 12.x FlashInfer may be the result of a choice that is left to vLLM.
+    spark = capability == SPARK
+    tunes = AUTOTUNE not in arguments and AUTOTUNE in release.options and spark
+    made = {
+        "the sampler": variables.get(SAMPLER, str(int(release.number >= _SAMPLED))) != "0",
+        "attention": "FLASHINFER" in attention.upper() or (not attention and spark),
+        "linear layers": spark and scheme not in _OWN_LINEAR and _LINEAR[0] not in variables.get(DISABLED, ""),
+        "experts": moe.startswith(_COMPILED_EXPERTS) or (experts and moe in ("", "auto") and spark),
+        "tuned kernels": tunes if not tuned else tuned.lower() != "false",
+    }
+    return [kernel for kernel, needed in made.items() if needed]

@@ -312,6 +312,9 @@ def _memory(inputs: Inputs, given: Mapping[str, Any], tensor: int, pipeline: int
     if not _cuda(inputs):
         return _Part([*args, *length]), None
     distributed = settings.data_parallel_size > 1 and settings.expert_parallel
+    if settings.memory_reserve < 0:
+        # The check of the settings reports it.
+        return _Part(args), None
     if problems := _check_reserve(inputs):
         return _Part(args, problems=problems), None
     if shape is None or distributed or not all(node.memory_bytes for node in inputs.nodes):

@@ -42,7 +42,7 @@ PLAN: dict[str, Any] = {
     "stack": {"device": "cuda"},
     "user": "gb10",
     "root": "/opt/gb10",
-    "serve": {"args": [], "user_args": [], "files": []},
+    "serve": {"args": [], "user_args": [], "files": [], "compiled": []},
     "nodes": [],
 }
 WORKER = {**PLAN, "node": {**PLAN["node"], "name": "spark2", "address": "10.110.0.2", "head": False}}

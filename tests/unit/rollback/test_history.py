@@ -22,7 +22,7 @@ PAIR = [node("spark1", [OLD, NEW]), node("spark2", [OLD, NEW])]
 def test_the_list_is_newest_first_with_the_change() -> None:
     lines = history.lines(PAIR)
     assert lines[0] == f"{NEW.id[:12]}  2026-11-22 10:00:00  /srv/models/tiny, stack current (current)"
-    changes = ["serve args: - --gpu-memory-utilization=0.79", "serve args: - --max-num-seqs=64", "serve args: + --max-model-len=4096, and 2 more"]
+    changes = ["serve args: - --gpu-memory-utilization=0.79", "serve args: - --max-num-seqs=64", "serve args: - --no-enable-flashinfer-autotune, and 3 more"]
     assert lines[1] == f"    since {OLD.id[:12]}: {'; '.join(changes)}"
     assert lines[2:4] == ["    golden answers: 7 equal", "    on all nodes; a rollback needs no download"]
     assert lines[4:] == [f"{OLD.id[:12]}  2026-11-21 10:00:00  /srv/models/tiny, stack current", "    on all nodes; a rollback needs no download"]
@@ -55,7 +55,8 @@ def with_missing(of: dict[str, Any], name: str, item: str) -> dict[str, Any]:
 def test_the_difference_between_any_two() -> None:
     shown = FILTERS["launch_history"](PAIR, NEW.id[:6], OLD.id[:12])
     assert shown[0] == f"from {NEW.id[:12]} to {OLD.id[:12]}:"
-    assert shown[1:4] == ["  serve args: - --max-model-len=4096", "  serve args: + --gpu-memory-utilization=0.79", "  serve args: + --max-num-seqs=64"]
+    added = ["--gpu-memory-utilization=0.79", "--max-num-seqs=64", "--no-enable-flashinfer-autotune"]
+    assert shown[1:5] == ["  serve args: - --max-model-len=4096", *(f"  serve args: + {word}" for word in added)]
     assert FILTERS["launch_history"](PAIR, OLD.id, OLD.id)[1:] == ["  no difference"]
     driver = record(driver="590.1")
     assert history.difference(record().content, driver.content) == [f"{name} driver: 580.95 -> 590.1" for name in ("spark1", "spark2")]
