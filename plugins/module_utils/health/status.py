@@ -16,6 +16,7 @@ from typing import Any
 
 from ansible_collections.gb10.cluster.plugins.module_utils.common import spans
 from ansible_collections.gb10.cluster.plugins.module_utils.health import symptoms
+from ansible_collections.gb10.cluster.plugins.module_utils.node import parse as node_text
 from ansible_collections.gb10.cluster.plugins.module_utils.rollback import record
 
 GIB = 1 << 30
@@ -34,8 +35,6 @@ _METRICS: Mapping[str, str] = {
 #: Below this share of accepted tokens, the status warns about a draft: users measured -54 % of speed at 0 to 1.4 %
 #: (docs/rules.md). The share, and the number of tokens that it needs, are estimates.
 _FEW_ACCEPTED, _DRAFTED = 0.1, 1000
-#: Names of the processes with a share of the model (the kernel keeps 15 characters), most reliable first.
-_RANKS = ("VLLM::Worker", "ray::RayWorkerP", "VLLM::EngineCor")
 #: systemd's message about a start.
 STARTING = re.compile(r"^Start(?:ed|ing) \S+\.service")
 
@@ -52,7 +51,7 @@ def metrics(text: str) -> dict[str, float]:
 
 def ranks(processes: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]:
     """Return the ranks among {pid, name, bytes}: the workers, or the engine itself without workers."""
-    for prefix in _RANKS:
+    for prefix in node_text.RANKS:
         if found := [dict(process) for process in processes if process["name"].startswith(prefix)]:
             return sorted(found, key=lambda process: process["pid"])
     return []
