@@ -16,6 +16,7 @@ from typing import Any
 
 from ansible_collections.gb10.cluster.plugins.module_utils.common import spans
 from ansible_collections.gb10.cluster.plugins.module_utils.health import symptoms
+from ansible_collections.gb10.cluster.plugins.module_utils.memory import guard
 from ansible_collections.gb10.cluster.plugins.module_utils.node import parse as node_text
 from ansible_collections.gb10.cluster.plugins.module_utils.rollback import record
 
@@ -157,7 +158,8 @@ def _node(node: Mapping[str, Any]) -> list[str]:
         return [f"CANNOT BE READ: {' '.join(node['unreachable'].split())}"]
     status = node["status"]
     services = [_service(service, status["uptime"]) for service in status["services"] if service["load"] != "not-found"]
-    memory = f"memory {status['available'] / GIB:.1f} of {status['total'] / GIB:.1f} GiB available"
+    lowest = guard.lowest((status.get("memory_guard") or {}).get("starts") or ())
+    memory = f"memory {status['available'] / GIB:.1f} of {status['total'] / GIB:.1f} GiB available{lowest}"
     processes = ", ".join(f"pid {rank['pid']} with {rank['bytes'] / GIB:.1f} GiB" for rank in status["ranks"])
     driver = f"driver {status['driver']}" if status["driver"] else "no driver"
     return [
