@@ -98,6 +98,15 @@ watchdog:
   returned: success
   type: dict
   sample: {"active": true, "mode": report, "head": true, "armed": true, "stalled": 0, "witnesses": [], "last_alarm": "", "restarts": 0}
+memory_guard:
+  description: Whether the guard of the memory is active, the last starts of ranks with the lowest available memory in bytes,
+    and why it stopped the services; empty without it.
+  returned: success
+  type: dict
+  sample:
+    active: true
+    starts: [{"time": 1795219871, "seconds": 214, "minimum": 33285996544, "floor": 2147483648, "phase": first requests, "end": answered}]
+    stop: {}
 api:
   description: The server's status, empty without O(url).
   returned: success

@@ -296,7 +296,7 @@ def main() -> None:
                 "last_good": io_record.start_id(store),
             },
             installed={
-                **io_installed.read(run, (*paths.UNITS, paths.WATCHDOG_UNIT)),
+                **io_installed.read(run, (*paths.UNITS, paths.WATCHDOG_UNIT, paths.MEMORY_GUARD_UNIT)),
                 **io_record.current(store, module.params["keep_runtimes"]),
                 "launch": io_record.launch(run),
             },

@@ -68,6 +68,7 @@ def verified_nodes(report: dict[str, Any]) -> list[Facts]:
             "lock": {},
             "record": "",
             "watchdog": {},
+            "memory_guard": {"active": True, "starts": found["starts"], "stop": {}},
             "interfaces": {name: {**each, **rails.get(name, {})} for name, each in _interfaces(found, {}).items()},
             "rdma": {hca: {**device, "gids": _gids(device, rails)} for hca, device in _rdma(found).items()},
             "infiniband": True,

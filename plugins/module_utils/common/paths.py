@@ -30,6 +30,12 @@ WATCHDOG_TOKEN = "/etc/gb10/watchdog.token"
 WATCHDOG_WEBHOOK = "/etc/gb10/watchdog.webhook"
 WATCHDOG_STATE = "/var/lib/gb10-watchdog"
 WATCHDOG_STATUS = "/run/gb10-watchdog/status.json"
+#: The guard of the memory during a start: its unit and program; the last starts, the present one in memory, and the stop,
+#: while which the units do not start. Keep it equal to the conditions of the units.
+MEMORY_GUARD_UNIT, MEMORY_GUARD_PROGRAM = "gb10-memory-guard.service", "/usr/local/lib/gb10-memory-guard"
+MEMORY_GUARD_STATE = "/var/lib/gb10-memory-guard"
+MEMORY_GUARD_STARTS, MEMORY_GUARD_STOP = f"{MEMORY_GUARD_STATE}/starts.json", f"{MEMORY_GUARD_STATE}/stop.json"
+MEMORY_GUARD_PRESENT = "/run/gb10-memory-guard/start.json"
 #: The gates before each start: their settings, and the folder of the program.
 GATES_SETTINGS, GATES_PROGRAM = "/etc/gb10/gates.json", "/usr/local/lib/gb10-gates"
 #: The gateway: its unit, program and settings, the API keys of its models, and its user, whose home has its counts.

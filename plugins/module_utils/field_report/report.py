@@ -36,6 +36,7 @@ _PLAN = (
 )
 _SERVE = ("why", "memory", "findings", "warnings", "expected")
 _SERVICE = ("unit", "active", "sub", "restarts", "enabled")
+_START = ("seconds", "minimum", "floor", "phase", "end")
 _LINK = ("interface", "carrier", "speed", "hca", "state")
 _GPU_STATE = ("clock_mhz", "max_clock_mhz", "power_w", "temperature_c", "utilization")
 _GOLDEN = (
@@ -195,6 +196,7 @@ def _node(planned: Mapping[str, Any], node: Mapping[str, Any]) -> dict[str, Any]
         "memory_bytes": facts.get("total"),
         "available_bytes": facts.get("available"),
         "ranks_bytes": [rank["bytes"] for rank in part("ranks")],
+        "starts": _starts(part("memory_guard")),
         "services": [{key: service[key] for key in _SERVICE} for service in part("services")],
         "links": [{key: link[key] for key in _LINK} for link in part("links")],
         "rails": [{"interface": rail["interface"], "hca": rail["hca"]} for rail in planned["rails"]],
@@ -203,6 +205,11 @@ def _node(planned: Mapping[str, Any], node: Mapping[str, Any]) -> dict[str, Any]
         "gpu_probe": list(node.get("probe") or ()),
         "error": part("error").get("text", ""),
     }
+
+
+def _starts(guard: Mapping[str, Any]) -> list[dict[str, Any]]:
+    """Return the last starts of ranks with the lowest available memory."""
+    return [{key: start[key] for key in _START} for start in guard.get("starts", ())]
 
 
 def _kernels(found: Mapping[str, Any]) -> dict[str, Any] | None:

@@ -15,10 +15,11 @@ from ansible_collections.gb10.cluster.plugins.module_utils.common.io_command imp
 from ansible_collections.gb10.cluster.plugins.module_utils.fabric import io_facts as io_fabric
 from ansible_collections.gb10.cluster.plugins.module_utils.fabric import topology
 from ansible_collections.gb10.cluster.plugins.module_utils.health import io_client as io_vllm
-from ansible_collections.gb10.cluster.plugins.module_utils.health import io_smoke, probe, smoke
+from ansible_collections.gb10.cluster.plugins.module_utils.health import io_smoke, probe, smoke, symptoms
 from ansible_collections.gb10.cluster.plugins.module_utils.health import status as status_text
 from ansible_collections.gb10.cluster.plugins.module_utils.health.io_client import Server
 from ansible_collections.gb10.cluster.plugins.module_utils.launch import gates
+from ansible_collections.gb10.cluster.plugins.module_utils.memory import guard, io_guard
 from ansible_collections.gb10.cluster.plugins.module_utils.memory import io_reclaim as io_memory
 from ansible_collections.gb10.cluster.plugins.module_utils.node import io_facts as io_node
 from ansible_collections.gb10.cluster.plugins.module_utils.node import parse as node_text
@@ -33,8 +34,8 @@ _SECONDS = 5
 
 
 def node(run: Run) -> dict[str, Any]:
-    """Return {services, ranks, available, total, uptime, driver, links, error, lock, record, watchdog} of this node: sizes
-    in bytes, times in seconds since boot.
+    """Return {services, ranks, available, total, uptime, driver, links, error, lock, record, watchdog, memory_guard} of this
+    node: sizes in bytes, times in seconds since boot.
 
     ``gate`` of a service is the text of its closed gates.
 
@@ -42,7 +43,8 @@ def node(run: Run) -> dict[str, Any]:
     interfaces, with Mb/s and the state of the RDMA port. ``error`` is {unit, text, age} of the last error in the journal
     since boot, or {}. ``lock`` is {text, age} of the run that holds the cluster's lock, or {}. ``record`` is the ID
     of the current launch record, or "". ``watchdog`` is {active, mode, head, ...}, the last status of the watchdog, or {}
-    without one. Raises ValueError, OSError.
+    without one. ``memory_guard`` is {active, starts, stop} with the last starts of guard.entry(), the present one included,
+    and {reason, text} of the guard's stop or {}; {} without the guard. Raises ValueError, OSError.
     """
     services = [io_node.service(run, unit) for unit in paths.UNITS]
     now = time.clock_gettime(time.CLOCK_MONOTONIC)
@@ -65,6 +67,7 @@ def node(run: Run) -> dict[str, Any]:
         "lock": _lock(),
         "record": io_record.current_id(io_record.FOLDER),
         "watchdog": _watchdog(run),
+        "memory_guard": _memory_guard(run),
     }
 
 
@@ -85,6 +88,18 @@ def _watchdog(run: Run) -> dict[str, Any]:
         return {**(io_json.json_file(paths.WATCHDOG_STATUS) or {}), "active": active}
     except OSError:
         return {"active": active}
+
+
+def _memory_guard(run: Run) -> dict[str, Any]:
+    if not os.path.exists(f"{paths.UNIT_FOLDER}/{paths.MEMORY_GUARD_UNIT}"):
+        return {}
+    present, stop = (io_json.json_file(path) for path in (paths.MEMORY_GUARD_PRESENT, paths.MEMORY_GUARD_STOP))
+    reason = guard.reason(stop) if stop else ""
+    return {
+        "active": io_node.service(run, paths.MEMORY_GUARD_UNIT)["active"] == "active",
+        "starts": [*io_guard.starts(), *([present] if present else [])],
+        "stop": {"reason": reason, "text": f"the memory guard stopped the services: {reason}{symptoms.advice('memory-floor')}"} if stop else {},
+    }
 
 
 def _lock() -> dict[str, Any]:

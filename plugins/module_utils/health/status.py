@@ -16,6 +16,8 @@ from typing import Any
 
 from ansible_collections.gb10.cluster.plugins.module_utils.common import spans
 from ansible_collections.gb10.cluster.plugins.module_utils.health import symptoms
+from ansible_collections.gb10.cluster.plugins.module_utils.memory import guard
+from ansible_collections.gb10.cluster.plugins.module_utils.node import parse as node_text
 from ansible_collections.gb10.cluster.plugins.module_utils.rollback import record
 
 GIB = 1 << 30
@@ -34,8 +36,6 @@ _METRICS: Mapping[str, str] = {
 #: Below this share of accepted tokens, the status warns about a draft: users measured -54 % of speed at 0 to 1.4 %
 #: (docs/rules.md). The share, and the number of tokens that it needs, are estimates.
 _FEW_ACCEPTED, _DRAFTED = 0.1, 1000
-#: Names of the processes with a share of the model (the kernel keeps 15 characters), most reliable first.
-_RANKS = ("VLLM::Worker", "ray::RayWorkerP", "VLLM::EngineCor")
 #: systemd's message about a start.
 STARTING = re.compile(r"^Start(?:ed|ing) \S+\.service")
 
@@ -52,7 +52,7 @@ def metrics(text: str) -> dict[str, float]:
 
 def ranks(processes: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]:
     """Return the ranks among {pid, name, bytes}: the workers, or the engine itself without workers."""
-    for prefix in _RANKS:
+    for prefix in node_text.RANKS:
         if found := [dict(process) for process in processes if process["name"].startswith(prefix)]:
             return sorted(found, key=lambda process: process["pid"])
     return []
@@ -158,7 +158,8 @@ def _node(node: Mapping[str, Any]) -> list[str]:
         return [f"CANNOT BE READ: {' '.join(node['unreachable'].split())}"]
     status = node["status"]
     services = [_service(service, status["uptime"]) for service in status["services"] if service["load"] != "not-found"]
-    memory = f"memory {status['available'] / GIB:.1f} of {status['total'] / GIB:.1f} GiB available"
+    lowest = guard.lowest((status.get("memory_guard") or {}).get("starts") or ())
+    memory = f"memory {status['available'] / GIB:.1f} of {status['total'] / GIB:.1f} GiB available{lowest}"
     processes = ", ".join(f"pid {rank['pid']} with {rank['bytes'] / GIB:.1f} GiB" for rank in status["ranks"])
     driver = f"driver {status['driver']}" if status["driver"] else "no driver"
     return [

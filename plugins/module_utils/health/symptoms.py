@@ -97,8 +97,7 @@ def _node(node: Mapping[str, Any], healthy: bool) -> Iterator[tuple[str, str]]:
         return
     status = node["status"]
     services = [service for service in status["services"] if service["load"] != "not-found"]
-    for service in services:
-        yield from _service(service, status["uptime"])
+    yield from _services(services, status["uptime"], status.get("memory_guard") or {"active": True, "stop": {}})
     running = any(service["pid"] for service in services)
     for name in _down(status["links"]):
         yield "link-down", f"has no link at {name}"
@@ -109,6 +108,17 @@ def _node(node: Mapping[str, Any], healthy: bool) -> Iterator[tuple[str, str]]:
         yield "memory-exhausted", "has almost no available memory"
     elif available < _HELD and not running and not status["ranks"]:
         yield "memory-held", "serves nothing, but less than half of its memory is available"
+
+
+def _services(services: Sequence[Mapping[str, Any]], uptime: float, guard: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
+    """Return (state, description) of a node's services and of the guard of its memory."""
+    if guard["stop"]:
+        yield "memory-floor", f"has its services stopped: {guard['stop']['reason']}"
+    if not guard["active"]:
+        yield "memory-guard-down", "does not run gb10-memory-guard"
+    for service in services:
+        if service["pid"] or not guard["stop"]:
+            yield from _service(service, uptime)
 
 
 def _down(links: Iterable[Mapping[str, Any]]) -> list[str]:

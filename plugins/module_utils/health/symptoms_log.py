@@ -1209,8 +1209,8 @@ CONSEQUENCES: tuple[Symptom, ...] = (
         "process-killed",
         _CONSEQUENCE,
         ("gb10-vllm.service: Main process exited, code=killed, status=9/KILL",),
-        "another program ended the server: the OOM killer, earlyoom, a watchdog, systemctl, or a person",
-        "read journalctl -k and journalctl -u earlyoom of the node; disable earlyoom, or lower its limit to a fixed "
+        "another program ended the server: the OOM killer, the memory guard, earlyoom, a watchdog, systemctl, or a person",
+        "read journalctl -k and journalctl -u gb10-memory-guard -u earlyoom of the node; disable earlyoom, or lower its limit to a fixed "
         "size",
         "MiaAI-Lab/DeepSeek-v4-Flash-DSpark-2x-DGX-Spark (earlyoom under deep contexts); "
         "tonyd2wild/DeepSeek-v4-Flash-Vision-Exp-DSpark-1M-NVFP4-KV-2x-DGX-Spark#31",

@@ -34,6 +34,8 @@ SERVICE_PROPERTIES = (
     "ActiveExitTimestampMonotonic",
 )
 _LISTEN = "0A"
+#: Names of the processes with a share of the model (the kernel keeps 15 characters), most reliable first.
+RANKS = ("VLLM::Worker", "ray::RayWorkerP", "VLLM::EngineCor")
 #: nvidia-smi's output for a value that the GPU does not have, unlike a value that it could not read.
 _NOT_APPLICABLE = ("[N/A]", "N/A", "[Not Supported]")
 

@@ -35,6 +35,7 @@ UNITS: Sequence[str] = (
     paths.GATEWAY_UNIT,
     paths.VLLM_UNIT,
     paths.RAY_UNIT,
+    paths.MEMORY_GUARD_UNIT,
     *(
         f"gb10-{name}.service"
         for name in (
@@ -86,6 +87,11 @@ NODE: Sequence[Place] = (
     Place(paths.WATCHDOG_SETTINGS, "settings of the watchdog", "file"),
     Place(paths.WATCHDOG_TOKEN, "key of the watchdog's messages", "file"),
     Place(paths.WATCHDOG_WEBHOOK, "address of the watchdog's webhook", "file"),
+    Place(f"{paths.UNIT_FOLDER}/multi-user.target.wants/{paths.MEMORY_GUARD_UNIT}", "start at boot", "file"),
+    Place(f"{paths.UNIT_FOLDER}/{paths.MEMORY_GUARD_UNIT}", "unit", "file"),
+    Place(paths.MEMORY_GUARD_PROGRAM, "the memory guard", "tree"),
+    Place("/run/gb10-memory-guard", "the present start", "tree"),
+    Place(paths.MEMORY_GUARD_STATE, "records of the memory guard", "tree"),
     Place(f"{paths.UNIT_FOLDER}/multi-user.target.wants/{paths.GATEWAY_UNIT}", "start at boot", "file"),
     Place(f"{paths.UNIT_FOLDER}/{paths.GATEWAY_UNIT}", "unit", "file"),
     Place(paths.GATEWAY_PROGRAM, "the gateway", "tree"),

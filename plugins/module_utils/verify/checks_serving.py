@@ -141,6 +141,8 @@ CHECKS = (
     of_state("gate-closed", "serving", WARNING),
     of_state("service-down", "serving", ERROR),
     of_state("memory-exhausted", "serving", ERROR),
+    of_state("memory-floor", "serving", ERROR),
+    of_state("memory-guard-down", "serving", WARNING),
     of_state("memory-held", "serving", WARNING),
     of_state("key-refused", "serving", ERROR),
     of_state("port-taken", "serving", ERROR),

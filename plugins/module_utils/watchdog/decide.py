@@ -14,6 +14,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import replace
 
+from ansible_collections.gb10.cluster.plugins.module_utils.node.parse import RANKS
 from ansible_collections.gb10.cluster.plugins.module_utils.watchdog.schema import (
     DOWN,
     RESTART,
@@ -37,8 +38,6 @@ _PROBE_PAUSE = 60.0
 _WAIT = 10.0
 #: An alarm is repeated if the server neither progressed nor restarted. A large model loads in a quarter of an hour.
 _REPEAT = 1200.0
-#: Names of the processes with a share of the model (the kernel keeps 15 characters).
-_RANKS = ("VLLM::Worker", "ray::RayWorkerP", "VLLM::EngineCor")
 #: Programs of a just-in-time compilation by FlashInfer, Triton, PyTorch or CUDA.
 _COMPILERS = frozenset(("nvcc", "cicc", "ptxas", "fatbinary", "nvlink", "cc1plus", "cc1", "ninja", "cudafe++"))
 
@@ -150,4 +149,4 @@ def local(known: Local, processes: Sequence[Process]) -> Local:
 
 def local_ranks(processes: Sequence[Process]) -> frozenset[int]:
     """Return the IDs of the processes with a share of the model, and of the engine."""
-    return frozenset(process.pid for process in processes if process.name.startswith(_RANKS))
+    return frozenset(process.pid for process in processes if process.name.startswith(RANKS))

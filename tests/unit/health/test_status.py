@@ -126,6 +126,12 @@ def test_the_screen() -> None:
     ]
 
 
+def test_the_lowest_memory_of_the_last_start() -> None:
+    starts = [{"minimum": 8 * GIB}, {"minimum": 31.4 * GIB}]
+    shown = status_text.lines([node("spark1", api=API, memory_guard={"active": True, "starts": starts, "stop": {}})], "/srv/models/tiny")
+    assert any(line.endswith("; memory 100.0 of 120.0 GiB available, at least 31.4 GiB in the last start") for line in shown)
+
+
 DRAFTS = {
     "none": (0.0, 0.0, None),
     "many accepted": (2000.0, 1420.0, "draft: 71% of 2000 tokens accepted"),

@@ -230,6 +230,7 @@ def node(head: bool = True, unreachable: str = "", **status: Any) -> dict[str, A
     return {"name": "spark1" if head else "spark2", "head": head, "unreachable": unreachable, "status": {} if unreachable else {**facts, **status}}
 
 
+GUARDED = {"active": True, "starts": [], "stop": {"reason": "only 1.0 GiB of memory were available"}}
 STOPPED = [service(active="inactive", pid=None, enabled=False)]
 
 
@@ -265,6 +266,12 @@ STOPPED = [service(active="inactive", pid=None, enabled=False)]
         pytest.param("rank-missing", node(ranks=[]), id="no rank"),
         pytest.param("link-down", node(links=[{"interface": "enp1s0f1np1", "carrier": False, "hca": "", "state": ""}]), id="no carrier"),
         pytest.param("memory-exhausted", node(available=2 * GIB), id="no memory"),
+        pytest.param(
+            "memory-floor",
+            node(services=[service(active=state, pid=None) for state in ("failed", "inactive")], ranks=[], available=100 * GIB, memory_guard=GUARDED),
+            id="stopped by the guard",
+        ),
+        pytest.param("memory-guard-down", node(memory_guard={**GUARDED, "active": False, "stop": {}}), id="no guard"),
         pytest.param("memory-held", node(services=STOPPED, ranks=[], available=50 * GIB, api={}), id="memory of nothing"),
     ],
 )

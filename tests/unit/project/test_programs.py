@@ -13,6 +13,7 @@ CORE = "ansible_collections.gb10.cluster.plugins.module_utils."
 PROGRAMS = [
     ("gb10", "_gb10_gate_modules", ["launch/io_gates.py"]),
     ("vllm_watchdog", "_vllm_watchdog_modules", ["watchdog/io_watch.py"]),
+    ("vllm_serve", "_vllm_serve_memory_guard_modules", ["memory/io_guard.py"]),
     ("gateway", "_gateway_modules", ["gateway/io_proxy.py"]),
 ]
 

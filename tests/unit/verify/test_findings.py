@@ -265,6 +265,8 @@ WRONG: list[tuple[str, Any, set[str]]] = [
     ("files/patched", {}, {"patches-differ"}),
     ("environments/gb10-ray.service/NCCL_IB_HCA", "rocep1s0f1", set()),
     ("available", GIB, {"memory-exhausted"}),
+    ("memory_guard/stop", {"reason": "only 1.0 GiB of memory were available"}, {"memory-floor"}),
+    ("memory_guard/active", False, {"memory-guard-down"}),
     ("services", [service("gb10-ray.service", active="failed", pid=None)], {"service-stopped"}),
     ("services", [service("gb10-ray.service", active="inactive", pid=None)], {"service-down"}),
     ("services", [service("gb10-ray.service", gate="spark1.gates.gpu: x.")], {"gate-closed"}),

@@ -1,0 +1,215 @@
+"""The memory guard: when a start begins and ends, and the program with real processes and files in place of a node's."""
+
+from __future__ import annotations
+
+import json
+import socket
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from repository import read
+
+from ansible_collections.gb10.cluster.plugins.module_utils.common import paths
+from ansible_collections.gb10.cluster.plugins.module_utils.memory import guard, io_guard
+from ansible_collections.gb10.cluster.plugins.module_utils.memory.guard import GIB, Start, State
+
+LIMIT = 2400.0
+#: Observations as (time, ranks, whether the API listens), and how and when the start ends.
+SERIES: dict[str, tuple[list[tuple[float, set[int], bool]], str, float]] = {
+    "a head that answers": (
+        [(100, {7}, False), (110, {7, 8}, False), (200, {7, 8}, True), (259, {7, 8}, True), (261, {7, 8}, True), (263, {7, 8}, True)],
+        guard.ANSWERED,
+        261,
+    ),
+    "a worker, which has no API": ([(100, {7}, False), (2498, {7}, False), (2500, {7}, False), (2502, {7}, False)], guard.OVER, 2500),
+    "a start that fails": ([(100, {7}, False), (110, set(), False)], guard.ENDED, 110),
+    "an API that closes again": (
+        [(100, {7}, False), (110, {7}, True), (150, {7}, False), (175, {7}, True), (190, set(), False)],
+        guard.ENDED,
+        190,
+    ),
+}
+
+
+@pytest.mark.parametrize(("series", "end", "when"), SERIES.values(), ids=SERIES)
+def test_a_start_ends(series: list[tuple[float, set[int], bool]], end: str, when: float) -> None:
+    state, ends = State(known=frozenset()), []
+    for now, ranks, listens in series:
+        state, ended = guard.observe(state, frozenset(ranks), listens, now, LIMIT)
+        ends += [(ended, now)] if ended else []
+    assert ends == [(end, when)]
+    assert state.start is None
+
+
+def look(state: State, ranks: set[int]) -> tuple[State, str]:
+    return guard.observe(state, frozenset(ranks), False, 300.0, LIMIT)
+
+
+def test_only_new_ranks_begin_a_start() -> None:
+    served = State(known=frozenset({7}))
+    assert look(served, {7}) == (served, "")
+    assert look(State(), {7})[0] == served, "the guard was restarted beside a rank that may serve"
+    assert look(served, {7, 8})[0].start == Start(300, frozenset({7, 8}))
+    assert look(served, set())[0] == State(known=frozenset())
+    assert look(look(served, set())[0], {7})[0].start, "the kernel may use an ID again"
+
+
+def test_the_next_start_may_begin_between_two_looks() -> None:
+    ended, end = look(State(Start(100, frozenset({7}))), {8})
+    assert end == guard.ENDED
+    assert look(ended, {8})[0].start == Start(300, frozenset({8}))
+
+
+def test_a_record_names_the_floor_and_the_time() -> None:
+    found = guard.entry(Start(100, frozenset({7})), GIB, 2 * GIB, 134.4, 1_800_000_034, guard.STOPPED)
+    assert found == {"time": 1_800_000_000, "seconds": 34, "minimum": GIB, "floor": 2 * GIB, "phase": "start", "end": "stopped"}
+    assert guard.reason(found) == (
+        "only 1.0 GiB of memory were available 34 s after the start of the ranks, less than 2 GiB (vllm_serve_memory_floor)"
+    )
+    later = guard.entry(Start(100, frozenset({7}), 120), GIB, 2 * GIB, 130, 0)
+    assert " 30 s after the start of the ranks, in the first requests, less than 2 GiB " in guard.reason(later)
+    assert guard.lowest([found]) == ", at least 1.0 GiB in the last start"
+    assert guard.lowest([]) == ""
+
+
+def test_the_record_of_starts_is_short() -> None:
+    assert [each["seconds"] for each in guard.kept([{"seconds": number} for number in range(10)], {"seconds": 10})] == list(range(1, 11))
+
+
+def test_the_memory_is_read_again(tmp_path: Path) -> None:
+    file = tmp_path / "meminfo"
+    file.write_text("MemTotal:       24117248 kB\nMemFree:        100 kB\nMemAvailable:   22315688 kB\nBuffers:         1 kB\n", encoding="ascii")
+    meminfo = io_guard.Meminfo(str(file))
+    assert meminfo.available() == 22315688 << 10
+    file.write_text("MemTotal:       24117248 kB\nMemAvailable:   9 kB\nBuffers: 1 kB\n", encoding="ascii")
+    assert meminfo.available() == 9 << 10
+    assert io_guard.Meminfo().available() > 0
+
+
+@pytest.fixture
+def proc(tmp_path: Path) -> Callable[[int, str, str], None]:
+    """Add a process to a folder in place of /proc."""
+
+    def add(pid: int, name: str, unit: str) -> None:
+        folder = tmp_path / "proc" / str(pid)
+        folder.mkdir(parents=True)
+        (folder / "comm").write_text(f"{name}\n", encoding="ascii")
+        (folder / "cgroup").write_text(f"0::/{unit}\n", encoding="ascii")
+
+    return add
+
+
+def test_ranks_are_those_of_the_services(proc: Callable[[int, str, str], None], tmp_path: Path) -> None:
+    proc(7, "VLLM::Worker_TP", "system.slice/gb10-vllm.service")
+    proc(8, "ray::RayWorkerP", "gb10.slice/gb10-ray.slice/docker-1.scope")
+    proc(9, "VLLM::EngineCor", "user.slice/user-1000.slice/session-1.scope")
+    proc(10, "python3", "system.slice/gb10-vllm.service")
+    (tmp_path / "proc" / "11").mkdir()
+    assert io_guard.ranks(str(tmp_path / "proc")) == {7, 8}
+
+
+def test_a_port_that_is_only_bound_does_not_listen() -> None:
+    with socket.socket() as server:
+        server.bind(("127.0.0.1", 0))
+        assert not io_guard.listens(server.getsockname())
+        server.listen()
+        assert io_guard.listens(server.getsockname())
+    assert not io_guard.listens(None)
+
+
+class Fake(io_guard.Guard):
+    """A guard whose node has ``found`` ranks and ``left`` bytes, and which notes what it does."""
+
+    def __init__(self, floor: int, address: tuple[str, int] | None = None) -> None:
+        super().__init__(floor, LIMIT, address)
+        self.left = 10 * GIB
+        self.meminfo.available = lambda: self.left  # type: ignore[method-assign]
+
+
+@pytest.fixture
+def node(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Iterator[dict[str, Any]]:
+    """A node in a folder: its ranks, and the calls of the guard."""
+    state: dict[str, Any] = {"ranks": frozenset(), "calls": []}
+    for name in ("STARTS", "STOP", "PRESENT"):
+        monkeypatch.setattr(paths, f"MEMORY_GUARD_{name}", str(tmp_path / name))
+    read = io_guard.starts
+    monkeypatch.setattr(io_guard, "starts", lambda: read(str(tmp_path / "STARTS")))
+    monkeypatch.setattr(io_guard, "ranks", lambda: state["ranks"])
+    monkeypatch.setattr(io_guard, "kill", lambda: state["calls"].append("kill"))
+    monkeypatch.setattr(io_guard, "stop", lambda: state["calls"].append(f"stop, record {(tmp_path / 'STOP').exists()}"))
+    monkeypatch.setattr(io_guard.time, "monotonic", lambda: state["now"])
+    state["now"] = 100.0
+    yield state
+
+
+def recorded(folder: Path, name: str) -> Any:
+    return json.loads((folder / name).read_text(encoding="utf-8"))
+
+
+def test_below_the_floor_it_kills_records_and_stops(node: dict[str, Any], tmp_path: Path) -> None:
+    found = Fake(2 * GIB)
+    found.left = GIB
+    found.look()
+    found.sample()
+    assert node["calls"] == [], "without a start, the memory is not the guard's"
+    found.left, node["ranks"] = 10 * GIB, frozenset({7})
+    found.look()
+    assert recorded(tmp_path, "PRESENT")["minimum"] == 10 * GIB
+    for left in (4 * GIB, 2 * GIB, 3 * GIB):
+        found.left = left
+        found.sample()
+    assert node["calls"] == []
+    found.left, node["now"] = GIB, 134.0
+    found.sample()
+    assert node["calls"] == ["kill", "stop, record True"]
+    assert (recorded(tmp_path, "STOP")["minimum"], recorded(tmp_path, "STOP")["seconds"]) == (GIB, 34)
+    assert [each["end"] for each in recorded(tmp_path, "STARTS")] == ["stopped"]
+    assert not (tmp_path / "PRESENT").exists()
+    found.look()
+    found.sample()
+    assert node["calls"] == ["kill", "stop, record True"], "a killed rank may stay for a while"
+
+
+def test_a_floor_of_zero_only_records(node: dict[str, Any], tmp_path: Path) -> None:
+    (tmp_path / "STARTS").write_text("damaged", encoding="utf-8")
+    found = Fake(0)
+    found.look()
+    node["ranks"] = frozenset({7})
+    found.look()
+    found.left = 0
+    found.sample()
+    found.left, node["ranks"], node["now"] = 9 * GIB, frozenset(), 150.0
+    found.look()
+    assert node["calls"] == []
+    assert [(each["minimum"], each["end"]) for each in recorded(tmp_path, "STARTS")] == [(0, "ended")]
+
+
+@pytest.mark.parametrize("unit", ["ray_cluster/templates/gb10-ray", "vllm_serve/templates/gb10-vllm"])
+def test_the_record_of_a_stop_keeps_the_units_stopped(unit: str) -> None:
+    assert f"\nConditionPathExists=!{paths.MEMORY_GUARD_STOP}\n" in read(f"roles/{unit}.service.j2")
+
+
+@pytest.mark.parametrize("tasks", ["common/tasks/service_start", "vllm_serve/tasks/restore"])
+def test_a_requested_start_removes_the_record(tasks: str) -> None:
+    assert f"path: {paths.MEMORY_GUARD_STOP}\n" in read(f"roles/{tasks}.yml")
+
+
+def test_every_cgroup_of_a_service_is_killed(tmp_path: Path) -> None:
+    folders = [tmp_path / name for name in ("system.slice/gb10-ray.service", "gb10.slice/gb10-vllm.slice", "system.slice/ssh.service")]
+    for folder in folders:
+        folder.mkdir(parents=True)
+        (folder / "cgroup.kill").touch()
+    io_guard.kill(str(tmp_path))
+    assert [(folder / "cgroup.kill").read_text(encoding="ascii") for folder in folders] == ["1", "1", ""]
+
+
+def test_a_service_that_cannot_be_stopped_is_reported(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr(paths, "UNIT_FOLDER", str(tmp_path))
+    (tmp_path / "gb10-vllm.service").touch()
+    monkeypatch.setenv("PATH", str(tmp_path))
+    io_guard.stop()
+    assert capsys.readouterr().out.startswith("gb10-vllm.service was not stopped: ")
