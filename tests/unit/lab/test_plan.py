@@ -204,6 +204,12 @@ def test_what_nodes_share_is_read_only_unless_it_is_asked_otherwise() -> None:
     assert module.Bind("/cache", "/var/cache/ccache", writable=True).argument == "--bind=/cache:/var/cache/ccache"
 
 
+def test_a_node_shares_what_names_it_or_no_node() -> None:
+    gpu = [module.Bind(f"/dev/nvidia{number}", f"/dev/nvidia{number}", nodes=[f"spark{number + 1}"]) for number in (0, 1)]
+    binds = [module.Bind("/usr/local/nvidia", "/usr/local/nvidia"), *gpu]
+    assert module.bind_arguments("spark2", binds) == [module.Bind("/usr/local/nvidia", "/usr/local/nvidia").argument, gpu[1].argument]
+
+
 @pytest.mark.parametrize("path", ["relative", "/with space", "/a:b", "/a'b", "/a\n", "/", ""])
 def test_a_path_that_would_be_another_option_is_refused(path: str) -> None:
     with pytest.raises(LabError, match="lab_binds: src: "):
