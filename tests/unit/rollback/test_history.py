@@ -22,7 +22,9 @@ PAIR = [node("spark1", [OLD, NEW]), node("spark2", [OLD, NEW])]
 def test_the_list_is_newest_first_with_the_change() -> None:
     lines = history.lines(PAIR)
     assert lines[0] == f"{NEW.id[:12]}  2026-11-22 10:00:00  /srv/models/tiny, stack current (current)"
-    changes = ["serve args: - --gpu-memory-utilization=0.79", "serve args: - --max-num-seqs=64", "serve args: - --no-enable-flashinfer-autotune, and 3 more"]
+    removed = ("--gpu-memory-utilization=0.79", "--max-num-seqs=64", "--no-enable-flashinfer-autotune")
+    changes = [f"serve args: - {word}" for word in removed]
+    changes[-1] += ", and 3 more"
     assert lines[1] == f"    since {OLD.id[:12]}: {'; '.join(changes)}"
     assert lines[2:4] == ["    golden answers: 7 equal", "    on all nodes; a rollback needs no download"]
     assert lines[4:] == [f"{OLD.id[:12]}  2026-11-21 10:00:00  /srv/models/tiny, stack current", "    on all nodes; a rollback needs no download"]
