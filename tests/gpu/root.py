@@ -63,12 +63,12 @@ class Root:
         stamp.parent.mkdir(parents=True, exist_ok=True)
         stamp.touch()
         self.mount()
-        wheels = self.path / "root/wheels"
+        wheels = self.path / "srv/wheels"
         wheels.mkdir()
         _run(["tar", "--extract", f"--file={self.folder / 'controller.tar'}", f"--directory={wheels}"])
         for command in (
             ["python3", "-m", "venv", ANSIBLE],
-            ["sh", "-c", f"{ANSIBLE}/bin/pip install --quiet --no-index --no-deps /root/wheels/*.whl"],
+            ["sh", "-c", f"{ANSIBLE}/bin/pip install --quiet --no-index --no-deps /srv/wheels/*.whl"],
         ):
             done = self.run(command, 300)
             if done.status:

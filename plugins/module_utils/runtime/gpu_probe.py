@@ -13,7 +13,6 @@ from typing import Any
 
 from ansible_collections.gb10.cluster.plugins.module_utils.common import bounded_json
 from ansible_collections.gb10.cluster.plugins.module_utils.common.problems import Problem
-from ansible_collections.gb10.cluster.plugins.module_utils.model.quantization import FP8
 
 PASSED, FAILED, UNSUPPORTED, SKIPPED = "passed", "failed", "unsupported", "skipped"
 #: The checks, in order, with descriptions for people. Keep the names equal to io_gpu_probe.py.
@@ -66,7 +65,7 @@ def required(quantization: str) -> list[str]:
 
     vLLM's own products are not among them: VLLM_DISABLED_KERNELS replaces them, PyTorch's FP8 and Marlin's NVFP4.
     """
-    return [*ESSENTIAL, *(["fp8_torch"] if quantization == FP8 else [])]
+    return [*ESSENTIAL, *(["fp8_torch"] if quantization == "fp8" else [])]
 
 
 def record(found: Sequence[Mapping[str, Any]]) -> str:
