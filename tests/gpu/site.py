@@ -13,7 +13,7 @@ programs of util-linux. Copy the parts into the F/parts there. FREEZE is that ma
 not travel. README.md has the steps and what each verifies.
 
 Each step writes STEP.json and STEP.log into O, prints a line, and ends the program with 1 if it fails. Its JSON has the compilers that ran
-in the hosts, the lowest MemAvailable, and vLLM's lines about its choices and times.
+in the hosts with their units, the lowest MemAvailable, and what vLLM logged about its choices and times.
 
 Standard library only.
 """
@@ -38,8 +38,13 @@ from pathlib import Path
 from typing import Any
 
 import parts
+from adhoc import ROOT
 from client import complete, request
 from root import CHECKOUT, DRIVER, TOOLKIT, Result, Root
+
+sys.path.insert(0, str(ROOT / ".collections"))
+
+from ansible_collections.gb10.cluster.plugins.module_utils.launch import choices
 
 LAB, PREFIX = "gpu", parts.PREFIX
 #: Bytes of a host's journals in STEP.log.
@@ -49,13 +54,10 @@ COMPILERS = {"ninja", "nvcc", "cicc", "ptxas", "cc1plus", "fatbinary", "cudafe++
 #: Seconds between two samples.
 SAMPLE = 0.5
 MODEL, BROKEN = "/srv/models/moe", "/srv/models/broken"
-#: Lines of vLLM's log about its choices and times.
-SELECTED = re.compile(
-    r"Selected \w+ for \w+|Using \S+ (?:Fp8 MoE|attention|MoE|NvFp4|sampl\w*) ?\w* ?backend|Using AttentionBackendEnum\.\w+ backend|"
-    r"Using FlashInfer for \S+ & \S+ sampling|FlashInfer[^\n]{0,120}|[^\n]{0,40}autotun[^\n]{0,80}|NCCL version \S+|vLLM is using nccl==\S+|"
-    r"Graph capturing finished in [^\n]{0,80}|torch\.compile (?:took|takes)[^\n]{0,80}|Compiling a graph[^\n]{0,80}|Dynamo bytecode[^\n]{0,60}|"
-    r"Directly load[^\n]{0,100}|init engine[^\n]{0,120}|Model loading took[^\n]{0,80}|Loading weights took[^\n]{0,60}|"
-    r"Triton kernel JIT[^\n]{0,120}|Application startup complete|GPU KV cache size[^\n]{0,60}|NET/Socket[^\n]{0,80}"
+#: Lines of vLLM's log about the steps of a start, and about compilation.
+TIMES = re.compile(
+    r"(?:init engine|Loading weights took|Model loading took|torch\.compile t|Compiling a graph|Dynamo bytecode|Directly load|Graph capturing|"
+    r"GPU KV cache size|Application startup complete|Triton kernel JIT|[^\n]{0,60}(?:JIT comp|jit comp|FlashInfer|autotun(?:e|ing) ))[^\n]{0,160}"
 )
 
 
@@ -232,9 +234,9 @@ class Site:
     def rerun(self) -> None:
         """The rerun changes nothing."""
         done = self.play("site.yml")
-        changed = re.findall(r"^changed: .*", done.output, re.MULTILINE)
-        if not re.search(r"changed=0 ", done.output) or re.search(r"changed=[1-9]", done.output):
-            raise Failed(f"changed: {changed[:10]}")
+        if re.search(r"changed=[1-9]", done.output):
+            changed = re.findall(r"^TASK \[(.*?)\](?:(?!TASK).)*?^changed: ", done.output, re.MULTILINE | re.DOTALL)
+            raise Failed(f"changed: {'; '.join(changed)}")
 
     def restart(self) -> None:
         """The second start, by systemctl."""
@@ -336,17 +338,24 @@ class Site:
     # -- evidence --------------------------------------------------------------------------------------------------------
 
     def started(self) -> None:
-        """Collect the times of the services' last start, and vLLM's lines since then."""
-        properties = "Id,ActiveState,SubState,NRestarts,ExecMainStartTimestamp,ExecMainPID,MemoryPeak,MemoryCurrent"
+        """Collect the last start of each service: its seconds, its steps, and what each process logged about its choices."""
+        properties = "Id,ActiveState,SubState,NRestarts,ExecMainStartTimestamp,MemoryPeak"
         show = f"systemctl show --timestamp=unix --property={properties} {' '.join(UNITS)}"
         last = "_SYSTEMD_INVOCATION_ID=$(systemctl show --value --property InvocationID $u)"
-        journal = f"for u in gb10-vllm gb10-ray; do journalctl --unit $u --output cat --no-pager {last}; done"
+        journal = f"for u in gb10-ray gb10-vllm; do journalctl --unit $u --output short-unix --no-hostname --no-pager {last}; done"
         for name in self.names:
-            text = self.ssh(name, journal, 60).output
+            blocks = self.ssh(name, show).output.strip().split("\n\n")
+            units = {unit.pop("Id"): unit for unit in (dict(line.split("=", 1) for line in block.splitlines()) for block in blocks)}
+            text = self.ssh(name, journal).output
+            began = float(units["gb10-vllm.service"].get("ExecMainStartTimestamp", "").lstrip("@") or 0)
+            lines = re.findall(r"^(\d+\.\d+) \S+?: (.*)", text, re.MULTILINE)
+            steps = [(round(float(second) - began, 1), found.group()) for second, line in lines if (found := TIMES.search(line))]
             self.step.evidence.setdefault("hosts", {})[name] = {
-                "units": [dict(line.split("=", 1) for line in block.splitlines()) for block in self.ssh(name, show).output.strip().split("\n\n")],
-                "selected": list(dict.fromkeys(match.group().strip() for match in SELECTED.finditer(text)))[:200],
-                "argv": re.sub(r"\x1b\[[0-9;]*m", "", "".join(re.findall(r"non-default args: .*", text)[:1]))[:3000],
+                "units": units,
+                "start_seconds": next((second for second, line in reversed(steps) if line.startswith("Application startup")), None),
+                "steps": steps[:200],
+                "choices": choices.read(line for _, line in lines),
+                "argv": "".join(re.findall(r"non-default args: .*", text)[-1:])[:3000],
             }
 
     def journals(self) -> None:
