@@ -45,6 +45,7 @@ from root import CHECKOUT, DRIVER, TOOLKIT, Result, Root
 sys.path.insert(0, str(ROOT / ".collections"))
 
 from ansible_collections.gb10.cluster.plugins.module_utils.launch import choices
+from ansible_collections.gb10.cluster.plugins.module_utils.serve import backends
 
 LAB, PREFIX = "gpu", parts.PREFIX
 #: Bytes of a host's journals in STEP.log.
@@ -53,6 +54,12 @@ UNITS = ("gb10-vllm", "gb10-ray", "gb10-watchdog")
 COMPILERS = {"ninja", "nvcc", "cicc", "ptxas", "cc1plus", "fatbinary", "cudafe++"}
 #: Seconds between two samples.
 SAMPLE = 0.5
+#: Variables of the steps of the same name: what the plan names on 12.1 for this model, and FlashInfer.
+DEFAULT121 = {
+    "gpu_args": ["--attention-backend=TRITON_ATTN", "--moe-backend=triton", "--no-enable-flashinfer-autotune"],
+    "gpu_env": backends.environment("fp8", flashinfer=False),
+}
+FLASHINFER = {"gpu_args": ["--attention-backend=FLASHINFER"], "gpu_env": backends.environment("fp8", flashinfer=True)}
 MODEL, BROKEN = "/srv/models/moe", "/srv/models/broken"
 #: Lines of vLLM's log about the steps of a start, and about compilation.
 TIMES = re.compile(
@@ -92,14 +99,15 @@ class Site:
     def prepare(self) -> None:
         """Mount the root, and write the inventory next to the records that earlier playbooks wrote."""
         self.root.mount()
-        parts.write_inventory(self.inventory, self.names, {"gpu_folder": str(self.folder), "gpu_binds": self.binds(), "gpu_files": self.files()})
+        machine = {"gpu_folder": str(self.folder), "gpu_binds": self.binds(), "gpu_files": self.files(), "gpu_args": [], "gpu_env": {}}
+        parts.write_inventory(self.inventory, self.names, machine)
 
     def binds(self) -> list[dict[str, Any]]:
         """Return what the hosts share: all of them the models, the driver and the toolkit, and each one a GPU."""
-        shared = [(self.folder / "models/block", MODEL), (self.folder / "models/broken", BROKEN), (TOOLKIT, str(TOOLKIT))]
+        shared = {str(self.folder / "models/block"): MODEL, str(self.folder / "models/broken"): BROKEN, str(TOOLKIT): str(TOOLKIT)}
         if self.gpus:
-            shared += [(DRIVER, str(DRIVER)), *((Path(f"/dev/{name}"), f"/dev/{name}") for name in ("nvidiactl", "nvidia-uvm", "nvidia-uvm-tools"))]
-        result: list[dict[str, Any]] = [{"src": str(source), "dest": place} for source, place in shared if source.exists()]
+            shared |= {path: path for path in (str(DRIVER), "/dev/nvidiactl", "/dev/nvidia-uvm", "/dev/nvidia-uvm-tools")}
+        result: list[dict[str, Any]] = [{"src": source, "dest": place} for source, place in shared.items()]
         for number, name in enumerate(self.names if self.gpus else ()):
             result.append({"src": f"/dev/nvidia{number}", "dest": f"/dev/nvidia{number}", "nodes": [name]})
         return result
@@ -108,9 +116,10 @@ class Site:
         """Return the copied files. The libraries of the driver are found by the linker's cache, as on a Spark."""
         if not self.gpus:
             return []
-        path = self.folder / "nvidia.conf"
-        path.write_text(f"{DRIVER}/lib64\n", encoding="ascii")
-        return [{"src": f"{DRIVER}/bin/nvidia-smi", "dest": "/usr/bin/nvidia-smi"}, {"src": str(path), "dest": "/etc/ld.so.conf.d/nvidia.conf"}]
+        libraries, smi = self.folder / "nvidia.conf", self.folder / "nvidia-smi"
+        libraries.write_text(f"{DRIVER}/lib64\n", encoding="ascii")
+        shutil.copy(shutil.which("nvidia-smi", path=f"{DRIVER}/bin:{os.environ['PATH']}") or sys.exit("nvidia-smi is missing"), smi)
+        return [{"src": str(smi), "dest": "/usr/bin/nvidia-smi"}, {"src": str(libraries), "dest": "/etc/ld.so.conf.d/nvidia.conf"}]
 
     def play(self, playbook: str, *arguments: str, fails: bool = False, limit: float = 0) -> Result:
         """Run a playbook. Its seconds, recap and error become evidence."""
@@ -212,8 +221,8 @@ class Site:
             if self.gpus:
                 # As the package of a driver does.
                 query = "nvidia-smi --query-gpu=name,compute_cap,driver_version --format=csv,noheader"
-                facts["gpu"] = self.ssh(name, f"ldconfig && nvidia-smi -L && {query}").output
-                if "GPU 0" not in facts["gpu"] or "GPU 1" in facts["gpu"]:
+                facts["gpu"] = self.ssh(name, f"ldconfig; nvidia-smi -L && {query}").output
+                if len(re.findall(r"^GPU \d", facts["gpu"], re.MULTILINE)) != 1:
                     raise Failed(f"{name}: expected one GPU; found {facts['gpu']}")
             self.step.evidence[name] = facts
             if "no ninja" not in facts["system"]:
@@ -235,8 +244,8 @@ class Site:
         """The rerun changes nothing."""
         done = self.play("site.yml")
         if re.search(r"changed=[1-9]", done.output):
-            changed = re.findall(r"^TASK \[(.*?)\](?:(?!TASK).)*?^changed: ", done.output, re.MULTILINE | re.DOTALL)
-            raise Failed(f"changed: {'; '.join(changed)}")
+            tasks = re.split(r"^TASK \[", done.output, flags=re.MULTILINE)
+            raise Failed(f"changed: {'; '.join(task.partition(']')[0] for task in tasks if re.search('^changed: ', task, re.MULTILINE))}")
 
     def restart(self) -> None:
         """The second start, by systemctl."""
@@ -270,7 +279,7 @@ class Site:
 
     def other(self, *variables: str) -> None:
         """Serve with other variables, and recite."""
-        self.play("site.yml", *(word for each in variables if each for word in ("-e", each)))
+        self.play("site.yml", *(word for each in variables for word in ("-e", each)))
         self.started()
         self.recited()
 
@@ -315,7 +324,9 @@ class Site:
 
     def rollback(self) -> None:
         """Switch to a model that does not start. The old one answers again."""
-        self.play("playbooks/switch_model.yml", "-e", f"gb10_model={BROKEN}", fails=True)
+        done = self.play("playbooks/switch_model.yml", "-e", f"gb10_model={BROKEN}", fails=True)
+        if f"Restored {MODEL}" not in done.output:
+            raise Failed(f"no rollback: {done.output[-1000:]}")
         self.step.evidence["answers_after"] = self.answers_again(self.key(), 60)
         self.recited()
 
@@ -468,8 +479,8 @@ def main(arguments: Sequence[str]) -> None:
     parser.add_argument("--hosts", type=int, choices=(1, 2), default=2)
     parser.add_argument("--without-gpu", action="store_true", help="to rehearse: the steps until vLLM needs a GPU")
     parser.add_argument("--limit", type=float, default=540, help="seconds for a playbook")
-    parser.add_argument("--flashinfer", default="", metavar="VARIABLES", help="step flashinfer: variables, as for ansible-playbook -e")
-    parser.add_argument("--default121", default="", metavar="VARIABLES", help="step default121: the same")
+    parser.add_argument("--flashinfer", default=json.dumps(FLASHINFER), metavar="VARIABLES", help="step flashinfer: as for ansible-playbook -e")
+    parser.add_argument("--default121", default=json.dumps(DEFAULT121), metavar="VARIABLES", help="step default121: the same")
     parser.add_argument("-e", "--extra-vars", action="append", default=[], metavar="VARIABLES", help="for every playbook")
     options = parser.parse_args(arguments)
     options.folder.mkdir(parents=True, exist_ok=True)
