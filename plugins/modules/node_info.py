@@ -109,7 +109,7 @@ model_bytes:
   type: int
   sample: 65248815744
 model_reason:
-  description: Why vLLM cannot load the weights (missing files, or pointers of Git LFS), empty if it can.
+  description: Why vLLM cannot load the weights (missing or unreadable files, or pointers of Git LFS), empty if it can.
   returned: always
   type: str
 model_at:
@@ -286,7 +286,7 @@ def main() -> None:
             gpu=io_node.gpu(run),
             **io_fabric.read(run),
             listeners=io_node.listeners(),
-            **(io_model.planned_model(folder, source, module.params["exclude"]) if folder else io_model.NO_MODEL),
+            **(io_model.planned_model(folder, source, module.params["exclude"], module.params["user"]) if folder else io_model.NO_MODEL),
             **io_node.system(),
             toolkit=io_toolkit.facts(run),
             nccl=io_nccl.bundled_facts(module.params["runtime"]) if module.params["runtime"] else None,

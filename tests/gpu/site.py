@@ -212,6 +212,9 @@ class Site:
         # The weights have another shape. Their names and bytes, which the planner reads, are right.
         document["head_dim"] = 2 * document.get("head_dim", document["hidden_size"] // document["num_attention_heads"])
         config.write_text(json.dumps(document), encoding="utf-8")
+        for path in models.rglob("*"):
+            # safetensors writes files that only their owner can read.
+            path.chmod(0o755 if path.is_dir() else 0o644)
 
     def up(self) -> None:
         """Boot the hosts, with their GPUs."""

@@ -1020,7 +1020,18 @@ _HOST_ERRORS = (
         "systemd.exec(5), 203/EXEC",
         tested=DOCUMENTED,
         pattern=r"Failed (?:to execute|at step EXEC|to locate executable) .{0,300}No such file"
-        r"|Unable to locate executable",
+        # nvidia-modprobe is optional, and systemd reports that it is missing at each start.
+        r"|Unable to locate executable '(?!/usr/bin/nvidia-modprobe)",
+    ),
+    Symptom(
+        "weights-unreadable",
+        _MODEL,
+        ("FileNotFoundError: No such file or directory: /srv/models/moe/model.safetensors",),
+        "gb10_service_user cannot read the weights; safetensors reports each file that it cannot open as missing",
+        "run chmod --recursive a+rX on the model's folder, and let every user enter the folders above it",
+        "vLLM 0.33.0 on an NVIDIA H100 (tests/gpu/site.py), with weights of mode 0600",
+        LAB,
+        r"No such file or directory: /.{1,300}\.safetensors",
     ),
     Symptom(
         "unit-directories",

@@ -39,6 +39,9 @@ def needed_layers(kinds: Sequence[object], dense: int, count: int) -> int:
 def shortened(config: Any) -> Any:
     """Return a transformers configuration with the first layers only."""
     text = config.get_text_config() if hasattr(config, "get_text_config") else config
+    if not hasattr(text, "num_hidden_layers"):
+        # vLLM first applies the function to an empty configuration, to find changed architectures.
+        return config
     count = int(text.num_hidden_layers)
     lists = [name for name, value in vars(text).items() if isinstance(value, list | tuple | str) and len(value) == count]
     kinds = getattr(text, next((name for name in lists if "type" in name or "pattern" in name), ""), ())

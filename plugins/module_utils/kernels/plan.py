@@ -25,11 +25,11 @@ from ansible_collections.gb10.cluster.plugins.module_utils.launch import confine
 #: The unit, and the folder of its temporary user, which keeps the objects of an interrupted compilation.
 UNIT, CACHE = "gb10-kernels.service", "gb10-kernels"
 #: A module of FlashInfer: the name of a folder and of the library in it.
-MODULE = re.compile(r"[A-Za-z0-9_]{1,200}", re.ASCII)
+MODULE = re.compile(r"[A-Za-z0-9_]{1,250}", re.ASCII)
 #: The folder of the stored modules below FlashInfer's package, and the folder of their manifests in it.
 STORE, MANIFESTS = "data/aot", ".gb10"
 #: The modules below the temporary user's folder: RELEASE/ARCHITECTURE/cached_ops/NAME/NAME.so.
-_BUILT = re.compile(r"\.cache/flashinfer/[\w.+-]+/[\w.]+/cached_ops/(\w{1,200})/\1\.so", re.ASCII)
+_BUILT = re.compile(r"\.cache/flashinfer/[\w.+-]+/[\w.]+/cached_ops/(\w{1,250})/\1\.so", re.ASCII)
 _OBJECT = re.compile(r".*/cached_ops/\w+/[^/]+\.o", re.ASCII)
 #: Limits for the results of a compilation, which are untrusted. The largest module seen has 170 MB.
 MOST_MODULES, MOST_BYTES, _MOST_MANIFEST = 200, 1 << 30, 1 << 18

@@ -71,8 +71,13 @@ class Bind:
 
 
 def bind_arguments(node: str, binds: Iterable[Bind]) -> list[str]:
-    """Return the options of systemd-nspawn for a node."""
-    return [bind.argument for bind in binds if not bind.nodes or node in bind.nodes]
+    """Return the options of systemd-nspawn for a node.
+
+    A node with a device of its own must not create device files: NVIDIA's programs create those of every GPU.
+    """
+    own = [bind for bind in binds if not bind.nodes or node in bind.nodes]
+    closed = ["--drop-capability=CAP_MKNOD"] if any(bind.nodes and bind.src.startswith("/dev/") for bind in own) else []
+    return [*(bind.argument for bind in own), *closed]
 
 
 @dataclass(frozen=True)

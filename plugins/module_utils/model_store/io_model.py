@@ -6,8 +6,10 @@
 
 from __future__ import annotations
 
+import contextlib
 import glob
 import os
+import pwd
 from collections.abc import Mapping, Sequence
 from typing import Any
 
@@ -17,6 +19,8 @@ from ansible_collections.gb10.cluster.plugins.module_utils.model import kind, qu
 from ansible_collections.gb10.cluster.plugins.module_utils.model_store import io_files as io_model_files
 from ansible_collections.gb10.cluster.plugins.module_utils.model_store import plan as model_store
 
+#: The user in place of a service user that does not exist yet.
+_NOBODY = 65534
 #: The result of planned_model() without a model folder.
 NO_MODEL: dict[str, Any] = {"model": None, "model_bytes": None, "model_reason": "", "model_at": "", "model_complete": False}
 #: Maximum bytes of a config.json, all of which go to the controller. The largest files list unquantized modules and
@@ -58,16 +62,50 @@ def _weights(folder: str) -> dict[str, int]:
     return {os.path.basename(name): os.path.getsize(name) for name in names if os.path.exists(name)}
 
 
-def planned_model(folder: str, source: str, exclude: Sequence[str]) -> dict[str, Any]:
+def _unread(folder: str, names: Sequence[str], user: str) -> str:
+    """Return the first file that a user cannot read, "" if there is none. Only root can find out.
+
+    The kernel decides, in a process of that user, because modes alone do not show access lists and folders above.
+    """
+    if os.geteuid() != 0 or not names:
+        return ""
+    try:
+        entry = pwd.getpwnam(user)
+        uid, gid, groups = entry.pw_uid, entry.pw_gid, os.getgrouplist(user, entry.pw_gid)
+    except KeyError:
+        uid, gid, groups = _NOBODY, _NOBODY, []
+    read, write = os.pipe()
+    if not (child := os.fork()):
+        with contextlib.suppress(BaseException):
+            os.setgroups(groups)
+            os.setresgid(gid, gid, gid)
+            os.setresuid(uid, uid, uid)
+            refused = next((name for name in names if not os.access(f"{folder}/{name}", os.R_OK)), "")
+            os.write(write, refused.encode())
+        os._exit(0)
+    os.close(write)
+    with os.fdopen(read, encoding="utf-8", errors="replace") as pipe:
+        refused = pipe.read()
+    os.waitpid(child, 0)
+    return refused
+
+
+def planned_model(folder: str, source: str, exclude: Sequence[str], user: str = "") -> dict[str, Any]:
     """Return the result of model() for the model's folder, or for its source folder until the copy is complete.
 
     The manifest marks a complete copy. Adds {model_at, model_complete}: the folder that was read, and whether the
     model's folder is complete. ``source`` may be "", ``exclude`` contains patterns of files that are not copied. The
-    copy does not change the result of model(). Raises ValueError.
+    copy does not change the result of model(). ``user`` has to read a folder that the store did not copy. Raises ValueError.
     """
     complete = io_model_files.complete(folder)
     place = source if source and not complete and os.path.exists(f"{source}/config.json") else folder
     manifest = io_model_files.manifest(folder) if complete else None
     files = manifest["files"] if manifest else [{"path": name, "size": size} for name, size in _weights(place).items()]
     sizes = model_store.weights(files, exclude if place == source else ())
-    return {**model(place, sizes), "model_at": place, "model_complete": complete}
+    found = model(place, sizes)
+    if user and place == folder and not complete and not found["model_reason"]:
+        names = [name for name in ("config.json", *sorted(sizes)) if os.path.exists(f"{place}/{name}")]
+        if refused := _unread(place, names, user):
+            # vLLM's loader would report that there is no such file.
+            found["model_reason"] = f"{user} cannot read {refused}"
+    return {**found, "model_at": place, "model_complete": complete}

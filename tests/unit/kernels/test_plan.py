@@ -123,3 +123,9 @@ def test_a_configuration_is_shortened_with_its_lists() -> None:
     whole = SimpleNamespace(get_text_config=lambda: text)
     assert io_start.shortened(whole) is whole
     assert (text.num_hidden_layers, text.layer_types, text.rope) == (4, ["a", "a", "a", "b"], [1, 2])
+
+
+def test_an_empty_configuration_stays_as_it_is() -> None:
+    # vLLM 0.24 first applies the function to one.
+    empty = SimpleNamespace()
+    assert io_start.shortened(empty) is empty
