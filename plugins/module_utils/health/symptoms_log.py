@@ -548,8 +548,8 @@ _KERNEL_ERRORS = (
             "FileNotFoundError: [Errno 2] No such file or directory: 'ninja'",
         ),
         "kernels are compiled at run time, and a compiler, ninja or nvcc is missing",
-        "run site.yml --tags vllm_runtime, and keep g++ in vllm_runtime_packages; FlashInfer's own kernels need a "
-        "CUDA toolkit",
+        "run site.yml, which puts the runtime's programs into PATH and compiles FlashInfer's kernels before the start; "
+        "keep g++ in vllm_runtime_packages; FlashInfer needs a CUDA toolkit, or set gb10_flashinfer: false",
         "Triton, triton/runtime/build.py; FlashInfer",
         tested=DOCUMENTED,
         pattern=r"Failed to find C compiler|Could not find nvcc|Ninja is required|nvcc: not found"
@@ -899,6 +899,16 @@ _MODEL_ERRORS = (
         LAB,
         r"User-specified max_model_len .{0,40} is greater than the derived",
     ),
+    Symptom(
+        "weights-unreadable",
+        _MODEL,
+        ("FileNotFoundError: No such file or directory: /srv/models/moe/model.safetensors",),
+        "gb10_service_user cannot read the weights; safetensors reports each file that it cannot open as missing",
+        "run chmod --recursive a+rX on the model's folder, and let every user enter the folders above it",
+        "vLLM 0.33.0 on an NVIDIA H100 (tests/gpu/site.py), with weights of mode 0600",
+        LAB,
+        r"No such file or directory: /.{1,300}\.safetensors",
+    ),
 )
 
 _ARGUMENT_ERRORS = (
@@ -1022,16 +1032,6 @@ _HOST_ERRORS = (
         pattern=r"Failed (?:to execute|at step EXEC|to locate executable) .{0,300}No such file"
         # nvidia-modprobe is optional, and systemd reports that it is missing at each start.
         r"|Unable to locate executable '(?!/usr/bin/nvidia-modprobe)",
-    ),
-    Symptom(
-        "weights-unreadable",
-        _MODEL,
-        ("FileNotFoundError: No such file or directory: /srv/models/moe/model.safetensors",),
-        "gb10_service_user cannot read the weights; safetensors reports each file that it cannot open as missing",
-        "run chmod --recursive a+rX on the model's folder, and let every user enter the folders above it",
-        "vLLM 0.33.0 on an NVIDIA H100 (tests/gpu/site.py), with weights of mode 0600",
-        LAB,
-        r"No such file or directory: /.{1,300}\.safetensors",
     ),
     Symptom(
         "unit-directories",

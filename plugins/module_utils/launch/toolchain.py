@@ -11,8 +11,8 @@ from __future__ import annotations
 
 #: systemd's PATH for units. Source: systemd.exec(5), "Environment Variables Set or Propagated by the Service Manager".
 SYSTEM_PATH = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
-#: The largest memory of one compiler process of FlashInfer's modules, in GiB; see docs/benchmarks.md.
-JOB_GIB = 6
+#: The largest memory of one compiler process, in GiB: 6.9 for FlashInfer 0.7.2 and 12.1, see docs/benchmarks.md.
+JOB_GIB = 7
 #: Compilers next to a loaded model. They share the memory that the plan leaves to the host.
 RANK_JOBS = 2
 

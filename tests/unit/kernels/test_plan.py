@@ -98,7 +98,7 @@ def test_a_manifest_is_read_again() -> None:
 
 
 def test_jobs_leave_half_of_the_memory() -> None:
-    assert plan.jobs(110 << 30, 20) == 9
+    assert plan.jobs(110 << 30, 20) == 7
     assert plan.jobs(110 << 30, 4) == 4
     assert plan.jobs(1 << 30, 20) == 1
 

@@ -207,7 +207,9 @@ def test_what_nodes_share_is_read_only_unless_it_is_asked_otherwise() -> None:
 def test_a_node_shares_what_names_it_or_no_node() -> None:
     gpu = [module.Bind(f"/dev/nvidia{number}", f"/dev/nvidia{number}", nodes=[f"spark{number + 1}"]) for number in (0, 1)]
     binds = [module.Bind("/usr/local/nvidia", "/usr/local/nvidia"), *gpu]
-    assert module.bind_arguments("spark2", binds) == [module.Bind("/usr/local/nvidia", "/usr/local/nvidia").argument, gpu[1].argument, "--drop-capability=CAP_MKNOD"]
+    driver = "--bind-ro=/usr/local/nvidia:/usr/local/nvidia"
+    assert module.bind_arguments("spark2", binds) == [driver, gpu[1].argument, "--drop-capability=CAP_MKNOD"]
+    assert module.bind_arguments("spark3", binds) == [driver]
 
 
 @pytest.mark.parametrize("path", ["relative", "/with space", "/a:b", "/a'b", "/a\n", "/", ""])

@@ -127,7 +127,7 @@ def test_an_encoder_needs_no_kv_cache() -> None:
     assert (found.fits, found.context, found.tokens, found.nodes[0].kv) == (True, 8192, 0, 0)
     assert not [word for word in found.arguments if "kv-cache" in word]
     assert "fits: an encoder needs no KV cache; texts of up to 8192 tokens" in memory_plan.explain(found, False)
-    small = memory_plan.plan(memory.Inputs(shape(bge.config), [memory.Node("spark1", True, 10 * 10**9)], 1))
+    small = memory_plan.plan(memory.Inputs(shape(bge.config), [memory.Node("spark1", True, 4 * 10**9)], 1))
     assert not small.fits and small.problems
 
 

@@ -36,7 +36,7 @@ def test_node_info_answers_all_in_one(tmp_path: Path) -> None:
     program(systemd(tmp_path), "nvidia-smi", SMI)
     program(tmp_path, "ip", f"echo '{json.dumps(links)}'")
     (tmp_path / "config.json").write_text('{"model_type": "llama"}', encoding="utf-8")
-    answer = run_module("node_info", {"model": str(tmp_path)}, tmp_path)
+    answer = run_module("node_info", {"model": str(tmp_path), "user": "root"}, tmp_path)
     assert answer["gpu"]["gpus"][0]["capability"] == "12.1"
     fabric = run_module("fabric_info", {}, tmp_path)
     assert fabric["interfaces"]["lo"]["addresses"] == ["127.0.0.1/8"]
@@ -57,20 +57,20 @@ def test_node_info_counts_the_weights(tmp_path: Path) -> None:
     model.mkdir()
     for name, size in (("model-1.safetensors", 600), ("model-2.safetensors", 400), ("consolidated.safetensors", 1000)):
         (model / name).write_bytes(bytes(size))
-    assert run_module("node_info", {"model": str(model)}, tmp_path)["model_bytes"] == 1000
+    assert run_module("node_info", {"model": str(model), "user": "root"}, tmp_path)["model_bytes"] == 1000
     index = {"metadata": {"total_size": 995}, "weight_map": {"a": "model-1.safetensors", "b": "model-2.safetensors"}}
     (model / "model.safetensors.index.json").write_text(json.dumps(index), encoding="utf-8")
-    answer = run_module("node_info", {"model": str(model)}, tmp_path)
+    answer = run_module("node_info", {"model": str(model), "user": "root"}, tmp_path)
     assert (answer["model_bytes"], answer["model_reason"]) == (995, "")
     (model / "model-2.safetensors").unlink()
-    answer = run_module("node_info", {"model": str(model)}, tmp_path)
+    answer = run_module("node_info", {"model": str(model), "user": "root"}, tmp_path)
     assert (answer["model_bytes"], answer["model_reason"]) == (
         995,
         "1 of 2 files in the index are missing: 'model-2.safetensors'",
     )
     pointer = f"version https://git-lfs.github.com/spec/v1\noid sha256:{'0' * 64}\nsize 400\n"
     (model / "model-2.safetensors").write_text(pointer, encoding="utf-8")
-    answer = run_module("node_info", {"model": str(model)}, tmp_path)
+    answer = run_module("node_info", {"model": str(model), "user": "root"}, tmp_path)
     reason = "1 of the weights' files are pointers of Git LFS, not the weights: 'model-2.safetensors'"
     assert (answer["model_bytes"], answer["model_reason"]) == (995, reason)
 
@@ -79,7 +79,7 @@ def test_node_info_counts_the_weights(tmp_path: Path) -> None:
 def test_node_info_names_a_file_that_is_no_model_configuration(tmp_path: Path, text: str, said: str) -> None:
     program(tmp_path, "ip", "echo '[]'")
     (tmp_path / "config.json").write_text(text, encoding="utf-8")
-    assert f"{tmp_path}/config.json {said}" in run_module("node_info", {"model": str(tmp_path)}, tmp_path)["msg"]
+    assert f"{tmp_path}/config.json {said}" in run_module("node_info", {"model": str(tmp_path), "user": "root"}, tmp_path)["msg"]
 
 
 def test_node_info_sees_who_listens(tmp_path: Path) -> None:

@@ -13,7 +13,7 @@ SMI = """case "$*" in
 "") echo "| CUDA Version: 13.0 |";;
 *) exit 2;;
 esac"""
-QUIET = ["--host", "127.0.0.1", "--gpu-memory-utilization", "0.8", "--kv-cache-memory-bytes", "24G"]
+QUIET = [*("--host", "127.0.0.1", "--gpu-memory-utilization", "0.8", "--kv-cache-memory-bytes", "24G"), "--no-enable-flashinfer-autotune"]
 
 
 def lint(folder: Path, argv: list[str], check: bool = False, **options: Any) -> dict[str, Any]:

@@ -66,6 +66,14 @@ def test_the_cuda_compilers_have_the_release_of_the_runtime(lock: Path) -> None:
     assert others(listed) == []
 
 
+@pytest.mark.parametrize("lock", LOCKS, ids=lambda path: path.name)
+def test_cuda_python_is_of_the_release_of_its_bindings(lock: Path) -> None:
+    """cuda-python 12 contains the bindings, and its files would replace those of the package cuda-bindings."""
+    listed = {name: match["version"] for name, match in requirements(lock.read_text(encoding="utf-8")).items()}
+    if "cuda-bindings" in listed:
+        assert listed["cuda-python"] == listed["cuda-bindings"]
+
+
 def test_a_compiler_of_another_release_is_found() -> None:
     listed = {"nvidia-cuda-runtime": "13.0.96", "nvidia-cuda-nvcc": "13.5.37", "nvidia-nvvm": "13.0.88", "nvidia-nvjitlink": "13.5.37"}
     assert others(listed) == ["nvidia-cuda-nvcc"]
