@@ -91,6 +91,7 @@ from ansible_collections.gb10.cluster.plugins.module_utils.common import io_file
 from ansible_collections.gb10.cluster.plugins.module_utils.common.io_command import Run, runner
 from ansible_collections.gb10.cluster.plugins.module_utils.common.problems import Problem, ProblemsError
 from ansible_collections.gb10.cluster.plugins.module_utils.kernels import io_kernels, io_start, plan
+from ansible_collections.gb10.cluster.plugins.module_utils.launch import toolchain
 from ansible_collections.gb10.cluster.plugins.module_utils.node.parse import available_memory
 
 
@@ -101,7 +102,7 @@ def advance(module: AnsibleModule, run: Run, folder: str) -> tuple[bool, dict[st
         return False, modules, f"{len(modules)} modules are stored"
     if module.check_mode:
         return True, None, "FlashInfer's kernels would be compiled"
-    jobs = plan.jobs(available_memory(io_file.read("/proc/meminfo")), len(os.sched_getaffinity(0)))
+    jobs = toolchain.jobs(available_memory(io_file.read("/proc/meminfo")), len(os.sched_getaffinity(0)))
     if params["archive"]:
         modules = io_kernels.unpack(folder, name, params["archive"], jobs)
         return True, modules, f"{len(modules)} modules were stored"

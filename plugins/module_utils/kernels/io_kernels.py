@@ -32,8 +32,26 @@ def store(python: str) -> str:
     return f"{packages[0]}/{plan.STORE}" if packages else ""
 
 
+def _release(folder: str) -> str:
+    """Return the release of FlashInfer that has the folder, such as "flashinfer_python-0.7.2.dist-info", "" if unknown."""
+    packages = os.path.dirname(os.path.dirname(os.path.dirname(folder)))
+    found = sorted(glob.glob(f"{glob.escape(packages)}/flashinfer_python-*.dist-info"))
+    return os.path.basename(found[0]) if found else ""
+
+
+def _empty_of_others(folder: str) -> None:
+    """Remove the modules of another release of FlashInfer, which a node's own wheel may have replaced. Raises OSError."""
+    mark = f"{folder}/{plan.MANIFESTS}/{plan.RELEASE}"
+    if io_file.differs(mark, _release(folder)):
+        shutil.rmtree(folder, ignore_errors=True)
+        io_file.install_folder(os.path.dirname(mark))
+        io_file.install(mark, _release(folder))
+
+
 def stored(folder: str, name: str) -> dict[str, str] | None:
     """Return the SHA-256 of each stored module of ``name``, None if one is missing or none was stored."""
+    if io_file.read(f"{folder}/{plan.MANIFESTS}/{plan.RELEASE}") != _release(folder):
+        return None
     modules = plan.parse_manifest(io_file.read(f"{folder}/{plan.MANIFESTS}/{name}.json"), name)
     if modules is None or not all(os.path.isfile(f"{folder}/{module}/{module}.so") for module in modules):
         return None
@@ -74,6 +92,7 @@ def collect(folder: str, name: str, jobs: int) -> dict[str, str]:
     """
     found = plan.built(_files())
     _refuse_many(len(found))
+    _empty_of_others(folder)
     modules = {}
     for module, path in found.items():
         with _beneath(path) as source:
@@ -95,6 +114,7 @@ def pack(folder: str, name: str, path: str) -> str:
 def unpack(folder: str, name: str, path: str, jobs: int) -> dict[str, str]:
     """Store the modules of another node's tar file, and return the SHA-256 of each. Raises ProblemsError, OSError."""
     modules = {}
+    _empty_of_others(folder)
     with tarfile.open(path, "r") as archive:
         for number, entry in enumerate(archive):
             _refuse_many(number)

@@ -20,7 +20,7 @@ from typing import Any
 
 from ansible_collections.gb10.cluster.plugins.module_utils.common import bounded_json
 from ansible_collections.gb10.cluster.plugins.module_utils.launch import argv as launch
-from ansible_collections.gb10.cluster.plugins.module_utils.launch import confinement, overrides, toolchain
+from ansible_collections.gb10.cluster.plugins.module_utils.launch import confinement, overrides
 
 #: The unit, and the folder of its temporary user, which keeps the objects of an interrupted compilation.
 UNIT, CACHE = "gb10-kernels.service", "gb10-kernels"
@@ -28,6 +28,8 @@ UNIT, CACHE = "gb10-kernels.service", "gb10-kernels"
 MODULE = re.compile(r"[A-Za-z0-9_]{1,250}", re.ASCII)
 #: The folder of the stored modules below FlashInfer's package, and the folder of their manifests in it.
 STORE, MANIFESTS = "data/aot", ".gb10"
+#: The file in that folder with the release of FlashInfer that compiled the modules.
+RELEASE = "release"
 #: The modules below the temporary user's folder: RELEASE/ARCHITECTURE/cached_ops/NAME/NAME.so.
 _BUILT = re.compile(r"\.cache/flashinfer/[\w.+-]+/[\w.]+/cached_ops/(\w{1,250})/\1\.so", re.ASCII)
 _OBJECT = re.compile(r".*/cached_ops/\w+/[^/]+\.o", re.ASCII)
@@ -164,7 +166,3 @@ def parse_manifest(text: str, name: str) -> dict[str, str] | None:
     valid = all(MODULE.fullmatch(key) and re.fullmatch(r"[0-9a-f]{64}", str(value)) for key, value in modules.items())
     return {key: str(value) for key, value in modules.items()} if valid else None
 
-
-def jobs(available: int, cores: int) -> int:
-    """Return the number of compilers for ``available`` bytes of memory, before a model is loaded."""
-    return toolchain.jobs(available, cores)

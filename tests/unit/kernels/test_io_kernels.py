@@ -46,6 +46,18 @@ def test_modules_are_stored_once_and_read_only_for_others(cache: Path, store: st
 
 
 @pytest.mark.usefixtures("cache")
+def test_modules_of_another_release_of_flashinfer_are_removed(store: str) -> None:
+    packages = Path(store).parents[2]
+    (packages / "flashinfer_python-0.7.2.dist-info").mkdir()
+    io_kernels.collect(store, "0123", 2)
+    assert io_kernels.stored(store, "0123")
+    (packages / "flashinfer_python-0.7.2.dist-info").rename(packages / "flashinfer_python-0.7.3.dist-info")
+    assert io_kernels.stored(store, "0123") is None
+    io_kernels.collect(store, "4567", 2)
+    assert not Path(store, ".gb10/0123.json").exists()
+
+
+@pytest.mark.usefixtures("cache")
 def test_a_missing_module_is_compiled_again(store: str) -> None:
     io_kernels.collect(store, "0123", 2)
     Path(store, "sampling/sampling.so").unlink()
