@@ -49,7 +49,7 @@ seealso:
 author:
   - gb10.cluster maintainers (@gb10-cluster)
 extends_documentation_fragment:
-  - gb10.cluster.attributes
+  - gb10.cluster.attributes.change
 """
 
 EXAMPLES = r"""
@@ -148,10 +148,9 @@ def main() -> None:
         answer = {"state": state, "line": line, "modules": modules or {}}
         if params["pack"] and modules is not None and not module.check_mode:
             answer["packed_sha256"] = io_kernels.pack(folder, params["name"], params["pack"])
-        module.exit_json(changed=changed, **answer)
-    except ProblemsError as error:
-        module.fail_json(msg=str(error))
-    except (OSError, ValueError) as error:
+        diff = {"before": "" if changed else f"{params['name']}\n", "after": f"{params['name']}\n"}
+        module.exit_json(changed=changed, diff=diff, **answer)
+    except (ProblemsError, OSError, ValueError) as error:
         module.fail_json(msg=str(error))
 
 
