@@ -165,4 +165,3 @@ def parse_manifest(text: str, name: str) -> dict[str, str] | None:
         return None
     valid = all(MODULE.fullmatch(key) and re.fullmatch(r"[0-9a-f]{64}", str(value)) for key, value in modules.items())
     return {key: str(value) for key, value in modules.items()} if valid else None
-
