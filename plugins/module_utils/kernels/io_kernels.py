@@ -13,6 +13,7 @@ import os
 import shutil
 import tarfile
 from collections.abc import Iterator, Sequence
+from typing import IO
 
 from ansible_collections.gb10.cluster.plugins.module_utils.common import io_beneath, io_file
 from ansible_collections.gb10.cluster.plugins.module_utils.common.io_command import Run
@@ -28,7 +29,7 @@ _LIBRARY = 0o755
 
 def store(python: str) -> str:
     """Return the folder for the modules in FlashInfer's package, "" if the environment has no FlashInfer."""
-    packages = glob.glob(f"{os.path.dirname(os.path.dirname(python))}/lib/python3*/site-packages/flashinfer")
+    packages = glob.glob(f"{glob.escape(os.path.dirname(os.path.dirname(python)))}/lib/python3*/site-packages/flashinfer")
     return f"{packages[0]}/{plan.STORE}" if packages else ""
 
 
@@ -43,7 +44,8 @@ def _empty_of_others(folder: str) -> None:
     """Remove the modules of another release of FlashInfer, which a node's own wheel may have replaced. Raises OSError."""
     mark = f"{folder}/{plan.MANIFESTS}/{plan.RELEASE}"
     if io_file.differs(mark, _release(folder)):
-        shutil.rmtree(folder, ignore_errors=True)
+        if os.path.isdir(folder):
+            shutil.rmtree(folder)
         io_file.install_folder(os.path.dirname(mark))
         io_file.install(mark, _release(folder))
 
@@ -132,10 +134,10 @@ def _refuse_many(count: int) -> None:
         raise ProblemsError([Problem("modules", str(count), f"at most {plan.MOST_MODULES}", "remove the folder of the compilation")])
 
 
-def _add(folder: str, module: str, source: object) -> str:
+def _add(folder: str, module: str, source: IO[bytes]) -> str:
     """Store one module, and return its SHA-256. Raises ProblemsError for a too large one, OSError."""
     place = f"{folder}/{module}"
-    content = source.read(plan.MOST_BYTES + 1)  # type: ignore[attr-defined]
+    content = source.read(plan.MOST_BYTES + 1)
     if len(content) > plan.MOST_BYTES:
         raise ProblemsError([Problem("modules", f"{module} is too large", f"at most {plan.MOST_BYTES} bytes", "compile it again")])
     digest = hashlib.sha256(content).hexdigest()
@@ -162,7 +164,7 @@ def _files() -> list[str]:
 
 
 @contextlib.contextmanager
-def _beneath(path: str) -> Iterator[object]:
+def _beneath(path: str) -> Iterator[IO[bytes]]:
     try:
         with io_beneath.Folder(_CACHE).open(path) as found, os.fdopen(os.dup(found), "rb") as file:
             yield file
@@ -172,4 +174,5 @@ def _beneath(path: str) -> Iterator[object]:
 
 def remove_cache() -> None:
     """Remove the objects of the compilation, which take gigabytes. Raises OSError."""
-    shutil.rmtree(_CACHE, ignore_errors=True)
+    if os.path.isdir(_CACHE):
+        shutil.rmtree(_CACHE)
