@@ -36,8 +36,9 @@ _METRICS: Mapping[str, str] = {
 #: Below this share of accepted tokens, the status warns about a draft: users measured -54 % of speed at 0 to 1.4 %
 #: (docs/rules.md). The share, and the number of tokens that it needs, are estimates.
 _FEW_ACCEPTED, _DRAFTED = 0.1, 1000
-#: systemd's message about a start.
+#: systemd's messages about a start, and about the order to stop.
 STARTING = re.compile(r"^Start(?:ed|ing) \S+\.service")
+STOPPING = re.compile(r"^Stopping \S+\.service")
 
 
 def metrics(text: str) -> dict[str, float]:
@@ -61,13 +62,18 @@ def ranks(processes: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]:
 def last_error(entries: Sequence[tuple[float, str]]) -> tuple[float, str]:
     """Return (time, text) of the explained root cause in the latest start that has one, or (0.0, ""). Entries are in order.
 
-    The time is that of the start's last entry, when it ended.
+    The time is that of the start's last entry, when it ended. What a service logs after it was told to stop is no cause:
+    vLLM's engine then reports that it died.
     """
     starts: list[list[tuple[float, str]]] = [[]]
+    stopping = False
     for entry in entries:
         if STARTING.match(entry[1]):
             starts.append([])
-        starts[-1].append(entry)
+            stopping = False
+        stopping = stopping or STOPPING.match(entry[1]) is not None
+        if not stopping:
+            starts[-1].append(entry)
     for start in reversed(starts):
         if cause := symptoms.explain([text for _when, text in start]):
             return start[-1][0], cause

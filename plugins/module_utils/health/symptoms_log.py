@@ -909,6 +909,16 @@ _MODEL_ERRORS = (
         LAB,
         r"No such file or directory: /.{1,300}\.safetensors",
     ),
+    Symptom(
+        "weights-shape",
+        _MODEL,
+        ("AssertionError: Attempted to load weight (torch.Size([64])) into parameter (torch.Size([128]))",),
+        "a tensor of the weights has another shape than config.json gives it: the files are of different models or revisions",
+        "restore config.json and weights of the same revision, or remove --hf-overrides from gb10_vllm_extra_args",
+        "vLLM 0.33.0 on two NVIDIA H100 (tests/gpu/site.py), with another head_dim in config.json",
+        LAB,
+        r"Attempted to load weight \(torch\.Size\(\[[\d, ]{0,60}\]\)\) into parameter",
+    ),
 )
 
 _ARGUMENT_ERRORS = (

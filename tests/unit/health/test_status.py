@@ -69,6 +69,16 @@ def test_the_last_error_is_of_the_latest_start_that_failed() -> None:
     assert status_text.last_error([]) == (0.0, "")
 
 
+def test_what_a_service_logs_after_it_was_told_to_stop_is_no_error() -> None:
+    died = "vllm.v1.engine.exceptions.EngineDeadError: EngineCore encountered an issue. See stack trace (above) for the root cause."
+    stopped = [LOG[6], LOG[7], (20.0, "Stopping gb10-vllm.service - vLLM on the GB10 cluster..."), (21.0, died), LOG[6]]
+    assert status_text.last_error(stopped) == (0.0, "")
+    failed, _stop, *end = stopped[1:]
+    assert status_text.last_error([failed, *end])[0] == 21.0
+    # An error before the order stays one: the watchdog restarts a rank that failed.
+    assert status_text.last_error([*LOG[:2], *stopped[2:]])[0] == 2.0
+
+
 def service(unit: str, **facts: Any) -> dict[str, Any]:
     plain = {"unit": unit, "load": "loaded", "active": "active", "sub": "running", "pid": 7, "started": 100.0, "restarts": 0, "enabled": True}
     return {**plain, **facts}
