@@ -12,6 +12,7 @@ from gpu_libraries import code, elf, fat
 from verified_nodes import pair
 
 from ansible_collections.gb10.cluster.plugins.module_utils.common import systemd
+from ansible_collections.gb10.cluster.plugins.module_utils.patch.table import PROBED
 from ansible_collections.gb10.cluster.plugins.module_utils.runtime import gpu_probe
 from ansible_collections.gb10.cluster.plugins.module_utils.verify import io_facts, kernels, report
 from ansible_collections.gb10.cluster.plugins.module_utils.verify.schema import GROUPS
@@ -73,6 +74,16 @@ def test_a_failed_probe_is_an_error(results: list[dict[str, Any]], ids: set[str]
     states = f"cuda passed, bf16 passed, fp8_torch passed, vllm passed, fp8_vllm {results[4]['state']}, fp4_vllm passed"
     assert f"GPU probe on spark2: {states}" in answer["lines"]
     assert [json.loads(line)["results"][4] for line in answer["json_lines"] if json.loads(line)["kind"] == "probe"] == [results[4]]
+
+
+def test_a_kernel_that_vllm_patch_turned_off_may_fail() -> None:
+    nodes = pair()
+    nodes[1]["probe"] = probed("failed", "wrong_result", 0.25)
+    disabled = nodes[0]["facts"]["evidence"]["planned"]["disabled"]
+    disabled[:] = PROBED["fp8_vllm"]
+    assert "gpu-probe-failed" not in found(nodes)
+    disabled.pop()
+    assert "gpu-probe-failed" in found(nodes)
 
 
 def test_the_text_tells_a_wrong_result_from_missing_code() -> None:
