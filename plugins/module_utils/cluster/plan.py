@@ -139,7 +139,7 @@ def _ranks(inputs: Inputs, fabric: FabricPlan, runtime: Runtime, model: Chosen) 
     """Return the rank of each node. Without a plan of the fabric it has no environment."""
     reference, extra = model.entry.reference, inputs.head.settings.extra_env
     environments = [
-        launch.own_environment(share.environment, _tools(node, runtime), reference, extra)
+        launch.own_environment(share.environment, _tools(node, runtime), inputs.head.settings.service_user, reference, extra)
         for node, share in zip(inputs.nodes, fabric.nodes, strict=False)
     ]
     return [

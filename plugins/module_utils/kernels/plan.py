@@ -42,8 +42,8 @@ _WITHOUT_EFFECT = (
     "--data-parallel-address", "--data-parallel-rpc-port", "--data-parallel-start-rank", "--tool-call-parser",
     "--enable-auto-tool-choice", "--reasoning-parser",
 )  # fmt: skip
-#: Variables of the fabric. The compilation has no network.
-_FABRIC = re.compile(r"(NCCL|GLOO|TP|UCX|RAY|OMPI|MN)_|VLLM_HOST_IP$|LD_PRELOAD$|PATH$|MAX_JOBS$|HF_")
+#: Variables of the fabric and of the service user's folder. The compilation has no network and another user.
+_FABRIC = re.compile(r"(NCCL|GLOO|TP|UCX|RAY|OMPI|MN)_|VLLM_HOST_IP$|LD_PRELOAD$|PATH$|MAX_JOBS$|HF_|TRITON_CACHE_DIR$")
 
 
 def of_node(plan: Mapping[str, Any]) -> dict[str, Any]:

@@ -56,12 +56,14 @@ _OVERRIDES = {"--network": "--network", "--net": "--network", "--ipc": "--ipc", 
 
 
 def own_environment(
-    fabric: Mapping[str, str], tools: Mapping[str, str], model: str, extra: Mapping[str, str]
+    fabric: Mapping[str, str], tools: Mapping[str, str], user: str, model: str, extra: Mapping[str, str]
 ) -> dict[str, str]:
     """Return the environment of every process of one node; ``tools``: see toolchain. The user's variables win.
 
     Ray's memory monitor is off because it counts the weights in unified memory as leaked host memory and kills the worker.
     Ray compares lines of the ranks without their words that contain digits, and drops other choices as repeated lines.
+    Without its variable, Triton's kernels of the first start lie in the cache of torch.compile, and the second start
+    compiles them again (vLLM 0.33.0, compilation/compiler_interface.py).
     """
     offline = {"HF_HUB_OFFLINE": "1"} if model.startswith("/") else {}
     return {
@@ -72,6 +74,7 @@ def own_environment(
         "RAY_DEDUP_LOGS": "0",
         "RAY_USAGE_STATS_ENABLED": "0",
         "RAY_memory_monitor_refresh_ms": "0",
+        "TRITON_CACHE_DIR": f"{paths.home(user)}/.triton/cache",
         "VLLM_NO_USAGE_STATS": "1",
         **extra,
     }

@@ -271,13 +271,13 @@ def test_the_users_arguments_come_last(argv: list[str]) -> None:
 
 def test_own_environment() -> None:
     fabric = {"VLLM_HOST_IP": "10.110.0.1", "NCCL_SOCKET_IFNAME": "enp1s0f1np1"}
-    variables = launch.own_environment(fabric, {"PATH": "/bin"}, "/srv/models/tiny", {"NCCL_DEBUG": "INFO", "NCCL_SOCKET_IFNAME": "mine"})
+    variables = launch.own_environment(fabric, {"PATH": "/bin"}, "gb10", "/srv/models/tiny", {"NCCL_DEBUG": "INFO", "NCCL_SOCKET_IFNAME": "mine"})
     assert variables["NCCL_SOCKET_IFNAME"] == "mine", "the user's own win"
     assert (variables["VLLM_HOST_IP"], variables["NCCL_DEBUG"]) == ("10.110.0.1", "INFO")
     # Without authentication any host on the fabric may run code.
     assert (variables["RAY_AUTH_MODE"], variables["RAY_memory_monitor_refresh_ms"], variables["RAY_DEDUP_LOGS"]) == ("token", "0", "0")
-    assert variables["HF_HUB_OFFLINE"] == "1"
-    assert "HF_HUB_OFFLINE" not in launch.own_environment(fabric, {}, "org/model", {})
+    assert (variables["HF_HUB_OFFLINE"], variables["TRITON_CACHE_DIR"]) == ("1", "/var/lib/gb10/.triton/cache")
+    assert "HF_HUB_OFFLINE" not in launch.own_environment(fabric, {}, "gb10", "org/model", {})
 
 
 JSON = nested(st.none() | st.booleans() | st.integers() | st.text(), max_leaves=8)
