@@ -425,7 +425,8 @@ class Sampler(threading.Thread):
                 text = (path / "cmdline").read_bytes().replace(b"\0", b" ").decode(errors="replace")
             except OSError:
                 continue
-            if found:
+            # FlashInfer and PyTorch ask nvcc for its release when they are imported.
+            if found and text.split()[1:] not in (["-V"], ["--version"]):
                 unit = found[2].rpartition("/")[2]
                 new: dict[str, Any] = {"host": found[1], "program": name, "first": time.time(), "samples": 0, "units": [], "command": text[-300:]}
                 run = self.runs.setdefault((found[1], name), new)
