@@ -6,39 +6,29 @@
 
 from __future__ import annotations
 
-import time
+from functools import partial
 from typing import Any
 
-from ansible.errors import AnsibleConnectionFailure
 from ansible.plugins.action import ActionBase
-from ansible.utils.display import Display
 
-#: Seconds between steps, and between progress lines; and without a response until the host counts as unreachable.
-_PAUSE, _SHOWN, _SILENCE = 5, 30, 300
+from ansible_collections.gb10.cluster.plugins.plugin_utils.polling import Polling
+
+#: Seconds between progress lines, and without a response until the host counts as unreachable.
+_SHOWN, _SILENCE = 30, 300
 
 
 class ActionModule(ActionBase):
-    """Repeats the module until the kernels are stored, because a module cannot show output while it runs."""
+    """Repeats the module until the kernels are stored."""
 
     def run(self, tmp: Any = None, task_vars: dict[str, Any] | None = None) -> dict[str, Any]:
         """Return the module's last result."""
         super().run(tmp, task_vars)
-        begin = heard = shown = time.monotonic()
-        changed = False
-        while True:
-            try:
-                result: dict[str, Any] = self._execute_module(module_name="gb10.cluster.flashinfer_kernels", task_vars=task_vars)
-            except AnsibleConnectionFailure:
-                if time.monotonic() - heard > _SILENCE:
-                    raise
-                time.sleep(_PAUSE)
-                continue
-            heard = time.monotonic()
+        call = partial(self._execute_module, module_name="gb10.cluster.flashinfer_kernels", task_vars=task_vars)
+        poll, changed = Polling(call, task_vars, _SHOWN, _SILENCE), False
+        for result in poll:
             changed = changed or bool(result.get("changed"))
             if result.get("failed") or result.get("state") != "running":
                 return {**result, "changed": changed}
-            if heard - shown >= _SHOWN:
-                host = (task_vars or {}).get("inventory_hostname")
-                Display().display(f"  {host}: FlashInfer: {result['line']}, {heard - begin:.0f} s")
-                shown = heard
-            time.sleep(_PAUSE)
+            if poll.due() is not None:
+                poll.show(f"FlashInfer: {result['line']}, {poll.elapsed:.0f} s")
+        raise AssertionError("polling has no end")

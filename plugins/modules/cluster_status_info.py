@@ -107,6 +107,11 @@ memory_guard:
     active: true
     starts: [{"time": 1795219871, "seconds": 214, "minimum": 33285996544, "floor": 2147483648, "phase": first requests, "end": answered}]
     stop: {}
+reboot:
+  description: Whether a reboot is C(required), and the C(packages) that wait for it.
+  returned: success
+  type: dict
+  sample: {"required": true, "packages": [linux-base]}
 api:
   description: The server's status, empty without O(url).
   returned: success

@@ -38,6 +38,11 @@ options:
     description: As for M(gb10.cluster.launch_record_info).
     type: int
     default: 2
+  packages:
+    description: Debian packages in apt's syntax.
+    type: list
+    elements: str
+    default: []
 seealso:
   - module: gb10.cluster.gpu_info
   - module: gb10.cluster.fabric_info
@@ -160,6 +165,24 @@ toolkit:
     host_compiler:
       description: Whether C(g++) and the headers of Python exist.
       type: bool
+debian:
+  description: The state of the Debian packages.
+  returned: always
+  type: dict
+  contains:
+    lacking:
+      description: Those of O(packages) that are not installed.
+      type: list
+      elements: str
+    holder:
+      description: The process that holds a lock of apt or dpkg, with pid, process and unit; empty if none does.
+      type: dict
+    stale:
+      description: Whether the package lists are older than a day, or missing.
+      type: bool
+    reboot:
+      description: Whether a reboot is C(required), and the C(packages) that wait for it.
+      type: dict
 login_users:
   description: Root, and the users who log in, whose semaphores and shared memory logind may delete.
   returned: always
@@ -261,7 +284,7 @@ from ansible_collections.gb10.cluster.plugins.module_utils.launch import io_inst
 from ansible_collections.gb10.cluster.plugins.module_utils.model_store import io_model
 from ansible_collections.gb10.cluster.plugins.module_utils.nccl import io_library as io_nccl
 from ansible_collections.gb10.cluster.plugins.module_utils.node import io_facts as io_node
-from ansible_collections.gb10.cluster.plugins.module_utils.node import io_toolkit
+from ansible_collections.gb10.cluster.plugins.module_utils.node import io_packages, io_toolkit
 from ansible_collections.gb10.cluster.plugins.module_utils.rollback import io_record
 
 
@@ -275,6 +298,7 @@ def main() -> None:
             "runtime": {"type": "path"},
             "user": {"type": "str", "default": "gb10"},
             "keep_runtimes": {"type": "int", "default": 2},
+            "packages": {"type": "list", "elements": "str", "default": []},
         },
         supports_check_mode=True,
     )
@@ -289,6 +313,7 @@ def main() -> None:
             **(io_model.planned_model(folder, source, module.params["exclude"], module.params["user"]) if folder else io_model.NO_MODEL),
             **io_node.system(),
             toolkit=io_toolkit.facts(run),
+            debian=io_packages.read(run, module.params["packages"]),
             nccl=io_nccl.bundled_facts(module.params["runtime"]) if module.params["runtime"] else None,
             state={
                 **io_node.state(module.params["user"], paths.home(module.params["user"]), module.params["runtime"] or ""),

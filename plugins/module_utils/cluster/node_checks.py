@@ -75,16 +75,14 @@ def check_compilers(nodes: Sequence[Node], compiled: Sequence[str]) -> list[Prob
                 )
                 for problem in toolkit.check(facts.toolkit, [ComputeCapability.parse(node.capability)])
             ]
-        if facts and not facts.host_compiler and not _installs_compiler(node.packages):
+        if facts and not facts.host_compiler and not _installs_compiler(node.packages["vllm_runtime"]):
             found = f"{node.name} has no g++ or no headers of Python, and {kernels}"
             problems.append(Problem(f"nodes[{index}].vllm_runtime_packages", found, "g++ and python3-dev", "add them to the list"))
     return problems
 
 
-def _installs_compiler(packages: Sequence[str] | None) -> bool:
-    """Return whether the packages of the runtime have g++ and Python's headers; None is the role's default, which has."""
-    if packages is None:
-        return True
+def _installs_compiler(packages: Sequence[str]) -> bool:
+    """Return whether the packages of the runtime have g++ and Python's headers."""
     return any(name.startswith("g++") for name in packages) and any(re.fullmatch(r"python3[\d.]*-dev", name) for name in packages)
 
 

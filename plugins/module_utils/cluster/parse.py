@@ -29,6 +29,7 @@ from ansible_collections.gb10.cluster.plugins.module_utils.cluster.schema import
 from ansible_collections.gb10.cluster.plugins.module_utils.common.problems import Problem
 from ansible_collections.gb10.cluster.plugins.module_utils.fabric import schema as fabric_schema
 from ansible_collections.gb10.cluster.plugins.module_utils.fabric.links import PORTS, Ports
+from ansible_collections.gb10.cluster.plugins.module_utils.node import packages as debian
 from ansible_collections.gb10.cluster.plugins.module_utils.node.toolkit import Toolkit
 from ansible_collections.gb10.cluster.plugins.module_utils.recipe import apply as recipe_apply
 from ansible_collections.gb10.cluster.plugins.module_utils.recipe import parse as recipe_parse
@@ -62,7 +63,7 @@ def parse(nodes: Sequence[Mapping[str, Any]], lock: str, recipe: Any = None, lay
          "secrets": {"names": [str], "problems": [...]},   # secret_environment.verdict: the values are never here
          "smoke_tokens": int,                   # the smoke test's token limit, 0 for the role's default
          "image_python": str,                   # the interpreter inside the image that runs vLLM
-         "packages": [str] | None,              # vllm_runtime_packages, None for the role's default
+         "packages": {role: [str]},             # the Debian packages that each role needs
          "store": {"enabled": bool, "source": str},   # whether models are copied to the store; their source folder,
                                                 # "" for Hugging Face Hub
          "unreachable": str,                    # the reason why the node could not be read, or ""
@@ -133,7 +134,7 @@ def _node(given: Mapping[str, Any], path: str, problems: list[Problem]) -> Node:
         secret_problems=_problems(secrets),
         smoke_tokens=int(given["smoke_tokens"]),
         image_python=given["image_python"],
-        packages=given["packages"],
+        packages={role: tuple(map(str, names)) for role, names in given["packages"].items()},
         store_enabled=given["store"]["enabled"],
         store_source=given["store"]["source"],
         unreachable=given["unreachable"],
@@ -177,6 +178,7 @@ def _facts(observed: Mapping[str, Any]) -> Facts:
         memory=vllm_build.count(built.get("memory")),
         toolkit=_toolkit(observed["toolkit"]) if observed.get("toolkit") else None,
         host_compiler=(observed.get("toolkit") or {}).get("host_compiler") is not False,
+        packages=debian.parse(observed.get("debian")),
     )
 
 

@@ -16,7 +16,7 @@ from dataclasses import asdict, replace
 from ansible_collections.gb10.cluster.plugins.module_utils.api import access as api_access
 from ansible_collections.gb10.cluster.plugins.module_utils.cluster import checks as cluster_checks
 from ansible_collections.gb10.cluster.plugins.module_utils.cluster import model as cluster_model
-from ansible_collections.gb10.cluster.plugins.module_utils.cluster import node_checks
+from ansible_collections.gb10.cluster.plugins.module_utils.cluster import node_checks, packages
 from ansible_collections.gb10.cluster.plugins.module_utils.cluster.model import Chosen
 from ansible_collections.gb10.cluster.plugins.module_utils.cluster.runtime import Runtime, runtime_of
 from ansible_collections.gb10.cluster.plugins.module_utils.cluster.schema import (
@@ -79,6 +79,7 @@ def plan(inputs: Inputs, known_variables: Mapping[str, Sequence[str]]) -> tuple[
         *inputs.problems,
         *fabric.problems,
         *runtime.problems,
+        *packages.check(inputs.nodes),
         *node_checks.check_nodes(inputs, fabric, runtime.wheel_problems, model),
         *fabric.link_problems,
         *model_problems,
@@ -103,9 +104,10 @@ def plan(inputs: Inputs, known_variables: Mapping[str, Sequence[str]]) -> tuple[
 
 
 def warnings(inputs: Inputs, plan: Plan | None) -> list[str]:
-    """Return the warnings of certificates, links and, if there is a plan, of the plan; one sentence each."""
+    """Return the warnings of certificates, links, packages and, if there is a plan, of the plan; one sentence each."""
     tls = [sentence for node in inputs.nodes if node.tls for sentence in node.tls.warnings]
-    return [*tls, *node_checks.warnings(inputs.nodes), *(plan.serve.warnings if plan else [])]
+    debian = packages.warnings(inputs.nodes, {node.name: node.packages for node in plan.nodes} if plan else {})
+    return [*tls, *node_checks.warnings(inputs.nodes), *debian, *(plan.serve.warnings if plan else [])]
 
 
 def _member(node: Node) -> topology.FabricNode:
@@ -205,7 +207,9 @@ def _plan(
     """Combine the results of the stages."""
     head, settings, stack = inputs.head, inputs.head.settings, runtime.stack
     executor = settings.distributed_executor_backend
-    nodes = _planned_nodes(inputs, fabric.nodes, ranks, decision.environment, runtime.wheels)
+    download = any(store and not store["source"] for store in (model.store, model.draft_store))
+    lacking = [packages.lacking(node, runtime, nccl.build, download) for node in inputs.nodes]
+    nodes = _planned_nodes(inputs, fabric.nodes, ranks, decision.environment, runtime.wheels, lacking)
     expected = _expected(serving, decision)
     planned = _serve(model, decision, serving.nccl.release, expected, inputs.recipe.about if inputs.recipe else ())
     return Plan(
@@ -303,6 +307,7 @@ def _planned_nodes(
     ranks: Sequence[serve.Node],
     environment: Mapping[str, str],
     wheels_of: Sequence[tuple[Wheel, ...]],
+    packages_of: Sequence[Mapping[str, Sequence[str]]],
 ) -> tuple[PlannedNode, ...]:
     """Return the plan of each node; ``environment`` are the variables that all ranks have in common."""
     interfaces = [node.facts.network.interfaces if node.facts else {} for node in inputs.nodes]
@@ -333,7 +338,8 @@ def _planned_nodes(
             infiniband=node.facts is not None and node.facts.network.infiniband,
             additions=rank.additions,
             runtime_mark=mark,
+            packages=debian,
             state=_state(node, mark),
         )
-        for node, share, rank, own, mark in zip(inputs.nodes, shares, ranks, wheels_of, marks, strict=True)
+        for node, share, rank, own, mark, debian in zip(inputs.nodes, shares, ranks, wheels_of, marks, packages_of, strict=True)
     )

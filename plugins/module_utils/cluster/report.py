@@ -71,6 +71,8 @@ def _node(plan: Mapping[str, Any], node: Mapping[str, Any], object_store_memory:
     ray = [launch.ray_argv(mine, object_store_memory)] if plan["executor"] == "ray" else []
     argvs = ray + ([launch.vllm_argv(mine)] if node["head"] or not ray else [])
     result = [f"{node['name']} ({'head' if node['head'] else 'worker'}, {node['address']} on {node['interface'] or 'no interface yet'}, {gpu}):"]
+    if missing := sorted({name for names in node["packages"].values() for name in names}):
+        result.append(f"{_INDENT}Debian packages to install: {', '.join(missing)}")
     for argv in argvs:
         result += [f"{_INDENT}{' '.join(argv[:2])}", *(f"{_INDENT * 2}{line}" for line in _wrapped(_joined(argv[2:])))]
     return result

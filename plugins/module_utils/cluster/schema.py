@@ -7,7 +7,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, fields, is_dataclass
+from dataclasses import dataclass, field, fields, is_dataclass
 from typing import Any
 
 from ansible_collections.gb10.cluster.plugins.module_utils.common.problems import Problem
@@ -15,6 +15,7 @@ from ansible_collections.gb10.cluster.plugins.module_utils.fabric import schema 
 from ansible_collections.gb10.cluster.plugins.module_utils.fabric.links import Ports
 from ansible_collections.gb10.cluster.plugins.module_utils.fabric.topology import Fabric
 from ansible_collections.gb10.cluster.plugins.module_utils.nccl import choice as nccl_choice
+from ansible_collections.gb10.cluster.plugins.module_utils.node import packages
 from ansible_collections.gb10.cluster.plugins.module_utils.node.toolkit import Toolkit
 from ansible_collections.gb10.cluster.plugins.module_utils.recipe.schema import Use
 from ansible_collections.gb10.cluster.plugins.module_utils.runtime.layers import Build, Layer
@@ -65,6 +66,7 @@ class Settings(serve_schema.Settings):
     gate_timeout: int
     service_memory_max: int
     service_oom_score: int
+    apt_timeout: int
 
     @property
     def fabric(self) -> Fabric:
@@ -159,8 +161,8 @@ class Facts:
 
     ``nccl``: the library of the runtime, {} if there is none, None if it was not read. ``additions``: the launch
     overrides that roles recorded, by role. ``toolkit``: the CUDA compiler of the node, None if unknown;
-    ``host_compiler``: whether g++ and Python's headers exist. ``builds``, ``published``, ``cores`` and ``memory``: the inputs of a build of
-    vLLM; see vllm_build/schema.py.
+    ``host_compiler``: whether g++ and Python's headers exist. ``packages``: Debian's. ``builds``, ``published``, ``cores`` and
+    ``memory``: the inputs of a build of vLLM; see vllm_build/schema.py.
     """
 
     network: fabric_schema.Network
@@ -182,6 +184,7 @@ class Facts:
     memory: int = 0
     toolkit: Toolkit | None = None
     host_compiler: bool = True
+    packages: packages.State = field(default_factory=packages.State)
 
 
 @dataclass(frozen=True)
@@ -225,7 +228,7 @@ class Node:
     secret_problems: tuple[Problem, ...]
     smoke_tokens: int
     image_python: str
-    packages: Sequence[str] | None
+    packages: Mapping[str, Sequence[str]]
     store_enabled: bool
     store_source: str
     unreachable: str
@@ -296,7 +299,7 @@ class PlannedNode:
 
     ``toolkit``: the release of nvcc, "" without one.
 
-    ``runtime_mark`` is the text of the runtime's last file, which completes it.
+    ``runtime_mark`` is the text of the runtime's last file, which completes it. ``packages``: the missing Debian packages by role.
     """
 
     name: str
@@ -314,6 +317,7 @@ class PlannedNode:
     infiniband: bool
     additions: Mapping[str, Mapping[str, Any]]
     runtime_mark: str
+    packages: Mapping[str, Sequence[str]]
     state: State
 
 

@@ -22,6 +22,7 @@ from ansible_collections.gb10.cluster.plugins.module_utils.launch import gates
 from ansible_collections.gb10.cluster.plugins.module_utils.memory import guard, io_guard
 from ansible_collections.gb10.cluster.plugins.module_utils.memory import io_reclaim as io_memory
 from ansible_collections.gb10.cluster.plugins.module_utils.node import io_facts as io_node
+from ansible_collections.gb10.cluster.plugins.module_utils.node import io_packages
 from ansible_collections.gb10.cluster.plugins.module_utils.node import parse as node_text
 from ansible_collections.gb10.cluster.plugins.module_utils.rollback import io_record
 from ansible_collections.gb10.cluster.plugins.module_utils.run_lock import io_lock as io_cluster_lock
@@ -34,8 +35,8 @@ _SECONDS = 5
 
 
 def node(run: Run) -> dict[str, Any]:
-    """Return {services, ranks, available, total, uptime, driver, links, error, lock, record, watchdog, memory_guard} of this
-    node: sizes in bytes, times in seconds since boot.
+    """Return {services, ranks, available, total, uptime, driver, links, error, lock, record, watchdog, memory_guard, reboot} of
+    this node: sizes in bytes, times in seconds since boot.
 
     ``gate`` of a service is the text of its closed gates.
 
@@ -44,7 +45,7 @@ def node(run: Run) -> dict[str, Any]:
     since boot, or {}. ``lock`` is {text, age} of the run that holds the cluster's lock, or {}. ``record`` is the ID
     of the current launch record, or "". ``watchdog`` is {active, mode, head, ...}, the last status of the watchdog, or {}
     without one. ``memory_guard`` is {active, starts, stop} with the last starts of guard.entry(), the present one included,
-    and {reason, text} of the guard's stop or {}; {} without the guard. Raises ValueError, OSError.
+    and {reason, text} of the guard's stop or {}; {} without the guard. ``reboot`` is {required, packages}. Raises ValueError, OSError.
     """
     services = [io_node.service(run, unit) for unit in paths.UNITS]
     now = time.clock_gettime(time.CLOCK_MONOTONIC)
@@ -68,6 +69,7 @@ def node(run: Run) -> dict[str, Any]:
         "record": io_record.current_id(io_record.FOLDER),
         "watchdog": _watchdog(run),
         "memory_guard": _memory_guard(run),
+        "reboot": io_packages.reboot(),
     }
 
 

@@ -17,6 +17,7 @@ from typing import Any
 from ansible_collections.gb10.cluster.plugins.module_utils.common import spans
 from ansible_collections.gb10.cluster.plugins.module_utils.health import symptoms
 from ansible_collections.gb10.cluster.plugins.module_utils.memory import guard
+from ansible_collections.gb10.cluster.plugins.module_utils.node import packages
 from ansible_collections.gb10.cluster.plugins.module_utils.node import parse as node_text
 from ansible_collections.gb10.cluster.plugins.module_utils.rollback import record
 
@@ -90,6 +91,7 @@ def lines(nodes: Sequence[Mapping[str, Any]], wanted: str) -> list[str]:
     for node in nodes:
         result += [f"{name:{width}}  {text}" for name, text in zip((node["name"], *[""] * 2), _node(node), strict=False)]
     result += _records(nodes)
+    result += _reboots(nodes)
     result += symptoms.states(nodes)
     errors = [(node["status"]["error"]["age"], node["name"], node["status"]["error"]) for node in nodes if node["status"].get("error")]
     if not errors:
@@ -106,6 +108,11 @@ def _records(nodes: Sequence[Mapping[str, Any]]) -> list[str]:
         listed = ", ".join(f"{name} {shown or 'none'}" for name, shown in found.items())
         return [f"warning: the nodes have different launch records: {listed}. Fix: run site.yml"]
     return [f"launch record: {shown}" for shown in set(found.values()) if shown]
+
+
+def _reboots(nodes: Sequence[Mapping[str, Any]]) -> list[str]:
+    pending = {node["name"]: node["status"]["reboot"] for node in nodes if node["status"].get("reboot", {}).get("required")}
+    return [f"warning: {name}: {packages.pending_reboot(found['packages'])}" for name, found in pending.items()]
 
 
 def _watchdog(nodes: Sequence[Mapping[str, Any]]) -> list[str]:

@@ -46,7 +46,7 @@ def listeners() -> list[dict[str, Any]]:
     sockets = [entry for name in ("tcp", "tcp6") for entry in node_text.listening_sockets(io_file.read(f"/proc/net/{name}"))]
     owners = _socket_owners({entry["inode"] for entry in sockets})
     return [
-        {"address": entry["address"], "port": entry["port"], **_process(owners.get(entry["inode"]))}
+        {"address": entry["address"], "port": entry["port"], **process(owners.get(entry["inode"]))}
         for entry in sorted(sockets, key=lambda entry: (entry["port"], entry["address"]))
     ]
 
@@ -64,7 +64,8 @@ def _socket_owners(inodes: set[int]) -> dict[int, int]:
     return owners
 
 
-def _process(pid: int | None) -> dict[str, Any]:
+def process(pid: int | None) -> dict[str, Any]:
+    """Return {pid, process, unit} of a process; pid is None, and the others "", if it is unknown."""
     if pid is None:
         return {"pid": None, "process": "", "unit": ""}
     return {"pid": pid, "process": io_file.read(f"/proc/{pid}/comm").strip(), "unit": node_text.unit_of_cgroup(io_file.read(f"/proc/{pid}/cgroup"))}

@@ -175,6 +175,13 @@ def test_a_run_that_has_the_lock_is_on_the_screen() -> None:
     assert said[2] == f"locked: {lock['text']}, for 2 min"
 
 
+def test_a_pending_reboot_is_on_the_screen() -> None:
+    reboot = {"required": True, "packages": ["linux-base"]}
+    said = status_text.lines([node("spark1", api=API), node("spark2", reboot=reboot)], "/srv/models/tiny")
+    assert "warning: spark2: a reboot is pending for linux-base. Fix: run playbooks/stop.yml, then reboot the node" in said
+    assert not any("reboot" in line for line in status_text.lines([node("spark1", reboot={"required": False, "packages": []})], ""))
+
+
 def test_the_current_launch_record_is_on_the_screen_by_node_if_they_differ() -> None:
     same = status_text.lines([node("spark1", api=API, record="ab" * 32), node("spark2", record="ab" * 32)], "/srv/models/tiny")
     assert "launch record: abababababab" in same

@@ -21,6 +21,7 @@ from run_module import program, run_module
 
 from ansible_collections.gb10.cluster.plugins.action import model_store_wait
 from ansible_collections.gb10.cluster.plugins.module_utils.model_store import plan as model_store
+from ansible_collections.gb10.cluster.plugins.plugin_utils import polling
 
 GB = 10**9
 HASH = "a" * 64
@@ -376,8 +377,8 @@ def waited(monkeypatch: pytest.MonkeyPatch, answers: list[Any]) -> tuple[dict[st
             shown.append(text)
 
     given = {"folder": "/m", "unit": "gb10-model-relay.service", "status": "/run/s", "timeout": 600}
-    monkeypatch.setattr(model_store_wait, "time", clock)
-    monkeypatch.setattr(model_store_wait, "Display", Shown)
+    monkeypatch.setattr(polling, "time", clock)
+    monkeypatch.setattr(polling, "Display", Shown)
     monkeypatch.setattr(model_store_wait.ActionBase, "run", lambda *_arguments: {})
     monkeypatch.setattr(action, "_execute_module", answer, raising=False)
     monkeypatch.setattr(action, "validate_argument_spec", lambda **_spec: (None, given), raising=False)

@@ -29,6 +29,7 @@ from ansible_collections.gb10.cluster.plugins.modules import vllm_build as build
 from ansible_collections.gb10.cluster.plugins.modules import vllm_build_info as info_module
 from ansible_collections.gb10.cluster.plugins.modules import vllm_build_wait as wait_module
 from ansible_collections.gb10.cluster.plugins.modules import vllm_build_wheel as wheel_module
+from ansible_collections.gb10.cluster.plugins.plugin_utils import polling
 
 NAME, OTHER = "0.33.0-0123456789ab", "0.33.0-ba9876543210"
 CMAKE = 'project(vllm_extensions LANGUAGES CXX)\nset(CUDA_SUPPORTED_ARCHS "9.0;12.0")\n'
@@ -456,8 +457,8 @@ def waited(monkeypatch: pytest.MonkeyPatch, answers: list[Any]) -> tuple[dict[st
     def validated(argument_spec: Mapping[str, Any]) -> tuple[None, dict[str, Any]]:
         return None, dict(zip(argument_spec, ("/store", NAME), strict=True))
 
-    monkeypatch.setattr(vllm_build_wait, "time", clock)
-    monkeypatch.setattr(vllm_build_wait, "Display", Shown)
+    monkeypatch.setattr(polling, "time", clock)
+    monkeypatch.setattr(polling, "Display", Shown)
     monkeypatch.setattr(vllm_build_wait.ActionBase, "run", lambda *_arguments: {})
     monkeypatch.setattr(action, "_execute_module", answer, raising=False)
     monkeypatch.setattr(action, "validate_argument_spec", validated, raising=False)
@@ -467,8 +468,8 @@ def waited(monkeypatch: pytest.MonkeyPatch, answers: list[Any]) -> tuple[dict[st
 def test_waiting_shows_a_line_each_minute(monkeypatch: pytest.MonkeyPatch) -> None:
     answers = [progress(line=f"[{number}/40]") for number in range(1, 31)]
     result, shown, seconds = waited(monkeypatch, [*answers, progress("finished", "[40/40]")])
-    assert (result, seconds) == ({"changed": False, "line": "[40/40]"}, 150)
-    assert shown == ["  spark1: [1/40]", "  spark1: [13/40]", "  spark1: [25/40]"]
+    assert (result, seconds) == ({"changed": False, "line": "[40/40]"}, 130)
+    assert shown == ["  spark1: [1/40]", "  spark1: [17/40]", "  spark1: [29/40]"]
 
 
 FIX = "Fix: see /store/build.log on spark1, then run again. Finished objects are reused; the runtime is unchanged."

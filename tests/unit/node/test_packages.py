@@ -1,0 +1,209 @@
+"""Debian packages of a node: the missing ones, apt's lock and its holder, stale lists, a pending reboot, and the wait."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+import time
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+
+from ansible_collections.gb10.cluster.plugins.action import debian_packages
+from ansible_collections.gb10.cluster.plugins.module_utils.node import io_packages, packages
+from ansible_collections.gb10.cluster.plugins.plugin_utils import polling
+
+LISTING = "ii \tg++\t4:13.2.0-7ubuntu1\nun \tninja-build\t\nrc \tccache\t4.9\nhi \tlibnuma1\t2.0.18-1\n"
+
+
+@pytest.mark.parametrize(
+    ("wanted", "missing"),
+    [
+        (["g++", "libnuma1"], []),
+        # Known to dpkg, but not installed; only its configuration is left; unknown.
+        (["ninja-build", "ccache", "python3-dev"], ["ninja-build", "ccache", "python3-dev"]),
+        (["g++=4:13.2.0-7ubuntu1", "g++:amd64", "g++=4:13.*", "g++=4:14.*"], ["g++=4:14.*"]),
+    ],
+)
+def test_the_missing_packages(wanted: list[str], missing: list[str]) -> None:
+    assert packages.lacking(wanted, LISTING) == missing
+
+
+def test_dpkg_is_asked_in_the_format_that_is_read() -> None:
+    def run(argv: list[str]) -> tuple[int, str, str]:
+        done = subprocess.run(argv, capture_output=True, text=True, check=False)
+        return done.returncode, done.stdout, done.stderr
+
+    found = io_packages.read(run, ["dpkg", "no-such-package", "dpkg=0", "--admindir=/nowhere"])
+    assert found["lacking"] == ["no-such-package", "dpkg=0", "--admindir=/nowhere"]
+
+
+@pytest.mark.parametrize(("age", "stale"), [(None, True), (0.0, False), (86399.0, False), (86400.0, True), (-90000.0, True)])
+def test_lists_older_than_a_day_or_from_the_future_are_stale(age: float | None, stale: bool) -> None:
+    assert packages.stale(age) is stale
+
+
+def test_the_age_of_the_lists(tmp_path: Path) -> None:
+    lists, stamp = tmp_path / "var/lib/apt/lists", tmp_path / "var/lib/apt/periodic/update-success-stamp"
+    lists.mkdir(parents=True)
+    assert io_packages.lists_age(str(tmp_path)) is None
+    (lists / "ports.ubuntu.com_dists_noble_main_binary-arm64_Packages.lz4").touch()
+    # An attempt that failed changes the folder too, so the stamp counts where there is one.
+    stamp.parent.mkdir()
+    stamp.touch()
+    now = time.time()
+    os.utime(stamp, (now - 90000, now - 90000))
+    assert 89990 < (io_packages.lists_age(str(tmp_path)) or 0) < 90100
+    stamp.unlink()
+    assert (io_packages.lists_age(str(tmp_path)) or 0) < 100
+
+
+HOLD = "import fcntl, sys, time; file = open(sys.argv[1], 'w'); fcntl.lockf(file, fcntl.LOCK_EX); print('held', flush=True); time.sleep(60)"
+
+
+@contextmanager
+def held(path: Path) -> Iterator[int]:
+    """Hold a lock as apt does, in another process; yield its PID."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    with subprocess.Popen([sys.executable, "-c", HOLD, str(path)], stdout=subprocess.PIPE, text=True) as process:
+        assert process.stdout is not None and process.stdout.readline() == "held\n"
+        yield process.pid
+        process.kill()
+
+
+@pytest.mark.parametrize("lock", ["var/lib/dpkg/lock-frontend", "var/lib/dpkg/lock", "var/lib/apt/lists/lock", "var/cache/apt/archives/lock"])
+def test_the_holder_of_a_real_lock(tmp_path: Path, lock: str) -> None:
+    assert io_packages.holder(str(tmp_path)) == {}
+    with held(tmp_path / lock) as pid:
+        found = io_packages.holder(str(tmp_path))
+        assert (found["pid"], found["process"].startswith("python")) == (pid, True)
+    # The file stays, and nobody holds it.
+    assert (tmp_path / lock).exists()
+    assert io_packages.holder(str(tmp_path)) == {}
+
+
+@pytest.mark.parametrize(
+    ("process", "text"),
+    [
+        ({}, ""),
+        ({"pid": 7, "process": "unattended-upgr", "unit": "apt-daily-upgrade.service"}, "unattended-upgr (PID 7, apt-daily-upgrade.service)"),
+        ({"pid": 7, "process": "", "unit": ""}, "a process (PID 7)"),
+        ({"pid": None, "process": "", "unit": ""}, "a process that is not visible here, such as one in a container"),
+    ],
+)
+def test_the_holder_as_text(process: dict[str, Any], text: str) -> None:
+    assert packages.holder(process) == text
+
+
+def test_a_pending_reboot(tmp_path: Path) -> None:
+    assert io_packages.reboot(str(tmp_path)) == {"required": False, "packages": []}
+    (tmp_path / "run").mkdir()
+    (tmp_path / "run/reboot-required").touch()
+    assert io_packages.reboot(str(tmp_path)) == {"required": True, "packages": []}
+    (tmp_path / "run/reboot-required.pkgs").write_text("linux-base\nlibc6\nlinux-base\n$(x)\n", encoding="ascii")
+    assert io_packages.reboot(str(tmp_path))["packages"] == ["linux-base", "libc6"]
+    assert packages.pending_reboot([]).startswith("a reboot is pending. Fix: ")
+    assert packages.pending_reboot([f"lib{number}" for number in range(7)]).startswith(
+        "a reboot is pending for lib0, lib1, lib2, lib3, lib4 and 2 more. Fix: "
+    )
+
+
+# --- the wait and the installation ---
+
+UPGRADE = {"pid": 7, "process": "unattended-upgr", "unit": ""}
+FREE: dict[str, Any] = {}
+LACKS = ["g++", "make"]
+
+
+def state(holder: Mapping[str, Any] = FREE, lacking: list[str] | None = None, stale: bool = False) -> dict[str, Any]:
+    return {"lacking": LACKS if lacking is None else lacking, "holder": dict(holder), "stale": stale}
+
+
+class Host:
+    """A host with these states, one for each call of the module, the last one repeated; and with results of apt."""
+
+    def __init__(self, monkeypatch: pytest.MonkeyPatch, states: list[dict[str, Any]], apt: list[dict[str, Any]], check: bool = False) -> None:
+        self.states, self.apt, self.now = list(states), list(apt), 1000.0
+        self.shown: list[str] = []
+        self.asked: list[dict[str, Any]] = []
+        self.action = object.__new__(debian_packages.ActionModule)
+        monkeypatch.setattr(polling, "time", SimpleNamespace(monotonic=lambda: self.now, sleep=self._sleep))
+        display = SimpleNamespace(display=self.shown.append, warning=lambda text: self.shown.append(f"warning: {text}"))
+        monkeypatch.setattr(polling, "Display", lambda: display)
+        monkeypatch.setattr(debian_packages, "Display", lambda: display)
+        monkeypatch.setattr(debian_packages.ActionBase, "run", lambda *_arguments: {})
+        monkeypatch.setattr(self.action, "_task", SimpleNamespace(check_mode=check), raising=False)
+        monkeypatch.setattr(self.action, "_execute_module", self._answer, raising=False)
+        monkeypatch.setattr(self.action, "validate_argument_spec", lambda **_spec: (None, {"names": LACKS, "timeout": 900}), raising=False)
+
+    def _sleep(self, seconds: float) -> None:
+        self.now += seconds
+
+    def _answer(self, module_name: str, module_args: dict[str, Any], task_vars: Any) -> dict[str, Any]:
+        del task_vars
+        if module_name == "gb10.cluster.debian_packages":
+            return self.states.pop(0) if len(self.states) > 1 else self.states[0]
+        assert module_name == "ansible.builtin.apt"
+        self.asked.append(module_args)
+        return self.apt.pop(0)
+
+    def run(self) -> dict[str, Any]:
+        result: dict[str, Any] = self.action.run(None, {"inventory_hostname": "spark1"})
+        return result
+
+
+def test_nothing_missing_asks_nobody(monkeypatch: pytest.MonkeyPatch) -> None:
+    host = Host(monkeypatch, [state(UPGRADE, [], stale=True)], [])
+    assert (host.run()["changed"], host.asked, host.shown) == (False, [], [])
+
+
+def test_check_mode_shows_the_packages_and_does_not_wait(monkeypatch: pytest.MonkeyPatch) -> None:
+    host = Host(monkeypatch, [state(UPGRADE)], [], check=True)
+    assert host.run() == {"changed": True, "packages": LACKS, "diff": {"before": "", "after": "g++\nmake\n"}}
+    assert (host.asked, host.now) == ([], 1000)
+
+
+def test_one_call_installs_everything_after_stale_lists_were_updated(monkeypatch: pytest.MonkeyPatch) -> None:
+    host = Host(monkeypatch, [state(stale=True)], [{}, {"changed": True}])
+    assert host.run()["changed"] is True
+    assert [arguments.get("name", "update") for arguments in host.asked] == ["update", LACKS]
+
+
+def test_the_wait_names_the_holder_and_ends_with_it(monkeypatch: pytest.MonkeyPatch) -> None:
+    host = Host(monkeypatch, [*[state(UPGRADE)] * 20, state()], [{"changed": True}])
+    assert host.run()["changed"] is True
+    assert host.shown[0] == "  spark1: apt is locked by unattended-upgr (PID 7): waiting, 0 of 900 s"
+    assert host.shown[1:3] == [host.shown[0].replace("0 of", f"{seconds} of") for seconds in (30, 60)]
+
+
+def test_a_lock_that_stays_changes_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
+    host = Host(monkeypatch, [state(UPGRADE)], [])
+    result = host.run()
+    assert result["failed"] is True
+    assert result["msg"].startswith("spark1: apt is still locked by unattended-upgr (PID 7) after 15 min. Expected: a free lock")
+    assert "gb10_apt_timeout" in result["msg"]
+    assert (host.asked, 900 <= host.now - 1000 < 910, 28 <= len(host.shown) <= 31) == ([], True, True)
+
+
+def test_a_lock_that_another_process_takes_in_between_is_no_failure(monkeypatch: pytest.MonkeyPatch) -> None:
+    host = Host(monkeypatch, [state(), state(UPGRADE), state()], [{"failed": True, "msg": "Failed to lock apt"}, {"changed": True}])
+    assert host.run()["changed"] is True
+
+
+def test_a_failure_of_apt_has_its_text_and_a_fix(monkeypatch: pytest.MonkeyPatch) -> None:
+    host = Host(monkeypatch, [state(stale=True)], [{"failed": True, "msg": "no network"}, {"failed": True, "msg": "404\n Not Found"}])
+    assert host.run()["msg"] == (
+        "spark1: apt cannot install g++, make: 404 Not Found Before: no network "
+        "Fix: resolve the error of `sudo apt-get update && sudo apt-get install g++ make` on spark1, then run again"
+    )
+
+
+def test_a_foreign_source_that_fails_is_a_warning(monkeypatch: pytest.MonkeyPatch) -> None:
+    host = Host(monkeypatch, [state(stale=True)], [{"failed": True, "msg": "no such repository"}, {"changed": True}])
+    assert host.run()["changed"] is True
+    assert host.shown[-1].startswith("warning: spark1: the package lists could not be updated")
