@@ -79,7 +79,7 @@ netplan:
   type: list
   elements: str
 unreadable:
-  description: As M(gb10.cluster.fabric_info) returns them.
+  description: As M(gb10.cluster.fabric_info) returns them, otherwise the files that netplan rejects.
   returned: always
   type: list
   elements: dict
@@ -280,6 +280,7 @@ from ansible.module_utils.basic import AnsibleModule, missing_required_lib
 from ansible_collections.gb10.cluster.plugins.module_utils.common import io_json, paths
 from ansible_collections.gb10.cluster.plugins.module_utils.common.io_command import runner
 from ansible_collections.gb10.cluster.plugins.module_utils.fabric import io_facts as io_fabric
+from ansible_collections.gb10.cluster.plugins.module_utils.fabric import io_netplan
 from ansible_collections.gb10.cluster.plugins.module_utils.launch import io_installed, io_overrides
 from ansible_collections.gb10.cluster.plugins.module_utils.model_store import io_model
 from ansible_collections.gb10.cluster.plugins.module_utils.nccl import io_library as io_nccl
@@ -304,11 +305,13 @@ def main() -> None:
     )
     run, folder, source = runner(module), module.params["model"], module.params["source"] or ""
     try:
-        store = io_record.read(io_record.FOLDER)
+        store, network = io_record.read(io_record.FOLDER), io_fabric.read(run)
+        # An unreadable file is rejected too, and has its own reason.
+        network["unreadable"] = network["unreadable"] or io_netplan.rejected(run)
         module.exit_json(
             changed=False,
             gpu=io_node.gpu(run),
-            **io_fabric.read(run),
+            **network,
             listeners=io_node.listeners(),
             **(io_model.planned_model(folder, source, module.params["exclude"], module.params["user"]) if folder else io_model.NO_MODEL),
             **io_node.system(),

@@ -17,6 +17,7 @@ from ansible_collections.gb10.cluster.plugins.module_utils.common import paths
 from ansible_collections.gb10.cluster.plugins.module_utils.common.problems import Problem
 from ansible_collections.gb10.cluster.plugins.module_utils.fabric import links as fabric_links
 from ansible_collections.gb10.cluster.plugins.module_utils.fabric import topology
+from ansible_collections.gb10.cluster.plugins.module_utils.fabric.owners import repair
 from ansible_collections.gb10.cluster.plugins.module_utils.fabric.plan import FabricPlan
 from ansible_collections.gb10.cluster.plugins.module_utils.fabric.rdma import degraded
 from ansible_collections.gb10.cluster.plugins.module_utils.fabric.schema import Interface, Network, Owner
@@ -142,7 +143,7 @@ def _check_devices(
         problems += _check_device(path, node, network.interfaces, interface, ports, settings.fabric_replace_existing)
     if used:
         problems += [
-            Problem(f"{path}.netplan", f"{entry.file} of {node.name}: {entry.reason}", "a readable configuration", "correct or remove the file")
+            Problem(f"{path}.netplan", f"{entry.file} of {node.name}: {entry.reason}", "a valid configuration", repair(entry.file))
             for entry in network.unreadable
         ]
         problems += _check_pool(node.name, network.interfaces, settings.fabric_cidr, used)

@@ -10,7 +10,8 @@ import difflib
 import glob
 import os
 import shutil
-from collections.abc import Mapping, Sequence
+import tempfile
+from collections.abc import Container, Mapping, Sequence
 from typing import Any
 
 from ansible_collections.gb10.cluster.plugins.module_utils.common import io_file
@@ -18,7 +19,7 @@ from ansible_collections.gb10.cluster.plugins.module_utils.fabric import io_roll
 from ansible_collections.gb10.cluster.plugins.module_utils.fabric import netplan
 from ansible_collections.gb10.cluster.plugins.module_utils.fabric import plan as fabric
 from ansible_collections.gb10.cluster.plugins.module_utils.fabric.io_rollback import NetplanError, Run
-from ansible_collections.gb10.cluster.plugins.module_utils.fabric.owners import NETPLAN_FOLDERS
+from ansible_collections.gb10.cluster.plugins.module_utils.fabric.owners import NETPLAN_FOLDERS, is_network_manager_file
 from ansible_collections.gb10.cluster.plugins.module_utils.fabric.schema import interfaces
 from ansible_collections.gb10.cluster.plugins.module_utils.fabric.topology import NETPLAN_FILE
 from ansible_collections.gb10.cluster.plugins.module_utils.node import io_facts as io_node
@@ -145,25 +146,60 @@ def refusal(run: Run, files: Mapping[str, Any], interfaces: Sequence[str], scrat
 
     Either netplan rejects them, or another interface has changes that were never applied: they would go live with ours.
     """
-    for folder in NETPLAN_FOLDERS:
-        os.makedirs(scratch + folder)
-        for path in glob.glob(f"{folder}/*.yaml"):
-            if path not in files:
-                shutil.copy2(path, scratch + folder)
+    _copy(scratch, files)
     for path, saved in files.items():
         if saved is not None and os.path.dirname(path) in NETPLAN_FOLDERS:
             io_file.write_file(scratch + path, *saved)
-    status, stdout, stderr = run([next(filter(os.path.exists, _GENERATORS), _GENERATORS[0]), "--root-dir", scratch])
-    if status != 0:
-        # The first line has the file and the reason. Later lines quote the file, including Wi-Fi passwords.
-        reason = next(iter((stderr or stdout).strip().splitlines()), "no reason given")
-        return f"netplan rejects it: {reason.replace(scratch, '')}"
+    if answer := _rejection(run, scratch):
+        return f"netplan rejects {answer[0] or 'it'}: {answer[1]}"
     ours = {f"{start}{interface}" for interface in interfaces for _folder, start, _end in _GENERATED}
     stale = sorted(name for name in _changed(scratch) if os.path.splitext(name)[0] not in ours)
     if not stale:
         return ""
     names = ", ".join(stale)
     return f"/etc/netplan has changes that were never applied and would go live too ({names}). Apply them first (netplan try), or undo them"
+
+
+def rejected(run: Run) -> list[dict[str, str]]:
+    """Return {file, reason} of the host's netplan files that netplan rejects, without ours, which is written again.
+
+    Netplan stops at the first one. Only NetworkManager's own files stand alone, so only those are left out to find more.
+    Raises OSError.
+    """
+    found: list[dict[str, str]] = []
+    with tempfile.TemporaryDirectory(prefix="gb10-netplan-") as scratch:
+        if not os.path.exists(_generator()) or not _copy(scratch, ()):
+            return []
+        while answer := _rejection(run, scratch):
+            file, reason = answer
+            if file != NETPLAN_FILE:
+                found.append({"file": file or NETPLAN_FOLDERS[1], "reason": f"netplan rejects it: {reason}"})
+                if not is_network_manager_file(file):
+                    break
+            os.unlink(scratch + file)
+    return found
+
+
+def _copy(scratch: str, without: Container[str]) -> int:
+    """Copy the host's netplan files to a scratch root. Return their number."""
+    copied = 0
+    for folder in NETPLAN_FOLDERS:
+        os.makedirs(scratch + folder)
+        for path in glob.glob(f"{folder}/*.yaml"):
+            if path not in without:
+                shutil.copy2(path, scratch + folder)
+                copied += 1
+    return copied
+
+
+def _generator() -> str:
+    return next(filter(os.path.exists, _GENERATORS), _GENERATORS[0])
+
+
+def _rejection(run: Run, scratch: str) -> tuple[str, str] | None:
+    """Return (file, reason) if netplan rejects the files in a scratch root. The file is "" if netplan does not name it."""
+    status, stdout, stderr = run([_generator(), "--root-dir", scratch])
+    return netplan.rejection((stderr or stdout).replace(scratch, "")) if status != 0 else None
 
 
 def _changed(scratch: str) -> set[str]:

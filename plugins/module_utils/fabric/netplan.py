@@ -9,11 +9,14 @@ Source: the netplan YAML reference.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Collection, Mapping, Sequence
 from typing import Any
 
 from ansible_collections.gb10.cluster.plugins.module_utils.fabric.topology import NETWORK_MANAGER_FILE, SPARK_PORTS, SYSCTL_FILE
 
+#: Maximum characters of a reason.
+_MOST = 300
 #: Reply only for addresses of the device that received the request, and send requests only with such an address.
 ARP = {"ipv4/arp_ignore": "1", "ipv4/arp_announce": "2"}
 #: Settings of a rail. A link-local address from NetworkManager stays when networkd takes over the device. Under
@@ -73,6 +76,17 @@ def hearing(interfaces: Sequence[str]) -> list[str]:
     """Return the interfaces of all PCIe functions of these ports: all receive the same requests, even if unused."""
     twins = [twin.interface for port in SPARK_PORTS.values() if any(t.interface in interfaces for t in port) for twin in port]
     return [*interfaces, *(name for name in twins if name not in interfaces)]
+
+
+def rejection(text: str) -> tuple[str, str]:
+    """Return (file, reason) from the errors of netplan's generator; the file is "" if they name none.
+
+    Warnings may precede the line with the error. Later lines quote the file, with passwords of Wi-Fi.
+    """
+    if found := re.search(r"^(/\S[^:\n]*\.yaml):(\d+):\d+: (.+)$", text, re.MULTILINE):
+        return found[1], f"line {found[2]}: {found[3]}"[:_MOST]
+    lines = [line for line in text.splitlines() if line.strip() and "WARNING **" not in line]
+    return "", (lines[0].strip() if lines else "no reason given")[:_MOST]
 
 
 def without(parsed: Any, interfaces: Sequence[str]) -> tuple[Any, list[str]]:

@@ -11,6 +11,7 @@ Sources: netplan(5), netplan-generate(8), nm-settings-keyfile(5), and the output
 from __future__ import annotations
 
 import re
+import shlex
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from fnmatch import fnmatchcase
@@ -20,6 +21,10 @@ from typing import Any
 NETPLAN_FOLDERS = ("/lib/netplan", "/etc/netplan", "/run/netplan")
 NETWORK_MANAGER_FOLDERS = ("/etc/NetworkManager/system-connections", "/run/NetworkManager/system-connections")
 NETWORK_MANAGER = "NetworkManager"
+#: The key of a definition, of all of a kind, or of a whole file.
+_RENDERER = "renderer"
+#: Ubuntu's NetworkManager writes each of its profiles into a netplan file, with the SSID of a Wi-Fi after the UUID.
+_OF_NETWORK_MANAGER = re.compile(r"90-NM-([0-9a-f-]{36})(?:-[^/]*)?\.yaml")
 #: netplan's kinds of definitions.
 _KINDS = "ethernets wifis modems bonds bridges vlans vrfs tunnels dummy-devices virtual-ethernets nm-devices".split()
 #: Kind of a definition or type of a profile -> DEVTYPE of the devices that it matches without further conditions.
@@ -41,7 +46,7 @@ class Device:
 class Definition:
     """One definition of one netplan file.
 
-    ``match`` is None if it has none; ``members`` are the identifiers that it enslaves.
+    ``match`` is None if it has none; ``members`` are the identifiers that it enslaves; ``renderer`` is "" if its file names none.
     """
 
     file: str
@@ -50,6 +55,7 @@ class Definition:
     match: Mapping[str, Sequence[str]] | None = None
     set_name: str = ""
     members: tuple[str, ...] = ()
+    renderer: str = ""
 
 
 @dataclass(frozen=True)
@@ -78,6 +84,21 @@ def netplan_files(listings: Mapping[str, Iterable[str]]) -> list[str]:
     return [chosen[name] for name in sorted(chosen)]
 
 
+def is_network_manager_file(file: str) -> bool:
+    """Return whether Ubuntu's NetworkManager wrote this netplan file."""
+    return _OF_NETWORK_MANAGER.fullmatch(file.rpartition("/")[2]) is not None
+
+
+def repair(file: str) -> str:
+    """Return how to repair a file of netplan or NetworkManager that cannot be used."""
+    if file in (*NETPLAN_FOLDERS, *NETWORK_MANAGER_FOLDERS):
+        return "correct the file that `sudo netplan generate` names"
+    uuid = _OF_NETWORK_MANAGER.fullmatch(file.rpartition("/")[2])
+    remove = f"`sudo nmcli connection delete {uuid[1]}`" if uuid else f"`sudo mv {shlex.quote(file)} /root/`"
+    check = "`sudo netplan generate` then shows no error" if file.startswith(NETPLAN_FOLDERS) else "run again"
+    return f"correct the file, or remove it with {remove} unless the connection to the node needs it; {check}"
+
+
 def network_manager_files(listings: Mapping[str, Iterable[str]]) -> list[str]:
     """Return NetworkManager's own profiles, without netplan's generated ones. The suffix is optional only in /etc."""
     return [
@@ -95,14 +116,16 @@ def definitions(file: str, document: Any) -> list[Definition]:
     Raises ValueError where netplan rejects it too.
     """
     network = _mapping(_mapping(document or {}, "the document").get("network", {}), "network")
+    sections = {kind: _mapping(network.get(kind, {}), f"network.{kind}") for kind in _KINDS}
     return [
-        _definition(file, kind, name, _mapping(body, f"network.{kind}.{name}"))
-        for kind in _KINDS
-        for name, body in _mapping(network.get(kind, {}), f"network.{kind}").items()
+        _definition(file, kind, name, _mapping(body, f"network.{kind}.{name}"), str(section.get(_RENDERER) or network.get(_RENDERER) or ""))
+        for kind, section in sections.items()
+        for name, body in section.items()
+        if name != _RENDERER
     ]
 
 
-def _definition(file: str, kind: str, name: str, body: Mapping[str, Any]) -> Definition:
+def _definition(file: str, kind: str, name: str, body: Mapping[str, Any], renderer: str) -> Definition:
     path = f"network.{kind}.{name}"
     match = _mapping(body["match"], f"{path}.match") if "match" in body else None
     return Definition(
@@ -112,6 +135,7 @@ def _definition(file: str, kind: str, name: str, body: Mapping[str, Any]) -> Def
         None if match is None else {key: _strings(value, f"{path}.match.{key}") for key, value in match.items()},
         "".join(_strings(body.get("set-name", []), f"{path}.set-name")),
         (*_strings(body.get("interfaces", []), f"{path}.interfaces"), *_strings(body.get("link", []), f"{path}.link")),
+        str(body.get(_RENDERER) or renderer),
     )
 
 
@@ -184,7 +208,7 @@ def _merge(found: Sequence[Definition]) -> dict[str, Definition]:
     for new in found:
         old = merged.get(new.id, new)
         match = old.match if new.match is None else {**(old.match or {}), **new.match}
-        merged[new.id] = Definition(new.file, new.id, new.kind, match, new.set_name or old.set_name)
+        merged[new.id] = Definition(new.file, new.id, new.kind, match, new.set_name or old.set_name, (), new.renderer or old.renderer)
     return merged
 
 
@@ -194,7 +218,10 @@ def _claim(definition: Definition, device: Device) -> str:
     if match is None:
         return "name" if definition.id == device.name else ""
     if not match and not definition.set_name:
-        return "match" if _any_of_type(definition.kind, device) else ""
+        # NetworkManager's own file of a profile for any device. It owns nothing, like that profile, because a definition
+        # with the device's name takes the device.
+        generic = definition.renderer == NETWORK_MANAGER
+        return "match" if not generic and _any_of_type(definition.kind, device) else ""
     # An interface that netplan renamed is matched by its new name.
     names = (definition.set_name,) if definition.set_name else match.get("name", ("*",))
     fits = (

@@ -476,8 +476,8 @@ BAD: dict[str, tuple[Callable[[], list[Node]], str, str, str, str]] = {
         lambda: seen(pair(), 0, unreadable=[{"file": CX7, "reason": "line 3 is no YAML"}]),
         "nodes[0].netplan",
         "/etc/netplan/40-cx7.yaml of spark1: line 3 is no YAML",
-        "a readable configuration",
-        "correct or remove",
+        "a valid configuration",
+        "remove it with `sudo mv /etc/netplan/40-cx7.yaml /root/`",
     ),
     "the device that Ansible comes over": (
         lambda: seen(pair(), 1, interfaces=addressed("enp1s0f1np1", "192.168.1.12/24")),

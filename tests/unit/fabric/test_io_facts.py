@@ -94,11 +94,8 @@ def test_hardware(host: str, interface: str, expected: dict[str, Any]) -> None:
         pytest.param(
             "spark_sync",
             "wlP9s9",
-            [
-                owner(f"/etc/netplan/90-{NM_WIFI}.yaml", NM_WIFI, "wifis", "match"),
-                owner(f"/etc/{KEYFILES}/Office.nmconnection", "Office", "NetworkManager", "name"),
-            ],
-            id="any Wi-Fi, and this one",
+            [owner(f"/etc/{KEYFILES}/Office.nmconnection", "Office", "NetworkManager", "name")],
+            id="this Wi-Fi, but not NetworkManager's file for any",
         ),
         pytest.param(
             "spark_sync",

@@ -388,7 +388,61 @@ def test_no_error_quotes_other_peoples_files(folders: Host, tmp_path: Path) -> N
         return 1, "", f"{tmp_path}/scratch/etc/netplan/40-cx7.yaml:2:37: Invalid YAML: unknown alias:\n    password: *hunter2\n    ^\n"
 
     said = io_netplan_files.refusal(run, {}, [], str(tmp_path / "scratch"))
-    assert said == "netplan rejects it: /etc/netplan/40-cx7.yaml:2:37: Invalid YAML: unknown alias:"
+    assert said == "netplan rejects /etc/netplan/40-cx7.yaml: line 2: Invalid YAML: unknown alias:"
+
+
+UUID = "0b0e2c1a-7d5e-4f9a-9a6a-0123456789ab"
+# netplan 0.106 on Debian 12, with a file that others can read.
+WARNED = """
+** (generate:920): WARNING **: 04:50:33.028: Permissions for /etc/netplan/90-NM-a1.yaml are too open. Netplan configuration should NOT be \
+accessible by others.
+/etc/netplan/90-NM-a1.yaml:10:29: Error in network definition: unknown key management type 'foo'
+            password: hunter2
+                      ^
+"""
+
+
+@pytest.mark.parametrize(
+    ("text", "found"),
+    [
+        (WARNED, ("/etc/netplan/90-NM-a1.yaml", "line 10: Error in network definition: unknown key management type 'foo'")),
+        ("** (generate:9): WARNING **: x are too open.\nout of memory\n", ("", "out of memory")),
+        ("", ("", "no reason given")),
+    ],
+)
+def test_the_file_and_the_reason_of_a_rejection(text: str, found: tuple[str, str]) -> None:
+    assert netplan.rejection(text) == found
+
+
+@pytest.mark.parametrize(
+    ("files", "found"),
+    [
+        ([], []),
+        (["01-good.yaml"], []),
+        (["01-good.yaml", "40-bad.yaml", "50-bad.yaml"], ["40-bad.yaml"]),
+        ([f"90-NM-{UUID}.yaml", "01-good.yaml", f"90-NM-{UUID}-home.yaml"], [f"90-NM-{UUID}-home.yaml", f"90-NM-{UUID}.yaml"]),
+        # Ours is written again, and hides no other one.
+        (["60-gb10-qsfp.yaml", "70-bad.yaml"], ["70-bad.yaml"]),
+        (["60-gb10-qsfp.yaml"], []),
+    ],
+)
+def test_the_files_that_netplan_rejects(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, files: list[str], found: list[str]) -> None:
+    """A stand-in of the generator ends, like netplan, at the first file that it rejects."""
+    folder = tmp_path / "etc/netplan"
+    folder.mkdir(parents=True)
+    monkeypatch.setattr(io_netplan_files, "NETPLAN_FOLDERS", (str(folder),))
+    monkeypatch.setattr(io_netplan_files, "NETPLAN_FILE", str(folder / "60-gb10-qsfp.yaml"))
+    monkeypatch.setattr(io_netplan_files, "_GENERATORS", (sys.executable,))
+    for name in files:
+        (folder / name).write_text("network: {}\n", encoding="ascii")
+
+    def run(argv: list[str]) -> tuple[int, str, str]:
+        bad = sorted(path for path in Path(f"{argv[2]}{folder}").iterdir() if "good" not in path.name)
+        return (1, "", f"{bad[0]}:3:1: Error in network definition: bad\n") if bad else (0, "", "")
+
+    reported = io_netplan_files.rejected(run)
+    assert [entry["file"] for entry in reported] == [str(folder / name) for name in found]
+    assert {entry["reason"] for entry in reported} <= {"netplan rejects it: line 3: Error in network definition: bad"}
 
 
 def test_the_difference_shows_no_content_of_other_peoples_files(folders: Host) -> None:

@@ -120,6 +120,44 @@ def test_definition() -> None:
     assert definitions("x.yaml", document) == [Definition("x.yaml", "bond0", "bonds", members=("a", "b"))]
 
 
+NM = "NetworkManager"
+
+
+@pytest.mark.parametrize(
+    ("documents", "owned"),
+    [
+        # The file of a profile for any device, as NetworkManager writes it.
+        ([{"ethernets": {"NM-1": {"renderer": NM, "match": {}}}}], False),
+        ([{"ethernets": {"renderer": NM, "NM-1": {"match": {}}}}], False),
+        ([{"renderer": NM, "ethernets": {"NM-1": {"match": {}}}}], False),
+        ([{"ethernets": {"NM-1": {"match": {}}}}, {"ethernets": {"NM-1": {"renderer": NM}}}], False),
+        ([{"renderer": NM, "ethernets": {"NM-1": {"renderer": "networkd", "match": {}}}}], True),
+        ([{"ethernets": {"NM-1": {"renderer": NM, "match": {"name": "enp*"}}}}], True),
+        ([{"ethernets": {"NM-1": {"renderer": NM, "match": {"macaddress": TWIN.mac}}}}], True),
+        ([{"ethernets": {"enp1s0f1np1": {"renderer": NM}}}], True),
+    ],
+)
+def test_a_profile_of_network_manager_for_any_device_owns_nothing(documents: list[dict[str, Any]], owned: bool) -> None:
+    assert bool(how(TWIN, *documents)) is owned
+
+
+UUID = "0b0e2c1a-7d5e-4f9a-9a6a-0123456789ab"
+
+
+@pytest.mark.parametrize(
+    ("file", "command"),
+    [
+        (f"/etc/netplan/90-NM-{UUID}.yaml", f"`sudo nmcli connection delete {UUID}`"),
+        (f"/etc/netplan/90-NM-{UUID}-my%20home.yaml", f"`sudo nmcli connection delete {UUID}`"),
+        ("/etc/netplan/40-cx7.yaml", "`sudo mv /etc/netplan/40-cx7.yaml /root/`"),
+        ("/etc/netplan/my file.yaml", "`sudo mv '/etc/netplan/my file.yaml' /root/`"),
+        ("/etc/netplan", "correct the file that `sudo netplan generate` names"),
+    ],
+)
+def test_a_repair_has_its_command(file: str, command: str) -> None:
+    assert command in owners.repair(file)
+
+
 def test_netplan_files_are_sorted_by_name_and_shadowed_by_folder() -> None:
     listings = {
         "/lib/netplan": ["generate", "10.yaml", "20.yaml", "30.yaml"],
