@@ -160,6 +160,8 @@ def _check_device(
         position, port = _port(ports, interface)
         where, of_port = f"{path}.ports[{position}]", f" for QSFP port {port}"
         fix = "correct gb10_fabric_ports, or check that the ConnectX-7 driver is loaded"
+        if any(twin.interface in interfaces for twin in topology.SPARK_PORTS[port]):
+            fix = fabric_links.one_function(interface, port)
     if found is None:
         there = ", ".join(sorted(set(interfaces) - {_LOOPBACK}))
         return [Problem(where, f"{name} has no interface {interface}{of_port}", f"one of {there}", fix)]

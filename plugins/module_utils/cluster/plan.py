@@ -71,7 +71,7 @@ def plan(inputs: Inputs, known_variables: Mapping[str, Sequence[str]]) -> tuple[
     settings = inputs.head.settings
     input_problems = cluster_checks.check(inputs, known_variables)
     runtime = runtime_of(inputs)
-    members, ports = [_member(node) for node in inputs.nodes], [node.settings.fabric_ports for node in inputs.nodes]
+    members, ports = [_member(node, settings.fabric_functions) for node in inputs.nodes], [node.settings.fabric_ports for node in inputs.nodes]
     fabric = fabric_plan.of_cluster(members, ports, settings.fabric, settings.fabric_rdma_required, settings.fabric_pin_gid_index)
     model, model_problems = _model(inputs)
     problems = [
@@ -106,11 +106,12 @@ def plan(inputs: Inputs, known_variables: Mapping[str, Sequence[str]]) -> tuple[
 def warnings(inputs: Inputs, plan: Plan | None) -> list[str]:
     """Return the warnings of certificates, links, packages and, if there is a plan, of the plan; one sentence each."""
     tls = [sentence for node in inputs.nodes if node.tls for sentence in node.tls.warnings]
+    rails = fabric_plan.warnings(plan.functions) if plan else []
     debian = packages.warnings(inputs.nodes, {node.name: node.packages for node in plan.nodes} if plan else {})
-    return [*tls, *node_checks.warnings(inputs.nodes), *debian, *(plan.serve.warnings if plan else [])]
+    return [*tls, *node_checks.warnings(inputs.nodes), *rails, *debian, *(plan.serve.warnings if plan else [])]
 
 
-def _member(node: Node) -> topology.FabricNode:
+def _member(node: Node, functions: str) -> topology.FabricNode:
     """Return the fabric's input for a node, before its ports are chosen."""
     network = node.facts.network if node.facts else None
     return topology.FabricNode(
@@ -123,6 +124,7 @@ def _member(node: Node) -> topology.FabricNode:
         network.hcas if network else {},
         network,
         node.removing,
+        functions,
     )
 
 
@@ -257,6 +259,7 @@ def _plan(
         stack=StackVersions(stack.name, stack.vllm, stack.nccl, stack.device, stack.cuda),
         serve=planned,
         topology=fabric.topology,
+        functions=settings.fabric_functions if topology.entry(fabric.topology).qsfp else "",
         fabric=fabric_plan.explain(fabric.topology, fabric.why, fabric.nodes),
     )
 

@@ -41,6 +41,7 @@ class Settings(serve_schema.Settings):
     master_port: int
     fabric_topology: str
     fabric_ports: Ports
+    fabric_functions: str
     fabric_addresses: Sequence[str]
     fabric_cidr: str
     fabric_mtu: int
@@ -506,6 +507,7 @@ class Plan:
     stack: StackVersions
     serve: Serve
     topology: str
+    functions: str
     fabric: Sequence[str]
 
     def facts(self) -> dict[str, Any]:

@@ -250,7 +250,7 @@ def check_addresses(
     """Compare all addresses with each other and with the pool."""
     owners: dict[ipaddress.IPv4Address, str] = {}
     subnets: dict[tuple[int, int], tuple[ipaddress.IPv4Interface, str]] = {}
-    per_port = width(topology)
+    per_port = width(nodes, topology)
     for index, (node, rails) in enumerate(zip(nodes, addresses, strict=True)):
         seen: dict[int, ipaddress.IPv4Network] = {}
         for rail, address in enumerate(rails):

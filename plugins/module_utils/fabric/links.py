@@ -21,6 +21,7 @@ from ansible_collections.gb10.cluster.plugins.module_utils.common.problems impor
 from ansible_collections.gb10.cluster.plugins.module_utils.fabric.schema import Interface, Network
 from ansible_collections.gb10.cluster.plugins.module_utils.fabric.topology import (
     DEVICE,
+    FUNCTIONS,
     NETPLAN_FILE,
     SPARK_PORTS,
     SWITCHES,
@@ -30,6 +31,7 @@ from ansible_collections.gb10.cluster.plugins.module_utils.fabric.topology impor
     devices,
     entry,
     segment,
+    twins,
 )
 
 PORTS = "gb10_fabric_ports"
@@ -40,11 +42,35 @@ Ports = Union[tuple[int, ...], Literal["auto"], None]  # noqa: UP007
 _USUAL = (1,)
 
 
-def carrier(interfaces: Mapping[str, Interface], port: int) -> bool | None:
-    """Return whether all devices of a port that are up have carrier, None if none is up."""
-    found = [interfaces[twin.interface] for twin in SPARK_PORTS.get(port, ()) if twin.interface in interfaces]
+def carrier(interfaces: Mapping[str, Interface], port: int, functions: str = "both") -> bool | None:
+    """Return whether all devices of these PCIe functions of a port that are up have carrier, None if none is up."""
+    found = [interfaces[twin.interface] for twin in twins(port, functions) if twin.interface in interfaces]
     up = [facts.carrier for facts in found if facts.up]
     return all(up) if up else None
+
+
+def one_function(interface: str, port: int) -> str:
+    """Return how a port is repaired whose PCIe function with this device does not work, or used with the other one.
+
+    Causes, as users report: cheap QSFP28 and QSFP56 cables; a BIOS before 2026-04; functions lost after a warm reboot.
+    """
+    other = FUNCTIONS[2] if SPARK_PORTS[port][0].interface == interface else FUNCTIONS[1]
+    return (
+        "try another cable (some cheap QSFP28 and QSFP56 ones connect one function), update the BIOS to 2026-04 or newer (fwupdmgr update), "
+        "then switch the node off and unplug its power supply for a minute, because a reboot is not enough; "
+        f"or set gb10_fabric_functions: {other}, for one rail with half of the bandwidth"
+    )
+
+
+def _half(path: str, name: str, port: int, interfaces: Mapping[str, Interface]) -> Problem | None:
+    """Return the problem of a port with carrier on one of its two PCIe functions, None if they are alike."""
+    there = [twin.interface for twin in SPARK_PORTS[port] if twin.interface in interfaces and interfaces[twin.interface].up]
+    dead = [interface for interface in there if not interfaces[interface].carrier]
+    if len(there) < len(SPARK_PORTS[port]) or len(dead) != 1:
+        return None
+    (live,) = set(there) - set(dead)
+    found = f"port {port} of {name} has carrier on {live} only, not on {dead[0]}, its other PCIe function"
+    return Problem(path, found, "carrier on both functions", one_function(dead[0], port))
 
 
 def ours(interface: Interface) -> bool:
@@ -84,7 +110,10 @@ def _mixed(nodes: Sequence[FabricNode], given: Sequence[Ports]) -> list[Problem]
 
 def _cabled(nodes: Sequence[FabricNode], networks: Sequence[Network]) -> Choice:
     """Select the ports that are cabled on all nodes, else the only cabled port of each node."""
-    cabled = [tuple(port for port in SPARK_PORTS if _is_cabled(network.interfaces, port)) for network in networks]
+    cabled = [
+        tuple(port for port in SPARK_PORTS if _is_cabled(network.interfaces, port, node.functions))
+        for node, network in zip(nodes, networks, strict=True)
+    ]
     common = tuple(port for port in SPARK_PORTS if all(port in ports for ports in cabled))
     if common:
         rest = _of_nodes(nodes, [[port for port in ports if port not in common] for ports in cabled])
@@ -101,23 +130,26 @@ def _no_common_port(nodes: Sequence[FabricNode], networks: Sequence[Network], ca
     """Return why no port can be selected: nodes without a cable, or else different ports."""
     uncabled = [index for index, ports in enumerate(cabled) if not ports]
     if uncabled:
-        return [_uncabled(index, nodes[index].name, networks[index].interfaces) for index in uncabled]
+        return [_uncabled(index, nodes[index], networks[index].interfaces) for index in uncabled]
     found = f"no port has carrier on every node: {'; '.join(_of_nodes(nodes, cabled))}"
     fix = f"correct the cables, or list the ports of each node in {PORTS}"
     return [Problem(PORTS, found, "the same port, or one port of each node", fix)]
 
 
-def _is_cabled(interfaces: Mapping[str, Interface], port: int) -> bool:
-    return carrier(interfaces, port) or any(twin.interface in interfaces and ours(interfaces[twin.interface]) for twin in SPARK_PORTS[port])
+def _is_cabled(interfaces: Mapping[str, Interface], port: int, functions: str) -> bool:
+    used = [interfaces[twin.interface] for twin in twins(port, functions) if twin.interface in interfaces]
+    return carrier(interfaces, port, functions) or any(map(ours, used))
 
 
 def _of_nodes(nodes: Sequence[FabricNode], ports: Sequence[Sequence[int]]) -> list[str]:
     return [f"{_named(some)} of {node.name}" for node, some in zip(nodes, ports, strict=True) if some]
 
 
-def _uncabled(index: int, name: str, interfaces: Mapping[str, Interface]) -> Problem:
+def _uncabled(index: int, node: FabricNode, interfaces: Mapping[str, Interface]) -> Problem:
     """Return why no port of a node can be selected: its devices are down, missing, or without carrier."""
-    path = f"nodes[{index}].ports"
+    path, name = f"nodes[{index}].ports", node.name
+    if half := next(filter(None, (_half(path, name, port, interfaces) for port in SPARK_PORTS)), None):
+        return half
     usual = [twin.interface for twins in SPARK_PORTS.values() for twin in twins]
     there = [interface for interface in usual if interface in interfaces]
     down = [interface for interface in there if not interfaces[interface].up]
@@ -167,15 +199,19 @@ def _check_interface(index: int, node: FabricNode, network: Network) -> list[Pro
 def _check_carrier(index: int, nodes: Sequence[FabricNode], interfaces: Mapping[str, Interface], topology: str) -> list[Problem]:
     node = nodes[index]
     ports = [port for port in node.ports or () if port in SPARK_PORTS]
-    others = [port for port in SPARK_PORTS if port not in ports and carrier(interfaces, port)]
+    others = [port for port in SPARK_PORTS if port not in ports and carrier(interfaces, port, node.functions)]
     only = f"set {PORTS}: [{others[0]}]" if others and len(ports) == 1 else f"list only the cabled ports in {PORTS}"
     problems = []
     for position, port in enumerate(node.ports or ()):
-        if carrier(interfaces, port) is not False or _is_dark(index, position, nodes, topology):
+        if carrier(interfaces, port, node.functions) is not False or _is_dark(index, position, nodes, topology):
+            continue
+        path = f"nodes[{index}].ports[{position}]"
+        if half := _half(path, node.name, port, interfaces):
+            problems.append(half)
             continue
         found = f"port {port} of {node.name} has no carrier{f', {_named(others)} has' if others else ''}"
         fix = f"check the cable and the port at its other end, or {only}"
-        problems.append(Problem(f"nodes[{index}].ports[{position}]", found, "a link on every port of the fabric", fix))
+        problems.append(Problem(path, found, "a link on every port of the fabric", fix))
     return problems
 
 
@@ -185,7 +221,7 @@ def _is_dark(index: int, position: int, nodes: Sequence[FabricNode], topology: s
         return False
     here = segment(topology, index, position, len(nodes))
     return any(
-        carrier(node.network.interfaces, port) is None
+        carrier(node.network.interfaces, port, node.functions) is None
         for other, node in enumerate(nodes)
         if other != index and node.network
         for there, port in enumerate(node.ports or ())

@@ -179,6 +179,13 @@ def drift(rails: Mapping[str, str], mtu: int, interfaces: Mapping[str, Interface
     return differences
 
 
+def warnings(functions: str) -> list[str]:
+    """Return a sentence if the fabric uses one PCIe function of each port; "" is a fabric without ports."""
+    if functions in ("", "both"):
+        return []
+    return [f"gb10_fabric_functions: {functions} leaves out one PCIe function of each QSFP port, with half of its bandwidth"]
+
+
 def explain(topology: str, why: str, nodes: Sequence[NodeFabric]) -> list[str]:
     """Return the fabric as lines of text; ``why`` is the reason for the ports, "" if they are given."""
     if not any(node.rails for node in nodes):

@@ -52,6 +52,10 @@ SPARK_PORTS: Mapping[int, tuple[Twin, Twin]] = {
     1: (Twin("enp1s0f1np1", "rocep1s0f1"), Twin("enP2p1s0f1np1", "roceP2p1s0f1")),
 }
 
+#: Value of gb10_fabric_functions -> the PCIe functions of each port in the fabric.
+_FUNCTIONS: Mapping[str, slice] = {"both": slice(2), "first": slice(1), "second": slice(1, 2)}
+FUNCTIONS = tuple(_FUNCTIONS)
+
 
 @dataclass(frozen=True)
 class FabricNode:
@@ -63,7 +67,8 @@ class FabricNode:
     ``addresses`` are the user's, one for each rail. ``management`` is the address that Ansible uses, and
     ``management_interface`` the interface with that address: "" if none has it, None if unknown. ``interface`` is the
     node's only device in the topology socket, "" for its management network. ``network`` are the node's facts, None if
-    it was not read. ``removing``: the node's fabric is removed, so that its links do not count.
+    it was not read. ``removing``: the node's fabric is removed, so that its links do not count. ``functions``: the
+    PCIe functions of each port that the fabric uses.
     """
 
     name: str
@@ -75,6 +80,7 @@ class FabricNode:
     hcas: Mapping[str, str] = field(default_factory=dict)
     network: Network | None = None
     removing: bool = False
+    functions: str = "both"
 
 
 @dataclass(frozen=True)
@@ -212,13 +218,19 @@ def resolve_transport(transport: str, topology: str) -> str:
     return ("roce" if entry(topology).qsfp else "socket") if transport == "auto" else transport
 
 
+def twins(port: int, functions: str) -> tuple[Twin, ...]:
+    """Return the PCIe functions of a port in the fabric, () if there is no such port."""
+    both: tuple[Twin, ...] = SPARK_PORTS.get(port, ())
+    return both[_FUNCTIONS.get(functions, slice(2))]
+
+
 def devices(node: FabricNode, topology: str) -> list[Twin]:
     """Return a node's devices in the fabric, port by port; ports that do not exist are left out."""
     shape = entry(topology)
     if shape.medium == DEVICE and node.interface:
         return [Twin(node.interface, "")]
-    twins = [twin for port in node.ports or () for twin in SPARK_PORTS.get(port, ())] if shape.qsfp else []
-    return [Twin(twin.interface, node.hcas.get(twin.interface, twin.hca)) for twin in twins]
+    used = [twin for port in node.ports or () for twin in twins(port, node.functions)] if shape.qsfp else []
+    return [Twin(twin.interface, node.hcas.get(twin.interface, twin.hca)) for twin in used]
 
 
 def managed(nodes: Sequence[FabricNode], topology: str) -> bool:
@@ -227,9 +239,9 @@ def managed(nodes: Sequence[FabricNode], topology: str) -> bool:
     return shape.managed or (shape.medium == DEVICE and not any(node.interface for node in nodes))
 
 
-def width(topology: str) -> int:
+def width(nodes: Sequence[FabricNode], topology: str) -> int:
     """Return the number of rails per port."""
-    return 1 if entry(topology).medium == DEVICE else 2
+    return 1 if entry(topology).medium == DEVICE else len(twins(0, nodes[0].functions))
 
 
 def segment(topology: str, index: int, position: int, count: int) -> int:
@@ -239,7 +251,7 @@ def segment(topology: str, index: int, position: int, count: int) -> int:
 
 def subnets(nodes: Sequence[FabricNode], index: int, topology: str, pool: ipaddress.IPv4Network | None) -> list[ipaddress.IPv4Network]:
     """Return the subnet of each rail of a node: each PCIe function of each cable has its own."""
-    rails = width(topology)
+    rails = width(nodes, topology)
     ports = len(devices(nodes[index], topology)) // rails
     every = list(itertools.islice(pool.subnets(new_prefix=24), needed_subnets(nodes, topology))) if pool else []
     numbers = [segment(topology, index, position, len(nodes)) * rails + twin for position in range(ports) for twin in range(rails)]
@@ -253,4 +265,4 @@ def needed_subnets(nodes: Sequence[FabricNode], topology: str) -> int:
         return int(shape.medium == DEVICE and any(node.interface for node in nodes))
     ports = [len(shape.ports) or len(set(node.ports or ())) for node in nodes]
     segments = {shape.segment(index, position, count) for index, own in enumerate(ports) for position in range(own)}
-    return 2 * len(segments)
+    return width(nodes, topology) * len(segments)

@@ -7,16 +7,19 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from cluster_nodes import Node, cluster_plan, interface, mistakes, spark
+from cluster_nodes import KNOWN, LOCK, Node, cluster_plan, interface, mistakes, spark
 from hypothesis import given
 from hypothesis import strategies as st
 from recorded_hosts import plant
 
+from ansible_collections.gb10.cluster.plugins.module_utils.cluster import plan as cluster
+from ansible_collections.gb10.cluster.plugins.module_utils.cluster.parse import parse
 from ansible_collections.gb10.cluster.plugins.module_utils.common.problems import report
 from ansible_collections.gb10.cluster.plugins.module_utils.fabric import io_facts as io_fabric
 from ansible_collections.gb10.cluster.plugins.module_utils.fabric import links as fabric_links
 from ansible_collections.gb10.cluster.plugins.module_utils.fabric.schema import interfaces, network
 from ansible_collections.gb10.cluster.plugins.module_utils.fabric.topology import NETPLAN_FILE, SPARK_PORTS
+from ansible_collections.gb10.cluster.plugins.module_utils.nccl import bandwidth
 
 OURS = [{"file": NETPLAN_FILE, "id": "x", "kind": "ethernets", "by": "name"}]
 #: A port's devices: with a cable, up without a cable, down, or configured by an earlier run and now without a cable.
@@ -169,11 +172,73 @@ def test_no_carrier_and_an_hca_that_is_down_are_reported_together() -> None:
     assert "rdma link show roceP2p1s0f1/1" in down.fix
 
 
-def test_one_twin_without_carrier_is_a_port_without() -> None:
-    nodes = sparks((EMPTY, LIT), (EMPTY, LIT), gb10_fabric_ports=[1])
-    change(nodes[1], 1, twins=slice(1, 2), carrier=False)
-    (problem,) = mistakes(nodes)
-    assert problem.path == "nodes[1].ports[0]"
+def half(dead: slice, **settings: Any) -> list[Node]:
+    """Two Sparks, cabled at port 1, with a PCIe function without carrier."""
+    nodes = sparks((EMPTY, LIT), (EMPTY, LIT), **settings)
+    for node in nodes:
+        change(node, 1, twins=dead, carrier=False)
+        for twin in SPARK_PORTS[1][dead]:
+            node["observed"]["rdma"][twin.hca]["state"] = "DOWN"
+    return nodes
+
+
+FIRST, SECOND = slice(1), slice(1, 2)
+
+
+@pytest.mark.parametrize("ports", ["auto", [1]])
+@pytest.mark.parametrize(
+    ("dead", "live", "dark", "wanted"),
+    [(SECOND, "enp1s0f1np1", "enP2p1s0f1np1", "first"), (FIRST, "enP2p1s0f1np1", "enp1s0f1np1", "second")],
+)
+def test_a_port_with_one_function_has_its_causes_and_a_way_out(ports: Any, dead: slice, live: str, dark: str, wanted: str) -> None:
+    problems = mistakes(half(dead, gb10_fabric_ports=ports))
+    assert [problem.path.startswith(f"nodes[{index}].ports") for index, problem in enumerate(problems)] == [True, True]
+    assert problems[0].found == f"port 1 of spark1 has carrier on {live} only, not on {dark}, its other PCIe function"
+    for cause in ("another cable", "BIOS to 2026-04", "power supply for a minute", f"gb10_fabric_functions: {wanted}, for one rail"):
+        assert cause in problems[0].fix
+    nodes = half(dead, gb10_fabric_ports=ports, gb10_fabric_functions=wanted)
+    plan = planned(nodes)
+    assert [[(rail["interface"], rail["address"]) for rail in node["rails"]] for node in plan["nodes"]] == [
+        [(live, "10.110.0.1/24")],
+        [(live, "10.110.0.2/24")],
+    ]
+    assert "," not in plan["nodes"][0]["environment"]["NCCL_IB_HCA"]
+    assert planned(after(nodes)) == plan
+
+
+def test_the_other_function_is_the_wrong_one() -> None:
+    problems = mistakes(half(SECOND, gb10_fabric_functions="second"))
+    assert "set gb10_fabric_functions: first" in problems[0].fix
+
+
+def test_a_fabric_of_one_function_is_a_warning_and_has_half_the_bandwidth() -> None:
+    for functions, expected in (("both", 21.875), ("first", 10.9375)):
+        inputs = parse(sparks((EMPTY, LIT), (EMPTY, LIT), gb10_fabric_functions=functions), LOCK)
+        plan, _problems = cluster.plan(inputs, KNOWN)
+        assert plan is not None
+        assert any("half of its bandwidth" in line for line in cluster.warnings(inputs, plan)) == (functions == "first")
+        assert bandwidth.expected(plan.facts(), "nccl", 0.0) == expected
+
+
+@pytest.mark.parametrize(("topology", "count", "rails", "last"), [("ring", 3, 2, "10.110.1.3/24"), ("switch", 4, 1, "10.110.0.4/24")])
+def test_one_function_in_every_topology(topology: str, count: int, rails: int, last: str) -> None:
+    ports = (LIT, LIT) if topology == "ring" else (EMPTY, LIT)
+    plan = planned(sparks(*[ports] * count, gb10_fabric_topology=topology, gb10_fabric_functions="first"))
+    assert {len(node["rails"]) for node in plan["nodes"]} == {rails}
+    assert plan["nodes"][-1]["rails"][-1]["address"] == last
+    assert all(len(rail["peers"]) == (1 if topology == "ring" else count - 1) for node in plan["nodes"] for rail in node["rails"])
+
+
+def test_a_function_that_is_gone_has_the_same_causes() -> None:
+    nodes = sparks((EMPTY, LIT), (EMPTY, LIT))
+    for node in nodes:
+        del node["observed"]["interfaces"]["enP2p1s0f1np1"]
+    (problem, _other) = mistakes(nodes)
+    assert problem.found == "spark1 has no interface enP2p1s0f1np1 for QSFP port 1"
+    assert "power supply for a minute" in problem.fix
+    for node in nodes:
+        node["settings"]["gb10_fabric_functions"] = "first"
+    assert len(planned(nodes)["nodes"][0]["rails"]) == 1
 
 
 def test_a_device_that_is_down_may_be_listed_and_darkens_the_other_end() -> None:

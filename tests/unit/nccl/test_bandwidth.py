@@ -29,7 +29,7 @@ def plan(shape: str, devices: tuple[str, ...] = ("rocep1s0f0,roceP2p1s0f0", "roc
         }
         for name, hca in zip(names, (*devices, devices[-1]), strict=False)
     ]
-    return {"nodes": nodes, "node": nodes[node], "head": {"name": "a", "address": "10.0.0.1"}}
+    return {"functions": "both", "nodes": nodes, "node": nodes[node], "head": {"name": "a", "address": "10.0.0.1"}}
 
 
 def result(*numbers: float, collective: str = "all_reduce") -> Data:
