@@ -64,7 +64,7 @@ EXAMPLES = r"""
 RETURN = r"""
 services:
   description: As M(gb10.cluster.cluster_status_info) returns them, and so are V(ranks), V(available), V(total),
-    V(uptime), V(driver), V(links), V(error) and V(lock).
+    V(uptime), V(driver), V(links), V(error), V(lock) and V(reboot).
   returned: success
   type: list
   elements: dict

@@ -99,6 +99,7 @@ def _software(number: int, head: bool) -> Facts:
         "hostname": f"spark{number}",
         "record": "",
         "watchdog": {},
+        "reboot": {"required": False, "packages": []},
         "memory_guard": {
             "active": True,
             "starts": [{"time": NOW - 4000, "seconds": 214, "minimum": 31 * GIB, "floor": 2 * GIB, "phase": "first requests", "end": "answered"}],

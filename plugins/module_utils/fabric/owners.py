@@ -94,7 +94,7 @@ def repair(file: str) -> str:
     if file in (*NETPLAN_FOLDERS, *NETWORK_MANAGER_FOLDERS):
         return "correct the file that `sudo netplan generate` names"
     uuid = _OF_NETWORK_MANAGER.fullmatch(file.rpartition("/")[2])
-    remove = f"`sudo nmcli connection delete {uuid[1]}`" if uuid else f"`sudo mv {shlex.quote(file)} /root/`"
+    remove = f"`sudo nmcli connection delete {uuid[1]}`" if uuid else f"`sudo mv {shlex.quote(file)} {shlex.quote(file)}.off`"
     check = "`sudo netplan generate` then shows no error" if file.startswith(NETPLAN_FOLDERS) else "run again"
     return f"correct the file, or remove it with {remove} unless the connection to the node needs it; {check}"
 

@@ -428,7 +428,7 @@ BAD: dict[str, tuple[Callable[[], list[Node]], str, str, str, str]] = {
         "nodes[1].ports[0]",
         "spark2 has no interface enP2p1s0f1np1 for QSFP port 1",
         "one of enP2p1s0f0np0, enP7s7, enp1s0f0np0, enp1s0f1np1",
-        "ConnectX-7 driver",
+        "power supply for a minute",
     ),
     "pool overlaps": (
         lambda: seen(pair(), 1, interfaces=addressed("enP7s7", "10.110.200.5/24")),
@@ -477,7 +477,7 @@ BAD: dict[str, tuple[Callable[[], list[Node]], str, str, str, str]] = {
         "nodes[0].netplan",
         "/etc/netplan/40-cx7.yaml of spark1: line 3 is no YAML",
         "a valid configuration",
-        "remove it with `sudo mv /etc/netplan/40-cx7.yaml /root/`",
+        "remove it with `sudo mv /etc/netplan/40-cx7.yaml /etc/netplan/40-cx7.yaml.off`",
     ),
     "the device that Ansible comes over": (
         lambda: seen(pair(), 1, interfaces=addressed("enp1s0f1np1", "192.168.1.12/24")),

@@ -149,8 +149,8 @@ UUID = "0b0e2c1a-7d5e-4f9a-9a6a-0123456789ab"
     [
         (f"/etc/netplan/90-NM-{UUID}.yaml", f"`sudo nmcli connection delete {UUID}`"),
         (f"/etc/netplan/90-NM-{UUID}-my%20home.yaml", f"`sudo nmcli connection delete {UUID}`"),
-        ("/etc/netplan/40-cx7.yaml", "`sudo mv /etc/netplan/40-cx7.yaml /root/`"),
-        ("/etc/netplan/my file.yaml", "`sudo mv '/etc/netplan/my file.yaml' /root/`"),
+        ("/etc/netplan/40-cx7.yaml", "`sudo mv /etc/netplan/40-cx7.yaml /etc/netplan/40-cx7.yaml.off`"),
+        ("/etc/netplan/my file.yaml", "`sudo mv '/etc/netplan/my file.yaml' '/etc/netplan/my file.yaml'.off`"),
         ("/etc/netplan", "correct the file that `sudo netplan generate` names"),
     ],
 )
