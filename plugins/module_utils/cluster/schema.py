@@ -209,6 +209,7 @@ class Node:
 
     name: str
     address: str
+    user: str
     group: str
     settings: Settings
     variables: tuple[str, ...]
