@@ -52,7 +52,7 @@ CAUSES = (
         r"Host key verification failed|add this host's fingerprint to your known_hosts",
         "Host key verification failed.",
         "the controller has not stored the node's host key yet",
-        "run 'ssh USER@ADDRESS' once, compare the fingerprint and accept it",
+        "run playbooks/access.yml, or 'ssh USER@ADDRESS' once; compare the fingerprint and accept it",
     ),
     Cause(
         "login-password-wrong",
@@ -67,7 +67,7 @@ CAUSES = (
         r"Permission denied \(",
         "nvidia@192.168.1.11: Permission denied (publickey,password).",
         "the node does not have the controller's public key, or the login user is another one",
-        "run 'ssh-copy-id USER@ADDRESS'; if USER is not the login user, correct ansible_user",
+        "run playbooks/access.yml, or 'ssh-copy-id USER@ADDRESS'; if USER is not the login user, correct ansible_user",
     ),
     Cause(
         "sudo-password-missing",
