@@ -35,14 +35,15 @@ def access_hosts(groups: Mapping[str, Any]) -> list[str]:
 def access_host_keys(nodes: Sequence[Any]) -> dict[str, Any]:
     """Return {problems, report, unknown}; see module_utils/access/report.py for the shape of a node."""
     plain = plain_data(nodes)
-    return {**_report(access.host_key_problems(plain)), "unknown": access.unknown(plain)}
+    problems = access.host_key_problems(plain)
+    return {**_texts(problems), "report": problem_types.report(problems), "unknown": access.unknown(plain)}
 
 
 def access_logins(nodes: Sequence[Any]) -> dict[str, Any]:
     """Return {problems, report, lines}."""
     plain = plain_data(nodes)
     problems = access.login_problems(plain)
-    return {**_report(problems), "lines": [] if problems else access.lines(plain)}
+    return {**_texts(problems), "report": access.report(problems, len(plain)), "lines": [] if problems else access.lines(plain)}
 
 
 def access_inventory(nodes: Sequence[Any]) -> str:
@@ -50,8 +51,8 @@ def access_inventory(nodes: Sequence[Any]) -> str:
     return str(inventories.of_addresses(plain_data(nodes)))
 
 
-def _report(problems: Sequence[Any]) -> dict[str, Any]:
-    return {"problems": [str(problem) for problem in problems], "report": problem_types.report(problems)}
+def _texts(problems: Sequence[Any]) -> dict[str, Any]:
+    return {"problems": [str(problem) for problem in problems]}
 
 
 class FilterModule:

@@ -30,6 +30,8 @@ options:
     description: Seconds to wait for the machine.
     type: int
     default: 10
+seealso:
+  - module: gb10.cluster.fabric_neighbors_info
 author:
   - gb10.cluster maintainers (@gb10-cluster)
 extends_documentation_fragment:

@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 import contextlib
+import fcntl
 import os
 import pty
 import select
 import shutil
 import signal
+import struct
 import subprocess
 import sys
+import termios
 import time
 from collections.abc import Iterator, Sequence
 from pathlib import Path
@@ -131,7 +134,9 @@ def terminal(argv: Sequence[str], answers: Sequence[tuple[str, str]]) -> Run:
     """Run a command on a terminal of its own."""
     pid, channel = pty.fork()
     if pid == 0:
-        os.execvpe(argv[0], list(argv), os.environ | {"ANSIBLE_NOCOLOR": "1", "ANSIBLE_FORCE_COLOR": "0", "COLUMNS": "500", "TERM": "dumb"})
+        os.execvpe(argv[0], list(argv), os.environ | {"ANSIBLE_NOCOLOR": "1", "ANSIBLE_FORCE_COLOR": "0", "TERM": "dumb"})
+    # Wide enough that the callback does not break lines.
+    fcntl.ioctl(channel, termios.TIOCSWINSZ, struct.pack("HHHH", 50, 2000, 0, 0))
     output, waiting, deadline = "", list(answers), time.monotonic() + 240
     with contextlib.suppress(OSError):  # the end of a terminal's output on Linux
         while time.monotonic() < deadline:

@@ -57,9 +57,9 @@ CAUSES = (
     Cause(
         "login-password-wrong",
         r"Invalid/incorrect password",
-        "Invalid/incorrect password: Permission denied, please try again.",
+        "Invalid/incorrect password: nvidia@192.168.1.11: Permission denied (publickey,password).",
         "the login password is wrong, or sshd accepts no password",
-        "repeat with the password with which 'ssh -o PubkeyAuthentication=no USER@ADDRESS' logs in; if sshd accepts none, add "
+        "repeat with the login password: the one with which 'ssh -o PubkeyAuthentication=no USER@ADDRESS' logs in; if sshd accepts none, add "
         "your public key to ~/.ssh/authorized_keys of USER on its own console",
     ),
     Cause(

@@ -62,10 +62,11 @@ def login_problems(nodes: Sequence[Node]) -> list[Problem]:
 def _login(node: Node) -> list[Problem]:
     if node["password"]:
         cause = causes.find(node["password"])
-        # Without the key, sshd's refusal is about the password.
-        refused = cause and cause.id == "login-denied"
-        reason = f"Invalid/incorrect password: {node['password']}" if refused else node["password"]
-        return [_problem(node, reason, "the login password of each node, which sshd accepts")]
+        # This login did not offer a key, so the refusal is about the password.
+        if cause and cause.id == "login-denied":
+            cause = next(each for each in causes.CAUSES if each.id == "login-password-wrong")
+        fix = causes.filled(cause.fix, node["user"], node["address"]) if cause else causes.fix("", node["user"], node["address"])
+        return [Problem(node["name"], causes.short(node["password"]), "a login with the given password", fix)]
     if node["key"] and node["password"] is not None:
         fix = causes.filled(
             "run 'ssh -v USER@ADDRESS': a key with a passphrase needs ssh-add first; on the node, 'chmod go-w ~ ~/.ssh' and "
@@ -81,6 +82,12 @@ def _login(node: Node) -> list[Problem]:
 
 def _problem(node: Node, reason: str, expected: str) -> Problem:
     return Problem(node["name"], causes.short(reason), expected, causes.fix(reason, node["user"], node["address"]))
+
+
+def report(problems: Sequence[Problem], count: int) -> str:
+    """Return the problems of some of ``count`` nodes as one message. The others may have got the key already."""
+    places = len({problem.path for problem in problems})
+    return "\n".join([f"{places} of {count} machines without access:", *(f"  {number}. {each}" for number, each in enumerate(problems, 1))])
 
 
 def lines(nodes: Sequence[Node]) -> list[str]:

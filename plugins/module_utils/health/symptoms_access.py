@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from ansible_collections.gb10.cluster.plugins.module_utils.access.causes import CAUSES
-from ansible_collections.gb10.cluster.plugins.module_utils.health.symptom import LAB, Symptom
+from ansible_collections.gb10.cluster.plugins.module_utils.health.symptom import LAB, SOURCE, Symptom
 
 #: ID -> symptom.
 ACCESS: Mapping[str, Symptom] = {
@@ -20,7 +20,8 @@ ACCESS: Mapping[str, Symptom] = {
         cause=cause.cause,
         fix=cause.fix,
         source="OpenSSH, sudo and ansible-core (messages)",
-        tested=LAB,
+        # Only the program sshpass, which no test uses, lets Ansible distinguish it.
+        tested=SOURCE if cause.id == "login-password-wrong" else LAB,
     )
     for cause in CAUSES
 }

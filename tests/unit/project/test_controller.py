@@ -13,7 +13,7 @@ from run_playbook import command, run
 from ansible_collections.gb10.cluster.plugins.plugin_utils import supported
 
 #: Playbooks without an inventory of a cluster, or for its hosts by another name.
-OTHERS = ("playbooks/discover.yml", "playbooks/lab_down.yml", "playbooks/lab_up.yml")
+OTHERS = ("playbooks/access.yml", "playbooks/discover.yml", "playbooks/lab_down.yml", "playbooks/lab_up.yml")
 CLUSTER = sorted(set(files("playbooks/*.yml")) - set(OTHERS))
 
 
