@@ -59,7 +59,7 @@ def test_from_a_password_to_an_inventory(site: Site, tmp_path: Path) -> None:
     assert leaks == []
     assert "secret'" not in done.output and PASSWORD not in done.output
     for line in (
-        "Created the key ~/.ssh/id_ed25519, without a passphrase",
+        "this run creates ~/.ssh/id_ed25519, without a passphrase",
         f"{FIRST} (nvidia@{FIRST}): login by key, sudo with the password",
         f"{SECOND} (nvidia@{SECOND}): login by key, sudo without a password",
         f"ansible-playbook site.yml -i {mine} --check --diff -K",
