@@ -32,6 +32,7 @@ from typing import Any
 from ansible import constants
 from ansible.plugins.callback.default import CallbackModule as Default
 
+from ansible_collections.gb10.cluster.plugins.plugin_utils.supported import require
 from ansible_collections.gb10.cluster.plugins.plugin_utils.terminal import printable
 
 #: An action that prints lines itself, which must follow its name.
@@ -45,6 +46,7 @@ class CallbackModule(Default):
     CALLBACK_NAME = "gb10.cluster.brief"
 
     def __init__(self) -> None:
+        require()
         super().__init__()
         # The last failed task of each host, with its message.
         self._failed: dict[str, tuple[str, list[str]]] = {}

@@ -9,9 +9,11 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
+from ansible import context
 from ansible.errors import AnsibleFilterError
 
 from ansible_collections.gb10.cluster.plugins.plugin_utils.lazy import Core, plain_data
+from ansible_collections.gb10.cluster.plugins.plugin_utils.supported import require
 
 cluster = Core("cluster.plan")
 recipe_yaml = Core("recipe_yaml", "plugin_utils")
@@ -21,6 +23,9 @@ models = Core("cluster.models")
 select = Core("cluster.select")
 plan_lines = Core("cluster.report")
 problem_types = Core("common.problems")
+
+#: Options of ansible-playbook with which it runs no task, and so may have no inventory.
+_STATIC = ("syntax", "listtasks", "listtags", "listhosts")
 
 
 def cluster_plan(
@@ -56,13 +61,16 @@ def cluster_models(nodes: Sequence[Any], lock: str, known_variables: Mapping[str
 
 
 def selected_clusters(groups: Mapping[str, Any], only: str = "") -> dict[str, Any]:
-    """Return {hosts, sizes, clusters, heads} of the clusters that a run is for; a wrong group or name is an error.
+    """Return {hosts, sizes, clusters, heads} of the clusters that a run is for; no node or a wrong group or name is an error.
 
     ``hosts`` are for a play, in the order of the clusters, and ``sizes`` for its batches ([] for one cluster).
-    ``clusters``: name -> nodes, ``heads``: name -> head. Without an inventory, ``hosts`` is the group's name, as for a check of the syntax.
+    ``clusters``: name -> nodes, ``heads``: name -> head. In a check of the syntax without an inventory, ``hosts`` is the group's name.
     """
+    require()
+    plain = plain_data(groups)
     try:
-        found = select.chosen(plain_data(groups), str(only))
+        empty = not plain.get(select.ALL) and any(context.CLIARGS.get(option) for option in _STATIC)
+        found = () if empty else select.chosen(plain, str(only))
     except problem_types.ProblemsError as error:
         raise AnsibleFilterError(str(error)) from error
     return {

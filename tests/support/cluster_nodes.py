@@ -106,6 +106,7 @@ def spark(number: int, group: str, **settings: Any) -> Node:
     return {
         "name": f"spark{number}",
         "address": address,
+        "user": "nvidia",
         "group": group,
         "settings": copy.deepcopy({**defaults, "gb10_runtime_lock": "vllm.lock", "gb10_model": MODEL, **settings}),
         "variables": ["ansible_host", "gb10_model", "gb10_plan", "inventory_hostname"],

@@ -11,6 +11,7 @@ import re
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
+from ansible_collections.gb10.cluster.plugins.module_utils.access import causes
 from ansible_collections.gb10.cluster.plugins.module_utils.cluster.model import Chosen
 from ansible_collections.gb10.cluster.plugins.module_utils.cluster.schema import Facts, Inputs, ModelFiles, Node, Settings
 from ansible_collections.gb10.cluster.plugins.module_utils.common import paths
@@ -44,9 +45,8 @@ def _check(index: int, node: Node, settings: Settings, fabric: FabricPlan, model
     path, name = f"nodes[{index}]", node.name
     problems = []
     if node.unreachable:
-        found = f"{name} ({node.address}) cannot be read: {' '.join(node.unreachable.split())}"
-        fix = f"run 'ssh {node.address}'; then check ansible_host, ansible_user and the key"
-        problems.append(Problem(path, found, "SSH login and sudo", fix))
+        found = f"{name} ({node.address}) cannot be read: {causes.short(node.unreachable)}"
+        problems.append(Problem(path, found, "SSH login and sudo", causes.fix(node.unreachable, node.user, node.address)))
     if node.unrecorded:
         fix = "run playbooks/plan.yml -e gb10_plan_save_facts=true once, while the nodes are reachable"
         found = f"{name} has no recorded facts: {node.unrecorded} does not exist"

@@ -47,6 +47,7 @@ def parse(nodes: Sequence[Mapping[str, Any]], lock: str, recipe: Any = None, lay
     image_layers: those of gb10_image_layers, then the recipe's mods. A node is a mapping::
 
         {"name": str, "address": str,          # inventory name and management address
+         "user": str,                           # the login user, "" if ssh chooses it
          "group": "head" | "worker" | "",
          "settings": {"gb10_...": value},       # all public variables of the role gb10
          "variables": [str],                    # the names of all inventory variables of this node
@@ -118,6 +119,7 @@ def _node(given: Mapping[str, Any], path: str, problems: list[Problem]) -> Node:
     return Node(
         name=given["name"],
         address=given["address"],
+        user=given["user"],
         group=given["group"],
         settings=_settings(given["settings"], path, problems),
         variables=tuple(given["variables"]),

@@ -213,6 +213,7 @@ class Node:
 
     name: str
     address: str
+    user: str
     group: str
     settings: Settings
     variables: tuple[str, ...]

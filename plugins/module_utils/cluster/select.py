@@ -45,6 +45,9 @@ def clusters(groups: Mapping[str, Sequence[str]]) -> tuple[Cluster, ...]:
 def chosen(groups: Mapping[str, Sequence[str]], only: str) -> tuple[Cluster, ...]:
     """Return the clusters that a run is for: all, or the one with the name ``only``. Raises ProblemsError."""
     found = clusters(groups)
+    if not found:
+        fix = "pass an inventory, such as -i inventories/two-spark; after -i, correct the line that Ansible's warning above names"
+        refuse([Problem("inventory", f"no host in the group {ALL}", "hosts in its child groups head and worker", fix)])
     wanted = tuple(cluster for cluster in found if cluster.name == only) if only else found
     if only and not wanted:
         names = ", ".join(cluster.name for cluster in found if cluster.name)

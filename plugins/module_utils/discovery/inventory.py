@@ -10,13 +10,12 @@ become a template, although answer.py already validated it.
 
 from __future__ import annotations
 
-import base64
-import hashlib
 import re
 import shlex
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+from ansible_collections.gb10.cluster.plugins.module_utils.access.host_key import fingerprint
 from ansible_collections.gb10.cluster.plugins.module_utils.common.problems import Problem, ProblemsError
 from ansible_collections.gb10.cluster.plugins.module_utils.discovery.plan import Discovery, Machine
 
@@ -30,14 +29,12 @@ _OPENING = re.compile(r"\{[{%#]")
 #: The inventory's folder has the host keys that were read over a cable. ssh uses the first value of an option, so these
 #: options precede the user's arguments.
 _PINNED = """-o 'UserKnownHostsFile="{{ inventory_dir }}/known_hosts.txt"' -o StrictHostKeyChecking=yes"""
+_OTHERS = (
+    "# Every other variable with its default: inventories/two-spark/group_vars/gb10_cluster.yml, or "
+    "ansible-doc -t role gb10.cluster.<role>"
+)
 #: Numbers that divide the attention heads of common models.
 _EVEN = (1, 2, 4, 8)
-
-
-def fingerprint(host_key: str) -> str:
-    """Return the fingerprint that `ssh-keygen -l` prints for a key such as "ssh-ed25519 AAAA..."."""
-    digest = hashlib.sha256(base64.b64decode(host_key.split()[1])).digest()
-    return "SHA256:" + base64.b64encode(digest).decode().rstrip("=")
 
 
 def ssh_config(machines: Sequence[Machine], folder: str) -> str:
@@ -121,6 +118,16 @@ def inventory(machines: Sequence[Machine], discovery: Discovery) -> dict[str, An
     }
 
 
+def of_addresses(nodes: Sequence[Mapping[str, Any]]) -> str:
+    """Return hosts.yml for nodes with an address, a user ("" if ssh chooses it) and a port, the head first."""
+    hosts = {}
+    for number, node in enumerate(nodes, 1):
+        settings = {"ansible_host": node["address"], "ansible_user": node["user"], "ansible_port": node["port"] if node["port"] != 22 else ""}
+        hosts[f"spark{number}"] = {key: value for key, value in settings.items() if value}
+    comments = ["Written by playbooks/access.yml, the head first. The model: openai/gpt-oss-20b is a smaller one."]
+    return _hosts(hosts, ["gb10_model: openai/gpt-oss-120b", _OTHERS], comments)
+
+
 def _settings(machine: Machine, ports: Sequence[int]) -> dict[str, Any]:
     login = machine["login"]
     settings = {
@@ -150,7 +157,7 @@ def files(machines: Sequence[Machine], discovery: Discovery, model: str) -> dict
         "hosts.yml": _hosts(
             found["hosts"],
             _variables(found["variables"], discovery.proposal.topology, len(found["hosts"]), model),
-            summary(machines, discovery),
+            ["Found on the QSFP cables, the head first.", *(f"  {line}" for line in summary(machines, discovery))],
         ),
         "known_hosts.txt": found["known_hosts"],
     }
@@ -158,9 +165,7 @@ def files(machines: Sequence[Machine], discovery: Discovery, model: str) -> dict
 
 
 def _hosts(hosts: Mapping[str, Mapping[str, Any]], variables: Sequence[str], comments: Sequence[str]) -> str:
-    lines = ["---", "# Found on the QSFP cables, the head first."]
-    lines += [f"#   {_comment(line)}" for line in comments]
-    lines += ["gb10_cluster:", "  children:"]
+    lines = ["---", *(f"# {_comment(line)}" for line in comments), "gb10_cluster:", "  children:"]
     for group, names in (("head", list(hosts)[:1]), ("worker", list(hosts)[1:])):
         lines += [f"    {group}:", "      hosts:" if names else "      hosts: {}"]
         for name in names:
@@ -175,8 +180,7 @@ def _variables(variables: Mapping[str, Any], topology: str, count: int, model: s
     if count not in _EVEN:
         lines.append(f"# {count} does not divide the attention heads of common models, so a pipeline splits the layers.")
         lines.append(f"gb10_pipeline_parallel_size: {count}")
-    other = "inventories/two-spark/group_vars/gb10_cluster.yml, or ansible-doc -t role gb10.cluster.<role>"
-    return [*lines, f"# Every other variable with its default: {other}"]
+    return [*lines, _OTHERS]
 
 
 def scalar(value: str | int | Sequence[Any]) -> str:

@@ -11,6 +11,7 @@ import os
 from collections.abc import Collection, Mapping, Sequence
 from typing import Any, NamedTuple
 
+from ansible_collections.gb10.cluster.plugins.module_utils.access import host_key
 from ansible_collections.gb10.cluster.plugins.module_utils.common.io_command import NOT_INSTALLED, RunAll
 from ansible_collections.gb10.cluster.plugins.module_utils.discovery import parse as text
 
@@ -137,7 +138,7 @@ def _add_host_keys(run_all: RunAll, neighbors: list[dict[str, str]]) -> None:
     for entry in neighbors:
         entry["host_key"] = ""
     for entry, scan in zip(queried, scans, strict=True):
-        entry["host_key"] = text.host_key(scan[1])
+        entry["host_key"] = host_key.offered(scan[1])
 
 
 def _optional(tool: str, answer: Answer) -> list[str]:

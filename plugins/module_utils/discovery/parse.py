@@ -130,12 +130,6 @@ def mdns(text: str) -> dict[str, dict[str, str]]:
     return result
 
 
-def host_key(text: str) -> str:
-    """Return the key in the output of `ssh-keyscan -t ed25519` in the form of known_hosts without the name, or ""."""
-    found = re.search(r"^[^#\s]\S* (ssh-ed25519 [A-Za-z0-9+/]{68})$", text, re.MULTILINE)
-    return found[1] if found else ""
-
-
 def management(default_routes: str, ssh_connection: str, interfaces: Mapping[str, Mapping[str, Any]]) -> str:
     """Return a node's management IPv4 address, or "". Only a Spark's own interface names are considered.
 

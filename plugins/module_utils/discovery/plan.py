@@ -30,6 +30,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
+from ansible_collections.gb10.cluster.plugins.module_utils.access import causes
 from ansible_collections.gb10.cluster.plugins.module_utils.common.problems import Problem
 from ansible_collections.gb10.cluster.plugins.module_utils.discovery.answer import MACHINES
 from ansible_collections.gb10.cluster.plugins.module_utils.discovery.cabling import Port, Proposal, Segment, propose
@@ -247,8 +248,8 @@ def _may_be_the_switch(machine: Machine, segments: Sequence[Segment]) -> bool:
 def _query_problem(machine: Machine, machines: Sequence[Machine]) -> Problem:
     reason = machine["unreachable"].removeprefix("Task failed: ").rstrip(".")
     if "via" not in machine:
-        fix = "correct the address, the user or the key (-u, --private-key)"
-        return Problem(machine["name"], reason, "a login from the controller", fix)
+        fix = causes.fix(reason, machine["login"]["user"], machine["address"])
+        return Problem(machine["name"], causes.short(reason), "a login from the controller", fix)
     label = f" ({machine['label']})" if machine["label"] else ""
     where = str(Port(machine["via"], machine["port"]))
     found = f"found a machine{label}, {', '.join(machine['macs'])}, that cannot be queried: {reason}"

@@ -4,8 +4,8 @@
 
 """Format a cluster's status output, and parse a node's metrics and log for it.
 
-A node is ``{"name": str, "head": bool, "unreachable": str, "status": {...} | {}}``. ``status`` is the result of
-cluster_status_info.
+A node is ``{"name": str, "address": str, "user": str, "head": bool, "unreachable": str, "status": {...} | {}}``.
+``status`` is the result of cluster_status_info.
 """
 
 from __future__ import annotations

@@ -11,8 +11,10 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from ansible_collections.gb10.cluster.plugins.module_utils.access import causes
 from ansible_collections.gb10.cluster.plugins.module_utils.health import log as serve_log
 from ansible_collections.gb10.cluster.plugins.module_utils.health.symptom import PAGE, Symptom
+from ansible_collections.gb10.cluster.plugins.module_utils.health.symptoms_access import ACCESS
 from ansible_collections.gb10.cluster.plugins.module_utils.health.symptoms_log import CAUSES, CONSEQUENCES
 from ansible_collections.gb10.cluster.plugins.module_utils.health.symptoms_state import STATES
 
@@ -57,22 +59,31 @@ def explain(lines: Sequence[str]) -> str:
 
 def advice(state: str) -> str:
     """Return cause, fix and page of a state, for the end of a message."""
-    return STATES[state].advice()
+    return (STATES.get(state) or ACCESS[state]).advice()
 
 
 def states(nodes: Sequence[Mapping[str, Any]]) -> list[str]:
     """Return a line for each wrong state of the nodes, with its cause, fix and page. Nodes are those of status.py."""
-    return [f"problem: {text}{advice(state)}" for state, text in wrong_states(nodes)]
+    lines = []
+    for state, text, node in _wrong(nodes):
+        own = causes.filled(advice(state), node["user"], node["address"]) if state in ACCESS else advice(state)
+        lines.append(f"problem: {text}{own}")
+    return lines
 
 
 def wrong_states(nodes: Sequence[Mapping[str, Any]]) -> list[tuple[str, str]]:
-    """Return (ID in STATES, description) of each wrong state of the nodes."""
-    apis = [node["status"]["api"] for node in nodes if node["head"] and node["status"].get("api")]
-    found = [wrong for api in apis for wrong in _api(api)]
-    healthy = any(api["healthy"] for api in apis)
+    """Return (ID in STATES or ACCESS, description) of each wrong state of the nodes."""
+    return [(state, text) for state, text, _node in _wrong(nodes)]
+
+
+def _wrong(nodes: Sequence[Mapping[str, Any]]) -> Iterator[tuple[str, str, Mapping[str, Any]]]:
+    """Yield (ID, description, node) of each wrong state."""
+    heads = [node for node in nodes if node["head"] and node["status"].get("api")]
+    for node in heads:
+        yield from ((state, text, node) for state, text in _api(node["status"]["api"]))
+    healthy = any(node["status"]["api"]["healthy"] for node in heads)
     for node in nodes:
-        found += [(state, f"{node['name']} {text}") for state, text in _node(node, healthy)]
-    return found
+        yield from ((state, f"{node['name']} {text}", node) for state, text in _node(node, healthy))
 
 
 def _api(api: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
@@ -93,7 +104,8 @@ def _api(api: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
 def _node(node: Mapping[str, Any], healthy: bool) -> Iterator[tuple[str, str]]:
     """Return (state, description) of a node. ``healthy``: whether the cluster's API is healthy."""
     if node["unreachable"]:
-        yield "node-unreachable", "cannot be reached"
+        cause = causes.find(node["unreachable"])
+        yield cause.id if cause else "node-unreachable", "cannot be read"
         return
     status = node["status"]
     services = [service for service in status["services"] if service["load"] != "not-found"]

@@ -6,9 +6,10 @@
 
 from __future__ import annotations
 
-from ansible_collections.gb10.cluster.plugins.module_utils.health.symptom import SOURCE, Symptom
+from ansible_collections.gb10.cluster.plugins.module_utils.health.symptom import LAB, SOURCE, Symptom
 
 _ANSWERS, _SPEED, _HOST, _NORMAL = "Wrong or missing answers", "Slow answers", "Hosts and updates", "Normal on a GB10"
+_CONTROLLER = "Commands on the controller"
 _CONSELARA = "conselara.dev (vLLM 0.19, NGC 26.04)"
 _GB10 = "vllm-gb10 (vLLM 0.18.1)"
 _USERS = "several users' reports (2026-07 to 2026-10)"
@@ -296,5 +297,32 @@ OBSERVED: tuple[Symptom, ...] = (
         "newer vLLM has counters instead",
         "divide vllm:prefix_cache_hits_total by vllm:prefix_cache_queries_total",
         _CONSELARA,
+    ),
+    Symptom(
+        "inventory-unread",
+        _CONTROLLER,
+        ("inventory: no host in the group gb10_cluster",),
+        "-i is missing, or Ansible cannot read the file, such as one with a tab; a warning above the error has the line",
+        "pass -i inventories/mine; indent with spaces, and run ansible-inventory -i inventories/mine --graph",
+        "ansible-core 2.19: an inventory that cannot be read is only a warning",
+        LAB,
+    ),
+    Symptom(
+        "ansible-core-old",
+        _CONTROLLER,
+        ("ansible-core: version 2.16.3. Expected: 2.19 or newer", "'TaskResult' object has no attribute 'host'"),
+        "the shell uses the ansible-core of the distribution (Ubuntu 24.04 has 2.16) instead of the virtual environment's",
+        "run . ~/gb10/bin/activate in each new shell",
+        "this collection; seen with ansible-core 2.16",
+        LAB,
+    ),
+    Symptom(
+        "module-unresolved",
+        _CONTROLLER,
+        ("couldn't resolve module/action 'gb10.cluster.cluster_lock'", "the role 'gb10.cluster.gb10' was not found"),
+        "Ansible does not find the collection: a playbook was copied out of it, or the clone has no symbolic links",
+        "run the playbook in its clone, or install the collection; clone on a file system with links, such as WSL's own",
+        "ansible-core 2.19, seen with a copied playbook",
+        LAB,
     ),
 )

@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 from ansible_collections.gb10.cluster.plugins.module_utils.health.symptom import Symptom
+from ansible_collections.gb10.cluster.plugins.module_utils.health.symptoms_access import ACCESS
 from ansible_collections.gb10.cluster.plugins.module_utils.health.symptoms_log import CAUSES, CONSEQUENCES
 from ansible_collections.gb10.cluster.plugins.module_utils.health.symptoms_observed import OBSERVED
 from ansible_collections.gb10.cluster.plugins.module_utils.health.symptoms_state import STATES
@@ -32,7 +33,7 @@ API. For an error that this page does not have they show that its cause is unkno
 
 def document() -> str:
     """Return the page."""
-    symptoms = (*CAUSES, *CONSEQUENCES, *STATES.values(), *OBSERVED)
+    symptoms = (*CAUSES, *CONSEQUENCES, *STATES.values(), *ACCESS.values(), *OBSERVED)
     topics = list(dict.fromkeys(symptom.topic for symptom in symptoms))
     count = f"{len(symptoms)} symptoms, {len(CAUSES) + len(CONSEQUENCES)} of them with log lines."
     contents = [f"- [{topic}](#{_anchor(topic)})" for topic in topics]

@@ -9,8 +9,10 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import replace
 
+from ansible_collections.gb10.cluster.plugins.module_utils.access import causes
 from ansible_collections.gb10.cluster.plugins.module_utils.api import access, tls
 from ansible_collections.gb10.cluster.plugins.module_utils.common import paths
+from ansible_collections.gb10.cluster.plugins.module_utils.health.symptom import PAGE
 from ansible_collections.gb10.cluster.plugins.module_utils.verify.existing import of_rule, of_state
 from ansible_collections.gb10.cluster.plugins.module_utils.verify.schema import (
     ERROR,
@@ -34,7 +36,9 @@ def _ours(node: Node) -> bool:
 def _unreachable(cluster: Cluster) -> Iterator[Found]:
     for node in cluster.nodes:
         if node.unreachable:
-            yield node.name, f"it cannot be read: {' '.join(node.unreachable.split())}"
+            cause = causes.find(node.unreachable)
+            page = f"; {PAGE}#{cause.id}" if cause else ""
+            yield node.name, f"it cannot be read: {causes.short(node.unreachable)}{page}"
 
 
 def _not_ready(cluster: Cluster) -> Iterator[Found]:

@@ -421,7 +421,7 @@ BAD: dict[str, tuple[Callable[[], list[Node]], str, str, str, str]] = {
         "nodes[1]",
         ": Failed to connect via ssh: No route to host",
         "SSH login and sudo",
-        "run 'ssh 192.168.1.12'",
+        "run 'ping 192.168.1.12'",
     ),
     "no such interface": (
         lambda: seen(pair(), 1, interfaces=without("enP2p1s0f1np1")),

@@ -29,8 +29,9 @@ def test_an_inventory_without_such_groups_is_one_cluster_without_a_name() -> Non
     assert of_node(ONE, "a2") == Cluster("", ("a1", "a2"))
 
 
-def test_no_inventory_is_no_cluster() -> None:
-    assert chosen({"all": [], "ungrouped": []}, "") == ()
+@pytest.mark.parametrize("groups", [{"all": [], "ungrouped": []}, {"all": ["a1"], "gb10_cluster": [], "gb10_cluster_chat": []}])
+def test_an_inventory_without_nodes_is_refused(groups: dict[str, list[str]]) -> None:
+    assert refused(groups)[0].startswith("inventory: no host in the group gb10_cluster. Expected: hosts in its child groups")
 
 
 def test_clusters_are_in_the_order_of_their_names_and_nodes_in_that_of_the_inventory() -> None:

@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 from run_module import program, run_module
 
+from ansible_collections.gb10.cluster.plugins.module_utils.access import host_key
 from ansible_collections.gb10.cluster.plugins.module_utils.discovery import io_neighbors
 from ansible_collections.gb10.cluster.plugins.module_utils.discovery import parse as text
 
@@ -56,8 +57,8 @@ def test_mdns() -> None:
 
 
 def test_host_key() -> None:
-    assert text.host_key(recorded("keyscan.txt")).startswith("ssh-ed25519 AAAAC3NzaC1lZDI1NTE5AAAA")
-    assert text.host_key("# fe80::1%x:22 SSH-2.0-OpenSSH_9.2p1\n") == ""
+    assert host_key.offered(recorded("keyscan.txt")).startswith("ssh-ed25519 AAAAC3NzaC1lZDI1NTE5AAAA")
+    assert host_key.offered("# fe80::1%x:22 SSH-2.0-OpenSSH_9.2p1\n") == ""
 
 
 INTERFACES = {
@@ -119,7 +120,7 @@ def test_without_ipv6_those_are_asked_that_it_has_spoken_to(tmp_path: Path) -> N
     answer = run_module("fabric_neighbors_info", {}, spark(tmp_path))
     ((neighbor,),) = answer["neighbors"].values()
     assert (neighbor["mac"], neighbor["address"], neighbor["source"]) == ("02:00:00:00:00:02", "10.110.0.2", "arp")
-    assert neighbor["host_key"] == text.host_key(recorded("keyscan.txt"))
+    assert neighbor["host_key"] == host_key.offered(recorded("keyscan.txt"))
     assert (tmp_path / "asked").read_text() == "-n -c 1 -W 1 -I enp1s0f1np1 10.110.0.2\n", "no address outside the interface's own subnet"
     assert answer["notes"] == ["lldpctl exited with status 1: unable to connect to socket"]
     assert (answer["changed"], answer["unheard"], answer["management"]) == (False, {}, "")

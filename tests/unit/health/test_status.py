@@ -157,15 +157,20 @@ def test_the_acceptance_of_a_draft(drafted: float, accepted: float, line: str | 
     assert found == [] if line is None else found[0].startswith(line) and ("warning" in found[0]) == ("warning" in line)
 
 
+def absent(reason: str) -> dict[str, Any]:
+    return {"name": "spark1", "address": "192.168.1.12", "user": "nvidia", "head": False, "unreachable": reason, "status": {}}
+
+
 def test_what_is_wrong_is_on_the_screen() -> None:
-    gone = {"name": "spark2", "head": False, "unreachable": "Failed to connect\n via ssh: No route to host", "status": {}}
+    gone = {**absent("Failed to connect\n via ssh: No route to host"), "name": "spark2"}
     wedged = {**API, "answers": False, "reason": "no answer after 20 s", "tokens_per_second": None, "running": None, "prefix_cache_hit_rate": None}
     said = status_text.lines([node("spark1", api=wedged), gone], "/srv/models/other")
     counts = "unknown tokens/s generated, unknown requests running, 0 requests waiting, prefix cache unused"
     assert said[1] == f"IT DOES NOT ANSWER: no answer after 20 s; {counts}"
     assert said[2] == "the inventory specifies /srv/models/other: the next site.yml run switches to it"
     assert said[6] == "spark2  CANNOT BE READ: Failed to connect via ssh: No route to host"
-    assert [line.rpartition("#")[2] for line in said[7:-1]] == ["engine-silent", "node-unreachable"]
+    assert [line.rpartition("#")[2] for line in said[7:-1]] == ["engine-silent", "no-route"]
+    assert "; fix: run 'ping 192.168.1.12'; " in said[8]
     assert said[-1] == "last error: none since boot on the nodes that could be read"
 
 
@@ -234,7 +239,7 @@ def test_nothing_runs() -> None:
 
 
 def test_the_head_cannot_be_reached() -> None:
-    said = status_text.lines([{"name": "spark1", "head": True, "unreachable": "timed out", "status": {}}, node("spark2")], "tiny")
+    said = status_text.lines([{**absent("timed out"), "head": True}, node("spark2")], "tiny")
     assert said[0] == "model: unknown, because spark1 cannot be read"
 
 

@@ -15,6 +15,7 @@ from snapshot import assert_recorded
 
 from ansible_collections.gb10.cluster.plugins.module_utils.health import symptoms
 from ansible_collections.gb10.cluster.plugins.module_utils.health.symptom import LAB, Symptom
+from ansible_collections.gb10.cluster.plugins.module_utils.health.symptoms_access import ACCESS
 from ansible_collections.gb10.cluster.plugins.module_utils.health.symptoms_log import CAUSES, CONSEQUENCES
 from ansible_collections.gb10.cluster.plugins.module_utils.health.symptoms_observed import OBSERVED
 from ansible_collections.gb10.cluster.plugins.module_utils.health.symptoms_page import document
@@ -24,7 +25,7 @@ from ansible_collections.gb10.cluster.plugins.module_utils.rules.lint import RUL
 LOGS = Path(__file__).parents[1] / "data" / "logs"
 PAGE = ROOT / "docs" / "troubleshooting.md"
 LOGGED = (*CAUSES, *CONSEQUENCES)
-EVERY = (*LOGGED, *STATES.values(), *OBSERVED)
+EVERY = (*LOGGED, *STATES.values(), *ACCESS.values(), *OBSERVED)
 ERROR = "(EngineCore pid=7) ERROR 11-21 00:12:38 [core.py:1512] "
 FAILED = "gb10-vllm.service: Main process exited, code=exited, status=1/FAILURE"
 TRACEBACK = "Traceback (most recent call last):"
@@ -227,7 +228,8 @@ def service(**facts: Any) -> dict[str, Any]:
 def node(head: bool = True, unreachable: str = "", **status: Any) -> dict[str, Any]:
     facts = {"services": [service()], "ranks": [{"pid": 8}], "available": 20 * GIB, "total": 120 * GIB, "uptime": 4000.0, "links": []}
     facts["api"] = API if head else {}
-    return {"name": "spark1" if head else "spark2", "head": head, "unreachable": unreachable, "status": {} if unreachable else {**facts, **status}}
+    name = {"name": "spark1" if head else "spark2", "address": "192.168.1.11", "user": "nvidia"}
+    return {**name, "head": head, "unreachable": unreachable, "status": {} if unreachable else {**facts, **status}}
 
 
 GUARDED = {"active": True, "starts": [], "stop": {"reason": "only 1.0 GiB of memory were available"}}
@@ -255,7 +257,8 @@ STOPPED = [service(active="inactive", pid=None, enabled=False)]
         ),
         pytest.param("", node(api={**API, "answers": False, "reason": "HTTP 500: Internal Server Error"}), id="another answer"),
         pytest.param("tls-untrusted", node(api={**API, "healthy": False, "reason": "certificate verify failed"}), id="TLS"),
-        pytest.param("node-unreachable", node(unreachable="No route to host"), id="unreachable"),
+        pytest.param("node-unreachable", node(unreachable="kex_exchange_identification: read: Connection reset by peer"), id="unreachable"),
+        pytest.param("no-route", node(unreachable="No route to host"), id="unreachable for a known cause"),
         pytest.param("service-restarts", node(services=[service(restarts=3, started=3900.0)]), id="restarted lately"),
         pytest.param("service-restarts", node(services=[service(restarts=9, active="activating", pid=None)]), id="waits for its restart"),
         pytest.param("service-down", node(services=[service(active="inactive", pid=None)]), id="inactive"),

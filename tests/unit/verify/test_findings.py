@@ -329,7 +329,7 @@ OTHERS = {
 def test_an_unreachable_node() -> None:
     nodes = pair()
     nodes[1] |= {"facts": {}, "unreachable": "ssh: connect to host spark2 port 22: No route to host"}
-    assert found(nodes) == {"node-unreachable": [f"spark2: it cannot be read: {nodes[1]['unreachable']}"]}
+    assert found(nodes) == {"node-unreachable": [f"spark2: it cannot be read: {nodes[1]['unreachable']}; docs/troubleshooting.md#no-route"]}
     assert report.report(nodes, GROUPS, "error", {})["lines"][0].startswith("verified 1 of 2 nodes with")
 
 

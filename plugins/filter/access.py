@@ -1,0 +1,68 @@
+# Copyright (c) 2026, gb10.cluster maintainers
+# GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+
+"""Filters: access of the controller to the nodes."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+from ansible import context
+from ansible.errors import AnsibleFilterError
+
+from ansible_collections.gb10.cluster.plugins.plugin_utils.lazy import Core, plain_data
+from ansible_collections.gb10.cluster.plugins.plugin_utils.supported import require
+
+access = Core("access.report")
+inventories = Core("discovery.inventory")
+problem_types = Core("common.problems")
+select = Core("cluster.select")
+
+
+def access_hosts(groups: Mapping[str, Any]) -> list[str]:
+    """Return the hosts of the groups gb10_cluster and gateway; without them all hosts of the inventory. None is an error."""
+    require()
+    plain = plain_data(groups)
+    found = list(dict.fromkeys([*plain.get(select.ALL, []), *plain.get("gateway", [])])) or plain.get("all", [])
+    if not found and not context.CLIARGS.get("syntax"):
+        problem = problem_types.Problem("inventory", "no host", "the addresses of the machines", "pass -i 192.168.1.11,192.168.1.12, -u nvidia")
+        raise AnsibleFilterError(problem_types.report([problem]))
+    return found
+
+
+def access_host_keys(nodes: Sequence[Any]) -> dict[str, Any]:
+    """Return {problems, report, unknown}; see module_utils/access/report.py for the shape of a node."""
+    plain = plain_data(nodes)
+    problems = access.host_key_problems(plain)
+    return {**_texts(problems), "report": problem_types.report(problems), "unknown": access.unknown(plain)}
+
+
+def access_logins(nodes: Sequence[Any]) -> dict[str, Any]:
+    """Return {problems, report, lines}."""
+    plain = plain_data(nodes)
+    problems = access.login_problems(plain)
+    return {**_texts(problems), "report": access.report(problems, len(plain)), "lines": [] if problems else access.lines(plain)}
+
+
+def access_inventory(nodes: Sequence[Any]) -> str:
+    """Return hosts.yml for these nodes."""
+    return str(inventories.of_addresses(plain_data(nodes)))
+
+
+def _texts(problems: Sequence[Any]) -> dict[str, Any]:
+    return {"problems": [str(problem) for problem in problems]}
+
+
+class FilterModule:
+    """Register the filters."""
+
+    def filters(self) -> dict[str, Callable[..., Any]]:
+        """Return name -> function."""
+        return {
+            "access_host_keys": access_host_keys,
+            "access_hosts": access_hosts,
+            "access_inventory": access_inventory,
+            "access_logins": access_logins,
+        }

@@ -1,0 +1,57 @@
+"""Mistakes on the controller: an inventory that cannot be read, an old ansible-core, another working directory."""
+
+from __future__ import annotations
+
+import subprocess
+from pathlib import Path
+
+import pytest
+from ansible.errors import AnsibleError
+from repository import ROOT, files, load_yaml, read
+from run_playbook import command, run
+
+from ansible_collections.gb10.cluster.plugins.plugin_utils import supported
+
+#: Playbooks without an inventory of a cluster, or for its hosts by another name.
+OTHERS = ("playbooks/access.yml", "playbooks/discover.yml", "playbooks/lab_down.yml", "playbooks/lab_up.yml")
+CLUSTER = sorted(set(files("playbooks/*.yml")) - set(OTHERS))
+
+
+@pytest.mark.parametrize("path", CLUSTER)
+def test_every_playbook_chooses_its_hosts_with_the_filter_that_refuses_an_empty_inventory(path: str) -> None:
+    hosts = [play["hosts"] for play in load_yaml(read(path)) if play["hosts"] != "localhost"]
+    assert hosts[0].startswith("{{ playbook_selected.hosts ")
+
+
+def test_an_inventory_with_a_tab_is_an_error(tmp_path: Path) -> None:
+    (tmp_path / "hosts.yml").write_text("gb10_cluster:\n\tchildren: {}\n", encoding="utf-8")
+    done = run("playbooks/status.yml", ["-i", str(tmp_path)])
+    assert done.status != 0
+    assert "inventory: no host in the group gb10_cluster. Expected: hosts in its child groups head and worker. Fix: pass" in done.output
+    assert "Tabs are usually invalid" in done.output
+
+
+def test_a_check_of_the_syntax_needs_no_inventory() -> None:
+    run("playbooks/gateway_keys.yml", ["--syntax-check"]).assert_ok()
+
+
+@pytest.mark.parametrize("version", ["2.16.3", "2.18.9rc1"])
+def test_an_old_ansible_core_is_refused_with_one_line(version: str) -> None:
+    with pytest.raises(AnsibleError, match=rf"^ansible-core: version {version}\. Expected: 2\.19 or newer\. Fix: [^\n]+\.$"):
+        supported.require(version)
+
+
+def test_the_oldest_ansible_core_is_that_of_the_collection() -> None:
+    oldest = ".".join(map(str, supported.OLDEST))
+    assert load_yaml(read("meta/runtime.yml"))["requires_ansible"] == f">={oldest}.0"
+    supported.require(f"{oldest}.0")
+
+
+def test_a_playbook_runs_from_another_folder(tmp_path: Path) -> None:
+    """There Ansible reads no ansible.cfg, as in a world-writable clone."""
+    arguments = ["-i", str(ROOT / "inventories/two-spark"), "-e", f"gb10_plan_offline=true gb10_facts_dir={tmp_path}"]
+    for playbook in ("site.yml", "playbooks/plan.yml"):
+        environment = {"PATH": "/usr/bin:/bin", "HOME": str(tmp_path)}
+        argv = command(playbook, [*arguments, "--check"])
+        result = subprocess.run(argv, cwd=tmp_path, env=environment, capture_output=True, text=True, check=False)
+        assert "spark1 has no recorded facts" in result.stdout, result.stdout + result.stderr
