@@ -254,6 +254,7 @@ def _plan(
         serve=planned,
         topology=fabric.topology,
         fabric=fabric_plan.explain(fabric.topology, fabric.why, fabric.nodes),
+        label=inputs.label,
     )
 
 
