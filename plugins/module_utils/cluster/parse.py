@@ -168,7 +168,7 @@ def _facts(observed: Mapping[str, Any]) -> Facts:
         listeners=tuple(Listener(entry["port"], entry["process"], entry["unit"]) for entry in observed["listeners"]),
         login_users=tuple(observed.get("login_users", ())),
         model=_model_files(observed),
-        hub=HubModel(hub.get("name", ""), hub.get("revision", ""), hub.get("trouble", ""), _model_files(hub))
+        hub=HubModel(hub.get("name", ""), hub.get("revision", ""), hub.get("trouble", ""), hub.get("refused", 0), _model_files(hub))
         if hub
         else None,
         nccl=observed.get("nccl"),

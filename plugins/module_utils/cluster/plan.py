@@ -130,7 +130,8 @@ def _model(inputs: Inputs) -> tuple[Chosen | None, list[Problem]]:
     if settings.recipe and not inputs.recipe and not settings.model:
         return None, []
     try:
-        return cluster_model.choose_model(inputs), []
+        model = cluster_model.choose_model(inputs)
+        return model, cluster_model.check_hub(model, inputs)
     except ProblemsError as error:
         return None, [*error.problems]
 

@@ -116,11 +116,15 @@ class ModelFiles:
 
 @dataclass(frozen=True)
 class HubModel:
-    """The model that the head queried on Hugging Face Hub. ``trouble``: why the query failed, or ""."""
+    """The model that the head queried on Hugging Face Hub.
+
+    ``trouble``: why the query failed, or "". ``refused``: the HTTP status if a download would fail too, else 0.
+    """
 
     name: str
     revision: str
     trouble: str
+    refused: int
     files: ModelFiles
 
 
