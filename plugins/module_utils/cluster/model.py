@@ -145,6 +145,8 @@ def _unread(model: Model, head: Node, found: ModelFiles | None) -> list[str]:
         why = f"Hugging Face Hub could not be queried for {hub.name} at {hub.revision}: {hub.trouble}"
     elif head.store_enabled and head.store_source and head.facts and not found:
         why = f"{head.name} has no {head.store_source}/config.json (model_store_source)"
+    elif not found and (close := catalog.similar(model.hub, head.settings.models)):
+        why = f"{model.hub} was not read and is not in the catalog; perhaps use {' or '.join(close)}"
     else:
         return []
     if found:

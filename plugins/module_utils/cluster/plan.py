@@ -208,7 +208,9 @@ def _plan(
     executor = settings.distributed_executor_backend
     nodes = _planned_nodes(inputs, fabric.nodes, ranks, decision.environment, runtime.wheels)
     expected = _expected(serving, decision)
-    planned = _serve(model, decision, serving.nccl.release, expected, inputs.recipe.about if inputs.recipe else ())
+    faster = serve_plan.faster_alone(serving, decision)
+    about = inputs.recipe.about if inputs.recipe else ()
+    planned = _serve(model, decision, serving.nccl.release, expected, about, [f"info: {faster}"] if faster else [])
     return Plan(
         nodes=nodes,
         head=Head(head.name, fabric.nodes[0].address),
@@ -259,8 +261,10 @@ def _plan(
     )
 
 
-def _serve(model: Chosen, decision: serve.Decision, nccl: str, expected: Expected, recipe: Sequence[str]) -> Serve:
-    findings, stopping = serve_rules.report(decision.findings), serve_rules.stopping(decision.findings, WARNING)
+def _serve(
+    model: Chosen, decision: serve.Decision, nccl: str, expected: Expected, recipe: Sequence[str], infos: Sequence[str]
+) -> Serve:
+    findings, stopping = [*serve_rules.report(decision.findings), *infos], serve_rules.stopping(decision.findings, WARNING)
     return Serve(
         args=decision.args,
         user_args=serve_plan.without_share(model.user_args) if decision.memory else model.user_args,

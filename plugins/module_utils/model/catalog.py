@@ -156,7 +156,7 @@ def similar(hub: str, user_models: Mapping[str, Any] | None = None) -> list[str]
     """Return the known Hub names that are like this unknown one."""
     hubs = {model.hub.casefold(): model.hub for model in known(user_models).values() if model.hub}
     wanted = hub.casefold()
-    return [] if wanted in hubs else [hubs[each] for each in difflib.get_close_matches(wanted, hubs, n=2, cutoff=0.8)]
+    return [] if not wanted or wanted in hubs else [hubs[each] for each in difflib.get_close_matches(wanted, hubs, n=2, cutoff=0.8)]
 
 
 def describe(model: Model) -> list[str]:

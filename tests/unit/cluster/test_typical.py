@@ -75,6 +75,13 @@ def test_mistakes_in_the_inventory_are_found_without_hardware() -> None:
     assert {"gb10_model", "gb10_stack"} <= {problem.path for problem in problems}
 
 
+def test_a_name_like_one_of_the_catalog_is_a_warning() -> None:
+    warning = "openai/gpt-oss-120 was not read and is not in the catalog; perhaps use openai/gpt-oss-120b"
+    for name, found in (("openai/gpt-oss-120", 1), ("owner/own", 0), ("openai/gpt-oss-120b", 0), ("/srv/own", 0)):
+        lines = planned(spark(1, "head", gb10_model=name))["serve"]["warnings"]
+        assert len([line for line in lines if line.startswith(warning)]) == found
+
+
 def play(playbook: str, **variables: object) -> Run:
     given = json.dumps({"gb10_plan_offline": "typical", **variables})
     return run(playbook, ["-i", str(ROOT / "inventories/two-spark"), "--extra-vars", given])
