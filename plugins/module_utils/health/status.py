@@ -184,5 +184,6 @@ def _service(service: Mapping[str, Any], uptime: float) -> str:
     name = service["unit"].removesuffix(".service")
     state = service["active"] if service["active"] == service["sub"] or service["sub"] == "running" else f"{service['active']} ({service['sub']})"
     since = f" for {spans.span(max(0.0, uptime - service['started']))}" if service["pid"] else ""
-    notes = [f"{service['restarts']} restarts"] * bool(service["restarts"]) + ["not started at boot"] * (not service["enabled"])
+    count = service["restarts"]
+    notes = [f"{count} restart{'s' if count > 1 else ''}"] * bool(count) + ["not started at boot"] * (not service["enabled"])
     return f"{name} {state}{since}" + (f" ({', '.join(notes)})" if notes else "")

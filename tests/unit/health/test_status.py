@@ -115,7 +115,8 @@ def node(name: str, **status: Any) -> dict[str, Any]:
         "error": {},
         "api": {},
     }
-    return {"name": name, "head": bool(status.get("api")), "endpoint": "http://192.168.1.11:8000/v1", "unreachable": "", "status": {**facts, **status}}
+    endpoint = "http://192.168.1.11:8000/v1"
+    return {"name": name, "head": bool(status.get("api")), "endpoint": endpoint, "unreachable": "", "status": {**facts, **status}}
 
 
 def test_the_screen() -> None:

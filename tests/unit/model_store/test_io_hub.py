@@ -202,7 +202,11 @@ def test_what_nobody_tells_is_a_warning_and_the_plan_stays_cautious() -> None:
 
 @pytest.mark.parametrize(
     ("status", "fix"),
-    [(401, "accept its license on https://huggingface.co/org/tiny, and set model_store_hub_token"), (403, "model_store_hub_token"), (404, "its revision")],
+    [
+        (401, "accept its license on https://huggingface.co/org/tiny, and set model_store_hub_token"),
+        (403, "model_store_hub_token"),
+        (404, "its revision"),
+    ],
 )
 def test_a_model_that_cannot_be_downloaded_is_a_problem_before_any_change(status: int, fix: str) -> None:
     nodes = pair({**NOT_THERE, **told(None, f"the Hub returned HTTP {status}", refused=status)})
