@@ -47,7 +47,7 @@ def _check(index: int, node: Node, settings: Settings, fabric: FabricPlan, model
         fix = f"run 'ssh {node.address}'; then check ansible_host, ansible_user and the key"
         problems.append(Problem(path, found, "SSH login and sudo", fix))
     if node.unrecorded:
-        fix = "run playbooks/plan.yml -e gb10_plan_save_facts=true once, while the nodes are reachable"
+        fix = "run playbooks/plan.yml -e gb10_plan_save_facts=true once, or plan from typical facts with -e gb10_plan_offline=typical"
         found = f"{name} has no recorded facts: {node.unrecorded} does not exist"
         problems.append(Problem(path, found, "the recorded result of node_info", fix))
     if node.facts:

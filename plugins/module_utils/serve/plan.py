@@ -127,8 +127,11 @@ def decide(inputs: Inputs) -> Decision:
 
 
 def faster_alone(inputs: Inputs, decision: Decision) -> str:
-    """Return a sentence if fewer of these nodes serve one request faster, with the same context; else ""."""
-    if not decision.memory or inputs.settings.data_parallel_size > 1:
+    """Return a sentence if fewer of these nodes serve one request faster, with the same context; else "".
+
+    Only stages are slower: tensor parallelism reads the weights on all nodes at once.
+    """
+    if not decision.memory or decision.pipeline == 1:
         return ""
     settings = replace(inputs.settings, tensor_parallel_size=0, pipeline_parallel_size=0)
     smaller = {count: decide(replace(inputs, nodes=inputs.nodes[:count], settings=settings)) for count in range(1, len(inputs.nodes))}
