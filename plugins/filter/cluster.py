@@ -54,7 +54,7 @@ def cluster_models(nodes: Sequence[Any], lock: str, known_variables: Mapping[str
     given = inputs.parse(plain_data(nodes), str(lock), None, plain_data(layers))
     rows, problems = models.survey(given, plain_data(known_variables))
     return {
-        "lines": models.lines(rows, len(given.nodes)) if rows else [],
+        "lines": models.lines(rows, len(given.nodes), given.label) if rows else [],
         "problems": [str(problem) for problem in problems],
         "report": problem_types.report(problems),
     }

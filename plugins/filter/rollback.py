@@ -9,8 +9,6 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
-from ansible.errors import AnsibleFilterError
-
 from ansible_collections.gb10.cluster.plugins.plugin_utils.lazy import Core, plain_data
 
 history = Core("rollback.history")
@@ -39,14 +37,13 @@ def launch_findings(plan: Mapping[str, Any]) -> list[str]:
     return record.findings(plain_data(plan))
 
 
-def launch_history(nodes: Sequence[Any], old: str = "", new: str = "") -> list[str]:
-    """Return the list of the records, or the difference between two, as text. An unknown ID is an error."""
+def launch_history(nodes: Sequence[Any], old: str = "", new: str = "") -> dict[str, Any]:
+    """Return {lines, problem}: the list of the records, or the difference between two, and the problem of an unknown ID."""
+    given = plain_data(nodes)
     try:
-        return (
-            history.compared(plain_data(nodes), str(old), str(new)) if old or new else history.lines(plain_data(nodes))
-        )
+        return {"lines": history.compared(given, str(old), str(new)) if old or new else history.lines(given), "problem": ""}
     except record.RecordError as error:
-        raise AnsibleFilterError(str(error)) from error
+        return {"lines": [], "problem": str(error)}
 
 
 def rollback_target(nodes: Sequence[Any], wanted: str = "") -> dict[str, Any]:

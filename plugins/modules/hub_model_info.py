@@ -93,6 +93,9 @@ hub_model:
     trouble:
       description: Why the query of Hugging Face Hub failed, empty if it succeeded.
       type: str
+    refused:
+      description: The HTTP status if it is 401, 403 or 404, with which a download would fail too; else 0.
+      type: int
 """
 
 import os

@@ -125,6 +125,7 @@ def spark(number: int, group: str, **settings: Any) -> Node:
         "secrets": {"names": [], "problems": []},
         "unreachable": "",
         "unrecorded": "",
+        "typical": False,
         "observed": observed(address, *(int(port) for port in ports if str(port) in "01")),
     }
 

@@ -18,6 +18,8 @@ from ansible_collections.gb10.cluster.plugins.module_utils.model_store import pl
 from ansible_collections.gb10.cluster.plugins.module_utils.recipe.schema import Use
 from ansible_collections.gb10.cluster.plugins.module_utils.serve.schema import Served
 
+_NOT_FOUND = 404
+
 
 @dataclass(frozen=True)
 class Chosen(Served):
@@ -67,6 +69,26 @@ def choose_model(inputs: Inputs) -> Chosen:
         environment_path="gb10_recipe.env" if inputs.recipe else f"gb10_models.{model.name}.environment",
         recipe=inputs.recipe is not None,
     )
+
+
+def check_hub(model: Chosen, inputs: Inputs) -> list[Problem]:
+    """Return the problem of a model that Hugging Face Hub refuses, so that a download would fail.
+
+    Without a store, vLLM downloads the model with a token that the plan does not know.
+    """
+    hub, entry = _hub(inputs.head), model.entry
+    if not hub or not hub.refused or not inputs.head.store_enabled or (hub.name, hub.revision) != (entry.hub, entry.revision or "main"):
+        return []
+    fix = "correct gb10_model or its revision"
+    if hub.refused != _NOT_FOUND:
+        fix = (
+            f"correct gb10_model; for a gated or private model, accept its license on https://huggingface.co/{hub.name}, and set "
+            "model_store_hub_token to a token of that account, in a vault"
+        )
+    if close := catalog.similar(hub.name, inputs.head.settings.models):
+        fix = f"perhaps use {' or '.join(close)}; else {fix}"
+    found = f"{hub.name} at {hub.revision} cannot be downloaded: {hub.trouble}"
+    return [Problem("gb10_model", found, "a model that Hugging Face Hub gives to the head", fix)]
 
 
 def _check_revisions(model: str, draft: str) -> list[Problem]:
@@ -123,6 +145,8 @@ def _unread(model: Model, head: Node, found: ModelFiles | None) -> list[str]:
         why = f"Hugging Face Hub could not be queried for {hub.name} at {hub.revision}: {hub.trouble}"
     elif head.store_enabled and head.store_source and head.facts and not found:
         why = f"{head.name} has no {head.store_source}/config.json (model_store_source)"
+    elif not found and (close := catalog.similar(model.hub, head.settings.models)):
+        why = f"{model.hub} was not read and is not in the catalog; perhaps use {' or '.join(close)}"
     else:
         return []
     if found:

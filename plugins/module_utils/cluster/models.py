@@ -18,6 +18,7 @@ from ansible_collections.gb10.cluster.plugins.module_utils.common.problems impor
 from ansible_collections.gb10.cluster.plugins.module_utils.model import catalog, catalog_checks
 from ansible_collections.gb10.cluster.plugins.module_utils.model import weights as model_weights
 from ansible_collections.gb10.cluster.plugins.module_utils.model.catalog import Model
+from ansible_collections.gb10.cluster.plugins.module_utils.runtime import stacks
 
 #: Maximum length of a line. The module show indents it by two, and terminals of 120 columns show it on one row.
 _COLUMNS = 118
@@ -94,7 +95,9 @@ def _row(model: Model, inputs: Inputs, plan: Plan | None, problems: Sequence[Pro
     expected = plan.serve.expected
     if not expected.context:
         unplanned = (line.removeprefix(_UNPLANNED) for line in plan.serve.why if line.startswith(_UNPLANNED))
-        return replace(row, reason=next(unplanned, "its memory is not planned"))
+        stack = plan.stack
+        without = "no node has a GB10" if stack.device == stacks.CUDA else f"this stack ({stack.name}) has no memory plan"
+        return replace(row, reason=next(unplanned, without))
     return replace(
         row,
         fits=True,
@@ -119,14 +122,17 @@ def _reason(problem: Problem) -> str:
     return f"{problem.path}: {problem.found}, expected {problem.expected}"
 
 
-def lines(rows: Sequence[Row], nodes: int) -> list[str]:
-    """Return the table as text. A reason takes the place of the numbers."""
+def lines(rows: Sequence[Row], nodes: int, label: str) -> list[str]:
+    """Return the table as text. A reason takes the place of the numbers. ``label``: of the nodes' facts, "" without one."""
     cells = [_cells(row) for row in rows]
     widths = [max(map(len, column)) for column in zip(_HEAD, *(each for each in cells if len(each) == len(_HEAD)), strict=True)]
     widths[:3] = [max(map(len, column)) for column in zip(_HEAD[:3], *(each[:3] for each in cells), strict=True)]
     fitting = sum(row.fits is True for row in rows)
     title = f"{fitting} of {len(rows)} models fit on {nodes} {'node' if nodes == 1 else 'nodes'}"
-    return [title, *(_line(each, widths) for each in (_HEAD, *cells)), *_LEGEND]
+    if all(row.fits is None for row in rows):
+        reasons = [row.reason for row in rows]
+        title = f"{len(rows)} unknown: {max(reasons, key=reasons.count)}"
+    return [f"{title} ({label})" if label else title, *(_line(each, widths) for each in (_HEAD, *cells)), *_LEGEND]
 
 
 def _cells(row: Row) -> tuple[str, ...]:

@@ -48,7 +48,7 @@ def _check(index: int, node: Node, settings: Settings, fabric: FabricPlan, model
         found = f"{name} ({node.address}) cannot be read: {causes.short(node.unreachable)}"
         problems.append(Problem(path, found, "SSH login and sudo", causes.fix(node.unreachable, node.user, node.address)))
     if node.unrecorded:
-        fix = "run playbooks/plan.yml -e gb10_plan_save_facts=true once, while the nodes are reachable"
+        fix = "run playbooks/plan.yml -e gb10_plan_save_facts=true once, or plan from typical facts with -e gb10_plan_offline=typical"
         found = f"{name} has no recorded facts: {node.unrecorded} does not exist"
         problems.append(Problem(path, found, "the recorded result of node_info", fix))
     if node.facts:

@@ -11,6 +11,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import fields
 from typing import Any
 
+from ansible_collections.gb10.cluster.plugins.module_utils.cluster import typical
 from ansible_collections.gb10.cluster.plugins.module_utils.cluster.schema import (
     PREFIX,
     Facts,
@@ -69,6 +70,7 @@ def parse(nodes: Sequence[Mapping[str, Any]], lock: str, recipe: Any = None, lay
                                                 # "" for Hugging Face Hub
          "unreachable": str,                    # the reason why the node could not be read, or ""
          "unrecorded": str,                     # the missing file of recorded facts, in an offline plan, or ""
+         "typical": bool,                       # whether the plan assumes typical facts instead of reading the node
          "observed": {...} | {}}                # the result of node_info, {} if the node was not read
     """
     problems: list[Problem] = []
@@ -116,6 +118,7 @@ def _use(nodes: Sequence[Mapping[str, Any]], data: Any, problems: list[Problem])
 
 def _node(given: Mapping[str, Any], path: str, problems: list[Problem]) -> Node:
     queried, tls, secrets = given["queried"], given["tls"], given["secrets"]
+    observed = typical.observed(given["settings"], given["address"]) if given["typical"] else given["observed"]
     return Node(
         name=given["name"],
         address=given["address"],
@@ -141,7 +144,8 @@ def _node(given: Mapping[str, Any], path: str, problems: list[Problem]) -> Node:
         store_source=given["store"]["source"],
         unreachable=given["unreachable"],
         unrecorded=given["unrecorded"],
-        facts=_facts(given["observed"]) if given["observed"] else None,
+        typical=given["typical"],
+        facts=_facts(observed) if observed else None,
     )
 
 
@@ -167,7 +171,7 @@ def _facts(observed: Mapping[str, Any]) -> Facts:
         listeners=tuple(Listener(entry["port"], entry["process"], entry["unit"]) for entry in observed["listeners"]),
         login_users=tuple(observed.get("login_users", ())),
         model=_model_files(observed),
-        hub=HubModel(hub.get("name", ""), hub.get("revision", ""), hub.get("trouble", ""), _model_files(hub))
+        hub=HubModel(hub.get("name", ""), hub.get("revision", ""), hub.get("trouble", ""), hub.get("refused", 0), _model_files(hub))
         if hub
         else None,
         nccl=observed.get("nccl"),

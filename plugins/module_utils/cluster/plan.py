@@ -134,7 +134,8 @@ def _model(inputs: Inputs) -> tuple[Chosen | None, list[Problem]]:
     if settings.recipe and not inputs.recipe and not settings.model:
         return None, []
     try:
-        return cluster_model.choose_model(inputs), []
+        model = cluster_model.choose_model(inputs)
+        return model, cluster_model.check_hub(model, inputs)
     except ProblemsError as error:
         return None, [*error.problems]
 
@@ -213,7 +214,9 @@ def _plan(
     lacking = [packages.lacking(node, runtime, nccl.build, download) for node in inputs.nodes]
     nodes = _planned_nodes(inputs, fabric.nodes, ranks, decision.environment, runtime.wheels, lacking)
     expected = _expected(serving, decision)
-    planned = _serve(model, decision, serving.nccl.release, expected, inputs.recipe.about if inputs.recipe else ())
+    faster = serve_plan.faster_alone(serving, decision)
+    about = inputs.recipe.about if inputs.recipe else ()
+    planned = _serve(model, decision, serving.nccl.release, expected, about, [f"info: {faster}"] if faster else [])
     return Plan(
         nodes=nodes,
         head=Head(head.name, fabric.nodes[0].address),
@@ -261,11 +264,14 @@ def _plan(
         topology=fabric.topology,
         functions=settings.fabric_functions if topology.entry(fabric.topology).qsfp else "",
         fabric=fabric_plan.explain(fabric.topology, fabric.why, fabric.nodes),
+        label=inputs.label,
     )
 
 
-def _serve(model: Chosen, decision: serve.Decision, nccl: str, expected: Expected, recipe: Sequence[str]) -> Serve:
-    findings, stopping = serve_rules.report(decision.findings), serve_rules.stopping(decision.findings, WARNING)
+def _serve(
+    model: Chosen, decision: serve.Decision, nccl: str, expected: Expected, recipe: Sequence[str], infos: Sequence[str]
+) -> Serve:
+    findings, stopping = [*serve_rules.report(decision.findings), *infos], serve_rules.stopping(decision.findings, WARNING)
     return Serve(
         args=decision.args,
         user_args=serve_plan.without_share(model.user_args) if decision.memory else model.user_args,

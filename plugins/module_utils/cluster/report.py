@@ -27,14 +27,16 @@ _COLUMNS = 118
 
 def lines(plan: Mapping[str, Any], object_store_memory: int) -> list[str]:
     """Return the lines for a plan of plan.py; ``object_store_memory`` is Ray's, in bytes."""
-    serve, count = plan["serve"], len(plan["nodes"])
-    result = [
-        f"{plan['served_model_name']} on {count} {'node' if count == 1 else 'nodes'}: tensor {plan['tensor_parallel_size']} "
+    serve, served = plan["serve"], _served(plan)
+    result = [f"{plan['label']}:"] if plan["label"] else []
+    result += [
+        f"{served}: tensor {plan['tensor_parallel_size']} "
         f"x pipeline {plan['pipeline_parallel_size']} x data {plan['data_parallel_size']} by {plan['executor']}",
         f"vLLM {plan['stack']['vllm']} (stack {plan['stack']['name']}), NCCL {serve['nccl'] or 'unknown'}",
     ]
     secured = f"TLS with a certificate until {plan['api_tls']['until']}" if plan["api_tls"] else "no TLS"
-    result.append(f"API at {plan['api']['endpoint']}, {'with a key' if plan['api_key'] else 'without a key'}, {secured}")
+    api = f"API at {plan['api']['endpoint']}, {'with a key' if plan['api_key'] else 'without a key'}, {secured}"
+    result.append(api)
     if plan["runtime"]["image"]:
         result.append(f"in containers of {plan['runtime']['image']}, run by {plan['runtime']['engine']}")
     result += _block(f"NCCL {'is built' if plan['nccl']['build'] else 'comes with the runtime'}", plan["nccl"]["why"])
@@ -46,8 +48,24 @@ def lines(plan: Mapping[str, Any], object_store_memory: int) -> list[str]:
     result += _block("memory", serve["memory"])
     result += _block("fabric", plan["fabric"])
     result += _nodes(plan, object_store_memory)
-    result += _block("findings", serve["findings"] or ["none"])
-    return result
+    # The role has shown the warnings.
+    others = [finding for finding in serve["findings"] if finding not in serve["warnings"]]
+    result += _block("findings", others or ["none, except for the warnings above" if serve["findings"] else "none"])
+    # The answer is also the end of a long output.
+    label = f" ({plan['label']})" if plan["label"] else ""
+    return [*result, f"{served}: {_fits(serve['expected'])}{label}", api]
+
+
+def _served(plan: Mapping[str, Any]) -> str:
+    count = len(plan["nodes"])
+    return f"{plan['served_model_name']} on {count} {'node' if count == 1 else 'nodes'}"
+
+
+def _fits(expected: Mapping[str, Any]) -> str:
+    if not expected["context"]:
+        return "its memory is not planned"
+    speed = f", at most {expected['tokens_per_second']:.1f} tokens/s" if expected["tokens_per_second"] else ""
+    return f"fits, context {expected['context']}{speed}"
 
 
 def _block(title: str, text: list[str]) -> list[str]:

@@ -23,6 +23,7 @@ from ansible_collections.gb10.cluster.plugins.module_utils.serve import schema a
 from ansible_collections.gb10.cluster.plugins.module_utils.vllm_build.schema import Choice, Request, Stored
 
 PREFIX = "gb10_"
+TYPICAL = "typical facts, not read from the nodes"
 
 
 @dataclass(frozen=True)
@@ -118,11 +119,15 @@ class ModelFiles:
 
 @dataclass(frozen=True)
 class HubModel:
-    """The model that the head queried on Hugging Face Hub. ``trouble``: why the query failed, or ""."""
+    """The model that the head queried on Hugging Face Hub.
+
+    ``trouble``: why the query failed, or "". ``refused``: the HTTP status if a download would fail too, else 0.
+    """
 
     name: str
     revision: str
     trouble: str
+    refused: int
     files: ModelFiles
 
 
@@ -209,7 +214,10 @@ class Refused:
 
 @dataclass(frozen=True)
 class Node:
-    """A node of the inventory. ``facts`` is None if it was not read. parse.parse() documents the other fields."""
+    """A node of the inventory. ``facts`` is None if it was not read, and typical.observed() if they are ``typical``.
+
+    parse.parse() documents the other fields.
+    """
 
     name: str
     address: str
@@ -235,6 +243,7 @@ class Node:
     store_source: str
     unreachable: str
     unrecorded: str
+    typical: bool
     facts: Facts | None
 
     @property
@@ -266,6 +275,11 @@ class Inputs:
     def head(self) -> Node:
         """The first node, whose settings count for the cluster."""
         return self.nodes[0]
+
+    @property
+    def label(self) -> str:
+        """The label of facts that were not read from the nodes, "" for others."""
+        return TYPICAL if any(node.typical for node in self.nodes) else ""
 
 
 @dataclass(frozen=True)
@@ -468,7 +482,10 @@ class Restart:
 
 @dataclass(frozen=True)
 class Plan:
-    """The plan that roles apply. ``kind``: see model/kind.py. As plain data it is the fact ``gb10_plan``, with the node's own part in ``node``."""
+    """The plan that roles apply. As plain data it is the fact ``gb10_plan``, with the node's own part in ``node``.
+
+    ``kind``: see model/kind.py. ``label``: of facts that were not read from the nodes, "" for others.
+    """
 
     nodes: tuple[PlannedNode, ...]
     head: Head
@@ -510,6 +527,7 @@ class Plan:
     topology: str
     functions: str
     fabric: Sequence[str]
+    label: str
 
     def facts(self) -> dict[str, Any]:
         """Return the plan as plain data; ``store`` and ``api_tls`` are {} if there is none."""

@@ -4,8 +4,9 @@
 
 """Format a cluster's status output, and parse a node's metrics and log for it.
 
-A node is ``{"name": str, "address": str, "user": str, "head": bool, "unreachable": str, "status": {...} | {}}``.
-``status`` is the result of cluster_status_info.
+A node is ``{"name": str, "address": str, "user": str, "head": bool, "endpoint": str, "unreachable": str,
+"status": {...} | {}}``. ``endpoint`` is the API's URL for clients, if the node is the head. ``status`` is the result of
+cluster_status_info.
 """
 
 from __future__ import annotations
@@ -133,8 +134,8 @@ def _api(nodes: Sequence[Mapping[str, Any]], wanted: str) -> list[str]:
         return [f"model: unknown, because {head['name'] if head else 'the head'} cannot be read", f"the inventory specifies {wanted}"]
     if not api["healthy"]:
         untrusted = f", TLS error: {api['reason']}" if api["reason"] else ""
-        return [f"model: none is served at {api['url']}{untrusted}", f"the inventory specifies {wanted}"]
-    result = [f"model: {api['root'] or 'unknown'}, served as {api['model'] or 'unknown'} at {api['url']}/v1{_kind(api)}", _activity(api)]
+        return [f"model: none is served at {head['endpoint']}{untrusted}", f"the inventory specifies {wanted}"]
+    result = [f"model: {api['root'] or 'unknown'}, served as {api['model'] or 'unknown'} at {head['endpoint']}{_kind(api)}", _activity(api)]
     result += _draft(api)
     if api["root"] and api["root"] != wanted:
         result.append(f"the inventory specifies {wanted}: the next site.yml run switches to it")
@@ -191,5 +192,6 @@ def _service(service: Mapping[str, Any], uptime: float) -> str:
     name = service["unit"].removesuffix(".service")
     state = service["active"] if service["active"] == service["sub"] or service["sub"] == "running" else f"{service['active']} ({service['sub']})"
     since = f" for {spans.span(max(0.0, uptime - service['started']))}" if service["pid"] else ""
-    notes = [f"{service['restarts']} restarts"] * bool(service["restarts"]) + ["not started at boot"] * (not service["enabled"])
+    count = service["restarts"]
+    notes = [f"{count} restart{'s' if count > 1 else ''}"] * bool(count) + ["not started at boot"] * (not service["enabled"])
     return f"{name} {state}{since}" + (f" ({', '.join(notes)})" if notes else "")

@@ -152,6 +152,13 @@ def _elsewhere(name: str, models: Iterable[Model]) -> Model | Problem:
     return Problem("gb10_model", f"unknown model {name!r}", expected, fix)
 
 
+def similar(hub: str, user_models: Mapping[str, Any] | None = None) -> list[str]:
+    """Return the known Hub names that are like this unknown one."""
+    hubs = {model.hub.casefold(): model.hub for model in known(user_models).values() if model.hub}
+    wanted = hub.casefold()
+    return [] if not wanted or wanted in hubs else [hubs[each] for each in difflib.get_close_matches(wanted, hubs, n=2, cutoff=0.8)]
+
+
 def describe(model: Model) -> list[str]:
     """Return a summary of the model for people, as lines."""
     size = f"{model.weights_bytes / 1e9:.1f} GB of weights" if model.weights_bytes else "weights of unknown size"

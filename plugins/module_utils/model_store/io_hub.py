@@ -35,6 +35,8 @@ FILES = {
     **dict.fromkeys(("config.json", io_model.QUANTIZATION, io_model.MODULES), io_model.MOST_CONFIG),
     "model.safetensors.index.json": io_json.MOST_JSON,
 }
+#: Status codes after which a download would fail too: Unauthorized, Forbidden, Not Found.
+REFUSED = (401, 403, 404)
 #: Socket timeout in seconds.
 SILENCE = 15
 _CHUNK = 1 << 16
@@ -43,7 +45,14 @@ _ON = ("1", "on", "true", "yes")
 
 
 class HubError(Exception):
-    """Reading a model from Hugging Face Hub failed; the text is the reason, as part of a sentence."""
+    """Reading a model from Hugging Face Hub failed; the text is the reason, as part of a sentence.
+
+    ``refused``: the HTTP status 401, 403 or 404 if the Hub has no such model for this user, else 0.
+    """
+
+    def __init__(self, reason: str, refused: int = 0) -> None:
+        super().__init__(reason)
+        self.refused = refused
 
 
 def describe(name: str, revision: str, token: str, exclude: Sequence[str], timeout: float, folder: str | None = None) -> dict[str, Any]:
@@ -149,7 +158,7 @@ class _Hub:
                 announced = response.headers.get("Content-Length", "")
         except urllib.error.HTTPError as error:
             error.close()
-            raise HubError(self._refusal(host, error.code)) from error
+            raise HubError(self._refusal(host, error.code), error.code if error.code in REFUSED else 0) from error
         except (OSError, http.client.HTTPException, ValueError) as error:
             reason = getattr(error, "reason", None) or str(error) or type(error).__name__
             raise HubError(f"{host} does not respond: {reason}") from error
@@ -159,9 +168,9 @@ class _Hub:
 
     def _refusal(self, host: str, status: int) -> str:
         access = "with the token in model_store_hub_token" if self.token else "without a token"
-        if status in (401, 403):
+        if status in REFUSED[:2]:
             return f"{host} denied access {access} (HTTP {status}): the model is gated, private or nonexistent"
-        if status == http.client.NOT_FOUND:
+        if status in REFUSED:
             return f"{host} has no such revision of the model (HTTP 404)"
         return f"{host} returned HTTP {status}"
 
@@ -196,9 +205,9 @@ NOTHING: dict[str, Any] = {"commit": "", "model": None, "model_bytes": None, "mo
 def known(name: str, revision: str, record: str, ask: Callable[[], dict[str, Any]]) -> dict[str, Any]:
     """Return the model's data from Hugging Face Hub or an earlier run.
 
-    The keys are {name, revision, commit, model, model_bytes, model_reason, trouble}. ``record``: the file with the
+    The keys are {name, revision, commit, model, model_bytes, model_reason, trouble, refused}. ``record``: the file with the
     result of an earlier run. If the revision is a commit, the Hub is queried only once. ``trouble``: why the query
-    failed, "" if it succeeded or was not needed.
+    failed, "" if it succeeded or was not needed. ``refused``: as in HubError.
     """
     try:
         kept = io_json.json_file(record) or {}
@@ -206,10 +215,10 @@ def known(name: str, revision: str, record: str, ask: Callable[[], dict[str, Any
         kept = {}
     same = (kept.get("name"), kept.get("revision")) == (name, revision) and NOTHING.keys() <= kept.keys()
     before = {key: kept[key] for key in NOTHING} if same else NOTHING
-    found, trouble = before, ""
+    found, trouble, refused = before, "", 0
     if before["commit"] != revision:
         try:
             found = ask()
         except HubError as error:
-            trouble = str(error)
-    return {"name": name, "revision": revision, **found, "trouble": trouble}
+            trouble, refused = str(error), error.refused
+    return {"name": name, "revision": revision, **found, "trouble": trouble, "refused": refused}

@@ -36,6 +36,8 @@ _SPARK = 121 * memory.GIB
 #: The smoke test's token limit for a reasoning model, which uses hundreds of tokens before its answer.
 _REASONED_ANSWER = 512
 _GB10, _THOR = "12.1", "11.0"
+#: How much faster fewer nodes are before the plan reports it.
+_FASTER = 1.1
 #: The first release whose Triton (3.7) supports Thor.
 _THOR_ASSEMBLER = (0, 27)
 _SHARE, _KV_DTYPE, _SEQUENCES = "--gpu-memory-utilization", "--kv-cache-dtype", "--max-num-seqs"
@@ -122,6 +124,28 @@ def decide(inputs: Inputs) -> Decision:
         problems=[*decided.problems, *(problems if served else []), *stopping],
         kind=kind,
     )
+
+
+def faster_alone(inputs: Inputs, decision: Decision) -> str:
+    """Return a sentence if fewer of these nodes serve one request faster, with the same context; else "".
+
+    Only stages are slower: tensor parallelism reads the weights on all nodes at once.
+    """
+    if not decision.memory or decision.pipeline == 1:
+        return ""
+    settings = replace(inputs.settings, tensor_parallel_size=0, pipeline_parallel_size=0)
+    smaller = {count: decide(replace(inputs, nodes=inputs.nodes[:count], settings=settings)) for count in range(1, len(inputs.nodes))}
+    speeds = {
+        count: other.memory.tokens_per_second
+        for count, other in smaller.items()
+        if other.memory and not other.problems and other.memory.context >= decision.memory.context
+    }
+    best, now = max(speeds, key=speeds.__getitem__, default=0), decision.memory.tokens_per_second
+    if not best or speeds[best] <= _FASTER * now:
+        return ""
+    others = ", ".join(node.name for node in inputs.nodes[best:])
+    reached = f"{best} node{'s reach' if best > 1 else ' reaches'} {speeds[best]:.1f} tokens/s for one request, these {len(inputs.nodes)} {now:.1f}"
+    return f"{reached}; use {others} for another model (docs/clusters.md)"
 
 
 def _joined(*parts: _Part) -> _Part:

@@ -28,6 +28,11 @@ def screen(cluster: Cluster, *arguments: str, **variables: object) -> list[str]:
     return play(cluster, "status", *arguments, **variables).assert_unchanged().shown("Show the status of the cluster")
 
 
+def endpoint(cluster: Cluster) -> str:
+    """Return the API's URL for clients."""
+    return f"http://{cluster.nodes[cluster.groups['head'][0]]['ansible_host']}:8000/v1"
+
+
 def served(head: Host) -> str:
     """Return the model of the running vLLM."""
     return str(json.loads(head.check_output(f"{CURL} --silent --fail {API}/v1/models"))["data"][0]["root"])
@@ -46,7 +51,7 @@ def broken(nodes: dict[str, Host]) -> Iterator[str]:
 @pytest.mark.parametrize("mode", [(), ("--check",)], ids=["run", "check mode"])
 def test_the_screen(cluster: Cluster, nodes: dict[str, Host], mode: tuple[str, ...]) -> None:
     said = screen(cluster, *mode)
-    assert said[0] == f"model: /srv/models/tiny, served as tiny at {API}/v1"
+    assert said[0] == f"model: /srv/models/tiny, served as tiny at {endpoint(cluster)}"
     assert said[1].startswith("it answered in ")
     first = next(number for number, line in enumerate(said) if line.startswith("spark1  "))
     for name, services, memory, links in zip(nodes, said[first::3], said[first + 1 :: 3], said[first + 2 :: 3], strict=False):
@@ -166,6 +171,6 @@ def test_stopped_is_stopped_until_the_next_run(cluster: Cluster, nodes: dict[str
         # The watchdog reports a failed service as one that used all its starts.
         assert host.run("systemctl is-active gb10-ray gb10-vllm").stdout.split() == ["inactive", "inactive"]
     play(cluster, "stop").assert_unchanged()
-    assert screen(cluster)[0] == f"model: none is served at {API}"
+    assert screen(cluster)[0] == f"model: none is served at {endpoint(cluster)}"
     cluster.serve().assert_ok()
     assert completion(head) == text

@@ -138,7 +138,7 @@ def test_the_ranks_have_their_secrets_and_nobody_else(nodes: dict[str, Host]) ->
 
 def test_status_asks_over_tls(secured: Secured) -> None:
     said = run("playbooks/status.yml", [*secured.cluster.arguments, *secured.arguments()]).assert_ok().output
-    assert "served as tiny at https://127.0.0.1:8000/v1" in said
+    assert f"served as tiny at {secured.url}/v1" in said
     assert "it answered in" in said
 
 

@@ -130,7 +130,7 @@ def test_problems_that_are_not_about_a_model_replace_the_table() -> None:
 def test_the_table_fits_120_columns_and_aligns_numbers() -> None:
     for count in (1, 2, 4):
         rows = list(surveyed(sparks(count)).values())
-        title, head, *table = models.lines(rows, count)
+        title, head, *table = models.lines(rows, count, "")
         assert title == f"{sum(row.fits is True for row in rows)} of {len(rows)} models fit on {count} node{'s' if count > 1 else ''}"
         assert max(map(len, (head, *table))) <= 118
         numbers = [line for line, row in zip(table, rows, strict=False) if row.fits]
@@ -140,6 +140,11 @@ def test_the_table_fits_120_columns_and_aligns_numbers() -> None:
             assert all(line[end - 1] != " " and line[end : end + 2].strip() == "" for line in numbers), column
 
 
+def test_a_stack_without_a_memory_plan_is_named_instead_of_none_fitting() -> None:
+    rows = list(surveyed(sparks(2, gb10_stack="lab", gb10_models={"mine": {"hub": "owner/mine"}})).values())
+    assert models.lines(rows, 2, "")[0] == f"{len(rows)} unknown: this stack (lab) has no memory plan"
+
+
 def test_a_line_of_each_kind() -> None:
     row = Row("mine", 15_000_000_000, estimated=True, gated=True, fits=True, reason="", context=8192, tokens_per_second=9.96)
     rows = [
@@ -147,7 +152,7 @@ def test_a_line_of_each_kind() -> None:
         Row("unread", 0, estimated=True, gated=False, fits=None, reason="no config.json was read"),
         Row("large", 10**12, estimated=False, gated=False, fits=False, reason="gb10_x: " + "long " * 30),
     ]
-    assert models.lines(rows, 1)[:5] == [
+    assert models.lines(rows, 1, "")[:5] == [
         "1 of 3 models fit on 1 node",
         "model       GB  login  fits  context  tokens/s  published  tensor x pipeline",
         "mine     ~15.0    yes  yes      8192      10.0   5 to 5.5              2 x 1",

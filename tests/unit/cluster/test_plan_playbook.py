@@ -44,6 +44,14 @@ def test_another_model_is_planned_by_its_name(recorded: Path) -> None:
     assert any(line.startswith("fits:") for line in lines)
 
 
+def test_a_warning_is_shown_once_and_before_the_plan(recorded: Path) -> None:
+    done = plan(recorded, gb10_vllm_extra_args=["--enforce-eager"]).assert_unchanged()
+    (warning,) = done.shown("Show the warnings of the plan")
+    assert warning.startswith("warning ")
+    assert done.output.count(warning[:60]) == 1
+    assert "none, except for the warnings above" in done.shown("Show the plan")
+
+
 def break_links(recorded: Path) -> None:
     """Let port 1 of spark1 have no carrier, and an RDMA device of spark2 be down."""
     first, second = (recorded / f"spark{number}.json" for number in (1, 2))

@@ -71,6 +71,14 @@ def test_a_pair_is_found_and_its_inventory_loads(cables: Cables) -> None:
     assert (cables.directory / "known_hosts.txt").read_text(encoding="utf-8").startswith("192.168.1.2 ssh-ed25519 AAAA")
 
 
+def test_a_folder_that_exists_is_refused_with_another_name(cables: Cables) -> None:
+    cables.directory.mkdir()
+    done = cables.discover()
+    assert done.status != 0
+    assert f"{cables.directory} exists. Expected: a new folder" in done.output
+    assert f"Fix: -e discover_directory={cables.directory}2." in done.output
+
+
 @pytest.mark.parametrize("check", [(), ("--check", "--diff")], ids=["write", "check"])
 def test_a_hostile_machine_on_a_cable_gets_nothing(cables: Cables, check: tuple[str, ...]) -> None:
     """The hostile answer tries each injection at once: through ssh_config, a template and the written inventory."""

@@ -115,7 +115,8 @@ def node(name: str, **status: Any) -> dict[str, Any]:
         "error": {},
         "api": {},
     }
-    return {"name": name, "head": bool(status.get("api")), "unreachable": "", "status": {**facts, **status}}
+    endpoint = "http://192.168.1.11:8000/v1"
+    return {"name": name, "head": bool(status.get("api")), "endpoint": endpoint, "unreachable": "", "status": {**facts, **status}}
 
 
 def test_the_screen() -> None:
@@ -124,7 +125,7 @@ def test_the_screen() -> None:
     said = status_text.lines([head, node("spark2", ranks=[])], "/srv/models/tiny")
     assert said.pop(-2).startswith("problem: spark2 has no rank; cause: ")
     assert said == [
-        "model: /srv/models/tiny, served as tiny at http://127.0.0.1:8000/v1",
+        "model: /srv/models/tiny, served as tiny at http://192.168.1.11:8000/v1",
         "it answered in 0.3 s; 12.3 tokens/s generated, 3 requests running, 0 requests waiting, prefix cache hit rate 25%",
         "spark1  gb10-ray active for 1 h, gb10-vllm active for 1 min (2 restarts)",
         "        rank pid 812 with 1.0 GiB; memory 100.0 of 120.0 GiB available",
@@ -233,7 +234,7 @@ def test_links_without_carrier_or_rdma_are_problems() -> None:
 def test_nothing_runs() -> None:
     stopped = service("gb10-vllm.service", active="inactive", sub="dead", pid=None, enabled=False)
     said = status_text.lines([node("spark1", api={**API, "healthy": False}, services=[stopped], ranks=[])], "/srv/models/tiny")
-    assert said[:2] == ["model: none is served at http://127.0.0.1:8000", "the inventory specifies /srv/models/tiny"]
+    assert said[:2] == ["model: none is served at http://192.168.1.11:8000/v1", "the inventory specifies /srv/models/tiny"]
     assert said[2].startswith("spark1  gb10-vllm inactive (dead) (not started at boot)")
     assert said[3].startswith("        no rank; ")
 
@@ -346,7 +347,7 @@ def test_who_holds_the_port_gets_the_key(listeners: list[tuple[str, str]], given
 def test_a_server_with_another_certificate_is_told() -> None:
     api = {**API, "url": "https://127.0.0.1:8000", "healthy": False, "reason": "certificate verify failed: certificate has expired"}
     said = status_text.lines([node("spark1", api=api)], "/srv/models/tiny")
-    assert said[0] == ("model: none is served at https://127.0.0.1:8000, TLS error: certificate verify failed: certificate has expired")
+    assert said[0] == ("model: none is served at http://192.168.1.11:8000/v1, TLS error: certificate verify failed: certificate has expired")
 
 
 SHOWN = """LoadState=loaded

@@ -76,9 +76,9 @@ def described(token: str = "", name: str = NAME, revision: str = "main") -> dict
     return io_hub.describe(name, revision, token, EXCLUDE, 20)
 
 
-def told(found: dict[str, Any] | None, trouble: str = "", revision: str = "main") -> dict[str, Any]:
+def told(found: dict[str, Any] | None, trouble: str = "", revision: str = "main", refused: int = 0, name: str = NAME) -> dict[str, Any]:
     """Return a result of hub_model_info."""
-    return {"hub_model": {"name": NAME, "revision": revision, **(found or io_hub.NOTHING), "trouble": trouble}}
+    return {"hub_model": {"name": name, "revision": revision, **(found or io_hub.NOTHING), "trouble": trouble, "refused": refused}}
 
 
 def download(folder: Path) -> str:
@@ -200,6 +200,35 @@ def test_what_nobody_tells_is_a_warning_and_the_plan_stays_cautious() -> None:
     assert warning.startswith("spark1 has no /mnt/m/config.json (model_store_source)")
 
 
+@pytest.mark.parametrize(
+    ("status", "fix"),
+    [
+        (401, "accept its license on https://huggingface.co/org/tiny, and set model_store_hub_token"),
+        (403, "model_store_hub_token"),
+        (404, "its revision"),
+    ],
+)
+def test_a_model_that_cannot_be_downloaded_is_a_problem_before_any_change(status: int, fix: str) -> None:
+    nodes = pair({**NOT_THERE, **told(None, f"the Hub returned HTTP {status}", refused=status)})
+    _plan, problems = cluster_plan(nodes)
+    (problem,) = problems
+    assert (problem.path, problem.found) == ("gb10_model", f"{NAME} at main cannot be downloaded: the Hub returned HTTP {status}")
+    assert fix in problem.fix
+    assert "perhaps" not in problem.fix
+    # A refusal of another model, and a download by vLLM itself with its own token.
+    assert planned(pair({**NOT_THERE, **told(None, "no", refused=status)}, gb10_model="org/other"))
+    for node in nodes:
+        node["store"]["enabled"] = False
+    assert any("no" in line for line in planned(nodes)["serve"]["warnings"])
+
+
+@pytest.mark.parametrize(("name", "close"), [("openai/gpt-oss-120", "openai/gpt-oss-120b"), ("Openai/gpt-oss-20", "openai/gpt-oss-20b")])
+def test_a_misspelled_hub_name_is_corrected_from_the_catalog(name: str, close: str) -> None:
+    refused = told(None, "no", refused=401, name=name)
+    _plan, (problem,) = cluster_plan(pair({**NOT_THERE, **refused}, gb10_model=name))
+    assert problem.fix.startswith(f"perhaps use {close}")
+
+
 def test_the_catalog_counts_where_the_hub_is_silent() -> None:
     trouble = {"name": "openai/gpt-oss-120b", "revision": "b5c939de8f754692c1647ca79fbf85e8c1e70f8a", **io_hub.NOTHING, "trouble": "no"}
     plan = planned(pair({"model": None, "hub_model": trouble}, {"model": None}, gb10_model="gpt-oss-120b"))
@@ -221,7 +250,10 @@ def test_the_module_tells_and_keeps_a_token_to_itself(tmp_path: Path, hub: Hub) 
     refused = ask(tmp_path, hub)
     assert (refused["model"], refused["commit"]) == (None, "")
     assert refused["trouble"].startswith("127.0.0.1 denied access without a token (HTTP 401)")
-    assert "with the token in model_store_hub_token (HTTP 403)" in ask(tmp_path, hub, token="hf_wrong")["trouble"]
+    assert refused["refused"] == 401
+    wrong = ask(tmp_path, hub, token="hf_wrong")
+    assert "with the token in model_store_hub_token (HTTP 403)" in wrong["trouble"]
+    assert (wrong["refused"], ask(tmp_path, hub, revision="v2")["refused"]) == (403, 404)
     found = ask(tmp_path, hub, token="hf_right")
     assert (found["commit"], found["trouble"], found["model"], found["model_bytes"]) == (COMMIT, "", CONFIG, 30_500_000_000)
 
@@ -232,6 +264,7 @@ def test_what_was_told_before_counts_where_the_hub_is_silent(tmp_path: Path, hub
     record.write_text(json.dumps(found), encoding="utf-8")
     silent = ask(tmp_path, hub, environment={"HF_ENDPOINT": "http://127.0.0.1:9"})
     assert silent.pop("trouble").startswith("127.0.0.1 does not respond: ")
+    assert silent["refused"] == 0
     assert {**silent, "trouble": ""} == found
     now, then = (planned(pair({**NOT_THERE, "hub_model": said}))["serve"] for said in ({**silent, "trouble": "no"}, found))
     assert (now["args"], now["why"]) == (then["args"], then["why"])
@@ -398,6 +431,16 @@ def test_the_role_plans_the_same_before_and_after_the_download(tmp_path: Path, h
     second, _done = planner.run()
     assert second == first
     assert hub.asked == [], "the node has the model"
+
+
+def test_the_role_stops_before_a_change_when_the_hub_refuses_the_model(tmp_path: Path, hub: Hub) -> None:
+    planner = Planner(tmp_path, hub.url)
+    given = ["--inventory", str(tmp_path / "hosts.yml"), "--extra-vars", "gb10_model=org/tinny"]
+    done = run("site.yml", given, {"PATH": f"{planner.path}:{os.environ['PATH']}"})
+    assert done.status != 0
+    assert "1 problem found; nothing was changed." in done.output
+    assert "gb10_model: org/tinny at main cannot be downloaded: 127.0.0.1 denied access without a token (HTTP 401)" in done.output
+    assert not planner.root.exists()
 
 
 def test_the_role_says_what_it_could_not_read(tmp_path: Path) -> None:

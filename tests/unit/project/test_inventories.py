@@ -181,6 +181,13 @@ def test_the_sample_with_two_models_has_two_clusters_and_a_gateway() -> None:
         assert problems == [], report(problems)
 
 
+def test_secrets_of_an_inventory_are_hidden_from_git() -> None:
+    secrets = ["inventories/mine/.gb10/gateway-keys/alice.key", "inventories/mine/api.key", "inventories/mine/group_vars/llm.key"]
+    kept = ["inventories/mine/hosts.yml", "inventories/mine/group_vars/gb10_cluster.yml", "inventories/mine/.gb10/golden/tiny.json"]
+    command = ["git", "check-ignore", "--no-index", *secrets, *kept]
+    assert subprocess.run(command, cwd=ROOT, check=True, capture_output=True, text=True).stdout.splitlines() == secrets
+
+
 def test_a_wrong_default_would_be_found() -> None:
     assert commented("# gb10_api_port: 8000\n# Not a variable: this.\n") == {"gb10_api_port": 8000}
 

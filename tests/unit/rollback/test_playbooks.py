@@ -71,6 +71,12 @@ def test_one_id_alone_is_refused(pair: Pair) -> None:
     assert refused.status != 0 and "Only one of history_from and history_to is set." in refused.output
 
 
+def test_an_unknown_id_is_a_plain_error(pair: Pair) -> None:
+    refused = pair.play("history", "-e", "history_from=ffff0000ffff", "-e", f"history_to={pair.old.id}")
+    assert refused.status != 0 and "no record with the ID" in refused.output
+    assert "Finalization" not in refused.output
+
+
 def test_check_mode_announces_the_rollback(pair: Pair) -> None:
     shown = pair.play("rollback", "--check").assert_unchanged().shown("Announce the rollback")
     assert shown[0].startswith(f"rollback from {pair.new.id[:SHORT]} (") and f" to {pair.old.id[:SHORT]} (" in shown[0]

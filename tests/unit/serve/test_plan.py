@@ -68,6 +68,28 @@ def test_the_plan_of_two_sparks_reads_as_reviewed() -> None:
     assert_recorded(SNAPSHOT, text)
 
 
+FASTER = "info: 2 nodes reach 108.5 tokens/s for one request, these 3 54.5; use spark3 for another model (docs/clusters.md)"
+
+
+@pytest.mark.parametrize(
+    ("count", "settings", "expected"),
+    [
+        (2, {}, []),
+        (3, {}, [FASTER]),
+        (3, {"gb10_data_parallel_size": 3}, []),
+        # The third node is for the context, or for the weights.
+        (3, {"gb10_memory_reserve": 82}, []),
+        (3, {"gb10_memory_reserve": 84}, []),
+        (4, {}, []),
+    ],
+)
+def test_nodes_that_make_a_model_slower_are_reported(count: int, settings: dict[str, Any], expected: list[str]) -> None:
+    topology = "switch" if count > 2 else "auto"
+    plan, problems = cluster_plan(sparks(count, gb10_model="openai/gpt-oss-120b", gb10_fabric_topology=topology, **settings), LOCKS["current"])
+    assert problems == []
+    assert [finding for finding in plan["serve"]["findings"] if "another model" in finding] == expected
+
+
 def arguments(given: serve_plan.Inputs) -> dict[str, Any]:
     values, problems = vllm_release.parse(serve_plan.decide(given).args, given.stack.vllm)
     assert problems == []
