@@ -183,7 +183,7 @@ def private(run: Run, install_dir: str) -> dict[str, list[str]]:
             names = source()
         except (OSError, ValueError):
             names = []
-        found[word] = sorted({name for name in names if _NAME.fullmatch(name)})[:_MOST_NAMES]
+        found[word] = sorted({name for name in names if _NAME.fullmatch(name) and name.lower() not in redact.COMMON})[:_MOST_NAMES]
     return found
 
 

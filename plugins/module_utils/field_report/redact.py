@@ -19,7 +19,10 @@ KEY = re.compile(
     r"|\bA[KS]IA[0-9A-Z]{12,}\b|\b[0-9a-f]{24,}\b|\b(?=\w*\d)(?=\w*[a-z])(?=\w*[A-Z])\w{24,}"
 )
 #: Sites that a message may name.
-_PUBLIC = "github.com|githubusercontent.com|huggingface.co|nvidia.com|pytorch.org|vllm.ai|pypi.org|pythonhosted.org|nvcr.io|ghcr.io|docker.io"
+_PUBLIC = (
+    "github.com|githubusercontent.com|huggingface.co|nvidia.com|pytorch.org|vllm.ai|pypi.org|pythonhosted.org|nvcr.io|ghcr.io"
+    "|docker.io|containerd.io|netplan.io"
+)
 _DOMAINS = "com|net|org|edu|gov|mil|info|io|dev|cloud|tech|eu|de|at|ch|uk|fr|nl|es|it|se|pl|us|ca|au|nz|jp|cn|in|br"
 _LOCAL = "local|lan|home|internal|intranet|localdomain|corp|private|test|example|invalid|arpa"
 #: Text that identifies a machine or a person, or that may be a key: the replacement, and its pattern. The text of a
@@ -66,13 +69,15 @@ _SYSTEM = re.compile(
     r"|/opt/(?:cuda|gb10(?:/(?:build|images|models|(?:nccl|runtime|venv)(?:/[\w.@+-]+)*))?)"
     r"|/etc/(?:gb10(?:/(?:\w+\.(?:env|key|token|webhook|nft)|(?:hub-model|gates|watchdog|image-options|record_secrets)\.json"
     r"|users\.d|overrides\.d|vllm|export|gateway|records(?:/current)?|tls(?:/(?:ca|api)\.(?:crt|key))?))?"
-    r"|netplan(?:/(?:01-network-manager-all|50-cloud-init|60-gb10-qsfp)\.yaml)?"
+    r"|netplan(?:/(?:(?:01-network-manager-all|50-cloud-init|60-gb10-qsfp)\.yaml|(?:\d{1,3}-)?(?:NM-UUID|NAME)(?:\.yaml)?))?"
     r"|NetworkManager(?:/(?:conf\.d|system-connections))?|dgx-release|os-release|hosts|fstab|default/grub|apt(?:/sources\.list(?:\.d)?)?"
     r"|systemd(?:/system(?:/gb10-[\w.@-]+)?)?|modprobe\.d|sysctl\.d|sudoers(?:\.d)?|nftables\.conf)"
     r"|/run/(?:netplan|systemd(?:/\w+)*|NetworkManager(?:/system-connections)?|reboot-required(?:\.pkgs)?|gb10[\w-]*(?:/[a-z]+\.json)?)"
     r"|/var/(?:cache|lib|log|tmp|lib/(?:dpkg|apt|docker)(?:/[\w.-]+)*"
     r"|(?:cache|lib)/(?:private/)?gb10(?:-(?:netplan|vllm-build|memory-guard|watchdog|kernels|lab))?(?:/(?:netplan|\w+\.json))?)"
 )
+#: Names that identify nothing: of this collection, of the system, and of programs.
+COMMON = frozenset({"gb10", "root", "nvidia", "ubuntu", "nobody", "localhost", "vllm", "ray", "docker", "head", "worker", "all", "ungrouped"})
 #: Names of at least this length that have a digit are replaced in longer words too.
 _DISTINCT = 8
 

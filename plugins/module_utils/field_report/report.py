@@ -78,10 +78,6 @@ _BENCHMARK = (
 _PRIVATE = ("lora", "key", "token", "secret", "password", "header", "host", "name", "origin")
 
 
-#: Names that identify nothing: of this collection, of the system, and of programs.
-_COMMON = frozenset(
-    {"gb10", "root", "nvidia", "ubuntu", "nobody", "localhost", "vllm", "ray", "docker", "head", "worker", "all", "ungrouped"}
-)
 #: The words that replace a node's own names.
 _WORDS = ("HOST", "SERIAL", "MAC", "USER", "MODEL", "NAME")
 _MOST_PROBLEMS, _MOST_LINES, _MOST_NAMES, _LONGEST_NAME = 20, 100, 300, 100
@@ -126,7 +122,7 @@ def names(plan: Mapping[str, Any], nodes: Sequence[Mapping[str, Any]], hosts: Ma
         of_node = (node["name"], node["facts"].get("hostname") or "")
         known |= {form: f"node{number}" for name in of_node for form in (name, name.partition(".")[0])}
     known = dict.fromkeys(_domains(known), "DOMAIN") | known
-    return {name: new for name, new in known.items() if name and name.lower() not in _COMMON and name != new}
+    return {name: new for name, new in known.items() if name and name.lower() not in redact.COMMON and name != new}
 
 
 def _own_names(nodes: Sequence[Mapping[str, Any]]) -> dict[str, str]:

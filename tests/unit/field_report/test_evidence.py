@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import pwd
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 from hypothesis import given
@@ -141,5 +143,9 @@ def test_servers_of_mounts_and_names_of_hosts_are_private(monkeypatch: pytest.Mo
         "/etc/hosts": "127.0.0.1 localhost\n192.168.1.5 printer printer.lan # acme\n::1 ip6-localhost\n",
     }
     monkeypatch.setattr(io_evidence, "_file", lambda path: files.get(path, ""))
+    # Of the users, only the one of a person: that of DGX OS is the same on every Spark.
+    users = [SimpleNamespace(pw_name=name, pw_uid=uid) for name, uid in (("root", 0), ("nvidia", 1000), ("lisa", 1001))]
+    monkeypatch.setattr(pwd, "getpwall", lambda: users)
     found = io_evidence.private(lambda _argv: (127, "", ""), "/nonexistent")
     assert found["HOST"] == ["files.acme", "nas01", "printer", "printer.lan"]
+    assert found["USER"] == ["lisa"]

@@ -73,6 +73,7 @@ def test_a_bare_name_is_replaced_if_it_is_known() -> None:
         "/opt/gb10/runtime/0123456789ab/lib/python3.12/site-packages/vllm/v1/engine/core.py",
         "/opt/gb10/models, /run/reboot-required, /var/lib/dpkg/lock-frontend, /dev/infiniband/uverbs0, /proc/cmdline",
         "/usr/local/cuda -> /usr/local/cuda-13.0, /usr/lib/aarch64-linux-gnu/libcuda.so.1",
+        "/etc/netplan/50-NAME.yaml 0600, /etc/netplan/90-NM-UUID.yaml 0600, netplan.io 0.106-2",
         "GET /v1/chat/completions and /health",
         "--max-num-batched-tokens=8192 VLLM_USE_FLASHINFER_SAMPLER=0",
         "65977450496 bytes, 5.36_0ACUM018, NVIDIA_DGX_Spark",
