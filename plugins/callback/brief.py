@@ -16,6 +16,8 @@ description:
   - With O(display_skipped_hosts=false), prints the name of a task that runs in any case before it runs, so that a long
     task is visible. The default output then prints a name together with the first result.
   - With C(-v), prints errors like the default output.
+  - Records the last failed run of each playbook, redacted, in C(.gb10/last_failures.json) next to the inventory. A run without
+    failure removes its record. The playbook C(field_report) reads it.
 author: gb10.cluster maintainers (@gb10-cluster)
 extends_documentation_fragment:
   - default_callback
@@ -24,19 +26,25 @@ requirements:
   - set as stdout_callback in ansible.cfg
 """
 
+import os
 import sys
 import textwrap
-from collections.abc import Iterator, Mapping
+import time
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
-from ansible import constants
+from ansible import constants, context
 from ansible.plugins.callback.default import CallbackModule as Default
 
+from ansible_collections.gb10.cluster.plugins.plugin_utils.lazy import Core
 from ansible_collections.gb10.cluster.plugins.plugin_utils.supported import require
 from ansible_collections.gb10.cluster.plugins.plugin_utils.terminal import printable
 
+#: The group of a cluster's nodes. Other hosts have no field report.
+_NODES = "gb10_cluster"
 #: An action that prints lines itself, which must follow its name.
 _PRINTS = "gb10.cluster.show"
+_failure, _io_file = Core("field_report.failure"), Core("common.io_file")
 _HINT = "Correct it, then run the same command again; it repeats no finished work. docs/troubleshooting.md lists known errors."
 
 
@@ -54,6 +62,18 @@ class CallbackModule(Default):
         self._items: dict[tuple[str, str], list[str]] = {}
         # The last shown error: its task and its lines.
         self._shown: tuple[str, list[str]] = ("", [])
+        self._playbook = ""
+        # The folder of the inventory that has the nodes, "" before a task runs on one.
+        self._inventory = ""
+
+    def v2_playbook_on_start(self, playbook: Any) -> None:
+        super().v2_playbook_on_start(playbook)
+        self._playbook = os.path.basename(playbook._file_name)
+
+    def v2_runner_on_start(self, host: Any, task: Any) -> None:
+        super().v2_runner_on_start(host, task)
+        if not self._inventory and any(group.name == _NODES for group in host.get_groups()):
+            self._inventory = host.vars.get("inventory_dir") or ""
 
     def _task_start(self, task: Any, prefix: str | None = None) -> None:
         super()._task_start(task, prefix)
@@ -97,6 +117,7 @@ class CallbackModule(Default):
             # The others were rescued.
             if host in stats.failures or host in stats.dark:
                 places.setdefault((task, tuple(lines)), []).append(host)
+        self._record([(sorted(hosts), task, lines) for (task, lines), hosts in places.items()])
         if not places:
             return
         self._display.banner("FAILED")
@@ -105,6 +126,20 @@ class CallbackModule(Default):
             for line in lines:
                 self._display.display(self._wrapped(line), color=constants.COLOR_ERROR)
         self._display.display(_HINT)
+
+    def _record(self, failures: Sequence[tuple[Sequence[str], str, Sequence[str]]]) -> None:
+        """Record the failures of this run for a field report, or remove those of an earlier run of the playbook."""
+        path = os.path.join(self._inventory, ".gb10", _failure.FILE)
+        # A field report that fails has less to report than the run before it.
+        if not self._inventory or context.CLIARGS.get("check") or self._playbook.startswith("field_report") or not (failures or os.path.exists(path)):
+            return
+        try:
+            text = (_io_file.read_bounded(path, _failure.MOST) or "") if os.path.exists(path) else ""
+            os.makedirs(os.path.dirname(path), exist_ok=True)
+            date = time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime())
+            _io_file.write_file(path, _failure.recorded(text, self._playbook, date, failures), 0o600)
+        except (OSError, ValueError) as error:
+            self._display.v(f"The failure was not recorded: {error}")
 
     def _wrapped(self, line: str) -> str:
         """Return a line with an indent, and on a terminal broken between words: a terminal breaks paths and addresses."""

@@ -14,11 +14,18 @@ reports = Core("field_report.report")
 
 
 def field_report(
-    plan: Mapping[str, Any], nodes: Sequence[Any], hosts: Mapping[str, str], records: Mapping[str, str], date: str
+    plan: Mapping[str, Any],
+    nodes: Sequence[Any],
+    hosts: Mapping[str, str],
+    records: Mapping[str, str],
+    date: str,
+    site: Mapping[str, Any],
 ) -> dict[str, Any]:
     """Return the report without names, addresses and keys; see module_utils/field_report/report.py."""
     texts = reports.Records(**{name: str(text) for name, text in records.items()})
-    found: dict[str, Any] = reports.document(*map(plain_data, (plan, nodes, hosts)), texts, str(date))
+    # A node that was lost has no name.
+    named = [{**plain_data(node), "name": str(name)} for name, node in zip(hosts, nodes, strict=True)]
+    found: dict[str, Any] = reports.document(plain_data(plan), named, plain_data(hosts), texts, str(date), reports.Site(**plain_data(site)))
     return found
 
 

@@ -2,7 +2,7 @@
 # GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
 """A report from real hardware for an issue, without names, addresses and keys: versions, plan, state, verification,
-golden answers, and speed.
+golden answers, and speed. Also without a plan, a model or a finished run: problems, failures and evidence of the nodes.
 
 Only the listed values are taken from each source. All texts are redacted after that. Keys are not redacted, so that a
 value with keys from a node or a file becomes a list.
@@ -10,20 +10,21 @@ value with keys from a node or a file becomes a list.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 from ansible_collections.gb10.cluster.plugins.module_utils.benchmark import network
 from ansible_collections.gb10.cluster.plugins.module_utils.common import bounded_json
-from ansible_collections.gb10.cluster.plugins.module_utils.field_report import redact
+from ansible_collections.gb10.cluster.plugins.module_utils.field_report import evidence, failure, redact
 from ansible_collections.gb10.cluster.plugins.module_utils.launch.choices import MESSAGES
 from ansible_collections.gb10.cluster.plugins.module_utils.model import catalog, drafts
 from ansible_collections.gb10.cluster.plugins.module_utils.verify import differences
 from ansible_collections.gb10.cluster.plugins.module_utils.verify import report as verification
 from ansible_collections.gb10.cluster.plugins.module_utils.verify.schema import GROUPS, Cluster
 
-FORMAT = 3
+FORMAT = 4
 _MOST = 1024**2
 _PLAN = (
     "quantization",
@@ -37,6 +38,8 @@ _PLAN = (
 _SERVE = ("why", "memory", "findings", "warnings", "expected")
 _SERVICE = ("unit", "active", "sub", "restarts", "enabled")
 _START = ("seconds", "minimum", "floor", "phase", "end")
+_PORT = ("driver", "up", "carrier", "speed", "mtu", "hca")
+_PCI = ("width", "max_width", "speed", "max_speed")
 _LINK = ("interface", "carrier", "speed", "hca", "state")
 _GPU_STATE = ("clock_mhz", "max_clock_mhz", "power_w", "temperature_c", "utilization")
 _GOLDEN = (
@@ -55,6 +58,8 @@ _GOLDEN = (
     "errors",
     "warnings",
 )
+#: The name in NAME=PATH, and in {"name": "NAME", ...}.
+_LORA = re.compile(r"^([\w.-]+)=|\"name\"\s*:\s*\"([^\"]+)\"")
 _BENCHMARK = (
     "date",
     "mode",
@@ -70,32 +75,90 @@ _BENCHMARK = (
     "findings",
 )
 #: Options of vllm serve whose values identify a site or are secret.
-_PRIVATE = ("key", "token", "secret", "password", "header", "host", "name", "origin")
+_PRIVATE = ("lora", "key", "token", "secret", "password", "header", "host", "name", "origin")
 
 
-#: Names that identify nothing: of this collection, of the system, and of programs.
-_COMMON = frozenset({"gb10", "root", "nvidia", "ubuntu", "nobody", "localhost", "vllm", "ray", "docker"})
+#: The words that replace a node's own names.
+_WORDS = ("HOST", "SERIAL", "MAC", "USER", "MODEL", "NAME")
+_MOST_PROBLEMS, _MOST_LINES, _MOST_NAMES, _LONGEST_NAME = 20, 100, 300, 100
 
 
 @dataclass(frozen=True)
 class Records:
-    """Files on the controller as text, "" for none: the newest benchmark, the last golden result, NCCL's bandwidth."""
+    """Files on the controller as text, "" for none: the newest benchmark, the last golden result, NCCL's bandwidth, and the
+    last failures."""
 
     benchmark: str = ""
     golden: str = ""
     bandwidth: str = ""
+    failures: str = ""
 
 
-def names(plan: Mapping[str, Any], nodes: Sequence[Mapping[str, Any]], hosts: Mapping[str, str]) -> dict[str, str]:
-    """Return the site's own names and their replacements. ``hosts``: the management address or name by node."""
-    known = {plan["model"]: _model(plan), plan["served_model_name"]: _model(plan), plan["user"]: "USER"}
+@dataclass(frozen=True)
+class Site:
+    """What the controller knows without a plan: the tasks that failed with their error, and the inventory's own names.
+
+    ``problems``: {task, text} of each. ``model``: that of the inventory. ``names``: the other hosts, clusters and users.
+    """
+
+    problems: Sequence[Mapping[str, str]] = ()
+    model: str = ""
+    served: str = ""
+    names: Mapping[str, str] = field(default_factory=dict)
+
+
+def names(plan: Mapping[str, Any], nodes: Sequence[Mapping[str, Any]], hosts: Mapping[str, str], site: Site = Site()) -> dict[str, str]:
+    """Return the site's own names and their replacements. ``hosts``: the management address or name by node.
+
+    ``plan`` is empty without one.
+    """
+    model = _model(plan, site)
+    own = _own_names(nodes)
+    known = {**own, **site.names, **dict.fromkeys(_models(plan, site), model), plan.get("user", ""): "USER"}
     known |= {user: "USER" for node in nodes for user in _users(node["facts"])}
-    known |= dict.fromkeys([*hosts.values(), plan["api"]["client"], plan["api"]["server_name"]], "ADDRESS")
-    for number, (planned, node) in enumerate(zip(plan["nodes"], nodes, strict=True), 1):
-        own = (planned["name"], node["facts"].get("hostname") or "")
-        known |= {form: f"node{number}" for name in own for form in (name, name.partition(".")[0])}
+    api = plan.get("api", {})
+    known |= dict.fromkeys([*hosts.values(), *(api.get(part, "") for part in ("client", "server_name"))], "ADDRESS")
+    for number, node in enumerate(nodes, 1):
+        of_node = (node["name"], node["facts"].get("hostname") or "")
+        known |= {form: f"node{number}" for name in of_node for form in (name, name.partition(".")[0])}
     known = dict.fromkeys(_domains(known), "DOMAIN") | known
-    return {name: new for name, new in known.items() if name and name not in _COMMON and name != new}
+    return {name: new for name, new in known.items() if name and name.lower() not in redact.COMMON and name != new}
+
+
+def _own_names(nodes: Sequence[Mapping[str, Any]]) -> dict[str, str]:
+    """Return the names that the nodes' evidence has about themselves. A model of the catalog is no secret."""
+    hubs = [model.hub for model in catalog.known().values() if model.hub]
+    public = {form for hub in hubs for form in (hub, hub.replace("/", "--"), hub.rpartition("/")[2])} | set(catalog.known())
+    found: dict[str, str] = {}
+    for node in nodes:
+        for word, own in _evidence(node, "private").items():
+            if word in _WORDS and isinstance(own, list):
+                given = [str(name) for name in own[:_MOST_NAMES]]
+                found |= {name: word for name in given if 3 <= len(name) <= _LONGEST_NAME and name not in public}
+    return found
+
+
+def _models(plan: Mapping[str, Any], site: Site) -> Iterator[str]:
+    """Yield the model's own names, and those of its adapters."""
+    yield from (plan.get("model", ""), plan.get("served_model_name", ""), site.served)
+    if site.model not in catalog.known():
+        yield site.model
+    serve: Mapping[str, Any] = plan.get("serve", {})
+    values = _values([*serve.get("args", ()), *serve.get("user_args", ())], "--lora-modules")
+    yield from (name for value in values for found in _LORA.findall(value) for name in found)
+
+
+def _values(words: Sequence[str], wanted: str) -> Iterator[str]:
+    """Yield the values of an option, in both forms."""
+    inside = False
+    for word in words:
+        option, equals, value = word.partition("=")
+        if word.startswith("--"):
+            inside = option == wanted
+            if inside and equals:
+                yield value
+        elif inside:
+            yield word
 
 
 def _domains(known: Iterable[str]) -> Iterator[str]:
@@ -113,8 +176,10 @@ def _users(facts: Mapping[str, Any]) -> Iterator[str]:
     yield from (process["user"] for process in facts.get("processes") or ())
 
 
-def _model(plan: Mapping[str, Any]) -> str:
+def _model(plan: Mapping[str, Any], site: Site = Site()) -> str:
     """Return the model's name in the catalog, or MODEL: an own model can name its owner."""
+    if not plan:
+        return site.model if site.model in catalog.known() else "MODEL"
     planned = [each["hub"] for each in plan["drafts"]]
     known = [model for model in catalog.known().values() if model.hub and model.hub == plan["store"].get("hub")]
     same = [model for model in known if [draft.hub for draft in (drafts.find(model.args),) if draft] == planned]
@@ -127,32 +192,74 @@ def document(
     hosts: Mapping[str, str],
     records: Records,
     date: str,
+    site: Site = Site(),
 ) -> dict[str, Any]:
-    """Return the report. ``nodes``: the planned nodes in their order, as for verify.report.report. ``date``: the day.
+    """Return the report. ``plan``: empty without one. ``nodes``: in their order, as for verify.report.report, with the
+    ``evidence`` of each. ``date``: the day.
 
     Raises ValueError if identifying text is left.
     """
-    known = names(plan, nodes, hosts)
+    known = names(plan, nodes, hosts, site)
     head: Mapping[str, Any] = next((node["facts"].get("api") or {} for node in nodes if node["head"]), {})
+    planned = {each["name"]: each for each in plan.get("nodes", ())}
     found = {
         "format": FORMAT,
         "date": date,
-        "model": _model(plan),
-        "stack": plan["stack"],
-        "runtime": plan["runtime"]["kind"],
-        "nccl": {key: plan["nccl"][key] for key in ("build", "why")} | {"bandwidth": _bandwidth(records.bandwidth)},
-        "plan": {**{key: plan[key] for key in _PLAN}, **{key: plan["serve"][key] for key in _SERVE}},
-        "args": _args([*plan["serve"]["args"], *plan["serve"]["user_args"]]),
+        "model": _model(plan, site),
+        **_planned(plan, _bandwidth(records.bandwidth)),
+        "problems": [_problem(each) for each in site.problems[:_MOST_PROBLEMS]],
+        "failures": failure.of_nodes(records.failures, [node["name"] for node in nodes]),
         "api": {key: head.get(key) for key in ("healthy", "answers", "answered_after", "prefix_cache_hit_rate")},
-        "nodes": [_node(planned, node) for planned, node in zip(plan["nodes"], nodes, strict=True)],
-        "verification": _verification(verification.cluster(nodes)),
+        "nodes": [_node(planned.get(node["name"]) or _unplanned(node), node) for node in nodes],
+        "verification": _verification(verification.cluster([{key: node[key] for key in node if key != "evidence"} for node in nodes])),
         "golden": _listed(records.golden, _GOLDEN),
         "benchmark": _listed(records.benchmark, _BENCHMARK),
     }
-    result: dict[str, Any] = redact.redacted(found, known)
+    result = _bounded(redact.redacted(found, known))
     if left := redact.leaks(result, known):
         raise ValueError(f"the report would contain identifying text ({', '.join(left)}), so it was not written")
     return result
+
+
+def _bounded(redacted: dict[str, Any]) -> dict[str, Any]:
+    """Limit what is not listed value by value. Not before the redaction: a part of a name would stay."""
+    for part in (redacted, *redacted["nodes"]):
+        part |= {key: evidence.bounded(part[key]) for key in ("problems", "failures", "evidence") if key in part}
+    return redacted
+
+
+def _planned(plan: Mapping[str, Any], bandwidth: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the parts of the report that a plan has, with None or nothing without one."""
+    if not plan:
+        return {"stack": None, "runtime": None, "nccl": {"build": None, "why": [], "bandwidth": bandwidth}, "plan": None, "args": []}
+    return {
+        "stack": plan["stack"],
+        "runtime": plan["runtime"]["kind"],
+        "nccl": {key: plan["nccl"][key] for key in ("build", "why")} | {"bandwidth": bandwidth},
+        "plan": {**{key: plan[key] for key in _PLAN}, **{key: plan["serve"][key] for key in _SERVE}},
+        "args": _args([*plan["serve"]["args"], *plan["serve"]["user_args"]]),
+    }
+
+
+def _unplanned(node: Mapping[str, Any]) -> dict[str, Any]:
+    gpus = (node["facts"].get("gpu") or {}).get("gpus", ())
+    return {"head": node["head"], "capability": next((gpu["capability"] for gpu in gpus), None), "rails": []}
+
+
+def _problem(given: Mapping[str, str]) -> dict[str, Any]:
+    lines = [line for line in str(given.get("text", "")).splitlines() if line.strip()]
+    return {"task": str(given.get("task", ""))[:_MOST], "lines": [line[:_MOST] for line in lines[:_MOST_LINES]]}
+
+
+def _evidence(node: Mapping[str, Any], part: str) -> Mapping[str, Any]:
+    """Return a part of the result of field_report_info, {} without one."""
+    found = (node.get("evidence") or {}).get(part)
+    return found if isinstance(found, Mapping) else {}
+
+
+def _items(node: Mapping[str, Any]) -> Iterator[tuple[str, Any]]:
+    found = _evidence(node, "evidence")
+    yield from ((item, found.get(item)) for item in evidence.ITEMS)
 
 
 def _args(words: Sequence[str]) -> list[str]:
@@ -180,7 +287,7 @@ def _node(planned: Mapping[str, Any], node: Mapping[str, Any]) -> dict[str, Any]
     return {
         "head": planned["head"],
         "unreachable": node["unreachable"],
-        "unread": [f"{name}: {reason}" for name, reason in part("unread").items()],
+        "unread": [f"{name}: {reason}" for name, reason in {**part("unread"), **_evidence(node, "unread")}.items()],
         "capability": planned["capability"],
         "gpus": [gpu["name"] for gpu in part("gpu").get("gpus", ())],
         "gpu_state": {key: part("gpu_state").get(key) for key in _GPU_STATE},
@@ -199,12 +306,32 @@ def _node(planned: Mapping[str, Any], node: Mapping[str, Any]) -> dict[str, Any]
         "starts": _starts(part("memory_guard")),
         "services": [{key: service[key] for key in _SERVICE} for service in part("services")],
         "links": [{key: link[key] for key in _LINK} for link in part("links")],
+        "ports": _ports(part("interfaces"), part("rdma")),
         "rails": [{"interface": rail["interface"], "hca": rail["hca"]} for rail in planned["rails"]],
         "kernels": _kernels(part("kernels")),
         "choices": _choices(part("evidence").get("processes", ())),
         "gpu_probe": list(node.get("probe") or ()),
         "error": part("error").get("text", ""),
+        "evidence": dict(_items(node)),
     }
+
+
+def _ports(interfaces: Mapping[str, Any], rdma: Mapping[str, Any]) -> list[dict[str, Any]]:
+    """Return the physical interfaces with their links, PCIe and RDMA, and the kinds of their owners."""
+    found = []
+    for name, port in interfaces.items():
+        if port.get("kind") == "physical":
+            device: Mapping[str, Any] = rdma.get(port.get("hca") or "") or {}
+            found.append(
+                {
+                    "interface": name,
+                    **{key: port.get(key) for key in _PORT},
+                    "pci": {key: (port.get("pci") or {}).get(key) for key in _PCI},
+                    "rdma": {key: device.get(key) for key in ("state", "link_layer")},
+                    "owners": [f"{owner.get('kind')} by {owner.get('by')}" for owner in port.get("owners") or ()],
+                }
+            )
+    return found
 
 
 def _starts(guard: Mapping[str, Any]) -> list[dict[str, Any]]:

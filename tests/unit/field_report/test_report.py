@@ -17,7 +17,7 @@ from run_module import program
 from run_playbook import run
 from verified_nodes import Facts, pair
 
-from ansible_collections.gb10.cluster.plugins.module_utils.field_report import redact, report
+from ansible_collections.gb10.cluster.plugins.module_utils.field_report import evidence, failure, redact, report
 from ansible_collections.gb10.cluster.plugins.module_utils.verify.report import CHECKS
 
 SNAPSHOT = json.loads((Path(__file__).parents[1] / "data" / "plan_two_spark.json").read_text(encoding="utf-8"))
@@ -48,7 +48,13 @@ PLANTED = (
     "enx48b02daabbcc",
     "sk-proj-" + "x" * 20,
 )
-ALL = " and ".join(PLANTED)
+#: Names without a form: of a node's own evidence, of the inventory, and of an adapter.
+NAMES = ("nas01", "1792923004567", "Acme Guest", "acme--secret-draft", "build-box", "acme-lora")
+ALL = " and ".join(PLANTED + NAMES)
+PRIVATE_NAMES = {"HOST": ["nas01"], "SERIAL": ["1792923004567"], "NAME": ["Acme Guest"], "MODEL": ["acme--secret-draft"], "other": ["vllm"]}
+PROBLEM = {"task": ALL, "text": f"{ALL}\n{ALL}"}
+SITE = report.Site([PROBLEM], names={"build-box": "HOST", "lisa": "USER", "acme-lora": "LORA"}, served="secret-project")
+FAILURES = failure.recorded("", "site.yml", "2026-11-22", [(PLANTED[:2], f"role : {ALL}", [ALL])])
 #: Facts that are free text, or that another program could choose, and those of them whose keys are so too.
 FREE = ("error", "kernel", "boot", "product", "bios", "firmware", "packages", "files", "images", "cuda_libraries", "nccl", "nccl_installed")
 FREE += ("environments", "gpu", "firewalls", "rank_users", "ranks", "runtime", "disks", "processes", "evidence", "kernels", "lock")
@@ -74,7 +80,7 @@ BENCHMARK = {
 }
 GOLDEN = {"model": "/home/lisa/models/secret-project", "revision": "0123456789abcdef", "equal": 6, "errors": [ALL], "warnings": [ALL]}
 BANDWIDTH = {"date": "2026-11-22", "backend": ALL, "runs": {ALL: [{"bytes": 8, "collective": ALL, "bus_gbps": 21.5}]}}
-RECORDS = report.Records(*map(json.dumps, (BENCHMARK, GOLDEN, BANDWIDTH)))
+RECORDS = report.Records(*map(json.dumps, (BENCHMARK, GOLDEN, BANDWIDTH)), FAILURES)
 
 
 def site() -> tuple[dict[str, Any], list[Facts], dict[str, str]]:
@@ -86,7 +92,7 @@ def site() -> tuple[dict[str, Any], list[Facts], dict[str, str]]:
     found |= {"model": "/home/lisa/models/secret-project", "served_model_name": "secret-project", "user": "lisa", "store": {}}
     found["api"] = {**found["api"], "client": "cluster.acme.example", "server_name": "cluster.acme.example"}
     found["serve"] |= {"why": [ALL], "memory": [ALL], "warnings": [ALL], "findings": [f"NCCL_IB: {ALL}"]}
-    private = ["--api-key", KEY, f"--hf-token={KEY}", "--allowed-origins", '["acme"]']
+    private = ["--lora-modules", "acme-lora=/home/lisa/lora", "--api-key", KEY, f"--hf-token={KEY}", "--allowed-origins", '["acme"]']
     found["serve"]["user_args"] = [*private, "--max-model-len=8192", "--chat-template", "/home/lisa/chat.jinja"]
     found["fabric"] = [ALL]
     nodes = pair()
@@ -94,6 +100,7 @@ def site() -> tuple[dict[str, Any], list[Facts], dict[str, str]]:
         facts = node["facts"]
         node |= {"name": name, "probe": [{"name": "cuda", "state": "failed", "cause": "wrong_result", "error": 0.5, "bound": 0.1, "message": ALL}]}
         facts |= {"hostname": "dgx-7f3.labs.acme.example", "login_users": ["marie", "nvidia", "root"]}
+        node["evidence"] = {"evidence": {item: [ALL] for item in evidence.ITEMS}, "unread": {"apt": ALL}, "private": PRIVATE_NAMES}
         facts["links"] = [{"interface": "enp1s0f1np1", "carrier": True, "speed": 200000, "hca": "rocep1s0f1", "state": "ACTIVE"}]
     return found, nodes, {PLANTED[0]: "192.168.77.11", PLANTED[1]: "cluster.acme.example"}
 
@@ -121,11 +128,17 @@ def unread() -> tuple[dict[str, Any], list[Facts], dict[str, str]]:
     return plan, nodes, hosts
 
 
-@pytest.mark.parametrize("make", [site, hostile, unread])
+def unplanned() -> tuple[dict[str, Any], list[Facts], dict[str, str]]:
+    """Return the cluster without a plan."""
+    _plan, nodes, hosts = hostile()
+    return {}, nodes, hosts
+
+
+@pytest.mark.parametrize("make", [site, hostile, unread, unplanned])
 def test_no_planted_text_is_in_the_report(make: Callable[[], tuple[dict[str, Any], list[Facts], dict[str, str]]]) -> None:
-    found = report.document(*make(), RECORDS, "2026-11-22")
+    found = report.document(*make(), RECORDS, "2026-11-22", SITE)
     text = json.dumps(found)
-    assert [each for each in (*PLANTED, "acme", "labs") if each.lower() in text.lower()] == []
+    assert [each for each in (*PLANTED, *NAMES, "acme", "labs") if each.lower() in text.lower()] == []
     ids = {each["id"] for each in found["verification"]["findings"]}
     assert "gpu-probe-failed" in ids and not ids & set(found["verification"]["passed"])
     if make is hostile:

@@ -508,6 +508,13 @@ def test_reading_playbooks_lock_nothing() -> None:
     assert {Path(path).stem for path in files("playbooks/*.yml")} - READING == locking
 
 
+def test_a_measurement_for_a_report_locks_the_cluster() -> None:
+    """Before its first role, and whatever happens then. The report itself needs no lock."""
+    _plan, lock, work = load_yaml(read("playbooks/steps/measure.yml"))
+    assert (lock["ansible.builtin.import_tasks"], lock["vars"]) == ("lock.yml", {"playbook_lock_must": True})
+    assert [task["ansible.builtin.import_tasks"] for task in work["always"]] == ["unlock.yml"]
+
+
 def test_that_check_can_fail(monkeypatch: pytest.MonkeyPatch) -> None:
     bad = {"name": "Bad", "hosts": "gb10_cluster", "roles": ["x"], "tasks": [{"block": [], "always": []}]}
     monkeypatch.setattr(sys.modules[__name__], "read", lambda _path: json.dumps([bad, {**bad, "tasks": []}]))

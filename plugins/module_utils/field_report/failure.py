@@ -1,0 +1,75 @@
+# Copyright (c) 2026, gb10.cluster maintainers
+# GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+
+"""The last failed run of each playbook: a small file on the controller, next to the other records of an inventory.
+
+It is redacted before it is written, except for the names of the inventory's hosts, which a report replaces::
+
+    [{"playbook": str, "date": str, "failures": [{"hosts": [str], "task": str, "lines": [str]}]}]     # newest first
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any
+
+from ansible_collections.gb10.cluster.plugins.module_utils.common import bounded_json
+from ansible_collections.gb10.cluster.plugins.module_utils.field_report import evidence, redact
+
+FILE = "last_failures.json"
+#: Bounds: characters of the file, playbooks, failures of a run, hosts and lines of a failure, characters of a text. A report
+#: has shorter texts, so that it does not end with a part of a name.
+MOST, _RUNS, _FAILURES, _HOSTS, _LINES, _TEXT = 1 << 20, 5, 4, 32, 20, 2 * evidence.MOST_TEXT
+#: A failed task: its hosts, its name with its role, and its error.
+Failure = tuple[Sequence[str], str, Sequence[str]]
+
+
+def recorded(text: str, playbook: str, date: str, failures: Iterable[Failure]) -> str:
+    """Return the file's new text. ``text``: the present one. A run without a failure removes that of its playbook."""
+    own = [
+        {"hosts": [_cut(host) for host in hosts[:_HOSTS]], "task": _redacted(task), "lines": [_redacted(line) for line in lines[:_LINES]]}
+        for hosts, task, lines in list(failures)[:_FAILURES]
+    ]
+    others = [run for run in parse(text) if run["playbook"] != playbook]
+    runs = [*([{"playbook": playbook, "date": date, "failures": own}] if own else []), *others]
+    return json.dumps(runs[:_RUNS], indent=1) + "\n"
+
+
+def _redacted(text: str) -> str:
+    return _cut(redact.redacted(text, {}))
+
+
+def _cut(text: object) -> str:
+    return evidence.cut(str(text), _TEXT)
+
+
+def parse(text: str) -> list[dict[str, Any]]:
+    """Return the runs in the file, [] if it is not such a file."""
+    try:
+        found = bounded_json.load(text, MOST)
+        return [
+            {
+                "playbook": _cut(run["playbook"]),
+                "date": _cut(run["date"]),
+                "failures": [_failure(each) for each in run["failures"][:_FAILURES]],
+            }
+            for run in found[:_RUNS]
+        ]
+    except (ValueError, LookupError, TypeError):
+        return []
+
+
+def _failure(given: Mapping[str, Any]) -> dict[str, Any]:
+    return {
+        "hosts": [_cut(host) for host in given["hosts"][:_HOSTS]],
+        "task": _cut(given["task"]),
+        "lines": [_cut(line) for line in given["lines"][:_LINES]],
+    }
+
+
+def of_nodes(text: str, nodes: Sequence[str]) -> list[dict[str, Any]]:
+    """Return the runs that failed on one of these nodes, with those failures alone."""
+    runs = [{**run, "failures": [each for each in run["failures"] if set(each["hosts"]) & set(nodes)]} for run in parse(text)]
+    return [run for run in runs if run["failures"]]
