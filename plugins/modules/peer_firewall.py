@@ -72,11 +72,17 @@ options:
     type: int
     default: 60
   confirm:
-    description: Whether this call verifies that new connections work. For the action plugin only.
+    description: Whether this call verifies that new connections work. For the action plugin and the role only.
     type: bool
     default: false
   client:
     description: The address of the SSH client of this call's connection. For the action plugin only.
+    type: str
+    default: ""
+  witness:
+    description:
+      - The node that verifies new connections in place of Ansible, which runs on this host. Empty without one.
+      - New rules then stay RV(pending) until a call with O(confirm=true).
     type: str
     default: ""
 seealso:
@@ -175,6 +181,7 @@ def main() -> None:
             "confirm_timeout": {"type": "int", "default": 60},
             "confirm": {"type": "bool", "default": False},
             "client": {"type": "str", "default": ""},
+            "witness": {"type": "str", "default": ""},
         },
         supports_check_mode=True,
     )
@@ -198,7 +205,7 @@ def outcome(module: Any) -> dict[str, Any]:
     listeners, links = io_node.listeners(), io_firewall.links(run)
     ssh = io_firewall.ssh_ports(run, listeners)
     other_host, came_by = io_firewall.entrance(run, params["client"])
-    unverified = [] if other_host else [firewall_host.unverified(params["client"])]
+    unverified = [] if other_host or params["witness"] else [firewall_host.unverified(params["client"])]
     present = params["state"] == "present"
     active_firewall = " and ".join(dict.fromkeys(active_firewalls.values())) if all(active_firewalls.values()) else ""
     wanted = present and not active_firewall

@@ -168,7 +168,8 @@ def unverified(client: str) -> Problem:
     origin = f"from itself ({client})" if client else "without SSH, as with ansible_connection: local"
     text = f"this run connects to the node {origin}"
     fix = (
-        "run the playbook from another machine, such as another node, or set peer_firewall_enabled: false for this node"
+        "run the playbook from a machine that is not in this inventory; or, in a cluster of several nodes, set "
+        "ansible_connection: local for this node, and another node verifies access; or set peer_firewall_enabled: false"
     )
     return Problem("ansible_connection", text, "SSH from another host, which verifies access under the new rules", fix)
 

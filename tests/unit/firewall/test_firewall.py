@@ -571,6 +571,7 @@ class Host:
             "confirm_timeout": 60,
             "confirm": False,
             "client": CLIENT,
+            "witness": "",
             **arguments,
         }
         return module.outcome(SimpleNamespace(params=given, check_mode=check, get_bin_path=lambda _name, **_required: "/usr/sbin/nft"))
@@ -787,6 +788,18 @@ def test_what_is_damaged_is_mended(host: Host, damage: str) -> None:
         host.ask(confirm=True)
     host.assert_closed()
     assert host.ask()["changed"] is False
+
+
+def test_another_node_confirms_in_place_of_ansible(host: Host) -> None:
+    assert host.ask(client="", witness="spark2")["pending"]
+    host.ask(client="", witness="spark2", confirm=True)
+    host.fire()
+    assert host.table
+    # Without a confirmation, the timer removes the rules.
+    assert host.ask(client="", witness="spark2", open_ports=["8443/tcp"])["pending"]
+    before = host.table
+    host.fire()
+    assert host.table != before
 
 
 def test_rules_that_nft_refuses_change_nothing(host: Host) -> None:
