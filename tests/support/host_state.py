@@ -23,13 +23,15 @@ IGNORED: Mapping[str, str] = {
     r"/var/lib/(apt|dpkg)(/.*)?": "Ansible's module apt reads these lists and renews them; no package is installed here",
     r"/var/lib/systemd/(random-seed|timers|timesync|credential.*)(/.*)?": "systemd renews them",
     r"/var/lib/sudo(/.*)?": "sudo's time stamps",
+    r"/var/lib/(docker|containerd|NetworkManager)(/.*)?": "containers, and leases of NetworkManager",
     r"/etc/((passwd|group|shadow|gshadow|subuid|subgid)-|\.pwd\.lock)": "backups and the lock of the user database",
     r"(/root|/home/[^/]+)/(\.ansible|\.cache)(/.*)?": "Ansible's and pip's own files",
+    r"/etc/ld\.so\.cache": "the linker's cache, which installed packages renew",
     r".*/__pycache__(/.*)?": "bytecode that Python compiles when root imports a module",
 }
 #: Units of logins, devices and requests, which come and go.
 PASSING = re.compile(
-    r"session-.*|user@.*|user-.*|run-user-.*|.*\.device|run-u\d+.*|proc-sys-fs-binfmt_misc\..*|systemd-(hostnamed|localed|timedated)\.service"
+    r"session-.*|run-docker-netns-.*|tmp-crun\..*|user@.*|user-.*|run-user-.*|.*\.device|run-u\d+.*|proc-sys-fs-binfmt_misc\..*|systemd-(hostnamed|localed|timedated)\.service"
 )
 _SKIP = re.compile("|".join(f"(?:{pattern})" for pattern in IGNORED))
 

@@ -1,0 +1,90 @@
+"""States of a new host that stop the first run. Each gives one clear error before anything changes."""
+
+from __future__ import annotations
+
+import re
+import subprocess
+
+import pytest
+from factory_hosts import Evening, errors
+
+pytestmark = pytest.mark.disruptive
+
+LEFT = "ls -d /etc/gb10 /opt/gb10 /etc/netplan/60-gb10-qsfp.yaml"
+FOREIGN = "/etc/netplan/95-broken.yaml"
+
+
+def refused(evening: Evening, *arguments: str) -> str:
+    """Run site.yml, which must fail without a traceback and without a change. Returns its list of errors."""
+    done = evening.play("site.yml", *arguments)
+    assert done.status != 0, done.output
+    assert "Traceback" not in done.output
+    for name in evening.hosts.nodes:
+        if (host := evening.reachable(name)) is not None:
+            left = host.run(f"{LEFT}; nft list table inet gb10; systemctl list-unit-files 'gb10-*' --no-legend")
+            assert left.stdout.strip() == "", left.stdout
+    return errors(done)
+
+
+def twins(evening: Evening, state: str) -> None:
+    """Set the second PCIe function of both ports of spark2, as a cheap cable or an old BIOS does."""
+    lab = evening.hosts.nodes["spark2"]["lab_name"]
+    for interface in ("enP2p1s0f0np0", "enP2p1s0f1np1"):
+        subprocess.run(["ip", "-n", f"{lab}-spark2", "link", "set", interface, state], check=True)
+
+
+def test_a_foreign_netplan_file_that_netplan_rejects(evening: Evening) -> None:
+    host = evening.connect("spark2")
+    host.check_output(f"printf 'network: {{ethernets: {{enP7s7: {{dhcp9: true}}}}}}' > {FOREIGN}; chmod 600 {FOREIGN}")
+    try:
+        found = refused(evening)
+    finally:
+        host.check_output(f"rm {FOREIGN}")
+    assert FOREIGN in found
+    assert "dhcp9" in found
+
+
+def test_a_port_with_one_working_twin(evening: Evening) -> None:
+    twins(evening, "down")
+    try:
+        found = refused(evening)
+    finally:
+        twins(evening, "up")
+    assert re.search(r"cable.*BIOS.*cold boot", found), found
+
+
+def test_a_node_without_power(evening: Evening) -> None:
+    evening.hosts.power("off", "spark2")
+    try:
+        found = refused(evening)
+    finally:
+        evening.hosts.power("on", "spark2")
+        evening.connect("spark2")
+    address = evening.hosts.nodes["spark2"]["ansible_host"]
+    assert re.search(rf"ping {address}", found), found
+
+
+def test_a_wrong_sudo_password(evening: Evening) -> None:
+    done = evening.play("site.yml", password="wrong")
+    assert done.status != 0
+    assert "sudo password" in errors(done), done.output
+    assert "Traceback" not in done.output
+
+
+def test_a_program_on_the_port_of_the_api(evening: Evening) -> None:
+    host = evening.connect("spark1")
+    host.check_output("systemd-run --quiet --unit=lab-web python3 -m http.server 8000; until ss -Hltn 'sport = 8000' | grep -q .; do sleep 0.1; done")
+    try:
+        found = refused(evening)
+    finally:
+        host.check_output("systemctl stop lab-web")
+    assert re.search(r"gb10_api_port.*python3", found), found
+
+
+def test_dpkg_locked_for_longer_than_the_limit(evening: Evening) -> None:
+    evening.lock("spark2", 300)
+    try:
+        found = refused(evening, "-e gb10_apt_timeout=20")
+    finally:
+        evening.connect("spark2").check_output("systemctl stop lab-upgrade")
+    assert re.search(r"locked by python3 \(PID \d+, lab-upgrade", found), found

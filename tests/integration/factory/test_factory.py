@@ -1,0 +1,112 @@
+"""An owner's first hour on two hosts like factory Sparks: only the README's commands, as a user without rights on this machine.
+
+The management connection breaks for ten seconds with each `netplan apply`, and another process holds dpkg's lock when site.yml begins.
+"""
+
+from __future__ import annotations
+
+import re
+import subprocess
+import time
+from threading import Thread
+
+import pytest
+from factory_hosts import OWNER, TESTER, WEB_PORT, Evening, booted, errors
+from host_state import differences
+
+pytestmark = pytest.mark.disruptive
+
+#: Seconds for which another process holds dpkg's lock.
+LOCKED = 90
+
+
+def test_the_hosts_are_like_factory_sparks(evening: Evening) -> None:
+    host = evening.connect("spark1")
+    devices = dict(line.split(":")[:2] for line in host.check_output("nmcli -t -f DEVICE,STATE device").splitlines())
+    assert devices["enP7s7"] == "connected"
+    assert devices["enp1s0f1np1"].startswith("connecting")
+    assert host.run("command -v ninja").rc != 0
+    assert host.run("python3 -c 'import ensurepip'").rc != 0
+    assert host.run("sudo -u nvidia sudo -n true").rc != 0, "sudo needs a password"
+
+
+def test_the_preview_changes_nothing(evening: Evening) -> None:
+    evening.play("site.yml", "--check", "--diff").assert_ok()
+    assert evening.connect("spark1").run("test -e /etc/gb10 -o -e /etc/netplan/60-gb10-qsfp.yaml").rc != 0
+
+
+def test_a_full_disk_is_one_clear_error(evening: Evening) -> None:
+    """Before it, the run waits until dpkg's lock is free."""
+    evening.lock("spark2", LOCKED)
+    host = evening.connect("spark2")
+    host.check_output("mount -t tmpfs -o size=200m lab /opt")
+    try:
+        done = evening.play("site.yml")
+    finally:
+        host.check_output("umount --lazy /opt")
+    assert done.status != 0
+    assert re.search(r"spark2.*(free|space)", errors(done)), done.output
+    assert "Traceback" not in done.output
+    assert re.search(r"spark2: apt is locked by python3 \(PID \d+, lab-upgrade.service\): waiting", done.output)
+
+
+def test_one_command_serves_the_model(evening: Evening) -> None:
+    """The same command again continues after the full disk."""
+    evening.play("site.yml").assert_ok()
+    assert evening.connect("spark1").file("/run/netplan-in-a-lab").exists, "the management connection was interrupted"
+    assert evening.play("site.yml").assert_unchanged()
+
+
+def test_two_runs_at_once(evening: Evening) -> None:
+    """The second run names the first one, and changes nothing."""
+    runs = []
+    first = Thread(target=lambda: runs.append(evening.play("site.yml")))
+    first.start()
+    head, until = evening.connect("spark1"), time.monotonic() + 60
+    while head.run("test -e /run/gb10/lock.json").rc and time.monotonic() < until:
+        time.sleep(0.1)
+    second = evening.play("site.yml")
+    first.join()
+    runs[0].assert_ok()
+    assert second.status != 0
+    assert "lock" in errors(second)
+
+
+def test_daily_commands(evening: Evening) -> None:
+    status = evening.play("playbooks/status.yml").assert_ok()
+    assert "/srv/models/tiny" in status.output
+    evening.play("playbooks/verify.yml").assert_ok()
+    evening.play("playbooks/switch_model.yml", "-e gb10_model=/srv/models/tiny-moe").assert_ok()
+
+
+def test_a_published_container_port(evening: Evening) -> None:
+    """Docker's ports bypass the firewall of a host. The page says so."""
+    address = evening.hosts.nodes["spark1"]["ansible_host"]
+    command = ["curl", "--silent", "--max-time", "5", "--write-out", "%{http_code}", f"http://{address}:{WEB_PORT}/"]
+    assert subprocess.run(command, capture_output=True, text=True, check=False).stdout.endswith("404")
+
+
+def test_reset_returns_the_first_state(evening: Evening) -> None:
+    evening.play("playbooks/reset.yml", "-e reset_confirmed=true", "-e reset_models=true").assert_ok()
+    evening.hosts.power("off", *evening.hosts.nodes)
+    evening.hosts.power("on", *evening.hosts.nodes)
+    now = booted(evening.hosts)
+    for name, state in evening.first.items():
+        assert {kind: differences(state[kind], now[name][kind]) for kind in state} == {kind: {} for kind in state}, name
+
+
+def test_ansible_on_the_head(evening: Evening) -> None:
+    """Without a third machine: the owner's folders on the head, which Ansible reaches without SSH. The worker verifies its firewall."""
+    head = evening.hosts.nodes["spark1"]
+    access = [f"-i{head['lab_dir']}/ssh/id_ed25519", f"-oUserKnownHostsFile={head['lab_dir']}/ssh/known_hosts"]
+    hosts = evening.home / "gb10.cluster/inventories/mine/hosts.yml"
+    hosts.write_text(hosts.read_text(encoding="utf-8").replace("ansible_user: nvidia", "ansible_user: nvidia, ansible_connection: local", 1))
+    packed = subprocess.Popen(["tar", "--directory=/home", "--create", OWNER], stdout=subprocess.PIPE)
+    unpack = f"sudo tar --directory=/home --extract && sudo chown --recursive nvidia: /home/{OWNER}"
+    subprocess.run(["ssh", *access, f"{TESTER}@{head['ansible_host']}", unpack], stdin=packed.stdout, check=True)
+    there = f"cd /home/{OWNER}/gb10.cluster && . ../gb10/bin/activate && ansible-playbook site.yml -i inventories/mine -K"
+    options = "-i ~/ssh/id_ed25519 -o UserKnownHostsFile=~/ssh/known_hosts"
+    evening.run(f"ssh -t {options} nvidia@{head['ansible_host']} '{there}'").assert_ok()
+    for name in evening.hosts.nodes:
+        assert "policy drop" in evening.connect(name).check_output("nft list table inet gb10")
+    evening.run(f"ssh -t {options} nvidia@{head['ansible_host']} '{there}'").assert_unchanged()
