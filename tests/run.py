@@ -57,6 +57,7 @@ PARTS: Mapping[str, Part] = {
     "store": molecule("store"),
     "switch": molecule("switch"),
     "reset": molecule("reset"),
+    "factory": molecule("factory"),
     "models": molecule("models"),
     "ring": molecule("ring"),
     "image": molecule("image"),

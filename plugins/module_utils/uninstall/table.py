@@ -47,6 +47,7 @@ UNITS: Sequence[str] = (
             "nccl-bandwidth",
             "kernels",
             "kernels-offer",
+            "wheels-offer",
             "vllm-build",
             "vllm-build-offer",
             "benchmark",

@@ -99,7 +99,9 @@ def test_the_lines_to_edit_are_one_for_each_node_and_the_model(sample: str) -> N
 
 def test_a_sample_is_one_file_and_only_one_lists_the_defaults(sample: str) -> None:
     expected = [f"inventories/{sample}/hosts.yml"]
-    assert files(f"inventories/{sample}/**/*") == ([SAMPLE, *expected] if f"/{sample}/" in SAMPLE else expected)
+    # Runs of other tests leave records in .gb10.
+    found = [path for path in files(f"inventories/{sample}/**/*") if "/.gb10/" not in path]
+    assert found == ([SAMPLE, *expected] if f"/{sample}/" in SAMPLE else expected)
     assert SAMPLE.removeprefix(f"inventories/{sample}/") in read(expected[0])
 
 

@@ -462,7 +462,7 @@ def test_the_lock_of_another_controller_is_broken_by_its_id_alone(runs: Runs) ->
 
 
 #: Playbooks that do not change a cluster's nodes. The lab's nodes do not exist before lab_up. The gateway's clients have a lock of their own.
-READING = {"discover", "export", "field_report", "gateway_keys", "history", "lab_down", "lab_up", "models", "plan", "status", "verify"}
+READING = {"access", "discover", "export", "field_report", "gateway_keys", "history", "lab_down", "lab_up", "models", "plan", "status", "verify"}
 
 
 #: The hosts of a play on the nodes. The second one is for the test below.
