@@ -114,7 +114,8 @@ CAUSES = (
     ),
     Cause(
         "ssh-timeout",
-        r"(?:Connection|Operation) timed out|timed out during banner exchange",
+        # The last one: a node that lost its power less than a minute after ssh's last command.
+        r"(?:Connection|Operation) timed out|timed out during banner exchange|waiting for privilege escalation prompt",
         "ssh: connect to host 192.168.1.11 port 22: Connection timed out",
         "the node is off, a firewall drops the packets, or exhausted memory blocks the node",
         "run 'ping ADDRESS'; check that ADDRESS is its RJ45 or Wi-Fi address; power-cycle a node that answers to ping but not to "

@@ -20,16 +20,6 @@ pytestmark = pytest.mark.disruptive
 LOCKED = 90
 
 
-def test_the_hosts_are_like_factory_sparks(evening: Evening) -> None:
-    host = evening.connect("spark1")
-    devices = dict(line.split(":")[:2] for line in host.check_output("nmcli -t -f DEVICE,STATE device").splitlines())
-    assert devices["enP7s7"] == "connected"
-    assert devices["enp1s0f1np1"].startswith("connecting")
-    assert host.run("command -v ninja").rc != 0
-    assert host.run("python3 -c 'import ensurepip'").rc != 0
-    assert host.run("sudo -u nvidia sudo -n true").rc != 0, "sudo needs a password"
-
-
 def test_the_preview_changes_nothing(evening: Evening) -> None:
     evening.play("site.yml", "--check", "--diff").assert_ok()
     assert evening.connect("spark1").run("test -e /etc/gb10 -o -e /etc/netplan/60-gb10-qsfp.yaml").rc != 0

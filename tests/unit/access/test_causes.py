@@ -26,6 +26,7 @@ Host key verification failed."""
         (CHANGED, "host-key-changed", f"run 'ssh-keygen -R 198.51.100.11', then 'ssh {TARGET}'"),
         (f"{SSH}ssh: connect to host 198.51.100.11 port 22: Connection timed out", "ssh-timeout", "run 'ping 198.51.100.11'"),
         (f"{SSH}Connection timed out during banner exchange", "ssh-timeout", "power-cycle"),
+        ("Timeout (12s) waiting for privilege escalation prompt:", "ssh-timeout", "run 'ping 198.51.100.11'"),
         (f"{SSH}ssh: connect to host 198.51.100.11 port 22: No route to host", "no-route", "run 'ping 198.51.100.11'"),
         (f"{SSH}ssh: connect to host 198.51.100.11 port 22: Connection refused", "ssh-refused", f"'ssh {TARGET}'"),
         (f"{SSH}ssh: Could not resolve hostname spark1: Name or service not known", "name-unknown", "set ansible_host"),
