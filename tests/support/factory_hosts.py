@@ -32,6 +32,8 @@ FOLDERS = "/etc /var /opt /root /home /srv"
 INDEX_PORT = 8480
 #: The missing packages with their dependencies. The last three differ between Debian's releases.
 PACKAGES = ("libnuma1", "python3-venv", "python3-pip-whl", "python3-setuptools-whl")
+#: The ends of the prompts of access.yml.
+LOGIN, ACCEPT = "(empty if each has your public key):", "Type yes to store the host keys:"
 RENDERER = "network: {version: 2, renderer: NetworkManager}\n"
 FILES = ROOT / "molecule/factory/files"
 
@@ -94,6 +96,8 @@ def prepare(host: Host, index_url: str) -> None:
         # A week old, for apt and for Ansible's module.
         "find /var/lib/apt -exec touch --date='7 days ago' {} +",
         f"{image} && {web}",
+        # The owner has a password only.
+        "rm /home/nvidia/.ssh/authorized_keys",
         # Last, because this connection needs no password until then.
         f"echo 'nvidia:{PASSWORD}' | chpasswd && sed -i 's/NOPASSWD: ALL/ALL/' /etc/sudoers.d/nvidia",
     ):
@@ -138,8 +142,9 @@ class Evening:
         host.check_output("until [ -e /run/lab-locked ]; do sleep 0.1; done; rm /run/lab-locked")
 
     def run(self, command: str, password: str = PASSWORD, limit: float = 900) -> Run:
-        """Run one of the owner's commands in the clone. It types the sudo password where it is prompted."""
+        """Run one of the owner's commands in the clone. It types the password where it is prompted, and accepts the host keys."""
         prompts = {"BECOME password:": password, "password for nvidia:": password}
+        prompts |= {LOGIN: password, ACCEPT: "yes"}
         began = time.monotonic()
         done = typed(OWNER, f"cd gb10.cluster && . ~/gb10/bin/activate && {command}", prompts, limit)
         self.times[command] = round(time.monotonic() - began, 1)

@@ -12,6 +12,7 @@ from pathlib import Path
 
 import factory_hosts
 import pytest
+import yaml
 from factory_hosts import OWNER, TESTER, Evening
 from live_cluster import Cluster
 from repository import ROOT
@@ -65,16 +66,16 @@ def evening(factory: Cluster) -> Iterator[Evening]:
         shutil.copytree(clone / "inventories/two-spark", mine)
         (mine / "hosts.yml").write_text(HOSTS.format(*(each["ansible_host"] for each in factory.nodes.values())), encoding="utf-8")
         (mine / "group_vars/all").mkdir(parents=True)
-        # What the lab cannot have: CUDA, a large model, an index with its wheels.
+        # What the lab cannot have: CUDA, a large model, an index with its wheels. The lab's access is not the owner's.
         shutil.copy(clone / "inventories/lab/group_vars/all.yml", mine / "group_vars/all/lab.yml")
-        shutil.copy(clone / "inventories/lab/group_vars/gb10_cluster.yml", mine / "group_vars/gb10_cluster.yml")
+        variables = yaml.safe_load((clone / "inventories/lab/group_vars/gb10_cluster.yml").read_text(encoding="utf-8"))
+        kept = {name: value for name, value in variables.items() if not name.startswith(("ansible_ssh_", "ansible_control_"))}
+        (mine / "group_vars/gb10_cluster.yml").write_text(json.dumps(kept), encoding="utf-8")
         shutil.copy(clone / "inventories/lab/requirements.txt", mine)
-        shutil.copytree(f"{node['lab_dir']}/ssh", home / "lab-ssh")
         wheels = home / Path(node["vllm_runtime_wheelhouse_archive"]).name
         subprocess.run(["cp", "--reflink=auto", node["vllm_runtime_wheelhouse_archive"], wheels], check=True)
-        names = {"lab_dir": str(home), "lab_name": node["lab_name"], "lab_prefix": node["lab_prefix"], "lab_cache_dir": str(home)}
+        names = {"lab_name": node["lab_name"], "lab_prefix": node["lab_prefix"], "lab_cache_dir": str(home)}
         (mine / "group_vars/all/z_lab.yml").write_text(json.dumps(names), encoding="utf-8")
-        (home / "lab-ssh").rename(home / "ssh")
         subprocess.run(["chown", "--recursive", f"{OWNER}:", home], check=True)
         install = "python3 -m venv ~/gb10 && . ~/gb10/bin/activate && pip install --quiet 'ansible-core>=2.19' netaddr"
         typed(OWNER, install, {}, 300).assert_ok()

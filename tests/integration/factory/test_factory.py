@@ -89,14 +89,14 @@ def test_ansible_on_the_head(evening: Evening) -> None:
     """Without a third machine: the owner's folders on the head, which Ansible reaches without SSH. The worker verifies its firewall."""
     head = evening.hosts.nodes["spark1"]
     access = [f"-i{head['lab_dir']}/ssh/id_ed25519", f"-oUserKnownHostsFile={head['lab_dir']}/ssh/known_hosts"]
+    keys = f"sudo cp /home/{OWNER}/.ssh/id_* /home/{OWNER}/.ssh/known_hosts /home/nvidia/.ssh/"
     hosts = evening.home / "gb10.cluster/inventories/mine/hosts.yml"
     hosts.write_text(hosts.read_text(encoding="utf-8").replace("ansible_user: nvidia", "ansible_user: nvidia, ansible_connection: local", 1))
     packed = subprocess.Popen(["tar", "--directory=/home", "--create", OWNER], stdout=subprocess.PIPE)
-    unpack = f"sudo tar --directory=/home --extract && sudo chown --recursive nvidia: /home/{OWNER}"
+    unpack = f"sudo tar --directory=/home --extract && {keys} && sudo chown --recursive nvidia: /home/{OWNER} /home/nvidia/.ssh"
     subprocess.run(["ssh", *access, f"{TESTER}@{head['ansible_host']}", unpack], stdin=packed.stdout, check=True)
     there = f"cd /home/{OWNER}/gb10.cluster && . ../gb10/bin/activate && ansible-playbook site.yml -i inventories/mine -K"
-    options = "-i ~/ssh/id_ed25519 -o UserKnownHostsFile=~/ssh/known_hosts"
-    evening.run(f"ssh -t {options} nvidia@{head['ansible_host']} '{there}'").assert_ok()
+    evening.run(f"ssh -t nvidia@{head['ansible_host']} '{there}'").assert_ok()
     for name in evening.hosts.nodes:
         assert "policy drop" in evening.connect(name).check_output("nft list table inet gb10")
-    evening.run(f"ssh -t {options} nvidia@{head['ansible_host']} '{there}'").assert_unchanged()
+    evening.run(f"ssh -t nvidia@{head['ansible_host']} '{there}'").assert_unchanged()
