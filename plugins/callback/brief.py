@@ -44,7 +44,8 @@ from ansible_collections.gb10.cluster.plugins.plugin_utils.terminal import print
 _NODES = "gb10_cluster"
 #: An action that prints lines itself, which must follow its name.
 _PRINTS = "gb10.cluster.show"
-_failure, _io_file = Core("field_report.failure"), Core("common.io_file")
+_failure = Core("field_report.failure")
+_io_file = Core("common.io_file")
 _HINT = "Correct it, then run the same command again; it repeats no finished work. docs/troubleshooting.md lists known errors."
 
 
