@@ -81,7 +81,7 @@ def test_a_switch_to_the_served_model_changes_nothing(cluster: Cluster, head: Ho
 def test_what_is_no_switch_is_refused_before_anything_changes(cluster: Cluster, head: Host) -> None:
     pid = head.check_output("systemctl show --property=MainPID --value gb10-vllm")
     for variables, words in (
-        ({}, "or neither gb10_model nor gb10_recipe is set"),
+        ({}, "Neither gb10_model nor gb10_recipe is on the command line"),
         ({"gb10_model": "/srv/models/absent"}, "/srv/models/absent/config.json is missing on spark1"),
     ):
         refused = play(cluster, "switch_model", **variables)
