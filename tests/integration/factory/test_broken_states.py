@@ -48,10 +48,14 @@ def test_a_foreign_netplan_file_that_netplan_rejects(evening: Evening) -> None:
     host.check_output(f"printf 'network: {{ethernets: {{enP7s7: {{dhcp9: true}}}}}}' > {FOREIGN}; chmod 600 {FOREIGN}")
     try:
         found = refused(evening)
+        evening.play("playbooks/field_report.yml").assert_ok()
     finally:
         host.check_output(f"rm {FOREIGN}")
     assert FOREIGN in found
     assert "dhcp9" in found
+    report = (evening.home / "gb10.cluster/inventories/mine/.gb10/field_report.json").read_text(encoding="utf-8")
+    assert "95-broken.yaml" in report
+    assert evening.hosts.nodes["spark2"]["ansible_host"] not in report
 
 
 def test_a_port_with_one_working_twin(evening: Evening) -> None:
