@@ -77,10 +77,13 @@ def test_a_published_container_port(evening: Evening) -> None:
 
 
 def test_reset_returns_the_first_state(evening: Evening) -> None:
+    """The owner's public key stays: without it, only the password would be left."""
     evening.play("playbooks/reset.yml", "-e reset_confirmed=true", "-e reset_models=true").assert_ok()
     evening.hosts.power("off", *evening.hosts.nodes)
     evening.hosts.power("on", *evening.hosts.nodes)
     now = booted(evening.hosts)
+    for state in now.values():
+        assert state["files"].pop("/home/nvidia/.ssh/authorized_keys")
     for name, state in evening.first.items():
         assert {kind: differences(state[kind], now[name][kind]) for kind in state} == {kind: {} for kind in state}, name
 
