@@ -165,6 +165,10 @@ toolkit:
     host_compiler:
       description: Whether C(g++) and the headers of Python exist.
       type: bool
+clock:
+  description: The time of the node in seconds since 1970.
+  returned: always
+  type: float
 debian:
   description: The state of the Debian packages.
   returned: always

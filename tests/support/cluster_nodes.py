@@ -48,6 +48,8 @@ KNOWN = {
     for role in _VARS["_gb10_roles"]
 }
 MODEL = "/srv/models/tiny"
+#: The controller's time when it read the nodes.
+READ = 1_790_000_000.0
 
 
 def interface(*addresses: str, **facts: Any) -> dict[str, Any]:
@@ -126,6 +128,7 @@ def spark(number: int, group: str, **settings: Any) -> Node:
         "unreachable": "",
         "unrecorded": "",
         "typical": False,
+        "read": READ,
         "observed": observed(address, *(int(port) for port in ports if str(port) in "01")),
     }
 

@@ -28,6 +28,8 @@ from ansible_collections.gb10.cluster.plugins.module_utils.node.capability impor
 
 #: The interface whose addresses are local to the node.
 _LOOPBACK = "lo"
+#: Reading a slow node takes a part of this time. Certificates are valid for days.
+_CLOCK_SECONDS = 600
 
 
 def check_nodes(inputs: Inputs, fabric: FabricPlan, wheels: Sequence[Sequence[Problem]], model: Chosen | None) -> list[Problem]:
@@ -230,8 +232,21 @@ def _check_owners(where: str, name: str, interface: str, owners: Sequence[Owner]
 
 
 def warnings(nodes: Sequence[Node]) -> list[str]:
-    """Return the causes of a slow fabric, one sentence each."""
-    return [f"{node.name}: {sentence}" for node in nodes if node.facts for sentence in degraded(node.facts.network.interfaces)]
+    """Return the causes of a slow fabric, and the wrong clocks, one sentence each."""
+    return [
+        f"{node.name}: {sentence}"
+        for node in nodes
+        if node.facts
+        for sentence in (*_clock(node.facts.clock_ahead), *degraded(node.facts.network.interfaces))
+    ]
+
+
+def _clock(ahead: float) -> list[str]:
+    """Return a sentence if the clock is so wrong that downloads fail. ``ahead``: seconds to the controller's clock."""
+    if abs(ahead) < _CLOCK_SECONDS:
+        return []
+    hours = f"{abs(ahead) / 3600:.1f} hours {'ahead of' if ahead > 0 else 'behind'} this machine's"
+    return [f"its clock is {hours}, so certificates of downloads can appear invalid. Fix: run timedatectl set-ntp true on the node"]
 
 
 def listeners(settings: Settings, head: bool) -> dict[str, int]:

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import fields
+from dataclasses import fields, replace
 from typing import Any
 
 from ansible_collections.gb10.cluster.plugins.module_utils.cluster import typical
@@ -71,6 +71,8 @@ def parse(nodes: Sequence[Mapping[str, Any]], lock: str, recipe: Any = None, lay
          "unreachable": str,                    # the reason why the node could not be read, or ""
          "unrecorded": str,                     # the missing file of recorded facts, in an offline plan, or ""
          "typical": bool,                       # whether the plan assumes typical facts instead of reading the node
+         "read": float,                         # when the node was read, in seconds since 1970 by the controller's clock; 0 if
+                                                # its facts were recorded
          "observed": {...} | {}}                # the result of node_info, {} if the node was not read
     """
     problems: list[Problem] = []
@@ -145,8 +147,13 @@ def _node(given: Mapping[str, Any], path: str, problems: list[Problem]) -> Node:
         unreachable=given["unreachable"],
         unrecorded=given["unrecorded"],
         typical=given["typical"],
-        facts=_facts(observed) if observed else None,
+        facts=replace(_facts(observed), clock_ahead=_clock(observed.get("clock"), given.get("read"))) if observed else None,
     )
+
+
+def _clock(clock: Any, read: Any) -> float:
+    """Return the seconds by which a node's clock is ahead of the controller's, 0 if unknown."""
+    return float(clock) - float(read) if isinstance(clock, int | float) and isinstance(read, int | float) and read else 0
 
 
 def _problems(verdict: Mapping[str, Any]) -> tuple[Problem, ...]:

@@ -167,8 +167,9 @@ class Facts:
 
     ``nccl``: the library of the runtime, {} if there is none, None if it was not read. ``additions``: the launch
     overrides that roles recorded, by role. ``toolkit``: the CUDA compiler of the node, None if unknown;
-    ``host_compiler``: whether g++ and Python's headers exist. ``packages``: Debian's. ``builds``, ``published``, ``cores`` and
-    ``memory``: the inputs of a build of vLLM; see vllm_build/schema.py.
+    ``host_compiler``: whether g++ and Python's headers exist. ``packages``: Debian's. ``clock_ahead``: seconds to the
+    controller's clock, 0 if unknown. ``builds``, ``published``, ``cores`` and ``memory``: the inputs of a build of vLLM; see
+    vllm_build/schema.py.
     """
 
     network: fabric_schema.Network
@@ -191,6 +192,7 @@ class Facts:
     toolkit: Toolkit | None = None
     host_compiler: bool = True
     packages: packages.State = field(default_factory=packages.State)
+    clock_ahead: float = 0
 
 
 @dataclass(frozen=True)

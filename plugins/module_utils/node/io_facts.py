@@ -12,6 +12,7 @@ import json
 import os
 import pwd
 import stat
+import time
 from typing import Any
 
 from ansible_collections.gb10.cluster.plugins.module_utils.common import io_command, io_file, paths
@@ -72,11 +73,13 @@ def process(pid: int | None) -> dict[str, Any]:
 
 
 def system() -> dict[str, Any]:
-    """Return {kernel, infiniband, cma_total_bytes, cma_free_bytes}.
+    """Return {kernel, infiniband, clock, cma_total_bytes, cma_free_bytes}.
 
-    ``kernel`` is its release; ``infiniband`` is whether programs can use RDMA; the others are node_text.cma_facts.
+    ``kernel`` is its release; ``infiniband`` is whether programs can use RDMA; ``clock`` has seconds since 1970; the others
+    are node_text.cma_facts.
     """
-    return {"kernel": os.uname().release, "infiniband": os.path.isdir("/dev/infiniband"), **node_text.cma_facts(io_file.read("/proc/meminfo"))}
+    memory = node_text.cma_facts(io_file.read("/proc/meminfo"))
+    return {"kernel": os.uname().release, "infiniband": os.path.isdir("/dev/infiniband"), "clock": time.time(), **memory}
 
 
 def login_users() -> list[str]:

@@ -6,11 +6,12 @@ import re
 import subprocess
 
 import pytest
-from factory_hosts import Evening, errors
+from factory_hosts import Evening, errors, write
 
 pytestmark = pytest.mark.disruptive
 
 LEFT = "ls -d /etc/gb10 /opt/gb10 /etc/netplan/60-gb10-qsfp.yaml"
+PYTHON = "/usr/local/bin/lab-python"
 FOREIGN = "/etc/netplan/95-broken.yaml"
 
 
@@ -83,6 +84,18 @@ def test_a_wrong_sudo_password(evening: Evening) -> None:
     assert done.status != 0
     assert "sudo password" in errors(done), done.output
     assert "Traceback" not in done.output
+
+
+def test_a_clock_that_is_off_by_a_day(evening: Evening) -> None:
+    """The hosts share the machine's clock, so libfaketime changes the clock of Ansible's interpreter."""
+    for name, command in {"spark1": "exec", "spark2": "exec faketime -f -1d"}.items():
+        write(evening.connect(name), PYTHON, f'#!/bin/sh\n{command} /usr/bin/python3 "$@"\n')
+        evening.connect(name).check_output(f"chmod 755 {PYTHON}")
+    done = evening.play("playbooks/plan.yml", f"-e ansible_python_interpreter={PYTHON}").assert_ok()
+    for name in evening.hosts.nodes:
+        evening.connect(name).check_output(f"rm {PYTHON}")
+    assert "spark2: its clock is 24.0 hours behind this machine's" in done.output, done.output
+    assert "spark1: its clock" not in done.output
 
 
 def test_a_program_on_the_port_of_the_api(evening: Evening) -> None:

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+import re
 from typing import Any
 
 import pytest
-from cluster_nodes import BUILD, LOCK, Node, cluster_plan, mistakes, spark
+from cluster_nodes import BUILD, LOCK, READ, Node, cluster_plan, mistakes, spark
 
 from ansible_collections.gb10.cluster.plugins.module_utils.cluster import packages, report
 from ansible_collections.gb10.cluster.plugins.module_utils.cluster import plan as cluster
@@ -71,7 +72,7 @@ def test_an_option_of_apt_is_no_package() -> None:
 
 def warnings(nodes: list[Node]) -> list[str]:
     inputs = parse(nodes, LOCK)
-    return [line for line in cluster.warnings(inputs, cluster.plan(inputs, {})[0]) if "apt" in line or "reboot" in line]
+    return [line for line in cluster.warnings(inputs, cluster.plan(inputs, {})[0]) if re.search("apt|reboot|clock", line)]
 
 
 def test_a_lock_is_a_warning_only_if_the_run_will_wait_for_it() -> None:
@@ -83,6 +84,19 @@ def test_a_lock_is_a_warning_only_if_the_run_will_wait_for_it() -> None:
     ]
     nodes[1]["observed"]["debian"]["lacking"] = []
     assert warnings(nodes) == []
+
+
+@pytest.mark.parametrize(
+    ("seconds", "clock"),
+    [(-86400, "24.0 hours behind this machine's"), (7200, "2.0 hours ahead of this machine's"), (-599, ""), (None, ""), ("tomorrow", "")],
+)
+def test_a_clock_that_is_far_off_is_a_warning(seconds: Any, clock: str) -> None:
+    nodes = pair([])
+    nodes[1]["observed"]["clock"] = READ + seconds if isinstance(seconds, int) else seconds
+    found = warnings(nodes)
+    assert [sentence.partition(", so")[0] for sentence in found] == ([f"spark2: its clock is {clock}"] if clock else [])
+    nodes[1]["read"] = 0
+    assert warnings(nodes) == [], "recorded facts"
 
 
 def test_a_pending_reboot_is_a_warning_with_and_without_a_plan() -> None:
