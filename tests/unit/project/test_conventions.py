@@ -8,6 +8,7 @@ import re
 import sys
 from collections.abc import Callable, Iterator
 from pathlib import PurePosixPath
+from typing import Any
 
 import pytest
 from repository import ROOT, TASK_FILES, files, read, tasks_of, tracked_files
@@ -88,10 +89,19 @@ def task_problems(text: str) -> Iterator[str]:
                 yield f"{where}: command without a comment that explains why no module is used"
         else:
             explained = False
+        if not selects(task.data):
+            yield f"{where}: a tag that selects none of the included tasks. Fix: add apply"
         if "ignore_errors" in task.data:
             yield f"{where}: ignore_errors"
         if task.data.get("failed_when") is False:
             yield f"{where}: failed_when: false"
+
+
+def selects(task: dict[str, Any]) -> bool:
+    """Return whether the tag of a dynamic include selects its tasks too."""
+    included = task.get("ansible.builtin.include_role") or task.get("ansible.builtin.include_tasks")
+    tags = task.get("tags", "always")
+    return not included or tags == "always" or (isinstance(included, dict) and included.get("apply") == {"tags": tags})
 
 
 def uncommented(line: str) -> str:
@@ -263,6 +273,8 @@ INDEX = "https" + "://mirror.example/simple"
         (task_problems, COMMAND + "  changed_when: false\n\n# the next one's\n- name: Next\n  meta: noop\n", "without a comment"),
         (task_problems, "- name: Try\n  ansible.builtin.meta: noop\n  ignore_errors: true\n", "ignore_errors"),
         (task_problems, "- name: Try\n  ansible.builtin.meta: noop\n  failed_when: false\n", "failed_when: false"),
+        (task_problems, "- name: Try\n  ansible.builtin.include_role: {name: x}\n  tags: serve\n", "selects none"),
+        (task_problems, "- name: Try\n  ansible.builtin.include_tasks: x.yml\n  tags: serve\n", "selects none"),
         (task_problems, "- name: Long\n" + "  # line\n" * 150, "151 lines"),
         (fact_problems, "when: ansible_architecture == 'aarch64'", "ansible_facts['architecture']"),
         (fact_problems, "{{ ansible_hostname }} {{ ansible_host }}", "ansible_hostname"),
