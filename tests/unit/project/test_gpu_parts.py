@@ -6,7 +6,6 @@ from __future__ import annotations
 
 import base64
 import hashlib
-import importlib.util
 import io
 import subprocess
 import sys
@@ -16,24 +15,13 @@ from pathlib import Path
 from types import ModuleType
 
 import pytest
-
-PROGRAM = Path(__file__).resolve().parents[2] / "gpu" / "parts.py"
+from gpu_program import loaded
 
 
 @pytest.fixture(scope="module")
 def parts() -> Iterator[ModuleType]:
-    # Modules of the tests have the same names.
-    hidden = {name: sys.modules.pop(name) for name in ("client", "adhoc") if name in sys.modules}
-    spec = importlib.util.spec_from_file_location("gpu_parts", PROGRAM)
-    assert spec and spec.loader
-    module = importlib.util.module_from_spec(spec)
-    sys.path.insert(0, str(PROGRAM.parent))
-    spec.loader.exec_module(module)
-    sys.path.remove(str(PROGRAM.parent))
-    for name in ("client", "adhoc"):
-        sys.modules.pop(name, None)
-    sys.modules.update(hidden)
-    yield module
+    with loaded("parts") as module:
+        yield module
 
 
 FILES = {"stack.lock": b"a==1\n", "wheels/a-1-py3-none-any.whl": bytes(range(256)) * 3, "wheels/empty": b"", "cache/base.tar.xz": b"x" * 100}

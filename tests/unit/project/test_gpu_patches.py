@@ -4,7 +4,6 @@
 
 from __future__ import annotations
 
-import importlib.util
 import json
 import os
 import socket
@@ -17,24 +16,15 @@ from types import ModuleType
 from typing import Any
 
 import pytest
+from gpu_program import loaded
 
-PROGRAM = Path(__file__).resolve().parents[2] / "gpu" / "patches.py"
 PASSAGES = [{"opening": [1, 2], "answer": [3, 4, 5]}]
 
 
 @pytest.fixture(scope="module")
 def patches() -> Iterator[ModuleType]:
-    spec = importlib.util.spec_from_file_location("gpu_patches", PROGRAM)
-    assert spec and spec.loader
-    module = importlib.util.module_from_spec(spec)
-    # The dataclass decorator needs the module in sys.modules.
-    sys.modules[spec.name] = module
-    # A program finds modules in its own folder.
-    sys.path.insert(0, str(PROGRAM.parent))
-    spec.loader.exec_module(module)
-    sys.path.remove(str(PROGRAM.parent))
-    yield module
-    del sys.modules[spec.name]
+    with loaded("patches") as module:
+        yield module
 
 
 def answer(tokens: list[int], logprobs: list[float], margins: list[float]) -> dict[str, Any]:

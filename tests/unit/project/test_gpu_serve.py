@@ -4,36 +4,20 @@
 
 from __future__ import annotations
 
-import importlib.util
 import os
 import subprocess
-import sys
 from collections.abc import Iterator
-from pathlib import Path
 from types import ModuleType
 from typing import Any
 
 import pytest
-
-PROGRAM = Path(__file__).resolve().parents[2] / "gpu" / "serve.py"
+from gpu_program import loaded
 
 
 @pytest.fixture(scope="module")
 def serve() -> Iterator[ModuleType]:
-    # Some of its modules have the same names as modules of the tests.
-    hidden = {name: sys.modules.pop(name) for name in ("hosts", "client", "adhoc") if name in sys.modules}
-    spec = importlib.util.spec_from_file_location("gpu_serve", PROGRAM)
-    assert spec and spec.loader
-    module = importlib.util.module_from_spec(spec)
-    sys.modules[spec.name] = module
-    sys.path.insert(0, str(PROGRAM.parent))
-    spec.loader.exec_module(module)
-    sys.path.remove(str(PROGRAM.parent))
-    for name in ("hosts", "client", "adhoc"):
-        sys.modules.pop(name, None)
-    sys.modules.update(hidden)
-    yield module
-    del sys.modules[spec.name]
+    with loaded("serve") as module:
+        yield module
 
 
 def served(name: str, rates: list[float], *selected: str, **facts: Any) -> dict[str, Any]:

@@ -5,35 +5,22 @@
 
 from __future__ import annotations
 
-import importlib.util
-import sys
 from collections.abc import Iterator
 from copy import deepcopy
 from types import ModuleType
 from typing import Any
 
 import pytest
-from repository import ROOT, load_yaml, read
+from gpu_program import loaded
+from repository import load_yaml, read
 
 from ansible_collections.gb10.cluster.plugins.module_utils.watchdog.schema import Alarm, Engine, State
-
-PROGRAM = ROOT / "tests/gpu/watchdog.py"
 
 
 @pytest.fixture(scope="module")
 def watchdog() -> Iterator[ModuleType]:
-    # Some of its modules have the same names as modules of the tests.
-    hidden = {name: sys.modules.pop(name) for name in ("client", "adhoc") if name in sys.modules}
-    spec = importlib.util.spec_from_file_location("gpu_watchdog", PROGRAM)
-    assert spec and spec.loader
-    module = importlib.util.module_from_spec(spec)
-    sys.path.insert(0, str(PROGRAM.parent))
-    spec.loader.exec_module(module)
-    sys.path.remove(str(PROGRAM.parent))
-    for name in ("client", "adhoc"):
-        sys.modules.pop(name, None)
-    sys.modules.update(hidden)
-    yield module
+    with loaded("watchdog") as module:
+        yield module
 
 
 def test_its_settings_are_the_role_s_defaults(watchdog: ModuleType) -> None:
