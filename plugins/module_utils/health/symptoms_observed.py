@@ -53,15 +53,6 @@ OBSERVED: tuple[Symptom, ...] = (
         "enforce-eager",
     ),
     _seen(
-        "answers-mxfp4",
-        _ANSWERS,
-        "IndexError in fused_moe/layer.py with --quantization mxfp4",
-        "the loader accepts only gpt-oss checkpoints",
-        "remove --quantization, or use an FP8 or GPTQ checkpoint of the model",
-        _CONSELARA,
-        "mxfp4-checkpoint",
-    ),
-    _seen(
         "content-null",
         _ANSWERS,
         "a reasoning model answers with content: null",
