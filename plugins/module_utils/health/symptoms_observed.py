@@ -57,7 +57,8 @@ OBSERVED: tuple[Symptom, ...] = (
         _ANSWERS,
         "a reasoning model answers with content: null",
         "the reasoning used up max_tokens before the answer began",
-        "request 512 tokens or more, 1024 with tools",
+        "request 512 tokens or more, 1024 with tools; or skip the reasoning with chat_template_kwargs {enable_thinking: false} "
+        "in the request; only Qwen3 also reads /no_think in a prompt",
         _CONSELARA,
         "max-tokens-reasoning",
     ),
