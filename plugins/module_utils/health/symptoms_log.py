@@ -77,7 +77,7 @@ _MEMORY_ERRORS = (
         ),
         "each request needs a block for its state (Mamba, linear attention), and the KV cache has fewer blocks",
         "set gb10_max_num_seqs to 0 for as many as can run at the same time, or lower it below the number in the message",
-        "vllm-project/vllm#38270; vLLM 0.33, config/compilation.py",
+        "vllm-project/vllm#38270 (the check), #49064 (reports of it); vLLM 0.33, config/compilation.py",
         SOURCE,
         r"max_num_seqs .{0,20}exceeds available Mamba cache",
     ),
