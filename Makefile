@@ -30,7 +30,7 @@ installed := .venv/.installed
 docs_bin := .venv-docs/bin
 docs_installed := .venv-docs/.installed
 
-.PHONY: help setup requirements downloads shellcheck lint yamllint ruff mypy complexity changelog ansible-lint sanity unit unit-repeat compat patch locks gateway nccl-source release-table collection docs release molecule integration test test-all test-table demo demo-down bench bench-fabric bench-store bench-patch arm64 faults clean root
+.PHONY: help setup requirements downloads shellcheck lint yamllint ruff mypy complexity changelog ansible-lint sanity unit unit-repeat compat patch locks gateway nccl-source release-table collection docs release changelog-plugins molecule integration test test-all test-table demo demo-down bench bench-fabric bench-store bench-patch arm64 faults clean root
 
 help: ## Show this list
 	@grep -hE '^[a-z0-9-]+:.*## ' Makefile | sed -E 's/:.*## /\t/' | expand -t 19
@@ -113,6 +113,9 @@ collection: setup ## Build the package, install it into an empty folder, and tes
 
 release: collection ## Write CHANGELOG.md, build the package into build/release, verify it, and print the steps that publish it
 	$(bin)/python tests/release.py
+
+changelog-plugins: setup ## Update the lists of modules, plugins and roles in the changelog
+	$(bin)/python tests/release.py plugins
 
 docs: $(docs_installed) ## Build the documentation site in build/docs/html, and test its links and contents
 	$(docs_bin)/pytest tests/docs --junit-xml=build/junit/docs.xml $(PYTEST_ARGS)

@@ -25,6 +25,7 @@ pygments_style = "tango"
 pygments_dark_style = "github-dark"
 #: Labels of Ansible's own documentation that antsibull-docs refers to. The site is built without the network.
 ANSIBLE = {
+    "ansible_collections.ansible.builtin.apt_module": "collections/ansible/builtin/apt_module.html",
     "action_plugins": "plugins/action.html",
     "callback_plugins": "plugins/callback.html",
     "ansible_configuration_settings": "reference_appendices/config.html",

@@ -1,6 +1,7 @@
 """Write CHANGELOG.md for the version in galaxy.yml, build the package into build/release, and print the steps that publish it.
 
-It publishes nothing. Exits with 1, and all reasons, if the checkout is not ready for a release.
+It publishes nothing. Exits with 1, and all reasons, if the checkout is not ready for a release. With the argument
+``plugins`` it only updates the lists of modules, plugins and roles in the changelog.
 """
 
 from __future__ import annotations
@@ -30,6 +31,21 @@ def write_changelog(version: str) -> None:
     run("antsibull-changelog", "release", "--version", version, "--date", date, "--update-existing", "--reload-plugins")
 
 
+def list_plugins(version: str) -> None:
+    """Update the lists of modules, plugins and roles. The fragments stay for the release."""
+    notes, aside = ROOT / "changelogs" / "fragments", ROOT / "changelogs" / "aside"
+    text = (ROOT / "changelogs" / "changelog.yaml").read_text(encoding="utf-8")
+    (date,) = re.findall(r"release_date: '(\S+)'", text)[-1:]
+    notes.rename(aside)
+    notes.mkdir()
+    try:
+        run("antsibull-changelog", "release", "--version", version, "--date", date, "--update-existing", "--reload-plugins")
+        run("antsibull-changelog", "generate", "--reload-plugins", "--refresh-plugins", "allow-removal")
+    finally:
+        notes.rmdir()
+        aside.rename(notes)
+
+
 def problems(version: str) -> list[str]:
     """Return why this checkout cannot be released."""
     found = []
@@ -53,6 +69,9 @@ def build(version: str) -> Path:
 def main() -> int:
     """Return the exit status."""
     version = re.findall(r"^version: (\S+)$", (ROOT / "galaxy.yml").read_text(encoding="utf-8"), re.MULTILINE)[0]
+    if sys.argv[1:] == ["plugins"]:
+        list_plugins(version)
+        return 0
     write_changelog(version)
     if found := problems(version):
         sys.stderr.write("\n".join(["The release is not ready:", *found]) + "\n")

@@ -150,7 +150,7 @@ def run_all(names: Sequence[str], settings: Mapping[str, str], logs: Path) -> li
 
 @dataclass(frozen=True)
 class Case:
-    """A test in a JUnit report, whose name is the part's. ``slow``: `make test` leaves it out."""
+    """A test in a JUnit report, whose name is the part's."""
 
     part: str
     file: str
@@ -158,7 +158,6 @@ class Case:
     seconds: float
     outcome: str
     reason: str = ""
-    slow: bool = False
 
     def __str__(self) -> str:
         return f"{self.part}: {self.file}::{self.name}"
@@ -173,8 +172,7 @@ def cases(folder: Path) -> Iterator[Case]:
             for child in element:
                 if child.tag in ("failure", "error", "skipped"):
                     outcome, reason = "skipped" if child.tag == "skipped" else "failed", child.get("message", "")
-            slow = any(entry.get("name") == "slow" for entry in element.iter("property"))
-            yield Case(path.stem, file, element.get("name", ""), float(element.get("time", 0)), outcome, reason, slow)
+            yield Case(path.stem, file, element.get("name", ""), float(element.get("time", 0)), outcome, reason)
 
 
 @dataclass(frozen=True)

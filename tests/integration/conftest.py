@@ -14,7 +14,6 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
-import slow_tests
 from live_cluster import Cluster
 from repository import ROOT
 from run_playbook import Run
@@ -33,7 +32,6 @@ def pytest_configure(config: pytest.Config) -> None:
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     items.sort(key=lambda item: item.get_closest_marker("disruptive") is not None)
-    slow_tests.note(items)
 
 
 @pytest.fixture(scope="session")

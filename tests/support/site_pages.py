@@ -15,7 +15,7 @@ _COLLECTION = "Modules and plugins <collection/index>"
 SECTIONS: Mapping[str, Sequence[str]] = {
     "Use": [
         *("guide", "access", "questions", "networking", "models", "recipes", "stacks", "building", "operations", "clusters", "gateway"),
-        *("reliability", "troubleshooting", "upgrade", "kubernetes", "removal", "security"),
+        *("reliability", "troubleshooting", "upgrade", "kubernetes", "removal", "security", "left_out"),
     ],
     "Verify": ["verification", "golden", "benchmarking"],
     "Reference": ["playbooks", "variables", "rules", "errors", "roles", _COLLECTION],

@@ -2,14 +2,8 @@
 
 from __future__ import annotations
 
-import pytest
-import slow_tests
 from hypothesis import settings
 
 # Reproducible everywhere: the same examples in each run, and no time limit that a busy machine would break.
 settings.register_profile("gates", derandomize=True, deadline=None)
 settings.load_profile("gates")
-
-
-def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    slow_tests.note(items)

@@ -250,6 +250,13 @@ def _boolean(value: Any) -> bool:
     return value if isinstance(value, bool) else str(value).lower() in ("true", "yes", "on", "1")
 
 
+def _text(value: Any) -> Any:
+    """Return a number as text, as -e passes it. Raises TypeError for a list or a mapping."""
+    if isinstance(value, Mapping | list | tuple):
+        raise TypeError(value)
+    return str(value) if isinstance(value, int | float) else value
+
+
 def _words(value: Any) -> list[str]:
     if isinstance(value, str):
         raise TypeError(value)
@@ -271,7 +278,7 @@ def _ports(value: Any) -> Ports:
 
 #: Type of a field -> conversion, description, and the value after an error.
 _TYPES: Mapping[str, tuple[Callable[[Any], Any], str, Any]] = {
-    "str": (lambda value: value, "a text", ""),
+    "str": (_text, "a text", ""),
     "int": (int, "a number", 0),
     "bool": (_boolean, "true or false", False),
     "Sequence[str]": (_words, "a list", []),

@@ -77,7 +77,7 @@ _MEMORY_ERRORS = (
         ),
         "each request needs a block for its state (Mamba, linear attention), and the KV cache has fewer blocks",
         "set gb10_max_num_seqs to 0 for as many as can run at the same time, or lower it below the number in the message",
-        "vllm-project/vllm#38270; vLLM 0.33, config/compilation.py",
+        "vllm-project/vllm#38270 (the check), #49064 (reports of it); vLLM 0.33, config/compilation.py",
         SOURCE,
         r"max_num_seqs .{0,20}exceeds available Mamba cache",
     ),
@@ -492,6 +492,16 @@ _KERNEL_ERRORS = (
         pattern=r"out of resources?: shared memory",
     ),
     Symptom(
+        "mxfp4-checkpoint",
+        _KERNELS,
+        ("    dim2 = loaded_weight.shape[2]",),
+        "fused_moe/layer.py raises IndexError: with --quantization mxfp4 it reads only the checkpoints of gpt-oss",
+        "remove --quantization from gb10_vllm_extra_args, or use an FP8 or GPTQ checkpoint of the model",
+        f"{_CONSELARA}; vllm-project/vllm#35366",
+        pattern=r"^ {0,20}dim2 = loaded_weight\.shape\[2\]$",
+        rules=("mxfp4-checkpoint",),
+    ),
+    Symptom(
         "moe-backend",
         _KERNELS,
         (
@@ -731,13 +741,14 @@ _RAY_ERRORS = (
         (
             "ValueError: Cannot provide a placement group requiring 2 GPUs (placement_group_specs=[{'GPU': 1.0}, "
             "{'GPU': 1.0}]) within 1800 seconds.",
+            "ValueError: The number of required GPUs exceeds the total number of available GPUs in the placement group.",
         ),
         "Ray has fewer GPUs than ranks, an old server still has them, or VLLM_HOST_IP differs from Ray's address",
         "lower gb10_tensor_parallel_size or add nodes; remove VLLM_HOST_IP from gb10_extra_env; run "
         "playbooks/stop.yml, then site.yml",
         f"{_SPARK}; vllm-project/vllm#21231; vLLM 0.32, v1/executor/ray_utils.py",
         SOURCE,
-        r"Cannot provide a placement group",
+        r"Cannot provide a placement group|exceeds the total number of available \w{1,8} in the placement group",
         ("host-ip", "tensor-parallel-size"),
     ),
 )
@@ -774,11 +785,12 @@ _MODEL_ERRORS = (
         (
             "ModuleNotFoundError: No module named 'fastsafetensors'",
             "ImportError: Please install vllm[fastsafetensors] for fastsafetensors support",
+            "ImportError: fastsafetensors is not installed",
         ),
         "the image has no fastsafetensors package",
         "remove --load-format from gb10_vllm_extra_args",
         _CONSELARA,
-        pattern=r"No module named 'fastsafetensors'|vllm\[fastsafetensors\]",
+        pattern=r"No module named 'fastsafetensors'|ImportError: .{0,80}fastsafetensors",
         rules=("fastsafetensors-ngc",),
     ),
     Symptom(
@@ -1148,12 +1160,13 @@ _HOST_ERRORS = (
         _HOST,
         (
             "ModuleNotFoundError: No module named 'triton'",
+            "ray.exceptions.RaySystemError: System error: No module named 'triton'",
             "ImportError: cannot import name 'AutoVideoProcessor' from 'transformers'",
         ),
         "a Python package is missing on this node, or has another version than vLLM needs",
         _REINSTALL,
         _GB10,
-        pattern=r"ModuleNotFoundError: No module named|ImportError: cannot import name",
+        pattern=r"(?:ModuleNotFoundError|System error): No module named|ImportError: cannot import name",
     ),
 )
 

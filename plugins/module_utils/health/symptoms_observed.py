@@ -53,20 +53,12 @@ OBSERVED: tuple[Symptom, ...] = (
         "enforce-eager",
     ),
     _seen(
-        "answers-mxfp4",
-        _ANSWERS,
-        "IndexError in fused_moe/layer.py with --quantization mxfp4",
-        "the loader accepts only gpt-oss checkpoints",
-        "remove --quantization, or use an FP8 or GPTQ checkpoint of the model",
-        _CONSELARA,
-        "mxfp4-checkpoint",
-    ),
-    _seen(
         "content-null",
         _ANSWERS,
         "a reasoning model answers with content: null",
         "the reasoning used up max_tokens before the answer began",
-        "request 512 tokens or more, 1024 with tools",
+        "request 512 tokens or more, 1024 with tools; or skip the reasoning with chat_template_kwargs {enable_thinking: false} "
+        "in the request; only Qwen3 also reads /no_think in a prompt",
         _CONSELARA,
         "max-tokens-reasoning",
     ),

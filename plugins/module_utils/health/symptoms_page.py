@@ -21,9 +21,9 @@ _HEAD = """\
 <!-- Written by plugins/module_utils/health/symptoms_page.py.
 GB10_RENEW=1 pytest tests/unit/health/test_symptoms.py renews it. -->
 
-When a start fails, `site.yml` and `switch_model.yml` end with the first error of its log, its cause and fix from this
-page, and a link to the entry. `status.yml` shows the same for the last error, and for wrong states of the nodes and the
-API. For an error that this page does not have they show that its cause is unknown. Then read the whole log,
+When a start fails, `site.yml` and `switch_model.yml` end with the first error of its log. Its cause and fix from this
+page follow, with a link to the entry. `status.yml` shows the same for the last error, and for wrong states of the nodes
+and the API. For an error that this page does not have they show that its cause is unknown. Then read the whole log,
 `journalctl -u gb10-vllm -u gb10-ray` on every node, and search vLLM's issues for the message.
 
 **This project has no Spark.** Each entry names its source and whether it was seen in a test of this project. Rules

@@ -193,7 +193,7 @@ def _most(inputs: Inputs, demand: _Demand, context: int) -> int:
 def _problems(inputs: Inputs, demand: _Demand, context: _Context, short: Sequence[int]) -> tuple[Problem, ...]:
     """Return why vLLM cannot start with this plan: memory, or fewer blocks than the user's number of sequences.
 
-    Source of the second: vllm-project/vllm#38270 (2026-03); vLLM 0.33, config/compilation.py.
+    Source of the second: vllm-project/vllm#38270 (2026-03), #49064; vLLM 0.33, config/compilation.py.
     """
     if any(short):
         return (memory_checks.too_large(inputs, short, context.wanted),)

@@ -55,8 +55,8 @@ together:
 ## Embedding models and rerankers
 
 vLLM calls them pooling models. They generate no tokens. The plan decides the kind of a model as vLLM 0.18.1 to 0.33.0
-does: from `--runner` and `--convert`, from the `kind` of its entry, from sentence-transformers' `modules.json`, or from
-the architecture in config.json. `playbooks/plan.yml` shows the kind with its reason.
+does. It reads `--runner` and `--convert`, the `kind` of its entry, sentence-transformers' `modules.json`, or the
+architecture in config.json. `playbooks/plan.yml` shows the kind with its reason.
 
 | kind | requests | smoke test after each start |
 |---|---|---|

@@ -11,9 +11,11 @@ import re
 from ansible_collections.gb10.cluster.plugins.module_utils.rules.schema import (
     CONSELARA,
     ERROR,
+    LINT,
     MIXED_NOTES,
     SPARK,
     THOR,
+    VERIFY,
     WARNING,
     Found,
     Rule,
@@ -309,6 +311,7 @@ RULES = (
         source="MiaAI-Lab/DeepSeek-v4-Flash-DSpark-2x-DGX-Spark#64; NVIDIA/NemoClaw#9591",
         evidence="2026-09",
         gpus=(),
+        found_by=VERIFY,
     ),
     Rule(
         "api-key-in-argv",
@@ -320,5 +323,6 @@ RULES = (
         source="MiaAI-Lab/DeepSeek-v4-Flash-DSpark-2x-DGX-Spark#64",
         evidence="2026-09",
         gpus=(),
+        found_by=LINT,
     ),
 )

@@ -19,7 +19,7 @@ from ansible_collections.gb10.cluster.plugins.module_utils.rules import host as 
 from ansible_collections.gb10.cluster.plugins.module_utils.rules import kernels as serve_rules_kernels
 from ansible_collections.gb10.cluster.plugins.module_utils.rules import memory as serve_rules_memory
 from ansible_collections.gb10.cluster.plugins.module_utils.rules import network as serve_rules_network
-from ansible_collections.gb10.cluster.plugins.module_utils.rules.schema import ERROR, INFO, SEVERITIES, WARNING, Finding, Rule, Situation, View
+from ansible_collections.gb10.cluster.plugins.module_utils.rules.schema import ERROR, INFO, PLAN, SEVERITIES, WARNING, Finding, Rule, Situation, View
 
 RULES: tuple[Rule, ...] = serve_rules_memory.RULES + serve_rules_kernels.RULES + serve_rules_network.RULES + serve_rules_host.RULES
 
@@ -89,12 +89,14 @@ def document() -> str:
         for rule in rules
     ]
     disputes = [f"- `{rule.id}`: {linked(rule.disputed)}." for rule in rules if rule.disputed]
+    elsewhere = [f"- `{rule.id}`: {rule.found_by}." for rule in rules if rule.found_by != PLAN]
     levels: dict[str, list[str]] = {}
     for rule in rules:
         levels.setdefault(rule.exercised, []).append(f"`{rule.id}`")
     common = max(levels, key=lambda level: len(levels[level]))
     exercised = [f"- {level}: {'all others' if level == common else ', '.join(ids)}." for level, ids in sorted(levels.items())]
-    return "\n".join([*_HEAD, f"{len(rules)} rules: {counts}.", "", *_TABLE, *map(_row, rows), *_DISPUTED, *disputes, *_EXERCISED, *exercised, ""])
+    head = [*_HEAD, f"{len(rules)} rules: {counts}.", ""]
+    return "\n".join([*head, *_TABLE, *map(_row, rows), *_DISPUTED, *disputes, *_ELSEWHERE, *elsewhere, *_EXERCISED, *exercised, ""])
 
 
 _HEAD = (
@@ -111,6 +113,13 @@ _HEAD = (
 )
 _TABLE = ("| id | severity | GPU | when | why | fix | source | date |", "|---|---|---|---|---|---|---|---|")
 _DISPUTED = ("", "## Conflicting evidence", "")
+_ELSEWHERE = (
+    "",
+    "## Rules outside the plan",
+    "",
+    "The plan finds every other rule. It sets or refuses the values of these, so only other launches can have them.",
+    "",
+)
 _EXERCISED = ("", "## Test coverage", "")
 
 

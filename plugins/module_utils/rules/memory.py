@@ -10,6 +10,7 @@ from ansible_collections.gb10.cluster.plugins.module_utils.rules.schema import (
     CONSELARA,
     ERROR,
     INFO,
+    LINT,
     MIXED_NOTES,
     SPARK,
     THOR,
@@ -148,6 +149,7 @@ RULES = (
         evidence="2026-11",
         disputed="NVIDIA's playbook for one Spark starts vLLM with the default (2026-06)",
         exercised="condition: unit tests; defaults: read in vLLM's code; effect: not tested here",
+        found_by=LINT,
     ),
     Rule(
         "memory-utilization-131k",

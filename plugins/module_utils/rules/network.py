@@ -13,6 +13,7 @@ from ansible_collections.gb10.cluster.plugins.module_utils.rules.schema import (
     CONSELARA,
     ERROR,
     INFO,
+    LINT,
     MIXED_NOTES,
     SPARK,
     THOR,
@@ -348,6 +349,7 @@ RULES = (
         source="vllm-gb10 (vLLM 0.18.1); vLLM 0.32.0, utils/network_utils.py line 52",
         evidence="2026-06",
         gpus=(),
+        found_by=LINT,
     ),
     Rule(
         "socket-interface",

@@ -21,6 +21,9 @@ from ansible_collections.gb10.cluster.plugins.module_utils.memory import schema 
 ERROR, WARNING, INFO = "error", "warning", "info"
 SEVERITIES = (ERROR, WARNING, INFO)
 
+#: Where a rule can fire. The plan sets or refuses the value of some rules, which still occurs in other launches.
+PLAN, LINT, VERIFY = "the plan", "module vllm_lint", "verify.yml and module vllm_lint"
+
 SPARK, THOR = "12.1", "11.0"
 SPECULATIVE = "--speculative-config"
 #: Two sources that many rules cite: notes on two Sparks with NGC's image, and on Sparks and Thors over Ethernet.
@@ -43,7 +46,7 @@ class Rule:
     ``when`` describes the condition in words. ``check`` evaluates it and returns the findings, [] if there are none.
     ``gpus`` are the compute capabilities of the nodes that the rule applies to, () for all nodes; without such a node
     the rule is skipped. ``evidence`` is the date of the newest source. ``disputed`` is the evidence against the rule,
-    with dates and how to choose.
+    with dates and how to choose. ``found_by``: PLAN, or the only places that can find it.
     """
 
     id: str
@@ -57,6 +60,7 @@ class Rule:
     disputed: str = ""
     gpus: tuple[str, ...] = (SPARK,)
     exercised: str = _CONDITION
+    found_by: str = PLAN
 
 
 @dataclass(frozen=True)

@@ -13,7 +13,7 @@ _ATTENTION = "vllm/config/attention.py (0.14.1), _set_from_env_if_set"
 _RAY = "vllm/v1/executor/abstract.py (0.33.0) line 77; ray_executor.py is gone"
 _MOE = ("use --moe-backend", _WARNED)
 
-#: For removed names: the fix.
+#: For removed names, and for those of other packages: the fix.
 REPLACED: Mapping[str, tuple[str, str]] = {
     "--swap-space": ("remove it: vLLM no longer swaps", "vllm/entrypoints/llm.py (0.18.0) line 266"),
     "--enable-reasoning": (
@@ -32,6 +32,7 @@ REPLACED: Mapping[str, tuple[str, str]] = {
         "use --runner pooling for embedding or classification models, otherwise remove it",
         "vllm/utils/argparse_utils.py (0.32.0), error()",
     ),
+    "--omni": ("remove it: only the package vllm-omni has it (docs/left_out.md)", "docs.vllm.ai, vLLM-Omni CLI guide"),
     "VLLM_ATTENTION_BACKEND": ("use --attention-backend", _ATTENTION),
     "VLLM_FLASH_ATTN_VERSION": ("use --attention-config.flash_attn_version", _ATTENTION),
     "VLLM_FLASH_ATTN_MAX_NUM_SPLITS_FOR_CUDA_GRAPH": (

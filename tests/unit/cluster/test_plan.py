@@ -58,6 +58,13 @@ def test_text_numbers_and_booleans_are_converted() -> None:
     assert plan["nodes"][0]["interface"] == "enp1s0f0np0"
 
 
+def test_a_number_in_place_of_a_name_is_an_unknown_name() -> None:
+    (problem,) = mistakes(pair(gb10_model=3))
+    assert str(problem).startswith("gb10_model: unknown model '3'.")
+    problems = {problem.path: problem for problem in mistakes(pair(gb10_stack=["current"]))}
+    assert problems["nodes[0].gb10_stack"].expected == "a text"
+
+
 def test_values_of_another_type_are_listed_together() -> None:
     nodes = pair(gb10_api_port="many", gb10_extra_env=["A=1"], gb10_vllm_extra_args="--a --b")
     problems = parse(nodes[:1], LOCK).problems

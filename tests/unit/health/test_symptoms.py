@@ -96,6 +96,25 @@ def test_a_failed_process_whose_log_has_the_line(symptom: Symptom, prefix: str) 
     assert [found([prefix + line, FAILED]) for line in symptom.shows] == [symptom.id] * len(symptom.shows)
 
 
+@pytest.mark.parametrize("symptom", CONSEQUENCES, ids=lambda symptom: symptom.id)
+def test_a_log_with_a_consequence_alone(symptom: Symptom) -> None:
+    assert [found([line, FAILED]) for line in symptom.shows] == [symptom.id] * len(symptom.shows)
+
+
+def test_ray_and_pydantic_wrap_errors() -> None:
+    wrapped = ["ray.exceptions.RaySystemError: System error: No module named 'triton'", "traceback: Traceback (most recent call last):"]
+    assert found(wrapped) == "module-missing"
+    reason = "  Value error, World size (2) is larger than the number of available GPUs (1) in this node. [type=value_error, input_value=A()]"
+    assert found(["pydantic_core._pydantic_core.ValidationError: 1 validation error for ParallelConfig", reason]) == "too-few-gpus"
+
+
+def test_the_line_of_a_traceback_tells_mxfp4_from_another_index() -> None:
+    source = ['  File "/v/vllm/model_executor/layers/fused_moe/layer.py", line 1114, in weight_loader', "    dim2 = loaded_weight.shape[2]"]
+    index = "IndexError: tuple index out of range"
+    assert found([*(ERROR + line for line in (TRACEBACK, *source, index))]) == "mxfp4-checkpoint"
+    assert found([ERROR + index]) == "unknown"
+
+
 HARMLESS = (
     ERROR.replace("ERROR", "INFO"),
     ERROR.replace("ERROR", "WARNING"),
@@ -236,48 +255,56 @@ GUARDED = {"active": True, "starts": [], "stop": {"reason": "only 1.0 GiB of mem
 STOPPED = [service(active="inactive", pid=None, enabled=False)]
 
 
-@pytest.mark.parametrize(
-    ("state", "wrong"),
-    [
-        pytest.param("", node(), id="serving"),
-        pytest.param("", node(services=STOPPED, ranks=[], available=100 * GIB, api={**API, "healthy": False}), id="stopped"),
-        pytest.param("", node(services=[service(restarts=35)]), id="restarts of the past"),
-        pytest.param("", node(services=[service(load="not-found", active="inactive", pid=None)], ranks=[], available=100 * GIB), id="no unit"),
-        pytest.param("engine-silent", node(api={**API, "answers": False, "reason": "no answer after 20 s: timed out"}), id="silent"),
-        pytest.param("key-refused", node(api={**API, "answers": False, "reason": "HTTP 401: Unauthorized"}), id="key of the request"),
-        pytest.param(
-            "key-refused",
-            node(api={**API, "answers": False, "reason": "http://127.0.0.1:8000/v1/models lists no model: HTTP Error 401: Unauthorized"}),
-            id="key of the list",
-        ),
-        pytest.param(
-            "port-taken",
-            node(api={**API, "answers": False, "reason": "port 8000 is used by x instead of gb10-vllm.service, so the API's key was not sent"}),
-            id="port",
-        ),
-        pytest.param("", node(api={**API, "answers": False, "reason": "HTTP 500: Internal Server Error"}), id="another answer"),
-        pytest.param("tls-untrusted", node(api={**API, "healthy": False, "reason": "certificate verify failed"}), id="TLS"),
-        pytest.param("node-unreachable", node(unreachable="kex_exchange_identification: read: Connection reset by peer"), id="unreachable"),
-        pytest.param("no-route", node(unreachable="No route to host"), id="unreachable for a known cause"),
-        pytest.param("service-restarts", node(services=[service(restarts=3, started=3900.0)]), id="restarted lately"),
-        pytest.param("service-restarts", node(services=[service(restarts=9, active="activating", pid=None)]), id="waits for its restart"),
-        pytest.param("service-down", node(services=[service(active="inactive", pid=None)]), id="inactive"),
-        pytest.param("service-stopped", node(services=[service(active="failed", pid=None, restarts=4)]), id="failed"),
-        pytest.param("service-stopped", node(services=[service(active="failed", pid=None, gate="spark1.gates.gpu: x.")]), id="failed at a gate"),
-        pytest.param("gate-closed", node(services=[service(gate="spark1.gates.gpu: x.")]), id="waits at a gate"),
-        pytest.param("", node(services=[{**STOPPED[0], "gate": "x"}], ranks=[], available=100 * GIB, api={}), id="was stopped at a gate"),
-        pytest.param("rank-missing", node(ranks=[]), id="no rank"),
-        pytest.param("link-down", node(links=[{"interface": "enp1s0f1np1", "carrier": False, "hca": "", "state": ""}]), id="no carrier"),
-        pytest.param("memory-exhausted", node(available=2 * GIB), id="no memory"),
-        pytest.param(
-            "memory-floor",
-            node(services=[service(active=state, pid=None) for state in ("failed", "inactive")], ranks=[], available=100 * GIB, memory_guard=GUARDED),
-            id="stopped by the guard",
-        ),
-        pytest.param("memory-guard-down", node(memory_guard={**GUARDED, "active": False, "stop": {}}), id="no guard"),
-        pytest.param("memory-held", node(services=STOPPED, ranks=[], available=50 * GIB, api={}), id="memory of nothing"),
-    ],
-)
+STATE_CASES = [
+    pytest.param("", node(), id="serving"),
+    pytest.param("", node(services=STOPPED, ranks=[], available=100 * GIB, api={**API, "healthy": False}), id="stopped"),
+    pytest.param("", node(services=[service(restarts=35)]), id="restarts of the past"),
+    pytest.param("", node(services=[service(load="not-found", active="inactive", pid=None)], ranks=[], available=100 * GIB), id="no unit"),
+    pytest.param("engine-silent", node(api={**API, "answers": False, "reason": "no answer after 20 s: timed out"}), id="silent"),
+    pytest.param("key-refused", node(api={**API, "answers": False, "reason": "HTTP 401: Unauthorized"}), id="key of the request"),
+    pytest.param(
+        "key-refused",
+        node(api={**API, "answers": False, "reason": "http://127.0.0.1:8000/v1/models lists no model: HTTP Error 401: Unauthorized"}),
+        id="key of the list",
+    ),
+    pytest.param(
+        "port-taken",
+        node(api={**API, "answers": False, "reason": "port 8000 is used by x instead of gb10-vllm.service, so the API's key was not sent"}),
+        id="port",
+    ),
+    pytest.param("", node(api={**API, "answers": False, "reason": "HTTP 500: Internal Server Error"}), id="another answer"),
+    pytest.param("tls-untrusted", node(api={**API, "healthy": False, "reason": "certificate verify failed"}), id="TLS"),
+    pytest.param("node-unreachable", node(unreachable="kex_exchange_identification: read: Connection reset by peer"), id="unreachable"),
+    pytest.param("no-route", node(unreachable="No route to host"), id="unreachable for a known cause"),
+    pytest.param("service-restarts", node(services=[service(restarts=3, started=3900.0)]), id="restarted lately"),
+    pytest.param("service-restarts", node(services=[service(restarts=9, active="activating", pid=None)]), id="waits for its restart"),
+    pytest.param("service-down", node(services=[service(active="inactive", pid=None)]), id="inactive"),
+    pytest.param("service-stopped", node(services=[service(active="failed", pid=None, restarts=4)]), id="failed"),
+    pytest.param("service-stopped", node(services=[service(active="failed", pid=None, gate="spark1.gates.gpu: x.")]), id="failed at a gate"),
+    pytest.param("gate-closed", node(services=[service(gate="spark1.gates.gpu: x.")]), id="waits at a gate"),
+    pytest.param("", node(services=[{**STOPPED[0], "gate": "x"}], ranks=[], available=100 * GIB, api={}), id="was stopped at a gate"),
+    pytest.param("rank-missing", node(ranks=[]), id="no rank"),
+    pytest.param("link-down", node(links=[{"interface": "enp1s0f1np1", "carrier": False, "hca": "", "state": ""}]), id="no carrier"),
+    pytest.param("memory-exhausted", node(available=2 * GIB), id="no memory"),
+    pytest.param(
+        "memory-floor",
+        node(services=[service(active=state, pid=None) for state in ("failed", "inactive")], ranks=[], available=100 * GIB, memory_guard=GUARDED),
+        id="stopped by the guard",
+    ),
+    pytest.param("memory-guard-down", node(memory_guard={**GUARDED, "active": False, "stop": {}}), id="no guard"),
+    pytest.param("memory-held", node(services=STOPPED, ranks=[], available=50 * GIB, api={}), id="memory of nothing"),
+]
+
+
+def test_every_state_and_every_cause_of_no_access_is_driven() -> None:
+    # The module vllm_wait reports a start that takes too long (test_vllm_wait.py).
+    assert {case.values[0] for case in STATE_CASES} - ACCESS.keys() - {""} == STATES.keys() - {"start-timeout"}
+    assert {name: [state for state, _text in symptoms.wrong_states([node(unreachable=access.shows[0])])] for name, access in ACCESS.items()} == {
+        name: [name] for name in ACCESS
+    }
+
+
+@pytest.mark.parametrize(("state", "wrong"), STATE_CASES)
 def test_states(state: str, wrong: dict[str, Any]) -> None:
     lines = symptoms.states([wrong])
     assert [line.rpartition("#")[2] for line in lines] == [state] * bool(state)

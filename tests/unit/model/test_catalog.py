@@ -119,6 +119,13 @@ def test_a_cache_type_is_set_only_if_config_json_does_not_name_it() -> None:
         assert eight is ("nvfp4" in model.name), model.name
 
 
+def test_which_locks_contain_the_encoding_of_gpt_oss() -> None:
+    # oss-harmony contains the files that openai-harmony downloads.
+    assert "vLLM 0.18.1 needs the encoding's files and TIKTOKEN_ENCODINGS_BASE" in known()["gpt-oss-120b"].notes
+    locks = {path: path.read_text(encoding="utf-8") for path in (ROOT / "roles" / "gb10" / "files").glob("vllm-*.lock")}
+    assert [path.name for path, text in locks.items() if "\noss-harmony==" not in text] == ["vllm-0.18.1-cu129-aarch64-py312.lock"]
+
+
 def test_the_plugin_is_pinned() -> None:
     (plugin,) = NEMOTRON.files
     assert NEMOTRON.revision in plugin.url

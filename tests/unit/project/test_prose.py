@@ -46,6 +46,51 @@ def prose(path: str, text: str) -> Iterator[str]:
             yield match[1]
 
 
+#: Words of a sentence in a page.
+LONGEST = 25
+#: Pages that are written from tables of data.
+WRITTEN = ("docs/models.md", "docs/rules.md", "docs/troubleshooting.md", "docs/verification.md")
+
+
+def sentences(text: str, ends: str = ".!?") -> Iterator[str]:
+    """Return the sentences of a page without headings, tables and code."""
+    text = re.sub(r"<!--.*?-->|```.*?```", " ", text, flags=re.DOTALL)
+    # These lines end a paragraph, and an item of a list begins one.
+    text = re.sub(r"^(?:#|\||    |\t).*$", "", text, flags=re.MULTILINE)
+    text = re.sub(r"^ *(?:[-*]|\d+\.) ", "\n", text, flags=re.MULTILINE)
+    text = re.sub(r"\]\([^)]*\)", "]", re.sub(r"`[^`]*`", "", text))
+    for paragraph in re.split(r"\n\s*\n", text):
+        yield from re.split(rf"(?<=[{ends}])[)*\]\"']* +", " ".join(paragraph.split()))
+
+
+#: antsibull-changelog writes the other one.
+PAGES = sorted(path for path in tracked_files() if re.fullmatch(r"[A-Z]+\.md|docs/\w+\.md", path) and path != "CHANGELOG.md")
+
+
+@pytest.mark.parametrize("path", PAGES)
+def test_sentences_are_short(path: str) -> None:
+    # A fix has several steps, which a semicolon separates.
+    found = sentences(read(path), ".!?;" if path in WRITTEN else ".!?")
+    assert [sentence for sentence in found if len(re.findall(r"\S*\w\S*", sentence)) > LONGEST] == []
+
+
+@pytest.mark.parametrize("path", [path for path in PAGES if path != "docs/benchmarks.md"])
+def test_no_page_counts_tests_or_lines(path: str) -> None:
+    # The next commit makes such a number wrong. docs/benchmarks.md has dated measurements.
+    assert re.findall(r"\b\d[\d,]* (?:unit )?(?:tests|lines (?:of|instead))\b", read(path)) == []
+
+
+def test_sentences_are_found() -> None:
+    page = "# Title\n\nOne `code` and [two](a.md#b).\nvLLM's three. (Four.)\n- five\n  six\n- seven\n\n    code\n\n| a | b |\n"
+    assert [found.split() for found in sentences(page) if found] == [
+        ["One", "and", "[two]."],
+        ["vLLM's", "three."],
+        ["(Four.)"],
+        ["five", "six"],
+        ["seven"],
+    ]
+
+
 @pytest.fixture(scope="module")
 def text() -> str:
     """All prose of the repository. Tables of data and what has been released are left out."""

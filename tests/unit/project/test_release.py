@@ -42,6 +42,32 @@ def test_the_changelog_has_the_version() -> None:
     assert f"## v{version}".replace(".", "\\.") in read("CHANGELOG.md")
 
 
+def packaged() -> dict[str, set[str]]:
+    """Return the documented names of each kind that the package contains. The internal role common is left out."""
+    left_out = load_yaml(read("galaxy.yml"))["build_ignore"]
+    kinds = {
+        "module": files("plugins/modules/*.py"),
+        "role": files("roles/*/meta/argument_specs.yml"),
+        **{kind: files(f"plugins/{kind}/*.yml") + files(f"plugins/{kind}/*.py") for kind in ("callback", "filter", "lookup", "test")},
+    }
+    found: dict[str, set[str]] = {}
+    for kind, paths in kinds.items():
+        documented = [path for path in paths if kind == "role" or "DOCUMENTATION" in read(path)]
+        names = {path: Path(path).parents[1].name if kind == "role" else Path(path).stem for path in documented}
+        found[kind] = {name for path, name in names.items() if path not in left_out and f"roles/{name}" not in left_out} - {"common"}
+    return found
+
+
+def test_the_changelog_lists_the_modules_plugins_and_roles() -> None:
+    listed: dict[str, set[str]] = {kind: set() for kind in packaged()}
+    for entry in load_yaml(read("changelogs/changelog.yaml"))["releases"].values():
+        for kind, parts in {"module": entry.get("modules", []), **entry.get("objects", {}), **entry.get("plugins", {})}.items():
+            listed[kind] |= {part["name"] for part in parts}
+    assert listed == packaged()  # else: make changelog-plugins
+    text = read("CHANGELOG.md").replace("\\", "")
+    assert [name for names in listed.values() for name in sorted(names) if f"gb10.cluster.{name} - " not in text] == []
+
+
 def test_a_checkout_that_is_not_ready(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(release, "ROOT", tmp_path)
 
