@@ -129,7 +129,8 @@ def hostile(tmp_path: Path) -> Stolen:
     (tmp_path / "answer").write_text(json.dumps(answer), encoding="utf-8")
     ssh.write_text(HOSTILE.format(tmp_path), encoding="utf-8")
     ssh.chmod(0o755)
-    return Stolen(tmp_path, {"ANSIBLE_SSH_EXECUTABLE": str(ssh), "ANSIBLE_SSH_TRANSFER_METHOD": "piped", "ANSIBLE_PIPELINING": "true", "ANSIBLE_NOCOLOR": "1"})
+    settings = {"SSH_EXECUTABLE": str(ssh), "SSH_TRANSFER_METHOD": "piped", "PIPELINING": "true", "NOCOLOR": "1"}
+    return Stolen(tmp_path, {f"ANSIBLE_{name}": value for name, value in settings.items()})
 
 
 @pytest.mark.parametrize("playbook", PLAYBOOKS)

@@ -786,8 +786,8 @@ def test_additions_of_another_runtime_do_not_count() -> None:
     nodes = pair(gb10_runtime="container", gb10_container_image=DIGEST)
     addition = {"environment": {}, "flags": [], "files": {}, "mounts": []}
     for node in nodes:
-        node["observed"]["additions"] = {"a": {**addition, "runtime": DIGEST}, "b": {**addition, "runtime": "/opt/gb10/runtime/x"}}
-    assert [list(node["additions"]) for node in planned(nodes)["nodes"]] == [["a"], ["a"]]
+        node["observed"]["additions"] = {"vllm_runtime": {**addition, "runtime": DIGEST}, "of_old": {**addition, "runtime": "/opt/gb10/runtime/x"}}
+    assert [list(node["additions"]) for node in planned(nodes)["nodes"]] == [["vllm_runtime"], ["vllm_runtime"]]
 
 
 @pytest.mark.parametrize("image", [DIGEST, "sha256:" + "1" * 64, "nvcr.io/nvidia/vllm:26.04-py3", "localhost:5000/a/b_c:v1@sha256:" + "1" * 64])
