@@ -100,26 +100,33 @@ def _wrong(role: _Role, addition: Mapping[str, Any], root: str) -> Iterator[tupl
     """Yield (key, found, expected) of each wrong value."""
     if not isinstance(addition.get("runtime", ""), str):
         yield "runtime", addition["runtime"], "a text"
-    environment, flags = addition.get("environment"), addition.get("flags")
-    if not isinstance(environment, Mapping):
-        yield "environment", environment, "an object"
-    else:
-        for name, value in environment.items():
-            if name not in role.environment:
-                yield "environment", name, f"only {', '.join(role.environment) or 'no variables'}"
-            elif not isinstance(value, str) or not role.environment[name](value, root):
-                yield f"environment.{name}", value, "a value that the role writes"
+    yield from _wrong_environment(role, addition.get("environment"), root)
+    flags = addition.get("flags")
     if not isinstance(flags, list) or (flags and tuple(flags) not in role.flags):
         yield "flags", flags, " or ".join(" ".join(words) for words in sorted(role.flags)) or "no arguments"
-    files = addition.get("files")
+    yield from _wrong_files(addition.get("files"))
+    yield from _wrong_mounts(addition.get("mounts", []), root)
+
+
+def _wrong_environment(role: _Role, environment: Any, root: str) -> Iterator[tuple[str, Any, str]]:
+    if not isinstance(environment, Mapping):
+        yield "environment", environment, "an object"
+        return
+    for name, value in environment.items():
+        if name not in role.environment:
+            yield "environment", name, f"only {', '.join(role.environment) or 'no variables'}"
+        elif not isinstance(value, str) or not role.environment[name](value, root):
+            yield f"environment.{name}", value, "a value that the role writes"
+
+
+def _wrong_files(files: Any) -> Iterator[tuple[str, Any, str]]:
     if not isinstance(files, Mapping) or len(files) > _FILES:
         yield "files", files, f"an object with at most {_FILES} files"
-    else:
-        for path, digest in files.items():
-            if not _NAME.fullmatch(str(path)) or not isinstance(digest, str) or not _DIGEST.fullmatch(digest):
-                yield f"files.{path}", digest, "a SHA-256, or an empty text"
-                break
-    yield from _wrong_mounts(addition.get("mounts", []), root)
+        return
+    for path, digest in files.items():
+        if not _NAME.fullmatch(str(path)) or not isinstance(digest, str) or not _DIGEST.fullmatch(digest):
+            yield f"files.{path}", digest, "a SHA-256, or an empty text"
+            return
 
 
 def _wrong_mounts(mounts: Any, root: str) -> Iterator[tuple[str, Any, str]]:

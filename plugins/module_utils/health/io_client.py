@@ -113,11 +113,7 @@ def bearer(server: Server, key_file: str, unit: str = UNIT) -> str:
         return ""
     place = urllib.parse.urlsplit(server.url)
     port = place.port or (443 if place.scheme == "https" else 80)
-    addresses = {str(entry[4][0]) for entry in socket.getaddrinfo(place.hostname, port, type=socket.SOCK_STREAM)}
-    if foreign := sorted(address for address in addresses if not _here(address, port)):
-        # A listener on all addresses does not make them addresses of this host.
-        raise StrangerError(f"{', '.join(foreign)} is no address of this host, so the API's key was not sent")
-    addresses |= {"0.0.0.0", "::"}
+    addresses = _own_addresses(place.hostname, port) | {"0.0.0.0", "::"}
     holders = [entry for entry in io_node.listeners() if entry["port"] == port and entry["address"].removeprefix("::ffff:") in addresses]
     others = [f"{entry['process'] or 'an unknown process'} ({entry['unit'] or 'no unit'})" for entry in holders if entry["unit"] != unit]
     if others:
@@ -126,6 +122,17 @@ def bearer(server: Server, key_file: str, unit: str = UNIT) -> str:
         # It has just ended.
         raise StrangerError(f"no process listens on port {port}, so the API's key was not sent")
     return found
+
+
+def _own_addresses(host: str | None, port: int) -> set[str]:
+    """Return the addresses of a URL's host. Raises OSError, and StrangerError for one of another host.
+
+    A unit that listens on all addresses of this host does not listen on those of others.
+    """
+    addresses = {str(entry[4][0]) for entry in socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)}
+    if foreign := sorted(address for address in addresses if not _here(address, port)):
+        raise StrangerError(f"{', '.join(foreign)} is no address of this host, so the API's key was not sent")
+    return addresses
 
 
 def _here(address: str, port: int) -> bool:

@@ -77,8 +77,7 @@ def _listed(node: Mapping[str, Any], key: str) -> list[Any]:
 def known(nodes: Sequence[Node]) -> dict[str, Known]:
     """Return ID -> record, newest first. ``nodes``: from verified()."""
     by_node = {node["name"]: {record["id"]: record for record in node["records"]} for node in nodes}
-    names = dict.fromkeys(name for records in by_node.values() for name in records)
-    found = {name: _of_head({node: records[name] for node, records in by_node.items() if name in records}) for name in names}
+    found = {name: _of_head(name, by_node) for records in by_node.values() for name in records}
     newest = sorted(found, key=lambda name: (found[name]["time"], name), reverse=True)
     return {
         name: Known(
@@ -96,11 +95,12 @@ def known(nodes: Sequence[Node]) -> dict[str, Known]:
     }
 
 
-def _of_head(by_node: Mapping[str, Mapping[str, Any]]) -> Mapping[str, Any]:
+def _of_head(name: str, by_node: Mapping[str, Mapping[str, Mapping[str, Any]]]) -> Mapping[str, Any]:
     """Return the head's copy of a record, or the first: the ID covers only the content, not the time and the parent."""
-    content = next(iter(by_node.values()))["content"]
-    heads = [name for name, node in content["nodes"].items() if node.get("head") and name in by_node]
-    return by_node[[*heads, *by_node][0]]
+    copies = {node: records[name] for node, records in by_node.items() if name in records}
+    first = next(iter(copies.values()))
+    heads = [node for node, part in first["content"]["nodes"].items() if part.get("head") and node in copies]
+    return copies[heads[0]] if heads else first
 
 
 def lines(reported: Sequence[Node]) -> list[str]:
