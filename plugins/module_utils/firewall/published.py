@@ -53,12 +53,14 @@ def _of_nftables(expressions: Sequence[Mapping[str, Any]]) -> Iterator[Span]:
     matches = [entry["match"] for entry in expressions if entry.get("match", {}).get("op") == "=="]
     if any(_field(match["left"]) == "daddr" and _loopback(match["right"]) for match in matches):
         return
-    found = [span for match in matches if _field(match["left"]) == "dport" for span in _values(match["right"], match["left"]["payload"]["protocol"])]
-    mapped = (target or {}).get("addr")
-    if isinstance(mapped, Mapping) and _field(mapped.get("map", {}).get("key")) == "dport":
-        entries = mapped["map"]["data"]["set"]
-        found += [span for entry in entries for span in _values(entry[0], mapped["map"]["key"]["payload"]["protocol"])]
-    yield from found or [UNKNOWN]
+    named = [(match["left"], match["right"]) for match in matches] + list(_mapped((target or {}).get("addr")))
+    yield from [span for left, right in named if _field(left) == "dport" for span in _values(right, left["payload"]["protocol"])] or [UNKNOWN]
+
+
+def _mapped(address: Any) -> Iterator[tuple[Any, Any]]:
+    """Yield (expression, value) of each entry of a map in place of an address."""
+    if isinstance(address, Mapping) and "map" in address:
+        yield from ((address["map"]["key"], entry[0]) for entry in address["map"]["data"]["set"])
 
 
 def _field(left: Any) -> str:
