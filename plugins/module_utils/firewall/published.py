@@ -47,14 +47,17 @@ def shown(span: Span) -> str:
 
 def _of_nftables(expressions: Sequence[Mapping[str, Any]]) -> Iterator[Span]:
     """Yield the ports of a rule of nftables, none if it does not forward."""
-    target = next((entry["dnat"] or {} for entry in expressions if "dnat" in entry), None)
-    if target is None and _COMPATIBLE not in expressions:
-        return
+    targets = [entry["dnat"] or {} for entry in expressions if "dnat" in entry]
     matches = [entry["match"] for entry in expressions if entry.get("match", {}).get("op") == "=="]
-    if any(_field(match["left"]) == "daddr" and _loopback(match["right"]) for match in matches):
+    if _local(matches) or not (targets or _COMPATIBLE in expressions):
         return
-    named = [(match["left"], match["right"]) for match in matches] + list(_mapped((target or {}).get("addr")))
-    yield from [span for left, right in named if _field(left) == "dport" for span in _values(right, left["payload"]["protocol"])] or [UNKNOWN]
+    named = [(match["left"], match["right"]) for match in matches] + [pair for target in targets for pair in _mapped(target.get("addr"))]
+    yield from [span for left, right in named for span in _ports(left, right)] or [UNKNOWN]
+
+
+def _local(matches: Sequence[Mapping[str, Any]]) -> bool:
+    """Return whether a rule is for a loopback address, which no other host reaches."""
+    return any(_field(match["left"]) == "daddr" and _loopback(match["right"]) for match in matches)
 
 
 def _mapped(address: Any) -> Iterator[tuple[Any, Any]]:
@@ -65,6 +68,11 @@ def _mapped(address: Any) -> Iterator[tuple[Any, Any]]:
 
 def _field(left: Any) -> str:
     return str(left["payload"].get("field", "")) if isinstance(left, Mapping) and "payload" in left else ""
+
+
+def _ports(left: Any, right: Any) -> list[Span]:
+    """Return the ports of a match, none if it is of something else."""
+    return _values(right, left["payload"]["protocol"]) if _field(left) == "dport" else []
 
 
 def _values(right: Any, protocol: str) -> list[Span]:

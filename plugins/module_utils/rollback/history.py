@@ -99,8 +99,7 @@ def _of_head(name: str, by_node: Mapping[str, Mapping[str, Mapping[str, Any]]]) 
     """Return the head's copy of a record, or the first: the ID covers only the content, not the time and the parent."""
     copies = {node: records[name] for node, records in by_node.items() if name in records}
     first = next(iter(copies.values()))
-    heads = [node for node, part in first["content"]["nodes"].items() if part.get("head") and node in copies]
-    return copies[heads[0]] if heads else first
+    return copies.get(first["content"]["plan"].get("head", {}).get("name", ""), first)
 
 
 def lines(reported: Sequence[Node]) -> list[str]:

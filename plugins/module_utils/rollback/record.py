@@ -47,6 +47,7 @@ _OVERRIDE = re.compile(rf"{re.escape(paths.OVERRIDES)}/[a-z0-9_]+\.json")
 _TIME = re.compile(r"\d{4}-\d\d-\d\d \d\d:\d\d:\d\d|")
 _URL = re.compile(r"https?://[0-9A-Za-z.:\[\]-]+")
 _PATH = re.compile(r"(/(?!\.\.?(/|$))[^/\x00-\x1f\x7f]+)+")
+_FILE_DIGEST, _SHORT = re.compile(r"0[0-7]{3} [0-9a-f]{64}"), re.compile(r"[^\x00-\x1f\x7f]{0,256}")
 _LINE = re.compile(r"[^\x00-\x1f\x7f]{0,4096}")
 #: Keys of the plan that a record has, and that the golden answers and the smoke test of a rollback read.
 _PLAN = (
@@ -116,7 +117,7 @@ def content(plan: Mapping[str, Any], launches: Mapping[str, Mapping[str, Any]]) 
             **{key: node[key] for key in _NODE},
             "capability": node["capability"] or "",
             "environment": overrides.rank_environment(node),
-            **launches[node["name"]],
+            **_launch(launches[node["name"]]),
         }
         for node in plan["nodes"]
     }
@@ -129,6 +130,18 @@ def content(plan: Mapping[str, Any], launches: Mapping[str, Mapping[str, Any]]) 
         "nccl": plan["nccl"]["cluster"]["release"],
     }
     return {"format": FORMAT, "start": start(plan), "plan": planned, "nodes": nodes}
+
+
+def _launch(found: Mapping[str, Any]) -> dict[str, Any]:
+    """Return {files, secret_files, driver, kernel} of a node, which becomes part of every node's record. Raises RecordError."""
+    files, secrets = _mapping(found, "files"), _words(found.get("secret_files"), "secret_files")
+    if any(path not in FILES and not _OVERRIDE.fullmatch(path) for path in files) or any(path not in SECRET_FILES for path in secrets):
+        raise RecordError("the launch of a node has a file that is no launch file")
+    return {
+        "files": {path: _word(files, path, _FILE_DIGEST) for path in files},
+        "secret_files": list(secrets),
+        **{key: _word(found, key, _SHORT) for key in ("driver", "kernel")},
+    }
 
 
 def findings(plan: Mapping[str, Any]) -> list[str]:
