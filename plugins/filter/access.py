@@ -13,7 +13,7 @@ from ansible import context
 from ansible.errors import AnsibleFilterError
 
 from ansible_collections.gb10.cluster.plugins.plugin_utils.lazy import Core, plain_data
-from ansible_collections.gb10.cluster.plugins.plugin_utils.supported import require
+from ansible_collections.gb10.cluster.plugins.plugin_utils.supported import require_run
 
 access = Core("access.report")
 inventories = Core("discovery.inventory")
@@ -23,7 +23,7 @@ select = Core("cluster.select")
 
 def access_hosts(groups: Mapping[str, Any]) -> list[str]:
     """Return the hosts of the groups gb10_cluster and gateway; without them all hosts of the inventory. None is an error."""
-    require()
+    require_run()
     plain = plain_data(groups)
     found = list(dict.fromkeys([*plain.get(select.ALL, []), *plain.get("gateway", [])])) or plain.get("all", [])
     if not found and not context.CLIARGS.get("syntax"):

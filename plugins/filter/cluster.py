@@ -9,11 +9,10 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
-from ansible import context
 from ansible.errors import AnsibleFilterError
 
 from ansible_collections.gb10.cluster.plugins.plugin_utils.lazy import Core, plain_data
-from ansible_collections.gb10.cluster.plugins.plugin_utils.supported import require
+from ansible_collections.gb10.cluster.plugins.plugin_utils.supported import require_run, static
 
 cluster = Core("cluster.plan")
 recipe_yaml = Core("recipe_yaml", "plugin_utils")
@@ -24,9 +23,6 @@ select = Core("cluster.select")
 plan_lines = Core("cluster.report")
 problem_types = Core("common.problems")
 
-#: Options of ansible-playbook with which it runs no task, and so may have no inventory.
-_STATIC = ("syntax", "listtasks", "listtags", "listhosts")
-
 
 def cluster_plan(
     nodes: Sequence[Any], lock: str, known_variables: Mapping[str, Any], recipe: Mapping[str, str] | None = None, layers: Sequence[Any] = ()
@@ -35,6 +31,8 @@ def cluster_plan(
 
     ``recipe``: {name, path, text} of gb10_recipe; without a name there is none. ``layers``: of the lookup image_layers.
     """
+    # For playbooks of others, with the role gb10.
+    require_run()
     document = None
     if recipe and recipe["name"]:
         data, refused = recipe_yaml.load(str(recipe["text"]), str(recipe["path"] or recipe["name"]))
@@ -66,10 +64,10 @@ def selected_clusters(groups: Mapping[str, Any], only: str = "") -> dict[str, An
     ``hosts`` are for a play, in the order of the clusters, and ``sizes`` for its batches ([] for one cluster).
     ``clusters``: name -> nodes, ``heads``: name -> head. In a check of the syntax without an inventory, ``hosts`` is the group's name.
     """
-    require()
+    require_run()
     plain = plain_data(groups)
     try:
-        empty = not plain.get(select.ALL) and any(context.CLIARGS.get(option) for option in _STATIC)
+        empty = not plain.get(select.ALL) and static()
         found = () if empty else select.chosen(plain, str(only))
     except problem_types.ProblemsError as error:
         raise AnsibleFilterError(str(error)) from error

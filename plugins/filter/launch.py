@@ -9,8 +9,12 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
+from ansible.errors import AnsibleFilterError
+
 from ansible_collections.gb10.cluster.plugins.plugin_utils.lazy import Core, plain_data
 
+additions = Core("cluster.additions")
+problem_types = Core("common.problems")
 confined = Core("launch.confinement")
 overrides = Core("launch.overrides")
 launch = Core("launch.argv")
@@ -20,7 +24,11 @@ systemd = Core("common.systemd")
 
 def merge_overrides(plan: Mapping[str, Any], role: str, results: Mapping[str, Any]) -> dict[str, Any]:
     """Return the plan with a role's overrides, by the node's name; see module_utils/launch/overrides.py."""
-    return overrides.merge(plain_data(plan), str(role), plain_data(results))
+    given, found = plain_data(plan), plain_data(results)
+    # Parts of them are results of the nodes' modules.
+    if problems := [problem for node, one in found.items() if one for problem in additions.check(node, str(role), one, given["root"])]:
+        raise AnsibleFilterError(problem_types.report(problems))
+    return overrides.merge(given, str(role), found)
 
 
 def rank_env(node: Mapping[str, Any]) -> dict[str, str]:

@@ -80,16 +80,20 @@ removed:
 """
 
 import os
+import re
+from collections.abc import Iterator
 from typing import Any
 
 from ansible.module_utils.basic import AnsibleModule
 
 from ansible_collections.gb10.cluster.plugins.module_utils.common import io_file
-from ansible_collections.gb10.cluster.plugins.module_utils.common.problems import Problem, ProblemsError
+from ansible_collections.gb10.cluster.plugins.module_utils.common.problems import Problem, ProblemsError, refuse
 from ansible_collections.gb10.cluster.plugins.module_utils.nccl import io_library as io_nccl
 from ansible_collections.gb10.cluster.plugins.module_utils.nccl import io_store as io_nccl_store
 from ansible_collections.gb10.cluster.plugins.module_utils.nccl import library as nccl_library
 from ansible_collections.gb10.cluster.plugins.module_utils.node.capability import ComputeCapability
+
+_NAME, _SHA256 = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,127}"), re.compile(r"[0-9a-f]{64}")
 
 
 def check(path: str, name: str, found: str, sha256: str, gpus: list[ComputeCapability]) -> None:
@@ -120,6 +124,7 @@ def main() -> None:
     store, name = params["store"], params["name"]
     library = f"{store}/{name}/{io_nccl_store.LIBRARY}"
     try:
+        refuse(list(_wrong(params)))
         gpus = [ComputeCapability.parse(text, f"capabilities[{index}]") for index, text in enumerate(params["capabilities"])]
         stamp = io_nccl_store.stamp(store, name)
         there = stamp is not None and stamp["sha256"] == params["sha256"]
@@ -144,6 +149,13 @@ def main() -> None:
         removed=removed,
         diff={"before": f"current: {used}\n", "after": f"current: {name}\n"},
     )
+
+
+def _wrong(params: dict[str, Any]) -> Iterator[Problem]:
+    """Yield the options of another form: the head's results become paths on every node."""
+    for name, form in (("name", _NAME), ("sha256", _SHA256), ("artifact_sha256", _SHA256)):
+        if params[name] is not None and not form.fullmatch(params[name]):
+            yield Problem(name, repr(params[name][:100]), "a build of nccl_build", "build NCCL again, and examine the head if it returns")
 
 
 def unpack(params: dict[str, Any], gpus: list[ComputeCapability]) -> None:

@@ -140,6 +140,11 @@ closed:
   returned: always
   type: list
   elements: str
+published:
+  description: The ports that containers publish, which stay open to all hosts, because forwarded traffic is not filtered.
+  returned: always
+  type: list
+  elements: str
 due:
   description: Whether the host differs from the plan. The role's comparison in check mode reports it, because that task never counts as changed.
   returned: always
@@ -159,6 +164,7 @@ from ansible_collections.gb10.cluster.plugins.module_utils.common.problems impor
 from ansible_collections.gb10.cluster.plugins.module_utils.firewall import host as firewall_host
 from ansible_collections.gb10.cluster.plugins.module_utils.firewall import io_nftables as io_firewall
 from ansible_collections.gb10.cluster.plugins.module_utils.firewall import plan as firewall
+from ansible_collections.gb10.cluster.plugins.module_utils.firewall import published as firewall_published
 from ansible_collections.gb10.cluster.plugins.module_utils.node import io_facts as io_node
 
 
@@ -202,7 +208,7 @@ def outcome(module: Any) -> dict[str, Any]:
         params["interfaces"],
     )
     installed, active_firewalls = io_firewall.active_firewalls(run)
-    listeners, links = io_node.listeners(), io_firewall.links(run)
+    listeners, links, forwarded = io_node.listeners(), io_firewall.links(run), io_firewall.published_ports(run)
     ssh = io_firewall.ssh_ports(run, listeners)
     other_host, came_by = io_firewall.entrance(run, params["client"])
     unverified = [] if other_host or params["witness"] else [firewall_host.unverified(params["client"])]
@@ -221,7 +227,8 @@ def outcome(module: Any) -> dict[str, Any]:
         "advice": firewall.advice(active_firewalls, access, params["peer_ports"]) if present else [],
         "ssh_ports": ssh,
         "matches": firewall_host.matches(access, links),
-        "closed": firewall_host.closed(listeners, access, ssh) if wanted else [],
+        "closed": firewall_host.closed(listeners, access, ssh, forwarded) if wanted else [],
+        "published": [firewall_published.shown(port) for port in forwarded],
         "pending": False,
     }
     if not wanted:

@@ -8,6 +8,7 @@ import os
 import shutil
 import sysconfig
 from collections.abc import Callable
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -98,6 +99,70 @@ def test_playbook_syntax(checked: Callable[[str], str], installed: Installed, pl
     output = checked(inventory)
     assert "ERROR" not in output, output
     assert f"playbook: {installed.root}/playbooks/{playbook}.yml\n" in output, output
+
+
+#: A node that records each connection, and answers all modules with facts that name a file of the controller.
+HOSTILE = """#!/bin/sh
+[ -t 0 ] || cat >> {0}/received
+echo "$*" >> {0}/connections
+cat {0}/answer
+"""
+
+
+@dataclass(frozen=True)
+class Stolen:
+    """A secret file of the controller, and the environment of a run against a hostile node."""
+
+    folder: Path
+    environment: dict[str, str]
+
+    def received(self) -> bytes:
+        return b"".join(path.read_bytes() for path in self.folder.glob("received"))
+
+
+@pytest.fixture
+def hostile(tmp_path: Path) -> Stolen:
+    secret, ssh = tmp_path / "id_ed25519", tmp_path / "ssh"
+    secret.write_text("the private key", encoding="utf-8")
+    facts = {"common_environment_wheelhouses": [str(secret)], "vllm_runtime_wheelhouse_archive": str(secret)}
+    answer = {"changed": False, "stat": {"exists": True, "isdir": True}, "ansible_facts": facts}
+    (tmp_path / "answer").write_text(json.dumps(answer), encoding="utf-8")
+    ssh.write_text(HOSTILE.format(tmp_path), encoding="utf-8")
+    ssh.chmod(0o755)
+    settings = {"SSH_EXECUTABLE": str(ssh), "SSH_TRANSFER_METHOD": "piped", "PIPELINING": "true", "NOCOLOR": "1"}
+    return Stolen(tmp_path, {f"ANSIBLE_{name}": value for name, value in settings.items()})
+
+
+@pytest.mark.parametrize("playbook", PLAYBOOKS)
+def test_a_playbook_contacts_no_node_whose_facts_would_become_variables(playbook: str, installed: Installed, hostile: Stolen) -> None:
+    """A release has no ansible.cfg, and Ansible's default lets any node replace variables of the run."""
+    new = hostile.folder / "new"
+    given = ["-i", ROOT / "inventories" / "two-spark", "-e", f"discover_directory={new}", "--skip-tags", "always", "--forks", "1"]
+    model = ["-e", "gb10_model=openai/gpt-oss-20b"] if playbook == "switch_model" else []
+    done = installed.run("ansible-playbook", f"gb10.cluster.{playbook}", *given, *model, env=hostile.environment)
+    assert done.returncode != 0
+    assert "Fix: export ANSIBLE_INJECT_FACT_VARS=false" in done.stdout + done.stderr
+    assert not (hostile.folder / "connections").exists()
+    assert [path.name for path in hostile.folder.iterdir() if path.name not in ("answer", "id_ed25519", "ssh")] == []
+
+
+@pytest.mark.parametrize(("injected", "sent"), [("true", True), ("false", False)])
+def test_a_hostile_node_gets_no_file_of_the_controller(injected: str, sent: bool, installed: Installed, hostile: Stolen) -> None:
+    """The tasks of an environment unpack an archive of the controller on the node. With Ansible's default, the node names it."""
+    environment = {"ansible.builtin.include_role": {"name": "gb10.cluster.common", "tasks_from": "environment", "rolespec_validate": False}}
+    play = {"hosts": "all", "gather_facts": False, "tasks": [{"gb10.cluster.node_info": {}}, environment]}
+    (hostile.folder / "play.yml").write_text(json.dumps([play]), encoding="utf-8")
+    given = {"ansible_python_interpreter": "/usr/bin/python3", "ansible_become": False, "common_environment_python": "python3"}
+    given |= {"common_environment_path": "/opt/e", "common_environment_lock": "uv==1", "common_environment_constraint": ""}
+    inventory = {"all": {"hosts": {"evil": {**given, "common_environment_wheelhouses": []}}}}
+    (hostile.folder / "hosts.json").write_text(json.dumps(inventory), encoding="utf-8")
+    setting = {**hostile.environment, "ANSIBLE_INJECT_FACT_VARS": injected}
+    # The same answer cannot be that of a file and that of a folder.
+    no_files = ["-e", '{"_common_environment_files": []}']
+    done = installed.run("ansible-playbook", "-i", hostile.folder / "hosts.json", hostile.folder / "play.yml", *no_files, env=setting)
+    # The node answered, and the run got as far as the task that sends archives.
+    assert "Unpack the wheelhouses" in done.stdout, done.stdout + done.stderr
+    assert (b"the private key" in hostile.received()) is sent, done.stdout + done.stderr
 
 
 def validate_modules(collections: Installed, kind: str, folder: str) -> list[str]:

@@ -38,6 +38,7 @@ from ansible_collections.gb10.cluster.plugins.module_utils.recipe.schema import 
 from ansible_collections.gb10.cluster.plugins.module_utils.runtime import layers as image_layers
 from ansible_collections.gb10.cluster.plugins.module_utils.runtime.layers import Layer
 from ansible_collections.gb10.cluster.plugins.module_utils.vllm_build import parse as vllm_build
+from ansible_collections.gb10.cluster.plugins.module_utils.vllm_release import answer
 
 
 def parse(nodes: Sequence[Mapping[str, Any]], lock: str, recipe: Any = None, layers: Sequence[Mapping[str, Any]] = ()) -> Inputs:
@@ -119,7 +120,8 @@ def _use(nodes: Sequence[Mapping[str, Any]], data: Any, problems: list[Problem])
 
 
 def _node(given: Mapping[str, Any], path: str, problems: list[Problem]) -> Node:
-    queried, tls, secrets = given["queried"], given["tls"], given["secrets"]
+    tls, secrets = given["tls"], given["secrets"]
+    options, variables = _queried(given["queried"], path, problems)
     observed = typical.observed(given["settings"], given["address"]) if given["typical"] else given["observed"]
     return Node(
         name=given["name"],
@@ -132,8 +134,8 @@ def _node(given: Mapping[str, Any], path: str, problems: list[Problem]) -> Node:
         nccl=given["nccl"],
         nccl_wanted=given["nccl_wanted"],
         build=vllm_build.request(given["build"]),
-        options=queried["options"] if queried else None,
-        environment_variables=queried.get("variables"),
+        options=options,
+        environment_variables=variables,
         removing=given["removing"],
         key_problem=given["key_problem"],
         tls=Tls(tls["digest"], tls["until"], _problems(tls), tuple(tls["warnings"])) if tls else None,
@@ -149,6 +151,18 @@ def _node(given: Mapping[str, Any], path: str, problems: list[Problem]) -> Node:
         typical=given["typical"],
         facts=replace(_facts(observed), clock_ahead=_clock(observed.get("clock"), given.get("read"))) if observed else None,
     )
+
+
+def _queried(given: Mapping[str, Any], path: str, problems: list[Problem]) -> tuple[list[dict[str, Any]] | None, list[str] | None]:
+    """Return the options and variables of the head's vLLM, None if it was not queried."""
+    if not given:
+        return None, None
+    try:
+        return answer.options(given["options"]), answer.variables(given["variables"])
+    except ValueError as error:
+        fix = "remove the runtime on the head, and run site.yml, which installs it again"
+        problems.append(Problem(f"{path}.queried", str(error), "the options of vllm serve", fix))
+        return None, None
 
 
 def _clock(clock: Any, read: Any) -> float:
@@ -206,7 +220,13 @@ def _toolkit(found: Mapping[str, Any]) -> Toolkit:
 def _image(found: Mapping[str, Any]) -> ImageOptions | None:
     if not found:
         return None
-    return ImageOptions(found["image"], found["image_id"], found["version"], found["ray"], found["options"], found["variables"])
+    try:
+        known = answer.checked(found)
+    except ValueError:
+        # The run queries the image again.
+        return None
+    image, image_id = str(found.get("image", "")), str(found.get("image_id", ""))
+    return ImageOptions(image, image_id, known["version"], known["ray"], known["options"], known["variables"])
 
 
 def _installed(found: Mapping[str, Any]) -> Installed:

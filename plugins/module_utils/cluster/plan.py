@@ -14,9 +14,11 @@ from collections.abc import Mapping, Sequence
 from dataclasses import asdict, replace
 
 from ansible_collections.gb10.cluster.plugins.module_utils.api import access as api_access
+from ansible_collections.gb10.cluster.plugins.module_utils.cluster import additions as node_additions
 from ansible_collections.gb10.cluster.plugins.module_utils.cluster import checks as cluster_checks
 from ansible_collections.gb10.cluster.plugins.module_utils.cluster import model as cluster_model
 from ansible_collections.gb10.cluster.plugins.module_utils.cluster import node_checks, packages
+from ansible_collections.gb10.cluster.plugins.module_utils.cluster.additions import Additions
 from ansible_collections.gb10.cluster.plugins.module_utils.cluster.model import Chosen
 from ansible_collections.gb10.cluster.plugins.module_utils.cluster.runtime import Runtime, runtime_of
 from ansible_collections.gb10.cluster.plugins.module_utils.cluster.schema import (
@@ -45,7 +47,7 @@ from ansible_collections.gb10.cluster.plugins.module_utils.fabric import plan as
 from ansible_collections.gb10.cluster.plugins.module_utils.fabric import topology
 from ansible_collections.gb10.cluster.plugins.module_utils.fabric.plan import FabricPlan, NodeFabric
 from ansible_collections.gb10.cluster.plugins.module_utils.launch import argv as launch
-from ansible_collections.gb10.cluster.plugins.module_utils.launch import overrides, toolchain
+from ansible_collections.gb10.cluster.plugins.module_utils.launch import toolchain
 from ansible_collections.gb10.cluster.plugins.module_utils.memory import plan as memory_plan
 from ansible_collections.gb10.cluster.plugins.module_utils.nccl import choice as nccl_choice
 from ansible_collections.gb10.cluster.plugins.module_utils.rules import lint as serve_rules
@@ -74,6 +76,7 @@ def plan(inputs: Inputs, known_variables: Mapping[str, Sequence[str]]) -> tuple[
     members, ports = [_member(node, settings.fabric_functions) for node in inputs.nodes], [node.settings.fabric_ports for node in inputs.nodes]
     fabric = fabric_plan.of_cluster(members, ports, settings.fabric, settings.fabric_rdma_required, settings.fabric_pin_gid_index)
     model, model_problems = _model(inputs)
+    additions, addition_problems = _additions(inputs, runtime)
     problems = [
         *input_problems,
         *inputs.problems,
@@ -81,6 +84,7 @@ def plan(inputs: Inputs, known_variables: Mapping[str, Sequence[str]]) -> tuple[
         *runtime.problems,
         *packages.check(inputs.nodes),
         *node_checks.check_nodes(inputs, fabric, runtime.wheel_problems, model),
+        *addition_problems,
         *fabric.link_problems,
         *model_problems,
     ]
@@ -91,7 +95,7 @@ def plan(inputs: Inputs, known_variables: Mapping[str, Sequence[str]]) -> tuple[
         settings = replace(settings, tensor_parallel_size=0, pipeline_parallel_size=0, data_parallel_size=1)
         fabric = replace(fabric, nodes=())
     stack = runtime.stack
-    ranks = _ranks(inputs, fabric, runtime, model)
+    ranks = _ranks(inputs, fabric, runtime, model, additions)
     transport = _transport(ranks)
     nccl, library = _nccl(inputs, fabric, stack, transport)
     release = vllm_release.of_runtime(stack.vllm, runtime.options, runtime.variables, runtime.unread)
@@ -140,7 +144,14 @@ def _model(inputs: Inputs) -> tuple[Chosen | None, list[Problem]]:
         return None, [*error.problems]
 
 
-def _ranks(inputs: Inputs, fabric: FabricPlan, runtime: Runtime, model: Chosen) -> list[serve.Node]:
+def _additions(inputs: Inputs, runtime: Runtime) -> tuple[list[Additions], list[Problem]]:
+    """Return the launch overrides of each node, and their problems."""
+    name, root = runtime.planned.name, inputs.head.settings.install_dir
+    found = [node_additions.of_node(node.name, node.facts.additions if node.facts else {}, name, root) for node in inputs.nodes]
+    return [valid for valid, _problems in found], [problem for _valid, problems in found for problem in problems]
+
+
+def _ranks(inputs: Inputs, fabric: FabricPlan, runtime: Runtime, model: Chosen, additions: Sequence[Additions]) -> list[serve.Node]:
     """Return the rank of each node. Without a plan of the fabric it has no environment."""
     reference, extra = model.entry.reference, inputs.head.settings.extra_env
     environments = [
@@ -158,9 +169,9 @@ def _ranks(inputs: Inputs, fabric: FabricPlan, runtime: Runtime, model: Chosen) 
             cma_free_bytes=node.facts.cma_free_bytes if node.facts else 0,
             cma_total_bytes=node.facts.cma_total_bytes if node.facts else 0,
             environment=environment,
-            additions=overrides.for_runtime(node.facts.additions, runtime.planned.name) if node.facts else {},
+            additions=addition,
         )
-        for node, environment in zip(inputs.nodes, environments or [{}] * len(inputs.nodes), strict=True)
+        for node, environment, addition in zip(inputs.nodes, environments or [{}] * len(inputs.nodes), additions, strict=True)
     ]
 
 

@@ -15,6 +15,7 @@ from typing import Any
 
 from ansible_collections.gb10.cluster.plugins.module_utils.common.problems import Problem
 from ansible_collections.gb10.cluster.plugins.module_utils.firewall.plan import FAMILIES, TABLE, Access, span
+from ansible_collections.gb10.cluster.plugins.module_utils.firewall.published import Span
 
 #: Properties of socket units that ssh_ports reads from ``systemctl show``.
 SOCKET_PROPERTIES = ("Id", "Triggers", "Listen", "ActiveState", "UnitFileState")
@@ -77,9 +78,13 @@ def _port(endpoint: str) -> int:
     return int(match[3]) if match and not _loopback(match[1] or match[2]) else 0
 
 
-def closed(listeners: Iterable[Mapping[str, Any]], access: Access, ssh: Iterable[int]) -> list[str]:
-    """Return listeners that only peers reach, such as "3389/tcp (gnome-remote-de)", without the cluster's own."""
+def closed(listeners: Iterable[Mapping[str, Any]], access: Access, ssh: Iterable[int], forwarded: Iterable[Span] = ()) -> list[str]:
+    """Return listeners that only peers reach, such as "3389/tcp (gnome-remote-de)", without the cluster's own.
+
+    ``forwarded``: the ports of containers, from published.ports(). Docker has a listener for each.
+    """
     spans = [span(text) for text in access.open_ports if text.endswith("/tcp")]
+    spans += [(first, last) for first, last, protocol in forwarded if protocol == "tcp"]
     found = {
         entry["port"]: entry["process"] or "unknown"
         for entry in _reachable(listeners)

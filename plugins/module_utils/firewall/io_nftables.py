@@ -18,6 +18,8 @@ from ansible_collections.gb10.cluster.plugins.module_utils.common import io_file
 from ansible_collections.gb10.cluster.plugins.module_utils.common.io_command import Run
 from ansible_collections.gb10.cluster.plugins.module_utils.firewall import host as firewall_host
 from ansible_collections.gb10.cluster.plugins.module_utils.firewall import plan as firewall
+from ansible_collections.gb10.cluster.plugins.module_utils.firewall import published
+from ansible_collections.gb10.cluster.plugins.module_utils.firewall.published import Span
 
 #: The confirmed rules, which the unit loads at boot. Rules on trial are in no file.
 RULES = "/etc/gb10/firewall.nft"
@@ -43,16 +45,24 @@ def active_firewalls(run: Run) -> tuple[bool, dict[str, str]]:
         active.append("ufw")
     if _output(run, ["firewall-cmd", "--state"]).strip() == "running":
         active.append("firewalld")
-    legacy = {
-        family: _output(run, [f"{family}tables-legacy", "-S", "INPUT"])
-        for family in firewall.FAMILIES
-        # The query would load the kernel module.
-        if "filter" in (io_file.read_file(f"/proc/net/{family}_tables_names")[0] or "").split()
-    }
+    legacy = {family: _legacy(run, family, "filter", "INPUT") for family in firewall.FAMILIES}
     status, stdout, stderr = run(["nft", "--json", "list", "ruleset"])
     if status not in (0, _NO_NFT):
         raise FirewallError(f"nft list ruleset failed: {stderr.strip()}")
     return status == 0, firewall_host.active_firewalls(stdout if status == 0 else "", legacy, active)
+
+
+def _legacy(run: Run, family: str, table: str, *chain: str) -> str:
+    """Return the rules of iptables-legacy, "" without the table: the query would load the kernel module."""
+    known = (io_file.read_file(f"/proc/net/{family}_tables_names")[0] or "").split()
+    return _output(run, [f"{family}tables-legacy", "-t", table, "-S", *chain]) if table in known else ""
+
+
+def published_ports(run: Run) -> list[Span]:
+    """Return the ports of containers, which the rules do not filter. Also without nft, which the role installs later."""
+    iptables = [_output(run, [f"{family}tables-nft", "-t", "nat", "-S"]) for family in firewall.FAMILIES]
+    iptables += [_legacy(run, family, "nat") for family in firewall.FAMILIES]
+    return published.ports(_output(run, ["nft", "--json", "list", "ruleset"]), iptables)
 
 
 def ssh_ports(run: Run, listeners: Sequence[Mapping[str, Any]]) -> list[int]:

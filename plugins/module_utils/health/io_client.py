@@ -7,6 +7,7 @@
 from __future__ import annotations
 
 import http.client
+import ipaddress
 import json
 import re
 import socket
@@ -104,14 +105,15 @@ class Server:
 def bearer(server: Server, key_file: str, unit: str = UNIT) -> str:
     """Return a server's API key, "" without one.
 
-    Raises OSError, ValueError (without the key), and StrangerError if the port is used by other processes or by none.
+    Raises OSError, ValueError (without the key), and StrangerError if the address is not of this host, or if its port is
+    used by other processes or by none.
     """
     found = key(key_file)
     if not found:
         return ""
     place = urllib.parse.urlsplit(server.url)
     port = place.port or (443 if place.scheme == "https" else 80)
-    addresses = {str(entry[4][0]) for entry in socket.getaddrinfo(place.hostname, port, type=socket.SOCK_STREAM)} | {"0.0.0.0", "::"}
+    addresses = _own_addresses(place.hostname, port) | {"0.0.0.0", "::"}
     holders = [entry for entry in io_node.listeners() if entry["port"] == port and entry["address"].removeprefix("::ffff:") in addresses]
     others = [f"{entry['process'] or 'an unknown process'} ({entry['unit'] or 'no unit'})" for entry in holders if entry["unit"] != unit]
     if others:
@@ -120,6 +122,29 @@ def bearer(server: Server, key_file: str, unit: str = UNIT) -> str:
         # It has just ended.
         raise StrangerError(f"no process listens on port {port}, so the API's key was not sent")
     return found
+
+
+def _own_addresses(host: str | None, port: int) -> set[str]:
+    """Return the addresses of a URL's host. Raises OSError, and StrangerError for one of another host.
+
+    A unit that listens on all addresses of this host does not listen on those of others.
+    """
+    addresses = {str(entry[4][0]) for entry in socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)}
+    if foreign := sorted(address for address in addresses if not _here(address, port)):
+        raise StrangerError(f"{', '.join(foreign)} is no address of this host, so the API's key was not sent")
+    return addresses
+
+
+def _here(address: str, port: int) -> bool:
+    """Return whether an address is one of this host: the kernel then uses it as source too. Sends nothing."""
+    if ipaddress.ip_address(address).is_loopback:
+        return True
+    try:
+        with socket.socket(socket.AF_INET6 if ":" in address else socket.AF_INET, socket.SOCK_DGRAM) as probe:
+            probe.connect((address, port))
+            return str(probe.getsockname()[0]) == address
+    except OSError:
+        return False
 
 
 def key(path: str) -> str:

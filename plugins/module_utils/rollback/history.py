@@ -5,7 +5,8 @@
 """The list of the launch records, the difference between two of them, and the target of a rollback.
 
 A node is ``{"name": str, "current": str, "records": [{id, time, parent, golden, choices, content, missing}],
-"invalid": [str], "differs": [path]}``, from the module launch_record_info.
+"invalid": [str], "differs": [path]}``, from the module launch_record_info. A node may report anything, so verified()
+leaves out what is not a record.
 """
 
 from __future__ import annotations
@@ -15,11 +16,13 @@ from dataclasses import dataclass
 from typing import Any
 
 from ansible_collections.gb10.cluster.plugins.module_utils.launch import choices
-from ansible_collections.gb10.cluster.plugins.module_utils.rollback.record import SHOWN, RecordError, plan_of
+from ansible_collections.gb10.cluster.plugins.module_utils.rollback.record import ID, SHOWN, RecordError, checked, plan_of
 
 #: Fewer digits name a record only by accident.
 _PREFIX = 4
 _LONGEST = 300
+#: Maximum records of a node that are read, and maximum reasons that are shown.
+_MOST, _SHOWN_REASONS = 1000, 8
 #: A launch file's digest repeats other values, so these differences come last.
 _FILES = "files"
 Node = Mapping[str, Any]
@@ -38,10 +41,43 @@ class Known:
     choices: Sequence[Mapping[str, Any]]
 
 
+def verified(nodes: Sequence[Node]) -> list[Node]:
+    """Return the nodes without records whose content is not that of their ID. ``invalid`` has the reasons."""
+    return [_verified(node) for node in nodes]
+
+
+def _verified(node: Node) -> Node:
+    kept: list[Mapping[str, Any]] = []
+    reasons = [_cut(reason) for reason in _listed(node, "invalid")]
+    for record in _listed(node, "records")[:_MOST]:
+        name = record.get("id") if isinstance(record, Mapping) else None
+        try:
+            if not isinstance(name, str) or not ID.fullmatch(name):
+                raise RecordError("it has no ID")
+            checked(record, name)
+        except RecordError as error:
+            reasons.append(f"the record {_cut(name)} is left out: {error}. Fix: examine this node, then run site.yml")
+            continue
+        kept.append({**record, "missing": [_cut(item) for item in _listed(record, "missing")]})
+    more = len(reasons) - _SHOWN_REASONS
+    return {
+        "name": node["name"],
+        "current": node["current"] if isinstance(node.get("current"), str) else "",
+        "records": kept,
+        "invalid": reasons[:_SHOWN_REASONS] + ([f"{more} more records are left out"] if more > 0 else []),
+        "differs": [_cut(path) for path in _listed(node, "differs")],
+    }
+
+
+def _listed(node: Mapping[str, Any], key: str) -> list[Any]:
+    found = node.get(key)
+    return found if isinstance(found, list) else []
+
+
 def known(nodes: Sequence[Node]) -> dict[str, Known]:
-    """Return ID -> record, newest first."""
+    """Return ID -> record, newest first. ``nodes``: from verified()."""
     by_node = {node["name"]: {record["id"]: record for record in node["records"]} for node in nodes}
-    found = {name: record for records in by_node.values() for name, record in records.items()}
+    found = {name: _of_head(name, by_node) for records in by_node.values() for name in records}
     newest = sorted(found, key=lambda name: (found[name]["time"], name), reverse=True)
     return {
         name: Known(
@@ -59,8 +95,16 @@ def known(nodes: Sequence[Node]) -> dict[str, Known]:
     }
 
 
-def lines(nodes: Sequence[Node]) -> list[str]:
+def _of_head(name: str, by_node: Mapping[str, Mapping[str, Mapping[str, Any]]]) -> Mapping[str, Any]:
+    """Return the head's copy of a record, or the first: the ID covers only the content, not the time and the parent."""
+    copies = {node: records[name] for node, records in by_node.items() if name in records}
+    first = next(iter(copies.values()))
+    return copies.get(first["content"]["plan"].get("head", {}).get("name", ""), first)
+
+
+def lines(reported: Sequence[Node]) -> list[str]:
     """Return the list of the records as text, newest first, then the nodes that disagree and the damaged records."""
+    nodes = verified(reported)
     found = known(nodes)
     result = [line for name in found for line in _entry(name, found, nodes)] or [
         "no launch is recorded on this cluster"
@@ -69,8 +113,11 @@ def lines(nodes: Sequence[Node]) -> list[str]:
     if len(set(currents.values())) > 1:
         shown = ", ".join(f"{name} {_short(current) or 'none'}" for name, current in currents.items())
         result.append(f"warning: the nodes have different current records: {shown}. Fix: run site.yml")
-    result += [f"warning: {node['name']}: {reason}" for node in nodes for reason in node["invalid"]]
-    return result
+    return result + _warnings(nodes)
+
+
+def _warnings(nodes: Sequence[Node]) -> list[str]:
+    return [f"warning: {node['name']}: {reason}" for node in nodes for reason in node["invalid"]]
 
 
 def _entry(name: str, found: Mapping[str, Known], nodes: Sequence[Node]) -> Iterator[str]:
@@ -97,7 +144,7 @@ def _entry(name: str, found: Mapping[str, Known], nodes: Sequence[Node]) -> Iter
 
 def compared(nodes: Sequence[Node], old: str, new: str) -> list[str]:
     """Return the difference between two records as text. Raises RecordError if an ID names no record."""
-    found = known(nodes)
+    found = known(verified(nodes))
     first, second = find(found, old), find(found, new)
     changed = difference(found[first].record["content"], found[second].record["content"])
     return [f"from {_short(first)} to {_short(second)}:", *(f"  {line}" for line in changed or ["no difference"])]
@@ -156,27 +203,29 @@ def find(found: Mapping[str, Known], wanted: str) -> str:
     return names[0]
 
 
-def target(nodes: Sequence[Node], wanted: str) -> dict[str, Any]:
+def target(reported: Sequence[Node], wanted: str) -> dict[str, Any]:
     """Return {problems, id, former, former_start, plan, start, due, lines} of a rollback to the record ``wanted``.
 
     ``wanted``: the first digits of its ID, "" for the record before the current one. ``former``: the current record.
     ``plan``: of the target. ``due``: whether anything would change. ``lines`` announce the rollback. ``problems``
     prevent it; then there are no other values.
     """
+    nodes = verified(reported)
     found, currents = known(nodes), sorted({node["current"] for node in nodes})
     if len(currents) != 1 or currents[0] not in found:
-        return {"problems": ["the nodes have no common current record. Expected: one. Fix: run site.yml"]}
+        problem = "the nodes have no common current record. Expected: one. Fix: run site.yml"
+        return {"problems": [problem, *_warnings(nodes)]}
     former = currents[0]
     try:
         name = find(found, wanted) if wanted else found[former].record["parent"]
     except RecordError as error:
-        return {"problems": [str(error)]}
+        return {"problems": [str(error), *_warnings(nodes)]}
     if name not in found:
         return {
             "problems": [f"there is no record before {_short(former)}. Expected: a second launch, or rollback_to: ID"]
         }
     if problems := _problems(name, found[name], [node["name"] for node in nodes]):
-        return {"problems": problems}
+        return {"problems": problems + _warnings(nodes)}
     content, old = found[name].record["content"], found[former].record["content"]
     due = name != former or any(node["differs"] for node in nodes)
     return {
@@ -191,9 +240,10 @@ def target(nodes: Sequence[Node], wanted: str) -> dict[str, Any]:
             f"rollback from {_short(former)} ({old['start']['model']}) to {_short(name)} ({content['start']['model']})",
             "vLLM and Ray stop on all nodes, and start again",
             *(f"  {line}" for line in difference(old, content)),
+            *_warnings(nodes),
         ]
         if due
-        else [f"{_short(name)} is the current record, and its launch inputs are in place"],
+        else [f"{_short(name)} is the current record, and its launch inputs are in place", *_warnings(nodes)],
     }
 
 

@@ -28,7 +28,7 @@ def judge(nodes: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
     elif without:
         has = "has" if len(without) == 1 else "have"
         why_not = f"{', '.join(without)} {has} no record of the last good launch"
-    elif len({known["id"] for known in starts}) > 1:
+    elif any(known != starts[0] for known in starts):
         why_not = "the nodes have records of different launches, for example after a killed run"
     elif not any(node["record"]["differs"] for node in nodes):
         why_not = "the failed launch is the last good one"

@@ -30,6 +30,8 @@ FORMAT = 1
 MOST = 1 << 22
 #: The shown digits of an ID.
 SHOWN = 12
+#: Maximum levels of a record's content. A launch has 6.
+_DEEPEST = 16
 #: The longest finding of a rule.
 _LONGEST = 1000
 ID = re.compile(r"[0-9a-f]{64}")
@@ -45,6 +47,7 @@ _OVERRIDE = re.compile(rf"{re.escape(paths.OVERRIDES)}/[a-z0-9_]+\.json")
 _TIME = re.compile(r"\d{4}-\d\d-\d\d \d\d:\d\d:\d\d|")
 _URL = re.compile(r"https?://[0-9A-Za-z.:\[\]-]+")
 _PATH = re.compile(r"(/(?!\.\.?(/|$))[^/\x00-\x1f\x7f]+)+")
+_FILE_DIGEST, _SHORT = re.compile(r"0[0-7]{3} [0-9a-f]{64}"), re.compile(r"[^\x00-\x1f\x7f]{0,256}")
 _LINE = re.compile(r"[^\x00-\x1f\x7f]{0,4096}")
 #: Keys of the plan that a record has, and that the golden answers and the smoke test of a rollback read.
 _PLAN = (
@@ -114,7 +117,7 @@ def content(plan: Mapping[str, Any], launches: Mapping[str, Mapping[str, Any]]) 
             **{key: node[key] for key in _NODE},
             "capability": node["capability"] or "",
             "environment": overrides.rank_environment(node),
-            **launches[node["name"]],
+            **_launch(launches[node["name"]]),
         }
         for node in plan["nodes"]
     }
@@ -127,6 +130,18 @@ def content(plan: Mapping[str, Any], launches: Mapping[str, Mapping[str, Any]]) 
         "nccl": plan["nccl"]["cluster"]["release"],
     }
     return {"format": FORMAT, "start": start(plan), "plan": planned, "nodes": nodes}
+
+
+def _launch(found: Mapping[str, Any]) -> dict[str, Any]:
+    """Return {files, secret_files, driver, kernel} of a node, which becomes part of every node's record. Raises RecordError."""
+    files, secrets = _mapping(found, "files"), _words(found.get("secret_files"), "secret_files")
+    if any(path not in FILES and not _OVERRIDE.fullmatch(path) for path in files) or any(path not in SECRET_FILES for path in secrets):
+        raise RecordError("the launch of a node has a file that is no launch file")
+    return {
+        "files": {path: _word(files, path, _FILE_DIGEST) for path in files},
+        "secret_files": list(secrets),
+        **{key: _word(found, key, _SHORT) for key in ("driver", "kernel")},
+    }
 
 
 def findings(plan: Mapping[str, Any]) -> list[str]:
@@ -163,28 +178,52 @@ def earlier(data: Mapping[str, Any], node: str = "") -> Record:
 
 def parse(data: Mapping[str, Any], name: str) -> Record:
     """Return a record after its verification. ``name``: its ID, from its file name. Raises RecordError."""
+    checked(data, name)
+    record = Record(
+        data["content"],
+        _word(data, "node", _LINE),
+        {str(path): _file(path, file) for path, file in _mapping(data, "files").items()},
+        data["time"],
+        data["parent"],
+        data["golden"],
+        _lines(data, "findings"),
+        _choices(data),
+    )
+    if record.content["plan"]:
+        if not record.of_node:
+            raise RecordError(f"it has no part of the node {record.node!r}")
+        if {path: file_digest(file) for path, file in record.files.items()} != _mapping(record.of_node, "files"):
+            raise RecordError("its files do not have the digests of its content")
+    return record
+
+
+def checked(data: Mapping[str, Any], name: str) -> None:
+    """Verify the parts of a record that a node reports to the controller. ``name``: its ID. Raises RecordError."""
     found = _mapping(data, "content")
+    if not shallow(found):
+        raise RecordError(f"its content has more than {_DEEPEST} levels")
     for key in ("start", "plan", "nodes"):
         _mapping(found, key)
     if found.get("format") != FORMAT:
         raise RecordError(f"format is {found.get('format')!r}, expected {FORMAT}")
     if digest(found) != name:
         raise RecordError("its content does not have the SHA-256 of its name")
-    record = Record(
-        found,
-        _word(data, "node", _LINE),
-        {str(path): _file(path, file) for path, file in _mapping(data, "files").items()},
-        _word(data, "time", _TIME),
-        _word(data, "parent", re.compile(f"({ID.pattern})?")),
-        _word(data, "golden", _LINE),
-        _lines(data, "findings"),
-        _choices(data),
-    )
-    _start(found["start"])
+    _word(data, "time", _TIME)
+    _word(data, "parent", re.compile(f"({ID.pattern})?"))
+    _word(data, "golden", _LINE)
+    _lines(data, "findings")
+    _choices(data)
+    check_start(found["start"])
     if found["plan"]:
         _plan(found["plan"])
-        _node(record)
-    return record
+        for node in found["nodes"]:
+            _node(_mapping(found["nodes"], node))
+
+
+def shallow(value: object, levels: int = _DEEPEST) -> bool:
+    """Return whether data has at most this number of levels."""
+    inner = value.values() if isinstance(value, Mapping) else value if isinstance(value, list | tuple) else ()
+    return levels > 0 and all(shallow(each, levels - 1) for each in inner)
 
 
 def plan_of(content: Mapping[str, Any]) -> dict[str, Any]:
@@ -308,7 +347,8 @@ def _file(path: str, file: object) -> Mapping[str, Any]:
     return {"text": file["text"], "mode": file["mode"]}
 
 
-def _start(found: Mapping[str, Any]) -> None:
+def check_start(found: Mapping[str, Any]) -> None:
+    """Verify start()'s data from a node. Raises RecordError."""
     for key in ("id", "model", "served_model_name", "server_name"):
         _word(found, key, _LINE)
     _word(found, "url", _URL)
@@ -354,10 +394,7 @@ def _serve(serve: Mapping[str, Any]) -> None:
         _word(file, "sha256", ID)
 
 
-def _node(record: Record) -> None:
-    node = record.of_node
-    if not isinstance(node, Mapping) or not node:
-        raise RecordError(f"it has no part of the node {record.node!r}")
+def _node(node: Mapping[str, Any]) -> None:
     if not isinstance(node.get("head"), bool):
         raise RecordError("head is neither true nor false")
     _word(node, "runtime_mark", re.compile(r"[^\x00]{0,65536}"))
@@ -368,8 +405,6 @@ def _node(record: Record) -> None:
             raise RecordError(f"secret_files has {path!r}, which is no launch file")
     for role, addition in _mapping(node, "additions").items():
         _addition(role, addition)
-    if {path: file_digest(file) for path, file in record.files.items()} != _mapping(node, "files"):
-        raise RecordError("its files do not have the digests of its content")
 
 
 def _addition(role: str, addition: object) -> None:

@@ -21,13 +21,14 @@ from ansible_collections.gb10.cluster.plugins.module_utils.runtime import stacks
 _REPEATED = ("files", "runtime_mark")
 
 
-def announce(nodes: Sequence[Node], plan: Mapping[str, Any], prepared: bool) -> dict[str, Any]:
+def announce(reported: Sequence[Node], plan: Mapping[str, Any], prepared: bool) -> dict[str, Any]:
     """Return {problems, lines, same_runtime} of an upgrade to a plan.
 
     ``prepared``: whether the patches and NCCL of the new runtime are in the plan; otherwise the running ones are
     assumed. ``same_runtime``: whether the running launch uses the plan's runtime. ``problems`` prevent the upgrade; then
     there are no other values.
     """
+    nodes = [{**node, "launch": given["launch"]} for node, given in zip(history.verified(reported), reported, strict=True)]
     found = history.known(nodes)
     # After a killed run, the nodes may differ.
     current = next((node["current"] for node in nodes if node["current"] in found), "")

@@ -25,16 +25,32 @@ def answered(printed: str) -> dict[str, Any]:
 
     The output may come from an image, so names and values of any other form raise ValueError.
     """
-    found = bounded_json.load((printed.splitlines() or [""])[-1], _MOST)
-    options = bounded_json.mappings(found.get("options")) if isinstance(found, dict) else []
-    if not options or len(options) != len(found["options"]) or len(options) > _MOST_ENTRIES:
+    return checked(bounded_json.load((printed.splitlines() or [""])[-1], _MOST))
+
+
+def checked(found: object) -> dict[str, Any]:
+    """Return {version, ray, options, variables} of an answer, also of one that a node kept. Raises ValueError."""
+    if not isinstance(found, Mapping):
         raise ValueError("list of options missing or invalid")
     return {
         "version": _word(found.get("version"), _RELEASE),
         "ray": _word(found["ray"], _RELEASE) if found.get("ray") else "",
-        "options": [_option(option) for option in options],
-        "variables": _words(found.get("variables"), _VARIABLE),
+        "options": options(found.get("options")),
+        "variables": variables(found.get("variables")),
     }
+
+
+def options(value: object) -> list[dict[str, Any]]:
+    """Return the options of an answer. Raises ValueError."""
+    found = bounded_json.mappings(value)
+    if not found or not isinstance(value, list) or len(found) != len(value) or len(found) > _MOST_ENTRIES:
+        raise ValueError("list of options missing or invalid")
+    return [_option(option) for option in found]
+
+
+def variables(value: object) -> list[str]:
+    """Return the variables of an answer. Raises ValueError."""
+    return _words(value, _VARIABLE)
 
 
 def _option(entry: Mapping[str, Any]) -> dict[str, Any]:

@@ -786,8 +786,8 @@ def test_additions_of_another_runtime_do_not_count() -> None:
     nodes = pair(gb10_runtime="container", gb10_container_image=DIGEST)
     addition = {"environment": {}, "flags": [], "files": {}, "mounts": []}
     for node in nodes:
-        node["observed"]["additions"] = {"a": {**addition, "runtime": DIGEST}, "b": {**addition, "runtime": "/opt/gb10/runtime/x"}}
-    assert [list(node["additions"]) for node in planned(nodes)["nodes"]] == [["a"], ["a"]]
+        node["observed"]["additions"] = {"vllm_runtime": {**addition, "runtime": DIGEST}, "of_old": {**addition, "runtime": "/opt/gb10/runtime/x"}}
+    assert [list(node["additions"]) for node in planned(nodes)["nodes"]] == [["vllm_runtime"], ["vllm_runtime"]]
 
 
 @pytest.mark.parametrize("image", [DIGEST, "sha256:" + "1" * 64, "nvcr.io/nvidia/vllm:26.04-py3", "localhost:5000/a/b_c:v1@sha256:" + "1" * 64])
@@ -883,3 +883,30 @@ def test_only_numbers_of_a_node_reach_its_unit(owner: str, kept: str) -> None:
     nodes[0]["observed"]["state"] = {"service_user": owner, "service_user_ready": "yes", "of_a_later_release": 1}
     state = planned(nodes)["nodes"][0]["state"]
     assert (state["service_user"], state["service_user_ready"], "of_a_later_release" in state) == (kept, False, False)
+
+
+HOSTILE_OPTIONS: dict[str, Any] = {
+    "no list": {"options": {}},
+    "a name with blanks": {"options": [option("--a b")]},
+    "no options": {"options": []},
+    "a variable of two lines": {"variables": ["A\nB"]},
+    "another form": {"options": [7]},
+}
+
+
+@pytest.mark.parametrize("changes", HOSTILE_OPTIONS.values(), ids=HOSTILE_OPTIONS)
+def test_options_that_the_head_reports_have_their_form(changes: dict[str, Any]) -> None:
+    """Those of an image are queried again, because the head keeps them in a file."""
+    nodes = queried()
+    nodes[0]["observed"]["image_options"] |= changes
+    assert planned(nodes)["runtime"]["options_of"] == ""
+    nodes = pair()
+    nodes[0]["queried"] = {"options": [option("--a")], "variables": [], **changes}
+    assert "nodes[0].queried" in [problem.path for problem in mistakes(nodes)]
+
+
+@pytest.mark.parametrize("release", [{"version": "1 2"}, {"ray": "$(x)"}, {"version": 7}])
+def test_releases_that_the_head_reports_have_their_form(release: dict[str, Any]) -> None:
+    nodes = queried()
+    nodes[0]["observed"]["image_options"] |= release
+    assert planned(nodes)["runtime"]["options_of"] == ""

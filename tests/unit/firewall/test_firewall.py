@@ -453,7 +453,7 @@ class Host:
         monkeypatch.setattr(module.io_node, "listeners", lambda: self.listeners)
         monkeypatch.setattr(io_firewall, "links", lambda _run: self.links)
         self.table, self.timers, self.states, self.links = "", {}, set(), []
-        self.listeners, self.sockets = LISTENERS, ""
+        self.listeners, self.sockets, self.nat = LISTENERS, "", ""
         self.installed, self.ufw, self.broken, self.ip6tables = True, False, False, False
         #: The commands so far, and the number of further steps before the module is killed.
         self.done, self.left, self.refuses = [], None, ""
@@ -477,6 +477,8 @@ class Host:
             return answers[program](words)
         if program == "unshare":
             return (1, "", "syntax error") if self.broken else (0, self.listed(words[-1]), "")
+        if program == "iptables-nft":
+            return (0, self.nat, "") if self.nat else (127, "", "not installed")
         if program == "ip":
             device = {"192.168.1.200": "enP7s7", "172.17.0.2": "docker0"}.get(words[-1])
             return 0, json.dumps([{"dev": device} if device else {"type": "local", "dev": "lo"}]), ""
@@ -1024,3 +1026,15 @@ def test_the_action_gives_up_a_host_that_stays_away(monkeypatch: pytest.MonkeyPa
 
 def test_a_failed_confirmation_is_the_actions_failure(monkeypatch: pytest.MonkeyPatch) -> None:
     assert act(monkeypatch, LOADED, {"failed": True, "msg": "no longer loaded"})[0]["failed"]
+
+
+def test_a_published_port_is_open_and_never_closed(host: Host) -> None:
+    """Docker's proxy listens on the port, but a client's packets never reach it, nor the input chain."""
+    host.listeners = [*LISTENERS, listener(3000, "docker-proxy", "docker.service"), listener(3001, "docker-proxy", "docker.service")]
+    host.nat = "-A DOCKER ! -i docker0 -p tcp -m tcp --dport 3000 -j DNAT --to-destination 172.17.0.2:8080\n"
+    for host.installed in (True, False):
+        answer = host.ask(check=True)
+        assert answer["published"] == ["3000/tcp"]
+        assert "3000/tcp (docker-proxy)" not in answer["closed"]
+        # Docker without rules of iptables: the proxy is the way in, and is filtered.
+        assert "3001/tcp (docker-proxy)" in answer["closed"]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import subprocess
 import threading
 from collections.abc import Iterator
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
@@ -342,6 +343,29 @@ def test_who_holds_the_port_gets_the_key(listeners: list[tuple[str, str]], given
         with pytest.raises(io_vllm.StrangerError, match="port 8000 is used by" if used else "no process listens on port 8000"):
             io_vllm.bearer(server, str(file))
     assert io_vllm.bearer(server, "") == ""
+
+
+@pytest.mark.parametrize("url", ["http://198.51.100.9:8000", "http://[2001:db8::9]:8000", "http://224.0.0.1:8000"])
+@pytest.mark.parametrize("wildcard", ["0.0.0.0", "::"])
+def test_only_an_address_of_this_host_gets_the_key(url: str, wildcard: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A unit that listens on all addresses of this host does not listen on those of others."""
+    found = [{"address": wildcard, "port": 8000, "pid": 7, "process": "x", "unit": "gb10-vllm.service"}]
+    monkeypatch.setattr(io_vllm.io_node, "listeners", lambda: found)
+    file = tmp_path / "key"
+    file.write_text("5ec0e7\n", encoding="ascii")
+    with pytest.raises(io_vllm.StrangerError, match=r"is no address of this host, so the API's key was not sent"):
+        io_vllm.bearer(io_vllm.Server(url), str(file))
+
+
+def test_each_address_of_this_host_gets_the_key(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    found = [{"address": "::", "port": 8000, "pid": 7, "process": "x", "unit": "gb10-vllm.service"}]
+    monkeypatch.setattr(io_vllm.io_node, "listeners", lambda: found)
+    file = tmp_path / "key"
+    file.write_text("5ec0e7\n", encoding="ascii")
+    own = subprocess.run(["hostname", "--all-ip-addresses"], capture_output=True, text=True, check=True).stdout.split()
+    for address in ("127.0.0.1", "127.0.0.2", "localhost", *own):
+        host = f"[{address}]" if ":" in address else address
+        assert io_vllm.bearer(io_vllm.Server(f"http://{host}:8000"), str(file)) == "5ec0e7"
 
 
 def test_a_server_with_another_certificate_is_told() -> None:

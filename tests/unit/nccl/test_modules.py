@@ -314,3 +314,12 @@ def test_without_a_wheel_a_variable_does_it(tmp_path: Path) -> None:
     assert (answer["changed"], answer["method"], answer["replaced"]) == (False, "preload", "")
     assert answer["environment"] == {"LD_PRELOAD": "/opt/x/libnccl.so.2"}
     assert "NVIDIA's wheel of NCCL in the environment" in run_module("nccl_select", {**arguments, "method": "link"})["msg"]
+
+
+@pytest.mark.parametrize(
+    "changes", [{"name": "../../../var/lib/gb10/evil"}, {"name": "a/b"}, {"name": ".x"}, {"sha256": "x"}, {"artifact_sha256": "http://a/b"}], ids=str
+)
+def test_what_the_head_reports_is_no_path(sent: dict[str, Any], changes: dict[str, str]) -> None:
+    answer = run_module("nccl_install", {**sent, **changes})
+    assert answer["failed"] and "Expected: a build of nccl_build" in answer["msg"]
+    assert names(sent["store"]) == []

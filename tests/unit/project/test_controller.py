@@ -6,21 +6,43 @@ import subprocess
 from pathlib import Path
 
 import pytest
+from ansible import constants, context
 from ansible.errors import AnsibleError
 from repository import ROOT, files, load_yaml, read
 from run_playbook import command, run
 
+from ansible_collections.gb10.cluster.plugins.filter import access, cluster
 from ansible_collections.gb10.cluster.plugins.plugin_utils import supported
 
-#: Playbooks without an inventory of a cluster, or for its hosts by another name.
-OTHERS = ("playbooks/access.yml", "playbooks/discover.yml", "playbooks/lab_down.yml", "playbooks/lab_up.yml")
-CLUSTER = sorted(set(files("playbooks/*.yml")) - set(OTHERS))
+#: Playbooks without an inventory of a cluster.
+OTHERS = ("playbooks/access.yml", "playbooks/discover.yml")
+#: Playbooks that contact no node: the controller creates the simulated ones.
+LOCAL = ("playbooks/lab_down.yml", "playbooks/lab_up.yml")
+CLUSTER = sorted(set(files("playbooks/*.yml")) - set(OTHERS) - set(LOCAL))
 
 
-@pytest.mark.parametrize("path", CLUSTER)
-def test_every_playbook_chooses_its_hosts_with_the_filter_that_refuses_an_empty_inventory(path: str) -> None:
+@pytest.mark.parametrize("path", files("playbooks/*.yml"))
+def test_every_playbook_chooses_its_hosts_with_a_filter_that_refuses_a_wrong_controller(path: str) -> None:
+    """The filters also refuse an empty inventory. Other than a task, neither a tag nor --start-at-task skips them."""
     hosts = [play["hosts"] for play in load_yaml(read(path)) if play["hosts"] != "localhost"]
-    assert hosts[0].startswith("{{ playbook_selected.hosts ")
+    first = "{{ playbook_selected.hosts " if path in CLUSTER else "{{ groups | gb10.cluster.access_hosts }}"
+    assert hosts[:1] == [] if path in LOCAL else hosts[0].startswith(first)
+    assert [name for name in hosts if not name.startswith(("{{ playbook_", "{{ groups | gb10.cluster.access_hosts }}"))] == []
+
+
+@pytest.mark.parametrize("injected", [True, False])
+def test_facts_of_a_node_never_become_variables(injected: bool, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(constants, "INJECT_FACTS_AS_VARS", injected)
+    groups = {"gb10_cluster": ["a"], "head": ["a"], "all": ["a"]}
+    for call in (lambda: access.access_hosts(groups), lambda: cluster.selected_clusters(groups), lambda: cluster.cluster_plan([], "", {})):
+        if not injected:
+            call()
+            continue
+        with pytest.raises(AnsibleError, match=r"inject_facts_as_vars: true.* Expected: false.* Fix: export ANSIBLE_INJECT_FACT_VARS=false"):
+            call()
+    # It contacts no node.
+    monkeypatch.setattr(context, "CLIARGS", {"syntax": True})
+    access.access_hosts(groups)
 
 
 def test_an_inventory_with_a_tab_is_an_error(tmp_path: Path) -> None:
@@ -48,10 +70,10 @@ def test_the_oldest_ansible_core_is_that_of_the_collection() -> None:
 
 
 def test_a_playbook_runs_from_another_folder(tmp_path: Path) -> None:
-    """There Ansible reads no ansible.cfg, as in a world-writable clone."""
+    """There Ansible reads no ansible.cfg, as in a world-writable clone. So the run has to get the setting that protects it."""
     arguments = ["-i", str(ROOT / "inventories/two-spark"), "-e", f"gb10_plan_offline=true gb10_facts_dir={tmp_path}"]
     for playbook in ("site.yml", "playbooks/plan.yml"):
-        environment = {"PATH": "/usr/bin:/bin", "HOME": str(tmp_path)}
+        environment = {"PATH": "/usr/bin:/bin", "HOME": str(tmp_path), "ANSIBLE_INJECT_FACT_VARS": "false"}
         argv = command(playbook, [*arguments, "--check"])
         result = subprocess.run(argv, cwd=tmp_path, env=environment, capture_output=True, text=True, check=False)
         assert "spark1 has no recorded facts" in result.stdout, result.stdout + result.stderr

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import subprocess
 import sys
 from pathlib import Path
@@ -39,7 +40,7 @@ def test_an_offer_is_made_whatever_was_left(tmp_path: Path, before: str, meanwhi
         "common_file_wanted": False,
         "common_file_port": 9,
         "common_file_timeout": 60,
-        "gb10_plan": {"head": {"address": "127.0.0.1"}, "node": {"head": True}},
+        "gb10_plan": {"head": {"name": "spark1", "address": "127.0.0.1"}, "node": {"head": True}},
         "ansible_become": False,
         "ansible_connection": "local",
         "ansible_python_interpreter": sys.executable,
@@ -69,3 +70,30 @@ def test_what_a_killed_run_left_goes_first_and_whether_there_is_something_to_sen
     used = {name for name in variables if f"common_file_src: \"{{{{ {name} }}}}" in sent or f"common_file_dest: \"{{{{ {name} }}}}" in sent}
     assert used == below
     assert len(used) == 2
+
+
+def accepted(path: str, task: str, value: str) -> bool:
+    """Return whether a task's condition accepts the value of its first variable. The pattern has no escapes."""
+    (that,) = [each["ansible.builtin.assert"]["that"] for each in load_yaml(read(path)) if each["name"] == task]
+    pattern = re.search(r"is regex\('([^']*)'\)", that)
+    assert pattern, that
+    return bool(re.search(pattern[1], value)) and ("| length == 64" not in that or len(value) == 64)
+
+
+@pytest.mark.parametrize(("role", "noun"), [("ray_cluster", "Ray token"), ("vllm_watchdog", "watchdog's token")])
+def test_a_token_of_another_form_reaches_no_worker(role: str, noun: str) -> None:
+    path, task = f"roles/{role}/tasks/token.yml", f"Verify the form of the {noun}"
+    names = [each["name"] for each in load_yaml(read(path))]
+    assert names.index(task) == len(names) - 2 and names[-1].startswith("Write the ")
+    for good in ("0123456789abcdef" * 4, "0123456789abcdef" * 4 + "\n", "a-token-of-the-user", ""):
+        assert accepted(path, task, good)
+    for bad in ("short", "a" * 513, "a token with blanks in it", f"{'a' * 64}\n{'b' * 64}\n", f"{'a' * 64}\n\n", "\u00fc" * 64):
+        assert not accepted(path, task, bad)
+
+
+def test_a_checksum_of_the_head_is_no_address() -> None:
+    path, task = "roles/common/tasks/distribute_file.yml", "Verify the form of the checksum"
+    assert load_yaml(read(path))[0]["name"] == task
+    assert accepted(path, task, "0a" * 32)
+    for bad in ("http://198.51.100.9/sums", "file:///etc/shadow", "0a" * 31, "0a" * 33, "0A" * 32, "0a" * 31 + "0\n", "0a" * 32 + "\n", ""):
+        assert not accepted(path, task, bad)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 import dataclasses
 from typing import Any
 
@@ -10,6 +11,7 @@ from filters import FILTERS
 from launches import UNIT, node, record, with_arguments
 
 from ansible_collections.gb10.cluster.plugins.module_utils.rollback import history
+from ansible_collections.gb10.cluster.plugins.module_utils.rollback import record as records
 
 OLD = record(time="2026-11-21 10:00:00")
 NEW = dataclasses.replace(
@@ -117,3 +119,88 @@ def test_a_record_of_an_earlier_release_is_no_target() -> None:
     reason = "is of an earlier release, which did not record its runtime. Fix: use site.yml"
     assert history.target(pair, "")["problems"] == [f"{earlier.id[:12]} {reason}"]
     assert history.lines(pair)[-2] == f"{earlier.id[:12]}  2026-11-21 10:00:00  /srv/models/tiny, stack unknown"
+
+
+FORGED = "http://198.51.100.9:8000"
+
+
+def forged(of: dict[str, Any], name: str) -> dict[str, Any]:
+    """Return a node that reports another address of the API under the ID of a record."""
+    records = copy.deepcopy(of["records"])
+    for each in (each for each in records if each["id"] == name):
+        each["content"]["start"]["url"] = each["content"]["plan"]["api"]["url"] = FORGED
+    return of | {"records": records}
+
+
+@pytest.mark.parametrize("order", [1, -1])
+def test_a_worker_cannot_replace_the_content_of_a_record(order: int) -> None:
+    pair = [PAIR[0], forged(PAIR[1], OLD.id)][::order]
+    target = FILTERS["rollback_target"](pair)
+    reason = f"the record {OLD.id} is left out: its content does not have the SHA-256 of its name."
+    assert target.keys() == {"problems"}
+    assert target["problems"][0] == f"spark2: the record {OLD.id[:12]} is missing"
+    assert target["problems"][-1].startswith(f"warning: spark2: {reason} Fix: ")
+    assert any(reason in line for line in FILTERS["launch_history"](pair)["lines"])
+    assert FORGED not in str(FILTERS["launch_history"](pair))
+
+
+def test_a_record_that_only_one_node_has_is_no_target() -> None:
+    own = record(plan=with_arguments("--evil"))
+    target = history.target([PAIR[0], node("spark2", [own, OLD, NEW])], own.id)
+    assert target["problems"] == [f"spark1: the record {own.id[:12]} is missing"]
+
+
+@pytest.mark.parametrize("order", [1, -1])
+def test_what_the_id_does_not_cover_comes_from_the_head(order: int) -> None:
+    other = dataclasses.replace(NEW, parent="", time="2026-11-24 10:00:00", golden="golden answers: 0 equal")
+    pair = [PAIR[0], node("spark2", [OLD, other])][::order]
+    assert history.target(pair, "")["id"] == OLD.id
+    assert "    golden answers: 7 equal" in history.lines(pair)
+
+
+def changed(**values: Any) -> dict[str, Any]:
+    """Return a node's record with other values, under the ID of its content."""
+    found = copy.deepcopy(PAIR[1]["records"][0]) | values
+    return found | {"id": records.digest(found["content"])}
+
+
+def deep(levels: int) -> Any:
+    return {"x": deep(levels - 1)} if levels else 1
+
+
+CONTENT = OLD.content
+BAD: dict[str, Any] = {
+    "no mapping": 7,
+    "no ID": {**PAIR[1]["records"][0], "id": 7},
+    "a path as ID": {**PAIR[1]["records"][0], "id": "../" * 20},
+    "a URL with a path": changed(content={**CONTENT, "start": {**CONTENT["start"], "url": "http://a/b"}}),
+    "a plan without API": changed(content={**CONTENT, "plan": {**CONTENT["plan"], "api": 1}}),
+    "a node that is a text": changed(content={**CONTENT, "nodes": {"spark1": "x"}}),
+    "many levels": changed(content={**CONTENT, "nodes": {**CONTENT["nodes"], "z": deep(200)}}),
+    "a time": changed(time="{{ now() }}"),
+    "a parent": changed(parent="../x"),
+    "two lines": changed(golden="a\nb"),
+    "choices": changed(choices=[1]),
+}
+
+
+@pytest.mark.parametrize("bad", BAD.values(), ids=BAD)
+def test_a_record_of_another_form_is_left_out_with_its_reason(bad: Any) -> None:
+    spoiled = PAIR[1] | {"records": [bad, *PAIR[1]["records"]]}
+    target = history.target([PAIR[0], spoiled], "")
+    assert target["problems"] == [] and target["id"] == OLD.id
+    assert "is left out" in target["lines"][-1] and target["lines"][-1].startswith("warning: spark2: the record ")
+    assert len(target["lines"][-1]) < 800
+
+
+@pytest.mark.parametrize("key", ["records", "invalid", "differs", "current"])
+def test_a_node_of_another_form_has_no_records(key: str) -> None:
+    spoiled = PAIR[1] | {key: 7}
+    assert history.lines([PAIR[0], spoiled]) and (history.target([PAIR[0], spoiled], "")["problems"] == []) is (key in ("invalid", "differs"))
+
+
+def test_reasons_are_few_and_short() -> None:
+    flood = PAIR[1] | {"records": [{"id": "x" * 10_000}] * 5000}
+    warnings = [line for line in history.lines([PAIR[0], flood]) if line.startswith("warning: spark2")]
+    assert len(warnings) == 9 and warnings[-1] == "warning: spark2: 992 more records are left out"
+    assert max(map(len, warnings)) < 800

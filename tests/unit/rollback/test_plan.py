@@ -77,3 +77,10 @@ def test_there_is_no_way_back(nodes: list[dict[str, Any]], why: str) -> None:
 def test_all_problems_are_said() -> None:
     assert rollback.judge([node("spark1", BAD), node("spark2", "no memory")])["failed"] == f"spark1: {BAD}\nspark2: no memory"
     assert rollback.judge([node("spark1"), node("spark2")])["failed"] == ""
+
+
+@pytest.mark.parametrize("order", [1, -1])
+def test_one_node_cannot_change_the_launch_that_all_return_to(order: int) -> None:
+    other = {**GOOD, "url": "http://198.51.100.9:8000"}
+    verdict = rollback.judge([node("spark1", BAD), node("spark2", start=other)][::order])
+    assert verdict["start"] == {} and "records of different launches" in verdict["why_not"]

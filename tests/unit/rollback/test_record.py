@@ -226,3 +226,30 @@ def test_an_environment_of_several_records_counts_once() -> None:
     earlier = dataclasses.replace(GOOD, content={**GOOD.content, "plan": {}, "nodes": {}})
     found = {each.id: each for each in [*made, earlier]}
     assert records.obsolete(found, made[-1].id, 2) == []
+
+
+LAUNCH: dict[str, Any] = {"files": {}, "secret_files": [], "driver": "580.95", "kernel": "6.17.0"}
+
+
+@pytest.mark.parametrize(
+    "changes",
+    [
+        {"files": []},
+        {"files": {"/etc/shadow": f"0644 {'a' * 64}"}},
+        {"files": {"/etc/gb10/cluster.env": "x"}},
+        {"secret_files": ["/root/.ssh/id_ed25519"]},
+        {"secret_files": "x"},
+        {"driver": "x" * 257},
+        {"kernel": "a\nb"},
+        {"kernel": 6},
+    ],
+    ids=str,
+)
+def test_the_launch_of_a_node_has_its_form_before_it_is_part_of_every_record(changes: dict[str, Any]) -> None:
+    with pytest.raises(RecordError):
+        records.content(PLAN, {"spark1": LAUNCH, "spark2": {**LAUNCH, **changes}})
+
+
+def test_the_launch_of_a_node_replaces_no_other_part() -> None:
+    found = records.content(PLAN, {"spark1": LAUNCH, "spark2": {**LAUNCH, "head": True, "additions": {"x": 1}, "address": "198.51.100.9"}})
+    assert found == records.content(PLAN, dict.fromkeys(("spark1", "spark2"), LAUNCH))

@@ -165,21 +165,20 @@ def test_a_refused_upgrade_changes_nothing(tmp_path: Path) -> None:
 def test_a_prepared_runtime_saves_no_overrides_and_keeps_the_link(tmp_path: Path) -> None:
     """The variable of the preparation reaches the internal role through the role that calls it."""
     plan = upgraded()
-    overrides = {"environment": {"A": "1"}, "flags": [], "files": {}, "mounts": []}
+    overrides = {"environment": {"VLLM_USE_FLASHINFER_MOE_FP8": "0"}, "flags": [], "files": {}, "mounts": []}
     call = {"name": "gb10.cluster.common", "tasks_from": "overrides", "rolespec_validate": False}
     role = tmp_path / "roles/caller/tasks/main.yml"
     role.parent.mkdir(parents=True)
-    role.write_text(
-        json.dumps([{"ansible.builtin.include_role": call, "vars": {"common_overrides_role": "x", "common_overrides": overrides}}]), encoding="utf-8"
-    )
-    end = {"ansible.builtin.debug": {"msg": "added: {{ gb10_plan.node.additions.x.environment.A }}"}}
+    given = {"common_overrides_role": "vllm_patch", "common_overrides": overrides}
+    role.write_text(json.dumps([{"ansible.builtin.include_role": call, "vars": given}]), encoding="utf-8")
+    end = {"ansible.builtin.debug": {"msg": "added: {{ gb10_plan.node.additions.vllm_patch.environment | to_json }}"}}
     tasks = [{"ansible.builtin.include_role": {"name": "caller"}, "vars": {"common_overrides_save": False}}, end]
     hosts = {"spark1": {"gb10_plan": {**plan, "nodes": plan["nodes"][:1], "node": plan["nodes"][0]}, "ansible_connection": "local"}}
     inventory, playbook = tmp_path / "hosts.json", tmp_path / "play.yml"
     inventory.write_text(json.dumps({"all": {"hosts": hosts}}), encoding="utf-8")
     playbook.write_text(json.dumps([{"hosts": "all", "gather_facts": False, "tasks": tasks}]), encoding="utf-8")
     done = run(str(playbook), ["--inventory", str(inventory)], {"ANSIBLE_ROLES_PATH": str(tmp_path / "roles")}).assert_unchanged()
-    assert "added: 1" in done.output
+    assert 'added: {"VLLM_USE_FLASHINFER_MOE_FP8": "0"}' in done.output.replace('\\"', '"')
 
 
 def test_the_preparation_does_not_touch_the_running_runtime() -> None:

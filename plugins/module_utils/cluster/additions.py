@@ -1,0 +1,151 @@
+# Copyright (c) 2026, gb10.cluster maintainers
+# GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+
+"""The launch overrides that a node reports: only roles that record some, and only what each of them writes.
+
+The flags of all nodes become arguments of the head's server, and the files part of every node's record. So a node must
+not be able to report others. launch/overrides.py describes an override.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from ansible_collections.gb10.cluster.plugins.module_utils.common import paths
+from ansible_collections.gb10.cluster.plugins.module_utils.common.problems import Problem
+from ansible_collections.gb10.cluster.plugins.module_utils.launch import argv as launch
+from ansible_collections.gb10.cluster.plugins.module_utils.launch import overrides
+from ansible_collections.gb10.cluster.plugins.module_utils.patch import table
+
+_KEYS = ("runtime", "environment", "flags", "files", "mounts")
+#: Maximum files, mounts, and characters of a name.
+_FILES, _MOUNTS, _LONGEST = 4096, 16, 1024
+_DIGEST = re.compile(r"([0-9a-f]{64})?")
+_PATH = re.compile(r"(/(?!\.\.?(/|$))[\w.+@=-]+)+", re.ASCII)
+_NAME = re.compile(rf"[^\x00-\x1f\x7f]{{1,{_LONGEST}}}")
+_DISABLED = frozenset(
+    kernel
+    for names in (*table.PROBED.values(), *(row.environment.get("VLLM_DISABLED_KERNELS", "").split(",") for row in table.ROWS))
+    for kernel in names
+    if kernel
+)
+#: Whether the text is a valid value, for a collection in the given folder.
+_Valid = Callable[[str, str], bool]
+#: Overrides by role.
+Additions = dict[str, dict[str, Any]]
+
+
+@dataclass(frozen=True)
+class _Role:
+    """The flags and variables that a role writes. ``flags`` are sequences of words."""
+
+    environment: Mapping[str, _Valid]
+    flags: frozenset[tuple[str, ...]] = frozenset()
+
+
+def _path(text: str, _root: str) -> bool:
+    return len(text) <= _LONGEST and bool(_PATH.fullmatch(text))
+
+
+def _below(text: str, root: str) -> bool:
+    """Return whether a path is below the folder of the collection."""
+    return _path(text, root) and text.startswith(f"{root}/")
+
+
+def _kernels(text: str, _root: str) -> bool:
+    return set(text.split(",")) <= _DISABLED
+
+
+#: The roles that record overrides (tasks/overrides.yml of the role common).
+ROLES: Mapping[str, _Role] = {
+    launch.IMAGE_ROLE: _Role({}),
+    "nccl_sm121_build": _Role({"LD_PRELOAD": _below}),
+    "vllm_patch": _Role(
+        {
+            "VLLM_DISABLED_KERNELS": _kernels,
+            "VLLM_USE_FLASHINFER_MOE_FP8": lambda text, _root: text == "0",
+            "VLLM_TUNED_CONFIG_FOLDER": _below,
+            # A CUDA toolkit of the node or the image.
+            "TRITON_PTXAS_PATH": _path,
+            "TRITON_PTXAS_BLACKWELL_PATH": _path,
+        },
+        frozenset(row.flags for row in table.ROWS if row.flags),
+    ),
+}
+
+
+def of_node(node: str, recorded: Any, runtime: str, root: str) -> tuple[Additions, list[Problem]]:
+    """Return a node's overrides for a runtime, by role, and their problems. ``root``: gb10_install_dir."""
+    if not isinstance(recorded, Mapping) or not all(isinstance(addition, Mapping) for addition in recorded.values()):
+        return {}, [_problem(f"{node}.additions", recorded, "an override by role", node, "*")]
+    found = overrides.for_runtime(recorded, runtime)
+    problems = [problem for role, addition in found.items() for problem in check(node, role, addition, root)]
+    return {role: {key: addition[key] for key in _KEYS if key in addition} for role, addition in found.items()} if not problems else {}, problems
+
+
+def check(node: str, role: str, addition: Mapping[str, Any], root: str) -> list[Problem]:
+    """Return every problem of an override. ``root``: gb10_install_dir."""
+    if role not in ROLES:
+        return [_problem(f"{node}.additions", role, f"one of {', '.join(ROLES)}", node, "*")]
+    return [
+        _problem(f"{node}.additions.{role}.{key}", found, expected, node, role) for key, found, expected in _wrong(ROLES[role], addition, root)
+    ]
+
+
+def _wrong(role: _Role, addition: Mapping[str, Any], root: str) -> Iterator[tuple[str, Any, str]]:
+    """Yield (key, found, expected) of each wrong value."""
+    if not isinstance(addition.get("runtime", ""), str):
+        yield "runtime", addition["runtime"], "a text"
+    yield from _wrong_environment(role, addition.get("environment"), root)
+    flags = addition.get("flags")
+    if not isinstance(flags, list) or (flags and tuple(flags) not in role.flags):
+        yield "flags", flags, " or ".join(" ".join(words) for words in sorted(role.flags)) or "no arguments"
+    yield from _wrong_files(addition.get("files"))
+    yield from _wrong_mounts(addition.get("mounts", []), root)
+
+
+def _wrong_environment(role: _Role, environment: Any, root: str) -> Iterator[tuple[str, Any, str]]:
+    if not isinstance(environment, Mapping):
+        yield "environment", environment, "an object"
+        return
+    for name, value in environment.items():
+        if name not in role.environment:
+            yield "environment", name, f"only {', '.join(role.environment) or 'no variables'}"
+        elif not isinstance(value, str) or not role.environment[name](value, root):
+            yield f"environment.{name}", value, "a value that the role writes"
+
+
+def _wrong_files(files: Any) -> Iterator[tuple[str, Any, str]]:
+    if not isinstance(files, Mapping) or len(files) > _FILES:
+        yield "files", files, f"an object with at most {_FILES} files"
+        return
+    for path, digest in files.items():
+        if not _NAME.fullmatch(str(path)) or not isinstance(digest, str) or not _DIGEST.fullmatch(digest):
+            yield f"files.{path}", digest, "a SHA-256, or an empty text"
+            return
+
+
+def _wrong_mounts(mounts: Any, root: str) -> Iterator[tuple[str, Any, str]]:
+    if not isinstance(mounts, list) or len(mounts) > _MOUNTS:
+        yield "mounts", mounts, f"a list of at most {_MOUNTS} mounts"
+        return
+    for index, mount in enumerate(mounts):
+        if (
+            not isinstance(mount, Mapping)
+            or mount.keys() != {"source", "target", "read_only"}
+            or mount["read_only"] is not True
+            or not all(isinstance(mount[key], str) for key in ("source", "target"))
+            or not _below(mount["source"], root)
+            or not _path(mount["target"], root)
+        ):
+            yield f"mounts[{index}]", mount, f"a read-only mount of a folder below {root}"
+
+
+def _problem(path: str, found: Any, expected: str, node: str, role: str) -> Problem:
+    text = repr(found)
+    fix = f"remove {paths.OVERRIDES}/{role}.json on {node} and run site.yml; if it returns, examine {node}"
+    return Problem(path[:200], text if len(text) <= 200 else f"{text[:200]}...", expected, fix)

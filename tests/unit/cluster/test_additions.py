@@ -1,0 +1,110 @@
+"""The launch overrides that nodes report: a worker cannot add arguments to the head's server."""
+
+from __future__ import annotations
+
+import re
+from typing import Any
+
+import pytest
+from ansible.errors import AnsibleFilterError
+from cluster_nodes import cluster_plan, spark
+from filters import FILTERS
+from repository import files, read
+
+from ansible_collections.gb10.cluster.plugins.module_utils.cluster import additions
+from ansible_collections.gb10.cluster.plugins.module_utils.patch import table
+
+ROOT, RUNTIME = "/opt/gb10", "/opt/gb10/runtime/abc"
+SHA256 = "ab" * 32
+LIBRARY = f"{ROOT}/nccl/2.30.7-1/lib/libnccl.so.2"
+MOUNT = {"source": f"{ROOT}/images/1/vllm", "target": "/usr/local/lib/python3.12/dist-packages/vllm", "read_only": True}
+NOTHING: dict[str, Any] = {"environment": {}, "flags": [], "files": {}, "mounts": []}
+PATCH = {
+    "runtime": RUNTIME,
+    "environment": {
+        "VLLM_DISABLED_KERNELS": "FlashInferFP8ScaledMMLinearKernel,CutlassFP8ScaledMMLinearKernel",
+        "VLLM_USE_FLASHINFER_MOE_FP8": "0",
+        "VLLM_TUNED_CONFIG_FOLDER": f"{RUNTIME}/lib/python3.12/site-packages/gb10_moe_configs",
+        "TRITON_PTXAS_PATH": "/usr/local/cuda-13.0/bin/ptxas",
+        "TRITON_PTXAS_BLACKWELL_PATH": "/usr/local/cuda-13.0/bin/ptxas",
+    },
+    "flags": ["--moe-backend", "triton"],
+    "files": {"model_executor/a.py": SHA256, "removed.py": ""},
+    "mounts": [MOUNT],
+}
+NCCL = {"runtime": RUNTIME, "environment": {"LD_PRELOAD": LIBRARY}, "flags": [], "files": {LIBRARY: SHA256}, "mounts": []}
+IMAGE = {"runtime": RUNTIME, "environment": {}, "flags": [], "files": {"vllm/vllm-openai:v0.30.0": SHA256}, "mounts": []}
+HONEST = {"vllm_patch": PATCH, "nccl_sm121_build": NCCL, "vllm_runtime": IMAGE}
+
+
+def test_the_overrides_of_each_role_are_accepted() -> None:
+    assert additions.of_node("spark2", HONEST, RUNTIME, ROOT) == (dict(sorted(HONEST.items())), [])
+
+
+def test_every_role_that_records_overrides_is_known() -> None:
+    recording = {path.split("/")[1] for path in files("roles/*/tasks/*.yml") if re.search(r"^ *common_overrides: ", read(path), re.MULTILINE)}
+    assert recording == set(additions.ROLES)
+
+
+def test_every_variable_and_flag_of_the_patches_is_accepted() -> None:
+    for row in table.ROWS:
+        found = {**NOTHING, "environment": dict(row.environment), "flags": list(row.flags)}
+        assert additions.check("a", "vllm_patch", found, ROOT) == [], row.name
+    for kernels in table.PROBED.values():
+        assert additions.check("a", "vllm_patch", {**NOTHING, "environment": {"VLLM_DISABLED_KERNELS": ",".join(kernels)}}, ROOT) == []
+
+
+#: Role, changed key, value.
+HOSTILE: dict[str, tuple[str, str, Any]] = {
+    "arguments of a server": ("vllm_patch", "flags", ["--host=0.0.0.0", "--allowed-local-media-path=/", "--trust-remote-code"]),
+    "an argument after a known one": ("vllm_patch", "flags", ["--moe-backend", "triton", "--host=0.0.0.0"]),
+    "half of an argument": ("vllm_patch", "flags", ["--moe-backend"]),
+    "arguments as text": ("vllm_patch", "flags", "--moe-backend triton"),
+    "an argument of a role without any": ("nccl_sm121_build", "flags", ["--moe-backend", "triton"]),
+    "a variable": ("vllm_patch", "environment", {"PYTHONPATH": "/tmp"}),
+    "a library": ("nccl_sm121_build", "environment", {"LD_PRELOAD": "/tmp/evil.so"}),
+    "a library above": ("nccl_sm121_build", "environment", {"LD_PRELOAD": f"{ROOT}/../tmp/evil.so"}),
+    "two libraries": ("nccl_sm121_build", "environment", {"LD_PRELOAD": f"{LIBRARY}:/tmp/evil.so"}),
+    "a variable of another role": ("vllm_runtime", "environment", {"LD_PRELOAD": LIBRARY}),
+    "an unknown kernel": ("vllm_patch", "environment", {"VLLM_DISABLED_KERNELS": "CutlassFP8ScaledMMLinearKernel,X"}),
+    "two lines": ("vllm_patch", "environment", {"TRITON_PTXAS_PATH": "/a\nLD_PRELOAD=/b"}),
+    "a number": ("vllm_patch", "environment", {"VLLM_USE_FLASHINFER_MOE_FP8": 0}),
+    "a digest": ("vllm_runtime", "files", {"image": "--privileged"}),
+    "a path of two lines": ("vllm_patch", "files", {"a\nb": SHA256}),
+    "many files": ("vllm_patch", "files", dict.fromkeys(map(str, range(5000)), SHA256)),
+    "files as list": ("vllm_patch", "files", []),
+    "a mount of the system": ("vllm_patch", "mounts", [{**MOUNT, "source": "/etc"}]),
+    "a mount above": ("vllm_patch", "mounts", [{**MOUNT, "source": f"{ROOT}/../etc"}]),
+    "a mount of the folder's namesake": ("vllm_patch", "mounts", [{**MOUNT, "source": f"{ROOT}x/y"}]),
+    "options in a mount": ("vllm_patch", "mounts", [{**MOUNT, "target": "/a,bind-propagation=shared"}]),
+    "a writable mount": ("vllm_patch", "mounts", [{**MOUNT, "read_only": False}]),
+    "a mount of another form": ("vllm_patch", "mounts", ["/etc:/etc"]),
+    "many mounts": ("vllm_patch", "mounts", [MOUNT] * 17),
+}
+
+
+@pytest.mark.parametrize(("role", "key", "value"), HOSTILE.values(), ids=HOSTILE)
+def test_anything_else_is_a_problem_before_any_change(role: str, key: str, value: Any) -> None:
+    changed = {**HONEST[role], key: value}
+    nodes = [spark(1, "head"), spark(2, "worker")]
+    nodes[1]["observed"]["additions"] = {role: {**changed, "runtime": cluster_plan(nodes)[0]["runtime"]["name"]}}
+    made, problems = cluster_plan(nodes)
+    assert not made
+    assert [problem.path.startswith(f"spark2.additions.{role}.{key}") for problem in problems] == [True], problems
+    assert f"remove /etc/gb10/overrides.d/{role}.json on spark2" in problems[0].fix and len(str(problems[0])) < 900
+    # The same while a run records overrides.
+    given = {"root": ROOT, "nodes": [{"name": "spark2", "additions": {}}]}
+    with pytest.raises(AnsibleFilterError, match=f"spark2.additions.{role}.{key}"):
+        FILTERS["merge_overrides"](given, role, {"spark2": changed})
+
+
+@pytest.mark.parametrize("recorded", [[], 7, {"vllm_patch": 7}, {"vllm_patch": None}], ids=str)
+def test_overrides_of_another_form_are_a_problem(recorded: Any) -> None:
+    found, (problem,) = additions.of_node("spark2", recorded, RUNTIME, ROOT)
+    assert found == {} and problem.path == "spark2.additions"
+
+
+def test_an_unknown_role_is_a_problem_and_an_unknown_key_is_dropped() -> None:
+    found, (problem,) = additions.of_node("spark2", {"evil": PATCH}, RUNTIME, ROOT)
+    assert found == {} and problem.found == "'evil'"
+    assert additions.of_node("spark2", {"vllm_patch": {**PATCH, "argv": ["x"]}}, RUNTIME, ROOT)[0] == {"vllm_patch": PATCH}
