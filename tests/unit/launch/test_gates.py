@@ -15,6 +15,7 @@ from typing import Any
 
 import pytest
 from filters import FILTERS
+from rendered_units import gates_program
 from repository import ROOT, load_yaml, read
 from run_module import program
 
@@ -187,15 +188,11 @@ Installed = Callable[..., subprocess.CompletedProcess[str]]
 @pytest.fixture
 def installed(tmp_path: Path) -> Installed:
     """Install the program as the role does, in a folder; return a function that runs it with given settings."""
-    variables = load_yaml(read("roles/gb10/vars/main.yml"))
     folder = tmp_path / "program"
-    for name in variables["_gb10_gate_modules"]:
-        target = folder / variables["_gb10_gate_package"] / name
+    for name, text in gates_program().items():
+        target = folder / name
         target.parent.mkdir(parents=True, exist_ok=True)
-        target.write_text(read(f"plugins/module_utils/{name}"), encoding="utf-8")
-    package = variables["_gb10_gate_package"].replace("/", ".")
-    main = variables["_gb10_gate_main"].replace("{{ _gb10_gate_package | replace('/', '.') }}", package)
-    (folder / "__main__.py").write_text(main, encoding="utf-8")
+        target.write_text(text, encoding="utf-8")
 
     def run(*arguments: str, **changes: Any) -> subprocess.CompletedProcess[str]:
         settings = {"node": "spark1", "seconds": 1, "drop_caches": False, "links": [], "gpu": False, "libraries": [], "memory": 0}

@@ -6,23 +6,18 @@ in an engine's client, LD_PRELOAD in any program.
 
 from __future__ import annotations
 
-import json
 import re
-import subprocess
-import sys
-from pathlib import Path
 from typing import Any
 
 import pytest
 from cluster_nodes import cluster_plan, spark
-from filters import FILTERS
+from rendered_units import rendered
 from repository import ROOT, read
 
 from ansible_collections.gb10.cluster.plugins.module_utils.benchmark import plan as benchmark
 from ansible_collections.gb10.cluster.plugins.module_utils.firewall import plan as firewall
 from ansible_collections.gb10.cluster.plugins.module_utils.launch import overrides
 
-TEMPLATES = sorted(ROOT.glob("roles/*/templates/*.service.j2"))
 ATTACK = {"OPENSSL_CONF": "/planted/o.cnf", "DOCKER_HOST": "tcp://192.0.2.1", "CONTAINERS_CONF": "/planted/c.conf", "LD_PRELOAD": "/planted/x.so"}
 SECRETS = ["HF_TOKEN"]
 #: The variables that a unit sets for all its commands: none can be set by a user or a recipe, and none changes a program.
@@ -59,27 +54,10 @@ def planned(name: str) -> list[dict[str, Any]]:
 
 @pytest.fixture(scope="module")
 def units(tmp_path_factory: pytest.TempPathFactory) -> dict[str, str]:
-    """Render every template of a unit, for each variant and node, in one run. Return {variant node unit: text}."""
-    folder = tmp_path_factory.mktemp("units")
-    files = [str(path) for name in ("defaults", "vars") for path in sorted(ROOT.glob(f"roles/*/{name}/main.yml"))]
-    plays = []
-    for variant in VARIANTS:
-        for plan in planned(variant):
-            gateway = {"variables": {"GB10_KEY_A": "x"}, "certificate": "", "config": "", "settings": "", "ca": ""}
-            given = {"gb10_plan": plan, "__gateway_plan": gateway, "_gateway_environment": "/opt/gb10/gateway/x"}
-            (folder / f"{variant} {plan['node']['name']}.json").write_text(json.dumps(given), encoding="utf-8")
-            # As the roles do.
-            looked = ", ".join(f"'{path.name.removesuffix('.service.j2')}': lookup('ansible.builtin.template', '{path}')" for path in TEMPLATES)
-            name = folder / f"{variant} {plan['node']['name']}"
-            task = {"name": "Render", "ansible.builtin.copy": {"content": f"{{{{ {{{looked}}} | to_json }}}}", "dest": str(name), "mode": "0644"}}
-            plays.append({"hosts": "localhost", "gather_facts": False, "vars_files": [*files, f"{name}.json"], "tasks": [task]})
-    (folder / "play.yml").write_text(json.dumps(plays), encoding="utf-8")
-    command = [str(Path(sys.executable).with_name("ansible-playbook")), str(folder / "play.yml")]
-    done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=False)
-    assert done.returncode == 0, done.stdout + done.stderr
-    rendered = {path.name: json.loads(path.read_text(encoding="utf-8")) for path in folder.iterdir() if path.suffix == ""}
-    found = {f"{name} {unit}": text for name, texts in rendered.items() for unit, text in texts.items()}
-    assert len(found) == len(TEMPLATES) * len(plays)
+    """Render every template of a unit, for each variant and node. Return {variant node unit: text}."""
+    plans = {f"{variant} {plan['node']['name']}": plan for variant in VARIANTS for plan in planned(variant)}
+    texts = rendered(plans, tmp_path_factory.mktemp("units"))
+    found = {f"{name} {unit}": text for name, units in texts.items() for unit, text in units.items()}
     return {**found, "firewall": firewall.unit("/usr/sbin/nft", "/etc/x"), "firewall again": firewall.again("/usr/sbin/nft", "/etc/x")}
 
 
@@ -163,8 +141,3 @@ def test_no_other_file_loads_variables_into_a_unit() -> None:
         "roles/model_store/tasks/fetch.yml",
         "roles/model_store/vars/main.yml",
     }
-
-
-def test_the_filter_of_the_units_is_the_one_tested() -> None:
-    (plan, _worker) = planned("docker mp")
-    assert "planted" not in FILTERS["vllm_exec_start"](plan)
