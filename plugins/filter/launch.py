@@ -40,7 +40,7 @@ def ray_exec_start(plan: Mapping[str, Any], object_store_memory: int, args: Sequ
     """Return the ExecStart= of Ray on the plan's node."""
     given = plain_data(plan)
     argv = launch.contained(given, launch.RAY, launch.ray_argv(given, object_store_memory, plain_data(args)), _owner(given))
-    return systemd.exec_line([*gates.argv(launch.RAY), *argv])
+    return systemd.exec_line([*gates.argv(launch.RAY, launch.engine_file(given, launch.RAY)), *argv])
 
 
 def vllm_exec_start(plan: Mapping[str, Any]) -> str:
@@ -48,7 +48,7 @@ def vllm_exec_start(plan: Mapping[str, Any]) -> str:
     given = plain_data(plan)
     ray = given["executor"] == "ray"
     argv = launch.contained(given, launch.VLLM, launch.vllm_argv(given), _owner(given)) if ray else launch.rank_argv(given, _owner(given))
-    return systemd.exec_line([*gates.argv(launch.VLLM), *argv])
+    return systemd.exec_line([*gates.argv(launch.VLLM, launch.engine_file(given, launch.VLLM)), *argv])
 
 
 def gate_settings(plan: Mapping[str, Any], drop_caches: bool) -> dict[str, Any]:

@@ -193,13 +193,10 @@ class Unit:
         return [self.words[index].partition("=")[2], *self.words[index + 2 :]]
 
     def environment(self, given: Mapping[str, str]) -> dict[str, str]:
-        """Return the variables, where ``given`` are those of the unit."""
-        found = {}
-        for word in self.words:
-            if word.startswith("--env="):
-                name, equals, value = word.removeprefix("--env=").partition("=")
-                found |= {name: value} if equals else {name: given[name]} if name in given else {}
-        return found
+        """Return the variables, where ``given`` are those of the file that the gates write. Those of arguments win."""
+        assert self.value("--env-file") == "/run/gb10-vllm/ranks.env"
+        pairs = (word.removeprefix("--env=").partition("=") for word in self.words if word.startswith("--env="))
+        return {**given, **{name: value for name, equals, value in pairs if equals}}
 
     @property
     def mounts(self) -> dict[str, tuple[str, bool]]:

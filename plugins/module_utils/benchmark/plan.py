@@ -63,7 +63,7 @@ _ENVIRONMENT = (
     "no_proxy=*",
 )
 #: The variables of the ranks, on which the runtime may depend.
-_RANKS = "EnvironmentFile=-/etc/gb10/cluster.env"
+_RANKS = f"EnvironmentFile=-{paths.RANK_ENVIRONMENT}"
 #: The key is a credential of the unit. An argument or a variable of a transient unit would be readable by every user.
 _WITH_KEY = f'{KEY_VARIABLE}=$(cat "$CREDENTIALS_DIRECTORY/key") && export {KEY_VARIABLE} && exec "$@"'
 #: The unit and the container have their own /tmp, so that the result is all that leaves them.

@@ -113,8 +113,10 @@ def _use(nodes: Sequence[Mapping[str, Any]], data: Any, problems: list[Problem])
     if not recipe:
         return None
     given = {name for node in nodes for name in node["variables"] if node["settings"].get(name) not in ("", None)}
-    images = nodes[0]["settings"].get("gb10_recipe_images")
-    use, found = recipe_apply.use(recipe, given, len(nodes), images if isinstance(images, Mapping) else {})
+    images, extra = (nodes[0]["settings"].get(name) for name in ("gb10_recipe_images", "gb10_extra_env"))
+    use, found = recipe_apply.use(
+        recipe, given, len(nodes), images if isinstance(images, Mapping) else {}, extra if isinstance(extra, Mapping) else ()
+    )
     problems += found
     return use
 

@@ -21,8 +21,10 @@ GENERATED_TOKEN = re.compile(r"[0-9a-f]{64}\n?")
 API_KEY = ("/etc/gb10/api.key", "/etc/gb10/api.env")
 #: The API's certificate, its key and its CA, on the head.
 CERTIFICATE = "/etc/gb10/tls"
-#: The secret variables of the ranks, which only root can read.
-SECRET_ENVIRONMENT = "/etc/gb10/secret.env"
+#: The variables of the ranks, and the secret ones, which only root can read.
+RANK_ENVIRONMENT, SECRET_ENVIRONMENT = "/etc/gb10/cluster.env", "/etc/gb10/secret.env"
+#: The credentials of a unit with further variables of its ranks; a later one wins.
+ENVIRONMENT_CREDENTIALS = ("secret.env", "api.env")
 #: The watchdog: its unit, settings, the secret of its messages, its webhook, its state and its status in memory.
 WATCHDOG_UNIT = "gb10-watchdog.service"
 WATCHDOG_SETTINGS = "/etc/gb10/watchdog.json"

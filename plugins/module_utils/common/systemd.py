@@ -2,7 +2,7 @@
 # GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
 
-"""systemd units: quoting, and the digest of a service's launch inputs."""
+"""systemd units: quoting, files of variables, and the digest of a service's launch inputs."""
 
 from __future__ import annotations
 
@@ -15,6 +15,7 @@ from typing import Any
 #: The variable in a unit's environment that holds the digest of the service's launch inputs.
 INPUTS_VARIABLE = "GB10_INPUTS"
 PLACEHOLDER = "@inputs@"
+_ASSIGNMENT = re.compile(r'([A-Za-z_][A-Za-z0-9_]*)=(?:"((?:[^"\\]|\\.)*)"|(.*))')
 
 
 def unit_with_digest(text: str, inputs: Sequence[Any]) -> dict[str, str]:
@@ -63,7 +64,7 @@ def environment_file(variables: Mapping[str, str]) -> str:
     for name, value in sorted(variables.items()):
         if not re.fullmatch(r"[A-Za-z_][A-Za-z0-9_]*", name):
             wrong.append(f"{name!r} is not the name of an environment variable")
-        if re.search(r"[\n\0]", value):
+        if re.search(r"[\n\r\0]", value):
             wrong.append(f"the value of {name} contains a line break")
         plain = re.fullmatch(r"[A-Za-z0-9_@%+=:,./-]*", value)
         quoted = value if plain else '"' + re.sub(r'(["\\$`])', r"\\\1", value) + '"'
@@ -71,3 +72,18 @@ def environment_file(variables: Mapping[str, str]) -> str:
     if wrong:
         raise ValueError("; ".join(wrong))
     return "".join(lines)
+
+
+def variables_of_file(text: str) -> dict[str, str]:
+    """Return the variables in a file of environment_file(); its comments are skipped."""
+    matches = filter(None, map(_ASSIGNMENT.fullmatch, text.split("\n")))
+    return {match[1]: match[3] if match[2] is None else re.sub(r"\\(.)", r"\1", match[2]) for match in matches}
+
+
+def engine_file(variables: Mapping[str, str]) -> str:
+    """Return variables of a file of environment_file() as --env-file of Docker and Podman.
+
+    Both take the rest of a line as it is, with quotes and backslashes. Source: docker/cli, opts/file.go; containers/podman,
+    pkg/env/env.go.
+    """
+    return "".join(f"{name}={value}\n" for name, value in sorted(variables.items()))

@@ -47,7 +47,7 @@ _CGROUP: Mapping[str, Callable[[str], Sequence[str]]] = {
     "docker": lambda unit: [f"--cgroup-parent={unit}.slice"],
     "podman": lambda _unit: ["--cgroups=split"],
 }
-#: Environment variables of the units, in addition to those of the ranks. The engine omits unset variables.
+#: Environment variables of the units, which no user and no recipe sets. The engine omits unset variables.
 _OF_UNIT = ("RAY_ADDRESS", "RAY_AUTH_TOKEN_PATH", "RAY_GRACEFUL_SHUTDOWN_DRAIN_TIMEOUT_S")
 #: The user of containers whose service user is unknown.
 NOBODY = "65534:65534"
@@ -191,8 +191,8 @@ def contained(plan: Mapping[str, Any], unit: str, argv: Sequence[str], owner: st
 
     ``owner`` is the numeric user and group (``UID:GID``) of gb10_service_user. The container uses the host's network,
     for Ray's and NCCL's addresses, and the host's shared memory. It has no privileges, and no devices except the GPU
-    and the RDMA adapters. The argv contains no values of variables: the engine takes them from the unit's
-    environment. The user's arguments come last and win. Source: docker-run(1), podman-run(1).
+    and the RDMA adapters. The engine reads the ranks' variables from a file: its client runs as root, and must not have
+    them itself. The user's arguments come last and win. Source: docker-run(1), podman-run(1).
     """
     if plan["runtime"]["kind"] == stacks.NATIVE:
         return list(argv)
@@ -216,7 +216,8 @@ def contained(plan: Mapping[str, Any], unit: str, argv: Sequence[str], owner: st
         f"--env=HOME={home_folder}",
         f"--env=USER={plan['user']}",
         f"--env=RAY_TMPDIR={home_folder}",
-        *(f"--env={name}" for name in _variables(plan, unit)),
+        f"--env-file={engine_file(plan, unit)}",
+        *(f"--env={name}" for name in _OF_UNIT),
         *(_mount(mount) for mount in mounts(plan, unit)),
         *runtime["engine_args"],
         *([image(plan), *argv] if keeps_entry_point(plan) else [f"--entrypoint={argv[0]}", image(plan), *argv[1:]]),
@@ -235,12 +236,9 @@ def _is_api_server(plan: Mapping[str, Any], unit: str) -> bool:
     return bool(unit == VLLM and plan["node"]["head"])
 
 
-def _variables(plan: Mapping[str, Any], unit: str) -> list[str]:
-    """Return the names of the unit's variables that its container gets."""
-    node = plan["node"]
-    # The middleware that checks the API key, and the key's configuration.
-    guard = api_access.VARIABLES if plan["api_key"] and _is_api_server(plan, unit) else ()
-    return sorted({*overrides.rank_environment(node), *_OF_UNIT, *node["secrets"], "VLLM_HOST_IP", *guard})
+def engine_file(plan: Mapping[str, Any], unit: str) -> str:
+    """Return the file of the ranks' variables that the gates write for a unit's engine, "" without an engine."""
+    return "" if plan["runtime"]["kind"] == stacks.NATIVE else f"/run/{unit}/ranks.env"
 
 
 def mounts(plan: Mapping[str, Any], unit: str) -> list[dict[str, Any]]:

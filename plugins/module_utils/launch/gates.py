@@ -37,12 +37,15 @@ class Found:
     processes: Sequence[Mapping[str, Any]] = ()
 
 
-def argv(unit: str) -> list[str]:
+def argv(unit: str, engine_file: str = "") -> list[str]:
     """Return the start of the argv of a unit whose start the gates precede. The program replaces itself by the rest.
 
-    -I: variables and files of the service user have no effect on Python.
+    It gives the ranks' variables to the rest, or writes them into ``engine_file``: the unit itself has none, because
+    systemd would give them to root's commands and to the engine's client too. -I: variables and files of the service user
+    have no effect on Python.
     """
-    return ["/usr/bin/python3", "-I", "-B", paths.GATES_PROGRAM, unit, "--"]
+    given = [f"--engine-file={engine_file}"] if engine_file else []
+    return ["/usr/bin/python3", "-I", "-B", paths.GATES_PROGRAM, *given, unit, "--"]
 
 
 def settings(plan: Mapping[str, Any], drop_caches: bool) -> dict[str, Any]:

@@ -23,7 +23,7 @@ from collections.abc import Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
-from ansible_collections.gb10.cluster.plugins.module_utils.common import io_file, io_json, paths
+from ansible_collections.gb10.cluster.plugins.module_utils.common import io_file, io_json, paths, systemd
 from ansible_collections.gb10.cluster.plugins.module_utils.launch import gates, io_leftovers, io_ray_node
 from ansible_collections.gb10.cluster.plugins.module_utils.memory import io_reclaim
 from ansible_collections.gb10.cluster.plugins.module_utils.node import io_facts, parse
@@ -118,6 +118,26 @@ def wait(given: Mapping[str, Any], unit: str, pause: float = _PAUSE_SECONDS) -> 
         time.sleep(pause)
 
 
+def _variables(path: str) -> dict[str, str]:
+    """Return the ranks' variables: of their file, and of the unit's credentials. Raises OSError."""
+    folder = os.environ.get("CREDENTIALS_DIRECTORY", "")
+    credentials = [os.path.join(folder, name) for name in paths.ENVIRONMENT_CREDENTIALS] if folder else []
+    result: dict[str, str] = {}
+    for file in (path, *filter(os.path.exists, credentials)):
+        with open(file, encoding="utf-8") as opened:
+            result |= systemd.variables_of_file(opened.read())
+    return result
+
+
+def _give(variables: Mapping[str, str], engine_file: str, arguments: Sequence[str]) -> None:
+    """Write the variables for an engine, or start this program again with them: verify.yml reads them in the main process."""
+    if engine_file:
+        io_file.write_file(engine_file, systemd.engine_file(variables), 0o600)
+    else:
+        again = [sys.executable, "-I", "-B", sys.argv[0], "--loaded", *arguments]
+        os.execve(again[0], again, {**os.environ, **variables})
+
+
 def _clean() -> None:
     """Remove the leftovers of killed ranks. They cost memory, but no start."""
     try:
@@ -132,6 +152,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser = argparse.ArgumentParser(description="Wait for the gates of a service, then start it.")
     parser.add_argument("--settings", default=paths.GATES_SETTINGS)
     parser.add_argument("--drop-caches", action="store_true", help="drop the page cache if the settings have it; start nothing")
+    parser.add_argument("--environment", default=paths.RANK_ENVIRONMENT)
+    parser.add_argument("--engine-file", default="", help="write the ranks' variables there, for a container engine")
+    parser.add_argument("--loaded", action="store_true", help="this process has the ranks' variables")
     parser.add_argument("unit", nargs="?", default="")
     given_arguments = list(sys.argv[1:] if arguments is None else arguments)
     # argparse removes a second "--" too, which belongs to the command: gb10-rank.py has one before vLLM's arguments.
@@ -147,6 +170,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
             return 0
         if not command or options.unit not in given["peers"]:
             parser.error(f"expected: one of {', '.join(given['peers'])}, -- and a command")
+        if not options.loaded:
+            _give(_variables(options.environment), options.engine_file, given_arguments)
         listening = ((peer["address"], peer["port"]) for peer in given["peers"][options.unit] if peer["listens"])
         closed = wait(given, options.unit)
     except (ValueError, OSError, KeyError) as error:

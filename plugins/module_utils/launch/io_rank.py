@@ -174,8 +174,8 @@ def main() -> None:
     options = parser.parse_args()
     if not 0 <= options.rank < options.ranks:
         parser.error(f"--rank {options.rank} is not in the range 0 to {options.ranks - 1}")
-    # Ranks with the same launch inputs share this word. It is not an argument, because every user can read those.
-    # vLLM does not need it.
+    # Ranks with the same launch inputs share this word. It separates two launches, and is no secret: every user can read
+    # the unit. vLLM does not need it.
     name = os.environ.pop(GROUP_VARIABLE, "")
     if not name or name.split() != [name]:
         parser.error(f"{GROUP_VARIABLE} must be one word")

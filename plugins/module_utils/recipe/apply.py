@@ -84,20 +84,55 @@ _NETWORK = re.compile(
     r"VLLM_HOST_IP|HOST_IP|MASTER_(ADDR|PORT)|RAY_\w+|NCCL_(SOCKET_IFNAME|IB_\w+|NET\w*)|(GLOO|TP)_SOCKET_IFNAME"
     r"|UCX_NET_DEVICES|OMPI_MCA_\w+|MN_IF_NAME|(ETH|IB)_IF"
 )
-#: Variables that change which programs and libraries a process loads.
-_LOADER = re.compile(r"LD_\w+|PYTHON\w+|PATH|HOME|USER|SHELL|IFS|ENV|BASH_ENV|TMPDIR|GCONV_PATH|XDG_\w+")
+#: The variables that a recipe may set: of vLLM and its libraries, as far as they only choose kernels, sizes and times.
+_ALLOWED = re.compile(
+    r"(VLLM|NCCL|FLASHINFER|TRITON|TORCH|TORCHDYNAMO|TORCHINDUCTOR|INSTANTTENSOR)_[A-Z0-9_]+"
+    r"|CUDA_(DEVICE_MAX_CONNECTIONS|DEVICE_ORDER|LAUNCH_BLOCKING|MODULE_LOADING|VISIBLE_DEVICES)"
+    r"|HF_HUB_(OFFLINE|ENABLE_HF_TRANSFER|DISABLE_\w+|\w+_TIMEOUT)|TRANSFORMERS_OFFLINE|HF_DATASETS_OFFLINE"
+    r"|OMP_NUM_THREADS|TOKENIZERS_PARALLELISM|SAFETENSORS_FAST_GPU|PYTORCH_(CUDA_)?ALLOC_CONF"
+    r"|CUTE_DSL_ARCH|TILELANG_CLEANUP_TEMP_FILES|DG_JIT_(USE_NVRTC|PRINT_\w+)"
+)
+#: Words of a name that lead to files, programs, hosts and code. VLLM_NCCL_SO_PATH, FLASHINFER_WORKSPACE_BASE and
+#: TRITON_CACHE_MANAGER load code, NCCL_CONF_FILE has further variables, TORCH_FORCE_NO_WEIGHTS_ONLY_LOAD runs pickles.
+_REACHES = re.compile(
+    r"(^|_)(PATHS?|DIRS?|DIRECTORY|ROOT|HOME|FOLDER|FILE|BASE|LOCATION|OUT|DUMP|TRACE|PIPE|PLUGINS?|LIBRARY|LIBRARIES|MANAGER|OVERRIDE"
+    r"|COMPILER|NVCC|OPTIONS|\w*FLAGS|ENV|VARS|URL|ENDPOINT|REPOSITORY|REPO|REMOTE|SERVER|HOST|IPS?|PORT|ADDR|COMM_ID|S3|MODELSCOPE"
+    r"|CONNECTOR|RESOLVER|LORA_UPDATING|INSECURE|WEIGHTS_ONLY|MCP|(ASSETS|MEDIA)_CACHE|LOGGING_STREAM|BODY_LOG_LEVEL)(_|$)"
+)
+#: Options of vllm serve that run code, and whose. docs/recipes.md lists them.
+_CODE: Mapping[str, str] = {
+    **dict.fromkeys(("--trust-remote-code", "--code-revision"), "of the model's repository"),
+    **dict.fromkeys(
+        (
+            "--middleware",
+            "--tool-parser-plugin",
+            "--reasoning-parser-plugin",
+            "--io-processor-plugin",
+            "--logits-processors",
+            "--scheduler-cls",
+            "--worker-cls",
+            "--worker-extension-cls",
+            "--kv-transfer-config",
+            "--ec-transfer-config",
+        ),
+        "that the image or the model has under this name",
+    ),
+}
 
 
-def use(recipe: Recipe, given: Collection[str], nodes: int, images: Mapping[str, str]) -> tuple[Use, list[Problem]]:
+def use(
+    recipe: Recipe, given: Collection[str], nodes: int, images: Mapping[str, str], extra: Collection[str] = ()
+) -> tuple[Use, list[Problem]]:
     """Return the use of a recipe on a number of nodes, and every problem.
 
-    ``given``: the variables that the inventory sets; ``images``: gb10_recipe_images.
+    ``given``: the variables that the inventory sets; ``images``: gb10_recipe_images; ``extra``: the names in
+    gb10_extra_env.
     """
     command = _Command(given, nodes)
     for name, values, found in arguments.options(recipe.args):
         command.add(_ALIASES.get(name, name), values, found)
     runtime, refused = _image(recipe, given, images)
-    environment, replaced, unsafe = _environment(recipe)
+    environment, replaced, unsafe = _environment(recipe, extra)
     executor = {"gb10_distributed_executor_backend": "mp"} if nodes > 1 else {}
     # The name that vLLM itself would use, and that the clients in a recipe's documentation use.
     served = {} if recipe.model.startswith("/") else {"gb10_served_model_name": recipe.model}
@@ -110,10 +145,10 @@ def use(recipe: Recipe, given: Collection[str], nodes: int, images: Mapping[str,
         settings={name: value for name, value in settings.items() if name not in given},
         args=tuple(command.args),
         environment=environment,
-        about=[about, *command.replaced, *replaced],
+        about=[about, *command.replaced, *replaced, *command.code],
     )
     secrets = secret_environment.check_arguments(recipe.args, f"{VARIABLE}.command")
-    return result, [*_check_nodes(recipe, nodes), *command.problems, *secrets, *refused, *unsafe]
+    return result, [*_check_model(recipe, given), *_check_nodes(recipe, nodes), *command.problems, *secrets, *refused, *unsafe]
 
 
 class _Command:
@@ -124,6 +159,7 @@ class _Command:
         self.settings: dict[str, Any] = {}
         self.args: list[str] = []
         self.replaced: list[str] = []
+        self.code: list[str] = []
         self.problems: list[Problem] = []
         self.revision = ""
         self.reasoning = False
@@ -141,6 +177,8 @@ class _Command:
             self.revision = "".join(values)
         else:
             self.args += found
+            if source := _CODE.get(name.partition(".")[0]):
+                self.code.append(f"{shown} runs code {source}, as the service user: trust it, or remove the option")
             self.reasoning = self.reasoning or name == "--reasoning-parser"
 
     def _set(self, name: str, values: list[str], found: list[str]) -> None:
@@ -157,6 +195,15 @@ class _Command:
 
 def _problem(key: str, found: str, expected: str, fix: str) -> Problem:
     return Problem(f"{VARIABLE}.{key}", found, expected, fix)
+
+
+def _check_model(recipe: Recipe, given: Collection[str]) -> list[Problem]:
+    """Return a problem for a folder of a node: only the inventory decides which of its files vLLM reads."""
+    if not recipe.model.startswith("/") or "gb10_model" in given:
+        return []
+    model = recipe.model[:100]
+    fix = f"set gb10_model: {model} if the model is there"
+    return [_problem("command", f"the model {model}, a folder of the nodes", "OWNER/NAME on Hugging Face Hub", fix)]
 
 
 def _check_nodes(recipe: Recipe, nodes: int) -> list[Problem]:
@@ -192,18 +239,24 @@ def _image(recipe: Recipe, given: Collection[str], images: Mapping[str, str]) ->
     return {"gb10_runtime": "container", "gb10_container_image": image}, problems
 
 
-def _environment(recipe: Recipe) -> tuple[dict[str, str], list[str], list[Problem]]:
+def _environment(recipe: Recipe, extra: Collection[str]) -> tuple[dict[str, str], list[str], list[Problem]]:
     """Return the variables for the ranks, the replaced ones as text, and the problems."""
     environment, replaced = dict[str, str](), list[str]()
     problems = secret_environment.check_environment(recipe.environment, f"{VARIABLE}.env")
+    reported = {problem.path for problem in problems}
     for name, value in recipe.environment.items():
-        if _LOADER.fullmatch(name):
-            found = f"{name} changes the programs or libraries that a process loads"
-            problems.append(_problem(f"env.{name}", found, "variables of vLLM and its libraries", "set it in gb10_extra_env if you trust it"))
-        elif _NETWORK.fullmatch(name):
+        if f"{VARIABLE}.env.{name}" in reported:
+            continue
+        if _NETWORK.fullmatch(name):
             replaced.append(f"{name}={value} is replaced: the plan sets the network of each node")
-        else:
+        elif name in extra:
+            replaced.append(f"{name}={value} is replaced: gb10_extra_env sets it")
+        elif _ALLOWED.fullmatch(name) and not _REACHES.search(name):
             environment[name] = value
+        else:
+            found = f"{name} is not a variable that a recipe may set: it could run code, or reach files and hosts"
+            fix = "remove it, or set it in gb10_extra_env if you trust it"
+            problems.append(_problem(f"env.{name}", found, "variables that choose kernels, sizes and times (docs/recipes.md)", fix))
     try:
         systemd.environment_file(environment)
     except ValueError as error:

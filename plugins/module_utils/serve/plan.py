@@ -6,6 +6,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
@@ -44,6 +45,9 @@ _SHARE, _KV_DTYPE, _SEQUENCES = "--gpu-memory-utilization", "--kv-cache-dtype", 
 #: The share's name, and its other name since vLLM 0.31.
 _SHARES = (_SHARE, "--device-memory-utilization")
 _MARLIN = "VLLM_MARLIN_USE_ATOMIC_ADD"
+_MEDIA = "--allowed-media-domains"
+#: A host name or IPv4 address, as vLLM reads it from a URL.
+_DOMAIN = re.compile(r"[a-z0-9]([a-z0-9.-]{0,251}[a-z0-9])?", re.ASCII)
 #: Arguments that variables replace, with the variable's value that means unset.
 _OWNED: Mapping[str, tuple[str, Any]] = {
     "--tensor-parallel-size": ("gb10_tensor_parallel_size", None),
@@ -100,6 +104,7 @@ def decide(inputs: Inputs) -> Decision:
         _stack(inputs, environment),
         _named(model, options, plan is not None),
         _Part(args=[f"{argument}={file.path}" for argument, file in files]),
+        _media(settings.api_media_domains),
         _Part(problems=[] if served else [_required(inputs)]),
         _Part(why=_unchecked(inputs), problems=[*_contradictions(settings, tensor, pipeline, user_args), *unread]),
     )
@@ -161,7 +166,19 @@ def _environment(inputs: Inputs) -> dict[str, str]:
     defaults = {_MARLIN: "1"} if _cuda(inputs) else {}
     if _names(inputs):
         defaults |= serve_backends.environment(inputs.model.config.quantization.scheme, inputs.settings.flashinfer)
-    return {**defaults, **inputs.stack.environment, **inputs.model.entry.environment}
+    # An allowed server could redirect to any other.
+    media = {"VLLM_MEDIA_URL_ALLOW_REDIRECTS": "0"} if inputs.settings.api_media_domains else {}
+    return {**defaults, **inputs.stack.environment, **inputs.model.entry.environment, **media}
+
+
+def _media(domains: Sequence[str]) -> _Part:
+    """Limit the hosts from which the server fetches the media that a request names by URL."""
+    problems = [
+        Problem(f"gb10_api_media_domains[{index}]", repr(domain), "a host name in lower case, without port and path", "correct it")
+        for index, domain in enumerate(domains)
+        if not _DOMAIN.fullmatch(domain)
+    ]
+    return _Part(args=[_MEDIA, *domains] if domains and not problems else [], problems=problems)
 
 
 def _names(inputs: Inputs) -> bool:

@@ -39,6 +39,7 @@ class Settings:
     api_host: str
     api_port: int
     api_key_enabled: bool
+    api_media_domains: Sequence[str]
     extra_env: Mapping[str, str]
     max_model_len: int
     max_num_seqs: int

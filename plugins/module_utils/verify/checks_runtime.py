@@ -168,7 +168,7 @@ CHECKS = (
         "each service runs with the variables of /etc/gb10/cluster.env",
         "the file was changed after the start, so that the next start differs from the running one",
         _RESTART,
-        "systemd.exec(5), EnvironmentFile=",
+        "module_utils/launch/io_gates.py",
         _stale,
     ),
     Check(

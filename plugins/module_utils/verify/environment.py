@@ -27,7 +27,6 @@ _OF_PROCESS = re.compile(
 #: The begin of a digest.
 DIGEST = "hmac:"
 _DIGITS = 16
-_LINE = re.compile(r'([A-Za-z_]\w*)=(?:"((?:[^"\\]|\\.)*)"|(.*))')
 
 
 def of_process(environ: str) -> dict[str, str]:
@@ -38,12 +37,6 @@ def of_process(environ: str) -> dict[str, str]:
         for name, equals, value in pairs
         if equals and re.fullmatch(r"\w+", name) and not _OF_PROCESS.fullmatch(name)
     }
-
-
-def of_file(text: str) -> dict[str, str]:
-    """Return the variables in a file of common.systemd.environment_file()."""
-    matches = filter(None, map(_LINE.fullmatch, text.splitlines()))
-    return {match[1]: match[3] if match[2] is None else re.sub(r"\\(.)", r"\1", match[2]) for match in matches}
 
 
 def sendable(variables: Mapping[str, str], key: str) -> dict[str, str]:

@@ -20,7 +20,7 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from ansible_collections.gb10.cluster.plugins.module_utils.common import io_file, paths
+from ansible_collections.gb10.cluster.plugins.module_utils.common import io_file, paths, systemd
 from ansible_collections.gb10.cluster.plugins.module_utils.common.io_command import Run
 from ansible_collections.gb10.cluster.plugins.module_utils.common.problems import ProblemsError
 from ansible_collections.gb10.cluster.plugins.module_utils.fabric import io_facts as io_fabric
@@ -54,7 +54,6 @@ _MIB, _GIB = 1 << 20, 1 << 30
 _LARGE = _GIB
 #: Bounds of files, in bytes and numbers.
 _MOST_RECORD, _MOST_SOURCE, _MOST_FILES, _MOST_MODULES = 16 * _MIB, 8 * _MIB, 20_000, 32 * _MIB
-_ENVIRONMENT_FILE = "/etc/gb10/cluster.env"
 _ORIGINAL, _RECORD = ".gb10-original", ".gb10-sha256"
 _RAY_PORT, _SECONDS = 8265, 5
 _ENGINES = ("docker", "podman")
@@ -211,8 +210,8 @@ def _user(pid: int) -> str:
 
 def _environments(services: Sequence[dict[str, Any]], ranks: Sequence[int], key: str) -> dict[str, dict[str, str]]:
     """Return {source: variables}: the ranks' file, each running service, and without these the ranks' parent."""
-    text = io_file.read_bounded(_ENVIRONMENT_FILE, _MIB)
-    found = {} if text is None else {"cluster.env": environment.of_file(text)}
+    text = io_file.read_bounded(paths.RANK_ENVIRONMENT, _MIB)
+    found = {} if text is None else {"cluster.env": systemd.variables_of_file(text)}
     for service in services:
         # The main process of a container is its engine's client, which has other variables.
         if service["pid"] and not service["container"]:
@@ -238,7 +237,7 @@ def _nccl(runtime: str) -> dict[str, Any] | None:
 
     ``recorded`` is its SHA-256 when the role nccl_sm121_build installed it, "" for another library.
     """
-    text = environment.of_file(io_file.read_bounded(_ENVIRONMENT_FILE, _MIB) or "")
+    text = systemd.variables_of_file(io_file.read_bounded(paths.RANK_ENVIRONMENT, _MIB) or "")
     preloaded = [path for path in re.split(r"[:\s]+", text.get("LD_PRELOAD", "")) if "libnccl" in path]
     places = preloaded or glob.glob(
         f"{glob.escape(runtime)}/lib/python3*/site-packages/nvidia/nccl/lib/{io_nccl.SONAME}"

@@ -121,7 +121,7 @@ FAULTS = {
         {
             "head": drop_in(
                 VLLM,
-                "printf 'EnvironmentFile=\\nEnvironmentFile=/etc/gb10/cluster.env\\nExecStart=\\n'; "
+                "printf 'LoadCredential=\\nLoadCredential=ray.token:/etc/gb10/ray.token\\nExecStart=\\n'; "
                 f"sed -n '/^ExecStart=/s/--middleware=[^ ]*//p' {UNITS}/{VLLM}",
             )
         },

@@ -183,7 +183,8 @@ def test_a_recipe_with_mods_serves_in_an_image_of_its_own(
     text = completion(head)
     arguments = json.loads(inside(head, image)[1])
     given = {
-        "gb10_model": "",
+        # A recipe alone does not decide about a folder of the nodes.
+        "gb10_model": "/srv/models/tiny",
         "gb10_recipe": str(recipe),
         "gb10_recipe_images": {"vllm-node": f"sha256:{image}"},
         "gb10_container_engine": "podman",

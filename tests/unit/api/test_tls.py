@@ -184,7 +184,7 @@ def test_a_container_reads_what_the_unit_lays_out() -> None:
     argv = launch.contained(planned, launch.VLLM, launch.vllm_argv(planned))
     assert "--ssl-keyfile=/run/gb10-vllm/api.key" in argv
     assert "--mount=type=bind,source=/run/gb10-vllm,target=/run/gb10-vllm,readonly" in argv
-    assert not [word for word in launch.contained({**planned, "api_tls": {}}, launch.VLLM, ["vllm"]) if "/run/gb10-vllm" in word]
+    assert not [word for word in launch.contained({**planned, "api_tls": {}}, launch.VLLM, ["vllm"]) if "source=/run/gb10-vllm" in word]
 
 
 def unit(planned: dict[str, Any], folder: Path) -> list[str]:
@@ -223,8 +223,7 @@ def test_the_unit_gets_credentials(tmp_path: Path, runtime: str, executor: str) 
     planned["node"]["secrets"] = ["HF_TOKEN"]
     lines = unit(planned, tmp_path)
     assert {"LoadCredential=api.cert:/etc/gb10/tls/api.crt", "LoadCredential=api.key:/etc/gb10/tls/api.key"} <= set(lines)
-    assert "EnvironmentFile=/etc/gb10/secret.env" in lines
-    assert lines.index("EnvironmentFile=/etc/gb10/secret.env") > lines.index("EnvironmentFile=/etc/gb10/cluster.env")
+    assert {"LoadCredential=secret.env:/etc/gb10/secret.env", "LoadCredential=api.env:/etc/gb10/api.env"} <= set(lines)
     assert lines.count("RuntimeDirectory=gb10-vllm") == (runtime == "container")
     assert (sum(line.startswith("ExecStartPre=/usr/bin/install") for line in lines) > 0) is (runtime == "container")
     (start,) = [line for line in lines if line.startswith("ExecStart=")]

@@ -32,7 +32,7 @@ def test_a_pod_runs_the_argv_of_the_unit_with_its_environment(name: str, host: s
     argv, environment = started(exported(plan), host, tmp_path)
     expected = unit(plan, node)
     assert argv == expected.argv
-    # The files that the unit reads: cluster.env, secret.env and api.env.
+    # What the gates read: cluster.env, secret.env and api.env.
     given = {**overrides.rank_environment(node), "VLLM_HOST_IP": node["address"]}
     given |= {secret: f"{secret} of gb10-vllm-environment" for secret in node["secrets"]}
     if node["head"] and plan["api_key"]:

@@ -15,14 +15,18 @@ from typing import Any
 
 import pytest
 from filters import FILTERS
+from rendered_units import gates_program
 from repository import ROOT, load_yaml, read
 from run_module import program
 
-from ansible_collections.gb10.cluster.plugins.module_utils.common import paths
+from ansible_collections.gb10.cluster.plugins.module_utils.common import paths, systemd
 from ansible_collections.gb10.cluster.plugins.module_utils.launch import gates, io_gates
 
 PLAN: dict[str, Any] = json.loads((ROOT / "tests/unit/data/plan_two_spark.json").read_text(encoding="utf-8"))
 GIB = 1 << 30
+#: The variables of the ranks, and a secret one.
+RANKS = {"PYTHONPATH": "/planted", "NCCL_DEBUG": 'two words "quoted" \\ $HOME', "DOCKER_HOST": "tcp://192.0.2.1"}
+KEY = "0123456789abcdef"
 
 
 def plan(index: int, **changes: Any) -> dict[str, Any]:
@@ -184,34 +188,52 @@ Installed = Callable[..., subprocess.CompletedProcess[str]]
 @pytest.fixture
 def installed(tmp_path: Path) -> Installed:
     """Install the program as the role does, in a folder; return a function that runs it with given settings."""
-    variables = load_yaml(read("roles/gb10/vars/main.yml"))
     folder = tmp_path / "program"
-    for name in variables["_gb10_gate_modules"]:
-        target = folder / variables["_gb10_gate_package"] / name
+    for name, text in gates_program().items():
+        target = folder / name
         target.parent.mkdir(parents=True, exist_ok=True)
-        target.write_text(read(f"plugins/module_utils/{name}"), encoding="utf-8")
-    package = variables["_gb10_gate_package"].replace("/", ".")
-    main = variables["_gb10_gate_main"].replace("{{ _gb10_gate_package | replace('/', '.') }}", package)
-    (folder / "__main__.py").write_text(main, encoding="utf-8")
+        target.write_text(text, encoding="utf-8")
 
     def run(*arguments: str, **changes: Any) -> subprocess.CompletedProcess[str]:
         settings = {"node": "spark1", "seconds": 1, "drop_caches": False, "links": [], "gpu": False, "libraries": [], "memory": 0}
         path = tmp_path / "gates.json"
         path.write_text(json.dumps({**settings, "peers": {"gb10-ray": []}, **changes}), encoding="utf-8")
-        words = [sys.executable, *gates.argv("gb10-ray")[1:3], str(folder), f"--settings={path}", *arguments]
-        # The service's variables must not change the gates' Python, and the service must get them.
-        environment = {**os.environ, "PYTHONPATH": "/planted"}
+        ranks = tmp_path / "cluster.env"
+        ranks.write_text(systemd.environment_file(RANKS), encoding="utf-8")
+        credentials = tmp_path / "credentials"
+        credentials.mkdir(exist_ok=True)
+        (credentials / "api.env").write_text(systemd.environment_file({"SECRET": "api", "VLLM_API_KEY": KEY}), encoding="utf-8")
+        (credentials / "secret.env").write_text(f"# salt\n{systemd.environment_file({'SECRET': 'secret', 'HF_TOKEN': KEY})}", encoding="utf-8")
+        words = [sys.executable, *gates.argv("gb10-ray")[1:3], str(folder), f"--settings={path}", f"--environment={ranks}", *arguments]
+        environment = {**os.environ, "CREDENTIALS_DIRECTORY": str(credentials)}
         return subprocess.run(words, capture_output=True, text=True, check=False, timeout=60, env=environment)
 
     return run
 
 
-def test_the_service_replaces_the_program_and_keeps_its_environment(installed: Installed) -> None:
-    done = installed("gb10-ray", "--", "sh", "-c", "echo started $PYTHONPATH; exit 7")
+def test_the_service_replaces_the_program_and_gets_the_variables(installed: Installed) -> None:
+    done = installed("gb10-ray", "--", "sh", "-c", 'echo "started $PYTHONPATH $NCCL_DEBUG $SECRET $VLLM_API_KEY $HF_TOKEN"; exit 7')
     assert done.returncode == 7, done.stderr
     # Other programs of this machine may have left something.
     lines = [line for line in done.stdout.splitlines() if not line.startswith("gb10-gates removed")]
-    assert lines == [f"{gates.OPEN}0 s", "started /planted"]
+    # Of the gates' own Python, PYTHONPATH changed nothing.
+    assert lines == [f"{gates.OPEN}0 s", f"started /planted {RANKS['NCCL_DEBUG']} api {KEY} {KEY}"]
+
+
+def test_an_engine_gets_the_variables_in_a_file_and_has_none_itself(installed: Installed, tmp_path: Path) -> None:
+    file = tmp_path / "ranks.env"
+    shown = tmp_path / "shown"
+    done = installed(f"--engine-file={file}", "gb10-ray", "--", "sh", "-c", f"env >{shown}; stat --format=%a {file}")
+    assert (done.returncode, done.stdout.splitlines()[-1]) == (0, "600"), done.stderr
+    lines = dict(line.split("=", 1) for line in file.read_text(encoding="utf-8").splitlines())
+    assert lines == {**RANKS, "SECRET": "api", "VLLM_API_KEY": KEY, "HF_TOKEN": KEY}
+    given = {line.partition("=")[0] for line in shown.read_text(encoding="utf-8").splitlines()}
+    assert not given & set(lines), "Docker's client would send a key to the host in DOCKER_HOST"
+
+
+def test_a_service_without_its_variables_is_not_started(installed: Installed, tmp_path: Path) -> None:
+    done = installed(f"--environment={tmp_path}/none", "gb10-ray", "--", "echo", "started")
+    assert (done.returncode, done.stdout.startswith(gates.REFUSED), "started\n" in done.stdout) == (1, True, False)
 
 
 def test_the_separator_of_the_service_is_kept(installed: Installed) -> None:

@@ -137,14 +137,81 @@ PROBLEMS = {
     "cluster only": (recipe(cluster_only=True), 1, "gb10_recipe.cluster_only"),
     "solo only": (recipe(solo_only=True), 2, "gb10_recipe.solo_only"),
     "a context": (recipe("--max-model-len", "many"), 2, "gb10_recipe.command"),
-    "a loader's variable": (recipe(environment={"LD_PRELOAD": "/tmp/x.so"}), 2, "gb10_recipe.env.LD_PRELOAD"),
-    "Python's path": (recipe(environment={"PYTHONPATH": "/tmp"}), 2, "gb10_recipe.env.PYTHONPATH"),
+    "a folder": (recipe(model="/etc/gb10"), 2, "gb10_recipe.command"),
+    "a folder behind a link": (recipe(model="/proc/self/root/srv/model"), 2, "gb10_recipe.command"),
 }
 
 
 @pytest.mark.parametrize(("found", "nodes", "path"), PROBLEMS.values(), ids=PROBLEMS)
 def test_what_cannot_be_honored_is_refused(found: Recipe, nodes: int, path: str) -> None:
     assert refused(found, nodes=nodes) == [path]
+
+
+#: Each runs code in a rank, in root's Python or in an engine's client, or reaches files and hosts.
+UNSAFE = """
+LD_PRELOAD PYTHONPATH PATH HOME BASH_ENV OPENSSL_CONF SSL_CERT_FILE DOCKER_HOST DOCKER_CONFIG CONTAINER_HOST CONTAINERS_CONF
+CC CXX CUDAHOSTCXX NVCC_PREPEND_FLAGS HF_ENDPOINT HF_HOME HF_HUB_CACHE HTTPS_PROXY https_proxy NO_PROXY
+CUDA_HOME CUDA_PATH CUDA_INJECTION64_PATH CUDA_MPS_PIPE_DIRECTORY OMP_TOOL_LIBRARIES NVIDIA_VISIBLE_DEVICES
+NCCL_TUNER_PLUGIN NCCL_PROFILER_PLUGIN NCCL_CONF_FILE NCCL_DEBUG_FILE NCCL_TOPO_FILE NCCL_COMM_ID
+TRITON_PTXAS_PATH TRITON_LIBDEVICE_PATH TRITON_CACHE_DIR TRITON_CACHE_MANAGER TRITON_DUMP_DIR TRITON_KERNEL_OVERRIDE
+TORCH_EXTENSIONS_DIR TORCH_FORCE_NO_WEIGHTS_ONLY_LOAD TORCHINDUCTOR_CACHE_DIR TORCH_LOGS_OUT TORCH_TRACE
+FLASHINFER_WORKSPACE_BASE FLASHINFER_CUBINS_REPOSITORY FLASHINFER_EXTRA_CUDAFLAGS FLASHINFER_EXTRA_LDFLAGS DG_JIT_NVCC_COMPILER
+VLLM_ALLOW_INSECURE_SERIALIZATION VLLM_ALLOW_RUNTIME_LORA_UPDATING VLLM_SERVER_DEV_MODE VLLM_PLUGINS VLLM_NCCL_SO_PATH VLLM_CUDART_SO_PATH
+VLLM_CONFIG_ROOT VLLM_CACHE_ROOT VLLM_LOGGING_CONFIG_PATH VLLM_LOGGING_STREAM VLLM_RUST_FRONTEND_PATH VLLM_USE_MODELSCOPE VLLM_MEDIA_CONNECTOR
+VLLM_MEDIA_URL_ALLOW_REDIRECTS VLLM_DEBUG_DUMP_PATH VLLM_TORCH_PROFILER_DIR VLLM_USAGE_STATS_SERVER VLLM_GPT_OSS_SYSTEM_TOOL_MCP_LABELS
+VLLM_RAY_EXTRA_ENV_VARS_TO_COPY
+""".split()
+#: Of published recipes of eugr/spark-vllm-docker and NVIDIA's pages.
+SAFE = """
+VLLM_MARLIN_USE_ATOMIC_ADD VLLM_USE_FLASHINFER_MOE_FP4 VLLM_NVFP4_GEMM_BACKEND VLLM_FLASHINFER_ALLREDUCE_BACKEND VLLM_ALLOW_LONG_MAX_MODEL_LEN
+VLLM_DISTRIBUTED_EXECUTOR_CONFIG VLLM_TRITON_MLA_SPARSE VLLM_USE_DEEP_GEMM VLLM_WORKER_MULTIPROC_METHOD VLLM_DISABLE_COMPILE_CACHE
+VLLM_HTTP_TIMEOUT_KEEP_ALIVE VLLM_PREFIX_CACHE_RETENTION_INTERVAL VLLM_TARGET_DEVICE VLLM_ENFORCE_STRICT_TOOL_CALLING
+FLASHINFER_DISABLE_VERSION_CHECK TORCH_CUDA_ARCH_LIST TORCHDYNAMO_DISABLE PYTORCH_CUDA_ALLOC_CONF CUDA_DEVICE_MAX_CONNECTIONS NCCL_DEBUG
+NCCL_MIN_CTAS NCCL_P2P_DISABLE HF_HUB_OFFLINE HF_HUB_ENABLE_HF_TRANSFER TRANSFORMERS_OFFLINE OMP_NUM_THREADS SAFETENSORS_FAST_GPU CUTE_DSL_ARCH
+TILELANG_CLEANUP_TEMP_FILES DG_JIT_USE_NVRTC INSTANTTENSOR_BUFFER_SIZE
+""".split()
+
+
+@pytest.mark.parametrize("name", UNSAFE)
+def test_a_variable_that_reaches_code_or_files_is_refused_unless_the_inventory_sets_it(name: str) -> None:
+    found = recipe(environment={name: "1"})
+    assert refused(found) == [f"gb10_recipe.env.{name}"]
+    result, problems = use(found, (), 2, {}, [name])
+    assert (problems, result.environment) == ([], {})
+    assert result.about[1:] == [f"{name}=1 is replaced: gb10_extra_env sets it"]
+
+
+@pytest.mark.parametrize("name", SAFE)
+def test_a_variable_of_published_recipes_is_kept(name: str) -> None:
+    assert used(recipe(environment={name: "1"})).environment == {name: "1"}
+
+
+@pytest.mark.parametrize(
+    "words",
+    [
+        ["--trust-remote-code"],
+        ["--middleware", "x.Y"],
+        ["--tool-parser-plugin=/x.py"],
+        ["--reasoning_parser_plugin", "x.py"],
+        ["--worker-cls", "x.Y"],
+        ["--worker-extension-cls", "x.Y"],
+        ["--scheduler-cls", "x.Y"],
+        ["--logits-processors", "x.Y"],
+        ["--io-processor-plugin", "x"],
+        ["--kv-transfer-config", "{}"],
+        ["--kv-transfer-config.kv_connector_module_path", "x"],
+    ],
+    ids=" ".join,
+)
+def test_the_plan_names_options_that_run_code(words: list[str]) -> None:
+    result = used(recipe(*words, "--x"))
+    assert result.args == (*words, "--x")
+    (line,) = result.about[1:]
+    assert line.startswith(f"{' '.join(words)} runs code ")
+
+
+def test_a_folder_is_used_if_the_inventory_names_the_model() -> None:
+    assert refused(recipe(model="/models/x"), given={"gb10_model"}) == []
 
 
 def test_mods_need_an_image() -> None:

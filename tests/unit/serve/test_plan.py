@@ -403,3 +403,20 @@ def test_a_container_that_is_cut_off_is_refused_before_anything_changes(args: li
 def test_other_options_of_a_container_pass(args: list[str]) -> None:
     container = {"gb10_model": "gpt-oss-120b", "gb10_runtime": "container", "gb10_container_image": f"a@sha256:{'1' * 64}"}
     assert cluster_plan(sparks(2, **container, gb10_container_args=args))[1] == []
+
+
+def test_media_come_from_the_given_hosts_alone() -> None:
+    decision = serve_plan.decide(inputs("gpt-oss-20b", gb10_api_media_domains=["a.example", "10.0.0.7"]))
+    words = decision.args
+    start = words.index("--allowed-media-domains")
+    assert words[start : start + 3] == ["--allowed-media-domains", "a.example", "10.0.0.7"]
+    assert decision.environment["VLLM_MEDIA_URL_ALLOW_REDIRECTS"] == "0"
+    plain = serve_plan.decide(inputs("gpt-oss-20b"))
+    assert "--allowed-media-domains" not in plain.args and "VLLM_MEDIA_URL_ALLOW_REDIRECTS" not in plain.environment
+
+
+@pytest.mark.parametrize("domain", ["--trust-remote-code", "https://a.example", "a.example/x", "a.example:80", "A.example", "", "a b"])
+def test_a_host_of_media_is_a_name_alone(domain: str) -> None:
+    decision = serve_plan.decide(inputs("gpt-oss-20b", gb10_api_media_domains=["a.example", domain]))
+    assert [problem.path for problem in decision.problems] == ["gb10_api_media_domains[1]"]
+    assert "--allowed-media-domains" not in decision.args

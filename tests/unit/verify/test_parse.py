@@ -5,7 +5,6 @@ from __future__ import annotations
 import base64
 import hashlib
 
-from ansible_collections.gb10.cluster.plugins.module_utils.common.systemd import environment_file
 from ansible_collections.gb10.cluster.plugins.module_utils.verify import environment, parse
 
 
@@ -87,8 +86,5 @@ def test_secrets_never_leave_a_node_as_text() -> None:
     assert environment.sendable(VARIABLES, "") == {"NCCL_DEBUG": "WARN"}
 
 
-def test_variables_of_a_process_and_a_file() -> None:
+def test_variables_of_a_process() -> None:
     assert environment.of_process("A=1\0INVOCATION_ID=9\0SSH_TTY=x\0broken\0B=2=3\0") == {"A": "1", "B": "2=3"}
-    values = {"A": "plain", "B": 'two words "quoted" \\ $x `y`', "C": ""}
-    assert environment.of_file(environment_file(values)) == values
-    assert environment.of_file("# comment\nnot a variable\n") == {}

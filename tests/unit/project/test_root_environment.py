@@ -1,0 +1,143 @@
+"""No command of root, and no client of a container engine, gets a variable of the ranks: one test over all units.
+
+A recipe or a user sets these variables. Several run code or send secrets: OPENSSL_CONF in Python, DOCKER_HOST and CONTAINERS_CONF
+in an engine's client, LD_PRELOAD in any program.
+"""
+
+from __future__ import annotations
+
+import re
+from typing import Any
+
+import pytest
+from cluster_nodes import cluster_plan, spark
+from rendered_units import rendered
+from repository import ROOT, read
+
+from ansible_collections.gb10.cluster.plugins.module_utils.benchmark import plan as benchmark
+from ansible_collections.gb10.cluster.plugins.module_utils.firewall import plan as firewall
+from ansible_collections.gb10.cluster.plugins.module_utils.launch import overrides
+
+ATTACK = {"OPENSSL_CONF": "/planted/o.cnf", "DOCKER_HOST": "tcp://192.0.2.1", "CONTAINERS_CONF": "/planted/c.conf", "LD_PRELOAD": "/planted/x.so"}
+SECRETS = ["HF_TOKEN"]
+#: The variables that a unit sets for all its commands: none can be set by a user or a recipe, and none changes a program.
+OF_UNITS = {
+    "GB10_INPUTS",
+    "GB10_RANK_GROUP",
+    "PYTHONPATH",
+    "RAY_ADDRESS",
+    "RAY_AUTH_TOKEN_PATH",
+    "RAY_GRACEFUL_SHUTDOWN_DRAIN_TIMEOUT_S",
+}
+#: Units whose commands all run as their user, which may read their file.
+OF_USERS = {"gb10-gateway": "gb10-gateway"}
+IMAGE = {"gb10_runtime": "container", "gb10_container_image": "sha256:" + "1" * 64}
+VARIANTS: dict[str, dict[str, Any]] = {
+    f"{runtime} {executor}": {**given, "gb10_distributed_executor_backend": executor}
+    for runtime, given in {
+        "native": {},
+        "docker": {**IMAGE, "gb10_container_engine": "docker"},
+        "podman": {**IMAGE, "gb10_container_engine": "podman"},
+    }.items()
+    for executor in ("mp", "ray")
+}
+
+
+def planned(name: str) -> list[dict[str, Any]]:
+    """Return the plan of a variant, once for each node."""
+    nodes = [spark(number, group, gb10_extra_env=ATTACK, **VARIANTS[name]) for number, group in ((1, "head"), (2, "worker"))]
+    plan, problems = cluster_plan([{**node, "secrets": {"names": SECRETS, "problems": []}} for node in nodes])
+    assert problems == []
+    plan["api_tls"] = {"digest": "0", "until": "2030-01-01"}
+    return [{**plan, "node": node} for node in plan["nodes"]]
+
+
+@pytest.fixture(scope="module")
+def units(tmp_path_factory: pytest.TempPathFactory) -> dict[str, str]:
+    """Render every template of a unit, for each variant and node. Return {variant node unit: text}."""
+    plans = {f"{variant} {plan['node']['name']}": plan for variant in VARIANTS for plan in planned(variant)}
+    texts = rendered(plans, tmp_path_factory.mktemp("units"))
+    found = {f"{name} {unit}": text for name, units in texts.items() for unit, text in units.items()}
+    return {**found, "firewall": firewall.unit("/usr/sbin/nft", "/etc/x"), "firewall again": firewall.again("/usr/sbin/nft", "/etc/x")}
+
+
+def values(text: str, key: str) -> list[str]:
+    return re.findall(rf"^{key}=(.*)$", text, re.MULTILINE)
+
+
+def commands_of_root(text: str) -> list[str]:
+    """Return the command lines that do not run as the unit's user: `+` lifts User= (systemd.service(5))."""
+    lines = values(text, r"Exec\w+")
+    user = values(text, "User")
+    return [line for line in lines if user in ([], ["root"]) or re.match(r"[-@:]*[+!]", line)]
+
+
+def test_no_unit_gives_a_variable_of_the_ranks_to_root(units: dict[str, str]) -> None:
+    of_root = 0
+    for name, text in units.items():
+        unit = name.rpartition(" ")[2]
+        if not commands_of_root(text):
+            assert values(text, "User") == [OF_USERS[unit]]
+            continue
+        of_root += 1
+        assert "EnvironmentFile=" not in text and "PassEnvironment=" not in text, name
+        assert {line.partition("=")[0] for line in values(text, "Environment")} <= OF_UNITS, name
+        for line in values(text, "Environment"):
+            assert not line.startswith("PYTHONPATH=") or line.startswith("PYTHONPATH=/usr/local/lib/gb10-"), name
+    assert of_root > len(VARIANTS) * 4
+
+
+def test_no_unit_names_a_variable_of_a_user_or_its_value(units: dict[str, str]) -> None:
+    """Of a native rank too: the gates load the variables in the process that becomes the rank."""
+    for name, text in units.items():
+        assert not [word for word in (*ATTACK, *ATTACK.values(), *SECRETS, "VLLM_API_KEY") if word in text], name
+
+
+@pytest.mark.parametrize("variant", VARIANTS)
+def test_each_rank_gets_its_variables_from_the_gates(units: dict[str, str], variant: str) -> None:
+    for plan in planned(variant):
+        assert overrides.rank_environment(plan["node"]).items() >= ATTACK.items()
+        for unit in ("gb10-ray", "gb10-vllm"):
+            text = units[f"{variant} {plan['node']['name']} {unit}"]
+            (start,) = values(text, "ExecStart")
+            engine = f"/run/{unit}/ranks.env"
+            inside = "native" not in variant
+            assert start.startswith("/usr/bin/python3 -I -B /usr/local/lib/gb10-gates ")
+            assert (f" --engine-file={engine} " in start, f" --env-file={engine} " in start) == (inside, inside)
+            assert (f"RuntimeDirectory={unit}\n" in text) is inside
+            assert "LoadCredential=secret.env:/etc/gb10/secret.env\n" in text
+            assert ("LoadCredential=api.env:/etc/gb10/api.env\n" in text) is (unit == "gb10-vllm" and plan["node"]["head"])
+
+
+def test_a_command_of_a_transient_unit_has_the_ranks_file_only_as_their_user() -> None:
+    (plan, _worker) = planned("native mp")
+    settings = benchmark.Settings("quick", [1], [1], 1, 1, 60)
+    words = benchmark.command(plan, benchmark.Run(1, 1, 1, 1), settings)
+    assert "--uid=gb10" in words and any("EnvironmentFile" in word for word in words)
+    (plan, _worker) = planned("docker mp")
+    assert not [word for word in benchmark.command(plan, benchmark.Run(1, 1, 1, 1), settings) if "EnvironmentFile" in word or "--setenv" in word]
+
+
+def test_no_other_file_loads_variables_into_a_unit() -> None:
+    """A new user of EnvironmentFile= or --setenv belongs into the tests above, or runs as another user than root."""
+    found = {
+        str(path.relative_to(ROOT))
+        for folder in ("plugins", "roles", "playbooks")
+        for path in (ROOT / folder).rglob("*")
+        if path.suffix in (".py", ".yml", ".j2", ".sh") and re.search(r"EnvironmentFile=-?[/{]|--setenv=|PassEnvironment=", read(path))
+    }
+    assert found == {
+        "plugins/module_utils/benchmark/plan.py",
+        "plugins/module_utils/kernels/plan.py",
+        # HOME alone, as a temporary user.
+        "plugins/module_utils/launch/confinement.py",
+        "plugins/module_utils/vllm_build/plan.py",
+        "plugins/modules/vllm_gpu_probe.py",
+        "roles/common/tasks/query_runtime.yml",
+        "roles/gateway/templates/gb10-gateway.service.j2",
+        "roles/nccl_sm121_build/vars/main.yml",
+        # Root's own downloads: variables of the role model_store, which no recipe sets.
+        "roles/model_store/tasks/list.yml",
+        "roles/model_store/tasks/fetch.yml",
+        "roles/model_store/vars/main.yml",
+    }
