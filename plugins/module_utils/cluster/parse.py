@@ -204,9 +204,12 @@ def _toolkit(found: Mapping[str, Any]) -> Toolkit:
 
 
 def _image(found: Mapping[str, Any]) -> ImageOptions | None:
-    if not found:
+    """Return the head's query of an image. The image is queried again if the query of an earlier release lacks a part."""
+    if not found or "nccl" not in found:
         return None
-    return ImageOptions(found["image"], found["image_id"], found["version"], found["ray"], found["options"], found["variables"])
+    return ImageOptions(
+        found["image"], found["image_id"], found["version"], found["ray"], found["nccl"], found["options"], found["variables"]
+    )
 
 
 def _installed(found: Mapping[str, Any]) -> Installed:

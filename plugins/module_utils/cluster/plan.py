@@ -190,7 +190,9 @@ def _nccl(inputs: Inputs, fabric: FabricPlan, stack: Stack, transport: str) -> t
         ring=(fabric.topology, transport) == ("ring", "roce"),
         release=stack.bundled_nccl,
     )
-    nodes = [nccl_choice.Node(node.name, node.capability or "", node.facts.nccl if node.facts else None) for node in inputs.nodes]
+    # The environment that a node may still have does not count for its containers.
+    read = [node.facts.nccl if node.facts and not cluster.container else None for node in inputs.nodes]
+    nodes = [nccl_choice.Node(node.name, node.capability or "", library) for node, library in zip(inputs.nodes, read, strict=True)]
     choice = nccl_choice.choose(head.nccl_wanted, cluster, nodes)
     tag = stack.nccl if head.nccl == "stack" else head.nccl
     loaded = nccl_choice.loaded(nodes[0].library or {}, stack.bundled_nccl) if not choice.build else nccl_choice.built(tag)
@@ -211,7 +213,7 @@ def _plan(
     head, settings, stack = inputs.head, inputs.head.settings, runtime.stack
     executor = settings.distributed_executor_backend
     download = any(store and not store["source"] for store in (model.store, model.draft_store))
-    lacking = [packages.lacking(node, runtime, nccl.build, download) for node in inputs.nodes]
+    lacking = [packages.lacking(node, runtime, nccl.build and nccl.final, download) for node in inputs.nodes]
     nodes = _planned_nodes(inputs, fabric.nodes, ranks, decision.environment, runtime.wheels, lacking)
     expected = _expected(serving, decision)
     faster = serve_plan.faster_alone(serving, decision)

@@ -97,11 +97,13 @@ def _container(inputs: Inputs, locked: Stack, build: Choice, queried: ImageOptio
     items = build.wheels[:1] if build.built else ()
     own = [layers.Layer(f"vllm-{item.name}", "", item.sha256 or item.name, (), False, _store(inputs, item)) for item in items]
     builds = layers.builds(base, [*own, *inputs.layers], inputs.head.image_python) if base else []
-    stack = replace(locked, image=builds[-1].image) if builds else locked
+    # The lock does not install the image's NCCL.
+    stack = replace(locked, image=builds[-1].image if builds else base, bundled_nccl="")
     # The head may have queried another image last.
     image = queried if queried and queried.image == stack.image else None
     if image:
-        stack = replace(stack, vllm=image.vllm.partition("+")[0], ray=image.ray, image_has_ray=bool(image.ray))
+        known = {"ray": image.ray, "image_has_ray": bool(image.ray), "bundled_nccl": image.nccl}
+        stack = replace(stack, vllm=image.vllm.partition("+")[0], **known)
     engine, arguments, lock = settings.container_engine, settings.container_args, settings.runtime_lock
     return Runtime(
         stack=stack,

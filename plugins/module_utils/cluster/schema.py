@@ -133,12 +133,13 @@ class HubModel:
 
 @dataclass(frozen=True)
 class ImageOptions:
-    """The options of vLLM in a container image, which the head queried. ``image``: its name in the plan at that time."""
+    """What the head read in a container image: releases, "" if missing, and vLLM's options. ``image``: its name in the plan at that time."""
 
     image: str
     image_id: str
     vllm: str
     ray: str
+    nccl: str
     options: Sequence[Mapping[str, Any]]
     variables: Sequence[str]
 
