@@ -41,6 +41,7 @@ from ansible_collections.gb10.cluster.plugins.module_utils.cluster.schema import
 )
 from ansible_collections.gb10.cluster.plugins.module_utils.common import paths
 from ansible_collections.gb10.cluster.plugins.module_utils.common.problems import Problem, ProblemsError
+from ansible_collections.gb10.cluster.plugins.module_utils.fabric import environment as fabric_environment
 from ansible_collections.gb10.cluster.plugins.module_utils.fabric import plan as fabric_plan
 from ansible_collections.gb10.cluster.plugins.module_utils.fabric import topology
 from ansible_collections.gb10.cluster.plugins.module_utils.fabric.plan import FabricPlan, NodeFabric
@@ -147,6 +148,7 @@ def _ranks(inputs: Inputs, fabric: FabricPlan, runtime: Runtime, model: Chosen) 
         launch.own_environment(share.environment, _tools(node, runtime), inputs.head.settings.service_user, reference, extra)
         for node, share in zip(inputs.nodes, fabric.nodes, strict=False)
     ]
+    shares = [share.environment for share in fabric.nodes]
     return [
         serve.Node(
             name=node.name,
@@ -158,9 +160,12 @@ def _ranks(inputs: Inputs, fabric: FabricPlan, runtime: Runtime, model: Chosen) 
             cma_free_bytes=node.facts.cma_free_bytes if node.facts else 0,
             cma_total_bytes=node.facts.cma_total_bytes if node.facts else 0,
             environment=environment,
+            fabric=share,
             additions=overrides.for_runtime(node.facts.additions, runtime.planned.name) if node.facts else {},
         )
-        for node, environment in zip(inputs.nodes, environments or [{}] * len(inputs.nodes), strict=True)
+        for node, environment, share in zip(
+            inputs.nodes, environments or [{}] * len(inputs.nodes), shares or [{}] * len(inputs.nodes), strict=True
+        )
     ]
 
 
@@ -178,7 +183,7 @@ def _transport(ranks: Sequence[serve.Node]) -> str:
         return ""
     if len(ranks) == 1:
         return "none"
-    return "socket" if ranks[0].environment.get("NCCL_IB_DISABLE") == "1" else "roce"
+    return fabric_environment.transport(ranks[0].environment)
 
 
 def _nccl(inputs: Inputs, fabric: FabricPlan, stack: Stack, transport: str) -> tuple[Nccl, nccl_choice.Loaded]:

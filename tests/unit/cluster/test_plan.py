@@ -883,3 +883,41 @@ def test_only_numbers_of_a_node_reach_its_unit(owner: str, kept: str) -> None:
     nodes[0]["observed"]["state"] = {"service_user": owner, "service_user_ready": "yes", "of_a_later_release": 1}
     state = planned(nodes)["nodes"][0]["state"]
     assert (state["service_user"], state["service_user_ready"], "of_a_later_release" in state) == (kept, False, False)
+
+
+def _pair_with(**variables: str) -> dict[str, Any]:
+    return planned(pair(gb10_extra_env=variables))
+
+
+def _lines(plan: dict[str, Any], rule: str) -> list[str]:
+    return [line for line in plan["serve"]["findings"] if f" {rule}, " in line]
+
+
+@pytest.mark.parametrize(("name", "value"), [("NCCL_IB_DISABLE", "1"), ("NCCL_NET", "Socket"), ("NCCL_NET", "socket")])
+def test_sockets_of_a_users_variable_are_reported_with_their_cost(name: str, value: str) -> None:
+    plan = _pair_with(**{name: value})
+    (line,) = _lines(plan, "roce-disabled")
+    assert line.startswith(f"warning roce-disabled, gb10_extra_env.{name}: '{value}' on spark1, spark2, with 2 pipeline stages. ")
+    assert "half of the speed" in line and (plan["tensor_parallel_size"], plan["pipeline_parallel_size"]) == (1, 2)
+    assert line in plan["serve"]["warnings"]
+    fast = planned(pair())["serve"]["expected"]["tokens_per_second"]
+    assert plan["serve"]["expected"]["tokens_per_second"] == pytest.approx(fast / 2, rel=0.1)
+
+
+def test_the_lan_of_a_users_variable_is_reported() -> None:
+    assert _lines(_pair_with(NCCL_IB_DISABLE="0", NCCL_NET="IB", NCCL_SOCKET_IFNAME="=enp1s0f1np1"), "socket-interface") == []
+    plan = _pair_with(NCCL_IB_DISABLE="1", NCCL_SOCKET_IFNAME="enP7s7", GLOO_SOCKET_IFNAME="enP7s7")
+    assert len(_lines(plan, "roce-disabled")) == 1
+    lines = _lines(plan, "socket-interface")
+    assert [line.split(". ")[0] for line in lines] == [
+        f"warning socket-interface, gb10_extra_env.{name}: 'enP7s7' instead of 'enp1s0f1np1' on {node}"
+        for name in ("GLOO_SOCKET_IFNAME", "NCCL_SOCKET_IFNAME")
+        for node in ("spark1", "spark2")
+    ]
+
+
+def test_planned_sockets_are_no_finding() -> None:
+    for settings in ({"gb10_fabric_transport": "socket"}, {"gb10_fabric_topology": "socket"}, {}):
+        plan = planned(pair(**settings))
+        assert _lines(plan, "roce-disabled") == _lines(plan, "socket-interface") == []
+    assert _lines(planned([spark(1, "head", gb10_extra_env={"NCCL_IB_DISABLE": "1"})]), "roce-disabled") == []
