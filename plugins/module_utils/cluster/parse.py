@@ -81,9 +81,17 @@ def parse(nodes: Sequence[Mapping[str, Any]], lock: str, recipe: Any = None, lay
     use = _use(ordered, recipe, problems) if recipe is not None else None
     if use:
         ordered = [{**given, "settings": {**given["settings"], **use.settings}} for given in ordered]
+    # Ray distributes ranks over nodes. A single node would only pay for its processes.
+    executor = "mp" if len(ordered) == 1 else "ray"
+    ordered = [{**given, "settings": _decided(given["settings"], executor)} for given in ordered]
     parsed = tuple(_node(given, f"nodes[{index}]", problems) for index, given in enumerate(ordered))
     found = tuple(_layer(layer) for layer in layers if not layer["problem"])
     return Inputs(parsed, lock, tuple(problems), use, found)
+
+
+def _decided(settings: Mapping[str, Any], executor: str) -> dict[str, Any]:
+    name = "gb10_distributed_executor_backend"
+    return {**settings, name: executor if settings.get(name) == "auto" else settings.get(name)}
 
 
 def _layer(found: Mapping[str, Any]) -> Layer:

@@ -15,6 +15,8 @@ from snapshot import assert_recorded
 from ansible_collections.gb10.cluster.plugins.module_utils.cluster import node_checks
 from ansible_collections.gb10.cluster.plugins.module_utils.cluster.parse import parse
 from ansible_collections.gb10.cluster.plugins.module_utils.common.problems import report
+from ansible_collections.gb10.cluster.plugins.module_utils.firewall import plan as firewall
+from ansible_collections.gb10.cluster.plugins.module_utils.launch import argv as launch
 from ansible_collections.gb10.cluster.plugins.module_utils.launch import toolchain
 
 SNAPSHOT = Path(__file__).parents[1] / "data" / "plan_two_spark.json"
@@ -44,6 +46,21 @@ def test_a_single_node_is_its_own_head_by_its_management_address() -> None:
     assert (plan["tensor_parallel_size"], plan["head"]) == (1, {"name": "spark1", "address": "192.168.1.11"})
     (node,) = plan["nodes"]
     assert (node["interface"], node["rails"], node["netplan"]) == ("enP7s7", [], {})
+
+
+def test_ray_runs_on_several_nodes_only() -> None:
+    several, alone, wanted = (planned(nodes) for nodes in (pair(), [spark(1, "head")], [spark(1, "head", gb10_distributed_executor_backend="ray")]))
+    assert [(plan["executor"], plan["ranks_unit"]) for plan in (several, alone, wanted)] == [
+        ("ray", "gb10-ray.service"),
+        ("mp", "gb10-vllm.service"),
+        ("ray", "gb10-ray.service"),
+    ]
+    settings = parse([spark(1, "head")], LOCK).head.settings
+    assert node_checks.listeners(settings, True, 1) == {"gb10_api_port": 8000}
+    assert planned([spark(1, "head", gb10_api_port=29501)])["api_port"] == 29501, "no rank waits on the master port"
+    assert firewall.needs({**alone, "node": alone["nodes"][0]}) == {}
+    argv = launch.start_argv({**alone, "node": alone["nodes"][0]})
+    assert (argv[1], [word for word in argv if "master" in word or "nnodes" in word]) == ("serve", [])
 
 
 def test_a_single_node_needs_neither_qsfp_ports_nor_a_free_pool() -> None:
@@ -275,7 +292,7 @@ BAD: dict[str, tuple[Callable[[], list[Node]], str, str, str, str]] = {
         lambda: pair(gb10_distributed_executor_backend="uni"),
         "gb10_distributed_executor_backend",
         "'uni'",
-        "ray or mp",
+        "auto, ray, mp",
         "correct gb10_distributed_executor_backend",
     ),
     "API where ranks meet": (
@@ -629,7 +646,7 @@ def test_a_worker_may_use_the_heads_ports_for_itself() -> None:
 
 def test_listeners_of_head_and_worker() -> None:
     settings = parse(pair(), LOCK).head.settings
-    head, worker = (node_checks.listeners(settings, head=is_head) for is_head in (True, False))
+    head, worker = (node_checks.listeners(settings, is_head, 2) for is_head in (True, False))
     assert head["gb10_api_port"] == 8000
     assert worker.keys() < head.keys()
     assert head.keys() - worker.keys() == {"gb10_api_port", "gb10_ray_port.dashboard", "gb10_ray_port.port", "gb10_ray_port.ray-client-server-port"}
