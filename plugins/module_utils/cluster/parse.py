@@ -36,6 +36,7 @@ from ansible_collections.gb10.cluster.plugins.module_utils.recipe import apply a
 from ansible_collections.gb10.cluster.plugins.module_utils.recipe import parse as recipe_parse
 from ansible_collections.gb10.cluster.plugins.module_utils.recipe.schema import Use
 from ansible_collections.gb10.cluster.plugins.module_utils.runtime import layers as image_layers
+from ansible_collections.gb10.cluster.plugins.module_utils.runtime import pins
 from ansible_collections.gb10.cluster.plugins.module_utils.runtime.layers import Layer
 from ansible_collections.gb10.cluster.plugins.module_utils.vllm_build import parse as vllm_build
 
@@ -193,6 +194,7 @@ def _facts(observed: Mapping[str, Any]) -> Facts:
         additions=observed.get("additions", {}),
         installed=_installed(observed.get("state", {})),
         image=_image(observed.get("image_options") or {}),
+        pins=pins.parse(observed.get("image_pins")),
         builds=vllm_build.builds(built.get("builds")),
         published=vllm_build.published(built.get("published")),
         cores=vllm_build.count(built.get("cores")),

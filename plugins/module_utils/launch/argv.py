@@ -234,7 +234,8 @@ def keeps_entry_point(plan: Mapping[str, Any]) -> bool:
 
     Source: gyliu513/langX101#409: without that of NVIDIA's images, FlashInfer's compiler fails on a GB10.
     """
-    return str(plan["runtime"]["base"]).startswith("nvcr.io/nvidia/")
+    runtime = plan["runtime"]
+    return str(runtime["tag"] or runtime["base"]).startswith("nvcr.io/nvidia/")
 
 
 def _is_api_server(plan: Mapping[str, Any], unit: str) -> bool:

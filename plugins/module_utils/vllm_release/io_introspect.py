@@ -6,7 +6,8 @@
 
 This file is also a program: vLLM's Python runs it, so it imports nothing from this collection. The last line on stdout
 is one JSON object: {"version", "ray", "nccl", "options": [{"name", "kind", "aliases", "choices", "fold", "open"}], "variables":
-[name]}, with options as in lookup.Option; "ray" and "nccl" are "" without them. If vLLM does not expose the values of an option, its choices are empty.
+[name]}, with options as in lookup.Option; "ray" and "nccl" are "" without them. If vLLM does not expose the values of an
+option, its choices are empty.
 """
 
 from __future__ import annotations

@@ -786,6 +786,8 @@ def test_a_container_in_place_of_an_environment() -> None:
         "engine_args": ["--env=A=1"],
         "options_of": "",
         "base": DIGEST,
+        "tag": "",
+        "pins": {},
         "builds": [],
         "lock": "vllm.lock",
     }
@@ -865,7 +867,8 @@ def queried(*options: dict[str, Any], ray: str = "2.60.0", **settings: Any) -> l
     """Return two nodes whose image was queried: it has a later release, and more options than the table's vLLM."""
     nodes = pair(gb10_runtime="container", gb10_container_image=IMAGE, **settings)
     usual = [option(f"--{name}") for name in ("gpu-memory-utilization", "kv-cache-memory-bytes", "max-model-len", "max-num-seqs", "moe-backend")]
-    found = {"image": IMAGE, "image_id": "1" * 64, "version": "0.41.0+local", "ray": ray, "nccl": "", "options": [*usual, *options], "variables": ["VLLM_X"]}
+    found = {"image": IMAGE, "image_id": "1" * 64, "version": "0.41.0+local", "ray": ray, "nccl": ""}
+    found |= {"options": [*usual, *options], "variables": ["VLLM_X"]}
     nodes[0]["observed"]["image_options"] = found
     return nodes
 

@@ -49,7 +49,7 @@ WORKER = {**PLAN, "node": {**PLAN["node"], "name": "spark2", "address": "10.110.
 IMAGE = "vllm/vllm-openai@sha256:" + "1" * 64
 INSIDE: dict[str, Any] = {
     **PLAN,
-    "runtime": {"kind": "container", "name": IMAGE, "image": IMAGE, "base": IMAGE, "engine": "docker", "engine_args": []},
+    "runtime": {"kind": "container", "name": IMAGE, "image": IMAGE, "base": IMAGE, "tag": "", "engine": "docker", "engine_args": []},
 }
 
 
