@@ -44,8 +44,9 @@ def node(run: Run) -> dict[str, Any]:
     interfaces, with Mb/s and the state of the RDMA port. ``error`` is {unit, text, age} of the last error in the journal
     since boot, or {}. ``lock`` is {text, age} of the run that holds the cluster's lock, or {}. ``record`` is the ID
     of the current launch record, or "". ``image`` is the image of the ranks and its ID, "" without containers.
-    ``watchdog`` is {active, mode, head, ...}, the last status of the watchdog, or {} without one. ``memory_guard`` is {active, starts, stop} with the last starts of guard.entry(), the present one included,
-    and {reason, text} of the guard's stop or {}; {} without the guard. ``reboot`` is {required, packages}. Raises ValueError, OSError.
+    ``watchdog`` is {active, mode, head, ...}, the last status of the watchdog, or {} without one. ``memory_guard`` is
+    {active, starts, stop} with the last starts of guard.entry(), the present one included, and {reason, text} of the guard's
+    stop or {}; {} without the guard. ``reboot`` is {required, packages}. Raises ValueError, OSError.
     """
     services = [io_node.service(run, unit) for unit in paths.UNITS]
     now = time.clock_gettime(time.CLOCK_MONOTONIC)
