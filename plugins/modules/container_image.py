@@ -135,7 +135,7 @@ def see_to(engine: Engine, params: dict[str, Any], check: bool) -> dict[str, Any
     before = image = engine.find(reference)
     build = params["build"]
     missing = image is None and bool(params["archive"] or params["pull"] or build)
-    old = image is not None and params["update"] and bool(params["archive"] or (params["pull"] and image.digests))
+    old = image is not None and params["update"] and bool(params["archive"] or (params["pull"] and pins.digest(reference, image.digests)))
     if (missing or old) and not check:
         if build:
             image = io_container_image.build(engine, reference, build)

@@ -52,9 +52,10 @@ def pinned(reference: str, pins: Mapping[str, Pin]) -> str:
 def digest(reference: str, digests: Sequence[str]) -> str:
     """Return the digest of an image in the registry of a tag, "" if there is none. ``digests``: as in image_copy.Image.
 
-    Engines may add or omit docker.io.
+    Engines may add or omit docker.io, and Podman calls an image of its own localhost.
     """
     folder, slash, name = reference.partition("@")[0].rpartition("/")
     wanted = f"/{folder}{slash}{name.partition(':')[0]}"
-    found = ((f"/{repository}", value) for repository, _at, value in (entry.partition("@") for entry in digests))
+    entries = (entry.partition("@") for entry in digests if not entry.startswith("localhost/"))
+    found = ((f"/{repository}", value) for repository, _at, value in entries)
     return next((value for repository, value in found if wanted.endswith(repository) or repository.endswith(wanted)), "")

@@ -41,6 +41,8 @@ def test_other_references_are_no_tags(image: str) -> None:
         ("localhost:5000/a/b:v1", [f"other.example/a/bb@{DIGEST}", f"localhost:5000/a/xb@{DIGEST}"], ""),
         ("b:v1", [f"localhost:5000/a/xb@{DIGEST}"], ""),
         ("own:1", [], ""),
+        ("own:1", [f"localhost/own@{DIGEST}"], ""),
+        ("localhost/own:1", [f"localhost/own@{DIGEST}"], ""),
     ],
 )
 def test_the_digest_is_that_of_the_tags_registry(tag: str, digests: list[str], found: str) -> None:
