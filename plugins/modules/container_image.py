@@ -133,20 +133,16 @@ def see_to(engine: Engine, params: dict[str, Any], check: bool) -> dict[str, Any
     """Pull or load the image if it is missing or may be old, and save it to a tar file if requested."""
     reference, saved = params["image"], None
     before = image = engine.find(reference)
-    build = params["build"]
-    missing = image is None and bool(params["archive"] or params["pull"] or build)
-    old = image is not None and params["update"] and bool(params["archive"] or (params["pull"] and pins.digest(reference, image.digests)))
+    missing, old = _due(params, image)
     if (missing or old) and not check:
-        if build:
-            image = io_container_image.build(engine, reference, build)
-        else:
-            image = io_container_image.get(engine, reference, params["archive"], params["pull"])
+        image = _fetched(engine, params)
     if image is not None:
         io_container_image.check_machine(image, reference, os.uname().machine)
         if params["save"] and not check:
             saved = io_container_image.save(engine, image, params["save"])
     known = image or Image("", "")
-    moved = before is not None and before.id != known.id
+    # Only a fetch shows whether the tag has moved.
+    moved = old and known.id != (before or known).id
     return {
         "changed": bool(missing or moved or params["save"]),
         "image_id": known.id or None,
@@ -154,12 +150,26 @@ def see_to(engine: Engine, params: dict[str, Any], check: bool) -> dict[str, Any
         "digest": pins.digest(reference, known.digests),
         "size": known.size,
         "saved_sha256": saved,
-        "diff": {"before": f"sha256:{before.id}\n" if before and moved else "", "after": _after(reference, known, missing, moved)},
+        "diff": {"before": _shown(before, moved), "after": _shown(image, moved) or (f"{reference}\n" if missing else "")},
     }
 
 
-def _after(reference: str, image: Image, missing: bool, moved: bool) -> str:
-    return f"sha256:{image.id}\n" if moved else f"{reference}\n" if missing else ""
+def _fetched(engine: Engine, params: dict[str, Any]) -> Image | None:
+    if params["build"]:
+        return io_container_image.build(engine, params["image"], params["build"])
+    return io_container_image.get(engine, params["image"], params["archive"], params["pull"])
+
+
+def _due(params: dict[str, Any], image: Image | None) -> tuple[bool, bool]:
+    """Return whether the image is missing and is to be fetched or built, and whether it is there and is to be fetched again."""
+    if image is None:
+        return bool(params["archive"] or params["pull"] or params["build"]), False
+    known = params["pull"] and pins.digest(params["image"], image.digests)
+    return False, params["update"] and bool(params["archive"] or known)
+
+
+def _shown(image: Image | None, moved: bool) -> str:
+    return f"sha256:{image.id}\n" if image and moved else ""
 
 
 def main() -> None:

@@ -46,7 +46,7 @@ def runtime_of(inputs: Inputs) -> Runtime:
     settings, request, lock = inputs.head.settings, inputs.head.build, inputs.lock
     nodes, queried = _build_nodes(inputs), inputs.head.facts.image if inputs.head.facts else None
     given, problems = stacks.resolve(settings.stack, lock, settings.runtime_lock, settings.runtime, settings.container_image)
-    locked = replace(given, image=pins.pinned(given.image, inputs.head.facts.pins if inputs.head.facts else {}))
+    locked = replace(given, image=pins.pinned(given.image, _pins(inputs)))
     container, torch = locked.runtime == stacks.CONTAINER, requirements.version(lock, "torch")
     lock_problems = locks.check_lock(lock, settings.runtime_lock)
     build_problems = choice.check_request(request, locked.vllm, bool(lock))
@@ -108,16 +108,19 @@ def _container(inputs: Inputs, locked: Stack, given: str, build: Choice, queried
         release = image.vllm.partition("+")[0]
         stack = replace(stack, vllm=release, ray=image.ray, image_has_ray=bool(image.ray), bundled_nccl=image.nccl)
     engine, arguments, lock = settings.container_engine, settings.container_args, settings.runtime_lock
-    options_of, tag = image.image_id if image else "", given if pins.is_tag(given) else ""
-    known = inputs.head.facts.pins if inputs.head.facts else {}
+    options_of, tag, known = image.image_id if image else "", pins.tag(given), _pins(inputs)
     return Runtime(
         stack=stack,
         planned=Container(stack.runtime, stack.image, stack.image, engine, arguments, options_of, base, builds, lock, tag, known),
         build=build,
         options=image.options if image else None,
         variables=image.variables if image else None,
-        unread=not image and (bool(builds) or given != stacks.STACKS[stack.name].image),
+        unread=not image and (stack.image if builds else given) != stacks.STACKS[stack.name].image,
     )
+
+
+def _pins(inputs: Inputs) -> Mapping[str, pins.Pin]:
+    return inputs.head.facts.pins if inputs.head.facts else {}
 
 
 def _environment(inputs: Inputs, stack: Stack, build: Choice) -> Runtime:

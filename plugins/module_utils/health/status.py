@@ -95,7 +95,7 @@ def lines(nodes: Sequence[Mapping[str, Any]], wanted: str) -> list[str]:
     for node in nodes:
         result += [f"{name:{width}}  {text}" for name, text in zip((node["name"], *[""] * 2), _node(node), strict=False)]
     result += _records(nodes)
-    result += [f"image: {image}" for image in dict.fromkeys(node["status"].get("image", "") for node in nodes if not node["unreachable"]) if image]
+    result += _images(nodes)
     result += _reboots(nodes)
     result += symptoms.states(nodes)
     errors = [(node["status"]["error"]["age"], node["name"], node["status"]["error"]) for node in nodes if node["status"].get("error")]
@@ -113,6 +113,11 @@ def _records(nodes: Sequence[Mapping[str, Any]]) -> list[str]:
         listed = ", ".join(f"{name} {shown or 'none'}" for name, shown in found.items())
         return [f"warning: the nodes have different launch records: {listed}. Fix: run site.yml"]
     return [f"launch record: {shown}" for shown in set(found.values()) if shown]
+
+
+def _images(nodes: Sequence[Mapping[str, Any]]) -> list[str]:
+    found = dict.fromkeys(node["status"].get("image", "") for node in nodes if not node["unreachable"])
+    return [f"image: {shown}" for shown in found if shown]
 
 
 def image(recorded: Mapping[str, Mapping[str, Any]]) -> str:

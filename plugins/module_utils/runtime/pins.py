@@ -22,18 +22,18 @@ class Pin:
     digest: str
 
 
-def is_tag(reference: str) -> bool:
-    """Return whether a reference can mean another image tomorrow: one without a digest that is no ID."""
-    return reference != "" and "sha256:" not in reference
+def tag(reference: str) -> str:
+    """Return a reference that can mean another image tomorrow, "" for one with a digest and for an ID."""
+    return "" if "sha256:" in reference else reference
 
 
 def parse(found: Any) -> dict[str, Pin]:
     """Return the pins in the head's record, {tag: {image_id, digest}}. Other entries are left out, so that their tags are pinned again."""
     entries = found.items() if isinstance(found, Mapping) and len(found) <= _MOST else ()
     return {
-        tag: Pin(entry["image_id"], entry["digest"])
-        for tag, entry in entries
-        if is_tag(tag)
+        name: Pin(entry["image_id"], entry["digest"])
+        for name, entry in entries
+        if tag(name)
         and isinstance(entry, Mapping)
         and all(isinstance(entry.get(key), str) for key in ("image_id", "digest"))
         and _ID.fullmatch(entry["image_id"])
