@@ -46,9 +46,7 @@ def ray_exec_start(plan: Mapping[str, Any], object_store_memory: int, args: Sequ
 def vllm_exec_start(plan: Mapping[str, Any]) -> str:
     """Return the ExecStart= of vLLM on the plan's node."""
     given = plain_data(plan)
-    ray = given["executor"] == "ray"
-    argv = launch.contained(given, launch.VLLM, launch.vllm_argv(given), _owner(given)) if ray else launch.rank_argv(given, _owner(given))
-    return systemd.exec_line([*gates.argv(launch.VLLM, launch.engine_file(given, launch.VLLM)), *argv])
+    return systemd.exec_line([*gates.argv(launch.VLLM, launch.engine_file(given, launch.VLLM)), *launch.start_argv(given, _owner(given))])
 
 
 def gate_settings(plan: Mapping[str, Any], drop_caches: bool) -> dict[str, Any]:

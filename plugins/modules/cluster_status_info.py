@@ -89,6 +89,10 @@ lock:
   returned: success
   type: dict
   sample: {"text": "alice@laptop runs site.yml (process 4711) since 2026-11-22 07:29:43 UTC", "age": 12.5}
+image:
+  description: The container image of the ranks and its ID; empty without containers.
+  returned: success
+  type: str
 record:
   description: The ID of the current launch record; empty without one.
   returned: success

@@ -26,6 +26,11 @@ options:
     description: Whether to pull the image from its registry if neither the engine nor O(archive) has it.
     type: bool
     default: false
+  update:
+    description: Whether to fetch the image although the engine has it, because its tag may have moved. An image that no
+      registry has stays, unless O(archive) is set.
+    type: bool
+    default: false
   build:
     description:
       - How to build the image if the engine does not have it.
@@ -96,6 +101,11 @@ digests:
   returned: success
   type: list
   elements: str
+digest:
+  description: The digest under which the registry of O(image) has it, C(sha256:) and 64 hexadecimal digits; empty if none
+    has.
+  returned: success
+  type: str
 size:
   description: Its disk usage in bytes.
   returned: success
@@ -113,36 +123,53 @@ from ansible.module_utils.basic import AnsibleModule
 
 from ansible_collections.gb10.cluster.plugins.module_utils.common.io_command import runner
 from ansible_collections.gb10.cluster.plugins.module_utils.common.problems import ProblemsError
-from ansible_collections.gb10.cluster.plugins.module_utils.runtime import image_copy
+from ansible_collections.gb10.cluster.plugins.module_utils.runtime import image_copy, pins
 from ansible_collections.gb10.cluster.plugins.module_utils.runtime import io_image as io_container_image
 from ansible_collections.gb10.cluster.plugins.module_utils.runtime.image_copy import Image
 from ansible_collections.gb10.cluster.plugins.module_utils.runtime.io_engine import Engine
 
 
 def see_to(engine: Engine, params: dict[str, Any], check: bool) -> dict[str, Any]:
-    """Pull or load the image if it is missing, and save it to a tar file if requested."""
+    """Pull or load the image if it is missing or may be old, and save it to a tar file if requested."""
     reference, saved = params["image"], None
-    image = engine.find(reference)
-    build = params["build"]
-    missing = image is None and bool(params["archive"] or params["pull"] or build)
-    if missing and not check:
-        if build:
-            image = io_container_image.build(engine, reference, build)
-        else:
-            image = io_container_image.get(engine, reference, params["archive"], params["pull"])
+    before = image = engine.find(reference)
+    missing, old = _due(params, image)
+    if (missing or old) and not check:
+        image = _fetched(engine, params)
     if image is not None:
         io_container_image.check_machine(image, reference, os.uname().machine)
         if params["save"] and not check:
             saved = io_container_image.save(engine, image, params["save"])
     known = image or Image("", "")
+    # Only a fetch shows whether the tag has moved.
+    moved = old and known.id != (before or known).id
     return {
-        "changed": bool(missing or params["save"]),
+        "changed": bool(missing or moved or params["save"]),
         "image_id": known.id or None,
         "digests": list(known.digests),
+        "digest": pins.digest(reference, known.digests),
         "size": known.size,
         "saved_sha256": saved,
-        "diff": {"before": "", "after": f"{reference}\n" if missing else ""},
+        "diff": {"before": _shown(before, moved), "after": _shown(image, moved) or (f"{reference}\n" if missing else "")},
     }
+
+
+def _fetched(engine: Engine, params: dict[str, Any]) -> Image | None:
+    if params["build"]:
+        return io_container_image.build(engine, params["image"], params["build"])
+    return io_container_image.get(engine, params["image"], params["archive"], params["pull"])
+
+
+def _due(params: dict[str, Any], image: Image | None) -> tuple[bool, bool]:
+    """Return whether the image is missing and is to be fetched or built, and whether it is there and is to be fetched again."""
+    if image is None:
+        return bool(params["archive"] or params["pull"] or params["build"]), False
+    known = params["pull"] and pins.digest(params["image"], image.digests)
+    return False, params["update"] and bool(params["archive"] or known)
+
+
+def _shown(image: Image | None, moved: bool) -> str:
+    return f"sha256:{image.id}\n" if image and moved else ""
 
 
 def main() -> None:
@@ -152,6 +179,7 @@ def main() -> None:
             "image": {"type": "str", "required": True},
             "archive": {"type": "path"},
             "pull": {"type": "bool", "default": False},
+            "update": {"type": "bool", "default": False},
             "build": {
                 "type": "dict",
                 "options": {

@@ -273,6 +273,10 @@ image_options:
     C(image_id), and otherwise as M(gb10.cluster.vllm_arguments_info) returns them; null without one.
   returned: always
   type: dict
+image_pins:
+  description: The images that tags are pinned to, as C(image_id) and C(digest) by tag; null without any.
+  returned: always
+  type: dict
 additions:
   description: Per-node launch overrides by role, which roles recorded on this node.
   returned: always
@@ -334,6 +338,7 @@ def main() -> None:
             },
             login_users=io_node.login_users(),
             image_options=io_json.json_file(paths.IMAGE_OPTIONS),
+            image_pins=io_json.json_file(paths.IMAGE_PINS),
             additions=io_overrides.recorded_additions(),
         )
     except ImportError as error:

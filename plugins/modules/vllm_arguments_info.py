@@ -49,6 +49,11 @@ ray:
   returned: success
   type: str
   sample: 2.60.0
+nccl:
+  description: The release of the NCCL that its ranks load, empty if it is not installed.
+  returned: success
+  type: str
+  sample: 2.30.7
 options:
   description: Every option of C(vllm serve) except C(--help).
   returned: success

@@ -133,6 +133,7 @@ from ansible.module_utils.basic import AnsibleModule
 from ansible_collections.gb10.cluster.plugins.module_utils.common import io_file, io_json
 from ansible_collections.gb10.cluster.plugins.module_utils.common.io_command import runner
 from ansible_collections.gb10.cluster.plugins.module_utils.common.problems import Problem, ProblemsError, refuse
+from ansible_collections.gb10.cluster.plugins.module_utils.fabric import io_facts as io_fabric
 from ansible_collections.gb10.cluster.plugins.module_utils.node import io_facts as io_node
 from ansible_collections.gb10.cluster.plugins.module_utils.rules import context as serve_situation
 from ansible_collections.gb10.cluster.plugins.module_utils.rules import lint as serve_rules
@@ -176,6 +177,7 @@ def main() -> None:
         "gpu": io_node.gpu(runner(module)),
         "kernel": system.release,
         "meminfo": io_file.read("/proc/meminfo"),
+        "rdma": io_fabric.rdma(),
         **{key: params[key] for key in ("nccl", "image", "network")},
     }
     environment = {name: str(value) for name, value in params["environment"].items()}

@@ -215,5 +215,5 @@ class Unit:
 
 def unit(plan: Mapping[str, Any], node: Mapping[str, Any]) -> Unit:
     """Return the container that gb10-vllm.service runs on a node: the end of its ExecStart."""
-    words = launch.rank_argv({**plan, "node": node}, OWNER)
-    return Unit(words[words.index("--") + 1 :])
+    words = launch.start_argv({**plan, "node": node}, OWNER)
+    return Unit(words[words.index(plan["runtime"]["engine"]) :])

@@ -103,6 +103,9 @@ def rm(state: Path, *words: str) -> int:
 def pull(state: Path, _quiet: str, reference: str) -> int:
     for path in (state / "registry").glob("*.json"):
         if reference in json.loads(path.read_text(encoding="utf-8"))["names"]:
+            for other, image in images(state).items():
+                kept = [name for name in image["names"] if name != reference or "@" in name]
+                (state / "images" / f"{other}.json").write_text(json.dumps(image | {"names": kept}), encoding="utf-8")
             shutil.copy(path, state / "images")
             return 0
     return fail(f"reading manifest {reference}: manifest unknown")

@@ -23,7 +23,7 @@ from ansible_collections.gb10.cluster.plugins.module_utils.runtime import stacks
 
 #: Settings that may differ between nodes; all others describe the cluster and must not.
 PER_NODE = ("gb10_fabric_addresses", "gb10_fabric_interface", "gb10_fabric_ports", "gb10_runtime_wheels")
-EXECUTORS = ("ray", "mp")
+EXECUTORS = ("auto", "ray", "mp")
 PARALLELISM = ("gb10_tensor_parallel_size", "gb10_pipeline_parallel_size")
 #: An image reference that engines accept: a name with a tag, a digest or both, or an ID.
 _IMAGE = re.compile(r"(?!sha256:)[A-Za-z0-9][\w.:/-]*(@sha256:[0-9a-f]{64})?|sha256:[0-9a-f]{64}", re.ASCII)
@@ -171,7 +171,7 @@ def _check_settings(settings: Settings, nodes: int) -> list[Problem]:
     problems = []
     if settings.distributed_executor_backend not in EXECUTORS:
         name = "gb10_distributed_executor_backend"
-        problems.append(Problem(name, repr(settings.distributed_executor_backend), " or ".join(EXECUTORS), f"correct {name}"))
+        problems.append(Problem(name, repr(settings.distributed_executor_backend), ", ".join(EXECUTORS), f"correct {name}"))
     sizes = dict(zip(PARALLELISM, (settings.tensor_parallel_size, settings.pipeline_parallel_size), strict=True))
     negative = {name: size for name, size in sizes.items() if size < 0}
     problems += [Problem(name, str(size), "1 or more, or 0 for automatic", f"correct {name}") for name, size in negative.items()]
@@ -180,7 +180,7 @@ def _check_settings(settings: Settings, nodes: int) -> list[Problem]:
     problems += [Problem(name, str(value), "0 or more", f"correct {name}") for name, value in below.items()]
     problems += _check_replicas(settings.data_parallel_size, sizes, nodes)
     problems += _check_parallelism(settings, nodes) if not negative and settings.data_parallel_size == 1 else []
-    problems += _check_ports(settings)
+    problems += _check_ports(settings, nodes)
     problems += _check_container(settings)
     if "VLLM_HOST_IP" in settings.extra_env:
         problems.append(
@@ -268,10 +268,10 @@ def _check_access(nodes: Sequence[Node]) -> list[Problem]:
     ]
 
 
-def _check_ports(settings: Settings) -> list[Problem]:
+def _check_ports(settings: Settings, nodes: int) -> list[Problem]:
     """Find invalid ports, and ports that two listeners of the head would share."""
     if settings.distributed_executor_backend == "mp":
-        return _check_rendezvous(settings)
+        return _check_rendezvous(settings, nodes)
     api, ray = settings.api_port, settings.ray_port
     problems = [
         Problem(name, str(port), f"1024 to {last}", f"correct {name}")
@@ -351,15 +351,15 @@ def _check_restarts(settings: Settings) -> list[Problem]:
     return problems
 
 
-def _check_rendezvous(settings: Settings) -> list[Problem]:
-    """Check the ports without Ray: vLLM's ranks connect on the master port, and use the next port to end together."""
+def _check_rendezvous(settings: Settings, nodes: int) -> list[Problem]:
+    """Check the ports without Ray: the ranks of several nodes connect on the master port, and use the next port to end together."""
     api, meet = settings.api_port, settings.master_port
     problems = [
         Problem(name, str(port), f"1024 to {last}", f"correct {name}")
         for name, port, last in (("gb10_api_port", api, 65535), ("gb10_master_port", meet, 65534))
         if not 1024 <= port <= last
     ]
-    if api in (meet, meet + 1):
+    if nodes > 1 and api in (meet, meet + 1):
         problems.append(
             Problem(
                 "gb10_api_port",

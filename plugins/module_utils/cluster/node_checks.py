@@ -55,7 +55,7 @@ def _check(index: int, node: Node, settings: Settings, fabric: FabricPlan, model
         problems.append(Problem(path, found, "the recorded result of node_info", fix))
     if node.facts:
         problems += _check_node(path, node, node.facts, settings, model)
-        problems += _check_listeners(path, node, node.facts, settings)
+        problems += _check_listeners(path, node, node.facts, listeners(settings, node.head, len(fabric.members)))
         problems += _check_devices(path, node, node.facts.network, settings, fabric.members[index], fabric.topology)
     return problems
 
@@ -123,10 +123,10 @@ def _check_model(path: str, node: Node, files: ModelFiles, model: Chosen) -> lis
     return [Problem(path, f"vLLM cannot load {where} on {name}: {files.reason}", expected, fix)] if files.reason else []
 
 
-def _check_listeners(path: str, node: Node, facts: Facts, settings: Settings) -> list[Problem]:
+def _check_listeners(path: str, node: Node, facts: Facts, ports: Mapping[str, int]) -> list[Problem]:
     """Find ports of the cluster that another program uses."""
     problems = []
-    for variable, port in listeners(settings, node.head).items():
+    for variable, port in ports.items():
         other = next((each for each in facts.listeners if each.port == port and each.unit not in paths.UNITS), None)
         if other:
             found = f"port {port} of {node.name} is in use by {other.process or 'an unknown process'}"
@@ -249,10 +249,11 @@ def _clock(ahead: float) -> list[str]:
     return [f"its clock is {hours}, so certificates of downloads can appear invalid. Fix: run timedatectl set-ntp true on the node"]
 
 
-def listeners(settings: Settings, head: bool) -> dict[str, int]:
-    """Return the cluster's own listeners as {variable: port}; Ray's fixed ports are {variable.name: port}."""
+def listeners(settings: Settings, head: bool, nodes: int) -> dict[str, int]:
+    """Return a node's listeners of the cluster as {variable: port}; Ray's fixed ports are {variable.name: port}."""
     api, meet = {"gb10_api_port": settings.api_port}, settings.master_port
     if settings.distributed_executor_backend == "mp":
-        return {**api, "gb10_master_port": meet, "gb10_master_port.ranks": meet + 1} if head else {}
+        meeting = {"gb10_master_port": meet, "gb10_master_port.ranks": meet + 1} if nodes > 1 else {}
+        return {**api, **meeting} if head else {}
     ports = {f"gb10_ray_port.{name}": port for name, port in launch.ray_ports(settings.ray_port, head).items()}
     return {**ports, **api, "gb10_ray_port.dashboard": launch.RAY_DASHBOARD_PORT} if head else ports

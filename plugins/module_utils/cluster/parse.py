@@ -36,6 +36,7 @@ from ansible_collections.gb10.cluster.plugins.module_utils.recipe import apply a
 from ansible_collections.gb10.cluster.plugins.module_utils.recipe import parse as recipe_parse
 from ansible_collections.gb10.cluster.plugins.module_utils.recipe.schema import Use
 from ansible_collections.gb10.cluster.plugins.module_utils.runtime import layers as image_layers
+from ansible_collections.gb10.cluster.plugins.module_utils.runtime import pins
 from ansible_collections.gb10.cluster.plugins.module_utils.runtime.layers import Layer
 from ansible_collections.gb10.cluster.plugins.module_utils.vllm_build import parse as vllm_build
 from ansible_collections.gb10.cluster.plugins.module_utils.vllm_release import answer
@@ -82,9 +83,17 @@ def parse(nodes: Sequence[Mapping[str, Any]], lock: str, recipe: Any = None, lay
     use = _use(ordered, recipe, problems) if recipe is not None else None
     if use:
         ordered = [{**given, "settings": {**given["settings"], **use.settings}} for given in ordered]
+    # Ray distributes ranks over nodes. A single node would only pay for its processes.
+    executor = "mp" if len(ordered) == 1 else "ray"
+    ordered = [{**given, "settings": _decided(given["settings"], executor)} for given in ordered]
     parsed = tuple(_node(given, f"nodes[{index}]", problems) for index, given in enumerate(ordered))
     found = tuple(_layer(layer) for layer in layers if not layer["problem"])
     return Inputs(parsed, lock, tuple(problems), use, found)
+
+
+def _decided(settings: Mapping[str, Any], executor: str) -> dict[str, Any]:
+    name = "gb10_distributed_executor_backend"
+    return {**settings, name: executor if settings.get(name) == "auto" else settings.get(name)}
 
 
 def _layer(found: Mapping[str, Any]) -> Layer:
@@ -201,6 +210,7 @@ def _facts(observed: Mapping[str, Any]) -> Facts:
         additions=observed.get("additions", {}),
         installed=_installed(observed.get("state", {})),
         image=_image(observed.get("image_options") or {}),
+        pins=pins.parse(observed.get("image_pins")),
         builds=vllm_build.builds(built.get("builds")),
         published=vllm_build.published(built.get("published")),
         cores=vllm_build.count(built.get("cores")),
@@ -220,7 +230,8 @@ def _toolkit(found: Mapping[str, Any]) -> Toolkit:
 
 
 def _image(found: Mapping[str, Any]) -> ImageOptions | None:
-    if not found:
+    """Return the head's query of an image. The image is queried again if the query of an earlier release lacks a part."""
+    if not found or "nccl" not in found:
         return None
     try:
         known = answer.checked(found)
@@ -228,7 +239,7 @@ def _image(found: Mapping[str, Any]) -> ImageOptions | None:
         # The run queries the image again.
         return None
     image, image_id = str(found.get("image", "")), str(found.get("image_id", ""))
-    return ImageOptions(image, image_id, known["version"], known["ray"], known["options"], known["variables"])
+    return ImageOptions(image, image_id, known["version"], known["ray"], known["nccl"], known["options"], known["variables"])
 
 
 def _installed(found: Mapping[str, Any]) -> Installed:

@@ -43,6 +43,7 @@ from ansible_collections.gb10.cluster.plugins.module_utils.cluster.schema import
 )
 from ansible_collections.gb10.cluster.plugins.module_utils.common import paths
 from ansible_collections.gb10.cluster.plugins.module_utils.common.problems import Problem, ProblemsError
+from ansible_collections.gb10.cluster.plugins.module_utils.fabric import environment as fabric_environment
 from ansible_collections.gb10.cluster.plugins.module_utils.fabric import plan as fabric_plan
 from ansible_collections.gb10.cluster.plugins.module_utils.fabric import topology
 from ansible_collections.gb10.cluster.plugins.module_utils.fabric.plan import FabricPlan, NodeFabric
@@ -158,6 +159,7 @@ def _ranks(inputs: Inputs, fabric: FabricPlan, runtime: Runtime, model: Chosen, 
         launch.own_environment(share.environment, _tools(node, runtime), inputs.head.settings.service_user, reference, extra)
         for node, share in zip(inputs.nodes, fabric.nodes, strict=False)
     ]
+    shares = [share.environment for share in fabric.nodes]
     return [
         serve.Node(
             name=node.name,
@@ -169,9 +171,12 @@ def _ranks(inputs: Inputs, fabric: FabricPlan, runtime: Runtime, model: Chosen, 
             cma_free_bytes=node.facts.cma_free_bytes if node.facts else 0,
             cma_total_bytes=node.facts.cma_total_bytes if node.facts else 0,
             environment=environment,
+            fabric=share,
             additions=addition,
         )
-        for node, environment, addition in zip(inputs.nodes, environments or [{}] * len(inputs.nodes), additions, strict=True)
+        for node, environment, share, addition in zip(
+            inputs.nodes, environments or [{}] * len(inputs.nodes), shares or [{}] * len(inputs.nodes), additions, strict=True
+        )
     ]
 
 
@@ -189,7 +194,7 @@ def _transport(ranks: Sequence[serve.Node]) -> str:
         return ""
     if len(ranks) == 1:
         return "none"
-    return "socket" if ranks[0].environment.get("NCCL_IB_DISABLE") == "1" else "roce"
+    return fabric_environment.transport(ranks[0].environment)
 
 
 def _nccl(inputs: Inputs, fabric: FabricPlan, stack: Stack, transport: str) -> tuple[Nccl, nccl_choice.Loaded]:
@@ -201,7 +206,9 @@ def _nccl(inputs: Inputs, fabric: FabricPlan, stack: Stack, transport: str) -> t
         ring=(fabric.topology, transport) == ("ring", "roce"),
         release=stack.bundled_nccl,
     )
-    nodes = [nccl_choice.Node(node.name, node.capability or "", node.facts.nccl if node.facts else None) for node in inputs.nodes]
+    # The environment that a node may still have does not count for its containers.
+    read = [node.facts.nccl if node.facts and not cluster.container else None for node in inputs.nodes]
+    nodes = [nccl_choice.Node(node.name, node.capability or "", library) for node, library in zip(inputs.nodes, read, strict=True)]
     choice = nccl_choice.choose(head.nccl_wanted, cluster, nodes)
     tag = stack.nccl if head.nccl == "stack" else head.nccl
     loaded = nccl_choice.loaded(nodes[0].library or {}, stack.bundled_nccl) if not choice.build else nccl_choice.built(tag)
@@ -222,7 +229,7 @@ def _plan(
     head, settings, stack = inputs.head, inputs.head.settings, runtime.stack
     executor = settings.distributed_executor_backend
     download = any(store and not store["source"] for store in (model.store, model.draft_store))
-    lacking = [packages.lacking(node, runtime, nccl.build, download) for node in inputs.nodes]
+    lacking = [packages.lacking(node, runtime, nccl.build and nccl.final, download) for node in inputs.nodes]
     nodes = _planned_nodes(inputs, fabric.nodes, ranks, decision.environment, runtime.wheels, lacking)
     expected = _expected(serving, decision)
     faster = serve_plan.faster_alone(serving, decision)

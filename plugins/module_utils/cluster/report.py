@@ -39,6 +39,7 @@ def lines(plan: Mapping[str, Any], object_store_memory: int) -> list[str]:
     result.append(api)
     if plan["runtime"]["image"]:
         result.append(f"in containers of {plan['runtime']['image']}, run by {plan['runtime']['engine']}")
+        result += _tag(plan["runtime"])
     result += _block(f"NCCL {'is built' if plan['nccl']['build'] else 'comes with the runtime'}", plan["nccl"]["why"])
     result += _block(BUILD[plan["build"]["state"]], plan["build"]["why"])
     result += _block("why", serve["why"])
@@ -54,6 +55,12 @@ def lines(plan: Mapping[str, Any], object_store_memory: int) -> list[str]:
     # The answer is also the end of a long output.
     label = f" ({plan['label']})" if plan["label"] else ""
     return [*result, f"{served}: {_fits(serve['expected'])}{label}", api]
+
+
+def _tag(runtime: Mapping[str, Any]) -> list[str]:
+    """Return the image that a tag means, [] without a tag."""
+    tag, image = runtime["tag"], runtime["base"].removeprefix(f"{runtime['tag']}@")
+    return [f"{tag} is {'a tag: the first pull pins its digest' if image == tag else f'pinned to {image}'}"] if tag else []
 
 
 def _served(plan: Mapping[str, Any]) -> str:

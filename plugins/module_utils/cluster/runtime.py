@@ -13,7 +13,7 @@ from typing import Any
 
 from ansible_collections.gb10.cluster.plugins.module_utils.cluster.schema import Container, Environment, ImageOptions, Inputs, Wheel
 from ansible_collections.gb10.cluster.plugins.module_utils.common.problems import Problem
-from ansible_collections.gb10.cluster.plugins.module_utils.runtime import layers, locks, stacks, wheels
+from ansible_collections.gb10.cluster.plugins.module_utils.runtime import layers, locks, pins, stacks, wheels
 from ansible_collections.gb10.cluster.plugins.module_utils.runtime.stacks import Stack
 from ansible_collections.gb10.cluster.plugins.module_utils.vllm_build import choice, requirements, schema
 from ansible_collections.gb10.cluster.plugins.module_utils.vllm_build.schema import Choice
@@ -45,7 +45,8 @@ def runtime_of(inputs: Inputs) -> Runtime:
     """
     settings, request, lock = inputs.head.settings, inputs.head.build, inputs.lock
     nodes, queried = _build_nodes(inputs), inputs.head.facts.image if inputs.head.facts else None
-    locked, problems = stacks.resolve(settings.stack, lock, settings.runtime_lock, settings.runtime, settings.container_image)
+    given, problems = stacks.resolve(settings.stack, lock, settings.runtime_lock, settings.runtime, settings.container_image)
+    locked = replace(given, image=pins.pinned(given.image, _pins(inputs)))
     container, torch = locked.runtime == stacks.CONTAINER, requirements.version(lock, "torch")
     lock_problems = locks.check_lock(lock, settings.runtime_lock)
     build_problems = choice.check_request(request, locked.vllm, bool(lock))
@@ -66,7 +67,7 @@ def runtime_of(inputs: Inputs) -> Runtime:
         problems += _check_layers(inputs, locked)
         runtime = _environment(inputs, locked, build)
     else:
-        runtime = _container(inputs, locked, build, queried)
+        runtime = _container(inputs, locked, given.image, build, queried)
     if settings.distributed_executor_backend == "ray":
         problems += stacks.check_ray(runtime.stack.ray, "gb10_container_image" if container else "gb10_runtime_lock")
     # A container's lock lists the contents of the image; only a build installs it.
@@ -87,8 +88,10 @@ def _store(inputs: Inputs, item: schema.Item) -> str:
     return f"{inputs.head.settings.install_dir}/build/wheels/{item.name}/{item.wheel}"
 
 
-def _container(inputs: Inputs, locked: Stack, build: Choice, queried: ImageOptions | None) -> Runtime:
+def _container(inputs: Inputs, locked: Stack, given: str, build: Choice, queried: ImageOptions | None) -> Runtime:
     """Return the container of the ranks, with vLLM's wheel below the user's layers and the recipe's mods.
+
+    ``given`` is the image as the inventory or the stack names it.
 
     A wheel that is missing has a layer too, so that no plan names the image without it; see vllm_runtime's prepare.yml.
     Launch overrides belong to the image.
@@ -97,20 +100,27 @@ def _container(inputs: Inputs, locked: Stack, build: Choice, queried: ImageOptio
     items = build.wheels[:1] if build.built else ()
     own = [layers.Layer(f"vllm-{item.name}", "", item.sha256 or item.name, (), False, _store(inputs, item)) for item in items]
     builds = layers.builds(base, [*own, *inputs.layers], inputs.head.image_python) if base else []
-    stack = replace(locked, image=builds[-1].image) if builds else locked
+    # The lock does not install the image's NCCL.
+    stack = replace(locked, image=builds[-1].image if builds else base, bundled_nccl="")
     # The head may have queried another image last.
     image = queried if queried and queried.image == stack.image else None
     if image:
-        stack = replace(stack, vllm=image.vllm.partition("+")[0], ray=image.ray, image_has_ray=bool(image.ray))
+        release = image.vllm.partition("+")[0]
+        stack = replace(stack, vllm=release, ray=image.ray, image_has_ray=bool(image.ray), bundled_nccl=image.nccl)
     engine, arguments, lock = settings.container_engine, settings.container_args, settings.runtime_lock
+    options_of, tag, known = image.image_id if image else "", pins.tag(given), _pins(inputs)
     return Runtime(
         stack=stack,
-        planned=Container(stack.runtime, stack.image, stack.image, engine, arguments, image.image_id if image else "", base, builds, lock),
+        planned=Container(stack.runtime, stack.image, stack.image, engine, arguments, options_of, base, builds, lock, tag, known),
         build=build,
         options=image.options if image else None,
         variables=image.variables if image else None,
-        unread=not image and stack.image != stacks.STACKS[stack.name].image,
+        unread=not image and (stack.image if builds else given) != stacks.STACKS[stack.name].image,
     )
+
+
+def _pins(inputs: Inputs) -> Mapping[str, pins.Pin]:
+    return inputs.head.facts.pins if inputs.head.facts else {}
 
 
 def _environment(inputs: Inputs, stack: Stack, build: Choice) -> Runtime:
@@ -124,7 +134,7 @@ def _environment(inputs: Inputs, stack: Stack, build: Choice) -> Runtime:
     engine, arguments, lock = settings.container_engine, settings.container_args, settings.runtime_lock
     return Runtime(
         stack=stack,
-        planned=Environment(stack.runtime, path, "", engine, arguments, "", "", (), lock, digest, path, link),
+        planned=Environment(stack.runtime, path, "", engine, arguments, "", "", (), lock, "", {}, digest, path, link),
         build=build,
         options=head.options,
         variables=head.environment_variables,

@@ -19,6 +19,7 @@ from ansible_collections.gb10.cluster.plugins.module_utils.node import packages
 from ansible_collections.gb10.cluster.plugins.module_utils.node.toolkit import Toolkit
 from ansible_collections.gb10.cluster.plugins.module_utils.recipe.schema import Use
 from ansible_collections.gb10.cluster.plugins.module_utils.runtime.layers import Build, Layer
+from ansible_collections.gb10.cluster.plugins.module_utils.runtime.pins import Pin
 from ansible_collections.gb10.cluster.plugins.module_utils.serve import schema as serve_schema
 from ansible_collections.gb10.cluster.plugins.module_utils.vllm_build.schema import Choice, Request, Stored
 
@@ -133,12 +134,13 @@ class HubModel:
 
 @dataclass(frozen=True)
 class ImageOptions:
-    """The options of vLLM in a container image, which the head queried. ``image``: its name in the plan at that time."""
+    """What the head read in a container image: releases, "" if missing, and vLLM's options. ``image``: its name in the plan at that time."""
 
     image: str
     image_id: str
     vllm: str
     ray: str
+    nccl: str
     options: Sequence[Mapping[str, Any]]
     variables: Sequence[str]
 
@@ -166,7 +168,8 @@ class Facts:
     """The facts of a node, from the module node_info. Unknown values are 0 and "".
 
     ``nccl``: the library of the runtime, {} if there is none, None if it was not read. ``additions``: the launch
-    overrides that roles recorded, by role. ``toolkit``: the CUDA compiler of the node, None if unknown;
+    overrides that roles recorded, by role. ``pins``: the images of tags. ``toolkit``: the CUDA compiler of the node, None
+    if unknown;
     ``host_compiler``: whether g++ and Python's headers exist. ``packages``: Debian's. ``clock_ahead``: seconds to the
     controller's clock, 0 if unknown. ``builds``, ``published``, ``cores`` and ``memory``: the inputs of a build of vLLM; see
     vllm_build/schema.py.
@@ -185,6 +188,7 @@ class Facts:
     additions: Mapping[str, Mapping[str, Any]]
     installed: Installed
     image: ImageOptions | None = None
+    pins: Mapping[str, Pin] = field(default_factory=dict)
     builds: tuple[Stored, ...] = ()
     published: Mapping[str, Mapping[str, int]] | None = None
     cores: int = 0
@@ -381,6 +385,8 @@ class Container:
 
     ``options_of``: the ID of the image whose options the plan uses, "" if the image was not queried. ``image`` is the
     last of the ``builds`` on ``base``, or ``base`` itself. ``lock``: the file with the releases in the image, or "".
+    ``tag``: the tag in the inventory that ``base`` is pinned to, or equal to before its first pull, "" for a digest or an
+    ID. ``pins``: those of all tags.
     """
 
     kind: str
@@ -392,6 +398,8 @@ class Container:
     base: str
     builds: Sequence[Build]
     lock: str
+    tag: str
+    pins: Mapping[str, Pin]
 
 
 @dataclass(frozen=True)

@@ -14,6 +14,8 @@ OVERRIDES = "/etc/gb10/overrides.d"
 USERS = "/etc/gb10/users.d"
 #: The options of vllm serve in the container image that the head queried last.
 IMAGE_OPTIONS = "/etc/gb10/image-options.json"
+#: The images that the tags of the inventory are pinned to, on the head.
+IMAGE_PINS = "/etc/gb10/image-pins.json"
 #: The role ray_cluster generates the token there: 256 bits as hexadecimal digits.
 RAY_TOKEN = "/etc/gb10/ray.token"
 GENERATED_TOKEN = re.compile(r"[0-9a-f]{64}\n?")

@@ -6,7 +6,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 from ansible_collections.gb10.cluster.plugins.module_utils.fabric.topology import entry, resolve_transport
 
@@ -30,3 +30,12 @@ def variables(topology: str, nodes: int, address: str, interface: str, hcas: Seq
     if resolve_transport(transport, topology) == "socket":
         return result | {"NCCL_IB_DISABLE": "1"} | ({} if shape.qsfp else shape.variables(nodes))
     return result | {"NCCL_IB_DISABLE": "0", "NCCL_IB_HCA": ",".join(hcas)} | shape.variables(nodes)
+
+
+def transport(environment: Mapping[str, str]) -> str:
+    """Return the transport that a rank's variables select for NCCL between nodes with RoCE.
+
+    Source: NCCL 2.30, src/transport/net_ib/init.cc (NCCL_IB_DISABLE), src/plugin/net.cc (NCCL_NET, in any case).
+    """
+    sockets = environment.get("NCCL_IB_DISABLE") == "1" or environment.get("NCCL_NET", "").lower() == "socket"
+    return "socket" if sockets else "roce"

@@ -45,7 +45,7 @@ def read(run: Run, root: str = "/") -> dict[str, Any]:
     owned = owners.owners(devices, definitions, _each(root, keyfiles, owners.profile, unreadable))
     for name, facts in interfaces.items():
         facts["owners"] = owned[name]
-    return {"interfaces": interfaces, "rdma": _rdma(root), "netplan": netplan, "unreadable": unreadable}
+    return {"interfaces": interfaces, "rdma": rdma(root), "netplan": netplan, "unreadable": unreadable}
 
 
 def _recorded(path: str) -> list[dict[str, Any]]:
@@ -67,7 +67,8 @@ def _hardware(root: str, name: str) -> dict[str, Any]:
     }
 
 
-def _rdma(root: str) -> dict[str, dict[str, Any]]:
+def rdma(root: str = "/") -> dict[str, dict[str, Any]]:
+    """Return the RDMA devices by name, as fabric_info documents them."""
     folder = os.path.join(root, "sys/class/infiniband")
     return {hca: _port(os.path.join(folder, hca), os.path.join(folder, hca, "ports/1")) for hca in _names(folder)}
 

@@ -232,7 +232,8 @@ def needs(plan: Mapping[str, Any]) -> dict[str, Any]:
         first, last = launch.RAY_WORKER_PORTS
         fixed = {f"Ray's {name}": port for name, port in launch.ray_ports(plan["ray_port"], node["head"]).items()}
         return {**fixed, "Ray's workers": f"{first}-{last}"}
-    return {"rendezvous": plan["rendezvous_port"], "the ranks' end": plan["rendezvous_port"] + 1} if node["head"] else {}
+    meeting = node["head"] and len(plan["nodes"]) > 1
+    return {"rendezvous": plan["rendezvous_port"], "the ranks' end": plan["rendezvous_port"] + 1} if meeting else {}
 
 
 def _needed(access: Access, ports: Mapping[str, Any], families: Sequence[str]) -> list[str]:

@@ -18,7 +18,7 @@ from ansible_collections.gb10.cluster.plugins.module_utils.health import io_clie
 from ansible_collections.gb10.cluster.plugins.module_utils.health import io_smoke, probe, smoke, symptoms
 from ansible_collections.gb10.cluster.plugins.module_utils.health import status as status_text
 from ansible_collections.gb10.cluster.plugins.module_utils.health.io_client import Server
-from ansible_collections.gb10.cluster.plugins.module_utils.launch import gates
+from ansible_collections.gb10.cluster.plugins.module_utils.launch import gates, io_overrides
 from ansible_collections.gb10.cluster.plugins.module_utils.memory import guard, io_guard
 from ansible_collections.gb10.cluster.plugins.module_utils.memory import io_reclaim as io_memory
 from ansible_collections.gb10.cluster.plugins.module_utils.node import io_facts as io_node
@@ -43,9 +43,10 @@ def node(run: Run) -> dict[str, Any]:
     ``driver`` is the GPU's, "" without one. ``links`` are {interface, carrier, speed, hca, state} of the fabric's
     interfaces, with Mb/s and the state of the RDMA port. ``error`` is {unit, text, age} of the last error in the journal
     since boot, or {}. ``lock`` is {text, age} of the run that holds the cluster's lock, or {}. ``record`` is the ID
-    of the current launch record, or "". ``watchdog`` is {active, mode, head, ...}, the last status of the watchdog, or {}
-    without one. ``memory_guard`` is {active, starts, stop} with the last starts of guard.entry(), the present one included,
-    and {reason, text} of the guard's stop or {}; {} without the guard. ``reboot`` is {required, packages}. Raises ValueError, OSError.
+    of the current launch record, or "". ``image`` is the image of the ranks and its ID, "" without containers.
+    ``watchdog`` is {active, mode, head, ...}, the last status of the watchdog, or {} without one. ``memory_guard`` is
+    {active, starts, stop} with the last starts of guard.entry(), the present one included, and {reason, text} of the guard's
+    stop or {}; {} without the guard. ``reboot`` is {required, packages}. Raises ValueError, OSError.
     """
     services = [io_node.service(run, unit) for unit in paths.UNITS]
     now = time.clock_gettime(time.CLOCK_MONOTONIC)
@@ -67,6 +68,7 @@ def node(run: Run) -> dict[str, Any]:
         "error": min(errors, key=lambda error: error["age"], default={}),
         "lock": _lock(),
         "record": io_record.current_id(io_record.FOLDER),
+        "image": status_text.image(io_overrides.recorded_additions()),
         "watchdog": _watchdog(run),
         "memory_guard": _memory_guard(run),
         "reboot": io_packages.reboot(),

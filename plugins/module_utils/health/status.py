@@ -17,12 +17,15 @@ from typing import Any
 
 from ansible_collections.gb10.cluster.plugins.module_utils.common import spans
 from ansible_collections.gb10.cluster.plugins.module_utils.health import symptoms
+from ansible_collections.gb10.cluster.plugins.module_utils.launch import argv as launch
 from ansible_collections.gb10.cluster.plugins.module_utils.memory import guard
 from ansible_collections.gb10.cluster.plugins.module_utils.node import packages
 from ansible_collections.gb10.cluster.plugins.module_utils.node import parse as node_text
 from ansible_collections.gb10.cluster.plugins.module_utils.rollback import record
 
 GIB = 1 << 30
+#: Maximum characters of an image's name in the output.
+_MOST_IMAGE = 300
 #: The displayed metrics of vLLM, by their name in a status. Source: vLLM 0.32, v1/metrics/loggers.py.
 _METRICS: Mapping[str, str] = {
     "generated": "vllm:generation_tokens_total",
@@ -92,6 +95,7 @@ def lines(nodes: Sequence[Mapping[str, Any]], wanted: str) -> list[str]:
     for node in nodes:
         result += [f"{name:{width}}  {text}" for name, text in zip((node["name"], *[""] * 2), _node(node), strict=False)]
     result += _records(nodes)
+    result += _images(nodes)
     result += _reboots(nodes)
     result += symptoms.states(nodes)
     errors = [(node["status"]["error"]["age"], node["name"], node["status"]["error"]) for node in nodes if node["status"].get("error")]
@@ -109,6 +113,19 @@ def _records(nodes: Sequence[Mapping[str, Any]]) -> list[str]:
         listed = ", ".join(f"{name} {shown or 'none'}" for name, shown in found.items())
         return [f"warning: the nodes have different launch records: {listed}. Fix: run site.yml"]
     return [f"launch record: {shown}" for shown in set(found.values()) if shown]
+
+
+def _images(nodes: Sequence[Mapping[str, Any]]) -> list[str]:
+    found = dict.fromkeys(node["status"].get("image", "") for node in nodes if not node["unreachable"])
+    return [f"image: {shown}" for shown in found if shown]
+
+
+def image(recorded: Mapping[str, Mapping[str, Any]]) -> str:
+    """Return the image in the overrides of a node, as NAME (ID), "" without containers."""
+    addition = recorded.get(launch.IMAGE_ROLE, {})
+    name, files = str(addition.get("runtime", "")), addition.get("files")
+    image_id = str(files.get(name, "")) if isinstance(files, Mapping) else ""
+    return f"{name[:_MOST_IMAGE]} (ID {image_id[:12]})" if image_id else ""
 
 
 def _reboots(nodes: Sequence[Mapping[str, Any]]) -> list[str]:

@@ -165,13 +165,19 @@ def program(plan: Mapping[str, Any], name: str) -> str:
     return f"{plan['runtime']['path']}/bin/{name}" if plan["runtime"]["kind"] == stacks.NATIVE else name
 
 
-def rank_argv(plan: Mapping[str, Any], owner: str = "") -> list[str]:
-    """Return the argv of io_rank.py, which starts and ends vLLM on the plan's node together with the other ranks."""
+def start_argv(plan: Mapping[str, Any], owner: str = "") -> list[str]:
+    """Return the argv of vLLM's unit on the plan's node.
+
+    The ranks of several nodes without Ray start and end together by io_rank.py.
+    """
+    started = contained(plan, VLLM, vllm_argv(plan), owner)
+    if plan["executor"] == "ray" or len(plan["nodes"]) == 1:
+        return started
     place = [f"--address={plan['head']['address']}", f"--port={plan['rendezvous_port'] + 1}"]
     place += [f"--rank={_rank(plan)}", f"--ranks={len(plan['nodes'])}"]
     place.append(f"--timeout={plan['restart']['gate_timeout']}")
     # A container's unit runs it as root, which must not write bytecode into the service user's folder (-B).
-    return ["/usr/bin/python3", "-B", RANK_PROGRAM, *place, "--", *contained(plan, VLLM, vllm_argv(plan), owner)]
+    return ["/usr/bin/python3", "-B", RANK_PROGRAM, *place, "--", *started]
 
 
 def start_digest(plan: Mapping[str, Any]) -> str:
@@ -229,7 +235,8 @@ def keeps_entry_point(plan: Mapping[str, Any]) -> bool:
 
     Source: gyliu513/langX101#409: without that of NVIDIA's images, FlashInfer's compiler fails on a GB10.
     """
-    return str(plan["runtime"]["base"]).startswith("nvcr.io/nvidia/")
+    runtime = plan["runtime"]
+    return str(runtime["tag"] or runtime["base"]).startswith("nvcr.io/nvidia/")
 
 
 def _is_api_server(plan: Mapping[str, Any], unit: str) -> bool:

@@ -51,8 +51,6 @@ class Group:
         """Wait until all other ranks have connected, and send them the start signal."""
         server = await asyncio.start_server(lambda reader, writer: self._welcome(reader, writer, ranks), self.address, self.port)
         say(f"waiting for {ranks - 1} other ranks on {self.address}:{self.port}")
-        if ranks == 1:
-            self.complete.set()
         await either(self.complete.wait(), self.ended.wait())
         # Keep a reference to the server. _welcome() rejects ranks that connect from now on.
         self.server = server

@@ -35,7 +35,7 @@ class Cluster:
     """Inputs of the choice besides the libraries.
 
     ``cuda``: vLLM is a CUDA build; ``container``: ranks run in containers; ``ring``: the cables are a ring with RoCE;
-    ``release``: the NCCL release in the lock or the stack, "" if neither has one.
+    ``release``: the NCCL release in the lock or the image, "" if it is unknown.
     """
 
     cuda: bool
@@ -55,7 +55,7 @@ class Node:
 
 @dataclass(frozen=True)
 class Choice:
-    """Whether to build, and why. ``final`` is False if no library is installed yet, so only the release counted."""
+    """Whether to build, and why. ``final`` is False if no library was read yet, so only the release counted."""
 
     build: bool
     final: bool
@@ -80,7 +80,7 @@ def built(tag: str) -> Loaded:
 
 
 def loaded(library: Mapping[str, Any], bundled: str) -> Loaded:
-    """Return the runtime's library; ``bundled`` is the release in the lock or the stack, for an unknown one."""
+    """Return the runtime's library; ``bundled`` is the release in the lock or the image, for an unknown one."""
     return Loaded(_of_tag(library.get("version") or bundled), tuple(library.get("gcc", ())))
 
 
@@ -132,7 +132,7 @@ def choose(wanted: str, cluster: Cluster, nodes: Sequence[Node]) -> Choice:
     if not cluster.cuda:
         return Choice(build=False, final=True, why=("this build of vLLM uses no GPU",))
     if cluster.container:
-        return _by_release(cluster, final=True, why="the library in an image is not read")
+        return _by_release(cluster, final=bool(cluster.release), why="decided by the library in the image, which the head reads")
     if not found and any(node.library is None for node in nodes):
         return _by_release(cluster, final=False, why="decided after installation, from the library itself")
     return Choice(bool(found), final=True, why=found or (_good(nodes),))
@@ -146,7 +146,7 @@ def _good(nodes: Sequence[Node]) -> str:
 
 
 def _by_release(cluster: Cluster, final: bool, why: str) -> Choice:
-    """Decide by the release in the lock or the stack: build if it is unknown or too old."""
+    """Decide by the release in the lock or the image: build if it is unknown or too old."""
     release = numbers(cluster.release)
     if release is None:
         return Choice(True, final, (why, "the NCCL release of the runtime is unknown"))

@@ -65,7 +65,7 @@ _REPLACED: Mapping[str, str] = {
     "--allowed-local-media-path": "clients could read files of the service user; gb10_vllm_extra_args may set it",
     # The other project removes it too, unless its user requests Ray. Images of vLLM have had no Ray since 0.20, NVIDIA's
     # since 26.05.
-    "--distributed-executor-backend": "gb10_distributed_executor_backend decides, without it mp on several nodes",
+    "--distributed-executor-backend": "gb10_distributed_executor_backend decides, without it mp",
     **dict.fromkeys(("--nnodes", "--node-rank", "--master-addr", "--master-port", "--headless"), _RANKS),
     **dict.fromkeys(
         (
@@ -133,7 +133,7 @@ def use(
         command.add(_ALIASES.get(name, name), values, found)
     runtime, refused = _image(recipe, given, images)
     environment, replaced, unsafe = _environment(recipe, extra)
-    executor = {"gb10_distributed_executor_backend": "mp"} if nodes > 1 else {}
+    executor = {"gb10_distributed_executor_backend": "mp"}
     # The name that vLLM itself would use, and that the clients in a recipe's documentation use.
     served = {} if recipe.model.startswith("/") else {"gb10_served_model_name": recipe.model}
     settings = {"gb10_model": recipe.model, **served, **executor, **runtime, **command.settings}

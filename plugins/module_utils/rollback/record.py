@@ -55,7 +55,7 @@ _PLAN = (
     *("tensor_parallel_size", "pipeline_parallel_size", "data_parallel_size"),
 )
 #: Without paths of the controller. A container has no folder.
-_RUNTIME = ("kind", "name", "image", "engine", "engine_args", "digest", "path", "link")
+_RUNTIME = ("kind", "name", "image", "tag", "engine", "engine_args", "digest", "path", "link")
 _STORE = ("folder", "hub", "revision")
 _SERVE = ("args", "user_args", "reasoning", "dimension", "smoke_tokens", "files")
 _NODE = ("address", "head", "capability", "additions", "secrets", "runtime_mark")

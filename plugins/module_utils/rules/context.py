@@ -11,6 +11,7 @@ from collections.abc import Mapping
 from dataclasses import fields
 from typing import Any
 
+from ansible_collections.gb10.cluster.plugins.module_utils.fabric import environment as fabric_environment
 from ansible_collections.gb10.cluster.plugins.module_utils.model import config as model_config
 from ansible_collections.gb10.cluster.plugins.module_utils.model.quantization import quantization_of
 from ansible_collections.gb10.cluster.plugins.module_utils.node import parse as node_text
@@ -25,16 +26,17 @@ _EXPERTS = ("num_experts", "num_local_experts", "n_routed_experts", "num_experts
 def of_host(
     arguments: Mapping[str, Any], environment: Mapping[str, str], release: str, host: Mapping[str, Any], config: Mapping[str, Any] | None
 ) -> Situation:
-    """Return the situation of one host, which does not show how the nodes are cabled.
+    """Return the situation of one host, which does not show how the nodes are cabled: an active RDMA device means RoCE.
 
     ``arguments`` are effective values by long name; ``host`` is {name, gpu: as node_text.gpu_facts, kernel, meminfo:
-    the text of the file, nccl, image, network}; ``config`` is the model's config.json, None if unknown.
+    the text of the file, rdma: as io_fabric.rdma, nccl, image, network}; ``config`` is the model's config.json, None if
+    unknown.
     """
     tensor, pipeline = (_integer(arguments.get(f"--{kind}-parallel-size")) for kind in ("tensor", "pipeline"))
     node = _node(host, environment, not arguments.get("--headless"))
     transport = "none"
     if tensor * pipeline > 1 or _integer(arguments.get("--nnodes")) > 1:
-        transport = "roce" if node.capability == SPARK and environment.get("NCCL_IB_DISABLE") != "1" else "socket"
+        transport = fabric_environment.transport(environment) if node.capability == SPARK else "socket"
     return Situation(
         release=release,
         runtime="container" if host["image"] else "native",
@@ -78,6 +80,7 @@ def _node(host: Mapping[str, Any], environment: Mapping[str, str], head: bool) -
         cma_free_bytes=cma["cma_free_bytes"] or 0,
         cma_total_bytes=cma["cma_total_bytes"] or 0,
         environment=environment,
+        fabric={"NCCL_IB_DISABLE": "0"} if any(device["state"] == "ACTIVE" for device in host["rdma"].values()) else {},
     )
 
 

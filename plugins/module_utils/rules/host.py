@@ -11,6 +11,7 @@ import re
 from ansible_collections.gb10.cluster.plugins.module_utils.rules.schema import (
     CONSELARA,
     ERROR,
+    INFO,
     LINT,
     MIXED_NOTES,
     SPARK,
@@ -257,14 +258,14 @@ RULES = (
     ),
     Rule(
         "image-not-pinned",
-        WARNING,
-        when="an image with a moving tag (latest, main, nightly, none)",
+        INFO,
+        when="an image with a moving tag (latest, main, nightly, none) that is not pinned yet",
         check=_moving,
         why=(
-            "the same tag is another vLLM tomorrow, registries delete nightlies, and nodes that pull at different "
-            "times differ"
+            "the same tag is another vLLM tomorrow, so the first pull decides which one this cluster serves with. "
+            "Registries delete nightlies"
         ),
-        fix="name the image with its digest (@sha256)",
+        fix="name the image with its digest (@sha256) to choose it; site.yml pins the tag at the first pull",
         source="eugr/spark-vllm-docker#226, #296; spark-arena/sparkrun#164",
         evidence="2026-08",
         gpus=(),

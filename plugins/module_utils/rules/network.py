@@ -81,7 +81,13 @@ def _one_twin(view: View) -> list[Found]:
 
 
 def _roce_off(view: View) -> list[Found]:
-    return view.variable("NCCL_IB_DISABLE", lambda value: value == "1") if view.roce else []
+    """Compare with the plan: the variables that the ranks run with decide the transport themselves."""
+    if view.ranks < 2 or not any(node.fabric.get("NCCL_IB_DISABLE") == "0" for _index, node in view.nodes):
+        return []
+    found = view.variable("NCCL_IB_DISABLE", lambda value: value == "1")
+    found += view.variable("NCCL_NET", lambda value: value is not None and value.lower() == "socket")
+    stages = view.situation.pipeline_parallel_size
+    return [(path, f"{value}, with {stages} pipeline stages" if stages > 1 else value) for path, value in found]
 
 
 def _gid(view: View) -> list[Found]:
@@ -132,8 +138,17 @@ def _host_ip(view: View) -> list[Found]:
 
 
 def _interfaces(view: View) -> list[Found]:
+    if view.ranks < 2:
+        return []
     names = ("GLOO_SOCKET_IFNAME", "NCCL_SOCKET_IFNAME")
-    return [found for name in names for found in view.variable(name, lambda value: not value)] if view.ranks > 1 else []
+    unset = [found for name in names for found in view.variable(name, lambda value: not value)]
+    # NCCL reads = as an exact name.
+    return unset + [
+        (f"gb10_extra_env.{name}", f"{given!r} instead of {node.fabric[name]!r} on {node.name}")
+        for name in names
+        for _index, node in view.nodes
+        if (given := node.environment.get(name)) and given.removeprefix("=") != node.fabric.get(name, given.removeprefix("="))
+    ]
 
 
 def _gdr(view: View) -> list[Found]:
@@ -249,10 +264,13 @@ RULES = (
     Rule(
         "roce-disabled",
         WARNING,
-        when="a RoCE fabric with `NCCL_IB_DISABLE=1`",
+        when="a RoCE fabric with `NCCL_IB_DISABLE=1` or `NCCL_NET=Socket` in the variables of the ranks",
         check=_roce_off,
-        why="NCCL falls back to TCP: it works, at about a quarter of the throughput",
-        fix="keep the plan's value (0); set gb10_fabric_transport: socket to use sockets",
+        why=(
+            "NCCL uses TCP sockets instead of RoCE, at about a quarter of the throughput. The plan then chooses pipeline "
+            "stages instead of tensor parallelism: two nodes generate at about half of the speed"
+        ),
+        fix="remove the variable, because the plan sets it; set gb10_fabric_transport: socket to use sockets",
         source="vllm-gb10 (pull request 24), eugr/spark-vllm-docker#252",
         evidence="2026-06",
         disputed=(
@@ -354,13 +372,13 @@ RULES = (
     Rule(
         "socket-interface",
         WARNING,
-        when="several nodes without `GLOO_SOCKET_IFNAME` or `NCCL_SOCKET_IFNAME`",
+        when="several nodes without `GLOO_SOCKET_IFNAME` or `NCCL_SOCKET_IFNAME`, or with another interface than the plan's",
         check=_interfaces,
         why=(
-            "the rendezvous uses the interface that the host lists first, such as loopback or Wi-Fi: connection "
-            "refused, or the slow network"
+            "the rendezvous uses the interface that the host lists first, such as loopback or Wi-Fi, or the given one: "
+            "connection refused, or the slow network. Over sockets, all data of NCCL uses it too"
         ),
-        fix="keep the plan's values",
+        fix="remove the variables, because the plan sets them on each node",
         source=f"{CONSELARA}; vllm-gb10 (vLLM 0.18.1); NVIDIA's vLLM playbook",
         evidence="2026-07",
         gpus=(SPARK, THOR),

@@ -86,7 +86,10 @@ class Finding:
 
 @dataclass(frozen=True)
 class Node(memory.Node):
-    """A node as the rules see it. ``capability``: "12.1", None without a GPU; unknown values are "" and 0."""
+    """A node as the rules see it. ``capability``: "12.1", None without a GPU; unknown values are "" and 0.
+
+    ``environment``: its variables; ``fabric``: the network's variables as planned, of which the user's may differ.
+    """
 
     capability: str | None
     driver: str
@@ -94,6 +97,7 @@ class Node(memory.Node):
     cma_free_bytes: int
     cma_total_bytes: int
     environment: Mapping[str, str]
+    fabric: Mapping[str, str]
 
 
 @dataclass(frozen=True)

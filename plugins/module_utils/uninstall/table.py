@@ -116,6 +116,7 @@ NODE: Sequence[Place] = (
     Place(paths.SECRET_ENVIRONMENT, "secret variables of the ranks", "file"),
     Place(f"{CONFIGURATION}/hub-model.json", "information about the model", "file"),
     Place(paths.IMAGE_OPTIONS, "options of the container image", "file"),
+    Place(paths.IMAGE_PINS, "images of tags", "file"),
     *(Place(path, "API key", "file") for path in paths.API_KEY),
     Place(paths.CERTIFICATE, "API certificate and its key", "tree"),
     Place(paths.RAY_TOKEN, "Ray's token", "file"),

@@ -108,6 +108,7 @@ def _rule_node(node: Node) -> RuleNode:
         cma_free_bytes=node.facts.get("cma_free_bytes") or 0,
         cma_total_bytes=node.facts.get("cma_total_bytes") or 0,
         environment={name: value for name, value in variables.items() if not value.startswith(DIGEST)},
+        fabric={},
     )
 
 

@@ -18,10 +18,11 @@ _MOST, _MOST_ENTRIES = 1 << 22, 4096
 _KINDS, _FOLDS = ("value", "optional", "list", "append", "flag"), ("", "lower", "upper")
 _FLAG, _CHOICE = re.compile(r"--?[A-Za-z0-9][A-Za-z0-9_.-]{0,99}"), re.compile(r"[ -~]{0,200}")
 _VARIABLE, _RELEASE = re.compile(r"[A-Za-z_][A-Za-z0-9_]{0,99}"), re.compile(r"[A-Za-z0-9_.+!-]{1,64}")
+_NCCL = re.compile(r"[0-9]{1,2}(\.[0-9]{1,2}){2}")
 
 
 def answered(printed: str) -> dict[str, Any]:
-    """Return {version, ray, options, variables} from the last line of io_introspect.py's output.
+    """Return {version, ray, nccl, options, variables} from the last line of io_introspect.py's output.
 
     The output may come from an image, so names and values of any other form raise ValueError.
     """
@@ -29,12 +30,13 @@ def answered(printed: str) -> dict[str, Any]:
 
 
 def checked(found: object) -> dict[str, Any]:
-    """Return {version, ray, options, variables} of an answer, also of one that a node kept. Raises ValueError."""
+    """Return {version, ray, nccl, options, variables} of an answer, also of one that a node kept. Raises ValueError."""
     if not isinstance(found, Mapping):
         raise ValueError("list of options missing or invalid")
     return {
         "version": _word(found.get("version"), _RELEASE),
         "ray": _word(found["ray"], _RELEASE) if found.get("ray") else "",
+        "nccl": _word(found["nccl"], _NCCL) if found.get("nccl") else "",
         "options": options(found.get("options")),
         "variables": variables(found.get("variables")),
     }

@@ -5,16 +5,19 @@
 """Reads the arguments of an installed vLLM.
 
 This file is also a program: vLLM's Python runs it, so it imports nothing from this collection. The last line on stdout
-is one JSON object: {"version", "ray", "options": [{"name", "kind", "aliases", "choices", "fold", "open"}], "variables":
-[name]}, with options as in lookup.Option; "ray" is "" without Ray. If vLLM does not expose the values of an option, its choices are empty.
+is one JSON object: {"version", "ray", "nccl", "options": [{"name", "kind", "aliases", "choices", "fold", "open"}], "variables":
+[name]}, with options as in lookup.Option; "ray" and "nccl" are "" without them. If vLLM does not expose the values of an
+option, its choices are empty.
 """
 
 from __future__ import annotations
 
 import argparse
+import ctypes
 import importlib
 import inspect
 import json
+import os
 import sys
 from collections.abc import Callable, Iterable
 from typing import Any
@@ -104,7 +107,7 @@ def answer() -> dict[str, Any]:
                 continue
     version = importlib.import_module("vllm.version").__version__
     variables = sorted(importlib.import_module("vllm.envs").environment_variables)
-    return {"version": version, "ray": _ray(), "options": options, "variables": variables}
+    return {"version": version, "ray": _ray(), "nccl": _nccl(), "options": options, "variables": variables}
 
 
 def _load_plugins() -> None:
@@ -121,6 +124,19 @@ def _ray() -> str:
         return str(importlib.import_module("ray").__version__)
     except ImportError:
         return ""
+
+
+def _nccl() -> str:
+    """Return the release of the NCCL that vLLM's ranks load, "" if there is none. PyTorch has loaded it before.
+
+    Source: vLLM 0.33.0, utils/nccl.py; NCCL, src/include/nccl.h (NCCL_VERSION).
+    """
+    code = ctypes.c_int()
+    try:
+        ctypes.CDLL(os.environ.get("VLLM_NCCL_SO_PATH") or "libnccl.so.2").ncclGetVersion(ctypes.byref(code))
+    except (OSError, AttributeError):
+        return ""
+    return f"{code.value // 10000}.{code.value // 100 % 100}.{code.value % 100}"
 
 
 if __name__ == "__main__":

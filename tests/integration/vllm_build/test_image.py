@@ -50,7 +50,7 @@ def image(cluster: Cluster, nodes: dict[str, Host], head: Host, runtime: str, tm
     head.check_output(f"rm --recursive {root} /opt/image.tar /var/tmp/image.tar")
     yield TAG
     for host in nodes.values():
-        host.check_output("podman image rm --all --force")
+        host.check_output("podman image rm --all --force && rm --force /etc/gb10/image-pins.json")
 
 
 def in_containers(image: str, runtime: str) -> list[str]:

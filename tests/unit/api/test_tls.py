@@ -221,7 +221,9 @@ def test_the_unit_gets_credentials(tmp_path: Path, runtime: str, executor: str) 
     )
     planned = plan(**settings)
     planned["node"]["secrets"] = ["HF_TOKEN"]
-    lines = unit(planned, tmp_path)
+    alone = unit(planned, tmp_path)
+    assert not [line for line in alone if "GB10_RANK_GROUP" in line or "gb10-rank.py" in line], "nothing starts with a single rank"
+    lines = unit({**planned, "nodes": [planned["node"], {**planned["node"], "name": "spark2", "head": False}]}, tmp_path)
     assert {"LoadCredential=api.cert:/etc/gb10/tls/api.crt", "LoadCredential=api.key:/etc/gb10/tls/api.key"} <= set(lines)
     assert {"LoadCredential=secret.env:/etc/gb10/secret.env", "LoadCredential=api.env:/etc/gb10/api.env"} <= set(lines)
     assert lines.count("RuntimeDirectory=gb10-vllm") == (runtime == "container")

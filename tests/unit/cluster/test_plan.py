@@ -15,6 +15,8 @@ from snapshot import assert_recorded
 from ansible_collections.gb10.cluster.plugins.module_utils.cluster import node_checks
 from ansible_collections.gb10.cluster.plugins.module_utils.cluster.parse import parse
 from ansible_collections.gb10.cluster.plugins.module_utils.common.problems import report
+from ansible_collections.gb10.cluster.plugins.module_utils.firewall import plan as firewall
+from ansible_collections.gb10.cluster.plugins.module_utils.launch import argv as launch
 from ansible_collections.gb10.cluster.plugins.module_utils.launch import toolchain
 
 SNAPSHOT = Path(__file__).parents[1] / "data" / "plan_two_spark.json"
@@ -44,6 +46,21 @@ def test_a_single_node_is_its_own_head_by_its_management_address() -> None:
     assert (plan["tensor_parallel_size"], plan["head"]) == (1, {"name": "spark1", "address": "192.168.1.11"})
     (node,) = plan["nodes"]
     assert (node["interface"], node["rails"], node["netplan"]) == ("enP7s7", [], {})
+
+
+def test_ray_runs_on_several_nodes_only() -> None:
+    several, alone, wanted = (planned(nodes) for nodes in (pair(), [spark(1, "head")], [spark(1, "head", gb10_distributed_executor_backend="ray")]))
+    assert [(plan["executor"], plan["ranks_unit"]) for plan in (several, alone, wanted)] == [
+        ("ray", "gb10-ray.service"),
+        ("mp", "gb10-vllm.service"),
+        ("ray", "gb10-ray.service"),
+    ]
+    settings = parse([spark(1, "head")], LOCK).head.settings
+    assert node_checks.listeners(settings, True, 1) == {"gb10_api_port": 8000}
+    assert planned([spark(1, "head", gb10_api_port=29501)])["api_port"] == 29501, "no rank waits on the master port"
+    assert firewall.needs({**alone, "node": alone["nodes"][0]}) == {}
+    argv = launch.start_argv({**alone, "node": alone["nodes"][0]})
+    assert (argv[1], [word for word in argv if "master" in word or "nnodes" in word]) == ("serve", [])
 
 
 def test_a_single_node_needs_neither_qsfp_ports_nor_a_free_pool() -> None:
@@ -275,7 +292,7 @@ BAD: dict[str, tuple[Callable[[], list[Node]], str, str, str, str]] = {
         lambda: pair(gb10_distributed_executor_backend="uni"),
         "gb10_distributed_executor_backend",
         "'uni'",
-        "ray or mp",
+        "auto, ray, mp",
         "correct gb10_distributed_executor_backend",
     ),
     "API where ranks meet": (
@@ -629,7 +646,7 @@ def test_a_worker_may_use_the_heads_ports_for_itself() -> None:
 
 def test_listeners_of_head_and_worker() -> None:
     settings = parse(pair(), LOCK).head.settings
-    head, worker = (node_checks.listeners(settings, head=is_head) for is_head in (True, False))
+    head, worker = (node_checks.listeners(settings, is_head, 2) for is_head in (True, False))
     assert head["gb10_api_port"] == 8000
     assert worker.keys() < head.keys()
     assert head.keys() - worker.keys() == {"gb10_api_port", "gb10_ray_port.dashboard", "gb10_ray_port.port", "gb10_ray_port.ray-client-server-port"}
@@ -769,6 +786,8 @@ def test_a_container_in_place_of_an_environment() -> None:
         "engine_args": ["--env=A=1"],
         "options_of": "",
         "base": DIGEST,
+        "tag": "",
+        "pins": {},
         "builds": [],
         "lock": "vllm.lock",
     }
@@ -848,7 +867,8 @@ def queried(*options: dict[str, Any], ray: str = "2.60.0", **settings: Any) -> l
     """Return two nodes whose image was queried: it has a later release, and more options than the table's vLLM."""
     nodes = pair(gb10_runtime="container", gb10_container_image=IMAGE, **settings)
     usual = [option(f"--{name}") for name in ("gpu-memory-utilization", "kv-cache-memory-bytes", "max-model-len", "max-num-seqs", "moe-backend")]
-    found = {"image": IMAGE, "image_id": "1" * 64, "version": "0.41.0+local", "ray": ray, "options": [*usual, *options], "variables": ["VLLM_X"]}
+    found = {"image": IMAGE, "image_id": "1" * 64, "version": "0.41.0+local", "ray": ray, "nccl": ""}
+    found |= {"options": [*usual, *options], "variables": ["VLLM_X"]}
     nodes[0]["observed"]["image_options"] = found
     return nodes
 
@@ -910,3 +930,41 @@ def test_releases_that_the_head_reports_have_their_form(release: dict[str, Any])
     nodes = queried()
     nodes[0]["observed"]["image_options"] |= release
     assert planned(nodes)["runtime"]["options_of"] == ""
+
+
+def _pair_with(**variables: str) -> dict[str, Any]:
+    return planned(pair(gb10_extra_env=variables))
+
+
+def _lines(plan: dict[str, Any], rule: str) -> list[str]:
+    return [line for line in plan["serve"]["findings"] if f" {rule}, " in line]
+
+
+@pytest.mark.parametrize(("name", "value"), [("NCCL_IB_DISABLE", "1"), ("NCCL_NET", "Socket"), ("NCCL_NET", "socket")])
+def test_sockets_of_a_users_variable_are_reported_with_their_cost(name: str, value: str) -> None:
+    plan = _pair_with(**{name: value})
+    (line,) = _lines(plan, "roce-disabled")
+    assert line.startswith(f"warning roce-disabled, gb10_extra_env.{name}: '{value}' on spark1, spark2, with 2 pipeline stages. ")
+    assert "half of the speed" in line and (plan["tensor_parallel_size"], plan["pipeline_parallel_size"]) == (1, 2)
+    assert line in plan["serve"]["warnings"]
+    fast = planned(pair())["serve"]["expected"]["tokens_per_second"]
+    assert plan["serve"]["expected"]["tokens_per_second"] == pytest.approx(fast / 2, rel=0.1)
+
+
+def test_the_lan_of_a_users_variable_is_reported() -> None:
+    assert _lines(_pair_with(NCCL_IB_DISABLE="0", NCCL_NET="IB", NCCL_SOCKET_IFNAME="=enp1s0f1np1"), "socket-interface") == []
+    plan = _pair_with(NCCL_IB_DISABLE="1", NCCL_SOCKET_IFNAME="enP7s7", GLOO_SOCKET_IFNAME="enP7s7")
+    assert len(_lines(plan, "roce-disabled")) == 1
+    lines = _lines(plan, "socket-interface")
+    assert [line.split(". ")[0] for line in lines] == [
+        f"warning socket-interface, gb10_extra_env.{name}: 'enP7s7' instead of 'enp1s0f1np1' on {node}"
+        for name in ("GLOO_SOCKET_IFNAME", "NCCL_SOCKET_IFNAME")
+        for node in ("spark1", "spark2")
+    ]
+
+
+def test_planned_sockets_are_no_finding() -> None:
+    for settings in ({"gb10_fabric_transport": "socket"}, {"gb10_fabric_topology": "socket"}, {}):
+        plan = planned(pair(**settings))
+        assert _lines(plan, "roce-disabled") == _lines(plan, "socket-interface") == []
+    assert _lines(planned([spark(1, "head", gb10_extra_env={"NCCL_IB_DISABLE": "1"})]), "roce-disabled") == []

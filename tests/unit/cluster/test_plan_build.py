@@ -42,7 +42,7 @@ def queried(nodes: list[Node], image: str, version: str) -> list[Node]:
     """Record the head's query of an image."""
     names = ("gpu-memory-utilization", "kv-cache-memory-bytes", "max-model-len", "max-num-seqs", "moe-backend")
     options = [{"name": f"--{name}", "kind": "value", "aliases": [], "choices": [], "fold": "", "open": False} for name in names]
-    found = {"image": image, "image_id": "2" * 64, "version": version, "ray": "", "options": options, "variables": []}
+    found = {"image": image, "image_id": "2" * 64, "version": version, "ray": "", "nccl": "", "options": options, "variables": []}
     nodes[0]["observed"]["image_options"] = found
     return nodes
 

@@ -189,6 +189,17 @@ def test_a_pending_reboot_is_on_the_screen() -> None:
     assert not any("reboot" in line for line in status_text.lines([node("spark1", reboot={"required": False, "packages": []})], ""))
 
 
+def test_the_image_is_on_the_screen_with_its_tag_and_digest() -> None:
+    name = "vllm/vllm-openai:latest@sha256:" + "4" * 64
+    recorded = {"vllm_runtime": {"runtime": name, "files": {name: "5" * 64}}, "vllm_patch": {"runtime": name, "files": {}}}
+    shown = status_text.image(recorded)
+    assert f"image: {shown}" in status_text.lines([node("spark1", api=API, image=shown), node("spark2", image=shown)], "")
+    assert shown == f"{name} (ID 555555555555)"
+    wheels = {"vllm_runtime": {"runtime": "/opt/gb10/runtime/abc", "files": {"/srv/a.whl": "6" * 64}}}
+    assert [status_text.image(found) for found in ({}, wheels, {"vllm_runtime": {"runtime": name, "files": []}})] == ["", "", ""]
+    assert not any(line.startswith("image") for line in status_text.lines([node("spark1", api=API)], ""))
+
+
 def test_the_current_launch_record_is_on_the_screen_by_node_if_they_differ() -> None:
     same = status_text.lines([node("spark1", api=API, record="ab" * 32), node("spark2", record="ab" * 32)], "/srv/models/tiny")
     assert "launch record: abababababab" in same

@@ -49,7 +49,7 @@ WORKER = {**PLAN, "node": {**PLAN["node"], "name": "spark2", "address": "10.110.
 IMAGE = "vllm/vllm-openai@sha256:" + "1" * 64
 INSIDE: dict[str, Any] = {
     **PLAN,
-    "runtime": {"kind": "container", "name": IMAGE, "image": IMAGE, "base": IMAGE, "engine": "docker", "engine_args": []},
+    "runtime": {"kind": "container", "name": IMAGE, "image": IMAGE, "base": IMAGE, "tag": "", "engine": "docker", "engine_args": []},
 }
 
 
@@ -110,7 +110,7 @@ def test_ranks_meet_without_ray() -> None:
     meet = ["--master-addr=10.110.0.1", "--master-port=29501"]
     assert launch.vllm_argv(head)[3:] == ["--served-model-name=tiny", "--host=127.0.0.1", "--port=8000", *both, "--node-rank=0", *meet]
     assert launch.vllm_argv(worker)[3:] == ["--served-model-name=tiny", "--headless", *both, "--node-rank=1", *meet]
-    started = launch.rank_argv(worker)
+    started = launch.start_argv(worker)
     assert started[:5] == ["/usr/bin/python3", "-B", "/usr/local/lib/gb10-rank.py", "--address=10.110.0.1", "--port=29502"]
     assert started[5:] == ["--rank=1", "--ranks=2", "--timeout=600", "--", *launch.vllm_argv(worker)]
     assert launch.start_digest(worker) == launch.start_digest(head), "the same group"
@@ -249,7 +249,7 @@ def test_ranks_in_containers_start_and_end_together() -> None:
     nodes = [{**INSIDE["node"], "name": name, "head": name == "spark1"} for name in ("spark1", "spark2")]
     plan = {**INSIDE, "executor": "mp", "nodes": nodes, "node": nodes[1]}
     native = {**plan, "runtime": PLAN["runtime"]}
-    argv = launch.rank_argv(plan, "990:980")
+    argv = launch.start_argv(plan, "990:980")
     inner = argv[argv.index("--") + 1 :]
     assert inner == launch.contained(plan, launch.VLLM, launch.vllm_argv(plan), "990:980")
     assert launch.vllm_argv(plan)[0] == "vllm"

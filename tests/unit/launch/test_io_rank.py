@@ -136,10 +136,6 @@ def test_one_that_gave_up_waiting_can_come_again(start: Start) -> None:
     assert all(rank.runs() for rank in (head, again, last))
 
 
-def test_a_head_alone_starts_at_once(start: Start) -> None:
-    assert start(0, ranks=1).runs()
-
-
 def test_who_is_no_rank_of_the_group_keeps_no_place(start: Start) -> None:
     head = start(0)
     assert head.process.stdout
@@ -162,7 +158,7 @@ def test_a_place_that_there_is_not_is_refused(rank: int, group: str) -> None:
 
 
 def test_the_group_is_not_handed_on(start: Start) -> None:
-    rank = start(0, ranks=1)
+    rank, _other = start(0, ranks=2), start(1, ranks=2)
     assert rank.runs()
     # The command wrote its PID, and the group if it had the variable.
     assert rank.mark.read_text(encoding="utf-8").split() == [str(rank.pid)]

@@ -74,8 +74,6 @@ def release(version: str) -> str:
 
 GPU = {"gpus": [{"name": "NVIDIA GB10", "capability": "12.1"}], "memory_bytes": 128_526_000_000, "reason": ""}
 
-#: The transport is derived from the variable itself, which hides it.
-CORRECTED_ELSEWHERE = pytest.mark.xfail(reason="the plan derives the transport from NCCL_IB_DISABLE", strict=False)
 DRAFT = args("--speculative-config", '{"method": "ngram", "num_speculative_tokens": 2}')
 EXPANDABLE = env(PYTORCH_CUDA_ALLOC_CONF="expandable_segments:True")
 #: By rule: a cluster whose plan has the finding.
@@ -186,7 +184,7 @@ def test_a_plain_pair_has_no_finding() -> None:
     assert Case().findings() == {}
 
 
-@pytest.mark.parametrize("rule", [pytest.param(rule, marks=CORRECTED_ELSEWHERE if rule == "roce-disabled" else ()) for rule in CASES])
+@pytest.mark.parametrize("rule", CASES)
 def test_a_plan_finds_it(rule: str) -> None:
     found = CASES[rule].findings()
     assert rule in found

@@ -56,6 +56,7 @@ CLEAN: dict[str, Any] = {
             "memory_bytes": 121 * GIB,
             # Without the plan's variable for Marlin, because a rule covers it.
             "environment": {name: value for name, value in node["environment"].items() if name != "VLLM_MARLIN_USE_ATOMIC_ADD"},
+            "fabric": {"NCCL_IB_DISABLE": "0"},
             "cma_free_bytes": 0,
             "cma_total_bytes": 0,
         }
@@ -189,7 +190,7 @@ CASES: dict[str, tuple[dict[str, Any], dict[str, Any]]] = {
     "nccl-ib-hca-unset": ({"environment": {"NCCL_IB_HCA": None}}, {"environment": {"NCCL_IB_HCA": None}, "transport": "socket"}),
     "nccl-ib-hca-half": ({"environment": {"NCCL_IB_HCA": "=rocep1s0f1:1"}}, {"environment": {"NCCL_IB_HCA": "=rocep1s0f1:1,roceP2p1s0f1:1"}}),
     "nccl-gid-index": ({"environment": {"NCCL_IB_GID_INDEX": ""}}, {"environment": {"NCCL_IB_TC": "3"}}),
-    "roce-disabled": ({"environment": SOCKETS}, {"environment": SOCKETS, "transport": "socket"}),
+    "roce-disabled": ({"environment": SOCKETS}, {"environment": SOCKETS, "node": {"fabric": {"NCCL_IB_DISABLE": "1"}}}),
     "tp-over-sockets": (
         {"environment": SOCKETS, "transport": "socket"},
         {"environment": SOCKETS, "transport": "socket", "tensor_parallel_size": 1, "pipeline_parallel_size": 2},
@@ -406,6 +407,7 @@ def test_a_mixed_cluster_as_the_plan_starts_it_passes() -> None:
     environment = {**fabric_environment.variables("socket", 2, "10.0.0.1", "eth0", []), "NCCL_IB_HCA": None, "NCCL_IB_MERGE_NICS": None}
     del environment["VLLM_HOST_IP"]
     changes = {"topology": "socket", "transport": "socket", "tensor_parallel_size": 1, "pipeline_parallel_size": 2, "second": THOR}
+    changes |= {"node": {"fabric": environment}}
     own = {"VLLM_DISABLED_KERNELS": "a rank of another GPU may need others"}
     assert serve_rules.lint(situation(environment=environment, own=own, **changes), {}) == []
     assert found("environment-differs", environment=environment, own={"NCCL_PROTO": "LL"}, **changes)
@@ -474,6 +476,7 @@ HOST = {
     "gpu": {"gpus": [{"capability": "12.1"}], "driver_version": "590.48.01", "memory_bytes": 121 * GIB},
     "kernel": "7.0.0-1019-nvidia",
     "meminfo": "MemTotal: 1 kB\nCmaTotal:       0 kB\nCmaFree:  9751552 kB\n",
+    "rdma": {"rocep1s0f0": {"interface": "enp1s0f0np0", "state": "ACTIVE", "link_layer": "Ethernet", "gids": []}},
     "nccl": "",
     "image": "",
     "network": "",
@@ -497,6 +500,18 @@ def test_a_host_and_its_command_make_a_situation() -> None:
         "socket-interface",
         "socket-interface",
     ]
+
+
+def test_a_host_with_a_cable_shows_that_sockets_replace_roce() -> None:
+    def found(host: dict[str, Any], environment: dict[str, str], size: str = "2") -> list[str]:
+        seen = serve_situation.of_host({"--tensor-parallel-size": size}, environment, "0.32.0", host, None)
+        return [finding.found for finding in serve_rules.lint(seen, {}) if finding.rule == "roce-disabled"]
+
+    sockets = {"NCCL_IB_DISABLE": "1"}
+    assert found(HOST, sockets) == ["'1' on spark1"]
+    assert found(HOST, {"NCCL_NET": "Socket"}) == ["'Socket' on spark1"]
+    down = {"rocep1s0f0": {**HOST["rdma"]["rocep1s0f0"], "state": "DOWN"}}
+    assert found({**HOST, "rdma": down}, sockets) == found({**HOST, "rdma": {}}, sockets) == found(HOST, {}) == found(HOST, sockets, "1") == []
 
 
 def test_a_host_without_a_gpu_or_a_model_is_no_situation_for_most_rules() -> None:

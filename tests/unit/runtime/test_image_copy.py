@@ -21,7 +21,7 @@ from ansible_collections.gb10.cluster.plugins.module_utils.vllm_release import c
 IMAGE = {"Id": "sha256:" + "ab12" * 16, "Architecture": "arm64", "Size": 7, "RepoDigests": ["example.org/vllm@sha256:" + "5" * 64]}
 FOUND = {"package": "/p/vllm", "triton": "", "torch": "", "toolkit": "", "distributions": ["/p/vllm-1.dist-info"], "size": 1}
 OPTION = {"name": "--a-b", "kind": "value", "aliases": ["-a"], "choices": ["x y"], "fold": "", "open": False}
-ARGUMENTS = {"version": "0.40.0", "ray": "2.60.0", "options": [OPTION], "variables": ["VLLM_X"]}
+ARGUMENTS = {"version": "0.40.0", "ray": "2.60.0", "nccl": "2.30.7", "options": [OPTION], "variables": ["VLLM_X"]}
 COPY = {"image_id": "a" * 64, "image": "x", "package": "/p", "triton": ""}
 VALUES = nested(
     st.none()

@@ -5,6 +5,7 @@ from __future__ import annotations
 import hashlib
 import json
 import os
+import re
 import sys
 from pathlib import Path
 from typing import Any
@@ -69,6 +70,27 @@ def test_pulled_once(host: Host) -> None:
     again = host.got(pull=True)
     assert (again["changed"], again["image_id"], host.calls()) == (False, ID, ["image"])
     assert host.got(f"sha256:{ID}")["image_id"] == ID
+
+
+def test_an_update_fetches_what_the_tag_means_now(host: Host) -> None:
+    assert host.got(TAG, pull=True)["digest"] == DIGEST.partition("@")[2]
+    host.calls()
+    assert (host.got(TAG, pull=True, update=True)["changed"], host.calls()) == (False, ["image", "pull", "image"])
+    (host.state / "registry" / f"{ID}.json").unlink()
+    later = DIGEST[:-64] + "6" * 64
+    host.has("registry", OTHER, [TAG, later])
+    assert host.got(TAG, pull=True)["image_id"] == ID, "without an update, the tag of the engine stays"
+    assert host.got(TAG, check=True, pull=True, update=True)["changed"] is False, "only a pull shows whether the tag has moved"
+    moved = host.got(TAG, pull=True, update=True)
+    assert (moved["changed"], moved["image_id"], moved["digest"]) == (True, OTHER, later.partition("@")[2])
+    assert moved["diff"] == {"before": f"sha256:{ID}\n", "after": f"sha256:{OTHER}\n"}
+    assert host.got(DIGEST)["image_id"] == ID, "its earlier image stays for a rollback"
+
+
+def test_an_update_keeps_an_image_that_no_registry_has(host: Host) -> None:
+    host.has("images", OTHER, ["own:1"])
+    found = host.got("own:1", pull=True, update=True)
+    assert (found["changed"], found["image_id"], found["digest"], "pull" in host.calls()) == (False, OTHER, "", False)
 
 
 def test_asked_only(host: Host) -> None:
@@ -157,24 +179,29 @@ def test_a_machine_that_an_image_is_not_for() -> None:
         io_container_image.check_machine(Image(ID, "amd64"), TAG, "aarch64")
 
 
-def compared(folder: Path, image: str, nodes: dict[str, tuple[str, str]]) -> str:
-    """Return the output of the role's comparison. A node has the image under an ID in its engine, and one in its record."""
+def compared(folder: Path, image: str, nodes: dict[str, tuple[str, str]], tag: str = "", **variables: Any) -> str:
+    """Return the output of the role's comparison. A node has the image under an ID in its engine, and one in its record.
+
+    A record with a colon is the name of another image.
+    """
     hosts: dict[str, Any] = {}
     for name, (image_id, recorded) in nodes.items():
         engine = Host(folder / name)
         if image_id:
             engine.has("images", image_id, [image])
-        node = {"name": name, "head": name == "spark1", "additions": {"vllm_runtime": {"files": {image: recorded}}}}
-        plan = {"head": {"name": "spark1"}, "node": node, "runtime": {"image": image, "engine": "podman"}}
+        files = {recorded: OTHER} if ":" in recorded else {image: recorded}
+        node = {"name": name, "head": name == "spark1", "additions": {"vllm_runtime": {"files": files}}}
+        runtime = {"image": image, "base": image, "tag": tag, "builds": [], "pins": {}, "engine": "podman"}
+        plan = {"head": {"name": "spark1"}, "node": node, "runtime": runtime}
         hosts[name] = {"gb10_plan": plan, "engine_path": str(engine.path)}
-    names = ("Check whether this node", "Show that a worker", "Refuse an image ID")
+    names = ("Refuse another image", "Check whether this node", "Refuse an image ID")
     tasks = [task for task in load_yaml(read("roles/vllm_runtime/tasks/image.yml")) if task["name"].startswith(names)]
     assert len(tasks) == len(names)
     play = {"hosts": "all", "gather_facts": False, "environment": {"PATH": "{{ engine_path }}:{{ lookup('env', 'PATH') }}"}, "tasks": tasks}
-    play["vars_files"] = [str(ROOT / "roles/vllm_runtime/vars/main.yml")]
+    play["vars_files"] = [str(ROOT / "roles/vllm_runtime" / name / "main.yml") for name in ("defaults", "vars")]
     (folder / "play.yml").write_text(json.dumps([play]), encoding="utf-8")
     (folder / "hosts.json").write_text(json.dumps({"all": {"hosts": hosts}}), encoding="utf-8")
-    local = {"ansible_connection": "local", "ansible_become": False, "ansible_python_interpreter": sys.executable}
+    local = {"ansible_connection": "local", "ansible_become": False, "ansible_python_interpreter": sys.executable, **variables}
     return run(str(folder / "play.yml"), ["-i", str(folder / "hosts.json"), "--extra-vars", json.dumps(local)]).output
 
 
@@ -186,10 +213,15 @@ def test_a_node_compares_the_heads_image_with_its_own(tmp_path: Path) -> None:
         assert refused is (OTHER in (image_id, recorded)), said
 
 
-def test_a_tag_of_another_image_is_reported(tmp_path: Path) -> None:
-    said = compared(tmp_path, TAG, {"spark1": (ID, ""), "spark2": (OTHER, ""), "spark3": (ID, OTHER), "spark4": ("", "")})
-    assert f"{TAG} is sha256:{OTHER} on spark2, and sha256:{ID} on spark1." in said
-    assert (said.count("Every node runs the image of spark1"), "FAILED" in said) == (1, False)
+def test_a_node_keeps_its_image_of_a_tag(tmp_path: Path) -> None:
+    pinned, other = (f"{TAG}@sha256:{digit * 64}" for digit in "56")
+    nodes = {"spark1": (ID, ""), "spark2": ("", other), "spark3": ("", pinned), "spark4": ("", other.replace(":1@", ":2@"))}
+    said = compared(tmp_path, pinned, nodes, TAG)
+    assert f"{TAG} is {pinned} on spark1. Expected on spark2: {other}, because a tag stays" in said
+    assert "run site.yml -e vllm_runtime_image_update=true" in said
+    assert set(re.findall(r"Expected on (\w+): \S+, because a tag", said)) == {"spark2"}
+    (tmp_path / "update").mkdir()
+    assert "because a tag stays" not in compared(tmp_path / "update", pinned, nodes, TAG, vllm_runtime_image_update=True)
 
 
 def building(host: Host, folder: Path, **changes: Any) -> dict[str, Any]:

@@ -1,0 +1,124 @@
+"""The role's tasks that pin a tag, over an engine whose images are files: later runs use the image of the first pull."""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+from cluster_nodes import cluster_plan, spark
+from filters import FILTERS
+from repository import ROOT, load_yaml, read
+from run_module import program
+from run_playbook import Run, run
+
+ROLE = ROOT / "roles/vllm_runtime"
+FIRST, LATER, OWN = "ab12" * 16, "cd34" * 16, "ef56" * 16
+TAG, OLD, NEW = "example.org/vllm:latest", "sha256:" + "5" * 64, "sha256:" + "6" * 64
+MACHINE = {"x86_64": "amd64", "aarch64": "arm64"}[os.uname().machine]
+
+
+class Head:
+    """A head with an engine, and the registry."""
+
+    def __init__(self, folder: Path) -> None:
+        self.folder, self.state, self.pins = folder, folder / "state", folder / "etc/image-pins.json"
+        for place in ("images", "containers", "registry"):
+            (self.state / place).mkdir(parents=True)
+        self.path = program(folder / "bin", "podman", f'exec {sys.executable} {ROOT}/tests/support/fake_engine.py {self.state} "$@"')
+        shutil.copy(ROLE / "tasks/fetch.yml", folder)
+        self.has("registry", FIRST, TAG, f"example.org/vllm@{OLD}", f"{TAG}@{OLD}")
+
+    def has(self, place: str, image_id: str, *names: str) -> None:
+        digests = [name for name in names if "@" in name and ":latest" not in name]
+        entry = {"names": names, "root": "/", "path": [], "said": {"Architecture": MACHINE, "Size": 1, "RepoDigests": digests}}
+        (self.state / place / f"{image_id}.json").write_text(json.dumps(entry), encoding="utf-8")
+
+    def moves(self) -> None:
+        """Move the tag in the registry."""
+        self.has("registry", FIRST, f"example.org/vllm@{OLD}", f"{TAG}@{OLD}")
+        self.has("registry", LATER, TAG, f"example.org/vllm@{NEW}", f"{TAG}@{NEW}")
+
+    def plan(self, tag: str = TAG) -> dict[str, Any]:
+        settings = {"gb10_runtime": "container", "gb10_container_image": tag, "gb10_container_engine": "podman"}
+        node = spark(1, "head", **settings, gb10_runtime_lock="", gb10_install_dir=str(self.folder / "opt"))
+        node["observed"]["image_pins"] = json.loads(self.pins.read_text(encoding="utf-8")) if self.pins.exists() else None
+        plan, problems = cluster_plan([node], "")
+        assert problems == []
+        return dict(FILTERS["node_plan"](plan, "spark1"))
+
+    def tasks(self, file: str, tasks: list[dict[str, Any]], tag: str, *arguments: str, **variables: Any) -> Run:
+        play = {"hosts": "all", "gather_facts": False, "tasks": tasks, "environment": {"PATH": f"{self.path}:{os.environ['PATH']}"}}
+        play["vars_files"] = [str(ROLE / name / "main.yml") for name in ("defaults", "vars")]
+        (self.folder / file).write_text(json.dumps([play]), encoding="utf-8")
+        local = {"ansible_connection": "local", "ansible_become": False, "ansible_python_interpreter": sys.executable}
+        host = {**local, "gb10_plan": self.plan(tag)}
+        (self.folder / "hosts.json").write_text(json.dumps({"all": {"hosts": {"spark1": host}}}), encoding="utf-8")
+        given = json.dumps({"_vllm_runtime_image_pins": str(self.pins), **variables})
+        return run(str(self.folder / file), ["-i", str(self.folder / "hosts.json"), "--diff", "--extra-vars", given, *arguments])
+
+    def run(self, *arguments: str, tag: str = TAG, **variables: Any) -> tuple[Run, Run]:
+        """Pin the tag if it is due, plan again, and provide the planned image."""
+        pin = load_yaml(read("roles/vllm_runtime/tasks/pin.yml"))
+        again = pin.pop()
+        assert again["name"] == "Plan again with the pinned image"
+        image = load_yaml(read("roles/vllm_runtime/tasks/image.yml"))
+        provide = [task for task in image if task["name"].startswith(("Check whether this node", "Pull or load"))]
+        (due,) = [task["when"] for task in image if task["name"] == "Pin the tag of the image"]
+        provide.append({"ansible.builtin.debug": {"msg": "runs {{ _vllm_runtime_image_id }}"}})
+        pinned = self.tasks("pin.yml", [{"block": pin, "when": due}], tag, *arguments, **variables).assert_ok()
+        return pinned, self.tasks("image.yml", provide, tag, *arguments, **variables)
+
+
+@pytest.fixture
+def head(tmp_path: Path) -> Head:
+    return Head(tmp_path)
+
+
+def test_later_runs_use_the_image_of_the_first_pull(head: Head) -> None:
+    first, provided = head.run()
+    assert f"{TAG} is pinned to {OLD}." in " ".join(first.output.split())
+    assert json.loads(head.pins.read_text(encoding="utf-8")) == {TAG: {"digest": OLD, "image_id": FIRST}}
+    assert (head.pins.stat().st_mode & 0o777, f"runs {FIRST}" in provided.output) == (0o644, True)
+    head.moves()
+    # Another user of the host pulls the tag.
+    head.has("images", FIRST, f"example.org/vllm@{OLD}", f"{TAG}@{OLD}")
+    head.has("images", LATER, TAG, f"example.org/vllm@{NEW}", f"{TAG}@{NEW}")
+    pinned, provided = head.run()
+    assert (pinned.changed_tasks(), provided.changed_tasks(), f"runs {FIRST}" in provided.output) == (set(), set(), True)
+    # Its image is removed from the engine.
+    (head.state / "images" / f"{FIRST}.json").unlink()
+    _pinned, provided = head.run()
+    assert f"runs {FIRST}" in provided.assert_ok().output, "pulled by its digest"
+
+
+def test_an_update_pins_the_image_that_the_tag_means_now(head: Head) -> None:
+    head.run()
+    head.moves()
+    checked, _provided = head.run("--check", vllm_runtime_image_update=True)
+    assert checked.changed_tasks() == set()
+    updated, provided = head.run(vllm_runtime_image_update=True)
+    assert f"{TAG} is pinned to {NEW}." in " ".join(updated.output.split())
+    assert (head.plan()["runtime"]["image"], f"runs {LATER}" in provided.output) == (f"{TAG}@{NEW}", True)
+    again, provided = head.run(vllm_runtime_image_update=True)
+    assert (again.changed_tasks(), provided.changed_tasks(), "is pinned to" in again.output) == (set(), set(), False)
+
+
+def test_a_switch_to_another_tag_and_back_keeps_the_first_image(head: Head) -> None:
+    head.run()
+    head.has("images", OWN, "own:1")
+    _pinned, provided = head.run(tag="own:1")
+    assert (f"runs {OWN}" in provided.output, head.plan("own:1")["runtime"]["image"]) == (True, f"sha256:{OWN}")
+    head.moves()
+    (head.state / "images" / f"{FIRST}.json").unlink()
+    _pinned, provided = head.run()
+    assert f"runs {FIRST}" in provided.output
+
+
+def test_check_mode_pins_nothing(head: Head) -> None:
+    pinned, _provided = head.run("--check")
+    assert (pinned.changed_tasks(), head.pins.exists()) == ({"Load or pull the image on the head"}, False)
