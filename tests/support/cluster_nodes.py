@@ -119,6 +119,7 @@ def spark(number: int, group: str, **settings: Any) -> Node:
         "removing": False,
         "store": {"enabled": True, "source": ""},
         "smoke_tokens": 0,
+        "drop_caches": True,
         "packages": {"vllm_runtime": ["g++", "python3-dev"], "vllm_build": ["ccache"], "model_store": ["python3-venv"], "nccl_sm121_build": ["make"]},
         "image_python": "python3",
         "refused": [],

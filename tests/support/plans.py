@@ -54,6 +54,7 @@ def inputs(model: str, stack: str = "current", count: int = 2, thors: int = 0, *
         transport="none" if count == 1 else "socket" if thors else "roce",
         nccl=Loaded("2.30.7"),
         smoke_tokens=0,
+        drops_caches=True,
     )
 
 

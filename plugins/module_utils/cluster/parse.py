@@ -64,6 +64,7 @@ def parse(nodes: Sequence[Mapping[str, Any]], lock: str, recipe: Any = None, lay
                                                 # api_tls.facts of the head's certificate, {} without TLS
          "secrets": {"names": [str], "problems": [...]},   # secret_environment.verdict: the values are never here
          "smoke_tokens": int,                   # the smoke test's token limit, 0 for the role's default
+         "drop_caches": bool,                   # whether each start drops the page cache
          "image_python": str,                   # the interpreter inside the image that runs vLLM
          "packages": {role: [str]},             # the Debian packages that each role needs
          "store": {"enabled": bool, "source": str},   # whether models are copied to the store; their source folder,
@@ -140,6 +141,7 @@ def _node(given: Mapping[str, Any], path: str, problems: list[Problem]) -> Node:
         secrets=secrets["names"],
         secret_problems=_problems(secrets),
         smoke_tokens=int(given["smoke_tokens"]),
+        drop_caches=_boolean(given["drop_caches"]),
         image_python=given["image_python"],
         packages={role: tuple(map(str, names)) for role, names in given["packages"].items()},
         store_enabled=given["store"]["enabled"],

@@ -96,7 +96,7 @@ def plan(inputs: Inputs, known_variables: Mapping[str, Sequence[str]]) -> tuple[
     nccl, library = _nccl(inputs, fabric, stack, transport)
     release = vllm_release.of_runtime(stack.vllm, runtime.options, runtime.variables, runtime.unread)
     planned = fabric.topology if fabric.nodes else ""
-    serving = serve.Inputs(model, stack, release, settings, ranks, planned, transport, library, inputs.head.smoke_tokens)
+    serving = serve.Inputs(model, stack, release, settings, ranks, planned, transport, library, inputs.head.smoke_tokens, inputs.head.drop_caches)
     decision = serve_plan.decide(serving)
     problems += decision.problems
     problems += node_checks.check_compilers(inputs.nodes, decision.compiled)
@@ -263,7 +263,7 @@ def _plan(
         serve=planned,
         topology=fabric.topology,
         functions=settings.fabric_functions if topology.entry(fabric.topology).qsfp else "",
-        fabric=fabric_plan.explain(fabric.topology, fabric.why, fabric.nodes),
+        fabric=fabric_plan.explain(fabric.topology, settings.fabric_mtu, fabric.why, fabric.nodes),
         label=inputs.label,
     )
 
@@ -284,7 +284,7 @@ def _serve(
         model=model.about,
         recipe=recipe,
         compiled=decision.compiled,
-        memory=memory_plan.explain(decision.memory, not decision.kind.pooling) if decision.memory else [],
+        memory=memory_plan.explain(decision.memory, not decision.kind.pooling, decision.speculative) if decision.memory else [],
         needs=memory_plan.needs(decision.memory) if decision.memory else {},
         expected=expected,
         findings=findings,
@@ -296,9 +296,9 @@ def _expected(serving: serve.Inputs, decision: serve.Decision) -> Expected:
     memory = decision.memory
     published = serving.model.entry.published.get(str(len(serving.nodes)), ())
     if not memory:
-        return Expected(0, 0, 0.0, published)
+        return Expected(0, 0, 0.0, decision.speculative, published)
     speed = 0.0 if decision.kind.pooling else memory.tokens_per_second
-    return Expected(memory.context, memory.max_num_seqs, speed, published)
+    return Expected(memory.context, memory.max_num_seqs, speed, decision.speculative, published)
 
 
 def _digest(text: str) -> str:

@@ -65,7 +65,8 @@ def _fits(expected: Mapping[str, Any]) -> str:
     if not expected["context"]:
         return "its memory is not planned"
     speed = f", at most {expected['tokens_per_second']:.1f} tokens/s" if expected["tokens_per_second"] else ""
-    return f"fits, context {expected['context']}{speed}"
+    more = " without speculative decoding" if speed and expected["speculative"] else ""
+    return f"fits, context {expected['context']}{speed}{more}"
 
 
 def _block(title: str, text: list[str]) -> list[str]:

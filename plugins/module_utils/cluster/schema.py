@@ -239,6 +239,7 @@ class Node:
     secrets: Sequence[str]
     secret_problems: tuple[Problem, ...]
     smoke_tokens: int
+    drop_caches: bool
     image_python: str
     packages: Mapping[str, Sequence[str]]
     store_enabled: bool
@@ -430,13 +431,14 @@ class Expected:
     """The limits and the speed of the planned server, 0 if unknown.
 
     ``context``: tokens of one request. ``max_num_seqs``: requests at the same time. ``tokens_per_second``: the memory
-    plan's upper bound for one request. ``published``: the lowest and highest figure of others for this number of nodes
+    plan's upper bound for one request, which ``speculative`` decoding can exceed. ``published``: the lowest and highest figure of others for this number of nodes
     in the catalog, () without one.
     """
 
     context: int
     max_num_seqs: int
     tokens_per_second: float
+    speculative: bool
     published: Sequence[float]
 
 

@@ -49,7 +49,7 @@ together:
 | `nodes`, `tensor`, `pipeline`, `max_model_len` | the minimum number of Sparks with 128 GB; parallel sizes; the context; 0 = chosen by the plan |
 | `quantization` | only if vLLM does not detect it |
 | `requires` | `{since: RELEASE, until: RELEASE}` of vLLM |
-| `published` | decode speeds of others for one request: `{"1": [57, 60]}`, tokens per second by the number of Sparks |
+| `published` | decode speeds of others for one request with these weights: `{"1": [33, 34.2]}`, tokens per second by the number of Sparks |
 | `sure`, `source`, `evidence`, `notes` | the confidence in the entry, its source, the source's date or the reading date, and notes |
 
 ## Embedding models and rerankers

@@ -112,7 +112,13 @@ _ALL = (
         runtime=CONTAINER,
         cuda=13,
         image="nvcr.io/nvidia/vllm:26.04-py3",
-        environment={"VLLM_USE_FLASHINFER_MOE_FP4": "0", "VLLM_MARLIN_USE_ATOMIC_ADD": "1"},
+        environment={
+            "VLLM_USE_FLASHINFER_MOE_FP4": "0",
+            "VLLM_MARLIN_USE_ATOMIC_ADD": "1",
+            "NCCL_NET_PLUGIN": "none",
+            "TRITON_PTXAS_PATH": "/usr/local/cuda/bin/ptxas",
+            "TRITON_PTXAS_BLACKWELL_PATH": "/usr/local/cuda/bin/ptxas",
+        },
         image_has_ray=False,
         source="the reference of two Sparks with NVIDIA's container (conselara.dev), which runs Ray of unknown origin; "
         "makiisthenes/dgx-spark-multinode-vllm-ray found no Ray in the image",

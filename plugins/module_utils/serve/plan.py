@@ -123,6 +123,7 @@ def decide(inputs: Inputs) -> Decision:
         # A release that does not serve the model may lack its parsers, so its arguments are not judged.
         problems=[*decided.problems, *(problems if served else []), *stopping],
         kind=kind,
+        speculative=bool(View(Situation(arguments=effective), ()).speculative()),
     )
 
 
@@ -522,6 +523,7 @@ def _situation(inputs: Inputs, tensor: int, pipeline: int, smoke_tokens: int) ->
         nccl=inputs.nccl.release,
         nccl_gcc=inputs.nccl.gcc,
         smoke_tokens=smoke_tokens,
+        drops_caches=inputs.drops_caches,
         model=ServedModel(
             name=model.hub or model.name,
             type=config.type,

@@ -68,7 +68,7 @@ def test_the_plan_of_two_sparks_reads_as_reviewed() -> None:
     assert_recorded(SNAPSHOT, text)
 
 
-FASTER = "info: 2 nodes reach 108.5 tokens/s for one request, these 3 54.5; use spark3 for another model (docs/clusters.md)"
+FASTER = "info: 2 nodes reach 108.6 tokens/s for one request, these 3 54.6; use spark3 for another model (docs/clusters.md)"
 
 
 @pytest.mark.parametrize(
