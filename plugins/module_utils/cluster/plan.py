@@ -12,6 +12,7 @@ from __future__ import annotations
 import hashlib
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, replace
+from typing import Any
 
 from ansible_collections.gb10.cluster.plugins.module_utils.api import access as api_access
 from ansible_collections.gb10.cluster.plugins.module_utils.cluster import checks as cluster_checks
@@ -37,7 +38,6 @@ from ansible_collections.gb10.cluster.plugins.module_utils.cluster.schema import
     StackVersions,
     State,
     Store,
-    Wheel,
 )
 from ansible_collections.gb10.cluster.plugins.module_utils.common import paths
 from ansible_collections.gb10.cluster.plugins.module_utils.common.problems import Problem, ProblemsError
@@ -48,9 +48,11 @@ from ansible_collections.gb10.cluster.plugins.module_utils.launch import argv as
 from ansible_collections.gb10.cluster.plugins.module_utils.launch import overrides, toolchain
 from ansible_collections.gb10.cluster.plugins.module_utils.memory import plan as memory_plan
 from ansible_collections.gb10.cluster.plugins.module_utils.nccl import choice as nccl_choice
+from ansible_collections.gb10.cluster.plugins.module_utils.node.capability import ComputeCapability
+from ansible_collections.gb10.cluster.plugins.module_utils.patch import expect as patch_expect
 from ansible_collections.gb10.cluster.plugins.module_utils.rules import lint as serve_rules
 from ansible_collections.gb10.cluster.plugins.module_utils.rules.schema import WARNING
-from ansible_collections.gb10.cluster.plugins.module_utils.runtime import stacks
+from ansible_collections.gb10.cluster.plugins.module_utils.runtime import image_copy, stacks
 from ansible_collections.gb10.cluster.plugins.module_utils.runtime.stacks import Stack
 from ansible_collections.gb10.cluster.plugins.module_utils.serve import plan as serve_plan
 from ansible_collections.gb10.cluster.plugins.module_utils.serve import schema as serve
@@ -58,6 +60,8 @@ from ansible_collections.gb10.cluster.plugins.module_utils.vllm_release import c
 
 #: Problems with one of these make the vLLM release unknown, so that arguments are not checked.
 _RELEASE = ("gb10_stack", "gb10_runtime_lock", "gb10_runtime", "gb10_container_image")
+#: The role that adds variables and flags to a launch.
+_PATCH = "vllm_patch"
 _SIZES = (*cluster_checks.PARALLELISM, "gb10_data_parallel_size")
 
 
@@ -158,10 +162,47 @@ def _ranks(inputs: Inputs, fabric: FabricPlan, runtime: Runtime, model: Chosen) 
             cma_free_bytes=node.facts.cma_free_bytes if node.facts else 0,
             cma_total_bytes=node.facts.cma_total_bytes if node.facts else 0,
             environment=environment,
-            additions=overrides.for_runtime(node.facts.additions, runtime.planned.name) if node.facts else {},
+            additions=_foreseen(node, runtime, inputs.head.settings.install_dir, model.config.quantization.kind),
         )
         for node, environment in zip(inputs.nodes, environments or [{}] * len(inputs.nodes), strict=True)
     ]
+
+
+def _recorded(node: Node, runtime: Runtime) -> dict[str, dict[str, Any]]:
+    """Return the launch overrides of the runtime that roles recorded on a node."""
+    return overrides.for_runtime(node.facts.additions, runtime.planned.name) if node.facts else {}
+
+
+def _foreseen(node: Node, runtime: Runtime, root: str, quantization: str) -> dict[str, dict[str, Any]]:
+    """Return a node's launch overrides with those that the role vllm_patch will record. Its flags depend on the model."""
+    recorded, planned, stack = _recorded(node, runtime), runtime.planned, runtime.stack
+    try:
+        capability = ComputeCapability.parse(node.patch.capability or node.capability or "")
+    except ProblemsError:
+        return recorded
+    if runtime.unread:
+        return recorded
+    image = image_copy.short(planned.options_of.removeprefix("sha256:")) or "IMAGE_ID"
+    native = isinstance(planned, Environment)
+    folder = f"{planned.path}/{image_copy.TABLES}" if isinstance(planned, Environment) else image_copy.tables(f"{root}/images/{image}")
+    toolkit = node.facts.toolkit.architectures if native and node.facts and node.facts.toolkit else frozenset()
+    package = patch_expect.Package(stack.vllm, stack.cuda, stack.triton if native else "", folder, toolkit)
+    flags, environment = patch_expect.additions(node.patch, package, capability, quantization)
+    if not flags and not environment and _PATCH not in recorded:
+        return recorded
+    return {**recorded, _PATCH: {"environment": environment, "files": {}, **recorded.get(_PATCH, {}), "flags": flags}}
+
+
+def _patched(inputs: Inputs, ranks: Sequence[serve.Node], runtime: Runtime) -> list[str]:
+    """Explain the overrides that are not recorded yet."""
+    found = []
+    for node, rank in zip(inputs.nodes, ranks, strict=True):
+        addition = rank.additions.get(_PATCH)
+        if addition and _PATCH not in _recorded(node, runtime):
+            words = [*addition["environment"], *([" ".join(addition["flags"])] if addition["flags"] else [])]
+            cuda = f" for CUDA {runtime.stack.cuda}" if runtime.stack.cuda else ""
+            found.append(f"{', '.join(words)}: vllm_patch will add this to vLLM {runtime.stack.vllm}{cuda}")
+    return list(dict.fromkeys(found))
 
 
 def _tools(node: Node, runtime: Runtime) -> dict[str, str]:
@@ -212,11 +253,12 @@ def _plan(
     executor = settings.distributed_executor_backend
     download = any(store and not store["source"] for store in (model.store, model.draft_store))
     lacking = [packages.lacking(node, runtime, nccl.build, download) for node in inputs.nodes]
-    nodes = _planned_nodes(inputs, fabric.nodes, ranks, decision.environment, runtime.wheels, lacking)
+    nodes = _planned_nodes(inputs, fabric.nodes, ranks, decision.environment, runtime, lacking)
     expected = _expected(serving, decision)
     faster = serve_plan.faster_alone(serving, decision)
     about = inputs.recipe.about if inputs.recipe else ()
-    planned = _serve(model, decision, serving.nccl.release, expected, about, [f"info: {faster}"] if faster else [])
+    why = [*decision.why, *_patched(inputs, ranks, runtime)]
+    planned = _serve(model, decision, serving.nccl.release, expected, why, about, [f"info: {faster}"] if faster else [])
     return Plan(
         nodes=nodes,
         head=Head(head.name, fabric.nodes[0].address),
@@ -269,7 +311,7 @@ def _plan(
 
 
 def _serve(
-    model: Chosen, decision: serve.Decision, nccl: str, expected: Expected, recipe: Sequence[str], infos: Sequence[str]
+    model: Chosen, decision: serve.Decision, nccl: str, expected: Expected, why: Sequence[str], recipe: Sequence[str], infos: Sequence[str]
 ) -> Serve:
     findings, stopping = [*serve_rules.report(decision.findings), *infos], serve_rules.stopping(decision.findings, WARNING)
     return Serve(
@@ -280,7 +322,7 @@ def _serve(
         reasoning=model.entry.reasoning,
         dimension=decision.kind.dimension,
         nccl=nccl,
-        why=decision.why,
+        why=why,
         model=model.about,
         recipe=recipe,
         compiled=decision.compiled,
@@ -315,7 +357,7 @@ def _planned_nodes(
     shares: Sequence[NodeFabric],
     ranks: Sequence[serve.Node],
     environment: Mapping[str, str],
-    wheels_of: Sequence[tuple[Wheel, ...]],
+    runtime: Runtime,
     packages_of: Sequence[Mapping[str, Sequence[str]]],
 ) -> tuple[PlannedNode, ...]:
     """Return the plan of each node; ``environment`` are the variables that all ranks have in common."""
@@ -326,7 +368,7 @@ def _planned_nodes(
         for rail in share.rails
     }
     lock = _digest(inputs.lock)
-    marks = ["".join(f"{line}\n" for line in (lock, *(wheel.sha256 for wheel in own))) for own in wheels_of]
+    marks = ["".join(f"{line}\n" for line in (lock, *(wheel.sha256 for wheel in own))) for own in runtime.wheels]
     return tuple(
         PlannedNode(
             name=node.name,
@@ -345,10 +387,11 @@ def _planned_nodes(
             files=share.files,
             secrets=node.secrets,
             infiniband=node.facts is not None and node.facts.network.infiniband,
-            additions=rank.additions,
+            additions=_recorded(node, runtime),
+            foreseen=rank.additions,
             runtime_mark=mark,
             packages=debian,
             state=_state(node, mark),
         )
-        for node, share, rank, own, mark, debian in zip(inputs.nodes, shares, ranks, wheels_of, marks, packages_of, strict=True)
+        for node, share, rank, own, mark, debian in zip(inputs.nodes, shares, ranks, runtime.wheels, marks, packages_of, strict=True)
     )

@@ -27,6 +27,7 @@ _COLUMNS = 118
 
 def lines(plan: Mapping[str, Any], object_store_memory: int) -> list[str]:
     """Return the lines for a plan of plan.py; ``object_store_memory`` is Ray's, in bytes."""
+    plan = {**plan, "nodes": [{**node, "additions": node["foreseen"]} for node in plan["nodes"]]}
     serve, served = plan["serve"], _served(plan)
     result = [f"{plan['label']}:"] if plan["label"] else []
     result += [

@@ -312,7 +312,7 @@ def _stage(shape: Shape, layers: range, tensor: int, loaded: str, scale: Fractio
     return _Stage(
         layers=layers,
         weights=int(scale * model_weights.on_rank(shape, layers, tensor, loaded)),
-        reads=int(min(scale, 1) * model_weights.on_rank(shape, layers, tensor, loaded, active=True)),
+        reads=int(min(scale, Fraction(1)) * model_weights.on_rank(shape, layers, tensor, loaded, active=True)),
         tokens=tuple((shape.layers[index].kv_cache, layout.token_bytes[index]) for index in layers),
         states=sum(layout.state_bytes[index] for index in layers),
         page=layout.block_bytes(layers),

@@ -61,6 +61,8 @@ _PACKAGES: Mapping[str, str] = {
 }
 #: A pin, or the address of a wheel, with the version after the name.
 _PIN = re.compile(r"^([A-Za-z0-9._-]+)(?:\[[^]]*\])?(?:==| @ \S*/\1-)([0-9][0-9A-Za-z.!]*)", re.MULTILINE)
+#: The CUDA release of a lock's packages.
+_CUDA = re.compile(r"^nvidia-nccl-cu(\d+)\b", re.MULTILINE)
 
 _ALL = (
     Stack(
@@ -191,8 +193,9 @@ def resolve(name: str, lock: str, path: str, runtime: str = "", image: str = "")
 
 def _pinned(stack: Stack, lock: str) -> Stack:
     """Return the stack with the versions that a lock pins."""
-    pins = locked(lock)
-    return replace(stack, **{field: pins.get(field, getattr(stack, field)) for field in _PACKAGES.values()})
+    pins, cuda = locked(lock), _CUDA.search(lock)
+    versions = {field: pins.get(field, getattr(stack, field)) for field in _PACKAGES.values()}
+    return replace(stack, **versions, cuda=int(cuda[1]) if cuda else stack.cuda)
 
 
 def _overridden(stack: Stack, runtime: str, image: str) -> Stack:

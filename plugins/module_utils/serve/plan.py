@@ -490,7 +490,7 @@ def _unchecked(inputs: Inputs) -> list[str]:
     """Return why the arguments are not checked against the table of releases, [] if they are."""
     release = inputs.release
     if release.unread:
-        return [f"the release in {inputs.stack.image} is unknown, so arguments are checked when the image is on the head"]
+        return [f"the release in {inputs.stack.image} is unknown, so arguments are checked and patches chosen when the image is on the head"]
     if release.listed or inputs.stack.runtime == stacks.CONTAINER:
         return []
     first, last = vllm_release.text(vllm_release.FIRST), vllm_release.text(vllm_release.LAST)
