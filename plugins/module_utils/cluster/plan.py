@@ -92,7 +92,7 @@ def plan(inputs: Inputs, known_variables: Mapping[str, Sequence[str]]) -> tuple[
         return None, problems
     if any(problem.path in _SIZES for problem in problems):
         # Check the rest with sizes that the plan chooses.
-        settings = replace(settings, tensor_parallel_size=0, pipeline_parallel_size=0, data_parallel_size=1)
+        settings = replace(settings, tensor_parallel_size=0, pipeline_parallel_size=0, data_parallel_size=0)
         fabric = replace(fabric, nodes=())
     stack = runtime.stack
     ranks = _ranks(inputs, fabric, runtime, model)
@@ -255,10 +255,10 @@ def _plan(
     lacking = [packages.lacking(node, runtime, nccl.build, download) for node in inputs.nodes]
     nodes = _planned_nodes(inputs, fabric.nodes, ranks, decision.environment, runtime, lacking)
     expected = _expected(serving, decision)
-    faster = serve_plan.faster_alone(serving, decision)
     about = inputs.recipe.about if inputs.recipe else ()
     why = [*decision.why, *_patched(inputs, ranks, runtime)]
-    planned = _serve(model, decision, serving.nccl.release, expected, why, about, [f"info: {faster}"] if faster else [])
+    infos = [f"info: {line}" for line in serve_plan.better_split(serving, decision)]
+    planned = _serve(model, decision, serving.nccl.release, expected, why, about, infos)
     return Plan(
         nodes=nodes,
         head=Head(head.name, fabric.nodes[0].address),
@@ -272,7 +272,7 @@ def _plan(
         ranks_unit=paths.RAY_UNIT if executor == "ray" else paths.VLLM_UNIT,
         tensor_parallel_size=decision.tensor,
         pipeline_parallel_size=decision.pipeline,
-        data_parallel_size=settings.data_parallel_size,
+        data_parallel_size=decision.data,
         api_host=settings.api_host,
         api_port=settings.api_port,
         api_key=settings.api_key_enabled,

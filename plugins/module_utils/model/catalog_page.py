@@ -71,8 +71,11 @@ architecture of a generating model and no modules.json, so its entry must declar
 vLLM's `--hf-overrides` for it. Another generating architecture as a reranker needs its own `--hf-overrides` or
 `--convert`.
 
-An encoder (BERT, RoBERTa, XLM-RoBERTa) has no KV cache in the memory plan, and no pipeline stages. On several nodes set
-`gb10_data_parallel_size`. Other encoders are planned like decoders, so their plan is too cautious.
+On several nodes, each node that holds the whole model gets a replica. `gb10_data_parallel_size: 1` splits the model
+instead. The KV cache has room for one batch and two of the longest texts.
+
+An encoder (BERT, RoBERTa, XLM-RoBERTa) has no KV cache in the memory plan, and no pipeline stages. Other encoders are
+planned like decoders, so their plan is too cautious.
 
 | error or difference | reason and fix |
 |---|---|

@@ -21,6 +21,7 @@ from ansible_collections.gb10.cluster.plugins.module_utils.model import catalog
 from ansible_collections.gb10.cluster.plugins.module_utils.model import kind as model_kind
 from ansible_collections.gb10.cluster.plugins.module_utils.model import layers as model_layers
 from ansible_collections.gb10.cluster.plugins.module_utils.model.catalog import Model
+from ansible_collections.gb10.cluster.plugins.module_utils.model.kind import Kind
 from ansible_collections.gb10.cluster.plugins.module_utils.model.shape import Shape, read_config
 from ansible_collections.gb10.cluster.plugins.module_utils.rules import lint as serve_rules
 from ansible_collections.gb10.cluster.plugins.module_utils.rules.schema import ServedModel, Situation, View
@@ -43,6 +44,8 @@ _THOR_ASSEMBLER = (0, 27)
 _SHARE, _KV_DTYPE, _SEQUENCES = "--gpu-memory-utilization", "--kv-cache-dtype", "--max-num-seqs"
 #: The share's name, and its other name since vLLM 0.31.
 _SHARES = (_SHARE, "--device-memory-utilization")
+#: The sequences and the tokens of each request in the KV cache of a pooling model: with its most requests, one batch.
+_POOLED = (2, 128)
 _MARLIN = "VLLM_MARLIN_USE_ATOMIC_ADD"
 #: Arguments that variables replace, with the variable's value that means unset.
 _OWNED: Mapping[str, tuple[str, Any]] = {
@@ -76,7 +79,6 @@ def decide(inputs: Inputs) -> Decision:
     environment, files = _environment(inputs), _files(inputs)
     # A node's own values win.
     inputs = replace(inputs, nodes=[replace(node, environment={**environment, **node.environment}) for node in inputs.nodes])
-    tensor, pipeline, split = _parallelism(inputs)
     options = _options(inputs)
     served = release.serves(model.requires.get("since", ""), model.requires.get("until", ""))
     unread = release.unread_variables(settings.extra_env, "gb10_extra_env")
@@ -85,12 +87,15 @@ def decide(inputs: Inputs) -> Decision:
     user_args, user_problems = release.arguments(settings.vllm_extra_args, "gb10_vllm_extra_args")
     given = {**of_model, **user_args}
     kind, kind_problems = model_kind.find(model.kind, config.raw, given, "gb10_vllm_extra_args")
+    inputs, replicated = _replicated(inputs, kind, given)
+    settings = inputs.settings
+    tensor, pipeline, split = _parallelism(inputs)
     pooling = model_kind.pooling_arguments(kind, config.raw, of_model, user_args, inputs.model.args_path)
     places = dict.fromkeys(of_model.keys() - user_args.keys(), inputs.model.args_path)
     memory_part, plan = _memory(inputs, given, tensor, pipeline)
     decided = _joined(
         _Part(why=[f"memory is not planned: {config.unknown}"] if config.unknown else [], problems=user_problems),
-        _Part(why=[*split, *_draft(inputs)], problems=kind_problems),
+        _Part(why=[*split, *replicated, *_draft(inputs)], problems=kind_problems),
         _Part(*pooling),
         _Part(problems=_pipelined(config.shape, pipeline)),
         _experts(inputs),
@@ -112,6 +117,7 @@ def decide(inputs: Inputs) -> Decision:
     return Decision(
         tensor=tensor,
         pipeline=pipeline,
+        data=settings.data_parallel_size,
         smoke_tokens=tokens,
         args=decided.args,
         environment=environment,
@@ -127,13 +133,14 @@ def decide(inputs: Inputs) -> Decision:
     )
 
 
-def faster_alone(inputs: Inputs, decision: Decision) -> str:
-    """Return a sentence if fewer of these nodes serve one request faster, with the same context; else "".
+def better_split(inputs: Inputs, decision: Decision) -> list[str]:
+    """Return a sentence if fewer of these nodes serve one request faster, with the same context, and one about replicas.
 
-    Only stages are slower: tensor parallelism reads the weights on all nodes at once.
+    Only stages are slower: tensor parallelism reads the weights on all nodes at once. Replicas of a mixture of experts still
+    share its experts over the network (vLLM, fused_moe/config.py, flatten_tp_across_dp).
     """
     if not decision.memory or decision.pipeline == 1:
-        return ""
+        return []
     settings = replace(inputs.settings, tensor_parallel_size=0, pipeline_parallel_size=0)
     smaller = {count: decide(replace(inputs, nodes=inputs.nodes[:count], settings=settings)) for count in range(1, len(inputs.nodes))}
     speeds = {
@@ -141,12 +148,17 @@ def faster_alone(inputs: Inputs, decision: Decision) -> str:
         for count, other in smaller.items()
         if other.memory and not other.problems and other.memory.context >= decision.memory.context
     }
-    best, now = max(speeds, key=speeds.__getitem__, default=0), decision.memory.tokens_per_second
-    if not best or speeds[best] <= _FASTER * now:
-        return ""
-    others = ", ".join(node.name for node in inputs.nodes[best:])
-    reached = f"{best} node{'s reach' if best > 1 else ' reaches'} {speeds[best]:.1f} tokens/s for one request, these {len(inputs.nodes)} {now:.1f}"
-    return f"{reached}; use {others} for another model (docs/clusters.md)"
+    best, now, count = max(speeds, key=speeds.__getitem__, default=0), decision.memory.tokens_per_second, len(inputs.nodes)
+    found = []
+    if best and speeds[best] > _FASTER * now:
+        others = ", ".join(node.name for node in inputs.nodes[best:])
+        reached = f"{best} node{'s reach' if best > 1 else ' reaches'} {speeds[best]:.1f} tokens/s for one request, these {count} {now:.1f}"
+        found.append(f"{reached}; use {others} for another model (docs/clusters.md)")
+    shape = inputs.model.config.shape
+    if shape and not shape.experts and speeds.get(1, 0.0) * _FASTER > now:
+        more = f"gb10_data_parallel_size: {count} serves {count} times as many requests"
+        found.append(f"one node holds the model, and {count} stages are not faster; {more}")
+    return found
 
 
 def _joined(*parts: _Part) -> _Part:
@@ -267,6 +279,26 @@ def _named(model: Model, options: Sequence[tuple[str, Sequence[str]]], planned: 
 def _cuda(inputs: Inputs) -> bool:
     """Whether the ranks run on a GB10's GPU. Memory and kernel settings do not apply to the CPUs of the lab's nodes."""
     return inputs.stack.device == stacks.CUDA and any(node.capability == _GB10 for node in inputs.nodes)
+
+
+def _replicated(inputs: Inputs, kind: Kind, given: Mapping[str, Any]) -> tuple[Inputs, list[str]]:
+    """Decide on the number of replicas and the KV cache of a pooling model; return the inputs with both, and the reason.
+
+    A pooling model has no decode phase that tensor parallelism speeds up: a replica on each node answers more requests, and
+    needs no network. The KV cache holds one batch, and one text that a batch does not finish.
+    """
+    settings, count = inputs.settings, len(inputs.nodes)
+    if kind.pooling:
+        contexts, tokens = min(settings.kv_cache_contexts, _POOLED[0]), min(settings.kv_cache_tokens_per_request, _POOLED[1])
+        settings = replace(settings, kv_cache_contexts=contexts, kv_cache_tokens_per_request=tokens)
+    replicas, why = settings.data_parallel_size or 1, list[str]()
+    given_sizes = settings.data_parallel_size or settings.tensor_parallel_size or settings.pipeline_parallel_size
+    if kind.pooling and count > 1 and not given_sizes:
+        smallest = min(inputs.nodes, key=lambda node: node.memory_bytes)
+        _part, plan = _memory(replace(inputs, settings=replace(settings, data_parallel_size=1), nodes=[smallest]), given, 1, 1)
+        if plan and plan.fits:
+            replicas, why = count, [f"data {count}: one node holds the model; gb10_data_parallel_size: 1 splits it instead"]
+    return replace(inputs, settings=replace(settings, data_parallel_size=replicas)), why
 
 
 def _parallelism(inputs: Inputs) -> tuple[int, int, list[str]]:

@@ -122,6 +122,7 @@ class Decision:
 
     tensor: int
     pipeline: int
+    data: int
     smoke_tokens: int
     args: Sequence[str]
     environment: dict[str, str]
