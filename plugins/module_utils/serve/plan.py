@@ -39,6 +39,9 @@ _REASONED_ANSWER = 512
 _GB10, _THOR = "12.1", "11.0"
 #: How much faster fewer nodes are before the plan reports it.
 _FASTER = 1.1
+#: The first release that keeps prefixes of models with states by default. Source: vLLM 0.23, 0.26.0 and 0.27.1,
+#: engine/arg_utils.py ("opt-in for now"), and 0.28.1rc1, which does.
+_PREFIXES, _KEPT_STATES = "--enable-prefix-caching", (0, 28)
 #: The first release whose Triton (3.7) supports Thor.
 _THOR_ASSEMBLER = (0, 27)
 _SHARE, _KV_DTYPE, _SEQUENCES = "--gpu-memory-utilization", "--kv-cache-dtype", "--max-num-seqs"
@@ -95,7 +98,7 @@ def decide(inputs: Inputs) -> Decision:
     memory_part, plan = _memory(inputs, given, tensor, pipeline)
     decided = _joined(
         _Part(why=[f"memory is not planned: {config.unknown}"] if config.unknown else [], problems=user_problems),
-        _Part(why=[*split, *replicated, *_draft(inputs)], problems=kind_problems),
+        _Part(why=[*split, *replicated, *_draft(inputs), *_prefixes(inputs, given)], problems=kind_problems),
         _Part(*pooling),
         _Part(problems=_pipelined(config.shape, pipeline)),
         _experts(inputs),
@@ -233,13 +236,12 @@ def _backends(inputs: Inputs, given: Mapping[str, Any]) -> _Part:
     """Name the backends that neither model nor user sets in any way."""
     if not _names(inputs):
         return _Part()
-    quantization, settings = inputs.model.config.quantization, inputs.settings
+    config, settings = inputs.model.config, inputs.settings
     cache = str(given.get(_KV_DTYPE, settings.kv_cache_dtype))
     named = serve_backends.named(
         inputs.release,
-        inputs.model.config.shape,
-        quantization.scheme,
-        quantization.kv_dtype if cache == "auto" else cache,
+        config,
+        config.quantization.kv_dtype if cache == "auto" else cache,
         given,
         settings.flashinfer,
     )
@@ -250,8 +252,8 @@ def _compiled(inputs: Inputs, arguments: Mapping[str, Any]) -> list[str]:
     """Return the kernels that a CUDA compiler makes on these nodes, each once. An image brings its own compiler."""
     if inputs.stack.device != stacks.CUDA or inputs.stack.runtime != stacks.NATIVE:
         return []
-    shape, release = inputs.model.config.shape, inputs.release
-    scheme, experts = inputs.model.config.quantization.scheme, bool(shape and shape.experts)
+    config, release = inputs.model.config, inputs.release
+    scheme, experts = config.quantization.scheme, config.experts
     found = [
         kernel
         for node in inputs.nodes
@@ -337,6 +339,14 @@ def _draft(inputs: Inputs) -> list[str]:
     if draft.weights_bytes:
         return [f"the draft {draft.hub}: {draft.weights_bytes / 1e9:.1f} GB on each rank, without its KV cache, which is not planned"]
     return [f"the draft {draft.hub}: its size is unknown, so its memory is not planned"]
+
+
+def _prefixes(inputs: Inputs, given: Mapping[str, Any]) -> list[str]:
+    """Explain that a model with states keeps no prefixes of earlier requests."""
+    shape = inputs.model.config.shape
+    if not shape or not shape.of("state") or _PREFIXES in given or inputs.release.unread or inputs.release.number >= _KEPT_STATES:
+        return []
+    return [f"prefix caching is off: vLLM before about 0.28 leaves it off for models with states; {_PREFIXES} turns it on"]
 
 
 def _experts(inputs: Inputs) -> _Part:
@@ -560,7 +570,7 @@ def _situation(inputs: Inputs, tensor: int, pipeline: int, smoke_tokens: int) ->
             name=model.hub or model.name,
             type=config.type,
             scheme=config.quantization.scheme,
-            moe=bool(config.shape and config.shape.experts),
+            moe=config.experts,
             reasoning=model.reasoning,
             weights_bytes=inputs.model.weights_bytes,
             positions=config.positions,

@@ -112,6 +112,20 @@ def test_replicas_are_advised_where_stages_do_not_help(model: str, count: int, s
     assert [finding.partition(f" {expected} times")[0] for finding in found] == ([advice] if expected else [])
 
 
+@pytest.mark.parametrize(
+    ("model", "stack", "given", "off"),
+    [
+        ("qwen3.5-122b-a10b-fp8", "vllm-0.18.1", [], True),
+        ("qwen3.5-122b-a10b-fp8", "vllm-0.18.1", ["--enable-prefix-caching"], False),
+        ("qwen3.5-122b-a10b-fp8", "current", [], False),
+        ("phi-4", "vllm-0.18.1", [], False),
+    ],
+)
+def test_the_plan_says_where_prefixes_are_not_kept(model: str, stack: str, given: list[str], off: bool) -> None:
+    why = serve_plan.decide(inputs(model, stack, gb10_vllm_extra_args=given)).why
+    assert any(line.startswith("prefix caching is off: ") for line in why) is off
+
+
 def arguments(given: serve_plan.Inputs) -> dict[str, Any]:
     values, problems = vllm_release.parse(serve_plan.decide(given).args, given.stack.vllm)
     assert problems == []
