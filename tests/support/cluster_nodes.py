@@ -31,6 +31,17 @@ BUILD = {
     "archives": {},
 }
 
+#: The variables of the role vllm_patch.
+PATCH = {
+    "state": "present",
+    "patches": ["w8a8", "w8a8_torch", "fp8_moe_oracle", "moe_config", "triton_ptxas"],
+    "mechanism": "auto",
+    "capability": "",
+    "quantization": "auto",
+    "image": "",
+}
+
+
 def lock_of(*pins: str) -> str:
     """Return a lock file with these pins, each with a hash."""
     return "".join(f"{pin} \\\n    --hash=sha256:{'0' * 64}\n" for pin in pins)
@@ -119,8 +130,10 @@ def spark(number: int, group: str, **settings: Any) -> Node:
         "removing": False,
         "store": {"enabled": True, "source": ""},
         "smoke_tokens": 0,
+        "drop_caches": True,
         "packages": {"vllm_runtime": ["g++", "python3-dev"], "vllm_build": ["ccache"], "model_store": ["python3-venv"], "nccl_sm121_build": ["make"]},
         "image_python": "python3",
+        "patch": dict(PATCH),
         "refused": [],
         "key_problem": "",
         "tls": {},

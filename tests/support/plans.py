@@ -54,6 +54,7 @@ def inputs(model: str, stack: str = "current", count: int = 2, thors: int = 0, *
         transport="none" if count == 1 else "socket" if thors else "roce",
         nccl=Loaded("2.30.7"),
         smoke_tokens=0,
+        drops_caches=True,
     )
 
 
@@ -74,7 +75,7 @@ def argv(given: serve_plan.Inputs, decision: serve_plan.Decision) -> list[str]:
         "api_tls": {},
         "tensor_parallel_size": decision.tensor,
         "pipeline_parallel_size": decision.pipeline,
-        "data_parallel_size": given.settings.data_parallel_size,
+        "data_parallel_size": decision.data,
         "executor": given.settings.distributed_executor_backend,
         "rendezvous_port": 29501,
         "head": {"name": given.nodes[0].name, "address": "10.110.0.1"},

@@ -179,7 +179,7 @@ def _check_settings(settings: Settings, nodes: int) -> list[Problem]:
     below = {f"{PREFIX}{name}": value for name in limits if (value := getattr(settings, name)) < 0}
     problems += [Problem(name, str(value), "0 or more", f"correct {name}") for name, value in below.items()]
     problems += _check_replicas(settings.data_parallel_size, sizes, nodes)
-    problems += _check_parallelism(settings, nodes) if not negative and settings.data_parallel_size == 1 else []
+    problems += _check_parallelism(settings, nodes) if not negative and settings.data_parallel_size in (0, 1) else []
     problems += _check_ports(settings, nodes)
     problems += _check_container(settings)
     if "VLLM_HOST_IP" in settings.extra_env:
@@ -379,8 +379,8 @@ def _check_replicas(data: int, sizes: Mapping[str, int], nodes: int) -> list[Pro
         for name, size in sizes.items()
         if data > 1 and size > 1
     ]
-    if data not in (1, nodes):
-        expected = f"1, or {nodes}, a replica on each node" if nodes > 1 else "1 with one node"
+    if data not in (0, 1, nodes):
+        expected = f"0 for automatic, 1, or {nodes}, a replica on each node" if nodes > 1 else "0 or 1 with one node"
         problems.append(Problem(path, str(data), expected, f"correct {path}"))
     return problems
 

@@ -32,6 +32,7 @@ from ansible_collections.gb10.cluster.plugins.module_utils.fabric import schema 
 from ansible_collections.gb10.cluster.plugins.module_utils.fabric.links import PORTS, Ports
 from ansible_collections.gb10.cluster.plugins.module_utils.node import packages as debian
 from ansible_collections.gb10.cluster.plugins.module_utils.node.toolkit import Toolkit
+from ansible_collections.gb10.cluster.plugins.module_utils.patch.expect import Options
 from ansible_collections.gb10.cluster.plugins.module_utils.recipe import apply as recipe_apply
 from ansible_collections.gb10.cluster.plugins.module_utils.recipe import parse as recipe_parse
 from ansible_collections.gb10.cluster.plugins.module_utils.recipe.schema import Use
@@ -66,7 +67,10 @@ def parse(nodes: Sequence[Mapping[str, Any]], lock: str, recipe: Any = None, lay
                                                 # api_tls.facts of the head's certificate, {} without TLS
          "secrets": {"names": [str], "problems": [...]},   # secret_environment.verdict: the values are never here
          "smoke_tokens": int,                   # the smoke test's token limit, 0 for the role's default
+         "drop_caches": bool,                   # whether each start drops the page cache
          "image_python": str,                   # the interpreter inside the image that runs vLLM
+         "patch": {"state": str, "patches": [str], "mechanism": str, "capability": str, "quantization": str, "image": str},
+                                                # the variables of the role vllm_patch
          "packages": {role: [str]},             # the Debian packages that each role needs
          "store": {"enabled": bool, "source": str},   # whether models are copied to the store; their source folder,
                                                 # "" for Hugging Face Hub
@@ -131,7 +135,7 @@ def _use(nodes: Sequence[Mapping[str, Any]], data: Any, problems: list[Problem])
 
 
 def _node(given: Mapping[str, Any], path: str, problems: list[Problem]) -> Node:
-    tls, secrets = given["tls"], given["secrets"]
+    tls, secrets, patch = given["tls"], given["secrets"], given["patch"]
     options, variables = _queried(given["queried"], path, problems)
     observed = typical.observed(given["settings"], given["address"]) if given["typical"] else given["observed"]
     return Node(
@@ -153,7 +157,17 @@ def _node(given: Mapping[str, Any], path: str, problems: list[Problem]) -> Node:
         secrets=secrets["names"],
         secret_problems=_problems(secrets),
         smoke_tokens=int(given["smoke_tokens"]),
+        drop_caches=_boolean(given["drop_caches"]),
         image_python=given["image_python"],
+        patch=Options(
+            state=patch["state"],
+            # The argument specification refuses a text.
+            names=() if isinstance(patch["patches"], str) else tuple(map(str, patch["patches"])),
+            mechanism=patch["mechanism"],
+            capability=str(patch["capability"]),
+            quantization=patch["quantization"],
+            image=patch["image"],
+        ),
         packages={role: tuple(map(str, names)) for role, names in given["packages"].items()},
         store_enabled=given["store"]["enabled"],
         store_source=given["store"]["source"],

@@ -39,7 +39,6 @@ from ansible_collections.gb10.cluster.plugins.module_utils.cluster.schema import
     StackVersions,
     State,
     Store,
-    Wheel,
 )
 from ansible_collections.gb10.cluster.plugins.module_utils.common import paths
 from ansible_collections.gb10.cluster.plugins.module_utils.common.problems import Problem, ProblemsError
@@ -51,9 +50,11 @@ from ansible_collections.gb10.cluster.plugins.module_utils.launch import argv as
 from ansible_collections.gb10.cluster.plugins.module_utils.launch import toolchain
 from ansible_collections.gb10.cluster.plugins.module_utils.memory import plan as memory_plan
 from ansible_collections.gb10.cluster.plugins.module_utils.nccl import choice as nccl_choice
+from ansible_collections.gb10.cluster.plugins.module_utils.node.capability import ComputeCapability
+from ansible_collections.gb10.cluster.plugins.module_utils.patch import expect as patch_expect
 from ansible_collections.gb10.cluster.plugins.module_utils.rules import lint as serve_rules
 from ansible_collections.gb10.cluster.plugins.module_utils.rules.schema import WARNING
-from ansible_collections.gb10.cluster.plugins.module_utils.runtime import stacks
+from ansible_collections.gb10.cluster.plugins.module_utils.runtime import image_copy, stacks
 from ansible_collections.gb10.cluster.plugins.module_utils.runtime.stacks import Stack
 from ansible_collections.gb10.cluster.plugins.module_utils.serve import plan as serve_plan
 from ansible_collections.gb10.cluster.plugins.module_utils.serve import schema as serve
@@ -61,6 +62,8 @@ from ansible_collections.gb10.cluster.plugins.module_utils.vllm_release import c
 
 #: Problems with one of these make the vLLM release unknown, so that arguments are not checked.
 _RELEASE = ("gb10_stack", "gb10_runtime_lock", "gb10_runtime", "gb10_container_image")
+#: The role that adds variables and flags to a launch.
+_PATCH = "vllm_patch"
 _SIZES = (*cluster_checks.PARALLELISM, "gb10_data_parallel_size")
 
 
@@ -77,7 +80,6 @@ def plan(inputs: Inputs, known_variables: Mapping[str, Sequence[str]]) -> tuple[
     members, ports = [_member(node, settings.fabric_functions) for node in inputs.nodes], [node.settings.fabric_ports for node in inputs.nodes]
     fabric = fabric_plan.of_cluster(members, ports, settings.fabric, settings.fabric_rdma_required, settings.fabric_pin_gid_index)
     model, model_problems = _model(inputs)
-    additions, addition_problems = _additions(inputs, runtime)
     problems = [
         *input_problems,
         *inputs.problems,
@@ -85,7 +87,7 @@ def plan(inputs: Inputs, known_variables: Mapping[str, Sequence[str]]) -> tuple[
         *runtime.problems,
         *packages.check(inputs.nodes),
         *node_checks.check_nodes(inputs, fabric, runtime.wheel_problems, model),
-        *addition_problems,
+        *(problem for node in inputs.nodes for problem in _recorded(node, runtime, settings.install_dir)[1]),
         *fabric.link_problems,
         *model_problems,
     ]
@@ -93,15 +95,15 @@ def plan(inputs: Inputs, known_variables: Mapping[str, Sequence[str]]) -> tuple[
         return None, problems
     if any(problem.path in _SIZES for problem in problems):
         # Check the rest with sizes that the plan chooses.
-        settings = replace(settings, tensor_parallel_size=0, pipeline_parallel_size=0, data_parallel_size=1)
+        settings = replace(settings, tensor_parallel_size=0, pipeline_parallel_size=0, data_parallel_size=0)
         fabric = replace(fabric, nodes=())
     stack = runtime.stack
-    ranks = _ranks(inputs, fabric, runtime, model, additions)
+    ranks = _ranks(inputs, fabric, runtime, model)
     transport = _transport(ranks)
     nccl, library = _nccl(inputs, fabric, stack, transport)
     release = vllm_release.of_runtime(stack.vllm, runtime.options, runtime.variables, runtime.unread)
     planned = fabric.topology if fabric.nodes else ""
-    serving = serve.Inputs(model, stack, release, settings, ranks, planned, transport, library, inputs.head.smoke_tokens)
+    serving = serve.Inputs(model, stack, release, settings, ranks, planned, transport, library, inputs.head.smoke_tokens, inputs.head.drop_caches)
     decision = serve_plan.decide(serving)
     problems += decision.problems
     problems += node_checks.check_compilers(inputs.nodes, decision.compiled)
@@ -145,14 +147,7 @@ def _model(inputs: Inputs) -> tuple[Chosen | None, list[Problem]]:
         return None, [*error.problems]
 
 
-def _additions(inputs: Inputs, runtime: Runtime) -> tuple[list[Additions], list[Problem]]:
-    """Return the launch overrides of each node, and their problems."""
-    name, root = runtime.planned.name, inputs.head.settings.install_dir
-    found = [node_additions.of_node(node.name, node.facts.additions if node.facts else {}, name, root) for node in inputs.nodes]
-    return [valid for valid, _problems in found], [problem for _valid, problems in found for problem in problems]
-
-
-def _ranks(inputs: Inputs, fabric: FabricPlan, runtime: Runtime, model: Chosen, additions: Sequence[Additions]) -> list[serve.Node]:
+def _ranks(inputs: Inputs, fabric: FabricPlan, runtime: Runtime, model: Chosen) -> list[serve.Node]:
     """Return the rank of each node. Without a plan of the fabric it has no environment."""
     reference, extra = model.entry.reference, inputs.head.settings.extra_env
     environments = [
@@ -172,12 +167,49 @@ def _ranks(inputs: Inputs, fabric: FabricPlan, runtime: Runtime, model: Chosen, 
             cma_total_bytes=node.facts.cma_total_bytes if node.facts else 0,
             environment=environment,
             fabric=share,
-            additions=addition,
+            additions=_foreseen(node, runtime, inputs.head.settings.install_dir, model.config.quantization.kind),
         )
-        for node, environment, share, addition in zip(
-            inputs.nodes, environments or [{}] * len(inputs.nodes), shares or [{}] * len(inputs.nodes), additions, strict=True
+        for node, environment, share in zip(
+            inputs.nodes, environments or [{}] * len(inputs.nodes), shares or [{}] * len(inputs.nodes), strict=True
         )
     ]
+
+
+def _recorded(node: Node, runtime: Runtime, root: str) -> tuple[Additions, list[Problem]]:
+    """Return the launch overrides of the runtime that roles recorded on a node, and their problems."""
+    return node_additions.of_node(node.name, node.facts.additions if node.facts else {}, runtime.planned.name, root)
+
+
+def _foreseen(node: Node, runtime: Runtime, root: str, quantization: str) -> Additions:
+    """Return a node's launch overrides with those that the role vllm_patch will record. Its flags depend on the model."""
+    recorded, planned, stack = _recorded(node, runtime, root)[0], runtime.planned, runtime.stack
+    try:
+        capability = ComputeCapability.parse(node.patch.capability or node.capability or "")
+    except ProblemsError:
+        return recorded
+    if runtime.unread:
+        return recorded
+    image = image_copy.short(planned.options_of.removeprefix("sha256:")) or "IMAGE_ID"
+    native = isinstance(planned, Environment)
+    folder = f"{planned.path}/{image_copy.TABLES}" if isinstance(planned, Environment) else image_copy.tables(f"{root}/images/{image}")
+    toolkit = node.facts.toolkit.architectures if native and node.facts and node.facts.toolkit else frozenset()
+    package = patch_expect.Package(stack.vllm, stack.cuda, stack.triton if native else "", folder, toolkit)
+    flags, environment = patch_expect.additions(node.patch, package, capability, quantization)
+    if not flags and not environment and _PATCH not in recorded:
+        return recorded
+    return {**recorded, _PATCH: {"environment": environment, "files": {}, **recorded.get(_PATCH, {}), "flags": flags}}
+
+
+def _patched(inputs: Inputs, ranks: Sequence[serve.Node], runtime: Runtime) -> list[str]:
+    """Explain the overrides that are not recorded yet."""
+    found = []
+    for node, rank in zip(inputs.nodes, ranks, strict=True):
+        addition = rank.additions.get(_PATCH)
+        if addition and _PATCH not in _recorded(node, runtime, inputs.head.settings.install_dir)[0]:
+            words = [*addition["environment"], *([" ".join(addition["flags"])] if addition["flags"] else [])]
+            cuda = f" for CUDA {runtime.stack.cuda}" if runtime.stack.cuda else ""
+            found.append(f"{', '.join(words)}: vllm_patch will add this to vLLM {runtime.stack.vllm}{cuda}")
+    return list(dict.fromkeys(found))
 
 
 def _tools(node: Node, runtime: Runtime) -> dict[str, str]:
@@ -230,11 +262,12 @@ def _plan(
     executor = settings.distributed_executor_backend
     download = any(store and not store["source"] for store in (model.store, model.draft_store))
     lacking = [packages.lacking(node, runtime, nccl.build and nccl.final, download) for node in inputs.nodes]
-    nodes = _planned_nodes(inputs, fabric.nodes, ranks, decision.environment, runtime.wheels, lacking)
+    nodes = _planned_nodes(inputs, fabric.nodes, ranks, decision.environment, runtime, lacking)
     expected = _expected(serving, decision)
-    faster = serve_plan.faster_alone(serving, decision)
     about = inputs.recipe.about if inputs.recipe else ()
-    planned = _serve(model, decision, serving.nccl.release, expected, about, [f"info: {faster}"] if faster else [])
+    why = [*decision.why, *_patched(inputs, ranks, runtime)]
+    infos = [f"info: {line}" for line in serve_plan.better_split(serving, decision)]
+    planned = _serve(model, decision, serving.nccl.release, expected, why, about, infos)
     return Plan(
         nodes=nodes,
         head=Head(head.name, fabric.nodes[0].address),
@@ -248,7 +281,7 @@ def _plan(
         ranks_unit=paths.RAY_UNIT if executor == "ray" else paths.VLLM_UNIT,
         tensor_parallel_size=decision.tensor,
         pipeline_parallel_size=decision.pipeline,
-        data_parallel_size=settings.data_parallel_size,
+        data_parallel_size=decision.data,
         api_host=settings.api_host,
         api_port=settings.api_port,
         api_key=settings.api_key_enabled,
@@ -281,13 +314,13 @@ def _plan(
         serve=planned,
         topology=fabric.topology,
         functions=settings.fabric_functions if topology.entry(fabric.topology).qsfp else "",
-        fabric=fabric_plan.explain(fabric.topology, fabric.why, fabric.nodes),
+        fabric=fabric_plan.explain(fabric.topology, settings.fabric_mtu, fabric.why, fabric.nodes),
         label=inputs.label,
     )
 
 
 def _serve(
-    model: Chosen, decision: serve.Decision, nccl: str, expected: Expected, recipe: Sequence[str], infos: Sequence[str]
+    model: Chosen, decision: serve.Decision, nccl: str, expected: Expected, why: Sequence[str], recipe: Sequence[str], infos: Sequence[str]
 ) -> Serve:
     findings, stopping = [*serve_rules.report(decision.findings), *infos], serve_rules.stopping(decision.findings, WARNING)
     return Serve(
@@ -298,11 +331,11 @@ def _serve(
         reasoning=model.entry.reasoning,
         dimension=decision.kind.dimension,
         nccl=nccl,
-        why=decision.why,
+        why=why,
         model=model.about,
         recipe=recipe,
         compiled=decision.compiled,
-        memory=memory_plan.explain(decision.memory, not decision.kind.pooling) if decision.memory else [],
+        memory=memory_plan.explain(decision.memory, not decision.kind.pooling, decision.speculative) if decision.memory else [],
         needs=memory_plan.needs(decision.memory) if decision.memory else {},
         expected=expected,
         findings=findings,
@@ -314,9 +347,9 @@ def _expected(serving: serve.Inputs, decision: serve.Decision) -> Expected:
     memory = decision.memory
     published = serving.model.entry.published.get(str(len(serving.nodes)), ())
     if not memory:
-        return Expected(0, 0, 0.0, published)
+        return Expected(0, 0, 0.0, decision.speculative, published)
     speed = 0.0 if decision.kind.pooling else memory.tokens_per_second
-    return Expected(memory.context, memory.max_num_seqs, speed, published)
+    return Expected(memory.context, memory.max_num_seqs, speed, decision.speculative, published)
 
 
 def _digest(text: str) -> str:
@@ -333,7 +366,7 @@ def _planned_nodes(
     shares: Sequence[NodeFabric],
     ranks: Sequence[serve.Node],
     environment: Mapping[str, str],
-    wheels_of: Sequence[tuple[Wheel, ...]],
+    runtime: Runtime,
     packages_of: Sequence[Mapping[str, Sequence[str]]],
 ) -> tuple[PlannedNode, ...]:
     """Return the plan of each node; ``environment`` are the variables that all ranks have in common."""
@@ -344,7 +377,7 @@ def _planned_nodes(
         for rail in share.rails
     }
     lock = _digest(inputs.lock)
-    marks = ["".join(f"{line}\n" for line in (lock, *(wheel.sha256 for wheel in own))) for own in wheels_of]
+    marks = ["".join(f"{line}\n" for line in (lock, *(wheel.sha256 for wheel in own))) for own in runtime.wheels]
     return tuple(
         PlannedNode(
             name=node.name,
@@ -363,10 +396,11 @@ def _planned_nodes(
             files=share.files,
             secrets=node.secrets,
             infiniband=node.facts is not None and node.facts.network.infiniband,
-            additions=rank.additions,
+            additions=_recorded(node, runtime, inputs.head.settings.install_dir)[0],
+            foreseen=rank.additions,
             runtime_mark=mark,
             packages=debian,
             state=_state(node, mark),
         )
-        for node, share, rank, own, mark, debian in zip(inputs.nodes, shares, ranks, wheels_of, marks, packages_of, strict=True)
+        for node, share, rank, own, mark, debian in zip(inputs.nodes, shares, ranks, runtime.wheels, marks, packages_of, strict=True)
     )

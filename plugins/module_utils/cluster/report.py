@@ -27,6 +27,7 @@ _COLUMNS = 118
 
 def lines(plan: Mapping[str, Any], object_store_memory: int) -> list[str]:
     """Return the lines for a plan of plan.py; ``object_store_memory`` is Ray's, in bytes."""
+    plan = {**plan, "nodes": [{**node, "additions": node["foreseen"]} for node in plan["nodes"]]}
     serve, served = plan["serve"], _served(plan)
     result = [f"{plan['label']}:"] if plan["label"] else []
     result += [
@@ -72,7 +73,8 @@ def _fits(expected: Mapping[str, Any]) -> str:
     if not expected["context"]:
         return "its memory is not planned"
     speed = f", at most {expected['tokens_per_second']:.1f} tokens/s" if expected["tokens_per_second"] else ""
-    return f"fits, context {expected['context']}{speed}"
+    more = " without speculative decoding" if speed and expected["speculative"] else ""
+    return f"fits, context {expected['context']}{speed}{more}"
 
 
 def _block(title: str, text: list[str]) -> list[str]:

@@ -17,6 +17,7 @@ from ansible_collections.gb10.cluster.plugins.module_utils.fabric.topology impor
 from ansible_collections.gb10.cluster.plugins.module_utils.nccl import choice as nccl_choice
 from ansible_collections.gb10.cluster.plugins.module_utils.node import packages
 from ansible_collections.gb10.cluster.plugins.module_utils.node.toolkit import Toolkit
+from ansible_collections.gb10.cluster.plugins.module_utils.patch.expect import Options
 from ansible_collections.gb10.cluster.plugins.module_utils.recipe.schema import Use
 from ansible_collections.gb10.cluster.plugins.module_utils.runtime.layers import Build, Layer
 from ansible_collections.gb10.cluster.plugins.module_utils.runtime.pins import Pin
@@ -243,7 +244,9 @@ class Node:
     secrets: Sequence[str]
     secret_problems: tuple[Problem, ...]
     smoke_tokens: int
+    drop_caches: bool
     image_python: str
+    patch: Options
     packages: Mapping[str, Sequence[str]]
     store_enabled: bool
     store_source: str
@@ -319,7 +322,8 @@ class State(Installed):
 class PlannedNode:
     """The plan of one node. ``files``: the fabric's other files, path to text, "" for a file that must not exist.
 
-    ``toolkit``: the release of nvcc, "" without one.
+    ``toolkit``: the release of nvcc, "" without one. ``additions``: the launch overrides that roles recorded; ``foreseen``:
+    with those that the role vllm_patch will record.
 
     ``runtime_mark`` is the text of the runtime's last file, which completes it. ``packages``: the missing Debian packages by role.
     """
@@ -338,6 +342,7 @@ class PlannedNode:
     secrets: Sequence[str]
     infiniband: bool
     additions: Mapping[str, Mapping[str, Any]]
+    foreseen: Mapping[str, Mapping[str, Any]]
     runtime_mark: str
     packages: Mapping[str, Sequence[str]]
     state: State
@@ -438,13 +443,14 @@ class Expected:
     """The limits and the speed of the planned server, 0 if unknown.
 
     ``context``: tokens of one request. ``max_num_seqs``: requests at the same time. ``tokens_per_second``: the memory
-    plan's upper bound for one request. ``published``: the lowest and highest figure of others for this number of nodes
-    in the catalog, () without one.
+    plan's upper bound for one request, which ``speculative`` decoding can exceed. ``published``: the lowest and highest
+    figure of others for this number of nodes in the catalog, () without one.
     """
 
     context: int
     max_num_seqs: int
     tokens_per_second: float
+    speculative: bool
     published: Sequence[float]
 
 

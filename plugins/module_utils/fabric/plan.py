@@ -186,9 +186,9 @@ def warnings(functions: str) -> list[str]:
     return [f"gb10_fabric_functions: {functions} leaves out one PCIe function of each QSFP port, with half of its bandwidth"]
 
 
-def explain(topology: str, why: str, nodes: Sequence[NodeFabric]) -> list[str]:
+def explain(topology: str, mtu: int, why: str, nodes: Sequence[NodeFabric]) -> list[str]:
     """Return the fabric as lines of text; ``why`` is the reason for the ports, "" if they are given."""
     if not any(node.rails for node in nodes):
         return []
     rails = [f"{node.name}: {', '.join(str(rail) for rail in node.rails)}" for node in nodes]
-    return [f"{topology}{f'; {links.PORTS}: auto takes {why}' if why else ''}", *rails]
+    return [f"{topology}, MTU {mtu}{f'; {links.PORTS}: auto takes {why}' if why else ''}", *rails]

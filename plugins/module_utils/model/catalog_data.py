@@ -15,7 +15,7 @@ and --attention-backend are left out. They disagree with each other and with new
 rules choose these settings for the installed release. Every parser in ``args`` is registered in each inspected vLLM
 from 0.11.2 or from ``requires`` to 0.33.0, or is a file of the model. ``args`` sets --kv-cache-dtype only if config.json
 does not name the FP8 cache that the model is published for. ``published`` is without speculative decoding, except in an
-entry whose ``args`` have a draft.
+entry whose ``args`` have a draft, and never of a build that loads weights in fewer bytes than the checkpoint has.
 """
 
 from __future__ import annotations
@@ -539,13 +539,15 @@ MODELS: Mapping[str, Mapping[str, Any]] = {
         "reasoning": True,
         "args": [_TOOLS, "--tool-call-parser", "openai"],
         "nodes": 1,
-        "published": {"1": [33.0, 60.0], "2": [69.0, 76.0]},
-        "sure": "measured by others: 34 tokens a second on one Spark with vLLM 0.30.0. Other stacks reached 57 to 60 on one Spark "
-        "and 69 to 76 on two",
+        "published": {"1": [33.0, 34.2]},
+        "sure": "measured by others: 34 tokens a second on one Spark with vLLM 0.30.0. Other builds reached 57 to 60 on one Spark and 69 "
+        "to 76 on two, with attention and output as MXFP4",
         "source": f"{_PRESETS}, its default; {_CAPYCTL}; NVIDIA/dgx-spark-playbooks#79; conselara.dev; kubis.ai; Spark Arena",
         "evidence": "2026-10-09",
-        "notes": f"{_GPT_OSS_NOTES}. The sources disagree about its speed. Builds with CUTLASS kernels for MXFP4 reached 57 to 60 tokens a "
-        "second, vLLM 0.30.0 34.2, and NVIDIA's container 26.02 33 to 34. vLLM 0.30.0 used 94 GiB while it loaded the model",
+        "notes": f"{_GPT_OSS_NOTES}. vLLM 0.30.0 reached 34.2 tokens a second, NVIDIA's container 26.02 33 to 34. Both read attention and "
+        "output in bfloat16, as this project does. The builds that reached 57 to 60 store both as MXFP4 (--mxfp4-layers moe,qkv,o,lm_head "
+        "in eugr's recipe). Then a token reads about half of the bytes. conselara.dev reports the same speed with NVIDIA's container 26.04, "
+        "which no memory of 273 GB/s allows with bfloat16. vLLM 0.30.0 used 94 GiB while it loaded the model",
     },
     "gpt-oss-20b": {
         "hub": "openai/gpt-oss-20b",

@@ -49,7 +49,7 @@ together:
 | `nodes`, `tensor`, `pipeline`, `max_model_len` | the minimum number of Sparks with 128 GB; parallel sizes; the context; 0 = chosen by the plan |
 | `quantization` | only if vLLM does not detect it |
 | `requires` | `{since: RELEASE, until: RELEASE}` of vLLM |
-| `published` | decode speeds of others for one request: `{"1": [57, 60]}`, tokens per second by the number of Sparks |
+| `published` | decode speeds of others for one request with these weights: `{"1": [33, 34.2]}`, tokens per second by the number of Sparks |
 | `sure`, `source`, `evidence`, `notes` | the confidence in the entry, its source, the source's date or the reading date, and notes |
 
 ## Embedding models and rerankers
@@ -71,8 +71,11 @@ architecture of a generating model and no modules.json, so its entry must declar
 vLLM's `--hf-overrides` for it. Another generating architecture as a reranker needs its own `--hf-overrides` or
 `--convert`.
 
-An encoder (BERT, RoBERTa, XLM-RoBERTa) has no KV cache in the memory plan, and no pipeline stages. On several nodes set
-`gb10_data_parallel_size`. Other encoders are planned like decoders, so their plan is too cautious.
+On several nodes, each node that holds the whole model gets a replica. `gb10_data_parallel_size: 1` splits the model
+instead. The KV cache has room for one batch and two of the longest texts.
+
+An encoder (BERT, RoBERTa, XLM-RoBERTa) has no KV cache in the memory plan, and no pipeline stages. Other encoders are
+planned like decoders, so their plan is too cautious.
 
 | error or difference | reason and fix |
 |---|---|

@@ -62,7 +62,7 @@ class KVCacheSpec:
     group: int = 0
     recurrent: int = 0
     recurrent_dtype: str = ""
-    #: Maximum number of states per sequence with prefix caching, which is on by default.
+    #: Maximum number of states per sequence with prefix caching. Before about 0.28 vLLM has it off for such a model by default.
     pages: int = 0
 
 

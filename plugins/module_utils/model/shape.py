@@ -106,14 +106,15 @@ def _unusual(read: model_layers.Reader, key: str) -> bool:
 class ModelConfig:
     """A config.json, read once. ``raw``: its values, None if it is unknown. ``type``: as transformers calls it, "" if missing.
 
-    ``positions``: the context that vLLM serves by default, in tokens; 0 if missing. ``shape`` is None for the reason
-    ``unknown``.
+    ``positions``: the context that vLLM serves by default, in tokens; 0 if missing. ``experts``: whether it is a mixture of
+    experts. ``shape`` is None for the reason ``unknown``.
     """
 
     raw: Mapping[str, Any] | None
     type: str
     positions: int
     quantization: Quantization
+    experts: bool
     shape: Shape | None
     unknown: str
 
@@ -127,7 +128,8 @@ def read_config(config: Mapping[str, Any] | None) -> ModelConfig:
             dimensions, unknown = _shape(config, quantization), ""
         except ProblemsError as error:
             unknown = "; ".join(f"{problem.path} {problem.found}" for problem in error.problems)
-    return ModelConfig(config, model_config.family(config), model_config.positions(config or {}), quantization, dimensions, unknown)
+    experts = model_layers.experts_of(model_layers.Reader(config or {})) > 0
+    return ModelConfig(config, model_config.family(config), model_config.positions(config or {}), quantization, experts, dimensions, unknown)
 
 
 def shape(config: Mapping[str, Any]) -> Shape:

@@ -66,8 +66,11 @@ def _is_for_cuda(row: Row, request: Request) -> bool:
     return row.cuda is None or (request.mechanism == "auto" and (request.cuda or 0) >= row.cuda)
 
 
-def decide(name: str, request: Request, tree: Tree, earlier: Mapping[str, Decision]) -> Decision:
-    """Return the decision on a patch, given earlier decisions. Raises ProblemsError for a file with a syntax error."""
+def decide(name: str, request: Request, tree: Tree | None, earlier: Mapping[str, Decision]) -> Decision:
+    """Return the decision on a patch, given earlier decisions. Raises ProblemsError for a file with a syntax error.
+
+    Without a ``tree`` the package is not installed yet, and the table is trusted.
+    """
     first = next(row for row in ROWS if row.patch == name)
     if name == "w8a8" and (failed := [check for check in PROBED if check in request.failed]):
         return _probed(request, failed)
@@ -95,7 +98,7 @@ def _probed(request: Request, failed: Sequence[str]) -> Decision:
     return Decision(USE_FLAG, reason, "runtime/io_gpu_probe.py", environment=disabled)
 
 
-def _by_row(row: Row, request: Request, tree: Tree, earlier: Mapping[str, Decision]) -> Decision:
+def _by_row(row: Row, request: Request, tree: Tree | None, earlier: Mapping[str, Decision]) -> Decision:
     everything = row.edits + row.replaced
     # A flag applies to every kind of MoE, and vLLM does not start some of them with it.
     in_source = request.mechanism == "source" or (bool(row.flags) and request.quantization == UNKNOWN)
@@ -114,11 +117,13 @@ def _by_row(row: Row, request: Request, tree: Tree, earlier: Mapping[str, Decisi
     return Decision(row.verdict, row.reason, row.source, everything, flags=row.flags, environment=row.environment)
 
 
-def _mismatch(row: Row, edits: Sequence[Edit], request: Request, tree: Tree) -> str:
+def _mismatch(row: Row, edits: Sequence[Edit], request: Request, tree: Tree | None) -> str:
     """Return why the installed code does not fit a row, "" if it does.
 
     The table is trusted for the releases from which it was made. For others the code must match the whole row.
     """
+    if tree is None:
+        return ""
     if _read(request) and _in_range(row, request):
         return _refusal(edits, row.patch, request.capability, tree)
     if row.known_by:
@@ -150,13 +155,13 @@ def _refusal(edits: Sequence[Edit], patch: str, capability: ComputeCapability, t
 # --- patches other than edits of a function ---
 
 
-def _moe_config(row: Row, request: Request, tree: Tree) -> Decision:
+def _moe_config(row: Row, request: Request, tree: Tree | None) -> Decision:
     if request.capability != GB10:
         return Decision(NOT_NEEDED, f"the tables are for the device name NVIDIA GB10, which is {GB10}", row.source)
     folder = CONFIGS if request.mechanism == "source" else request.folder
     # Upstream's tables and the user's tables in the folder win.
-    tables = {name: table for name, table in patch_files.moe_tables().items() if tree.shipped(f"{CONFIGS}/{name}") is None}
-    files: dict[str, Wanted] = {f"{folder}/{name}": table for name, table in tables.items() if tree.shipped(f"{folder}/{name}") is None}
+    tables = {name: table for name, table in patch_files.moe_tables().items() if not tree or tree.shipped(f"{CONFIGS}/{name}") is None}
+    files: dict[str, Wanted] = {f"{folder}/{name}": table for name, table in tables.items() if not tree or tree.shipped(f"{folder}/{name}") is None}
     if not tables:
         return Decision(NOT_NEEDED, "vLLM ships all of these tables", row.source)
     if request.mechanism == "source":
@@ -164,11 +169,11 @@ def _moe_config(row: Row, request: Request, tree: Tree) -> Decision:
     return Decision(USE_FLAG, row.reason, row.source, files=files, environment={"VLLM_TUNED_CONFIG_FOLDER": request.folder})
 
 
-def _ptxas(row: Row, request: Request, tree: Tree) -> Decision:
+def _ptxas(row: Row, request: Request, tree: Tree | None) -> Decision:
     target = request.capability.sm + ("a" if request.capability >= ComputeCapability(9, 0) else "")
-    name = "ptxas-blackwell" if request.capability >= _BLACKWELL and tree.exists(f"{PTXAS}/ptxas-blackwell") else "ptxas"
+    name = "ptxas-blackwell" if request.capability >= _BLACKWELL and (not tree or tree.exists(f"{PTXAS}/ptxas-blackwell")) else "ptxas"
     path, bundled, toolkit = f"{PTXAS}/{name}", request.bundled[name], request.toolkit
-    if not tree.exists(PTXAS):
+    if tree and not tree.exists(PTXAS):
         return Decision(NOT_NEEDED, "the environment of this vLLM has no Triton with assemblers", row.source)
     if target in bundled.archs:
         return Decision(NOT_NEEDED, f"Triton's own {name} supports {target}", row.source)

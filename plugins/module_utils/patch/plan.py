@@ -39,12 +39,11 @@ class Plan:
 
 def present(request: Request, tree: Tree) -> Plan:
     """Plan to apply the named patches. Raises ProblemsError for a file with a syntax error."""
-    decisions: dict[str, Decision] = {}
-    for name in _ordered(request.names):
-        decisions[name] = choice.decide(name, request, tree, decisions)
+    decisions = decided(request, tree)
     # An impossible patch changes nothing, so its existing edits stay too.
     settled = {name: each.edits if each.status == APPLIES else () for name, each in decisions.items() if each.status != UNSUPPORTED}
-    plan = Plan(files=_edited(request, tree, settled))
+    flags, environment = launch(decisions)
+    plan = Plan(flags=flags, environment=environment, files=_edited(request, tree, settled))
     for name, decision in decisions.items():
         if name in settled:
             # Remove tables and links of an earlier run that are no longer wanted.
@@ -54,9 +53,23 @@ def present(request: Request, tree: Tree) -> Plan:
             done = all(_done(name, decision, path, request.capability, tree) for path in paths)
             status = "already_applied" if done else "applied"
         plan.patches.append(_entry(name, status, paths, decision.reason, decision.source))
-        plan.flags += decision.flags
-        _merge(plan.environment, decision.environment)
     return plan
+
+
+def decided(request: Request, tree: Tree | None) -> dict[str, Decision]:
+    """Return the decision on each named patch; see choice.decide(). Raises ProblemsError for a file with a syntax error."""
+    decisions: dict[str, Decision] = {}
+    for name in _ordered(request.names):
+        decisions[name] = choice.decide(name, request, tree, decisions)
+    return decisions
+
+
+def launch(decisions: Mapping[str, Decision]) -> tuple[list[str], dict[str, str]]:
+    """Return the flags and the variables of decisions."""
+    environment: dict[str, str] = {}
+    for decision in decisions.values():
+        _merge(environment, decision.environment)
+    return [flag for decision in decisions.values() for flag in decision.flags], environment
 
 
 def _merge(environment: dict[str, str], added: Mapping[str, str]) -> None:

@@ -275,9 +275,10 @@ def nccl_library(record: Record) -> str:
 
 
 def package(record: Record) -> tuple[str, str]:
-    """Return the folders of an image's copied vLLM and of its tuned tables, ("", "") for a native runtime."""
-    mounts = record.of_node["additions"].get(PATCH_ROLE, {}).get("mounts", [])
-    return (mounts[0]["source"], f"{mounts[-1]['source']}/gb10_moe_configs") if mounts else ("", "")
+    """Return the folders of an image's copied vLLM, "" for a native runtime, and of the tuned tables, "" without them."""
+    addition = record.of_node["additions"].get(PATCH_ROLE, {})
+    mounts, environment = addition.get("mounts", []), addition.get("environment", {})
+    return mounts[0]["source"] if mounts else "", environment.get("VLLM_TUNED_CONFIG_FOLDER", "")
 
 
 def kept(records: Mapping[str, Record], current: str, keep: int) -> set[str]:

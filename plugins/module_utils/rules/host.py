@@ -276,7 +276,7 @@ RULES = (
         when="NGC's image 26.03 or 26.04 without `TRITON_PTXAS_PATH`",
         check=_ptxas,
         why="its Triton does not find an assembler that supports sm_121a, and the first request fails",
-        fix="let role vllm_patch set it (patch triton_ptxas), or set TRITON_PTXAS_PATH=/usr/local/cuda/bin/ptxas",
+        fix="use the stack ngc-26.04, which sets it, or set TRITON_PTXAS_PATH=/usr/local/cuda/bin/ptxas",
         source=CONSELARA,
         evidence="2026-05",
     ),

@@ -129,8 +129,9 @@ def _linear(view: View) -> list[Found]:
 
 def _atomic_add(view: View) -> list[Found]:
     marlin = "marlin" in (moe_backend(view), view.argument(LINEAR)) or view.argument(QUANTIZATION).endswith("_marlin")
-    # vLLM uses Marlin by default for 4-bit weights with 16-bit activations.
-    if not marlin and view.model.scheme != "int4":
+    # vLLM uses Marlin by default for 4-bit weights with 16-bit activations, and on 12.x for experts in MXFP4.
+    default = view.model.scheme == "int4" or (_fp4_moe(view) and view.model.scheme == "mxfp4" and not moe_backend(view))
+    if not marlin and not default:
         return []
     return view.variable("VLLM_MARLIN_USE_ATOMIC_ADD", lambda value: value != "1")
 
@@ -329,7 +330,7 @@ RULES = (
     Rule(
         "marlin-atomic-add",
         WARNING,
-        when="Marlin (requested, or the default for 4-bit integer weights) without `VLLM_MARLIN_USE_ATOMIC_ADD=1`",
+        when="Marlin (requested, or the default for 4-bit integer weights and MXFP4 experts) without `VLLM_MARLIN_USE_ATOMIC_ADD=1`",
         check=_atomic_add,
         why="without it a race in Marlin caused wrong answers on 12.1",
         fix="set VLLM_MARLIN_USE_ATOMIC_ADD=1 in gb10_extra_env, on all ranks",

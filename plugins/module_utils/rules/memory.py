@@ -6,6 +6,7 @@
 
 from __future__ import annotations
 
+from ansible_collections.gb10.cluster.plugins.module_utils.model.layers import ENCODERS
 from ansible_collections.gb10.cluster.plugins.module_utils.rules.schema import (
     CONSELARA,
     ERROR,
@@ -59,7 +60,7 @@ def _at_length(view: View) -> list[Found]:
 
 
 def _kv_fraction(view: View) -> list[Found]:
-    return when(not view.argument(KV_BYTES), *view.given(KV_BYTES))
+    return when(not view.argument(KV_BYTES) and view.model.type not in ENCODERS, *view.given(KV_BYTES))
 
 
 def _ngc_loader(view: View) -> list[Found]:
@@ -174,7 +175,7 @@ RULES = (
     Rule(
         "kv-cache-bytes",
         INFO,
-        when=f"`{KV_BYTES}` is not given",
+        when=f"`{KV_BYTES}` is not given, and the model is no encoder, which keeps no KV cache",
         check=_kv_fraction,
         why=(
             "a fraction of the memory is not an upper bound while vLLM profiles, and it depends on the host's other "
@@ -290,13 +291,13 @@ RULES = (
     Rule(
         "page-cache-counted",
         WARNING,
-        when="vLLM before 0.20",
-        check=lambda view: when(view.before(0, 20), ("release", view.situation.release)),
+        when="vLLM before 0.20, unless each launch drops the page cache",
+        check=lambda view: when(view.before(0, 20) and not view.situation.drops_caches, ("release", view.situation.release)),
         why=(
             "it counts the page cache as used memory: 'Free memory ... is less than desired', a little less at each "
             "retry"
         ),
-        fix="install vLLM 0.20 or newer, or drop the page cache before each launch",
+        fix="set vllm_serve_drop_caches: true, or install vLLM 0.20 or newer",
         source="vllm-project/vllm#35356; vLLM 0.20.2, utils/mem_utils.py; NVIDIA's playbooks",
         evidence="2026-07",
         gpus=(SPARK, THOR),

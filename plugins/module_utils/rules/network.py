@@ -163,8 +163,8 @@ def _cross(view: View) -> list[Found]:
 
 
 def _plugin(view: View) -> list[Found]:
-    container = view.situation.runtime == "container"
-    return view.variable("NCCL_NET_PLUGIN", lambda value: value is None) if container and view.roce else []
+    ngc = view.situation.runtime == "container" and view.situation.image.startswith("nvcr.io/nvidia/")
+    return view.variable("NCCL_NET_PLUGIN", lambda value: value is None) if ngc and view.roce else []
 
 
 def _idle(view: View) -> list[Found]:
@@ -400,7 +400,7 @@ RULES = (
     Rule(
         "nccl-net-plugin",
         INFO,
-        when="a container with RoCE and without `NCCL_NET_PLUGIN=none`",
+        when="NVIDIA's image with RoCE and without `NCCL_NET_PLUGIN=none`",
         check=_plugin,
         why="NGC's images contain a plugin for another cloud's network; NCCL can load it and fall back to TCP",
         fix="set NCCL_NET_PLUGIN=none",

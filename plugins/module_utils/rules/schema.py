@@ -123,6 +123,7 @@ class Situation:
 
     ``arguments``: effective values by long name. ``container``: the user's engine options that override the unit's, as
     (path, value). ``nccl`` is the release that the ranks load, ``nccl_gcc`` the GCC releases that compiled it.
+    ``drops_caches``: whether each launch drops the page cache first.
     """
 
     release: str = ""
@@ -141,6 +142,7 @@ class Situation:
     nccl: str = ""
     nccl_gcc: Sequence[str] = ()
     smoke_tokens: int = 0
+    drops_caches: bool = False
     model: ServedModel = ServedModel()
     arguments: Mapping[str, Any] = field(default_factory=dict)
     nodes: Sequence[Node] = ()

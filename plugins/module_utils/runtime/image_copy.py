@@ -27,6 +27,8 @@ TOOLKIT = "/usr/local/cuda/bin/ptxas"
 RECORD = "gb10-image.json"
 #: Mounted as a separate folder, because vllm_patch creates and removes a folder inside it.
 CONFIG = "config"
+#: The folder for vllm_patch's tuned tables: below CONFIG in a copy, and in a Python environment.
+TABLES = "gb10_moe_configs"
 _PACKAGE, _TRITON = "site-packages/vllm", "site-packages/triton/backends/nvidia/bin"
 _TORCH, _TOOLKIT = "site-packages/torch/version.py", "toolkit/ptxas"
 _ID, _ARCHITECTURE = re.compile(r"[0-9a-f]{64}"), re.compile(r"[a-z0-9_]{0,32}")
@@ -184,13 +186,18 @@ def package_dir(folder: str) -> str:
     return f"{folder}/{_PACKAGE}"
 
 
+def tables(folder: str) -> str:
+    """Return the folder for tuned tables in a copy."""
+    return f"{folder}/{CONFIG}/{TABLES}"
+
+
 def answer(folder: str, copy: Copy) -> dict[str, Any]:
     """Return a container's mounts of the copy in ``folder``, and the arguments for vllm_patch."""
     mounts = [(package_dir(folder), copy.package), (f"{folder}/{_TRITON}", copy.triton), (f"{folder}/{CONFIG}", f"{folder}/{CONFIG}")]
     return {
         "package_dir": package_dir(folder),
         "container_package_dir": copy.package,
-        "config_folder": f"{folder}/{CONFIG}/gb10_moe_configs",
+        "config_folder": tables(folder),
         "mounts": [{"source": source, "target": target, "read_only": True} for source, target in mounts if target],
         "toolkit": {"path": f"{folder}/{_TOOLKIT}", "runs_as": TOOLKIT},
     }

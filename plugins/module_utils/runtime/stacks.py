@@ -61,6 +61,8 @@ _PACKAGES: Mapping[str, str] = {
 }
 #: A pin, or the address of a wheel, with the version after the name.
 _PIN = re.compile(r"^([A-Za-z0-9._-]+)(?:\[[^]]*\])?(?:==| @ \S*/\1-)([0-9][0-9A-Za-z.!]*)", re.MULTILINE)
+#: The CUDA release of a lock's packages.
+_CUDA = re.compile(r"^nvidia-nccl-cu(\d+)\b", re.MULTILINE)
 
 _ALL = (
     Stack(
@@ -112,7 +114,13 @@ _ALL = (
         runtime=CONTAINER,
         cuda=13,
         image="nvcr.io/nvidia/vllm:26.04-py3",
-        environment={"VLLM_USE_FLASHINFER_MOE_FP4": "0", "VLLM_MARLIN_USE_ATOMIC_ADD": "1"},
+        environment={
+            "VLLM_USE_FLASHINFER_MOE_FP4": "0",
+            "VLLM_MARLIN_USE_ATOMIC_ADD": "1",
+            "NCCL_NET_PLUGIN": "none",
+            "TRITON_PTXAS_PATH": "/usr/local/cuda/bin/ptxas",
+            "TRITON_PTXAS_BLACKWELL_PATH": "/usr/local/cuda/bin/ptxas",
+        },
         image_has_ray=False,
         source="the reference of two Sparks with NVIDIA's container (conselara.dev), which runs Ray of unknown origin; "
         "makiisthenes/dgx-spark-multinode-vllm-ray found no Ray in the image",
@@ -185,8 +193,9 @@ def resolve(name: str, lock: str, path: str, runtime: str = "", image: str = "")
 
 def _pinned(stack: Stack, lock: str) -> Stack:
     """Return the stack with the versions that a lock pins."""
-    pins = locked(lock)
-    return replace(stack, **{field: pins.get(field, getattr(stack, field)) for field in _PACKAGES.values()})
+    pins, cuda = locked(lock), _CUDA.search(lock)
+    versions = {field: pins.get(field, getattr(stack, field)) for field in _PACKAGES.values()}
+    return replace(stack, **versions, cuda=int(cuda[1]) if cuda else stack.cuda)
 
 
 def _overridden(stack: Stack, runtime: str, image: str) -> Stack:

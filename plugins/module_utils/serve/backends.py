@@ -16,7 +16,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from ansible_collections.gb10.cluster.plugins.module_utils.model import layers as model_layers
-from ansible_collections.gb10.cluster.plugins.module_utils.model.shape import Shape
+from ansible_collections.gb10.cluster.plugins.module_utils.model.shape import ModelConfig, Shape
 from ansible_collections.gb10.cluster.plugins.module_utils.rules.schema import SPARK, SPECULATIVE, Situation, View
 from ansible_collections.gb10.cluster.plugins.module_utils.vllm_release.checks import Release
 
@@ -62,15 +62,14 @@ def environment(scheme: str, flashinfer: bool) -> dict[str, str]:
     return {SAMPLER: str(int(flashinfer)), **linear}
 
 
-def named(
-    release: Release, shape: Shape | None, scheme: str, kv_dtype: str, given: Mapping[str, Any], flashinfer: bool
-) -> Backends:
+def named(release: Release, config: ModelConfig, kv_dtype: str, given: Mapping[str, Any], flashinfer: bool) -> Backends:
     """Name each backend that neither the model nor the user has ``given``, by option name.
 
-    ``scheme``: the storage of the weights, see Quantization. ``kv_dtype``: the type of the KV cache.
+    ``kv_dtype``: the type of the KV cache.
     """
-    experts = _EXPERTS.get(scheme, "") if shape and shape.experts else ""
-    wanted = {ATTENTION: _attention(release, shape, kv_dtype, given, flashinfer), MOE: experts}
+    scheme = config.quantization.scheme
+    experts = _EXPERTS.get(scheme, "") if config.experts else ""
+    wanted = {ATTENTION: _attention(release, config.shape, kv_dtype, given, flashinfer), MOE: experts}
     reasons = {
         ATTENTION: "gb10_flashinfer" if flashinfer else "it needs no CUDA compiler, and every rank has the same one",
         MOE: f"for experts with weights of type {scheme}" if scheme != "none" else "for unquantized experts",

@@ -22,6 +22,7 @@ from ansible_collections.gb10.cluster.plugins.module_utils.model import catalog
 from ansible_collections.gb10.cluster.plugins.module_utils.model import kind as model_kind
 from ansible_collections.gb10.cluster.plugins.module_utils.model import layers as model_layers
 from ansible_collections.gb10.cluster.plugins.module_utils.model.catalog import Model
+from ansible_collections.gb10.cluster.plugins.module_utils.model.kind import Kind
 from ansible_collections.gb10.cluster.plugins.module_utils.model.shape import Shape, read_config
 from ansible_collections.gb10.cluster.plugins.module_utils.rules import lint as serve_rules
 from ansible_collections.gb10.cluster.plugins.module_utils.rules.schema import ServedModel, Situation, View
@@ -39,11 +40,16 @@ _REASONED_ANSWER = 512
 _GB10, _THOR = "12.1", "11.0"
 #: How much faster fewer nodes are before the plan reports it.
 _FASTER = 1.1
+#: The first release that keeps prefixes of models with states by default. Source: vLLM 0.23, 0.26.0 and 0.27.1,
+#: engine/arg_utils.py ("opt-in for now"), and 0.28.1rc1, which does.
+_PREFIXES, _KEPT_STATES = "--enable-prefix-caching", (0, 28)
 #: The first release whose Triton (3.7) supports Thor.
 _THOR_ASSEMBLER = (0, 27)
 _SHARE, _KV_DTYPE, _SEQUENCES = "--gpu-memory-utilization", "--kv-cache-dtype", "--max-num-seqs"
 #: The share's name, and its other name since vLLM 0.31.
 _SHARES = (_SHARE, "--device-memory-utilization")
+#: The sequences and the tokens of each request in the KV cache of a pooling model: with its most requests, one batch.
+_POOLED = (2, 128)
 _MARLIN = "VLLM_MARLIN_USE_ATOMIC_ADD"
 _MEDIA = "--allowed-media-domains"
 #: A host name or IPv4 address, as vLLM reads it from a URL.
@@ -80,7 +86,6 @@ def decide(inputs: Inputs) -> Decision:
     environment, files = _environment(inputs), _files(inputs)
     # A node's own values win.
     inputs = replace(inputs, nodes=[replace(node, environment={**environment, **node.environment}) for node in inputs.nodes])
-    tensor, pipeline, split = _parallelism(inputs)
     options = _options(inputs)
     served = release.serves(model.requires.get("since", ""), model.requires.get("until", ""))
     unread = release.unread_variables(settings.extra_env, "gb10_extra_env")
@@ -89,12 +94,15 @@ def decide(inputs: Inputs) -> Decision:
     user_args, user_problems = release.arguments(settings.vllm_extra_args, "gb10_vllm_extra_args")
     given = {**of_model, **user_args}
     kind, kind_problems = model_kind.find(model.kind, config.raw, given, "gb10_vllm_extra_args")
+    inputs, replicated = _replicated(inputs, kind, given)
+    settings = inputs.settings
+    tensor, pipeline, split = _parallelism(inputs)
     pooling = model_kind.pooling_arguments(kind, config.raw, of_model, user_args, inputs.model.args_path)
     places = dict.fromkeys(of_model.keys() - user_args.keys(), inputs.model.args_path)
     memory_part, plan = _memory(inputs, given, tensor, pipeline)
     decided = _joined(
         _Part(why=[f"memory is not planned: {config.unknown}"] if config.unknown else [], problems=user_problems),
-        _Part(why=[*split, *_draft(inputs)], problems=kind_problems),
+        _Part(why=[*split, *replicated, *_draft(inputs), *_prefixes(inputs, given)], problems=kind_problems),
         _Part(*pooling),
         _Part(problems=_pipelined(config.shape, pipeline)),
         _experts(inputs),
@@ -117,6 +125,7 @@ def decide(inputs: Inputs) -> Decision:
     return Decision(
         tensor=tensor,
         pipeline=pipeline,
+        data=settings.data_parallel_size,
         smoke_tokens=tokens,
         args=decided.args,
         environment=environment,
@@ -128,16 +137,18 @@ def decide(inputs: Inputs) -> Decision:
         # A release that does not serve the model may lack its parsers, so its arguments are not judged.
         problems=[*decided.problems, *(problems if served else []), *stopping],
         kind=kind,
+        speculative=bool(View(Situation(arguments=effective), ()).speculative()),
     )
 
 
-def faster_alone(inputs: Inputs, decision: Decision) -> str:
-    """Return a sentence if fewer of these nodes serve one request faster, with the same context; else "".
+def better_split(inputs: Inputs, decision: Decision) -> list[str]:
+    """Return a sentence if fewer of these nodes serve one request faster, with the same context, and one about replicas.
 
-    Only stages are slower: tensor parallelism reads the weights on all nodes at once.
+    Only stages are slower: tensor parallelism reads the weights on all nodes at once. Replicas of a mixture of experts still
+    share its experts over the network (vLLM, fused_moe/config.py, flatten_tp_across_dp).
     """
     if not decision.memory or decision.pipeline == 1:
-        return ""
+        return []
     settings = replace(inputs.settings, tensor_parallel_size=0, pipeline_parallel_size=0)
     smaller = {count: decide(replace(inputs, nodes=inputs.nodes[:count], settings=settings)) for count in range(1, len(inputs.nodes))}
     speeds = {
@@ -145,12 +156,17 @@ def faster_alone(inputs: Inputs, decision: Decision) -> str:
         for count, other in smaller.items()
         if other.memory and not other.problems and other.memory.context >= decision.memory.context
     }
-    best, now = max(speeds, key=speeds.__getitem__, default=0), decision.memory.tokens_per_second
-    if not best or speeds[best] <= _FASTER * now:
-        return ""
-    others = ", ".join(node.name for node in inputs.nodes[best:])
-    reached = f"{best} node{'s reach' if best > 1 else ' reaches'} {speeds[best]:.1f} tokens/s for one request, these {len(inputs.nodes)} {now:.1f}"
-    return f"{reached}; use {others} for another model (docs/clusters.md)"
+    best, now, count = max(speeds, key=speeds.__getitem__, default=0), decision.memory.tokens_per_second, len(inputs.nodes)
+    found = []
+    if best and speeds[best] > _FASTER * now:
+        others = ", ".join(node.name for node in inputs.nodes[best:])
+        reached = f"{best} node{'s reach' if best > 1 else ' reaches'} {speeds[best]:.1f} tokens/s for one request, these {count} {now:.1f}"
+        found.append(f"{reached}; use {others} for another model (docs/clusters.md)")
+    shape = inputs.model.config.shape
+    if shape and not shape.experts and speeds.get(1, 0.0) * _FASTER > now:
+        more = f"gb10_data_parallel_size: {count} serves {count} times as many requests"
+        found.append(f"one node holds the model, and {count} stages are not faster; {more}")
+    return found
 
 
 def _joined(*parts: _Part) -> _Part:
@@ -237,13 +253,12 @@ def _backends(inputs: Inputs, given: Mapping[str, Any]) -> _Part:
     """Name the backends that neither model nor user sets in any way."""
     if not _names(inputs):
         return _Part()
-    quantization, settings = inputs.model.config.quantization, inputs.settings
+    config, settings = inputs.model.config, inputs.settings
     cache = str(given.get(_KV_DTYPE, settings.kv_cache_dtype))
     named = serve_backends.named(
         inputs.release,
-        inputs.model.config.shape,
-        quantization.scheme,
-        quantization.kv_dtype if cache == "auto" else cache,
+        config,
+        config.quantization.kv_dtype if cache == "auto" else cache,
         given,
         settings.flashinfer,
     )
@@ -254,8 +269,8 @@ def _compiled(inputs: Inputs, arguments: Mapping[str, Any]) -> list[str]:
     """Return the kernels that a CUDA compiler makes on these nodes, each once. An image brings its own compiler."""
     if inputs.stack.device != stacks.CUDA or inputs.stack.runtime != stacks.NATIVE:
         return []
-    shape, release = inputs.model.config.shape, inputs.release
-    scheme, experts = inputs.model.config.quantization.scheme, bool(shape and shape.experts)
+    config, release = inputs.model.config, inputs.release
+    scheme, experts = config.quantization.scheme, config.experts
     found = [
         kernel
         for node in inputs.nodes
@@ -283,6 +298,26 @@ def _named(model: Model, options: Sequence[tuple[str, Sequence[str]]], planned: 
 def _cuda(inputs: Inputs) -> bool:
     """Whether the ranks run on a GB10's GPU. Memory and kernel settings do not apply to the CPUs of the lab's nodes."""
     return inputs.stack.device == stacks.CUDA and any(node.capability == _GB10 for node in inputs.nodes)
+
+
+def _replicated(inputs: Inputs, kind: Kind, given: Mapping[str, Any]) -> tuple[Inputs, list[str]]:
+    """Decide on the number of replicas and the KV cache of a pooling model; return the inputs with both, and the reason.
+
+    A pooling model has no decode phase that tensor parallelism speeds up: a replica on each node answers more requests, and
+    needs no network. The KV cache holds one batch, and one text that a batch does not finish.
+    """
+    settings, count = inputs.settings, len(inputs.nodes)
+    if kind.pooling:
+        contexts, tokens = min(settings.kv_cache_contexts, _POOLED[0]), min(settings.kv_cache_tokens_per_request, _POOLED[1])
+        settings = replace(settings, kv_cache_contexts=contexts, kv_cache_tokens_per_request=tokens)
+    replicas, why = settings.data_parallel_size or 1, list[str]()
+    given_sizes = settings.data_parallel_size or settings.tensor_parallel_size or settings.pipeline_parallel_size
+    if kind.pooling and count > 1 and not given_sizes:
+        smallest = min(inputs.nodes, key=lambda node: node.memory_bytes)
+        _part, plan = _memory(replace(inputs, settings=replace(settings, data_parallel_size=1), nodes=[smallest]), given, 1, 1)
+        if plan and plan.fits:
+            replicas, why = count, [f"data {count}: one node holds the model; gb10_data_parallel_size: 1 splits it instead"]
+    return replace(inputs, settings=replace(settings, data_parallel_size=replicas)), why
 
 
 def _parallelism(inputs: Inputs) -> tuple[int, int, list[str]]:
@@ -321,6 +356,14 @@ def _draft(inputs: Inputs) -> list[str]:
     if draft.weights_bytes:
         return [f"the draft {draft.hub}: {draft.weights_bytes / 1e9:.1f} GB on each rank, without its KV cache, which is not planned"]
     return [f"the draft {draft.hub}: its size is unknown, so its memory is not planned"]
+
+
+def _prefixes(inputs: Inputs, given: Mapping[str, Any]) -> list[str]:
+    """Explain that a model with states keeps no prefixes of earlier requests."""
+    shape = inputs.model.config.shape
+    if not shape or not shape.of("state") or _PREFIXES in given or inputs.release.unread or inputs.release.number >= _KEPT_STATES:
+        return []
+    return [f"prefix caching is off: vLLM before about 0.28 leaves it off for models with states; {_PREFIXES} turns it on"]
 
 
 def _experts(inputs: Inputs) -> _Part:
@@ -506,7 +549,7 @@ def _unchecked(inputs: Inputs) -> list[str]:
     """Return why the arguments are not checked against the table of releases, [] if they are."""
     release = inputs.release
     if release.unread:
-        return [f"the release in {inputs.stack.image} is unknown, so arguments are checked when the image is on the head"]
+        return [f"the release in {inputs.stack.image} is unknown, so arguments are checked and patches chosen when the image is on the head"]
     if release.listed or inputs.stack.runtime == stacks.CONTAINER:
         return []
     first, last = vllm_release.text(vllm_release.FIRST), vllm_release.text(vllm_release.LAST)
@@ -539,11 +582,12 @@ def _situation(inputs: Inputs, tensor: int, pipeline: int, smoke_tokens: int) ->
         nccl=inputs.nccl.release,
         nccl_gcc=inputs.nccl.gcc,
         smoke_tokens=smoke_tokens,
+        drops_caches=inputs.drops_caches,
         model=ServedModel(
             name=model.hub or model.name,
             type=config.type,
             scheme=config.quantization.scheme,
-            moe=bool(config.shape and config.shape.experts),
+            moe=config.experts,
             reasoning=model.reasoning,
             weights_bytes=inputs.model.weights_bytes,
             positions=config.positions,

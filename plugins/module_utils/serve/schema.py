@@ -88,7 +88,8 @@ class Served:
 class Inputs:
     """The inputs. ``release`` is the stack's vLLM, ``nccl`` the library that the ranks will load.
 
-    ``topology`` is "" if other problems prevented a plan of the network; ``smoke_tokens`` is 0 for the model's default.
+    ``topology`` is "" if other problems prevented a plan of the network; ``smoke_tokens`` is 0 for the model's default;
+    ``drops_caches``: whether each start drops the page cache.
     """
 
     model: Served
@@ -100,6 +101,7 @@ class Inputs:
     transport: str
     nccl: Loaded
     smoke_tokens: int
+    drops_caches: bool
 
 
 @dataclass(frozen=True)
@@ -115,11 +117,13 @@ class File:
 class Decision:
     """The decision. ``environment``: of all ranks; ``files``: for the head; ``problems`` stop a run before any change.
 
-    ``compiled``: the kernels that a CUDA compiler makes before the first start, [] for none.
+    ``compiled``: the kernels that a CUDA compiler makes before the first start, [] for none. ``speculative``: whether vLLM
+    decodes speculatively, which can exceed the speed of the memory plan.
     """
 
     tensor: int
     pipeline: int
+    data: int
     smoke_tokens: int
     args: Sequence[str]
     environment: dict[str, str]
@@ -130,3 +134,4 @@ class Decision:
     findings: list[rules.Finding]
     problems: list[Problem]
     kind: Kind
+    speculative: bool

@@ -40,9 +40,9 @@ def surveyed(nodes: list[Node]) -> dict[str, Row]:
         (
             1,
             ["nemotron-3-ultra-550b-a55b-nvfp4", "qwen2.5-72b-instruct", "llama-3.1-70b-instruct", "minimax-m2.7-nvfp4", "qwen3.5-122b-a10b-fp8"],
-            [33.0, 60.0],
+            [33.0, 34.2],
         ),
-        (2, ["nemotron-3-ultra-550b-a55b-nvfp4"], [69.0, 76.0]),
+        (2, ["nemotron-3-ultra-550b-a55b-nvfp4"], ()),
         (4, [], ()),
     ],
 )

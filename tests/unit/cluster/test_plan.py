@@ -793,11 +793,12 @@ def test_a_container_in_place_of_an_environment() -> None:
     }
     assert {key for key in native if native[key] != inside[key]} == {"runtime", "serve", "nccl", "nodes"}
     for own, other in zip(native["nodes"], inside["nodes"], strict=True):
-        # An image has its own PATH.
+        # An image has its own PATH, and its vLLM, which the patches depend on, is unknown before a query.
         tools = {"PATH": f"{native['runtime']['path']}/bin:{toolchain.SYSTEM_PATH}"}
-        assert own == {**other, "environment": {**other["environment"], **tools}}
-    # The serving plan is the same, except for the finding about plugins in images, whose options are unknown before a query.
-    assert {key for key in native["serve"] if native["serve"][key] != inside["serve"][key]} == {"findings", "why", "compiled"}
+        assert (own["foreseen"].keys(), other["foreseen"]) == ({"vllm_patch"}, {})
+        assert own == {**other, "environment": {**other["environment"], **tools}, "foreseen": own["foreseen"]}
+    # The serving plan is the same, except for the image's options, which are unknown too.
+    assert {key for key in native["serve"] if native["serve"][key] != inside["serve"][key]} == {"why", "compiled"}
     assert (native["runtime"]["kind"], native["runtime"]["name"]) == ("native", native["runtime"]["path"])
 
 
@@ -887,7 +888,7 @@ def test_the_options_of_an_image_that_is_not_queried_yet_are_not_checked() -> No
     nodes[0]["observed"]["image_options"]["image"] = "sha256:" + "2" * 64
     plan = planned(nodes)
     assert plan["runtime"]["options_of"] == ""
-    assert f"the release in {IMAGE} is unknown, so arguments are checked when the image is on the head" in plan["serve"]["why"]
+    assert f"the release in {IMAGE} is unknown, so arguments are checked and patches chosen when the image is on the head" in plan["serve"]["why"]
 
 
 @pytest.mark.parametrize(("ray", "paths"), [("2.48.0", ["gb10_container_image"]), ("", ["image"]), ("2.60.0", [])])

@@ -66,7 +66,7 @@ def test_a_host_name_has_no_address_before_the_node_is_there() -> None:
 def test_a_plan_with_typical_facts_begins_and_ends_with_the_label() -> None:
     lines = plan_text.lines(planned(*(spark(number, "worker" if number > 1 else "head", gb10_model="openai/gpt-oss-120b") for number in (1, 2))), 1)
     assert lines[0] == f"{TYPICAL}:"
-    assert lines[-2] == f"gpt-oss-120b on 2 nodes: fits, context 131072, at most 108.5 tokens/s ({TYPICAL})"
+    assert lines[-2] == f"gpt-oss-120b on 2 nodes: fits, context 131072, at most 108.6 tokens/s ({TYPICAL})"
     assert lines[-1] == "API at http://192.168.1.11:8000/v1, with a key, no TLS"
 
 

@@ -94,7 +94,7 @@ def taken(plan: dict[str, Any]) -> list[list[int]]:
         pytest.param(
             sparks(*[(LIT, LIT)] * 3, gb10_fabric_topology="ring"),
             [[0, 1]] * 3,
-            "in a ring, port 0 to the next node and port 1 to the previous",
+            "port 0 to the next node and port 1 to the previous",
             id="a ring",
         ),
     ],
@@ -102,7 +102,7 @@ def taken(plan: dict[str, Any]) -> list[list[int]]:
 def test_auto_takes_what_is_cabled_and_the_plan_says_so(nodes: list[Node], expected: list[list[int]], why: str) -> None:
     plan = planned(nodes)
     assert taken(plan) == expected
-    assert plan["fabric"][0].endswith(f"; gb10_fabric_ports: auto takes {why}")
+    assert plan["fabric"][0] == f"{plan['topology']}, MTU 9000; gb10_fabric_ports: auto takes {why}"
     assert len(plan["fabric"]) == len(nodes) + 1
 
 
@@ -110,7 +110,7 @@ def test_auto_takes_what_is_cabled_and_the_plan_says_so(nodes: list[Node], expec
 def test_a_list_is_taken_as_it_is(ports: list[int]) -> None:
     plan = planned(sparks((LIT, LIT), (LIT, LIT), gb10_fabric_ports=ports))
     assert taken(plan) == [ports, ports]
-    assert plan["fabric"][0] == "direct"
+    assert plan["fabric"][0] == "direct, MTU 9000"
     assert plan["fabric"][1].startswith(f"spark1: {plan['nodes'][0]['rails'][0]['interface']} 10.110.0.1/24 (roce")
 
 

@@ -239,7 +239,7 @@ def test_the_plan_names_the_image() -> None:
     serve = {**INSIDE["serve"], "nccl": "", "why": [], "model": [], "recipe": [], "memory": [], "findings": [], "warnings": []}
     serve["expected"] = {"context": 0, "tokens_per_second": 0.0}
     stack = {"vllm": "0.32.0", "name": "current"}
-    node = {**INSIDE["node"], "capability": "", "interface": "", "secrets": [], "packages": {}}
+    node = {**INSIDE["node"], "foreseen": {}, "capability": "", "interface": "", "secrets": [], "packages": {}}
     parts = {"nccl": {"build": False, "why": []}, "build": {"state": "off", "why": []}}
     said = plan_text.lines({**INSIDE, "nodes": [node], "serve": serve, "stack": stack, "fabric": [], "label": "", **parts}, 1)
     assert f"in containers of {IMAGE}, run by docker" in said

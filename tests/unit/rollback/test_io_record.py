@@ -230,12 +230,14 @@ def test_a_missing_image_is_found(tmp_path: Path, status: int, stdout: str, stde
 
 def test_a_patched_file_that_changed_is_missing(tmp_path: Path) -> None:
     plan, package = runtime(tmp_path), "runtime/lib/python3.12/site-packages/vllm"
-    for path in (f"{package}/model_executor/a.py", f"{package}/__init__.py", "runtime/bin/python"):
+    tables = f"{plan['runtime']['path']}/gb10_moe_configs"
+    for path in (f"{package}/model_executor/a.py", f"{package}/__init__.py", "runtime/bin/python", "runtime/gb10_moe_configs/table.json"):
         put(tmp_path, f"/{path}", "patched")
     (tmp_path / "runtime/bin/python").chmod(0o755)
     digest = hashlib.sha256(b"patched").hexdigest()
+    files = {"model_executor/a.py": digest, "b.py": "", f"{tables}/table.json": digest}
     for each in plan["nodes"]:
-        each["additions"]["vllm_patch"] = {"files": {"model_executor/a.py": digest, "b.py": ""}, "environment": {}, "flags": []}
+        each["additions"]["vllm_patch"] = {"files": files, "environment": {"VLLM_TUNED_CONFIG_FOLDER": tables}, "flags": []}
     assert io_record.missing(unused, record(plan=plan)) == []
     (tmp_path / package / "model_executor/a.py").write_text("shipped", encoding="utf-8")
     assert "model_executor/a.py is missing or changed. Fix: the vllm_patch_patches" in io_record.missing(unused, record(plan=plan))[0]

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 import pytest
-from cluster_nodes import KNOWN, LOCK, Node, lock_of, spark
+from cluster_nodes import KNOWN, LOCK, PATCH, Node, lock_of, spark
 from verified_nodes import pair
 
 from ansible_collections.gb10.cluster.plugins.module_utils.cluster import plan as cluster
@@ -109,7 +109,7 @@ CASES: dict[str, Case] = {
     "linear-backend-strict": Case(args("--linear-backend", "triton"), lock=release("0.27.1")),
     "marlin-atomic-add": Case({**args("--moe-backend", "marlin"), **env(VLLM_MARLIN_USE_ATOMIC_ADD="0")}),
     "mxfp4-checkpoint": Case({"gb10_model": "qwen3.5-35b-a3b", **args("--quantization", "mxfp4")}),
-    "fp8-cutlass": Case({"gb10_model": FP8}, lock=release("0.19.0")),
+    "fp8-cutlass": Case({"gb10_model": FP8}, lock=release("0.19.0"), node={"patch": {**PATCH, "state": "absent"}}),
     "speculative-decoding": Case(DRAFT),
     "max-tokens-reasoning": Case(node={"smoke_tokens": 8}),
     "reasoning-parser": Case({"gb10_model": "own", "gb10_models": {"own": {"hub": UNREAD, "reasoning": True, "config": {"model_type": "qwen3"}}}}),

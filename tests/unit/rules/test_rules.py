@@ -54,8 +54,7 @@ CLEAN: dict[str, Any] = {
             "driver": "580.142",
             "kernel": "6.17.0-1032-nvidia",
             "memory_bytes": 121 * GIB,
-            # Without the plan's variable for Marlin, because a rule covers it.
-            "environment": {name: value for name, value in node["environment"].items() if name != "VLLM_MARLIN_USE_ATOMIC_ADD"},
+            "environment": node["environment"],
             "fabric": {"NCCL_IB_DISABLE": "0"},
             "cma_free_bytes": 0,
             "cma_total_bytes": 0,
@@ -68,6 +67,7 @@ DENSE_FP8 = {"name": "a", "type": "llama", "scheme": "fp8", "moe": False, "reaso
 NVFP4 = {"name": "a", "type": "qwen3_moe", "scheme": "nvfp4", "reasoning": False}
 NGC = "nvcr.io/nvidia/vllm:26.04-py3"
 DRAFT = {"--speculative-config.method": "mtp"}
+NO_ATOMIC_ADD: dict[str, str | None] = {"VLLM_MARLIN_USE_ATOMIC_ADD": "0"}
 SOCKETS = {"NCCL_IB_DISABLE": "1", "NCCL_IB_HCA": None}
 RING = {"NCCL_IB_SUBNET_AWARE_ROUTING": "1", "NCCL_IB_MERGE_NICS": "0"}
 
@@ -169,8 +169,8 @@ CASES: dict[str, tuple[dict[str, Any], dict[str, Any]]] = {
         {"release": "0.28.0", "arguments": {"--linear-backend": "triton"}},
     ),
     "marlin-atomic-add": (
+        {"arguments": {"--moe-backend": "marlin"}, "environment": NO_ATOMIC_ADD},
         {"arguments": {"--moe-backend": "marlin"}},
-        {"arguments": {"--moe-backend": "marlin"}, "environment": {"VLLM_MARLIN_USE_ATOMIC_ADD": "1"}},
     ),
     "mxfp4-checkpoint": (
         {"arguments": {"--quantization": "mxfp4"}, "model": {"type": "qwen3_moe", "scheme": "none"}},
@@ -213,7 +213,7 @@ CASES: dict[str, tuple[dict[str, Any], dict[str, Any]]] = {
     "host-ip": ({"own": {"VLLM_HOST_IP": "10.110.0.1"}}, {"own": {"VLLM_HOST_IP": "10.110.0.9"}}),
     "socket-interface": ({"own": {"GLOO_SOCKET_IFNAME": None}}, {"own": {"GLOO_SOCKET_IFNAME": "eth1"}}),
     "gpudirect-rdma": ({"environment": {"NCCL_NET_GDR_LEVEL": "SYS"}}, {"environment": {"NCCL_NET_GDR_LEVEL": "0"}}),
-    "nccl-net-plugin": (container("a@sha256:1"), container("a@sha256:1", environment={"NCCL_NET_PLUGIN": "none"})),
+    "nccl-net-plugin": (container(NGC, executor="mp"), container(NGC, executor="mp", environment={"NCCL_NET_PLUGIN": "none"})),
     "nccl-cross-nic": (
         {"environment": {"NCCL_CROSS_NIC": "1", "NCCL_IB_HCA": "=rocep1s0f1:1,roceP2p1s0f1:1"}},
         {"environment": {"NCCL_CROSS_NIC": "0", "NCCL_IB_HCA": "=rocep1s0f1:1,roceP2p1s0f1:1"}},
@@ -295,8 +295,17 @@ INT4 = {"type": "qwen3_moe", "scheme": "int4", "moe": True, "reasoning": False}
         ("flashinfer-moe-fp4", {"model": NVFP4, "release": "0.14.1"}, False),
         ("flashinfer-moe-fp4", {"model": NVFP4, "release": "0.24.0"}, False),
         ("flashinfer-moe-fp4", {"model": NVFP4, "release": "0.19.0", "arguments": {"--moe-backend": "marlin"}}, False),
-        ("marlin-atomic-add", {"model": INT4}, True),
-        ("marlin-atomic-add", {"arguments": {"--quantization": "gptq_marlin"}}, True),
+        ("marlin-atomic-add", {"model": INT4, "environment": NO_ATOMIC_ADD}, True),
+        ("marlin-atomic-add", {"model": DENSE_FP8, "arguments": {"--quantization": "gptq_marlin"}, "environment": NO_ATOMIC_ADD}, True),
+        # The default for experts in MXFP4, such as gpt-oss's.
+        ("marlin-atomic-add", {"environment": NO_ATOMIC_ADD}, True),
+        ("marlin-atomic-add", {"environment": NO_ATOMIC_ADD, "arguments": {"--moe-backend": "triton"}}, False),
+        ("marlin-atomic-add", {"environment": NO_ATOMIC_ADD, "model": {"moe": False}}, False),
+        # An encoder keeps no KV cache.
+        ("kv-cache-bytes", {"arguments": {"--kv-cache-memory-bytes": None}, "model": {"type": "xlm-roberta"}}, False),
+        ("page-cache-counted", {"release": "0.19.0", "drops_caches": True}, False),
+        # Only NVIDIA's images contain the plugin.
+        ("nccl-net-plugin", container("vllm/vllm-openai:v0.33.0", executor="mp"), False),
         ("mxfp4-checkpoint", {"arguments": {"--quantization": "mxfp4"}, "model": {"type": "deepseek_v4"}}, False),
         ("mxfp4-checkpoint", {"arguments": {"--quantization": "mxfp4"}, "model": {"type": "deepseek_v4"}, "release": "0.19.0"}, True),
         ("fp8-cutlass", {"model": DENSE_FP8, "release": "0.18.1"}, True),

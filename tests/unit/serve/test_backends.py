@@ -57,6 +57,23 @@ def test_by_default_no_kernel_needs_a_cuda_compiler(stack: str, model: str) -> N
     assert vllm_release.parse(decision.args, given.stack.vllm)[1] == []
 
 
+@pytest.mark.parametrize("stack", ["current", "vllm-0.32.0", "vllm-0.18.1"])
+@pytest.mark.parametrize(
+    "config",
+    [
+        {"model_type": "qwen3_moe", "num_experts": 128, "num_experts_per_tok": 8, "moe_intermediate_size": 768},
+        # Layers that the memory plan does not support.
+        {"model_type": "llama4", "text_config": {"num_local_experts": 16, "interleave_moe_layer_step": 1}},
+    ],
+)
+def test_experts_in_nvfp4_outside_of_the_catalog_are_named(stack: str, config: dict[str, Any]) -> None:
+    dimensions = catalog.find("qwen2.5-7b-instruct").config
+    quantized = {"quantization_config": {"quant_method": "modelopt", "quant_algo": "NVFP4"}}
+    decision = decided(inputs("phi-4", stack, 1), {**dimensions, **config, **quantized})
+    assert "--moe-backend=marlin" in decision.args
+    assert not [finding for finding in decision.findings if finding.severity != "info"]
+
+
 def test_gpt_oss_is_named_whole() -> None:
     assert backends(decided(inputs("gpt-oss-120b"))) == [
         "--attention-backend=TRITON_ATTN",

@@ -55,10 +55,12 @@ def test_every_release_takes_what_is_planned_for_it(stack: str, model: str, shap
     if "gb10_stack" not in said:
         assert problems == []
     assert values["--tensor-parallel-size"] == str(decision.tensor)
-    assert decision.tensor * decision.pipeline == count
+    # Every node is used, by a replica if the memory is planned and the model generates nothing.
+    replicas = count if decision.kind.pooling and decision.memory else 1
+    assert (decision.tensor * decision.pipeline, decision.data) == (count // replicas, replicas)
     if thors:
         # vLLM does not divide the layers of an encoder over pipeline stages.
-        assert decision.tensor == (count if model in ENCODERS else 1)
+        assert decision.tensor == (count if model in ENCODERS and replicas == 1 else 1)
 
 
 def test_the_plan_of_two_sparks_reads_as_reviewed() -> None:
@@ -68,7 +70,7 @@ def test_the_plan_of_two_sparks_reads_as_reviewed() -> None:
     assert_recorded(SNAPSHOT, text)
 
 
-FASTER = "info: 2 nodes reach 108.5 tokens/s for one request, these 3 54.5; use spark3 for another model (docs/clusters.md)"
+FASTER = "info: 2 nodes reach 108.6 tokens/s for one request, these 3 54.6; use spark3 for another model (docs/clusters.md)"
 
 
 @pytest.mark.parametrize(
@@ -88,6 +90,40 @@ def test_nodes_that_make_a_model_slower_are_reported(count: int, settings: dict[
     plan, problems = cluster_plan(sparks(count, gb10_model="openai/gpt-oss-120b", gb10_fabric_topology=topology, **settings), LOCKS["current"])
     assert problems == []
     assert [finding for finding in plan["serve"]["findings"] if "another model" in finding] == expected
+
+
+@pytest.mark.parametrize(
+    ("model", "count", "settings", "expected"),
+    [
+        ("qwen2.5-7b-instruct", 3, {}, 3),
+        # Two stages of two ranks are faster than one node, one node does not hold the context, or experts are shared.
+        ("llama-3.1-8b-instruct", 4, {"gb10_tensor_parallel_size": 2}, 0),
+        ("qwen2.5-7b-instruct", 3, {"gb10_memory_reserve": 106}, 0),
+        ("gpt-oss-120b", 3, {}, 0),
+        ("qwen2.5-7b-instruct", 2, {}, 0),
+    ],
+)
+def test_replicas_are_advised_where_stages_do_not_help(model: str, count: int, settings: dict[str, Any], expected: int) -> None:
+    topology = "switch" if count > 2 else "auto"
+    plan, problems = cluster_plan(sparks(count, gb10_model=model, gb10_fabric_topology=topology, **settings), LOCKS["current"])
+    assert problems == []
+    found = [finding for finding in plan["serve"]["findings"] if "times as many requests" in finding]
+    advice = f"info: one node holds the model, and {expected} stages are not faster; gb10_data_parallel_size: {expected} serves"
+    assert [finding.partition(f" {expected} times")[0] for finding in found] == ([advice] if expected else [])
+
+
+@pytest.mark.parametrize(
+    ("model", "stack", "given", "off"),
+    [
+        ("qwen3.5-122b-a10b-fp8", "vllm-0.18.1", [], True),
+        ("qwen3.5-122b-a10b-fp8", "vllm-0.18.1", ["--enable-prefix-caching"], False),
+        ("qwen3.5-122b-a10b-fp8", "current", [], False),
+        ("phi-4", "vllm-0.18.1", [], False),
+    ],
+)
+def test_the_plan_says_where_prefixes_are_not_kept(model: str, stack: str, given: list[str], off: bool) -> None:
+    why = serve_plan.decide(inputs(model, stack, gb10_vllm_extra_args=given)).why
+    assert any(line.startswith("prefix caching is off: ") for line in why) is off
 
 
 def arguments(given: serve_plan.Inputs) -> dict[str, Any]:

@@ -63,7 +63,45 @@ def test_options_of_generation_are_refused_together() -> None:
 
 
 def test_an_encoder_is_never_a_pipeline() -> None:
-    assert (decide("bge-m3", count=4, thors=2).tensor, decide("bge-m3", count=4, thors=2).pipeline) == (4, 1)
-    (problem,) = decide("bge-m3", count=3).problems or [None]
+    split = decide("bge-m3", count=4, thors=2, gb10_data_parallel_size=1)
+    assert (split.tensor, split.pipeline, split.data) == (4, 1, 1)
+    (problem,) = decide("bge-m3", count=3, gb10_data_parallel_size=1).problems or [None]
     assert problem is not None and problem.path == "gb10_pipeline_parallel_size"
-    assert decide("bge-m3", count=3, gb10_data_parallel_size=3).problems == []
+    assert decide("bge-m3", count=3).problems == []
+
+
+@pytest.mark.parametrize("model", ["qwen3-embedding-8b", "qwen3-reranker-0.6b", "bge-m3", "bge-reranker-v2-m3"])
+@pytest.mark.parametrize(("count", "thors"), [(2, 0), (3, 0), (4, 2)])
+def test_each_node_has_a_replica_of_a_model_that_generates_nothing(model: str, count: int, thors: int) -> None:
+    found = decide(model, count=count, thors=thors)
+    assert (found.tensor, found.pipeline, found.data, found.problems) == (1, 1, count, [])
+    assert f"data {count}: one node holds the model; gb10_data_parallel_size: 1 splits it instead" in found.why
+    assert decide(model).data == 1
+
+
+@pytest.mark.parametrize(
+    "settings",
+    [
+        {"gb10_data_parallel_size": 1},
+        {"gb10_tensor_parallel_size": 2},
+        {"gb10_pipeline_parallel_size": 1},
+        # One node does not hold the weights of 15 GB.
+        {"gb10_memory_reserve": 105},
+    ],
+)
+def test_a_model_is_split_on_request_and_when_it_is_too_large(settings: dict[str, Any]) -> None:
+    found = decide("qwen3-embedding-8b", count=2, **settings)
+    assert (found.tensor, found.pipeline, found.data, found.problems) == (2, 1, 1, [])
+
+
+def test_the_kv_cache_of_texts_is_one_batch_and_two_texts() -> None:
+    memory = decide("qwen3-embedding-8b").memory
+    assert memory is not None
+    assert memory.tokens == pytest.approx(2 * memory.context, rel=0.01)
+    assert memory.max_num_seqs == 64
+    generating = decide("llama-3.1-8b-instruct").memory
+    assert generating is not None
+    assert generating.tokens > 4 * generating.context
+    everything = decide("qwen3-embedding-8b", gb10_kv_cache_contexts=0).memory
+    assert everything is not None
+    assert everything.tokens > 4 * memory.tokens

@@ -1,0 +1,97 @@
+"""Plans of every catalog entry on every stack, and of the sample inventories: no own warning, and no exceeded bound."""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import pytest
+import samples
+from cluster_nodes import KNOWN, LOCK, Node, spark
+from repository import read
+
+from ansible_collections.gb10.cluster.plugins.module_utils.cluster import plan as cluster
+from ansible_collections.gb10.cluster.plugins.module_utils.cluster import report as plan_text
+from ansible_collections.gb10.cluster.plugins.module_utils.cluster.parse import parse
+from ansible_collections.gb10.cluster.plugins.module_utils.cluster.schema import Plan
+from ansible_collections.gb10.cluster.plugins.module_utils.model import catalog
+from ansible_collections.gb10.cluster.plugins.module_utils.runtime import stacks
+
+SAMPLES = ("single-spark", "two-spark", "three-spark-ring", "four-spark-switch", "spark-thor", "two-models")
+#: The only problems that a catalog entry may have on a stack: it is too large, or newer than the stack.
+UNFIT = ("larger than the cluster", "does not serve")
+
+
+def sparks(count: int, model: str, stack: str) -> list[Node]:
+    """Return nodes with typical facts, with the executor that the stack's image needs."""
+    executor = "mp" if stacks.STACKS[stack].image_has_ray is False else "ray"
+    lock = stacks.STACKS[stack].image == ""
+    settings = {"gb10_model": model, "gb10_stack": stack, "gb10_distributed_executor_backend": executor}
+    settings |= {} if lock else {"gb10_runtime_lock": ""}
+    found = [spark(number, "worker" if number > 1 else "head", **settings) for number in range(1, count + 1)]
+    return [{**node, "typical": True, "observed": {}} for node in found]
+
+
+def lock_of(stack: str) -> str:
+    found = stacks.STACKS[stack]
+    return read(f"roles/gb10/files/{found.lock}") if found.lock else "" if found.image else LOCK
+
+
+def planned(nodes: Sequence[Node], lock: str) -> tuple[Plan | None, list[str]]:
+    """Return the plan and its warnings as site.yml shows them. Problems other than UNFIT fail."""
+    inputs = parse(nodes, lock)
+    plan, problems = cluster.plan(inputs, KNOWN)
+    assert all(any(word in problem.found for word in UNFIT) for problem in problems)
+    return plan, cluster.warnings(inputs, plan)
+
+
+@functools.cache
+def catalog_plans(stack: str, count: int) -> Mapping[str, tuple[Plan, list[str]]]:
+    """Return the plan and the warnings of each entry that fits."""
+    lock = lock_of(stack)
+    found = {name: planned(sparks(count, name, stack), lock) for name in catalog.known()}
+    return {name: (plan, warnings) for name, (plan, warnings) in found.items() if plan}
+
+
+@pytest.mark.parametrize("count", [1, 2])
+@pytest.mark.parametrize("stack", stacks.STACKS)
+def test_no_catalog_entry_draws_a_warning(stack: str, count: int) -> None:
+    found = catalog_plans(stack, count)
+    assert len(found) >= 20
+    assert {name: warnings for name, (_plan, warnings) in found.items() if warnings} == {}
+
+
+@pytest.mark.parametrize("sample", SAMPLES)
+def test_no_sample_draws_a_warning(sample: str) -> None:
+    nodes = [{**node, "typical": True, "observed": {}} for node in samples.nodes_of(samples.inventory(sample), ())]
+    # Each node of two-models is a cluster.
+    clusters = [[{**node, "group": "head"}] for node in nodes] if sample == "two-models" else [nodes]
+    for plan, warnings in (planned(each, LOCK) for each in clusters):
+        assert plan
+        assert warnings == []
+
+
+@pytest.mark.parametrize("count", [1, 2])
+def test_no_published_speed_exceeds_the_plans_bound(count: int) -> None:
+    """Only speculative decoding can, and then the plan states that the bound is without it."""
+    speeds: dict[str, Any] = {name: plan.serve.expected for name, (plan, _warnings) in catalog_plans("current", count).items()}
+    known = {name: each for name, each in speeds.items() if each.published}
+    assert len(known) >= 2
+    exceeded = {name for name, each in known.items() if max(each.published) > each.tokens_per_second}
+    assert exceeded <= {name for name, each in known.items() if each.speculative}
+    assert {name for name, each in speeds.items() if each.speculative} == {name for name in speeds if "dflash" in name}
+
+
+def test_an_old_release_warns_only_if_starts_keep_the_page_cache() -> None:
+    nodes = sparks(1, "phi-4", "vllm-0.18.1")
+    assert planned(nodes, lock_of("vllm-0.18.1"))[1] == []
+    (warning,) = planned([{**nodes[0], "drop_caches": False}], lock_of("vllm-0.18.1"))[1]
+    assert "page-cache-counted" in warning
+
+
+def test_a_speed_that_speculative_decoding_can_exceed_is_called_so() -> None:
+    plan, _warnings = catalog_plans("current", 1)["qwen3.8-27b-nvfp4-dflash2"]
+    lines = plan_text.lines(plan.facts(), 1)
+    assert " tokens/s without speculative decoding (" in lines[-2]
+    assert any(line.strip().startswith("decode: at most") and line.endswith(", without speculative decoding") for line in lines)
