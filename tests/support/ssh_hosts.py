@@ -134,7 +134,9 @@ def terminal(argv: Sequence[str], answers: Sequence[tuple[str, str]]) -> Run:
     """Run a command on a terminal of its own."""
     pid, channel = pty.fork()
     if pid == 0:
-        os.execvpe(argv[0], list(argv), os.environ | {"ANSIBLE_NOCOLOR": "1", "ANSIBLE_FORCE_COLOR": "0", "TERM": "dumb"})
+        # Another folder has no ansible.cfg.
+        settings = {"ANSIBLE_INJECT_FACT_VARS": "false", "ANSIBLE_NOCOLOR": "1", "ANSIBLE_FORCE_COLOR": "0"}
+        os.execvpe(argv[0], list(argv), os.environ | settings | {"TERM": "dumb"})
     # Wide enough that the callback does not break lines.
     fcntl.ioctl(channel, termios.TIOCSWINSZ, struct.pack("HHHH", 50, 2000, 0, 0))
     output, waiting, deadline = "", list(answers), time.monotonic() + 240
