@@ -136,7 +136,12 @@ CASES: dict[str, Case] = {
     "nccl-cross-nic": Case(env(NCCL_CROSS_NIC="1")),
     "nccl-nvls": Case(env(NCCL_NVLS_ENABLE="0")),
     "environment-differs": Case(
-        IN_IMAGE, second={"additions": {"vllm_patch": {"runtime": IMAGE, "environment": {"VLLM_DISABLED_KERNELS": "A"}, "flags": []}}}
+        IN_IMAGE,
+        second={
+            "additions": {
+                "vllm_patch": {"runtime": IMAGE, "environment": {"VLLM_DISABLED_KERNELS": "CutlassNvFp4LinearKernel"}, "flags": [], "files": {}}
+            }
+        },
     ),
     "idle-stall": Case({"gb10_fabric_topology": "switch", **DRAFT}, count=4, lock=release("0.27.1")),
     "driver-590": Case(facts={"gpu": {**GPU, "driver_version": "590.48.01"}}),
