@@ -103,6 +103,13 @@ def test_vllm_argv() -> None:
     ]
 
 
+def test_the_users_arguments_win_over_the_overrides_of_roles() -> None:
+    node = {"additions": {"vllm_patch": {"flags": ["--moe-backend", "triton"]}}}
+    serve = {**PLAN["serve"], "args": ["--max-num-seqs=8"], "user_args": ["--moe-backend", "marlin"]}
+    argv = launch.vllm_argv({**PLAN, "nodes": [node], "serve": serve})
+    assert argv[-5:] == ["--max-num-seqs=8", "--moe-backend", "triton", "--moe-backend", "marlin"]
+
+
 def test_ranks_meet_without_ray() -> None:
     nodes = [{"name": name, "head": name == "spark1", "additions": {}, "environment": {}} for name in ("spark1", "spark2")]
     head, worker = ({**plan, "executor": "mp", "nodes": nodes} for plan in (PLAN, WORKER))

@@ -407,6 +407,15 @@ def test_each_layer_is_in_one_stage(layers: int, pipeline: int) -> None:
     assert max(sizes) - min(sizes) <= 1
 
 
+@pytest.mark.parametrize(
+    ("layers", "pipeline", "expected"),
+    [(61, 4, [15, 15, 16, 15]), (32, 5, [6, 6, 7, 7, 6]), (7, 4, [2, 2, 2, 1]), (9, 3, [3, 3, 3])],
+)
+def test_the_last_stage_has_none_of_the_remaining_layers(layers: int, pipeline: int, expected: list[int]) -> None:
+    """As in vLLM's get_pp_indices: the last stage has the head, and the stages before it take a layer each, from the end."""
+    assert [len(stage) for stage in kv_cache.stages(layers, pipeline)] == expected
+
+
 @given(name=st.sampled_from(sorted(CONFIGS)), blocks=st.integers(2, 10**6), sequences=st.integers(1, 64))
 def test_the_longest_context_fits_and_one_token_more_does_not(name: str, blocks: int, sequences: int) -> None:
     shape = model_shape.shape(CONFIGS[name])

@@ -334,7 +334,7 @@ def test_any_layout_is_patched_rightly_or_refused(
         assert (statuses(plan), plan.files) == (["unsupported"], {})
         return
     assert statuses(plan) == ["applied"]
-    for capability, expected in ((121, False), (120, True)):
+    for capability, expected in ((121, False), (120, True), (122, True), (130, True)):
         assert answers(plan.files[UTILS], capability) == (expected, expected)
     written = plan.files[UTILS]
     assert isinstance(written, bytes) and (b"\n" not in written.replace(b"\r\n", b"")) is (newline == "\r\n")

@@ -1,0 +1,64 @@
+"""What the units of Ray and vLLM need on a Spark and no lab notices, in the rendered units of every runtime and executor."""
+
+from __future__ import annotations
+
+import itertools
+import json
+from collections.abc import Mapping
+from typing import Any
+
+import pytest
+from cluster_nodes import cluster_plan, spark
+from repository import ROOT
+from run_playbook import run
+
+CASES = list(itertools.product(("native", "container"), ("ray", "mp"), (True, False)))
+UNITS = {"gb10-ray": "ray_cluster", "gb10-vllm": "vllm_serve"}
+OTHERS = {"vllm_serve_ray_timeout": 600, "ray_cluster_object_store_memory": 1, "ray_cluster_args": []}
+
+
+def planned(runtime: str, executor: str, key: bool) -> dict[str, Any]:
+    image = {"gb10_container_image": "sha256:" + "1" * 64} if runtime == "container" else {}
+    result, problems = cluster_plan([spark(1, "head", gb10_runtime=runtime, gb10_distributed_executor_backend=executor, **image)])
+    assert problems == []
+    return {**result, "node": result["nodes"][0], "api_key": key}
+
+
+@pytest.fixture(scope="module")
+def units(tmp_path_factory: pytest.TempPathFactory) -> Mapping[tuple[Any, ...], list[str]]:
+    """Return the lines of each unit, without comments. One playbook renders all."""
+    folder = tmp_path_factory.mktemp("units")
+    wanted = {(unit, *case): folder / f"{unit}-{number}" for number, case in enumerate(CASES) for unit in UNITS}
+    tasks = [
+        {
+            "name": "Render a unit",
+            "ansible.builtin.template": {"src": str(ROOT / f"roles/{UNITS[unit]}/templates/{unit}.service.j2"), "dest": str(path), "mode": "0644"},
+            "vars": {**OTHERS, "gb10_plan": planned(*case), "role_path": str(ROOT / "roles" / UNITS[unit])},
+        }
+        for (unit, *case), path in wanted.items()
+    ]
+    files = [str(ROOT / f"roles/{role}/vars/main.yml") for role in ("gb10", *UNITS.values())]
+    play = {"hosts": "localhost", "gather_facts": False, "vars_files": files, "tasks": tasks}
+    (folder / "play.yml").write_text(json.dumps([play]), encoding="utf-8")
+    run(str(folder / "play.yml"), []).assert_ok()
+    return {case: [line for line in path.read_text(encoding="utf-8").splitlines() if not line.startswith("#")] for case, path in wanted.items()}
+
+
+@pytest.mark.parametrize("case", CASES, ids=str)
+@pytest.mark.parametrize("unit", UNITS)
+def test_memory_can_be_registered_and_a_hanging_rank_is_killed(units: Mapping[Any, list[str]], unit: str, case: tuple[Any, ...]) -> None:
+    """RoCE registers memory, and the lab has no RDMA. Without KillMode=mixed systemd sends SIGTERM to all processes at once."""
+    assert {"LimitMEMLOCK=infinity", "KillMode=mixed"} <= set(units[unit, *case])
+
+
+@pytest.mark.parametrize("case", CASES, ids=str)
+def test_vllm_ends_and_restarts_with_the_ray_that_it_uses(units: Mapping[Any, list[str]], case: tuple[Any, ...]) -> None:
+    bound = {line.partition("=")[0] for line in units["gb10-vllm", *case] if line.endswith("=gb10-ray.service")}
+    assert bound == ({"Requires", "PartOf", "JoinsNamespaceOf"} if case[1] == "ray" else set())
+    (after,) = [line for line in units["gb10-vllm", *case] if line.startswith("After=")]
+    assert "gb10-ray.service" in after
+
+
+@pytest.mark.parametrize("case", CASES, ids=str)
+def test_the_server_gets_the_api_key(units: Mapping[Any, list[str]], case: tuple[Any, ...]) -> None:
+    assert any("/etc/gb10/api.env" in line for line in units["gb10-vllm", *case]) is case[2]
