@@ -425,3 +425,63 @@ def test_the_longest_context_fits_and_one_token_more_does_not(name: str, blocks:
         assert layout.blocks(longest) * sequences < blocks
     if longest < shape.positions:
         assert layout.blocks(longest + 1) * sequences >= blocks
+
+
+@pytest.mark.parametrize(
+    ("name", "memory", "more", "batch", "rows", "vocabulary"),
+    [
+        # Eight rows of the hidden size, three of the intermediate one, and a row for each of four experts.
+        ("Llama-3.1-8B", [LARGE], {}, 8192, 8 * 4096 + 3 * 14336, 128256),
+        ("Llama-3.1-8B", [LARGE, LARGE], {}, 8192, 8 * 4096 + 3 * 14336 // 2, 128256),
+        ("gpt-oss-120b", [LARGE], {}, 8192, 8 * 2880 + 3 * 4 * 2880 + 4 * 2880, 201088),
+        ("Llama-3.1-8B", [160 * GIB], {}, 16384, 8 * 4096 + 3 * 14336, 128256),
+        ("Llama-3.1-8B", [160 * GIB - 1], {}, 8192, 8 * 4096 + 3 * 14336, 128256),
+        ("Llama-3.1-8B", [70 * GIB], {}, 8192, 8 * 4096 + 3 * 14336, 128256),
+        ("Llama-3.1-8B", [70 * GIB - 1], {}, 2048, 8 * 4096 + 3 * 14336, 128256),
+        ("Llama-3.1-8B", [LARGE], {"max_num_batched_tokens": 100, "draft_bytes": 7}, 100, 8 * 4096 + 3 * 14336, 128256),
+    ],
+)
+def test_the_workspace_is_that_of_the_largest_batch(
+    name: str, memory: list[int], more: dict[str, int], batch: int, rows: int, vocabulary: int
+) -> None:
+    """4 GiB for the process, its CUDA context and its graphs, 0.5 GiB for NCCL; numbers of 2 bytes, and scores of 4 bytes three times."""
+    found = {node.workspace for node in plan(name, *memory, **more).nodes}
+    fixed = 4 * GIB + more.get("draft_bytes", 0) + (GIB // 2 if len(memory) > 1 else 0)
+    assert found == {fixed + batch * rows * 2 + 64 * vocabulary * 4 * 3}
+
+
+def test_the_limit_of_the_cache_is_exact() -> None:
+    """A context of 16,384 tokens in 1,024 blocks of 2 MiB, and the block that vLLM never uses."""
+    one, two = (plan("Llama-3.1-8B", LARGE, max_model_len=16384, contexts=contexts) for contexts in (1, 2))
+    assert [found.nodes[0].kv for found in (one, two)] == [(1024 * contexts + 1) * 2 * memory_plan.MIB for contexts in (1, 2)]
+    assert [found.tokens // 16384 for found in (one, two)] == [1, 2]
+    tiny = planned(TINY, nodes=nodes(LARGE), tensor=1, max_model_len=16, contexts=1)
+    assert tiny.nodes[0].kv == 3 * memory_plan.MIB, "65 blocks of 32 KiB, up to the next MiB"
+
+
+def test_a_lowered_context_is_a_multiple_of_1024() -> None:
+    found = [plan("Llama-3.1-70B", LARGE, memory * GIB, reserve=12 * GIB).context for memory in range(98, 102)]
+    assert all(context % 1024 == 0 for context in found) and any(context % 2048 for context in found)
+
+
+def test_the_numbers_of_the_table() -> None:
+    one = plan("gpt-oss-120b", MIDDLE, reserve=20 * GIB)
+    node = one.nodes[0]
+    lines = memory_plan.explain(one)
+    assert lines[1].split()[-1] == "72.0", "KiB for each token"
+    shown = [f"{size / GIB:.1f}" for size in (node.memory, node.reserve, node.weights, node.workspace, node.kv, node.planned)]
+    assert lines[1].split()[1:7] == shown
+    assert "more KV cache" not in lines[-2]
+    speeds = f"decode: at most {one.tokens_per_second:.1f} tokens/s for one sequence, {one.tokens_per_second_full:.1f} at {one.context} tokens"
+    assert speeds in lines[-2]
+    assert not [line for line in memory_plan.explain(one, generates=False) if "tokens/s" in line]
+    # A GiB less than what would fit is not worth a line.
+    for more, expected in ((GIB, True), (GIB - memory_plan.MIB, False)):
+        given = plan("gpt-oss-120b", MIDDLE, kv_cache_memory_bytes=plan("gpt-oss-120b", MIDDLE).nodes[0].left - more)
+        assert any("more KV cache would fit" in line for line in memory_plan.explain(given)) is expected
+
+
+def test_a_fraction_of_a_model_that_does_not_fit_is_no_more_than_all() -> None:
+    assert plan("Qwen2.5-72B", MIDDLE).fraction == "1"
+    assert plan("Qwen2.5-72B", MIDDLE, share=0.835).fraction == "0.835"
+    assert plan("Qwen2.5-72B", MIDDLE, kv_in_bytes=False).fraction == "1.00"
