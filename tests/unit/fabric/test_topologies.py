@@ -277,9 +277,9 @@ def test_every_plan_is_sound(count: int, topology: str, mtu: int) -> None:
 )
 def test_the_numbers_of_nodes(topology: str, counts: list[int]) -> None:
     ports = (0, 1) if topology == "ring" else (1,)
-    problems = {count: resolved(sparks(count, ports), Fabric(topology))[1] for count in range(1, 5)}
-    assert [count for count, found in problems.items() if not found] == counts
-    assert {problem.path for found in problems.values() for problem in found} == {"gb10_fabric_topology"}
+    found = {count: [problem.path for problem in resolved(sparks(count, ports), Fabric(topology))[1]] for count in range(1, 5)}
+    assert [count for count, places in found.items() if not places] == counts
+    assert all("gb10_fabric_topology" in places for places in found.values() if places)
 
 
 def test_a_switch_joins_as_many_nodes_as_a_subnet_has_hosts() -> None:
