@@ -528,3 +528,95 @@ def test_a_host_without_a_gpu_or_a_model_is_no_situation_for_most_rules() -> Non
     seen = serve_situation.of_host({"--headless": True, "--enforce-eager": True}, {}, "0.18.1", host, None)
     assert (seen.transport, seen.model.scheme, seen.nodes[0].head) == ("none", "unknown", False)
     assert serve_rules.lint(seen, {}) == []
+
+
+LOADED = {"--load-format": "fastsafetensors"}
+OLD_FP4 = {"model": NVFP4, "environment": {"VLLM_USE_FLASHINFER_MOE_FP4": "1"}}
+ONE, MANY = {"count": 1, "tensor_parallel_size": 1}, {"count": 4, "tensor_parallel_size": 4, "arguments": DRAFT}
+
+
+@pytest.mark.parametrize(
+    ("rule", "fires", "passes"),
+    [
+        ("driver-old", {"node": {"driver": "580.94.99"}}, {"node": {"driver": "580.95"}}),
+        ("driver-old", {"node": {"driver": "579.999"}}, {"node": {"driver": ""}}),
+        ("driver-590", {"node": {"driver": "590"}}, {"node": {"driver": "589.99"}}),
+        ("memory-utilization-high", {"arguments": {"--gpu-memory-utilization": "0.90"}}, {"arguments": {"--gpu-memory-utilization": "0.901"}}),
+        (
+            "memory-utilization-131k",
+            {"arguments": {"--gpu-memory-utilization": "0.90", "--max-model-len": "131072"}},
+            {"arguments": {"--gpu-memory-utilization": "0.90", "--max-model-len": "131071"}},
+        ),
+        ("memory-utilization-131k", {"arguments": {"--gpu-memory-utilization": "0.821"}}, {"arguments": {"--gpu-memory-utilization": "0.82"}}),
+        # Two ranks share the weights; a node has 121 GiB.
+        (
+            "fastsafetensors-large",
+            {"arguments": LOADED, "model": {"weights_bytes": int(0.81 * 242 * GIB)}},
+            {"arguments": LOADED, "model": {"weights_bytes": int(0.8 * 242 * GIB)}},
+        ),
+        (
+            "fastsafetensors-large",
+            {"arguments": LOADED, "model": {"weights_bytes": 100 * GIB}, **ONE},
+            {"arguments": LOADED, "model": {"weights_bytes": 0}, **ONE},
+        ),
+        ("fastsafetensors-ngc", container("nvcr.io/nvidia/vllm:26.03-py3", arguments=LOADED), container("nvcr.io/nvidia/vllm:26.03-py3")),
+        ("unequal-memory", {"second": {"memory_bytes": 108 * GIB}}, {"second": {"memory_bytes": 109 * GIB}}),
+        ("swap-space", {"release": "0.17.9"}, {"release": "0.18.0"}),
+        ("load-pressure", {"release": "0.20.0"}, {"release": "0.19.9"}),
+        ("page-cache-counted", {"release": "0.19.9"}, {"release": "1.0.0"}),
+        ("flashinfer-autotune", {"release": "0.16.0", "arguments": {"--enable-flashinfer-autotune": None}},
+         {"release": "0.15.1", "arguments": {"--enable-flashinfer-autotune": None}}),
+        ("expandable-segments-connector", {"release": "0.22.0", "arguments": CONNECTOR, "environment": EXPANDABLE}, {"release": "0.22.0"}),
+        ("flashinfer-moe-fp4", {**OLD_FP4, "release": "0.14.1"}, {"model": NVFP4, "release": "0.14.1"}),
+        ("flashinfer-moe-fp4", {**OLD_FP4, "release": "0.23.9"}, {**OLD_FP4, "release": "0.24.0"}),
+        ("flashinfer-moe-fp4", {"model": NVFP4, "release": "0.15.0"}, {**OLD_FP4, "model": {**NVFP4, "moe": False}, "release": "0.15.0"}),
+        (
+            "flashinfer-fp8",
+            {"model": DENSE_FP8, "environment": ASKED, "release": "0.14.9"},
+            {"model": DENSE_FP8, "environment": ASKED, "release": "0.15.0"},
+        ),
+        ("fp4-moe-path", {"model": NVFP4, "release": "0.17.0"}, {"model": NVFP4, "release": "0.16.9"}),
+        (
+            "linear-backend-strict",
+            {"release": "0.22.0", "arguments": {"--linear-backend": "triton"}},
+            {"release": "0.21.9", "arguments": {"--linear-backend": "triton"}},
+        ),
+        ("fp8-cutlass", {"release": "0.19.9", "model": DENSE_FP8}, {"release": "0.20.0", "model": DENSE_FP8}),
+        ("idle-stall", {**MANY, "release": "0.27.0"}, {**MANY, "release": "0.26.9"}),
+        ("thor-ptxas", {"release": "0.26.9", "node": THOR}, {"release": "0.26.9", "node": THOR, "arguments": {"--enforce-eager": True}}),
+        ("ring-nccl", {"topology": "ring", "environment": RING, "nccl": "2.29.9"}, {"topology": "ring", "environment": RING, "nccl": "2.30.0"}),
+        ("ray-missing", container("vllm/vllm-openai:v0.27.1"), container("vllm/vllm-openai:v0.27.0")),
+        ("ray-missing", container("nvcr.io/nvidia/vllm:26.05-py3"), container("nvcr.io/nvidia/vllm:26.04-py3")),
+        ("triton-ptxas", container("nvcr.io/nvidia/vllm:26.03-py3"), container("nvcr.io/nvidia/vllm:26.05-py3")),
+        ("triton-ptxas", container(NGC, environment={"TRITON_PTXAS_PATH": ""}), container("nvcr.io/nvidia/vllm:26.02-py3")),
+        ("nnodes-ray", {"arguments": {"--nnodes": "3"}}, {"arguments": {"--nnodes": "1"}}),
+        ("max-tokens-reasoning", {"smoke_tokens": 511}, {"smoke_tokens": 512}),
+        ("pipeline-speed", {"tensor_parallel_size": 2, "pipeline_parallel_size": 2, "count": 4}, {"tensor_parallel_size": 4, "count": 4}),
+        ("kernel-cma", {"node": {"cma_free_bytes": 1, "cma_total_bytes": 0}}, {"node": {"cma_free_bytes": 1, "cma_total_bytes": 1}}),
+        ("cudagraph-mode", {"arguments": {"--compilation-config.cudagraph_mode": "PIECEWISE"}},
+         {"arguments": {"--compilation-config.cudagraph_mode": "PIECEWISE"}, **ONE}),
+        (
+            "breakable-cudagraph",
+            {"environment": {"VLLM_USE_BREAKABLE_CUDAGRAPH": "1"}},
+            {"environment": {"VLLM_USE_BREAKABLE_CUDAGRAPH": "1"}, **ONE},
+        ),
+        ("tensor-parallel-size", {"tensor_parallel_size": 6, "count": 6}, {"tensor_parallel_size": 1, "pipeline_parallel_size": 2}),
+    ],
+)  # fmt: skip
+def test_the_limits_of_a_rule(rule: str, fires: dict[str, Any], passes: dict[str, Any]) -> None:
+    assert found(rule, **fires)
+    assert found(rule, **passes) == []
+
+
+def test_a_finding_about_nodes_names_the_different_one() -> None:
+    (driver,) = found("driver-differs", second={"driver": "580.178.04"}, count=3)
+    assert (driver.path, driver.found) == ("nodes[1].driver", "580.178.04 on spark2, 580.142 on spark1")
+    (memory,) = found("unequal-memory", second={"memory_bytes": 60 * GIB})
+    assert (memory.path, memory.found) == ("nodes[1].memory_bytes", "60 GiB; another node has 121 GiB")
+    cma, _second = found("kernel-cma", node={"cma_free_bytes": 9 * GIB, "cma_total_bytes": GIB // 2})
+    assert (cma.path, cma.found) == ("nodes[0].kernel", "CmaFree 9.0 GiB, CmaTotal 0.5 GiB, kernel 6.17.0-1032-nvidia")
+    (loaded,) = found("fastsafetensors-large", arguments=LOADED, model={"weights_bytes": 109 * GIB}, **ONE)
+    assert loaded.found == "fastsafetensors with weights that are 90% of a node's memory"
+    assert [each.found for release in ("0.19.9", "0.20.0") for each in found(
+        "memory-utilization-default", release=release, arguments={"--gpu-memory-utilization": None})] == [
+        "not given, so vLLM uses 0.9", "not given, so vLLM uses 0.92"]  # fmt: skip
