@@ -485,3 +485,63 @@ def test_a_fraction_of_a_model_that_does_not_fit_is_no_more_than_all() -> None:
     assert plan("Qwen2.5-72B", MIDDLE).fraction == "1"
     assert plan("Qwen2.5-72B", MIDDLE, share=0.835).fraction == "0.835"
     assert plan("Qwen2.5-72B", MIDDLE, kv_in_bytes=False).fraction == "1.00"
+
+
+@pytest.mark.parametrize(
+    ("name", "kv_dtype", "tokens"),
+    [
+        ("Llama-3.1-8B", "auto", 131072),
+        ("Llama-3.1-8B", "fp8_e5m2", 131072 // 2),
+        ("Llama-3.1-8B", "nvfp4", 131072 // 2 * 9 // 16),
+        ("Llama-3.1-8B", "float32", 131072 * 2),
+        ("DeepSeek-V2-Lite", "auto", 27 * 576 * 2),
+        ("DeepSeek-V2-Lite", "fp8", 27 * 576),
+        ("DeepSeek-V2-Lite", "fp8_ds_mla", 27 * 656),
+    ],
+)
+def test_the_bytes_of_a_token(name: str, kv_dtype: str, tokens: int) -> None:
+    assert plan(name, LARGE, kv_dtype=kv_dtype, max_model_len=1024).nodes[0].kv_per_token == tokens
+
+
+def test_the_blocks_of_a_hybrid_model() -> None:
+    layout = kv_cache.layout(model_shape.shape(CONFIGS["Nemotron-3-Nano"]), 1, "fp8", "bfloat16", 4096)
+    assert set(layout.pages) == {0, max(layout.pages)}, "layers without attention and state have no page"
+    assert layout.pages.count(0) == 52 - sum(len(group.layers) for group in layout.groups)
+    plain = kv_cache.layout(model_shape.shape(CONFIGS["Llama-3.1-8B"]), 1, "auto", "bfloat16", 4096)
+    assert ([layout.blocks(context) for context in (1, 4176, 4177)], plain.block_bytes(range(3))) == ([13, 13, 14], 3 * 4096 * 16)
+    assert [plain.blocks(context) for context in (0, 1, 16, 17)] == [0, 1, 1, 2]
+    assert (plain.tokens(10, 16), plain.tokens(10, 17)) == (160, 85)
+    assert (plain.longest(11, 10**6), plain.longest(11, 100), plain.longest(1, 100)) == (160, 100, 0)
+    assert (plain.longest(11, 10**6, 3), plain.longest(12, 10**6, 3)) == (48, 48)
+
+
+def test_what_vllm_takes_must_be_available() -> None:
+    found = plan("Llama-3.1-8B", MIDDLE, LARGE)
+    assert memory_plan.needs(found) == {node.name: node.weights + node.workspace + node.kv for node in found.nodes}
+
+
+@pytest.mark.parametrize(
+    ("arguments", "expected", "fix"),
+    [
+        ({"reserve": 3 * GIB}, "without the reserve of 3 GiB", "or lower gb10_memory_reserve"),
+        ({"share": 0.9}, "without the reserve of 0 GiB, and within the share 0.9", "or lower gb10_memory_reserve or raise --gpu-memory-utilization"),
+    ],
+)
+def test_a_model_that_is_too_large_has_its_limits(arguments: dict[str, Any], expected: str, fix: str) -> None:
+    (problem,) = plan("Qwen2.5-72B", MIDDLE, **arguments).problems
+    assert problem.expected.endswith(expected) and problem.fix.endswith(fix)
+    several = plan("Qwen2.5-72B", LARGE, SMALL, SMALL, tensor=1, pipeline=3).problems
+    assert ["spark1" in each.found for each in several] == [False] * len(several), "only the nodes that lack memory"
+
+
+def test_the_sizes_that_divide_the_heads_are_listed() -> None:
+    with pytest.raises(ProblemsError) as caught:
+        plan("Llama-3.1-70B", *[LARGE] * 3)
+    (problem,) = caught.value.problems
+    assert (problem.found, "(1, 2, 4, 8, 16)" in problem.fix) == ("3 ranks for 64 attention heads", True)
+    with pytest.raises(ProblemsError) as caught:
+        plan("Llama-3.1-70B", LARGE, tensor=0, pipeline=0)
+    assert [problem.path for problem in caught.value.problems] == ["gb10_tensor_parallel_size", "gb10_pipeline_parallel_size"]
+    assert plan("Llama-3.1-70B", *[LARGE] * 2, max_model_len=131072).context == 131072
+    with pytest.raises(ProblemsError, match="at most 131072"):
+        plan("Llama-3.1-70B", *[LARGE] * 2, max_model_len=-1)

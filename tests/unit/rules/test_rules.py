@@ -600,6 +600,10 @@ ONE, MANY = {"count": 1, "tensor_parallel_size": 1}, {"count": 4, "tensor_parall
             {"environment": {"VLLM_USE_BREAKABLE_CUDAGRAPH": "1"}},
             {"environment": {"VLLM_USE_BREAKABLE_CUDAGRAPH": "1"}, **ONE},
         ),
+        ("socket-interface", {"environment": {"GLOO_SOCKET_IFNAME": None}}, {"environment": {"GLOO_SOCKET_IFNAME": None}, **ONE}),
+        ("host-ip", {"environment": {"VLLM_HOST_IP": None}}, {"environment": {"VLLM_HOST_IP": None}, **ONE}),
+        ("nccl-arm-hang", {"nccl": "2.29.2", "nccl_gcc": ["13.3.0", "8.5.0"]}, {"nccl": ""}),
+        ("nccl-gid-index", {"environment": {"NCCL_IB_GID_INDEX": "3"}}, {"environment": {"NCCL_IB_GID_INDEX": "3"}, **ONE}),
         ("tensor-parallel-size", {"tensor_parallel_size": 6, "count": 6}, {"tensor_parallel_size": 1, "pipeline_parallel_size": 2}),
     ],
 )  # fmt: skip
