@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import json
 import os
 import socket
@@ -357,3 +358,47 @@ def test_closed_gates_end_the_wait(monkeypatch: pytest.MonkeyPatch, seconds: int
     host = Closed(monkeypatch, a=1000)
     assert io_gates.wait({"seconds": seconds}, "gb10-vllm", 10).startswith("a: closed")
     assert len(host.waited) == looks
+
+
+def test_a_node_without_peers_is_observed(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(io_gates, "_gpu", lambda: "no driver")
+    monkeypatch.setattr(io_gates.io_facts, "interfaces", lambda _run: {"port0": {}})
+    given = {"peers": {"gb10-vllm": []}, "links": [], "gpu": False, "libraries": ["/no/such", "/etc/passwd", "/etc"], "memory": 0}
+    found = io_gates.observe(given, "gb10-vllm", 3.0)
+    assert (found.interfaces, found.silent, found.gpu, found.waited, found.processes) == ({}, [], "", 3.0, ())
+    assert found.missing == ["/no/such", "/etc"]
+    assert 0 < found.available < found.total
+    more = io_gates.observe({**given, "links": [{}], "gpu": True, "memory": 1 << 60}, "gb10-vllm", 0.0)
+    assert (more.interfaces, more.gpu) == ({"port0": {}}, "no driver")
+    assert more.processes
+
+
+@pytest.mark.parametrize(
+    ("error", "listens", "answers"),
+    [
+        (None, True, True), (TimeoutError(), False, False), (ConnectionRefusedError(errno.ECONNREFUSED, ""), False, True),
+        (ConnectionRefusedError(errno.ECONNREFUSED, ""), True, False), (OSError(errno.EHOSTUNREACH, ""), False, False),
+        (OSError(errno.ENETUNREACH, ""), False, False), (OSError(errno.EHOSTDOWN, ""), False, False), (OSError(errno.ENETDOWN, ""), False, False),
+    ],
+)  # fmt: skip
+def test_an_answer_of_a_peer(monkeypatch: pytest.MonkeyPatch, error: OSError | None, listens: bool, answers: bool) -> None:
+    def connect(place: tuple[str, int], seconds: float) -> socket.socket:
+        assert (place, seconds) == (("10.0.0.1", 22), 2.0)
+        if error:
+            raise error
+        return socket.socket()
+
+    monkeypatch.setattr(io_gates.socket, "create_connection", connect)
+    assert io_gates.answers({"name": "a", "address": "10.0.0.1", "port": 22, "listens": listens}) is answers
+
+
+def test_leftovers_cost_no_start(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
+    def fail() -> list[str]:
+        raise PermissionError("no")
+
+    for remove in (lambda: [], lambda: ["/a", "/b"], fail):
+        monkeypatch.setattr(io_gates.io_leftovers, "remove", remove)
+        io_gates._clean()
+    assert capsys.readouterr().out == (
+        "gb10-gates removed files of killed ranks: 2, such as /a\ngb10-gates could not remove files of killed ranks: no\n"
+    )
