@@ -396,7 +396,7 @@ def test_leftovers_cost_no_start(monkeypatch: pytest.MonkeyPatch, capsys: pytest
     def fail() -> list[str]:
         raise PermissionError("no")
 
-    for remove in (lambda: [], lambda: ["/a", "/b"], fail):
+    for remove in (list, lambda: ["/a", "/b"], fail):
         monkeypatch.setattr(io_gates.io_leftovers, "remove", remove)
         io_gates._clean()
     assert capsys.readouterr().out == (
