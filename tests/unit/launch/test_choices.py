@@ -218,3 +218,9 @@ def test_the_ranks_of_a_message() -> None:
     assert choices.values(found, "nccl") == ["2", "3"]
     differ = [(["a"], ["a", "b"], False), (["a", "b"], ["b", "c"], True), ([], ["a"], False), (["a"], ["b"], True), (["a", "b"], ["a"], False)]
     assert [choices.differ(one, other) for one, other, _expected in differ] == [expected for *_lists, expected in differ]
+
+
+def test_all_ranks_must_make_these_choices_alike() -> None:
+    compared = {name for name, message in choices.MESSAGES.items() if message.compared}
+    assert compared == {"attention", "moe_backend", "kernel", "sampler", "autotune", "nccl", "network"}
+    assert {name for name, message in choices.MESSAGES.items() if message.warning} == {"table", "weight_only", "fallback"}
