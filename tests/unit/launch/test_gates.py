@@ -21,7 +21,6 @@ from repository import ROOT, load_yaml, read
 from run_module import program
 
 from ansible_collections.gb10.cluster.plugins.module_utils.common import paths, systemd
-from ansible_collections.gb10.cluster.plugins.module_utils.common import paths
 from ansible_collections.gb10.cluster.plugins.module_utils.common.problems import Problem
 from ansible_collections.gb10.cluster.plugins.module_utils.launch import gates, io_gates
 

@@ -3,18 +3,15 @@
 from __future__ import annotations
 
 import itertools
-import json
 from collections.abc import Mapping
 from typing import Any
 
 import pytest
 from cluster_nodes import cluster_plan, spark
-from repository import ROOT
-from run_playbook import run
+from rendered_units import rendered
 
 CASES = list(itertools.product(("native", "container"), ("ray", "mp"), (True, False)))
-UNITS = {"gb10-ray": "ray_cluster", "gb10-vllm": "vllm_serve"}
-OTHERS = {"vllm_serve_ray_timeout": 600, "ray_cluster_object_store_memory": 1, "ray_cluster_args": []}
+UNITS = ("gb10-ray", "gb10-vllm")
 
 
 def planned(runtime: str, executor: str, key: bool) -> dict[str, Any]:
@@ -26,22 +23,9 @@ def planned(runtime: str, executor: str, key: bool) -> dict[str, Any]:
 
 @pytest.fixture(scope="module")
 def units(tmp_path_factory: pytest.TempPathFactory) -> Mapping[tuple[Any, ...], list[str]]:
-    """Return the lines of each unit, without comments. One playbook renders all."""
-    folder = tmp_path_factory.mktemp("units")
-    wanted = {(unit, *case): folder / f"{unit}-{number}" for number, case in enumerate(CASES) for unit in UNITS}
-    tasks = [
-        {
-            "name": "Render a unit",
-            "ansible.builtin.template": {"src": str(ROOT / f"roles/{UNITS[unit]}/templates/{unit}.service.j2"), "dest": str(path), "mode": "0644"},
-            "vars": {**OTHERS, "gb10_plan": planned(*case), "role_path": str(ROOT / "roles" / UNITS[unit])},
-        }
-        for (unit, *case), path in wanted.items()
-    ]
-    files = [str(ROOT / f"roles/{role}/vars/main.yml") for role in ("gb10", *UNITS.values())]
-    play = {"hosts": "localhost", "gather_facts": False, "vars_files": files, "tasks": tasks}
-    (folder / "play.yml").write_text(json.dumps([play]), encoding="utf-8")
-    run(str(folder / "play.yml"), []).assert_ok()
-    return {case: [line for line in path.read_text(encoding="utf-8").splitlines() if not line.startswith("#")] for case, path in wanted.items()}
+    """Return the lines of each unit."""
+    found = rendered({str(number): planned(*case) for number, case in enumerate(CASES)}, tmp_path_factory.mktemp("units"))
+    return {(unit, *case): found[str(number)][unit].splitlines() for number, case in enumerate(CASES) for unit in UNITS}
 
 
 @pytest.mark.parametrize("case", CASES, ids=str)
