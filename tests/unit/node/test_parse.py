@@ -274,3 +274,9 @@ def test_a_service_that_waits_for_its_next_start() -> None:
 )
 def test_inputs_of_environment(environ: str, expected: str) -> None:
     assert node_text.inputs_of_environment(environ) == expected
+
+
+def test_a_memory_that_is_missing_is_an_error() -> None:
+    assert node_text.total_memory(MEMINFO) == 125513088 * 1024
+    with pytest.raises(ValueError, match="/proc/meminfo has no MemAvailable"):
+        node_text.available_memory(MEMINFO)
