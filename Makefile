@@ -21,6 +21,8 @@ SCENARIO ?= default
 UNIT_TESTS ?=
 # Parts of `make test` or `make test-all`, by default all.
 PARTS ?=
+# Packages of the core for `make mutants`, by default seven.
+PACKAGES ?=
 
 bin := .venv/bin
 demo := -i inventories/$(CLUSTER) -i inventories/lab/overlay.yml
@@ -29,8 +31,10 @@ faulty := -i inventories/lab -e @tests/faults/lab.yml
 installed := .venv/.installed
 docs_bin := .venv-docs/bin
 docs_installed := .venv-docs/.installed
+mutants_bin := .venv-mutants/bin
+mutants_installed := .venv-mutants/.installed
 
-.PHONY: help setup requirements downloads shellcheck lint yamllint ruff mypy complexity changelog ansible-lint sanity unit unit-repeat compat patch locks gateway nccl-source release-table collection docs release changelog-plugins molecule integration test test-all test-table demo demo-down bench bench-fabric bench-store bench-patch arm64 faults clean root
+.PHONY: help setup requirements downloads shellcheck lint yamllint ruff mypy complexity changelog ansible-lint sanity unit unit-repeat mutants compat patch locks gateway nccl-source release-table collection docs release changelog-plugins molecule integration test test-all test-table demo demo-down bench bench-fabric bench-store bench-patch arm64 faults clean root
 
 help: ## Show this list
 	@grep -hE '^[a-z0-9-]+:.*## ' Makefile | sed -E 's/:.*## /\t/' | expand -t 19
@@ -52,11 +56,16 @@ $(docs_installed): requirements-docs.txt | $(installed)
 	$(docs_bin)/pip install --quiet --disable-pip-version-check --require-hashes -r requirements-docs.txt
 	@touch $@
 
-requirements: ## Resolve requirements-dev.in and requirements-docs.in into the .txt files again
+$(mutants_installed): requirements-mutants.txt | $(installed)
+	$(PYTHON) -m venv .venv-mutants
+	$(mutants_bin)/pip install --quiet --disable-pip-version-check --require-hashes -r requirements-mutants.txt
+	@touch $@
+
+requirements: ## Resolve the requirements-*.in into the .txt files again
 	rm -rf build/requirements
 	$(PYTHON) -m venv build/requirements
 	build/requirements/bin/pip install --quiet --disable-pip-version-check uv==0.13.8
-	for name in dev docs; do \
+	for name in dev docs mutants; do \
 	  build/requirements/bin/uv pip compile --quiet --upgrade --universal --python-version 3.11 --generate-hashes --no-annotate \
 	    --custom-compile-command 'make requirements' requirements-$$name.in --output-file requirements-$$name.txt; \
 	done
@@ -88,6 +97,9 @@ unit: setup ## Run the unit tests: the pure core, argument specifications, conve
 
 unit-repeat: setup ## Run the unit tests five times, each in another order
 	for seed in 1 2 3 4 5; do $(bin)/pytest tests/unit --numprocesses=auto --random-order-seed=$$seed $(PYTEST_ARGS); done
+
+mutants: root $(mutants_installed) ## Change seven packages of the core in 200 places each, and list the changes that no unit test notices (PACKAGES=node: only this one)
+	$(mutants_bin)/python tests/mutants.py $(PACKAGES)
 
 # requirements-dev.txt has hashes for one ansible-core only, so that this takes the pinned versions without them.
 compat: ## Run the unit tests and ansible-test sanity with another ansible-core (CORE=2.20; PYTHON=python3.13)
@@ -180,7 +192,7 @@ bench-patch: setup ## Measure the CPU time of vllm_patch
 	$(bin)/python tests/benchmark/bench.py patch
 
 clean: ## Remove the other targets' files in this folder (demo-down removes the demo)
-	rm -rf .venv .venv-docs .ansible .mypy_cache .pytest_cache .ruff_cache build tests/output
+	rm -rf .venv .venv-docs .venv-mutants .ansible .mypy_cache .pytest_cache .ruff_cache build tests/output
 	find . -name __pycache__ -prune -exec rm -rf {} +
 
 root:

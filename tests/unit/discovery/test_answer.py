@@ -89,6 +89,7 @@ def result(known: list[dict[str, Any]], partial: bool = False) -> dict[str, Any]
         ("hostname", "x\ngb10_cluster:\n  vars: {a: b}", "hostname", "1 to 63 letters, digits and hyphens"),
         ("hostname", EVIL, "hostname", "1 to 63 letters"),
         ("hostname", "-oProxyCommand=id", "hostname", "1 to 63 letters"),
+        *(("hostname", f"spark{sign}1", "hostname", "1 to 63 letters") for sign in " ;'\"{}$.:/\n_\u017f"),
         ("hostname", "", "hostname", "1 to 63 letters"),
         ("hostname", "a" * 64, "hostname", "1 to 63 letters"),
         ("hostname", "\u017fpark", "hostname", "1 to 63 letters"),

@@ -12,8 +12,10 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+import jinja2
 import pytest
 import yaml
+from repository import load_yaml, read
 
 from ansible_collections.gb10.cluster.plugins.module_utils.fabric import io_netplan as io_netplan_files
 from ansible_collections.gb10.cluster.plugins.module_utils.fabric import io_rollback as io_netplan
@@ -808,3 +810,13 @@ def test_what_was_put_back_is_told() -> None:
     text = fabric_report.report([outcome("a", pending="1"), outcome("b", problem="it was cut off"), outcome("c", pending="2")], 9000)
     assert "b: it was cut off." in text
     assert text.endswith("The configuration from before this run is restored on a, c.")
+
+
+@pytest.mark.parametrize(("reported", "state"), [("spark2: it was cut off.", "restored"), ("", "confirmed")])
+def test_the_role_confirms_only_without_an_error_and_then_ends_the_run(reported: str, state: str) -> None:
+    tasks = load_yaml(read("roles/qsfp_netplan/tasks/verdict.yml"))
+    (confirm,) = [index for index, task in enumerate(tasks) if "gb10.cluster.netplan_confirm" in task]
+    (stop,) = [index for index, task in enumerate(tasks) if "ansible.builtin.fail" in task]
+    template = jinja2.Template(tasks[confirm]["gb10.cluster.netplan_confirm"]["state"])
+    assert template.render(_qsfp_netplan_report=reported) == state
+    assert (confirm < stop, tasks[stop]["when"]) == (True, "_qsfp_netplan_report | length > 0")

@@ -390,3 +390,15 @@ def test_addresses_without_a_device_are_reported(topology: str, count: int, port
     shares, problems = resolved(nodes, Fabric(topology))
     assert shares == []
     assert [problem.path for problem in problems] == [f"nodes[{index}].fabric_addresses" for index in range(count)]
+
+
+def test_the_default_mtu_is_that_of_the_cables() -> None:
+    (head, _worker) = planned(ONE, TWO)
+    assert {document["mtu"] for document in head.netplan["network"]["ethernets"].values()} == {9000}
+
+
+@pytest.mark.parametrize(("topology", "count", "why"), [("none", 1, "it has no fabric address"), ("ring", 3, "the nodes reach each other at it")])
+def test_why_a_management_address_is_needed(topology: str, count: int, why: str) -> None:
+    nodes = [FabricNode(f"spark{number}", (0, 1)) for number in range(count)]
+    found = [problem.expected for problem in mistakes(*nodes, cabling=Fabric(topology=topology)) if problem.path.endswith(".address")]
+    assert found == [f"an IPv4 address of one of its interfaces, because {why}"] * count

@@ -11,7 +11,7 @@ from recorded_hosts import plant
 
 from ansible_collections.gb10.cluster.plugins.module_utils.common.problems import Problem
 from ansible_collections.gb10.cluster.plugins.module_utils.fabric import io_facts as io_fabric
-from ansible_collections.gb10.cluster.plugins.module_utils.fabric.rdma import degraded, gid_index
+from ansible_collections.gb10.cluster.plugins.module_utils.fabric.rdma import degraded, gid_index, pinned
 from ansible_collections.gb10.cluster.plugins.module_utils.fabric.schema import interfaces, network
 
 RING = ["rocep1s0f0", "roceP2p1s0f0", "rocep1s0f1", "roceP2p1s0f1"]
@@ -123,3 +123,11 @@ def test_what_is_degraded(machines: Any, changes: dict[str, Any], sentences: int
     twin = machines("spark_pair")["interfaces"]["enp1s0f1np1"]
     changed = {**twin, **changes, "pci": {**twin["pci"], **changes.get("pci", {})}}
     assert len(degraded(interfaces({"enp1s0f1np1": changed}))) == sentences
+
+
+def test_the_index_as_a_variable(machines: Any) -> None:
+    devices = network(machines("spark_pair")).rdma
+    rails = list(zip(PAIR, PAIR_ADDRESSES, strict=True))
+    assert pinned(rails, devices) == ({"NCCL_IB_GID_INDEX": "3"}, [])
+    assert pinned([("", "10.0.0.1/24")], devices) == ({}, [])
+    assert pinned([("none", "10.0.0.1/24")], devices)[0] == {}

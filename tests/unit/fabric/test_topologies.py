@@ -270,3 +270,27 @@ def test_every_plan_is_sound(count: int, topology: str, mtu: int) -> None:
     assert all((b, j, a, i) in links(shares) for a, i, b, j in links(shares)), "a path without a reverse path"
     written = [replace(node, addresses=tuple(str(rail.address) for rail in share.rails)) for node, share in zip(nodes, shares, strict=True)]
     assert planned(written, cabling) == shares, "the chosen addresses are valid as the user's addresses"
+
+
+@pytest.mark.parametrize(
+    ("topology", "counts"), [("direct", [2]), ("ring", [3, 4]), ("switch", [2, 3, 4]), ("socket", [2, 3, 4]), ("none", [1])]
+)
+def test_the_numbers_of_nodes(topology: str, counts: list[int]) -> None:
+    ports = (0, 1) if topology == "ring" else (1,)
+    found = {count: [problem.path for problem in resolved(sparks(count, ports), Fabric(topology))[1]] for count in range(1, 5)}
+    assert [count for count, places in found.items() if not places] == counts
+    assert all("gb10_fabric_topology" in places for places in found.values() if places)
+
+
+def test_a_switch_joins_as_many_nodes_as_a_subnet_has_hosts() -> None:
+    assert str(planned(sparks(254), Fabric("switch"))[-1].rails[0].address) == "10.110.0.254/24"
+
+
+@pytest.mark.parametrize(("pool", "fits"), [("10.110.0.0/23", True), ("10.110.0.0/24", False), ("10.110.0.0/25", False), ("10.0.0.0/8", True)])
+def test_a_pool_has_room_for_a_subnet_of_each_rail(pool: str, fits: bool) -> None:
+    assert (resolved(sparks(2), Fabric(pool=pool))[1] == []) is fits
+
+
+@pytest.mark.parametrize("mtu", [1280, 9216])
+def test_the_least_and_the_greatest_mtu(mtu: int) -> None:
+    assert planned(sparks(2), Fabric(mtu=mtu))

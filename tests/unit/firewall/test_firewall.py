@@ -113,6 +113,11 @@ def test_ports_that_are_none_are_refused(port: str) -> None:
     assert [problem.path for problem in firewall.check(access(open_ports=("1/tcp", port)))] == ["peer_firewall_open_ports[1]"]
 
 
+@pytest.mark.parametrize("port", ["1/tcp", "65535/udp", "1-65535/tcp", "9-9/udp"])
+def test_the_first_and_the_last_port_are_ports(port: str) -> None:
+    assert firewall.check(access(open_ports=(port,))) == []
+
+
 @pytest.mark.parametrize("name", ["", 'a" accept', "a b", "*", "*a", "interface-too-long"])
 def test_interfaces_that_are_none_are_refused(name: str) -> None:
     assert [problem.path for problem in firewall.check(access(interfaces=("br-*", name)))] == ["peer_firewall_trusted_interfaces[1]"]
@@ -173,6 +178,9 @@ def test_ssh_is_found_where_systemd_waits_for_it(sockets: str, config: str, expe
 def test_what_is_out_of_reach_is_told() -> None:
     found = firewall_host.closed(LISTENERS, access(open_ports=("8000-9000/tcp", "3389/udp")), [22, 2222])
     assert found == ["3389/tcp (gnome-remote-de)", "9022/tcp (sshd)"]
+    given = [listener(port, "") for port in (6999, 7000, 7001, 7002)]
+    assert firewall_host.closed(given, access(open_ports=("7000-7001/tcp", "x")), []) == ["6999/tcp (unknown)", "7002/tcp (unknown)"]
+    assert firewall.span("x") == (0, 0)
 
 
 def nftables(*objects: dict[str, Any]) -> str:
@@ -186,6 +194,10 @@ def chain(table: str, name: str, policy: str = "accept", family: str = "ip", hoo
 
 def rule(table: str, name: str, *expressions: dict[str, Any], family: str = "ip") -> dict[str, Any]:
     return {"rule": {"family": family, "table": table, "chain": name, "handle": 1, "expr": list(expressions)}}
+
+
+def of_family(name: str, key: str = "nfproto") -> dict[str, Any]:
+    return {"match": {"op": "==", "left": {"meta": {"key": key}}, "right": name}}
 
 
 ADDRESS = {"match": {"op": "==", "left": {"payload": {"protocol": "ip", "field": "saddr"}}, "right": "@f2b"}}
@@ -231,6 +243,37 @@ COUNTER = {"counter": {"packets": 1, "bytes": 1}}
             "",
             id="in a circle",
         ),
+        pytest.param((chain("mine", "in"), rule("mine", "in", COUNTER), rule("mine", "in", {"log": None})), "", [], "", id="it only counts"),
+        pytest.param(
+            (chain("mine", "in"), rule("mine", "in", *({kind: None} for kind in ("counter", "log", "limit", "drop", "reject", "comment")))),
+            "",
+            [],
+            "the nftables table ip mine",
+            id="all that matches nothing",
+        ),
+        pytest.param(
+            (chain("mine", "in"), chain("mine", "rest", hook=None), rule("mine", "in", ADDRESS, {"jump": {"target": "rest"}}),
+             rule("mine", "rest", {"drop": None})),
+            "",
+            [],
+            "",
+            id="a jump of some",
+        ),
+        pytest.param(
+            (chain("mine", "in", family="inet"), rule("mine", "in", of_family("ipv6"), {"accept": None}, family="inet"),
+             rule("mine", "in", {"drop": None}, family="inet")),
+            "",
+            [],
+            "the nftables table inet mine",
+            id="after a rule of the other family",
+        ),
+        pytest.param(
+            (chain("mine", "in", "drop", family="inet"), rule("mine", "in", of_family("ipv4"), ADDRESS, {"accept": None}, family="inet")),
+            "",
+            [],
+            "the nftables table inet mine",
+            id="some of the family are accepted",
+        ),
         pytest.param((), "-P INPUT ACCEPT\n-A INPUT -s 1.2.3.4/32 -j DROP\n", [], "", id="legacy with a ban"),
         pytest.param((), "-P INPUT ACCEPT\n-A INPUT -j REJECT --reject-with icmp-port-unreachable\n", [], "iptables (legacy)", id="legacy"),
         pytest.param((), "-P INPUT DROP\n", [], "iptables (legacy)", id="legacy with a policy"),
@@ -238,10 +281,6 @@ COUNTER = {"counter": {"packets": 1, "bytes": 1}}
 )
 def test_who_rules_ipv4(objects: tuple[dict[str, Any], ...], legacy: str, active: list[str], expected: str) -> None:
     assert firewall_host.active_firewalls(nftables(*objects), {"ip": legacy}, active)["ip"] == expected
-
-
-def of_family(name: str, key: str = "nfproto") -> dict[str, Any]:
-    return {"match": {"op": "==", "left": {"meta": {"key": key}}, "right": name}}
 
 
 INET = {"family": "inet"}
@@ -309,6 +348,49 @@ def test_another_firewall_is_told_peers_ports_and_commands() -> None:
     ]
     assert not [line for line in firewall.advice(both("the nftables table inet mine"), given, {}) if "sudo" in line]
     assert firewall.advice(both("ufw"), ALL, {})[1:2] == ["  nothing: this node has no peers and no API in this family"]
+
+
+def test_a_node_without_an_api_opens_no_port_of_it() -> None:
+    given = access(api_port=0, api_clients=("192.168.1.0/24",))
+    for name in ("ufw", "firewalld"):
+        lines = firewall.advice(both(name), given, {})
+        assert len([line for line in lines if "10.110." in line and "sudo" in line]) == 2
+        assert not [line for line in lines if "192.168.1.0" in line or "/tcp" in line]
+    clients = firewall.advice(both("firewalld"), access(api_clients=("192.168.1.0/24", "fd00::/8")), {})[-3:]
+    rule = """  sudo firewall-cmd --permanent --add-rich-rule='rule family="{}" source address="{}" port port="8000" protocol="tcp" accept'"""
+    assert clients == [rule.format("ipv4", "192.168.1.0/24"), rule.format("ipv6", "fd00::/8"), "  sudo firewall-cmd --reload"]
+    assert firewall.advice(both("ufw"), access(), {})[-1] == "  sudo ufw allow proto tcp from any to any port 8000"
+
+
+@pytest.mark.parametrize(("status", "shown"), [(0, "table"), (1, ""), (-9, "")])
+def test_the_output_of_a_command_that_fails_is_none(status: int, shown: str) -> None:
+    assert io_firewall.loaded_ruleset(lambda _argv: (status, "table", "")) == shown
+
+
+@pytest.mark.parametrize("status", [1, -9, 126])
+def test_a_failing_step_is_an_error_with_its_text(status: int) -> None:
+    def run(argv: list[str]) -> tuple[int, str, str]:
+        return (status, "", "it failed\n") if argv[0] in ("nft", "unshare") else (1, "", "")
+
+    with pytest.raises(io_firewall.FirewallError, match=r"^nft list ruleset failed: it failed$"):
+        io_firewall.active_firewalls(run)
+    with pytest.raises(io_firewall.FirewallError, match=r"^nft refuses the rules: it failed$"):
+        io_firewall.normalize(run, "")
+    with pytest.raises(io_firewall.FirewallError, match=r"^nft -f x failed: it failed$"):
+        io_firewall._must(run, ["nft", "-f", "x"])
+
+
+@pytest.mark.parametrize(
+    ("ufw", "firewalld", "expected"), [(True, False, "ufw"), (False, True, "firewalld"), (True, True, "ufw"), (False, False, "")]
+)
+def test_active_services_decide_about_both_families(ufw: bool, firewalld: bool, expected: str) -> None:
+    answers = {
+        "ufw": (0, "Status: active\n" if ufw else "Status: inactive\n", ""),
+        "firewall-cmd": (0, "running\n", "") if firewalld else (252, "not running\n", ""),
+        "nft": (127, "x", ""),
+    }
+    installed, found = io_firewall.active_firewalls(lambda argv: answers[argv[0]])
+    assert (installed, found) == (False, {"ip": expected, "ip6": expected})
 
 
 def test_a_firewall_of_one_family_is_told_of_that_family_alone() -> None:
@@ -405,6 +487,7 @@ def test_ports_below_a_bridge_are_found(tmp_path: Path) -> None:
         ("192.168.1.2", ["192.168.1.2"], {"dst": "192.168.1.2", "dev": "enP7s7"}, (True, "enP7s7")),
         ("fe80::2%enP7s7", ["fe80::2", "dev", "enP7s7"], {"dst": "fe80::2", "dev": "enP7s7"}, (True, "enP7s7")),
         ("10.9.9.9", ["10.9.9.9"], None, (True, "")),
+        ("10.9.9.8", ["10.9.9.8"], {"type": "unicast", "dev": "lo"}, (False, "")),
     ],
 )
 def test_whence_a_run_comes(client: str, asked: list[str] | None, route: dict[str, Any] | None, expected: tuple[bool, str]) -> None:
@@ -412,7 +495,7 @@ def test_whence_a_run_comes(client: str, asked: list[str] | None, route: dict[st
 
     def run(argv: list[str]) -> tuple[int, str, str]:
         said.append(argv)
-        return (2, "", "unreachable") if route is None else (0, json.dumps([route]), "")
+        return (2, "", "unreachable") if route is None else (0, json.dumps([route, {"dev": "other"}]), "")
 
     assert io_firewall.entrance(run, client) == expected
     assert said == ([["ip", "-json", "route", "get", *asked]] if asked else [])

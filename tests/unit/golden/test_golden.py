@@ -323,6 +323,7 @@ def test_perplexity(model: Model, url: str, content: str) -> None:
     assert "a trained model has at most 20" in verdict(run, perplexity=20.0, strict=True)["problem"]
     changed = {**run, "perplexity": run["perplexity"] * 1.2}
     assert "+20.0 %, the bound 10 %" in verdict(changed, content)["problem"]
+    assert "perplexity of the known text: " in verdict({**run, "perplexity": run["perplexity"] / 2}, content)["problem"]
     assert verdict({**run, "perplexity": run["perplexity"] * 1.05}, content)["problem"] == ""
     model.hostile = lambda _path, body: b'{"choices": [{"prompt_logprobs": [null]}]}' if "prompt_logprobs" in body else None
     without = collect(url)

@@ -103,6 +103,13 @@ def test_vllm_argv() -> None:
     ]
 
 
+def test_the_users_arguments_win_over_the_overrides_of_roles() -> None:
+    node = {"additions": {"vllm_patch": {"flags": ["--moe-backend", "triton"]}}}
+    serve = {**PLAN["serve"], "args": ["--max-num-seqs=8"], "user_args": ["--moe-backend", "marlin"]}
+    argv = launch.vllm_argv({**PLAN, "nodes": [node], "serve": serve})
+    assert argv[-5:] == ["--max-num-seqs=8", "--moe-backend", "triton", "--moe-backend", "marlin"]
+
+
 def test_ranks_meet_without_ray() -> None:
     nodes = [{"name": name, "head": name == "spark1", "additions": {}, "environment": {}} for name in ("spark1", "spark2")]
     head, worker = ({**plan, "executor": "mp", "nodes": nodes} for plan in (PLAN, WORKER))
@@ -436,3 +443,41 @@ def test_all_bad_variables_are_named() -> None:
     with pytest.raises(ValueError, match=r"'1A' is not the name.*'B-C' is not the name.*D contains a line break") as raised:
         systemd.environment_file({"1A": "x", "B-C": "x", "D": "a\nsecret", "E": "fine"})
     assert "secret" not in str(raised.value)
+
+
+def test_a_client_in_a_container() -> None:
+    argv = launch.client_argv(INSIDE, "gb10-smoke", ["KEY"], ["vllm", "bench"], "990:980")
+    assert argv[:6] == ["docker", "run", "--rm", "--pull=never", "--name=gb10-smoke", "--cap-drop=ALL"]
+    assert (option(argv, "user"), option(argv, "network"), option(argv, "gpus"), option(argv, "entrypoint")) == ("990:980", "host", "all", "vllm")
+    assert argv[-3:] == ["--entrypoint=vllm", IMAGE, "bench"]
+    assert [word for word in argv if word.startswith("--env=")] == ["--env=HOME=/var/lib/gb10", "--env=KEY"]
+    assert [word for word in argv if word.startswith("--mount=")] == [
+        "--mount=type=bind,source=/srv/models/tiny,target=/srv/models/tiny,readonly",
+        "--mount=type=bind,source=/var/lib/gb10,target=/var/lib/gb10",
+    ]
+    without = launch.client_argv({**INSIDE, "stack": {"device": "cpu"}, "model": "org/model"}, "x", [], ["vllm"])
+    assert (option(without, "gpus"), option(without, "user")) == (None, "65534:65534")
+    assert len([word for word in without if word.startswith("--mount=")]) == 1
+    assert launch.client_argv(PLAN, "x", [], ["vllm"]) == ["vllm"]
+
+
+def test_only_a_look_that_needs_the_gpu_gets_it() -> None:
+    assert option(launch.look_argv(INSIDE, ["python3"], gpu=True), "gpus") == "all"
+    assert option(launch.look_argv(INSIDE, ["python3"]), "gpus") is None
+
+
+@pytest.mark.parametrize(
+    ("words", "expected"),
+    [
+        (["--net", "host"], {"--network": ("gb10_container_args[0]", "host")}),
+        (["--net=host", "--network", "none"], {"--network": ("gb10_container_args[1]", "none")}),
+        (["-e", "A=1", "-u", "root"], {"--user": ("gb10_container_args[2]", "root")}),
+        (["-uroot"], {"--user": ("gb10_container_args[0]", "root")}),
+        (["--user"], {"--user": ("gb10_container_args[0]", "")}),
+        (["--userns=host", "--pid=host"], {"--pid": ("gb10_container_args[1]", "host")}),
+        (["--ipc", "private"], {"--ipc": ("gb10_container_args[0]", "private")}),
+        ([], {}),
+    ],
+)  # fmt: skip
+def test_options_that_replace_those_of_the_plan(words: list[str], expected: dict[str, tuple[str, str]]) -> None:
+    assert launch.engine_overrides(words) == expected

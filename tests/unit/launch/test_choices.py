@@ -173,3 +173,54 @@ def test_any_stored_value_is_a_result_or_refused(value: Any) -> None:
 @given(st.lists(st.text(max_size=80)))
 def test_any_line_is_read(lines: list[str]) -> None:
     assert choices.parse(choices.read(lines)) is not None
+
+
+def ranks(count: int, *texts: str) -> list[str]:
+    return [f"(Worker_TP{number} pid={number}) INFO 11-25 10:00:00 [a.py:1] {text}" for number in range(count) for text in texts]
+
+
+def test_a_log_has_limits() -> None:
+    assert len(choices.read(ranks(70, "Graph capturing finished in 3 secs"))) == 64
+    (one,) = choices.read(ranks(1, *(f"Loading weights took {number}.5 seconds" for number in range(20))))
+    assert one["found"]["weights_seconds"] == [f"{number}.5" for number in range(16)]
+
+
+@pytest.mark.parametrize(
+    ("data", "reason"),
+    [
+        ({}, "no list"),
+        ([process("x")] * 65, "no list"),
+        ([[]], "no messages"),
+        ([{"process": "x", "address": "", "found": []}], "no messages"),
+        ([process("x", nccl="2")], "no list of values"),  # type: ignore[arg-type]
+        ([process("x", nccl=["2"] * 17)], "no list of values"),
+        ([process("x", nccl=["2" * 301])], "no short text"),
+        ([process("x", nccl=["a\nb"])], "no short text"),
+        ([process("x", nccl=[2])], "no short text"),  # type: ignore[list-item]
+        ([{"found": {}}], "no short text"),
+    ],
+)
+def test_a_stored_result_of_another_form_is_refused(data: Any, reason: str) -> None:
+    with pytest.raises(ValueError, match=reason):
+        choices.parse(data)
+
+
+def test_a_stored_result_at_its_limits() -> None:
+    most = [process("x" * 300, "10.0.0.1", nccl=["2" * 300] * 16)] * 64
+    assert choices.parse(most) == most
+    assert choices.parse([process("x", unknown=["y"])]) == [process("x")]
+
+
+def test_the_ranks_of_a_message() -> None:
+    found = [process("Worker_PP1_TP0", nccl=["2"]), process("", nccl=["3"]), process("APIServer", nccl=["2"]), process("Worker_TP1", nccl=[])]
+    assert choices.ranks(found, "nccl") == found[:2]
+    assert [choices.stage(each) for each in found] == ["PP1", "", "", ""]
+    assert choices.values(found, "nccl") == ["2", "3"]
+    differ = [(["a"], ["a", "b"], False), (["a", "b"], ["b", "c"], True), ([], ["a"], False), (["a"], ["b"], True), (["a", "b"], ["a"], False)]
+    assert [choices.differ(one, other) for one, other, _expected in differ] == [expected for *_lists, expected in differ]
+
+
+def test_all_ranks_must_make_these_choices_alike() -> None:
+    compared = {name for name, message in choices.MESSAGES.items() if message.compared}
+    assert compared == {"attention", "moe_backend", "kernel", "sampler", "autotune", "nccl", "network"}
+    assert {name for name, message in choices.MESSAGES.items() if message.warning} == {"table", "weight_only", "fallback"}

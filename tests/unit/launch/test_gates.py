@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import json
 import os
 import socket
@@ -20,6 +21,7 @@ from repository import ROOT, load_yaml, read
 from run_module import program
 
 from ansible_collections.gb10.cluster.plugins.module_utils.common import paths, systemd
+from ansible_collections.gb10.cluster.plugins.module_utils.common.problems import Problem
 from ansible_collections.gb10.cluster.plugins.module_utils.launch import gates, io_gates
 
 PLAN: dict[str, Any] = json.loads((ROOT / "tests/unit/data/plan_two_spark.json").read_text(encoding="utf-8"))
@@ -308,3 +310,94 @@ def test_restarts_are_bounded_by_the_plan(unit: str) -> None:
     )
     assert {"OOMScoreAdjust={{ gb10_plan.oom_score }}", "MemoryMax={{ gb10_plan.memory_max }}%"} <= set(lines)
     assert f"ExecStartPre=-+/usr/bin/python3 -I -B {paths.GATES_PROGRAM} --drop-caches" in lines
+
+
+def test_a_program_that_does_not_exist_has_the_status_of_a_shell() -> None:
+    assert io_gates.run(["/no/such/program"]) == (127, "", "/no/such/program is not installed")
+    assert io_gates.run(["/bin/sh", "-c", "echo a; echo b >&2; exit 3"]) == (3, "a\n", "b\n")
+
+
+@pytest.mark.parametrize(
+    ("status", "stdout", "stderr", "reason"),
+    [(1, "GB10", "", "GB10"), (9, "", "x" * 300, "x" * 200), (-9, "a\n b", "", "a b"), (0, "GB10", "y", "")],
+)
+def test_the_reason_of_a_gpu_that_does_not_answer(monkeypatch: pytest.MonkeyPatch, status: int, stdout: str, stderr: str, reason: str) -> None:
+    monkeypatch.setattr(io_gates, "run", lambda _argv: (status, stdout, stderr))
+    assert io_gates._gpu() == reason
+
+
+class Closed:
+    """Gates that a clock opens, each at its time; notes what is written."""
+
+    def __init__(self, monkeypatch: pytest.MonkeyPatch, **opens: float) -> None:
+        self.now, self.said, self.waited = 1000.0, [], []  # type: ignore[var-annotated]
+        monkeypatch.setattr(io_gates.time, "monotonic", lambda: self.now)
+        monkeypatch.setattr(io_gates.time, "sleep", self._sleep)
+        monkeypatch.setattr(io_gates, "say", self.said.append)
+        monkeypatch.setattr(io_gates, "observe", lambda _given, _unit, waited: self.waited.append(waited))
+        problems = [(at, Problem(name, "closed", "open", "wait")) for name, at in opens.items()]
+        monkeypatch.setattr(io_gates.gates, "problems", lambda _given, _found: [problem for at, problem in problems if self.now < 1000 + at])
+
+    def _sleep(self, seconds: float) -> None:
+        self.now += seconds
+
+
+def test_closed_gates_are_reported_when_they_change_and_every_two_minutes(monkeypatch: pytest.MonkeyPatch) -> None:
+    host = Closed(monkeypatch, a=250, b=30)
+    assert io_gates.wait({"seconds": 600}, "gb10-vllm", 10) == ""
+    times = [float(index * 10) for index in range(26)]
+    assert host.waited == times
+    assert ["a: " in text for text in host.said] == [True, True, True, False], "at 0, 30 and 160 s"
+    assert ["b: " in text for text in host.said] == [True, False, False, False]
+    assert host.said[-1] == f"{gates.OPEN}250 s"
+
+
+@pytest.mark.parametrize(("seconds", "looks"), [(20, 3), (0, 1), (25, 4)])
+def test_closed_gates_end_the_wait(monkeypatch: pytest.MonkeyPatch, seconds: int, looks: int) -> None:
+    host = Closed(monkeypatch, a=1000)
+    assert io_gates.wait({"seconds": seconds}, "gb10-vllm", 10).startswith("a: closed")
+    assert len(host.waited) == looks
+
+
+def test_a_node_without_peers_is_observed(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(io_gates, "_gpu", lambda: "no driver")
+    monkeypatch.setattr(io_gates.io_facts, "interfaces", lambda _run: {"port0": {}})
+    given = {"peers": {"gb10-vllm": []}, "links": [], "gpu": False, "libraries": ["/no/such", "/etc/passwd", "/etc"], "memory": 0}
+    found = io_gates.observe(given, "gb10-vllm", 3.0)
+    assert (found.interfaces, found.silent, found.gpu, found.waited, found.processes) == ({}, [], "", 3.0, ())
+    assert found.missing == ["/no/such", "/etc"]
+    assert 0 < found.available < found.total
+    more = io_gates.observe({**given, "links": [{}], "gpu": True, "memory": 1 << 60}, "gb10-vllm", 0.0)
+    assert (more.interfaces, more.gpu) == ({"port0": {}}, "no driver")
+    assert more.processes
+
+
+@pytest.mark.parametrize(
+    ("error", "listens", "answers"),
+    [
+        (None, True, True), (TimeoutError(), False, False), (ConnectionRefusedError(errno.ECONNREFUSED, ""), False, True),
+        (ConnectionRefusedError(errno.ECONNREFUSED, ""), True, False), (OSError(errno.EHOSTUNREACH, ""), False, False),
+        (OSError(errno.ENETUNREACH, ""), False, False), (OSError(errno.EHOSTDOWN, ""), False, False), (OSError(errno.ENETDOWN, ""), False, False),
+    ],
+)  # fmt: skip
+def test_an_answer_of_a_peer(monkeypatch: pytest.MonkeyPatch, error: OSError | None, listens: bool, answers: bool) -> None:
+    def connect(place: tuple[str, int], seconds: float) -> socket.socket:
+        assert (place, seconds) == (("10.0.0.1", 22), 2.0)
+        if error:
+            raise error
+        return socket.socket()
+
+    monkeypatch.setattr(io_gates.socket, "create_connection", connect)
+    assert io_gates.answers({"name": "a", "address": "10.0.0.1", "port": 22, "listens": listens}) is answers
+
+
+def test_leftovers_cost_no_start(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
+    def fail() -> list[str]:
+        raise PermissionError("no")
+
+    for remove in (list, lambda: ["/a", "/b"], fail):
+        monkeypatch.setattr(io_gates.io_leftovers, "remove", remove)
+        io_gates._clean()
+    assert capsys.readouterr().out == (
+        "gb10-gates removed files of killed ranks: 2, such as /a\ngb10-gates could not remove files of killed ranks: no\n"
+    )

@@ -54,3 +54,16 @@ def test_sockets_without_a_listener_are_removed(folder: Path) -> None:
         other.write_text("no socket")
         assert io_leftovers.remove(str(folder), str(folder)) == [str(dead)]
     assert names(folder) == {alive.name, other.name}
+
+
+def test_files_that_are_only_mapped_are_in_use(folder: Path) -> None:
+    """A process may close a file that it has mapped. The kernel prints the device in hexadecimal numbers."""
+    process, hidden = folder / "7", folder / "8"
+    process.mkdir()
+    hidden.mkdir()
+    (process / "fd").mkdir()
+    (process / "fd" / "3").symlink_to(folder / "none")
+    line = "7f{0}0000-7f{0}1000 rw-s 00000000 {1} {2}                         /dev/shm/psm_0a (deleted)\n"
+    (process / "maps").write_text(line.format("a", "fe:1f", 123) + line.format("b", "00:00", 0) + "x\n", encoding="ascii")
+    (folder / "self").symlink_to(process)
+    assert io_leftovers._used(str(folder)) == {(os.makedev(0xFE, 0x1F), 123), (os.makedev(0, 0), 0)}

@@ -11,6 +11,7 @@ import sys
 import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 
@@ -170,3 +171,11 @@ def test_a_rank_ends_with_a_reason_when_the_others_do_not_come(start: Start, ran
     output, _none = alone.process.communicate(timeout=20)
     assert alone.process.returncode == 1
     assert "not all ranks connected within 0.5 s" in output
+
+
+def test_a_peer_that_lost_its_power_is_noticed_after_25_seconds() -> None:
+    with socket.socket() as connection:
+        io_rank.keep_alive(SimpleNamespace(get_extra_info={"socket": connection}.get))  # type: ignore[arg-type]
+        options = (socket.TCP_KEEPIDLE, socket.TCP_KEEPINTVL, socket.TCP_KEEPCNT)
+        assert [connection.getsockopt(socket.IPPROTO_TCP, option) for option in options] == [10, 5, 3]
+        assert connection.getsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE) == 1

@@ -115,3 +115,53 @@ def test_a_raylet_of_another_unit_does_not_count() -> None:
 
 def test_the_gates_know_the_unit_of_ray() -> None:
     assert io_gates._RAY == argv.RAY
+
+
+class Child:
+    """A `ray start` that runs through these looks, each with the raylet found then, and ends with a status after them."""
+
+    def __init__(self, monkeypatch: pytest.MonkeyPatch, looks: list[str], status: int = 0, stubborn: bool = False) -> None:
+        self.looks, self.status, self.stubborn, self.calls = looks, status, stubborn, []  # type: ignore[var-annotated]
+        monkeypatch.setattr(io_ray_node.subprocess, "Popen", lambda _command: self)
+        monkeypatch.setattr(io_ray_node, "raylet", lambda _unit, _known: self.looks.pop(0))
+        monkeypatch.setattr(io_ray_node.signal, "signal", lambda *_given: None)
+
+    def wait(self, seconds: float) -> int:
+        if seconds == 30.0:
+            self.calls.append("wait")
+            if self.stubborn:
+                raise subprocess.TimeoutExpired("ray", seconds)
+            return 0
+        if self.looks:
+            raise subprocess.TimeoutExpired("ray", seconds)
+        return self.status
+
+    def terminate(self) -> None:
+        self.calls.append("terminate")
+
+    def kill(self) -> None:
+        self.calls.append("kill")
+
+
+def test_a_raylet_that_is_missing_in_three_looks_has_ended(monkeypatch: pytest.MonkeyPatch) -> None:
+    child = Child(monkeypatch, ["", "", "", "", "7", "", "", "7", "", "", "8", "", "", "", "9"])
+    assert io_ray_node.run(["ray"], "gb10-ray.service") == 1
+    assert (child.looks, child.calls) == (["9"], ["terminate", "wait"])
+    stubborn = Child(monkeypatch, ["7", "", "", ""], stubborn=True)
+    assert io_ray_node.run(["ray"], "gb10-ray.service") == 1
+    assert stubborn.calls == ["terminate", "wait", "kill"]
+
+
+@pytest.mark.parametrize(("status", "expected"), [(0, 0), (1, 1), (-9, 137), (-15, 143)])
+def test_the_status_of_a_signal_is_that_of_a_shell(monkeypatch: pytest.MonkeyPatch, status: int, expected: int) -> None:
+    Child(monkeypatch, ["7"], status)
+    assert io_ray_node.run(["ray"], "gb10-ray.service") == expected
+
+
+def test_the_heads_ray_is_asked_while_the_raylet_runs(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
+    answers = [True, True, False, True, True, True]
+    monkeypatch.setattr(io_ray_node, "refuses", lambda *_head: answers.pop(0))
+    Child(monkeypatch, ["7"] * 9)
+    assert io_ray_node.run(["ray"], "gb10-ray.service", ("10.0.0.1", 6379)) == 1
+    assert answers == []
+    assert capsys.readouterr().out == "gb10-gates ends ray start: the head's Ray has ended, and its next one does not know this node\n"

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import socket
+import subprocess
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
@@ -213,3 +214,107 @@ def test_a_service_that_cannot_be_stopped_is_reported(
     monkeypatch.setenv("PATH", str(tmp_path))
     io_guard.stop()
     assert capsys.readouterr().out.startswith("gb10-vllm.service was not stopped: ")
+
+
+def test_the_arguments(monkeypatch: pytest.MonkeyPatch) -> None:
+    calls: list[Any] = []
+    monkeypatch.setattr(io_guard.Guard, "run", lambda found: calls.append((found.floor, found.limit, found.address)))
+    monkeypatch.setattr(io_guard, "lock", lambda: calls.append("locked"))
+    for more in ([], ["--api", "10.0.0.1", "8000"]):
+        monkeypatch.setattr("sys.argv", ["guard", "--floor", "1.5", "--limit", "60", *more])
+        io_guard.main()
+    assert calls == ["locked", (GIB * 3 // 2, 60.0, None), "locked", (GIB * 3 // 2, 60.0, ("10.0.0.1", 8000))]
+    monkeypatch.setattr("sys.argv", ["guard", "--floor", "1.5"])
+    with pytest.raises(SystemExit):
+        io_guard.main()
+
+
+def test_a_start_is_sampled_four_times_a_second_and_looked_at_every_two(monkeypatch: pytest.MonkeyPatch) -> None:
+    calls: list[Any] = []
+
+    class Ended(Exception):
+        pass
+
+    class Loop(io_guard.Guard):
+        def look(self) -> None:
+            calls.append("look")
+            if calls.count("look") == 4:
+                raise Ended
+            self.state = State(start=Start(0, frozenset())) if calls.count("look") > 1 else State()
+
+        def sample(self) -> None:
+            calls.append("sample")
+            if calls.count("sample") == 11:
+                self.state = State()
+
+    monkeypatch.setattr(io_guard.time, "sleep", calls.append)
+    with pytest.raises(Ended):
+        Loop(0, 60, None).run()
+    assert calls == ["look", 2.0, "look", *[0.25, "sample"] * 8, "look", *[0.25, "sample"] * 3, 2.0, "look"]
+
+
+def test_the_processes_of_both_services_are_killed(tmp_path: Path) -> None:
+    folders = [tmp_path / "system.slice/gb10-ray.service", tmp_path / "gb10.slice/gb10-vllm.slice"]
+    for folder in folders:
+        folder.mkdir(parents=True)
+    io_guard.kill(str(tmp_path))
+    assert {str(path.relative_to(tmp_path)): path.read_text(encoding="ascii") for path in tmp_path.rglob("cgroup.kill")} == {
+        "system.slice/gb10-ray.service/cgroup.kill": "1", "gb10.slice/gb10-vllm.slice/cgroup.kill": "1",
+    }  # fmt: skip
+
+
+def test_existing_services_are_stopped_the_server_first(monkeypatch: pytest.MonkeyPatch, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    calls: list[Any] = []
+
+    def stop(argv: list[str], timeout: float, check: bool) -> None:
+        calls.append((argv, timeout, check))
+        if argv[-1] == "gb10-vllm.service":
+            raise subprocess.TimeoutExpired(argv, timeout)
+
+    monkeypatch.setattr(io_guard.subprocess, "run", stop)
+    monkeypatch.setattr(paths, "UNIT_FOLDER", str(tmp_path))
+    io_guard.stop()
+    assert calls == []
+    for unit in paths.UNITS:
+        (tmp_path / unit).touch()
+    io_guard.stop()
+    assert calls == [(["systemctl", "stop", unit], 120, True) for unit in ("gb10-vllm.service", "gb10-ray.service")]
+    assert "gb10-vllm.service was not stopped: " in capsys.readouterr().out
+
+
+def test_the_api_is_asked_only_during_a_start(node: dict[str, Any], monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    asked: list[Any] = []
+    monkeypatch.setattr(io_guard, "listens", lambda address: asked.append(address) or True)
+    found = Fake(2 * GIB, ("10.0.0.1", 8000))
+    found.look()
+    node["ranks"] = frozenset({7})
+    found.look()
+    assert asked == []
+    found.look()
+    assert asked == [("10.0.0.1", 8000)]
+    node["now"] = 161.0
+    found.look()
+    assert [each["end"] for each in recorded(tmp_path, "STARTS")] == [guard.ANSWERED]
+
+
+def test_the_present_start_is_written_when_its_minimum_changes(node: dict[str, Any], monkeypatch: pytest.MonkeyPatch) -> None:
+    written: list[Any] = []
+    monkeypatch.setattr(io_guard, "_write", lambda _path, content: written.append(content["minimum"]))
+    found = Fake(0)
+    found.look()
+    node["ranks"] = frozenset({7})
+    for left in (10, 10, 12, 9, 9):
+        found.left = left * GIB
+        found.sample()
+        found.look()
+    assert written == [10 * GIB, 9 * GIB]
+
+
+def test_a_record_that_cannot_be_used_is_none(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    path = tmp_path / "starts"
+    assert io_guard.starts(str(path)) == []
+    for text, expected in (("[]", []), ("{}", []), ("{", []), ('[{"end": "ended"}]', [{"end": "ended"}]), ("[" + " " * 65536 + "]", [])):
+        path.write_text(text, encoding="utf-8")
+        assert io_guard.starts(str(path)) == expected
+    io_guard._write(str(tmp_path / "no/folder"), {})
+    assert "no/folder was not written: " in capsys.readouterr().out

@@ -407,6 +407,15 @@ def test_each_layer_is_in_one_stage(layers: int, pipeline: int) -> None:
     assert max(sizes) - min(sizes) <= 1
 
 
+@pytest.mark.parametrize(
+    ("layers", "pipeline", "expected"),
+    [(61, 4, [15, 15, 16, 15]), (32, 5, [6, 6, 7, 7, 6]), (7, 4, [2, 2, 2, 1]), (9, 3, [3, 3, 3])],
+)
+def test_the_last_stage_has_none_of_the_remaining_layers(layers: int, pipeline: int, expected: list[int]) -> None:
+    """As in vLLM's get_pp_indices: the last stage has the head, and the stages before it take a layer each, from the end."""
+    assert [len(stage) for stage in kv_cache.stages(layers, pipeline)] == expected
+
+
 @given(name=st.sampled_from(sorted(CONFIGS)), blocks=st.integers(2, 10**6), sequences=st.integers(1, 64))
 def test_the_longest_context_fits_and_one_token_more_does_not(name: str, blocks: int, sequences: int) -> None:
     shape = model_shape.shape(CONFIGS[name])
@@ -416,3 +425,123 @@ def test_the_longest_context_fits_and_one_token_more_does_not(name: str, blocks:
         assert layout.blocks(longest) * sequences < blocks
     if longest < shape.positions:
         assert layout.blocks(longest + 1) * sequences >= blocks
+
+
+@pytest.mark.parametrize(
+    ("name", "memory", "more", "batch", "rows", "vocabulary"),
+    [
+        # Eight rows of the hidden size, three of the intermediate one, and a row for each of four experts.
+        ("Llama-3.1-8B", [LARGE], {}, 8192, 8 * 4096 + 3 * 14336, 128256),
+        ("Llama-3.1-8B", [LARGE, LARGE], {}, 8192, 8 * 4096 + 3 * 14336 // 2, 128256),
+        ("gpt-oss-120b", [LARGE], {}, 8192, 8 * 2880 + 3 * 4 * 2880 + 4 * 2880, 201088),
+        ("Llama-3.1-8B", [160 * GIB], {}, 16384, 8 * 4096 + 3 * 14336, 128256),
+        ("Llama-3.1-8B", [160 * GIB - 1], {}, 8192, 8 * 4096 + 3 * 14336, 128256),
+        ("Llama-3.1-8B", [70 * GIB], {}, 8192, 8 * 4096 + 3 * 14336, 128256),
+        ("Llama-3.1-8B", [70 * GIB - 1], {}, 2048, 8 * 4096 + 3 * 14336, 128256),
+        ("Llama-3.1-8B", [LARGE], {"max_num_batched_tokens": 100, "draft_bytes": 7}, 100, 8 * 4096 + 3 * 14336, 128256),
+    ],
+)
+def test_the_workspace_is_that_of_the_largest_batch(
+    name: str, memory: list[int], more: dict[str, int], batch: int, rows: int, vocabulary: int
+) -> None:
+    """4 GiB for the process, its CUDA context and its graphs, 0.5 GiB for NCCL; numbers of 2 bytes, and scores of 4 bytes three times."""
+    found = {node.workspace for node in plan(name, *memory, **more).nodes}
+    fixed = 4 * GIB + more.get("draft_bytes", 0) + (GIB // 2 if len(memory) > 1 else 0)
+    assert found == {fixed + batch * rows * 2 + 64 * vocabulary * 4 * 3}
+
+
+def test_the_limit_of_the_cache_is_exact() -> None:
+    """A context of 16,384 tokens in 1,024 blocks of 2 MiB, and the block that vLLM never uses."""
+    one, two = (plan("Llama-3.1-8B", LARGE, max_model_len=16384, contexts=contexts) for contexts in (1, 2))
+    assert [found.nodes[0].kv for found in (one, two)] == [(1024 * contexts + 1) * 2 * memory_plan.MIB for contexts in (1, 2)]
+    assert [found.tokens // 16384 for found in (one, two)] == [1, 2]
+    tiny = planned(TINY, nodes=nodes(LARGE), tensor=1, max_model_len=16, contexts=1)
+    assert tiny.nodes[0].kv == 3 * memory_plan.MIB, "65 blocks of 32 KiB, up to the next MiB"
+
+
+def test_a_lowered_context_is_a_multiple_of_1024() -> None:
+    found = [plan("Llama-3.1-70B", LARGE, memory * GIB, reserve=12 * GIB).context for memory in range(98, 102)]
+    assert all(context % 1024 == 0 for context in found) and any(context % 2048 for context in found)
+
+
+def test_the_numbers_of_the_table() -> None:
+    one = plan("gpt-oss-120b", MIDDLE, reserve=20 * GIB)
+    node = one.nodes[0]
+    lines = memory_plan.explain(one)
+    assert lines[1].split()[-1] == "72.0", "KiB for each token"
+    shown = [f"{size / GIB:.1f}" for size in (node.memory, node.reserve, node.weights, node.workspace, node.kv, node.planned)]
+    assert lines[1].split()[1:7] == shown
+    assert "more KV cache" not in lines[-2]
+    speeds = f"decode: at most {one.tokens_per_second:.1f} tokens/s for one sequence, {one.tokens_per_second_full:.1f} at {one.context} tokens"
+    assert speeds in lines[-2]
+    assert not [line for line in memory_plan.explain(one, generates=False) if "tokens/s" in line]
+    # A GiB less than what would fit is not worth a line.
+    for more, expected in ((GIB, True), (GIB - memory_plan.MIB, False)):
+        given = plan("gpt-oss-120b", MIDDLE, kv_cache_memory_bytes=plan("gpt-oss-120b", MIDDLE).nodes[0].left - more)
+        assert any("more KV cache would fit" in line for line in memory_plan.explain(given)) is expected
+
+
+def test_a_fraction_of_a_model_that_does_not_fit_is_no_more_than_all() -> None:
+    assert plan("Qwen2.5-72B", MIDDLE).fraction == "1"
+    assert plan("Qwen2.5-72B", MIDDLE, share=0.835).fraction == "0.835"
+    assert plan("Qwen2.5-72B", MIDDLE, kv_in_bytes=False).fraction == "1.00"
+
+
+@pytest.mark.parametrize(
+    ("name", "kv_dtype", "tokens"),
+    [
+        ("Llama-3.1-8B", "auto", 131072),
+        ("Llama-3.1-8B", "fp8_e5m2", 131072 // 2),
+        ("Llama-3.1-8B", "nvfp4", 131072 // 2 * 9 // 16),
+        ("Llama-3.1-8B", "float32", 131072 * 2),
+        ("DeepSeek-V2-Lite", "auto", 27 * 576 * 2),
+        ("DeepSeek-V2-Lite", "fp8", 27 * 576),
+        ("DeepSeek-V2-Lite", "fp8_ds_mla", 27 * 656),
+    ],
+)
+def test_the_bytes_of_a_token(name: str, kv_dtype: str, tokens: int) -> None:
+    assert plan(name, LARGE, kv_dtype=kv_dtype, max_model_len=1024).nodes[0].kv_per_token == tokens
+
+
+def test_the_blocks_of_a_hybrid_model() -> None:
+    layout = kv_cache.layout(model_shape.shape(CONFIGS["Nemotron-3-Nano"]), 1, "fp8", "bfloat16", 4096)
+    assert set(layout.pages) == {0, max(layout.pages)}, "layers without attention and state have no page"
+    assert layout.pages.count(0) == 52 - sum(len(group.layers) for group in layout.groups)
+    plain = kv_cache.layout(model_shape.shape(CONFIGS["Llama-3.1-8B"]), 1, "auto", "bfloat16", 4096)
+    assert ([layout.blocks(context) for context in (1, 4176, 4177)], plain.block_bytes(range(3))) == ([13, 13, 14], 3 * 4096 * 16)
+    assert [plain.blocks(context) for context in (0, 1, 16, 17)] == [0, 1, 1, 2]
+    assert (plain.tokens(10, 16), plain.tokens(10, 17)) == (160, 85)
+    assert (plain.longest(11, 10**6), plain.longest(11, 100), plain.longest(1, 100)) == (160, 100, 0)
+    assert (plain.longest(11, 10**6, 3), plain.longest(12, 10**6, 3)) == (48, 48)
+
+
+def test_what_vllm_takes_must_be_available() -> None:
+    found = plan("Llama-3.1-8B", MIDDLE, LARGE)
+    assert memory_plan.needs(found) == {node.name: node.weights + node.workspace + node.kv for node in found.nodes}
+
+
+@pytest.mark.parametrize(
+    ("arguments", "expected", "fix"),
+    [
+        ({"reserve": 3 * GIB}, "without the reserve of 3 GiB", "or lower gb10_memory_reserve"),
+        ({"share": 0.9}, "without the reserve of 0 GiB, and within the share 0.9", "or lower gb10_memory_reserve or raise --gpu-memory-utilization"),
+    ],
+)
+def test_a_model_that_is_too_large_has_its_limits(arguments: dict[str, Any], expected: str, fix: str) -> None:
+    (problem,) = plan("Qwen2.5-72B", MIDDLE, **arguments).problems
+    assert problem.expected.endswith(expected) and problem.fix.endswith(fix)
+    several = plan("Qwen2.5-72B", LARGE, SMALL, SMALL, tensor=1, pipeline=3).problems
+    assert ["spark1" in each.found for each in several] == [False] * len(several), "only the nodes that lack memory"
+
+
+def test_the_sizes_that_divide_the_heads_are_listed() -> None:
+    with pytest.raises(ProblemsError) as caught:
+        plan("Llama-3.1-70B", *[LARGE] * 3)
+    (problem,) = caught.value.problems
+    assert (problem.found, "(1, 2, 4, 8, 16)" in problem.fix) == ("3 ranks for 64 attention heads", True)
+    with pytest.raises(ProblemsError) as caught:
+        plan("Llama-3.1-70B", LARGE, tensor=0, pipeline=0)
+    assert [problem.path for problem in caught.value.problems] == ["gb10_tensor_parallel_size", "gb10_pipeline_parallel_size"]
+    assert plan("Llama-3.1-70B", *[LARGE] * 2, max_model_len=131072).context == 131072
+    with pytest.raises(ProblemsError, match="at most 131072"):
+        plan("Llama-3.1-70B", *[LARGE] * 2, max_model_len=-1)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from pathlib import Path
 
 import pytest
@@ -28,6 +29,7 @@ def test_gpu_processes() -> None:
         {"pid": 900, "name": "python3", "bytes": None},
     ]
     assert reclaim.gpu_processes("No devices were found\n") == []
+    assert reclaim.gpu_processes("7, other\n, name, 1\nx, name, 1\n7, name, 1, more\n") == []
 
 
 def test_enough_is_no_problem() -> None:
@@ -51,6 +53,27 @@ def test_it_waits_until_memory_is_back(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(io_memory, "available", lambda: next(found))
     monkeypatch.setattr(io_memory.time, "sleep", lambda _seconds: None)
     assert io_memory.wait(3, 60)[0] == 3
+
+
+@pytest.mark.parametrize(("timeout", "pauses"), [(3, 3), (0, 0), (2.5, 3)])
+def test_the_wait_ends(monkeypatch: pytest.MonkeyPatch, timeout: float, pauses: int) -> None:
+    now = [100.0]
+    monkeypatch.setattr(io_memory, "available", lambda: 1)
+    monkeypatch.setattr(io_memory.time, "monotonic", lambda: now[0])
+    monkeypatch.setattr(io_memory.time, "sleep", lambda seconds: now.append(now.pop() + seconds))
+    assert io_memory.wait(2, timeout) == (1, float(pauses))
+    assert io_memory.wait(1, timeout) == (1, 0.0)
+
+
+@pytest.mark.parametrize("status", [0, 1, -9])
+def test_the_processes_on_the_gpu(status: int) -> None:
+    found = io_memory.gpu_processes(lambda _argv: (status, "7, other, 1024\n", ""))
+    assert found == ([{"pid": 7, "name": "other", "bytes": GIB}] if status == 0 else [])
+
+
+def test_this_process_is_found() -> None:
+    (found,) = [process for process in io_memory.processes() if process["pid"] == os.getpid()]
+    assert found["name"] and found["bytes"] > 1 << 20
 
 
 def test_caches_are_given_up(tmp_path: Path) -> None:

@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from ansible_collections.gb10.cluster.plugins.module_utils.common.problems import ProblemsError
-from ansible_collections.gb10.cluster.plugins.module_utils.node.capability import ComputeCapability
+from ansible_collections.gb10.cluster.plugins.module_utils.node.capability import ComputeCapability, Variant
 
 GB10, B200, THOR, RTX50, H200, A100 = (ComputeCapability(*pair) for pair in ((12, 1), (10, 0), (11, 0), (12, 0), (9, 0), (8, 0)))
 
@@ -65,6 +65,22 @@ def test_names(capability: ComputeCapability, sm: str, gencode: str) -> None:
 )
 def test_runs(gpu: ComputeCapability, built_for: ComputeCapability, expected: bool) -> None:
     assert gpu.runs(built_for) is expected
+
+
+@pytest.mark.parametrize(
+    ("gpu", "ptx_for", "variant", "expected"),
+    [
+        pytest.param(GB10, GB10, "", True, id="its own"),
+        pytest.param(GB10, A100, "", True, id="older"),
+        pytest.param(RTX50, GB10, "", False, id="newer"),
+        pytest.param(GB10, RTX50, "f", True, id="of its family"),
+        pytest.param(GB10, B200, "f", False, id="of another family"),
+        pytest.param(GB10, GB10, "a", True, id="of exactly this GPU"),
+        pytest.param(GB10, RTX50, "a", False, id="of exactly another"),
+    ],
+)
+def test_translates(gpu: ComputeCapability, ptx_for: ComputeCapability, variant: Variant, expected: bool) -> None:
+    assert gpu.translates(ptx_for, variant) is expected
 
 
 def test_order_is_by_number_not_by_text() -> None:

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import fcntl
 import os
+import struct
 import subprocess
 import sys
 import time
@@ -87,6 +89,29 @@ def test_the_holder_of_a_real_lock(tmp_path: Path, lock: str) -> None:
     assert io_packages.holder(str(tmp_path)) == {}
 
 
+def test_a_holder_without_a_number_here_is_a_process_that_is_not_visible(tmp_path: Path) -> None:
+    """The kernel reports -1 for a lock of an open file, and 0 for a process of another PID namespace."""
+    (tmp_path / "var/lib/dpkg").mkdir(parents=True)
+    with (tmp_path / "var/lib/dpkg/lock").open("w", encoding="ascii") as file:
+        fcntl.fcntl(file, fcntl.F_OFD_SETLK, struct.pack("hhqqi4x", fcntl.F_WRLCK, os.SEEK_SET, 0, 0, 0))
+        assert io_packages.holder(str(tmp_path)) == {"pid": None, "process": "", "unit": ""}
+
+
+@pytest.mark.parametrize(
+    ("facts", "expected"),
+    [
+        (None, packages.State()),
+        ({}, packages.State()),
+        ({"lacking": ["make"], "holder": {"pid": 7}}, packages.State(("make",), "a process (PID 7)")),
+        ({"reboot": {"required": False, "packages": ["libc6"]}}, packages.State()),
+        ({"reboot": {"required": True, "packages": ["libc6"]}}, packages.State(reboot=("libc6",))),
+        ({"reboot": {"required": True}}, packages.State(reboot=())),
+    ],
+)
+def test_the_facts_of_a_node(facts: dict[str, Any] | None, expected: packages.State) -> None:
+    assert packages.parse(facts) == expected
+
+
 @pytest.mark.parametrize(
     ("process", "text"),
     [
@@ -108,6 +133,8 @@ def test_a_pending_reboot(tmp_path: Path) -> None:
     (tmp_path / "run/reboot-required.pkgs").write_text("linux-base\nlibc6\nlinux-base\n$(x)\n", encoding="ascii")
     assert io_packages.reboot(str(tmp_path))["packages"] == ["linux-base", "libc6"]
     assert packages.pending_reboot([]).startswith("a reboot is pending. Fix: ")
+    assert packages.pending_reboot(["libc6"]).startswith("a reboot is pending for libc6. Fix: ")
+    assert packages.pending_reboot([f"lib{number}" for number in range(5)]).startswith("a reboot is pending for lib0, lib1, lib2, lib3, lib4. Fix: ")
     assert packages.pending_reboot([f"lib{number}" for number in range(7)]).startswith(
         "a reboot is pending for lib0, lib1, lib2, lib3, lib4 and 2 more. Fix: "
     )

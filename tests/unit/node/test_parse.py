@@ -54,6 +54,7 @@ def test_a_gpu_with_memory_of_its_own() -> None:
 def test_two_kinds_of_gpu_in_a_host_keep_their_order() -> None:
     found = facts(GB10 + H200)
     assert [gpu["sm"] for gpu in found["gpus"]] == ["sm_121", "sm_90"]
+    assert found["driver_version"] == "580.142", "that of the first"
     assert found["unified_memory"] is False
 
 
@@ -63,7 +64,9 @@ DRIVER = "NVIDIA-SMI has failed because it couldn't communicate with the NVIDIA 
 @pytest.mark.parametrize(
     ("status", "stdout", "stderr", "reason"),
     [
-        pytest.param(127, "", "nvidia-smi is not installed", "nvidia-smi is not installed", id="not installed"),
+        pytest.param(127, "", "x", "nvidia-smi is not installed", id="not installed"),
+        pytest.param(126, "", "x", "nvidia-smi failed with status 126: x", id="not executable"),
+        pytest.param(-9, "", "", "nvidia-smi failed with status -9: ", id="killed"),
         pytest.param(9, DRIVER, "", f"nvidia-smi failed with status 9: {DRIVER.strip()}", id="driver fails"),
         pytest.param(6, "No devices were found\n", "", "nvidia-smi failed with status 6: No devices were found", id="no devices, status 6"),
         pytest.param(0, "", "", "nvidia-smi lists no GPU", id="nothing"),
@@ -146,6 +149,7 @@ TCP6 = """  sl  local_address                         remote_address            
         pytest.param(TCP6, [("::", 22, 1135), ("::1", 9000, 1136), ("::ffff:127.0.0.1", 9001, 1137)], id="tcp6"),
         pytest.param("", [], id="unreadable"),
         pytest.param(TCP.splitlines()[0], [], id="header only"),
+        pytest.param(TCP.partition(" 21034")[0], [], id="cut off"),
     ],
 )
 def test_listening_sockets(table: str, expected: list[tuple[str, int, int]]) -> None:
@@ -171,6 +175,7 @@ def test_listening_sockets(table: str, expected: list[tuple[str, int, int]]) -> 
         pytest.param("0::/user.slice/user-1000.slice/session-3.scope\n", "", id="a login"),
         pytest.param("0::/system.slice/docker-1234.scope\n", "", id="a container"),
         pytest.param("0::/gb10.slice/gb10-vllm.slice/docker-1234.scope\n", "gb10-vllm.service", id="a container of ours"),
+        pytest.param("1:a:/gb10-ray.slice/x.scope\n0::/gb10.slice/gb10-vllm.slice/x.scope\n", "gb10-vllm.service", id="the last slice"),
         pytest.param("0::/\n", "", id="root"),
         pytest.param("", "", id="gone"),
     ],
@@ -269,3 +274,9 @@ def test_a_service_that_waits_for_its_next_start() -> None:
 )
 def test_inputs_of_environment(environ: str, expected: str) -> None:
     assert node_text.inputs_of_environment(environ) == expected
+
+
+def test_a_memory_that_is_missing_is_an_error() -> None:
+    assert node_text.total_memory(MEMINFO) == 125513088 * 1024
+    with pytest.raises(ValueError, match="/proc/meminfo has no MemAvailable"):
+        node_text.available_memory(MEMINFO)

@@ -103,6 +103,10 @@ def test_the_table_is_sound() -> None:
         assert row.reason and row.source and row.verdict in ("applies", "use_flag", "not_needed"), row
         assert (row.verdict == "applies") is bool(row.edits) or row.patch in ("moe_config", "triton_ptxas"), row
         assert row.until is None or row.since < row.until, row
+    for patch in PATCHES:
+        ranges = sorted((row.since, row.until) for row in ROWS if row.patch == patch and row.cuda is row.family is None)
+        assert [until for _since, until in ranges] == [*(since for since, _until in ranges[1:]), None], "each release has one row"
+        assert ranges[0][0] == FIRST[:2]
     for patch in EDITED:
         for cuda in (12, 13):
             for minor in range(FIRST[1], LAST[1] + 1):
@@ -334,7 +338,7 @@ def test_any_layout_is_patched_rightly_or_refused(
         assert (statuses(plan), plan.files) == (["unsupported"], {})
         return
     assert statuses(plan) == ["applied"]
-    for capability, expected in ((121, False), (120, True)):
+    for capability, expected in ((121, False), (120, True), (122, True), (130, True)):
         assert answers(plan.files[UTILS], capability) == (expected, expected)
     written = plan.files[UTILS]
     assert isinstance(written, bytes) and (b"\n" not in written.replace(b"\r\n", b"")) is (newline == "\r\n")
@@ -448,6 +452,24 @@ def test_triton_ptxas(bundled: frozenset[str], toolkit: frozenset[str], mechanis
     assert (statuses(plan), plan.environment) == ([status], variables if status == "use_flag" else {})
     assert plan.files == ({f"{PTXAS}/ptxas-blackwell": Link("/toolkit/ptxas")} if status == "applied" else {})
     assert statuses(vllm_patches.present(given, tree())) == ["not_needed"], "without Triton"
+
+
+@pytest.mark.parametrize(
+    ("capability", "target", "blackwell", "name"),
+    [
+        ((12, 1), "sm_121a", True, "ptxas-blackwell"),
+        ((12, 1), "sm_121a", False, "ptxas"),
+        ((10, 0), "sm_100a", True, "ptxas-blackwell"),
+        ((9, 0), "sm_90a", True, "ptxas"),
+        ((8, 9), "sm_89", True, "ptxas"),
+    ],
+)
+def test_the_assembler_of_a_gpu(capability: tuple[int, int], target: str, blackwell: bool, name: str) -> None:
+    files = tree(**{f"{PTXAS}/ptxas": ""}, **({f"{PTXAS}/ptxas-blackwell": ""} if blackwell else {}))
+    given = replace(request(names=["triton_ptxas"], mechanism="source"), capability=ComputeCapability(*capability))
+    given = replace(given, toolkit=Assembler("/toolkit/ptxas", frozenset({target})))
+    given = replace(given, bundled={"ptxas": Assembler("a"), "ptxas-blackwell": Assembler("b")})
+    assert vllm_patches.present(given, files).files == {f"{PTXAS}/{name}": Link("/toolkit/ptxas")}
 
 
 @pytest.mark.parametrize(

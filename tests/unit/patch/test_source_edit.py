@@ -8,6 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from ansible_collections.gb10.cluster.plugins.module_utils.patch import source_edit
 from ansible_collections.gb10.cluster.plugins.module_utils.patch.source_edit import SourceEditError, find, insert, parse
 
 BLOCK = ["# added", "if x:", "    return 1"]
@@ -148,3 +149,21 @@ def test_any_layout_is_edited_rightly_or_refused(
     edited = insert((start + source).encode(), "f", BLOCK).decode()
     assert edited.startswith("\ufeff") is bom
     assert_only_added(source, edited.removeprefix("\ufeff"), "f")
+
+
+@pytest.mark.parametrize(
+    ("edited", "same"),
+    [
+        (b"X = 0\ndef f(): pass\nY = 1\n", True),
+        (b"X = 0\ndef f(): pass\nY < 1\n", False),
+        (b"X = 0\ndef f(): pass\n\nY = 1\n", False),
+        (b"X < 0\ndef f(): pass\nY = 1\n", False),
+        (b" \nX = 0\ndef f(): pass\nY = 1\n", False),
+        (b"X = 0\ndef f(): return\nY = 1\n", False),
+        (b"X = 0\ndef f(): pass\n", False),
+        (b"X = 0\ndef f(: pass\nY = 1\n", False),
+    ],
+)
+def test_a_change_outside_of_the_function_is_noticed(edited: bytes, same: bool) -> None:
+    tree = parse(b"X = 0\ndef f(): pass\nY = 1\n")
+    assert source_edit._says(edited, tree, find(tree, "f")) is same

@@ -180,6 +180,21 @@ def test_a_link_in_place_of_an_assembler(tmp_path: Path, package: Path) -> None:
     assert (ptxas.read_bytes(), ptxas.stat().st_mode & 0o777, [path.name for path in ptxas.parent.iterdir()]) == (b"old", 0o755, ["ptxas"])
 
 
+def test_an_assembler_that_is_a_link_comes_back_as_a_link(tmp_path: Path, package: Path) -> None:
+    folder = tmp_path / "site-packages" / "triton" / "backends" / "nvidia" / "bin"
+    folder.mkdir(parents=True)
+    (folder / "ptxas-12").write_bytes(b"old")
+    (folder / "ptxas").symlink_to("ptxas-12")
+    files: dict[str, Wanted] = {f"{PTXAS}/ptxas": Link("/toolkit/ptxas")}
+    io_patch_tree.Tree(str(package), "/none").write(files)
+    assert (folder / "ptxas").readlink() == Path("/toolkit/ptxas")
+    io_patch_tree.Tree(str(package), "/none").write({f"{PTXAS}/ptxas": Link("/other/ptxas")})
+    tree = io_patch_tree.Tree(str(package), "/none")
+    assert tree.digests([f"{PTXAS}/ptxas"], {}) == {f"{PTXAS}/ptxas": hashlib.sha256(b"link to /other/ptxas").hexdigest()}
+    tree.write(dict.fromkeys(files))
+    assert ((folder / "ptxas").readlink(), sorted(path.name for path in folder.iterdir())) == (Path("ptxas-12"), ["ptxas", "ptxas-12"])
+
+
 # --- detected values ---
 
 

@@ -111,3 +111,39 @@ def test_the_planner_knows_the_public_facts_of_roles() -> None:
     found = {name for path in files("roles/*/tasks/*.yml") for name in set_names(load_yaml(read(path))) if not name.startswith("_")}
     # The planner does not know the variables of these roles.
     assert {name for name in found if not name.startswith(("discover_", "verify_"))} == set(checks.FACTS)
+
+
+#: The roles of site.yml in their order, which is also the order of a run.
+SITE = (
+    "qsfp_netplan", "peer_firewall", "vllm_build", "vllm_runtime", "model_store", "nccl_sm121_build", "vllm_patch", "ray_cluster", "vllm_serve",
+    "vllm_watchdog",
+)  # fmt: skip
+
+
+def test_site_runs_each_role_once_in_order_and_by_its_tag() -> None:
+    """Ports are closed before a listener starts, and all files of a rank are changed before it starts."""
+    imports = [(task["ansible.builtin.import_role"], task["tags"]) for task in load_yaml(read("playbooks/steps/roles.yml")) if "tags" in task
+               and "ansible.builtin.import_role" in task]  # fmt: skip
+    assert [(role["name"], tag) for role, tag in imports if "tasks_from" not in role] == [(f"gb10.cluster.{name}", name) for name in SITE]
+
+
+def tasks(data: Any) -> Iterator[Mapping[str, Any]]:
+    """Yield the tasks of a file, also those in blocks."""
+    for task in data or ():
+        yield task
+        for part in ("block", "rescue", "always"):
+            yield from tasks(task.get(part))
+
+
+def handles_a_secret(task: Mapping[str, Any]) -> bool:
+    """Return whether a task generates, reads or writes a token or a key."""
+    read_from, written = task.get("ansible.builtin.slurp", {}), task.get("ansible.builtin.copy", {})
+    named = f"{read_from.get('src')} {written if written.get('mode') == '0600' else ''}"
+    return "lookup('ansible.builtin.password'" in str(task) or bool(re.search(r"token|webhook|\.key\b", named))
+
+
+@pytest.mark.parametrize("path", files("roles/*/tasks/*.yml"))
+def test_a_task_that_handles_a_secret_shows_nothing(path: str) -> None:
+    found = [task for task in tasks(load_yaml(read(path))) if handles_a_secret(task)]
+    assert [task["name"] for task in found if task.get("no_log") is not True] == []
+    assert len(found) >= 3 or not path.endswith("/token.yml"), "the search finds nothing any more"

@@ -16,7 +16,7 @@ from ansible_collections.gb10.cluster.plugins.module_utils.fabric import environ
 from ansible_collections.gb10.cluster.plugins.module_utils.rules import context as serve_situation
 from ansible_collections.gb10.cluster.plugins.module_utils.rules import lint as serve_rules
 from ansible_collections.gb10.cluster.plugins.module_utils.rules.lint import RULES
-from ansible_collections.gb10.cluster.plugins.module_utils.rules.schema import Finding, Rule, Situation
+from ansible_collections.gb10.cluster.plugins.module_utils.rules.schema import Finding, Rule, Situation, View
 
 PLAN = json.loads((ROOT / "tests" / "unit" / "data" / "plan_two_spark.json").read_text(encoding="utf-8"))
 PAGE = ROOT / "docs" / "rules.md"
@@ -528,3 +528,175 @@ def test_a_host_without_a_gpu_or_a_model_is_no_situation_for_most_rules() -> Non
     seen = serve_situation.of_host({"--headless": True, "--enforce-eager": True}, {}, "0.18.1", host, None)
     assert (seen.transport, seen.model.scheme, seen.nodes[0].head) == ("none", "unknown", False)
     assert serve_rules.lint(seen, {}) == []
+
+
+LOADED = {"--load-format": "fastsafetensors"}
+OLD_FP4 = {"model": NVFP4, "environment": {"VLLM_USE_FLASHINFER_MOE_FP4": "1"}}
+ONE, MANY = {"count": 1, "tensor_parallel_size": 1}, {"count": 4, "tensor_parallel_size": 4, "arguments": DRAFT}
+
+
+@pytest.mark.parametrize(
+    ("rule", "fires", "passes"),
+    [
+        ("driver-old", {"node": {"driver": "580.94.99"}}, {"node": {"driver": "580.95"}}),
+        ("driver-old", {"node": {"driver": "579.999"}}, {"node": {"driver": ""}}),
+        ("driver-590", {"node": {"driver": "590"}}, {"node": {"driver": "589.99"}}),
+        ("memory-utilization-high", {"arguments": {"--gpu-memory-utilization": "0.90"}}, {"arguments": {"--gpu-memory-utilization": "0.901"}}),
+        (
+            "memory-utilization-131k",
+            {"arguments": {"--gpu-memory-utilization": "0.90", "--max-model-len": "131072"}},
+            {"arguments": {"--gpu-memory-utilization": "0.90", "--max-model-len": "131071"}},
+        ),
+        ("memory-utilization-131k", {"arguments": {"--gpu-memory-utilization": "0.821"}}, {"arguments": {"--gpu-memory-utilization": "0.82"}}),
+        # Two ranks share the weights; a node has 121 GiB.
+        (
+            "fastsafetensors-large",
+            {"arguments": LOADED, "model": {"weights_bytes": int(0.81 * 242 * GIB)}},
+            {"arguments": LOADED, "model": {"weights_bytes": int(0.8 * 242 * GIB)}},
+        ),
+        (
+            "fastsafetensors-large",
+            {"arguments": LOADED, "model": {"weights_bytes": 100 * GIB}, **ONE},
+            {"arguments": LOADED, "model": {"weights_bytes": 0}, **ONE},
+        ),
+        ("fastsafetensors-ngc", container("nvcr.io/nvidia/vllm:26.03-py3", arguments=LOADED), container("nvcr.io/nvidia/vllm:26.03-py3")),
+        ("unequal-memory", {"second": {"memory_bytes": 108 * GIB}}, {"second": {"memory_bytes": 109 * GIB}}),
+        ("swap-space", {"release": "0.17.9"}, {"release": "0.18.0"}),
+        ("load-pressure", {"release": "0.20.0"}, {"release": "0.19.9"}),
+        ("page-cache-counted", {"release": "0.19.9"}, {"release": "1.0.0"}),
+        ("flashinfer-autotune", {"release": "0.16.0", "arguments": {"--enable-flashinfer-autotune": None}},
+         {"release": "0.15.1", "arguments": {"--enable-flashinfer-autotune": None}}),
+        ("expandable-segments-connector", {"release": "0.22.0", "arguments": CONNECTOR, "environment": EXPANDABLE}, {"release": "0.22.0"}),
+        ("flashinfer-moe-fp4", {**OLD_FP4, "release": "0.14.1"}, {"model": NVFP4, "release": "0.14.1"}),
+        ("flashinfer-moe-fp4", {**OLD_FP4, "release": "0.23.9"}, {**OLD_FP4, "release": "0.24.0"}),
+        ("flashinfer-moe-fp4", {"model": NVFP4, "release": "0.15.0"}, {**OLD_FP4, "model": {**NVFP4, "moe": False}, "release": "0.15.0"}),
+        (
+            "flashinfer-fp8",
+            {"model": DENSE_FP8, "environment": ASKED, "release": "0.14.9"},
+            {"model": DENSE_FP8, "environment": ASKED, "release": "0.15.0"},
+        ),
+        ("fp4-moe-path", {"model": NVFP4, "release": "0.17.0"}, {"model": NVFP4, "release": "0.16.9"}),
+        (
+            "linear-backend-strict",
+            {"release": "0.22.0", "arguments": {"--linear-backend": "triton"}},
+            {"release": "0.21.9", "arguments": {"--linear-backend": "triton"}},
+        ),
+        ("fp8-cutlass", {"release": "0.19.9", "model": DENSE_FP8}, {"release": "0.20.0", "model": DENSE_FP8}),
+        ("idle-stall", {**MANY, "release": "0.27.0"}, {**MANY, "release": "0.26.9"}),
+        ("thor-ptxas", {"release": "0.26.9", "node": THOR}, {"release": "0.26.9", "node": THOR, "arguments": {"--enforce-eager": True}}),
+        ("ring-nccl", {"topology": "ring", "environment": RING, "nccl": "2.29.9"}, {"topology": "ring", "environment": RING, "nccl": "2.30.0"}),
+        ("ray-missing", container("vllm/vllm-openai:v0.27.1"), container("vllm/vllm-openai:v0.27.0")),
+        ("ray-missing", container("nvcr.io/nvidia/vllm:26.05-py3"), container("nvcr.io/nvidia/vllm:26.04-py3")),
+        ("triton-ptxas", container("nvcr.io/nvidia/vllm:26.03-py3"), container("nvcr.io/nvidia/vllm:26.05-py3")),
+        ("triton-ptxas", container(NGC, environment={"TRITON_PTXAS_PATH": ""}), container("nvcr.io/nvidia/vllm:26.02-py3")),
+        ("nnodes-ray", {"arguments": {"--nnodes": "3"}}, {"arguments": {"--nnodes": "1"}}),
+        ("max-tokens-reasoning", {"smoke_tokens": 511}, {"smoke_tokens": 512}),
+        ("pipeline-speed", {"tensor_parallel_size": 2, "pipeline_parallel_size": 2, "count": 4}, {"tensor_parallel_size": 4, "count": 4}),
+        ("kernel-cma", {"node": {"cma_free_bytes": 1, "cma_total_bytes": 0}}, {"node": {"cma_free_bytes": 1, "cma_total_bytes": 1}}),
+        ("cudagraph-mode", {"arguments": {"--compilation-config.cudagraph_mode": "PIECEWISE"}},
+         {"arguments": {"--compilation-config.cudagraph_mode": "PIECEWISE"}, **ONE}),
+        (
+            "breakable-cudagraph",
+            {"environment": {"VLLM_USE_BREAKABLE_CUDAGRAPH": "1"}},
+            {"environment": {"VLLM_USE_BREAKABLE_CUDAGRAPH": "1"}, **ONE},
+        ),
+        ("socket-interface", {"environment": {"GLOO_SOCKET_IFNAME": None}}, {"environment": {"GLOO_SOCKET_IFNAME": None}, **ONE}),
+        ("host-ip", {"environment": {"VLLM_HOST_IP": None}}, {"environment": {"VLLM_HOST_IP": None}, **ONE}),
+        ("nccl-arm-hang", {"nccl": "2.29.2", "nccl_gcc": ["13.3.0", "8.5.0"]}, {"nccl": ""}),
+        ("nccl-gid-index", {"environment": {"NCCL_IB_GID_INDEX": "3"}}, {"environment": {"NCCL_IB_GID_INDEX": "3"}, **ONE}),
+        ("tensor-parallel-size", {"tensor_parallel_size": 6, "count": 6}, {"tensor_parallel_size": 1, "pipeline_parallel_size": 2}),
+    ],
+)  # fmt: skip
+def test_the_limits_of_a_rule(rule: str, fires: dict[str, Any], passes: dict[str, Any]) -> None:
+    assert found(rule, **fires)
+    assert found(rule, **passes) == []
+
+
+def test_a_finding_about_nodes_names_the_different_one() -> None:
+    (driver,) = found("driver-differs", second={"driver": "580.178.04"}, count=3)
+    assert (driver.path, driver.found) == ("nodes[1].driver", "580.178.04 on spark2, 580.142 on spark1")
+    (memory,) = found("unequal-memory", second={"memory_bytes": 60 * GIB})
+    assert (memory.path, memory.found) == ("nodes[1].memory_bytes", "60 GiB; another node has 121 GiB")
+    cma, _second = found("kernel-cma", node={"cma_free_bytes": 9 * GIB, "cma_total_bytes": GIB // 2})
+    assert (cma.path, cma.found) == ("nodes[0].kernel", "CmaFree 9.0 GiB, CmaTotal 0.5 GiB, kernel 6.17.0-1032-nvidia")
+    (loaded,) = found("fastsafetensors-large", arguments=LOADED, model={"weights_bytes": 109 * GIB}, **ONE)
+    assert loaded.found == "fastsafetensors with weights that are 90% of a node's memory"
+    assert [each.found for release in ("0.19.9", "0.20.0") for each in found(
+        "memory-utilization-default", release=release, arguments={"--gpu-memory-utilization": None})] == [
+        "not given, so vLLM uses 0.9", "not given, so vLLM uses 0.92"]  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    ("rule", "changes", "path", "text"),
+    [
+        ("bridge-network", container("a@sha256:1", network="bridge"), "network", "bridge"),
+        ("bridge-network", container("a@sha256:1", network=""), "network", "not given"),
+        (
+            "bridge-network",
+            container("a@sha256:1", network="none", container={"--network": ("gb10_container_args[3]", "none")}),
+            "gb10_container_args[3]",
+            "none",
+        ),
+        ("bridge-network", container("a@sha256:1", container={"--user": ("gb10_container_args[0]", "0")}), "gb10_container_args[0]", "--user=0"),
+        ("tp-over-sockets", {"environment": SOCKETS, "transport": "socket"}, "gb10_tensor_parallel_size", "2 over sockets"),
+        ("memory-utilization-131k", {"arguments": {**UNSAID, "--max-model-len": "0"}, "model": {"positions": 131072}}, "", ""),
+        (
+            "memory-utilization-131k",
+            {"arguments": UNSAID, "model": {"positions": 131072}},
+            "gb10_vllm_extra_args.--gpu-memory-utilization",
+            "0.85 at 131072 tokens",
+        ),
+        ("fp4-moe-path", {"model": NVFP4}, "gb10_vllm_extra_args.--moe-backend", "not given, so vLLM uses CUTLASS for NVFP4"),
+        ("nnodes-ray", {"arguments": {"--nnodes": "2"}}, "gb10_vllm_extra_args.--nnodes", "2 with Ray"),
+        ("kv-cache-bytes", {"arguments": {"--kv-cache-memory-bytes": None}}, "gb10_vllm_extra_args.--kv-cache-memory-bytes", "not given"),
+        ("ring-nccl", {"topology": "ring", "environment": RING, "nccl": "2.29.3"}, "nccl", "2.29.3"),
+        ("nccl-ib-hca-half", {"own": {"NCCL_IB_HCA": "rocep1s0f1,rocep1s0f0,roceP2p1s0f0"}}, "gb10_extra_env.NCCL_IB_HCA", ""),
+        ("nccl-cross-nic", {"environment": {"NCCL_CROSS_NIC": "1"}}, "gb10_extra_env.NCCL_CROSS_NIC", "'1' on spark1, spark2"),
+        ("socket-interface", {"own": {"NCCL_SOCKET_IFNAME": ""}}, "gb10_extra_env.NCCL_SOCKET_IFNAME", "'' on spark2"),
+    ],
+)
+def test_the_place_and_the_value_of_a_finding(rule: str, changes: dict[str, Any], path: str, text: str) -> None:
+    findings = found(rule, **changes)
+    assert [finding.path for finding in findings] == ([path] if path else [])
+    assert all(text in finding.found for finding in findings)
+
+
+@pytest.mark.parametrize(
+    ("arguments", "environment", "changes", "expected"),
+    [
+        ({}, {}, {}, {"transport": "none", "tensor_parallel_size": 1, "executor": "mp", "api_key": False, "smoke_tokens": 512}),
+        ({"--nnodes": "2"}, {}, {}, {"transport": "roce"}),
+        ({"--nnodes": "1", "--tensor-parallel-size": "x"}, {}, {}, {"transport": "none", "tensor_parallel_size": 1}),
+        ({"--pipeline-parallel-size": 2}, {"NCCL_IB_DISABLE": "1"}, {}, {"transport": "socket", "pipeline_parallel_size": 2}),
+        ({"--tensor-parallel-size": 2}, {"NCCL_IB_DISABLE": "0"}, {}, {"transport": "roce"}),
+        ({"--tensor-parallel-size": 2}, {}, {"gpu": {"gpus": [], "driver_version": None, "memory_bytes": None}}, {"transport": "socket"}),
+        ({"--host": "10.0.0.1", "--api-key": "x"}, {}, {}, {"api_host": "10.0.0.1", "api_key": True}),
+        ({"--headless": True}, {"VLLM_API_KEY": "x"}, {}, {"api_host": "", "api_key": True}),
+        ({"--distributed-executor-backend": "ray"}, {}, {"image": "a", "network": "b"}, {"executor": "ray", "runtime": "container", "network": "b"}),
+    ],
+)  # fmt: skip
+def test_the_situation_of_a_command(
+    arguments: dict[str, Any], environment: dict[str, str], changes: dict[str, Any], expected: dict[str, Any]
+) -> None:
+    seen = serve_situation.of_host(arguments, environment, "0.32.0", {**HOST, **changes}, None)
+    assert {name: getattr(seen, name) for name in expected} == expected
+
+
+def test_what_is_known_about_a_model() -> None:
+    config = {"model_type": "qwen3", "num_experts": 1, "max_position_embeddings": 40960}
+    model = serve_situation.of_host({}, {}, "0.32.0", HOST, config).model
+    assert (model.moe, model.reasoning, model.positions) == (False, False, 40960)
+    assert serve_situation.of_host({}, {}, "0.32.0", HOST, {**config, "num_local_experts": 2}).model.moe
+    node = serve_situation.of_host({}, {"A": "1"}, "0.32.0", HOST, None).nodes[0]
+    assert (node.memory_bytes, node.cma_free_bytes, node.cma_total_bytes, node.driver) == (121 * GIB, 9751552 * 1024, 0, "590.48.01")
+    assert (node.name, node.head, node.capability, node.environment) == ("spark1", True, "12.1", {"A": "1"})
+
+
+def test_an_argument_as_text_and_as_a_number() -> None:
+    given = dict(zip((f"--{name}" for name in "abcdefg"), ("1.5k", "2K", "3g", "4G", ".5m", "1M", "x"), strict=True))
+    given |= {"--h": ["a", 1], "--i": {"a": 1}, "--j": False}  # type: ignore[dict-item]
+    view = View(Situation(arguments=given), ())
+    assert [view.number(f"--{name}") for name in "abcdefgh"] == [1500, 2048, 3e9, 4 * GIB, 5e5, 2**20, None, None]
+    assert [view.argument(f"--{name}") for name in "hijk"] == ["a 1", '{"a": 1}', "", ""]
+    assert View(Situation(arguments={"--x": '{"a": false, "b": null}'}), ()).member("--x", "a") == "False"
+    assert [View(Situation(arguments={"--x": text}), ()).member("--x", "b") for text in ('{"b": null}', "[]", "{", '"b"')] == [""] * 4
