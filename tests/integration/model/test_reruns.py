@@ -25,9 +25,9 @@ def test_a_role_alone_changes_nothing(alone: Callable[[str], Run], role: str) ->
     output = alone(role).assert_unchanged().output
     # Ansible validates the arguments of every role, regardless of the tags.
     tasks = [line for line in output.splitlines() if line.startswith("TASK [gb10.cluster.") and "Validating arguments" not in line]
-    # vllm_serve compares golden answers after a start.
-    included = {"common", "golden"} if role == "vllm_serve" else {"common"}
-    assert {line.removeprefix("TASK [gb10.cluster.").split(" :")[0] for line in tasks} - included == {"gb10", role}
+    # vllm_serve compares golden answers after a start, and verifies which NCCL the ranks use.
+    included, verified = ({"common", "golden"}, {"nccl_sm121_build"}) if role == "vllm_serve" else ({"common"}, set())
+    assert {line.removeprefix("TASK [gb10.cluster.").split(" :")[0] for line in tasks} - included == {"gb10", role, *verified}
 
 
 def test_limit_is_refused(cluster: Cluster) -> None:
