@@ -98,6 +98,7 @@ def _software(number: int, head: bool) -> Facts:
         "lock": {},
         "hostname": f"spark{number}",
         "record": "",
+        "image": "",
         "watchdog": {},
         "reboot": {"required": False, "packages": []},
         "memory_guard": {

@@ -33,11 +33,12 @@ def checked(found: object) -> dict[str, Any]:
     """Return {version, ray, nccl, options, variables} of an answer, also of one that a node kept. Raises ValueError."""
     if not isinstance(found, Mapping):
         raise ValueError("list of options missing or invalid")
+    valid = options(found.get("options"))
     return {
         "version": _word(found.get("version"), _RELEASE),
         "ray": _word(found["ray"], _RELEASE) if found.get("ray") else "",
         "nccl": _word(found["nccl"], _NCCL) if found.get("nccl") else "",
-        "options": options(found.get("options")),
+        "options": valid,
         "variables": variables(found.get("variables")),
     }
 

@@ -237,7 +237,7 @@ LAUNCH: dict[str, Any] = {"files": {}, "secret_files": [], "driver": "580.95", "
         {"files": []},
         {"files": {"/etc/shadow": f"0644 {'a' * 64}"}},
         {"files": {"/etc/gb10/cluster.env": "x"}},
-        {"secret_files": ["/root/.ssh/id_ed25519"]},
+        {"secret_files": ["/home/nvidia/.ssh/id_ed25519"]},
         {"secret_files": "x"},
         {"driver": "x" * 257},
         {"kernel": "a\nb"},
