@@ -61,9 +61,10 @@ def _local(matches: Sequence[Mapping[str, Any]]) -> bool:
 
 
 def _mapped(address: Any) -> Iterator[tuple[Any, Any]]:
-    """Yield (expression, value) of each entry of a map in place of an address."""
-    if isinstance(address, Mapping) and "map" in address:
-        yield from ((address["map"]["key"], entry[0]) for entry in address["map"]["data"]["set"])
+    """Yield (expression, value) of each entry of a map in place of an address, none of a map with a name ("@services")."""
+    found = address["map"] if isinstance(address, Mapping) and "map" in address else {}
+    if isinstance(found.get("data"), Mapping):
+        yield from ((found["key"], entry[0]) for entry in found["data"]["set"])
 
 
 def _field(left: Any) -> str:

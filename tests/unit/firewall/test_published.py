@@ -76,6 +76,22 @@ def test_a_map_of_nftables() -> None:
     assert shown(ruleset([target])) == ["555/tcp", "556/tcp"]
 
 
+@pytest.mark.parametrize(
+    "mapping",
+    [
+        {"key": {"payload": {"protocol": "tcp", "field": "dport"}}, "data": "@services"},
+        {
+            "key": {"concat": [{"payload": {"protocol": "ip", "field": "daddr"}}, {"payload": {"protocol": "tcp", "field": "dport"}}]},
+            "data": {"set": [[{"concat": ["1.2.3.4", 92]}, {"concat": ["10.0.0.3", 9000]}]]},
+        },
+    ],
+    ids=["with a name", "of two fields"],
+)
+def test_a_map_of_nftables_whose_ports_are_not_read(mapping: dict[str, Any]) -> None:
+    """As kube-proxy's nftables mode writes them."""
+    assert shown(ruleset([{"dnat": {"family": "ip", "addr": {"map": mapping}}}])) == ["others, by a rule without port"]
+
+
 def test_the_text_of_iptables_is_more_exact_than_json() -> None:
     text = "-A DOCKER -p tcp -m multiport --dports 80,443 -j DNAT --to-destination 172.17.0.3\n"
     found = ruleset([{"xt": {"type": "match", "name": "multiport"}}, XT], [match("tcp", "dport", 9), TO])
