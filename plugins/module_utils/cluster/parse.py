@@ -174,7 +174,7 @@ def _node(given: Mapping[str, Any], path: str, problems: list[Problem]) -> Node:
         unreachable=given["unreachable"],
         unrecorded=given["unrecorded"],
         typical=given["typical"],
-        facts=replace(_facts(observed), clock_ahead=_clock(observed.get("clock"), given.get("read"))) if observed else None,
+        facts=replace(_facts(observed), clock_ahead=_clock(observed.get("clock"), given["read"])) if observed else None,
     )
 
 

@@ -133,10 +133,9 @@ def use(
         command.add(_ALIASES.get(name, name), values, found)
     runtime, refused = _image(recipe, given, images)
     environment, replaced, unsafe = _environment(recipe, extra)
-    executor = {"gb10_distributed_executor_backend": "mp"}
     # The name that vLLM itself would use, and that the clients in a recipe's documentation use.
     served = {} if recipe.model.startswith("/") else {"gb10_served_model_name": recipe.model}
-    settings = {"gb10_model": recipe.model, **served, **executor, **runtime, **command.settings}
+    settings = {"gb10_model": recipe.model, **served, "gb10_distributed_executor_backend": "mp", **runtime, **command.settings}
     about = f"the recipe {recipe.name or recipe.model} with {runtime.get('gb10_container_image') or recipe.container}"
     result = Use(
         model=recipe.model,
