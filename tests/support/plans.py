@@ -31,7 +31,9 @@ def known(count: int, thors: int = 0) -> list[Node]:
     transport = {"NCCL_IB_DISABLE": "1"} if thors else {"NCCL_IB_DISABLE": "0", "NCCL_IB_HCA": "rocep1s0f1,roceP2p1s0f1"}
     environment = {**transport, "RAY_memory_monitor_refresh_ms": "0"}
     return [
-        Node(name=f"node{index}", head=index == 0, environment=environment, fabric=environment, additions={}, capability=capability, **common)
+        Node(
+            name=f"node{index}", head=index == 0, environment=environment, fabric=environment, recorded={}, additions={}, capability=capability, **common
+        )
         for index, capability in enumerate(capabilities)
     ]
 

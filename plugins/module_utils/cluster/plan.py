@@ -16,8 +16,8 @@ from dataclasses import asdict, replace
 from ansible_collections.gb10.cluster.plugins.module_utils.api import access as api_access
 from ansible_collections.gb10.cluster.plugins.module_utils.cluster import additions as node_additions
 from ansible_collections.gb10.cluster.plugins.module_utils.cluster import checks as cluster_checks
+from ansible_collections.gb10.cluster.plugins.module_utils.cluster import foreseen, node_checks, packages
 from ansible_collections.gb10.cluster.plugins.module_utils.cluster import model as cluster_model
-from ansible_collections.gb10.cluster.plugins.module_utils.cluster import node_checks, packages
 from ansible_collections.gb10.cluster.plugins.module_utils.cluster.additions import Additions
 from ansible_collections.gb10.cluster.plugins.module_utils.cluster.model import Chosen
 from ansible_collections.gb10.cluster.plugins.module_utils.cluster.runtime import Runtime, runtime_of
@@ -50,11 +50,9 @@ from ansible_collections.gb10.cluster.plugins.module_utils.launch import argv as
 from ansible_collections.gb10.cluster.plugins.module_utils.launch import toolchain
 from ansible_collections.gb10.cluster.plugins.module_utils.memory import plan as memory_plan
 from ansible_collections.gb10.cluster.plugins.module_utils.nccl import choice as nccl_choice
-from ansible_collections.gb10.cluster.plugins.module_utils.node.capability import ComputeCapability
-from ansible_collections.gb10.cluster.plugins.module_utils.patch import expect as patch_expect
 from ansible_collections.gb10.cluster.plugins.module_utils.rules import lint as serve_rules
 from ansible_collections.gb10.cluster.plugins.module_utils.rules.schema import WARNING
-from ansible_collections.gb10.cluster.plugins.module_utils.runtime import image_copy, stacks
+from ansible_collections.gb10.cluster.plugins.module_utils.runtime import stacks
 from ansible_collections.gb10.cluster.plugins.module_utils.runtime.stacks import Stack
 from ansible_collections.gb10.cluster.plugins.module_utils.serve import plan as serve_plan
 from ansible_collections.gb10.cluster.plugins.module_utils.serve import schema as serve
@@ -62,8 +60,6 @@ from ansible_collections.gb10.cluster.plugins.module_utils.vllm_release import c
 
 #: Problems with one of these make the vLLM release unknown, so that arguments are not checked.
 _RELEASE = ("gb10_stack", "gb10_runtime_lock", "gb10_runtime", "gb10_container_image")
-#: The role that adds variables and flags to a launch.
-_PATCH = "vllm_patch"
 _SIZES = (*cluster_checks.PARALLELISM, "gb10_data_parallel_size")
 
 
@@ -80,6 +76,7 @@ def plan(inputs: Inputs, known_variables: Mapping[str, Sequence[str]]) -> tuple[
     members, ports = [_member(node, settings.fabric_functions) for node in inputs.nodes], [node.settings.fabric_ports for node in inputs.nodes]
     fabric = fabric_plan.of_cluster(members, ports, settings.fabric, settings.fabric_rdma_required, settings.fabric_pin_gid_index)
     model, model_problems = _model(inputs)
+    recorded, invalid = _recorded(inputs, runtime)
     problems = [
         *input_problems,
         *inputs.problems,
@@ -87,7 +84,7 @@ def plan(inputs: Inputs, known_variables: Mapping[str, Sequence[str]]) -> tuple[
         *runtime.problems,
         *packages.check(inputs.nodes),
         *node_checks.check_nodes(inputs, fabric, runtime.wheel_problems, model),
-        *(problem for node in inputs.nodes for problem in _recorded(node, runtime, settings.install_dir)[1]),
+        *invalid,
         *fabric.link_problems,
         *model_problems,
     ]
@@ -98,7 +95,7 @@ def plan(inputs: Inputs, known_variables: Mapping[str, Sequence[str]]) -> tuple[
         settings = replace(settings, tensor_parallel_size=0, pipeline_parallel_size=0, data_parallel_size=0)
         fabric = replace(fabric, nodes=())
     stack = runtime.stack
-    ranks = _ranks(inputs, fabric, runtime, model)
+    ranks = _ranks(inputs, fabric, runtime, model, recorded)
     transport = _transport(ranks)
     nccl, library = _nccl(inputs, fabric, stack, transport)
     release = vllm_release.of_runtime(stack.vllm, runtime.options, runtime.variables, runtime.unread)
@@ -147,7 +144,14 @@ def _model(inputs: Inputs) -> tuple[Chosen | None, list[Problem]]:
         return None, [*error.problems]
 
 
-def _ranks(inputs: Inputs, fabric: FabricPlan, runtime: Runtime, model: Chosen) -> list[serve.Node]:
+def _recorded(inputs: Inputs, runtime: Runtime) -> tuple[list[Additions], list[Problem]]:
+    """Return the launch overrides of the runtime that roles recorded on each node, and the problems of all."""
+    name, root = runtime.planned.name, inputs.head.settings.install_dir
+    found = [node_additions.of_node(node.name, node.facts.additions if node.facts else {}, name, root) for node in inputs.nodes]
+    return [valid for valid, _wrong in found], [problem for _valid, wrong in found for problem in wrong]
+
+
+def _ranks(inputs: Inputs, fabric: FabricPlan, runtime: Runtime, model: Chosen, recorded: Sequence[Additions]) -> list[serve.Node]:
     """Return the rank of each node. Without a plan of the fabric it has no environment."""
     reference, extra = model.entry.reference, inputs.head.settings.extra_env
     environments = [
@@ -167,49 +171,13 @@ def _ranks(inputs: Inputs, fabric: FabricPlan, runtime: Runtime, model: Chosen) 
             cma_total_bytes=node.facts.cma_total_bytes if node.facts else 0,
             environment=environment,
             fabric=share,
-            additions=_foreseen(node, runtime, inputs.head.settings.install_dir, model.config.quantization.kind),
+            recorded=found,
+            additions=foreseen.additions(node, runtime, found, inputs.head.settings.install_dir, model.config.quantization.kind),
         )
-        for node, environment, share in zip(
-            inputs.nodes, environments or [{}] * len(inputs.nodes), shares or [{}] * len(inputs.nodes), strict=True
+        for node, environment, share, found in zip(
+            inputs.nodes, environments or [{}] * len(inputs.nodes), shares or [{}] * len(inputs.nodes), recorded, strict=True
         )
     ]
-
-
-def _recorded(node: Node, runtime: Runtime, root: str) -> tuple[Additions, list[Problem]]:
-    """Return the launch overrides of the runtime that roles recorded on a node, and their problems."""
-    return node_additions.of_node(node.name, node.facts.additions if node.facts else {}, runtime.planned.name, root)
-
-
-def _foreseen(node: Node, runtime: Runtime, root: str, quantization: str) -> Additions:
-    """Return a node's launch overrides with those that the role vllm_patch will record. Its flags depend on the model."""
-    recorded, planned, stack = _recorded(node, runtime, root)[0], runtime.planned, runtime.stack
-    try:
-        capability = ComputeCapability.parse(node.patch.capability or node.capability or "")
-    except ProblemsError:
-        return recorded
-    if runtime.unread:
-        return recorded
-    image = image_copy.short(planned.options_of.removeprefix("sha256:")) or "IMAGE_ID"
-    native = isinstance(planned, Environment)
-    folder = f"{planned.path}/{image_copy.TABLES}" if isinstance(planned, Environment) else image_copy.tables(f"{root}/images/{image}")
-    toolkit = node.facts.toolkit.architectures if native and node.facts and node.facts.toolkit else frozenset()
-    package = patch_expect.Package(stack.vllm, stack.cuda, stack.triton if native else "", folder, toolkit)
-    flags, environment = patch_expect.additions(node.patch, package, capability, quantization)
-    if not flags and not environment and _PATCH not in recorded:
-        return recorded
-    return {**recorded, _PATCH: {"environment": environment, "files": {}, **recorded.get(_PATCH, {}), "flags": flags}}
-
-
-def _patched(inputs: Inputs, ranks: Sequence[serve.Node], runtime: Runtime) -> list[str]:
-    """Explain the overrides that are not recorded yet."""
-    found = []
-    for node, rank in zip(inputs.nodes, ranks, strict=True):
-        addition = rank.additions.get(_PATCH)
-        if addition and _PATCH not in _recorded(node, runtime, inputs.head.settings.install_dir)[0]:
-            words = [*addition["environment"], *([" ".join(addition["flags"])] if addition["flags"] else [])]
-            cuda = f" for CUDA {runtime.stack.cuda}" if runtime.stack.cuda else ""
-            found.append(f"{', '.join(words)}: vllm_patch will add this to vLLM {runtime.stack.vllm}{cuda}")
-    return list(dict.fromkeys(found))
 
 
 def _tools(node: Node, runtime: Runtime) -> dict[str, str]:
@@ -265,7 +233,7 @@ def _plan(
     nodes = _planned_nodes(inputs, fabric.nodes, ranks, decision.environment, runtime, lacking)
     expected = _expected(serving, decision)
     about = inputs.recipe.about if inputs.recipe else ()
-    why = [*decision.why, *_patched(inputs, ranks, runtime)]
+    why = [*decision.why, *foreseen.explain(ranks, runtime.stack)]
     infos = [f"info: {line}" for line in serve_plan.better_split(serving, decision)]
     planned = _serve(model, decision, serving.nccl.release, expected, why, about, infos)
     return Plan(
@@ -396,7 +364,7 @@ def _planned_nodes(
             files=share.files,
             secrets=node.secrets,
             infiniband=node.facts is not None and node.facts.network.infiniband,
-            additions=_recorded(node, runtime, inputs.head.settings.install_dir)[0],
+            additions=rank.recorded,
             foreseen=rank.additions,
             runtime_mark=mark,
             packages=debian,

@@ -56,8 +56,10 @@ class Settings:
 
 @dataclass(frozen=True)
 class Node(rules.Node):
-    """A node with one rank. ``environment``: variables of the rank; ``additions``: launch overrides by role."""
+    """A node with one rank. ``environment``: variables of the rank; ``recorded``: launch overrides that roles recorded, by role;
+    ``additions``: with those that they will record."""
 
+    recorded: Mapping[str, Mapping[str, Any]]
     additions: Mapping[str, Mapping[str, Any]]
 
     @property
