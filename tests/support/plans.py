@@ -32,7 +32,14 @@ def known(count: int, thors: int = 0) -> list[Node]:
     environment = {**transport, "RAY_memory_monitor_refresh_ms": "0"}
     return [
         Node(
-            name=f"node{index}", head=index == 0, environment=environment, fabric=environment, recorded={}, additions={}, capability=capability, **common
+            name=f"node{index}",
+            head=index == 0,
+            environment=environment,
+            fabric=environment,
+            recorded={},
+            additions={},
+            capability=capability,
+            **common,
         )
         for index, capability in enumerate(capabilities)
     ]
