@@ -3,12 +3,16 @@
 from __future__ import annotations
 
 from functools import cache
+from types import ModuleType
 
+import pytest
 from patch import sources
 from patch.arguments import Argument, Release
 from patch.release_table import RELEASES
 
+from ansible_collections.gb10.cluster.plugins.module_utils.kernels import io_start
 from ansible_collections.gb10.cluster.plugins.module_utils.vllm_release import checks as vllm_release
+from ansible_collections.gb10.cluster.plugins.module_utils.vllm_release import io_introspect
 from ansible_collections.gb10.cluster.plugins.module_utils.vllm_release import table as vllm_release_table
 from ansible_collections.gb10.cluster.plugins.module_utils.vllm_release.checks import among, read, rows
 
@@ -38,3 +42,10 @@ def test_variables(version: str) -> None:
     expected = release(version).variables()
     assert len(expected) >= 46
     assert {name for name, row in rows("VARIABLES").items() if among(row[0], read(version))} == expected
+
+
+@pytest.mark.parametrize("program", [io_start, io_introspect])
+def test_both_programs_find_the_parser_of_vllm_serve(version: str, program: ModuleType) -> None:
+    """vLLM moved it three times."""
+    paths = [sources.tree(version).parent / f"{name.replace('.', '/')}.py" for name in program._PARSERS]
+    assert sum(path.exists() and "\ndef make_arg_parser(" in path.read_text(encoding="utf-8") for path in paths) == 1

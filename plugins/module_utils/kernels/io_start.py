@@ -19,7 +19,7 @@ from typing import Any
 #: Bytes of the KV cache, tokens of the context, and requests at the same time.
 _KV_BYTES, _CONTEXT, _REQUESTS = 1 << 30, 2048, 16
 _LEAST_LAYERS = 2
-_PARSERS = ("vllm.entrypoints.launchers.cli_args", "vllm.entrypoints.openai.cli_args")
+_PARSERS = ("vllm.entrypoints.common.cli_args", "vllm.entrypoints.launchers.cli_args", "vllm.entrypoints.openai.cli_args")
 
 
 def program() -> str:

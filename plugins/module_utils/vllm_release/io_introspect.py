@@ -23,7 +23,7 @@ from collections.abc import Callable, Iterable
 from typing import Any
 
 Choices = Callable[[], Iterable[str]]
-_PARSERS = ("vllm.entrypoints.launchers.cli_args", "vllm.entrypoints.openai.cli_args")
+_PARSERS = ("vllm.entrypoints.common.cli_args", "vllm.entrypoints.launchers.cli_args", "vllm.entrypoints.openai.cli_args")
 _KINDS = {"BooleanOptionalAction": "flag", "_StoreTrueAction": "flag", "_AppendAction": "append"}
 _ARITIES = {None: "value", "?": "optional", "+": "list", "*": "list"}
 

@@ -273,7 +273,7 @@ def make_arg_parser(parser):
         ("echo '{{\"failed\": 1}}'", "list of options missing or invalid"),
         (
             'exec {python} "$@"',
-            "could not read vLLM's arguments: ImportError: none of vllm.entrypoints.launchers.cli_args, ",
+            "could not read vLLM's arguments: ImportError: none of vllm.entrypoints.common.cli_args, ",
         ),
     ],
 )
