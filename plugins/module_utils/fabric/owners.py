@@ -69,11 +69,11 @@ class Profile:
     file: str
     id: str
     type: str
-    interface: str = ""
-    patterns: tuple[str, ...] = ()
-    mac: str = ""
-    parent: str = ""
-    generated: bool = False
+    interface: str
+    patterns: tuple[str, ...]
+    mac: str
+    parent: str
+    generated: bool
 
 
 def netplan_files(listings: Mapping[str, Iterable[str]]) -> list[str]:

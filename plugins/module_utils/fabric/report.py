@@ -38,7 +38,7 @@ def report(outcomes: Sequence[Mapping[str, Any]], mtu: int) -> str:
 def _diagnosis(paths: Sequence[tuple[str, Mapping[str, Any]]], nodes: Sequence[str], mtu: int) -> str:
     """Return the checks to do, and the node that is on one end of every failing path if other paths work."""
     common = [name for name in nodes if all(name in (node, path["peer"]) for node, path in paths)]
-    one = len(common) == 1 and len(nodes) > 2
+    one = len(common) == 1
     where = f"Every failing path ends at {common[0]}" if one else "Each end may be at fault"
     if all(path["small"] for _node, path in paths):
         fix = "Check the MTU of its interfaces and of the switch's ports, or set gb10_fabric_mtu."

@@ -6,6 +6,7 @@ import errno
 import itertools
 import json
 import os
+import shutil
 import subprocess
 import sys
 from collections.abc import Callable
@@ -300,6 +301,13 @@ def test_what_the_service_user_planted_there_is_left_alone(host: Host, whose: st
     assert "/etc/shadow" not in json.dumps(io_netplan.read(io_netplan.ORIGINAL))
 
 
+def test_systemd_reads_the_units_and_a_missing_program_is_no_error(host: Host) -> None:
+    changed(host)
+    assert {path.stat().st_mode & 0o777 for path in Path(io_netplan.UNITS).iterdir()} == {0o644}
+    shutil.rmtree(io_netplan.PROGRAM)
+    assert io_netplan.restore(host.run, "restored by the timer")
+
+
 def test_nothing_changes_where_the_timer_cannot_be_started(host: Host) -> None:
     def run(argv: list[str]) -> tuple[int, str, str]:
         return (1, "", "no systemd here") if argv[:2] == ["systemctl", "restart"] else host.run(argv)
@@ -378,6 +386,48 @@ def test_a_takeover_rewrites_only_files_that_name_an_interface(folders: Host) ->
     assert text.startswith("# gb10.cluster took enp1s0f1np1 out of this file;")
     assert yaml.safe_load(text) == netplan.without(FOREIGN, ["enp1s0f1np1"])[0]
     assert io_netplan_files.target(PARAMS)[1] == [], "only on request"
+
+
+def test_netplan_warns_of_a_file_that_others_can_read(folders: Host) -> None:
+    files = io_netplan_files.target({**PARAMS, "files": {"/etc/sysctl.d/60.conf": "theirs", "/etc/NetworkManager/60.conf": ""}})[0]["files"]
+    assert files == {folders.path("60-gb10.yaml"): ["ours", 0o600], "/etc/sysctl.d/60.conf": ["theirs", 0o644], "/etc/NetworkManager/60.conf": None}
+
+
+def test_the_difference_is_between_the_host_and_the_plan(folders: Host) -> None:
+    path = folders.write("60-gb10.yaml", "mtu: 1500\n")
+    shown = io_netplan_files.diff({"files": {path: ["mtu: 9000\n", 0o600]}}, [], ["a sentence"])["prepared"]
+    assert shown.splitlines()[3:] == ["-mtu: 1500", "+mtu: 9000", "# a sentence"]
+
+
+@pytest.fixture
+def netplan_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """The one folder of the host's netplan files, with one of them, at the same path below a scratch root."""
+    folder = tmp_path / "etc/netplan"
+    folder.mkdir(parents=True)
+    (folder / "01-host.yaml").write_text("host", encoding="utf-8")
+    monkeypatch.setattr(io_netplan_files, "NETPLAN_FOLDERS", (str(folder),))
+    monkeypatch.setattr(io_netplan_files, "_GENERATORS", (sys.executable,))
+    return folder
+
+
+def test_netplan_judges_the_files_of_the_host_with_ours(netplan_folder: Path, tmp_path: Path) -> None:
+    seen = {}
+
+    def run(argv: list[str]) -> tuple[int, str, str]:
+        scratch = Path(f"{argv[-1]}{netplan_folder}")
+        seen.update({path.name: path.read_text(encoding="utf-8") for path in scratch.iterdir()})
+        return 1, "", f"{scratch}/60.yaml:1:1: bad\n"
+
+    files = {f"{netplan_folder}/60.yaml": ["ours", 0o600], f"{netplan_folder}/50.yaml": None, "/etc/sysctl.d/60.conf": ["other", 0o644]}
+    answer = io_netplan_files.refusal(run, files, [], str(tmp_path / "scratch"))
+    assert (answer, seen) == (f"netplan rejects {netplan_folder}/60.yaml: line 1: bad", {"01-host.yaml": "host", "60.yaml": "ours"})
+
+
+def test_one_file_is_enough_to_be_rejected(netplan_folder: Path) -> None:
+    def run(argv: list[str]) -> tuple[int, str, str]:
+        return 1, "", f"{argv[-1]}{netplan_folder}/01-host.yaml:1:1: bad\n"
+
+    assert io_netplan_files.rejected(run) == [{"file": f"{netplan_folder}/01-host.yaml", "reason": "netplan rejects it: line 1: bad"}]
 
 
 def test_no_error_quotes_other_peoples_files(folders: Host, tmp_path: Path) -> None:

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from ansible_collections.gb10.cluster.plugins.module_utils.common.problems import Problem
 from ansible_collections.gb10.cluster.plugins.module_utils.fabric import plan as fabric
 from ansible_collections.gb10.cluster.plugins.module_utils.fabric.plan import NodeFabric
-from ansible_collections.gb10.cluster.plugins.module_utils.fabric.topology import SPARK_PORTS, Fabric, FabricNode, resolve_topology
+from ansible_collections.gb10.cluster.plugins.module_utils.fabric.topology import SPARK_PORTS, Fabric, FabricNode, resolve_topology, twins
 
 RING, SWITCH, SOCKET = Fabric("ring"), Fabric("switch"), Fabric("socket")
 
@@ -294,3 +294,7 @@ def test_a_pool_has_room_for_a_subnet_of_each_rail(pool: str, fits: bool) -> Non
 @pytest.mark.parametrize("mtu", [1280, 9216])
 def test_the_least_and_the_greatest_mtu(mtu: int) -> None:
     assert planned(sparks(2), Fabric(mtu=mtu))
+
+
+def test_an_invalid_choice_of_functions_means_both_until_it_is_reported() -> None:
+    assert [len(twins(0, functions)) for functions in ("both", "first", "second", "other")] == [2, 1, 1, 2]

@@ -122,11 +122,40 @@ def test_the_table_is_sound() -> None:
         ("0.22.1", 13, "not_needed"),
         ("0.32.0", 13, "not_needed"),
         ("0.33.0", 13, "not_needed"),
+        ("0.20", 13, "not_needed"),
         ("0.18.1", 13, "applied"),
     ],
 )
 def test_the_build_counts(version: str, cuda: int | None, expected: str) -> None:
     assert statuses(vllm_patches.present(request(names=["w8a8"], version=version, cuda=cuda), tree())) == [expected]
+
+
+@pytest.mark.parametrize(
+    ("version", "cuda", "capability", "expected"),
+    [
+        ("0.20.0", 13, "12.1", "not_needed"),
+        ("0.19.0", 13, "12.1", "use_flag"),
+        ("0.20.0", 12, "12.1", "use_flag"),
+        ("0.20.0", 13, "11.0", "use_flag"),
+    ],
+)
+def test_wheels_for_cuda_13_leave_the_kernels_of_12_out(version: str, cuda: int, capability: str, expected: str) -> None:
+    given = request(names=["w8a8_torch"], version=version, cuda=cuda, capability=ComputeCapability.parse(capability))
+    assert statuses(vllm_patches.present(given, tree())) == [expected]
+
+
+@pytest.mark.parametrize(
+    ("version", "environment", "flags"),
+    [("0.16.0", {"VLLM_USE_FLASHINFER_MOE_FP8": "0"}, []), ("0.17.0", {}, ["--moe-backend", "triton"])],
+)
+def test_a_variable_turns_flashinfer_off_until_there_is_a_flag(version: str, environment: dict[str, str], flags: list[str]) -> None:
+    plan = vllm_patches.present(request(names=["fp8_moe_oracle"], version=version), tree())
+    assert (plan.environment, plan.flags) == (environment, flags)
+
+
+def test_the_version_of_the_inserted_lines_is_known() -> None:
+    """Another version renews the patches of every installation."""
+    assert set(PATCHES.values()) == {1}
 
 
 def test_flags_and_variables_where_they_do() -> None:
@@ -181,6 +210,11 @@ def test_source_patches_whatever_else_would_do() -> None:
     again = vllm_patches.present(request(mechanism="source", cuda=13), files)
     assert statuses(again) == ["already_applied", "not_needed", "already_applied"]
     assert again.files == plan.files
+
+
+def test_a_kernel_that_is_off_says_so() -> None:
+    plan = vllm_patches.present(request(names=["w8a8"], mechanism="source"), tree())
+    assert b'return False, "CutlassFP8ScaledMMLinearKernel is off on 12.1 (gb10.cluster)"' in plan.files[f"{KERNELS}/cutlass.py"]
 
 
 def test_auto_takes_back_what_source_left() -> None:
@@ -404,6 +438,15 @@ def test_moe_tables_are_what_vllm_reads() -> None:
             assert entry["num_stages"] * entry["BLOCK_SIZE_K"] * (entry["BLOCK_SIZE_M"] + entry["BLOCK_SIZE_N"]) <= 99 * 1024
 
 
+@pytest.mark.parametrize(
+    ("batch", "expected"),
+    [(1, (16, 64, 1, 5)), (64, (16, 64, 1, 5)), (96, (32, 128, 8, 4)), (512, (32, 128, 8, 4)), (1024, (32, 128, 16, 4))],
+)
+def test_a_larger_batch_has_larger_tiles(batch: int, expected: tuple[int, ...]) -> None:
+    table = json.loads(next(iter(vllm_patch_files.moe_tables().values())))[str(batch)]
+    assert tuple(table[key] for key in ("BLOCK_SIZE_M", "BLOCK_SIZE_K", "GROUP_SIZE_M", "num_stages")) == expected
+
+
 def test_moe_config_goes_to_a_folder_and_respects_what_is_there() -> None:
     names = list(vllm_patch_files.moe_tables())
     files = tree(**{f"{CONFIGS}/{names[0]}": "{}", f"/configs/{names[1]}": "{}"})
@@ -412,6 +455,11 @@ def test_moe_config_goes_to_a_folder_and_respects_what_is_there() -> None:
     assert set(plan.files) == {f"/configs/{name}" for name in names[2:]}
     source = vllm_patches.present(request(names=["moe_config"], mechanism="source"), files)
     assert (statuses(source), set(source.files)) == (["applied"], {f"{CONFIGS}/{name}" for name in names[1:]})
+    files.run(source)
+    assert statuses(vllm_patches.present(request(names=["moe_config"], mechanism="source"), files)) == ["already_applied"]
+    files.written = dict.fromkeys(files.written, b"{}")
+    assert statuses(vllm_patches.present(request(names=["moe_config"], mechanism="source"), files)) == ["applied"]
+    files.written = {}
     every = vllm_patches.present(request(names=["moe_config"]), tree(**{f"{CONFIGS}/{name}": "{}" for name in names}))
     assert (statuses(every), every.files, every.environment) == (["not_needed"], {}, {})
     other = vllm_patches.present(request(names=["moe_config"], capability=ComputeCapability(12, 0)), files)
@@ -452,6 +500,13 @@ def test_triton_ptxas(bundled: frozenset[str], toolkit: frozenset[str], mechanis
     assert (statuses(plan), plan.environment) == ([status], variables if status == "use_flag" else {})
     assert plan.files == ({f"{PTXAS}/ptxas-blackwell": Link("/toolkit/ptxas")} if status == "applied" else {})
     assert statuses(vllm_patches.present(given, tree())) == ["not_needed"], "without Triton"
+
+
+@pytest.mark.parametrize(("path", "expected"), [("/toolkit/ptxas", "/toolkit/ptxas does not either"), ("", "no ptxas of a CUDA toolkit was found")])
+def test_a_missing_assembler_is_named(path: str, expected: str) -> None:
+    given = replace(request(names=["triton_ptxas"]), toolkit=Assembler(path, frozenset({"sm_120"})))
+    given = replace(given, bundled={"ptxas": Assembler("a"), "ptxas-blackwell": Assembler("b", frozenset({"sm_120"}))})
+    assert f", and {expected}; " in vllm_patches.present(given, tree(**{f"{PTXAS}/ptxas-blackwell": ""})).patches[0]["reason"]
 
 
 @pytest.mark.parametrize(

@@ -107,7 +107,7 @@ def test_check_mode_shows_and_changes_nothing(package: Path) -> None:
 
 def test_mode_owner_and_bytecode(package: Path) -> None:
     path = package / UTILS
-    path.chmod(0o640)
+    path.chmod(0o641)
     owner = (12345, 23456) if os.geteuid() == 0 else (os.getuid(), os.getgid())
     os.chown(path, *owner)
     bytecode = path.parent / "__pycache__"
@@ -116,7 +116,8 @@ def test_mode_owner_and_bytecode(package: Path) -> None:
         (bytecode / name).touch()
     patch(package)
     status = path.stat()
-    assert (status.st_mode & 0o777, (status.st_uid, status.st_gid)) == (0o640, owner)
+    assert (status.st_mode & 0o777, (status.st_uid, status.st_gid)) == (0o641, owner)
+    assert Path(f"{path}.gb10-sha256").stat().st_mode & 0o777 == 0o644
     assert [entry.name for entry in bytecode.iterdir()] == ["w8a8_utils_more.cpython-312.pyc"]
 
 
@@ -176,7 +177,10 @@ def test_a_link_in_place_of_an_assembler(tmp_path: Path, package: Path) -> None:
     assert (ptxas.readlink(), ptxas.with_name("ptxas-blackwell").readlink()) == (Path("/toolkit/ptxas"), Path("/toolkit/ptxas"))
     tree = io_patch_tree.Tree(str(package), "/none")
     assert tree.changes(files) == {} and tree.original(f"{PTXAS}/ptxas") == f"{ptxas}.gb10-original"
+    old = hashlib.sha256(b"old").hexdigest()
+    assert tree.digests(files, dict.fromkeys(files)) == {f"{PTXAS}/ptxas": old, f"{PTXAS}/ptxas-blackwell": ""}, "after they are restored"
     tree.write(dict.fromkeys(files))
+    assert io_patch_tree.Tree(str(package), "/none").digests([f"{PTXAS}/ptxas"], {}) == {f"{PTXAS}/ptxas": old}
     assert (ptxas.read_bytes(), ptxas.stat().st_mode & 0o777, [path.name for path in ptxas.parent.iterdir()]) == (b"old", 0o755, ["ptxas"])
 
 
@@ -321,6 +325,24 @@ def test_a_link_inside_the_package_is_followed(package: Path) -> None:
 
 def new_content(package: Path) -> dict[str, Wanted]:
     return {name: (package / name).read_bytes() + b"# new\n" for name in sorted(EDITED)}
+
+
+def test_a_new_file_can_be_read_by_all(tmp_path: Path, package: Path) -> None:
+    io_patch_tree.Tree(str(package), str(tmp_path / "tables")).write({f"{tmp_path}/tables/a.json": b"{}"})
+    assert (tmp_path / "tables/a.json").stat().st_mode & 0o777 == 0o644
+
+
+def test_a_failed_write_names_the_argument_of_its_file(tmp_path: Path, package: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    table, made = f"{tmp_path}/tables/a.json", os.replace
+
+    def full(source: str, target: str) -> None:
+        if target == table:
+            raise OSError(28, "No space left on device")
+        made(source, target)
+
+    monkeypatch.setattr(os, "replace", full)
+    with pytest.raises(ProblemsError, match="config_folder: writing failed"):
+        io_patch_tree.Tree(str(package), str(tmp_path / "tables")).write({**new_content(package), table: b"{}"})
 
 
 def test_a_folder_that_may_not_be_written(package: Path, monkeypatch: pytest.MonkeyPatch) -> None:
