@@ -23,6 +23,7 @@ CONFIG_FOLDER = "/etc/gb10/vllm"
 #: Variables that only the head's server gets.
 VARIABLES = (KEY_VARIABLE, "PYTHONPATH", "VLLM_CONFIG_ROOT")
 _SHORTEST_KEY = 16
+_ORIGIN = re.compile(r"[a-z][a-z0-9+.-]*://[A-Za-z0-9.\[\]:_-]+", re.ASCII)
 #: Wildcard addresses, and the address that the host itself uses then.
 _ANY: Mapping[str, str] = {"0.0.0.0": "127.0.0.1", "::": "::1"}
 
@@ -54,6 +55,13 @@ def check(keyed: bool, problem: str, host: str, name: str, clients: Sequence[str
         if not _network(client)
     ]
     return problems
+
+
+def origin_problems(variable: str, origins: Sequence[str]) -> list[Problem]:
+    """Return the entries of a list of origins that no browser sends."""
+    expected, fix = "an origin such as https://chat.example.com or http://localhost:3000, or *", "write scheme, host and port, without a path"
+    wrong = [index for index, origin in enumerate(origins) if origin != "*" and not _ORIGIN.fullmatch(origin)]
+    return [Problem(f"{variable}[{index}]", repr(origins[index]), expected, fix) for index in wrong]
 
 
 def environment(key: str, ranks: Mapping[str, str]) -> dict[str, str]:

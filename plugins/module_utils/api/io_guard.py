@@ -6,6 +6,7 @@
 
 vLLM itself requires its key only below /v1 and for a few more paths. In every release from 0.13.0 to 0.33.0,
 POST /invocations returns a completion for the same body without a key; /pause and /tokenize are open too.
+It takes the key from the headers of both APIs, and limits bodies, which vLLM reads without one.
 It also counts the requests without a complete response, for the watchdog: the engine reports a request after its first
 step, so that the metrics of an engine that hangs before this step are those of an idle one.
 The role vllm_serve copies this file to the head. It imports only the standard library.
@@ -13,8 +14,11 @@ The role vllm_serve copies this file to the head. It imports only the standard l
 
 from __future__ import annotations
 
+import asyncio
 import hmac
+import json
 import os
+from collections.abc import Collection, Mapping
 from typing import Any
 
 #: These reveal nothing about the requests and responses of other clients.
@@ -22,6 +26,16 @@ OPEN = frozenset({"/health", "/ping", "/metrics"})
 #: A header of the responses from these paths: the number of requests to other paths without a complete response. A
 #: server of several processes gives the number of one of them.
 OPEN_REQUESTS = "x-gb10-open-requests"
+#: Maximum bytes of a body, and the seconds for it. A request with images has some megabytes.
+MOST_BODY, BODY_SECONDS = 64 << 20, 300.0
+_MODELS = "/v1/models"
+#: Type of error in Anthropic's API, and code in OpenAI's.
+_ERRORS: Mapping[int, tuple[str, str, str]] = {
+    401: ("authentication_error", "invalid_api_key", "The API key is missing or wrong."),
+    404: ("not_found_error", "model_not_found", "The server has no model of this name."),
+    408: ("invalid_request_error", "request_timeout", f"The rest of the request did not arrive within {BODY_SECONDS:g} s."),
+    413: ("request_too_large", "request_too_large", f"The request is larger than {MOST_BODY >> 20} MiB."),
+}
 
 
 class Guard:
@@ -33,28 +47,51 @@ class Guard:
         self._requests = 0
 
     async def __call__(self, scope: dict[str, Any], receive: Any, send: Any) -> None:
-        """Forward a request, or respond with 401."""
+        """Forward a request, or refuse it."""
         kind = scope["type"]
         # Browsers send OPTIONS without a key, to find out whether they may send one.
         if kind == "http" and scope["path"] in OPEN:
             await self._app(scope, receive, self._with_count(send))
-        elif kind == "http" and self._allowed(scope):
-            await self._counted(scope, receive, send)
-        elif kind not in ("http", "websocket") or scope.get("method") == "OPTIONS" or self._allowed(scope):
+        elif kind not in ("http", "websocket") or scope.get("method") == "OPTIONS":
             await self._app(scope, receive, send)
-        elif kind == "websocket":
-            await send({"type": "websocket.close", "code": 1008})
+        elif not self._allowed(scope):
+            await (send({"type": "websocket.close", "code": 1008}) if kind == "websocket" else _refuse(401, scope, send))
         else:
-            headers = [(b"content-type", b"application/json"), (b"www-authenticate", b"Bearer")]
-            await send({"type": "http.response.start", "status": 401, "headers": headers})
-            await send({"type": "http.response.body", "body": b'{"error": "Unauthorized"}'})
+            # vLLM asks for the key again, and only in this header.
+            headers = [(name, value) for name, value in scope["headers"] if name != b"authorization"]
+            scope = {**scope, "headers": [*headers, (b"authorization", b"Bearer " + self._key)]}
+            await (self._app(scope, receive, send) if kind == "websocket" else self._http(scope, receive, send))
 
-    async def _counted(self, scope: dict[str, Any], receive: Any, send: Any) -> None:
+    async def _http(self, scope: dict[str, Any], receive: Any, send: Any) -> None:
+        if scope["method"] == "GET" and scope["path"].startswith(f"{_MODELS}/"):
+            await self._model(scope, receive, send)
+            return
+        parts = await _body(scope, receive) if scope["method"] == "POST" else []
+        if isinstance(parts, int):
+            await _refuse(parts, scope, send)
+            return
+
+        async def replayed() -> Any:
+            return parts.pop(0) if parts else await receive()
+
         self._requests += 1
         try:
-            await self._app(scope, receive, send)
+            await self._app(scope, replayed, send)
         finally:
             self._requests -= 1
+
+    async def _model(self, scope: dict[str, Any], receive: Any, send: Any) -> None:
+        """Answer with one entry of the list of models. vLLM has the list alone."""
+        sent: list[dict[str, Any]] = []
+
+        async def keep(message: dict[str, Any]) -> None:
+            sent.append(message)
+
+        await self._app({**scope, "path": _MODELS, "raw_path": _MODELS.encode()}, receive, keep)
+        listed = json.loads(b"".join(message.get("body", b"") for message in sent))
+        name = scope["path"].removeprefix(f"{_MODELS}/")
+        entry = next((entry for entry in listed.get("data", ()) if entry["id"] == name), None)
+        await (_answer(200, entry, scope, send) if entry else _refuse(404, scope, send))
 
     def _with_count(self, send: Any) -> Any:
         async def forward(message: dict[str, Any]) -> None:
@@ -66,6 +103,56 @@ class Guard:
         return forward
 
     def _allowed(self, scope: dict[str, Any]) -> bool:
-        values = [value for name, value in scope["headers"] if name == b"authorization"]
-        scheme, _blank, key = (values or [b""])[0].partition(b" ")
-        return scheme.lower() == b"bearer" and hmac.compare_digest(key, self._key)
+        headers = dict(reversed(scope["headers"]))
+        scheme, _blank, key = headers.get(b"authorization", b"").partition(b" ")
+        given = key if scheme.lower() == b"bearer" else headers.get(b"x-api-key", b"")
+        return hmac.compare_digest(given.strip(), self._key)
+
+
+async def _body(scope: dict[str, Any], receive: Any) -> list[dict[str, Any]] | int:
+    """Return the messages with the whole body, or the status of the refusal."""
+    length = dict(scope["headers"]).get(b"content-length", b"0")
+    if length.isdigit() and int(length) > MOST_BODY:
+        return 413
+    try:
+        return await asyncio.wait_for(_received(receive), BODY_SECONDS) or 413
+    except asyncio.TimeoutError:  # noqa: UP041  # Python 3.10 has two of them.
+        return 408
+
+
+async def _received(receive: Any) -> list[dict[str, Any]]:
+    """Return the messages with the whole body, none if it is too large."""
+    parts: list[dict[str, Any]] = []
+    size = 0
+    while not parts or parts[-1].get("more_body", False):
+        parts.append(await receive())
+        size += len(parts[-1].get("body", b""))
+        if size > MOST_BODY:
+            return []
+    return parts
+
+
+def _origins(scope: dict[str, Any]) -> Collection[str]:
+    """Return the origins that vLLM answers (--allowed-origins), from its own middleware, which this one is around."""
+    entries = getattr(scope.get("app"), "user_middleware", ())
+    return next((entry.kwargs["allow_origins"] for entry in entries if "allow_origins" in entry.kwargs), ())
+
+
+async def _refuse(status: int, scope: dict[str, Any], send: Any) -> None:
+    """Answer with an error in the form of the API that the path belongs to."""
+    kind, code, message = _ERRORS[status]
+    if scope["path"].startswith("/v1/messages"):
+        body: dict[str, Any] = {"type": "error", "error": {"type": kind, "message": message}}
+    else:
+        body = {"error": {"message": message, "type": "invalid_request_error", "param": None, "code": code}}
+    await _answer(status, body, scope, send)
+
+
+async def _answer(status: int, body: dict[str, Any], scope: dict[str, Any], send: Any) -> None:
+    headers = [(b"content-type", b"application/json")] + [(b"www-authenticate", b"Bearer")] * (status == 401)
+    origin, allowed = dict(scope["headers"]).get(b"origin", b""), _origins(scope)
+    # Without these headers, a page sees no status and no text.
+    if origin and ("*" in allowed or origin.decode("latin-1") in allowed):
+        headers += [(b"access-control-allow-origin", origin), (b"vary", b"Origin")]
+    await send({"type": "http.response.start", "status": status, "headers": headers})
+    await send({"type": "http.response.body", "body": json.dumps(body).encode()})

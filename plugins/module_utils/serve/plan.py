@@ -6,11 +6,13 @@
 
 from __future__ import annotations
 
+import json
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
+from ansible_collections.gb10.cluster.plugins.module_utils.api import access
 from ansible_collections.gb10.cluster.plugins.module_utils.common import arguments
 from ansible_collections.gb10.cluster.plugins.module_utils.common.problems import Problem, ProblemsError
 from ansible_collections.gb10.cluster.plugins.module_utils.launch import argv as launch
@@ -51,7 +53,7 @@ _SHARES = (_SHARE, "--device-memory-utilization")
 #: The sequences and the tokens of each request in the KV cache of a pooling model: with its most requests, one batch.
 _POOLED = (2, 128)
 _MARLIN = "VLLM_MARLIN_USE_ATOMIC_ADD"
-_MEDIA = "--allowed-media-domains"
+_MEDIA, _ORIGINS = "--allowed-media-domains", "--allowed-origins"
 #: A host name or IPv4 address, as vLLM reads it from a URL.
 _DOMAIN = re.compile(r"[a-z0-9]([a-z0-9.-]{0,251}[a-z0-9])?", re.ASCII)
 #: Arguments that variables replace, with the variable's value that means unset.
@@ -113,6 +115,7 @@ def decide(inputs: Inputs) -> Decision:
         _named(model, options, plan is not None),
         _Part(args=[f"{argument}={file.path}" for argument, file in files]),
         _media(settings.api_media_domains),
+        _origins(settings.api_origins),
         _Part(problems=[] if served else [_required(inputs)]),
         _Part(why=_unchecked(inputs), problems=[*_contradictions(settings, tensor, pipeline, user_args), *unread]),
     )
@@ -195,6 +198,12 @@ def _media(domains: Sequence[str]) -> _Part:
         if not _DOMAIN.fullmatch(domain)
     ]
     return _Part(args=[_MEDIA, *domains] if domains and not problems else [], problems=problems)
+
+
+def _origins(origins: Sequence[str]) -> _Part:
+    """Let web pages of these origins use the API."""
+    problems = access.origin_problems("gb10_api_origins", origins)
+    return _Part(args=[_ORIGINS, json.dumps(origins)] if origins and not problems else [], problems=problems)
 
 
 def _names(inputs: Inputs) -> bool:

@@ -40,6 +40,7 @@ class Settings:
     api_port: int
     api_key_enabled: bool
     api_media_domains: Sequence[str]
+    api_origins: Sequence[str]
     extra_env: Mapping[str, str]
     max_model_len: int
     max_num_seqs: int

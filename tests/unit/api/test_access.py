@@ -1,8 +1,7 @@
-"""The API's key: rejected values, the processes that get it, and the requests that require it."""
+"""The API's key: rejected values, and the processes that get it."""
 
 from __future__ import annotations
 
-import asyncio
 import json
 from pathlib import Path
 from typing import Any
@@ -12,7 +11,6 @@ from cluster_nodes import mistakes, spark
 from run_module import run_module
 
 from ansible_collections.gb10.cluster.plugins.module_utils.api import access as api_access
-from ansible_collections.gb10.cluster.plugins.module_utils.api import io_guard as io_api_guard
 from ansible_collections.gb10.cluster.plugins.module_utils.health import io_client as io_vllm
 
 KEY = "sk-" + "0123456789abcdef" * 2
@@ -125,96 +123,6 @@ def test_what_is_no_key_is_refused_without_being_shown(tmp_path: Path) -> None:
     assert answer["failed"]
     assert "does not contain a key" in answer["msg"]
     assert "two words" not in answer["msg"]
-
-
-class Api:
-    """The application that the guard protects."""
-
-    def __init__(self) -> None:
-        self.reached = False
-
-    async def __call__(self, _scope: Any, _receive: Any, _send: Any) -> None:
-        self.reached = True
-
-
-def asked(path: str, authorization: bytes | None = None, **scope: Any) -> tuple[bool, list[dict[str, Any]]]:
-    """Return whether a request reached the API, and the guard's response."""
-    api, sent = Api(), []
-
-    async def send(message: dict[str, Any]) -> None:
-        sent.append(message)
-
-    headers = [(b"host", b"head")] + ([(b"authorization", authorization)] if authorization is not None else [])
-    asyncio.run(io_api_guard.Guard(api)({"type": "http", "method": "POST", "path": path, "headers": headers, **scope}, None, send))
-    return api.reached, sent
-
-
-@pytest.mark.parametrize("path", ["/v1/completions", "/invocations", "/tokenize", "/pause", "/v1/models", "/", "/health/", "/metrics/x"])
-@pytest.mark.parametrize("authorization", [None, b"", b"Bearer", b"Bearer ", b"Bearer x", KEY.encode(), b"Basic " + KEY.encode(), b"Bearer \xff"])
-def test_without_the_key_nothing_is_answered(monkeypatch: pytest.MonkeyPatch, path: str, authorization: bytes | None) -> None:
-    monkeypatch.setenv("VLLM_API_KEY", KEY)
-    reached, sent = asked(path, authorization)
-    assert (reached, sent[0]["status"], sent[1]["body"]) == (False, 401, b'{"error": "Unauthorized"}')
-
-
-def test_with_the_key_and_for_health_all_is(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("VLLM_API_KEY", KEY)
-    assert asked("/invocations", b"Bearer " + KEY.encode()) == (True, [])
-    assert asked("/v1/completions", b"bearer " + KEY.encode()) == (True, [])
-    assert asked("/health") == (True, [])
-    assert asked("/v1/models", method="OPTIONS") == (True, [])
-    assert asked("", type="lifespan") == (True, [])
-    reached, sent = asked("/v1/realtime", type="websocket")
-    assert (reached, sent) == (False, [{"type": "websocket.close", "code": 1008}])
-
-
-@pytest.mark.parametrize("failure", [None, ConnectionResetError("the client closed")])
-def test_open_requests_are_counted(monkeypatch: pytest.MonkeyPatch, failure: Exception | None) -> None:
-    monkeypatch.setenv("VLLM_API_KEY", KEY)
-    headers = [(b"authorization", b"Bearer " + KEY.encode())]
-
-    async def scenario() -> list[str]:
-        may_end = asyncio.Event()
-
-        async def api(scope: dict[str, Any], _receive: Any, send: Any) -> None:
-            if scope["path"] != "/metrics":
-                await may_end.wait()
-                if failure:
-                    raise failure
-            await send({"type": "http.response.start", "status": 200})
-            await send({"type": "http.response.body", "body": b""})
-
-        guard = io_api_guard.Guard(api)
-        counts: list[str] = []
-
-        async def count(message: dict[str, Any]) -> None:
-            counts.extend(value.decode() for name, value in message.get("headers", []) if name.decode() == io_api_guard.OPEN_REQUESTS)
-
-        async def drop(_message: dict[str, Any]) -> None:
-            """A client that reads nothing."""
-
-        async def request(path: str, send: Any) -> None:
-            await guard({"type": "http", "method": "POST", "path": path, "headers": headers}, None, send)
-
-        requests = [asyncio.create_task(request("/v1/completions", drop)) for _number in range(3)]
-        await asyncio.sleep(0)
-        await request("/metrics", count)
-        requests[0].cancel()
-        await asyncio.wait(requests[:1])
-        await request("/metrics", count)
-        may_end.set()
-        await asyncio.wait(requests)
-        assert [task.exception() for task in requests[1:]] == [failure] * 2
-        await request("/metrics", count)
-        return counts
-
-    assert asyncio.run(scenario()) == ["3", "2", "0"]
-
-
-def test_a_server_without_a_key_does_not_start(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.delenv("VLLM_API_KEY", raising=False)
-    with pytest.raises(KeyError):
-        io_api_guard.Guard(Api())
 
 
 @pytest.mark.parametrize(

@@ -451,6 +451,19 @@ def test_media_come_from_the_given_hosts_alone() -> None:
     assert "--allowed-media-domains" not in plain.args and "VLLM_MEDIA_URL_ALLOW_REDIRECTS" not in plain.environment
 
 
+def test_pages_of_the_given_origins_use_the_api() -> None:
+    words = serve_plan.decide(inputs("gpt-oss-20b", gb10_api_origins=["https://chat.example", "http://localhost:3000"])).args
+    assert words[words.index("--allowed-origins") + 1] == '["https://chat.example", "http://localhost:3000"]'
+    assert "--allowed-origins" not in serve_plan.decide(inputs("gpt-oss-20b")).args
+
+
+@pytest.mark.parametrize("origin", ["chat.example", "https://chat.example/", "https://a b", "--x", ""])
+def test_an_origin_has_no_path(origin: str) -> None:
+    decision = serve_plan.decide(inputs("gpt-oss-20b", gb10_api_origins=["*", origin]))
+    assert [problem.path for problem in decision.problems] == ["gb10_api_origins[1]"]
+    assert "--allowed-origins" not in decision.args
+
+
 @pytest.mark.parametrize("domain", ["--trust-remote-code", "https://a.example", "a.example/x", "a.example:80", "A.example", "", "a b"])
 def test_a_host_of_media_is_a_name_alone(domain: str) -> None:
     decision = serve_plan.decide(inputs("gpt-oss-20b", gb10_api_media_domains=["a.example", domain]))

@@ -1,0 +1,204 @@
+"""The API's guard: keys in the headers of both APIs, refusals that clients and browsers read, limits of bodies."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from collections.abc import Iterable
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+
+from ansible_collections.gb10.cluster.plugins.module_utils.api import io_guard
+
+KEY = "sk-" + "0123456789abcdef" * 2
+BEARER = {"authorization": f"Bearer {KEY}"}
+LISTED = {"object": "list", "data": [{"id": "org/model", "object": "model"}]}
+
+
+class Api:
+    """The application behind the guard: it reads the body, and answers with the list of models."""
+
+    def __init__(self) -> None:
+        self.bodies: list[bytes] = []
+        self.headers: list[dict[bytes, bytes]] = []
+
+    async def __call__(self, scope: dict[str, Any], receive: Any, send: Any) -> None:
+        self.headers.append(dict(scope.get("headers", ())))
+        body = b""
+        while scope.get("method") == "POST":
+            message = await receive()
+            body += message.get("body", b"")
+            if not message.get("more_body"):
+                break
+        self.bodies.append(body)
+        await send({"type": "http.response.start", "status": 200, "headers": []})
+        await send({"type": "http.response.body", "body": json.dumps(LISTED).encode()})
+
+
+def sent(*parts: bytes) -> list[dict[str, Any]]:
+    return [{"type": "http.request", "body": part, "more_body": part is not parts[-1]} for part in parts]
+
+
+def asked(
+    path: str,
+    headers: dict[str, str] | None = None,
+    messages: Iterable[dict[str, Any]] = ({"type": "http.request", "body": b"{}"},),
+    **scope: Any,
+) -> tuple[Api, int, dict[str, str], Any]:
+    """Return the application, and the status, headers and JSON of the answer."""
+    api, answers, waiting = Api(), list[dict[str, Any]](), list(messages)
+
+    async def receive() -> dict[str, Any]:
+        if not waiting:
+            await asyncio.sleep(60)
+        return waiting.pop(0)
+
+    async def send(message: dict[str, Any]) -> None:
+        answers.append(message)
+
+    given = [(b"host", b"head"), *((name.encode(), value.encode("latin-1")) for name, value in (headers or {}).items())]
+    asyncio.run(io_guard.Guard(api)({"type": "http", "method": "POST", "path": path, "headers": given, **scope}, receive, send))
+    found = {name.decode(): value.decode() for name, value in answers[0].get("headers", ())}
+    return api, answers[0].get("status", 0), found, json.loads(answers[1]["body"]) if len(answers) > 1 else answers[0]
+
+
+@pytest.fixture(autouse=True)
+def key(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("VLLM_API_KEY", KEY)
+
+
+@pytest.mark.parametrize("path", ["/v1/completions", "/invocations", "/tokenize", "/pause", "/v1/models", "/", "/health/", "/metrics/x"])
+@pytest.mark.parametrize(
+    "headers",
+    [
+        {},
+        *({"authorization": value} for value in ("", "Bearer", "Bearer ", "Bearer x", KEY, f"Basic {KEY}", "Bearer \xff")),
+        {"x-api-key": "x"},
+        {"authorization": "Bearer x", "x-api-key": KEY},
+    ],
+)
+def test_without_the_key_nothing_is_answered(path: str, headers: dict[str, str]) -> None:
+    api, status, answer, body = asked(path, headers)
+    assert (api.bodies, status, answer["www-authenticate"]) == ([], 401, "Bearer")
+    message = "The API key is missing or wrong."
+    assert body == {"error": {"message": message, "type": "invalid_request_error", "param": None, "code": "invalid_api_key"}}
+
+
+@pytest.mark.parametrize("path", ["/v1/messages", "/v1/messages/count_tokens"])
+def test_a_refusal_has_the_form_of_the_path(path: str) -> None:
+    assert asked(path)[3] == {"type": "error", "error": {"type": "authentication_error", "message": "The API key is missing or wrong."}}
+
+
+@pytest.mark.parametrize(
+    "headers", [BEARER, {"authorization": f"bearer  {KEY} "}, {"x-api-key": KEY}, {"authorization": f"Basic {KEY}", "x-api-key": KEY}]
+)
+def test_both_headers_reach_vllm_as_the_one_that_it_reads(headers: dict[str, str]) -> None:
+    api, status, _headers, _body = asked("/v1/chat/completions", headers, sent(b"a", b"", b"c"))
+    assert (status, api.bodies, api.headers[0][b"authorization"]) == (200, [b"ac"], f"Bearer {KEY}".encode())
+
+
+def test_health_and_preflights_need_no_key() -> None:
+    assert asked("/health", method="GET")[1] == 200
+    assert asked("/v1/models", method="OPTIONS")[1] == 200
+    assert len(asked("", type="lifespan")[0].bodies) == 1
+    assert asked("/v1/realtime", type="websocket")[3] == {"type": "websocket.close", "code": 1008}
+    assert asked("/v1/realtime", BEARER, type="websocket")[1] == 200
+
+
+@pytest.mark.parametrize(
+    ("allowed", "origin", "expected"),
+    [
+        (["https://chat.example"], "https://chat.example", "https://chat.example"),
+        (["*"], "null", "null"),
+        (["https://chat.example"], "https://other.example", None),
+        ([], "https://chat.example", None),
+        (["https://chat.example"], None, None),
+    ],
+)
+def test_a_page_of_an_allowed_origin_reads_the_refusal(allowed: list[str], origin: str | None, expected: str | None) -> None:
+    """vLLM's middleware answers preflights and adds this header to its own answers alone."""
+    others = SimpleNamespace(kwargs={})
+    app = SimpleNamespace(user_middleware=[others, SimpleNamespace(kwargs={"allow_origins": allowed})])
+    _api, status, headers, _body = asked("/v1/models", {"origin": origin} if origin else {}, app=app)
+    assert (status, headers.get("access-control-allow-origin"), headers.get("vary")) == (401, expected, "Origin" if expected else None)
+
+
+@pytest.mark.parametrize(("name", "status"), [("org/model", 200), ("other", 404)])
+def test_one_model_is_an_entry_of_the_list(name: str, status: int) -> None:
+    _api, found, _headers, body = asked(f"/v1/models/{name}", BEARER, method="GET")
+    assert (found, body["id"] if status == 200 else body["error"]["code"]) == (status, name if status == 200 else "model_not_found")
+
+
+def test_a_large_body_is_refused_before_it_is_read(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(io_guard, "MOST_BODY", 3)
+    assert asked("/v1/completions", {**BEARER, "content-length": "4"}, [])[1] == 413
+    api, status, _headers, body = asked("/v1/completions", BEARER, sent(b"ab", b"cd"))
+    assert (api.bodies, status, body["error"]["code"]) == ([], 413, "request_too_large")
+    assert asked("/v1/completions", {**BEARER, "content-length": "3"}, sent(b"ab", b"c"))[0].bodies == [b"abc"]
+    assert asked("/v1/completions", {"content-length": "4"}, [])[1] == 401
+
+
+def test_a_half_sent_body_ends_and_is_no_open_request(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(io_guard, "BODY_SECONDS", 0.05)
+    half = sent(b"{", b"}")[:1]
+    api, status, _headers, body = asked("/v1/messages", BEARER, half)
+    assert (api.bodies, status, body["error"]["type"]) == ([], 408, "invalid_request_error")
+
+
+@pytest.mark.parametrize("failure", [None, ConnectionResetError("the client closed")])
+def test_open_requests_are_counted(failure: Exception | None) -> None:
+    headers = [(b"authorization", f"Bearer {KEY}".encode())]
+
+    async def scenario() -> list[str]:
+        may_end = asyncio.Event()
+
+        async def api(scope: dict[str, Any], _receive: Any, send: Any) -> None:
+            if scope["path"] != "/metrics":
+                await may_end.wait()
+                if failure:
+                    raise failure
+            await send({"type": "http.response.start", "status": 200})
+            await send({"type": "http.response.body", "body": b""})
+
+        guard = io_guard.Guard(api)
+        counts: list[str] = []
+
+        async def count(message: dict[str, Any]) -> None:
+            counts.extend(value.decode() for name, value in message.get("headers", []) if name.decode() == io_guard.OPEN_REQUESTS)
+
+        async def drop(_message: dict[str, Any]) -> None:
+            """A client that reads nothing."""
+
+        async def complete() -> dict[str, Any]:
+            return {"type": "http.request", "body": b"{}"}
+
+        async def half() -> dict[str, Any]:
+            await asyncio.sleep(60)
+            return {}
+
+        async def request(path: str, send: Any, receive: Any = complete) -> None:
+            await guard({"type": "http", "method": "POST", "path": path, "headers": headers}, receive, send)
+
+        unfinished = asyncio.create_task(request("/v1/completions", drop, half))
+        requests = [asyncio.create_task(request("/v1/completions", drop)) for _number in range(3)]
+        await asyncio.sleep(0.05)
+        await request("/metrics", count)
+        requests[0].cancel()
+        await asyncio.wait(requests[:1])
+        await request("/metrics", count)
+        may_end.set()
+        await asyncio.wait(requests)
+        assert [task.exception() for task in requests[1:]] == [failure] * 2
+        await request("/metrics", count)
+        unfinished.cancel()
+        return counts
+
+    assert asyncio.run(scenario()) == ["3", "2", "0"]
+
+
+def test_a_server_without_a_key_does_not_start(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv("VLLM_API_KEY")
+    with pytest.raises(KeyError):
+        io_guard.Guard(Api())
