@@ -27,7 +27,7 @@ def client(api: Mapping[str, Any], model: str, kind: str) -> list[str]:
     key = [f"key: ssh -t {login} sudo cat {api['key_file']}"] if api["key_file"] else []
     path, body = _CHAT if kind == "generate" else probe.request(kind, model)
     words = ["curl", api["endpoint"].removesuffix("/v1") + path]
-    words += ["--cacert", shlex.quote(api["ca_file"])] if api["ca_file"] else []
+    words += [f"--cacert {shlex.quote(api['ca_file'])}"] if api["ca_file"] else []
     words += ['--header "Authorization: Bearer $KEY"'] if key else []
     words += ["--json", shlex.quote(json.dumps({"model": model, **body}, separators=(",", ":")))]
     return [*key, *shell.folded(words)]

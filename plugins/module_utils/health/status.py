@@ -92,7 +92,8 @@ def lines(nodes: Sequence[Mapping[str, Any]], wanted: str) -> list[str]:
     result = _api(nodes, wanted)
     locks = [node["status"]["lock"] for node in nodes if node["head"] and node["status"].get("lock")]
     result += [f"locked: {lock['text']}, for {spans.span(lock['age'])}" for lock in locks]
-    result += _watchdog(nodes)
+    said = watchdog({node["name"]: node["status"]["watchdog"] for node in nodes if node["status"].get("watchdog")})
+    result += [f"watchdog: {said}"] if said else []
     width = max([4, *(len(node["name"]) for node in nodes)])
     for node in nodes:
         result += [f"{name:{width}}  {text}" for name, text in zip((node["name"], *[""] * 2), _node(node), strict=False)]
@@ -135,16 +136,15 @@ def _reboots(nodes: Sequence[Mapping[str, Any]]) -> list[str]:
     return [f"warning: {name}: {packages.pending_reboot(found['packages'])}" for name, found in pending.items()]
 
 
-def _watchdog(nodes: Sequence[Mapping[str, Any]]) -> list[str]:
-    """Return the line of the watchdog, from the head, and its nodes without a running one; [] without a watchdog."""
-    found = {node["name"]: node["status"]["watchdog"] for node in nodes if node["status"].get("watchdog")}
+def watchdog(found: Mapping[str, Mapping[str, Any]]) -> str:
+    """Return the state of the watchdog on the head, and the nodes without a running one. ``found``: by node, {} without it."""
     down = [f"DOWN on {', '.join(name for name in found if not found[name]['active'])}"] if not all(each["active"] for each in found.values()) else []
     head = next((each for each in found.values() if each["active"] and each.get("head")), None)
     if head:
         state = "armed" if head.get("armed") else "not armed before the first answer"
         alarm = f"last alarm {head['last_alarm']}" if head.get("last_alarm") else "no alarm"
         down = [f"{head['mode']}, {state}, {alarm}, {_restarts(head.get('restarts', 0))} in the last hour", *down]
-    return [f"watchdog: {'; '.join(down)}"] if down else []
+    return "; ".join(down)
 
 
 def _api(nodes: Sequence[Mapping[str, Any]], wanted: str) -> list[str]:
@@ -159,7 +159,7 @@ def _api(nodes: Sequence[Mapping[str, Any]], wanted: str) -> list[str]:
     if api["answers"]:
         result = [f"{name}{kind} answers in {api['answered_after'] * 1000:.0f} ms at {head['endpoint']}{_since(head['status'])}"]
         result += example.client(head, name, api["kind"])
-    result += [_activity(api), *_draft(api), f"model: {api['root'] or 'unknown'}"]
+    result += [activity(api), *_draft(api), f"model: {api['root'] or 'unknown'}"]
     if api["root"] and api["root"] != wanted:
         result.append(f"the inventory specifies {wanted}: the next site.yml run switches to it")
     return result
@@ -171,7 +171,7 @@ def _since(status: Mapping[str, Any]) -> str:
     return f", up for {spans.span(max(0.0, status['uptime'] - serving['started']))}" if serving else ""
 
 
-def _activity(api: Mapping[str, Any]) -> str:
+def activity(api: Mapping[str, Any]) -> str:
     pooling = api["kind"] in _KINDS
     measured = api["requests_per_second"] if pooling else api["tokens_per_second"]
     speed = f"{'unknown' if measured is None else f'{measured:.1f}'} {'requests/s finished' if pooling else 'tokens/s generated'}"

@@ -72,10 +72,10 @@ def test_the_plan_of_two_sparks_reads_as_reviewed() -> None:
     assert_recorded(SNAPSHOT, text)
     # The findings come before the commands, and the answer last.
     assert text.index("\nfindings:\n") < text.index("/vllm serve") < text.index(" 2 nodes: fits, ") < text.index("\nAPI at ")
-    begin = text.index("  /opt/gb10/runtime/", text.index("(head, "))
+    begin = text.index("\n  /opt/gb10/runtime/", text.index("(head, "))
     commands = text[begin : text.index("  VLLM_HOST_IP=", begin)]
     assert all(len(line) <= 76 or len(line.split()) <= 2 for line in commands.splitlines())
-    ran = subprocess.run(["sh", "-c", commands.replace("  /opt", "  echo /opt")], capture_output=True, text=True, check=True).stdout.splitlines()
+    ran = subprocess.run(["sh", "-c", commands.replace("\n  /opt/gb10/runtime", "\necho /opt")], capture_output=True, text=True, check=True).stdout.splitlines()
     assert [line.split()[1] for line in ran] == ["start", "serve"]
     assert ran[1].split()[2:] == launch.vllm_argv({**plan, "node": plan["nodes"][0]})[2:]
 
