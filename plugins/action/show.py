@@ -24,7 +24,8 @@ class ActionModule(ActionBase):
     def run(self, tmp: Any = None, task_vars: dict[str, Any] | None = None) -> dict[str, Any]:
         """Return the printed lines."""
         super().run(tmp, task_vars)
-        _result, arguments = self.validate_argument_spec(argument_spec={"lines": {"type": "raw", "required": True}, "last": {"type": "bool", "default": False}})
+        options = {"lines": {"type": "raw", "required": True}, "last": {"type": "bool", "default": False}}
+        _result, arguments = self.validate_argument_spec(argument_spec=options)
         given = arguments["lines"]
         text = given if isinstance(given, str) else "\n".join(map(str, given))
         lines = [printable(line) for line in text.split("\n")]

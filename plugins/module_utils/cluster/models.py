@@ -156,5 +156,6 @@ def _cells(row: Row, common: str) -> tuple[str, ...]:
 def _line(cells: Sequence[str], widths: Sequence[int]) -> str:
     """Return a row of the table: names, speeds and reasons left-aligned, numbers right-aligned."""
     *numbers, last = cells
-    start = _GAP.join([*(cell.rjust(width) if number else cell.ljust(width) for number, (cell, width) in enumerate(zip(numbers, widths, strict=False))), ""])
+    padded = [cell.rjust(width) for cell, width in zip(numbers, widths, strict=False)]
+    start = _GAP.join([numbers[0].ljust(widths[0]), *padded[1:], ""])
     return start + (last if len(cells) == len(widths) else textwrap.shorten(last, _MOST_REASON, placeholder=" …"))

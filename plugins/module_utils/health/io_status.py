@@ -42,7 +42,8 @@ def node(run: Run) -> dict[str, Any]:
 
     ``gate`` of a service is the text of its closed gates.
 
-    ``driver`` is the GPU's, "" without one; ``temperature`` is its degrees Celsius, None if unknown. ``links`` are {interface, carrier, speed, hca, state} of the fabric's
+    ``driver`` is the GPU's, "" without one; ``temperature`` is its degrees Celsius, None if unknown.
+    ``links`` are {interface, carrier, speed, hca, state} of the fabric's
     interfaces, with Mb/s and the state of the RDMA port. ``error`` is {unit, text, age} of the last error in the journal
     since boot, or {}. ``lock`` is {text, age} of the run that holds the cluster's lock, or {}. ``record`` is the ID
     of the current launch record, or "". ``image`` is the image of the ranks and its ID, "" without containers.

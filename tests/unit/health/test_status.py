@@ -15,8 +15,8 @@ import pytest
 from run_module import program, run_module
 
 from ansible_collections.gb10.cluster.plugins.module_utils.common import spans
-from ansible_collections.gb10.cluster.plugins.module_utils.health import io_client as io_vllm
 from ansible_collections.gb10.cluster.plugins.module_utils.health import example, io_status, probe
+from ansible_collections.gb10.cluster.plugins.module_utils.health import io_client as io_vllm
 from ansible_collections.gb10.cluster.plugins.module_utils.health import status as status_text
 from ansible_collections.gb10.cluster.plugins.module_utils.health.status import GIB
 

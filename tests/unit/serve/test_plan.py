@@ -75,7 +75,8 @@ def test_the_plan_of_two_sparks_reads_as_reviewed() -> None:
     begin = text.index("\n  /opt/gb10/runtime/", text.index("(head, "))
     commands = text[begin : text.index("  VLLM_HOST_IP=", begin)]
     assert all(len(line) <= 76 or len(line.split()) <= 2 for line in commands.splitlines())
-    ran = subprocess.run(["sh", "-c", commands.replace("\n  /opt/gb10/runtime", "\necho /opt")], capture_output=True, text=True, check=True).stdout.splitlines()
+    script = commands.replace("\n  /opt/gb10/runtime", "\necho /opt")
+    ran = subprocess.run(["sh", "-c", script], capture_output=True, text=True, check=True).stdout.splitlines()
     assert [line.split()[1] for line in ran] == ["start", "serve"]
     assert ran[1].split()[2:] == launch.vllm_argv({**plan, "node": plan["nodes"][0]})[2:]
 
