@@ -10,7 +10,7 @@ import sys
 from pathlib import Path
 
 import pytest
-from repository import ROOT
+from repository import ROOT, load_yaml, read
 
 PLAYBOOK = r"""
 - hosts: a,b
@@ -193,3 +193,22 @@ def test_the_last_lines_of_a_run_follow_its_recap(tmp_path: Path) -> None:
         ).stdout
         assert said.count("  endpoint\n") == 1
         assert said.endswith("\n  endpoint\n") == end
+
+
+@pytest.mark.parametrize("name", ["history", "models", "plan", "status", "verify"])
+def test_every_play_of_a_playbook_that_shows_something_answers(name: str) -> None:
+    assert all(play["vars"]["playbook_answer"] for play in load_yaml(read(f"playbooks/{name}.yml")))
+
+
+def test_the_end_of_a_plan_is_its_answer_on_a_small_terminal() -> None:
+    play = ["playbooks/plan.yml", "-i", "inventories/two-spark", "-e", "gb10_plan_offline=typical"]
+    command = shlex.join([str(Path(sys.executable).with_name("ansible-playbook")), *play])
+    given = {name: value for name, value in os.environ.items() if not name.startswith("ANSIBLE_")} | {"NO_COLOR": "1"}
+    shown = subprocess.run(
+        ["script", "--quiet", "--command", f"stty columns 80; {command}", "/dev/null"], cwd=ROOT, env=given, stdout=subprocess.PIPE, check=True
+    ).stdout.decode()
+    lines = [line.rpartition("\x1b[K")[2].lstrip("\r") for line in shown.split("\r\n")]
+    assert lines[0] == "  typical facts, not read from the nodes:"
+    end = [line for line in lines if line.strip()]
+    assert end[-3].startswith("  gpt-oss-120b on 2 nodes: fits, ") and end[-1] == "  API at http://192.168.1.11:8000/v1, with a key, no TLS"
+    assert all(len(line) < 80 or len(line.removesuffix(" \\").split()) == 1 for line in lines)
