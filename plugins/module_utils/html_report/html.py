@@ -56,10 +56,10 @@ def tag(element: str, /, *children: object, **attributes: object) -> Markup:
 def table(caption: str, head: Sequence[object], rows: Iterable[Sequence[object]]) -> Markup:
     """Return a table in a box that scrolls. The first cell of each row is its header; a cell can be a finished td.
 
-    In a narrow window it is a list, so each other cell has the title of its column, unless it covers several.
+    In a narrow window it is a list, so each cell has the title of its column, unless it covers several.
     """
     body = [
-        tag("tr", tag("th", first, scope="row"), *map(_cell, rest, head[1:] if len(rest) == len(head) - 1 else rest))
+        tag("tr", tag("th", first, scope="row", data_label=head[0]), *map(_cell, rest, head[1:] if len(rest) == len(head) - 1 else rest))
         for first, *rest in rows
     ]
     header = tag("thead", tag("tr", *(tag("th", each, scope="col") for each in head)))

@@ -120,7 +120,7 @@ thead{{display:none}}
 tr{{padding:.4rem 0;border-bottom:1px solid var(--line)}}
 th,td,tbody th,.figures th,.figures td,.heat td{{border:0;padding:.1rem 0;min-width:0;max-width:none;text-align:left;
 white-space:normal;overflow-wrap:anywhere}}
-td[data-label]::before{{content:attr(data-label) ": ";color:var(--muted);font-weight:400}}
+td[data-label]::before,.figures tbody th::before{{content:attr(data-label) ": ";color:var(--muted);font-weight:400}}
 }}
 @media (max-width:40rem){{
 header,main{{padding:0 .9rem}}

@@ -416,6 +416,7 @@ def test_a_narrow_window_shows_each_table_as_a_list_with_the_titles_of_its_colum
         assert all(' data-label="' in cell or " colspan=" in cell for cell in re.findall("<td[^>]*>", body))
     assert '<td data-label="spark2">0.31.0</td>' in text
     assert re.search(r'<td data-label="[^"]+" class="h\d">', text)
+    assert '<th scope="row" data-label="at once">8</th>' in text
     narrow = style_data.STYLE.partition("@media screen and (max-width:37.5rem){")[2].partition("\n}\n")[0]
     assert "thead{display:none}" in narrow and "content:attr(data-label)" in narrow
     assert ".diagram svg{display:block;max-width:100%;height:auto}" in style_data.STYLE
