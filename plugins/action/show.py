@@ -6,21 +6,16 @@
 
 from __future__ import annotations
 
-import re
-from collections.abc import Mapping
 from typing import Any
 
 from ansible import constants
 from ansible.plugins.action import ActionBase
 from ansible.utils.display import Display
 
-from ansible_collections.gb10.cluster.plugins.plugin_utils.terminal import printable
+from ansible_collections.gb10.cluster.plugins.plugin_utils.terminal import color, printable
 
-#: Ansible's setting of a color, by the first words of a line.
-_COLORS: Mapping[str, str] = {
-    r"\s*(problem|error|last error)\b(?!: none| \(waived)": "COLOR_ERROR",
-    r"\s*warning\b(?! \(waived)": "COLOR_WARN",
-}
+#: It prints the lines itself, because it knows the terminal and the end of the run.
+_CALLBACK = "gb10.cluster.brief"
 
 
 class ActionModule(ActionBase):
@@ -29,17 +24,13 @@ class ActionModule(ActionBase):
     def run(self, tmp: Any = None, task_vars: dict[str, Any] | None = None) -> dict[str, Any]:
         """Return the printed lines."""
         super().run(tmp, task_vars)
-        _result, arguments = self.validate_argument_spec(argument_spec={"lines": {"type": "raw", "required": True}})
+        options = {"lines": {"type": "raw", "required": True}, "last": {"type": "bool", "default": False}}
+        _result, arguments = self.validate_argument_spec(argument_spec=options)
         given = arguments["lines"]
         text = given if isinstance(given, str) else "\n".join(map(str, given))
         lines = [printable(line) for line in text.split("\n")]
-        for line in lines:
-            Display().display(f"  {line}".rstrip(), color=color(line))
+        if constants.DEFAULT_STDOUT_CALLBACK != _CALLBACK:
+            for line in lines:
+                Display().display(f"  {line}".rstrip(), color=color(line))
         # With -v, the result would repeat them.
-        return {"changed": False, "msg": lines, "_ansible_verbose_override": True}
-
-
-def color(line: str) -> str | None:
-    """Return Ansible's color of the line, None for the terminal's own. Ansible uses none without a terminal."""
-    found = next((setting for pattern, setting in _COLORS.items() if re.match(pattern, line)), None)
-    return str(getattr(constants, found)) if found else None
+        return {"changed": False, "msg": lines, "last": arguments["last"], "_ansible_verbose_override": True}

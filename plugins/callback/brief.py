@@ -13,15 +13,26 @@ version_added: 0.1.0
 description:
   - Prints the message of a failed task as text instead of JSON, and repeats it at the end of the run. There a terminal
     gets lines that break between words.
+  - Of a play with the variable C(playbook_answer), prints only what M(gb10.cluster.show) shows, and at the end the errors.
+    A terminal shows the name of the running task until the next line.
+  - Prints what M(gb10.cluster.show) shows. A terminal gets lines that break between words.
   - With O(display_skipped_hosts=false), prints the name of a task that runs in any case before it runs, so that a long
     task is visible. The default output then prints a name together with the first result.
-  - With C(-v), prints errors like the default output.
+  - Prints no validation of arguments that succeeds, no included file, and no play without hosts.
+  - With C(-v), prints all of these and errors like the default output.
   - Records the last failed run of each playbook, redacted, in C(.gb10/last_failures.json) next to the inventory. A run without
     failure removes its record. The playbook C(field_report) reads it.
 author: gb10.cluster maintainers (@gb10-cluster)
 extends_documentation_fragment:
   - default_callback
   - result_format_callback
+options:
+  answer_only:
+    description: Whether a play with the variable C(playbook_answer) prints only its answer.
+    type: bool
+    default: true
+    env:
+      - name: GB10_ANSWER_ONLY
 requirements:
   - set as stdout_callback in ansible.cfg
 """
@@ -38,14 +49,19 @@ from ansible.plugins.callback.default import CallbackModule as Default
 
 from ansible_collections.gb10.cluster.plugins.plugin_utils.lazy import Core
 from ansible_collections.gb10.cluster.plugins.plugin_utils.supported import require
-from ansible_collections.gb10.cluster.plugins.plugin_utils.terminal import printable
+from ansible_collections.gb10.cluster.plugins.plugin_utils.terminal import color, printable
 
 #: The group of a cluster's nodes. Other hosts have no field report.
 _NODES = "gb10_cluster"
-#: An action that prints lines itself, which must follow its name.
+#: The action whose lines this plugin prints.
 _PRINTS = "gb10.cluster.show"
+_VALIDATES = ("ansible.builtin.validate_argument_spec", "validate_argument_spec")
+#: The variable of a play that only shows an answer.
+_ANSWER = "playbook_answer"
 _failure = Core("field_report.failure")
 _io_file = Core("common.io_file")
+#: The sequence of a terminal that clears the line.
+_CLEAR = "\x1b[K"
 _HINT = "Correct it, then run the same command again; it repeats no finished work. docs/troubleshooting.md lists known errors."
 
 
@@ -66,6 +82,12 @@ class CallbackModule(Default):
         self._playbook = ""
         # The folder of the inventory that has the nodes, "" before a task runs on one.
         self._inventory = ""
+        # Whether the play prints only its answer, and whether all plays of the run did.
+        self._quiet, self._all_quiet = False, True
+        # The play whose name is not printed yet.
+        self._unnamed: Any = None
+        # The lines that end the run.
+        self._last: list[str] = []
 
     def v2_playbook_on_start(self, playbook: Any) -> None:
         super().v2_playbook_on_start(playbook)
@@ -76,10 +98,80 @@ class CallbackModule(Default):
         if not self._inventory and any(group.name == _NODES for group in host.get_groups()):
             self._inventory = host.vars.get("inventory_dir") or ""
 
+    def v2_playbook_on_play_start(self, play: Any) -> None:
+        self._quiet = not self._display.verbosity and self.get_option("answer_only") and bool(play.vars.get(_ANSWER))
+        self._all_quiet = self._all_quiet and self._quiet
+        self._play = self._unnamed = play
+        if self._display.verbosity:
+            self._name_play()
+
+    def _name_play(self) -> None:
+        play, self._unnamed = self._unnamed, None
+        if play:
+            super().v2_playbook_on_play_start(play)
+
+    def v2_playbook_on_no_hosts_matched(self) -> None:
+        if self._display.verbosity:
+            super().v2_playbook_on_no_hosts_matched()
+
+    def v2_playbook_on_include(self, included_file: Any) -> None:
+        if self._display.verbosity:
+            super().v2_playbook_on_include(included_file)
+
+    def _hidden(self, task: Any) -> bool:
+        """Return whether a task that succeeds prints nothing of its own."""
+        return self._quiet or (task.action in _VALIDATES and not self._display.verbosity)
+
     def _task_start(self, task: Any, prefix: str | None = None) -> None:
+        if self._hidden(task):
+            # The name of a task that fails.
+            self._last_task_name = None
+            self._progress(task.get_name().rpartition(" : ")[2].strip())
+            return
         super()._task_start(task, prefix)
         if self._last_task_banner != task._uuid and (not task.when or task.action == _PRINTS):
             self._print_task_banner(task)
+
+    def _print_task_banner(self, task: Any) -> None:
+        self._name_play()
+        super()._print_task_banner(task)
+
+    def _progress(self, text: str = "") -> None:
+        """Show a text on a terminal until the next line, which begins at the same place."""
+        if self._quiet and sys.stdout.isatty():
+            self._display.display(f"{_CLEAR}{text[: self._display.columns]}\r", screen_only=True, newline=False)
+            sys.stdout.flush()
+
+    def v2_runner_on_ok(self, result: Any) -> None:
+        if result.task.action == _PRINTS and not result.task.loop:
+            self._show(result.result)
+        if self._hidden(result.task):
+            self._handle_warnings_and_exception(result)
+        else:
+            super().v2_runner_on_ok(result)
+
+    def v2_runner_item_on_ok(self, result: Any) -> None:
+        if result.task.action == _PRINTS:
+            self._show(result.result)
+        if not self._hidden(result.task):
+            super().v2_runner_item_on_ok(result)
+
+    def v2_runner_on_skipped(self, result: Any) -> None:
+        if not self._hidden(result.task):
+            super().v2_runner_on_skipped(result)
+
+    def v2_runner_item_on_skipped(self, result: Any) -> None:
+        if not self._hidden(result.task):
+            super().v2_runner_item_on_skipped(result)
+
+    def _show(self, result: Mapping[str, Any]) -> None:
+        """Print the lines of the action show, or keep them for the end of the run."""
+        if result.get("last"):
+            self._last += result["msg"]
+            return
+        self._progress()
+        for line in result["msg"]:
+            self._display.display(self._wrapped(line), color=color(line))
 
     def _handle_exception(self, result: Any, use_stderr: bool = False) -> None:
         if self._display.verbosity:
@@ -96,29 +188,39 @@ class CallbackModule(Default):
         return "the same" if self._shown == (self._last_task_banner, lines) else "".join(f"\n  {line}" for line in lines)
 
     def v2_runner_item_on_failed(self, result: Any) -> None:
-        super().v2_runner_item_on_failed(result)
+        if not self._quiet:
+            super().v2_runner_item_on_failed(result)
         self._items.setdefault((result.host.get_name(), result.task._uuid), []).extend(_lines(result.result))
 
     def v2_runner_on_failed(self, result: Any, ignore_errors: bool = False) -> None:
         lines = self._items.pop((result.host.get_name(), result.task._uuid), None) or list(_lines(result.result))
-        super().v2_runner_on_failed(result, ignore_errors)
+        if self._quiet:
+            # The end of the run has those that were not rescued.
+            self._handle_warnings_and_exception(result)
+        else:
+            super().v2_runner_on_failed(result, ignore_errors)
         self._shown = (result.task._uuid, lines)
         if not ignore_errors:
             self._failed[result.host.get_name()] = (result.task.get_name(), lines)
 
     def v2_runner_on_unreachable(self, result: Any) -> None:
-        super().v2_runner_on_unreachable(result)
+        if not self._quiet:
+            super().v2_runner_on_unreachable(result)
         if not result.task.ignore_unreachable:
             self._failed[result.host.get_name()] = (result.task.get_name(), list(_lines(result.result)))
 
     def v2_playbook_on_stats(self, stats: Any) -> None:
-        super().v2_playbook_on_stats(stats)
+        self._progress()
         places: dict[tuple[str, tuple[str, ...]], list[str]] = {}
         for host, (task, lines) in self._failed.items():
             # The others were rescued.
             if host in stats.failures or host in stats.dark:
                 places.setdefault((task, tuple(lines)), []).append(host)
+        if places or not self._all_quiet:
+            super().v2_playbook_on_stats(stats)
         self._record([(sorted(hosts), task, lines) for (task, lines), hosts in places.items()])
+        for line in self._last:
+            self._display.display(self._wrapped(line), color=color(line))
         if not places:
             return
         self._display.banner("FAILED")
@@ -126,7 +228,7 @@ class CallbackModule(Default):
             self._display.display(f"{', '.join(sorted(hosts))}: {task}", color=constants.COLOR_ERROR)
             for line in lines:
                 self._display.display(self._wrapped(line), color=constants.COLOR_ERROR)
-        self._display.display(_HINT)
+        self._display.display(self._wrapped(_HINT))
 
     def _record(self, failures: Sequence[tuple[Sequence[str], str, Sequence[str]]]) -> None:
         """Record the failures of this run for a field report, or remove those of an earlier run of the playbook."""
@@ -143,11 +245,14 @@ class CallbackModule(Default):
             self._display.v(f"The failure was not recorded: {error}")
 
     def _wrapped(self, line: str) -> str:
-        """Return a line with an indent, and on a terminal broken between words: a terminal breaks paths and addresses."""
+        """Return a line with an indent, and on a terminal broken between words: a terminal breaks paths and addresses.
+
+        A line that ends with a backslash is part of a command, which continues in the next line.
+        """
         indent = "  " + line[: len(line) - len(line.lstrip())]
-        width = self._display.columns if sys.stdout.isatty() else sys.maxsize
+        width = self._display.columns if sys.stdout.isatty() and not line.endswith("\\") else sys.maxsize
         wrap = textwrap.TextWrapper(
-            width, initial_indent=indent, subsequent_indent=indent, break_long_words=False, break_on_hyphens=False
+            width, initial_indent=indent, subsequent_indent=f"{indent}  ", break_long_words=False, break_on_hyphens=False
         )
         return wrap.fill(line.strip())
 

@@ -2,15 +2,16 @@
 # GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
 
-"""Filters: show the cluster's status."""
+"""Filters: show the cluster's status, and a request to its model."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from ansible_collections.gb10.cluster.plugins.plugin_utils.lazy import Core, plain_data
 
+example = Core("health.example")
 status_lines = Core("health.status")
 
 
@@ -19,9 +20,14 @@ def status_text(nodes: Sequence[Any], wanted: str) -> list[str]:
     return status_lines.lines(plain_data(nodes), str(wanted))
 
 
+def client_example(api: Mapping[str, Any], model: str, kind: str) -> list[str]:
+    """Return the command that shows the key, and a request, as text lines; see module_utils/health/example.py."""
+    return example.client(plain_data(api), str(model), str(kind))
+
+
 class FilterModule:
     """Register the filters."""
 
     def filters(self) -> dict[str, Callable[..., Any]]:
         """Return name -> function."""
-        return {"status_text": status_text}
+        return {"client_example": client_example, "status_text": status_text}

@@ -73,6 +73,11 @@ driver:
   description: The version of the GPU's driver; empty without one.
   returned: success
   type: str
+temperature:
+  description: The GPU's temperature in degrees Celsius; null if it is unknown.
+  returned: success
+  type: float
+  sample: 61.0
 links:
   description: The interfaces that M(gb10.cluster.netplan_apply) configured, with their speed in Mb/s, their RDMA device
     and the state of its port.

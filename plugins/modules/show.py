@@ -19,6 +19,10 @@ options:
     description: The lines as a list, or a text of several lines.
     type: raw
     required: true
+  last:
+    description: Whether the lines are the end of the run, after its recap. This needs the callback P(gb10.cluster.brief#callback).
+    type: bool
+    default: false
 seealso:
   - module: gb10.cluster.cluster_status_info
 author:
@@ -40,4 +44,8 @@ msg:
   returned: success
   type: list
   elements: str
+last:
+  description: The option O(last).
+  returned: success
+  type: bool
 """

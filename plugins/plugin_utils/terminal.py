@@ -6,7 +6,24 @@
 
 from __future__ import annotations
 
+import re
+from collections.abc import Mapping
+
+from ansible import constants
+
+#: Ansible's setting of a color, by the first words of a line.
+_COLORS: Mapping[str, str] = {
+    r"\s*(problem|error|last error)\b(?!: none| \(waived)": "COLOR_ERROR",
+    r"\s*warning\b(?! \(waived)": "COLOR_WARN",
+}
+
 
 def printable(line: str) -> str:
     """Return the line with the escape sequences of its control characters, which could change the terminal."""
     return "".join(char if char.isprintable() else char.encode("unicode_escape").decode() for char in line.rstrip())
+
+
+def color(line: str) -> str | None:
+    """Return Ansible's color of the line, None for the terminal's own. Ansible uses none without a terminal."""
+    found = next((setting for pattern, setting in _COLORS.items() if re.match(pattern, line)), None)
+    return str(getattr(constants, found)) if found else None

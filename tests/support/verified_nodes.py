@@ -100,6 +100,7 @@ def _software(number: int, head: bool) -> Facts:
         "record": "",
         "image": "",
         "watchdog": {},
+        "temperature": 61.0,
         "reboot": {"required": False, "packages": []},
         "memory_guard": {
             "active": True,

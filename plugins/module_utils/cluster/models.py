@@ -7,7 +7,7 @@
 from __future__ import annotations
 
 import textwrap
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from ansible_collections.gb10.cluster.plugins.module_utils.cluster import model as cluster_model
@@ -20,16 +20,19 @@ from ansible_collections.gb10.cluster.plugins.module_utils.model import weights 
 from ansible_collections.gb10.cluster.plugins.module_utils.model.catalog import Model
 from ansible_collections.gb10.cluster.plugins.module_utils.runtime import stacks
 
-#: Maximum length of a line. The module show indents it by two, and terminals of 120 columns show it on one row.
-_COLUMNS = 118
+#: Maximum length of a reason. A terminal breaks its line between words.
+_MOST_REASON = 100
 _GAP = "  "
 _UNPLANNED = "memory is not planned: "
 #: Problems whose finding alone is a reason.
 _PLAIN = ("gb10_model", "gb10_stack")
-_HEAD = ("model", "GB", "login", "fits", "context", "tokens/s", "published", "tensor x pipeline")
+_HEAD = ("model", "GB ", "context", "split", "tokens/s")
+#: Columns of a row with a reason in place of the others.
+_START = 2
 _LEGEND = (
-    "GB: the weights, without a draft; ~ is an estimate. login: needs a Hugging Face token. context: tokens of one request.",
-    "tokens/s: at most, for one request without a draft, from the bandwidth of the memory. published: figures of others.",
+    "GB: the weights, without a draft; ~ is an estimate, * needs a Hugging Face token.",
+    "context: tokens of one request. split: tensor x pipeline.",
+    "tokens/s: at most, for one request without a draft, from the bandwidth of the memory; others: published figures.",
 )
 
 
@@ -96,7 +99,9 @@ def _row(model: Model, inputs: Inputs, plan: Plan | None, problems: Sequence[Pro
     if not expected.context:
         unplanned = (line.removeprefix(_UNPLANNED) for line in plan.serve.why if line.startswith(_UNPLANNED))
         stack = plan.stack
-        without = "no node has a GB10" if stack.device == stacks.CUDA else f"this stack ({stack.name}) has no memory plan"
+        without = "no node has a GB10; -e gb10_plan_offline=typical assumes typical Sparks"
+        if stack.device != stacks.CUDA:
+            without = f"this stack ({stack.name}) has no memory plan; set gb10_stack: current"
         return replace(row, reason=next(unplanned, without))
     return replace(
         row,
@@ -124,35 +129,33 @@ def _reason(problem: Problem) -> str:
 
 def lines(rows: Sequence[Row], nodes: int, label: str) -> list[str]:
     """Return the table as text. A reason takes the place of the numbers. ``label``: of the nodes' facts, "" without one."""
-    cells = [_cells(row) for row in rows]
+    reasons = [row.reason for row in rows if row.fits is None]
+    common = max(reasons, key=reasons.count) if len(reasons) == len(rows) else ""
+    cells = [_cells(row, common) for row in rows]
     widths = [max(map(len, column)) for column in zip(_HEAD, *(each for each in cells if len(each) == len(_HEAD)), strict=True)]
-    widths[:3] = [max(map(len, column)) for column in zip(_HEAD[:3], *(each[:3] for each in cells), strict=True)]
-    fitting = sum(row.fits is True for row in rows)
-    title = f"{fitting} of {len(rows)} models fit on {nodes} {'node' if nodes == 1 else 'nodes'}"
-    if all(row.fits is None for row in rows):
-        reasons = [row.reason for row in rows]
-        title = f"{len(rows)} unknown: {max(reasons, key=reasons.count)}"
+    widths[:_START] = [max(map(len, column)) for column in zip(_HEAD[:_START], *(each[:_START] for each in cells), strict=True)]
+    judged = len(rows) - len(reasons)
+    title = f"{sum(row.fits is True for row in rows)} of {judged} models fit on {nodes} {'node' if nodes == 1 else 'nodes'}"
+    if reasons:
+        title = f"{title}, {len(reasons)} not judged" if judged else f"{len(reasons)} not judged: {common}"
     return [f"{title} ({label})" if label else title, *(_line(each, widths) for each in (_HEAD, *cells)), *_LEGEND]
 
 
-def _cells(row: Row) -> tuple[str, ...]:
+def _cells(row: Row, common: str) -> tuple[str, ...]:
+    """Return the cells of a row. ``common``: the reason in the title."""
     size = f"{'~' if row.estimated else ''}{row.weights_bytes / 1e9:.1f}" if row.weights_bytes else "?"
-    start = (row.name, size, "yes" if row.gated else "no")
+    start = (row.name, f"{size}{'*' if row.gated else ' '}")
     if not row.fits:
-        return (*start, f"{'unknown' if row.fits is None else 'no'}: {row.reason}")
-    published = " to ".join(dict.fromkeys(f"{speed:g}" for speed in row.published)) or "-"
-    sizes = f"{row.tensor} x {row.pipeline}"
-    return (*start, "yes", str(row.context), f"{row.tokens_per_second:.1f}", published, sizes)
+        reason = "" if row.reason == common else f": {row.reason}"
+        return (*start, f"{'not judged' if row.fits is None else 'does not fit'}{reason}")
+    published = " to ".join(dict.fromkeys(f"{speed:g}" for speed in row.published))
+    speed = f"{row.tokens_per_second:8.1f}" if row.tokens_per_second else f"{'-':>8}"
+    return (*start, str(row.context), f"{row.tensor} x {row.pipeline}", f"{speed} (others: {published})" if published else speed)
 
 
 def _line(cells: Sequence[str], widths: Sequence[int]) -> str:
-    """Return a row of the table: names and reasons left-aligned, numbers right-aligned."""
-    *numbers, last = _padded(cells, widths)
-    start = _GAP.join([*numbers, ""])
-    room = max(len(widths), _COLUMNS - len(start))
-    return start + (last if len(cells) == len(widths) else textwrap.shorten(last, room, placeholder=" …"))
-
-
-def _padded(cells: Sequence[str], widths: Sequence[int]) -> Iterable[str]:
-    for column, (cell, width) in enumerate(zip(cells, widths, strict=False)):
-        yield cell.ljust(width) if _HEAD[column] in ("model", "fits") else cell.rjust(width)
+    """Return a row of the table: names, speeds and reasons left-aligned, numbers right-aligned."""
+    *numbers, last = cells
+    padded = [cell.rjust(width) for cell, width in zip(numbers, widths, strict=False)]
+    start = _GAP.join([numbers[0].ljust(widths[0]), *padded[1:], ""])
+    return start + (last if len(cells) == len(widths) else textwrap.shorten(last, _MOST_REASON, placeholder=" …"))

@@ -6,9 +6,11 @@
 
 from __future__ import annotations
 
+import shlex
 from collections.abc import Iterable, Mapping
 from typing import Any
 
+from ansible_collections.gb10.cluster.plugins.module_utils.common import shell
 from ansible_collections.gb10.cluster.plugins.module_utils.launch import argv as launch
 from ansible_collections.gb10.cluster.plugins.module_utils.launch import overrides
 
@@ -21,8 +23,6 @@ BUILD = {
     "missing": "vLLM is built from source",
     "ready": "vLLM was built from source",
 }
-#: Maximum length of a wrapped line. The module show indents it by two, and terminals of 120 columns show it on one row.
-_COLUMNS = 118
 
 
 def lines(plan: Mapping[str, Any], object_store_memory: int) -> list[str]:
@@ -33,11 +33,13 @@ def lines(plan: Mapping[str, Any], object_store_memory: int) -> list[str]:
     result += [
         f"{served}: tensor {plan['tensor_parallel_size']} "
         f"x pipeline {plan['pipeline_parallel_size']} x data {plan['data_parallel_size']} by {plan['executor']}",
-        f"vLLM {plan['stack']['vllm']} (stack {plan['stack']['name']}), NCCL {serve['nccl'] or 'unknown'}",
+        f"vLLM {plan['stack']['vllm']} (stack {plan['stack']['name']}), NCCL {serve['nccl'] or 'of the runtime, which verify.yml shows'}",
     ]
+    # The role has shown the warnings.
+    others = [finding for finding in serve["findings"] if finding not in serve["warnings"]]
+    result += _block("findings", others or ["none, except for the warnings above" if serve["findings"] else "none"])
     secured = f"TLS with a certificate until {plan['api_tls']['until']}" if plan["api_tls"] else "no TLS"
     api = f"API at {plan['api']['endpoint']}, {'with a key' if plan['api_key'] else 'without a key'}, {secured}"
-    result.append(api)
     if plan["runtime"]["image"]:
         result.append(f"in containers of {plan['runtime']['image']}, run by {plan['runtime']['engine']}")
         result += _tag(plan["runtime"])
@@ -50,10 +52,7 @@ def lines(plan: Mapping[str, Any], object_store_memory: int) -> list[str]:
     result += _block("memory", serve["memory"])
     result += _block("fabric", plan["fabric"])
     result += _nodes(plan, object_store_memory)
-    # The role has shown the warnings.
-    others = [finding for finding in serve["findings"] if finding not in serve["warnings"]]
-    result += _block("findings", others or ["none, except for the warnings above" if serve["findings"] else "none"])
-    # The answer is also the end of a long output.
+    # The end of a long output stays on the screen.
     label = f" ({plan['label']})" if plan["label"] else ""
     return [*result, f"{served}: {_fits(serve['expected'])}{label}", api]
 
@@ -101,7 +100,7 @@ def _node(plan: Mapping[str, Any], node: Mapping[str, Any], object_store_memory:
     if missing := sorted({name for names in node["packages"].values() for name in names}):
         result.append(f"{_INDENT}Debian packages to install: {', '.join(missing)}")
     for argv in argvs:
-        result += [f"{_INDENT}{' '.join(argv[:2])}", *(f"{_INDENT * 2}{line}" for line in _wrapped(_joined(argv[2:])))]
+        result += [_INDENT + line for line in shell.folded(_joined(argv), shell.COLUMNS - len(_INDENT))]
     return result
 
 
@@ -113,18 +112,19 @@ def _wrapped(items: Iterable[str]) -> list[str]:
     """Return lines of whole items, which two levels of indentation leave room for."""
     result: list[str] = []
     for item in items:
-        if result and len(result[-1]) + 1 + len(item) <= _COLUMNS - 2 * len(_INDENT):
+        if result and len(result[-1]) + 1 + len(item) <= shell.COLUMNS - 2 * len(_INDENT):
             result[-1] += f" {item}"
         else:
             result.append(item)
     return result
 
 
-def _joined(words: list[str]) -> list[str]:
-    """Join each option with the words that follow it."""
-    result: list[str] = []
-    for word in words:
-        if result and not word.startswith("-") and result[-1].startswith("-") and "=" not in result[-1]:
+def _joined(argv: list[str]) -> list[str]:
+    """Join the program with its command, and each option with the words that follow it, all quoted."""
+    words = [shlex.quote(word) for word in argv]
+    result = [" ".join(words[:2])]
+    for word in words[2:]:
+        if not word.startswith("-") and result[-1].startswith("-") and "=" not in result[-1]:
             result[-1] += f" {word}"
         else:
             result.append(word)

@@ -116,7 +116,7 @@ def _lines(run: Run, record: Record | None, verdict: compare.Verdict, path: str,
 
 def _summary(comparisons: list[Comparison], record: Record | None) -> str:
     if not record:
-        return "checked without a record"
+        return "nothing was compared: no record. playbooks/golden.yml -e golden_record=true writes it"
     counts = Counter(each.relation for each in comparisons)
     found = ", ".join(f"{counts[relation]} {relation}" for relation in (EQUAL, NEAR, DIFFERENT))
     return f"{found}, compared with the record of {record.date} (vLLM {record.run.vllm or 'unknown'})"

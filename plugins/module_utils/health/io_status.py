@@ -31,16 +31,19 @@ from ansible_collections.gb10.cluster.plugins.module_utils.run_lock import plan 
 _LOG_LINES = 2000
 #: Maximum characters of the closed gates of a service.
 _MOST_GATE = 2000
+#: Maximum characters of the reason of an alarm.
+_MOST_ALARM = 500
 _SECONDS = 5
 
 
 def node(run: Run) -> dict[str, Any]:
-    """Return {services, ranks, available, total, uptime, driver, links, error, lock, record, watchdog, memory_guard, reboot} of
+    """Return {services, ranks, available, total, uptime, driver, temperature, links, error, lock, record, watchdog, memory_guard, reboot} of
     this node: sizes in bytes, times in seconds since boot.
 
     ``gate`` of a service is the text of its closed gates.
 
-    ``driver`` is the GPU's, "" without one. ``links`` are {interface, carrier, speed, hca, state} of the fabric's
+    ``driver`` is the GPU's, "" without one; ``temperature`` is its degrees Celsius, None if unknown.
+    ``links`` are {interface, carrier, speed, hca, state} of the fabric's
     interfaces, with Mb/s and the state of the RDMA port. ``error`` is {unit, text, age} of the last error in the journal
     since boot, or {}. ``lock`` is {text, age} of the run that holds the cluster's lock, or {}. ``record`` is the ID
     of the current launch record, or "". ``image`` is the image of the ranks and its ID, "" without containers.
@@ -64,6 +67,7 @@ def node(run: Run) -> dict[str, Any]:
         "total": node_text.total_memory(meminfo),
         "uptime": now,
         "driver": io_node.gpu(run)["driver_version"] or "",
+        "temperature": _temperature(run),
         "links": _links(run),
         "error": min(errors, key=lambda error: error["age"], default={}),
         "lock": _lock(),
@@ -89,9 +93,32 @@ def _watchdog(run: Run) -> dict[str, Any]:
         return {}
     active = io_node.service(run, paths.WATCHDOG_UNIT)["active"] == "active"
     try:
-        return {**(io_json.json_file(paths.WATCHDOG_STATUS) or {}), "active": active}
+        status = io_json.json_file(paths.WATCHDOG_STATUS) or {}
     except OSError:
-        return {"active": active}
+        status = {}
+    if "last_alarm" in status:
+        status["last_alarm"] = status["last_alarm"] or last_alarm(f"{paths.WATCHDOG_STATE}/evidence")
+    return {**status, "active": active}
+
+
+def last_alarm(folder: str) -> str:
+    """Return time and reason of the newest evidence, "" without one: a watchdog knows only the alarms since its start."""
+    try:
+        newest = max(os.listdir(folder), default="")
+        when = time.strftime("%Y-%m-%d %H:%M:%S UTC", time.strptime(newest, "%Y%m%dT%H%M%SZ"))
+    except (OSError, ValueError):
+        return ""
+    try:
+        alarm = io_json.json_file(os.path.join(folder, newest, "alarm.json")) or {}
+    except (OSError, ValueError):
+        alarm = {}
+    return f"{when}: {str(alarm.get('reason', 'unknown'))[:_MOST_ALARM]}"
+
+
+def _temperature(run: Run) -> float | None:
+    status, stdout, _stderr = run(["nvidia-smi", "--query-gpu=temperature.gpu", "--format=csv,noheader,nounits"])
+    first = (stdout.splitlines() or [""])[0].strip()
+    return float(first) if status == 0 and first.isdecimal() else None
 
 
 def _memory_guard(run: Run) -> dict[str, Any]:
@@ -148,7 +175,7 @@ def api(server: Server, key_file: str, seconds: float, timeout: float, unit: str
         facts["context"] = length if isinstance(length, int) and length > 0 else None
         sent_at = time.monotonic()
         kind = _answer(server, facts["model"], given, timeout)
-        facts |= {"answers": True, "answered_after": round(time.monotonic() - sent_at, 2), "kind": kind}
+        facts |= {"answers": True, "answered_after": round(time.monotonic() - sent_at, 3), "kind": kind}
     except smoke.AnswerError as error:
         facts |= {"answers": False, "reason": str(error)}
     except (OSError, ValueError, LookupError, TypeError) as error:

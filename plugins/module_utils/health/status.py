@@ -4,9 +4,9 @@
 
 """Format a cluster's status output, and parse a node's metrics and log for it.
 
-A node is ``{"name": str, "address": str, "user": str, "head": bool, "endpoint": str, "unreachable": str,
-"status": {...} | {}}``. ``endpoint`` is the API's URL for clients, if the node is the head. ``status`` is the result of
-cluster_status_info.
+A node is ``{"name": str, "address": str, "user": str, "head": bool, "endpoint": str, "key_file": str,
+"ca_file": str, "unreachable": str, "status": {...} | {}}``. ``endpoint`` is the API's URL for clients, if the node is the
+head. ``key_file`` and ``ca_file`` are those of health/example.py. ``status`` is the result of cluster_status_info.
 """
 
 from __future__ import annotations
@@ -15,8 +15,8 @@ import re
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from ansible_collections.gb10.cluster.plugins.module_utils.common import spans
-from ansible_collections.gb10.cluster.plugins.module_utils.health import symptoms
+from ansible_collections.gb10.cluster.plugins.module_utils.common import paths, spans
+from ansible_collections.gb10.cluster.plugins.module_utils.health import example, symptoms
 from ansible_collections.gb10.cluster.plugins.module_utils.launch import argv as launch
 from ansible_collections.gb10.cluster.plugins.module_utils.memory import guard
 from ansible_collections.gb10.cluster.plugins.module_utils.node import packages
@@ -24,6 +24,8 @@ from ansible_collections.gb10.cluster.plugins.module_utils.node import parse as 
 from ansible_collections.gb10.cluster.plugins.module_utils.rollback import record
 
 GIB = 1 << 30
+#: What a pooling model is, after its name.
+_KINDS = {"embed": " (embeddings)", "rerank": " (reranker)"}
 #: Maximum characters of an image's name in the output.
 _MOST_IMAGE = 300
 #: The displayed metrics of vLLM, by their name in a status. Source: vLLM 0.32, v1/metrics/loggers.py.
@@ -90,7 +92,8 @@ def lines(nodes: Sequence[Mapping[str, Any]], wanted: str) -> list[str]:
     result = _api(nodes, wanted)
     locks = [node["status"]["lock"] for node in nodes if node["head"] and node["status"].get("lock")]
     result += [f"locked: {lock['text']}, for {spans.span(lock['age'])}" for lock in locks]
-    result += _watchdog(nodes)
+    said = watchdog({node["name"]: node["status"]["watchdog"] for node in nodes if node["status"].get("watchdog")})
+    result += [f"watchdog: {said}"] if said else []
     width = max([4, *(len(node["name"]) for node in nodes)])
     for node in nodes:
         result += [f"{name:{width}}  {text}" for name, text in zip((node["name"], *[""] * 2), _node(node), strict=False)]
@@ -133,16 +136,15 @@ def _reboots(nodes: Sequence[Mapping[str, Any]]) -> list[str]:
     return [f"warning: {name}: {packages.pending_reboot(found['packages'])}" for name, found in pending.items()]
 
 
-def _watchdog(nodes: Sequence[Mapping[str, Any]]) -> list[str]:
-    """Return the line of the watchdog, from the head, and its nodes without a running one; [] without a watchdog."""
-    found = {node["name"]: node["status"]["watchdog"] for node in nodes if node["status"].get("watchdog")}
+def watchdog(found: Mapping[str, Mapping[str, Any]]) -> str:
+    """Return the state of the watchdog on the head, and the nodes without a running one. ``found``: by node, {} without it."""
     down = [f"DOWN on {', '.join(name for name in found if not found[name]['active'])}"] if not all(each["active"] for each in found.values()) else []
     head = next((each for each in found.values() if each["active"] and each.get("head")), None)
     if head:
         state = "armed" if head.get("armed") else "not armed before the first answer"
-        alarm = head.get("last_alarm") or "none since its start"
-        down = [f"{head['mode']}, {state}, last alarm {alarm}, {head.get('restarts', 0)} restarts in the last hour", *down]
-    return [f"watchdog: {'; '.join(down)}"] if down else []
+        alarm = f"last alarm {head['last_alarm']}" if head.get("last_alarm") else "no alarm"
+        down = [f"{head['mode']}, {state}, {alarm}, {_restarts(head.get('restarts', 0))} in the last hour", *down]
+    return "; ".join(down)
 
 
 def _api(nodes: Sequence[Mapping[str, Any]], wanted: str) -> list[str]:
@@ -152,26 +154,30 @@ def _api(nodes: Sequence[Mapping[str, Any]], wanted: str) -> list[str]:
     if not api["healthy"]:
         untrusted = f", TLS error: {api['reason']}" if api["reason"] else ""
         return [f"model: none is served at {head['endpoint']}{untrusted}", f"the inventory specifies {wanted}"]
-    result = [f"model: {api['root'] or 'unknown'}, served as {api['model'] or 'unknown'} at {head['endpoint']}{_kind(api)}", _activity(api)]
-    result += _draft(api)
+    name, kind = api["model"] or "a model", _KINDS.get(api["kind"], "")
+    result = [f"{name}{kind} DOES NOT ANSWER at {head['endpoint']}: {api['reason']}"]
+    if api["answers"]:
+        result = [f"{name}{kind} answers in {api['answered_after'] * 1000:.0f} ms at {head['endpoint']}{_since(head['status'])}"]
+        result += example.client(head, name, api["kind"])
+    result += [activity(api), *_draft(api), f"model: {api['root'] or 'unknown'}"]
     if api["root"] and api["root"] != wanted:
         result.append(f"the inventory specifies {wanted}: the next site.yml run switches to it")
     return result
 
 
-def _kind(api: Mapping[str, Any]) -> str:
-    """Return the kind of a pooling model as the end of a sentence."""
-    return {"embed": ", an embedding model", "rerank": ", a reranker"}.get(api["kind"], "")
+def _since(status: Mapping[str, Any]) -> str:
+    """Return since when the server runs as the end of a sentence."""
+    serving = next((each for each in status["services"] if each["unit"] == paths.VLLM_UNIT and each["pid"]), None)
+    return f", up for {spans.span(max(0.0, status['uptime'] - serving['started']))}" if serving else ""
 
 
-def _activity(api: Mapping[str, Any]) -> str:
-    state = f"it answered in {api['answered_after']:.1f} s" if api["answers"] else f"IT DOES NOT ANSWER: {api['reason']}"
-    pooling = api["kind"] in ("embed", "rerank")
+def activity(api: Mapping[str, Any]) -> str:
+    pooling = api["kind"] in _KINDS
     measured = api["requests_per_second"] if pooling else api["tokens_per_second"]
     speed = f"{'unknown' if measured is None else f'{measured:.1f}'} {'requests/s finished' if pooling else 'tokens/s generated'}"
-    counts = ", ".join(f"{'unknown' if api[name] is None else int(api[name])} requests {name}" for name in ("running", "waiting"))
+    running, waiting = ("unknown" if api[name] is None else int(api[name]) for name in ("running", "waiting"))
     rate = api["prefix_cache_hit_rate"]
-    return f"{state}; {speed}, {counts}, prefix cache {'unused' if rate is None else f'hit rate {rate:.0%}'}"
+    return f"{speed}, requests: {running} running, {waiting} waiting, prefix cache {'unused' if rate is None else f'hit rate {rate:.0%}'}"
 
 
 def _draft(api: Mapping[str, Any]) -> list[str]:
@@ -193,10 +199,11 @@ def _node(node: Mapping[str, Any]) -> list[str]:
     memory = f"memory {status['available'] / GIB:.1f} of {status['total'] / GIB:.1f} GiB available{lowest}"
     processes = ", ".join(f"pid {rank['pid']} with {rank['bytes'] / GIB:.1f} GiB" for rank in status["ranks"])
     driver = f"driver {status['driver']}" if status["driver"] else "no driver"
+    heat = "" if status.get("temperature") is None else f", GPU {status['temperature']:.0f} \N{DEGREE SIGN}C"
     return [
         ", ".join(services) or "no service",
         f"{f'rank {processes}' if processes else 'no rank'}; {memory}",
-        "; ".join([driver, *map(_link, status["links"])]),
+        "; ".join([driver + heat, *map(_link, status["links"])]),
     ]
 
 
@@ -210,5 +217,9 @@ def _service(service: Mapping[str, Any], uptime: float) -> str:
     state = service["active"] if service["active"] == service["sub"] or service["sub"] == "running" else f"{service['active']} ({service['sub']})"
     since = f" for {spans.span(max(0.0, uptime - service['started']))}" if service["pid"] else ""
     count = service["restarts"]
-    notes = [f"{count} restart{'s' if count > 1 else ''}"] * bool(count) + ["not started at boot"] * (not service["enabled"])
+    notes = [_restarts(count)] * bool(count) + ["not started at boot"] * (not service["enabled"])
     return f"{name} {state}{since}" + (f" ({', '.join(notes)})" if notes else "")
+
+
+def _restarts(count: int) -> str:
+    return f"{count or 'no'} restart{'s' if count > 1 else ''}"

@@ -11,6 +11,7 @@ from collections.abc import Mapping, Sequence
 
 from ansible_collections.gb10.cluster.plugins.module_utils.fabric import diagram
 from ansible_collections.gb10.cluster.plugins.module_utils.html_report.html import clean
+from ansible_collections.gb10.cluster.plugins.module_utils.verify.checks_fabric import CONNECTX
 from ansible_collections.gb10.cluster.plugins.module_utils.verify.schema import SEVERITIES, Cluster, Finding, Node
 
 #: Most nodes in the drawing. The tables have all of them.
@@ -74,6 +75,9 @@ def _rail(node: Node, rail: str, found: Sequence[Finding]) -> diagram.Rail:
         state = "up" if interface.up and interface.carrier else "no carrier" if interface.up else "down"
     severity = worst(own)
     notes.append(f"{state}, {severity}" if severity else state)
+    if interface and interface.driver != CONNECTX and not severity:
+        # The checks of RDMA leave it out.
+        notes += ["not a ConnectX:", "not checked"]
     name, hca = clean(rail, _NAME), clean(interface.hca if interface else "", _NAME)
     return diagram.Rail(name, hca, addresses[0] if addresses else "", tuple(notes), severity)
 

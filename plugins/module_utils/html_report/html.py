@@ -54,9 +54,12 @@ def tag(element: str, /, *children: object, **attributes: object) -> Markup:
 
 
 def table(caption: str, head: Sequence[object], rows: Iterable[Sequence[object]]) -> Markup:
-    """Return a table in a box that scrolls. The first cell of each row is its header; a cell can be a finished td."""
+    """Return a table in a box that scrolls. The first cell of each row is its header; a cell can be a finished td.
+
+    In a narrow window it is a list, so each cell has the title of its column, unless it covers several.
+    """
     body = [
-        tag("tr", tag("th", first, scope="row"), *(each if _is_cell(each) else tag("td", each) for each in rest))
+        tag("tr", tag("th", first, scope="row", data_label=head[0]), *map(_cell, rest, head[1:] if len(rest) == len(head) - 1 else rest))
         for first, *rest in rows
     ]
     header = tag("thead", tag("tr", *(tag("th", each, scope="col") for each in head)))
@@ -64,8 +67,10 @@ def table(caption: str, head: Sequence[object], rows: Iterable[Sequence[object]]
     return tag("div", whole, class_="scroll", role="region", aria_label=caption, tabindex=0)
 
 
-def _is_cell(value: object) -> bool:
-    return isinstance(value, Markup) and value.startswith("<td")
+def _cell(value: object, title: object) -> Markup:
+    if not (isinstance(value, Markup) and value.startswith("<td")):
+        return tag("td", value, data_label=title)
+    return value if " colspan=" in value else Markup(f'<td data-label="{join([title])}"{value[3:]}')
 
 
 def terms(pairs: Iterable[tuple[object, object]]) -> Markup:

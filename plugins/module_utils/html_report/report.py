@@ -60,7 +60,7 @@ def document(nodes: Sequence[Mapping[str, Any]], given: Inputs) -> str:
     body = [tag("section", tag("h2", title, id=_anchor(title)), each) for title, each in content.items()]
     header = tag(
         "header",
-        *_header(known, given, words, drawing.worst(counting), _time(finished), len(found) - len(counting)),
+        *_header(known, given, _verdict(counting, len(checks)), _time(finished), len(found) - len(counting)),
         _contents(content),
     )
     head = tag(
@@ -99,7 +99,14 @@ def _content(
     return {title: each for title, each in content.items() if each}
 
 
-def _header(known: Cluster, given: Inputs, words: str, worst: str, time: str, waived: int) -> list[Markup]:
+def _verdict(counting: Sequence[Finding], checks: int) -> tuple[str, str]:
+    """Return the worst severity, "" without a finding, and the result in words."""
+    worst = drawing.worst(counting)
+    return worst, f"Worst severity: {worst} ({drawing.counted(counting)})" if worst else f"All {checks} checks passed"
+
+
+def _header(known: Cluster, given: Inputs, verdict: tuple[str, str], time: str, waived: int) -> list[Markup]:
+    worst, words = verdict
     read = f"{len(known.read)} of {len(known.nodes)} nodes read"
     groups = "all groups of checks" if set(GROUPS) <= set(given.groups) else f"only {', '.join(given.groups)}"
     quick = ", without slow checks" if given.quick else ""
@@ -108,8 +115,8 @@ def _header(known: Cluster, given: Inputs, words: str, worst: str, time: str, wa
         tag("p", f"Verified on {time}: {read}, {groups}{quick}", class_="muted"),
         tag(
             "p",
-            f"{sections.SYMBOLS[worst]} Worst severity: {worst or 'none'} ({words}",
-            f", {waived} waived)" if waived else ")",
+            f"{sections.SYMBOLS[worst]} {words}",
+            f", {waived} waived" if waived else None,
             class_=f"status {worst or 'good'}",
         ),
     ]

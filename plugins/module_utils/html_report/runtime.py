@@ -81,9 +81,10 @@ def logs(known: Cluster, found: Sequence[Finding], groups: Sequence[str]) -> Ite
     if not any(node.part("evidence") for node in known.read):
         return
     ids = {finding.check.id for finding in found}
-    body = [[check.expected, _found(check.id, ids)] for check in evidence.CHECKS if check.group in groups]
+    without = [node.name for node in known.read if node.part("evidence") and not node.part("evidence")["complete"]]
+    body = [[check.expected, _found(check.id, ids, without)] for check in evidence.CHECKS if check.group in groups]
     if body:
-        yield tag("div", table("Checks of the log", ["expected", "finding"], body), class_="sentences")
+        yield tag("div", table("Checks of the log", ["expected", "result"], body), class_="sentences")
     yield compared(
         "Messages of the running start",
         Cluster([node for node in known.read if node.part("evidence")]),
@@ -91,9 +92,13 @@ def logs(known: Cluster, found: Sequence[Finding], groups: Sequence[str]) -> Ite
     )
 
 
-def _found(check: str, ids: Collection[str]) -> Markup:
-    """Return a link to the finding of a check."""
-    return tag("a", check, href=f"#finding-{check}") if check in ids else tag("span", "none", class_="muted")
+def _found(check: str, ids: Collection[str], without: Sequence[str]) -> Markup:
+    """Return a link to the finding of a check, or whether it passed. ``without``: nodes with a part of the log."""
+    if check in ids:
+        return tag("a", check, href=f"#finding-{check}")
+    if without:
+        return tag("span", f"not checked: not all messages of {', '.join(without[:MOST])}", class_="muted")
+    return tag("span", f"{SYMBOLS['']} passed", class_="good")
 
 
 def _values(name: str) -> Reader:

@@ -10,6 +10,7 @@ import itertools
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any
 
+from ansible_collections.gb10.cluster.plugins.module_utils.health import status
 from ansible_collections.gb10.cluster.plugins.module_utils.html_report import drawing
 from ansible_collections.gb10.cluster.plugins.module_utils.html_report.html import Markup, join, table, tag, terms
 from ansible_collections.gb10.cluster.plugins.module_utils.verify import differences
@@ -217,13 +218,23 @@ def overview(known: Cluster, found: Sequence[Finding]) -> Iterator[Markup]:
     if api:
         served = api.get("model") or "no model"
         answered = (
-            "answers"
+            f"answers in {api['answered_after'] * 1000:.0f} ms"
             if api.get("answers")
             else "healthy, but it does not answer"
             if api.get("healthy")
             else "not ready"
         )
-        yield terms([("Served model", served), ("API", join([tag("code", api.get("url") or ""), f" ({answered})"]))])
+        endpoint = next(node.endpoint for node in known.read if node.head) or api["url"]
+        load = status.activity(api) if api.get("healthy") else ""
+        watchdog = status.watchdog({node.name: node.part("watchdog") for node in known.read if node.part("watchdog")})
+        yield terms(
+            [
+                ("Served model", served),
+                ("API", join([tag("code", endpoint), f" ({answered})"])),
+                ("Load", load),
+                ("Watchdog", watchdog),
+            ]
+        )
     if len(known.nodes) > drawing.MOST:
         yield tag("p", f"The drawing has the first {drawing.MOST} of {len(known.nodes)} nodes.")
     rows = [_overview(node, found) for node in known.nodes[:MOST]]

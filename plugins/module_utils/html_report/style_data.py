@@ -105,7 +105,7 @@ tbody th{{font-weight:600;min-width:9rem}}
 .heat td{{border:1px solid var(--page);padding-left:.7rem;print-color-adjust:exact}}
 .heat thead th{{min-width:5.5rem}}
 {"".join(f".h{level}{{background:var(--h{level})}}" for level in range(HEAT))}
-.diagram svg{{display:block}}
+.diagram svg{{display:block;max-width:100%;height:auto}}
 .plots{{display:flex;flex-wrap:wrap;gap:1.25rem}}
 figure{{margin:0;flex:1 1 20rem;max-width:34rem;min-width:0}}
 figure svg{{display:block;width:100%;height:auto}}
@@ -113,6 +113,15 @@ figure svg{{display:block;width:100%;height:auto}}
 .axis{{color:var(--muted)}}
 meter{{width:8rem;max-width:40%;height:.9rem;vertical-align:baseline}}
 main{{padding-bottom:3rem}}
+@media screen and (max-width:37.5rem){{
+.scroll,table,caption,tbody,tr,th,td{{display:block}}
+.scroll{{overflow:visible}}
+thead{{display:none}}
+tr{{padding:.4rem 0;border-bottom:1px solid var(--line)}}
+th,td,tbody th,.figures th,.figures td,.heat td{{border:0;padding:.1rem 0;min-width:0;max-width:none;text-align:left;
+white-space:normal;overflow-wrap:anywhere}}
+td[data-label]::before,.figures tbody th::before{{content:attr(data-label) ": ";color:var(--muted);font-weight:400}}
+}}
 @media (max-width:40rem){{
 header,main{{padding:0 .9rem}}
 dl>div{{grid-template-columns:minmax(0,1fr);gap:0}}

@@ -173,7 +173,7 @@ def describe(model: Model) -> list[str]:
     lines += [f"  {', '.join(traits)}"] * bool(traits)
     lines += [f"  {shlex.join(model.args)}"] * bool(model.args)
     lines += [f"  with {each.name} for {each.argument}" for each in model.files]
-    lines.append(f"  confidence: {model.sure}")
+    lines.append(f"  confidence: {model.sure}{'; add what is known of it to gb10_models (docs/models.md)' if model.sure == UNKNOWN else ''}")
     return lines
 
 

@@ -22,9 +22,10 @@ To list the models that fit on your nodes:
 
     ansible-playbook playbooks/models.yml -i inventories/mine
 
-The table has the weight size, the context, the highest possible speed, the published speeds and the parallel sizes of
-each model. It plans every model with the other variables of the inventory, so it gives the same results as `site.yml`.
-It starts no model. The table of two Sparks was tested with recorded facts, not on Sparks.
+The table has the weight size, the context, the parallel sizes, the highest possible speed and the published speeds of
+each model. A model whose memory cannot be planned is not judged, with the reason. The playbook plans every model with the
+other variables of the inventory, so it gives the same results as `site.yml`. It starts no model. The table of two Sparks
+was tested with recorded facts, not on Sparks.
 
 `gb10_models` overrides single keys of an entry or adds a model. Mappings merge, lists replace. All errors are listed
 together:

@@ -22,7 +22,7 @@ from ansible_collections.gb10.cluster.plugins.module_utils.verify.schema import 
     Node,
 )
 
-_CONNECTX = "mlx5_core"
+CONNECTX = "mlx5_core"
 _TWINS = {twin.interface: half for twins in SPARK_PORTS.values() for half, twin in enumerate(twins)}
 
 
@@ -125,7 +125,7 @@ def _degraded(cluster: Cluster) -> Iterator[Found]:
 def _half(cluster: Cluster) -> Iterator[Found]:
     for node in cluster.read:
         there = {
-            name for name, found in node.network.interfaces.items() if found.driver == _CONNECTX and name in _TWINS
+            name for name, found in node.network.interfaces.items() if found.driver == CONNECTX and name in _TWINS
         }
         missing = sorted(_TWINS.keys() - there)
         if there and missing:
@@ -135,7 +135,7 @@ def _half(cluster: Cluster) -> Iterator[Found]:
 def _rdma(cluster: Cluster) -> Iterator[Found]:
     for node, rail in _rails(cluster):
         interface = node.network.interfaces.get(rail)
-        if interface is None or interface.driver != _CONNECTX:
+        if interface is None or interface.driver != CONNECTX:
             continue
         device = node.network.rdma.get(interface.hca)
         if device is None:

@@ -56,6 +56,8 @@ _LARGE = _GIB
 _MOST_RECORD, _MOST_SOURCE, _MOST_FILES, _MOST_MODULES = 16 * _MIB, 8 * _MIB, 20_000, 32 * _MIB
 _ORIGINAL, _RECORD = ".gb10-original", ".gb10-sha256"
 _RAY_PORT, _SECONDS = 8265, 5
+#: Seconds over which the speed of the server is measured.
+_MEASURED = 1.0
 _ENGINES = ("docker", "podman")
 _INSPECT = "{{.Name}}\t{{.Config.Image}}\t{{.Image}}"
 _NVIDIA = "0x10de"
@@ -417,7 +419,7 @@ def _ray() -> dict[str, Any]:
 
 def _api(request: Request) -> dict[str, Any]:
     """Return io_status.api with ``open``, whether the models are listed without a key, and ``expires``."""
-    facts = io_status.api(request.server, request.key_file, 0.0, request.timeout, request.unit)
+    facts = io_status.api(request.server, request.key_file, _MEASURED, request.timeout, request.unit)
     return {**facts, "open": _open(request.server) if facts["healthy"] else None, "expires": _expires(request.server)}
 
 

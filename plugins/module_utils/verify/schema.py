@@ -33,7 +33,7 @@ class Node:
 
     ``facts`` is the result of cluster_verify_info, {} if the node was not read; then ``unreachable`` has the reason.
     ``paths`` are fabric_probe's ``unverified``, ``probe`` are vllm_gpu_probe's ``checks``. The facts were read between
-    ``started`` and ``finished``, in seconds since 1970 by the controller's clock.
+    ``started`` and ``finished``, in seconds since 1970 by the controller's clock. ``endpoint``: the API's URL for clients.
     """
 
     name: str
@@ -44,6 +44,7 @@ class Node:
     probe: Sequence[Mapping[str, Any]] = ()
     started: float = 0.0
     finished: float = 0.0
+    endpoint: str = ""
 
     def part(self, name: str) -> Any:
         """Return a part of the facts, {} if it is unknown."""

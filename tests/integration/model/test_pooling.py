@@ -64,9 +64,9 @@ def test_a_pooling_model_is_served(cluster: Cluster, head: Host, kind: str) -> N
     while time.monotonic() < until:
         head.check_output(f"{CURL} --silent --fail --json '{json.dumps(body)}' {API}{path} >/dev/null")
     status = run("playbooks/status.yml", cluster.arguments).assert_unchanged().shown("Show the status of the cluster")
-    assert status[0].endswith({"embed": "/v1, an embedding model", "rerank": "/v1, a reranker"}[kind])
-    assert status[1].startswith("it answered in ") and "requests/s finished" in status[1]
-    assert any(line.startswith("watchdog: ") and "armed, last alarm none since its start" in line for line in status), status
+    assert {"embed": " (embeddings) answers in ", "rerank": " (reranker) answers in "}[kind] in status[0]
+    assert any("requests/s finished" in line for line in status)
+    assert any(line.startswith("watchdog: ") and "armed, no alarm" in line for line in status), status
 
 
 @pytest.mark.usefixtures("restored")

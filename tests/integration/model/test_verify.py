@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from pathlib import Path
 
 import pytest
@@ -16,4 +17,4 @@ def test_a_healthy_cluster_has_no_finding(cluster: Cluster, tmp_path: Path, mode
     assert (tmp_path / "report.html").exists() is ("--check" not in mode)
     if "--check" not in mode:
         page = parsed((tmp_path / "report.html").read_text(encoding="utf-8"))
-        assert page.problems == [] and "Worst severity: none (no finding)" in page.text
+        assert page.problems == [] and re.search(r"All \d+ checks passed", page.text)

@@ -2,7 +2,11 @@
 
 from __future__ import annotations
 
-from repository import ROOT
+import json
+from pathlib import Path
+
+import pytest
+from repository import ROOT, load_yaml, read
 from run_playbook import run
 
 INVENTORY = ["-i", str(ROOT / "inventories/two-spark")]
@@ -36,3 +40,27 @@ def test_a_measurement_without_the_lock_is_a_failure() -> None:
 
 def test_what_cannot_be_stopped_is_a_failure() -> None:
     assert run("playbooks/stop.yml", [*INVENTORY, *NOBODY]).status != 0
+
+
+@pytest.mark.parametrize("mode", [(), ("--check",)], ids=["run", "check mode"])
+def test_site_ends_with_the_endpoint_and_a_request(tmp_path: Path, mode: tuple[str, ...]) -> None:
+    task = load_yaml(read("playbooks/steps/roles.yml"))[-1]
+    api = {"endpoint": "http://192.168.1.11:8000/v1"}
+    plan = {"api": api, "api_key": True, "api_tls": {}, "served_model_name": "tiny", "kind": "generate", "node": {"head": True}}
+    play = {
+        "hosts": "spark1",
+        "gather_facts": False,
+        "vars": {"ansible_host": "192.168.1.11", "ansible_user": "nvidia", "gb10_plan": plan},
+        "vars_files": [str(ROOT / "roles/vllm_serve/vars/main.yml")],
+        "tasks": [task],
+    }
+    (tmp_path / "play.yml").write_text(json.dumps([play]), encoding="utf-8")
+    done = run(str(tmp_path / "play.yml"), ["-i", "spark1,", *mode]).assert_ok()
+    expected = [
+        "  tiny answers at http://192.168.1.11:8000/v1",
+        "  key: ssh -t nvidia@192.168.1.11 sudo cat /etc/gb10/api.key",
+        "  curl http://192.168.1.11:8000/v1/chat/completions \\",
+        '    --header "Authorization: Bearer $KEY" --json \\',
+        """    '{"model":"tiny","messages":[{"role":"user","content":"Hi"}]}'""",
+    ]
+    assert (done.output.splitlines()[-5:] == expected) == (not mode)

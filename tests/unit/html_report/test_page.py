@@ -87,6 +87,11 @@ def page(nodes: list[Facts], **changes: Any) -> str:
     return str(FILTERS["html_report"](nodes, inputs))
 
 
+def unlabeled(text: str) -> str:
+    """Return the page without the titles of columns that a narrow window shows."""
+    return re.sub(' data-label="[^"]*"', "", text)
+
+
 def probed() -> list[Facts]:
     """Return a pair with other GPU code and a wrong result of a kernel on the second node, and a log with a finding."""
     nodes = pair()
@@ -172,7 +177,7 @@ def test_findings_come_first_errors_before_warnings() -> None:
         "how-this-page-was-made",
     ]
     assert re.findall(r'id="finding-([\w-]+)"', text) == ["rail-down", "rail-mtu", "mtu-differs", "rail-path", "clock-wrong", "packages-differ"]
-    assert "Worst severity: error (4 errors, 1 warning, 1 waived)" in found.text
+    assert "Worst severity: error (4 errors, 1 warning), 1 waived" in found.text
     assert "<title>two-spark: 4 errors, 1 warning, 2026-11-22 21:30 UTC</title>" in text
     for check in CHECKS:
         if check.id == "rail-mtu":
@@ -184,7 +189,7 @@ def test_findings_come_first_errors_before_warnings() -> None:
 def test_a_healthy_cluster_has_no_finding() -> None:
     for nodes in (healthy(3, ring=True), healthy(8), pair()):
         text = parsed(page(nodes)).text
-        assert "Worst severity: none (no finding)" in text and "No finding." in text
+        assert f"{sections.SYMBOLS['']} All {len(CHECKS)} checks passed" in text and "No finding." in text
         assert "No compared attribute differs between the nodes." in text
 
 
@@ -198,21 +203,24 @@ def test_sections_without_data_are_left_out() -> None:
 
 
 def test_the_gpu_code_of_each_node_and_the_results_of_its_kernels() -> None:
-    text = page(probed())
+    text = unlabeled(page(probed()))
     found = parsed(text)
     assert text.count("<caption>spark1 (12.1)</caption>") == 1 == text.count("<caption>spark2 (12.1)</caption>")
     assert '<th scope="row">vllm/_flashmla_C<span class="muted"> (no code)</span></th><td>0</td><td>0</td><td>0</td><td>53</td></tr>' in text
     assert '<th scope="row">vllm/_C_stable_libtorch</th><td>0</td><td>85</td><td>6</td><td>20</td></tr>' in text
     assert "extension native same major PTX none" in found.text
     assert '<span class="error">\N{MULTIPLICATION X} wrong result (deviation 0.25, bound 0.02)</span>' in text
-    assert found.text.count("passed") == 2 * len(gpu_probe.CHECKS) - 1
+    assert text.partition('id="evidence-from-the-log"')[0].count("passed") == 2 * len(gpu_probe.CHECKS) - 1
     assert "<caption>spark1, spark2 (12.1)</caption>" in page(pair()), "equal nodes have one table"
 
 
 def test_the_evidence_from_the_log() -> None:
-    found = page(probed())
+    found = unlabeled(page(probed()))
     assert '<td><a href="#finding-log-nccl-socket">log-nccl-socket</a></td>' in found
-    assert '<th scope="row">the log reports the size of the KV cache</th><td><span class="muted">none</span></td>' in found
+    assert '<th scope="row">the log reports the size of the KV cache</th><td><span class="good">\N{CHECK MARK} passed</span></td>' in found
+    nodes = probed()
+    nodes[0]["facts"]["evidence"]["complete"] = False
+    assert '<td><span class="muted">not checked: not all messages of spark1</span></td>' in unlabeled(page(nodes))
     assert runtime._MESSAGES.keys() == MESSAGES.keys()
     assert '<th scope="row">attention backend</th><td>TRITON_ATTN</td>' in found and '<th scope="row">network of NCCL</th><td>Socket</td>' in found
     # Only the head has a log with Ray.
@@ -220,7 +228,7 @@ def test_the_evidence_from_the_log() -> None:
 
 
 def test_the_matrix_is_a_heat_map() -> None:
-    text = page(pair())
+    text = unlabeled(page(pair()))
     heads = re.findall(r'<th scope="col">([^<]*)</th>', text[text.index('class="figures names heat"') :])
     assert heads[:4] == ["model", "1 at once, 1024 + 128", "8 at once, 1024 + 128", "1 at once, 16384 + 128"]
     # Each column has its own scale.
@@ -243,7 +251,7 @@ def test_an_edited_matrix_is_no_error(rows: Any) -> None:
 
 
 def test_the_differences_are_a_table_with_links_to_the_findings() -> None:
-    text = page(faulty())
+    text = unlabeled(page(faulty()))
     assert '<th scope="row">vllm</th><td>0.32.0</td><td>0.31.0</td><td><a href="#finding-packages-differ">packages-differ</a></td>' in text
     assert '<th scope="row">torch</th><td colspan="2">2.9.1<span class="muted"> (all nodes)</span></td>' in text
 
@@ -400,3 +408,36 @@ def test_the_contrast_of_each_color_is_readable(colors: dict[str, str]) -> None:
         for name in colors.keys() - {"page", "panel", "line"}:
             low, high = sorted((luminance(colors[name]), luminance(colors[ground])))
             assert (high + 0.05) / (low + 0.05) >= 4.5, (name, ground)
+
+
+def test_a_narrow_window_shows_each_table_as_a_list_with_the_titles_of_its_columns() -> None:
+    text = page(faulty())
+    for body in re.findall("<tbody>.*?</tbody>", text):
+        assert all(' data-label="' in cell or " colspan=" in cell for cell in re.findall("<td[^>]*>", body))
+    assert '<td data-label="spark2">0.31.0</td>' in text
+    assert re.search(r'<td data-label="[^"]+" class="h\d">', text)
+    assert '<th scope="row" data-label="at once">8</th>' in text
+    narrow = style_data.STYLE.partition("@media screen and (max-width:37.5rem){")[2].partition("\n}\n")[0]
+    assert "thead{display:none}" in narrow and "content:attr(data-label)" in narrow
+    assert ".diagram svg{display:block;max-width:100%;height:auto}" in style_data.STYLE
+
+
+def test_the_overview_has_the_url_for_clients_the_load_and_the_watchdog() -> None:
+    nodes = pair()
+    head = nodes[0]
+    head["endpoint"] = "https://spark.example.com:8000/v1"
+    head["facts"]["api"] |= {"tokens_per_second": 31.5, "running": 2.0}
+    head["facts"]["watchdog"] = {"active": True, "head": True, "mode": "report", "armed": True, "last_alarm": "", "restarts": 0}
+    text = parsed(page(nodes)).text
+    assert "API https://spark.example.com:8000/v1 (answers in 200 ms)" in text and "127.0.0.1" not in text
+    assert "Load 31.5 tokens/s generated, requests: 2 running, 0 waiting" in text
+    assert "Watchdog report, armed, no alarm, no restart in the last hour" in text
+
+
+def test_a_rail_that_no_check_reads_is_not_drawn_as_checked() -> None:
+    nodes = pair()
+    for interface in nodes[0]["facts"]["interfaces"].values():
+        interface["driver"] = "veth"
+    drawn = page(nodes)
+    assert drawn.count(">not a ConnectX:</text>") == drawn.count(">not checked</text>") == 2
+    assert ">not checked</text>" not in page(pair())

@@ -18,6 +18,7 @@ LINKS = [
     {"ifname": name, "mtu": 9000, "flags": ["UP", "LOWER_UP"], "addr_info": [{"family": "inet", "local": address, "prefixlen": 24}]}
     for name, address in (("enp1s0f1np1", "10.110.0.1"), ("enP2p1s0f1np1", "10.110.1.1"))
 ]
+SHOW = "Show the findings and the differences between nodes"
 WRITE = "Write the report as an HTML page on the controller"
 
 
@@ -51,6 +52,7 @@ def test_the_page_is_written_and_readable_by_its_owner_only(inventory: Path) -> 
     done = verify(inventory, Path(os.path.relpath(page, ROOT)), "--diff")
     assert done.status != 0, "both hosts have the same address"
     assert done.changed_tasks() == {WRITE}
+    assert done.shown(SHOW)[-1] == f"page: {page}"
     assert page.stat().st_mode & 0o777 == 0o600
     assert "<!DOCTYPE" not in done.output
     text = page.read_text(encoding="utf-8")
@@ -64,7 +66,7 @@ def test_the_page_is_written_and_readable_by_its_owner_only(inventory: Path) -> 
 
 def test_check_mode_and_an_empty_path_write_nothing(inventory: Path) -> None:
     page = inventory.parent / "report.html"
-    verify(inventory, page, "--check")
+    assert "page: " not in "".join(verify(inventory, page, "--check").shown(SHOW))
     assert not page.exists()
     done = verify(inventory, Path(), "-e", "verify_report=")
     assert done.changed_tasks() == set() and not list(inventory.parent.glob("*.html"))

@@ -349,7 +349,7 @@ def test_a_person_can_read_it() -> None:
     assert describe(Model("x", hub="a/x", gated=True)) == [
         "x: a/x, weights of unknown size",
         "  gated: needs a Hugging Face token",
-        "  confidence: not in the catalog",
+        "  confidence: not in the catalog; add what is known of it to gb10_models (docs/models.md)",
     ]
 
 

@@ -10,7 +10,7 @@ import sys
 from pathlib import Path
 
 import pytest
-from repository import ROOT
+from repository import ROOT, load_yaml, read
 
 PLAYBOOK = r"""
 - hosts: a,b
@@ -110,8 +110,105 @@ def test_a_terminal_breaks_the_lines_of_the_last_block_between_words(tmp_path: P
     shown = subprocess.run(
         ["script", "--quiet", "--command", sizes, "/dev/null"], cwd=ROOT, env=environment, stdout=subprocess.PIPE, text=True, check=False
     ).stdout.replace("\r", "")
-    block = shown.partition("FAILED **")[2].splitlines()[2:-1]
+    block = shown.partition("FAILED **")[2].splitlines()[2:-2]
     assert len(block) == 4 and all(len(line) < 100 for line in block), shown
     assert block[0].startswith("  nodes[0]: twelve-words ") and block[2].startswith("    Fix: another-word ")
-    assert block[3].startswith("    another-word")
+    assert block[3].startswith("      another-word")
     assert {word for line in block for word in line.split()} == {"nodes[0]:", "twelve-words", "Fix:", "another-word"}
+
+
+ANSWER = r"""
+- name: Answer
+  hosts: a,b
+  gather_facts: false
+  vars: {playbook_answer: true, ansible_python_interpreter: "{{ ansible_playbook_python }}"}
+  tasks:
+    - name: Read something
+      block:
+        - name: Fail first
+          ansible.builtin.fail: {msg: rescued}
+      rescue:
+        - name: Recover
+          ansible.builtin.command: {argv: ["true"]}
+    - name: Show the answer
+      gb10.cluster.show: {lines: ["it answers", "  WORDS", 'curl --header "a b" \', "  --data '{}'"]}
+      run_once: true
+    - name: Refuse
+      ansible.builtin.fail: {msg: "it is broken"}
+      when: refused | default(false)
+- name: Nobody
+  hosts: absent
+  vars: {playbook_answer: true}
+  tasks: []
+""".replace("WORDS", "several-words " * 12)
+
+
+def answer(folder: Path, *arguments: str, terminal: int = 0, **environment: str) -> str:
+    play = folder / "play.yml"
+    play.write_text(ANSWER, encoding="utf-8")
+    command = [str(Path(sys.executable).with_name("ansible-playbook")), str(play), "-i", "a,b,absent2,", "-c", "local", *arguments]
+    if terminal:
+        command = ["script", "--quiet", "--command", f"stty columns {terminal}; {shlex.join(command)}", "/dev/null"]
+    given = {name: value for name, value in os.environ.items() if not name.startswith("ANSIBLE_")} | {"NO_COLOR": "1"} | environment
+    return subprocess.run(command, cwd=ROOT, env=given, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, check=False).stdout.decode()
+
+
+def test_a_play_that_answers_prints_nothing_else(tmp_path: Path) -> None:
+    lines = ["  it answers", f"    {'several-words ' * 12}".rstrip(), '  curl --header "a b" \\', "    --data '{}'"]
+    assert answer(tmp_path).splitlines() == lines
+
+
+def test_a_terminal_shows_the_running_task_until_the_answer_which_breaks_between_words(tmp_path: Path) -> None:
+    before, _found, after = answer(tmp_path, terminal=60).partition("\x1b[K\r  it answers")
+    assert "\x1b[KRead something" not in before and "\x1b[KRecover\r" in before
+    lines = after.replace("\r\n", "\n").splitlines()
+    assert lines[1].startswith("    several-words") and lines[2].startswith("      several-words") and max(map(len, lines)) < 80
+    command = lines.index('  curl --header "a b" \\')
+    assert lines[command + 1] == "    --data '{}'"
+
+
+def test_an_answer_that_fails_ends_with_its_failure_alone(tmp_path: Path) -> None:
+    said = answer(tmp_path, "-e", '{"refused": true}')
+    end = said.partition("\nFAILED ")[2].splitlines()[1:]
+    assert end[:2] == ["a, b: Refuse", "  it is broken"] and "rescued\n" not in said
+    assert said.startswith("  it answers\n") and "failed=1" in said
+
+
+@pytest.mark.parametrize(("arguments", "environment"), [(("-v",), {}), ((), {"GB10_ANSWER_ONLY": "0"})])
+def test_the_names_and_the_recap_are_shown_on_request(tmp_path: Path, arguments: tuple[str, ...], environment: dict[str, str]) -> None:
+    said = answer(tmp_path, *arguments, **environment)
+    assert "TASK [Recover]" in said and "PLAY [Answer]" in said and "PLAY RECAP" in said and "rescued=1" in said
+    assert ("skipping: no hosts matched" in said) == bool(arguments)
+
+
+def test_the_last_lines_of_a_run_follow_its_recap(tmp_path: Path) -> None:
+    show = {"gb10.cluster.show": {"lines": ["endpoint"], "last": True}}
+    plays = [{"hosts": "a", "gather_facts": False, "tasks": [show, {"debug": {"msg": "later"}}]}]
+    (tmp_path / "play.yml").write_text(json.dumps(plays), encoding="utf-8")
+    command = [str(Path(sys.executable).with_name("ansible-playbook")), str(tmp_path / "play.yml"), "-i", "a,", "-c", "local"]
+    given = {name: value for name, value in os.environ.items() if not name.startswith("ANSIBLE_")}
+    for callback, end in (("gb10.cluster.brief", True), ("ansible.builtin.default", False)):
+        said = subprocess.run(
+            command, cwd=ROOT, env={**given, "ANSIBLE_STDOUT_CALLBACK": callback}, capture_output=True, text=True, check=True
+        ).stdout
+        assert said.count("  endpoint\n") == 1
+        assert said.endswith("\n  endpoint\n") == end
+
+
+@pytest.mark.parametrize("name", ["history", "models", "plan", "status", "verify"])
+def test_every_play_of_a_playbook_that_shows_something_answers(name: str) -> None:
+    assert all(play["vars"]["playbook_answer"] for play in load_yaml(read(f"playbooks/{name}.yml")))
+
+
+def test_the_end_of_a_plan_is_its_answer_on_a_small_terminal() -> None:
+    play = ["playbooks/plan.yml", "-i", "inventories/two-spark", "-e", "gb10_plan_offline=typical"]
+    command = shlex.join([str(Path(sys.executable).with_name("ansible-playbook")), *play])
+    given = {name: value for name, value in os.environ.items() if not name.startswith("ANSIBLE_")} | {"NO_COLOR": "1"}
+    shown = subprocess.run(
+        ["script", "--quiet", "--command", f"stty columns 80; {command}", "/dev/null"], cwd=ROOT, env=given, stdout=subprocess.PIPE, check=True
+    ).stdout.decode()
+    lines = [line.rpartition("\x1b[K")[2].lstrip("\r") for line in shown.split("\r\n")]
+    assert lines[0] == "  typical facts, not read from the nodes:"
+    end = [line for line in lines if line.strip()]
+    assert end[-3].startswith("  gpt-oss-120b on 2 nodes: fits, ") and end[-1] == "  API at http://192.168.1.11:8000/v1, with a key, no TLS"
+    assert all(len(line) < 80 or len(line.removesuffix(" \\").split()) == 1 for line in lines)

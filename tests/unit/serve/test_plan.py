@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import subprocess
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -13,6 +14,7 @@ from repository import ROOT
 from snapshot import assert_recorded
 
 from ansible_collections.gb10.cluster.plugins.module_utils.cluster import report as plan_text
+from ansible_collections.gb10.cluster.plugins.module_utils.launch import argv as launch
 from ansible_collections.gb10.cluster.plugins.module_utils.model import catalog
 from ansible_collections.gb10.cluster.plugins.module_utils.model.shape import read_config
 from ansible_collections.gb10.cluster.plugins.module_utils.runtime import stacks
@@ -68,6 +70,15 @@ def test_the_plan_of_two_sparks_reads_as_reviewed() -> None:
     assert problems == []
     text = "\n".join(plan_text.lines(plan, 1 << 30)) + "\n"
     assert_recorded(SNAPSHOT, text)
+    # The findings come before the commands, and the answer last.
+    assert text.index("\nfindings:\n") < text.index("/vllm serve") < text.index(" 2 nodes: fits, ") < text.index("\nAPI at ")
+    begin = text.index("\n  /opt/gb10/runtime/", text.index("(head, "))
+    commands = text[begin : text.index("  VLLM_HOST_IP=", begin)]
+    assert all(len(line) <= 76 or len(line.split()) <= 2 for line in commands.splitlines())
+    script = commands.replace("\n  /opt/gb10/runtime", "\necho /opt")
+    ran = subprocess.run(["sh", "-c", script], capture_output=True, text=True, check=True).stdout.splitlines()
+    assert [line.split()[1] for line in ran] == ["start", "serve"]
+    assert ran[1].split()[2:] == launch.vllm_argv({**plan, "node": plan["nodes"][0]})[2:]
 
 
 FASTER = "info: 2 nodes reach 108.6 tokens/s for one request, these 3 54.6; use spark3 for another model (docs/clusters.md)"

@@ -1,0 +1,33 @@
+# Copyright (c) 2026, gb10.cluster maintainers
+# GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+
+"""The request that a person can copy to try the model."""
+
+from __future__ import annotations
+
+import json
+import shlex
+from collections.abc import Mapping
+from typing import Any
+
+from ansible_collections.gb10.cluster.plugins.module_utils.common import shell
+from ansible_collections.gb10.cluster.plugins.module_utils.health import probe
+
+_CHAT = ("/v1/chat/completions", {"messages": [{"role": "user", "content": "Hi"}]})
+
+
+def client(api: Mapping[str, Any], model: str, kind: str) -> list[str]:
+    """Return the lines with the command that shows the key, and a request to a model of this kind.
+
+    ``api``: {endpoint, address, user, key_file, ca_file}: the URL for clients, the head's address and login user, and its
+    files with the key and the CA, "" without them.
+    """
+    login = f"{api['user']}@{api['address']}" if api["user"] else api["address"]
+    key = [f"key: ssh -t {login} sudo cat {api['key_file']}"] if api["key_file"] else []
+    path, body = _CHAT if kind == "generate" else probe.request(kind, model)
+    words = ["curl", api["endpoint"].removesuffix("/v1") + path]
+    words += [f"--cacert {shlex.quote(api['ca_file'])}"] if api["ca_file"] else []
+    words += ['--header "Authorization: Bearer $KEY"'] if key else []
+    words += ["--json", shlex.quote(json.dumps({"model": model, **body}, separators=(",", ":")))]
+    return [*key, *shell.folded(words)]
