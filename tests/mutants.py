@@ -145,7 +145,7 @@ def inside(package: str) -> None:
     start = time.monotonic()
     if not passes(package, 600, 600):
         sys.exit(f"the tests of {package} fail without a mutation:\n{Path('build/mutant.log').read_text(encoding='utf-8')}")
-    cpu, seconds = 10 + 2 * int(sum(resource.getrusage(resource.RUSAGE_CHILDREN)[:2])), 60 + 10 * int(time.monotonic() - start)
+    cpu, seconds = 10 + 2 * int(sum(resource.getrusage(resource.RUSAGE_CHILDREN)[:2])), 20 + 3 * int(time.monotonic() - start)
     # Bytecode of one mutant would be that of the next: files of the same size and second look the same.
     sys.dont_write_bytecode = True
     survivors, count = [], 0

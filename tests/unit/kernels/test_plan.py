@@ -9,7 +9,6 @@ import pytest
 from cluster_nodes import LOCK, cluster_plan, spark
 
 from ansible_collections.gb10.cluster.plugins.module_utils.kernels import io_start, plan
-from ansible_collections.gb10.cluster.plugins.module_utils.launch import toolchain
 
 TOOLKIT = {"home": "/usr/local/cuda", "release": "13.0.88", "architectures": ["sm_121"], "reason": "", "host_compiler": True}
 MODEL = "/srv/models/tiny"
@@ -96,12 +95,6 @@ def test_a_damaged_manifest_means_that_nothing_is_stored(text: str) -> None:
 def test_a_manifest_is_read_again() -> None:
     modules = {"sampling": "0" * 64}
     assert plan.parse_manifest(plan.manifest("0123", modules, 2), "0123") == modules
-
-
-def test_jobs_leave_half_of_the_memory() -> None:
-    assert toolchain.jobs(110 << 30, 20) == 7
-    assert toolchain.jobs(110 << 30, 4) == 4
-    assert toolchain.jobs(1 << 30, 20) == 1
 
 
 @pytest.mark.parametrize(

@@ -124,6 +124,11 @@ def test_ranks_meet_without_ray() -> None:
     assert launch.start_digest(head)[:16] not in " ".join(started), "every user can read arguments"
 
 
+def test_a_single_node_meets_nobody() -> None:
+    argv = launch.vllm_argv({**PLAN, "executor": "mp", "nodes": [{"name": "spark1", "head": True, "additions": {}, "environment": {}}]})
+    assert argv[-1] == "--distributed-executor-backend=mp"
+
+
 def test_replicas_meet_at_the_heads_address() -> None:
     nodes = [{"name": name, "head": name == "spark1", "additions": {}, "environment": {}} for name in ("spark1", "spark2")]
     common = {"nodes": nodes, "tensor_parallel_size": 1, "data_parallel_size": 2}

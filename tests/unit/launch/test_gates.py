@@ -62,6 +62,14 @@ def test_the_settings_follow_the_plan() -> None:
     ]
 
 
+def test_a_single_node_waits_for_no_link() -> None:
+    node = {**PLAN["nodes"][0], "rails": [], "interface": "enP7s7", "address": "192.168.1.11"}
+    assert gates.settings(plan(0, node=node, nodes=[node]), True)["links"] == []
+    beside = {**node, "name": "spark2", "address": "192.168.1.12", "head": False}
+    links = gates.settings(plan(0, node=node, nodes=[node, beside]), True)["links"]
+    assert links == [{"interface": "enP7s7", "address": "192.168.1.11", "mtu": 0}]
+
+
 def test_without_ray_each_rank_waits_for_the_kernel_of_its_peers_only() -> None:
     worker = gates.settings(plan(1, executor="mp", stack={**PLAN["stack"], "device": "cpu"}), False)
     assert {(peer["port"], peer["listens"]) for peer in worker["peers"]["gb10-vllm"]} == {(29501, False)}
@@ -340,6 +348,12 @@ class Closed:
 
     def _sleep(self, seconds: float) -> None:
         self.now += seconds
+
+
+def test_closed_gates_are_reported_after_two_minutes_whenever_they_are_observed(monkeypatch: pytest.MonkeyPatch) -> None:
+    host = Closed(monkeypatch, a=300)
+    assert io_gates.wait({"seconds": 600}, "gb10-vllm", 50) == ""
+    assert len(host.said) == 3, "at 0 and 150 s, and when it is open"
 
 
 def test_closed_gates_are_reported_when_they_change_and_every_two_minutes(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -141,6 +141,7 @@ def test_who_is_no_rank_of_the_group_keeps_no_place(start: Start) -> None:
     head = start(0)
     assert head.process.stdout
     said = head.process.stdout.readline()
+    assert said.startswith("gb10-rank: waiting for 2 other ranks on 127.0.0.1:")
     port = int(said.rpartition(":")[2])
     for greeting in (b"a 0\n", b"a 3\n", b"a -1\n", b"a 01\n", b"a x\n", b"a 1 2\n", "a \u00b2\n".encode(), b"x" * 200_000 + b"\n"):
         with socket.create_connection(("127.0.0.1", port), timeout=10) as stranger:
@@ -150,12 +151,18 @@ def test_who_is_no_rank_of_the_group_keeps_no_place(start: Start) -> None:
     assert all(rank.runs() for rank in (start(1), start(2), head))
 
 
-@pytest.mark.parametrize(("rank", "group"), [(3, "a"), (-1, "a"), (1, ""), (1, "two words")])
+@pytest.mark.parametrize(("rank", "group"), [(3, "a"), (4, "a"), (-1, "a"), (1, ""), (1, "two words")])
 def test_a_place_that_there_is_not_is_refused(rank: int, group: str) -> None:
     command = [sys.executable, PROGRAM, "--address=127.0.0.1", "--port=9", f"--rank={rank}", "--ranks=3", "--", "true"]
     done = subprocess.run(command, env=os.environ | {io_rank.GROUP_VARIABLE: group}, capture_output=True, text=True, check=False, timeout=20)
     assert done.returncode == 2
     assert f"--rank {rank} is not in the range 0 to 2" in done.stderr or "GROUP must be one word" in done.stderr
+
+
+def test_a_rank_needs_its_number() -> None:
+    command = [sys.executable, PROGRAM, "--address=127.0.0.1", "--port=9", "--ranks=3", "--", "true"]
+    done = subprocess.run(command, env=os.environ | {io_rank.GROUP_VARIABLE: "a"}, capture_output=True, text=True, check=False, timeout=20)
+    assert (done.returncode, "the following arguments are required: --rank" in done.stderr) == (2, True)
 
 
 def test_the_group_is_not_handed_on(start: Start) -> None:

@@ -222,6 +222,14 @@ def test_the_script_counts_the_nodes(ray: Server, token: str, monkeypatch: pytes
     assert capsys.readouterr() == ("Ray counts all 2 nodes\n", "")
 
 
+def test_the_script_waits_ten_minutes_at_the_dashboards_port(monkeypatch: pytest.MonkeyPatch) -> None:
+    waited: list[tuple[object, ...]] = []
+    monkeypatch.setenv("RAY_AUTH_TOKEN_PATH", "/token")
+    monkeypatch.setattr(io_ray, "wait", lambda *arguments: waited.append(arguments))
+    assert io_ray.main(EXPECT) == 0
+    assert waited == [(dict(NODES), 1, 8265, "/token", 600)]
+
+
 def test_the_script_tells_who_is_missing(ray: Server, token: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
     monkeypatch.setenv("RAY_AUTH_TOKEN_PATH", token)
     ray.answers = [BOTH[1:]]

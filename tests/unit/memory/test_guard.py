@@ -14,7 +14,9 @@ from repository import read
 
 from ansible_collections.gb10.cluster.plugins.module_utils.common import paths
 from ansible_collections.gb10.cluster.plugins.module_utils.memory import guard, io_guard
-from ansible_collections.gb10.cluster.plugins.module_utils.memory.guard import GIB, Start, State
+from ansible_collections.gb10.cluster.plugins.module_utils.memory.guard import Start, State
+
+GIB = 1 << 30
 
 LIMIT = 2400.0
 #: Observations as (time, ranks, whether the API listens), and how and when the start ends.

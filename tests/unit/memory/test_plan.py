@@ -16,6 +16,7 @@ from ansible_collections.gb10.cluster.plugins.module_utils.memory import plan as
 from ansible_collections.gb10.cluster.plugins.module_utils.memory.schema import GIB, Inputs, MemoryPlan, Node
 from ansible_collections.gb10.cluster.plugins.module_utils.model import shape as model_shape
 from ansible_collections.gb10.cluster.plugins.module_utils.model import weights as model_weights
+from ansible_collections.gb10.cluster.plugins.module_utils.model.layers import KVCacheSpec
 
 CONFIGS: dict[str, dict[str, Any]] = json.loads((Path(__file__).parents[1] / "data" / "model_configs.json").read_text(encoding="utf-8"))
 #: MemTotal of three kinds of existing nodes.
@@ -513,6 +514,34 @@ def test_the_blocks_of_a_hybrid_model() -> None:
     assert (plain.tokens(10, 16), plain.tokens(10, 17)) == (160, 85)
     assert (plain.longest(11, 10**6), plain.longest(11, 100), plain.longest(1, 100)) == (160, 100, 0)
     assert (plain.longest(11, 10**6, 3), plain.longest(12, 10**6, 3)) == (48, 48)
+
+
+def test_blocks_of_latents_and_states_are_multiples_of_128() -> None:
+    """Source: vLLM's platforms/interface.py; Kimi Linear has both."""
+    config = {**TINY, **LATENT, **DELTA, "layer_types": ["linear_attention", FULL] * 2, "num_hidden_layers": 4}
+    layout = kv_cache.layout(model_shape.shape(config), 1, "auto", "bfloat16", 4096)
+    assert layout.block and layout.block % 128 == 0
+
+
+def test_a_model_without_cache_has_no_blocks() -> None:
+    layout = kv_cache.Layout((), (), 16, 4096, (), ())
+    assert (layout.block_bytes(range(4)), layout.tokens(8, 16), layout.longest(8, 100)) == (0, 0, 100)
+
+
+@pytest.mark.parametrize(
+    ("groups", "tensor", "expected"),
+    [
+        (1, 1, (16 + 8) * 2),
+        (1, 4, (16 + 4 * 8) // 4 * 2),
+        (3, 2, (16 + 3 * 8) // 2 * 2),
+        (8, 2, (16 + 8 * 8) // 2 * 2),
+        (0, 2, 16 // 2 * 2),
+    ],
+)
+def test_each_rank_has_a_group_of_a_state(groups: int, tensor: int, expected: int) -> None:
+    """vLLM repeats groups that do not divide evenly."""
+    spec = KVCacheSpec(kind="state", convolution=16, groups=groups, group=8)
+    assert kv_cache._state_bytes(spec, tensor, "bfloat16") == expected
 
 
 def test_what_vllm_takes_must_be_available() -> None:

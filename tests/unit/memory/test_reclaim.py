@@ -73,7 +73,8 @@ def test_the_processes_on_the_gpu(status: int) -> None:
 
 def test_this_process_is_found() -> None:
     (found,) = [process for process in io_memory.processes() if process["pid"] == os.getpid()]
-    assert found["name"] and found["bytes"] > 1 << 20
+    assert found["name"] == Path("/proc/self/comm").read_text(encoding="utf-8").strip()
+    assert found["bytes"] > 1 << 20
 
 
 def test_caches_are_given_up(tmp_path: Path) -> None:
