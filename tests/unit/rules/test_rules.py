@@ -444,6 +444,25 @@ def test_a_waiver_keeps_the_finding_and_lets_it_pass() -> None:
     assert serve_rules.report([finding])[0].startswith("error (waived: measured here) memory-utilization-ceiling, gb10_vllm_extra_args.--gpu-mem")
 
 
+def test_an_error_without_a_waiver_is_a_problem_of_its_place() -> None:
+    high, option = situation(arguments={"--gpu-memory-utilization": "0.95"}), "--gpu-memory-utilization"
+
+    def places(waivers: dict[str, str], places: dict[str, str]) -> list[str]:
+        return [problem.path for problem in serve_rules.judge(high, high.arguments, waivers, places)[1]]
+
+    assert places({}, {}) == [f"gb10_vllm_extra_args.{option}"]
+    assert places({}, {option: "recipe"}) == [f"recipe.{option}"]
+    assert places({"memory-utilization-ceiling": "measured"}, {}) == []
+    assert places({"no-such-rule": "because"}, {}) == ["gb10_serve_waivers.no-such-rule"]
+    assert serve_rules.judge(None, {}, {}, {}) == ([], [])
+
+
+def test_a_problem_that_is_not_of_an_argument_keeps_its_place() -> None:
+    low = situation(api_host="0.0.0.0", api_key=False)
+    found = [problem.path for problem in serve_rules.judge(low, low.arguments, {}, {"--host": "recipe"})[1]]
+    assert not [path for path in found if path.startswith("recipe")]
+
+
 def test_a_waiver_that_is_not_needed_is_said() -> None:
     (finding,) = serve_rules.lint(situation(), {"enforce-eager": "why not"})
     assert (finding.rule, finding.severity, finding.path) == ("waiver-unused", "info", "gb10_serve_waivers.enforce-eager")
