@@ -1,10 +1,9 @@
-"""The gateway's program with the locked LiteLLM, between clients and two servers that imitate vLLM's API."""
+"""The gateway's program with the locked packages, between clients and two servers that imitate vLLM's API."""
 
 from __future__ import annotations
 
 import json
 import socket
-import subprocess
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
@@ -61,7 +60,7 @@ def free_port() -> int:
 
 def settings(port: int, **more: Any) -> dict[str, Any]:
     place = {"host": "127.0.0.1", "port": port, "name": "", "address": "127.0.0.1", "allow_plain_http": False}
-    return place | {"fallbacks": {SMALL: [BIG]}, "request_timeout": 30, "health_interval": 3, "cooldown": 5} | more
+    return place | {"fallbacks": {SMALL: [BIG]}, "silence_timeout": 30, "health_interval": 3, "origins": []} | more
 
 
 @pytest.fixture(scope="module")
@@ -93,11 +92,6 @@ def alice(world: World) -> str:
     return world.proxy.add("alice")
 
 
-def sent(body: dict[str, Any]) -> dict[str, Any]:
-    """Return a body without defaults that LiteLLM adds."""
-    return {name: value for name, value in body.items() if (name, value) != ("stream", False)}
-
-
 def used(world: World, client: str) -> Any:
     return world.proxy.report()["usage"].get(client, {}).get("models", {})
 
@@ -107,8 +101,8 @@ def test_a_request_reaches_the_server_of_its_model(world: World, alice: str) -> 
         answer = world.proxy.chat(name, alice)
         assert (answer.status, answer.data["choices"][0]["message"]["content"]) == (200, f"{name}: one two three")
         path, body = backend.bodies[-1]
-        assert (path, sent(body)) == ("/v1/chat/completions", {"model": name, "messages": HELLO})
-        assert backend.headers[-1].get("authorization") in (f"Bearer {backend.key}", "Bearer none")
+        assert (path, body) == ("/v1/chat/completions", {"model": name, "messages": HELLO})
+        assert backend.headers[-1].get("authorization") == (f"Bearer {backend.key}" if backend.key else None)
         assert alice not in json.dumps(backend.headers)
 
 
@@ -117,22 +111,20 @@ def test_a_request_reaches_the_server_of_its_model(world: World, alice: str) -> 
     [
         ("/v1/completions", {"prompt": "Hello"}, "/v1/completions"),
         ("/completions", {"prompt": "Hello"}, "/v1/completions"),
-        ("/v1/embeddings", {"input": ["Hello", "you"]}, "/v1/embeddings"),
-        ("/v1/rerank", {"query": "Hello", "documents": ["a", "b"]}, "/v1/rerank"),
-        ("/v2/rerank", {"query": "Hello", "documents": ["a", "b"]}, "/v1/rerank"),
-        ("/v1/responses", {"input": "Hello"}, "/v1/responses"),
-        ("/v1/messages", {"messages": HELLO, "max_tokens": 9}, "/v1/chat/completions"),
+        ("/v1/responses", {"input": "Hello", "max_output_tokens": 8, "user": "x", "verbosity": "low", "priority": 1}, "/v1/responses"),
+        ("/v1/messages", {"messages": HELLO, "max_tokens": 9}, "/v1/messages"),
+        ("/v1/messages/count_tokens", {"messages": HELLO}, "/v1/messages/count_tokens"),
     ],
 )
 def test_each_path_of_the_api(world: World, alice: str, path: str, body: dict[str, Any], upstream: str) -> None:
     answer = world.proxy.ask(path, {"model": BIG, **body}, alice)
     assert answer.status == 200, answer.text
-    found, given = world.backends[BIG].bodies[-1]
-    assert (found, given["model"]) == (upstream, BIG)
+    # The server gets what the client wrote.
+    assert world.backends[BIG].bodies[-1] == (upstream, {"model": BIG, **body})
 
 
 def test_claude_code_gets_anthropics_format(world: World, alice: str) -> None:
-    body = {"model": BIG, "messages": HELLO, "max_tokens": 9, "system": "Be brief.", "metadata": {"user_id": "x"}}
+    body: Any = {"model": BIG, "messages": HELLO, "max_tokens": 9, "system": "Be brief.", "metadata": {"user_id": "x"}}
     version = {"anthropic-version": "2023-06-01"}
     answer = world.proxy.ask("/v1/messages?beta=true", body, **{"x-api-key": alice}, **version)
     assert answer.data["content"] == [{"type": "text", "text": f"{BIG}: one two three"}]
@@ -142,7 +134,7 @@ def test_claude_code_gets_anthropics_format(world: World, alice: str) -> None:
     assert (kinds[0], kinds[-1]) == ("message_start", "message_stop")
     assert "".join(event["delta"].get("text", "") for event in stream.events if event["type"] == "content_block_delta") == "one two three"
     counted = world.proxy.ask("/v1/messages/count_tokens", {"model": BIG, "messages": HELLO}, alice)
-    assert counted.data["input_tokens"] > 0
+    assert counted.data == {"input_tokens": 6}, "the model's own count"
     refused = world.proxy.ask("/v1/messages", body, "sk-wrong", **version)
     assert (refused.status, refused.data["type"], refused.data["error"]["type"]) == (401, "error", "authentication_error")
 
@@ -176,12 +168,6 @@ def test_a_client_uses_and_sees_only_its_models(world: World, alice: str) -> Non
     answer = world.proxy.chat(BIG, key)
     assert (answer.status, answer.data["error"]["code"]) == (404, "model_not_found")
     assert world.proxy.chat(SMALL, key).status == 200
-    # Fields that would choose another model, server or answer.
-    controls = {"fallbacks": [BIG], "api_base": "http://127.0.0.1:1", "mock_response": "x", "user_config": {}, "extra_body": {"model": BIG}}
-    for field in ({name: value} for name, value in controls.items()):
-        answer = world.proxy.chat(SMALL, key, **field)
-        assert (answer.status, answer.data["choices"][0]["message"]["content"]) == (200, f"{SMALL}: one two three"), field
-        assert sent(world.backends[SMALL].bodies[-1][1]) == {"model": SMALL, "messages": HELLO}
     world.proxy.revoke("bob")
 
 
@@ -192,10 +178,11 @@ def test_the_use_is_counted_for_plain_requests_and_streams(world: World) -> None
             ("/v1/chat/completions", {"messages": HELLO}),
             ("/v1/completions", {"prompt": "Hello"}),
             ("/v1/messages", {"messages": HELLO, "max_tokens": 9}),
+            ("/v1/responses", {"input": "Hello"}),
         ):
             assert world.proxy.ask(path, {"model": SMALL, "stream": stream, **body}, key).status == 200
     assert world.proxy.chat("unknown", key).status == 404
-    expected = {"requests": 6, "failures": 0, "prompt_tokens": 6 * USAGE["prompt_tokens"], "completion_tokens": 6 * USAGE["completion_tokens"]}
+    expected = {"requests": 8, "failures": 0, "prompt_tokens": 8 * USAGE["prompt_tokens"], "completion_tokens": 8 * USAGE["completion_tokens"]}
     world.proxy.wait(lambda report: report["usage"]["counter"]["models"] == {SMALL: expected})
     # A stream shows its usage only to a client that requests it.
     assert not any("usage" in event and event["usage"] for event in world.proxy.chat(SMALL, key, stream=True).events)
@@ -205,7 +192,7 @@ def test_the_use_is_counted_for_plain_requests_and_streams(world: World) -> None
 def test_a_dead_server_fails_fast_and_the_others_answer(world: World, alice: str) -> None:
     with world.without(BIG):
         # The check has not seen it yet, or just has.
-        assert world.proxy.chat(BIG, alice).status in (500, 503)
+        assert world.proxy.chat(BIG, alice).status == 503
         report = world.proxy.wait(lambda report: not report["models"][0]["healthy"])
         assert (report["models"][0]["id"], report["models"][1]["healthy"]) == (f"north/{BIG}", True)
         assert "refused" in report["models"][0]["error"]
@@ -221,7 +208,7 @@ def test_a_dead_server_fails_fast_and_the_others_answer(world: World, alice: str
 def test_a_fallback_answers_for_a_dead_server(world: World, alice: str) -> None:
     key = world.proxy.add("small-only", SMALL)
     with world.without(SMALL):
-        # At once by LiteLLM, and after the check without a connection to the dead server.
+        # At once, because nothing was sent, and after the check without a connection to the dead server.
         for _when in ("before", "after"):
             answer = world.proxy.chat(SMALL, alice)
             assert (answer.status, answer.data["choices"][0]["message"]["content"]) == (200, f"{BIG}: one two three")
@@ -257,33 +244,16 @@ def test_a_wrong_key_or_model_of_a_server_is_reported(world: World, alice: str) 
         world.proxy.wait(lambda report: all(model["healthy"] for model in report["models"]))
 
 
-ROUTES = """
-import json, os
-os.environ.update(LITELLM_LOCAL_MODEL_COST_MAP="True")
-from litellm.proxy.proxy_server import app
-from litellm.proxy._lazy_features import LAZY_FEATURES
-found = {(prefix.rstrip("/"), "GET") for feature in LAZY_FEATURES for prefix in feature.path_prefixes}
-found |= {(path, method.upper()) for path, methods in app.openapi()["paths"].items() for method in methods if method != "parameters"}
-print(json.dumps(sorted(found)))
-"""
-
-
-def test_every_other_route_of_this_litellm_is_closed(world: World, alice: str) -> None:
-    found = subprocess.run([running.python(), "-c", ROUTES], check=True, capture_output=True, text=True, cwd="/").stdout
-    routes = [tuple(route) for route in json.loads(found.splitlines()[-1])]
-    assert len(routes) > 300
-    accepted = {(path, "POST") for path in requests.ROUTES} | {(path, "GET") for path in (*requests.LISTS, requests.ALIVE)}
-    closed = [(path, method) for path, method in routes if (path, method) not in accepted]
-    assert {("/key/generate", "POST"), ("/model/new", "POST"), ("/v1/files", "POST"), ("/health/readiness", "GET")} <= set(closed)
-    unlisted = [(path, "GET") for path in ("/docs", "/redoc", "/openapi.json", "/ui", "/ui/", "/metrics", "/mcp", "//v1/models")]
-    wrong = {}
-    for path, method in [*closed, *unlisted, ("/config/update", "POST")]:
-        concrete = path.replace("{", "").replace("}", "").replace(":path", "") or "/"
+def test_every_other_path_and_method_is_closed(world: World, alice: str) -> None:
+    own = [(path, "GET") for path in requests.ROUTES] + [(path, "POST") for path in (*requests.LISTS, requests.ALIVE, requests.REPORT)]
+    others = ["/", "/docs", "/openapi.json", "/metrics", "/version", "/tokenize", "/v1/files", "//v1/models"]
+    others += ["/v1/chat/completions/", "/v1/../metrics", "/v1/chat%2Fcompletions"]
+    before = len(world.backends[BIG].bodies)
+    for path, method in [*own, *((path, method) for path in others for method in ("GET", "POST", "PUT", "DELETE", "OPTIONS"))]:
         for key in (alice, OPERATOR):
-            answer = world.proxy.ask(concrete, None if method in ("GET", "HEAD") else b"{}", key, method)
-            if answer.status != 404 or (method != "HEAD" and "The gateway does not have this path" not in answer.text):
-                wrong[f"{method} {path}"] = (answer.status, answer.text[:100])
-    assert wrong == {}
+            answer = world.proxy.ask(path, b"{}" if method == "POST" else None, key, method)
+            assert (answer.status, "The gateway does not have this path" in answer.text) == (404, True), (path, method)
+    assert len(world.backends[BIG].bodies) == before
 
 
 def test_only_the_operator_reads_the_report(world: World, alice: str) -> None:
@@ -312,7 +282,7 @@ def test_the_counts_survive_a_restart_and_nothing_else_was_contacted(world: Worl
     world.proxy.wait(lambda report: "alice" in report["usage"])
     before = used(world, "alice")
     log = world.proxy.log()
-    assert [line for line in log.splitlines() if "refused an attempt" in line or "Failed to fetch" in line] == []
+    assert [line for line in log.splitlines() if "refused an attempt" in line or "internal error" in line] == []
     secrets = [alice, KEYS["north"], OPERATOR, *world.proxy.keys.values()]
     assert not [secret for secret in secrets if secret in log]
     usage = world.proxy.folder / "state/usage.json"
