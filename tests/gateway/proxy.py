@@ -96,6 +96,7 @@ class Proxy:
     url: str
     folder: Path
     ca: str = ""
+    pid: int = 0
     keys: dict[str, str] = field(default_factory=dict)
     known: clients.Clients = field(default_factory=clients.Clients)
 
@@ -169,6 +170,7 @@ def started(planned: Mapping[str, Any], keys: Mapping[str, str], folder: Path, p
     command = [python(), "-B", "-m", module, folder / "settings.json", state, *(pair or ())]
     with (folder / "log").open("a", encoding="utf-8") as log:
         process = subprocess.Popen(command, cwd="/", env=environment, stdout=log, stderr=log)
+    proxy.pid = process.pid
     try:
         _await(proxy, process)
         yield proxy

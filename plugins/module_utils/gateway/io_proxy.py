@@ -2,7 +2,7 @@
 # GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
 
-"""The gateway's program: an HTTP server that checks keys, and forwards requests to the models' servers.
+"""The gateway's program: it checks keys, and forwards requests to the models' servers.
 
     python -m ...gateway.io_proxy SETTINGS STATE_FOLDER [CERTIFICATE KEY]
 
@@ -13,7 +13,6 @@ from __future__ import annotations
 
 import asyncio
 import json
-import logging
 import os
 import signal
 import socket
@@ -28,30 +27,17 @@ from typing import Any
 
 from ansible_collections.gb10.cluster.plugins.module_utils.common import io_file
 from ansible_collections.gb10.cluster.plugins.module_utils.gateway import clients, forward, io_state, limits, requests
+from ansible_collections.gb10.cluster.plugins.module_utils.gateway.io_listen import JSON, SERVER, Listener, PayloadError, aiohttp, web
 from ansible_collections.gb10.cluster.plugins.module_utils.gateway.io_state import Entry, State, say
 from ansible_collections.gb10.cluster.plugins.module_utils.gateway.requests import Refusal
 
-aiohttp: Any
-handlers: Any
-try:
-    import aiohttp  # type: ignore[import-not-found,no-redef]
-    from aiohttp import web, web_protocol
-
-    handlers = web_protocol.RequestHandler
-except ImportError:
-    # Only the gateway's environment has it. Other programs read this file without it.
-    handlers = object
-
 #: Seconds to connect to a server, and until a kept connection to it ends: vLLM closes one after five.
 _CONNECT_SECONDS, _KEPT_SECONDS = 5.0, 3.0
-#: Seconds for running requests when the service stops, and for the rest of a refused body.
-_STOP_SECONDS, _LINGER_SECONDS = 30.0, 2.0
 #: Bytes of a plain answer that is read whole; of a body that is sent in parts; of a body that is read alone.
 _WHOLE, _PARTS, _LARGE = 256 << 10, 1 << 20, 256 << 10
 #: Bytes of an answer that wait for a slow client.
 _WAITING = 64 << 10
 _OK, _LEFT = 200, 499
-_JSON = {"Content-Type": "application/json"}
 
 
 class RefusedError(Exception):
@@ -74,66 +60,15 @@ class Record:
     tokens: forward.Tokens = field(default_factory=forward.Tokens)
 
 
-class Connection(handlers):  # type: ignore[misc]
-    """A client's connection. One without a complete head has few bytes and little time."""
-
-    def __init__(self, gateway: Gateway, **options: Any) -> None:
-        super().__init__(gateway.server, loop=asyncio.get_running_loop(), **options)
-        self._gateway, self._head = gateway, 0
-        self.opening: asyncio.Task[None] | None = None
-
-    def data_received(self, data: bytes) -> None:
-        """Read data, and close a connection whose head is too large."""
-        super().data_received(data)
-        idle = not self._messages and self._current_request is None
-        self._head = self._head + len(data) if idle else 0
-        if self._head > limits.MOST_HEAD:
-            self.force_close()
-
-    def connection_lost(self, exc: BaseException | None) -> None:
-        """Make room for another connection."""
-        self._gateway.sources.close(self)
-        super().connection_lost(exc)
-
-    def handle_error(self, _request: Any, status: int = 500, exc: BaseException | None = None, message: str | None = None) -> Any:
-        """Answer what is not valid HTTP, without the words of the library."""
-        del exc, message
-        refusal = requests.NOT_HTTP if status < 500 else requests.FAILED
-        response = web.Response(body=requests.refusal_body(refusal, ""), status=refusal.status, headers=_JSON | {"Server": "gb10"})
-        response.force_close()
-        return response
-
-    def end(self) -> None:
-        """Close the connection at once, also while it is being opened."""
-        if self.transport is not None:
-            self.transport.abort()
-        elif self.opening is not None:
-            self.opening.cancel()
-
-
 class Gateway:
-    """The server, and the connections to the models' servers."""
+    """Answers requests, with connections to the models' servers."""
 
     def __init__(self, state: State, places: io_state.Places) -> None:
         self.state = state
-        self.sources: limits.Sources[Connection] = limits.Sources()
         self.budget = limits.Budget()
         self.origins: list[str] = state.settings["origins"]
         self._reading = asyncio.Lock()
         self._silence = float(state.settings["silence_timeout"])
-        quiet = logging.getLogger("gb10-gateway")
-        quiet.addHandler(logging.NullHandler())
-        quiet.propagate = False
-        # A client that leaves ends its request here, and so at the server.
-        self.server = web.Server(self.handle, handler_cancellation=True)
-        self._options = {
-            "keepalive_timeout": limits.HEAD_SECONDS,
-            "lingering_time": _LINGER_SECONDS,
-            "max_headers": 64,
-            "auto_decompress": False,
-            "access_log": None,
-            "logger": quiet,
-        }
         timeout = aiohttp.ClientTimeout(total=None, sock_connect=_CONNECT_SECONDS, sock_read=self._silence)
         connector = aiohttp.TCPConnector(limit=0, keepalive_timeout=_KEPT_SECONDS, resolver=_resolver(places))
         self.session = aiohttp.ClientSession(
@@ -143,42 +78,6 @@ class Gateway:
             auto_decompress=False,
             skip_auto_headers=("User-Agent", "Accept"),
         )
-
-    async def serve(self, secured: ssl.SSLContext | None) -> None:
-        """Accept connections until the task is cancelled."""
-        host, port = self.state.settings["host"], self.state.settings["port"]
-        family = socket.AF_INET6 if ":" in host else socket.AF_INET
-        with socket.create_server((host, port), family=family, backlog=1024, dualstack_ipv6=host == "::") as listener:
-            listener.setblocking(False)
-            io_state.notify("READY=1")
-            while True:
-                try:
-                    channel, peer = await asyncio.get_running_loop().sock_accept(listener)
-                except OSError as error:
-                    say(f"a connection was not accepted: {error}")
-                    await asyncio.sleep(0.5)
-                    continue
-                connection = Connection(self, **self._options)
-                connection.opening = asyncio.create_task(self._open(connection, channel, secured))
-                superfluous = self.sources.open(connection, limits.source(peer[0]))
-                if superfluous is not None:
-                    superfluous.end()
-
-    async def _open(self, connection: Connection, channel: socket.socket, secured: ssl.SSLContext | None) -> None:
-        """Begin to serve a connection, after TLS's handshake."""
-        wait = limits.HEAD_SECONDS if secured else None
-        try:
-            loop = asyncio.get_running_loop()
-            await loop.connect_accepted_socket(lambda: connection, channel, ssl=secured, ssl_handshake_timeout=wait)
-        except (OSError, asyncio.CancelledError):
-            self.sources.close(connection)
-            channel.close()
-
-    async def stop(self) -> None:
-        """End all connections, running requests after a while."""
-        self.server.pre_shutdown()
-        await self.server.shutdown(_STOP_SECONDS)
-        await self.session.close()
 
     async def read(self, entry: Entry, path: str, key: str) -> tuple[int, bytes]:
         """Read a path of a model's server, for its health check. Raises OSError with the reason."""
@@ -193,38 +92,37 @@ class Gateway:
 
     async def handle(self, request: Any) -> Any:
         """Answer one request."""
-        connection = request.protocol
-        self.sources.work(connection)
-        shared = {"Server": "gb10"} | (requests.shared(request.headers, self.origins) if self.origins else {})
+        request.protocol.works(True)
+        shared = SERVER | (requests.shared(request.headers, self.origins) if self.origins else {})
         path = request.raw_path.partition("?")[0]
         try:
             return await self._answer(request, path, shared)
         except RefusedError as error:
             body = requests.refusal_body(error.refusal, path)
-            return web.Response(body=body, status=error.refusal.status, headers=_JSON | shared | requests.refusal_headers(error.refusal))
+            return web.Response(body=body, status=error.refusal.status, headers=JSON | shared | requests.refusal_headers(error.refusal))
         except (ConnectionError, asyncio.CancelledError):
             raise
         except Exception as error:  # noqa: BLE001
             # The error's own text may have parts of the request.
             place = traceback.extract_tb(error.__traceback__)[-1]
             say(f"internal error: {type(error).__name__} in {os.path.basename(place.filename)} line {place.lineno}")
-            return web.Response(body=requests.refusal_body(requests.FAILED, path), status=500, headers=_JSON | shared)
+            return web.Response(body=requests.refusal_body(requests.FAILED, path), status=500, headers=JSON | shared)
         finally:
-            self.sources.wait(connection)
+            request.protocol.works(False)
 
     async def _answer(self, request: Any, path: str, shared: dict[str, str]) -> Any:
         method = request.method
         if method == "OPTIONS" and "Access-Control-Allow-Origin" in shared:
             return web.Response(status=204, headers=shared | requests.preflight(request.headers))
         if path == requests.ALIVE and method in ("GET", "HEAD"):
-            return web.Response(body=b'{"status": "ok"}', headers=_JSON | shared)
+            return web.Response(body=b'{"status": "ok"}', headers=JSON | shared)
         known = self.state.known.now()
         name = known.of_key(requests.key_of(request.headers))
         if not name:
             raise RefusedError(requests.UNKNOWN_KEY)
         client = known.clients.get(name)
         if method == "GET":
-            return web.Response(body=self._own(path, client), headers=_JSON | shared)
+            return web.Response(body=self._own(path, client), headers=JSON | shared)
         route = requests.ROUTES.get(path)
         if route is None or method != "POST":
             raise RefusedError(requests.UNKNOWN_ROUTE)
@@ -404,7 +302,7 @@ async def _body(request: Any, share: limits.Share) -> bytes:
                 limit.reschedule(min(end, loop.time() + limits.BODY_SILENCE))
     except TimeoutError as error:
         raise RefusedError(requests.TOO_SLOW) from error
-    except web_protocol.RequestPayloadError as error:
+    except PayloadError as error:
         raise RefusedError(requests.NOT_HTTP) from error
     return b"".join(parts)
 
@@ -477,7 +375,9 @@ async def run(settings: str, folder: str, *pair: str) -> None:
         secured.load_cert_chain(*pair)
     gateway = Gateway(state, places)
     await io_state.check(state, gateway.read)
-    jobs = [asyncio.create_task(job) for job in (gateway.serve(secured), io_state.watch(state, gateway.read), io_state.keep(state))]
+    listener = Listener(gateway.handle)
+    serving = listener.serve(state.settings["host"], state.settings["port"], secured)
+    jobs = [asyncio.create_task(job) for job in (serving, io_state.watch(state, gateway.read), io_state.keep(state))]
     stop = asyncio.Event()
     for number in (signal.SIGTERM, signal.SIGINT):
         asyncio.get_running_loop().add_signal_handler(number, stop.set)
@@ -488,7 +388,8 @@ async def run(settings: str, folder: str, *pair: str) -> None:
     failed = [job for job in jobs if job.done()]
     for job in jobs:
         job.cancel()
-    await gateway.stop()
+    await listener.stop()
+    await gateway.session.close()
     await state.save()
     for job in failed:
         job.result()

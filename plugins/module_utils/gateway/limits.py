@@ -20,8 +20,8 @@ MOST_OF_CLIENT, MOST_OF_ALL, FREE = 128 << 20, 256 << 20, 64 << 10
 MOST_MARKS = 500_000
 #: Seconds without a byte of a body, and for a whole body.
 BODY_SILENCE, BODY_SECONDS = 20.0, 300.0
-#: Bytes of a request's head, and seconds for it. An idle connection ends after the same time.
-MOST_HEAD, HEAD_SECONDS = 32 << 10, 20.0
+#: Bytes and headers of a request's head, and seconds for it. An idle connection ends after the same time.
+MOST_HEAD, MOST_HEADERS, HEAD_SECONDS = 32 << 10, 64, 20.0
 #: Open connections of one source address, and of all.
 MOST_OF_SOURCE, MOST_CONNECTIONS = 512, 4096
 
