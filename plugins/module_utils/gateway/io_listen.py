@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import importlib
+import itertools
 import logging
 import socket
 import ssl
@@ -30,6 +31,8 @@ except ImportError:
 
 #: Seconds for running requests when the service stops, and for the rest of a refused body.
 _STOP_SECONDS, _LINGER_SECONDS = 30.0, 2.0
+#: Connections that are accepted before other work goes on.
+_AT_ONCE = 64
 #: Headers of the gateway's own answers. The library would add its version.
 SERVER, JSON = {"Server": "gb10"}, {"Content-Type": "application/json"}
 
@@ -100,7 +103,10 @@ class Listener:
         with socket.create_server((host, port), family=family, backlog=1024, dualstack_ipv6=host == "::") as listener:
             listener.setblocking(False)
             io_state.notify("READY=1")
-            while True:
+            # A flood of connections must not stop everything else.
+            for number in itertools.count():
+                if number % _AT_ONCE == 0:
+                    await asyncio.sleep(0)
                 try:
                     channel, peer = await asyncio.get_running_loop().sock_accept(listener)
                 except OSError as error:

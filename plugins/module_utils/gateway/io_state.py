@@ -116,8 +116,11 @@ class State:
         """Add a request to the usage, which the next save writes: the request to its model, tokens to the model that answered."""
         if client and requests.counted(client):
             now = int(time.time())
-            self.usage.add(client, model, now, requests=1, failures=int(failed))
-            self.usage.add(client, answered or model, now, prompt_tokens=tokens.prompt, completion_tokens=tokens.completion)
+            counts = {"prompt_tokens": tokens.prompt, "completion_tokens": tokens.completion}
+            same = answered in ("", model)
+            self.usage.add(client, model, now, requests=1, failures=int(failed), **(counts if same else {}))
+            if not same:
+                self.usage.add(client, answered, now, **counts)
             self._dirty = True
 
     async def save(self) -> None:

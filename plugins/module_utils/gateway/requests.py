@@ -40,6 +40,8 @@ _ANTHROPIC = "/messages"
 _ON_REQUEST = (ROUTES["/chat/completions"].path, ROUTES["/completions"].path)
 _DOES = {"generate": "generates text", "embed": "makes embeddings", "rerank": "ranks texts"}
 _ORIGIN = re.compile(r"[a-z][a-z0-9+.-]*://[A-Za-z0-9.\[\]:_-]+")
+#: json.dumps() would create one for each request.
+_ENCODER = json.JSONEncoder(separators=(",", ":"))
 _NAMES = re.compile(r"[A-Za-z0-9_-]+(?:\s*,\s*[A-Za-z0-9_-]+)*")
 
 
@@ -156,6 +158,8 @@ def _unfit(model: str, kind: str) -> str:
 def _healthy(gateway: Gateway, name: str, servers: Servers) -> list[Target]:
     """Return the healthy servers of a model, those with the fewest requests first."""
     ids = gateway.models[name]
+    if len(ids) == 1:
+        return [] if ids[0] in servers.errors else [Target(ids[0], name)]
     order = sorted(range(len(ids)), key=lambda index: (servers.busy.get(ids[index], 0), (index + servers.turn) % len(ids)))
     return [Target(ids[index], name) for index in order if ids[index] not in servers.errors]
 
@@ -188,7 +192,7 @@ def _encoded(given: dict[str, Any], route: Route, targets: Sequence[Target]) -> 
 
 def encoded(given: Mapping[str, Any], model: str) -> bytes:
     """Return a body for a model."""
-    return json.dumps({**given, "model": model}, separators=(",", ":")).encode()
+    return _ENCODER.encode(given if given["model"] == model else {**given, "model": model}).encode()
 
 
 def _parsed(body: bytes) -> dict[str, Any] | Refusal:
