@@ -26,7 +26,7 @@ sys.path[:1] = [str(_TESTS / "support"), str(_TESTS), str(_TESTS.parent / ".coll
 MODEL, SECONDS, STREAMS, WORDS, RATE = "bench", 4.0, 200, 32, 20.0
 USAGE = {"prompt_tokens": 7, "completion_tokens": 3, "total_tokens": 10}
 HELLO: Any = [{"role": "user", "content": "Hello"}]
-_PLAIN = json.dumps({"id": "x", "object": "chat.completion", "model": MODEL, "choices": [{"index": 0, "message": {"content": "one"}}], "usage": USAGE})
+_PLAIN = json.dumps({"id": "x", "object": "chat.completion", "choices": [{"index": 0, "message": {"content": "one"}}], "usage": USAGE})
 _CHUNK = {"id": "x", "object": "chat.completion.chunk", "created": 1, "model": MODEL, "choices": [{"index": 0, "delta": {"content": " one"}}]}
 
 
@@ -121,7 +121,7 @@ async def streams(port: int, key: str) -> tuple[list[float], float]:
     return firsts, STREAMS * WORDS / (time.perf_counter() - began)
 
 
-async def measured(port: int, key: str, memory: Callable[[], str]) -> dict[str, str]:
+async def measured(port: int, key: str) -> dict[str, str]:
     rows = {}
     await closed_loop(port, key, 1)
     for connections in (1, 8, 64):
@@ -131,7 +131,7 @@ async def measured(port: int, key: str, memory: Callable[[], str]) -> dict[str, 
     firsts, rate = await streams(port, key)
     first = statistics.median(firsts)
     rows[f"{STREAMS} streams: first token p50, p95; tokens/s"] = f"{first:.3f}, {sorted(firsts)[int(STREAMS * 0.95)]:.3f} s; {rate:.0f}"
-    return rows | {"memory after it": memory()}
+    return rows
 
 
 @contextmanager
@@ -143,32 +143,25 @@ def fake(port: int) -> Any:
             process.terminate()
 
 
-def size(pid: int) -> str:
-    lines = Path(f"/proc/{pid}/status").read_text(encoding="ascii").splitlines()
-    return f"{int(next(line.split()[1] for line in lines if line.startswith('VmRSS'))) / 1024:.0f} MB"
-
-
 def main() -> None:
     from filters import FILTERS  # noqa: PLC0415
     from gateway import proxy  # noqa: PLC0415
-    from gateway.test_proxy import free_port, settings  # noqa: PLC0415
 
     proxy.python()
     resource.setrlimit(resource.RLIMIT_NOFILE, (8192, 8192))
-    with tempfile.TemporaryDirectory() as folder, proxy.closed_network(), fake(port := free_port()) as server:
+    with tempfile.TemporaryDirectory() as folder, proxy.closed_network(), fake(port := proxy.free_port()):
         models = [{"name": MODEL, "url": f"http://127.0.0.1:{port}/v1", "cluster": "south"}]
-        planned = FILTERS["gateway_plan"](models, settings(own := free_port(), fallbacks={}), {}, {"certificate": "", "key": ""})
+        planned = FILTERS["gateway_plan"](models, proxy.settings(own := proxy.free_port()), {}, {"certificate": "", "key": ""})
         began = time.monotonic()
         with proxy.started(planned, {}, Path(folder)) as running:
             start, key = time.monotonic() - began, running.add("bench")
-            idle = size(running.pid)
+            idle = running.memory()
             run: Callable[[Awaitable[Any]], Any] = asyncio.run  # type: ignore[assignment]
-            direct = run(measured(port, "", lambda: size(server.pid)))
-            through = run(measured(own, key, lambda: size(running.pid)))
-    print("| | direct | gateway |\n|---|---|---|")
-    for name, value in direct.items():
-        print(f"| {name} | {value} | {through[name]} |")
-    print(f"| memory at the start; start | | {idle}; {start:.1f} s |")
+            direct = run(measured(port, ""))
+            through = run(measured(own, key))
+            memory = running.memory()
+    rows = ["| | direct | gateway |", "|---|---|---|", *(f"| {name} | {value} | {through[name]} |" for name, value in direct.items())]
+    sys.stdout.write("\n".join([*rows, f"| memory at the start and now; start | | {idle}, {memory} MB; {start:.1f} s |", ""]))
 
 
 if __name__ == "__main__":

@@ -8,6 +8,7 @@ import http.client
 import json
 import os
 import shutil
+import socket
 import ssl
 import subprocess
 import sys
@@ -67,6 +68,18 @@ def closed_network() -> Iterator[None]:
             yield
         finally:
             libc.setns(before.fileno(), 0)
+
+
+def free_port() -> int:
+    with socket.socket() as found:
+        found.bind(("127.0.0.1", 0))
+        return int(found.getsockname()[1])
+
+
+def settings(port: int, **more: Any) -> dict[str, Any]:
+    """Return the settings of a gateway on loopback."""
+    place = {"host": "127.0.0.1", "port": port, "name": "", "address": "127.0.0.1", "allow_plain_http": False}
+    return place | {"fallbacks": {}, "silence_timeout": 30, "health_interval": 3, "origins": []} | more
 
 
 @dataclass
@@ -139,6 +152,11 @@ class Proxy:
 
     def report(self) -> Any:
         return self.ask("/gb10/report", key=OPERATOR).data
+
+    def memory(self) -> int:
+        """Return the program's memory in MB."""
+        lines = Path(f"/proc/{self.pid}/status").read_text(encoding="ascii").splitlines()
+        return int(next(line.split()[1] for line in lines if line.startswith("VmRSS"))) // 1024
 
     def log(self) -> str:
         return (self.folder / "log").read_text(encoding="utf-8")

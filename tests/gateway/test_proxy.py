@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import socket
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
@@ -15,7 +14,7 @@ from certificates import authority
 from fake_backend import USAGE, Backend, serve
 from filters import FILTERS
 from gateway import proxy as running
-from gateway.proxy import OPERATOR, Proxy
+from gateway.proxy import OPERATOR, Proxy, free_port, settings
 
 from ansible_collections.gb10.cluster.plugins.module_utils.gateway import requests
 
@@ -52,17 +51,6 @@ class World:
             self.proxy.wait(lambda report: all(model["healthy"] for model in report["models"]))
 
 
-def free_port() -> int:
-    with socket.socket() as found:
-        found.bind(("127.0.0.1", 0))
-        return int(found.getsockname()[1])
-
-
-def settings(port: int, **more: Any) -> dict[str, Any]:
-    place = {"host": "127.0.0.1", "port": port, "name": "", "address": "127.0.0.1", "allow_plain_http": False}
-    return place | {"fallbacks": {SMALL: [BIG]}, "silence_timeout": 30, "health_interval": 3, "origins": []} | more
-
-
 @pytest.fixture(scope="module")
 def world(tmp_path_factory: pytest.TempPathFactory) -> Iterator[World]:
     running.python()
@@ -79,7 +67,7 @@ def world(tmp_path_factory: pytest.TempPathFactory) -> Iterator[World]:
             {"name": SMALL, "url": f"http://127.0.0.1:{found.backends[SMALL].port}/v1", "cluster": "south"},
         ]
         tls = {part: Path(path).read_text(encoding="ascii") for part, path in zip(("certificate", "key"), gateway, strict=True)}
-        planned = FILTERS["gateway_plan"](models, settings(free_port()), KEYS, tls)
+        planned = FILTERS["gateway_plan"](models, settings(free_port(), fallbacks={SMALL: [BIG]}), KEYS, tls)
         assert planned["report"] == ""
         with running.started(planned, KEYS, folder, gateway, str(folder / "trusted.pem")) as found.proxy:
             yield found
@@ -294,7 +282,7 @@ def test_the_counts_survive_a_restart_and_nothing_else_was_contacted(world: Worl
 def test_the_program_starts_with_the_counts_of_its_last_run(tmp_path: Path) -> None:
     with running.closed_network(), serve(Backend(SMALL)) as backend:
         models = [{"name": SMALL, "url": f"http://127.0.0.1:{backend.port}/v1", "cluster": "south"}]
-        planned = FILTERS["gateway_plan"](models, settings(free_port(), fallbacks={}), {}, {"certificate": "", "key": ""})
+        planned = FILTERS["gateway_plan"](models, settings(free_port()), {}, {"certificate": "", "key": ""})
         for count in (1, 2):
             with running.started(planned, {}, tmp_path) as proxy:
                 key = proxy.add("alice")

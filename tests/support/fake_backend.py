@@ -24,7 +24,8 @@ class Backend:
 
     ``broken``: the status of each answer of the model, 200 for none. ``pause``: seconds before a plain answer, and before
     each word of a stream. ``words``: how many words a stream has. ``breaks``: after how many words a stream ends without
-    its end, 0 for never. ``running`` and ``left``: open requests, and those whose client left.
+    its end, 0 for never. ``refusal`` and ``redirect``: an answer of 400, and a place to redirect to. ``running``, ``left``,
+    ``checks`` and ``sent``: open requests, those whose client left, health checks, and events of streams.
     """
 
     name: str
@@ -36,7 +37,10 @@ class Backend:
     breaks: int = 0
     running: int = 0
     left: int = 0
+    checks: int = 0
+    sent: int = 0
     refusal: dict[str, Any] | None = None
+    redirect: str = ""
     bodies: list[tuple[str, dict[str, Any]]] = field(default_factory=list)
     headers: list[dict[str, str]] = field(default_factory=list)
 
@@ -136,6 +140,7 @@ class _Handler(BaseHTTPRequestHandler):
 
     def do_GET(self) -> None:
         if self.path == "/health":
+            self.backend.checks += 1
             self._reply(200, {})
         elif not self._allowed():
             self._reply(401, {"error": "Unauthorized"})
@@ -157,6 +162,11 @@ class _Handler(BaseHTTPRequestHandler):
     def _answer(self, body: dict[str, Any]) -> None:
         if not self._allowed():
             self._reply(401, {"error": "Unauthorized"})
+        elif self.backend.redirect:
+            self.send_response(307)
+            self.send_header("location", self.backend.redirect)
+            self.send_header("content-length", "0")
+            self.end_headers()
         elif self.backend.refusal:
             self._reply(400, self.backend.refusal)
         elif self.backend.broken != 200:
@@ -191,6 +201,7 @@ class _Handler(BaseHTTPRequestHandler):
             if self.backend.breaks and index > self.backend.breaks:
                 self.connection.shutdown(socket.SHUT_RDWR)
                 return
+            self.backend.sent += 1
             if part:
                 self.wfile.write(f"{len(part.encode()):x}\r\n{part}\r\n".encode())
         self.wfile.write(b"0\r\n\r\n")

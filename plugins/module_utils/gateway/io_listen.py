@@ -43,12 +43,13 @@ class Connection(_Handler):  # type: ignore[misc]
     def __init__(self, listener: Listener, **options: Any) -> None:
         super().__init__(listener.server, loop=asyncio.get_running_loop(), **options)
         self._sources, self._head = listener.sources, 0
-        self.opening: asyncio.Task[None] | None = None
+        self.opening: asyncio.Task[Any] | None = None
 
     def data_received(self, data: bytes) -> None:
         """Read data, and close a connection whose head is too large."""
         super().data_received(data)
-        waits = not self._messages and self._current_request is None
+        # The library waits for a head, and this was not the end of one.
+        waits = self._waiter is not None and not self._messages
         self._head = self._head + len(data) if waits else 0
         if self._head > limits.MOST_HEAD:
             self.force_close()
@@ -114,20 +115,26 @@ class Listener:
                     await asyncio.sleep(0.5)
                     continue
                 connection = Connection(self, **self._options)
-                connection.opening = asyncio.create_task(self._open(connection, channel, secured))
+                self._open(connection, channel, secured)
                 superfluous = self.sources.open(connection, limits.source(peer[0]))
                 if superfluous is not None:
                     superfluous.end()
 
-    async def _open(self, connection: Connection, channel: socket.socket, secured: ssl.SSLContext | None) -> None:
+    def _open(self, connection: Connection, channel: socket.socket, secured: ssl.SSLContext | None) -> None:
         """Begin to serve a connection, after TLS's handshake."""
         wait = limits.HEAD_SECONDS if secured else None
-        try:
-            loop = asyncio.get_running_loop()
-            await loop.connect_accepted_socket(lambda: connection, channel, ssl=secured, ssl_handshake_timeout=wait)
-        except (OSError, asyncio.CancelledError):
-            self.sources.close(connection)
-            channel.close()
+        loop = asyncio.get_running_loop()
+        opening = loop.connect_accepted_socket(lambda: connection, channel, ssl=secured, ssl_handshake_timeout=wait)
+
+        def opened(task: asyncio.Task[Any]) -> None:
+            connection.opening = None
+            if task.cancelled() or task.exception():
+                self.sources.close(connection)
+                channel.close()
+
+        # Even a task that never ran calls it.
+        connection.opening = loop.create_task(opening)
+        connection.opening.add_done_callback(opened)
 
     async def stop(self) -> None:
         """End all connections, running requests after a while."""

@@ -36,7 +36,7 @@ from ansible_collections.gb10.cluster.plugins.module_utils.gateway.requests impo
 _CONNECT_SECONDS, _KEPT_SECONDS = 5.0, 3.0
 #: Bytes of a plain answer that is read whole; of a body that is sent in parts; of a body that is read alone.
 _WHOLE, _PARTS, _LARGE = 256 << 10, 1 << 20, 256 << 10
-#: Bytes of an answer that wait for a slow client.
+#: Bytes that may wait for a slow client, before writing waits for it: asyncio's own limit.
 _WAITING = 64 << 10
 _OK, _LEFT = 200, 499
 
@@ -103,7 +103,9 @@ class Gateway:
             return web.Response(body=body, status=error.refusal.status, headers=JSON | shared | requests.refusal_headers(error.refusal))
         except (ConnectionError, asyncio.CancelledError):
             raise
-        except Exception as error:  # noqa: BLE001
+        except Exception as error:
+            if not request.protocol.connected:
+                raise ConnectionResetError("the client left") from error
             # The error's own text may have parts of the request.
             place = traceback.extract_tb(error.__traceback__)[-1]
             say(f"internal error: {type(error).__name__} in {os.path.basename(place.filename)} line {place.lineno}")
@@ -264,7 +266,7 @@ class Gateway:
     async def _write(self, request: Any, response: Any, data: bytes) -> None:
         """Write to the client. One that reads nothing for the time limit is disconnected. Raises ConnectionError."""
         transport = request.transport
-        if transport is None or transport.get_write_buffer_size() < _WAITING:
+        if transport is None or transport.get_write_buffer_size() + len(data) < _WAITING:
             await response.write(data)
             return
         try:

@@ -111,16 +111,19 @@ class Sources(Generic[Link]):
         self._waiting: dict[str, dict[Link, None]] = {}
 
     def open(self, link: Link, source: str) -> Link | None:
-        """Add a connection, and return one to close: maybe the same one."""
+        """Add a connection, and return one to close, which is already forgotten: maybe the same one."""
         self._of[link] = source
         self._count[source] = self._count.get(source, 0) + 1
         self.wait(link)
         if self._count[source] > self._most:
-            return next(iter(self._waiting[source]), link)
-        if len(self._of) > self._total:
-            _count, largest = max((len(links), source) for source, links in self._waiting.items())
-            return next(iter(self._waiting[largest]), link)
-        return None
+            crowd = self._waiting[source]
+        elif len(self._of) > self._total:
+            crowd = self._waiting[max(self._waiting, key=lambda name: len(self._waiting[name]))]
+        else:
+            return None
+        first = next(iter(crowd), link)
+        self.close(first)
+        return first
 
     def work(self, link: Link) -> None:
         """Note that a connection has a request."""
