@@ -109,6 +109,10 @@ class Gateway:
             # The error's own text may have parts of the request.
             place = traceback.extract_tb(error.__traceback__)[-1]
             say(f"internal error: {type(error).__name__} in {os.path.basename(place.filename)} line {place.lineno}")
+            if request.writer.output_size:
+                # A second answer inside of the first one would look like its text.
+                request.protocol.end()
+                raise ConnectionResetError("the answer has begun") from error
             return web.Response(body=requests.refusal_body(requests.FAILED, path), status=500, headers=JSON | shared)
         finally:
             request.protocol.works(False)
